@@ -1,7 +1,8 @@
 //! Bitmaps as they lie on disk: bit `n` is bit `n % 8` (least significant first) of byte `n / 8`.
 //!
-//! All functions work on plain slices, word by word where they cover ranges. A bit or range beyond the map is the
-//! caller's bug and panics, as slice indexing does: validate numbers from disk against the map's length first.
+//! All functions work on plain slices, word by word where they cover ranges. A bit or range beyond
+//! the map is the caller's bug and panics, as slice indexing does: validate numbers from disk
+//! against the map's length first.
 
 const WORD_BITS: usize = u64::BITS as usize;
 

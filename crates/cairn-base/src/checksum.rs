@@ -1,21 +1,27 @@
-//! The checksums found on disk, all in raw form: the caller gives the seed, nothing is inverted on the way in or out.
+//! The checksums found on disk, all in raw form: the caller gives the seed, nothing is inverted on
+//! the way in or out.
 
-/// CRC-32C (Castagnoli, reflected) as Linux's `crc32c()` computes it: `seed` is the running value itself.
+/// CRC-32C (Castagnoli, reflected) as Linux's `crc32c()` computes it: `seed` is the running value
+/// itself.
 #[must_use]
 pub fn crc32c(seed: u32, data: &[u8]) -> u32 {
     !::crc32c::crc32c_append(!seed, data)
 }
 
-/// CRC-16 (ANSI/IBM, reflected polynomial 0xA001), used by ext4's `GDT_CSUM` group descriptors with seed `!0`.
+/// CRC-16 (ANSI/IBM, reflected polynomial 0xA001), used by ext4's `GDT_CSUM` group descriptors with
+/// seed `!0`.
 #[must_use]
 pub fn crc16(seed: u16, data: &[u8]) -> u16 {
-    data.iter().fold(seed, |crc, byte| (crc >> 8) ^ CRC16[usize::from((crc ^ u16::from(*byte)) & 0xff)])
+    data.iter()
+        .fold(seed, |crc, byte| (crc >> 8) ^ CRC16[usize::from((crc ^ u16::from(*byte)) & 0xff)])
 }
 
-/// CRC-32 with polynomial 0x04C11DB7, most significant bit first: jbd2's legacy commit-block checksum.
+/// CRC-32 with polynomial 0x04C11DB7, most significant bit first: jbd2's legacy commit-block
+/// checksum.
 #[must_use]
 pub fn crc32_be(seed: u32, data: &[u8]) -> u32 {
-    data.iter().fold(seed, |crc, byte| (crc << 8) ^ CRC32_BE[usize::from((crc >> 24) as u8 ^ *byte)])
+    data.iter()
+        .fold(seed, |crc, byte| (crc << 8) ^ CRC32_BE[usize::from((crc >> 24) as u8 ^ *byte)])
 }
 
 const CRC16: [u16; 256] = {
@@ -56,8 +62,8 @@ mod tests {
 
     const CHECK: &[u8] = b"123456789";
 
-    /// The check values of the catalogue of parametrised CRC algorithms (CRC-32/ISCSI, CRC-16/ARC, CRC-16/MODBUS,
-    /// CRC-32/MPEG-2, CRC-32/BZIP2).
+    /// The check values of the catalogue of parametrised CRC algorithms (CRC-32/ISCSI, CRC-16/ARC,
+    /// CRC-16/MODBUS, CRC-32/MPEG-2, CRC-32/BZIP2).
     #[test]
     fn catalogue_vectors() {
         assert_eq!(crc32c(!0, CHECK), !0xe306_9283);

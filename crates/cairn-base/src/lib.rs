@@ -1,4 +1,5 @@
-//! What every layer needs: units, checksums, bitmaps, ranked locks, the runtime, counters, lists of options.
+//! What every layer needs: units, checksums, bitmaps, ranked locks, the runtime, counters, lists of
+//! options.
 //!
 //! Nothing here knows a device or a filesystem.
 

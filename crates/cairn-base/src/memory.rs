@@ -2,15 +2,19 @@
 //!
 //! There are two kinds of allocations:
 //!
-//! - **Those whose size an image, a request or a cache's budget decides** (pages, buffers, tables, values) are asked for through
-//!   [`fallibly`] or [`zeroed`] and can be refused: [`NoMemory`] is the answer to one request, given before it has changed anything.
-//! - **Small ones** (names, nodes of trees, blocks of metadata, what a commit needs) cannot fail. A program that wants them to succeed sets memory
-//!   aside for them (`cairn_block::reserve`). What is left of that decides who is [admitted](admit): requests are refused before they begin, so that
-//!   what has begun ends.
+//! - **Those whose size an image, a request or a cache's budget decides** (pages, buffers, tables,
+//!   values) are asked for through [`fallibly`] or [`zeroed`] and can be refused: [`NoMemory`] is
+//!   the answer to one request, given before it has changed anything.
+//! - **Small ones** (names, nodes of trees, blocks of metadata, what a commit needs) cannot fail. A
+//!   program that wants them to succeed sets memory aside for them (`cairn_block::reserve`). What
+//!   is left of that decides who is [admitted](admit): requests are refused before they begin, so
+//!   that what has begun ends.
 //!
-//! Whoever holds memory that can be had again says so ([`on_shortage`]) and gives it up in [`relieve`].
+//! Whoever holds memory that can be had again says so ([`on_shortage`]) and gives it up in
+//! [`relieve`].
 //!
-//! Locking: the list of holders is a leaf, not held while one is asked. Flags are atomics and thread-local cells: an allocator looks at them.
+//! Locking: the list of holders is a leaf, not held while one is asked. Flags are atomics and
+//! thread-local cells: an allocator looks at them.
 
 use std::cell::Cell;
 use std::fmt;
@@ -92,7 +96,8 @@ pub fn may_fail() -> bool {
     MAY_FAIL.get()
 }
 
-/// Has everybody who holds clean memory give some up, and refills the reserve. Call it with no lock of a volume held.
+/// Has everybody who holds clean memory give some up, and refills the reserve. Call it with no lock
+/// of a volume held.
 pub fn relieve() {
     let holders: Vec<_> = HOLDERS.lock().iter().filter_map(Weak::upgrade).collect();
     holders.iter().for_each(|holder| holder.give_up());
@@ -119,7 +124,11 @@ pub fn admit(what: &'static str) -> Result<(), NoMemory> {
 ///
 /// # Errors
 /// It gave nothing.
-pub fn fallibly<T>(what: &'static str, bytes: u64, allocate: impl FnOnce() -> Option<T>) -> Result<T, NoMemory> {
+pub fn fallibly<T>(
+    what: &'static str,
+    bytes: u64,
+    allocate: impl FnOnce() -> Option<T>,
+) -> Result<T, NoMemory> {
     struct Restore(bool);
     impl Drop for Restore {
         fn drop(&mut self) {
@@ -134,8 +143,8 @@ pub fn fallibly<T>(what: &'static str, bytes: u64, allocate: impl FnOnce() -> Op
     allocate().ok_or(refused)
 }
 
-/// Bytes that a cache may use which was given `wished`: no more than a third of what `ulimit -v` leaves. The rest is for threads and
-/// for what they work with.
+/// Bytes that a cache may use which was given `wished`: no more than a third of what `ulimit -v`
+/// leaves. The rest is for threads and for what they work with.
 #[must_use]
 pub fn within_limit(wished: u64) -> u64 {
     let Some(most) = address_limit() else { return wished };
@@ -162,8 +171,9 @@ pub fn address_limit() -> Option<u64> {
 /// What of that limit is used.
 fn address_space() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let size =
-        status.lines().find_map(|line| line.strip_prefix("VmSize:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    let size = status.lines().find_map(|line| {
+        line.strip_prefix("VmSize:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok()
+    });
     size.unwrap_or(0).saturating_mul(1024)
 }
 

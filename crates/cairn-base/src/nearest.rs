@@ -1,11 +1,12 @@
 //! The word that somebody may have meant, for messages about words that are not known.
 
-/// The candidate that is nearest to `word`, if it is near enough to be meant: letters left out, added, replaced, or two neighbours
-/// exchanged. Case does not count.
+/// The candidate that is nearest to `word`, if it is near enough to be meant: letters left out,
+/// added, replaced, or two neighbours exchanged. Case does not count.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = letters(word);
     let most = word.len().div_ceil(3).min(3);
-    let distances = candidates.into_iter().map(|candidate| (distance(&word, &letters(candidate)), candidate));
+    let distances =
+        candidates.into_iter().map(|candidate| (distance(&word, &letters(candidate)), candidate));
     let near = distances.filter(|(distance, _)| *distance <= most);
     near.min_by_key(|(distance, _)| *distance).map(|(_, candidate)| candidate)
 }
@@ -27,7 +28,8 @@ fn distance(a: &[char], b: &[char]) -> usize {
     for (i, letter) in a.iter().enumerate() {
         let mut row = vec![i + 1];
         for (j, other) in b.iter().enumerate() {
-            let mut least = (last[j] + usize::from(letter != other)).min(last[j + 1] + 1).min(row[j] + 1);
+            let mut least =
+                (last[j] + usize::from(letter != other)).min(last[j + 1] + 1).min(row[j] + 1);
             if i > 0 && j > 0 && *letter == b[j - 1] && a[i - 1] == *other {
                 least = least.min(before[j - 1] + 1);
             }

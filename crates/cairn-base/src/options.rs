@@ -33,26 +33,35 @@ pub enum Action<T, E> {
 pub type Setting<T, E> = (&'static [&'static str], Action<T, E>);
 
 /// Applies a word, if it is a setting of this table.
-pub fn set<T, E>(settings: &[Setting<T, E>], options: &mut T, word: Word<'_>) -> Option<Result<(), E>> {
-    settings.iter().filter(|(names, _)| names.contains(&word.name)).find_map(|(_, action)| match (action, word.value) {
-        (Action::Flag(set), None) => {
-            set(options);
-            Some(Ok(()))
+pub fn set<T, E>(
+    settings: &[Setting<T, E>],
+    options: &mut T,
+    word: Word<'_>,
+) -> Option<Result<(), E>> {
+    settings.iter().filter(|(names, _)| names.contains(&word.name)).find_map(|(_, action)| {
+        match (action, word.value) {
+            (Action::Flag(set), None) => {
+                set(options);
+                Some(Ok(()))
+            }
+            (Action::Value(_, set), Some(value)) => Some(set(options, word, value)),
+            _ => None,
         }
-        (Action::Value(_, set), Some(value)) => Some(set(options, word, value)),
-        _ => None,
     })
 }
 
 /// The settings of a table as they are written, by all their names: `ro`, `commit=SECONDS`.
 pub fn written<T, E>(settings: &[Setting<T, E>]) -> impl Iterator<Item = String> {
-    settings.iter().flat_map(|(names, action)| names.iter().map(move |name| written_as(name, action)))
+    settings
+        .iter()
+        .flat_map(|(names, action)| names.iter().map(move |name| written_as(name, action)))
 }
 
 /// What a table takes, in words.
 #[must_use]
 pub fn usage<T, E>(settings: &[Setting<T, E>]) -> String {
-    let told = settings.iter().filter_map(|(names, action)| Some(written_as(names.first()?, action)));
+    let told =
+        settings.iter().filter_map(|(names, action)| Some(written_as(names.first()?, action)));
     told.collect::<Vec<_>>().join(", ")
 }
 
@@ -83,12 +92,18 @@ pub const SLOPPY: &str = "sloppy";
 /// What a word of the vocabulary means.
 #[must_use]
 pub fn meaning(vocabulary: &Vocabulary, word: Word<'_>) -> Option<Meaning> {
-    let is =
-        |pattern: &str| pattern == word.text || (word.value.is_some() && pattern.strip_suffix('=') == Some(word.name));
-    vocabulary.iter().find(|(patterns, _)| patterns.iter().any(|pattern| is(pattern))).map(|(_, meaning)| *meaning)
+    let is = |pattern: &str| {
+        pattern == word.text
+            || (word.value.is_some() && pattern.strip_suffix('=') == Some(word.name))
+    };
+    vocabulary
+        .iter()
+        .find(|(patterns, _)| patterns.iter().any(|pattern| is(pattern)))
+        .map(|(_, meaning)| *meaning)
 }
 
-/// Takes a word that is no setting of ours: `Some(Ok)` if it may stand there, `None` if nobody knows it.
+/// Takes a word that is no setting of ours: `Some(Ok)` if it may stand there, `None` if nobody
+/// knows it.
 #[must_use]
 pub fn tolerate(vocabulary: &Vocabulary, word: Word<'_>) -> Option<Result<(), String>> {
     Some(match meaning(vocabulary, word)? {
@@ -97,8 +112,13 @@ pub fn tolerate(vocabulary: &Vocabulary, word: Word<'_>) -> Option<Result<(), St
     })
 }
 
-/// A line for each word of a list that has no effect. `is_known` tells of those that are in no vocabulary.
-pub fn notes(vocabulary: &Vocabulary, list: &str, is_known: impl Fn(Word<'_>) -> bool) -> Vec<String> {
+/// A line for each word of a list that has no effect. `is_known` tells of those that are in no
+/// vocabulary.
+pub fn notes(
+    vocabulary: &Vocabulary,
+    list: &str,
+    is_known: impl Fn(Word<'_>) -> bool,
+) -> Vec<String> {
     let note = |word: Word<'_>| match meaning(vocabulary, word) {
         Some(Meaning::Ignored(why)) => Some(format!("option `{}` has no effect: {why}", word.text)),
         Some(_) => None,
@@ -128,7 +148,12 @@ pub const OF_THE_MOUNT: [&str; 14] = [
 
 /// What is said of a word that nobody knows: the setting that may have been meant, or all of them.
 #[must_use]
-pub fn unknown<T, E>(word: Word<'_>, format: &str, settings: &[Setting<T, E>], vocabulary: &Vocabulary) -> String {
+pub fn unknown<T, E>(
+    word: Word<'_>,
+    format: &str,
+    settings: &[Setting<T, E>],
+    vocabulary: &Vocabulary,
+) -> String {
     let text = word.text;
     let own = settings.iter().flat_map(|(names, _)| names.iter().copied());
     let linux = vocabulary.iter().flat_map(|(names, _)| names.iter().copied());
@@ -145,7 +170,8 @@ pub fn unknown<T, E>(word: Word<'_>, format: &str, settings: &[Setting<T, E>], v
     }
 }
 
-/// Parses a number of bytes with an optional binary suffix (`K`, `M`, `G`, `T`; `1G` and `1GiB` are 2^30).
+/// Parses a number of bytes with an optional binary suffix (`K`, `M`, `G`, `T`; `1G` and `1GiB` are
+/// 2^30).
 #[must_use]
 pub fn parse_size(text: &str) -> Option<u64> {
     let text = text.strip_suffix("iB").unwrap_or(text);
@@ -191,10 +217,17 @@ mod tests {
         ];
         let given = |text| {
             let mut number = 0;
-            set(SETTINGS, &mut number, words(text).next().unwrap()).map(|taken| taken.map(|()| number))
+            set(SETTINGS, &mut number, words(text).next().unwrap())
+                .map(|taken| taken.map(|()| number))
         };
-        assert_eq!((given("on"), given("yes"), given("on=7")), (Some(Ok(1)), Some(Ok(1)), Some(Ok(7))));
-        assert_eq!((given("on=x"), given("yes=7"), given("off")), (Some(Err("on=x".into())), None, None));
+        assert_eq!(
+            (given("on"), given("yes"), given("on=7")),
+            (Some(Ok(1)), Some(Ok(1)), Some(Ok(7)))
+        );
+        assert_eq!(
+            (given("on=x"), given("yes=7"), given("off")),
+            (Some(Err("on=x".into())), None, None)
+        );
         assert_eq!(usage(SETTINGS), "on, on=NUMBER");
         assert_eq!(written(SETTINGS).collect::<Vec<_>>(), ["on", "yes", "on=NUMBER"]);
     }
@@ -214,13 +247,21 @@ mod tests {
             assert_eq!(tolerate(WORDS, word(unknown)), None, "{unknown}");
         }
         let told = notes(WORDS, "sloppy,barrier,stripe=2,own,frob", |word| word.text == "own");
-        assert_eq!(told, ["option `stripe=2` has no effect: why", "option `frob` has no effect: nobody knows it"]);
+        assert_eq!(
+            told,
+            [
+                "option `stripe=2` has no effect: why",
+                "option `frob` has no effect: nobody knows it"
+            ]
+        );
     }
 
     #[test]
     fn a_word_that_nobody_knows_is_answered_with_the_nearest() {
-        const SETTINGS: &[Setting<u32, String>] =
-            &[(&["commit"], Action::Value("SECONDS", |_, _, _| Ok(()))), (&["noatime"], Action::Flag(|_| ()))];
+        const SETTINGS: &[Setting<u32, String>] = &[
+            (&["commit"], Action::Value("SECONDS", |_, _, _| Ok(()))),
+            (&["noatime"], Action::Flag(|_| ())),
+        ];
         const WORDS: &Vocabulary = &[(&["data=ordered"], Meaning::Always)];
         for (text, said) in [
             ("commti=5", "unknown option `commti=5`: did you mean `commit=SECONDS`?"),
@@ -236,7 +277,8 @@ mod tests {
 
     #[test]
     fn a_list_is_split_at_commas_and_a_word_at_its_first_equals() {
-        let found: Vec<_> = words("ro,,a=b=c,d=").map(|word| (word.text, word.name, word.value)).collect();
+        let found: Vec<_> =
+            words("ro,,a=b=c,d=").map(|word| (word.text, word.name, word.value)).collect();
         assert_eq!(found, [("ro", "ro", None), ("a=b=c", "a", Some("b=c")), ("d=", "d", Some(""))]);
         assert_eq!(words("").count(), 0);
     }

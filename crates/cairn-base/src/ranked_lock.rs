@@ -1,10 +1,11 @@
 //! Locks with a place in the one lock order.
 //!
-//! A thread takes locks in strictly rising rank. Debug builds keep the ranks a thread holds on a thread-local stack
-//! and panic when one is taken that is not above the highest held: an inversion is found on the first run that takes
-//! both locks, not on the first run that deadlocks. Locks of equal rank may nest only if both carry an order
-//! ([`Mutex::new_ordered`]) and it rises. `try_…` cannot deadlock and is not checked, but what it took counts as held.
-//! Release builds carry the ranks and check nothing.
+//! A thread takes locks in strictly rising rank. Debug builds keep the ranks a thread holds on a
+//! thread-local stack and panic when one is taken that is not above the highest held: an inversion
+//! is found on the first run that takes both locks, not on the first run that deadlocks. Locks of
+//! equal rank may nest only if both carry an order ([`Mutex::new_ordered`]) and it rises. `try_…`
+//! cannot deadlock and is not checked, but what it took counts as held. Release builds carry the
+//! ranks and check nothing.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -17,7 +18,8 @@ use std::time::Duration;
 pub struct Rank(pub u16);
 
 impl Rank {
-    /// Write access to a volume: shared by each call that may change it, alone while it turns read-only or back, or freezes.
+    /// Write access to a volume: shared by each call that may change it, alone while it turns
+    /// read-only or back, or freezes.
     pub const VOLUME: Self = Self(50);
     /// Directory and rename locks.
     pub const NAMESPACE: Self = Self(100);
@@ -60,7 +62,8 @@ impl Place {
 
     fn may_follow(self, held: Self) -> bool {
         self.rank > held.rank
-            || (self.rank == held.rank && held.order.zip(self.order).is_some_and(|(held, new)| new > held))
+            || (self.rank == held.rank
+                && held.order.zip(self.order).is_some_and(|(held, new)| new > held))
     }
 }
 
@@ -109,7 +112,8 @@ impl Drop for RankToken {
         }
         let Some((rank, order, address)) = self.place else { return };
         let place = Place { rank, order, address };
-        // A guard may outlive its thread's locals while the thread ends; there is nothing left to check then.
+        // A guard may outlive its thread's locals while the thread ends; there is nothing left to
+        // check then.
         let _ = HELD.try_with(|held| {
             let mut held = held.borrow_mut();
             if let Some(index) = held.now.iter().rposition(|other| *other == place) {
@@ -129,14 +133,15 @@ pub fn enter(rank: Rank) -> RankToken {
     RankToken::push(place)
 }
 
-/// Panics in debug builds if the calling thread holds `rank` or a higher one: call it before waiting for something
-/// that such a holder must finish.
+/// Panics in debug builds if the calling thread holds `rank` or a higher one: call it before
+/// waiting for something that such a holder must finish.
 pub fn assert_may_wait(rank: Rank) {
     check(Place { rank, order: None, address: 0 });
 }
 
-/// Runs `work` as if on a fresh thread: the simulator steps a daemon on the stack of whoever waits, whose locks are
-/// not the daemon's. Taking a lock that a suspended piece of work holds panics instead of hanging.
+/// Runs `work` as if on a fresh thread: the simulator steps a daemon on the stack of whoever waits,
+/// whose locks are not the daemon's. Taking a lock that a suspended piece of work holds panics
+/// instead of hanging.
 pub fn isolated<T>(work: impl FnOnce() -> T) -> T {
     struct Restore(Vec<Place>);
     impl Drop for Restore {
@@ -162,15 +167,18 @@ fn check(place: Place) {
     if !cfg!(debug_assertions) {
         return;
     }
-    let offender = HELD.with_borrow(|held| held.now.iter().copied().find(|other| !place.may_follow(*other)));
+    let offender =
+        HELD.with_borrow(|held| held.now.iter().copied().find(|other| !place.may_follow(*other)));
     if let Some(other) = offender {
         panic!("lock order: {place} taken while {other} is held");
     }
 }
 
-/// Called when a lock is not free: it never will be if this very thread holds it further down its stack.
+/// Called when a lock is not free: it never will be if this very thread holds it further down its
+/// stack.
 fn check_not_ours(place: Place) {
-    let ours = HELD.with_borrow(|held| held.suspended.iter().any(|other| other.address == place.address));
+    let ours =
+        HELD.with_borrow(|held| held.suspended.iter().any(|other| other.address == place.address));
     assert!(!ours, "simulated deadlock: {place} is held by the work that waits for this step");
 }
 
@@ -226,8 +234,8 @@ impl<T: ?Sized> Mutex<T> {
     }
 }
 
-/// A reader-writer lock with a rank. Reading twice in one thread is an inversion too: a writer between the two waits
-/// for the first and blocks the second.
+/// A reader-writer lock with a rank. Reading twice in one thread is an inversion too: a writer
+/// between the two waits for the first and blocks the second.
 #[derive(Debug)]
 pub struct RwLock<T: ?Sized> {
     rank: Rank,
@@ -284,13 +292,19 @@ impl<T: ?Sized> RwLock<T> {
     /// Shares the lock if no writer has it or waits for it.
     pub fn try_read(&self) -> Option<RwLockReadGuard<'_, T>> {
         let inner = self.inner.try_read()?;
-        Some(RwLockReadGuard { inner, _token: RankToken::push(Place::of(self.rank, self.order, self)) })
+        Some(RwLockReadGuard {
+            inner,
+            _token: RankToken::push(Place::of(self.rank, self.order, self)),
+        })
     }
 
     /// Takes the lock alone if it is free.
     pub fn try_write(&self) -> Option<RwLockWriteGuard<'_, T>> {
         let inner = self.inner.try_write()?;
-        Some(RwLockWriteGuard { inner, _token: RankToken::push(Place::of(self.rank, self.order, self)) })
+        Some(RwLockWriteGuard {
+            inner,
+            _token: RankToken::push(Place::of(self.rank, self.order, self)),
+        })
     }
 
     /// The value, without locking: nobody else has a reference.
@@ -350,8 +364,9 @@ impl<'a, T: ?Sized> RwLockWriteGuard<'a, T> {
     }
 }
 
-/// A condition variable for [`Mutex`]. Only for what another *thread* makes true within its own locks: waiting for a
-/// daemon goes through [`crate::runtime::Runtime::wait_until`], or the simulator cannot run that daemon.
+/// A condition variable for [`Mutex`]. Only for what another *thread* makes true within its own
+/// locks: waiting for a daemon goes through [`crate::runtime::Runtime::wait_until`], or the
+/// simulator cannot run that daemon.
 #[derive(Debug, Default)]
 pub struct Condvar(parking_lot::Condvar);
 

@@ -1,8 +1,9 @@
 //! The one source of time, randomness and background threads.
 //!
-//! Code blocks plainly. What differs between production and simulation is who runs the daemons: in production each
-//! has a thread ([`threads::Threads`]); in the simulator ([`simulated::Simulated`]) there is one thread, and whoever
-//! waits runs other daemons' steps in a seeded order, so that one seed replays one interleaving.
+//! Code blocks plainly. What differs between production and simulation is who runs the daemons: in
+//! production each has a thread ([`threads::Threads`]); in the simulator ([`simulated::Simulated`])
+//! there is one thread, and whoever waits runs other daemons' steps in a seeded order, so that one
+//! seed replays one interleaving.
 
 use std::fmt;
 use std::io;
@@ -46,7 +47,11 @@ pub struct NoThread {
 impl fmt::Display for NoThread {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, source } = self;
-        write!(f, "no thread for the daemon {name}: {}", system_error::with_remedy(source, "mount again"))
+        write!(
+            f,
+            "no thread for the daemon {name}: {}",
+            system_error::with_remedy(source, "mount again")
+        )
     }
 }
 
@@ -72,13 +77,24 @@ pub trait Runtime: Send + Sync {
     ///
     /// # Errors
     /// The system has no further thread.
-    fn spawn(&self, name: &str, wake: Arc<Event>, daemon: Arc<dyn Daemon>) -> Result<DaemonHandle, NoThread>;
+    fn spawn(
+        &self,
+        name: &str,
+        wake: Arc<Event>,
+        daemon: Arc<dyn Daemon>,
+    ) -> Result<DaemonHandle, NoThread>;
 
-    /// Blocks until `ready` returns true. `ready` is evaluated at once and again after each notification of `event`.
+    /// Blocks until `ready` returns true. `ready` is evaluated at once and again after each
+    /// notification of `event`.
     fn wait_until(&self, event: &Event, ready: &mut dyn FnMut() -> bool);
 
     /// Like [`Runtime::wait_until`], but gives up after `timeout`. True if `ready` was met.
-    fn wait_until_timeout(&self, event: &Event, timeout: Duration, ready: &mut dyn FnMut() -> bool) -> bool;
+    fn wait_until_timeout(
+        &self,
+        event: &Event,
+        timeout: Duration,
+        ready: &mut dyn FnMut() -> bool,
+    ) -> bool;
 
     /// Runs `work` soon, off the calling thread (in the simulator: in a later seeded step).
     fn defer(&self, work: Box<dyn FnOnce() + Send>);
@@ -128,7 +144,12 @@ impl<R: Runtime + ?Sized> Runtime for Arc<R> {
         (**self).random()
     }
 
-    fn spawn(&self, name: &str, wake: Arc<Event>, daemon: Arc<dyn Daemon>) -> Result<DaemonHandle, NoThread> {
+    fn spawn(
+        &self,
+        name: &str,
+        wake: Arc<Event>,
+        daemon: Arc<dyn Daemon>,
+    ) -> Result<DaemonHandle, NoThread> {
         (**self).spawn(name, wake, daemon)
     }
 
@@ -136,7 +157,12 @@ impl<R: Runtime + ?Sized> Runtime for Arc<R> {
         (**self).wait_until(event, ready);
     }
 
-    fn wait_until_timeout(&self, event: &Event, timeout: Duration, ready: &mut dyn FnMut() -> bool) -> bool {
+    fn wait_until_timeout(
+        &self,
+        event: &Event,
+        timeout: Duration,
+        ready: &mut dyn FnMut() -> bool,
+    ) -> bool {
         (**self).wait_until_timeout(event, timeout, ready)
     }
 

@@ -1,6 +1,7 @@
 //! Counters that many threads raise without waiting for each other.
 //!
-//! The unit of what is counted belongs into the name of the field that holds the counter (`wait_ns`, `read_bytes`).
+//! The unit of what is counted belongs into the name of the field that holds the counter
+//! (`wait_ns`, `read_bytes`).
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 

@@ -40,7 +40,9 @@ mod tests {
     fn an_error_says_what_helps() {
         let said = |errno: Errno| with_remedy(&errno.into(), "look");
         assert_eq!(said(Errno::MFILE), "too many open files: raise `ulimit -n`");
-        assert!(said(Errno::AGAIN).contains("pids.max") && said(Errno::NOMEM).contains("ulimit -v"));
+        assert!(
+            said(Errno::AGAIN).contains("pids.max") && said(Errno::NOMEM).contains("ulimit -v")
+        );
         assert_eq!(said(Errno::NOENT), "no such file or directory: look");
         assert_eq!(words(&io::Error::other("Words")), "words");
     }

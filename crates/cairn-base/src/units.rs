@@ -62,7 +62,8 @@ macro_rules! unit {
 }
 
 unit!(
-    /// Physical block address: a block of the filesystem's block size, counted from the volume's start.
+    /// Physical block address: a block of the filesystem's block size, counted from the volume's
+    /// start.
     Pba(u64)
 );
 unit!(
@@ -74,7 +75,8 @@ unit!(
     Ino(u64)
 );
 
-/// A journal transaction's sequence number. Wraps: compare with [`Tid::is_after`], never with `<`; 0 is valid.
+/// A journal transaction's sequence number. Wraps: compare with [`Tid::is_after`], never with `<`;
+/// 0 is valid.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash, Debug)]
 pub struct Tid(pub u32);
 

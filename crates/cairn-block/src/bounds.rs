@@ -9,7 +9,9 @@ use crate::error::{Error, ErrorKind, Operation, Result};
 pub(crate) fn check(geometry: &Geometry, request: &Request) -> Result<()> {
     let (operation, offset, len) = describe(request);
     if geometry.read_only && !matches!(request, Request::Read { .. }) {
-        return Err(Error::new(ErrorKind::ReadOnly, operation, "the device is read-only").at(offset, len));
+        return Err(
+            Error::new(ErrorKind::ReadOnly, operation, "the device is read-only").at(offset, len)
+        );
     }
     if offset.checked_add(len).is_none_or(|end| end > geometry.size) {
         let detail = format!("the device ends at byte {}", geometry.size);

@@ -17,10 +17,12 @@ pub const ALIGNMENT: usize = 4096;
 #[repr(C, align(4096))]
 struct Page([u8; ALIGNMENT]);
 
-/// Buffers of this many bytes and more are mappings of their own. The allocator would keep what is freed, and for one aligned
-/// buffer spend the memory of two: the process would outgrow a budget that counts buffers.
+/// Buffers of this many bytes and more are mappings of their own. The allocator would keep what is
+/// freed, and for one aligned buffer spend the memory of two: the process would outgrow a budget
+/// that counts buffers.
 const MAPPED: usize = 128 << 10;
-/// Buffers of multiples of this are huge pages, where the system has them: one fault instead of 512 when touched first.
+/// Buffers of multiples of this are huge pages, where the system has them: one fault instead of 512
+/// when touched first.
 const HUGE: usize = 2 << 20;
 
 enum Memory {
@@ -28,15 +30,16 @@ enum Memory {
     Mapped(MmapMut),
 }
 
-/// An owned, mutable buffer, aligned to 4096 bytes; its memory is whole pages, its length is exactly what was asked for.
+/// An owned, mutable buffer, aligned to 4096 bytes; its memory is whole pages, its length is
+/// exactly what was asked for.
 pub struct IoBuf {
     memory: Memory,
     len: usize,
 }
 
 impl IoBuf {
-    /// `len` zero bytes, from the [reserve] if need be: for what has to go on. Where an image, a request or a budget decides
-    /// the length, use [`IoBuf::try_zeroed`].
+    /// `len` zero bytes, from the [reserve] if need be: for what has to go on. Where an image, a
+    /// request or a budget decides the length, use [`IoBuf::try_zeroed`].
     ///
     /// # Panics
     /// If there is no memory, as every allocation.
@@ -71,7 +74,8 @@ impl IoBuf {
         }
     }
 
-    /// Makes it `len` bytes long, where it is. Bytes that come into view are what they were when it was as long as that last.
+    /// Makes it `len` bytes long, where it is. Bytes that come into view are what they were when it
+    /// was as long as that last.
     ///
     /// # Panics
     /// Its memory is shorter.
@@ -154,7 +158,21 @@ mod tests {
 
     #[test]
     fn every_length_is_aligned_zeroed_and_kept() {
-        for len in [0, 1, 512, 4095, 4096, 4097, MAPPED - 1, MAPPED, MAPPED + 1, 1 << 20, HUGE, HUGE + 1, 2 * HUGE] {
+        for len in [
+            0,
+            1,
+            512,
+            4095,
+            4096,
+            4097,
+            MAPPED - 1,
+            MAPPED,
+            MAPPED + 1,
+            1 << 20,
+            HUGE,
+            HUGE + 1,
+            2 * HUGE,
+        ] {
             let mut buf = IoBuf::zeroed(len);
             assert_eq!((buf.len(), buf.as_ptr().addr() % ALIGNMENT), (len, 0));
             assert!(buf.iter().all(|byte| *byte == 0));
@@ -179,7 +197,10 @@ mod tests {
             buf.set_len(4096);
             assert_eq!((buf.len(), buf.capacity()), (4096, whole));
             buf.set_len(whole);
-            assert!(buf[..len].iter().all(|byte| *byte == 7) && buf[len..].iter().all(|byte| *byte == 0));
+            assert!(
+                buf[..len].iter().all(|byte| *byte == 7)
+                    && buf[len..].iter().all(|byte| *byte == 0)
+            );
         }
     }
 

@@ -1,4 +1,5 @@
-//! The seam: [`BlockDevice`], what is asked of it ([`Batch`]) and how the answer comes back ([`Completion`]).
+//! The seam: [`BlockDevice`], what is asked of it ([`Batch`]) and how the answer comes back
+//! ([`Completion`]).
 
 use std::sync::Arc;
 
@@ -14,7 +15,8 @@ use crate::zoned::ZonedDevice;
 pub struct Geometry {
     /// Capacity.
     pub size: u64,
-    /// Smallest addressable unit; offsets and lengths of requests are multiples of it (1 for a plain file).
+    /// Smallest addressable unit; offsets and lengths of requests are multiples of it (1 for a
+    /// plain file).
     pub logical_block: u32,
     /// Writes of this size and alignment are not torn by a power cut (usually 4096).
     pub physical_block: u32,
@@ -62,7 +64,8 @@ pub enum Request {
 /// What a batch promises about the medium, in the words of the block layer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Durability {
-    /// Everything that completed before this batch was submitted is on the medium before the batch's own writes start.
+    /// Everything that completed before this batch was submitted is on the medium before the
+    /// batch's own writes start.
     pub preflush: bool,
     /// The batch's own writes are on the medium when it completes (force unit access).
     pub fua: bool,
@@ -82,8 +85,8 @@ pub trait BlockDevice: Send + Sync {
     /// Size and units; constant for the device's life.
     fn geometry(&self) -> Geometry;
 
-    /// Starts the requests. The completion gives the first error, or the read buffers in request order.
-    /// A device may do the work before it returns.
+    /// Starts the requests. The completion gives the first error, or the read buffers in request
+    /// order. A device may do the work before it returns.
     fn submit(&self, batch: Batch) -> Completion;
 
     /// Everything completed so far is on the medium when this returns.
@@ -133,7 +136,8 @@ impl Completion {
 
     /// To be finished by another thread.
     pub fn pending() -> (Self, Completer) {
-        let shared = Arc::new(Shared { slot: Mutex::new(Slot::Waiting(None)), done: Condvar::new() });
+        let shared =
+            Arc::new(Shared { slot: Mutex::new(Slot::Waiting(None)), done: Condvar::new() });
         (Self(State::Later(shared.clone())), Completer(shared))
     }
 
@@ -158,7 +162,8 @@ impl Completion {
         }
     }
 
-    /// Passes the outcome through `map` before anybody sees it; the same rules as for [`Completion::then`] hold.
+    /// Passes the outcome through `map` before anybody sees it; the same rules as for
+    /// [`Completion::then`] hold.
     pub fn map(self, map: impl FnOnce(Outcome) -> Outcome + Send + 'static) -> Self {
         match self.0 {
             State::Done(outcome) => Self::ready(map(outcome)),
@@ -170,8 +175,8 @@ impl Completion {
         }
     }
 
-    /// Calls `then` with the outcome: at once if it is there, else on the device's completing thread. `then` must be
-    /// short and must not block; hand anything longer to a worker.
+    /// Calls `then` with the outcome: at once if it is there, else on the device's completing
+    /// thread. `then` must be short and must not block; hand anything longer to a worker.
     pub fn then(self, then: impl FnOnce(Outcome) + Send + 'static) {
         match self.0 {
             State::Done(outcome) => then(outcome),
@@ -217,7 +222,8 @@ pub trait BlockDeviceExt: BlockDevice {
         self.read_into(offset, IoBuf::try_zeroed(len)?)
     }
 
-    /// Reads a block of metadata: few bytes, for which the [reserve](crate::reserve) is opened. Who needs it is in the midst of something.
+    /// Reads a block of metadata: few bytes, for which the [reserve](crate::reserve) is opened. Who
+    /// needs it is in the midst of something.
     ///
     /// # Errors
     /// As [`Completion::wait`].
@@ -230,7 +236,10 @@ pub trait BlockDeviceExt: BlockDevice {
     /// # Errors
     /// As [`Completion::wait`].
     fn read_into(&self, offset: u64, buf: IoBuf) -> Result<IoBuf> {
-        let batch = Batch { requests: vec![Request::Read { offset, buf }], durability: Durability::default() };
+        let batch = Batch {
+            requests: vec![Request::Read { offset, buf }],
+            durability: Durability::default(),
+        };
         let mut bufs = self.submit(batch).wait()?;
         Ok(bufs.pop().expect("a read request gives its buffer back"))
     }
@@ -247,7 +256,12 @@ pub trait BlockDeviceExt: BlockDevice {
     ///
     /// # Errors
     /// As [`BlockDeviceExt::write_at`], or a flush failed.
-    fn write_durable(&self, offset: u64, data: impl Into<Bytes>, durability: Durability) -> Result<()> {
+    fn write_durable(
+        &self,
+        offset: u64,
+        data: impl Into<Bytes>,
+        durability: Durability,
+    ) -> Result<()> {
         let requests = vec![Request::Write { offset, bufs: vec![data.into()] }];
         self.submit(Batch { requests, durability }).wait().map(drop)
     }

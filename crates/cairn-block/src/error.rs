@@ -93,7 +93,8 @@ impl From<String> for Operation {
     }
 }
 
-/// A system's error in the words of a message: without Rust's "(os error N)", and, since it stands inside a line, without a capital.
+/// A system's error in the words of a message: without Rust's "(os error N)", and, since it stands
+/// inside a line, without a capital.
 #[must_use]
 pub fn plain(error: &std::io::Error) -> String {
     if error.kind() == std::io::ErrorKind::NotConnected {
@@ -121,7 +122,8 @@ pub struct Error {
 }
 
 impl Error {
-    /// Did the device fail to take what it was given? (One that accepts no writes at all did not fail.)
+    /// Did the device fail to take what it was given? (One that accepts no writes at all did not
+    /// fail.)
     #[must_use]
     pub fn is_write_failure(&self) -> bool {
         self.operation.changes() && self.kind != ErrorKind::ReadOnly
@@ -129,13 +131,22 @@ impl Error {
 
     /// An error without an underlying system error.
     #[must_use]
-    pub fn new(kind: ErrorKind, operation: impl Into<Operation>, detail: impl Into<String>) -> Self {
+    pub fn new(
+        kind: ErrorKind,
+        operation: impl Into<Operation>,
+        detail: impl Into<String>,
+    ) -> Self {
         Self { kind, operation: operation.into(), range: None, detail: detail.into(), source: None }
     }
 
     /// A request of `len` bytes that breaks a rule of its zone.
-    pub(crate) fn zone_rule(violation: ZoneViolation, operation: impl Into<Operation>, len: u64) -> Self {
-        Self::new(ErrorKind::ZoneRule(violation), operation, violation.to_string()).at(violation.offset, len)
+    pub(crate) fn zone_rule(
+        violation: ZoneViolation,
+        operation: impl Into<Operation>,
+        len: u64,
+    ) -> Self {
+        Self::new(ErrorKind::ZoneRule(violation), operation, violation.to_string())
+            .at(violation.offset, len)
     }
 
     /// Wraps a system error; the kind follows from it.
@@ -151,7 +162,13 @@ impl Error {
             K::OutOfMemory => ErrorKind::NoMemory,
             _ => ErrorKind::Io,
         };
-        Self { kind, operation: operation.into(), range: None, detail: plain(&source), source: Some(Arc::new(source)) }
+        Self {
+            kind,
+            operation: operation.into(),
+            range: None,
+            detail: plain(&source),
+            source: Some(Arc::new(source)),
+        }
     }
 
     /// Adds the place.

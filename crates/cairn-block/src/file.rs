@@ -1,8 +1,9 @@
 //! [`FileDevice`]: an image file or a block device of the host, through the host's page cache.
 //!
-//! Everything is done before `submit` returns; many threads may be inside at once. A flush is `fdatasync`. Once a
-//! flush has failed every later one fails too: Linux marks the pages clean after it reported the error, so a second
-//! `fdatasync` would claim a durability that does not exist.
+//! Everything is done before `submit` returns; many threads may be inside at once. A flush is
+//! `fdatasync`. Once a flush has failed every later one fails too: Linux marks the pages clean
+//! after it reported the error, so a second `fdatasync` would claim a durability that does not
+//! exist.
 
 use std::fs::File;
 use std::io::{self, IoSlice};
@@ -61,9 +62,9 @@ impl FileDevice {
     /// Opens the image or block device at `path`.
     ///
     /// # Errors
-    /// [`ErrorKind::InUse`] if somebody else has it open in a way that excludes this, or the system mounted it;
-    /// [`ErrorKind::NotFound`], [`ErrorKind::PermissionDenied`], [`ErrorKind::Unsupported`] (neither a file nor a
-    /// block device), [`ErrorKind::Io`].
+    /// [`ErrorKind::InUse`] if somebody else has it open in a way that excludes this, or the system
+    /// mounted it; [`ErrorKind::NotFound`], [`ErrorKind::PermissionDenied`],
+    /// [`ErrorKind::Unsupported`] (neither a file nor a block device), [`ErrorKind::Io`].
     pub fn open(path: impl AsRef<Path>, options: OpenOptions) -> Result<Self> {
         open::open(path.as_ref(), options).map(Self::new)
     }
@@ -85,14 +86,19 @@ impl FileDevice {
 
     fn run(&self, batch: Batch) -> Result<Vec<IoBuf>> {
         batch.requests.iter().try_for_each(|request| bounds::check(&self.geometry, request))?;
-        let changes = batch.requests.iter().filter(|request| !matches!(request, Request::Read { .. })).count();
+        let changes = batch
+            .requests
+            .iter()
+            .filter(|request| !matches!(request, Request::Read { .. }))
+            .count();
         if changes > 0 {
             self.check_whole(Operation::Write)?;
         }
         if batch.durability.preflush {
             self.sync()?;
         }
-        let mut fua = Fua { wanted: batch.durability.fua && changes > 0, alone: changes == 1, owed: false };
+        let mut fua =
+            Fua { wanted: batch.durability.fua && changes > 0, alone: changes == 1, owed: false };
         let mut read = Vec::new();
         for request in batch.requests {
             match request {
@@ -115,7 +121,8 @@ impl FileDevice {
         let len = buf.len() as u64;
         self.file.read_exact_at(buf, offset).map_err(|error| match error.kind() {
             io::ErrorKind::UnexpectedEof => {
-                let detail = "the image ends before that: it has been truncated since it was opened";
+                let detail =
+                    "the image ends before that: it has been truncated since it was opened";
                 Error::new(ErrorKind::OutOfRange, Operation::Read, detail).at(offset, len)
             }
             _ => Error::from_io(Operation::Read, error).at(offset, len),
@@ -130,11 +137,13 @@ impl FileDevice {
             IoSlice::advance_slices(&mut left, 0);
             while !left.is_empty() {
                 let written = self.write_some(position, left, fua);
-                let written = written
-                    .map_err(|error| Error::from_io(Operation::Write, error.into()).at(offset, total_len(bufs)))?;
+                let written = written.map_err(|error| {
+                    Error::from_io(Operation::Write, error.into()).at(offset, total_len(bufs))
+                })?;
                 if written == 0 {
                     let detail = format!("the system took no more bytes at offset {position}");
-                    return Err(Error::new(ErrorKind::Io, Operation::Write, detail).at(offset, total_len(bufs)));
+                    return Err(Error::new(ErrorKind::Io, Operation::Write, detail)
+                        .at(offset, total_len(bufs)));
                 }
                 position += written as u64;
                 IoSlice::advance_slices(&mut left, written);
@@ -144,9 +153,15 @@ impl FileDevice {
     }
 
     /// One system call, synchronous by itself if that saves the flush afterwards.
-    fn write_some(&self, offset: u64, slices: &[IoSlice<'_>], fua: &mut Fua) -> rustix::io::Result<usize> {
+    fn write_some(
+        &self,
+        offset: u64,
+        slices: &[IoSlice<'_>],
+        fua: &mut Fua,
+    ) -> rustix::io::Result<usize> {
         if fua.wanted && fua.alone && !fua.owed {
-            let written = retry(|| rustix::io::pwritev2(&self.file, slices, offset, ReadWriteFlags::DSYNC));
+            let written =
+                retry(|| rustix::io::pwritev2(&self.file, slices, offset, ReadWriteFlags::DSYNC));
             if !matches!(written, Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL)) {
                 return written;
             }
@@ -178,7 +193,9 @@ impl FileDevice {
             match self.allocate(how, offset, len) {
                 Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
                 done => {
-                    return done.map_err(|error| Error::from_io(Operation::WriteZeroes, error.into()).at(offset, len));
+                    return done.map_err(|error| {
+                        Error::from_io(Operation::WriteZeroes, error.into()).at(offset, len)
+                    });
                 }
             }
         }
@@ -197,14 +214,19 @@ impl FileDevice {
         retry(|| rustix::fs::fallocate(&self.file, how | FallocateFlags::KEEP_SIZE, offset, len))
     }
 
-    /// Fails if the image has become shorter since it was opened, from then on: what stood there is lost, and a write behind the
-    /// end would make the image look whole again, with zeros in between.
+    /// Fails if the image has become shorter since it was opened, from then on: what stood there is
+    /// lost, and a write behind the end would make the image look whole again, with zeros in
+    /// between.
     fn check_whole(&self, operation: Operation) -> Result<()> {
         if self.is_block_device {
             return Ok(());
         }
         if self.truncated.get().is_none() {
-            let now = self.file.metadata().map_err(|error| Error::from_io(operation.clone(), error))?.len();
+            let now = self
+                .file
+                .metadata()
+                .map_err(|error| Error::from_io(operation.clone(), error))?
+                .len();
             if now >= self.geometry.size {
                 return Ok(());
             }

@@ -12,17 +12,17 @@ const BLKDISCARD: Opcode = opcode::none(0x12, 119);
 
 /// Whether the system refuses writes to a block device. It can be opened for writing all the same.
 pub(crate) fn is_read_only(file: &File) -> rustix::io::Result<bool> {
-    // SAFETY: BLKROGET writes one int through its pointer argument; `Getter` passes a pointer to one, alive during the call. On a file
-    // that is no block device the kernel answers ENOTTY.
+    // SAFETY: BLKROGET writes one int through its pointer argument; `Getter` passes a pointer to
+    // one, alive during the call. On a file that is no block device the kernel answers ENOTTY.
     let value = unsafe { ioctl(file, Getter::<BLKROGET, i32>::new()) }?;
     Ok(value != 0)
 }
 
 /// Discards a byte range of a block device.
 pub(crate) fn discard(file: &File, offset: u64, len: u64) -> rustix::io::Result<()> {
-    // SAFETY: BLKDISCARD reads two u64, offset and length, through its pointer argument and writes no memory; `Setter`
-    // passes a pointer to an array of exactly these, alive during the call. On a file that is no block device the
-    // kernel answers ENOTTY.
+    // SAFETY: BLKDISCARD reads two u64, offset and length, through its pointer argument and writes
+    // no memory; `Setter` passes a pointer to an array of exactly these, alive during the call. On
+    // a file that is no block device the kernel answers ENOTTY.
     unsafe { ioctl(file, Setter::<BLKDISCARD, [u64; 2]>::new([offset, len])) }
 }
 
@@ -76,15 +76,16 @@ const BLKFINISHZONE: Opcode = opcode::write::<[u64; 2]>(0x12, 136);
 pub(crate) fn report_zones(file: &File, sector: u64) -> rustix::io::Result<Box<BlkZoneReport>> {
     let mut report = BlkZoneReport::new_box_zeroed().expect("memory for a report");
     report.head = BlkZoneReportHead { sector, nr_zones: ZONES_AT_ONCE as u32, flags: 0 };
-    // SAFETY: BLKREPORTZONE reads the head and writes the head and at most `nr_zones` zones behind it, for which the
-    // structure has room; all bit patterns are valid values of its integers.
+    // SAFETY: BLKREPORTZONE reads the head and writes the head and at most `nr_zones` zones behind
+    // it, for which the structure has room; all bit patterns are valid values of its integers.
     unsafe { ioctl(file, Updater::<BLKREPORTZONE, BlkZoneReport>::new(&mut report))? };
     Ok(report)
 }
 
 /// Resets the zones in a range of sectors.
 pub(crate) fn reset_zones(file: &File, sector: u64, sectors: u64) -> rustix::io::Result<()> {
-    // SAFETY: BLKRESETZONE reads `struct blk_zone_range`, two u64, through its pointer argument and writes no memory.
+    // SAFETY: BLKRESETZONE reads `struct blk_zone_range`, two u64, through its pointer argument and
+    // writes no memory.
     unsafe { ioctl(file, Setter::<BLKRESETZONE, [u64; 2]>::new([sector, sectors])) }
 }
 
@@ -94,7 +95,8 @@ pub(crate) fn finish_zones(file: &File, sector: u64, sectors: u64) -> rustix::io
     unsafe { ioctl(file, Setter::<BLKFINISHZONE, [u64; 2]>::new([sector, sectors])) }
 }
 
-/// What a loop device shows: the head of `struct loop_info64` of `linux/loop.h`, and as much room as the rest takes.
+/// What a loop device shows: the head of `struct loop_info64` of `linux/loop.h`, and as much room
+/// as the rest takes.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct LoopStatus {
@@ -113,7 +115,8 @@ const LOOP_GET_STATUS64: Opcode = 0x4C05;
 
 /// Where a loop device, or the one that a partition is of, tells what it shows.
 fn sys_paths(number: u64) -> [String; 2] {
-    let base = format!("/sys/dev/block/{}:{}", rustix::fs::major(number), rustix::fs::minor(number));
+    let base =
+        format!("/sys/dev/block/{}:{}", rustix::fs::major(number), rustix::fs::minor(number));
     [format!("{base}/loop"), format!("{base}/../loop")]
 }
 
@@ -124,8 +127,8 @@ pub(crate) fn loop_status(file: &File) -> rustix::io::Result<LoopStatus> {
     if !sys_paths(number).iter().any(|path| std::path::Path::new(path).exists()) {
         return Err(rustix::io::Errno::NOTTY);
     }
-    // SAFETY: of a loop device, which the path in /sys shows it to be, LOOP_GET_STATUS64 writes `struct loop_info64`, whose size is
-    // asserted above, and which is integers alone.
+    // SAFETY: of a loop device, which the path in /sys shows it to be, LOOP_GET_STATUS64 writes
+    // `struct loop_info64`, whose size is asserted above, and which is integers alone.
     unsafe { ioctl(file, Getter::<LOOP_GET_STATUS64, LoopStatus>::new()) }
 }
 

@@ -14,7 +14,8 @@ struct Joined {
     completer: Option<Completer>,
 }
 
-/// Gives the parts' buffers one after the other, or the first part's error, when every part is done.
+/// Gives the parts' buffers one after the other, or the first part's error, when every part is
+/// done.
 pub(crate) fn join(mut parts: Vec<Completion>) -> Completion {
     match parts.len() {
         0 => return Completion::ready(Ok(Vec::new())),
@@ -23,7 +24,11 @@ pub(crate) fn join(mut parts: Vec<Completion>) -> Completion {
     }
     let (completion, completer) = Completion::pending();
     let outcomes = parts.iter().map(|_| Ok(Vec::new())).collect();
-    let joined = Arc::new(Mutex::new(Joined { left: parts.len(), parts: outcomes, completer: Some(completer) }));
+    let joined = Arc::new(Mutex::new(Joined {
+        left: parts.len(),
+        parts: outcomes,
+        completer: Some(completer),
+    }));
     for (index, part) in parts.into_iter().enumerate() {
         let joined = joined.clone();
         part.then(move |outcome| {
@@ -37,7 +42,9 @@ pub(crate) fn join(mut parts: Vec<Completion>) -> Completion {
             let completer = joined.completer.take();
             drop(joined);
             let all: Result<Vec<Vec<IoBuf>>> = parts.into_iter().collect();
-            completer.expect("the last part comes once").complete(all.map(|bufs| bufs.into_iter().flatten().collect()));
+            completer
+                .expect("the last part comes once")
+                .complete(all.map(|bufs| bufs.into_iter().flatten().collect()));
         });
     }
     completion
@@ -52,7 +59,8 @@ mod tests {
     fn buffers_keep_the_order_of_their_parts() {
         let (late, completer) = Completion::pending();
         let buf = |byte| vec![IoBuf::copy_from(&[byte])];
-        let joined = join(vec![late, Completion::ready(Ok(buf(2))), Completion::ready(Ok(Vec::new()))]);
+        let joined =
+            join(vec![late, Completion::ready(Ok(buf(2))), Completion::ready(Ok(Vec::new()))]);
         completer.complete(Ok(buf(1)));
         let bytes: Vec<u8> = joined.wait().unwrap().iter().map(|buf| buf[0]).collect();
         assert_eq!(bytes, [1, 2]);

@@ -1,8 +1,9 @@
 //! [`MemoryDevice`]: a sparse device in memory.
 //!
-//! Contents are chunks shared copy-on-write between forks: a crash state costs the chunks it changes. Locking: chunks
-//! are spread over shards by number, each shard under its own leaf lock; a request that spans chunks is not atomic, as
-//! on a real device. There is no volatile cache: everything completed is durable.
+//! Contents are chunks shared copy-on-write between forks: a crash state costs the chunks it
+//! changes. Locking: chunks are spread over shards by number, each shard under its own leaf lock; a
+//! request that spans chunks is not atomic, as on a real device. There is no volatile cache:
+//! everything completed is durable.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -17,9 +18,10 @@ use crate::error::Result;
 const CHUNK: usize = 16 * 1024;
 const SHARDS: u64 = 64;
 
-/// Memory of its own, without the counts of an `Arc` before it: an allocator that gives equal sizes addresses that are equal within a
-/// page would put every chunk 16 bytes behind such an address. Copying from a page to there is four times slower, as each load
-/// seems to depend on a store just before it.
+/// Memory of its own, without the counts of an `Arc` before it: an allocator that gives equal sizes
+/// addresses that are equal within a page would put every chunk 16 bytes behind such an address.
+/// Copying from a page to there is four times slower, as each load seems to depend on a store just
+/// before it.
 #[derive(Clone)]
 struct Chunk(Box<[u8; CHUNK]>);
 
@@ -61,7 +63,8 @@ impl MemoryDevice {
         device
     }
 
-    /// An independent device with the same contents; chunks are copied when either side changes them.
+    /// An independent device with the same contents; chunks are copied when either side changes
+    /// them.
     #[must_use]
     pub fn fork(&self) -> Self {
         let copy = |shard: &RwLock<Chunks>| RwLock::new(Rank::LEAF, shard.read().clone());
@@ -92,7 +95,8 @@ impl MemoryDevice {
         for piece in pieces(offset, data.len() as u64) {
             let source = &data[piece.at_in_request()..][..piece.within.len()];
             let mut shard = self.shard(piece.chunk).write();
-            let chunk = shard.entry(piece.chunk).or_insert_with(|| Arc::new(Chunk(Box::new([0; CHUNK]))));
+            let chunk =
+                shard.entry(piece.chunk).or_insert_with(|| Arc::new(Chunk(Box::new([0; CHUNK]))));
             Arc::make_mut(chunk).0[piece.within].copy_from_slice(source);
         }
     }
@@ -123,7 +127,9 @@ impl MemoryDevice {
                         offset += buf.len() as u64;
                     }
                 }
-                Request::Discard { offset, len } | Request::WriteZeroes { offset, len } => self.zero(offset, len),
+                Request::Discard { offset, len } | Request::WriteZeroes { offset, len } => {
+                    self.zero(offset, len)
+                }
             }
         }
         Ok(read)
@@ -168,7 +174,8 @@ fn pieces(offset: u64, len: u64) -> impl Iterator<Item = Piece> {
         let position = offset + before;
         let start = (position % CHUNK as u64) as usize;
         let piece_len = (len - before).min((CHUNK - start) as u64) as usize;
-        let piece = Piece { chunk: position / CHUNK as u64, within: start..start + piece_len, before };
+        let piece =
+            Piece { chunk: position / CHUNK as u64, within: start..start + piece_len, before };
         before += piece_len as u64;
         Some(piece)
     })

@@ -1,7 +1,8 @@
 //! Memory set aside for small allocations, which cannot fail: see [`cairn_base::memory`].
 //!
-//! The reserve is address space in pieces. An allocator that is refused something gives a piece back to the system and tries again
-//! ([`Reserving`]); so does [`crate::IoBuf::zeroed`]. From then on memory counts as short, until the pieces could be had again.
+//! The reserve is address space in pieces. An allocator that is refused something gives a piece
+//! back to the system and tries again ([`Reserving`]); so does [`crate::IoBuf::zeroed`]. From then
+//! on memory counts as short, until the pieces could be had again.
 //!
 //! Locking: none; a piece belongs to whoever takes it out of its slot.
 
@@ -39,7 +40,8 @@ pub fn set_aside() -> Result<(), NoMemory> {
     Err(NoMemory { what: "the reserve that a volume needs when memory runs out", bytes: SIZE })
 }
 
-/// Threads call into the C library, whose allocator gives each of them 64 MiB of address space of its own: more than all they use.
+/// Threads call into the C library, whose allocator gives each of them 64 MiB of address space of
+/// its own: more than all they use.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 fn one_arena() {
     // SAFETY: it changes a parameter of the C library's allocator, nothing that was allocated.
@@ -54,7 +56,10 @@ fn one_arena() {}
 /// # Errors
 /// There are not.
 pub fn expect_room(what: &'static str, bytes: u64) -> Result<(), NoMemory> {
-    memory::fallibly(what, bytes, || memmap2::MmapMut::map_anon(usize::try_from(bytes).ok()?.max(1)).ok()).map(drop)
+    memory::fallibly(what, bytes, || {
+        memmap2::MmapMut::map_anon(usize::try_from(bytes).ok()?.max(1)).ok()
+    })
+    .map(drop)
 }
 
 /// Gives one piece back to the system. False if none is left.
@@ -62,7 +67,8 @@ pub(crate) fn open() -> bool {
     for slot in &HELD {
         let piece = slot.swap(null_mut(), Ordering::AcqRel);
         if !piece.is_null() {
-            // SAFETY: `refill` mapped it at this length, nobody has used it, and the slot no longer names it.
+            // SAFETY: `refill` mapped it at this length, nobody has used it, and the slot no longer
+            // names it.
             let _ = unsafe { munmap(piece, PIECE) };
             tell();
             return true;
@@ -81,7 +87,9 @@ fn refill() -> bool {
             continue;
         }
         // SAFETY: a mapping of its own, which no other memory is part of.
-        let piece = unsafe { mmap_anonymous(null_mut(), PIECE, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE) };
+        let piece = unsafe {
+            mmap_anonymous(null_mut(), PIECE, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE)
+        };
         let Ok(piece) = piece else { break };
         if slot.compare_exchange(null_mut(), piece, Ordering::AcqRel, Ordering::Relaxed).is_err() {
             // SAFETY: mapped above, and nobody else knows of it.
@@ -113,7 +121,8 @@ pub(crate) fn insist<T>(mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
 /// An allocator that opens the reserve before it refuses anything but what may be refused.
 pub struct Reserving<A>(pub A);
 
-// SAFETY: every block comes from `A` and goes back to it, with the layout it was made with; trying again after null is allowed.
+// SAFETY: every block comes from `A` and goes back to it, with the layout it was made with; trying
+// again after null is allowed.
 unsafe impl<A: GlobalAlloc> GlobalAlloc for Reserving<A> {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: as the caller promises.

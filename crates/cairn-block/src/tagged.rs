@@ -1,8 +1,9 @@
 //! [`TaggedMemory`]: a device in memory that keeps blocks of test data as tags of 16 bytes.
 //!
-//! A *tagged block* is filled from its [`Tag`] (file, index, version) and carries a checksum of it: [`Tag::fill`]. A block is kept as
-//! a tag only if all its 4096 bytes are what its tag fills; every other block is kept whole. So whatever is written is what is read
-//! back, and a tag that changed in memory is found by its checksum. A volume of 32 GiB full of tagged blocks takes some 130 MiB.
+//! A *tagged block* is filled from its [`Tag`] (file, index, version) and carries a checksum of it:
+//! [`Tag::fill`]. A block is kept as a tag only if all its 4096 bytes are what its tag fills; every
+//! other block is kept whole. So whatever is written is what is read back, and a tag that changed
+//! in memory is found by its checksum. A volume of 32 GiB full of tagged blocks takes some 130 MiB.
 //!
 //! Locking: a leaf lock for each 2 MiB. There is no volatile cache.
 
@@ -59,8 +60,8 @@ impl Tag {
     }
 }
 
-/// What fills a block behind its head, in lines, each word greater by the same than the one before it. The first [`HEAD`] words
-/// of the first line are those that would come before.
+/// What fills a block behind its head, in lines, each word greater by the same than the one before
+/// it. The first [`HEAD`] words of the first line are those that would come before.
 struct Filling {
     line: [u64; LANES],
     step: u64,
@@ -70,7 +71,10 @@ impl Filling {
     fn new(head: &[u64; HEAD]) -> Self {
         let (start, step) = filling(head);
         let before = start.wrapping_sub((HEAD as u64).wrapping_mul(step));
-        Self { line: std::array::from_fn(|lane| before.wrapping_add((lane as u64).wrapping_mul(step))), step }
+        Self {
+            line: std::array::from_fn(|lane| before.wrapping_add((lane as u64).wrapping_mul(step))),
+            step,
+        }
     }
 
     /// The next line. Additions alone: every processor has them for several words at once.
@@ -126,7 +130,10 @@ impl Kept {
         let mut filling = Filling::new(&head);
         for line in block.as_chunks_mut::<{ 8 * LANES }>().0 {
             let (words, _) = line.as_chunks_mut::<8>();
-            words.iter_mut().zip(filling.next()).for_each(|(word, value)| *word = value.to_le_bytes());
+            words
+                .iter_mut()
+                .zip(filling.next())
+                .for_each(|(word, value)| *word = value.to_le_bytes());
         }
         let (words, _) = block.as_chunks_mut::<8>();
         words.iter_mut().zip(head).for_each(|(word, value)| *word = value.to_le_bytes());
@@ -148,7 +155,9 @@ impl Kept {
         }
         let mut filling = Filling::new(&head);
         let mut differs = [0; LANES];
-        for (differs, (word, value)) in differs.iter_mut().zip(first.into_iter().zip(filling.next())).skip(HEAD) {
+        for (differs, (word, value)) in
+            differs.iter_mut().zip(first.into_iter().zip(filling.next())).skip(HEAD)
+        {
             *differs = word ^ value;
         }
         for line in rest {
@@ -177,7 +186,9 @@ impl Chunk {
                 }
                 self.tags[usize::from(block)] = kept;
             }
-            None if bytes.iter().any(|byte| *byte != 0) => drop(self.whole.insert(block, bytes.into())),
+            None if bytes.iter().any(|byte| *byte != 0) => {
+                drop(self.whole.insert(block, bytes.into()))
+            }
             None => {}
         }
     }
@@ -228,7 +239,10 @@ impl TaggedMemory {
             discard: true,
         };
         let chunks = size.div_ceil(CHUNK * BLOCK_BYTES);
-        Self { geometry, chunks: (0..chunks).map(|_| Mutex::new(Rank::LEAF, Chunk::default())).collect() }
+        Self {
+            geometry,
+            chunks: (0..chunks).map(|_| Mutex::new(Rank::LEAF, Chunk::default())).collect(),
+        }
     }
 
     /// Blocks kept whole, and blocks kept as tags.
@@ -257,7 +271,10 @@ impl TaggedMemory {
             let chunk = chunk.lock();
             for (block, bytes) in (within..).zip(bytes.chunks_exact_mut(BLOCK)) {
                 chunk.get(block, bytes).map_err(|kept| {
-                    let detail = format!("the tag {:?} does not have the checksum {:#x}", kept.tag, kept.sum);
+                    let detail = format!(
+                        "the tag {:?} does not have the checksum {:#x}",
+                        kept.tag, kept.sum
+                    );
                     let at = at + u64::from(block - within) * BLOCK_BYTES;
                     Error::new(ErrorKind::Io, Operation::Read, detail).at(at, BLOCK_BYTES)
                 })?;
@@ -307,7 +324,9 @@ impl TaggedMemory {
                     read.push(buf);
                 }
                 Request::Write { offset, bufs } => self.write(offset, &bufs),
-                Request::Discard { offset, len } | Request::WriteZeroes { offset, len } => self.zero(offset, len),
+                Request::Discard { offset, len } | Request::WriteZeroes { offset, len } => {
+                    self.zero(offset, len)
+                }
             }
         }
         Ok(read)
@@ -349,7 +368,10 @@ mod tests {
             bad[byte] ^= 0x10;
             assert_eq!(Tag::of(&bad), None, "byte {byte}");
         }
-        assert_eq!((Tag::of(&[]), Tag::of(&[0; BLOCK]), Tag::of(&good[..4088])), (None, None, None));
+        assert_eq!(
+            (Tag::of(&[]), Tag::of(&[0; BLOCK]), Tag::of(&good[..4088])),
+            (None, None, None)
+        );
         assert_ne!(block(4, 1, 7)[24..], block(4, 1, 8)[24..], "versions fill differently");
     }
 
@@ -359,7 +381,8 @@ mod tests {
         let mut almost = block(1, 2, 3);
         almost[4000] ^= 1;
         let tagged = [block(0, 0, 0), block(9, 511, 2), block(9, 512, 2)];
-        let bufs = [tagged.concat(), almost.clone(), vec![0; BLOCK], vec![5; BLOCK]].map(bytes::Bytes::from);
+        let bufs = [tagged.concat(), almost.clone(), vec![0; BLOCK], vec![5; BLOCK]]
+            .map(bytes::Bytes::from);
         let write = Request::Write { offset: 510 * BLOCK_BYTES, bufs: bufs.to_vec() };
         device.submit(Batch { requests: vec![write], ..Batch::default() }).wait().unwrap();
         assert_eq!(device.kept(), (2, 3));
@@ -367,7 +390,13 @@ mod tests {
         // Odd pieces of the same bytes make the same blocks.
         let odd = bytes::Bytes::from(bufs.concat());
         let bufs = vec![odd.slice(..100), odd.slice(100..)];
-        device.submit(Batch { requests: vec![Request::Write { offset: 0, bufs }], ..Batch::default() }).wait().unwrap();
+        device
+            .submit(Batch {
+                requests: vec![Request::Write { offset: 0, bufs }],
+                ..Batch::default()
+            })
+            .wait()
+            .unwrap();
         assert_eq!(device.read_at(0, 6 * BLOCK).unwrap()[..], odd[..]);
         // Tags and whole blocks replace each other.
         device.write_at(0, vec![8; BLOCK]).unwrap();
@@ -377,7 +406,9 @@ mod tests {
         device.write_zeroes(0, 4 * BLOCK_BYTES).unwrap();
         device.discard(510 * BLOCK_BYTES, 1000 * BLOCK_BYTES).unwrap();
         assert_eq!(device.kept(), (1, 0));
-        assert!(device.read_at(510 * BLOCK_BYTES, 6 * BLOCK).unwrap().iter().all(|byte| *byte == 0));
+        assert!(
+            device.read_at(510 * BLOCK_BYTES, 6 * BLOCK).unwrap().iter().all(|byte| *byte == 0)
+        );
         assert!(device.write_at(100, vec![0; BLOCK]).is_err(), "blocks are whole");
     }
 

@@ -1,5 +1,5 @@
-//! Devices around devices: they restrict ([`Partition`], [`ReadOnly`]), put together ([`Concat`]), observe ([`Stats`], [`Record`]) or disturb
-//! ([`Latency`], [`Hold`], [`Fault`]) the one inside.
+//! Devices around devices: they restrict ([`Partition`], [`ReadOnly`]), put together ([`Concat`]),
+//! observe ([`Stats`], [`Record`]) or disturb ([`Latency`], [`Hold`], [`Fault`]) the one inside.
 
 mod concat;
 mod fault;

@@ -1,8 +1,10 @@
-//! Zoned devices: parts of the medium that can only be written from front to back, and are given back whole.
+//! Zoned devices: parts of the medium that can only be written from front to back, and are given
+//! back whole.
 //!
-//! [`ZonedDevice`] is the view of a device's zones ([`crate::BlockDevice::as_zoned`]). [`Emulated`] gives any device zones and
-//! enforces their rules; [`HostZoned`] is a zoned block device of the host; [`ZoneOrder`] lets several threads write in one zone:
-//! it keeps what comes early until its turn.
+//! [`ZonedDevice`] is the view of a device's zones ([`crate::BlockDevice::as_zoned`]). [`Emulated`]
+//! gives any device zones and enforces their rules; [`HostZoned`] is a zoned block device of the
+//! host; [`ZoneOrder`] lets several threads write in one zone: it keeps what comes early until its
+//! turn.
 
 mod active;
 mod emulated;
@@ -109,7 +111,8 @@ impl Zone {
 pub struct ZoneLimits {
     /// Bytes from one zone's start to the next.
     pub zone_size: u64,
-    /// Zones that can be open at once (0: any number). A write to one more closes another that a write had opened.
+    /// Zones that can be open at once (0: any number). A write to one more closes another that a
+    /// write had opened.
     pub max_open: u32,
     /// Zones that can be open or closed at once (0: any number): neither empty nor full.
     pub max_active: u32,
@@ -120,7 +123,8 @@ pub trait ZonedDevice: Send + Sync {
     /// What holds for all sequential zones.
     fn limits(&self) -> ZoneLimits;
 
-    /// At most `most` zones, the first of them that which holds byte `offset`; none behind the device's end.
+    /// At most `most` zones, the first of them that which holds byte `offset`; none behind the
+    /// device's end.
     ///
     /// # Errors
     /// The device's.
@@ -132,7 +136,8 @@ pub trait ZonedDevice: Send + Sync {
     /// No sequential zone starts there, or the device failed.
     fn reset(&self, start: u64) -> Result<()>;
 
-    /// Makes the sequential zone that starts at `start` full: nothing more is written there until its reset.
+    /// Makes the sequential zone that starts at `start` full: nothing more is written there until
+    /// its reset.
     ///
     /// # Errors
     /// As [`ZonedDevice::reset`].

@@ -14,7 +14,11 @@ struct Poor(AtomicUsize);
 // SAFETY: blocks are the system's.
 unsafe impl GlobalAlloc for Poor {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        if self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok() {
+        if self
+            .0
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1))
+            .is_ok()
+        {
             return null_mut();
         }
         // SAFETY: as the caller promises.

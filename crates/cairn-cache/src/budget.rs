@@ -220,7 +220,8 @@ mod tests {
     fn room_is_made_by_the_hooks_and_only_as_much_as_needed() {
         let budget = Budget::new(100);
         let held = (0..10).map(|_| budget.hold(10)).collect();
-        let hoard = Arc::new(Hoard { budget: budget.clone(), held: Mutex::new(Rank::BUFFER, held) });
+        let hoard =
+            Arc::new(Hoard { budget: budget.clone(), held: Mutex::new(Rank::BUFFER, held) });
         let hook: Weak<dyn Reclaim> = Arc::downgrade(&(hoard.clone() as Arc<dyn Reclaim>));
         budget.add_reclaim(hook);
         assert!(budget.make_room(25));

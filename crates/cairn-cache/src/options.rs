@@ -43,7 +43,10 @@ mod tests {
             assert!(parse_cache(bad).unwrap_err().starts_with(&format!("cache={bad}: give")));
         }
         for bad in ["", "0", "2K", "12K", "4M", "K"] {
-            assert!(parse_max_folio(bad).unwrap_err().contains("a power of two from 4K to 2M"), "{bad}");
+            assert!(
+                parse_max_folio(bad).unwrap_err().contains("a power of two from 4K to 2M"),
+                "{bad}"
+            );
         }
     }
 }

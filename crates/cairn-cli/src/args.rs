@@ -3,13 +3,15 @@
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::volume_command::VolumeCommand;
-use crate::commands::{freeze, generate, info, lab, mkfs, mount, remount, serve_nothing, shell, stats, umount};
+use crate::commands::{
+    freeze, generate, info, lab, mkfs, mount, remount, serve_nothing, shell, stats, umount,
+};
 use crate::failure::Outcome;
 
 /// Reads, writes and mounts ext4 and F2FS images without the kernel's drivers and without root.
 ///
-/// IMAGE is a file or block device; IMAGE#2 is its partition 2 (GPT or MBR); IMAGE?offset=N starts at byte N.
-/// Paths on an image start at its root, with or without a slash.
+/// IMAGE is a file or block device; IMAGE#2 is its partition 2 (GPT or MBR); IMAGE?offset=N starts
+/// at byte N. Paths on an image start at its root, with or without a slash.
 #[derive(Debug, Parser)]
 #[command(name = "cairn", version, max_term_width = 100, after_help = EXIT_STATUSES)]
 pub struct Cli {

@@ -2,16 +2,20 @@
 
 use cairn_vfs::Timestamp;
 
-/// Parses `@SECONDS`, `YYYY-MM-DD`, or that with `HH:MM[:SS[.FRACTION]]` behind a space or `T`; `Z` or ` UTC` may follow.
+/// Parses `@SECONDS`, `YYYY-MM-DD`, or that with `HH:MM[:SS[.FRACTION]]` behind a space or `T`; `Z`
+/// or ` UTC` may follow.
 ///
 /// # Errors
 /// It is none of these.
 pub fn parse(text: &str) -> Result<Timestamp, String> {
-    let wrong = || "give a date in UTC: 2026-11-21, '2026-11-21 05:21:00' or @SECONDS since 1970".to_owned();
+    let wrong = || {
+        "give a date in UTC: 2026-11-21, '2026-11-21 05:21:00' or @SECONDS since 1970".to_owned()
+    };
     let text = text.trim();
     let text = text.strip_suffix(" UTC").or_else(|| text.strip_suffix('Z')).unwrap_or(text);
     if let Some(number) = text.strip_prefix('@') {
-        let (seconds, nanoseconds) = number.split_once('.').map_or((number, Some(0)), |(s, f)| (s, fraction(f)));
+        let (seconds, nanoseconds) =
+            number.split_once('.').map_or((number, Some(0)), |(s, f)| (s, fraction(f)));
         let seconds = seconds.parse().map_err(|_| wrong())?;
         return Ok(Timestamp { seconds, nanoseconds: nanoseconds.ok_or_else(wrong)? });
     }
@@ -37,10 +41,12 @@ pub fn parse_stamp(text: &str, now: Timestamp) -> Result<Timestamp, String> {
             _ => return None,
         };
         let days = parse_day(&format!("{year}-{}-{}", two(at)?, two(at + 2)?))?;
-        let (seconds, nanoseconds) = parse_time(&format!("{}:{}:{second}", two(at + 4)?, two(at + 6)?))?;
+        let (seconds, nanoseconds) =
+            parse_time(&format!("{}:{}:{second}", two(at + 4)?, two(at + 6)?))?;
         Some(Timestamp { seconds: days * 86_400 + seconds, nanoseconds })
     };
-    parse().ok_or_else(|| "give a stamp in UTC: [[CC]YY]MMDDhhmm[.ss], as 202611210521.00".to_owned())
+    parse()
+        .ok_or_else(|| "give a stamp in UTC: [[CC]YY]MMDDhhmm[.ss], as 202611210521.00".to_owned())
 }
 
 fn digits(text: &str, least: i64, most: i64) -> Option<i64> {
@@ -95,11 +101,19 @@ mod tests {
 
     #[test]
     fn dates_are_read_as_they_are_printed() {
-        for text in ["1970-01-01 00:00:00", "2000-02-29 23:59:59", "1969-12-31 12:00:01", "2100-03-01 00:00:00"] {
+        for text in [
+            "1970-01-01 00:00:00",
+            "2000-02-29 23:59:59",
+            "1969-12-31 12:00:01",
+            "2100-03-01 00:00:00",
+        ] {
             assert_eq!(print::time(parse(text).unwrap()), text);
         }
         assert_eq!(parse("2026-11-21"), parse("2026-11-21T00:00:00Z"));
-        assert_eq!(parse("1970-01-01 00:01:00.25 UTC"), Ok(Timestamp { seconds: 60, nanoseconds: 250_000_000 }));
+        assert_eq!(
+            parse("1970-01-01 00:01:00.25 UTC"),
+            Ok(Timestamp { seconds: 60, nanoseconds: 250_000_000 })
+        );
         assert_eq!(parse("@-5"), Ok(Timestamp { seconds: -5, nanoseconds: 0 }));
     }
 
@@ -114,16 +128,33 @@ mod tests {
         ] {
             assert_eq!(parse_stamp(stamp, now), parse(date), "{stamp}");
         }
-        for bad in ["", "1", "202002300102", "03040560", "03040506.6", "03040506.60", "é3040506", "+3040506"] {
+        for bad in [
+            "",
+            "1",
+            "202002300102",
+            "03040560",
+            "03040506.6",
+            "03040506.60",
+            "é3040506",
+            "+3040506",
+        ] {
             assert!(parse_stamp(bad, now).is_err(), "{bad}");
         }
     }
 
     #[test]
     fn nonsense_is_refused() {
-        for text in
-            ["", "today", "2025-02-29", "2026-13-01", "2026-11-21 24:00", "@", "@1.", "2026-1", "2026-11-21 1:2:3:4"]
-        {
+        for text in [
+            "",
+            "today",
+            "2025-02-29",
+            "2026-13-01",
+            "2026-11-21 24:00",
+            "@",
+            "@1.",
+            "2026-1",
+            "2026-11-21 1:2:3:4",
+        ] {
             assert!(parse(text).is_err(), "{text}");
         }
     }

@@ -17,7 +17,8 @@ use crate::print;
 pub enum Status {
     /// Done.
     Success = 0,
-    /// The operation failed: no such file, it exists, no space, not permitted, on the volume or on the host.
+    /// The operation failed: no such file, it exists, no space, not permitted, on the volume or on
+    /// the host.
     Failed = 1,
     /// The command line is wrong.
     Usage = 2,
@@ -47,7 +48,8 @@ pub struct Failure {
     message: String,
     /// The program that checks the volume, where that is what to do.
     checker: Option<&'static str>,
-    /// Whatever comes next would fail, too: the volume or the host is full or read-only, or nothing can be printed.
+    /// Whatever comes next would fail, too: the volume or the host is full or read-only, or nothing
+    /// can be printed.
     ends_all: bool,
     /// Those of the same command that came later, each a line of its own.
     also: Vec<Failure>,
@@ -71,7 +73,8 @@ impl Failure {
     pub fn volume(path: impl fmt::Display, error: &cairn_vfs::Error) -> Self {
         use cairn_vfs::Error as E;
         let (status, advice) = match error {
-            // Nobody else uses the volume: a name that was found a moment ago points to an inode that is not in use.
+            // Nobody else uses the volume: a name that was found a moment ago points to an inode
+            // that is not in use.
             E::Corrupt(_) | E::Stale => (Status::Corrupt, None),
             E::Io(_) => (Status::Io, None),
             E::Busy => (Status::Busy, None),
@@ -139,18 +142,24 @@ impl Failure {
     /// A call on the host failed for `path`.
     pub fn host(path: impl AsRef<std::path::Path>, error: &std::io::Error) -> Self {
         use std::io::ErrorKind as Kind;
-        let remedy = system_error::remedy(error).map_or(String::new(), |remedy| format!(": {remedy}"));
+        let remedy =
+            system_error::remedy(error).map_or(String::new(), |remedy| format!(": {remedy}"));
         let path = print::escaped(path.as_ref().as_os_str().as_bytes());
         let failure = Self::new(Status::Failed, format!("{path}: {}{remedy}", plain(error)));
         match error.kind() {
-            Kind::StorageFull | Kind::QuotaExceeded | Kind::ReadOnlyFilesystem => failure.ending_all(),
+            Kind::StorageFull | Kind::QuotaExceeded | Kind::ReadOnlyFilesystem => {
+                failure.ending_all()
+            }
             _ => failure,
         }
     }
 
     /// As [`Failure::host`], with what to do where the system's error does not tell.
     pub fn start(what: &str, error: &std::io::Error, otherwise: &str) -> Self {
-        Self::new(Status::Failed, format!("{what}: {}", system_error::with_remedy(error, otherwise)))
+        Self::new(
+            Status::Failed,
+            format!("{what}: {}", system_error::with_remedy(error, otherwise)),
+        )
     }
 
     /// A failure that another process (the daemon) has already told the user, with its exit status.
@@ -158,7 +167,8 @@ impl Failure {
     pub fn told(code: i32) -> Self {
         use Status as S;
         let known = [S::Usage, S::NoImage, S::Corrupt, S::Unsupported, S::Busy, S::Io];
-        let status = known.into_iter().find(|status| i32::from(*status as u8) == code).unwrap_or(S::Failed);
+        let status =
+            known.into_iter().find(|status| i32::from(*status as u8) == code).unwrap_or(S::Failed);
         Self::new(status, "")
     }
 
@@ -185,12 +195,15 @@ impl Failure {
     }
 }
 
-/// Does `work` for each of these, whatever became of those before: as in coreutils, what cannot be done for one name keeps no other from
-/// its turn, and the status tells of the first failure.
+/// Does `work` for each of these, whatever became of those before: as in coreutils, what cannot be
+/// done for one name keeps no other from its turn, and the status tells of the first failure.
 ///
 /// # Errors
 /// Those of `work`, together. A reader of standard output that has gone away ends it at once.
-pub fn each<T>(operands: impl IntoIterator<Item = T>, mut work: impl FnMut(T) -> Outcome) -> Outcome {
+pub fn each<T>(
+    operands: impl IntoIterator<Item = T>,
+    mut work: impl FnMut(T) -> Outcome,
+) -> Outcome {
     let mut failed: Option<Failure> = None;
     for operand in operands {
         match work(operand) {
@@ -235,8 +248,12 @@ fn status_of(cause: &Cause) -> Status {
     match cause {
         Cause::Address(_) | Cause::Option(_) => Status::Usage,
         Cause::Open(error) | Cause::Device(error) if error.kind == ErrorKind::InUse => Status::Busy,
-        Cause::Open(error) | Cause::Device(error) if error.kind == ErrorKind::NoSpace => Status::Failed,
-        Cause::Open(error) | Cause::Device(error) if error.kind == ErrorKind::NoMemory => Status::Failed,
+        Cause::Open(error) | Cause::Device(error) if error.kind == ErrorKind::NoSpace => {
+            Status::Failed
+        }
+        Cause::Open(error) | Cause::Device(error) if error.kind == ErrorKind::NoMemory => {
+            Status::Failed
+        }
         Cause::Open(_) => Status::NoImage,
         Cause::Device(error) if error.kind == ErrorKind::ReadOnly => Status::NoImage,
         Cause::Device(_) => Status::Io,
@@ -268,12 +285,18 @@ mod tests {
     #[test]
     fn later_failures_are_lines_of_their_own_and_leave_the_status() {
         let corrupt = Failure::volume("/b", &cairn_vfs::Error::Stale);
-        let both = Failure::volume("/a", &cairn_vfs::Error::NotFound).and(corrupt).in_image("x").on(Format::F2fs);
+        let both = Failure::volume("/a", &cairn_vfs::Error::NotFound)
+            .and(corrupt)
+            .in_image("x")
+            .on(Format::F2fs);
         let lines: Vec<String> = both.lines().map(ToString::to_string).collect();
         assert_eq!(both.status, Status::Failed);
         assert_eq!(
             lines,
-            ["x: /a: no such file or directory", "x: /b: stale inode number: run fsck.f2fs on the image"]
+            [
+                "x: /a: no such file or directory",
+                "x: /b: stale inode number: run fsck.f2fs on the image"
+            ]
         );
         let full = || Failure::host("standard output", &std::io::ErrorKind::StorageFull.into());
         assert_eq!(full().and(full()).lines().count(), 1);
@@ -287,10 +310,20 @@ mod tests {
 
     #[test]
     fn damage_names_the_program_that_checks_this_format() {
-        for (format, checker) in [(Format::Ext4, "run e2fsck on"), (Format::F2fs, "run fsck.f2fs on")] {
+        for (format, checker) in
+            [(Format::Ext4, "run e2fsck on"), (Format::F2fs, "run fsck.f2fs on")]
+        {
             let failure = Failure::volume("/x", &cairn_vfs::Error::Stale).on(format);
-            assert!(failure.status == Status::Corrupt && failure.to_string().contains(checker), "{failure}");
-            assert!(!Failure::volume("/x", &cairn_vfs::Error::NotFound).on(format).to_string().contains("fsck"));
+            assert!(
+                failure.status == Status::Corrupt && failure.to_string().contains(checker),
+                "{failure}"
+            );
+            assert!(
+                !Failure::volume("/x", &cairn_vfs::Error::NotFound)
+                    .on(format)
+                    .to_string()
+                    .contains("fsck")
+            );
         }
     }
 
@@ -314,7 +347,10 @@ mod tests {
             if n % 2 == 0 { Err(Failure::new(status, n.to_string())) } else { Ok(()) }
         });
         let failure = failure.unwrap_err();
-        assert_eq!((done, failure.status, failure.lines().count()), (vec![1, 2, 3, 4], Status::Corrupt, 2));
+        assert_eq!(
+            (done, failure.status, failure.lines().count()),
+            (vec![1, 2, 3, 4], Status::Corrupt, 2)
+        );
         let mut turns = 0;
         let gone = each([1, 2], |_| {
             turns += 1;

@@ -1,7 +1,8 @@
 //! What commands with `--json` have in common.
 //!
-//! Names are bytes, JSON strings are not: a name that is not UTF-8 stands under its key with U+FFFD in place of what cannot be
-//! shown, and exactly, in hexadecimal digits, under the same key with `_hex` behind it. Names that are UTF-8 have no such second key.
+//! Names are bytes, JSON strings are not: a name that is not UTF-8 stands under its key with U+FFFD
+//! in place of what cannot be shown, and exactly, in hexadecimal digits, under the same key with
+//! `_hex` behind it. Names that are UTF-8 have no such second key.
 
 use std::fmt::Write as _;
 
@@ -102,7 +103,10 @@ mod tests {
         let mut object = Object::new();
         insert_name(&mut object, "path", "á\n".as_bytes());
         insert_name(&mut object, "target", b"a\xff");
-        assert_eq!(Value::Object(object), json!({"path": "á\n", "target": "a\u{fffd}", "target_hex": "61ff"}));
+        assert_eq!(
+            Value::Object(object),
+            json!({"path": "á\n", "target": "a\u{fffd}", "target_hex": "61ff"})
+        );
     }
 
     #[test]
@@ -114,7 +118,10 @@ mod tests {
             (0..count).for_each(|n| array.push(&mut output, n).unwrap());
             array.end(&mut output).unwrap();
             drop(output);
-            assert_eq!(serde_json::from_slice::<Vec<i32>>(&bytes).unwrap(), Vec::from_iter(0..count));
+            assert_eq!(
+                serde_json::from_slice::<Vec<i32>>(&bytes).unwrap(),
+                Vec::from_iter(0..count)
+            );
         }
     }
 }

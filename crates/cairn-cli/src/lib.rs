@@ -1,8 +1,10 @@
-//! The command line: one module a command, each a thin layer over the facade ([`cairn`]) or over `&dyn FileSystem`.
+//! The command line: one module a command, each a thin layer over the facade ([`cairn`]) or over
+//! `&dyn FileSystem`.
 //!
-//! Private to the `cairn` program (a library only so that its tests can call it). Rules: results go to standard output,
-//! progress and errors to standard error, an error is one line `cairn: IMAGE: what happened: what to do`, and the exit
-//! status says which kind it was ([`failure::Status`]).
+//! Private to the `cairn` program (a library only so that its tests can call it). Rules: results go
+//! to standard output, progress and errors to standard error, an error is one line
+//! `cairn: IMAGE: what happened: what to do`, and the exit status says which kind it was
+//! ([`failure::Status`]).
 
 #![forbid(unsafe_code)]
 // A closed pipe makes these panic: `output` has what to use.
@@ -90,12 +92,18 @@ fn misused(error: &clap::Error, words: &[OsString]) -> Failure {
     }
 }
 
-/// `CAIRN_LOG=debug` shows what goes on inside, with times; by default only warnings, in the words of other messages.
+/// `CAIRN_LOG=debug` shows what goes on inside, with times; by default only warnings, in the words
+/// of other messages.
 fn start_log() {
-    let shown = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).log_internal_errors(false);
+    let shown =
+        tracing_subscriber::fmt::layer().with_writer(std::io::stderr).log_internal_errors(false);
     let shown = match tracing_subscriber::EnvFilter::try_from_env("CAIRN_LOG") {
         Ok(filter) => shown.with_ansi(std::io::stderr().is_terminal()).with_filter(filter).boxed(),
-        Err(_) => shown.with_ansi(false).event_format(log_line::Plain).with_filter(LevelFilter::WARN).boxed(),
+        Err(_) => shown
+            .with_ansi(false)
+            .event_format(log_line::Plain)
+            .with_filter(LevelFilter::WARN)
+            .boxed(),
     };
     let kept = log_ring::RingLayer.with_filter(LevelFilter::WARN);
     // A second start in one process (tests) keeps the first.

@@ -1,5 +1,5 @@
-//! The last warnings and errors of this process, for `cairn stats` and `cairn umount`: a daemon that has left its terminal has no
-//! other way to say why it stopped.
+//! The last warnings and errors of this process, for `cairn stats` and `cairn umount`: a daemon
+//! that has left its terminal has no other way to say why it stopped.
 //!
 //! Locking: one mutex, held for a few instructions.
 
@@ -34,7 +34,10 @@ static RING: Mutex<Ring> = Mutex::new(Ring { lines: VecDeque::new(), warnings: 0
 pub fn report() -> Report {
     let ring = RING.lock().unwrap_or_else(PoisonError::into_inner);
     let lines: Vec<String> = ring.lines.iter().cloned().collect();
-    Report::new().with("errors", ring.errors).with("warnings", ring.warnings).with("messages", lines)
+    Report::new()
+        .with("errors", ring.errors)
+        .with("warnings", ring.warnings)
+        .with("messages", lines)
 }
 
 /// Has this been said?
@@ -45,7 +48,8 @@ pub fn holds(text: &str) -> bool {
 
 /// Keeps a line.
 pub fn keep(level: Level, text: &str) {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let since =
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let now = Timestamp { seconds: i64::try_from(since.as_secs()).unwrap_or(0), nanoseconds: 0 };
     let mut line = format!("{} {level} {text}", print::time(now));
     if line.len() > LINE {

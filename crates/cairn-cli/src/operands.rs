@@ -46,7 +46,11 @@ impl OperandsOrRoot {
     /// # Errors
     /// As [`pattern::expand`].
     pub fn expand(&self, fs: &dyn FileSystem) -> Outcome<Vec<Vec<u8>>> {
-        if self.paths.is_empty() { Ok(vec![b"/".to_vec()]) } else { pattern::expand(fs, &self.paths) }
+        if self.paths.is_empty() {
+            Ok(vec![b"/".to_vec()])
+        } else {
+            pattern::expand(fs, &self.paths)
+        }
     }
 }
 

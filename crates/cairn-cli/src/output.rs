@@ -1,8 +1,10 @@
 //! Standard output and standard error of the commands.
 //!
-//! Invariants: a reader that has gone away (`cairn info --json IMAGE | head -1`) ends a command early and quietly, with the status of
-//! what was done until then; it never is a panic, so nothing here or elsewhere in the crate uses `print!`. What cannot be written for
-//! another reason (a full disk) is a failure. Names go out byte for byte, but on a terminal, which would obey their control characters.
+//! Invariants: a reader that has gone away (`cairn info --json IMAGE | head -1`) ends a command
+//! early and quietly, with the status of what was done until then; it never is a panic, so nothing
+//! here or elsewhere in the crate uses `print!`. What cannot be written for another reason (a full
+//! disk) is a failure. Names go out byte for byte, but on a terminal, which would obey their
+//! control characters.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -26,8 +28,11 @@ impl Output<'static> {
     pub fn stdout() -> Self {
         let stdout = io::stdout();
         let terminal = stdout.is_terminal();
-        let to: Box<dyn Write> =
-            if terminal { Box::new(stdout) } else { Box::new(BufWriter::with_capacity(BUFFER, stdout)) };
+        let to: Box<dyn Write> = if terminal {
+            Box::new(stdout)
+        } else {
+            Box::new(BufWriter::with_capacity(BUFFER, stdout))
+        };
         Self { to, terminal }
     }
 }
@@ -60,12 +65,16 @@ impl<'a> Output<'a> {
     /// # Errors
     /// As [`Output::write_fmt`].
     pub fn name(&mut self, name: &[u8]) -> Outcome {
-        let shown = if self.terminal { Cow::Owned(print::escaped(name).into_bytes()) } else { Cow::Borrowed(name) };
+        let shown = if self.terminal {
+            Cow::Owned(print::escaped(name).into_bytes())
+        } else {
+            Cow::Borrowed(name)
+        };
         self.bytes(&shown)
     }
 
-    /// Prints what a command with `--verbose` has done: texts, each with a name in quotation marks behind it. A command that changes
-    /// something goes on without a reader.
+    /// Prints what a command with `--verbose` has done: texts, each with a name in quotation marks
+    /// behind it. A command that changes something goes on without a reader.
     ///
     /// # Errors
     /// The text cannot be written.
@@ -125,7 +134,8 @@ pub fn report(failure: &Failure) {
     failure.lines().filter(|line| !line.is_told()).for_each(complain);
 }
 
-/// A line on standard error, behind `cairn: `. Nothing can be done where there is nobody to read it.
+/// A line on standard error, behind `cairn: `. Nothing can be done where there is nobody to read
+/// it.
 pub fn complain(text: impl fmt::Display) {
     let _ = writeln!(io::stderr().lock(), "cairn: {text}");
 }
@@ -150,12 +160,17 @@ mod tests {
         let gone = write!(Output::to(Broken(ErrorKind::BrokenPipe)), "x").unwrap_err();
         assert!(gone.status == Status::Success && gone.is_told());
         let full = write!(Output::to(Broken(ErrorKind::StorageFull)), "x").unwrap_err();
-        assert!(full.status == Status::Failed && full.to_string().starts_with("standard output: "), "{full}");
+        assert!(
+            full.status == Status::Failed && full.to_string().starts_with("standard output: "),
+            "{full}"
+        );
     }
 
     #[test]
     fn only_terminals_get_names_escaped() {
-        for (terminal, expected) in [(true, &b"a\\nb\\033[2J\\377"[..]), (false, b"a\nb\x1b[2J\xff")] {
+        for (terminal, expected) in
+            [(true, &b"a\\nb\\033[2J\\377"[..]), (false, b"a\nb\x1b[2J\xff")]
+        {
             let mut bytes = Vec::new();
             let mut output = Output { to: Box::new(&mut bytes), terminal };
             output.name(b"a\nb\x1b[2J\xff").unwrap();

@@ -1,8 +1,9 @@
 //! Patterns as the shell has them (fnmatch(3)), and paths on a volume that are patterns.
 //!
-//! `*` is any run of bytes, `?` one character, `[a-z]` and `[!a-z]` one of (not of) some, a backslash takes the meaning from what
-//! follows. In paths a pattern stands for names of one directory; it does not match a dot at the beginning of a name. A pattern that
-//! matches nothing stands for itself, as in sh.
+//! `*` is any run of bytes, `?` one character, `[a-z]` and `[!a-z]` one of (not of) some, a
+//! backslash takes the meaning from what follows. In paths a pattern stands for names of one
+//! directory; it does not match a dot at the beginning of a name. A pattern that matches nothing
+//! stands for itself, as in sh.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -66,7 +67,8 @@ impl Pattern {
         self.0.iter().map(byte).collect()
     }
 
-    /// Does the whole name match? Takes at most the product of both lengths: only the last `*` is ever tried again.
+    /// Does the whole name match? Takes at most the product of both lengths: only the last `*` is
+    /// ever tried again.
     #[must_use]
     pub fn matches(&self, name: &[u8]) -> bool {
         let (mut piece, mut at) = (0, 0);
@@ -104,7 +106,9 @@ fn one_step(piece: &Piece, rest: &[u8]) -> Option<usize> {
         Piece::Byte(byte) => (first == *byte).then_some(1),
         Piece::One => Some(len),
         Piece::Set(not, ranges) => {
-            let inside = letter.is_some_and(|letter| ranges.iter().any(|(from, to)| (*from..=*to).contains(&letter)));
+            let inside = letter.is_some_and(|letter| {
+                ranges.iter().any(|(from, to)| (*from..=*to).contains(&letter))
+            });
             (inside != *not).then_some(len)
         }
         Piece::Any => Some(0),
@@ -135,7 +139,8 @@ fn parse_set(text: &[u8]) -> Option<(Piece, &[u8])> {
     Some((Piece::Set(not, ranges), body.get(end + 1..)?))
 }
 
-/// The paths that these stand for: those without pattern characters as they are, the others matched, in order of their names.
+/// The paths that these stand for: those without pattern characters as they are, the others
+/// matched, in order of their names.
 ///
 /// # Errors
 /// A directory cannot be read.
@@ -160,15 +165,22 @@ fn expand_one(fs: &dyn FileSystem, path: &[u8], found: &mut Vec<Vec<u8>>) -> Out
             let before = if index == 0 { before } else { [before.as_slice(), b"/"].concat() };
             match pattern.literal() {
                 Some(name) => next.push([before, name].concat()),
-                None => matches_in(fs, &before, &pattern, component.first() == Some(&b'.'), &mut next)?,
+                None => {
+                    matches_in(fs, &before, &pattern, component.first() == Some(&b'.'), &mut next)?
+                }
             }
         }
         candidates = next;
     }
     candidates.retain(|path| walk::resolve(fs, path, false).is_ok());
     if candidates.is_empty() {
-        // Nothing matches: what was given, without the backslashes, is what is missing (or a name with such characters).
-        candidates.push(if walk::resolve(fs, path, false).is_ok() { path.to_vec() } else { unescaped(path) });
+        // Nothing matches: what was given, without the backslashes, is what is missing (or a name
+        // with such characters).
+        candidates.push(if walk::resolve(fs, path, false).is_ok() {
+            path.to_vec()
+        } else {
+            unescaped(path)
+        });
     }
     found.append(&mut candidates);
     Ok(())
@@ -188,7 +200,8 @@ fn matches_in(
         tree::complain(&format!("warning: {failure}: other names may match, too"));
     }
     let names = entries.into_iter().map(|entry| entry.name);
-    let mut names: Vec<_> = names.filter(|name| (hidden || !name.starts_with(b".")) && pattern.matches(name)).collect();
+    let mut names: Vec<_> =
+        names.filter(|name| (hidden || !name.starts_with(b".")) && pattern.matches(name)).collect();
     names.sort();
     found.extend(names.into_iter().map(|name| [before, &name].concat()));
     Ok(())
@@ -238,9 +251,15 @@ mod tests {
             ("\\*", "x", false),
             ("a\\", "a\\", true),
         ] {
-            assert_eq!(Pattern::parse(pattern.as_bytes()).matches(name.as_bytes()), expected, "{pattern} {name}");
+            assert_eq!(
+                Pattern::parse(pattern.as_bytes()).matches(name.as_bytes()),
+                expected,
+                "{pattern} {name}"
+            );
         }
-        assert!(Pattern::parse(b"?").matches(b"\xff") && !Pattern::parse(b"[a-z]").matches(b"\xff"));
+        assert!(
+            Pattern::parse(b"?").matches(b"\xff") && !Pattern::parse(b"[a-z]").matches(b"\xff")
+        );
     }
 
     #[test]

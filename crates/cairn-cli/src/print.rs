@@ -67,7 +67,12 @@ pub fn time(at: Timestamp) -> String {
     let days = at.seconds.div_euclid(86_400);
     let second = at.seconds.rem_euclid(86_400);
     let (year, month, day) = civil(days);
-    format!("{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02}", second / 3600, second / 60 % 60, second % 60)
+    format!(
+        "{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02}",
+        second / 3600,
+        second / 60 % 60,
+        second % 60
+    )
 }
 
 /// With nanoseconds and the zone, as `stat` prints it.
@@ -76,8 +81,9 @@ pub fn time_exact(at: Timestamp) -> String {
     format!("{}.{:09} +0000", time(at), at.nanoseconds)
 }
 
-/// A name for people, as `ls -b` prints it: what a terminal could obey, a backslash, and bytes that are not UTF-8 become `\n`, `\\` or
-/// three octal digits (`\033`). One line whatever the name holds, and no two names look the same.
+/// A name for people, as `ls -b` prints it: what a terminal could obey, a backslash, and bytes that
+/// are not UTF-8 become `\n`, `\\` or three octal digits (`\033`). One line whatever the name
+/// holds, and no two names look the same.
 #[must_use]
 pub fn escaped(name: &[u8]) -> String {
     let mut text = String::with_capacity(name.len());
@@ -109,7 +115,8 @@ fn is_unsafe(letter: char) -> bool {
     letter.is_control() || reorders || matches!(letter, '\u{2028}' | '\u{2029}')
 }
 
-/// Year, month and day of a day counted from 1970 (proleptic Gregorian calendar): eras of 400 years that begin in March.
+/// Year, month and day of a day counted from 1970 (proleptic Gregorian calendar): eras of 400 years
+/// that begin in March.
 fn civil(days: i64) -> (i64, i64, i64) {
     let days = days + 719_468;
     let era = days.div_euclid(146_097);
@@ -191,7 +198,10 @@ mod tests {
         assert_eq!(time(at(951_782_400)), "2000-02-29 00:00:00");
         assert_eq!(time(at(4_107_542_399)), "2100-02-28 23:59:59");
         assert_eq!(time(at(4_107_542_400)), "2100-03-01 00:00:00");
-        assert_eq!(time_exact(Timestamp { seconds: 1, nanoseconds: 5 }), "1970-01-01 00:00:01.000000005 +0000");
+        assert_eq!(
+            time_exact(Timestamp { seconds: 1, nanoseconds: 5 }),
+            "1970-01-01 00:00:01.000000005 +0000"
+        );
     }
 
     #[test]
@@ -210,16 +220,27 @@ mod tests {
 
     #[test]
     fn short_sizes_are_rounded_up() {
-        for (bytes, shown) in
-            [(0, "0"), (1023, "1023"), (1024, "1.0K"), (1025, "1.1K"), (10 << 10, "10K"), (1 << 20, "1.0M")]
-        {
+        for (bytes, shown) in [
+            (0, "0"),
+            (1023, "1023"),
+            (1024, "1.0K"),
+            (1025, "1.1K"),
+            (10 << 10, "10K"),
+            (1 << 20, "1.0M"),
+        ] {
             assert_eq!(size_short(bytes), shown);
         }
-        assert_eq!((size_short((1 << 20) - 1), size_short(u64::MAX)), ("1.0M".into(), "16E".into()));
+        assert_eq!(
+            (size_short((1 << 20) - 1), size_short(u64::MAX)),
+            ("1.0M".into(), "16E".into())
+        );
     }
 
     #[test]
     fn sizes() {
-        assert_eq!((size(1023), size(1536), size(1 << 30)), ("1023 B".into(), "1.5 KiB".into(), "1.0 GiB".into()));
+        assert_eq!(
+            (size(1023), size(1536), size(1 << 30)),
+            ("1023 B".into(), "1.5 KiB".into(), "1.0 GiB".into())
+        );
     }
 }

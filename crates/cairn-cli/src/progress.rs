@@ -18,7 +18,11 @@ impl Progress {
     /// Starts a line that begins with `verb`.
     #[must_use]
     pub fn start(verb: &'static str) -> Self {
-        let bar = if std::io::stderr().is_terminal() { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
+        let bar = if std::io::stderr().is_terminal() {
+            ProgressBar::new_spinner()
+        } else {
+            ProgressBar::hidden()
+        };
         set_style(&bar, "{spinner} {prefix} {msg}, {bytes} ({bytes_per_sec})");
         bar.set_prefix(verb);
         bar.set_message("0 files");
@@ -37,7 +41,10 @@ impl Progress {
     /// So many bytes are to come in all: shows what is left, and how long it will take.
     pub fn expect(&self, bytes: u64) {
         self.bar.set_length(bytes);
-        set_style(&self.bar, "{spinner} {prefix} {msg}, {bytes} of {total_bytes} ({bytes_per_sec}, {eta} left)");
+        set_style(
+            &self.bar,
+            "{spinner} {prefix} {msg}, {bytes} of {total_bytes} ({bytes_per_sec}, {eta} left)",
+        );
     }
 
     /// More bytes were copied.

@@ -39,7 +39,9 @@ impl ImageArg {
     /// The image's name cannot be understood.
     pub fn files(&self) -> Outcome<Vec<FileId>> {
         let image = self.spec()?.path;
-        let found = std::iter::once(&image).chain(&self.devices).filter_map(|path| std::fs::metadata(path).ok());
+        let found = std::iter::once(&image)
+            .chain(&self.devices)
+            .filter_map(|path| std::fs::metadata(path).ok());
         Ok(found.map(|metadata| FileId::of(&metadata)).collect())
     }
 }
@@ -68,7 +70,8 @@ pub enum Access {
     Write,
 }
 
-/// Runs `work` on the filesystem in an image. The first failure is reported: the work's, else the unmount's.
+/// Runs `work` on the filesystem in an image. The first failure is reported: the work's, else the
+/// unmount's.
 ///
 /// # Errors
 /// The image cannot be opened, the work fails, or the volume cannot be brought to the disk.
@@ -107,32 +110,45 @@ pub fn why_unwritable(fs: &dyn FileSystem) -> Option<String> {
 ///
 /// # Errors
 /// As [`with_volume`].
-pub fn with_opened<T>(argument: &ImageArg, access: Access, work: impl FnOnce(&Volume) -> Outcome<T>) -> Outcome<T> {
+pub fn with_opened<T>(
+    argument: &ImageArg,
+    access: Access,
+    work: impl FnOnce(&Volume) -> Outcome<T>,
+) -> Outcome<T> {
     let image = argument.spec()?;
     let devices = argument.devices.clone();
-    let mut options = OpenOptions { read_only: access == Access::Read, devices, ..OpenOptions::default() };
+    let mut options =
+        OpenOptions { read_only: access == Access::Read, devices, ..OpenOptions::default() };
     if access == Access::Write {
         options.fixed_time = source_date_epoch()?;
     }
     let volume = cairn::open(&image, &options)?;
     let done = work(&volume).map_err(|failure| failure.in_image(&image).on(volume.format()));
     let closed = volume.filesystem().unmount();
-    let closed = closed.map_err(|error| Failure::volume("unmount", &error).in_image(&image).on(volume.format()));
+    let closed = closed
+        .map_err(|error| Failure::volume("unmount", &error).in_image(&image).on(volume.format()));
     match done {
         Err(failure) if failure.status != Status::Success => Err(failure),
         done => closed.and(done),
     }
 }
 
-/// The time that `SOURCE_DATE_EPOCH` gives: then what is written follows from the input alone, byte for byte
-/// (<https://reproducible-builds.org/specs/source-date-epoch/>).
+/// The time that `SOURCE_DATE_EPOCH` gives: then what is written follows from the input alone, byte
+/// for byte (<https://reproducible-builds.org/specs/source-date-epoch/>).
 ///
 /// # Errors
 /// It is no number.
 pub fn source_date_epoch() -> Outcome<Option<i64>> {
-    let Some(text) = std::env::var_os("SOURCE_DATE_EPOCH").filter(|text| !text.is_empty()) else { return Ok(None) };
+    let Some(text) = std::env::var_os("SOURCE_DATE_EPOCH").filter(|text| !text.is_empty()) else {
+        return Ok(None);
+    };
     let seconds = text.to_str().and_then(|text| text.trim().parse().ok());
-    let wrong = || format!("SOURCE_DATE_EPOCH={}: not a number: give seconds since 1970, or unset it", text.display());
+    let wrong = || {
+        format!(
+            "SOURCE_DATE_EPOCH={}: not a number: give seconds since 1970, or unset it",
+            text.display()
+        )
+    };
     seconds.map(Some).ok_or_else(|| Failure::usage(wrong()))
 }
 
@@ -145,7 +161,10 @@ pub fn now() -> Outcome<Timestamp> {
         return Ok(Timestamp { seconds, nanoseconds: 0 });
     }
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    Ok(Timestamp { seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX), nanoseconds: since.subsec_nanos() })
+    Ok(Timestamp {
+        seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
+        nanoseconds: since.subsec_nanos(),
+    })
 }
 
 /// A path on a volume, for messages: they go to logs and terminals, so it is escaped.

@@ -1,7 +1,7 @@
 //! Walks over a volume whose visitors may fail with a message of their own.
 //!
-//! What fails for one file ends no walk. Damage is a warning at once; any other failure of one file is reported at the end. The
-//! command ends with the status of the first.
+//! What fails for one file ends no walk. Damage is a warning at once; any other failure of one file
+//! is reported at the end. The command ends with the status of the first.
 
 use cairn_vfs::{Attributes, FileSystem, walk};
 
@@ -22,7 +22,8 @@ pub fn last_name(path: &[u8]) -> &[u8] {
     path.rsplit(|byte| *byte == b'/').find(|name| !name.is_empty()).unwrap_or_default()
 }
 
-/// What is called for each file: with its whole path, its attributes, and how deep below the start it is.
+/// What is called for each file: with its whole path, its attributes, and how deep below the start
+/// it is.
 pub type Visitor<'a> = dyn FnMut(&[u8], &Attributes, usize) -> Outcome<walk::Next> + 'a;
 
 /// What a command could not do, beside what it did.
@@ -43,7 +44,8 @@ impl Passed {
         Self { writes: true, ..Self::default() }
     }
 
-    /// Goes on past what is damaged or cannot be read, with a warning, and past what concerns one file alone.
+    /// Goes on past what is damaged or cannot be read, with a warning, and past what concerns one
+    /// file alone.
     ///
     /// # Errors
     /// Any other failure.
@@ -70,9 +72,11 @@ impl Passed {
         let damaged = match self.damaged {
             0 => Ok(()),
             count => {
-                let (entries, were) = if count == 1 { ("entry", "was") } else { ("entries", "were") };
-                let message =
-                    format!("{count} damaged {entries} {were} passed over: run e2fsck or fsck.f2fs on the image");
+                let (entries, were) =
+                    if count == 1 { ("entry", "was") } else { ("entries", "were") };
+                let message = format!(
+                    "{count} damaged {entries} {were} passed over: run e2fsck or fsck.f2fs on the image"
+                );
                 Err(Failure::new(Status::Corrupt, message))
             }
         };
@@ -85,8 +89,8 @@ pub fn complain(warning: &str) {
     output::complain(format_args!("{warning}"));
 }
 
-/// Visits what is at `path` and everything below it, a directory before its entries; the visitor gets whole paths and depths.
-/// What fails for one entry is passed by, with everything below it.
+/// Visits what is at `path` and everything below it, a directory before its entries; the visitor
+/// gets whole paths and depths. What fails for one entry is passed by, with everything below it.
 ///
 /// # Errors
 /// What the visitor reports, if it concerns more than one file.
@@ -100,13 +104,19 @@ pub fn visit(
     let mut failure = None;
     let walked = walk::walk_past_damage(fs, start.ino, &mut |met| {
         let done = match met {
-            walk::Reached::Entry(visit) => visitor(&join(path, visit.path), visit.attributes, visit.depth),
-            walk::Reached::Damaged { path: below, error } => Err(Failure::volume(shown(&join(path, below)), &error)),
+            walk::Reached::Entry(visit) => {
+                visitor(&join(path, visit.path), visit.attributes, visit.depth)
+            }
+            walk::Reached::Damaged { path: below, error } => {
+                Err(Failure::volume(shown(&join(path, below)), &error))
+            }
         };
-        Ok(done.or_else(|error| passed.pass(error, complain).map(|()| walk::Next::Skip)).unwrap_or_else(|error| {
-            failure = Some(error);
-            walk::Next::Stop
-        }))
+        Ok(done
+            .or_else(|error| passed.pass(error, complain).map(|()| walk::Next::Skip))
+            .unwrap_or_else(|error| {
+                failure = Some(error);
+                walk::Next::Stop
+            }))
     });
     failure.map_or(Ok(()), Err)?;
     walked.map_err(|error| Failure::volume(shown(path), &error))
@@ -121,7 +131,8 @@ pub struct Reach {
     pub follow: bool,
 }
 
-/// Changes what is at each path. A directory that cannot be changed does not keep what is in it from its turn.
+/// Changes what is at each path. A directory that cannot be changed does not keep what is in it
+/// from its turn.
 ///
 /// # Errors
 /// What `one` fails with, together.
@@ -135,7 +146,9 @@ pub fn change(
     let done = failure::each(paths, |path| {
         let found = walk::resolve(fs, &path, reach.follow);
         let found = found.map_err(|error| Failure::volume(shown(&path), &error))?;
-        let mut one = |path: &[u8], of: &Attributes| one(of).map_err(|error| Failure::volume(shown(path), &error));
+        let mut one = |path: &[u8], of: &Attributes| {
+            one(of).map_err(|error| Failure::volume(shown(path), &error))
+        };
         if !reach.recursive {
             return one(&path, &found);
         }

@@ -1,6 +1,7 @@
 //! What is wrong with a command line, in one line that says what to do.
 //!
-//! `clap` knows what it did not understand; the words are ours: what was given, what is possible, the nearest word that is known.
+//! `clap` knows what it did not understand; the words are ours: what was given, what is possible,
+//! the nearest word that is known.
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -11,7 +12,8 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::failure::Failure;
 
-/// The failure that an error of parsing is. `asked` is the command that the words began with; `help` says where help is.
+/// The failure that an error of parsing is. `asked` is the command that the words began with;
+/// `help` says where help is.
 #[must_use]
 pub fn explain(error: &clap::Error, asked: Option<&str>, help: &str) -> Failure {
     let subject = asked.map_or(String::new(), |command| format!("{command}: "));
@@ -32,7 +34,11 @@ fn sentence(error: &clap::Error, help: &str) -> String {
             format!("no command `{word}`{meant}: {help}")
         }
         ErrorKind::UnknownArgument if argument.starts_with('-') => {
-            let name = if meant.is_empty() { "; before a name that begins with a dash put --" } else { "" };
+            let name = if meant.is_empty() {
+                "; before a name that begins with a dash put --"
+            } else {
+                ""
+            };
             format!("no option `{argument}`{meant}: {help}{name}")
         }
         ErrorKind::UnknownArgument => format!("'{argument}' is one word too many: {help}"),
@@ -57,7 +63,11 @@ fn sentence(error: &clap::Error, help: &str) -> String {
             let missing = texts(error, ContextKind::InvalidArg).join(" and ");
             let verb = if texts(error, ContextKind::InvalidArg).len() > 1 { "are" } else { "is" };
             let usage = text(ContextKind::Usage).unwrap_or_default();
-            let usage = usage.trim().strip_prefix("Usage: ").map(str::to_owned).unwrap_or_else(|| help.to_owned());
+            let usage = usage
+                .trim()
+                .strip_prefix("Usage: ")
+                .map(str::to_owned)
+                .unwrap_or_else(|| help.to_owned());
             format!("{missing} {verb} missing: {usage}")
         }
         ErrorKind::InvalidUtf8 => format!("an argument is not UTF-8: {help}"),
@@ -87,7 +97,9 @@ where
 {
     move |text| {
         let number = text.parse().ok().filter(|number| range.contains(number));
-        number.ok_or_else(|| format!("give a number from {} to {}, as {example}", range.start(), range.end()))
+        number.ok_or_else(|| {
+            format!("give a number from {} to {}, as {example}", range.start(), range.end())
+        })
     }
 }
 
@@ -107,11 +119,20 @@ mod tests {
     fn each_mistake_is_one_line_with_a_way_out() {
         for (line, expected) in [
             ("cairn mkfd x", "mkfd: no command `mkfd`: did you mean `mkfs`?: see HELP"),
-            ("cairn ls --recursve x", "ls: no option `--recursve`: did you mean `--recursive`?: see HELP"),
-            ("cairn ls -Z x", "ls: no option `-Z`: see HELP; before a name that begins with a dash put --"),
+            (
+                "cairn ls --recursve x",
+                "ls: no option `--recursve`: did you mean `--recursive`?: see HELP",
+            ),
+            (
+                "cairn ls -Z x",
+                "ls: no option `-Z`: see HELP; before a name that begins with a dash put --",
+            ),
             ("cairn df x y", "df: 'y' is one word too many: see HELP"),
             ("cairn mknod x /n q", "mknod: <TYPE>: 'q' is not possible: give one of b, c, u, p, s"),
-            ("cairn mknod x /n b 5000 1", "mknod: [MAJOR]: '5000' is not possible: give a number from 0 to 4095, as 8"),
+            (
+                "cairn mknod x /n b 5000 1",
+                "mknod: [MAJOR]: '5000' is not possible: give a number from 0 to 4095, as 8",
+            ),
             ("cairn ls --all=yes x", "ls: --all takes no value 'yes': leave it out"),
             ("cairn du -s -a x", "du: --summarize and --all exclude each other: leave one out"),
             (

@@ -1,17 +1,25 @@
-//! `cairn lab`: the structure of its results, and the counts that do not depend on the machine's speed.
+//! `cairn lab`: the structure of its results, and the counts that do not depend on the machine's
+//! speed.
 
 use assert_cmd::Command;
 use serde_json::Value;
 
 fn lab(args: &[&str]) -> (i32, String, String) {
-    let output = Command::cargo_bin("cairn").unwrap().arg("lab").args(args).env_remove("CAIRN_LOG").output().unwrap();
+    let output = Command::cargo_bin("cairn")
+        .unwrap()
+        .arg("lab")
+        .args(args)
+        .env_remove("CAIRN_LOG")
+        .output()
+        .unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
 }
 
 /// The JSON of a run at quick scale with two repetitions.
 fn json(args: &[&str]) -> Value {
-    let (code, stdout, stderr) = lab(&[args, &["--scale", "quick", "--reps", "2", "--json"]].concat());
+    let (code, stdout, stderr) =
+        lab(&[args, &["--scale", "quick", "--reps", "2", "--json"]].concat());
     assert_eq!((code, stderr.as_str()), (0, ""), "no progress where there is no terminal");
     serde_json::from_str(&stdout).unwrap()
 }
@@ -25,15 +33,20 @@ fn section<'r>(record: &'r Value, id: &str) -> &'r Value {
 fn median(record: &Value, id: &str, row: &str, subject: &str, metric: &str) -> f64 {
     let rows = section(record, id)["rows"].as_array().unwrap();
     let found = rows.iter().find(|line| line["row"] == row && line["subject"] == subject);
-    let value = &found.unwrap_or_else(|| panic!("no row {row} of {subject}"))["values"][metric]["median"];
+    let value =
+        &found.unwrap_or_else(|| panic!("no row {row} of {subject}"))["values"][metric]["median"];
     value.as_f64().unwrap_or_else(|| panic!("{row}, {subject}: no {metric}"))
 }
 
-/// Every figure has as many samples as there were repetitions, in order and finite; every goal has a verdict.
+/// Every figure has as many samples as there were repetitions, in order and finite; every goal has
+/// a verdict.
 fn check_structure(record: &Value, experiment: &str) {
     assert_eq!(record["schema"], 1);
     assert_eq!(record["experiment"], experiment);
-    assert_eq!((&record["scale"], &record["repetitions"]), (&Value::from("quick"), &Value::from(2)));
+    assert_eq!(
+        (&record["scale"], &record["repetitions"]),
+        (&Value::from("quick"), &Value::from(2))
+    );
     assert!(record["machine"]["memory_bytes"].as_u64() > Some(0));
     assert!(record["command"].as_str().unwrap().starts_with(&format!("cairn lab {experiment}")));
     for section in record["sections"].as_array().unwrap() {
@@ -57,11 +70,18 @@ fn check_structure(record: &Value, experiment: &str) {
 fn experiments_are_listed() {
     let (code, stdout, _) = lab(&["list"]);
     assert_eq!(code, 0);
-    for name in ["buffered-io", "async-checkpoint", "checkpoint-clean", "checkpoint-merge", "gc-victim"] {
+    for name in
+        ["buffered-io", "async-checkpoint", "checkpoint-clean", "checkpoint-merge", "gc-victim"]
+    {
         assert!(stdout.lines().any(|line| line.starts_with(name)), "{stdout}");
     }
     let list: Value = serde_json::from_str(&lab(&["list", "--json"]).1).unwrap();
-    assert!(list.as_array().unwrap().iter().all(|entry| entry["question"].as_str().unwrap().ends_with('?')));
+    assert!(
+        list.as_array()
+            .unwrap()
+            .iter()
+            .all(|entry| entry["question"].as_str().unwrap().ends_with('?'))
+    );
 }
 
 #[test]
@@ -97,13 +117,19 @@ fn large_paths_ask_less(record: &Value) {
         assert!(of("nobuffered_iomap", "map_calls_per_mib") >= 256.0, "{row}");
         assert!(of("buffered_iomap", "folios_per_mib") <= 2.0, "{row}");
         assert!(of("nobuffered_iomap", "folios_per_mib") >= 256.0, "{row}");
-        assert_eq!(of("buffered_iomap", "journal_blocks_per_mib"), 0.0, "{row}: nothing is written back");
+        assert_eq!(
+            of("buffered_iomap", "journal_blocks_per_mib"),
+            0.0,
+            "{row}: nothing is written back"
+        );
     }
     let hole = |subject| median(record, "reads", "hole 1M", subject, "map_calls_per_mib");
     assert!(hole("buffered_iomap") <= 1.0 && hole("nobuffered_iomap") >= 256.0);
-    let peak = median(record, "memory", "write 10 × the budget", "buffered_iomap", "peak_of_budget");
+    let peak =
+        median(record, "memory", "write 10 × the budget", "buffered_iomap", "peak_of_budget");
     assert!((0.1..=1.0).contains(&peak), "{peak}");
-    let logged = |row| median(record, "writes-ramdisk", row, "buffered_iomap", "journal_blocks_per_mib");
+    let logged =
+        |row| median(record, "writes-ramdisk", row, "buffered_iomap", "journal_blocks_per_mib");
     assert!(logged("ramdisk append sync 4K") > logged("ramdisk append write-back 4K"));
 }
 
@@ -116,7 +142,8 @@ fn buffered_io_through_mounts() {
             assert!(median(&record, "mounted", row, subject, "mib_per_s") > 0.0, "{row} {subject}");
         }
     }
-    let journal = |subject| median(&record, "journal", "append sync 1M", subject, "journal_blocks_per_mib");
+    let journal =
+        |subject| median(&record, "journal", "append sync 1M", subject, "journal_blocks_per_mib");
     assert!(journal("kernel") > 0.0 && journal("buffered_iomap") > 0.0);
 }
 
@@ -130,7 +157,10 @@ fn async_checkpoint_in_process() {
         assert!(median(&record, id, "-S 1", "async_checkpoint", "transactions") > 1.0);
     }
     assert_eq!(median(&record, "journal-1g", "-S 3", "noasync_checkpoint", "stalls"), 0.0);
-    assert_eq!(median(&record, "shared-commits", "1 thread", "noasync_checkpoint", "files_per_commit"), 1.0);
+    assert_eq!(
+        median(&record, "shared-commits", "1 thread", "noasync_checkpoint", "files_per_commit"),
+        1.0
+    );
 }
 
 #[test]
@@ -159,6 +189,7 @@ fn checkpoint_clean_looks_at_no_more_than_it_must() {
         let excess = median(&record, "visits", row, &subject, "looks_beyond_freed_per_cleaning");
         assert!(excess <= 1.0, "{mode}: {excess}");
     }
-    let scan = median(&record, "commit-cost", "10000 listed", "checkpoint_clean=scan", "looks_per_commit");
+    let scan =
+        median(&record, "commit-cost", "10000 listed", "checkpoint_clean=scan", "looks_per_commit");
     assert!(scan >= 10_000.0, "{scan}");
 }

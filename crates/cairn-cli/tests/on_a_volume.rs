@@ -101,7 +101,10 @@ fn ln_makes_both_kinds() {
     assert!(ln::link(&fs, &args("-s img x /hard"), &mut nowhere()).is_err());
     ln::link(&fs, &args("-sf img x /hard"), &mut nowhere()).unwrap();
     assert_eq!(at(&fs, "/f").unwrap().links, 1);
-    assert!(ln::link(&fs, &args("img /d /dd"), &mut nowhere()).is_err(), "a hard link to a directory");
+    assert!(
+        ln::link(&fs, &args("img /d /dd"), &mut nowhere()).is_err(),
+        "a hard link to a directory"
+    );
 }
 
 #[test]
@@ -131,11 +134,17 @@ fn chmod_and_chown_go_into_trees_but_not_through_links() {
     ln::link(&fs, &args("-s img /outside /t/link"), &mut nowhere()).unwrap();
     let change = chmod::Change::parse("u=rwX,go=").unwrap();
     chmod::apply(&fs, &change, &["/t".into()], true).unwrap();
-    assert_eq!((at(&fs, "/t/d").unwrap().permissions, at(&fs, "/t/d/f").unwrap().permissions), (0o700, 0o600));
+    assert_eq!(
+        (at(&fs, "/t/d").unwrap().permissions, at(&fs, "/t/d/f").unwrap().permissions),
+        (0o700, 0o600)
+    );
     assert_eq!(at(&fs, "/outside").unwrap().permissions, 0o644);
     chown::apply(&fs, &args("-R img 10:20 /t")).unwrap();
     let owner = |path| at(&fs, path).map(|of| (of.uid, of.gid)).unwrap();
-    assert_eq!((owner("/t/d/f"), owner("/t/link"), owner("/outside")), ((10, 20), (10, 20), (0, 0)));
+    assert_eq!(
+        (owner("/t/d/f"), owner("/t/link"), owner("/outside")),
+        ((10, 20), (10, 20), (0, 0))
+    );
     chown::apply(&fs, &args("img :7 /t/link")).unwrap();
     assert_eq!(owner("/outside"), (0, 7));
 }
@@ -258,7 +267,10 @@ fn put_overwrites_files_merges_directories_and_sets_owners() {
     file(&fs, "/etc/kept", b"kept");
     let owner: chown::Args = args("img 1000:100 /");
     put::copy_in(&fs, &[source], b"/", Some(owner.owner), &[]).unwrap();
-    assert_eq!((read(&fs, "/etc/old"), read(&fs, "/etc/kept")), (b"newer".to_vec(), b"kept".to_vec()));
+    assert_eq!(
+        (read(&fs, "/etc/old"), read(&fs, "/etc/kept")),
+        (b"newer".to_vec(), b"kept".to_vec())
+    );
     let new = at(&fs, "/etc/new").unwrap();
     assert_eq!((new.uid, new.gid, new.permissions), (1000, 100, 0o4755));
 }
@@ -284,7 +296,10 @@ fn a_full_volume_is_one_clear_line() {
     let fs = Model::with_blocks(16);
     let failure = put::copy_in(&fs, &[source], b"/", None, &[]).unwrap_err();
     let text = failure.to_string();
-    assert!(text.contains("no space left") && text.contains("larger image") && !text.contains('\n'), "{text}");
+    assert!(
+        text.contains("no space left") && text.contains("larger image") && !text.contains('\n'),
+        "{text}"
+    );
 }
 
 #[test]

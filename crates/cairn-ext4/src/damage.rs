@@ -17,7 +17,12 @@ impl Volume {
         tracing::error!(%error, "the volume is damaged: run e2fsck on it");
         let (ino, block) = if let Error::Corrupt(what) = error { what.place() } else { (0, 0) };
         let checksum = matches!(error, Error::Corrupt(Corrupt::Checksum { .. }));
-        let found = FoundError { seconds: Timestamp::from(self.runtime.now()).seconds, ino, block, checksum };
+        let found = FoundError {
+            seconds: Timestamp::from(self.runtime.now()).seconds,
+            ino,
+            block,
+            checksum,
+        };
         let first = self.damage.push(found);
         let Some(volume) = self.me.upgrade().filter(|_| first) else { return };
         self.runtime.defer(Box::new(move || {
@@ -34,8 +39,9 @@ impl Volume {
             return Ok(());
         }
         let handle = self.begin(self.credits.attributes)?;
-        self.superblock
-            .change(self, &handle, |superblock| found.iter().for_each(|found| superblock.note_error(found)))?;
+        self.superblock.change(self, &handle, |superblock| {
+            found.iter().for_each(|found| superblock.note_error(found))
+        })?;
         handle.finish();
         Ok(())
     }

@@ -52,12 +52,16 @@ impl Error {
     #[must_use]
     pub fn reach(&self) -> Reach {
         match self {
-            Self::Vfs(_) | Self::Option(_) | Self::Feature(_) | Self::NotExt4 { .. } => Reach::Answer,
+            Self::Vfs(_) | Self::Option(_) | Self::Feature(_) | Self::NotExt4 { .. } => {
+                Reach::Answer
+            }
             Self::Corrupt(_) => Reach::Damage,
             Self::Data(_) => Reach::File,
             Self::Device(error) if error.kind == ErrorKind::ReadOnly => Reach::Answer,
             Self::Device(error) if !error.operation.changes() => Reach::Operation,
-            Self::Journal(cairn_jbd2::Error::Device(error)) if error.is_refusal() => Reach::Operation,
+            Self::Journal(cairn_jbd2::Error::Device(error)) if error.is_refusal() => {
+                Reach::Operation
+            }
             Self::Device(_) | Self::Journal(_) => Reach::Volume,
         }
     }
@@ -71,9 +75,13 @@ impl From<Error> for cairn_vfs::Error {
             Error::Journal(cairn_jbd2::Error::Device(error)) if error.is_refusal() => {
                 Self::NoMemory(error.detail.into())
             }
-            Error::Device(error) | Error::Data(error) if error.is_refusal() => Self::NoMemory(error.detail.into()),
+            Error::Device(error) | Error::Data(error) if error.is_refusal() => {
+                Self::NoMemory(error.detail.into())
+            }
             Error::Device(error) | Error::Data(error) => match error.kind {
-                cairn_block::ErrorKind::ReadOnly => Self::ReadOnly("the device accepts no writes".into()),
+                cairn_block::ErrorKind::ReadOnly => {
+                    Self::ReadOnly("the device accepts no writes".into())
+                }
                 _ => Self::Io(Arc::new(error)),
             },
             Error::Option(what) => Self::Option(what.into()),

@@ -32,7 +32,9 @@ fn commit(volume: &Volume, inode: &Inode, part: Part) -> Result<()> {
     match &volume.txn() {
         Txn::Journaled(journal) => {
             let written = inode.ledger.written();
-            if let Some(tid) = inode.ledger.last_change(part).filter(|tid| !journal.is_committed(*tid)) {
+            if let Some(tid) =
+                inode.ledger.last_change(part).filter(|tid| !journal.is_committed(*tid))
+            {
                 journal.commit_and_wait(tid)?;
             }
             inode.ledger.cover(written)?;

@@ -55,7 +55,9 @@ impl Info {
     pub fn of_probe(probe: &Probe, size: u64) -> Self {
         let info = Self::of(&probe.superblock, size);
         match probe.read_only_reason() {
-            Some(reason) if info.access == READ_WRITE => Self { access: format!("read-only: {reason}"), ..info },
+            Some(reason) if info.access == READ_WRITE => {
+                Self { access: format!("read-only: {reason}"), ..info }
+            }
             _ => info,
         }
     }
@@ -84,7 +86,9 @@ impl Info {
             access: match (Layout::new(superblock, size), features.access()) {
                 (_, Access::Refuse(reason)) => format!("none: {reason}"),
                 _ if has_external_journal(superblock) => format!("none: {EXTERNAL_JOURNAL}"),
-                (Err(short @ Corrupt::TooShort { .. }), _) => format!("none: {short}: copy it again, whole"),
+                (Err(short @ Corrupt::TooShort { .. }), _) => {
+                    format!("none: {short}: copy it again, whole")
+                }
                 (Err(corrupt), _) => format!("none: {corrupt}"),
                 (Ok(_), Access::ReadWrite) => READ_WRITE.to_owned(),
                 (Ok(_), Access::ReadOnly(reason)) => format!("read-only: {reason}"),
@@ -108,9 +112,9 @@ pub(crate) fn has_external_journal(superblock: &Superblock) -> bool {
 
 fn kind(superblock: &Superblock) -> &'static str {
     let features = superblock.features();
-    let newer = features
-        .incompat
-        .difference(Incompat::FILETYPE | Incompat::RECOVER | Incompat::META_BG | Incompat::JOURNAL_DEV);
+    let newer = features.incompat.difference(
+        Incompat::FILETYPE | Incompat::RECOVER | Incompat::META_BG | Incompat::JOURNAL_DEV,
+    );
     if !newer.is_empty() || features.has_group_checksums() {
         "ext4"
     } else if features.compat(Compat::HAS_JOURNAL) {

@@ -79,7 +79,11 @@ impl Ext4 {
     /// # Errors
     /// The device has no such filesystem, it is damaged, it has unknown features, an option is
     /// unsuitable, or the device failed.
-    pub fn open(device: Arc<dyn BlockDevice>, runtime: Arc<dyn Runtime>, options: &MountOptions) -> Result<Arc<Self>> {
+    pub fn open(
+        device: Arc<dyn BlockDevice>,
+        runtime: Arc<dyn Runtime>,
+        options: &MountOptions,
+    ) -> Result<Arc<Self>> {
         let volume = mount::open(device, runtime, options)?;
         Ok(Arc::new(Self { volume, next_handle: AtomicU64::new(1) }))
     }

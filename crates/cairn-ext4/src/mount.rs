@@ -102,7 +102,12 @@ fn read_structures(
     let stopped = probe.read_only_reason().map(|reason| unwritable(reason.into())).or(stopped);
     let budget = Budget::new(memory::within_limit(options.cache_bytes as u64));
     let images = probe.images();
-    let buffers = BufferCache::with_overlay(device.clone(), layout.block_size, budget.clone(), images.clone());
+    let buffers = BufferCache::with_overlay(
+        device.clone(),
+        layout.block_size,
+        budget.clone(),
+        images.clone(),
+    );
     let journal = journal_area(&probe.superblock, &layout, &buffers, &device)?;
     let short = journal.as_ref().and_then(short_journal).map(|reason| unwritable(reason.into()));
     let stopped = short.or(stopped);
@@ -110,21 +115,31 @@ fn read_structures(
     // Recovery may change everything that was read before, including the superblock.
     let target = ReplayTarget { device: &device, budget: &budget, runtime, images: &images };
     let Replayed { buffers, layout, refused } = match &journal {
-        Some(area) if !options.no_load => recovery::replay(area, &target, buffers, layout, writable)?,
+        Some(area) if !options.no_load => {
+            recovery::replay(area, &target, buffers, layout, writable)?
+        }
         _ => Replayed { buffers, layout, refused: None },
     };
     let stopped = refused.map(unwritable).or(stopped);
     options.check_journal(journal.is_some(), stopped.as_ref().map(|stopped| &*stopped.reason))?;
     let layout = Arc::new(layout);
     let superblock = LiveSuperblock::new(layout.block_size);
-    let groups = Arc::new(GroupTable::open(&buffers, &layout, journal.as_ref().map_or(&[], |area| &area.extents))?);
+    let groups = Arc::new(GroupTable::open(
+        &buffers,
+        &layout,
+        journal.as_ref().map_or(&[], |area| &area.extents),
+    )?);
     let overhead = groups.overhead() + journal.as_ref().map_or(0, JournalArea::blocks);
     let runtime = runtime.clone();
     let store = Store { device, flushes, buffers, layout, superblock, overhead, groups, runtime };
     Ok(Structures { store, budget, journal, stopped })
 }
 
-fn start(found: Structures, runtime: Arc<dyn Runtime>, options: &MountOptions) -> Result<Arc<Volume>> {
+fn start(
+    found: Structures,
+    runtime: Arc<dyn Runtime>,
+    options: &MountOptions,
+) -> Result<Arc<Volume>> {
     let Structures { store, budget, journal, stopped } = found;
     let writable = stopped.is_none();
     let found = store.superblock.read(&store.buffers)?;
@@ -134,8 +149,14 @@ fn start(found: Structures, runtime: Arc<dyn Runtime>, options: &MountOptions) -
         keep_journal_error(&store, journal.as_ref())?;
     }
     let txn = open_txn(&store, journal.filter(|_| writable), options)?;
-    let pages = PageCache::new(store.device.clone(), budget, cache_options(options, &store.layout), runtime);
-    let space = Arc::new(Space::new(store.groups.clone(), store.layout.clone(), store.runtime.clone()));
+    let pages = PageCache::new(
+        store.device.clone(),
+        budget,
+        cache_options(options, &store.layout),
+        runtime,
+    );
+    let space =
+        Arc::new(Space::new(store.groups.clone(), store.layout.clone(), store.runtime.clone()));
     let (orphan_file, slots) = cleanup::open_orphan_file(&store)?;
     let orphans = Orphans::new(orphan_file);
     let volume = Volume::new(store, pages, txn, space, orphans, options.clone(), hash, stopped);
@@ -162,7 +183,10 @@ pub(crate) fn keep_journal_error(store: &Store, area: Option<&JournalArea>) -> R
         return Ok(());
     }
     let errno = errno.cast_signed();
-    tracing::warn!(errno, "the journal was stopped by an error when the volume was last used: check it with e2fsck");
+    tracing::warn!(
+        errno,
+        "the journal was stopped by an error when the volume was last used: check it with e2fsck"
+    );
     store.superblock.change_directly(store, |superblock| {
         superblock.raw.s_state = (superblock.raw.s_state.get() | format::STATE_ERROR).into();
     })
@@ -176,7 +200,8 @@ pub(crate) fn read_only_reason(
 ) -> Result<Option<Stopped>> {
     let stopped = |cause, reason: &str| Ok(Some(Stopped { reason: reason.into(), cause }));
     if layout.creator == Creator::Hurd
-        && (layout.features.incompat(Incompat::BITS_64) || layout.features.incompat(Incompat::EA_INODE))
+        && (layout.features.incompat(Incompat::BITS_64)
+            || layout.features.incompat(Incompat::EA_INODE))
     {
         let reason = "the volume was made for the Hurd, whose inodes have no room for the features 64bit and ea_inode: clear them with tune2fs";
         return Err(Error::Feature(reason.into()));
@@ -208,7 +233,11 @@ pub(crate) fn short_journal(area: &JournalArea) -> Option<String> {
 }
 
 /// The destination of changes: the journal, which is opened here, or the buffers.
-pub(crate) fn open_txn(store: &Store, area: Option<JournalArea>, options: &MountOptions) -> Result<Txn> {
+pub(crate) fn open_txn(
+    store: &Store,
+    area: Option<JournalArea>,
+    options: &MountOptions,
+) -> Result<Txn> {
     let Some(area) = area else { return Ok(Txn::Direct(store.buffers.clone())) };
     let options = journal_options(options, &store.layout);
     Ok(Txn::Journaled(Journal::open(options, store.buffers.clone(), area, store.runtime.clone())?))

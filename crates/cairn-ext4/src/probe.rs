@@ -108,17 +108,22 @@ pub fn probe_backups(device: &dyn BlockDevice) -> Result<Option<Probe>> {
 /// [`Error::Option`] if there is no valid superblock for that place; the device cannot be read.
 pub fn probe_at(device: &dyn BlockDevice, kib: u64) -> Result<Probe> {
     let none = |why: String| {
-        Error::Option(format!("sb={kib}: {why}: give the place of a backup in KiB, or leave sb= out to have one found"))
+        Error::Option(format!(
+            "sb={kib}: {why}: give the place of a backup in KiB, or leave sb= out to have one found"
+        ))
     };
     let offset = kib.saturating_mul(1024);
     if offset == format::OFFSET {
         let superblock = Superblock::decode(&first_bytes(device)?)?;
         return Ok(Probe { superblock, backup: None });
     }
-    let bytes = read_bytes(device, offset, format::SIZE)?.ok_or_else(|| none("beyond the end".into()))?;
-    let place = BackupLocation::at(offset, &bytes).filter(|_| format::magic_of(&bytes) == Some(format::MAGIC));
+    let bytes =
+        read_bytes(device, offset, format::SIZE)?.ok_or_else(|| none("beyond the end".into()))?;
+    let place = BackupLocation::at(offset, &bytes)
+        .filter(|_| format::magic_of(&bytes) == Some(format::MAGIC));
     let place = place.ok_or_else(|| none("no backup superblock is there".into()))?;
-    let (superblock, layout) = place.decode(&bytes, device.geometry().size).map_err(|error| none(error.to_string()))?;
+    let (superblock, layout) =
+        place.decode(&bytes, device.geometry().size).map_err(|error| none(error.to_string()))?;
     let images = images(device, place, &superblock, &layout, true)?;
     let backup = Backup { place, why: format!("asked for with sb={kib}"), images };
     Ok(Probe { superblock, backup: Some(backup) })
@@ -148,7 +153,12 @@ fn damaged(wrong: &Corrupt) -> String {
 
 /// The first backup with valid superblock and descriptors. With `superblock`, only backups of that
 /// volume count, and that superblock is used.
-fn search(device: &dyn BlockDevice, first: &[u8], superblock: Option<&Superblock>, why: &str) -> Result<Option<Probe>> {
+fn search(
+    device: &dyn BlockDevice,
+    first: &[u8],
+    superblock: Option<&Superblock>,
+    why: &str,
+) -> Result<Option<Probe>> {
     let size = device.geometry().size;
     for place in format_backup::locations(first, size) {
         // After an unreadable place the next one is tried.
@@ -181,7 +191,11 @@ fn images(
     let block = |pba: Pba| {
         let len = layout.block_size as usize;
         let bytes = read_bytes(device, pba.get().saturating_mul(layout.block_size.into()), len)?;
-        let beyond = Corrupt::Superblock { field: "s_blocks_count", value: pba.get(), expected: "beyond the device" };
+        let beyond = Corrupt::Superblock {
+            field: "s_blocks_count",
+            value: pba.get(),
+            expected: "beyond the device",
+        };
         bytes.ok_or(Error::from(beyond))
     };
     let mut images: Images = HashMap::new();
@@ -192,7 +206,11 @@ fn images(
         let end = first.saturating_add(layout.descs_per_block()).min(layout.groups);
         for group in first..end {
             let at = layout.descriptor_offset(group);
-            GroupDesc::decode(copy.get(at..at + layout.desc_size as usize).unwrap_or_default(), group, layout)?;
+            GroupDesc::decode(
+                copy.get(at..at + layout.desc_size as usize).unwrap_or_default(),
+                group,
+                layout,
+            )?;
         }
         images.insert(primary, copy.into());
     }
@@ -220,7 +238,9 @@ fn first_bytes(device: &dyn BlockDevice) -> Result<Vec<u8>> {
 fn read_bytes(device: &dyn BlockDevice, offset: u64, len: usize) -> Result<Option<Vec<u8>>> {
     const UNIT: u64 = 4096;
     let size = device.geometry().size;
-    let Some(end) = offset.checked_add(len as u64).filter(|end| *end <= size) else { return Ok(None) };
+    let Some(end) = offset.checked_add(len as u64).filter(|end| *end <= size) else {
+        return Ok(None);
+    };
     let start = offset / UNIT * UNIT;
     let whole = end.div_ceil(UNIT).saturating_mul(UNIT).min(size) - start;
     let bytes = device.read_at(start, usize::try_from(whole).unwrap_or(usize::MAX))?;

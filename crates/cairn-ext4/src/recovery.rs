@@ -35,18 +35,30 @@ pub(crate) fn replay(
     writable: bool,
 ) -> Result<Replayed> {
     match replay_whole(area, target, buffers, layout, writable) {
-        Err(Error::Journal(damage @ JournalError::Checksum { .. })) => salvage(area, target, writable, &damage),
+        Err(Error::Journal(damage @ JournalError::Checksum { .. })) => {
+            salvage(area, target, writable, &damage)
+        }
         other => other,
     }
 }
 
-fn salvage(area: &JournalArea, target: &ReplayTarget<'_>, writable: bool, damage: &JournalError) -> Result<Replayed> {
+fn salvage(
+    area: &JournalArea,
+    target: &ReplayTarget<'_>,
+    writable: bool,
+    damage: &JournalError,
+) -> Result<Replayed> {
     let overlay = over(target, cairn_jbd2::salvage_in_memory(area)?);
     tracing::error!(%damage, "a committed transaction of the journal is damaged: run e2fsck");
     if writable {
         cairn_jbd2::note_damage(area)?;
     }
-    let buffers = BufferCache::with_overlay(target.device.clone(), area.block_size, target.budget.clone(), overlay);
+    let buffers = BufferCache::with_overlay(
+        target.device.clone(),
+        area.block_size,
+        target.budget.clone(),
+        overlay,
+    );
     let layout = layout_of(&buffers, target)?;
     let reason = format!(
         "a committed transaction of the journal is damaged ({damage}); the volume shows the state before it: run e2fsck"
@@ -93,8 +105,13 @@ fn replay_fast_commits(
     match fast_commit::apply(target, &buffers, layout, &area.extents, commits) {
         Ok(()) if writable => {
             let done = cairn_jbd2::recover_with(area, target.device, || buffers.write_back())?;
-            tracing::info!(transactions = done.transactions, fast_commits = commits.len(), "journal replayed");
-            let buffers = BufferCache::new(target.device.clone(), layout.block_size, target.budget.clone());
+            tracing::info!(
+                transactions = done.transactions,
+                fast_commits = commits.len(),
+                "journal replayed"
+            );
+            let buffers =
+                BufferCache::new(target.device.clone(), layout.block_size, target.budget.clone());
             let layout = layout_of(&buffers, target)?;
             Ok(Replayed { buffers, layout, refused: None })
         }
@@ -112,7 +129,11 @@ fn replay_fast_commits(
 }
 
 /// Buffers in which the replayed log replaces blocks of the device.
-fn overlaid(area: &JournalArea, target: &ReplayTarget<'_>, block_size: u32) -> Result<Arc<BufferCache>> {
+fn overlaid(
+    area: &JournalArea,
+    target: &ReplayTarget<'_>,
+    block_size: u32,
+) -> Result<Arc<BufferCache>> {
     let overlay = over(target, cairn_jbd2::replay_in_memory(area)?);
     Ok(BufferCache::with_overlay(target.device.clone(), block_size, target.budget.clone(), overlay))
 }

@@ -68,7 +68,9 @@ pub(crate) fn check_list(volume: &Volume, list: &str) -> Result<()> {
 fn check_stopped(volume: &Volume, old: &MountOptions, list: &str) -> Result<()> {
     let asks = !old.read_only && list.split(',').any(|word| word == "rw");
     match volume.read_only_reason().filter(|_| asks) {
-        Some(reason) => Err(Error::Option(format!("rw is not possible: {reason}: unmount and mount again"))),
+        Some(reason) => {
+            Err(Error::Option(format!("rw is not possible: {reason}: unmount and mount again")))
+        }
         None => Ok(()),
     }
 }
@@ -85,7 +87,8 @@ fn check(volume: &Volume, old: &MountOptions, new: &MountOptions) -> Result<()> 
         check_may_write(volume)?;
     }
     if old.async_checkpoint != new.async_checkpoint && !new.read_only {
-        let reason = volume.read_only_reason().filter(|_| volume.stop_cause() != Some(StopCause::Asked));
+        let reason =
+            volume.read_only_reason().filter(|_| volume.stop_cause() != Some(StopCause::Asked));
         new.check_journal(has_journal(volume), reason.as_deref())?;
     }
     Ok(())
@@ -97,7 +100,9 @@ fn has_journal(volume: &Volume) -> bool {
 
 /// Fails unless the volume is read-only on request and may be written.
 fn check_may_write(volume: &Volume) -> Result<()> {
-    let refused = |why: &str| Err(Error::Option(format!("rw is not possible: {why}: unmount and mount again")));
+    let refused = |why: &str| {
+        Err(Error::Option(format!("rw is not possible: {why}: unmount and mount again")))
+    };
     if volume.stop_cause() != Some(StopCause::Asked) {
         return refused(&volume.read_only_reason().unwrap_or_default());
     }
@@ -139,7 +144,9 @@ fn quiesce(volume: &Arc<Volume>, reason: &str) -> Result<()> {
         Ok(daemon) => volume.daemons.lock().push(daemon),
         Err(error) => tracing::warn!("nothing is read ahead: {error}"),
     }
-    closed.inspect_err(|error| volume.stop_for(StopCause::Failed, &format!("stopped after an error: {error}")))
+    closed.inspect_err(|error| {
+        volume.stop_for(StopCause::Failed, &format!("stopped after an error: {error}"))
+    })
 }
 
 /// [`cairn_vfs::FileSystem::freeze`].

@@ -7,7 +7,10 @@ use crate::volume::Volume;
 /// Options, state, and the counters of all parts.
 pub(crate) fn report(volume: &Volume) -> Report {
     let mut report = Report::new();
-    report.set("options", volume.options.get().report().with("errors", volume.options.on_damage().name()));
+    report.set(
+        "options",
+        volume.options.get().report().with("errors", volume.options.on_damage().name()),
+    );
     report.set("state", state(volume));
     if let Some(journal) = volume.journal() {
         report.set("journal", journal.report());
@@ -27,7 +30,10 @@ fn state(volume: &Volume) -> Report {
     if let Some(reason) = volume.journal().and_then(|journal| journal.aborted()) {
         state.set("journal_aborted", &*reason);
     }
-    state.set("block_size", stats.block_size).set("blocks", stats.blocks).set("free_blocks", stats.free_blocks);
+    state
+        .set("block_size", stats.block_size)
+        .set("blocks", stats.blocks)
+        .set("free_blocks", stats.free_blocks);
     state.set("inodes", stats.inodes).set("free_inodes", stats.free_inodes);
     state.set("inodes_in_memory", volume.inodes.len());
     state

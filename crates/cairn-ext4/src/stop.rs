@@ -84,7 +84,9 @@ impl Volume {
     pub fn check_readable(&self) -> Result<()> {
         let _ = self.check_writable();
         match &*self.stopped.lock() {
-            Some(stopped) if stopped.cause.is_final() => Err(VfsError::stopped(&stopped.reason).into()),
+            Some(stopped) if stopped.cause.is_final() => {
+                Err(VfsError::stopped(&stopped.reason).into())
+            }
             _ => Ok(()),
         }
     }
@@ -151,7 +153,8 @@ impl Volume {
     pub(crate) fn set_read_only(&self, reason: Option<&str>) {
         let mut stopped = self.stopped.lock();
         if !stopped.as_ref().is_some_and(|stopped| stopped.cause.is_final()) {
-            *stopped = reason.map(|reason| Stopped { reason: reason.into(), cause: StopCause::Asked });
+            *stopped =
+                reason.map(|reason| Stopped { reason: reason.into(), cause: StopCause::Asked });
         }
     }
 }

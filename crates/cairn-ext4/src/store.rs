@@ -58,7 +58,8 @@ impl Store {
     /// # Errors
     /// [`VfsError::Stale`] if the volume has no such inode.
     pub fn locate(&self, ino: Ino) -> Result<Location> {
-        let index = ino.get().checked_sub(1).filter(|index| *index < u64::from(self.layout.inodes_count));
+        let index =
+            ino.get().checked_sub(1).filter(|index| *index < u64::from(self.layout.inodes_count));
         let index = index.ok_or(VfsError::Stale)?;
         let per_group = u64::from(self.layout.inodes_per_group);
         let group = u32::try_from(index / per_group).map_err(|_| VfsError::Stale)?;

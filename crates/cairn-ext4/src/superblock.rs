@@ -51,7 +51,12 @@ impl LiveSuperblock {
     ///
     /// # Errors
     /// The superblock cannot be read, or the journal was aborted.
-    pub fn change(&self, store: &Store, handle: &Handle, change: impl FnOnce(&mut Superblock)) -> Result<()> {
+    pub fn change(
+        &self,
+        store: &Store,
+        handle: &Handle,
+        change: impl FnOnce(&mut Superblock),
+    ) -> Result<()> {
         let buffer = store.buffers.get(self.block)?;
         let mut block = handle.write(&buffer)?;
         let place = &mut block[self.offset..self.offset + format::SIZE];
@@ -65,7 +70,11 @@ impl LiveSuperblock {
     ///
     /// # Errors
     /// The device failed.
-    pub fn change_directly(&self, store: &Store, change: impl FnOnce(&mut Superblock)) -> Result<()> {
+    pub fn change_directly(
+        &self,
+        store: &Store,
+        change: impl FnOnce(&mut Superblock),
+    ) -> Result<()> {
         let buffer = store.buffers.get(self.block)?;
         {
             let mut block = buffer.modify_direct();
@@ -93,14 +102,19 @@ impl LiveSuperblock {
     /// The device failed.
     pub fn mark(&self, store: &Store, mark: Mark, orphans_left: bool) -> Result<()> {
         let journaled = store.layout.features.compat(crate::format::features::Compat::HAS_JOURNAL);
-        let orphan_file = store.layout.features.compat(crate::format::features::Compat::ORPHAN_FILE);
+        let orphan_file =
+            store.layout.features.compat(crate::format::features::Compat::ORPHAN_FILE);
         let now = cairn_vfs::Timestamp::from(store.runtime.now()).seconds;
         let (low, high) = split_time(now);
-        let (free_blocks, free_inodes) = (store.groups.free_blocks_total(), store.groups.free_inodes_total());
+        let (free_blocks, free_inodes) =
+            (store.groups.free_blocks_total(), store.groups.free_inodes_total());
         self.change_directly(store, |superblock| {
             let mut features = superblock.features();
             features.incompat.set(Incompat::RECOVER, journaled && mark == Mark::Mounted);
-            features.ro_compat.set(RoCompat::ORPHAN_PRESENT, orphan_file && (mark == Mark::Mounted || orphans_left));
+            features.ro_compat.set(
+                RoCompat::ORPHAN_PRESENT,
+                orphan_file && (mark == Mark::Mounted || orphans_left),
+            );
             superblock.set_features(features);
             superblock.set_free_blocks(free_blocks);
             let raw = &mut superblock.raw;

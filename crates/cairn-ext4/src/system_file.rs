@@ -41,7 +41,14 @@ pub(crate) fn file_extents(
             }
             _ => {
                 let what = "hole in a system file";
-                return Err(Corrupt::Mapping { ino, at: FileBlock(at), pba: Pba(0), what, value: 0 }.into());
+                return Err(Corrupt::Mapping {
+                    ino,
+                    at: FileBlock(at),
+                    pba: Pba(0),
+                    what,
+                    value: 0,
+                }
+                .into());
             }
         }
     }

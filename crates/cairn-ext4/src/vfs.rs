@@ -10,8 +10,9 @@ use cairn_base::ranked_lock::RwLockReadGuard;
 use cairn_base::stats::Report;
 use cairn_vfs::namespace::NamedInode;
 use cairn_vfs::{
-    AllocateMode, Attributes, Caller, DirEntry, Error, FileExtent, FileSystem, InodeFlags, IoFlags, NewInode, OpenMode,
-    RenameMode, ReservedFor, Result, Seek, SetAttributes, VolumeStats, XattrMode,
+    AllocateMode, Attributes, Caller, DirEntry, Error, FileExtent, FileSystem, InodeFlags, IoFlags,
+    NewInode, OpenMode, RenameMode, ReservedFor, Result, Seek, SetAttributes, VolumeStats,
+    XattrMode,
 };
 
 use crate::Ext4;
@@ -46,10 +47,13 @@ impl Ext4 {
         Ok(self.volume.observe(result)?)
     }
 
-    /// Names in these directories have changed: on the disk, where `chattr +S` or `+D` asks for that.
+    /// Names in these directories have changed: on the disk, where `chattr +S` or `+D` asks for
+    /// that.
     fn names_changed(&self, directories: &[&Arc<Inode>]) -> Result<()> {
-        let mut synchronous = directories.iter().filter(|directory| directory.flags().has_synchronous_names());
-        synchronous.try_for_each(|directory| self.done(fsync::fsync(&self.volume, directory, false)))
+        let mut synchronous =
+            directories.iter().filter(|directory| directory.flags().has_synchronous_names());
+        synchronous
+            .try_for_each(|directory| self.done(fsync::fsync(&self.volume, directory, false)))
     }
 
     /// An inode has changed: on the disk, where `chattr +S` asks for that.
@@ -106,9 +110,9 @@ impl FileSystem for Ext4 {
     ) -> Result<Attributes> {
         let _open = self.enter();
         let parent = self.inode(parent)?;
-        let inode = self.done(
-            self.volume.with_space(|| namespace::create(&self.volume, &parent, name, &new, permissions, caller)),
-        )?;
+        let inode = self.done(self.volume.with_space(|| {
+            namespace::create(&self.volume, &parent, name, &new, permissions, caller)
+        }))?;
         self.names_changed(&[&parent]).inspect_err(|_| self.drop_references(inode.ino, 1))?;
         Ok(self.attributes(&inode))
     }
@@ -116,8 +120,10 @@ impl FileSystem for Ext4 {
     fn tmpfile(&self, parent: Ino, permissions: u32, caller: &Caller) -> Result<Attributes> {
         let _open = self.enter();
         let parent = self.inode(parent)?;
-        let inode =
-            self.done(self.volume.with_space(|| namespace::tmpfile(&self.volume, &parent, permissions, caller)))?;
+        let inode = self.done(
+            self.volume
+                .with_space(|| namespace::tmpfile(&self.volume, &parent, permissions, caller)),
+        )?;
         Ok(self.attributes(&inode))
     }
 
@@ -125,7 +131,9 @@ impl FileSystem for Ext4 {
         let _open = self.enter();
         let inode = self.done(self.volume.acquire(ino))?;
         let linked = self.inode(parent).and_then(|parent| {
-            self.done(self.volume.with_space(|| namespace::link(&self.volume, &inode, &parent, name)))?;
+            self.done(
+                self.volume.with_space(|| namespace::link(&self.volume, &inode, &parent, name)),
+            )?;
             self.names_changed(&[&parent])
         });
         if let Err(error) = linked {
@@ -149,23 +157,36 @@ impl FileSystem for Ext4 {
         self.names_changed(&[&parent])
     }
 
-    fn rename(&self, parent: Ino, name: &[u8], new_parent: Ino, new_name: &[u8], mode: RenameMode) -> Result<()> {
+    fn rename(
+        &self,
+        parent: Ino,
+        name: &[u8],
+        new_parent: Ino,
+        new_name: &[u8],
+        mode: RenameMode,
+    ) -> Result<()> {
         let _open = self.enter();
         let (parent, new_parent) = (self.inode(parent)?, self.inode(new_parent)?);
-        self.done(
-            self.volume.with_space(|| namespace::rename(&self.volume, &parent, name, &new_parent, new_name, mode)),
-        )?;
+        self.done(self.volume.with_space(|| {
+            namespace::rename(&self.volume, &parent, name, &new_parent, new_name, mode)
+        }))?;
         self.names_changed(&[&parent, &new_parent])
     }
 
     fn readlink(&self, ino: Ino) -> Result<Vec<u8>> {
         let inode = self.inode(ino)?;
-        let target = symlink::read(&self.volume, &inode).inspect(|_| attributes::touch_access(&self.volume, &inode));
+        let target = symlink::read(&self.volume, &inode)
+            .inspect(|_| attributes::touch_access(&self.volume, &inode));
         self.store_access_times();
         self.done(target)
     }
 
-    fn readdir(&self, ino: Ino, position: u64, emit: &mut dyn FnMut(DirEntry) -> bool) -> Result<()> {
+    fn readdir(
+        &self,
+        ino: Ino,
+        position: u64,
+        emit: &mut dyn FnMut(DirEntry) -> bool,
+    ) -> Result<()> {
         let inode = self.inode(ino)?;
         let read = directory::read(&self.volume, &inode, position, emit);
         self.store_access_times();
@@ -276,10 +297,18 @@ impl FileSystem for Ext4 {
         self.done(data::extents(&self.volume, &inode, offset, len, sync, emit))
     }
 
-    fn copy_range(&self, from: Ino, from_offset: u64, to: Ino, to_offset: u64, len: u64) -> Result<u64> {
+    fn copy_range(
+        &self,
+        from: Ino,
+        from_offset: u64,
+        to: Ino,
+        to_offset: u64,
+        len: u64,
+    ) -> Result<u64> {
         let _open = self.enter();
         let (from, to) = (self.inode(from)?, self.inode(to)?);
-        let copied = self.done(data::copy_range(&self.volume, &from, from_offset, &to, to_offset, len))?;
+        let copied =
+            self.done(data::copy_range(&self.volume, &from, from_offset, &to, to_offset, len))?;
         self.changed(&to)?;
         Ok(copied)
     }
@@ -297,7 +326,9 @@ impl FileSystem for Ext4 {
     fn setxattr(&self, ino: Ino, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
         let _open = self.enter();
         let inode = self.inode(ino)?;
-        self.done(self.volume.with_space(|| xattr_ops::set(&self.volume, &inode, name, value, mode)))?;
+        self.done(
+            self.volume.with_space(|| xattr_ops::set(&self.volume, &inode, name, value, mode)),
+        )?;
         self.changed(&inode)
     }
 
@@ -348,7 +379,11 @@ impl FileSystem for Ext4 {
 
     fn time_granularity(&self) -> Duration {
         // Inodes of 128 bytes have no room for nanoseconds.
-        if self.volume.layout.inode_size > 128 { Duration::from_nanos(1) } else { Duration::from_secs(1) }
+        if self.volume.layout.inode_size > 128 {
+            Duration::from_nanos(1)
+        } else {
+            Duration::from_secs(1)
+        }
     }
 
     fn report(&self) -> Report {

@@ -163,7 +163,12 @@ impl Volume {
     }
 
     /// The block map, with `source` for its own blocks.
-    pub fn map_with<'a>(&'a self, inode: &Inode, state: &State, source: &'a dyn BlockSource) -> BlockMap<'a> {
+    pub fn map_with<'a>(
+        &'a self,
+        inode: &Inode,
+        state: &State,
+        source: &'a dyn BlockSource,
+    ) -> BlockMap<'a> {
         let context = MapContext {
             ino: inode.ino,
             seed: inode.seed,
@@ -236,7 +241,8 @@ impl Volume {
 
     /// Adds blocks to an inode's count, or subtracts them.
     pub fn account(&self, state: &mut State, blocks: i64) {
-        let sectors = blocks * i64::try_from(u64::from(self.layout.block_size) / SECTOR).unwrap_or(0);
+        let sectors =
+            blocks * i64::try_from(u64::from(self.layout.block_size) / SECTOR).unwrap_or(0);
         state.record.blocks_512 = state.record.blocks_512.saturating_add_signed(sectors);
     }
 
@@ -247,7 +253,9 @@ impl Volume {
 
     /// Largest size of a file, in bytes.
     pub fn max_file_size(&self, inode: &Inode) -> u64 {
-        self.max_file_blocks(inode).saturating_mul(u64::from(self.layout.block_size)).min(i64::MAX as u64)
+        self.max_file_blocks(inode)
+            .saturating_mul(u64::from(self.layout.block_size))
+            .min(i64::MAX as u64)
     }
 
     /// Commits if the commit makes freed blocks available. True if the caller should try again.
@@ -331,7 +339,9 @@ impl Volume {
         let free = self.space.unused();
         let uuid = layout.uuid;
         let half = |at: usize| {
-            uuid.get(at..).and_then(|rest| rest.first_chunk::<8>()).map_or(0, |raw| u64::from_le_bytes(*raw))
+            uuid.get(at..)
+                .and_then(|rest| rest.first_chunk::<8>())
+                .map_or(0, |raw| u64::from_le_bytes(*raw))
         };
         VolumeStats {
             block_size: layout.block_size,
@@ -360,11 +370,11 @@ impl Volume {
         let (start, least) = (offset / block_size, minimum / block_size);
         let per_group = self.layout.blocks_per_group;
         if start >= self.layout.blocks_count || len < block_size || least > per_group.into() {
-            let what =
-                "trimming takes a range that starts in the volume and has a block, and runs no longer than a group";
+            let what = "trimming takes a range that starts in the volume and has a block, and runs no longer than a group";
             return Err(VfsError::Invalid(what).into());
         }
-        let (start, count, least) = (Pba(start), len / block_size, u32::try_from(least).unwrap_or(per_group));
+        let (start, count, least) =
+            (Pba(start), len / block_size, u32::try_from(least).unwrap_or(per_group));
         let done = self.space.trim(start, count, least, &mut |pba, blocks| {
             Ok(self.device.discard(pba.get() * block_size, blocks * block_size)?)
         })?;

@@ -57,9 +57,12 @@ pub(crate) fn value_inode(volume: &Volume, ino: Ino, size: u32) -> Result<Vec<u8
     let record = volume.read_record(ino)?;
     let bad = |field, value, expected| Corrupt::Inode { ino, field, value, expected };
     if !record.flags.contains(InodeFlags::EA_INODE) {
-        return Err(
-            bad("i_flags", u64::from(record.flags.bits()), "without EA_INODE_FL on the inode of a value").into()
-        );
+        return Err(bad(
+            "i_flags",
+            u64::from(record.flags.bits()),
+            "without EA_INODE_FL on the inode of a value",
+        )
+        .into());
     }
     if record.size != u64::from(size) {
         return Err(bad("i_size", record.size, "not the size in its attribute").into());
@@ -69,7 +72,8 @@ pub(crate) fn value_inode(volume: &Volume, ino: Ino, size: u32) -> Result<Vec<u8
     let layout = &volume.layout;
     let seed = layout.checksum.for_inode(ino, record.generation);
     let system = volume.groups.system_blocks(ino);
-    let context = MapContext { ino, seed, layout, system, buffers: &volume.buffers, source: &NoSource };
+    let context =
+        MapContext { ino, seed, layout, system, buffers: &volume.buffers, source: &NoSource };
     let map = BlockMap::new(context, record.flags.contains(InodeFlags::EXTENTS));
     // The decoder refuses sizes above 16 MiB.
     let (len, block_size) = (size as usize, layout.block_size as usize);
@@ -77,7 +81,9 @@ pub(crate) fn value_inode(volume: &Volume, ino: Ino, size: u32) -> Result<Vec<u8
     while value.len() < len {
         let block = FileBlock((value.len() / block_size) as u64);
         let found = map.lookup(&record.block, block)?;
-        let Some(Mapped::Mapped(pba)) = found.clip(block.get(), block.get() + 1).map(|part| part.state) else {
+        let Some(Mapped::Mapped(pba)) =
+            found.clip(block.get(), block.get() + 1).map(|part| part.state)
+        else {
             return Err(bad("extents", block.get(), "a hole in a value").into());
         };
         let part = volume.device.read_block(pba.get() * block_size as u64, block_size)?;
@@ -92,10 +98,15 @@ fn with_store<R>(volume: &Volume, work: impl FnOnce(&XattrStore<'_>) -> R) -> R 
 }
 
 /// As [`with_store`], with `source` for blocks.
-fn with_blocks_of<R>(volume: &Volume, source: &dyn BlockSource, work: impl FnOnce(&XattrStore<'_>) -> R) -> R {
+fn with_blocks_of<R>(
+    volume: &Volume,
+    source: &dyn BlockSource,
+    work: impl FnOnce(&XattrStore<'_>) -> R,
+) -> R {
     let layout = &volume.layout;
     let values = Values(volume);
-    let seed = layout.checksum.seed().unwrap_or_else(|| cairn_base::checksum::crc32c(!0, &layout.uuid));
+    let seed =
+        layout.checksum.seed().unwrap_or_else(|| cairn_base::checksum::crc32c(!0, &layout.uuid));
     work(&XattrStore {
         block_size: layout.block_size,
         cluster_size: layout.block_size << layout.cluster_bits,
@@ -127,7 +138,8 @@ pub(crate) fn get(volume: &Arc<Volume>, inode: &Inode, name: &[u8]) -> Result<Ve
 }
 
 fn has_no_attributes(state: &State) -> bool {
-    state.record.file_acl == Pba(0) && state.record.extra.first_chunk::<4>().is_none_or(|magic| *magic == [0; 4])
+    state.record.file_acl == Pba(0)
+        && state.record.extra.first_chunk::<4>().is_none_or(|magic| *magic == [0; 4])
 }
 
 /// The names of all attributes.
@@ -146,14 +158,21 @@ pub(crate) fn list(volume: &Arc<Volume>, inode: &Inode) -> Result<Vec<Vec<u8>>> 
 /// [`VfsError::Invalid`] for a malformed list, [`VfsError::Unsupported`] for a list on a symbolic
 /// link, [`VfsError::AccessDenied`] for a default list on a file, [`VfsError::NotPermitted`] by the
 /// flags; otherwise as [`XattrStore::set`].
-pub(crate) fn set(volume: &Arc<Volume>, inode: &Arc<Inode>, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
+pub(crate) fn set(
+    volume: &Arc<Volume>,
+    inode: &Arc<Inode>,
+    name: &[u8],
+    value: &[u8],
+    mode: XattrMode,
+) -> Result<()> {
     volume.check_writable()?;
     inode.flags().check_links()?;
     check_kind(inode, name)?;
     let acl = match name {
-        ACCESS | DEFAULT => {
-            Some(Acl::from_xattr(value).map_err(|_| VfsError::Invalid("malformed access control list"))?)
-        }
+        ACCESS | DEFAULT => Some(
+            Acl::from_xattr(value)
+                .map_err(|_| VfsError::Invalid("malformed access control list"))?,
+        ),
         _ => None,
     };
     if inode.kind == FileKind::Symlink && acl.is_some() {
@@ -177,7 +196,9 @@ pub(crate) fn set(volume: &Arc<Volume>, inode: &Arc<Inode>, name: &[u8], value: 
                 remove_if_present(volume, &handle, inode, state, name)?;
             } else {
                 // As in Linux, lists are set whatever `mode` says.
-                change(volume, inode, state, |store, edit| store.set(&handle, edit, name, value, XattrMode::Set))?;
+                change(volume, inode, state, |store, edit| {
+                    store.set(&handle, edit, name, value, XattrMode::Set)
+                })?;
             }
             // The mode changes after the list is stored.
             if name == ACCESS {
@@ -185,7 +206,9 @@ pub(crate) fn set(volume: &Arc<Volume>, inode: &Arc<Inode>, name: &[u8], value: 
                 state.record.mode = after_access_list(changed, mode);
             }
         }
-        None => change(volume, inode, state, |store, edit| store.set(&handle, edit, name, value, mode))?,
+        None => {
+            change(volume, inode, state, |store, edit| store.set(&handle, edit, name, value, mode))?
+        }
     }
     finish(volume, &handle, inode, state)
 }
@@ -203,7 +226,9 @@ pub(crate) fn remove(volume: &Arc<Volume>, inode: &Arc<Inode>, name: &[u8]) -> R
     let state = &mut *guard;
     match name {
         ACCESS | DEFAULT => remove_if_present(volume, &handle, inode, state, name)?,
-        _ => change_without_adding(volume, inode, state, |store, edit| store.remove(&handle, edit, name))?,
+        _ => change_without_adding(volume, inode, state, |store, edit| {
+            store.remove(&handle, edit, name)
+        })?,
     }
     finish(volume, &handle, inode, state)
 }
@@ -212,14 +237,23 @@ pub(crate) fn remove(volume: &Arc<Volume>, inode: &Arc<Inode>, name: &[u8]) -> R
 /// other inodes.
 fn check_kind(inode: &Inode, name: &[u8]) -> Result<()> {
     names::parse(name)?;
-    if name.starts_with(b"user.") && !matches!(inode.kind, FileKind::Regular | FileKind::Directory) {
+    if name.starts_with(b"user.") && !matches!(inode.kind, FileKind::Regular | FileKind::Directory)
+    {
         return Err(VfsError::NotPermitted.into());
     }
     Ok(())
 }
 
-fn remove_if_present(volume: &Volume, handle: &Handle, inode: &Inode, state: &mut State, name: &[u8]) -> Result<()> {
-    match change_without_adding(volume, inode, state, |store, edit| store.remove(handle, edit, name)) {
+fn remove_if_present(
+    volume: &Volume,
+    handle: &Handle,
+    inode: &Inode,
+    state: &mut State,
+    name: &[u8],
+) -> Result<()> {
+    match change_without_adding(volume, inode, state, |store, edit| {
+        store.remove(handle, edit, name)
+    }) {
         Err(crate::Error::Vfs(VfsError::NoAttribute)) => Ok(()),
         other => other,
     }
@@ -254,7 +288,12 @@ fn change_with(
 ) -> Result<()> {
     let goal = volume.group_goal(inode.ino);
     let record = &mut state.record;
-    let mut edit = XattrEdit { ino: inode.ino, in_inode: &mut record.extra, file_acl: &mut record.file_acl, goal };
+    let mut edit = XattrEdit {
+        ino: inode.ino,
+        in_inode: &mut record.extra,
+        file_acl: &mut record.file_acl,
+        goal,
+    };
     let sectors = with_blocks_of(volume, source, |store| work(store, &mut edit))?;
     record.blocks_512 = record.blocks_512.saturating_add_signed(sectors);
     Ok(())
@@ -273,7 +312,8 @@ fn finish(volume: &Volume, handle: &Handle, inode: &Inode, state: &mut State) ->
 /// The attributes are damaged or the list is malformed.
 pub(crate) fn default_acl(volume: &Arc<Volume>, directory: &Inode) -> Result<Option<Acl>> {
     match get(volume, directory, DEFAULT) {
-        Ok(value) => Ok(Acl::from_xattr(&value).map_err(|_| VfsError::Invalid("malformed access control list"))?),
+        Ok(value) => Ok(Acl::from_xattr(&value)
+            .map_err(|_| VfsError::Invalid("malformed access control list"))?),
         Err(crate::Error::Vfs(VfsError::NoAttribute)) => Ok(None),
         Err(error) => Err(error),
     }
@@ -283,12 +323,19 @@ pub(crate) fn default_acl(volume: &Arc<Volume>, directory: &Inode) -> Result<Opt
 ///
 /// # Errors
 /// As [`XattrStore::set`].
-pub(crate) fn store_acls(volume: &Arc<Volume>, handle: &Handle, inode: &Inode, ownership: &Ownership) -> Result<()> {
+pub(crate) fn store_acls(
+    volume: &Arc<Volume>,
+    handle: &Handle,
+    inode: &Inode,
+    ownership: &Ownership,
+) -> Result<()> {
     for (name, acl) in [(ACCESS, &ownership.access), (DEFAULT, &ownership.default)] {
         if let Some(acl) = acl {
             let value = acl.to_xattr();
             let mut state = inode.state.write();
-            change(volume, inode, &mut state, |store, edit| store.set(handle, edit, name, &value, XattrMode::Set))?;
+            change(volume, inode, &mut state, |store, edit| {
+                store.set(handle, edit, name, &value, XattrMode::Set)
+            })?;
         }
     }
     Ok(())
@@ -314,10 +361,13 @@ pub(crate) fn follow_mode(
         Err(crate::Error::Vfs(VfsError::NoAttribute)) => return Ok(()),
         Err(error) => return Err(error),
     };
-    let acl = Acl::from_xattr(&value).map_err(|_| VfsError::Invalid("malformed access control list"))?;
+    let acl =
+        Acl::from_xattr(&value).map_err(|_| VfsError::Invalid("malformed access control list"))?;
     let Some(acl) = acl else { return Ok(()) };
     let value = acl.with_mode(permissions).to_xattr();
-    change_without_adding(volume, inode, state, |store, edit| store.set(handle, edit, ACCESS, &value, XattrMode::Set))
+    change_without_adding(volume, inode, state, |store, edit| {
+        store.set(handle, edit, ACCESS, &value, XattrMode::Set)
+    })
 }
 
 /// Result of [`make_room`].
@@ -332,7 +382,13 @@ pub(crate) enum Room {
 
 /// Takes `bytes` from the attributes in the inode; attributes that no longer fit move to the block.
 /// The caller writes the record.
-pub(crate) fn make_room(volume: &Volume, handle: &Handle, ino: Ino, state: &mut State, bytes: usize) -> Result<Room> {
+pub(crate) fn make_room(
+    volume: &Volume,
+    handle: &Handle,
+    ino: Ino,
+    state: &mut State,
+    bytes: usize,
+) -> Result<Room> {
     let record = &mut state.record;
     let Some(len) = record.extra.len().checked_sub(bytes) else { return Ok(Room::None) };
     with_store(volume, |store| {
@@ -342,7 +398,8 @@ pub(crate) fn make_room(volume: &Volume, handle: &Handle, ino: Ino, state: &mut 
             return Ok(Room::Later);
         }
         let goal = volume.group_goal(ino);
-        let mut edit = XattrEdit { ino, in_inode: &mut record.extra, file_acl: &mut record.file_acl, goal };
+        let mut edit =
+            XattrEdit { ino, in_inode: &mut record.extra, file_acl: &mut record.file_acl, goal };
         let (area, sectors) = store.shrink(handle, &mut edit, plan)?;
         record.blocks_512 = record.blocks_512.saturating_add_signed(sectors);
         Ok(Room::Made(area))
@@ -353,7 +410,12 @@ pub(crate) fn make_room(volume: &Volume, handle: &Handle, ino: Ino, state: &mut 
 ///
 /// # Errors
 /// As [`XattrStore::remove_all`].
-pub(crate) fn free_all(volume: &Arc<Volume>, handle: &Handle, inode: &Inode, state: &mut State) -> Result<()> {
+pub(crate) fn free_all(
+    volume: &Arc<Volume>,
+    handle: &Handle,
+    inode: &Inode,
+    state: &mut State,
+) -> Result<()> {
     if has_no_attributes(state) {
         return Ok(());
     }

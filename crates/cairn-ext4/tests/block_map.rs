@@ -1,5 +1,5 @@
-//! Block maps against judges that are not ours: what we write is read by e2fsck, debugfs and the kernel, and what the
-//! kernel writes is read by us.
+//! Block maps against judges that are not ours: what we write is read by e2fsck, debugfs and the
+//! kernel, and what the kernel writes is read by us.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -53,7 +53,8 @@ impl FreeBlocks {
         self.0.lock().unwrap().pop().expect("the image has room")
     }
 
-    /// The next `len` free blocks that lie in one piece; every run is preceded by a gap unless `adjacent`.
+    /// The next `len` free blocks that lie in one piece; every run is preceded by a gap unless
+    /// `adjacent`.
     fn take_run(&self, len: u64, adjacent: bool) -> u64 {
         if !adjacent {
             self.take();
@@ -93,8 +94,11 @@ impl Opened {
         let file = File::options().read(true).write(true).open(image).unwrap();
         let mut superblock = [0; 1024];
         file.read_exact_at(&mut superblock, 1024).unwrap();
-        let layout = Layout::new(&Superblock::decode(&superblock).unwrap(), file.metadata().unwrap().len()).unwrap();
-        let device = FileDevice::open(image, OpenOptions { write: true, ..OpenOptions::default() }).unwrap();
+        let layout =
+            Layout::new(&Superblock::decode(&superblock).unwrap(), file.metadata().unwrap().len())
+                .unwrap();
+        let device =
+            FileDevice::open(image, OpenOptions { write: true, ..OpenOptions::default() }).unwrap();
         let buffers = BufferCache::new(Arc::new(device), layout.block_size, Budget::new(1 << 28));
         let place = judge::debugfs(image, "imap <12>");
         let at = inode_offset(&place).expect("imap says where the inode is");
@@ -116,7 +120,10 @@ impl Opened {
         BlockMap::new(context, self.inode.flags.contains(InodeFlags::EXTENTS))
     }
 
-    fn change(&mut self, change: impl FnOnce(&BlockMap<'_>, &Handle, &mut [u8; 60]) -> Result<i64>) {
+    fn change(
+        &mut self,
+        change: impl FnOnce(&BlockMap<'_>, &Handle, &mut [u8; 60]) -> Result<i64>,
+    ) {
         let mut i_block = self.inode.block;
         let handle = Txn::Direct(self.buffers.clone()).begin(1000).unwrap();
         let blocks = change(&self.map(), &handle, &mut i_block).unwrap();
@@ -125,7 +132,14 @@ impl Opened {
     }
 
     /// Maps a hole to fresh blocks, and writes each block's number of the file into it.
-    fn insert(&mut self, model: &mut Blocks, start: u64, len: u64, unwritten: bool, adjacent: bool) {
+    fn insert(
+        &mut self,
+        model: &mut Blocks,
+        start: u64,
+        len: u64,
+        unwritten: bool,
+        adjacent: bool,
+    ) {
         let pba = self.source.take_run(len, adjacent);
         let run = Run { start: FileBlock(start), len };
         self.change(|map, handle, i_block| map.insert(handle, i_block, run, Pba(pba), unwritten));
@@ -161,7 +175,10 @@ impl Opened {
             let to = known.end().min(end);
             if let State::Mapped(pba) | State::Unwritten(pba) = known.state {
                 let unwritten = matches!(known.state, State::Unwritten(_));
-                found.extend((at..to).map(|block| (block, (pba.get() + block - known.start.get(), unwritten))));
+                found.extend(
+                    (at..to)
+                        .map(|block| (block, (pba.get() + block - known.start.get(), unwritten))),
+                );
             }
             at = to;
         }
@@ -204,9 +221,13 @@ fn expected(model: &Blocks, size: u64) -> Vec<u8> {
 /// An image with one empty file, number 12.
 fn image_with_file(directory: &Path, args: &[&str]) -> std::path::PathBuf {
     let image = directory.join("image");
-    let args: Vec<&str> = ["-b", "1024", "-E", "lazy_itable_init=0"].iter().chain(args).copied().collect();
+    let args: Vec<&str> =
+        ["-b", "1024", "-E", "lazy_itable_init=0"].iter().chain(args).copied().collect();
     judge::mke2fs(&image, 64 << 20, &args);
-    judge::run("debugfs", [Path::new("-w"), Path::new("-R"), Path::new("write /dev/null f"), &image]);
+    judge::run(
+        "debugfs",
+        [Path::new("-w"), Path::new("-R"), Path::new("write /dev/null f"), &image],
+    );
     image
 }
 
@@ -222,22 +243,29 @@ fn fiemap(file: &Path) -> Blocks {
         else {
             continue;
         };
-        let [first, last, start] = [first, last, start].map(|text| text.trim().parse::<u64>().unwrap());
+        let [first, last, start] =
+            [first, last, start].map(|text| text.trim().parse::<u64>().unwrap());
         let unwritten = line.contains("unwritten");
         blocks.extend((first..=last).map(|block| (block, (start + block - first, unwritten))));
     }
     blocks
 }
 
-/// e2fsck may find the blocks we took still marked free, and nothing else (that a tree could be packed more densely is
-/// no defect); the kernel and debugfs read what we wrote; and once the bitmaps are right e2fsck finds nothing.
+/// e2fsck may find the blocks we took still marked free, and nothing else (that a tree could be
+/// packed more densely is no defect); the kernel and debugfs read what we wrote; and once the
+/// bitmaps are right e2fsck finds nothing.
 fn judge_file(image: &Path, model: &Blocks, size: u64) {
     let before = judge::e2fsck_check(image).output;
-    let mut complaints = before.lines().filter(|line| line.contains("Inode") || line.contains("orrupt"));
+    let mut complaints =
+        before.lines().filter(|line| line.contains("Inode") || line.contains("orrupt"));
     assert!(complaints.all(|line| line.contains("could be narrower")), "{before}");
     assert!(before.contains("Block bitmap differences"), "{before}");
     assert_reads(image, model, size);
-    judge::command("e2fsck").args(["-fy", "-E", "no_optimize_extents"]).arg(image).output().unwrap();
+    judge::command("e2fsck")
+        .args(["-fy", "-E", "no_optimize_extents"])
+        .arg(image)
+        .output()
+        .unwrap();
     judge::assert_clean(image);
     assert_reads(image, model, size);
     assert_eq!(&Opened::new(image).walk(), model);
@@ -248,7 +276,10 @@ fn assert_reads(image: &Path, model: &Blocks, size: u64) {
     drop(judge::debugfs(image, &format!("dump /f {}", dump.display())));
     assert!(std::fs::read(&dump).unwrap() == expected(model, size), "debugfs dumps other bytes");
     let mount = KernelMount::new(image, "ro");
-    assert!(std::fs::read(mount.path().join("f")).unwrap() == expected(model, size), "the kernel reads other bytes");
+    assert!(
+        std::fs::read(mount.path().join("f")).unwrap() == expected(model, size),
+        "the kernel reads other bytes"
+    );
     assert_eq!(&fiemap(&mount.path().join("f")), model);
     mount.unmount();
 }
@@ -258,12 +289,14 @@ fn extent_trees_we_write_are_right_for_e2fsck_debugfs_and_the_kernel() {
     let directory = tempfile::tempdir().unwrap();
     let image = image_with_file(directory.path(), &["-t", "ext4", "-O", "^has_journal"]);
     let (mut opened, mut model) = (Opened::new(&image), Blocks::new());
-    // 1500 fragments in an order that inserts everywhere, then cuts, conversions and moves: two levels of index nodes.
+    // 1500 fragments in an order that inserts everywhere, then cuts, conversions and moves: two
+    // levels of index nodes.
     for n in 0..1511_u64 {
         opened.insert(&mut model, n * 700 % 1511 * 4, 1 + n % 2, n % 3 == 0, false);
     }
     let run = Run { start: FileBlock(1000), len: 700 };
-    opened.change(|map, handle, i_block| Ok(map.convert_written(handle, i_block, run, u32::MAX)?.1));
+    opened
+        .change(|map, handle, i_block| Ok(map.convert_written(handle, i_block, run, u32::MAX)?.1));
     model.range_mut(1000..1700).for_each(|(_, block)| block.1 = false);
     opened.remove(&mut model, 3000, 1500);
     opened.insert(&mut model, 3001, 1200, false, true);
@@ -296,7 +329,8 @@ fn tree_blocks(opened: &Opened) -> u64 {
         let children = node[12..].chunks_exact(12).take(word(2) as usize);
         children
             .map(|entry| {
-                let pba = Pba(u64::from(u32::from_le_bytes([entry[4], entry[5], entry[6], entry[7]])));
+                let pba =
+                    Pba(u64::from(u32::from_le_bytes([entry[4], entry[5], entry[6], entry[7]])));
                 1 + below(opened, &opened.buffers.get(pba).unwrap().image())
             })
             .sum()
@@ -317,7 +351,9 @@ fn moved_extents_are_right_for_e2fsck_debugfs_and_the_kernel() {
             Ok(map.shift(handle, i_block, &mut shift, u32::MAX)?.1)
         });
         let moved = model.split_off(&from);
-        model.extend(moved.into_iter().map(|(block, to)| (block.checked_add_signed(by).unwrap(), to)));
+        model.extend(
+            moved.into_iter().map(|(block, to)| (block.checked_add_signed(by).unwrap(), to)),
+        );
     }
     // The blocks keep their contents when they move: write what their new places say.
     for (block, (pba, _)) in &model {

@@ -1,4 +1,5 @@
-//! `async_checkpoint` and `checkpoint_clean` at mount and live: what volumes accept, refuse and report.
+//! `async_checkpoint` and `checkpoint_clean` at mount and live: what volumes accept, refuse and
+//! report.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -37,10 +38,16 @@ fn a_volume_without_a_journal_refuses_to_checkpoint_ahead_and_goes_on() {
     let dir = tempfile::tempdir().unwrap();
     let device = volume(dir.path(), &["-t", "ext4", "-O", "^has_journal"]);
     let message = refused(open(device.clone(), "async_checkpoint=30"));
-    assert!(message.contains("async_checkpoint") && message.contains("has no journal"), "{message}");
+    assert!(
+        message.contains("async_checkpoint") && message.contains("has no journal"),
+        "{message}"
+    );
     let fs = open(device.clone(), "noasync_checkpoint,checkpoint_clean=scan").unwrap();
     let message = fs.remount("async_checkpoint").unwrap_err().to_string();
-    assert!(message.contains("async_checkpoint") && message.contains("has no journal"), "{message}");
+    assert!(
+        message.contains("async_checkpoint") && message.contains("has no journal"),
+        "{message}"
+    );
     fs.remount("noasync_checkpoint,checkpoint_clean=bail_out").unwrap();
     make_directory(&fs, "still");
     fs.unmount().unwrap();
@@ -73,7 +80,11 @@ fn every_transition_takes_effect_and_is_reported() {
         ("checkpoint_clean=scan", 99, "scan"),
         ("noasync_checkpoint", 0, "scan"),
         ("async_checkpoint=7%,checkpoint_clean=bail_out", 7, "bail_out"),
-        ("async_checkpoint=80,noasync_checkpoint,async_checkpoint,checkpoint_clean=counted", 50, "counted"),
+        (
+            "async_checkpoint=80,noasync_checkpoint,async_checkpoint,checkpoint_clean=counted",
+            50,
+            "counted",
+        ),
     ] {
         fs.remount(options).unwrap();
         assert_eq!(percent(&fs), now, "{options}");
@@ -84,7 +95,12 @@ fn every_transition_takes_effect_and_is_reported() {
             make_directory(&fs, &format!("d{number}"));
         }
     }
-    for bad in ["async_checkpoint=0", "async_checkpoint=100", "checkpoint_clean=none", "noatime,async_checkpoint=x"] {
+    for bad in [
+        "async_checkpoint=0",
+        "async_checkpoint=100",
+        "checkpoint_clean=none",
+        "noatime,async_checkpoint=x",
+    ] {
         fs.remount(bad).unwrap_err();
         assert_eq!(percent(&fs), 50, "{bad}");
     }

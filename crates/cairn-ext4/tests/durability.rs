@@ -18,7 +18,8 @@ fn volume(args: &[&str]) -> Arc<MemoryDevice> {
 }
 
 fn open(device: Arc<MemoryDevice>) -> Arc<Ext4> {
-    Ext4::open(device, Arc::new(Threads::new()), &MountOptions::default()).expect("the volume opens")
+    Ext4::open(device, Arc::new(Threads::new()), &MountOptions::default())
+        .expect("the volume opens")
 }
 
 fn file(fs: &Ext4, name: &[u8]) -> Ino {
@@ -39,8 +40,9 @@ fn after_crash(device: &MemoryDevice, name: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The size on disk once waited for a write that was to raise it. With only an overwrite of a mapped block dirty, no write
-/// ever did, and the file was short after a crash although fsync had returned.
+/// The size on disk once waited for a write that was to raise it. With only an overwrite of a
+/// mapped block dirty, no write ever did, and the file was short after a crash although fsync had
+/// returned.
 #[test]
 fn a_file_made_longer_over_dirty_data_keeps_its_size() {
     for args in [&["-t", "ext4"][..], &["-t", "ext4", "-b", "1024"]] {
@@ -59,8 +61,8 @@ fn a_file_made_longer_over_dirty_data_keeps_its_size() {
     }
 }
 
-/// The block with the old end is zeroed beyond it before the size may pass; a hole punched there takes that duty away, and the
-/// size must not wait for ever.
+/// The block with the old end is zeroed beyond it before the size may pass; a hole punched there
+/// takes that duty away, and the size must not wait for ever.
 #[test]
 fn a_hole_over_the_old_end_does_not_hold_the_size_back() {
     let device = volume(&["-t", "ext4"]);

@@ -1,5 +1,5 @@
-//! Fast commits that the kernel logged, replayed by Cairn: judged by what was there when the image was taken, by e2fsck,
-//! and by the kernel's own replay.
+//! Fast commits that the kernel logged, replayed by Cairn: judged by what was there when the image
+//! was taken, by e2fsck, and by the kernel's own replay.
 
 use std::fs::{self, File, OpenOptions as FsOptions};
 use std::io::Write;
@@ -17,9 +17,11 @@ use cairn_testkit::tree::{Snapshot, SnapshotOptions, digest_path, digest_volume}
 use cairn_vfs::FileSystem;
 
 /// Times of directories are not in fast commits.
-const COMPARED: SnapshotOptions = SnapshotOptions { times: false, sectors: true, directory_links: true };
+const COMPARED: SnapshotOptions =
+    SnapshotOptions { times: false, sectors: true, directory_links: true };
 /// The kernel's replay forgets to count links of directories and the blocks of new ones.
-const BY_KERNEL: SnapshotOptions = SnapshotOptions { times: false, sectors: false, directory_links: false };
+const BY_KERNEL: SnapshotOptions =
+    SnapshotOptions { times: false, sectors: false, directory_links: false };
 
 const FORMATS: &[(&str, &[&str])] = &[
     ("1K", &["-t", "ext4", "-b", "1024", "-O", "fast_commit"]),
@@ -27,7 +29,10 @@ const FORMATS: &[(&str, &[&str])] = &[
     ("no csum", &["-t", "ext4", "-b", "4096", "-O", "fast_commit,^metadata_csum,uninit_bg"]),
     ("inline_data", &["-t", "ext4", "-b", "4096", "-O", "fast_commit,inline_data"]),
     ("128-byte inodes", &["-t", "ext4", "-b", "4096", "-I", "128", "-O", "fast_commit"]),
-    ("orphan_file, csum_seed", &["-t", "ext4", "-b", "4096", "-O", "fast_commit,metadata_csum_seed,orphan_file"]),
+    (
+        "orphan_file, csum_seed",
+        &["-t", "ext4", "-b", "4096", "-O", "fast_commit,metadata_csum_seed,orphan_file"],
+    ),
 ];
 
 fn open(image: &Path, options: &str) -> Arc<Ext4> {
@@ -46,9 +51,14 @@ fn append(path: &Path, bytes: &[u8]) {
 /// What is committed whole before the fast commits begin.
 fn prepare(root: &Path) {
     fs::create_dir(root.join("old")).unwrap();
-    for (name, len) in
-        [("grows", 5000), ("victim", 50_000), ("cut", 300_000), ("renamed", 3000), ("replaced", 9000), ("twin", 700)]
-    {
+    for (name, len) in [
+        ("grows", 5000),
+        ("victim", 50_000),
+        ("cut", 300_000),
+        ("renamed", 3000),
+        ("replaced", 9000),
+        ("twin", 700),
+    ] {
         append(&root.join("old").join(name), &vec![name.as_bytes()[0]; len]);
     }
     fs::create_dir(root.join("gone")).unwrap();
@@ -100,7 +110,12 @@ fn change(root: &Path) {
 }
 
 /// An image whose journal ends in fast commits, and what the kernel showed at that moment.
-fn crashed(dir: &Path, args: &[&str], change: fn(&Path), tags: &[&str]) -> (PathBuf, Snapshot, Snapshot) {
+fn crashed(
+    dir: &Path,
+    args: &[&str],
+    change: fn(&Path),
+    tags: &[&str],
+) -> (PathBuf, Snapshot, Snapshot) {
     let (live, image) = (dir.join("live"), dir.join("image"));
     mke2fs(&live, 128 << 20, args);
     let mount = KernelMount::new(&live, "");
@@ -121,7 +136,8 @@ fn crashed(dir: &Path, args: &[&str], change: fn(&Path), tags: &[&str]) -> (Path
     (image, shown, roughly)
 }
 
-/// Opens both ways and compares with what the kernel showed; e2fsck and the kernel judge what is left.
+/// Opens both ways and compares with what the kernel showed; e2fsck and the kernel judge what is
+/// left.
 fn check(name: &str, image: &Path, shown: &Snapshot) {
     let before = fs::read(image).unwrap();
     let fs = open(image, "ro");
@@ -147,7 +163,8 @@ fn cairn_shows_what_the_kernel_fast_committed() {
     for (name, args) in FORMATS {
         let dir = tempfile::Builder::new().tempdir_in("/dev/shm").unwrap();
         let (image, shown, roughly) = crashed(dir.path(), args, change, &tags);
-        // Linux 6.18 loses the contents of a file that leaves its inode in a fast commit; Cairn makes no inline directories.
+        // Linux 6.18 loses the contents of a file that leaves its inode in a fast commit; Cairn
+        // makes no inline directories.
         if *name == "inline_data" {
             check_but_sectors(name, &image, &roughly);
         } else {
@@ -161,7 +178,8 @@ fn cairn_shows_what_the_kernel_fast_committed() {
     }
 }
 
-/// Trees that grow beyond the inode, directories that grow beyond a block, files removed while they are open.
+/// Trees that grow beyond the inode, directories that grow beyond a block, files removed while they
+/// are open.
 fn grow(root: &Path) {
     let pieces = FsOptions::new().write(true).open(root.join("old/grows")).unwrap();
     for piece in 2..400 {
@@ -173,7 +191,8 @@ fn grow(root: &Path) {
     pieces.sync_all().unwrap();
     fs::create_dir(root.join("wide")).unwrap();
     for n in 0..60 {
-        File::create(root.join(format!("wide/a name long enough to fill blocks quickly {n:0100}"))).unwrap();
+        File::create(root.join(format!("wide/a name long enough to fill blocks quickly {n:0100}")))
+            .unwrap();
     }
     let open = File::open(root.join("old/victim")).unwrap();
     fs::remove_file(root.join("old/victim")).unwrap();
@@ -187,12 +206,14 @@ fn grow(root: &Path) {
 fn trees_and_directories_grow_in_replay() {
     for (name, args) in FORMATS {
         let dir = tempfile::Builder::new().tempdir_in("/dev/shm").unwrap();
-        let (image, _, roughly) = crashed(dir.path(), args, grow, &["CREAT_DENTRY", "DEL_ENTRY", "ADD_RANGE"]);
+        let (image, _, roughly) =
+            crashed(dir.path(), args, grow, &["CREAT_DENTRY", "DEL_ENTRY", "ADD_RANGE"]);
         check_but_sectors(name, &image, &roughly);
     }
 }
 
-/// Replay may build another tree than the kernel had, of more or fewer blocks: only e2fsck judges the counts.
+/// Replay may build another tree than the kernel had, of more or fewer blocks: only e2fsck judges
+/// the counts.
 fn check_but_sectors(name: &str, image: &Path, shown: &Snapshot) {
     let fs = open(image, "");
     assert_eq!(fs.read_only_reason(), None, "{name}");
@@ -206,11 +227,17 @@ fn check_but_sectors(name: &str, image: &Path, shown: &Snapshot) {
     mount.unmount();
 }
 
-/// A fast commit that cannot be: the volume is shown as the log left it, nothing is written, and the reason tells what to do.
+/// A fast commit that cannot be: the volume is shown as the log left it, nothing is written, and
+/// the reason tells what to do.
 #[test]
 fn fast_commits_that_do_not_fit_make_the_volume_read_only() {
     let dir = tempfile::Builder::new().tempdir_in("/dev/shm").unwrap();
-    let (image, ..) = crashed(dir.path(), &["-t", "ext4", "-b", "4096", "-O", "fast_commit"], change, &["ADD_RANGE"]);
+    let (image, ..) = crashed(
+        dir.path(),
+        &["-t", "ext4", "-b", "4096", "-O", "fast_commit"],
+        change,
+        &["ADD_RANGE"],
+    );
     let mut bytes = fs::read(&image).unwrap();
     misdirect(&mut bytes);
     fs::write(&image, &bytes).unwrap();
@@ -228,12 +255,15 @@ fn misdirect(bytes: &mut [u8]) {
     rewrite(bytes, &[1, 6], |record| record[4..8].copy_from_slice(&3_u32.to_le_bytes()));
 }
 
-/// Changes the first record with one of these tags in the first fast commit that has one, and gives that a checksum that fits. The record
-/// is handed over with everything that follows it in its fast commit, but for the end.
+/// Changes the first record with one of these tags in the first fast commit that has one, and gives
+/// that a checksum that fits. The record is handed over with everything that follows it in its fast
+/// commit, but for the end.
 fn rewrite(bytes: &mut [u8], tags: &[usize], change: impl Fn(&mut [u8])) {
-    let half = |bytes: &[u8], at: usize| usize::from(u16::from_le_bytes([bytes[at], bytes[at + 1]]));
+    let half =
+        |bytes: &[u8], at: usize| usize::from(u16::from_le_bytes([bytes[at], bytes[at + 1]]));
     let head = [9, 0, 8, 0, 0, 0, 0, 0];
-    let mut start = bytes.windows(8).step_by(4096).position(|window| window == head).expect("a head") * 4096;
+    let mut start =
+        bytes.windows(8).step_by(4096).position(|window| window == head).expect("a head") * 4096;
     // The next one begins where a tail ends; the first has the head.
     loop {
         let (mut at, mut found) = (start, None);
@@ -254,8 +284,8 @@ fn rewrite(bytes: &mut [u8], tags: &[usize], change: impl Fn(&mut [u8])) {
     }
 }
 
-/// A record of a name gets another one. Padding takes its rest, and what follows where the name is longer or padding (four bytes at
-/// least) would not fit.
+/// A record of a name gets another one. Padding takes its rest, and what follows where the name is
+/// longer or padding (four bytes at least) would not fit.
 fn rename(record: &mut [u8], name: &[u8]) {
     const PADDING: [u8; 2] = [7, 0];
     let end = 12 + name.len();
@@ -267,16 +297,22 @@ fn rename(record: &mut [u8], name: &[u8]) {
     record[2..4].copy_from_slice(&u16::try_from(end - 4).unwrap().to_le_bytes());
     if len > end {
         record[end..end + 2].copy_from_slice(&PADDING);
-        record[end + 2..end + 4].copy_from_slice(&u16::try_from(len - end - 4).unwrap().to_le_bytes());
+        record[end + 2..end + 4]
+            .copy_from_slice(&u16::try_from(len - end - 4).unwrap().to_le_bytes());
     }
 }
 
-/// Names that no directory may have, in a record that makes one. They would lead `get` out of its destination, or nowhere.
+/// Names that no directory may have, in a record that makes one. They would lead `get` out of its
+/// destination, or nowhere.
 #[test]
 fn names_that_cannot_be_are_not_made() {
     let dir = tempfile::Builder::new().tempdir_in("/dev/shm").unwrap();
-    let (image, ..) =
-        crashed(dir.path(), &["-t", "ext4", "-b", "4096", "-O", "fast_commit"], change, &["CREAT_DENTRY"]);
+    let (image, ..) = crashed(
+        dir.path(),
+        &["-t", "ext4", "-b", "4096", "-O", "fast_commit"],
+        change,
+        &["CREAT_DENTRY"],
+    );
     let sound = fs::read(&image).unwrap();
     for name in [&b"."[..], b"..", b"/", b"a/b", b"a\0b", b"\0"] {
         let mut bytes = sound.clone();
@@ -315,7 +351,8 @@ fn a_cut_during_replay_loses_nothing() {
     let args = ["-t", "ext4", "-b", "4096", "-O", "fast_commit"];
     let (image, _, roughly) = crashed(dir.path(), &args, change, &["ADD_RANGE"]);
     let recording = Recording::start(read_image(&image).unwrap());
-    let fs = Ext4::open(recording.device(), Arc::new(Threads::new()), &MountOptions::default()).unwrap();
+    let fs =
+        Ext4::open(recording.device(), Arc::new(Threads::new()), &MountOptions::default()).unwrap();
     fs.unmount().unwrap();
     drop(fs);
     let log = recording.finish();

@@ -24,7 +24,11 @@ const fn live(against: &'static str, word: &'static str, seen: fn(&Given<'_>) ->
     Effect { against, word, live: true, seen }
 }
 
-const fn at_mount(against: &'static str, word: &'static str, seen: fn(&Given<'_>) -> String) -> Effect {
+const fn at_mount(
+    against: &'static str,
+    word: &'static str,
+    seen: fn(&Given<'_>) -> String,
+) -> Effect {
     Effect { against, word, live: false, seen }
 }
 
@@ -89,7 +93,8 @@ fn beginnings(given: &Given<'_>) -> String {
     let mut aligned = 0;
     for number in 0..8 {
         let name = format!("f{number}");
-        let made = fs.create(fs.root(), name.as_bytes(), NewInode::Regular, 0o644, &Caller::ROOT).unwrap();
+        let made =
+            fs.create(fs.root(), name.as_bytes(), NewInode::Regular, 0o644, &Caller::ROOT).unwrap();
         let block = u64::from(fs.statfs().unwrap().block_size);
         fs.allocate(made.ino, AllocateMode::Extend, 0, 49 * block).unwrap();
         fs.extents(made.ino, 0, 1, false, &mut |extent| {
@@ -156,5 +161,7 @@ fn every_option_changes_something() {
     let file = tempfile::NamedTempFile::new().unwrap();
     mke2fs(file.path(), 24 << 20, &["-t", "ext4", "-b", "1024", "-J", "size=1"]);
     let fresh: MemoryDevice = read_image(file.path()).unwrap();
-    judge(MountOptions::settings(), EFFECTS, &fresh, &|device, runtime, options| open(device, runtime, options));
+    judge(MountOptions::settings(), EFFECTS, &fresh, &|device, runtime, options| {
+        open(device, runtime, options)
+    });
 }

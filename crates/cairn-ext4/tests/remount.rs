@@ -20,7 +20,8 @@ fn device(arguments: &[&str]) -> Arc<MemoryDevice> {
 }
 
 fn open(device: &Arc<MemoryDevice>, options: &str) -> Arc<Ext4> {
-    Ext4::open(device.clone(), Arc::new(Threads::new()), &MountOptions::parse(options).unwrap()).unwrap()
+    Ext4::open(device.clone(), Arc::new(Threads::new()), &MountOptions::parse(options).unwrap())
+        .unwrap()
 }
 
 #[track_caller]
@@ -31,14 +32,20 @@ fn judge(device: &MemoryDevice) {
 }
 
 fn create(volume: &Ext4, name: &str) -> Result<cairn_base::Ino, Error> {
-    volume.create(volume.root(), name.as_bytes(), NewInode::Regular, 0o644, &ROOT).map(|made| made.ino)
+    volume
+        .create(volume.root(), name.as_bytes(), NewInode::Regular, 0o644, &ROOT)
+        .map(|made| made.ino)
 }
 
 #[test]
 fn a_list_is_taken_whole_or_not_at_all() {
     let device = device(&["-t", "ext4"]);
     let volume = open(&device, "commit=30");
-    volume.remount("noatime,commit=7,cache=64M,async_checkpoint=30,checkpoint_clean=scan,max_folio=64K").unwrap();
+    volume
+        .remount(
+            "noatime,commit=7,cache=64M,async_checkpoint=30,checkpoint_clean=scan,max_folio=64K",
+        )
+        .unwrap();
     let before = volume.report();
     assert_eq!(before.u64("options.commit"), Some(7));
     assert_eq!(before.u64("cache.budget.limit_bytes"), Some(64 << 20));
@@ -53,7 +60,10 @@ fn a_list_is_taken_whole_or_not_at_all() {
     ] {
         assert!(volume.check_remount(list).is_err(), "{list}");
         let refused = volume.remount(list).unwrap_err();
-        assert!(matches!(&refused, Error::Option(text) if text.contains(named)), "{list}: {refused}");
+        assert!(
+            matches!(&refused, Error::Option(text) if text.contains(named)),
+            "{list}: {refused}"
+        );
         assert_eq!(volume.report().get("options"), before.get("options"), "{list}");
     }
     create(&volume, "still writable").unwrap();
@@ -81,7 +91,10 @@ fn read_only_is_clean_on_disk_and_reversible() {
             // Without a call to unmount: what is on the disk now must do.
             judge(&device);
             assert!(matches!(create(&volume, "late"), Err(Error::ReadOnly(_))));
-            assert!(matches!(volume.write(ino, 0, b"late", IoFlags::empty()), Err(Error::ReadOnly(_))));
+            assert!(matches!(
+                volume.write(ino, 0, b"late", IoFlags::empty()),
+                Err(Error::ReadOnly(_))
+            ));
             volume.fsync(ino, 0, false).unwrap();
             volume.sync().unwrap();
             let mut read = vec![0; name.len()];
@@ -133,7 +146,10 @@ fn a_volume_mounted_read_only_becomes_writable_if_its_journal_was_empty() {
     let volume = open(&device, "ro");
     volume.lookup(volume.root(), b"made").unwrap();
     let refused = volume.remount("rw").unwrap_err().to_string();
-    assert!(refused.contains("journal was not empty") && refused.contains("unmount and mount again"), "{refused}");
+    assert!(
+        refused.contains("journal was not empty") && refused.contains("unmount and mount again"),
+        "{refused}"
+    );
     drop(volume);
     open(&device, "").unmount().unwrap();
     judge(&device);
@@ -149,7 +165,8 @@ fn what_an_error_stopped_stays_stopped() {
     assert!(refused.contains("shut down on request"), "{refused}");
 }
 
-/// As [`judge`], of a volume that may hold files that are deleted but still open: the next mount deletes them.
+/// As [`judge`], of a volume that may hold files that are deleted but still open: the next mount
+/// deletes them.
 #[track_caller]
 fn judge_as_found(device: &MemoryDevice) {
     let file = tempfile::NamedTempFile::new().unwrap();
@@ -168,7 +185,8 @@ impl Drop for StopAtEnd<'_> {
     }
 }
 
-/// Threads make, write, rename and delete files while options change around them, read-only included.
+/// Threads make, write, rename and delete files while options change around them, read-only
+/// included.
 #[test]
 fn every_transition_under_load() {
     const LISTS: [&str; 12] = [
@@ -215,7 +233,9 @@ fn every_transition_under_load() {
                 } else {
                     // Until somebody has got something done under these options.
                     let before = done.load(Ordering::Relaxed);
-                    while options.text("state.mode") == Some("rw") && done.load(Ordering::Relaxed) < before + 8 {
+                    while options.text("state.mode") == Some("rw")
+                        && done.load(Ordering::Relaxed) < before + 8
+                    {
                         std::thread::yield_now();
                     }
                 }
@@ -296,7 +316,8 @@ fn reading_renews_old_access_times() {
     assert_eq!(times::kept(&*again), renewed);
 }
 
-/// Whoever looks through a large tree leaves nothing in memory that need not be there: a new access time does not keep an inode.
+/// Whoever looks through a large tree leaves nothing in memory that need not be there: a new access
+/// time does not keep an inode.
 #[test]
 fn inodes_that_were_only_read_leave_memory() {
     const LINKS: u64 = 45_000;
@@ -306,7 +327,8 @@ fn inodes_that_were_only_read_leave_memory() {
     let root = volume.root();
     let name = |n: u64| format!("link{n}").into_bytes();
     for n in 0..LINKS {
-        let made = volume.create(root, &name(n), NewInode::Symlink(b"target"), 0o777, &ROOT).unwrap();
+        let made =
+            volume.create(root, &name(n), NewInode::Symlink(b"target"), 0o777, &ROOT).unwrap();
         volume.forget(made.ino, 1);
     }
     volume.unmount().unwrap();

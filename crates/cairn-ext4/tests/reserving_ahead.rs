@@ -1,4 +1,5 @@
-//! Space that sequential writers reserve ahead: the questions of [`reserving_ahead`] to this format.
+//! Space that sequential writers reserve ahead: the questions of [`reserving_ahead`] to this
+//! format.
 
 use std::sync::Arc;
 
@@ -48,7 +49,10 @@ fn sequential_calls_of_any_size_ask_less_than_once_a_mib() {
 
 #[test]
 fn only_who_writes_in_a_row_reserves_ahead() {
-    reserving_ahead::only_who_writes_in_a_row_reserves_ahead(&Kind { megabytes: 64, options: "nobuffered_iomap" });
+    reserving_ahead::only_who_writes_in_a_row_reserves_ahead(&Kind {
+        megabytes: 64,
+        options: "nobuffered_iomap",
+    });
 }
 
 #[test]
@@ -58,10 +62,16 @@ fn what_is_not_used_takes_no_space() {
 
 #[test]
 fn nobody_fails_for_what_another_has_reserved() {
-    reserving_ahead::nobody_fails_for_what_another_has_reserved(&Kind { megabytes: 40, options: "" }, 0);
+    reserving_ahead::nobody_fails_for_what_another_has_reserved(
+        &Kind { megabytes: 40, options: "" },
+        0,
+    );
 }
 
 #[test]
 fn contending_writers_fill_the_volume_to_the_last_block() {
-    reserving_ahead::contending_writers_fill_the_volume_to_the_last_block(&Kind { megabytes: 40, options: "" }, 0);
+    reserving_ahead::contending_writers_fill_the_volume_to_the_last_block(
+        &Kind { megabytes: 40, options: "" },
+        0,
+    );
 }

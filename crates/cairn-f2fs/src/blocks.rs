@@ -40,7 +40,8 @@ impl Spare {
         self.bytes
     }
 
-    /// A buffer of this length; what it holds is arbitrary. Of metadata or of blocks that move: who needs it is in the midst of something.
+    /// A buffer of this length; what it holds is arbitrary. Of metadata or of blocks that move: who
+    /// needs it is in the midst of something.
     fn take(&mut self, len: usize) -> IoBuf {
         let capacity = len.next_power_of_two();
         let mut buf = match self.bufs.get_mut(&capacity).and_then(Vec::pop) {
@@ -54,7 +55,8 @@ impl Spare {
         buf
     }
 
-    /// Keeps a buffer. Where that would be more than `most` bytes the others go: sizes that nobody asks for any more do not stay.
+    /// Keeps a buffer. Where that would be more than `most` bytes the others go: sizes that nobody
+    /// asks for any more do not stay.
     fn keep(&mut self, buf: IoBuf, most: usize) {
         let capacity = buf.capacity();
         if self.bytes + capacity > most {
@@ -87,8 +89,8 @@ impl AsRef<[u8]> for Piece {
     }
 }
 
-/// Reads blocks (in rising order of their addresses) in one batch; neighbours, and those with but a few blocks between them,
-/// in one transfer. How many there are is bounded by the caller.
+/// Reads blocks (in rising order of their addresses) in one batch; neighbours, and those with but a
+/// few blocks between them, in one transfer. How many there are is bounded by the caller.
 ///
 /// # Errors
 /// The device's.
@@ -100,7 +102,11 @@ pub(crate) fn read_many(device: &dyn BlockDevice, addrs: &[BlockAddr]) -> Result
 ///
 /// # Errors
 /// As [`read_many`].
-pub(crate) fn read_many_into(device: &dyn BlockDevice, addrs: &[BlockAddr], spare: &mut Spare) -> Result<Blocks> {
+pub(crate) fn read_many_into(
+    device: &dyn BlockDevice,
+    addrs: &[BlockAddr],
+    spare: &mut Spare,
+) -> Result<Blocks> {
     debug_assert!(addrs.is_sorted());
     let mut runs: Vec<(BlockAddr, u32)> = Vec::new();
     for addr in addrs {
@@ -115,7 +121,8 @@ pub(crate) fn read_many_into(device: &dyn BlockDevice, addrs: &[BlockAddr], spar
         offset: start.bytes(),
         buf: spare.take(*len as usize * BLOCK_SIZE),
     };
-    let batch = Batch { requests: runs.iter().map(request).collect(), durability: Durability::default() };
+    let batch =
+        Batch { requests: runs.iter().map(request).collect(), durability: Durability::default() };
     let bufs = device.submit(batch).wait()?;
     let runs = runs.into_iter().zip(bufs).map(|((start, _), buf)| (start, Arc::new(buf))).collect();
     Ok(Blocks { runs, addrs: addrs.to_vec() })
@@ -151,7 +158,10 @@ impl Blocks {
 
     /// Gives the buffers back that nobody has a piece of any more, to keep `most` bytes in all.
     pub(crate) fn recycle(self, spare: &mut Spare, most: usize) {
-        self.runs.into_iter().filter_map(|(_, run)| Arc::into_inner(run)).for_each(|buf| spare.keep(buf, most));
+        self.runs
+            .into_iter()
+            .filter_map(|(_, run)| Arc::into_inner(run))
+            .for_each(|buf| spare.keep(buf, most));
     }
 
     fn find(&self, addr: BlockAddr) -> (&Arc<IoBuf>, usize) {
@@ -255,9 +265,13 @@ mod tests {
         let addrs = [3_u32, 4, 5, 9, 30, 31, 63].map(BlockAddr);
         let blocks = read_many(&device, &addrs).unwrap();
         assert_eq!(blocks.runs.len(), 3);
-        assert_eq!(blocks.iter().map(|block| block[4095]).collect::<Vec<_>>(), [3, 4, 5, 9, 30, 31, 63]);
+        assert_eq!(
+            blocks.iter().map(|block| block[4095]).collect::<Vec<_>>(),
+            [3, 4, 5, 9, 30, 31, 63]
+        );
         let pieces = blocks.pieces([31_u32, 3, 4, 5, 9, 63].map(BlockAddr).into_iter());
-        let found: Vec<_> = pieces.iter().map(|piece| (piece.len() / BLOCK_SIZE, piece[0])).collect();
+        let found: Vec<_> =
+            pieces.iter().map(|piece| (piece.len() / BLOCK_SIZE, piece[0])).collect();
         assert_eq!(found, [(1, 31), (3, 3), (1, 9), (1, 63)]);
     }
 

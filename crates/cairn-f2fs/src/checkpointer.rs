@@ -1,4 +1,5 @@
-//! What a checkpoint has to fetch from inodes and directories, and the daemon that asks for one now and then.
+//! What a checkpoint has to fetch from inodes and directories, and the daemon that asks for one now
+//! and then.
 //!
 //! With the operation lock held exclusively nobody changes entries or records, so dirty blocks of
 //! directories get their places, and the records go into their nodes, without any lock of an inode
@@ -56,11 +57,14 @@ impl Checkpointer {
         let interval = Duration::from_secs(self.mount.options().checkpoint_interval.into());
         let now = runtime.monotonic();
         let last = *self.last.lock().get_or_insert(now);
-        if let Some(left) = interval.checked_sub(now.saturating_sub(last)).filter(|left| !left.is_zero()) {
+        if let Some(left) =
+            interval.checked_sub(now.saturating_sub(last)).filter(|left| !left.is_zero())
+        {
             return Progress::Idle(Some(left));
         }
         if self.mount.check_writable().is_ok()
-            && let Err(error) = self.mount.store().and_then(|store| store.checkpoints.request(Reason::Sync))
+            && let Err(error) =
+                self.mount.store().and_then(|store| store.checkpoints.request(Reason::Sync))
         {
             tracing::error!(%error, "the periodic checkpoint failed");
         }
@@ -77,7 +81,11 @@ impl Hook for Checkpointer {
         for inode in self.inodes.dirty.list() {
             // An inode may be on its way out: what matters now is only what gets into memory.
             let found = store.nodes.inode(inode.nid).is_ok()
-                && inode.entries.dirty().iter().all(|(block, _)| tree::find(store, &inode, *block).is_ok());
+                && inode
+                    .entries
+                    .dirty()
+                    .iter()
+                    .all(|(block, _)| tree::find(store, &inode, *block).is_ok());
             if !found {
                 tracing::trace!(nid = %inode.nid, "not all nodes of a dirty inode could be read ahead");
             }
@@ -104,7 +112,12 @@ impl Hook for Checkpointer {
 }
 
 /// Gives the changed blocks of a directory their places.
-fn place_entries(inodes: &Inodes, store: &Store, inode: &Arc<Inode>, all: &mut Vec<(BlockAddr, Image)>) -> Result<()> {
+fn place_entries(
+    inodes: &Inodes,
+    store: &Store,
+    inode: &Arc<Inode>,
+    all: &mut Vec<(BlockAddr, Image)>,
+) -> Result<()> {
     let dirty = inode.entries.dirty();
     let mut pointers = Vec::with_capacity(dirty.len());
     for (block, _) in &dirty {

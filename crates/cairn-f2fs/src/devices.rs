@@ -1,9 +1,11 @@
 //! Volumes on several devices: named by the first one's superblock, put one behind the other.
 //!
-//! A further device says nothing about itself: it holds blocks of the main area and nothing else. The names in the superblock are the
-//! image's, not the user's. So what a name leads to must be recognised ([`recognise`]) before anything is written to it: where the
-//! checkpoint, the SIT and the NAT have inodes on the device, those inodes must be. Inodes are looked at, because no other contents
-//! can be told from a stranger's: the image decides where a block has to be, but not what a file beside it holds.
+//! A further device says nothing about itself: it holds blocks of the main area and nothing else.
+//! The names in the superblock are the image's, not the user's. So what a name leads to must be
+//! recognised ([`recognise`]) before anything is written to it: where the checkpoint, the SIT and
+//! the NAT have inodes on the device, those inodes must be. Inodes are looked at, because no other
+//! contents can be told from a stranger's: the image decides where a block has to be, but not what
+//! a file beside it holds.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -31,13 +33,14 @@ const ENDS: u64 = 1 << 20;
 /// Other places that are looked at there.
 const PLACES: u64 = 1024;
 
-/// The paths that the superblock on a volume's first device names, its own one first; none if the volume lies on this device
-/// alone, or there is none.
+/// The paths that the superblock on a volume's first device names, its own one first; none if the
+/// volume lies on this device alone, or there is none.
 ///
 /// # Errors
 /// The device cannot be read.
 pub fn paths(first: &dyn BlockDevice) -> Result<Vec<String>> {
-    let paths = superblock_of(first)?.map(|superblock| superblock.device_paths()).unwrap_or_default();
+    let paths =
+        superblock_of(first)?.map(|superblock| superblock.device_paths()).unwrap_or_default();
     Ok(if paths.len() > 1 { paths } else { Vec::new() })
 }
 
@@ -49,12 +52,17 @@ pub fn assemble(devices: Vec<Arc<dyn BlockDevice>>) -> Result<Arc<dyn BlockDevic
     let Some(first) = devices.first().cloned() else {
         return Err(crate::Error::Option("a volume lies on a device: give one".into()));
     };
-    let lengths = superblock_of(&*first)?.map(|superblock| superblock.device_lengths()).unwrap_or_default();
+    let lengths =
+        superblock_of(&*first)?.map(|superblock| superblock.device_lengths()).unwrap_or_default();
     if lengths.len() < 2 && devices.len() == 1 {
         return Ok(first);
     }
     if lengths.len() != devices.len() {
-        let text = format!("the volume lies on {} devices, {} are given", lengths.len().max(1), devices.len());
+        let text = format!(
+            "the volume lies on {} devices, {} are given",
+            lengths.len().max(1),
+            devices.len()
+        );
         return Err(crate::Error::Option(text));
     }
     Ok(Arc::new(Concat::new(devices.into_iter().zip(lengths).collect())?))
@@ -86,12 +94,16 @@ pub enum DeviceCheck {
 /// As [`assemble`]; or the volume's checkpoint, SIT or NAT is damaged.
 pub fn recognise(devices: Vec<Arc<dyn BlockDevice>>) -> Result<Vec<DeviceCheck>> {
     let lengths = match devices.first() {
-        Some(first) => superblock_of(&**first)?.map(|superblock| superblock.device_lengths()).unwrap_or_default(),
+        Some(first) => superblock_of(&**first)?
+            .map(|superblock| superblock.device_lengths())
+            .unwrap_or_default(),
         None => Vec::new(),
     };
     let sizes = devices.iter().map(|device| device.geometry().size).zip(lengths);
-    let sizes: Vec<DeviceCheck> = sizes.skip(1).map(|(size, used)| sized(DeviceCheck::Unknown, size, used)).collect();
-    if sizes.iter().any(|check| matches!(check, DeviceCheck::Resized { size, used } if size < used)) {
+    let sizes: Vec<DeviceCheck> =
+        sizes.skip(1).map(|(size, used)| sized(DeviceCheck::Unknown, size, used)).collect();
+    if sizes.iter().any(|check| matches!(check, DeviceCheck::Resized { size, used } if size < used))
+    {
         return Ok(sizes);
     }
     let whole = assemble(devices.clone())?;
@@ -104,7 +116,8 @@ pub fn recognise(devices: Vec<Arc<dyn BlockDevice>>) -> Result<Vec<DeviceCheck>>
     let nat = NatTable::new(layout.clone(), buffers.clone(), &loaded.checkpoint, &journals.nat);
     let volume = Contents { layout, buffers, sit, nat };
     let (mut checks, mut start) = (Vec::new(), 0);
-    for (index, (device, used)) in devices.iter().zip(probe.superblock.device_lengths()).enumerate() {
+    for (index, (device, used)) in devices.iter().zip(probe.superblock.device_lengths()).enumerate()
+    {
         if index > 0 {
             checks.push(volume.recognise(&**device, start, used)?);
         }
@@ -125,7 +138,8 @@ impl Contents {
     fn recognise(&self, device: &dyn BlockDevice, start: u64, used: u64) -> Result<DeviceCheck> {
         let size = device.geometry().size;
         let segments = self.segments(start..start + used);
-        let mut nodes = segments.clone().flat_map(|segment| self.nodes(segment)).take(SAMPLE).peekable();
+        let mut nodes =
+            segments.clone().flat_map(|segment| self.nodes(segment)).take(SAMPLE).peekable();
         if nodes.peek().is_some() {
             let (mut inodes, mut strangers) = (0, 0);
             for addr in nodes {
@@ -141,8 +155,9 @@ impl Contents {
                 _ => sized(DeviceCheck::Recognised, size, used),
             });
         }
-        let in_use =
-            segments.into_iter().any(|segment| self.sit.get(segment).is_some_and(|entry| entry.valid_blocks() > 0));
+        let in_use = segments
+            .into_iter()
+            .any(|segment| self.sit.get(segment).is_some_and(|entry| entry.valid_blocks() > 0));
         if in_use || !is_blank(device)? {
             return Ok(DeviceCheck::Unknown);
         }
@@ -163,12 +178,13 @@ impl Contents {
     fn nodes(&self, segment: usize) -> impl Iterator<Item = BlockAddr> + '_ {
         let entry = self.sit.get(segment).filter(|entry| entry.log.is_node());
         let number = SegNo(u32::try_from(segment).unwrap_or(u32::MAX));
-        let blocks =
-            (0..BLOCKS_PER_SEGMENT as u16).filter(move |block| entry.is_some_and(|entry| entry.is_valid(*block)));
+        let blocks = (0..BLOCKS_PER_SEGMENT as u16)
+            .filter(move |block| entry.is_some_and(|entry| entry.is_valid(*block)));
         blocks.map(move |block| self.layout.address(number, block))
     }
 
-    /// Whether the node that the volume has here is an inode; `None` if another one, or none, is here.
+    /// Whether the node that the volume has here is an inode; `None` if another one, or none, is
+    /// here.
     fn is_inode(&self, addr: BlockAddr) -> Result<Option<bool>> {
         let image = self.buffers.get(addr.pba())?.image();
         let footer = NodeFooter::read(&image);
@@ -185,7 +201,11 @@ impl Contents {
 
 /// `check`, if the size is right: mkfs takes all whole segments of a device.
 fn sized(check: DeviceCheck, size: u64, used: u64) -> DeviceCheck {
-    if (used..used + SEGMENT_BYTES).contains(&size) { check } else { DeviceCheck::Resized { size, used } }
+    if (used..used + SEGMENT_BYTES).contains(&size) {
+        check
+    } else {
+        DeviceCheck::Resized { size, used }
+    }
 }
 
 /// Is the device zeros at both ends and at places in between? A file of a stranger is not.
@@ -209,6 +229,7 @@ fn superblock_of(device: &dyn BlockDevice) -> Result<Option<Superblock>> {
         return Ok(None);
     }
     let blocks = device.read_at(0, 2 * BLOCK_SIZE)?;
-    let mut copies = blocks.chunks_exact(BLOCK_SIZE).filter(|block| superblock::magic_of(block) == Some(MAGIC));
+    let mut copies =
+        blocks.chunks_exact(BLOCK_SIZE).filter(|block| superblock::magic_of(block) == Some(MAGIC));
     Ok(copies.find_map(|block| Superblock::decode(block).ok()))
 }

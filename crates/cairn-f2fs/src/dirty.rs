@@ -1,4 +1,5 @@
-//! Inodes whose records or entries have changed since the last checkpoint. Being here keeps them in memory.
+//! Inodes whose records or entries have changed since the last checkpoint. Being here keeps them in
+//! memory.
 //!
 //! Locking: a leaf.
 

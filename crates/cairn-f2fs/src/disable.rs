@@ -1,9 +1,10 @@
-//! `checkpoint=disable`: from one checkpoint on nothing is final. Whatever happens can be thrown away by unmounting, and is
-//! made to stay by `checkpoint=enable`.
+//! `checkpoint=disable`: from one checkpoint on nothing is final. Whatever happens can be thrown
+//! away by unmounting, and is made to stay by `checkpoint=enable`.
 //!
-//! That one checkpoint is marked, so that whoever mounts the volume next knows that nothing behind it counts. What it holds is
-//! not overwritten: blocks of it that are freed cannot be used again before checkpoints are enabled, and neither counts as free
-//! what lies in holes beyond the overprovisioned space. How much that may be at the start is the option's value.
+//! That one checkpoint is marked, so that whoever mounts the volume next knows that nothing behind
+//! it counts. What it holds is not overwritten: blocks of it that are freed cannot be used again
+//! before checkpoints are enabled, and neither counts as free what lies in holes beyond the
+//! overprovisioned space. How much that may be at the start is the option's value.
 
 use std::sync::atomic::Ordering;
 
@@ -16,7 +17,8 @@ use crate::options::UnusableCap;
 use crate::store::Store;
 use crate::sync::write_data;
 
-/// Makes everything done so far final and writes no checkpoint from then on. Nobody else changes the volume meanwhile.
+/// Makes everything done so far final and writes no checkpoint from then on. Nobody else changes
+/// the volume meanwhile.
 ///
 /// # Errors
 /// More than `cap` would be unusable, although cleaning was tried; or a write failed.
@@ -43,7 +45,8 @@ pub(crate) fn disable(ops: &Operations, cap: UnusableCap) -> Result<()> {
     Ok(())
 }
 
-/// Makes everything done so far final and writes checkpoints again. Nobody else changes the volume meanwhile.
+/// Makes everything done so far final and writes checkpoints again. Nobody else changes the volume
+/// meanwhile.
 ///
 /// # Errors
 /// A write failed.
@@ -55,8 +58,8 @@ pub(crate) fn enable(ops: &Operations) -> Result<()> {
     Ok(())
 }
 
-/// Starts or ends the daemon that merges checkpoints: it is there while the volume is written, checkpoints are enabled, and
-/// the option is on.
+/// Starts or ends the daemon that merges checkpoints: it is there while the volume is written,
+/// checkpoints are enabled, and the option is on.
 pub(crate) fn switch_merging(mount: &MountState) {
     let Some(store) = &mount.disk.store else { return };
     let wanted = mount.options().checkpoint_merge;
@@ -67,10 +70,13 @@ pub(crate) fn switch_merging(mount: &MountState) {
     }
 }
 
-/// Blocks in holes of segments, of data or of nodes (whichever is more), beyond the space that is overprovisioned anyway.
+/// Blocks in holes of segments, of data or of nodes (whichever is more), beyond the space that is
+/// overprovisioned anyway.
 fn unusable_at_first(store: &Store) -> u64 {
     let holes = store.segments.holes().into_iter().max().unwrap_or(0);
-    let overprovision = u64::from(store.space.overprovision_segments()) * u64::from(BLOCKS_PER_SEGMENT);
-    let reserved = u64::from(store.space.reserved_sections()) * u64::from(store.layout.section_capacity());
+    let overprovision =
+        u64::from(store.space.overprovision_segments()) * u64::from(BLOCKS_PER_SEGMENT);
+    let reserved =
+        u64::from(store.space.reserved_sections()) * u64::from(store.layout.section_capacity());
     holes.saturating_sub(overprovision.saturating_sub(reserved))
 }

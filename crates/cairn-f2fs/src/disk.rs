@@ -1,6 +1,8 @@
-//! What of a volume is on its device: geometry, blocks of metadata, the NAT, nodes; and the write core, where it is written.
+//! What of a volume is on its device: geometry, blocks of metadata, the NAT, nodes; and the write
+//! core, where it is written.
 //!
-//! Locks are the parts' own; see their modules. `superblock` and the layout do not change while the volume is open.
+//! Locks are the parts' own; see their modules. `superblock` and the layout do not change while the
+//! volume is open.
 
 use std::sync::Arc;
 
@@ -104,7 +106,8 @@ impl Disk {
         self.label.lock().clone()
     }
 
-    /// Sets the label: in the second superblock, then in the first one. The caller has checked that the volume is writable.
+    /// Sets the label: in the second superblock, then in the first one. The caller has checked that
+    /// the volume is writable.
     ///
     /// # Errors
     /// It is too long, or the device failed.

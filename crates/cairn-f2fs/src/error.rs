@@ -58,7 +58,11 @@ impl Error {
     #[must_use]
     pub fn reach(&self) -> Reach {
         match self {
-            Self::Vfs(_) | Self::Option(_) | Self::Feature(_) | Self::NotF2fs { .. } | Self::Unmounted => Reach::Answer,
+            Self::Vfs(_)
+            | Self::Option(_)
+            | Self::Feature(_)
+            | Self::NotF2fs { .. }
+            | Self::Unmounted => Reach::Answer,
             Self::Corrupt(_) => Reach::Damage,
             Self::Data(_) => Reach::File,
             Self::Device(error) if error.kind == ErrorKind::ReadOnly => Reach::Answer,
@@ -73,9 +77,13 @@ impl From<Error> for cairn_vfs::Error {
         match error {
             Error::Vfs(error) => error,
             Error::Corrupt(error) => Self::Corrupt(Arc::new(error)),
-            Error::Device(error) | Error::Data(error) if error.is_refusal() => Self::NoMemory(error.detail.into()),
+            Error::Device(error) | Error::Data(error) if error.is_refusal() => {
+                Self::NoMemory(error.detail.into())
+            }
             Error::Device(error) | Error::Data(error) => match error.kind {
-                cairn_block::ErrorKind::ReadOnly => Self::ReadOnly("the device accepts no writes".into()),
+                cairn_block::ErrorKind::ReadOnly => {
+                    Self::ReadOnly("the device accepts no writes".into())
+                }
                 _ => Self::Io(Arc::new(error)),
             },
             Error::Stopped(reason) => Self::ReadOnly(reason),

@@ -31,8 +31,8 @@ pub struct Info {
     pub sections_per_zone: u32,
     /// What the checkpoint says, if there is a valid one.
     pub checkpoint: Option<CheckpointInfo>,
-    /// "clean", "needs roll-forward", "not unmounted" (nothing was fsynced since the checkpoint), "needs fsck", "no valid
-    /// checkpoint".
+    /// "clean", "needs roll-forward", "not unmounted" (nothing was fsynced since the checkpoint),
+    /// "needs fsck", "no valid checkpoint".
     pub state: &'static str,
 }
 
@@ -62,7 +62,12 @@ pub struct CheckpointInfo {
 impl Info {
     /// From the structures; `replays` says that node blocks follow the checkpoint.
     #[must_use]
-    pub fn of(superblock: &Superblock, layout: &Layout, loaded: Option<&Loaded>, replays: bool) -> Self {
+    pub fn of(
+        superblock: &Superblock,
+        layout: &Layout,
+        loaded: Option<&Loaded>,
+        replays: bool,
+    ) -> Self {
         let refused = superblock.features.read_only_reason();
         Self {
             label: superblock.label(),
@@ -71,7 +76,8 @@ impl Info {
             block_size: BLOCK_SIZE as u32,
             blocks: superblock.block_count,
             features: superblock.features.names(),
-            access: refused.map_or_else(|| "read-write".into(), |reason| format!("read-only: {reason}")),
+            access: refused
+                .map_or_else(|| "read-write".into(), |reason| format!("read-only: {reason}")),
             main_segments: layout.main_segments,
             segments_per_section: layout.segs_per_sec,
             sections_per_zone: layout.secs_per_zone,
@@ -99,7 +105,9 @@ impl CheckpointInfo {
 }
 
 fn state(loaded: Option<&Loaded>, replays: bool) -> &'static str {
-    let Some(flags) = loaded.map(|loaded| loaded.checkpoint.flags) else { return "no valid checkpoint" };
+    let Some(flags) = loaded.map(|loaded| loaded.checkpoint.flags) else {
+        return "no valid checkpoint";
+    };
     if flags.intersects(CheckpointFlags::ERROR | CheckpointFlags::FSCK) {
         "needs fsck"
     } else if replays {

@@ -1,4 +1,5 @@
-//! The inodes of a volume: those in memory, which of them are dirty, and the caches of their contents.
+//! The inodes of a volume: those in memory, which of them are dirty, and the caches of their
+//! contents.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -43,7 +44,11 @@ pub struct Inodes {
 }
 
 impl Inodes {
-    pub(crate) fn new(mount: Arc<MountState>, pages: Arc<PageCache>, runtime: Arc<dyn Runtime>) -> Self {
+    pub(crate) fn new(
+        mount: Arc<MountState>,
+        pages: Arc<PageCache>,
+        runtime: Arc<dyn Runtime>,
+    ) -> Self {
         let disk = mount.disk.clone();
         let store = disk.store.clone();
         Self {

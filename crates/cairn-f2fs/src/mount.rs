@@ -1,4 +1,5 @@
-//! Opening a volume: superblock (either copy) → layout → checkpoint (either pack) → journals → roll-forward.
+//! Opening a volume: superblock (either copy) → layout → checkpoint (either pack) → journals →
+//! roll-forward.
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicU64;
@@ -68,7 +69,9 @@ pub fn probe(device: &dyn BlockDevice) -> Result<Option<Probe>> {
     for (index, block) in copies.into_iter().enumerate() {
         let decoded = Superblock::decode(block);
         match decoded.and_then(|superblock| Ok((Layout::new(&superblock, size)?, superblock))) {
-            Ok((layout, superblock)) => return Ok(Some(Probe { superblock, layout, from_backup: index > 0 })),
+            Ok((layout, superblock)) => {
+                return Ok(Some(Probe { superblock, layout, from_backup: index > 0 }));
+            }
             Err(error) => first_error = first_error.or(Some(error)),
         }
     }
@@ -100,13 +103,19 @@ pub fn inspect(device: &Arc<dyn BlockDevice>) -> Result<Option<Info>> {
 }
 
 impl F2fs {
-    /// Opens a volume, for writing if options, features and device allow it: [`F2fs::read_only_reason`] says why not. On one
-    /// that is only read, what was fsynced since the last checkpoint is replayed in memory.
+    /// Opens a volume, for writing if options, features and device allow it:
+    /// [`F2fs::read_only_reason`] says why not. On one that is only read, what was fsynced since
+    /// the last checkpoint is replayed in memory.
     ///
     /// # Errors
     /// There is no such filesystem, it is damaged, or the device failed.
-    pub fn open(device: Arc<dyn BlockDevice>, runtime: Arc<dyn Runtime>, options: &MountOptions) -> Result<Arc<Self>> {
-        let probe = probe(&*device)?.ok_or_else(|| Error::NotF2fs { found: found_magic(&*device) })?;
+    pub fn open(
+        device: Arc<dyn BlockDevice>,
+        runtime: Arc<dyn Runtime>,
+        options: &MountOptions,
+    ) -> Result<Arc<Self>> {
+        let probe =
+            probe(&*device)?.ok_or_else(|| Error::NotF2fs { found: found_magic(&*device) })?;
         let from_backup = probe.from_backup;
         let (volume, chain) = load(probe, device, runtime, options)?;
         check_root(&volume.inodes)?;
@@ -143,7 +152,8 @@ impl F2fs {
         }
     }
 
-    /// Makes a volume ready to be written: nothing of an earlier life may be taken for the present one, orphans go.
+    /// Makes a volume ready to be written: nothing of an earlier life may be taken for the present
+    /// one, orphans go.
     fn start(&self, chain: Chain) -> Result<()> {
         let (ops, store) = (&self.operations, self.mount.store()?);
         let hook: Weak<dyn Hook> = Arc::downgrade(&(self.checkpointer.clone() as Arc<dyn Hook>));
@@ -152,12 +162,14 @@ impl F2fs {
             Chain::Empty => {}
             Chain::Unsynced(chain) => {
                 chain.iter().for_each(|entry| store.segments.protect(entry.addr));
-                // Behind new nodes the remains would look like the rest of their chain: elsewhere, with another version.
+                // Behind new nodes the remains would look like the rest of their chain: elsewhere,
+                // with another version.
                 store.segments.resume(0)?;
                 store.checkpoints.write(Reason::Recovery)?;
             }
             Chain::Fsynced(roll_forward) => {
-                // No checkpoint may come before the chain is part of the volume: after it the chain counts no more.
+                // No checkpoint may come before the chain is part of the volume: after it the chain
+                // counts no more.
                 self.mount.set_recovering(true);
                 replay::delete_orphans(ops)?;
                 replay::replay(ops, roll_forward)?;
@@ -177,12 +189,38 @@ impl F2fs {
     }
 
     fn start_daemons(&self) -> Result<()> {
-        let (runtime, pages, merged) = (&self.inodes.runtime, &self.inodes.pages, &self.cleaner.merged);
-        let checkpoints = runtime.spawn("f2fs-checkpoint", Arc::new(Event::new()), self.checkpointer.daemon())?;
+        let (runtime, pages, merged) =
+            (&self.inodes.runtime, &self.inodes.pages, &self.cleaner.merged);
+        let checkpoints =
+            runtime.spawn("f2fs-checkpoint", Arc::new(Event::new()), self.checkpointer.daemon())?;
         merged.serve(true);
         let gc = runtime.spawn("f2fs_gc", merged.wake(), Arc::new(GcDaemon::new(&self.cleaner)))?;
-        self.daemons.lock().extend([checkpoints, gc, pages.start_writeback()?, pages.start_readahead()?]);
+        self.daemons.lock().extend([
+            checkpoints,
+            gc,
+            pages.start_writeback()?,
+            pages.start_readahead()?,
+        ]);
         Ok(())
+    }
+}
+
+/// Says that the first superblock is damaged, and what becomes of it.
+fn warn_of_backup(options: &MountOptions) {
+    let repair = if options.read_only {
+        "opening the volume for writing repairs it"
+    } else {
+        "it is written over the first"
+    };
+    tracing::warn!("the first superblock is damaged: the second one is used, and {repair}");
+}
+
+fn page_cache_options(options: &MountOptions) -> PageCacheOptions {
+    PageCacheOptions {
+        mode: options.buffered,
+        max_folio: options.max_folio,
+        dirty_expire: options.dirty_expire(),
+        ..PageCacheOptions::new(BLOCK_SIZE as u32)
     }
 }
 
@@ -195,12 +233,7 @@ fn load(
 ) -> Result<(F2fs, Chain)> {
     let Probe { superblock, mut layout, from_backup } = probe;
     if from_backup {
-        let mended = if options.read_only {
-            "opening the volume for writing repairs it"
-        } else {
-            "it is written over the first"
-        };
-        tracing::warn!("the first superblock is damaged: the second one is used, and {mended}");
+        warn_of_backup(options);
     }
     let zones = match device.as_zoned() {
         Some(_) if superblock.features.contains(Features::BLKZONED) && !options.read_only => {
@@ -218,21 +251,33 @@ fn load(
     let buffers = BufferCache::new(device.clone(), BLOCK_SIZE as u32, budget.clone());
     let checkpoint = checkpoint::load(&buffers, &layout)?;
     let journals = summaries::journals(&checkpoint, &buffers, &layout)?;
-    let nat = Arc::new(NatTable::new(layout.clone(), buffers.clone(), &checkpoint.checkpoint, &journals.nat));
+    let nat = Arc::new(NatTable::new(
+        layout.clone(),
+        buffers.clone(),
+        &checkpoint.checkpoint,
+        &journals.nat,
+    ));
     let chain = Chain::find(&buffers, &layout, &checkpoint, &nat, options)?;
     let read_only = read_only_reason(&superblock, &*device, options);
-    let pages = PageCacheOptions {
-        mode: options.buffered,
-        max_folio: options.max_folio,
-        dirty_expire: options.dirty_expire(),
-        ..PageCacheOptions::new(BLOCK_SIZE as u32)
-    };
+    let pages = page_cache_options(options);
     let pages = PageCache::new(device.clone(), budget.clone(), pages, runtime.clone());
     let (nat, nodes, store) = if read_only.is_none() {
         let settings = StoreOptions { mode: options.mode, discard: options.discard };
-        let store =
-            Store::with_pack(buffers.clone(), budget, *layout, &checkpoint, settings, runtime.clone()).map(Arc::new)?;
-        let nodes = NodeCache::live(layout.clone(), buffers.clone(), store.nat.clone(), store.nodes.clone());
+        let store = Store::with_pack(
+            buffers.clone(),
+            budget,
+            *layout,
+            &checkpoint,
+            settings,
+            runtime.clone(),
+        )
+        .map(Arc::new)?;
+        let nodes = NodeCache::live(
+            layout.clone(),
+            buffers.clone(),
+            store.nat.clone(),
+            store.nodes.clone(),
+        );
         (store.nat.clone(), nodes, Some(store))
     } else {
         let overlay = match options.no_recovery || was_disabled(&checkpoint) {
@@ -244,7 +289,17 @@ fn load(
     if let (Some(zones), Some(store)) = (zones, &store) {
         store.segments.set_zones(zones);
     }
-    let disk = Disk::new(Parts { device, flushes, superblock, layout, buffers, checkpoint, nat, nodes, store });
+    let disk = Disk::new(Parts {
+        device,
+        flushes,
+        superblock,
+        layout,
+        buffers,
+        checkpoint,
+        nat,
+        nodes,
+        store,
+    });
     Ok((F2fs::new(disk, pages, runtime, (options.clone(), read_only)), chain))
 }
 
@@ -282,7 +337,8 @@ impl Chain {
             return Ok(Self::Empty);
         }
         let chain = chain::scan(buffers, layout, &checkpoint.checkpoint)?;
-        let selected = if was_disabled(checkpoint) { HashMap::new() } else { chain::select(&chain, nat)? };
+        let selected =
+            if was_disabled(checkpoint) { HashMap::new() } else { chain::select(&chain, nat)? };
         Ok(match (chain.is_empty(), selected.is_empty()) {
             (true, _) => Self::Empty,
             (false, true) => Self::Unsynced(chain),
@@ -296,7 +352,11 @@ fn was_disabled(checkpoint: &Loaded) -> bool {
     checkpoint.checkpoint.flags.contains(CheckpointFlags::DISABLED)
 }
 
-fn read_only_reason(superblock: &Superblock, device: &dyn BlockDevice, options: &MountOptions) -> Option<Arc<str>> {
+fn read_only_reason(
+    superblock: &Superblock,
+    device: &dyn BlockDevice,
+    options: &MountOptions,
+) -> Option<Arc<str>> {
     if let Some(reason) = zones::read_only_reason(superblock.features, device) {
         return Some(reason.into());
     }

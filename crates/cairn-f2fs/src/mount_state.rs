@@ -71,7 +71,8 @@ impl MountState {
     pub(crate) fn refuse_write(&self) -> Error {
         let stopped = self.disk.store.as_ref().and_then(|store| store.operation_lock.check().err());
         stopped.unwrap_or_else(|| {
-            let reason = self.read_only_reason().unwrap_or_else(|| "the volume is mounted read-only".into());
+            let reason =
+                self.read_only_reason().unwrap_or_else(|| "the volume is mounted read-only".into());
             Error::Vfs(cairn_vfs::Error::ReadOnly(reason))
         })
     }

@@ -1,8 +1,8 @@
 //! Operations that change the volume: space first, then room, then the operation lock.
 //!
-//! [`Operations::begin`] waits for whatever an operation may have to wait for (a checkpoint, cleaning), so it is called with no
-//! lock above the operation lock: `namespace` and `data` of inodes are below it, `state` is not. Inside an operation nobody waits for
-//! a checkpoint.
+//! [`Operations::begin`] waits for whatever an operation may have to wait for (a checkpoint,
+//! cleaning), so it is called with no lock above the operation lock: `namespace` and `data` of
+//! inodes are below it, `state` is not. Inside an operation nobody waits for a checkpoint.
 
 use std::sync::Arc;
 
@@ -66,7 +66,8 @@ impl Operations {
     /// Begins an operation that takes at most `blocks` blocks (data and nodes).
     ///
     /// # Errors
-    /// No space; the volume is read-only or has stopped; a checkpoint that had to come first failed.
+    /// No space; the volume is read-only or has stopped; a checkpoint that had to come first
+    /// failed.
     pub fn begin(&self, blocks: u64) -> Result<Op<'_>> {
         self.mount.check_writable()?;
         let store: &Store = self.store()?;
@@ -76,8 +77,8 @@ impl Operations {
         Ok(Op { inodes: &self.inodes, store, reservation, _guard: guard })
     }
 
-    /// Runs one operation. Whatever fails in it but an answer that every filesystem gives has left it half done: it stops
-    /// the volume.
+    /// Runs one operation. Whatever fails in it but an answer that every filesystem gives has left
+    /// it half done: it stops the volume.
     ///
     /// # Errors
     /// As [`Operations::begin`], and those of `work`.
@@ -109,14 +110,16 @@ impl Operations {
         self.make_room()
     }
 
-    /// Runs an operation that may need space; if there is none but a checkpoint may give some back (nids that were freed
-    /// since the last one), writes it and runs the operation once more.
+    /// Runs an operation that may need space; if there is none but a checkpoint may give some back
+    /// (nids that were freed since the last one), writes it and runs the operation once more.
     ///
     /// # Errors
     /// Those of `work`.
     pub fn with_space<T>(&self, mut work: impl FnMut() -> Result<T>) -> Result<T> {
         match self.with_reservations(&mut work) {
-            Err(Error::Vfs(cairn_vfs::Error::NoSpace)) if self.checkpoint(Reason::Cleaning)? => work(),
+            Err(Error::Vfs(cairn_vfs::Error::NoSpace)) if self.checkpoint(Reason::Cleaning)? => {
+                work()
+            }
             other => other,
         }
     }
@@ -128,7 +131,9 @@ impl Operations {
     /// Those of `work`.
     pub fn with_reservations<T>(&self, mut work: impl FnMut() -> Result<T>) -> Result<T> {
         match work() {
-            Err(Error::Vfs(cairn_vfs::Error::NoSpace)) if self.inodes.pages.space_is_short() => work(),
+            Err(Error::Vfs(cairn_vfs::Error::NoSpace)) if self.inodes.pages.space_is_short() => {
+                work()
+            }
             other => other,
         }
     }
@@ -164,7 +169,8 @@ impl Operations {
                 if pending.nodes + pending.dentries + pending.inodes == 0 {
                     return Err(Error::NO_SPACE);
                 }
-                // What is dirty gets its places: what it had since checkpoints were disabled can be used again.
+                // What is dirty gets its places: what it had since checkpoints were disabled can be
+                // used again.
                 store.checkpoints.write(Reason::Memory)?;
                 continue;
             }
@@ -173,7 +179,8 @@ impl Operations {
             }
             self.cleaner.collect_merged()?;
             let now = self.cleaner.space_state()?;
-            // What was cleaned counts before a checkpoint makes it free, as long as that checkpoint has room itself.
+            // What was cleaned counts before a checkpoint makes it free, as long as that checkpoint
+            // has room itself.
             if now.free > now.upper + 1 {
                 return Ok(());
             }

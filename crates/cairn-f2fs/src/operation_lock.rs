@@ -222,7 +222,9 @@ impl OperationLock {
     pub fn check(&self) -> Result<()> {
         match &*self.stopped.lock() {
             Some(Stopped { reason, failed: true }) => Err(Error::Stopped(reason.clone())),
-            Some(Stopped { reason, failed: false }) => Err(cairn_vfs::Error::stopped(reason).into()),
+            Some(Stopped { reason, failed: false }) => {
+                Err(cairn_vfs::Error::stopped(reason).into())
+            }
             None => Ok(()),
         }
     }

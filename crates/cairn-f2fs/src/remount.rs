@@ -1,8 +1,9 @@
 //! Changing options of a mounted volume: [`cairn_vfs::FileSystem::remount`].
 //!
-//! Everything is parsed and checked before anything is applied, so that a refused list changes nothing. Turned read-only, the
-//! volume is on the disk as after an unmount (inodes that are unlinked but open stay among the orphans); turned writable, it
-//! goes on from there. Frozen, it is turned read-only in the same way, and calls that would change it
+//! Everything is parsed and checked before anything is applied, so that a refused list changes
+//! nothing. Turned read-only, the volume is on the disk as after an unmount (inodes that are
+//! unlinked but open stay among the orphans); turned writable, it goes on from there. Frozen, it is
+//! turned read-only in the same way, and calls that would change it
 //! [wait](cairn_vfs::write_access).
 
 use cairn_base::memory;
@@ -71,7 +72,9 @@ pub(crate) fn check_list(ops: &Operations, list: &str) -> Result<()> {
 fn check_stopped(ops: &Operations, old: &MountOptions, list: &str) -> Result<()> {
     let asks = !old.read_only && list.split(',').any(|word| word == "rw");
     match ops.mount.read_only_reason().filter(|_| asks) {
-        Some(reason) => Err(Error::Option(format!("rw is not possible: {reason}: unmount and mount again"))),
+        Some(reason) => {
+            Err(Error::Option(format!("rw is not possible: {reason}: unmount and mount again")))
+        }
         None => Ok(()),
     }
 }

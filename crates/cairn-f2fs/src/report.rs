@@ -9,8 +9,8 @@ use crate::format::units::{BLOCK_SIZE, NAME_MAX, Nid};
 use crate::inodes::Inodes;
 use crate::op::Operations;
 
-/// `statfs`, as Linux answers it: of all blocks behind the superblocks, what files can have is free; as many inodes as there are
-/// numbers or blocks.
+/// `statfs`, as Linux answers it: of all blocks behind the superblocks, what files can have is
+/// free; as many inodes as there are numbers or blocks.
 #[must_use]
 pub(crate) fn statfs(inodes: &Inodes) -> VolumeStats {
     // Reservations without data count as free.
@@ -25,13 +25,16 @@ pub(crate) fn statfs(inodes: &Inodes) -> VolumeStats {
         }
         None => checkpoint.user_block_count.saturating_sub(counts.valid_blocks),
     };
-    let user_blocks = disk.store.as_ref().map_or(checkpoint.user_block_count, |store| store.space.user_blocks());
+    let user_blocks =
+        disk.store.as_ref().map_or(checkpoint.user_block_count, |store| store.space.user_blocks());
     // Numbers 0 to 2 are no inodes; every inode needs a block.
     let numbers = u64::from(disk.layout.max_nid().saturating_sub(Nid::ROOT.get()));
     let used = u64::from(counts.valid_nodes);
-    // As Linux counts them: where there are more numbers than blocks, the blocks are what ends first.
+    // As Linux counts them: where there are more numbers than blocks, the blocks are what ends
+    // first.
     let total = numbers.min(user_blocks);
-    let fsid = disk.superblock.uuid.first_chunk::<8>().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+    let fsid =
+        disk.superblock.uuid.first_chunk::<8>().map_or(0, |bytes| u64::from_le_bytes(*bytes));
     VolumeStats {
         block_size: BLOCK_SIZE as u32,
         blocks: disk.layout.block_count.saturating_sub(disk.layout.cp.into()),
@@ -75,7 +78,10 @@ pub(crate) fn report(ops: &Operations) -> Report {
         .with("checkpoint_version", disk.version())
         .with("valid_blocks", counts.valid_blocks)
         .with("valid_nodes", u64::from(counts.valid_nodes))
-        .with("free_segments", u64::from(disk.store.as_ref().map_or(free, |store| store.segments.free_segments())))
+        .with(
+            "free_segments",
+            u64::from(disk.store.as_ref().map_or(free, |store| store.segments.free_segments())),
+        )
         .with("dirty_inodes", inodes.dirty.len())
         .with("dirty_entry_blocks", inodes.dirty_entries.load(Ordering::Relaxed))
         .with("inodes_in_memory", inodes.table.len());

@@ -93,7 +93,8 @@ impl Space {
             valid_inodes: checkpoint.valid_inode_count,
         };
         // Where a zone ends within a segment mkfs counts that segment as a whole.
-        let overprovision = u64::from(checkpoint.overprov_segment_count) * u64::from(BLOCKS_PER_SEGMENT);
+        let overprovision =
+            u64::from(checkpoint.overprov_segment_count) * u64::from(BLOCKS_PER_SEGMENT);
         let writable = u64::from(layout.sections) * u64::from(layout.section_capacity());
         let most = match layout.unusable_per_section {
             0 => u64::MAX,
@@ -116,7 +117,8 @@ impl Space {
     /// There are not as many left.
     pub fn reserve(self: &Arc<Self>, blocks: u64) -> Result<Reservation> {
         let mut state = self.state.lock();
-        let wanted = (state.counts.valid_blocks + state.reserved + state.unusable).checked_add(blocks);
+        let wanted =
+            (state.counts.valid_blocks + state.reserved + state.unusable).checked_add(blocks);
         if wanted.is_none_or(|wanted| wanted > self.user_blocks) {
             return Err(Error::NO_SPACE);
         }
@@ -145,7 +147,8 @@ impl Space {
         state.dirty = true;
     }
 
-    /// More was given back than the checkpoint had counted: its counters were wrong, and fsck must count again.
+    /// More was given back than the checkpoint had counted: its counters were wrong, and fsck must
+    /// count again.
     #[must_use]
     pub fn is_wrong(&self) -> bool {
         self.state.lock().wrong
@@ -169,8 +172,8 @@ impl Space {
         (state.dirty, state.taken) = (false, 0);
     }
 
-    /// Blocks that came into use since the last checkpoint, whatever was given back meanwhile: roll-forward adds them to the
-    /// checkpoint's and may find nothing given back.
+    /// Blocks that came into use since the last checkpoint, whatever was given back meanwhile:
+    /// roll-forward adds them to the checkpoint's and may find nothing given back.
     #[must_use]
     pub fn taken(&self) -> u64 {
         self.state.lock().taken
@@ -217,12 +220,15 @@ impl Space {
         self.overprovision_segments
     }
 
-    /// Sections that what is pending will take. Entries count twice: they are written, and so are their directories' nodes.
-    /// Dirty data counts up to half of what the volume has beyond its reserve: more could never be kept free for it.
+    /// Sections that what is pending will take. Entries count twice: they are written, and so are
+    /// their directories' nodes. Dirty data counts up to half of what the volume has beyond its
+    /// reserve: more could never be kept free for it.
     #[must_use]
     pub fn required_sections(&self, pending: Pending) -> RequiredSections {
         let section = u64::from(self.section_capacity);
-        let spare = self.sections_of(self.overprovision_segments).saturating_sub(self.reserved_sections()) / 2;
+        let spare =
+            self.sections_of(self.overprovision_segments).saturating_sub(self.reserved_sections())
+                / 2;
         let data = pending.data.min(u64::from(spare) * section);
         let amounts = [pending.nodes + pending.inodes + pending.dentries, pending.dentries, data];
         let lower: u64 = amounts.iter().map(|blocks| blocks / section).sum();
@@ -231,12 +237,13 @@ impl Space {
         RequiredSections { lower: sections(lower), upper: sections(lower + begun) }
     }
 
-    /// The number of free sections at and below which holes of segments in use are filled instead of taking more of the
-    /// free ones.
+    /// The number of free sections at and below which holes of segments in use are filled instead
+    /// of taking more of the free ones.
     #[must_use]
     pub fn reuse_below(&self, pending: Pending) -> u32 {
         let section = u64::from(self.section_capacity);
-        let [nodes, dentries, inodes] = [pending.nodes, pending.dentries, pending.inodes].map(|n| n.div_ceil(section));
+        let [nodes, dentries, inodes] =
+            [pending.nodes, pending.dentries, pending.inodes].map(|n| n.div_ceil(section));
         let sections = nodes + 2 * dentries + inodes + 2 * u64::from(self.reserved_sections());
         u32::try_from(sections).unwrap_or(u32::MAX)
     }
@@ -323,7 +330,8 @@ mod tests {
     fn space(valid: u64) -> Arc<Space> {
         let layout = layout();
         let mut cp = checkpoint(&layout);
-        (cp.user_block_count, cp.valid_block_count, cp.valid_node_count, cp.valid_inode_count) = (1000, valid, 2, 1);
+        (cp.user_block_count, cp.valid_block_count, cp.valid_node_count, cp.valid_inode_count) =
+            (1000, valid, 2, 1);
         (cp.rsvd_segment_count, cp.overprov_segment_count) = (4, 12);
         Space::new(&cp, &layout)
     }

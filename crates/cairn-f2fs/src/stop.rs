@@ -1,8 +1,8 @@
 //! What an error means for the volume ([`cairn_vfs::error_policy`]).
 //!
 //! Every result passes [`MountState::observe`] on its way out of a call or a daemon's step, and
-//! [`MountState::stop_after`] where an operation under the operation lock ends: that one knows that its
-//! error left the operation half done.
+//! [`MountState::stop_after`] where an operation under the operation lock ends: that one knows that
+//! its error left the operation half done.
 
 use cairn_vfs::error_policy::verdict;
 use cairn_vfs::{Reach, Verdict};
@@ -40,7 +40,10 @@ impl MountState {
     }
 
     fn judge(&self, error: &Error, half_done: bool) {
-        let Some(store) = self.disk.store.as_ref().filter(|_| self.read_only_reason().is_none()) else { return };
+        let Some(store) = self.disk.store.as_ref().filter(|_| self.read_only_reason().is_none())
+        else {
+            return;
+        };
         match verdict(self.reach(error), half_done, self.options().on_damage) {
             Verdict::GoOn => {}
             Verdict::Note => note(store, error),
@@ -55,7 +58,8 @@ impl MountState {
         }
     }
 
-    /// A zone is written in order: what failed in it leaves a gap that nothing behind it can do without.
+    /// A zone is written in order: what failed in it leaves a gap that nothing behind it can do
+    /// without.
     fn reach(&self, error: &Error) -> Reach {
         match error.reach() {
             Reach::File if self.disk.device.as_zoned().is_some() => Reach::Volume,

@@ -1,5 +1,6 @@
-//! `FITRIM`: tells the device about free blocks of which it has not been told, in whole segments as Linux does. Blocks freed since
-//! the last checkpoint are not among them: that checkpoint may still be needed.
+//! `FITRIM`: tells the device about free blocks of which it has not been told, in whole segments as
+//! Linux does. Blocks freed since the last checkpoint are not among them: that checkpoint may still
+//! be needed.
 
 use cairn_block::BlockDevice;
 use cairn_vfs::Error as VfsError;
@@ -10,8 +11,8 @@ use crate::format::SegNo;
 use crate::format::units::{BLOCK_BYTES, SEGMENT_BYTES};
 use crate::mount_state::MountState;
 
-/// Discards free blocks of the segments that the byte range of the volume touches, in runs of at least `minimum` bytes, unless
-/// that has been done. Returns the bytes discarded.
+/// Discards free blocks of the segments that the byte range of the volume touches, in runs of at
+/// least `minimum` bytes, unless that has been done. Returns the bytes discarded.
 ///
 /// # Errors
 /// The device cannot discard or fails, or the volume cannot be written.
@@ -22,7 +23,10 @@ pub(crate) fn trim(mount: &MountState, offset: u64, len: u64, minimum: u64) -> R
         return Err(VfsError::Unsupported("the device does not discard").into());
     }
     if offset >= store.device.geometry().size || len < BLOCK_BYTES {
-        return Err(VfsError::Invalid("trimming takes a range that starts in the volume and has a block").into());
+        return Err(VfsError::Invalid(
+            "trimming takes a range that starts in the volume and has a block",
+        )
+        .into());
     }
     store.checkpoints.write(Reason::Sync)?;
     // Nobody takes a block meanwhile.

@@ -30,8 +30,11 @@ pub(crate) fn unmount(volume: &F2fs) -> Result<()> {
     if let Some(store) = &volume.disk.store {
         store.checkpoints.stop_merging();
     }
-    let outcome =
-        if volume.mount.read_only_reason().is_none() { write_all(volume) } else { stopped_by_error(&volume.disk) };
+    let outcome = if volume.mount.read_only_reason().is_none() {
+        write_all(volume)
+    } else {
+        stopped_by_error(&volume.disk)
+    };
     volume.mount.close();
     if let Some(store) = &volume.disk.store {
         store.operation_lock.shut_down("the volume is unmounted");
@@ -51,11 +54,14 @@ fn write_all(volume: &F2fs) -> Result<()> {
         }
     });
     // The first error is returned after everything else has been deleted and written.
-    let deleted = unlinked.iter().map(|inode| volume.mount.observe(delete::delete_inode(&volume.operations, inode)));
+    let deleted = unlinked
+        .iter()
+        .map(|inode| volume.mount.observe(delete::delete_inode(&volume.operations, inode)));
     let deleted = deleted.fold(Ok(()), Result::and);
     let written = sync::write_data(&volume.operations);
     let checkpoint = || volume.operations.checkpoint(Reason::Umount);
-    // What that one frees is discarded behind it: as in Linux a second one says that nothing is left to be (`TRIMMED`).
+    // What that one frees is discarded behind it: as in Linux a second one says that nothing is
+    // left to be (`TRIMMED`).
     let checkpointed = checkpoint().and_then(|_| checkpoint()).map(drop);
     // Also where nothing had to be written: the device says if it is not what it was.
     let flushed = volume.disk.device.flush().map_err(crate::Error::from);

@@ -8,13 +8,16 @@ use cairn_base::ranked_lock::RwLockReadGuard;
 use cairn_base::stats::Report;
 use cairn_vfs::namespace::NamedInode;
 use cairn_vfs::{
-    AllocateMode, Attributes, Caller, DirEntry, Error, FileExtent, FileSystem, GoingDown, InodeFlags, IoFlags,
-    NewInode, OpenMode, RenameMode, Result, Seek, SetAttributes, VolumeStats, XattrMode,
+    AllocateMode, Attributes, Caller, DirEntry, Error, FileExtent, FileSystem, GoingDown,
+    InodeFlags, IoFlags, NewInode, OpenMode, RenameMode, Result, Seek, SetAttributes, VolumeStats,
+    XattrMode,
 };
 
 use crate::dir::readdir;
 use crate::inode::mapper::InodeMapper;
-use crate::inode::{Inode, access_times, attributes, data, lifetime, preallocate, setattr, symlink};
+use crate::inode::{
+    Inode, access_times, attributes, data, lifetime, preallocate, setattr, symlink,
+};
 use crate::volume::F2fs;
 use crate::{fsync, namespace, remount, report, sync, trim, unmount, xattr};
 
@@ -39,7 +42,8 @@ impl F2fs {
         self.mount.access.get()
     }
 
-    /// As [`F2fs::enter`], for what changes nothing while nothing can be written, and goes on while the volume is frozen.
+    /// As [`F2fs::enter`], for what changes nothing while nothing can be written, and goes on while
+    /// the volume is frozen.
     fn pass(&self) -> RwLockReadGuard<'_, ()> {
         self.mount.access.pass()
     }
@@ -52,10 +56,13 @@ impl F2fs {
         }
     }
 
-    /// Names in these directories have changed: on the disk, where `chattr +S` or `+D` asks for that.
+    /// Names in these directories have changed: on the disk, where `chattr +S` or `+D` asks for
+    /// that.
     fn names_changed(&self, directories: &[&Arc<Inode>]) -> Result<()> {
-        let mut synchronous = directories.iter().filter(|directory| directory.flags().has_synchronous_names());
-        synchronous.try_for_each(|directory| self.done(fsync::fsync(&self.operations, directory, false)))
+        let mut synchronous =
+            directories.iter().filter(|directory| directory.flags().has_synchronous_names());
+        synchronous
+            .try_for_each(|directory| self.done(fsync::fsync(&self.operations, directory, false)))
     }
 
     /// An inode has changed: on the disk, where `chattr +S` asks for that.
@@ -117,7 +124,10 @@ impl FileSystem for F2fs {
         let _open = self.enter();
         let inode = self.done(self.inodes.acquire(ino))?;
         let linked = self.inode(parent).and_then(|parent| {
-            self.done(self.operations.with_space(|| namespace::link(&self.operations, &inode, &parent, name)))?;
+            self.done(
+                self.operations
+                    .with_space(|| namespace::link(&self.operations, &inode, &parent, name)),
+            )?;
             self.names_changed(&[&parent])
         });
         if let Err(error) = linked {
@@ -130,21 +140,33 @@ impl FileSystem for F2fs {
     fn unlink(&self, parent: Ino, name: &[u8]) -> Result<()> {
         let _open = self.enter();
         let parent = self.inode(parent)?;
-        self.done(self.operations.with_space(|| namespace::unlink(&self.operations, &parent, name)))?;
+        self.done(
+            self.operations.with_space(|| namespace::unlink(&self.operations, &parent, name)),
+        )?;
         self.names_changed(&[&parent])
     }
 
     fn rmdir(&self, parent: Ino, name: &[u8]) -> Result<()> {
         let _open = self.enter();
         let parent = self.inode(parent)?;
-        self.done(self.operations.with_space(|| namespace::rmdir(&self.operations, &parent, name)))?;
+        self.done(
+            self.operations.with_space(|| namespace::rmdir(&self.operations, &parent, name)),
+        )?;
         self.names_changed(&[&parent])
     }
 
-    fn rename(&self, parent: Ino, name: &[u8], new_parent: Ino, new_name: &[u8], mode: RenameMode) -> Result<()> {
+    fn rename(
+        &self,
+        parent: Ino,
+        name: &[u8],
+        new_parent: Ino,
+        new_name: &[u8],
+        mode: RenameMode,
+    ) -> Result<()> {
         let _open = self.enter();
         let (parent, new_parent) = (self.inode(parent)?, self.inode(new_parent)?);
-        let rename = || namespace::rename(&self.operations, &parent, name, &new_parent, new_name, mode);
+        let rename =
+            || namespace::rename(&self.operations, &parent, name, &new_parent, new_name, mode);
         self.done(self.operations.with_space(rename))?;
         self.names_changed(&[&parent, &new_parent])
     }
@@ -156,7 +178,12 @@ impl FileSystem for F2fs {
         Ok(target)
     }
 
-    fn readdir(&self, ino: Ino, position: u64, emit: &mut dyn FnMut(DirEntry) -> bool) -> Result<()> {
+    fn readdir(
+        &self,
+        ino: Ino,
+        position: u64,
+        emit: &mut dyn FnMut(DirEntry) -> bool,
+    ) -> Result<()> {
         let inode = self.inode(ino)?;
         {
             let _namespace = inode.namespace.read();
@@ -216,7 +243,8 @@ impl FileSystem for F2fs {
         take: &mut dyn FnMut(&[&[u8]]),
     ) -> Result<bool> {
         let inode = self.inode(ino)?;
-        let lent = self.done(data::read_shared(&self.operations, &inode, offset, len, flags, take))?;
+        let lent =
+            self.done(data::read_shared(&self.operations, &inode, offset, len, flags, take))?;
         if lent {
             self.accessed(&inode);
         }
@@ -260,10 +288,18 @@ impl FileSystem for F2fs {
         self.done(data::extents(&self.operations, &self.inode(ino)?, offset, len, emit))
     }
 
-    fn copy_range(&self, from: Ino, from_offset: u64, to: Ino, to_offset: u64, len: u64) -> Result<u64> {
+    fn copy_range(
+        &self,
+        from: Ino,
+        from_offset: u64,
+        to: Ino,
+        to_offset: u64,
+        len: u64,
+    ) -> Result<u64> {
         let _open = self.enter();
         let (from, to) = (self.inode(from)?, self.inode(to)?);
-        let copied = self.done(data::copy_range(&self.operations, &from, from_offset, &to, to_offset, len))?;
+        let copied =
+            self.done(data::copy_range(&self.operations, &from, from_offset, &to, to_offset, len))?;
         self.changed(&to)?;
         Ok(copied)
     }
@@ -279,7 +315,10 @@ impl FileSystem for F2fs {
     fn setxattr(&self, ino: Ino, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
         let _open = self.enter();
         let inode = self.inode(ino)?;
-        self.done(self.operations.with_space(|| xattr::edit::set(&self.operations, &inode, name, value, mode)))?;
+        self.done(
+            self.operations
+                .with_space(|| xattr::edit::set(&self.operations, &inode, name, value, mode)),
+        )?;
         self.changed(&inode)
     }
 
@@ -318,7 +357,8 @@ impl FileSystem for F2fs {
 
     fn set_label(&self, label: &[u8]) -> Result<()> {
         let _open = self.enter();
-        let label = std::str::from_utf8(label).map_err(|_| Error::Invalid("a label of F2FS is UTF-8"))?;
+        let label =
+            std::str::from_utf8(label).map_err(|_| Error::Invalid("a label of F2FS is UTF-8"))?;
         self.done(self.mount.check_writable().and_then(|()| self.disk.set_label(label)))
     }
 
@@ -354,7 +394,8 @@ impl FileSystem for F2fs {
         match flags {
             GoingDown::FullSync => self.sync().and_then(|()| self.shutdown(true)),
             GoingDown::MetaSync => self.shutdown(true),
-            // Linux writes the metadata that it has dirty, and no checkpoint. Here metadata is made for a checkpoint alone.
+            // Linux writes the metadata that it has dirty, and no checkpoint. Here metadata is made
+            // for a checkpoint alone.
             GoingDown::NoSync | GoingDown::MetaFlush => self.shutdown(false),
             GoingDown::NeedFsck => {
                 let _open = self.enter();

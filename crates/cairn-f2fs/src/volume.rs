@@ -50,7 +50,8 @@ impl F2fs {
         self.mount.read_only_reason()
     }
 
-    /// Writes the dirty data of a byte range to the device, as sync_file_range(2) does: it is not durable for that.
+    /// Writes the dirty data of a byte range to the device, as sync_file_range(2) does: it is not
+    /// durable for that.
     ///
     /// # Errors
     /// There is no such inode, no room can be made, or the device failed.

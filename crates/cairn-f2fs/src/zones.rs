@@ -1,9 +1,10 @@
 //! Volumes on zoned devices: what must fit together before one is opened.
 //!
-//! Sections are zones. Everything outside the main area is written in place, so it lies before the first sequential zone.
+//! Sections are zones. Everything outside the main area is written in place, so it lies before the
+//! first sequential zone.
 //!
-//! Zones may have less capacity than size: then nothing is written behind the capacity in any section, the conventional ones included,
-//! as Linux does it.
+//! Zones may have less capacity than size: then nothing is written behind the capacity in any
+//! section, the conventional ones included, as Linux does it.
 
 use std::sync::Arc;
 
@@ -15,12 +16,17 @@ use crate::format::units::{BLOCK_BYTES, SEGMENT_BYTES};
 use crate::format::{Features, Layout, Log};
 
 /// Why the volume can only be read on this device, if its zones are the reason.
-pub(crate) fn read_only_reason(features: Features, device: &dyn BlockDevice) -> Option<&'static str> {
+pub(crate) fn read_only_reason(
+    features: Features,
+    device: &dyn BlockDevice,
+) -> Option<&'static str> {
     match (features.contains(Features::BLKZONED), device.as_zoned().is_some()) {
-        (true, false) => {
-            Some("the volume was made for a zoned device (feature blkzoned), and this device has no zones")
+        (true, false) => Some(
+            "the volume was made for a zoned device (feature blkzoned), and this device has no zones",
+        ),
+        (false, true) => {
+            Some("the device has zones, and the volume was not made for them (mkfs -m)")
         }
-        (false, true) => Some("the device has zones, and the volume was not made for them (mkfs -m)"),
         (true, true) => too_few_active(device),
         (false, false) => None,
     }
@@ -34,7 +40,8 @@ pub(crate) fn too_few_active(device: &dyn BlockDevice) -> Option<&'static str> {
         .then_some("the device can have fewer than six zones active, and each of a volume's six logs is in one")
 }
 
-/// The device as a volume with zones writes it: in order. The layout learns how much of a section can be written.
+/// The device as a volume with zones writes it: in order. The layout learns how much of a section
+/// can be written.
 ///
 /// # Errors
 /// The zones are not the volume's sections, or the device failed.
@@ -92,8 +99,10 @@ fn unusable_per_section(zones: &[Zone], layout: &Layout) -> Result<u32> {
             None
         };
         if let Some(fault) = fault {
-            let text =
-                format!("the zone of {} bytes at byte {} {fault}: open the volume with ro", zone.len, zone.start);
+            let text = format!(
+                "the zone of {} bytes at byte {} {fault}: open the volume with ro",
+                zone.len, zone.start
+            );
             return Err(Error::Feature(text));
         }
     }

@@ -1,4 +1,5 @@
-//! Mounts the in-memory oracle: `mount_model MOUNTPOINT [OPTION…]`. Ends when it is unmounted. For trying out the front alone.
+//! Mounts the in-memory oracle: `mount_model MOUNTPOINT [OPTION…]`. Ends when it is unmounted. For
+//! trying out the front alone.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,10 +16,11 @@ fn main() {
         assert_eq!(options.set(&option), Ok(true), "unknown option {option}");
     }
     let model = Arc::new(Model::new());
-    let session = cairn_fuse::mount(model.clone(), Path::new(&mountpoint), &options).unwrap_or_else(|error| {
-        eprintln!("mount_model: {error}");
-        std::process::exit(1);
-    });
+    let session = cairn_fuse::mount(model.clone(), Path::new(&mountpoint), &options)
+        .unwrap_or_else(|error| {
+            eprintln!("mount_model: {error}");
+            std::process::exit(1);
+        });
     let served = session.run();
     model.unmount().expect("unmounts");
     if let Err(error) = served {

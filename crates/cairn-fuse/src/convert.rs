@@ -1,6 +1,9 @@
 //! Values between FUSE and the filesystem seam.
 
-use cairn_vfs::{AllocateMode, Attributes, Caller, Error, FileKind, NewInode, RenameMode, Result, SetTime, Timestamp};
+use cairn_vfs::{
+    AllocateMode, Attributes, Caller, Error, FileKind, NewInode, RenameMode, Result, SetTime,
+    Timestamp,
+};
 
 use crate::wire::abi::{Attr, Statx, SxTime};
 
@@ -52,7 +55,8 @@ pub(crate) fn attributes(found: &Attributes) -> Attr {
 }
 
 pub(crate) fn statx(found: &Attributes) -> Statx {
-    let time = |time: Timestamp| SxTime { tv_sec: time.seconds, tv_nsec: time.nanoseconds, reserved: 0 };
+    let time =
+        |time: Timestamp| SxTime { tv_sec: time.seconds, tv_nsec: time.nanoseconds, reserved: 0 };
     Statx {
         mask: STATX_BASIC_STATS | if found.crtime.is_some() { STATX_BTIME } else { 0 },
         blksize: found.block_size,
@@ -95,7 +99,9 @@ pub(crate) fn new_node(mode: u32, device: u32) -> Result<NewInode<'static>> {
         Some(FileKind::CharDevice) => Ok(NewInode::CharDevice(device)),
         Some(FileKind::Fifo) => Ok(NewInode::Fifo),
         Some(FileKind::Socket) => Ok(NewInode::Socket),
-        Some(FileKind::Directory | FileKind::Symlink) | None => Err(Error::Invalid("mknod cannot make this type")),
+        Some(FileKind::Directory | FileKind::Symlink) | None => {
+            Err(Error::Invalid("mknod cannot make this type"))
+        }
     }
 }
 
@@ -140,7 +146,10 @@ mod tests {
     #[test]
     fn kinds_are_the_kernel_s_directory_types() {
         // DT_DIR, DT_REG, DT_LNK.
-        assert_eq!([FileKind::Directory, FileKind::Regular, FileKind::Symlink].map(entry_type), [4, 8, 10]);
+        assert_eq!(
+            [FileKind::Directory, FileKind::Regular, FileKind::Symlink].map(entry_type),
+            [4, 8, 10]
+        );
     }
 
     #[test]

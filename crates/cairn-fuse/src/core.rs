@@ -1,10 +1,10 @@
 //! What all requests share.
 //!
-//! FUSE calls the root node 1; a filesystem calls it what it likes (ext4: 2). The two numbers are swapped on the way, so that
-//! every inode has a node.
+//! FUSE calls the root node 1; a filesystem calls it what it likes (ext4: 2). The two numbers are
+//! swapped on the way, so that every inode has a node.
 //!
-//! A panic in an operation is one of our own invariants broken: the caller gets EIO, the volume is shut down so that
-//! nothing wrong reaches the disk, and the session lives on to be unmounted.
+//! A panic in an operation is one of our own invariants broken: the caller gets EIO, the volume is
+//! shut down so that nothing wrong reaches the disk, and the session lives on to be unmounted.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
@@ -101,7 +101,8 @@ impl Core {
             }
             Err(panic) => {
                 let text = panic.downcast_ref::<&str>().copied().map(str::to_owned);
-                let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+                let text =
+                    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
                 tracing::error!("{what} panicked, the volume is shut down: {text}");
                 let reason = format!("{what} panicked: {text}");
                 let stopped = catch_unwind(AssertUnwindSafe(|| self.fs.abandon(&reason)));
@@ -113,8 +114,8 @@ impl Core {
         }
     }
 
-    /// As [`Core::run`], for what takes much memory: refused it is tried once more, when others have given up what they can. Dirty pages
-    /// are written for that.
+    /// As [`Core::run`], for what takes much memory: refused it is tried once more, when others
+    /// have given up what they can. Dirty pages are written for that.
     pub(crate) fn run_taking_memory<T>(
         &self,
         what: Operation,
@@ -132,8 +133,8 @@ impl Core {
         }
     }
 
-    /// As [`Core::run_taking_memory`], for what takes space on behalf of `sender`: "no space" is not
-    /// believed while removed inodes are on their way out.
+    /// As [`Core::run_taking_memory`], for what takes space on behalf of `sender`: "no space" is
+    /// not believed while removed inodes are on their way out.
     pub(crate) fn run_taking_space<T>(
         &self,
         what: Operation,
@@ -145,11 +146,13 @@ impl Core {
             Operation::Fallocate | Operation::CopyFileRange => sender.may_use_reserved(self.fs()),
             _ => sender.may_use_reserved_now(self.fs()),
         };
-        root_reserved::denied_if(!may_use_reserved, || self.run_taking_admitted_space(what, operation))
+        root_reserved::denied_if(!may_use_reserved, || {
+            self.run_taking_admitted_space(what, operation)
+        })
     }
 
-    /// As [`Core::run_taking_space`], for data from the kernel's cache. Nothing tells who wrote it, so
-    /// [`crate::guard`] checked the root-reserved blocks when the kernel accepted the write.
+    /// As [`Core::run_taking_space`], for data from the kernel's cache. Nothing tells who wrote it,
+    /// so [`crate::guard`] checked the root-reserved blocks when the kernel accepted the write.
     pub(crate) fn run_taking_admitted_space<T>(
         &self,
         what: Operation,
@@ -158,7 +161,8 @@ impl Core {
         self.removals.taking_space(|| {
             let mut in_vain = false;
             let done = self.run_taking_memory(what, |fs| {
-                operation(fs).inspect_err(|error| in_vain = matches!(error, Error::NoAttributeSpace))
+                operation(fs)
+                    .inspect_err(|error| in_vain = matches!(error, Error::NoAttributeSpace))
             });
             // What no space on the volume would help is an answer, too.
             if in_vain { Ok(done) } else { done.map(Ok) }
@@ -170,8 +174,14 @@ impl Core {
         self.agreed.get().is_some_and(|agreed| agreed.contains(flag))
     }
 
-    /// A file is about to be changed in a way of which the kernel does not say whether the sender may keep its privileges.
-    pub(crate) fn guard_privileges(&self, fs: &dyn FileSystem, node: u64, caller: &Credentials) -> Result<()> {
+    /// A file is about to be changed in a way of which the kernel does not say whether the sender
+    /// may keep its privileges.
+    pub(crate) fn guard_privileges(
+        &self,
+        fs: &dyn FileSystem,
+        node: u64,
+        caller: &Credentials,
+    ) -> Result<()> {
         // Who sent it may have to be looked up: only where that matters.
         if protection::has_privileges(fs, self.ino(node))? && !caller.is_root() {
             self.drop_privileges(fs, node, caller)?;
@@ -180,7 +190,12 @@ impl Core {
     }
 
     /// Takes a file's privileges away, in the kernel's view, too.
-    pub(crate) fn drop_privileges(&self, fs: &dyn FileSystem, node: u64, caller: &Credentials) -> Result<()> {
+    pub(crate) fn drop_privileges(
+        &self,
+        fs: &dyn FileSystem,
+        node: u64,
+        caller: &Credentials,
+    ) -> Result<()> {
         if protection::drop_privileges(fs, self.ino(node), |gid| caller.is_member(gid))? {
             self.kernel.attributes_changed(node);
         }
@@ -188,7 +203,11 @@ impl Core {
     }
 
     /// Ends a call that may have changed names in these directories.
-    pub(crate) fn names_changed<T>(&self, done: Result<T, Errno>, directories: &[Ino]) -> Result<T, Errno> {
+    pub(crate) fn names_changed<T>(
+        &self,
+        done: Result<T, Errno>,
+        directories: &[Ino],
+    ) -> Result<T, Errno> {
         let done = done?;
         if self.synchronous.names() {
             directories.iter().try_for_each(|directory| self.bring_to_disk(*directory))?;
@@ -197,7 +216,11 @@ impl Core {
     }
 
     /// Ends a call that may have changed this inode.
-    pub(crate) fn attributes_changed<T>(&self, done: Result<T, Errno>, ino: Ino) -> Result<T, Errno> {
+    pub(crate) fn attributes_changed<T>(
+        &self,
+        done: Result<T, Errno>,
+        ino: Ino,
+    ) -> Result<T, Errno> {
         let done = done?;
         if self.synchronous.attributes() {
             self.bring_to_disk(ino)?;
@@ -229,7 +252,11 @@ impl Core {
 
     /// How long the kernel may believe the attributes that it is told: seconds and nanoseconds.
     pub(crate) fn validity(&self, found: &Attributes) -> (u64, u32) {
-        if self.guard.watches(found) { (0, 0) } else { (self.timeout.as_secs(), self.timeout.subsec_nanos()) }
+        if self.guard.watches(found) {
+            (0, 0)
+        } else {
+            (self.timeout.as_secs(), self.timeout.subsec_nanos())
+        }
     }
 
     /// What hands out an inode.
@@ -237,7 +264,14 @@ impl Core {
         let nodeid = self.node(found.ino);
         let attr = Attr { ino: nodeid, ..convert::attributes(found) };
         let (attr_valid, attr_valid_nsec) = self.validity(found);
-        EntryOut { nodeid, generation: found.generation.into(), attr, attr_valid, attr_valid_nsec, ..self.no_entry() }
+        EntryOut {
+            nodeid,
+            generation: found.generation.into(),
+            attr,
+            attr_valid,
+            attr_valid_nsec,
+            ..self.no_entry()
+        }
     }
 
     /// What says that there is no such name.
@@ -261,7 +295,8 @@ mod tests {
 
     use super::*;
 
-    /// A name was removed just now; but what comes back of that is of no use to an inode that has no room left.
+    /// A name was removed just now; but what comes back of that is of no use to an inode that has
+    /// no room left.
     #[test]
     fn an_attribute_that_fits_nowhere_is_refused_at_once() {
         let core = Core::new(Arc::new(Model::default()), &MountOptions::default());

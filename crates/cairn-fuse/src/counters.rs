@@ -63,10 +63,14 @@ operations! {
 }
 
 impl Operation {
-    /// Does it make memory free sooner or later, or bring to the disk what was accepted before? It is never refused for want of memory.
+    /// Does it make memory free sooner or later, or bring to the disk what was accepted before? It
+    /// is never refused for want of memory.
     pub(crate) const fn gives_up(self) -> bool {
         use Operation as O;
-        matches!(self, O::Forget | O::Release | O::Fsync | O::FsyncDir | O::SyncFs | O::StatFs | O::GetAttr)
+        matches!(
+            self,
+            O::Forget | O::Release | O::Fsync | O::FsyncDir | O::SyncFs | O::StatFs | O::GetAttr
+        )
     }
 }
 
@@ -172,7 +176,10 @@ pub struct FuseStats {
 }
 
 impl FuseStats {
-    pub(crate) fn new(counters: Arc<Counters>, load: impl Fn() -> Load + Send + Sync + 'static) -> Self {
+    pub(crate) fn new(
+        counters: Arc<Counters>,
+        load: impl Fn() -> Load + Send + Sync + 'static,
+    ) -> Self {
         Self { counters, load: Arc::new(load) }
     }
 
@@ -224,7 +231,8 @@ mod tests {
     #[test]
     fn requests_are_counted_by_name_and_depth() {
         let counters = Arc::new(Counters::default());
-        let stats = FuseStats::new(counters.clone(), || Load { threads: 3, idle: 2, queued: false });
+        let stats =
+            FuseStats::new(counters.clone(), || Load { threads: 3, idle: 2, queued: false });
         {
             let _first = counters.begin(Operation::Lookup);
             let _second = counters.begin(Operation::Lookup);
@@ -236,6 +244,9 @@ mod tests {
         assert_eq!(report.u64("requests.lookup"), Some(2));
         assert_eq!((report.u64("requests.syncfs"), report.u64("requests.read")), (Some(1), None));
         assert_eq!((report.u64("queue_now"), report.u64("queue_peak")), (Some(0), Some(3)));
-        assert_eq!((report.u64("requests_total"), report.u64("request_ns.count")), (Some(4), Some(4)));
+        assert_eq!(
+            (report.u64("requests_total"), report.u64("request_ns.count")),
+            (Some(4), Some(4))
+        );
     }
 }

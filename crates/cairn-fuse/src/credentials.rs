@@ -12,7 +12,8 @@ const SYSTEM_NAMESPACE: &str = "user:[4026531837]";
 /// `CAP_SYS_ADMIN`, a bit of a set of capabilities.
 const SYS_ADMIN: u32 = 21;
 
-/// The kernel does not say: on mounts that can be idmapped only requests that make something carry their sender's numbers.
+/// The kernel does not say: on mounts that can be idmapped only requests that make something carry
+/// their sender's numbers.
 const UNKNOWN: u32 = u32::MAX;
 
 /// With this many free bytes, a request of limited length does not reach the root-reserved blocks.
@@ -35,11 +36,19 @@ impl Credentials {
     }
 
     fn uid(&self) -> u32 {
-        if self.uid == UNKNOWN { self.numbers("Uid:").last().copied().unwrap_or(UNKNOWN) } else { self.uid }
+        if self.uid == UNKNOWN {
+            self.numbers("Uid:").last().copied().unwrap_or(UNKNOWN)
+        } else {
+            self.uid
+        }
     }
 
     fn gid(&self) -> u32 {
-        if self.gid == UNKNOWN { self.numbers("Gid:").last().copied().unwrap_or(UNKNOWN) } else { self.gid }
+        if self.gid == UNKNOWN {
+            self.numbers("Gid:").last().copied().unwrap_or(UNKNOWN)
+        } else {
+            self.gid
+        }
     }
 
     /// For the filesystem, with this mask for what is made.
@@ -51,8 +60,9 @@ impl Credentials {
         self.uid() == 0
     }
 
-    /// Is the sender of a group, or may it do as if it were? Groups that the kernel does not send are looked up: only where a program
-    /// is set-group-id and cannot be run by its group, which hardly any is.
+    /// Is the sender of a group, or may it do as if it were? Groups that the kernel does not send
+    /// are looked up: only where a program is set-group-id and cannot be run by its group, which
+    /// hardly any is.
     pub(crate) fn is_member(&self, gid: u32) -> bool {
         self.is_root() || self.gid() == gid || self.numbers("Groups:").contains(&gid)
     }
@@ -66,8 +76,8 @@ impl Credentials {
         })
     }
 
-    /// As [`Self::may_use_reserved`], for a request of limited length: while much space is free, the
-    /// sender is not looked up.
+    /// As [`Self::may_use_reserved`], for a request of limited length: while much space is free,
+    /// the sender is not looked up.
     pub(crate) fn may_use_reserved_now(&self, fs: &dyn FileSystem) -> bool {
         fs.room(false) >= FAR_FROM_FULL || self.may_use_reserved(fs)
     }
@@ -77,7 +87,8 @@ impl Credentials {
         self.has_capability(SYS_ADMIN)
     }
 
-    /// Four bytes of the sender's memory, which waits for the answer. `None` if it is out of sight: another's, or of another namespace.
+    /// Four bytes of the sender's memory, which waits for the answer. `None` if it is out of sight:
+    /// another's, or of another namespace.
     pub(crate) fn word_at(&self, address: u64) -> Option<u32> {
         let mut word = [0; 4];
         let memory = File::open(format!("/proc/{}/mem", self.pid)).ok()?;
@@ -85,7 +96,8 @@ impl Credentials {
         Some(u32::from_ne_bytes(word))
     }
 
-    /// Has the sender this capability of the system, not only of a user namespace of its own? False where that cannot be seen.
+    /// Has the sender this capability of the system, not only of a user namespace of its own? False
+    /// where that cannot be seen.
     fn has_capability(&self, capability: u32) -> bool {
         let namespace = fs::read_link(format!("/proc/{}/ns/user", self.pid));
         if !namespace.is_ok_and(|namespace| namespace.as_os_str() == SYSTEM_NAMESPACE) {
@@ -95,8 +107,8 @@ impl Credentials {
         set >> capability & 1 == 1
     }
 
-    /// The numbers of a line of the sender's status; the last number of `Uid` and `Gid` is what file systems go by. Of a process that is gone, or out
-    /// of sight: nothing.
+    /// The numbers of a line of the sender's status; the last number of `Uid` and `Gid` is what
+    /// file systems go by. Of a process that is gone, or out of sight: nothing.
     fn numbers(&self, line: &str) -> Vec<u32> {
         self.status(line).split_whitespace().map_while(|number| number.parse().ok()).collect()
     }

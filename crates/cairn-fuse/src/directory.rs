@@ -10,11 +10,18 @@ use crate::wire::abi::EntryOut;
 const BATCH: usize = 64;
 
 /// Fills a listing with names.
-pub(crate) fn read(core: &Core, fs: &dyn FileSystem, node: u64, position: u64, listing: &mut Listing) -> Result<()> {
+pub(crate) fn read(
+    core: &Core,
+    fs: &dyn FileSystem,
+    node: u64,
+    position: u64,
+    listing: &mut Listing,
+) -> Result<()> {
     fs.readdir(core.ino(node), position, &mut |entry| listing.add(&(), &entry, entry.ino.get()))
 }
 
-/// Fills a listing with names and attributes. Each entry but `.` and `..` carries a reference, which the kernel will drop.
+/// Fills a listing with names and attributes. Each entry but `.` and `..` carries a reference,
+/// which the kernel will drop.
 pub(crate) fn read_plus(
     core: &Core,
     fs: &dyn FileSystem,
@@ -22,7 +29,8 @@ pub(crate) fn read_plus(
     mut position: u64,
     listing: &mut Listing,
 ) -> Result<()> {
-    // Looked up after the listing, not from within it: the filesystem may hold the directory's lock there.
+    // Looked up after the listing, not from within it: the filesystem may hold the directory's lock
+    // there.
     let mut answer = Ok(());
     loop {
         let mut batch: Vec<DirEntry> = Vec::with_capacity(BATCH);
@@ -45,14 +53,22 @@ pub(crate) fn read_plus(
 }
 
 /// False if the listing is full (the entry is then not in it, and holds no reference).
-fn add(core: &Core, fs: &dyn FileSystem, node: u64, entry: &DirEntry, listing: &mut Listing) -> bool {
+fn add(
+    core: &Core,
+    fs: &dyn FileSystem,
+    node: u64,
+    entry: &DirEntry,
+    listing: &mut Listing,
+) -> bool {
     let referenced = !entry.name.name().is_dots();
-    let found = if referenced { fs.lookup(core.ino(node), &entry.name) } else { fs.getattr(entry.ino) };
+    let found =
+        if referenced { fs.lookup(core.ino(node), &entry.name) } else { fs.getattr(entry.ino) };
     let found = match found {
         Ok(found) => found,
         // Removed since it was listed.
         Err(Error::NotFound | Error::Stale) => return true,
-        // Its attributes cannot be read: it is listed by its name (node 0), and whoever looks at it hears why.
+        // Its attributes cannot be read: it is listed by its name (node 0), and whoever looks at it
+        // hears why.
         Err(_) => return listing.add(&EntryOut::default(), entry, entry.ino.get()),
     };
     let out = core.entry(&found);

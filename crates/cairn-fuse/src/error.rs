@@ -39,7 +39,9 @@ pub enum Error {
         source: io::Error,
     },
     /// `/dev/fuse` is not there.
-    #[error("/dev/fuse is missing: load the module with `modprobe fuse`, or give the container `--device /dev/fuse`")]
+    #[error(
+        "/dev/fuse is missing: load the module with `modprobe fuse`, or give the container `--device /dev/fuse`"
+    )]
     NoDevice,
     /// `/dev/fuse` may not be opened.
     #[error(
@@ -54,7 +56,9 @@ pub enum Error {
     #[error("only root can mount without `fusermount3`: install the package fuse3, or run as root")]
     NoHelper,
     /// `allow_other` by an ordinary user.
-    #[error("allow_other is not allowed for users: add `user_allow_other` to /etc/fuse.conf, or leave the option out")]
+    #[error(
+        "allow_other is not allowed for users: add `user_allow_other` to /etc/fuse.conf, or leave the option out"
+    )]
     AllowOther,
     /// The kernel or `fusermount3` refused.
     #[error("cannot mount on {}: {reason}: {advice}", path.display())]
@@ -67,10 +71,14 @@ pub enum Error {
         advice: &'static str,
     },
     /// Read-only was asked for, but somebody writes.
-    #[error("files are open for writing, or deleted and still open: close them first (fuser -vm lists who)")]
+    #[error(
+        "files are open for writing, or deleted and still open: close them first (fuser -vm lists who)"
+    )]
     OpenForWriting,
     /// The kernel lets only root change a mount.
-    #[error("the kernel lets only root change ro, rw and the flags of a mount: unmount and mount again")]
+    #[error(
+        "the kernel lets only root change ro, rw and the flags of a mount: unmount and mount again"
+    )]
     RemountAsUser,
     /// The system has no memory for the first requests.
     #[error("{0}")]

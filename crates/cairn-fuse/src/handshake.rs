@@ -1,4 +1,5 @@
-//! INIT: what is agreed with the kernel before the first request. fuser speaks it; no policy lives elsewhere.
+//! INIT: what is agreed with the kernel before the first request. fuser speaks it; no policy lives
+//! elsewhere.
 
 use std::io;
 use std::sync::{Arc, OnceLock};
@@ -8,7 +9,8 @@ use fuser::{Filesystem, InitFlags, KernelConfig, Request};
 
 use crate::wire::MAX_WRITE;
 
-/// Requests of the kernel's own (read-ahead, write-back, asynchronous direct I/O) that are under way at the same time.
+/// Requests of the kernel's own (read-ahead, write-back, asynchronous direct I/O) that are under
+/// way at the same time.
 pub(crate) const MAX_BACKGROUND: u16 = 64;
 
 /// The part of a session that fuser asks.
@@ -50,7 +52,8 @@ impl Handshake {
 impl Filesystem for Handshake {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
         let wanted = self.flags() & config.capabilities();
-        let refused = |error: InitFlags| io::Error::other(format!("the kernel takes {error:?} back"));
+        let refused =
+            |error: InitFlags| io::Error::other(format!("the kernel takes {error:?} back"));
         config.add_capabilities(wanted).map_err(refused)?;
         // The kernel shakes hands once.
         let _ = self.agreed.set(wanted);

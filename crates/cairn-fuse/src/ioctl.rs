@@ -1,6 +1,8 @@
-//! The ioctls that suites and tools use. FIEMAP is not among them: the kernel answers it before it reaches a FUSE server.
+//! The ioctls that suites and tools use. FIEMAP is not among them: the kernel answers it before it
+//! reaches a FUSE server.
 //!
-//! The kernel checks who may change an inode's flags; what concerns the whole volume is for root, checked here.
+//! The kernel checks who may change an inode's flags; what concerns the whole volume is for root,
+//! checked here.
 
 use cairn_base::Ino;
 use cairn_vfs::{Error, FileSystem, GoingDown, InodeFlags, Result, SetAttributes};
@@ -18,12 +20,18 @@ const FS_IOC_FSSETXATTR: u32 = 0x401c_5820;
 const FS_IOC_GETFSLABEL: u32 = 0x8100_9431;
 const FS_IOC_SETFSLABEL: u32 = 0x4100_9432;
 const FITRIM: u32 = 0xc018_5879;
-/// Its number says "read", so that the kernel copies nothing in: the flags have to be read where the caller has them.
+/// Its number says "read", so that the kernel copies nothing in: the flags have to be read where
+/// the caller has them.
 const EXT4_IOC_SHUTDOWN: u32 = 0x8004_587d;
 
 /// `EXT4_GOING_FLAGS_*` and `F2FS_GOING_DOWN_*`, by number.
-const GOING_DOWN: [GoingDown; 5] =
-    [GoingDown::FullSync, GoingDown::MetaSync, GoingDown::NoSync, GoingDown::MetaFlush, GoingDown::NeedFsck];
+const GOING_DOWN: [GoingDown; 5] = [
+    GoingDown::FullSync,
+    GoingDown::MetaSync,
+    GoingDown::NoSync,
+    GoingDown::MetaFlush,
+    GoingDown::NeedFsck,
+];
 
 const FSXATTR_SIZE: usize = 28;
 const LABEL_SIZE: usize = 256;
@@ -75,7 +83,9 @@ impl Ioctl {
 
     /// Everything is to be on the disk before the volume ends: also what the kernel still has.
     pub(crate) fn ends_with_everything(&self) -> bool {
-        self.command == EXT4_IOC_SHUTDOWN && self.going_down() == Some(GoingDown::FullSync) && self.caller.is_root()
+        self.command == EXT4_IOC_SHUTDOWN
+            && self.going_down() == Some(GoingDown::FullSync)
+            && self.caller.is_root()
     }
 
     /// Of a caller whose memory is out of sight: the hardest.
@@ -93,16 +103,24 @@ impl Ioctl {
 
     fn answer(&self, fs: &dyn FileSystem) -> Result<Vec<u8>> {
         match self.command {
-            FS_IOC_GETFLAGS | FS_IOC32_GETFLAGS => Ok(fs.getattr(self.ino)?.flags.bits().to_ne_bytes().to_vec()),
+            FS_IOC_GETFLAGS | FS_IOC32_GETFLAGS => {
+                Ok(fs.getattr(self.ino)?.flags.bits().to_ne_bytes().to_vec())
+            }
             FS_IOC_SETFLAGS | FS_IOC32_SETFLAGS => {
-                let flags = InodeFlags::from_bits(self.word(0)?).ok_or(Error::Unsupported("inode flags"))?;
+                let flags = InodeFlags::from_bits(self.word(0)?)
+                    .ok_or(Error::Unsupported("inode flags"))?;
                 self.set_flags(fs, flags)
             }
             // Its number says eight bytes; Linux writes four.
-            FS_IOC_GETVERSION | EXT4_IOC_GETVERSION => Ok(fs.getattr(self.ino)?.generation.to_ne_bytes().to_vec()),
+            FS_IOC_GETVERSION | EXT4_IOC_GETVERSION => {
+                Ok(fs.getattr(self.ino)?.generation.to_ne_bytes().to_vec())
+            }
             FS_IOC_FSGETXATTR => {
                 let flags = fs.getattr(self.ino)?.flags;
-                let bits = XFLAGS.iter().filter(|(_, flag)| flags.contains(*flag)).fold(0, |bits, (bit, _)| bits | bit);
+                let bits = XFLAGS
+                    .iter()
+                    .filter(|(_, flag)| flags.contains(*flag))
+                    .fold(0, |bits, (bit, _)| bits | bit);
                 let mut output = bits.to_ne_bytes().to_vec();
                 output.resize(FSXATTR_SIZE, 0);
                 Ok(output)
@@ -116,8 +134,11 @@ impl Ioctl {
             FS_IOC_SETFSLABEL => {
                 self.need_root()?;
                 // Linux takes none that fills all of the call's buffer.
-                let end =
-                    self.input.iter().position(|byte| *byte == 0).ok_or(Error::Invalid("label without an end"))?;
+                let end = self
+                    .input
+                    .iter()
+                    .position(|byte| *byte == 0)
+                    .ok_or(Error::Invalid("label without an end"))?;
                 fs.set_label(&self.input[..end]).map(|()| Vec::new())
             }
             FITRIM => self.trim(fs),
@@ -146,7 +167,8 @@ impl Ioctl {
 
     fn shut_down(&self, fs: &dyn FileSystem) -> Result<Vec<u8>> {
         self.need_root()?;
-        fs.go_down(self.going_down().ok_or(Error::Invalid("flags of a shutdown"))?).map(|()| Vec::new())
+        fs.go_down(self.going_down().ok_or(Error::Invalid("flags of a shutdown"))?)
+            .map(|()| Vec::new())
     }
 
     fn trim(&self, fs: &dyn FileSystem) -> Result<Vec<u8>> {

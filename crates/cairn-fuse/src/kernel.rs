@@ -1,16 +1,19 @@
 //! The kernel's copy of what is ours, and how it hears that it is wrong.
 //!
-//! The kernel keeps names, attributes and pages for an hour, because Cairn is the only writer. What changes without its having asked
-//! for just that is told here, and nowhere else: privileges that go with a write, what an ioctl changes, pages that direct I/O
-//! replaced.
+//! The kernel keeps names, attributes and pages for an hour, because Cairn is the only writer. What
+//! changes without its having asked for just that is told here, and nowhere else: privileges that
+//! go with a write, what an ioctl changes, pages that direct I/O replaced.
 //!
-//! Locks of the kernel. Attributes are told from any thread, at any time: that waits for nothing. Pages are locked by whoever reads or
-//! writes them *while his request is on its way to us*, so that telling of pages waits for other requests to be answered. Therefore
+//! Locks of the kernel. Attributes are told from any thread, at any time: that waits for nothing.
+//! Pages are locked by whoever reads or writes them *while his request is on its way to us*, so
+//! that telling of pages waits for other requests to be answered. Therefore
 //!
-//! - it is not done by a thread that others wait for: a request that does it itself is [`crate::operations::Weight::NeedsAnother`];
-//! - answers to direct writes are held back until it is done (then whoever waited for the write reads what it wrote), but only
-//!   [`HELD_BACK`] of them. The kernel sends only so many requests of its own (read-ahead, write-back, asynchronous direct I/O) at a
-//!   time: if all were writes held back, the reads that their pages wait for would never come.
+//! - it is not done by a thread that others wait for: a request that does it itself is
+//!   [`crate::operations::Weight::NeedsAnother`];
+//! - answers to direct writes are held back until it is done (then whoever waited for the write
+//!   reads what it wrote), but only [`HELD_BACK`] of them. The kernel sends only so many requests
+//!   of its own (read-ahead, write-back, asynchronous direct I/O) at a time: if all were writes
+//!   held back, the reads that their pages wait for would never come.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -81,8 +84,8 @@ impl Kernel {
         self.shared.tell(node, -1, 0);
     }
 
-    /// Lets the kernel write its dirty pages of a file to us, and forget them all: what we know of the file is then true. To be
-    /// called where requests can be served meanwhile.
+    /// Lets the kernel write its dirty pages of a file to us, and forget them all: what we know of
+    /// the file is then true. To be called where requests can be served meanwhile.
     pub(crate) fn collect_dirty_pages(&self, node: u64) {
         self.collect_dirty_range(node, 0..u64::MAX);
     }
@@ -97,8 +100,8 @@ impl Kernel {
         }
     }
 
-    /// The kernel is about to be given contents of a file for its cache. To be called before they are read: what is replaced later
-    /// than that will be told.
+    /// The kernel is about to be given contents of a file for its cache. To be called before they
+    /// are read: what is replaced later than that will be told.
     pub(crate) fn caches(&self, node: u64) {
         let (word, bit) = self.place(node);
         if word.load(Ordering::SeqCst) & bit == 0 {
@@ -111,9 +114,15 @@ impl Kernel {
         (&self.read[index], 1 << (node % 64))
     }
 
-    /// A range was written past the kernel's cache. `then` (the answer) is done when no page holds what was there before, or at once
-    /// if too many wait for that.
-    pub(crate) fn pages_replaced(&self, node: u64, offset: u64, len: u64, then: impl FnOnce() + Send + 'static) {
+    /// A range was written past the kernel's cache. `then` (the answer) is done when no page holds
+    /// what was there before, or at once if too many wait for that.
+    pub(crate) fn pages_replaced(
+        &self,
+        node: u64,
+        offset: u64,
+        len: u64,
+        then: impl FnOnce() + Send + 'static,
+    ) {
         let (word, bit) = self.place(node);
         if len == 0 || word.load(Ordering::SeqCst) & bit == 0 {
             return then();
@@ -137,9 +146,13 @@ impl Kernel {
 
     fn start(&self) {
         let shared = self.shared.clone();
-        let thread = thread::Builder::new().name("cairn-fuse-pages".into()).spawn(move || shared.run());
+        let thread =
+            thread::Builder::new().name("cairn-fuse-pages".into()).spawn(move || shared.run());
         if let Err(error) = thread {
-            tracing::warn!("no thread to tell the kernel of replaced pages: {}", with_remedy(&error, "mount again"));
+            tracing::warn!(
+                "no thread to tell the kernel of replaced pages: {}",
+                with_remedy(&error, "mount again")
+            );
             let waiting = {
                 let mut queue = self.shared.queue.lock();
                 (queue.running, queue.held) = (false, 0);
@@ -227,7 +240,8 @@ mod tests {
             let sender = sender.clone();
             kernel.pages_replaced(1, 0, 1, move || sender.send(n).unwrap());
         }
-        // The thread stands at the gate with the first: only what is not held back has been answered.
+        // The thread stands at the gate with the first: only what is not held back has been
+        // answered.
         assert_eq!(receiver.recv().unwrap(), HELD_BACK);
         gate.wait();
         assert!((1..HELD_BACK).all(|n| receiver.recv().unwrap() == n));

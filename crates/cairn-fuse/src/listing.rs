@@ -16,13 +16,20 @@ const ROOM: usize = 32 << 10;
 /// Directories of which it is known at a time that something in them is damaged.
 const MAX_DAMAGED: usize = 1024;
 
-/// Damage that listings have met: told where their entries end. Locking: nothing else is taken under it.
+/// Damage that listings have met: told where their entries end. Locking: nothing else is taken
+/// under it.
 #[derive(Default)]
 pub(crate) struct Damaged(Mutex<HashMap<u64, Error>>);
 
 impl Damaged {
     /// The answer to a request that filled a listing from `position` on.
-    pub(crate) fn answer(&self, node: u64, position: u64, listing: &Listing, filled: Result<()>) -> Result<()> {
+    pub(crate) fn answer(
+        &self,
+        node: u64,
+        position: u64,
+        listing: &Listing,
+        filled: Result<()>,
+    ) -> Result<()> {
         let at_end = listing.bytes.is_empty();
         match filled {
             Err(error) if at_end => Err(error),
@@ -59,8 +66,14 @@ impl Listing {
         self.bytes
     }
 
-    /// Adds an entry behind `before` (what `readdirplus` puts there). False if there is no room for it.
-    pub(crate) fn add<T: IntoBytes + Immutable>(&mut self, before: &T, entry: &DirEntry, ino: u64) -> bool {
+    /// Adds an entry behind `before` (what `readdirplus` puts there). False if there is no room for
+    /// it.
+    pub(crate) fn add<T: IntoBytes + Immutable>(
+        &mut self,
+        before: &T,
+        entry: &DirEntry,
+        ino: u64,
+    ) -> bool {
         // At most 255 bytes of name.
         let kind = convert::entry_type(entry.kind.unwrap_or(FileKind::Regular));
         let head = Dirent { ino, off: entry.next, namelen: entry.name.len() as u32, kind };

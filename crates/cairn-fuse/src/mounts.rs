@@ -32,7 +32,8 @@ fn find(table: &str, path: &Path) -> Option<Mount> {
         let mut own = own.split(' ');
         let (device, mount_point) = (own.nth(2)?, own.nth(1)?);
         let mut rest = rest.split(' ');
-        let (kind, source) = (rest.next()?.to_owned(), unescape(rest.next()?).display().to_string());
+        let (kind, source) =
+            (rest.next()?.to_owned(), unescape(rest.next()?).display().to_string());
         (unescape(mount_point) == path).then(|| Mount { device: device.to_owned(), kind, source })
     })
 }
@@ -57,7 +58,8 @@ fn unescape(text: &str) -> PathBuf {
     OsString::from_vec(bytes).into()
 }
 
-/// Lets the kernel read ahead 1 MiB. Needs root; without it, slower is all. How much it may hold: [`crate::guard`].
+/// Lets the kernel read ahead 1 MiB. Needs root; without it, slower is all. How much it may hold:
+/// [`crate::guard`].
 pub(crate) fn tune(mount: &Mount) {
     let path = format!("/sys/class/bdi/{}/read_ahead_kb", mount.device);
     if let Err(error) = fs::write(&path, "1024") {
@@ -71,7 +73,12 @@ pub(crate) fn unmount(path: &Path, device: &str) -> io::Result<()> {
     match find(&table, path) {
         Some(mount) if mount.device == device => {}
         _ if !table.lines().any(|line| is_at(line, path, device)) => return Ok(()),
-        _ => return Err(io::Error::new(ErrorKind::ResourceBusy, "something else is mounted over it")),
+        _ => {
+            return Err(io::Error::new(
+                ErrorKind::ResourceBusy,
+                "something else is mounted over it",
+            ));
+        }
     }
     match rustix::mount::unmount(path, UnmountFlags::NOFOLLOW) {
         // Only the set-user-id helper may.
@@ -87,7 +94,8 @@ fn is_at(line: &str, path: &Path, device: &str) -> bool {
 
 fn unmount_as_user(path: &Path) -> io::Result<()> {
     let mut command = Command::new("fusermount3");
-    let output = command.env("LC_ALL", "C").args(["-u", "--"]).arg(path).stdin(Stdio::null()).output()?;
+    let output =
+        command.env("LC_ALL", "C").args(["-u", "--"]).arg(path).stdin(Stdio::null()).output()?;
     let text = String::from_utf8_lossy(&output.stderr);
     match output.status.success() {
         true => Ok(()),
@@ -96,7 +104,8 @@ fn unmount_as_user(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Ends the connection of a mount (`major:minor`): every request, also of later, is answered with an error.
+/// Ends the connection of a mount (`major:minor`): every request, also of later, is answered with
+/// an error.
 pub(crate) fn abort(device: &str) -> io::Result<()> {
     let minor = device.split(':').nth(1).unwrap_or_default();
     fs::write(format!("/sys/fs/fuse/connections/{minor}/abort"), "1")
@@ -112,7 +121,14 @@ mod tests {
             40 22 0:50 / /mnt/a\\040b rw shared:5 - fuse.cairn old.img rw\n\
             41 22 0:51 / /mnt/a\\040b rw,nosuid - fuse.cairn my\\040disk.img rw\n";
         let found = find(table, Path::new("/mnt/a b")).unwrap();
-        assert_eq!(found, Mount { device: "0:51".into(), kind: "fuse.cairn".into(), source: "my disk.img".into() });
+        assert_eq!(
+            found,
+            Mount {
+                device: "0:51".into(),
+                kind: "fuse.cairn".into(),
+                source: "my disk.img".into()
+            }
+        );
         assert_eq!(find(table, Path::new("/mnt/a")), None);
     }
 }

@@ -31,14 +31,16 @@ pub struct MountOptions {
     pub dirsync: bool,
     /// Quick requests carried out at the same time. More than cores lose time.
     pub threads: usize,
-    /// How long a thread looks for the next request before it sleeps, while requests come that fast.
+    /// How long a thread looks for the next request before it sleeps, while requests come that
+    /// fast.
     pub spin: Duration,
     /// The kernel collects small writes until close or fsync.
     pub writeback_cache: bool,
-    /// `open` and `close` cost no request; but immutable and append-only files are then opened for writing by whoever may, and a
-    /// write-back error is not told to each handle apart.
+    /// `open` and `close` cost no request; but immutable and append-only files are then opened for
+    /// writing by whoever may, and a write-back error is not told to each handle apart.
     pub no_open: bool,
-    /// It can be mounted again with other owners. The kernel then leaves out who sent a request, which is looked up where it matters.
+    /// It can be mounted again with other owners. The kernel then leaves out who sent a request,
+    /// which is looked up where it matters.
     pub idmap: bool,
     /// How long the kernel may believe names and attributes; we are the only writer.
     pub timeout: Duration,
@@ -72,7 +74,8 @@ const SETTINGS: &[Setting<MountOptions, String>] = &[
     (
         &["threads"],
         Value("N", |options, word, value| {
-            let threads = within(value, 1..=64).ok_or_else(|| format!("{}: give a number from 1 to 64", word.text))?;
+            let threads = within(value, 1..=64)
+                .ok_or_else(|| format!("{}: give a number from 1 to 64", word.text))?;
             options.threads = threads;
             Ok(())
         }),
@@ -80,8 +83,8 @@ const SETTINGS: &[Setting<MountOptions, String>] = &[
     (
         &["spin"],
         Value("MICROSECONDS", |options, word, value| {
-            let time =
-                within(value, 0..=10_000).ok_or_else(|| format!("{}: give microseconds, 0 to 10000", word.text))?;
+            let time = within(value, 0..=10_000)
+                .ok_or_else(|| format!("{}: give microseconds, 0 to 10000", word.text))?;
             options.spin = Duration::from_micros(time as u64);
             Ok(())
         }),
@@ -121,7 +124,8 @@ impl MountOptions {
         Self { source: source.into(), ..Self::default() }
     }
 
-    /// Takes one option as `-o` writes it; false if it is not one of the mount's own (but perhaps the filesystem's).
+    /// Takes one option as `-o` writes it; false if it is not one of the mount's own (but perhaps
+    /// the filesystem's).
     ///
     /// # Errors
     /// It is one of the mount's own, but its value is not: says which are possible.
@@ -131,7 +135,9 @@ impl MountOptions {
             return taken.map(|()| true);
         }
         let known = ALWAYS.contains(&word.name)
-            || SETTINGS.iter().any(|(names, action)| matches!(action, Flag(_)) && names.contains(&word.name));
+            || SETTINGS
+                .iter()
+                .any(|(names, action)| matches!(action, Flag(_)) && names.contains(&word.name));
         match word.value {
             Some(_) if known => Err(format!("{}: {} takes no value", word.text, word.name)),
             _ => Ok(known),
@@ -168,9 +174,11 @@ impl MountOptions {
         let on = |flag: Option<bool>| flag.unwrap_or(root);
         let pick = |flag: bool, yes: MountOption, no: MountOption| if flag { yes } else { no };
         let mut options = vec![
-            // As root it goes to the kernel by itself, else in the list of options of fusermount, which undoes such escapes.
+            // As root it goes to the kernel by itself, else in the list of options of fusermount,
+            // which undoes such escapes.
             MountOption::FSName(if root { self.source.clone() } else { escaped(&self.source) }),
-            // Not fuser's own `Subtype`, which it does not pass to the kernel when it mounts as root.
+            // Not fuser's own `Subtype`, which it does not pass to the kernel when it mounts as
+            // root.
             MountOption::CUSTOM("subtype=cairn".into()),
             MountOption::DefaultPermissions,
             pick(self.read_only, MountOption::RO, MountOption::RW),
@@ -183,14 +191,16 @@ impl MountOptions {
         options.extend(self.dirsync.then_some(MountOption::DirSync));
         let mut config = fuser::Config::default();
         config.mount_options = options;
-        config.acl = if on(self.allow_other) { fuser::SessionACL::All } else { fuser::SessionACL::Owner };
+        config.acl =
+            if on(self.allow_other) { fuser::SessionACL::All } else { fuser::SessionACL::Owner };
         config
     }
 }
 
 /// A value in a list of options, as libfuse writes it.
 fn escaped(value: &str) -> String {
-    let escape = |letter: char| matches!(letter, ',' | '\\').then_some('\\').into_iter().chain([letter]);
+    let escape =
+        |letter: char| matches!(letter, ',' | '\\').then_some('\\').into_iter().chain([letter]);
     value.chars().flat_map(escape).collect()
 }
 
@@ -201,7 +211,9 @@ mod tests {
     #[test]
     fn options_are_taken_or_left_to_the_filesystem() {
         let mut options = MountOptions::new("disk.img");
-        for option in ["ro", "nosuid", "allow_other", "noexec", "threads=4", "spin=0", "defaults", "noatime"] {
+        for option in
+            ["ro", "nosuid", "allow_other", "noexec", "threads=4", "spin=0", "defaults", "noatime"]
+        {
             assert_eq!(options.set(option), Ok(true), "{option}");
         }
         for option in ["commit=5", "data=ordered", "", "threads", "spin"] {
@@ -218,7 +230,9 @@ mod tests {
             let refused = options.set(option).unwrap_err();
             assert!(refused.starts_with(option) && refused.contains(values), "{refused}");
         }
-        assert!(options.read_only && !options.exec && options.threads == 4 && options.spin.is_zero());
+        assert!(
+            options.read_only && !options.exec && options.threads == 4 && options.spin.is_zero()
+        );
         let config = options.to_fuser(true);
         assert!(config.mount_options.contains(&MountOption::NoSuid));
         assert!(config.mount_options.contains(&MountOption::Dev));

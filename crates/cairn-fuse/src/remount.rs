@@ -1,7 +1,8 @@
-//! Changing the kernel's side of a live mount: read-only or not, and the flags that the kernel alone acts on.
+//! Changing the kernel's side of a live mount: read-only or not, and the flags that the kernel
+//! alone acts on.
 //!
-//! The kernel writes its dirty pages to us before it turns a mount read-only, and refuses as long as a file is open for
-//! writing. So this must not be called by a thread that serves requests.
+//! The kernel writes its dirty pages to us before it turns a mount read-only, and refuses as long
+//! as a file is open for writing. So this must not be called by a thread that serves requests.
 
 use std::path::Path;
 
@@ -12,7 +13,8 @@ use rustix::mount::{MountFlags, mount_remount};
 use crate::error::{Error, Result};
 use crate::options::MountOptions;
 
-/// Gives the mount at `mountpoint` the flags of `options`. Only root may, on a mount that root made.
+/// Gives the mount at `mountpoint` the flags of `options`. Only root may, on a mount that root
+/// made.
 ///
 /// # Errors
 /// [`Error::OpenForWriting`] if the mount is to be read-only and a file is open for writing,
@@ -83,9 +85,11 @@ mod tests {
         let new = with(&["ro", "nosuid", "noexec", "nodev", "noatime", "sync", "dirsync"]);
         assert!(old.fixed_change(&new).is_none() && old.changes_kernel(&new));
         assert!(!old.changes_kernel(&with(&["rw", "exec", "atime", "async"])));
-        for (word, name) in
-            [("allow_other", "allow_other"), ("threads=9", "threads"), ("nowriteback_cache", "writeback_cache")]
-        {
+        for (word, name) in [
+            ("allow_other", "allow_other"),
+            ("threads=9", "threads"),
+            ("nowriteback_cache", "writeback_cache"),
+        ] {
             assert_eq!(old.fixed_change(&with(&[word])), Some(name));
         }
     }

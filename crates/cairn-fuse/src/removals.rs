@@ -1,7 +1,8 @@
 //! What removed names have taken, on its way back.
 //!
-//! A removed inode is deleted only when the kernel forgets it, which it tells after it has answered whoever removed the name; and
-//! to delete it may have to wait for the disk. Whoever finds no space meanwhile tries again once it has been done.
+//! A removed inode is deleted only when the kernel forgets it, which it tells after it has answered
+//! whoever removed the name; and to delete it may have to wait for the disk. Whoever finds no space
+//! meanwhile tries again once it has been done.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -9,7 +10,8 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
-/// So long after a name was removed the kernel may still be about to forget its inode. It does not, if the file is open.
+/// So long after a name was removed the kernel may still be about to forget its inode. It does not,
+/// if the file is open.
 const GRACE: Duration = Duration::from_millis(500);
 /// Longest wait for an inode that is being deleted: only a disk that does not answer takes as long.
 const LONGEST: Duration = Duration::from_secs(10);
@@ -17,7 +19,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
 pub(crate) struct Removals {
     started: Instant,
-    /// When a name was removed last: milliseconds after `started`, and one. Zero: never, or a wait for it was in vain.
+    /// When a name was removed last: milliseconds after `started`, and one. Zero: never, or a wait
+    /// for it was in vain.
     removed: AtomicU64,
     /// Forgetting requests taken up, and carried out.
     begun: AtomicU64,
@@ -50,12 +53,16 @@ impl Removals {
     }
 
     /// Carries out what takes space, again when space may have come back since it found none.
-    pub(crate) fn taking_space<T>(&self, mut operation: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+    pub(crate) fn taking_space<T>(
+        &self,
+        mut operation: impl FnMut() -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
         let mut refused = None;
         loop {
             let seen = self.done.load(Ordering::Acquire);
             match operation() {
-                Err(Errno::NOSPC) if self.comes_back(seen, *refused.get_or_insert_with(Instant::now)) => {}
+                Err(Errno::NOSPC)
+                    if self.comes_back(seen, *refused.get_or_insert_with(Instant::now)) => {}
                 done => return done,
             }
         }
@@ -74,11 +81,17 @@ impl Removals {
             }
             if self.begun.load(Ordering::Acquire) == done {
                 let removed = self.removed.load(Ordering::Relaxed);
-                let since =
-                    removed.checked_sub(1).map(|at| self.started.elapsed().saturating_sub(Duration::from_millis(at)));
+                let since = removed
+                    .checked_sub(1)
+                    .map(|at| self.started.elapsed().saturating_sub(Duration::from_millis(at)));
                 if since.is_none_or(|since| since > GRACE) {
                     // The file that was removed is open. Of this removal nothing more is expected.
-                    let _ = self.removed.compare_exchange(removed, 0, Ordering::Relaxed, Ordering::Relaxed);
+                    let _ = self.removed.compare_exchange(
+                        removed,
+                        0,
+                        Ordering::Relaxed,
+                        Ordering::Relaxed,
+                    );
                     return false;
                 }
                 // Others go on removing.
@@ -103,7 +116,8 @@ mod tests {
         free.load(Ordering::SeqCst).then_some(()).ok_or(Errno::NOSPC)
     }
 
-    /// The request to forget had been taken up before another thread asked for the space, and took longer than that was willing to wait.
+    /// The request to forget had been taken up before another thread asked for the space, and took
+    /// longer than that was willing to wait.
     #[test]
     fn an_inode_that_is_being_deleted_is_waited_for() {
         let (removals, free) = (Removals::new(), AtomicBool::new(false));
@@ -133,7 +147,8 @@ mod tests {
                 hear.recv().unwrap();
                 removals.forgetting(|| free.store(true, Ordering::SeqCst));
             });
-            let taken = removals.taking_space(|| take(free).inspect_err(|_| refused.send(()).unwrap()));
+            let taken =
+                removals.taking_space(|| take(free).inspect_err(|_| refused.send(()).unwrap()));
             assert_eq!(taken, Ok(()));
         });
     }

@@ -1,17 +1,22 @@
 //! The threads that read requests, carry them out and answer.
 //!
-//! What a small request costs is mostly the waking of threads: of the server for each request, of the caller for each answer. So
+//! What a small request costs is mostly the waking of threads: of the server for each request, of
+//! the caller for each answer. So
 //!
-//! - at most **one** thread waits for the next request. The kernel wakes nobody in vain, and a lone caller is served by one thread;
-//! - it **looks** for the next request for a moment before it sleeps ([`Patience`]), as long as requests come faster than that;
-//! - another thread is called to wait in its place only when requests are queued up already, or this one may take long and is not from
-//!   a lone caller (fsyncs of many callers must get together to share a commit).
+//! - at most **one** thread waits for the next request. The kernel wakes nobody in vain, and a lone
+//!   caller is served by one thread;
+//! - it **looks** for the next request for a moment before it sleeps ([`Patience`]), as long as
+//!   requests come faster than that;
+//! - another thread is called to wait in its place only when requests are queued up already, or
+//!   this one may take long and is not from a lone caller (fsyncs of many callers must get together
+//!   to share a commit).
 //!
-//! A [watch](Servers::watch) looks after the rest: requests that queue up behind one that turned out to take long. It ticks only while
-//! requests come.
+//! A [watch](Servers::watch) looks after the rest: requests that queue up behind one that turned
+//! out to take long. It ticks only while requests come.
 //!
-//! Invariant: a thread waits, or every thread that is not parked is busy with a request and the watch is awake.
-//! Locking: one mutex, never held while a request is carried out or the device is asked.
+//! Invariant: a thread waits, or every thread that is not parked is busy with a request and the
+//! watch is awake. Locking: one mutex, never held while a request is carried out or the device is
+//! asked.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,12 +34,13 @@ use crate::wire::{BUFFER_SIZE, Device, Reply, Request};
 
 /// Most threads: as many fsyncs can share a commit.
 const MAX_THREADS: usize = 40;
-/// Threads beyond [`Servers::limit`] for reads and writes of many bytes: each has buffers as large as those.
+/// Threads beyond [`Servers::limit`] for reads and writes of many bytes: each has buffers as large
+/// as those.
 const COPIERS: usize = 4;
 /// How often the watch looks.
 const TICK: Duration = Duration::from_millis(2);
-/// After requests were seen queued up, or of two callers, for how many further ones another thread is called before one that may
-/// take long.
+/// After requests were seen queued up, or of two callers, for how many further ones another thread
+/// is called before one that may take long.
 const CROWD: u32 = 64;
 
 #[derive(Default)]
@@ -106,10 +112,15 @@ impl Servers {
     /// Serves until unmounted; all requests are then answered.
     pub(crate) fn serve(self: &Arc<Self>) -> Result<(), Errno> {
         let watch = self.clone();
-        let watch = thread::Builder::new().name("cairn-fuse-watch".into()).spawn(move || watch.watch());
-        // Without it requests might wait behind one another; with no thread to spare the mount is not to fail.
+        let watch =
+            thread::Builder::new().name("cairn-fuse-watch".into()).spawn(move || watch.watch());
+        // Without it requests might wait behind one another; with no thread to spare the mount is
+        // not to fail.
         if let Err(error) = &watch {
-            tracing::warn!("no thread to watch over requests: {}", with_remedy(error, "mount again"));
+            tracing::warn!(
+                "no thread to watch over requests: {}",
+                with_remedy(error, "mount again")
+            );
         }
         let first = self.first.lock().take().ok_or(Errno::ALREADY)?;
         self.state.lock().threads += 1;
@@ -194,7 +205,9 @@ impl Servers {
         let Ok(Buffer(buffer)) = Buffer::new() else { return };
         self.state.lock().threads += 1;
         let server = Server(self.clone());
-        if let Err(error) = thread::Builder::new().name("cairn-fuse".into()).spawn(move || server.run(buffer)) {
+        if let Err(error) =
+            thread::Builder::new().name("cairn-fuse".into()).spawn(move || server.run(buffer))
+        {
             tracing::debug!("no further thread for requests: {error}");
         }
     }
@@ -230,7 +243,9 @@ impl Servers {
             if taken == before {
                 if waiting {
                     self.doze();
-                } else if self.device.is_readable() && !self.call_parked(&self.state.lock(), MAX_THREADS) {
+                } else if self.device.is_readable()
+                    && !self.call_parked(&self.state.lock(), MAX_THREADS)
+                {
                     self.call_new();
                 }
             }
@@ -295,8 +310,9 @@ impl Drop for Server {
 
 /// Looks for the next request before sleeping, for as long as that has paid off lately.
 ///
-/// To sleep and be woken by another processor costs more than most requests; a caller that does one thing after the other sends its
-/// next request soon. Who else wants the processor gets it meanwhile.
+/// To sleep and be woken by another processor costs more than most requests; a caller that does one
+/// thing after the other sends its next request soon. Who else wants the processor gets it
+/// meanwhile.
 struct Patience {
     limit: Duration,
     /// Above zero: requests have been coming within the limit.

@@ -37,15 +37,24 @@ pub struct Session {
 /// # Errors
 /// The mountpoint is not a directory, `/dev/fuse` cannot be opened, the kernel refuses the mount,
 /// or the system has no memory for a request.
-pub fn mount(fs: Arc<dyn FileSystem>, mountpoint: &Path, options: &MountOptions) -> Result<Session> {
+pub fn mount(
+    fs: Arc<dyn FileSystem>,
+    mountpoint: &Path,
+    options: &MountOptions,
+) -> Result<Session> {
     let mountpoint = check_mount_point(mountpoint)?;
     check_device()?;
     let root = rustix::process::geteuid().is_root();
     let time_granularity = fs.time_granularity();
     let core = Arc::new(Core::new(fs, options));
     let (writeback_cache, no_open) = (options.writeback_cache, options.no_open);
-    let handshake =
-        Handshake { writeback_cache, no_open, idmap: options.idmap, time_granularity, agreed: core.agreed.clone() };
+    let handshake = Handshake {
+        writeback_cache,
+        no_open,
+        idmap: options.idmap,
+        time_granularity,
+        agreed: core.agreed.clone(),
+    };
     let first = Buffer::new().map_err(Error::NoMemory)?;
     let mounted = fuser::Session::new(handshake, &mountpoint, &options.to_fuser(root))
         .map_err(|error| refused(&mountpoint, &error))?;
@@ -77,8 +86,8 @@ pub fn mount(fs: Arc<dyn FileSystem>, mountpoint: &Path, options: &MountOptions)
 }
 
 impl Session {
-    /// Serves requests until the filesystem is unmounted and all requests are answered. Then it is time for
-    /// [`FileSystem::unmount`], also after an error.
+    /// Serves requests until the filesystem is unmounted and all requests are answered. Then it is
+    /// time for [`FileSystem::unmount`], also after an error.
     ///
     /// # Errors
     /// [`Error::Connection`] if the connection to the kernel failed, or the system has no thread
@@ -130,7 +139,9 @@ fn check_mount_point(path: &Path) -> Result<PathBuf> {
     };
     let absolute = path.canonicalize().map_err(failed)?;
     // Asked first: a live FUSE server may be slow to answer, and need not.
-    if let Some(mount) = mounts::mounted_on(&absolute).filter(|mount| mount.kind.starts_with("fuse")) {
+    if let Some(mount) =
+        mounts::mounted_on(&absolute).filter(|mount| mount.kind.starts_with("fuse"))
+    {
         if fs::metadata(&absolute).is_err_and(|error| dead(&error)) {
             return Err(Error::DeadMount(path.to_owned()));
         }
@@ -159,7 +170,8 @@ fn refused(mountpoint: &Path, error: &io::Error) -> Error {
     if text.contains("user_allow_other") {
         return Error::AllowOther;
     }
-    // Only starting `fusermount3` fails like this once the mount point and the device are known to be there.
+    // Only starting `fusermount3` fails like this once the mount point and the device are known to
+    // be there.
     if error.kind() == ErrorKind::NotFound {
         return Error::NoHelper;
     }
@@ -204,22 +216,30 @@ mod tests {
         let path = Path::new("/mnt");
         let error = refused(
             path,
-            &io::Error::other("fusermount3: option allow_other only allowed if 'user_allow_other' is set"),
+            &io::Error::other(
+                "fusermount3: option allow_other only allowed if 'user_allow_other' is set",
+            ),
         );
         assert!(matches!(error, Error::AllowOther));
         let error = refused(path, &io::Error::other("first\nfusermount3: no access to /mnt\n"));
         assert!(
-            error.to_string().starts_with("cannot mount on /mnt: fusermount3: no access to /mnt: see what"),
+            error
+                .to_string()
+                .starts_with("cannot mount on /mnt: fusermount3: no access to /mnt: see what"),
             "{error}"
         );
     }
 
     #[test]
     fn refusals_say_what_to_do() {
-        let said = |text: &str| refused(Path::new("/mnt"), &io::Error::other(text.to_owned())).to_string();
+        let said =
+            |text: &str| refused(Path::new("/mnt"), &io::Error::other(text.to_owned())).to_string();
         for (text, advice) in [
             ("fusermount3: user has no write access to mountpoint /mnt", "belongs to you"),
-            ("fusermount3: mounting over filesystem type 0x00009fa0 is forbidden", "another filesystem"),
+            (
+                "fusermount3: mounting over filesystem type 0x00009fa0 is forbidden",
+                "another filesystem",
+            ),
             (
                 "fusermount3: too many FUSE filesystems mounted; mount_max=N can be set in /etc/fuse.conf",
                 "unmount others",

@@ -1,7 +1,7 @@
 //! `sync` and `dirsync`: what a call has changed is on the disk when it returns.
 //!
-//! The kernel asks for an fsync after each write to a mount with `sync`, and leaves names and attributes to us. Names are durable as an
-//! fsync of their directory makes them.
+//! The kernel asks for an fsync after each write to a mount with `sync`, and leaves names and
+//! attributes to us. Names are durable as an fsync of their directory makes them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

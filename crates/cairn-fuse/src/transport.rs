@@ -1,7 +1,7 @@
 //! How requests arrive and answers go back.
 //!
-//! The only transport so far is `/dev/fuse`, mounted by fuser and served by [`Servers`]. The trait is the place where FUSE over
-//! io_uring comes in: everything else sees a [`Transport`].
+//! The only transport so far is `/dev/fuse`, mounted by fuser and served by [`Servers`]. The trait
+//! is the place where FUSE over io_uring comes in: everything else sees a [`Transport`].
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -36,7 +36,8 @@ pub struct Unmounter {
 }
 
 impl Unmounter {
-    /// Unmounts, unless that is done; [`crate::Session::run`] then returns. Refused while somebody uses the mount.
+    /// Unmounts, unless that is done; [`crate::Session::run`] then returns. Refused while somebody
+    /// uses the mount.
     ///
     /// # Errors
     /// The mount is in use, something is mounted over it, or the process may not unmount it.
@@ -45,7 +46,8 @@ impl Unmounter {
     }
 }
 
-/// Ends a session from another thread although it is mounted and in use: whoever has files of it open gets errors.
+/// Ends a session from another thread although it is mounted and in use: whoever has files of it
+/// open gets errors.
 #[derive(Clone)]
 pub struct Ender {
     servers: Arc<Servers>,
@@ -54,18 +56,22 @@ pub struct Ender {
 }
 
 impl Ender {
-    /// Serves no further request; [`crate::Session::run`] then returns. What the kernel has not written is lost: it is asked for that
-    /// before.
+    /// Serves no further request; [`crate::Session::run`] then returns. What the kernel has not
+    /// written is lost: it is asked for that before.
     pub fn end(&self) {
         // Before anybody detaches it.
-        let root = rustix::fs::open(&self.mountpoint, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+        let root =
+            rustix::fs::open(&self.mountpoint, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
         self.servers.end(None);
-        // The thread that waits for the next request is woken: by the end of the connection, or by a request of our own.
+        // The thread that waits for the next request is woken: by the end of the connection, or by
+        // a request of our own.
         if mounts::abort(&self.device).is_ok() {
             return;
         }
         // Unanswered if another request comes first; then nothing is left to be done.
-        let _ = thread::Builder::new().name("cairn-end".into()).spawn(move || root.and_then(rustix::fs::fstatvfs));
+        let _ = thread::Builder::new()
+            .name("cairn-end".into())
+            .spawn(move || root.and_then(rustix::fs::fstatvfs));
     }
 }
 
@@ -81,8 +87,9 @@ pub(crate) struct DevFuse {
 impl Transport for DevFuse {
     fn serve(self: Box<Self>) -> io::Result<()> {
         self.servers.serve()?;
-        // Served to its end, it is unmounted. Dropping fuser's session would unmount the path once more: in vain, with a warning, or
-        // with success if somebody has mounted something else there meanwhile. Its descriptor of a dead connection is the price.
+        // Served to its end, it is unmounted. Dropping fuser's session would unmount the path once
+        // more: in vain, with a warning, or with success if somebody has mounted something else
+        // there meanwhile. Its descriptor of a dead connection is the price.
         std::mem::forget(self.mounted);
         Ok(())
     }
@@ -92,6 +99,10 @@ impl Transport for DevFuse {
     }
 
     fn ender(&self, mountpoint: &Path) -> Ender {
-        Ender { servers: self.servers.clone(), mountpoint: mountpoint.to_owned(), device: self.device.clone() }
+        Ender {
+            servers: self.servers.clone(),
+            mountpoint: mountpoint.to_owned(),
+            device: self.device.clone(),
+        }
     }
 }

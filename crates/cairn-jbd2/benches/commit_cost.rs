@@ -16,8 +16,8 @@ use cairn_cache::budget::Budget;
 use cairn_jbd2::{CheckpointClean, Journal, JournalArea, JournalOptions};
 
 const BLOCK: u32 = 1024;
-/// Commits of one measurement, and measurements of which the fastest counts. Other programs may slow
-/// down some of them.
+/// Commits of one measurement, and measurements of which the fastest counts. Other programs may
+/// slow down some of them.
 const COMMITS: u64 = 200;
 const ROUNDS: usize = 45;
 
@@ -26,7 +26,9 @@ const LISTED_MAX: u32 = 100_000;
 /// A version 2 journal superblock of an empty log.
 fn superblock(blocks: u32) -> Vec<u8> {
     let mut block = vec![0_u8; BLOCK as usize];
-    for (at, value) in [(0, 0xc03b_3998), (4, 4), (12, BLOCK), (16, blocks), (20, 1), (24, 1), (0x40, 1)] {
+    for (at, value) in
+        [(0, 0xc03b_3998), (4, 4), (12, BLOCK), (16, blocks), (20, 1), (24, 1), (0x40, 1)]
+    {
         block[at..at + 4].copy_from_slice(&u32::to_be_bytes(value));
     }
     block
@@ -36,17 +38,23 @@ fn journal(log_blocks: u32, latency: LatencyProfile) -> (Arc<BufferCache>, Arc<J
     let log_blocks = log_blocks.next_multiple_of(64);
     let size = (u64::from(log_blocks) + 1_000_000) * u64::from(BLOCK);
     let memory: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(size));
-    let device = if latency == LatencyProfile::default() { memory } else { Arc::new(Latency::new(memory, latency)) };
+    let device = if latency == LatencyProfile::default() {
+        memory
+    } else {
+        Arc::new(Latency::new(memory, latency))
+    };
     // Touches every page of the log before the measurement.
     for chunk in 0..u64::from(log_blocks).div_ceil(64) {
-        device.write_at(chunk * 64 * u64::from(BLOCK), vec![0; 64 * BLOCK as usize]).expect("memory");
+        device
+            .write_at(chunk * 64 * u64::from(BLOCK), vec![0; 64 * BLOCK as usize])
+            .expect("memory");
     }
     device.write_at(0, superblock(log_blocks)).expect("memory");
     let extents = vec![(FileBlock(0), Pba(0), u64::from(log_blocks))];
     let area = JournalArea { device: device.clone(), block_size: BLOCK, extents };
     let buffers = BufferCache::new(device, BLOCK, Budget::new(4 << 30));
-    let journal =
-        Journal::open(JournalOptions::default(), buffers.clone(), area, Threads::new()).expect("an empty log");
+    let journal = Journal::open(JournalOptions::default(), buffers.clone(), area, Threads::new())
+        .expect("an empty log");
     (buffers, journal)
 }
 
@@ -117,7 +125,10 @@ fn sharing(threads: u64, flush: Duration) -> (f64, f64) {
 }
 
 fn main() {
-    println!("{:>8}  {:>22}  {:>22}  {:>22}", "listed", "counted ns (looks)", "bail_out ns (looks)", "scan ns (looks)");
+    println!(
+        "{:>8}  {:>22}  {:>22}  {:>22}",
+        "listed", "counted ns (looks)", "bail_out ns (looks)", "scan ns (looks)"
+    );
     with_listed(1);
     for listed in [10, 100, 1000, 3000, 10_000, LISTED_MAX] {
         let row = with_listed(listed).map(|(time, looks)| format!("{time:.0} ({looks:.1})"));

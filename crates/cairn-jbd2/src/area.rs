@@ -87,7 +87,12 @@ impl JournalArea {
     }
 
     /// Writes consecutive journal blocks.
-    pub(crate) fn write(&self, start: u32, blocks: Vec<Bytes>, durability: Durability) -> Result<()> {
+    pub(crate) fn write(
+        &self,
+        start: u32,
+        blocks: Vec<Bytes>,
+        durability: Durability,
+    ) -> Result<()> {
         let requests = self.write_requests(start, blocks)?;
         self.device.submit(Batch { requests, durability }).wait()?;
         Ok(())

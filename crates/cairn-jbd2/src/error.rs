@@ -25,7 +25,9 @@ pub enum Error {
         expected: &'static str,
     },
     /// A checksum of the journal does not match.
-    #[error("journal block {block}: the {what} has the checksum {stored:#x}, not {computed:#x}; run e2fsck")]
+    #[error(
+        "journal block {block}: the {what} has the checksum {stored:#x}, not {computed:#x}; run e2fsck"
+    )]
     Checksum {
         /// Journal block.
         block: u32,
@@ -43,7 +45,9 @@ pub enum Error {
         bits: u32,
     },
     /// A handle asked for more credits than a transaction has.
-    #[error("{credits} blocks do not fit a transaction of this journal (at most {largest}); enlarge the journal")]
+    #[error(
+        "{credits} blocks do not fit a transaction of this journal (at most {largest}); enlarge the journal"
+    )]
     TooLarge {
         /// Blocks asked for.
         credits: u32,
@@ -51,7 +55,9 @@ pub enum Error {
         largest: u32,
     },
     /// The checkpoint daemon cannot keep this percentage of the log free.
-    #[error("async_checkpoint={percent}: give the share of the journal to be kept free in percent, 1 to 99")]
+    #[error(
+        "async_checkpoint={percent}: give the share of the journal to be kept free in percent, 1 to 99"
+    )]
     Threshold {
         /// The percentage.
         percent: u8,

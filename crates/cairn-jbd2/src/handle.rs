@@ -178,9 +178,11 @@ impl Handle {
         let state = &mut *guard;
         state.check_aborted()?;
         let reserved = state.committing.reserved_log_blocks();
-        let running = state.running.with_tid(self.tid).expect("the transaction of an open handle is running");
+        let running =
+            state.running.with_tid(self.tid).expect("the transaction of an open handle is running");
         let needed = running.log_blocks_with(&journal.layout, credits).saturating_add(reserved);
-        let full = running.would_overflow(&journal.layout, credits, journal.max_transaction_buffers);
+        let full =
+            running.would_overflow(&journal.layout, credits, journal.max_transaction_buffers);
         if running.locked || full || needed > state.log.free() {
             return Ok(false);
         }

@@ -26,7 +26,10 @@ pub(crate) fn write(
         let image = Bytes::from_owner(image);
         match requests.last_mut() {
             Some(Request::Write { bufs, .. }) if next == Some(pba) => bufs.push(image),
-            _ => requests.push(Request::Write { offset: pba.get() * u64::from(block_size), bufs: vec![image] }),
+            _ => requests.push(Request::Write {
+                offset: pba.get() * u64::from(block_size),
+                bufs: vec![image],
+            }),
         }
         next = Some(Pba(pba.get() + 1));
         in_batch += 1;

@@ -59,6 +59,8 @@ pub use format::{Compat, Incompat};
 pub use handle::Handle;
 pub use journal::Journal;
 pub use open::JournalOptions;
-pub use recovery::{Images, Recovered, note_damage, recover, recover_with, replay_in_memory, salvage_in_memory};
+pub use recovery::{
+    Images, Recovered, note_damage, recover, recover_with, replay_in_memory, salvage_in_memory,
+};
 pub use stats::JournalStats;
 pub use transaction::CommitCallback;

@@ -39,7 +39,8 @@ impl Journal {
             }
             state.log.end_tail_update(if written.is_ok() { freed } else { 0 });
         }
-        written.inspect_err(|error| self.abort(&format!("updating the log tail failed: {error}")))?;
+        written
+            .inspect_err(|error| self.abort(&format!("updating the log tail failed: {error}")))?;
         self.stats.tail_moves.add(1);
         self.changed.notify();
         Ok(true)

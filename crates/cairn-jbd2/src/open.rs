@@ -69,7 +69,8 @@ impl Journal {
         check_percent(options.async_checkpoint)?;
         let mut superblock = read_superblock(&area)?;
         check_empty(&superblock)?;
-        let needs_wide = buffers.device().geometry().size / u64::from(area.block_size) > u64::from(u32::MAX);
+        let needs_wide =
+            buffers.device().geometry().size / u64::from(area.block_size) > u64::from(u32::MAX);
         choose_features(&mut superblock, &options, needs_wide);
         superblock.start = superblock.first;
         // The caller has read the error of the last mount. It does not concern this one.
@@ -79,7 +80,8 @@ impl Journal {
         let state = empty_state(&options, superblock.clone());
         let journal = Arc::new(Self {
             max_transaction_buffers: max_transaction_buffers(&layout, state.log.blocks()),
-            has_transaction_crc32: superblock.compat.contains(Compat::CHECKSUM) && !superblock.has_checksums(),
+            has_transaction_crc32: superblock.compat.contains(Compat::CHECKSUM)
+                && !superblock.has_checksums(),
             area,
             buffers,
             runtime: runtime.clone(),
@@ -94,7 +96,8 @@ impl Journal {
             stats: JournalStats::default(),
         });
         let daemon = Arc::new(CommitDaemon::new(&journal));
-        *journal.commit_daemon.lock() = Some(runtime.spawn("jbd2", journal.commit_wake.clone(), daemon)?);
+        *journal.commit_daemon.lock() =
+            Some(runtime.spawn("jbd2", journal.commit_wake.clone(), daemon)?);
         journal.set_async_checkpoint(options.async_checkpoint)?;
         Ok(journal)
     }
@@ -117,7 +120,8 @@ impl Journal {
             state.superblock.sequence = state.running.next_tid();
             state.superblock.clone()
         };
-        write_superblock(&self.area, &superblock).inspect_err(|error| self.abort(&error.to_string()))?;
+        write_superblock(&self.area, &superblock)
+            .inspect_err(|error| self.abort(&error.to_string()))?;
         self.state.lock().aborted = Some("closed".into());
         Ok(())
     }

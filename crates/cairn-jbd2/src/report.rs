@@ -84,7 +84,9 @@ fn commits(stats: &JournalStats) -> Report {
 /// Means over all transactions, in the units of jbd2.
 fn averages(stats: &JournalStats) -> Report {
     let transactions = stats.transactions.get();
-    let per = |total: u64, unit: f64| if transactions == 0 { 0.0 } else { ratio(total, transactions) / unit };
+    let per = |total: u64, unit: f64| {
+        if transactions == 0 { 0.0 } else { ratio(total, transactions) / unit }
+    };
     let ms = |counter: &Counter| per(counter.get(), 1e6);
     Report::new()
         .with("waiting_for_transaction_ms", ms(&stats.waiting_ns))
@@ -117,7 +119,11 @@ fn checkpoint(stats: &JournalStats, snapshot: &Snapshot) -> Report {
 /// Waits of handles for log space.
 fn stalls(stats: &JournalStats) -> Report {
     let all = stats.stall_ns.summary();
-    Report::new().with("count", all.count).with("total_ns", all.total).with("max_ns", all.max).with("p99_ns", all.p99)
+    Report::new()
+        .with("count", all.count)
+        .with("total_ns", all.total)
+        .with("max_ns", all.max)
+        .with("p99_ns", all.p99)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a mean for the report")]

@@ -64,14 +64,17 @@ impl Journal {
                         self.commit_wake.notify();
                     }
                     if let Some(since) = waiting.for_log_space {
-                        self.stats.stall_ns.record(nanoseconds(self.runtime.monotonic().saturating_sub(since)));
+                        self.stats
+                            .stall_ns
+                            .record(nanoseconds(self.runtime.monotonic().saturating_sub(since)));
                     }
                     self.stats.handles.add(1);
                     return Ok(tid);
                 }
                 Attempt::TransactionFull(tid) => self.commit_at_once(tid)?,
                 Attempt::Locked => self.wait(|state| {
-                    state.aborted.is_some() || !(state.committing.is_freezing() || state.running.is_locked())
+                    state.aborted.is_some()
+                        || !(state.committing.is_freezing() || state.running.is_locked())
                 }),
                 Attempt::LogFull => {
                     if waiting.for_log_space.is_none() {
@@ -92,7 +95,9 @@ impl Journal {
             return Ok(Attempt::Locked);
         }
         let needed = match state.running.transaction() {
-            Some(running) if running.would_overflow(&self.layout, credits, self.max_transaction_buffers) => {
+            Some(running)
+                if running.would_overflow(&self.layout, credits, self.max_transaction_buffers) =>
+            {
                 return Ok(Attempt::TransactionFull(running.tid));
             }
             Some(running) => running.log_blocks_with(&self.layout, credits),

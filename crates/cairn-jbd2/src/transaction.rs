@@ -76,7 +76,9 @@ impl RunningTransaction {
 
     /// Metadata blocks, if open handles use all their credits.
     pub(crate) fn metadata_blocks(&self) -> u32 {
-        u32::try_from(self.buffers.len()).unwrap_or(u32::MAX).saturating_add(self.outstanding_credits)
+        u32::try_from(self.buffers.len())
+            .unwrap_or(u32::MAX)
+            .saturating_add(self.outstanding_credits)
     }
 
     /// Revoke records.
@@ -88,7 +90,8 @@ impl RunningTransaction {
     pub(crate) fn log_blocks_with(&self, layout: &BlockLayout, credits: u32) -> u32 {
         let metadata = self.metadata_blocks().saturating_add(credits);
         let revoke_blocks = self.updates + 1 + self.revoke_blocks;
-        log_space::transaction_blocks(layout, metadata, self.revoke_records()).saturating_add(revoke_blocks)
+        log_space::transaction_blocks(layout, metadata, self.revoke_records())
+            .saturating_add(revoke_blocks)
     }
 
     /// True if `credits` more make the transaction larger than `max` metadata and revoke blocks.

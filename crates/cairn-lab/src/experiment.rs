@@ -32,7 +32,11 @@ pub struct Context {
 impl Context {
     /// The order in which the subjects are measured in this repetition. It rotates, so that no
     /// subject is always first.
-    pub(crate) fn order(&self, repetition: usize, subjects: usize) -> impl Iterator<Item = usize> + use<> {
+    pub(crate) fn order(
+        &self,
+        repetition: usize,
+        subjects: usize,
+    ) -> impl Iterator<Item = usize> + use<> {
         (0..subjects).map(move |position| (position + repetition) % subjects)
     }
 }
@@ -65,7 +69,8 @@ pub struct Experiment {
 /// A call on a volume, a device, the system or another program failed.
 pub fn run(experiment: &Experiment, context: &Context) -> Result<Record> {
     std::fs::create_dir_all(&context.scratch).map_err(Error::host(&context.scratch))?;
-    let (machine, started, clock) = (Machine::here(), machine::utc(SystemTime::now()), Instant::now());
+    let (machine, started, clock) =
+        (Machine::here(), machine::utc(SystemTime::now()), Instant::now());
     let findings = (experiment.run)(context)?;
     Ok(Record {
         schema: SCHEMA,

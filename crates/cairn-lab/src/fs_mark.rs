@@ -80,7 +80,8 @@ impl Marks {
 
     fn new() -> Self {
         // From a microsecond to an hour, with three digits.
-        let histogram = || Histogram::new_with_bounds(1000, 3_600_000_000_000, 3).expect("bounds in order");
+        let histogram =
+            || Histogram::new_with_bounds(1000, 3_600_000_000_000, 3).expect("bounds in order");
         Self { files: 0, elapsed: Duration::ZERO, changes: histogram(), syncs: histogram() }
     }
 
@@ -92,7 +93,11 @@ impl Marks {
 }
 
 /// Does the work and keeps the files (`-k`). `each` is called after every file of every thread.
-pub(crate) fn run(volume: &dyn FileSystem, load: &Load, each: &(dyn Fn(u64) + Sync)) -> Result<Marks> {
+pub(crate) fn run(
+    volume: &dyn FileSystem,
+    load: &Load,
+    each: &(dyn Fn(u64) + Sync),
+) -> Result<Marks> {
     let directories = make_directories(volume, load.directories)?;
     let barrier = Barrier::new(load.threads + 1);
     let mut marks = Marks::new();
@@ -121,7 +126,13 @@ pub(crate) fn run(volume: &dyn FileSystem, load: &Load, each: &(dyn Fn(u64) + Sy
 fn make_directories(volume: &dyn FileSystem, count: usize) -> Result<Vec<Ino>> {
     let make = |index| {
         let name = format!("{index:08x}");
-        let made = volume.create(volume.root(), name.as_bytes(), NewInode::Directory, 0o755, &Caller::ROOT)?;
+        let made = volume.create(
+            volume.root(),
+            name.as_bytes(),
+            NewInode::Directory,
+            0o755,
+            &Caller::ROOT,
+        )?;
         Ok(made.ino)
     };
     (0..count.max(1)).map(make).collect()
@@ -150,10 +161,14 @@ impl Worker<'_> {
     }
 
     fn file(&mut self, index: usize, data: &[u8]) -> Result<Ino> {
-        let directory = self.directories[index / self.load.per_directory.max(1) % self.directories.len()];
+        let directory =
+            self.directories[index / self.load.per_directory.max(1) % self.directories.len()];
         let name = format!("{:04x}~~~~{index:08x}", self.number);
         let start = Instant::now();
-        let ino = self.volume.create(directory, name.as_bytes(), NewInode::Regular, 0o666, &Caller::ROOT)?.ino;
+        let ino = self
+            .volume
+            .create(directory, name.as_bytes(), NewInode::Regular, 0o666, &Caller::ROOT)?
+            .ino;
         let handle = self.volume.open(ino, OpenMode { write: true, direct: false })?;
         self.volume.write(ino, 0, data, IoFlags::empty())?;
         self.marks.changes.saturating_record(nanoseconds(start.elapsed()));
@@ -176,7 +191,9 @@ impl Worker<'_> {
             SyncMethod::Reverse | SyncMethod::InOrder => {}
         }
         match self.load.sync {
-            SyncMethod::SyncThenOne => files.last().into_iter().try_for_each(|ino| self.fsync(*ino)),
+            SyncMethod::SyncThenOne => {
+                files.last().into_iter().try_for_each(|ino| self.fsync(*ino))
+            }
             SyncMethod::Reverse | SyncMethod::SyncThenReverse => {
                 files.iter().rev().try_for_each(|ino| self.fsync(*ino))
             }
@@ -215,7 +232,8 @@ mod tests {
         for sync in SyncMethod::ALL {
             volume::make(&device, Some(4 << 20)).unwrap();
             let volume = volume::open(&device, "").unwrap();
-            let load = Load { threads: 3, files: 7, size: 4096, directories: 2, per_directory: 3, sync };
+            let load =
+                Load { threads: 3, files: 7, size: 4096, directories: 2, per_directory: 3, sync };
             let marks = run(&*volume, &load, &|_| {}).unwrap();
             assert_eq!((marks.files, marks.changes.len()), (21, 21));
             let syncs = match sync {

@@ -44,7 +44,12 @@ pub struct Goal {
 impl Goal {
     /// Judges `measured`; `None` means that it could not be measured.
     #[must_use]
-    pub fn judge(text: impl Into<String>, relation: Relation, target: f64, measured: Option<f64>) -> Self {
+    pub fn judge(
+        text: impl Into<String>,
+        relation: Relation,
+        target: f64,
+        measured: Option<f64>,
+    ) -> Self {
         let measured = measured.filter(|value| value.is_finite());
         let verdict = match measured {
             None => Verdict::NotMeasured,
@@ -109,7 +114,8 @@ mod tests {
 
     #[test]
     fn verdicts() {
-        let verdict = |relation, target, measured| Goal::judge("x", relation, target, measured).verdict;
+        let verdict =
+            |relation, target, measured| Goal::judge("x", relation, target, measured).verdict;
         assert_eq!(verdict(Relation::AtLeast, 2.6, Some(2.6)), Verdict::Met);
         assert_eq!(verdict(Relation::AtLeast, 2.6, Some(2.59)), Verdict::NotMet);
         assert_eq!(verdict(Relation::AtMost, 1.0, Some(1.0)), Verdict::Met);

@@ -89,13 +89,19 @@ mod tests {
     #[test]
     fn a_class_has_its_share_and_no_more() {
         let memory = Arc::new(MemoryDevice::new(1 << 20));
-        let pace = Pace { request: Duration::from_millis(2), bandwidth: u64::MAX, flush: Duration::from_millis(1) };
+        let pace = Pace {
+            request: Duration::from_millis(2),
+            bandwidth: u64::MAX,
+            flush: Duration::from_millis(1),
+        };
         let device = Lanes::new(memory, pace, &[3, 1]);
         let time = |class: usize| {
             let start = Instant::now();
             in_class(class, || {
                 device.write_at(0, vec![0; 512]).unwrap();
-                device.write_durable(0, vec![0; 512], Durability { preflush: false, fua: true }).unwrap();
+                device
+                    .write_durable(0, vec![0; 512], Durability { preflush: false, fua: true })
+                    .unwrap();
             });
             start.elapsed()
         };

@@ -30,14 +30,21 @@ impl Machine {
             cores: std::thread::available_parallelism().map_or(1, Into::into),
             memory_bytes: field(&read("/proc/meminfo"), "MemTotal").and_then(kib).unwrap_or(0),
             kernel: if kernel.is_empty() { "unknown".to_owned() } else { kernel.trim().to_owned() },
-            load: read("/proc/loadavg").split(' ').next().and_then(|load| load.parse().ok()).unwrap_or(0.0),
+            load: read("/proc/loadavg")
+                .split(' ')
+                .next()
+                .and_then(|load| load.parse().ok())
+                .unwrap_or(0.0),
         }
     }
 }
 
 /// The value of the first line of the form `name : value`.
 fn field<'t>(text: &'t str, name: &str) -> Option<&'t str> {
-    text.lines().filter_map(|line| line.split_once(':')).find(|(key, _)| key.trim() == name).map(|(_, v)| v.trim())
+    text.lines()
+        .filter_map(|line| line.split_once(':'))
+        .find(|(key, _)| key.trim() == name)
+        .map(|(_, v)| v.trim())
 }
 
 fn kib(text: &str) -> Option<u64> {
@@ -50,7 +57,12 @@ pub fn utc(at: SystemTime) -> String {
     let seconds = at.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let (year, month, day) = civil(seconds / 86_400);
     let second = seconds % 86_400;
-    format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", second / 3600, second / 60 % 60, second % 60)
+    format!(
+        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z",
+        second / 3600,
+        second / 60 % 60,
+        second % 60
+    )
 }
 
 /// Year, month and day of a day since 1970, in the Gregorian calendar. The calculation uses years
@@ -75,7 +87,10 @@ mod tests {
     #[test]
     fn this_machine_has_a_kernel_and_memory() {
         let machine = Machine::here();
-        assert!(machine.cores > 0 && machine.memory_bytes > 1 << 20 && machine.kernel != "unknown", "{machine:?}");
+        assert!(
+            machine.cores > 0 && machine.memory_bytes > 1 << 20 && machine.kernel != "unknown",
+            "{machine:?}"
+        );
     }
 
     #[test]

@@ -56,11 +56,16 @@ impl Available {
         }
         found.fuse2fs = fuse.is_ok() && is_installed("fuse2fs");
         if fuse.is_ok() && !found.fuse2fs {
-            found.missing.push("No comparison with fuse2fs: it is not installed (apt-get install fuse2fs).".into());
+            found.missing.push(
+                "No comparison with fuse2fs: it is not installed (apt-get install fuse2fs).".into(),
+            );
         }
-        found.kernel = rustix::process::geteuid().is_root() && Path::new("/dev/loop-control").exists();
+        found.kernel =
+            rustix::process::geteuid().is_root() && Path::new("/dev/loop-control").exists();
         if !found.kernel {
-            found.missing.push("No comparison with the kernel's ext4: that needs root and loop devices.".into());
+            found.missing.push(
+                "No comparison with the kernel's ext4: that needs root and loop devices.".into(),
+            );
         }
         found
     }
@@ -107,13 +112,20 @@ pub(crate) struct Mounted {
 impl Mounted {
     /// Mounts the image on an existing directory.
     pub(crate) fn new(server: Server, image: &Path, point: &Path) -> Result<Self> {
-        let mut mounted =
-            Self { server, image: image.to_owned(), point: point.to_owned(), child: None, is_mounted: false };
+        let mut mounted = Self {
+            server,
+            image: image.to_owned(),
+            point: point.to_owned(),
+            child: None,
+            is_mounted: false,
+        };
         match mounted.server.clone() {
             Server::Cairn { program, options } => {
                 run(command(&program).args(["mount", "-o", &options]).args([image, point]))?;
             }
-            Server::Kernel => drop(run(command("mount").args(["-o", "loop"]).args([image, point]))?),
+            Server::Kernel => {
+                drop(run(command("mount").args(["-o", "loop"]).args([image, point]))?)
+            }
             Server::Fuse2fs => {
                 let mut fuse2fs = command("fuse2fs");
                 fuse2fs.arg("-f").args([image, point]).stdout(Stdio::null()).stderr(Stdio::null());
@@ -137,7 +149,8 @@ impl Mounted {
     /// Starts a server in the foreground and waits until it has mounted.
     fn serve(&mut self, command: &mut Command) -> Result<()> {
         let name = command.get_program().display().to_string();
-        let failed = |what: String| Error::Program(format!("{name} for {}: {what}", self.image.display()));
+        let failed =
+            |what: String| Error::Program(format!("{name} for {}: {what}", self.image.display()));
         let mut child = command.spawn().map_err(Error::host(&name))?;
         let end = std::time::Instant::now() + PATIENCE;
         while !is_mount_point(&self.point)? {
@@ -168,7 +181,9 @@ impl Mounted {
             Server::Fuse2fs | Server::Nothing { .. } if !rustix::process::geteuid().is_root() => {
                 run(command("fusermount3").arg("-u").arg(&self.point))?
             }
-            Server::Kernel | Server::Fuse2fs | Server::Nothing { .. } => run(command("umount").arg(&self.point))?,
+            Server::Kernel | Server::Fuse2fs | Server::Nothing { .. } => {
+                run(command("umount").arg(&self.point))?
+            }
         };
         if let Some(mut child) = self.child.take() {
             child.wait().map_err(Error::host(&self.point))?;
@@ -191,7 +206,9 @@ impl Drop for Mounted {
 /// True if `path` is a mount point.
 fn is_mount_point(path: &Path) -> Result<bool> {
     use std::os::unix::fs::MetadataExt;
-    let device = |path: &Path| std::fs::metadata(path).map(|metadata| metadata.dev()).map_err(Error::host(path));
+    let device = |path: &Path| {
+        std::fs::metadata(path).map(|metadata| metadata.dev()).map_err(Error::host(path))
+    };
     Ok(device(path)? != device(path.parent().unwrap_or(path))?)
 }
 
@@ -203,9 +220,15 @@ mod tests {
     fn programs_are_found_and_their_failures_told() {
         assert!(is_installed("sh") && !is_installed("no-such-program"));
         assert_eq!(run(command("echo").arg("x")).unwrap(), "x\n");
-        let error = run(command("sh").args(["-c", "echo why >&2; exit 3"])).unwrap_err().to_string();
+        let error =
+            run(command("sh").args(["-c", "echo why >&2; exit 3"])).unwrap_err().to_string();
         assert!(error.contains("exit status: 3: why"), "{error}");
-        assert!(run(&mut command("no-such-program")).unwrap_err().to_string().contains("no-such-program"));
+        assert!(
+            run(&mut command("no-such-program"))
+                .unwrap_err()
+                .to_string()
+                .contains("no-such-program")
+        );
     }
 
     #[test]

@@ -10,8 +10,8 @@ use cairn_base::Ino;
 use cairn_base::ranked_lock::{Mutex, Rank};
 use cairn_base::stats::Report;
 use cairn_vfs::types::{
-    AllocateMode, Attributes, Caller, DirEntry, FileExtent, FileKind, InodeFlags, IoFlags, NewInode, OpenMode,
-    RenameMode, Seek, SetAttributes, Timestamp, VolumeStats, XattrMode,
+    AllocateMode, Attributes, Caller, DirEntry, FileExtent, FileKind, InodeFlags, IoFlags,
+    NewInode, OpenMode, RenameMode, Seek, SetAttributes, Timestamp, VolumeStats, XattrMode,
 };
 use cairn_vfs::{Error, FileSystem, Name, Result};
 
@@ -36,7 +36,8 @@ impl Nothing {
     /// Creates the files with these names and sizes.
     #[must_use]
     pub fn new<'f>(files: impl IntoIterator<Item = (&'f str, u64)>) -> Self {
-        let mut all = Files { names: BTreeMap::new(), sizes: BTreeMap::new(), next: Ino(ROOT.0 + 1) };
+        let mut all =
+            Files { names: BTreeMap::new(), sizes: BTreeMap::new(), next: Ino(ROOT.0 + 1) };
         for (name, size) in files {
             all.add(name.as_bytes(), size);
         }
@@ -104,7 +105,14 @@ impl FileSystem for Nothing {
 
     fn forget(&self, _ino: Ino, _count: u64) {}
 
-    fn create(&self, _: Ino, name: &[u8], new: NewInode<'_>, _permissions: u32, _: &Caller) -> Result<Attributes> {
+    fn create(
+        &self,
+        _: Ino,
+        name: &[u8],
+        new: NewInode<'_>,
+        _permissions: u32,
+        _: &Caller,
+    ) -> Result<Attributes> {
         if new != NewInode::Regular {
             return Err(NOT_HERE);
         }
@@ -142,10 +150,20 @@ impl FileSystem for Nothing {
         Err(Error::Invalid("not a symbolic link"))
     }
 
-    fn readdir(&self, _ino: Ino, position: u64, emit: &mut dyn FnMut(DirEntry) -> bool) -> Result<()> {
+    fn readdir(
+        &self,
+        _ino: Ino,
+        position: u64,
+        emit: &mut dyn FnMut(DirEntry) -> bool,
+    ) -> Result<()> {
         let mut entries = vec![(Name::DOT.to_buf(), ROOT), (Name::DOT_DOT.to_buf(), ROOT)];
         let files = self.files.lock();
-        entries.extend(files.names.iter().filter_map(|(name, ino)| Some((Name::check(name).ok()?.to_buf(), *ino))));
+        entries.extend(
+            files
+                .names
+                .iter()
+                .filter_map(|(name, ino)| Some((Name::check(name).ok()?.to_buf(), *ino))),
+        );
         drop(files);
         for (next, (name, ino)) in (1..).zip(entries) {
             let kind = Some(if ino == ROOT { FileKind::Directory } else { FileKind::Regular });
@@ -200,7 +218,14 @@ impl FileSystem for Nothing {
         Ok(if what == Seek::Data { offset } else { self.attributes(ino)?.size })
     }
 
-    fn extents(&self, _: Ino, _: u64, _: u64, _: bool, _: &mut dyn FnMut(FileExtent) -> bool) -> Result<()> {
+    fn extents(
+        &self,
+        _: Ino,
+        _: u64,
+        _: u64,
+        _: bool,
+        _: &mut dyn FnMut(FileExtent) -> bool,
+    ) -> Result<()> {
         Ok(())
     }
 

@@ -25,13 +25,17 @@ pub(crate) struct Pace {
 
 impl Pace {
     /// A solid-state disk: 100,000 transfers a second, 1 GiB/s, 0.2 ms to flush.
-    pub(crate) const SSD: Self =
-        Self { request: Duration::from_micros(10), bandwidth: 1 << 30, flush: Duration::from_micros(200) };
+    pub(crate) const SSD: Self = Self {
+        request: Duration::from_micros(10),
+        bandwidth: 1 << 30,
+        flush: Duration::from_micros(200),
+    };
 
     /// Cost of the flushes of a batch.
     pub(crate) fn flushes(self, batch: &Batch) -> Duration {
         let changes = batch.requests.iter().any(|request| !matches!(request, Request::Read { .. }));
-        self.flush * (u32::from(batch.durability.preflush) + u32::from(batch.durability.fua && changes))
+        self.flush
+            * (u32::from(batch.durability.preflush) + u32::from(batch.durability.fua && changes))
     }
 
     /// Cost of a batch.
@@ -62,7 +66,12 @@ pub(crate) struct Paced {
 
 impl Paced {
     pub(crate) fn new(inner: Arc<dyn BlockDevice>, pace: Pace) -> Self {
-        Self { inner, pace, busy_until: Mutex::new(Rank::LEAF, Instant::now()), is_over: AtomicBool::new(false) }
+        Self {
+            inner,
+            pace,
+            busy_until: Mutex::new(Rank::LEAF, Instant::now()),
+            is_over: AtomicBool::new(false),
+        }
     }
 
     /// Stops the delays, for work that is not measured.
@@ -107,9 +116,15 @@ mod tests {
 
     #[test]
     fn transfers_bytes_and_flushes_are_paid_for() {
-        let pace = Pace { request: Duration::from_micros(10), bandwidth: 1 << 20, flush: Duration::from_millis(1) };
+        let pace = Pace {
+            request: Duration::from_micros(10),
+            bandwidth: 1 << 20,
+            flush: Duration::from_millis(1),
+        };
         let write = |len| Request::Write { offset: 0, bufs: vec![Bytes::from(vec![0; len])] };
-        let of = |requests, preflush, fua| pace.of(&Batch { requests, durability: Durability { preflush, fua } });
+        let of = |requests, preflush, fua| {
+            pace.of(&Batch { requests, durability: Durability { preflush, fua } })
+        };
         assert_eq!(of(vec![write(0), write(0)], false, false), Duration::from_micros(20));
         assert_eq!(of(vec![write(1 << 20)], true, true), Duration::from_micros(1_002_010));
         assert_eq!(of(vec![], false, true), Duration::ZERO);
@@ -120,7 +135,9 @@ mod tests {
         let memory = Arc::new(MemoryDevice::new(1 << 20));
         let device = Paced::new(memory, Pace { flush: Duration::from_millis(5), ..Pace::SSD });
         let start = Instant::now();
-        std::thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(|| device.flush().unwrap()))));
+        std::thread::scope(|scope| {
+            (0..4).for_each(|_| drop(scope.spawn(|| device.flush().unwrap())))
+        });
         assert!(start.elapsed() >= Duration::from_millis(20));
     }
 }

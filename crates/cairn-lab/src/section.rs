@@ -141,14 +141,18 @@ impl Builder {
     /// If the subject or a metric was not declared.
     pub fn add(&mut self, row: &str, subject: &str, figures: &[(&str, f64)]) {
         let subjects = &self.section.subjects;
-        let subject = subjects.iter().position(|known| known == subject).expect("a declared subject");
+        let subject =
+            subjects.iter().position(|known| known == subject).expect("a declared subject");
         let row = self.rows.iter().position(|known| known == row).unwrap_or_else(|| {
             self.rows.push(row.into());
             self.rows.len() - 1
         });
         let samples = self.samples.entry((row, subject)).or_default();
         for (metric, value) in figures {
-            assert!(self.section.metrics.iter().any(|known| known.name == *metric), "undeclared metric {metric}");
+            assert!(
+                self.section.metrics.iter().any(|known| known.name == *metric),
+                "undeclared metric {metric}"
+            );
             samples.entry((*metric).into()).or_default().push(*value);
         }
     }
@@ -158,7 +162,9 @@ impl Builder {
     pub fn finish(self) -> Section {
         let Self { mut section, rows, samples } = self;
         for ((row, subject), samples) in samples {
-            let values = samples.into_iter().filter_map(|(name, samples)| Some((name, Spread::of(&samples)?)));
+            let values = samples
+                .into_iter()
+                .filter_map(|(name, samples)| Some((name, Spread::of(&samples)?)));
             section.rows.push(Row {
                 row: rows[row].clone(),
                 subject: section.subjects[subject].clone(),
@@ -166,7 +172,8 @@ impl Builder {
                 values: values.collect(),
             });
         }
-        let ratios: Vec<Option<Spread>> = section.rows.iter().map(|row| ratio_of(&section, row)).collect();
+        let ratios: Vec<Option<Spread>> =
+            section.rows.iter().map(|row| ratio_of(&section, row)).collect();
         for (row, ratio) in section.rows.iter_mut().zip(ratios) {
             row.ratio = ratio;
         }
@@ -202,7 +209,8 @@ mod tests {
     #[test]
     fn rows_and_subjects_keep_their_order() {
         let section = section();
-        let lines: Vec<_> = section.rows.iter().map(|row| (row.row.as_str(), row.subject.as_str())).collect();
+        let lines: Vec<_> =
+            section.rows.iter().map(|row| (row.row.as_str(), row.subject.as_str())).collect();
         assert_eq!(lines, [("a", "off"), ("a", "on"), ("b", "on")]);
         assert_eq!(section.row_names(), ["a", "b"]);
     }
@@ -220,6 +228,10 @@ mod tests {
     #[test]
     #[should_panic(expected = "undeclared metric")]
     fn a_metric_must_be_declared() {
-        Builder::new("s", "S", &["x"], vec![Metric::higher("speed", "")]).add("a", "x", &[("sped", 1.0)]);
+        Builder::new("s", "S", &["x"], vec![Metric::higher("speed", "")]).add(
+            "a",
+            "x",
+            &[("sped", 1.0)],
+        );
     }
 }

@@ -23,7 +23,8 @@ impl Spread {
     /// The distribution of the finite samples. `None` if there is none.
     #[must_use]
     pub fn of(samples: &[f64]) -> Option<Self> {
-        let samples: Vec<f64> = samples.iter().copied().filter(|sample| sample.is_finite()).collect();
+        let samples: Vec<f64> =
+            samples.iter().copied().filter(|sample| sample.is_finite()).collect();
         let mut sorted = samples.clone();
         sorted.sort_by(f64::total_cmp);
         let (min, max) = (*sorted.first()?, *sorted.last()?);
@@ -36,7 +37,8 @@ impl Spread {
     #[must_use]
     pub fn ratio_to(&self, base: &Self) -> Option<Self> {
         if self.samples.len() == base.samples.len() {
-            let paired: Vec<f64> = self.samples.iter().zip(&base.samples).map(|(own, base)| own / base).collect();
+            let paired: Vec<f64> =
+                self.samples.iter().zip(&base.samples).map(|(own, base)| own / base).collect();
             if paired.iter().all(|ratio| ratio.is_finite()) {
                 return Self::of(&paired);
             }

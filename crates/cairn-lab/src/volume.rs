@@ -33,27 +33,42 @@ pub(crate) fn image_file(path: &Path, size: u64) -> Result<(Arc<dyn BlockDevice>
         Ok(device) => Ok((Arc::new(device), "an image file with O_DIRECT")),
         Err(_) => {
             let device = FileDevice::open(path, FileOptions::write())?;
-            Ok((Arc::new(device), "an image file through the host's page cache (its filesystem refuses O_DIRECT)"))
+            Ok((
+                Arc::new(device),
+                "an image file through the host's page cache (its filesystem refuses O_DIRECT)",
+            ))
         }
     }
 }
 
 /// Creates an ext4 volume with mke2fs's defaults. `journal` is the size of the journal in bytes.
 pub(crate) fn make(device: &Arc<dyn BlockDevice>, journal: Option<u64>) -> Result<()> {
-    let options = cairn_ext4::mkfs::MkfsOptions { journal_size: journal, block_size: Some(4096), ..Default::default() };
+    let options = cairn_ext4::mkfs::MkfsOptions {
+        journal_size: journal,
+        block_size: Some(4096),
+        ..Default::default()
+    };
     cairn_ext4::mkfs::make(device.clone(), &options, &*Threads::new())?;
     Ok(())
 }
 
 /// Creates an F2FS volume with mkfs.f2fs's defaults.
 pub(crate) fn make_f2fs(device: &Arc<dyn BlockDevice>) -> Result<()> {
-    cairn_f2fs::mkfs::make(device.clone(), &cairn_f2fs::mkfs::MkfsOptions::default(), &*Threads::new())?;
+    cairn_f2fs::mkfs::make(
+        device.clone(),
+        &cairn_f2fs::mkfs::MkfsOptions::default(),
+        &*Threads::new(),
+    )?;
     Ok(())
 }
 
 /// Opens the volume on the device with mount options.
 pub(crate) fn open(device: &Arc<dyn BlockDevice>, options: &str) -> Result<Arc<dyn FileSystem>> {
-    let options = OpenOptions { read_only: false, mount_options: options.to_owned(), ..OpenOptions::default() };
+    let options = OpenOptions {
+        read_only: false,
+        mount_options: options.to_owned(),
+        ..OpenOptions::default()
+    };
     Ok(cairn::open_on(device.clone(), Threads::new(), &options)?.filesystem().clone())
 }
 
@@ -67,7 +82,13 @@ pub(crate) struct OpenFile<'v> {
 impl<'v> OpenFile<'v> {
     /// Creates `name` in the root directory.
     pub(crate) fn create(volume: &'v dyn FileSystem, name: &str) -> Result<Self> {
-        let made = volume.create(volume.root(), name.as_bytes(), NewInode::Regular, 0o644, &Caller::ROOT)?;
+        let made = volume.create(
+            volume.root(),
+            name.as_bytes(),
+            NewInode::Regular,
+            0o644,
+            &Caller::ROOT,
+        )?;
         Self::of(volume, made.ino)
     }
 
@@ -95,7 +116,8 @@ impl<'v> OpenFile<'v> {
     }
 
     pub(crate) fn set_size(&self, size: u64) -> Result<()> {
-        self.volume.setattr(self.ino, &SetAttributes { size: Some(size), ..SetAttributes::default() })?;
+        self.volume
+            .setattr(self.ino, &SetAttributes { size: Some(size), ..SetAttributes::default() })?;
         Ok(())
     }
 }

@@ -1,5 +1,5 @@
-//! Many threads on the same names and files of a small volume, which they also fill. Lock ranks are checked in test builds;
-//! a watchdog ends a deadlock.
+//! Many threads on the same names and files of a small volume, which they also fill. Lock ranks are
+//! checked in test builds; a watchdog ends a deadlock.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use cairn_base::Ino;
-use cairn_vfs::{AllocateMode, Caller, Error, FileSystem, IoFlags, NewInode, RenameMode, SetAttributes};
+use cairn_vfs::{
+    AllocateMode, Caller, Error, FileSystem, IoFlags, NewInode, RenameMode, SetAttributes,
+};
 
 use crate::oracle::Subject;
 
@@ -56,7 +58,11 @@ fn expected<T>(result: Result<T, Error>) -> Option<T> {
         Ok(value) => Some(value),
         Err(error) => {
             // ENOENT, EEXIST, ENOTDIR, EISDIR, EINVAL, ENOSPC, ENOTEMPTY, ESTALE.
-            assert!([2, 17, 20, 21, 22, 28, 39, 116].contains(&error.errno()), "errno {}: {error}", error.errno());
+            assert!(
+                [2, 17, 20, 21, 22, 28, 39, 116].contains(&error.errno()),
+                "errno {}: {error}",
+                error.errno()
+            );
             None
         }
     }
@@ -74,7 +80,8 @@ struct Worker {
 impl Worker {
     fn new(fs: &Arc<dyn FileSystem>, number: u64, dirs: &[Ino]) -> Self {
         let name = format!("own {number}");
-        let made = fs.create(fs.root(), name.as_bytes(), NewInode::Regular, 0o644, &Caller::ROOT).unwrap();
+        let made =
+            fs.create(fs.root(), name.as_bytes(), NewInode::Regular, 0o644, &Caller::ROOT).unwrap();
         fs.allocate(made.ino, AllocateMode::Extend, 0, 65_536).unwrap();
         let rng = fastrand::Rng::with_seed(number);
         Self { fs: fs.clone(), rng, own: made.ino, contents: vec![0; 65_536], dirs: dirs.to_vec() }
@@ -90,7 +97,8 @@ impl Worker {
         let fs = self.fs.clone();
         match self.rng.u32(0..100) {
             0..20 => {
-                let new = if self.rng.u8(0..8) == 0 { NewInode::Directory } else { NewInode::Regular };
+                let new =
+                    if self.rng.u8(0..8) == 0 { NewInode::Directory } else { NewInode::Regular };
                 if let Some(made) = expected(fs.create(dir, &name, new, 0o644, &Caller::ROOT)) {
                     fs.forget(made.ino, 1);
                 }
@@ -98,7 +106,8 @@ impl Worker {
             20..30 => drop(expected(fs.unlink(dir, &name))),
             30..33 => drop(expected(fs.rmdir(dir, &name))),
             33..43 => {
-                let mode = [RenameMode::Replace, RenameMode::Exchange, RenameMode::NoReplace][self.rng.usize(0..3)];
+                let mode = [RenameMode::Replace, RenameMode::Exchange, RenameMode::NoReplace]
+                    [self.rng.usize(0..3)];
                 expected(fs.rename(dir, &name, other, &new_name, mode));
             }
             43..48 => {
@@ -137,7 +146,13 @@ impl Worker {
                     fs.forget(linked.ino, 1);
                 }
             }
-            _ => drop(expected(fs.copy_range(found.ino, offset, found.ino, offset + 200_000, 10_000))),
+            _ => drop(expected(fs.copy_range(
+                found.ino,
+                offset,
+                found.ino,
+                offset + 200_000,
+                10_000,
+            ))),
         }
         fs.forget(found.ino, 1);
     }
@@ -149,7 +164,12 @@ impl Worker {
         if self.rng.bool() {
             let fill = self.rng.u8(..);
             // Space is preallocated, but a full volume may still refuse the metadata.
-            let written = expected(self.fs.write(self.own, start as u64, &vec![fill; end - start], IoFlags::empty()));
+            let written = expected(self.fs.write(
+                self.own,
+                start as u64,
+                &vec![fill; end - start],
+                IoFlags::empty(),
+            ));
             self.contents[start..start + written.unwrap_or(0)].fill(fill);
         } else {
             self.check();
@@ -158,23 +178,33 @@ impl Worker {
 
     fn check(&self) {
         let mut buf = vec![0; self.contents.len() + 1];
-        assert_eq!(self.fs.read(self.own, 0, &mut buf, IoFlags::empty()).unwrap(), self.contents.len());
-        assert!(buf[..self.contents.len()] == self.contents[..], "somebody else's bytes in {}", self.own);
+        assert_eq!(
+            self.fs.read(self.own, 0, &mut buf, IoFlags::empty()).unwrap(),
+            self.contents.len()
+        );
+        assert!(
+            buf[..self.contents.len()] == self.contents[..],
+            "somebody else's bytes in {}",
+            self.own
+        );
     }
 }
 
-/// Six threads do `steps` operations each; then each file that only one thread wrote is compared, before and after a
-/// remount, and the volume is judged.
+/// Six threads do `steps` operations each; then each file that only one thread wrote is compared,
+/// before and after a remount, and the volume is judged.
 ///
 /// # Panics
-/// An answer is none that threads in each other's way may get, bytes differ, or the volume is not clean.
+/// An answer is none that threads in each other's way may get, bytes differ, or the volume is not
+/// clean.
 pub fn share(subject: &dyn Subject, steps: u32) {
     let device = subject.make();
     let fs = subject.open(&device);
     let dirs: Vec<Ino> = std::iter::once(fs.root())
         .chain((0..2).map(|number| {
             let name = format!("dir {number}");
-            fs.create(fs.root(), name.as_bytes(), NewInode::Directory, 0o755, &Caller::ROOT).unwrap().ino
+            fs.create(fs.root(), name.as_bytes(), NewInode::Directory, 0o755, &Caller::ROOT)
+                .unwrap()
+                .ino
         }))
         .collect();
     let watchdog = Watchdog::start("contention");
@@ -204,8 +234,9 @@ pub fn share(subject: &dyn Subject, steps: u32) {
     fs.unmount().unwrap();
 }
 
-/// Threads whose files come and go before anything of them is on the disk: their numbers may be given out again at once, also to
-/// other threads. Every file is found by its number, with its own contents, until it goes.
+/// Threads whose files come and go before anything of them is on the disk: their numbers may be
+/// given out again at once, also to other threads. Every file is found by its number, with its own
+/// contents, until it goes.
 ///
 /// # Panics
 /// One is not.
@@ -216,10 +247,18 @@ pub fn short_lived_files(fs: &dyn FileSystem) {
         for thread in 0..THREADS {
             scope.spawn(move || {
                 let name = format!("directory {thread}");
-                let made = fs.create(fs.root(), name.as_bytes(), NewInode::Directory, 0o755, &Caller::ROOT);
+                let made = fs.create(
+                    fs.root(),
+                    name.as_bytes(),
+                    NewInode::Directory,
+                    0o755,
+                    &Caller::ROOT,
+                );
                 let directory = made.unwrap().ino;
                 for round in 0..rounds {
-                    let file = fs.create(directory, b"file", NewInode::Regular, 0o644, &Caller::ROOT).unwrap();
+                    let file = fs
+                        .create(directory, b"file", NewInode::Regular, 0o644, &Caller::ROOT)
+                        .unwrap();
                     let own = (round * THREADS + thread).to_le_bytes();
                     fs.write(file.ino, 0, &own, IoFlags::empty()).unwrap();
                     fs.unlink(directory, b"file").unwrap();

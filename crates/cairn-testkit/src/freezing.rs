@@ -14,20 +14,23 @@ pub type Judge<'a> = &'a dyn Fn(&MemoryDevice);
 const THREADS: u64 = 4;
 
 fn make(fs: &dyn FileSystem, name: &str) -> Result<Ino> {
-    fs.create(fs.root(), name.as_bytes(), NewInode::Regular, 0o644, &Caller::ROOT).map(|made| made.ino)
+    fs.create(fs.root(), name.as_bytes(), NewInode::Regular, 0o644, &Caller::ROOT)
+        .map(|made| made.ino)
 }
 
 fn contents(device: &MemoryDevice) -> Vec<u8> {
     device.read_at(0, usize::try_from(device.geometry().size).unwrap()).unwrap().to_vec()
 }
 
-/// One after the other: what is on the disk, what goes on, what waits, what is refused. Unmounts at the end.
+/// One after the other: what is on the disk, what goes on, what waits, what is refused. Unmounts at
+/// the end.
 ///
 /// # Panics
 /// Something else happens.
 pub fn in_order(fs: &dyn FileSystem, device: &MemoryDevice, judge: Judge<'_>) {
     assert!(matches!(fs.thaw(), Err(Error::Invalid(_))), "it is not frozen");
-    let (kept, unnamed) = (make(fs, "kept").unwrap(), fs.tmpfile(fs.root(), 0o600, &Caller::ROOT).unwrap().ino);
+    let (kept, unnamed) =
+        (make(fs, "kept").unwrap(), fs.tmpfile(fs.root(), 0o600, &Caller::ROOT).unwrap().ino);
     for ino in [kept, unnamed] {
         fs.write(ino, 0, &[7; 100_000], IoFlags::empty()).unwrap();
     }
@@ -60,7 +63,10 @@ pub fn in_order(fs: &dyn FileSystem, device: &MemoryDevice, judge: Judge<'_>) {
         fs.thaw().unwrap();
         waits.join().unwrap().unwrap();
     });
-    assert!(!fs.is_frozen() && fs.getattr(unnamed).is_err(), "its last user left while the volume was frozen");
+    assert!(
+        !fs.is_frozen() && fs.getattr(unnamed).is_err(),
+        "its last user left while the volume was frozen"
+    );
     assert!(matches!(fs.thaw(), Err(Error::Invalid(_))));
 
     fs.remount("ro").unwrap();
@@ -93,8 +99,8 @@ pub fn shut_down(fs: &dyn FileSystem) {
     assert!(!fs.is_frozen() && fs.freeze().is_err(), "what is on the disk is not what was written");
 }
 
-/// Threads make, write, sync and delete files while the volume is frozen and thawed around them: frozen, its device does not change
-/// and is found in order, and everybody goes on afterwards.
+/// Threads make, write, sync and delete files while the volume is frozen and thawed around them:
+/// frozen, its device does not change and is found in order, and everybody goes on afterwards.
 ///
 /// # Panics
 /// Something else happens.

@@ -1,7 +1,8 @@
-//! A volume without room, or a system without memory: each operation succeeds whole or changes nothing, and what takes away always succeeds
-//! where only room is missing.
+//! A volume without room, or a system without memory: each operation succeeds whole or changes
+//! nothing, and what takes away always succeeds where only room is missing.
 //!
-//! Nothing of a format is known here: the caller makes the volume, and has a foreign judge look at it afterwards.
+//! Nothing of a format is known here: the caller makes the volume, and has a foreign judge look at
+//! it afterwards.
 
 use std::cell::Cell;
 use std::path::Path;
@@ -10,7 +11,8 @@ use cairn_base::Ino;
 use cairn_base::memory::faults;
 use cairn_vfs::acl::{ACCESS, Acl, DEFAULT, Entry, Tag};
 use cairn_vfs::{
-    AllocateMode, Caller, Error, FileSystem, IoFlags, NewInode, RenameMode, Result, SetAttributes, XattrMode,
+    AllocateMode, Caller, Error, FileSystem, IoFlags, NewInode, RenameMode, Result, SetAttributes,
+    XattrMode,
 };
 
 use crate::tree::{SnapshotOptions, digest_volume};
@@ -96,7 +98,13 @@ pub fn decorate(fs: &dyn FileSystem) {
             let file = find(fs, &format!("{directory}/f{n}")).unwrap();
             fs.setxattr(file, b"user.short", b"value", XattrMode::Set).unwrap();
         }
-        fs.setxattr(find(fs, &format!("{directory}/f3")).unwrap(), ACCESS, &list(3), XattrMode::Set).unwrap();
+        fs.setxattr(
+            find(fs, &format!("{directory}/f3")).unwrap(),
+            ACCESS,
+            &list(3),
+            XattrMode::Set,
+        )
+        .unwrap();
     }
     fs.sync().unwrap();
 }
@@ -149,7 +157,9 @@ struct Round<'f> {
 impl Round<'_> {
     fn snapshot(&self) -> String {
         let options = SnapshotOptions { times: false, ..SnapshotOptions::default() };
-        digest_volume(self.fs, options).unwrap_or_else(|error| panic!("{}: {error}", self.label)).to_text()
+        digest_volume(self.fs, options)
+            .unwrap_or_else(|error| panic!("{}: {error}", self.label))
+            .to_text()
     }
 
     /// Does something, which succeeds whole or changes nothing.
@@ -161,8 +171,14 @@ impl Round<'_> {
         };
         match outcome {
             Ok(()) => {}
-            Err(Error::NoSpace | Error::NoAttributeSpace | Error::TooBig) if needs == Needs::Space => {
-                assert!(self.snapshot() == before, "{}: {what} found no space, and has changed something", self.label);
+            Err(Error::NoSpace | Error::NoAttributeSpace | Error::TooBig)
+                if needs == Needs::Space =>
+            {
+                assert!(
+                    self.snapshot() == before,
+                    "{}: {what} found no space, and has changed something",
+                    self.label
+                );
             }
             Err(error) => panic!("{}: {what}: {error}", self.label),
         }
@@ -170,8 +186,14 @@ impl Round<'_> {
 }
 
 impl Round<'_> {
-    /// Has the system refuse everything that can be refused from the n-th allocation on, for every n.
-    fn refuse(&self, what: &str, before: &str, operation: impl Fn(&dyn FileSystem) -> Result<()>) -> Result<()> {
+    /// Has the system refuse everything that can be refused from the n-th allocation on, for every
+    /// n.
+    fn refuse(
+        &self,
+        what: &str,
+        before: &str,
+        operation: impl Fn(&dyn FileSystem) -> Result<()>,
+    ) -> Result<()> {
         for n in 0..MOST_ALLOCATIONS {
             faults::refuse_after(n);
             let outcome = operation(self.fs);
@@ -193,8 +215,8 @@ impl Round<'_> {
 /// Most that one operation asks for.
 const MOST_ALLOCATIONS: u64 = 10_000;
 
-/// Does everything there is to do with what [`prepare`] made, on a system that refuses memory. Returns how many allocations were refused,
-/// and how many operations failed.
+/// Does everything there is to do with what [`prepare`] made, on a system that refuses memory.
+/// Returns how many allocations were refused, and how many operations failed.
 ///
 /// # Panics
 /// Something was done by halves, or an operation failed in another way.
@@ -202,7 +224,8 @@ pub fn operate_without_memory(fs: &dyn FileSystem, label: &str) -> (u64, u64) {
     let made = fs.create(fs.root(), b"filler", NewInode::Regular, 0o644, &Caller::ROOT).unwrap();
     fs.write(made.ino, 0, &bytes(7, 3 << 20), IoFlags::empty()).unwrap();
     fs.sync().unwrap();
-    let round = Round { fs, label, scarce: Scarce::Memory, refused: Cell::new(0), failed: Cell::new(0) };
+    let round =
+        Round { fs, label, scarce: Scarce::Memory, refused: Cell::new(0), failed: Cell::new(0) };
     transfers(&round, made.ino);
     names(&round);
     attributes(&round);
@@ -219,7 +242,11 @@ fn transfers(round: &Round<'_>, ino: Ino) {
         round.attempt("a read", Needs::Nothing, |fs| {
             let mut buf = vec![0; 1 << 20];
             let count = fs.read(ino, 1 << 20, &mut buf, flags)?;
-            assert!(buf[..count] == whole[1 << 20..(1 << 20) + count], "{}: other bytes", round.label);
+            assert!(
+                buf[..count] == whole[1 << 20..(1 << 20) + count],
+                "{}: other bytes",
+                round.label
+            );
             Ok(())
         });
         for (at, len) in [(4096, 64 << 10), (100, 5000), (2 << 20, 1 << 20)] {
@@ -230,7 +257,11 @@ fn transfers(round: &Round<'_>, ino: Ino) {
     }
     round.attempt("a lent read", Needs::Nothing, |fs| {
         fs.read_shared(ino, 0, 3 << 20, IoFlags::empty(), &mut |pieces| {
-            assert!(pieces.concat() == whole[..pieces.iter().map(|piece| piece.len()).sum()], "{}", round.label);
+            assert!(
+                pieces.concat() == whole[..pieces.iter().map(|piece| piece.len()).sum()],
+                "{}",
+                round.label
+            );
         })
         .map(drop)
     });
@@ -246,7 +277,8 @@ fn transfers(round: &Round<'_>, ino: Ino) {
 /// # Panics
 /// Something was done by halves, or what takes away found no space.
 pub fn operate(fs: &dyn FileSystem, label: &str) {
-    let round = Round { fs, label, scarce: Scarce::Space, refused: Cell::new(0), failed: Cell::new(0) };
+    let round =
+        Round { fs, label, scarce: Scarce::Space, refused: Cell::new(0), failed: Cell::new(0) };
     names(&round);
     attributes(&round);
     contents(&round);
@@ -258,7 +290,13 @@ fn names(round: &Round<'_>) {
     for name in ["new", &long] {
         let make = |what: &str, new: NewInode<'_>| {
             round.attempt(what, Needs::Space, |fs| {
-                let made = fs.create(find(fs, "one")?, name.as_bytes(), new.clone(), 0o755, &Caller::ROOT)?;
+                let made = fs.create(
+                    find(fs, "one")?,
+                    name.as_bytes(),
+                    new.clone(),
+                    0o755,
+                    &Caller::ROOT,
+                )?;
                 fs.forget(made.ino, 1);
                 fs.unlink(find(fs, "one")?, name.as_bytes())
             });
@@ -268,7 +306,13 @@ fn names(round: &Round<'_>) {
         make("a short symlink", NewInode::Symlink(b"target"));
         make("a long symlink", NewInode::Symlink(&[b't'; 900]));
         round.attempt("mkdir", Needs::Space, |fs| {
-            let made = fs.create(find(fs, "one")?, name.as_bytes(), NewInode::Directory, 0o755, &Caller::ROOT)?;
+            let made = fs.create(
+                find(fs, "one")?,
+                name.as_bytes(),
+                NewInode::Directory,
+                0o755,
+                &Caller::ROOT,
+            )?;
             fs.forget(made.ino, 1);
             fs.rmdir(find(fs, "one")?, name.as_bytes())
         });
@@ -284,10 +328,12 @@ fn names(round: &Round<'_>) {
         ];
         for (what, from, old, to, new) in moves {
             round.attempt(what, Needs::Space, |fs| {
-                let (from, to, old, new) = (find(fs, from)?, find(fs, to)?, old.as_bytes(), new.as_bytes());
+                let (from, to, old, new) =
+                    (find(fs, from)?, find(fs, to)?, old.as_bytes(), new.as_bytes());
                 fs.rename(from, old, to, new, RenameMode::NoReplace)?;
                 // Its old place is still there.
-                fs.rename(to, new, from, old, RenameMode::Replace).map_err(|_| Error::Invalid("the way back"))
+                fs.rename(to, new, from, old, RenameMode::Replace)
+                    .map_err(|_| Error::Invalid("the way back"))
             });
         }
     }
@@ -321,12 +367,21 @@ fn attributes(round: &Round<'_>) {
             fs.setattr(find(fs, path)?, &set).map(drop)
         });
     }
-    round
-        .attempt("a default list", Needs::Space, |fs| fs.setxattr(find(fs, "two")?, DEFAULT, &list(2), XattrMode::Set));
-    round.attempt("a removal of an access list", Needs::Nothing, |fs| fs.removexattr(find(fs, "two/f3")?, ACCESS));
-    round.attempt("a removal of an attribute", Needs::Nothing, |fs| fs.removexattr(find(fs, "one/f4")?, b"user.short"));
+    round.attempt("a default list", Needs::Space, |fs| {
+        fs.setxattr(find(fs, "two")?, DEFAULT, &list(2), XattrMode::Set)
+    });
+    round.attempt("a removal of an access list", Needs::Nothing, |fs| {
+        fs.removexattr(find(fs, "two/f3")?, ACCESS)
+    });
+    round.attempt("a removal of an attribute", Needs::Nothing, |fs| {
+        fs.removexattr(find(fs, "one/f4")?, b"user.short")
+    });
     round.attempt("chown", Needs::Nothing, |fs| {
-        fs.setattr(find(fs, "one/f4")?, &SetAttributes { uid: Some(77), ..SetAttributes::default() }).map(drop)
+        fs.setattr(
+            find(fs, "one/f4")?,
+            &SetAttributes { uid: Some(77), ..SetAttributes::default() },
+        )
+        .map(drop)
     });
 }
 
@@ -350,8 +405,9 @@ fn contents(round: &Round<'_>) {
             let size = fs.getattr(find(fs, path)?)?.size;
             fs.setattr(find(fs, path)?, &resize(size / 2)).map(drop)
         });
-        round
-            .attempt("a truncation to nothing", Needs::Nothing, |fs| fs.setattr(find(fs, path)?, &resize(0)).map(drop));
+        round.attempt("a truncation to nothing", Needs::Nothing, |fs| {
+            fs.setattr(find(fs, path)?, &resize(0)).map(drop)
+        });
     }
     round.attempt("a copy", Needs::Space, |fs| {
         fs.copy_range(find(fs, "filler")?, 0, find(fs, "one/f5")?, 0, 1 << 20).map(drop)

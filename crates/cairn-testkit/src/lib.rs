@@ -1,8 +1,10 @@
-//! What tests need: the oracle model and what compares a filesystem to it, seeded trees and their digests, crash images, what was said
-//! to be durable, what an error means, mutated images, what holds of frozen volumes, what options change, foreign judges, suites, and a
-//! virtual machine with the kernel.
+//! What tests need: the oracle model and what compares a filesystem to it, seeded trees and their
+//! digests, crash images, what was said to be durable, what an error means, mutated images, what
+//! holds of frozen volumes, what options change, foreign judges, suites, and a virtual machine with
+//! the kernel.
 //!
-//! Only ever a dev-dependency. Everything random is seeded by the caller; a failing test prints its seed.
+//! Only ever a dev-dependency. Everything random is seeded by the caller; a failing test prints its
+//! seed.
 
 #![forbid(unsafe_code)]
 

@@ -1,6 +1,7 @@
 //! Ways to mount F2FS that every judge meets.
 //!
-//! They are few: together they have every way to write checkpoints and every way to clean, and not all combinations of them.
+//! They are few: together they have every way to write checkpoints and every way to clean, and not
+//! all combinations of them.
 
 /// A kind of volume, and how it is mounted.
 #[derive(Clone, Copy, Debug)]
@@ -25,7 +26,8 @@ impl Mode {
     }
 }
 
-/// The defaults (`checkpoint_merge`, `gc_victim=adaptive`, `mode=adaptive`, cleaning by whoever needs room) and what differs.
+/// The defaults (`checkpoint_merge`, `gc_victim=adaptive`, `mode=adaptive`, cleaning by whoever
+/// needs room) and what differs.
 pub const MODES: [Mode; 4] = [
     Mode { zoned: false, options: "" },
     Mode { zoned: false, options: "nocheckpoint_merge,gc_victim=greedy" },

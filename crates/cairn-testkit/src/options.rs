@@ -1,5 +1,6 @@
-//! Every mount option that is taken does something: for each there is an observation that differs with and without it, and that is the same
-//! whether the option was given at mount or to a live volume.
+//! Every mount option that is taken does something: for each there is an observation that differs
+//! with and without it, and that is the same whether the option was given at mount or to a live
+//! volume.
 //!
 //! The list of options is the code's own, so that a new one without a case is found.
 
@@ -77,17 +78,28 @@ impl Given<'_> {
 ///
 /// # Panics
 /// Otherwise; it says which.
-pub fn judge(settings: impl Iterator<Item = String>, effects: &[Effect], fresh: &MemoryDevice, open: Open<'_>) {
+pub fn judge(
+    settings: impl Iterator<Item = String>,
+    effects: &[Effect],
+    fresh: &MemoryDevice,
+    open: Open<'_>,
+) {
     assert_covered(settings, effects);
     for effect in effects {
         let Effect { against, word, .. } = *effect;
-        let seen =
-            |at_mount: String, live| (effect.seen)(&Given { fresh, open, at_mount, live, runtime: Simulated::new(1) });
-        let (without, with) = (seen(against.to_owned(), None), seen(format!("{against},{word}"), None));
+        let seen = |at_mount: String, live| {
+            (effect.seen)(&Given { fresh, open, at_mount, live, runtime: Simulated::new(1) })
+        };
+        let (without, with) =
+            (seen(against.to_owned(), None), seen(format!("{against},{word}"), None));
         println!("`{word}` against `{against}`: {without} / {with}");
         assert_ne!(without, with, "`{word}` against `{against}` has no effect");
         if effect.live {
-            assert_eq!(seen(against.to_owned(), Some(word)), with, "`{word}` on a live volume with `{against}`");
+            assert_eq!(
+                seen(against.to_owned(), Some(word)),
+                with,
+                "`{word}` on a live volume with `{against}`"
+            );
         } else {
             let fs = open(Arc::new(fresh.fork()), Simulated::new(1), against);
             let refused = fs.remount(word).expect_err(word).to_string();
@@ -103,7 +115,8 @@ fn assert_covered(settings: impl Iterator<Item = String>, effects: &[Effect]) {
         (name.to_owned(), value)
     };
     let cases: Vec<_> = effects.iter().map(|effect| shape(effect.word)).collect();
-    let missing: Vec<String> = settings.filter(|setting| !cases.contains(&shape(setting))).collect();
+    let missing: Vec<String> =
+        settings.filter(|setting| !cases.contains(&shape(setting))).collect();
     assert!(missing.is_empty(), "options that nobody has seen to have an effect: {missing:?}");
 }
 
@@ -133,8 +146,10 @@ pub fn writing(given: &Given<'_>) -> String {
 pub fn access_times(given: &Given<'_>) -> String {
     let fs = given.open(given.fresh());
     let ino = written(&*fs, "read", 10);
-    let long_ago =
-        SetAttributes { atime: Some(SetTime::To(Timestamp { seconds: 1000, nanoseconds: 0 })), ..Default::default() };
+    let long_ago = SetAttributes {
+        atime: Some(SetTime::To(Timestamp { seconds: 1000, nanoseconds: 0 })),
+        ..Default::default()
+    };
     fs.setattr(ino, &long_ago).unwrap();
     fs.read(ino, 0, &mut [0; 10], IoFlags::empty()).unwrap();
     let renewed = fs.getattr(ino).unwrap().atime.seconds != 1000;
@@ -179,7 +194,10 @@ pub fn folios(given: &Given<'_>) -> String {
     written(&*fs, "large", 4 << 20);
     let report = fs.report();
     let large = ["64K", "128K", "256K", "512K", "1024K", "2048K"];
-    let many: u64 = large.iter().map(|size| report.u64(&format!("cache.folios_by_order.{size}")).unwrap()).sum();
+    let many: u64 = large
+        .iter()
+        .map(|size| report.u64(&format!("cache.folios_by_order.{size}")).unwrap())
+        .sum();
     format!("large folios: {}", many > 0)
 }
 

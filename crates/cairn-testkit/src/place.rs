@@ -1,11 +1,13 @@
-//! A temporary directory in which a test may mount: nothing stays mounted when the test ends, however it ends.
+//! A temporary directory in which a test may mount: nothing stays mounted when the test ends,
+//! however it ends.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
-/// See the module. Dropped, it detaches whatever is mounted in it, the latest first, and is removed.
+/// See the module. Dropped, it detaches whatever is mounted in it, the latest first, and is
+/// removed.
 #[derive(Debug)]
 pub struct Place(TempDir);
 
@@ -44,7 +46,8 @@ impl From<TempDir> for Place {
 impl Drop for Place {
     fn drop(&mut self) {
         for point in mounted_below(self.path()).iter().rev() {
-            // A daemon that is detached ends by itself. What cannot be detached shows when the directory is removed.
+            // A daemon that is detached ends by itself. What cannot be detached shows when the
+            // directory is removed.
             let _ = Command::new("umount").arg("-l").arg(point).stderr(Stdio::null()).status();
         }
     }

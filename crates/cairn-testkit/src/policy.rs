@@ -1,8 +1,9 @@
-//! What an error, or an end that was asked for, means for the calls that follow: the same questions to every format.
+//! What an error, or an end that was asked for, means for the calls that follow: the same questions
+//! to every format.
 //!
-//! A bad sector concerns its file, and damage that somebody comes across concerns whoever looked, unless `errors=` says more. Orphans
-//! that cannot be read keep nobody from mounting. The formats supply a [`Subject`]: how to make and open a volume, where records are,
-//! and foreign judges.
+//! A bad sector concerns its file, and damage that somebody comes across concerns whoever looked,
+//! unless `errors=` says more. Orphans that cannot be read keep nobody from mounting. The formats
+//! supply a [`Subject`]: how to make and open a volume, where records are, and foreign judges.
 
 use std::sync::Arc;
 
@@ -64,7 +65,9 @@ fn write(fs: &dyn FileSystem, name: &str, byte: u8) -> Ino {
 
 fn read(fs: &dyn FileSystem, name: &str) -> Vec<u8> {
     let mut buf = vec![0; LEN];
-    let done = fs.read(find(fs, name), 0, &mut buf, IoFlags::empty()).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let done = fs
+        .read(find(fs, name), 0, &mut buf, IoFlags::empty())
+        .unwrap_or_else(|error| panic!("{name}: {error}"));
     buf.truncate(done);
     buf
 }
@@ -95,7 +98,11 @@ fn write_others(fs: &dyn FileSystem) {
 fn check_others(kind: &dyn Subject, device: &MemoryDevice) {
     let fs = kind.open(Arc::new(device.fork()), "");
     for number in 0..OTHERS {
-        assert!(read(&*fs, &format!("other {number}")) == vec![number; LEN], "{}: other {number}", kind.name());
+        assert!(
+            read(&*fs, &format!("other {number}")) == vec![number; LEN],
+            "{}: other {number}",
+            kind.name()
+        );
     }
     fs.unmount().unwrap();
 }
@@ -110,8 +117,8 @@ fn assert_writable(kind: &dyn Subject, fs: &dyn FileSystem) {
     fs.unlink(fs.root(), b"still writable").unwrap();
 }
 
-/// One file of 21 has a sector that cannot be written. `sync` writes the other twenty and says so of that one; whoever unmounts
-/// hears of it, and the volume is clean.
+/// One file of 21 has a sector that cannot be written. `sync` writes the other twenty and says so
+/// of that one; whoever unmounts hears of it, and the volume is clean.
 ///
 /// # Panics
 /// Otherwise; so do all others here.
@@ -136,7 +143,8 @@ pub fn a_sector_that_cannot_be_written_concerns_its_file(kind: &dyn Subject) {
     kind.judge(&device);
 }
 
-/// A sector that cannot be read is an answer to whoever reads it, or changes a part of it. Nobody else notices.
+/// A sector that cannot be read is an answer to whoever reads it, or changes a part of it. Nobody
+/// else notices.
 ///
 /// # Panics
 /// Otherwise.
@@ -150,7 +158,8 @@ pub fn a_sector_that_cannot_be_read_is_an_answer(kind: &dyn Subject) {
     let victim = find(&*fs, "victim");
     let told = fs.read(victim, 0, &mut [0; 100], IoFlags::empty()).expect_err("it cannot be read");
     assert!(is_injected(&told), "{named}: told as {told}");
-    let told = fs.write(victim, 10, b"part", IoFlags::empty()).expect_err("its block cannot be read");
+    let told =
+        fs.write(victim, 10, b"part", IoFlags::empty()).expect_err("its block cannot be read");
     assert!(is_injected(&told), "{named}: told as {told}");
     assert_writable(kind, &*fs);
     fs.sync().unwrap_or_else(|error| panic!("{named}: {error}"));
@@ -172,7 +181,11 @@ pub fn with_damaged_inode(kind: &dyn Subject) -> Arc<MemoryDevice> {
 }
 
 /// Opens it, with three new files that are not synced.
-fn with_new_files(kind: &dyn Subject, device: &Arc<MemoryDevice>, options: &str) -> Arc<dyn FileSystem> {
+fn with_new_files(
+    kind: &dyn Subject,
+    device: &Arc<MemoryDevice>,
+    options: &str,
+) -> Arc<dyn FileSystem> {
     let fs = kind.open(device.clone(), options);
     for number in 0..3_u8 {
         write(&*fs, &format!("new {number}"), number);
@@ -204,7 +217,9 @@ fn new_files(kind: &dyn Subject, device: &MemoryDevice) -> usize {
 /// # Panics
 /// Otherwise.
 #[must_use]
-pub fn a_damaged_inode_is_noted_and_loses_nothing_of_others(kind: &dyn Subject) -> Arc<MemoryDevice> {
+pub fn a_damaged_inode_is_noted_and_loses_nothing_of_others(
+    kind: &dyn Subject,
+) -> Arc<MemoryDevice> {
     let device = with_damaged_inode(kind);
     let fs = with_new_files(kind, &device, "");
     look_at_victim(&*fs);
@@ -232,13 +247,15 @@ pub fn damage_that_was_only_looked_at_is_noted(kind: &dyn Subject) {
     assert!(kind.asks_for_check(&device), "{}", kind.name());
 }
 
-/// `errors=remount-ro` and `errors=panic`, from the mount or a remount: the first damage that anybody meets stops the volume. After
-/// `errors=panic` nothing more reaches the device.
+/// `errors=remount-ro` and `errors=panic`, from the mount or a remount: the first damage that
+/// anybody meets stops the volume. After `errors=panic` nothing more reaches the device.
 ///
 /// # Panics
 /// Otherwise.
 pub fn the_first_damage_stops_a_volume_that_asks_for_it(kind: &dyn Subject) {
-    for (options, remounted) in [("errors=remount-ro", None), ("errors=panic", None), ("", Some("errors=remount-ro"))] {
+    for (options, remounted) in
+        [("errors=remount-ro", None), ("errors=panic", None), ("", Some("errors=remount-ro"))]
+    {
         let device = with_damaged_inode(kind);
         let fs = with_new_files(kind, &device, options);
         if let Some(options) = remounted {
@@ -249,7 +266,8 @@ pub fn the_first_damage_stops_a_volume_that_asks_for_it(kind: &dyn Subject) {
         let before = device.fork();
         look_at_victim(&*fs);
         let named = format!("{}, {options}, {remounted:?}", kind.name());
-        let told = fs.create(fs.root(), b"later", NewInode::Regular, 0o644, &Caller::ROOT).map(drop);
+        let told =
+            fs.create(fs.root(), b"later", NewInode::Regular, 0o644, &Caller::ROOT).map(drop);
         assert!(matches!(told, Err(Error::ReadOnly(_))), "{named}: {told:?}");
         assert!(matches!(fs.fsync(ino, 0, false), Err(Error::Io(_))), "{named}");
         assert!(matches!(fs.sync(), Err(Error::Io(_))), "{named}");
@@ -273,7 +291,8 @@ fn same(one: &MemoryDevice, other: &MemoryDevice) -> bool {
     (0..size).step_by(1 << 20).all(|at| part(one, at)[..] == part(other, at)[..])
 }
 
-/// A volume with an unlinked file that is still open, as a power cut would leave it, and where the file's record is.
+/// A volume with an unlinked file that is still open, as a power cut would leave it, and where the
+/// file's record is.
 #[must_use]
 pub fn with_orphan(kind: &dyn Subject) -> (Arc<MemoryDevice>, Record) {
     let (device, _) = with_victim(kind);
@@ -290,12 +309,15 @@ pub fn with_orphan(kind: &dyn Subject) -> (Arc<MemoryDevice>, Record) {
     (left, record)
 }
 
-/// An orphan that the device cannot read keeps nobody from mounting. Returns the volume, closed by a mount that could read it.
+/// An orphan that the device cannot read keeps nobody from mounting. Returns the volume, closed by
+/// a mount that could read it.
 ///
 /// # Panics
 /// Otherwise.
 #[must_use]
-pub fn an_orphan_on_a_bad_sector_keeps_nobody_from_mounting(kind: &dyn Subject) -> Arc<MemoryDevice> {
+pub fn an_orphan_on_a_bad_sector_keeps_nobody_from_mounting(
+    kind: &dyn Subject,
+) -> Arc<MemoryDevice> {
     let (left, record) = with_orphan(kind);
     let fault = Arc::new(Fault::new(left.clone()));
     fault.fail_range(Operation::Read, record.at..record.at + 256);
@@ -311,12 +333,15 @@ pub fn an_orphan_on_a_bad_sector_keeps_nobody_from_mounting(kind: &dyn Subject) 
     left
 }
 
-/// An orphan that is damaged is left to the format's tool: nobody is kept from mounting for it. Returns the volume, closed.
+/// An orphan that is damaged is left to the format's tool: nobody is kept from mounting for it.
+/// Returns the volume, closed.
 ///
 /// # Panics
 /// Otherwise.
 #[must_use]
-pub fn an_orphan_that_is_damaged_keeps_nobody_from_mounting(kind: &dyn Subject) -> Arc<MemoryDevice> {
+pub fn an_orphan_that_is_damaged_keeps_nobody_from_mounting(
+    kind: &dyn Subject,
+) -> Arc<MemoryDevice> {
     let (left, record) = with_orphan(kind);
     flip(&left, record.checked);
     let fs = kind.open(left.clone(), "");
@@ -331,8 +356,9 @@ pub fn an_orphan_that_is_damaged_keeps_nobody_from_mounting(kind: &dyn Subject) 
     left
 }
 
-/// After a shutdown that somebody asked for (EXT4_IOC_SHUTDOWN, F2FS_IOC_SHUTDOWN) nobody is told that something is durable: fsync, fdatasync
-/// and sync fail with EIO, of a file with new data as of one that has been on the disk for long, as Linux has it.
+/// After a shutdown that somebody asked for (EXT4_IOC_SHUTDOWN, F2FS_IOC_SHUTDOWN) nobody is told
+/// that something is durable: fsync, fdatasync and sync fail with EIO, of a file with new data as
+/// of one that has been on the disk for long, as Linux has it.
 ///
 /// # Panics
 /// Otherwise.
@@ -340,7 +366,8 @@ pub fn an_fsync_after_a_shutdown_fails(kind: &dyn Subject) {
     for flush_log in [false, true] {
         let fs = kind.open(kind.fresh(), "");
         let [old, new] = [&b"old"[..], b"new"].map(|name| {
-            let ino = fs.create(fs.root(), name, NewInode::Regular, 0o644, &Caller::ROOT).unwrap().ino;
+            let ino =
+                fs.create(fs.root(), name, NewInode::Regular, 0o644, &Caller::ROOT).unwrap().ino;
             fs.write(ino, 0, name, IoFlags::empty()).unwrap();
             ino
         });

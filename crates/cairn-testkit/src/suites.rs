@@ -1,4 +1,5 @@
-//! Suites that others wrote, run on a mounted directory: `fsx` and `pjdfstest` (`scripts/install-deps` builds them).
+//! Suites that others wrote, run on a mounted directory: `fsx` and `pjdfstest`
+//! (`scripts/install-deps` builds them).
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -58,7 +59,9 @@ pub fn fsx(file: &Path, operations: u32, seed: u64) {
     let config = outside.path().join("fsx.toml");
     std::fs::write(&config, FSX_CONFIG).expect("fsx's configuration is written");
     let mut command = command("fsx");
-    command.args(["-N", &operations.to_string(), "-S", &seed.to_string(), "-P"]).arg(outside.path());
+    command
+        .args(["-N", &operations.to_string(), "-S", &seed.to_string(), "-P"])
+        .arg(outside.path());
     let output = command.arg("-f").arg(&config).arg(file).output().expect("fsx starts");
     let text = text(&output);
     let end: String = text.chars().skip(text.chars().count().saturating_sub(4000)).collect();
@@ -93,20 +96,25 @@ fn case(line: &str) -> Option<(String, String)> {
     (known && name.contains("::")).then(|| (name.to_owned(), status))
 }
 
-/// Cases that pass in `expected` and not in `found`. With `CAIRN_PJDFSTEST_OUT`, the results of both are left in that file.
+/// Cases that pass in `expected` and not in `found`. With `CAIRN_PJDFSTEST_OUT`, the results of
+/// both are left in that file.
 ///
 /// # Panics
 /// That file cannot be written.
 #[must_use]
 pub fn worse<'a>(expected: &'a Cases, found: &Cases) -> Vec<&'a str> {
     if let Some(out) = std::env::var_os("CAIRN_PJDFSTEST_OUT") {
-        let line = |name: &String| format!("{name} kernel={:?} cairn={:?}\n", expected.get(name), found.get(name));
-        std::fs::write(out, expected.keys().map(line).collect::<String>()).expect("the results are written");
+        let line = |name: &String| {
+            format!("{name} kernel={:?} cairn={:?}\n", expected.get(name), found.get(name))
+        };
+        std::fs::write(out, expected.keys().map(line).collect::<String>())
+            .expect("the results are written");
     }
     let passes = |results: &Cases, name: &str| {
         results.get(name).is_some_and(|status| !matches!(status.as_str(), "failed" | "skipped"))
     };
-    // Not asked of us: libc makes the limit up from the type of the filesystem, and says 127 for FUSE.
+    // Not asked of us: libc makes the limit up from the type of the filesystem, and says 127 for
+    // FUSE.
     let asked = |name: &str| name != "link::link_count_max";
     let names = expected.keys().map(String::as_str);
     names.filter(|name| asked(name) && passes(expected, name) && !passes(found, name)).collect()
@@ -119,7 +127,9 @@ mod tests {
     #[test]
     fn a_case_that_fails_or_is_missing_is_worse() {
         let results = |text: &str| text.lines().filter_map(case).collect::<Cases>();
-        let expected = results("a::b   ok\nc::d ok\ne::f   FAILED\ng::h  ok\nlink::link_count_max ok\nno case");
+        let expected = results(
+            "a::b   ok\nc::d ok\ne::f   FAILED\ng::h  ok\nlink::link_count_max ok\nno case",
+        );
         let found = results("a::b   ok\nc::d  FAILED\ne::f  ok");
         assert_eq!(expected.len(), 5);
         assert_eq!(worse(&expected, &found), ["c::d", "g::h"]);

@@ -11,7 +11,9 @@ const KINDS: [&str; 3] = ["file", "link", "directory"];
 /// # Panics
 /// The filesystem refuses.
 pub fn make(fs: &dyn FileSystem) {
-    let new = |name: &str, kind| fs.create(fs.root(), name.as_bytes(), kind, 0o755, &Caller::ROOT).unwrap().ino;
+    let new = |name: &str, kind| {
+        fs.create(fs.root(), name.as_bytes(), kind, 0o755, &Caller::ROOT).unwrap().ino
+    };
     let file = new("file", NewInode::Regular);
     fs.write(file, 0, &[7; 10_000], IoFlags::empty()).unwrap();
     new("link", NewInode::Symlink(b"file"));

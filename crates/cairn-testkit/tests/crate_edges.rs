@@ -1,9 +1,11 @@
-//! The layers of the workspace: which crate may depend on which. Arrows go down only (ARCHITECTURE.md).
+//! The layers of the workspace: which crate may depend on which. Arrows go down only
+//! (ARCHITECTURE.md).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Ordinary and build dependencies. Development dependencies may also name the test kit and the facade.
+/// Ordinary and build dependencies. Development dependencies may also name the test kit and the
+/// facade.
 const ALLOWED: [(&str, &[&str]); 12] = [
     ("cairn-base", &[]),
     ("cairn-block", &["cairn-base"]),
@@ -13,10 +15,30 @@ const ALLOWED: [(&str, &[&str]); 12] = [
     ("cairn-ext4", &["cairn-base", "cairn-block", "cairn-cache", "cairn-jbd2", "cairn-vfs"]),
     ("cairn-f2fs", &["cairn-base", "cairn-block", "cairn-cache", "cairn-vfs"]),
     ("cairn-fuse", &["cairn-base", "cairn-vfs"]),
-    ("cairn", &["cairn-base", "cairn-block", "cairn-cache", "cairn-ext4", "cairn-f2fs", "cairn-jbd2", "cairn-vfs"]),
+    (
+        "cairn",
+        &[
+            "cairn-base",
+            "cairn-block",
+            "cairn-cache",
+            "cairn-ext4",
+            "cairn-f2fs",
+            "cairn-jbd2",
+            "cairn-vfs",
+        ],
+    ),
     (
         "cairn-lab",
-        &["cairn", "cairn-base", "cairn-block", "cairn-cache", "cairn-ext4", "cairn-f2fs", "cairn-jbd2", "cairn-vfs"],
+        &[
+            "cairn",
+            "cairn-base",
+            "cairn-block",
+            "cairn-cache",
+            "cairn-ext4",
+            "cairn-f2fs",
+            "cairn-jbd2",
+            "cairn-vfs",
+        ],
     ),
     ("cairn-cli", &["cairn", "cairn-base", "cairn-block", "cairn-fuse", "cairn-lab", "cairn-vfs"]),
     ("cairn-testkit", &["cairn", "cairn-base", "cairn-block", "cairn-vfs"]),
@@ -28,7 +50,8 @@ struct Manifest {
     development: BTreeSet<String>,
 }
 
-/// The names of this workspace's crates in a manifest's dependency tables (`name.workspace = true` and longer forms).
+/// The names of this workspace's crates in a manifest's dependency tables (`name.workspace = true`
+/// and longer forms).
 fn parse(text: &str) -> Manifest {
     let mut manifest = Manifest::default();
     let mut table = String::new();
@@ -77,13 +100,19 @@ fn manifests() -> BTreeMap<String, Manifest> {
 fn crates_depend_only_downwards() {
     let allowed: BTreeMap<_, _> = ALLOWED.into_iter().collect();
     for (name, manifest) in manifests() {
-        let allowed = allowed.get(name.as_str()).unwrap_or_else(|| panic!("{name} is not in the table of layers"));
+        let allowed = allowed
+            .get(name.as_str())
+            .unwrap_or_else(|| panic!("{name} is not in the table of layers"));
         for dependency in &manifest.ordinary {
-            assert!(allowed.contains(&dependency.as_str()), "{name} must not depend on {dependency}");
+            assert!(
+                allowed.contains(&dependency.as_str()),
+                "{name} must not depend on {dependency}"
+            );
         }
         for dependency in &manifest.development {
             let for_tests = matches!(dependency.as_str(), "cairn-testkit" | "cairn");
-            let fine = for_tests || allowed.contains(&dependency.as_str()) || dependency == "cairn-block";
+            let fine =
+                for_tests || allowed.contains(&dependency.as_str()) || dependency == "cairn-block";
             assert!(fine, "the tests of {name} must not depend on {dependency}");
         }
     }

@@ -113,7 +113,8 @@ impl Acl {
         let count = |tag: Tag| entries.iter().filter(|entry| entry.tag == tag).count();
         let named = entries.iter().any(|entry| entry.tag.id().is_some());
         let twice = entries.windows(2).any(|pair| matches!(pair, [a, b] if a.tag == b.tag));
-        let complete = count(Tag::UserObj) == 1 && count(Tag::GroupObj) == 1 && count(Tag::Other) == 1;
+        let complete =
+            count(Tag::UserObj) == 1 && count(Tag::GroupObj) == 1 && count(Tag::Other) == 1;
         if twice || !complete || (named && count(Tag::Mask) == 0) {
             return Err(AclError::Shape);
         }
@@ -127,7 +128,9 @@ impl Acl {
     #[must_use]
     pub fn from_mode(mode: u32) -> Self {
         let entry = |tag, shift: u32| Entry { tag, permissions: bits(mode, shift) };
-        Self { entries: vec![entry(Tag::UserObj, 6), entry(Tag::GroupObj, 3), entry(Tag::Other, 0)] }
+        Self {
+            entries: vec![entry(Tag::UserObj, 6), entry(Tag::GroupObj, 3), entry(Tag::Other, 0)],
+        }
     }
 
     /// Decodes an attribute's value. `None` is the empty list: setting it removes the attribute.
@@ -175,7 +178,8 @@ impl Acl {
             let code = u16::from_le_bytes([t0, t1]);
             let mut id = NO_ID;
             if matches!(code, 0x02 | 0x08) {
-                let (bytes, rest) = body.split_first_chunk::<4>().ok_or(AclError::Length(value.len()))?;
+                let (bytes, rest) =
+                    body.split_first_chunk::<4>().ok_or(AclError::Length(value.len()))?;
                 id = u32::from_le_bytes(*bytes);
                 body = rest;
             }
@@ -210,8 +214,12 @@ impl Acl {
     /// those of the mask. True if the bits contain all of the list, which then need not be stored.
     #[must_use]
     pub fn equivalent_mode(&self) -> (u32, bool) {
-        let of =
-            |tag: Tag| self.entries.iter().find(|entry| entry.tag == tag).map(|entry| u32::from(entry.permissions));
+        let of = |tag: Tag| {
+            self.entries
+                .iter()
+                .find(|entry| entry.tag == tag)
+                .map(|entry| u32::from(entry.permissions))
+        };
         let group = of(Tag::Mask).or(of(Tag::GroupObj)).unwrap_or(0);
         let mode = of(Tag::UserObj).unwrap_or(0) << 6 | group << 3 | of(Tag::Other).unwrap_or(0);
         (mode, self.entries.len() == 3)
@@ -234,13 +242,21 @@ impl Acl {
         access.map_classes(mode, |inherited, asked| inherited & asked);
         let (permissions, complete) = access.equivalent_mode();
         let is_directory = mode & 0o170_000 == 0o040_000;
-        (mode & !0o777 | permissions, (!complete).then_some(access), is_directory.then(|| parent_default.clone()))
+        (
+            mode & !0o777 | permissions,
+            (!complete).then_some(access),
+            is_directory.then(|| parent_default.clone()),
+        )
     }
 
     /// As [`Acl::inherit`] if the directory has a default list; otherwise applies the umask only.
     /// The mode of a symbolic link does not change.
     #[must_use]
-    pub fn for_new_inode(parent_default: Option<&Self>, mode: u32, umask: u32) -> (u32, Option<Self>, Option<Self>) {
+    pub fn for_new_inode(
+        parent_default: Option<&Self>,
+        mode: u32,
+        umask: u32,
+    ) -> (u32, Option<Self>, Option<Self>) {
         match parent_default {
             _ if mode & 0o170_000 == 0o120_000 => (mode, None, None),
             Some(default) => Self::inherit(default, mode),
@@ -374,12 +390,19 @@ mod tests {
         assert_eq!(Acl::from_xattr(b"\x02\0\0"), Err(AclError::Length(3)));
         assert_eq!(Acl::from_xattr(b"\x01\0\0\0"), Err(AclError::Version(1)));
         assert_eq!(Acl::from_xattr(b"\x02\0\0\0"), Ok(None));
-        assert_eq!(Acl::from_xattr(b"\x02\0\0\0\x01\0\x07\0\xff\xff\xff\xff"), Err(AclError::Shape));
+        assert_eq!(
+            Acl::from_xattr(b"\x02\0\0\0\x01\0\x07\0\xff\xff\xff\xff"),
+            Err(AclError::Shape)
+        );
         assert_eq!(Acl::from_compact(b"\x01\0\0\0\x02\0\x07\0"), Err(AclError::Length(8)));
         assert_eq!(Acl::from_compact(b"\x01\0\0\0\x03\0\x07\0"), Err(AclError::Tag(3)));
         assert_eq!(Acl::from_compact(b"\x01\0\0\0\x01\0\x08\0"), Err(AclError::Permissions(8)));
-        let unmasked =
-            vec![entry(Tag::UserObj, 7), entry(Tag::User(1), 7), entry(Tag::GroupObj, 7), entry(Tag::Other, 7)];
+        let unmasked = vec![
+            entry(Tag::UserObj, 7),
+            entry(Tag::User(1), 7),
+            entry(Tag::GroupObj, 7),
+            entry(Tag::Other, 7),
+        ];
         assert_eq!(Acl::new(unmasked), Err(AclError::Shape));
     }
 

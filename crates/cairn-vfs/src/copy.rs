@@ -36,12 +36,13 @@ impl CopyRange {
     ) -> Result<u64, E> {
         // Bytes beyond the end of the source are not copied, so they do not count as an overlap.
         let len = self.len.min(self.from_size.saturating_sub(self.from));
-        let overlap = self.from < self.to.saturating_add(len) && self.to < self.from.saturating_add(len);
+        let overlap =
+            self.from < self.to.saturating_add(len) && self.to < self.from.saturating_add(len);
         if self.same_file && overlap && len > 0 {
             return Err(Error::Invalid("source and target ranges overlap").into());
         }
-        let mut buf =
-            memory::zeroed("a copy", PIECE.min(usize::try_from(len).unwrap_or(PIECE))).map_err(Error::from)?;
+        let mut buf = memory::zeroed("a copy", PIECE.min(usize::try_from(len).unwrap_or(PIECE)))
+            .map_err(Error::from)?;
         let mut done = 0;
         while done < len {
             let want = usize::try_from(len - done).unwrap_or(usize::MAX).min(buf.len());
@@ -72,7 +73,8 @@ mod tests {
 
     /// Copies within one vector. A write that would end beyond `room` bytes is short or fails.
     fn copy(file: &RefCell<Vec<u8>>, from: u64, to: u64, len: u64, room: usize) -> Result<u64> {
-        let range = CopyRange { from_size: file.borrow().len() as u64, from, to, len, same_file: true };
+        let range =
+            CopyRange { from_size: file.borrow().len() as u64, from, to, len, same_file: true };
         let at = |offset: u64| usize::try_from(offset).unwrap();
         range.run(
             |offset, buf| {
@@ -109,7 +111,8 @@ mod tests {
     fn a_failure_after_some_of_it_only_ends_the_copy() {
         let piece = PIECE as u64;
         let source: Vec<u8> = (0..3 * PIECE).map(|at| (at % 251) as u8).collect();
-        for (room, done) in [(7 * PIECE, 3 * piece), (5 * PIECE, piece), (5 * PIECE + 9, piece + 9)] {
+        for (room, done) in [(7 * PIECE, 3 * piece), (5 * PIECE, piece), (5 * PIECE + 9, piece + 9)]
+        {
             let file = RefCell::new(source.clone());
             assert_eq!(copy(&file, 0, 4 * piece, u64::MAX, room).unwrap(), done);
             let file = file.borrow();

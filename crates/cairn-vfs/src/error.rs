@@ -30,7 +30,9 @@ pub enum Error {
     #[error("no space left on the volume")]
     NoSpace,
     /// ENOSPC: the inode has no room for another attribute, however much space the volume has
-    #[error("no room for this extended attribute beside the inode's others: make it smaller or remove some")]
+    #[error(
+        "no room for this extended attribute beside the inode's others: make it smaller or remove some"
+    )]
     NoAttributeSpace,
     /// EFBIG
     #[error("file too large")]

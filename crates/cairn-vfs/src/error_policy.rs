@@ -61,7 +61,9 @@ impl OnDamage {
     /// The mode with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
-        [Self::Continue, Self::RemountReadOnly, Self::Panic].into_iter().find(|mode| mode.name() == name)
+        [Self::Continue, Self::RemountReadOnly, Self::Panic]
+            .into_iter()
+            .find(|mode| mode.name() == name)
     }
 
     /// The value of `errors=`.

@@ -9,8 +9,8 @@ use crate::error::{Error, Result};
 use crate::going_down::GoingDown;
 use crate::root_reserved::ReservedFor;
 use crate::types::{
-    AllocateMode, Attributes, Caller, DirEntry, FileExtent, IoFlags, NewInode, OpenMode, RenameMode, Seek,
-    SetAttributes, VolumeStats, XattrMode,
+    AllocateMode, Attributes, Caller, DirEntry, FileExtent, IoFlags, NewInode, OpenMode,
+    RenameMode, Seek, SetAttributes, VolumeStats, XattrMode,
 };
 
 /// A mounted filesystem. It is flat and keyed by inode number; all methods may be called by many
@@ -107,7 +107,14 @@ pub trait FileSystem: Send + Sync {
     /// As [`FileSystem::create`] and [`FileSystem::unlink`], for a replaced target as well;
     /// [`crate::Error::Invalid`] if a directory would be
     /// moved into itself; [`crate::Error::Loop`] if a directory's ancestors form a loop.
-    fn rename(&self, parent: Ino, name: &[u8], new_parent: Ino, new_name: &[u8], mode: RenameMode) -> Result<()>;
+    fn rename(
+        &self,
+        parent: Ino,
+        name: &[u8],
+        new_parent: Ino,
+        new_name: &[u8],
+        mode: RenameMode,
+    ) -> Result<()>;
 
     /// The target of a symbolic link.
     ///
@@ -125,7 +132,12 @@ pub trait FileSystem: Send + Sync {
     ///
     /// # Errors
     /// [`crate::Error::NotDirectory`]. The first damage, as described above.
-    fn readdir(&self, ino: Ino, position: u64, emit: &mut dyn FnMut(DirEntry) -> bool) -> Result<()>;
+    fn readdir(
+        &self,
+        ino: Ino,
+        position: u64,
+        emit: &mut dyn FnMut(DirEntry) -> bool,
+    ) -> Result<()>;
 
     // --- attributes ---
 
@@ -202,8 +214,9 @@ pub trait FileSystem: Send + Sync {
     ///
     /// # Errors
     /// [`crate::Error::Invalid`] if the length is 0, or a range to collapse or insert is not
-    /// aligned or not inside the file; [`crate::Error::TooLarge`]; [`crate::Error::Unsupported`] if the inode is not a regular file or its map cannot hold
-    /// unwritten extents; [`crate::Error::IsDirectory`]; [`crate::Error::NotPermitted`] if the file is immutable or
+    /// aligned or not inside the file; [`crate::Error::TooLarge`]; [`crate::Error::Unsupported`] if
+    /// the inode is not a regular file or its map cannot hold unwritten extents;
+    /// [`crate::Error::IsDirectory`]; [`crate::Error::NotPermitted`] if the file is immutable or
     /// append-only.
     fn allocate(&self, ino: Ino, mode: AllocateMode, offset: u64, len: u64) -> Result<()>;
 
@@ -233,7 +246,14 @@ pub trait FileSystem: Send + Sync {
     /// # Errors
     /// [`crate::Error::Invalid`] if the ranges overlap; those of [`FileSystem::read`] and
     /// [`FileSystem::write`].
-    fn copy_range(&self, from: Ino, from_offset: u64, to: Ino, to_offset: u64, len: u64) -> Result<u64>;
+    fn copy_range(
+        &self,
+        from: Ino,
+        from_offset: u64,
+        to: Ino,
+        to_offset: u64,
+        len: u64,
+    ) -> Result<u64>;
 
     // --- extended attributes ---
 
@@ -397,7 +417,9 @@ pub trait FileSystem: Send + Sync {
             GoingDown::FullSync => self.sync().and_then(|()| self.shutdown(true)),
             GoingDown::MetaSync => self.shutdown(true),
             GoingDown::NoSync => self.shutdown(false),
-            GoingDown::MetaFlush | GoingDown::NeedFsck => Err(Error::Invalid("flags of a shutdown that only F2FS has")),
+            GoingDown::MetaFlush | GoingDown::NeedFsck => {
+                Err(Error::Invalid("flags of a shutdown that only F2FS has"))
+            }
         }
     }
 

@@ -1,6 +1,7 @@
 //! What the ioctl asks for that shuts a volume down.
 
-/// How an ioctl ends a volume: `F2FS_GOING_DOWN_*`, of which ext4 has the first three (`EXT4_GOING_FLAGS_*`), by the same numbers.
+/// How an ioctl ends a volume: `F2FS_GOING_DOWN_*`, of which ext4 has the first three
+/// (`EXT4_GOING_FLAGS_*`), by the same numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GoingDown {
     /// Everything is written, then nothing more.
@@ -9,7 +10,8 @@ pub enum GoingDown {
     MetaSync,
     /// Nothing more is written.
     NoSync,
-    /// Dirty metadata is written without a checkpoint, then nothing more: what counts is what counted before.
+    /// Dirty metadata is written without a checkpoint, then nothing more: what counts is what
+    /// counted before.
     MetaFlush,
     /// A checkpoint asks for fsck. The volume goes on.
     NeedFsck,

@@ -57,7 +57,11 @@ impl<T> InodeTable<T> {
             slots: Mutex::new(Slots { entries: BTreeMap::new(), scan_at: limit_per_shard + 1 }),
             loaded: Condvar::new(),
         };
-        Self { shards: (0..SHARDS).map(|_| shard()).collect(), limit_per_shard, can_evict: Box::new(can_evict) }
+        Self {
+            shards: (0..SHARDS).map(|_| shard()).collect(),
+            limit_per_shard,
+            can_evict: Box::new(can_evict),
+        }
     }
 
     fn shard(&self, ino: Ino) -> &Shard<T> {
@@ -85,7 +89,11 @@ impl<T> InodeTable<T> {
     ///
     /// # Errors
     /// The error of `load`.
-    pub fn get_or_try_insert<E>(&self, ino: Ino, load: impl FnOnce() -> Result<T, E>) -> Result<Arc<T>, E> {
+    pub fn get_or_try_insert<E>(
+        &self,
+        ino: Ino,
+        load: impl FnOnce() -> Result<T, E>,
+    ) -> Result<Arc<T>, E> {
         let shard = self.shard(ino);
         {
             let mut slots = shard.slots.lock();
@@ -156,7 +164,11 @@ impl<T> InodeTable<T> {
         for shard in &self.shards {
             let values: Vec<_> = {
                 let slots = shard.slots.lock();
-                slots.entries.iter().filter_map(|(ino, entry)| Some((*ino, entry.value.clone()?))).collect()
+                slots
+                    .entries
+                    .iter()
+                    .filter_map(|(ino, entry)| Some((*ino, entry.value.clone()?)))
+                    .collect()
             };
             for (ino, value) in &values {
                 visit(*ino, value);
@@ -192,7 +204,8 @@ impl<T> InodeTable<T> {
                 return;
             }
             let victims = Self::collect(&mut slots, self.limit_per_shard, &self.can_evict);
-            slots.scan_at = slots.entries.len().max(self.limit_per_shard) + SCAN_STEP.min(self.limit_per_shard);
+            slots.scan_at =
+                slots.entries.len().max(self.limit_per_shard) + SCAN_STEP.min(self.limit_per_shard);
             // A large shard whose entries cannot be evicted is searched less often.
             slots.scan_at += slots.entries.len().saturating_sub(self.limit_per_shard) / 4;
             victims
@@ -292,7 +305,11 @@ mod tests {
         drop(load(&table, 5));
         drop(load(&table, 6));
         table.shrink();
-        assert!(table.get(Ino(2)).is_some() && table.get(Ino(4)).is_some() && table.get(Ino(5)).is_some());
+        assert!(
+            table.get(Ino(2)).is_some()
+                && table.get(Ino(4)).is_some()
+                && table.get(Ino(5)).is_some()
+        );
         assert!(table.get(Ino(6)).is_none());
         drop(held);
         assert_eq!(table.release(Ino(2), 1), 0);
@@ -331,7 +348,9 @@ mod tests {
                 scope.spawn(move || {
                     let mut n = seed;
                     for _ in 0..20_000 {
-                        n = n.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                        n = n
+                            .wrapping_mul(6_364_136_223_846_793_005)
+                            .wrapping_add(1_442_695_040_888_963_407);
                         let ino = n >> 33 & 1023;
                         let value = load(table, ino);
                         table.acquire(Ino(ino));

@@ -224,6 +224,10 @@ mod tests {
             assert_eq!(Name::check(bad), Err(why));
             assert_eq!(NameBuf::try_from(bad.to_vec()), Err(why));
         }
-        assert!(Name::DOT.is_dots() && Name::DOT_DOT.is_dots() && !Name::check(b"...").unwrap().is_dots());
+        assert!(
+            Name::DOT.is_dots()
+                && Name::DOT_DOT.is_dots()
+                && !Name::check(b"...").unwrap().is_dots()
+        );
     }
 }

@@ -34,7 +34,9 @@ impl NewInode<'_> {
         match self {
             Self::Symlink(b"") => Err(Error::NotFound),
             Self::Symlink(target) if target.len() > SYMLINK_MAX => Err(Error::NameTooLong),
-            Self::Symlink(target) if target.contains(&0) => Err(Error::Invalid("a symlink target holds no NUL")),
+            Self::Symlink(target) if target.contains(&0) => {
+                Err(Error::Invalid("a symlink target holds no NUL"))
+            }
             _ => Ok(()),
         }
     }
@@ -80,7 +82,8 @@ impl Ownership {
             _ => permissions & 0o7777,
         };
         let mode = kind.mode_bits() | bits;
-        let (mode, access, default) = Acl::for_new_inode(parent.default_acl.as_ref(), mode, caller.umask);
+        let (mode, access, default) =
+            Acl::for_new_inode(parent.default_acl.as_ref(), mode, caller.umask);
         let permissions = u16::try_from(mode & 0o7777).expect("twelve bits");
         Self { uid: caller.uid, gid, permissions, access, default }
     }
@@ -102,7 +105,11 @@ mod tests {
         let plain = of(&parent(0o755), FileKind::Directory);
         assert_eq!((plain.uid, plain.gid, plain.permissions), (7, 8, 0o755));
         let inherits = of(&parent(0o2755), FileKind::Directory);
-        assert_eq!((inherits.gid, inherits.permissions), (100, 0o2755), "directories pass the bit on");
+        assert_eq!(
+            (inherits.gid, inherits.permissions),
+            (100, 0o2755),
+            "directories pass the bit on"
+        );
         let file = of(&parent(0o2755), FileKind::Regular);
         assert_eq!((file.gid, file.permissions), (100, 0o755), "files do not");
         let bsd = of(&Inheritance { group_of_parent: true, ..parent(0o755) }, FileKind::Directory);

@@ -57,7 +57,10 @@ mod tests {
         assert!((0..LIMIT).all(|n| damage.pass(Err::<(), _>(n)) == Ok(None)));
         assert_eq!(damage.pass(Err::<(), _>(LIMIT)), Err(0));
         let mut damage = PastDamage::default();
-        assert_eq!((damage.pass(Err::<(), _>(1)), damage.pass(Err::<(), _>(2))), (Ok(None), Ok(None)));
+        assert_eq!(
+            (damage.pass(Err::<(), _>(1)), damage.pass(Err::<(), _>(2))),
+            (Ok(None), Ok(None))
+        );
         assert_eq!(damage.end(Ok(())), Err(1));
         assert_eq!(PastDamage::<u32>::default().end(Ok(3)), Ok(3));
     }

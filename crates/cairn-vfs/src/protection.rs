@@ -57,7 +57,9 @@ impl InodeFlags {
     /// [`Error::NotPermitted`].
     pub fn check_attributes(self, set: &SetAttributes) -> Result<()> {
         let flags_only = SetAttributes { flags: set.flags, ..SetAttributes::default() } == *set;
-        let kept_times = SetAttributes { mtime: set.mtime, ctime: set.ctime, ..SetAttributes::default() } == *set;
+        let kept_times =
+            SetAttributes { mtime: set.mtime, ctime: set.ctime, ..SetAttributes::default() }
+                == *set;
         if flags_only || kept_times && set.ctime.is_some() {
             return Ok(());
         }
@@ -107,7 +109,8 @@ pub const fn after_access_list(mode: u16, set: XattrMode) -> u16 {
 pub fn left_permissions(found: &Attributes, is_member: impl FnOnce(u32) -> bool) -> u32 {
     let mode = u16::try_from(found.permissions & 0o7777).unwrap_or(0);
     let left = without_privileges(mode, found.kind);
-    let group_goes = left & SET_GID != 0 && found.kind != FileKind::Directory && !is_member(found.gid);
+    let group_goes =
+        left & SET_GID != 0 && found.kind != FileKind::Directory && !is_member(found.gid);
     u32::from(if group_goes { left & !SET_GID } else { left })
 }
 
@@ -132,7 +135,11 @@ pub fn has_privileges(fs: &dyn FileSystem, ino: Ino) -> Result<bool> {
 ///
 /// # Errors
 /// The filesystem failed.
-pub fn drop_privileges(fs: &dyn FileSystem, ino: Ino, is_member: impl FnOnce(u32) -> bool) -> Result<bool> {
+pub fn drop_privileges(
+    fs: &dyn FileSystem,
+    ino: Ino,
+    is_member: impl FnOnce(u32) -> bool,
+) -> Result<bool> {
     let found = fs.getattr(ino)?;
     if found.kind != FileKind::Regular {
         return Ok(false);
@@ -157,7 +164,11 @@ mod tests {
     #[test]
     fn privileges_go_only_where_they_mean_execution() {
         assert_eq!(without_privileges(0o106_755, FileKind::Regular), 0o100_755);
-        assert_eq!(without_privileges(0o102_644, FileKind::Regular), 0o102_644, "mandatory locking bit stays");
+        assert_eq!(
+            without_privileges(0o102_644, FileKind::Regular),
+            0o102_644,
+            "mandatory locking bit stays"
+        );
         assert_eq!(without_privileges(0o046_755, FileKind::Directory), 0o046_755);
         assert_eq!(without_privileges(0o016_755, FileKind::Fifo), 0o010_755, "whatever else it is");
     }
@@ -177,20 +188,37 @@ mod tests {
     fn flags_can_always_be_set_and_times_touched_where_data_can_be_added() {
         let (append, immutable) = (InodeFlags::APPEND, InodeFlags::IMMUTABLE);
         let flags = SetAttributes { flags: Some(InodeFlags::empty()), ..SetAttributes::default() };
-        let touch = SetAttributes { atime: Some(SetTime::Now), mtime: Some(SetTime::Now), ..SetAttributes::default() };
-        let date = SetAttributes { mtime: Some(SetTime::To(Timestamp::default())), ..SetAttributes::default() };
+        let touch = SetAttributes {
+            atime: Some(SetTime::Now),
+            mtime: Some(SetTime::Now),
+            ..SetAttributes::default()
+        };
+        let date = SetAttributes {
+            mtime: Some(SetTime::To(Timestamp::default())),
+            ..SetAttributes::default()
+        };
         let truncate = SetAttributes { size: Some(0), ..SetAttributes::default() };
-        assert!(immutable.check_attributes(&flags).is_ok() && append.check_attributes(&flags).is_ok());
-        assert!(immutable.check_attributes(&touch).is_err() && append.check_attributes(&touch).is_ok());
-        assert!(append.check_attributes(&date).is_err() && append.check_attributes(&truncate).is_err());
+        assert!(
+            immutable.check_attributes(&flags).is_ok() && append.check_attributes(&flags).is_ok()
+        );
+        assert!(
+            immutable.check_attributes(&touch).is_err() && append.check_attributes(&touch).is_ok()
+        );
+        assert!(
+            append.check_attributes(&date).is_err() && append.check_attributes(&truncate).is_err()
+        );
         assert!(InodeFlags::empty().check_attributes(&truncate).is_ok());
         // As a kernel with a writeback cache sends them.
         let (now, other) = (Timestamp { seconds: 9, nanoseconds: 9 }, Timestamp::default());
         let touch = SetAttributes { mtime: Some(SetTime::To(now)), ctime: Some(now), ..touch };
-        assert!(immutable.check_attributes(&touch).is_err() && append.check_attributes(&touch).is_ok());
+        assert!(
+            immutable.check_attributes(&touch).is_err() && append.check_attributes(&touch).is_ok()
+        );
         let date = SetAttributes { mtime: Some(SetTime::To(other)), ..touch };
         assert!(append.check_attributes(&date).is_err());
         let kept = SetAttributes { atime: None, ..date };
-        assert!(immutable.check_attributes(&kept).is_ok() && append.check_attributes(&kept).is_ok());
+        assert!(
+            immutable.check_attributes(&kept).is_ok() && append.check_attributes(&kept).is_ok()
+        );
     }
 }

@@ -1,8 +1,8 @@
 //! Root-reserved blocks: who may use them, and whether the present call may.
 //!
 //! As in Linux, where the credentials of the task decide, this belongs to the calling thread and is
-//! not an argument of each method. A front-end calls [`denied_if`] around a request. Trusted callers
-//! (library, command line) and daemons do not, so they may use the blocks. A format calls
+//! not an argument of each method. A front-end calls [`denied_if`] around a request. Trusted
+//! callers (library, command line) and daemons do not, so they may use the blocks. A format calls
 //! [`may_be_used`] on the thread of the request, before it allocates a block.
 
 use std::cell::Cell;
@@ -27,7 +27,9 @@ impl ReservedFor {
     /// True if `who` may use the blocks. `is_member` is true for a supplementary group of `who`. It
     /// is called at most once.
     pub fn admits(&self, who: &Caller, is_member: impl FnOnce(u32) -> bool) -> bool {
-        who.uid == 0 || who.uid == self.uid || self.gid != 0 && (who.gid == self.gid || is_member(self.gid))
+        who.uid == 0
+            || who.uid == self.uid
+            || self.gid != 0 && (who.gid == self.gid || is_member(self.gid))
     }
 }
 
@@ -63,7 +65,10 @@ mod tests {
         assert!(!reserved.admits(&who(5, 5), |_| false));
         assert!(reserved.admits(&who(5, 5), |gid| gid == 88));
         let roots = ReservedFor { uid: 0, gid: 0 };
-        assert!(!roots.admits(&who(5, 0), |_| true), "the group of root is none that blocks are reserved for");
+        assert!(
+            !roots.admits(&who(5, 0), |_| true),
+            "the group of root is none that blocks are reserved for"
+        );
     }
 
     #[test]
@@ -75,7 +80,9 @@ mod tests {
             assert!(!may_be_used());
             assert!(std::thread::spawn(may_be_used).join().unwrap(), "only this thread");
         });
-        assert!(std::panic::catch_unwind(|| denied_if(true, || panic!("a broken invariant"))).is_err());
+        assert!(
+            std::panic::catch_unwind(|| denied_if(true, || panic!("a broken invariant"))).is_err()
+        );
         assert!(may_be_used());
     }
 }

@@ -14,9 +14,10 @@ pub struct Timestamp {
 impl From<SystemTime> for Timestamp {
     fn from(time: SystemTime) -> Self {
         match time.duration_since(UNIX_EPOCH) {
-            Ok(since) => {
-                Self { seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX), nanoseconds: since.subsec_nanos() }
-            }
+            Ok(since) => Self {
+                seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
+                nanoseconds: since.subsec_nanos(),
+            },
             Err(before) => {
                 let before = before.duration();
                 let borrow = i64::from(before.subsec_nanos() > 0);
@@ -39,7 +40,13 @@ mod tests {
     fn times_before_1970_have_positive_nanoseconds() {
         let before = UNIX_EPOCH - Duration::new(1, 250_000_000);
         assert_eq!(Timestamp::from(before), Timestamp { seconds: -2, nanoseconds: 750_000_000 });
-        assert_eq!(Timestamp::from(UNIX_EPOCH - Duration::from_secs(3)), Timestamp { seconds: -3, nanoseconds: 0 });
-        assert_eq!(Timestamp::from(UNIX_EPOCH + Duration::new(5, 7)), Timestamp { seconds: 5, nanoseconds: 7 });
+        assert_eq!(
+            Timestamp::from(UNIX_EPOCH - Duration::from_secs(3)),
+            Timestamp { seconds: -3, nanoseconds: 0 }
+        );
+        assert_eq!(
+            Timestamp::from(UNIX_EPOCH + Duration::new(5, 7)),
+            Timestamp { seconds: 5, nanoseconds: 7 }
+        );
     }
 }

@@ -207,8 +207,21 @@ impl SetAttributes {
     /// True if it sets only times, which are not needed to read the data.
     #[must_use]
     pub fn sets_times_only(&self) -> bool {
-        let Self { permissions, uid, gid, size, atime: _, mtime: _, ctime: _, flags, kill_privileges } = self;
-        let others = permissions.or(*uid).or(*gid).is_some() || size.is_some() || flags.is_some() || *kill_privileges;
+        let Self {
+            permissions,
+            uid,
+            gid,
+            size,
+            atime: _,
+            mtime: _,
+            ctime: _,
+            flags,
+            kill_privileges,
+        } = self;
+        let others = permissions.or(*uid).or(*gid).is_some()
+            || size.is_some()
+            || flags.is_some()
+            || *kill_privileges;
         !others
     }
 }

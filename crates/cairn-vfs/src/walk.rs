@@ -125,7 +125,11 @@ pub fn list_past_damage(fs: &dyn FileSystem, directory: Ino) -> (Vec<DirEntry>, 
     }
 }
 
-fn read_batch(fs: &dyn FileSystem, directory: Ino, position: u64) -> (Vec<DirEntry>, Option<Error>) {
+fn read_batch(
+    fs: &dyn FileSystem,
+    directory: Ino,
+    position: u64,
+) -> (Vec<DirEntry>, Option<Error>) {
     let mut batch = Vec::new();
     let read = fs.readdir(directory, position, &mut |entry| {
         batch.push(entry);
@@ -172,7 +176,11 @@ pub enum TreeError {
 ///
 /// # Errors
 /// The error of `visit`, or of reading the tree; [`Error::Corrupt`] with a [`TreeError`].
-pub fn walk(fs: &dyn FileSystem, start: Ino, visit: &mut dyn FnMut(&Visit<'_>) -> Result<Next>) -> Result<()> {
+pub fn walk(
+    fs: &dyn FileSystem,
+    start: Ino,
+    visit: &mut dyn FnMut(&Visit<'_>) -> Result<Next>,
+) -> Result<()> {
     walk_to_depth(fs, start, DEFAULT_DEPTH, visit)
 }
 
@@ -267,8 +275,10 @@ fn walk_tree(
         match visit(Reached::Entry(&Visit { path: &path, attributes: &attributes, depth }))? {
             Next::Stop => return Ok(()),
             Next::Continue if attributes.kind == FileKind::Directory => {
-                let repeated = (!seen.insert(attributes.ino)).then_some(TreeError::Repeated(attributes.ino));
-                let wrong = repeated.or((depth >= max_depth).then_some(TreeError::TooDeep(max_depth)));
+                let repeated =
+                    (!seen.insert(attributes.ino)).then_some(TreeError::Repeated(attributes.ino));
+                let wrong =
+                    repeated.or((depth >= max_depth).then_some(TreeError::TooDeep(max_depth)));
                 if let Some(wrong) = wrong {
                     let error = Error::Corrupt(Arc::new(wrong));
                     if visit(Reached::Damaged { path: &path, error })? == Next::Stop {

@@ -5,7 +5,11 @@ use cairn_block::{BlockDevice, BlockDeviceExt};
 use crate::error::Cause;
 
 /// Reads `len` bytes, or `None` if they lie beyond the end.
-pub(crate) fn read_bytes(device: &dyn BlockDevice, offset: u64, len: usize) -> Result<Option<Vec<u8>>, Cause> {
+pub(crate) fn read_bytes(
+    device: &dyn BlockDevice,
+    offset: u64,
+    len: usize,
+) -> Result<Option<Vec<u8>>, Cause> {
     let geometry = device.geometry();
     let unit = u64::from(geometry.logical_block.max(1));
     let Some(end) = offset.checked_add(len as u64).filter(|end| *end <= geometry.size) else {

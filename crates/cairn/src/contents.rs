@@ -12,13 +12,14 @@ use crate::image::{ImageSpec, Part};
 use crate::partition;
 use crate::recognise::recognise;
 
-/// Bytes that are looked at from the start and before the end: whatever a disk can hold has something there.
+/// Bytes that are looked at from the start and before the end: whatever a disk can hold has
+/// something there.
 const WINDOW: u64 = 1 << 20;
 /// Read at a time.
 const PIECE: u64 = 1 << 16;
 
-/// What is in the image, in a few words ("an ext4 volume labelled root"); `None` if it does not exist, or is empty or all zeros where
-/// disks, archives and texts begin and end.
+/// What is in the image, in a few words ("an ext4 volume labelled root"); `None` if it does not
+/// exist, or is empty or all zeros where disks, archives and texts begin and end.
 ///
 /// # Errors
 /// The image cannot be opened or read, or is in use.
@@ -44,7 +45,10 @@ fn describe(device: &dyn BlockDevice) -> Result<Option<String>, Cause> {
     }
     match partition::read(device) {
         Ok(Some(table)) if table.partitions.len() == 1 => {
-            return Ok(Some(format!("a disk with a {} partition table and one partition", table.kind)));
+            return Ok(Some(format!(
+                "a disk with a {} partition table and one partition",
+                table.kind
+            )));
         }
         Ok(Some(table)) => {
             return Ok(Some(format!(
@@ -53,7 +57,9 @@ fn describe(device: &dyn BlockDevice) -> Result<Option<String>, Cause> {
                 table.partitions.len()
             )));
         }
-        Err(Cause::PartitionTable { table, .. }) => return Ok(Some(format!("a damaged {table} partition table"))),
+        Err(Cause::PartitionTable { table, .. }) => {
+            return Ok(Some(format!("a damaged {table} partition table")));
+        }
         Err(other) => return Err(other),
         Ok(None) => {}
     }
@@ -67,11 +73,16 @@ fn describe(device: &dyn BlockDevice) -> Result<Option<String>, Cause> {
 pub(crate) fn unknown(device: &dyn BlockDevice) -> Option<Hint> {
     const MAKE: &str = "`cairn mkfs` makes a filesystem in it; if one begins elsewhere, name it: 'IMAGE?offset=BYTES'";
     if device.geometry().size == 0 {
-        return Some(Hint { what: "an empty file", advice: "`cairn mkfs --size 1G IMAGE` makes a filesystem in it" });
+        return Some(Hint {
+            what: "an empty file",
+            advice: "`cairn mkfs --size 1G IMAGE` makes a filesystem in it",
+        });
     }
     match something(device).ok()? {
         None => Some(Hint { what: "nothing but zeros", advice: MAKE }),
-        Some(bytes) if is_text(&bytes) => Some(Hint { what: "text", advice: "give the image itself" }),
+        Some(bytes) if is_text(&bytes) => {
+            Some(Hint { what: "text", advice: "give the image itself" })
+        }
         Some(_) => None,
     }
 }
@@ -82,8 +93,9 @@ fn volume(device: &dyn BlockDevice) -> Result<Option<String>, Cause> {
         Ok(None) => Ok(None),
         Ok(Some(format)) => {
             let label = format::label(format, device);
-            let label =
-                label.filter(|label| !label.is_empty()).map_or(String::new(), |label| format!(" labelled {label}"));
+            let label = label
+                .filter(|label| !label.is_empty())
+                .map_or(String::new(), |label| format!(" labelled {label}"));
             Ok(Some(format!("an {format} volume{label}")))
         }
         Err(Cause::Device(error)) => Err(Cause::Device(error)),
@@ -112,5 +124,6 @@ fn something(device: &dyn BlockDevice) -> Result<Option<Vec<u8>>, Cause> {
 fn is_text(bytes: &[u8]) -> bool {
     // A letter may be cut at the end.
     let text = bytes.utf8_chunks().next().map_or("", |chunk| chunk.valid());
-    text.len() + 4 > bytes.len() && !text.contains(|letter: char| letter.is_control() && !letter.is_whitespace())
+    text.len() + 4 > bytes.len()
+        && !text.contains(|letter: char| letter.is_control() && !letter.is_whitespace())
 }

@@ -1,4 +1,5 @@
-//! Opening one device: the file or block device, its zones, the part of it that an image's name says.
+//! Opening one device: the file or block device, its zones, the part of it that an image's name
+//! says.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,7 +21,9 @@ pub(crate) fn open_one(image: &ImageSpec, write: bool) -> Result<Arc<dyn BlockDe
 /// As [`open_one`], by another path to the file or device that `image` names.
 pub(crate) fn open_at(image: &ImageSpec, path: &Path, write: bool) -> Result<Arc<dyn BlockDevice>> {
     let error = |cause| Error::new(image, cause);
-    if write && let Some(zoned) = HostZoned::open(path).map_err(|source| error(Cause::Open(source)))? {
+    if write
+        && let Some(zoned) = HostZoned::open(path).map_err(|source| error(Cause::Open(source)))?
+    {
         return narrow(Arc::new(zoned), image.part).map_err(error);
     }
     let options = OpenOptions { write, lock: true, create_size: None };

@@ -1,4 +1,5 @@
-//! What a partitioned disk holds, partition by partition. Reads the table and the first bytes of each partition; writes nothing.
+//! What a partitioned disk holds, partition by partition. Reads the table and the first bytes of
+//! each partition; writes nothing.
 
 use std::sync::Arc;
 
@@ -56,11 +57,16 @@ pub fn disk(image: &ImageSpec) -> Result<Option<Disk>> {
     let device = open_one(image, false)?;
     let table = partition::read(&*device).map_err(|cause| Error::new(image, cause))?;
     let Some(table) = table else { return Ok(None) };
-    let partitions = table.partitions.into_iter().map(|partition| describe(image, &device, partition)).collect();
+    let partitions =
+        table.partitions.into_iter().map(|partition| describe(image, &device, partition)).collect();
     Ok(Some(Disk { table: table.kind, size: device.geometry().size, partitions }))
 }
 
-fn describe(image: &ImageSpec, device: &Arc<dyn BlockDevice>, partition: Partition) -> DiskPartition {
+fn describe(
+    image: &ImageSpec,
+    device: &Arc<dyn BlockDevice>,
+    partition: Partition,
+) -> DiskPartition {
     let address = ImageSpec { part: Part::Partition(partition.number), ..image.clone() };
     let (filesystem, label) = filesystem(device, &partition).unwrap_or_default();
     DiskPartition {
@@ -76,7 +82,10 @@ fn describe(image: &ImageSpec, device: &Arc<dyn BlockDevice>, partition: Partiti
 }
 
 /// What cannot be read is not recognised: the list goes on.
-fn filesystem(device: &Arc<dyn BlockDevice>, partition: &Partition) -> Result<(Option<String>, Option<String>), Cause> {
+fn filesystem(
+    device: &Arc<dyn BlockDevice>,
+    partition: &Partition,
+) -> Result<(Option<String>, Option<String>), Cause> {
     let part = Narrowed::new(device.clone(), partition.range.offset, partition.range.len)?;
     Ok(match format::probe(&part)? {
         Some(format) => {

@@ -1,4 +1,5 @@
-//! What goes wrong before there is a filesystem to talk to: the image, what happened, and what to do about it.
+//! What goes wrong before there is a filesystem to talk to: the image, what happened, and what to
+//! do about it.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -27,7 +28,8 @@ pub enum Cause {
     /// An option or a parameter is wrong.
     #[error("{0}")]
     Option(String),
-    /// The file or device cannot be opened: it is missing, in use, forbidden, or neither a file nor a block device.
+    /// The file or device cannot be opened: it is missing, in use, forbidden, or neither a file nor
+    /// a block device.
     #[error(transparent)]
     Open(cairn_block::Error),
     /// The file or device cannot be read or written.
@@ -164,24 +166,34 @@ impl Cause {
             Self::Address(_) | Self::Option(_) | Self::NoSuchPartition { .. } => return None,
             Self::Open(error) | Self::Device(error) => match error.kind {
                 Kind::NotFound => "check the name; `cairn mkfs` makes a new image",
-                Kind::PermissionDenied => "check the owner and mode of the file and its directories",
-                Kind::ReadOnly => "it can only be looked at (cairn ls, cairn get, cairn mount -o ro)",
+                Kind::PermissionDenied => {
+                    "check the owner and mode of the file and its directories"
+                }
+                Kind::ReadOnly => {
+                    "it can only be looked at (cairn ls, cairn get, cairn mount -o ro)"
+                }
                 Kind::NoSpace => "free space on the host",
                 // Whoever refuses a lock says who holds it; the rest speaks for itself.
                 _ => return None,
             },
             Self::NoPartitionTable => "leave out the #NUMBER, or give 'IMAGE?offset=BYTES'",
-            Self::PartitionTable { .. } => "repair the table (gdisk, fdisk), or give 'IMAGE?offset=BYTES'",
+            Self::PartitionTable { .. } => {
+                "repair the table (gdisk, fdisk), or give 'IMAGE?offset=BYTES'"
+            }
             Self::OffsetBeyondEnd { .. } => "give a smaller offset",
             Self::FurtherDevice { .. } => {
                 "name its further devices in their order with --device PATH (-o device=PATH for mount)"
             }
             Self::WouldOverwrite { .. } => "add --force (-F) to replace it",
             Self::UnknownFormat { hint: Some(hint) } => hint.advice,
-            Self::UnknownFormat { .. } => "check the name, or say where it begins: 'IMAGE?offset=BYTES'",
+            Self::UnknownFormat { .. } => {
+                "check the name, or say where it begins: 'IMAGE?offset=BYTES'"
+            }
             Self::Format { class: Class::TooShort, .. } => "copy it again, whole",
             Self::Format { class: Class::Corrupt, format: Format::Ext4, .. } => "run e2fsck on it",
-            Self::Format { class: Class::Corrupt, format: Format::F2fs, .. } => "run fsck.f2fs on it",
+            Self::Format { class: Class::Corrupt, format: Format::F2fs, .. } => {
+                "run fsck.f2fs on it"
+            }
             Self::Format { .. } => return None,
         })
     }
@@ -237,11 +249,18 @@ mod tests {
     #[test]
     fn a_name_stands_once() {
         let open = |path: &str| {
-            Cause::Open(cairn_block::Error::from_io(format!("open {path}"), std::io::Error::from_raw_os_error(2)))
+            Cause::Open(cairn_block::Error::from_io(
+                format!("open {path}"),
+                std::io::Error::from_raw_os_error(2),
+            ))
         };
         let text = Error::new("d.img#2", open("d.img")).to_string();
         assert!(text.starts_with("d.img#2: no such file or directory: check the name"), "{text}");
-        assert!(Error::new("d.img", open("other")).to_string().starts_with("d.img: open other: no such file"));
+        assert!(
+            Error::new("d.img", open("other"))
+                .to_string()
+                .starts_with("d.img: open other: no such file")
+        );
     }
 
     #[test]

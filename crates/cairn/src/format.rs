@@ -41,8 +41,8 @@ impl Info {
     }
 }
 
-/// Which format the device holds, if any. Where nothing that is known begins, but backups of an ext4 volume's superblock are in order, it
-/// is ext4.
+/// Which format the device holds, if any. Where nothing that is known begins, but backups of an
+/// ext4 volume's superblock are in order, it is ext4.
 ///
 /// # Errors
 /// The device fails.
@@ -58,7 +58,10 @@ pub fn probe(device: &dyn BlockDevice) -> Result<Option<Format>, Cause> {
 }
 
 /// As [`probe`], with the options given that the volume is to be opened with.
-pub(crate) fn probe_for(device: &dyn BlockDevice, options: &OpenOptions) -> Result<Option<Format>, Cause> {
+pub(crate) fn probe_for(
+    device: &dyn BlockDevice,
+    options: &OpenOptions,
+) -> Result<Option<Format>, Cause> {
     if ext4::is_named(options) {
         return Ok(Some(Format::Ext4));
     }
@@ -114,7 +117,11 @@ pub(crate) fn open(
 }
 
 /// Makes a volume on the devices: the image, and what else the options name.
-pub(crate) fn make(devices: Vec<Named>, options: &MkfsOptions, runtime: &dyn Runtime) -> Result<(), Cause> {
+pub(crate) fn make(
+    devices: Vec<Named>,
+    options: &MkfsOptions,
+    runtime: &dyn Runtime,
+) -> Result<(), Cause> {
     match options.format {
         Format::Ext4 => match devices.into_iter().next() {
             Some((_, device)) => ext4::make(device, options, runtime),

@@ -1,11 +1,13 @@
 //! The devices behind the first one of an F2FS volume that lies on several.
 //!
-//! The volume has names for them, but who made the image chose these names, and who opens it must not have files of his opened, let
-//! alone written, because of that. So of a name only the last component counts: a file or device beside the image. It is opened for
-//! reading, and taken only if it is recognised: it has the size of the volume's device, does not begin like a volume or a
+//! The volume has names for them, but who made the image chose these names, and who opens it must
+//! not have files of his opened, let alone written, because of that. So of a name only the last
+//! component counts: a file or device beside the image. It is opened for reading, and taken only if
+//! it is recognised: it has the size of the volume's device, does not begin like a volume or a
 //! partitioned disk of its own, and holds the volume's inodes where the volume has them
-//! ([`cairn_f2fs::devices::recognise`]), or nothing at all where the volume has nothing. Only then it is opened for writing.
-//! What cannot be recognised the user has to name. A device that the user named is refused only if it is another one.
+//! ([`cairn_f2fs::devices::recognise`]), or nothing at all where the volume has nothing. Only then
+//! it is opened for writing. What cannot be recognised the user has to name. A device that the user
+//! named is refused only if it is another one.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -35,7 +37,11 @@ pub(crate) fn open(
         return Err(error(Cause::Option(miscounted(names.len(), named.len()))));
     }
     let paths = match named {
-        [] => names.iter().map(|name| beside(&image.path, name)).collect::<Result<_, _>>().map_err(error)?,
+        [] => names
+            .iter()
+            .map(|name| beside(&image.path, name))
+            .collect::<Result<_, _>>()
+            .map_err(error)?,
         _ => named.to_vec(),
     };
     let devices = open_all(&first, &paths, false)?;
@@ -51,7 +57,11 @@ pub(crate) fn open(
     format::assemble(open_all(&first, &paths, true)?).map_err(error)
 }
 
-fn open_all(first: &Arc<dyn BlockDevice>, paths: &[PathBuf], write: bool) -> Result<Vec<Arc<dyn BlockDevice>>> {
+fn open_all(
+    first: &Arc<dyn BlockDevice>,
+    paths: &[PathBuf],
+    write: bool,
+) -> Result<Vec<Arc<dyn BlockDevice>>> {
     let others = paths.iter().map(|path| open_one(&ImageSpec::whole(path), write));
     std::iter::once(Ok(first.clone())).chain(others).collect()
 }
@@ -70,23 +80,37 @@ fn beside(image: &Path, name: &Path) -> Result<PathBuf, Cause> {
     let found = image.parent().zip(name.file_name()).map(|(directory, name)| directory.join(name));
     match found {
         Some(found) if found.exists() => Ok(found),
-        _ => Err(Cause::FurtherDevice { path: name.to_owned(), why: "which is not beside the image".into() }),
+        _ => Err(Cause::FurtherDevice {
+            path: name.to_owned(),
+            why: "which is not beside the image".into(),
+        }),
     }
 }
 
-fn check(path: &Path, device: &dyn BlockDevice, found: DeviceCheck, named: bool) -> Result<(), Cause> {
+fn check(
+    path: &Path,
+    device: &dyn BlockDevice,
+    found: DeviceCheck,
+    named: bool,
+) -> Result<(), Cause> {
     let refuse = |why: String| Err(Cause::FurtherDevice { path: path.to_owned(), why });
     match found {
-        DeviceCheck::Foreign => refuse("but that holds something else than the volume's nodes".into()),
+        DeviceCheck::Foreign => {
+            refuse("but that holds something else than the volume's nodes".into())
+        }
         DeviceCheck::Resized { size, used } if size < used || !named => {
             refuse(format!("but that has {size} bytes, and the volume's device {used}"))
         }
         _ if named => Ok(()),
-        DeviceCheck::Unknown => refuse("and nothing on that tells whether it belongs to the volume".into()),
-        DeviceCheck::Recognised | DeviceCheck::Blank | DeviceCheck::Resized { .. } => match stands_alone(device)? {
-            Some(what) => refuse(format!("but that begins like {what}")),
-            None => Ok(()),
-        },
+        DeviceCheck::Unknown => {
+            refuse("and nothing on that tells whether it belongs to the volume".into())
+        }
+        DeviceCheck::Recognised | DeviceCheck::Blank | DeviceCheck::Resized { .. } => {
+            match stands_alone(device)? {
+                Some(what) => refuse(format!("but that begins like {what}")),
+                None => Ok(()),
+            }
+        }
     }
 }
 

@@ -1,7 +1,8 @@
-//! How an image is named: `IMAGE`, `IMAGE#2` (a partition) or `IMAGE?offset=1048576` (a byte offset).
+//! How an image is named: `IMAGE`, `IMAGE#2` (a partition) or `IMAGE?offset=1048576` (a byte
+//! offset).
 //!
-//! Pure text: nothing is opened here. A name that exists as it stands is taken as it stands, so a file that is really
-//! called `disk#2` can be reached.
+//! Pure text: nothing is opened here. A name that exists as it stands is taken as it stands, so a
+//! file that is really called `disk#2` can be reached.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -77,7 +78,8 @@ impl ImageSpec {
         name
     }
 
-    /// The same image with an absolute path, so that it means the same from another working directory.
+    /// The same image with an absolute path, so that it means the same from another working
+    /// directory.
     ///
     /// # Errors
     /// The file does not exist or cannot be reached.
@@ -94,16 +96,18 @@ fn parse_part(selector: &str) -> Result<Part, String> {
     if let Some(number) = selector.strip_prefix('#') {
         return match number.parse() {
             Ok(number) if number > 0 => Ok(Part::Partition(number)),
-            _ => Err(format!("'{number}' is not a partition number; partitions count from 1, as in IMAGE#2")),
+            _ => Err(format!(
+                "'{number}' is not a partition number; partitions count from 1, as in IMAGE#2"
+            )),
         };
     }
     let query = selector.trim_start_matches('?');
-    let offset = query
-        .strip_prefix("offset=")
-        .ok_or_else(|| format!("'?{query}' is not understood; only ?offset=BYTES can follow the image's name"))?;
-    parse_size(offset)
-        .map(Part::Offset)
-        .ok_or_else(|| format!("'{offset}' is not a number of bytes, as in ?offset=1048576 or ?offset=1M"))
+    let offset = query.strip_prefix("offset=").ok_or_else(|| {
+        format!("'?{query}' is not understood; only ?offset=BYTES can follow the image's name")
+    })?;
+    parse_size(offset).map(Part::Offset).ok_or_else(|| {
+        format!("'{offset}' is not a number of bytes, as in ?offset=1048576 or ?offset=1M")
+    })
 }
 
 impl fmt::Display for ImageSpec {
@@ -125,7 +129,10 @@ mod tests {
         assert_eq!(parse("/no/disk.img").unwrap(), ImageSpec::whole("/no/disk.img"));
         assert_eq!(parse("/no/disk.img#12").unwrap().part, Part::Partition(12));
         let offset = parse("/no/disk.img?offset=1M").unwrap();
-        assert_eq!((offset.path.as_path(), offset.part), (Path::new("/no/disk.img"), Part::Offset(1 << 20)));
+        assert_eq!(
+            (offset.path.as_path(), offset.part),
+            (Path::new("/no/disk.img"), Part::Offset(1 << 20))
+        );
     }
 
     #[test]
@@ -150,7 +157,9 @@ mod tests {
 
     #[test]
     fn refuses_nonsense() {
-        for name in ["", "/no/a#0", "/no/a#x", "/no/a?size=3", "/no/a?offset=", "/no/a?offset=9999999999T"] {
+        for name in
+            ["", "/no/a#0", "/no/a#x", "/no/a?size=3", "/no/a?offset=", "/no/a?offset=9999999999T"]
+        {
             let error = parse(name).expect_err(name);
             assert!(matches!(error.cause(), Cause::Address(_)), "{name}: {error}");
         }

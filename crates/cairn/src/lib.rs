@@ -1,7 +1,8 @@
 //! Cairn: real ext4 and F2FS volumes in an ordinary process.
 //!
-//! This is the public library: [`open`] an image (a file, a block device, or a part of one named by [`ImageSpec`])
-//! and use it through [`FileSystem`]; [`mkfs()`] makes a new one. The crates below it know one layer each.
+//! This is the public library: [`open`] an image (a file, a block device, or a part of one named by
+//! [`ImageSpec`]) and use it through [`FileSystem`]; [`mkfs()`] makes a new one. The crates below
+//! it know one layer each.
 //!
 //! ```no_run
 //! use cairn::{FileSystem, ImageSpec, OpenOptions};

@@ -20,10 +20,12 @@ pub(crate) mod options;
 
 pub use options::{ImageZones, MkfsOptions};
 
-/// Makes a volume in `image`. If that fails, a file that was created for it is removed, and one that was enlarged for it has its size again.
+/// Makes a volume in `image`. If that fails, a file that was created for it is removed, and one
+/// that was enlarged for it has its size again.
 ///
 /// # Errors
-/// The image holds something that would be lost, it cannot be created or is in use, the parameters do not fit, or the device fails.
+/// The image holds something that would be lost, it cannot be created or is in use, the parameters
+/// do not fit, or the device fails.
 pub fn mkfs(image: &ImageSpec, options: &MkfsOptions) -> Result<()> {
     if !options.overwrite {
         let further = options.devices.iter().map(ImageSpec::whole);
@@ -33,8 +35,9 @@ pub fn mkfs(image: &ImageSpec, options: &MkfsOptions) -> Result<()> {
             }
         }
     }
-    let before =
-        options.size.map(|_| std::fs::metadata(&image.path).ok().filter(Metadata::is_file).map(|file| file.len()));
+    let before = options.size.map(|_| {
+        std::fs::metadata(&image.path).ok().filter(Metadata::is_file).map(|file| file.len())
+    });
     let existed = image.path.exists();
     let made = make(image, options);
     match (&made, before) {
@@ -67,12 +70,14 @@ fn make(image: &ImageSpec, options: &MkfsOptions) -> Result<()> {
     for path in &options.devices {
         devices.push((path.clone(), open_one(&ImageSpec::whole(path), true)?));
     }
-    let options = MkfsOptions { uuid: options.uuid.or_else(|| fixed_uuid(options)), ..options.clone() };
+    let options =
+        MkfsOptions { uuid: options.uuid.or_else(|| fixed_uuid(options)), ..options.clone() };
     let runtime = runtime(options.time);
     format::make(devices, &options, &*runtime).map_err(|cause| Error::new(image, cause))
 }
 
-/// With the time given: a UUID that is the same for the same volume, and another for another label, size or format.
+/// With the time given: a UUID that is the same for the same volume, and another for another label,
+/// size or format.
 fn fixed_uuid(options: &MkfsOptions) -> Option<Uuid> {
     let label = options.label.as_deref().unwrap_or_default();
     let name = format!("{} {} {:?} {label}", options.time?, options.format, options.size);
@@ -88,7 +93,9 @@ fn device_for(image: &ImageSpec, options: &MkfsOptions) -> Result<Arc<dyn BlockD
         }
         let file = std::fs::metadata(&image.path);
         if image.part == Part::Whole && file.is_ok_and(|file| file.is_file() && file.len() == 0) {
-            return Err(error(Cause::Option("the image is empty: give its size, as in --size 1G".into())));
+            return Err(error(Cause::Option(
+                "the image is empty: give its size, as in --size 1G".into(),
+            )));
         }
         return open_one(image, true);
     };
@@ -112,13 +119,15 @@ fn device_for(image: &ImageSpec, options: &MkfsOptions) -> Result<Arc<dyn BlockD
         return zoned_image(image, size, zones).map_err(error);
     }
     let options = FileOptions { write: true, lock: true, create_size: Some(size) };
-    let device = FileDevice::open(&image.path, options).map_err(|source| error(Cause::Open(source)))?;
+    let device =
+        FileDevice::open(&image.path, options).map_err(|source| error(Cause::Open(source)))?;
     Ok(Arc::new(device))
 }
 
 /// A file is not made where there is no directory for it.
 fn check_directory(path: &Path) -> Result<(), Cause> {
-    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty() && !directory.is_dir());
+    let directory =
+        path.parent().filter(|directory| !directory.as_os_str().is_empty() && !directory.is_dir());
     directory.map_or(Ok(()), |directory| {
         let detail = format!("the directory {} is not there: make it first", directory.display());
         let operation = format!("open {}", path.display());
@@ -127,10 +136,18 @@ fn check_directory(path: &Path) -> Result<(), Cause> {
 }
 
 /// An image whose zones have `size` bytes together: a file that is made for it.
-fn zoned_image(image: &ImageSpec, size: u64, wanted: &ImageZones) -> Result<Arc<dyn BlockDevice>, Cause> {
-    let zones = size.checked_div(wanted.size).and_then(|zones| u32::try_from(zones).ok()).filter(|zones| *zones > 0);
-    let zones =
-        zones.ok_or_else(|| Cause::Option("the size must have room for zones, and for fewer than 2^32".into()))?;
+fn zoned_image(
+    image: &ImageSpec,
+    size: u64,
+    wanted: &ImageZones,
+) -> Result<Arc<dyn BlockDevice>, Cause> {
+    let zones = size
+        .checked_div(wanted.size)
+        .and_then(|zones| u32::try_from(zones).ok())
+        .filter(|zones| *zones > 0);
+    let zones = zones.ok_or_else(|| {
+        Cause::Option("the size must have room for zones, and for fewer than 2^32".into())
+    })?;
     let layout = ZoneLayout {
         capacity: wanted.capacity.unwrap_or(wanted.size),
         max_open: wanted.max_open,
@@ -138,7 +155,9 @@ fn zoned_image(image: &ImageSpec, size: u64, wanted: &ImageZones) -> Result<Arc<
         ..ZoneLayout::new(wanted.size, wanted.conventional, zones)
     };
     // Before the file is touched.
-    layout.check().map_err(|error| Cause::Option(format!("zones cannot be like that: {}", error.detail)))?;
+    layout
+        .check()
+        .map_err(|error| Cause::Option(format!("zones cannot be like that: {}", error.detail)))?;
     let options = FileOptions { write: true, lock: true, create_size: Some(layout.image_size()) };
     let device = FileDevice::open(&image.path, options).map_err(Cause::Open)?;
     Ok(Arc::new(zoned::create_image(Arc::new(device), layout)?))

@@ -1,4 +1,5 @@
-//! What an image holds that is no volume of ours: by signatures, to say what to do about it. Nothing is written.
+//! What an image holds that is no volume of ours: by signatures, to say what to do about it.
+//! Nothing is written.
 
 use cairn_block::BlockDevice;
 
@@ -19,8 +20,10 @@ use Place::{End, Start};
 const OTHER: &str = "only ext2, ext3, ext4 and f2fs are supported";
 const CONVERT: &str = "convert it first: qemu-img convert -O raw IMAGE disk.raw";
 const RAID: &str = "assemble it first (mdadm --assemble), and give the device it makes";
-const PARTITIONED: Hint =
-    Hint { what: "a partitioned disk", advice: "name a partition as in 'IMAGE#1'; cairn info IMAGE lists them" };
+const PARTITIONED: Hint = Hint {
+    what: "a partitioned disk",
+    advice: "name a partition as in 'IMAGE#1'; cairn info IMAGE lists them",
+};
 
 /// Signatures of things people try by mistake; the first that fits counts.
 const SIGNATURES: &[(Place, &[u8], &str, &str)] = &[
@@ -31,12 +34,32 @@ const SIGNATURES: &[(Place, &[u8], &str, &str)] = &[
     (Start(0), b"vhdxfile", "a VHDX image", CONVERT),
     (Start(0), b"conectix", "a VHD image", CONVERT),
     (Start(64), &[0x7f, 0x10, 0xda, 0xbe], "a VDI image", CONVERT),
-    (Start(0), &[0x3a, 0xff, 0x26, 0xed], "an Android sparse image", "convert it first: simg2img IMAGE disk.raw"),
+    (
+        Start(0),
+        &[0x3a, 0xff, 0x26, 0xed],
+        "an Android sparse image",
+        "convert it first: simg2img IMAGE disk.raw",
+    ),
     (Start(0), &[0x1f, 0x8b], "gzip-compressed data", "unpack it first: gzip -dc IMAGE > disk.raw"),
-    (Start(0), &[0xfd, b'7', b'z', b'X', b'Z', 0], "xz-compressed data", "unpack it first: xz -dc IMAGE > disk.raw"),
-    (Start(0), &[0x28, 0xb5, 0x2f, 0xfd], "zstd-compressed data", "unpack it first: zstd -dc IMAGE > disk.raw"),
+    (
+        Start(0),
+        &[0xfd, b'7', b'z', b'X', b'Z', 0],
+        "xz-compressed data",
+        "unpack it first: xz -dc IMAGE > disk.raw",
+    ),
+    (
+        Start(0),
+        &[0x28, 0xb5, 0x2f, 0xfd],
+        "zstd-compressed data",
+        "unpack it first: zstd -dc IMAGE > disk.raw",
+    ),
     (Start(0), b"BZh", "bzip2-compressed data", "unpack it first: bzip2 -dc IMAGE > disk.raw"),
-    (Start(0), &[0x04, 0x22, 0x4d, 0x18], "lz4-compressed data", "unpack it first: lz4 -dc IMAGE > disk.raw"),
+    (
+        Start(0),
+        &[0x04, 0x22, 0x4d, 0x18],
+        "lz4-compressed data",
+        "unpack it first: lz4 -dc IMAGE > disk.raw",
+    ),
     (Start(0), b"PK\x03\x04", "a zip archive", "unpack it first: unzip IMAGE"),
     (
         Start(257),
@@ -74,8 +97,18 @@ const SIGNATURES: &[(Place, &[u8], &str, &str)] = &[
     (Start(65_600), b"_BHRfS_M", "Btrfs", OTHER),
     (Start(0), &[0xfc, 0x4e, 0x2b, 0xa9], "a member of a RAID (md)", RAID),
     (Start(4096), &[0xfc, 0x4e, 0x2b, 0xa9], "a member of a RAID (md)", RAID),
-    (Start(4120), b"\xc6\x85\x73\xf6\x4e\x1a\x45\xca\x82\x65\xf5\x7f\x48\xba\x6d\x81", "bcache", OTHER),
-    (Start(4120), b"\xc6\x85\x73\xf6\x66\xce\x90\xa9\xd9\x6a\x60\xcf\x80\x3d\xf7\xef", "bcachefs", OTHER),
+    (
+        Start(4120),
+        b"\xc6\x85\x73\xf6\x4e\x1a\x45\xca\x82\x65\xf5\x7f\x48\xba\x6d\x81",
+        "bcache",
+        OTHER,
+    ),
+    (
+        Start(4120),
+        b"\xc6\x85\x73\xf6\x66\xce\x90\xa9\xd9\x6a\x60\xcf\x80\x3d\xf7\xef",
+        "bcachefs",
+        OTHER,
+    ),
     (Start(1030), &[0x34, 0x34], "NILFS2", OTHER),
     (Start(1024), b"H+\x00\x04", "HFS+", OTHER),
     (Start(1024), b"HX\x00\x05", "HFS+", OTHER),

@@ -1,14 +1,17 @@
 //! A volume that was opened for reading, and that a remount with `rw` opens once more, for writing.
 //!
-//! Opened for reading, an image is locked as readers lock it and nothing of it is written: what a crash left is taken into account in
-//! memory. Turned writable, it is recovered first, as Linux does: that volume is closed, and the image is opened again with the
-//! options in force, so that journals and chains are replayed, orphans deleted, and the image locked as a writer locks it. Numbers of
-//! inodes are the same in both; the references that were taken by number go over. What can be seen to forbid that is seen before
-//! anything is closed. If it fails all the same, the descriptor that was open all the time is read again, which needs neither a name
-//! nor `/proc`; if that fails, too (somebody else has begun to write the image), every call fails.
+//! Opened for reading, an image is locked as readers lock it and nothing of it is written: what a
+//! crash left is taken into account in memory. Turned writable, it is recovered first, as Linux
+//! does: that volume is closed, and the image is opened again with the options in force, so that
+//! journals and chains are replayed, orphans deleted, and the image locked as a writer locks it.
+//! Numbers of inodes are the same in both; the references that were taken by number go over. What
+//! can be seen to forbid that is seen before anything is closed. If it fails all the same, the
+//! descriptor that was open all the time is read again, which needs neither a name nor `/proc`; if
+//! that fails, too (somebody else has begun to write the image), every call fails.
 //!
-//! Locking: every call holds `current` shared, below the locks of a volume; opening once more holds it alone. A call that goes on
-//! while another waits to be thawed is no obstacle: a volume that is only read makes nobody wait.
+//! Locking: every call holds `current` shared, below the locks of a volume; opening once more holds
+//! it alone. A call that goes on while another waits to be thawed is no obstacle: a volume that is
+//! only read makes nobody wait.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,8 +21,9 @@ use cairn_base::Ino;
 use cairn_base::ranked_lock::{Mutex, Rank, RwLock};
 use cairn_base::stats::Report;
 use cairn_vfs::{
-    AllocateMode, Attributes, Caller, DirEntry, Error, FileExtent, FileSystem, GoingDown, IoFlags, NewInode, OpenMode,
-    RenameMode, ReservedFor, Result, Seek, SetAttributes, VolumeStats, XattrMode,
+    AllocateMode, Attributes, Caller, DirEntry, Error, FileExtent, FileSystem, GoingDown, IoFlags,
+    NewInode, OpenMode, RenameMode, ReservedFor, Result, Seek, SetAttributes, VolumeStats,
+    XattrMode,
 };
 
 use crate::volume::OpenOptions;
@@ -28,7 +32,8 @@ use crate::volume::OpenOptions;
 const CURRENT: Rank = Rank(40);
 
 /// Opens the image, or says why not.
-pub(crate) type Open = Box<dyn Fn(&OpenOptions) -> Result<Arc<dyn FileSystem>, String> + Send + Sync>;
+pub(crate) type Open =
+    Box<dyn Fn(&OpenOptions) -> Result<Arc<dyn FileSystem>, String> + Send + Sync>;
 /// Looks at options, and whether the image can be written at all, without opening the volume.
 pub(crate) type Check = Box<dyn Fn(&OpenOptions) -> Result<(), String> + Send + Sync>;
 /// Whether the image can be written, or why not.
@@ -53,12 +58,20 @@ struct Current {
 
 impl Reopened {
     /// Of a volume that has just been opened with these options, for reading.
-    pub(crate) fn new(filesystem: Arc<dyn FileSystem>, options: &OpenOptions, open: Open, check: Check) -> Self {
+    pub(crate) fn new(
+        filesystem: Arc<dyn FileSystem>,
+        options: &OpenOptions,
+        open: Open,
+        check: Check,
+    ) -> Self {
         Self {
             root: filesystem.root(),
             open,
             check,
-            current: RwLock::new(CURRENT, Current { filesystem: Some(filesystem), reading: Some(options.clone()) }),
+            current: RwLock::new(
+                CURRENT,
+                Current { filesystem: Some(filesystem), reading: Some(options.clone()) },
+            ),
             references: Mutex::new(Rank::LEAF, HashMap::new()),
         }
     }
@@ -67,7 +80,8 @@ impl Reopened {
     fn begin_to_write(&self, current: &mut Current, options: &OpenOptions) -> Result<()> {
         let reading = current.reading.clone().unwrap_or_default();
         let ended = current.filesystem.take().map_or(Ok(()), |filesystem| filesystem.unmount());
-        let opened = ended.map_err(|error| error.to_string()).and_then(|()| self.open_writable(options));
+        let opened =
+            ended.map_err(|error| error.to_string()).and_then(|()| self.open_writable(options));
         match opened {
             Ok(filesystem) => {
                 self.hand_over(&*filesystem);
@@ -76,7 +90,9 @@ impl Reopened {
             }
             Err(why) => {
                 current.filesystem = (self.open)(&reading)
-                    .inspect_err(|error| tracing::error!("the image cannot be opened for reading again: {error}"))
+                    .inspect_err(|error| {
+                        tracing::error!("the image cannot be opened for reading again: {error}")
+                    })
                     .ok();
                 Err(refused(&why))
             }
@@ -116,7 +132,8 @@ fn gone() -> Error {
 /// The last of `ro` and `rw` in a list, and everything else.
 fn split(list: &str) -> (Option<&str>, String) {
     let is_mode = |word: &&str| matches!(*word, "ro" | "rw");
-    let others: Vec<&str> = list.split(',').filter(|word| !is_mode(word) && !word.is_empty()).collect();
+    let others: Vec<&str> =
+        list.split(',').filter(|word| !is_mode(word) && !word.is_empty()).collect();
     (list.split(',').rfind(is_mode), others.join(","))
 }
 

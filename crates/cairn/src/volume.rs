@@ -23,8 +23,8 @@ mod options;
 
 pub use options::OpenOptions;
 
-/// An open volume. [`FileSystem::unmount`] leaves it clean; dropping it without is a crash, from which the next open
-/// recovers.
+/// An open volume. [`FileSystem::unmount`] leaves it clean; dropping it without is a crash, from
+/// which the next open recovers.
 pub struct Volume {
     format: Format,
     filesystem: Arc<dyn FileSystem>,
@@ -44,7 +44,12 @@ impl Volume {
     }
 
     /// Opened for reading, it can be turned writable: see [`crate::reopen`].
-    fn writable_later(self, options: &OpenOptions, again: reopen::Open, can_write: reopen::CanWrite) -> Self {
+    fn writable_later(
+        self,
+        options: &OpenOptions,
+        again: reopen::Open,
+        can_write: reopen::CanWrite,
+    ) -> Self {
         if !options.read_only {
             return self;
         }
@@ -66,8 +71,10 @@ pub fn open(image: &ImageSpec, options: &OpenOptions) -> Result<Volume> {
     if !options.read_only {
         return open_at_path(image, &image.path, options);
     }
-    // The name may lead to another file when the volume is turned writable: this one keeps the image.
-    let kept = KeptImage::open(&image.path).map_err(|source| Error::new(image, Cause::Open(source)))?;
+    // The name may lead to another file when the volume is turned writable: this one keeps the
+    // image.
+    let kept =
+        KeptImage::open(&image.path).map_err(|source| Error::new(image, Cause::Open(source)))?;
     let kept = Arc::new(kept);
     let first = open_whole(image, read_kept(image, &kept)?, options)?;
     let image = image.clone();
@@ -85,11 +92,13 @@ pub fn open(image: &ImageSpec, options: &OpenOptions) -> Result<Volume> {
     };
     let again = move |options: &OpenOptions| {
         if options.read_only {
-            let volume = read_kept(&image, &kept).and_then(|first| open_whole(&image, first, options));
+            let volume =
+                read_kept(&image, &kept).and_then(|first| open_whole(&image, first, options));
             return volume.map(|volume| volume.filesystem).map_err(|error| error.to_string());
         }
         let path = kept.path().map_err(|error| error.to_string())?;
-        let volume = open_at_path(&image, &path, options).map_err(|error| named(&path, error.to_string()))?;
+        let volume = open_at_path(&image, &path, options)
+            .map_err(|error| named(&path, error.to_string()))?;
         Ok(volume.filesystem)
     };
     Ok(first.writable_later(options, Box::new(again), Box::new(can_write)))
@@ -99,12 +108,18 @@ fn open_at_path(image: &ImageSpec, path: &Path, options: &OpenOptions) -> Result
     open_whole(image, open_at(image, path, !options.read_only)?, options)
 }
 
-fn open_whole(image: &ImageSpec, first: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Volume> {
+fn open_whole(
+    image: &ImageSpec,
+    first: Arc<dyn BlockDevice>,
+    options: &OpenOptions,
+) -> Result<Volume> {
     let device = further::open(image, first, &options.devices, !options.read_only)?;
-    probe_and_open(device, runtime(options.fixed_time), options).map_err(|cause| Error::new(image, cause))
+    probe_and_open(device, runtime(options.fixed_time), options)
+        .map_err(|cause| Error::new(image, cause))
 }
 
-/// Threads and the system's clock and randomness; or one thread, one point in time, and numbers that follow from it.
+/// Threads and the system's clock and randomness; or one thread, one point in time, and numbers
+/// that follow from it.
 pub(crate) fn runtime(fixed_time: Option<i64>) -> Arc<dyn Runtime> {
     match fixed_time {
         Some(seconds) => Simulated::standing_at(seconds),
@@ -123,7 +138,8 @@ pub fn open_on(
 ) -> Result<Volume, Cause> {
     let first = probe_and_open(device.clone(), runtime.clone(), options)?;
     let again = move |options: &OpenOptions| {
-        let volume = probe_and_open(device.clone(), runtime.clone(), options).map_err(|cause| cause.to_string())?;
+        let volume = probe_and_open(device.clone(), runtime.clone(), options)
+            .map_err(|cause| cause.to_string())?;
         Ok(volume.filesystem)
     };
     Ok(first.writable_later(options, Box::new(again), Box::new(|| Ok(()))))
@@ -135,14 +151,16 @@ fn probe_and_open(
     options: &OpenOptions,
 ) -> Result<Volume, Cause> {
     let Some(format) = format::probe_for(&*device, options)? else {
-        return Err(Cause::UnknownFormat { hint: recognise(&*device).or_else(|| unknown(&*device)) });
+        return Err(Cause::UnknownFormat {
+            hint: recognise(&*device).or_else(|| unknown(&*device)),
+        });
     };
     let filesystem = format::open(format, device, runtime, options)?;
     Ok(Volume { format, filesystem })
 }
 
-/// What the volume in `image` says about itself. Reads superblock and checkpoint alone: also of volumes that cannot be
-/// opened. `devices`: see [`OpenOptions::devices`].
+/// What the volume in `image` says about itself. Reads superblock and checkpoint alone: also of
+/// volumes that cannot be opened. `devices`: see [`OpenOptions::devices`].
 ///
 /// # Errors
 /// The image cannot be opened, holds no volume we know, or its superblock is damaged.
@@ -150,17 +168,24 @@ pub fn inspect(image: &ImageSpec, devices: &[PathBuf]) -> Result<Info> {
     let device = open_device(image, devices, false)?;
     let info = format::inspect(&device).map_err(|cause| Error::new(image, cause))?;
     info.ok_or_else(|| {
-        Error::new(image, Cause::UnknownFormat { hint: recognise(&*device).or_else(|| unknown(&*device)) })
+        Error::new(
+            image,
+            Cause::UnknownFormat { hint: recognise(&*device).or_else(|| unknown(&*device)) },
+        )
     })
 }
 
-/// Opens and locks the file or block device, and narrows it to the part that `image` names; if its volume lies on further
-/// devices, opens these, too, and gives the whole. `devices` names them; if it is empty, they are looked for beside the image and
-/// must be recognised ([`further`]).
+/// Opens and locks the file or block device, and narrows it to the part that `image` names; if its
+/// volume lies on further devices, opens these, too, and gives the whole. `devices` names them; if
+/// it is empty, they are looked for beside the image and must be recognised ([`further`]).
 ///
 /// # Errors
 /// The file cannot be opened or is in use, or it has no such part; or so for a further device.
-pub fn open_device(image: &ImageSpec, devices: &[PathBuf], write: bool) -> Result<Arc<dyn BlockDevice>> {
+pub fn open_device(
+    image: &ImageSpec,
+    devices: &[PathBuf],
+    write: bool,
+) -> Result<Arc<dyn BlockDevice>> {
     let first = open_one(image, write)?;
     further::open(image, first, devices, write)
 }

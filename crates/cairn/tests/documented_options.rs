@@ -11,7 +11,10 @@ fn quoted(text: &str) -> impl Iterator<Item = &str> {
 
 /// The part of the page with this heading.
 fn section(heading: &str) -> &'static str {
-    let behind = PAGE.split_once(&format!("\n{heading}\n")).unwrap_or_else(|| panic!("no section {heading}")).1;
+    let behind = PAGE
+        .split_once(&format!("\n{heading}\n"))
+        .unwrap_or_else(|| panic!("no section {heading}"))
+        .1;
     behind.split("\n#").next().unwrap_or(behind)
 }
 
@@ -48,21 +51,31 @@ fn known(vocabulary: &'static Vocabulary) -> Vec<(&'static str, &'static str)> {
 
 #[test]
 fn every_word_of_linux_is_documented_with_what_becomes_of_it() {
-    for (heading, vocabulary) in
-        [("ext4", cairn_ext4::MountOptions::words_of_linux()), ("F2FS", cairn_f2fs::MountOptions::words_of_linux())]
-    {
+    for (heading, vocabulary) in [
+        ("ext4", cairn_ext4::MountOptions::words_of_linux()),
+        ("F2FS", cairn_f2fs::MountOptions::words_of_linux()),
+    ] {
         let (documented, known) = (documented(heading), known(vocabulary));
         let missing: Vec<_> = known.iter().filter(|word| !documented.contains(word)).collect();
         let wrong: Vec<_> = documented.iter().filter(|word| !known.contains(word)).collect();
-        assert!(missing.is_empty() && wrong.is_empty(), "{heading}: not documented: {missing:?}; not so: {wrong:?}");
+        assert!(
+            missing.is_empty() && wrong.is_empty(),
+            "{heading}: not documented: {missing:?}; not so: {wrong:?}"
+        );
     }
 }
 
 /// The options of the sections, each by its bare name.
 fn documented_options(headings: &[&str]) -> Vec<&'static str> {
-    let rows = headings.iter().flat_map(|heading| section(heading).lines()).filter(|line| line.starts_with("| `"));
+    let rows = headings
+        .iter()
+        .flat_map(|heading| section(heading).lines())
+        .filter(|line| line.starts_with("| `"));
     let words = rows.flat_map(|row| quoted(row.split(" | ").next().unwrap_or(row)));
-    words.map(|word| word.split(['=', '[', ':']).next().unwrap_or(word)).filter(|name| !name.is_empty()).collect()
+    words
+        .map(|word| word.split(['=', '[', ':']).next().unwrap_or(word))
+        .filter(|name| !name.is_empty())
+        .collect()
 }
 
 #[test]
@@ -75,10 +88,14 @@ fn every_option_is_documented_and_there_is_no_other() {
         let documented = documented_options(&["## Every filesystem", "## FUSE", heading]);
         for setting in settings {
             let name = setting.split(['=', '[']).next().unwrap_or(setting);
-            assert!(documented.contains(&name) || ALIASES.contains(&name), "{heading}: {name} is not documented");
+            assert!(
+                documented.contains(&name) || ALIASES.contains(&name),
+                "{heading}: {name} is not documented"
+            );
         }
         for name in documented_options(&[heading]) {
-            let known = settings.iter().any(|setting| setting.split(['=', '[']).next() == Some(name));
+            let known =
+                settings.iter().any(|setting| setting.split(['=', '[']).next() == Some(name));
             assert!(known, "{heading}: {name} is documented, and no option");
         }
     }

@@ -1,4 +1,5 @@
-//! Volumes that Cairn makes, filled by the kernel in a virtual machine, read by Cairn: the trees must be equal.
+//! Volumes that Cairn makes, filled by the kernel in a virtual machine, read by Cairn: the trees
+//! must be equal.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +14,8 @@ fn in_the_machine() {
     serve();
 }
 
-/// What a seeded tree does not have: access lists, many entries, depth, a long name, large attributes, a file with holes.
+/// What a seeded tree does not have: access lists, many entries, depth, a long name, large
+/// attributes, a file with holes.
 const EXTREMES: &str = r#"
 mkdir $D/acl
 setfacl -m u:1000:rwx,g:100:r-x $D/acl
@@ -63,14 +65,16 @@ fn read(image: &Path) -> (Snapshot, String) {
 #[test]
 fn the_kernel_fills_what_we_make_and_we_read_it() {
     let directory = tempfile::tempdir().unwrap();
-    let features = "extra_attr,inode_checksum,flexible_inline_xattr,inode_crtime,lost_found,sb_checksum";
+    let features =
+        "extra_attr,inode_checksum,flexible_inline_xattr,inode_crtime,lost_found,sb_checksum";
     let images: [(&str, Format, &str, Option<u32>); 4] = [
         ("default", Format::F2fs, "", None),
         ("features", Format::F2fs, features, None),
         ("sections", Format::F2fs, "", Some(2)),
         ("ext4", Format::Ext4, "", None),
     ];
-    let (mut script, mut vm) = (String::new(), Vm::new().tool("setfattr").tool("setfacl").tool("stat").agent());
+    let (mut script, mut vm) =
+        (String::new(), Vm::new().tool("setfattr").tool("setfacl").tool("stat").agent());
     for (disk, (name, format, features, segments_per_section)) in images.iter().enumerate() {
         let image = directory.path().join(name);
         make(&image, *format, |options| {
@@ -131,7 +135,8 @@ fn what_the_kernel_fsynced_is_there_after_a_reset() {
 fn sha256(bytes: &[u8]) -> String {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("file"), bytes).unwrap();
-    let snapshot = cairn_testkit::tree::digest_path(directory.path(), SnapshotOptions::default()).unwrap();
+    let snapshot =
+        cairn_testkit::tree::digest_path(directory.path(), SnapshotOptions::default()).unwrap();
     let line = snapshot.get(b"file").unwrap();
     line.split(' ').find(|word| word.len() >= 64).expect("a hash").to_owned()
 }

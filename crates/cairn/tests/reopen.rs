@@ -1,4 +1,5 @@
-//! Volumes that were opened for reading and are turned writable: recovered first, as Linux does, under the hands of whoever reads.
+//! Volumes that were opened for reading and are turned writable: recovered first, as Linux does,
+//! under the hands of whoever reads.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,7 +24,8 @@ fn reading(image: &Path) -> Arc<dyn FileSystem> {
 }
 
 fn create(fs: &dyn FileSystem, name: &str) -> cairn_vfs::Result<cairn_base::Ino> {
-    fs.create(fs.root(), name.as_bytes(), NewInode::Regular, 0o644, &Caller::ROOT).map(|made| made.ino)
+    fs.create(fs.root(), name.as_bytes(), NewInode::Regular, 0o644, &Caller::ROOT)
+        .map(|made| made.ino)
 }
 
 fn contents(fs: &dyn FileSystem, ino: cairn_base::Ino) -> Vec<u8> {
@@ -108,7 +110,10 @@ fn who_reads_beside_others_goes_on_reading() {
         let (fs, other) = (reading(&image), reading(&image));
         let found = fs.lookup(fs.root(), b"synced").unwrap().ino;
         let refused = fs.remount("rw").unwrap_err().to_string();
-        assert!(refused.contains("in use") && refused.contains("unmount and mount again"), "{refused}");
+        assert!(
+            refused.contains("in use") && refused.contains("unmount and mount again"),
+            "{refused}"
+        );
         assert_eq!(contents(&*fs, found), vec![1; 70_000], "{format}");
         assert!(create(&*fs, "early").is_err() && fs.remount("rw,nonsense").is_err(), "{format}");
         fs.remount("noatime").unwrap();
@@ -149,7 +154,8 @@ fn make_again(image: &Path) {
     make(image, Format::Ext4);
 }
 
-/// The name of the image leads to another volume, or nowhere: the volume that was opened is turned writable.
+/// The name of the image leads to another volume, or nowhere: the volume that was opened is turned
+/// writable.
 #[test]
 fn the_image_is_opened_again_whatever_its_name_leads_to() {
     for format in Format::ALL {
@@ -168,7 +174,10 @@ fn the_image_is_opened_again_whatever_its_name_leads_to() {
             create(&*fs, "made").unwrap();
             fs.unmount().unwrap();
             drop(fs);
-            assert!(before == other.map(|_| std::fs::read(&image).unwrap()), "{format}: another volume was written");
+            assert!(
+                before == other.map(|_| std::fs::read(&image).unwrap()),
+                "{format}: another volume was written"
+            );
             judge(&moved, format);
             let fs = reading(&moved);
             fs.lookup(fs.root(), b"made").unwrap();

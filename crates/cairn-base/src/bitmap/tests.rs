@@ -15,11 +15,13 @@ fn first(bits: &[bool], from: usize, end: usize, wanted: bool) -> Option<usize> 
 fn map_and_range() -> impl Strategy<Value = (Vec<u8>, usize, usize)> {
     let byte = prop_oneof![Just(0_u8), Just(0xff), any::<u8>()];
     let runs = prop::collection::vec((byte, 1..12_usize), 1..8);
-    runs.prop_map(|runs| runs.into_iter().flat_map(|(byte, times)| vec![byte; times]).collect::<Vec<u8>>())
-        .prop_flat_map(|map| {
-            let bits = map.len() * 8;
-            (Just(map), 0..=bits, 0..=bits)
-        })
+    runs.prop_map(|runs| {
+        runs.into_iter().flat_map(|(byte, times)| vec![byte; times]).collect::<Vec<u8>>()
+    })
+    .prop_flat_map(|map| {
+        let bits = map.len() * 8;
+        (Just(map), 0..=bits, 0..=bits)
+    })
 }
 
 proptest! {

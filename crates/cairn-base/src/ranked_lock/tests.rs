@@ -116,7 +116,8 @@ fn isolated_work_that_needs_a_suspended_lock_panics_instead_of_hanging() {
     isolated(|| isolated(|| drop(lock.lock())));
 }
 
-/// Every thread moves money between two accounts that it locks in rank order; the sum is seen whole by readers.
+/// Every thread moves money between two accounts that it locks in rank order; the sum is seen whole
+/// by readers.
 #[test]
 fn contending_threads_exclude_each_other() {
     const THREADS: u64 = 6;

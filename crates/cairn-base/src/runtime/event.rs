@@ -1,19 +1,24 @@
 //! [`Event`]: "look again", said to everybody who waits.
 
-#![allow(clippy::disallowed_methods, reason = "the production runtime waits with the system's clock")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the production runtime waits with the system's clock"
+)]
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-/// A notification counter. Whoever waits reads [`Event::generation`], checks the condition, and waits past that
-/// generation: a notification in between is not missed. Notifying costs two atomic operations when nobody waits.
+/// A notification counter. Whoever waits reads [`Event::generation`], checks the condition, and
+/// waits past that generation: a notification in between is not missed. Notifying costs two atomic
+/// operations when nobody waits.
 #[derive(Debug, Default)]
 pub struct Event {
     generation: AtomicU64,
-    /// Threads inside [`Event::wait_past`]. Raised before they read `generation`, and read after a notifier raised
-    /// `generation`: one of the two always sees the other (both are sequentially consistent).
+    /// Threads inside [`Event::wait_past`]. Raised before they read `generation`, and read after a
+    /// notifier raised `generation`: one of the two always sees the other (both are sequentially
+    /// consistent).
     waiters: AtomicUsize,
     lock: Mutex<()>,
     changed: Condvar,
@@ -47,7 +52,8 @@ impl Event {
         self.generation.load(SeqCst)
     }
 
-    /// Blocks the thread until there was a notification after `seen`, or `timeout` has passed. True if notified.
+    /// Blocks the thread until there was a notification after `seen`, or `timeout` has passed. True
+    /// if notified.
     ///
     /// For runtimes; everybody else waits through [`super::Runtime::wait_until`].
     pub fn wait_past(&self, seen: u64, timeout: Option<Duration>) -> bool {
@@ -57,7 +63,9 @@ impl Event {
         let mut in_time = true;
         while in_time && self.generation() == seen {
             match deadline {
-                Some(deadline) => in_time = !self.changed.wait_until(&mut lock, deadline).timed_out(),
+                Some(deadline) => {
+                    in_time = !self.changed.wait_until(&mut lock, deadline).timed_out()
+                }
                 None => self.changed.wait(&mut lock),
             }
         }

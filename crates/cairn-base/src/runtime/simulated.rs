@@ -1,15 +1,17 @@
 //! [`Simulated`]: one thread, a virtual clock, and a seed that decides everything else.
 //!
-//! Whoever waits runs one step after another, each of a daemon or deferred piece of work drawn by the seed from those
-//! that could run, until its condition holds. When nobody can work, the clock jumps to the next deadline; when there
-//! is none either, nothing will ever happen again, and the runtime panics with its seed.
+//! Whoever waits runs one step after another, each of a daemon or deferred piece of work drawn by
+//! the seed from those that could run, until its condition holds. When nobody can work, the clock
+//! jumps to the next deadline; when there is none either, nothing will ever happen again, and the
+//! runtime panics with its seed.
 //!
-//! Steps run on the waiter's stack: a daemon's own wait runs the others, never the daemon itself or those below it.
-//! Two consequences. A step must not need a lock that the waiter holds; with ranked locks this panics (see
-//! [`crate::ranked_lock::isolated`]). And a wait inside a step must not depend on work further down the stack.
+//! Steps run on the waiter's stack: a daemon's own wait runs the others, never the daemon itself or
+//! those below it. Two consequences. A step must not need a lock that the waiter holds; with ranked
+//! locks this panics (see [`crate::ranked_lock::isolated`]). And a wait inside a step must not
+//! depend on work further down the stack.
 //!
-//! Locking: the state's lock is a leaf and is never held while a step runs. Only the thread that created the runtime
-//! may wait or step.
+//! Locking: the state's lock is a leaf and is never held while a step runs. Only the thread that
+//! created the runtime may wait or step.
 
 use std::panic::Location;
 use std::sync::Arc;
@@ -91,17 +93,23 @@ impl Simulated {
             fingerprint: 0,
             standing_at: None,
         };
-        Arc::new(Self { seed, owner: std::thread::current().id(), shared: Arc::new(Mutex::new(state)) })
+        Arc::new(Self {
+            seed,
+            owner: std::thread::current().id(),
+            shared: Arc::new(Mutex::new(state)),
+        })
     }
 
-    /// A runtime whose timestamps are all the same, `seconds` since 1970, and whose decisions follow from that: for images that are to be
-    /// the same bytes whenever and wherever they are made.
+    /// A runtime whose timestamps are all the same, `seconds` since 1970, and whose decisions
+    /// follow from that: for images that are to be the same bytes whenever and wherever they are
+    /// made.
     #[must_use]
     pub fn standing_at(seconds: i64) -> Arc<Self> {
         let this = Self::new(seconds.cast_unsigned());
         let distance = Duration::from_secs(seconds.unsigned_abs());
         let epoch = SystemTime::UNIX_EPOCH;
-        let time = if seconds < 0 { epoch.checked_sub(distance) } else { epoch.checked_add(distance) };
+        let time =
+            if seconds < 0 { epoch.checked_sub(distance) } else { epoch.checked_add(distance) };
         this.shared.lock().standing_at = Some(time.unwrap_or(epoch));
         this
     }
@@ -124,9 +132,14 @@ impl Simulated {
         self.shared.lock().fingerprint
     }
 
-    /// Runs one step if anybody can work. Tests call it between operations to let the daemons interfere.
+    /// Runs one step if anybody can work. Tests call it between operations to let the daemons
+    /// interfere.
     pub fn step(&self) -> bool {
-        assert_eq!(self.owner, std::thread::current().id(), "the simulator belongs to the thread that created it");
+        assert_eq!(
+            self.owner,
+            std::thread::current().id(),
+            "the simulator belongs to the thread that created it"
+        );
         let Some(step) = self.shared.lock().draw() else { return false };
         let _report = ReportSeed(self.seed);
         match step {
@@ -142,7 +155,8 @@ impl Simulated {
         true
     }
 
-    /// Runs up to `most` steps, a number drawn by the seed: a random pause in which the daemons get ahead.
+    /// Runs up to `most` steps, a number drawn by the seed: a random pause in which the daemons get
+    /// ahead.
     pub fn some_steps(&self, most: u32) {
         let steps = self.shared.lock().random.u32(0..=most);
         for _ in 0..steps {
@@ -174,10 +188,16 @@ impl Simulated {
                 return false;
             }
             if !self.step() && !self.shared.lock().jump(deadline) {
-                panic!("simulated deadlock with seed {}: nobody can ever work, waiting at {caller}", self.seed);
+                panic!(
+                    "simulated deadlock with seed {}: nobody can ever work, waiting at {caller}",
+                    self.seed
+                );
             }
         }
-        panic!("simulated livelock with seed {}: no end after {MAX_STEPS_PER_WAIT} steps", self.seed);
+        panic!(
+            "simulated livelock with seed {}: no end after {MAX_STEPS_PER_WAIT} steps",
+            self.seed
+        );
     }
 }
 
@@ -195,7 +215,8 @@ impl Drop for ReportSeed {
 impl State {
     /// Chooses one of those who can work and marks it as running.
     fn draw(&mut self) -> Option<Step> {
-        let ready: Vec<usize> = (0..self.daemons.len()).filter(|at| self.daemons[*at].can_run(self.clock)).collect();
+        let ready: Vec<usize> =
+            (0..self.daemons.len()).filter(|at| self.daemons[*at].can_run(self.clock)).collect();
         let choices = ready.len() + self.deferred.len();
         if choices == 0 {
             return None;
@@ -238,14 +259,17 @@ impl State {
         task.running = false;
         match progress {
             Progress::Worked => task.seen = None,
-            Progress::Idle(timeout) => task.deadline = timeout.map(|timeout| clock.saturating_add(timeout)),
+            Progress::Idle(timeout) => {
+                task.deadline = timeout.map(|timeout| clock.saturating_add(timeout))
+            }
             Progress::Done => drop(self.daemons.remove(at)),
         }
     }
 
     /// Moves the clock to the next deadline of anybody who waits. False if there is none.
     fn jump(&mut self, deadline: Option<Duration>) -> bool {
-        let daemons = self.daemons.iter().filter(|task| !task.running).filter_map(|task| task.deadline);
+        let daemons =
+            self.daemons.iter().filter(|task| !task.running).filter_map(|task| task.deadline);
         let next = daemons.chain(deadline).min();
         if let Some(next) = next {
             self.clock = self.clock.max(next);
@@ -268,7 +292,12 @@ impl Runtime for Simulated {
         self.shared.lock().random.u64(..)
     }
 
-    fn spawn(&self, _name: &str, wake: Arc<Event>, daemon: Arc<dyn Daemon>) -> Result<DaemonHandle, NoThread> {
+    fn spawn(
+        &self,
+        _name: &str,
+        wake: Arc<Event>,
+        daemon: Arc<dyn Daemon>,
+    ) -> Result<DaemonHandle, NoThread> {
         let mut state = self.shared.lock();
         let id = state.next_daemon;
         state.next_daemon += 1;
@@ -277,9 +306,14 @@ impl Runtime for Simulated {
         Ok(DaemonHandle::new(move || {
             let Some(shared) = shared.upgrade() else { return };
             let mut state = shared.lock();
-            let task = state.daemons.iter().position(|task| task.id == id).map(|at| state.daemons.remove(at));
+            let task = state
+                .daemons
+                .iter()
+                .position(|task| task.id == id)
+                .map(|at| state.daemons.remove(at));
             drop(state);
-            // Outside the lock: the daemon may be the last owner of anything, deferred work and daemons included.
+            // Outside the lock: the daemon may be the last owner of anything, deferred work and
+            // daemons included.
             drop(task);
         }))
     }
@@ -290,7 +324,12 @@ impl Runtime for Simulated {
     }
 
     #[track_caller]
-    fn wait_until_timeout(&self, _event: &Event, timeout: Duration, ready: &mut dyn FnMut() -> bool) -> bool {
+    fn wait_until_timeout(
+        &self,
+        _event: &Event,
+        timeout: Duration,
+        ready: &mut dyn FnMut() -> bool,
+    ) -> bool {
         self.wait(Some(timeout), ready)
     }
 
@@ -305,7 +344,8 @@ impl Runtime for Simulated {
         let end = self.shared.lock().next_deferred;
         self.wait(None, &mut || {
             let state = self.shared.lock();
-            let mut numbers = state.deferred.iter().map(|(number, _)| number).chain(&state.running_deferred);
+            let mut numbers =
+                state.deferred.iter().map(|(number, _)| number).chain(&state.running_deferred);
             numbers.all(|number| *number >= end)
         });
     }

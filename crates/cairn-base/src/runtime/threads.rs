@@ -1,9 +1,14 @@
-//! [`Threads`]: the production runtime. A thread for each daemon, a pool for deferred work, the system's clock.
+//! [`Threads`]: the production runtime. A thread for each daemon, a pool for deferred work, the
+//! system's clock.
 //!
-//! Locking: the pool's queue lock is a leaf; no work runs under it. A panic in a daemon or in deferred work is kept
-//! and raised again in everybody who waits: what they wait for may never come.
+//! Locking: the pool's queue lock is a leaf; no work runs under it. A panic in a daemon or in
+//! deferred work is kept and raised again in everybody who waits: what they wait for may never
+//! come.
 
-#![allow(clippy::disallowed_methods, reason = "the production runtime is made of the system's threads and clocks")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the production runtime is made of the system's threads and clocks"
+)]
 
 use std::collections::{BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -35,17 +40,28 @@ impl Threads {
     #[must_use]
     pub fn new() -> Arc<Self> {
         let failure = Arc::new(Failure::default());
-        Arc::new(Self { start: Instant::now(), pool: Arc::new(Pool::new(failure.clone())), failure })
+        Arc::new(Self {
+            start: Instant::now(),
+            pool: Arc::new(Pool::new(failure.clone())),
+            failure,
+        })
     }
 
-    fn wait(&self, event: &Event, deadline: Option<Instant>, ready: &mut dyn FnMut() -> bool) -> bool {
+    fn wait(
+        &self,
+        event: &Event,
+        deadline: Option<Instant>,
+        ready: &mut dyn FnMut() -> bool,
+    ) -> bool {
         loop {
             let seen = event.generation();
             if ready() {
                 return true;
             }
             self.failure.check();
-            let left = deadline.map_or(FAILURE_POLL, |deadline| deadline.saturating_duration_since(Instant::now()));
+            let left = deadline.map_or(FAILURE_POLL, |deadline| {
+                deadline.saturating_duration_since(Instant::now())
+            });
             if left.is_zero() {
                 return false;
             }
@@ -67,11 +83,17 @@ impl Runtime for Threads {
         fastrand::u64(..)
     }
 
-    fn spawn(&self, name: &str, wake: Arc<Event>, daemon: Arc<dyn Daemon>) -> Result<DaemonHandle, NoThread> {
+    fn spawn(
+        &self,
+        name: &str,
+        wake: Arc<Event>,
+        daemon: Arc<dyn Daemon>,
+    ) -> Result<DaemonHandle, NoThread> {
         self.pool.have_one()?;
         let stop = Arc::new(AtomicBool::new(false));
         let thread = {
-            let (stop, wake, failure, name) = (stop.clone(), wake.clone(), self.failure.clone(), name.to_owned());
+            let (stop, wake, failure, name) =
+                (stop.clone(), wake.clone(), self.failure.clone(), name.to_owned());
             move || {
                 let run = AssertUnwindSafe(|| run_daemon(&*daemon, &wake, &stop));
                 if catch_unwind(run).is_err() {
@@ -91,7 +113,12 @@ impl Runtime for Threads {
         self.wait(event, None, ready);
     }
 
-    fn wait_until_timeout(&self, event: &Event, timeout: Duration, ready: &mut dyn FnMut() -> bool) -> bool {
+    fn wait_until_timeout(
+        &self,
+        event: &Event,
+        timeout: Duration,
+        ready: &mut dyn FnMut() -> bool,
+    ) -> bool {
         self.wait(event, Instant::now().checked_add(timeout), ready)
     }
 
@@ -120,8 +147,9 @@ impl Drop for Threads {
     }
 }
 
-/// The clock that Linux stamps files with: it moves with the timer's tick. Beside a kernel that stamps the same files (a FUSE
-/// mount's keeps their times while it keeps their pages), a finer clock would make what is written later look older.
+/// The clock that Linux stamps files with: it moves with the timer's tick. Beside a kernel that
+/// stamps the same files (a FUSE mount's keeps their times while it keeps their pages), a finer
+/// clock would make what is written later look older.
 #[cfg(target_os = "linux")]
 fn wall_clock() -> SystemTime {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
@@ -138,12 +166,16 @@ fn wall_clock() -> SystemTime {
     SystemTime::now()
 }
 
-fn start_thread(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, NoThread> {
+fn start_thread(
+    name: &str,
+    body: impl FnOnce() + Send + 'static,
+) -> Result<JoinHandle<()>, NoThread> {
     let started = std::thread::Builder::new().name(name.to_owned()).spawn(body);
     started.map_err(|source| NoThread { name: name.to_owned(), source })
 }
 
-/// Waits for a thread's end, unless it is the caller's own: the last owner of a volume may be one of its daemons.
+/// Waits for a thread's end, unless it is the caller's own: the last owner of a volume may be one
+/// of its daemons.
 fn join(thread: JoinHandle<()>) {
     if thread.thread().id() != std::thread::current().id() {
         thread.join().expect("panics are caught inside the thread");
@@ -218,7 +250,8 @@ impl Pool {
         queue.next += 1;
         queue.outstanding.insert(number);
         queue.waiting.push_back((number, work));
-        // An idle worker may have been woken for an earlier piece already: count the pieces, not the workers.
+        // An idle worker may have been woken for an earlier piece already: count the pieces, not
+        // the workers.
         if queue.waiting.len() > queue.idle && queue.alive < MAX_WORKERS {
             match self.add_worker(&mut queue) {
                 Ok(()) => {}
@@ -232,7 +265,8 @@ impl Pool {
         self.added.notify();
     }
 
-    /// Makes sure that there is a worker: one stays from then on, whatever the system refuses later.
+    /// Makes sure that there is a worker: one stays from then on, whatever the system refuses
+    /// later.
     fn have_one(self: &Arc<Self>) -> Result<(), NoThread> {
         let mut queue = self.queue.lock();
         if queue.alive == 0 {

@@ -1,7 +1,8 @@
 //! [`Report`]: counters for whoever looks at them, as an ordered tree of named sections and fields.
 //!
-//! Every layer puts its own counters into a report; the layers above put that under a name of their choice. A report is a
-//! copy: it holds no lock and does not change. It serialises to a JSON object with the names as keys, in order.
+//! Every layer puts its own counters into a report; the layers above put that under a name of their
+//! choice. A report is a copy: it holds no lock and does not change. It serialises to a JSON object
+//! with the names as keys, in order.
 
 use std::fmt;
 
@@ -28,7 +29,8 @@ pub enum Value {
     Section(Report),
 }
 
-/// An ordered tree of named values. Names have neither dots nor blanks; `get("journal.transactions")` walks down.
+/// An ordered tree of named values. Names have neither dots nor blanks;
+/// `get("journal.transactions")` walks down.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report(Vec<(String, Value)>);
 
@@ -58,7 +60,10 @@ impl Report {
 
     /// The section of this name; made if there is none.
     pub fn section(&mut self, name: &str) -> &mut Self {
-        let place = self.0.iter().position(|(known, value)| known == name && matches!(value, Value::Section(_)));
+        let place = self
+            .0
+            .iter()
+            .position(|(known, value)| known == name && matches!(value, Value::Section(_)));
         let place = place.unwrap_or_else(|| {
             self.0.retain(|(known, _)| known != name);
             self.0.push((name.to_owned(), Value::Section(Self::new())));
@@ -83,7 +88,8 @@ impl Report {
     /// What stands at a path, its names separated by dots.
     #[must_use]
     pub fn get(&self, path: &str) -> Option<&Value> {
-        let (name, rest) = path.split_once('.').map_or((path, None), |(name, rest)| (name, Some(rest)));
+        let (name, rest) =
+            path.split_once('.').map_or((path, None), |(name, rest)| (name, Some(rest)));
         let (_, value) = self.0.iter().find(|(known, _)| known == name)?;
         match (rest, value) {
             (None, value) => Some(value),

@@ -1,8 +1,9 @@
 //! [`DirectFile`]: an image file or block device past the host's page cache (`O_DIRECT`).
 //!
-//! Transfers that are aligned go directly; what is not (a superblock of 1 KiB) goes through a second, buffered
-//! descriptor of the same file: Linux keeps the two coherent, since a direct write drops the cached pages it covers and a
-//! direct read writes dirty ones out first. Everything is done before `submit` returns; a flush is `fdatasync`.
+//! Transfers that are aligned go directly; what is not (a superblock of 1 KiB) goes through a
+//! second, buffered descriptor of the same file: Linux keeps the two coherent, since a direct write
+//! drops the cached pages it covers and a direct read writes dirty ones out first. Everything is
+//! done before `submit` returns; a flush is `fdatasync`.
 
 use std::fs::File;
 use std::io::{IoSlice, IoSliceMut};
@@ -42,8 +43,10 @@ impl DirectFile {
         let flags = OFlags::DIRECT.bits().cast_signed();
         // The same file, whatever its name leads to by now.
         let same = format!("/proc/self/fd/{}", buffered.descriptor().as_raw_fd());
-        let direct = std::fs::OpenOptions::new().read(true).write(true).custom_flags(flags).open(same);
-        let direct = direct.map_err(|error| Error::from_io(format!("open {} directly", path.display()), error))?;
+        let direct =
+            std::fs::OpenOptions::new().read(true).write(true).custom_flags(flags).open(same);
+        let direct = direct
+            .map_err(|error| Error::from_io(format!("open {} directly", path.display()), error))?;
         Ok(Self { buffered, direct })
     }
 
@@ -66,7 +69,9 @@ impl DirectFile {
                     self.read(offset, &mut buf)?;
                     read.push(buf);
                 }
-                Request::Write { offset, bufs } if bufs.iter().all(is_aligned_buffer) && is_aligned(offset, 0) => {
+                Request::Write { offset, bufs }
+                    if bufs.iter().all(is_aligned_buffer) && is_aligned(offset, 0) =>
+                {
                     self.write(offset, &bufs)?;
                 }
                 other => {
@@ -88,10 +93,15 @@ impl DirectFile {
         while done < buf.len() {
             let position = offset + done as u64;
             let mut slices = [IoSliceMut::new(&mut buf[done..])];
-            match retry(|| rustix::io::preadv(&self.direct, &mut slices, position)).map_err(failed)? {
+            match retry(|| rustix::io::preadv(&self.direct, &mut slices, position))
+                .map_err(failed)?
+            {
                 0 => {
-                    let detail = "the image ends before that: it has been truncated since it was opened";
-                    return Err(Error::new(ErrorKind::OutOfRange, Operation::Read, detail).at(offset, len));
+                    let detail =
+                        "the image ends before that: it has been truncated since it was opened";
+                    return Err(
+                        Error::new(ErrorKind::OutOfRange, Operation::Read, detail).at(offset, len)
+                    );
                 }
                 some => done += some,
             }
@@ -108,7 +118,8 @@ impl DirectFile {
             IoSlice::advance_slices(&mut left, 0);
             while !left.is_empty() {
                 let written = retry(|| rustix::io::pwritev(&self.direct, left, position));
-                let written = written.map_err(|error| failed(Error::from_io(Operation::Write, error.into())))?;
+                let written = written
+                    .map_err(|error| failed(Error::from_io(Operation::Write, error.into())))?;
                 if written == 0 {
                     let detail = format!("the system took no more bytes at offset {position}");
                     return Err(failed(Error::new(ErrorKind::Io, Operation::Write, detail)));
@@ -148,7 +159,8 @@ mod tests {
     use super::*;
     use crate::BlockDeviceExt;
 
-    /// In the crate's directory: the temporary one may be a tmpfs, which has direct I/O only on new kernels.
+    /// In the crate's directory: the temporary one may be a tmpfs, which has direct I/O only on new
+    /// kernels.
     fn opened() -> (tempfile::TempDir, DirectFile) {
         let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
         let path = dir.path().join("image");
@@ -173,9 +185,14 @@ mod tests {
         let (_dir, device) = opened();
         let bufs = (0..4_u8).map(|byte| IoBuf::copy_from(&[byte; 4096]).into_bytes()).collect();
         let durability = Durability { preflush: true, fua: true };
-        device.submit(Batch { requests: vec![Request::Write { offset: 8192, bufs }], durability }).wait().unwrap();
+        device
+            .submit(Batch { requests: vec![Request::Write { offset: 8192, bufs }], durability })
+            .wait()
+            .unwrap();
         let read = device.read_at(8192, 16384).unwrap();
-        assert!((0..4_u8).all(|byte| read[usize::from(byte) * 4096..][..4096].iter().all(|found| *found == byte)));
+        assert!((0..4_u8).all(|byte| {
+            read[usize::from(byte) * 4096..][..4096].iter().all(|found| *found == byte)
+        }));
     }
 
     #[test]

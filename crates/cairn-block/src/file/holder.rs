@@ -1,6 +1,7 @@
 //! Who has an image, for the message that refuses it. What is found may be outdated or unknown.
 //!
-//! Nothing here touches what it finds: paths are compared as texts, since whoever has an image may also have a filesystem that hangs.
+//! Nothing here touches what it finds: paths are compared as texts, since whoever has an image may
+//! also have a filesystem that hangs.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
@@ -12,7 +13,9 @@ use crate::error::{Error, ErrorKind};
 
 /// The error for an image that somebody else has locked.
 pub(super) fn in_use(operation: &str, path: &Path, metadata: &Metadata) -> Error {
-    let holder = by_flock(metadata).or_else(|| by_descriptor(path)).unwrap_or_else(|| "another program".to_owned());
+    let holder = by_flock(metadata)
+        .or_else(|| by_descriptor(path))
+        .unwrap_or_else(|| "another program".to_owned());
     let detail = format!(
         "in use by {holder}; if it is mounted unmount it (`cairn umount MOUNTPOINT`), else wait until that program has ended"
     );
@@ -34,16 +37,19 @@ pub(super) fn claimed(operation: &str, path: &Path) -> Error {
 
 /// The error for what the system has mounted.
 pub(super) fn mounted(operation: &str, device: &str, mountpoint: &str) -> Error {
-    let detail = format!("the system has {device} mounted on {mountpoint}; `umount {mountpoint}` first");
+    let detail =
+        format!("the system has {device} mounted on {mountpoint}; `umount {mountpoint}` first");
     Error::new(ErrorKind::InUse, operation, detail)
 }
 
-/// Does any process hold a lock on this file, by the system's list? For files that cannot be opened.
+/// Does any process hold a lock on this file, by the system's list? For files that cannot be
+/// opened.
 pub(super) fn is_locked(device: u64, inode: u64) -> bool {
     locks(device, inode).is_some_and(|mut found| found.next().is_some())
 }
 
-/// Owners of the locks on a file, by `/proc/locks`: `N: FLOCK ADVISORY WRITE PID MAJ:MIN:INODE START END`.
+/// Owners of the locks on a file, by `/proc/locks`:
+/// `N: FLOCK ADVISORY WRITE PID MAJ:MIN:INODE START END`.
 fn locks(device: u64, inode: u64) -> Option<impl Iterator<Item = (String, String)>> {
     let wanted = format!("{:02x}:{:02x}:{inode}", major(device), minor(device));
     let locks = std::fs::read_to_string("/proc/locks").ok()?;
@@ -51,7 +57,9 @@ fn locks(device: u64, inode: u64) -> Option<impl Iterator<Item = (String, String
     Some(lines.into_iter().filter_map(move |line| {
         let fields: Vec<&str> = line.split_whitespace().collect();
         match fields.as_slice() {
-            [_, kind, _, _, pid, file, ..] if *file == wanted => Some(((*kind).to_owned(), (*pid).to_owned())),
+            [_, kind, _, _, pid, file, ..] if *file == wanted => {
+                Some(((*kind).to_owned(), (*pid).to_owned()))
+            }
             _ => None,
         }
     }))
@@ -60,7 +68,8 @@ fn locks(device: u64, inode: u64) -> Option<impl Iterator<Item = (String, String
 /// The process that holds a `flock` on the file.
 fn by_flock(metadata: &Metadata) -> Option<String> {
     let (_, pid) = locks(metadata.dev(), metadata.ino())?.find(|(kind, _)| kind == "FLOCK")?;
-    // A lock handed on to a child keeps the number of the process that took it, which may have ended.
+    // A lock handed on to a child keeps the number of the process that took it, which may have
+    // ended.
     named(&pid)
 }
 
@@ -68,11 +77,17 @@ fn by_flock(metadata: &Metadata) -> Option<String> {
 fn by_descriptor(path: &Path) -> Option<String> {
     let path = path.canonicalize().ok()?;
     let own = std::process::id().to_string();
-    let processes = std::fs::read_dir("/proc").ok()?.flatten().filter_map(|entry| entry.file_name().into_string().ok());
-    processes.filter(|name| name.bytes().all(|byte| byte.is_ascii_digit()) && *name != own).find_map(|pid| {
-        let mut open = std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?.flatten();
-        open.any(|entry| std::fs::read_link(entry.path()).is_ok_and(|target| target == path)).then(|| named(&pid))?
-    })
+    let processes = std::fs::read_dir("/proc")
+        .ok()?
+        .flatten()
+        .filter_map(|entry| entry.file_name().into_string().ok());
+    processes
+        .filter(|name| name.bytes().all(|byte| byte.is_ascii_digit()) && *name != own)
+        .find_map(|pid| {
+            let mut open = std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?.flatten();
+            open.any(|entry| std::fs::read_link(entry.path()).is_ok_and(|target| target == path))
+                .then(|| named(&pid))?
+        })
 }
 
 fn named(pid: &str) -> Option<String> {
@@ -85,7 +100,8 @@ pub(super) fn number(device: u64) -> String {
     format!("{}:{}", major(device), minor(device))
 }
 
-/// Where a block device is mounted, by `/proc/self/mountinfo`: `ID PARENT MAJ:MIN ROOT MOUNTPOINT …`.
+/// Where a block device is mounted, by `/proc/self/mountinfo`:
+/// `ID PARENT MAJ:MIN ROOT MOUNTPOINT …`.
 pub(super) fn mountpoint(number: &str) -> Option<String> {
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
     mounts.lines().find_map(|line| {

@@ -1,7 +1,8 @@
-//! An image that stays within reach whatever becomes of its name: for a volume that is read, and may be opened once more.
+//! An image that stays within reach whatever becomes of its name: for a volume that is read, and
+//! may be opened once more.
 //!
-//! For reading, what is open is enough. For writing it has to be opened anew, which goes through `/proc`, or by its name as long as that
-//! leads to the same file.
+//! For reading, what is open is enough. For writing it has to be opened anew, which goes through
+//! `/proc`, or by its name as long as that leads to the same file.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -35,7 +36,8 @@ impl KeptImage {
     /// # Errors
     /// As [`FileDevice::open`].
     pub fn read(&self) -> Result<FileDevice> {
-        let file = self.file.try_clone().map_err(|error| Error::from_io(self.operation(), error))?;
+        let file =
+            self.file.try_clone().map_err(|error| Error::from_io(self.operation(), error))?;
         open::take(file, &self.path, OpenOptions::read()).map(FileDevice::new)
     }
 
@@ -54,16 +56,18 @@ impl KeptImage {
         }
         let own = self.file.metadata().map_err(|error| Error::from_io(self.operation(), error))?;
         match std::fs::metadata(&self.path) {
-            Ok(found) if (found.dev(), found.ino()) == (own.dev(), own.ino()) => Ok(self.path.clone()),
+            Ok(found) if (found.dev(), found.ino()) == (own.dev(), own.ino()) => {
+                Ok(self.path.clone())
+            }
             _ => {
-                let detail =
-                    "the image has another name now, and /proc, which leads to it, is not mounted: mount /proc";
+                let detail = "the image has another name now, and /proc, which leads to it, is not mounted: mount /proc";
                 Err(Error::new(ErrorKind::NotFound, self.operation(), detail))
             }
         }
     }
 
-    /// Can it be opened for writing, as far as its permissions go? Nobody is kept away by this, nor asked.
+    /// Can it be opened for writing, as far as its permissions go? Nobody is kept away by this, nor
+    /// asked.
     ///
     /// # Errors
     /// Why not.

@@ -1,6 +1,7 @@
 //! What kinds of files hold images: regular files and block devices.
 //!
-//! The type of a file is known before it is opened: opening a FIFO would wait, and opening a terminal or a tape does something to it.
+//! The type of a file is known before it is opened: opening a FIFO would wait, and opening a
+//! terminal or a tape does something to it.
 
 use std::fs::{File, Metadata};
 use std::os::fd::AsRawFd;
@@ -12,21 +13,26 @@ use rustix::fs::{Mode, OFlags};
 use super::holder;
 use crate::error::{Error, ErrorKind, Result};
 
-/// Opens what is there if it is a file or a block device. On a block device, `claim` is added to the flags.
+/// Opens what is there if it is a file or a block device. On a block device, `claim` is added to
+/// the flags.
 pub(super) fn existing(path: &Path, write: bool, claim: OFlags) -> Result<File> {
     let operation = format!("open {}", path.display());
     let io = |error: std::io::Error| match error.kind() {
         std::io::ErrorKind::ResourceBusy => holder::claimed(&operation, path),
         _ => Error::from_io(operation.as_str(), error),
     };
-    let place =
-        rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(|error| io(error.into()))?;
+    let place = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
+        .map_err(|error| io(error.into()))?;
     let place = File::from(place);
     let found = place.metadata().map_err(io)?;
     check_kind(&operation, &found)?;
     let flags = if found.file_type().is_block_device() { claim } else { OFlags::empty() };
     let open = |path: &Path, flags: OFlags| {
-        std::fs::OpenOptions::new().read(true).write(write).custom_flags(flags.bits().cast_signed()).open(path)
+        std::fs::OpenOptions::new()
+            .read(true)
+            .write(write)
+            .custom_flags(flags.bits().cast_signed())
+            .open(path)
     };
     match open(Path::new(&format!("/proc/self/fd/{}", place.as_raw_fd())), flags) {
         // Without /proc: by its name, which may lead elsewhere by now.
@@ -45,8 +51,14 @@ pub(super) fn make(path: &Path) -> Result<File> {
     let io = |error| Error::from_io(operation.as_str(), error);
     let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
     let mut options = std::fs::OpenOptions::new();
-    let file =
-        options.read(true).write(true).create(true).truncate(false).custom_flags(flags).open(path).map_err(io)?;
+    let file = options
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .custom_flags(flags)
+        .open(path)
+        .map_err(io)?;
     check_kind(&operation, &file.metadata().map_err(io)?)?;
     Ok(file)
 }
@@ -60,6 +72,7 @@ fn check_kind(operation: &str, metadata: &Metadata) -> Result<()> {
         () if kind.is_socket() => "a socket",
         () => "a character device",
     };
-    let detail = format!("it is {what}, neither a regular file nor a block device: give the image itself");
+    let detail =
+        format!("it is {what}, neither a regular file nor a block device: give the image itself");
     Err(Error::new(ErrorKind::Unsupported, operation, detail))
 }

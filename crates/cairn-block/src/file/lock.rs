@@ -6,12 +6,12 @@
 //! | bytes 100 to 103 and 200 to 203, as QEMU locks them | QEMU and its tools |
 //! | the bytes of a part of the file | others that have the same part through a loop device |
 //!
-//! QEMU's scheme: whoever needs permission N holds a shared lock on byte 100 + N, whoever denies it to others one on byte 200 + N; then
-//! each looks whether anybody denies what it needs or needs what it denies. So two that start at the same time may both be refused, and
-//! never both admitted.
+//! QEMU's scheme: whoever needs permission N holds a shared lock on byte 100 + N, whoever denies it
+//! to others one on byte 200 + N; then each looks whether anybody denies what it needs or needs
+//! what it denies. So two that start at the same time may both be refused, and never both admitted.
 //!
-//! A lock belongs to the open file: two opens in one process exclude each other like two processes. A filesystem of the host that knows
-//! no locks of the second kind is used without them.
+//! A lock belongs to the open file: two opens in one process exclude each other like two processes.
+//! A filesystem of the host that knows no locks of the second kind is used without them.
 
 use std::fs::{File, TryLockError};
 use std::io;
@@ -84,7 +84,10 @@ pub(super) fn take(file: &File, usage: Use, share: &Share) -> io::Result<bool> {
 
 fn take_bytes(file: &File, usage: Use, share: &Share) -> io::Result<bool> {
     let (needed, denied) = usage.permissions(share);
-    let bytes = needed.iter().map(|bit| PERMISSION_BASE + bit).chain(denied.iter().map(|bit| DENIAL_BASE + bit));
+    let bytes = needed
+        .iter()
+        .map(|bit| PERMISSION_BASE + bit)
+        .chain(denied.iter().map(|bit| DENIAL_BASE + bit));
     for byte in bytes {
         if !ofd::lock(file, Kind::Shared, byte..byte + 1)? {
             return Ok(false);
@@ -102,7 +105,10 @@ fn take_bytes(file: &File, usage: Use, share: &Share) -> io::Result<bool> {
 /// Does somebody who locks QEMU's bytes deny this use, or need what it denies?
 pub(super) fn is_denied(file: &File, usage: Use, share: &Share) -> io::Result<bool> {
     let (needed, denied) = usage.permissions(share);
-    let opposite = needed.iter().map(|bit| DENIAL_BASE + bit).chain(denied.iter().map(|bit| PERMISSION_BASE + bit));
+    let opposite = needed
+        .iter()
+        .map(|bit| DENIAL_BASE + bit)
+        .chain(denied.iter().map(|bit| PERMISSION_BASE + bit));
     for byte in opposite {
         if ofd::is_locked_by_others(file, byte..byte + 1)? {
             return Ok(true);
@@ -111,8 +117,9 @@ pub(super) fn is_denied(file: &File, usage: Use, share: &Share) -> io::Result<bo
     Ok(false)
 }
 
-/// Gives all locks back. Closing does so only once no copy of the descriptor is left, and a child that another thread of the process
-/// is just starting has one until its `exec`: the image would stay in use for a moment.
+/// Gives all locks back. Closing does so only once no copy of the descriptor is left, and a child
+/// that another thread of the process is just starting has one until its `exec`: the image would
+/// stay in use for a moment.
 pub(super) fn release(file: &File) {
     // Refused only for a descriptor that holds none. `flock` last: it is what others wait for.
     let _ = ofd::unlock_all(file);

@@ -1,12 +1,13 @@
 //! Loop devices: what lies beneath one, and which ones show a file that somebody wants to have.
 //!
-//! Two names of the same bytes do not see each other's locks: a file, and the loop device that shows it. So whoever opens a loop
-//! device (or a partition of one) takes the locks of the file beneath it, too, down to the last; and whoever wants to write to a file
-//! looks at all loop devices above it, which the system may have mounted. Each takes its own locks first and looks then: two that start
-//! at the same time may both be refused, and never both admitted.
+//! Two names of the same bytes do not see each other's locks: a file, and the loop device that
+//! shows it. So whoever opens a loop device (or a partition of one) takes the locks of the file
+//! beneath it, too, down to the last; and whoever wants to write to a file looks at all loop
+//! devices above it, which the system may have mounted. Each takes its own locks first and looks
+//! then: two that start at the same time may both be refused, and never both admitted.
 //!
-//! Files are compared by device and inode where the system tells them (`LOOP_GET_STATUS64`): a file may have been renamed, have several
-//! names, or none any more.
+//! Files are compared by device and inode where the system tells them (`LOOP_GET_STATUS64`): a file
+//! may have been renamed, have several names, or none any more.
 
 use std::fs::{File, Metadata};
 use std::ops::Range;
@@ -68,11 +69,17 @@ impl Loop {
     }
 
     fn shows(&self, file: &Identity) -> bool {
-        let told = File::options().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(self.node());
+        let told = File::options()
+            .read(true)
+            .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
+            .open(self.node());
         match told.ok().and_then(|device| ioctl::loop_status(&device).ok()) {
             Some(status) => file.is(&status),
-            // We may not open the device: then by the path, which leads elsewhere once the file was removed.
-            None => std::fs::metadata(&self.backing).is_ok_and(|found| Identity::of(&found) == *file),
+            // We may not open the device: then by the path, which leads elsewhere once the file was
+            // removed.
+            None => {
+                std::fs::metadata(&self.backing).is_ok_and(|found| Identity::of(&found) == *file)
+            }
         }
     }
 }
@@ -105,7 +112,8 @@ impl Identity {
     }
 }
 
-/// The loop device that a block device is, or is a partition of; and the range of it that the block device has.
+/// The loop device that a block device is, or is a partition of; and the range of it that the block
+/// device has.
 fn loop_of(number: u64) -> Option<(Loop, Range<u64>)> {
     let directory = Path::new("/sys/dev/block").join(holder::number(number)).canonicalize().ok()?;
     if let Some(found) = Loop::at(&directory) {
@@ -116,10 +124,17 @@ fn loop_of(number: u64) -> Option<(Loop, Range<u64>)> {
     Some((Loop::at(directory.parent()?)?, start..start.saturating_add(size)))
 }
 
-/// Takes the locks of what lies beneath a block device that has been opened, and looks at other loop devices there.
-pub(super) fn claim_beneath(operation: &str, file: &File, metadata: &Metadata, usage: Use) -> Result<Beneath> {
+/// Takes the locks of what lies beneath a block device that has been opened, and looks at other
+/// loop devices there.
+pub(super) fn claim_beneath(
+    operation: &str,
+    file: &File,
+    metadata: &Metadata,
+    usage: Use,
+) -> Result<Beneath> {
     let mut beneath = Beneath::default();
-    let mut upper = (file.try_clone().map_err(|error| Error::from_io(operation, error))?, metadata.clone());
+    let mut upper =
+        (file.try_clone().map_err(|error| Error::from_io(operation, error))?, metadata.clone());
     let mut range = 0..u64::MAX;
     for _ in 0..MOST_LEVELS {
         if !upper.1.file_type().is_block_device() {
@@ -134,7 +149,10 @@ pub(super) fn claim_beneath(operation: &str, file: &File, metadata: &Metadata, u
             break;
         };
         let metadata = lower.metadata().map_err(|error| Error::from_io(operation, error))?;
-        if usage == Use::Write && metadata.file_type().is_block_device() && is_claimed(&device.backing) {
+        if usage == Use::Write
+            && metadata.file_type().is_block_device()
+            && is_claimed(&device.backing)
+        {
             return Err(holder::claimed(operation, &device.backing));
         }
         if !lock::take(&lower, usage, &share).map_err(|error| Error::from_io(operation, error))? {
@@ -168,7 +186,8 @@ fn open_backing(device: &Loop, status: Option<&LoopStatus>, usage: Use) -> Optio
     status.is_none_or(|status| found.is(status)).then_some(file)
 }
 
-/// A file that has no name any more, or none here, cannot be locked; but it can be seen that somebody has it.
+/// A file that has no name any more, or none here, cannot be locked; but it can be seen that
+/// somebody has it.
 fn refuse_unreachable(operation: &str, device: &Loop, status: Option<&LoopStatus>) -> Result<()> {
     if !status.is_some_and(|status| holder::is_locked(status.device, status.inode)) {
         return Ok(());
@@ -193,20 +212,37 @@ pub(super) fn refuse_loops(operation: &str, metadata: &Metadata) -> Result<()> {
     refuse_loops_above(operation, metadata, &(0..u64::MAX), None)
 }
 
-fn refuse_loops_above(operation: &str, metadata: &Metadata, range: &Range<u64>, except: Option<&str>) -> Result<()> {
+fn refuse_loops_above(
+    operation: &str,
+    metadata: &Metadata,
+    range: &Range<u64>,
+    except: Option<&str>,
+) -> Result<()> {
     above(operation, Identity::of(metadata), range, except, MOST_LEVELS)
 }
 
-fn above(operation: &str, file: Identity, range: &Range<u64>, except: Option<&str>, levels: usize) -> Result<()> {
+fn above(
+    operation: &str,
+    file: Identity,
+    range: &Range<u64>,
+    except: Option<&str>,
+    levels: usize,
+) -> Result<()> {
     let devices = std::fs::read_dir("/sys/block").into_iter().flatten().flatten();
     for directory in devices.map(|entry| entry.path()) {
-        let Some(device) = Loop::at(&directory).filter(|device| Some(device.name.as_str()) != except) else { continue };
+        let Some(device) =
+            Loop::at(&directory).filter(|device| Some(device.name.as_str()) != except)
+        else {
+            continue;
+        };
         let apart = device.range.end <= range.start || range.end <= device.range.start;
         if apart || !device.shows(&file) {
             continue;
         }
         refuse_used(operation, &device, &directory)?;
-        let number = std::fs::metadata(device.node()).ok().filter(|found| found.file_type().is_block_device());
+        let number = std::fs::metadata(device.node())
+            .ok()
+            .filter(|found| found.file_type().is_block_device());
         if let (Some(number), 1..) = (number, levels) {
             above(operation, Identity::of(&number), &(0..u64::MAX), None, levels - 1)?;
         }
@@ -221,8 +257,10 @@ fn refuse_used(operation: &str, device: &Loop, directory: &Path) -> Result<()> {
     if let Some(mountpoint) = numbers.iter().find_map(|number| holder::mountpoint(number)) {
         return Err(holder::mounted(operation, &node.display().to_string(), &mountpoint));
     }
-    let locked =
-        || File::open(&node).is_ok_and(|file| lock::is_denied(&file, Use::Write, &Share::Whole).unwrap_or(false));
+    let locked = || {
+        File::open(&node)
+            .is_ok_and(|file| lock::is_denied(&file, Use::Write, &Share::Whole).unwrap_or(false))
+    };
     if is_claimed(&node) || locked() {
         let detail = format!(
             "in use through the loop device {0}: unmount that, or end the program that has it (`losetup -a` and `findmnt -A` \
@@ -237,7 +275,12 @@ fn refuse_used(operation: &str, device: &Loop, directory: &Path) -> Result<()> {
 /// The numbers of a device and its partitions, as `MAJ:MIN`.
 fn block_numbers(device: &Path, name: &str) -> Vec<String> {
     let partitions = std::fs::read_dir(device).into_iter().flatten().flatten();
-    let partitions = partitions.filter(|entry| entry.file_name().to_string_lossy().starts_with(name));
-    let directories = std::iter::once(PathBuf::from(device)).chain(partitions.map(|entry| entry.path()));
-    directories.filter_map(|at| std::fs::read_to_string(at.join("dev")).ok()).map(|dev| dev.trim().to_owned()).collect()
+    let partitions =
+        partitions.filter(|entry| entry.file_name().to_string_lossy().starts_with(name));
+    let directories =
+        std::iter::once(PathBuf::from(device)).chain(partitions.map(|entry| entry.path()));
+    directories
+        .filter_map(|at| std::fs::read_to_string(at.join("dev")).ok())
+        .map(|dev| dev.trim().to_owned())
+        .collect()
 }

@@ -21,7 +21,9 @@ pub(super) fn lock(file: &File, kind: Kind, bytes: Range<u64>) -> io::Result<boo
     let kind = if kind == Kind::Shared { F_RDLCK } else { F_WRLCK };
     match control(file, F_OFD_SETLK, request(kind, bytes)) {
         Ok(_) => Ok(true),
-        Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => Ok(false),
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => {
+            Ok(false)
+        }
         Err(error) => Err(error),
     }
 }
@@ -54,8 +56,9 @@ fn request(kind: c_int, bytes: Range<u64>) -> libc::flock {
 
 /// The kind of lock that the system answers.
 fn control(file: &File, command: c_int, mut lock: libc::flock) -> io::Result<c_short> {
-    // SAFETY: both commands take a pointer to a `struct flock`, which they read and write while the call lasts; ours is alive and
-    // initialised. The descriptor is open for as long as `file` is borrowed.
+    // SAFETY: both commands take a pointer to a `struct flock`, which they read and write while the
+    // call lasts; ours is alive and initialised. The descriptor is open for as long as `file` is
+    // borrowed.
     let done = unsafe { libc::fcntl(file.as_raw_fd(), command, &raw mut lock) };
     if done == -1 { Err(io::Error::last_os_error()) } else { Ok(lock.l_type) }
 }

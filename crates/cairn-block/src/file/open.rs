@@ -22,7 +22,8 @@ pub struct OpenOptions {
     pub write: bool,
     /// Refuse to share: a writer excludes everybody, readers exclude writers.
     pub lock: bool,
-    /// Create the file if it does not exist, and make it at least this many bytes large. It is never shrunk.
+    /// Create the file if it does not exist, and make it at least this many bytes large. It is
+    /// never shrunk.
     pub create_size: Option<u64>,
 }
 
@@ -61,7 +62,8 @@ pub(super) struct Opened {
 
 pub(super) fn open(path: &Path, options: OpenOptions) -> Result<Opened> {
     let create = options.create_size.is_some() && options.write;
-    // Without O_CREAT, O_EXCL on a block device means: not while the system has it mounted or otherwise claimed.
+    // Without O_CREAT, O_EXCL on a block device means: not while the system has it mounted or
+    // otherwise claimed.
     let claim = if options.write && options.lock { OFlags::EXCL } else { OFlags::empty() };
     let file = match existing(path, options.write, claim) {
         Err(error) if create && error.kind == ErrorKind::NotFound => make(path)?,
@@ -79,15 +81,24 @@ pub(super) fn take(file: File, path: &Path, options: OpenOptions) -> Result<Open
     let operation = operation(path);
     let metadata = file.metadata().map_err(|error| Error::from_io(operation.as_str(), error))?;
     let is_block_device = metadata.file_type().is_block_device();
-    let beneath =
-        if options.lock { lock(&operation, path, &file, &metadata, options.write)? } else { Beneath::default() };
+    let beneath = if options.lock {
+        lock(&operation, path, &file, &metadata, options.write)?
+    } else {
+        Beneath::default()
+    };
     let size = size_of(&operation, &file, is_block_device, options)?;
     let geometry = geometry(&operation, &file, &metadata, size, !options.write)?;
     Ok(Opened { file, geometry, is_block_device, beneath })
 }
 
 /// Takes the locks of the file and of what lies beneath it.
-fn lock(operation: &str, path: &Path, file: &File, metadata: &Metadata, write: bool) -> Result<Beneath> {
+fn lock(
+    operation: &str,
+    path: &Path,
+    file: &File,
+    metadata: &Metadata,
+    write: bool,
+) -> Result<Beneath> {
     let usage = if write { Use::Write } else { Use::Read };
     if !lock::take(file, usage, &Share::Whole).map_err(|error| Error::from_io(operation, error))? {
         return Err(holder::in_use(operation, path, metadata));
@@ -110,7 +121,12 @@ pub fn open_image(path: impl AsRef<Path>) -> Result<File> {
 }
 
 /// The size in bytes, after growing the file to what was asked for.
-fn size_of(operation: &str, mut file: &File, is_block_device: bool, options: OpenOptions) -> Result<u64> {
+fn size_of(
+    operation: &str,
+    mut file: &File,
+    is_block_device: bool,
+    options: OpenOptions,
+) -> Result<u64> {
     let io = |error| Error::from_io(operation, error);
     let size = file.seek(SeekFrom::End(0)).map_err(io)?;
     match options.create_size {
@@ -126,9 +142,21 @@ fn size_of(operation: &str, mut file: &File, is_block_device: bool, options: Ope
     }
 }
 
-fn geometry(operation: &str, file: &File, metadata: &Metadata, size: u64, read_only: bool) -> Result<Geometry> {
-    let plain =
-        Geometry { size, logical_block: 1, physical_block: 4096, memory_alignment: 1, read_only, discard: true };
+fn geometry(
+    operation: &str,
+    file: &File,
+    metadata: &Metadata,
+    size: u64,
+    read_only: bool,
+) -> Result<Geometry> {
+    let plain = Geometry {
+        size,
+        logical_block: 1,
+        physical_block: 4096,
+        memory_alignment: 1,
+        read_only,
+        discard: true,
+    };
     if metadata.is_file() {
         return Ok(plain);
     }
@@ -136,7 +164,13 @@ fn geometry(operation: &str, file: &File, metadata: &Metadata, size: u64, read_o
     let read_only = read_only || ioctl::is_read_only(file).map_err(io)?;
     let logical_block = ioctl_blksszget(file).map_err(io)?;
     let physical_block = ioctl_blkpbszget(file).map_err(io)?.max(logical_block);
-    Ok(Geometry { logical_block, physical_block, read_only, discard: can_discard(metadata.rdev()), ..plain })
+    Ok(Geometry {
+        logical_block,
+        physical_block,
+        read_only,
+        discard: can_discard(metadata.rdev()),
+        ..plain
+    })
 }
 
 /// A partition has no queue of its own: its directory lies in the whole device's.

@@ -36,12 +36,16 @@ fn what_is_written_is_in_the_file_and_read_back() {
 fn more_buffers_than_one_system_call_takes_are_all_written() {
     let (_directory, path) = image(1 << 20);
     let device = FileDevice::open(&path, OpenOptions::write()).unwrap();
-    let bufs: Vec<Bytes> = (0..3_000_u32).map(|n| Bytes::copy_from_slice(&n.to_le_bytes())).collect();
+    let bufs: Vec<Bytes> =
+        (0..3_000_u32).map(|n| Bytes::copy_from_slice(&n.to_le_bytes())).collect();
     let whole = bufs.concat();
     for fua in [false, true] {
         let offset = 7 + 100_000 * u64::from(fua);
         let requests = vec![Request::Write { offset, bufs: bufs.clone() }];
-        device.submit(Batch { requests, durability: Durability { preflush: false, fua } }).wait().unwrap();
+        device
+            .submit(Batch { requests, durability: Durability { preflush: false, fua } })
+            .wait()
+            .unwrap();
         assert_eq!(&device.read_at(offset, whole.len()).unwrap()[..], whole);
     }
 }
@@ -69,7 +73,8 @@ fn an_image_truncated_under_us_is_an_error_not_zeros() {
     assert_eq!(device.write_at(8000, vec![0; 193]).unwrap_err().kind, ErrorKind::OutOfRange);
 }
 
-/// A write behind the new end would make the image look whole again, with zeros where its contents were.
+/// A write behind the new end would make the image look whole again, with zeros where its contents
+/// were.
 #[test]
 fn nothing_more_is_written_to_an_image_that_was_truncated() {
     let (_directory, path) = image(8192);
@@ -78,7 +83,10 @@ fn nothing_more_is_written_to_an_image_that_was_truncated() {
     let image = File::options().write(true).open(&path).unwrap();
     image.set_len(5000).unwrap();
     let told = device.write_at(4096, vec![2; 4096]).unwrap_err();
-    assert!(told.is_write_failure() && told.to_string().contains("from 8192 bytes to 5000"), "{told}");
+    assert!(
+        told.is_write_failure() && told.to_string().contains("from 8192 bytes to 5000"),
+        "{told}"
+    );
     assert!(device.flush().unwrap_err().is_write_failure());
     // Somebody makes it as long as it was: what it had is lost all the same.
     image.set_len(8192).unwrap();
@@ -125,7 +133,10 @@ fn create_makes_and_grows_but_never_shrinks() {
         assert_eq!(device.geometry().size, expected);
         assert_eq!(std::fs::metadata(&path).unwrap().len(), expected);
     }
-    assert_eq!(kind(FileDevice::open(directory.path(), OpenOptions::read())), ErrorKind::Unsupported);
+    assert_eq!(
+        kind(FileDevice::open(directory.path(), OpenOptions::read())),
+        ErrorKind::Unsupported
+    );
     assert_eq!(kind(FileDevice::open("/dev/null", OpenOptions::write())), ErrorKind::Unsupported);
 }
 
@@ -136,7 +147,11 @@ fn two_opens_in_one_process_exclude_each_other() {
     assert_eq!(kind(FileDevice::open(&path, OpenOptions::write())), ErrorKind::InUse);
     assert_eq!(kind(FileDevice::open(&path, OpenOptions::read())), ErrorKind::InUse);
     assert_eq!(kind(FileDevice::open(&path, OpenOptions::create(1 << 20))), ErrorKind::InUse);
-    assert_eq!(std::fs::metadata(&path).unwrap().len(), 4096, "a refused open must not change the image");
+    assert_eq!(
+        std::fs::metadata(&path).unwrap().len(),
+        4096,
+        "a refused open must not change the image"
+    );
     FileDevice::open(&path, OpenOptions { lock: false, ..OpenOptions::read() }).unwrap();
     drop(writer);
     let readers = [(); 2].map(|()| FileDevice::open(&path, OpenOptions::read()).unwrap());
@@ -180,7 +195,8 @@ fn an_image_held_by_another_process_is_refused_and_the_holder_named() {
         assert_eq!(error.kind, ErrorKind::InUse);
         let message = error.to_string();
         assert!(message.contains("in use by") && message.contains("umount"), "{message}");
-        // On some filesystems (overlays) the kernel lists locks under another device number: the name is a courtesy.
+        // On some filesystems (overlays) the kernel lists locks under another device number: the
+        // name is a courtesy.
         if !message.contains("another program") {
             assert!(message.contains(&format!("process {}", child.id())), "{message}");
         }
@@ -193,8 +209,15 @@ fn an_image_held_by_another_process_is_refused_and_the_holder_named() {
 #[test]
 fn another_process_is_refused_what_we_hold() {
     let (_directory, path) = image(4096);
-    let try_lock =
-        |how| Command::new("flock").args([how, "--nonblock"]).arg(&path).arg("true").status().unwrap().success();
+    let try_lock = |how| {
+        Command::new("flock")
+            .args([how, "--nonblock"])
+            .arg(&path)
+            .arg("true")
+            .status()
+            .unwrap()
+            .success()
+    };
     let device = FileDevice::open(&path, OpenOptions::write()).unwrap();
     assert!(!try_lock("--shared"));
     drop(device);
@@ -208,7 +231,10 @@ fn another_process_is_refused_what_we_hold() {
 /// What QEMU would find: the bytes that others have locked.
 fn locked_bytes(path: &std::path::Path) -> Vec<u64> {
     let file = File::open(path).unwrap();
-    (100..110).chain(200..210).filter(|byte| ofd::is_locked_by_others(&file, *byte..byte + 1).unwrap()).collect()
+    (100..110)
+        .chain(200..210)
+        .filter(|byte| ofd::is_locked_by_others(&file, *byte..byte + 1).unwrap())
+        .collect()
 }
 
 #[test]
@@ -252,7 +278,10 @@ fn what_is_neither_a_file_nor_a_block_device_is_refused_without_being_opened() {
     assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
     for options in [OpenOptions::read(), OpenOptions::write(), OpenOptions::create(4096)] {
         let error = FileDevice::open(&fifo, options).unwrap_err();
-        assert!(error.kind == ErrorKind::Unsupported && error.to_string().contains("FIFO"), "{error}");
+        assert!(
+            error.kind == ErrorKind::Unsupported && error.to_string().contains("FIFO"),
+            "{error}"
+        );
     }
 }
 

@@ -36,7 +36,8 @@ fn a_batch_with_a_bad_request_changes_nothing() {
     let device = MemoryDevice::new(4096);
     let good = Request::Write { offset: 0, bufs: vec![vec![1; 8].into(), vec![2; 8].into()] };
     let bad = Request::Read { offset: 4090, buf: IoBuf::zeroed(8) };
-    let error = device.submit(Batch { requests: vec![good, bad], ..Batch::default() }).wait().unwrap_err();
+    let error =
+        device.submit(Batch { requests: vec![good, bad], ..Batch::default() }).wait().unwrap_err();
     assert_eq!((error.kind, error.range), (ErrorKind::OutOfRange, Some((4090, 8))));
     assert_eq!(&device.read_at(0, 16).unwrap()[..], [0; 16]);
     let error = device.read_at(u64::MAX, 2).unwrap_err();

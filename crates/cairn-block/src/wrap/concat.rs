@@ -16,8 +16,9 @@ struct Part {
     len: u64,
 }
 
-/// The first bytes of each device, one device behind the other. Requests may cross from one to the next; a flush flushes all.
-/// If one of them has zones the whole has: a device without is a conventional one.
+/// The first bytes of each device, one device behind the other. Requests may cross from one to the
+/// next; a flush flushes all. If one of them has zones the whole has: a device without is a
+/// conventional one.
 pub struct Concat {
     parts: Vec<Part>,
     geometry: Geometry,
@@ -35,7 +36,8 @@ impl Concat {
         for (device, len) in devices {
             let own = device.geometry();
             if len > own.size {
-                let detail = format!("device {} has {} bytes, {len} are needed", parts.len(), own.size);
+                let detail =
+                    format!("device {} has {} bytes, {len} are needed", parts.len(), own.size);
                 return Err(Error::new(ErrorKind::OutOfRange, "put devices together", detail));
             }
             geometry = Some(geometry.map_or(own, |all| Geometry {
@@ -49,7 +51,8 @@ impl Concat {
             parts.push(Part { device, start, len });
             start += len;
         }
-        let none = || Error::new(ErrorKind::OutOfRange, "put devices together", "there is no device");
+        let none =
+            || Error::new(ErrorKind::OutOfRange, "put devices together", "there is no device");
         let geometry = geometry.ok_or_else(none)?;
         let zoned = parts.iter().any(|part| part.device.as_zoned().is_some());
         // Zones are given up by a reset.
@@ -70,7 +73,12 @@ impl Concat {
             let part = &self.parts[index];
             let end = (part.start + part.len).min(offset + len);
             let before = usize::try_from(at - offset).unwrap_or(usize::MAX);
-            pieces.push((index, at - part.start, before, usize::try_from(end - at).unwrap_or(usize::MAX)));
+            pieces.push((
+                index,
+                at - part.start,
+                before,
+                usize::try_from(end - at).unwrap_or(usize::MAX),
+            ));
             at = end;
         }
         pieces
@@ -90,7 +98,9 @@ impl Concat {
             match request {
                 Request::Read { offset, buf } => {
                     let pieces = self.pieces(offset, buf.len() as u64);
-                    pieces.iter().for_each(|(part, _, before, _)| reads[*part].push((whole.len(), *before)));
+                    pieces
+                        .iter()
+                        .for_each(|(part, _, before, _)| reads[*part].push((whole.len(), *before)));
                     if let [(part, offset, ..)] = pieces[..] {
                         requests[part].push(Request::Read { offset, buf });
                         whole.push(None);
@@ -120,7 +130,8 @@ impl Concat {
             }
         }
         let durability = Durability { preflush: false, fua: batch.durability.fua };
-        let parts = requests.into_iter().zip(&self.parts).filter(|(requests, _)| !requests.is_empty());
+        let parts =
+            requests.into_iter().zip(&self.parts).filter(|(requests, _)| !requests.is_empty());
         let parts = parts.map(|(requests, part)| {
             let start = part.start;
             part.device.submit(Batch { requests, durability }).map(move |outcome| {
@@ -138,7 +149,10 @@ impl Concat {
                     lent => *lent = Some(piece),
                 }
             }
-            Ok(whole.into_iter().map(|buf| buf.expect("a read request gives its buffer back")).collect())
+            Ok(whole
+                .into_iter()
+                .map(|buf| buf.expect("a read request gives its buffer back"))
+                .collect())
         }))
     }
 
@@ -146,7 +160,10 @@ impl Concat {
     fn zoned_part(&self, operation: &str, start: u64) -> Result<(&dyn ZonedDevice, u64)> {
         let part = &self.parts[self.part(start)];
         let zoned = part.device.as_zoned().filter(|_| start < self.geometry.size);
-        let none = || Error::new(ErrorKind::Unsupported, operation, "the device there has no zones").at(start, 0);
+        let none = || {
+            Error::new(ErrorKind::Unsupported, operation, "the device there has no zones")
+                .at(start, 0)
+        };
         zoned.map(|zoned| (zoned, start - part.start)).ok_or_else(none)
     }
 }
@@ -184,7 +201,8 @@ impl BlockDevice for Concat {
 
 impl ZonedDevice for Concat {
     fn limits(&self) -> ZoneLimits {
-        let limits = self.parts.iter().filter_map(|part| part.device.as_zoned()).map(ZonedDevice::limits);
+        let limits =
+            self.parts.iter().filter_map(|part| part.device.as_zoned()).map(ZonedDevice::limits);
         let tighter = |a: u32, b: u32| if a == 0 || b == 0 { a.max(b) } else { a.min(b) };
         limits
             .reduce(|all, own| ZoneLimits {
@@ -205,7 +223,8 @@ impl ZonedDevice for Concat {
             let from = offset.saturating_sub(part.start);
             match part.device.as_zoned() {
                 Some(zoned) => {
-                    let own = zoned.report(from, left)?.into_iter().filter(|zone| zone.start < part.len);
+                    let own =
+                        zoned.report(from, left)?.into_iter().filter(|zone| zone.start < part.len);
                     zones.extend(own.map(|zone| Zone {
                         start: zone.start + part.start,
                         write_pointer: zone.write_pointer + part.start,
@@ -250,7 +269,12 @@ mod tests {
     #[test]
     fn requests_cross_from_device_to_device() {
         let (first, second, third) = (memory(10_000), memory(4096), memory(100_000));
-        let all = Concat::new(vec![(first.clone(), 8192), (second.clone(), 4096), (third.clone(), 50_000)]).unwrap();
+        let all = Concat::new(vec![
+            (first.clone(), 8192),
+            (second.clone(), 4096),
+            (third.clone(), 50_000),
+        ])
+        .unwrap();
         assert_eq!(all.geometry().size, 62_288);
         let data: Vec<u8> = (0..20_000_u32).map(|n| n as u8).collect();
         let bufs = vec![data[..7000].to_vec().into(), data[7000..].to_vec().into()];
@@ -261,9 +285,13 @@ mod tests {
         assert_eq!(second.read_at(0, 4096).unwrap()[..], data[3192..7288]);
         assert_eq!(third.read_at(0, 12_712).unwrap()[..], data[7288..]);
         let reads = [(8000, 300), (5000, 20_000), (0, 10)];
-        let requests = reads.map(|(offset, len)| Request::Read { offset, buf: IoBuf::zeroed(len) }).into();
+        let requests =
+            reads.map(|(offset, len)| Request::Read { offset, buf: IoBuf::zeroed(len) }).into();
         let bufs = all.submit(Batch { requests, ..Batch::default() }).wait().unwrap();
-        assert_eq!((&bufs[0][..], &bufs[1][..], &bufs[2][..]), (&data[3000..3300], &data[..], &[0; 10][..]));
+        assert_eq!(
+            (&bufs[0][..], &bufs[1][..], &bufs[2][..]),
+            (&data[3000..3300], &data[..], &[0; 10][..])
+        );
         all.discard(8192, 4096).unwrap();
         all.write_zeroes(8000, 8192).unwrap();
         assert!(all.read_at(8000, 8192).unwrap().iter().all(|byte| *byte == 0));

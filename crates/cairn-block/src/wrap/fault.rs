@@ -1,8 +1,8 @@
 //! [`Fault`]: a device that fails when told to.
 //!
-//! Each request of a batch counts by itself, a preflush counts as a flush. Of a batch whose n-th request fails, those
-//! before it are carried out and those after it are not; a failed preflush carries out nothing. Locking: the plan is
-//! a leaf lock, never held while the inner device works.
+//! Each request of a batch counts by itself, a preflush counts as a flush. Of a batch whose n-th
+//! request fails, those before it are carried out and those after it are not; a failed preflush
+//! carries out nothing. Locking: the plan is a leaf lock, never held while the inner device works.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -101,13 +101,18 @@ impl Plan {
         *count += 1;
         let number = *count;
         if self.full && operation == Operation::Write {
-            return Err(Error::new(ErrorKind::NoSpace, error::Operation::Write, injected(number)).at(offset, len));
+            return Err(Error::new(ErrorKind::NoSpace, error::Operation::Write, injected(number))
+                .at(offset, len));
         }
         let by_number = self.numbered.iter().any(|(kind, nth, lasting)| {
-            *kind == operation && (number == *nth || (number > *nth && *lasting == Lasting::Forever))
+            *kind == operation
+                && (number == *nth || (number > *nth && *lasting == Lasting::Forever))
         });
         let end = offset.saturating_add(len);
-        let by_range = self.bad.iter().any(|(kind, bad)| *kind == operation && bad.start < end && offset < bad.end);
+        let by_range = self
+            .bad
+            .iter()
+            .any(|(kind, bad)| *kind == operation && bad.start < end && offset < bad.end);
         if !by_number && !by_range {
             return Ok(());
         }
@@ -115,7 +120,9 @@ impl Plan {
             Operation::Read => error::Operation::Read,
             Operation::Write => error::Operation::Write,
             Operation::Discard => error::Operation::Discard,
-            Operation::Flush => return Err(Error::new(ErrorKind::Io, error::Operation::Flush, injected(number))),
+            Operation::Flush => {
+                return Err(Error::new(ErrorKind::Io, error::Operation::Flush, injected(number)));
+            }
         };
         Err(Error::new(ErrorKind::Io, name, injected(number)).at(offset, len))
     }
@@ -123,7 +130,9 @@ impl Plan {
     fn admit_request(&mut self, request: &Request) -> Result<()> {
         match request {
             Request::Read { offset, buf } => self.admit(Operation::Read, *offset, buf.len() as u64),
-            Request::Write { offset, bufs } => self.admit(Operation::Write, *offset, total_len(bufs)),
+            Request::Write { offset, bufs } => {
+                self.admit(Operation::Write, *offset, total_len(bufs))
+            }
             Request::Discard { offset, len } | Request::WriteZeroes { offset, len } => {
                 self.admit(Operation::Discard, *offset, *len)
             }

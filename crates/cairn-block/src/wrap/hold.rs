@@ -1,7 +1,7 @@
 //! [`Hold`]: a device whose flushes wait until they are let go: for tests of who waits for whom.
 //!
-//! Flushes and preflushes are held before they reach the inner device; everything else passes. Locking: a leaf, waited under by
-//! those who flush.
+//! Flushes and preflushes are held before they reach the inner device; everything else passes.
+//! Locking: a leaf, waited under by those who flush.
 
 use std::sync::Arc;
 

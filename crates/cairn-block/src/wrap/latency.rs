@@ -1,7 +1,8 @@
 //! [`Latency`]: a fast device made to take its time.
 //!
-//! A batch's requests run side by side on the pretended device: the batch takes the slowest kind it contains, plus a
-//! flush for each barrier. The submitting thread sleeps; other threads' batches sleep at the same time.
+//! A batch's requests run side by side on the pretended device: the batch takes the slowest kind it
+//! contains, plus a flush for each barrier. The submitting thread sleeps; other threads' batches
+//! sleep at the same time.
 
 #![allow(clippy::disallowed_methods, reason = "a slow device is slow for real")]
 
@@ -51,7 +52,8 @@ impl LatencyProfile {
             _ => self.write,
         });
         let changes = batch.requests.iter().any(|request| !matches!(request, Request::Read { .. }));
-        let barriers = u32::from(batch.durability.preflush) + u32::from(batch.durability.fua && changes);
+        let barriers =
+            u32::from(batch.durability.preflush) + u32::from(batch.durability.fua && changes);
         slowest.max().unwrap_or_default() + self.flush * barriers
     }
 }
@@ -90,7 +92,9 @@ mod tests {
         let profile = LatencyProfile { read: ms(3), write: ms(5), flush: ms(10) };
         let read = || Request::Read { offset: 0, buf: IoBuf::zeroed(1) };
         let write = || Request::Write { offset: 0, bufs: vec![] };
-        let time = |requests, preflush, fua| profile.of(&Batch { requests, durability: Durability { preflush, fua } });
+        let time = |requests, preflush, fua| {
+            profile.of(&Batch { requests, durability: Durability { preflush, fua } })
+        };
         assert_eq!(time(vec![read(), read()], false, false), ms(3));
         assert_eq!(time(vec![read(), write()], false, false), ms(5));
         assert_eq!(time(vec![write()], true, true), ms(25));

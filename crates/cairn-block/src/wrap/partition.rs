@@ -6,7 +6,8 @@ use crate::bounds;
 use crate::device::{Batch, BlockDevice, Completion, Geometry, Request};
 use crate::error::{Error, ErrorKind, Result};
 
-/// The part of a device from `offset`, `len` bytes long, as a device of its own. A flush flushes the whole device.
+/// The part of a device from `offset`, `len` bytes long, as a device of its own. A flush flushes
+/// the whole device.
 pub struct Partition {
     inner: Arc<dyn BlockDevice>,
     offset: u64,
@@ -17,18 +18,24 @@ impl Partition {
     /// The window.
     ///
     /// # Errors
-    /// [`ErrorKind::OutOfRange`] if it does not lie within the device, or breaks the device's logical block.
+    /// [`ErrorKind::OutOfRange`] if it does not lie within the device, or breaks the device's
+    /// logical block.
     pub fn new(inner: Arc<dyn BlockDevice>, offset: u64, len: u64) -> Result<Self> {
         let outer = inner.geometry();
         let fault = if offset.checked_add(len).is_none_or(|end| end > outer.size) {
             Some(format!("the device ends at byte {}", outer.size))
-        } else if [offset, len].iter().any(|n| !n.is_multiple_of(u64::from(outer.logical_block.max(1)))) {
+        } else if [offset, len]
+            .iter()
+            .any(|n| !n.is_multiple_of(u64::from(outer.logical_block.max(1))))
+        {
             Some(format!("not a multiple of the device's block of {} bytes", outer.logical_block))
         } else {
             None
         };
         match fault {
-            Some(detail) => Err(Error::new(ErrorKind::OutOfRange, "open partition", detail).at(offset, len)),
+            Some(detail) => {
+                Err(Error::new(ErrorKind::OutOfRange, "open partition", detail).at(offset, len))
+            }
             None => Ok(Self { inner, offset, geometry: Geometry { size: len, ..outer } }),
         }
     }

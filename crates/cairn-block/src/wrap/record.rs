@@ -1,19 +1,24 @@
-//! [`Record`]: everything that changes a device, in order, to ask afterwards what a power cut would have left.
+//! [`Record`]: everything that changes a device, in order, to ask afterwards what a power cut would
+//! have left.
 //!
 //! # Fault model
-//! Time is a counter of *moments*; each submission and each completion takes the next one. At a power cut in moment
-//! `t`, for every recorded write, discard or zeroing (a *change*):
+//! Time is a counter of *moments*; each submission and each completion takes the next one. At a
+//! power cut in moment `t`, for every recorded write, discard or zeroing (a *change*):
 //! - submitted at `t` or later: not on the medium;
-//! - durable: it completed, and after that a flush was submitted which completed before `t`; or it had forced unit
-//!   access and completed before `t`. A change that is still under way when a flush is submitted is not covered;
-//! - otherwise volatile: it is on the medium or not, whatever happened to any other. The bytes of one change within
-//!   one aligned physical block of the device stay together; a larger change may be torn between such blocks.
+//! - durable: it completed, and after that a flush was submitted which completed before `t`; or it
+//!   had forced unit access and completed before `t`. A change that is still under way when a flush
+//!   is submitted is not covered;
+//! - otherwise volatile: it is on the medium or not, whatever happened to any other. The bytes of
+//!   one change within one aligned physical block of the device stay together; a larger change may
+//!   be torn between such blocks.
 //!
-//! Where changes overlap, the one submitted later wins, if it is there. A change or flush that failed never completes:
-//! it stays volatile and covers nothing. A preflush is a flush of its own that completes before the batch's changes are
-//! submitted; a discard reads as zeros if it reached the medium.
+//! Where changes overlap, the one submitted later wins, if it is there. A change or flush that
+//! failed never completes: it stays volatile and covers nothing. A preflush is a flush of its own
+//! that completes before the batch's changes are submitted; a discard reads as zeros if it reached
+//! the medium.
 //!
-//! Locking: the log is a leaf lock, never held while the inner device works. Data is shared, not copied.
+//! Locking: the log is a leaf lock, never held while the inner device works. Data is shared, not
+//! copied.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -21,7 +26,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use cairn_base::ranked_lock::{Mutex, Rank};
 
-use crate::device::{Batch, BlockDevice, BlockDeviceExt, Completion, Durability, Geometry, Request};
+use crate::device::{
+    Batch, BlockDevice, BlockDeviceExt, Completion, Durability, Geometry, Request,
+};
 use crate::error::Result;
 
 /// One recorded change or barrier.
@@ -64,14 +71,18 @@ impl Event {
     pub fn range(&self) -> Option<Range<u64>> {
         match self {
             Self::Write { offset, data, .. } => Some(*offset..*offset + data.len() as u64),
-            Self::Discard { offset, len, .. } | Self::WriteZeroes { offset, len, .. } => Some(*offset..*offset + *len),
+            Self::Discard { offset, len, .. } | Self::WriteZeroes { offset, len, .. } => {
+                Some(*offset..*offset + *len)
+            }
             Self::Flush => None,
         }
     }
 
     fn is_fua(&self) -> bool {
         match self {
-            Self::Write { fua, .. } | Self::Discard { fua, .. } | Self::WriteZeroes { fua, .. } => *fua,
+            Self::Write { fua, .. } | Self::Discard { fua, .. } | Self::WriteZeroes { fua, .. } => {
+                *fua
+            }
             Self::Flush => false,
         }
     }
@@ -121,15 +132,18 @@ pub struct CrashPoint {
 }
 
 impl RecordLog {
-    /// The changes grouped between flush barriers, as indices into `events`: group `n` holds those that the `n`-th
-    /// completed flush was the first to make durable, the last group (there always is one) those that none did.
-    /// Changes with forced unit access are grouped like the others, although they are durable without the flush.
+    /// The changes grouped between flush barriers, as indices into `events`: group `n` holds those
+    /// that the `n`-th completed flush was the first to make durable, the last group (there always
+    /// is one) those that none did. Changes with forced unit access are grouped like the others,
+    /// although they are durable without the flush.
     #[must_use]
     pub fn epochs(&self) -> Vec<Vec<usize>> {
         let flushes: Vec<Span> = self.flushes().collect();
         let mut epochs = vec![Vec::new(); flushes.len() + 1];
         for (index, span) in self.changes() {
-            let covering = span.completed.and_then(|done| flushes.iter().position(|flush| flush.submitted > done));
+            let covering = span
+                .completed
+                .and_then(|done| flushes.iter().position(|flush| flush.submitted > done));
             epochs[covering.unwrap_or(flushes.len())].push(index);
         }
         epochs
@@ -138,12 +152,14 @@ impl RecordLog {
     /// What a power cut at this moment leaves.
     #[must_use]
     pub fn crash_point(&self, moment: u64) -> CrashPoint {
-        // Completed flushes cover by their submission: the latest submitted covers what the others do.
+        // Completed flushes cover by their submission: the latest submitted covers what the others
+        // do.
         let done = self.flushes().filter(|flush| flush.completed.is_some_and(|at| at < moment));
         let covered = done.map(|flush| flush.submitted).max().unwrap_or(0);
         let mut point = CrashPoint::default();
         for (index, span) in self.changes().filter(|(_, span)| span.submitted < moment) {
-            let forced = self.events[index].is_fua() && span.completed.is_some_and(|at| at < moment);
+            let forced =
+                self.events[index].is_fua() && span.completed.is_some_and(|at| at < moment);
             let flushed = span.completed.is_some_and(|at| at < covered);
             let list = if forced || flushed { &mut point.durable } else { &mut point.volatile };
             list.push(index);
@@ -151,12 +167,16 @@ impl RecordLog {
         point
     }
 
-    /// Carries out the chosen events in their order of submission, on a device that holds the contents from before
-    /// the recording.
+    /// Carries out the chosen events in their order of submission, on a device that holds the
+    /// contents from before the recording.
     ///
     /// # Errors
     /// The device's.
-    pub fn apply(&self, device: &dyn BlockDevice, chosen: impl IntoIterator<Item = usize>) -> Result<()> {
+    pub fn apply(
+        &self,
+        device: &dyn BlockDevice,
+        chosen: impl IntoIterator<Item = usize>,
+    ) -> Result<()> {
         let mut chosen: Vec<usize> = chosen.into_iter().collect();
         chosen.sort_unstable();
         chosen.dedup();
@@ -165,13 +185,17 @@ impl RecordLog {
 
     fn changes(&self) -> impl Iterator<Item = (usize, Span)> {
         let events = self.events.iter().zip(&self.spans).enumerate();
-        events.filter(|(_, (event, _))| **event != Event::Flush).map(|(index, (_, span))| (index, *span))
+        events
+            .filter(|(_, (event, _))| **event != Event::Flush)
+            .map(|(index, (_, span))| (index, *span))
     }
 
     /// Successful flushes in the order of their submission.
     fn flushes(&self) -> impl Iterator<Item = Span> {
         let events = self.events.iter().zip(&self.spans);
-        events.filter(|(event, span)| **event == Event::Flush && span.completed.is_some()).map(|(_, span)| *span)
+        events
+            .filter(|(event, span)| **event == Event::Flush && span.completed.is_some())
+            .map(|(_, span)| *span)
     }
 
     fn submit(&mut self, event: Event) -> usize {
@@ -212,7 +236,8 @@ impl Record {
         self.log.lock().clone()
     }
 
-    /// The present moment: what a caller saw durable when it asked must be so in every crash at this moment or later.
+    /// The present moment: what a caller saw durable when it asked must be so in every crash at
+    /// this moment or later.
     #[must_use]
     pub fn moment(&self) -> u64 {
         self.log.lock().end
@@ -236,8 +261,12 @@ fn event_of(request: &Request, fua: bool) -> Option<Event> {
             };
             Some(Event::Write { offset: *offset, data, fua })
         }
-        Request::Discard { offset, len } => Some(Event::Discard { offset: *offset, len: *len, fua }),
-        Request::WriteZeroes { offset, len } => Some(Event::WriteZeroes { offset: *offset, len: *len, fua }),
+        Request::Discard { offset, len } => {
+            Some(Event::Discard { offset: *offset, len: *len, fua })
+        }
+        Request::WriteZeroes { offset, len } => {
+            Some(Event::WriteZeroes { offset: *offset, len: *len, fua })
+        }
     }
 }
 
@@ -247,14 +276,16 @@ impl BlockDevice for Record {
     }
 
     fn submit(&self, batch: Batch) -> Completion {
-        // Done as a flush of its own: only then is it known to have completed before the changes started.
+        // Done as a flush of its own: only then is it known to have completed before the changes
+        // started.
         if batch.durability.preflush
             && let Err(error) = self.recorded_flush()
         {
             return Completion::ready(Err(error));
         }
         let durability = Durability { preflush: false, ..batch.durability };
-        let events: Vec<Event> = batch.requests.iter().filter_map(|one| event_of(one, durability.fua)).collect();
+        let events: Vec<Event> =
+            batch.requests.iter().filter_map(|one| event_of(one, durability.fua)).collect();
         let indices: Vec<usize> = {
             let mut log = self.log.lock();
             events.into_iter().map(|event| log.submit(event)).collect()

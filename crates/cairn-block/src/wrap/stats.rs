@@ -1,6 +1,9 @@
 //! [`Stats`]: what a device was asked, and how long it took.
 
-#![allow(clippy::disallowed_methods, reason = "latencies of real devices are measured with the system's clock")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "latencies of real devices are measured with the system's clock"
+)]
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -113,7 +116,9 @@ impl Counters {
                 Request::Read { buf, .. } => (&self.reads, &self.read_bytes, buf.len() as u64),
                 Request::Write { bufs, .. } => (&self.writes, &self.write_bytes, total_len(bufs)),
                 Request::Discard { len, .. } => (&self.discards, &self.discard_bytes, *len),
-                Request::WriteZeroes { len, .. } => (&self.write_zeroes, &self.write_zeroes_bytes, *len),
+                Request::WriteZeroes { len, .. } => {
+                    (&self.write_zeroes, &self.write_zeroes_bytes, *len)
+                }
             };
             number.add(1);
             bytes.add(len);

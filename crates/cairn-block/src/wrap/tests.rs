@@ -1,7 +1,9 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::device::{Batch, BlockDevice, BlockDeviceExt, Completion, Durability, Geometry, Request};
+use crate::device::{
+    Batch, BlockDevice, BlockDeviceExt, Completion, Durability, Geometry, Request,
+};
 use crate::memory::MemoryDevice;
 use crate::{Error, ErrorKind, IoBuf, Result};
 
@@ -26,7 +28,10 @@ fn a_partition_is_a_window() {
 #[test]
 fn a_partition_beyond_the_device_is_refused() {
     for (offset, len) in [(900, 101), (1001, 0), (u64::MAX, 2)] {
-        assert_eq!(Partition::new(memory(1000), offset, len).err().unwrap().kind, ErrorKind::OutOfRange);
+        assert_eq!(
+            Partition::new(memory(1000), offset, len).err().unwrap().kind,
+            ErrorKind::OutOfRange
+        );
     }
     let sectors = Geometry { logical_block: 512, size: 4096, ..memory(0).geometry() };
     let disk = Arc::new(MemoryDevice::with_geometry(sectors));
@@ -67,7 +72,10 @@ fn stats_count_requests_bytes_and_barriers() {
         Request::Discard { offset: 200, len: 100 },
         Request::WriteZeroes { offset: 300, len: 50 },
     ];
-    device.submit(Batch { requests, durability: Durability { preflush: true, fua: true } }).wait().unwrap();
+    device
+        .submit(Batch { requests, durability: Durability { preflush: true, fua: true } })
+        .wait()
+        .unwrap();
     device.write_at(999, vec![0; 2]).unwrap_err();
     device.flush().unwrap();
     let seen = StatsSnapshot { batch_ns: 0, flush_ns: 0, ..device.snapshot() };
@@ -122,7 +130,11 @@ fn a_batch_is_done_up_to_its_failing_request() {
     device.write_zeroes(0, 3).unwrap();
     device.fail_next(Operation::Flush, Lasting::Once);
     device.submit(batch(true)).wait().unwrap_err();
-    assert_eq!(&device.read_at(0, 3).unwrap()[..], [0, 0, 0], "a failed preflush must stop the writes");
+    assert_eq!(
+        &device.read_at(0, 3).unwrap()[..],
+        [0, 0, 0],
+        "a failed preflush must stop the writes"
+    );
     device.submit(batch(true)).wait().unwrap();
     assert_eq!(&device.read_at(0, 3).unwrap()[..], [9, 9, 9]);
 }

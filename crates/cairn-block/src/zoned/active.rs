@@ -1,8 +1,8 @@
 //! [`ActiveZones`]: no more zones are begun than the device can have active.
 //!
-//! A zone is active from its first write until it is full, finished or reset. Logs leave a zone when they have given out its last
-//! place; the write to that place may still be under way when the first one to the next zone comes. Where the device has no room for
-//! both, the later one waits.
+//! A zone is active from its first write until it is full, finished or reset. Logs leave a zone
+//! when they have given out its last place; the write to that place may still be under way when the
+//! first one to the next zone comes. Where the device has no room for both, the later one waits.
 //!
 //! Locking: one leaf lock.
 
@@ -28,7 +28,8 @@ impl ActiveZones {
         Self { limit, state: Mutex::new(Rank::LEAF, State { active, waiting: BTreeSet::new() }) }
     }
 
-    /// One more zone is active; if there is no room for it, it is among those that the next [`ActiveZones::end`] names.
+    /// One more zone is active; if there is no room for it, it is among those that the next
+    /// [`ActiveZones::end`] names.
     pub(super) fn begin(&self, zone: usize) -> bool {
         let mut state = self.state.lock();
         let room = self.limit == 0 || state.active < self.limit;

@@ -1,12 +1,14 @@
 //! [`Emulated`]: zones for any device, with their rules enforced.
 //!
-//! What a reset gives up is discarded below; what lies behind a write pointer reads as zeros, whatever the device below holds
-//! there. Zones over memory live as long as the device. Zones of an image ([`super::create_image`]) are kept in a table behind them:
-//! a write pointer reaches it with the flush that makes its data durable, a reset before anything can be written anew, so after
-//! a power cut every zone holds a beginning of what was written there, and its pointer stands behind that.
+//! What a reset gives up is discarded below; what lies behind a write pointer reads as zeros,
+//! whatever the device below holds there. Zones over memory live as long as the device. Zones of an
+//! image ([`super::create_image`]) are kept in a table behind them: a write pointer reaches it with
+//! the flush that makes its data durable, a reset before anything can be written anew, so after a
+//! power cut every zone holds a beginning of what was written there, and its pointer stands behind
+//! that.
 //!
-//! Locking: one leaf lock around the zones' state, not held while the device below works. Requests of one batch are taken in
-//! their order.
+//! Locking: one leaf lock around the zones' state, not held while the device below works. Requests
+//! of one batch are taken in their order.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,7 +19,9 @@ use super::rules::{Health, State, ZoneLayout, Zones};
 use super::table::Table;
 use super::{Zone, ZoneCondition, ZoneLimits, ZonedDevice};
 use crate::bounds::{self, total_len};
-use crate::device::{Batch, BlockDevice, BlockDeviceExt, Completion, Durability, Geometry, Request};
+use crate::device::{
+    Batch, BlockDevice, BlockDeviceExt, Completion, Durability, Geometry, Request,
+};
 use crate::error::{Error, ErrorKind, Operation, Result};
 
 /// One update of the table at a time.
@@ -64,11 +68,12 @@ impl Emulated {
         Self::with(inner, Zones::new(layout, Vec::new()), None)
     }
 
-    /// The sequential zone that starts at `start` fails: from now on it is [`ZoneCondition::ReadOnly`] or
-    /// [`ZoneCondition::Offline`].
+    /// The sequential zone that starts at `start` fails: from now on it is
+    /// [`ZoneCondition::ReadOnly`] or [`ZoneCondition::Offline`].
     ///
     /// # Errors
-    /// No sequential zone starts there, it has failed already, or the condition is another one; or the device below failed.
+    /// No sequential zone starts there, it has failed already, or the condition is another one; or
+    /// the device below failed.
     pub fn fail_zone(&self, start: u64, condition: ZoneCondition) -> Result<()> {
         let health = match condition {
             ZoneCondition::ReadOnly => Health::ReadOnly,
@@ -82,11 +87,17 @@ impl Emulated {
         self.keep()
     }
 
-    pub(super) fn with(inner: Arc<dyn BlockDevice>, zones: Zones, table: Option<Table>) -> Result<Self> {
+    pub(super) fn with(
+        inner: Arc<dyn BlockDevice>,
+        zones: Zones,
+        table: Option<Table>,
+    ) -> Result<Self> {
         let (layout, below) = (zones.layout, inner.geometry());
         if layout.size() > below.size {
-            let detail =
-                format!("{} zones of {} bytes do not fit {} bytes", layout.zones, layout.zone_size, below.size);
+            let detail = format!(
+                "{} zones of {} bytes do not fit {} bytes",
+                layout.zones, layout.zone_size, below.size
+            );
             return Err(Error::new(ErrorKind::OutOfRange, "emulate zones", detail));
         }
         // Zones are given up by a reset.
@@ -128,7 +139,9 @@ impl Emulated {
                 Request::Write { offset, bufs } => {
                     (Operation::Write, total_len(bufs), zones.write(*offset, total_len(bufs)))
                 }
-                Request::WriteZeroes { offset, len } => (Operation::WriteZeroes, *len, zones.write(*offset, *len)),
+                Request::WriteZeroes { offset, len } => {
+                    (Operation::WriteZeroes, *len, zones.write(*offset, *len))
+                }
                 Request::Discard { offset, len } => {
                     (Operation::Discard, *len, zones.discard(*offset, *len).map(|()| None))
                 }
@@ -154,14 +167,15 @@ impl Emulated {
         let fua = batch.durability.fua;
         let durability = Durability { preflush: false, fua };
         let kept = self.kept.clone();
-        let done = self.inner.submit(Batch { requests: batch.requests, durability }).map(move |outcome| {
-            let mut bufs = outcome?;
-            bufs.iter_mut().zip(&reads).for_each(|(buf, read)| read.hide(buf));
-            if let Some(kept) = kept {
-                kept.pending.lock().completed(moved);
-            }
-            Ok(bufs)
-        });
+        let done =
+            self.inner.submit(Batch { requests: batch.requests, durability }).map(move |outcome| {
+                let mut bufs = outcome?;
+                bufs.iter_mut().zip(&reads).for_each(|(buf, read)| read.hide(buf));
+                if let Some(kept) = kept {
+                    kept.pending.lock().completed(moved);
+                }
+                Ok(bufs)
+            });
         if !fua || self.kept.is_none() {
             return Ok(done);
         }
@@ -170,11 +184,18 @@ impl Emulated {
         Ok(Completion::ready(Ok(bufs)))
     }
 
-    /// Changes the state of the zone that starts at `start`; the table learns of it with the next [`Emulated::keep`].
-    fn change(&self, operation: &str, start: u64, change: impl FnOnce(&mut Zones, u32)) -> Result<()> {
+    /// Changes the state of the zone that starts at `start`; the table learns of it with the next
+    /// [`Emulated::keep`].
+    fn change(
+        &self,
+        operation: &str,
+        start: u64,
+        change: impl FnOnce(&mut Zones, u32),
+    ) -> Result<()> {
         let mut zones = self.zones.lock();
         let found = zones.sequential_at(start);
-        let zone = found.map_err(|violation| Error::zone_rule(violation, operation, self.layout.zone_size))?;
+        let zone = found
+            .map_err(|violation| Error::zone_rule(violation, operation, self.layout.zone_size))?;
         change(&mut zones, zone);
         let state = zones.state(zone);
         drop(zones);

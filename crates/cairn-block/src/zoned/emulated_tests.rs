@@ -54,31 +54,49 @@ fn writes_go_to_the_pointer() {
     assert_eq!(zone(&device, 3).condition, ZoneCondition::Empty);
     device.write_at(start, vec![1; 8192]).unwrap();
     let pointer = start + 8192;
-    assert_eq!((zone(&device, 3).write_pointer, zone(&device, 3).condition), (pointer, ZoneCondition::ImplicitOpen));
+    assert_eq!(
+        (zone(&device, 3).write_pointer, zone(&device, 3).condition),
+        (pointer, ZoneCondition::ImplicitOpen)
+    );
     for wrong in [start, start + 4096, pointer + 4096] {
         let expected = (ZoneRule::WritePointer, 3, pointer, wrong);
         assert_eq!(broken(device.write_at(wrong, vec![2; 4096])), expected);
         assert_eq!(broken(device.write_zeroes(wrong, 4096)), expected);
     }
-    assert_eq!(broken(device.write_at(pointer, vec![2; 100])), (ZoneRule::Alignment, 3, pointer, pointer));
+    assert_eq!(
+        broken(device.write_at(pointer, vec![2; 100])),
+        (ZoneRule::Alignment, 3, pointer, pointer)
+    );
     device.write_zeroes(pointer, 4096).unwrap();
-    assert_eq!(device.read_at(start, 12_288).unwrap()[..], [vec![1; 8192], vec![0; 4096]].concat()[..]);
+    assert_eq!(
+        device.read_at(start, 12_288).unwrap()[..],
+        [vec![1; 8192], vec![0; 4096]].concat()[..]
+    );
 }
 
 #[test]
 fn the_capacity_ends_before_the_zone() {
     let device = device(layout());
     let start = 2 * ZONE;
-    assert_eq!(broken(device.write_at(start, vec![1; 52 * 1024])), (ZoneRule::Capacity, 2, start, start));
+    assert_eq!(
+        broken(device.write_at(start, vec![1; 52 * 1024])),
+        (ZoneRule::Capacity, 2, start, start)
+    );
     device.write_at(start, vec![1; 48 * 1024]).unwrap();
-    assert_eq!((zone(&device, 2).condition, zone(&device, 2).writable_end()), (ZoneCondition::Full, start + 48 * K));
+    assert_eq!(
+        (zone(&device, 2).condition, zone(&device, 2).writable_end()),
+        (ZoneCondition::Full, start + 48 * K)
+    );
     let end = start + 48 * K;
     assert_eq!(broken(device.write_at(end, vec![1; 4096])), (ZoneRule::Full, 2, end, end));
     // From a conventional zone into a sequential one, and from one of these into the next.
     device.as_zoned().unwrap().reset(start).unwrap();
     device.write_at(start - 4096, vec![3; 8192]).unwrap();
     assert_eq!(zone(&device, 2).written(), 4096);
-    assert_eq!(broken(device.write_at(start - 4096, vec![3; 8192])), (ZoneRule::WritePointer, 2, start + 4096, start));
+    assert_eq!(
+        broken(device.write_at(start - 4096, vec![3; 8192])),
+        (ZoneRule::WritePointer, 2, start + 4096, start)
+    );
     assert_eq!(broken(device.write_at(start + 4096, vec![1; 64 * 1024])).0, ZoneRule::Capacity);
 }
 
@@ -96,7 +114,10 @@ fn zones_are_given_up_as_a_whole() {
     }
     view.finish(start).unwrap();
     assert_eq!(broken(device.write_at(start + 8192, vec![1; 4096])).0, ZoneRule::Full);
-    assert_eq!(device.read_at(start, 16_384).unwrap()[..], [vec![1; 8192], vec![0; 8192]].concat()[..]);
+    assert_eq!(
+        device.read_at(start, 16_384).unwrap()[..],
+        [vec![1; 8192], vec![0; 8192]].concat()[..]
+    );
     view.reset(start).unwrap();
     assert_eq!(zone(&device, 4).condition, ZoneCondition::Empty);
     assert_eq!(device.read_at(start, 8192).unwrap()[..], [0; 8192]);
@@ -140,11 +161,17 @@ fn a_failed_zone_keeps_what_it_has_or_loses_it() {
     for device in [&device, &open_image(&below).unwrap().unwrap()] {
         assert_eq!([2, 3].map(|number| zone(device, number).has_failed()), [true; 2]);
         assert_eq!(device.read_at(2 * ZONE, 8192).unwrap()[..], [1; 8192]);
-        assert_eq!(broken(device.read_at(3 * ZONE, 4096)), (ZoneRule::Failed, 3, 3 * ZONE + 8192, 3 * ZONE));
+        assert_eq!(
+            broken(device.read_at(3 * ZONE, 4096)),
+            (ZoneRule::Failed, 3, 3 * ZONE + 8192, 3 * ZONE)
+        );
         let view = device.as_zoned().unwrap();
         for start in [2 * ZONE, 3 * ZONE] {
             assert_eq!(broken(device.write_at(start + 8192, vec![1; 4096])).0, ZoneRule::Failed);
-            assert_eq!([view.reset(start), view.finish(start)].map(|outcome| broken(outcome).0), [ZoneRule::Failed; 2]);
+            assert_eq!(
+                [view.reset(start), view.finish(start)].map(|outcome| broken(outcome).0),
+                [ZoneRule::Failed; 2]
+            );
             assert_eq!(broken(device.fail_zone(start, ZoneCondition::Offline)).0, ZoneRule::Failed);
         }
     }
@@ -156,7 +183,8 @@ fn a_failed_zone_keeps_what_it_has_or_loses_it() {
 fn a_refused_batch_moves_nothing() {
     let device = device(layout());
     let write = |offset, len| Request::Write { offset, bufs: vec![vec![1; len].into()] };
-    let requests = vec![write(2 * ZONE, 4096), write(2 * ZONE + 4096, 4096), write(3 * ZONE + 4096, 4096)];
+    let requests =
+        vec![write(2 * ZONE, 4096), write(2 * ZONE + 4096, 4096), write(3 * ZONE + 4096, 4096)];
     assert!(device.submit(Batch { requests, ..Batch::default() }).wait().is_err());
     assert_eq!((zone(&device, 2).written(), zone(&device, 3).written()), (0, 0));
     let requests = vec![write(2 * ZONE, 4096), write(2 * ZONE + 4096, 4096), write(3 * ZONE, 4096)];
@@ -173,10 +201,14 @@ fn reads_behind_the_pointer_give_zeros_or_fail() {
     let mut expected = vec![0; 2 * ZONE as usize];
     expected[..4096].fill(1);
     assert_eq!(device.read_at(2 * ZONE, expected.len()).unwrap()[..], expected[..]);
-    let strict = Emulated::new(below, ZoneLayout { unrestricted_reads: false, ..layout() }).unwrap();
+    let strict =
+        Emulated::new(below, ZoneLayout { unrestricted_reads: false, ..layout() }).unwrap();
     strict.write_at(2 * ZONE, vec![1; 4096]).unwrap();
     assert_eq!(strict.read_at(2 * ZONE - 10, 4106).unwrap()[10..], [1; 4096]);
-    assert_eq!(broken(strict.read_at(2 * ZONE, 4097)), (ZoneRule::Read, 2, 2 * ZONE + 4096, 2 * ZONE));
+    assert_eq!(
+        broken(strict.read_at(2 * ZONE, 4097)),
+        (ZoneRule::Read, 2, 2 * ZONE + 4096, 2 * ZONE)
+    );
     strict.read_at(0, 2 * ZONE as usize).unwrap();
 }
 
@@ -208,7 +240,9 @@ fn an_image_keeps_its_pointers() {
     device.write_at(3 * ZONE, vec![2; 4096]).unwrap();
     device.as_zoned().unwrap().finish(3 * ZONE).unwrap();
     device.flush().unwrap();
-    device.write_durable(4 * ZONE, vec![3; 4096], Durability { preflush: false, fua: true }).unwrap();
+    device
+        .write_durable(4 * ZONE, vec![3; 4096], Durability { preflush: false, fua: true })
+        .unwrap();
     device.write_at(2 * ZONE + 8192, vec![4; 4096]).unwrap();
     let pointers = |device: &Emulated| [2, 3, 4].map(|number| zone(device, number).written());
     assert_eq!(pointers(&device), [12_288, 48 * K, 4096]);
@@ -217,7 +251,10 @@ fn an_image_keeps_its_pointers() {
     assert_eq!(again.layout, layout);
     assert_eq!(pointers(&again), [8192, 48 * K, 4096]);
     again.write_at(2 * ZONE + 8192, vec![5; 4096]).unwrap();
-    assert_eq!(again.read_at(3 * ZONE, 8192).unwrap()[..], [vec![2; 4096], vec![0; 4096]].concat()[..]);
+    assert_eq!(
+        again.read_at(3 * ZONE, 8192).unwrap()[..],
+        [vec![2; 4096], vec![0; 4096]].concat()[..]
+    );
     again.as_zoned().unwrap().reset(2 * ZONE).unwrap();
     assert_eq!(pointers(&open_image(&below).unwrap().unwrap()), [0, 48 * K, 4096]);
 }
@@ -252,7 +289,9 @@ fn threads_write_zones_of_their_own() {
             let device = &device;
             scope.spawn(move || {
                 for block in 0..16 {
-                    device.write_at(number * ZONE + block * 4096, vec![number as u8; 4096]).unwrap();
+                    device
+                        .write_at(number * ZONE + block * 4096, vec![number as u8; 4096])
+                        .unwrap();
                     device.flush().unwrap();
                 }
             });

@@ -1,7 +1,7 @@
 //! [`HostZoned`]: a zoned block device of the host.
 //!
-//! Writes to sequential zones go past the host's page cache, which would write them in an order of its own. Whoever writes from several
-//! threads puts a [`super::ZoneOrder`] around it.
+//! Writes to sequential zones go past the host's page cache, which would write them in an order of
+//! its own. Whoever writes from several threads puts a [`super::ZoneOrder`] around it.
 
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
@@ -37,10 +37,14 @@ impl HostZoned {
         }
         let number = |name| attribute(&queue, name).and_then(|text| text.parse().ok()).unwrap_or(0);
         let (max_open, max_active) = (number("max_open_zones"), number("max_active_zones"));
-        let mut zoned =
-            Self { file: DirectFile::open(path)?, limits: ZoneLimits { zone_size: 0, max_open, max_active } };
+        let mut zoned = Self {
+            file: DirectFile::open(path)?,
+            limits: ZoneLimits { zone_size: 0, max_open, max_active },
+        };
         let first = zoned.report(0, 1)?.into_iter().next();
-        let first = first.ok_or_else(|| Error::new(ErrorKind::Io, "report zones", "the device reports no zones"))?;
+        let first = first.ok_or_else(|| {
+            Error::new(ErrorKind::Io, "report zones", "the device reports no zones")
+        })?;
         zoned.limits.zone_size = first.len;
         Ok(Some(zoned))
     }
@@ -49,7 +53,10 @@ impl HostZoned {
     fn length(&self, operation: &str, start: u64) -> Result<u64> {
         match self.report(start, 1)?.first() {
             Some(zone) if zone.start == start => Ok(zone.len),
-            _ => Err(Error::new(ErrorKind::OutOfRange, operation, "no zone starts there").at(start, 0)),
+            _ => {
+                Err(Error::new(ErrorKind::OutOfRange, operation, "no zone starts there")
+                    .at(start, 0))
+            }
         }
     }
 }
@@ -74,7 +81,8 @@ fn zone(raw: &BlkZone) -> Result<Zone> {
         })
     };
     let unknown = |what: &str, value: u8| {
-        let detail = format!("zone at sector {} has the {what} {value}, which is unknown", raw.start);
+        let detail =
+            format!("zone at sector {} has the {what} {value}, which is unknown", raw.start);
         Err(Error::new(ErrorKind::Unsupported, "report zones", detail))
     };
     let kind = match raw.kind {
@@ -96,11 +104,13 @@ fn zone(raw: &BlkZone) -> Result<Zone> {
     };
     let (start, len, capacity) = (bytes(raw.start)?, bytes(raw.len)?, bytes(raw.capacity)?);
     if len == 0 || capacity > len || start.checked_add(len).is_none() {
-        let detail = format!("zone at sector {}: {} sectors, capacity {}", raw.start, raw.len, raw.capacity);
+        let detail =
+            format!("zone at sector {}: {} sectors, capacity {}", raw.start, raw.len, raw.capacity);
         return Err(Error::new(ErrorKind::Io, "report zones", detail));
     }
     let has_pointer = !matches!(condition, ZoneCondition::NotWritePointer | ZoneCondition::Full);
-    let write_pointer = if has_pointer { bytes(raw.wp)?.clamp(start, start + capacity) } else { start + capacity };
+    let write_pointer =
+        if has_pointer { bytes(raw.wp)?.clamp(start, start + capacity) } else { start + capacity };
     Ok(Zone { start, len, capacity, write_pointer, kind, condition })
 }
 
@@ -114,7 +124,8 @@ impl ZonedDevice for HostZoned {
         let (mut zones, mut at) = (Vec::new(), offset);
         while zones.len() < most && at < size {
             let report = ioctl::report_zones(self.file.descriptor(), at / SECTOR);
-            let report = report.map_err(|error| Error::from_io("report zones", error.into()).at(at, 0))?;
+            let report =
+                report.map_err(|error| Error::from_io("report zones", error.into()).at(at, 0))?;
             let found = (report.head.nr_zones as usize).min(ioctl::ZONES_AT_ONCE);
             for raw in report.zones.iter().take(found.min(most - zones.len())) {
                 let zone = zone(raw)?;
@@ -145,12 +156,14 @@ impl ZonedDevice for HostZoned {
 /// Memory that can be written directly: copied unless it is already.
 fn aligned(bufs: Vec<Bytes>) -> Vec<Bytes> {
     let fits = |buf: &Bytes| {
-        buf.as_ptr().addr().is_multiple_of(buffer::ALIGNMENT) && buf.len().is_multiple_of(buffer::ALIGNMENT)
+        buf.as_ptr().addr().is_multiple_of(buffer::ALIGNMENT)
+            && buf.len().is_multiple_of(buffer::ALIGNMENT)
     };
     if bufs.iter().all(fits) {
         return bufs;
     }
-    let mut all = IoBuf::zeroed(usize::try_from(total_len(&bufs)).expect("the buffers are in memory"));
+    let mut all =
+        IoBuf::zeroed(usize::try_from(total_len(&bufs)).expect("the buffers are in memory"));
     let mut at = 0;
     for buf in bufs {
         all[at..at + buf.len()].copy_from_slice(&buf);
@@ -189,10 +202,24 @@ mod tests {
 
     #[test]
     fn zones_are_decoded_from_sectors() {
-        let raw = BlkZone { start: 16, len: 8, wp: 20, kind: 2, cond: 2, capacity: 6, ..BlkZone::default() };
+        let raw = BlkZone {
+            start: 16,
+            len: 8,
+            wp: 20,
+            kind: 2,
+            cond: 2,
+            capacity: 6,
+            ..BlkZone::default()
+        };
         let found = zone(&raw).unwrap();
-        assert_eq!((found.start, found.len, found.capacity, found.write_pointer), (8192, 4096, 3072, 10240));
-        assert_eq!((found.kind, found.condition), (ZoneKind::SequentialRequired, ZoneCondition::ImplicitOpen));
+        assert_eq!(
+            (found.start, found.len, found.capacity, found.write_pointer),
+            (8192, 4096, 3072, 10240)
+        );
+        assert_eq!(
+            (found.kind, found.condition),
+            (ZoneKind::SequentialRequired, ZoneCondition::ImplicitOpen)
+        );
         let full = zone(&BlkZone { cond: 14, wp: u64::MAX, ..raw }).unwrap();
         assert_eq!(full.write_pointer, full.writable_end());
         let conventional = BlkZone { kind: 1, cond: 0, wp: u64::MAX, capacity: 8, ..raw };
@@ -201,7 +228,15 @@ mod tests {
 
     #[test]
     fn impossible_zones_are_refused() {
-        let raw = BlkZone { start: 16, len: 8, wp: 20, kind: 2, cond: 2, capacity: 6, ..BlkZone::default() };
+        let raw = BlkZone {
+            start: 16,
+            len: 8,
+            wp: 20,
+            kind: 2,
+            cond: 2,
+            capacity: 6,
+            ..BlkZone::default()
+        };
         for wrong in [
             BlkZone { kind: 9, ..raw },
             BlkZone { cond: 7, ..raw },
@@ -223,6 +258,9 @@ mod tests {
     fn memory_is_copied_where_it_must_be() {
         let odd = Bytes::from(vec![7; 8192]).slice(1..4097);
         let copied = aligned(vec![odd, Bytes::from(vec![8; 4096])]);
-        assert_eq!((copied.len(), copied[0].len(), copied[0][4095], copied[0][4096]), (1, 8192, 7, 8));
+        assert_eq!(
+            (copied.len(), copied[0].len(), copied[0][4095], copied[0][4096]),
+            (1, 8192, 7, 8)
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Images with zones: the zones, a table of their write pointers, and a last block that says how they are laid out.
+//! Images with zones: the zones, a table of their write pointers, and a last block that says how
+//! they are laid out.
 //!
 //! | where | what |
 //! |---|---|
@@ -43,7 +44,8 @@ pub fn create_image(device: Arc<dyn BlockDevice>, layout: ZoneLayout) -> Result<
     let states: Vec<State> = (0..layout.zones).map(|zone| zones.state(zone)).collect();
     table.write(&*device, &states, &(0..layout.zones).collect())?;
     let limits = u64::from(layout.max_open) | u64::from(layout.max_active) << 32;
-    let numbers = [0, MAGIC, VERSION, layout.zone_size, layout.capacity, layout.conventional.into()];
+    let numbers =
+        [0, MAGIC, VERSION, layout.zone_size, layout.capacity, layout.conventional.into()];
     let more = [layout.zones.into(), limits, layout.unrestricted_reads.into()];
     let head = sealed(numbers.into_iter().chain(more).collect());
     device.write_durable(size - BLOCK as u64, head, Durability { preflush: true, fua: true })?;
@@ -56,7 +58,9 @@ pub fn create_image(device: Arc<dyn BlockDevice>, layout: ZoneLayout) -> Result<
 /// Their table is damaged, or the device failed.
 pub fn open_image(device: &Arc<dyn BlockDevice>) -> Result<Option<Emulated>> {
     let size = device.geometry().size;
-    let Some(last) = size.checked_sub(BLOCK as u64).filter(|last| last.is_multiple_of(BLOCK as u64)) else {
+    let Some(last) =
+        size.checked_sub(BLOCK as u64).filter(|last| last.is_multiple_of(BLOCK as u64))
+    else {
         return Ok(None);
     };
     let block = device.read_at(last, BLOCK)?;
@@ -66,9 +70,12 @@ pub fn open_image(device: &Arc<dyn BlockDevice>) -> Result<Option<Emulated>> {
     let words = words(&block, "layout", last)?;
     let Some(numbers) = words.first_chunk::<HEAD>() else { return Ok(None) };
     let [_, _, version, zone_size, capacity, conventional, zones, limits, reads] = *numbers;
-    let narrow = |value: u64| u32::try_from(value).map_err(|_| damaged(format!("{value} zones"), last));
+    let narrow =
+        |value: u64| u32::try_from(value).map_err(|_| damaged(format!("{value} zones"), last));
     if version != VERSION {
-        let detail = format!("the image's zones have version {version}, this program knows {VERSION}: use a newer one");
+        let detail = format!(
+            "the image's zones have version {version}, this program knows {VERSION}: use a newer one"
+        );
         return Err(Error::new(ErrorKind::Unsupported, "open an image with zones", detail));
     }
     let layout = ZoneLayout {
@@ -82,7 +89,10 @@ pub fn open_image(device: &Arc<dyn BlockDevice>) -> Result<Option<Emulated>> {
     };
     layout.check()?;
     if image_size(&layout) != size {
-        let detail = format!("its zones need {} bytes, the image has {size}: was it cut?", image_size(&layout));
+        let detail = format!(
+            "its zones need {} bytes, the image has {size}: was it cut?",
+            image_size(&layout)
+        );
         return Err(Error::new(ErrorKind::OutOfRange, "open an image with zones", detail));
     }
     let table = Table::new(&layout);

@@ -1,11 +1,15 @@
-//! [`ZoneOrder`]: writes to sequential zones in the order of their places, whoever sends them first.
+//! [`ZoneOrder`]: writes to sequential zones in the order of their places, whoever sends them
+//! first.
 //!
-//! Several threads take places in one zone one after the other and then write at the same time. A write that comes before its turn
-//! waits as a pending [`Completion`], no thread is held; it goes out together with what else follows when the gap before it is filled.
-//! One write of a zone is under way at a time. When a write fails, or a place is given up ([`ZoneOrder::give_up`]), everything behind it in
-//! its zone fails until the zone is reset or finished: the zone cannot be written there any more.
+//! Several threads take places in one zone one after the other and then write at the same time. A
+//! write that comes before its turn waits as a pending [`Completion`], no thread is held; it goes
+//! out together with what else follows when the gap before it is filled. One write of a zone is
+//! under way at a time. When a write fails, or a place is given up ([`ZoneOrder::give_up`]),
+//! everything behind it in its zone fails until the zone is reset or finished: the zone cannot be
+//! written there any more.
 //!
-//! A write to an empty zone also waits while the device has as many active zones as it can ([`super::active`]).
+//! A write to an empty zone also waits while the device has as many active zones as it can
+//! ([`super::active`]).
 //!
 //! Locking: a leaf lock around each zone's lane, not held while the device works.
 
@@ -21,6 +25,10 @@ use crate::bounds::total_len;
 use crate::device::{Batch, BlockDevice, Completer, Completion, Durability, Geometry, Request};
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::join::join;
+
+mod pending_reset;
+
+pub use pending_reset::PendingReset;
 
 /// Bytes from which on no more waiting writes are put into one.
 const MERGED: u64 = 4 << 20;
@@ -104,36 +112,49 @@ impl ZoneOrder {
     /// [`ErrorKind::Unsupported`]: it has none; or it failed.
     pub fn new(inner: Arc<dyn BlockDevice>) -> Result<Self> {
         let Some(zoned) = inner.as_zoned() else {
-            return Err(Error::new(ErrorKind::Unsupported, "order writes", "the device has no zones"));
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                "order writes",
+                "the device has no zones",
+            ));
         };
-        let zones: Vec<Zone> = zoned.report(0, usize::MAX)?.into_iter().filter(Zone::is_sequential).collect();
+        let zones: Vec<Zone> =
+            zoned.report(0, usize::MAX)?.into_iter().filter(Zone::is_sequential).collect();
         let limit = zoned.limits().max_active;
         let starts = zones.iter().map(|zone| zone.start).collect();
         let ends = zones.iter().map(|zone| zone.start + zone.len).collect();
         let writable_ends = zones.iter().map(Zone::writable_end).collect();
         let lanes: Vec<Lane> = zones.iter().map(Lane::new).collect();
         let active = lanes.iter().filter(|lane| lane.active).count();
-        let active = ActiveZones::new(limit, u32::try_from(active).expect("zones have 32-bit numbers"));
+        let active =
+            ActiveZones::new(limit, u32::try_from(active).expect("zones have 32-bit numbers"));
         let lanes = lanes.into_iter().map(|lane| Mutex::new(Rank::LEAF, lane)).collect();
         Ok(Self { lanes: Arc::new(Lanes { inner, starts, ends, writable_ends, lanes, active }) })
     }
 
-    /// The place at byte `offset` will never be written: whoever waits behind it in its zone, now or later, is told.
+    /// The place at byte `offset` will never be written: whoever waits behind it in its zone, now
+    /// or later, is told.
     pub fn give_up(&self, offset: u64) {
         let Some(lane) = self.lanes.find(offset) else { return };
-        let error = Error::new(ErrorKind::Io, Operation::Write, "a write before it in the same zone was given up")
-            .at(offset, 0);
+        let error = Error::new(
+            ErrorKind::Io,
+            Operation::Write,
+            "a write before it in the same zone was given up",
+        )
+        .at(offset, 0);
         self.lanes.break_off(lane, error);
     }
 
-    /// Where the next write to the sequential zone with byte `offset` goes; `None` for conventional zones.
+    /// Where the next write to the sequential zone with byte `offset` goes; `None` for conventional
+    /// zones.
     #[must_use]
     pub fn next(&self, offset: u64) -> Option<u64> {
         Some(self.lanes.lanes[self.lanes.find(offset)?].lock().next)
     }
 
-    /// The contents of the zone that starts at `start` are not needed any more, and what is written next goes to its start: it is
-    /// reset before that, unless it is empty. No write to it may be under way. A conventional zone is left as it is.
+    /// The contents of the zone that starts at `start` are not needed any more, and what is written
+    /// next goes to its start: it is reset before that, unless it is empty. No write to it may be
+    /// under way. A conventional zone is left as it is.
     pub fn begin_anew(&self, start: u64) {
         let Ok(index) = self.lanes.starts.binary_search(&start) else { return };
         let mut lane = self.lanes.lanes[index].lock();
@@ -145,8 +166,9 @@ impl ZoneOrder {
         }
     }
 
-    /// As [`ZoneOrder::begin_anew`], for a zone that nobody is about to write: it is reset by [`PendingReset::carry_out`], and
-    /// writes that come meanwhile wait for that. `None` if it is empty, in use, or conventional.
+    /// As [`ZoneOrder::begin_anew`], for a zone that nobody is about to write: it is reset by
+    /// [`PendingReset::carry_out`], and writes that come meanwhile wait for that. `None` if it is
+    /// empty, in use, or conventional.
     #[must_use]
     pub fn claim_reset(&self, start: u64) -> Option<PendingReset> {
         let index = self.lanes.starts.binary_search(&start).ok()?;
@@ -160,10 +182,13 @@ impl ZoneOrder {
     }
 
     fn split(&self, mut batch: Batch) -> Completion {
-        batch.requests = batch.requests.into_iter().flat_map(|request| self.lanes.cut(request)).collect();
+        batch.requests =
+            batch.requests.into_iter().flat_map(|request| self.lanes.cut(request)).collect();
         let fua = batch.durability.fua;
         let ordered = |request: &Request| match request {
-            Request::Write { offset, bufs } => !bufs.is_empty() && self.lanes.find(*offset).is_some(),
+            Request::Write { offset, bufs } => {
+                !bufs.is_empty() && self.lanes.find(*offset).is_some()
+            }
             _ => false,
         };
         if !batch.requests.iter().any(ordered) {
@@ -204,7 +229,11 @@ impl Lanes {
         loop {
             let len = total_len(&bufs);
             let next = self.starts.partition_point(|start| *start <= offset);
-            let border = match next.checked_sub(1).and_then(|lane| self.ends.get(lane)).filter(|end| **end > offset) {
+            let border = match next
+                .checked_sub(1)
+                .and_then(|lane| self.ends.get(lane))
+                .filter(|end| **end > offset)
+            {
                 Some(end) => Some(*end),
                 None => self.starts.get(next).copied(),
             };
@@ -212,7 +241,10 @@ impl Lanes {
                 pieces.push(Request::Write { offset, bufs });
                 return pieces;
             };
-            let rest = split_off(&mut bufs, usize::try_from(border - offset).expect("the buffers are in memory"));
+            let rest = split_off(
+                &mut bufs,
+                usize::try_from(border - offset).expect("the buffers are in memory"),
+            );
             pieces.push(Request::Write { offset, bufs });
             (offset, bufs) = (border, rest);
         }
@@ -221,7 +253,12 @@ impl Lanes {
     fn offer(self: &Arc<Self>, offset: u64, bufs: Vec<Bytes>, fua: bool) -> Completion {
         let Some(index) = self.find(offset) else {
             let detail = "the write is in no sequential zone";
-            return Completion::ready(Err(Error::new(ErrorKind::OutOfRange, Operation::Write, detail).at(offset, 0)));
+            return Completion::ready(Err(Error::new(
+                ErrorKind::OutOfRange,
+                Operation::Write,
+                detail,
+            )
+            .at(offset, 0)));
         };
         let len = total_len(&bufs);
         let (completion, completer) = Completion::pending();
@@ -234,7 +271,9 @@ impl Lanes {
                 // The device below says what is wrong with it.
                 drop(lane);
                 let requests = vec![Request::Write { offset, bufs }];
-                return self.inner.submit(Batch { requests, durability: Durability { preflush: false, fua } });
+                return self
+                    .inner
+                    .submit(Batch { requests, durability: Durability { preflush: false, fua } });
             }
             lane.waiting.insert(offset, Waiting { bufs, len, fua, completer });
         }
@@ -242,7 +281,8 @@ impl Lanes {
         completion
     }
 
-    /// Nothing more is written to the zone. It no longer counts: others need not wait for what will not happen.
+    /// Nothing more is written to the zone. It no longer counts: others need not wait for what will
+    /// not happen.
     fn break_off(self: &Arc<Self>, index: usize, error: Error) {
         let failed = {
             let mut lane = self.lanes[index].lock();
@@ -295,7 +335,9 @@ impl Lanes {
             match self.zoned().reset(self.starts[index]) {
                 Ok(()) => self.lanes[index].lock().stale = false,
                 Err(error) => {
-                    ready.into_iter().for_each(|waiting| waiting.completer.complete(Err(error.clone())));
+                    ready
+                        .into_iter()
+                        .for_each(|waiting| waiting.completer.complete(Err(error.clone())));
                     self.break_off(index, error);
                     return;
                 }
@@ -307,23 +349,25 @@ impl Lanes {
             ready.into_iter().map(|waiting| (waiting.bufs, waiting.completer)).unzip();
         let requests = vec![Request::Write { offset, bufs: bufs.into_iter().flatten().collect() }];
         let lanes = self.clone();
-        self.inner.submit(Batch { requests, durability: Durability { preflush: false, fua } }).then(move |outcome| {
-            let outcome = outcome.map(drop);
-            match &outcome {
-                Ok(()) => {
-                    let mut lane = lanes.lanes[index].lock();
-                    (lane.busy, lane.next) = (false, offset + len);
+        self.inner
+            .submit(Batch { requests, durability: Durability { preflush: false, fua } })
+            .then(move |outcome| {
+                let outcome = outcome.map(drop);
+                match &outcome {
+                    Ok(()) => {
+                        let mut lane = lanes.lanes[index].lock();
+                        (lane.busy, lane.next) = (false, offset + len);
+                    }
+                    Err(error) => lanes.break_off(index, error.clone()),
                 }
-                Err(error) => lanes.break_off(index, error.clone()),
-            }
-            for completer in completers {
-                completer.complete(outcome.clone().map(|()| Vec::new()));
-            }
-            if outcome.is_ok() && offset + len == lanes.writable_ends[index] {
-                lanes.end_active(index);
-            }
-            lanes.pump(index);
-        });
+                for completer in completers {
+                    completer.complete(outcome.clone().map(|()| Vec::new()));
+                }
+                if outcome.is_ok() && offset + len == lanes.writable_ends[index] {
+                    lanes.end_active(index);
+                }
+                lanes.pump(index);
+            });
     }
 
     fn zoned(&self) -> &dyn ZonedDevice {
@@ -339,35 +383,6 @@ impl Lanes {
             *self.lanes[index].lock() = Lane::new(zone);
         }
         Ok(())
-    }
-}
-
-/// A zone that is about to be reset; see [`ZoneOrder::claim_reset`].
-#[must_use = "the zone takes no writes until it is reset"]
-pub struct PendingReset {
-    lanes: Arc<Lanes>,
-    index: usize,
-}
-
-impl PendingReset {
-    /// Resets the zone, and lets writes to it go on. If that fails the next write tries again.
-    ///
-    /// # Errors
-    /// The device's.
-    pub fn carry_out(self) -> Result<()> {
-        let outcome = self.lanes.zoned().reset(self.lanes.starts[self.index]);
-        if outcome.is_ok() {
-            self.lanes.lanes[self.index].lock().stale = false;
-            self.lanes.end_active(self.index);
-        }
-        outcome
-    }
-}
-
-impl Drop for PendingReset {
-    fn drop(&mut self) {
-        self.lanes.lanes[self.index].lock().busy = false;
-        self.lanes.pump(self.index);
     }
 }
 

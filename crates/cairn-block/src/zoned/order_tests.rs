@@ -25,7 +25,8 @@ fn write(device: &dyn BlockDevice, offset: u64, byte: u8) -> Completion {
 fn what_comes_early_waits_without_a_thread() {
     let stats = Arc::new(Stats::new(emulated()));
     let device = ZoneOrder::new(stats.clone()).unwrap();
-    let late: Vec<Completion> = (1..10).rev().map(|block| write(&device, ZONE + block * BLOCK, block as u8)).collect();
+    let late: Vec<Completion> =
+        (1..10).rev().map(|block| write(&device, ZONE + block * BLOCK, block as u8)).collect();
     assert_eq!(stats.snapshot().writes, 0);
     write(&device, ZONE, 0).wait().unwrap();
     late.into_iter().for_each(|completion| drop(completion.wait().unwrap()));
@@ -55,14 +56,16 @@ fn a_batch_may_mix_everything() {
 #[test]
 fn a_zone_is_begun_when_the_device_has_room_for_it() {
     let layout = ZoneLayout { capacity: 4 * BLOCK, max_active: 2, ..ZoneLayout::new(ZONE, 1, 8) };
-    let stats =
-        Arc::new(Stats::new(Arc::new(Emulated::new(Arc::new(MemoryDevice::new(layout.size())), layout).unwrap())));
+    let stats = Arc::new(Stats::new(Arc::new(
+        Emulated::new(Arc::new(MemoryDevice::new(layout.size())), layout).unwrap(),
+    )));
     let device = ZoneOrder::new(stats.clone()).unwrap();
     let zone = |zone: u64, block: u64| zone * ZONE + block * BLOCK;
     (1..3).for_each(|number| drop(write(&device, zone(number, 0), 1).wait().unwrap()));
     let mut waiting: Vec<_> = (3..6).map(|number| write(&device, zone(number, 0), 2)).collect();
     assert_eq!(stats.snapshot().writes, 2);
-    // One ends by being full, one by its reset, one by being given up: then the device says what it thinks of one more.
+    // One ends by being full, one by its reset, one by being given up: then the device says what it
+    // thinks of one more.
     (1..4).for_each(|block| drop(write(&device, zone(1, block), 1).wait().unwrap()));
     waiting.remove(0).wait().unwrap();
     device.begin_anew(zone(2, 0));
@@ -70,7 +73,9 @@ fn a_zone_is_begun_when_the_device_has_room_for_it() {
     waiting.remove(0).wait().unwrap();
     device.give_up(zone(3, 1));
     let refused = waiting.remove(0).wait().unwrap_err();
-    assert!(matches!(refused.kind, ErrorKind::ZoneRule(violation) if violation.rule == ZoneRule::ActiveLimit));
+    assert!(
+        matches!(refused.kind, ErrorKind::ZoneRule(violation) if violation.rule == ZoneRule::ActiveLimit)
+    );
     // What a new order finds active counts.
     drop(device);
     let device = ZoneOrder::new(stats.clone()).unwrap();
@@ -81,11 +86,13 @@ fn a_zone_is_begun_when_the_device_has_room_for_it() {
     late.wait().unwrap();
 }
 
-/// Places are taken zone after zone; the last writes to a zone may come after the first ones to the next.
+/// Places are taken zone after zone; the last writes to a zone may come after the first ones to the
+/// next.
 #[test]
 fn threads_never_exceed_the_active_zones() {
     let layout = ZoneLayout { max_active: 2, max_open: 1, ..ZoneLayout::new(64 * BLOCK, 0, 64) };
-    let emulated = Arc::new(Emulated::new(Arc::new(MemoryDevice::new(layout.size())), layout).unwrap());
+    let emulated =
+        Arc::new(Emulated::new(Arc::new(MemoryDevice::new(layout.size())), layout).unwrap());
     let device = Arc::new(ZoneOrder::new(emulated).unwrap());
     let next = AtomicU64::new(0);
     std::thread::scope(|scope| {
@@ -128,18 +135,26 @@ fn threads_share_a_zone() {
                     }
                     held.push(at);
                     if (at + thread).is_multiple_of(3) {
-                        let sent: Vec<_> =
-                            held.drain(..).rev().map(|at| write(&**device, ZONE + at * BLOCK, at as u8)).collect();
+                        let sent: Vec<_> = held
+                            .drain(..)
+                            .rev()
+                            .map(|at| write(&**device, ZONE + at * BLOCK, at as u8))
+                            .collect();
                         sent.into_iter().for_each(|completion| drop(completion.wait().unwrap()));
                     }
                 }
-                held.into_iter().for_each(|at| drop(write(&**device, ZONE + at * BLOCK, at as u8).wait().unwrap()));
+                held.into_iter().for_each(|at| {
+                    drop(write(&**device, ZONE + at * BLOCK, at as u8).wait().unwrap())
+                });
             });
         }
     });
     let bytes = device.read_at(ZONE, 7 * ZONE as usize).unwrap();
     assert!(
-        bytes.chunks_exact(BLOCK as usize).enumerate().all(|(at, block)| block.iter().all(|byte| *byte == at as u8))
+        bytes
+            .chunks_exact(BLOCK as usize)
+            .enumerate()
+            .all(|(at, block)| block.iter().all(|byte| *byte == at as u8))
     );
 }
 
@@ -179,8 +194,13 @@ fn rules_are_still_the_devices() {
     let device = ZoneOrder::new(emulated()).unwrap();
     write(&device, ZONE, 1).wait().unwrap();
     let error = write(&device, ZONE, 1).wait().unwrap_err();
-    assert!(matches!(error.kind, ErrorKind::ZoneRule(violation) if violation.rule == ZoneRule::WritePointer));
-    assert_eq!(ZoneOrder::new(Arc::new(MemoryDevice::new(1))).err().unwrap().kind, ErrorKind::Unsupported);
+    assert!(
+        matches!(error.kind, ErrorKind::ZoneRule(violation) if violation.rule == ZoneRule::WritePointer)
+    );
+    assert_eq!(
+        ZoneOrder::new(Arc::new(MemoryDevice::new(1))).err().unwrap().kind,
+        ErrorKind::Unsupported
+    );
 }
 
 #[test]
@@ -196,7 +216,10 @@ fn a_zone_that_is_begun_anew_is_reset_first() {
     assert_eq!(device.as_zoned().unwrap().report(ZONE, 1).unwrap()[0].written(), 2 * BLOCK);
     write(&device, ZONE, 2).wait().unwrap();
     early.wait().unwrap();
-    assert_eq!((device.read_at(ZONE, 1).unwrap()[0], device.read_at(ZONE + BLOCK, 1).unwrap()[0]), (2, 3));
+    assert_eq!(
+        (device.read_at(ZONE, 1).unwrap()[0], device.read_at(ZONE + BLOCK, 1).unwrap()[0]),
+        (2, 3)
+    );
     device.give_up(ZONE + 5 * BLOCK);
     device.begin_anew(ZONE);
     write(&device, ZONE, 4).wait().unwrap();
@@ -232,15 +255,21 @@ fn writes_wait_for_a_claimed_reset() {
 fn a_write_may_cross_zones() {
     let device = ZoneOrder::new(emulated()).unwrap();
     let block = |byte: u8| vec![byte; BLOCK as usize].into();
-    // The end of a whole zone and the beginning of the next; before that its own beginning is missing.
+    // The end of a whole zone and the beginning of the next; before that its own beginning is
+    // missing.
     let whole: Vec<Bytes> = (0..ZONE / BLOCK).map(|at| block(at as u8)).collect();
     let bufs = [&whole[1..], &[block(77), block(78)]].concat();
     let odd = [bufs.concat().into()].to_vec();
-    let crossing =
-        device.submit(Batch { requests: vec![Request::Write { offset: ZONE + BLOCK, bufs: odd }], ..Batch::default() });
+    let crossing = device.submit(Batch {
+        requests: vec![Request::Write { offset: ZONE + BLOCK, bufs: odd }],
+        ..Batch::default()
+    });
     write(&device, ZONE, 0).wait().unwrap();
     crossing.wait().unwrap();
-    assert_eq!(device.read_at(ZONE, (ZONE + 2 * BLOCK) as usize).unwrap()[BLOCK as usize..], bufs.concat()[..]);
+    assert_eq!(
+        device.read_at(ZONE, (ZONE + 2 * BLOCK) as usize).unwrap()[BLOCK as usize..],
+        bufs.concat()[..]
+    );
     // From the conventional zone into three others.
     let view = device.as_zoned().unwrap();
     (1..4).for_each(|zone| view.reset(zone * ZONE).unwrap());

@@ -1,7 +1,8 @@
 //! The rules of zones, and their state: pure, without I/O.
 //!
-//! A sequential zone is written at its write pointer alone, within its capacity, in whole blocks; its contents are given up only
-//! by a reset of the whole zone. The number of open zones is kept by closing another one, the number of active zones by refusing.
+//! A sequential zone is written at its write pointer alone, within its capacity, in whole blocks;
+//! its contents are given up only by a reset of the whole zone. The number of open zones is kept by
+//! closing another one, the number of active zones by refusing.
 
 use std::collections::VecDeque;
 
@@ -32,7 +33,8 @@ pub struct ZoneLayout {
 }
 
 impl ZoneLayout {
-    /// `zones` zones of `zone_size` bytes, the first `conventional` of them conventional, without limits.
+    /// `zones` zones of `zone_size` bytes, the first `conventional` of them conventional, without
+    /// limits.
     #[must_use]
     pub const fn new(zone_size: u64, conventional: u32, zones: u32) -> Self {
         Self {
@@ -53,7 +55,11 @@ impl ZoneLayout {
     }
 
     pub(super) fn limits(&self) -> ZoneLimits {
-        ZoneLimits { zone_size: self.zone_size, max_open: self.max_open, max_active: self.max_active }
+        ZoneLimits {
+            zone_size: self.zone_size,
+            max_open: self.max_open,
+            max_active: self.max_active,
+        }
     }
 
     /// Can a device have such zones?
@@ -62,7 +68,10 @@ impl ZoneLayout {
     /// The numbers do not fit each other.
     pub fn check(&self) -> Result<()> {
         let wrong = |detail: &str| Err(Error::new(ErrorKind::Unsupported, "emulate zones", detail));
-        if self.zone_size == 0 || !self.zone_size.is_multiple_of(BLOCK) || !self.capacity.is_multiple_of(BLOCK) {
+        if self.zone_size == 0
+            || !self.zone_size.is_multiple_of(BLOCK)
+            || !self.capacity.is_multiple_of(BLOCK)
+        {
             return wrong("the zone size and capacity must be multiples of 4096 bytes");
         }
         if self.capacity == 0 || self.capacity > self.zone_size {
@@ -117,7 +126,8 @@ impl Zones {
     pub(super) fn new(layout: ZoneLayout, mut states: Vec<State>) -> Self {
         states.resize(layout.zones as usize, State::default());
         let mut zones = Self { layout, states, open: VecDeque::new(), active: 0 };
-        let active = (layout.conventional..layout.zones).filter(|zone| zones.is_active(*zone)).count();
+        let active =
+            (layout.conventional..layout.zones).filter(|zone| zones.is_active(*zone)).count();
         zones.active = u32::try_from(active).expect("no more than all zones");
         zones
     }
@@ -150,7 +160,8 @@ impl Zones {
 
     /// The first byte that was not written.
     pub(super) fn write_pointer(&self, zone: u32) -> u64 {
-        let written = if self.is_full(zone) { self.layout.capacity } else { self.state(zone).written };
+        let written =
+            if self.is_full(zone) { self.layout.capacity } else { self.state(zone).written };
         self.start(zone) + written
     }
 
@@ -189,10 +200,14 @@ impl Zones {
         ZoneViolation { zone, write_pointer: self.write_pointer(zone), offset, rule }
     }
 
-    /// Moves write pointers as a write of `len` bytes at `offset` does. Conventional zones take anything; a write may begin in
-    /// them, but not go on into a sequential one that stands elsewhere.
-    /// Returns the zone whose pointer moved, with its state from before.
-    pub(super) fn write(&mut self, offset: u64, len: u64) -> Result<Option<(u32, State)>, ZoneViolation> {
+    /// Moves write pointers as a write of `len` bytes at `offset` does. Conventional zones take
+    /// anything; a write may begin in them, but not go on into a sequential one that stands
+    /// elsewhere. Returns the zone whose pointer moved, with its state from before.
+    pub(super) fn write(
+        &mut self,
+        offset: u64,
+        len: u64,
+    ) -> Result<Option<(u32, State)>, ZoneViolation> {
         if len == 0 || !self.is_sequential(self.zone_of(offset + len - 1)) {
             return Ok(None);
         }
@@ -302,7 +317,12 @@ impl Zones {
     pub(super) fn sequential_at(&self, start: u64) -> Result<u32, ZoneViolation> {
         if start >= self.layout.size() {
             let zone = self.layout.zones;
-            return Err(ZoneViolation { zone, write_pointer: start, offset: start, rule: ZoneRule::NoWritePointer });
+            return Err(ZoneViolation {
+                zone,
+                write_pointer: start,
+                offset: start,
+                rule: ZoneRule::NoWritePointer,
+            });
         }
         let zone = self.zone_of(start);
         if !self.is_sequential(zone) || self.start(zone) != start {
@@ -310,7 +330,9 @@ impl Zones {
         }
         match self.state(zone).health {
             Health::Good => Ok(zone),
-            Health::ReadOnly | Health::Offline => Err(self.violation(zone, start, ZoneRule::Failed)),
+            Health::ReadOnly | Health::Offline => {
+                Err(self.violation(zone, start, ZoneRule::Failed))
+            }
         }
     }
 

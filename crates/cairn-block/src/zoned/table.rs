@@ -1,7 +1,7 @@
 //! The table behind the zones of an image: blocks of numbers that say how far each zone is written.
 //!
-//! A block begins with its checksum (CRC-32C of the rest of it); one number a zone follows: bytes written, bit 63: finished, 62:
-//! read-only, 61: offline. All numbers are 64-bit little-endian.
+//! A block begins with its checksum (CRC-32C of the rest of it); one number a zone follows: bytes
+//! written, bit 63: finished, 62: read-only, 61: offline. All numbers are 64-bit little-endian.
 
 use std::collections::BTreeSet;
 
@@ -35,13 +35,21 @@ impl Table {
     }
 
     /// Writes the table blocks of these zones, behind a flush and forced through.
-    pub(super) fn write(&self, device: &dyn BlockDevice, states: &[State], zones: &BTreeSet<u32>) -> Result<()> {
+    pub(super) fn write(
+        &self,
+        device: &dyn BlockDevice,
+        states: &[State],
+        zones: &BTreeSet<u32>,
+    ) -> Result<()> {
         let blocks: BTreeSet<u64> = zones.iter().map(|zone| u64::from(*zone) / ENTRIES).collect();
         let requests = blocks.into_iter().map(|block| {
             let first = (block * ENTRIES) as usize;
             let entries = states.iter().skip(first).take(ENTRIES as usize);
             let words: Vec<u64> = std::iter::once(0).chain(entries.map(word)).collect();
-            Request::Write { offset: self.start + block * BLOCK as u64, bufs: vec![sealed(words).into()] }
+            Request::Write {
+                offset: self.start + block * BLOCK as u64,
+                bufs: vec![sealed(words).into()],
+            }
         });
         let durability = Durability { preflush: true, fua: true };
         device.submit(Batch { requests: requests.collect(), durability }).wait().map(drop)
@@ -56,7 +64,11 @@ impl Table {
             for word in words.iter().skip(1).take(left) {
                 let state = state(*word);
                 if state.written > layout.capacity || !state.written.is_multiple_of(rules::BLOCK) {
-                    let detail = format!("zone {} cannot have {} bytes written", states.len(), state.written);
+                    let detail = format!(
+                        "zone {} cannot have {} bytes written",
+                        states.len(),
+                        state.written
+                    );
                     return Err(damaged(detail, offset));
                 }
                 states.push(state);
@@ -81,7 +93,11 @@ fn state(word: u64) -> State {
         READ_ONLY => Health::ReadOnly,
         _ => Health::Offline,
     };
-    State { written: word & !(FINISHED | READ_ONLY | OFFLINE), finished: word & FINISHED != 0, health }
+    State {
+        written: word & !(FINISHED | READ_ONLY | OFFLINE),
+        finished: word & FINISHED != 0,
+        health,
+    }
 }
 
 /// A block of words; its checksum goes into the first one.
@@ -95,11 +111,17 @@ pub(super) fn sealed(words: Vec<u64>) -> Vec<u8> {
 
 /// The words of a block, if its checksum is right.
 pub(super) fn words(block: &[u8], what: &str, offset: u64) -> Result<Vec<u64>> {
-    let words: Vec<u64> =
-        block.chunks_exact(8).filter_map(|word| Some(u64::from_le_bytes(*word.first_chunk()?))).collect();
-    let (stored, computed) = (words.first().copied().unwrap_or(0), crc32c(!0, block.get(8..).unwrap_or_default()));
+    let words: Vec<u64> = block
+        .chunks_exact(8)
+        .filter_map(|word| Some(u64::from_le_bytes(*word.first_chunk()?)))
+        .collect();
+    let (stored, computed) =
+        (words.first().copied().unwrap_or(0), crc32c(!0, block.get(8..).unwrap_or_default()));
     if stored != u64::from(computed) {
-        return Err(damaged(format!("the {what}'s checksum is {stored:#x}, its bytes give {computed:#x}"), offset));
+        return Err(damaged(
+            format!("the {what}'s checksum is {stored:#x}, its bytes give {computed:#x}"),
+            offset,
+        ));
     }
     Ok(words)
 }

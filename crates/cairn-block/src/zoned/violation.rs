@@ -33,7 +33,9 @@ impl ZoneRule {
             Self::Alignment => "writes to a sequential zone are whole blocks of 4096 bytes",
             Self::Capacity => "the zone's capacity ends before",
             Self::Full => "the zone is full: reset it first",
-            Self::Failed => "the device has given the zone up: copy what can be read of it elsewhere",
+            Self::Failed => {
+                "the device has given the zone up: copy what can be read of it elsewhere"
+            }
             Self::ActiveLimit => "too many zones are active: finish or reset one first",
             Self::Discard => "a sequential zone is given up as a whole: reset it",
             Self::Read => "nothing was written there yet",

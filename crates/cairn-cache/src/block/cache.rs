@@ -66,7 +66,10 @@ impl BufferCache {
         budget: Arc<Budget>,
         overlay: HashMap<Pba, Image>,
     ) -> Arc<Self> {
-        let shard = || LockedShard { shard: Mutex::new(Rank::CACHE, Shard::default()), loaded: Condvar::new() };
+        let shard = || LockedShard {
+            shard: Mutex::new(Rank::CACHE, Shard::default()),
+            loaded: Condvar::new(),
+        };
         let cache = Arc::new(Self {
             device,
             block_size,
@@ -143,7 +146,9 @@ impl BufferCache {
     fn read_image(&self, pba: u64) -> Result<Image> {
         match self.overlay.get(&pba) {
             Some(image) => Ok(image.clone()),
-            None => Ok(Arc::from(&*self.device.read_block(self.offset(pba), self.block_size as usize)?)),
+            None => {
+                Ok(Arc::from(&*self.device.read_block(self.offset(pba), self.block_size as usize)?))
+            }
         }
     }
 
@@ -199,7 +204,8 @@ impl BufferCache {
     /// [`BufferCache::get`] reports an error.
     pub fn prefetch(&self, start: Pba, count: u64) {
         let wanted = (start.get()..start.get().saturating_add(count)).take(MAX_RUN);
-        let missing: Vec<u64> = wanted.filter(|pba| !self.overlay.contains_key(pba) && self.start_load(*pba)).collect();
+        let missing: Vec<u64> =
+            wanted.filter(|pba| !self.overlay.contains_key(pba) && self.start_load(*pba)).collect();
         if missing.is_empty() {
             return;
         }
@@ -208,8 +214,9 @@ impl BufferCache {
             Ok(Request::Read { offset: self.offset(*pba), buf })
         };
         let requests: Result<Vec<Request>> = missing.iter().map(request).collect();
-        let read = requests
-            .and_then(|requests| self.device.submit(Batch { requests, durability: Durability::default() }).wait());
+        let read = requests.and_then(|requests| {
+            self.device.submit(Batch { requests, durability: Durability::default() }).wait()
+        });
         let images = read.unwrap_or_default();
         for (index, pba) in missing.iter().enumerate() {
             self.make_room();
@@ -283,7 +290,10 @@ impl BufferCache {
             bufs.push(Bytes::from_owner(buffer.image()));
         }
         let offset = self.offset(run[0].pba().get());
-        let batch = Batch { requests: vec![Request::Write { offset, bufs }], durability: Durability::default() };
+        let batch = Batch {
+            requests: vec![Request::Write { offset, bufs }],
+            durability: Durability::default(),
+        };
         self.device.submit(batch).wait().map(drop).inspect_err(|_| {
             for buffer in run {
                 buffer.dirty.store(true, Ordering::Release);

@@ -70,7 +70,11 @@ fn writers_in_many_threads_lose_nothing_while_others_pin_and_evict() {
     });
     cache.write_back().unwrap();
     let total: u64 = (0..64)
-        .map(|block| u64::from_le_bytes(*memory.read_at(block * u64::from(BLOCK), 8).unwrap().first_chunk().unwrap()))
+        .map(|block| {
+            u64::from_le_bytes(
+                *memory.read_at(block * u64::from(BLOCK), 8).unwrap().first_chunk().unwrap(),
+            )
+        })
         .sum();
     assert_eq!(total, 4 * 2_000);
 }
@@ -162,7 +166,10 @@ fn a_failed_write_keeps_its_buffers_dirty() {
     assert!(cache.write_back().is_err());
     cache.write_back().unwrap();
     for block in [3, 4, 9] {
-        assert_eq!(*memory.read_at(block * u64::from(BLOCK), BLOCK as usize).unwrap(), [5; BLOCK as usize]);
+        assert_eq!(
+            *memory.read_at(block * u64::from(BLOCK), BLOCK as usize).unwrap(),
+            [5; BLOCK as usize]
+        );
     }
 }
 

@@ -100,7 +100,8 @@ impl Flushes {
                     self.ended.wait(&mut shared);
                 }
                 if running > mark.0
-                    && let Some((_, error)) = shared.failed.as_ref().filter(|(number, _)| *number == running)
+                    && let Some((_, error)) =
+                        shared.failed.as_ref().filter(|(number, _)| *number == running)
                 {
                     return Err(error.clone());
                 }

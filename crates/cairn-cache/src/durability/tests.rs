@@ -80,5 +80,8 @@ fn a_loaded_inode_is_as_durable_as_what_is_under_way() {
     assert!(ledger.changed_in(Part::Attributes, 7) && ledger.changed_in(Part::Data, 7));
     assert_eq!(ledger.last_change(Part::Names), None);
     ledger.changed(Part::Data, 9);
-    assert_eq!((ledger.last_change(Part::Data), ledger.last_change(Part::Attributes)), (Some(9), Some(7)));
+    assert_eq!(
+        (ledger.last_change(Part::Data), ledger.last_change(Part::Attributes)),
+        (Some(9), Some(7))
+    );
 }

@@ -137,7 +137,10 @@ mod tests {
         }
         let mut map = Bits::new(300);
         map.set(60..200);
-        assert_eq!((map.next_clear(60..300), map.next_set(0..60), map.next_set(200..300)), (Some(200), None, None));
+        assert_eq!(
+            (map.next_clear(60..300), map.next_set(0..60), map.next_set(200..300)),
+            (Some(200), None, None)
+        );
         map.clear(60..200);
         assert!(!map.any());
     }

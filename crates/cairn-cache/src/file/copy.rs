@@ -29,11 +29,14 @@ mod tests {
 
     #[test]
     fn every_distance_and_length_is_copied_whole() {
-        let source: Vec<u8> = (0..20_000_u32).map(|at| u8::try_from(at % 251).expect("a byte")).collect();
+        let source: Vec<u8> =
+            (0..20_000_u32).map(|at| u8::try_from(at % 251).expect("a byte")).collect();
         let mut target = vec![0; 20_000];
         for shift in [0, 1, 16, 63, 64, 4095] {
             for len in [0, 1, 511, 512, 513, 4096, 9_999] {
-                let begin = source.as_ptr().addr().wrapping_sub(target.as_ptr().addr()).wrapping_add(shift) & PAGE_MASK;
+                let begin =
+                    source.as_ptr().addr().wrapping_sub(target.as_ptr().addr()).wrapping_add(shift)
+                        & PAGE_MASK;
                 target.fill(0);
                 copy(&mut target[begin..begin + len], &source[..len]);
                 assert!(target[begin..begin + len] == source[..len], "{len} bytes, {shift} behind");

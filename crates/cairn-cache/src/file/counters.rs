@@ -101,6 +101,9 @@ mod tests {
         counters.folios_by_order[9].add(3);
         let report = counters.report();
         assert_eq!(report.get("map_calls"), Some(&Value::U64(7)));
-        assert_eq!(report.get("folios_by_order.2048K"), Some(&Value::from(&counters.folios_by_order[9])));
+        assert_eq!(
+            report.get("folios_by_order.2048K"),
+            Some(&Value::from(&counters.folios_by_order[9]))
+        );
     }
 }

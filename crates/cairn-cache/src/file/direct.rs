@@ -46,7 +46,8 @@ impl FileCache {
         self.write_back(mapper, offset..end, size, WritebackMode::Sync)?;
         let mut done = 0;
         while done < len {
-            done += self.direct_read_run(mapper, size, offset + done as u64, &mut buf[done..len])?;
+            done +=
+                self.direct_read_run(mapper, size, offset + done as u64, &mut buf[done..len])?;
         }
         Ok(done)
     }
@@ -69,7 +70,11 @@ impl FileCache {
             Place::Inline(bytes) => return Ok(copy_inline(&bytes, pos, out)),
             Place::Mapped(pba) => {
                 let len = usize::try_from(blocks).expect("bounded") << file.shift;
-                let mut data = file.cache.device.read_at(pba.get() << file.shift, len).map_err(CacheError::Read)?;
+                let mut data = file
+                    .cache
+                    .device
+                    .read_at(pba.get() << file.shift, len)
+                    .map_err(CacheError::Read)?;
                 file.cache.counters().device_read_bytes.add(len as u64);
                 zero_beyond(&mut data, pos, size);
                 out[..n].copy_from_slice(&data[..n]);
@@ -120,7 +125,12 @@ impl FileCache {
     }
 
     /// Writes the head of `data`, as much as one reserved run holds.
-    fn direct_write_run(&self, mapper: &dyn FileMapper, offset: u64, data: &Bytes) -> Result<usize, CacheError> {
+    fn direct_write_run(
+        &self,
+        mapper: &dyn FileMapper,
+        offset: u64,
+        data: &Bytes,
+    ) -> Result<usize, CacheError> {
         let file = &self.state;
         let first = file.block_of(offset);
         let asked = file.blocks_for((data.len() as u64).min(MAX_TRANSFER));
@@ -136,19 +146,31 @@ impl FileCache {
 
     /// Places and writes reserved blocks. An error comes with the number of blocks that were
     /// written before.
-    fn direct_place(&self, mapper: &dyn FileMapper, blocks: Range<u64>, data: &Bytes) -> Result<(), (u64, CacheError)> {
+    fn direct_place(
+        &self,
+        mapper: &dyn FileMapper,
+        blocks: Range<u64>,
+        data: &Bytes,
+    ) -> Result<(), (u64, CacheError)> {
         let file = &self.state;
         let counters = file.cache.counters();
         let mut cursor = blocks.start;
         while cursor < blocks.end {
             let done = cursor - blocks.start;
             let run = Run { start: FileBlock(cursor), len: blocks.end - cursor };
-            let placed = file.place_for(Caller::Direct, mapper, run).map_err(|error| (done, error.into()))?;
+            let placed = file
+                .place_for(Caller::Direct, mapper, run)
+                .map_err(|error| (done, error.into()))?;
             let bytes = data.slice(file.bytes_of(done)..file.bytes_of(done + placed.run.len));
             let len = bytes.len() as u64;
-            let request = Request::Write { offset: placed.start.get() << file.shift, bufs: vec![bytes] };
+            let request =
+                Request::Write { offset: placed.start.get() << file.shift, bufs: vec![bytes] };
             let batch = Batch { requests: vec![request], durability: Durability::default() };
-            file.cache.device.submit(batch).wait().map_err(|error| (done, CacheError::Write(error)))?;
+            file.cache
+                .device
+                .submit(batch)
+                .wait()
+                .map_err(|error| (done, CacheError::Write(error)))?;
             counters.device_written_bytes.add(len);
             cursor += placed.run.len;
             placed.ticket.complete(file.byte_of(cursor)).map_err(|error| (done, error.into()))?;

@@ -56,7 +56,14 @@ pub(crate) struct FolioState {
 impl FolioState {
     pub(crate) fn new(slab: Slab, blocks: u32) -> Self {
         let none = Bits::new(blocks);
-        Self { slab, uptodate: none.clone(), dirty: none.clone(), writeback: none, removed: false, clocked: false }
+        Self {
+            slab,
+            uptodate: none.clone(),
+            dirty: none.clone(),
+            writeback: none,
+            removed: false,
+            clocked: false,
+        }
     }
 
     /// True if no block is dirty or being written: dropping the folio loses no data.
@@ -66,7 +73,12 @@ impl FolioState {
 }
 
 impl Folio {
-    pub(crate) fn new(start: u64, blocks: u32, file: Weak<dyn FolioIndex>, state: FolioState) -> Self {
+    pub(crate) fn new(
+        start: u64,
+        blocks: u32,
+        file: Weak<dyn FolioIndex>,
+        state: FolioState,
+    ) -> Self {
         Self {
             start,
             blocks,
@@ -85,7 +97,8 @@ impl Folio {
     /// The part of a range of the file's blocks that lies in this folio, in the folio's blocks.
     pub(crate) fn part(&self, range: &Range<u64>) -> Range<u32> {
         let relative = |block: u64| {
-            u32::try_from(block.saturating_sub(self.start)).map_or(self.blocks, |block| block.min(self.blocks))
+            u32::try_from(block.saturating_sub(self.start))
+                .map_or(self.blocks, |block| block.min(self.blocks))
         };
         relative(range.start)..relative(range.end)
     }

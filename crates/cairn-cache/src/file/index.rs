@@ -130,7 +130,8 @@ impl FileState {
     /// The first block from `block` on that is being written.
     fn in_flight_from(&self, block: u64) -> Option<u64> {
         let in_flight = self.in_flight.lock();
-        let holds = in_flight.range(..=block).next_back().filter(|(start, len)| **start + **len > block);
+        let holds =
+            in_flight.range(..=block).next_back().filter(|(start, len)| **start + **len > block);
         holds.map(|_| block).or_else(|| in_flight.range(block..).next().map(|(start, _)| *start))
     }
 
@@ -180,8 +181,16 @@ impl FileState {
     }
 
     /// Marks blocks dirty. The caller holds the folio's lock.
-    pub(crate) fn mark_dirty(self: &Arc<Self>, folio: &Arc<Folio>, state: &mut FolioState, blocks: Range<u32>) {
-        debug_assert!(state.uptodate.next_clear(blocks.clone()).is_none(), "dirty blocks are up to date");
+    pub(crate) fn mark_dirty(
+        self: &Arc<Self>,
+        folio: &Arc<Folio>,
+        state: &mut FolioState,
+        blocks: Range<u32>,
+    ) {
+        debug_assert!(
+            state.uptodate.next_clear(blocks.clone()).is_none(),
+            "dirty blocks are up to date"
+        );
         let first = !state.dirty.any();
         let more = state.dirty.count_clear_in_both(&state.writeback, blocks.clone());
         state.dirty.set(blocks);
@@ -233,7 +242,10 @@ impl FileState {
                 self.drop_clean(&folio, &mut state, part);
                 continue;
             }
-            assert!(state.writeback.next_set(part.clone()).is_none(), "the caller has waited for write-back");
+            assert!(
+                state.writeback.next_set(part.clone()).is_none(),
+                "the caller has waited for write-back"
+            );
             self.drop_part(&folio, &mut state, part, &mut lost);
         }
         lost
@@ -250,7 +262,13 @@ impl FileState {
         }
     }
 
-    fn drop_part(&self, folio: &Folio, state: &mut FolioState, part: Range<u32>, lost: &mut Vec<Run>) {
+    fn drop_part(
+        &self,
+        folio: &Folio,
+        state: &mut FolioState,
+        part: Range<u32>,
+        lost: &mut Vec<Run>,
+    ) {
         let mut from = part.start;
         while let Some(run) = state.dirty.next_run_without(&state.writeback, from..part.end) {
             from = run.end;
@@ -268,7 +286,9 @@ impl FileState {
     pub(crate) fn unstable_runs(&self, blocks: Range<u64>) -> Vec<Run> {
         let mut runs = Vec::new();
         let mut cursor = blocks.start;
-        while let Some(folio) = self.find_unstable_from(cursor).filter(|folio| folio.start < blocks.end) {
+        while let Some(folio) =
+            self.find_unstable_from(cursor).filter(|folio| folio.start < blocks.end)
+        {
             cursor = folio.end();
             let state = folio.state.lock();
             for bit in folio.part(&blocks) {

@@ -22,7 +22,11 @@ pub(super) enum Caller {
 impl FileState {
     /// Number of blocks to ask for at once, of `len` blocks.
     fn grain(&self, caller: Caller, len: u64) -> u64 {
-        if caller == Caller::Buffered && self.cache.mode() == BufferedMode::PerBlock { 1 } else { len }
+        if caller == Caller::Buffered && self.cache.mode() == BufferedMode::PerBlock {
+            1
+        } else {
+            len
+        }
     }
 
     /// Asks for an address for the head of a dirty run.
@@ -30,12 +34,20 @@ impl FileState {
         self.place_for(Caller::Buffered, mapper, run)
     }
 
-    pub(super) fn place_for(&self, caller: Caller, mapper: &dyn FileMapper, run: Run) -> Result<Placement, MapError> {
+    pub(super) fn place_for(
+        &self,
+        caller: Caller,
+        mapper: &dyn FileMapper,
+        run: Run,
+    ) -> Result<Placement, MapError> {
         self.cache.counters().map_places.add(1);
         let asked = Run { start: run.start, len: self.grain(caller, run.len) };
         let placed = mapper.place(asked)?;
         let got = placed.run;
-        assert!(got.start == asked.start && (1..=asked.len).contains(&got.len), "place of {asked:?} gave {got:?}");
+        assert!(
+            got.start == asked.start && (1..=asked.len).contains(&got.len),
+            "place of {asked:?} gave {got:?}"
+        );
         Ok(placed)
     }
 }
@@ -52,7 +64,11 @@ impl FileCache {
         self.state.cache.counters().map_lookups.add(1);
         let len = self.state.grain(caller, len);
         let mut mapping = mapper.lookup(Run { start: FileBlock(start), len })?;
-        assert!(mapping.run.start.get() == start && mapping.run.len > 0, "lookup of {start} gave {:?}", mapping.run);
+        assert!(
+            mapping.run.start.get() == start && mapping.run.len > 0,
+            "lookup of {start} gave {:?}",
+            mapping.run
+        );
         mapping.run.len = self.state.grain(caller, mapping.run.len);
         Ok(mapping)
     }
@@ -69,7 +85,10 @@ impl FileCache {
         let len = self.state.grain(caller, len);
         let mapping = mapper.reserve(Run { start: FileBlock(start), len })?;
         let run = mapping.run;
-        assert!(run.start.get() == start && (1..=len).contains(&run.len), "reserve of {start}+{len} gave {run:?}");
+        assert!(
+            run.start.get() == start && (1..=len).contains(&run.len),
+            "reserve of {start}+{len} gave {run:?}"
+        );
         Ok(mapping)
     }
 }

@@ -9,6 +9,9 @@ pub(crate) const MAX_SLAB: usize = PAGE << (ORDERS - 1);
 
 /// The order of a slab size.
 pub(crate) fn order_of(bytes: usize) -> usize {
-    debug_assert!(bytes.is_power_of_two() && (PAGE..=MAX_SLAB).contains(&bytes), "{bytes} is no slab size");
+    debug_assert!(
+        bytes.is_power_of_two() && (PAGE..=MAX_SLAB).contains(&bytes),
+        "{bytes} is no slab size"
+    );
     (bytes / PAGE).trailing_zeros() as usize
 }

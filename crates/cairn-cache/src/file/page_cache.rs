@@ -28,7 +28,10 @@ use crate::budget::{Budget, Reclaim};
 use crate::writeback::{DirtyFile, DirtyFiles, Expired, NoRoom};
 
 fn valid_folio(bytes: usize) -> usize {
-    assert!(bytes.is_power_of_two() && (MIN_FOLIO..=MAX_FOLIO).contains(&bytes), "folios of {bytes} bytes");
+    assert!(
+        bytes.is_power_of_two() && (MIN_FOLIO..=MAX_FOLIO).contains(&bytes),
+        "folios of {bytes} bytes"
+    );
     bytes
 }
 
@@ -132,7 +135,11 @@ impl PageCache {
     /// How much one mapping and one folio of buffered I/O cover now.
     #[must_use]
     pub fn mode(&self) -> BufferedMode {
-        if self.per_block.load(Ordering::Relaxed) { BufferedMode::PerBlock } else { BufferedMode::Extents }
+        if self.per_block.load(Ordering::Relaxed) {
+            BufferedMode::PerBlock
+        } else {
+            BufferedMode::Extents
+        }
     }
 
     /// Changes the mode. Existing folios keep their size; the next call of a mapper follows the new
@@ -204,7 +211,11 @@ impl PageCache {
     ///
     /// # Errors
     /// The system has no memory for a copy.
-    pub(crate) fn make_mut<'a>(&self, state: &'a mut FolioState, keep: bool) -> Result<&'a mut [u8], CacheError> {
+    pub(crate) fn make_mut<'a>(
+        &self,
+        state: &'a mut FolioState,
+        keep: bool,
+    ) -> Result<&'a mut [u8], CacheError> {
         let before = state.slab.bytes().as_ptr();
         let bytes = state.slab.make_mut(&self.pool, keep)?;
         if bytes.as_ptr() != before {

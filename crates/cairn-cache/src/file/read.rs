@@ -46,7 +46,13 @@ impl FileCache {
     ///
     /// # Errors
     /// The mapper or the device failed, or the system has no memory.
-    pub fn read(&self, mapper: &dyn FileMapper, size: u64, offset: u64, buf: &mut [u8]) -> Result<usize, CacheError> {
+    pub fn read(
+        &self,
+        mapper: &dyn FileMapper,
+        size: u64,
+        offset: u64,
+        buf: &mut [u8],
+    ) -> Result<usize, CacheError> {
         let Some(left) = size.checked_sub(offset).filter(|left| *left > 0) else { return Ok(0) };
         let len = usize::try_from(left).map_or(buf.len(), |left| left.min(buf.len()));
         let counters = self.state.cache.counters();
@@ -93,23 +99,31 @@ impl FileCache {
         let until = file.missing_until(wanted.start..most);
         // The read is entered before the mapper is asked, so that two readers do not ask for the
         // same blocks.
-        let Some(mut reading) = file.begin_reading(wanted.start..until) else { return Ok(ReadOutcome::Bytes(0)) };
+        let Some(mut reading) = file.begin_reading(wanted.start..until) else {
+            return Ok(ReadOutcome::Bytes(0));
+        };
         if file.cached_until(wanted.start).is_some() {
             return Ok(ReadOutcome::Bytes(0));
         }
         let until = reading.blocks.end;
         let mapping = self.lookup(Caller::Buffered, mapper, wanted.start, until - wanted.start)?;
         let until = self.extend(mapper, &mapping, until)?;
-        let served = |until: u64| usize::try_from(file.byte_of(until) - pos).map_or(len, |n| n.min(len));
+        let served =
+            |until: u64| usize::try_from(file.byte_of(until) - pos).map_or(len, |n| n.min(len));
         match mapping.place {
-            Place::Hole | Place::Delayed | Place::Unwritten(_) => Ok(ReadOutcome::Zeros(served(until))),
+            Place::Hole | Place::Delayed | Place::Unwritten(_) => {
+                Ok(ReadOutcome::Zeros(served(until)))
+            }
             Place::Inline(bytes) => Ok(ReadOutcome::Inline(bytes)),
             Place::Mapped(pba) => {
                 reading.end_at(until);
                 file.queue_window(plan.later);
                 let blocks = reading.blocks.clone();
                 let n = served(blocks.end).min(out.len());
-                file.cache.counters().readahead_bytes.add(blocks.end.saturating_sub(wanted.end) << file.shift);
+                file.cache
+                    .counters()
+                    .readahead_bytes
+                    .add(blocks.end.saturating_sub(wanted.end) << file.shift);
                 self.read_extent(blocks, pba, size, pos, &mut out[..n])?;
                 if plan.along > 0 {
                     file.mark(wanted.end);
@@ -121,7 +135,12 @@ impl FileCache {
 
     /// End of the blocks, up to `until`, that continue the mapping on the device. It asks the
     /// mapper again only where the first answer ended.
-    pub(super) fn extend(&self, mapper: &dyn FileMapper, first: &Mapping, until: u64) -> Result<u64, CacheError> {
+    pub(super) fn extend(
+        &self,
+        mapper: &dyn FileMapper,
+        first: &Mapping,
+        until: u64,
+    ) -> Result<u64, CacheError> {
         let start = first.run.start.get();
         let mut end = (start + first.run.len).min(until);
         let Place::Mapped(pba) = first.place else { return Ok(end) };
@@ -218,7 +237,11 @@ impl FileState {
     }
 
     /// The slab and range of the cached bytes from `pos` on: at most `most` bytes, in one folio.
-    pub(super) fn cached_at(self: &Arc<Self>, pos: u64, most: usize) -> Option<(Slab, Range<usize>)> {
+    pub(super) fn cached_at(
+        self: &Arc<Self>,
+        pos: u64,
+        most: usize,
+    ) -> Option<(Slab, Range<usize>)> {
         let block = self.block_of(pos);
         let folio = self.find(block)?;
         let (slab, run) = {
@@ -274,7 +297,9 @@ impl FileState {
     fn next_piece(&self, range: Range<u64>) -> Result<(Piece, IoBuf), CacheError> {
         let start = range.start;
         let limit = match self.find_from(start) {
-            Some(folio) if folio.start <= start => return self.loose_piece(start..range.end.min(folio.end())),
+            Some(folio) if folio.start <= start => {
+                return self.loose_piece(start..range.end.min(folio.end()));
+            }
             Some(folio) => range.end.min(folio.start),
             None => range.end,
         };
@@ -335,7 +360,8 @@ impl FileState {
             let mut from = part.start;
             while let Some(bit) = state.uptodate.next_clear(from..part.end) {
                 from = state.uptodate.next_set(bit..part.end).unwrap_or(part.end);
-                let at = usize::try_from(self.byte_of(folio.start + u64::from(bit) - start)).expect("within the data");
+                let at = usize::try_from(self.byte_of(folio.start + u64::from(bit) - start))
+                    .expect("within the data");
                 let range = self.bytes(bit)..self.bytes(from);
                 let source = &data[at..at + range.len()];
                 let Ok(bytes) = self.cache.make_mut(&mut state, true) else { return };

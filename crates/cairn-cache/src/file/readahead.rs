@@ -47,11 +47,18 @@ impl Streams {
     pub(crate) fn miss(&mut self, wanted: &Range<u64>, shift: u32, most: u64) -> Plan {
         self.now += 1;
         let first = (FIRST_WINDOW >> shift).max(1).min(most);
-        let known = |stream: &Stream| stream.used > 0 && (stream.from..=stream.next).contains(&wanted.start);
+        let known = |stream: &Stream| {
+            stream.used > 0 && (stream.from..=stream.next).contains(&wanted.start)
+        };
         let Some(at) = self.streams.iter().position(known) else {
             // A reader that starts at the beginning of the file is likely to read sequentially.
             let along = if wanted.start == 0 { first } else { 0 };
-            *self.oldest() = Stream { from: wanted.end, next: wanted.end + along, window: along, used: self.now };
+            *self.oldest() = Stream {
+                from: wanted.end,
+                next: wanted.end + along,
+                window: along,
+                used: self.now,
+            };
             return Plan { along, later: None };
         };
         let len = wanted.end - wanted.start;
@@ -60,10 +67,12 @@ impl Streams {
             // The reader is faster than its windows: it reads the window itself.
             let along = window.min(CHUNK >> shift).max(first);
             let next = wanted.end + along;
-            self.streams[at] = Stream { from: wanted.end, next, window: window.max(first), used: self.now };
+            self.streams[at] =
+                Stream { from: wanted.end, next, window: window.max(first), used: self.now };
             return Plan { along, later: None };
         }
-        self.streams[at] = Stream { from: wanted.end, next: wanted.end, window: window.max(len), used: self.now };
+        self.streams[at] =
+            Stream { from: wanted.end, next: wanted.end, window: window.max(len), used: self.now };
         Plan { along: 0, later: self.grow(at, most) }
     }
 
@@ -111,7 +120,10 @@ mod tests {
             assert_eq!(streams.miss(&(start..start + 1), 12, MOST), Plan::default());
         }
         for start in starts {
-            assert_eq!(streams.miss(&(start + 1..start + 2), 12, MOST), Plan { along: 32, later: None });
+            assert_eq!(
+                streams.miss(&(start + 1..start + 2), 12, MOST),
+                Plan { along: 32, later: None }
+            );
         }
         let mut marks = starts.map(|start| start + 2);
         let mut longest = 0;

@@ -70,7 +70,12 @@ impl FileCache {
 
     /// Reads the head of the range, or skips what is cached or being read. Returns the block to go
     /// on with.
-    fn read_chunk(&self, mapper: &dyn FileMapper, size: u64, blocks: Range<u64>) -> Result<u64, CacheError> {
+    fn read_chunk(
+        &self,
+        mapper: &dyn FileMapper,
+        size: u64,
+        blocks: Range<u64>,
+    ) -> Result<u64, CacheError> {
         let file = &self.state;
         if let Some(end) = file.cached_until(blocks.start) {
             return Ok(end);
@@ -80,7 +85,9 @@ impl FileCache {
         }
         let most = (CHUNK >> file.shift).max(1);
         let until = file.missing_until(blocks.start..blocks.end.min(blocks.start + most));
-        let Some(mut reading) = file.begin_reading(blocks.start..until) else { return Ok(blocks.start) };
+        let Some(mut reading) = file.begin_reading(blocks.start..until) else {
+            return Ok(blocks.start);
+        };
         let until = reading.blocks.end;
         let mapping = self.lookup(Caller::Buffered, mapper, blocks.start, until - blocks.start)?;
         let Place::Mapped(pba) = mapping.place else { return Ok(blocks.start + mapping.run.len) };

@@ -103,7 +103,8 @@ impl FileState {
     #[cold]
     pub(super) fn reach_mark(self: &Arc<Self>, folio: &Folio) {
         if folio.marked.swap(false, Ordering::Relaxed) {
-            let window = self.streams.lock().marked(&(folio.start..folio.end()), self.window_limit());
+            let window =
+                self.streams.lock().marked(&(folio.start..folio.end()), self.window_limit());
             self.queue_window(window);
         }
     }

@@ -124,7 +124,9 @@ impl FileState {
     }
 
     fn may_reserve_ahead(&self) -> bool {
-        self.cache.mode() == BufferedMode::Extents && self.dirty.owner.get().is_some() && !self.cache.is_space_short()
+        self.cache.mode() == BufferedMode::Extents
+            && self.dirty.owner.get().is_some()
+            && !self.cache.is_space_short()
     }
 
     fn max_ahead(&self) -> u64 {

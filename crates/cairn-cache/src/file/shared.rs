@@ -46,7 +46,8 @@ impl FileCache {
             }
             counters.misses.add(1);
             tries += 1;
-            let mut own = if tries < TRIES { Vec::new() } else { memory::zeroed("an answer", left)? };
+            let mut own =
+                if tries < TRIES { Vec::new() } else { memory::zeroed("an answer", left)? };
             match self.read_missing(mapper, size, pos, left, &mut own)? {
                 ReadOutcome::Bytes(n) => own.truncate(n),
                 ReadOutcome::Zeros(n) => {

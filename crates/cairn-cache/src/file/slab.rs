@@ -44,7 +44,11 @@ pub(crate) struct SlabPool {
 }
 
 impl SlabPool {
-    pub(crate) fn new(budget: Arc<Budget>, counters: Arc<CacheCounters>, wake: Arc<Event>) -> Arc<Self> {
+    pub(crate) fn new(
+        budget: Arc<Budget>,
+        counters: Arc<CacheCounters>,
+        wake: Arc<Event>,
+    ) -> Arc<Self> {
         let free = Mutex::new(Rank::LEAF, std::array::from_fn(|_| Vec::new()));
         Arc::new(Self { budget, counters, free, growing: AtomicU16::new(0), wake })
     }
@@ -175,7 +179,11 @@ impl Slab {
     ///
     /// # Errors
     /// The contents are pinned, and the system has no memory for a copy.
-    pub(crate) fn make_mut(&mut self, pool: &Arc<SlabPool>, keep: bool) -> Result<&mut [u8], NoMemory> {
+    pub(crate) fn make_mut(
+        &mut self,
+        pool: &Arc<SlabPool>,
+        keep: bool,
+    ) -> Result<&mut [u8], NoMemory> {
         if Arc::get_mut(&mut self.0).is_none() {
             let mut raw = pool.take_or_grow(self.bytes().len())?;
             if keep {
@@ -241,7 +249,10 @@ mod tests {
         assert!(!pool.prepare());
         let first = pool.take_or_grow(1 << 20).unwrap();
         while pool.prepare() {}
-        assert_eq!((budget.used(), counters.slabs_fresh.get(), counters.slabs_prepared.get()), (9 << 20, 1, 8));
+        assert_eq!(
+            (budget.used(), counters.slabs_fresh.get(), counters.slabs_prepared.get()),
+            (9 << 20, 1, 8)
+        );
         let taken: Vec<RawSlab> = (0..8).map(|_| pool.take(1 << 20).expect("ready")).collect();
         while pool.prepare() {}
         assert!(pool.take(1 << 20).is_none(), "eight more would not fit");

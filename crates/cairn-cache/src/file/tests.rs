@@ -41,7 +41,10 @@ fn a_large_write_is_one_mapping_and_large_folios() {
     assert_eq!(counters.folios_by_order[9].get(), 4);
     assert_eq!(rig.file.dirty_bytes(), 8 << 20);
     rig.file.write_back(&rig.mapper, 0..u64::MAX, 8 << 20, Sync).expect("writable");
-    assert_eq!((rig.file.has_dirty(), rig.mapper.file_end(), rig.mapper.delayed()), (false, 8 << 20, 0));
+    assert_eq!(
+        (rig.file.has_dirty(), rig.mapper.file_end(), rig.mapper.delayed()),
+        (false, 8 << 20, 0)
+    );
     rig.file.invalidate(0..u64::MAX);
     assert_eq!(counters.folios_by_order[9].get(), 0);
     assert!(read_all(&rig, 8 << 20) == data);
@@ -159,9 +162,15 @@ fn a_failed_edge_read_releases_the_reservation() {
     let rig = Rig::new(4096, 16 << 20, 100, 4);
     rig.mapper.preallocate(2..3, true);
     rig.device.fail_next(Operation::Read, Lasting::Once);
-    assert_eq!(rig.file.write(&rig.mapper, 3 << 12, 0, &[1; 10_000]).expect("the hole can be written"), 8192);
+    assert_eq!(
+        rig.file.write(&rig.mapper, 3 << 12, 0, &[1; 10_000]).expect("the hole can be written"),
+        8192
+    );
     rig.device.fail_next(Operation::Read, Lasting::Once);
-    assert!(matches!(rig.file.write(&rig.mapper, 3 << 12, 8192, &[1; 10]), Err(CacheError::Read(_))));
+    assert!(matches!(
+        rig.file.write(&rig.mapper, 3 << 12, 8192, &[1; 10]),
+        Err(CacheError::Read(_))
+    ));
     assert_eq!(rig.mapper.delayed(), 2);
     rig.file.drop_all(&rig.mapper);
     assert_eq!((rig.mapper.delayed(), rig.file.dirty_bytes(), rig.pages.dirty_bytes()), (0, 0, 0));
@@ -175,7 +184,10 @@ fn a_failed_write_back_is_reported_once_and_tried_again() {
     rig.file.errors().open(1);
     rig.device.fail_next(Operation::Write, Lasting::Once);
     assert!(rig.file.write_back(&rig.mapper, 0..u64::MAX, 300_000, Background).is_err());
-    assert!(rig.file.errors().check_and_advance(1).is_some() && rig.file.errors().check_and_advance(1).is_none());
+    assert!(
+        rig.file.errors().check_and_advance(1).is_some()
+            && rig.file.errors().check_and_advance(1).is_none()
+    );
     assert!(rig.file.has_dirty() && rig.mapper.delayed() > 0);
     rig.file.write_back(&rig.mapper, 0..u64::MAX, 300_000, Sync).expect("the device works again");
     assert_eq!((rig.file.has_dirty(), rig.mapper.delayed()), (false, 0));

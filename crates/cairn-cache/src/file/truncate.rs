@@ -19,10 +19,19 @@ impl FileCache {
     ///
     /// # Errors
     /// The last block could not be read or changed. A file can shrink on a full volume.
-    pub fn truncate(&self, mapper: &dyn FileMapper, old_size: u64, new_size: u64) -> Result<(), CacheError> {
+    pub fn truncate(
+        &self,
+        mapper: &dyn FileMapper,
+        old_size: u64,
+        new_size: u64,
+    ) -> Result<(), CacheError> {
         self.release_reservation(mapper);
         if new_size >= old_size {
-            return if new_size > old_size { self.zero_stale_tail(mapper, old_size) } else { Ok(()) };
+            return if new_size > old_size {
+                self.zero_stale_tail(mapper, old_size)
+            } else {
+                Ok(())
+            };
         }
         let file = &self.state;
         let first = file.blocks_for(new_size);
@@ -57,7 +66,12 @@ impl FileCache {
     ///
     /// # Errors
     /// As [`FileCache::write`].
-    pub fn zero(&self, mapper: &dyn FileMapper, range: Range<u64>, size: u64) -> Result<(), CacheError> {
+    pub fn zero(
+        &self,
+        mapper: &dyn FileMapper,
+        range: Range<u64>,
+        size: u64,
+    ) -> Result<(), CacheError> {
         let file = &self.state;
         self.release_reservation(mapper);
         let range = range.start..range.end.min(size);
@@ -86,13 +100,21 @@ impl FileCache {
     }
 
     /// Zeros bytes of one block, if the block has data.
-    fn zero_part(&self, mapper: &dyn FileMapper, range: Range<u64>, size: u64) -> Result<(), CacheError> {
+    fn zero_part(
+        &self,
+        mapper: &dyn FileMapper,
+        range: Range<u64>,
+        size: u64,
+    ) -> Result<(), CacheError> {
         if range.is_empty() {
             return Ok(());
         }
         let block = self.state.block_of(range.start);
         let has_data = self.state.is_cached(block)
-            || matches!(self.lookup(Caller::Buffered, mapper, block, 1)?.place, Place::Mapped(_) | Place::Inline(_));
+            || matches!(
+                self.lookup(Caller::Buffered, mapper, block, 1)?.place,
+                Place::Mapped(_) | Place::Inline(_)
+            );
         if !has_data {
             return Ok(());
         }
@@ -103,7 +125,11 @@ impl FileCache {
 
     /// Zeros the bytes beyond the old size in the last block on the device, which another system
     /// may have left there. Call it before the size grows beyond that block.
-    pub(super) fn zero_stale_tail(&self, mapper: &dyn FileMapper, old_size: u64) -> Result<(), CacheError> {
+    pub(super) fn zero_stale_tail(
+        &self,
+        mapper: &dyn FileMapper,
+        old_size: u64,
+    ) -> Result<(), CacheError> {
         let file = &self.state;
         let block = file.block_of(old_size);
         let end = file.byte_of(block + 1);
@@ -111,8 +137,14 @@ impl FileCache {
         if tail == file.block_size() || self.is_dirty(cairn_base::FileBlock(block)) {
             return Ok(());
         }
-        let Place::Mapped(pba) = self.lookup(Caller::Buffered, mapper, block, 1)?.place else { return Ok(()) };
-        let data = file.cache.device.read_at(pba.get() << file.shift, file.block_size()).map_err(CacheError::Read)?;
+        let Place::Mapped(pba) = self.lookup(Caller::Buffered, mapper, block, 1)?.place else {
+            return Ok(());
+        };
+        let data = file
+            .cache
+            .device
+            .read_at(pba.get() << file.shift, file.block_size())
+            .map_err(CacheError::Read)?;
         file.cache.counters().device_read_bytes.add(data.len() as u64);
         if data[data.len() - tail..].iter().any(|byte| *byte != 0) {
             self.write(mapper, old_size, old_size, &vec![0; tail])?;

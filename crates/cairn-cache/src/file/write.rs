@@ -63,7 +63,13 @@ impl FileCache {
     ///
     /// # Errors
     /// Nothing was taken, because the mapper or the device failed, or the system has no memory.
-    pub fn write(&self, mapper: &dyn FileMapper, old_size: u64, offset: u64, data: &[u8]) -> Result<usize, CacheError> {
+    pub fn write(
+        &self,
+        mapper: &dyn FileMapper,
+        old_size: u64,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<usize, CacheError> {
         if data.is_empty() {
             return Ok(0);
         }
@@ -71,7 +77,8 @@ impl FileCache {
         if file.byte_of(file.blocks_for(old_size)) <= offset {
             self.zero_stale_tail(mapper, old_size)?;
         }
-        let most = usize::try_from((file.cache.budget().limit() / 8).clamp(MIN_WRITE, MAX_WRITE)).unwrap_or(data.len());
+        let most = usize::try_from((file.cache.budget().limit() / 8).clamp(MIN_WRITE, MAX_WRITE))
+            .unwrap_or(data.len());
         let data = &data[..data.len().min(most)];
         let mut done = 0;
         while done < data.len() {
@@ -86,7 +93,13 @@ impl FileCache {
     }
 
     /// Writes the head of `data`, as much as one reserved run holds.
-    fn write_run(&self, mapper: &dyn FileMapper, old_size: u64, offset: u64, data: &[u8]) -> Result<usize, CacheError> {
+    fn write_run(
+        &self,
+        mapper: &dyn FileMapper,
+        old_size: u64,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<usize, CacheError> {
         let file = &self.state;
         if let Some(done) = file.overwrite_dirty(offset, data) {
             return Ok(done);
@@ -95,7 +108,8 @@ impl FileCache {
         let asked = file.blocks_for(offset + data.len() as u64) - first;
         let mapping = self.reserve_for_write(mapper, first, asked)?;
         let end = first + mapping.run.len;
-        let n = usize::try_from(file.byte_of(end) - offset).map_or(data.len(), |n| n.min(data.len()));
+        let n =
+            usize::try_from(file.byte_of(end) - offset).map_or(data.len(), |n| n.min(data.len()));
         let mut prior = PriorMapping { mapping: &mapping, old_size, edges: Vec::new() };
         let mut done = 0;
         while done < n {
@@ -139,7 +153,12 @@ impl FileCache {
     }
 
     /// Reads a mapped block that will be changed in part.
-    fn read_edge(&self, mapper: &dyn FileMapper, prior: &PriorMapping<'_>, block: u64) -> Result<IoBuf, CacheError> {
+    fn read_edge(
+        &self,
+        mapper: &dyn FileMapper,
+        prior: &PriorMapping<'_>,
+        block: u64,
+    ) -> Result<IoBuf, CacheError> {
         let file = &self.state;
         // An earlier reservation tells that the block is mapped. Its address may have changed
         // since, so ask for it.
@@ -184,7 +203,12 @@ impl FileState {
         let block_size = self.block_size();
         let edges = [from, to].into_iter().filter(|edge| !edge.is_multiple_of(block_size));
         for edge in edges {
-            self.fill_edge(folio, state, prior, u32::try_from(edge >> self.shift).expect("within the folio"))?;
+            self.fill_edge(
+                folio,
+                state,
+                prior,
+                u32::try_from(edge >> self.shift).expect("within the folio"),
+            )?;
         }
         let whole = from == 0 && to == self.bytes(folio.blocks);
         copy(&mut self.cache.make_mut(state, !whole)?[from..to], &data[..to - from]);
@@ -251,7 +275,11 @@ impl FileState {
     ///
     /// # Errors
     /// There is no memory.
-    pub(super) fn folio_for(self: &Arc<Self>, block: u64, end: u64) -> Result<Arc<Folio>, CacheError> {
+    pub(super) fn folio_for(
+        self: &Arc<Self>,
+        block: u64,
+        end: u64,
+    ) -> Result<Arc<Folio>, CacheError> {
         loop {
             if let Some(folio) = self.find(block) {
                 return Ok(folio);
@@ -259,10 +287,13 @@ impl FileState {
             let (start, blocks) = self.new_folio_at(block, end);
             let raw = match self.cache.allocate(self.bytes(blocks)) {
                 // There may be memory for a small folio.
-                Err(_) if u64::from(blocks) > self.page_blocks() => self.cache.allocate(self.bytes(1).max(PAGE))?,
+                Err(_) if u64::from(blocks) > self.page_blocks() => {
+                    self.cache.allocate(self.bytes(1).max(PAGE))?
+                }
                 got => got?,
             };
-            let blocks = u32::try_from(raw.buf.len() >> self.shift).expect("at most as many as asked for");
+            let blocks =
+                u32::try_from(raw.buf.len() >> self.shift).expect("at most as many as asked for");
             if let Ok(folio) = self.insert(start, blocks, self.cache.folio_state(raw, blocks)) {
                 return Ok(folio);
             }
@@ -274,7 +305,8 @@ impl FileState {
         let start = block / page * page;
         let aligned = if start == 0 { u64::MAX } else { 1 << start.trailing_zeros() };
         let append = (MAX_APPEND_FOLIO >> self.shift).max(1).max((end - start) * 2);
-        let grown = self.blocks_of_previous(start).map_or(0, |before| (u64::from(before) * 2).min(append));
+        let grown =
+            self.blocks_of_previous(start).map_or(0, |before| (u64::from(before) * 2).min(append));
         let most = (self.cache.max_folio() >> self.shift) as u64;
         let room = self.find_from(start).map_or(u64::MAX, |next| next.start - start);
         let blocks = (end - start).max(grown).min(aligned).min(most).min(room).max(page);

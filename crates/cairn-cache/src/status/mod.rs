@@ -149,8 +149,10 @@ impl ExtentStatus {
         if self.ranges.len() >= MOST_RANGES {
             self.shrink();
         }
-        let delayed: Vec<Extent> =
-            self.overlapping(known.start.get(), known.end()).filter(|range| range.state == State::Delayed).collect();
+        let delayed: Vec<Extent> = self
+            .overlapping(known.start.get(), known.end())
+            .filter(|range| range.state == State::Delayed)
+            .collect();
         let mut from = known.start.get();
         for range in delayed {
             if let Some(piece) = known.clip(from, range.start.get()) {
@@ -227,7 +229,11 @@ impl ExtentStatus {
         let first = self.ranges.range(..=start).next_back().map_or(start, |(start, _)| *start);
         self.ranges
             .range(first..end.max(first))
-            .map(|(start, (len, state))| Extent { start: FileBlock(*start), len: *len, state: *state })
+            .map(|(start, (len, state))| Extent {
+                start: FileBlock(*start),
+                len: *len,
+                state: *state,
+            })
             .filter(move |range| range.end() > start)
     }
 
@@ -235,11 +241,15 @@ impl ExtentStatus {
     fn set(&mut self, mut new: Extent) {
         assert!(new.len > 0, "a range has blocks");
         self.cut(new.start.get(), new.end());
-        if let Some(before) = self.neighbour_before(new.start.get()).filter(|before| before.continues_with(&new)) {
+        if let Some(before) =
+            self.neighbour_before(new.start.get()).filter(|before| before.continues_with(&new))
+        {
             self.take(before);
             new = Extent { len: before.len + new.len, ..before };
         }
-        if let Some(after) = self.find(FileBlock(new.end())).filter(|after| new.continues_with(after)) {
+        if let Some(after) =
+            self.find(FileBlock(new.end())).filter(|after| new.continues_with(after))
+        {
             self.take(after);
             new.len += after.len;
         }

@@ -42,7 +42,9 @@ fn apply_model(model: &mut Model, op: Op, run: Run) {
 fn apply(status: &mut ExtentStatus, op: Op, run: Run) {
     let pba = Pba(1000 + run.start.get());
     match op {
-        Op::Remember => status.remember(Extent { start: run.start, len: run.len, state: State::Mapped(pba) }),
+        Op::Remember => {
+            status.remember(Extent { start: run.start, len: run.len, state: State::Mapped(pba) })
+        }
         Op::Delay => status.delay(run),
         Op::Undelay => {
             let delayed = status.delayed_count(run);
@@ -85,8 +87,10 @@ fn ops() -> impl Strategy<Value = Vec<(Op, Run)>> {
         3 => Just(Op::Remember), 4 => Just(Op::Delay), 3 => Just(Op::Undelay), 3 => Just(Op::Map),
         2 => Just(Op::Preallocate), 2 => Just(Op::Forget), 1 => Just(Op::Shrink),
     ];
-    let run = (0..BLOCKS as u64, 1..24_u64)
-        .prop_map(|(start, len)| Run { start: FileBlock(start), len: len.min(BLOCKS as u64 - start) });
+    let run = (0..BLOCKS as u64, 1..24_u64).prop_map(|(start, len)| Run {
+        start: FileBlock(start),
+        len: len.min(BLOCKS as u64 - start),
+    });
     prop::collection::vec((op, run), 1..60)
 }
 
@@ -124,7 +128,11 @@ fn remembering_a_hole_keeps_what_is_delayed_inside_it() {
 fn ranges_that_can_be_read_again_are_bounded() {
     let mut status = ExtentStatus::new();
     for n in 0..3 * MOST_RANGES as u64 {
-        status.remember(Extent { start: FileBlock(n * 2), len: 1, state: State::Mapped(Pba(n * 7 + 1)) });
+        status.remember(Extent {
+            start: FileBlock(n * 2),
+            len: 1,
+            state: State::Mapped(Pba(n * 7 + 1)),
+        });
         assert!(status.len() <= MOST_RANGES);
     }
 }
@@ -133,5 +141,8 @@ fn ranges_that_can_be_read_again_are_bounded() {
 fn the_mapping_starts_at_the_block_asked_for() {
     let known = Extent { start: FileBlock(5), len: 10, state: State::Unwritten(Pba(100)) };
     let mapping = known.mapping_from(FileBlock(8));
-    assert_eq!(mapping, Mapping { run: Run { start: FileBlock(8), len: 7 }, place: Place::Unwritten(Pba(103)) });
+    assert_eq!(
+        mapping,
+        Mapping { run: Run { start: FileBlock(8), len: 7 }, place: Place::Unwritten(Pba(103)) }
+    );
 }

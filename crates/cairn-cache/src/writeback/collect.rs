@@ -51,7 +51,8 @@ impl FileState {
         let mut pieces: Vec<Piece> = Vec::new();
         let mut cursor = range.start;
         let mut bytes = 0;
-        while let Some(folio) = self.find_dirty_from(cursor).filter(|folio| folio.start < range.end) {
+        while let Some(folio) = self.find_dirty_from(cursor).filter(|folio| folio.start < range.end)
+        {
             let begun = !pieces.is_empty();
             if begun && folio.start != cursor {
                 break;
@@ -90,7 +91,12 @@ impl FileState {
     }
 
     /// Ends the write-back of blocks of a folio.
-    pub(super) fn end_writeback(self: &Arc<Self>, folio: &Arc<Folio>, blocks: Range<u32>, outcome: WriteOutcome) {
+    pub(super) fn end_writeback(
+        self: &Arc<Self>,
+        folio: &Arc<Folio>,
+        blocks: Range<u32>,
+        outcome: WriteOutcome,
+    ) {
         let mut state = folio.state.lock();
         if outcome == WriteOutcome::Failed {
             self.mark_dirty(folio, &mut state, blocks.clone());
@@ -103,7 +109,11 @@ impl FileState {
         }
         let start = folio.start + u64::from(blocks.start);
         let len = self.in_flight.lock().remove(&start);
-        assert_eq!(len, Some(u64::from(blocks.end - blocks.start)), "write-back of {start} ends once");
+        assert_eq!(
+            len,
+            Some(u64::from(blocks.end - blocks.start)),
+            "write-back of {start} ends once"
+        );
     }
 
     /// Splits a run in flight at block `at`, because the mapper placed only its head.

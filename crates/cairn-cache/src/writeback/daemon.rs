@@ -27,7 +27,8 @@ impl PageCache {
     /// # Errors
     /// The system has no thread for the daemon.
     pub fn start_writeback(self: &Arc<Self>) -> Result<DaemonHandle, NoThread> {
-        let daemon = Arc::new(Writeback { cache: Arc::downgrade(self), wrote: AtomicBool::new(false) });
+        let daemon =
+            Arc::new(Writeback { cache: Arc::downgrade(self), wrote: AtomicBool::new(false) });
         self.runtime.spawn("writeback", self.dirty.wake.clone(), daemon)
     }
 }

@@ -64,7 +64,8 @@ impl ErrorSequence {
     #[must_use]
     pub fn check_and_advance(&self, handle: u64) -> Option<CacheError> {
         let state = &mut *self.state.lock();
-        let heard = if handle == 0 { &mut state.without_handle } else { state.open.get_mut(&handle)? };
+        let heard =
+            if handle == 0 { &mut state.without_handle } else { state.open.get_mut(&handle)? };
         if std::mem::replace(heard, state.count) == state.count {
             return None;
         }

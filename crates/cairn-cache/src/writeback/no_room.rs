@@ -1,5 +1,5 @@
-//! [`NoRoom`]: data that the device had no room for, because an image grows and the disk of its host
-//! is full.
+//! [`NoRoom`]: data that the device had no room for, because an image grows and the disk of its
+//! host is full.
 //!
 //! This concerns all files, because the next write finds no room either. While such data waits, a
 //! writer first tries to write it, and gets the error if there is still no room

@@ -99,7 +99,12 @@ impl FileCache {
         Ok(())
     }
 
-    fn write_back_round(&self, mapper: &dyn FileMapper, blocks: Range<u64>, size: u64) -> Result<(), CacheError> {
+    fn write_back_round(
+        &self,
+        mapper: &dyn FileMapper,
+        blocks: Range<u64>,
+        size: u64,
+    ) -> Result<(), CacheError> {
         let file = &self.state;
         let (group, in_flight, error) = (Vec::new(), VecDeque::new(), None);
         let mut round = Round { file, mapper, size, group, in_flight, error, refused: false };
@@ -133,7 +138,8 @@ impl Round<'_> {
                 Err(error) => {
                     self.refused = true;
                     self.submit();
-                    let pieces = pieces.into_iter().map(|piece| (piece.folio, piece.blocks)).collect();
+                    let pieces =
+                        pieces.into_iter().map(|piece| (piece.folio, piece.blocks)).collect();
                     return self.end(pieces, asked, Err(error.into()));
                 }
             };
@@ -141,7 +147,12 @@ impl Round<'_> {
                 self.submit();
             }
             let pieces = self.take(&mut pieces, placed.run.len);
-            self.group.push(Placed { pieces, run: placed.run, start: placed.start, ticket: placed.ticket });
+            self.group.push(Placed {
+                pieces,
+                run: placed.run,
+                start: placed.start,
+                ticket: placed.ticket,
+            });
         }
     }
 
@@ -174,7 +185,8 @@ impl Round<'_> {
         while self.in_flight.len() >= DEPTH {
             self.finish_one();
         }
-        let (mut bufs, mut sent) = (Vec::with_capacity(group.len() + 1), Vec::with_capacity(group.len()));
+        let (mut bufs, mut sent) =
+            (Vec::with_capacity(group.len() + 1), Vec::with_capacity(group.len()));
         for Placed { pieces, run, ticket, .. } in group {
             let mut folios = Vec::with_capacity(pieces.len());
             for piece in pieces {
@@ -214,7 +226,12 @@ impl Round<'_> {
         true
     }
 
-    fn end(&mut self, pieces: Vec<(Arc<Folio>, Range<u32>)>, run: Run, result: Result<(), CacheError>) {
+    fn end(
+        &mut self,
+        pieces: Vec<(Arc<Folio>, Range<u32>)>,
+        run: Run,
+        result: Result<(), CacheError>,
+    ) {
         let outcome = result.as_ref().map_or_else(failure, |()| WriteOutcome::Written);
         for (folio, blocks) in pieces {
             self.file.end_writeback(&folio, blocks, outcome);
@@ -236,12 +253,16 @@ impl Round<'_> {
 /// Whether the data is kept for another attempt.
 fn failure(error: &CacheError) -> WriteOutcome {
     match error {
-        CacheError::Write(error) if matches!(error.kind, ErrorKind::ReadOnly | ErrorKind::OutOfRange) => {
+        CacheError::Write(error)
+            if matches!(error.kind, ErrorKind::ReadOnly | ErrorKind::OutOfRange) =>
+        {
             WriteOutcome::Lost
         }
         CacheError::Read(_)
         | CacheError::Write(_)
-        | CacheError::Map(MapError::NoSpace | MapError::TooLarge | MapError::Other(_)) => WriteOutcome::Failed,
+        | CacheError::Map(MapError::NoSpace | MapError::TooLarge | MapError::Other(_)) => {
+            WriteOutcome::Failed
+        }
     }
 }
 

@@ -82,7 +82,9 @@ impl PageCache {
         let mut postponed = false;
         for _ in 0..self.dirty.len() {
             match self.flush_oldest(Duration::ZERO) {
-                Attempt::Failed(error) if self.no_room.has_refused_since(refused) => return Err(error),
+                Attempt::Failed(error) if self.no_room.has_refused_since(refused) => {
+                    return Err(error);
+                }
                 Attempt::Postponed => postponed = true,
                 Attempt::Written | Attempt::Failed(_) => {}
                 Attempt::NotYet(_) | Attempt::None => break,

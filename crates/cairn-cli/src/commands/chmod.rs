@@ -55,7 +55,8 @@ pub fn apply(fs: &dyn FileSystem, change: &Change, paths: &[OsString], recursive
         if recursive && attributes.kind == FileKind::Symlink {
             return Ok(());
         }
-        let permissions = Some(change.apply(attributes.permissions, attributes.kind == FileKind::Directory));
+        let permissions =
+            Some(change.apply(attributes.permissions, attributes.kind == FileKind::Directory));
         fs.setattr(attributes.ino, &SetAttributes { permissions, ..Default::default() }).map(drop)
     })
 }
@@ -65,7 +66,8 @@ pub fn apply(fs: &dyn FileSystem, change: &Change, paths: &[OsString], recursive
 /// # Errors
 /// It is none.
 pub fn parse_octal(text: &str) -> Result<u32, String> {
-    let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o7777 && !text.starts_with('+'));
+    let mode =
+        u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o7777 && !text.starts_with('+'));
     mode.ok_or_else(|| "give an octal number up to 7777".into())
 }
 
@@ -115,15 +117,20 @@ impl Change {
     #[must_use]
     pub fn apply(&self, old: u32, is_directory: bool) -> u32 {
         match self {
-            // As chmod(1): an octal mode of up to four digits leaves a directory's set-id bits alone only if asked to.
+            // As chmod(1): an octal mode of up to four digits leaves a directory's set-id bits
+            // alone only if asked to.
             Self::Octal(mode) => *mode,
-            Self::Symbolic(clauses) => clauses.iter().fold(old, |mode, clause| clause.apply(mode, is_directory)),
+            Self::Symbolic(clauses) => {
+                clauses.iter().fold(old, |mode, clause| clause.apply(mode, is_directory))
+            }
         }
     }
 }
 
 fn parse_clauses(part: &str, clauses: &mut Vec<Clause>) -> Result<(), String> {
-    let split = part.find(['+', '-', '=']).ok_or("expected u, g, o or a, then +, - or =, then r, w, x, X, s or t")?;
+    let split = part
+        .find(['+', '-', '='])
+        .ok_or("expected u, g, o or a, then +, - or =, then r, w, x, X, s or t")?;
     let (who, mut rest) = part.split_at(split);
     let mut classes = 0;
     for class in who.chars() {
@@ -168,7 +175,9 @@ fn parse_what(letters: &str) -> Result<What, String> {
                 conditional_execute = true;
                 0
             }
-            other => return Err(format!("'{other}' is no permission; they are r, w, x, X, s and t")),
+            other => {
+                return Err(format!("'{other}' is no permission; they are r, w, x, X, s and t"));
+            }
         };
     }
     Ok(What::Bits { bits, conditional_execute })

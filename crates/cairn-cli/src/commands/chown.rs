@@ -60,9 +60,12 @@ pub fn parse_owner(text: &str) -> Result<Owner, String> {
     let number = |part: &str| match part {
         "" => Ok(None),
         // 2^32 - 1 means "leave alone" to the kernel.
-        digits => {
-            digits.parse().ok().filter(|id| *id != u32::MAX).map(Some).ok_or("give numbers: UID, UID:GID or :GID")
-        }
+        digits => digits
+            .parse()
+            .ok()
+            .filter(|id| *id != u32::MAX)
+            .map(Some)
+            .ok_or("give numbers: UID, UID:GID or :GID"),
     };
     let (uid, gid) = text.split_once(':').unwrap_or((text, ""));
     let owner = Owner { uid: number(uid)?, gid: number(gid)? };
@@ -86,13 +89,20 @@ impl OnVolume for Args {
     }
 }
 
-/// Changes owners. As chown(2) by anyone but root, it takes set-user-id and set-group-id from regular files.
+/// Changes owners. As chown(2) by anyone but root, it takes set-user-id and set-group-id from
+/// regular files.
 ///
 /// # Errors
 /// A path does not exist, or the volume refuses.
 pub fn apply(fs: &dyn FileSystem, args: &Args) -> Outcome {
-    let set = SetAttributes { uid: args.owner.uid, gid: args.owner.gid, kill_privileges: true, ..Default::default() };
-    let reach = Reach { recursive: args.recursive, follow: !args.no_dereference && !args.recursive };
+    let set = SetAttributes {
+        uid: args.owner.uid,
+        gid: args.owner.gid,
+        kill_privileges: true,
+        ..Default::default()
+    };
+    let reach =
+        Reach { recursive: args.recursive, follow: !args.no_dereference && !args.recursive };
     tree::change(fs, pattern::expand(fs, &args.paths)?, reach, &mut |attributes| {
         fs.setattr(attributes.ino, &set).map(drop)
     })

@@ -1,13 +1,15 @@
 //! `cairn cp`: copies inside an image.
 //!
-//! Invariants: a directory is never copied into itself, so the walk over the source ends; attributes of directories are set last,
-//! since work inside changes their times. Holes stay holes; data moves inside the volume, without a detour over the host.
+//! Invariants: a directory is never copied into itself, so the walk over the source ends;
+//! attributes of directories are set last, since work inside changes their times. Holes stay holes;
+//! data moves inside the volume, without a detour over the host.
 
 use std::collections::HashMap;
 
 use cairn_base::Ino;
 use cairn_vfs::{
-    Attributes, Caller, Error, FileKind, FileSystem, NewInode, Seek, SetAttributes, SetTime, XattrMode, walk,
+    Attributes, Caller, Error, FileKind, FileSystem, NewInode, Seek, SetAttributes, SetTime,
+    XattrMode, walk,
 };
 
 use super::destination::{Destination, Place, Transfer, in_the_way};
@@ -70,7 +72,8 @@ impl OnVolume for Args {
 /// Copies.
 ///
 /// # Errors
-/// A source does not exist, is a directory without -r, or is to be copied into itself; the volume is full.
+/// A source does not exist, is a directory without -r, or is to be copied into itself; the volume
+/// is full.
 pub fn copy(fs: &dyn FileSystem, args: &Args, output: &mut Output<'_>) -> Outcome {
     let sources = pattern::expand(fs, &args.transfer.sources)?;
     let destination = Destination::find(fs, args.transfer.destination(), sources.len())?;
@@ -95,7 +98,12 @@ impl Copy<'_, '_> {
         self.args.archive || self.args.preserve
     }
 
-    fn source(&mut self, path: &[u8], destination: &Destination<'_>, passed: &mut Passed) -> Outcome {
+    fn source(
+        &mut self,
+        path: &[u8],
+        destination: &Destination<'_>,
+        passed: &mut Passed,
+    ) -> Outcome {
         let recursive = self.args.recursive || self.args.archive;
         let follow = !recursive && !self.args.no_dereference;
         let failed = |error| Failure::volume(shown(path), &error);
@@ -106,14 +114,17 @@ impl Copy<'_, '_> {
         }
         let start = destination.place(last_name(path), is_directory)?;
         if is_directory && self.is_inside(start.parent, found.ino).map_err(failed)? {
-            let message = format!("{}: cannot be copied into itself: give another destination", shown(path));
+            let message =
+                format!("{}: cannot be copied into itself: give another destination", shown(path));
             return Err(Failure::new(Status::Failed, message));
         }
         // Copies of the directories above what is visited, outermost first.
         let mut above: Vec<(Place, Ino)> = Vec::new();
         tree::visit(self.fs, path, &found, passed, &mut |path, attributes, depth| {
             above.truncate(depth);
-            let place = above.last().map_or_else(|| start.clone(), |(at, ino)| at.below(*ino, last_name(path)));
+            let place = above
+                .last()
+                .map_or_else(|| start.clone(), |(at, ino)| at.below(*ino, last_name(path)));
             match self.entry(&place, path, attributes)? {
                 Some(made) if attributes.kind == FileKind::Directory => {
                     self.directories.push((place.clone(), made, attributes.clone()));
@@ -157,11 +168,17 @@ impl Copy<'_, '_> {
         match existing {
             Some(_) if self.args.no_clobber => return Ok(None),
             Some(found) if found.ino == of.ino => {
-                let message = format!("{} and {}: the same file: give another name", shown(path), shown(&place.path));
+                let message = format!(
+                    "{} and {}: the same file: give another name",
+                    shown(path),
+                    shown(&place.path)
+                );
                 return Err(Failure::new(Status::Failed, message));
             }
             // What was copied before and has this name, too.
-            Some(found) if self.links.get(&of.ino) == Some(&found.ino) => return Ok(Some(found.ino)),
+            Some(found) if self.links.get(&of.ino) == Some(&found.ino) => {
+                return Ok(Some(found.ino));
+            }
             _ => {}
         }
         let first = self.links.get(&of.ino).copied();
@@ -180,7 +197,11 @@ impl Copy<'_, '_> {
     }
 
     fn copied(&mut self, path: &[u8], place: &Place) -> Outcome {
-        if self.args.verbose { self.output.done(&[("", path), (" -> ", &place.path)]) } else { Ok(()) }
+        if self.args.verbose {
+            self.output.done(&[("", path), (" -> ", &place.path)])
+        } else {
+            Ok(())
+        }
     }
 
     fn link(&self, to: Ino, parent: Ino, name: &[u8]) -> cairn_vfs::Result<Ino> {
@@ -245,14 +266,16 @@ impl Copy<'_, '_> {
             self.xattrs(ino, of.ino)?;
         }
         if self.keeps_all() {
-            let owner = SetAttributes { uid: Some(of.uid), gid: Some(of.gid), ..Default::default() };
+            let owner =
+                SetAttributes { uid: Some(of.uid), gid: Some(of.gid), ..Default::default() };
             self.fs.setattr(ino, &owner)?;
             set.atime = Some(SetTime::To(of.atime));
             set.mtime = Some(SetTime::To(of.mtime));
         }
         if of.kind != FileKind::Symlink {
             // What a process with the usual umask would make.
-            set.permissions = Some(if self.keeps_all() { of.permissions } else { of.permissions & 0o755 });
+            set.permissions =
+                Some(if self.keeps_all() { of.permissions } else { of.permissions & 0o755 });
         }
         self.fs.setattr(ino, &set).map(drop)
     }

@@ -1,8 +1,10 @@
-//! What `put`, `get`, `cp`, `mv` and `ln` have in common: sources, a destination, and that what is made takes a name over whole.
+//! What `put`, `get`, `cp`, `mv` and `ln` have in common: sources, a destination, and that what is
+//! made takes a name over whole.
 //!
-//! Invariant: whatever fails, under a name there is what was there before, or all of what is new. What is made anew and fails is removed
-//! again; what replaces something is made beside it, under a name of its own, and renamed. Where a volume has no room for both, the old
-//! one goes first: a small partition could not take a new version of its largest file otherwise.
+//! Invariant: whatever fails, under a name there is what was there before, or all of what is new.
+//! What is made anew and fails is removed again; what replaces something is made beside it, under a
+//! name of its own, and renamed. Where a volume has no room for both, the old one goes first: a
+//! small partition could not take a new version of its largest file otherwise.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -64,7 +66,9 @@ impl<'a> Destination<'a> {
         let directory = match walk::resolve(fs, path, true) {
             Ok(found) if found.kind == FileKind::Directory => Some(found.ino),
             Ok(_) | Err(Error::NotFound) if sources == 1 => None,
-            Ok(_) | Err(Error::NotFound) => return Err(no_directory(&shown(path), "several sources")),
+            Ok(_) | Err(Error::NotFound) => {
+                return Err(no_directory(&shown(path), "several sources"));
+            }
             Err(error) => return Err(Failure::volume(shown(path), &error)),
         };
         Ok(Self { fs, path, directory })
@@ -79,7 +83,8 @@ impl<'a> Destination<'a> {
     /// Where a source of this name goes. `is_directory`: it is one.
     ///
     /// # Errors
-    /// The directory above it does not exist, or the destination must be a directory (`name/`) and neither is nor becomes one.
+    /// The directory above it does not exist, or the destination must be a directory (`name/`) and
+    /// neither is nor becomes one.
     pub fn place(&self, name: &[u8], is_directory: bool) -> Outcome<Place> {
         if let Some(parent) = self.directory {
             return Ok(Place { parent, name: name.to_vec(), path: join(self.path, name) });
@@ -95,12 +100,18 @@ impl<'a> Destination<'a> {
 
 /// The destination should be a directory, because of `what`.
 pub(super) fn no_directory(path: &str, what: &str) -> Failure {
-    Failure::new(Status::Failed, format!("{path}: {what} means a directory, and none is there: make it first"))
+    Failure::new(
+        Status::Failed,
+        format!("{path}: {what} means a directory, and none is there: make it first"),
+    )
 }
 
 /// A directory was to be made where something else is.
 pub(super) fn in_the_way(path: &str) -> Failure {
-    Failure::new(Status::Failed, format!("{path}: exists and is no directory: remove it first, or give another name"))
+    Failure::new(
+        Status::Failed,
+        format!("{path}: exists and is no directory: remove it first, or give another name"),
+    )
 }
 
 /// Names that are tried for what is made beside what it replaces.
@@ -135,17 +146,24 @@ impl Place {
         }
     }
 
-    /// Has `make` make an entry that is no directory, of so many bytes, under the name that it is given, and gives it this name,
-    /// whatever has it.
+    /// Has `make` make an entry that is no directory, of so many bytes, under the name that it is
+    /// given, and gives it this name, whatever has it.
     ///
     /// # Errors
-    /// A directory has the name, `make` fails, or it cannot be renamed: then what was there is there still, or the failure says that it
-    /// is gone.
-    pub fn fill<T>(&self, fs: &dyn FileSystem, bytes: u64, make: impl FnOnce(&[u8]) -> Outcome<T>) -> Outcome<T> {
+    /// A directory has the name, `make` fails, or it cannot be renamed: then what was there is
+    /// there still, or the failure says that it is gone.
+    pub fn fill<T>(
+        &self,
+        fs: &dyn FileSystem,
+        bytes: u64,
+        make: impl FnOnce(&[u8]) -> Outcome<T>,
+    ) -> Outcome<T> {
         let existing = match self.existing(fs)? {
             Some(found) if found.kind == FileKind::Directory => {
-                let message =
-                    format!("{}: a directory is there: remove it first, or give another name", shown(&self.path));
+                let message = format!(
+                    "{}: a directory is there: remove it first, or give another name",
+                    shown(&self.path)
+                );
                 return Err(Failure::new(Status::Failed, message));
             }
             found => found,
@@ -153,8 +171,13 @@ impl Place {
         let exists = existing.is_some();
         let replaces = exists && has_room(fs, bytes).map_err(|error| self.failed(&error))?;
         // What cannot fit even in place of the old contents does not cost them.
-        let given_back = existing.filter(|found| found.links == 1).map_or(0, |found| found.sectors.saturating_mul(512));
-        if exists && !replaces && bytes > room(fs).map_err(|error| self.failed(&error))?.saturating_add(given_back) {
+        let given_back = existing
+            .filter(|found| found.links == 1)
+            .map_or(0, |found| found.sectors.saturating_mul(512));
+        if exists
+            && !replaces
+            && bytes > room(fs).map_err(|error| self.failed(&error))?.saturating_add(given_back)
+        {
             return Err(self.failed(&Error::NoSpace));
         }
         let gone = exists && !replaces;
@@ -164,13 +187,15 @@ impl Place {
         let name = if replaces { self.name_beside(fs)? } else { self.name.clone() };
         let made = make(&name).and_then(|made| {
             if replaces {
-                let renamed = fs.rename(self.parent, &name, self.parent, &self.name, RenameMode::Replace);
+                let renamed =
+                    fs.rename(self.parent, &name, self.parent, &self.name, RenameMode::Replace);
                 renamed.map_err(|error| self.failed(&error))?;
             }
             Ok(made)
         });
         let explained = |failure: Failure| match gone {
-            true => failure.leaving("what had the name is gone, since there was no room for both".to_owned()),
+            true => failure
+                .leaving("what had the name is gone, since there was no room for both".to_owned()),
             false => failure,
         };
         made.map_err(explained).map_err(|failure| match fs.unlink(self.parent, &name) {

@@ -61,7 +61,11 @@ impl OnVolume for Args {
     fn run(&self, fs: &dyn FileSystem, output: &mut Output<'_>) -> Outcome {
         let stats = fs.statfs().map_err(|error| Failure::volume("statfs", &error))?;
         if self.json {
-            return writeln!(output, "{:#}", serde_json::Value::Object(object(&self.image.image, &stats)));
+            return writeln!(
+                output,
+                "{:#}",
+                serde_json::Value::Object(object(&self.image.image, &stats))
+            );
         }
         let kind = if self.print_type { format_name(fs) } else { None };
         table(self, &stats, kind.as_deref(), output)

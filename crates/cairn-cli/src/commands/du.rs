@@ -109,11 +109,13 @@ pub fn count(fs: &dyn FileSystem, args: &Args, output: &mut Output<'_>) -> Outco
     };
     let mut passed = Passed::default();
     let counted = failure::each(args.operands.expand(fs)?, |path| {
-        let start = walk::resolve(fs, &path, false).map_err(|error| Failure::volume(shown(&path), &error))?;
-        let visited = tree::visit(fs, &path, &start, &mut passed, &mut |path, attributes, depth| {
-            counting.entry(path, attributes, depth)?;
-            Ok(walk::Next::Continue)
-        });
+        let start = walk::resolve(fs, &path, false)
+            .map_err(|error| Failure::volume(shown(&path), &error))?;
+        let visited =
+            tree::visit(fs, &path, &start, &mut passed, &mut |path, attributes, depth| {
+                counting.entry(path, attributes, depth)?;
+                Ok(walk::Next::Continue)
+            });
         visited.and(counting.close(0))
     });
     let ended = counting.end();
@@ -133,10 +135,14 @@ struct Counting<'a, 'o> {
 impl Counting<'_, '_> {
     fn entry(&mut self, path: &[u8], attributes: &Attributes, depth: usize) -> Outcome {
         self.close(depth)?;
-        if attributes.kind != FileKind::Directory && attributes.links > 1 && !self.seen.insert(attributes.ino) {
+        if attributes.kind != FileKind::Directory
+            && attributes.links > 1
+            && !self.seen.insert(attributes.ino)
+        {
             return Ok(());
         }
-        let sum = Sum { allocated: attributes.sectors.saturating_mul(512), apparent: attributes.size };
+        let sum =
+            Sum { allocated: attributes.sectors.saturating_mul(512), apparent: attributes.size };
         let level = Level { path: path.to_vec(), depth, sum };
         if attributes.kind == FileKind::Directory {
             self.levels.push(level);
@@ -163,13 +169,18 @@ impl Counting<'_, '_> {
 
     /// The total, and the end of the JSON.
     fn end(mut self) -> Outcome {
-        let total = if self.args.total && !self.args.json { self.text(b"total", self.total) } else { Ok(()) };
+        let total = if self.args.total && !self.args.json {
+            self.text(b"total", self.total)
+        } else {
+            Ok(())
+        };
         let array = if self.args.json { self.array.end(self.output) } else { Ok(()) };
         failure::all([total, array])
     }
 
     fn line(&mut self, level: &Level) -> Outcome {
-        let deepest = if self.args.summarize { 0 } else { self.args.max_depth.unwrap_or(usize::MAX) };
+        let deepest =
+            if self.args.summarize { 0 } else { self.args.max_depth.unwrap_or(usize::MAX) };
         if level.depth > deepest {
             return Ok(());
         }

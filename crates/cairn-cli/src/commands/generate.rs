@@ -24,10 +24,13 @@ pub struct Args {
 pub fn run(args: &Args, mut program: clap::Command) -> Outcome {
     let directory = |below: &str| {
         let path = args.share.join(below);
-        fs::create_dir_all(&path).map(|()| path.clone()).map_err(|error| Failure::host(&path, &error))
+        fs::create_dir_all(&path)
+            .map(|()| path.clone())
+            .map_err(|error| Failure::host(&path, &error))
     };
     let pages = directory("man/man1")?;
-    clap_mangen::generate_to(program.clone(), &pages).map_err(|error| Failure::host(&pages, &error))?;
+    clap_mangen::generate_to(program.clone(), &pages)
+        .map_err(|error| Failure::host(&pages, &error))?;
     for (shell, below) in [
         (Shell::Bash, "bash-completion/completions"),
         (Shell::Zsh, "zsh/site-functions"),

@@ -95,14 +95,16 @@ fn read(fs: &dyn FileSystem, args: &Args, path: &[u8]) -> cairn_vfs::Result<Pair
         Some(name) => vec![name.as_bytes().to_vec()],
         None => fs.listxattr(ino)?,
     };
-    names.retain(|name| args.name.is_some() || args.pattern.is_some() || name.starts_with(b"user."));
+    names
+        .retain(|name| args.name.is_some() || args.pattern.is_some() || name.starts_with(b"user."));
     names.sort();
     names.into_iter().map(|name| fs.getxattr(ino, &name).map(|value| (name, value))).collect()
 }
 
 fn text(args: &Args, path: &[u8], pairs: &Pairs, output: &mut Output<'_>) -> Outcome {
     // Without the slash in front, as getfattr: so that its output fits another root.
-    let relative = path.iter().position(|byte| *byte != b'/').map_or(&b"."[..], |start| &path[start..]);
+    let relative =
+        path.iter().position(|byte| *byte != b'/').map_or(&b"."[..], |start| &path[start..]);
     writeln!(output, "# file: {}", print::escaped(relative))?;
     for (name, value) in pairs {
         output.name(name)?;

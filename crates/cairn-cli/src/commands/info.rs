@@ -34,7 +34,8 @@ pub struct Args {
 /// Keys whose numbers are seconds since 1970.
 const DATES: [&str; 3] = ["created", "last_mounted", "last_written"];
 
-/// Prints what the image holds: reads the superblock or the partition table alone, so it works on whatever is behind them.
+/// Prints what the image holds: reads the superblock or the partition table alone, so it works on
+/// whatever is behind them.
 ///
 /// # Errors
 /// The image cannot be opened.
@@ -51,9 +52,16 @@ pub fn run(args: &Args) -> Outcome {
     }
 }
 
-fn show(args: &Args, image: &ImageSpec, kind: &str, details: &impl Serialize, disk: Option<&Disk>) -> Outcome {
+fn show(
+    args: &Args,
+    image: &ImageSpec,
+    kind: &str,
+    details: &impl Serialize,
+    disk: Option<&Disk>,
+) -> Outcome {
     let details = serde_json::to_value(details);
-    let details = details.map_err(|error| Failure::new(Status::Failed, format!("{image}: {error}")))?;
+    let details =
+        details.map_err(|error| Failure::new(Status::Failed, format!("{image}: {error}")))?;
     let mut object = json::Object::new();
     json::insert_name(&mut object, "image", image.to_os_string().as_bytes());
     object.insert("type".into(), kind.into());
@@ -74,8 +82,9 @@ fn show(args: &Args, image: &ImageSpec, kind: &str, details: &impl Serialize, di
 fn table(disk: &Disk) -> String {
     let heading = ["address", "start", "size", "type", "filesystem", "label"].map(String::from);
     let row = |one: &DiskPartition| {
-        let or_dash =
-            |text: &Option<String>| text.as_deref().map_or("-".into(), |text| print::escaped(text.as_bytes()));
+        let or_dash = |text: &Option<String>| {
+            text.as_deref().map_or("-".into(), |text| print::escaped(text.as_bytes()))
+        };
         let label = one.label.as_ref().or(one.name.as_ref()).cloned();
         let address = print::escaped(one.address.as_bytes());
         [
@@ -87,11 +96,14 @@ fn table(disk: &Disk) -> String {
             or_dash(&label),
         ]
     };
-    let rows: Vec<[String; 6]> = std::iter::once(heading).chain(disk.partitions.iter().map(row)).collect();
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let rows: Vec<[String; 6]> =
+        std::iter::once(heading).chain(disk.partitions.iter().map(row)).collect();
+    let width =
+        |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: [usize; 6] = std::array::from_fn(width);
     let line = |row: &[String; 6]| {
-        let cells: Vec<String> = row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        let cells: Vec<String> =
+            row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
         cells.join("  ").trim_end().to_owned() + "\n"
     };
     rows.iter().map(line).collect()
@@ -112,7 +124,9 @@ fn append(text: &mut String, object: &serde_json::Map<String, Value>, indent: us
                 text.push_str(&format!("{key}\n"));
                 append(text, inner, indent + 2);
             }
-            value if DATES.contains(&name.as_str()) => text.push_str(&format!("{key:<26} {}\n", date(value))),
+            value if DATES.contains(&name.as_str()) => {
+                text.push_str(&format!("{key:<26} {}\n", date(value)))
+            }
             value => text.push_str(&format!("{key:<26} {}\n", scalar(value))),
         }
     }
@@ -150,7 +164,11 @@ mod tests {
             unreachable!("an object literal")
         };
         let text = as_text(&object);
-        for line in ["image:                     disk.img", "features:                  extent 64bit", "  blocks:"] {
+        for line in [
+            "image:                     disk.img",
+            "features:                  extent 64bit",
+            "  blocks:",
+        ] {
             assert!(text.contains(line), "{text}");
         }
         assert!(text.contains("clean:                     yes"), "{text}");

@@ -24,7 +24,8 @@ The JSON form is one object whose names do not change: \"schema\", \"experiment\
 pub struct Args {
     /// `list`, or the name of an experiment.
     experiment: String,
-    /// How much work: quick (half a minute, too short for figures), default (less than ten minutes), full.
+    /// How much work: quick (half a minute, too short for figures), default (less than ten
+    /// minutes), full.
     #[arg(long, value_enum, default_value_t = Size::Default)]
     scale: Size,
     /// Interleaved repetitions. [default: 5; 1 with --scale quick]
@@ -36,7 +37,8 @@ pub struct Args {
     /// Write a report with charts there, too.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Where images and mount points are made, and removed again; on the disk to be measured. [default: a temporary directory]
+    /// Where images and mount points are made, and removed again; on the disk to be measured.
+    /// [default: a temporary directory]
     #[arg(long, value_name = "DIR")]
     scratch: Option<PathBuf>,
     /// Leave out what needs a mount.
@@ -62,8 +64,9 @@ pub fn run(args: &Args) -> Outcome {
     let experiment = cairn_lab::find(&args.experiment).ok_or_else(|| unknown(&args.experiment))?;
     let page = args.html.as_deref().map(|path| reserve(path).map(|()| path)).transpose()?;
     let context = context(args);
-    let record = cairn_lab::run(experiment, &context)
-        .map_err(|error| Failure::new(Status::Failed, format!("lab {}: {error}", experiment.name)))?;
+    let record = cairn_lab::run(experiment, &context).map_err(|error| {
+        Failure::new(Status::Failed, format!("lab {}: {error}", experiment.name))
+    })?;
     drop(context);
     if let Some(path) = page {
         std::fs::write(path, render::html(&record)).map_err(|error| Failure::host(path, &error))?;
@@ -80,10 +83,15 @@ pub fn run(args: &Args) -> Outcome {
 fn list(json: bool) -> Outcome {
     let all = cairn_lab::all();
     if json {
-        let entry = |one: &Experiment| serde_json::json!({ "name": one.name, "question": one.question });
-        with_stdout(|output| writeln!(output, "{:#}", all.iter().map(entry).collect::<serde_json::Value>()))
+        let entry =
+            |one: &Experiment| serde_json::json!({ "name": one.name, "question": one.question });
+        with_stdout(|output| {
+            writeln!(output, "{:#}", all.iter().map(entry).collect::<serde_json::Value>())
+        })
     } else {
-        with_stdout(|output| all.iter().try_for_each(|one| writeln!(output, "{:<18} {}", one.name, one.question)))
+        with_stdout(|output| {
+            all.iter().try_for_each(|one| writeln!(output, "{:<18} {}", one.name, one.question))
+        })
     }
 }
 
@@ -99,14 +107,18 @@ fn reserve(path: &Path) -> Outcome {
 }
 
 fn context(args: &Args) -> Context {
-    let words = std::env::args().enumerate().map(|(index, word)| if index == 0 { "cairn".to_owned() } else { word });
+    let words = std::env::args()
+        .enumerate()
+        .map(|(index, word)| if index == 0 { "cairn".to_owned() } else { word });
     Context {
         scale: match args.scale {
             Size::Quick => Scale::Quick,
             Size::Default => Scale::Default,
             Size::Full => Scale::Full,
         },
-        repetitions: args.reps.map_or(if matches!(args.scale, Size::Quick) { 1 } else { 5 }, usize::from),
+        repetitions: args
+            .reps
+            .map_or(if matches!(args.scale, Size::Quick) { 1 } else { 5 }, usize::from),
         scratch: args.scratch.clone().unwrap_or_else(std::env::temp_dir),
         program: if args.no_mount { None } else { std::env::current_exe().ok() },
         command: words.collect::<Vec<_>>().join(" "),

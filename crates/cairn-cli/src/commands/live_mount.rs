@@ -28,7 +28,10 @@ pub fn find(given: &Path) -> Outcome<Mount> {
     }
     match found {
         Some(mount) if mount.is_cairn() => Ok(mount),
-        Some(mount) => Err(failed(format!("mounted as {}, not by cairn: give a mount point of cairn's", mount.kind))),
+        Some(mount) => Err(failed(format!(
+            "mounted as {}, not by cairn: give a mount point of cairn's",
+            mount.kind
+        ))),
         None => Err(failed("nothing is mounted here: give the mount point itself".into())),
     }
 }
@@ -43,13 +46,19 @@ pub fn connect(given: &Path) -> Outcome<Client> {
         let mount = find(given)?;
         match Client::connect(&mount.device, mount.owner) {
             // The mount is there a moment before its daemon listens.
-            Err(ControlError::NoSocket(_)) if started.elapsed() < STARTING && !is_dead(&mount.point) => {
+            Err(ControlError::NoSocket(_))
+                if started.elapsed() < STARTING && !is_dead(&mount.point) =>
+            {
                 thread::sleep(Duration::from_millis(20))
             }
             // The socket that its daemon left may have been cleared away.
             Err(ControlError::NoSocket(_)) if is_dead(&mount.point) => {
-                let message = "the daemon that served it is gone: run `cairn umount -l`, then mount again";
-                return Err(Failure::new(Status::Failed, format!("{}: {message}", given.display())));
+                let message =
+                    "the daemon that served it is gone: run `cairn umount -l`, then mount again";
+                return Err(Failure::new(
+                    Status::Failed,
+                    format!("{}: {message}", given.display()),
+                ));
             }
             found => return found.map_err(|error| failure(given, &error)),
         }

@@ -24,7 +24,8 @@ pub struct Args {
     /// Replace what has the name (and is not a directory).
     #[arg(short = 'f', long)]
     pub force: bool,
-    /// What a link to a directory leads to does not matter: it is a name as others (with -f it is replaced).
+    /// What a link to a directory leads to does not matter: it is a name as others (with -f it is
+    /// replaced).
     #[arg(short = 'n', long)]
     pub no_dereference: bool,
     /// Say what is done.
@@ -60,7 +61,8 @@ pub fn link(fs: &dyn FileSystem, args: &Args, output: &mut Output<'_>) -> Outcom
         false => pattern::expand(fs, sources)?,
     };
     let path = args.transfer.destination();
-    let is_link = || walk::resolve(fs, path, false).is_ok_and(|found| found.kind == FileKind::Symlink);
+    let is_link =
+        || walk::resolve(fs, path, false).is_ok_and(|found| found.kind == FileKind::Symlink);
     let destination = match args.no_dereference && targets.len() == 1 && is_link() {
         true => Destination::name(fs, path),
         false => Destination::find(fs, path, targets.len())?,
@@ -86,21 +88,28 @@ fn one(fs: &dyn FileSystem, args: &Args, target: &[u8], place: &Place) -> Outcom
     };
     match place.existing(fs)? {
         Some(found) if existing.as_ref().is_some_and(|existing| existing.ino == found.ino) => {
-            let message = format!("{} and {}: the same file: give another name", shown(target), shown(&place.path));
+            let message = format!(
+                "{} and {}: the same file: give another name",
+                shown(target),
+                shown(&place.path)
+            );
             Err(Failure::new(Status::Failed, message))
         }
-        Some(_) if !args.force => {
-            Err(Failure::new(Status::Failed, format!("{}: file exists: add -f to replace it", shown(&place.path))))
-        }
+        Some(_) if !args.force => Err(Failure::new(
+            Status::Failed,
+            format!("{}: file exists: add -f to replace it", shown(&place.path)),
+        )),
         _ => place.fill(fs, 0, make),
     }
 }
 
 /// What a hard link may lead to.
 fn linkable(fs: &dyn FileSystem, target: &[u8]) -> Outcome<Attributes> {
-    let found = walk::resolve(fs, target, false).map_err(|error| Failure::volume(shown(target), &error))?;
+    let found =
+        walk::resolve(fs, target, false).map_err(|error| Failure::volume(shown(target), &error))?;
     if found.kind == FileKind::Directory {
-        let message = format!("{}: a directory has one name only: add -s for a symbolic link", shown(target));
+        let message =
+            format!("{}: a directory has one name only: add -s for a symbolic link", shown(target));
         return Err(Failure::new(Status::Failed, message));
     }
     Ok(found)

@@ -194,14 +194,20 @@ impl Listing<'_, '_> {
                 let repeated = Error::Corrupt(Arc::new(walk::TreeError::Repeated(directory.ino)));
                 return Err(Failure::volume(shown(&path), &repeated));
             }
-            let below = self.directory(&path, &directory).or_else(|failure| self.pass(failure).map(|()| Vec::new()))?;
+            let below = self
+                .directory(&path, &directory)
+                .or_else(|failure| self.pass(failure).map(|()| Vec::new()))?;
             pending.extend(below.into_iter().rev());
         }
         Ok(())
     }
 
     /// Prints what is in a directory; gives the directories in it, if they are to follow.
-    fn directory(&mut self, path: &[u8], directory: &Attributes) -> Outcome<Vec<(Vec<u8>, Attributes)>> {
+    fn directory(
+        &mut self,
+        path: &[u8],
+        directory: &Attributes,
+    ) -> Outcome<Vec<(Vec<u8>, Attributes)>> {
         let (mut entries, damage) = walk::list_past_damage(self.fs, directory.ino);
         if let Some(error) = damage {
             self.pass(Failure::volume(shown(path), &error))?;
@@ -284,11 +290,16 @@ impl Listing<'_, '_> {
     }
 
     fn entry(&mut self, path: &[u8], name: &[u8], attributes: &Attributes) -> Outcome {
-        let target = if attributes.kind == FileKind::Symlink && (self.args.is_long() || self.args.json) {
-            Some(self.fs.readlink(attributes.ino).map_err(|error| Failure::volume(shown(path), &error))?)
-        } else {
-            None
-        };
+        let target =
+            if attributes.kind == FileKind::Symlink && (self.args.is_long() || self.args.json) {
+                Some(
+                    self.fs
+                        .readlink(attributes.ino)
+                        .map_err(|error| Failure::volume(shown(path), &error))?,
+                )
+            } else {
+                None
+            };
         if let Some(array) = &mut self.array {
             let mut object = json::attributes(path, attributes);
             if let Some(target) = target {

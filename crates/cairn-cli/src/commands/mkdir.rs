@@ -55,7 +55,11 @@ pub fn make(fs: &dyn FileSystem, args: &Args, output: &mut Output<'_>) -> Outcom
     failure::each(&args.operands.paths, |path| {
         let path = path.as_bytes();
         let mut made = Vec::new();
-        let done = if args.parents { make_all(fs, path, mode, &mut made) } else { make_one(fs, path, mode, &mut made) };
+        let done = if args.parents {
+            make_all(fs, path, mode, &mut made)
+        } else {
+            make_one(fs, path, mode, &mut made)
+        };
         for path in made.iter().filter(|_| args.verbose) {
             output.done(&[("created directory ", path)])?;
         }
@@ -63,7 +67,12 @@ pub fn make(fs: &dyn FileSystem, args: &Args, output: &mut Output<'_>) -> Outcom
     })
 }
 
-fn make_one(fs: &dyn FileSystem, path: &[u8], mode: u32, all: &mut Vec<Vec<u8>>) -> cairn_vfs::Result<()> {
+fn make_one(
+    fs: &dyn FileSystem,
+    path: &[u8],
+    mode: u32,
+    all: &mut Vec<Vec<u8>>,
+) -> cairn_vfs::Result<()> {
     let (parent, name) = walk::resolve_parent(fs, path)?;
     let made = fs.create(parent.ino, name, NewInode::Directory, mode, &Caller::ROOT)?;
     fs.forget(made.ino, 1);
@@ -71,7 +80,12 @@ fn make_one(fs: &dyn FileSystem, path: &[u8], mode: u32, all: &mut Vec<Vec<u8>>)
     Ok(())
 }
 
-fn make_all(fs: &dyn FileSystem, path: &[u8], mode: u32, all: &mut Vec<Vec<u8>>) -> cairn_vfs::Result<()> {
+fn make_all(
+    fs: &dyn FileSystem,
+    path: &[u8],
+    mode: u32,
+    all: &mut Vec<Vec<u8>>,
+) -> cairn_vfs::Result<()> {
     let ends = (1..=path.len()).filter(|end| {
         let slash = path.get(*end).is_none_or(|byte| *byte == b'/');
         slash && path.get(end - 1) != Some(&b'/')

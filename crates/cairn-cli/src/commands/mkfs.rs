@@ -38,10 +38,12 @@ pub struct Args {
     /// UUID of the volume; random if absent.
     #[arg(short = 'U', long, value_parser = parse_uuid)]
     uuid: Option<Uuid>,
-    /// Features to add or, with ^, to leave out, in the words of mke2fs or mkfs.f2fs: -O ^has_journal,casefold.
+    /// Features to add or, with ^, to leave out, in the words of mke2fs or mkfs.f2fs: -O
+    /// ^has_journal,casefold.
     #[arg(short = 'O', long, value_delimiter = ',')]
     features: Vec<String>,
-    /// Block size in bytes: a power of two from 1024 to 65536, of which Linux mounts those up to its page size; f2fs has 4096 alone.
+    /// Block size in bytes: a power of two from 1024 to 65536, of which Linux mounts those up to
+    /// its page size; f2fs has 4096 alone.
     #[arg(short = 'b', long, value_name = "BYTES", value_parser = parse_block_size)]
     block_size: Option<u32>,
     /// Size of the image file: needed to create one, and enlarges one that is smaller; 512M, 2G…
@@ -62,13 +64,15 @@ pub struct Args {
     /// f2fs: for devices with zones that must be written in order; a section is a zone then.
     #[arg(short = 'm', long)]
     zoned: bool,
-    /// f2fs: a further device behind the image; with -m as a rule the one with the zones. May be given more than once.
+    /// f2fs: a further device behind the image; with -m as a rule the one with the zones. May be
+    /// given more than once.
     #[arg(short = 'c', long = "device", value_name = "DEVICE")]
     devices: Vec<PathBuf>,
     /// f2fs with -m: sections kept for cleaning, 8 at least.
     #[arg(short = 'Z', long, value_name = "N", value_parser = number(8..=MOST_SEGMENTS, 8))]
     reserved_sections: Option<u32>,
-    /// Make the image one with zones of this size, all empty: the first --conventional-zones can be written anywhere.
+    /// Make the image one with zones of this size, all empty: the first --conventional-zones can be
+    /// written anywhere.
     #[arg(long, value_name = "SIZE", value_parser = parse_size, requires = "size")]
     zone_size: Option<u64>,
     /// With --zone-size: conventional zones.
@@ -122,7 +126,8 @@ fn parse_block_size(text: &str) -> Result<u32, String> {
 }
 
 fn parse_uuid(text: &str) -> Result<Uuid, String> {
-    text.parse().map_err(|_| "give 32 hexadecimal digits, as 123e4567-e89b-42d3-a456-426614174000".into())
+    text.parse()
+        .map_err(|_| "give 32 hexadecimal digits, as 123e4567-e89b-42d3-a456-426614174000".into())
 }
 
 /// Makes the filesystem.

@@ -71,7 +71,8 @@ pub fn make(fs: &dyn FileSystem, args: &Args) -> Outcome {
 }
 
 fn new_inode(args: &Args) -> Result<NewInode<'static>, &'static str> {
-    let device = args.major.zip(args.minor).map(|(major, minor)| print::encode_device(major, minor));
+    let device =
+        args.major.zip(args.minor).map(|(major, minor)| print::encode_device(major, minor));
     match (args.kind.as_str(), device, args.major) {
         ("b", Some(device), _) => Ok(NewInode::BlockDevice(device)),
         ("c" | "u", Some(device), _) => Ok(NewInode::CharDevice(device)),

@@ -68,7 +68,10 @@ pub fn rename(fs: &dyn FileSystem, args: &Args, output: &mut Output<'_>) -> Outc
         let failed = |error| Failure::volume(shown(&from), &error);
         let (parent, name) = match walk::resolve_parent(fs, &from) {
             Err(Error::Invalid(_)) => {
-                return Err(unmovable(&from, "the root directory, . and .. cannot be moved: name a directory"));
+                return Err(unmovable(
+                    &from,
+                    "the root directory, . and .. cannot be moved: name a directory",
+                ));
             }
             found => found.map_err(failed)?,
         };
@@ -77,7 +80,10 @@ pub fn rename(fs: &dyn FileSystem, args: &Args, output: &mut Output<'_>) -> Outc
         match fs.rename(parent.ino, name, to.parent, &to.name, mode) {
             Err(Error::Exists) if args.no_clobber => return Ok(()),
             Err(Error::Invalid(_)) if found.kind == FileKind::Directory => {
-                return Err(unmovable(&from, "a directory cannot be moved into itself: give another destination"));
+                return Err(unmovable(
+                    &from,
+                    "a directory cannot be moved into itself: give another destination",
+                ));
             }
             renamed => renamed.map_err(|error| to.failed(&error))?,
         }

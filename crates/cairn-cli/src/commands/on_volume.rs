@@ -1,4 +1,5 @@
-//! What a command is that works on a volume without mounting it: those that run it open the image before and close it after.
+//! What a command is that works on a volume without mounting it: those that run it open the image
+//! before and close it after.
 
 use cairn_vfs::FileSystem;
 

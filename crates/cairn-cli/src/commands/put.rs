@@ -1,7 +1,7 @@
 //! `cairn put`: copies into an image, keeping everything the host tells us.
 
 use std::collections::HashMap;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
 use std::os::fd::AsFd;
@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 
 use cairn_base::Ino;
 use cairn_vfs::{
-    Caller, Error, FileKind, FileSystem, IoFlags, NewInode, OpenMode, SetAttributes, SetTime, Timestamp, XattrMode,
+    Caller, Error, FileKind, FileSystem, NewInode, OpenMode, SetAttributes, SetTime, Timestamp,
+    XattrMode,
 };
 
 use super::destination::{Destination, Place, Transfer, in_the_way};
@@ -25,8 +26,14 @@ use crate::tree::Passed;
 use crate::{failure, print};
 
 mod source;
+mod write;
 
-use source::{host_bytes, is_standard_input, means_contents, name_of, next_data};
+pub(super) use write::write_all;
+
+use source::{
+    Pending, device_number, host_bytes, inside, is_standard_input, means_contents, name_of,
+    next_data,
+};
 
 /// Bytes moved at a time.
 const CHUNK: usize = 1 << 20;
@@ -119,18 +126,22 @@ struct Copy<'a> {
 impl Copy<'_> {
     fn source(&mut self, source: &Path, destination: &Destination<'_>) -> Outcome {
         if let Some(directory) = destination.directory.filter(|_| means_contents(source)) {
-            return self
-                .contents_of(source, &Place { parent: directory, name: Vec::new(), path: destination.path.to_vec() });
+            return self.contents_of(
+                source,
+                &Place { parent: directory, name: Vec::new(), path: destination.path.to_vec() },
+            );
         }
         let name = if destination.directory.is_some() { name_of(source)? } else { Vec::new() };
         if is_standard_input(source) {
             return self.standard_input(&destination.place(&name, false)?);
         }
-        let is_directory = fs::symlink_metadata(source).map_err(|error| Failure::host(source, &error))?.is_dir();
+        let is_directory =
+            fs::symlink_metadata(source).map_err(|error| Failure::host(source, &error))?.is_dir();
         self.entries(vec![(source.to_owned(), destination.place(&name, is_directory)?)])
     }
 
-    /// What is in `source`, into a directory that is there (its inode is `at.parent`); it gets the source's attributes.
+    /// What is in `source`, into a directory that is there (its inode is `at.parent`); it gets the
+    /// source's attributes.
     fn contents_of(&mut self, source: &Path, at: &Place) -> Outcome {
         let metadata = fs::metadata(source).map_err(|error| Failure::host(source, &error))?;
         self.directories.push((source.to_owned(), at.clone(), at.parent, metadata));
@@ -140,7 +151,8 @@ impl Copy<'_> {
     /// Entries and everything below them, the last first.
     fn entries(&mut self, mut pending: Vec<Pending>) -> Outcome {
         while let Some((path, place)) = pending.pop() {
-            let metadata = fs::symlink_metadata(&path).map_err(|error| Failure::host(&path, &error));
+            let metadata =
+                fs::symlink_metadata(&path).map_err(|error| Failure::host(&path, &error));
             let Some(metadata) = self.pass(metadata)? else { continue };
             if !metadata.is_dir() {
                 let done = self.leaf(&path, &place, &metadata);
@@ -158,11 +170,14 @@ impl Copy<'_> {
         Ok(())
     }
 
-    /// Damage on the image, and what is wrong with one file, keep nothing beside it from being copied.
+    /// Damage on the image, and what is wrong with one file, keep nothing beside it from being
+    /// copied.
     fn pass<T>(&mut self, done: Outcome<T>) -> Outcome<Option<T>> {
         match done {
             Ok(done) => Ok(Some(done)),
-            Err(failure) => self.passed.pass(failure, |warning| self.progress.note(warning)).map(|()| None),
+            Err(failure) => {
+                self.passed.pass(failure, |warning| self.progress.note(warning)).map(|()| None)
+            }
         }
     }
 
@@ -171,7 +186,9 @@ impl Copy<'_> {
         match place.existing(self.fs)? {
             Some(found) if found.kind == FileKind::Directory => Ok(found.ino),
             Some(_) => Err(in_the_way(&shown(&place.path))),
-            None => self.create(place.parent, &place.name, NewInode::Directory).map_err(|error| place.failed(&error)),
+            None => self
+                .create(place.parent, &place.name, NewInode::Directory)
+                .map_err(|error| place.failed(&error)),
         }
     }
 
@@ -188,7 +205,10 @@ impl Copy<'_> {
                 return Ok(());
             }
             return place.fill(self.fs, 0, |name| {
-                let linked = self.fs.link(first, place.parent, name).map_err(|error| place.failed(&error))?;
+                let linked = self
+                    .fs
+                    .link(first, place.parent, name)
+                    .map_err(|error| place.failed(&error))?;
                 self.fs.forget(linked.ino, 1);
                 Ok(())
             });
@@ -208,15 +228,24 @@ impl Copy<'_> {
             return Ok(());
         }
         let path = print::escaped(path.as_os_str().as_bytes());
-        let message = format!("{path}: is the image itself, which cannot be copied into itself: leave it out");
+        let message = format!(
+            "{path}: is the image itself, which cannot be copied into itself: leave it out"
+        );
         Err(Failure::new(Status::Failed, message))
     }
 
     /// A new file of this name, whole.
-    fn make(&mut self, path: &Path, place: &Place, name: &[u8], metadata: &Metadata) -> Outcome<Ino> {
+    fn make(
+        &mut self,
+        path: &Path,
+        place: &Place,
+        name: &[u8],
+        metadata: &Metadata,
+    ) -> Outcome<Ino> {
         let failed = |error: Error| place.failed(&error);
         let device = || device_number(metadata.rdev());
-        let kind = FileKind::from_mode(metadata.mode()).ok_or_else(|| failed(Error::Unsupported("kind of file")))?;
+        let kind = FileKind::from_mode(metadata.mode())
+            .ok_or_else(|| failed(Error::Unsupported("kind of file")))?;
         let target;
         let new = match kind {
             FileKind::Regular | FileKind::Directory => NewInode::Regular,
@@ -230,7 +259,8 @@ impl Copy<'_> {
             FileKind::Socket => NewInode::Socket,
         };
         // Before anything is made: it may be forbidden.
-        let file = (kind == FileKind::Regular).then(|| File::open(path).map_err(|error| Failure::host(path, &error)));
+        let file = (kind == FileKind::Regular)
+            .then(|| File::open(path).map_err(|error| Failure::host(path, &error)));
         let file = file.transpose()?;
         let ino = self.create(place.parent, name, new).map_err(failed)?;
         if let Some(file) = file {
@@ -240,7 +270,14 @@ impl Copy<'_> {
         Ok(ino)
     }
 
-    fn contents(&mut self, path: &Path, file: &File, place: &Place, ino: Ino, size: u64) -> Outcome {
+    fn contents(
+        &mut self,
+        path: &Path,
+        file: &File,
+        place: &Place,
+        ino: Ino,
+        size: u64,
+    ) -> Outcome {
         let volume = |error: Error| place.failed(&error);
         let handle = self.fs.open(ino, OpenMode { write: true, direct: false }).map_err(volume)?;
         let done = self.data(path, file, place, ino, size);
@@ -257,8 +294,16 @@ impl Copy<'_> {
         self.fs.setattr(ino, &set).map_err(volume).map(drop)
     }
 
-    /// Copies the ranges that hold data; gives the file's length. One that says it is empty is read to its end.
-    fn data(&mut self, path: &Path, file: &File, place: &Place, ino: Ino, size: u64) -> Outcome<u64> {
+    /// Copies the ranges that hold data; gives the file's length. One that says it is empty is read
+    /// to its end.
+    fn data(
+        &mut self,
+        path: &Path,
+        file: &File,
+        place: &Place,
+        ino: Ino,
+        size: u64,
+    ) -> Outcome<u64> {
         if size == 0 {
             return self.stream(path, &mut &*file, place, ino);
         }
@@ -285,7 +330,13 @@ impl Copy<'_> {
     }
 
     /// Copies to the end of what has no length that could be known; gives the bytes.
-    fn stream(&mut self, path: &Path, from: &mut dyn Read, place: &Place, ino: Ino) -> Outcome<u64> {
+    fn stream(
+        &mut self,
+        path: &Path,
+        from: &mut dyn Read,
+        place: &Place,
+        ino: Ino,
+    ) -> Outcome<u64> {
         let mut at = 0;
         loop {
             let count = match from.read(&mut self.buffer) {
@@ -305,14 +356,20 @@ impl Copy<'_> {
     fn standard_input(&mut self, place: &Place) -> Outcome {
         const NAME: &str = "standard input";
         let stdin = io::stdin();
-        let is_file = stdin.as_fd().try_clone_to_owned().and_then(|file| File::from(file).metadata());
+        let is_file =
+            stdin.as_fd().try_clone_to_owned().and_then(|file| File::from(file).metadata());
         is_file.map_or(Ok(()), |metadata| self.check_own(Path::new(NAME), &metadata))?;
         place.fill(self.fs, 0, |name| {
             let failed = |error: Error| place.failed(&error);
             let ino = self.create(place.parent, name, NewInode::Regular).map_err(failed)?;
             self.stream(Path::new(NAME), &mut stdin.lock(), place, ino)?;
             let owner = self.owner.map_or((None, None), |owner| (owner.uid, owner.gid));
-            let set = SetAttributes { permissions: Some(0o644), uid: owner.0, gid: owner.1, ..Default::default() };
+            let set = SetAttributes {
+                permissions: Some(0o644),
+                uid: owner.0,
+                gid: owner.1,
+                ..Default::default()
+            };
             self.fs.setattr(ino, &set).map(drop).map_err(failed)
         })?;
         self.progress.entry();
@@ -338,7 +395,11 @@ impl Copy<'_> {
         };
         let mtime = time(metadata.mtime(), metadata.mtime_nsec());
         // Reading a file for the first copy changes what the second would find.
-        let atime = if self.latest.is_some() { mtime } else { time(metadata.atime(), metadata.atime_nsec()) };
+        let atime = if self.latest.is_some() {
+            mtime
+        } else {
+            time(metadata.atime(), metadata.atime_nsec())
+        };
         let symlink = metadata.is_symlink();
         let owner = SetAttributes {
             uid: Some(uid.unwrap_or(metadata.uid())),
@@ -359,7 +420,8 @@ impl Copy<'_> {
     fn xattr(&self, ino: Ino, name: &OsStr, value: &[u8]) -> cairn_vfs::Result<()> {
         match self.fs.setxattr(ino, name.as_bytes(), value, XattrMode::Set) {
             Err(Error::Unsupported(what)) => {
-                self.progress.note(&format!("warning: left out attribute {}: {what}", name.display()));
+                self.progress
+                    .note(&format!("warning: left out attribute {}: {what}", name.display()));
                 Ok(())
             }
             done => done,
@@ -367,39 +429,12 @@ impl Copy<'_> {
     }
 
     fn finish(mut self) -> Outcome {
-        for (path, place, ino, metadata) in std::mem::take(&mut self.directories).into_iter().rev() {
+        for (path, place, ino, metadata) in std::mem::take(&mut self.directories).into_iter().rev()
+        {
             let done = self.attributes(&path, &place, ino, &metadata);
             self.pass(done)?;
             self.progress.entry();
         }
         self.passed.end()
     }
-}
-
-/// A host path, and where it goes.
-type Pending = (PathBuf, Place);
-
-/// What is in a host directory, the last name first: the order of the names decides the image, not that of the host.
-fn inside(path: &Path, place: &Place, directory: Ino) -> Outcome<Vec<Pending>> {
-    let failed = |error: io::Error| Failure::host(path, &error);
-    let entries = fs::read_dir(path).map_err(failed)?.collect::<io::Result<Vec<_>>>().map_err(failed)?;
-    let mut names: Vec<OsString> = entries.iter().map(fs::DirEntry::file_name).collect();
-    names.sort_by(|a, b| b.cmp(a));
-    Ok(names.into_iter().map(|name| (path.join(&name), place.below(directory, name.as_bytes()))).collect())
-}
-
-pub(super) fn write_all(fs: &dyn FileSystem, ino: Ino, offset: u64, bytes: &[u8]) -> cairn_vfs::Result<()> {
-    let mut done = 0;
-    while let Some(rest) = bytes.get(done..).filter(|rest| !rest.is_empty()) {
-        match fs.write(ino, offset + done as u64, rest, IoFlags::empty())? {
-            0 => return Err(Error::NoSpace),
-            count => done += count,
-        }
-    }
-    Ok(())
-}
-
-/// The host's device number in the image's encoding.
-fn device_number(rdev: u64) -> u32 {
-    print::encode_device(rustix::fs::major(rdev), rustix::fs::minor(rdev))
 }

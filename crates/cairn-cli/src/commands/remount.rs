@@ -60,12 +60,15 @@ pub fn change(mountpoint: &Path, options: &str) -> Outcome<Vec<String>> {
     Ok(notes)
 }
 
-/// A list that no mount of this format takes is wrong usage, as it is with `mount`; what this one refuses now is a failure. Returns a
-/// line for each word that has no effect.
+/// A list that no mount of this format takes is wrong usage, as it is with `mount`; what this one
+/// refuses now is a failure. Returns a line for each word that has no effect.
 fn check(mountpoint: &Path, list: &str) -> Outcome<Vec<String>> {
     let wrong = |why: String| Failure::usage(format!("{}: {why}", mountpoint.display()));
-    let Changes { volume, mut notes, .. } = Changes::parse(&MountOptions::default(), list).map_err(wrong)?;
-    let stats = live_mount::connect(mountpoint)?.stats().map_err(|error| live_mount::failure(mountpoint, &error))?;
+    let Changes { volume, mut notes, .. } =
+        Changes::parse(&MountOptions::default(), list).map_err(wrong)?;
+    let stats = live_mount::connect(mountpoint)?
+        .stats()
+        .map_err(|error| live_mount::failure(mountpoint, &error))?;
     let format = match stats.get("state") {
         Some(Value::Section(state)) => state.text("format").and_then(Format::from_name),
         _ => None,

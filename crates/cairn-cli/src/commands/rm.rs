@@ -84,8 +84,13 @@ impl Removal<'_, '_> {
         let (parent, name) = match walk::resolve_parent(self.fs, path) {
             Ok(found) => found,
             Err(Error::Invalid(_)) if last_name(path).is_empty() || names_itself => {
-                let what = if names_itself { ". and .. cannot" } else { "the root directory cannot" };
-                let message = format!("{}: {what} be removed: name what is in it, as in '{}'", shown(path), "/*");
+                let what =
+                    if names_itself { ". and .. cannot" } else { "the root directory cannot" };
+                let message = format!(
+                    "{}: {what} be removed: name what is in it, as in '{}'",
+                    shown(path),
+                    "/*"
+                );
                 return Err(Failure::new(Status::Failed, message));
             }
             Err(Error::NotFound) if args.force => return Ok(()),
@@ -158,7 +163,8 @@ impl Removal<'_, '_> {
     fn level(&mut self, parent: Ino, path: Vec<u8>, ino: Ino) -> Outcome<Level> {
         let (entries, damage) = walk::list_past_damage(self.fs, ino);
         let stays = !self.pass(&path, damage.map_or(Ok(()), Err))?;
-        let entries = entries.into_iter().map(|entry| (entry.name.into_bytes(), entry.ino)).collect();
+        let entries =
+            entries.into_iter().map(|entry| (entry.name.into_bytes(), entry.ino)).collect();
         Ok(Level { parent, path, ino, entries, stays })
     }
 
@@ -166,7 +172,10 @@ impl Removal<'_, '_> {
     fn pass(&mut self, path: &[u8], done: cairn_vfs::Result<()>) -> Outcome<bool> {
         match done {
             Ok(()) => Ok(true),
-            Err(error) => self.passed.pass(Failure::volume(shown(path), &error), tree::complain).map(|()| false),
+            Err(error) => self
+                .passed
+                .pass(Failure::volume(shown(path), &error), tree::complain)
+                .map(|()| false),
         }
     }
 }

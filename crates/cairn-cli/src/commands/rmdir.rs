@@ -80,6 +80,7 @@ fn failed(path: &[u8], error: &Error) -> Failure {
         _ => return Failure::volume(shown(path), error),
     };
     let path = if path.is_empty() { "/".to_owned() } else { shown(path) };
-    let what = if matches!(error, Error::Invalid(_)) { String::new() } else { format!("{error}: ") };
+    let what =
+        if matches!(error, Error::Invalid(_)) { String::new() } else { format!("{error}: ") };
     Failure::new(Status::Failed, format!("{path}: {what}{advice}"))
 }

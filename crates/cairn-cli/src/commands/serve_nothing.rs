@@ -26,7 +26,8 @@ pub struct Args {
 
 fn file(text: &str) -> Result<(String, u64), String> {
     let (name, size) = text.split_once('=').ok_or("give NAME=SIZE, as in data=1G")?;
-    let size = cairn_base::options::parse_size(size).ok_or_else(|| format!("'{size}' is not a number of bytes"))?;
+    let size = cairn_base::options::parse_size(size)
+        .ok_or_else(|| format!("'{size}' is not a number of bytes"))?;
     Ok((name.to_owned(), size))
 }
 

@@ -57,7 +57,9 @@ fn parse_value(text: &str) -> Result<Value, String> {
             _ => None,
         };
         let bytes: Option<Vec<u8>> = pairs.map(byte).collect();
-        return bytes.map(Value).ok_or_else(|| "give two hexadecimal digits for each byte behind 0x".into());
+        return bytes
+            .map(Value)
+            .ok_or_else(|| "give two hexadecimal digits for each byte behind 0x".into());
     }
     let quoted = text.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
     Ok(Value(quoted.unwrap_or(text).as_bytes().to_vec()))
@@ -101,11 +103,19 @@ mod tests {
 
     #[test]
     fn values_are_text_or_digits() {
-        for (text, bytes) in
-            [("plain", &b"plain"[..]), ("\"q\"", b"q"), ("\"", b"\""), ("0x00fF", b"\0\xff"), ("", b"")]
-        {
+        for (text, bytes) in [
+            ("plain", &b"plain"[..]),
+            ("\"q\"", b"q"),
+            ("\"", b"\""),
+            ("0x00fF", b"\0\xff"),
+            ("", b""),
+        ] {
             assert_eq!(parse_value(text), Ok(Value(bytes.to_vec())), "{text}");
         }
-        assert!(parse_value("0x1").is_err() && parse_value("0xzz").is_err() && parse_value("0xé").is_err());
+        assert!(
+            parse_value("0x1").is_err()
+                && parse_value("0xzz").is_err()
+                && parse_value("0xé").is_err()
+        );
     }
 }

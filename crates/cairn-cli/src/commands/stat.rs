@@ -131,12 +131,16 @@ fn append(text: &mut String, path: &[u8], of: &Attributes, extra: &Extra) {
     let mut line = |name: &str, value: String| {
         let _ = writeln!(text, "{name:>8}: {value}");
     };
-    let arrow = extra.target.as_deref().map_or(String::new(), |target| format!(" -> {}", shown(target)));
+    let arrow =
+        extra.target.as_deref().map_or(String::new(), |target| format!(" -> {}", shown(target)));
     line("File", format!("{}{arrow}", shown(path)));
     line("Kind", print::kind(of.kind).into());
     line("Inode", format!("{}  Links: {}  Generation: {}", of.ino, of.links, of.generation));
     line("Size", format!("{} bytes  Sectors: {}  Block: {}", of.size, of.sectors, of.block_size));
-    line("Access", format!("{:04o} {}  Uid: {}  Gid: {}", of.permissions, print::mode(of), of.uid, of.gid));
+    line(
+        "Access",
+        format!("{:04o} {}  Uid: {}  Gid: {}", of.permissions, print::mode(of), of.uid, of.gid),
+    );
     if matches!(of.kind, FileKind::BlockDevice | FileKind::CharDevice) {
         let (major, minor) = print::device(of.device);
         line("Device", format!("{major}, {minor}"));

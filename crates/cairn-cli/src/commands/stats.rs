@@ -67,7 +67,8 @@ pub fn run(args: &Args) -> Outcome {
 
 fn show(report: &Report, args: &Args) -> Outcome {
     let json = |text: serde_json::Result<String>| {
-        text.map(|text| text + "\n").map_err(|error| Failure::new(Status::Failed, format!("stats: {error}")))
+        text.map(|text| text + "\n")
+            .map_err(|error| Failure::new(Status::Failed, format!("stats: {error}")))
     };
     let text = match (args.json, args.watch) {
         (true, Some(_)) => json(serde_json::to_string(report))?,
@@ -112,7 +113,9 @@ fn scalar(name: &str, section: &str, value: &Value) -> String {
         Value::List(lines) => lines.join("; "),
         Value::Section(inner) if inner.u64("p99").is_some() => distribution(name, inner),
         Value::Section(inner) => {
-            let shown = inner.iter().map(|(name, value)| format!("{name} {}", scalar(name, section, value)));
+            let shown = inner
+                .iter()
+                .map(|(name, value)| format!("{name} {}", scalar(name, section, value)));
             shown.collect::<Vec<_>>().join(", ")
         }
     }
@@ -155,7 +158,8 @@ fn duration(nanoseconds: u64) -> String {
 /// Messages of a daemon's end that are shown whole.
 const SHOWN: usize = 5;
 
-/// Messages that a daemon leaves at its end: the first, one a line for the user, and how many more there are.
+/// Messages that a daemon leaves at its end: the first, one a line for the user, and how many more
+/// there are.
 pub fn print_messages(image: &str, last: &Report) {
     let Some(Value::List(lines)) = last.get("messages") else { return };
     // One more takes no more room than to say so.
@@ -173,7 +177,8 @@ pub fn print_messages(image: &str, last: &Report) {
 pub fn check_end(image: &str, last: &Report) -> Outcome {
     match last.text("error") {
         Some(error) => {
-            let message = format!("{image}: unmounted, but {error}: mount it again to recover, or check it");
+            let message =
+                format!("{image}: unmounted, but {error}: mount it again to recover, or check it");
             Err(Failure::new(Status::Io, message))
         }
         None => Ok(()),
@@ -188,11 +193,16 @@ mod tests {
     fn the_table_has_units() {
         let mut report = Report::new();
         report.section("options").set("cache", 64_u64 << 20).set("ro", false).set("commit", 5_u64);
-        let figures = Report::new().with("count", 2_u64).with("total", 3_000_u64).with("p50", 900_u64);
+        let figures =
+            Report::new().with("count", 2_u64).with("total", 3_000_u64).with("p50", 900_u64);
         let figures = figures.with("p99", 2_500_000_u64).with("max", 2_000_000_000_u64);
         report.section("journal").set("commit_ns", figures).set("transactions", 2_u64);
         let folios = Report::new().with("4K", 7_u64).with("8K", 0_u64);
-        report.section("cache").set("folios_by_order", folios).set("read", 2048_u64).set("hits", 2048_u64);
+        report
+            .section("cache")
+            .set("folios_by_order", folios)
+            .set("read", 2048_u64)
+            .set("hits", 2048_u64);
         report.section("log").set("messages", vec!["one".to_owned(), "two".to_owned()]);
         let text = table(&report);
         for line in [
@@ -213,6 +223,11 @@ mod tests {
     #[test]
     fn intervals_are_checked() {
         assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
-        assert!(seconds("0").is_err() && seconds("x").is_err() && seconds("-1").is_err() && seconds("inf").is_err());
+        assert!(
+            seconds("0").is_err()
+                && seconds("x").is_err()
+                && seconds("-1").is_err()
+                && seconds("inf").is_err()
+        );
     }
 }

@@ -3,7 +3,9 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
-use cairn_vfs::{Attributes, Caller, Error, FileSystem, NewInode, SetAttributes, SetTime, Timestamp, walk};
+use cairn_vfs::{
+    Attributes, Caller, Error, FileSystem, NewInode, SetAttributes, SetTime, Timestamp, walk,
+};
 
 use super::on_volume::OnVolume;
 use crate::failure::{Failure, Outcome, Status};
@@ -101,7 +103,10 @@ pub fn touch(fs: &dyn FileSystem, args: &Args) -> Outcome {
         // Linux stores the nearest time and says nothing.
         undo(fs, path, &target, is_new).map_err(failed)?;
         let (asked, limit) = (print::time(asked), print::time(limit));
-        let message = format!("{}: this volume stores no {asked} UTC, the nearest is {limit} UTC", shown(path));
+        let message = format!(
+            "{}: this volume stores no {asked} UTC, the nearest is {limit} UTC",
+            shown(path)
+        );
         Err(Failure::new(Status::Failed, format!("{message}: give another date")))
     })
 }
@@ -116,7 +121,12 @@ fn clamped(set: &SetAttributes, result: &Attributes) -> Option<(Timestamp, Times
 }
 
 /// As if nothing had been touched.
-fn undo(fs: &dyn FileSystem, path: &[u8], before: &Attributes, is_new: bool) -> cairn_vfs::Result<()> {
+fn undo(
+    fs: &dyn FileSystem,
+    path: &[u8],
+    before: &Attributes,
+    is_new: bool,
+) -> cairn_vfs::Result<()> {
     if is_new {
         let (parent, name) = walk::resolve_parent(fs, path)?;
         return fs.unlink(parent.ino, name);
@@ -133,7 +143,11 @@ fn times(atime: SetTime, mtime: SetTime) -> SetAttributes {
 }
 
 /// The file to touch, and whether it was made for that.
-fn target(fs: &dyn FileSystem, args: &Args, path: &[u8]) -> cairn_vfs::Result<Option<(Attributes, bool)>> {
+fn target(
+    fs: &dyn FileSystem,
+    args: &Args,
+    path: &[u8],
+) -> cairn_vfs::Result<Option<(Attributes, bool)>> {
     match walk::resolve(fs, path, !args.no_dereference) {
         Ok(found) => Ok(Some((found, false))),
         Err(Error::NotFound) if args.no_create || args.no_dereference => Ok(None),

@@ -45,7 +45,9 @@ fn parse(text: &str) -> Result<Size, String> {
         _ => (Size::To, text),
     };
     let bytes = cairn_base::options::parse_size(number);
-    bytes.map(kind).ok_or_else(|| "give bytes, or a number with K, M, G or T, with + or - for a change".into())
+    bytes
+        .map(kind)
+        .ok_or_else(|| "give bytes, or a number with K, M, G or T, with + or - for a change".into())
 }
 
 impl OnVolume for Args {
@@ -58,7 +60,9 @@ impl OnVolume for Args {
     }
 
     fn run(&self, fs: &dyn FileSystem, _: &mut Output<'_>) -> Outcome {
-        self.operands.each(fs, |path| truncate(fs, self, path).map_err(|error| Failure::volume(shown(path), &error)))
+        self.operands.each(fs, |path| {
+            truncate(fs, self, path).map_err(|error| Failure::volume(shown(path), &error))
+        })
     }
 }
 

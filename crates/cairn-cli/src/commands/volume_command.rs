@@ -1,11 +1,12 @@
-//! The commands that work on a volume without mounting it: each opens the image, works, and closes it again (`cairn ls IMAGE`).
+//! The commands that work on a volume without mounting it: each opens the image, works, and closes
+//! it again (`cairn ls IMAGE`).
 
 use clap::Subcommand;
 
 use super::on_volume::OnVolume;
 use super::{
-    cat, chmod, chown, cp, df, du, find, get, getfattr, ln, ls, mkdir, mknod, mv, put, rm, rmdir, setfattr, stat,
-    touch, truncate,
+    cat, chmod, chown, cp, df, du, find, get, getfattr, ln, ls, mkdir, mknod, mv, put, rm, rmdir,
+    setfattr, stat, touch, truncate,
 };
 use crate::failure::Outcome;
 use crate::output::with_stdout;
@@ -93,6 +94,8 @@ impl VolumeCommand {
     /// The image cannot be opened, or what the command reports.
     pub fn run_alone(&self) -> Outcome {
         let command = self.command();
-        with_stdout(|output| with_volume(command.image(), command.access(), |fs| command.run(fs, output)))
+        with_stdout(|output| {
+            with_volume(command.image(), command.access(), |fs| command.run(fs, output))
+        })
     }
 }

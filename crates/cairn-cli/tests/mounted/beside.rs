@@ -1,6 +1,7 @@
-//! One seeded sequence of operations on a mount beside the kernel's ext4 on a loop device: root and an ordinary user, privileges, access
-//! control lists, times, file handles, buffered, mapped, direct and asynchronous I/O. Every answer and every `stat` is the same, but
-//! for what is listed in [`KNOWN`].
+//! One seeded sequence of operations on a mount beside the kernel's ext4 on a loop device: root and
+//! an ordinary user, privileges, access control lists, times, file handles, buffered, mapped,
+//! direct and asynchronous I/O. Every answer and every `stat` is the same, but for what is listed
+//! in [`KNOWN`].
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -26,7 +27,9 @@ struct Known {
 const KNOWN: [Known; 6] = [
     Known {
         after: &[],
-        is: |field, kernel, ours| field.starts_with("times/") && without(kernel, 'a') == without(ours, 'a'),
+        is: |field, kernel, ours| {
+            field.starts_with("times/") && without(kernel, 'a') == without(ours, 'a')
+        },
         why: "what is read from the kernel's cache, or by it to complete a page, is no reading to us, or is one",
     },
     Known {
@@ -65,7 +68,10 @@ fn without(times: &Value, letter: char) -> String {
 fn run(place: &Path, seed: u64, steps: u32, flags: u32) -> Vec<Value> {
     let arguments = [seed.to_string(), steps.to_string(), flags.to_string()];
     let place = place.to_str().unwrap();
-    let told = judge::run("python3", ["-c", PROGRAM, place].into_iter().chain(arguments.iter().map(String::as_str)));
+    let told = judge::run(
+        "python3",
+        ["-c", PROGRAM, place].into_iter().chain(arguments.iter().map(String::as_str)),
+    );
     told.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
@@ -76,7 +82,9 @@ fn differences(kernel: &Value, ours: &Value) -> Vec<(String, Value, Value)> {
         found.push(("result".to_owned(), kernel["result"].clone(), ours["result"].clone()));
     }
     for group in ["stat", "times"] {
-        let names = |step: &Value| step[group].as_object().unwrap().keys().cloned().collect::<BTreeSet<_>>();
+        let names = |step: &Value| {
+            step[group].as_object().unwrap().keys().cloned().collect::<BTreeSet<_>>()
+        };
         for name in names(kernel).union(&names(ours)) {
             let (kernel, ours) = (&kernel[group][name], &ours[group][name]);
             if kernel != ours {
@@ -108,9 +116,14 @@ fn compare(mut volume: Volume, seed: u64, flags: u32) {
     assert_eq!((expected.len(), found.len()), (steps as usize, steps as usize));
     for (kernel, ours) in expected.iter().zip(&found) {
         assert_eq!(kernel["arguments"], ours["arguments"], "not the same sequence");
-        let unknown: Vec<_> =
-            differences(kernel, ours).into_iter().filter(|difference| !is_known(kernel, difference)).collect();
-        assert!(unknown.is_empty(), "seed {seed}, flags {flags:#x}: {ours}\nfield, the kernel's, ours: {unknown:#?}");
+        let unknown: Vec<_> = differences(kernel, ours)
+            .into_iter()
+            .filter(|difference| !is_known(kernel, difference))
+            .collect();
+        assert!(
+            unknown.is_empty(),
+            "seed {seed}, flags {flags:#x}: {ours}\nfield, the kernel's, ours: {unknown:#?}"
+        );
     }
     volume.unmount();
 }

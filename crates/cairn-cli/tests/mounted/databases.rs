@@ -1,6 +1,7 @@
-//! A program that knows what it was promised: SQLite on a mount, and power cuts under it. The device records what is written and flushed; at
-//! every barrier and between, Cairn recovers what the cut leaves, and SQLite must find a sound database with every transaction that it
-//! had acknowledged.
+//! A program that knows what it was promised: SQLite on a mount, and power cuts under it. The
+//! device records what is written and flushed; at every barrier and between, Cairn recovers what
+//! the cut leaves, and SQLite must find a sound database with every transaction that it had
+//! acknowledged.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -22,7 +23,8 @@ use crate::recorded::{Recorded, open};
 
 const EXT4: &str = "ext4";
 
-/// Commits transactions and says so of each. Rows are short and long, new and removed; a row's contents follow from its number.
+/// Commits transactions and says so of each. Rows are short and long, new and removed; a row's
+/// contents follow from its number.
 const WORK: &str = r#"
 import random, sqlite3, sys
 path, journal, synchronous, count = sys.argv[1:5]
@@ -47,7 +49,8 @@ for number in range(int(count)):
     acknowledge(number)
 "#;
 
-/// For each line, a directory and the last transaction that was acknowledged (or "none"): what is wrong with the database there.
+/// For each line, a directory and the last transaction that was acknowledged (or "none"): what is
+/// wrong with the database there.
 const LOOK: &str = r#"
 import sqlite3, sys
 for line in sys.stdin:
@@ -85,12 +88,23 @@ struct Run {
     acknowledged: BTreeMap<u64, i64>,
 }
 
-fn run(dir: &Path, fresh: MemoryDevice, journal: &str, synchronous: &str, transactions: u32) -> Run {
+fn run(
+    dir: &Path,
+    fresh: MemoryDevice,
+    journal: &str,
+    synchronous: &str,
+    transactions: u32,
+) -> Run {
     let volume = Recorded::mount(dir, fresh, &cairn_fuse::MountOptions::new("sqlite"));
     let database = volume.point.join("db");
     let mut acknowledged = BTreeMap::new();
     let mut work = python(WORK)
-        .args([database.as_os_str(), journal.as_ref(), synchronous.as_ref(), transactions.to_string().as_ref()])
+        .args([
+            database.as_os_str(),
+            journal.as_ref(),
+            synchronous.as_ref(),
+            transactions.to_string().as_ref(),
+        ])
         .stdin(Stdio::piped())
         .spawn()
         .expect("python3 is there");
@@ -102,7 +116,10 @@ fn run(dir: &Path, fresh: MemoryDevice, journal: &str, synchronous: &str, transa
     }
     let ended = work.wait().unwrap();
     let log = volume.finish();
-    assert!(ended.success() && acknowledged.len() as u32 == transactions + 1, "{ended}: {acknowledged:?}");
+    assert!(
+        ended.success() && acknowledged.len() as u32 == transactions + 1,
+        "{ended}: {acknowledged:?}"
+    );
     Run { log, acknowledged }
 }
 
@@ -123,9 +140,12 @@ fn search(name: &str, fresh: &MemoryDevice, clean: fn(&Path), journal: &str, syn
     let run = run(dir.path(), fresh.fork(), journal, synchronous, if deep() { 60 } else { 12 });
     let mut cuts = run.log.barrier_cuts();
     let random = run.log.random_cuts(if deep() { 300 } else { 10 }, 11);
-    // A node of F2FS has its marks at its end and no checksum: it relies on blocks that are written whole or not at all.
+    // A node of F2FS has its marks at its end and no checksum: it relies on blocks that are written
+    // whole or not at all.
     if name == EXT4 {
-        cuts.extend(random.iter().map(|cut| Cut { volatile: Volatile::Torn(cut.moment ^ 0x5eed), ..*cut }));
+        cuts.extend(
+            random.iter().map(|cut| Cut { volatile: Volatile::Torn(cut.moment ^ 0x5eed), ..*cut }),
+        );
     }
     cuts.extend(random);
     let stride = if deep() { 1 } else { 4 };
@@ -135,13 +155,16 @@ fn search(name: &str, fresh: &MemoryDevice, clean: fn(&Path), journal: &str, syn
     let mut seen = 0;
     for (number, cut) in cuts.into_iter().enumerate().step_by(stride) {
         let device = Arc::new(run.log.device(cut));
-        let fs = open(device.clone(), Simulated::new(1)).unwrap_or_else(|error| panic!("{name}, {cut}: {error}"));
+        let fs = open(device.clone(), Simulated::new(1))
+            .unwrap_or_else(|error| panic!("{name}, {cut}: {error}"));
         let place = tempfile::tempdir_in(dir.path()).unwrap();
         take_out(&*fs, place.path());
         fs.unmount().unwrap();
         drop(fs);
-        let last = run.acknowledged.range(..=cut.moment).next_back().map(|(_, number)| number.to_string());
-        writeln!(questions, "{} {}", place.path().display(), last.as_deref().unwrap_or("none")).unwrap();
+        let last =
+            run.acknowledged.range(..=cut.moment).next_back().map(|(_, number)| number.to_string());
+        writeln!(questions, "{} {}", place.path().display(), last.as_deref().unwrap_or("none"))
+            .unwrap();
         let verdict = verdicts.next().unwrap().unwrap();
         assert_eq!(verdict, "nothing", "{name}, {journal}, synchronous={synchronous}, {cut}");
         seen += 1;
@@ -153,7 +176,10 @@ fn search(name: &str, fresh: &MemoryDevice, clean: fn(&Path), journal: &str, syn
     }
     drop(questions);
     assert!(look.wait().unwrap().success());
-    println!("{name}, {journal}, synchronous={synchronous}: {} transactions, {seen} cuts", run.acknowledged.len());
+    println!(
+        "{name}, {journal}, synchronous={synchronous}: {} transactions, {seen} cuts",
+        run.acknowledged.len()
+    );
 }
 
 fn search_both(name: &str, fresh: &MemoryDevice, clean: fn(&Path)) {

@@ -1,5 +1,5 @@
-//! Devices that fail under a mount: an image in a small filesystem that is full when the image's holes are written, one that is
-//! truncated; and damage that somebody comes across.
+//! Devices that fail under a mount: an image in a small filesystem that is full when the image's
+//! holes are written, one that is truncated; and damage that somebody comes across.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -29,7 +29,14 @@ impl Tight {
         fs::create_dir(&point).unwrap();
         judge::run(
             "mount",
-            [Path::new("-t"), Path::new("tmpfs"), Path::new("-o"), Path::new(ROOM), Path::new("tight"), &point],
+            [
+                Path::new("-t"),
+                Path::new("tmpfs"),
+                Path::new("-o"),
+                Path::new(ROOM),
+                Path::new("tight"),
+                &point,
+            ],
         );
         let tight = Self(point);
         let moved = tight.0.join("image");
@@ -89,8 +96,8 @@ fn a_failed_checkpoint_stays_read_only_and_says_why() {
     fails_and_recovers(&mut volume, &tight, "read_only_reason");
 }
 
-/// Writes until the device fails; from then on the volume is read-only, and says so. `cause` is where its counters tell which
-/// write it was.
+/// Writes until the device fails; from then on the volume is read-only, and says so. `cause` is
+/// where its counters tell which write it was.
 fn fails_and_recovers(volume: &mut Volume, tight: &Tight, cause: &str) {
     volume.mount("");
     fs::write(volume.path("kept"), vec![5; 200_000]).unwrap();
@@ -98,7 +105,8 @@ fn fails_and_recovers(volume: &mut Volume, tight: &Tight, cause: &str) {
     File::open(volume.root()).unwrap().sync_all().unwrap();
     assert_eq!(state(volume)["mode"], "rw");
     tight.fill();
-    let error = (0..5000).find_map(|number| make_synced(&volume.root(), &format!("synced {number}")).err());
+    let error =
+        (0..5000).find_map(|number| make_synced(&volume.root(), &format!("synced {number}")).err());
     let error = error.expect("the device cannot be written").raw_os_error();
     assert!(matches!(error, Some(EIO | EROFS)), "{error:?}");
     // The device works again; the volume cannot know what was lost, and stays as it is.
@@ -110,15 +118,27 @@ fn fails_and_recovers(volume: &mut Volume, tight: &Tight, cause: &str) {
     assert_eq!(fs::read(volume.path("kept")).unwrap(), vec![5; 200_000]);
     let found = state(volume);
     assert_eq!(found["mode"], "ro", "{found}");
-    let reason = found["read_only_reason"].as_str().unwrap_or_else(|| panic!("no reason: {found}")).to_owned();
-    assert!(found[cause].as_str().is_some_and(|text| text.contains("no space left on device")), "{found}");
-    let again = Command::new(CAIRN).args(["remount", "-o", "rw"]).arg(volume.root()).output().unwrap();
+    let reason = found["read_only_reason"]
+        .as_str()
+        .unwrap_or_else(|| panic!("no reason: {found}"))
+        .to_owned();
+    assert!(
+        found[cause].as_str().is_some_and(|text| text.contains("no space left on device")),
+        "{found}"
+    );
+    let again =
+        Command::new(CAIRN).args(["remount", "-o", "rw"]).arg(volume.root()).output().unwrap();
     let said = String::from_utf8_lossy(&again.stderr);
     assert!(!again.status.success() && said.contains(&reason), "{said} without {reason}");
-    // Whoever unmounts hears of it, and a daemon in the foreground ends with the same status, whatever the format.
+    // Whoever unmounts hears of it, and a daemon in the foreground ends with the same status,
+    // whatever the format.
     let (status, said, daemon) = volume.end_with_status();
     assert_eq!((status, daemon), (Some(IO_STATUS), Some(IO_STATUS)), "cairn umount said: {said}");
-    assert!(said.contains("stopped") && !volume.log().is_empty(), "cairn umount: {said}; the daemon: {}", volume.log());
+    assert!(
+        said.contains("stopped") && !volume.log().is_empty(),
+        "cairn umount: {said}; the daemon: {}",
+        volume.log()
+    );
     volume.mount("");
     assert_eq!(fs::read(volume.path("kept")).unwrap(), vec![5; 200_000]);
     fs::create_dir(volume.path("works again")).unwrap();
@@ -127,8 +147,9 @@ fn fails_and_recovers(volume: &mut Volume, tight: &Tight, cause: &str) {
     volume.judge();
 }
 
-/// The host's disk fills up under a sparse image, and nobody fsyncs: a writer hears of it before memory is full of what cannot
-/// be written. When there is room again what was accepted is written, or the volume has stopped and says so.
+/// The host's disk fills up under a sparse image, and nobody fsyncs: a writer hears of it before
+/// memory is full of what cannot be written. When there is room again what was accepted is written,
+/// or the volume has stopped and says so.
 #[test]
 fn a_full_host_is_told_to_writers_and_memory_stays_bounded() {
     let f2fs = || {
@@ -146,7 +167,9 @@ fn a_full_host_is_told_to_writers_and_memory_stays_bounded() {
         let told = (0..400).find_map(|_| file.write_all(&vec![7; 1 << 20]).err());
         let told = told.expect("the host takes nothing");
         assert!(matches!(told.raw_os_error(), Some(EIO | EROFS)), "{told}");
-        let dirty = crate::fixture::stats(&volume.root())["cache"]["budget"]["dirty_bytes"].as_u64().unwrap();
+        let dirty = crate::fixture::stats(&volume.root())["cache"]["budget"]["dirty_bytes"]
+            .as_u64()
+            .unwrap();
         assert!(dirty <= 16 << 20, "{dirty} bytes are dirty");
         assert_eq!(fs::read(volume.path("kept")).unwrap(), vec![5; 200_000]);
         drop(file);
@@ -162,7 +185,8 @@ fn a_full_host_is_told_to_writers_and_memory_stays_bounded() {
     }
 }
 
-/// Somebody cuts the image off while it is mounted: that is noticed and said, and nothing is written over it.
+/// Somebody cuts the image off while it is mounted: that is noticed and said, and nothing is
+/// written over it.
 #[test]
 fn an_image_that_is_truncated_under_a_mount_is_noticed() {
     let f2fs = || {
@@ -182,7 +206,11 @@ fn an_image_that_is_truncated_under_a_mount_is_noticed() {
         let (status, said, daemon) = volume.end_with_status();
         assert_eq!((status, daemon), (Some(IO_STATUS), Some(IO_STATUS)), "{said}");
         assert!(said.contains("truncated while it is in use"), "{said}");
-        assert_eq!(fs::metadata(volume.image()).unwrap().len(), 40 << 20, "it was made to look whole");
+        assert_eq!(
+            fs::metadata(volume.image()).unwrap().len(),
+            40 << 20,
+            "it was made to look whole"
+        );
     }
 }
 
@@ -203,8 +231,9 @@ fn an_image_that_is_truncated_under_a_clean_mount_is_told_of_at_unmount() {
     }
 }
 
-/// An fsync failed because the host's disk is full. From then on nobody is told "written" for what there is no room for: not in that
-/// file, and not in another one. When there is room again, writing goes on and nothing is missing.
+/// An fsync failed because the host's disk is full. From then on nobody is told "written" for what
+/// there is no room for: not in that file, and not in another one. When there is room again,
+/// writing goes on and nothing is missing.
 #[test]
 fn after_a_failed_fsync_the_next_writer_hears_of_it() {
     let f2fs = || {
@@ -212,9 +241,11 @@ fn after_a_failed_fsync_the_next_writer_hears_of_it() {
         volume.unmount();
         volume
     };
-    for (mut volume, options) in
-        [(Volume::make(512 << 20, &[]), "nowriteback_cache"), (f2fs(), "nowriteback_cache"), (f2fs(), "")]
-    {
+    for (mut volume, options) in [
+        (Volume::make(512 << 20, &[]), "nowriteback_cache"),
+        (f2fs(), "nowriteback_cache"),
+        (f2fs(), ""),
+    ] {
         let tight = Tight::around(&volume);
         volume.mount(options);
         let make = |name: &str| File::create(volume.path(name)).unwrap();
@@ -232,12 +263,17 @@ fn after_a_failed_fsync_the_next_writer_hears_of_it() {
         let refused = |file: &File, at: u64| {
             (0..patience).find_map(|round| {
                 let told = file.write_all_at(&[7; 8192], at + round * 8192).err();
-                std::thread::sleep(std::time::Duration::from_millis(if told.is_some() { 0 } else { 5 }));
+                std::thread::sleep(std::time::Duration::from_millis(if told.is_some() {
+                    0
+                } else {
+                    5
+                }));
                 told
             })
         };
         for (file, at) in [(&first, 2_000_000), (&second, 5000)] {
-            let told = refused(file, at).unwrap_or_else(|| panic!("{options}: accepted, and there is no room"));
+            let told = refused(file, at)
+                .unwrap_or_else(|| panic!("{options}: accepted, and there is no room"));
             assert!(matches!(told.raw_os_error(), Some(EIO | ENOSPC)), "{told}");
         }
         assert_eq!(state(&volume)["mode"], "rw", "only data is in need");
@@ -257,16 +293,18 @@ fn after_a_failed_fsync_the_next_writer_hears_of_it() {
     }
 }
 
-/// What programs see of a volume with a damaged inode, and what is left of it: three files that others write meanwhile.
+/// What programs see of a volume with a damaged inode, and what is left of it: three files that
+/// others write meanwhile.
 fn look_at_damage(root: &Path) -> (bool, Vec<std::io::Result<()>>) {
-    let mut files: Vec<File> = (0..3).map(|number| File::create(root.join(format!("new {number}"))).unwrap()).collect();
+    let mut files: Vec<File> =
+        (0..3).map(|number| File::create(root.join(format!("new {number}"))).unwrap()).collect();
     files.iter_mut().for_each(|file| file.write_all(&[1; 9000]).unwrap());
     let damaged = fs::metadata(root.join("victim")).is_err();
     (damaged, files.iter().map(File::sync_all).collect())
 }
 
-/// The same volume under the kernel's ext4 and under Cairn, with `errors=` of both kinds: the same is refused, the same is lost, and
-/// the superblock tells e2fsck the same.
+/// The same volume under the kernel's ext4 and under Cairn, with `errors=` of both kinds: the same
+/// is refused, the same is lost, and the superblock tells e2fsck the same.
 #[test]
 fn damage_means_what_it_means_to_linux() {
     for mode in ["continue", "remount-ro"] {
@@ -284,15 +322,23 @@ fn damage_means_what_it_means_to_linux() {
         volume.mount("");
         let by_us = look_at_damage(&volume.root());
         let (status, said, _) = volume.end_with_status();
-        let failed =
-            |seen: &(bool, Vec<std::io::Result<()>>)| (seen.0, seen.1.iter().map(Result::is_err).collect::<Vec<_>>());
+        let failed = |seen: &(bool, Vec<std::io::Result<()>>)| {
+            (seen.0, seen.1.iter().map(Result::is_err).collect::<Vec<_>>())
+        };
         assert_eq!(failed(&by_us), failed(&by_kernel), "errors={mode}");
         assert_eq!(status, Some(if mode == "continue" { 0 } else { IO_STATUS }), "{said}");
         let seen = |image: &Path| {
             let preened = judge::e2fsck_preen(image);
-            assert!(preened.output.contains("file system with errors, check forced"), "{mode}: {}", preened.output);
+            assert!(
+                preened.output.contains("file system with errors, check forced"),
+                "{mode}: {}",
+                preened.output
+            );
             judge::assert_clean(image);
-            let names = judge::debugfs(image, "ls /").split_whitespace().filter(|word| *word == "new").count();
+            let names = judge::debugfs(image, "ls /")
+                .split_whitespace()
+                .filter(|word| *word == "new")
+                .count();
             (preened.status, names)
         };
         assert_eq!(seen(&volume.image()), seen(&copy), "errors={mode}");
@@ -303,8 +349,9 @@ fn damage_means_what_it_means_to_linux() {
 fn damage_inode(image: &Path, ino: u64) {
     let place = judge::debugfs(image, &format!("imap <{ino}>"));
     // "Inode 12 is part of block group 0\n\tlocated at block 268, offset 0x0b00"
-    let number =
-        |after: &str, end: char| place.split(after).nth(1).unwrap().split(end).next().unwrap().trim().to_owned();
+    let number = |after: &str, end: char| {
+        place.split(after).nth(1).unwrap().split(end).next().unwrap().trim().to_owned()
+    };
     let block: u64 = number("located at block ", ',').parse().unwrap();
     let offset = u64::from_str_radix(number("offset 0x", '\n').as_str(), 16).unwrap();
     let file = File::options().read(true).write(true).open(image).unwrap();

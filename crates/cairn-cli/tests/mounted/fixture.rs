@@ -22,7 +22,8 @@ const PIECE: u64 = 64 << 10;
 /// How long a daemon may take to mount an image of this size on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// An image, its mount point, and the daemon while it is mounted. Dropped after a failure, it leaves no mount behind.
+/// An image, its mount point, and the daemon while it is mounted. Dropped after a failure, it
+/// leaves no mount behind.
 pub struct Volume {
     /// Also what a test mounts beside the volume is detached when this goes.
     dir: Place,
@@ -54,8 +55,9 @@ impl Volume {
         volume
     }
 
-    /// F2FS, mounted in this mode, with so many MiB free or some more. Its sections are half valid, so that whoever needs room has
-    /// them cleaned: a file that filled it has holes, half of the volume in all.
+    /// F2FS, mounted in this mode, with so many MiB free or some more. Its sections are half valid,
+    /// so that whoever needs room has them cleaned: a file that filled it has holes, half of the
+    /// volume in all.
     pub fn worn(room: u64, mode: &Mode) -> Self {
         Self::worn_with(room, mode, mode.options)
     }
@@ -69,10 +71,24 @@ impl Volume {
             let size = format!("{size}M");
             // Metadata can be written anywhere, and grows with the volume.
             let anywhere = (10 + room / 128).to_string();
-            let zones = ["-m", "--zone-size", "2M", "--conventional-zones", &anywhere, "-Z", "8", "--size", &size];
+            let zones = [
+                "-m",
+                "--zone-size",
+                "2M",
+                "--conventional-zones",
+                &anywhere,
+                "-Z",
+                "8",
+                "--size",
+                &size,
+            ];
             judge::run(
                 CAIRN,
-                ["mkfs", "-F", "-t", "f2fs"].into_iter().chain(zones).map(Path::new).chain([&*volume.image()]),
+                ["mkfs", "-F", "-t", "f2fs"]
+                    .into_iter()
+                    .chain(zones)
+                    .map(Path::new)
+                    .chain([&*volume.image()]),
             );
         } else {
             judge::mkfs_f2fs(&volume.image(), size << 20, &[]);
@@ -86,7 +102,11 @@ impl Volume {
             fallocate(&filler, hole, at, PIECE).unwrap();
         }
         drop(filler);
-        assert!(volume.free().0 >= room << 8, "{} blocks are free of {size} MiB, {mode:?}", volume.free().0);
+        assert!(
+            volume.free().0 >= room << 8,
+            "{} blocks are free of {size} MiB, {mode:?}",
+            volume.free().0
+        );
         volume.unmount();
         volume.mode = Some(*mode);
         volume.mount(options);
@@ -96,7 +116,8 @@ impl Volume {
     fn none(assert_clean: fn(&Path), options: &str) -> Self {
         require_mounting();
         let (dir, options) = (directory(), options.to_owned());
-        let volume = Self { dir, daemon: None, assert_clean, options, mode: None, cleaned: 0, filled: 0 };
+        let volume =
+            Self { dir, daemon: None, assert_clean, options, mode: None, cleaned: 0, filled: 0 };
         fs::create_dir(volume.root()).unwrap();
         volume
     }
@@ -110,19 +131,26 @@ impl Volume {
     fn count(&mut self) {
         let Some(mode) = self.mode else { return };
         let stats = self.stats();
-        let count =
-            |path: &str| stats.pointer(path).and_then(Value::as_u64).unwrap_or_else(|| panic!("{path}: {stats}"));
+        let count = |path: &str| {
+            stats.pointer(path).and_then(Value::as_u64).unwrap_or_else(|| panic!("{path}: {stats}"))
+        };
         self.cleaned += count("/gc/data_sections");
         self.filled += count("/store/segments/taken_for_holes");
         assert_eq!(stats["store"]["ckpt"]["merging"], mode.merges(), "{mode:?}");
     }
 
-    /// A worn volume that has been unmounted had sections cleaned or holes filled, as its mode has it.
+    /// A worn volume that has been unmounted had sections cleaned or holes filled, as its mode has
+    /// it.
     #[track_caller]
     pub fn assert_reused(&self) {
         let mode = self.mode.expect("it was made worn");
         let used = if mode.is_lfs() { self.cleaned } else { self.cleaned + self.filled };
-        assert!(used > 0, "{mode:?}: {} sections cleaned, {} segments filled", self.cleaned, self.filled);
+        assert!(
+            used > 0,
+            "{mode:?}: {} sections cleaned, {} segments filled",
+            self.cleaned,
+            self.filled
+        );
     }
 
     /// Made and mounted with these options (`-o`; empty for none).
@@ -176,7 +204,11 @@ impl Volume {
             if let Some(status) = daemon.try_wait().unwrap() {
                 panic!("cairn mount ended with {status}: {}", self.log());
             }
-            assert!(started.elapsed() < PATIENCE, "cairn mount neither mounts nor ends: {}", self.log());
+            assert!(
+                started.elapsed() < PATIENCE,
+                "cairn mount neither mounts nor ends: {}",
+                self.log()
+            );
             std::thread::sleep(Duration::from_millis(5));
         }
         self.daemon = Some(daemon);
@@ -199,14 +231,19 @@ impl Volume {
         fs::read_to_string(self.outside("log")).unwrap_or_default()
     }
 
-    /// Unmounts; when that returns, the checker must find nothing, although the daemon's process may still be ending.
+    /// Unmounts; when that returns, the checker must find nothing, although the daemon's process
+    /// may still be ending.
     pub fn unmount(&mut self) {
         assert!(self.daemon.is_some(), "it is not mounted");
         self.count();
         self.detach();
         (self.assert_clean)(&self.image());
         let status = self.daemon.take().expect("asserted above").wait().unwrap();
-        assert!(status.success() && self.log().is_empty(), "the daemon ended with {status}: {}", self.log());
+        assert!(
+            status.success() && self.log().is_empty(),
+            "the daemon ended with {status}: {}",
+            self.log()
+        );
     }
 
     /// As [`Volume::unmount`], of a daemon that may have had something to say.
@@ -225,7 +262,8 @@ impl Volume {
             if output.status.success() {
                 break;
             }
-            // A process that another test is just starting holds copies of this one's open files until it is itself.
+            // A process that another test is just starting holds copies of this one's open files
+            // until it is itself.
             let said = String::from_utf8_lossy(&output.stderr);
             let passing = said.contains("in use") && started.elapsed() < PATIENCE;
             assert!(passing, "cairn umount: {said}\n{}", self.log());
@@ -247,8 +285,11 @@ impl Volume {
         let mut daemon = self.daemon.take().expect("it is mounted");
         let started = Instant::now();
         while daemon.try_wait().unwrap().is_none() {
-            rustix::process::kill_process(rustix::process::Pid::from_child(&daemon), rustix::process::Signal::TERM)
-                .unwrap();
+            rustix::process::kill_process(
+                rustix::process::Pid::from_child(&daemon),
+                rustix::process::Signal::TERM,
+            )
+            .unwrap();
             // As in `detach`: copies of open files in processes that are being started.
             assert!(started.elapsed() < PATIENCE, "the daemon does not end: {}", self.log());
             std::thread::sleep(Duration::from_millis(20));
@@ -260,10 +301,15 @@ impl Volume {
     /// Sends the daemon a SIGTERM.
     pub fn ask_to_end(&self) {
         let daemon = self.daemon.as_ref().expect("it is mounted");
-        rustix::process::kill_process(rustix::process::Pid::from_child(daemon), rustix::process::Signal::TERM).unwrap();
+        rustix::process::kill_process(
+            rustix::process::Pid::from_child(daemon),
+            rustix::process::Signal::TERM,
+        )
+        .unwrap();
     }
 
-    /// Waits for the end of a daemon that has been asked to end; then the checker must find nothing. Returns what the daemon said.
+    /// Waits for the end of a daemon that has been asked to end; then the checker must find
+    /// nothing. Returns what the daemon said.
     pub fn await_end(&mut self) -> String {
         let status = self.daemon.take().expect("it was mounted").wait().unwrap();
         assert!(status.success(), "the daemon ended with {status}: {}", self.log());
@@ -278,7 +324,8 @@ impl Volume {
         self.log()
     }
 
-    /// Unmounts; returns the exit status of `cairn umount` and what it said, and the exit status of the daemon in the foreground.
+    /// Unmounts; returns the exit status of `cairn umount` and what it said, and the exit status of
+    /// the daemon in the foreground.
     pub fn end_with_status(&mut self) -> (Option<i32>, String, Option<i32>) {
         let output = Command::new(CAIRN).arg("umount").arg(self.root()).output().unwrap();
         let daemon = self.daemon.take().expect("it is mounted").wait().unwrap();
@@ -293,7 +340,11 @@ impl Volume {
     /// Takes a dead daemon's mount away.
     pub fn clear(&self) {
         let output = Command::new(CAIRN).args(["umount", "-l"]).arg(self.root()).output().unwrap();
-        assert!(output.status.success(), "cairn umount -l: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.status.success(),
+            "cairn umount -l: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
     }
 
     /// Free blocks and free inodes.
@@ -332,7 +383,10 @@ pub fn stats(point: &Path) -> Value {
 
 /// Fails where nothing can be mounted.
 pub fn require_mounting() {
-    assert!(judge::is_root(), "these tests need root, to mount and to use loop devices: run them with sudo");
+    assert!(
+        judge::is_root(),
+        "these tests need root, to mount and to use loop devices: run them with sudo"
+    );
     assert!(
         Path::new("/dev/fuse").exists(),
         "/dev/fuse is missing: modprobe fuse; in a container, give it --device /dev/fuse --cap-add SYS_ADMIN"

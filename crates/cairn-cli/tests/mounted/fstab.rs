@@ -10,7 +10,8 @@ use crate::fixture::{CAIRN, Volume};
 
 const SIZE: u64 = 64 << 20;
 
-/// Run in a mount namespace of its own, where an empty `/sbin` gets the helper: the program, the mount point, the table, a script.
+/// Run in a mount namespace of its own, where an empty `/sbin` gets the helper: the program, the
+/// mount point, the table, a script.
 const HELPER: &str = r#"
 set -e
 mount -t tmpfs none "$(readlink -f /sbin)"
@@ -18,13 +19,23 @@ cp "$0" /sbin/mount.fuse.cairn
 eval "$3"
 "#;
 
-/// Runs a script in which `$0` is the program, `$1` the mount point and `$2` a table with this line for it.
+/// Runs a script in which `$0` is the program, `$1` the mount point and `$2` a table with this line
+/// for it.
 fn with_line(volume: &Volume, options: &str, script: &str) -> Output {
     let table = volume.outside("fstab");
-    let line = format!("{} {} fuse.cairn {options} 0 2\n", volume.image().display(), volume.root().display());
+    let line = format!(
+        "{} {} fuse.cairn {options} 0 2\n",
+        volume.image().display(),
+        volume.root().display()
+    );
     fs::write(&table, line).unwrap();
     let mut command = judge::command("unshare");
-    command.args(["--mount", "sh", "-c", HELPER]).args([Path::new(CAIRN), &volume.root(), &table, Path::new(script)]);
+    command.args(["--mount", "sh", "-c", HELPER]).args([
+        Path::new(CAIRN),
+        &volume.root(),
+        &table,
+        Path::new(script),
+    ]);
     command.output().unwrap()
 }
 
@@ -43,12 +54,17 @@ mount -o remount,rw -T "$2" "$1"
 #[test]
 fn a_fake_mount_mounts_nothing_and_finds_what_would_fail() {
     let volume = Volume::make(SIZE, &[]);
-    let fake = r#"mount -f -T "$2" "$1"; if grep " $1 " /proc/self/mountinfo; then echo mounted; fi"#;
+    let fake =
+        r#"mount -f -T "$2" "$1"; if grep " $1 " /proc/self/mountinfo; then echo mounted; fi"#;
     let output = with_line(&volume, "noauto", fake);
     assert!(output.status.success() && said(&output).is_empty(), "{}", said(&output));
     for (options, why) in [("data=journal", "data=journal"), ("frob", "unknown option")] {
         let output = with_line(&volume, options, fake);
-        assert!(!output.status.success() && said(&output).contains(why), "{options}: {}", said(&output));
+        assert!(
+            !output.status.success() && said(&output).contains(why),
+            "{options}: {}",
+            said(&output)
+        );
     }
 }
 
@@ -67,17 +83,25 @@ fn words_of_linux_are_taken_ignored_with_a_line_or_refused() {
         "strictatime",
         "journal_ioprio=3",
     ];
-    let output = with_line(&ext4, &ignored.join(","), &format!("mount -T \"$2\" \"$1\"\n{MOUNTED}"));
+    let output =
+        with_line(&ext4, &ignored.join(","), &format!("mount -T \"$2\" \"$1\"\n{MOUNTED}"));
     let text = said(&output);
     assert!(output.status.success(), "{text}");
     for word in ignored {
-        let lines = text.lines().filter(|line| line.contains(&format!("option `{word}` has no effect: "))).count();
+        let lines = text
+            .lines()
+            .filter(|line| line.contains(&format!("option `{word}` has no effect: ")))
+            .count();
         assert_eq!(lines, 1, "{word}: {text}");
     }
     assert_eq!(text.lines().count(), ignored.len(), "{text}");
     for word in ["data=journal", "usrquota", "journal_path=/dev/x", "nosymfollow"] {
         let output = with_line(&ext4, word, r#"mount -T "$2" "$1""#);
-        assert!(!output.status.success() && said(&output).contains(word), "{word}: {}", said(&output));
+        assert!(
+            !output.status.success() && said(&output).contains(word),
+            "{word}: {}",
+            said(&output)
+        );
     }
     judge::assert_clean(&ext4.image());
 
@@ -87,7 +111,11 @@ fn words_of_linux_are_taken_ignored_with_a_line_or_refused() {
     let output = with_line(&f2fs, line, &format!("mount -T \"$2\" \"$1\"\n{MOUNTED}"));
     assert!(output.status.success() && said(&output).lines().count() == 3, "{}", said(&output));
     let output = with_line(&f2fs, "fsync_mode=strict", r#"mount -T "$2" "$1""#);
-    assert!(!output.status.success() && said(&output).contains("fsync_mode=strict"), "{}", said(&output));
+    assert!(
+        !output.status.success() && said(&output).contains("fsync_mode=strict"),
+        "{}",
+        said(&output)
+    );
     judge::assert_f2fs_clean(&f2fs.image());
 }
 
@@ -95,13 +123,20 @@ fn words_of_linux_are_taken_ignored_with_a_line_or_refused() {
 fn what_mount8_passes_on_is_heard() {
     let volume = Volume::make(SIZE, &[]);
     let output = with_line(&volume, "frob=3", r#"mount -s -T "$2" "$1"; "$0" umount "$1""#);
-    assert!(output.status.success() && said(&output).contains("`frob=3` has no effect"), "{}", said(&output));
+    assert!(
+        output.status.success() && said(&output).contains("`frob=3` has no effect"),
+        "{}",
+        said(&output)
+    );
     let output = with_line(
         &volume,
         "noauto",
         "mount -v -r -T \"$2\" \"$1\"; grep -o \" $1 ro\" /proc/self/mountinfo; \"$0\" umount \"$1\"",
     );
     let text = said(&output);
-    assert!(output.status.success() && text.contains("mounted on") && text.contains(" ro"), "{text}");
+    assert!(
+        output.status.success() && text.contains("mounted on") && text.contains(" ro"),
+        "{text}"
+    );
     judge::assert_clean(&volume.image());
 }

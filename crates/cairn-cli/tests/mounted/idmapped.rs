@@ -1,5 +1,5 @@
-//! An idmapped mount of a mount: the same files with other owners, as containers without images of their own for each use them. The kernel's
-//! ext4 says what that means.
+//! An idmapped mount of a mount: the same files with other owners, as containers without images of
+//! their own for each use them. The kernel's ext4 says what that means.
 
 use std::path::Path;
 
@@ -7,7 +7,8 @@ use cairn_testkit::judge::{self, KernelMount};
 
 use crate::fixture::Volume;
 
-/// Mounts DIRECTORY a second time at PLACE, its users 0 to 99 being 1000 to 1099 there, and says what root and user 1000 can do.
+/// Mounts DIRECTORY a second time at PLACE, its users 0 to 99 being 1000 to 1099 there, and says
+/// what root and user 1000 can do.
 const USE: &str = r#"
 import ctypes, errno, os, signal, struct, sys
 libc = ctypes.CDLL(None, use_errno=True)

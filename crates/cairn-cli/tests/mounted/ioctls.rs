@@ -1,4 +1,5 @@
-//! Ioctls beside the kernel's ext4: what each answers to root and to a user, and how far it writes into the caller's buffer.
+//! Ioctls beside the kernel's ext4: what each answers to root and to a user, and how far it writes
+//! into the caller's buffer.
 
 use std::path::Path;
 
@@ -68,7 +69,8 @@ for name, (number, given, where) in IOCTLS.items():
     print(name, "writes up to", last, "behind" if last > max(size, 4) else "")
 "#;
 
-/// Shuts a volume down with these flags, with a directory that is on the disk, and a file that nobody synced.
+/// Shuts a volume down with these flags, with a directory that is on the disk, and a file that
+/// nobody synced.
 const SHUT_DOWN: &str = r#"
 import errno, fcntl, os, struct, sys
 root, flags = sys.argv[1], int(sys.argv[2])
@@ -96,8 +98,10 @@ attempt("fsync", lambda: os.fsync(file))
 /// Names and sizes of files at the root.
 fn listing(root: &Path) -> Vec<(String, u64)> {
     let entries = std::fs::read_dir(root).unwrap().map(Result::unwrap);
-    let files = entries.map(|entry| (entry.file_name().into_string().unwrap(), entry.metadata().unwrap()));
-    let mut files: Vec<_> = files.map(|(name, found)| (name, if found.is_file() { found.len() } else { 0 })).collect();
+    let files =
+        entries.map(|entry| (entry.file_name().into_string().unwrap(), entry.metadata().unwrap()));
+    let mut files: Vec<_> =
+        files.map(|(name, found)| (name, if found.is_file() { found.len() } else { 0 })).collect();
     files.retain(|(name, _)| name != "lost+found");
     files.sort();
     files
@@ -107,8 +111,8 @@ fn shut_down(root: &Path, flags: &str) -> String {
     judge::run("python3", [Path::new("-c"), Path::new(SHUT_DOWN), root, Path::new(flags)])
 }
 
-/// Everything is written before, or the log, or nothing: what is found afterwards, and what calls answer meanwhile, is what the
-/// kernel's ext4 has.
+/// Everything is written before, or the log, or nothing: what is found afterwards, and what calls
+/// answer meanwhile, is what the kernel's ext4 has.
 #[test]
 fn a_shutdown_keeps_what_its_flags_ask_for() {
     for flags in ["0", "1", "2"] {
@@ -132,8 +136,8 @@ fn a_shutdown_keeps_what_its_flags_ask_for() {
     }
 }
 
-/// The flags that F2FS alone has. Metadata without a checkpoint: what counted before counts. A checkpoint that asks for fsck: the
-/// volume goes on.
+/// The flags that F2FS alone has. Metadata without a checkpoint: what counted before counts. A
+/// checkpoint that asks for fsck: the volume goes on.
 #[test]
 fn f2fs_ends_as_its_own_flags_say() {
     let mut ext4 = Volume::mounted(64 << 20, "");
@@ -154,7 +158,12 @@ fn f2fs_ends_as_its_own_flags_say() {
     assert_eq!((&flush.0, &flush.1), (&no_sync.0, &no_sync.1));
     assert!(flush.0.contains("shutdown worked") && flush.0.contains("mkdir EIO"), "{}", flush.0);
     let (answers, kept, state) = kept_by("4");
-    assert!(["shutdown", "mkdir", "fsync"].iter().all(|call| answers.contains(&format!("{call} worked"))), "{answers}");
+    assert!(
+        ["shutdown", "mkdir", "fsync"]
+            .iter()
+            .all(|call| answers.contains(&format!("{call} worked"))),
+        "{answers}"
+    );
     let kept: Vec<_> = kept.iter().map(|(name, size)| (name.as_str(), *size)).collect();
     assert_eq!(kept, [("late", 0), ("named", 5000)], "synced was renamed");
     assert!(state.contains(" fsck"), "dump.f2fs: {state}");
@@ -167,8 +176,16 @@ const KNOWN: [(&str, &str, &str); 4] = [
         "writes up to 256",
         "the call's buffer is that long; Linux fills what its own label can take",
     ),
-    ("FS_IOC_SETFLAGS unknown", "ENOTSUP", "flags that do nothing in Linux, either, are not stored"),
-    ("FS_IOC_FSSETXATTR extsize", "ENOTSUP", "Linux ignores the size of extents that it was asked for"),
+    (
+        "FS_IOC_SETFLAGS unknown",
+        "ENOTSUP",
+        "flags that do nothing in Linux, either, are not stored",
+    ),
+    (
+        "FS_IOC_FSSETXATTR extsize",
+        "ENOTSUP",
+        "Linux ignores the size of extents that it was asked for",
+    ),
     ("FS_IOC_GETFSUUID", "ENOTTY", "the kernel's FUSE answers it itself: no"),
 ];
 
@@ -188,8 +205,9 @@ fn compare(mut volume: Volume, same_format: bool) {
         for (kernel, ours) in expected.iter().zip(&found) {
             let is_known = |(name, here, _): &(&str, &str, &str)| *ours == format!("{name} {here}");
             // Limits of the format: a group of ext4, sixteen bytes of label.
-            let format =
-                !same_format && (ours.starts_with("FITRIM absurd") || ours.starts_with("FS_IOC_SETFSLABEL long"));
+            let format = !same_format
+                && (ours.starts_with("FITRIM absurd")
+                    || ours.starts_with("FS_IOC_SETFSLABEL long"));
             assert!(!ours.ends_with("behind"), "user {user}: {ours}");
             assert!(
                 kernel == ours || format || KNOWN.iter().any(is_known),

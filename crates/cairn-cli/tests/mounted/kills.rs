@@ -34,7 +34,14 @@ impl Writer {
         fs::create_dir(&dir).unwrap();
         File::open(root).unwrap().sync_all().unwrap();
         let random = fastrand::Rng::with_seed(seed);
-        Self { dir, random, serial: 0, promised: BTreeMap::new(), in_doubt: BTreeSet::new(), growing: None }
+        Self {
+            dir,
+            random,
+            serial: 0,
+            promised: BTreeMap::new(),
+            in_doubt: BTreeSet::new(),
+            growing: None,
+        }
     }
 
     /// Works until the mount dies.
@@ -114,19 +121,35 @@ impl Writer {
         let found: BTreeMap<String, Vec<u8>> = fs::read_dir(&self.dir)
             .unwrap()
             .map(|entry| entry.unwrap())
-            .map(|entry| (entry.file_name().into_string().unwrap(), fs::read(entry.path()).unwrap()))
+            .map(|entry| {
+                (entry.file_name().into_string().unwrap(), fs::read(entry.path()).unwrap())
+            })
             .collect();
         for (name, bytes) in &self.promised {
             let place = self.dir.join(name);
             match found.get(name) {
                 Some(read) if self.growing.as_ref() == Some(name) => {
-                    assert!(read.starts_with(bytes), "{}: lost what was there before an append", place.display());
+                    assert!(
+                        read.starts_with(bytes),
+                        "{}: lost what was there before an append",
+                        place.display()
+                    );
                 }
-                Some(read) => assert!(read == bytes, "{}: {} bytes, not those synced", place.display(), read.len()),
-                None => assert!(self.in_doubt.contains(name), "{} was synced and is gone", place.display()),
+                Some(read) => assert!(
+                    read == bytes,
+                    "{}: {} bytes, not those synced",
+                    place.display(),
+                    read.len()
+                ),
+                None => assert!(
+                    self.in_doubt.contains(name),
+                    "{} was synced and is gone",
+                    place.display()
+                ),
             }
         }
-        let unknown = |name: &&String| !self.promised.contains_key(*name) && !self.in_doubt.contains(*name);
+        let unknown =
+            |name: &&String| !self.promised.contains_key(*name) && !self.in_doubt.contains(*name);
         let unknown: Vec<_> = found.keys().filter(unknown).collect();
         assert!(unknown.is_empty(), "{}: removed or never made: {unknown:?}", self.dir.display());
         self.check_moved(&found);
@@ -140,7 +163,11 @@ impl Writer {
         if self.in_doubt.len() == 2 {
             let kept: Vec<_> = self.in_doubt.iter().filter_map(|name| found.get(name)).collect();
             let bytes = self.in_doubt.iter().find_map(|name| self.promised.get(name));
-            assert!(kept.len() == 1 && kept.first().copied() == bytes, "{}: lost in a rename", self.dir.display());
+            assert!(
+                kept.len() == 1 && kept.first().copied() == bytes,
+                "{}: lost in a rename",
+                self.dir.display()
+            );
         }
     }
 }
@@ -168,7 +195,8 @@ fn survive(volume: &mut Volume, kills: u64) {
         let done = AtomicU64::new(0);
         let enough = random.u64(1..200);
         std::thread::scope(|scope| {
-            let running: Vec<_> = writers.iter_mut().map(|writer| scope.spawn(|| writer.run(&done))).collect();
+            let running: Vec<_> =
+                writers.iter_mut().map(|writer| scope.spawn(|| writer.run(&done))).collect();
             let started = Instant::now();
             while done.load(Ordering::Relaxed) < enough {
                 assert!(
@@ -182,7 +210,10 @@ fn survive(volume: &mut Volume, kills: u64) {
             for writer in running {
                 let error = writer.join().unwrap();
                 // Connection aborted, not connected, or an interrupted write-back.
-                assert!(matches!(error.raw_os_error(), Some(103 | 107 | 5)), "kill {kill}: {error}");
+                assert!(
+                    matches!(error.raw_os_error(), Some(103 | 107 | 5)),
+                    "kill {kill}: {error}"
+                );
             }
         });
         total += done.load(Ordering::Relaxed);

@@ -27,7 +27,14 @@ fn change(mut volume: Volume, label: &str) {
     assert_eq!(ioctls(&[root, label]), label);
     assert_eq!(ioctls(&[root]), label);
     let image = volume.image();
-    let blkid = [Path::new("-p"), Path::new("-s"), Path::new("LABEL"), Path::new("-o"), Path::new("value"), &image];
+    let blkid = [
+        Path::new("-p"),
+        Path::new("-s"),
+        Path::new("LABEL"),
+        Path::new("-o"),
+        Path::new("value"),
+        &image,
+    ];
     assert_eq!(judge::run("blkid", blkid).trim_end(), label, "it is on the image at once");
     volume.unmount();
     assert_eq!(judge::run("blkid", blkid).trim_end(), label);

@@ -1,4 +1,5 @@
-//! Leaving a mount that somebody uses, here or in another mount namespace: who it is is said, nothing is lost, and there is a way out.
+//! Leaving a mount that somebody uses, here or in another mount namespace: who it is is said,
+//! nothing is lost, and there is a way out.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -14,7 +15,13 @@ const SIZE: u64 = 64 << 20;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn umount(arguments: &[&str], point: &Path) -> Output {
-    Command::new(CAIRN).arg("umount").args(arguments).arg(point).stdin(Stdio::null()).output().unwrap()
+    Command::new(CAIRN)
+        .arg("umount")
+        .args(arguments)
+        .arg(point)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
 }
 
 fn said(output: &Output) -> String {
@@ -34,14 +41,23 @@ impl Shell {
     /// In the mount's root, with a file open.
     fn inside(volume: &Volume, then: &str) -> Self {
         let mut command = judge::command("sh");
-        command.args(["-c", &format!("exec 3>>held; echo ready; read -r line; {then}")]).current_dir(volume.root());
+        command
+            .args(["-c", &format!("exec 3>>held; echo ready; read -r line; {then}")])
+            .current_dir(volume.root());
         Self::start(command)
     }
 
     /// In a mount namespace of its own, with a copy of every mount.
     fn elsewhere() -> Self {
         let mut command = judge::command("unshare");
-        command.args(["--mount", "--propagation", "private", "sh", "-c", "echo ready; read -r line"]);
+        command.args([
+            "--mount",
+            "--propagation",
+            "private",
+            "sh",
+            "-c",
+            "echo ready; read -r line",
+        ]);
         Self::start(command)
     }
 
@@ -75,7 +91,10 @@ fn whoever_uses_a_mount_is_named_by_umount() {
     let output = umount(&[], &volume.root());
     let text = said(&output);
     assert_eq!(output.status.code(), Some(6), "{text}");
-    assert!(text.contains(&shell.pid()) && text.contains("works in") && text.contains("--force"), "{text}");
+    assert!(
+        text.contains(&shell.pid()) && text.contains("works in") && text.contains("--force"),
+        "{text}"
+    );
     shell.finish();
     // What is mounted below is in the way as well.
     let below = volume.path("below");
@@ -107,7 +126,12 @@ fn a_daemon_that_is_asked_to_end_while_it_is_in_use_commits_says_so_and_ends_whe
         let root = volume.root();
         volume.await_end();
         assert!(!is_mounted(&root));
-        let held = Command::new(CAIRN).arg("cat").arg(volume.image()).args(["held", "later"]).output().unwrap();
+        let held = Command::new(CAIRN)
+            .arg("cat")
+            .arg(volume.image())
+            .args(["held", "later"])
+            .output()
+            .unwrap();
         assert_eq!(said(&held), "last\nstill writable");
     }
 }
@@ -124,9 +148,16 @@ fn a_mount_that_another_namespace_has_too_is_waited_for_with_a_word_and_a_bound(
         assert!(line.contains("nsenter") && line.contains("daemon (process"), "{line}");
     }
     assert!(!is_mounted(&volume.root()));
-    // The way out that is told. (Other tests may have namespaces with a copy at the moment: theirs end by themselves.)
-    let way = ["--target", &shell.0.id().to_string(), "--mount", "umount", volume.root().to_str().unwrap()]
-        .map(str::to_owned);
+    // The way out that is told. (Other tests may have namespaces with a copy at the moment: theirs
+    // end by themselves.)
+    let way = [
+        "--target",
+        &shell.0.id().to_string(),
+        "--mount",
+        "umount",
+        volume.root().to_str().unwrap(),
+    ]
+    .map(str::to_owned);
     judge::run("nsenter", way);
     volume.await_end();
     shell.finish();
@@ -139,7 +170,10 @@ fn what_is_in_use_can_be_ended_by_force_without_loss() {
             let shell = if namespace {
                 Shell::elsewhere()
             } else {
-                Shell::inside(&volume, "if touch new 2>/dev/null; then echo written; else echo refused; fi")
+                Shell::inside(
+                    &volume,
+                    "if touch new 2>/dev/null; then echo written; else echo refused; fi",
+                )
             };
             fs::write(volume.path("unsynced"), vec![7; 3 << 20]).unwrap();
             let output = umount(&["--force"], &volume.root());
@@ -147,7 +181,12 @@ fn what_is_in_use_can_be_ended_by_force_without_loss() {
             assert!(!is_mounted(&volume.root()));
             let told = volume.await_end();
             assert!(told.contains("by force"), "{told}");
-            let kept = Command::new(CAIRN).arg("cat").arg(volume.image()).arg("unsynced").output().unwrap();
+            let kept = Command::new(CAIRN)
+                .arg("cat")
+                .arg(volume.image())
+                .arg("unsynced")
+                .output()
+                .unwrap();
             assert!(kept.stdout == vec![7; 3 << 20], "{}", String::from_utf8_lossy(&kept.stderr));
             let heard = shell.finish();
             assert!(namespace || heard.contains("refused"), "{heard}");
@@ -173,7 +212,8 @@ fn any_file_name_is_told_whole_by_the_mount_table() {
     let mounted = Command::new(CAIRN).arg("mount").args([&image, &root]).output().unwrap();
     assert!(mounted.status.success(), "{}", said(&mounted));
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
-    let line = table.lines().find(|line| line.split(' ').nth(4) == root.to_str()).unwrap().to_owned();
+    let line =
+        table.lines().find(|line| line.split(' ').nth(4) == root.to_str()).unwrap().to_owned();
     let told = stats(&root)["mount"]["image"].as_str().map(str::to_owned);
     fs::write(volume.path("file"), "written").unwrap();
     let output = umount(&[], &root);
@@ -184,8 +224,8 @@ fn any_file_name_is_told_whole_by_the_mount_table() {
     assert!(judge::debugfs(&image, "cat /file").starts_with("written"));
 }
 
-/// Run in a mount namespace of its own, where `/dev/fuse` can be opened by everybody and `/tmp` is empty: the program, the image, the
-/// mount point, a directory for the device.
+/// Run in a mount namespace of its own, where `/dev/fuse` can be opened by everybody and `/tmp` is
+/// empty: the program, the image, the mount point, a directory for the device.
 const NAMESPACE: &str = r#"
 set -e
 mount -t tmpfs -o mode=755 device "$3"
@@ -215,16 +255,27 @@ fn the_root_of_a_user_namespace_is_not_the_systems() {
     );
     fs::set_permissions(place.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let (program, device) = (place.path().join("cairn"), place.path().join("device"));
-    // Not by this process: one that another test is just starting would hold the file open for writing.
+    // Not by this process: one that another test is just starting would hold the file open for
+    // writing.
     assert!(judge::command("cp").args([Path::new(CAIRN), &program]).status().unwrap().success());
     fs::create_dir(&device).unwrap();
     for path in [volume.image(), volume.root()] {
         std::os::unix::fs::chown(path, Some(65534), Some(65534)).unwrap();
     }
     let mut command = judge::command("unshare");
-    command.args(["--mount", "sh", "-c", NAMESPACE]).args([&program, &volume.image(), &volume.root(), &device]);
+    command.args(["--mount", "sh", "-c", NAMESPACE]).args([
+        &program,
+        &volume.image(),
+        &volume.root(),
+        &device,
+    ]);
     let output = command.output().unwrap();
-    assert!(output.status.success() && output.stderr.is_empty(), "{}: {}", output.status, said(&output));
+    assert!(
+        output.status.success() && output.stderr.is_empty(),
+        "{}: {}",
+        output.status,
+        said(&output)
+    );
     let text = said(&output);
     let words: Vec<&str> = text.split_whitespace().collect();
     assert_eq!(words, ["cairn-65534", "mode", "rw"], "{text}");
@@ -240,12 +291,19 @@ fn what_was_unmounted_here_alone_can_be_ended_by_force() {
     assert_eq!(umount(&["--timeout=0"], &volume.root()).status.code(), Some(6));
     let output = umount(&[], &volume.root());
     let text = said(&output);
-    assert!(output.status.code() == Some(6) && text.contains("nsenter") && text.contains("--force"), "{text}");
+    assert!(
+        output.status.code() == Some(6) && text.contains("nsenter") && text.contains("--force"),
+        "{text}"
+    );
     let output = umount(&["--force"], &volume.root());
     assert!(output.status.success(), "{}", said(&output));
     volume.await_end();
     let output = umount(&["--force"], &volume.root());
-    assert!(output.status.code() == Some(1) && said(&output).contains("nothing is mounted here"), "{}", said(&output));
+    assert!(
+        output.status.code() == Some(1) && said(&output).contains("nothing is mounted here"),
+        "{}",
+        said(&output)
+    );
     shell.finish();
     let kept = Command::new(CAIRN).arg("cat").arg(volume.image()).arg("file").output().unwrap();
     assert_eq!(said(&kept), "kept");
@@ -263,8 +321,16 @@ fn a_frozen_mount_is_unmounted_unless_it_is_in_use() {
         Shell::start(command)
     };
     let output = umount(&["--timeout=5"], &volume.root());
-    assert!(output.status.code() == Some(6) && said(&output).contains(&shell.pid()), "{}", said(&output));
-    assert_eq!(volume.stats().pointer("/state/frozen"), Some(&true.into()), "it stays frozen for whoever copies it");
+    assert!(
+        output.status.code() == Some(6) && said(&output).contains(&shell.pid()),
+        "{}",
+        said(&output)
+    );
+    assert_eq!(
+        volume.stats().pointer("/state/frozen"),
+        Some(&true.into()),
+        "it stays frozen for whoever copies it"
+    );
     shell.finish();
     let output = umount(&["--timeout=20"], &volume.root());
     assert!(output.status.success(), "{}", said(&output));
@@ -274,7 +340,11 @@ fn a_frozen_mount_is_unmounted_unless_it_is_in_use() {
 #[test]
 fn the_root_of_the_system_is_nothing_of_ours() {
     let output = umount(&[], Path::new("/"));
-    assert!(output.status.code() == Some(1) && said(&output).contains("not by cairn"), "{}", said(&output));
+    assert!(
+        output.status.code() == Some(1) && said(&output).contains("not by cairn"),
+        "{}",
+        said(&output)
+    );
 }
 
 /// A daemon that is gone leaves a mount of which every command says what to do.
@@ -286,13 +356,20 @@ fn a_dead_mount_is_said_to_be_one() {
     let other = volume.image();
     let way = |output: &Output| {
         let text = said(output);
-        assert!(!output.status.success() && text.lines().count() == 1 && text.contains("cairn umount"), "{text}");
+        assert!(
+            !output.status.success() && text.lines().count() == 1 && text.contains("cairn umount"),
+            "{text}"
+        );
     };
     way(&Command::new(CAIRN).arg("ls").arg(&image).output().unwrap());
     way(&Command::new(CAIRN).args(["mkfs", "--size", "16M"]).arg(&image).output().unwrap());
     way(&Command::new(CAIRN).arg("stats").arg(volume.root()).output().unwrap());
     way(&Command::new(CAIRN).arg("mount").arg(&other).arg(volume.root()).output().unwrap());
-    way(&Command::new(CAIRN).args(["remount", "-o", "noatime"]).arg(volume.root()).output().unwrap());
+    way(&Command::new(CAIRN)
+        .args(["remount", "-o", "noatime"])
+        .arg(volume.root())
+        .output()
+        .unwrap());
     judge::run("umount", ["-l".as_ref(), volume.root().as_os_str()]);
 }
 
@@ -306,7 +383,10 @@ fn a_mount_whose_daemon_was_killed_is_unmounted_with_what_that_means() {
         let output = umount(&[], &volume.root());
         let told = said(&output);
         assert_eq!(output.status.code(), Some(7), "{told}");
-        assert!(told.contains("daemon had died") && told.contains("mount the volume again"), "{told}");
+        assert!(
+            told.contains("daemon had died") && told.contains("mount the volume again"),
+            "{told}"
+        );
         assert!(!is_mounted(&volume.root()));
         volume.mount_again();
         assert_eq!(fs::read(&file).unwrap(), b"synced");
@@ -320,7 +400,8 @@ fn a_mount_whose_daemon_was_killed_is_unmounted_with_what_that_means() {
     }
 }
 
-/// The images and their mount points; every mount of others goes first, in a mount namespace of its own.
+/// The images and their mount points; every mount of others goes first, in a mount namespace of its
+/// own.
 const SEVERAL: &str = r#"
 umount -a -t fuse.cairn
 set -e

@@ -1,4 +1,5 @@
-//! Live mounts asked and changed through their control channel, from outside, while others use them.
+//! Live mounts asked and changed through their control channel, from outside, while others use
+//! them.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -48,7 +49,10 @@ fn socket(point: &Path) -> PathBuf {
 fn documented_fields(section: &str) -> Vec<&'static str> {
     let row = format!("| `{section}` | ");
     let page = include_str!("../../../../docs/control.md");
-    let fields = page.lines().find_map(|line| line.strip_prefix(&row)).unwrap_or_else(|| panic!("no row {section}"));
+    let fields = page
+        .lines()
+        .find_map(|line| line.strip_prefix(&row))
+        .unwrap_or_else(|| panic!("no row {section}"));
     fields.split('`').skip(1).step_by(2).collect()
 }
 
@@ -58,7 +62,8 @@ fn both_formats_have_every_documented_field_of_their_state() {
     const OTHERS: &[&str] = &["rw", "ro", "read_only_reason", "journal_aborted"];
     for mut volume in [Volume::mounted(SIZE, ""), Volume::f2fs(SIZE, "")] {
         let state = &stats(&volume.root())["state"];
-        for field in documented_fields("state").into_iter().filter(|field| !OTHERS.contains(field)) {
+        for field in documented_fields("state").into_iter().filter(|field| !OTHERS.contains(field))
+        {
             assert!(!state[field].is_null(), "{field} of {state}");
         }
         let (blocks, _) = volume.free();
@@ -73,7 +78,9 @@ fn stats_have_the_documented_shape() {
     fs::write(volume.path("file"), vec![1; 100_000]).unwrap();
     File::open(volume.path("file")).unwrap().sync_all().unwrap();
     let found = stats(&volume.root());
-    let number = |path: &str| found.pointer(path).and_then(Value::as_u64).unwrap_or_else(|| panic!("{path}: {found}"));
+    let number = |path: &str| {
+        found.pointer(path).and_then(Value::as_u64).unwrap_or_else(|| panic!("{path}: {found}"))
+    };
     for path in [
         "/mount/pid",
         "/mount/uptime_s",
@@ -112,7 +119,10 @@ fn stats_have_the_documented_shape() {
     assert_eq!(found.pointer("/mount/image").unwrap().as_str(), volume.image().to_str());
     assert_eq!(found.pointer("/options/mount/allow_other").unwrap(), true);
     let table = String::from_utf8(cairn(&["stats"], &volume.root()).stdout).unwrap();
-    assert!(table.contains("\njournal\n") && table.contains("  commit                 9 s\n"), "{table}");
+    assert!(
+        table.contains("\njournal\n") && table.contains("  commit                 9 s\n"),
+        "{table}"
+    );
     volume.unmount();
 }
 
@@ -125,7 +135,9 @@ fn stats_of_f2fs_have_the_documented_shape() {
         File::create_new(volume.path(&format!("new {}", volume.free().1))).unwrap();
     }
     let found = volume.stats();
-    let number = |path: &str| found.pointer(path).and_then(Value::as_u64).unwrap_or_else(|| panic!("{path}: {found}"));
+    let number = |path: &str| {
+        found.pointer(path).and_then(Value::as_u64).unwrap_or_else(|| panic!("{path}: {found}"))
+    };
     for path in [
         "/state/checkpoint_version",
         "/state/free_segments",
@@ -157,10 +169,18 @@ fn stats_of_f2fs_have_the_documented_shape() {
         number(path);
     }
     let merged = number("/store/ckpt/total");
-    assert!(merged >= 3 && number("/store/ckpt/wait_ns/count") == merged, "{merged} requests: {found}");
-    assert!((1..=merged).contains(&number("/store/ckpt/issued")) && number("/store/ckpt/queued") == 0, "{found}");
+    assert!(
+        merged >= 3 && number("/store/ckpt/wait_ns/count") == merged,
+        "{merged} requests: {found}"
+    );
+    assert!(
+        (1..=merged).contains(&number("/store/ckpt/issued")) && number("/store/ckpt/queued") == 0,
+        "{found}"
+    );
     let table = String::from_utf8(cairn(&["stats"], &volume.root()).stdout).unwrap();
-    for word in ["queued", "issued", "total", "cur", "peak", "wait", "p50", "p99", "max", "unusable_blocks"] {
+    for word in
+        ["queued", "issued", "total", "cur", "peak", "wait", "p50", "p99", "max", "unusable_blocks"]
+    {
         assert!(table.contains(word), "{word}: {table}");
     }
     volume.unmount();
@@ -170,8 +190,11 @@ fn stats_of_f2fs_have_the_documented_shape() {
 fn watching_goes_on_until_the_end() {
     let mut volume = Volume::mounted(SIZE, "");
     let output = cairn(&["stats", "--json", "--watch=0.01", "--count=3"], &volume.root());
-    let lines: Vec<Value> =
-        String::from_utf8(output.stdout).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let lines: Vec<Value> = String::from_utf8(output.stdout)
+        .unwrap()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
     assert_eq!(lines.len(), 3);
     let mut command = Command::new(CAIRN);
     command.args(["stats", "--json", "--watch=0.05"]).arg(volume.root());
@@ -188,7 +211,10 @@ fn watching_goes_on_until_the_end() {
 fn options_change_whole_or_not_at_all() {
     let mut volume = Volume::mounted(SIZE, "");
     let point = volume.root();
-    remounted("commit=31,noatime,async_checkpoint=20,checkpoint_clean=bail_out,nobuffered_iomap,nosuid", &point);
+    remounted(
+        "commit=31,noatime,async_checkpoint=20,checkpoint_clean=bail_out,nobuffered_iomap,nosuid",
+        &point,
+    );
     let options = |point: &Path| stats(point)["options"].clone();
     let before = options(&point);
     assert_eq!(
@@ -205,7 +231,10 @@ fn options_change_whole_or_not_at_all() {
     ] {
         refused(&remount(list, &point), &[named]);
         assert_eq!(options(&point), before, "{list}");
-        assert!(!mount_line(&point).contains("noexec") && !mount_line(&point).contains(" ro"), "{list}");
+        assert!(
+            !mount_line(&point).contains("noexec") && !mount_line(&point).contains(" ro"),
+            "{list}"
+        );
     }
     assert!(mount_line(&point).contains("nosuid"));
     volume.unmount();
@@ -213,7 +242,11 @@ fn options_change_whole_or_not_at_all() {
 
 fn mount_line(point: &Path) -> String {
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
-    table.lines().find(|line| line.split(' ').nth(4) == point.to_str()).unwrap_or_default().to_owned()
+    table
+        .lines()
+        .find(|line| line.split(' ').nth(4) == point.to_str())
+        .unwrap_or_default()
+        .to_owned()
 }
 
 #[test]
@@ -244,9 +277,10 @@ fn read_only_and_back_with_files_in_use() {
 /// Mounted to be read, after a crash; then somebody wants to write.
 #[test]
 fn a_word_that_has_no_effect_is_told_by_remount_as_by_mount() {
-    for (mut volume, word) in
-        [(Volume::mounted(SIZE, ""), "inode_readahead_blks=32"), (Volume::f2fs(SIZE, ""), "extent_cache")]
-    {
+    for (mut volume, word) in [
+        (Volume::mounted(SIZE, ""), "inode_readahead_blks=32"),
+        (Volume::f2fs(SIZE, ""), "extent_cache"),
+    ] {
         for word in ["lazytime", word] {
             let output = remount(&format!("{word},noatime"), &volume.root());
             let told = String::from_utf8_lossy(&output.stderr);
@@ -280,8 +314,8 @@ umount /proc
 "$0" umount "$2"
 "#;
 
-/// A daemon whose `/proc` has gone (a container, a chroot) is asked to turn a volume writable that somebody else reads: it must go on
-/// reading, and take it up when the other has ended.
+/// A daemon whose `/proc` has gone (a container, a chroot) is asked to turn a volume writable that
+/// somebody else reads: it must go on reading, and take it up when the other has ended.
 #[test]
 fn a_refused_remount_leaves_the_mount_as_it_was_without_proc() {
     let mut volume = Volume::mounted(32 << 20, "");
@@ -290,11 +324,18 @@ fn a_refused_remount_leaves_the_mount_as_it_was_without_proc() {
     let second = volume.outside("second");
     fs::create_dir(&second).unwrap();
     let mut command = Command::new("unshare");
-    command.args(["--mount", "sh", "-c", WITHOUT_PROC, CAIRN]).args([&volume.image(), &volume.root(), &second]);
+    command.args(["--mount", "sh", "-c", WITHOUT_PROC, CAIRN]).args([
+        &volume.image(),
+        &volume.root(),
+        &second,
+    ]);
     let output = command.output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(String::from_utf8_lossy(&output.stdout), "contents\ncontents\n", "{said}");
-    assert!(output.status.success() && said.contains("in use") && said.contains("mount /proc"), "{said}");
+    assert!(
+        output.status.success() && said.contains("in use") && said.contains("mount /proc"),
+        "{said}"
+    );
     volume.judge();
     assert!(judge::debugfs(&volume.image(), "cat /file").contains("written"));
 }
@@ -390,10 +431,13 @@ impl Drop for Stop<'_> {
 #[test]
 fn others_are_turned_away() {
     let mut volume = Volume::mounted(SIZE, "");
-    let place = cairn_testkit::place::Place::from(tempfile::Builder::new().prefix("cairn-user-").tempdir().unwrap());
+    let place = cairn_testkit::place::Place::from(
+        tempfile::Builder::new().prefix("cairn-user-").tempdir().unwrap(),
+    );
     fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let program = place.path().join("cairn");
-    // Not by this process: one that another test is just starting would hold the file open for writing.
+    // Not by this process: one that another test is just starting would hold the file open for
+    // writing.
     assert!(judge::command("cp").args([Path::new(CAIRN), &program]).status().unwrap().success());
     stats(&volume.root());
     let as_user = |arguments: &[&str]| {
@@ -440,7 +484,8 @@ fn a_killed_daemon_leaves_a_clear_message_and_a_socket_that_is_replaced() {
 fn a_second_daemon_on_the_same_mount_point_is_refused() {
     let mut volume = Volume::mounted(SIZE, "");
     let other = Volume::make(SIZE, &[]);
-    let output = Command::new(CAIRN).arg("mount").arg(other.image()).arg(volume.root()).output().unwrap();
+    let output =
+        Command::new(CAIRN).arg("mount").arg(other.image()).arg(volume.root()).output().unwrap();
     refused(&output, &["in use"]);
     assert_eq!(stats(&volume.root())["mount"]["image"].as_str(), volume.image().to_str());
     volume.unmount();
@@ -458,7 +503,8 @@ fn clients_that_say_nothing_do_not_delay_the_unmount() {
     drop(silent);
 }
 
-/// Run in a mount namespace of its own, where an empty `/sbin` gets the helper: the installed program, the image, the mount point.
+/// Run in a mount namespace of its own, where an empty `/sbin` gets the helper: the installed
+/// program, the image, the mount point.
 const MOUNT8: &str = r#"
 set -e
 mount -t tmpfs none "$(readlink -f /sbin)"
@@ -481,7 +527,12 @@ fn an_installed_cairn_serves_mount8() {
     let volume = Volume::make(SIZE, &[]);
     let root = volume.outside("root");
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/install");
-    let output = Command::new(script).arg(CAIRN).env("DESTDIR", &root).env("PREFIX", "/usr").output().unwrap();
+    let output = Command::new(script)
+        .arg(CAIRN)
+        .env("DESTDIR", &root)
+        .env("PREFIX", "/usr")
+        .output()
+        .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     for file in [
         "usr/bin/cairn",
@@ -493,9 +544,16 @@ fn an_installed_cairn_serves_mount8() {
     ] {
         assert!(fs::metadata(root.join(file)).unwrap().len() > 100, "{file}");
     }
-    assert_eq!(fs::read_link(root.join("sbin/mount.fuse.cairn")).unwrap(), Path::new("/usr/bin/cairn"));
+    assert_eq!(
+        fs::read_link(root.join("sbin/mount.fuse.cairn")).unwrap(),
+        Path::new("/usr/bin/cairn")
+    );
     let mut command = judge::command("unshare");
-    command.args(["--mount", "sh", "-c", MOUNT8]).args([root.join("usr/bin/cairn"), volume.image(), volume.root()]);
+    command.args(["--mount", "sh", "-c", MOUNT8]).args([
+        root.join("usr/bin/cairn"),
+        volume.image(),
+        volume.root(),
+    ]);
     let output = command.output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && said == "hello\n", "{}: {said}", output.status);
@@ -515,7 +573,11 @@ fn frozen(mut volume: Volume, assert_clean: fn(&Path)) {
     let point = volume.root();
     let said = |arguments: &[&str]| {
         let output = cairn(arguments, &point);
-        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.status.success(),
+            "{arguments:?}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
     };
     refused(&cairn(&["thaw"], &point), &["not frozen"]);
     let bytes: Vec<u8> = (0..3_u32 << 20).map(|at| (at / 4096) as u8).collect();
@@ -530,7 +592,11 @@ fn frozen(mut volume: Volume, assert_clean: fn(&Path)) {
     fs::copy(volume.image(), &copy).unwrap();
     assert_clean(&copy);
     let got = Command::new(CAIRN).args(["cat"]).arg(&copy).arg("kept").output().unwrap();
-    assert!(got.stdout == bytes, "what was written before is in the copy: {}", String::from_utf8_lossy(&got.stderr));
+    assert!(
+        got.stdout == bytes,
+        "what was written before is in the copy: {}",
+        String::from_utf8_lossy(&got.stderr)
+    );
     refused(&cairn(&["freeze"], &point), &["frozen", "thaw it first"]);
     refused(&remount("noatime", &point), &["frozen", "thaw it first"]);
     std::thread::scope(|scope| {
@@ -548,7 +614,10 @@ fn frozen(mut volume: Volume, assert_clean: fn(&Path)) {
             assert!(fs::metadata(volume.path(&format!("none{look}"))).is_err());
         }
         assert!(fs::read(volume.path("kept")).unwrap() == bytes);
-        assert!(fs::read(volume.image()).unwrap() == fs::read(&copy).unwrap(), "written while frozen");
+        assert!(
+            fs::read(volume.image()).unwrap() == fs::read(&copy).unwrap(),
+            "written while frozen"
+        );
         said(&["thaw"]);
         for writer in writers {
             writer.join().unwrap().unwrap();
@@ -564,7 +633,8 @@ fn frozen(mut volume: Volume, assert_clean: fn(&Path)) {
     volume.terminate();
 }
 
-/// What no mount takes is wrong usage, at the mount as on a live one; what this one cannot do now is a failure.
+/// What no mount takes is wrong usage, at the mount as on a live one; what this one cannot do now
+/// is a failure.
 #[test]
 fn a_wrong_option_has_one_status() {
     for mut volume in [Volume::mounted(SIZE, ""), Volume::f2fs(SIZE, "")] {
@@ -582,7 +652,11 @@ fn a_wrong_option_has_one_status() {
             let output = remount(option, &volume.root());
             refused(&output, &[why]);
             assert_eq!(output.status.code(), Some(2), "{option}");
-            let output = Command::new(CAIRN).args(["mount", "-o", option]).args([&other, &point]).output().unwrap();
+            let output = Command::new(CAIRN)
+                .args(["mount", "-o", option])
+                .args([&other, &point])
+                .output()
+                .unwrap();
             refused(&output, &[why]);
             assert_eq!(output.status.code(), Some(2), "{option}");
         }
@@ -608,9 +682,11 @@ fn what_can_only_be_read_is_mounted_read_only_and_says_why() {
     assert_eq!(fs::write(volume.path("x"), "").unwrap_err().raw_os_error(), Some(30));
     assert!(Command::new(CAIRN).arg("umount").arg(&point).output().unwrap().status.success());
     // With ro, as asked for: nothing to say.
-    let output = Command::new(CAIRN).args(["mount", "-o", "ro"]).args([&image, &point]).output().unwrap();
+    let output =
+        Command::new(CAIRN).args(["mount", "-o", "ro"]).args([&image, &point]).output().unwrap();
     assert!(output.status.success() && output.stderr.is_empty());
     assert!(Command::new(CAIRN).arg("umount").arg(&point).output().unwrap().status.success());
-    let output = Command::new(CAIRN).arg("mkdir").args([image.as_os_str(), "/x".as_ref()]).output().unwrap();
+    let output =
+        Command::new(CAIRN).arg("mkdir").args([image.as_os_str(), "/x".as_ref()]).output().unwrap();
     assert_eq!(output.status.code(), Some(5), "{}", String::from_utf8_lossy(&output.stderr));
 }

@@ -46,8 +46,11 @@ fn fio_verifies(volume: &mut Volume, size: &str) {
     judge::run("fio", words);
     // Once more from the image.
     volume.remount();
-    let words =
-        [&*directory, size].into_iter().chain(common).chain(["--verify_only=1"]).chain(jobs.into_iter().flatten());
+    let words = [&*directory, size]
+        .into_iter()
+        .chain(common)
+        .chain(["--verify_only=1"])
+        .chain(jobs.into_iter().flatten());
     judge::run("fio", words);
     volume.unmount();
 }
@@ -66,30 +69,53 @@ fn memory_maps_of_processes_agree_on_f2fs() {
     }
 }
 
-/// One process writes a file through a map, others read it through their own and through system calls; then the other way
-/// round. Nothing is synced between them.
+/// One process writes a file through a map, others read it through their own and through system
+/// calls; then the other way round. Nothing is synced between them.
 fn maps_agree(volume: &mut Volume) {
     let file = format!("--filename={}", volume.path("shared").display());
-    let common = [&file, "--size=24M", "--bs=4k", "--verify=crc32c", "--verify_fatal=1", "--verify_state_save=0"];
-    for (writer, seed) in [("mmap", "--randseed=1"), ("psync", "--randseed=2"), ("mmap", "--randseed=3")] {
+    let common = [
+        &file,
+        "--size=24M",
+        "--bs=4k",
+        "--verify=crc32c",
+        "--verify_fatal=1",
+        "--verify_state_save=0",
+    ];
+    for (writer, seed) in
+        [("mmap", "--randseed=1"), ("psync", "--randseed=2"), ("mmap", "--randseed=3")]
+    {
         let engine = |name: &str| format!("--ioengine={name}");
-        let written = ["--name=writer".to_owned(), engine(writer), "--rw=randwrite".into(), "--do_verify=0".into()];
+        let written = [
+            "--name=writer".to_owned(),
+            engine(writer),
+            "--rw=randwrite".into(),
+            "--do_verify=0".into(),
+        ];
         let read = ["mmap", "psync"].map(|reader| {
             let name = format!("--name=reader-{reader}");
-            [name, engine(reader), "--rw=read".into(), "--do_verify=1".into(), "--wait_for=writer".into()]
+            [
+                name,
+                engine(reader),
+                "--rw=read".into(),
+                "--do_verify=1".into(),
+                "--wait_for=writer".into(),
+            ]
         });
         let words = written.iter().chain(read.iter().flatten()).map(String::as_str);
         judge::run("fio", common.into_iter().chain([seed]).chain(words));
     }
     let before = std::fs::read(volume.path("shared")).unwrap();
     volume.remount();
-    assert!(std::fs::read(volume.path("shared")).unwrap() == before, "maps reached the disk otherwise");
+    assert!(
+        std::fs::read(volume.path("shared")).unwrap() == before,
+        "maps reached the disk otherwise"
+    );
     volume.unmount();
 }
 
-/// Many small files, with each of the ways to bring them to the disk that fs_mark knows. Each process has a directory of its own:
-/// two that begin in the same microsecond give their files the same names (of 6,345 runs on a tmpfs with eight processes in one
-/// directory 23 failed for that).
+/// Many small files, with each of the ways to bring them to the disk that fs_mark knows. Each
+/// process has a directory of its own: two that begin in the same microsecond give their files the
+/// same names (of 6,345 runs on a tmpfs with eight processes in one directory 23 failed for that).
 #[test]
 fn fs_mark_runs() {
     let mut volume = Volume::mounted(512 << 20, "");
@@ -100,7 +126,9 @@ fn fs_mark_runs() {
         let directories = ["m0", "m1", "m2", "m3"].map(|name| volume.path(name));
         let count = if deep() { "5000" } else { "500" };
         let mut words =
-            ["-n", count, "-s", "10000", "-D", "16", "-N", "64", "-L", "2", "-S", method, "-l"].map(Path::new).to_vec();
+            ["-n", count, "-s", "10000", "-D", "16", "-N", "64", "-L", "2", "-S", method, "-l"]
+                .map(Path::new)
+                .to_vec();
         words.push(&log);
         for directory in &directories {
             std::fs::create_dir(directory).unwrap();
@@ -130,8 +158,12 @@ fn stress_ng_runs_on_f2fs() {
 fn stress(volume: &mut Volume, seconds: &str) {
     let root = volume.root();
     let words = ["--verify", "--hdd-bytes", "64m", "--timeout", seconds, "--temp-path"];
-    let kinds = ["hdd", "dentry", "rename", "link", "symlink", "dir"].map(|kind| [format!("--{kind}"), "1".to_owned()]);
-    let words = words.into_iter().chain([root.to_str().unwrap()]).chain(kinds.iter().flatten().map(String::as_str));
+    let kinds = ["hdd", "dentry", "rename", "link", "symlink", "dir"]
+        .map(|kind| [format!("--{kind}"), "1".to_owned()]);
+    let words = words
+        .into_iter()
+        .chain([root.to_str().unwrap()])
+        .chain(kinds.iter().flatten().map(String::as_str));
     judge::run("stress-ng", words);
     volume.unmount();
 }

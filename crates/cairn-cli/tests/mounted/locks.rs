@@ -1,4 +1,5 @@
-//! One image, two who want it: Cairn and QEMU, Cairn and the kernel, Cairn and Cairn, under whatever names they have it.
+//! One image, two who want it: Cairn and QEMU, Cairn and the kernel, Cairn and Cairn, under
+//! whatever names they have it.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -38,7 +39,8 @@ fn done(output: &Output) {
 
 #[track_caller]
 fn qemu_cannot_lock(output: &Output) {
-    let said = String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned()
+        + &String::from_utf8_lossy(&output.stdout);
     assert!(!output.status.success() && said.contains("lock"), "{}: {said}", output.status);
 }
 
@@ -55,7 +57,12 @@ struct Qemu {
 impl Qemu {
     fn open(image: &Path, flags: &[&str]) -> Self {
         let mut command = judge::command("qemu-io");
-        command.args(flags).args(["-f", "raw"]).arg(image).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command
+            .args(flags)
+            .args(["-f", "raw"])
+            .arg(image)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
         let mut process = command.spawn().unwrap();
         let mut input = process.stdin.take().unwrap();
         // It answers when the image is open.
@@ -64,7 +71,12 @@ impl Qemu {
         let mut output = process.stdout.take().unwrap();
         while !said.windows(4).any(|word| word == b"ops;") {
             let mut byte = [0];
-            assert_eq!(output.read(&mut byte).unwrap(), 1, "qemu-io: {}", String::from_utf8_lossy(&said));
+            assert_eq!(
+                output.read(&mut byte).unwrap(),
+                1,
+                "qemu-io: {}",
+                String::from_utf8_lossy(&said)
+            );
             said.push(byte[0]);
         }
         Self { process, input: Some(input) }
@@ -175,7 +187,10 @@ fn what_the_kernel_has_mounted_is_left_alone_whatever_its_file_is_called_now() {
     elsewhere.args(["--mount", "sh", "-c", script]).args([device.path(), &*point]);
     let mut elsewhere = elsewhere.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     elsewhere.stdout.as_mut().unwrap().read_exact(&mut [0; 8]).unwrap();
-    in_use(&cairn(&["mount", text(&image), text(&root)]), &["in use through the loop device", text(device.path())]);
+    in_use(
+        &cairn(&["mount", text(&image), text(&root)]),
+        &["in use through the loop device", text(device.path())],
+    );
     drop(elsewhere.stdin.take());
     elsewhere.wait().unwrap();
     volume.mount("");
@@ -201,7 +216,8 @@ fn parts_of_an_image_can_be_had_at_once_but_none_twice() {
     let (one, two) = (first.root(), second.root());
     done(&cairn(&["mount", &devices[0], text(&one)]));
     done(&cairn(&["mount", &devices[1], text(&two)]));
-    let refusals = [cairn(&["ls", &devices[2]]), cairn(&["ls", text(&disk)]), qemu_reads(text(&disk))];
+    let refusals =
+        [cairn(&["ls", &devices[2]]), cairn(&["ls", text(&disk)]), qemu_reads(text(&disk))];
     done(&cairn(&["umount", text(&one)]));
     done(&cairn(&["umount", text(&two)]));
     done(&cairn(&["ls", &devices[2]]));

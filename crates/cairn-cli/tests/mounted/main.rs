@@ -1,8 +1,9 @@
-//! ext4 and F2FS images mounted by the `cairn` program and used through the kernel: suites that others wrote, real load, killed
-//! daemons, full volumes. After each mount e2fsck or fsck.f2fs has the last word.
+//! ext4 and F2FS images mounted by the `cairn` program and used through the kernel: suites that
+//! others wrote, real load, killed daemons, full volumes. After each mount e2fsck or fsck.f2fs has
+//! the last word.
 //!
-//! Needs root, `/dev/fuse` and loop devices, and the tools that `scripts/install-deps` installs; a test that misses one
-//! fails and says which. `CAIRN_DEEP=1` runs longer.
+//! Needs root, `/dev/fuse` and loop devices, and the tools that `scripts/install-deps` installs; a
+//! test that misses one fails and says which. `CAIRN_DEEP=1` runs longer.
 
 mod beside;
 mod databases;

@@ -1,4 +1,5 @@
-//! A daemon whose address space is limited (`ulimit -v`): what it has no memory for fails, one request at a time.
+//! A daemon whose address space is limited (`ulimit -v`): what it has no memory for fails, one
+//! request at a time.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read, Write};
@@ -28,7 +29,9 @@ impl Refused {
     fn allow<T>(&self, what: &Path, result: std::io::Result<T>) -> Option<T> {
         match result {
             Ok(done) => Some(done),
-            Err(error) if error.kind() == ErrorKind::OutOfMemory || error.raw_os_error() == Some(5) => {
+            Err(error)
+                if error.kind() == ErrorKind::OutOfMemory || error.raw_os_error() == Some(5) =>
+            {
                 self.0.fetch_add(1, Ordering::Relaxed);
                 None
             }
@@ -43,7 +46,8 @@ fn copy(refused: &Refused, path: &Path, bytes: &[u8]) -> Option<()> {
     refused.allow(path, file.sync_all())
 }
 
-/// Reads what was acknowledged, past the kernel's pages and through them; what can be read is right.
+/// Reads what was acknowledged, past the kernel's pages and through them; what can be read is
+/// right.
 fn read(refused: &Refused, path: &Path, bytes: &[u8]) {
     let Some(file) = refused.allow(path, File::open(path)) else { return };
     let _ = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed);
@@ -105,7 +109,11 @@ fn work_within(volume: &mut Volume, limit: u64) -> (usize, u64) {
     volume.mount("");
     for (copier, files) in acknowledged.iter().enumerate() {
         for (path, number) in files {
-            assert!(fs::read(path).unwrap() == contents(copier as u64, *number), "{limit} KiB: {}", path.display());
+            assert!(
+                fs::read(path).unwrap() == contents(copier as u64, *number),
+                "{limit} KiB: {}",
+                path.display()
+            );
             fs::remove_file(path).unwrap();
         }
         let _ = fs::remove_dir_all(volume.path(&format!("d{copier}")));
@@ -147,7 +155,8 @@ fn a_mount_that_cannot_have_its_reserve_says_what_to_do() {
     assert!(said.contains("raise `ulimit -v`"), "{said}");
 }
 
-/// Between what is plainly too little and what is enough there is no limit at which the allocator leaves the volume nothing.
+/// Between what is plainly too little and what is enough there is no limit at which the allocator
+/// leaves the volume nothing.
 #[test]
 fn every_limit_above_the_least_allows_a_mount() {
     let volume = Volume::make(32 << 20, &[]);
@@ -158,6 +167,11 @@ fn every_limit_above_the_least_allows_a_mount() {
         let said = String::from_utf8_lossy(&mounted.stderr).into_owned();
         assert_eq!(mounted.status.code(), Some(0), "{limit} MB: {said}");
         let ended = Command::new(CAIRN).arg("umount").arg(volume.root()).output().unwrap();
-        assert_eq!(ended.status.code(), Some(0), "{limit} MB: {}", String::from_utf8_lossy(&ended.stderr));
+        assert_eq!(
+            ended.status.code(),
+            Some(0),
+            "{limit} MB: {}",
+            String::from_utf8_lossy(&ended.stderr)
+        );
     }
 }

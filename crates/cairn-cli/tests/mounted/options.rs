@@ -1,5 +1,6 @@
-//! Every option of the mount itself has an effect that can be seen from outside: in the mount table, in the daemon's counters, in what the
-//! kernel allows. The list of options is the code's own, so that a new one without a case is found.
+//! Every option of the mount itself has an effect that can be seen from outside: in the mount
+//! table, in the daemon's counters, in what the kernel allows. The list of options is the code's
+//! own, so that a new one without a case is found.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -13,7 +14,8 @@ use crate::fixture::{CAIRN, Volume};
 
 const SIZE: u64 = 32 << 20;
 
-/// The options besides the word, the word, if it can be changed on a live mount, and what is looked at.
+/// The options besides the word, the word, if it can be changed on a live mount, and what is looked
+/// at.
 type Effect = (&'static str, &'static str, bool, fn(&Volume) -> String);
 
 const EFFECTS: &[Effect] = &[
@@ -54,7 +56,8 @@ fn in_table(volume: &Volume, word: &str) -> String {
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
     let point = volume.root();
     let fields = |line: &'_ str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
-    let found = table.lines().map(fields).find(|fields| fields[4] == point.to_str().unwrap()).unwrap();
+    let found =
+        table.lines().map(fields).find(|fields| fields[4] == point.to_str().unwrap()).unwrap();
     format!("{word}: {}", found[5].split(',').any(|flag| flag == word))
 }
 
@@ -71,7 +74,9 @@ fn executed(volume: &Volume) -> String {
 fn requests(volume: &Volume, kinds: &[&str], work: impl FnOnce()) -> u64 {
     let count = || {
         let stats = volume.stats();
-        let of = |kind: &&str| stats.pointer(&format!("/fuse/requests/{kind}")).and_then(serde_json::Value::as_u64);
+        let of = |kind: &&str| {
+            stats.pointer(&format!("/fuse/requests/{kind}")).and_then(serde_json::Value::as_u64)
+        };
         kinds.iter().map(|kind| of(kind).unwrap_or(0)).sum::<u64>()
     };
     let before = count();
@@ -115,7 +120,8 @@ fn fsyncs_of_attributes(volume: &Volume) -> String {
 
 fn small_writes(volume: &Volume) -> String {
     let mut file = File::create(volume.path("small")).unwrap();
-    let writes = requests(volume, &["write"], || (0..8).for_each(|_| file.write_all(b"something").unwrap()));
+    let writes =
+        requests(volume, &["write"], || (0..8).for_each(|_| file.write_all(b"something").unwrap()));
     format!("{writes} writes")
 }
 
@@ -124,27 +130,38 @@ fn opens(volume: &Volume) -> String {
     File::create(&path).unwrap();
     // The first one asks whether it is to be asked.
     File::open(&path).unwrap();
-    format!("{} opens", requests(volume, &["open"], || (0..5).for_each(|_| drop(File::open(&path).unwrap()))))
+    format!(
+        "{} opens",
+        requests(volume, &["open"], || (0..5).for_each(|_| drop(File::open(&path).unwrap())))
+    )
 }
 
 fn change(volume: &Volume, word: &str) -> Result<(), String> {
-    let output = Command::new(CAIRN).args(["remount", "-o", word]).arg(volume.root()).output().unwrap();
-    if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
+    let output =
+        Command::new(CAIRN).args(["remount", "-o", word]).arg(volume.root()).output().unwrap();
+    if output.status.success() {
+        Ok(())
+    } else {
+        Err(String::from_utf8_lossy(&output.stderr).into_owned())
+    }
 }
 
 #[test]
 fn every_option_of_the_mount_changes_something() {
     let name = |word: &str| word.split('=').next().unwrap().to_owned();
-    let known = EFFECTS.iter().map(|effect| effect.1).chain(ELSEWHERE.iter().map(|(word, _)| *word));
+    let known =
+        EFFECTS.iter().map(|effect| effect.1).chain(ELSEWHERE.iter().map(|(word, _)| *word));
     let known: Vec<String> = known.map(name).collect();
-    let missing: Vec<String> = MountOptions::settings().filter(|setting| !known.contains(&name(setting))).collect();
+    let missing: Vec<String> =
+        MountOptions::settings().filter(|setting| !known.contains(&name(setting))).collect();
     assert!(missing.is_empty(), "options that nobody has seen to have an effect: {missing:?}");
     let mut in_vain = Vec::new();
     for (against, word, live, seen) in EFFECTS {
         let mut volume = Volume::mounted(SIZE, against);
         let without = seen(&volume);
         if *live {
-            change(&volume, word).unwrap_or_else(|error| panic!("{word} on a live mount with {against}: {error}"));
+            change(&volume, word)
+                .unwrap_or_else(|error| panic!("{word} on a live mount with {against}: {error}"));
         } else {
             let refused = change(&volume, word).expect_err(word);
             assert!(refused.contains("mount again"), "{word}: {refused}");

@@ -1,5 +1,6 @@
-//! A mount as the upper layer of overlayfs, as containers use it: names hidden by whiteouts, directories replaced, files copied up. The
-//! kernel's ext4 as upper layer of the same lower one says what it must look like, merged and by itself.
+//! A mount as the upper layer of overlayfs, as containers use it: names hidden by whiteouts,
+//! directories replaced, files copied up. The kernel's ext4 as upper layer of the same lower one
+//! says what it must look like, merged and by itself.
 
 use std::path::Path;
 
@@ -7,7 +8,8 @@ use cairn_testkit::judge::{self, KernelMount};
 
 use crate::fixture::Volume;
 
-/// What a container does to its image, then the trees: merged, merged again from scratch, and the upper layer itself.
+/// What a container does to its image, then the trees: merged, merged again from scratch, and the
+/// upper layer itself.
 const USE: &str = r#"
 set -eu
 mkdir -p $PLACE/lower/dir/deep $PLACE/lower/gone/deep $PLACE/merged $UPPER/u $UPPER/w
@@ -47,7 +49,10 @@ rm -r $PLACE/lower
 fn transcript(upper: &Path) -> String {
     let outside = cairn_testkit::place::Place::new();
     let (place, upper) = (outside.path().to_str().unwrap(), upper.to_str().unwrap());
-    judge::run("env", [&format!("PLACE={place}"), &format!("UPPER={upper}"), "unshare", "-m", "sh", "-c", USE])
+    judge::run(
+        "env",
+        [&format!("PLACE={place}"), &format!("UPPER={upper}"), "unshare", "-m", "sh", "-c", USE],
+    )
 }
 
 fn judge_upper_layer(mut volume: Volume) {

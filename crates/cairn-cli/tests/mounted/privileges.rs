@@ -1,5 +1,5 @@
-//! Programs with privileges that somebody else changes, and readers beside asynchronous direct writes: what the kernel would believe for an
-//! hour if nobody told it.
+//! Programs with privileges that somebody else changes, and readers beside asynchronous direct
+//! writes: what the kernel would believe for an hour if nobody told it.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -56,7 +56,8 @@ for privilege in ("set-user-id", "capability"):
         print(privilege, way, oct(os.stat(path).st_mode), ran, sorted(set(os.listxattr(path))))
 "#;
 
-/// Asynchronous direct writes while the same pages are read through the cache; how many rounds left stale ones.
+/// Asynchronous direct writes while the same pages are read through the cache; how many rounds left
+/// stale ones.
 const BESIDE: &str = r#"
 import ctypes, mmap, os, struct, sys, threading
 libc = ctypes.CDLL(None, use_errno=True)
@@ -103,7 +104,12 @@ fn change(mut volume: Volume) {
     for entry in std::fs::read_dir(volume.root()).unwrap() {
         let entry = entry.unwrap();
         if entry.file_name().as_encoded_bytes().contains(&b' ') {
-            assert_eq!(entry.metadata().unwrap().permissions().mode() & 0o7777, 0o777, "{}", entry.path().display());
+            assert_eq!(
+                entry.metadata().unwrap().permissions().mode() & 0o7777,
+                0o777,
+                "{}",
+                entry.path().display()
+            );
         }
     }
     volume.unmount();

@@ -1,4 +1,5 @@
-//! What immutable and append-only files allow, and who sees which extended attributes, beside the kernel's ext4.
+//! What immutable and append-only files allow, and who sees which extended attributes, beside the
+//! kernel's ext4.
 
 use std::path::Path;
 
@@ -12,14 +13,18 @@ const ATTEMPTS: &str = include_str!("protected/run.py");
 /// What differs, and why: the kernel does not know of a FUSE file that it is append-only.
 const DIFFERENCES: [(&str, &str); 3] = [
     ("append map ra r ", "mmap is the kernel's alone: it cannot refuse"),
-    ("append map ra ", "what was written through such a mapping is refused when it is written back"),
+    (
+        "append map ra ",
+        "what was written through such a mapping is refused when it is written back",
+    ),
     (
         "append opened before write ",
         "pages of the kernel do not say which descriptor they were written through: refused",
     ),
 ];
 
-/// Names of attributes and a value, as root, as another user, as root without the capability, and as root of a user namespace.
+/// Names of attributes and a value, as root, as another user, as root without the capability, and
+/// as root of a user namespace.
 const ATTRIBUTES: &str = r#"
 import os, subprocess, sys
 path = sys.argv[1] + "/attributes"
@@ -58,7 +63,8 @@ fn by_the_kernel(program: &str) -> Vec<String> {
     told
 }
 
-/// Somebody protects a log, a binary, a key: by default it is protected as on the kernel's ext4, from `open` on.
+/// Somebody protects a log, a binary, a key: by default it is protected as on the kernel's ext4,
+/// from `open` on.
 #[test]
 fn protected_files_are_as_protected_as_the_kernels() {
     let expected = by_the_kernel(ATTEMPTS);
@@ -68,7 +74,11 @@ fn protected_files_are_as_protected_as_the_kernels() {
         assert_eq!(expected.len(), found.len());
         for (kernel, ours) in expected.iter().zip(&found) {
             let known = DIFFERENCES.iter().find(|(attempt, _)| kernel.starts_with(attempt));
-            assert_eq!(kernel != ours, known.is_some(), "the kernel's, ours:\n{kernel}\n{ours}\n{known:?}");
+            assert_eq!(
+                kernel != ours,
+                known.is_some(),
+                "the kernel's, ours:\n{kernel}\n{ours}\n{known:?}"
+            );
         }
         volume.unmount();
     }
@@ -78,7 +88,11 @@ fn protected_files_are_as_protected_as_the_kernels() {
 fn names_of_trusted_attributes_are_for_administrators() {
     let expected = by_the_kernel(ATTRIBUTES);
     let shows = |line: &String| line.contains("trusted.b");
-    assert_eq!(expected.iter().map(shows).collect::<Vec<_>>(), [true, false, false, false], "{expected:#?}");
+    assert_eq!(
+        expected.iter().map(shows).collect::<Vec<_>>(),
+        [true, false, false, false],
+        "{expected:#?}"
+    );
     for mut volume in [Volume::mounted(64 << 20, ""), Volume::f2fs(64 << 20, "")] {
         assert_eq!(run(ATTRIBUTES, &volume.root()), expected);
         volume.unmount();

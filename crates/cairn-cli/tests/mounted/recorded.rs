@@ -14,8 +14,12 @@ use cairn_testkit::crash::{CrashLog, Recording};
 use cairn_vfs::FileSystem;
 
 /// Opens a volume; recovers it if need be.
-pub fn open(device: Arc<dyn BlockDevice>, runtime: Arc<dyn Runtime>) -> Result<Arc<dyn FileSystem>, String> {
-    let volume = cairn::open_on(device, runtime, &OpenOptions::default()).map_err(|error| format!("{error:?}"))?;
+pub fn open(
+    device: Arc<dyn BlockDevice>,
+    runtime: Arc<dyn Runtime>,
+) -> Result<Arc<dyn FileSystem>, String> {
+    let volume = cairn::open_on(device, runtime, &OpenOptions::default())
+        .map_err(|error| format!("{error:?}"))?;
     Ok(volume.filesystem().clone())
 }
 

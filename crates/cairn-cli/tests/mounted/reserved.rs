@@ -1,5 +1,5 @@
-//! Root-reserved blocks: whoever may have them on the kernel's ext4 may have them on a mount, for data, names and attributes, and
-//! nobody else.
+//! Root-reserved blocks: whoever may have them on the kernel's ext4 may have them on a mount, for
+//! data, names and attributes, and nobody else.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use crate::fixture::Volume;
 
-/// Makes what root has to prepare, a directory for each user; takes what an ordinary user can have; or tries everything that
-/// takes blocks, and counts what succeeds.
+/// Makes what root has to prepare, a directory for each user; takes what an ordinary user can have;
+/// or tries everything that takes blocks, and counts what succeeds.
 const PROGRAM: &str = r#"
 import errno, json, mmap, os, sys
 what, place = sys.argv[1:3]

@@ -16,7 +16,8 @@ const LEN: usize = 64 << 20;
 fn a_volume_is_mounted_with_its_second_device_named() {
     require_mounting();
     let dir = Place::inside(Path::new("/dev/shm"));
-    let [image, second, away, point] = ["first", "second", "elsewhere", "mnt"].map(|name| dir.path().join(name));
+    let [image, second, away, point] =
+        ["first", "second", "elsewhere", "mnt"].map(|name| dir.path().join(name));
     fs::create_dir(&point).unwrap();
     File::create(&second).unwrap().set_len(128 << 20).unwrap();
     let arguments = ["mkfs", "-F", "-t", "f2fs", "--size", "64M", "-c"].map(Path::new);
@@ -27,7 +28,9 @@ fn a_volume_is_mounted_with_its_second_device_named() {
     let said = String::from_utf8_lossy(&refused.stderr);
     assert!(refused.status.code() == Some(3) && said.contains("second"), "{said}");
     let option = format!("device={}", away.display());
-    for (round, named) in [["--device", away.to_str().unwrap()], ["-o", &option]].into_iter().enumerate() {
+    for (round, named) in
+        [["--device", away.to_str().unwrap()], ["-o", &option]].into_iter().enumerate()
+    {
         run(CAIRN, ["mount"].into_iter().chain(named).map(Path::new).chain([&*image, &*point]));
         assert!(is_mounted(&point));
         let file = point.join("file");

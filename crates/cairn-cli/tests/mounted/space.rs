@@ -10,7 +10,8 @@ use cairn_testkit::modes::MODES;
 
 use crate::fixture::Volume;
 
-/// The kernel gives its references on removed inodes back in its own time; soon the counts must be these.
+/// The kernel gives its references on removed inodes back in its own time; soon the counts must be
+/// these.
 #[track_caller]
 pub fn wait_for_free(volume: &Volume, expected: (u64, u64)) {
     let started = Instant::now();
@@ -53,7 +54,8 @@ fn a_full_volume_says_so_and_loses_nothing_acknowledged() {
     };
     assert_eq!(error.kind(), ErrorKind::StorageFull, "{error}");
     assert!(acknowledged.len() > 300, "full after {} files", acknowledged.len());
-    // Without fsync after each: written until refused, then the file's own fsync must tell if something was lost.
+    // Without fsync after each: written until refused, then the file's own fsync must tell if
+    // something was lost.
     let mut file = File::create(volume.path("full/big")).unwrap();
     let refused = (0..2000).find_map(|n| file.write_all(&pattern(n, 50_000)).err());
     let told = file.sync_all().err();
@@ -64,8 +66,13 @@ fn a_full_volume_says_so_and_loses_nothing_acknowledged() {
     volume.mount("");
     for n in acknowledged {
         let read = fs::read(volume.path(&format!("full/f{n}"))).unwrap();
-        let differs = pattern(n, 100_000).iter().zip(&read).position(|(expected, found)| expected != found);
-        assert!(read.len() == 100_000 && differs.is_none(), "f{n}: {} bytes, wrong from {differs:?}", read.len());
+        let differs =
+            pattern(n, 100_000).iter().zip(&read).position(|(expected, found)| expected != found);
+        assert!(
+            read.len() == 100_000 && differs.is_none(),
+            "f{n}: {} bytes, wrong from {differs:?}",
+            read.len()
+        );
     }
     fs::remove_dir_all(volume.path("full")).unwrap();
     wait_for_free(&volume, before);
@@ -89,12 +96,15 @@ fn a_write_that_fits_in_part_says_how_much_on_f2fs() {
     }
 }
 
-/// The kernel passes such a write on as it is: it gets what there was room for, the next gets the error.
+/// The kernel passes such a write on as it is: it gets what there was room for, the next gets the
+/// error.
 fn short_write(volume: &mut Volume) {
     const WHOLE: usize = 1 << 20;
     let mut filler = File::create(volume.path("filler")).unwrap();
     for piece in [64 << 10, 4 << 10] {
-        let refused = (0..10_000).find_map(|_| filler.write_all(&vec![7; piece]).err()).expect("the volume has an end");
+        let refused = (0..10_000)
+            .find_map(|_| filler.write_all(&vec![7; piece]).err())
+            .expect("the volume has an end");
         assert_eq!(refused.kind(), ErrorKind::StorageFull, "{refused}");
     }
     let size = filler.metadata().unwrap().len();
@@ -117,7 +127,10 @@ fn short_write(volume: &mut Volume) {
     let len = file.metadata().unwrap().len() as usize;
     drop((file, filler));
     volume.remount();
-    assert!(len >= written && fs::read(volume.path("short")).unwrap() == bytes[..len], "{len} bytes, {written} told");
+    assert!(
+        len >= written && fs::read(volume.path("short")).unwrap() == bytes[..len],
+        "{len} bytes, {written} told"
+    );
     volume.unmount();
 }
 
@@ -136,21 +149,25 @@ fn room(volume: &Volume, figure: &str) -> serde_json::Value {
     volume.stats()["fuse"]["room"][figure].clone()
 }
 
-/// The kernel's cache would take any number of writes and lose them later: whoever writes is told, and what was told to be written
-/// is there, although nobody asks for fsync.
+/// The kernel's cache would take any number of writes and lose them later: whoever writes is told,
+/// and what was told to be written is there, although nobody asks for fsync.
 #[test]
 fn whoever_writes_to_a_full_volume_is_told_without_asking() {
     for (mut volume, least) in collecting() {
-        let files = ["large", "small", "smallest"].map(|name| File::create(volume.path(name)).unwrap());
+        let files =
+            ["large", "small", "smallest"].map(|name| File::create(volume.path(name)).unwrap());
         for (mut file, piece) in files.iter().zip([1 << 20, 4096, 100]) {
             let bytes = pattern(piece as u64, piece);
-            let refused = (0..100_000).find_map(|_| file.write_all(&bytes).err()).expect("the volume has an end");
+            let refused = (0..100_000)
+                .find_map(|_| file.write_all(&bytes).err())
+                .expect("the volume has an end");
             assert_eq!(refused.kind(), ErrorKind::StorageFull, "{refused}");
         }
         assert_eq!(room(&volume, "near_full"), true);
         let written = fs::metadata(volume.path("large")).unwrap().len();
         assert!(written > least, "{written} bytes fit, {least} at the least");
-        // A write that is larger than all that is left, one after the end of the file, one over what is there.
+        // A write that is larger than all that is left, one after the end of the file, one over
+        // what is there.
         let large = File::options().read(true).write(true).open(volume.path("large")).unwrap();
         let refused = large.write_at(&pattern(1, 8 << 20), written).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::StorageFull, "{refused}");
@@ -162,7 +179,12 @@ fn whoever_writes_to_a_full_volume_is_told_without_asking() {
         volume.remount();
         for (name, before) in ["large", "small", "smallest"].iter().zip(&sizes) {
             let after = fs::read(volume.path(name)).unwrap();
-            assert!(after == *before, "{name}: {} bytes of {} are left, or differ", after.len(), before.len());
+            assert!(
+                after == *before,
+                "{name}: {} bytes of {} are left, or differ",
+                after.len(),
+                before.len()
+            );
         }
         assert!(sizes[0][10_000..60_000] == pattern(2, 50_000), "written over");
         // Room that comes back can be had at once.
@@ -173,7 +195,8 @@ fn whoever_writes_to_a_full_volume_is_told_without_asking() {
     }
 }
 
-/// Several write at once: what was told to be written to one is not what another was told to have room for.
+/// Several write at once: what was told to be written to one is not what another was told to have
+/// room for.
 #[test]
 fn writers_at_the_same_time_are_told_of_the_same_room() {
     const PIECE: usize = 70_000;
@@ -191,7 +214,11 @@ fn writers_at_the_same_time_are_told_of_the_same_room() {
         volume.remount();
         for (n, pieces) in written.into_iter().enumerate() {
             let bytes = fs::read(volume.path(&format!("f{n}"))).unwrap();
-            assert!(bytes.len() >= pieces * PIECE, "f{n}: {} bytes, told of {pieces} pieces", bytes.len());
+            assert!(
+                bytes.len() >= pieces * PIECE,
+                "f{n}: {} bytes, told of {pieces} pieces",
+                bytes.len()
+            );
             let expected = pattern(n as u64, PIECE);
             let wrong = bytes.chunks_exact(PIECE).take(pieces).position(|piece| piece != expected);
             assert_eq!(wrong, None, "f{n} differs");
@@ -200,32 +227,47 @@ fn writers_at_the_same_time_are_told_of_the_same_room() {
     }
 }
 
-/// `cp -a` of a tree that does not fit, and `echo`, as everybody uses them: each says what it could not do.
+/// `cp -a` of a tree that does not fit, and `echo`, as everybody uses them: each says what it could
+/// not do.
 #[test]
 fn copying_too_large_a_tree_is_reported() {
     for (mut volume, _) in collecting() {
         let tree = volume.outside("tree");
         fs::create_dir(&tree).unwrap();
         for n in 0..120_u64 {
-            fs::write(tree.join(format!("f{n}")), pattern(n, 4_000_000 + n as usize * 1013)).unwrap();
+            fs::write(tree.join(format!("f{n}")), pattern(n, 4_000_000 + n as usize * 1013))
+                .unwrap();
         }
-        let copied = Command::new("cp").arg("-a").arg(&tree).arg(volume.path("copy")).output().unwrap();
+        let copied =
+            Command::new("cp").arg("-a").arg(&tree).arg(volume.path("copy")).output().unwrap();
         let said = String::from_utf8_lossy(&copied.stderr);
-        assert!(!copied.status.success() && said.contains("No space left"), "{}: {said}", copied.status);
+        assert!(
+            !copied.status.success() && said.contains("No space left"),
+            "{}: {said}",
+            copied.status
+        );
         let echo = "for n in $(seq 1 2000); do echo \"line $n\" >> \"$0\" || exit 1; done";
-        let filled = Command::new("sh").args(["-c", echo]).arg(volume.path("lines")).output().unwrap();
+        let filled =
+            Command::new("sh").args(["-c", echo]).arg(volume.path("lines")).output().unwrap();
         let said_of = |name: &str| said.contains(&format!("/{name}'"));
         volume.remount();
         for n in 0..120_u64 {
             let name = format!("f{n}");
             if !said_of(&name) {
                 let bytes = fs::read(volume.path(&format!("copy/{name}"))).unwrap();
-                assert!(bytes == pattern(n, 4_000_000 + n as usize * 1013), "{name} was copied in silence");
+                assert!(
+                    bytes == pattern(n, 4_000_000 + n as usize * 1013),
+                    "{name} was copied in silence"
+                );
             }
         }
         let lines = fs::read_to_string(volume.path("lines")).unwrap_or_default();
         let complete = lines.lines().zip(1..).all(|(line, n)| line == format!("line {n}"));
-        assert!(complete && (lines.lines().count() == 2000) == filled.status.success(), "{} bytes", lines.len());
+        assert!(
+            complete && (lines.lines().count() == 2000) == filled.status.success(),
+            "{} bytes",
+            lines.len()
+        );
         volume.unmount();
     }
 }
@@ -234,7 +276,8 @@ fn copying_too_large_a_tree_is_reported() {
 #[test]
 fn a_volume_with_room_is_not_asked() {
     for mut volume in [Volume::mounted(512 << 20, ""), Volume::f2fs(512 << 20, "")] {
-        let requests = |volume: &Volume| volume.stats()["fuse"]["requests"]["getattr"].as_u64().unwrap_or(0);
+        let requests =
+            |volume: &Volume| volume.stats()["fuse"]["requests"]["getattr"].as_u64().unwrap_or(0);
         let before = requests(&volume);
         let mut file = File::create(volume.path("file")).unwrap();
         for n in 0..1000 {
@@ -248,7 +291,8 @@ fn a_volume_with_room_is_not_asked() {
     }
 }
 
-/// `chattr +i`, `+a`: a descriptor that was open before is no way around it, and what it wrote before is kept.
+/// `chattr +i`, `+a`: a descriptor that was open before is no way around it, and what it wrote
+/// before is kept.
 #[test]
 fn a_protected_file_is_not_written_through_a_descriptor_from_before() {
     for mut volume in [Volume::mounted(512 << 20, ""), Volume::f2fs(512 << 20, "")] {
@@ -294,7 +338,8 @@ fn no_inode_is_left() {
     };
     assert_eq!(error.kind(), ErrorKind::StorageFull, "{error}");
     assert_eq!(volume.free().1, 0);
-    // The kernel tells that it has forgotten the removed one only after it has answered: the next file must not come too soon.
+    // The kernel tells that it has forgotten the removed one only after it has answered: the next
+    // file must not come too soon.
     for n in 0..made {
         fs::remove_file(volume.path(&format!("f{n}"))).unwrap();
         File::create(volume.path(&format!("again{n}"))).unwrap();
@@ -310,7 +355,8 @@ fn unlinked_files_live_until_they_are_closed() {
     let mut files: Vec<File> = (0..8_u64)
         .map(|n| {
             let path = volume.path(&format!("f{n}"));
-            let mut file = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
+            let mut file =
+                File::options().read(true).write(true).create_new(true).open(&path).unwrap();
             file.write_all(&pattern(n, 3_000_000)).unwrap();
             if n % 2 == 0 {
                 file.sync_all().unwrap();
@@ -325,7 +371,10 @@ fn unlinked_files_live_until_they_are_closed() {
         let mut read = Vec::new();
         file.seek(SeekFrom::Start(0)).unwrap();
         file.read_to_end(&mut read).unwrap();
-        assert!(read == [&pattern(n as u64, 3_000_000)[..], b"still here"].concat(), "file {n} differs");
+        assert!(
+            read == [&pattern(n as u64, 3_000_000)[..], b"still here"].concat(),
+            "file {n} differs"
+        );
     }
     assert!(volume.free().0 < before.0 - 5000, "{:?} of {before:?} blocks are free", volume.free());
     drop(files);
@@ -354,7 +403,8 @@ fn removed_directories_give_their_space_back() {
     volume.unmount();
 }
 
-/// What becomes free goes back to the host with `discard`, and only with that; on a live mount, too.
+/// What becomes free goes back to the host with `discard`, and only with that; on a live mount,
+/// too.
 #[test]
 fn blocks_that_become_free_are_discarded_if_that_is_asked_for() {
     let on_host = |volume: &Volume| fs::metadata(volume.image()).unwrap().blocks() * 512;
@@ -363,7 +413,10 @@ fn blocks_that_become_free_are_discarded_if_that_is_asked_for() {
         let (before, free) = (on_host(volume), volume.free());
         write_and_sync(&volume.path("file"), &pattern(1, 20 << 20)).unwrap();
         let with = on_host(volume);
-        assert!(with > before + (15 << 20) || with > 20 << 20, "{before} and {with} bytes on the host");
+        assert!(
+            with > before + (15 << 20) || with > 20 << 20,
+            "{before} and {with} bytes on the host"
+        );
         fs::remove_file(volume.path("file")).unwrap();
         wait_for_free(volume, free);
         File::open(volume.root()).unwrap().sync_all().unwrap();
@@ -372,7 +425,10 @@ fn blocks_that_become_free_are_discarded_if_that_is_asked_for() {
     let (with, without) = remove_one(&volume);
     assert!(without + (1 << 20) > with, "nobody asked: {with} and {without} bytes on the host");
     let remount = |volume: &Volume, option: &str| {
-        let status = Command::new(crate::fixture::CAIRN).args(["remount", "-o", option]).arg(volume.root()).status();
+        let status = Command::new(crate::fixture::CAIRN)
+            .args(["remount", "-o", option])
+            .arg(volume.root())
+            .status();
         assert!(status.unwrap().success(), "{option}");
     };
     remount(&volume, "discard");

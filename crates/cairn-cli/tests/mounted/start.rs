@@ -12,12 +12,22 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Mounts under limits from far too low on until it succeeds; every refusal is one line that names what to raise.
-fn until_it_mounts(volume: &Volume, limits: impl Iterator<Item = u64>, option: &str, raise: &[&str]) {
+/// Mounts under limits from far too low on until it succeeds; every refusal is one line that names
+/// what to raise.
+fn until_it_mounts(
+    volume: &Volume,
+    limits: impl Iterator<Item = u64>,
+    option: &str,
+    raise: &[&str],
+) {
     let mut refusals = 0;
     for limit in limits {
         let mut command = Command::new("prlimit");
-        command.arg(format!("--{option}={limit}")).args([CAIRN, "mount"]).arg(volume.image()).arg(volume.root());
+        command
+            .arg(format!("--{option}={limit}"))
+            .args([CAIRN, "mount"])
+            .arg(volume.image())
+            .arg(volume.root());
         let output = command.output().unwrap();
         let said = said(&output);
         if output.status.success() {
@@ -25,7 +35,8 @@ fn until_it_mounts(volume: &Volume, limits: impl Iterator<Item = u64>, option: &
             return volume.detach();
         }
         assert!(!is_mounted(&volume.root()), "{option}={limit}: a mount is left: {said}");
-        // What the loader of programs cannot have, and an allocator that has nothing at all, have words of their own.
+        // What the loader of programs cannot have, and an allocator that has nothing at all, have
+        // words of their own.
         if said.starts_with("cairn: ") {
             refusals += 1;
             assert!(raise.iter().any(|raise| said.contains(raise)), "{option}={limit}: {said}");
@@ -47,7 +58,8 @@ fn a_start_without_enough_of_something_says_what_to_raise() {
     }
 }
 
-/// The image, the mount point, a directory; what is missing is missing in a mount namespace of its own.
+/// The image, the mount point, a directory; what is missing is missing in a mount namespace of its
+/// own.
 const MISSING: &str = r#"
 try() { "$0" mount "$1" "$2" && echo "mounted $3"; }
 mount --bind /dev/shm "$3"
@@ -81,9 +93,19 @@ fn a_start_without_what_fuse_needs_says_what_to_do() {
     fs::copy(CAIRN, &program).unwrap();
     fs::create_dir(&foreign).unwrap();
     let mut command = judge::command("unshare");
-    command.args(["--mount", "sh", "-c", MISSING]).args([&program, &volume.image(), &volume.root(), &foreign]);
+    command.args(["--mount", "sh", "-c", MISSING]).args([
+        &program,
+        &volume.image(),
+        &volume.root(),
+        &foreign,
+    ]);
     let output = command.output().unwrap();
-    assert!(output.stdout.is_empty(), "{}{}", String::from_utf8_lossy(&output.stdout), said(&output));
+    assert!(
+        output.stdout.is_empty(),
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        said(&output)
+    );
     let said = said(&output);
     let lines: Vec<&str> = said.lines().collect();
     let advice = [

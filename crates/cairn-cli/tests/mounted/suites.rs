@@ -50,7 +50,8 @@ fn fsx_finds_no_difference_on_f2fs_in_any_mode() {
 #[test]
 fn fsx_finds_no_difference_on_f2fs() {
     let operations = if deep() { 500_000 } else { 50_000 };
-    // What is done without checkpoints is there until the unmount, and nothing that the last one holds is overwritten for it.
+    // What is done without checkpoints is there until the unmount, and nothing that the last one
+    // holds is overwritten for it.
     for (options, operations) in [("", operations), ("checkpoint=disable:100%", operations / 10)] {
         let mut volume = Volume::f2fs(256 << 20, options);
         fsx(&volume.path("fsx"), operations, 5);

@@ -1,5 +1,6 @@
-//! `sync` and `dirsync` under power cuts: each call goes through the kernel, and the power fails when it has returned. What the options
-//! promise is there: names with both, and with `sync` contents, permissions and attributes, too.
+//! `sync` and `dirsync` under power cuts: each call goes through the kernel, and the power fails
+//! when it has returned. What the options promise is there: names with both, and with `sync`
+//! contents, permissions and attributes, too.
 
 use std::fs::{self, File, Permissions};
 use std::io::Write;
@@ -19,7 +20,8 @@ use crate::fixture::require_mounting;
 use crate::recorded::{Recorded, open};
 
 /// Times are renewed by looking, too.
-const FACTS: SnapshotOptions = SnapshotOptions { times: false, sectors: false, directory_links: true };
+const FACTS: SnapshotOptions =
+    SnapshotOptions { times: false, sectors: false, directory_links: true };
 
 /// A call below the root of the mount.
 type Call = (&'static str, fn(&Path));
@@ -35,7 +37,9 @@ const CALLS: &[Call] = &[
     ("link", |root| fs::hard_link(root.join("d/f"), root.join("d/g")).unwrap()),
     ("rename", |root| fs::rename(root.join("d/g"), root.join("h")).unwrap()),
     ("symlink", |root| symlink("d/f", root.join("s")).unwrap()),
-    ("truncate", |root| File::options().write(true).open(root.join("h")).unwrap().set_len(100).unwrap()),
+    ("truncate", |root| {
+        File::options().write(true).open(root.join("h")).unwrap().set_len(100).unwrap()
+    }),
     ("unlink", |root| fs::remove_file(root.join("d/f")).unwrap()),
     ("rmdir", |root| fs::remove_dir(root.join("d")).unwrap()),
 ];
@@ -53,8 +57,14 @@ fn kinds(tree: &Snapshot) -> Vec<(String, String)> {
     tree.to_text().lines().map(line).collect()
 }
 
-/// The first call after which a power cut finds less than `dirsync` or `sync` promises is the error.
-fn search(dirsync_only: bool, options: &MountOptions, fresh: &MemoryDevice, clean: fn(&Path)) -> Result<(), String> {
+/// The first call after which a power cut finds less than `dirsync` or `sync` promises is the
+/// error.
+fn search(
+    dirsync_only: bool,
+    options: &MountOptions,
+    fresh: &MemoryDevice,
+    clean: fn(&Path),
+) -> Result<(), String> {
     let dir = tempfile::tempdir_in("/dev/shm").unwrap();
     let volume = Recorded::mount(dir.path(), fresh.fork(), options);
     let mut promised = Vec::new();
@@ -87,10 +97,12 @@ fn search_both(fresh: &MemoryDevice, clean: fn(&Path)) {
     let sync = MountOptions { sync: true, ..none.clone() };
     let dirsync = MountOptions { dirsync: true, ..none.clone() };
     for (dirsync_only, options) in [(false, &sync), (true, &dirsync)] {
-        search(dirsync_only, options, fresh, clean).unwrap_or_else(|error| panic!("{options:?}: {error}"));
+        search(dirsync_only, options, fresh, clean)
+            .unwrap_or_else(|error| panic!("{options:?}: {error}"));
     }
     for (dirsync_only, options) in [(false, &dirsync), (false, &none), (true, &none)] {
-        search(dirsync_only, options, fresh, clean).expect_err("the options are not what makes calls durable");
+        search(dirsync_only, options, fresh, clean)
+            .expect_err("the options are not what makes calls durable");
     }
 }
 

@@ -1,4 +1,5 @@
-//! Times that a volume cannot store, beside the kernel's ext4: what stat says at once is what it says after a remount.
+//! Times that a volume cannot store, beside the kernel's ext4: what stat says at once is what it
+//! says after a remount.
 
 use std::path::Path;
 
@@ -31,7 +32,8 @@ fn show(place: &Path, how: &str) -> String {
     judge::run("python3", [Path::new("-c"), Path::new(SET), place, Path::new(how)])
 }
 
-/// Without the writeback cache: with it the kernel keeps the times of files, as they were given, while it has the files in memory.
+/// Without the writeback cache: with it the kernel keeps the times of files, as they were given,
+/// while it has the files in memory.
 fn compare(arguments: &[&str]) {
     let outside = tempfile::tempdir().unwrap();
     let image = outside.path().join("image");

@@ -1,11 +1,14 @@
-//! A large tree copied in, compared with its source, after a remount and as the kernel sees it, and removed again.
+//! A large tree copied in, compared with its source, after a remount and as the kernel sees it, and
+//! removed again.
 
 use std::path::{Path, PathBuf};
 
 use cairn_testkit::deep;
 use cairn_testkit::judge::{self, KernelMount};
 use cairn_testkit::modes::MODES;
-use cairn_testkit::tree::{PathTarget, Snapshot, SnapshotOptions, TreeSpec, build, digest_path, plan};
+use cairn_testkit::tree::{
+    PathTarget, Snapshot, SnapshotOptions, TreeSpec, build, digest_path, plan,
+};
 
 use crate::fixture::{CAIRN, Volume};
 
@@ -24,7 +27,13 @@ fn source(volume: &Volume, files: usize) -> PathBuf {
     let source = volume.outside("source");
     std::fs::create_dir(&source).unwrap();
     // Attributes are left to the tests of the library: the place of the source may not take them.
-    let spec = TreeSpec { directories: files * 3 / 40, files, size_max: 40_000, xattrs: false, ..TreeSpec::small(20) };
+    let spec = TreeSpec {
+        directories: files * 3 / 40,
+        files,
+        size_max: 40_000,
+        xattrs: false,
+        ..TreeSpec::small(20)
+    };
     build(&PathTarget::new(&source), &plan(&spec));
     source
 }
@@ -86,11 +95,16 @@ fn copied_and_back(volume: &mut Volume, source: &Path) {
     let before = volume.free();
     std::fs::remove_dir_all(volume.path("tree")).unwrap();
     volume.remount();
-    assert!(volume.free().0 > before.0 + 500 && volume.free().1 > before.1 + 500, "{:?}, {before:?}", volume.free());
+    assert!(
+        volume.free().0 > before.0 + 500 && volume.free().1 > before.1 + 500,
+        "{:?}, {before:?}",
+        volume.free()
+    );
     volume.unmount();
 }
 
-/// The daemon in the background, as users start it; what the kernel's mount wrote is read, and the other way round.
+/// The daemon in the background, as users start it; what the kernel's mount wrote is read, and the
+/// other way round.
 #[test]
 fn the_daemon_works_in_the_background_and_lets_go_of_the_image() {
     let volume = Volume::make(128 << 20, &[]);
@@ -104,8 +118,15 @@ fn the_daemon_works_in_the_background_and_lets_go_of_the_image() {
         judge::assert_clean(&volume.image());
         let kernel = KernelMount::new(&volume.image(), "");
         digest(kernel.path()).assert_same(&seen);
-        build(&PathTarget::new(kernel.path().join("lost+found")), &plan(&TreeSpec::small(100 + round)));
-        std::fs::rename(kernel.path().join("lost+found"), kernel.path().join(format!("theirs{round}"))).unwrap();
+        build(
+            &PathTarget::new(kernel.path().join("lost+found")),
+            &plan(&TreeSpec::small(100 + round)),
+        );
+        std::fs::rename(
+            kernel.path().join("lost+found"),
+            kernel.path().join(format!("theirs{round}")),
+        )
+        .unwrap();
         std::fs::create_dir(kernel.path().join("lost+found")).unwrap();
         let seen = digest(kernel.path());
         kernel.unmount();

@@ -10,8 +10,8 @@ use crate::fixture::{CAIRN, Volume};
 /// `nobody`, everywhere.
 const USER: u32 = 65534;
 
-/// Run in a mount namespace of its own, where `/dev/fuse` can be opened by everybody, as it can on most machines: the
-/// program, the image, the mount point, a directory.
+/// Run in a mount namespace of its own, where `/dev/fuse` can be opened by everybody, as it can on
+/// most machines: the program, the image, the mount point, a directory.
 const SCRIPT: &str = r#"
 set -e
 mount -t tmpfs -o mode=755 device "$3"
@@ -44,7 +44,10 @@ if grep " $2 " /proc/self/mountinfo; then echo "still mounted"; fi
 fn an_ordinary_user_mounts_writes_and_unmounts() {
     let volume = Volume::make(64 << 20, &["-E", &format!("root_owner={USER}:{USER}")]);
     let helper = fs::metadata(judge::tool("fusermount3")).unwrap();
-    assert!(helper.permissions().mode() & 0o4000 != 0, "fusermount3 is not set-user-id: reinstall the package fuse3");
+    assert!(
+        helper.permissions().mode() & 0o4000 != 0,
+        "fusermount3 is not set-user-id: reinstall the package fuse3"
+    );
     // The user may not be able to reach where cargo builds.
     let place = tempfile::Builder::new().prefix("cairn-user-").tempdir().unwrap();
     fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();

@@ -1,5 +1,5 @@
-//! A volume whose first superblock is gone: every command that reads works by a backup, with one warning that says what repairs it;
-//! what merely has such bytes somewhere is no volume.
+//! A volume whose first superblock is gone: every command that reads works by a backup, with one
+//! warning that says what repairs it; what merely has such bytes somewhere is no volume.
 
 use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;
@@ -69,7 +69,10 @@ fn every_command_reads_by_a_backup_and_says_once_what_repairs_the_volume() {
     assert!(std::fs::read(&image).unwrap() == before, "something was written");
 
     // What was said to repair it does.
-    let repaired = judge::command("e2fsck").args(["-fy", "-b", "8193", "-B", "1024", &image]).output().unwrap();
+    let repaired = judge::command("e2fsck")
+        .args(["-fy", "-b", "8193", "-B", "1024", &image])
+        .output()
+        .unwrap();
     assert_eq!(repaired.status.code(), Some(1));
     judge::assert_clean(Path::new(&image));
     assert_eq!(works(&["cat", &image, "/hello"]), "contents");
@@ -86,8 +89,9 @@ fn where_another_format_begins_a_backup_counts_for_nothing() {
     assert!(fails(&["ls", &image], 4).contains("RAID"));
     overwrite(&image, 4096, &[0; 4]);
     warns(&["ls", &image]);
-    let random: Vec<u8> =
-        (0_u32..(20 << 18)).flat_map(|n| n.wrapping_mul(2_654_435_761).rotate_left(n).to_le_bytes()).collect();
+    let random: Vec<u8> = (0_u32..(20 << 18))
+        .flat_map(|n| n.wrapping_mul(2_654_435_761).rotate_left(n).to_le_bytes())
+        .collect();
     std::fs::write(&image, random).unwrap();
     assert!(fails(&["ls", &image], 4).contains("not a filesystem"));
 }
@@ -103,5 +107,8 @@ fn sb_names_the_superblock_of_a_mount() {
     let read = std::fs::read(Path::new(point).join("hello"));
     assert_eq!(cairn(&["umount", point]).0, 0);
     assert_eq!(read.unwrap(), b"contents");
-    assert!(fails(&["mount", "-o", "sb=8194", &image, point], 2).contains("no backup superblock is there"));
+    assert!(
+        fails(&["mount", "-o", "sb=8194", &image, point], 2)
+            .contains("no backup superblock is there")
+    );
 }

@@ -1,5 +1,5 @@
-//! What people know from coreutils: a name that cannot be had keeps no other from its turn, flags mean what they mean there, and a copy that
-//! fails leaves what was there before.
+//! What people know from coreutils: a name that cannot be had keeps no other from its turn, flags
+//! mean what they mean there, and a copy that fails leaves what was there before.
 
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
@@ -15,7 +15,14 @@ use crate::support::{cairn, fails, in_dir, works};
 fn volume() -> (cairn_testkit::place::Place, String) {
     let (dir, image) = in_dir("disk.img");
     works(&["mkfs", "--size", "16M", &image]);
-    works(&["shell", "-c", "mkdir -p /d/sub", "-c", "touch -t 202601020304.05 /a /b /d/.hidden /d/file", &image]);
+    works(&[
+        "shell",
+        "-c",
+        "mkdir -p /d/sub",
+        "-c",
+        "touch -t 202601020304.05 /a /b /d/.hidden /d/file",
+        &image,
+    ]);
     (dir, image)
 }
 
@@ -53,24 +60,35 @@ fn one_missing_name_keeps_no_other_from_its_turn() {
         assert!(said.lines().all(|one| one.contains("no such file")), "{line:?}: {said}");
     }
     let names = "a\nb\nfile\nhost\nmade\nmade too\nsub\n";
-    assert_eq!((works(&["ls", &image]), works(&["ls", &image, "/d"])), ("d\nlost+found\n".into(), names.into()));
+    assert_eq!(
+        (works(&["ls", &image]), works(&["ls", &image, "/d"])),
+        ("d\nlost+found\n".into(), names.into())
+    );
     assert_eq!(works(&["ls", &image, "/d/sub"]), "a\nb\n");
     assert_eq!(std::fs::read_to_string(dir.path().join("b")).unwrap(), "contents\n");
     judge::assert_clean(Path::new(&image));
 }
 
-/// Every command that prints JSON prints one whole value, also where one of its names cannot be had.
+/// Every command that prints JSON prints one whole value, also where one of its names cannot be
+/// had.
 #[test]
 fn json_is_whole_whatever_fails() {
     let (_dir, image) = volume();
-    for (command, words) in
-        [("ls", &[][..]), ("ls", &["-R"]), ("stat", &[]), ("du", &[]), ("find", &[]), ("getfattr", &[])]
-    {
-        for (paths, found) in [(&["/none"][..], 0), (&["/a", "/none", "/b"], 2), (&["/d/sub/none", "/a"], 1)] {
+    for (command, words) in [
+        ("ls", &[][..]),
+        ("ls", &["-R"]),
+        ("stat", &[]),
+        ("du", &[]),
+        ("find", &[]),
+        ("getfattr", &[]),
+    ] {
+        for (paths, found) in
+            [(&["/none"][..], 0), (&["/a", "/none", "/b"], 2), (&["/d/sub/none", "/a"], 1)]
+        {
             let line = [&[command], words, &["--json", &image], paths].concat();
             let (status, stdout, said) = cairn(&line);
-            let json: Value =
-                serde_json::from_str(&stdout).unwrap_or_else(|error| panic!("{line:?}: {error}: {stdout}"));
+            let json: Value = serde_json::from_str(&stdout)
+                .unwrap_or_else(|error| panic!("{line:?}: {error}: {stdout}"));
             assert_eq!((status, json.as_array().unwrap().len()), (1, found), "{line:?}: {said}");
         }
     }
@@ -83,7 +101,11 @@ fn json_is_whole_whatever_fails() {
 #[test]
 fn advice_fits_the_command() {
     let (dir, image) = volume();
-    for line in [&["cat", &image, "/d"][..], &["get", &image, "/d", "-"], &["truncate", "-s", "1", &image, "/d"]] {
+    for line in [
+        &["cat", &image, "/d"][..],
+        &["get", &image, "/d", "-"],
+        &["truncate", "-s", "1", &image, "/d"],
+    ] {
         let said = fails(line, 1);
         assert!(said.contains("/d: is a directory: name a file") && !said.contains("-r"), "{said}");
     }
@@ -91,15 +113,29 @@ fn advice_fits_the_command() {
         assert!(fails(command, 1).contains("/d: is a directory: add -r"), "{command:?}");
     }
     for path in ["/", "//", "/d/.", "/d/.."] {
-        assert!(fails(&["rm", "-rf", &image, path], 1).contains("cannot be removed: name what is in it"), "{path}");
+        assert!(
+            fails(&["rm", "-rf", &image, path], 1)
+                .contains("cannot be removed: name what is in it"),
+            "{path}"
+        );
     }
-    assert!(fails(&["ln", &image, "/none", "/a"], 1).contains("/none: no such file"), "the name that is missing");
+    assert!(
+        fails(&["ln", &image, "/none", "/a"], 1).contains("/none: no such file"),
+        "the name that is missing"
+    );
     assert!(fails(&["ln", &image, "/a", "/b"], 1).contains("/b: file exists: add -f"));
     assert!(fails(&["ln", "-f", &image, "/a", "/a"], 1).contains("the same file"));
-    assert!(fails(&["ln", &image, "/d", "/e"], 1).contains("/d: a directory has one name only: add -s"));
+    assert!(
+        fails(&["ln", &image, "/d", "/e"], 1).contains("/d: a directory has one name only: add -s")
+    );
     assert!(fails(&["mv", &image, "/", "/y"], 1).contains("cannot be moved: name a directory"));
-    assert!(fails(&["mv", &image, "/d", "/d/sub/x"], 1).contains("into itself: give another destination"));
-    assert!(fails(&["setfattr", "-n", "mine", "-v", "x", &image, "/a"], 1).contains("user., trusted."));
+    assert!(
+        fails(&["mv", &image, "/d", "/d/sub/x"], 1)
+            .contains("into itself: give another destination")
+    );
+    assert!(
+        fails(&["setfattr", "-n", "mine", "-v", "x", &image, "/a"], 1).contains("user., trusted.")
+    );
     // What is in the way is named, not what comes.
     let tree = dir.path().join("tree");
     std::fs::create_dir(&tree).unwrap();
@@ -108,9 +144,12 @@ fn advice_fits_the_command() {
     let (file, nodir) = (dir.path().join("file"), dir.path().join("nodir/"));
     std::fs::write(&file, "x").unwrap();
     assert!(
-        fails(&["get", &image, "/a", nodir.to_str().unwrap()], 1).contains("nodir/: a name with a slash behind it")
+        fails(&["get", &image, "/a", nodir.to_str().unwrap()], 1)
+            .contains("nodir/: a name with a slash behind it")
     );
-    for line in [&["put", &image, file.to_str().unwrap(), "/new/"][..], &["cp", &image, "/a", "/new/"]] {
+    for line in
+        [&["put", &image, file.to_str().unwrap(), "/new/"][..], &["cp", &image, "/a", "/new/"]]
+    {
         assert!(fails(line, 1).contains("/new/: a name with a slash behind it"), "{line:?}");
     }
 }
@@ -122,10 +161,15 @@ fn flags_are_those_of_coreutils() {
     assert_eq!(works(&["ls", "-1A", &image, "/d"]), ".hidden\nfile\nsub\n");
     let listed = works(&["ls", "-i", &image, "/d"]);
     let json: Value = serde_json::from_str(&works(&["stat", "--json", &image, "/d/file"])).unwrap();
-    assert!(listed.lines().any(|line| line.trim() == format!("{} file", json[0]["inode"])), "{listed}");
+    assert!(
+        listed.lines().any(|line| line.trim() == format!("{} file", json[0]["inode"])),
+        "{listed}"
+    );
     works(&["truncate", "-s", "1536K", &image, "/a"]);
     assert!(works(&["ls", "-lh", &image, "/a"]).contains(" 1.5M 20"));
-    assert!(works(&["ls", "--help"]).contains("Usage") && works(&["df", "-h", &image]).contains("Size"));
+    assert!(
+        works(&["ls", "--help"]).contains("Usage") && works(&["df", "-h", &image]).contains("Size")
+    );
     assert_eq!(
         works(&["mkdir", "-pvm", "u=rwx,go=", &image, "/x/y"]),
         "created directory '/x'\ncreated directory '/x/y'\n"
@@ -153,7 +197,10 @@ fn the_shell_has_its_own_help() {
     let (_dir, image) = volume();
     for script in ["ls --help", "help ls"] {
         let help = works(&["shell", "-r", "-c", script, &image]);
-        assert!(help.contains("Usage: ls [OPTIONS] [PATHS]...") && help.contains("\n  ls -l /etc\n"), "{help}");
+        assert!(
+            help.contains("Usage: ls [OPTIONS] [PATHS]...") && help.contains("\n  ls -l /etc\n"),
+            "{help}"
+        );
         assert!(!help.contains("<IMAGE>") && !help.contains("cairn ls -l"), "{help}");
     }
 }
@@ -180,7 +227,10 @@ fn a_copy_that_fails_leaves_what_was_there() {
         let said = fails(&["put", &image, &path, "/new"], 1);
         assert!(said.contains("/new: no space left"), "{said}");
         let names = works(&["ls", "-A", &image]);
-        assert!(!names.contains("new") && !names.contains(&format!("fill{filled}\n")), "{format}: {names}");
+        assert!(
+            !names.contains("new") && !names.contains(&format!("fill{filled}\n")),
+            "{format}: {names}"
+        );
         // From a device that fails behind its beginning, into an image that has room for both.
         works(&["rm", &image, "/fill0", "/fill1"]);
         let said = fails(&["put", &image, "/proc/self/mem", "/file"], 1);
@@ -194,14 +244,20 @@ fn a_copy_that_fails_leaves_what_was_there() {
         std::fs::write(&host, vec![3; 40 << 20]).unwrap();
         let said = fails(&["put", &image, &path, "/file"], 1);
         assert!(said.contains("/file: no space left") && !said.contains("gone"), "{said}");
-        assert_eq!(works(&["stat", "--json", &image, "/file"]).matches("3145728").count(), 1, "{format}");
+        assert_eq!(
+            works(&["stat", "--json", &image, "/file"]).matches("3145728").count(),
+            1,
+            "{format}"
+        );
         // Out of the image: the host's old file stays, too.
         let target = dir.path().join("target");
         std::fs::write(&target, "old").unwrap();
         works(&["get", &image, "/file", target.to_str().unwrap()]);
         assert_eq!(std::fs::read(&target).unwrap(), std::fs::read(&volume).unwrap());
-        let mut names: Vec<_> =
-            std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        let mut names: Vec<_> = std::fs::read_dir(dir.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
         names.sort();
         assert_eq!(names, ["disk.img", "fill", "host", "target"]);
         judged(format, &image);
@@ -269,15 +325,26 @@ fn a_tree_is_put_beside_what_cannot_be_read() {
         ]) {
             assert!(line.contains(what), "{format}: {said}");
         }
-        for (name, contents) in [("a", "new"), ("b", "old"), ("below/c", "new"), ("closed/c", "old"), ("z", "new")] {
-            assert_eq!(works(&["cat", &image, &format!("/tree/{name}")]), contents, "{format}: {name}");
+        for (name, contents) in
+            [("a", "new"), ("b", "old"), ("below/c", "new"), ("closed/c", "old"), ("z", "new")]
+        {
+            assert_eq!(
+                works(&["cat", &image, &format!("/tree/{name}")]),
+                contents,
+                "{format}: {name}"
+            );
         }
-        assert_eq!(works(&["ls", "-A", &image, "/tree"]), "a\nb\nbelow\nclosed\ndir\nz\n", "{format}");
+        assert_eq!(
+            works(&["ls", "-A", &image, "/tree"]),
+            "a\nb\nbelow\nclosed\ndir\nz\n",
+            "{format}"
+        );
         judged(format, &image);
     }
 }
 
-/// A file whose first mebibytes can be read, and not its end: that of ext4 has many extents, that of F2FS many direct nodes.
+/// A file whose first mebibytes can be read, and not its end: that of ext4 has many extents, that
+/// of F2FS many direct nodes.
 fn half_readable(format: &str, dir: &Path, image: &str) {
     let host = dir.join("half");
     let file = std::fs::File::create(&host).unwrap();
@@ -289,8 +356,11 @@ fn half_readable(format: &str, dir: &Path, image: &str) {
     let json: Value = serde_json::from_str(&works(&["stat", "--json", image, "/half"])).unwrap();
     let ino = u32::try_from(json[0]["inode"].as_u64().unwrap()).unwrap().to_le_bytes();
     let mut bytes = std::fs::read(image).unwrap();
-    // Leaves behind the first, wherever they are written: a header with its magic number and a depth of 0, then the first extent's block.
-    let leaf = |block: &[u8]| block.starts_with(&[0x0a, 0xf3]) && block[6..8] == [0, 0] && block[12..16] != [0; 4];
+    // Leaves behind the first, wherever they are written: a header with its magic number and a
+    // depth of 0, then the first extent's block.
+    let leaf = |block: &[u8]| {
+        block.starts_with(&[0x0a, 0xf3]) && block[6..8] == [0, 0] && block[12..16] != [0; 4]
+    };
     // Footers say whose they are and which nodes: those that are not the inode.
     let node = |block: &[u8]| block[4076..4080] == ino && block[4072..4076] != ino;
     let size = if format == "ext4" { 1024 } else { 4096 };
@@ -323,13 +393,17 @@ fn get_and_cp_that_fail_leave_what_was_there() {
             assert!(status == 4 && said.contains("/half"), "{format}: {status}: {said}");
         }
         assert_eq!(std::fs::read(&kept).unwrap(), b"old", "{format}");
-        let entries = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name());
+        let entries =
+            std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name());
         let mut names: Vec<_> = entries.collect();
         names.sort();
         assert_eq!(names, ["disk.img", "half", "kept"], "{format}");
         assert_eq!(works(&["cat", &image, "/kept"]), "old", "{format}");
         let names = works(&["ls", "-A", &image]);
-        assert!(names.lines().filter(|name| *name != "lost+found").eq(["half", "kept"]), "{format}: {names}");
+        assert!(
+            names.lines().filter(|name| *name != "lost+found").eq(["half", "kept"]),
+            "{format}: {names}"
+        );
     }
 }
 
@@ -345,8 +419,12 @@ fn an_image_is_not_copied_into_itself() {
     // What lies beside it is copied.
     let beside = dir.path().join("beside");
     std::fs::write(&beside, "contents").unwrap();
-    let (status, _, said) = cairn(&["put", &image, &format!("{}/.", dir.path().display()), "/d/sub"]);
-    assert!(status == 1 && said.lines().all(|line| line.contains("is the image itself")), "{status}: {said}");
+    let (status, _, said) =
+        cairn(&["put", &image, &format!("{}/.", dir.path().display()), "/d/sub"]);
+    assert!(
+        status == 1 && said.lines().all(|line| line.contains("is the image itself")),
+        "{status}: {said}"
+    );
     assert_eq!((said.lines().count(), works(&["ls", &image, "/d/sub"])), (2, "beside\n".into()));
     judge::assert_clean(Path::new(&image));
 }

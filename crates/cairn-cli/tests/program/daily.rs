@@ -1,5 +1,6 @@
-//! Flags that people type daily, beside coreutils and findutils: each line runs twice, as `cairn` on an image and as the host's program
-//! on the kernel's mount of a copy of it. What both print is the same, and so are the statuses and the trees that they leave.
+//! Flags that people type daily, beside coreutils and findutils: each line runs twice, as `cairn`
+//! on an image and as the host's program on the kernel's mount of a copy of it. What both print is
+//! the same, and so are the statuses and the trees that they leave.
 
 use std::path::{Path, PathBuf};
 
@@ -44,7 +45,8 @@ impl Twins {
         let mount = KernelMount::new(&self.theirs, "rw,noatime");
         for line in lines {
             let words: Vec<&str> = line.split(' ').collect();
-            let own: Vec<&str> = words.iter().map(|word| if *word == "@" { &self.ours[..] } else { word }).collect();
+            let own: Vec<&str> =
+                words.iter().map(|word| if *word == "@" { &self.ours[..] } else { word }).collect();
             let (status, printed, said) = cairn(&own);
             let mut program = judge::command(words[0]);
             program.args(words[1..].iter().filter(|word| **word != "@")).current_dir(mount.path());
@@ -52,9 +54,14 @@ impl Twins {
             let theirs = String::from_utf8(output.stdout).unwrap();
             let theirs_said = String::from_utf8_lossy(&output.stderr);
             assert_eq!(status == 0, output.status.success(), "{line}: {said}{theirs_said}");
-            assert_eq!(said.lines().count(), theirs_said.lines().count(), "{line}: {said}{theirs_said}");
+            assert_eq!(
+                said.lines().count(),
+                theirs_said.lines().count(),
+                "{line}: {said}{theirs_said}"
+            );
             let prefix = format!("{}: ", program.get_program().to_str().unwrap());
-            let mut theirs: Vec<&str> = theirs.lines().map(|line| line.strip_prefix(&prefix).unwrap_or(line)).collect();
+            let mut theirs: Vec<&str> =
+                theirs.lines().map(|line| line.strip_prefix(&prefix).unwrap_or(line)).collect();
             let mut ours: Vec<&str> = printed.lines().collect();
             if matches!(words[0], "rm" | "cp" | "du" | "find") {
                 // In the order of the directory, which each chooses.
@@ -72,8 +79,11 @@ impl Twins {
             let mount = KernelMount::new(image, "ro");
             let mut find = judge::command("find");
             find.args([".", "-printf", "%p %y %n %l\n"]).current_dir(mount.path());
-            let mut lines: Vec<String> =
-                String::from_utf8(find.output().unwrap().stdout).unwrap().lines().map(String::from).collect();
+            let mut lines: Vec<String> = String::from_utf8(find.output().unwrap().stdout)
+                .unwrap()
+                .lines()
+                .map(String::from)
+                .collect();
             lines.sort();
             mount.unmount();
             lines
@@ -123,7 +133,10 @@ fn no_clobber_leaves_what_exists() {
     ]);
     twins.compare();
     for image in [Path::new(&twins.ours), &twins.theirs] {
-        assert_eq!(works(&["stat", "-c", "%n %s", image.to_str().unwrap(), "d/a", "d/small"]), "d/a 0\nd/small 20\n");
+        assert_eq!(
+            works(&["stat", "-c", "%n %s", image.to_str().unwrap(), "d/a", "d/small"]),
+            "d/a 0\nd/small 20\n"
+        );
     }
 }
 
@@ -183,7 +196,10 @@ fn find_does_what_the_expression_says() {
     twins.compare();
     let listed = works(&["find", &twins.ours, "d", "-name", "file", "-ls"]);
     let words: Vec<&str> = listed.split_whitespace().collect();
-    assert_eq!((words[1], words[2], words[3], words[6], words[9]), ("0", "-rw-r--r--", "1", "3000", "d/file"));
+    assert_eq!(
+        (words[1], words[2], words[3], words[6], words[9]),
+        ("0", "-rw-r--r--", "1", "3000", "d/file")
+    );
     assert_eq!(works(&["find", &twins.ours, "d/file", "-print0"]), "d/file\0");
     // The root stays.
     works(&["find", &twins.ours, "-delete"]);
@@ -196,7 +212,9 @@ fn find_does_what_the_expression_says() {
         let said = fails(&[&["find", &twins.ours, "/"], words].concat(), 2);
         assert!(said.contains(why), "{said}");
     }
-    assert!(fails(&["shell", "-r", "-c", "find / -delete", &twins.ours], 2).contains("leave out -r"));
+    assert!(
+        fails(&["shell", "-r", "-c", "find / -delete", &twins.ours], 2).contains("leave out -r")
+    );
 }
 
 /// A filesystem would store the nearest time that it can, and nobody would know.
@@ -206,11 +224,15 @@ fn a_time_that_cannot_be_stored_is_refused() {
     works(&["mkfs", "--size", "16M", &image]);
     works(&["touch", "-d", "2020-02-03", &image, "/file"]);
     let before = works(&["stat", "-c", "%x %y", &image, "/file"]);
-    for (path, date, nearest) in
-        [("/file", "2500-01-01", "2446-05-10 22:38:55"), ("/new", "1800-01-01", "1901-12-13 20:45:52")]
-    {
+    for (path, date, nearest) in [
+        ("/file", "2500-01-01", "2446-05-10 22:38:55"),
+        ("/new", "1800-01-01", "1901-12-13 20:45:52"),
+    ] {
         let said = fails(&["touch", "-d", date, &image, path], 1);
-        assert!(said.contains(date) && said.contains(nearest) && said.contains("give another date"), "{said}");
+        assert!(
+            said.contains(date) && said.contains(nearest) && said.contains("give another date"),
+            "{said}"
+        );
     }
     assert_eq!(works(&["stat", "-c", "%x %y", &image, "/file"]), before);
     assert_eq!(works(&["ls", &image]), "file\nlost+found\n");
@@ -223,13 +245,37 @@ fn a_time_that_cannot_be_stored_is_refused() {
 fn a_tree_goes_on_past_one_file() {
     let (dir, image) = in_dir("disk.img");
     works(&["mkfs", "--size", "16M", &image]);
-    works(&["shell", "-c", "mkdir -p t/a t/b other/a", "-c", "touch t/a/x t/b/x t/c t/d other/a/y other/d", &image]);
+    works(&[
+        "shell",
+        "-c",
+        "mkdir -p t/a t/b other/a",
+        "-c",
+        "touch t/a/x t/b/x t/c t/d other/a/y other/d",
+        &image,
+    ]);
     // Where the host and the image have a directory, t has a file, and the other way round.
-    works(&["shell", "-c", "mkdir to", "-c", "mkdir to/t", "-c", "mkdir to/t/c", "-c", "touch to/t/a", &image]);
+    works(&[
+        "shell",
+        "-c",
+        "mkdir to",
+        "-c",
+        "mkdir to/t",
+        "-c",
+        "mkdir to/t/c",
+        "-c",
+        "touch to/t/a",
+        &image,
+    ]);
     let (status, _, said) = cairn(&["cp", "-r", &image, "/t", "/to"]);
     assert_eq!((status, said.lines().count()), (1, 2), "{said}");
-    assert!(said.contains("/to/t/a: exists and is no directory") && said.contains("/to/t/c: a directory is there"));
-    assert_eq!(works(&["find", &image, "/to/t/b", "/to/t/d", "-type", "f"]), "/to/t/b/x\n/to/t/d\n");
+    assert!(
+        said.contains("/to/t/a: exists and is no directory")
+            && said.contains("/to/t/c: a directory is there")
+    );
+    assert_eq!(
+        works(&["find", &image, "/to/t/b", "/to/t/d", "-type", "f"]),
+        "/to/t/b/x\n/to/t/d\n"
+    );
     let host = dir.path().join("t");
     std::fs::create_dir_all(host.join("c/below")).unwrap();
     std::fs::write(host.join("a"), "host").unwrap();
@@ -239,14 +285,19 @@ fn a_tree_goes_on_past_one_file() {
     assert_eq!(std::fs::read(host.join("a")).unwrap(), b"host");
     // An immutable file, made so by the kernel's tools.
     judge::run("debugfs", ["-w", "-R", "set_inode_field /t/b/x flags 0x80010", &image]);
-    for line in
-        [&["chmod", "-R", &image, "700", "/t"][..], &["chown", "-R", &image, "5:5", "/t"], &["rm", "-r", &image, "/t"]]
-    {
+    for line in [
+        &["chmod", "-R", &image, "700", "/t"][..],
+        &["chown", "-R", &image, "5:5", "/t"],
+        &["rm", "-r", &image, "/t"],
+    ] {
         let (status, _, said) = cairn(line);
         assert_eq!((status, said.lines().count()), (1, 1), "{line:?}: {said}");
         assert!(said.contains("/t/b/x: "), "{line:?}: {said}");
     }
     assert_eq!(works(&["find", &image, "/t"]), "/t\n/t/b\n/t/b/x\n");
-    assert_eq!(works(&["stat", "-c", "%a %u %n", &image, "/t/b", "/t/b/x"]), "700 5 /t/b\n644 0 /t/b/x\n");
+    assert_eq!(
+        works(&["stat", "-c", "%a %u %n", &image, "/t/b", "/t/b/x"]),
+        "700 5 /t/b\n644 0 /t/b/x\n"
+    );
     judge::assert_clean(Path::new(&image));
 }

@@ -1,4 +1,5 @@
-//! One damaged inode in a directory: what is beside it is listed and copied, and the exit status says that something is wrong.
+//! One damaged inode in a directory: what is beside it is listed and copied, and the exit status
+//! says that something is wrong.
 
 use std::path::Path;
 
@@ -8,9 +9,13 @@ use crate::support::{cairn, in_dir, works};
 
 const BAD: &str = "a-file-that-is-damaged";
 
-/// What debugfs does to the inode of an ext4 file: an impossible field, no inode any more, one without links.
-const SPOIL: [&str; 3] =
-    ["set_inode_field /d/NAME extra_isize 60000", "clri /d/NAME", "set_inode_field /d/NAME links_count 0"];
+/// What debugfs does to the inode of an ext4 file: an impossible field, no inode any more, one
+/// without links.
+const SPOIL: [&str; 3] = [
+    "set_inode_field /d/NAME extra_isize 60000",
+    "clri /d/NAME",
+    "set_inode_field /d/NAME links_count 0",
+];
 
 /// A volume with three files in a directory, one of which has an impossible inode.
 fn damaged(image: &str, format: &str, spoil: &str) {
@@ -28,7 +33,10 @@ fn damaged(image: &str, format: &str, spoil: &str) {
     }
     // The inode has its name at byte 92; its mode comes first.
     let mut bytes = std::fs::read(image).unwrap();
-    let places = bytes.windows(BAD.len()).enumerate().filter(|(at, found)| at % 4096 == 92 && *found == BAD.as_bytes());
+    let places = bytes
+        .windows(BAD.len())
+        .enumerate()
+        .filter(|(at, found)| at % 4096 == 92 && *found == BAD.as_bytes());
     let places: Vec<usize> = places.map(|(at, _)| at - 92).collect();
     assert!(!places.is_empty());
     places.iter().for_each(|at| bytes[*at..at + 2].fill(0));
@@ -37,18 +45,27 @@ fn damaged(image: &str, format: &str, spoil: &str) {
 
 #[test]
 fn one_damaged_inode_does_not_hide_its_directory() {
-    for (format, spoil) in [("ext4", SPOIL[0]), ("ext4", SPOIL[1]), ("ext4", SPOIL[2]), ("f2fs", "")] {
+    for (format, spoil) in
+        [("ext4", SPOIL[0]), ("ext4", SPOIL[1]), ("ext4", SPOIL[2]), ("f2fs", "")]
+    {
         let (dir, image) = in_dir("disk.img");
         damaged(&image, format, spoil);
         let (status, listed, said) = cairn(&["ls", "-lR", &image]);
         assert_eq!(status, 4, "{format}: {said}");
-        assert!(["before", BAD, "zebra"].iter().all(|name| listed.contains(name)), "{format}: {listed}");
+        assert!(
+            ["before", BAD, "zebra"].iter().all(|name| listed.contains(name)),
+            "{format}: {listed}"
+        );
         assert!(said.contains(BAD) && said.contains("1 damaged"), "{format}: {said}");
         let out = dir.path().join("out");
         let (status, _, said) = cairn(&["get", &image, "/d", out.to_str().unwrap()]);
-        assert!(status == 4 && said.contains(BAD) && said.contains("1 damaged"), "{format}: {status}: {said}");
+        assert!(
+            status == 4 && said.contains(BAD) && said.contains("1 damaged"),
+            "{format}: {status}: {said}"
+        );
         let names = |at: &Path| {
-            let mut names: Vec<_> = std::fs::read_dir(at).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+            let mut names: Vec<_> =
+                std::fs::read_dir(at).unwrap().map(|entry| entry.unwrap().file_name()).collect();
             names.sort();
             names
         };
@@ -73,8 +90,8 @@ fn many() -> Vec<String> {
     (0..300).map(|n| format!("name-{n:03}-{}", "x".repeat(40))).collect()
 }
 
-/// A volume with such a directory, in which the entry of one name, wherever the bytes lie, is spoilt by `spoil`, given the
-/// image and the place of the name.
+/// A volume with such a directory, in which the entry of one name, wherever the bytes lie, is
+/// spoilt by `spoil`, given the image and the place of the name.
 fn spoilt(image: &str, make: impl Fn(&str), spoil: impl Fn(&mut [u8], usize)) {
     make(image);
     let host = cairn_testkit::place::Place::new();
@@ -93,11 +110,14 @@ fn spoilt(image: &str, make: impl Fn(&str), spoil: impl Fn(&mut [u8], usize)) {
     std::fs::write(image, bytes).unwrap();
 }
 
-/// All names but at least one and at most `hidden` are listed, copied, found and seen on a mount; the commands end with 4.
+/// All names but at least one and at most `hidden` are listed, copied, found and seen on a mount;
+/// the commands end with 4.
 fn the_rest_is_there(image: &str, dir: &Path, hidden: usize) {
     let least = many().len() - hidden;
     let is_rest = |names: &[String]| {
-        names.len() >= least && names.len() < many().len() && names.iter().all(|name| many().contains(name))
+        names.len() >= least
+            && names.len() < many().len()
+            && names.iter().all(|name| many().contains(name))
     };
     let lines = |text: &str| -> Vec<String> { text.lines().map(str::to_owned).collect() };
     let (status, listed, said) = cairn(&["ls", image, "/d"]);
@@ -179,7 +199,9 @@ fn a_directory_with_a_damaged_index_is_listed_block_by_block() {
 
 #[test]
 fn what_lies_beside_damage_is_put_and_copied() {
-    for (format, spoil) in [("ext4", SPOIL[0]), ("ext4", SPOIL[1]), ("ext4", SPOIL[2]), ("f2fs", "")] {
+    for (format, spoil) in
+        [("ext4", SPOIL[0]), ("ext4", SPOIL[1]), ("ext4", SPOIL[2]), ("f2fs", "")]
+    {
         let (dir, image) = in_dir("disk.img");
         damaged(&image, format, spoil);
         let (status, _, said) = cairn(&["cp", "-a", &image, "/d", "/copy"]);
@@ -192,7 +214,10 @@ fn what_lies_beside_damage_is_put_and_copied() {
             std::fs::write(source.join(name), "new").unwrap();
         }
         let (status, _, said) = cairn(&["put", &image, source.to_str().unwrap(), "/"]);
-        assert!(status == 4 && said.contains(BAD) && said.contains("1 damaged"), "{format}: {status}: {said}");
+        assert!(
+            status == 4 && said.contains(BAD) && said.contains("1 damaged"),
+            "{format}: {status}: {said}"
+        );
         for name in ["before", "zebra"] {
             assert_eq!(works(&["cat", &image, &format!("/d/{name}")]), "new", "{format}");
         }
@@ -204,7 +229,9 @@ fn trees_are_changed_and_removed_beside_damage() {
     for (format, spoil) in [("ext4", SPOIL[0]), ("ext4", SPOIL[1]), ("f2fs", "")] {
         let (_dir, image) = in_dir("disk.img");
         damaged(&image, format, spoil);
-        for line in [&["chmod", "-R", &image, "700", "/d"][..], &["chown", "-R", &image, "5:6", "/d"]] {
+        for line in
+            [&["chmod", "-R", &image, "700", "/d"][..], &["chown", "-R", &image, "5:6", "/d"]]
+        {
             let (status, _, said) = cairn(line);
             assert!(
                 status == 4 && said.contains(BAD) && said.contains("1 damaged entry was"),
@@ -214,7 +241,11 @@ fn trees_are_changed_and_removed_beside_damage() {
         for name in ["before", "zebra"] {
             let json = works(&["stat", "--json", &image, &format!("/d/{name}")]);
             let json: serde_json::Value = serde_json::from_str(&json).unwrap();
-            assert_eq!((&json[0]["mode"], &json[0]["uid"]), (&"0700".into(), &5.into()), "{format}: {name}");
+            assert_eq!(
+                (&json[0]["mode"], &json[0]["uid"]),
+                (&"0700".into(), &5.into()),
+                "{format}: {name}"
+            );
         }
         let (status, _, said) = cairn(&["rm", "-r", &image, "/d"]);
         assert!(

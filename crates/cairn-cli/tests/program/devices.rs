@@ -1,5 +1,6 @@
-//! F2FS volumes on several devices. The image has names for the devices behind it, and is not believed: what stands beside it is
-//! recognised by its contents, and all else has to be named by the user.
+//! F2FS volumes on several devices. The image has names for the devices behind it, and is not
+//! believed: what stands beside it is recognised by its contents, and all else has to be named by
+//! the user.
 
 use std::fs::File;
 use std::path::Path;
@@ -34,8 +35,9 @@ impl Volume {
         self.directory.path().join(name).to_str().unwrap().to_owned()
     }
 
-    /// A tree with more data than the first device has room for, and `small` files after that, so that there is a segment of
-    /// inodes behind all the data; `device` are the arguments that name the second.
+    /// A tree with more data than the first device has room for, and `small` files after that, so
+    /// that there is a segment of inodes behind all the data; `device` are the arguments that name
+    /// the second.
     fn fill(&self, small: usize, device: &[&str]) {
         let source = self.path("tree");
         std::fs::create_dir(&source).unwrap();
@@ -57,7 +59,11 @@ impl Volume {
         std::fs::write(&self.second, victim).unwrap();
         let source = self.path("source");
         std::fs::write(&source, vec![b'!'; 3_000_000]).unwrap();
-        for command in [&["put", &self.image, &source, "/"][..], &["ls", &self.image], &["cat", &self.image, "/0"]] {
+        for command in [
+            &["put", &self.image, &source, "/"][..],
+            &["ls", &self.image],
+            &["cat", &self.image, "/0"],
+        ] {
             let line = fails(&[&command[..1], arguments, &command[1..]].concat(), status);
             assert!(line.contains(why) && line.contains(&self.second), "{command:?}: {line}");
         }
@@ -102,14 +108,24 @@ fn a_stranger_beside_the_image_is_not_taken_for_its_device() {
     judge::mkfs_f2fs(Path::new(&f2fs), 128 * MIB, &[]);
     let mut text = b"Dear diary".to_vec();
     text.resize(theirs.len(), 0);
-    for victim in [noise(128 * MIB), text, theirs.clone(), std::fs::read(&ext4).unwrap(), std::fs::read(&f2fs).unwrap()]
-    {
+    for victim in [
+        noise(128 * MIB),
+        text,
+        theirs.clone(),
+        std::fs::read(&ext4).unwrap(),
+        std::fs::read(&f2fs).unwrap(),
+    ] {
         empty.refuses(&victim, &[], 3, "nothing on that tells");
     }
     for victim in [noise(128 * MIB), std::fs::read(&ext4).unwrap(), vec![0; theirs.len()]] {
         full.refuses(&victim, &[], 3, "something else than the volume's nodes");
         // Naming another one does not help: it would be damaged, and so would the volume.
-        full.refuses(&victim, &["--device", &full.second], 3, "something else than the volume's nodes");
+        full.refuses(
+            &victim,
+            &["--device", &full.second],
+            3,
+            "something else than the volume's nodes",
+        );
     }
     full.refuses(&[&theirs[..], &noise(3 * MIB)].concat(), &[], 3, "bytes");
     full.refuses(&theirs[..theirs.len() / 2], &[], 3, "bytes");
@@ -126,7 +142,10 @@ fn a_device_elsewhere_is_named() {
     let device = ["--device", &volume.second];
     // No inode lies on it.
     volume.fill(0, &device);
-    assert_eq!(works(&["cat", device[0], device[1], &volume.image, "/tree/7"]), "\u{7}".repeat(1_000_000));
+    assert_eq!(
+        works(&["cat", device[0], device[1], &volume.image, "/tree/7"]),
+        "\u{7}".repeat(1_000_000)
+    );
     assert!(works(&["info", device[0], device[1], &volume.image]).contains("f2fs"));
     let line = fails(&["ls", device[0], device[1], device[0], device[1], &volume.image], 2);
     assert!(line.contains("1 further devices, 2 are named"), "{line}");

@@ -1,5 +1,6 @@
-//! What holds for every command: it has help with an example, it ends quietly where nobody reads what it prints, and it says with its
-//! exit status what was wrong with the image. A command that is not in the table fails the test.
+//! What holds for every command: it has help with an example, it ends quietly where nobody reads
+//! what it prints, and it says with its exit status what was wrong with the image. A command that
+//! is not in the table fails the test.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -12,7 +13,8 @@ use clap::CommandFactory;
 
 use crate::support::{cairn, in_dir, works};
 
-/// What to run of each command: words in which `IMAGE` stands for an image and `DIR` for a directory of the host.
+/// What to run of each command: words in which `IMAGE` stands for an image and `DIR` for a
+/// directory of the host.
 const TABLE: &[(&str, &[&str])] = &[
     ("mkfs", &["mkfs", "IMAGE"]),
     ("info", &["info", "--json", "IMAGE"]),
@@ -48,8 +50,18 @@ const TABLE: &[(&str, &[&str])] = &[
 ];
 
 /// Those that take no image: what they print is tested below or in tests of their own.
-const WITHOUT_IMAGE: &[&str] =
-    &["mount", "umount", "remount", "freeze", "thaw", "stats", "generate", "lab", "serve-nothing", "help"];
+const WITHOUT_IMAGE: &[&str] = &[
+    "mount",
+    "umount",
+    "remount",
+    "freeze",
+    "thaw",
+    "stats",
+    "generate",
+    "lab",
+    "serve-nothing",
+    "help",
+];
 
 /// The words with an image and a directory put in.
 fn words(line: &[&str], image: &str, directory: &str) -> Vec<String> {
@@ -59,9 +71,17 @@ fn words(line: &[&str], image: &str, directory: &str) -> Vec<String> {
 
 fn run(arguments: &[String], stdout: Stdio, stderr: Stdio) -> (i32, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_cairn"));
-    command.args(arguments).env_remove("CAIRN_LOG").stdin(Stdio::null()).stdout(stdout).stderr(stderr);
+    command
+        .args(arguments)
+        .env_remove("CAIRN_LOG")
+        .stdin(Stdio::null())
+        .stdout(stdout)
+        .stderr(stderr);
     let output = command.spawn().unwrap().wait_with_output().unwrap();
-    (output.status.code().expect("no signal ended it"), String::from_utf8_lossy(&output.stderr).into_owned())
+    (
+        output.status.code().expect("no signal ended it"),
+        String::from_utf8_lossy(&output.stderr).into_owned(),
+    )
 }
 
 /// A pipe that nobody reads.
@@ -73,7 +93,8 @@ fn broken() -> Stdio {
 
 #[test]
 fn every_command_is_in_the_table() {
-    let known: BTreeSet<&str> = TABLE.iter().map(|(name, _)| *name).chain(WITHOUT_IMAGE.iter().copied()).collect();
+    let known: BTreeSet<&str> =
+        TABLE.iter().map(|(name, _)| *name).chain(WITHOUT_IMAGE.iter().copied()).collect();
     for command in Cli::command().get_subcommands() {
         assert!(known.contains(command.get_name()), "{} is not tested", command.get_name());
     }
@@ -84,7 +105,11 @@ fn every_command_has_help_with_an_example() {
     for command in Cli::command().get_subcommands() {
         let help = works(&[command.get_name(), "--help"]);
         let example = format!("cairn {} ", command.get_name());
-        assert!(help.contains("Example") && help.contains(&example), "{}: {help}", command.get_name());
+        assert!(
+            help.contains("Example") && help.contains(&example),
+            "{}: {help}",
+            command.get_name()
+        );
     }
 }
 
@@ -102,19 +127,28 @@ fn a_reader_that_goes_away_is_nobodys_error() {
         assert_eq!(usual, (0, String::new()), "{arguments:?}");
         assert_eq!(run(&arguments, broken(), Stdio::piped()), usual, "{name}: {arguments:?}");
     }
-    for line in [&["lab", "list"][..], &["lab", "list", "--json"], &["--help"], &["ls", "--help"], &["--version"]] {
+    for line in [
+        &["lab", "list"][..],
+        &["lab", "list", "--json"],
+        &["--help"],
+        &["ls", "--help"],
+        &["--version"],
+    ] {
         let arguments = words(line, "", "");
         assert_eq!(run(&arguments, broken(), Stdio::piped()), (0, String::new()), "{arguments:?}");
     }
     judge::assert_clean(std::path::Path::new(&image));
 }
 
-/// Also where standard error goes to the same pipe (`cairn ls disk.img /none 2>&1 | head -0`), the status tells what happened.
+/// Also where standard error goes to the same pipe (`cairn ls disk.img /none 2>&1 | head -0`), the
+/// status tells what happened.
 #[test]
 fn statuses_arrive_without_a_reader_of_errors() {
     let (_dir, image) = in_dir("disk.img");
     judge::mke2fs(std::path::Path::new(&image), 8 << 20, &["-t", "ext4"]);
-    for (line, status) in [(&["ls", "IMAGE", "/none"][..], 1), (&["ls", "IMAGE.none"], 3), (&["ls", "--nonsense"], 2)] {
+    for (line, status) in
+        [(&["ls", "IMAGE", "/none"][..], 1), (&["ls", "IMAGE.none"], 3), (&["ls", "--nonsense"], 2)]
+    {
         let arguments = words(line, &image, "");
         assert_eq!(run(&arguments, broken(), broken()).0, status, "{arguments:?}");
     }
@@ -134,8 +168,10 @@ fn output_that_cannot_be_written_is_a_failure() {
 fn what_cannot_be_an_image_is_status_3() {
     let (dir, _) = in_dir("");
     let fifo = dir.path().join("fifo");
-    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
-    let subjects: [&OsStr; 4] = [dir.path().as_os_str(), "/dev/null".as_ref(), "/no/such".as_ref(), fifo.as_os_str()];
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, 0o600.into(), 0)
+        .unwrap();
+    let subjects: [&OsStr; 4] =
+        [dir.path().as_os_str(), "/dev/null".as_ref(), "/no/such".as_ref(), fifo.as_os_str()];
     for (_, line) in TABLE {
         for subject in subjects {
             let arguments = words(line, subject.to_str().unwrap(), "/dev/shm");
@@ -192,15 +228,22 @@ fn a_disk_is_listed_with_what_its_partitions_hold() {
         let (_dir, image) = in_dir("disk.img");
         std::fs::write(&image, crate::mkfs_safety::disk(table)).unwrap();
         works(&["mkfs", "-L", "system", &format!("{image}#2")]);
-        let json: serde_json::Value = serde_json::from_str(&works(&["info", "--json", &image])).unwrap();
-        assert_eq!((&json["type"], json["partitions"].as_array().unwrap().len()), (&"disk".into(), 2));
+        let json: serde_json::Value =
+            serde_json::from_str(&works(&["info", "--json", &image])).unwrap();
+        assert_eq!(
+            (&json["type"], json["partitions"].as_array().unwrap().len()),
+            (&"disk".into(), 2)
+        );
         let second = &json["partitions"][1];
         assert_eq!((&second["filesystem"], &second["label"]), (&"ext4".into(), &"system".into()));
         let address = second["address"].as_str().unwrap();
         assert_eq!(works(&["ls", address]), "lost+found\n");
         let text = works(&["info", &image]);
         let line = text.lines().find(|line| line.contains("#2")).unwrap();
-        assert!(line.contains("32.0 MiB") && line.contains("Linux") && line.contains("system"), "{text}");
+        assert!(
+            line.contains("32.0 MiB") && line.contains("Linux") && line.contains("system"),
+            "{text}"
+        );
     }
 }
 
@@ -217,7 +260,10 @@ fn info_says_what_opening_would() {
         let told = stdout.contains(" truncated\n") && stdout.contains(why) || stderr.ends_with(why);
         assert!(told && !stdout.contains(" clean"), "{format}: {stdout}{stderr}");
         let (status, _, said) = cairn(&["ls", &image]);
-        assert!(status == 4 && said.ends_with(why) && !said.contains("fsck"), "{format}: {status}: {said}");
+        assert!(
+            status == 4 && said.ends_with(why) && !said.contains("fsck"),
+            "{format}: {status}: {said}"
+        );
     }
     // Nothing but the magic number of ext4.
     let (_dir, image) = in_dir("disk.img");
@@ -231,12 +277,18 @@ fn info_says_what_opening_would() {
     let journal = dir.path().join("journal").to_str().unwrap().to_owned();
     judge::run("mke2fs", ["-Fq", "-O", "journal_dev", &journal, "16M"]);
     let device = judge::LoopDevice::attach(std::path::Path::new(&journal), false);
-    judge::run("mke2fs", ["-Fq", "-J", &format!("device={}", device.path().display()), &image, "32M"]);
+    judge::run(
+        "mke2fs",
+        ["-Fq", "-J", &format!("device={}", device.path().display()), &image, "32M"],
+    );
     drop(device);
     for (subject, why) in [(&journal, "external journal"), (&image, "on another device")] {
         let (status, _, said) = cairn(&["ls", subject]);
         assert!(status == 5 && said.contains(why), "{status}: {said}");
-        assert!(works(&["info", subject]).contains("access:                    none: "), "{subject}");
+        assert!(
+            works(&["info", subject]).contains("access:                    none: "),
+            "{subject}"
+        );
     }
 }
 
@@ -246,7 +298,9 @@ fn messages_of_open_name_the_image_once() {
     let said = crate::support::fails(&["ls", &image], 3);
     assert_eq!(
         said,
-        format!("cairn: {image}: no such file or directory: check the name; `cairn mkfs` makes a new image\n")
+        format!(
+            "cairn: {image}: no such file or directory: check the name; `cairn mkfs` makes a new image\n"
+        )
     );
     let said = crate::support::fails(&["ls", dir.path().to_str().unwrap()], 3);
     assert_eq!(said.matches(dir.path().to_str().unwrap()).count(), 1, "{said}");
@@ -260,5 +314,8 @@ fn a_small_f2fs_has_no_more_inodes_than_blocks() {
     let json: serde_json::Value = serde_json::from_str(&works(&["df", "--json", &image])).unwrap();
     let number = |key: &str| json[key].as_u64().unwrap();
     assert!(number("inodes") <= number("size") / 4096, "{json}");
-    assert!(number("inodes_free") <= number("inodes") && number("inodes_used") < number("inodes") / 100, "{json}");
+    assert!(
+        number("inodes_free") <= number("inodes") && number("inodes_used") < number("inodes") / 100,
+        "{json}"
+    );
 }

@@ -1,4 +1,5 @@
-//! Every example of the help, of README.md and of docs/ runs as it is written, in a directory that holds what it names.
+//! Every example of the help, of README.md and of docs/ runs as it is written, in a directory that
+//! holds what it names.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -60,7 +61,8 @@ fn surroundings() -> tempfile::TempDir {
     dir
 }
 
-/// The examples of a text that is indented as help is: a line, with what follows it up to the end of its here-document.
+/// The examples of a text that is indented as help is: a line, with what follows it up to the end
+/// of its here-document.
 fn of_help(help: &str) -> Vec<String> {
     let lines = help.lines().skip_while(|line| !line.starts_with("Example")).skip(1);
     scripts(lines.take_while(|line| line.starts_with("  ")).map(|line| &line[2..]))
@@ -129,14 +131,18 @@ fn images(example: &str) -> String {
 fn every_example_runs_as_it_is_written() {
     let here = surroundings();
     let program = Path::new(env!("CARGO_BIN_EXE_cairn"));
-    let path = format!("{}:{}", program.parent().unwrap().display(), std::env::var("PATH").unwrap());
+    let path =
+        format!("{}:{}", program.parent().unwrap().display(), std::env::var("PATH").unwrap());
     let examples = all_examples();
     let mut failed = Vec::new();
     assert!(examples.len() > 50, "{}", examples.len());
     for example in examples.iter().filter(|example| !begins_with(example, NOT_RUN)) {
         let work = tempfile::tempdir().unwrap();
         let command = example.split(' ').nth(1).unwrap_or_default();
-        let mut script = format!("set -e\nmkdir -p /mnt\numount -l /mnt 2>/dev/null || true\n{}", images(example));
+        let mut script = format!(
+            "set -e\nmkdir -p /mnt\numount -l /mnt 2>/dev/null || true\n{}",
+            images(example)
+        );
         if LIVE.contains(&command) {
             script += "cairn mount disk.img /mnt\n";
         }
@@ -151,10 +157,16 @@ fn every_example_runs_as_it_is_written() {
         script += "if grep -q ' /mnt fuse' /proc/mounts; then cairn umount /mnt; fi\n";
         let mut shell = Command::new("unshare");
         shell.args(["--mount", "--propagation", "private", "sh", "-c", &script]);
-        shell.current_dir(work.path()).env("PATH", &path).env("HERE", here.path()).env_remove("CAIRN_LOG");
+        shell
+            .current_dir(work.path())
+            .env("PATH", &path)
+            .env("HERE", here.path())
+            .env_remove("CAIRN_LOG");
         let output = shell.stdin(Stdio::null()).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
-        let complained = said.lines().any(|line| line.starts_with("cairn: ") && !line.contains("warning: not root"));
+        let complained = said
+            .lines()
+            .any(|line| line.starts_with("cairn: ") && !line.contains("warning: not root"));
         if !output.status.success() || complained {
             failed.push(format!("{example}\n{}: {said}", output.status));
         }
@@ -162,7 +174,8 @@ fn every_example_runs_as_it_is_written() {
     assert!(failed.is_empty(), "{}", failed.join("\n"));
 }
 
-/// On a terminal of 80 columns `clap` breaks longer lines, and an example that is broken cannot be copied.
+/// On a terminal of 80 columns `clap` breaks longer lines, and an example that is broken cannot be
+/// copied.
 #[test]
 fn examples_fit_a_terminal_of_80_columns() {
     for command in Cli::command().get_subcommands() {

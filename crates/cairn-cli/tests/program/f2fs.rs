@@ -1,4 +1,5 @@
-//! F2FS images: made with every option, filled, changed and judged; unclean ones; what is refused, and in which words.
+//! F2FS images: made with every option, filled, changed and judged; unclean ones; what is refused,
+//! and in which words.
 
 use std::path::Path;
 
@@ -9,7 +10,8 @@ use serde_json::Value;
 
 use crate::support::{cairn, fails, in_dir, works};
 
-const EXTRA: &str = "extra_attr,inode_checksum,flexible_inline_xattr,inode_crtime,lost_found,sb_checksum";
+const EXTRA: &str =
+    "extra_attr,inode_checksum,flexible_inline_xattr,inode_crtime,lost_found,sb_checksum";
 
 fn info(image: &str) -> Value {
     serde_json::from_str(&works(&["info", "--json", image])).unwrap()
@@ -19,19 +21,32 @@ fn info(image: &str) -> Value {
 fn every_option_of_mkfs_reaches_the_disk() {
     let (_dir, image) = in_dir("disk.img");
     let uuid = "01234567-89ab-cdef-0123-456789abcdef";
-    works(&["mkfs", "-F", "-t", "f2fs", "-l", "lábel", "-U", uuid, "-O", EXTRA, "-o", "7.5", "--size", "128M", &image]);
+    works(&[
+        "mkfs", "-F", "-t", "f2fs", "-l", "lábel", "-U", uuid, "-O", EXTRA, "-o", "7.5", "--size",
+        "128M", &image,
+    ]);
     assert_f2fs_clean(Path::new(&image));
     let found = info(&image);
-    assert_eq!((&found["type"], &found["label"], &found["uuid"]), (&"f2fs".into(), &"lábel".into(), &uuid.into()));
-    let features: Vec<&str> = found["features"].as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
-    assert!(features.len() == 6 && EXTRA.split(',').all(|name| features.contains(&name)), "{features:?}");
+    assert_eq!(
+        (&found["type"], &found["label"], &found["uuid"]),
+        (&"f2fs".into(), &"lábel".into(), &uuid.into())
+    );
+    let features: Vec<&str> =
+        found["features"].as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
+    assert!(
+        features.len() == 6 && EXTRA.split(',').all(|name| features.contains(&name)),
+        "{features:?}"
+    );
     assert_eq!((&found["access"], &found["state"]), (&"read-write".into(), &"clean".into()));
     let fields = dump_f2fs(Path::new(&image));
     assert_eq!(found["main_segments"], fields["segment_count_main"]);
     assert_eq!(found["checkpoint"]["overprovision_segments"], fields["overprov_segment_count"]);
     assert_eq!(found["checkpoint"]["user_blocks"], fields["user_block_count"]);
     let text = works(&["info", &image]);
-    assert!(text.contains("type:                      f2fs") && text.contains("checkpoint:\n"), "{text}");
+    assert!(
+        text.contains("type:                      f2fs") && text.contains("checkpoint:\n"),
+        "{text}"
+    );
 
     for percent in ["10", "30", "75.5"] {
         works(&["mkfs", "-F", "-t", "f2fs", "-o", percent, "--size", "128M", &image]);
@@ -46,7 +61,10 @@ fn every_option_of_mkfs_reaches_the_disk() {
     assert_f2fs_clean(Path::new(&image));
     let (found, fields) = (info(&image), dump_f2fs(Path::new(&image)));
     assert_eq!((fields["segs_per_sec"], fields["secs_per_zone"]), (2, 3));
-    assert_eq!((&found["segments_per_section"], &found["sections_per_zone"]), (&2.into(), &3.into()));
+    assert_eq!(
+        (&found["segments_per_section"], &found["sections_per_zone"]),
+        (&2.into(), &3.into())
+    );
     let flags = found["checkpoint"]["flags"].as_str().unwrap().trim_start_matches("0x");
     const LARGE_NAT_BITMAP: u32 = 0x400;
     assert!(u32::from_str_radix(flags, 16).unwrap() & LARGE_NAT_BITMAP != 0, "{found}");
@@ -58,7 +76,10 @@ fn mkfs_says_what_is_wrong_and_leaves_the_image_alone() {
     works(&["mkfs", "-F", "-t", "f2fs", "--size", "64M", &image]);
     works(&["mkdir", &image, "/kept"]);
     let refusals: [(&[&str], &[&str]); 13] = [
-        (&["-O", "has_journal"], &["feature `has_journal` is not known", "extra_attr", "inode_checksum", "lost_found"]),
+        (
+            &["-O", "has_journal"],
+            &["feature `has_journal` is not known", "extra_attr", "inode_checksum", "lost_found"],
+        ),
         (&["-O", "encrypt"], &["feature encrypt", "does not encrypt"]),
         (&["-O", "casefold"], &["feature casefold"]),
         (&["-O", "compression,extra_attr"], &["feature compression"]),
@@ -111,9 +132,13 @@ fn every_file_command_works_and_fsck_agrees() {
         assert_f2fs_clean(Path::new(&image));
         assert_eq!(works(&["cat", &image, "/a/b/moved"]), "contents\n");
         assert_eq!(works(&["ls", &image, "/tree"]), "large\nlink\nsmall\n");
-        let json: Value = serde_json::from_str(&works(&["stat", "--json", &image, "/tree/small"])).unwrap();
+        let json: Value =
+            serde_json::from_str(&works(&["stat", "--json", &image, "/tree/small"])).unwrap();
         let stat = &json[0];
-        assert_eq!((&stat["uid"], &stat["gid"], &stat["links"]), (&70_000.into(), &8.into(), &2.into()));
+        assert_eq!(
+            (&stat["uid"], &stat["gid"], &stat["links"]),
+            (&70_000.into(), &8.into(), &2.into())
+        );
         assert_eq!(stat["mode"], "4751");
         let out = dir.path().join("out");
         works(&["get", &image, "/tree", out.to_str().unwrap()]);
@@ -194,9 +219,11 @@ fn cut(image: &str) {
 
 #[test]
 fn volumes_that_cannot_be_written_name_the_feature() {
-    for (arguments, feature) in
-        [(&["-O", "encrypt"][..], "encrypt"), (&["-O", "casefold", "-C", "utf8"], "casefold"), (&["-O", "ro"], "ro")]
-    {
+    for (arguments, feature) in [
+        (&["-O", "encrypt"][..], "encrypt"),
+        (&["-O", "casefold", "-C", "utf8"], "casefold"),
+        (&["-O", "ro"], "ro"),
+    ] {
         let (_dir, image) = in_dir("disk.img");
         judge::mkfs_f2fs(Path::new(&image), 64 << 20, arguments);
         assert_eq!(works(&["ls", &image]), "");
@@ -232,7 +259,10 @@ fn mount_options_that_do_not_exist_are_answered_with_those_that_do() {
     judge::mkfs_f2fs(Path::new(&image), 64 << 20, &[]);
     let point = dir.path().to_str().unwrap();
     let line = fails(&["mount", "-o", "commit=5", &image, point], 2);
-    assert!(line.contains("commit") && line.contains("mode") && line.contains("checkpoint_interval"), "{line}");
+    assert!(
+        line.contains("commit") && line.contains("mode") && line.contains("checkpoint_interval"),
+        "{line}"
+    );
     assert!(fails(&["mount", "-o", "mode=fragment", &image, point], 2).contains("adaptive"));
     assert!(fails(&["mount", "-o", "norecovery", &image, point], 2).contains("add ro"));
 }
@@ -249,7 +279,13 @@ fn images_with_zones_are_made_filled_and_changed() {
     let zones = ["--zone-size", "8M", "--zone-capacity", "5100K", "--conventional-zones", "4"];
     let limits = ["--max-open-zones", "8", "--max-active-zones", "14"];
     let make = |size| {
-        [&["mkfs", "-F", "-t", "f2fs", "-m", "-Z", "8", "--size", size][..], &zones, &limits, &[&image]].concat()
+        [
+            &["mkfs", "-F", "-t", "f2fs", "-m", "-Z", "8", "--size", size][..],
+            &zones,
+            &limits,
+            &[&image],
+        ]
+        .concat()
     };
     works(&make("320M"));
     let contents = "twelve bytes".repeat(1 << 20);
@@ -262,7 +298,19 @@ fn images_with_zones_are_made_filled_and_changed() {
     works(&["rm", &image, "/one"]);
     assert_eq!(works(&["cat", &image, "/two"]), contents);
     assert_eq!(info(&image)["access"], "read-write");
-    let larger = ["mkfs", "-F", "-t", "f2fs", "-m", "--size", "320M", "--zone-size", "8M", "--zone-capacity", "9M"];
+    let larger = [
+        "mkfs",
+        "-F",
+        "-t",
+        "f2fs",
+        "-m",
+        "--size",
+        "320M",
+        "--zone-size",
+        "8M",
+        "--zone-capacity",
+        "9M",
+    ];
     let refused = fails(&[&larger[..], &[&image]].concat(), 2);
     assert!(refused.contains("the capacity must be at most the zone size"), "{refused}");
     assert_eq!(works(&["cat", &image, "/two"]), contents, "it was not touched");
@@ -281,7 +329,9 @@ fn a_volume_has_a_second_device_with_or_without_zones() {
         if zoned {
             let zones = ["--size", "128M", "--zone-size", "2M", "--conventional-zones", "10"];
             works(&[&["mkfs", "-F", "-t", "f2fs", "-m"][..], &zones, &[&second]].concat());
-            works(&["mkfs", "-F", "-t", "f2fs", "-m", "-Z", "8", "-c", &second, "--size", "64M", &image]);
+            works(&[
+                "mkfs", "-F", "-t", "f2fs", "-m", "-Z", "8", "-c", &second, "--size", "64M", &image,
+            ]);
         } else {
             std::fs::File::create(&second).unwrap().set_len(128 << 20).unwrap();
             works(&["mkfs", "-F", "-t", "f2fs", "-c", &second, "--size", "64M", &image]);

@@ -1,4 +1,5 @@
-//! The program itself: what bad input gets (one line, the right exit status), and images made, filled and judged.
+//! The program itself: what bad input gets (one line, the right exit status), and images made,
+//! filled and judged.
 
 mod backups;
 mod coreutils;
@@ -61,9 +62,14 @@ fn a_mount_point_that_is_missing_or_a_file() {
     let (dir, image) = in_dir("disk.img");
     judge::mke2fs(Path::new(&image), 8 << 20, &["-t", "ext4"]);
     let missing = dir.path().join("missing");
-    assert!(fails(&["mount", &image, missing.to_str().unwrap()], 1).contains("make the directory first"));
+    assert!(
+        fails(&["mount", &image, missing.to_str().unwrap()], 1)
+            .contains("make the directory first")
+    );
     assert!(fails(&["mount", &image, &image], 1).contains("not a directory"));
-    assert!(fails(&["umount", dir.path().to_str().unwrap()], 1).contains("nothing is mounted here"));
+    assert!(
+        fails(&["umount", dir.path().to_str().unwrap()], 1).contains("nothing is mounted here")
+    );
     assert!(fails(&["mount", "-o", "offset=512", &image, "/"], 2).contains("?offset=512"));
 }
 
@@ -89,7 +95,10 @@ fn a_read_only_block_device_is_not_written() {
         let device = judge::LoopDevice::attach(Path::new(&image), true);
         let path = device.path().to_str().unwrap();
         let (status, _, said) = support::cairn(&["mkdir", path, "/made"]);
-        assert!(status != 0 && said.contains("read-only") && said.lines().count() == 1, "{format}: {status}: {said}");
+        assert!(
+            status != 0 && said.contains("read-only") && said.lines().count() == 1,
+            "{format}: {status}: {said}"
+        );
         works(&["ls", path]);
         drop(device);
         assert!(std::fs::read(&image).unwrap() == before, "{format}");
@@ -112,7 +121,8 @@ fn a_made_image_is_filled_and_judged() {
     assert_eq!(works(&["cat", &image, "/a/b/renamed"]), "contents\n");
     assert_eq!(works(&["ls", &image, "/a/b"]), "renamed\n");
     assert!(works(&["info", &image]).contains("made"));
-    let json: serde_json::Value = serde_json::from_str(&works(&["stat", "--json", &image, "/a/b/renamed"])).unwrap();
+    let json: serde_json::Value =
+        serde_json::from_str(&works(&["stat", "--json", &image, "/a/b/renamed"])).unwrap();
     assert_eq!((json[0]["uid"].as_u64(), json[0]["gid"].as_u64()), (Some(7), Some(8)));
     works(&["rm", "-r", &image, "/a/b"]);
     assert_eq!(works(&["ls", &image, "/a"]), "link\n");

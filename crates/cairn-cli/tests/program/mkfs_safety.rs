@@ -1,4 +1,5 @@
-//! mkfs loses nothing without being told to, leaves nothing behind that failed, and makes what belongs to its user.
+//! mkfs loses nothing without being told to, leaves nothing behind that failed, and makes what
+//! belongs to its user.
 
 use std::io::{Cursor, Write};
 use std::os::unix::process::CommandExt;
@@ -34,7 +35,9 @@ fn precious(image: &str) -> Vec<(&'static str, Vec<u8>)> {
 pub fn disk(table: &str) -> Vec<u8> {
     if table == "dos" {
         let mut disk = vec![0; 64 << 20];
-        for (at, kind, start, sectors) in [(446, 0x0c, 2048_u32, 32_768_u32), (462, 0x83, 40_960, 65_536)] {
+        for (at, kind, start, sectors) in
+            [(446, 0x0c, 2048_u32, 32_768_u32), (462, 0x83, 40_960, 65_536)]
+        {
             disk[at + 4] = kind;
             disk[at + 8..at + 12].copy_from_slice(&start.to_le_bytes());
             disk[at + 12..at + 16].copy_from_slice(&sectors.to_le_bytes());
@@ -58,7 +61,8 @@ fn what_is_there_is_not_overwritten_without_force() {
             std::fs::write(&image, &bytes).unwrap();
             let line = fails(&["mkfs", "-t", kind, "--size", "96M", &image], 1);
             assert!(
-                line.contains(&format!("it holds {words}, which would be lost")) && line.contains("--force"),
+                line.contains(&format!("it holds {words}, which would be lost"))
+                    && line.contains("--force"),
                 "{line}"
             );
             assert!(std::fs::read(&image).unwrap() == bytes, "{words} was changed");
@@ -81,7 +85,8 @@ fn a_partition_is_made_without_touching_the_rest() {
     works(&["mkfs", "-L", "two", &second]);
     assert!(fails(&["mkfs", &second], 1).contains("an ext4 volume labelled two"));
     let after = std::fs::read(&image).unwrap();
-    let json: serde_json::Value = serde_json::from_str(&works(&["info", "--json", &image])).unwrap();
+    let json: serde_json::Value =
+        serde_json::from_str(&works(&["info", "--json", &image])).unwrap();
     let number = |key: &str| usize::try_from(json["partitions"][1][key].as_u64().unwrap()).unwrap();
     let (start, end) = (number("offset"), number("offset") + number("size"));
     assert!(before[..start] == after[..start] && before[end..] == after[end..] && before != after);
@@ -143,7 +148,8 @@ fn a_failed_mkfs_leaves_no_file_and_no_larger_one() {
 fn the_root_belongs_to_whoever_makes_the_volume() {
     assert!(judge::is_root(), "run it as root: it makes a volume as another user");
     let owner = |image: &str| {
-        let json: serde_json::Value = serde_json::from_str(&works(&["stat", "--json", image, "/"])).unwrap();
+        let json: serde_json::Value =
+            serde_json::from_str(&works(&["stat", "--json", image, "/"])).unwrap();
         (json[0]["uid"].as_u64().unwrap(), json[0]["gid"].as_u64().unwrap())
     };
     let (dir, _) = in_dir("");
@@ -159,7 +165,12 @@ fn the_root_belongs_to_whoever_makes_the_volume() {
     ] {
         let image = dir.path().join("disk.img");
         let mut command = Command::new(&program);
-        command.args(["mkfs", "-F", "-t", kind, "--size", "64M"]).args(words).arg(&image).uid(12_345).gid(54_321);
+        command
+            .args(["mkfs", "-F", "-t", kind, "--size", "64M"])
+            .args(words)
+            .arg(&image)
+            .uid(12_345)
+            .gid(54_321);
         assert!(command.status().unwrap().success(), "{kind} {words:?}");
         assert_eq!(owner(image.to_str().unwrap()), expected, "{kind} {words:?}");
         match kind {
@@ -183,22 +194,32 @@ fn what_mkfs_lacks_is_said() {
     let (dir, image) = in_dir("disk.img");
     let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
     let said = fails(&["mkfs", "--size", "16M", &path("none/disk.img")], 3);
-    assert!(said.contains("none is not there: make it first") && said.matches("disk.img").count() == 1, "{said}");
+    assert!(
+        said.contains("none is not there: make it first") && said.matches("disk.img").count() == 1,
+        "{said}"
+    );
     std::fs::write(&image, b"").unwrap();
     assert!(fails(&["mkfs", &image], 2).contains("the image is empty: give its size"));
     // Nothing is cut off a file that is there.
     std::fs::File::options().write(true).open(&image).unwrap().set_len(32 << 20).unwrap();
-    assert!(fails(&["mkfs", "-F", "--size", "16M", &image], 2).contains("33554432 bytes, more than --size says"));
+    assert!(
+        fails(&["mkfs", "-F", "--size", "16M", &image], 2)
+            .contains("33554432 bytes, more than --size says")
+    );
     assert_eq!(std::fs::metadata(&image).unwrap().len(), 32 << 20);
     works(&["mkfs", "--size", "48M", &image]);
     assert_eq!(std::fs::metadata(&image).unwrap().len(), 48 << 20);
     // The way to the older types that is told is one.
     for kind in ["ext2", "ext3"] {
         let (status, _, said) = cairn(&["mkfs", "-t", kind, &image]);
-        let features = said.split("-O ").nth(1).and_then(|rest| rest.split_whitespace().next()).unwrap();
+        let features =
+            said.split("-O ").nth(1).and_then(|rest| rest.split_whitespace().next()).unwrap();
         assert_eq!(status, 2, "{said}");
         works(&["mkfs", "-F", "-t", "ext4", "-O", features, &image]);
-        assert!(works(&["info", &image]).contains(&format!("kind:                      {kind}\n")), "{features}");
+        assert!(
+            works(&["info", &image]).contains(&format!("kind:                      {kind}\n")),
+            "{features}"
+        );
         judge::assert_clean(Path::new(&image));
     }
     // Block sizes beyond a page, which the help names, too.

@@ -1,5 +1,5 @@
-//! Names that no directory can hold, from every place where an image can have one: nothing is copied to where they lead, nothing
-//! panics, and it is said that the image is damaged.
+//! Names that no directory can hold, from every place where an image can have one: nothing is
+//! copied to where they lead, nothing panics, and it is said that the image is damaged.
 
 use std::path::Path;
 
@@ -56,14 +56,19 @@ fn outside(directory: &Path, inside: &Path) -> Vec<std::path::PathBuf> {
     found
 }
 
-/// Copies all of the image out, lists it, and opens it for writing. `opens` says whether it can be written at all.
+/// Copies all of the image out, lists it, and opens it for writing. `opens` says whether it can be
+/// written at all.
 fn meets(image: &str, opens: bool, what: &str) {
     let directory = Path::new(image).parent().unwrap();
     let out = directory.join("a/b/c/d/out");
     std::fs::create_dir_all(&out).unwrap();
     let before = outside(directory, &out);
     let (status, _, said) = cairn(&["get", image, "/", out.to_str().unwrap()]);
-    assert_eq!(outside(directory, &out), before, "{what}: something was made outside the destination");
+    assert_eq!(
+        outside(directory, &out),
+        before,
+        "{what}: something was made outside the destination"
+    );
     assert!(!Path::new("/tmp/cairn-escaped-to-it").exists(), "{what}");
     assert!(status == 4 && !said.contains("panicked"), "{what}: get exits with {status}: {said}");
     let (status, _, said) = cairn(&["ls", "-lR", image]);
@@ -74,7 +79,8 @@ fn meets(image: &str, opens: bool, what: &str) {
     std::fs::remove_dir_all(directory.join("a")).unwrap();
 }
 
-/// A file that was fsynced and whose name no checkpoint knows: roll-forward takes it from the inode.
+/// A file that was fsynced and whose name no checkpoint knows: roll-forward takes it from the
+/// inode.
 fn fsynced(image: &str) {
     let volume = cairn::open(&ImageSpec::whole(image), &OpenOptions::default()).unwrap();
     let fs = volume.filesystem();
@@ -102,7 +108,10 @@ fn names_of_the_roll_forward_chain_are_checked() {
         meets(&write_beside(&image, &bytes), false, &format!("'{}'", name.escape_ascii()));
     }
     works(&["mkdir", &image, "/made"]);
-    assert!(works(&["ls", &image]).contains("a-name-that-is-replaced!"), "the sound chain is replayed");
+    assert!(
+        works(&["ls", &image]).contains("a-name-that-is-replaced!"),
+        "the sound chain is replayed"
+    );
     judge::assert_f2fs_clean(Path::new(&image));
 }
 

@@ -1,4 +1,5 @@
-//! With SOURCE_DATE_EPOCH the same input makes the same bytes, whenever, and in whichever order the host lists its directories.
+//! With SOURCE_DATE_EPOCH the same input makes the same bytes, whenever, and in whichever order the
+//! host lists its directories.
 
 use std::path::Path;
 use std::process::Command;
@@ -21,12 +22,17 @@ fn cairn(words: &[&str]) {
     assert!(output.status.success() && said.is_empty(), "{words:?}: {said}");
 }
 
-/// A tree with everything that a copy keeps, and enough files and bytes that daemons would have their part in it.
+/// A tree with everything that a copy keeps, and enough files and bytes that daemons would have
+/// their part in it.
 fn tree(at: &Path) {
     std::fs::create_dir(at).unwrap();
     build(
         &PathTarget::new(at),
-        &plan(&TreeSpec { privileged: judge::is_root(), xattrs: judge::is_root(), ..TreeSpec::small(11) }),
+        &plan(&TreeSpec {
+            privileged: judge::is_root(),
+            xattrs: judge::is_root(),
+            ..TreeSpec::small(11)
+        }),
     );
     let many = at.join("many");
     std::fs::create_dir(&many).unwrap();
@@ -67,7 +73,11 @@ fn two_runs_make_the_same_image() {
 fn labels_and_sizes_make_different_uuids() {
     let (_dir, image) = in_dir("disk.img");
     let mut seen = std::collections::BTreeSet::new();
-    for words in [&["-L", "a", "--size", "64M"][..], &["-L", "b", "--size", "64M"], &["-L", "b", "--size", "96M"]] {
+    for words in [
+        &["-L", "a", "--size", "64M"][..],
+        &["-L", "b", "--size", "64M"],
+        &["-L", "b", "--size", "96M"],
+    ] {
         cairn(&[&["mkfs", "-F"], words, &[&image]].concat());
         let info: serde_json::Value =
             serde_json::from_str(&crate::support::works(&["info", "--json", &image])).unwrap();

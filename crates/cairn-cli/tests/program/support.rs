@@ -5,7 +5,8 @@ use cairn_testkit::place::Place;
 
 /// Exit status, standard output, standard error.
 pub fn cairn(args: &[&str]) -> (i32, String, String) {
-    let output = Command::cargo_bin("cairn").unwrap().args(args).env_remove("CAIRN_LOG").output().unwrap();
+    let output =
+        Command::cargo_bin("cairn").unwrap().args(args).env_remove("CAIRN_LOG").output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
 }

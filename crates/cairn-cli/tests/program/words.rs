@@ -1,4 +1,5 @@
-//! The daily words on volumes of both formats: what each makes is judged by fsck, and by what Linux's own tools say of the same tree.
+//! The daily words on volumes of both formats: what each makes is judged by fsck, and by what
+//! Linux's own tools say of the same tree.
 
 use std::io::Write;
 use std::path::Path;
@@ -31,7 +32,12 @@ fn volume(kind: &str) -> (cairn_testkit::place::Place, String) {
 fn shell(image: &str, options: &[&str], script: &str) -> (i32, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_cairn"));
     command.arg("shell").args(options).arg(image).env_remove("CAIRN_LOG");
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
     // A shell that ends early reads no more.
     let _ = child.stdin.take().unwrap().write_all(script.as_bytes());
     let output = child.wait_with_output().unwrap();
@@ -80,10 +86,13 @@ fn find_asks_what_gnu_find_asks() {
         "-mtime 0 -o -mmin +100",
         "-user 0 -type l",
     ] {
-        let ours = works(&[&["find", &image, "/"][..], &words.split(' ').collect::<Vec<_>>()].concat());
+        let ours =
+            works(&[&["find", &image, "/"][..], &words.split(' ').collect::<Vec<_>>()].concat());
         let mut command = judge::command("find");
-        let theirs = words.replace("/etc/a.conf", &format!("{}/etc/a.conf", mount.path().display()));
-        let output = command.arg(mount.path()).args(theirs.split(' ')).env("TZ", "UTC").output().unwrap();
+        let theirs =
+            words.replace("/etc/a.conf", &format!("{}/etc/a.conf", mount.path().display()));
+        let output =
+            command.arg(mount.path()).args(theirs.split(' ')).env("TZ", "UTC").output().unwrap();
         assert!(output.status.success(), "{words}: {}", String::from_utf8_lossy(&output.stderr));
         let root = mount.path().to_str().unwrap();
         let below = |line: &str| match line.strip_prefix(root).unwrap() {
@@ -104,9 +113,18 @@ fn find_asks_what_gnu_find_asks() {
             .count(),
         3
     );
-    for wrong in [&["-nonsense"][..], &["-size", "x"], &["(", "-empty"], &["-name"], &["-type", "x"], &["-empty", ")"]]
-    {
-        assert!(fails(&[&["find", &image, "/"], wrong].concat(), 2).contains("find: "), "{wrong:?}");
+    for wrong in [
+        &["-nonsense"][..],
+        &["-size", "x"],
+        &["(", "-empty"],
+        &["-name"],
+        &["-type", "x"],
+        &["-empty", ")"],
+    ] {
+        assert!(
+            fails(&[&["find", &image, "/"], wrong].concat(), 2).contains("find: "),
+            "{wrong:?}"
+        );
     }
 }
 
@@ -122,7 +140,8 @@ fn du_and_df_count_as_the_kernels() {
     let apparent = works(&["du", "-sb", &image, "/var"]);
     let mount = KernelMount::new(Path::new(&image), "ro");
     let theirs = |name: &str, words: &[&str]| {
-        let output = judge::command(name).args(words).arg(mount.path().join("var")).output().unwrap();
+        let output =
+            judge::command(name).args(words).arg(mount.path().join("var")).output().unwrap();
         String::from_utf8(output.stdout).unwrap().replace(mount.path().to_str().unwrap(), "")
     };
     let sorted = |text: &str| {
@@ -134,8 +153,12 @@ fn du_and_df_count_as_the_kernels() {
     assert_eq!(apparent, theirs("du", &["-sb"]));
     let df: Value = serde_json::from_str(&df).unwrap();
     let inodes = theirs("df", &["--output=itotal,iused"]);
-    let numbers: Vec<u64> = inodes.lines().nth(1).unwrap().split_whitespace().map(|n| n.parse().unwrap()).collect();
-    assert_eq!((df["inodes"].as_u64(), df["inodes_used"].as_u64()), (Some(numbers[0]), Some(numbers[1])));
+    let numbers: Vec<u64> =
+        inodes.lines().nth(1).unwrap().split_whitespace().map(|n| n.parse().unwrap()).collect();
+    assert_eq!(
+        (df["inodes"].as_u64(), df["inodes_used"].as_u64()),
+        (Some(numbers[0]), Some(numbers[1]))
+    );
     mount.unmount();
     assert!(works(&["df", "-h", &image]).contains("Use%"));
 }
@@ -148,7 +171,8 @@ fn cp_copies_everything_inside_the_image() {
         works(&["mkdir", &image, "/copy"]);
         works(&["cp", "-a", &image, "/etc", "/var", "/null", "/copy"]);
         let listing = |path: &str| {
-            let json: Value = serde_json::from_str(&works(&["ls", "--json", "-R", &image, path])).unwrap();
+            let json: Value =
+                serde_json::from_str(&works(&["ls", "--json", "-R", &image, path])).unwrap();
             let keep = |one: &Value| {
                 let name = one["path"].as_str().unwrap().strip_prefix(path).unwrap().to_owned();
                 format!(
@@ -160,10 +184,14 @@ fn cp_copies_everything_inside_the_image() {
         };
         assert_eq!(listing("/etc"), listing("/copy/etc"));
         assert_eq!(listing("/var"), listing("/copy/var"));
-        assert_eq!(works(&["getfattr", "-n", "user.a", "--only-values", &image, "/copy/etc/a.conf"]), "one two");
+        assert_eq!(
+            works(&["getfattr", "-n", "user.a", "--only-values", &image, "/copy/etc/a.conf"]),
+            "one two"
+        );
         // Without -a: root's, new, and no links kept.
         works(&["cp", "-r", &image, "/etc", "/plain"]);
-        let json: Value = serde_json::from_str(&works(&["stat", "--json", &image, "/plain/a.conf"])).unwrap();
+        let json: Value =
+            serde_json::from_str(&works(&["stat", "--json", &image, "/plain/a.conf"])).unwrap();
         assert_eq!((&json[0]["uid"], &json[0]["mode"]), (&0.into(), &"0644".into()));
         assert!(fails(&["cp", &image, "/etc", "/x"], 1).contains("-r"));
         assert!(fails(&["cp", "-r", &image, "/etc", "/etc/conf.d"], 1).contains("into itself"));
@@ -181,13 +209,21 @@ fn what_they_make_is_what_linux_sees() {
     works(&["setfattr", "-n", "user.bytes", "-v", "0x00ff", &image, "/stamp"]);
     works(&["mknod", &image, "/disk", "b", "259", "70000"]);
     assert!(fails(&["mknod", &image, "/x", "b"], 2).contains("MAJOR MINOR"));
-    assert_eq!(works(&["getfattr", "-d", &image, "/stamp"]), "# file: stamp\nuser.bytes=0x00ff\n\n");
-    let json: Value = serde_json::from_str(&works(&["getfattr", "--json", &image, "/stamp"])).unwrap();
+    assert_eq!(
+        works(&["getfattr", "-d", &image, "/stamp"]),
+        "# file: stamp\nuser.bytes=0x00ff\n\n"
+    );
+    let json: Value =
+        serde_json::from_str(&works(&["getfattr", "--json", &image, "/stamp"])).unwrap();
     assert_eq!(json[0]["attributes"][0]["value"], "00ff");
     judge::assert_clean(Path::new(&image));
     let mount = KernelMount::new(Path::new(&image), "ro");
     let stat = |format: &str, name: &str| {
-        let output = judge::command("stat").args(["-c", format]).arg(mount.path().join(name)).env("TZ", "UTC").output();
+        let output = judge::command("stat")
+            .args(["-c", format])
+            .arg(mount.path().join(name))
+            .env("TZ", "UTC")
+            .output();
         String::from_utf8(output.unwrap().stdout).unwrap().trim().to_owned()
     };
     assert_eq!(stat("%.9Y %X", "stamp"), "981173106.500000000 981173106");
@@ -196,11 +232,17 @@ fn what_they_make_is_what_linux_sees() {
     assert_eq!(stat("%F %t:%T", "disk"), "block special file 103:11170");
     assert_eq!(stat("%F", "pipe"), "fifo");
     let mut attribute = [0; 8];
-    assert_eq!(rustix::fs::getxattr(mount.path().join("stamp"), "user.bytes", &mut attribute).unwrap(), 2);
+    assert_eq!(
+        rustix::fs::getxattr(mount.path().join("stamp"), "user.bytes", &mut attribute).unwrap(),
+        2
+    );
     assert_eq!(&attribute[..2], b"\0\xff");
     mount.unmount();
     works(&["setfattr", "-x", "user.bytes", &image, "/stamp"]);
-    assert!(fails(&["getfattr", "-n", "user.bytes", &image, "/stamp"], 1).contains("no such extended attribute"));
+    assert!(
+        fails(&["getfattr", "-n", "user.bytes", &image, "/stamp"], 1)
+            .contains("no such extended attribute")
+    );
 }
 
 #[test]
@@ -208,7 +250,8 @@ fn standard_input_and_output_are_files() {
     for kind in ["ext4", "f2fs"] {
         let (_dir, image) = volume(kind);
         let mut put = Command::new(env!("CARGO_BIN_EXE_cairn"));
-        let mut put = put.args(["put", &image, "-", "/etc/from"]).stdin(Stdio::piped()).spawn().unwrap();
+        let mut put =
+            put.args(["put", &image, "-", "/etc/from"]).stdin(Stdio::piped()).spawn().unwrap();
         let bytes = vec![b'x'; 3_000_000];
         put.stdin.take().unwrap().write_all(&bytes).unwrap();
         assert!(put.wait().unwrap().success());
@@ -225,13 +268,19 @@ fn put_takes_files_of_proc_and_the_contents_of_directories() {
     let (dir, image) = volume("ext4");
     let (status, _, said) = cairn(&["put", &image, "/proc/version", "/version"]);
     assert!(status == 0 && said.contains("warning: /proc/version: 0 bytes long"), "{said}");
-    assert_eq!(works(&["cat", &image, "/version"]), std::fs::read_to_string("/proc/version").unwrap());
+    assert_eq!(
+        works(&["cat", &image, "/version"]),
+        std::fs::read_to_string("/proc/version").unwrap()
+    );
     let source = dir.path().join("rootfs");
     std::fs::create_dir_all(source.join("opt/app")).unwrap();
     std::fs::set_permissions(&source, std::fs::Permissions::from_mode(0o711)).unwrap();
     works(&["put", "--owner", "5:6", &image, &format!("{}/.", source.display()), "/"]);
     let json: Value = serde_json::from_str(&works(&["stat", "--json", &image, "/"])).unwrap();
-    assert_eq!((&json[0]["mode"], &json[0]["uid"], &json[0]["gid"]), (&"0711".into(), &5.into(), &6.into()));
+    assert_eq!(
+        (&json[0]["mode"], &json[0]["uid"], &json[0]["gid"]),
+        (&"0711".into(), &5.into(), &6.into())
+    );
     assert_eq!(works(&["ls", &image, "/opt"]), "app\n");
     judge::assert_clean(Path::new(&image));
 }
@@ -242,16 +291,23 @@ fn a_shell_runs_many_commands_and_says_which_failed() {
         let (dir, image) = volume(kind);
         let script = "ls /etc # all\nmkdir '/a b'\nput - \"/a b/here\"\nthe rest is the file\n";
         let (status, stdout, stderr) = shell(&image, &[], script);
-        assert_eq!((status, stdout.as_str(), stderr.as_str()), (0, "a.conf\nb.conf\nconf.d\nlink\n", ""));
+        assert_eq!(
+            (status, stdout.as_str(), stderr.as_str()),
+            (0, "a.conf\nb.conf\nconf.d\nlink\n", "")
+        );
         assert_eq!(works(&["cat", &image, "/a b/here"]), "the rest is the file\n");
         // The first failure ends it; what was done before stays.
         let failing = "mkdir /before\nrm /none\nmkdir /after\n";
         let (status, _, stderr) = shell(&image, &[], failing);
-        assert_eq!((status, stderr), (1, format!("cairn: {image}: line 2: /none: no such file or directory\n")));
+        assert_eq!(
+            (status, stderr),
+            (1, format!("cairn: {image}: line 2: /none: no such file or directory\n"))
+        );
         assert_eq!(works(&["ls", "-d", &image, "/before"]), "/before\n");
         fails(&["ls", "-d", &image, "/after"], 1);
         // With -k it goes on, and the status is that of the first.
-        let (status, _, stderr) = shell(&image, &["-k"], "rm /none\nnonsense\nls --nonsense\nmkdir /after\n");
+        let (status, _, stderr) =
+            shell(&image, &["-k"], "rm /none\nnonsense\nls --nonsense\nmkdir /after\n");
         assert_eq!((status, stderr.lines().count()), (1, 3), "{stderr}");
         assert_eq!(works(&["ls", "-d", &image, "/after"]), "/after\n");
         let (status, _, stderr) = shell(&image, &[], "mkdir '/open\n");
@@ -260,7 +316,10 @@ fn a_shell_runs_many_commands_and_says_which_failed() {
         let file = dir.path().join("script");
         std::fs::write(&file, "mkdir \\\n /long\nsync\nexit\nrm -r /long\n").unwrap();
         works(&["shell", "-f", file.to_str().unwrap(), &image]);
-        assert_eq!(works(&["shell", "-r", "-c", "ls -d /long", "-c", "help", &image]).lines().next(), Some("/long"));
+        assert_eq!(
+            works(&["shell", "-r", "-c", "ls -d /long", "-c", "help", &image]).lines().next(),
+            Some("/long")
+        );
         assert!(fails(&["shell", "-r", "-c", "mkdir /x", &image], 2).contains("leave out -r"));
         assert!(works(&["shell", "-r", "-c", "help find", &image]).contains("-newermt"));
         check(kind, &image);

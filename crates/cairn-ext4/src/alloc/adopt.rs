@@ -18,11 +18,18 @@ impl Space {
             let (what, value) = ("block", start.get());
             let (group, bit) = layout.group_and_offset(start).unwrap_or((u32::MAX, u32::MAX));
             tracing::error!(what, value, count, "not a file's blocks");
-            return Err(Corrupt::Bitmap { what, group, bit, state: "not a block that a file can have" }.into());
+            return Err(Corrupt::Bitmap {
+                what,
+                group,
+                bit,
+                state: "not a block that a file can have",
+            }
+            .into());
         }
         let (mut at, end) = (start.get(), start.get() + count);
         while at < end {
-            let (group, bit) = layout.group_and_offset(Pba(at)).expect("the range lies in the volume");
+            let (group, bit) =
+                layout.group_and_offset(Pba(at)).expect("the range lies in the volume");
             let room = u64::from(layout.group_blocks(group) - bit);
             let len = u32::try_from(room.min(end - at)).expect("at most a group");
             self.adopt_in_group(handle, group, bit, len)?;
@@ -45,7 +52,8 @@ impl Space {
             let (first, run) = (from as u32, (at - from) as u32);
             inner.groups.change_blocks(handle, number, &mut state, first, run, true)?;
             if let Some(map) = state.map.as_mut() {
-                for bit in (first..first + run).filter(|bit| map.is_free(*bit)).collect::<Vec<_>>() {
+                for bit in (first..first + run).filter(|bit| map.is_free(*bit)).collect::<Vec<_>>()
+                {
                     map.take(bit, 1);
                     inner.reservations.remove_free(1);
                 }
@@ -60,7 +68,12 @@ impl Space {
     /// There is no such inode, or the device failed.
     pub(crate) fn adopt_inode(&self, handle: &Handle, ino: Ino, directory: bool) -> Result<()> {
         let groups = &self.inner.groups;
-        let missing = Corrupt::Inode { ino, field: "number", value: ino.get(), expected: "no inode of the volume" };
+        let missing = Corrupt::Inode {
+            ino,
+            field: "number",
+            value: ino.get(),
+            expected: "no inode of the volume",
+        };
         let (number, index) = self.inner.layout.inode_group(ino).ok_or(missing)?;
         let mut state = groups.group(number).lock();
         let used = bitmap::test(&groups.inode_bitmap(number, &state)?, index as usize);

@@ -135,7 +135,13 @@ impl Space {
     }
 
     /// Frees blocks in `handle`. They can be allocated again after its commit.
-    pub(super) fn free_blocks(&self, handle: &Handle, start: Pba, count: u64, kind: Freed) -> Result<()> {
+    pub(super) fn free_blocks(
+        &self,
+        handle: &Handle,
+        start: Pba,
+        count: u64,
+        kind: Freed,
+    ) -> Result<()> {
         let layout = &self.inner.layout;
         let (group, bit) = layout.group_and_offset(start).unwrap_or((u32::MAX, u32::MAX));
         if !layout.contains(start, count) {
@@ -143,13 +149,18 @@ impl Space {
             return Err(Corrupt::Group { group, field, value, expected }.into());
         }
         if self.inner.groups.is_metadata(start, count) {
-            return Err(
-                Corrupt::Bitmap { what: "block", group, bit, state: "belongs to the volume's structures" }.into()
-            );
+            return Err(Corrupt::Bitmap {
+                what: "block",
+                group,
+                bit,
+                state: "belongs to the volume's structures",
+            }
+            .into());
         }
         let (mut at, end) = (start.get(), start.get() + count);
         while at < end {
-            let (group, bit) = layout.group_and_offset(Pba(at)).expect("the range lies in the volume");
+            let (group, bit) =
+                layout.group_and_offset(Pba(at)).expect("the range lies in the volume");
             let room = u64::from(layout.group_blocks(group) - bit);
             let len = u32::try_from(room.min(end - at)).expect("at most a group");
             if kind == Freed::Metadata {
@@ -189,7 +200,12 @@ impl Space {
 impl Inner {
     fn allocation(&self, found: Found, from_reservation: bool) -> Allocation {
         let start = Pba(self.layout.group_first_block(found.group).get() + u64::from(found.start));
-        Allocation { start, len: found.len, from_reservation, marked: Arc::new(AtomicBool::new(false)) }
+        Allocation {
+            start,
+            len: found.len,
+            from_reservation,
+            marked: Arc::new(AtomicBool::new(false)),
+        }
     }
 
     fn group_and_offset(&self, allocation: &Allocation) -> (u32, u32) {
@@ -306,7 +322,9 @@ impl Inner {
             }
             let goal = if number == first { bit } else { 0 };
             match self.find(number, &mut state, goal, want, unit) {
-                Some(run) if run.1 >= want => return Ok(Some(take(group, number, &mut state, run))),
+                Some(run) if run.1 >= want => {
+                    return Ok(Some(take(group, number, &mut state, run)));
+                }
                 _ => publish(group, &state),
             }
         }
@@ -315,19 +333,33 @@ impl Inner {
 
     /// The first run of `want` blocks in a loaded group that begins at a multiple of `unit`, or
     /// else the longest.
-    fn find(&self, number: u32, state: &mut GroupState, goal: u32, want: u32, unit: u32) -> Option<(u32, u32)> {
+    fn find(
+        &self,
+        number: u32,
+        state: &mut GroupState,
+        goal: u32,
+        want: u32,
+        unit: u32,
+    ) -> Option<(u32, u32)> {
         let map = state.map.as_mut()?;
         // This search of all runs makes the bound exact.
         let longest = map.find(goal, want)?;
-        if unit == 1 { Some(longest) } else { map.find_aligned(goal, want, self.alignment(number, unit)) }
+        if unit == 1 {
+            Some(longest)
+        } else {
+            map.find_aligned(goal, want, self.alignment(number, unit))
+        }
     }
 
     /// The longest run of the volume. Each round ends the search or lowers one group's bound to its
     /// true value.
     fn search_longest(&self, want: u32, unit: u32) -> Result<Option<Found>> {
         for _ in 0..=self.groups.len() {
-            let bounds = (0..self.groups.len()).map(|n| (self.groups.group(n).longest.load(Ordering::Relaxed), n));
-            let Some((longest, number)) = bounds.max_by_key(|(longest, number)| (*longest, u32::MAX - number)) else {
+            let bounds = (0..self.groups.len())
+                .map(|n| (self.groups.group(n).longest.load(Ordering::Relaxed), n));
+            let Some((longest, number)) =
+                bounds.max_by_key(|(longest, number)| (*longest, u32::MAX - number))
+            else {
                 break;
             };
             if longest == 0 {

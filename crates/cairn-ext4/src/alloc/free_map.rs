@@ -64,7 +64,11 @@ impl FreeMap {
     /// Adds a run.
     pub(crate) fn add(&mut self, start: u32, len: u32) {
         let (from, count) = self.checked(start, len);
-        assert_eq!(bitmap::count_set(&self.busy, from, count), count, "only taken blocks are given back");
+        assert_eq!(
+            bitmap::count_set(&self.busy, from, count),
+            count,
+            "only taken blocks are given back"
+        );
         bitmap::clear_range(&mut self.busy, from, count);
         self.free += len;
         // The run may join its neighbours. The next search of the whole group makes the bound
@@ -73,7 +77,10 @@ impl FreeMap {
     }
 
     fn checked(&self, start: u32, len: u32) -> (usize, usize) {
-        assert!(start.checked_add(len).is_some_and(|end| end <= self.bits), "runs lie inside their group");
+        assert!(
+            start.checked_add(len).is_some_and(|end| end <= self.bits),
+            "runs lie inside their group"
+        );
         (start as usize, len as usize)
     }
 
@@ -121,15 +128,23 @@ impl FreeMap {
 
     /// As [`FreeMap::find`], for aligned runs. It does not change the bound.
     #[must_use]
-    pub(crate) fn find_aligned(&self, goal: u32, want: u32, alignment: Alignment) -> Option<(u32, u32)> {
+    pub(crate) fn find_aligned(
+        &self,
+        goal: u32,
+        want: u32,
+        alignment: Alignment,
+    ) -> Option<(u32, u32)> {
         let goal = if goal < self.bits { goal } else { 0 };
-        let runs = [(goal, self.bits), (0, self.bits)].into_iter().take(if goal == 0 { 1 } else { 2 });
+        let runs =
+            [(goal, self.bits), (0, self.bits)].into_iter().take(if goal == 0 { 1 } else { 2 });
         let mut best: Option<(u32, u32)> = None;
         for (mut from, end) in runs {
             while let Some((start, len)) = self.run_from(from, end) {
                 match alignment.within((start, len), want) {
                     Some(run) if run.1 >= want => return Some(run),
-                    Some(run) if best.is_none_or(|(_, longest)| run.1 > longest) => best = Some(run),
+                    Some(run) if best.is_none_or(|(_, longest)| run.1 > longest) => {
+                        best = Some(run)
+                    }
                     _ => {}
                 }
                 from = start + len;

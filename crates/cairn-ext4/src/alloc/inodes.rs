@@ -37,7 +37,12 @@ impl Space {
         Err(inner.defect.lock().clone().map_or_else(no_space, Error::from))
     }
 
-    fn allocate_in_group(&self, handle: &Handle, number: u32, directory: bool) -> Result<Option<Ino>> {
+    fn allocate_in_group(
+        &self,
+        handle: &Handle,
+        number: u32,
+        directory: bool,
+    ) -> Result<Option<Ino>> {
         let inner = &self.inner;
         let group = inner.groups.group(number);
         if group.free_inodes.load(Ordering::Relaxed) == 0 {
@@ -79,7 +84,8 @@ impl Space {
     pub fn free_inode(&self, handle: &Handle, ino: Ino, was_directory: bool) -> Result<()> {
         let inner = &self.inner;
         let wrong = |expected| Corrupt::Inode { ino, field: "number", value: ino.get(), expected };
-        let (number, index) = inner.layout.inode_group(ino).ok_or_else(|| wrong("no inode of the volume"))?;
+        let (number, index) =
+            inner.layout.inode_group(ino).ok_or_else(|| wrong("no inode of the volume"))?;
         if ino.get() < u64::from(inner.layout.first_ino) {
             return Err(wrong("reserved, and cannot be freed").into());
         }

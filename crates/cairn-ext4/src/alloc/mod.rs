@@ -80,8 +80,11 @@ impl Space {
     /// Creates the allocator of a group table.
     #[must_use]
     pub fn new(groups: Arc<GroupTable>, layout: Arc<Layout>, runtime: Arc<dyn Runtime>) -> Self {
-        let reservations =
-            Reservations::new(groups.free_blocks_total(), layout.root_reserved_blocks, layout.blocks_count);
+        let reservations = Reservations::new(
+            groups.free_blocks_total(),
+            layout.root_reserved_blocks,
+            layout.blocks_count,
+        );
         let inner = Inner {
             groups,
             layout,
@@ -120,7 +123,8 @@ impl Space {
     /// Blocks that are neither in use nor reserved, including those kept for mapping.
     #[must_use]
     pub fn unused(&self) -> u64 {
-        self.inner.reservations.available(Class::Mapping) + self.inner.pending_blocks.load(Ordering::Relaxed)
+        self.inner.reservations.available(Class::Mapping)
+            + self.inner.pending_blocks.load(Ordering::Relaxed)
     }
 
     /// Discards freed blocks on this device once the free is durable. `None` ends that.
@@ -143,7 +147,8 @@ impl Space {
     /// force one.
     #[must_use]
     pub fn pending_free(&self) -> u64 {
-        self.inner.pending_blocks.load(Ordering::Relaxed) + self.inner.pending_inodes.load(Ordering::Relaxed)
+        self.inner.pending_blocks.load(Ordering::Relaxed)
+            + self.inner.pending_inodes.load(Ordering::Relaxed)
     }
 
     /// The first damage because of which a group is not used.

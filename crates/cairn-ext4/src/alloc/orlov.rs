@@ -31,7 +31,12 @@ fn load_of(groups: &GroupTable, unit: u32) -> Load {
 }
 
 /// The preferred group of a new directory.
-pub(super) fn directory_group(groups: &GroupTable, parent_group: u32, top_level: bool, random: u64) -> u32 {
+pub(super) fn directory_group(
+    groups: &GroupTable,
+    parent_group: u32,
+    top_level: bool,
+    random: u64,
+) -> u32 {
     let layout = groups.layout();
     let size = layout.groups_per_flex();
     let units = groups.len().div_ceil(size);
@@ -65,7 +70,9 @@ fn spread(groups: &GroupTable, units: u32, average: &Load, random: u64) -> Optio
         .chain(0..start)
         .map(|unit| (unit, load_of(groups, unit)))
         .filter(|(_, load)| {
-            load.free_inodes > 0 && load.free_inodes >= average.free_inodes && load.free_blocks >= average.free_blocks
+            load.free_inodes > 0
+                && load.free_inodes >= average.free_inodes
+                && load.free_blocks >= average.free_blocks
         })
         .min_by_key(|(_, load)| load.directories)
         .map(|(unit, _)| unit)
@@ -73,7 +80,13 @@ fn spread(groups: &GroupTable, units: u32, average: &Load, random: u64) -> Optio
 
 /// The first unit from the parent's on that is not much fuller than the average, or else one with
 /// average room.
-fn cluster(groups: &GroupTable, layout: &Layout, units: u32, home: u32, average: &Load) -> Option<u32> {
+fn cluster(
+    groups: &GroupTable,
+    layout: &Layout,
+    units: u32,
+    home: u32,
+    average: &Load,
+) -> Option<u32> {
     let size = u64::from(layout.groups_per_flex());
     let inodes = u64::from(layout.inodes_per_group) * size;
     let blocks = u64::from(layout.blocks_per_group) * size;
@@ -83,9 +96,13 @@ fn cluster(groups: &GroupTable, layout: &Layout, units: u32, home: u32, average:
     let order = || (home..units).chain(0..home);
     let good = order().find(|unit| {
         let load = load_of(groups, *unit);
-        load.directories < most_directories && load.free_inodes >= least_inodes && load.free_blocks >= least_blocks
+        load.directories < most_directories
+            && load.free_inodes >= least_inodes
+            && load.free_blocks >= least_blocks
     });
-    good.or_else(|| order().find(|unit| load_of(groups, *unit).free_inodes >= average.free_inodes.max(1)))
+    good.or_else(|| {
+        order().find(|unit| load_of(groups, *unit).free_inodes >= average.free_inodes.max(1))
+    })
 }
 
 /// The order in which groups are searched for an inode: the preferred one, its flexible group, all

@@ -48,7 +48,12 @@ impl Reservations {
     #[must_use]
     pub(crate) fn new(free: u64, root_reserved: u64, blocks: u64) -> Self {
         let pool = (blocks / 50).min(4096);
-        Self { unreserved: AtomicI64::new(signed(free)), reserved: AtomicU64::new(0), root_reserved, pool }
+        Self {
+            unreserved: AtomicI64::new(signed(free)),
+            reserved: AtomicU64::new(0),
+            root_reserved,
+            pool,
+        }
     }
 
     fn floor(&self, class: Class) -> i64 {
@@ -81,7 +86,12 @@ impl Reservations {
             if got == 0 {
                 return None;
             }
-            match self.unreserved.compare_exchange_weak(seen, seen - signed(got), Ordering::AcqRel, Ordering::Relaxed) {
+            match self.unreserved.compare_exchange_weak(
+                seen,
+                seen - signed(got),
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            ) {
                 Ok(_) => return Some(got),
                 Err(now) => seen = now,
             }
@@ -92,8 +102,10 @@ impl Reservations {
     #[must_use]
     pub(crate) fn reserve(&self, count: u64, class: Class) -> bool {
         let (floor, count_signed) = (self.floor(class), signed(count));
-        let grant = |seen: i64| (seen.checked_sub(count_signed)? >= floor).then_some(seen - count_signed);
-        let granted = self.unreserved.fetch_update(Ordering::AcqRel, Ordering::Relaxed, grant).is_ok();
+        let grant =
+            |seen: i64| (seen.checked_sub(count_signed)? >= floor).then_some(seen - count_signed);
+        let granted =
+            self.unreserved.fetch_update(Ordering::AcqRel, Ordering::Relaxed, grant).is_ok();
         if granted {
             self.reserved.fetch_add(count, Ordering::Relaxed);
         }

@@ -1,9 +1,9 @@
 //! Alignment of large requests to the stripes of a RAID.
 //!
-//! A stripe is one chunk of each data disk. A write of whole stripes reads no old data for the parity.
-//! A request that is as long as a stripe begins at a stripe. A shorter request that is as long as a
-//! chunk begins at a chunk. Blocks that continue a file follow its last block. If no free run begins
-//! at a stripe, the request is not aligned.
+//! A stripe is one chunk of each data disk. A write of whole stripes reads no old data for the
+//! parity. A request that is as long as a stripe begins at a stripe. A shorter request that is as
+//! long as a chunk begins at a chunk. Blocks that continue a file follow its last block. If no free
+//! run begins at a stripe, the request is not aligned.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -18,8 +18,8 @@ pub(super) struct Stripes {
 }
 
 impl Stripes {
-    /// Uses `stripe=BLOCKS`, or the superblock's geometry without it. As in Linux, a stripe longer than
-    /// a group is ignored.
+    /// Uses `stripe=BLOCKS`, or the superblock's geometry without it. As in Linux, a stripe longer
+    /// than a group is ignored.
     pub(super) fn set(&self, option: Option<u32>, layout: &Layout) {
         let fits = |blocks: u32| (1..=layout.blocks_per_group).contains(&blocks);
         let (stripe, chunk) = match option.filter(|blocks| fits(*blocks)) {
@@ -63,8 +63,8 @@ impl Alignment {
         bit.checked_add(rest)
     }
 
-    /// The aligned part of a free run, at most `want` blocks. If it is shorter than that, its end is
-    /// aligned, too.
+    /// The aligned part of a free run, at most `want` blocks. If it is shorter than that, its end
+    /// is aligned, too.
     #[must_use]
     pub(crate) fn within(self, (start, len): (u32, u32), want: u32) -> Option<(u32, u32)> {
         let begin = self.next(start)?;
@@ -81,7 +81,10 @@ mod tests {
     #[test]
     fn runs_begin_on_multiples_counted_from_the_volume_s_start() {
         let aligned = Alignment::new(16, 8193);
-        assert_eq!((aligned.next(0), aligned.next(15), aligned.next(16)), (Some(15), Some(15), Some(31)));
+        assert_eq!(
+            (aligned.next(0), aligned.next(15), aligned.next(16)),
+            (Some(15), Some(15), Some(31))
+        );
         assert_eq!(Alignment::new(16, 2).next(u32::MAX), None);
         assert_eq!(aligned.within((10, 30), 16), Some((15, 16)));
         assert_eq!(aligned.within((10, 50), 100), Some((15, 32)));

@@ -21,7 +21,8 @@ struct Fixture {
 }
 
 fn fixture(size: u64) -> Fixture {
-    let options = MkfsOptions { block_size: Some(1024), reserved_percent: Some(0.0), ..Default::default() };
+    let options =
+        MkfsOptions { block_size: Some(1024), reserved_percent: Some(0.0), ..Default::default() };
     let (buffers, groups, layout) = volume(size, &options);
     let space = Space::new(groups, layout.clone(), Simulated::new(3));
     Fixture { space, txn: Txn::Direct(buffers.clone()), buffers, layout }
@@ -30,10 +31,12 @@ fn fixture(size: u64) -> Fixture {
 impl Fixture {
     /// What the bitmaps on "disk" say, read by a second table.
     fn free_on_disk(&self) -> u64 {
-        let groups = GroupTable::open(&self.buffers, &self.layout, &[]).expect("descriptors are valid");
+        let groups =
+            GroupTable::open(&self.buffers, &self.layout, &[]).expect("descriptors are valid");
         for number in 0..groups.len() {
             let mut state = groups.group(number).lock();
-            let loaded = groups.load_map(number, &mut state).expect("bitmap, checksum and counter agree");
+            let loaded =
+                groups.load_map(number, &mut state).expect("bitmap, checksum and counter agree");
             assert!(loaded.is_some());
         }
         groups.free_blocks_total()
@@ -89,21 +92,26 @@ impl Model {
                     self.allocations.push((allocation, 0));
                 }
             }
-            Op::AllocateReserved { goal, want } if space.reserve(want.into(), Class::User).is_ok() => {
-                let allocation = space.allocate_reserved(Pba(goal), want).expect("reserved blocks are found");
+            Op::AllocateReserved { goal, want }
+                if space.reserve(want.into(), Class::User).is_ok() =>
+            {
+                let allocation =
+                    space.allocate_reserved(Pba(goal), want).expect("reserved blocks are found");
                 space.release(u64::from(want - allocation.len));
                 self.own(&allocation);
                 self.allocations.push((allocation.clone(), allocation.len.into()));
             }
             Op::Mark(which) if !self.allocations.is_empty() => {
-                let (allocation, reserved) = self.allocations.swap_remove(which % self.allocations.len());
+                let (allocation, reserved) =
+                    self.allocations.swap_remove(which % self.allocations.len());
                 let handle = fixture.txn.begin(8).expect("handle");
                 space.mark(&handle, &allocation).expect("marks");
                 space.use_reservation(&allocation, reserved);
                 self.marked.push(allocation);
             }
             Op::Cancel(which) if !self.allocations.is_empty() => {
-                let (allocation, reserved) = self.allocations.swap_remove(which % self.allocations.len());
+                let (allocation, reserved) =
+                    self.allocations.swap_remove(which % self.allocations.len());
                 self.disown(&allocation);
                 space.cancel(allocation);
                 space.release(reserved);
@@ -112,7 +120,9 @@ impl Model {
                 let allocation = self.marked.swap_remove(which % self.marked.len());
                 self.disown(&allocation);
                 let handle = fixture.txn.begin(8).expect("handle");
-                space.free(&handle, allocation.start, allocation.len.into(), Freed::Data).expect("frees");
+                space
+                    .free(&handle, allocation.start, allocation.len.into(), Freed::Data)
+                    .expect("frees");
                 assert!(space.pending_free() >= u64::from(allocation.len), "not before the commit");
             }
             _ => {}
@@ -149,11 +159,15 @@ fn contending_threads_never_share_a_block() {
                 scope.spawn(move || {
                     let mut kept = Vec::new();
                     for round in 0..300_u32 {
-                        let want = 1 + (round * 37 + u32::try_from(worker).expect("small") * 11) % 200;
+                        let want =
+                            1 + (round * 37 + u32::try_from(worker).expect("small") * 11) % 200;
                         if fixture.space.reserve(want.into(), Class::User).is_err() {
                             continue;
                         }
-                        let allocation = fixture.space.allocate_reserved(Pba(worker * 8192), want).expect("reserved");
+                        let allocation = fixture
+                            .space
+                            .allocate_reserved(Pba(worker * 8192), want)
+                            .expect("reserved");
                         fixture.space.release(u64::from(want - allocation.len));
                         let handle = fixture.txn.begin(8).expect("handle");
                         fixture.space.mark(&handle, &allocation).expect("marks");
@@ -161,7 +175,12 @@ fn contending_threads_never_share_a_block() {
                         if round % 3 == 0 {
                             fixture
                                 .space
-                                .free(&handle, allocation.start, allocation.len.into(), Freed::Metadata)
+                                .free(
+                                    &handle,
+                                    allocation.start,
+                                    allocation.len.into(),
+                                    Freed::Metadata,
+                                )
                                 .expect("frees");
                         } else {
                             kept.push(allocation);
@@ -179,7 +198,8 @@ fn contending_threads_never_share_a_block() {
             assert!(seen.insert(block), "block {block} was given out twice");
         }
     }
-    let (free, pending) = (fixture.space.inner.groups.free_blocks_total(), fixture.space.pending_free());
+    let (free, pending) =
+        (fixture.space.inner.groups.free_blocks_total(), fixture.space.pending_free());
     assert_eq!((fixture.free_on_disk(), pending), (free, 0));
 }
 
@@ -193,7 +213,10 @@ fn every_promised_block_finds_a_place_when_threads_fill_the_volume() {
                 while fixture.space.reserve(7, Class::User).is_ok() {
                     let mut left = 7;
                     while left > 0 {
-                        let allocation = fixture.space.allocate_reserved(Pba(worker * 5000), left).expect("reserved");
+                        let allocation = fixture
+                            .space
+                            .allocate_reserved(Pba(worker * 5000), left)
+                            .expect("reserved");
                         fixture.space.use_reservation(&allocation, allocation.len.into());
                         left -= allocation.len;
                     }
@@ -204,7 +227,10 @@ fn every_promised_block_finds_a_place_when_threads_fill_the_volume() {
     assert!(fixture.space.available(Class::User) < 7);
     assert!(fixture.space.allocate(Pba(0), 100).is_ok_and(|allocation| allocation.len < 7));
     let handle = fixture.txn.begin(8).expect("handle");
-    assert!(fixture.space.for_mapping().allocate_block(&handle, Pba(0)).is_ok(), "the pool is kept for mapping blocks");
+    assert!(
+        fixture.space.for_mapping().allocate_block(&handle, Pba(0)).is_ok(),
+        "the pool is kept for mapping blocks"
+    );
 }
 
 #[test]
@@ -222,7 +248,9 @@ fn a_free_request_stays_at_its_goal_and_whole() {
 fn metadata_cannot_be_freed_nor_a_block_twice() {
     let fixture = fixture(16 << 20);
     let handle = fixture.txn.begin(8).expect("handle");
-    for (start, count) in [(1, 1), (fixture.space.inner.groups.inode_table(0).get(), 1), (u64::MAX, 1), (16_380, 10)] {
+    for (start, count) in
+        [(1, 1), (fixture.space.inner.groups.inode_table(0).get(), 1), (u64::MAX, 1), (16_380, 10)]
+    {
         assert!(fixture.space.free(&handle, Pba(start), count, Freed::Data).is_err(), "{start}");
     }
     let pba = fixture.space.allocate_block(&handle, Pba(9000)).expect("space");
@@ -238,7 +266,10 @@ fn unmark_undoes_a_mark() {
     let handle = fixture.txn.begin(8).expect("handle");
     fixture.space.mark(&handle, &allocation).expect("marks");
     fixture.space.unmark(&handle, allocation).expect("unmarks");
-    assert_eq!((fixture.space.available(Class::Privileged), fixture.free_on_disk()), (available, on_disk));
+    assert_eq!(
+        (fixture.space.available(Class::Privileged), fixture.free_on_disk()),
+        (available, on_disk)
+    );
 }
 
 #[test]
@@ -251,7 +282,10 @@ fn inodes_are_unique_reusable_and_counted() {
                 let fixture = &fixture;
                 let make = move |n: u32| {
                     let handle = fixture.txn.begin(8).expect("handle");
-                    fixture.space.allocate_inode(&handle, ROOT, n.is_multiple_of(10)).expect("an inode")
+                    fixture
+                        .space
+                        .allocate_inode(&handle, ROOT, n.is_multiple_of(10))
+                        .expect("an inode")
                 };
                 scope.spawn(move || (0..400).map(make).collect::<Vec<_>>())
             })
@@ -276,7 +310,11 @@ fn inodes_are_unique_reusable_and_counted() {
 
 #[test]
 fn top_level_directories_spread_and_others_cluster() {
-    let options = MkfsOptions { block_size: Some(1024), features: vec!["^flex_bg".into()], ..Default::default() };
+    let options = MkfsOptions {
+        block_size: Some(1024),
+        features: vec!["^flex_bg".into()],
+        ..Default::default()
+    };
     let (buffers, groups, layout) = volume(200 << 20, &options);
     let space = Space::new(groups, layout.clone(), Simulated::new(3));
     let txn = Txn::Direct(buffers);
@@ -303,7 +341,10 @@ fn trim_covers_free_blocks_only() {
     let done = fixture.space.trim(Pba(0), u64::MAX, 1, &mut discard).expect("trims");
     assert_eq!(done, trimmed.len() as u64);
     assert_eq!(done, fixture.free_on_disk() - 100);
-    assert!((allocation.start.get()..allocation.start.get() + 100).all(|block| !trimmed.contains(&block)));
+    assert!(
+        (allocation.start.get()..allocation.start.get() + 100)
+            .all(|block| !trimmed.contains(&block))
+    );
     let none = fixture.space.trim(Pba(0), u64::MAX, 1 << 20, &mut |_, _| Ok(())).expect("trims");
     assert_eq!(none, 0);
 }
@@ -311,7 +352,8 @@ fn trim_covers_free_blocks_only() {
 #[test]
 fn trim_passes_over_what_the_device_knows() {
     let fixture = fixture(16 << 20);
-    let trim = |least| fixture.space.trim(Pba(0), u64::MAX, least, &mut |_, _| Ok(())).expect("trims");
+    let trim =
+        |least| fixture.space.trim(Pba(0), u64::MAX, least, &mut |_, _| Ok(())).expect("trims");
     let kept = fixture.space.allocate(Pba(9000), 100).expect("space");
     let all = trim(1);
     assert_eq!((all, trim(1), trim(8)), (fixture.free_on_disk() - 100, 0, 0));

@@ -32,7 +32,8 @@ impl Space {
         let mut at = start.get().max(layout.first_data_block);
         let mut done = 0;
         while at < end {
-            let (number, from) = layout.group_and_offset(Pba(at)).expect("the place lies in the volume");
+            let (number, from) =
+                layout.group_and_offset(Pba(at)).expect("the place lies in the volume");
             let first = layout.group_first_block(number).get();
             let stop = (end - first).min(layout.group_blocks(number).into());
             let to = u32::try_from(stop).expect("at most a group");

@@ -101,7 +101,11 @@ pub(super) struct Loaded {
 }
 
 /// Reads a linear or leaf block.
-pub(super) fn load_leaf(dir: &dyn DirBlocks, settings: &DirSettings, block: FileBlock) -> Result<Loaded> {
+pub(super) fn load_leaf(
+    dir: &dyn DirBlocks,
+    settings: &DirSettings,
+    block: FileBlock,
+) -> Result<Loaded> {
     load(dir, block, |image| dir_entry::verify_leaf(image, &settings.format, settings.ino, block))
 }
 
@@ -124,7 +128,11 @@ pub(super) fn load_first(dir: &dyn DirBlocks, settings: &DirSettings) -> Result<
     }
 }
 
-fn load(dir: &dyn DirBlocks, block: FileBlock, verify: impl FnOnce(&[u8]) -> Result<(), Corrupt>) -> Result<Loaded> {
+fn load(
+    dir: &dyn DirBlocks,
+    block: FileBlock,
+    verify: impl FnOnce(&[u8]) -> Result<(), Corrupt>,
+) -> Result<Loaded> {
     let buffer = dir.get(block)?;
     let image = buffer.image();
     if !buffer.is_verified() {

@@ -53,11 +53,18 @@ impl HashSettings {
             _ => tea(self.state(), name, unsigned),
         };
         let major = major & !1;
-        Some(NameHash { major: if major == END_OF_HASHES { END_OF_HASHES - 2 } else { major }, minor })
+        Some(NameHash {
+            major: if major == END_OF_HASHES { END_OF_HASHES - 2 } else { major },
+            minor,
+        })
     }
 
     fn state(&self) -> [u32; 4] {
-        if self.seed == [0; 4] { [0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476] } else { self.seed }
+        if self.seed == [0; 4] {
+            [0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476]
+        } else {
+            self.seed
+        }
     }
 }
 
@@ -110,7 +117,8 @@ fn half_md4_block(state: &mut [u32; 4], input: &[u32; 8]) {
     let [mut a, mut b, mut c, mut d] = *state;
     for (mix, constant, order, shifts) in ROUNDS {
         for (step, index) in order.into_iter().enumerate() {
-            let sum = a.wrapping_add(mix(b, c, d)).wrapping_add(input[index]).wrapping_add(constant);
+            let sum =
+                a.wrapping_add(mix(b, c, d)).wrapping_add(input[index]).wrapping_add(constant);
             (a, b, c, d) = (d, sum.rotate_left(shifts[step % 4]), b, c);
         }
     }
@@ -133,8 +141,9 @@ fn tea(mut state: [u32; 4], name: &[u8], unsigned: bool) -> (u32, u32) {
 fn tea_block(state: &mut [u32; 4], key: &[u32; 4]) {
     const DELTA: u32 = 0x9e37_79b9;
     let (mut x, mut y) = (state[0], state[1]);
-    let half =
-        |v: u32, sum: u32, k: u32, l: u32| (v << 4).wrapping_add(k) ^ v.wrapping_add(sum) ^ (v >> 5).wrapping_add(l);
+    let half = |v: u32, sum: u32, k: u32, l: u32| {
+        (v << 4).wrapping_add(k) ^ v.wrapping_add(sum) ^ (v >> 5).wrapping_add(l)
+    };
     for cycle in 1..=16_u32 {
         let sum = DELTA.wrapping_mul(cycle);
         x = x.wrapping_add(half(y, sum, key[0], key[1]));
@@ -166,7 +175,8 @@ mod tests {
     #[test]
     fn names_hash_as_debugfs_says() {
         for known in KNOWN {
-            let hash = settings(if known.seeded { SEEDED } else { [0; 4] }).hash(known.version, known.name);
+            let hash = settings(if known.seeded { SEEDED } else { [0; 4] })
+                .hash(known.version, known.name);
             assert_eq!(
                 hash,
                 Some(NameHash { major: known.major, minor: known.minor }),

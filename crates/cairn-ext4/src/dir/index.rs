@@ -55,7 +55,8 @@ impl Path {
         let (loaded, info) = root;
         let mut top = Frame { block: FileBlock(0), kind: NodeKind::Root, at: 0, loaded };
         top.at = top.node(settings)?.search(major);
-        let mut path = Self { frames: vec![top], leaf: FileBlock(0), info, leaves_left: dir.count() };
+        let mut path =
+            Self { frames: vec![top], leaf: FileBlock(0), info, leaves_left: dir.count() };
         path.descend(dir, settings, |node| node.search(major))?;
         Ok(path)
     }
@@ -96,7 +97,10 @@ impl Path {
     fn child(&self, dir: &dyn DirBlocks, settings: &DirSettings) -> Result<FileBlock> {
         let frame = self.last();
         let child = frame.node(settings)?.child(frame.at).unwrap_or(FileBlock(0));
-        if child.get() == 0 || child.get() >= dir.count() || self.frames.iter().any(|f| f.block == child) {
+        if child.get() == 0
+            || child.get() >= dir.count()
+            || self.frames.iter().any(|f| f.block == child)
+        {
             return Err(Corrupt::Directory {
                 ino: settings.ino,
                 block: frame.block,
@@ -125,7 +129,9 @@ impl Path {
     pub(super) fn advance(&mut self, dir: &dyn DirBlocks, settings: &DirSettings) -> Result<bool> {
         let mut depth = self.frames.len();
         loop {
-            let Some(frame) = depth.checked_sub(1).and_then(|i| self.frames.get_mut(i)) else { return Ok(false) };
+            let Some(frame) = depth.checked_sub(1).and_then(|i| self.frames.get_mut(i)) else {
+                return Ok(false);
+            };
             let next = frame.at.saturating_add(1);
             if next < frame.node(settings)?.count() {
                 frame.at = next;

@@ -81,7 +81,8 @@ impl<'a> InlineDir<'a> {
         settings: &'a DirSettings,
     ) -> impl Iterator<Item = Result<Entry<'a>, Corrupt>> + use<'a> {
         let (bytes, range) = self.region(region);
-        dir_entry::entries_in(bytes, range, &settings.format).map(|entry| entry.map_err(|d| settings.corrupt(HERE, d)))
+        dir_entry::entries_in(bytes, range, &settings.format)
+            .map(|entry| entry.map_err(|d| settings.corrupt(HERE, d)))
     }
 
     /// All entries.
@@ -92,10 +93,17 @@ impl<'a> InlineDir<'a> {
     }
 
     /// All entries that can be read.
-    fn live_past(&self, settings: &'a DirSettings, damage: &mut Damage) -> Result<Vec<LiveEntry<'a>>> {
+    fn live_past(
+        &self,
+        settings: &'a DirSettings,
+        damage: &mut Damage,
+    ) -> Result<Vec<LiveEntry<'a>>> {
         let mut live = Vec::new();
-        for entry in self.entries(Region::Head, settings).chain(self.entries(Region::Tail, settings)) {
-            let entry = entry.and_then(|entry| live_entry(settings, HERE, entry)).map_err(Error::from);
+        for entry in
+            self.entries(Region::Head, settings).chain(self.entries(Region::Tail, settings))
+        {
+            let entry =
+                entry.and_then(|entry| live_entry(settings, HERE, entry)).map_err(Error::from);
             live.extend(damage.pass(entry)?.flatten());
         }
         Ok(live)
@@ -105,7 +113,11 @@ impl<'a> InlineDir<'a> {
     ///
     /// # Errors
     /// An entry is invalid.
-    pub(crate) fn lookup(&self, settings: &DirSettings, name: &[u8]) -> Result<Option<InlineFound>> {
+    pub(crate) fn lookup(
+        &self,
+        settings: &DirSettings,
+        name: &[u8],
+    ) -> Result<Option<InlineFound>> {
         if name == b"." || name == b".." {
             let ino = if name == b"." { settings.ino } else { self.parent() };
             let kind = settings.format.filetype.then_some(FileKind::Directory);
@@ -114,8 +126,9 @@ impl<'a> InlineDir<'a> {
         let mut damage = Damage::default();
         for region in [Region::Head, Region::Tail] {
             let (bytes, range) = self.region(region);
-            let found = dir_entry::find(dir_entry::entries_in(bytes, range, &settings.format), name)
-                .map_err(|defect| settings.corrupt(HERE, defect).into());
+            let found =
+                dir_entry::find(dir_entry::entries_in(bytes, range, &settings.format), name)
+                    .map_err(|defect| settings.corrupt(HERE, defect).into());
             if let Some(entry) = damage.pass(found)?.flatten() {
                 let (ino, kind) = (Ino(u64::from(entry.ino)), entry.kind(&settings.format));
                 return Ok(Some(InlineFound { ino, kind, place: Some((region, entry.offset)) }));
@@ -178,9 +191,12 @@ impl<'a> InlineDir<'a> {
         position: u64,
         emit: &mut dyn FnMut(DirEntry) -> bool,
     ) -> Result<()> {
-        let dot = |ino, name: Name<'static>| (ino, settings.format.filetype.then_some(FileKind::Directory), name);
+        let dot = |ino, name: Name<'static>| {
+            (ino, settings.format.filetype.then_some(FileKind::Directory), name)
+        };
         let dots = [dot(settings.ino, Name::DOT), dot(self.parent(), Name::DOT_DOT)];
-        let names = live.iter().map(|(name, e)| (Ino(u64::from(e.ino)), e.kind(&settings.format), *name));
+        let names =
+            live.iter().map(|(name, e)| (Ino(u64::from(e.ino)), e.kind(&settings.format), *name));
         let mut at = 0_u64;
         for (ino, kind, name) in dots.into_iter().chain(names) {
             let next = at.saturating_add(as_u64(dir_entry::entry_len(name.len())));
@@ -242,7 +258,13 @@ impl InlineDirMut<'_> {
     ///
     /// # Errors
     /// An entry is invalid, or the name exists.
-    pub(crate) fn add(&mut self, settings: &DirSettings, name: Name<'_>, ino: Ino, kind: FileKind) -> Result<bool> {
+    pub(crate) fn add(
+        &mut self,
+        settings: &DirSettings,
+        name: Name<'_>,
+        ino: Ino,
+        kind: FileKind,
+    ) -> Result<bool> {
         let format = &settings.format;
         for region in [Region::Head, Region::Tail] {
             let (bytes, range) = self.region(region);
@@ -252,7 +274,14 @@ impl InlineDirMut<'_> {
                 Room::Taken => return Err(cairn_vfs::Error::Exists.into()),
                 Room::Full => {}
                 Room::At(at) => {
-                    dir_entry::insert_at(bytes, at, format, ino_number(ino), format.file_type(kind), &name);
+                    dir_entry::insert_at(
+                        bytes,
+                        at,
+                        format,
+                        ino_number(ino),
+                        format.file_type(kind),
+                        &name,
+                    );
                     return Ok(true);
                 }
             }
@@ -266,7 +295,8 @@ impl InlineDirMut<'_> {
     /// [`cairn_vfs::Error::NotFound`] if it does not exist; an entry is invalid.
     pub(crate) fn remove(&mut self, settings: &DirSettings, name: &[u8]) -> Result<InlineFound> {
         let found = self.view().lookup(settings, name)?.ok_or(cairn_vfs::Error::NotFound)?;
-        let (region, at) = found.place.ok_or(cairn_vfs::Error::Invalid("`.` and `..` cannot be removed"))?;
+        let (region, at) =
+            found.place.ok_or(cairn_vfs::Error::Invalid("`.` and `..` cannot be removed"))?;
         let (bytes, range) = self.region(region);
         dir_entry::remove_at(bytes, range, &settings.format, at)
             .map_err(|defect: Defect| settings.corrupt(HERE, defect))?;
@@ -290,7 +320,9 @@ impl InlineDirMut<'_> {
                 let (bytes, _) = self.region(region);
                 dir_entry::retarget_at(bytes, at, ino_number(ino), settings.format.file_type(kind));
             }
-            None if name == b".." => self.head[..PARENT_LEN].copy_from_slice(&ino_number(ino).to_le_bytes()),
+            None if name == b".." => {
+                self.head[..PARENT_LEN].copy_from_slice(&ino_number(ino).to_le_bytes())
+            }
             None => return Err(cairn_vfs::Error::Invalid("`.` cannot be changed").into()),
         }
         Ok(found)

@@ -38,7 +38,13 @@ struct NewEntry<'n> {
 /// # Errors
 /// [`cairn_vfs::Error::NoSpace`] if the volume or the index is full; [`cairn_vfs::Error::Exists`]
 /// if a searched block has the name; the directory is damaged.
-pub(crate) fn add(dir: &dyn DirBlocks, handle: &Handle, name: Name<'_>, ino: Ino, kind: FileKind) -> Result<()> {
+pub(crate) fn add(
+    dir: &dyn DirBlocks,
+    handle: &Handle,
+    name: Name<'_>,
+    ino: Ino,
+    kind: FileKind,
+) -> Result<()> {
     if name.is_dots() {
         return Err(cairn_vfs::Error::Invalid("`.` and `..` cannot be added").into());
     }
@@ -54,7 +60,12 @@ pub(crate) fn add(dir: &dyn DirBlocks, handle: &Handle, name: Name<'_>, ino: Ino
     add_linear(dir, &settings, handle, &new)
 }
 
-fn add_linear(dir: &dyn DirBlocks, settings: &DirSettings, handle: &Handle, new: &NewEntry<'_>) -> Result<()> {
+fn add_linear(
+    dir: &dyn DirBlocks,
+    settings: &DirSettings,
+    handle: &Handle,
+    new: &NewEntry<'_>,
+) -> Result<()> {
     for block in 0..dir.count() {
         if add_to_leaf(dir, settings, handle, FileBlock(block), new)? {
             return Ok(());
@@ -94,7 +105,12 @@ fn add_to_leaf(
     }
 }
 
-fn add_indexed(dir: &dyn DirBlocks, settings: &DirSettings, handle: &Handle, new: &NewEntry<'_>) -> Result<()> {
+fn add_indexed(
+    dir: &dyn DirBlocks,
+    settings: &DirSettings,
+    handle: &Handle,
+    new: &NewEntry<'_>,
+) -> Result<()> {
     for _ in 0..MAX_STEPS {
         let root = read_root(dir, settings)?;
         let version = root.1.hash_version;
@@ -124,8 +140,8 @@ fn add_indexed(dir: &dyn DirBlocks, settings: &DirSettings, handle: &Handle, new
 fn make_indexed(dir: &dyn DirBlocks, settings: &DirSettings, handle: &Handle) -> Result<()> {
     let first = FileBlock(0);
     let Loaded { buffer, image } = load_leaf(dir, settings, first)?;
-    let Dots { this, parent } =
-        dir_entry::dots(&image, &settings.format).map_err(|defect| settings.corrupt(first, defect))?;
+    let Dots { this, parent } = dir_entry::dots(&image, &settings.format)
+        .map_err(|defect| settings.corrupt(first, defect))?;
     let names = live_entries(&image, settings, first)?;
     // The first two are `.` and `..`, which were checked.
     let names: Vec<_> = names.iter().skip(2).map(|e| (e.ino, e.file_type, e.name)).collect();
@@ -134,12 +150,23 @@ fn make_indexed(dir: &dyn DirBlocks, settings: &DirSettings, handle: &Handle) ->
     drop(names);
     drop(image);
     let mut bytes = handle.write(&buffer)?;
-    htree::init_root(&mut bytes, &settings.format, this, parent, settings.hash.default_version, leaf);
+    htree::init_root(
+        &mut bytes,
+        &settings.format,
+        this,
+        parent,
+        settings.hash.default_version,
+        leaf,
+    );
     drop(bytes);
     dir.set_indexed(handle, true)
 }
 
-fn live_entries<'a>(image: &'a [u8], settings: &'a DirSettings, block: FileBlock) -> Result<Vec<Entry<'a>>> {
+fn live_entries<'a>(
+    image: &'a [u8],
+    settings: &'a DirSettings,
+    block: FileBlock,
+) -> Result<Vec<Entry<'a>>> {
     let entries = dir_entry::entries(image, &settings.format);
     let live = entries.filter(|entry| entry.as_ref().map_or(true, |entry| entry.ino != 0));
     Ok(live.collect::<Result<_, _>>().map_err(|defect| settings.corrupt(block, defect))?)
@@ -147,12 +174,21 @@ fn live_entries<'a>(image: &'a [u8], settings: &'a DirSettings, block: FileBlock
 
 /// Moves the upper half of a leaf, by hash and by size, to a new one. The parent of the leaf is not
 /// full.
-fn split_leaf(dir: &dyn DirBlocks, settings: &DirSettings, handle: &Handle, mut path: Path, version: u8) -> Result<()> {
+fn split_leaf(
+    dir: &dyn DirBlocks,
+    settings: &DirSettings,
+    handle: &Handle,
+    mut path: Path,
+    version: u8,
+) -> Result<()> {
     let leaf = path.leaf;
     let Loaded { buffer, image } = load_leaf(dir, settings, leaf)?;
     let mut entries: Vec<HashedRow<'_>> = Vec::new();
     for entry in live_entries(&image, settings, leaf)? {
-        entries.push((settings.hash(version, entry.name)?.major, (entry.ino, entry.file_type, entry.name)));
+        entries.push((
+            settings.hash(version, entry.name)?.major,
+            (entry.ino, entry.file_type, entry.name),
+        ));
     }
     entries.sort_by_key(|(hash, _)| *hash);
     let at = middle(&entries, settings.format.block_size).ok_or(Corrupt::Directory {
@@ -180,7 +216,12 @@ fn split_leaf(dir: &dyn DirBlocks, settings: &DirSettings, handle: &Handle, mut 
         .map_err(|defect| settings.corrupt(block, defect).into())
 }
 
-fn write_rows(settings: &DirSettings, handle: &Handle, buffer: &Arc<Buffer>, rows: &[HashedRow<'_>]) -> Result<()> {
+fn write_rows(
+    settings: &DirSettings,
+    handle: &Handle,
+    buffer: &Arc<Buffer>,
+    rows: &[HashedRow<'_>],
+) -> Result<()> {
     let mut bytes = handle.write(buffer)?;
     dir_entry::pack_leaf(&mut bytes, &settings.format, rows.iter().map(|(_, row)| *row));
     Ok(())
@@ -206,7 +247,12 @@ fn middle(entries: &[HashedRow<'_>], block_size: usize) -> Option<usize> {
 }
 
 /// Splits the lowest full node whose parent is not full, or adds a level below the root.
-fn grow_index(dir: &dyn DirBlocks, settings: &DirSettings, handle: &Handle, mut path: Path) -> Result<()> {
+fn grow_index(
+    dir: &dyn DirBlocks,
+    settings: &DirSettings,
+    handle: &Handle,
+    mut path: Path,
+) -> Result<()> {
     while let [.., parent, _] = path.frames.as_slice() {
         if !parent.node(settings)?.is_full() {
             return split_node(dir, settings, handle, path);
@@ -228,7 +274,12 @@ fn grow_index(dir: &dyn DirBlocks, settings: &DirSettings, handle: &Handle, mut 
 }
 
 /// Moves the upper half of the path's last node to a new one. The node above it is not full.
-fn split_node(dir: &dyn DirBlocks, settings: &DirSettings, handle: &Handle, mut path: Path) -> Result<()> {
+fn split_node(
+    dir: &dyn DirBlocks,
+    settings: &DirSettings,
+    handle: &Handle,
+    mut path: Path,
+) -> Result<()> {
     let format = &settings.format;
     let node = path.pop();
     let parent = path.pop();
@@ -242,6 +293,13 @@ fn split_node(dir: &dyn DirBlocks, settings: &DirSettings, handle: &Handle, mut 
     htree::write_entries(&mut handle.write(&node_buffer)?, NodeKind::Inner, format, lower);
     let parent_buffer = parent.loaded.buffer;
     drop(parent.loaded.image);
-    htree::insert_entry(&mut handle.write(&parent_buffer)?, parent.kind, format, parent.at, hash, block)
-        .map_err(|defect| settings.corrupt(parent.block, defect).into())
+    htree::insert_entry(
+        &mut handle.write(&parent_buffer)?,
+        parent.kind,
+        format,
+        parent.at,
+        hash,
+        block,
+    )
+    .map_err(|defect| settings.corrupt(parent.block, defect).into())
 }

@@ -90,7 +90,9 @@ pub(crate) fn lookup(dir: &dyn DirBlocks, name: &[u8]) -> Result<Option<Found>> 
     // All blocks are searched if there is no index or it leads to no entry, so that damage hides no
     // name in another block.
     for block in 0..dir.count() {
-        if let Some(found) = damage.pass(lookup_in(dir, &settings, FileBlock(block), name))?.flatten() {
+        if let Some(found) =
+            damage.pass(lookup_in(dir, &settings, FileBlock(block), name))?.flatten()
+        {
             return Ok(Some(found));
         }
     }
@@ -112,10 +114,15 @@ fn lookup_dot(dir: &dyn DirBlocks, settings: &DirSettings, name: &[u8]) -> Resul
 pub(crate) fn dots(dir: &dyn DirBlocks) -> Result<Dots> {
     let settings = dir.settings();
     let first = load_first(dir, &settings)?;
-    Ok(dir_entry::dots(&first.image, &settings.format).map_err(|defect| settings.corrupt(FileBlock(0), defect))?)
+    Ok(dir_entry::dots(&first.image, &settings.format)
+        .map_err(|defect| settings.corrupt(FileBlock(0), defect))?)
 }
 
-fn lookup_indexed(dir: &dyn DirBlocks, settings: &DirSettings, name: &[u8]) -> Result<Option<Found>> {
+fn lookup_indexed(
+    dir: &dyn DirBlocks,
+    settings: &DirSettings,
+    name: &[u8],
+) -> Result<Option<Found>> {
     let root = read_root(dir, settings)?;
     let hash = settings.hash(root.1.hash_version, name)?;
     let mut path = Path::to(dir, settings, root, hash.major)?;
@@ -129,7 +136,12 @@ fn lookup_indexed(dir: &dyn DirBlocks, settings: &DirSettings, name: &[u8]) -> R
     }
 }
 
-fn lookup_in(dir: &dyn DirBlocks, settings: &DirSettings, block: FileBlock, name: &[u8]) -> Result<Option<Found>> {
+fn lookup_in(
+    dir: &dyn DirBlocks,
+    settings: &DirSettings,
+    block: FileBlock,
+    name: &[u8],
+) -> Result<Option<Found>> {
     let leaf = load_leaf(dir, settings, block)?;
     let entry = dir_entry::find(dir_entry::entries(&leaf.image, &settings.format), name)
         .map_err(|defect| settings.corrupt(block, defect))?;
@@ -165,7 +177,13 @@ pub(crate) fn remove(dir: &dyn DirBlocks, handle: &Handle, name: &[u8]) -> Resul
 ///
 /// # Errors
 /// [`cairn_vfs::Error::NotFound`] if it does not exist; the directory is damaged.
-pub(crate) fn set_target(dir: &dyn DirBlocks, handle: &Handle, name: &[u8], ino: Ino, kind: FileKind) -> Result<Found> {
+pub(crate) fn set_target(
+    dir: &dyn DirBlocks,
+    handle: &Handle,
+    name: &[u8],
+    ino: Ino,
+    kind: FileKind,
+) -> Result<Found> {
     let found = lookup(dir, name)?.ok_or(cairn_vfs::Error::NotFound)?;
     let settings = dir.settings();
     let format = &settings.format;
@@ -173,7 +191,12 @@ pub(crate) fn set_target(dir: &dyn DirBlocks, handle: &Handle, name: &[u8], ino:
     // This call takes the inode's lock, so it comes before the lock of the buffer.
     let in_root = found.location.block == FileBlock(0) && uses_index(dir, &settings);
     let mut bytes = handle.write(&buffer)?;
-    dir_entry::retarget_at(&mut bytes, found.location.offset, ino_number(ino), format.file_type(kind));
+    dir_entry::retarget_at(
+        &mut bytes,
+        found.location.offset,
+        ino_number(ino),
+        format.file_type(kind),
+    );
     if in_root {
         htree::seal_node(&mut bytes, NodeKind::Root, format);
     } else {

@@ -40,7 +40,11 @@ const FIRST_NAME: u64 = 2;
 ///
 /// # Errors
 /// The directory is damaged or cannot be read; all readable entries have been passed to `emit`.
-pub(crate) fn readdir(dir: &dyn DirBlocks, position: u64, emit: &mut dyn FnMut(DirEntry) -> bool) -> Result<()> {
+pub(crate) fn readdir(
+    dir: &dyn DirBlocks,
+    position: u64,
+    emit: &mut dyn FnMut(DirEntry) -> bool,
+) -> Result<()> {
     let settings = dir.settings();
     let mut damage = Damage::default();
     let listed = match settings.dir_index {
@@ -62,8 +66,13 @@ fn by_hash(
 ) -> Result<()> {
     let kind = settings.format.filetype.then_some(FileKind::Directory);
     let goes_on = match damage.pass(super::dots(dir))? {
-        Some(dots) => emit_dots(Ino(u64::from(dots.this)), Ino(u64::from(dots.parent)), kind, position, emit),
-        None => position > 0 || emit(DirEntry { ino: settings.ino, kind, name: Name::DOT.to_buf(), next: 1 }),
+        Some(dots) => {
+            emit_dots(Ino(u64::from(dots.this)), Ino(u64::from(dots.parent)), kind, position, emit)
+        }
+        None => {
+            position > 0
+                || emit(DirEntry { ino: settings.ino, kind, name: Name::DOT.to_buf(), next: 1 })
+        }
     };
     if !goes_on {
         return Ok(());
@@ -85,7 +94,12 @@ fn by_hash(
 }
 
 /// Fills a batch. Returns the position of the next one.
-fn collect(dir: &dyn DirBlocks, settings: &DirSettings, batch: &mut Batch, damage: &mut Damage) -> Result<Option<u64>> {
+fn collect(
+    dir: &dyn DirBlocks,
+    settings: &DirSettings,
+    batch: &mut Batch,
+    damage: &mut Damage,
+) -> Result<Option<u64>> {
     let mut version = settings.hash.default_version;
     if uses_index(dir, settings) {
         let collected = collect_indexed(dir, settings, batch, damage);
@@ -95,7 +109,8 @@ fn collect(dir: &dyn DirBlocks, settings: &DirSettings, batch: &mut Batch, damag
         *batch = Batch::from(batch.from);
         // The positions stay the same if the root still tells the hash version.
         let known = read_root(dir, settings).map(|(_, info)| info.hash_version);
-        version = known.ok().filter(|version| settings.hash(*version, b"a").is_ok()).unwrap_or(version);
+        version =
+            known.ok().filter(|version| settings.hash(*version, b"a").is_ok()).unwrap_or(version);
     }
     collect_linear(dir, settings, version, batch, damage)?;
     Ok(None)
@@ -115,14 +130,16 @@ pub(super) fn emit_dots(
     emit: &mut dyn FnMut(DirEntry) -> bool,
 ) -> bool {
     let dot = |ino, name: Name<'_>, next| DirEntry { ino, kind, name: name.to_buf(), next };
-    (position > 0 || emit(dot(this, Name::DOT, 1))) && (position > 1 || emit(dot(parent, Name::DOT_DOT, FIRST_NAME)))
+    (position > 0 || emit(dot(this, Name::DOT, 1)))
+        && (position > 1 || emit(dot(parent, Name::DOT_DOT, FIRST_NAME)))
 }
 
 /// The position of a name, before names with equal hashes are numbered.
 fn base_position(settings: &DirSettings, version: u8, name: &[u8]) -> Result<u64, Corrupt> {
     let hash = settings.hash(version, name)?;
     // The legacy hash has no minor part.
-    let minor = if matches!(version, LEGACY | LEGACY_UNSIGNED) { crc32c(!0, name) } else { hash.minor };
+    let minor =
+        if matches!(version, LEGACY | LEGACY_UNSIGNED) { crc32c(!0, name) } else { hash.minor };
     // It is not the smallest value, because 0 and 1 are in use, and not the largest, because a
     // position has 63 bits.
     let minor = (minor >> (32 - MINOR_BITS)).clamp(1, (1 << MINOR_BITS) - 2);
@@ -174,7 +191,10 @@ impl Batch {
             return Ok(());
         }
         let ino = Ino(u64::from(entry.ino));
-        group.insert(at, DirEntry { ino, kind: entry.kind(&settings.format), name: name.to_buf(), next: 0 });
+        group.insert(
+            at,
+            DirEntry { ino, kind: entry.kind(&settings.format), name: name.to_buf(), next: 0 },
+        );
         self.count = self.count.strict_add(1);
         if group.len() > ORDINALS {
             group.pop();
@@ -213,8 +233,9 @@ fn offer_block(
 ) -> Result<()> {
     let Some(leaf) = damage.pass(load_leaf(dir, settings, block))? else { return Ok(()) };
     for entry in dir_entry::entries(&leaf.image, &settings.format) {
-        let live =
-            entry.map_err(|defect| settings.corrupt(block, defect)).and_then(|it| live_entry(settings, block, it));
+        let live = entry
+            .map_err(|defect| settings.corrupt(block, defect))
+            .and_then(|it| live_entry(settings, block, it));
         if let Some(listed) = damage.pass(live.map_err(Error::from))?.flatten() {
             batch.offer(settings, version, &listed)?;
         }
@@ -236,7 +257,13 @@ pub(super) fn live_entry<'a>(
     }
     let name = Name::check(entry.name).map_err(|bad| {
         let offset = u32::try_from(entry.offset).unwrap_or(u32::MAX);
-        Corrupt::Directory { ino: settings.ino, block, offset, what: bad.what(), value: bad.value() }
+        Corrupt::Directory {
+            ino: settings.ino,
+            block,
+            offset,
+            what: bad.what(),
+            value: bad.value(),
+        }
     })?;
     Ok((!name.is_dots()).then_some((name, entry)))
 }
@@ -270,7 +297,9 @@ fn collect_indexed(
             None => return Ok(None),
             // A leaf that continues the one before belongs to the same batch, because names are
             // sorted across both.
-            Some(hash) if hash & 1 == 0 && batch.count >= ENOUGH => return Ok(Some(major_position(hash))),
+            Some(hash) if hash & 1 == 0 && batch.count >= ENOUGH => {
+                return Ok(Some(major_position(hash)));
+            }
             Some(_) => {}
         }
         if !path.advance(dir, settings)? {
@@ -298,10 +327,15 @@ fn by_offset(
             if at < position || entry.ino == 0 {
                 continue;
             }
-            let dot = [Name::DOT, Name::DOT_DOT].into_iter().find(|dot| start == 0 && dot.bytes() == entry.name);
+            let dot = [Name::DOT, Name::DOT_DOT]
+                .into_iter()
+                .find(|dot| start == 0 && dot.bytes() == entry.name);
             let name = match dot {
                 Some(dot) => dot,
-                None => match damage.pass(live_entry(settings, block, entry).map_err(Error::from))?.flatten() {
+                None => match damage
+                    .pass(live_entry(settings, block, entry).map_err(Error::from))?
+                    .flatten()
+                {
                     Some((name, _)) => name,
                     None => continue,
                 },
@@ -310,7 +344,12 @@ fn by_offset(
             // behind the name.
             let next = at.saturating_add(as_u64(entry.used()));
             let ino = Ino(u64::from(entry.ino));
-            if !emit(DirEntry { ino, kind: entry.kind(&settings.format), name: name.to_buf(), next }) {
+            if !emit(DirEntry {
+                ino,
+                kind: entry.kind(&settings.format),
+                name: name.to_buf(),
+                next,
+            }) {
                 return Ok(());
             }
         }

@@ -34,7 +34,10 @@ pub(crate) fn insert(
     if run.start.get().checked_add(run.len).is_none_or(|end| end > MAX_FILE_BLOCKS) {
         return Err(cairn_vfs::Error::TooLarge.into());
     }
-    assert!(context.bounds().holds(pba, run.len), "blocks outside the volume and its own are never mapped");
+    assert!(
+        context.bounds().holds(pba, run.len),
+        "blocks outside the volume and its own are never mapped"
+    );
     let path = Path::descend(context, i_block, new.start)?;
     let mut extents = path.extents().to_vec();
     let at = extents.partition_point(|extent| extent.start < new.start);
@@ -42,7 +45,10 @@ pub(crate) fn insert(
     let after = extents.get(at).map_or(path.upper, |extent| extent.start);
     if before > new.start || after < new.end() {
         let leaf = path.steps.last().map_or(Pba(0), |leaf| leaf.pba);
-        return Err(context.site(leaf).corrupt(new.start, "blocks to be mapped are mapped already", run.len).into());
+        return Err(context
+            .site(leaf)
+            .corrupt(new.start, "blocks to be mapped are mapped already", run.len)
+            .into());
     }
     let appended = at == extents.len();
     extents.insert(at, new);
@@ -71,7 +77,8 @@ pub(crate) fn set_unwritten(
     while at < end {
         let path = Path::descend(context, edit.root, at)?;
         let next = path.upper;
-        let differs = |extent: &Extent| extent.unwritten != unwritten && extent.clip(start, end).is_some();
+        let differs =
+            |extent: &Extent| extent.unwritten != unwritten && extent.clip(start, end).is_some();
         if path.extents().iter().any(differs) {
             let cost = insert_credits(path.depth());
             if changed && left < cost {
@@ -127,7 +134,13 @@ pub(crate) fn remove(
 impl Edit<'_> {
     /// Frees what the leaf maps in `start..to`, from the end as far as the budget allows. Returns
     /// the first freed block.
-    fn remove_from_leaf(&mut self, path: Path, start: u64, to: u64, budget: &mut Budget<'_>) -> Result<u64> {
+    fn remove_from_leaf(
+        &mut self,
+        path: Path,
+        start: u64,
+        to: u64,
+        budget: &mut Budget<'_>,
+    ) -> Result<u64> {
         let mut from = start;
         let mut freed = Vec::new();
         for extent in path.extents().iter().rev() {
@@ -140,7 +153,10 @@ impl Edit<'_> {
                 break;
             }
         }
-        let kept = path.extents().iter().flat_map(|extent| [extent.clip(0, from), extent.clip(to, u64::MAX)]);
+        let kept = path
+            .extents()
+            .iter()
+            .flat_map(|extent| [extent.clip(0, from), extent.clip(to, u64::MAX)]);
         let extents = coalesce(kept.flatten());
         self.replace_leaf(path, extents, false)?;
         for piece in freed {

@@ -29,7 +29,9 @@ use cairn_base::{FileBlock, Pba};
 use cairn_cache::status::{Extent as Known, State};
 
 use crate::error::Result;
-use crate::format::extent::{Found, MAX_FILE_BLOCKS, MAX_UNWRITTEN, MAX_WRITTEN, Node, NodeView, ROOT_BYTES};
+use crate::format::extent::{
+    Found, MAX_FILE_BLOCKS, MAX_UNWRITTEN, MAX_WRITTEN, Node, NodeView, ROOT_BYTES,
+};
 use crate::map::MapContext;
 
 pub(crate) use edit::{insert, remove, set_unwritten};
@@ -67,10 +69,18 @@ pub(crate) fn insert_credits(depth: u16) -> u32 {
 ///
 /// # Errors
 /// A node cannot be read, or is invalid.
-pub(crate) fn lookup(context: &MapContext<'_>, i_block: &[u8; ROOT_BYTES], block: FileBlock) -> Result<Known> {
+pub(crate) fn lookup(
+    context: &MapContext<'_>,
+    i_block: &[u8; ROOT_BYTES],
+    block: FileBlock,
+) -> Result<Known> {
     let at = block.get();
     if at >= MAX_FILE_BLOCKS {
-        return Ok(Known { start: FileBlock(MAX_FILE_BLOCKS), len: u64::MAX - MAX_FILE_BLOCKS, state: State::Hole });
+        return Ok(Known {
+            start: FileBlock(MAX_FILE_BLOCKS),
+            len: u64::MAX - MAX_FILE_BLOCKS,
+            state: State::Hole,
+        });
     }
     let mut bounds = context.bounds();
     let site = context.site(Pba(0));
@@ -80,11 +90,19 @@ pub(crate) fn lookup(context: &MapContext<'_>, i_block: &[u8; ROOT_BYTES], block
     loop {
         match found {
             Found::Extent(extent) => {
-                let state = if extent.unwritten { State::Unwritten(extent.pba) } else { State::Mapped(extent.pba) };
+                let state = if extent.unwritten {
+                    State::Unwritten(extent.pba)
+                } else {
+                    State::Mapped(extent.pba)
+                };
                 return Ok(Known { start: FileBlock(extent.start), len: extent.len, state });
             }
             Found::Hole { start, end } => {
-                return Ok(Known { start: FileBlock(start), len: end.saturating_sub(start), state: State::Hole });
+                return Ok(Known {
+                    start: FileBlock(start),
+                    len: end.saturating_sub(start),
+                    state: State::Hole,
+                });
             }
             Found::Child(index, inside) => {
                 // The parser refuses children of a node of depth 0.

@@ -29,7 +29,12 @@ pub(super) struct Path {
 
 /// Reads a block of the tree. Its header and checksum are verified, and its entries unless they
 /// were since the block was read.
-pub(super) fn read(context: &MapContext<'_>, pba: Pba, depth: u16, bounds: &Bounds<'_>) -> Result<Image> {
+pub(super) fn read(
+    context: &MapContext<'_>,
+    pba: Pba,
+    depth: u16,
+    bounds: &Bounds<'_>,
+) -> Result<Image> {
     let buffer = context.buffers.get(pba)?;
     let image = buffer.image();
     let site = context.site(pba);
@@ -45,7 +50,11 @@ pub(super) fn read(context: &MapContext<'_>, pba: Pba, depth: u16, bounds: &Boun
 impl Path {
     /// Finds the leaf whose range contains `block`. All entries of the nodes on the path are
     /// checked.
-    pub(super) fn descend(context: &MapContext<'_>, i_block: &[u8; ROOT_BYTES], block: u64) -> Result<Self> {
+    pub(super) fn descend(
+        context: &MapContext<'_>,
+        i_block: &[u8; ROOT_BYTES],
+        block: u64,
+    ) -> Result<Self> {
         let mut bounds = context.bounds();
         let mut path = Self { steps: Vec::new(), lower: bounds.start, upper: bounds.end };
         let site = context.site(Pba(0));
@@ -55,7 +64,9 @@ impl Path {
         let mut node = root.decode();
         while let Entries::Inner(indexes) = &node.entries {
             let at = indexes.partition_point(|index| index.start <= block).saturating_sub(1);
-            let Some(index) = indexes.get(at) else { unreachable!("the parser refuses inner nodes without entries") };
+            let Some(index) = indexes.get(at) else {
+                unreachable!("the parser refuses inner nodes without entries")
+            };
             bounds.start = index.start;
             bounds.end = indexes.get(at.saturating_add(1)).map_or(bounds.end, |next| next.start);
             // Blocks before the first key of a tree belong to its first leaf.

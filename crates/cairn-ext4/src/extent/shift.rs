@@ -33,7 +33,12 @@ impl Shift {
     /// [`cairn_vfs::Error::Invalid`] if the blocks would move before the start or onto mapped
     /// blocks, [`cairn_vfs::Error::TooLarge`] if they would move beyond the last possible block;
     /// the tree is damaged.
-    pub fn new(context: &MapContext<'_>, i_block: &[u8; ROOT_BYTES], from: FileBlock, by: i64) -> Result<Self> {
+    pub fn new(
+        context: &MapContext<'_>,
+        i_block: &[u8; ROOT_BYTES],
+        from: FileBlock,
+        by: i64,
+    ) -> Result<Self> {
         let from = from.get();
         if by < 0 {
             check_hole(context, i_block, from, by.unsigned_abs())?;
@@ -63,16 +68,25 @@ impl Shift {
         let mut left = budget;
         let mut moved = false;
         while !self.is_done() {
-            let path =
-                Path::descend(context, edit.root, if self.by < 0 { self.at } else { self.at.saturating_sub(1) })?;
+            let path = Path::descend(
+                context,
+                edit.root,
+                if self.by < 0 { self.at } else { self.at.saturating_sub(1) },
+            )?;
             let cost = insert_credits(path.depth());
             if moved && left < cost {
                 return Ok((Progress::More, edit.blocks));
             }
             let (next, run) = if self.by < 0 {
-                (path.upper, Run { start: FileBlock(self.at), len: MAX_FILE_BLOCKS.saturating_sub(self.at) })
+                (
+                    path.upper,
+                    Run { start: FileBlock(self.at), len: MAX_FILE_BLOCKS.saturating_sub(self.at) },
+                )
             } else {
-                (path.lower, Run { start: FileBlock(self.from), len: self.at.saturating_sub(self.from) })
+                (
+                    path.lower,
+                    Run { start: FileBlock(self.from), len: self.at.saturating_sub(self.from) },
+                )
             };
             if edit.shift_leaf(path, run, self.by)? {
                 (left, moved) = (left.saturating_sub(cost), true);
@@ -83,14 +97,23 @@ impl Shift {
     }
 }
 
-fn check_hole(context: &MapContext<'_>, i_block: &[u8; ROOT_BYTES], from: u64, by: u64) -> Result<()> {
+fn check_hole(
+    context: &MapContext<'_>,
+    i_block: &[u8; ROOT_BYTES],
+    from: u64,
+    by: u64,
+) -> Result<()> {
     let Some(mut at) = from.checked_sub(by) else {
-        return Err(cairn_vfs::Error::Invalid("blocks cannot move before the start of the file").into());
+        return Err(
+            cairn_vfs::Error::Invalid("blocks cannot move before the start of the file").into()
+        );
     };
     while at < from {
         let known = lookup(context, i_block, FileBlock(at))?;
         if known.state != State::Hole {
-            return Err(cairn_vfs::Error::Invalid("the range that blocks move into is not empty").into());
+            return Err(
+                cairn_vfs::Error::Invalid("the range that blocks move into is not empty").into()
+            );
         }
         at = known.end();
     }
@@ -116,8 +139,9 @@ impl Edit<'_> {
         let (start, end) = (run.start.get(), run.start.get().saturating_add(run.len));
         let pieces = path.extents().iter().flat_map(|extent| {
             // The range was checked before anything moved.
-            let moved =
-                extent.clip(start, end).map(|piece| Extent { start: piece.start.strict_add_signed(by), ..piece });
+            let moved = extent
+                .clip(start, end)
+                .map(|piece| Extent { start: piece.start.strict_add_signed(by), ..piece });
             [extent.clip(0, start), moved, extent.clip(end, u64::MAX)].into_iter().flatten()
         });
         let extents = coalesce(pieces);

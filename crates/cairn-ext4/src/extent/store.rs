@@ -33,7 +33,8 @@ pub(super) fn coalesce(extents: impl IntoIterator<Item = Extent>) -> Vec<Extent>
                 None => continue,
             }
         }
-        while let Some(rest) = extent.clip(extent.start.saturating_add(extent.max_len()), u64::MAX) {
+        while let Some(rest) = extent.clip(extent.start.saturating_add(extent.max_len()), u64::MAX)
+        {
             out.push(Extent { len: extent.max_len(), ..extent });
             extent = rest;
         }
@@ -52,7 +53,12 @@ struct Pending {
 
 impl Edit<'_> {
     /// Replaces the entries of the path's leaf. `appended`: the new entries are the last ones.
-    pub(super) fn replace_leaf(&mut self, path: Path, extents: Vec<Extent>, appended: bool) -> Result<()> {
+    pub(super) fn replace_leaf(
+        &mut self,
+        path: Path,
+        extents: Vec<Extent>,
+        appended: bool,
+    ) -> Result<()> {
         let shrunk = extents.len() < path.extents().len();
         let capacity = block_capacity(self.context.layout.block_size);
         let needed = blocks_needed(&path, extents.len(), capacity);
@@ -65,14 +71,25 @@ impl Edit<'_> {
         };
         let mut fresh = self.context.allocate(self.handle, needed, goal)?;
         self.blocks = self.blocks.saturating_add_unsigned(as_u64(needed));
-        self.climb(path, Pending { entries: Entries::Leaf(extents), appended }, &mut fresh, capacity)?;
+        self.climb(
+            path,
+            Pending { entries: Entries::Leaf(extents), appended },
+            &mut fresh,
+            capacity,
+        )?;
         assert!(fresh.is_empty(), "a tree change allocates what it needs");
         if shrunk { self.collapse() } else { Ok(()) }
     }
 
     /// Writes the changed node of each level, from the leaf up to the first node that does not
     /// change.
-    fn climb(&mut self, mut path: Path, mut pending: Pending, fresh: &mut Vec<Pba>, capacity: usize) -> Result<()> {
+    fn climb(
+        &mut self,
+        mut path: Path,
+        mut pending: Pending,
+        fresh: &mut Vec<Pba>,
+        capacity: usize,
+    ) -> Result<()> {
         while let Some(step) = path.steps.pop() {
             let depth = step.node.depth;
             let Some(parent) = path.steps.last() else {
@@ -91,17 +108,23 @@ impl Edit<'_> {
             };
             let right = self.split(&mut pending, capacity);
             self.write_node(step.pba, &Node { depth, entries: pending.entries })?;
-            let Some(index) = indexes.get_mut(at) else { unreachable!("the path follows an entry") };
+            let Some(index) = indexes.get_mut(at) else {
+                unreachable!("the path follows an entry")
+            };
             let key_changed = std::mem::replace(&mut index.start, first) != first;
             match right {
                 Some(right) => {
                     let pba = take(fresh);
-                    let Some(start) = right.first_key() else { unreachable!("a split leaves entries on both sides") };
+                    let Some(start) = right.first_key() else {
+                        unreachable!("a split leaves entries on both sides")
+                    };
                     self.create_node(pba, &Node { depth, entries: right })?;
                     indexes.insert(next, Index { start, child: pba });
                     pending = Pending { entries: Entries::Inner(indexes), appended: last_child };
                 }
-                None if key_changed => pending = Pending { entries: Entries::Inner(indexes), appended: false },
+                None if key_changed => {
+                    pending = Pending { entries: Entries::Inner(indexes), appended: false }
+                }
                 None => return Ok(()),
             }
         }
@@ -126,7 +149,10 @@ impl Edit<'_> {
             Some(start) if entries.len() > ROOT_CAPACITY => {
                 let child = take(fresh);
                 self.create_node(child, &Node { depth, entries })?;
-                Node { depth: depth.strict_add(1), entries: Entries::Inner(vec![Index { start, child }]) }
+                Node {
+                    depth: depth.strict_add(1),
+                    entries: Entries::Inner(vec![Index { start, child }]),
+                }
             }
             Some(_) => Node { depth, entries },
         };

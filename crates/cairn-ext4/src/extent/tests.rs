@@ -29,10 +29,17 @@ fn tree_blocks(fixture: &Fixture) -> BTreeSet<u64> {
             let view = NodeView::parse(&image, Some(node.depth - 1), site).unwrap();
             view.verify_checksum(&image, fixture.seed, site).unwrap();
             let end = indexes.get(n + 1).map_or(end, |next| next.start);
-            view.validate(&crate::format::extent::Bounds { start: index.start, end, ..context.bounds() }, site)
-                .unwrap();
+            view.validate(
+                &crate::format::extent::Bounds { start: index.start, end, ..context.bounds() },
+                site,
+            )
+            .unwrap();
             let child = view.decode();
-            assert_eq!(child.entries.first_key(), Some(index.start), "a key is its child's first entry");
+            assert_eq!(
+                child.entries.first_key(),
+                Some(index.start),
+                "a key is its child's first entry"
+            );
             assert!(blocks.insert(index.child.get()), "a node has one parent");
             pending.push((child, end));
         }
@@ -161,12 +168,23 @@ impl crate::space::BlockSource for Careless {
         Ok(Pba(900_000))
     }
 
-    fn free(&self, _: &crate::txn::Handle, _: Pba, _: u64, _: crate::space::Freed) -> crate::Result<()> {
+    fn free(
+        &self,
+        _: &crate::txn::Handle,
+        _: Pba,
+        _: u64,
+        _: crate::space::Freed,
+    ) -> crate::Result<()> {
         Ok(())
     }
 }
 
-fn damaged_change(context: &MapContext<'_>, mut i_block: [u8; 60], op: u8, at: u64) -> crate::Result<()> {
+fn damaged_change(
+    context: &MapContext<'_>,
+    mut i_block: [u8; 60],
+    op: u8,
+    at: u64,
+) -> crate::Result<()> {
     let context = MapContext { source: &Careless, ..*context };
     let map = BlockMap::new(context, true);
     let handle = crate::txn::Txn::Direct(context.buffers.clone()).begin(1000)?;
@@ -202,7 +220,9 @@ fn trees_grow_deep_in_any_order_and_shrink_to_nothing() {
         let block = n * 20_021 % 40_009 * 2;
         let pba = fixture.source.take(1, false);
         let run = Run { start: FileBlock(block), len: 1 };
-        fixture.change(|map, handle, i_block| Ok(((), map.insert(handle, i_block, run, pba, false)?))).unwrap();
+        fixture
+            .change(|map, handle, i_block| Ok(((), map.insert(handle, i_block, run, pba, false)?)))
+            .unwrap();
         fixture.model.insert(block, (pba.get(), false));
     }
     assert_eq!(root(&fixture).depth, 3);
@@ -219,8 +239,13 @@ fn trees_grow_deep_in_any_order_and_shrink_to_nothing() {
 fn long_runs_become_extents_of_the_longest_length() {
     let mut fixture = Fixture::new(true);
     fixture.fill(10, 100_000, false, false);
-    let Entries::Leaf(extents) = root(&fixture).entries else { panic!("four extents fit into the root") };
-    assert_eq!(extents.iter().map(|extent| extent.len).collect::<Vec<_>>(), [32768, 32768, 32768, 1696]);
+    let Entries::Leaf(extents) = root(&fixture).entries else {
+        panic!("four extents fit into the root")
+    };
+    assert_eq!(
+        extents.iter().map(|extent| extent.len).collect::<Vec<_>>(),
+        [32768, 32768, 32768, 1696]
+    );
     fixture.convert(10, 100_000, true, 1000);
     let known = fixture.context();
     assert_eq!(lookup(&known, &fixture.i_block, FileBlock(10)).unwrap().len, 32767);
@@ -256,8 +281,9 @@ fn a_full_volume_leaves_the_tree_as_it_was() {
         fixture.source.limit(Some(limit));
         let pba = fixture.source.take(1, false);
         let run = Run { start: FileBlock(1), len: 1 };
-        let refused =
-            fixture.change(|map, handle, i_block| Ok(((), map.insert(handle, i_block, run, pba, false)?))).unwrap_err();
+        let refused = fixture
+            .change(|map, handle, i_block| Ok(((), map.insert(handle, i_block, run, pba, false)?)))
+            .unwrap_err();
         assert!(matches!(refused, Error::Vfs(cairn_vfs::Error::NoSpace)));
         fixture.model.insert(1, (pba.get(), false));
         fixture.model.remove(&1);
@@ -281,10 +307,12 @@ fn the_file_ends_where_the_format_does() {
     let pba = fixture.source.take(1, false);
     for (start, len) in [(MAX_FILE_BLOCKS, 1), (u64::MAX, 1)] {
         let run = Run { start: FileBlock(start), len };
-        let refused = fixture.change(|map, handle, i_block| Ok(((), map.insert(handle, i_block, run, pba, false)?)));
+        let refused = fixture
+            .change(|map, handle, i_block| Ok(((), map.insert(handle, i_block, run, pba, false)?)));
         assert!(matches!(refused.unwrap_err(), Error::Vfs(cairn_vfs::Error::TooLarge)));
     }
-    let refused = BlockMap::new(fixture.context(), true).begin_shift(&fixture.i_block, FileBlock(0), 1);
+    let refused =
+        BlockMap::new(fixture.context(), true).begin_shift(&fixture.i_block, FileBlock(0), 1);
     assert!(matches!(refused.unwrap_err(), Error::Vfs(cairn_vfs::Error::TooLarge)));
 }
 
@@ -293,7 +321,11 @@ fn moving_down_needs_a_hole() {
     let mut fixture = Fixture::new(true);
     fixture.fill(0, 10, false, false);
     for (from, by) in [(5, -1), (5, -6)] {
-        let refused = BlockMap::new(fixture.context(), true).begin_shift(&fixture.i_block, FileBlock(from), by);
+        let refused = BlockMap::new(fixture.context(), true).begin_shift(
+            &fixture.i_block,
+            FileBlock(from),
+            by,
+        );
         assert!(matches!(refused.unwrap_err(), Error::Vfs(cairn_vfs::Error::Invalid(_))));
     }
     check(&fixture, 100);

@@ -110,11 +110,17 @@ fn bare_volume(
     };
     let hash = directory::hash_settings(&superblock.read(buffers)?);
     let options = PageCacheOptions::new(layout.block_size);
-    let pages = PageCache::new(target.device.clone(), target.budget.clone(), options, target.runtime.clone());
+    let pages = PageCache::new(
+        target.device.clone(),
+        target.budget.clone(),
+        options,
+        target.runtime.clone(),
+    );
     let space = Arc::new(Space::new(groups, layout, target.runtime.clone()));
     let (orphan_file, slots) = crate::orphan::cleanup::open_orphan_file(&store)?;
     let (orphans, txn) = (Orphans::new(orphan_file), Txn::Direct(buffers.clone()));
-    let volume = Volume::new(store, pages, txn, space, orphans, MountOptions::default(), hash, None);
+    let volume =
+        Volume::new(store, pages, txn, space, orphans, MountOptions::default(), hash, None);
     // The mount reports errors of the list later.
     let (listed, _) = crate::orphan::cleanup::orphan_list(&volume)?;
     volume.orphans.adopt(slots, listed);
@@ -139,7 +145,9 @@ impl Replay<'_> {
             Operation::AddRange { ino, start, pba, len, unwritten } => {
                 self.add_range(*ino, *start, u64::from(*len), *pba, *unwritten)
             }
-            Operation::DeleteRange { ino, start, len } => self.delete_range(*ino, *start, u64::from(*len)),
+            Operation::DeleteRange { ino, start, len } => {
+                self.delete_range(*ino, *start, u64::from(*len))
+            }
             Operation::Create(name) => self.create(name),
             Operation::Link(name) => self.link(name),
             Operation::Unlink(name) => self.unlink(name),
@@ -149,7 +157,8 @@ impl Replay<'_> {
 
     /// The inode, if its number is in use and it exists.
     fn find(&self, ino: Ino) -> Result<Option<Arc<Inode>>> {
-        let reserved = ino.get() < u64::from(self.volume.layout.first_ino) && ino != crate::ROOT_INO;
+        let reserved =
+            ino.get() < u64::from(self.volume.layout.first_ino) && ino != crate::ROOT_INO;
         if reserved || self.volume.layout.inode_group(ino).is_none() {
             return Err(misfit(ino, ino.get(), "not the number of a file"));
         }

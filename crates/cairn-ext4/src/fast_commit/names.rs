@@ -28,11 +28,20 @@ impl Replay<'_> {
         let parent = self.directory(name.parent)?;
         if let Some((there, _)) = directory::lookup(volume, &parent, &checked)? {
             let same = there == inode.ino;
-            return if same { Ok(false) } else { Err(misfit(inode.ino, there.get(), "takes a name that is in use")) };
+            return if same {
+                Ok(false)
+            } else {
+                Err(misfit(inode.ino, there.get(), "takes a name that is in use"))
+            };
         }
         let handle = volume.begin(volume.credits.create)?;
         directory::add(volume, &handle, &parent, checked, inode.ino, inode.kind)?;
-        namespace::touch_parent(volume, &handle, &parent, i32::from(inode.kind == FileKind::Directory))?;
+        namespace::touch_parent(
+            volume,
+            &handle,
+            &parent,
+            i32::from(inode.kind == FileKind::Directory),
+        )?;
         Ok(true)
     }
 
@@ -90,14 +99,19 @@ impl Replay<'_> {
         let inode = self.expect(name.ino)?;
         let is_directory = inode.kind == FileKind::Directory;
         if is_directory && !directory::is_empty(volume, &inode)? {
-            return Err(misfit(name.ino, name.parent.get(), "removes a directory that is not empty"));
+            return Err(misfit(
+                name.ino,
+                name.parent.get(),
+                "removes a directory that is not empty",
+            ));
         }
         {
             let handle = volume.begin(volume.credits.unlink)?;
             directory::remove(volume, &handle, &parent, &checked)?;
             namespace::touch_parent(volume, &handle, &parent, if is_directory { -1 } else { 0 })?;
         }
-        let left = self.set_links(&inode, |links| if is_directory { 0 } else { links.saturating_sub(1) })?;
+        let left =
+            self.set_links(&inode, |links| if is_directory { 0 } else { links.saturating_sub(1) })?;
         if left == 0 {
             delete::delete_inode(volume, &inode)?;
         }

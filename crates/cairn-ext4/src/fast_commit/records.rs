@@ -17,7 +17,8 @@ use crate::map::Progress;
 use crate::txn::Handle;
 
 /// Flags for the form of the contents.
-const STORAGE: InodeFlags = InodeFlags::EXTENTS.union(InodeFlags::INDEX).union(InodeFlags::INLINE_DATA);
+const STORAGE: InodeFlags =
+    InodeFlags::EXTENTS.union(InodeFlags::INDEX).union(InodeFlags::INLINE_DATA);
 /// Byte offset of `i_flags`.
 const FLAGS_AT: usize = 0x20;
 /// Byte offset of `i_generation`.
@@ -32,7 +33,11 @@ impl Replay<'_> {
             Some(inode) if inode.state.read().record.generation != generation => {
                 // An inode without a name was deleted, and its number used again.
                 if inode.state.read().record.links > 0 {
-                    return Err(misfit(ino, u64::from(generation), "gives an inode in use another generation"));
+                    return Err(misfit(
+                        ino,
+                        u64::from(generation),
+                        "gives an inode in use another generation",
+                    ));
                 }
                 delete::delete_inode(self.volume, &inode)?;
                 None
@@ -49,7 +54,9 @@ impl Replay<'_> {
         let handle = self.volume.begin(self.volume.credits.attributes)?;
         let mut guard = inode.state.write();
         let state = &mut *guard;
-        let storage = InodeFlags::from_bits_retain(raw.get(FLAGS_AT..).and_then(<[u8]>::first_chunk).map_or(0, word));
+        let storage = InodeFlags::from_bits_retain(
+            raw.get(FLAGS_AT..).and_then(<[u8]>::first_chunk).map_or(0, word),
+        );
         if inode.kind != FileKind::Directory && !storage.contains(InodeFlags::INLINE_DATA) {
             self.leave_inline(inode, state)?;
         }
@@ -62,7 +69,11 @@ impl Replay<'_> {
             // The changes of its names follow separately, with size, links and map.
             (new.size, new.links, new.block) = (before.size, before.links, before.block);
             if new.extra_isize != before.extra_isize {
-                return Err(misfit(inode.ino, new.extra_isize.into(), "changes where a directory's attributes begin"));
+                return Err(misfit(
+                    inode.ino,
+                    new.extra_isize.into(),
+                    "changes where a directory's attributes begin",
+                ));
             }
             new.extra.clone_from(&before.extra);
             new.flags = new.flags.difference(STORAGE) | (before.flags & STORAGE);
@@ -117,7 +128,14 @@ impl Replay<'_> {
     }
 
     /// Maps blocks and marks them in use, whatever was mapped before.
-    pub(super) fn add_range(&mut self, ino: Ino, start: FileBlock, len: u64, pba: Pba, unwritten: bool) -> Result<()> {
+    pub(super) fn add_range(
+        &mut self,
+        ino: Ino,
+        start: FileBlock,
+        len: u64,
+        pba: Pba,
+        unwritten: bool,
+    ) -> Result<()> {
         let inode = self.expect(ino)?;
         let handle = self.volume.begin(self.volume.credits.create)?;
         let end = start.get().saturating_add(len);
@@ -179,7 +197,13 @@ impl Replay<'_> {
         if mapped.is_some() {
             self.remove(inode, handle, state, here)?;
         }
-        let delta = self.volume.map_of(inode, state).insert(handle, &mut state.record.block, here, pba, unwritten)?;
+        let delta = self.volume.map_of(inode, state).insert(
+            handle,
+            &mut state.record.block,
+            here,
+            pba,
+            unwritten,
+        )?;
         self.volume.account(state, delta);
         Ok(here.len)
     }
@@ -221,7 +245,13 @@ fn choose_map(ino: Ino, before: &Record, new: &mut Record) -> Result<()> {
     let same = has_block_map(new) && extents == before.flags.contains(InodeFlags::EXTENTS);
     match (has_block_map(before), has_block_map(new)) {
         (true, _) if same => new.block = before.block,
-        (true, _) => return Err(misfit(ino, u64::from(new.flags.bits()), "changes how contents are stored")),
+        (true, _) => {
+            return Err(misfit(
+                ino,
+                u64::from(new.flags.bits()),
+                "changes how contents are stored",
+            ));
+        }
         (false, true) if extents => crate::extent::initialize(&mut new.block),
         (false, true) => new.block = [0; 60],
         (false, false) => {}

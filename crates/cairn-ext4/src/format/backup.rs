@@ -40,8 +40,9 @@ impl BackupLocation {
     /// device.
     pub fn decode(&self, bytes: &[u8], device_bytes: u64) -> Result<(Superblock, Layout), Corrupt> {
         let superblock = Superblock::decode(bytes)?;
-        let wrong =
-            |field, value| Err(Corrupt::Superblock { field, value, expected: "not that of the backup's place" });
+        let wrong = |field, value| {
+            Err(Corrupt::Superblock { field, value, expected: "not that of the backup's place" })
+        };
         let number = superblock.raw.s_block_group_nr.get();
         if u32::from(number) != self.group & 0xffff {
             return wrong("s_block_group_nr", number.into());
@@ -66,8 +67,10 @@ impl BackupLocation {
             .checked_div(geometry.block_size.into())
             .filter(|_| offset.is_multiple_of(geometry.block_size.into()))?;
         let (first, per_group) = (geometry.first_block(), u64::from(geometry.blocks_per_group));
-        let in_groups = block.checked_sub(first).filter(|blocks| blocks.is_multiple_of(per_group))?;
-        let group = u32::try_from(in_groups.checked_div(per_group)?).ok().filter(|group| *group > 0)?;
+        let in_groups =
+            block.checked_sub(first).filter(|blocks| blocks.is_multiple_of(per_group))?;
+        let group =
+            u32::try_from(in_groups.checked_div(per_group)?).ok().filter(|group| *group > 0)?;
         Some(Self { block_size: geometry.block_size, group, block: Pba(block) })
     }
 }
@@ -92,7 +95,11 @@ impl Geometry {
         let log = raw.s_log_block_size.get();
         let blocks_per_group = raw.s_blocks_per_group.get();
         let bigalloc = raw.s_log_cluster_size.get() != log;
-        (log <= 6 && blocks_per_group >= 256).then(|| Self { block_size: 1024 << log, blocks_per_group, bigalloc })
+        (log <= 6 && blocks_per_group >= 256).then(|| Self {
+            block_size: 1024 << log,
+            blocks_per_group,
+            bigalloc,
+        })
     }
 
     fn first_block(&self) -> u64 {
@@ -103,11 +110,15 @@ impl Geometry {
     /// sparse_super); the last group (sparse_super2), or the one before if the last is too short.
     fn locations(self, device_bytes: u64) -> impl Iterator<Item = BackupLocation> {
         let (first, per_group) = (self.first_block(), u64::from(self.blocks_per_group));
-        let blocks = device_bytes.checked_div(self.block_size.into()).unwrap_or(0).saturating_sub(first);
+        let blocks =
+            device_bytes.checked_div(self.block_size.into()).unwrap_or(0).saturating_sub(first);
         let groups = u32::try_from(blocks.div_ceil(per_group)).unwrap_or(u32::MAX);
-        let powers = [3_u32, 5, 7].into_iter().flat_map(|base| (0..).map_while(move |n| base.checked_pow(n)));
+        let powers = [3_u32, 5, 7]
+            .into_iter()
+            .flat_map(|base| (0..).map_while(move |n| base.checked_pow(n)));
         let others = [2, groups.saturating_sub(2), groups.saturating_sub(1)];
-        let numbers: BTreeSet<u32> = powers.chain(others).filter(|group| (1..groups).contains(group)).collect();
+        let numbers: BTreeSet<u32> =
+            powers.chain(others).filter(|group| (1..groups).contains(group)).collect();
         let location = move |group| BackupLocation {
             block_size: self.block_size,
             group,
@@ -167,12 +178,15 @@ mod tests {
 
     #[test]
     fn the_places_are_those_of_mke2fs() {
-        let found: Vec<(u32, u64)> = locations(&[], DEVICE).iter().map(|at| (at.block_size, at.block.get())).collect();
+        let found: Vec<(u32, u64)> =
+            locations(&[], DEVICE).iter().map(|at| (at.block_size, at.block.get())).collect();
         // The list of `mke2fs -n`; 8 and 9 are for sparse_super2.
         for group in [1, 3, 5, 7, 9] {
             assert!(found.contains(&(4096, group * 32768)), "{group}");
         }
-        assert!([8193, 24577, 40961, 57345, 73729].iter().all(|block| found.contains(&(1024, *block))));
+        assert!(
+            [8193, 24577, 40961, 57345, 73729].iter().all(|block| found.contains(&(1024, *block)))
+        );
         assert!(!found.iter().any(|(size, block)| u64::from(*size) * block >= DEVICE));
         assert!(locations(&[], u64::MAX).len() < 400);
         assert!(locations(&[0; 1024], 0).is_empty());

@@ -29,7 +29,10 @@ pub(super) fn put(bytes: &mut [u8], at: usize, from: &[u8]) {
 /// # Panics
 /// As [`part`].
 #[track_caller]
-pub(super) fn structure<T: FromBytes + IntoBytes + KnownLayout + Unaligned>(bytes: &mut [u8], at: usize) -> &mut T {
+pub(super) fn structure<T: FromBytes + IntoBytes + KnownLayout + Unaligned>(
+    bytes: &mut [u8],
+    at: usize,
+) -> &mut T {
     let place = part(bytes, at, size_of::<T>());
     T::mut_from_bytes(place).unwrap_or_else(|_| panic!("a structure at {at}"))
 }

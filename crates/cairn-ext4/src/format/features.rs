@@ -208,8 +208,14 @@ const WRITABLE_RO_COMPAT: RoCompat = RoCompat::SPARSE_SUPER
 
 /// Flags that are read but not maintained, each with a remedy.
 const READ_ONLY_INCOMPAT: &[(Incompat, &str)] = &[
-    (Incompat::MMP, "Cairn does not take part in multiple-mount protection; remove it with `tune2fs -O ^mmp`"),
-    (Incompat::ENCRYPT, "encrypted files cannot be read without their keys; mount with Linux to write"),
+    (
+        Incompat::MMP,
+        "Cairn does not take part in multiple-mount protection; remove it with `tune2fs -O ^mmp`",
+    ),
+    (
+        Incompat::ENCRYPT,
+        "encrypted files cannot be read without their keys; mount with Linux to write",
+    ),
     (
         Incompat::EA_INODE,
         "attribute values in inodes of their own are read but not maintained; mount with Linux to write",
@@ -270,7 +276,8 @@ impl Features {
     /// True if group descriptors have a checksum; groups may then be uninitialised.
     #[must_use]
     pub const fn has_group_checksums(&self) -> bool {
-        self.ro_compat.contains(RoCompat::GDT_CSUM) || self.ro_compat.contains(RoCompat::METADATA_CSUM)
+        self.ro_compat.contains(RoCompat::GDT_CSUM)
+            || self.ro_compat.contains(RoCompat::METADATA_CSUM)
     }
 
     /// What Cairn can do with a volume of these features.
@@ -278,14 +285,18 @@ impl Features {
     pub fn access(&self) -> Access {
         if self.incompat(Incompat::JOURNAL_DEV) {
             return Access::Refuse(
-                "this is an external journal, not a filesystem; name the filesystem's own device".into(),
+                "this is an external journal, not a filesystem; name the filesystem's own device"
+                    .into(),
             );
         }
-        let readable = READ_ONLY_INCOMPAT.iter().fold(WRITABLE_INCOMPAT, |all, (flag, _)| all | *flag);
+        let readable =
+            READ_ONLY_INCOMPAT.iter().fold(WRITABLE_INCOMPAT, |all, (flag, _)| all | *flag);
         let unreadable = self.incompat.difference(readable);
         if !unreadable.is_empty() {
             let names = names_of(unreadable.bits(), INCOMPAT_NAMES, 'I').join(", ");
-            return Access::Refuse(format!("unsupported incompatible features: {names}; mount it with Linux"));
+            return Access::Refuse(format!(
+                "unsupported incompatible features: {names}; mount it with Linux"
+            ));
         }
         let reasons = self.read_only_reasons();
         if reasons.is_empty() { Access::ReadWrite } else { Access::ReadOnly(reasons.join("; ")) }
@@ -294,7 +305,9 @@ impl Features {
     fn read_only_reasons(&self) -> Vec<String> {
         let incompat = READ_ONLY_INCOMPAT.iter().filter(|(flag, _)| self.incompat(*flag));
         let mut reasons: Vec<String> = incompat
-            .map(|(flag, help)| format!("feature {}: {help}", name_of(flag.bits(), INCOMPAT_NAMES, 'I')))
+            .map(|(flag, help)| {
+                format!("feature {}: {help}", name_of(flag.bits(), INCOMPAT_NAMES, 'I'))
+            })
             .collect();
         let mut left = self.ro_compat.difference(WRITABLE_RO_COMPAT);
         for (flag, help) in READ_ONLY_RO_COMPAT.iter().filter(|(flag, _)| self.ro_compat(*flag)) {
@@ -302,7 +315,9 @@ impl Features {
             left.remove(*flag);
         }
         for name in names_of(left.bits(), RO_COMPAT_NAMES, 'R') {
-            reasons.push(format!("feature {name}: Cairn does not know how to keep it; mount with Linux to write"));
+            reasons.push(format!(
+                "feature {name}: Cairn does not know how to keep it; mount with Linux to write"
+            ));
         }
         reasons
     }
@@ -325,7 +340,9 @@ impl Features {
     /// Sets or clears a feature by its name or alias. False if the name is unknown.
     pub fn set_by_name(&mut self, name: &str, on: bool) -> bool {
         let name = ALIASES.iter().find(|(alias, _)| *alias == name).map_or(name, |(_, real)| real);
-        let bit = |table: &[(u32, &str)]| table.iter().find(|(_, known)| *known == name).map(|(bit, _)| *bit);
+        let bit = |table: &[(u32, &str)]| {
+            table.iter().find(|(_, known)| *known == name).map(|(bit, _)| *bit)
+        };
         if let Some(bit) = bit(COMPAT_NAMES) {
             self.compat.set(Compat::from_bits_retain(bit), on);
         } else if let Some(bit) = bit(INCOMPAT_NAMES) {
@@ -340,14 +357,18 @@ impl Features {
 }
 
 fn name_of(bit: u32, table: &[(u32, &str)], set: char) -> String {
-    table
-        .iter()
-        .find(|(known, _)| *known == bit)
-        .map_or_else(|| format!("FEATURE_{set}{}", bit.trailing_zeros()), |(_, name)| (*name).to_owned())
+    table.iter().find(|(known, _)| *known == bit).map_or_else(
+        || format!("FEATURE_{set}{}", bit.trailing_zeros()),
+        |(_, name)| (*name).to_owned(),
+    )
 }
 
 fn names_of(bits: u32, table: &[(u32, &str)], set: char) -> Vec<String> {
-    (0..u32::BITS).map(|n| 1 << n).filter(|bit| bits & bit != 0).map(|bit| name_of(bit, table, set)).collect()
+    (0..u32::BITS)
+        .map(|n| 1 << n)
+        .filter(|bit| bits & bit != 0)
+        .map(|bit| name_of(bit, table, set))
+        .collect()
 }
 
 #[cfg(test)]
@@ -379,7 +400,9 @@ mod tests {
         ] {
             let mut features = Features::default();
             assert!(features.set_by_name(name, true));
-            let Access::ReadOnly(why) = features.access() else { panic!("{name} is not read-only") };
+            let Access::ReadOnly(why) = features.access() else {
+                panic!("{name} is not read-only")
+            };
             assert!(why.contains(name) && why.contains(remedy), "{why}");
         }
     }

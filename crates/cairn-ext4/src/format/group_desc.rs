@@ -125,7 +125,12 @@ impl GroupDesc {
             let stored = raw.bg_checksum.get();
             if stored != computed {
                 let (stored, computed) = (stored.into(), computed.into());
-                return Err(Corrupt::Checksum { what: "group descriptor", place: group.into(), stored, computed });
+                return Err(Corrupt::Checksum {
+                    what: "group descriptor",
+                    place: group.into(),
+                    stored,
+                    computed,
+                });
             }
         }
         let flags = GroupFlags::from_bits_retain(raw.bg_flags.get());
@@ -262,7 +267,10 @@ mod tests {
         let mut bytes = vec![0; layout.desc_size as usize];
         desc.encode(1, &layout, &mut bytes);
         assert_eq!(GroupDesc::decode(&bytes, 1, &layout), Ok(desc));
-        assert!(matches!(GroupDesc::decode(&bytes, 2, &layout), Err(Corrupt::Checksum { place: 2, .. })));
+        assert!(matches!(
+            GroupDesc::decode(&bytes, 2, &layout),
+            Err(Corrupt::Checksum { place: 2, .. })
+        ));
         for bit in 0..bytes.len() * 8 {
             bytes[bit / 8] ^= 1 << (bit % 8);
             assert!(GroupDesc::decode(&bytes, 1, &layout).is_err(), "bit {bit}");

@@ -36,7 +36,8 @@ pub struct RawDxRootInfo {
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct RawDxEntry {
-    /// Smallest hash of the child; in entry 0 the limit (low half) and the count (high half) of entries.
+    /// Smallest hash of the child; in entry 0 the limit (low half) and the count (high half) of
+    /// entries.
     pub hash: U32,
     /// Logical block of the child.
     pub block: U32,
@@ -109,24 +110,47 @@ pub fn root_info(block: &[u8], format: &DirFormat, max_levels: u8) -> Result<Roo
     let dotdot = block.get(DOTDOT_AT..).ok_or_else(short)?;
     let (dotdot, _) = RawDirEntry::ref_from_prefix(dotdot).map_err(|_| short())?;
     if usize::from(dot.rec_len.get()) != DOTDOT_AT {
-        return Err(defect(4, "rec_len of `.` in an index root is not 12", u64::from(dot.rec_len.get())));
+        return Err(defect(
+            4,
+            "rec_len of `.` in an index root is not 12",
+            u64::from(dot.rec_len.get()),
+        ));
     }
     if usize::from(dotdot.rec_len.get()) != format.block_size.strict_sub(DOTDOT_AT) {
         let value = u64::from(dotdot.rec_len.get());
         return Err(defect(DOTDOT_AT + 4, "`..` of an index root does not span the block", value));
     }
-    let (info, _) = block.get(INFO_AT..).and_then(|b| RawDxRootInfo::ref_from_prefix(b).ok()).ok_or_else(short)?;
+    let (info, _) = block
+        .get(INFO_AT..)
+        .and_then(|b| RawDxRootInfo::ref_from_prefix(b).ok())
+        .ok_or_else(short)?;
     if info.reserved_zero.get() != 0 {
-        return Err(defect(INFO_AT, "reserved field of the index root is not 0", u64::from(info.reserved_zero.get())));
+        return Err(defect(
+            INFO_AT,
+            "reserved field of the index root is not 0",
+            u64::from(info.reserved_zero.get()),
+        ));
     }
     if usize::from(info.info_length) != size_of::<RawDxRootInfo>() {
-        return Err(defect(INFO_AT + 5, "info_length of the index root is not 8", u64::from(info.info_length)));
+        return Err(defect(
+            INFO_AT + 5,
+            "info_length of the index root is not 8",
+            u64::from(info.info_length),
+        ));
     }
     if info.unused_flags & 1 != 0 {
-        return Err(defect(INFO_AT + 7, "unknown flags in the index root", u64::from(info.unused_flags)));
+        return Err(defect(
+            INFO_AT + 7,
+            "unknown flags in the index root",
+            u64::from(info.unused_flags),
+        ));
     }
     if info.indirect_levels > max_levels {
-        return Err(defect(INFO_AT + 6, "index is deeper than the features allow", u64::from(info.indirect_levels)));
+        return Err(defect(
+            INFO_AT + 6,
+            "index is deeper than the features allow",
+            u64::from(info.indirect_levels),
+        ));
     }
     Ok(RootInfo { hash_version: info.hash_version, indirect_levels: info.indirect_levels })
 }
@@ -150,7 +174,11 @@ impl<'a> Node<'a> {
             return Err(defect("block is too short for an index node", block.len()));
         }
         if kind == NodeKind::Inner && !is_spanned_by_free_entry(block, format) {
-            return Err(Defect { offset: 0, what: "index node does not start with a free entry", value: 0 });
+            return Err(Defect {
+                offset: 0,
+                what: "index node does not start with a free entry",
+                value: 0,
+            });
         }
         let rest = block.get(at..).unwrap_or(&[]);
         let (first, _) = RawDxEntry::ref_from_prefix(rest)
@@ -203,7 +231,9 @@ impl<'a> Node<'a> {
     /// Index of the last entry whose hash is at most `hash`.
     #[must_use]
     pub fn search(&self, hash: u32) -> usize {
-        self.entries.get(1..).map_or(0, |rest| rest.partition_point(|entry| entry.hash.get() <= hash))
+        self.entries
+            .get(1..)
+            .map_or(0, |rest| rest.partition_point(|entry| entry.hash.get() <= hash))
     }
 
     /// All entries as pairs of hash and child.
@@ -223,7 +253,8 @@ fn limit_and_count(first: &RawDxEntry) -> (usize, usize) {
 #[must_use]
 pub fn is_spanned_by_free_entry(block: &[u8], format: &DirFormat) -> bool {
     RawDirEntry::ref_from_prefix(block).is_ok_and(|(raw, _)| {
-        raw.inode.get() == 0 && decode_rec_len(raw.rec_len.get(), format.block_size) == format.block_size
+        raw.inode.get() == 0
+            && decode_rec_len(raw.rec_len.get(), format.block_size) == format.block_size
     })
 }
 
@@ -231,12 +262,20 @@ pub fn is_spanned_by_free_entry(block: &[u8], format: &DirFormat) -> bool {
 ///
 /// # Panics
 /// If the block is shorter than the format's block size.
-pub fn init_root(block: &mut [u8], format: &DirFormat, this: u32, parent: u32, hash_version: u8, leaf: FileBlock) {
+pub fn init_root(
+    block: &mut [u8],
+    format: &DirFormat,
+    this: u32,
+    parent: u32,
+    hash_version: u8,
+    leaf: FileBlock,
+) {
     block.fill(0);
     let file_type = if format.filetype { cairn_vfs::FileKind::Directory.entry_code() } else { 0 };
-    for (at, rec_len, ino, name) in
-        [(0, DOTDOT_AT, this, &b"."[..]), (DOTDOT_AT, format.block_size.strict_sub(DOTDOT_AT), parent, b"..")]
-    {
+    for (at, rec_len, ino, name) in [
+        (0, DOTDOT_AT, this, &b"."[..]),
+        (DOTDOT_AT, format.block_size.strict_sub(DOTDOT_AT), parent, b".."),
+    ] {
         let raw = RawDirEntry {
             inode: U32::new(ino),
             rec_len: U16::new(encode_rec_len(rec_len)),
@@ -277,9 +316,18 @@ pub fn init_inner(block: &mut [u8], format: &DirFormat, entries: &[(u32, FileBlo
 ///
 /// # Panics
 /// If the entries do not fit.
-pub fn write_entries(block: &mut [u8], kind: NodeKind, format: &DirFormat, entries: &[(u32, FileBlock)]) {
+pub fn write_entries(
+    block: &mut [u8],
+    kind: NodeKind,
+    format: &DirFormat,
+    entries: &[(u32, FileBlock)],
+) {
     let limit = kind.limit(format);
-    assert!(!entries.is_empty() && entries.len() <= limit, "{} entries in an index block of {limit}", entries.len());
+    assert!(
+        !entries.is_empty() && entries.len() <= limit,
+        "{} entries in an index block of {limit}",
+        entries.len()
+    );
     let limit_and_count = stored::<_, u32>(entries.len()) << 16 | stored::<_, u32>(limit);
     let mut at = kind.entries_at();
     for (i, (hash, child)) in entries.iter().enumerate() {
@@ -324,7 +372,12 @@ pub fn deepen_root(block: &mut [u8], format: &DirFormat, child: FileBlock) {
 }
 
 /// Checksum of an index block, and the place of its tail. `None` if limit or count is invalid.
-fn node_checksum(block: &[u8], kind: NodeKind, format: &DirFormat, seed: u32) -> Option<(u32, usize)> {
+fn node_checksum(
+    block: &[u8],
+    kind: NodeKind,
+    format: &DirFormat,
+    seed: u32,
+) -> Option<(u32, usize)> {
     let at = kind.entries_at();
     let (first, _) = RawDxEntry::ref_from_prefix(block.get(at..)?).ok()?;
     let (limit, count) = limit_and_count(first);
@@ -346,7 +399,8 @@ fn node_checksum(block: &[u8], kind: NodeKind, format: &DirFormat, seed: u32) ->
 pub fn seal_node(block: &mut [u8], kind: NodeKind, format: &DirFormat) {
     let Some(seed) = format.seed.0 else { return };
     let sum = node_checksum(block, kind, format, seed);
-    let (sum, tail_at) = sum.unwrap_or_else(|| panic!("a block of {} bytes is no index block", block.len()));
+    let (sum, tail_at) =
+        sum.unwrap_or_else(|| panic!("a block of {} bytes is no index block", block.len()));
     buffer::structure::<RawDxTail>(block, tail_at).dt_checksum = U32::new(sum);
 }
 
@@ -362,87 +416,23 @@ pub fn verify_node(
     place: FileBlock,
 ) -> Result<(), Corrupt> {
     let Some(seed) = format.seed.0 else { return Ok(()) };
-    let defect = Defect { offset: kind.entries_at(), what: "no room for the index checksum", value: 0 };
-    let (computed, tail_at) = node_checksum(block, kind, format, seed).ok_or_else(|| defect.at(ino, place))?;
+    let defect =
+        Defect { offset: kind.entries_at(), what: "no room for the index checksum", value: 0 };
+    let (computed, tail_at) =
+        node_checksum(block, kind, format, seed).ok_or_else(|| defect.at(ino, place))?;
     let tail = block.get(tail_at..).and_then(|bytes| RawDxTail::ref_from_prefix(bytes).ok());
     let stored = tail.ok_or_else(|| defect.at(ino, place))?.0.dt_checksum.get();
     if stored == computed {
         Ok(())
     } else {
-        Err(Corrupt::Checksum { what: "directory index block", place: place.get(), stored, computed })
+        Err(Corrupt::Checksum {
+            what: "directory index block",
+            place: place.get(),
+            stored,
+            computed,
+        })
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::checksum::InodeSeed;
-
-    const SUMMED: DirFormat =
-        DirFormat { block_size: 1024, filetype: true, seed: InodeSeed(Some(7)), inodes_count: 100 };
-
-    #[test]
-    fn a_root_grows_and_deepens() {
-        let mut block = vec![0xaa; 1024];
-        init_root(&mut block, &SUMMED, 12, 2, 1, FileBlock(1));
-        for i in 1..NodeKind::Root.limit(&SUMMED) {
-            insert_entry(&mut block, NodeKind::Root, &SUMMED, i - 1, i as u32 * 16, FileBlock(i as u64 + 1)).unwrap();
-        }
-        verify_node(&block, NodeKind::Root, &SUMMED, Ino(12), FileBlock(0)).unwrap();
-        let node = Node::parse(&block, NodeKind::Root, &SUMMED).unwrap();
-        assert!(node.is_full());
-        assert_eq!(
-            (node.search(15), node.search(16), node.search(17), node.search(u32::MAX)),
-            (0, 1, 1, node.count() - 1)
-        );
-        assert_eq!(node.child(3), Some(FileBlock(4)));
-        let pairs = node.pairs();
-        let mut inner = vec![0; 1024];
-        init_inner(&mut inner, &SUMMED, &pairs);
-        verify_node(&inner, NodeKind::Inner, &SUMMED, Ino(12), FileBlock(200)).unwrap();
-        assert_eq!(Node::parse(&inner, NodeKind::Inner, &SUMMED).unwrap().pairs(), pairs);
-        deepen_root(&mut block, &SUMMED, FileBlock(200));
-        let info = root_info(&block, &SUMMED, 1).unwrap();
-        assert_eq!(info, RootInfo { hash_version: 1, indirect_levels: 1 });
-        assert!(root_info(&block, &SUMMED, 0).is_err());
-        assert_eq!(Node::parse(&block, NodeKind::Root, &SUMMED).unwrap().pairs(), [(0, FileBlock(200))]);
-    }
-
-    #[test]
-    fn damage_is_found() {
-        let mut block = vec![0; 1024];
-        init_inner(&mut block, &SUMMED, &[(0, FileBlock(1)), (8, FileBlock(2)), (6, FileBlock(3))]);
-        assert_eq!(
-            Node::parse(&block, NodeKind::Inner, &SUMMED).unwrap_err().what,
-            "hashes of the index do not ascend"
-        );
-        block[20] ^= 1;
-        assert!(matches!(
-            verify_node(&block, NodeKind::Inner, &SUMMED, Ino(12), FileBlock(9)),
-            Err(Corrupt::Checksum { place: 9, .. })
-        ));
-        block[10] = 0;
-        assert!(Node::parse(&block, NodeKind::Inner, &SUMMED).is_err());
-    }
-
-    proptest! {
-        #[test]
-        fn any_bytes_are_read_without_panic(mut block in proptest::collection::vec(any::<u8>(), 1024), shaped: bool) {
-            if shaped {
-                init_inner(&mut block.clone(), &SUMMED, &[(0, FileBlock(1))]);
-                block[..4].fill(0);
-                block[4..6].copy_from_slice(&1024_u16.to_le_bytes());
-                block[8..10].copy_from_slice(&126_u16.to_le_bytes());
-            }
-            for kind in [NodeKind::Root, NodeKind::Inner] {
-                let _ = verify_node(&block, kind, &SUMMED, Ino(1), FileBlock(0));
-                let _ = root_info(&block, &SUMMED, 2);
-                if let Ok(node) = Node::parse(&block, kind, &SUMMED) {
-                    let _ = (node.search(77), node.child(node.count()), node.pairs());
-                }
-            }
-        }
-    }
-}
+mod tests;

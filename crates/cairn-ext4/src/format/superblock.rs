@@ -204,7 +204,8 @@ impl Superblock {
         raw.s_state = (raw.s_state.get() | STATE_ERROR).into();
         if raw.s_first_error_time.get() == 0 && raw.s_first_error_time_hi == 0 {
             (raw.s_first_error_time, raw.s_first_error_time_hi) = (low.into(), high);
-            (raw.s_first_error_ino, raw.s_first_error_block) = (found.ino.into(), found.block.into());
+            (raw.s_first_error_ino, raw.s_first_error_block) =
+                (found.ino.into(), found.block.into());
             (raw.s_first_error_func, raw.s_first_error_line) = (*FOUND_BY, 0.into());
             raw.s_first_error_errcode = code;
         }
@@ -220,7 +221,11 @@ impl Superblock {
     /// # Errors
     /// There are too few bytes, or the magic, the checksum type or the checksum is wrong.
     pub fn decode(bytes: &[u8]) -> Result<Self, Corrupt> {
-        let short = || Corrupt::Superblock { field: "length", value: as_u64(bytes.len()), expected: "not 1024 bytes" };
+        let short = || Corrupt::Superblock {
+            field: "length",
+            value: as_u64(bytes.len()),
+            expected: "not 1024 bytes",
+        };
         let (raw, _) = RawSuperblock::read_from_prefix(bytes).map_err(|_| short())?;
         if raw.s_magic.get() != MAGIC {
             let value = raw.s_magic.get().into();
@@ -236,7 +241,11 @@ impl Superblock {
     fn verify(&self) -> Result<(), Corrupt> {
         if self.raw.s_checksum_type != CHECKSUM_CRC32C {
             let value = self.raw.s_checksum_type.into();
-            return Err(Corrupt::Superblock { field: "s_checksum_type", value, expected: "not 1 (crc32c)" });
+            return Err(Corrupt::Superblock {
+                field: "s_checksum_type",
+                value,
+                expected: "not 1 (crc32c)",
+            });
         }
         let (stored, computed) = (self.raw.s_checksum.get(), self.computed_checksum());
         if stored == computed {

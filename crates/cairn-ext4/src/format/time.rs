@@ -41,7 +41,8 @@ pub fn encode(time: Timestamp, wide: bool) -> (u32, u32) {
     if !wide {
         return (low, 0);
     }
-    let epoch = u32::try_from(seconds.saturating_sub(i64::from(low.cast_signed())) >> 32).unwrap_or(0);
+    let epoch =
+        u32::try_from(seconds.saturating_sub(i64::from(low.cast_signed())) >> 32).unwrap_or(0);
     (low, epoch & 3 | nanoseconds.min(NANOS_PER_SECOND - 1) << 2)
 }
 
@@ -51,7 +52,9 @@ mod tests {
 
     #[test]
     fn wide_times_round_trip() {
-        for seconds in [FIRST + 1, -1, 0, 1, i64::from(i32::MAX), 1 << 31, 1 << 32, (1 << 33) + 7, LAST - 1] {
+        for seconds in
+            [FIRST + 1, -1, 0, 1, i64::from(i32::MAX), 1 << 31, 1 << 32, (1 << 33) + 7, LAST - 1]
+        {
             for nanoseconds in [0, 1, 999_999_999] {
                 let time = Timestamp { seconds, nanoseconds };
                 let (low, extra) = encode(time, true);

@@ -49,7 +49,13 @@ impl Group {
             state: Mutex::new_ordered(
                 Rank::ALLOCATOR,
                 number.into(),
-                GroupState { desc, map: None, damaged: false, trimmed: false, pending_inodes: Vec::new() },
+                GroupState {
+                    desc,
+                    map: None,
+                    damaged: false,
+                    trimmed: false,
+                    pending_inodes: Vec::new(),
+                },
             ),
         }
     }

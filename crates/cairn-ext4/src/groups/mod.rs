@@ -48,7 +48,11 @@ pub struct GroupTable {
 ///
 /// # Errors
 /// The device failed, the descriptor is invalid, or the volume has no such inode.
-pub(crate) fn locate_unopened(buffers: &BufferCache, layout: &Layout, ino: Ino) -> Result<InodeLocation> {
+pub(crate) fn locate_unopened(
+    buffers: &BufferCache,
+    layout: &Layout,
+    ino: Ino,
+) -> Result<InodeLocation> {
     let (group, index) = layout.inode_group(ino).ok_or(cairn_vfs::Error::Stale)?;
     let image = buffers.get(layout.descriptor_block(group))?.image();
     let desc = GroupDesc::decode(descriptor_bytes(&image, group, layout), group, layout)?;
@@ -60,8 +64,15 @@ impl GroupTable {
     ///
     /// # Errors
     /// The device failed, or a descriptor is invalid or places metadata over other metadata.
-    pub fn open(buffers: &Arc<BufferCache>, layout: &Arc<Layout>, journal: &[(FileBlock, Pba, u64)]) -> Result<Self> {
-        expect_room("the group descriptors", u64::from(layout.groups).saturating_mul(BYTES_PER_GROUP))?;
+    pub fn open(
+        buffers: &Arc<BufferCache>,
+        layout: &Arc<Layout>,
+        journal: &[(FileBlock, Pba, u64)],
+    ) -> Result<Self> {
+        expect_room(
+            "the group descriptors",
+            u64::from(layout.groups).saturating_mul(BYTES_PER_GROUP),
+        )?;
         let mut descriptors = Vec::new();
         let mut groups = Vec::new();
         let mut descs = Vec::new();
@@ -70,7 +81,8 @@ impl GroupTable {
             let image = buffer.image();
             let end = first.saturating_add(layout.descs_per_block()).min(layout.groups);
             for number in first..end {
-                let desc = GroupDesc::decode(descriptor_bytes(&image, number, layout), number, layout)?;
+                let desc =
+                    GroupDesc::decode(descriptor_bytes(&image, number, layout), number, layout)?;
                 descs.push(desc.clone());
                 groups.push(Group::new(number, desc));
             }
@@ -78,8 +90,10 @@ impl GroupTable {
         }
         let mut zones = Zones::new(layout, &descs)?;
         zones.protect(journal)?;
-        let free_blocks = AtomicU64::new(descs.iter().map(|desc| u64::from(desc.free_blocks)).sum());
-        let free_inodes = AtomicU64::new(descs.iter().map(|desc| u64::from(desc.free_inodes)).sum());
+        let free_blocks =
+            AtomicU64::new(descs.iter().map(|desc| u64::from(desc.free_blocks)).sum());
+        let free_inodes =
+            AtomicU64::new(descs.iter().map(|desc| u64::from(desc.free_inodes)).sum());
         Ok(Self {
             layout: layout.clone(),
             buffers: buffers.clone(),
@@ -140,7 +154,9 @@ impl GroupTable {
     #[must_use]
     pub fn overhead(&self) -> u64 {
         let layout = &self.layout;
-        let each = |group| u64::from(layout.base_metadata(group)) + 2 + u64::from(layout.inode_table_blocks());
+        let each = |group| {
+            u64::from(layout.base_metadata(group)) + 2 + u64::from(layout.inode_table_blocks())
+        };
         layout.first_data_block + (0..layout.groups).map(each).sum::<u64>()
     }
 
@@ -221,7 +237,12 @@ impl GroupTable {
     /// # Errors
     /// The bitmap cannot be read, or the volume has no such inode.
     pub fn inode_in_use(&self, ino: Ino) -> Result<bool> {
-        let missing = Corrupt::Inode { ino, field: "number", value: ino.get(), expected: "no inode of the volume" };
+        let missing = Corrupt::Inode {
+            ino,
+            field: "number",
+            value: ino.get(),
+            expected: "no inode of the volume",
+        };
         let (number, index) = self.layout.inode_group(ino).ok_or(missing)?;
         let state = self.group(number).lock();
         let image = self.inode_bitmap(number, &state)?;
@@ -230,7 +251,11 @@ impl GroupTable {
 
     /// The free map of a locked group, which is built at its first use. `None` if the group is
     /// damaged.
-    pub(crate) fn load_map<'s>(&self, number: u32, state: &'s mut GroupState) -> Result<Option<&'s mut FreeMap>> {
+    pub(crate) fn load_map<'s>(
+        &self,
+        number: u32,
+        state: &'s mut GroupState,
+    ) -> Result<Option<&'s mut FreeMap>> {
         if state.damaged {
             return Ok(None);
         }
@@ -274,14 +299,17 @@ impl GroupTable {
             let already = bitmap::count_set(&bits, from, count);
             if already != if used { 0 } else { count } {
                 let state = if used { "already in use" } else { "already free" };
-                return Err(Corrupt::Bitmap { what: "block", group: number, bit: start, state }.into());
+                return Err(
+                    Corrupt::Bitmap { what: "block", group: number, bit: start, state }.into()
+                );
             }
             if used {
                 bitmap::set_range(&mut bits, from, count);
             } else {
                 bitmap::clear_range(&mut bits, from, count);
             }
-            desc.block_bitmap_csum = GroupDesc::block_bitmap_checksum(&bits, &self.layout).unwrap_or(0);
+            desc.block_bitmap_csum =
+                GroupDesc::block_bitmap_checksum(&bits, &self.layout).unwrap_or(0);
         }
         if used {
             desc.free_blocks -= len;
@@ -318,14 +346,17 @@ impl GroupTable {
             let mut bits = handle.write(&buffer)?;
             if bitmap::test(&bits, index as usize) == used {
                 let state = if used { "already in use" } else { "already free" };
-                return Err(Corrupt::Bitmap { what: "inode", group: number, bit: index, state }.into());
+                return Err(
+                    Corrupt::Bitmap { what: "inode", group: number, bit: index, state }.into()
+                );
             }
             if used {
                 bitmap::set(&mut bits, index as usize);
             } else {
                 bitmap::clear(&mut bits, index as usize);
             }
-            desc.inode_bitmap_csum = GroupDesc::inode_bitmap_checksum(&bits, &self.layout).unwrap_or(0);
+            desc.inode_bitmap_csum =
+                GroupDesc::inode_bitmap_checksum(&bits, &self.layout).unwrap_or(0);
         }
         if used {
             // The counters come from the disk. They saturate where the bitmap contradicts them.
@@ -375,7 +406,11 @@ impl GroupTable {
         let buffer = &self.descriptors[(number / self.layout.descs_per_block()) as usize];
         let mut block = handle.write(buffer)?;
         let offset = self.layout.descriptor_offset(number);
-        desc.encode(number, &self.layout, &mut block[offset..offset + self.layout.desc_size as usize]);
+        desc.encode(
+            number,
+            &self.layout,
+            &mut block[offset..offset + self.layout.desc_size as usize],
+        );
         Ok(())
     }
 }

@@ -34,9 +34,11 @@ impl Zones {
             if base > 0 {
                 parts.push((first, (first + base).min(layout.blocks_count), group));
             }
-            for (pba, count) in
-                [(desc.block_bitmap, 1), (desc.inode_bitmap, 1), (desc.inode_table, layout.inode_table_blocks())]
-            {
+            for (pba, count) in [
+                (desc.block_bitmap, 1),
+                (desc.inode_bitmap, 1),
+                (desc.inode_table, layout.inode_table_blocks()),
+            ] {
                 parts.push((pba.get(), pba.get() + u64::from(count), group));
             }
         }
@@ -46,7 +48,12 @@ impl Zones {
             match ranges.last_mut() {
                 Some(last) if start < last.1 => {
                     let expected = "inside other metadata";
-                    return Err(Corrupt::Group { group, field: "bitmap or table block", value: start, expected });
+                    return Err(Corrupt::Group {
+                        group,
+                        field: "bitmap or table block",
+                        value: start,
+                        expected,
+                    });
                 }
                 Some(last) if start == last.1 => last.1 = end,
                 _ => ranges.push((start, end)),
@@ -61,7 +68,8 @@ impl Zones {
     /// # Errors
     /// One of them belongs to another structure, or occurs twice.
     pub(crate) fn protect(&mut self, journal: &[(FileBlock, Pba, u64)]) -> Result<(), Corrupt> {
-        let mut all: Vec<(u64, u64)> = journal.iter().map(|(_, start, len)| (start.get(), start.get() + len)).collect();
+        let mut all: Vec<(u64, u64)> =
+            journal.iter().map(|(_, start, len)| (start.get(), start.get() + len)).collect();
         all.extend(&self.ranges);
         all.sort_unstable();
         for pair in all.windows(2) {
@@ -69,7 +77,11 @@ impl Zones {
                 && start < end
             {
                 let expected = "a block of the journal inside other metadata";
-                return Err(Corrupt::Superblock { field: "s_journal_inum", value: *start, expected });
+                return Err(Corrupt::Superblock {
+                    field: "s_journal_inum",
+                    value: *start,
+                    expected,
+                });
             }
         }
         self.all = all;
@@ -92,7 +104,12 @@ impl Zones {
     ///
     /// # Errors
     /// One of their bits is clear.
-    pub(crate) fn check_in_use(&self, layout: &Layout, group: u32, bits: &[u8]) -> Result<(), Corrupt> {
+    pub(crate) fn check_in_use(
+        &self,
+        layout: &Layout,
+        group: u32,
+        bits: &[u8],
+    ) -> Result<(), Corrupt> {
         for (start, end) in self.bits_of(layout, group, &self.all) {
             if let Some(free) = bitmap::next_clear(bits, start, end) {
                 // It is less than the blocks of a group.

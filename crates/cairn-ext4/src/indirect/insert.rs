@@ -28,10 +28,15 @@ pub(crate) fn insert(
     pba: Pba,
 ) -> Result<i64> {
     let start = run.start.get();
-    let Some(end) = start.checked_add(run.len).filter(|end| *end <= max_blocks(context.layout.block_size)) else {
+    let Some(end) =
+        start.checked_add(run.len).filter(|end| *end <= max_blocks(context.layout.block_size))
+    else {
         return Err(cairn_vfs::Error::TooLarge.into());
     };
-    assert!(context.bounds().holds(pba, run.len), "blocks outside the volume and its own are never mapped");
+    assert!(
+        context.bounds().holds(pba, run.len),
+        "blocks outside the volume and its own are never mapped"
+    );
     if pba.get().saturating_add(run.len) > u64::from(u32::MAX) {
         // The pointers have 32 bits.
         return Err(cairn_vfs::Error::NoSpace.into());
@@ -70,13 +75,15 @@ impl Filling<'_> {
     }
 
     fn touches(&self, level: u32, base: u64) -> bool {
-        base < self.range.end && self.range.start < base.saturating_add(span(level, self.context.layout.block_size))
+        base < self.range.end
+            && self.range.start < base.saturating_add(span(level, self.context.layout.block_size))
     }
 
     fn children(&self, level: u32, base: u64) -> impl Iterator<Item = (usize, u64)> + use<> {
         let each = span(level.saturating_sub(1), self.context.layout.block_size);
         let count = self.per_block();
-        entries(base, each, count, &self.range).map(move |index| (index, first_of(base, index, each)))
+        entries(base, each, count, &self.range)
+            .map(move |index| (index, first_of(base, index, each)))
     }
 
     /// Number of pointer blocks that are missing below a pointer. Fails if a data block is mapped.
@@ -87,7 +94,9 @@ impl Filling<'_> {
         if level == 0 {
             if pointer != 0 {
                 let site = self.context.site(Pba(0));
-                return Err(site.corrupt(base, "blocks to be mapped are mapped already", pointer.into()).into());
+                return Err(site
+                    .corrupt(base, "blocks to be mapped are mapped already", pointer.into())
+                    .into());
             }
             return Ok(0);
         }
@@ -98,7 +107,8 @@ impl Filling<'_> {
         }
         for (index, child) in self.children(level, base) {
             let pointer = pointers.get(index).copied().unwrap_or(0);
-            missing = missing.saturating_add(self.count(pointer, level.saturating_sub(1), child)?);
+            missing =
+                missing.saturating_add(self.count(pointer, level.saturating_sub(1), child)?);
         }
         Ok(missing)
     }
@@ -109,10 +119,16 @@ impl Filling<'_> {
             return Ok(pointer);
         }
         if level == 0 {
-            return Ok(narrow(Pba(self.pba.get().saturating_add(base.saturating_sub(self.range.start)))));
+            return Ok(narrow(Pba(self
+                .pba
+                .get()
+                .saturating_add(base.saturating_sub(self.range.start)))));
         }
         let (buffer, mut pointers, pointer) = if pointer == 0 {
-            let pba = self.fresh.pop().unwrap_or_else(|| panic!("an insert needs more blocks than were counted"));
+            let pba = self
+                .fresh
+                .pop()
+                .unwrap_or_else(|| panic!("an insert needs more blocks than were counted"));
             let count = self.per_block();
             (self.handle.create(pba)?, vec![0; count], narrow(pba))
         } else {

@@ -43,12 +43,19 @@ const _: () = assert!(as_u64(DIRECT_SLOTS) == DIRECT);
 ///
 /// # Errors
 /// A pointer block cannot be read, or a pointer is invalid.
-pub(crate) fn lookup(context: &MapContext<'_>, i_block: &[u8; ROOT_BYTES], block: FileBlock) -> Result<Known> {
+pub(crate) fn lookup(
+    context: &MapContext<'_>,
+    i_block: &[u8; ROOT_BYTES],
+    block: FileBlock,
+) -> Result<Known> {
     let size = context.layout.block_size;
     let slots = decode_inode(i_block);
     let at = block.get();
-    let hole =
-        |start: u64, end: u64| Known { start: FileBlock(start), len: end.saturating_sub(start), state: State::Hole };
+    let hole = |start: u64, end: u64| Known {
+        start: FileBlock(start),
+        len: end.saturating_sub(start),
+        state: State::Hole,
+    };
     if at >= max_blocks(size) {
         return Ok(hole(max_blocks(size), u64::MAX));
     }
@@ -80,7 +87,13 @@ pub(crate) fn lookup(context: &MapContext<'_>, i_block: &[u8; ROOT_BYTES], block
 }
 
 /// The run at `at` in an array of data pointers whose first one maps file block `base`.
-fn run_at(context: &MapContext<'_>, pba: Pba, pointers: &[u32], base: u64, at: u64) -> Result<Known> {
+fn run_at(
+    context: &MapContext<'_>,
+    pba: Pba,
+    pointers: &[u32],
+    base: u64,
+    at: u64,
+) -> Result<Known> {
     let mut rest = pointers.iter().skip(index_of(at.saturating_sub(base), 1)).copied();
     let first = rest.next().unwrap_or(0);
     let mut len = 1_u64;
@@ -88,7 +101,10 @@ fn run_at(context: &MapContext<'_>, pba: Pba, pointers: &[u32], base: u64, at: u
         len = len.saturating_add(as_u64(rest.take_while(|pointer| *pointer == 0).count()));
         return Ok(Known { start: FileBlock(at), len, state: State::Hole });
     }
-    while rest.next().is_some_and(|pointer| u64::from(pointer) == u64::from(first).saturating_add(len)) {
+    while rest
+        .next()
+        .is_some_and(|pointer| u64::from(pointer) == u64::from(first).saturating_add(len))
+    {
         len = len.saturating_add(1);
     }
     let start = Pba(u64::from(first));

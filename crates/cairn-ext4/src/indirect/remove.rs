@@ -103,7 +103,14 @@ impl Freeing<'_> {
         }
     }
 
-    fn free_array(&mut self, pba: Pba, pointer: u32, mut pointers: Vec<u32>, level: u32, base: u64) -> u32 {
+    fn free_array(
+        &mut self,
+        pba: Pba,
+        pointer: u32,
+        mut pointers: Vec<u32>,
+        level: u32,
+        base: u64,
+    ) -> u32 {
         let each = span(level.saturating_sub(1), self.context.layout.block_size);
         let mut changed = false;
         for index in entries(base, each, pointers.len(), &self.range).rev() {
@@ -147,8 +154,12 @@ impl Freeing<'_> {
         }
         self.blocks = self.blocks.saturating_sub(1);
         self.run = match self.run {
-            Some((start, count)) if start == block.saturating_add(1) => Some((block, count.saturating_add(1))),
-            Some((start, count)) if start.saturating_add(count) == block => Some((start, count.saturating_add(1))),
+            Some((start, count)) if start == block.saturating_add(1) => {
+                Some((block, count.saturating_add(1)))
+            }
+            Some((start, count)) if start.saturating_add(count) == block => {
+                Some((start, count.saturating_add(1)))
+            }
             _ => {
                 self.flush();
                 Some((block, 1))
@@ -159,7 +170,8 @@ impl Freeing<'_> {
 
     fn flush(&mut self) {
         if let Some((start, count)) = self.run.take()
-            && let Err(error) = self.context.source.free(self.handle, Pba(start), count, Freed::Data)
+            && let Err(error) =
+                self.context.source.free(self.handle, Pba(start), count, Freed::Data)
         {
             self.fail(error);
         }

@@ -14,7 +14,8 @@ use crate::map::testing::Fixture;
 fn tree_blocks(fixture: &Fixture) -> BTreeSet<u64> {
     let mut blocks = BTreeSet::new();
     let slots = decode_inode(&fixture.i_block);
-    let mut pending: Vec<(u32, u32)> = (12..SLOTS).map(|slot| (slots[slot], slot_range(slot, 1024).0)).collect();
+    let mut pending: Vec<(u32, u32)> =
+        (12..SLOTS).map(|slot| (slots[slot], slot_range(slot, 1024).0)).collect();
     while let Some((pointer, level)) = pending.pop() {
         if pointer == 0 || level == 0 {
             continue;
@@ -33,7 +34,13 @@ fn check(fixture: &Fixture) {
 
 fn ops() -> impl Strategy<Value = Vec<(bool, u64, u64, u32)>> {
     // Around each border between levels: 12, 268 and 65804.
-    let start = prop_oneof![0..20_u64, 200..300_u64, 500..600_u64, 65_700..66_900_u64, 131_000..132_000_u64];
+    let start = prop_oneof![
+        0..20_u64,
+        200..300_u64,
+        500..600_u64,
+        65_700..66_900_u64,
+        131_000..132_000_u64
+    ];
     let len = prop_oneof![1..5_u64, 1..700_u64];
     prop::collection::vec((any::<bool>(), start, len, 0..60_u32), 1..16)
 }
@@ -103,7 +110,8 @@ fn a_full_volume_leaves_the_map_as_it_was() {
     // The first block of the third level needs three pointer blocks, and the last one of the second
     // level two.
     let run = Run { start: FileBlock(65_803), len: 2 };
-    let refused = fixture.change(|map, handle, i_block| Ok(((), map.insert(handle, i_block, run, pba, false)?)));
+    let refused = fixture
+        .change(|map, handle, i_block| Ok(((), map.insert(handle, i_block, run, pba, false)?)));
     assert!(matches!(refused.unwrap_err(), Error::Vfs(cairn_vfs::Error::NoSpace)));
     fixture.give_back(pba);
     fixture.give_back(Pba(pba.get() + 1));
@@ -121,7 +129,11 @@ fn the_map_ends_where_the_format_does_and_has_no_unwritten_blocks() {
     let pba = fixture.source.take(1, false);
     let mut insert = |start, unwritten| {
         let run = Run { start: FileBlock(start), len: 1 };
-        fixture.change(|map, handle, i_block| Ok(((), map.insert(handle, i_block, run, pba, unwritten)?))).unwrap_err()
+        fixture
+            .change(|map, handle, i_block| {
+                Ok(((), map.insert(handle, i_block, run, pba, unwritten)?))
+            })
+            .unwrap_err()
     };
     assert!(matches!(insert(last + 1, false), Error::Vfs(cairn_vfs::Error::TooLarge)));
     assert!(matches!(insert(5, true), Error::Vfs(cairn_vfs::Error::Unsupported(_))));

@@ -34,7 +34,9 @@ pub(crate) fn get(volume: &Volume, inode: &Inode) -> Attributes {
         uid: record.uid,
         gid: record.gid,
         size: state.size,
-        sectors: record.blocks_512 + state.delayed * sectors_per_block + inline_sectors(inode.kind, &state),
+        sectors: record.blocks_512
+            + state.delayed * sectors_per_block
+            + inline_sectors(inode.kind, &state),
         block_size: volume.layout.block_size.max(4096),
         device: match inode.kind {
             FileKind::BlockDevice | FileKind::CharDevice => encode_device(record.device()),
@@ -51,7 +53,8 @@ pub(crate) fn get(volume: &Volume, inode: &Inode) -> Attributes {
 /// Inline contents use no blocks. As Linux does, the size is counted, because programs take a file
 /// without sectors for a hole.
 fn inline_sectors(kind: FileKind, state: &State) -> u64 {
-    let is_inline = kind == FileKind::Regular && state.record.flags.contains(InodeFlags::INLINE_DATA);
+    let is_inline =
+        kind == FileKind::Regular && state.record.flags.contains(InodeFlags::INLINE_DATA);
     if is_inline { state.size.div_ceil(512) } else { 0 }
 }
 

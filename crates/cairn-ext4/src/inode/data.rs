@@ -103,7 +103,8 @@ pub(crate) fn write(
     while done < data.len() {
         // The caller holds no lock, because a throttled writer writes back other files as well.
         volume.pages.balance()?;
-        let piece = volume.with_space(|| write_locked(volume, inode, offset + done as u64, &data[done..], flags));
+        let piece = volume
+            .with_space(|| write_locked(volume, inode, offset + done as u64, &data[done..], flags));
         match piece {
             Ok(0) => break,
             Ok(taken) => done += taken,
@@ -112,13 +113,20 @@ pub(crate) fn write(
             Err(_) => break,
         }
     }
-    if flags.intersects(IoFlags::DSYNC | IoFlags::SYNC) || inode.flags().contains(InodeFlags::SYNC) {
+    if flags.intersects(IoFlags::DSYNC | IoFlags::SYNC) || inode.flags().contains(InodeFlags::SYNC)
+    {
         crate::fsync::fsync(volume, inode, !flags.contains(IoFlags::SYNC))?;
     }
     Ok(done)
 }
 
-fn write_locked(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, data: &[u8], flags: IoFlags) -> Result<usize> {
+fn write_locked(
+    volume: &Arc<Volume>,
+    inode: &Arc<Inode>,
+    offset: u64,
+    data: &[u8],
+    flags: IoFlags,
+) -> Result<usize> {
     let _data = inode.data.write();
     let old_size = inode.size();
     let offset = if flags.contains(IoFlags::APPEND) { old_size } else { offset };
@@ -151,7 +159,12 @@ fn write_locked(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, data: &[u
 ///
 /// # Errors
 /// [`VfsError::NoData`] if the offset is beyond the end or no data follows; the map cannot be read.
-pub(crate) fn seek(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, what: Seek) -> Result<u64> {
+pub(crate) fn seek(
+    volume: &Arc<Volume>,
+    inode: &Arc<Inode>,
+    offset: u64,
+    what: Seek,
+) -> Result<u64> {
     let _data = inode.data.read();
     let size = inode.size();
     if offset >= size {
@@ -214,7 +227,12 @@ pub(crate) fn extents(
     if inode.is_inline() {
         if offset < size {
             let physical = inode.location.block.get() * block_size + inode.location.offset as u64;
-            emit(FileExtent { logical: 0, physical, length: size, flags: fiemap::DATA_INLINE | fiemap::LAST });
+            emit(FileExtent {
+                logical: 0,
+                physical,
+                length: size,
+                flags: fiemap::DATA_INLINE | fiemap::LAST,
+            });
         }
         return Ok(());
     }
@@ -237,7 +255,12 @@ pub(crate) fn extents(
                 continue;
             }
         };
-        let next = FileExtent { logical: block * block_size, physical, length: mapping.run.len * block_size, flags };
+        let next = FileExtent {
+            logical: block * block_size,
+            physical,
+            length: mapping.run.len * block_size,
+            flags,
+        };
         if let Some(extent) = held.replace(next)
             && !emit(extent)
         {
@@ -284,8 +307,13 @@ pub(crate) fn copy_range(
 ) -> Result<u64> {
     from.kind.check_regular()?;
     to.kind.check_regular()?;
-    let range =
-        CopyRange { from_size: from.size(), from: from_offset, to: to_offset, len, same_file: from.ino == to.ino };
+    let range = CopyRange {
+        from_size: from.size(),
+        from: from_offset,
+        to: to_offset,
+        len,
+        same_file: from.ino == to.ino,
+    };
     range.run(
         |offset, buf| read(volume, from, offset, buf, IoFlags::empty()),
         |offset, bytes| write(volume, to, offset, bytes, IoFlags::empty()),

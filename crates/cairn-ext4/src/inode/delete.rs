@@ -34,7 +34,8 @@ pub(crate) fn delete_inode(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<(
     crate::xattr_ops::free_all(volume, &handle, inode, state)?;
     volume.orphans.remove(volume, &handle, inode.ino)?;
     state.complete_disksize();
-    state.record.dtime = u32::try_from(attributes::now(volume).seconds & 0xffff_ffff).unwrap_or(u32::MAX);
+    state.record.dtime =
+        u32::try_from(attributes::now(volume).seconds & 0xffff_ffff).unwrap_or(u32::MAX);
     state.record.links = 0;
     inode.write_inode(volume, &handle, state)?;
     volume.space.free_inode(&handle, inode.ino, inode.kind == cairn_vfs::FileKind::Directory)?;

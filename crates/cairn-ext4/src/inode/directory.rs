@@ -81,14 +81,20 @@ impl DirBlocks for Blocks<'_> {
         };
         let known = match known {
             Some(known) => known,
-            None => InodeMapper::find(self.volume, self.inode, &mut self.inode.state.write(), block)?,
+            None => {
+                InodeMapper::find(self.volume, self.inode, &mut self.inode.state.write(), block)?
+            }
         };
         match known.mapping_from(block).place {
             Place::Mapped(pba) => Ok(self.volume.buffers.get(pba)?),
-            _ => {
-                Err(Corrupt::Directory { ino: self.inode.ino, block, offset: 0, what: "hole in a directory", value: 0 }
-                    .into())
+            _ => Err(Corrupt::Directory {
+                ino: self.inode.ino,
+                block,
+                offset: 0,
+                what: "hole in a directory",
+                value: 0,
             }
+            .into()),
         }
     }
 
@@ -105,7 +111,13 @@ impl DirBlocks for Blocks<'_> {
         match map.insert(handle, &mut state.record.block, run, pba, false) {
             Ok(delta) => self.volume.account(state, delta),
             Err(error) => {
-                crate::space::BlockSource::free(&*self.volume.space, handle, pba, 1, crate::space::Freed::Metadata)?;
+                crate::space::BlockSource::free(
+                    &*self.volume.space,
+                    handle,
+                    pba,
+                    1,
+                    crate::space::Freed::Metadata,
+                )?;
                 return Err(error);
             }
         }
@@ -127,10 +139,15 @@ fn inline_bytes(volume: &Volume, inode: &Inode) -> Result<([u8; 60], Vec<u8>)> {
 ///
 /// # Errors
 /// The directory is damaged, or the device failed.
-pub(crate) fn lookup(volume: &Arc<Volume>, inode: &Arc<Inode>, name: &[u8]) -> Result<Option<(Ino, Option<FileKind>)>> {
+pub(crate) fn lookup(
+    volume: &Arc<Volume>,
+    inode: &Arc<Inode>,
+    name: &[u8],
+) -> Result<Option<(Ino, Option<FileKind>)>> {
     if inode.is_inline() {
         let (head, tail) = inline_bytes(volume, inode)?;
-        let found = InlineDir { head: &head, tail: &tail }.lookup(&settings(volume, inode), name)?;
+        let found =
+            InlineDir { head: &head, tail: &tail }.lookup(&settings(volume, inode), name)?;
         return Ok(found.map(|found| (found.ino, found.kind)));
     }
     Ok(dir::lookup(&Blocks { volume, inode }, name)?.map(|found| (found.ino, found.kind)))
@@ -161,9 +178,15 @@ pub(crate) fn add(
 ///
 /// # Errors
 /// As [`dir::remove`].
-pub(crate) fn remove(volume: &Arc<Volume>, handle: &Handle, inode: &Arc<Inode>, name: &[u8]) -> Result<()> {
+pub(crate) fn remove(
+    volume: &Arc<Volume>,
+    handle: &Handle,
+    inode: &Arc<Inode>,
+    name: &[u8],
+) -> Result<()> {
     if inode.is_inline() {
-        return edit_inline(volume, handle, inode, |dir, settings| dir.remove(settings, name)).map(drop);
+        return edit_inline(volume, handle, inode, |dir, settings| dir.remove(settings, name))
+            .map(drop);
     }
     dir::remove(&Blocks { volume, inode }, handle, name).map(drop)
 }
@@ -181,7 +204,10 @@ pub(crate) fn set_target(
     kind: FileKind,
 ) -> Result<()> {
     if inode.is_inline() {
-        return edit_inline(volume, handle, inode, |dir, settings| dir.set_target(settings, name, ino, kind)).map(drop);
+        return edit_inline(volume, handle, inode, |dir, settings| {
+            dir.set_target(settings, name, ino, kind)
+        })
+        .map(drop);
     }
     dir::set_target(&Blocks { volume, inode }, handle, name, ino, kind).map(drop)
 }
@@ -202,7 +228,12 @@ pub(crate) fn is_empty(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<bool>
 ///
 /// # Errors
 /// As [`dir::init_empty`].
-pub(crate) fn init(volume: &Arc<Volume>, handle: &Handle, inode: &Arc<Inode>, parent: Ino) -> Result<()> {
+pub(crate) fn init(
+    volume: &Arc<Volume>,
+    handle: &Handle,
+    inode: &Arc<Inode>,
+    parent: Ino,
+) -> Result<()> {
     dir::init_empty(&Blocks { volume, inode }, handle, parent)
 }
 
@@ -223,7 +254,11 @@ pub(crate) fn read(
         let _names = inode.namespace.read();
         if inode.is_inline() {
             let (head, tail) = inline_bytes(volume, inode)?;
-            InlineDir { head: &head, tail: &tail }.readdir(&settings(volume, inode), position, emit)?;
+            InlineDir { head: &head, tail: &tail }.readdir(
+                &settings(volume, inode),
+                position,
+                emit,
+            )?;
         } else {
             dir::readdir(&Blocks { volume, inode }, position, emit)?;
         }
@@ -241,7 +276,8 @@ fn edit_inline<T>(
 ) -> Result<T> {
     let mut state = inode.state.write();
     let (mut head, mut tail) = (state.record.block, inline::tail(volume, inode, &state)?);
-    let done = edit(&mut InlineDirMut { head: &mut head, tail: &mut tail }, &settings(volume, inode))?;
+    let done =
+        edit(&mut InlineDirMut { head: &mut head, tail: &mut tail }, &settings(volume, inode))?;
     inline::replace(inode, &mut state, &head, tail)?;
     inode.write_inode(volume, handle, &mut state)?;
     Ok(done)
@@ -258,7 +294,8 @@ fn to_blocks(volume: &Arc<Volume>, handle: &Handle, inode: &Arc<Inode>) -> Resul
         before
     };
     // The entries fit one block. Only its allocation, which comes first, can find no space.
-    let converted = InlineDir { head: &head, tail: &tail }.convert(&Blocks { volume, inode }, handle);
+    let converted =
+        InlineDir { head: &head, tail: &tail }.convert(&Blocks { volume, inode }, handle);
     if converted.is_err() && inode.size() == 0 {
         let mut state = inode.state.write();
         state.record = before;

@@ -24,7 +24,10 @@ pub(super) fn grow(volume: &Volume, handle: &Handle, ino: Ino, state: &mut State
     if have >= layout.want_extra_isize || state.stays_small || state.record.links == 0 {
         return Ok(());
     }
-    for wanted in [layout.want_extra_isize, layout.min_extra_isize].into_iter().filter(|wanted| *wanted > have) {
+    for wanted in [layout.want_extra_isize, layout.min_extra_isize]
+        .into_iter()
+        .filter(|wanted| *wanted > have)
+    {
         match xattr_ops::make_room(volume, handle, ino, state, (wanted - have).into()) {
             Ok(Room::Made(area)) => {
                 state.record.grow_extra(wanted, area);

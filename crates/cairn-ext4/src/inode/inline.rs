@@ -33,7 +33,8 @@ const DATA: &[u8] = b"data";
 /// The attributes of the inode are damaged.
 pub(crate) fn tail(volume: &Volume, inode: &Inode, state: &State) -> Result<Vec<u8>> {
     let attributes = xattr::decode(&state.record.extra, XattrLocation::Inode, inode.ino)?;
-    let found = attributes.iter().find(|attribute| attribute.index == SYSTEM && attribute.name == DATA);
+    let found =
+        attributes.iter().find(|attribute| attribute.index == SYSTEM && attribute.name == DATA);
     match found.map(|attribute| &attribute.value) {
         Some(Value::Here(bytes)) => Ok(bytes.to_vec()),
         Some(Value::Inode { ino, size, .. }) => crate::xattr_ops::value_inode(volume, *ino, *size),
@@ -45,10 +46,17 @@ pub(crate) fn tail(volume: &Volume, inode: &Inode, state: &State) -> Result<Vec<
 ///
 /// # Errors
 /// The attributes of the inode are damaged, or the contents have another length.
-pub(crate) fn replace(inode: &Inode, state: &mut State, head: &[u8; 60], tail: Vec<u8>) -> Result<()> {
+pub(crate) fn replace(
+    inode: &Inode,
+    state: &mut State,
+    head: &[u8; 60],
+    tail: Vec<u8>,
+) -> Result<()> {
     let attributes = xattr::decode(&state.record.extra, XattrLocation::Inode, inode.ino)?;
     let mut attributes: Vec<_> = attributes.iter().map(OwnedAttribute::from).collect();
-    if let Some(data) = attributes.iter_mut().find(|attribute| attribute.index == SYSTEM && attribute.name == DATA) {
+    if let Some(data) =
+        attributes.iter_mut().find(|attribute| attribute.index == SYSTEM && attribute.name == DATA)
+    {
         data.value = OwnedValue::Here(tail);
         xattr::encode_inode(&mut state.record.extra, &attributes);
     }
@@ -61,7 +69,12 @@ pub(crate) fn replace(inode: &Inode, state: &mut State, head: &[u8; 60], tail: V
 ///
 /// # Errors
 /// The attributes of the inode are damaged, or the journal was aborted.
-pub(crate) fn reshape(volume: &Volume, inode: &Inode, size: u64, zeros: Range<u64>) -> Result<bool> {
+pub(crate) fn reshape(
+    volume: &Volume,
+    inode: &Inode,
+    size: u64,
+    zeros: Range<u64>,
+) -> Result<bool> {
     let mut bytes = contents(volume, inode)?;
     let at = |byte: u64| usize::try_from(byte).unwrap_or(usize::MAX).min(bytes.len());
     let zeros = at(zeros.start)..at(zeros.end);
@@ -70,8 +83,9 @@ pub(crate) fn reshape(volume: &Volume, inode: &Inode, size: u64, zeros: Range<u6
     let mut state = inode.state.write();
     let state = &mut *state;
     let area = &mut state.record.extra;
-    let Some(len) =
-        usize::try_from(size).ok().filter(|len| inline_data::capacity(area, inode.ino).is_ok_and(|most| *len <= most))
+    let Some(len) = usize::try_from(size)
+        .ok()
+        .filter(|len| inline_data::capacity(area, inode.ino).is_ok_and(|most| *len <= most))
     else {
         return Ok(false);
     };
@@ -114,7 +128,8 @@ pub(crate) fn contents(volume: &Volume, inode: &Inode) -> Result<Vec<u8>> {
 /// As [`contents`].
 pub(crate) fn read(volume: &Volume, inode: &Inode, offset: u64, buf: &mut [u8]) -> Result<usize> {
     let bytes = contents(volume, inode)?;
-    let rest = usize::try_from(offset).ok().and_then(|offset| bytes.get(offset..)).unwrap_or_default();
+    let rest =
+        usize::try_from(offset).ok().and_then(|offset| bytes.get(offset..)).unwrap_or_default();
     let len = rest.len().min(buf.len());
     buf[..len].copy_from_slice(&rest[..len]);
     Ok(len)
@@ -159,7 +174,8 @@ pub(crate) fn convert_inline_data(volume: &Arc<Volume>, inode: &Arc<Inode>) -> R
         handle.finish();
         return Ok(());
     }
-    let allocation = volume.space.allocate_for(volume.group_goal(inode.ino), blocks, Class::of_call())?;
+    let allocation =
+        volume.space.allocate_for(volume.group_goal(inode.ino), blocks, Class::of_call())?;
     let start = allocation.start;
     let handle = match write_contents(volume, &allocation, bytes, blocks) {
         Ok(handle) => handle,
@@ -172,7 +188,9 @@ pub(crate) fn convert_inline_data(volume: &Arc<Volume>, inode: &Arc<Inode>) -> R
     let state = &mut *state;
     let before = state.record.clone();
     destroy_inline_data(volume, inode, state)?;
-    if let Err(error) = volume.map_allocation(&handle, inode, state, allocation, FileBlock(0), false) {
+    if let Err(error) =
+        volume.map_allocation(&handle, inode, state, allocation, FileBlock(0), false)
+    {
         // Nothing was stored, so the contents are still inline.
         state.record = before;
         return Err(error);
@@ -185,7 +203,12 @@ pub(crate) fn convert_inline_data(volume: &Arc<Volume>, inode: &Arc<Inode>) -> R
 }
 
 /// Writes the contents to their blocks, which are not mapped yet.
-fn write_contents(volume: &Volume, allocation: &Allocation, mut bytes: Vec<u8>, blocks: u32) -> Result<Handle> {
+fn write_contents(
+    volume: &Volume,
+    allocation: &Allocation,
+    mut bytes: Vec<u8>,
+    blocks: u32,
+) -> Result<Handle> {
     if allocation.len < blocks {
         return Err(VfsError::NoSpace.into());
     }

@@ -42,13 +42,16 @@ impl Volume {
             return Err(Corrupt::Inode { ino, field, value, expected }.into());
         }
         let acl = record.file_acl;
-        let own = acl.get() <= self.layout.first_data_block || self.groups.system_blocks(ino).overlap(acl, 1);
+        let own = acl.get() <= self.layout.first_data_block
+            || self.groups.system_blocks(ino).overlap(acl, 1);
         if acl.get() != 0 && own {
-            let (field, value, expected) = ("i_file_acl", acl.get(), "a block of the volume's structures");
+            let (field, value, expected) =
+                ("i_file_acl", acl.get(), "a block of the volume's structures");
             return Err(Corrupt::Inode { ino, field, value, expected }.into());
         }
         let location = self.locate(ino)?;
-        let ledger = Ledger::loaded(&self.flushes, &[Part::Attributes, Part::Data], self.txn().newest());
+        let ledger =
+            Ledger::loaded(&self.flushes, &[Part::Attributes, Part::Data], self.txn().newest());
         Ok(Inode::new(&self.pages, &self.layout, ino, location, kind, record, ledger))
     }
 

@@ -29,7 +29,12 @@ impl<'v> InodeMapper<'v> {
     }
 
     /// The largest known run at `block`. The map is read if the status cache has no entry.
-    pub(crate) fn find(volume: &Volume, inode: &Inode, state: &mut State, block: FileBlock) -> Result<Known> {
+    pub(crate) fn find(
+        volume: &Volume,
+        inode: &Inode,
+        state: &mut State,
+        block: FileBlock,
+    ) -> Result<Known> {
         if let Some(known) = state.status.find(block) {
             return Ok(known);
         }
@@ -125,7 +130,13 @@ impl FileMapper for InodeMapper<'_> {
             }
         };
         let run = Run { start: run.start, len };
-        let ticket = Ticket { volume: self.volume.clone(), inode: self.inode.clone(), run, start, work: Some(work) };
+        let ticket = Ticket {
+            volume: self.volume.clone(),
+            inode: self.inode.clone(),
+            run,
+            start,
+            work: Some(work),
+        };
         Ok(Placement { run, start, ticket: Box::new(ticket) })
     }
 }
@@ -135,7 +146,9 @@ impl InodeMapper<'_> {
     pub(crate) fn goal(&self, state: &mut State, block: FileBlock) -> Result<Pba> {
         if let Some(before) = block.get().checked_sub(1) {
             let known = Self::find(self.volume, self.inode, state, FileBlock(before))?;
-            if let Place::Mapped(pba) | Place::Unwritten(pba) = known.mapping_from(FileBlock(before)).place {
+            if let Place::Mapped(pba) | Place::Unwritten(pba) =
+                known.mapping_from(FileBlock(before)).place
+            {
                 return Ok(Pba(pba.get() + 1));
             }
         }
@@ -216,7 +229,8 @@ impl Ticket {
                 let source = volume.space.for_mapping();
                 let map = volume.map_with(&self.inode, state, &source);
                 let budget = handle.credits_left().saturating_sub(volume.credits.attributes);
-                let (progress, grown) = map.convert_written(handle, &mut state.record.block, self.run, budget)?;
+                let (progress, grown) =
+                    map.convert_written(handle, &mut state.record.block, self.run, budget)?;
                 volume.account(state, grown);
                 self.inode.write_inode(volume, handle, state)?;
                 progress
@@ -235,7 +249,14 @@ impl Ticket {
             Work::Overwrite => {}
             Work::Convert => state.status.set_mapped(self.run, self.start),
             Work::Fresh(allocation) => {
-                self.volume.map_allocation(handle, &self.inode, state, allocation.clone(), self.run.start, false)?;
+                self.volume.map_allocation(
+                    handle,
+                    &self.inode,
+                    state,
+                    allocation.clone(),
+                    self.run.start,
+                    false,
+                )?;
                 let reserved = state.status.undelay(self.run);
                 state.status.set_mapped(self.run, self.start);
                 state.delayed -= reserved;

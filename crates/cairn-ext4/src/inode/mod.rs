@@ -55,7 +55,8 @@ pub(crate) fn has_block_map(record: &Record) -> bool {
     }
     // A target in the inode has no block but perhaps one for attributes, and is shorter than the
     // map.
-    let fast_target = record.is_symlink() && !record.flags.contains(InodeFlags::EXTENTS) && record.size < 60;
+    let fast_target =
+        record.is_symlink() && !record.flags.contains(InodeFlags::EXTENTS) && record.size < 60;
     record.is_regular() || record.is_directory() || (record.is_symlink() && !fast_target)
 }
 
@@ -132,8 +133,9 @@ impl Inode {
     /// ([`Ledger::loaded`]).
     pub fn can_evict(&self) -> bool {
         let idle = !self.cache.has_dirty() && !self.cache.errors().is_open();
-        let stored =
-            |state: &State| !state.dirty && (self.kind != FileKind::Regular || state.record.size == state.size);
+        let stored = |state: &State| {
+            !state.dirty && (self.kind != FileKind::Regular || state.record.size == state.size)
+        };
         idle && self
             .state
             .try_read()

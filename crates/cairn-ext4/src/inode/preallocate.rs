@@ -47,7 +47,9 @@ pub(crate) fn allocate(
     check_flags(inode, mode)?;
     inode.cache.release_reservation(&InodeMapper::new(volume, inode));
     if inode.is_inline() {
-        if mode == AllocateMode::PunchHole && super::inline::reshape(volume, inode, inode.size(), offset..end)? {
+        if mode == AllocateMode::PunchHole
+            && super::inline::reshape(volume, inode, inode.size(), offset..end)?
+        {
             return Ok(());
         }
         super::inline::convert_inline_data(volume, inode)?;
@@ -56,7 +58,9 @@ pub(crate) fn allocate(
         AllocateMode::Extend => preallocate(volume, inode, offset, end, Some(end)),
         AllocateMode::KeepSize => preallocate(volume, inode, offset, end, None),
         AllocateMode::PunchHole => punch(volume, inode, offset, end),
-        AllocateMode::ZeroRange { keep_size } => zero_range(volume, inode, offset, end, (!keep_size).then_some(end)),
+        AllocateMode::ZeroRange { keep_size } => {
+            zero_range(volume, inode, offset, end, (!keep_size).then_some(end))
+        }
         AllocateMode::CollapseRange => collapse(volume, inode, offset, len),
         AllocateMode::InsertRange => insert(volume, inode, offset, len),
     }
@@ -72,7 +76,10 @@ fn extents_only(volume: &Volume, inode: &Inode) -> Result<()> {
     if volume.has_extents(inode) {
         return Ok(());
     }
-    Err(VfsError::Unsupported("this file is mapped by indirect blocks, which cannot hold preallocated space").into())
+    Err(VfsError::Unsupported(
+        "this file is mapped by indirect blocks, which cannot hold preallocated space",
+    )
+    .into())
 }
 
 /// Blocks that contain a part of the byte range.
@@ -94,7 +101,13 @@ fn prepare(volume: &Arc<Volume>, inode: &Arc<Inode>, end: u64, size: Option<u64>
     Ok(())
 }
 
-fn preallocate(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, end: u64, size: Option<u64>) -> Result<()> {
+fn preallocate(
+    volume: &Arc<Volume>,
+    inode: &Arc<Inode>,
+    offset: u64,
+    end: u64,
+    size: Option<u64>,
+) -> Result<()> {
     prepare(volume, inode, end, size)?;
     let (first, last) = outer(volume, offset, end);
     fill_holes(volume, inode, first, last)?;
@@ -107,7 +120,8 @@ fn fill_holes(volume: &Arc<Volume>, inode: &Arc<Inode>, first: u64, last: u64) -
     while at < last {
         let (place, len) = {
             let mut state = inode.state.write();
-            let mapping = InodeMapper::find(volume, inode, &mut state, FileBlock(at))?.mapping_from(FileBlock(at));
+            let mapping = InodeMapper::find(volume, inode, &mut state, FileBlock(at))?
+                .mapping_from(FileBlock(at));
             (mapping.place, mapping.run.len.min(last - at))
         };
         if place != Place::Hole {
@@ -149,7 +163,12 @@ fn fill_one(volume: &Arc<Volume>, inode: &Arc<Inode>, hole: Run) -> Result<u64> 
 }
 
 /// Zeroes the partial blocks at both ends through the cache. Returns the whole blocks in between.
-fn zero_edges(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, end: u64) -> Result<Option<Run>> {
+fn zero_edges(
+    volume: &Arc<Volume>,
+    inode: &Arc<Inode>,
+    offset: u64,
+    end: u64,
+) -> Result<Option<Run>> {
     let block_size = u64::from(volume.layout.block_size);
     inode.cache.zero(&InodeMapper::new(volume, inode), offset..end, inode.size())?;
     let first = offset.div_ceil(block_size);
@@ -160,7 +179,10 @@ fn zero_edges(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, end: u64) -
 
 /// Drops the cached data of whole blocks, and their reservations.
 fn drop_cached(volume: &Arc<Volume>, inode: &Arc<Inode>, run: Run) {
-    inode.cache.discard(&InodeMapper::new(volume, inode), run.start.get()..run.start.get().saturating_add(run.len));
+    inode.cache.discard(
+        &InodeMapper::new(volume, inode),
+        run.start.get()..run.start.get().saturating_add(run.len),
+    );
     // A freed block needs no zeroed tail.
     inode.state.write().drop_tail(run);
 }
@@ -175,7 +197,13 @@ fn punch(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, end: u64) -> Res
     reshape(volume, inode, None)
 }
 
-fn zero_range(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, end: u64, size: Option<u64>) -> Result<()> {
+fn zero_range(
+    volume: &Arc<Volume>,
+    inode: &Arc<Inode>,
+    offset: u64,
+    end: u64,
+    size: Option<u64>,
+) -> Result<()> {
     prepare(volume, inode, end, size)?;
     if let Some(run) = zero_edges(volume, inode, offset, end)? {
         drop_cached(volume, inode, run);
@@ -194,7 +222,9 @@ fn check_shift(volume: &Volume, inode: &Inode, offset: u64, len: u64) -> Result<
     extents_only(volume, inode)?;
     let block_size = u64::from(volume.layout.block_size);
     if !offset.is_multiple_of(block_size) || !len.is_multiple_of(block_size) {
-        return Err(VfsError::Invalid("offset and length must be multiples of the block size").into());
+        return Err(
+            VfsError::Invalid("offset and length must be multiples of the block size").into()
+        );
     }
     Ok(())
 }
@@ -202,14 +232,17 @@ fn check_shift(volume: &Volume, inode: &Inode, offset: u64, len: u64) -> Result<
 fn collapse(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, len: u64) -> Result<()> {
     check_shift(volume, inode, offset, len)?;
     if offset + len >= inode.size() {
-        return Err(VfsError::Invalid("the range reaches the end of the file: truncate instead").into());
+        return Err(
+            VfsError::Invalid("the range reaches the end of the file: truncate instead").into()
+        );
     }
     write_and_drop_pages(volume, inode, offset)?;
     let block_size = u64::from(volume.layout.block_size);
     let run = Run { start: FileBlock(offset / block_size), len: len / block_size };
     let mut handle = volume.begin(volume.credits.remove_step)?;
     remove_blocks(volume, inode, &mut handle, run)?;
-    // Not finished: what fails before the blocks behind have moved leaves a hole that nobody asked for.
+    // Not finished: what fails before the blocks behind have moved leaves a hole that nobody asked
+    // for.
     drop(handle);
     shift(volume, inode, FileBlock(run.start.get() + run.len), -(run.len.cast_signed()))?;
     resize(volume, inode, inode.size() - len)
@@ -219,9 +252,10 @@ fn insert(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, len: u64) -> Re
     check_shift(volume, inode, offset, len)?;
     let size = inode.size();
     if offset >= size {
-        return Err(
-            VfsError::Invalid("the range starts beyond the end of the file: truncate or allocate instead").into()
-        );
+        return Err(VfsError::Invalid(
+            "the range starts beyond the end of the file: truncate or allocate instead",
+        )
+        .into());
     }
     if size + len > volume.max_file_size(inode) {
         return Err(VfsError::TooLarge.into());
@@ -248,7 +282,12 @@ fn shift(volume: &Arc<Volume>, inode: &Arc<Inode>, from: FileBlock, by: i64) -> 
     Ok(())
 }
 
-fn shift_step(volume: &Arc<Volume>, inode: &Arc<Inode>, handle: &Handle, shift: &mut Shift) -> Result<Progress> {
+fn shift_step(
+    volume: &Arc<Volume>,
+    inode: &Arc<Inode>,
+    handle: &Handle,
+    shift: &mut Shift,
+) -> Result<Progress> {
     let mut state = inode.state.write();
     let state = &mut *state;
     let source = volume.space.for_mapping();

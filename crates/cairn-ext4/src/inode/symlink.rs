@@ -26,8 +26,12 @@ pub(crate) fn read(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<Vec<u8>> 
     if inode.is_inline() {
         return inline::contents(volume, inode);
     }
-    let bad =
-        |value| Corrupt::Inode { ino: inode.ino, field: "i_size", value, expected: "not the length of a link target" };
+    let bad = |value| Corrupt::Inode {
+        ino: inode.ino,
+        field: "i_size",
+        value,
+        expected: "not the length of a link target",
+    };
     let (size, fast) = {
         let state = inode.state.read();
         let fast = (!crate::inode::has_block_map(&state.record)).then_some(state.record.block);
@@ -43,7 +47,9 @@ pub(crate) fn read(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<Vec<u8>> 
     let mut state = inode.state.write();
     let known = InodeMapper::find(volume, inode, &mut state, FileBlock(0))?;
     drop(state);
-    let Place::Mapped(pba) = known.mapping_from(FileBlock(0)).place else { return Err(bad(size).into()) };
+    let Place::Mapped(pba) = known.mapping_from(FileBlock(0)).place else {
+        return Err(bad(size).into());
+    };
     let image = volume.buffers.get(pba)?.image();
     Ok(image.get(..len).ok_or(bad(size))?.to_vec())
 }
@@ -53,13 +59,24 @@ pub(crate) fn read(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<Vec<u8>> 
 /// # Errors
 /// [`VfsError::NameTooLong`] if the target does not fit a block, [`VfsError::NoSpace`]; the journal
 /// was aborted.
-pub(crate) fn write(volume: &Arc<Volume>, handle: &Handle, inode: &Inode, target: &[u8]) -> Result<()> {
+pub(crate) fn write(
+    volume: &Arc<Volume>,
+    handle: &Handle,
+    inode: &Inode,
+    target: &[u8],
+) -> Result<()> {
     let pba = volume.space.allocate_block(handle, volume.group_goal(inode.ino))?;
     let mut state = inode.state.write();
     let state = &mut *state;
     let run = Run { start: FileBlock(0), len: 1 };
     let source = volume.space.for_mapping();
-    let delta = volume.map_with(inode, state, &source).insert(handle, &mut state.record.block, run, pba, false)?;
+    let delta = volume.map_with(inode, state, &source).insert(
+        handle,
+        &mut state.record.block,
+        run,
+        pba,
+        false,
+    )?;
     state.status.set_mapped(run, pba);
     volume.account(state, delta);
     state.set_size_and_disksize(target.len() as u64);

@@ -13,7 +13,12 @@ use crate::inode::writeback::write_back;
 use crate::volume::Volume;
 
 /// Zeroes the rest of the old last block before the size grows from `old` to `size`.
-pub(super) fn zero_old_tail(volume: &Arc<Volume>, inode: &Arc<Inode>, old: u64, size: u64) -> Result<()> {
+pub(super) fn zero_old_tail(
+    volume: &Arc<Volume>,
+    inode: &Arc<Inode>,
+    old: u64,
+    size: u64,
+) -> Result<()> {
     inode.cache.truncate(&InodeMapper::new(volume, inode), old, size)?;
     note_pending_tail(volume, inode, old, size);
     Ok(())
@@ -21,22 +26,37 @@ pub(super) fn zero_old_tail(volume: &Arc<Volume>, inode: &Arc<Inode>, old: u64, 
 
 /// Records the tail. The cache zeroes a partly used last block when the size grows beyond it. Until
 /// that block is written, the size on disk must not cover its old bytes. There is at most one tail.
-pub(super) fn note_pending_tail(volume: &Arc<Volume>, inode: &Arc<Inode>, old_size: u64, next: u64) {
+pub(super) fn note_pending_tail(
+    volume: &Arc<Volume>,
+    inode: &Arc<Inode>,
+    old_size: u64,
+    next: u64,
+) {
     let block_size = u64::from(volume.layout.block_size);
     let block = FileBlock(old_size / block_size);
-    if old_size.is_multiple_of(block_size) || next < (block.get() + 1) * block_size || !inode.cache.is_dirty(block) {
+    if old_size.is_multiple_of(block_size)
+        || next < (block.get() + 1) * block_size
+        || !inode.cache.is_dirty(block)
+    {
         return;
     }
     let mut state = inode.state.write();
-    let on_disk =
-        state.status.find(block).is_some_and(|known| matches!(known.state, cairn_cache::status::State::Mapped(_)));
+    let on_disk = state
+        .status
+        .find(block)
+        .is_some_and(|known| matches!(known.state, cairn_cache::status::State::Mapped(_)));
     if on_disk && state.record.size.div_ceil(block_size) == block.get() + 1 {
         state.hold_disksize(block);
     }
 }
 
 /// Writes the pending tail before a direct write moves the size on disk from `old` to `new`.
-pub(super) fn write_old_tail(volume: &Arc<Volume>, inode: &Arc<Inode>, old: u64, new: u64) -> Result<()> {
+pub(super) fn write_old_tail(
+    volume: &Arc<Volume>,
+    inode: &Arc<Inode>,
+    old: u64,
+    new: u64,
+) -> Result<()> {
     if new <= old {
         return Ok(());
     }

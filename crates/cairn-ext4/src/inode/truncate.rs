@@ -101,7 +101,11 @@ pub(crate) fn finish(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<()> {
 }
 
 /// Removes the inode's orphan record and writes the inode.
-pub(super) fn clear_orphan(volume: &Arc<Volume>, inode: &Arc<Inode>, handle: &mut Handle) -> Result<()> {
+pub(super) fn clear_orphan(
+    volume: &Arc<Volume>,
+    inode: &Arc<Inode>,
+    handle: &mut Handle,
+) -> Result<()> {
     volume.ensure_credits(handle, volume.credits.orphan + volume.credits.attributes)?;
     let mut state = inode.state.write();
     if state.record.links == 0 {
@@ -121,7 +125,12 @@ const JOURNALED_STEP: u64 = 64;
 /// Frees the blocks of a run, writes the inode after each step, and starts a new transaction when
 /// one is full. The caller holds `data` exclusively, or the inode has no users, and the run has no
 /// folios.
-pub(super) fn remove_blocks(volume: &Arc<Volume>, inode: &Arc<Inode>, handle: &mut Handle, run: Run) -> Result<()> {
+pub(super) fn remove_blocks(
+    volume: &Arc<Volume>,
+    inode: &Arc<Inode>,
+    handle: &mut Handle,
+    run: Run,
+) -> Result<()> {
     if inode.kind == FileKind::Regular {
         return remove_run(volume, inode, handle, run);
     }
@@ -148,7 +157,12 @@ fn continue_in(handle: &mut Handle, credits: u32) -> Result<()> {
     if handle.extend(credits)? { Ok(()) } else { handle.restart(credits) }
 }
 
-fn remove_run(volume: &Arc<Volume>, inode: &Arc<Inode>, handle: &mut Handle, run: Run) -> Result<()> {
+fn remove_run(
+    volume: &Arc<Volume>,
+    inode: &Arc<Inode>,
+    handle: &mut Handle,
+    run: Run,
+) -> Result<()> {
     loop {
         let progress = {
             let mut state = inode.state.write();
@@ -164,10 +178,17 @@ fn remove_run(volume: &Arc<Volume>, inode: &Arc<Inode>, handle: &mut Handle, run
     }
 }
 
-fn remove_step(volume: &Arc<Volume>, inode: &Inode, handle: &Handle, state: &mut State, run: Run) -> Result<Progress> {
+fn remove_step(
+    volume: &Arc<Volume>,
+    inode: &Inode,
+    handle: &Handle,
+    state: &mut State,
+    run: Run,
+) -> Result<Progress> {
     let source = volume.space.for_mapping();
     let journaled = JournaledContents(&source);
-    let source: &dyn BlockSource = if inode.kind == FileKind::Regular { &source } else { &journaled };
+    let source: &dyn BlockSource =
+        if inode.kind == FileKind::Regular { &source } else { &journaled };
     let map = volume.map_with(inode, state, source);
     let budget = handle.credits_left().saturating_sub(volume.credits.attributes);
     let (progress, delta) = map.remove(handle, &mut state.record.block, run, budget)?;

@@ -32,7 +32,12 @@ impl Inode {
     ///
     /// # Errors
     /// As [`Inode::write_inode`].
-    pub fn write_inode_times(&self, volume: &Volume, handle: &Handle, state: &mut State) -> Result<()> {
+    pub fn write_inode_times(
+        &self,
+        volume: &Volume,
+        handle: &Handle,
+        state: &mut State,
+    ) -> Result<()> {
         let buffer = volume.buffers.get(self.location.block)?;
         state.update_disksize();
         extra_isize::grow(volume, handle, self.ino, state)?;
@@ -93,7 +98,10 @@ pub(crate) fn write_back(
 /// As [`Inode::write_inode`].
 pub(crate) fn update_disksize(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<()> {
     let behind = |state: &State| {
-        state.record.size != state.size && state.delayed == 0 && !state.deleted && !inode.cache.has_dirty()
+        state.record.size != state.size
+            && state.delayed == 0
+            && !state.deleted
+            && !inode.cache.has_dirty()
     };
     if !behind(&inode.state.read()) {
         return Ok(());
@@ -111,7 +119,11 @@ pub(crate) fn update_disksize(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Resul
 
 /// Writes back everything from `from` on and drops it from the cache, for operations that move
 /// blocks.
-pub(super) fn write_and_drop_pages(volume: &Arc<Volume>, inode: &Arc<Inode>, from: u64) -> Result<()> {
+pub(super) fn write_and_drop_pages(
+    volume: &Arc<Volume>,
+    inode: &Arc<Inode>,
+    from: u64,
+) -> Result<()> {
     write_back(volume, inode, from..u64::MAX, WritebackMode::Sync)?;
     let first = from / u64::from(volume.layout.block_size);
     inode.cache.discard(&InodeMapper::new(volume, inode), first..u64::MAX);
@@ -169,7 +181,10 @@ impl Flushable for Flusher {
             return Ok(Flushed::Busy);
         }
         let mapper = InodeMapper::new(&volume, &inode);
-        let written = inode.cache.write_back(&mapper, 0..u64::MAX, inode.size(), mode).map_err(crate::Error::from);
+        let written = inode
+            .cache
+            .write_back(&mapper, 0..u64::MAX, inode.size(), mode)
+            .map_err(crate::Error::from);
         let sized = written.and_then(|()| update_disksize(&volume, &inode));
         // The times of the data are stored with it.
         let stored = sized.and_then(|()| write_inode_if_dirty(&volume, &inode));
@@ -178,7 +193,9 @@ impl Flushable for Flusher {
     }
 
     fn read_ahead(&self, blocks: std::ops::Range<u64>) {
-        let (Some(volume), Some(inode)) = (self.volume.upgrade(), self.inode.upgrade()) else { return };
+        let (Some(volume), Some(inode)) = (self.volume.upgrade(), self.inode.upgrade()) else {
+            return;
+        };
         let Some(_data) = inode.data.try_read() else { return };
         // A shorter file has no such blocks, and an inline file has none at all.
         if !inode.is_inline() {

@@ -132,7 +132,12 @@ impl<'a> BlockMap<'a> {
     ///
     /// # Errors
     /// [`cairn_vfs::Error::Unsupported`] if the file has no extents; otherwise as `Shift::new`.
-    pub fn begin_shift(&self, i_block: &[u8; ROOT_BYTES], from: FileBlock, by: i64) -> Result<Shift> {
+    pub fn begin_shift(
+        &self,
+        i_block: &[u8; ROOT_BYTES],
+        from: FileBlock,
+        by: i64,
+    ) -> Result<Shift> {
         if self.extents { Shift::new(&self.context, i_block, from, by) } else { Err(no_extents()) }
     }
 
@@ -157,7 +162,10 @@ impl<'a> BlockMap<'a> {
     /// The root is invalid.
     pub fn credits_for_insert(&self, i_block: &[u8; ROOT_BYTES], extents: u32) -> Result<u32> {
         if self.extents {
-            Ok(extents.saturating_mul(crate::extent::insert_credits(crate::extent::depth(&self.context, i_block)?)))
+            Ok(extents.saturating_mul(crate::extent::insert_credits(crate::extent::depth(
+                &self.context,
+                i_block,
+            )?)))
         } else {
             // Three levels at both ends of a run, each block with its bitmap and descriptor.
             Ok(extents.saturating_mul(18))

@@ -93,7 +93,11 @@ impl BlockSource for Source {
         let mut blocks = self.0.lock();
         for block in start.get()..start.get() + count {
             assert!(blocks.used.remove(&block), "block {block} is freed twice");
-            assert_eq!(blocks.metadata.remove(&block), kind == Freed::Metadata, "block {block} freed as {kind:?}");
+            assert_eq!(
+                blocks.metadata.remove(&block),
+                kind == Freed::Metadata,
+                "block {block} freed as {kind:?}"
+            );
         }
         drop(blocks);
         if kind == Freed::Metadata {
@@ -129,7 +133,17 @@ impl Fixture {
         if extents {
             crate::extent::initialize(&mut i_block);
         }
-        Self { layout, device, buffers, source, seed, extents, i_block, blocks: 0, model: BTreeMap::new() }
+        Self {
+            layout,
+            device,
+            buffers,
+            source,
+            seed,
+            extents,
+            i_block,
+            blocks: 0,
+            model: BTreeMap::new(),
+        }
     }
 
     pub(crate) fn context(&self) -> MapContext<'_> {
@@ -150,7 +164,8 @@ impl Fixture {
     ) -> Result<T> {
         let mut i_block = self.i_block;
         let handle = Txn::Direct(self.buffers.clone()).begin(1000)?;
-        let (value, blocks) = change(&BlockMap::new(self.context(), self.extents), &handle, &mut i_block)?;
+        let (value, blocks) =
+            change(&BlockMap::new(self.context(), self.extents), &handle, &mut i_block)?;
         self.i_block = i_block;
         self.blocks += blocks;
         Ok(value)
@@ -165,14 +180,18 @@ impl Fixture {
     pub(crate) fn fill(&mut self, start: u64, len: u64, unwritten: bool, adjacent: bool) {
         let mut at = start;
         while at < start + len {
-            let hole = (at..start + len).take_while(|block| !self.model.contains_key(block)).count() as u64;
+            let hole = (at..start + len).take_while(|block| !self.model.contains_key(block)).count()
+                as u64;
             if hole == 0 {
                 at += 1;
                 continue;
             }
             let pba = self.source.take(hole, adjacent);
             let run = Run { start: FileBlock(at), len: hole };
-            self.change(|map, handle, i_block| Ok(((), map.insert(handle, i_block, run, pba, unwritten)?))).unwrap();
+            self.change(|map, handle, i_block| {
+                Ok(((), map.insert(handle, i_block, run, pba, unwritten)?))
+            })
+            .unwrap();
             self.model.extend((0..hole).map(|n| (at + n, (pba.get() + n, unwritten))));
             at += hole;
         }
@@ -184,7 +203,8 @@ impl Fixture {
         let mut steps = 1;
         let mut step = || {
             self.change(|map, handle, i_block| {
-                let convert = if unwritten { BlockMap::mark_unwritten } else { BlockMap::convert_written };
+                let convert =
+                    if unwritten { BlockMap::mark_unwritten } else { BlockMap::convert_written };
                 convert(map, handle, i_block, run, budget)
             })
         };
@@ -200,7 +220,9 @@ impl Fixture {
     pub(crate) fn remove(&mut self, start: u64, len: u64, budget: u32) -> u32 {
         let run = Run { start: FileBlock(start), len };
         let mut steps = 1;
-        while self.change(|map, handle, i_block| map.remove(handle, i_block, run, budget)).unwrap() == Progress::More {
+        while self.change(|map, handle, i_block| map.remove(handle, i_block, run, budget)).unwrap()
+            == Progress::More
+        {
             steps += 1;
             assert!(steps < 100_000, "removal makes progress");
         }
@@ -214,19 +236,30 @@ impl Fixture {
         let map = BlockMap::new(self.context(), self.extents);
         let mut shift = map.begin_shift(&self.i_block, FileBlock(from), by).unwrap();
         let mut steps = 1;
-        while self.change(|map, handle, i_block| map.shift(handle, i_block, &mut shift, budget)).unwrap()
+        while self
+            .change(|map, handle, i_block| map.shift(handle, i_block, &mut shift, budget))
+            .unwrap()
             == Progress::More
         {
             steps += 1;
             assert!(steps < 100_000, "moving makes progress");
             if steps < 6 {
-                let blocks = |map: &BTreeMap<u64, (u64, bool)>| map.values().copied().collect::<BTreeSet<_>>();
-                let end = self.model.keys().next_back().map_or(0, |last| last + 1).saturating_add_signed(by.max(0));
+                let blocks = |map: &BTreeMap<u64, (u64, bool)>| {
+                    map.values().copied().collect::<BTreeSet<_>>()
+                };
+                let end = self
+                    .model
+                    .keys()
+                    .next_back()
+                    .map_or(0, |last| last + 1)
+                    .saturating_add_signed(by.max(0));
                 assert_eq!(blocks(&self.walk(end)), blocks(&self.model));
             }
         }
         let moved = self.model.split_off(&from);
-        self.model.extend(moved.into_iter().map(|(block, to)| (block.checked_add_signed(by).unwrap(), to)));
+        self.model.extend(
+            moved.into_iter().map(|(block, to)| (block.checked_add_signed(by).unwrap(), to)),
+        );
         steps
     }
 
@@ -248,7 +281,9 @@ impl Fixture {
                 }
                 State::Delayed => panic!("nothing is delayed on disk"),
             };
-            found.extend((at..to).map(|block| (block, (pba.get() + (block - known.start.get()), unwritten))));
+            found.extend(
+                (at..to).map(|block| (block, (pba.get() + (block - known.start.get()), unwritten))),
+            );
             at = to;
         }
         found

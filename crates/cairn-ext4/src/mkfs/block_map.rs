@@ -99,8 +99,14 @@ fn one_block(plan: &mut Plan) -> Result<Pba> {
     Ok(runs.first().expect("one block is one run").0)
 }
 
-fn store_indirect(plan: &mut Plan, output: &mut Output, root: &mut [u8; 60], runs: &[(Pba, u64)]) -> Result<u64> {
-    let blocks: Vec<Pba> = runs.iter().flat_map(|(start, len)| (0..*len).map(|n| Pba(start.get() + n))).collect();
+fn store_indirect(
+    plan: &mut Plan,
+    output: &mut Output,
+    root: &mut [u8; 60],
+    runs: &[(Pba, u64)],
+) -> Result<u64> {
+    let blocks: Vec<Pba> =
+        runs.iter().flat_map(|(start, len)| (0..*len).map(|n| Pba(start.get() + n))).collect();
     let (direct, mut rest) = blocks.split_at(blocks.len().min(DIRECT));
     let mut slots = direct.to_vec();
     slots.resize(DIRECT, Pba(0));
@@ -109,7 +115,11 @@ fn store_indirect(plan: &mut Plan, output: &mut Output, root: &mut [u8; 60], run
     for depth in 1..=3_u32 {
         let (mine, behind) = rest.split_at(rest.len().min(per_block.pow(depth)));
         rest = behind;
-        slots.push(if mine.is_empty() { Pba(0) } else { indirect(plan, output, mine, depth, &mut extra)? });
+        slots.push(if mine.is_empty() {
+            Pba(0)
+        } else {
+            indirect(plan, output, mine, depth, &mut extra)?
+        });
     }
     for (place, pba) in root.as_chunks_mut::<4>().0.iter_mut().zip(slots) {
         *place = narrow(pba);
@@ -118,7 +128,13 @@ fn store_indirect(plan: &mut Plan, output: &mut Output, root: &mut [u8; 60], run
 }
 
 /// Writes the tree of pointer blocks of `blocks`. Returns its root.
-fn indirect(plan: &mut Plan, output: &mut Output, blocks: &[Pba], depth: u32, extra: &mut u64) -> Result<Pba> {
+fn indirect(
+    plan: &mut Plan,
+    output: &mut Output,
+    blocks: &[Pba],
+    depth: u32,
+    extra: &mut u64,
+) -> Result<Pba> {
     let per_block = plan.layout.block_size as usize / 4;
     let own = one_block(plan)?;
     *extra += 1;
@@ -137,5 +153,7 @@ fn indirect(plan: &mut Plan, output: &mut Output, blocks: &[Pba], depth: u32, ex
 
 /// Volumes without extents have 32-bit block numbers.
 pub(super) fn narrow(pba: Pba) -> [u8; 4] {
-    u32::try_from(pba.get()).expect("block maps are made on volumes of less than 2^32 blocks only").to_le_bytes()
+    u32::try_from(pba.get())
+        .expect("block maps are made on volumes of less than 2^32 blocks only")
+        .to_le_bytes()
 }

@@ -28,8 +28,16 @@ const DEFAULTS: &[&str] = &[
 const STATES: &[&str] = &["needs_recovery", "orphan_present", "journal_dev"];
 
 /// Names that no mke2fs makes a volume with.
-const OBSOLETE: &[&str] =
-    &["dir_prealloc", "imagic_inodes", "lazy_bg", "snapshot_inode", "snapshot", "btree_dir", "has_snapshot", "replica"];
+const OBSOLETE: &[&str] = &[
+    "dir_prealloc",
+    "imagic_inodes",
+    "lazy_bg",
+    "snapshot_inode",
+    "snapshot",
+    "btree_dir",
+    "has_snapshot",
+    "replica",
+];
 
 /// Pairs of a feature and one that it needs.
 const NEEDS: &[(&str, &str)] = &[
@@ -43,8 +51,11 @@ const NEEDS: &[(&str, &str)] = &[
 ];
 
 /// Pairs that exclude each other. The first one is dropped unless the user asked for it.
-const EXCLUDES: &[(&str, &str)] =
-    &[("resize_inode", "meta_bg"), ("uninit_bg", "metadata_csum"), ("sparse_super", "sparse_super2")];
+const EXCLUDES: &[(&str, &str)] = &[
+    ("resize_inode", "meta_bg"),
+    ("uninit_bg", "metadata_csum"),
+    ("sparse_super", "sparse_super2"),
+];
 
 /// Chooses the set. The user's choices override defaults; choices that contradict each other are
 /// refused.
@@ -54,7 +65,12 @@ pub(super) fn choose(wishes: &[String]) -> Result<Features> {
         assert!(features.set_by_name(name, true), "default features are known");
     }
     let mut wanted = Features::default();
-    for wish in wishes.iter().flat_map(|list| list.split(',')).map(str::trim).filter(|wish| !wish.is_empty()) {
+    for wish in wishes
+        .iter()
+        .flat_map(|list| list.split(','))
+        .map(str::trim)
+        .filter(|wish| !wish.is_empty())
+    {
         if wish == "none" {
             features = wanted;
             continue;
@@ -68,9 +84,9 @@ pub(super) fn choose(wishes: &[String]) -> Result<Features> {
     resolve(&mut features, &wanted)?;
     match features.access() {
         Access::ReadWrite => Ok(features),
-        Access::ReadOnly(why) | Access::Refuse(why) => {
-            Err(Error::Option(format!("a volume with this could not be written: {why}: leave it out of -O")))
-        }
+        Access::ReadOnly(why) | Access::Refuse(why) => Err(Error::Option(format!(
+            "a volume with this could not be written: {why}: leave it out of -O"
+        ))),
     }
 }
 
@@ -79,13 +95,16 @@ fn possible() -> Vec<&'static str> {
     let alone = |name: &&str| {
         let mut features = Features::default();
         let is_choice = !STATES.contains(name) && !OBSOLETE.contains(name);
-        is_choice && features.set_by_name(name, true) && matches!(features.access(), Access::ReadWrite)
+        is_choice
+            && features.set_by_name(name, true)
+            && matches!(features.access(), Access::ReadWrite)
     };
     Features::all_names().filter(alone).collect()
 }
 
 fn unknown(name: &str) -> Error {
-    let what = if STATES.contains(&name) { "is a state, which only a mount sets" } else { "is not known" };
+    let what =
+        if STATES.contains(&name) { "is a state, which only a mount sets" } else { "is not known" };
     let possible = possible();
     let meant = did_you_mean(name, possible.iter().copied());
     Error::Option(format!(
@@ -108,7 +127,8 @@ fn resolve(features: &mut Features, wanted: &Features) -> Result<()> {
     // Twice: dropping a feature can leave another without one that it needs.
     for _ in 0..2 {
         for (name, need) in NEEDS {
-            let met = has(features, need) || (*need == "sparse_super" && has(features, "sparse_super2"));
+            let met =
+                has(features, need) || (*need == "sparse_super" && has(features, "sparse_super2"));
             if has(features, name) && !met {
                 if has(wanted, name) {
                     return Err(Error::Option(format!("feature {name} needs {need}")));
@@ -123,7 +143,9 @@ fn resolve(features: &mut Features, wanted: &Features) -> Result<()> {
 fn has(features: &Features, name: &str) -> bool {
     let mut flag = Features::default();
     assert!(flag.set_by_name(name, true), "names in the tables are known");
-    features.compat(flag.compat) && features.incompat(flag.incompat) && features.ro_compat(flag.ro_compat)
+    features.compat(flag.compat)
+        && features.incompat(flag.incompat)
+        && features.ro_compat(flag.ro_compat)
 }
 
 /// Drops the journal of a volume that is too small for one.
@@ -161,7 +183,10 @@ mod tests {
         assert!(names(&["casefold"]).is_err());
         assert!(names(&["needs_recovery"]).is_err());
         let said = names(&["nonsense"]).unwrap_err().to_string();
-        assert!(said.contains("there are has_journal, ") && said.contains("metadata_csum"), "{said}");
+        assert!(
+            said.contains("there are has_journal, ") && said.contains("metadata_csum"),
+            "{said}"
+        );
         for unmaintained in ["casefold", "journal_dev", "bigalloc"] {
             assert!(!possible().contains(&unmaintained), "{unmaintained}");
         }

@@ -87,7 +87,8 @@ fn directory_block(plan: &Plan, entries: &[(Ino, &[u8])], seed: InodeSeed) -> Ve
     let mut block = vec![0; size];
     let mut at = 0;
     for (n, (ino, name)) in entries.iter().enumerate() {
-        let len = if n + 1 == entries.len() { end - at } else { (8 + name.len()).next_multiple_of(4) };
+        let len =
+            if n + 1 == entries.len() { end - at } else { (8 + name.len()).next_multiple_of(4) };
         let kind = if typed && ino.get() != 0 { TYPE_DIRECTORY } else { 0 };
         put_entry(&mut block[at..], *ino, len, name, kind);
         at += len;
@@ -110,7 +111,12 @@ fn put_entry(place: &mut [u8], ino: Ino, len: usize, name: &[u8], kind: u8) {
     place[8..8 + name.len()].copy_from_slice(name);
 }
 
-fn root(plan: &mut Plan, output: &mut Output, table: &mut Table, identity: &Identity) -> Result<()> {
+fn root(
+    plan: &mut Plan,
+    output: &mut Output,
+    table: &mut Table,
+    identity: &Identity,
+) -> Result<()> {
     let mut inode = new_inode(plan, identity, mode::DIRECTORY | 0o755, 3, 1);
     (inode.uid, inode.gid) = identity.owner;
     let seed = inode.seed(inodes::ROOT, &plan.layout);
@@ -125,7 +131,12 @@ fn root(plan: &mut Plan, output: &mut Output, table: &mut Table, identity: &Iden
 
 /// At least 16 KiB and two blocks, and at most twelve blocks, so that fsck need not allocate
 /// blocks.
-fn lost_and_found(plan: &mut Plan, output: &mut Output, table: &mut Table, identity: &Identity) -> Result<()> {
+fn lost_and_found(
+    plan: &mut Plan,
+    output: &mut Output,
+    table: &mut Table,
+    identity: &Identity,
+) -> Result<()> {
     let blocks = (16384 / u64::from(plan.layout.block_size)).clamp(2, 12);
     let mut inode = new_inode(plan, identity, mode::DIRECTORY | 0o700, 2, blocks);
     let seed = inode.seed(LOST_AND_FOUND, &plan.layout);
@@ -148,12 +159,18 @@ fn lost_and_found(plan: &mut Plan, output: &mut Output, table: &mut Table, ident
 /// Inode 7 maps the reserved descriptor blocks. Its double indirect block points to those behind
 /// the primary descriptors. Each of these is a pointer block for the blocks at its place in the
 /// backup groups.
-fn resize(plan: &mut Plan, output: &mut Output, table: &mut Table, identity: &Identity) -> Result<()> {
+fn resize(
+    plan: &mut Plan,
+    output: &mut Output,
+    table: &mut Table,
+    identity: &Identity,
+) -> Result<()> {
     let layout = plan.layout;
     let words = u64::from(layout.block_size) / 4;
     let mut inode = new_inode(plan, identity, mode::REGULAR | 0o600, 1, words * words + words + 12);
     let backups: Vec<u32> = (1..layout.groups).filter(|group| layout.backups(*group)).collect();
-    let first = layout.superblock_block(0).get() + 1 + u64::from(layout.contiguous_descriptor_blocks());
+    let first =
+        layout.superblock_block(0).get() + 1 + u64::from(layout.contiguous_descriptor_blocks());
     let mut top = vec![0; layout.block_size as usize];
     let places = top.as_chunks_mut::<4>().0;
     for index in 0..layout.reserved_gdt_blocks {
@@ -179,7 +196,12 @@ fn resize(plan: &mut Plan, output: &mut Output, table: &mut Table, identity: &Id
 
 /// An empty jbd2 log in the middle of the volume. Source: "Journal (jbd2)" in the kernel's ext4
 /// documentation.
-fn journal(plan: &mut Plan, output: &mut Output, table: &mut Table, identity: &Identity) -> Result<()> {
+fn journal(
+    plan: &mut Plan,
+    output: &mut Output,
+    table: &mut Table,
+    identity: &Identity,
+) -> Result<()> {
     const MAGIC: u32 = 0xc03b_3998;
     const SUPERBLOCK_V2: u32 = 4;
     let blocks = plan.journal_blocks;
@@ -193,7 +215,8 @@ fn journal(plan: &mut Plan, output: &mut Output, table: &mut Table, identity: &I
     let mut block = Vec::with_capacity(plan.layout.block_size as usize);
     // Header (magic, kind, sequence), block size, length, first block, first sequence, start (0:
     // empty), error, the three feature sets, UUID, number of users.
-    let (head, users) = ([MAGIC, SUPERBLOCK_V2, 0, plan.layout.block_size, length, 1, 1, 0, 0, 0, 0, 0], 1_u32);
+    let (head, users) =
+        ([MAGIC, SUPERBLOCK_V2, 0, plan.layout.block_size, length, 1, 1, 0, 0, 0, 0, 0], 1_u32);
     head.iter().for_each(|word| block.extend(word.to_be_bytes()));
     block.extend([0; 16]);
     block.extend(users.to_be_bytes());
@@ -220,7 +243,12 @@ fn back_up_journal(plan: &mut Plan, inode: &Inode) {
     }
 }
 
-fn orphan_file(plan: &mut Plan, output: &mut Output, table: &mut Table, identity: &Identity) -> Result<()> {
+fn orphan_file(
+    plan: &mut Plan,
+    output: &mut Output,
+    table: &mut Table,
+    identity: &Identity,
+) -> Result<()> {
     const INO: Ino = Ino(inodes::FIRST as u64 + 1);
     let blocks = match plan.layout.blocks_count {
         0..0x2_0000 => 32,

@@ -82,18 +82,27 @@ fn descriptors(plan: &Plan, output: &mut Output) -> Result<()> {
         let mut block = vec![0; layout.block_size as usize];
         for group in first..end {
             let at = layout.descriptor_offset(group);
-            plan.descs[group as usize].encode(group, layout, &mut block[at..at + layout.desc_size as usize]);
+            plan.descs[group as usize].encode(
+                group,
+                layout,
+                &mut block[at..at + layout.desc_size as usize],
+            );
         }
         let primary = layout.descriptor_block(first);
         if layout.is_meta_bg(first) {
-            for group in (first + 1..end).filter(|group| layout.holds_metagroup_descriptors(*group)) {
+            for group in (first + 1..end).filter(|group| layout.holds_metagroup_descriptors(*group))
+            {
                 let behind = u64::from(layout.backups(group));
-                output.blocks(Pba(layout.group_first_block(group).get() + behind), block.clone())?;
+                output
+                    .blocks(Pba(layout.group_first_block(group).get() + behind), block.clone())?;
             }
         } else {
             for group in &backups {
                 let index = u64::from(first / per_block);
-                output.blocks(Pba(layout.group_first_block(*group).get() + 1 + index), block.clone())?;
+                output.blocks(
+                    Pba(layout.group_first_block(*group).get() + 1 + index),
+                    block.clone(),
+                )?;
             }
         }
         output.blocks(primary, block)?;

@@ -47,8 +47,13 @@ pub struct CreatedVolume {
 /// Creates an ext4 volume on `device` and replaces its contents.
 ///
 /// # Errors
-/// [`crate::Error::Option`] if options contradict each other or do not fit the device; the device failed.
-pub fn make(device: Arc<dyn BlockDevice>, options: &MkfsOptions, runtime: &dyn Runtime) -> Result<CreatedVolume> {
+/// [`crate::Error::Option`] if options contradict each other or do not fit the device; the device
+/// failed.
+pub fn make(
+    device: Arc<dyn BlockDevice>,
+    options: &MkfsOptions,
+    runtime: &dyn Runtime,
+) -> Result<CreatedVolume> {
     let identity = Identity::new(options, runtime);
     let mut plan = plan::Plan::new(options, device.geometry().size, &identity)?;
     let mut output = output::Output::new(device, plan.layout.block_size);

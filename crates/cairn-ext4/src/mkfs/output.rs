@@ -37,12 +37,18 @@ impl Output {
     /// Writes whole blocks.
     pub(super) fn blocks(&mut self, pba: Pba, data: Vec<u8>) -> Result<()> {
         self.bytes += data.len();
-        self.push(Request::Write { offset: pba.get() * self.block_size, bufs: vec![Bytes::from(data)] })
+        self.push(Request::Write {
+            offset: pba.get() * self.block_size,
+            bufs: vec![Bytes::from(data)],
+        })
     }
 
     /// Makes blocks read as zeros.
     pub(super) fn zeros(&mut self, pba: Pba, count: u64) -> Result<()> {
-        self.push(Request::WriteZeroes { offset: pba.get() * self.block_size, len: count * self.block_size })
+        self.push(Request::WriteZeroes {
+            offset: pba.get() * self.block_size,
+            len: count * self.block_size,
+        })
     }
 
     fn push(&mut self, request: Request) -> Result<()> {

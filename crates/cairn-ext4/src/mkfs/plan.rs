@@ -14,7 +14,8 @@ use crate::format::features::{Compat, Features, Incompat, RoCompat};
 use crate::format::group_desc::{GroupDesc, GroupFlags};
 use crate::format::layout::{Layout, inodes};
 use crate::format::superblock::{
-    CHECKSUM_CRC32C, DYNAMIC_REVISION, FLAG_SIGNED_HASH, MAGIC, RawSuperblock, STATE_VALID, Superblock,
+    CHECKSUM_CRC32C, DYNAMIC_REVISION, FLAG_SIGNED_HASH, MAGIC, RawSuperblock, STATE_VALID,
+    Superblock,
 };
 
 const MIB: u64 = 1 << 20;
@@ -28,8 +29,12 @@ const LEAST_LAST_GROUP: u64 = 50;
 const EXTRA_ISIZE: u16 = 32;
 
 /// The size classes of mke2fs.conf: largest size in bytes, block size, bytes for each inode.
-const SIZE_CLASSES: &[(u64, u32, u64)] =
-    &[(3 * MIB, 1024, 8192), (512 * MIB, 1024, 4096), (4096 * GIB, 4096, 16384), (16384 * GIB, 4096, 32768)];
+const SIZE_CLASSES: &[(u64, u32, u64)] = &[
+    (3 * MIB, 1024, 8192),
+    (512 * MIB, 1024, 4096),
+    (4096 * GIB, 4096, 16384),
+    (16384 * GIB, 4096, 32768),
+];
 const HUGE: (u32, u64) = (4096, 65536);
 
 /// Default journal sizes: upper bound of the volume in blocks, blocks of the journal.
@@ -62,13 +67,22 @@ fn refuse<T>(why: impl Into<String>) -> Result<T> {
 }
 
 impl Plan {
-    pub(super) fn new(options: &MkfsOptions, device_bytes: u64, identity: &Identity) -> Result<Self> {
+    pub(super) fn new(
+        options: &MkfsOptions,
+        device_bytes: u64,
+        identity: &Identity,
+    ) -> Result<Self> {
         let bytes = options.size.unwrap_or(device_bytes);
         if bytes > device_bytes {
-            return refuse(format!("the device has {device_bytes} bytes, not {bytes}: give a smaller size"));
+            return refuse(format!(
+                "the device has {device_bytes} bytes, not {bytes}: give a smaller size"
+            ));
         }
         let mut features = features::choose(&options.features)?;
-        let class = SIZE_CLASSES.iter().find(|class| bytes < class.0).map_or(HUGE, |class| (class.1, class.2));
+        let class = SIZE_CLASSES
+            .iter()
+            .find(|class| bytes < class.0)
+            .map_or(HUGE, |class| (class.1, class.2));
         let block_size = options.block_size.unwrap_or(class.0);
         if !block_size.is_power_of_two() || !(1024..=65536).contains(&block_size) {
             return refuse(format!(
@@ -82,7 +96,8 @@ impl Plan {
             ));
         }
         features::check_inode_size(&mut features, inode_size);
-        let journal_blocks = journal_blocks(options, &mut features, bytes / u64::from(block_size), block_size)?;
+        let journal_blocks =
+            journal_blocks(options, &mut features, bytes / u64::from(block_size), block_size)?;
         let mut superblock = skeleton(options, features, identity, block_size, inode_size)?;
         let ratio = options.inode_ratio.unwrap_or(class.1);
         set_sizes(&mut superblock, options, bytes / u64::from(block_size), ratio)?;
@@ -90,10 +105,19 @@ impl Plan {
         drop_short_group(&mut superblock)?;
         finish_sizes(&mut superblock, options)?;
         let layout = Layout::new(&superblock, bytes).map_err(|why| {
-            Error::Option(format!("these sizes do not fit together: {why}: give another size or other features"))
+            Error::Option(format!(
+                "these sizes do not fit together: {why}: give another size or other features"
+            ))
         })?;
         let used_inodes = inodes::FIRST - 1;
-        Ok(Self { superblock, layout, used: Ranges::default(), descs: Vec::new(), journal_blocks, used_inodes })
+        Ok(Self {
+            superblock,
+            layout,
+            used: Ranges::default(),
+            descs: Vec::new(),
+            journal_blocks,
+            used_inodes,
+        })
     }
 
     /// Allocates superblocks and descriptors, then bitmaps and inode tables by flexible group, and
@@ -123,7 +147,9 @@ impl Plan {
         let to = layout.group_first_block(end - 1).get() + u64::from(layout.group_blocks(end - 1));
         let groups = end - first;
         let table = u64::from(layout.inode_table_blocks());
-        let full = || Error::Option("the inode tables do not fit in the groups: ask for fewer inodes".into());
+        let full = || {
+            Error::Option("the inode tables do not fit in the groups: ask for fewer inodes".into())
+        };
         let mut place = |count, groups| -> Result<Vec<Pba>> {
             (0..groups).map(|_| self.used.take_run(count, from, to).ok_or_else(full)).collect()
         };
@@ -155,23 +181,33 @@ impl Plan {
         let layout = &self.layout;
         let (from, end) = (layout.group_first_block(group).get(), layout.blocks_count);
         let start = layout.first_data_block;
-        let whole = self.used.take_run(count, from, end).or_else(|| self.used.take_run(count, start, end));
+        let whole =
+            self.used.take_run(count, from, end).or_else(|| self.used.take_run(count, start, end));
         if let Some(pba) = whole {
             return Ok(vec![(pba, count)]);
         }
-        let runs = self.used.take_many(count, from, end).or_else(|| self.used.take_many(count, start, end));
+        let runs = self
+            .used
+            .take_many(count, from, end)
+            .or_else(|| self.used.take_many(count, start, end));
         runs.ok_or_else(|| {
             Error::Option("the volume is too small for its journal and directories: give a larger size, as 64M".into())
         })
     }
 }
 
-fn journal_blocks(options: &MkfsOptions, features: &mut Features, blocks: u64, block_size: u32) -> Result<u64> {
+fn journal_blocks(
+    options: &MkfsOptions,
+    features: &mut Features,
+    blocks: u64,
+    block_size: u32,
+) -> Result<u64> {
     if !features.compat(Compat::HAS_JOURNAL) {
         return Ok(0);
     }
     let wish = options.journal_size.map(|bytes| bytes / u64::from(block_size));
-    let default = JOURNAL_SIZES.iter().find(|row| blocks < row.0).map_or(LARGEST_JOURNAL, |row| row.1);
+    let default =
+        JOURNAL_SIZES.iter().find(|row| blocks < row.0).map_or(LARGEST_JOURNAL, |row| row.1);
     let journal = wish.unwrap_or(default);
     if wish.is_some() && (journal < SMALLEST_JOURNAL || journal > blocks / 2) {
         return refuse(format!(
@@ -204,9 +240,13 @@ fn skeleton(
     raw.s_first_data_block = U32::new(u32::from(block_size == 1024));
     raw.s_first_ino = U32::new(inodes::FIRST);
     // Only the block size 65536 would not fit, and Linux does not accept it as inode size.
-    raw.s_inode_size = U16::new(u16::try_from(inode_size).map_err(|_| Error::Option("inode size above 32768".into()))?);
+    raw.s_inode_size = U16::new(
+        u16::try_from(inode_size).map_err(|_| Error::Option("inode size above 32768".into()))?,
+    );
     raw.s_uuid = *identity.uuid.as_bytes();
-    for (word, bytes) in raw.s_hash_seed.iter_mut().zip(identity.hash_seed.as_bytes().as_chunks::<4>().0) {
+    for (word, bytes) in
+        raw.s_hash_seed.iter_mut().zip(identity.hash_seed.as_bytes().as_chunks::<4>().0)
+    {
         *word = U32::from_bytes(*bytes);
     }
     raw.s_def_hash_version = 1;
@@ -218,8 +258,9 @@ fn skeleton(
     (raw.s_mkfs_time_hi, raw.s_wtime_hi, raw.s_lastcheck_hi) = (high, high, high);
     if let Some(label) = &options.label {
         let place = raw.s_volume_name.get_mut(..label.len());
-        let place = place
-            .ok_or_else(|| Error::Option(format!("label {label:?} has {} bytes: give at most 16", label.len())))?;
+        let place = place.ok_or_else(|| {
+            Error::Option(format!("label {label:?} has {} bytes: give at most 16", label.len()))
+        })?;
         place.copy_from_slice(label.as_bytes());
     }
     if features.incompat(Incompat::BITS_64) {
@@ -252,9 +293,18 @@ fn groups(superblock: &Superblock) -> u64 {
     data.div_ceil(superblock.raw.s_blocks_per_group.get().into())
 }
 
-fn set_sizes(superblock: &mut Superblock, options: &MkfsOptions, blocks: u64, ratio: u64) -> Result<()> {
+fn set_sizes(
+    superblock: &mut Superblock,
+    options: &MkfsOptions,
+    blocks: u64,
+    ratio: u64,
+) -> Result<()> {
     let block_size = block_size(superblock);
-    let limit = if superblock.features().incompat(Incompat::BITS_64) { 1 << 48 } else { u64::from(u32::MAX) };
+    let limit = if superblock.features().incompat(Incompat::BITS_64) {
+        1 << 48
+    } else {
+        u64::from(u32::MAX)
+    };
     if blocks < 64 || blocks > limit {
         let most = u128::from(limit) * u128::from(block_size);
         return refuse(format!(
@@ -267,14 +317,21 @@ fn set_sizes(superblock: &mut Superblock, options: &MkfsOptions, blocks: u64, ra
     superblock.raw.s_blocks_per_group = U32::new(per_group);
     superblock.raw.s_clusters_per_group = U32::new(per_group);
     if !(1024..=64 * MIB).contains(&ratio) {
-        return refuse(format!("an inode for each {ratio} bytes cannot be: give 1024 to {} bytes, as 16384", 64 * MIB));
+        return refuse(format!(
+            "an inode for each {ratio} bytes cannot be: give 1024 to {} bytes, as 16384",
+            64 * MIB
+        ));
     }
-    let wanted = options.inodes.map_or(blocks * block_size / ratio, u64::from).max(u64::from(inodes::FIRST) + 1);
+    let wanted = options
+        .inodes
+        .map_or(blocks * block_size / ratio, u64::from)
+        .max(u64::from(inodes::FIRST) + 1);
     let groups = groups(superblock);
     // Table blocks and bitmap bytes are filled completely.
     let per_block = block_size / u64::from(superblock.raw.s_inode_size.get());
     let step = if per_block.is_multiple_of(8) { per_block } else { per_block * 8 / gcd(per_block) };
-    let mut inodes_per_group = wanted.div_ceil(groups).next_multiple_of(step).max(step.next_multiple_of(16));
+    let mut inodes_per_group =
+        wanted.div_ceil(groups).next_multiple_of(step).max(step.next_multiple_of(16));
     let most = (block_size * 8).min(65528);
     if options.inodes.is_none() {
         // A ratio is approximate: the bitmaps limit the number of inodes.
@@ -284,7 +341,8 @@ fn set_sizes(superblock: &mut Superblock, options: &MkfsOptions, blocks: u64, ra
         let most = (most / step * step * groups).min(u64::from(u32::MAX) / groups * groups);
         return refuse(format!("{wanted} inodes cannot be in this volume: give {step} to {most}"));
     }
-    superblock.raw.s_inodes_per_group = U32::new(u32::try_from(inodes_per_group).unwrap_or(u32::MAX));
+    superblock.raw.s_inodes_per_group =
+        U32::new(u32::try_from(inodes_per_group).unwrap_or(u32::MAX));
     Ok(())
 }
 
@@ -305,7 +363,8 @@ fn set_reserved_descriptors(superblock: &mut Superblock) {
     let per_block = block_size(superblock) / desc_size;
     let final_groups = (most - first).div_ceil(superblock.raw.s_blocks_per_group.get().into());
     let now = groups(superblock).div_ceil(per_block);
-    let reserved = final_groups.div_ceil(per_block).saturating_sub(now).min(block_size(superblock) / 4);
+    let reserved =
+        final_groups.div_ceil(per_block).saturating_sub(now).min(block_size(superblock) / 4);
     superblock.raw.s_reserved_gdt_blocks = U16::new(u16::try_from(reserved).unwrap_or(0));
 }
 
@@ -314,13 +373,16 @@ fn drop_short_group(superblock: &mut Superblock) -> Result<()> {
     let groups = set_groups(superblock)?;
     let layout = probe_layout(superblock)?;
     let last = groups - 1;
-    let overhead = u64::from(layout.base_metadata(last)) + 2 + u64::from(layout.inode_table_blocks());
+    let overhead =
+        u64::from(layout.base_metadata(last)) + 2 + u64::from(layout.inode_table_blocks());
     let blocks = u64::from(layout.group_blocks(last));
     if blocks >= overhead + LEAST_LAST_GROUP {
         return Ok(());
     }
     if last == 0 {
-        return refuse("the volume is too small, its metadata would take all of it: give a larger size, as 64M");
+        return refuse(
+            "the volume is too small, its metadata would take all of it: give a larger size, as 64M",
+        );
     }
     superblock.set_blocks_count(superblock.blocks_count() - blocks);
     set_groups(superblock).map(drop)
@@ -340,7 +402,9 @@ fn set_groups(superblock: &mut Superblock) -> Result<u32> {
 
 fn probe_layout(superblock: &Superblock) -> Result<Layout> {
     Layout::new(superblock, u64::MAX).map_err(|why| {
-        Error::Option(format!("these sizes do not fit together: {why}: give another size or other features"))
+        Error::Option(format!(
+            "these sizes do not fit together: {why}: give another size or other features"
+        ))
     })
 }
 

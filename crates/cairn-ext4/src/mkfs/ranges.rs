@@ -50,7 +50,8 @@ impl Ranges {
 
     /// Allocates the first free run of `count` blocks in the range.
     pub(super) fn take_run(&mut self, count: u64, from: u64, end: u64) -> Option<Pba> {
-        let (start, _) = self.gaps(from, end).into_iter().find(|(start, behind)| behind - start >= count)?;
+        let (start, _) =
+            self.gaps(from, end).into_iter().find(|(start, behind)| behind - start >= count)?;
         self.take(start, count);
         Some(Pba(start))
     }

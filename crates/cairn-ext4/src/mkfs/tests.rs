@@ -72,10 +72,20 @@ fn feature_sets() {
 #[test]
 fn inode_and_journal_sizes() {
     judge(600 * MIB, &MkfsOptions { inode_size: Some(128), ..Default::default() });
-    judge(600 * MIB, &MkfsOptions { inode_size: Some(1024), inodes: Some(100), ..Default::default() });
+    judge(
+        600 * MIB,
+        &MkfsOptions { inode_size: Some(1024), inodes: Some(100), ..Default::default() },
+    );
     judge(600 * MIB, &MkfsOptions { inode_ratio: Some(1024), ..Default::default() });
     // With more than four extents the journal's map needs a block.
-    judge(2000 * MIB, &MkfsOptions { block_size: Some(1024), journal_size: Some(512 * MIB), ..Default::default() });
+    judge(
+        2000 * MIB,
+        &MkfsOptions {
+            block_size: Some(1024),
+            journal_size: Some(512 * MIB),
+            ..Default::default()
+        },
+    );
 }
 
 #[test]

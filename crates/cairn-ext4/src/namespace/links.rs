@@ -30,7 +30,12 @@ pub(super) fn drop_directory(volume: &Arc<Volume>, handle: &Handle, inode: &Inod
 
 /// Updates a directory after a change of its entries: its times, and its link count by
 /// `subdirectories`.
-pub(crate) fn touch_parent(volume: &Arc<Volume>, handle: &Handle, parent: &Inode, subdirectories: i32) -> Result<()> {
+pub(crate) fn touch_parent(
+    volume: &Arc<Volume>,
+    handle: &Handle,
+    parent: &Inode,
+    subdirectories: i32,
+) -> Result<()> {
     let mut state = parent.state.write();
     let now = attributes::now(volume);
     state.record.mtime = now;

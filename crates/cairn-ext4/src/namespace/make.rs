@@ -71,7 +71,9 @@ pub(super) fn inode(
             record.block[..target.len()].copy_from_slice(target);
             record.size = target.len() as u64;
         }
-        NewInode::Regular | NewInode::Directory | NewInode::Symlink(_) => volume.init_block_map(&mut record),
+        NewInode::Regular | NewInode::Directory | NewInode::Symlink(_) => {
+            volume.init_block_map(&mut record)
+        }
         NewInode::Fifo | NewInode::Socket => {}
     }
     let location = volume.locate(ino)?;

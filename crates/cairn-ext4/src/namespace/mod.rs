@@ -35,7 +35,8 @@ pub(crate) fn lookup(volume: &Arc<Volume>, parent: &Arc<Inode>, name: &[u8]) -> 
     if name == b"." {
         // `.` works for every inode that can have a name, because front-ends resolve file handles
         // by it.
-        let is_reserved = parent.ino.get() < volume.layout.first_ino.into() && parent.ino != crate::ROOT_INO;
+        let is_reserved =
+            parent.ino.get() < volume.layout.first_ino.into() && parent.ino != crate::ROOT_INO;
         return if is_reserved { Err(VfsError::Stale.into()) } else { volume.acquire(parent.ino) };
     }
     parent.kind.check_directory()?;
@@ -116,7 +117,12 @@ pub(crate) fn tmpfile(
 ///
 /// # Errors
 /// As [`cairn_vfs::namespace::link`]; the volume is full.
-pub(crate) fn link(volume: &Arc<Volume>, inode: &Arc<Inode>, parent: &Arc<Inode>, name: &[u8]) -> Result<()> {
+pub(crate) fn link(
+    volume: &Arc<Volume>,
+    inode: &Arc<Inode>,
+    parent: &Arc<Inode>,
+    name: &[u8],
+) -> Result<()> {
     volume.check_writable()?;
     namespace::link(&Names(volume), inode, parent, name, |name| {
         let handle = volume.begin(volume.credits.link)?;

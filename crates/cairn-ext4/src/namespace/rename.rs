@@ -34,7 +34,9 @@ pub(super) fn replace<N: Namespace<Inode = Inode>>(
     let credits = if whiteout.is_some() { volume.credits.create } else { 0 };
     let mut handle = volume.begin(volume.credits.rename + credits)?;
     let whiteout = ownership
-        .map(|ownership| make::inode(volume, &mut handle, from.parent, &NewInode::WHITEOUT, &ownership))
+        .map(|ownership| {
+            make::inode(volume, &mut handle, from.parent, &NewInode::WHITEOUT, &ownership)
+        })
         .transpose()?;
     let entered = match target {
         Some(_) => directory::set_target(volume, &handle, to.parent, &to.name, inode.ino, kind),
@@ -83,7 +85,8 @@ pub(super) fn exchange<N: Namespace<Inode = Inode>>(
     let is_directory = |inode: &Inode| i32::from(inode.kind == FileKind::Directory);
     let difference = is_directory(inode) - is_directory(other);
     let apart = from.parent.ino != to.parent.ino;
-    let gains = if difference > 0 { Some(to.parent) } else { Some(from.parent).filter(|_| difference < 0) };
+    let gains =
+        if difference > 0 { Some(to.parent) } else { Some(from.parent).filter(|_| difference < 0) };
     if apart && gains.is_some_and(|parent| !volume.may_gain_subdirectory(parent)) {
         return Err(VfsError::TooManyLinks.into());
     }
@@ -105,7 +108,12 @@ pub(super) fn exchange<N: Namespace<Inode = Inode>>(
     touch(volume, &handle, other)
 }
 
-fn set_parent(volume: &Arc<Volume>, handle: &Handle, inode: &Arc<Inode>, parent: Ino) -> Result<()> {
+fn set_parent(
+    volume: &Arc<Volume>,
+    handle: &Handle,
+    inode: &Arc<Inode>,
+    parent: Ino,
+) -> Result<()> {
     directory::set_target(volume, handle, inode, b"..", parent, FileKind::Directory)
 }
 

@@ -35,8 +35,8 @@ pub struct MountOptions {
     pub cache_bytes: usize,
     /// New files and directories get the group of their directory (`grpid`, `bsdgroups`).
     pub group_of_parent: bool,
-    /// Large requests for space begin at multiples of this number of blocks (`stripe=BLOCKS`). `None`
-    /// uses the superblock's RAID geometry.
+    /// Large requests for space begin at multiples of this number of blocks (`stripe=BLOCKS`).
+    /// `None` uses the superblock's RAID geometry.
     pub stripe: Option<u32>,
     /// `statfs` counts the blocks of metadata (`minixdf`), or only those for files (`bsddf`).
     pub minix_df: bool,
@@ -93,10 +93,13 @@ impl MountOptions {
     pub fn changed(&self, list: &str) -> Result<Self> {
         let mut options = self.clone();
         let sloppy = words(list).any(|word| word.text == SLOPPY);
-        words(list).filter(|word| word.text != SLOPPY).try_for_each(|word| options.apply(word, sloppy))?;
+        words(list)
+            .filter(|word| word.text != SLOPPY)
+            .try_for_each(|word| options.apply(word, sloppy))?;
         if options.no_load && !options.read_only {
             return Err(Error::Option(
-                "noload leaves an unclean journal unplayed and is only safe read-only: add ro".to_owned(),
+                "noload leaves an unclean journal unplayed and is only safe read-only: add ro"
+                    .to_owned(),
             ));
         }
         // An option that was set before waits until the volume is writable again.
@@ -175,15 +178,30 @@ const SETTINGS: &[Setting<MountOptions, Error>] = &[
     (&["ro"], Flag(|options| options.read_only = true)),
     (&["rw"], Flag(|options| options.read_only = false)),
     (&["noload", "norecovery"], Flag(|options| options.no_load = true)),
-    (&["sb"], Value("KIB", |options, _, value| parse_superblock(value).map(|kib| options.superblock = Some(kib)))),
-    (&["commit"], Value("SECONDS", |options, _, value| parse_commit(value).map(|time| options.commit_interval = time))),
+    (
+        &["sb"],
+        Value("KIB", |options, _, value| {
+            parse_superblock(value).map(|kib| options.superblock = Some(kib))
+        }),
+    ),
+    (
+        &["commit"],
+        Value("SECONDS", |options, _, value| {
+            parse_commit(value).map(|time| options.commit_interval = time)
+        }),
+    ),
     (&["relatime"], Flag(|options| options.access_times = true)),
     (&["noatime"], Flag(|options| options.access_times = false)),
     (&["discard"], Flag(|options| options.discard = true)),
     (&["nodiscard"], Flag(|options| options.discard = false)),
     (&["grpid", "bsdgroups"], Flag(|options| options.group_of_parent = true)),
     (&["nogrpid", "sysvgroups"], Flag(|options| options.group_of_parent = false)),
-    (&["stripe"], Value("BLOCKS", |options, _, value| parse_stripe(value).map(|stripe| options.stripe = stripe))),
+    (
+        &["stripe"],
+        Value("BLOCKS", |options, _, value| {
+            parse_stripe(value).map(|stripe| options.stripe = stripe)
+        }),
+    ),
     (&["minixdf"], Flag(|options| options.minix_df = true)),
     (&["bsddf"], Flag(|options| options.minix_df = false)),
     (
@@ -200,7 +218,10 @@ const SETTINGS: &[Setting<MountOptions, Error>] = &[
             parse_max_folio(value).map(|size| options.max_folio = size).map_err(Error::Option)
         }),
     ),
-    (&["async_checkpoint"], Flag(|options| options.async_checkpoint = Some(DEFAULT_ASYNC_CHECKPOINT))),
+    (
+        &["async_checkpoint"],
+        Flag(|options| options.async_checkpoint = Some(DEFAULT_ASYNC_CHECKPOINT)),
+    ),
     (
         &["async_checkpoint"],
         Value("PERCENT", |options, _, value| {
@@ -225,14 +246,17 @@ const SETTINGS: &[Setting<MountOptions, Error>] = &[
 fn parse_superblock(value: &str) -> Result<u64> {
     let digits = value.bytes().all(|byte| byte.is_ascii_digit());
     let kib = digits.then(|| value.parse::<u64>().ok()).flatten().filter(|kib| *kib > 0);
-    kib.ok_or_else(|| Error::Option(format!("sb={value}: give the place of a superblock in KiB, as in sb=131072")))
+    kib.ok_or_else(|| {
+        Error::Option(format!("sb={value}: give the place of a superblock in KiB, as in sb=131072"))
+    })
 }
 
 /// As in ext4, 0 means what the superblock says, and 1 means no stripes.
 fn parse_stripe(value: &str) -> Result<Option<u32>> {
     let digits = value.bytes().all(|byte| byte.is_ascii_digit());
     let blocks = digits.then(|| value.parse::<u32>().ok()).flatten();
-    let what = "give the blocks of a stripe, as in stripe=64 (0: what the superblock says; 1: no stripes)";
+    let what =
+        "give the blocks of a stripe, as in stripe=64 (0: what the superblock says; 1: no stripes)";
     blocks
         .map(|blocks| Some(blocks).filter(|blocks| *blocks > 0))
         .ok_or_else(|| Error::Option(format!("stripe={value}: {what}")))
@@ -243,14 +267,20 @@ fn parse_commit(value: &str) -> Result<Duration> {
         // As in ext4, 0 means the default.
         Ok(0) => Ok(MountOptions::default().commit_interval),
         Ok(seconds) if seconds <= 900 => Ok(Duration::from_secs(seconds)),
-        _ => Err(Error::Option(format!("commit={value}: give whole seconds, 1 to 900 (0: the default of 5)"))),
+        _ => Err(Error::Option(format!(
+            "commit={value}: give whole seconds, 1 to 900 (0: the default of 5)"
+        ))),
     }
 }
 
 /// A percentage from 1 to 99, with an optional `%`.
 fn parse_percent(value: &str) -> Result<u8> {
     let digits = value.strip_suffix('%').unwrap_or(value);
-    let number = digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse::<u8>().ok()).flatten();
+    let number = digits
+        .bytes()
+        .all(|byte| byte.is_ascii_digit())
+        .then(|| digits.parse::<u8>().ok())
+        .flatten();
     number.filter(|percent| (1..=99).contains(percent)).ok_or_else(|| {
         let what = "give the share of the journal to be kept free in percent, 1 to 99";
         Error::Option(format!("async_checkpoint={value}: {what}"))
@@ -258,12 +288,14 @@ fn parse_percent(value: &str) -> Result<u8> {
 }
 
 fn parse_on_damage(value: &str) -> Result<OnDamage> {
-    OnDamage::named(value).ok_or_else(|| Error::Option(format!("errors={value}: give {}", OnDamage::WORDS)))
+    OnDamage::named(value)
+        .ok_or_else(|| Error::Option(format!("errors={value}: give {}", OnDamage::WORDS)))
 }
 
 fn parse_clean(value: &str) -> Result<CheckpointClean> {
-    CheckpointClean::named(value)
-        .ok_or_else(|| Error::Option(format!("checkpoint_clean={value}: give counted, bail_out or scan")))
+    CheckpointClean::named(value).ok_or_else(|| {
+        Error::Option(format!("checkpoint_clean={value}: give counted, bail_out or scan"))
+    })
 }
 
 #[cfg(test)]
@@ -277,7 +309,10 @@ mod tests {
         assert_eq!(options.commit_interval, Duration::from_secs(30));
         assert_eq!(options.cache_bytes, 64 << 20);
         assert_eq!(MountOptions::parse("").unwrap(), MountOptions::default());
-        assert_eq!(MountOptions::parse("commit=0").unwrap().commit_interval, Duration::from_secs(5));
+        assert_eq!(
+            MountOptions::parse("commit=0").unwrap().commit_interval,
+            Duration::from_secs(5)
+        );
     }
 
     #[test]
@@ -288,7 +323,10 @@ mod tests {
         };
         assert_eq!(parse(""), (BufferedMode::Extents, 2 << 20));
         assert_eq!(parse("nobuffered_iomap,max_folio=4K"), (BufferedMode::PerBlock, 4096));
-        assert_eq!(parse("nobuffered_iomap,buffered_iomap,max_folio=2M"), (BufferedMode::Extents, 2 << 20));
+        assert_eq!(
+            parse("nobuffered_iomap,buffered_iomap,max_folio=2M"),
+            (BufferedMode::Extents, 2 << 20)
+        );
         assert_eq!(parse("max_folio=65536").1, 64 << 10);
         let refused = MountOptions::parse("max_folio=96K").unwrap_err().to_string();
         assert!(refused.contains("a power of two from 4K to 2M"), "{refused}");
@@ -303,8 +341,11 @@ mod tests {
         assert_eq!(parse("async_checkpoint=99%"), Some(99));
         assert_eq!(parse("async_checkpoint=30,noasync_checkpoint"), None);
         assert_eq!(parse("noasync_checkpoint,async_checkpoint=30"), Some(30));
-        for bad in ["0", "100", "255", "256", "", "%", "5%%", "-1", "+5", "50.0", "half", "0x10", " 5"] {
-            let refused = MountOptions::parse(&format!("async_checkpoint={bad}")).unwrap_err().to_string();
+        for bad in
+            ["0", "100", "255", "256", "", "%", "5%%", "-1", "+5", "50.0", "half", "0x10", " 5"]
+        {
+            let refused =
+                MountOptions::parse(&format!("async_checkpoint={bad}")).unwrap_err().to_string();
             assert!(refused.contains("in percent, 1 to 99"), "{bad}: {refused}");
         }
         let refused = MountOptions::parse("async_checkpoint,ro").unwrap_err().to_string();
@@ -316,8 +357,14 @@ mod tests {
         let parse = |list| MountOptions::parse(list).unwrap().checkpoint_clean;
         assert_eq!(parse(""), CheckpointClean::Counted);
         assert_eq!(parse("checkpoint_clean=scan"), CheckpointClean::Scan);
-        assert_eq!(parse("checkpoint_clean=scan,checkpoint_clean=bail_out"), CheckpointClean::BailOut);
-        assert_eq!(parse("checkpoint_clean=scan,checkpoint_clean=counted"), CheckpointClean::Counted);
+        assert_eq!(
+            parse("checkpoint_clean=scan,checkpoint_clean=bail_out"),
+            CheckpointClean::BailOut
+        );
+        assert_eq!(
+            parse("checkpoint_clean=scan,checkpoint_clean=counted"),
+            CheckpointClean::Counted
+        );
     }
 
     #[test]

@@ -21,9 +21,12 @@ pub(crate) fn open_orphan_file(store: &Store) -> Result<(Option<OrphanFile>, Fou
     let ino = Ino(u64::from(store.superblock.read(&store.buffers)?.raw.s_orphan_file_inum.get()));
     let record = store.read_record(ino)?;
     let seed = store.layout.checksum.for_inode(ino, record.generation);
-    let extents = file_extents(&store.layout, &store.buffers, store.groups.system_blocks(ino), ino)?;
-    let blocks: Vec<Pba> =
-        extents.iter().flat_map(|(_, start, len)| (0..*len).map(move |n| Pba(start.get().saturating_add(n)))).collect();
+    let extents =
+        file_extents(&store.layout, &store.buffers, store.groups.system_blocks(ino), ino)?;
+    let blocks: Vec<Pba> = extents
+        .iter()
+        .flat_map(|(_, start, len)| (0..*len).map(move |n| Pba(start.get().saturating_add(n))))
+        .collect();
     let (file, slots) = OrphanFile::open(store, seed, &blocks)?;
     Ok((Some(file), slots))
 }

@@ -37,7 +37,11 @@ impl OrphanFile {
     ///
     /// # Errors
     /// A block cannot be read or is not an orphan block.
-    pub fn open(store: &Store, seed: InodeSeed, blocks: &[Pba]) -> Result<(Self, Vec<(Ino, Slot)>)> {
+    pub fn open(
+        store: &Store,
+        seed: InodeSeed,
+        blocks: &[Pba],
+    ) -> Result<(Self, Vec<(Ino, Slot)>)> {
         let mut found = Vec::new();
         let mut table = Vec::with_capacity(blocks.len());
         for (number, pba) in blocks.iter().enumerate() {
@@ -63,7 +67,8 @@ impl OrphanFile {
     /// The file has no such slot: slots come from the file.
     fn set_taken(&mut self, slot: Slot, taken: bool) {
         let block = self.blocks.get_mut(slot.block);
-        let place = block.and_then(|block| Some((block.taken.get_mut(slot.index)?, &mut block.free)));
+        let place =
+            block.and_then(|block| Some((block.taken.get_mut(slot.index)?, &mut block.free)));
         let (place, free) = place.unwrap_or_else(|| panic!("{slot:?} is not in the orphan file"));
         match (std::mem::replace(place, taken), taken) {
             (false, true) => *free = free.strict_sub(1),
@@ -77,7 +82,8 @@ impl OrphanFile {
     /// # Errors
     /// A block cannot be read, or the journal was aborted.
     pub fn take_slot(&mut self, store: &Store, handle: &Handle, ino: Ino) -> Result<Option<Slot>> {
-        let mut from_hint = self.blocks.iter().enumerate().cycle().skip(self.hint).take(self.blocks.len());
+        let mut from_hint =
+            self.blocks.iter().enumerate().cycle().skip(self.hint).take(self.blocks.len());
         let free_slot = |(number, block): (usize, &Block)| {
             let index = (block.free > 0).then(|| block.taken.iter().position(|taken| !taken))??;
             Some(Slot { block: number, index })

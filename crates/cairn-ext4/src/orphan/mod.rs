@@ -61,7 +61,10 @@ impl Orphans {
     /// No orphans. `file` is the volume's orphan file.
     #[must_use]
     pub fn new(file: Option<OrphanFile>) -> Self {
-        Self(Mutex::new(Rank::ALLOCATOR, Inner { records: HashMap::new(), list: OrphanList::default(), file }))
+        Self(Mutex::new(
+            Rank::ALLOCATOR,
+            Inner { records: HashMap::new(), list: OrphanList::default(), file },
+        ))
     }
 
     /// Adds a record in `handle`. True if the caller must write the inode, whose link has changed.

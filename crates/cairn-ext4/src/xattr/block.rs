@@ -44,7 +44,11 @@ impl XattrStore<'_> {
         removed: Option<&OwnedAttribute>,
     ) -> Result<Stored> {
         let old = *edit.file_acl;
-        let refcount = if old == Pba(0) { 0 } else { xattr::refcount(&self.load_block(edit.ino, old)?.image()) };
+        let refcount = if old == Pba(0) {
+            0
+        } else {
+            xattr::refcount(&self.load_block(edit.ino, old)?.image())
+        };
         let left_to_others = refcount > 1;
         if attributes.is_empty() {
             let change = if old == Pba(0) { 0 } else { self.leave_block(handle, edit, &[])? };
@@ -66,7 +70,12 @@ impl XattrStore<'_> {
         Ok(Stored { change: if old == Pba(0) { self.block_units() } else { 0 }, left_to_others })
     }
 
-    fn write_block(&self, handle: &Handle, buffer: &Arc<Buffer>, attributes: &mut [OwnedAttribute]) -> Result<()> {
+    fn write_block(
+        &self,
+        handle: &Handle,
+        buffer: &Arc<Buffer>,
+        attributes: &mut [OwnedAttribute],
+    ) -> Result<()> {
         let mut bytes = handle.write(buffer)?;
         xattr::encode_block(&mut bytes, attributes);
         xattr::seal_block(&mut bytes, buffer.pba(), self.checksum);
@@ -86,8 +95,12 @@ impl XattrStore<'_> {
         let buffer = self.load_block(edit.ino, old)?;
         let image = buffer.image();
         let before = xattr::decode(&image, xattr::XattrLocation::Block, edit.ino)?;
-        for attribute in before.iter().map(OwnedAttribute::from).filter(|attribute| Some(attribute) != removed) {
-            if let (OwnedValue::Inode { ino, .. }, true) = (&attribute.value, copied.contains(&attribute)) {
+        for attribute in
+            before.iter().map(OwnedAttribute::from).filter(|attribute| Some(attribute) != removed)
+        {
+            if let (OwnedValue::Inode { ino, .. }, true) =
+                (&attribute.value, copied.contains(&attribute))
+            {
                 values.retain(handle, *ino)?;
             }
         }

@@ -31,10 +31,12 @@ pub(crate) fn tail_range(area: &[u8], ino: Ino) -> Result<Range<usize>> {
     let missing = || XattrLocation::Inode.corrupt(ino, "inline data without system.data", 0);
     let attribute = find(area, ino)?.ok_or_else(missing)?;
     match attribute.value {
-        Value::Here(value) => Ok(attribute.value_at..attribute.value_at.saturating_add(value.len())),
-        Value::Inode { ino: value, .. } => {
-            Err(XattrLocation::Inode.corrupt(ino, "system.data lives in an inode", value.get()).into())
+        Value::Here(value) => {
+            Ok(attribute.value_at..attribute.value_at.saturating_add(value.len()))
         }
+        Value::Inode { ino: value, .. } => Err(XattrLocation::Inode
+            .corrupt(ino, "system.data lives in an inode", value.get())
+            .into()),
     }
 }
 
@@ -67,7 +69,12 @@ pub(crate) fn capacity(area: &[u8], ino: Ino) -> Result<usize> {
 ///
 /// # Errors
 /// The attribute area is damaged.
-pub(crate) fn write(head: &mut [u8; HEAD_LEN], area: &mut [u8], ino: Ino, data: &[u8]) -> Result<bool> {
+pub(crate) fn write(
+    head: &mut [u8; HEAD_LEN],
+    area: &mut [u8],
+    ino: Ino,
+    data: &[u8],
+) -> Result<bool> {
     let (start, rest) = data.split_at(data.len().min(HEAD_LEN));
     let mut attributes = without(area, ino)?;
     // It is the first attribute, as in Linux, so that later attributes do not move it.

@@ -34,7 +34,8 @@ use cairn_vfs::XattrMode;
 use crate::checksum::MetadataChecksum;
 use crate::error::Result;
 use crate::format::xattr::{
-    self, Attribute, OwnedAttribute, OwnedValue, VALUE_MAX, Value, XattrLocation, entry_hash_of_inode, fits,
+    self, Attribute, OwnedAttribute, OwnedValue, VALUE_MAX, Value, XattrLocation,
+    entry_hash_of_inode, fits,
 };
 use crate::space::BlockSource;
 use crate::txn::Handle;
@@ -150,7 +151,12 @@ impl XattrStore<'_> {
     ///
     /// # Errors
     /// The attributes are damaged.
-    pub(crate) fn get_raw(&self, view: XattrView<'_>, index: u8, name: &[u8]) -> Result<Option<Vec<u8>>> {
+    pub(crate) fn get_raw(
+        &self,
+        view: XattrView<'_>,
+        index: u8,
+        name: &[u8],
+    ) -> Result<Option<Vec<u8>>> {
         let is_it = |a: &&Attribute<'_>| a.index == index && a.name == name;
         let in_inode = xattr::decode(view.in_inode, XattrLocation::Inode, view.ino)?;
         if let Some(attribute) = in_inode.iter().find(is_it) {
@@ -169,17 +175,25 @@ impl XattrStore<'_> {
             .transpose()
     }
 
-    fn value_of(&self, ino: Ino, attribute: &Attribute<'_>, location: XattrLocation) -> Result<Vec<u8>> {
+    fn value_of(
+        &self,
+        ino: Ino,
+        attribute: &Attribute<'_>,
+        location: XattrLocation,
+    ) -> Result<Vec<u8>> {
         let (far, size, stored) = match attribute.value {
             Value::Here(value) => return Ok(value.to_vec()),
             Value::Inode { ino, size, hash } => (ino, size, hash),
         };
-        let values =
-            self.values.ok_or_else(|| location.corrupt(ino, "value in an inode without ea_inode", far.get()))?;
+        let values = self.values.ok_or_else(|| {
+            location.corrupt(ino, "value in an inode without ea_inode", far.get())
+        })?;
         let value = values.read(far, size)?;
         let hash = self.value_hash(&value);
         if stored != 0 && !xattr::entry_hashes_of_inode(attribute.name, hash).contains(&stored) {
-            return Err(location.corrupt(ino, "hash of a value in an inode does not match", far.get()).into());
+            return Err(location
+                .corrupt(ino, "hash of a value in an inode does not match", far.get())
+                .into());
         }
         Ok(value)
     }
@@ -189,7 +203,9 @@ impl XattrStore<'_> {
     /// # Errors
     /// The attributes are damaged.
     pub(crate) fn list(&self, view: XattrView<'_>) -> Result<Vec<Vec<u8>>> {
-        let shown = |all: &[Attribute<'_>]| all.iter().filter_map(|a| names::full(a.index, a.name)).collect::<Vec<_>>();
+        let shown = |all: &[Attribute<'_>]| {
+            all.iter().filter_map(|a| names::full(a.index, a.name)).collect::<Vec<_>>()
+        };
         let mut names = shown(&xattr::decode(view.in_inode, XattrLocation::Inode, view.ino)?);
         if view.file_acl != Pba(0) {
             let buffer = self.load_block(view.ino, view.file_acl)?;
@@ -243,12 +259,14 @@ impl XattrStore<'_> {
             (XattrMode::Replace, None) => return Err(cairn_vfs::Error::NoAttribute.into()),
             _ => {}
         }
-        let here = OwnedAttribute { index, name: name.to_vec(), value: OwnedValue::Here(value.to_vec()) };
+        let here =
+            OwnedAttribute { index, name: name.to_vec(), value: OwnedValue::Here(value.to_vec()) };
         let capacity = (edit.in_inode.len(), as_index(self.block_size));
         let Err(here) = content.place(here, capacity) else {
             return self.store(handle, edit, content, old);
         };
-        let values = self.values.filter(|_| !value.is_empty()).ok_or(cairn_vfs::Error::NoAttributeSpace)?;
+        let values =
+            self.values.filter(|_| !value.is_empty()).ok_or(cairn_vfs::Error::NoAttributeSpace)?;
         let hash = self.value_hash(value);
         let ino = values.create(handle, value, hash)?;
         let size = stored(value.len());
@@ -268,7 +286,12 @@ impl XattrStore<'_> {
     ///
     /// # Errors
     /// [`cairn_vfs::Error::NoAttribute`] if it does not exist; the attributes are damaged.
-    pub(crate) fn remove(&self, handle: &Handle, edit: &mut XattrEdit<'_>, name: &[u8]) -> Result<i64> {
+    pub(crate) fn remove(
+        &self,
+        handle: &Handle,
+        edit: &mut XattrEdit<'_>,
+        name: &[u8],
+    ) -> Result<i64> {
         let (index, rest) = names::parse(name)?;
         let mut content = self.content(edit.view())?;
         let old = content.take(index, rest).ok_or(cairn_vfs::Error::NoAttribute)?;
@@ -288,8 +311,10 @@ impl XattrStore<'_> {
         }
         edit.in_inode.fill(0);
         if *edit.file_acl != Pba(0) {
-            change =
-                content.block.iter().fold(change, |change, attribute| change.saturating_sub(self.charge_of(attribute)));
+            change = content
+                .block
+                .iter()
+                .fold(change, |change, attribute| change.saturating_sub(self.charge_of(attribute)));
             change = change.saturating_add(self.leave_block(handle, edit, &content.block)?);
         }
         Ok(change)
@@ -318,7 +343,10 @@ impl XattrStore<'_> {
         let mut change = 0_i64;
         let mut shared = false;
         if content.block_changed {
-            let removed = old.as_ref().filter(|(_, location)| *location == XattrLocation::Block).map(|(old, _)| old);
+            let removed = old
+                .as_ref()
+                .filter(|(_, location)| *location == XattrLocation::Block)
+                .map(|(old, _)| old);
             let stored = self.store_block(handle, edit, &mut content.block, removed)?;
             change = change.saturating_add(stored.change);
             shared = stored.left_to_others;
@@ -354,14 +382,16 @@ impl XattrStore<'_> {
 
     /// The charge of a value inode to its user, in units of 512 bytes.
     fn charge(&self, size: u32) -> i64 {
-        i64::from(size.div_ceil(self.cluster_size)).saturating_mul(i64::from(self.cluster_size / 512))
+        i64::from(size.div_ceil(self.cluster_size))
+            .saturating_mul(i64::from(self.cluster_size / 512))
     }
 }
 
 impl Content {
     /// Removes an attribute from its container and returns it.
     fn take(&mut self, index: u8, name: &[u8]) -> Option<(OwnedAttribute, XattrLocation)> {
-        let at = |all: &[OwnedAttribute]| all.iter().position(|a| a.index == index && a.name == name);
+        let at =
+            |all: &[OwnedAttribute]| all.iter().position(|a| a.index == index && a.name == name);
         if let Some(at) = at(&self.inode) {
             self.inode_changed = true;
             return Some((self.inode.remove(at), XattrLocation::Inode));
@@ -372,7 +402,11 @@ impl Content {
     }
 
     /// Adds an attribute to a container with room, or returns it.
-    fn place(&mut self, attribute: OwnedAttribute, capacity: (usize, usize)) -> Result<(), OwnedAttribute> {
+    fn place(
+        &mut self,
+        attribute: OwnedAttribute,
+        capacity: (usize, usize),
+    ) -> Result<(), OwnedAttribute> {
         let (inode_len, block_len) = capacity;
         self.inode.push(attribute);
         if fits(inode_len, XattrLocation::Inode, &self.inode) {

@@ -26,7 +26,8 @@ const WHOLE: [(u8, &[u8]); 3] = [
     (ACL_DEFAULT, b"system.posix_acl_default"),
     (RICHACL, b"system.richacl"),
 ];
-const PREFIXES: [(u8, &[u8]); 3] = [(USER, b"user."), (TRUSTED, b"trusted."), (SECURITY, b"security.")];
+const PREFIXES: [(u8, &[u8]); 3] =
+    [(USER, b"user."), (TRUSTED, b"trusted."), (SECURITY, b"security.")];
 
 /// Prefix index and rest of a full name.
 ///
@@ -42,7 +43,9 @@ pub(crate) fn parse(name: &[u8]) -> Result<(u8, &[u8])> {
     }
     for (index, prefix) in PREFIXES {
         match name.strip_prefix(prefix) {
-            Some(b"") => return Err(cairn_vfs::Error::Invalid("attribute name ends with its prefix").into()),
+            Some(b"") => {
+                return Err(cairn_vfs::Error::Invalid("attribute name ends with its prefix").into());
+            }
             Some(rest) => return Ok((index, rest)),
             None => {}
         }
@@ -67,7 +70,9 @@ mod tests {
 
     #[test]
     fn names_go_both_ways() {
-        for name in ["user.a", "trusted.overlay.opaque", "security.selinux", "system.posix_acl_access"] {
+        for name in
+            ["user.a", "trusted.overlay.opaque", "security.selinux", "system.posix_acl_access"]
+        {
             let (index, rest) = parse(name.as_bytes()).unwrap();
             assert_eq!(full(index, rest).unwrap(), name.as_bytes());
         }

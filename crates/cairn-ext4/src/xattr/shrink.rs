@@ -4,7 +4,9 @@ use cairn_base::units::as_index;
 
 use super::{Content, XattrEdit, XattrStore, XattrView, names};
 use crate::error::Result;
-use crate::format::xattr::{self, OwnedAttribute, XattrLocation, encoded_len, entry_len, fits, padded};
+use crate::format::xattr::{
+    self, OwnedAttribute, XattrLocation, encoded_len, entry_len, fits, padded,
+};
 use crate::txn::Handle;
 
 /// Which attributes stay in the inode and which move, before the change.
@@ -31,7 +33,10 @@ impl XattrStore<'_> {
         let mut content = self.content(view)?;
         while !fits(len, XattrLocation::Inode, &content.inode) && !content.inode.is_empty() {
             let missing = encoded_len(XattrLocation::Inode, &content.inode).saturating_sub(len);
-            let Some(at) = best_to_move(&content.inode, missing, self.room_in_block(&content)) else { return Ok(None) };
+            let Some(at) = best_to_move(&content.inode, missing, self.room_in_block(&content))
+            else {
+                return Ok(None);
+            };
             let attribute = content.inode.remove(at);
             content.block.push(attribute);
             content.block_changed = true;
@@ -48,10 +53,18 @@ impl XattrStore<'_> {
     ///
     /// # Errors
     /// No block is free, or a block could not be changed. The inode has not changed.
-    pub(crate) fn shrink(&self, handle: &Handle, edit: &mut XattrEdit<'_>, plan: Shrunk) -> Result<(Vec<u8>, i64)> {
+    pub(crate) fn shrink(
+        &self,
+        handle: &Handle,
+        edit: &mut XattrEdit<'_>,
+        plan: Shrunk,
+    ) -> Result<(Vec<u8>, i64)> {
         let Shrunk { mut content, len } = plan;
-        let change =
-            if content.block_changed { self.store_block(handle, edit, &mut content.block, None)?.change } else { 0 };
+        let change = if content.block_changed {
+            self.store_block(handle, edit, &mut content.block, None)?.change
+        } else {
+            0
+        };
         let mut area = vec![0; len];
         xattr::encode_inode(&mut area, &content.inode);
         Ok((area, change))
@@ -64,8 +77,10 @@ fn best_to_move(all: &[OwnedAttribute], missing: usize, room: usize) -> Option<u
     let size = |attribute: &OwnedAttribute| {
         entry_len(attribute.name.len()).saturating_add(padded(attribute.value_here().len()))
     };
-    let can = |attribute: &OwnedAttribute| attribute.index != names::SYSTEM && size(attribute) <= room;
-    let sizes = || all.iter().enumerate().filter(|(_, one)| can(one)).map(|(at, one)| (size(one), at));
+    let can =
+        |attribute: &OwnedAttribute| attribute.index != names::SYSTEM && size(attribute) <= room;
+    let sizes =
+        || all.iter().enumerate().filter(|(_, one)| can(one)).map(|(at, one)| (size(one), at));
     let enough = sizes().filter(|(size, _)| *size >= missing).min();
     enough.or_else(|| sizes().max()).map(|(_, at)| at)
 }

@@ -82,8 +82,10 @@ struct Bench {
 
 impl Bench {
     fn new(area: usize, blocks: u64, ea_inode: bool) -> Self {
-        let cache = BufferCache::new(Arc::new(MemoryDevice::new(1 << 20)), 1024, Budget::new(1 << 30));
-        let blocks = Blocks { spare: Mutex::new((1..=blocks).map(Pba).collect()), ..Blocks::default() };
+        let cache =
+            BufferCache::new(Arc::new(MemoryDevice::new(1 << 20)), 1024, Budget::new(1 << 30));
+        let blocks =
+            Blocks { spare: Mutex::new((1..=blocks).map(Pba).collect()), ..Blocks::default() };
         let values = ea_inode.then(Values::default);
         Self { cache, blocks, values, area: vec![0; area], file_acl: Pba(0), sectors: 0 }
     }
@@ -114,7 +116,8 @@ impl Bench {
     ) -> Result<()> {
         let handle = Txn::Direct(self.cache.clone()).begin(8).unwrap();
         let (mut area, mut file_acl) = (self.area.clone(), self.file_acl);
-        let mut edit = XattrEdit { ino: INO, in_inode: &mut area, file_acl: &mut file_acl, goal: Pba(1) };
+        let mut edit =
+            XattrEdit { ino: INO, in_inode: &mut area, file_acl: &mut file_acl, goal: Pba(1) };
         let delta = change(&self.store(), &handle, &mut edit)?;
         (self.area, self.file_acl) = (area, file_acl);
         self.sectors += delta;
@@ -122,7 +125,9 @@ impl Bench {
     }
 
     fn set(&mut self, name: &str, value: &[u8]) -> Result<()> {
-        self.change(|store, handle, edit| store.set(handle, edit, name.as_bytes(), value, XattrMode::Set))
+        self.change(|store, handle, edit| {
+            store.set(handle, edit, name.as_bytes(), value, XattrMode::Set)
+        })
     }
 
     fn remove(&mut self, name: &str) -> Result<()> {
@@ -141,7 +146,10 @@ impl Bench {
 
 fn is_no_space<T>(result: Result<T>) -> bool {
     // Damage of the volume or of the inode.
-    matches!(result, Err(crate::Error::Vfs(cairn_vfs::Error::NoSpace | cairn_vfs::Error::NoAttributeSpace)))
+    matches!(
+        result,
+        Err(crate::Error::Vfs(cairn_vfs::Error::NoSpace | cairn_vfs::Error::NoAttributeSpace))
+    )
 }
 
 #[test]
@@ -167,8 +175,12 @@ fn values_move_between_inode_and_block() {
 #[test]
 fn modes_and_limits_are_the_kernels() {
     let mut bench = Bench::new(96, 1, false);
-    let mut set = |mode| bench.change(|store, handle, edit| store.set(handle, edit, b"user.a", b"1", mode));
-    assert!(matches!(set(XattrMode::Replace), Err(crate::Error::Vfs(cairn_vfs::Error::NoAttribute))));
+    let mut set =
+        |mode| bench.change(|store, handle, edit| store.set(handle, edit, b"user.a", b"1", mode));
+    assert!(matches!(
+        set(XattrMode::Replace),
+        Err(crate::Error::Vfs(cairn_vfs::Error::NoAttribute))
+    ));
     set(XattrMode::Create).unwrap();
     assert!(matches!(set(XattrMode::Create), Err(crate::Error::Vfs(cairn_vfs::Error::Exists))));
     set(XattrMode::Replace).unwrap();
@@ -196,7 +208,11 @@ fn a_shared_block_is_copied_and_left() {
     bench.set("user.b", b"mine").unwrap();
     assert_ne!(bench.file_acl, shared);
     assert_eq!((xattr::refcount(&buffer.image()), bench.sectors), (1, 8));
-    assert_eq!(bench.values.as_ref().unwrap().0.lock()[&100].1, 2, "both blocks refer to the value");
+    assert_eq!(
+        bench.values.as_ref().unwrap().0.lock()[&100].1,
+        2,
+        "both blocks refer to the value"
+    );
     xattr::verify_block(&buffer.image(), shared, MetadataChecksum::with_seed(3), INO).unwrap();
     bench.remove("user.far").unwrap();
     assert_eq!((bench.values.as_ref().unwrap().0.lock()[&100].1, bench.sectors), (1, 2));
@@ -293,8 +309,11 @@ fn acl() -> Vec<u8> {
 
 #[test]
 fn the_kernels_attributes_are_read() {
-    for args in [&["-b", "1024"][..], &["-b", "4096", "-I", "128"], &["-b", "1024", "-O", "^metadata_csum"]] {
-        let image = TestImage::new(16 << 20, &[&["-t", "ext4", "-O", "^has_journal"], args].concat());
+    for args in
+        [&["-b", "1024"][..], &["-b", "4096", "-I", "128"], &["-b", "1024", "-O", "^metadata_csum"]]
+    {
+        let image =
+            TestImage::new(16 << 20, &[&["-t", "ext4", "-O", "^has_journal"], args].concat());
         image.mounted(|root| {
             let file = root.join("f");
             std::fs::File::create(&file).unwrap();
@@ -307,7 +326,8 @@ fn the_kernels_attributes_are_read() {
         let inode = open.inode(open.ino("/f"));
         let blocks = Blocks::default();
         let store = image_store(&open, &blocks);
-        let view = XattrView { ino: open.ino("/f"), in_inode: &inode.extra, file_acl: inode.file_acl };
+        let view =
+            XattrView { ino: open.ino("/f"), in_inode: &inode.extra, file_acl: inode.file_acl };
         for (name, value) in samples() {
             assert_eq!(store.get(view, name.as_bytes()).unwrap(), value, "{name}");
         }
@@ -316,7 +336,10 @@ fn the_kernels_attributes_are_read() {
     }
 }
 
-fn image_store<'o>(open: &'o crate::dir::tests::image::OpenImage, blocks: &'o Blocks) -> XattrStore<'o> {
+fn image_store<'o>(
+    open: &'o crate::dir::tests::image::OpenImage,
+    blocks: &'o Blocks,
+) -> XattrStore<'o> {
     XattrStore {
         block_size: open.layout.block_size,
         cluster_size: open.layout.block_size,
@@ -335,15 +358,23 @@ fn set_by_kernel(file: &Path, name: &str, value: &[u8]) {
 }
 
 fn get_by_kernel(file: &Path, name: &str) -> Vec<u8> {
-    let text = judge::run("getfattr", ["--absolute-names", "-e", "hex", "-n", name, file.to_str().unwrap()]);
-    let Some(hex) = text.lines().find_map(|line| line.split_once("=0x")).map(|(_, hex)| hex) else { return Vec::new() };
+    let text = judge::run(
+        "getfattr",
+        ["--absolute-names", "-e", "hex", "-n", name, file.to_str().unwrap()],
+    );
+    let Some(hex) = text.lines().find_map(|line| line.split_once("=0x")).map(|(_, hex)| hex) else {
+        return Vec::new();
+    };
     (0..hex.len() / 2).map(|i| u8::from_str_radix(&hex[2 * i..2 * i + 2], 16).unwrap()).collect()
 }
 
 #[test]
 fn attributes_we_write_are_clean_and_the_kernels() {
-    for args in [&["-b", "1024"][..], &["-b", "4096", "-I", "128"], &["-b", "1024", "-O", "^metadata_csum"]] {
-        let image = TestImage::new(16 << 20, &[&["-t", "ext4", "-O", "^has_journal"], args].concat());
+    for args in
+        [&["-b", "1024"][..], &["-b", "4096", "-I", "128"], &["-b", "1024", "-O", "^metadata_csum"]]
+    {
+        let image =
+            TestImage::new(16 << 20, &[&["-t", "ext4", "-O", "^has_journal"], args].concat());
         // The kernel has created the block that our attributes go to.
         image.mounted(|root| {
             let file = root.join("f");
@@ -356,14 +387,24 @@ fn attributes_we_write_are_clean_and_the_kernels() {
         let blocks = Blocks::default();
         let store = image_store(&open, &blocks);
         let handle = Txn::Direct(open.cache.clone()).begin(8).unwrap();
-        let written =
-            [("user.placeholder", vec![2; 701]), ("user.small", b"one".to_vec()), ("trusted.t", b"two".to_vec())];
-        let mut edit = XattrEdit { ino, in_inode: &mut inode.extra, file_acl: &mut inode.file_acl, goal: Pba(0) };
+        let written = [
+            ("user.placeholder", vec![2; 701]),
+            ("user.small", b"one".to_vec()),
+            ("trusted.t", b"two".to_vec()),
+        ];
+        let mut edit = XattrEdit {
+            ino,
+            in_inode: &mut inode.extra,
+            file_acl: &mut inode.file_acl,
+            goal: Pba(0),
+        };
         for (name, value) in &written {
-            let delta = store.set(&handle, &mut edit, name.as_bytes(), value, XattrMode::Set).unwrap();
+            let delta =
+                store.set(&handle, &mut edit, name.as_bytes(), value, XattrMode::Set).unwrap();
             assert_eq!(delta, 0, "{name} fits where the kernel has made room");
         }
-        let shown = store.set(&handle, &mut edit, b"system.posix_acl_access", &acl(), XattrMode::Set);
+        let shown =
+            store.set(&handle, &mut edit, b"system.posix_acl_access", &acl(), XattrMode::Set);
         assert_eq!(shown.unwrap(), 0);
         inode.mode = inode.mode & !0o777 | 0o640;
         drop(handle);

@@ -1,5 +1,6 @@
-//! What an fsync and an fdatasync commit, counted beside the kernel's ext4: never less than Linux, and more only where the table
-//! says so. Linux leaves out of fdatasync whatever is not needed to read the data; Cairn leaves out times, and nothing else.
+//! What an fsync and an fdatasync commit, counted beside the kernel's ext4: never less than Linux,
+//! and more only where the table says so. Linux leaves out of fdatasync whatever is not needed to
+//! read the data; Cairn leaves out times, and nothing else.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::os::unix::fs::{FileExt, PermissionsExt};
@@ -14,7 +15,9 @@ use cairn_block::BlockDevice;
 use cairn_ext4::Ext4;
 use cairn_testkit::crash::write_image;
 use cairn_testkit::judge::KernelMount;
-use cairn_vfs::{AllocateMode, Caller, FileSystem, IoFlags, NewInode, SetAttributes, SetTime, XattrMode};
+use cairn_vfs::{
+    AllocateMode, Caller, FileSystem, IoFlags, NewInode, SetAttributes, SetTime, XattrMode,
+};
 use rustix::fs::{FallocateFlags, XattrFlags, fallocate, setxattr};
 
 use crate::K4;
@@ -22,7 +25,8 @@ use crate::run::{format, open, shm};
 
 const LEN: usize = 8192;
 
-/// Another time with each call, and never now: the clock may not have moved on since the last change.
+/// Another time with each call, and never now: the clock may not have moved on since the last
+/// change.
 fn then() -> SystemTime {
     static CALLS: AtomicU64 = AtomicU64::new(0);
     SystemTime::UNIX_EPOCH + Duration::from_secs(1000 + CALLS.fetch_add(1, Ordering::Relaxed))
@@ -71,7 +75,12 @@ impl Linux {
     }
 
     fn open(&mut self, name: &str) -> &File {
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(self.path(name));
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(self.path(name));
         self.file.insert(file.unwrap())
     }
 }
@@ -95,8 +104,12 @@ impl Side for Linux {
             Change::Append => file.write_all_at(&[2; 4096], LEN as u64).unwrap(),
             Change::Truncate => file.set_len(100).unwrap(),
             Change::Extend => file.set_len(100_000).unwrap(),
-            Change::Preallocate => fallocate(file, FallocateFlags::KEEP_SIZE, 1 << 16, 1 << 16).unwrap(),
-            Change::PreallocateMore => fallocate(file, FallocateFlags::empty(), 1 << 16, 1 << 16).unwrap(),
+            Change::Preallocate => {
+                fallocate(file, FallocateFlags::KEEP_SIZE, 1 << 16, 1 << 16).unwrap()
+            }
+            Change::PreallocateMore => {
+                fallocate(file, FallocateFlags::empty(), 1 << 16, 1 << 16).unwrap()
+            }
             Change::Punch => {
                 let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
                 fallocate(file, flags, 0, 4096).unwrap();
@@ -139,7 +152,9 @@ impl Side for Cairn {
 
     fn change(&mut self, change: Change) {
         let (fs, ino) = (&self.fs, self.ino);
-        let write = |byte, at| assert_eq!(fs.write(ino, at, &[byte; 4096], IoFlags::empty()).unwrap(), 4096);
+        let write = |byte, at| {
+            assert_eq!(fs.write(ino, at, &[byte; 4096], IoFlags::empty()).unwrap(), 4096)
+        };
         let set = |set: SetAttributes| {
             fs.setattr(ino, &set).unwrap();
         };
@@ -147,7 +162,9 @@ impl Side for Cairn {
         match change {
             Change::Nothing => {}
             Change::Overwrite => write(2, 0),
-            Change::Times => set(SetAttributes { mtime: Some(SetTime::To(then().into())), ..Default::default() }),
+            Change::Times => {
+                set(SetAttributes { mtime: Some(SetTime::To(then().into())), ..Default::default() })
+            }
             Change::Append => write(2, LEN as u64),
             Change::Truncate => set(SetAttributes { size: Some(100), ..Default::default() }),
             Change::Extend => set(SetAttributes { size: Some(100_000), ..Default::default() }),
@@ -179,7 +196,8 @@ fn create(fs: &Ext4, name: &[u8]) -> Ino {
     fs.create(fs.root(), name, NewInode::Regular, 0o644, &Caller::ROOT).unwrap().ino
 }
 
-/// Commits of fdatasync, and of fsync after another change of the same kind; and of one more of each, which is to be none.
+/// Commits of fdatasync, and of fsync after another change of the same kind; and of one more of
+/// each, which is to be none.
 fn commits(make: &dyn Fn() -> Box<dyn Side>, change: Change) -> [u64; 2] {
     [true, false].map(|data_only| {
         let mut side = make();
@@ -189,7 +207,11 @@ fn commits(make: &dyn Fn() -> Box<dyn Side>, change: Change) -> [u64; 2] {
         side.sync(data_only);
         let spent = side.commits() - before;
         side.sync(data_only);
-        assert_eq!(side.commits() - before, spent, "{change:?}, data_only {data_only}: a second one commits again");
+        assert_eq!(
+            side.commits() - before,
+            spent,
+            "{change:?}, data_only {data_only}: a second one commits again"
+        );
         spent
     })
 }

@@ -1,4 +1,5 @@
-//! What is said to be durable: all histories of two steps with every way to ask, and two who ask at once.
+//! What is said to be durable: all histories of two steps with every way to ask, and two who ask at
+//! once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +10,9 @@ use cairn_base::runtime::threads::Threads;
 use cairn_block::BlockDevice;
 use cairn_block::memory::MemoryDevice;
 use cairn_testkit::crash::{CrashLog, Cut, Recording, Volatile, write_image};
-use cairn_testkit::durability::{DAMAGED, Damage, Opened, Subject, both_hear_of_a_failed_flush, search};
+use cairn_testkit::durability::{
+    DAMAGED, Damage, Opened, Subject, both_hear_of_a_failed_flush, search,
+};
 use cairn_testkit::judge::{KernelMount, e2fsck_preen};
 use cairn_vfs::{Caller, FileSystem, IoFlags, NewInode, SetAttributes, SetTime};
 
@@ -56,7 +59,8 @@ fn search_on(args: &'static [&'static str], megabytes: u64) {
     let fresh = format(shm().path(), args, megabytes);
     let open = |device| opened(device, Simulated::new(1));
     let damage = (args == K4).then(|| with_damage(&fresh));
-    let subject = Subject { fresh, damage, cuts: 6, open: &open, judge: &closed, judge_cut: Some(&cut) };
+    let subject =
+        Subject { fresh, damage, cuts: 6, open: &open, judge: &closed, judge_cut: Some(&cut) };
     let rare = if cairn_testkit::deep() { 3 } else { 150 };
     let seen = search(&subject, rare).unwrap_or_else(|error| panic!("{args:?}: {error}"));
     println!("{args:?}: {seen:?}");
@@ -80,7 +84,8 @@ fn every_history_of_two_steps_with_other_formats() {
 fn two_who_ask_at_once_are_told_the_same() {
     let fresh = format(shm().path(), K4, 16);
     let open = |device| opened(device, Arc::new(Threads::new()));
-    let subject = Subject { fresh, damage: None, cuts: 6, open: &open, judge: &closed, judge_cut: None };
+    let subject =
+        Subject { fresh, damage: None, cuts: 6, open: &open, judge: &closed, judge_cut: None };
     both_hear_of_a_failed_flush(&subject);
 }
 
@@ -95,8 +100,9 @@ fn after_a_cut(recording: &Recording, fresh: &MemoryDevice) -> Option<u8> {
     Some(byte[0])
 }
 
-/// A block is overwritten in place; its time of change is committed, and only then is the block written. So nothing that is yet to be
-/// committed says that the inode, which then leaves memory, has anything to be flushed.
+/// A block is overwritten in place; its time of change is committed, and only then is the block
+/// written. So nothing that is yet to be committed says that the inode, which then leaves memory,
+/// has anything to be flushed.
 #[test]
 fn data_that_was_written_before_its_inode_left_memory_is_flushed() {
     let fresh = format(shm().path(), K4, 16);
@@ -107,7 +113,8 @@ fn data_that_was_written_before_its_inode_left_memory_is_flushed() {
     fs.sync().unwrap();
     fs.write(ino, 0, &[2; 4096], IoFlags::empty()).unwrap();
     for changed in [ino, fs.root()] {
-        fs.setattr(changed, &SetAttributes { mtime: Some(SetTime::Now), ..Default::default() }).unwrap();
+        fs.setattr(changed, &SetAttributes { mtime: Some(SetTime::Now), ..Default::default() })
+            .unwrap();
     }
     fs.fsync(fs.root(), 0, false).unwrap();
     fs.extents(ino, 0, 8192, true, &mut |_| true).unwrap();
@@ -128,17 +135,26 @@ fn a_change_is_on_disk_after_the_commit_interval() {
         let recording = Recording::start(fresh.fork());
         let simulated = Simulated::new(1);
         let fs = open(recording.device(), simulated.clone(), "commit=20").expect("it opens");
-        let ino = fs.create(fs.root(), b"file", NewInode::Regular, 0o644, &Caller::ROOT).unwrap().ino;
+        let ino =
+            fs.create(fs.root(), b"file", NewInode::Regular, 0o644, &Caller::ROOT).unwrap().ino;
         fs.write(ino, 0, &[1; 9000], IoFlags::empty()).unwrap();
         simulated.advance(Duration::from_secs(10));
-        assert_ne!(after_a_cut(&recording, &fresh), Some(1), "nobody has asked for it, and it is not time yet");
+        assert_ne!(
+            after_a_cut(&recording, &fresh),
+            Some(1),
+            "nobody has asked for it, and it is not time yet"
+        );
         simulated.advance(Duration::from_secs(11));
         assert_eq!(after_a_cut(&recording, &fresh), Some(1), "{args:?}: the interval is over");
         // In place: no block is mapped, and no size moves.
         fs.remount("commit=3").unwrap();
         fs.write(ino, 0, &[2; 4096], IoFlags::empty()).unwrap();
         simulated.advance(Duration::from_secs(4));
-        assert_eq!(after_a_cut(&recording, &fresh), Some(2), "{args:?}: overwritten, with another interval");
+        assert_eq!(
+            after_a_cut(&recording, &fresh),
+            Some(2),
+            "{args:?}: overwritten, with another interval"
+        );
         fs.unmount().unwrap();
     }
 }

@@ -17,7 +17,8 @@ pub enum Expect {
     Directory,
     /// A symbolic link to this.
     Symlink(Vec<u8>),
-    /// A file that starts with these bytes (and ends with them unless `prefix`), and its attribute if that was promised.
+    /// A file that starts with these bytes (and ends with them unless `prefix`), and its attribute
+    /// if that was promised.
     File { id: u16, bytes: Arc<Vec<u8>>, prefix: bool, xattr: Option<Option<Vec<u8>>> },
     /// One of these: a change of the name was not yet durable.
     OneOf(Vec<Expect>),
@@ -60,23 +61,40 @@ impl Expect {
         match (self, found) {
             (Self::Gone, None) | (Self::Directory, Some(Found::Directory)) => Ok(()),
             (Self::Symlink(target), Some(Found::Symlink(other))) if target == other => Ok(()),
-            (Self::File { id, bytes, prefix, xattr }, Some(Found::File { bytes: there, xattr: value })) => {
+            (
+                Self::File { id, bytes, prefix, xattr },
+                Some(Found::File { bytes: there, xattr: value }),
+            ) => {
                 if xattr.as_ref().is_some_and(|promised| promised != value) {
                     return Err(format!("attribute {value:?}, promised was {xattr:?}"));
                 }
                 if there.len() < bytes.len() || (there.len() > bytes.len() && !prefix) {
-                    return Err(format!("{} bytes, promised were {} (prefix: {prefix})", there.len(), bytes.len()));
+                    return Err(format!(
+                        "{} bytes, promised were {} (prefix: {prefix})",
+                        there.len(),
+                        bytes.len()
+                    ));
                 }
                 if let Some(at) = (0..bytes.len()).find(|at| there[*at] != bytes[*at]) {
-                    return Err(format!("byte {at} of {} is not what was made durable", bytes.len()));
+                    return Err(format!(
+                        "byte {at} of {} is not what was made durable",
+                        bytes.len()
+                    ));
                 }
                 pattern::check(*id, there, bytes.len())
             }
             (Self::OneOf(all), found) => {
-                let failures: Vec<String> = all.iter().filter_map(|one| one.check(found).err()).collect();
-                if failures.len() < all.len() { Ok(()) } else { Err(format!("none of: {}", failures.join("; "))) }
+                let failures: Vec<String> =
+                    all.iter().filter_map(|one| one.check(found).err()).collect();
+                if failures.len() < all.len() {
+                    Ok(())
+                } else {
+                    Err(format!("none of: {}", failures.join("; ")))
+                }
             }
-            (promised, found) => Err(format!("{} instead of {}", describe(found), promised.describe())),
+            (promised, found) => {
+                Err(format!("{} instead of {}", describe(found), promised.describe()))
+            }
         }
     }
 
@@ -96,14 +114,16 @@ fn describe(found: Option<&Found>) -> String {
     }
 }
 
-/// Reads everything: every name, every byte, every attribute. Files of the workloads hold their own bytes only.
+/// Reads everything: every name, every byte, every attribute. Files of the workloads hold their own
+/// bytes only.
 pub fn read_all(fs: &dyn FileSystem) -> Result<BTreeMap<String, Found>, String> {
     let mut all = BTreeMap::new();
     let mut left = vec![(String::new(), fs.root())];
     while let Some((path, dir)) = left.pop() {
         for name in names(fs, dir).map_err(|error| format!("listing /{path}: {error}"))? {
             let full = if path.is_empty() { name.clone() } else { format!("{path}/{name}") };
-            let found = read_one(fs, dir, &full, &name, &mut left).map_err(|error| format!("/{full}: {error}"))?;
+            let found = read_one(fs, dir, &full, &name, &mut left)
+                .map_err(|error| format!("/{full}: {error}"))?;
             all.insert(full, found);
         }
     }
@@ -137,7 +157,8 @@ fn read_one(
         }
         FileKind::Symlink => Found::Symlink(fs.readlink(ino).map_err(text)?),
         _ => {
-            let mut bytes = vec![0; usize::try_from(attributes.size).map_err(|error| error.to_string())?];
+            let mut bytes =
+                vec![0; usize::try_from(attributes.size).map_err(|error| error.to_string())?];
             let got = fs.read(ino, 0, &mut bytes, IoFlags::empty()).map_err(text)?;
             if got != bytes.len() {
                 return Err(format!("{got} of {} bytes read", bytes.len()));

@@ -1,4 +1,5 @@
-//! Devices that fail: every error is told with its reason, nothing hangs or panics, and the volume can be had again.
+//! Devices that fail: every error is told with its reason, nothing hangs or panics, and the volume
+//! can be had again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +14,8 @@ use cairn_ext4::Ext4;
 use cairn_testkit::crash::{read_image, write_image};
 use cairn_testkit::judge::e2fsck_preen;
 use cairn_vfs::{
-    Caller, Error, FileExtent, FileSystem, IoFlags, NewInode, OpenMode, RenameMode, Result, SetAttributes,
+    Caller, Error, FileExtent, FileSystem, IoFlags, NewInode, OpenMode, RenameMode, Result,
+    SetAttributes,
 };
 
 use crate::expect::read_all;
@@ -38,7 +40,8 @@ fn write(fs: &Ext4, ino: Ino, id: u16, offset: u64, len: u64) -> Result<()> {
     Ok(())
 }
 
-/// A short run that touches every kind of write: log, commit record, data, checkpoint, orphans, superblock.
+/// A short run that touches every kind of write: log, commit record, data, checkpoint, orphans,
+/// superblock.
 fn workload(fs: &Ext4, simulated: &Simulated) -> Result<()> {
     for round in 0..3_u16 {
         let name = format!("file{round}");
@@ -46,7 +49,13 @@ fn workload(fs: &Ext4, simulated: &Simulated) -> Result<()> {
         write(fs, ino, 10 + round, 0, 16_384)?;
         fs.fsync(ino, 0, false)?;
         fs.setattr(ino, &SetAttributes { size: Some(4096), ..SetAttributes::default() })?;
-        let dir = fs.create(fs.root(), format!("dir{round}").as_bytes(), NewInode::Directory, 0o755, &Caller::ROOT)?;
+        let dir = fs.create(
+            fs.root(),
+            format!("dir{round}").as_bytes(),
+            NewInode::Directory,
+            0o755,
+            &Caller::ROOT,
+        )?;
         fs.rename(fs.root(), name.as_bytes(), dir.ino, b"moved", RenameMode::Replace)?;
         fs.sync()?;
         simulated.run_until_idle();
@@ -77,27 +86,40 @@ fn is_told(error: &Error) -> bool {
     matches!(error, Error::Io(_) | Error::ReadOnly(_))
 }
 
-/// A fault that concerned one file or one answer: everybody else goes on, and what is synced now is there afterwards.
+/// A fault that concerned one file or one answer: everybody else goes on, and what is synced now is
+/// there afterwards.
 fn check_going_on(fs: &Ext4, kept: Ino, named: &str) {
     let ino = create(fs, LATER).unwrap_or_else(|error| panic!("{named}: another file: {error}"));
     write(fs, ino, 2, 0, LEN).unwrap_or_else(|error| panic!("{named}: another file: {error}"));
     fs.fsync(ino, 0, false).unwrap_or_else(|error| panic!("{named}: another file: {error}"));
     let mut buf = vec![0; usize::try_from(LEN).expect("small")];
-    assert_eq!(fs.read(kept, 0, &mut buf, IoFlags::empty()).expect("others can be read"), buf.len(), "{named}");
+    assert_eq!(
+        fs.read(kept, 0, &mut buf, IoFlags::empty()).expect("others can be read"),
+        buf.len(),
+        "{named}"
+    );
     // What could not be written is tried again.
     fs.sync().unwrap_or_else(|error| panic!("{named}: the fault is over: {error}"));
     fs.unmount().unwrap_or_else(|error| panic!("{named}: the fault is over: {error}"));
 }
 
-/// After a failed change the volume says why it takes no more, and what is cached can still be read.
+/// After a failed change the volume says why it takes no more, and what is cached can still be
+/// read.
 fn check_stopped(fs: &Ext4, kept: Ino, named: &str) {
     let reason = fs.read_only_reason().map(|reason| reason.to_string());
     let error = create(fs, LATER).expect_err("a stopped volume takes no change");
     let text = error.to_string();
     assert!(is_told(&error), "{named}: a later change failed with {text} ({:?})", error.errno());
-    assert!(text.contains("injected fault"), "{named}: the reason is not told: {text} (stopped: {reason:?})");
+    assert!(
+        text.contains("injected fault"),
+        "{named}: the reason is not told: {text} (stopped: {reason:?})"
+    );
     let mut buf = vec![0; usize::try_from(LEN).expect("small")];
-    assert_eq!(fs.read(kept, 0, &mut buf, IoFlags::empty()).expect("cached data can be read"), buf.len(), "{named}");
+    assert_eq!(
+        fs.read(kept, 0, &mut buf, IoFlags::empty()).expect("cached data can be read"),
+        buf.len(),
+        "{named}"
+    );
     pattern::check(1, &buf, 0).unwrap_or_else(|error| panic!("{named}: {error}"));
 }
 
@@ -107,15 +129,26 @@ fn check_again(device: &MemoryDevice, named: &str, later: bool) {
     let image = dir.path().join("left");
     write_image(device, &image).expect("the image is written");
     let verdict = e2fsck_preen(&image);
-    assert!((0..=1).contains(&verdict.status), "{named}: e2fsck -p exits {}:\n{}", verdict.status, verdict.output);
+    assert!(
+        (0..=1).contains(&verdict.status),
+        "{named}: e2fsck -p exits {}:\n{}",
+        verdict.status,
+        verdict.output
+    );
     clean(&image, "after e2fsck -p").unwrap_or_else(|error| panic!("{named}: {error}"));
     let preened = Arc::new(read_image(&image).expect("the image is there"));
     for device in [preened, Arc::new(device.fork())] {
-        let fs = open(device.clone(), Simulated::new(3), "").unwrap_or_else(|error| panic!("{named}: {error}"));
+        let fs = open(device.clone(), Simulated::new(3), "")
+            .unwrap_or_else(|error| panic!("{named}: {error}"));
         let found = read_all(&*fs).unwrap_or_else(|error| panic!("{named}: {error}"));
-        let Some(crate::expect::Found::File { bytes, .. }) = found.get(KEPT) else { panic!("{named}: file lost") };
+        let Some(crate::expect::Found::File { bytes, .. }) = found.get(KEPT) else {
+            panic!("{named}: file lost")
+        };
         assert_eq!(bytes[..], pattern::fill(1, 1, 0, LEN)[..], "{named}");
-        assert!(!later || found.contains_key(LATER), "{named}: a file that was fsynced after the fault is lost");
+        assert!(
+            !later || found.contains_key(LATER),
+            "{named}: a file that was fsynced after the fault is lost"
+        );
         fs.unmount().unwrap_or_else(|error| panic!("{named}: {error}"));
         drop(fs);
         write_image(&*device, &image).expect("the image is written");
@@ -124,7 +157,13 @@ fn check_again(device: &MemoryDevice, named: &str, later: bool) {
 }
 
 /// One run with one fault. False if the run ended before the fault's turn came.
-fn run_with(before: &MemoryDevice, options: &str, operation: Operation, nth: u64, lasting: Lasting) -> bool {
+fn run_with(
+    before: &MemoryDevice,
+    options: &str,
+    operation: Operation,
+    nth: u64,
+    lasting: Lasting,
+) -> bool {
     let named = format!("{operation:?} number {nth} fails ({lasting:?}) with `{options}`");
     let memory = Arc::new(before.fork());
     let fault = Arc::new(Fault::new(memory.clone()));
@@ -170,7 +209,13 @@ fn run_with(before: &MemoryDevice, options: &str, operation: Operation, nth: u64
 }
 
 /// Every n of a short run, once and for ever.
-pub fn every_fault(args: &[&str], megabytes: u64, operation: Operation, step: u64, options: &str) -> u64 {
+pub fn every_fault(
+    args: &[&str],
+    megabytes: u64,
+    operation: Operation,
+    step: u64,
+    options: &str,
+) -> u64 {
     let before = prepared(args, megabytes);
     let mut nth = 1;
     let mut runs = 0;
@@ -182,7 +227,8 @@ pub fn every_fault(args: &[&str], megabytes: u64, operation: Operation, step: u6
     runs
 }
 
-/// A write that nobody waited for: each handle that was open hears of it once, and the data is kept and written by the next.
+/// A write that nobody waited for: each handle that was open hears of it once, and the data is kept
+/// and written by the next.
 #[test]
 fn each_handle_hears_of_a_failed_write_once() {
     let fault = Arc::new(Fault::new(Arc::new(prepared(&["-t", "ext4"], 16))));
@@ -204,7 +250,10 @@ fn each_handle_hears_of_a_failed_write_once() {
     fault.clear();
     for handle in handles {
         let told = fs.fsync(ino, handle, false).expect_err("this handle has not heard of it");
-        assert!(matches!(told, Error::Io(_)) && told.to_string().contains("injected fault"), "told as {told}");
+        assert!(
+            matches!(told, Error::Io(_)) && told.to_string().contains("injected fault"),
+            "told as {told}"
+        );
         fs.fsync(ino, handle, false).expect("this handle has heard of it");
     }
     let late = fs.open(ino, mode).unwrap();

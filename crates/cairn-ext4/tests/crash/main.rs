@@ -1,5 +1,6 @@
-//! The crash search: seeded workloads on a recording device, power cuts at every flush and between, two recoveries
-//! each, and the proof that the search would notice a missing flush. Then devices that fail.
+//! The crash search: seeded workloads on a recording device, power cuts at every flush and between,
+//! two recoveries each, and the proof that the search would notice a missing flush. Then devices
+//! that fail.
 //!
 //! `CAIRN_DEEP=1` looks at many times as many states.
 
@@ -23,10 +24,12 @@ use run::{CHECKPOINTING, Careless, Checkpointing, Workload};
 use search::{depth, judge_cairn, judge_torn, search};
 
 const K4: &[&str] = &["-t", "ext4", "-b", "4096", "-J", "size=4"];
-const K4_ORPHANS: &[&str] = &["-t", "ext4", "-b", "4096", "-J", "size=4", "-O", "orphan_file,metadata_csum_seed"];
+const K4_ORPHANS: &[&str] =
+    &["-t", "ext4", "-b", "4096", "-J", "size=4", "-O", "orphan_file,metadata_csum_seed"];
 const K1: &[&str] = &["-t", "ext4", "-b", "1024", "-J", "size=1"];
 const K1_ORPHANS: &[&str] = &["-t", "ext4", "-b", "1024", "-J", "size=1", "-O", "orphan_file"];
-const K1_NO_SUMS: &[&str] = &["-t", "ext4", "-b", "1024", "-J", "size=1", "-O", "^metadata_csum,^64bit,uninit_bg"];
+const K1_NO_SUMS: &[&str] =
+    &["-t", "ext4", "-b", "1024", "-J", "size=1", "-O", "^metadata_csum,^64bit,uninit_bg"];
 const EXT3: &[&str] = &["-t", "ext3", "-b", "1024", "-J", "size=1"];
 
 /// How finely buffered I/O works.
@@ -57,10 +60,15 @@ fn search_all(workloads: &[Workload]) {
             promises += seen.promises;
         }
     }
-    println!("{states} crash states, {by_e2fsck} also by e2fsck, {by_kernel} by the kernel, {promises} promises kept");
+    println!(
+        "{states} crash states, {by_e2fsck} also by e2fsck, {by_kernel} by the kernel, {promises} promises kept"
+    );
     println!("{recoveries} recoveries were cut themselves");
     assert!(recoveries > 0, "no recovery was cut");
-    assert!(promises > states, "too little was promised to test anything: {promises} promises in {states} states");
+    assert!(
+        promises > states,
+        "too little was promised to test anything: {promises} promises in {states} states"
+    );
 }
 
 #[test]
@@ -92,24 +100,29 @@ fn wrapping(seed: u64, workers: u16, journal: Checkpointing) -> Workload {
 
 #[test]
 fn every_way_of_checkpointing_a_wrapping_log() {
-    let all = (60..).zip(CHECKPOINTING).map(|(seed, options)| wrapping(seed, 1, Checkpointing::Fixed(options)));
+    let all = (60..)
+        .zip(CHECKPOINTING)
+        .map(|(seed, options)| wrapping(seed, 1, Checkpointing::Fixed(options)));
     search_all(&all.collect::<Vec<_>>());
 }
 
 #[test]
 fn checkpointing_that_changes_while_the_log_wraps() {
-    let all = (70..74).map(|seed| wrapping(seed, if seed < 72 { 1 } else { 3 }, Checkpointing::Changing));
+    let all =
+        (70..74).map(|seed| wrapping(seed, if seed < 72 { 1 } else { 3 }, Checkpointing::Changing));
     search_all(&all.collect::<Vec<_>>());
 }
 
 #[test]
 fn every_way_of_checkpointing_with_threads_contending() {
-    let all = (80..).zip(CHECKPOINTING).map(|(seed, options)| wrapping(seed, 3, Checkpointing::Fixed(options)));
+    let all = (80..)
+        .zip(CHECKPOINTING)
+        .map(|(seed, options)| wrapping(seed, 3, Checkpointing::Fixed(options)));
     search_all(&all.collect::<Vec<_>>());
 }
 
-/// Nobody promises that a disk writes 4,096 bytes whole. A torn superblock is refused, by Linux, too; nothing that is taken for sound
-/// may be wrong.
+/// Nobody promises that a disk writes 4,096 bytes whole. A torn superblock is refused, by Linux,
+/// too; nothing that is taken for sound may be wrong.
 #[test]
 fn blocks_torn_at_512_bytes_are_noticed_or_do_no_harm() {
     let (mut sound, mut refused) = (0, 0);
@@ -168,10 +181,14 @@ fn every_failing_flush_is_told_and_recovered_from() {
 
 #[test]
 fn every_failure_of_a_checkpoint_ahead_is_told_and_recovered_from() {
-    for options in CHECKPOINTING.iter().filter(|options| options.starts_with("async_checkpoint=99")) {
+    for options in CHECKPOINTING.iter().filter(|options| options.starts_with("async_checkpoint=99"))
+    {
         let writes = fault::every_fault(K1, 8, Operation::Write, 2, options);
         let flushes = fault::every_fault(K1, 8, Operation::Flush, 1, options);
         println!("{options}: {writes} runs with a failing write, {flushes} with a failing flush");
-        assert!(writes > 20 && flushes > 20, "{options}: too little to fail: {writes} writes, {flushes} flushes");
+        assert!(
+            writes > 20 && flushes > 20,
+            "{options}: too little to fail: {writes} writes, {flushes} flushes"
+        );
     }
 }

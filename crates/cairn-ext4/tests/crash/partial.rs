@@ -1,5 +1,5 @@
-//! Operations of several steps, each whole by itself: where a later one fails, what was done is no half of a change, and the volume
-//! goes on, as Linux's does.
+//! Operations of several steps, each whole by itself: where a later one fails, what was done is no
+//! half of a change, and the volume goes on, as Linux's does.
 
 use std::sync::Arc;
 
@@ -11,7 +11,9 @@ use cairn_ext4::Ext4;
 use cairn_testkit::crash::{read_image, write_image};
 use cairn_testkit::judge::{KernelMount, assert_clean};
 use cairn_vfs::acl::{ACCESS, Acl, Entry, Tag};
-use cairn_vfs::{AllocateMode, Caller, Error, FileSystem, IoFlags, NewInode, SetAttributes, XattrMode};
+use cairn_vfs::{
+    AllocateMode, Caller, Error, FileSystem, IoFlags, NewInode, SetAttributes, XattrMode,
+};
 
 use crate::run::{format, open, shm};
 
@@ -36,8 +38,8 @@ fn prepared(kind: &'static [&'static str], prepare: impl Fn(&Ext4)) -> Arc<Memor
     device
 }
 
-/// Opens the volume; `warm` reads what the operation needs, and then nothing can be read while `work` goes on. It fails for that, and
-/// the volume goes on.
+/// Opens the volume; `warm` reads what the operation needs, and then nothing can be read while
+/// `work` goes on. It fails for that, and the volume goes on.
 fn fails_and_goes_on(
     device: &Arc<MemoryDevice>,
     warm: impl Fn(&Ext4),
@@ -97,7 +99,8 @@ fn an_inline_file_that_has_moved_to_a_block_is_whole() {
     fails_and_goes_on(&device, warm, work, check);
 }
 
-/// `O_TRUNC` and new permissions in one call: the file is cut, and then its access list cannot be read.
+/// `O_TRUNC` and new permissions in one call: the file is cut, and then its access list cannot be
+/// read.
 #[test]
 fn a_file_that_was_cut_before_its_access_list_could_not_be_read_is_whole() {
     // No room for attributes in the inode.
@@ -121,7 +124,11 @@ fn a_file_that_was_cut_before_its_access_list_could_not_be_read_is_whole() {
     };
     let check = |fs: &Ext4| {
         let found = fs.getattr(find(fs, b"file")).unwrap();
-        assert_eq!((found.size, found.permissions & 0o777), (0, 0o666), "it was cut, and that is all");
+        assert_eq!(
+            (found.size, found.permissions & 0o777),
+            (0, 0o666),
+            "it was cut, and that is all"
+        );
     };
     fails_and_goes_on(&prepared(SMALL, prepare), warm, work, check);
 }
@@ -148,7 +155,10 @@ fn space_that_was_preallocated_before_the_map_could_not_be_read_stays() {
     let work = |fs: &Ext4| fs.allocate(find(fs, b"file"), AllocateMode::KeepSize, 0, 400 * GAP);
     let check = |fs: &Ext4| {
         let sectors = fs.getattr(find(fs, b"file")).unwrap().sectors;
-        assert!(sectors > 2 * 450, "{sectors} sectors: the holes of the first leaf have been filled");
+        assert!(
+            sectors > 2 * 450,
+            "{sectors} sectors: the holes of the first leaf have been filled"
+        );
     };
     fails_and_goes_on(&prepared(BLOCKS, prepare), warm, work, check);
 }

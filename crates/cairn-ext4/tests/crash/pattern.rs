@@ -1,10 +1,12 @@
 //! Contents that say whose they are: every eight bytes name file, version and place.
 //!
-//! So a reader can tell a file's own bytes from those of another file, of another place, of metadata, and from zeros.
+//! So a reader can tell a file's own bytes from those of another file, of another place, of
+//! metadata, and from zeros.
 
 /// Bytes of one word; all offsets and lengths of the workloads are multiples of it.
 pub const WORD: u64 = 8;
-/// From this number on, a file's contents move (collapse and insert): its words do not tell their place.
+/// From this number on, a file's contents move (collapse and insert): its words do not tell their
+/// place.
 pub const MOVING: u16 = 0x8000;
 
 /// The word of file `id` at byte `offset`, as its `version`-th change writes it.
@@ -14,7 +16,9 @@ fn word(id: u16, version: u16, offset: u64) -> u64 {
 
 /// `len` bytes at `offset`.
 pub fn fill(id: u16, version: u16, offset: u64, len: u64) -> Vec<u8> {
-    (0..len / WORD).flat_map(|index| word(id, version, offset + index * WORD).to_le_bytes()).collect()
+    (0..len / WORD)
+        .flat_map(|index| word(id, version, offset + index * WORD).to_le_bytes())
+        .collect()
 }
 
 /// Whose file this is, by its first word that is not zero.
@@ -23,7 +27,8 @@ pub fn owner(bytes: &[u8]) -> Option<u16> {
     words.find(|word| *word != 0).map(|word| u16::try_from(word >> 48).expect("16 bits"))
 }
 
-/// Every word is zero or this file's own at this place. `from`: beyond this byte zeros are foreign, too.
+/// Every word is zero or this file's own at this place. `from`: beyond this byte zeros are foreign,
+/// too.
 pub fn check(id: u16, bytes: &[u8], from: usize) -> Result<(), String> {
     for (index, raw) in bytes.as_chunks::<8>().0.iter().enumerate() {
         let found = u64::from_le_bytes(*raw);

@@ -1,5 +1,6 @@
-//! What an error means for those who did not make the call: what ext4 and F2FS answer alike ([`cairn_testkit::policy`]), and what
-//! only ext4 has: wishes and errors in the superblock, and its two ways to record orphans.
+//! What an error means for those who did not make the call: what ext4 and F2FS answer alike
+//! ([`cairn_testkit::policy`]), and what only ext4 has: wishes and errors in the superblock, and
+//! its two ways to record orphans.
 
 use std::sync::Arc;
 
@@ -17,8 +18,11 @@ use cairn_vfs::{Caller, Error, FileSystem, NewInode};
 use crate::run::{format, open, shm};
 
 const SUMS: &[&str] = &["-t", "ext4", "-b", "4096", "-J", "size=4"];
-const KINDS: &[&[&str]] =
-    &[SUMS, &["-t", "ext4", "-b", "1024", "-J", "size=1", "-O", "^metadata_csum"], &["-t", "ext2", "-b", "1024"]];
+const KINDS: &[&[&str]] = &[
+    SUMS,
+    &["-t", "ext4", "-b", "1024", "-J", "size=1", "-O", "^metadata_csum"],
+    &["-t", "ext2", "-b", "1024"],
+];
 const ORPHANS: [&[&str]; 2] = [
     &["-t", "ext4", "-b", "4096", "-J", "size=4", "-O", "^orphan_file"],
     &["-t", "ext4", "-b", "4096", "-J", "size=4", "-O", "orphan_file"],
@@ -37,7 +41,8 @@ impl Subject for Kind {
     }
 
     fn open(&self, device: Arc<dyn BlockDevice>, options: &str) -> Arc<dyn FileSystem> {
-        open(device, Simulated::new(1), options).unwrap_or_else(|error| panic!("{:?}: {error}", self.0))
+        open(device, Simulated::new(1), options)
+            .unwrap_or_else(|error| panic!("{:?}: {error}", self.0))
     }
 
     fn record(&self, device: &MemoryDevice, ino: Ino) -> Record {
@@ -61,13 +66,16 @@ impl Subject for Kind {
 
 pub fn record_of(fs: &Ext4, ino: Ino) -> Record {
     let location = fs.volume().locate(ino).unwrap();
-    let at = location.block.get() * u64::from(fs.volume().layout.block_size) + location.offset as u64;
+    let at =
+        location.block.get() * u64::from(fs.volume().layout.block_size) + location.offset as u64;
     Record { at, checked: at + 8 }
 }
 
 #[test]
 fn a_sector_that_cannot_be_written_concerns_its_file() {
-    KINDS.iter().for_each(|kind| policy::a_sector_that_cannot_be_written_concerns_its_file(&Kind(kind)));
+    KINDS
+        .iter()
+        .for_each(|kind| policy::a_sector_that_cannot_be_written_concerns_its_file(&Kind(kind)));
 }
 
 #[test]
@@ -106,7 +114,8 @@ fn mounts_in_linux(device: &MemoryDevice) {
     KernelMount::new(&image, "").unmount();
 }
 
-/// `e2fsck -p` mends what there is to mend. Returns what `dumpe2fs -h` said of the volume before, and what e2fsck said.
+/// `e2fsck -p` mends what there is to mend. Returns what `dumpe2fs -h` said of the volume before,
+/// and what e2fsck said.
 fn preen(device: &MemoryDevice) -> (String, String) {
     let dir = shm();
     let image = dir.path().join("left");
@@ -133,7 +142,10 @@ fn an_orphan_that_is_damaged_keeps_nobody_from_mounting() {
         flip(&before, record.checked);
         mounts_in_linux(&before);
         let head = seen(&policy::an_orphan_that_is_damaged_keeps_nobody_from_mounting(&Kind(kind)));
-        assert!(head.contains("clean with errors") && !head.contains("First orphan"), "{kind:?}: {head}");
+        assert!(
+            head.contains("clean with errors") && !head.contains("First orphan"),
+            "{kind:?}: {head}"
+        );
     }
 }
 
@@ -143,7 +155,10 @@ fn a_bad_head_of_the_orphan_list_keeps_nobody_from_mounting() {
     let dir = shm();
     let image = dir.path().join("bad head");
     write_image(&*Kind(SUMS).fresh(), &image).unwrap();
-    cairn_testkit::judge::run("debugfs", ["-w", "-R", "set_super_value last_orphan 99999", image.to_str().unwrap()]);
+    cairn_testkit::judge::run(
+        "debugfs",
+        ["-w", "-R", "set_super_value last_orphan 99999", image.to_str().unwrap()],
+    );
     let device = Arc::new(read_image(&image).unwrap());
     mounts_in_linux(&device);
     let simulated = Simulated::new(1);
@@ -162,24 +177,35 @@ fn a_bad_head_of_the_orphan_list_keeps_nobody_from_mounting() {
 fn a_damaged_inode_is_noted_and_loses_nothing_of_others() {
     let device = policy::a_damaged_inode_is_noted_and_loses_nothing_of_others(&Kind(SUMS));
     let head = seen(&device);
-    for line in ["clean with errors", "FS Error count:           2", "First error inode #:      12", "EFSBADCRC"] {
+    for line in [
+        "clean with errors",
+        "FS Error count:           2",
+        "First error inode #:      12",
+        "EFSBADCRC",
+    ] {
         assert!(head.contains(line), "no {line} in\n{head}");
     }
 }
 
-/// `tune2fs -e`: what the superblock wishes counts where no option says otherwise, and the journal tells e2fsck of the error.
+/// `tune2fs -e`: what the superblock wishes counts where no option says otherwise, and the journal
+/// tells e2fsck of the error.
 #[test]
 fn the_first_damage_stops_a_volume_whose_superblock_asks_for_it() {
     for (wish, options, stops) in [
         (&["-t", "ext4", "-b", "4096", "-J", "size=4", "-e", "remount-ro"][..], "", true),
         (&["-t", "ext4", "-b", "4096", "-J", "size=4", "-e", "panic"], "", true),
         (&["-t", "ext4", "-b", "4096", "-J", "size=4", "-e", "panic"], "errors=remount-ro", true),
-        (&["-t", "ext4", "-b", "4096", "-J", "size=4", "-e", "remount-ro"], "errors=continue", false),
+        (
+            &["-t", "ext4", "-b", "4096", "-J", "size=4", "-e", "remount-ro"],
+            "errors=continue",
+            false,
+        ),
     ] {
         let device = policy::with_damaged_inode(&Kind(wish));
         let fs = Kind(wish).open(device.clone(), options);
         policy::look_at_victim(&*fs);
-        let told = fs.create(fs.root(), b"later", NewInode::Regular, 0o644, &Caller::ROOT).map(drop);
+        let told =
+            fs.create(fs.root(), b"later", NewInode::Regular, 0o644, &Caller::ROOT).map(drop);
         assert_eq!(matches!(told, Err(Error::ReadOnly(_))), stops, "{wish:?}, {options}: {told:?}");
         assert_eq!(matches!(fs.unmount(), Err(Error::Io(_))), stops, "{wish:?}, {options}");
         drop(fs);

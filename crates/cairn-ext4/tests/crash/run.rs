@@ -110,7 +110,11 @@ pub fn format(dir: &Path, args: &[&str], megabytes: u64) -> MemoryDevice {
 }
 
 /// Opens a volume.
-pub fn open(device: Arc<dyn BlockDevice>, runtime: Arc<dyn Runtime>, options: &str) -> Result<Arc<Ext4>, String> {
+pub fn open(
+    device: Arc<dyn BlockDevice>,
+    runtime: Arc<dyn Runtime>,
+    options: &str,
+) -> Result<Arc<Ext4>, String> {
     let options = MountOptions::parse(options).expect("valid options");
     Ext4::open(device, runtime, &options).map_err(|error| format!("opening: {error}"))
 }
@@ -130,8 +134,9 @@ pub fn run(workload: &Workload, dir: &Path, wrap: Wrap) -> Run {
     let shared = shared_directories(&fs);
     run_laps(&fs, workload.laps);
     let from = recording.moment();
-    let mut workers: Vec<Worker> =
-        (1..=workload.workers).map(|number| Worker::new(&fs, &recording, workload.seed, number, &shared)).collect();
+    let mut workers: Vec<Worker> = (1..=workload.workers)
+        .map(|number| Worker::new(&fs, &recording, workload.seed, number, &shared))
+        .collect();
     match &simulated {
         Some(simulated) => run_alone(&fs, &mut workers[0], simulated, workload),
         None => run_together(&fs, &mut workers, workload),
@@ -149,7 +154,8 @@ pub fn run(workload: &Workload, dir: &Path, wrap: Wrap) -> Run {
 }
 
 fn loop_until_owned(recording: Arc<Recording>) -> CrashLog {
-    let recording = Arc::try_unwrap(recording).unwrap_or_else(|_| panic!("nobody else holds the recording"));
+    let recording =
+        Arc::try_unwrap(recording).unwrap_or_else(|_| panic!("nobody else holds the recording"));
     recording.finish()
 }
 
@@ -168,7 +174,9 @@ fn run_together(fs: &Ext4, workers: &mut [Worker], workload: &Workload) {
         for worker in workers {
             scope.spawn(move || {
                 for step in 0..workload.steps {
-                    worker.step().unwrap_or_else(|error| panic!("{workload:?}, step {step}: {error}"));
+                    worker
+                        .step()
+                        .unwrap_or_else(|error| panic!("{workload:?}, step {step}: {error}"));
                     workload.journal.change(fs, step);
                 }
             });
@@ -179,8 +187,9 @@ fn run_together(fs: &Ext4, workers: &mut [Worker], workload: &Workload) {
 fn shared_directories(fs: &Arc<Ext4>) -> Vec<(String, cairn_base::Ino)> {
     let mut all = vec![(String::new(), fs.root())];
     for name in ["d0", "d1"] {
-        let made =
-            fs.create(fs.root(), name.as_bytes(), NewInode::Directory, 0o755, &Caller::ROOT).expect("a directory");
+        let made = fs
+            .create(fs.root(), name.as_bytes(), NewInode::Directory, 0o755, &Caller::ROOT)
+            .expect("a directory");
         all.push((name.to_owned(), made.ino));
     }
     fs.sync().expect("the device works");
@@ -190,7 +199,9 @@ fn shared_directories(fs: &Arc<Ext4>) -> Vec<(String, cairn_base::Ino)> {
 /// Moves the head of the log on.
 fn run_laps(fs: &Arc<Ext4>, laps: u32) {
     for _ in 0..laps {
-        let made = fs.create(fs.root(), b"lap", NewInode::Directory, 0o755, &Caller::ROOT).expect("a directory");
+        let made = fs
+            .create(fs.root(), b"lap", NewInode::Directory, 0o755, &Caller::ROOT)
+            .expect("a directory");
         fs.sync().expect("the device works");
         fs.rmdir(fs.root(), b"lap").expect("an empty directory");
         fs.forget(made.ino, 1);

@@ -1,4 +1,5 @@
-//! Looking at crash states: recovery by Cairn, by e2fsck and by the kernel, each judged by e2fsck and by what was promised.
+//! Looking at crash states: recovery by Cairn, by e2fsck and by the kernel, each judged by e2fsck
+//! and by what was promised.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -32,7 +33,8 @@ fn cuts(run: &Run, random: usize, seed: u64) -> Vec<Cut> {
     let mut cuts: Vec<Cut> = run.crash.barrier_cuts();
     cuts.retain(|cut| cut.moment >= run.from);
     if depth() == 1 {
-        // Of the four states around a barrier two say most: nothing unflushed just before it is done, everything just after.
+        // Of the four states around a barrier two say most: nothing unflushed just before it is
+        // done, everything just after.
         let barriers = run.crash.barriers();
         let end = run.crash.log().end;
         cuts.retain(|cut| {
@@ -53,7 +55,8 @@ pub fn search(workload: &Workload, random: usize) -> Result<Seen, String> {
     let run = run(workload, dir.path(), |device| device);
     let mut seen = Seen::default();
     for (number, cut) in cuts(&run, random, workload.seed).into_iter().enumerate() {
-        let named = |error: String| format!("seed {} ({workload:?}), {cut}: {error}", workload.seed);
+        let named =
+            |error: String| format!("seed {} ({workload:?}), {cut}: {error}", workload.seed);
         seen.promises += judge_cairn(&run, cut, dir.path()).map_err(named)?;
         seen.states += 1;
         // All flush boundaries, every fourth of the rest.
@@ -86,7 +89,8 @@ fn keep_promises(run: &Run, cut: Cut, fs: &dyn FileSystem) -> Result<usize, Stri
     Ok(kept)
 }
 
-/// The power fails again while Cairn recovers, at every flush and between: the next recovery must do.
+/// The power fails again while Cairn recovers, at every flush and between: the next recovery must
+/// do.
 fn judge_recovery(run: &Run, cut: Cut, dir: &Path) -> Result<(), String> {
     let recording = Recording::start(run.crash.device(cut));
     let fs = open(recording.device(), Simulated::new(1), "")?;
@@ -102,7 +106,8 @@ fn judge_recovery(run: &Run, cut: Cut, dir: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Blocks are torn at 512 bytes: what Cairn takes for sound is sound and holds what was promised. False if it takes it for damaged.
+/// Blocks are torn at 512 bytes: what Cairn takes for sound is sound and holds what was promised.
+/// False if it takes it for damaged.
 pub fn judge_torn(run: &Run, cut: Cut, dir: &Path) -> Result<bool, String> {
     let device = run.crash.device(cut);
     match open(Arc::new(device.fork()), Simulated::new(1), "") {
@@ -147,7 +152,8 @@ fn judge_e2fsck(run: &Run, cut: Cut, dir: &Path) -> Result<(), String> {
     }
     // And it can be used again, whatever e2fsck left in the orphan file.
     let device = Arc::new(read_image(&image).map_err(|error| error.to_string())?);
-    let fs = open(device.clone(), Simulated::new(3), "").map_err(|error| format!("after e2fsck -p, rw: {error}"))?;
+    let fs = open(device.clone(), Simulated::new(3), "")
+        .map_err(|error| format!("after e2fsck -p, rw: {error}"))?;
     fs.unmount().map_err(|error| format!("closing after e2fsck -p: {error}"))?;
     drop(fs);
     write_image(&*device, &image).map_err(|error| error.to_string())?;
@@ -163,17 +169,20 @@ fn judge_kernel(run: &Run, cut: Cut, dir: &Path) -> Result<(), String> {
     clean(&image, "after recovery by the kernel")?;
     let device = Arc::new(read_image(&image).map_err(|error| error.to_string())?);
     let fs = open(device, Simulated::new(4), "ro")?;
-    keep_promises(run, cut, &*fs).map_err(|error| format!("after recovery by the kernel: {error}"))?;
+    keep_promises(run, cut, &*fs)
+        .map_err(|error| format!("after recovery by the kernel: {error}"))?;
     Ok(())
 }
 
-/// After replaying a journal e2fsck 1.47 leaves the orphan file and its mark as they were, of Linux's volumes as of ours, and then
-/// finds fault with them. Nothing else may be wrong.
+/// After replaying a journal e2fsck 1.47 leaves the orphan file and its mark as they were, of
+/// Linux's volumes as of ours, and then finds fault with them. Nothing else may be wrong.
 fn clean_after_preen(image: &Path) -> Result<(), String> {
     let verdict = e2fsck_check(image);
     let lines: Vec<&str> = verdict.output.lines().collect();
     let mut asked = lines.windows(2).filter(|pair| pair[1].ends_with("? no")).map(|pair| pair[0]);
-    if verdict.status == 4 && asked.all(|complaint| complaint.to_lowercase().contains("orphan file")) {
+    if verdict.status == 4
+        && asked.all(|complaint| complaint.to_lowercase().contains("orphan file"))
+    {
         return Ok(());
     }
     clean(image, "after e2fsck -p")
@@ -187,5 +196,10 @@ pub fn clean(image: &Path, when: &str) -> Result<(), String> {
     }
     let kept = std::env::temp_dir().join("cairn-crash-failure.img");
     let _ = std::fs::copy(image, &kept);
-    Err(format!("{when}: e2fsck -fn exits {} (image kept in {}):\n{}", verdict.status, kept.display(), verdict.output))
+    Err(format!(
+        "{when}: e2fsck -fn exits {} (image kept in {}):\n{}",
+        verdict.status,
+        kept.display(),
+        verdict.output
+    ))
 }

@@ -1,6 +1,8 @@
-//! One thread's share of a workload: seeded operations, a model of what it made, and what was promised when.
+//! One thread's share of a workload: seeded operations, a model of what it made, and what was
+//! promised when.
 //!
-//! Each worker owns its names and files; directories, groups, inode tables and the journal are everybody's.
+//! Each worker owns its names and files; directories, groups, inode tables and the journal are
+//! everybody's.
 
 mod persist;
 
@@ -11,7 +13,8 @@ use cairn_base::Ino;
 use cairn_ext4::Ext4;
 use cairn_testkit::crash::{Promises, Recording};
 use cairn_vfs::{
-    AllocateMode, Caller, Error, FileSystem, IoFlags, NewInode, RenameMode, Result, SetAttributes, XattrMode,
+    AllocateMode, Caller, Error, FileSystem, IoFlags, NewInode, RenameMode, Result, SetAttributes,
+    XattrMode,
 };
 
 use crate::expect::{Expect, XATTR};
@@ -53,7 +56,13 @@ pub struct Worker {
 
 impl Worker {
     /// The `number`-th worker (1 to 7) of a run. `directories` exist and are shared.
-    pub fn new(fs: &Arc<Ext4>, recording: &Arc<Recording>, seed: u64, number: u16, shared: &[(String, Ino)]) -> Self {
+    pub fn new(
+        fs: &Arc<Ext4>,
+        recording: &Arc<Recording>,
+        seed: u64,
+        number: u16,
+        shared: &[(String, Ino)],
+    ) -> Self {
         Self {
             fs: fs.clone(),
             recording: recording.clone(),
@@ -125,7 +134,11 @@ impl Worker {
     }
 
     fn mentioning(&self, id: u16) -> Vec<String> {
-        self.current.iter().filter(|(_, expect)| expect.mentions(id)).map(|(path, _)| path.clone()).collect()
+        self.current
+            .iter()
+            .filter(|(_, expect)| expect.mentions(id))
+            .map(|(path, _)| path.clone())
+            .collect()
     }
 
     /// The contents of a file are about to change.
@@ -153,10 +166,12 @@ impl Worker {
 
     fn new_name(&mut self) -> (Ino, String, String) {
         let at = self.random.usize(..self.directories.len());
-        let (dir, ino) = self.directories.iter().nth(at).map(|(dir, ino)| (dir.clone(), *ino)).expect("within");
+        let (dir, ino) =
+            self.directories.iter().nth(at).map(|(dir, ino)| (dir.clone(), *ino)).expect("within");
         self.next_name += 1;
         // Long names fill blocks, so that directories grow.
-        let name = format!("{}-{}-{}", self.number, self.next_name, "n".repeat(self.random.usize(..60)));
+        let name =
+            format!("{}-{}-{}", self.number, self.next_name, "n".repeat(self.random.usize(..60)));
         let path = if dir.is_empty() { name.clone() } else { format!("{dir}/{name}") };
         (ino, name, path)
     }
@@ -180,7 +195,8 @@ impl Worker {
         self.next_id += 1;
         let moving = if self.random.u8(..6) == 0 { MOVING } else { 0 };
         let id = moving | self.number << 12 | self.next_id;
-        let ino = self.fs.create(dir, name.as_bytes(), NewInode::Regular, 0o644, &Caller::ROOT)?.ino;
+        let ino =
+            self.fs.create(dir, name.as_bytes(), NewInode::Regular, 0o644, &Caller::ROOT)?.ino;
         let names = BTreeSet::from([path]);
         self.files.insert(id, File { ino, bytes: Vec::new(), version: 0, xattr: None, names });
         Ok(())
@@ -190,7 +206,8 @@ impl Worker {
         let file = self.files.get_mut(&id).expect("a file");
         file.version += 1;
         let data = pattern::fill(id, file.version, offset, len);
-        let flags = flags | if self.random.u8(..8) == 0 { IoFlags::DSYNC } else { IoFlags::empty() };
+        let flags =
+            flags | if self.random.u8(..8) == 0 { IoFlags::DSYNC } else { IoFlags::empty() };
         let mut done = 0;
         while done < data.len() {
             done += self.fs.write(file.ino, offset + done as u64, &data[done..], flags)?;
@@ -247,7 +264,8 @@ impl Worker {
         self.changing(id);
         let size = self.words(SIZE_MAX) - WORD;
         let file = self.files.get_mut(&id).expect("a file");
-        self.fs.setattr(file.ino, &SetAttributes { size: Some(size), ..SetAttributes::default() })?;
+        self.fs
+            .setattr(file.ino, &SetAttributes { size: Some(size), ..SetAttributes::default() })?;
         file.bytes.resize(usize::try_from(size).expect("small"), 0);
         Ok(())
     }
@@ -280,7 +298,8 @@ impl Worker {
         Ok(())
     }
 
-    /// A name of a file went away; with the last one the file does, at once or when its reference goes.
+    /// A name of a file went away; with the last one the file does, at once or when its reference
+    /// goes.
     fn drop_name(&mut self, id: u16, path: &str) {
         let file = self.files.get_mut(&id).expect("a file");
         file.names.remove(path);
@@ -334,7 +353,8 @@ impl Worker {
 
     fn make_directory(&mut self) -> Result<()> {
         let (dir, name, path) = self.new_name();
-        let ino = self.fs.create(dir, name.as_bytes(), NewInode::Directory, 0o755, &Caller::ROOT)?.ino;
+        let ino =
+            self.fs.create(dir, name.as_bytes(), NewInode::Directory, 0o755, &Caller::ROOT)?.ino;
         self.directories.insert(path.clone(), ino);
         self.others.insert(path, Expect::Directory);
         Ok(())
@@ -342,8 +362,11 @@ impl Worker {
 
     fn remove_directory(&mut self) -> Result<()> {
         let mine = format!("{}-", self.number);
-        let own = |path: &&String| path.rsplit('/').next().is_some_and(|name| name.starts_with(&mine));
-        let Some(path) = self.directories.keys().rfind(own).cloned() else { return self.make_directory() };
+        let own =
+            |path: &&String| path.rsplit('/').next().is_some_and(|name| name.starts_with(&mine));
+        let Some(path) = self.directories.keys().rfind(own).cloned() else {
+            return self.make_directory();
+        };
         let (dir, name) = self.place(&path);
         self.either(&path, Some(Expect::Gone));
         match self.fs.rmdir(dir, name.as_bytes()) {
@@ -360,7 +383,10 @@ impl Worker {
     fn symlink(&mut self) -> Result<()> {
         let (dir, name, path) = self.new_name();
         let target = vec![b't'; self.random.usize(1..200)];
-        let ino = self.fs.create(dir, name.as_bytes(), NewInode::Symlink(&target), 0o777, &Caller::ROOT)?.ino;
+        let ino = self
+            .fs
+            .create(dir, name.as_bytes(), NewInode::Symlink(&target), 0o777, &Caller::ROOT)?
+            .ino;
         self.fs.forget(ino, 1);
         self.others.insert(path, Expect::Symlink(target));
         Ok(())
@@ -403,8 +429,11 @@ impl Worker {
         self.changing(id);
         let (offset, len) = (self.words(SIZE_MAX) - WORD, self.words(16 << 10));
         let file = self.files.get_mut(&id).expect("a file");
-        let mode =
-            if self.random.bool() { AllocateMode::PunchHole } else { AllocateMode::ZeroRange { keep_size: true } };
+        let mode = if self.random.bool() {
+            AllocateMode::PunchHole
+        } else {
+            AllocateMode::ZeroRange { keep_size: true }
+        };
         match self.fs.allocate(file.ino, mode, offset, len) {
             Err(Error::Unsupported(_)) => return Ok(()),
             other => other?,
@@ -418,7 +447,9 @@ impl Worker {
     /// Collapses or inserts a range of a file whose contents may move.
     fn shift(&mut self) -> Result<()> {
         const BLOCK: usize = 4096;
-        let Some(id) = self.files.keys().copied().find(|id| *id >= MOVING) else { return self.punch() };
+        let Some(id) = self.files.keys().copied().find(|id| *id >= MOVING) else {
+            return self.punch();
+        };
         self.changing(id);
         let file = self.files.get_mut(&id).expect("a file");
         let blocks = file.bytes.len() / BLOCK;

@@ -22,7 +22,8 @@ fn list() -> Acl {
 fn kernels(image: &Path) -> Result<Vec<u8>, i32> {
     let mount = KernelMount::new(image, "ro");
     let mut value = [0; 200];
-    let found = getxattr(mount.path().join("f"), NAME, &mut value[..]).map_err(|error| error.raw_os_error());
+    let found = getxattr(mount.path().join("f"), NAME, &mut value[..])
+        .map_err(|error| error.raw_os_error());
     mount.unmount();
     found.map(|len| value[..len].to_vec())
 }
@@ -46,11 +47,18 @@ fn stored_lists_of_any_size_and_shape_get_the_kernel_s_answer() {
     mount.unmount();
     let whole = std::fs::read(file.path()).unwrap();
     let stored = list().to_compact();
-    let at = whole.windows(stored.len()).position(|bytes| bytes == stored).expect("the list lies in the inode");
-    // Behind the magic number of the inode's attributes: lengths of name, index, place, inode, and the size of the value.
+    let at = whole
+        .windows(stored.len())
+        .position(|bytes| bytes == stored)
+        .expect("the list lies in the inode");
+    // Behind the magic number of the inode's attributes: lengths of name, index, place, inode, and
+    // the size of the value.
     let magic = [0, 0, 2, 0xea];
-    let entry =
-        (0..at).rev().find(|place| whole[*place..].starts_with(&magic)).expect("attributes begin with their magic") + 4;
+    let entry = (0..at)
+        .rev()
+        .find(|place| whole[*place..].starts_with(&magic))
+        .expect("attributes begin with their magic")
+        + 4;
     assert_eq!(whole[entry + 8..entry + 12], 28_u32.to_le_bytes());
     let mut cases: Vec<(String, Vec<u8>)> = Vec::new();
     let mut case = |what: String, place: usize, bytes: &[u8]| {

@@ -1,5 +1,6 @@
-//! Backups of superblock and descriptors: used where the first ones are damaged or the option `sb=` says so, only read then, and
-//! never believed where there is no volume. The command that is named repairs the volume.
+//! Backups of superblock and descriptors: used where the first ones are damaged or the option `sb=`
+//! says so, only read then, and never believed where there is no volume. The command that is named
+//! repairs the volume.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,7 +11,9 @@ use cairn_ext4::{Error, Ext4};
 use cairn_testkit::crash::{read_image, write_image};
 use cairn_testkit::deep;
 use cairn_testkit::judge::{LoopDevice, assert_clean, command};
-use cairn_testkit::tree::{Snapshot, SnapshotOptions, TreeSpec, VolumeTarget, build, digest_path, digest_volume, plan};
+use cairn_testkit::tree::{
+    Snapshot, SnapshotOptions, TreeSpec, VolumeTarget, build, digest_path, digest_volume, plan,
+};
 use cairn_vfs::{Caller, FileSystem, NewInode};
 
 use crate::support::{open, try_open, volume};
@@ -26,7 +29,10 @@ fn digest(fs: &dyn FileSystem) -> Snapshot {
 fn filled(size: u64, args: &[&str]) -> (Arc<MemoryDevice>, Snapshot) {
     let device = volume(size, &[&["-t", "ext4"], args].concat());
     let fs = open(&device, "noatime");
-    build(&VolumeTarget::new(&*fs), &plan(&TreeSpec { directories: 5, files: 20, ..TreeSpec::small(1) }));
+    build(
+        &VolumeTarget::new(&*fs),
+        &plan(&TreeSpec { directories: 5, files: 20, ..TreeSpec::small(1) }),
+    );
     fs.unmount().unwrap();
     let fs = open(&device, "ro");
     let tree = digest(&*fs);
@@ -50,7 +56,8 @@ fn all_of(device: &MemoryDevice) -> Vec<u8> {
 fn named(fs: &Ext4) -> [String; 2] {
     let reason = fs.read_only_reason().expect("a volume that is opened by a backup is read-only");
     let words: Vec<&str> = reason.split(' ').collect();
-    let after = |flag| words[words.iter().position(|word| *word == flag).expect(&reason) + 1].to_owned();
+    let after =
+        |flag| words[words.iter().position(|word| *word == flag).expect(&reason) + 1].to_owned();
     [after("-b"), after("-B")]
 }
 
@@ -58,14 +65,18 @@ fn named(fs: &Ext4) -> [String; 2] {
 fn repaired(device: &MemoryDevice, [block, size]: [String; 2]) -> Arc<MemoryDevice> {
     let file = tempfile::NamedTempFile::new().unwrap();
     write_image(device, file.path()).unwrap();
-    let output = command("e2fsck").args(["-fy", "-b", &block, "-B", &size]).arg(file.path()).output().unwrap();
+    let output = command("e2fsck")
+        .args(["-fy", "-b", &block, "-B", &size])
+        .arg(file.path())
+        .output()
+        .unwrap();
     assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stdout));
     assert_clean(file.path());
     Arc::new(read_image(file.path()).unwrap())
 }
 
-/// How a volume loses its first superblock or descriptors: what it says, the block size, what is done to it, and whether a checksum is
-/// needed to see it.
+/// How a volume loses its first superblock or descriptors: what it says, the block size, what is
+/// done to it, and whether a checksum is needed to see it.
 type Damage = (&'static str, fn(&MemoryDevice, u64), bool);
 
 const DAMAGES: [Damage; 6] = [
@@ -74,7 +85,11 @@ const DAMAGES: [Damage; 6] = [
     ("blocks of 2 GiB", |device, _| poke(device, SUPERBLOCK + 0x18, &[21]), false),
     ("a changed label", |device, _| poke(device, SUPERBLOCK + 0x78, b"?"), true),
     ("no descriptors", |device, block| poke(device, descriptors(block), &[0; 1024]), false),
-    ("a table beyond the end", |device, block| poke(device, descriptors(block) + 8, &[0xff; 4]), false),
+    (
+        "a table beyond the end",
+        |device, block| poke(device, descriptors(block) + 8, &[0xff; 4]),
+        false,
+    ),
 ];
 
 /// Byte of the first block of descriptors.
@@ -88,7 +103,11 @@ fn a_backup_takes_the_place_of_what_is_damaged_and_its_volume_is_only_read() {
         (20 * MIB, 1024, &["-b", "1024"]),
         (20 * MIB, 1024, &["-b", "1024", "-O", "^metadata_csum,^metadata_csum_seed,^64bit"]),
         (20 * MIB, 1024, &["-b", "1024", "-O", "^sparse_super,^resize_inode"]),
-        (20 * MIB, 1024, &["-b", "1024", "-O", "sparse_super2,^resize_inode", "-E", "num_backup_sb=1"]),
+        (
+            20 * MIB,
+            1024,
+            &["-b", "1024", "-O", "sparse_super2,^resize_inode", "-E", "num_backup_sb=1"],
+        ),
         (20 * MIB, 1024, &["-b", "1024", "-O", "meta_bg,^resize_inode"]),
         (40 * MIB, 2048, &["-b", "2048"]),
         (140 * MIB, 4096, &["-b", "4096"]),
@@ -106,7 +125,8 @@ fn a_backup_takes_the_place_of_what_is_damaged_and_its_volume_is_only_read() {
             let device = Arc::new(device.fork());
             damage(&device, block);
             let before = all_of(&device);
-            let fs = try_open(device.clone(), "").unwrap_or_else(|error| panic!("{args:?}, {what}: {error}"));
+            let fs = try_open(device.clone(), "")
+                .unwrap_or_else(|error| panic!("{args:?}, {what}: {error}"));
             digest(&*fs).assert_same(&tree);
             assert!(fs.remount("rw").is_err() && fs.set_label(b"x").is_err(), "{args:?}, {what}");
             let place = named(&fs);
@@ -145,8 +165,11 @@ fn an_unclean_journal_is_shown_over_a_backup() {
 fn kernels(image: &Path, options: &str) -> Option<Snapshot> {
     let device = LoopDevice::attach(image, true);
     let point = cairn_testkit::place::Place::new();
-    let mounted =
-        command("mount").args(["-t", "ext4", "-o", options]).args([device.path(), point.path()]).output().unwrap();
+    let mounted = command("mount")
+        .args(["-t", "ext4", "-o", options])
+        .args([device.path(), point.path()])
+        .output()
+        .unwrap();
     if !mounted.status.success() {
         return None;
     }
@@ -166,7 +189,10 @@ fn the_option_sb_takes_the_places_that_the_kernel_takes() {
         for (device, first_is_there) in [(whole, true), (Arc::new(damaged), false)] {
             let file = tempfile::NamedTempFile::new().unwrap();
             write_image(&*device, file.path()).unwrap();
-            for kib in [1, 2, 4, 8192, 8193, 8194, 16385, 24577, 32768, 131_072, 131_076, 262_144, 99_999_999] {
+            for kib in [
+                1, 2, 4, 8192, 8193, 8194, 16385, 24577, 32768, 131_072, 131_076, 262_144,
+                99_999_999,
+            ] {
                 let option = format!("sb={kib}");
                 let kernel = kernels(file.path(), &format!("ro,{option}"));
                 let ours = try_open(device.clone(), &option).map(|fs| {
@@ -176,7 +202,11 @@ fn the_option_sb_takes_the_places_that_the_kernel_takes() {
                     tree
                 });
                 assert_eq!(ours.is_ok(), kernel.is_some(), "{args:?}, {option}: {:?}", ours.err());
-                assert_eq!(ours.is_ok(), backups.contains(&kib) || kib == 1 && first_is_there, "{args:?}, {option}");
+                assert_eq!(
+                    ours.is_ok(),
+                    backups.contains(&kib) || kib == 1 && first_is_there,
+                    "{args:?}, {option}"
+                );
                 if let (Ok(ours), Some(kernel)) = (ours, kernel) {
                     ours.assert_same(&kernel);
                     ours.assert_same(&tree);
@@ -210,7 +240,8 @@ fn what_only_looks_like_a_backup_is_no_volume() {
     let whole = all_of(&device);
     let beheaded = [&[0; 8192][..], &whole[8192..]].concat();
     assert!(cairn_ext4::probe_backups(&MemoryDevice::from_image(&beheaded)).unwrap().is_some());
-    // A file or a partition in something larger, the end cut off, and what was copied to another place.
+    // A file or a partition in something larger, the end cut off, and what was copied to another
+    // place.
     found_none(&[&[0; 65536][..], &whole].concat(), "a volume inside");
     found_none(&beheaded[..beheaded.len() / 2 / 4096 * 4096], "half a volume");
     let block = |number: usize| number * 1024..(number + 1) * 1024;

@@ -1,4 +1,5 @@
-//! What is not a volume, not whole, or not for us is refused in words that say why; a full volume loses nothing.
+//! What is not a volume, not whole, or not for us is refused in words that say why; a full volume
+//! loses nothing.
 
 use std::sync::Arc;
 
@@ -37,7 +38,8 @@ fn what_is_no_volume_is_refused() {
         let error = refusal(Arc::new(MemoryDevice::new(size)), "ro");
         assert!(matches!(error, Error::NotExt4 { found: 0 }), "{size} bytes: {error}");
     }
-    let noise: Vec<u8> = (0..65_536_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let noise: Vec<u8> =
+        (0..65_536_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     let error = refusal(Arc::new(MemoryDevice::from_image(&noise)), "ro");
     assert!(matches!(error, Error::NotExt4 { .. }), "{error}");
 }
@@ -62,7 +64,10 @@ fn unknown_incompatible_features_are_refused_by_their_bit() {
         let told = match try_open(device, "") {
             Err(Error::Feature(reason)) => reason,
             Err(error) => panic!("{name}: {error}"),
-            Ok(fs) => fs.create(fs.root(), b"f", NewInode::Regular, 0o644, &Caller::ROOT).unwrap_err().to_string(),
+            Ok(fs) => fs
+                .create(fs.root(), b"f", NewInode::Regular, 0o644, &Caller::ROOT)
+                .unwrap_err()
+                .to_string(),
         };
         assert!(told.to_lowercase().contains(name), "{name} is not named: {told}");
     }
@@ -78,7 +83,9 @@ fn what_cannot_be_maintained_is_read_only() {
             Err(error) => error.to_string(),
             Ok(fs) => {
                 assert!(fs.lookup(fs.root(), b"lost+found").is_ok());
-                let error = fs.create(fs.root(), b"f", NewInode::Regular, 0o644, &Caller::ROOT).unwrap_err();
+                let error = fs
+                    .create(fs.root(), b"f", NewInode::Regular, 0o644, &Caller::ROOT)
+                    .unwrap_err();
                 assert_eq!(error.errno(), 30, "{name}: {error}");
                 error.to_string()
             }
@@ -149,14 +156,22 @@ fn check(fs: &dyn FileSystem, files: &[(Vec<u8>, usize)]) {
         assert_eq!(found.size, *size as u64, "{}", name.escape_ascii());
         let mut buf = vec![0; size + 1];
         assert_eq!(fs.read(found.ino, 0, &mut buf, IoFlags::empty()).unwrap(), *size);
-        assert!(buf[..*size].iter().all(|byte| *byte == number as u8 | 1), "{}", name.escape_ascii());
+        assert!(
+            buf[..*size].iter().all(|byte| *byte == number as u8 | 1),
+            "{}",
+            name.escape_ascii()
+        );
         fs.forget(found.ino, 1);
     }
 }
 
 #[test]
 fn a_full_volume_loses_nothing_and_recovers() {
-    for args in [&["-t", "ext4", "-b", "1024"][..], &["-t", "ext4", "-b", "4096"], &["-t", "ext2", "-b", "1024"]] {
+    for args in [
+        &["-t", "ext4", "-b", "1024"][..],
+        &["-t", "ext4", "-b", "4096"],
+        &["-t", "ext2", "-b", "1024"],
+    ] {
         let device = volume(16 << 20, args);
         let mut fs = open(&device, "");
         for _ in 0..3 {

@@ -62,7 +62,9 @@ fn a_big_directory_is_the_kernels_too() {
             scope.spawn(move || {
                 for number in 0..5000 {
                     let name = format!("name {thread} of {number}");
-                    let made = fs.create(dir, name.as_bytes(), NewInode::Regular, 0o644, &Caller::ROOT).unwrap();
+                    let made = fs
+                        .create(dir, name.as_bytes(), NewInode::Regular, 0o644, &Caller::ROOT)
+                        .unwrap();
                     fs.forget(made.ino, 1);
                     progress.fetch_add(1, Ordering::Relaxed);
                 }

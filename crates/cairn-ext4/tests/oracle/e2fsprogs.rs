@@ -1,7 +1,8 @@
-//! The broken images of e2fsprogs' own tests: each one is a way in which a volume was once found broken.
+//! The broken images of e2fsprogs' own tests: each one is a way in which a volume was once found
+//! broken.
 //!
-//! They are not part of this repository. `scripts/e2fsprogs-images` fetches them; `CAIRN_E2FSPROGS_TESTS` may name
-//! another directory that holds e2fsprogs' `tests`.
+//! They are not part of this repository. `scripts/e2fsprogs-images` fetches them;
+//! `CAIRN_E2FSPROGS_TESTS` may name another directory that holds e2fsprogs' `tests`.
 
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
@@ -37,7 +38,8 @@ pub fn directory() -> PathBuf {
 /// Files that hold an image, plain or compressed, below `directory`.
 fn images(directory: &Path) -> Vec<PathBuf> {
     let list = |directory: &Path| -> Vec<PathBuf> {
-        let entries = std::fs::read_dir(directory).unwrap_or_else(|error| panic!("{}: {error}", directory.display()));
+        let entries = std::fs::read_dir(directory)
+            .unwrap_or_else(|error| panic!("{}: {error}", directory.display()));
         entries.map(|entry| entry.unwrap().path()).collect()
     };
     let is_image = |path: &PathBuf| {
@@ -60,7 +62,12 @@ pub fn contents(image: &Path) -> Vec<u8> {
     };
     let output = unpack.arg("-dc").arg(image).output().expect("the unpacker starts");
     assert!(output.status.success(), "{} cannot be unpacked", image.display());
-    assert!(output.stdout.len() <= LARGEST, "{} holds {} bytes", image.display(), output.stdout.len());
+    assert!(
+        output.stdout.len() <= LARGEST,
+        "{} holds {} bytes",
+        image.display(),
+        output.stdout.len()
+    );
     output.stdout
 }
 
@@ -68,7 +75,8 @@ pub fn contents(image: &Path) -> Vec<u8> {
 fn memory() -> (u64, u64) {
     let status = std::fs::read_to_string("/proc/self/status").expect("/proc is mounted");
     let field = |name: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("the kernel tells it");
+        let line =
+            status.lines().find_map(|line| line.strip_prefix(name)).expect("the kernel tells it");
         line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") * 1024
     };
     (field("VmHWM:"), field("VmRSS:"))
@@ -115,7 +123,8 @@ fn broken_images_are_survived() {
         let (_, before) = memory();
         for (options, writes) in [("ro,cache=1M", false), ("cache=1M", true)] {
             let copy = device.fork();
-            let survived = std::panic::catch_unwind(AssertUnwindSafe(|| use_it(copy, options, writes)));
+            let survived =
+                std::panic::catch_unwind(AssertUnwindSafe(|| use_it(copy, options, writes)));
             let Ok(outcome) = survived else {
                 panics.push(format!("{named} with `{options}`"));
                 continue;
@@ -143,7 +152,10 @@ fn broken_images_are_survived() {
             );
         }
     }
-    println!("{} images: {opened} opened, {refused} refused, {errors} errors; peak {peak} bytes", images.len());
+    println!(
+        "{} images: {opened} opened, {refused} refused, {errors} errors; peak {peak} bytes",
+        images.len()
+    );
     assert!(panics.is_empty(), "these make it panic: {panics:#?}");
     assert!(opened > images.len() / 2 && refused > 0 && errors > images.len());
 }

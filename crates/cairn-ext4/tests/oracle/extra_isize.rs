@@ -1,5 +1,5 @@
-//! Inodes of an older volume get the fields that it wants today when they are written, as the kernel's do: attributes in the inode make
-//! room, move to the block, or keep the inode as it is.
+//! Inodes of an older volume get the fields that it wants today when they are written, as the
+//! kernel's do: attributes in the inode make room, move to the block, or keep the inode as it is.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,8 +11,9 @@ use rustix::fs::{XattrFlags, setxattr};
 
 use crate::support::open;
 
-/// Files, and how many attributes of 24 bytes each has: none, with room to spare, all but too many, one or more too many for the inode, and
-/// so many that the block has room for one more, or for none.
+/// Files, and how many attributes of 24 bytes each has: none, with room to spare, all but too many,
+/// one or more too many for the inode, and so many that the block has room for one more, or for
+/// none.
 const FILES: [(&str, usize); 9] = [
     ("empty", 0),
     ("couple", 4),
@@ -27,15 +28,23 @@ const FILES: [(&str, usize); 9] = [
 
 fn wants(image: &Path, want: u16, least: u16) {
     for field in [format!("want_extra_isize {want}"), format!("min_extra_isize {least}")] {
-        run("debugfs", [Path::new("-w"), Path::new("-R"), Path::new(&format!("ssv {field}")), image]);
+        run(
+            "debugfs",
+            [Path::new("-w"), Path::new("-R"), Path::new(&format!("ssv {field}")), image],
+        );
     }
 }
 
 /// The size of the fields, and every attribute, as debugfs sees them.
 fn seen(image: &Path, name: &str) -> (String, Vec<String>) {
     let stat = debugfs(image, &format!("stat /{name}"));
-    let size = stat.lines().find(|line| line.contains("Size of extra inode fields")).expect(&stat).to_owned();
-    let mut attributes: Vec<String> = debugfs(image, &format!("ea_list /{name}")).lines().map(str::to_owned).collect();
+    let size = stat
+        .lines()
+        .find(|line| line.contains("Size of extra inode fields"))
+        .expect(&stat)
+        .to_owned();
+    let mut attributes: Vec<String> =
+        debugfs(image, &format!("ea_list /{name}")).lines().map(str::to_owned).collect();
     attributes.sort();
     (size, attributes)
 }
@@ -43,7 +52,8 @@ fn seen(image: &Path, name: &str) -> (String, Vec<String>) {
 #[test]
 fn fields_grow_when_an_inode_is_written() {
     for features in ["none", "inline_data"] {
-        let (file, ours) = (tempfile::NamedTempFile::new().unwrap(), tempfile::NamedTempFile::new().unwrap());
+        let (file, ours) =
+            (tempfile::NamedTempFile::new().unwrap(), tempfile::NamedTempFile::new().unwrap());
         let features = if features == "none" { "^inline_data" } else { features };
         mke2fs(file.path(), 64 << 20, &["-t", "ext4", "-b", "4096", "-I", "1024", "-O", features]);
         wants(file.path(), 640, 640);
@@ -80,7 +90,11 @@ fn fields_grow_when_an_inode_is_written() {
         // What we wrote is what the kernel reads.
         let mount = KernelMount::new(ours.path(), "ro");
         for (name, _) in FILES {
-            assert_eq!(std::fs::read(mount.path().join(name)).unwrap(), b"aaaa", "{features}: {name}");
+            assert_eq!(
+                std::fs::read(mount.path().join(name)).unwrap(),
+                b"aaaa",
+                "{features}: {name}"
+            );
         }
         mount.unmount();
     }

@@ -89,6 +89,11 @@ fn a_file_is_what_was_done_to_it() {
     let steps = if deep() { 300_000 } else { 11_000 };
     let grains = |run| GRAINS.iter().map(move |grain| (run, *grain));
     for (seed, (kind, grain)) in (1..).zip(RUNS.iter().flat_map(grains)) {
-        run(&Mounted { run: kind, options: with_grain(kind.options, grain) }, kind.shape, seed, steps);
+        run(
+            &Mounted { run: kind, options: with_grain(kind.options, grain) },
+            kind.shape,
+            seed,
+            steps,
+        );
     }
 }

@@ -16,7 +16,8 @@ use crate::support::{GRAINS, judge, open, volume};
 
 /// Bytes that tell where they are.
 fn fill(seed: usize, offset: usize, len: usize) -> Vec<u8> {
-    let byte = |at: usize| u8::try_from((at / 509 + at + seed * 31) % 251).expect("less than 251") + 1;
+    let byte =
+        |at: usize| u8::try_from((at / 509 + at + seed * 31) % 251).expect("less than 251") + 1;
     (offset..offset + len).map(byte).collect()
 }
 
@@ -24,7 +25,8 @@ fn create(fs: &Ext4, name: &str) -> Ino {
     fs.create(fs.root(), name.as_bytes(), NewInode::Regular, 0o644, &Caller::ROOT).unwrap().ino
 }
 
-/// Leaves free space in pieces of one and two blocks, so that a file needs many extents, and blocks to map them.
+/// Leaves free space in pieces of one and two blocks, so that a file needs many extents, and blocks
+/// to map them.
 fn fragment(fs: &Ext4) {
     let count = 900;
     for number in 0..count {
@@ -84,7 +86,10 @@ fn a_volume_that_fills_up_keeps_what_it_accepted() {
             fs.unmount().unwrap();
             judge(&device);
             let fs = open(&device, &options);
-            let again: Vec<Ino> = names.iter().map(|name| fs.lookup(fs.root(), name.as_bytes()).unwrap().ino).collect();
+            let again: Vec<Ino> = names
+                .iter()
+                .map(|name| fs.lookup(fs.root(), name.as_bytes()).unwrap().ino)
+                .collect();
             check(&fs, &again, &sizes);
             fs.unmount().unwrap();
         }
@@ -101,7 +106,8 @@ fn figure(fs: &Ext4, name: &str) -> u64 {
 #[test]
 fn writing_ten_times_the_budget_stays_inside_it() {
     const BUDGET: usize = 4 << 20;
-    let pieces: &[usize] = if deep() { &[4096, 65_536, 1 << 20, 7 << 20] } else { &[65_536, 1 << 20] };
+    let pieces: &[usize] =
+        if deep() { &[4096, 65_536, 1 << 20, 7 << 20] } else { &[65_536, 1 << 20] };
     for grain in GRAINS {
         for piece in pieces {
             let device = volume(64 << 20, &["-t", "ext4", "-b", "4096"]);
@@ -109,14 +115,20 @@ fn writing_ten_times_the_budget_stays_inside_it() {
             let ino = create(&fs, "f");
             let data = fill(1, 0, 10 * BUDGET);
             for (number, part) in data.chunks(*piece).enumerate() {
-                assert_eq!(fs.write(ino, (number * piece) as u64, part, IoFlags::empty()).unwrap(), part.len());
+                assert_eq!(
+                    fs.write(ino, (number * piece) as u64, part, IoFlags::empty()).unwrap(),
+                    part.len()
+                );
             }
             let mut buf = vec![0; *piece];
             for (number, part) in data.chunks(*piece).enumerate() {
-                let got = fs.read(ino, (number * piece) as u64, &mut buf[..part.len()], IoFlags::empty()).unwrap();
+                let got = fs
+                    .read(ino, (number * piece) as u64, &mut buf[..part.len()], IoFlags::empty())
+                    .unwrap();
                 assert!(buf[..got] == *part, "{grain}: {piece} bytes, piece {number}");
             }
-            let (peak, limit) = (figure(&fs, "cache.budget.peak_bytes"), figure(&fs, "cache.budget.limit_bytes"));
+            let (peak, limit) =
+                (figure(&fs, "cache.budget.peak_bytes"), figure(&fs, "cache.budget.limit_bytes"));
             assert!(peak <= limit, "{grain}, pieces of {piece}: {peak} bytes were used of {limit}");
             fs.unmount().unwrap();
             judge(&device);
@@ -149,7 +161,8 @@ fn a_remount_changes_the_grain() {
     judge(&device);
 }
 
-/// In every feature set that has a way of its own to take space: what finds none changes nothing, what takes away needs none.
+/// In every feature set that has a way of its own to take space: what finds none changes nothing,
+/// what takes away needs none.
 #[test]
 fn each_operation_on_a_full_volume_succeeds_whole_or_changes_nothing() {
     let sets: [&[&str]; 7] = [
@@ -168,7 +181,8 @@ fn each_operation_on_a_full_volume_succeeds_whole_or_changes_nothing() {
         full::decorate(&*fs);
         let directory = fs.lookup(fs.root(), b"one").unwrap().ino;
         fs.forget(directory, 1);
-        // There is room on the volume, and none for this beside the inode: nobody need wait for more.
+        // There is room on the volume, and none for this beside the inode: nobody need wait for
+        // more.
         let refused = fs.setxattr(directory, b"user.large", &[7; 5000], XattrMode::Set);
         assert!(matches!(refused, Err(Error::NoAttributeSpace)), "{set:?}: {refused:?}");
         operate_on_full(&device, &fs, &format!("{set:?}"));
@@ -177,7 +191,11 @@ fn each_operation_on_a_full_volume_succeeds_whole_or_changes_nothing() {
 
 #[test]
 fn each_operation_on_a_full_volume_with_inline_data_succeeds_whole_or_changes_nothing() {
-    for set in [&["-I", "256", "-b", "4096"][..], &["-I", "512", "-b", "1024"], &["-I", "1024", "-b", "1024"]] {
+    for set in [
+        &["-I", "256", "-b", "4096"][..],
+        &["-I", "512", "-b", "1024"],
+        &["-I", "1024", "-b", "1024"],
+    ] {
         let file = tempfile::NamedTempFile::new().unwrap();
         mke2fs(file.path(), 16 << 20, &[&["-t", "ext4", "-O", "inline_data"], set].concat());
         // Cairn makes directories of blocks, and mke2fs uses the half of the room.
@@ -188,7 +206,10 @@ fn each_operation_on_a_full_volume_with_inline_data_succeeds_whole_or_changes_no
         let fs = open(&device, "");
         let directory = fs.lookup(fs.root(), b"one").unwrap();
         fs.forget(directory.ino, 1);
-        assert!(directory.flags.contains(InodeFlags::INLINE_DATA), "{set:?}: a directory of blocks");
+        assert!(
+            directory.flags.contains(InodeFlags::INLINE_DATA),
+            "{set:?}: a directory of blocks"
+        );
         full::decorate(&*fs);
         operate_on_full(&device, &fs, &format!("inline data, {set:?}"));
     }
@@ -201,8 +222,8 @@ fn operate_on_full(device: &Arc<MemoryDevice>, fs: &Arc<Ext4>, label: &str) {
     judge(device);
 }
 
-/// The system refuses what can be refused, from the n-th allocation of each operation on: that operation fails and has changed nothing, the
-/// volume goes on, and is in order at the end.
+/// The system refuses what can be refused, from the n-th allocation of each operation on: that
+/// operation fails and has changed nothing, the volume goes on, and is in order at the end.
 #[test]
 fn each_operation_without_memory_succeeds_whole_or_changes_nothing() {
     let sets: [&[&str]; 4] = [

@@ -29,7 +29,8 @@ fn target(args: &[&str], seed: u64) -> Target {
     let spec = TreeSpec { directories: 6, files: 30, size_max: 20_000, ..TreeSpec::small(seed) };
     build(&PathTarget::new(mount.path()), &plan(&spec));
     for number in 0..60 {
-        std::fs::write(mount.path().join(format!("a name that fills the block {number}")), b"x").unwrap();
+        std::fs::write(mount.path().join(format!("a name that fills the block {number}")), b"x")
+            .unwrap();
     }
     mount.unmount();
     Target::of(read_image(file.path()).unwrap())
@@ -60,11 +61,17 @@ fn damaged_images_are_survived() {
                 Ok(Some(found)) => (opened, errors) = (opened + 1, errors + found),
                 Ok(None) => refused += 1,
                 Err(_) => {
-                    panic!("{args:?}, seed {seed}: {}", damage.iter().map(|d| format!("{d}; ")).collect::<String>())
+                    panic!(
+                        "{args:?}, seed {seed}: {}",
+                        damage.iter().map(|d| format!("{d}; ")).collect::<String>()
+                    )
                 }
             }
         }
         println!("{args:?}: {opened} opened, {refused} refused, {errors} errors");
-        assert!(opened > per_layout / 4 && errors > 0, "{args:?}: {opened} opened, {errors} errors");
+        assert!(
+            opened > per_layout / 4 && errors > 0,
+            "{args:?}: {opened} opened, {errors} errors"
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! Logs with every kind of checksum, recovered by Cairn, by the kernel and by e2fsck; recovery that is cut or fails on its
-//! way; logs that are damaged.
+//! Logs with every kind of checksum, recovered by Cairn, by the kernel and by e2fsck; recovery that
+//! is cut or fails on its way; logs that are damaged.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -38,7 +38,8 @@ fn journal_only(image: &Path) {
 /// Copies, one of which looks like a log block; revokes; copies of revoked blocks.
 fn write_log(image: &Path, open: &str) {
     let data = image.with_extension("data");
-    let mut bytes: Vec<u8> = (0..20 * 1024_u32).map(|n| (n / 1024 * 7 + n % 251 + 1) as u8).collect();
+    let mut bytes: Vec<u8> =
+        (0..20 * 1024_u32).map(|n| (n / 1024 * 7 + n % 251 + 1) as u8).collect();
     bytes[3 * 1024..][..4].copy_from_slice(&0xc03b_3998_u32.to_be_bytes());
     std::fs::write(&data, bytes).unwrap();
     for step in [
@@ -63,12 +64,21 @@ fn cairn_the_kernel_and_e2fsck_recover_the_same() {
         let image = dir.path().join("image");
         mke2fs(&image, 32 << 20, &["-t", "ext4", "-b", "1024", "-J", "size=4", "-O", features]);
         write_log(&image, open_with);
-        assert!(dumpe2fs(&image).contains(journal), "the journal of {features} {open_with} is of another kind");
+        assert!(
+            dumpe2fs(&image).contains(journal),
+            "the journal of {features} {open_with} is of another kind"
+        );
 
         let ours = Arc::new(read_image(&image).unwrap());
         open(&ours, "").unmount().unwrap();
-        assert!(homes(&ours)[0].iter().any(|byte| *byte != 0), "{features} {open_with}: nothing was replayed");
-        assert!(homes(&ours)[3].iter().all(|byte| *byte == 0), "{features} {open_with}: a revoked block was replayed");
+        assert!(
+            homes(&ours)[0].iter().any(|byte| *byte != 0),
+            "{features} {open_with}: nothing was replayed"
+        );
+        assert!(
+            homes(&ours)[3].iter().all(|byte| *byte == 0),
+            "{features} {open_with}: a revoked block was replayed"
+        );
 
         let by_linux = dir.path().join("kernel");
         std::fs::copy(&image, &by_linux).unwrap();
@@ -77,7 +87,10 @@ fn cairn_the_kernel_and_e2fsck_recover_the_same() {
         std::fs::copy(&image, &by_e2fsck).unwrap();
         journal_only(&by_e2fsck);
         for other in [&by_linux, &by_e2fsck] {
-            assert!(homes(&read_image(other).unwrap()) == homes(&ours), "{features} {open_with}: {other:?} differs");
+            assert!(
+                homes(&read_image(other).unwrap()) == homes(&ours),
+                "{features} {open_with}: {other:?} differs"
+            );
             assert_clean(other);
         }
         write_image(&*ours, &image).unwrap();
@@ -85,7 +98,8 @@ fn cairn_the_kernel_and_e2fsck_recover_the_same() {
     }
 }
 
-/// The logs that e2fsprogs' tests recover, among them those of kernels that wrote the second kind of checksum.
+/// The logs that e2fsprogs' tests recover, among them those of kernels that wrote the second kind
+/// of checksum.
 #[test]
 #[ignore = "needs images that are not in the repository: scripts/e2fsprogs-images fetches them"]
 fn e2fsprogs_logs_are_recovered_as_by_e2fsck() {
@@ -110,7 +124,9 @@ fn e2fsprogs_logs_are_recovered_as_by_e2fsck() {
 fn crashed() -> Arc<MemoryDevice> {
     let device = volume(8 << 20, &["-t", "ext4", "-b", "1024", "-O", "orphan_file"]);
     let fs = open(&device, "");
-    let create = |name: &str, new| fs.create(fs.root(), name.as_bytes(), new, 0o755, &Caller::ROOT).unwrap().ino;
+    let create = |name: &str, new| {
+        fs.create(fs.root(), name.as_bytes(), new, 0o755, &Caller::ROOT).unwrap().ino
+    };
     for n in 0..30 {
         let ino = create(&format!("file{n}"), NewInode::Regular);
         fs.write(ino, 0, &vec![n as u8 + 1; 3000 * (n + 1)], IoFlags::empty()).unwrap();
@@ -129,13 +145,16 @@ fn crashed() -> Arc<MemoryDevice> {
 /// Recovers, and gives the tree; the volume must be clean.
 fn tree_of(device: &Arc<MemoryDevice>) -> Snapshot {
     let fs = open(device, "");
-    let tree = digest_volume(&*fs, SnapshotOptions { times: true, sectors: true, directory_links: true }).unwrap();
+    let tree =
+        digest_volume(&*fs, SnapshotOptions { times: true, sectors: true, directory_links: true })
+            .unwrap();
     fs.unmount().unwrap();
     judge(device);
     tree
 }
 
-/// Recovery that is cut is done again, with the same result. Some hundred states, spread over all its writes.
+/// Recovery that is cut is done again, with the same result. Some hundred states, spread over all
+/// its writes.
 #[test]
 fn recovery_may_be_cut_anywhere() {
     let before = crashed();
@@ -145,7 +164,8 @@ fn recovery_may_be_cut_anywhere() {
     let log = recording.finish();
     let end = log.log().end;
     let states = (0..=end).flat_map(|moment| {
-        [Volatile::Lost, Volatile::Kept, Volatile::Random(moment)].map(|volatile| Cut { moment, volatile })
+        [Volatile::Lost, Volatile::Kept, Volatile::Random(moment)]
+            .map(|volatile| Cut { moment, volatile })
     });
     let mut seen = 0;
     for cut in states.step_by(usize::try_from(end / 40 + 1).unwrap()) {
@@ -157,7 +177,8 @@ fn recovery_may_be_cut_anywhere() {
     assert!(seen >= 30, "{seen} states of {end} moments");
 }
 
-/// The same with a device that fails one write or flush of the recovery: the open fails, and the next one does it all.
+/// The same with a device that fails one write or flush of the recovery: the open fails, and the
+/// next one does it all.
 #[test]
 fn recovery_may_fail_at_every_write_and_flush() {
     let before = crashed();
@@ -185,7 +206,8 @@ fn recovery_may_fail_at_every_write_and_flush() {
     assert!(failed >= 4, "{failed} opens failed");
 }
 
-/// What was promised is gone and the log must not simply end there: Linux refuses to mount, e2fsck asks for a full check.
+/// What was promised is gone and the log must not simply end there: Linux refuses to mount, e2fsck
+/// asks for a full check.
 #[test]
 fn a_damaged_commit_block_makes_the_volume_read_only_until_e2fsck_has_run() {
     let device = crashed();
@@ -195,16 +217,21 @@ fn a_damaged_commit_block_makes_the_volume_read_only_until_e2fsck_has_run() {
     let kind = |block: u64| device.read_at(block * BLOCK, 12).unwrap();
     let is_commit = |block: &u64| kind(*block)[..8] == [0xc0, 0x3b, 0x39, 0x98, 0, 0, 0, 2];
     // The newest, by its number.
-    let last = (0..blocks).filter(is_commit).max_by_key(|block| kind(*block)[8..12].to_vec()).unwrap();
+    let last =
+        (0..blocks).filter(is_commit).max_by_key(|block| kind(*block)[8..12].to_vec()).unwrap();
     // Its nanoseconds: an earlier time would make it a leftover of another lap.
     device.write_at(last * BLOCK + 57, vec![0xff; 3]).unwrap();
 
     for options in ["ro", ""] {
         let fs = open(&device, options);
         assert!(fs.lookup(fs.root(), b"dir5").is_ok(), "what comes before the damage is shown");
-        let error =
-            fs.create(fs.root(), b"new", NewInode::Regular, 0o644, &Caller::ROOT).expect_err("no change is taken");
-        assert!(matches!(&error, Error::ReadOnly(why) if options == "ro" || why.contains("e2fsck")), "{error}");
+        let error = fs
+            .create(fs.root(), b"new", NewInode::Regular, 0o644, &Caller::ROOT)
+            .expect_err("no change is taken");
+        assert!(
+            matches!(&error, Error::ReadOnly(why) if options == "ro" || why.contains("e2fsck")),
+            "{error}"
+        );
         fs.unmount().unwrap();
     }
     let file = tempfile::NamedTempFile::new().unwrap();
@@ -216,7 +243,10 @@ fn a_damaged_commit_block_makes_the_volume_read_only_until_e2fsck_has_run() {
     let repaired = Arc::new(read_image(file.path()).unwrap());
     judge(&repaired);
     let fs = open(&repaired, "");
-    fs.forget(fs.create(fs.root(), b"new", NewInode::Regular, 0o644, &Caller::ROOT).unwrap().ino, 1);
+    fs.forget(
+        fs.create(fs.root(), b"new", NewInode::Regular, 0o644, &Caller::ROOT).unwrap().ino,
+        1,
+    );
     fs.unmount().unwrap();
     judge(&repaired);
 }

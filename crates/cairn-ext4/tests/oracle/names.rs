@@ -1,11 +1,14 @@
-//! Names that are no names, and renames that do nothing: the system calls of the running kernel say what is right.
+//! Names that are no names, and renames that do nothing: the system calls of the running kernel say
+//! what is right.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use cairn_base::Ino;
 use cairn_testkit::model::Model;
-use cairn_vfs::{Caller, Error, FileSystem, InodeFlags, NewInode, RenameMode, Result, SetAttributes};
+use cairn_vfs::{
+    Caller, Error, FileSystem, InodeFlags, NewInode, RenameMode, Result, SetAttributes,
+};
 use rustix::fs::{CWD, Mode, RenameFlags};
 
 use crate::support::{judge, open, volume};
@@ -46,7 +49,9 @@ impl Place for Host {
         let path = self.at("a", name);
         let below_file = self.at("a/f", name);
         let file = self.at("b", "f");
-        let rename = |from: &Path, to: &Path, flags| number(rustix::fs::renameat_with(CWD, from, CWD, to, flags));
+        let rename = |from: &Path, to: &Path, flags| {
+            number(rustix::fs::renameat_with(CWD, from, CWD, to, flags))
+        };
         let none = RenameFlags::empty();
         let mode = Mode::from_raw_mode(0o755);
         let told = [
@@ -78,7 +83,9 @@ struct Volume<'a> {
 
 impl<'a> Volume<'a> {
     fn new(fs: &'a dyn FileSystem) -> Self {
-        let make = |parent, name: &str, new| fs.create(parent, name.as_bytes(), new, 0o755, &Caller::ROOT).unwrap().ino;
+        let make = |parent, name: &str, new| {
+            fs.create(parent, name.as_bytes(), new, 0o755, &Caller::ROOT).unwrap().ino
+        };
         let [a, b] = ["a", "b"].map(|name| make(fs.root(), name, NewInode::Directory));
         let [file_a, file_b] = [a, b].map(|dir| make(dir, "f", NewInode::Regular));
         Self { fs, a, b, file_a, file_b }
@@ -95,7 +102,9 @@ impl Place for Volume<'_> {
     fn calls(&self, name: &str) -> Vec<(String, i32)> {
         let (fs, bytes) = (self.fs, name.as_bytes());
         let number = |done: Result<()>| done.as_ref().err().map_or(0, Error::errno);
-        let rename = |from: (Ino, &[u8]), to: (Ino, &[u8]), mode| number(fs.rename(from.0, from.1, to.0, to.1, mode));
+        let rename = |from: (Ino, &[u8]), to: (Ino, &[u8]), mode| {
+            number(fs.rename(from.0, from.1, to.0, to.1, mode))
+        };
         let link = || fs.link(self.file_b, self.a, bytes).map(|_| fs.forget(self.file_b, 1));
         let told = [
             ("mkdir", number(self.create(self.a, name, NewInode::Directory))),
@@ -104,12 +113,18 @@ impl Place for Volume<'_> {
             ("link", number(link())),
             ("rename from", rename((self.a, bytes), (self.b, b"new"), RenameMode::Replace)),
             ("rename to", rename((self.b, b"new"), (self.a, bytes), RenameMode::Replace)),
-            ("rename to, no replace", rename((self.b, b"f"), (self.a, bytes), RenameMode::NoReplace)),
+            (
+                "rename to, no replace",
+                rename((self.b, b"f"), (self.a, bytes), RenameMode::NoReplace),
+            ),
             ("unlink", number(fs.unlink(self.a, bytes))),
             ("mkdir below a file", number(self.create(self.file_a, name, NewInode::Directory))),
             ("rmdir below a file", number(fs.rmdir(self.file_a, bytes))),
             ("unlink below a file", number(fs.unlink(self.file_a, bytes))),
-            ("rename to below a file", rename((self.b, b"f"), (self.file_a, bytes), RenameMode::Replace)),
+            (
+                "rename to below a file",
+                rename((self.b, b"f"), (self.file_a, bytes), RenameMode::Replace),
+            ),
         ];
         told.map(|(what, errno)| (what.to_owned(), errno)).to_vec()
     }
@@ -135,11 +150,17 @@ fn an_empty_name_is_not_found() {
     let device = volume(8 << 20, &["-t", "ext4"]);
     let fs = open(&device, "ro");
     let model = Model::new();
-    assert!(matches!(model.create(model.root(), b"", NewInode::Regular, 0o644, &Caller::ROOT), Err(Error::NotFound)));
+    assert!(matches!(
+        model.create(model.root(), b"", NewInode::Regular, 0o644, &Caller::ROOT),
+        Err(Error::NotFound)
+    ));
     assert!(matches!(fs.lookup(fs.root(), b""), Err(Error::NotFound)));
     drop(fs);
     let fs = open(&device, "");
-    assert!(matches!(fs.create(fs.root(), b"", NewInode::Regular, 0o644, &Caller::ROOT), Err(Error::NotFound)));
+    assert!(matches!(
+        fs.create(fs.root(), b"", NewInode::Regular, 0o644, &Caller::ROOT),
+        Err(Error::NotFound)
+    ));
     assert!(matches!(fs.unlink(fs.root(), b""), Err(Error::NotFound)));
 }
 
@@ -153,7 +174,8 @@ fn two_names_of_one_file_may_be_renamed_in_directories_that_allow_nothing() {
         let places = Volume::new(fs);
         fs.link(places.file_a, places.b, b"same").unwrap();
         for (dir, flags) in [(places.a, InodeFlags::IMMUTABLE), (places.b, InodeFlags::APPEND)] {
-            fs.setattr(dir, &SetAttributes { flags: Some(flags), ..SetAttributes::default() }).unwrap();
+            fs.setattr(dir, &SetAttributes { flags: Some(flags), ..SetAttributes::default() })
+                .unwrap();
         }
         let rename = |name: &[u8], mode| fs.rename(places.a, b"f", places.b, name, mode);
         rename(b"same", RenameMode::Replace).unwrap();

@@ -75,7 +75,8 @@ fn truncation_has_credits_for_the_nodes_it_empties() {
     judge(&device);
 }
 
-/// Where a name stands in the first block, that block's buffer was locked before the directory's inode.
+/// Where a name stands in the first block, that block's buffer was locked before the directory's
+/// inode.
 #[test]
 fn a_rename_over_a_name_asks_the_directory_before_the_buffer() {
     let device = volume(16 << 20, &["-t", "ext4", "-b", "1024"]);
@@ -88,8 +89,10 @@ fn a_rename_over_a_name_asks_the_directory_before_the_buffer() {
         }
         for n in 1..count {
             let name = format!("a name of some length {n}");
-            fs.rename(dir, b"a name of some length 0", dir, name.as_bytes(), RenameMode::Replace).unwrap();
-            fs.rename(dir, name.as_bytes(), dir, b"a name of some length 0", RenameMode::Replace).unwrap();
+            fs.rename(dir, b"a name of some length 0", dir, name.as_bytes(), RenameMode::Replace)
+                .unwrap();
+            fs.rename(dir, name.as_bytes(), dir, b"a name of some length 0", RenameMode::Replace)
+                .unwrap();
         }
         fs.forget(dir, 1);
     }
@@ -97,7 +100,8 @@ fn a_rename_over_a_name_asks_the_directory_before_the_buffer() {
     judge(&device);
 }
 
-/// Blocks of directories and long link targets are in the log. Once they are a file's, recovery must not write them.
+/// Blocks of directories and long link targets are in the log. Once they are a file's, recovery
+/// must not write them.
 #[test]
 fn recovery_leaves_alone_what_took_the_blocks_of_deleted_directories_and_links() {
     for (name, new) in [("dir", NewInode::Directory), ("link", NewInode::Symlink(&[b't'; 900]))] {
@@ -136,20 +140,28 @@ fn recovery_leaves_alone_what_took_the_blocks_of_deleted_directories_and_links()
 /// Where the journal's superblock is.
 fn journal_superblock(device: &MemoryDevice) -> u64 {
     let blocks = device.geometry().size / BLOCK;
-    let is_it = |block: &u64| device.read_at(block * BLOCK, 8).unwrap()[..] == [0xc0, 0x3b, 0x39, 0x98, 0, 0, 0, 4];
+    let is_it = |block: &u64| {
+        device.read_at(block * BLOCK, 8).unwrap()[..] == [0xc0, 0x3b, 0x39, 0x98, 0, 0, 0, 4]
+    };
     (0..blocks).find(is_it).expect("the volume has a journal") * BLOCK
 }
 
-/// The error that once stopped a journal becomes the volume's, until somebody checks it; the journal's own is cleared.
+/// The error that once stopped a journal becomes the volume's, until somebody checks it; the
+/// journal's own is cleared.
 #[test]
 fn an_error_that_stopped_the_journal_is_the_volumes_until_the_next_check() {
-    let device = volume(8 << 20, &["-t", "ext4", "-b", "1024", "-O", "^metadata_csum,^metadata_csum_seed"]);
+    let device =
+        volume(8 << 20, &["-t", "ext4", "-b", "1024", "-O", "^metadata_csum,^metadata_csum_seed"]);
     let errno = journal_superblock(&device) + 0x20;
     device.write_at(errno, (-5_i32).to_be_bytes().to_vec()).unwrap();
     let fs = open(&device, "");
     fs.forget(create(&fs, fs.root(), "new", NewInode::Regular), 1);
     fs.unmount().unwrap();
-    assert_eq!(device.read_at(errno, 4).unwrap()[..], [0; 4], "the journal's error is there for ever");
+    assert_eq!(
+        device.read_at(errno, 4).unwrap()[..],
+        [0; 4],
+        "the journal's error is there for ever"
+    );
     let file = tempfile::NamedTempFile::new().unwrap();
     write_image(&*device, file.path()).unwrap();
     let dump = dumpe2fs(file.path());

@@ -27,7 +27,12 @@ const FORMATS: &[Format] = &[
 
         extents: true,
     },
-    Format { name: "ext2", args: &["-t", "ext2", "-b", "1024"], options: "cache=1M", extents: false },
+    Format {
+        name: "ext2",
+        args: &["-t", "ext2", "-b", "1024"],
+        options: "cache=1M",
+        extents: false,
+    },
     Format { name: "ext3", args: &["-t", "ext3", "-b", "4096"], options: "", extents: false },
 ];
 

@@ -1,5 +1,5 @@
-//! The nastiest shapes of e2fsprogs' broken images, made anew with mke2fs and debugfs: structure that is sound byte by
-//! byte, with good checksums, and a lie as a whole.
+//! The nastiest shapes of e2fsprogs' broken images, made anew with mke2fs and debugfs: structure
+//! that is sound byte by byte, with good checksums, and a lie as a whole.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -36,7 +36,8 @@ use Answer::{Opens, OpensToRead, Refused};
 type Shape = (&'static str, Answer, &'static [&'static str]);
 
 /// Lies that `e2fsck -n` does not look for.
-const UNSEEN: &[&str] = &["an orphan that is the root", "an orphan that the volume has not", "a journal with a hole"];
+const UNSEEN: &[&str] =
+    &["an orphan that is the root", "an orphan that the volume has not", "a journal with a hole"];
 
 const SHAPES: &[Shape] = &[
     ("a directory below itself", Opens, &["link <12> d/e/again"]),
@@ -67,7 +68,11 @@ const SHAPES: &[Shape] = &[
     ("a block of attributes in the inode table", Opens, &["sif <14> file_acl 20"]),
     ("a block of attributes beyond the volume", Opens, &["sif <14> file_acl 0x7fffffff"]),
     ("no link but a name", Opens, &["sif <14> links_count 0"]),
-    ("orphans in a circle", Opens, &["sif <14> dtime 15", "sif <15> dtime 14", "ssv last_orphan 14"]),
+    (
+        "orphans in a circle",
+        Opens,
+        &["sif <14> dtime 15", "sif <15> dtime 14", "ssv last_orphan 14"],
+    ),
     ("an orphan that is the root", Opens, &["ssv last_orphan 2"]),
     ("an orphan that the volume has not", Opens, &["ssv last_orphan 4000000000"]),
     (
@@ -75,7 +80,11 @@ const SHAPES: &[Shape] = &[
         Refused,
         &["set_block_group 0 block_bitmap 20", "set_block_group 0 inode_bitmap 20"],
     ),
-    ("a group's inode table beyond the volume", Refused, &["set_block_group 0 inode_table 0x7fffffff"]),
+    (
+        "a group's inode table beyond the volume",
+        Refused,
+        &["set_block_group 0 inode_table 0x7fffffff"],
+    ),
     ("a journal with a hole", Refused, &["punch <8> 10 20"]),
     ("a journal that is a directory", Refused, &["ssv journal_inum 2"]),
     ("a journal inode that the volume has not", Refused, &["ssv journal_inum 4000000000"]),
@@ -90,7 +99,8 @@ const SHAPES: &[Shape] = &[
 /// Runs requests of debugfs, which may write a file of 64 KiB.
 fn debugfs(image: &Path, requests: &str) {
     let dir = tempfile::tempdir().unwrap();
-    let data: Vec<u8> = (0..65_536_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let data: Vec<u8> =
+        (0..65_536_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     let (data_file, script) = (dir.path().join("64K"), dir.path().join("script"));
     std::fs::write(&data_file, data).unwrap();
     let write = format!("write {}", data_file.display());
@@ -160,6 +170,8 @@ fn values_in_inodes_of_their_own_are_read() {
     assert_eq!(fs.getxattr(small, b"user.small").unwrap(), b"tiny");
     assert_eq!(fs.listxattr(file).unwrap(), [b"user.large".to_vec()]);
     // Such values are not maintained, so the volume takes no change, and says why.
-    let error = fs.setxattr(file, b"user.new", b"x", XattrMode::Set).expect_err("a volume with ea_inode is read-only");
+    let error = fs
+        .setxattr(file, b"user.new", b"x", XattrMode::Set)
+        .expect_err("a volume with ea_inode is read-only");
     assert!(matches!(&error, Error::ReadOnly(why) if why.contains("ea_inode")), "{error}");
 }

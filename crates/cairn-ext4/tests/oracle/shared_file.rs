@@ -1,9 +1,10 @@
-//! Threads that write, read, punch, zero and cut one file at the same time, in all grains and with a budget that evicts all
-//! the time.
+//! Threads that write, read, punch, zero and cut one file at the same time, in all grains and with
+//! a budget that evicts all the time.
 //!
-//! The file is dealt out in pieces that begin and end within blocks, each with an owner; what is behind the last piece
-//! belongs to a thread that also changes the size. An owner knows every byte of its pieces at any time, whatever the
-//! others do in the same blocks, folios and device requests.
+//! The file is dealt out in pieces that begin and end within blocks, each with an owner; what is
+//! behind the last piece belongs to a thread that also changes the size. An owner knows every byte
+//! of its pieces at any time, whatever the others do in the same blocks, folios and device
+//! requests.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -73,7 +74,10 @@ impl Owner {
         let fill = self.rng.u8(1..);
         let piece = &mut self.pieces[at];
         piece.bytes[from..to].fill(fill);
-        let written = self.fs.write(self.ino, (piece.start + from) as u64, &piece.bytes[from..to], flags).unwrap();
+        let written = self
+            .fs
+            .write(self.ino, (piece.start + from) as u64, &piece.bytes[from..to], flags)
+            .unwrap();
         assert_eq!(written, to - from, "the volume has room");
     }
 
@@ -100,7 +104,10 @@ impl Owner {
         let mut buf = vec![0xee; end - begin];
         let flags = if direct { IoFlags::DIRECT } else { IoFlags::empty() };
         let got = self.fs.read(self.ino, begin as u64, &mut buf, flags).unwrap();
-        assert!(got >= start - begin + len, "{got} bytes at {begin}, {len} are in the piece at {start}");
+        assert!(
+            got >= start - begin + len,
+            "{got} bytes at {begin}, {len} are in the piece at {start}"
+        );
         let found = &buf[start - begin..][..len];
         if let Some(wrong) = (0..len).find(|byte| found[*byte] != piece.bytes[*byte]) {
             let (byte, is, want) = (start + wrong, found[wrong], piece.bytes[wrong]);

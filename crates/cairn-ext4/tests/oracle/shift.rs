@@ -11,7 +11,8 @@ use cairn_vfs::{AllocateMode, Caller, FileSystem, IoFlags, NewInode};
 use crate::support::{judge, open, try_open, volume};
 
 const BLOCK: usize = 1024;
-/// The journal is the smallest there is: a transaction takes about two hundred blocks, the file's tree has more leaves.
+/// The journal is the smallest there is: a transaction takes about two hundred blocks, the file's
+/// tree has more leaves.
 const EXTENTS: usize = 24_000;
 
 /// A file of which every other block is a hole.
@@ -55,7 +56,8 @@ fn a_file_of_many_extents_is_moved_in_many_transactions() {
     let device = volume(96 << 20, &["-t", "ext4", "-b", "1024", "-J", "size=1"]);
     let fs = open(&device, "");
     let (ino, mut model) = fragmented(&fs);
-    for (insert, block, count) in [(false, 0, 2), (true, 1, 1), (true, 0, 5000), (false, 777, 5003), (false, 40_000, 1)]
+    for (insert, block, count) in
+        [(false, 0, 2), (true, 1, 1), (true, 0, 5000), (false, 777, 5003), (false, 40_000, 1)]
     {
         change(&fs, ino, &mut model, insert, block, count);
     }
@@ -66,7 +68,8 @@ fn a_file_of_many_extents_is_moved_in_many_transactions() {
     assert!(contents(&fs, ino) == model);
 }
 
-/// Wherever the power goes, the file is sound, and each block that was in it is there: as it was, moved, or cut out.
+/// Wherever the power goes, the file is sound, and each block that was in it is there: as it was,
+/// moved, or cut out.
 #[test]
 fn a_power_cut_in_the_middle_of_a_move_leaves_a_sound_file() {
     let device = volume(96 << 20, &["-t", "ext4", "-b", "1024", "-J", "size=1"]);
@@ -97,13 +100,17 @@ fn a_power_cut_in_the_middle_of_a_move_leaves_a_sound_file() {
         fs.unmount().unwrap();
         judge(&crashed);
     }
-    assert!(lengths.len() > 1 && device.geometry().size > 0, "no cut met the operations in the middle: {lengths:?}");
+    assert!(
+        lengths.len() > 1 && device.geometry().size > 0,
+        "no cut met the operations in the middle: {lengths:?}"
+    );
 }
 
 /// All blocks of the file but the one that was cut out, in their order, none twice.
 fn check(before: &[u8], found: &[u8], cut: &str) {
     let stamps = |bytes: &[u8]| -> Vec<u64> {
-        let blocks = bytes.chunks(BLOCK).map(|block| u64::from_le_bytes(block[..8].try_into().unwrap()));
+        let blocks =
+            bytes.chunks(BLOCK).map(|block| u64::from_le_bytes(block[..8].try_into().unwrap()));
         blocks.filter(|stamp| *stamp != 0).collect()
     };
     let (mut was, is) = (stamps(before), stamps(found));

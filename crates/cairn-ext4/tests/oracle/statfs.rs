@@ -34,12 +34,21 @@ fn df_is_the_kernels() {
             let fs = open(&device, options);
             let found = fs.statfs().unwrap();
             fs.unmount().unwrap();
-            [found.blocks, found.free_blocks, found.available_blocks, found.inodes, found.free_inodes]
+            [
+                found.blocks,
+                found.free_blocks,
+                found.available_blocks,
+                found.inodes,
+                found.free_inodes,
+            ]
         };
         let mount = KernelMount::new(file.path(), options);
         let found = rustix::fs::statvfs(mount.path()).unwrap();
         let kernel = [found.f_blocks, found.f_bfree, found.f_bavail, found.f_files, found.f_ffree];
-        assert_eq!(ours, kernel, "{size} bytes, {set:?}, {options}: blocks, free, available, inodes, free");
+        assert_eq!(
+            ours, kernel,
+            "{size} bytes, {set:?}, {options}: blocks, free, available, inodes, free"
+        );
     }
 }
 
@@ -47,7 +56,10 @@ fn df_is_the_kernels() {
 fn reserved_blocks_are_for_those_whom_the_superblock_names() {
     let file = tempfile::NamedTempFile::new().unwrap();
     mke2fs(file.path(), 32 << 20, &["-t", "ext4", "-b", "4096", "-m", "20"]);
-    run("tune2fs", [OsStr::new("-u"), "77".as_ref(), "-g".as_ref(), "88".as_ref(), file.path().as_os_str()]);
+    run(
+        "tune2fs",
+        [OsStr::new("-u"), "77".as_ref(), "-g".as_ref(), "88".as_ref(), file.path().as_os_str()],
+    );
     let device = Arc::new(read_image(file.path()).unwrap());
     let fs = open(&device, "");
     let file = fs.create(fs.root(), b"f", NewInode::Regular, 0o644, &Caller::ROOT).unwrap().ino;
@@ -70,7 +82,10 @@ fn reserved_blocks_are_for_those_whom_the_superblock_names() {
     let found = fs.statfs().unwrap();
     assert!(found.available_blocks == 0 && found.free_blocks * 4096 >= reserved, "{found:?}");
     let all = fill();
-    assert!(all - ordinary > reserved - (1 << 20), "{ordinary} bytes, then {all} of {reserved} reserved");
+    assert!(
+        all - ordinary > reserved - (1 << 20),
+        "{ordinary} bytes, then {all} of {reserved} reserved"
+    );
     fs.forget(file, 1);
     fs.unmount().unwrap();
     judge(&device);

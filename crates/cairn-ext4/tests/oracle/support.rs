@@ -10,7 +10,8 @@ use cairn_testkit::crash::{read_image, write_image};
 use cairn_testkit::judge::{assert_clean, mke2fs};
 
 /// How finely buffered I/O works: the default, the baseline, and folios of other sizes.
-pub const GRAINS: &[&str] = &["buffered_iomap,max_folio=2M", "nobuffered_iomap", "max_folio=4K", "max_folio=64K"];
+pub const GRAINS: &[&str] =
+    &["buffered_iomap,max_folio=2M", "nobuffered_iomap", "max_folio=4K", "max_folio=64K"];
 
 /// One list of options from two.
 pub fn with_grain(options: &str, grain: &str) -> String {

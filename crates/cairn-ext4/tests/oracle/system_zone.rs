@@ -1,5 +1,5 @@
-//! Crafted volumes whose pointers lead to the volume's own structures, or whose structures cannot be: the kernel's ext4, on a loop
-//! device, is asked for its verdict beside ours.
+//! Crafted volumes whose pointers lead to the volume's own structures, or whose structures cannot
+//! be: the kernel's ext4, on a loop device, is asked for its verdict beside ours.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -38,7 +38,8 @@ fn edit(image: &Path, request: &str) {
 /// The first number behind `what` in the text.
 fn number(text: &str, what: &str) -> u64 {
     let rest = text.split(what).nth(1).unwrap_or_else(|| panic!("no {what:?} in {text}"));
-    let digits: String = rest.chars().skip_while(|c| !c.is_ascii_digit()).take_while(char::is_ascii_digit).collect();
+    let digits: String =
+        rest.chars().skip_while(|c| !c.is_ascii_digit()).take_while(char::is_ascii_digit).collect();
     digits.parse().unwrap()
 }
 
@@ -46,7 +47,8 @@ fn number(text: &str, what: &str) -> u64 {
 fn system_blocks(image: &Path) -> Vec<(&'static str, u64, bool)> {
     let text = dumpe2fs(image);
     let journal = debugfs(image, "blocks <8>");
-    let journal: u64 = journal.split_whitespace().rev().nth(5).and_then(|word| word.parse().ok()).unwrap();
+    let journal: u64 =
+        journal.split_whitespace().rev().nth(5).and_then(|word| word.parse().ok()).unwrap();
     vec![
         ("superblock", number(&text, "Primary superblock at"), false),
         ("descriptors", number(&text, "Group descriptors at"), false),
@@ -69,7 +71,8 @@ fn copy_of(image: &NamedTempFile) -> NamedTempFile {
 fn by_kernel(image: &Path) -> (Option<i32>, Option<i32>) {
     let mount = KernelMount::new(image, "ro");
     let file = std::fs::read(mount.path().join("f")).err().and_then(|error| error.raw_os_error());
-    let listed = std::fs::read_dir(mount.path().join("d")).and_then(|entries| entries.collect::<Result<Vec<_>, _>>());
+    let listed = std::fs::read_dir(mount.path().join("d"))
+        .and_then(|entries| entries.collect::<Result<Vec<_>, _>>());
     let directory = listed.err().and_then(|error| error.raw_os_error());
     mount.unmount();
     (file, directory)
@@ -90,12 +93,18 @@ fn by_us(device: &Arc<MemoryDevice>) -> (Option<i32>, Option<i32>) {
 
 type Change = fn(&dyn FileSystem, cairn_base::Ino) -> cairn_vfs::Result<()>;
 
-/// Writes to the file, cuts it and removes it, whatever is said; then looks whether the block is what it was.
+/// Writes to the file, cuts it and removes it, whatever is said; then looks whether the block is
+/// what it was.
 fn is_left_alone(device: &Arc<MemoryDevice>, block: u64, size: u64, what: &str) {
     let before = device.read_at(block * size, size as usize).unwrap();
     let changes: [Change; 3] = [
-        |fs, ino| fs.write(ino, 0, &[b'!'; 5 * 4096], IoFlags::empty()).and_then(|_| fs.fsync(ino, 0, false)),
-        |fs, ino| fs.setattr(ino, &SetAttributes { size: Some(1), ..SetAttributes::default() }).map(drop),
+        |fs, ino| {
+            fs.write(ino, 0, &[b'!'; 5 * 4096], IoFlags::empty())
+                .and_then(|_| fs.fsync(ino, 0, false))
+        },
+        |fs, ino| {
+            fs.setattr(ino, &SetAttributes { size: Some(1), ..SetAttributes::default() }).map(drop)
+        },
         |fs, _| fs.unlink(fs.root(), b"f"),
     ];
     for change in changes {
@@ -105,7 +114,10 @@ fn is_left_alone(device: &Arc<MemoryDevice>, block: u64, size: u64, what: &str) 
             fs.forget(found.ino, 1);
         }
         let _ = fs.unmount();
-        assert!(*device.read_at(block * size, size as usize).unwrap() == *before, "{what} was written");
+        assert!(
+            *device.read_at(block * size, size as usize).unwrap() == *before,
+            "{what} was written"
+        );
     }
 }
 
@@ -126,15 +138,24 @@ fn no_data_is_metadata_and_the_kernel_agrees() {
                     continue;
                 }
                 let copy = copy_of(&image);
-                // The directory has one block: what stands behind its end is read by the kernel, and not by us.
-                for name in ["f", "d"].iter().take(if ["block[2]", "block[IND]"].contains(&field) { 1 } else { 2 }) {
+                // The directory has one block: what stands behind its end is read by the kernel,
+                // and not by us.
+                for name in ["f", "d"].iter().take(if ["block[2]", "block[IND]"].contains(&field) {
+                    1
+                } else {
+                    2
+                }) {
                     edit(copy.path(), &format!("set_inode_field {name} {field} {block}"));
                 }
                 let what = format!("{format}: {field} is {block}, the {what}");
                 let device = Arc::new(read_image(copy.path()).unwrap());
                 let (theirs, ours) = (by_kernel(copy.path()), by_us(&device));
-                // The kernel says EIO where the inode itself is sound, and takes any block for one of pointers.
-                assert!(theirs.0.is_some() || field == "block[IND]", "{what}: the kernel reads the file");
+                // The kernel says EIO where the inode itself is sound, and takes any block for one
+                // of pointers.
+                assert!(
+                    theirs.0.is_some() || field == "block[IND]",
+                    "{what}: the kernel reads the file"
+                );
                 assert_eq!(ours.0, Some(EUCLEAN), "{what}");
                 assert_eq!(ours.1.is_some(), theirs.1.is_some(), "{what}");
                 if unchanging {
@@ -144,14 +165,25 @@ fn no_data_is_metadata_and_the_kernel_agrees() {
         }
         // The journal's own inode has its blocks.
         let device = Arc::new(read_image(image.path()).unwrap());
-        assert_eq!((by_kernel(image.path()), by_us(&device)), ((None, None), (None, None)), "{format}");
+        assert_eq!(
+            (by_kernel(image.path()), by_us(&device)),
+            ((None, None), (None, None)),
+            "{format}"
+        );
     }
 }
 
 /// A bitmap that has the inode table free would give it to the next file.
 #[test]
 fn metadata_that_a_bitmap_has_free_is_not_allocated() {
-    let image = made(&["-t", "ext4", "-b", "1024", "-O", "^metadata_csum,^uninit_bg,^flex_bg,^has_journal"]);
+    let image = made(&[
+        "-t",
+        "ext4",
+        "-b",
+        "1024",
+        "-O",
+        "^metadata_csum,^uninit_bg,^flex_bg,^has_journal",
+    ]);
     let text = dumpe2fs(image.path());
     let table = number(&text, "Inode table at");
     edit(image.path(), &format!("freeb {table} 60"));
@@ -159,7 +191,9 @@ fn metadata_that_a_bitmap_has_free_is_not_allocated() {
     let before = device.read_at(table * 1024, 60 * 1024).unwrap();
     let fs = open(&device, "");
     let file = fs.create(fs.root(), b"new", NewInode::Regular, 0o644, &Caller::ROOT).unwrap();
-    let _ = fs.write(file.ino, 0, &[b'!'; 200_000], IoFlags::empty()).and_then(|_| fs.fsync(file.ino, 0, false));
+    let _ = fs
+        .write(file.ino, 0, &[b'!'; 200_000], IoFlags::empty())
+        .and_then(|_| fs.fsync(file.ino, 0, false));
     let _ = fs.unmount();
     let after = device.read_at(table * 1024, 60 * 1024).unwrap();
     assert!(!after.windows(64).any(|bytes| bytes == [b'!'; 64]) && before.len() == after.len());
@@ -168,7 +202,8 @@ fn metadata_that_a_bitmap_has_free_is_not_allocated() {
 /// The kernel's verdict on mounting.
 fn kernel_mounts(image: &Path) -> bool {
     let (device, point) = (LoopDevice::attach(image, false), cairn_testkit::place::Place::new());
-    let mount = command("mount").args(["-t", "ext4"]).args([device.path(), point.path()]).output().unwrap();
+    let mount =
+        command("mount").args(["-t", "ext4"]).args([device.path(), point.path()]).output().unwrap();
     if mount.status.success() {
         run("umount", [point.path()]);
     }
@@ -180,7 +215,8 @@ fn a_journal_that_linux_finds_too_short_is_not_written() {
     for (blocks, enough) in [(35_u32, false), (100, false), (1023, false), (1024, true)] {
         let image = NamedTempFile::new().unwrap();
         mke2fs(image.path(), 64 << 20, &["-t", "ext4", "-b", "1024", "-J", "size=4"]);
-        let first: u64 = debugfs(image.path(), "blocks <8>").split_whitespace().next().unwrap().parse().unwrap();
+        let first: u64 =
+            debugfs(image.path(), "blocks <8>").split_whitespace().next().unwrap().parse().unwrap();
         let file = File::options().write(true).open(image.path()).unwrap();
         file.write_all_at(&blocks.to_be_bytes(), first * 1024 + 16).unwrap();
         assert_eq!(kernel_mounts(image.path()), enough, "{blocks} blocks");
@@ -190,7 +226,12 @@ fn a_journal_that_linux_finds_too_short_is_not_written() {
         assert_eq!(made.is_ok(), enough);
         if let Err(error) = made {
             let said = error.to_string();
-            assert!(error.errno() == 30 && said.contains(&blocks.to_string()) && said.contains("tune2fs"), "{said}");
+            assert!(
+                error.errno() == 30
+                    && said.contains(&blocks.to_string())
+                    && said.contains("tune2fs"),
+                "{said}"
+            );
             assert!(fs.remount("rw").is_err());
         }
         fs.unmount().unwrap();
@@ -216,7 +257,8 @@ fn an_absurd_first_meta_group_is_not_believed() {
     }
 }
 
-/// The Hurd has a block of its own where Linux counts changes, and an author where Linux has a checksum.
+/// The Hurd has a block of its own where Linux counts changes, and an author where Linux has a
+/// checksum.
 #[test]
 fn inodes_of_the_hurd_keep_what_linux_has_no_word_for() {
     let image = NamedTempFile::new().unwrap();
@@ -230,10 +272,13 @@ fn inodes_of_the_hurd_keep_what_linux_has_no_word_for() {
     let text = |image: &Path| debugfs(image, "stat old");
     let before = text(image.path());
     assert!(
-        before.contains("Translator: 4000") && before.contains("Author: 77") || before.contains("4000"),
+        before.contains("Translator: 4000") && before.contains("Author: 77")
+            || before.contains("4000"),
         "{before}"
     );
-    let complaints = |image: &Path| e2fsck_check(image).output.lines().filter(|line| line.contains("claimed")).count();
+    let complaints = |image: &Path| {
+        e2fsck_check(image).output.lines().filter(|line| line.contains("claimed")).count()
+    };
     assert_eq!(complaints(image.path()), 0);
     let device = Arc::new(read_image(image.path()).unwrap());
     let fs = open(&device, "");
@@ -244,12 +289,17 @@ fn inodes_of_the_hurd_keep_what_linux_has_no_word_for() {
     }
     let old = fs.lookup(fs.root(), b"old").unwrap().ino;
     fs.write(old, 8, b" and more", IoFlags::empty()).unwrap();
-    fs.setattr(old, &SetAttributes { permissions: Some(0o600), ..SetAttributes::default() }).unwrap();
+    fs.setattr(old, &SetAttributes { permissions: Some(0o600), ..SetAttributes::default() })
+        .unwrap();
     fs.unmount().unwrap();
     cairn_testkit::crash::write_image(&device, image.path()).unwrap();
     let after = text(image.path());
     let kept = |text: &str| {
-        let line = text.lines().find(|line| line.contains("4000")).expect("the translator is there").to_owned();
+        let line = text
+            .lines()
+            .find(|line| line.contains("4000"))
+            .expect("the translator is there")
+            .to_owned();
         (line, text.contains("77"))
     };
     assert_eq!(kept(&before), kept(&after));

@@ -1,4 +1,5 @@
-//! `FITRIM` counts what the kernel counts: groups that were trimmed are passed over until something in them becomes free.
+//! `FITRIM` counts what the kernel counts: groups that were trimmed are passed over until something
+//! in them becomes free.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -34,7 +35,8 @@ const STEPS: [Option<[u64; 3]>; 16] = [
 /// What `fstrim` says that the kernel trimmed.
 fn kernels(mount: &Path, [start, len, least]: [u64; 3]) -> u64 {
     let numbers = [("-o", start), ("-l", len), ("-m", least)];
-    let mut args: Vec<String> = numbers.iter().flat_map(|(name, value)| [(*name).into(), value.to_string()]).collect();
+    let mut args: Vec<String> =
+        numbers.iter().flat_map(|(name, value)| [(*name).into(), value.to_string()]).collect();
     args.extend(["-v".into(), mount.display().to_string()]);
     let said = run("fstrim", &args);
     let bytes = said.split('(').nth(1).and_then(|rest| rest.split(' ').next()?.parse().ok());
@@ -62,7 +64,8 @@ fn what_is_trimmed_again_is_counted_as_the_kernel_counts_it() {
             run("sync", [Path::new("-f"), kernel.path()]);
             continue;
         };
-        let (ours, theirs) = (fs.trim(range[0], range[1], range[2]).unwrap(), kernels(kernel.path(), range));
+        let (ours, theirs) =
+            (fs.trim(range[0], range[1], range[2]).unwrap(), kernels(kernel.path(), range));
         assert_eq!(ours, theirs, "step {number}: {range:?}");
     }
     kernel.unmount();

@@ -2,7 +2,9 @@
 
 use cairn_base::Ino;
 use cairn_ext4::Ext4;
-use cairn_vfs::{Caller, FileKind, FileSystem, IoFlags, NewInode, RenameMode, Result, SetAttributes, XattrMode};
+use cairn_vfs::{
+    Caller, FileKind, FileSystem, IoFlags, NewInode, RenameMode, Result, SetAttributes, XattrMode,
+};
 
 /// Calls that one image may cost.
 const CALLS: usize = 3000;
@@ -83,15 +85,27 @@ impl<'a> Visitor<'a> {
         self.call(listed);
         for (number, name) in names.iter().enumerate() {
             if let Some(found) = self.call(self.fs.lookup(root, name)) {
-                self.call(self.fs.write(found.ino, 1000 * number as u64, &[7; 5000], IoFlags::empty()));
+                self.call(self.fs.write(
+                    found.ino,
+                    1000 * number as u64,
+                    &[7; 5000],
+                    IoFlags::empty(),
+                ));
                 self.call(self.fs.setxattr(found.ino, b"user.new", &[1; 300], XattrMode::Set));
-                self.call(self.fs.setattr(found.ino, &SetAttributes { size: Some(77), ..SetAttributes::default() }));
+                self.call(self.fs.setattr(
+                    found.ino,
+                    &SetAttributes { size: Some(77), ..SetAttributes::default() },
+                ));
                 self.fs.forget(found.ino, 1);
             }
             let new = format!("new {number}");
-            if let Some(made) =
-                self.call(self.fs.create(root, new.as_bytes(), NewInode::Directory, 0o755, &Caller::ROOT))
-            {
+            if let Some(made) = self.call(self.fs.create(
+                root,
+                new.as_bytes(),
+                NewInode::Directory,
+                0o755,
+                &Caller::ROOT,
+            )) {
                 self.call(self.fs.rename(root, name, made.ino, b"moved", RenameMode::Replace));
                 self.fs.forget(made.ino, 1);
             }

@@ -1,11 +1,12 @@
 //! How long to wait for more requests before a checkpoint that serves them all.
 //!
-//! A client that asks again as soon as it has its answer comes back just after a checkpoint has begun for those who came
-//! during the last one: N such clients are served in batches of 1, N - 1, 1, N - 1. So after a checkpoint as many requests
-//! are expected as it answered and as had come while it ran, and the next one waits for them, at most for the last checkpoint's
-//! time: that is what one more would cost. It ends when nobody has come for twice as long as lay between any two of the last batch (an
-//! eighth of a checkpoint's time at least, half of it at most). If nobody came the next few are not waited for, longer each time; and a
-//! lone client expects nobody.
+//! A client that asks again as soon as it has its answer comes back just after a checkpoint has
+//! begun for those who came during the last one: N such clients are served in batches of 1, N - 1,
+//! 1, N - 1. So after a checkpoint as many requests are expected as it answered and as had come
+//! while it ran, and the next one waits for them, at most for the last checkpoint's time: that is
+//! what one more would cost. It ends when nobody has come for twice as long as lay between any two
+//! of the last batch (an eighth of a checkpoint's time at least, half of it at most). If nobody
+//! came the next few are not waited for, longer each time; and a lone client expects nobody.
 
 use std::time::Duration;
 
@@ -39,7 +40,8 @@ struct Round {
 }
 
 impl Gather {
-    /// `waiting` requests (at least one) are there: how long to wait for more, if at all. Asked again after each arrival.
+    /// `waiting` requests (at least one) are there: how long to wait for more, if at all. Asked
+    /// again after each arrival.
     pub(super) fn patience(&mut self, waiting: usize, now: Duration) -> Option<Duration> {
         if waiting >= self.expected || self.cost < FASTEST || self.skip > 0 {
             return None;
@@ -54,9 +56,14 @@ impl Gather {
         end.checked_sub(now).filter(|left| !left.is_zero())
     }
 
-    /// A checkpoint has served the requests that came at these moments in the time `cost`, and `waiting` came meanwhile. True if it
-    /// had been waited with.
-    pub(super) fn served(&mut self, arrivals: &mut [Duration], waiting: usize, cost: Duration) -> bool {
+    /// A checkpoint has served the requests that came at these moments in the time `cost`, and
+    /// `waiting` came meanwhile. True if it had been waited with.
+    pub(super) fn served(
+        &mut self,
+        arrivals: &mut [Duration],
+        waiting: usize,
+        cost: Duration,
+    ) -> bool {
         let (waited, batch) = (self.round.is_some(), arrivals.len());
         arrivals.sort_unstable();
         let gaps = arrivals.windows(2).map(|pair| pair[1] - pair[0]);
@@ -104,7 +111,11 @@ mod tests {
         let mut gather = Gather::default();
         assert_eq!(gather.patience(1, millis(0)), None);
         served(&mut gather, 1, 3, COST);
-        assert_eq!(gather.patience(3, millis(8)), Some(millis(1)), "the one that was answered is still to come");
+        assert_eq!(
+            gather.patience(3, millis(8)),
+            Some(millis(1)),
+            "the one that was answered is still to come"
+        );
         assert_eq!(gather.patience(4, millis(8)), None);
         served(&mut gather, 4, 0, COST);
         assert_eq!(gather.patience(1, millis(17)), Some(millis(1)));
@@ -135,7 +146,11 @@ mod tests {
         gather.served(&mut [millis(5), millis(1), millis(3)], 1, COST);
         assert_eq!(gather.patience(1, millis(10)), Some(millis(4)));
         assert_eq!(gather.patience(2, millis(13)), Some(millis(4)));
-        assert_eq!(gather.patience(3, millis(16)), Some(millis(2)), "one more checkpoint would be done by then");
+        assert_eq!(
+            gather.patience(3, millis(16)),
+            Some(millis(2)),
+            "one more checkpoint would be done by then"
+        );
         // A slow one is not waited for longer than half a checkpoint.
         gather.served(&mut [millis(1), millis(900)], 1, COST);
         assert_eq!(gather.patience(1, millis(1000)), Some(COST / 2));

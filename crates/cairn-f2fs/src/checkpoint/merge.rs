@@ -1,16 +1,18 @@
 //! `checkpoint_merge`: one daemon writes one checkpoint for all who ask at the same time.
 //!
-//! Requests ([`Reason::Sync`], [`Reason::Fsync`]) queue, the daemon detaches the list, writes a checkpoint and hands its
-//! result to all of them ([`super::queue`]); before that it lets those come whom it expects ([`super::gather`]). Other
-//! reasons never queue: whoever has them needs this very checkpoint. Without the daemon (`nocheckpoint_merge`, a volume that
-//! is read-only or whose checkpoints are disabled) each caller writes for itself. A caller that queued before the daemon
+//! Requests ([`Reason::Sync`], [`Reason::Fsync`]) queue, the daemon detaches the list, writes a
+//! checkpoint and hands its result to all of them ([`super::queue`]); before that it lets those
+//! come whom it expects ([`super::gather`]). Other reasons never queue: whoever has them needs this
+//! very checkpoint. Without the daemon (`nocheckpoint_merge`, a volume that is read-only or whose
+//! checkpoints are disabled) each caller writes for itself. A caller that queued before the daemon
 //! went serves all that wait.
 //!
-//! The daemon works for whoever is in the batch, so its thread should run at the highest priority among them: no caller then
-//! waits for a checkpoint that a less important one writes in its own time.
+//! The daemon works for whoever is in the batch, so its thread should run at the highest priority
+//! among them: no caller then waits for a checkpoint that a less important one writes in its own
+//! time.
 //!
-//! Locking: `daemon` (who starts and stops it) is held while the daemon ends, so nothing that a checkpoint takes may be held
-//! by whoever switches; everything else is leaves.
+//! Locking: `daemon` (who starts and stops it) is held while the daemon ends, so nothing that a
+//! checkpoint takes may be held by whoever switches; everything else is leaves.
 
 use std::time::Duration;
 
@@ -78,7 +80,9 @@ impl MergeStats {
     /// Only one batch is served at a time.
     pub(super) fn answered(&self, waits: &[Duration]) {
         let count = waits.len() as u64;
-        waits.iter().for_each(|wait| self.wait_ns.record(u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX)));
+        waits.iter().for_each(|wait| {
+            self.wait_ns.record(u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX))
+        });
         let sum: Duration = waits.iter().sum();
         let mean = i64::try_from(sum.as_millis() / u128::from(count.max(1))).unwrap_or(i64::MAX);
         self.cur_ms.set(mean);

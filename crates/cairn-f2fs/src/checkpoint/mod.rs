@@ -1,10 +1,11 @@
 //! Checkpoints: the whole volume consistent on the medium, at once.
 //!
-//! [`Checkpoints::write`] takes the operation lock exclusively, takes a snapshot of everything dirty, with places that the last checkpoint does not
-//! use, and releases the lock. Then it writes the snapshot, the pack that the last checkpoint does not use, and last that pack's closing block, behind
-//! a flush and forced through. Until that block is on the medium the last checkpoint counts, whatever happened; from then on
-//! the new one does. Only then do the parts take the new state for the last one (`committed`): blocks freed before the
-//! snapshot may be written again.
+//! [`Checkpoints::write`] takes the operation lock exclusively, takes a snapshot of everything
+//! dirty, with places that the last checkpoint does not use, and releases the lock. Then it writes
+//! the snapshot, the pack that the last checkpoint does not use, and last that pack's closing
+//! block, behind a flush and forced through. Until that block is on the medium the last checkpoint
+//! counts, whatever happened; from then on the new one does. Only then do the parts take the new
+//! state for the last one (`committed`): blocks freed before the snapshot may be written again.
 //!
 //! A write that fails stops the volume (`OperationLock::stop`): memory is
 //! ahead of the medium then, what the last checkpoint holds must stay, and no later one is written.
@@ -203,14 +204,16 @@ impl Checkpoints {
         &self.merge.stats
     }
 
-    /// All checkpoints from the next one on carry these flags, too: `FSCK`, `ERROR`, `QUOTA_NEED_FSCK`.
+    /// All checkpoints from the next one on carry these flags, too: `FSCK`, `ERROR`,
+    /// `QUOTA_NEED_FSCK`.
     pub fn raise(&self, flags: CheckpointFlags) {
         self.state.lock().raise |= flags;
     }
 
     /// Damage was found that the last checkpoint does not tell of.
     fn asks_for_fsck(&self, last: &Checkpoint) -> bool {
-        !last.flags.contains(CheckpointFlags::FSCK) && self.state.lock().raise.contains(CheckpointFlags::FSCK)
+        !last.flags.contains(CheckpointFlags::FSCK)
+            && self.state.lock().raise.contains(CheckpointFlags::FSCK)
     }
 
     /// Is all free space discarded, and is it to be so?

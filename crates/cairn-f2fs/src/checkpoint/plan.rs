@@ -49,11 +49,19 @@ impl Checkpoints {
         let nat = parts.nat.plan()?;
         let sit = parts.segments.plan();
         let node_summaries = reason == Reason::Umount;
-        let summaries = parts.segments.summaries(&nat.journal, &sit.journal, node_summaries, self.kbytes_written());
+        let summaries = parts.segments.summaries(
+            &nat.journal,
+            &sit.journal,
+            node_summaries,
+            self.kbytes_written(),
+        );
         let orphans = self.orphans.list();
         let data_blocks = (summaries.data.len() / BLOCK_SIZE) as u32;
         let map = PackMap::plan(&parts.layout, orphans.len(), data_blocks, node_summaries);
-        let map = map.ok_or(Corrupt::Orphan { what: "more than a pack has room for", value: orphans.len() as u64 })?;
+        let map = map.ok_or(Corrupt::Orphan {
+            what: "more than a pack has room for",
+            value: orphans.len() as u64,
+        })?;
         let counts = parts.space.counts();
         let mut flags = last.flags.difference(OF_ONE_PACK) | raise | CheckpointFlags::CRC_RECOVERY;
         flags.set(CheckpointFlags::UMOUNT, reason == Reason::Umount);
@@ -84,12 +92,17 @@ impl Checkpoints {
         debug_assert!([CHECKSUM_AT, LARGE_CHECKSUM_AT].contains(&checkpoint.checksum_offset));
         let end = head[..BLOCK_SIZE].to_vec();
         let body = body(head, &orphans, summaries);
-        assert_eq!(body.len() / BLOCK_SIZE + 1, map.total() as usize, "the pack is as long as its head says");
+        assert_eq!(
+            body.len() / BLOCK_SIZE + 1,
+            map.total() as usize,
+            "the pack is as long as its head says"
+        );
         Ok(CheckpointPlan { checkpoint, side, nat, sit, body, end })
     }
 
     fn kbytes_written(&self) -> u64 {
-        let placed: u64 = self.parts.segments.stats.placed.iter().map(cairn_base::stats::Counter::get).sum();
+        let placed: u64 =
+            self.parts.segments.stats.placed.iter().map(cairn_base::stats::Counter::get).sum();
         placed * (BLOCK_BYTES / 1024)
     }
 }

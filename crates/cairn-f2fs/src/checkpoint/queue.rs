@@ -1,8 +1,9 @@
 //! Requests that one piece of work serves together.
 //!
-//! Whoever serves detaches the whole list and only then begins to work, so a request that comes meanwhile is served by the
-//! next piece. All requests of a batch get the same result. Who serves: the daemon while there is one, and else whichever
-//! requester finds that nobody does. One batch at a time.
+//! Whoever serves detaches the whole list and only then begins to work, so a request that comes
+//! meanwhile is served by the next piece. All requests of a batch get the same result. Who serves:
+//! the daemon while there is one, and else whichever requester finds that nobody does. One batch at
+//! a time.
 //!
 //! Invariants: a request is in the list, in the one batch being served, or answered. Everything a
 //! waiter looks at is changed before [`Queue::changed`] is notified.
@@ -54,9 +55,15 @@ impl<Q, A: Clone> Queue<Q, A> {
         Self { state: mutex(state), arrived: Arc::new(Event::new()), changed: Event::new() }
     }
 
-    /// Asks and waits for the answer. `wait` blocks until its condition holds, and looks again after each notification of the
-    /// event. If there is no daemon, and nobody else serves, `serve` is called: it serves all that wait.
-    pub(super) fn ask(&self, question: Q, wait: impl Fn(&Event, &mut dyn FnMut() -> bool), serve: impl Fn()) -> A {
+    /// Asks and waits for the answer. `wait` blocks until its condition holds, and looks again
+    /// after each notification of the event. If there is no daemon, and nobody else serves, `serve`
+    /// is called: it serves all that wait.
+    pub(super) fn ask(
+        &self,
+        question: Q,
+        wait: impl Fn(&Event, &mut dyn FnMut() -> bool),
+        serve: impl Fn(),
+    ) -> A {
         let ticket = Arc::new(Ticket { question, answer: mutex(None) });
         let has_daemon = {
             let mut state = self.state.lock();

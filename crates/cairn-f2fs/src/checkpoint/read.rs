@@ -1,7 +1,7 @@
 //! The checkpoint in force: which of the two packs is valid and later, and what it contains.
 //!
-//! A pack is valid if its first and its last block have good checksums and the same version. The last block is written
-//! after everything else, so a pack that was cut short shows.
+//! A pack is valid if its first and its last block have good checksums and the same version. The
+//! last block is written after everything else, so a pack that was cut short shows.
 
 #![cfg_attr(
     not(test),
@@ -66,7 +66,9 @@ impl Loaded {
 /// Neither is valid, or the device failed.
 pub fn load(buffers: &BufferCache, layout: &Layout) -> Result<Loaded> {
     match (read_pack(buffers, layout, Side::First), read_pack(buffers, layout, Side::Second)) {
-        (Ok(first), Ok(second)) => Ok(if second.checkpoint.is_after(&first.checkpoint) { second } else { first }),
+        (Ok(first), Ok(second)) => {
+            Ok(if second.checkpoint.is_after(&first.checkpoint) { second } else { first })
+        }
         (Ok(one), Err(Error::Corrupt(_))) | (Err(Error::Corrupt(_)), Ok(one)) => Ok(one),
         (Err(Error::Corrupt(first)), Err(Error::Corrupt(second))) => {
             Err(Corrupt::NoCheckpoint { first: Box::new(first), second: Box::new(second) }.into())
@@ -92,7 +94,12 @@ fn read_pack(buffers: &BufferCache, layout: &Layout, side: Side) -> Result<Loade
     let stamp = checkpoint::verify(&buffers.get(last)?.image(), last.get())?;
     if stamp.version != loaded.checkpoint.version {
         let expected = "the pack's last block has another version than its first";
-        return Err(Corrupt::Checkpoint { field: "checkpoint_ver", value: stamp.version, expected }.into());
+        return Err(Corrupt::Checkpoint {
+            field: "checkpoint_ver",
+            value: stamp.version,
+            expected,
+        }
+        .into());
     }
     Ok(loaded)
 }

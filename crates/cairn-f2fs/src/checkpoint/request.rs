@@ -23,7 +23,8 @@ impl Checkpoints {
     /// daemon. Call it without the operation lock.
     ///
     /// # Errors
-    /// The volume has stopped, or stops now because of this error: all requests of a batch get the same.
+    /// The volume has stopped, or stops now because of this error: all requests of a batch get the
+    /// same.
     pub fn request(&self, reason: Reason) -> Result<bool> {
         let merges = matches!(reason, Reason::Sync | Reason::Fsync);
         if !merges || !self.is_merging() {
@@ -32,7 +33,11 @@ impl Checkpoints {
         let runtime = &self.parts.runtime;
         self.merge.stats.queued.add(1);
         let request = Request { reason, since: runtime.monotonic() };
-        self.merge.queue.ask(request, |event, ready| runtime.wait_until(event, ready), || self.serve())
+        self.merge.queue.ask(
+            request,
+            |event, ready| runtime.wait_until(event, ready),
+            || self.serve(),
+        )
     }
 
     /// Is there a daemon?
@@ -41,7 +46,8 @@ impl Checkpoints {
         self.merge.queue.is_attended()
     }
 
-    /// Starts the daemon if there is none. Where the system has no thread for it, everybody writes their own checkpoints.
+    /// Starts the daemon if there is none. Where the system has no thread for it, everybody writes
+    /// their own checkpoints.
     pub fn start_merging(self: &Arc<Self>) {
         let mut daemon = self.merge.daemon.lock();
         if daemon.is_none() {
@@ -93,8 +99,10 @@ impl Checkpoints {
         let end = runtime.monotonic();
         let waiting = self.merge.queue.waiting();
         let mut arrivals: Vec<_> = batch.iter().map(|ticket| ticket.question.since).collect();
-        let gathered = self.merge.gather.lock().served(&mut arrivals, waiting, end.saturating_sub(begin));
-        let waits: Vec<_> = batch.iter().map(|ticket| end.saturating_sub(ticket.question.since)).collect();
+        let gathered =
+            self.merge.gather.lock().served(&mut arrivals, waiting, end.saturating_sub(begin));
+        let waits: Vec<_> =
+            batch.iter().map(|ticket| end.saturating_sub(ticket.question.since)).collect();
         let stats = &self.merge.stats;
         stats.gathered.add(gathered.into());
         stats.issued.add(1);

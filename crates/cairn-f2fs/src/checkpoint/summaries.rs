@@ -1,4 +1,5 @@
-//! What a pack keeps of the six logs: the journals of NAT and SIT, and who owns the blocks of the current segments.
+//! What a pack keeps of the six logs: the journals of NAT and SIT, and who owns the blocks of the
+//! current segments.
 
 #![cfg_attr(
     not(test),
@@ -21,7 +22,8 @@ use crate::format::layout::Layout;
 use crate::format::log::{AllocType, Log};
 use crate::format::node::NodeFooter;
 use crate::format::summary::{
-    CompactSummaries, ENTRIES, JournalBytes, NatJournal, SitJournal, Summary, SummaryBlock, kbytes_written,
+    CompactSummaries, ENTRIES, JournalBytes, NatJournal, SitJournal, Summary, SummaryBlock,
+    kbytes_written,
 };
 use crate::format::units::Nid;
 
@@ -65,7 +67,11 @@ pub fn journals(loaded: &Loaded, buffers: &BufferCache, layout: &Layout) -> Resu
 ///
 /// # Errors
 /// They are damaged, or the device failed.
-pub fn current(loaded: &Loaded, buffers: &BufferCache, layout: &Layout) -> Result<CurrentSummaries> {
+pub fn current(
+    loaded: &Loaded,
+    buffers: &BufferCache,
+    layout: &Layout,
+) -> Result<CurrentSummaries> {
     let mut entries: [Vec<Summary>; Log::COUNT] = Default::default();
     let mut compact = match loaded.checkpoint.flags.contains(CheckpointFlags::COMPACT_SUM) {
         true => Some(compact(loaded, buffers, layout)?.entries.into_iter()),
@@ -103,14 +109,25 @@ fn compact(loaded: &Loaded, buffers: &BufferCache, layout: &Layout) -> Result<Co
     Ok(CompactSummaries::decode(&blocks, counts)?)
 }
 
-fn full(loaded: &Loaded, buffers: &BufferCache, layout: &Layout, log: Log) -> Result<Option<SummaryBlock>> {
+fn full(
+    loaded: &Loaded,
+    buffers: &BufferCache,
+    layout: &Layout,
+    log: Log,
+) -> Result<Option<SummaryBlock>> {
     let Some(offset) = loaded.map.summary(log) else { return Ok(None) };
     let image = buffers.get(loaded.address(layout, offset))?.image();
     Ok(Some(SummaryBlock::decode(&image)?))
 }
 
-/// Every block of the segment is looked at: one that fills holes has nodes behind its position, too.
-fn from_footers(loaded: &Loaded, buffers: &BufferCache, layout: &Layout, log: Log) -> Result<Vec<Summary>> {
+/// Every block of the segment is looked at: one that fills holes has nodes behind its position,
+/// too.
+fn from_footers(
+    loaded: &Loaded,
+    buffers: &BufferCache,
+    layout: &Layout,
+    log: Log,
+) -> Result<Vec<Summary>> {
     let segno = loaded.checkpoint.log(log).segno;
     if segno.get() >= layout.main_segments {
         return Ok(Vec::new());

@@ -127,14 +127,18 @@ impl Checkpoints {
         let hook = self.hook();
         if let Some(hook) = &hook {
             let entries = hook.snapshot(guard)?;
-            entries.into_iter().for_each(|(addr, image)| writes.push(addr.pba(), Bytes::from_owner(image)));
+            entries
+                .into_iter()
+                .for_each(|(addr, image)| writes.push(addr.pba(), Bytes::from_owner(image)));
         }
         if disabled {
             return self.spill(writes);
         }
         let last = self.last();
         let wanted = match reason {
-            Reason::Umount => !last.flags.contains(CheckpointFlags::UMOUNT) || self.may_say_trimmed(&last),
+            Reason::Umount => {
+                !last.flags.contains(CheckpointFlags::UMOUNT) || self.may_say_trimmed(&last)
+            }
             Reason::Pause | Reason::Resume => true,
             _ => false,
         };
@@ -199,7 +203,8 @@ impl Checkpoints {
         Ok(())
     }
 
-    /// What is dirty gets its place and is written, so that it can leave memory. No checkpoint leads to it.
+    /// What is dirty gets its place and is written, so that it can leave memory. No checkpoint
+    /// leads to it.
     fn spill(&self, writes: Writes) -> Result<Outcome> {
         writes.write_in_parts(PART, &*self.parts.device)?;
         for log in ORDER {
@@ -234,7 +239,8 @@ impl Checkpoints {
         }
     }
 
-    /// Tells the device about free blocks that nobody places meanwhile, and remembers that it was. Returns the bytes.
+    /// Tells the device about free blocks that nobody places meanwhile, and remembers that it was.
+    /// Returns the bytes.
     ///
     /// # Errors
     /// The device's.
@@ -244,7 +250,10 @@ impl Checkpoints {
             len: u64::from(*count) * BLOCK_BYTES,
         };
         for part in runs.chunks(RUNS_AT_ONCE) {
-            let batch = Batch { requests: part.iter().map(request).collect(), durability: Durability::default() };
+            let batch = Batch {
+                requests: part.iter().map(request).collect(),
+                durability: Durability::default(),
+            };
             self.parts.device.submit(batch).wait()?;
             self.parts.segments.discarded(part);
         }
@@ -279,9 +288,9 @@ impl Checkpoints {
         }
         let version = self.version();
         let completed = || self.state.lock().last.version.wrapping_sub(version) < u64::MAX / 2;
-        self.parts
-            .runtime
-            .wait_until(&self.completed, &mut || completed() || !self.parts.operation_lock.checkpoint_in_flight());
+        self.parts.runtime.wait_until(&self.completed, &mut || {
+            completed() || !self.parts.operation_lock.checkpoint_in_flight()
+        });
         if completed() { Ok(()) } else { self.parts.operation_lock.check() }
     }
 }

@@ -61,7 +61,8 @@ fn plain(device: &dyn BlockDevice, list: &[BlockAddr]) -> Result<Vec<u8>> {
     let mut contents = vec![0; list.len().strict_mul(BLOCK_SIZE)];
     let present: Vec<BlockAddr> = list.iter().copied().filter(|addr| addr.is_address()).collect();
     let read = read_blocks(device, &present)?;
-    let places = contents.chunks_exact_mut(BLOCK_SIZE).zip(list).filter(|(_, addr)| addr.is_address());
+    let places =
+        contents.chunks_exact_mut(BLOCK_SIZE).zip(list).filter(|(_, addr)| addr.is_address());
     for ((place, _), block) in places.zip(read.chunks_exact(BLOCK_SIZE)) {
         place.copy_from_slice(block);
     }
@@ -69,17 +70,26 @@ fn plain(device: &dyn BlockDevice, list: &[BlockAddr]) -> Result<Vec<u8>> {
 }
 
 fn read_blocks(device: &dyn BlockDevice, list: &[BlockAddr]) -> Result<Vec<u8>> {
-    let read = |addr: &BlockAddr| Request::Read { offset: addr.bytes(), buf: IoBuf::zeroed(BLOCK_SIZE) };
+    let read =
+        |addr: &BlockAddr| Request::Read { offset: addr.bytes(), buf: IoBuf::zeroed(BLOCK_SIZE) };
     let requests = list.iter().map(read).collect();
     let blocks = device.submit(Batch { requests, durability: Durability::default() }).wait()?;
     Ok(blocks.iter().flat_map(|block| block.iter().copied()).collect())
 }
 
-fn unpacked(disk: &Disk, inode: &Inode, record: &Record, start: u64, list: &[BlockAddr]) -> Result<Vec<u8>> {
+fn unpacked(
+    disk: &Disk,
+    inode: &Inode,
+    record: &Record,
+    start: u64,
+    list: &[BlockAddr],
+) -> Result<Vec<u8>> {
     let bad = |what, value: u64| Corrupt::Cluster { ino: inode.nid, block: start, what, value };
-    let packed: Vec<BlockAddr> = list.iter().copied().skip(1).take_while(|addr| addr.is_address()).collect();
+    let packed: Vec<BlockAddr> =
+        list.iter().copied().skip(1).take_while(|addr| addr.is_address()).collect();
     let bytes = read_blocks(&*disk.device, &packed)?;
-    let word = |at: usize| -> Option<u32> { Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?)) };
+    let word =
+        |at: usize| -> Option<u32> { Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?)) };
     let (Some(len), Some(stored)) = (word(0), word(4)) else {
         return Err(bad("the cluster has no block of data", 0).into());
     };
@@ -89,10 +99,17 @@ fn unpacked(disk: &Disk, inode: &Inode, record: &Record, start: u64, list: &[Blo
     let computed = crc32(MAGIC, data);
     if extra.compress_flag & HAS_CHECKSUM != 0 && stored != computed {
         let place = inode.nid.get().into();
-        return Err(Corrupt::Checksum { what: "compressed cluster of inode", place, stored, computed }.into());
+        return Err(Corrupt::Checksum {
+            what: "compressed cluster of inode",
+            place,
+            stored,
+            computed,
+        }
+        .into());
     }
     let size = list.len().strict_mul(BLOCK_SIZE);
-    let mut contents = unpack::unpack(extra.compress_algorithm, data, size).map_err(|what| bad(what, len.into()))?;
+    let mut contents = unpack::unpack(extra.compress_algorithm, data, size)
+        .map_err(|what| bad(what, len.into()))?;
     // The last cluster of a file may have been packed without what is behind its end.
     contents.resize(size, 0);
     Ok(contents)

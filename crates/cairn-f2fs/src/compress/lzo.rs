@@ -1,7 +1,8 @@
 //! LZO1X streams, with or without run lengths of zeros (LZO-RLE).
 //!
-//! Source: "LZO stream format as understood by Linux" (Documentation/staging/lzo.rst). A stream is a list of instructions;
-//! what the bytes 0 to 15 mean depends on the number of literals that the instruction before copied.
+//! Source: "LZO stream format as understood by Linux" (Documentation/staging/lzo.rst). A stream is
+//! a list of instructions; what the bytes 0 to 15 mean depends on the number of literals that the
+//! instruction before copied.
 
 #![cfg_attr(
     not(test),
@@ -43,13 +44,18 @@ const SHORT: &str = "the LZO data ends too early";
 
 /// Unpacks a whole stream into at most `limit` bytes.
 pub(super) fn unpack(packed: &[u8], limit: usize) -> Outcome<Vec<u8>> {
-    let mut stream = Stream { input: packed, out: Vec::with_capacity(limit), limit, has_runs: false };
+    let mut stream =
+        Stream { input: packed, out: Vec::with_capacity(limit), limit, has_runs: false };
     let mut before = stream.start()?;
     // Each instruction takes at least one byte of input.
     while let Some(next) = stream.instruction(before)? {
         before = next;
     }
-    if stream.input.is_empty() { Ok(stream.out) } else { Err("bytes follow the end of the LZO data") }
+    if stream.input.is_empty() {
+        Ok(stream.out)
+    } else {
+        Err("bytes follow the end of the LZO data")
+    }
 }
 
 impl Stream<'_> {
@@ -63,7 +69,8 @@ impl Stream<'_> {
         Ok(usize::from(u16::from_le_bytes([self.byte()?, self.byte()?])))
     }
 
-    /// A length: `least` and the bits in the instruction, or, if these are 0, `least`, `base` and what follows it.
+    /// A length: `least` and the bits in the instruction, or, if these are 0, `least`, `base` and
+    /// what follows it.
     fn length(&mut self, least: usize, bits: usize, base: usize) -> Outcome<usize> {
         if bits != 0 {
             return Ok(bits.saturating_add(least));
@@ -99,7 +106,8 @@ impl Stream<'_> {
         self.room(length)?;
         let last = self.out.len().checked_sub(1).ok_or(BEFORE_START)?;
         let start = last.checked_sub(back).ok_or(BEFORE_START)?;
-        // What is asked for may be longer than what is there: then that repeats itself. It has at least one byte.
+        // What is asked for may be longer than what is there: then that repeats itself. It has at
+        // least one byte.
         let mut left = length;
         while left > 0 {
             let piece = start..self.out.len().min(start.saturating_add(left));
@@ -171,10 +179,14 @@ impl Stream<'_> {
     }
 
     fn far(&mut self, code: usize) -> Outcome<Option<Before>> {
-        // A run has its length elsewhere, so the word behind the instruction must be looked at first.
+        // A run has its length elsewhere, so the word behind the instruction must be looked at
+        // first.
         let is_run = self.has_runs
             && code & 0xf8 == 0x18
-            && self.input.first_chunk().is_some_and(|word| u16::from_le_bytes(*word) & 0xfffc == 0xfffc);
+            && self
+                .input
+                .first_chunk()
+                .is_some_and(|word| u16::from_le_bytes(*word) & 0xfffc == 0xfffc);
         if is_run {
             let word = self.word()?;
             let count = (usize::from(self.byte()?) << 3 | code & 7).saturating_add(MIN_ZERO_RUN);
@@ -205,7 +217,13 @@ mod tests {
     #[test]
     fn literals_and_every_kind_of_match() {
         // 4 literals; 3 bytes from 2 kB distance need a long history: first the near ones.
-        let packed = stream(&[&[21], b"abcd", &[0x40 | 3 << 2 | 1, 0, b'x'], &[0x80 | 1 << 2, 0], &[33, 0, 0]]);
+        let packed = stream(&[
+            &[21],
+            b"abcd",
+            &[0x40 | 3 << 2 | 1, 0, b'x'],
+            &[0x80 | 1 << 2, 0],
+            &[33, 0, 0],
+        ]);
         // "abcd", 3 from distance 4, "x", 5 from distance 2, 3 from distance 1.
         assert_eq!(unpack(&packed, 100).unwrap(), b"abcdabcxcxcxcccc");
     }
@@ -221,7 +239,8 @@ mod tests {
         let mut right = text.clone();
         right.extend_from_slice(&text[text.len() - 32_868..][..9]);
         assert_eq!(unpack(&packed, 65_536).unwrap(), right);
-        // 3 bytes from distance 2049, behind the run of literals; then 2 bytes from distance 1, behind one literal.
+        // 3 bytes from distance 2049, behind the run of literals; then 2 bytes from distance 1,
+        // behind one literal.
         let packed = stream(&[&literals, &[1, 0, b'q'], &[0, 0]]);
         let mut right = text.clone();
         right.extend_from_slice(&text[text.len() - 2049..][..3]);
@@ -232,8 +251,13 @@ mod tests {
     #[test]
     fn runs_of_zeros_need_the_version() {
         let with = |version| {
-            [&[17, version][..], &[21 - 17, b'a', b'b', b'c', b'd', b'e', b'f', b'g'], &[0x18 | 5, 0xfc, 0xff, 2], &END]
-                .concat()
+            [
+                &[17, version][..],
+                &[21 - 17, b'a', b'b', b'c', b'd', b'e', b'f', b'g'],
+                &[0x18 | 5, 0xfc, 0xff, 2],
+                &END,
+            ]
+            .concat()
         };
         assert_eq!(unpack(&with(1), 100).unwrap(), [b"abcdefg".as_slice(), &[0; 25]].concat());
         assert!(unpack(&with(0), 100).is_err());
@@ -248,7 +272,10 @@ mod tests {
             assert!(unpack(&good[..len], 7).is_err(), "{len} bytes");
         }
         assert!(unpack(&[&good[..], &[0]].concat(), 7).is_err(), "bytes behind the end");
-        assert!(unpack(&stream(&[&[21], b"abcd", &[0x40 | 4 << 2, 0]]), 7).is_err(), "before the start");
+        assert!(
+            unpack(&stream(&[&[21], b"abcd", &[0x40 | 4 << 2, 0]]), 7).is_err(),
+            "before the start"
+        );
         assert!(unpack(&[0; 4000], 100).is_err(), "endless length");
     }
 

@@ -1,10 +1,12 @@
 //! Compressed files: clusters of 4 to 256 blocks, each packed by itself.
 //!
-//! The first pointer of a packed cluster is the mark `COMPRESS`; the blocks of the packed data follow it, the rest is holes.
-//! Packed data begins with its length, a checksum (used if the inode says so) and 16 bytes that are reserved. A cluster that
-//! did not get smaller has ordinary pointers.
+//! The first pointer of a packed cluster is the mark `COMPRESS`; the blocks of the packed data
+//! follow it, the rest is holes. Packed data begins with its length, a checksum (used if the inode
+//! says so) and 16 bytes that are reserved. A cluster that did not get smaller has ordinary
+//! pointers.
 //!
-//! Compressed files do not go through the page cache: whole clusters are unpacked and the last few of the volume are kept.
+//! Compressed files do not go through the page cache: whole clusters are unpacked and the last few
+//! of the volume are kept.
 
 #![cfg_attr(
     not(test),
@@ -55,10 +57,19 @@ pub(crate) fn read(
     let mut done = 0;
     while done < buf_len {
         let at = offset.saturating_add(as_u64(done));
-        let contents =
-            cluster::contents(disk, clusters, inode, &record, at.strict_div(cluster_bytes).saturating_mul(blocks))?;
+        let contents = cluster::contents(
+            disk,
+            clusters,
+            inode,
+            &record,
+            at.strict_div(cluster_bytes).saturating_mul(blocks),
+        )?;
         let from = usize::try_from(at.strict_rem(cluster_bytes)).unwrap_or(0);
-        let copied = inline::copy_from(&contents, as_u64(from), buf.get_mut(done..buf_len).unwrap_or_default());
+        let copied = inline::copy_from(
+            &contents,
+            as_u64(from),
+            buf.get_mut(done..buf_len).unwrap_or_default(),
+        );
         // Clusters are never shorter than they must be.
         assert!(copied > 0, "a cluster of {} bytes has none at {from}", contents.len());
         done = done.saturating_add(copied);

@@ -22,20 +22,28 @@ use crate::inode::Inode;
 use crate::node::tree::{self, Leaf};
 
 /// The pointers of the cluster that starts at a block; all holes where nothing is.
-pub(super) fn pointers(disk: &Disk, inode: &Inode, record: &Record, start: u64) -> Result<Vec<BlockAddr>> {
+pub(super) fn pointers(
+    disk: &Disk,
+    inode: &Inode,
+    record: &Record,
+    start: u64,
+) -> Result<Vec<BlockAddr>> {
     let blocks = record.cluster_blocks().unwrap_or(1);
     let pointers = match tree::find(&disk.nodes, inode.nid, record, start)? {
         Leaf::Hole(_) => return Ok(vec![BlockAddr::NULL; as_index(blocks)]),
         Leaf::Node(pointers) => pointers,
     };
     // Clusters do not cross nodes.
-    let list: Vec<BlockAddr> = (0..blocks.min(pointers.len())).map(|index| pointers.get(record, index)).collect();
+    let list: Vec<BlockAddr> =
+        (0..blocks.min(pointers.len())).map(|index| pointers.get(record, index)).collect();
     for (index, addr) in list.iter().enumerate() {
         tree::check_pointer(*addr, inode.nid, start.saturating_add(as_u64(index)), &disk.layout)?;
         if index > 0 && *addr == BlockAddr::COMPRESS {
             let what = "the mark of a compressed cluster is not at its start";
             let block = start.saturating_add(as_u64(index));
-            return Err(Corrupt::Mapping { ino: inode.nid, block, what, value: addr.get().into() }.into());
+            return Err(
+                Corrupt::Mapping { ino: inode.nid, block, what, value: addr.get().into() }.into()
+            );
         }
     }
     Ok(list)

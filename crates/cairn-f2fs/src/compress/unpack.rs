@@ -29,7 +29,8 @@ pub(super) fn unpack(algorithm: u8, packed: &[u8], limit: usize) -> Result<Vec<u
 
 fn unpack_lz4(packed: &[u8], limit: usize) -> Result<Vec<u8>, &'static str> {
     let mut out = vec![0; limit];
-    let len = lz4_flex::block::decompress_into(packed, &mut out).map_err(|_| "the LZ4 data is damaged")?;
+    let len = lz4_flex::block::decompress_into(packed, &mut out)
+        .map_err(|_| "the LZ4 data is damaged")?;
     out.truncate(len);
     Ok(out)
 }
@@ -49,7 +50,10 @@ mod tests {
     #[test]
     fn zstd_frames_are_unpacked() {
         // `printf 'aaaa…' (100 bytes) | zstd`.
-        let packed = ruzstd::encoding::compress_to_vec(&[b'a'; 5000][..], ruzstd::encoding::CompressionLevel::Fastest);
+        let packed = ruzstd::encoding::compress_to_vec(
+            &[b'a'; 5000][..],
+            ruzstd::encoding::CompressionLevel::Fastest,
+        );
         assert_eq!(unpack(2, &packed, 16_384).unwrap(), [b'a'; 5000]);
         assert_eq!(unpack(2, &packed, 100).unwrap().len(), 100);
         assert!(unpack(2, &packed[..packed.len() / 2], 16_384).is_err());

@@ -46,7 +46,8 @@ fn read_live(disk: &Disk, inode: &Inode, block: u64) -> Result<Option<Arc<[u8]>>
     let mut place = block_address(disk, inode, block)?;
     while let Some(pba) = place {
         let image: Arc<[u8]> = Arc::from(&*crate::blocks::read(&*disk.device, pba, 1)?);
-        // Cleaning may have moved the block meanwhile, and the place have been given to somebody else.
+        // Cleaning may have moved the block meanwhile, and the place have been given to somebody
+        // else.
         place = block_address(disk, inode, block)?;
         if place == Some(pba) {
             inode.entries.keep(block, image.clone());
@@ -63,8 +64,8 @@ pub(crate) fn count(inode: &Inode) -> u64 {
     state.record.size.div_ceil(BLOCK_BYTES).min(state.record.shape().max_blocks())
 }
 
-/// Calls `visit` for each block from `start` on until it returns false: with its bytes, or with why it cannot be read (the node
-/// tree is damaged, or the device failed).
+/// Calls `visit` for each block from `start` on until it returns false: with its bytes, or with why
+/// it cannot be read (the node tree is damaged, or the device failed).
 ///
 /// # Errors
 /// The directory has more blocks than the volume, or `visit` fails.
@@ -165,7 +166,10 @@ mod tests {
                 for level in 0..12 {
                     let block = bucket_start(level, dir_level, hash) + 1;
                     let (count, bucket) = bucket_of(block, dir_level).unwrap();
-                    assert_eq!((count, bucket), (buckets(level, dir_level), u64::from(hash) % count));
+                    assert_eq!(
+                        (count, bucket),
+                        (buckets(level, dir_level), u64::from(hash) % count)
+                    );
                 }
             }
         }

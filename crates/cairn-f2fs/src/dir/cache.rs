@@ -1,10 +1,11 @@
 //! Blocks of a directory in memory, on a volume that is written.
 //!
-//! A block that an operation changes stays here until a checkpoint has given it a new place and written it there; clean ones
-//! stay as long as there is memory for them. They are found by their place in the directory, not on the volume: that changes.
+//! A block that an operation changes stays here until a checkpoint has given it a new place and
+//! written it there; clean ones stay as long as there is memory for them. They are found by their
+//! place in the directory, not on the volume: that changes.
 //!
-//! All of it counts to the volume's memory; when that is short, directories that were not used lately lose their clean
-//! blocks first ([`DirCaches`]).
+//! All of it counts to the volume's memory; when that is short, directories that were not used
+//! lately lose their clean blocks first ([`DirCaches`]).
 //!
 //! Locking: a directory's blocks are a leaf lock, held for the copying of one block at most; the
 //! queue of directories (rank CACHE) comes before it. Contents change only under the directory's
@@ -153,8 +154,15 @@ impl DirCache {
         }
     }
 
-    /// Changes a block; `image` is what it is where it is not here. `count` counts dirty blocks of all directories.
-    pub fn change<R>(&self, block: u64, image: Arc<[u8]>, count: &AtomicU64, change: impl FnOnce(&mut [u8]) -> R) -> R {
+    /// Changes a block; `image` is what it is where it is not here. `count` counts dirty blocks of
+    /// all directories.
+    pub fn change<R>(
+        &self,
+        block: u64,
+        image: Arc<[u8]>,
+        count: &AtomicU64,
+        change: impl FnOnce(&mut [u8]) -> R,
+    ) -> R {
         let mut state = self.blocks.state.lock();
         let State { blocks, dirty } = &mut *state;
         let entry = blocks.entry(block).or_insert_with(|| self.clean(image));

@@ -1,7 +1,8 @@
 //! Adding, removing and changing entries, where Linux would put them.
 //!
-//! Entries begin in the inode. When they do not fit there they move to block 0, each to the slot it has, and new ones go to
-//! the first level whose bucket has room. A block that loses its last entry is given back.
+//! Entries begin in the inode. When they do not fit there they move to block 0, each to the slot it
+//! has, and new ones go to the first level whose bucket has room. A block that loses its last entry
+//! is given back.
 //!
 //! Locking: the caller holds the directory's `namespace`, alone, and is inside an operation that
 //! reserved [`BLOCKS`].
@@ -25,7 +26,9 @@ use super::lookup::{self, Found};
 use super::{blocks, depth};
 use crate::disk::Disk;
 use crate::error::Result;
-use crate::format::dentry::{Dentries, DentriesMut, MAX_DEPTH, bucket_blocks, bucket_start, slots_for};
+use crate::format::dentry::{
+    Dentries, DentriesMut, MAX_DEPTH, bucket_blocks, bucket_start, slots_for,
+};
 use crate::format::hash::name_hash;
 use crate::format::inode::InlineFlags;
 use crate::format::units::{BLOCK_BYTES, BLOCK_SIZE};
@@ -34,7 +37,8 @@ use crate::inode::{Inode, tree};
 use crate::inodes::Inodes;
 use crate::op::Op;
 
-/// Blocks that adding one entry may take: block 0 of a directory that leaves its inode, one more, and three nodes.
+/// Blocks that adding one entry may take: block 0 of a directory that leaves its inode, one more,
+/// and three nodes.
 pub(crate) const BLOCKS: u64 = 5;
 
 /// A new directory's `.` and `..`.
@@ -58,10 +62,18 @@ pub(crate) fn init(op: &mut Op<'_>, directory: &Arc<Inode>, parent: Nid) -> Resu
 ///
 /// # Errors
 /// The directory or the volume is full, the directory is damaged, or the device failed.
-pub(crate) fn add(op: &mut Op<'_>, directory: &Arc<Inode>, name: Name<'_>, nid: Nid, kind: FileKind) -> Result<()> {
+pub(crate) fn add(
+    op: &mut Op<'_>,
+    directory: &Arc<Inode>,
+    name: Name<'_>,
+    nid: Nid,
+    kind: FileKind,
+) -> Result<()> {
     let hash = name_hash(&name);
     if directory.is_inline() {
-        let room = with_inline(&op.inodes.disk, directory, |entries| entries.find_room(slots_for(name.len())))?;
+        let room = with_inline(&op.inodes.disk, directory, |entries| {
+            entries.find_room(slots_for(name.len()))
+        })?;
         if let Some(slot) = room {
             return change_inline(op, directory, |bytes| {
                 DentriesMut::new(bytes).insert(slot, &name, hash, nid, kind);
@@ -70,7 +82,9 @@ pub(crate) fn add(op: &mut Op<'_>, directory: &Arc<Inode>, name: Name<'_>, nid: 
         leave_inode(op, directory)?;
     }
     let (block, slot) = find_room(op.inodes, directory, &name, hash)?;
-    change_block(op, directory, block, |bytes| DentriesMut::new(bytes).insert(slot, &name, hash, nid, kind))
+    change_block(op, directory, block, |bytes| {
+        DentriesMut::new(bytes).insert(slot, &name, hash, nid, kind)
+    })
 }
 
 /// Removes an entry.
@@ -139,13 +153,21 @@ pub(crate) fn parent_of(disk: &Disk, directory: &Inode) -> Result<Found> {
     Ok(lookup::locate(disk, directory, b"..")?.ok_or(VfsError::NotFound)?)
 }
 
-fn with_inline<R>(disk: &Disk, directory: &Inode, look: impl FnOnce(Dentries<'_>) -> R) -> Result<R> {
+fn with_inline<R>(
+    disk: &Disk,
+    directory: &Inode,
+    look: impl FnOnce(Dentries<'_>) -> R,
+) -> Result<R> {
     let image = disk.nodes.inode(directory.nid)?.ok_or(VfsError::Stale)?;
     let range = directory.record().inline_data_range();
     Ok(look(Dentries::new(image.get(range).unwrap_or_default())))
 }
 
-fn change_inline<R>(op: &Op<'_>, directory: &Arc<Inode>, change: impl FnOnce(&mut [u8]) -> R) -> Result<R> {
+fn change_inline<R>(
+    op: &Op<'_>,
+    directory: &Arc<Inode>,
+    change: impl FnOnce(&mut [u8]) -> R,
+) -> Result<R> {
     let node = tree::own_node(op.store, directory)?;
     let range = directory.record().inline_data_range();
     Ok(change(block::part_mut(&mut node.modify(), range)))
@@ -167,7 +189,8 @@ fn change_block<R>(
                 pointer.reserve(op, directory);
             }
             let mut state = directory.state.write();
-            state.record.size = state.record.size.max(block.saturating_add(1).saturating_mul(BLOCK_BYTES));
+            state.record.size =
+                state.record.size.max(block.saturating_add(1).saturating_mul(BLOCK_BYTES));
             directory.touch(op.inodes, &mut state);
             Arc::from(vec![0; BLOCK_SIZE])
         }
@@ -177,8 +200,14 @@ fn change_block<R>(
     Ok(result)
 }
 
-/// The first place for a name: level by level, in the bucket of its hash. Raises the depth where it must.
-fn find_room(inodes: &Inodes, directory: &Arc<Inode>, name: &[u8], hash: u32) -> Result<(u64, usize)> {
+/// The first place for a name: level by level, in the bucket of its hash. Raises the depth where it
+/// must.
+fn find_room(
+    inodes: &Inodes,
+    directory: &Arc<Inode>,
+    name: &[u8],
+    hash: u32,
+) -> Result<(u64, usize)> {
     let dir_level = directory.state.read().record.dir_level;
     let wanted = slots_for(name.len());
     let depth = depth(directory);
@@ -223,7 +252,8 @@ fn leave_inode(op: &mut Op<'_>, directory: &Arc<Inode>) -> Result<()> {
         let mut state = directory.state.write();
         let record = &mut state.record;
         record.inline.remove(InlineFlags::DENTRY);
-        // The room for inline attributes stays where it is: it hangs on this flag, too, without the flexible feature.
+        // The room for inline attributes stays where it is: it hangs on this flag, too, without the
+        // flexible feature.
         record.current_depth = record.current_depth.max(1);
         record.size = BLOCK_BYTES;
         directory.touch(op.inodes, &mut state);

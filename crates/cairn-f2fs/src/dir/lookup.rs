@@ -43,8 +43,8 @@ pub struct Found {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Compare {
     Exactly,
-    /// The directory ignores case: names of ASCII letters are compared so; others exactly, in a search of all blocks,
-    /// as their hash is that of a folded form that Cairn does not compute.
+    /// The directory ignores case: names of ASCII letters are compared so; others exactly, in a
+    /// search of all blocks, as their hash is that of a folded form that Cairn does not compute.
     IgnoringCase,
 }
 
@@ -115,14 +115,24 @@ fn checked(disk: &Disk, directory: Nid, block: u64, entry: &Dentry<'_>) -> Resul
     Ok(Found { nid: entry.ino, kind: entry.kind, block, slot: entry.slot })
 }
 
-fn find_inline(disk: &Disk, directory: &Inode, name: &[u8], compare: Compare) -> Result<Option<Found>> {
+fn find_inline(
+    disk: &Disk,
+    directory: &Inode,
+    name: &[u8],
+    compare: Compare,
+) -> Result<Option<Found>> {
     let image = disk.nodes.inode(directory.nid)?.ok_or(VfsError::Stale)?;
     let range = directory.record().inline_data_range();
     let dentries = Dentries::new(image.get(range).unwrap_or_default());
     find_in(disk, directory.nid, 0, dentries, |entry| matches(entry.name, name, compare))
 }
 
-fn find_hashed(disk: &Disk, directory: &Inode, name: &[u8], compare: Compare) -> Result<Option<Found>> {
+fn find_hashed(
+    disk: &Disk,
+    directory: &Inode,
+    name: &[u8],
+    compare: Compare,
+) -> Result<Option<Found>> {
     let hash = match compare {
         Compare::Exactly => name_hash(name),
         Compare::IgnoringCase => name_hash(&name.to_ascii_lowercase()),
@@ -133,9 +143,13 @@ fn find_hashed(disk: &Disk, directory: &Inode, name: &[u8], compare: Compare) ->
     for level in 0..depth(directory) {
         let start = bucket_start(level, dir_level, hash);
         for block in start..start.saturating_add(bucket_blocks(level)).min(end) {
-            let Some(image) = damage.pass(blocks::read(disk, directory, block))?.flatten() else { continue };
+            let Some(image) = damage.pass(blocks::read(disk, directory, block))?.flatten() else {
+                continue;
+            };
             let found = Dentries::new(&image).find(hash, |stored| matches(stored, name, compare));
-            if let Some(entry) = damage.pass(found.map_err(|bad| bad_name(directory.nid, block, bad)))?.flatten() {
+            if let Some(entry) =
+                damage.pass(found.map_err(|bad| bad_name(directory.nid, block, bad)))?.flatten()
+            {
                 return checked(disk, directory.nid, block, &entry).map(Some);
             }
         }
@@ -147,7 +161,8 @@ fn find_everywhere(disk: &Disk, directory: &Inode, name: &[u8]) -> Result<Option
     let (mut found, mut damage) = (None, PastDamage::default());
     blocks::for_each(disk, directory, 0, |block, image| {
         let wanted = |entry: &Dentry<'_>| entry.name == name;
-        let searched = image.and_then(|image| find_in(disk, directory.nid, block, Dentries::new(image), wanted));
+        let searched = image
+            .and_then(|image| find_in(disk, directory.nid, block, Dentries::new(image), wanted));
         found = damage.pass(searched)?.flatten();
         Ok(found.is_none())
     })?;

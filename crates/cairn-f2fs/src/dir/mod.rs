@@ -1,7 +1,7 @@
 //! Directories: entries in the inode, or in blocks of a hashed, multi-level table.
 //!
-//! Level `l` has `buckets(l)` buckets of 2 blocks (4 from level 31 on); a name is in the bucket of its hash at one of the
-//! levels in use. Blocks of the table may be holes.
+//! Level `l` has `buckets(l)` buckets of 2 blocks (4 from level 31 on); a name is in the bucket of
+//! its hash at one of the levels in use. Blocks of the table may be holes.
 //!
 //! Locking: callers hold `namespace` of the directory.
 
@@ -36,7 +36,12 @@ fn bad_entry(directory: Nid, block: u64, slot: usize, what: &'static str, value:
 }
 
 /// Checks what an entry says before anybody follows it; its name.
-fn check_entry<'b>(directory: Nid, block: u64, entry: &Dentry<'b>, layout: &Layout) -> Result<Name<'b>> {
+fn check_entry<'b>(
+    directory: Nid,
+    block: u64,
+    entry: &Dentry<'b>,
+    layout: &Layout,
+) -> Result<Name<'b>> {
     let bad = |what, value| bad_entry(directory, block, entry.slot, what, value);
     if !layout.is_nid(entry.ino) || entry.ino < Nid::ROOT {
         return Err(bad("there is no such inode number", entry.ino.get().into()));

@@ -1,8 +1,8 @@
 //! Listing entries.
 //!
-//! A position is `block << 8 | slot` of where to go on (inline entries count as block 0, and keep their slots when they move
-//! to a block). Entries that roll-forward added come behind all others. A bad entry or block is passed by; the first damage is the
-//! error of the call.
+//! A position is `block << 8 | slot` of where to go on (inline entries count as block 0, and keep
+//! their slots when they move to a block). Entries that roll-forward added come behind all others.
+//! A bad entry or block is passed by; the first damage is the error of the call.
 
 #![cfg_attr(
     not(test),
@@ -34,7 +34,8 @@ const ADDED: u64 = 1 << 62;
 /// Lists entries from `position` on as long as `emit` returns true.
 ///
 /// # Errors
-/// It is no directory or encrypted; it is damaged, or the device failed: then what can be listed has been given.
+/// It is no directory or encrypted; it is damaged, or the device failed: then what can be listed
+/// has been given.
 pub(crate) fn read(
     disk: &Disk,
     directory: &Inode,
@@ -46,7 +47,8 @@ pub(crate) fn read(
     }
     directory.check_readable(disk)?;
     let added = disk.nodes.overlay().entries(directory.nid);
-    let mut listing = Listing { disk, directory: directory.nid, added, damage: PastDamage::default(), emit };
+    let mut listing =
+        Listing { disk, directory: directory.nid, added, damage: PastDamage::default(), emit };
     let listed = listing.from(directory, position);
     listing.damage.end(listed)
 }
@@ -92,9 +94,11 @@ impl Listing<'_> {
             let Some(image) = self.damage.pass(image)? else { return Ok(true) };
             let from = if index == block { slot } else { 0 };
             let bucket = blocks::bucket_of(index, dir_level);
-            // A name elsewhere than in its bucket could not be found; one block at two places would list twice.
+            // A name elsewhere than in its bucket could not be found; one block at two places would
+            // list twice.
             let fits = |entry: &Dentry<'_>| {
-                bucket.is_some_and(|(count, at)| u64::from(entry.hash).checked_rem(count) == Some(at))
+                bucket
+                    .is_some_and(|(count, at)| u64::from(entry.hash).checked_rem(count) == Some(at))
             };
             goes_on = self.slots(image, index, from, fits)?;
             Ok(goes_on)
@@ -102,7 +106,13 @@ impl Listing<'_> {
         Ok(goes_on)
     }
 
-    fn slots(&mut self, bytes: &[u8], block: u64, from: usize, fits: impl Fn(&Dentry<'_>) -> bool) -> Result<bool> {
+    fn slots(
+        &mut self,
+        bytes: &[u8],
+        block: u64,
+        from: usize,
+        fits: impl Fn(&Dentry<'_>) -> bool,
+    ) -> Result<bool> {
         let dentries = Dentries::new(bytes);
         let mut slot = from;
         while let Some(entry) = dentries.next(slot) {
@@ -140,7 +150,9 @@ impl Listing<'_> {
         let Some(added) = self.added else { return };
         // Each has the position of the next one.
         const FIRST_NEXT: u64 = ADDED + 1;
-        for (next, (name, (nid, kind))) in (FIRST_NEXT..).zip(added).skip(usize::try_from(from).unwrap_or(usize::MAX)) {
+        for (next, (name, (nid, kind))) in
+            (FIRST_NEXT..).zip(added).skip(usize::try_from(from).unwrap_or(usize::MAX))
+        {
             let entry = DirEntry { ino: nid.ino(), kind: Some(*kind), name: name.clone(), next };
             if !(self.emit)(entry) {
                 return;

@@ -91,7 +91,10 @@ mod tests {
         assert!(!set(&mut map, 0) && !set(&mut map, 9));
         assert_eq!(map, [0x80, 0x40]);
         assert!(test(&map, 9) && !test(&map, 8));
-        assert_eq!([last_set(&map), last_set(&map[..1]), last_set(&[0; 2])], [Some(9), Some(0), None]);
+        assert_eq!(
+            [last_set(&map), last_set(&map[..1]), last_set(&[0; 2])],
+            [Some(9), Some(0), None]
+        );
         assert!(set(&mut map, 9) && clear(&mut map, 9) && !clear(&mut map, 9));
         assert!(flip(&mut map, 15) && !flip(&mut map, 0));
         assert_eq!((map, count(&map)), ([0, 1], 1));

@@ -20,7 +20,9 @@ pub(super) fn view<T: FromBytes + Immutable + KnownLayout + Unaligned>(block: &[
 ///
 /// # Panics
 /// As [`view`].
-pub(super) fn view_mut<T: FromBytes + IntoBytes + KnownLayout + Unaligned>(block: &mut [u8]) -> &mut T {
+pub(super) fn view_mut<T: FromBytes + IntoBytes + KnownLayout + Unaligned>(
+    block: &mut [u8],
+) -> &mut T {
     const { assert!(size_of::<T>() == BLOCK_SIZE) };
     let len = block.len();
     T::mut_from_bytes(block).unwrap_or_else(|_| panic!("a block of {len} bytes"))

@@ -157,7 +157,9 @@ impl<'b> Dentries<'b> {
                 let (hash, ino) = (raw.hash_code.get(), Nid(raw.ino.get()));
                 let kind = FileKind::of_entry_code(raw.file_type);
                 let entry = |name| Dentry { slot, hash, ino, kind, name };
-                return Some(self.name(slot, name_len.into()).map(entry).ok_or(BadName { slot, name_len }));
+                return Some(
+                    self.name(slot, name_len.into()).map(entry).ok_or(BadName { slot, name_len }),
+                );
             }
             from = slot.saturating_add(1);
         }
@@ -182,7 +184,11 @@ impl<'b> Dentries<'b> {
     ///
     /// # Errors
     /// There is none, and a bad entry.
-    pub fn find(&self, hash: u32, wanted: impl Fn(&[u8]) -> bool) -> Result<Option<Dentry<'b>>, BadName> {
+    pub fn find(
+        &self,
+        hash: u32,
+        wanted: impl Fn(&[u8]) -> bool,
+    ) -> Result<Option<Dentry<'b>>, BadName> {
         let (mut slot, mut damage) = (0, None);
         while slot < self.slots() {
             if !bitmap::test(self.bitmap, slot) {
@@ -195,7 +201,9 @@ impl<'b> Dentries<'b> {
             let len = usize::from(raw.name_len.get());
             if len > NAME_MAX || raw.hash_code.get() == hash {
                 match self.next(slot) {
-                    Some(Ok(entry)) if entry.slot == slot && wanted(entry.name) => return Ok(Some(entry)),
+                    Some(Ok(entry)) if entry.slot == slot && wanted(entry.name) => {
+                        return Ok(Some(entry));
+                    }
                     Some(Err(bad)) => damage = damage.or(Some(bad)),
                     _ => {}
                 }
@@ -264,7 +272,11 @@ impl<'b> DentriesMut<'b> {
     /// The name is empty or longer than 255 bytes, or the slots are taken or do not exist.
     pub fn insert(&mut self, slot: usize, name: &[u8], hash: u32, ino: Nid, kind: FileKind) {
         let count = slots_for(name.len());
-        assert_eq!(bitmap::count_set(self.bitmap, slot, count), 0, "slots {slot}+{count} are taken");
+        assert_eq!(
+            bitmap::count_set(self.bitmap, slot, count),
+            0,
+            "slots {slot}+{count} are taken"
+        );
         let room = slot..slot.strict_add(count);
         let entries = self.entries.get_mut(room.clone()).and_then(<[_]>::split_first_mut);
         let (Some((first, others)), Some(names)) = (entries, self.names.get_mut(room)) else {

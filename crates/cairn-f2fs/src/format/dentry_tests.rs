@@ -48,7 +48,10 @@ fn bad_entries_end_the_walk() {
     DentriesMut::new(&mut bytes).insert(213, b"x", 1, Nid(3), FileKind::Regular);
     let length = 30 + 213 * 11 + 8;
     bytes[length] = 9;
-    assert_eq!(Dentries::new(&bytes).iter().collect::<Vec<_>>(), [Err(BadName { slot: 213, name_len: 9 })]);
+    assert_eq!(
+        Dentries::new(&bytes).iter().collect::<Vec<_>>(),
+        [Err(BadName { slot: 213, name_len: 9 })]
+    );
     bytes[length] = 0;
     assert_eq!(Dentries::new(&bytes).iter().count(), 0, "an empty name is passed over");
     assert!(Dentries::new(&[0xff; BLOCK_SIZE]).find(1, |name| name == b"x").is_err());

@@ -93,10 +93,16 @@ impl Features {
     /// Names of all features that are set; unknown bits in hexadecimal.
     #[must_use]
     pub fn names(self) -> Vec<String> {
-        let known = NAMES.iter().filter(|(feature, _)| self.contains(*feature)).map(|(_, name)| (*name).to_owned());
+        let known = NAMES
+            .iter()
+            .filter(|(feature, _)| self.contains(*feature))
+            .map(|(_, name)| (*name).to_owned());
         let named = NAMES.iter().fold(Self::empty(), |all, (feature, _)| all | *feature);
         let unknown = self.difference(named).bits();
-        let unknown = (0..32).map(|bit| unknown & (1 << bit)).filter(|bit| *bit != 0).map(|bit| format!("{bit:#x}"));
+        let unknown = (0..32)
+            .map(|bit| unknown & (1 << bit))
+            .filter(|bit| *bit != 0)
+            .map(|bit| format!("{bit:#x}"));
         known.chain(unknown).collect()
     }
 
@@ -107,8 +113,12 @@ impl Features {
         if refused == Self::RO {
             return Some("the volume was made read-only (feature ro)".into());
         }
-        (!refused.is_empty())
-            .then(|| format!("the volume has features that Cairn does not write: {}", refused.names().join(", ")))
+        (!refused.is_empty()).then(|| {
+            format!(
+                "the volume has features that Cairn does not write: {}",
+                refused.names().join(", ")
+            )
+        })
     }
 }
 
@@ -121,7 +131,10 @@ mod tests {
         let all = Features::from_bits_retain(0x1_0fff);
         let names = all.names();
         assert_eq!(names.last().map(String::as_str), Some("0x10000"));
-        let back = names.iter().filter_map(|name| Features::named(name)).fold(Features::empty(), |a, b| a | b);
+        let back = names
+            .iter()
+            .filter_map(|name| Features::named(name))
+            .fold(Features::empty(), |a, b| a | b);
         assert_eq!(back.bits(), 0xfff);
     }
 

@@ -15,7 +15,9 @@ pub fn name_hash(name: &[u8]) -> u32 {
     let mut state = [first, second];
     let mut rest = name;
     // What remains after the last whole piece is never empty.
-    while let Some((piece, more)) = rest.split_at_checked(PIECE).filter(|(_, more)| !more.is_empty()) {
+    while let Some((piece, more)) =
+        rest.split_at_checked(PIECE).filter(|(_, more)| !more.is_empty())
+    {
         state = tea(state, pack(piece, rest.len()));
         rest = more;
     }

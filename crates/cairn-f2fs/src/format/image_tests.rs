@@ -20,7 +20,8 @@ struct Image(Vec<u8>);
 
 fn run(program: &str, arguments: &[&str], path: &Path) {
     let out = Command::new(program).args(arguments).arg(path).output();
-    let out = out.unwrap_or_else(|error| panic!("{program} (of f2fs-tools) cannot be started: {error}"));
+    let out =
+        out.unwrap_or_else(|error| panic!("{program} (of f2fs-tools) cannot be started: {error}"));
     // sload runs fsck at its end and passes on its status.
     let fine = out.status.success() || program == "sload.f2fs";
     assert!(fine, "{program} {arguments:?}: {}", String::from_utf8_lossy(&out.stdout));
@@ -82,7 +83,12 @@ fn open(image: Image) -> Opened {
     Opened { image, layout, checkpoint, nat, sit }
 }
 
-fn journals(image: &Image, checkpoint: &Checkpoint, pack: &PackMap, at: &dyn Fn(u32) -> Pba) -> ([u8; 507], [u8; 507]) {
+fn journals(
+    image: &Image,
+    checkpoint: &Checkpoint,
+    pack: &PackMap,
+    at: &dyn Fn(u32) -> Pba,
+) -> ([u8; 507], [u8; 507]) {
     let data = pack.data_summaries();
     let blocks = image.blocks(at(data.start), data.len());
     if checkpoint.flags.contains(CheckpointFlags::COMPACT_SUM) {
@@ -94,8 +100,13 @@ fn journals(image: &Image, checkpoint: &Checkpoint, pack: &PackMap, at: &dyn Fn(
         assert_eq!(compact.encode(), blocks);
         return (compact.nat_journal, compact.sit_journal);
     }
-    let full: Vec<SummaryBlock> = blocks.chunks(BLOCK_SIZE).map(|block| SummaryBlock::decode(block).unwrap()).collect();
-    assert!(full.iter().zip(blocks.chunks(BLOCK_SIZE)).all(|(summary, block)| summary.encode() == block));
+    let full: Vec<SummaryBlock> =
+        blocks.chunks(BLOCK_SIZE).map(|block| SummaryBlock::decode(block).unwrap()).collect();
+    assert!(
+        full.iter()
+            .zip(blocks.chunks(BLOCK_SIZE))
+            .all(|(summary, block)| summary.encode() == block)
+    );
     (full[0].journal, full[2].journal)
 }
 
@@ -119,7 +130,10 @@ impl Opened {
             return *entry;
         }
         let (block, index) = Layout::nat_place(nid);
-        nat::entry(self.image.block(self.layout.nat_address(block, self.checkpoint.nat_side(block))), index)
+        nat::entry(
+            self.image.block(self.layout.nat_address(block, self.checkpoint.nat_side(block))),
+            index,
+        )
     }
 
     fn node(&self, nid: Nid) -> &[u8] {
@@ -147,8 +161,15 @@ impl Opened {
         for segno in (0..self.layout.main_segments).map(SegNo) {
             let (block, index) = Layout::sit_place(segno);
             let side = self.checkpoint.sit_side(block);
-            let stored = sit::entry(self.image.block(self.layout.sit_address(block, side)), index, segno).unwrap();
-            let entry = self.sit.0.iter().find(|(known, _)| *known == segno).map_or(stored, |(_, entry)| entry.clone());
+            let stored =
+                sit::entry(self.image.block(self.layout.sit_address(block, side)), index, segno)
+                    .unwrap();
+            let entry = self
+                .sit
+                .0
+                .iter()
+                .find(|(known, _)| *known == segno)
+                .map_or(stored, |(_, entry)| entry.clone());
             blocks += entry.valid_blocks();
             nodes += if entry.log.is_node() { entry.valid_blocks() } else { 0 };
             let in_use = self.checkpoint.logs.iter().any(|position| position.segno == segno);
@@ -180,7 +201,12 @@ impl Opened {
         for area in areas {
             for entry in dentry::Dentries::new(area).iter() {
                 let entry = entry.unwrap();
-                assert_eq!(entry.hash, hash::name_hash(entry.name), "{}", String::from_utf8_lossy(entry.name));
+                assert_eq!(
+                    entry.hash,
+                    hash::name_hash(entry.name),
+                    "{}",
+                    String::from_utf8_lossy(entry.name)
+                );
                 found.push((entry.name.to_vec(), entry.ino, entry.kind));
             }
         }
@@ -212,7 +238,13 @@ impl Opened {
 fn images_of_every_shape_and_feature() {
     let cases: [(u64, &[&str]); 10] = [
         (64, &[]),
-        (512, &["-O", "extra_attr,inode_checksum,flexible_inline_xattr,inode_crtime,lost_found,sb_checksum"]),
+        (
+            512,
+            &[
+                "-O",
+                "extra_attr,inode_checksum,flexible_inline_xattr,inode_crtime,lost_found,sb_checksum",
+            ],
+        ),
         (128, &["-O", "extra_attr,inode_checksum,sb_checksum,compression,quota,project_quota"]),
         (256, &["-g", "android"]),
         (256, &["-O", "ro"]),
@@ -225,7 +257,8 @@ fn images_of_every_shape_and_feature() {
     for (size, arguments) in cases {
         let opened = open(Image::make(size, arguments, None));
         opened.check_sit();
-        let names: Vec<Vec<u8>> = opened.list(Nid::ROOT).into_iter().map(|(name, ..)| name).collect();
+        let names: Vec<Vec<u8>> =
+            opened.list(Nid::ROOT).into_iter().map(|(name, ..)| name).collect();
         assert_eq!(names[..2], [b".".to_vec(), b"..".to_vec()], "{arguments:?}");
         let quota = opened.layout.quota_inodes.iter().filter(|nid| !nid.is_none());
         for nid in quota {
@@ -245,7 +278,8 @@ fn a_loaded_tree_is_found_again() {
     std::fs::write(&big, &contents).unwrap();
     std::os::unix::fs::symlink("sub/big", tree.path().join("link")).unwrap();
     for n in 0..1000 {
-        std::fs::write(tree.path().join("sub").join(format!("file_with_a_name_{n}")), b"x").unwrap();
+        std::fs::write(tree.path().join("sub").join(format!("file_with_a_name_{n}")), b"x")
+            .unwrap();
     }
     for arguments in [&[][..], &["-O", "extra_attr,inode_checksum,inode_crtime"]] {
         let opened = open(Image::make(128, arguments, Some(tree.path())));
@@ -258,7 +292,10 @@ fn a_loaded_tree_is_found_again() {
         assert!(opened.inode(sub).0.current_depth > 1);
         let (_, nid, _) = entries.iter().find(|(name, ..)| name == b"big").unwrap().clone();
         let (inode, block) = opened.inode(nid);
-        assert_eq!((inode.size, inode.name.as_slice(), inode.pino), (contents.len() as u64, &b"big"[..], sub));
+        assert_eq!(
+            (inode.size, inode.name.as_slice(), inode.pino),
+            (contents.len() as u64, &b"big"[..], sub)
+        );
         for (index, right) in contents.chunks(BLOCK_SIZE).enumerate() {
             let addr = opened.data_address(&inode, block, index as u64);
             assert_eq!(opened.image.block(addr.pba()), right, "block {index}");

@@ -10,9 +10,14 @@ use super::features::Features;
 use super::sit;
 use super::superblock::Superblock;
 use super::units::{
-    BLOCK_BYTES, BLOCKS_PER_SEGMENT, BlockAddr, NIDS_PER_BLOCK, Nid, ORPHANS_PER_BLOCK, SEGMENT_BYTES, SegNo,
+    BLOCK_BYTES, BLOCKS_PER_SEGMENT, BlockAddr, NIDS_PER_BLOCK, Nid, ORPHANS_PER_BLOCK,
+    SEGMENT_BYTES, SegNo,
 };
 use crate::corrupt::Corrupt;
+
+mod side;
+
+pub use side::Side;
 
 /// Most segments a volume may have.
 const MAX_SEGMENTS: u32 = 8_388_608;
@@ -22,40 +27,6 @@ const PACK_FIXED: u32 = 2 + 6;
 /// All blocks of a segment.
 const WHOLE_SEGMENT: u16 = 1 << BLOCKS_PER_SEGMENT.ilog2();
 const BPS: u64 = as_u64(as_index(BLOCKS_PER_SEGMENT));
-
-/// One of the two checkpoint packs, or of the two copies of a NAT or SIT block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Side {
-    /// The first.
-    First,
-    /// The second.
-    Second,
-}
-
-impl Side {
-    /// The one that is not this.
-    #[must_use]
-    pub const fn other(self) -> Self {
-        match self {
-            Self::First => Self::Second,
-            Self::Second => Self::First,
-        }
-    }
-
-    /// Where the side begins, if the first one has so many blocks.
-    const fn start(self, blocks: u64) -> u64 {
-        match self {
-            Self::First => 0,
-            Self::Second => blocks,
-        }
-    }
-
-    /// From a bit of a version bitmap.
-    #[must_use]
-    pub const fn of_bit(second: bool) -> Self {
-        if second { Self::Second } else { Self::First }
-    }
-}
 
 /// Validated geometry. Copy it freely; nothing in it changes while a volume is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,7 +107,12 @@ impl Layout {
 
     fn check_counts(&self, superblock: &Superblock) -> Result<(), Corrupt> {
         let total = self.total_segments;
-        check("segment_count", total, (9..=MAX_SEGMENTS).contains(&total), "it must be 9 to 8388608")?;
+        check(
+            "segment_count",
+            total,
+            (9..=MAX_SEGMENTS).contains(&total),
+            "it must be 9 to 8388608",
+        )?;
         let within = u64::from(total) <= self.block_count / BPS;
         check("segment_count", total, within, "block_count has room for fewer")?;
         let main = self.main_segments;
@@ -147,20 +123,50 @@ impl Layout {
             "it must be 1 to segment_count_main",
         )?;
         let exact = self.sections.checked_mul(self.segs_per_sec) == Some(main);
-        check("segs_per_sec", self.segs_per_sec, exact, "times section_count it must give segment_count_main")?;
+        check(
+            "segs_per_sec",
+            self.segs_per_sec,
+            exact,
+            "times section_count it must give segment_count_main",
+        )?;
         let zone = self.secs_per_zone;
-        check("secs_per_zone", zone, (1..=self.sections).contains(&zone), "it must be 1 to section_count")?;
+        check(
+            "secs_per_zone",
+            zone,
+            (1..=self.sections).contains(&zone),
+            "it must be 1 to section_count",
+        )?;
         let ckpt = superblock.segment_count_ckpt;
         check("segment_count_ckpt", ckpt, ckpt == 2, "only 2 is possible")?;
         let sit = self.sit_segments;
-        check("segment_count_sit", sit, sit >= 2 && sit.is_multiple_of(2), "it must be even and positive")?;
+        check(
+            "segment_count_sit",
+            sit,
+            sit >= 2 && sit.is_multiple_of(2),
+            "it must be even and positive",
+        )?;
         let nat = self.nat_segments;
-        check("segment_count_nat", nat, nat >= 2 && nat.is_multiple_of(2), "it must be even and positive")?;
+        check(
+            "segment_count_nat",
+            nat,
+            nat >= 2 && nat.is_multiple_of(2),
+            "it must be even and positive",
+        )?;
         let payload = self.cp_payload;
-        check("cp_payload", payload, payload < BLOCKS_PER_SEGMENT - PACK_FIXED, "a pack has room for 503")?;
+        check(
+            "cp_payload",
+            payload,
+            payload < BLOCKS_PER_SEGMENT - PACK_FIXED,
+            "a pack has room for 503",
+        )?;
         // Every segment needs its SIT entry and its summary block.
         let entries = blocks_of(sit / 2).saturating_mul(as_u64(sit::ENTRIES_PER_BLOCK));
-        check("segment_count_sit", sit, entries >= u64::from(main), "too few for segment_count_main")?;
+        check(
+            "segment_count_sit",
+            sit,
+            entries >= u64::from(main),
+            "too few for segment_count_main",
+        )?;
         // A volume that is never written is never cleaned: mkfs gives it no summaries.
         let summaries = blocks_of(self.ssa_segments);
         let enough = summaries >= u64::from(main) || self.features.contains(Features::RO);
@@ -187,8 +193,15 @@ impl Layout {
         }
         let main_end = end_of(self.main, self.main_segments);
         let end = end_of(start, self.total_segments);
-        let fits = main_end <= end && main_end <= self.block_count && main_end <= u64::from(BlockAddr::COMPRESS.get());
-        check("segment_count_main", self.main_segments, fits, "the main area ends beyond the volume")
+        let fits = main_end <= end
+            && main_end <= self.block_count
+            && main_end <= u64::from(BlockAddr::COMPRESS.get());
+        check(
+            "segment_count_main",
+            self.main_segments,
+            fits,
+            "the main area ends beyond the volume",
+        )
     }
 
     fn check_device(&self, superblock: &Superblock, device_bytes: u64) -> Result<(), Corrupt> {
@@ -243,7 +256,10 @@ impl Layout {
     /// There is no such block: the caller's bug.
     #[must_use]
     pub fn address(&self, segno: SegNo, offset: u16) -> BlockAddr {
-        assert!(segno.get() < self.main_segments && u32::from(offset) < BLOCKS_PER_SEGMENT, "{segno}/{offset}");
+        assert!(
+            segno.get() < self.main_segments && u32::from(offset) < BLOCKS_PER_SEGMENT,
+            "{segno}/{offset}"
+        );
         let block = segno.get().strict_mul(BLOCKS_PER_SEGMENT).strict_add(offset.into());
         BlockAddr(self.main.strict_add(block))
     }
@@ -401,7 +417,12 @@ fn block_at(start: u32, block: u64) -> Pba {
     Pba(u64::from(start).strict_add(block))
 }
 
-fn check(field: &'static str, value: u32, fine: bool, expected: &'static str) -> Result<(), Corrupt> {
+fn check(
+    field: &'static str,
+    value: u32,
+    fine: bool,
+    expected: &'static str,
+) -> Result<(), Corrupt> {
     if fine { Ok(()) } else { Err(Corrupt::Superblock { field, value: value.into(), expected }) }
 }
 

@@ -32,7 +32,10 @@ fn addresses_go_both_ways() {
     assert!(!layout.is_nid(Nid(0)) && layout.is_nid(Nid(1)) && !layout.is_nid(Nid(455 * 512)));
     assert_eq!(layout.pack_start(Side::Second), Pba(1024));
     assert_eq!(layout.summary_address(SegNo(5)), Pba(3589));
-    assert_eq!((layout.nat_bitmap_bytes(), layout.sit_bitmap_bytes(), layout.sit_blocks_used()), (64, 64, 5));
+    assert_eq!(
+        (layout.nat_bitmap_bytes(), layout.sit_bitmap_bytes(), layout.sit_blocks_used()),
+        (64, 64, 5)
+    );
 }
 
 #[test]

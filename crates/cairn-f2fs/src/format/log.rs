@@ -24,8 +24,14 @@ impl Log {
     /// Number of logs.
     pub const COUNT: usize = 6;
     /// All, by number.
-    pub const ALL: [Self; 6] =
-        [Self::HotData, Self::WarmData, Self::ColdData, Self::HotNode, Self::WarmNode, Self::ColdNode];
+    pub const ALL: [Self; 6] = [
+        Self::HotData,
+        Self::WarmData,
+        Self::ColdData,
+        Self::HotNode,
+        Self::WarmNode,
+        Self::ColdNode,
+    ];
     /// The three data logs.
     pub const DATA: [Self; 3] = [Self::HotData, Self::WarmData, Self::ColdData];
     /// The three node logs.

@@ -79,7 +79,11 @@ impl From<RawNatEntry> for NatEntry {
 
 impl From<NatEntry> for RawNatEntry {
     fn from(entry: NatEntry) -> Self {
-        Self { version: entry.version, ino: entry.ino.get().into(), block_addr: entry.block_addr.get().into() }
+        Self {
+            version: entry.version,
+            ino: entry.ino.get().into(),
+            block_addr: entry.block_addr.get().into(),
+        }
     }
 }
 
@@ -113,7 +117,8 @@ mod tests {
     #[test]
     fn entries_are_packed() {
         let mut block = vec![0; BLOCK_SIZE];
-        let last = NatEntry { version: 7, ino: Nid(0x0102_0304), block_addr: BlockAddr(0x0506_0708) };
+        let last =
+            NatEntry { version: 7, ino: Nid(0x0102_0304), block_addr: BlockAddr(0x0506_0708) };
         set_entry(&mut block, 454, last);
         assert_eq!(block[4086..], [7, 4, 3, 2, 1, 8, 7, 6, 5, 0]);
         assert_eq!(entry(&block, 454), last);

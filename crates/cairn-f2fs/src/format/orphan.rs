@@ -69,7 +69,8 @@ mod tests {
         let blocks = encode(&inos);
         assert_eq!(blocks.len(), 2);
         assert_eq!(blocks[1][4084..4092], [2, 0, 2, 0, 1, 0, 0, 0]);
-        let back: Vec<Nid> = blocks.iter().flat_map(|block| decode(block, &layout).unwrap()).collect();
+        let back: Vec<Nid> =
+            blocks.iter().flat_map(|block| decode(block, &layout).unwrap()).collect();
         assert_eq!(back, inos);
         let mut bad = blocks[1].clone();
         bad[4089] = 8;

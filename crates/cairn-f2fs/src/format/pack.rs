@@ -29,7 +29,12 @@ impl PackMap {
     /// The map of a pack to be written: so many orphan inodes, so many data summary blocks (3, or
     /// fewer in the compact form), node summaries or not. `None` if the segment has no room.
     #[must_use]
-    pub fn plan(layout: &Layout, orphan_inodes: usize, data_summaries: u32, node_summaries: bool) -> Option<Self> {
+    pub fn plan(
+        layout: &Layout,
+        orphan_inodes: usize,
+        data_summaries: u32,
+        node_summaries: bool,
+    ) -> Option<Self> {
         let orphans = u32::try_from(orphan_inodes.div_ceil(orphan::INOS_PER_BLOCK)).ok()?;
         let node_summaries = if node_summaries { 3 } else { 0 };
         let map = Self { payload: layout.cp_payload, orphans, data_summaries, node_summaries };
@@ -43,13 +48,19 @@ impl PackMap {
     /// # Errors
     /// Its counts contradict each other.
     pub fn of(checkpoint: &Checkpoint, layout: &Layout) -> Result<Self, Corrupt> {
-        let bad = |field, value: u32, expected| Corrupt::Checkpoint { field, value: value.into(), expected };
+        let bad = |field, value: u32, expected| Corrupt::Checkpoint {
+            field,
+            value: value.into(),
+            expected,
+        };
         let total = checkpoint.pack_total_blocks;
         if !(MIN_BLOCKS..=BLOCKS_PER_SEGMENT).contains(&total) {
             return Err(bad("cp_pack_total_block_count", total, "it must be 3 to 512"));
         }
         let start = checkpoint.pack_start_sum;
-        let Some(orphans) = start.checked_sub(layout.cp_payload).and_then(|rest| rest.checked_sub(1)) else {
+        let Some(orphans) =
+            start.checked_sub(layout.cp_payload).and_then(|rest| rest.checked_sub(1))
+        else {
             return Err(bad("cp_pack_start_sum", start, "the payload ends behind it"));
         };
         let node_summaries = if checkpoint.has_node_summaries() { 3 } else { 0 };
@@ -61,7 +72,11 @@ impl PackMap {
         let compact = checkpoint.flags.contains(CheckpointFlags::COMPACT_SUM);
         let fine = if compact { (1..=3).contains(&data_summaries) } else { data_summaries == 3 };
         if !fine && !layout.features.contains(super::Features::RO) {
-            return Err(bad("cp_pack_total_block_count", total, "the number of data summaries does not fit the flags"));
+            return Err(bad(
+                "cp_pack_total_block_count",
+                total,
+                "the number of data summaries does not fit the flags",
+            ));
         }
         Ok(Self { payload: layout.cp_payload, orphans, data_summaries, node_summaries })
     }
@@ -126,7 +141,8 @@ mod tests {
     #[test]
     fn reading_finds_what_was_planned() {
         let layout = layout();
-        for (orphans, data, nodes) in [(0, 1, true), (0, 1, false), (1, 3, true), (1021, 2, false)] {
+        for (orphans, data, nodes) in [(0, 1, true), (0, 1, false), (1, 3, true), (1021, 2, false)]
+        {
             let plan = PackMap::plan(&layout, orphans, data, nodes).unwrap();
             let mut cp = checkpoint(&layout);
             cp.flags.set(CheckpointFlags::UMOUNT, nodes);
@@ -138,7 +154,10 @@ mod tests {
         assert_eq!((full.total(), full.start_sum(), full.last()), (9, 2, 8));
         assert_eq!((full.summary(Log::ColdData), full.summary(Log::HotNode)), (Some(4), Some(5)));
         let short = PackMap::plan(&layout, 0, 1, false).unwrap();
-        assert_eq!((short.total(), short.summary(Log::HotData), short.summary(Log::HotNode)), (3, None, None));
+        assert_eq!(
+            (short.total(), short.summary(Log::HotData), short.summary(Log::HotNode)),
+            (3, None, None)
+        );
     }
 
     #[test]

@@ -118,12 +118,14 @@ impl TreeShape {
         let direct = u32::try_from(block.checked_div(node)?).ok()?;
         let slot = u32::try_from(block.checked_rem(node)?).ok()?;
         let rest = self.node_slots.checked_sub(slot)?;
-        let at = |depth, slots, offsets| Some(NodePath { depth, slots: narrow(slots)?, offsets, rest });
+        let at =
+            |depth, slots, offsets| Some(NodePath { depth, slots: narrow(slots)?, offsets, rest });
         let Some(direct) = direct.checked_sub(2) else {
             return at(1, [direct, slot, 0, 0], [0, child(0, direct), 0, 0]);
         };
         let Some(direct) = direct.checked_sub(2 * FANOUT) else {
-            let (parent, indirect) = if direct < FANOUT { (2, FIRST_INDIRECT) } else { (3, SECOND_INDIRECT) };
+            let (parent, indirect) =
+                if direct < FANOUT { (2, FIRST_INDIRECT) } else { (3, SECOND_INDIRECT) };
             let index = direct % FANOUT;
             return at(2, [parent, index, slot, 0], [0, indirect, child(indirect, index), 0]);
         };
@@ -148,7 +150,9 @@ impl TreeShape {
             (NodeKind::Direct, _) => {
                 let within = offset.checked_sub(INDIRECTS)?;
                 // The first of each subtree is its indirect node.
-                let directs = (within / SUBTREE).strict_mul(FANOUT).strict_add((within % SUBTREE).checked_sub(1)?);
+                let directs = (within / SUBTREE)
+                    .strict_mul(FANOUT)
+                    .strict_add((within % SUBTREE).checked_sub(1)?);
                 directs.strict_add(DIRECTS_BEFORE)
             }
             _ => return None,
@@ -235,10 +239,22 @@ mod tests {
 
     #[test]
     fn kinds_of_offsets() {
-        let kinds = [0, 1, 3, 4, 1022, 1023, 2041, 2042, 2043, 2042 + 1019, XATTR_OFFSET].map(NodeKind::at);
+        let kinds =
+            [0, 1, 3, 4, 1022, 1023, 2041, 2042, 2043, 2042 + 1019, XATTR_OFFSET].map(NodeKind::at);
         use NodeKind::{Direct, DoubleIndirect, Indirect, Inode, Xattr};
-        let right =
-            [Inode, Direct, Indirect, Direct, Indirect, Direct, DoubleIndirect, Indirect, Direct, Indirect, Xattr];
+        let right = [
+            Inode,
+            Direct,
+            Indirect,
+            Direct,
+            Indirect,
+            Direct,
+            DoubleIndirect,
+            Indirect,
+            Direct,
+            Indirect,
+            Xattr,
+        ];
         assert_eq!(kinds, right.map(Some));
         assert_eq!(NodeKind::at(END), None);
         assert_eq!(NodeKind::at(END - 1), Some(Direct));

@@ -110,7 +110,11 @@ impl From<RawSummary> for Summary {
 
 impl From<Summary> for RawSummary {
     fn from(entry: Summary) -> Self {
-        Self { nid: entry.nid.get().into(), version: entry.version, ofs_in_node: entry.ofs_in_node.into() }
+        Self {
+            nid: entry.nid.get().into(),
+            version: entry.version,
+            ofs_in_node: entry.ofs_in_node.into(),
+        }
     }
 }
 
@@ -200,7 +204,10 @@ impl NatJournal {
     #[must_use]
     pub fn encode(&self) -> JournalBytes {
         assert!(self.0.len() <= NAT_JOURNAL_ENTRIES, "{} entries in a NAT journal", self.0.len());
-        let raw = self.0.iter().map(|(nid, entry)| RawNatJournalEntry { nid: nid.get().into(), ne: (*entry).into() });
+        let raw = self
+            .0
+            .iter()
+            .map(|(nid, entry)| RawNatJournalEntry { nid: nid.get().into(), ne: (*entry).into() });
         pack(&raw.collect::<Vec<_>>())
     }
 }
@@ -239,8 +246,10 @@ impl SitJournal {
     #[must_use]
     pub fn encode(&self) -> JournalBytes {
         assert!(self.0.len() <= SIT_JOURNAL_ENTRIES, "{} entries in a SIT journal", self.0.len());
-        let raw =
-            self.0.iter().map(|(segno, entry)| RawSitJournalEntry { segno: segno.get().into(), se: entry.encode() });
+        let raw = self.0.iter().map(|(segno, entry)| RawSitJournalEntry {
+            segno: segno.get().into(),
+            se: entry.encode(),
+        });
         pack(&raw.collect::<Vec<_>>())
     }
 }
@@ -266,7 +275,11 @@ struct RawInfoJournal {
 }
 
 /// The entries that a journal's count announces.
-fn counted<'j, T>(journal: &'j JournalBytes, most: usize, too_many: &'static str) -> Result<&'j [T], Corrupt>
+fn counted<'j, T>(
+    journal: &'j JournalBytes,
+    most: usize,
+    too_many: &'static str,
+) -> Result<&'j [T], Corrupt>
 where
     T: FromBytes + Immutable + KnownLayout + Unaligned,
 {
@@ -328,7 +341,10 @@ impl CompactSummaries {
     /// # Errors
     /// The blocks hold fewer entries.
     pub fn decode(blocks: &[u8], counts: [u16; 3]) -> Result<Self, Corrupt> {
-        let short = || Corrupt::Summary { what: "too few compact summary blocks", value: as_u64(blocks.len()) };
+        let short = || Corrupt::Summary {
+            what: "too few compact summary blocks",
+            value: as_u64(blocks.len()),
+        };
         let (blocks, _) = blocks.as_chunks::<BLOCK_SIZE>();
         let (first, rest) = blocks.split_first().ok_or_else(short)?;
         let first: &RawFirstCompact = view(first);
@@ -348,7 +364,9 @@ impl CompactSummaries {
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut entries = self.entries.iter().flatten().map(|entry| RawSummary::from(*entry));
-        let mut fill = |to: &mut [RawSummary]| to.iter_mut().zip(&mut entries).for_each(|(to, entry)| *to = entry);
+        let mut fill = |to: &mut [RawSummary]| {
+            to.iter_mut().zip(&mut entries).for_each(|(to, entry)| *to = entry)
+        };
         let mut first = RawFirstCompact::new_zeroed();
         (first.nat_journal, first.sit_journal) = (self.nat_journal, self.sit_journal);
         fill(&mut first.entries);

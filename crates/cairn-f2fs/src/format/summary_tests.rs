@@ -74,7 +74,8 @@ fn the_compact_form_packs_three_logs() {
         let mut numbers = 0..total;
         let entries = counts.map(|count| numbers.by_ref().take(count.into()).map(owner).collect());
         let nat = nat_journal(5).encode();
-        let written = CompactSummaries { nat_journal: nat, sit_journal: sit_journal(4).encode(), entries };
+        let written =
+            CompactSummaries { nat_journal: nat, sit_journal: sit_journal(4).encode(), entries };
         let blocks = written.encode();
         assert_eq!(blocks.len(), CompactSummaries::blocks_for(total) * BLOCK_SIZE);
         assert_eq!(CompactSummaries::decode(&blocks, counts).unwrap(), written);

@@ -81,13 +81,17 @@ impl Xattr {
     pub fn full_name(&self) -> Option<Vec<u8>> {
         let (_, prefix) = PREFIXES.iter().find(|(index, _)| *index == self.index)?;
         // The ACLs and the advice are whole names: anything behind them would make another one.
-        (prefix.ends_with(b".") || self.name.is_empty()).then(|| [prefix, self.name.as_slice()].concat())
+        (prefix.ends_with(b".") || self.name.is_empty())
+            .then(|| [prefix, self.name.as_slice()].concat())
     }
 
     /// Bytes it takes.
     #[must_use]
     pub fn stored_size(&self) -> usize {
-        ENTRY_HEAD.saturating_add(self.name.len()).saturating_add(self.value.len()).next_multiple_of(4)
+        ENTRY_HEAD
+            .saturating_add(self.name.len())
+            .saturating_add(self.value.len())
+            .next_multiple_of(4)
     }
 }
 
@@ -115,18 +119,22 @@ pub fn decode(area: &[u8], ino: Nid) -> Result<Vec<Xattr>, Corrupt> {
     let mut found = Vec::new();
     let mut at = HEADER_SIZE;
     // Every step goes forward by at least 4 bytes.
-    while let Some((head, rest)) = area.get(at..).and_then(|rest| rest.split_first_chunk::<ENTRY_HEAD>()) {
+    while let Some((head, rest)) =
+        area.get(at..).and_then(|rest| rest.split_first_chunk::<ENTRY_HEAD>())
+    {
         if *head == [0; END_SIZE] {
             break;
         }
         let raw: &RawXattrEntry = zerocopy::transmute_ref!(head);
-        let (name_len, value_len) = (usize::from(raw.e_name_len), usize::from(raw.e_value_size.get()));
+        let (name_len, value_len) =
+            (usize::from(raw.e_name_len), usize::from(raw.e_value_size.get()));
         let xattr = rest.split_at_checked(name_len).and_then(|(name, rest)| {
             let value = rest.get(..value_len)?;
             Some(Xattr { index: raw.e_name_index, name: name.to_vec(), value: value.to_vec() })
         });
         let Some(xattr) = xattr else {
-            let end = at.saturating_add(ENTRY_HEAD).saturating_add(name_len).saturating_add(value_len);
+            let end =
+                at.saturating_add(ENTRY_HEAD).saturating_add(name_len).saturating_add(value_len);
             return Err(bad(at, "an entry crosses the end of the area", as_u64(end)));
         };
         at = at.saturating_add(xattr.stored_size());
@@ -149,10 +157,12 @@ pub fn encode(xattrs: &[Xattr], size: usize) -> Option<Vec<u8>> {
     if area_size(xattrs) > size {
         return None;
     }
-    let header = RawXattrHeader { h_magic: MAGIC.into(), h_refcount: 1.into(), h_sloadd: [0.into(); 4] };
+    let header =
+        RawXattrHeader { h_magic: MAGIC.into(), h_refcount: 1.into(), h_sloadd: [0.into(); 4] };
     let mut area = header.as_bytes().to_vec();
     for xattr in xattrs {
-        let e_name_len = u8::try_from(xattr.name.len()).ok().filter(|len| usize::from(*len) <= NAME_MAX)?;
+        let e_name_len =
+            u8::try_from(xattr.name.len()).ok().filter(|len| usize::from(*len) <= NAME_MAX)?;
         let e_value_size = u16::try_from(xattr.value.len()).ok()?.into();
         let raw = RawXattrEntry { e_name_index: xattr.index, e_name_len, e_value_size };
         area.extend_from_slice(raw.as_bytes());
@@ -200,7 +210,8 @@ mod tests {
 
     #[test]
     fn names_have_prefixes() {
-        let names: [&[u8]; 4] = [b"user.x", b"system.posix_acl_access", b"trusted.y.z", b"security.selinux"];
+        let names: [&[u8]; 4] =
+            [b"user.x", b"system.posix_acl_access", b"trusted.y.z", b"security.selinux"];
         for full in names {
             let (index, name) = split_name(full).unwrap();
             assert_eq!(xattr(index, name, b"").full_name().unwrap(), full);

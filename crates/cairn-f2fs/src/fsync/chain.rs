@@ -1,4 +1,5 @@
-//! What the fsyncs of a volume share: how long the chain behind the checkpoint is, and what they cost.
+//! What the fsyncs of a volume share: how long the chain behind the checkpoint is, and what they
+//! cost.
 
 use cairn_base::ranked_lock::{Mutex, Rank};
 use cairn_base::stats::{Counter, Report};

@@ -1,5 +1,5 @@
-//! Making one file durable: its data, then its nodes where roll-forward finds them, then one flush. A checkpoint only where
-//! Linux needs one, too.
+//! Making one file durable: its data, then its nodes where roll-forward finds them, then one flush.
+//! A checkpoint only where Linux needs one, too.
 //!
 //! While a checkpoint is in flight, nodes are written behind it: they count once it is on the
 //! medium, so the fsync waits for that. So does one that finds nothing to write: what it would
@@ -116,23 +116,30 @@ fn must_checkpoint(store: &Store, inode: &Inode) -> Result<bool> {
         let record = &state.record;
         (record.links, record.advise, record.pino, record.cluster_blocks().is_some())
     };
-    if inode.kind != FileKind::Regular || links != 1 || compressed || advise.contains(Advise::LOST_PINO) {
+    if inode.kind != FileKind::Regular
+        || links != 1
+        || compressed
+        || advise.contains(Advise::LOST_PINO)
+    {
         return Ok(true);
     }
-    // Nodes that have left the tree are still in the checkpoint's, and nothing in the chain says that they are gone.
+    // Nodes that have left the tree are still in the checkpoint's, and nothing in the chain says
+    // that they are gone.
     if inode.ledger.changed_in(Part::Data, version) || !has_roll_forward_space(store) {
         return Ok(true);
     }
     Ok(!store.nat.is_committed(pino)?)
 }
 
-/// Recovery writes every node of the chain anew before anything becomes free, and what is free now is all it has for that.
+/// Recovery writes every node of the chain anew before anything becomes free, and what is free now
+/// is all it has for that.
 fn recovery_has_room(fsyncs: &Fsyncs, store: &Store) -> bool {
     let chain = fsyncs.extend_chain(store.checkpoints.version(), 0);
     store.segments.free_sections() >= store.segments.needed_for_recovery(chain)
 }
 
-/// Roll-forward adds to the checkpoint's blocks what came into use since, and takes nothing away first.
+/// Roll-forward adds to the checkpoint's blocks what came into use since, and takes nothing away
+/// first.
 fn has_roll_forward_space(store: &Store) -> bool {
     store.checkpoints.valid_blocks() + store.space.taken() <= store.space.user_blocks()
 }

@@ -1,18 +1,20 @@
 //! `gc_victim=adaptive`: less is written for the same room.
 //!
-//! - **Few checkpoints.** A cleaned section counts as won before a checkpoint makes it free, so cleaning goes on with what is
-//!   free until only what a checkpoint itself may take is left; then one checkpoint serves all sections cleaned since the last
-//!   one, at most [`MOST_DEFERRED`]. A checkpoint writes every dirty node once, however many of its blocks have moved.
-//! - **Sorted.** The blocks of several victims are written in the order of files, so that the next time blocks that follow each
-//!   other in a section belong to few nodes.
+//! - **Few checkpoints.** A cleaned section counts as won before a checkpoint makes it free, so
+//!   cleaning goes on with what is free until only what a checkpoint itself may take is left; then
+//!   one checkpoint serves all sections cleaned since the last one, at most [`MOST_DEFERRED`]. A
+//!   checkpoint writes every dirty node once, however many of its blocks have moved.
+//! - **Sorted.** The blocks of several victims are written in the order of files, so that the next
+//!   time blocks that follow each other in a section belong to few nodes.
 //! - **Nodes within a budget.** Sections of nodes are cleaned only when more of the invalid blocks
 //!   are in them than serves best ([`RecentWrites::share_of_nodes`]), and when that writes less for
 //!   each block gained than cleaning data. So few nodes that are rewritten all the time get room to
 //!   empty their sections by themselves, and many that rest are packed. They are made dirty and
 //!   left to the checkpoint, where they are written with those that are dirty anyway.
-//! - **No second reserve for data.** Dirty data counts with one piece of write-back and not as a whole, since room is made before
-//!   each piece; and that piece may go to the volume's reserve, which is filled up again before the next one. No less than the
-//!   reserve is kept: recovery begins with it after a power cut, and whoever mounts the volume then may not clean like this.
+//! - **No second reserve for data.** Dirty data counts with one piece of write-back and not as a
+//!   whole, since room is made before each piece; and that piece may go to the volume's reserve,
+//!   which is filled up again before the next one. No less than the reserve is kept: recovery
+//!   begins with it after a power cut, and whoever mounts the volume then may not clean like this.
 
 use super::policy::SpaceState;
 use super::stats::Written;
@@ -20,7 +22,8 @@ use crate::segment::SectionInfo;
 
 /// Sections cleaned for one checkpoint at most.
 pub(super) const MOST_DEFERRED: u32 = 20;
-/// Sections that must stay free besides what a checkpoint takes: for the data and the cleaning log to go on in.
+/// Sections that must stay free besides what a checkpoint takes: for the data and the cleaning log
+/// to go on in.
 const LOGS: u32 = 2;
 
 /// Sections that must stay free for the next checkpoint to have room.
@@ -29,7 +32,8 @@ pub(super) const fn least_free(now: &SpaceState) -> u32 {
     now.upper + LOGS
 }
 
-/// Is a checkpoint due before anything else is cleaned? `deferred` sections have been cleaned since the last one.
+/// Is a checkpoint due before anything else is cleaned? `deferred` sections have been cleaned since
+/// the last one.
 #[must_use]
 pub(super) const fn checkpoint_is_due(now: &SpaceState, deferred: u32) -> bool {
     deferred > 0 && (now.free <= least_free(now) || deferred >= MOST_DEFERRED)
@@ -50,7 +54,8 @@ pub(super) fn group(now: &SpaceState, deferred: u32, most: u32) -> u32 {
     room.min(4 * missing.max(1)).min(most).min(MOST_DEFERRED.saturating_sub(deferred)).max(1)
 }
 
-/// What was written lately, in blocks: each figure is halved whenever all together are as many as users may have.
+/// What was written lately, in blocks: each figure is halved whenever all together are as many as
+/// users may have.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RecentWrites {
     before: Written,
@@ -68,8 +73,10 @@ impl RecentWrites {
         self.user += more(now.user, before.user);
         self.moved += more(now.gc_data, before.gc_data);
         self.nodes += more(now.node, before.node);
-        self.others += more(now.total(), before.total())
-            .saturating_sub(more(now.user + now.gc_data + now.node, before.user + before.gc_data + before.node));
+        self.others += more(now.total(), before.total()).saturating_sub(more(
+            now.user + now.gc_data + now.node,
+            before.user + before.gc_data + before.node,
+        ));
         if self.user + self.moved + self.nodes + self.others > user_blocks {
             for figure in [&mut self.user, &mut self.moved, &mut self.nodes, &mut self.others] {
                 *figure /= 2;
@@ -77,15 +84,17 @@ impl RecentWrites {
         }
     }
 
-    /// What each data block that is written costs in all, in thousandths: itself, and its part of the nodes and tables that follow.
+    /// What each data block that is written costs in all, in thousandths: itself, and its part of
+    /// the nodes and tables that follow.
     #[must_use]
     pub(super) fn weight(&self) -> u64 {
         1000 + 1000 * (self.nodes + self.others) / (self.user + self.moved).max(1)
     }
 
-    /// The part of `spare` blocks that sections of nodes should have. What is written for a class is in inverse proportion to its
-    /// spare blocks and in proportion to what lives in it and to how often that is written: the sum is least where the shares
-    /// are as the roots of those products.
+    /// The part of `spare` blocks that sections of nodes should have. What is written for a class
+    /// is in inverse proportion to its spare blocks and in proportion to what lives in it and to
+    /// how often that is written: the sum is least where the shares are as the roots of those
+    /// products.
     #[must_use]
     pub(super) fn share_of_nodes(&self, spare: u64, data: u64, nodes: u64) -> u64 {
         let root = |live: u64, written: u64| (live.max(1) as f64 * written.max(1) as f64).sqrt();
@@ -94,8 +103,8 @@ impl RecentWrites {
     }
 }
 
-/// Which of the two costs less for each block gained? `weight` is what a moved data block costs in all, in thousandths:
-/// itself, and its part of the nodes and tables that follow.
+/// Which of the two costs less for each block gained? `weight` is what a moved data block costs in
+/// all, in thousandths: itself, and its part of the nodes and tables that follow.
 #[must_use]
 pub(super) fn cheaper(
     data: Option<SectionInfo>,
@@ -103,8 +112,9 @@ pub(super) fn cheaper(
     whole: u32,
     weight: u64,
 ) -> Option<SectionInfo> {
-    let cost =
-        |info: &SectionInfo, weight: u64| u64::from(info.valid) * weight * 1000 / u64::from(whole - info.valid).max(1);
+    let cost = |info: &SectionInfo, weight: u64| {
+        u64::from(info.valid) * weight * 1000 / u64::from(whole - info.valid).max(1)
+    };
     match (data, nodes) {
         (Some(data), Some(nodes)) if cost(&nodes, 1000) < cost(&data, weight) => Some(nodes),
         (data, nodes) => data.or(nodes),
@@ -129,14 +139,19 @@ mod tests {
     fn a_checkpoint_waits_until_free_sections_run_out() {
         assert!(!checkpoint_is_due(&space_state(4), 5) && checkpoint_is_due(&space_state(3), 5));
         // There is nothing for it to free, or enough for it to be worth while.
-        assert!(!checkpoint_is_due(&space_state(3), 0) && checkpoint_is_due(&space_state(9), MOST_DEFERRED));
+        assert!(
+            !checkpoint_is_due(&space_state(3), 0)
+                && checkpoint_is_due(&space_state(9), MOST_DEFERRED)
+        );
         // What is pending has to fit.
         assert!(checkpoint_is_due(&SpaceState { upper: 4, ..space_state(6) }, 1));
     }
 
     #[test]
     fn cleaned_sections_count_before_they_are_free() {
-        assert!(enough(&space_state(9), 0) && !enough(&space_state(8), 0) && enough(&space_state(8), 1));
+        assert!(
+            enough(&space_state(9), 0) && !enough(&space_state(8), 0) && enough(&space_state(8), 1)
+        );
         assert!(enough(&space_state(4), 5) && !enough(&space_state(3), 20));
         // What is pending has room, and need not leave the reserve alone as well.
         let pending = SpaceState { lower: 2, upper: 3, ..space_state(9) };
@@ -164,7 +179,10 @@ mod tests {
         let (data, nodes) = (section(1, 1800, false), section(2, 1750, true));
         // Moving data costs half as much again, in nodes and tables.
         assert_eq!(cheaper(Some(data), Some(nodes), WHOLE, 1500), Some(nodes));
-        assert_eq!(cheaper(Some(section(1, 1600, false)), Some(nodes), WHOLE, 1500), Some(section(1, 1600, false)));
+        assert_eq!(
+            cheaper(Some(section(1, 1600, false)), Some(nodes), WHOLE, 1500),
+            Some(section(1, 1600, false))
+        );
         assert_eq!(cheaper(None, Some(nodes), WHOLE, 1500), Some(nodes));
         assert_eq!(cheaper(Some(data), None, WHOLE, 1500), Some(data));
     }

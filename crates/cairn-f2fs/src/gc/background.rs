@@ -1,13 +1,16 @@
-//! `background_gc`: a section now and then while nobody else does anything; and foreground cleaning for others (`gc_merge`).
+//! `background_gc`: a section now and then while nobody else does anything; and foreground cleaning
+//! for others (`gc_merge`).
 //!
-//! The daemon sleeps for 30 seconds. If the volume was used within the last five it sleeps longer the next time, up to a minute;
-//! it sleeps shorter where much of the space is taken by blocks that are not valid any more. After a look that found nothing
-//! worth cleaning it sleeps for five minutes. Nothing is cleaned while checkpoints are disabled: it could not be used.
+//! The daemon sleeps for 30 seconds. If the volume was used within the last five it sleeps longer
+//! the next time, up to a minute; it sleeps shorter where much of the space is taken by blocks that
+//! are not valid any more. After a look that found nothing worth cleaning it sleeps for five
+//! minutes. Nothing is cleaned while checkpoints are disabled: it could not be used.
 //!
-//! With `gc_merge` whoever needs room asks the daemon and waits, so that cleaning is the work of one thread, and one round of it
-//! serves all who wait.
+//! With `gc_merge` whoever needs room asks the daemon and waits, so that cleaning is the work of
+//! one thread, and one round of it serves all who wait.
 //!
-//! Locking: `Sleep` and the requests are leaves; nothing is held while the daemon works but what cleaning takes.
+//! Locking: `Sleep` and the requests are leaves; nothing is held while the daemon works but what
+//! cleaning takes.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -30,7 +33,8 @@ const MAX_SLEEP: Duration = Duration::from_secs(60);
 const NO_GC_SLEEP: Duration = Duration::from_secs(300);
 /// The volume is idle if nothing happened for so long.
 const IDLE: Duration = Duration::from_secs(5);
-/// Percent of the users' blocks that must be invalid, and percent of those that may be free at most, for shorter sleeps.
+/// Percent of the users' blocks that must be invalid, and percent of those that may be free at
+/// most, for shorter sleeps.
 const LIMIT: u64 = 40;
 /// With no more sections to clean than this there is nothing worth it.
 const FEW_SECTIONS: usize = 3;
@@ -74,10 +78,12 @@ struct State {
 impl Cleaner {
     /// Everything that was done on the volume, as a number that grows.
     fn activity(&self, store: &Store) -> u64 {
-        let placed: u64 = store.segments.stats.placed.iter().map(cairn_base::stats::Counter::get).sum();
+        let placed: u64 =
+            store.segments.stats.placed.iter().map(cairn_base::stats::Counter::get).sum();
         let gc = &self.stats;
         let own = gc.data_blocks_moved.get() + gc.node_blocks_moved.get();
-        (store.operation_lock.counts().0 + placed + store.segments.stats.in_place.get()).saturating_sub(own)
+        (store.operation_lock.counts().0 + placed + store.segments.stats.in_place.get())
+            .saturating_sub(own)
     }
 
     /// One section, if one is worth it. Returns whether something was cleaned.
@@ -112,11 +118,13 @@ impl Cleaner {
         Ok(!moved.full)
     }
 
-    /// Is much of the users' space taken by blocks that are not valid any more, and little of it free?
+    /// Is much of the users' space taken by blocks that are not valid any more, and little of it
+    /// free?
     fn is_worn(&self, store: &Store) -> bool {
         let user = store.space.user_blocks();
         let invalid = user.saturating_sub(store.space.counts().valid_blocks);
-        let spare = store.segments.free_segments().saturating_sub(store.space.overprovision_segments());
+        let spare =
+            store.segments.free_segments().saturating_sub(store.space.overprovision_segments());
         let free = u64::from(spare) * u64::from(BLOCKS_PER_SEGMENT);
         invalid > user / 100 * LIMIT && free < invalid / 100 * LIMIT
     }
@@ -158,7 +166,9 @@ impl GcDaemon {
         }
         let activity = cleaner.activity(store);
         match state.seen {
-            Some((seen, since)) if seen == activity => (now - since < IDLE).then(|| IDLE - (now - since)),
+            Some((seen, since)) if seen == activity => {
+                (now - since < IDLE).then(|| IDLE - (now - since))
+            }
             before => {
                 state.seen = Some((activity, now));
                 if before.is_none() {

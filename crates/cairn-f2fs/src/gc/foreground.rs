@@ -58,7 +58,9 @@ impl Cleaner {
     pub(crate) fn has_room(&self) -> Result<bool> {
         let now = self.space_state()?;
         Ok(match self.mount.options().gc_victim {
-            GcVictim::Adaptive => adaptive::enough(&now, now.prefree / self.mount.disk.layout.usable_segments()),
+            GcVictim::Adaptive => {
+                adaptive::enough(&now, now.prefree / self.mount.disk.layout.usable_segments())
+            }
             GcVictim::Greedy | GcVictim::DataFirst => now.enough(0),
         })
     }
@@ -66,12 +68,14 @@ impl Cleaner {
     /// As many victims at once, and as few checkpoints, as the free sections allow.
     fn adaptive(&self, store: &Store, working: &mut Working) -> Result<()> {
         let whole = store.layout.section_capacity();
-        let most = (store.budget.limit() / 4 / BLOCK_BYTES).clamp(whole.into(), MOST_GROUP.max(whole.into()))
+        let most = (store.budget.limit() / 4 / BLOCK_BYTES)
+            .clamp(whole.into(), MOST_GROUP.max(whole.into()))
             / u64::from(whole);
         for _ in 0..ROUNDS {
             working.follow(store.checkpoints.version());
             let now = self.space_state()?;
-            let deferred = now.prefree / store.layout.usable_segments() + working.deferred.len() as u32;
+            let deferred =
+                now.prefree / store.layout.usable_segments() + working.deferred.len() as u32;
             if adaptive::checkpoint_is_due(&now, deferred) {
                 self.checkpoint_to_collect(store)?;
                 continue;
@@ -89,7 +93,9 @@ impl Cleaner {
             if moved.stuck {
                 working.stuck.extend(victims.iter().map(|victim| victim.section));
             }
-            working.deferred.extend(victims.iter().filter(|victim| victim.is_node()).map(|victim| victim.section));
+            working.deferred.extend(
+                victims.iter().filter(|victim| victim.is_node()).map(|victim| victim.section),
+            );
             if moved.full {
                 self.checkpoint_to_collect(store)?;
             }
@@ -98,14 +104,23 @@ impl Cleaner {
     }
 
     /// The next victims, of one class.
-    fn group(&self, store: &Store, working: &mut Working, most: u32, whole: u32) -> Vec<SectionInfo> {
+    fn group(
+        &self,
+        store: &Store,
+        working: &mut Working,
+        most: u32,
+        whole: u32,
+    ) -> Vec<SectionInfo> {
         working.recent.follow(self.stats.written(store), store.space.user_blocks());
         let counts = store.space.counts();
         let working = &*working;
         store.segments.choose(|all| {
             let all = all.filter(|info| !working.is_out(info));
             let spare = |nodes: bool| -> u64 {
-                all.clone().filter(|info| info.is_node() == nodes).map(|info| u64::from(whole - info.valid)).sum()
+                all.clone()
+                    .filter(|info| info.is_node() == nodes)
+                    .map(|info| u64::from(whole - info.valid))
+                    .sum()
             };
             let nodes = u64::from(counts.valid_nodes);
             let of_nodes = spare(true);
@@ -119,7 +134,12 @@ impl Cleaner {
                 return data;
             }
             let nodes = victim::emptiest(all.filter(SectionInfo::is_node), 1);
-            match adaptive::cheaper(data.first().copied(), nodes.first().copied(), whole, working.recent.weight()) {
+            match adaptive::cheaper(
+                data.first().copied(),
+                nodes.first().copied(),
+                whole,
+                working.recent.weight(),
+            ) {
                 Some(chosen) if chosen.is_node() => nodes,
                 _ => data,
             }
@@ -132,7 +152,8 @@ impl Cleaner {
             if call.start_round(&self.space_state()?) == RoundStart::Checkpoint {
                 self.checkpoint_to_collect(store)?;
             }
-            let Some(victim) = self.victim(store, Choice::Greedy, call.data_first(), working) else {
+            let Some(victim) = self.victim(store, Choice::Greedy, call.data_first(), working)
+            else {
                 self.stats.no_victim.add(1);
                 break;
             };

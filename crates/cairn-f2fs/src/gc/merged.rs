@@ -29,7 +29,8 @@ impl Merged {
         self.done.notify();
     }
 
-    /// Has the daemon make room, and waits. False if there is no daemon: the caller cleans for himself.
+    /// Has the daemon make room, and waits. False if there is no daemon: the caller cleans for
+    /// himself.
     pub(super) fn ask(&self, runtime: &dyn Runtime) -> bool {
         let mine = self.asked.fetch_add(1, Ordering::SeqCst) + 1;
         let answered = || self.answered.load(Ordering::SeqCst) >= mine;

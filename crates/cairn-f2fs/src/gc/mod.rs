@@ -1,4 +1,5 @@
-//! Garbage collection: what is still valid in a section moves away, and the next checkpoint makes the section free.
+//! Garbage collection: what is still valid in a section moves away, and the next checkpoint makes
+//! the section free.
 //!
 //! | part | knows |
 //! |---|---|

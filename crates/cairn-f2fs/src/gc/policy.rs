@@ -1,15 +1,18 @@
-//! When foreground cleaning begins, writes a checkpoint, and stops: the rules, without any of the work.
+//! When foreground cleaning begins, writes a checkpoint, and stops: the rules, without any of the
+//! work.
 //!
-//! A section that was cleaned can be used only after a checkpoint; until then its segments are *prefree*. Both rules below
-//! count a cleaned section as won, so that as a rule the next call meets the prefree segments and begins with a checkpoint.
+//! A section that was cleaned can be used only after a checkpoint; until then its segments are
+//! *prefree*. Both rules below count a cleaned section as won, so that as a rule the next call
+//! meets the prefree segments and begins with a checkpoint.
 //!
-//! `greedy` is Linux: a checkpoint at the top of a round that finds too little room and prefree segments, the section with the
-//! fewest valid blocks, and an end as soon as there is enough.
+//! `greedy` is Linux: a checkpoint at the top of a round that finds too little room and prefree
+//! segments, the section with the fewest valid blocks, and an end as soon as there is enough.
 //!
-//! `data_first` leaves sections of nodes alone until they are needed: the flag `require_node_gc` is raised when so few
-//! sections are free that what is pending and [`CHECKPOINT_SECTIONS`] more would use them up. While it is clear nodes cost a
-//! section more than they do; while it is set cleaning goes on with nodes after there is enough, up to the first victim
-//! that is data. It is cleared when the call ends.
+//! `data_first` leaves sections of nodes alone until they are needed: the flag `require_node_gc` is
+//! raised when so few sections are free that what is pending and [`CHECKPOINT_SECTIONS`] more would
+//! use them up. While it is clear nodes cost a section more than they do; while it is set cleaning
+//! goes on with nodes after there is enough, up to the first victim that is data. It is cleared
+//! when the call ends.
 
 use crate::error::Error;
 use crate::segment::CHECKPOINT_SECTIONS;
@@ -44,7 +47,9 @@ impl GcVictim {
     pub fn parse(word: &str, value: &str) -> Result<Self, Error> {
         let all = [Self::Greedy, Self::DataFirst, Self::Adaptive];
         let found = all.into_iter().find(|policy| policy.name() == value);
-        found.ok_or_else(|| Error::Option(format!("`{word}`: the policies are data_first, greedy and adaptive")))
+        found.ok_or_else(|| {
+            Error::Option(format!("`{word}`: the policies are data_first, greedy and adaptive"))
+        })
     }
 }
 
@@ -103,7 +108,8 @@ impl SpaceState {
     #[must_use]
     pub(crate) const fn enough(&self, freed: u32) -> bool {
         let free = self.free + freed;
-        free > self.upper + self.reserved || (free > self.lower + self.reserved && self.logs_suffice)
+        free > self.upper + self.reserved
+            || (free > self.lower + self.reserved && self.logs_suffice)
     }
 
     /// A checkpoint may be all that the free sections allow.
@@ -176,7 +182,8 @@ impl Foreground {
         self.require_nodes || !now.enough(self.freed)
     }
 
-    /// At the end of a round that goes on: is a checkpoint due already? Linux writes it here as well as at the top.
+    /// At the end of a round that goes on: is a checkpoint due already? Linux writes it here as
+    /// well as at the top.
     pub(super) const fn checkpoint_between(&mut self, now: &SpaceState) -> bool {
         let due = matches!(self.policy, GcVictim::Greedy) && now.is_tight() && now.prefree > 0;
         if due {
@@ -190,14 +197,19 @@ impl Foreground {
 mod tests {
     use super::*;
 
-    /// Six reserved sections, two are needed for what is pending; so nine are enough, and five or fewer are tight.
+    /// Six reserved sections, two are needed for what is pending; so nine are enough, and five or
+    /// fewer are tight.
     fn space_state(free: u32, prefree: u32) -> SpaceState {
         SpaceState { free, prefree, lower: 1, upper: 2, reserved: 6, logs_suffice: false }
     }
 
     #[test]
     fn room_is_what_remains_beyond_the_reserve() {
-        assert!(space_state(9, 0).enough(0) && !space_state(8, 0).enough(0) && space_state(8, 0).enough(1));
+        assert!(
+            space_state(9, 0).enough(0)
+                && !space_state(8, 0).enough(0)
+                && space_state(8, 0).enough(1)
+        );
         let fitting = SpaceState { logs_suffice: true, ..space_state(8, 0) };
         assert!(fitting.enough(0) && !SpaceState { free: 7, ..fitting }.enough(0));
         assert!(space_state(5, 0).is_tight() && !space_state(6, 0).is_tight());
@@ -210,14 +222,19 @@ mod tests {
         assert_eq!(call.start_round(&space_state(8, 4)), RoundStart::Checkpoint);
         assert_eq!(call.start_round(&space_state(9, 4)), RoundStart::Choose);
         assert!(
-            !call.data_first() && call.accepts(false, &space_state(20, 0)) && call.accepts(true, &space_state(20, 0))
+            !call.data_first()
+                && call.accepts(false, &space_state(20, 0))
+                && call.accepts(true, &space_state(20, 0))
         );
         // A cleaned section counts although it is only prefree.
         assert!(!call.goes_on(true, &space_state(8, 4)));
         let mut call = Foreground::new(GcVictim::Greedy);
         assert!(call.goes_on(false, &space_state(8, 4)) && call.goes_on(true, &space_state(7, 4)));
         // A checkpoint in between makes it free, and it counts no longer by itself.
-        assert!(!call.checkpoint_between(&space_state(6, 4)) && !call.checkpoint_between(&space_state(5, 0)));
+        assert!(
+            !call.checkpoint_between(&space_state(6, 4))
+                && !call.checkpoint_between(&space_state(5, 0))
+        );
         assert!(call.checkpoint_between(&space_state(5, 4)));
         assert!(call.goes_on(true, &space_state(7, 0)));
     }
@@ -248,7 +265,9 @@ mod tests {
         assert_eq!(call.start_round(&space_state(5, 8)), RoundStart::Checkpoint);
         assert!(call.require_nodes);
         // What was cleaned before it counts among the free ones now.
-        assert!(call.accepts(false, &space_state(8, 0)) && !call.accepts(false, &space_state(9, 0)));
+        assert!(
+            call.accepts(false, &space_state(8, 0)) && !call.accepts(false, &space_state(9, 0))
+        );
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //!
 //! Data blocks are copied to the cold data log while everybody goes on. What makes that safe:
 //!
-//! 1. The section is marked ([`Segments::begin_cleaning`]): no log fills its holes, nobody overwrites its blocks in place.
+//! 1. The section is marked ([`Segments::begin_cleaning`]): no log fills its holes, nobody
+//!    overwrites its blocks in place.
 //! 2. The operation lock is taken exclusively once, and released. Every write into the section has
 //!    ended then, also that of a checkpoint in flight, so every valid block has its pointer and is
 //!    on the device.
@@ -10,10 +11,11 @@
 //!    is read, as far as it is still pointed to, placed, written, and only then pointed to, each
 //!    pointer only if it still says where the block was: whoever overwrote or freed it meanwhile
 //!    has won. As no checkpoint takes its snapshot in between, what was read is still there.
-//! 4. Before `data` is left, all who read by old addresses have ended. So no checkpoint can free an old block that is read.
+//! 4. Before `data` is left, all who read by old addresses have ended. So no checkpoint can free an
+//!    old block that is read.
 //!
-//! A power cut finds the old or the new pointer, and both blocks: the old one is not written again before the checkpoint
-//! that knows the new one.
+//! A power cut finds the old or the new pointer, and both blocks: the old one is not written again
+//! before the checkpoint that knows the new one.
 //!
 //! Nodes get new places with the operation lock held exclusively, as nobody else may write them
 //! meanwhile; they are read before.
@@ -38,9 +40,11 @@ use crate::node::Node;
 use crate::segment::{LiveBlocks, Owner, SectionInfo, Segments};
 use crate::store::Store;
 
-/// Data blocks moved at once: what a checkpoint may have to wait for, and what is in memory at a time.
+/// Data blocks moved at once: what a checkpoint may have to wait for, and what is in memory at a
+/// time.
 const PIECE: usize = 1024;
-/// Bytes of buffers kept for the next piece at most: their capacities are up to twice what is read into them.
+/// Bytes of buffers kept for the next piece at most: their capacities are up to twice what is read
+/// into them.
 const MOST_SPARE: usize = 4 * PIECE * BLOCK_SIZE;
 /// Node logs in the order they are written: indirect nodes, directories, files.
 const NODE_LOGS: [Log; 3] = [Log::ColdNode, Log::HotNode, Log::WarmNode];
@@ -105,7 +109,11 @@ pub(super) enum MoveMode {
 ///
 /// # Errors
 /// A node or a summary is damaged, the volume has stopped, or the device failed.
-pub(super) fn clean_section(cleaner: &Cleaner, store: &Store, victim: &SectionInfo) -> Result<Moved> {
+pub(super) fn clean_section(
+    cleaner: &Cleaner,
+    store: &Store,
+    victim: &SectionInfo,
+) -> Result<Moved> {
     clean_sections(cleaner, store, std::slice::from_ref(victim), MoveMode::Direct)
 }
 
@@ -121,8 +129,10 @@ pub(super) fn clean_sections(
     mode: MoveMode,
 ) -> Result<Moved> {
     let segments: &Segments = &store.segments;
-    let marked = Marked { segments, sections: victims.iter().map(|victim| victim.section).collect() };
-    let live: Vec<LiveBlocks> = marked.sections.iter().flat_map(|section| segments.begin_cleaning(*section)).collect();
+    let marked =
+        Marked { segments, sections: victims.iter().map(|victim| victim.section).collect() };
+    let live: Vec<LiveBlocks> =
+        marked.sections.iter().flat_map(|section| segments.begin_cleaning(*section)).collect();
     drop(store.operation_lock.lock_all_idle());
     store.operation_lock.check()?;
     count_victims(cleaner, victims);
@@ -164,11 +174,18 @@ fn blocks_of(store: &Store, segment: &LiveBlocks) -> Result<Vec<Block>> {
     let owners = store.segments.owners(segment.segno)?;
     let all = (0..BLOCKS_PER_SEGMENT as u16).zip(owners.entries);
     let valid = all.filter(|(block, _)| bits::test(&segment.valid, usize::from(*block)));
-    Ok(valid.map(|(block, owner)| Block { addr: store.layout.address(segment.segno, block), owner }).collect())
+    Ok(valid
+        .map(|(block, owner)| Block { addr: store.layout.address(segment.segno, block), owner })
+        .collect())
 }
 
 /// Gives nodes new places.
-fn move_nodes(store: &Store, cleaner: &Cleaner, owned: &[Block], suspects: &mut Vec<Block>) -> Result<()> {
+fn move_nodes(
+    store: &Store,
+    cleaner: &Cleaner,
+    owned: &[Block],
+    suspects: &mut Vec<Block>,
+) -> Result<()> {
     let mut nids: Vec<Nid> = owned.iter().map(|block| block.owner.nid).collect();
     store.nodes.load_many(&mut nids)?;
     let _guard = store.operation_lock.lock_all_idle();
@@ -199,7 +216,12 @@ fn move_nodes(store: &Store, cleaner: &Cleaner, owned: &[Block], suspects: &mut 
 }
 
 /// Makes nodes dirty, so that the next checkpoint writes them: together with what is dirty anyway.
-fn leave_nodes(store: &Store, cleaner: &Cleaner, owned: &[Block], suspects: &mut Vec<Block>) -> Result<()> {
+fn leave_nodes(
+    store: &Store,
+    cleaner: &Cleaner,
+    owned: &[Block],
+    suspects: &mut Vec<Block>,
+) -> Result<()> {
     let mut nids: Vec<Nid> = owned.iter().map(|block| block.owner.nid).collect();
     store.nodes.load_many(&mut nids)?;
     let _inside = store.operation_lock.lock_op()?;
@@ -238,7 +260,9 @@ fn move_data(
         return Ok(true);
     }
     if mode == MoveMode::Sorted {
-        live.sort_unstable_by_key(|block| (block.node.ino(), block.node.offset(), block.owner.ofs_in_node));
+        live.sort_unstable_by_key(|block| {
+            (block.node.ino(), block.node.offset(), block.owner.ofs_in_node)
+        });
     }
     let mut spare = cleaner.take_spare();
     let mut outcome = Ok(true);
@@ -252,10 +276,12 @@ fn move_data(
     outcome
 }
 
-/// Copies blocks (at most [`PIECE`]), as far as they are still pointed to. False if the log had no room for all.
+/// Copies blocks (at most [`PIECE`]), as far as they are still pointed to. False if the log had no
+/// room for all.
 fn copy(cleaner: &Cleaner, store: &Store, live: &[Live], spare: &mut Spare) -> Result<bool> {
     let _inside = store.operation_lock.lock_data()?;
-    let live: Vec<&Live> = live.iter().filter(|block| block.node.says(block.at, block.addr)).collect();
+    let live: Vec<&Live> =
+        live.iter().filter(|block| block.node.says(block.at, block.addr)).collect();
     if live.is_empty() {
         return Ok(true);
     }
@@ -348,8 +374,10 @@ fn count_lost(store: &Store, suspects: &[Block]) -> Result<u64> {
     let _guard = store.operation_lock.lock_all_idle();
     let mut lost = 0;
     for block in suspects.iter().filter(|block| store.segments.is_valid(block.addr)) {
-        let is_node =
-            store.layout.segment_of(block.addr).is_some_and(|(segno, _)| store.segments.log_of(segno).is_node());
+        let is_node = store
+            .layout
+            .segment_of(block.addr)
+            .is_some_and(|(segno, _)| store.segments.log_of(segno).is_node());
         let owned = match is_node {
             true => store.nat.address(block.owner.nid)? == Some(block.addr),
             false => find(store, block.addr, block.owner)?.is_some(),

@@ -63,7 +63,14 @@ impl Written {
     /// All of them.
     #[must_use]
     pub const fn total(&self) -> u64 {
-        self.user + self.gc_data + self.node + self.gc_node + self.sit + self.nat + self.ssa + self.cp
+        self.user
+            + self.gc_data
+            + self.node
+            + self.gc_node
+            + self.sit
+            + self.nat
+            + self.ssa
+            + self.cp
     }
 
     /// Blocks written for each block of users.
@@ -132,7 +139,10 @@ impl GcStats {
             .with("node_blocks_background", &self.node_blocks_bg)
             .with("checkpoints", &self.checkpoints)
             .with("no_victim", &self.no_victim)
-            .with("victim_valid_percent", self.victim_valid_percent(store.layout.section_capacity()))
+            .with(
+                "victim_valid_percent",
+                self.victim_valid_percent(store.layout.section_capacity()),
+            )
             .with("data_sections_in_use", data)
             .with("node_sections_in_use", nodes)
             .with("waf", written.waf())

@@ -6,8 +6,8 @@
 //! | [`Choice::CostBenefit`] | the background | the greatest `(100 - u) * age / (100 + u)`, u in percent of valid blocks |
 //! | [`Choice::AgeThreshold`] | the background with `atgc` | of the oldest fifth of what is older than a week the best by age and free space |
 //!
-//! Data first: sections of nodes are cleaned only where no section of data gains anything ([`Rule::data_first`]), as moving
-//! data frees nodes by itself.
+//! Data first: sections of nodes are cleaned only where no section of data gains anything
+//! ([`Rule::data_first`]), as moving data frees nodes by itself.
 
 use crate::segment::SectionInfo;
 
@@ -45,7 +45,10 @@ pub(super) struct Rule {
 
 /// The section to clean, if one gains anything.
 #[must_use]
-pub(super) fn select<I: Iterator<Item = SectionInfo> + Clone>(candidates: I, rule: Rule) -> Option<SectionInfo> {
+pub(super) fn select<I: Iterator<Item = SectionInfo> + Clone>(
+    candidates: I,
+    rule: Rule,
+) -> Option<SectionInfo> {
     match rule.choice {
         Choice::Greedy => candidates.min_by_key(|info| greedy_cost(info, rule)),
         Choice::CostBenefit => cost_benefit(candidates, rule),
@@ -56,10 +59,14 @@ pub(super) fn select<I: Iterator<Item = SectionInfo> + Clone>(candidates: I, rul
 
 /// The emptiest sections, `most` of them, in order.
 #[must_use]
-pub(super) fn emptiest(candidates: impl Iterator<Item = SectionInfo>, most: u32) -> Vec<SectionInfo> {
+pub(super) fn emptiest(
+    candidates: impl Iterator<Item = SectionInfo>,
+    most: u32,
+) -> Vec<SectionInfo> {
     let mut best: Vec<SectionInfo> = Vec::with_capacity(most as usize + 1);
     for info in candidates {
-        if best.len() == most as usize && best.last().is_some_and(|worst| worst.valid <= info.valid) {
+        if best.len() == most as usize && best.last().is_some_and(|worst| worst.valid <= info.valid)
+        {
             continue;
         }
         let at = best.partition_point(|other| other.valid <= info.valid);
@@ -91,7 +98,10 @@ fn age(mtime: u64, (oldest, now): (u64, u64)) -> u64 {
     }
 }
 
-fn cost_benefit<I: Iterator<Item = SectionInfo> + Clone>(candidates: I, rule: Rule) -> Option<SectionInfo> {
+fn cost_benefit<I: Iterator<Item = SectionInfo> + Clone>(
+    candidates: I,
+    rule: Rule,
+) -> Option<SectionInfo> {
     let times = times(candidates.clone(), rule.now);
     let benefit = |info: &SectionInfo| {
         let used = u64::from(info.valid) * 100 / u64::from(rule.whole);
@@ -102,11 +112,15 @@ fn cost_benefit<I: Iterator<Item = SectionInfo> + Clone>(candidates: I, rule: Ru
     eligible.max_by_key(|info| (benefit(info), u32::MAX - info.valid))
 }
 
-fn age_threshold<I: Iterator<Item = SectionInfo> + Clone>(candidates: I, rule: Rule) -> Option<SectionInfo> {
+fn age_threshold<I: Iterator<Item = SectionInfo> + Clone>(
+    candidates: I,
+    rule: Rule,
+) -> Option<SectionInfo> {
     let times = times(candidates.clone(), rule.now);
     let all = candidates.clone().count();
     let old = |info: &SectionInfo| rule.now.saturating_sub(info.mtime) >= AGE_THRESHOLD;
-    let mut oldest: Vec<SectionInfo> = candidates.filter(|info| !skipped(info, rule) && old(info)).collect();
+    let mut oldest: Vec<SectionInfo> =
+        candidates.filter(|info| !skipped(info, rule) && old(info)).collect();
     oldest.sort_by_key(|info| info.mtime);
     oldest.truncate((all * OLDEST_PERCENT / 100).max(OLDEST_AT_LEAST));
     let score = |info: &SectionInfo| {
@@ -130,7 +144,12 @@ mod tests {
         SectionInfo { section, valid, nodes: valid, mtime }
     }
 
-    fn chosen(candidates: &[SectionInfo], choice: Choice, data_first: bool, now: u64) -> Option<u32> {
+    fn chosen(
+        candidates: &[SectionInfo],
+        choice: Choice,
+        data_first: bool,
+        now: u64,
+    ) -> Option<u32> {
         let rule = Rule { choice, data_first, whole: WHOLE, now };
         select(candidates.iter().copied(), rule).map(|info| info.section)
     }
@@ -145,10 +164,21 @@ mod tests {
 
     #[test]
     fn the_emptiest_come_in_order() {
-        let table: Vec<_> =
-            [5_u32, 3, 9, 3, 1, 7].iter().zip(0..).map(|(valid, number)| data(number, *valid, 0)).collect();
-        let found = |most| emptiest(table.iter().copied(), most).iter().map(|info| info.section).collect::<Vec<_>>();
-        assert_eq!((found(1), found(3), found(9)), (vec![4], vec![4, 1, 3], vec![4, 1, 3, 0, 5, 2]));
+        let table: Vec<_> = [5_u32, 3, 9, 3, 1, 7]
+            .iter()
+            .zip(0..)
+            .map(|(valid, number)| data(number, *valid, 0))
+            .collect();
+        let found = |most| {
+            emptiest(table.iter().copied(), most)
+                .iter()
+                .map(|info| info.section)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            (found(1), found(3), found(9)),
+            (vec![4], vec![4, 1, 3], vec![4, 1, 3, 0, 5, 2])
+        );
         assert!(found(0).is_empty());
     }
 
@@ -156,7 +186,8 @@ mod tests {
     fn data_first_lets_nodes_wait_for_the_last_section_of_data() {
         let table = [nodes(0, 1, 0), data(1, 2047, 0)];
         assert_eq!(chosen(&table, Choice::Greedy, true, 10), Some(1));
-        // Only where no data gains anything are nodes cleaned in the foreground, and never in the background.
+        // Only where no data gains anything are nodes cleaned in the foreground, and never in the
+        // background.
         assert_eq!(chosen(&table[..1], Choice::Greedy, true, 10), Some(0));
         assert_eq!(chosen(&table[..1], Choice::CostBenefit, true, 10), None);
         assert_eq!(chosen(&table[..1], Choice::AgeThreshold, true, 2 * AGE_THRESHOLD), None);
@@ -188,7 +219,8 @@ mod tests {
     #[test]
     fn the_age_threshold_leaves_what_is_young() {
         let now = 4 * AGE_THRESHOLD;
-        let table = [data(0, 10, now - AGE_THRESHOLD + 1), data(1, 2000, 0), data(2, 1500, AGE_THRESHOLD)];
+        let table =
+            [data(0, 10, now - AGE_THRESHOLD + 1), data(1, 2000, 0), data(2, 1500, AGE_THRESHOLD)];
         // 60 * 100 + 40 * 2 against 60 * 75 + 40 * 26.
         assert_eq!(chosen(&table, Choice::AgeThreshold, false, now), Some(1));
         assert_eq!(chosen(&table[..1], Choice::AgeThreshold, false, now), None);
@@ -209,7 +241,8 @@ mod tests {
             2 => 100,
             _ => 2000,
         };
-        let table: Vec<_> = (0..51).map(|number| data(number as u32, valid(number), number)).collect();
+        let table: Vec<_> =
+            (0..51).map(|number| data(number as u32, valid(number), number)).collect();
         assert_eq!(chosen(&table, Choice::AgeThreshold, false, now), Some(2));
     }
 }

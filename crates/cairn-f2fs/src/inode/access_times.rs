@@ -23,7 +23,8 @@ pub(crate) fn is_due(inodes: &Inodes, inode: &Inode) -> bool {
     stale && inodes.disk.store.is_some() && inodes.mount.options().access_times
 }
 
-/// The access time is now. Call it with no lock held. Where it cannot be kept (a volume that is full, or only read) it stays as it was.
+/// The access time is now. Call it with no lock held. Where it cannot be kept (a volume that is
+/// full, or only read) it stays as it was.
 pub(crate) fn touch(ops: &Operations, inode: &Arc<Inode>) {
     if ops.mount.read_only_reason().is_some() {
         return;

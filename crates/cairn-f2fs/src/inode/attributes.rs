@@ -21,7 +21,8 @@ pub(crate) fn get(disk: &Disk, inode: &Inode) -> Attributes {
     let state = inode.state.read();
     let record = &state.record;
     let has_crtime = disk.layout.features.contains(Features::INODE_CRTIME);
-    let crtime = record.extra.filter(|extra| has_crtime && extra.has_crtime()).map(|extra| extra.crtime);
+    let crtime =
+        record.extra.filter(|extra| has_crtime && extra.has_crtime()).map(|extra| extra.crtime);
     Attributes {
         ino: Ino(inode.nid.get().into()),
         generation: record.generation,
@@ -70,7 +71,10 @@ pub(crate) fn flags(record: &Record) -> InodeFlags {
     let shown = SETTABLE.into_iter().chain([(FileFlags::INDEX, InodeFlags::INDEX)]);
     let known = shown.filter(|(stored, _)| record.flags.contains(*stored));
     let mut flags = known.fold(InodeFlags::empty(), |flags, (_, flag)| flags | flag);
-    flags.set(InodeFlags::INLINE_DATA, record.inline.intersects(InlineFlags::DATA | InlineFlags::DENTRY));
+    flags.set(
+        InodeFlags::INLINE_DATA,
+        record.inline.intersects(InlineFlags::DATA | InlineFlags::DENTRY),
+    );
     flags
 }
 

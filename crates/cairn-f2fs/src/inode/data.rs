@@ -68,8 +68,8 @@ pub(crate) fn read(
     })
 }
 
-/// As [`read`] of up to `len` bytes, but lends what is cached to `take`. False if that cannot be had: inline, compressed,
-/// or direct.
+/// As [`read`] of up to `len` bytes, but lends what is cached to `take`. False if that cannot be
+/// had: inline, compressed, or direct.
 ///
 /// # Errors
 /// As [`read`].
@@ -107,7 +107,8 @@ fn is_compressed(inode: &Inode) -> bool {
     inode.state.read().record.cluster_blocks().is_some()
 }
 
-/// What is dirty goes to the device: before somebody looks there. Nothing is dirty on a volume that is only read.
+/// What is dirty goes to the device: before somebody looks there. Nothing is dirty on a volume that
+/// is only read.
 fn write_back(ops: &Operations, inode: &Arc<Inode>, blocks: Range<u64>) -> Result<()> {
     if ops.mount.read_only_reason().is_some() {
         return Ok(());
@@ -133,7 +134,8 @@ pub(crate) fn seek(ops: &Operations, inode: &Arc<Inode>, offset: u64, what: Seek
     inode.cache.release_reservation(&InodeMapper::new(&ops.disk, inode));
     let mut at = offset;
     while at < size {
-        let (is_data, end) = classify(&ops.disk, inode, at / BLOCK_BYTES, size.div_ceil(BLOCK_BYTES), step)?;
+        let (is_data, end) =
+            classify(&ops.disk, inode, at / BLOCK_BYTES, size.div_ceil(BLOCK_BYTES), step)?;
         if is_data == (what == Seek::Data) {
             return Ok(at);
         }
@@ -142,7 +144,8 @@ pub(crate) fn seek(ops: &Operations, inode: &Arc<Inode>, offset: u64, what: Seek
     if what == Seek::Hole { Ok(size) } else { Err(VfsError::NoData.into()) }
 }
 
-/// Is there data at a block, and up to which block is that so? Compressed clusters (`step` blocks) are data as a whole.
+/// Is there data at a block, and up to which block is that so? Compressed clusters (`step` blocks)
+/// are data as a whole.
 fn classify(disk: &Disk, inode: &Inode, block: u64, end: u64, step: u64) -> Result<(bool, u64)> {
     if step > 1 && compress::is_compressed(disk, inode, block - block % step)? {
         return Ok((true, block - block % step + step));
@@ -204,16 +207,25 @@ pub(crate) fn extents(
     Ok(())
 }
 
-fn extent_at(disk: &Disk, inode: &Inode, block: u64, blocks: u64, step: u64) -> Result<(Option<FileExtent>, u64)> {
+fn extent_at(
+    disk: &Disk,
+    inode: &Inode,
+    block: u64,
+    blocks: u64,
+    step: u64,
+) -> Result<(Option<FileExtent>, u64)> {
     let logical = block * BLOCK_BYTES;
     // In the middle of a cluster only a run of one that is not packed has ended.
     if step > 1 && block.is_multiple_of(step) && compress::is_compressed(disk, inode, block)? {
-        let physical = compress::first_address(disk, inode, block)?.map_or(0, |pba| pba.get() * BLOCK_BYTES);
-        let extent = FileExtent { logical, physical, length: step * BLOCK_BYTES, flags: fiemap::ENCODED };
+        let physical =
+            compress::first_address(disk, inode, block)?.map_or(0, |pba| pba.get() * BLOCK_BYTES);
+        let extent =
+            FileExtent { logical, physical, length: step * BLOCK_BYTES, flags: fiemap::ENCODED };
         return Ok((Some(extent), block + step));
     }
     let want = if step > 1 { step - block % step } else { blocks - block };
-    let mapping = InodeMapper::new(disk, inode).lookup(Run { start: FileBlock(block), len: want })?;
+    let mapping =
+        InodeMapper::new(disk, inode).lookup(Run { start: FileBlock(block), len: want })?;
     let next = block.saturating_add(mapping.run.len);
     let Place::Mapped(pba) = mapping.place else { return Ok((None, next)) };
     let length = mapping.run.len.min(blocks - block) * BLOCK_BYTES;
@@ -223,7 +235,8 @@ fn extent_at(disk: &Disk, inode: &Inode, block: u64, blocks: u64, step: u64) -> 
 /// Writes `data`; a shorter count means that space ran out after some of it.
 ///
 /// # Errors
-/// It is no regular file or may not be written, no space is left, it is damaged, or the device failed.
+/// It is no regular file or may not be written, no space is left, it is damaged, or the device
+/// failed.
 pub(crate) fn write(
     ops: &Arc<Operations>,
     inode: &Arc<Inode>,
@@ -246,7 +259,8 @@ pub(crate) fn write(
             Err(_) => break,
         }
     }
-    let synchronous = flags.intersects(IoFlags::DSYNC | IoFlags::SYNC) || inode.flags().contains(InodeFlags::SYNC);
+    let synchronous = flags.intersects(IoFlags::DSYNC | IoFlags::SYNC)
+        || inode.flags().contains(InodeFlags::SYNC);
     if synchronous && done > 0 {
         crate::fsync::fsync(ops, inode, !flags.contains(IoFlags::SYNC))?;
     }
@@ -256,7 +270,8 @@ pub(crate) fn write(
 /// Can this file be written at all?
 ///
 /// # Errors
-/// It is no regular file, the volume is read-only, or the file has a feature that is not maintained.
+/// It is no regular file, the volume is read-only, or the file has a feature that is not
+/// maintained.
 pub(super) fn check(mount: &MountState, inode: &Inode) -> Result<()> {
     inode.kind.check_regular()?;
     mount.check_writable()?;
@@ -275,7 +290,13 @@ pub(super) fn check(mount: &MountState, inode: &Inode) -> Result<()> {
     Ok(())
 }
 
-fn write_locked(ops: &Operations, inode: &Arc<Inode>, offset: u64, data: &[u8], flags: IoFlags) -> Result<usize> {
+fn write_locked(
+    ops: &Operations,
+    inode: &Arc<Inode>,
+    offset: u64,
+    data: &[u8],
+    flags: IoFlags,
+) -> Result<usize> {
     let _data = inode.data.write();
     let old_size = inode.size();
     let offset = if flags.contains(IoFlags::APPEND) { old_size } else { offset };
@@ -319,8 +340,13 @@ pub(crate) fn copy_range(
     len: u64,
 ) -> Result<u64> {
     check(&ops.mount, to)?;
-    let range =
-        CopyRange { from_size: from.size(), from: from_offset, to: to_offset, len, same_file: from.nid == to.nid };
+    let range = CopyRange {
+        from_size: from.size(),
+        from: from_offset,
+        to: to_offset,
+        len,
+        same_file: from.nid == to.nid,
+    };
     range.run(
         |offset, buf| read(ops, from, offset, buf, IoFlags::empty()),
         |offset, bytes| write(ops, to, offset, bytes, IoFlags::empty()),

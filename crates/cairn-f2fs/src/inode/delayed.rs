@@ -33,7 +33,8 @@ pub(crate) fn reserve(store: &Store, inode: &Inode, start: u64, len: u64) -> Res
 /// [`crate::operation_lock::OperationLock::lock_data`] held, with inode.data.
 ///
 /// # Errors
-/// A node on the way is damaged, no nid is free, or the device failed: what has no slot yet is delayed still.
+/// A node on the way is damaged, no nid is free, or the device failed: what has no slot yet is
+/// delayed still.
 pub(crate) fn allocate_slots(ops: &Operations, inode: &Arc<Inode>, run: Run) -> Result<()> {
     let (mut at, end) = (run.start.get(), run.start.get().saturating_add(run.len));
     if inode.map.next_delayed(at, end).is_none() {

@@ -8,8 +8,8 @@ use crate::format::Nid;
 use crate::inode::mapper::InodeMapper;
 use crate::op::{Op, Operations};
 
-/// Deletes an inode that has neither names nor users. It is among the orphans, so what a crash leaves is deleted at the
-/// next mount.
+/// Deletes an inode that has neither names nor users. It is among the orphans, so what a crash
+/// leaves is deleted at the next mount.
 ///
 /// # Errors
 /// A node of it is damaged, or the device failed.

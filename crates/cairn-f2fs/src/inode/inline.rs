@@ -17,7 +17,8 @@ use crate::segment;
 
 /// Copies from `offset` on; returns the bytes copied.
 pub(crate) fn copy_from(contents: &[u8], offset: u64, buf: &mut [u8]) -> usize {
-    let from = usize::try_from(offset).ok().and_then(|offset| contents.get(offset..)).unwrap_or_default();
+    let from =
+        usize::try_from(offset).ok().and_then(|offset| contents.get(offset..)).unwrap_or_default();
     let len = from.len().min(buf.len());
     buf[..len].copy_from_slice(&from[..len]);
     len
@@ -36,7 +37,13 @@ pub(crate) fn contents(disk: &Disk, inode: &Inode) -> Result<Vec<u8>> {
 }
 
 /// Writes into the inode itself, if the contents still fit there.
-pub(super) fn write(ops: &Operations, inode: &Arc<Inode>, offset: u64, data: &[u8], flags: IoFlags) -> Result<bool> {
+pub(super) fn write(
+    ops: &Operations,
+    inode: &Arc<Inode>,
+    offset: u64,
+    data: &[u8],
+    flags: IoFlags,
+) -> Result<bool> {
     let (room, old) = {
         let state = inode.state.read();
         (state.record.inline_data_range(), state.record.size)
@@ -80,8 +87,8 @@ pub(super) fn resize(ops: &Operations, inode: &Arc<Inode>, size: u64) -> Result<
     })
 }
 
-/// Moves contents from the inode into a block. The block is written before the inode points to it, so a crash finds the
-/// contents in one place or the other. Call with inode.data alone.
+/// Moves contents from the inode into a block. The block is written before the inode points to it,
+/// so a crash finds the contents in one place or the other. Call with inode.data alone.
 pub(super) fn spill(ops: &Operations, inode: &Arc<Inode>) -> Result<()> {
     let mut contents = self::contents(&ops.disk, inode)?;
     let empty = contents.iter().all(|byte| *byte == 0);

@@ -43,7 +43,8 @@ impl Inode {
         }
     }
 
-    /// The hint of the largest extent must be right if it is there: it goes before the first pointer changes.
+    /// The hint of the largest extent must be right if it is there: it goes before the first
+    /// pointer changes.
     pub fn drop_hint(self: &Arc<Self>, inodes: &Inodes) {
         if self.state.read().record.ext.len == 0 {
             return;

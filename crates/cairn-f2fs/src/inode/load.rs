@@ -21,7 +21,8 @@ impl Inodes {
     /// The inode of a number, read if it is not in memory.
     ///
     /// # Errors
-    /// [`cairn_vfs::Error::Stale`] if there is none; it is damaged; the device failed; the volume is unmounted.
+    /// [`cairn_vfs::Error::Stale`] if there is none; it is damaged; the device failed; the volume
+    /// is unmounted.
     pub fn inode(&self, ino: Ino) -> Result<Arc<Inode>> {
         if self.mount.is_closed() {
             return Err(Error::Unmounted);
@@ -53,13 +54,20 @@ impl Inode {
         let version = inodes.disk.store.as_ref().map_or(0, |store| store.checkpoints.version());
         // Changed names, and nodes that left the tree, keep the inode in memory until the next
         // snapshot. So the newest snapshot has them.
-        let ledger = Ledger::loaded(&inodes.disk.flushes, &[Part::Names], version.saturating_sub(1));
+        let ledger =
+            Ledger::loaded(&inodes.disk.flushes, &[Part::Names], version.saturating_sub(1));
         Ok(Self::new(inodes, nid, record, &image, ledger))
     }
 
     /// An inode of this record; `image` is its node.
     #[must_use]
-    pub fn new(inodes: &Inodes, nid: Nid, record: Record, image: &[u8], ledger: Ledger<u64>) -> Self {
+    pub fn new(
+        inodes: &Inodes,
+        nid: Nid,
+        record: Record,
+        image: &[u8],
+        ledger: Ledger<u64>,
+    ) -> Self {
         let is_device = matches!(record.kind, FileKind::BlockDevice | FileKind::CharDevice);
         let order = u64::from(nid.get());
         Self {
@@ -78,14 +86,17 @@ impl Inode {
         }
     }
 
-    /// Contents and names of encrypted inodes cannot be read without their key, which Cairn never has.
+    /// Contents and names of encrypted inodes cannot be read without their key, which Cairn never
+    /// has.
     ///
     /// # Errors
     /// It is encrypted.
     pub fn check_readable(&self, disk: &Disk) -> Result<()> {
         let encrypted = self.state.read().record.advise.contains(Advise::ENCRYPT);
         if encrypted && disk.layout.features.contains(Features::ENCRYPT) {
-            return Err(Error::Vfs(cairn_vfs::Error::Unsupported("encrypted contents cannot be read without a key")));
+            return Err(Error::Vfs(cairn_vfs::Error::Unsupported(
+                "encrypted contents cannot be read without a key",
+            )));
         }
         Ok(())
     }

@@ -3,8 +3,8 @@
 //!
 //! A write reserves blocks, and the nodes that will lead to them, out of the volume's free space
 //! and leaves it at that: the block is *delayed*. Write-back gives delayed blocks their slots in
-//! the nodes ([`super::delayed::allocate_slots`]) just before they get addresses, so nothing of a reservation that
-//! comes to nothing ever reaches the device.
+//! the nodes ([`super::delayed::allocate_slots`]) just before they get addresses, so nothing of a
+//! reservation that comes to nothing ever reaches the device.
 //!
 //! # What may be remembered
 //!
@@ -82,7 +82,8 @@ impl FileMap {
         Self { state: Mutex::new_ordered(MAP, order, State::default()), allocating_slots }
     }
 
-    /// What is known at a block, to the end of what goes on like that. `moves` is that of the [operation lock](crate::operation_lock::OperationLock::moves).
+    /// What is known at a block, to the end of what goes on like that. `moves` is that of the
+    /// [operation lock](crate::operation_lock::OperationLock::moves).
     #[must_use]
     pub fn find(&self, block: FileBlock, moves: u64) -> Option<Mapping> {
         let mut state = self.state.lock();
@@ -109,7 +110,11 @@ impl FileMap {
         };
         let mut state = self.state.lock();
         if (state.moves, state.changes) == (stamp.moves, stamp.changes) {
-            state.status.remember(Extent { start: found.run.start, len: found.run.len, state: known });
+            state.status.remember(Extent {
+                start: found.run.start,
+                len: found.run.len,
+                state: known,
+            });
         }
     }
 
@@ -148,13 +153,23 @@ impl FileMap {
 
     /// Reserves a hole, as much of it as there is space for and at least one block; returns how
     /// much. `missing` says for a length which nodes that many blocks from the start on lack.
-    pub(super) fn reserve(&self, space: &Arc<Space>, start: u64, len: u64, missing: &[(u64, Vec<u32>)]) -> Result<u64> {
+    pub(super) fn reserve(
+        &self,
+        space: &Arc<Space>,
+        start: u64,
+        len: u64,
+        missing: &[(u64, Vec<u32>)],
+    ) -> Result<u64> {
         let mut state = self.state.lock();
         let mut len = len;
         loop {
-            let lacking = missing.iter().take_while(|(first, _)| *first < start.saturating_add(len));
-            let nodes: BTreeSet<u32> =
-                lacking.flat_map(|(_, nodes)| nodes).filter(|node| !state.nodes.contains(node)).copied().collect();
+            let lacking =
+                missing.iter().take_while(|(first, _)| *first < start.saturating_add(len));
+            let nodes: BTreeSet<u32> = lacking
+                .flat_map(|(_, nodes)| nodes)
+                .filter(|node| !state.nodes.contains(node))
+                .copied()
+                .collect();
             match space.reserve(len.saturating_add(as_u64(nodes.len()))) {
                 Ok(more) => {
                     state.reservation = Some(match state.reservation.take() {
@@ -191,10 +206,9 @@ impl FileMap {
     pub(super) fn take(&self, run: Run, path: &[u32]) -> Option<Reservation> {
         let mut state = self.state.lock();
         let nodes = path.iter().filter(|node| state.nodes.contains(node)).count();
-        state
-            .reservation
-            .as_mut()
-            .map(|reservation| reservation.split(reservation.left().min(run.len.saturating_add(as_u64(nodes)))))
+        state.reservation.as_mut().map(|reservation| {
+            reservation.split(reservation.left().min(run.len.saturating_add(as_u64(nodes))))
+        })
     }
 
     /// Gives back what was taken: the slots could not be made.
@@ -260,7 +274,8 @@ impl State {
     }
 }
 
-/// What stands for the address of a block that has a slot but no address, so that neighbours continue each other.
+/// What stands for the address of a block that has a slot but no address, so that neighbours
+/// continue each other.
 #[must_use]
 pub(crate) const fn unaddressed(block: u64) -> cairn_base::Pba {
     cairn_base::Pba(block)

@@ -1,6 +1,7 @@
 //! File block → place, in the largest runs the node tree gives.
 //!
-//! What the nodes said of a regular file is remembered ([`super::map`]), so that they are asked once.
+//! What the nodes said of a regular file is remembered ([`super::map`]), so that they are asked
+//! once.
 
 use cairn_base::FileBlock;
 use cairn_cache::mapper::{FileMapper, MapError, Mapping, Place, Placement, Run};
@@ -37,15 +38,21 @@ impl<'a> InodeMapper<'a> {
         Self { disk, inode, stable: true }
     }
 
-    /// Runs `work` with a mapper whose answers hold until it returns: whoever reads blocks of a file.
-    pub(crate) fn while_stable<T>(disk: &'a Disk, inode: &'a Inode, work: impl FnOnce(&InodeMapper<'_>) -> T) -> T {
+    /// Runs `work` with a mapper whose answers hold until it returns: whoever reads blocks of a
+    /// file.
+    pub(crate) fn while_stable<T>(
+        disk: &'a Disk,
+        inode: &'a Inode,
+        work: impl FnOnce(&InodeMapper<'_>) -> T,
+    ) -> T {
         match disk.store.as_ref().map(|store| store.operation_lock.lock_reading()) {
             Some(reading) => work(&InodeMapper::stable(disk, inode, &reading)),
             None => work(&Self::new(disk, inode)),
         }
     }
 
-    /// What is at `run.start`, and for how many blocks (more than `run.len` where that is known without asking).
+    /// What is at `run.start`, and for how many blocks (more than `run.len` where that is known
+    /// without asking).
     ///
     /// # Errors
     /// The node tree is damaged, or the device failed.
@@ -115,7 +122,12 @@ impl<'a> InodeMapper<'a> {
         tree::check_pointer(addr, self.inode.nid, block, &self.disk.layout)?;
         if addr == BlockAddr::COMPRESS && record.cluster_blocks().is_none() {
             let what = "a compressed cluster in a file that is not compressed";
-            return Err(Corrupt::Mapping { ino: self.inode.nid, block, what, value: addr.get().into() });
+            return Err(Corrupt::Mapping {
+                ino: self.inode.nid,
+                block,
+                what,
+                value: addr.get().into(),
+            });
         }
         Ok(())
     }
@@ -143,7 +155,11 @@ impl FileMapper for InodeMapper<'_> {
 ///
 /// # Errors
 /// As [`InodeMapper::find`].
-pub(crate) fn block_address(disk: &Disk, inode: &Inode, block: u64) -> Result<Option<cairn_base::Pba>> {
+pub(crate) fn block_address(
+    disk: &Disk,
+    inode: &Inode,
+    block: u64,
+) -> Result<Option<cairn_base::Pba>> {
     let mapping = InodeMapper::new(disk, inode).find(Run { start: FileBlock(block), len: 1 })?;
     Ok(match mapping.place {
         Place::Mapped(pba) => Some(pba),

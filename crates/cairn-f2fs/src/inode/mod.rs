@@ -53,7 +53,8 @@ pub struct State {
 /// A parent and a name.
 pub(crate) type KnownName = (Nid, Vec<u8>);
 
-/// Does the inode point to blocks? Not if its contents are in it, nor if it is a device or the like.
+/// Does the inode point to blocks? Not if its contents are in it, nor if it is a device or the
+/// like.
 #[must_use]
 pub(crate) fn has_blocks(record: &Record) -> bool {
     let kind = matches!(record.kind, FileKind::Regular | FileKind::Directory | FileKind::Symlink);
@@ -95,7 +96,8 @@ impl Inode {
         if version.is_some_and(|version| self.ledger.changed_in(Part::Data, version)) {
             return false;
         }
-        let idle = !self.cache.has_dirty() && !self.entries.is_dirty() && !self.cache.errors().is_open();
+        let idle =
+            !self.cache.has_dirty() && !self.entries.is_dirty() && !self.cache.errors().is_open();
         idle && self.state.try_read().is_some_and(|state| !state.dirty && state.record.links > 0)
     }
 

@@ -84,7 +84,13 @@ fn touched(ops: &Operations, inode: &Arc<Inode>) -> Result<()> {
 }
 
 /// Gives every hole of the range a slot; then the file ends at `size` at least.
-fn reserve(ops: &Operations, inode: &Arc<Inode>, offset: u64, end: u64, size: Option<u64>) -> Result<()> {
+fn reserve(
+    ops: &Operations,
+    inode: &Arc<Inode>,
+    offset: u64,
+    end: u64,
+    size: Option<u64>,
+) -> Result<()> {
     limit(inode, end)?;
     let blocks = offset / BLOCK_BYTES..end.div_ceil(BLOCK_BYTES);
     allocate_delayed(ops, inode, blocks.clone())?;
@@ -119,7 +125,11 @@ fn reserve(ops: &Operations, inode: &Arc<Inode>, offset: u64, end: u64, size: Op
 fn allocate_delayed(ops: &Operations, inode: &Arc<Inode>, blocks: Range<u64>) -> Result<()> {
     ops.room()?;
     let _inside = ops.store()?.operation_lock.lock_data()?;
-    delayed::allocate_slots(ops, inode, Run { start: FileBlock(blocks.start), len: blocks.end - blocks.start })
+    delayed::allocate_slots(
+        ops,
+        inode,
+        Run { start: FileBlock(blocks.start), len: blocks.end - blocks.start },
+    )
 }
 
 /// The runs of a range without slots.
@@ -155,7 +165,10 @@ fn clear(ops: &Operations, inode: &Arc<Inode>, offset: u64, end: u64) -> Result<
 /// Takes the slots of blocks whose cached contents are gone.
 fn clear_blocks(ops: &Operations, inode: &Arc<Inode>, blocks: Range<u64>) -> Result<()> {
     inode.drop_hint(&ops.inodes);
-    inode.map.forget(Run { start: FileBlock(blocks.start), len: blocks.end.saturating_sub(blocks.start) });
+    inode.map.forget(Run {
+        start: FileBlock(blocks.start),
+        len: blocks.end.saturating_sub(blocks.start),
+    });
     let mut at = blocks.start;
     while at < blocks.end {
         at = ops.change(0, |op| {
@@ -167,7 +180,8 @@ fn clear_blocks(ops: &Operations, inode: &Arc<Inode>, blocks: Range<u64>) -> Res
                 match tree::find(op.store, inode, at)? {
                     Err(hole) => at = at.saturating_add(hole),
                     Ok(pointer) => {
-                        let count = u32::try_from(blocks.end - at).unwrap_or(u32::MAX).min(pointer.rest);
+                        let count =
+                            u32::try_from(blocks.end - at).unwrap_or(u32::MAX).min(pointer.rest);
                         tree::free_run(op, inode, &pointer, count)?;
                         at += u64::from(count);
                     }

@@ -16,8 +16,13 @@ use crate::xattr;
 /// `chmod`, `chown`, `utimens`, `truncate`, `chattr`.
 ///
 /// # Errors
-/// The inode's flags forbid it; the size cannot be; the volume cannot be written, is damaged, or the device failed.
-pub(crate) fn setattr(ops: &Arc<Operations>, inode: &Arc<Inode>, set: &SetAttributes) -> Result<()> {
+/// The inode's flags forbid it; the size cannot be; the volume cannot be written, is damaged, or
+/// the device failed.
+pub(crate) fn setattr(
+    ops: &Arc<Operations>,
+    inode: &Arc<Inode>,
+    set: &SetAttributes,
+) -> Result<()> {
     ops.mount.check_writable()?;
     inode.flags().check_attributes(set)?;
     if let Some(size) = set.size {

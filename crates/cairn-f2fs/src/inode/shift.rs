@@ -1,4 +1,5 @@
-//! `FALLOC_FL_COLLAPSE_RANGE` and `FALLOC_FL_INSERT_RANGE`: what stands behind a range moves to other offsets.
+//! `FALLOC_FL_COLLAPSE_RANGE` and `FALLOC_FL_INSERT_RANGE`: what stands behind a range moves to
+//! other offsets.
 //!
 //! A block's summary names the slot that points to it, and the summary that the last checkpoint
 //! needs may not change: so blocks that get other slots are copied to new places, as Linux does it.
@@ -61,7 +62,9 @@ struct Piece {
 
 fn check(offset: u64, len: u64) -> Result<()> {
     if !offset.is_multiple_of(BLOCK_BYTES) || !len.is_multiple_of(BLOCK_BYTES) {
-        return Err(VfsError::Invalid("offset and length must be multiples of the block size").into());
+        return Err(
+            VfsError::Invalid("offset and length must be multiples of the block size").into()
+        );
     }
     Ok(())
 }
@@ -69,12 +72,15 @@ fn check(offset: u64, len: u64) -> Result<()> {
 /// Takes a range out of a file. The caller holds inode.data alone.
 ///
 /// # Errors
-/// The range is no multiple of blocks or reaches the end; no space for the copies, the file is damaged, or the device failed.
+/// The range is no multiple of blocks or reaches the end; no space for the copies, the file is
+/// damaged, or the device failed.
 pub(super) fn collapse(ops: &Operations, inode: &Arc<Inode>, offset: u64, len: u64) -> Result<()> {
     check(offset, len)?;
     let size = inode.size();
     if offset + len >= size {
-        return Err(VfsError::Invalid("the range reaches the end of the file: truncate instead").into());
+        return Err(
+            VfsError::Invalid("the range reaches the end of the file: truncate instead").into()
+        );
     }
     let (to, end) = (offset / BLOCK_BYTES, size.div_ceil(BLOCK_BYTES));
     let from = (offset + len) / BLOCK_BYTES..end;
@@ -89,7 +95,10 @@ pub(super) fn insert(ops: &Operations, inode: &Arc<Inode>, offset: u64, len: u64
     check(offset, len)?;
     let size = inode.size();
     if offset >= size {
-        return Err(VfsError::Invalid("the range starts beyond the end of the file: truncate instead").into());
+        return Err(VfsError::Invalid(
+            "the range starts beyond the end of the file: truncate instead",
+        )
+        .into());
     }
     if size.saturating_add(len) > inode.max_size() {
         return Err(VfsError::TooLarge.into());
@@ -122,7 +131,8 @@ impl Shift {
         done
     }
 
-    /// The runs that move, without holes. Cleaning may move them meanwhile: only how many there are counts.
+    /// The runs that move, without holes. Cleaning may move them meanwhile: only how many there are
+    /// counts.
     fn old(&self, disk: &Disk, inode: &Inode) -> Result<Vec<(Run, Place)>> {
         let mapper = InodeMapper::new(disk, inode);
         let (mut runs, mut at) = (Vec::new(), self.from.start);
@@ -146,7 +156,8 @@ impl Shift {
         let shape = inode.state.read().record.shape();
         let mut nodes: BTreeSet<u32> = BTreeSet::new();
         for (run, _) in old {
-            let (mut at, end) = (self.moved(run.start.get()), self.moved(run.start.get() + run.len));
+            let (mut at, end) =
+                (self.moved(run.start.get()), self.moved(run.start.get() + run.len));
             while let Some(path) = shape.locate(at).filter(|_| at < end) {
                 nodes.extend(&path.offsets[1..=path.depth]);
                 at += u64::from(path.rest);
@@ -158,7 +169,8 @@ impl Shift {
     /// Makes the nodes that will point to the new offsets. Empty ones are no contents.
     fn make_nodes(&self, op: &mut Op<'_>, inode: &Arc<Inode>, old: &[(Run, Place)]) -> Result<()> {
         for (run, _) in old {
-            let (mut at, end) = (self.moved(run.start.get()), self.moved(run.start.get() + run.len));
+            let (mut at, end) =
+                (self.moved(run.start.get()), self.moved(run.start.get() + run.len));
             while at < end {
                 at += u64::from(tree::make(op, inode, at)?.rest);
             }
@@ -228,8 +240,15 @@ fn copy_blocks(
     let mut done = 0;
     while done < owners.len() {
         let placed = store.segments.place(data_log(inode), &owners[done..])?;
-        pieces.push(Piece { to: to + done as u64, count: placed.count as u32, copy: Some(placed.address) });
-        writes.push(placed.address.pba(), data.slice(done * BLOCK_SIZE..(done + placed.count) * BLOCK_SIZE));
+        pieces.push(Piece {
+            to: to + done as u64,
+            count: placed.count as u32,
+            copy: Some(placed.address),
+        });
+        writes.push(
+            placed.address.pba(),
+            data.slice(done * BLOCK_SIZE..(done + placed.count) * BLOCK_SIZE),
+        );
         done += placed.count;
     }
     // Nothing points there yet: that it could not be written concerns this file alone.
@@ -250,7 +269,8 @@ fn give_back(store: &Store, pieces: &[Piece]) {
     }
 }
 
-/// Sees to it that so many blocks can be placed before a checkpoint comes, and that checkpoint has room.
+/// Sees to it that so many blocks can be placed before a checkpoint comes, and that checkpoint has
+/// room.
 fn make_room(ops: &Operations, store: &Store, blocks: u64) -> Result<()> {
     ops.room()?;
     let section = u64::from(store.layout.section_capacity());

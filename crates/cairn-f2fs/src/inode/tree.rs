@@ -1,7 +1,8 @@
-//! The node tree of an inode, for writing: the pointer of a file block, with the nodes that lead to it.
+//! The node tree of an inode, for writing: the pointer of a file block, with the nodes that lead to
+//! it.
 //!
-//! This is the one place where a file block begins or ceases to count: [`Pointer::reserve`] and [`Pointer::free`] keep the
-//! volume's counters, `i_blocks` and the SIT in step with the pointer.
+//! This is the one place where a file block begins or ceases to count: [`Pointer::reserve`] and
+//! [`Pointer::free`] keep the volume's counters, `i_blocks` and the SIT in step with the pointer.
 //!
 //! Locking: the caller holds the operation lock and what guards the shape of the tree (see
 //! [`super`]).
@@ -88,11 +89,15 @@ impl Pointer {
         self.replace(addr);
     }
 
-    /// Makes it say something else, and returns what it said until then: cleaning may have changed it a moment ago.
+    /// Makes it say something else, and returns what it said until then: cleaning may have changed
+    /// it a moment ago.
     fn replace(&self, addr: BlockAddr) -> BlockAddr {
         let mut image = self.node.modify();
         let (words, _) = block::part_mut(&mut image, self.bytes(1)).as_chunks_mut::<4>();
-        BlockAddr(u32::from_le_bytes(std::mem::replace(block::entry_mut(words, 0), addr.get().to_le_bytes())))
+        BlockAddr(u32::from_le_bytes(std::mem::replace(
+            block::entry_mut(words, 0),
+            addr.get().to_le_bytes(),
+        )))
     }
 
     /// What it and the next pointers of its node say, `count` in all at most.
@@ -122,11 +127,13 @@ impl Pointer {
     /// Makes it and the next `count` pointers holes. Returns what they said.
     fn clear_run(&self, count: u32) -> Vec<BlockAddr> {
         let mut image = self.node.modify();
-        let (words, _) = block::part_mut(&mut image, self.bytes(count.min(self.rest))).as_chunks_mut::<4>();
+        let (words, _) =
+            block::part_mut(&mut image, self.bytes(count.min(self.rest))).as_chunks_mut::<4>();
         words.iter_mut().map(|word| BlockAddr(u32::from_le_bytes(std::mem::take(word)))).collect()
     }
 
-    /// Turns the holes among it and the next `count` pointers into blocks without an address. Returns how many those were.
+    /// Turns the holes among it and the next `count` pointers into blocks without an address.
+    /// Returns how many those were.
     #[must_use]
     pub(crate) fn fill_run(&self, count: u32) -> u32 {
         assert!(count <= self.rest, "{count} pointers of {}", self.rest);
@@ -143,7 +150,11 @@ impl Pointer {
     /// Who owns the block that it will point to.
     #[must_use]
     pub(crate) fn owner(&self) -> segment::Owner {
-        segment::Owner { nid: self.node.nid(), version: self.node.version(), ofs_in_node: self.slot }
+        segment::Owner {
+            nid: self.node.nid(),
+            version: self.node.version(),
+            ofs_in_node: self.slot,
+        }
     }
 
     /// The same of the blocks that it and the next pointers, `count` in all, will point to.
@@ -153,7 +164,10 @@ impl Pointer {
     pub(crate) fn owners(&self, count: u32) -> impl Iterator<Item = segment::Owner> + use<> {
         assert!(count <= self.rest, "{count} pointers of {}", self.rest);
         let first = self.owner();
-        (0..count).map(move |index| segment::Owner { ofs_in_node: slot_after(first.ofs_in_node, index), ..first })
+        (0..count).map(move |index| segment::Owner {
+            ofs_in_node: slot_after(first.ofs_in_node, index),
+            ..first
+        })
     }
 
     /// A hole becomes a block without an address: it counts from now on. True if it was a hole.
@@ -212,7 +226,12 @@ fn slot_after(slot: u16, count: u32) -> u16 {
 ///
 /// # Errors
 /// One was not in use: the volume is damaged.
-pub(crate) fn free_run(op: &Op<'_>, inode: &Arc<Inode>, pointer: &Pointer, count: u32) -> Result<()> {
+pub(crate) fn free_run(
+    op: &Op<'_>,
+    inode: &Arc<Inode>,
+    pointer: &Pointer,
+    count: u32,
+) -> Result<()> {
     if pointer.get_run(count).iter().all(|addr| *addr == BlockAddr::NULL) {
         return Ok(());
     }
@@ -236,7 +255,8 @@ pub(crate) fn count_blocks(op: &Op<'_>, inode: &Arc<Inode>, change: i64) {
     inode.touch(op.inodes, &mut state);
 }
 
-/// The pointer of a file block, if the nodes that lead to it are there. Otherwise so many blocks from here on are a hole.
+/// The pointer of a file block, if the nodes that lead to it are there. Otherwise so many blocks
+/// from here on are a hole.
 ///
 /// # Errors
 /// A node on the way is damaged, or the device failed.
@@ -277,7 +297,8 @@ pub(crate) fn missing(store: &Store, inode: &Inode, path: &NodePath) -> Result<V
 /// (at most 3).
 ///
 /// # Errors
-/// The file can have no such block, no nid is free, a node on the way is damaged, or the device failed.
+/// The file can have no such block, no nid is free, a node on the way is damaged, or the device
+/// failed.
 pub(crate) fn make(op: &mut Op<'_>, inode: &Arc<Inode>, block: u64) -> Result<Pointer> {
     let shape = inode.state.read().record.shape();
     let path = shape.locate(block).ok_or(cairn_vfs::Error::TooLarge)?;

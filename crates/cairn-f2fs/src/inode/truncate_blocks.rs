@@ -1,4 +1,5 @@
-//! Cutting a node tree off: blocks and nodes from a file block on are given back, from the end, a piece an operation.
+//! Cutting a node tree off: blocks and nodes from a file block on are given back, from the end, a
+//! piece an operation.
 //!
 //! Each piece leaves a tree in order, so a checkpoint may come between two of them; a caller that
 //! needs the whole truncation to survive a crash puts the inode among the orphans first, or has
@@ -33,7 +34,8 @@ pub(crate) fn truncate_blocks(ops: &Operations, inode: &Arc<Inode>, from: u64) -
 /// # Errors
 /// As [`truncate_blocks`].
 pub(crate) fn truncate_piece(op: &mut Op<'_>, inode: &Arc<Inode>, from: u64) -> Result<bool> {
-    let mut cutter = Cutter { op, inode, from, shape: inode.state.read().record.shape(), budget: NODES_A_PIECE };
+    let mut cutter =
+        Cutter { op, inode, from, shape: inode.state.read().record.shape(), budget: NODES_A_PIECE };
     // The inode's nids from the last one on: the tree shrinks from its end.
     for slot in (0..5_usize).rev() {
         let nid = inode.state.read().record.nids[slot];
@@ -138,7 +140,8 @@ impl Cutter<'_, '_> {
     /// Pointers of one node.
     fn pointers(&mut self, blocks: std::ops::Range<u64>) -> Result<()> {
         if let Ok(pointer) = tree::find(self.op.store, self.inode, blocks.start)? {
-            let count = u32::try_from(blocks.end - blocks.start).unwrap_or(u32::MAX).min(pointer.rest);
+            let count =
+                u32::try_from(blocks.end - blocks.start).unwrap_or(u32::MAX).min(pointer.rest);
             tree::free_run(self.op, self.inode, &pointer, count)?;
         }
         Ok(())

@@ -8,8 +8,8 @@
 //!
 //! Locking: all of it happens with [`crate::operation_lock::OperationLock::lock_data`] held, so a
 //! checkpoint sees neither of these halves. Pointers of different blocks change under inode.data
-//! shared. Nodes come under inode.data shared, too, one thread at a time ([`delayed::allocate_slots`]),
-//! and go under inode.data alone.
+//! shared. Nodes come under inode.data shared, too, one thread at a time
+//! ([`delayed::allocate_slots`]), and go under inode.data alone.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -64,7 +64,11 @@ struct Slots {
 impl<'a> Writer<'a> {
     /// A mapper for one call of the cache.
     #[must_use]
-    pub(crate) fn new(ops: &'a Operations, inode: &'a Arc<Inode>, inside: &'a DataGuard<'a>) -> Self {
+    pub(crate) fn new(
+        ops: &'a Operations,
+        inode: &'a Arc<Inode>,
+        inside: &'a DataGuard<'a>,
+    ) -> Self {
         Self::with_policy(ops, inode, inside, Policy::Usual)
     }
 
@@ -89,7 +93,8 @@ impl<'a> Writer<'a> {
         let mut before = self.reader.find(run)?;
         before.run.len = before.run.len.min(run.len).min(largest - start);
         if before.place == Place::Hole {
-            before.run.len = delayed::reserve(self.ops.store()?, self.inode, start, before.run.len)?;
+            before.run.len =
+                delayed::reserve(self.ops.store()?, self.inode, start, before.run.len)?;
         }
         Ok(before)
     }
@@ -98,11 +103,17 @@ impl<'a> Writer<'a> {
         let store = self.ops.store()?;
         delayed::allocate_slots(self.ops, self.inode, run)?;
         let mut in_place = self.in_place(store);
-        if in_place && let Mapping { run: known, place: Place::Mapped(start) } = self.reader.find(run)? {
+        if in_place
+            && let Mapping { run: known, place: Place::Mapped(start) } = self.reader.find(run)?
+        {
             let run = Run { start: run.start, len: known.len.min(run.len) };
             if !store.segments.is_cleaning(start, run.len) {
                 store.segments.stats.in_place.add(run.len);
-                return Ok(Placement { run, start, ticket: Box::new(InPlace { inode: self.inode.clone() }) });
+                return Ok(Placement {
+                    run,
+                    start,
+                    ticket: Box::new(InPlace { inode: self.inode.clone() }),
+                });
             }
             // It is being copied elsewhere.
             in_place = false;
@@ -116,18 +127,28 @@ impl<'a> Writer<'a> {
         Ok(Placement { run, start: placed.address.pba(), ticket: Box::new(ticket) })
     }
 
-    /// The slots of the run's head that may get new addresses, and what will own the blocks there: one at least.
-    fn slots(&self, store: &Store, run: Run, in_place: bool) -> Result<(Vec<Slots>, Vec<segment::Owner>)> {
+    /// The slots of the run's head that may get new addresses, and what will own the blocks there:
+    /// one at least.
+    fn slots(
+        &self,
+        store: &Store,
+        run: Run,
+        in_place: bool,
+    ) -> Result<(Vec<Slots>, Vec<segment::Owner>)> {
         let (mut slots, mut owners) = (Vec::new(), Vec::new());
         let mut left = run.len;
         while left > 0 {
-            let Ok(pointer) = tree::find(store, self.inode, run.start.get() + owners.len() as u64)? else { break };
+            let Ok(pointer) = tree::find(store, self.inode, run.start.get() + owners.len() as u64)?
+            else {
+                break;
+            };
             let most = u32::try_from(left).unwrap_or(u32::MAX).min(pointer.rest);
             let movable = |addr: &BlockAddr| {
                 let stays = in_place && addr.is_address();
                 !(stays || matches!(*addr, BlockAddr::NULL | BlockAddr::COMPRESS))
             };
-            let count = pointer.get_run(most).iter().take_while(|addr| movable(addr)).count() as u32;
+            let count =
+                pointer.get_run(most).iter().take_while(|addr| movable(addr)).count() as u32;
             owners.extend(pointer.owners(count));
             if count > 0 {
                 slots.push(Slots { pointer, count });
@@ -143,7 +164,8 @@ impl<'a> Writer<'a> {
     /// A dirty block without a slot: somebody else's damage, as the write reserved one.
     fn lost(&self, run: Run) -> Error {
         let what = "a written block has no slot in the node tree";
-        Corrupt::Mapping { ino: self.inode.nid, block: run.start.get(), what, value: run.len }.into()
+        Corrupt::Mapping { ino: self.inode.nid, block: run.start.get(), what, value: run.len }
+            .into()
     }
 
     fn in_place(&self, store: &Store) -> bool {
@@ -175,7 +197,9 @@ fn place_run(store: &Store, log: Log, owners: &[segment::Owner]) -> Result<segme
     while placed.count < owners.len() {
         let end = BlockAddr(placed.address.get() + placed.count as u32);
         match store.segments.place_at(log, &owners[placed.count..], end) {
-            Ok(Some(more)) => placed = segment::Placed { count: placed.count + more.count, ..placed },
+            Ok(Some(more)) => {
+                placed = segment::Placed { count: placed.count + more.count, ..placed }
+            }
             // What was placed counts; whoever asks for the rest meets the error.
             Ok(None) | Err(_) => break,
         }
@@ -225,7 +249,13 @@ pub(crate) fn fill(ops: &Operations, inode: &Arc<Inode>, start: u64, len: u64) -
     Ok(len)
 }
 
-fn fill_with(ops: &Operations, inode: &Arc<Inode>, start: u64, len: u64, reservation: Reservation) -> Result<()> {
+fn fill_with(
+    ops: &Operations,
+    inode: &Arc<Inode>,
+    start: u64,
+    len: u64,
+    reservation: Reservation,
+) -> Result<()> {
     inode.drop_hint(&ops.inodes);
     let mut op = ops.begin_reserved(reservation)?;
     let mut at = start;

@@ -1,4 +1,5 @@
-//! Who writes an inode back, at an fsync and in the background. What is durable of it says its ledger ([`cairn_cache::durability`]).
+//! Who writes an inode back, at an fsync and in the background. What is durable of it says its
+//! ledger ([`cairn_cache::durability`]).
 
 use std::ops::Range;
 use std::sync::{Arc, Weak};
@@ -58,7 +59,9 @@ impl Flushable for Flusher {
         if inode.is_inline() {
             return;
         }
-        InodeMapper::while_stable(&ops.disk, &inode, |mapper| inode.cache.read_ahead(mapper, inode.size(), blocks));
+        InodeMapper::while_stable(&ops.disk, &inode, |mapper| {
+            inode.cache.read_ahead(mapper, inode.size(), blocks)
+        });
     }
 
     fn release_reservation(&self) {
@@ -72,13 +75,23 @@ impl Flushable for Flusher {
 /// it with inode.data held, shared or alone, without the operation lock.
 ///
 /// # Errors
-/// No room could be made, the volume has stopped, a node is damaged, or the device failed: the data stays dirty. A device
-/// that does not take it stops the volume.
-pub(crate) fn write_back(ops: &Operations, inode: &Arc<Inode>, blocks: Range<u64>, mode: WritebackMode) -> Result<()> {
+/// No room could be made, the volume has stopped, a node is damaged, or the device failed: the data
+/// stays dirty. A device that does not take it stops the volume.
+pub(crate) fn write_back(
+    ops: &Operations,
+    inode: &Arc<Inode>,
+    blocks: Range<u64>,
+    mode: WritebackMode,
+) -> Result<()> {
     ops.mount.observe(write_back_pieces(ops, inode, blocks, mode))
 }
 
-fn write_back_pieces(ops: &Operations, inode: &Arc<Inode>, blocks: Range<u64>, mode: WritebackMode) -> Result<()> {
+fn write_back_pieces(
+    ops: &Operations,
+    inode: &Arc<Inode>,
+    blocks: Range<u64>,
+    mode: WritebackMode,
+) -> Result<()> {
     let runs = inode.cache.dirty_ranges(blocks.clone());
     if runs.is_empty() {
         return Ok(());

@@ -24,7 +24,8 @@ const POSSIBLE: Features = Features::EXTRA_ATTR
     .union(Features::LOST_FOUND)
     .union(Features::SB_CHECKSUM);
 
-/// The features wished for. Each wish may hold several names separated by commas; `^` takes one back.
+/// The features wished for. Each wish may hold several names separated by commas; `^` takes one
+/// back.
 pub(super) fn choose(wishes: &[String]) -> Result<Features, Error> {
     let mut features = Features::empty();
     for word in wishes.iter().flat_map(|wish| wish.split(',')).filter(|word| !word.is_empty()) {
@@ -38,7 +39,9 @@ pub(super) fn choose(wishes: &[String]) -> Result<Features, Error> {
     let lacking = features & Features::NEED_EXTRA_ATTR;
     if !lacking.is_empty() && !features.contains(Features::EXTRA_ATTR) {
         let names = lacking.names().join(", ");
-        return Err(Error::Option(format!("without extra_attr there is no room for {names}: -O extra_attr,{names}")));
+        return Err(Error::Option(format!(
+            "without extra_attr there is no room for {names}: -O extra_attr,{names}"
+        )));
     }
     Ok(features)
 }
@@ -53,7 +56,10 @@ fn known(name: &str) -> Result<Features, Error> {
     if feature.is_empty() || !POSSIBLE.contains(feature) {
         let possible = POSSIBLE.names();
         let meant = did_you_mean(name, possible.iter().map(String::as_str));
-        return Err(Error::Option(format!("feature `{name}` is not known{meant}: there are {}", possible.join(", "))));
+        return Err(Error::Option(format!(
+            "feature `{name}` is not known{meant}: there are {}",
+            possible.join(", ")
+        )));
     }
     Ok(feature)
 }

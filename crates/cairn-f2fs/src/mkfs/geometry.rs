@@ -1,7 +1,7 @@
 //! How much of the volume each area gets, as mkfs.f2fs 1.15 decides it.
 //!
-//! Pure arithmetic: from the size and three wishes to the counts and addresses of the superblock, the place of the six
-//! logs, and the space that users never get.
+//! Pure arithmetic: from the size and three wishes to the counts and addresses of the superblock,
+//! the place of the six logs, and the space that users never get.
 
 use super::error::Error;
 use super::medium::{Medium, MediumZones};
@@ -21,7 +21,8 @@ const MAX_SEGMENTS: u64 = 8_388_608;
 const MIN_SEGMENTS: u64 = 9;
 /// Bytes for both version bitmaps in the checkpoint block.
 const BITMAP_BYTES: u64 = CHECKSUM_AT as u64 + 1 - LARGE_CHECKSUM_AT as u64;
-/// The SIT's bitmap moves to blocks of its own when the NAT would get fewer bytes than this in the checkpoint block.
+/// The SIT's bitmap moves to blocks of its own when the NAT would get fewer bytes than this in the
+/// checkpoint block.
 const NAT_BITMAP_MIN: u64 = 64;
 /// Per cent of the blocks that can be nodes in a volume with a large NAT bitmap.
 const LARGE_NAT_PERCENT: u64 = 20;
@@ -30,7 +31,8 @@ const SMALL_MAIN: u64 = 256;
 /// The six logs start in zones of their own, and one more is needed to write to.
 const ZONES_MIN: u64 = 7;
 
-/// Fewest sections kept for cleaning where their number is given: one for each log, and two to go on with.
+/// Fewest sections kept for cleaning where their number is given: one for each log, and two to go
+/// on with.
 const RESERVED_SECTIONS_MIN: u32 = Log::COUNT as u32 + 2;
 /// Overprovision where the number of reserved sections is given, in per cent.
 const PERCENT_BESIDE_RESERVED: f64 = 3.0;
@@ -55,7 +57,8 @@ pub(super) struct Geometry {
     pub reserved_segments: u32,
     pub overprovision_segments: u32,
     pub user_blocks: u64,
-    /// Segments of the main area that can be written: fewer than all where zones have less capacity than size.
+    /// Segments of the main area that can be written: fewer than all where zones have less capacity
+    /// than size.
     pub usable_segments: u32,
     /// Segments on each device.
     pub device_segments: Vec<u32>,
@@ -83,8 +86,11 @@ impl Geometry {
 
     /// Bytes that the volume uses of each device.
     pub(super) fn device_bytes(&self) -> Vec<u64> {
-        let mut bytes: Vec<u64> =
-            self.device_segments.iter().map(|segments| u64::from(*segments) * SEGMENT_BYTES).collect();
+        let mut bytes: Vec<u64> = self
+            .device_segments
+            .iter()
+            .map(|segments| u64::from(*segments) * SEGMENT_BYTES)
+            .collect();
         bytes[0] += u64::from(self.segment0) * BLOCK_BYTES;
         bytes
     }
@@ -120,7 +126,9 @@ fn shape(medium: &Medium, options: &MkfsOptions) -> Result<(u32, u32), Refusal> 
             Err(never("a number of reserved sections (-Z) is for zoned devices (-m)"))
         }
         (None, false) => Ok(asked),
-        (None, true) => Err(never("no device has zones that must be written in order: leave -m out")),
+        (None, true) => {
+            Err(never("no device has zones that must be written in order: leave -m out"))
+        }
         (Some(_), false) => Err(never("a device has zones that must be written in order: give -m")),
         (Some(zones), true) => {
             // A section is what can be given back as a whole.
@@ -160,7 +168,8 @@ fn divide(medium: &Medium, options: &MkfsOptions) -> Result<Geometry, Refusal> {
         return Err(Refusal::TooSmall);
     }
     let meta = Meta::new(segments, zone, options.large_nat_bitmap)?;
-    let main = segments.checked_sub(meta.segments).filter(|main| *main > 0).ok_or(Refusal::TooSmall)?;
+    let main =
+        segments.checked_sub(meta.segments).filter(|main| *main > 0).ok_or(Refusal::TooSmall)?;
     let sections = main / u64::from(segs_per_sec);
     let main = sections * u64::from(segs_per_sec);
     let main_start = segment0 + meta.segments * SEGMENT_BYTES;
@@ -200,13 +209,22 @@ fn divide(medium: &Medium, options: &MkfsOptions) -> Result<Geometry, Refusal> {
     })
 }
 
-/// Segments of the main area that can be written; the metadata must end before the first sequential zone.
-fn usable(zones: &MediumZones, medium: &Medium, main_start: u64, sections: u64) -> Result<u64, Refusal> {
+/// Segments of the main area that can be written; the metadata must end before the first sequential
+/// zone.
+fn usable(
+    zones: &MediumZones,
+    medium: &Medium,
+    main_start: u64,
+    sections: u64,
+) -> Result<u64, Refusal> {
     let sequential = medium.sizes[..zones.device].iter().sum::<u64>() + zones.conventional;
     if main_start > sequential {
-        let text =
-            format!("the metadata needs {main_start} bytes that can be written anywhere; there are {sequential}");
-        return Err(Refusal::Never(Error::Option(format!("{text}: give a larger conventional device first"))));
+        let text = format!(
+            "the metadata needs {main_start} bytes that can be written anywhere; there are {sequential}"
+        );
+        return Err(Refusal::Never(Error::Option(format!(
+            "{text}: give a larger conventional device first"
+        ))));
     }
     let before = ((sequential - main_start) / zones.size).min(sections);
     let whole = zones.size / SEGMENT_BYTES;
@@ -274,9 +292,13 @@ impl Space {
                     "{sections} reserved sections are too few: {RESERVED_SECTIONS_MIN} at least, one for each log and two more"
                 ))));
             }
-            Some(sections) => (given.unwrap_or(PERCENT_BESIDE_RESERVED), u64::from(sections) * u64::from(segs_per_sec)),
+            Some(sections) => (
+                given.unwrap_or(PERCENT_BESIDE_RESERVED),
+                u64::from(sections) * u64::from(segs_per_sec),
+            ),
             None => {
-                let percent = given.or_else(|| best_percent(usable, per_section)).ok_or(Refusal::TooSmall)?;
+                let percent =
+                    given.or_else(|| best_percent(usable, per_section)).ok_or(Refusal::TooSmall)?;
                 (percent, reserved(percent, per_section) as u64)
             }
         };
@@ -300,7 +322,8 @@ fn reserved(percent: f64, segs_per_sec: u32) -> f64 {
 fn best_percent(main: u64, segs_per_sec: u32) -> Option<f64> {
     let (start, end, step) = if main < SMALL_MAIN { (10.0, 95.0, 5.0) } else { (0.01, 10.0, 0.01) };
     let mut best: Option<(f64, f64)> = None;
-    // The sum of steps, not a product: rounding decides between neighbours, and it must be that of everybody else.
+    // The sum of steps, not a product: rounding decides between neighbours, and it must be that of
+    // everybody else.
     let mut percent = start;
     while percent <= end {
         let rest = main as f64 - reserved(percent, segs_per_sec);
@@ -313,7 +336,8 @@ fn best_percent(main: u64, segs_per_sec: u32) -> Option<f64> {
     best.map(|(_, percent)| percent)
 }
 
-/// Each log in a zone of its own: hot ones at the start, cold data at a quarter, warm data at the half.
+/// Each log in a zone of its own: hot ones at the start, cold data at a quarter, warm data at the
+/// half.
 fn logs(main: u64, zone: u64) -> Result<[SegNo; Log::COUNT], Refusal> {
     let zones = main / zone;
     if zones < ZONES_MIN {
@@ -341,7 +365,8 @@ fn zoned_logs(main: u64, zone: u64) -> Result<[SegNo; Log::COUNT], Refusal> {
     if main / zone < ZONES_MIN {
         return Err(Refusal::TooSmall);
     }
-    let order = [Log::HotNode, Log::WarmNode, Log::ColdNode, Log::HotData, Log::WarmData, Log::ColdData];
+    let order =
+        [Log::HotNode, Log::WarmNode, Log::ColdNode, Log::HotData, Log::WarmData, Log::ColdData];
     let mut logs = [SegNo(0); Log::COUNT];
     for (at, log) in (0..).zip(order) {
         logs[log.index()] = SegNo(narrow(at * zone));

@@ -29,11 +29,18 @@ fn compare(size: u64, options: &MkfsOptions) {
     let verdict = try_mkfs_f2fs(theirs.path(), size, &args);
     match made(size, options) {
         Ok(ours) => {
-            assert!(verdict.is_clean(), "{size} {args:?}: we make what mkfs.f2fs refuses: {}", verdict.output);
-            let pairs = fields(&Opened::new(ours.path())).into_iter().zip(fields(&Opened::new(theirs.path())));
+            assert!(
+                verdict.is_clean(),
+                "{size} {args:?}: we make what mkfs.f2fs refuses: {}",
+                verdict.output
+            );
+            let pairs = fields(&Opened::new(ours.path()))
+                .into_iter()
+                .zip(fields(&Opened::new(theirs.path())));
             let different: Vec<_> = pairs.filter(|(ours, theirs)| ours != theirs).collect();
             if !different.is_empty() {
-                // Segments behind the last whole zone: mkfs.f2fs counts them, and its own fsck objects.
+                // Segments behind the last whole zone: mkfs.f2fs counts them, and its own fsck
+                // objects.
                 let objects = !fsck_f2fs(theirs.path()).is_clean();
                 assert!(objects, "{size} {args:?}: {different:?}");
                 assert_f2fs_clean(ours.path());
@@ -59,7 +66,10 @@ fn sections_and_zones() {
         [(2, 1), (1, 2), (2, 2), (3, 1), (4, 8), (8, 1), (1, 7), (16, 4), (32, 1), (512, 1)]
     {
         for size in [64 * MIB, 200 * MIB, 512 * MIB, 1000 * MIB, 4 * GIB, 31 * GIB, 256 * GIB] {
-            compare(size, &MkfsOptions { segments_per_section, sections_per_zone, ..MkfsOptions::default() });
+            compare(
+                size,
+                &MkfsOptions { segments_per_section, sections_per_zone, ..MkfsOptions::default() },
+            );
         }
     }
 }
@@ -79,7 +89,8 @@ fn overprovision_and_large_nat() {
 
 #[test]
 fn the_smallest_size_is_named_and_does() {
-    for (segments_per_section, overprovision) in [(1, None), (4, None), (32, None), (1, Some(2.0))] {
+    for (segments_per_section, overprovision) in [(1, None), (4, None), (32, None), (1, Some(2.0))]
+    {
         let options = MkfsOptions { segments_per_section, overprovision, ..MkfsOptions::default() };
         let Err(Error::TooSmall { bytes: MIB, smallest }) = Geometry::new(MIB, &options) else {
             panic!("1 MiB is too small");

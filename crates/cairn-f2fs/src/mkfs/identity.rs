@@ -33,8 +33,10 @@ impl Identity {
             i64::try_from(since.as_secs()).unwrap_or(0)
         });
         let reproducible = options.uuid.is_some() && given.is_some();
-        // The upper half of the version in footers is a checksum: versions must stay far below 2^32.
-        let version = if reproducible { crc32(!0, uuid.as_bytes()) } else { runtime.random() as u32 };
+        // The upper half of the version in footers is a checksum: versions must stay far below
+        // 2^32.
+        let version =
+            if reproducible { crc32(!0, uuid.as_bytes()) } else { runtime.random() as u32 };
         Self {
             uuid,
             now: Timestamp { seconds, nanoseconds: 0 },

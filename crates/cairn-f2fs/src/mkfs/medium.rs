@@ -1,6 +1,7 @@
 //! What a volume is made on: one device, or several one behind the other, perhaps with zones.
 //!
-//! The first device holds the metadata. With zones, everything that is written in place must lie before the first sequential one.
+//! The first device holds the metadata. With zones, everything that is written in place must lie
+//! before the first sequential one.
 
 use std::sync::Arc;
 
@@ -53,10 +54,13 @@ impl From<u64> for Medium {
 impl Medium {
     /// Of these devices; the volume takes `size` bytes of the only one.
     pub(super) fn of(devices: &[NamedDevice], size: Option<u64>) -> Result<Self, Error> {
-        let mut sizes: Vec<u64> = devices.iter().map(|named| named.device.geometry().size).collect();
+        let mut sizes: Vec<u64> =
+            devices.iter().map(|named| named.device.geometry().size).collect();
         if let (Some(wanted), [whole]) = (size, &mut sizes[..]) {
             if wanted > *whole {
-                return Err(Error::Option(format!("the volume cannot have {wanted} bytes: the device has {whole}")));
+                return Err(Error::Option(format!(
+                    "the volume cannot have {wanted} bytes: the device has {whole}"
+                )));
             }
             *whole = wanted;
         }
@@ -66,7 +70,8 @@ impl Medium {
             match zones {
                 None => zones = Some(found),
                 Some(first)
-                    if (first.size, first.capacity) != (found.size, found.capacity) || found.conventional > 0 =>
+                    if (first.size, first.capacity) != (found.size, found.capacity)
+                        || found.conventional > 0 =>
                 {
                     return Err(Error::Option(
                         "all zones must have the same size and capacity, the conventional ones first".into(),
@@ -88,7 +93,8 @@ fn zones_of(index: usize, device: &dyn BlockDevice) -> Result<Option<MediumZones
     let Some(first) = zones.iter().find(|zone| zone.is_sequential()) else { return Ok(None) };
     let same = |zone: &cairn_block::zoned::Zone| {
         let behind = zone.start >= first.start;
-        zone.is_sequential() == behind && (!behind || (zone.len, zone.capacity) == (first.len, first.capacity))
+        zone.is_sequential() == behind
+            && (!behind || (zone.len, zone.capacity) == (first.len, first.capacity))
     };
     if !zones.iter().all(same) {
         return Err(Error::Option(
@@ -97,9 +103,17 @@ fn zones_of(index: usize, device: &dyn BlockDevice) -> Result<Option<MediumZones
     }
     if !first.len.is_power_of_two() || first.len < SEGMENT_BYTES || first.capacity < SEGMENT_BYTES {
         let text = "F2FS needs zones of a power of two, of 2 MiB at least; these have";
-        return Err(Error::Option(format!("{text} {} bytes, {} to be written", first.len, first.capacity)));
+        return Err(Error::Option(format!(
+            "{text} {} bytes, {} to be written",
+            first.len, first.capacity
+        )));
     }
-    Ok(Some(MediumZones { size: first.len, capacity: first.capacity, conventional: first.start, device: index }))
+    Ok(Some(MediumZones {
+        size: first.len,
+        capacity: first.capacity,
+        conventional: first.start,
+        device: index,
+    }))
 }
 
 /// One device of all, each with the bytes `used` of it; the only one whole.
@@ -114,7 +128,10 @@ pub(super) fn whole(devices: &[NamedDevice], used: &[u64]) -> Result<Arc<dyn Blo
 /// The path as the superblock holds it.
 pub(super) fn stored_path(path: &str) -> Result<[u8; PATH_BYTES], Error> {
     if path.is_empty() || path.len() >= PATH_BYTES || path.contains('\0') {
-        let text = format!("the superblock has room for a path of 1 to 63 bytes; `{path}` has {}", path.len());
+        let text = format!(
+            "the superblock has room for a path of 1 to 63 bytes; `{path}` has {}",
+            path.len()
+        );
         return Err(Error::Option(text));
     }
     let mut stored = [0; PATH_BYTES];

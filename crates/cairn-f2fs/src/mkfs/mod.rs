@@ -1,13 +1,15 @@
 //! Making a volume, as mkfs.f2fs does with its defaults.
 //!
-//! Everything is decided first: features, geometry, the root directory's blocks. Then it is written: what was there is
-//! discarded, the tables are zeroed, nodes and tables, both checkpoint packs, and the superblocks last, so that an
-//! interrupted run leaves no filesystem. Unlike mkfs.f2fs's, the second pack is complete: a volume whose first pack is
-//! lost before the first mount opens as what it is, empty.
+//! Everything is decided first: features, geometry, the root directory's blocks. Then it is
+//! written: what was there is discarded, the tables are zeroed, nodes and tables, both checkpoint
+//! packs, and the superblocks last, so that an interrupted run leaves no filesystem. Unlike
+//! mkfs.f2fs's, the second pack is complete: a volume whose first pack is lost before the first
+//! mount opens as what it is, empty.
 //!
-//! **Old node blocks.** Roll-forward follows node blocks that carry the last checkpoint's version. A volume made where
-//! another one was must not meet that one's: the version is random, and the block where the chain would begin is zeroed.
-//! A reproducible volume cannot have a random version; it gets a main area of zeros instead.
+//! **Old node blocks.** Roll-forward follows node blocks that carry the last checkpoint's version.
+//! A volume made where another one was must not meet that one's: the version is random, and the
+//! block where the chain would begin is zeroed. A reproducible volume cannot have a random version;
+//! it gets a main area of zeros instead.
 
 use std::sync::Arc;
 
@@ -63,20 +65,26 @@ pub fn make(
     make_on(&[NamedDevice { path: String::new(), device }], options, runtime)
 }
 
-/// Makes an F2FS volume on several devices, the first of which gets the metadata. Their paths go to the superblock: the next
-/// mount finds them there.
+/// Makes an F2FS volume on several devices, the first of which gets the metadata. Their paths go to
+/// the superblock: the next mount finds them there.
 ///
 /// # Errors
 /// As [`make`].
 ///
 /// # Panics
 /// There is no device.
-pub fn make_on(devices: &[NamedDevice], options: &MkfsOptions, runtime: &dyn Runtime) -> Result<CreatedVolume, Error> {
+pub fn make_on(
+    devices: &[NamedDevice],
+    options: &MkfsOptions,
+    runtime: &dyn Runtime,
+) -> Result<CreatedVolume, Error> {
     let mut features = features::choose(&options.features)?;
     features.set(Features::BLKZONED, options.zoned);
     check(options)?;
     if options.size.is_some() && devices.len() > 1 {
-        return Err(Error::Option("a volume on several devices takes them whole: give no size".into()));
+        return Err(Error::Option(
+            "a volume on several devices takes them whole: give no size".into(),
+        ));
     }
     let medium = Medium::of(devices, options.size)?;
     let geometry = Geometry::new(medium, options)?;
@@ -85,13 +93,26 @@ pub fn make_on(devices: &[NamedDevice], options: &MkfsOptions, runtime: &dyn Run
     let identity = Identity::new(options, runtime);
     let sectors = device.geometry().logical_block;
     let paths: Vec<String> = devices.iter().map(|named| named.path.clone()).collect();
-    let superblock = super_block::build(&geometry, features, &identity, options.label.as_deref(), sectors, &paths)?;
+    let superblock = super_block::build(
+        &geometry,
+        features,
+        &identity,
+        options.label.as_deref(),
+        sectors,
+        &paths,
+    )?;
     let layout = Layout::new(&superblock, bytes).expect("mkfs makes only what can be opened");
     let tree = Tree::new(&geometry, &layout, &identity);
 
     erase(&*device)?;
     let trimmed = give_up(&*device, bytes)?;
-    let maker = Maker { device: &*device, geometry: &geometry, layout: &layout, identity: &identity, tree: &tree };
+    let maker = Maker {
+        device: &*device,
+        geometry: &geometry,
+        layout: &layout,
+        identity: &identity,
+        tree: &tree,
+    };
     maker.zero_areas()?;
     maker.write_tree()?;
     maker.write_packs(options.large_nat_bitmap, trimmed)?;
@@ -105,8 +126,8 @@ pub fn make_on(devices: &[NamedDevice], options: &MkfsOptions, runtime: &dyn Run
     })
 }
 
-/// What was there is not needed any more: whole zones are reset, the rest is discarded if the device can. Returns whether it
-/// was.
+/// What was there is not needed any more: whole zones are reset, the rest is discarded if the
+/// device can. Returns whether it was.
 fn give_up(device: &dyn BlockDevice, bytes: u64) -> Result<bool, Error> {
     let Some(zoned) = device.as_zoned() else {
         return Ok(device.geometry().discard && device.discard(0, bytes).is_ok());
@@ -179,9 +200,12 @@ impl Maker<'_> {
 
     /// What of the main area lies in conventional zones.
     fn zero_conventional_main(&self) -> Result<(), Error> {
-        let zones = self.device.as_zoned().map_or(Ok(Vec::new()), |zoned| zoned.report(0, usize::MAX))?;
-        let (start, main) =
-            (u64::from(self.layout.main) * BLOCK_BYTES, u64::from(self.layout.main_segments) * SEGMENT_BYTES);
+        let zones =
+            self.device.as_zoned().map_or(Ok(Vec::new()), |zoned| zoned.report(0, usize::MAX))?;
+        let (start, main) = (
+            u64::from(self.layout.main) * BLOCK_BYTES,
+            u64::from(self.layout.main_segments) * SEGMENT_BYTES,
+        );
         let first = zones.iter().find(|zone| zone.is_sequential()).map_or(start, |zone| zone.start);
         let len = first.clamp(start, start + main) - start;
         Ok(self.device.write_zeroes(start, len)?)
@@ -195,9 +219,14 @@ impl Maker<'_> {
     }
 
     fn write_packs(&self, large_nat_bitmap: bool, trimmed: bool) -> Result<(), Error> {
-        for (at, bytes) in
-            packs::blocks(self.geometry, self.layout, self.identity, self.tree, large_nat_bitmap, trimmed)
-        {
+        for (at, bytes) in packs::blocks(
+            self.geometry,
+            self.layout,
+            self.identity,
+            self.tree,
+            large_nat_bitmap,
+            trimmed,
+        ) {
             self.write_blocks(at.get(), bytes)?;
         }
         Ok(())

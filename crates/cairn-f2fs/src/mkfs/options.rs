@@ -19,14 +19,15 @@ pub struct MkfsOptions {
     pub sections_per_zone: u32,
     /// For devices with zones that must be written in order: a section is a zone then.
     pub zoned: bool,
-    /// Sections kept for cleaning, instead of a number that follows from the overprovision; on zoned devices.
+    /// Sections kept for cleaning, instead of a number that follows from the overprovision; on
+    /// zoned devices.
     pub reserved_sections: Option<u32>,
     /// Room for the NAT's bitmap beyond the checkpoint block: more nodes on large volumes.
     pub large_nat_bitmap: bool,
     /// Bytes of the volume; the whole device if absent.
     pub size: Option<u64>,
-    /// Time of all timestamps, in seconds since the epoch; `SOURCE_DATE_EPOCH` or now if absent. With the UUID given, the
-    /// image is reproducible where this or `SOURCE_DATE_EPOCH` is.
+    /// Time of all timestamps, in seconds since the epoch; `SOURCE_DATE_EPOCH` or now if absent.
+    /// With the UUID given, the image is reproducible where this or `SOURCE_DATE_EPOCH` is.
     pub time: Option<i64>,
     /// Owner and group of the root directory; 0 and 0 if absent.
     pub root_owner: Option<(u32, u32)>,

@@ -79,7 +79,13 @@ fn used(log: Log, tree: &Tree) -> usize {
 }
 
 /// Head, summaries, `nat_bits`, and the last block behind everything else.
-fn pack(checkpoint: &mut Checkpoint, layout: &Layout, tree: &Tree, map: &PackMap, start: Pba) -> Vec<(Pba, Vec<u8>)> {
+fn pack(
+    checkpoint: &mut Checkpoint,
+    layout: &Layout,
+    tree: &Tree,
+    map: &PackMap,
+    start: Pba,
+) -> Vec<(Pba, Vec<u8>)> {
     let at = |block: u32| Pba(start.get() + u64::from(block));
     let head = checkpoint.encode(layout);
     let last = head.get(..BLOCK_SIZE).expect("the first block").to_vec();
@@ -126,8 +132,8 @@ fn node_summary(log: Log, tree: &Tree) -> Vec<u8> {
     summary.encode()
 }
 
-/// Which NAT blocks are full (none) and which are empty (all but the first): saves the next mount reading them. Bits
-/// count from the least significant one here.
+/// Which NAT blocks are full (none) and which are empty (all but the first): saves the next mount
+/// reading them. Bits count from the least significant one here.
 fn nat_bits(checkpoint: &Checkpoint, layout: &Layout) -> Vec<u8> {
     let bytes = layout.nat_bitmap_bytes() as usize;
     let mut bits = (checkpoint.version | u64::from(checkpoint.crc) << 32).to_le_bytes().to_vec();

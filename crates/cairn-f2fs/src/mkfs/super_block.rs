@@ -25,7 +25,9 @@ pub(super) fn build(
 ) -> Result<Superblock, Error> {
     let mut superblock = Superblock::blank();
     if !superblock.set_label(label.unwrap_or_default()) {
-        return Err(Error::Option("the label is longer than 511 UTF-16 units: give a shorter one".into()));
+        return Err(Error::Option(
+            "the label is longer than 511 UTF-16 units: give a shorter one".into(),
+        ));
     }
     superblock.features = features;
     superblock.uuid = *identity.uuid.as_bytes();
@@ -33,14 +35,20 @@ pub(super) fn build(
         superblock.checksum_offset = CHECKSUM_OFFSET as u32;
     }
     let whole_block = BLOCK_SIZE.trailing_zeros();
-    superblock.log_sectorsize = sector.next_power_of_two().clamp(512, BLOCK_SIZE as u32).trailing_zeros();
+    superblock.log_sectorsize =
+        sector.next_power_of_two().clamp(512, BLOCK_SIZE as u32).trailing_zeros();
     superblock.log_sectors_per_block = whole_block - superblock.log_sectorsize;
     place_areas(&mut superblock, geometry);
     if paths.len() > superblock.devs.len() {
-        return Err(Error::Option(format!("a volume lies on {} devices at most", superblock.devs.len())));
+        return Err(Error::Option(format!(
+            "a volume lies on {} devices at most",
+            superblock.devs.len()
+        )));
     }
     if paths.len() > 1 {
-        for ((part, path), segments) in superblock.devs.iter_mut().zip(paths).zip(&geometry.device_segments) {
+        for ((part, path), segments) in
+            superblock.devs.iter_mut().zip(paths).zip(&geometry.device_segments)
+        {
             *part = DevicePart { path: stored_path(path)?, total_segments: *segments };
         }
     }
@@ -80,5 +88,9 @@ fn place_areas(superblock: &mut Superblock, geometry: &Geometry) {
     superblock.nat_blkaddr = area(geometry.nat_segments);
     superblock.ssa_blkaddr = area(geometry.ssa_segments);
     superblock.main_blkaddr = area(0);
-    assert_eq!(superblock.main_blkaddr.get(), geometry.main, "the areas end where the main area begins");
+    assert_eq!(
+        superblock.main_blkaddr.get(),
+        geometry.main,
+        "the areas end where the main area begins"
+    );
 }

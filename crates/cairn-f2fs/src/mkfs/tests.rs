@@ -13,7 +13,8 @@ use crate::format::{BlockAddr, SegNo, Superblock};
 
 const UUID: &str = "11111111-2222-3333-4444-555555555555";
 const TIME: i64 = 1_700_000_000;
-const ALL: &str = "extra_attr,inode_checksum,flexible_inline_xattr,inode_crtime,lost_found,sb_checksum";
+const ALL: &str =
+    "extra_attr,inode_checksum,flexible_inline_xattr,inode_crtime,lost_found,sb_checksum";
 
 /// A volume of ours in a new file.
 pub(super) fn made(size: u64, options: &MkfsOptions) -> Result<NamedTempFile, Error> {
@@ -59,7 +60,9 @@ fn read(file: &std::fs::File, block: u64, count: usize) -> Vec<u8> {
 
 fn checkpoint(file: &std::fs::File, layout: &Layout, side: Side) -> Checkpoint {
     let start = layout.pack_start(side).get();
-    let checkpoint = Checkpoint::decode(&read(file, start, 1 + layout.cp_payload as usize), start, layout).unwrap();
+    let checkpoint =
+        Checkpoint::decode(&read(file, start, 1 + layout.cp_payload as usize), start, layout)
+            .unwrap();
     let last = read(file, start + u64::from(checkpoint.pack_total_blocks) - 1, 1);
     assert_eq!(last, read(file, start, 1), "the last block of {side:?} pack");
     checkpoint
@@ -138,27 +141,43 @@ fn theirs(size: u64, features: &str) -> NamedTempFile {
 fn contents(image: &Path) -> BTreeMap<u64, Vec<u8>> {
     let bytes = std::fs::read(image).unwrap();
     let blocks = (0..).zip(bytes.chunks_exact(BLOCK_SIZE));
-    blocks.filter(|(_, block)| block.iter().any(|byte| *byte != 0)).map(|(at, block)| (at, block.to_vec())).collect()
+    blocks
+        .filter(|(_, block)| block.iter().any(|byte| *byte != 0))
+        .map(|(at, block)| (at, block.to_vec()))
+        .collect()
 }
 
 #[test]
 fn every_block_is_that_of_mkfs_f2fs() {
-    for features in ["", "lost_found", "sb_checksum", "extra_attr", "extra_attr,inode_checksum", ALL] {
+    for features in
+        ["", "lost_found", "sb_checksum", "extra_attr", "extra_attr,inode_checksum", ALL]
+    {
         let size = 128 << 20;
         let (ours, theirs) = (made(size, &options(features)).unwrap(), theirs(size, features));
         let (opened, other) = (Opened::new(ours.path()), Opened::new(theirs.path()));
         assert_eq!(fields(&opened), fields(&other), "{features}");
         let mut same = other.superblock.clone();
         // Who made it, and the checksum over that.
-        (same.version, same.init_version) = (opened.superblock.version, opened.superblock.init_version);
+        (same.version, same.init_version) =
+            (opened.superblock.version, opened.superblock.init_version);
         same.crc = opened.superblock.crc;
         assert_eq!(opened.superblock, same, "{features}");
         let (mut left, mut right) = (contents(ours.path()), contents(theirs.path()));
         let (layout, pack) = (&opened.layout, opened.checkpoint.pack_total_blocks);
         // Compared above.
         let packs = [Side::First, Side::Second].map(|side| layout.pack_start(side).get());
-        for at in [0, 1, packs[0], packs[0] + u64::from(pack) - 1, packs[1], packs[1] + u64::from(pack) - 1] {
-            assert!(left.remove(&at).is_some() && right.remove(&at).is_some(), "{features}: block {at}");
+        for at in [
+            0,
+            1,
+            packs[0],
+            packs[0] + u64::from(pack) - 1,
+            packs[1],
+            packs[1] + u64::from(pack) - 1,
+        ] {
+            assert!(
+                left.remove(&at).is_some() && right.remove(&at).is_some(),
+                "{features}: block {at}"
+            );
         }
         // The stamp of nat_bits is the checkpoint's.
         let nat_bits = packs[0] + 511;
@@ -168,7 +187,8 @@ fn every_block_is_that_of_mkfs_f2fs() {
         // Our second pack is whole.
         left.retain(|at, _| !(packs[1]..packs[1] + 512).contains(at));
         assert_eq!(left.keys().collect::<Vec<_>>(), right.keys().collect::<Vec<_>>(), "{features}");
-        let different: Vec<_> = left.iter().filter(|(at, block)| right[at] != **block).map(|(at, _)| at).collect();
+        let different: Vec<_> =
+            left.iter().filter(|(at, block)| right[at] != **block).map(|(at, _)| at).collect();
         assert!(different.is_empty(), "{features}: blocks {different:?} differ");
     }
 }
@@ -185,7 +205,8 @@ fn fsck_is_content_and_dump_agrees() {
     ];
     for (size, segments_per_section, sections_per_zone, features, large_nat_bitmap) in shapes {
         let wanted = options(features);
-        let options = MkfsOptions { segments_per_section, sections_per_zone, large_nat_bitmap, ..wanted };
+        let options =
+            MkfsOptions { segments_per_section, sections_per_zone, large_nat_bitmap, ..wanted };
         let image = made(size, &options).unwrap();
         assert_f2fs_clean(image.path());
         let dumped = dump_f2fs(image.path());
@@ -220,7 +241,10 @@ fn the_second_pack_opens_alone() {
     // It says that the first pack's checksum is wrong, and nothing else.
     let text = fsck_f2fs(image.path()).output;
     assert_eq!(text.matches("Invalid CP").count(), 1, "{text}");
-    assert!(!["[ASSERT]", "[FIX]", "[Fail]", "Corrupted"].iter().any(|alarm| text.contains(alarm)), "{text}");
+    assert!(
+        !["[ASSERT]", "[FIX]", "[Fail]", "Corrupted"].iter().any(|alarm| text.contains(alarm)),
+        "{text}"
+    );
     assert_eq!(text.matches("[Ok..]").count(), 10, "{text}");
 }
 
@@ -250,7 +274,10 @@ fn old_nodes_are_gone() {
         assert_f2fs_clean(image.path());
     }
     let last = BlockAddr(Opened::new(image.path()).layout.main + 512 * 20);
-    assert_eq!(read(&std::fs::File::open(image.path()).unwrap(), last.pba().get(), 1), vec![0; BLOCK_SIZE]);
+    assert_eq!(
+        read(&std::fs::File::open(image.path()).unwrap(), last.pba().get(), 1),
+        vec![0; BLOCK_SIZE]
+    );
 }
 
 #[test]
@@ -258,24 +285,31 @@ fn options_that_cannot_be_are_refused() {
     let size = 64 << 20;
     let refused = |options: MkfsOptions| made(size, &options).map(|_| ()).unwrap_err().to_string();
     let default = MkfsOptions::default;
-    assert!(refused(MkfsOptions { overprovision: Some(100.0), ..default() }).contains("overprovision"));
+    assert!(
+        refused(MkfsOptions { overprovision: Some(100.0), ..default() }).contains("overprovision")
+    );
     assert!(refused(MkfsOptions { segments_per_section: 0, ..default() }).contains("section"));
     assert!(refused(MkfsOptions { label: Some("x".repeat(512)), ..default() }).contains("label"));
     assert!(refused(MkfsOptions { size: Some(1 << 30), ..default() }).contains("device"));
     assert!(refused(MkfsOptions { size: Some(16 << 20), ..default() }).contains("MiB"));
-    assert!(refused(MkfsOptions { features: vec!["encrypt".into()], ..default() }).contains("encrypt"));
+    assert!(
+        refused(MkfsOptions { features: vec!["encrypt".into()], ..default() }).contains("encrypt")
+    );
 }
 
 #[test]
 fn owner_and_size_are_as_asked() {
-    let wanted = MkfsOptions { root_owner: Some((1000, 100)), size: Some(100 << 20), ..options(ALL) };
+    let wanted =
+        MkfsOptions { root_owner: Some((1000, 100)), size: Some(100 << 20), ..options(ALL) };
     let image = made(200 << 20, &wanted).unwrap();
     assert_f2fs_clean(image.path());
     let opened = Opened::new(image.path());
     assert_eq!(opened.superblock.block_count, 100 << 8);
     assert_eq!(opened.superblock.label(), "lábel");
     let root = opened.block(opened.layout.address(SegNo(0), 0).pba().get());
-    let root = crate::format::Inode::decode(&root, crate::format::Nid::ROOT, opened.layout.features).unwrap();
+    let root =
+        crate::format::Inode::decode(&root, crate::format::Nid::ROOT, opened.layout.features)
+            .unwrap();
     assert_eq!((root.uid, root.gid, root.mtime.seconds), (1000, 100, TIME));
     assert!(opened.checkpoint.flags.contains(CheckpointFlags::UMOUNT | CheckpointFlags::NAT_BITS));
 }

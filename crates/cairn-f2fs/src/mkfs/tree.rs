@@ -13,7 +13,8 @@ use crate::format::units::{BLOCK_BYTES, BLOCK_SIZE};
 use crate::format::{BlockAddr, Features, Inode, Layout, Log, Nid, inode};
 
 const LOST_FOUND: &[u8] = b"lost+found";
-/// Version in the footers: older than every checkpoint's, so that roll-forward never takes the blocks for new ones.
+/// Version in the footers: older than every checkpoint's, so that roll-forward never takes the
+/// blocks for new ones.
 const FOOTER_VERSION: u64 = 1;
 
 /// One directory to make.
@@ -28,7 +29,8 @@ struct Directory {
     child: Option<(&'static [u8], Nid)>,
 }
 
-/// Blocks of the first directories: inodes in the hot node log, entries in the hot data log, one each.
+/// Blocks of the first directories: inodes in the hot node log, entries in the hot data log, one
+/// each.
 pub(super) struct Tree {
     /// Inode numbers, in the order of their blocks in both logs.
     pub nids: Vec<Nid>,
@@ -46,7 +48,10 @@ impl Tree {
             let node = BlockAddr(first_node.get() + index);
             let data = BlockAddr(first_data.get() + index);
             tree.nids.push(directory.nid);
-            tree.blocks.push((node, directory.inode_block(data, BlockAddr(node.get() + 1), layout, identity)));
+            tree.blocks.push((
+                node,
+                directory.inode_block(data, BlockAddr(node.get() + 1), layout, identity),
+            ));
             tree.blocks.push((data, directory.entries()));
         }
         tree
@@ -55,11 +60,14 @@ impl Tree {
     /// Where each directory's inode is, for NAT and journal.
     pub(super) fn nat_entries(&self) -> impl Iterator<Item = (Nid, NatEntry)> + '_ {
         let addresses = (self.first_node.get()..).map(BlockAddr);
-        self.nids.iter().zip(addresses).map(|(nid, block_addr)| (*nid, NatEntry { version: 0, ino: *nid, block_addr }))
+        self.nids
+            .iter()
+            .zip(addresses)
+            .map(|(nid, block_addr)| (*nid, NatEntry { version: 0, ino: *nid, block_addr }))
     }
 
-    /// The first NAT block; the journal has what is missing here. Nodes 1 and 2 do not exist: everybody gives them an
-    /// address so that they never look free.
+    /// The first NAT block; the journal has what is missing here. Nodes 1 and 2 do not exist:
+    /// everybody gives them an address so that they never look free.
     pub(super) fn first_nat_block(&self) -> Vec<u8> {
         let mut block = vec![0; BLOCK_SIZE];
         let placeholders = [Nid::NODE_INO, Nid::META_INO].map(|nid| {
@@ -105,7 +113,13 @@ fn directories(features: Features, owner: (u32, u32)) -> Vec<Directory> {
 }
 
 impl Directory {
-    fn inode_block(&self, data: BlockAddr, next: BlockAddr, layout: &Layout, identity: &Identity) -> Vec<u8> {
+    fn inode_block(
+        &self,
+        data: BlockAddr,
+        next: BlockAddr,
+        layout: &Layout,
+        identity: &Identity,
+    ) -> Vec<u8> {
         let extra = extra_size(layout.features);
         let mut inode = Inode::new(FileKind::Directory, self.permissions, layout.features, extra);
         (inode.uid, inode.gid) = self.owner;

@@ -47,12 +47,17 @@ pub(super) fn ownership(
     let default_acl = xattr::edit::default_acl(disk, parent)?;
     let state = parent.state.read();
     let permissions_above = state.record.permissions.into();
-    let inheritance =
-        Inheritance { permissions: permissions_above, gid: state.record.gid, group_of_parent: false, default_acl };
+    let inheritance = Inheritance {
+        permissions: permissions_above,
+        gid: state.record.gid,
+        group_of_parent: false,
+        default_acl,
+    };
     Ok(Ownership::of_new(&inheritance, kind, permissions, caller))
 }
 
-/// Makes an inode; takes a reference. It has one link (a directory two), but no entry yet: `name` is what it will have.
+/// Makes an inode; takes a reference. It has one link (a directory two), but no entry yet: `name`
+/// is what it will have.
 pub(super) fn inode(
     op: &mut Op<'_>,
     parent: &Arc<Inode>,
@@ -113,7 +118,9 @@ fn record(
             extra.crtime = now;
         }
         let project = above.extra.map_or(0, |above| above.projid);
-        if features.contains(Features::PROJECT_QUOTA) && above.flags.contains(FileFlags::PROJINHERIT) {
+        if features.contains(Features::PROJECT_QUOTA)
+            && above.flags.contains(FileFlags::PROJINHERIT)
+        {
             extra.projid = project;
         }
     }
@@ -128,7 +135,8 @@ fn record(
         }
         NewInode::Regular => {
             record.inline.insert(InlineFlags::DATA);
-            record.advise |= inodes.disk.superblock.advise_for(name.map(Name::bytes).unwrap_or_default());
+            record.advise |=
+                inodes.disk.superblock.advise_for(name.map(Name::bytes).unwrap_or_default());
         }
         NewInode::Symlink(target) => {
             record.size = target.len() as u64;
@@ -154,7 +162,9 @@ fn inherited(kind: FileKind) -> FileFlags {
 /// What stands in the node besides the record.
 fn fill_node(record: &Record, new: &NewInode<'_>, node: &mut NodeGuard<'_>) {
     match new {
-        NewInode::BlockDevice(device) | NewInode::CharDevice(device) => record.set_device(node, *device),
+        NewInode::BlockDevice(device) | NewInode::CharDevice(device) => {
+            record.set_device(node, *device)
+        }
         NewInode::Symlink(target) if record.inline.contains(InlineFlags::DATA) => {
             let range = record.inline_data_range();
             node[range][..target.len()].copy_from_slice(target);
@@ -174,7 +184,8 @@ fn fill(
         NewInode::Directory => edit::init(op, inode, parent.nid)?,
         NewInode::Symlink(target) if !inode.is_inline() => {
             tree::make(op, inode, 0)?.reserve(op, inode);
-            // Like entries it waits in memory for the next checkpoint: a link cannot be fsynced otherwise.
+            // Like entries it waits in memory for the next checkpoint: a link cannot be fsynced
+            // otherwise.
             let zeros = Arc::from(vec![0; BLOCK_SIZE]);
             let copy = |block: &mut [u8]| block[..target.len()].copy_from_slice(target);
             inode.entries.change(0, zeros, &op.inodes.dirty_entries, copy);

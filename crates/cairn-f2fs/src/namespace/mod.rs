@@ -1,7 +1,8 @@
 //! Names: create, link, unlink, rmdir, rename.
 //!
-//! What is checked and locked first is what all file systems check and lock ([`cairn_vfs::namespace`]). Then all changes are
-//! made in one operation, so that a crash shows all of them or none.
+//! What is checked and locked first is what all file systems check and lock
+//! ([`cairn_vfs::namespace`]). Then all changes are made in one operation, so that a crash shows
+//! all of them or none.
 
 use std::sync::Arc;
 
@@ -54,7 +55,8 @@ pub(crate) fn lookup(inodes: &Inodes, parent: &Arc<Inode>, name: &[u8]) -> Resul
 /// Makes an entry of any kind. Takes a reference.
 ///
 /// # Errors
-/// The name exists or cannot be; no space; the volume cannot be written, is damaged, or the device failed.
+/// The name exists or cannot be; no space; the volume cannot be written, is damaged, or the device
+/// failed.
 pub(crate) fn create(
     ops: &Operations,
     parent: &Arc<Inode>,
@@ -90,7 +92,12 @@ fn create_in(
 ///
 /// # Errors
 /// As [`create`].
-pub(crate) fn tmpfile(ops: &Operations, parent: &Arc<Inode>, permissions: u32, caller: &Caller) -> Result<Arc<Inode>> {
+pub(crate) fn tmpfile(
+    ops: &Operations,
+    parent: &Arc<Inode>,
+    permissions: u32,
+    caller: &Caller,
+) -> Result<Arc<Inode>> {
     ops.mount.check_writable()?;
     check_parent(&**parent, false)?;
     let ownership = make::ownership(&ops.disk, parent, FileKind::Regular, permissions, caller)?;
@@ -109,7 +116,12 @@ pub(crate) fn tmpfile(ops: &Operations, parent: &Arc<Inode>, permissions: u32, c
 ///
 /// # Errors
 /// As [`create`].
-pub(crate) fn link(ops: &Operations, inode: &Arc<Inode>, parent: &Arc<Inode>, name: &[u8]) -> Result<()> {
+pub(crate) fn link(
+    ops: &Operations,
+    inode: &Arc<Inode>,
+    parent: &Arc<Inode>,
+    name: &[u8],
+) -> Result<()> {
     ops.mount.check_writable()?;
     namespace::link(ops, inode, parent, name, |name| {
         ops.change(edit::BLOCKS, |op| {
@@ -137,7 +149,8 @@ pub(crate) fn link(ops: &Operations, inode: &Arc<Inode>, parent: &Arc<Inode>, na
 /// Removes a name that is not a directory.
 ///
 /// # Errors
-/// There is no such name, flags forbid it; the volume cannot be written, is damaged, or the device failed.
+/// There is no such name, flags forbid it; the volume cannot be written, is damaged, or the device
+/// failed.
 pub(crate) fn unlink(ops: &Operations, parent: &Arc<Inode>, name: &[u8]) -> Result<()> {
     ops.mount.check_writable()?;
     let inode = namespace::unlink(ops, parent, name, |found, inode| {
@@ -171,8 +184,8 @@ pub(crate) fn rmdir(ops: &Operations, parent: &Arc<Inode>, name: &[u8]) -> Resul
 /// Renames; see [`RenameMode`].
 ///
 /// # Errors
-/// A name is missing, exists or cannot be; the move would make a loop; no space; the volume cannot be written, is damaged,
-/// or the device failed.
+/// A name is missing, exists or cannot be; the move would make a loop; no space; the volume cannot
+/// be written, is damaged, or the device failed.
 pub(crate) fn rename(
     ops: &Operations,
     parent: &Arc<Inode>,

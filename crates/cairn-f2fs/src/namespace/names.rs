@@ -81,7 +81,9 @@ impl Namespace for Operations {
         whiteout: Option<&Caller>,
     ) -> Result<()> {
         let left = whiteout
-            .map(|caller| make::ownership(&self.disk, from.parent, NewInode::WHITEOUT.kind(), 0, caller))
+            .map(|caller| {
+                make::ownership(&self.disk, from.parent, NewInode::WHITEOUT.kind(), 0, caller)
+            })
             .transpose()?;
         // In the place of a name that is there nothing is added.
         let adds = if target.is_some() { 0 } else { edit::BLOCKS };

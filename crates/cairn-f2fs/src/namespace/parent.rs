@@ -1,8 +1,9 @@
 //! The name by which roll-forward knows an inode, after it was linked or renamed.
 //!
-//! Roll-forward knows of one name only, and cannot take one away. So a link or rename marks the inode (`LOST_PINO`), and its fsyncs
-//! write checkpoints. Once a checkpoint holds all its names and one is left, that one is looked up, and the mark goes: the nodes
-//! that follow say a parent that is true.
+//! Roll-forward knows of one name only, and cannot take one away. So a link or rename marks the
+//! inode (`LOST_PINO`), and its fsyncs write checkpoints. Once a checkpoint holds all its names and
+//! one is left, that one is looked up, and the mark goes: the nodes that follow say a parent that
+//! is true.
 //!
 //! Locking: the parent's `namespace`, shared, so that the name stays while the record is changed.
 
@@ -41,7 +42,9 @@ pub(super) fn remember(inode: &Inode, parent: Nid, name: &[u8]) {
 /// True if roll-forward does not know the inode's name, and could.
 pub(super) fn is_lost(inode: &Inode) -> bool {
     let state = inode.state.read();
-    state.record.advise.contains(Advise::LOST_PINO) && inode.kind == FileKind::Regular && state.record.links == 1
+    state.record.advise.contains(Advise::LOST_PINO)
+        && inode.kind == FileKind::Regular
+        && state.record.links == 1
 }
 
 /// The parent and name by which roll-forward finds an inode, and fsck a directory.
@@ -50,13 +53,16 @@ pub(super) fn named(record: &mut Record, parent: Nid, name: Name<'_>) {
     record.name = name.to_vec();
 }
 
-/// Lets roll-forward know the inode by its name again, if that is possible. Call it with no lock held.
+/// Lets roll-forward know the inode by its name again, if that is possible. Call it with no lock
+/// held.
 ///
 /// # Errors
 /// The volume has stopped. That no name is found is no error.
 pub(crate) fn fix_pino(inodes: &Inodes, store: &Store, inode: &Arc<Inode>) -> Result<()> {
     let last = store.checkpoints.last().version;
-    if !is_lost(inode) || inode.ledger.last_change(Part::Names).is_some_and(|changed| changed >= last) {
+    if !is_lost(inode)
+        || inode.ledger.last_change(Part::Names).is_some_and(|changed| changed >= last)
+    {
         return Ok(());
     }
     let recorded = {
@@ -73,13 +79,19 @@ pub(crate) fn fix_pino(inodes: &Inodes, store: &Store, inode: &Arc<Inode>) -> Re
     Ok(())
 }
 
-fn fix_pino_by(inodes: &Inodes, store: &Store, inode: &Arc<Inode>, parent: Nid, name: &[u8]) -> Result<bool> {
-    // What the disk says may be no name, and a parent that is gone, or is something else by now, is no parent.
+fn fix_pino_by(
+    inodes: &Inodes,
+    store: &Store,
+    inode: &Arc<Inode>,
+    parent: Nid,
+    name: &[u8],
+) -> Result<bool> {
+    // What the disk says may be no name, and a parent that is gone, or is something else by now, is
+    // no parent.
     let Ok(name) = Name::check(name) else { return Ok(false) };
     let Ok(directory) = inodes.inode(parent.ino()) else { return Ok(false) };
     let _names = directory.namespace.read();
-    let leads_here =
-        matches!(lookup::find(&inodes.disk, &directory, name.bytes()), Ok(Some((nid, _))) if nid == inode.nid);
+    let leads_here = matches!(lookup::find(&inodes.disk, &directory, name.bytes()), Ok(Some((nid, _))) if nid == inode.nid);
     if !leads_here {
         return Ok(false);
     }

@@ -10,7 +10,8 @@ use crate::format::Inode as Record;
 use crate::inode::Inode;
 use crate::op::Op;
 
-/// One name fewer (a directory has no other); without names the inode becomes an orphan. Fails before anything is changed.
+/// One name fewer (a directory has no other); without names the inode becomes an orphan. Fails
+/// before anything is changed.
 pub(super) fn drop_link(op: &Op<'_>, inode: &Arc<Inode>) -> Result<()> {
     let last = inode.kind == FileKind::Directory || inode.state.read().record.links <= 1;
     if last {

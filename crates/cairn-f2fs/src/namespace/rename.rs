@@ -18,7 +18,8 @@ use crate::op::Operations;
 /// One side of a rename.
 type Side<'a> = cairn_vfs::namespace::Side<'a, Operations>;
 
-/// Moves a name, in the place of `target`; in its old place stays nothing, or a whiteout with this ownership.
+/// Moves a name, in the place of `target`; in its old place stays nothing, or a whiteout with this
+/// ownership.
 pub(super) fn replace(
     op: &mut Op<'_>,
     from: &Side<'_>,
@@ -31,7 +32,9 @@ pub(super) fn replace(
     let apart = from.parent.nid != to.parent.nid;
     // What can fail comes before anything has changed.
     let whiteout = left
-        .map(|ownership| make::inode(op, from.parent, Some(from.name), &NewInode::WHITEOUT, ownership))
+        .map(|ownership| {
+            make::inode(op, from.parent, Some(from.name), &NewInode::WHITEOUT, ownership)
+        })
         .transpose()?;
     let dropped = target.map_or(Ok(()), |target| drop_link(op, target));
     if let (Err(_), Some(whiteout)) = (&dropped, &whiteout) {
@@ -42,7 +45,8 @@ pub(super) fn replace(
         Some(found) => edit::set_target(op, to.parent, found, inode.nid, inode.kind)?,
         None => edit::add(op, to.parent, to.name, inode.nid, inode.kind)?,
     }
-    // The new entry may have moved the old one: a directory that leaves its inode keeps slots, in block 0.
+    // The new entry may have moved the old one: a directory that leaves its inode keeps slots, in
+    // block 0.
     let found = from.entry.expect("the old name is there");
     match &whiteout {
         Some(left) => {
@@ -75,7 +79,8 @@ pub(super) fn exchange(
     to: &Side<'_>,
     other: &Arc<Inode>,
 ) -> Result<()> {
-    let (old, new) = (from.entry.expect("the name is there"), to.entry.expect("the other name is there"));
+    let (old, new) =
+        (from.entry.expect("the name is there"), to.entry.expect("the other name is there"));
     edit::set_target(op, from.parent, &old, other.nid, other.kind)?;
     edit::set_target(op, to.parent, &new, inode.nid, inode.kind)?;
     if from.parent.nid == to.parent.nid {
@@ -102,7 +107,8 @@ fn set_parent(op: &mut Op<'_>, inode: &Arc<Inode>, parent: &Inode) -> Result<()>
     edit::set_target(op, inode, &found, parent.nid, FileKind::Directory)
 }
 
-/// The inode's own idea of its name follows. Roll-forward could make the new entry, but not take the old one away.
+/// The inode's own idea of its name follows. Roll-forward could make the new entry, but not take
+/// the old one away.
 fn rename_record(op: &Op<'_>, inode: &Arc<Inode>, to: &Side<'_>) {
     let now = op.inodes.now();
     parent::changed(op, inode);

@@ -26,12 +26,13 @@ pub struct NatPlan {
 }
 
 impl Nat {
-    /// Reads the NAT blocks that a checkpoint will have to change if, besides what has changed already, these nids do. What
-    /// cannot be read is found again by [`Nat::plan`].
+    /// Reads the NAT blocks that a checkpoint will have to change if, besides what has changed
+    /// already, these nids do. What cannot be read is found again by [`Nat::plan`].
     pub fn read_ahead(&self, nids: &[Nid]) {
         let blocks: BTreeMap<u32, Side> = {
             let state = self.state.lock();
-            let entries = state.changed.len().saturating_add(state.journal.len()).saturating_add(nids.len());
+            let entries =
+                state.changed.len().saturating_add(state.journal.len()).saturating_add(nids.len());
             if entries <= NAT_JOURNAL_ENTRIES {
                 return;
             }
@@ -66,7 +67,9 @@ impl Nat {
             let side = Side::of_bit(bits::test(&old_bitmap, as_index(block)));
             let mut image = self.block(block, side)?;
             let bytes = Arc::make_mut(&mut image);
-            entries.iter().for_each(|(nid, entry)| nat::set_entry(bytes, Layout::nat_place(*nid).1, *entry));
+            entries
+                .iter()
+                .for_each(|(nid, entry)| nat::set_entry(bytes, Layout::nat_place(*nid).1, *entry));
             plan.blocks.push((self.layout.nat_address(block, side.other()), image));
             bits::flip(&mut plan.bitmap, as_index(block));
         }
@@ -97,8 +100,8 @@ impl Nat {
     }
 }
 
-/// Fills the journal with as many whole groups (entries of one block) as fit, the smallest first: the blocks that must be
-/// written are then the fewest.
+/// Fills the journal with as many whole groups (entries of one block) as fit, the smallest first:
+/// the blocks that must be written are then the fewest.
 fn split(entries: BTreeMap<Nid, NatEntry>) -> (NatJournal, Vec<(u32, Group)>) {
     let mut groups: Vec<(u32, Group)> = Vec::new();
     for (nid, entry) in entries {
@@ -137,7 +140,10 @@ mod tests {
         assert_eq!((journal.0.len(), blocks.len()), (38, 0));
         let (journal, blocks) = split(entries((4..43).chain([455, 456, 910])));
         assert_eq!(journal.0.iter().map(|(nid, _)| nid.get()).collect::<Vec<_>>(), [910, 455, 456]);
-        assert_eq!(blocks.iter().map(|(block, group)| (*block, group.len())).collect::<Vec<_>>(), [(0, 39)]);
+        assert_eq!(
+            blocks.iter().map(|(block, group)| (*block, group.len())).collect::<Vec<_>>(),
+            [(0, 39)]
+        );
         assert_eq!(split(BTreeMap::new()).1.len(), 0);
     }
 }

@@ -52,7 +52,8 @@ impl FreeNids {
         Some(block)
     }
 
-    /// Adds what is free in a NAT block. `known` overrides its entries; what is `changed` is free only after a checkpoint.
+    /// Adds what is free in a NAT block. `known` overrides its entries; what is `changed` is free
+    /// only after a checkpoint.
     pub(super) fn scan(
         &mut self,
         block: u32,
@@ -64,12 +65,16 @@ impl FreeNids {
         let before = self.pool.len();
         for (nid, stored) in (first.get()..).map(Nid).zip(nat::entries(image)) {
             let entry = known(nid).unwrap_or(stored);
-            let free = nid.get() >= FIRST && entry.is_free() && !changed(nid) && !self.allocated.contains_key(&nid);
+            let free = nid.get() >= FIRST
+                && entry.is_free()
+                && !changed(nid)
+                && !self.allocated.contains_key(&nid);
             if free {
                 self.pool.insert(nid, entry.version);
             }
         }
-        self.fruitless = if self.pool.len() > before { 0 } else { self.fruitless.saturating_add(1) };
+        self.fruitless =
+            if self.pool.len() > before { 0 } else { self.fruitless.saturating_add(1) };
     }
 
     /// An nid whose freedom a checkpoint now knows.

@@ -10,8 +10,8 @@
 //! address yet) and *changed* or *in_flight*; an nid that had an address is not given out again
 //! before a checkpoint on the medium knows it is free.
 //!
-//! Locking: one lock of rank ALLOCATOR (before the segments'), never held while a NAT block is read. A reader that finds
-//! that a checkpoint was committed meanwhile looks again.
+//! Locking: one lock of rank ALLOCATOR (before the segments'), never held while a NAT block is
+//! read. A reader that finds that a checkpoint was committed meanwhile looks again.
 
 #![cfg_attr(
     not(test),
@@ -102,7 +102,12 @@ impl State {
 impl Nat {
     /// The NAT of a checkpoint. `cache` holds metadata blocks of the volume.
     #[must_use]
-    pub fn new(layout: Arc<Layout>, cache: Arc<BufferCache>, checkpoint: &Checkpoint, journal: &NatJournal) -> Self {
+    pub fn new(
+        layout: Arc<Layout>,
+        cache: Arc<BufferCache>,
+        checkpoint: &Checkpoint,
+        journal: &NatJournal,
+    ) -> Self {
         let state = State {
             changed: BTreeMap::new(),
             in_flight: BTreeMap::new(),
@@ -115,8 +120,8 @@ impl Nat {
         Self { layout, cache, state, stats: NatStats::default() }
     }
 
-    /// The entry of an nid; it may be a free one. That of nids 0, 1 and 2, and of numbers beyond the table, is free: nobody
-    /// has a node there.
+    /// The entry of an nid; it may be a free one. That of nids 0, 1 and 2, and of numbers beyond
+    /// the table, is free: nobody has a node there.
     ///
     /// # Errors
     /// The entry is impossible, or the device failed.
@@ -154,7 +159,12 @@ impl Nat {
     /// The entry as `known` has it, or else the NAT block.
     fn entry_of(&self, nid: Nid, known: impl Fn(&State) -> Option<NatEntry>) -> Result<NatEntry> {
         if !self.layout.is_nid(nid) {
-            return Err(Corrupt::Nat { nid, what: "there is no such nid", value: nid.get().into() }.into());
+            return Err(Corrupt::Nat {
+                nid,
+                what: "there is no such nid",
+                value: nid.get().into(),
+            }
+            .into());
         }
         let (block, index) = Layout::nat_place(nid);
         loop {
@@ -177,7 +187,8 @@ impl Nat {
         Ok(self.cache.get(self.layout.nat_address(block, side))?.image())
     }
 
-    /// The version that summaries of this nid's data blocks carry; the nid may be one that was just allocated.
+    /// The version that summaries of this nid's data blocks carry; the nid may be one that was just
+    /// allocated.
     ///
     /// # Errors
     /// As [`Nat::lookup`].
@@ -217,14 +228,20 @@ impl Nat {
         }
     }
 
-    /// Takes a certain free nid, as [`Nat::allocate`] takes any: roll-forward makes an inode that had it.
+    /// Takes a certain free nid, as [`Nat::allocate`] takes any: roll-forward makes an inode that
+    /// had it.
     ///
     /// # Errors
     /// It is in use, or the NAT cannot be read.
     pub fn allocate_exact(&self, nid: Nid) -> Result<()> {
         let entry = self.lookup(nid)?;
         if !self.layout.is_nid(nid) || nid < Nid::ROOT || !entry.is_free() {
-            return Err(Corrupt::Nat { nid, what: "roll-forward needs a number that is in use", value: 0 }.into());
+            return Err(Corrupt::Nat {
+                nid,
+                what: "roll-forward needs a number that is in use",
+                value: 0,
+            }
+            .into());
         }
         self.state.lock().free.allocate_exact(nid, entry.version);
         Ok(())
@@ -242,7 +259,8 @@ impl Nat {
     /// The node is at `addr` from now on. Returns where it was ([`BlockAddr::NULL`] if nowhere).
     ///
     /// # Errors
-    /// As [`Nat::lookup`]; none if the nid was just allocated or has changed since the last checkpoint.
+    /// As [`Nat::lookup`]; none if the nid was just allocated or has changed since the last
+    /// checkpoint.
     pub fn set_address(&self, nid: Nid, ino: Nid, addr: BlockAddr) -> Result<BlockAddr> {
         let allocated = self.state.lock().free.allocated_version(nid);
         let old = match allocated {
@@ -264,8 +282,9 @@ impl Nat {
         state.changed.insert(nid, entry);
     }
 
-    /// The node is no more. Its nid can be given out again once a checkpoint knows it. Returns where the node was; `None` if it
-    /// never had an address: then the nid stays given out until [`Nat::give_back`].
+    /// The node is no more. Its nid can be given out again once a checkpoint knows it. Returns
+    /// where the node was; `None` if it never had an address: then the nid stays given out until
+    /// [`Nat::give_back`].
     ///
     /// # Errors
     /// As [`Nat::lookup`]; none if the nid has changed since the last checkpoint.

@@ -19,7 +19,10 @@ fn nat() -> (Arc<MemoryDevice>, Nat) {
     let mut cp = checkpoint(&layout);
     cp.nat_bitmap.fill(0);
     cp.next_free_nid = Nid(50);
-    let journal = NatJournal(vec![(Nid(104), entry(104)), (Nid(5), NatEntry { version: 9, ..NatEntry::default() })]);
+    let journal = NatJournal(vec![
+        (Nid(104), entry(104)),
+        (Nid(5), NatEntry { version: 9, ..NatEntry::default() }),
+    ]);
     (device, Nat::new(Arc::new(layout), cache, &cp, &journal))
 }
 
@@ -69,7 +72,10 @@ fn a_freed_nid_waits_for_the_checkpoint_and_gets_a_new_version() {
     assert_eq!(nat.allocate().unwrap(), Nid(4));
     assert_eq!(nat.version(Nid(4)).unwrap(), 2);
     assert_eq!(nat.set_address(Nid(4), Nid(4), BlockAddr(7000)).unwrap(), BlockAddr::NULL);
-    assert_eq!(nat.lookup(Nid(4)).unwrap(), NatEntry { version: 2, ino: Nid(4), block_addr: BlockAddr(7000) });
+    assert_eq!(
+        nat.lookup(Nid(4)).unwrap(),
+        NatEntry { version: 2, ino: Nid(4), block_addr: BlockAddr(7000) }
+    );
     nat.free(Nid(4)).unwrap();
     assert_ne!(nat.allocate().unwrap(), Nid(4));
 }
@@ -78,7 +84,8 @@ fn a_freed_nid_waits_for_the_checkpoint_and_gets_a_new_version() {
 fn random_changes_survive_many_checkpoints() {
     let (device, nat) = nat();
     let mut random = fastrand::Rng::with_seed(7);
-    let mut model: BTreeMap<Nid, NatEntry> = (6..105).chain([4]).map(|nid| (Nid(nid), entry(nid))).collect();
+    let mut model: BTreeMap<Nid, NatEntry> =
+        (6..105).chain([4]).map(|nid| (Nid(nid), entry(nid))).collect();
     for round in 0..30 {
         let mut fresh = HashSet::new();
         for _ in 0..random.usize(1..300) {
@@ -99,7 +106,11 @@ fn random_changes_survive_many_checkpoints() {
                     assert!(!model.contains_key(&nid), "{nid} is in use");
                     assert!(fresh.insert(nid), "{nid} is given out twice");
                     let version = nat.version(nid).unwrap();
-                    let entry = NatEntry { version, ino: nid, block_addr: BlockAddr(random.u32(4096..100_000)) };
+                    let entry = NatEntry {
+                        version,
+                        ino: nid,
+                        block_addr: BlockAddr(random.u32(4096..100_000)),
+                    };
                     nat.set(nid, entry);
                     model.insert(nid, entry);
                 }

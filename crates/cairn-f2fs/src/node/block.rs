@@ -194,7 +194,9 @@ impl Node {
             return false;
         }
         self.mark_dirty();
-        if let Some(word) = Arc::make_mut(&mut *image).get_mut(at..).and_then(<[u8]>::first_chunk_mut) {
+        if let Some(word) =
+            Arc::make_mut(&mut *image).get_mut(at..).and_then(<[u8]>::first_chunk_mut)
+        {
             *word = new.get().to_le_bytes();
         }
         true

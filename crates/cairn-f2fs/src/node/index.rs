@@ -47,7 +47,10 @@ impl Index {
     pub(super) const SHARDS: usize = 64;
 
     pub(super) fn new() -> Self {
-        let shard = |_| LockedShard { shard: Mutex::new(Rank::CACHE, Shard::default()), loaded: Condvar::new() };
+        let shard = |_| LockedShard {
+            shard: Mutex::new(Rank::CACHE, Shard::default()),
+            loaded: Condvar::new(),
+        };
         Self((0..Self::SHARDS).map(shard).collect())
     }
 
@@ -56,7 +59,11 @@ impl Index {
     }
 
     /// The node; `load` makes it if it is not there. Concurrent callers load it once.
-    pub(super) fn get_or_load(&self, nid: Nid, load: impl FnOnce() -> Result<Arc<Node>>) -> Result<Arc<Node>> {
+    pub(super) fn get_or_load(
+        &self,
+        nid: Nid,
+        load: impl FnOnce() -> Result<Arc<Node>>,
+    ) -> Result<Arc<Node>> {
         let shard = self.shard(nid);
         {
             let mut locked = shard.shard.lock();
@@ -107,8 +114,9 @@ impl Index {
         matches!(self.shard(nid).shard.lock().slots.remove(&nid), Some(Slot::Ready(_)))
     }
 
-    /// Second chance over one shard: gives up to `most` nodes up that nobody holds and nobody used since the hand last
-    /// passed. Dirty ones are held by the dirty list. Each node that is looked at is taken from `looks`.
+    /// Second chance over one shard: gives up to `most` nodes up that nobody holds and nobody used
+    /// since the hand last passed. Dirty ones are held by the dirty list. Each node that is looked
+    /// at is taken from `looks`.
     pub(super) fn evict(&self, shard: usize, most: u64, looks: &mut u64) -> u64 {
         let Some(mut locked) = self.0[shard].shard.try_lock() else { return 0 };
         let mut count = 0;

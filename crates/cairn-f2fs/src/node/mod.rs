@@ -1,10 +1,11 @@
 //! Nodes of a mounted volume: found through the NAT, checked by their footers.
 //!
-//! The buffer cache holds clean node blocks under their addresses. What roll-forward changed comes first. A node is believed
-//! only if its footer names the node, the inode and the offset that led to it, so a pointer that leads astray shows, and
-//! no walk meets the same block at two places.
+//! The buffer cache holds clean node blocks under their addresses. What roll-forward changed comes
+//! first. A node is believed only if its footer names the node, the inode and the offset that led
+//! to it, so a pointer that leads astray shows, and no walk meets the same block at two places.
 //!
-//! [`NodeCache`] is how everybody reads nodes. On a volume that is written it asks [`Nodes`], where they are changed.
+//! [`NodeCache`] is how everybody reads nodes. On a volume that is written it asks [`Nodes`], where
+//! they are changed.
 
 mod block;
 mod chain;
@@ -43,13 +44,23 @@ pub struct NodeCache {
 impl NodeCache {
     /// The nodes of a volume, with what roll-forward changed.
     #[must_use]
-    pub fn new(layout: Arc<Layout>, buffers: Arc<BufferCache>, nat: Arc<NatTable>, overlay: Overlay) -> Self {
+    pub fn new(
+        layout: Arc<Layout>,
+        buffers: Arc<BufferCache>,
+        nat: Arc<NatTable>,
+        overlay: Overlay,
+    ) -> Self {
         Self { layout, buffers, nat, overlay, live: None }
     }
 
     /// The nodes of a volume that is written.
     #[must_use]
-    pub fn live(layout: Arc<Layout>, buffers: Arc<BufferCache>, nat: Arc<NatTable>, nodes: Arc<Nodes>) -> Self {
+    pub fn live(
+        layout: Arc<Layout>,
+        buffers: Arc<BufferCache>,
+        nat: Arc<NatTable>,
+        nodes: Arc<Nodes>,
+    ) -> Self {
         Self { layout, buffers, nat, overlay: Overlay::default(), live: Some(nodes) }
     }
 
@@ -110,7 +121,8 @@ impl NodeCache {
             return Ok((footer.ino == ino).then_some(image));
         }
         let entry = self.nat.lookup(ino)?;
-        // A number of another kind of node is no inode's: the caller asked for something that does not exist.
+        // A number of another kind of node is no inode's: the caller asked for something that does
+        // not exist.
         if entry.is_free() || entry.ino != ino {
             return Ok(None);
         }

@@ -8,8 +8,9 @@
 //! node's address changes only in [`Nodes::write`], which is called by one thread at a time for the
 //! same node (an inode's lock, or the exclusive operation lock).
 //!
-//! Locking, in this order: the chain (which write comes after which in the logs), a node's image (rank NODE, several in
-//! rising order of nid), NAT, segments, the index. The index and the dirty list are never held while the device works.
+//! Locking, in this order: the chain (which write comes after which in the logs), a node's image
+//! (rank NODE, several in rising order of nid), NAT, segments, the index. The index and the dirty
+//! list are never held while the device works.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -133,7 +134,8 @@ impl Nodes {
     /// A node, read if it is not in memory. What its footer says has been checked against the NAT.
     ///
     /// # Errors
-    /// No node has this nid, the block at its address is another one, an inode's checksum is wrong; or the device failed.
+    /// No node has this nid, the block at its address is another one, an inode's checksum is wrong;
+    /// or the device failed.
     pub fn get(&self, nid: Nid) -> Result<Arc<Node>> {
         let node = self.index.get_or_load(nid, || self.load(nid))?;
         if self.budget.over() > 0 {
@@ -142,18 +144,28 @@ impl Nodes {
         Ok(node)
     }
 
-    /// The node that stands at `offset` in the tree of inode `ino`, as a pointer of its parent says.
+    /// The node that stands at `offset` in the tree of inode `ino`, as a pointer of its parent
+    /// says.
     ///
     /// # Errors
     /// As [`Nodes::get`]; or the node says that it belongs elsewhere.
     pub fn child(&self, nid: Nid, ino: Nid, offset: u32) -> Result<Arc<Node>> {
         let node = self.get(nid)?;
-        let bad = |what, value: u32| Corrupt::Node { nid, addr: node.address(), what, value: value.into() };
+        let bad = |what, value: u32| Corrupt::Node {
+            nid,
+            addr: node.address(),
+            what,
+            value: value.into(),
+        };
         if node.ino() != ino {
-            return Err(bad("the footer names another inode than the parent's", node.ino().get()).into());
+            return Err(
+                bad("the footer names another inode than the parent's", node.ino().get()).into()
+            );
         }
         if node.offset() != offset {
-            return Err(bad("the footer's offset is not where the parent points", node.offset()).into());
+            return Err(
+                bad("the footer's offset is not where the parent points", node.offset()).into()
+            );
         }
         Ok(node)
     }
@@ -168,7 +180,8 @@ impl Nodes {
             return Ok((node.kind() == NodeKind::Inode).then_some(node));
         }
         let entry = self.nat.lookup(ino)?;
-        // A number of another kind of node is no inode's: the caller asked for something that does not exist.
+        // A number of another kind of node is no inode's: the caller asked for something that does
+        // not exist.
         if entry.is_free() || entry.ino != ino {
             return Ok(None);
         }
@@ -178,12 +191,18 @@ impl Nodes {
     fn load(&self, nid: Nid) -> Result<Arc<Node>> {
         let entry = self.nat.lookup(nid)?;
         if entry.is_free() {
-            return Err(Corrupt::Nat { nid, what: "a pointer names a node that does not exist", value: 0 }.into());
+            return Err(Corrupt::Nat {
+                nid,
+                what: "a pointer names a node that does not exist",
+                value: 0,
+            }
+            .into());
         }
         let mut entry = entry;
         let bytes = loop {
             let bytes = blocks::read(&*self.device, entry.block_addr.pba(), 1)?;
-            // It may have been written elsewhere meanwhile, and its block have been given to somebody else.
+            // It may have been written elsewhere meanwhile, and its block have been given to
+            // somebody else.
             let now = self.nat.lookup(nid)?;
             if now == entry || now.is_free() {
                 break bytes;
@@ -198,8 +217,10 @@ impl Nodes {
         self.stats.read.add(1);
         let footer = NodeFooter::read(bytes);
         footer.check(nid, entry.ino, entry.block_addr)?;
-        let bad = |what| Corrupt::Node { nid, addr: entry.block_addr, what, value: footer.offset.into() };
-        let kind = NodeKind::at(footer.offset).ok_or_else(|| bad("the footer's offset is beyond the tree"))?;
+        let bad =
+            |what| Corrupt::Node { nid, addr: entry.block_addr, what, value: footer.offset.into() };
+        let kind = NodeKind::at(footer.offset)
+            .ok_or_else(|| bad("the footer's offset is beyond the tree"))?;
         if (kind == NodeKind::Inode) != footer.is_inode() {
             return Err(bad("offset 0 belongs to inodes alone").into());
         }
@@ -209,8 +230,9 @@ impl Nodes {
         Ok(self.adopt(Arc::from(bytes), footer, kind, entry))
     }
 
-    /// Brings those of these nodes into memory that exist and are not there, in one batch. Sorts `nids`. How many there
-    /// are is bounded by the caller; how long they stay is the cache's business.
+    /// Brings those of these nodes into memory that exist and are not there, in one batch. Sorts
+    /// `nids`. How many there are is bounded by the caller; how long they stay is the cache's
+    /// business.
     ///
     /// # Errors
     /// As [`Nodes::get`], but for nids without a node.
@@ -244,15 +266,22 @@ impl Nodes {
         Ok(())
     }
 
-    fn adopt(&self, image: Image, footer: NodeFooter, kind: NodeKind, entry: NatEntry) -> Arc<Node> {
+    fn adopt(
+        &self,
+        image: Image,
+        footer: NodeFooter,
+        kind: NodeKind,
+        entry: NatEntry,
+    ) -> Arc<Node> {
         self.budget.charge(BLOCK_BYTES);
         self.resident.fetch_add(1, Relaxed);
-        let owner = if footer.marks.contains(Marks::COLD) { Owner::Other } else { Owner::Directory };
+        let owner =
+            if footer.marks.contains(Marks::COLD) { Owner::Other } else { Owner::Directory };
         Arc::new(Node::new(image, footer, kind, owner, entry, self.dirty.clone()))
     }
 
-    /// A new node: zeros and a footer, dirty, without an address until it is written. `nid` was just allocated; the block
-    /// and the node are counted.
+    /// A new node: zeros and a footer, dirty, without an address until it is written. `nid` was
+    /// just allocated; the block and the node are counted.
     ///
     /// # Errors
     /// The NAT cannot be read.
@@ -271,7 +300,8 @@ impl Nodes {
         assert_eq!(kind == NodeKind::Inode, nid == ino, "offset 0 belongs to inodes alone");
         let version = self.nat.version(nid)?;
         let marks = if owner == Owner::Other { Marks::COLD } else { Marks::empty() };
-        let footer = NodeFooter { nid, ino, marks, offset, cp_ver: 0, next_blkaddr: BlockAddr::NULL };
+        let footer =
+            NodeFooter { nid, ino, marks, offset, cp_ver: 0, next_blkaddr: BlockAddr::NULL };
         let mut block = vec![0; BLOCK_SIZE];
         footer.write(&mut block);
         let entry = NatEntry { version, ino, block_addr: BlockAddr::NULL };
@@ -282,8 +312,9 @@ impl Nodes {
         Ok(node)
     }
 
-    /// The node is no more: its block and its count are given back, what was dirty in it is dropped. The caller has taken care of
-    /// everything below it, and [releases](Nodes::release) the nid when nothing in memory goes by that number any more.
+    /// The node is no more: its block and its count are given back, what was dirty in it is
+    /// dropped. The caller has taken care of everything below it, and [releases](Nodes::release)
+    /// the nid when nothing in memory goes by that number any more.
     ///
     /// # Errors
     /// As [`Nodes::get`]; or its block was not in use.
@@ -303,7 +334,8 @@ impl Nodes {
         Ok(Removed { nid, at_once: addr.is_none() })
     }
 
-    /// Lets the nid of a removed node be given out again: at once if no checkpoint and no log knows it.
+    /// Lets the nid of a removed node be given out again: at once if no checkpoint and no log knows
+    /// it.
     pub fn release(&self, removed: Removed) {
         if removed.at_once {
             self.nat.give_back(removed.nid);
@@ -316,7 +348,8 @@ impl Nodes {
         self.index.peek(nid)
     }
 
-    /// Gives up everything clean that nobody holds: after the device's contents changed under the cache.
+    /// Gives up everything clean that nobody holds: after the device's contents changed under the
+    /// cache.
     pub fn forget_clean(&self) {
         while self.evict(u64::MAX, u64::MAX) > 0 {}
     }
@@ -353,7 +386,11 @@ impl Nodes {
     /// The dirty nodes of one inode.
     #[must_use]
     pub fn dirty_of(&self, ino: Nid) -> Vec<Arc<Node>> {
-        self.dirty.lock().range((ino, Nid(0))..=(ino, Nid(u32::MAX))).map(|(_, node)| node.clone()).collect()
+        self.dirty
+            .lock()
+            .range((ino, Nid(0))..=(ino, Nid(u32::MAX)))
+            .map(|(_, node)| node.clone())
+            .collect()
     }
 
     /// All dirty nodes, by the log they go to.
@@ -383,7 +420,8 @@ impl Nodes {
 
 impl Reclaim for Nodes {
     fn reclaim(&self, bytes: u64) -> u64 {
-        // Where nearly all are dirty (recovery writes none before the end) the search is no longer for that.
+        // Where nearly all are dirty (recovery writes none before the end) the search is no longer
+        // for that.
         let clean = self.resident.load(Relaxed).saturating_sub(self.dirty_count() as u64);
         let most = bytes.div_ceil(BLOCK_BYTES).min(clean);
         self.evict(most, LOOKS * (most + 1)) * BLOCK_BYTES

@@ -71,7 +71,9 @@ impl Pointers {
 /// A node on the way is damaged or missing, or the device failed.
 pub fn find(nodes: &NodeCache, ino: Nid, inode: &Inode, block: u64) -> Result<Leaf> {
     let shape = inode.shape();
-    let Some(path) = shape.locate(block) else { return Ok(Leaf::Hole(u64::MAX.saturating_sub(block))) };
+    let Some(path) = shape.locate(block) else {
+        return Ok(Leaf::Hole(u64::MAX.saturating_sub(block)));
+    };
     if path.depth == 0 {
         let missing = || Corrupt::Nat { nid: ino, what: "the inode is gone", value: 0 };
         let image = nodes.inode(ino)?.ok_or_else(missing)?;
@@ -96,7 +98,12 @@ pub fn find(nodes: &NodeCache, ino: Nid, inode: &Inode, block: u64) -> Result<Le
 ///
 /// # Errors
 /// It is not.
-pub fn check_pointer(addr: BlockAddr, ino: Nid, block: u64, layout: &Layout) -> Result<(), Corrupt> {
+pub fn check_pointer(
+    addr: BlockAddr,
+    ino: Nid,
+    block: u64,
+    layout: &Layout,
+) -> Result<(), Corrupt> {
     if !addr.is_address() || layout.in_main(addr) {
         return Ok(());
     }

@@ -1,8 +1,10 @@
-//! Writing nodes: a place in the right log, a footer that leads to the next one, one batch, the NAT.
+//! Writing nodes: a place in the right log, a footer that leads to the next one, one batch, the
+//! NAT.
 //!
-//! Roll-forward follows the warm node log from footer to footer, so a node is as good as the chain before it. All writes
-//! take their places one after the other and carry numbers; an fsync is done only when every earlier batch is on the
-//! device, too. If one failed the chain is broken for good, and so is every later batch.
+//! Roll-forward follows the warm node log from footer to footer, so a node is as good as the chain
+//! before it. All writes take their places one after the other and carry numbers; an fsync is done
+//! only when every earlier batch is on the device, too. If one failed the chain is broken for good,
+//! and so is every later batch.
 
 use std::sync::Arc;
 
@@ -29,14 +31,16 @@ pub struct PlacedNodes {
 }
 
 impl Nodes {
-    /// Writes nodes to their logs in the given order, with these marks besides the one that files have anyway, and waits.
-    /// Does not flush the device. Nodes that were removed meanwhile are left out.
+    /// Writes nodes to their logs in the given order, with these marks besides the one that files
+    /// have anyway, and waits. Does not flush the device. Nodes that were removed meanwhile are
+    /// left out.
     ///
     /// The caller holds the operation lock, shared or exclusively, and no other thread writes the
     /// same nodes.
     ///
     /// # Errors
-    /// No segment has room, or the device failed: the volume must stop, as the NAT names blocks that were not written.
+    /// No segment has room, or the device failed: the volume must stop, as the NAT names blocks
+    /// that were not written.
     pub fn write(&self, nodes: &[(Arc<Node>, Marks)]) -> Result<()> {
         if nodes.is_empty() {
             return Ok(());
@@ -57,9 +61,9 @@ impl Nodes {
         Ok(())
     }
 
-    /// Gives nodes their places without marks, as [`Nodes::write`] does, and adds them to `writes`: what a checkpoint does with
-    /// all that are dirty. They stay in memory as long as the result does; say so when they are written
-    /// ([`Nodes::written`]).
+    /// Gives nodes their places without marks, as [`Nodes::write`] does, and adds them to `writes`:
+    /// what a checkpoint does with all that are dirty. They stay in memory as long as the result
+    /// does; say so when they are written ([`Nodes::written`]).
     ///
     /// # Errors
     /// No segment has room: the volume must stop.
@@ -80,7 +84,8 @@ impl Nodes {
         }
     }
 
-    /// Nodes of [`Nodes::place_plain`] are on the device, or never will be: then the chain is broken.
+    /// Nodes of [`Nodes::place_plain`] are on the device, or never will be: then the chain is
+    /// broken.
     pub fn written(&self, placed: PlacedNodes, good: bool) {
         // Whoever waits for this batch learns of a failure; the caller knows it already.
         let _reported = self.chain.finish(placed.number, good, false);
@@ -118,7 +123,8 @@ impl Nodes {
                 continue;
             }
             let owner = segment::Owner { nid: node.nid(), ..segment::Owner::default() };
-            let placed = self.room().segments.place(log, &[owner]).inspect_err(|_| node.mark_dirty())?;
+            let placed =
+                self.room().segments.place(log, &[owner]).inspect_err(|_| node.mark_dirty())?;
             let footer = NodeFooter {
                 nid: node.nid(),
                 ino: node.ino(),
@@ -154,11 +160,14 @@ impl Nodes {
         self.chain.in_flight.lock().batches.len()
     }
 
-    /// The dirty nodes of an inode with the marks of an fsync: on its last one, and `DENT` on the inode's own block if
-    /// `entry` is asked for. Linux marks every node of an fsync and so do we: recovery takes the last.
+    /// The dirty nodes of an inode with the marks of an fsync: on its last one, and `DENT` on the
+    /// inode's own block if `entry` is asked for. Linux marks every node of an fsync and so do we:
+    /// recovery takes the last.
     #[must_use]
     pub fn marked(&self, ino: Nid, entry: bool) -> Vec<(Arc<Node>, Marks)> {
-        let dent = |node: &Node| if entry && node.kind() == NodeKind::Inode { Marks::DENT } else { Marks::empty() };
+        let dent = |node: &Node| {
+            if entry && node.kind() == NodeKind::Inode { Marks::DENT } else { Marks::empty() }
+        };
         self.dirty_of(ino)
             .into_iter()
             .filter(|node| node.log() != Log::ColdNode)

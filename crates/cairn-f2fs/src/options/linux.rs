@@ -5,7 +5,8 @@ use cairn_base::options::Vocabulary;
 
 const COMPRESSION: &str = "compressed files are read, but none are written compressed";
 const CACHES: &str = "it chooses what Linux keeps in memory; cache= is Cairn's";
-const QUOTA: &str = "quotas are neither counted nor enforced here: leave it out, or mount with the kernel";
+const QUOTA: &str =
+    "quotas are neither counted nor enforced here: leave it out, or mount with the kernel";
 const DEBUG: &str = "it is for developers of Linux: leave it out";
 
 /// See the module.
@@ -44,8 +45,14 @@ pub(super) const WORDS: &Vocabulary = &[
         ),
     ),
     (&["alloc_mode=reuse", "alloc_mode="], Ignored("where logs find room follows mode=")),
-    (&["flush_merge", "noflush_merge"], Ignored("flushes of callers who ask at once are always shared")),
-    (&["extent_cache", "noextent_cache", "age_extent_cache", "memory=low", "ram_thresh="], Ignored(CACHES)),
+    (
+        &["flush_merge", "noflush_merge"],
+        Ignored("flushes of callers who ask at once are always shared"),
+    ),
+    (
+        &["extent_cache", "noextent_cache", "age_extent_cache", "memory=low", "ram_thresh="],
+        Ignored(CACHES),
+    ),
     (&["fastboot", "nat_bits"], Ignored("it makes Linux's next mount faster")),
     (&["data_flush"], Ignored("data is written when it has been in memory for a while")),
     (
@@ -64,14 +71,35 @@ pub(super) const WORDS: &Vocabulary = &[
         ],
         Ignored(COMPRESSION),
     ),
-    (&["disable_ext_identify"], Ignored("the superblock's list of name extensions chooses the log of a new file")),
-    (&["reserve_root=", "reserve_node=", "resuid=", "resgid="], Ignored("F2FS keeps nothing back for root here")),
     (
-        &["usrquota", "grpquota", "prjquota", "quota", "usrjquota=", "grpjquota=", "prjjquota=", "jqfmt="],
+        &["disable_ext_identify"],
+        Ignored("the superblock's list of name extensions chooses the log of a new file"),
+    ),
+    (
+        &["reserve_root=", "reserve_node=", "resuid=", "resgid="],
+        Ignored("F2FS keeps nothing back for root here"),
+    ),
+    (
+        &[
+            "usrquota",
+            "grpquota",
+            "prjquota",
+            "quota",
+            "usrjquota=",
+            "grpjquota=",
+            "prjjquota=",
+            "jqfmt=",
+        ],
         Refused(QUOTA),
     ),
     (
-        &["io_bits=", "test_dummy_encryption", "test_dummy_encryption=", "fault_injection=", "fault_type="],
+        &[
+            "io_bits=",
+            "test_dummy_encryption",
+            "test_dummy_encryption=",
+            "fault_injection=",
+            "fault_type=",
+        ],
         Refused(DEBUG),
     ),
 ];

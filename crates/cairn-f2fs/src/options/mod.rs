@@ -18,7 +18,8 @@ mod linux;
 /// Linux's `dirty_expire_centisecs`.
 const DIRTY_EXPIRE: Duration = Duration::from_secs(30);
 
-/// Space that may become unusable while checkpoints are disabled: `checkpoint=disable:N` or `checkpoint=disable:N%`.
+/// Space that may become unusable while checkpoints are disabled: `checkpoint=disable:N` or
+/// `checkpoint=disable:N%`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnusableCap {
     /// In blocks.
@@ -49,13 +50,16 @@ impl std::fmt::Display for UnusableCap {
 /// How a volume is opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountOptions {
-    /// No write reaches the device; what was fsynced since the last checkpoint is replayed in memory.
+    /// No write reaches the device; what was fsynced since the last checkpoint is replayed in
+    /// memory.
     pub read_only: bool,
-    /// Do not look at what was fsynced since the last checkpoint (`norecovery`); read-only volumes only.
+    /// Do not look at what was fsynced since the last checkpoint (`norecovery`); read-only volumes
+    /// only.
     pub no_recovery: bool,
     /// Memory for folios and metadata buffers, in bytes (`cache=SIZE`).
     pub cache_bytes: usize,
-    /// Buffered I/O over large mappings and folios (`buffered_iomap`), or block by block (`nobuffered_iomap`).
+    /// Buffered I/O over large mappings and folios (`buffered_iomap`), or block by block
+    /// (`nobuffered_iomap`).
     pub buffered: BufferedMode,
     /// Largest folio in bytes (`max_folio=SIZE`).
     pub max_folio: usize,
@@ -77,9 +81,11 @@ pub struct MountOptions {
     pub discard: bool,
     /// Seconds between checkpoints of a volume that changes (`checkpoint_interval=SECONDS`).
     pub checkpoint_interval: u32,
-    /// One daemon writes one checkpoint for all who ask at the same time (`checkpoint_merge`, `nocheckpoint_merge`).
+    /// One daemon writes one checkpoint for all who ask at the same time (`checkpoint_merge`,
+    /// `nocheckpoint_merge`).
     pub checkpoint_merge: bool,
-    /// No checkpoints are written (`checkpoint=disable`), and how much space that may cost; `None`: `checkpoint=enable`.
+    /// No checkpoints are written (`checkpoint=disable`), and how much space that may cost; `None`:
+    /// `checkpoint=enable`.
     pub checkpoint_disabled: Option<UnusableCap>,
 }
 
@@ -107,7 +113,8 @@ impl Default for MountOptions {
 }
 
 impl MountOptions {
-    /// How long file data stays in memory at most: as Linux has it, and no longer than until the next checkpoint.
+    /// How long file data stays in memory at most: as Linux has it, and no longer than until the
+    /// next checkpoint.
     #[must_use]
     pub fn dirty_expire(&self) -> Duration {
         DIRTY_EXPIRE.min(Duration::from_secs(self.checkpoint_interval.into()))
@@ -128,24 +135,33 @@ impl MountOptions {
     pub fn changed(&self, list: &str) -> Result<Self> {
         let mut options = self.clone();
         let sloppy = words(list).any(|word| word.text == SLOPPY);
-        words(list).filter(|word| word.text != SLOPPY).try_for_each(|word| options.apply(word, sloppy))?;
+        words(list)
+            .filter(|word| word.text != SLOPPY)
+            .try_for_each(|word| options.apply(word, sloppy))?;
         let merges = |word: &str| matches!(word, "checkpoint_merge" | "checkpoint=merge");
-        if options.checkpoint_disabled.is_some() && list.split(',').rfind(|word| merges(word)).is_some() {
+        if options.checkpoint_disabled.is_some()
+            && list.split(',').rfind(|word| merges(word)).is_some()
+        {
             return Err(Error::Option(
-                "checkpoint=merge cannot be used with checkpoint=disable: leave one of them out".to_owned(),
+                "checkpoint=merge cannot be used with checkpoint=disable: leave one of them out"
+                    .to_owned(),
             ));
         }
         if options.checkpoint_disabled.is_some() && options.read_only {
             return Err(Error::Option(
-                "checkpoint=disable needs a volume that is written: say checkpoint=enable, or rw".to_owned(),
+                "checkpoint=disable needs a volume that is written: say checkpoint=enable, or rw"
+                    .to_owned(),
             ));
         }
         if options.atgc && options.mode == Mode::Lfs {
-            return Err(Error::Option("atgc does not go with mode=lfs: leave out one of them".to_owned()));
+            return Err(Error::Option(
+                "atgc does not go with mode=lfs: leave out one of them".to_owned(),
+            ));
         }
         if options.no_recovery && !options.read_only {
             return Err(Error::Option(
-                "norecovery leaves fsynced data behind and is only safe read-only: add ro".to_owned(),
+                "norecovery leaves fsynced data behind and is only safe read-only: add ro"
+                    .to_owned(),
             ));
         }
         Ok(options)
@@ -183,7 +199,8 @@ impl MountOptions {
         self.checkpoint_disabled.map_or_else(|| "enable".to_owned(), |cap| format!("disable{cap}"))
     }
 
-    /// Every setting as it is written, by all its names; words of Linux that change nothing are none.
+    /// Every setting as it is written, by all its names; words of Linux that change nothing are
+    /// none.
     pub fn settings() -> impl Iterator<Item = String> {
         options::written(SETTINGS)
     }
@@ -215,7 +232,9 @@ const SETTINGS: &[Setting<MountOptions, Error>] = &[
     (&["noatime"], Flag(|options| options.access_times = false)),
     (
         &["errors"],
-        Value(OnDamage::WORDS, |options, _, value| parse_on_damage(value).map(|policy| options.on_damage = policy)),
+        Value(OnDamage::WORDS, |options, _, value| {
+            parse_on_damage(value).map(|policy| options.on_damage = policy)
+        }),
     ),
     (
         &["cache"],
@@ -231,7 +250,12 @@ const SETTINGS: &[Setting<MountOptions, Error>] = &[
             parse_max_folio(value).map(|size| options.max_folio = size).map_err(Error::Option)
         }),
     ),
-    (&["mode"], Value("adaptive|lfs", |options, word, value| parse_mode(word, value).map(|mode| options.mode = mode))),
+    (
+        &["mode"],
+        Value("adaptive|lfs", |options, word, value| {
+            parse_mode(word, value).map(|mode| options.mode = mode)
+        }),
+    ),
     (
         &["gc_victim"],
         Value("data_first|greedy|adaptive", |options, word, value| {
@@ -279,7 +303,8 @@ fn parse_mode(word: Word<'_>, value: &str) -> Result<Mode> {
 }
 
 fn parse_on_damage(value: &str) -> Result<OnDamage> {
-    OnDamage::named(value).ok_or_else(|| Error::Option(format!("errors={value}: give {}", OnDamage::WORDS)))
+    OnDamage::named(value)
+        .ok_or_else(|| Error::Option(format!("errors={value}: give {}", OnDamage::WORDS)))
 }
 
 /// What follows `checkpoint=` if checkpoints are to be disabled.
@@ -292,7 +317,9 @@ fn cap_of_option(word: &str, value: &str) -> Result<UnusableCap> {
     let cap = match value.strip_prefix("disable") {
         Some("") => Some(UnusableCap::Blocks(0)),
         Some(rest) => rest.strip_prefix(':').and_then(|amount| match amount.strip_suffix('%') {
-            Some(percent) => percent.parse().ok().filter(|percent| *percent <= 100).map(UnusableCap::Percent),
+            Some(percent) => {
+                percent.parse().ok().filter(|percent| *percent <= 100).map(UnusableCap::Percent)
+            }
             None => amount.parse().ok().map(UnusableCap::Blocks),
         }),
         None => None,
@@ -302,7 +329,8 @@ fn cap_of_option(word: &str, value: &str) -> Result<UnusableCap> {
 
 fn seconds_of_option(word: &str, text: &str) -> Result<u32> {
     let seconds = text.parse().ok().filter(|seconds| (1..=86_400).contains(seconds));
-    seconds.ok_or_else(|| Error::Option(format!("`{word}`: the interval must be 1 to 86400 seconds")))
+    seconds
+        .ok_or_else(|| Error::Option(format!("`{word}`: the interval must be 1 to 86400 seconds")))
 }
 
 #[cfg(test)]
@@ -311,7 +339,8 @@ mod tests {
 
     #[test]
     fn options_are_read_from_left_to_right() {
-        let options = MountOptions::parse("ro,rw,,ro,cache=8M,nobuffered_iomap,max_folio=64K").unwrap();
+        let options =
+            MountOptions::parse("ro,rw,,ro,cache=8M,nobuffered_iomap,max_folio=64K").unwrap();
         assert!(options.read_only && options.buffered == BufferedMode::PerBlock);
         assert_eq!((options.cache_bytes, options.max_folio), (8 << 20, 65_536));
         assert!(MountOptions::parse("norecovery,ro").unwrap().no_recovery);
@@ -319,7 +348,9 @@ mod tests {
 
     #[test]
     fn checkpoints_are_merged_disabled_and_enabled() {
-        let shown = |list: &str| MountOptions::parse(list).unwrap().report().text("checkpoint").unwrap().to_owned();
+        let shown = |list: &str| {
+            MountOptions::parse(list).unwrap().report().text("checkpoint").unwrap().to_owned()
+        };
         for (list, word) in [
             ("", "enable"),
             ("checkpoint=disable", "disable"),
@@ -332,9 +363,14 @@ mod tests {
         let merges = |list| MountOptions::parse(list).map(|options| options.checkpoint_merge);
         assert!(merges("").unwrap() && !merges("nocheckpoint_merge").unwrap());
         assert!(merges("nocheckpoint_merge,checkpoint=merge").unwrap());
-        for list in ["checkpoint=merge,checkpoint=disable", "checkpoint=disable:5%,checkpoint_merge"] {
+        for list in
+            ["checkpoint=merge,checkpoint=disable", "checkpoint=disable:5%,checkpoint_merge"]
+        {
             let refused = merges(list).unwrap_err().to_string();
-            assert!(refused.contains("checkpoint=merge cannot be used with checkpoint=disable"), "{refused}");
+            assert!(
+                refused.contains("checkpoint=merge cannot be used with checkpoint=disable"),
+                "{refused}"
+            );
         }
         let disabled = MountOptions::parse("checkpoint=disable").unwrap();
         assert!(disabled.changed("checkpoint_merge").is_err() && disabled.changed("ro").is_err());
@@ -343,14 +379,26 @@ mod tests {
 
     #[test]
     fn mistakes_are_named() {
-        for bad in
-            ["checkpoint=off", "checkpoint=disable:", "checkpoint=disable:101%", "checkpoint=disable:-1", "checkpoint"]
-        {
+        for bad in [
+            "checkpoint=off",
+            "checkpoint=disable:",
+            "checkpoint=disable:101%",
+            "checkpoint=disable:-1",
+            "checkpoint",
+        ] {
             let error = MountOptions::parse(bad).unwrap_err().to_string();
             assert!(error.contains(bad), "{error}");
         }
-        for bad in ["norecovery", "cache=1", "cache=xM", "cache=1MM", "max_folio=5000", "max_folio=8M", "ro=1", "what"]
-        {
+        for bad in [
+            "norecovery",
+            "cache=1",
+            "cache=xM",
+            "cache=1MM",
+            "max_folio=5000",
+            "max_folio=8M",
+            "ro=1",
+            "what",
+        ] {
             let error = MountOptions::parse(bad).unwrap_err().to_string();
             assert!(error.contains(bad), "{error}");
         }

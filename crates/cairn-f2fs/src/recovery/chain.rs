@@ -1,8 +1,9 @@
 //! The chain of warm nodes behind a checkpoint, and which part of it counts.
 //!
-//! A block belongs to the chain if its footer carries the version of the checkpoint in force. Of each inode that has at
-//! least one node with the fsync mark, all nodes up to the last such node count, marked or not. An inode that the checkpoint
-//! does not know needs a node with the marks fsync and dent.
+//! A block belongs to the chain if its footer carries the version of the checkpoint in force. Of
+//! each inode that has at least one node with the fsync mark, all nodes up to the last such node
+//! count, marked or not. An inode that the checkpoint does not know needs a node with the marks
+//! fsync and dent.
 
 #![cfg_attr(
     not(test),
@@ -40,11 +41,16 @@ pub struct ChainNode {
     pub footer: NodeFooter,
 }
 
-/// Reads the chain. Its length is bounded by the main area; a block that comes a second time is corruption.
+/// Reads the chain. Its length is bounded by the main area; a block that comes a second time is
+/// corruption.
 ///
 /// # Errors
 /// The chain is a loop, or the device failed.
-pub fn scan(buffers: &BufferCache, layout: &Layout, checkpoint: &Checkpoint) -> Result<Vec<ChainNode>> {
+pub fn scan(
+    buffers: &BufferCache,
+    layout: &Layout,
+    checkpoint: &Checkpoint,
+) -> Result<Vec<ChainNode>> {
     let mut chain = Vec::new();
     let position = checkpoint.log(Log::WarmNode);
     // A volume that was never written has no warm log.
@@ -61,7 +67,13 @@ pub fn scan(buffers: &BufferCache, layout: &Layout, checkpoint: &Checkpoint) -> 
         }
         if !seen.insert(addr) {
             let (nid, value) = (footer.nid, addr.get().into());
-            return Err(Corrupt::Node { nid, addr, what: "the chain of fsynced nodes is a loop", value }.into());
+            return Err(Corrupt::Node {
+                nid,
+                addr,
+                what: "the chain of fsynced nodes is a loop",
+                value,
+            }
+            .into());
         }
         chain.push(ChainNode { addr, footer });
         addr = footer.next_blkaddr;
@@ -74,7 +86,8 @@ pub fn scan(buffers: &BufferCache, layout: &Layout, checkpoint: &Checkpoint) -> 
 pub struct Recovered {
     /// Index in the chain of its last node with the fsync mark: nothing behind it counts.
     pub last_fsync: usize,
-    /// Index of its last inode block with the marks fsync and dent: there its directory entry is made.
+    /// Index of its last inode block with the marks fsync and dent: there its directory entry is
+    /// made.
     pub last_dent: Option<usize>,
     /// The checkpoint does not know it: index of the inode block that creates it.
     pub created_by: Option<usize>,

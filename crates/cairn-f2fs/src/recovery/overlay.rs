@@ -1,7 +1,8 @@
 //! What the chain changes, laid over the checkpoint in memory: for volumes that are only read.
 //!
-//! No block image is kept, only where a node's block is and what is different in it, so that a chain of any length takes
-//! little memory. Indirect nodes are never in the chain; those that are missing get numbers beyond the NAT.
+//! No block image is kept, only where a node's block is and what is different in it, so that a
+//! chain of any length takes little memory. Indirect nodes are never in the chain; those that are
+//! missing get numbers beyond the NAT.
 
 #![cfg_attr(
     not(test),
@@ -69,7 +70,12 @@ impl Overlay {
     ///
     /// # Errors
     /// The chain or what it changes is damaged, or the device failed.
-    pub fn build(buffers: &BufferCache, layout: &Layout, checkpoint: &Checkpoint, nat: &NatTable) -> Result<Self> {
+    pub fn build(
+        buffers: &BufferCache,
+        layout: &Layout,
+        checkpoint: &Checkpoint,
+        nat: &NatTable,
+    ) -> Result<Self> {
         let chain = chain::scan(buffers, layout, checkpoint)?;
         let mut overlay = Self { next_synthetic: layout.max_nid(), ..Self::default() };
         if chain.is_empty() {
@@ -77,13 +83,19 @@ impl Overlay {
         }
         let selected = chain::select(&chain, nat)?;
         for (index, entry) in chain.iter().enumerate() {
-            let Some(recovered) = selected.get(&entry.footer.ino).filter(|found| index <= found.last_fsync) else {
+            let Some(recovered) =
+                selected.get(&entry.footer.ino).filter(|found| index <= found.last_fsync)
+            else {
                 continue;
             };
             let replay = Replay { buffers, layout, nat, chain: &chain, recovered };
             overlay.apply(&replay, index, entry)?;
         }
-        tracing::info!(nodes = chain.len(), inodes = selected.len(), "replayed fsynced files in memory");
+        tracing::info!(
+            nodes = chain.len(),
+            inodes = selected.len(),
+            "replayed fsynced files in memory"
+        );
         Ok(overlay)
     }
 
@@ -105,7 +117,8 @@ impl Overlay {
     /// The device failed, or the block is damaged.
     pub fn node(&self, nid: Nid, buffers: &BufferCache, layout: &Layout) -> Result<Option<Image>> {
         let Some(change) = self.nodes.get(&nid) else { return Ok(None) };
-        let read = |addr: BlockAddr| -> Result<Image> { Ok(buffers.get(Pba(addr.pba().get()))?.image()) };
+        let read =
+            |addr: BlockAddr| -> Result<Image> { Ok(buffers.get(Pba(addr.pba().get()))?.image()) };
         Ok(Some(match change {
             Change::Moved(addr) => read(*addr)?,
             Change::Inode { block, fields } => {
@@ -134,7 +147,9 @@ impl Overlay {
         self.prepare(replay, ino)?;
         let image = replay.buffers.get(entry.addr.pba())?.image();
         match NodeKind::at(entry.footer.offset) {
-            Some(NodeKind::Inode) if entry.footer.is_inode() => self.apply_inode(replay, index, entry, &image),
+            Some(NodeKind::Inode) if entry.footer.is_inode() => {
+                self.apply_inode(replay, index, entry, &image)
+            }
             Some(NodeKind::Xattr) => {
                 self.place(entry)?;
                 self.fields(ino).xattr_nid = entry.footer.nid;
@@ -152,7 +167,8 @@ impl Overlay {
         }
         let change = match replay.recovered.created_by.and_then(|index| replay.chain.get(index)) {
             Some(creator) => {
-                let fields = Fields { links: 1, size: 0, xattr_nid: Nid::NONE, nids: [Nid::NONE; NIDS] };
+                let fields =
+                    Fields { links: 1, size: 0, xattr_nid: Nid::NONE, nids: [Nid::NONE; NIDS] };
                 Change::Inode { block: creator.addr, fields }
             }
             None => {
@@ -176,19 +192,28 @@ impl Overlay {
 
     /// The latest block of the inode, decoded.
     fn inode(&mut self, replay: &Replay<'_>, ino: Nid) -> Result<Inode> {
-        let Some(Change::Inode { block, .. }) = self.nodes.get(&ino) else { unreachable!("the inode was prepared") };
+        let Some(Change::Inode { block, .. }) = self.nodes.get(&ino) else {
+            unreachable!("the inode was prepared")
+        };
         let image = replay.buffers.get(block.pba())?.image();
         Ok(Inode::decode(&image, ino, replay.layout.features)?)
     }
 
-    fn apply_inode(&mut self, replay: &Replay<'_>, index: usize, entry: &ChainNode, image: &[u8]) -> Result<()> {
+    fn apply_inode(
+        &mut self,
+        replay: &Replay<'_>,
+        index: usize,
+        entry: &ChainNode,
+        image: &[u8],
+    ) -> Result<()> {
         let ino = entry.footer.ino;
         let inode = Inode::decode(image, ino, replay.layout.features)?;
         let mut fields = *self.fields(ino);
         fields.size = inode.size;
         if !inode.inline.intersects(InlineFlags::DATA | InlineFlags::DENTRY) && has_blocks(&inode) {
-            let last =
-                (0..inode.address_slots()).rev().find(|slot| inode.data_pointer(image, *slot) != BlockAddr::NULL);
+            let last = (0..inode.address_slots())
+                .rev()
+                .find(|slot| inode.data_pointer(image, *slot) != BlockAddr::NULL);
             fields.grow(&inode, last.map(u64::from));
         }
         self.nodes.insert(ino, Change::Inode { block: entry.addr, fields });
@@ -204,13 +229,22 @@ impl Overlay {
         let inode = self.inode(replay, ino)?;
         let shape = inode.shape();
         let first = shape.first_block(entry.footer.offset);
-        let first = first.ok_or_else(|| bad(entry, "no direct node has this offset", entry.footer.offset))?;
-        let path = shape.locate(first).ok_or_else(|| bad(entry, "the node is beyond the file", entry.footer.offset))?;
+        let first = first
+            .ok_or_else(|| bad(entry, "no direct node has this offset", entry.footer.offset))?;
+        let path = shape
+            .locate(first)
+            .ok_or_else(|| bad(entry, "the node is beyond the file", entry.footer.offset))?;
         self.place(entry)?;
         // Down from the inode; every step leaves the slot that the next node belongs into.
         let mut parent = Nid::NONE;
         for depth in 1..path.depth {
-            parent = self.indirect(replay, ino, parent, path.slot(depth.strict_sub(1)), path.offset(depth))?;
+            parent = self.indirect(
+                replay,
+                ino,
+                parent,
+                path.slot(depth.strict_sub(1)),
+                path.offset(depth),
+            )?;
         }
         self.set_slot(ino, parent, path.slot(path.depth.saturating_sub(1)), entry.footer.nid);
         let pointers = node::data_pointers(image).take(as_index(shape.node_slots));
@@ -231,8 +265,16 @@ impl Overlay {
         }
     }
 
-    /// The indirect node in a slot of the inode (`parent` is none) or of another indirect node; made if it is missing.
-    fn indirect(&mut self, replay: &Replay<'_>, ino: Nid, parent: Nid, slot: u16, offset: u32) -> Result<Nid> {
+    /// The indirect node in a slot of the inode (`parent` is none) or of another indirect node;
+    /// made if it is missing.
+    fn indirect(
+        &mut self,
+        replay: &Replay<'_>,
+        ino: Nid,
+        parent: Nid,
+        slot: u16,
+        offset: u32,
+    ) -> Result<Nid> {
         let known = self.slot(replay, ino, parent, slot)?;
         if self.nodes.contains_key(&known) {
             return Ok(known);
@@ -298,9 +340,12 @@ impl Fields {
         inode.ext = Default::default();
     }
 
-    /// Data behind the end of file makes the file longer, unless the inode says that it is meant to be there.
+    /// Data behind the end of file makes the file longer, unless the inode says that it is meant to
+    /// be there.
     fn grow(&mut self, inode: &Inode, last_block: Option<u64>) {
-        let Some(last) = last_block.filter(|_| !inode.advise.contains(Advise::KEEP_SIZE)) else { return };
+        let Some(last) = last_block.filter(|_| !inode.advise.contains(Advise::KEEP_SIZE)) else {
+            return;
+        };
         if self.size <= last.saturating_mul(BLOCK_BYTES) {
             self.size = last.saturating_add(1).saturating_mul(BLOCK_BYTES);
         }

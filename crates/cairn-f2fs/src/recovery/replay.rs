@@ -1,11 +1,13 @@
-//! Roll-forward on a volume that is going to be written: what the chain says becomes part of the volume.
+//! Roll-forward on a volume that is going to be written: what the chain says becomes part of the
+//! volume.
 //!
-//! Everything is applied in memory; nothing is placed and no checkpoint is written meanwhile. Data blocks that the chain names are
-//! adopted, its own blocks kept from being overwritten. Then all logs move to where nothing is, and one checkpoint makes the
-//! result durable: until that counts, the last one and the whole chain stay as they were, so a power cut in between loses
-//! nothing.
+//! Everything is applied in memory; nothing is placed and no checkpoint is written meanwhile. Data
+//! blocks that the chain names are adopted, its own blocks kept from being overwritten. Then all
+//! logs move to where nothing is, and one checkpoint makes the result durable: until that counts,
+//! the last one and the whole chain stay as they were, so a power cut in between loses nothing.
 //!
-//! As in Linux, nodes get new numbers where they are missing: only an inode keeps the one that the chain names.
+//! As in Linux, nodes get new numbers where they are missing: only an inode keeps the one that the
+//! chain names.
 
 #![cfg_attr(
     not(test),
@@ -55,7 +57,8 @@ pub struct RollForward {
     pub selected: HashMap<Nid, Recovered>,
 }
 
-/// Makes the chain part of the volume, and writes a checkpoint. Orphans are gone before; nobody else uses the volume.
+/// Makes the chain part of the volume, and writes a checkpoint. Orphans are gone before; nobody
+/// else uses the volume.
 ///
 /// # Errors
 /// The chain or what it changes is damaged, there is not enough room, or the device failed.
@@ -77,7 +80,11 @@ pub fn replay(ops: &Operations, roll_forward: &RollForward) -> Result<()> {
     }
     store.segments.resume(roll_forward.chain.len())?;
     store.checkpoints.write(Reason::Recovery)?;
-    tracing::info!(nodes = roll_forward.chain.len(), inodes = roll_forward.selected.len(), "replayed fsynced files");
+    tracing::info!(
+        nodes = roll_forward.chain.len(),
+        inodes = roll_forward.selected.len(),
+        "replayed fsynced files"
+    );
     Ok(())
 }
 
@@ -98,12 +105,14 @@ impl Replay<'_> {
 
     /// Makes an inode that the checkpoint does not know: empty, with one link.
     fn create(&self, ino: Nid, recovered: &Recovered) -> Result<()> {
-        let Some(entry) = recovered.created_by.and_then(|index| self.roll_forward.chain.get(index)) else {
+        let Some(entry) = recovered.created_by.and_then(|index| self.roll_forward.chain.get(index))
+        else {
             return Ok(());
         };
         let mut record = Record::decode(&self.image(entry)?, ino, self.ops.disk.layout.features)?;
         (record.links, record.blocks, record.size) = (1, 1, 0);
-        (record.xattr_nid, record.nids, record.ext) = (Nid::NONE, [Nid::NONE; NIDS], Default::default());
+        (record.xattr_nid, record.nids, record.ext) =
+            (Nid::NONE, [Nid::NONE; NIDS], Default::default());
         record.inline &= InlineFlags::XATTR | InlineFlags::EXTRA_ATTR;
         let mut op = self.op(1)?;
         self.store.nat.allocate_exact(ino)?;
@@ -131,8 +140,11 @@ impl Replay<'_> {
                 }
                 let shape = inode.state.read().record.shape();
                 let first = shape.first_block(entry.footer.offset).filter(|_| !inode.is_inline());
-                let first = first.ok_or_else(|| bad(entry, "no direct node has this offset", entry.footer.offset))?;
-                let pointers: Vec<_> = data_pointers(&image).take(as_index(shape.node_slots)).collect();
+                let first = first.ok_or_else(|| {
+                    bad(entry, "no direct node has this offset", entry.footer.offset)
+                })?;
+                let pointers: Vec<_> =
+                    data_pointers(&image).take(as_index(shape.node_slots)).collect();
                 self.apply_pointers(&inode, first, &pointers)
             }
             _ => Err(bad(entry, "no such node belongs to the chain", entry.footer.offset)),
@@ -142,7 +154,9 @@ impl Replay<'_> {
     /// The first node of a file that has just left its inode may stand before the inode.
     fn leave_inode(&self, index: usize, inode: &Arc<Inode>, recovered: &Recovered) -> Result<()> {
         let rest = self.roll_forward.chain.get(index..=recovered.last_fsync).unwrap_or_default();
-        let Some(entry) = rest.iter().find(|entry| entry.footer.nid == inode.nid) else { return Ok(()) };
+        let Some(entry) = rest.iter().find(|entry| entry.footer.nid == inode.nid) else {
+            return Ok(());
+        };
         let image = self.image(entry)?;
         let source = Record::decode(&image, inode.nid, self.ops.disk.layout.features)?;
         self.apply_inode(inode, &source, &image)
@@ -153,7 +167,13 @@ impl Replay<'_> {
         let is_inline = source.inline.contains(InlineFlags::DATA);
         if inode.state.read().record.shape() != source.shape() || inode.kind != source.kind {
             let (ino, expected) = (inode.nid, "roll-forward finds an inode of another shape");
-            return Err(Corrupt::Inode { ino, field: "i_inline", value: source.inline.bits().into(), expected }.into());
+            return Err(Corrupt::Inode {
+                ino,
+                field: "i_inline",
+                value: source.inline.bits().into(),
+                expected,
+            }
+            .into());
         }
         let mut op = self.op(0)?;
         if is_inline && !was_inline {
@@ -180,7 +200,8 @@ impl Replay<'_> {
         if is_inline || !matches!(source.kind, FileKind::Regular | FileKind::Symlink) {
             return Ok(());
         }
-        let pointers: Vec<_> = (0..source.address_slots()).map(|slot| source.data_pointer(image, slot)).collect();
+        let pointers: Vec<_> =
+            (0..source.address_slots()).map(|slot| source.data_pointer(image, slot)).collect();
         self.apply_pointers(inode, 0, &pointers)
     }
 
@@ -190,8 +211,13 @@ impl Replay<'_> {
         // No more than is needed: the volume may be full.
         let nodes = if found.is_some() { 0 } else { MAX_NODES };
         let count = u32::try_from(wanted.len()).unwrap_or(u32::MAX);
-        let now = found.map_or_else(|| vec![BlockAddr::NULL; wanted.len()], |pointer| pointer.get_run(count));
-        let new = now.iter().zip(wanted).filter(|(now, wanted)| **now == BlockAddr::NULL && now != wanted).count();
+        let now = found
+            .map_or_else(|| vec![BlockAddr::NULL; wanted.len()], |pointer| pointer.get_run(count));
+        let new = now
+            .iter()
+            .zip(wanted)
+            .filter(|(now, wanted)| **now == BlockAddr::NULL && now != wanted)
+            .count();
         if now == wanted {
             return self.grow(inode, first, wanted);
         }
@@ -205,7 +231,13 @@ impl Replay<'_> {
         self.grow(inode, first, wanted)
     }
 
-    fn apply_pointer(&self, op: &mut Op<'_>, inode: &Arc<Inode>, pointer: &Pointer, wanted: BlockAddr) -> Result<()> {
+    fn apply_pointer(
+        &self,
+        op: &mut Op<'_>,
+        inode: &Arc<Inode>,
+        pointer: &Pointer,
+        wanted: BlockAddr,
+    ) -> Result<()> {
         let now = pointer.get();
         if now == wanted {
             return Ok(());
@@ -242,13 +274,18 @@ impl Replay<'_> {
         Ok(())
     }
 
-    /// Data behind the end of file makes the file longer, unless the inode says that it is meant to be there.
+    /// Data behind the end of file makes the file longer, unless the inode says that it is meant to
+    /// be there.
     fn grow(&self, inode: &Arc<Inode>, first: u64, pointers: &[BlockAddr]) -> Result<()> {
-        let Some(last) = pointers.iter().rposition(|addr| *addr != BlockAddr::NULL) else { return Ok(()) };
+        let Some(last) = pointers.iter().rposition(|addr| *addr != BlockAddr::NULL) else {
+            return Ok(());
+        };
         let last = first.saturating_add(as_u64(last));
         let _op = self.op(0)?;
         let mut state = inode.state.write();
-        if !state.record.advise.contains(Advise::KEEP_SIZE) && state.record.size <= last.saturating_mul(BLOCK_BYTES) {
+        if !state.record.advise.contains(Advise::KEEP_SIZE)
+            && state.record.size <= last.saturating_mul(BLOCK_BYTES)
+        {
             state.record.size = last.saturating_add(1).saturating_mul(BLOCK_BYTES);
             inode.touch(&self.ops.inodes, &mut state);
         }
@@ -275,7 +312,8 @@ impl Replay<'_> {
     fn apply_entry(&self, inode: &Arc<Inode>, source: &Record) -> Result<()> {
         let directory = match self.ops.inodes.inode(source.pino.ino()) {
             Ok(directory) if directory.kind == FileKind::Directory => directory,
-            // fsync does not trust in a parent that the checkpoint does not know; somebody else's may have.
+            // fsync does not trust in a parent that the checkpoint does not know; somebody else's
+            // may have.
             Ok(_) | Err(Error::Vfs(cairn_vfs::Error::Stale)) => return Ok(()),
             Err(error) => return Err(error),
         };
@@ -302,7 +340,8 @@ impl Replay<'_> {
     fn finish(&self, inode: &Arc<Inode>) -> Result<()> {
         let (truncates, size) = {
             let record = &inode.state.read().record;
-            let plain = record.kind == FileKind::Regular && !record.inline.contains(InlineFlags::DATA);
+            let plain =
+                record.kind == FileKind::Regular && !record.inline.contains(InlineFlags::DATA);
             (plain && !record.advise.contains(Advise::KEEP_SIZE), record.size)
         };
         if truncates {
@@ -321,7 +360,9 @@ pub fn delete_orphans(ops: &Operations) -> Result<()> {
     for orphan in ops.store()?.checkpoints.orphans.list() {
         match ops.inodes.inode(orphan.ino()) {
             Ok(inode) => delete::delete_inode(ops, &inode)?,
-            Err(Error::Vfs(cairn_vfs::Error::Stale)) => drop(ops.store()?.checkpoints.orphans.remove(orphan)),
+            Err(Error::Vfs(cairn_vfs::Error::Stale)) => {
+                ops.store()?.checkpoints.orphans.remove(orphan);
+            }
             // It stays recorded, and is no reason not to mount.
             Err(error) => {
                 tracing::warn!(nid = %orphan, %error, "an orphan could not be read: run fsck.f2fs");
@@ -338,7 +379,8 @@ fn copy_fields(record: &mut Record, source: &Record) {
     record.permissions = source.permissions;
     (record.uid, record.gid, record.size) = (source.uid, source.gid, source.size);
     (record.atime, record.ctime, record.mtime) = (source.atime, source.ctime, source.mtime);
-    (record.advise, record.flags, record.current_depth) = (source.advise, source.flags, source.current_depth);
+    (record.advise, record.flags, record.current_depth) =
+        (source.advise, source.flags, source.current_depth);
     record.inline = source.inline;
     record.ext = Default::default();
     if let (Some(extra), Some(from)) = (&mut record.extra, &source.extra) {

@@ -1,8 +1,8 @@
 //! Blocks that roll-forward finds: they were placed after the last checkpoint by somebody else.
 //!
-//! Recovery adopts the data blocks of the chain, keeps the chain's own node blocks from being overwritten, and then moves
-//! all logs on ([`Segments::resume`]) before anything is placed: until then a log may stand at a
-//! block that is taken.
+//! Recovery adopts the data blocks of the chain, keeps the chain's own node blocks from being
+//! overwritten, and then moves all logs on ([`Segments::resume`]) before anything is placed: until
+//! then a log may stand at a block that is taken.
 
 use super::{Owner, Segments};
 use crate::corrupt::Corrupt;
@@ -11,12 +11,12 @@ use crate::format::summary::SummaryBlock;
 use crate::format::{BlockAddr, Log, SegNo};
 
 impl Segments {
-    /// A block is in use from now on, by `owner`. `log` tells node blocks from data, and is what the segment counts to if
-    /// it has no valid block yet.
+    /// A block is in use from now on, by `owner`. `log` tells node blocks from data, and is what
+    /// the segment counts to if it has no valid block yet.
     ///
     /// # Errors
-    /// The block is outside the main area or in use already, its segment holds the other class of blocks, or its summary
-    /// cannot be read.
+    /// The block is outside the main area or in use already, its segment holds the other class of
+    /// blocks, or its summary cannot be read.
     pub fn adopt(&self, addr: BlockAddr, log: Log, owner: Owner) -> Result<()> {
         let (segno, block) = self.locate(addr)?;
         self.with_summaries(|state, loaded| {
@@ -56,8 +56,8 @@ impl Segments {
         .map_err(Into::into)
     }
 
-    /// A block is not written before the next checkpoint, although it is not in use: it belongs to a chain that must
-    /// survive until then. Outside the main area: nothing happens.
+    /// A block is not written before the next checkpoint, although it is not in use: it belongs to
+    /// a chain that must survive until then. Outside the main area: nothing happens.
     pub fn protect(&self, addr: BlockAddr) {
         let Ok((segno, block)) = self.locate(addr) else { return };
         let mut state = self.state.lock();

@@ -30,10 +30,14 @@ impl Segments {
         self.runs(freed)
     }
 
-    /// The runs of at least `minimum` free blocks in these segments that the device has not been told of. Nobody places blocks
-    /// meanwhile.
+    /// The runs of at least `minimum` free blocks in these segments that the device has not been
+    /// told of. Nobody places blocks meanwhile.
     #[must_use]
-    pub fn undiscarded_runs(&self, segments: impl Iterator<Item = SegNo>, minimum: u32) -> Vec<BlockRun> {
+    pub fn undiscarded_runs(
+        &self,
+        segments: impl Iterator<Item = SegNo>,
+        minimum: u32,
+    ) -> Vec<BlockRun> {
         let state = self.state.lock();
         let free = segments.map(|segno| {
             let (mut map, held) = (state.table.undiscarded.of(segno), state.table.held_map(segno));
@@ -65,7 +69,9 @@ impl Segments {
     fn runs(&self, maps: Vec<(SegNo, Map)>) -> Vec<BlockRun> {
         let mut runs: Vec<BlockRun> = Vec::new();
         for (segno, map) in maps {
-            for block in (0_u16..).take(ENTRIES).filter(|block| bits::test(&map, usize::from(*block))) {
+            for block in
+                (0_u16..).take(ENTRIES).filter(|block| bits::test(&map, usize::from(*block)))
+            {
                 let addr = self.layout.address(segno, block);
                 match runs.last_mut() {
                     Some((start, count)) if start.get().strict_add(*count) == addr.get() => {

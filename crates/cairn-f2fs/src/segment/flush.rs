@@ -55,7 +55,11 @@ impl Segments {
         }
         // The smallest groups go to the journal, as whole ones: the fewest blocks are left.
         groups.sort_by_key(|(_, group)| group.len());
-        let mut plan = SitPlan { journal: SitJournal::default(), bitmap: state.bitmap.clone(), blocks: Vec::new() };
+        let mut plan = SitPlan {
+            journal: SitJournal::default(),
+            bitmap: state.bitmap.clone(),
+            blocks: Vec::new(),
+        };
         let mut full = false;
         for (block, group) in groups {
             full |= plan.journal.0.len() + group.len() > SIT_JOURNAL_ENTRIES;
@@ -63,7 +67,9 @@ impl Segments {
                 let side = Side::of_bit(bits::flip(&mut plan.bitmap, block as usize));
                 plan.blocks.push((self.layout.sit_address(block, side), sit_block(&state, block)));
             } else {
-                plan.journal.0.extend(group.into_iter().map(|segno| (segno, state.table.entry(segno))));
+                plan.journal
+                    .0
+                    .extend(group.into_iter().map(|segno| (segno, state.table.entry(segno))));
             }
         }
         state.table.snapshot();
@@ -74,7 +80,13 @@ impl Segments {
     /// The logs for a pack, also with the operation lock held exclusively: with the NAT's journal
     /// and the SIT's, and with node summaries if `nodes`.
     #[must_use]
-    pub fn summaries(&self, nat: &NatJournal, sit: &SitJournal, nodes: bool, kbytes_written: u64) -> Summaries {
+    pub fn summaries(
+        &self,
+        nat: &NatJournal,
+        sit: &SitJournal,
+        nodes: bool,
+        kbytes_written: u64,
+    ) -> Summaries {
         let state = self.state.lock();
         let log = |log: Log| &state.logs[log.index()];
         let total = Log::DATA.iter().map(|data| usize::from(log(*data).compact_entries())).sum();
@@ -84,7 +96,8 @@ impl Segments {
                 let state = log(data);
                 state.summary.entries[..usize::from(state.compact_entries())].to_vec()
             });
-            CompactSummaries { nat_journal: nat.encode(), sit_journal: sit.encode(), entries }.encode()
+            CompactSummaries { nat_journal: nat.encode(), sit_journal: sit.encode(), entries }
+                .encode()
         } else {
             let journal = |data| match data {
                 Log::HotData => nat.encode(),

@@ -1,7 +1,7 @@
 //! Which segments and sections are free to be taken by a log.
 //!
-//! A section is free if all its segments are that can be written. Free segments of a section that is not belong to the log that is
-//! in it.
+//! A section is free if all its segments are that can be written. Free segments of a section that
+//! is not belong to the log that is in it.
 
 use crate::format::SegNo;
 
@@ -105,7 +105,8 @@ impl Bits {
 
     /// Clears a bit; true if it was set.
     fn clear(&mut self, bit: u32) -> bool {
-        // The count in a branch: rustc 1.95 (x86-64, -O) loses `count -= u32::from(was)` where the caller asserts `was`.
+        // The count in a branch: rustc 1.95 (x86-64, -O) loses `count -= u32::from(was)` where the
+        // caller asserts `was`.
         let was = self.test(bit);
         if was {
             self.words[(bit / 64) as usize] &= !(1 << (bit % 64));
@@ -157,10 +158,16 @@ mod tests {
     fn segments_that_cannot_be_written_keep_no_section_busy() {
         let mut map = FreeMap::new(16, 4, 3);
         [4, 5, 6].map(SegNo).into_iter().for_each(|segno| map.release(segno));
-        assert_eq!((map.free_sections(), map.free_segments(), map.free_section(SegNo(0))), (1, 3, Some(SegNo(4))));
+        assert_eq!(
+            (map.free_sections(), map.free_segments(), map.free_section(SegNo(0))),
+            (1, 3, Some(SegNo(4)))
+        );
         assert!(map.is_section_free(1) && !map.is_section_free(0));
         map.take(SegNo(4));
-        assert_eq!((map.next_in_section(SegNo(5)), map.next_in_section(SegNo(6))), (Some(SegNo(6)), None));
+        assert_eq!(
+            (map.next_in_section(SegNo(5)), map.next_in_section(SegNo(6))),
+            (Some(SegNo(6)), None)
+        );
         assert_eq!((map.free_sections(), map.is_section_free(1)), (0, false));
     }
 

@@ -54,10 +54,15 @@ impl Segments {
     /// Reads the whole SIT and checks it against the checkpoint.
     ///
     /// # Errors
-    /// An entry is impossible, the counts contradict the checkpoint, a log stands at a block in use; or the device failed.
+    /// An entry is impossible, the counts contradict the checkpoint, a log stands at a block in
+    /// use; or the device failed.
     pub fn load(sources: SegmentSources<'_>) -> Result<Self> {
-        let SegmentSources { layout, checkpoint, summaries, journal, cache, runtime, mode } = sources;
-        expect_room("what is valid in each segment", u64::from(layout.main_segments) * BYTES_PER_SEGMENT)?;
+        let SegmentSources { layout, checkpoint, summaries, journal, cache, runtime, mode } =
+            sources;
+        expect_room(
+            "what is valid in each segment",
+            u64::from(layout.main_segments) * BYTES_PER_SEGMENT,
+        )?;
         let entries = load(&cache, &layout, checkpoint, &journal)?;
         let journalled = journal.0.iter().map(|(segno, _)| *segno).collect();
         let current = Log::ALL.map(|log| checkpoint.log(log).segno);
@@ -83,7 +88,10 @@ impl Segments {
             summary_generation: 0,
             journal: journalled,
             bitmap: checkpoint.sit_bitmap.clone(),
-            reuse_below: checkpoint.rsvd_segment_count.strict_div(layout.usable_segments()).saturating_mul(2),
+            reuse_below: checkpoint
+                .rsvd_segment_count
+                .strict_div(layout.usable_segments())
+                .saturating_mul(2),
             cleaning: Vec::new(),
             victim_cursor: current,
             kbytes_written: summaries.kbytes_written,
@@ -93,7 +101,8 @@ impl Segments {
     }
 }
 
-/// All entries, by segment, as the checkpoint left them; checked against its counters as the kernel does at mount.
+/// All entries, by segment, as the checkpoint left them; checked against its counters as the kernel
+/// does at mount.
 ///
 /// # Errors
 /// An entry is impossible, the sums contradict the checkpoint, or the device failed.
@@ -103,7 +112,8 @@ pub fn load(
     checkpoint: &Checkpoint,
     journal: &SitJournal,
 ) -> Result<Vec<SitEntry>> {
-    let journal: HashMap<SegNo, &SitEntry> = journal.0.iter().map(|(segno, entry)| (*segno, entry)).collect();
+    let journal: HashMap<SegNo, &SitEntry> =
+        journal.0.iter().map(|(segno, entry)| (*segno, entry)).collect();
     let mut entries = Vec::new();
     let mut segments = (0..layout.main_segments).map(SegNo);
     for block in 0..layout.sit_blocks_used() {
@@ -151,15 +161,25 @@ fn check_capacity(entries: &[SitEntry], layout: &Layout) -> Result<(), Corrupt> 
     Ok(())
 }
 
-/// A log must stand at a free block that can be written, and one that appends must have nothing behind it.
-fn check_log(entries: &[SitEntry], checkpoint: &Checkpoint, log: Log, layout: &Layout) -> Result<(), Corrupt> {
+/// A log must stand at a free block that can be written, and one that appends must have nothing
+/// behind it.
+fn check_log(
+    entries: &[SitEntry],
+    checkpoint: &Checkpoint,
+    log: Log,
+    layout: &Layout,
+) -> Result<(), Corrupt> {
     let position = checkpoint.log(log);
     if position.blkoff >= layout.usable_blocks(position.segno) {
         let what = "a log stands behind what its zone can hold";
         return Err(Corrupt::Sit { segno: position.segno, what, value: position.blkoff.into() });
     }
     let Some(SitEntry { valid_map: map, .. }) = entries.get(position.segno.index()) else {
-        return Err(Corrupt::Sit { segno: position.segno, what: "a log stands in no segment", value: 0 });
+        return Err(Corrupt::Sit {
+            segno: position.segno,
+            what: "a log stands in no segment",
+            value: 0,
+        });
     };
     let from = usize::from(position.blkoff);
     let end = match position.alloc {
@@ -181,7 +201,8 @@ mod tests {
     use crate::format::checkpoint::LogPosition;
     use crate::format::checkpoint::tests::{checkpoint, layout};
 
-    /// A device may have been exchanged for one whose zones hold less, and an image may say anything.
+    /// A device may have been exchanged for one whose zones hold less, and an image may say
+    /// anything.
     #[test]
     fn nothing_counts_behind_what_a_zone_can_hold() {
         let mut layout = layout();
@@ -203,7 +224,8 @@ mod tests {
         }
         let mut cp = checkpoint(&layout);
         let mut stands = |segno, blkoff| {
-            cp.logs[Log::HotData.index()] = LogPosition { segno: SegNo(segno), blkoff, alloc: AllocType::Lfs };
+            cp.logs[Log::HotData.index()] =
+                LogPosition { segno: SegNo(segno), blkoff, alloc: AllocType::Lfs };
             check_log(&vec![empty.clone(); 24], &cp, Log::HotData, &layout).is_ok()
         };
         assert_eq!([stands(6, 275), stands(6, 276), stands(7, 0)], [true, false, false]);

@@ -9,7 +9,8 @@ use crate::format::{BlockAddr, Layout, SegNo, Summary, bits};
 
 const END: usize = BLOCKS_PER_SEGMENT as usize;
 
-/// A log in memory. Invariant, except while recovery adopts blocks: the block at `offset` may be written.
+/// A log in memory. Invariant, except while recovery adopts blocks: the block at `offset` may be
+/// written.
 pub(super) struct LogState {
     pub(super) position: LogPosition,
     pub(super) summary: SummaryBlock,

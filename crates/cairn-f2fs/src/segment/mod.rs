@@ -1,16 +1,18 @@
 //! Segments: the six logs that take blocks, and the table of what is valid.
 //!
-//! [`Segments::place`] gives the next blocks of a log to their owners, [`Segments::invalidate`] takes a block back. Nothing
-//! of the last checkpoint is overwritten before the next one is on the medium: a block that was valid at any time since
-//! that checkpoint is not given out, segment summaries are written only where that checkpoint does not need them, and
-//! SIT blocks to their other copy ([`Segments::plan`], [`Segments::committed`]). Between these two a checkpoint is in flight: what it
-//! holds is not overwritten either.
+//! [`Segments::place`] gives the next blocks of a log to their owners, [`Segments::invalidate`]
+//! takes a block back. Nothing of the last checkpoint is overwritten before the next one is on the
+//! medium: a block that was valid at any time since that checkpoint is not given out, segment
+//! summaries are written only where that checkpoint does not need them, and SIT blocks to their
+//! other copy ([`Segments::plan`], [`Segments::committed`]). Between these two a checkpoint is in
+//! flight: what it holds is not overwritten either.
 //!
-//! A log appends to a free segment (LFS) or, when free sections are few and the mode allows it, fills the holes of a segment
-//! in use (SSR). When its segment is full it moves on at once, so the address of its next block is always known.
+//! A log appends to a free segment (LFS) or, when free sections are few and the mode allows it,
+//! fills the holes of a segment in use (SSR). When its segment is full it moves on at once, so the
+//! address of its next block is always known.
 //!
-//! Locking: one lock of rank ALLOCATOR (after the NAT's), never held while the device works: whoever needs a summary block
-//! reads it without the lock and tries again.
+//! Locking: one lock of rank ALLOCATOR (after the NAT's), never held while the device works:
+//! whoever needs a summary block reads it without the lock and tries again.
 
 mod adopt;
 mod discards;
@@ -70,7 +72,8 @@ pub enum Mode {
 pub struct Segments {
     layout: Layout,
     mode: Mode,
-    /// Search for free sections from the start of the volume always (`alloc_mode=reuse`), not only for hot logs.
+    /// Search for free sections from the start of the volume always (`alloc_mode=reuse`), not only
+    /// for hot logs.
     reuse: bool,
     cache: Arc<BufferCache>,
     clock: Clock,
@@ -107,7 +110,8 @@ pub struct SegmentStats {
 struct State {
     table: Table,
     logs: [LogState; Log::COUNT],
-    /// Summaries of segments that no log is in and that differ from the summary area, with a number that changes when they do.
+    /// Summaries of segments that no log is in and that differ from the summary area, with a number
+    /// that changes when they do.
     closed: HashMap<SegNo, Closed>,
     closed_number: u64,
     /// Changes when the summary area does.
@@ -159,7 +163,16 @@ impl Segments {
         // Small volumes (16 GiB) are filled from the start, as Linux does it by default.
         let reuse = layout.main_segments <= 8192;
         let state = Mutex::new_ordered(Rank::ALLOCATOR, LOCK_ORDER, state);
-        Self { layout, mode, reuse, cache, clock, state, zones: OnceLock::new(), stats: SegmentStats::default() }
+        Self {
+            layout,
+            mode,
+            reuse,
+            cache,
+            clock,
+            state,
+            zones: OnceLock::new(),
+            stats: SegmentStats::default(),
+        }
     }
 
     /// Seconds that the volume was mounted in all: `elapsed_time`.
@@ -186,7 +199,9 @@ impl Segments {
     /// Is the block in use?
     #[must_use]
     pub fn is_valid(&self, addr: BlockAddr) -> bool {
-        self.layout.segment_of(addr).is_some_and(|(segno, block)| self.state.lock().table.is_valid(segno, block))
+        self.layout
+            .segment_of(addr)
+            .is_some_and(|(segno, block)| self.state.lock().table.is_valid(segno, block))
     }
 
     /// Takes a block back; it is not given out again before the next checkpoint is on the medium.
@@ -200,7 +215,8 @@ impl Segments {
         Ok(())
     }
 
-    /// Sections without a valid block, without one freed since the last checkpoint, and without a log.
+    /// Sections without a valid block, without one freed since the last checkpoint, and without a
+    /// log.
     #[must_use]
     pub fn free_sections(&self) -> u32 {
         self.state.lock().table.free.free_sections()
@@ -219,8 +235,8 @@ impl Segments {
         state.table.free_segment_count() - state.table.free.free_segments()
     }
 
-    /// While no more than this many sections are free, holes are filled instead (never in `mode=lfs`). See
-    /// [`crate::space::Space::reuse_below`].
+    /// While no more than this many sections are free, holes are filled instead (never in
+    /// `mode=lfs`). See [`crate::space::Space::reuse_below`].
     pub fn set_reuse_below(&self, sections: u32) {
         self.state.lock().reuse_below = sections;
     }
@@ -231,8 +247,8 @@ impl Segments {
         self.state.lock().table.valid_total()
     }
 
-    /// Segments without valid blocks that no log is in, those freed since the last checkpoint included:
-    /// `free_segment_count`.
+    /// Segments without valid blocks that no log is in, those freed since the last checkpoint
+    /// included: `free_segment_count`.
     #[must_use]
     pub fn free_segment_count(&self) -> u32 {
         self.state.lock().table.free_segment_count()

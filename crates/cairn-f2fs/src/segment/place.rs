@@ -65,7 +65,8 @@ impl Segments {
         })?
     }
 
-    /// As [`Segments::place`], if the log goes on at `at`: for who wants more blocks behind those it was just given.
+    /// As [`Segments::place`], if the log goes on at `at`: for who wants more blocks behind those
+    /// it was just given.
     ///
     /// # Errors
     /// As [`Segments::place`].
@@ -86,8 +87,8 @@ impl Segments {
         })?
     }
 
-    /// Calls `step` with the lock held until it gives a result; when it asks for a segment's summary, reads that without the
-    /// lock and passes it along the next time.
+    /// Calls `step` with the lock held until it gives a result; when it asks for a segment's
+    /// summary, reads that without the lock and passes it along the next time.
     pub(super) fn with_summaries<T>(
         &self,
         mut step: impl FnMut(&mut State, &mut Option<(SegNo, SummaryBlock)>) -> Result<T, SegNo>,
@@ -141,14 +142,23 @@ impl Segments {
     }
 
     /// What a log goes on with when its segment is full.
-    fn successor(&self, state: &State, log: Log, loaded: &mut Option<(SegNo, SummaryBlock)>) -> Search {
+    fn successor(
+        &self,
+        state: &State,
+        log: Log,
+        loaded: &mut Option<(SegNo, SummaryBlock)>,
+    ) -> Search {
         let current = &state.logs[log.index()];
         let free = &state.table.free;
-        if let (AllocType::Lfs, Some(next)) = (current.position.alloc, free.next_in_section(current.segno())) {
+        if let (AllocType::Lfs, Some(next)) =
+            (current.position.alloc, free.next_in_section(current.segno()))
+        {
             return Search::Found(Successor::Fresh(next));
         }
         let scarce = self.mode == Mode::Adaptive && free.free_sections() <= state.reuse_below;
-        if scarce && let found @ (Search::Found(_) | Search::Read(_)) = find_holes(state, log, loaded) {
+        if scarce
+            && let found @ (Search::Found(_) | Search::Read(_)) = find_holes(state, log, loaded)
+        {
             return found;
         }
         if let Some(segno) = self.fresh_segment(state, log) {
@@ -164,8 +174,10 @@ impl Segments {
         let from_start = self.reuse || matches!(log, Log::HotData | Log::HotNode);
         let from = if from_start { SegNo(0) } else { state.logs[log.index()].segno() };
         let free = &state.table.free;
-        // Single segments of sections in use only where nothing else is left, and order in a section is nobody's law.
-        let last_resort = || (self.mode == Mode::Adaptive).then(|| free.any_segment(from)).flatten();
+        // Single segments of sections in use only where nothing else is left, and order in a
+        // section is nobody's law.
+        let last_resort =
+            || (self.mode == Mode::Adaptive).then(|| free.any_segment(from)).flatten();
         free.free_section(from).or_else(last_resort)
     }
 
@@ -188,7 +200,8 @@ impl Segments {
         }
         state.closed.remove(&segno);
         state.table.enter(log, segno);
-        let usable = || first_usable(&state.table.blocked_map(segno)).expect("a successor has room");
+        let usable =
+            || first_usable(&state.table.blocked_map(segno)).expect("a successor has room");
         let blkoff = from.unwrap_or_else(usable);
         let summary = SummaryBlock { is_node: log.is_node(), ..summary };
         let fresh = LogState { position: LogPosition { segno, blkoff, alloc }, summary };
@@ -217,13 +230,15 @@ impl State {
     }
 }
 
-/// The segment with the most room among some of those that this log, or another of its class, has filled.
+/// The segment with the most room among some of those that this log, or another of its class, has
+/// filled.
 fn find_holes(state: &State, log: Log, loaded: &mut Option<(SegNo, SummaryBlock)>) -> Search {
     let class = if log.is_node() { Log::NODE } else { Log::DATA };
     let others = class.into_iter().filter(|other| *other != log);
     let best = std::iter::once(log).chain(others).find_map(|kind| best_in(state, log, kind));
     // What was read for an earlier choice is as good as the present one.
-    if let Some((segno, summary)) = loaded.take_if(|(segno, _)| is_candidate(state, *segno, class)) {
+    if let Some((segno, summary)) = loaded.take_if(|(segno, _)| is_candidate(state, *segno, class))
+    {
         return Search::Found(Successor::Holes(segno, Box::new(summary)));
     }
     let Some(segno) = best else { return Search::Nothing };
@@ -238,7 +253,9 @@ fn best_in(state: &State, log: Log, kind: Log) -> Option<SegNo> {
     let cursor = state.victim_cursor[log.index()];
     let round = partial.range(cursor..).chain(partial.range(..cursor)).take(VICTIM_SEARCH);
     let round = round.filter(|segno| !state.is_cleaning(**segno));
-    let best = round.map(|segno| (state.table.usable(*segno), *segno)).max_by_key(|(usable, _)| *usable)?;
+    let best = round
+        .map(|segno| (state.table.usable(*segno), *segno))
+        .max_by_key(|(usable, _)| *usable)?;
     (best.0 > 0).then_some(best.1)
 }
 

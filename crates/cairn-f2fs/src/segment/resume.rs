@@ -1,8 +1,9 @@
 //! Where logs go on after a power cut.
 //!
-//! A free section is best: nothing of an earlier life is near. But a full volume that is written in order may have fewer of them than
-//! logs, and what it had was spent since the last checkpoint on blocks that roll-forward adopts. The sections that these are in are
-//! rarely full: a log then goes on at the end of one, behind all that counts and all that was written there.
+//! A free section is best: nothing of an earlier life is near. But a full volume that is written in
+//! order may have fewer of them than logs, and what it had was spent since the last checkpoint on
+//! blocks that roll-forward adopts. The sections that these are in are rarely full: a log then goes
+//! on at the end of one, behind all that counts and all that was written there.
 //!
 //! So no log needs more room than it had before the power cut.
 
@@ -14,7 +15,8 @@ use crate::format::summary::SummaryBlock;
 use crate::format::units::BLOCKS_PER_SEGMENT;
 use crate::format::{Log, SegNo, bits};
 
-/// Sections that a checkpoint may take beyond what is pending: for data, nodes and entries. `NR_GC_CHECKPOINT_SECS`.
+/// Sections that a checkpoint may take beyond what is pending: for data, nodes and entries.
+/// `NR_GC_CHECKPOINT_SECS`.
 pub const CHECKPOINT_SECTIONS: u32 = 3;
 
 /// The unwritten end of a section.
@@ -27,8 +29,9 @@ struct Tail {
 }
 
 impl Segments {
-    /// Moves every log: before a recovered volume is written, nothing may be placed behind what the last checkpoint left, where a
-    /// roll-forward chain stands, nor on it. `nodes` are then written anew before anything becomes free.
+    /// Moves every log: before a recovered volume is written, nothing may be placed behind what the
+    /// last checkpoint left, where a roll-forward chain stands, nor on it. `nodes` are then written
+    /// anew before anything becomes free.
     ///
     /// # Errors
     /// A log finds no room; a summary block cannot be read; or the device failed.
@@ -38,14 +41,18 @@ impl Segments {
         self.leave_active_zones()
     }
 
-    /// Free sections that recovery may take when so many nodes stand in the chain: it writes each of them anew.
+    /// Free sections that recovery may take when so many nodes stand in the chain: it writes each
+    /// of them anew.
     #[must_use]
     pub fn needed_for_recovery(&self, nodes: u64) -> u32 {
         let section = u64::from(self.layout.section_capacity());
-        u32::try_from(nodes.div_ceil(section)).unwrap_or(u32::MAX).saturating_add(CHECKPOINT_SECTIONS)
+        u32::try_from(nodes.div_ceil(section))
+            .unwrap_or(u32::MAX)
+            .saturating_add(CHECKPOINT_SECTIONS)
     }
 
-    /// Moves one log to a free section; to the end of another one, if that leaves fewer than `keep`.
+    /// Moves one log to a free section; to the end of another one, if that leaves fewer than
+    /// `keep`.
     ///
     /// # Errors
     /// As [`Segments::resume`].
@@ -55,7 +62,9 @@ impl Segments {
             let tail = if scarce { self.tail(state, log) } else { None };
             let Some(tail) = tail else {
                 let fresh = self.fresh_segment(state, log).map(Successor::Fresh);
-                return Ok(fresh.map(|fresh| self.advance(state, log, fresh)).ok_or(Error::NO_SPACE));
+                return Ok(fresh
+                    .map(|fresh| self.advance(state, log, fresh))
+                    .ok_or(Error::NO_SPACE));
             };
             if tail.segno == state.logs[log.index()].segno() {
                 let position = &mut state.logs[log.index()].position;
@@ -65,7 +74,9 @@ impl Segments {
             }
             let summary = match (state.closed.get(&tail.segno), loaded.take()) {
                 (Some(closed), _) => closed.summary.clone(),
-                (None, _) if state.table.valid(tail.segno) == 0 => SummaryBlock::empty(log.is_node()),
+                (None, _) if state.table.valid(tail.segno) == 0 => {
+                    SummaryBlock::empty(log.is_node())
+                }
                 (None, Some((segno, summary))) if segno == tail.segno => summary,
                 (None, _) => return Err(tail.segno),
             };
@@ -74,18 +85,22 @@ impl Segments {
         })?
     }
 
-    /// The end of the section that the log is in; or else the longest that another log of its class has left.
+    /// The end of the section that the log is in; or else the longest that another log of its class
+    /// has left.
     fn tail(&self, state: &State, log: Log) -> Option<Tail> {
         let own = state.table.section_of(state.logs[log.index()].segno());
         let tails = |section: u32| self.tail_of(state, log, section);
-        tails(own).or_else(|| (0..self.layout.sections).filter_map(tails).max_by_key(|tail| tail.room))
+        tails(own)
+            .or_else(|| (0..self.layout.sections).filter_map(tails).max_by_key(|tail| tail.room))
     }
 
     fn tail_of(&self, state: &State, log: Log, section: u32) -> Option<Tail> {
         let table = &state.table;
         let segments = || Self::segments_of(&self.layout, section);
         let here = |other: Log| segments().any(|segno| segno == state.logs[other.index()].segno());
-        if table.free.is_section_free(section) || Log::ALL.into_iter().any(|other| other != log && here(other)) {
+        if table.free.is_section_free(section)
+            || Log::ALL.into_iter().any(|other| other != log && here(other))
+        {
             return None;
         }
         let mut end = 0;
@@ -99,7 +114,9 @@ impl Segments {
         let first = self.layout.first_segment(section).get();
         if here(log) {
             let position = state.logs[log.index()].position;
-            end = end.max((position.segno.get() - first) * BLOCKS_PER_SEGMENT + u32::from(position.blkoff));
+            end = end.max(
+                (position.segno.get() - first) * BLOCKS_PER_SEGMENT + u32::from(position.blkoff),
+            );
         }
         let start = match self.written_in(section) {
             Some(written) => Some(written).filter(|written| *written >= end)?,

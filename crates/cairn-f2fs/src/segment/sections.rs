@@ -1,7 +1,7 @@
 //! What cleaning sees: segments and sections with their use and age.
 //!
-//! While a section is being cleaned no log fills its holes and no block of it is overwritten in place
-//! ([`Segments::begin_cleaning`]).
+//! While a section is being cleaned no log fills its holes and no block of it is overwritten in
+//! place ([`Segments::begin_cleaning`]).
 
 use cairn_base::Pba;
 
@@ -63,7 +63,8 @@ pub struct LiveBlocks {
     pub valid: [u8; VALID_MAP_SIZE],
 }
 
-/// Sections with something to gain: with valid blocks but not full, without a log, not being cleaned already.
+/// Sections with something to gain: with valid blocks but not full, without a log, not being
+/// cleaned already.
 #[derive(Clone)]
 pub struct Candidates<'a> {
     state: &'a State,
@@ -83,7 +84,8 @@ impl Iterator for Candidates<'_> {
             let section = self.next;
             self.next += 1;
             let usable = counts.valid > 0 && counts.valid < whole;
-            if usable && !self.current.contains(&section) && !self.state.cleaning.contains(&section) {
+            if usable && !self.current.contains(&section) && !self.state.cleaning.contains(&section)
+            {
                 return Some(info_of_section(self.state, section, self.layout));
             }
         }
@@ -187,7 +189,10 @@ impl Segments {
             return false;
         }
         let section = |block: u64| {
-            let addr = u32::try_from(block).map(BlockAddr).ok().and_then(|addr| self.layout.segment_of(addr));
+            let addr = u32::try_from(block)
+                .map(BlockAddr)
+                .ok()
+                .and_then(|addr| self.layout.segment_of(addr));
             addr.map(|(segno, _)| state.table.section_of(segno))
         };
         let last = start.get().saturating_add(len.saturating_sub(1));
@@ -198,7 +203,8 @@ impl Segments {
     /// Takes blocks back; sorts them on the way. See [`Segments::invalidate`].
     ///
     /// # Errors
-    /// An address is outside the main area, or a block is not in use. What precedes it has been taken back.
+    /// An address is outside the main area, or a block is not in use. What precedes it has been
+    /// taken back.
     pub fn invalidate_all(&self, addrs: &mut [BlockAddr]) -> Result<(), Corrupt> {
         addrs.sort_unstable();
         let mut state = self.state.lock();
@@ -211,7 +217,11 @@ impl Segments {
             }
             let twice = run.as_mut().is_some_and(|(_, mask)| bits::set(mask, block.into()));
             if twice {
-                return Err(Corrupt::Sit { segno, what: "a block is freed twice", value: block.into() });
+                return Err(Corrupt::Sit {
+                    segno,
+                    what: "a block is freed twice",
+                    value: block.into(),
+                });
             }
         }
         run.map_or(Ok(()), |(segno, mask)| state.table.clear_all(segno, &mask))?;

@@ -1,4 +1,5 @@
-//! Owners of blocks: the summaries of the six current segments, those waiting to be written, and the summary area.
+//! Owners of blocks: the summaries of the six current segments, those waiting to be written, and
+//! the summary area.
 
 use cairn_base::Pba;
 use cairn_block::Bytes;
@@ -19,8 +20,8 @@ pub struct QueuedSummary {
 }
 
 impl Segments {
-    /// Who points to a block, as far as its segment's summary knows. Meaningful only if the block is in use, and to be
-    /// checked against the owner even then.
+    /// Who points to a block, as far as its segment's summary knows. Meaningful only if the block
+    /// is in use, and to be checked against the owner even then.
     ///
     /// # Errors
     /// The address is outside the main area, or the summary cannot be read.
@@ -67,8 +68,9 @@ impl Segments {
         self.state.lock().closed.len()
     }
 
-    /// The summaries of all segments that logs have left, to be written. May be written at any time: the last checkpoint finds
-    /// its entries in them, too. They stay queued until [`Segments::summaries_written`].
+    /// The summaries of all segments that logs have left, to be written. May be written at any
+    /// time: the last checkpoint finds its entries in them, too. They stay queued until
+    /// [`Segments::summaries_written`].
     #[must_use]
     pub fn queued_summaries(&self) -> Vec<QueuedSummary> {
         let state = self.state.lock();

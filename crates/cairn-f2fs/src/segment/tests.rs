@@ -20,7 +20,12 @@ fn empty_volume(mode: Mode, main_segments: u32, segs_per_sec: u32) -> Segments {
 }
 
 /// As [`empty_volume`]; only the first `capacity` blocks of each section can be written.
-fn volume_with_capacity(mode: Mode, main_segments: u32, segs_per_sec: u32, capacity: u32) -> Segments {
+fn volume_with_capacity(
+    mode: Mode,
+    main_segments: u32,
+    segs_per_sec: u32,
+    capacity: u32,
+) -> Segments {
     let mut layout = layout();
     layout.unusable_per_section = segs_per_sec * 512 - capacity;
     layout.segs_per_sec = segs_per_sec;
@@ -34,8 +39,10 @@ fn volume_with_capacity(mode: Mode, main_segments: u32, segs_per_sec: u32, capac
         cp.logs[log.index()].blkoff = 0;
         cp.logs[log.index()].alloc = crate::format::log::AllocType::Lfs;
     }
-    let summaries =
-        CurrentSummaries { entries: std::array::from_fn(|_| vec![Summary::default(); ENTRIES]), kbytes_written: 0 };
+    let summaries = CurrentSummaries {
+        entries: std::array::from_fn(|_| vec![Summary::default(); ENTRIES]),
+        kbytes_written: 0,
+    };
     Segments::load(SegmentSources {
         layout,
         checkpoint: &cp,
@@ -80,7 +87,10 @@ impl Model {
         for (index, owner) in owners[..placed.count].iter().enumerate() {
             let addr = placed.address.get() + index as u32;
             let (segno, block) = segments.layout.segment_of(BlockAddr(addr)).unwrap();
-            assert!(block < segments.layout.usable_blocks(segno), "block {block} of segment {segno} cannot be written");
+            assert!(
+                block < segments.layout.usable_blocks(segno),
+                "block {block} of segment {segno} cannot be written"
+            );
             assert!(self.untouchable.insert(addr), "block {addr} is written over");
             assert_eq!(self.valid.insert(addr, *owner), None);
         }
@@ -107,8 +117,11 @@ impl Model {
     fn check(&self, segments: &Segments) {
         let state = segments.state.lock();
         state.table.check();
-        let used: BTreeSet<SegNo> =
-            self.valid.keys().map(|addr| segments.layout.segment_of(BlockAddr(*addr)).unwrap().0).collect();
+        let used: BTreeSet<SegNo> = self
+            .valid
+            .keys()
+            .map(|addr| segments.layout.segment_of(BlockAddr(*addr)).unwrap().0)
+            .collect();
         let current: Vec<SegNo> = state.logs.iter().map(LogState::segno).collect();
         let free = (0..segments.layout.main_segments).map(SegNo);
         let usable = free.filter(|segno| segments.layout.usable_blocks(*segno) > 0);
@@ -145,7 +158,9 @@ fn random_work_on(segments: &Segments, seed: u64) {
                 nid += 1;
                 fulls += usize::from(model.place(segments, log, &owners).is_none());
             }
-            0..97 => (0..random.usize(1..120)).for_each(|_| model.invalidate(segments, random.u32(..))),
+            0..97 => {
+                (0..random.usize(1..120)).for_each(|_| model.invalidate(segments, random.u32(..)))
+            }
             97 => segments.set_reuse_below(random.u32(..30)),
             _ => model.commit(segments),
         }
@@ -190,15 +205,23 @@ fn a_section_ends_where_its_zone_does() {
     let owners = vec![Owner { nid: Nid(9), ..Owner::default() }; 2048];
     let placed: Vec<_> = (0..4).map(|_| segments.place(Log::ColdData, &owners).unwrap()).collect();
     assert_eq!(placed.iter().map(|placed| placed.count).collect::<Vec<_>>(), [512, 512, 176, 512]);
-    assert_eq!(segments.layout.section_of(segments.layout.segment_of(placed[3].address).unwrap().0), 6);
+    assert_eq!(
+        segments.layout.section_of(segments.layout.segment_of(placed[3].address).unwrap().0),
+        6
+    );
     let end = BlockAddr(placed[2].address.get() + 176);
-    assert!(segments.adopt(end, Log::ColdData, owners[0]).is_err(), "nobody can have written there");
+    assert!(
+        segments.adopt(end, Log::ColdData, owners[0]).is_err(),
+        "nobody can have written there"
+    );
     segments.protect(end);
-    (0..1200).for_each(|block| segments.invalidate(BlockAddr(placed[0].address.get() + block)).unwrap());
+    (0..1200)
+        .for_each(|block| segments.invalidate(BlockAddr(placed[0].address.get() + block)).unwrap());
     assert_eq!((segments.free_sections(), segments.prefree_segments()), (5, 3));
     commit(&segments);
     assert_eq!((segments.free_sections(), segments.prefree_segments()), (6, 0));
-    // A log whose place is not the zone's write pointer goes on at the end of its section, as long as that has one.
+    // A log whose place is not the zone's write pointer goes on at the end of its section, as long
+    // as that has one.
     segments.resume(8 * 1200).unwrap();
     segments.state.lock().table.check();
 }
@@ -225,7 +248,10 @@ fn a_segment_is_free_only_after_the_checkpoint() {
     let first = segments.place(Log::ColdData, &owners).unwrap();
     assert_eq!((first.count, segments.free_segments()), (512, 41));
     (0..512).for_each(|block| segments.invalidate(BlockAddr(first.address.get() + block)).unwrap());
-    assert_eq!((segments.free_segments(), segments.prefree_segments(), segments.free_segment_count()), (41, 1, 42));
+    assert_eq!(
+        (segments.free_segments(), segments.prefree_segments(), segments.free_segment_count()),
+        (41, 1, 42)
+    );
     let plan = segments.plan();
     assert_eq!(segments.freed_runs(), [(first.address, 512)]);
     assert_eq!((segments.free_segments(), segments.prefree_segments()), (41, 1));
@@ -241,18 +267,28 @@ fn the_sit_overflows_into_blocks_and_is_read_again() {
     let mut bitmap = segments.state.lock().bitmap.clone();
     for round in 0..5 {
         // Full segments: 20 entries change in all, and two more groups of one or two.
-        (0..6 + 7 * round).for_each(|_| assert_eq!(segments.place(Log::WarmData, &[owner; 512]).unwrap().count, 512));
+        (0..6 + 7 * round).for_each(|_| {
+            assert_eq!(segments.place(Log::WarmData, &[owner; 512]).unwrap().count, 512)
+        });
         let _ = segments.place(Log::ColdData, &[owner; 3]).unwrap();
         let plan = segments.plan();
         assert!(plan.journal.0.len() <= 6);
         for (at, block) in &plan.blocks {
-            let index = (at.get() - u64::from(segments.layout.sit)) as u32 % segments.layout.sit_blocks();
-            assert_ne!(bits::test(&plan.bitmap, index as usize), bits::test(&bitmap, index as usize), "the other copy");
+            let index =
+                (at.get() - u64::from(segments.layout.sit)) as u32 % segments.layout.sit_blocks();
+            assert_ne!(
+                bits::test(&plan.bitmap, index as usize),
+                bits::test(&bitmap, index as usize),
+                "the other copy"
+            );
             let first = index * sit::ENTRIES_PER_BLOCK as u32;
             for entry in 0..sit::ENTRIES_PER_BLOCK as u32 {
                 let segno = SegNo(first + entry);
                 if segno.get() < 240 {
-                    assert_eq!(sit::entry(block, entry as usize, segno).unwrap(), segments.entry(segno));
+                    assert_eq!(
+                        sit::entry(block, entry as usize, segno).unwrap(),
+                        segments.entry(segno)
+                    );
                 }
             }
         }
@@ -277,7 +313,10 @@ fn recovery_adopts_blocks_wherever_they_are() {
         assert_eq!(segments.owner_of(addr).unwrap(), owner(ofs as u16));
         assert!(segments.adopt(addr, Log::WarmData, owner(0)).is_err(), "it is in use");
     }
-    assert!(segments.adopt(segments.next_address(Log::WarmNode), Log::WarmData, owner(0)).is_err(), "among nodes");
+    assert!(
+        segments.adopt(segments.next_address(Log::WarmNode), Log::WarmData, owner(0)).is_err(),
+        "among nodes"
+    );
     assert!(segments.adopt(BlockAddr(5), Log::WarmData, owner(0)).is_err(), "outside");
     let protected = segments.layout.address(SegNo(41), 0);
     segments.protect(protected);
@@ -296,7 +335,8 @@ fn recovery_adopts_blocks_wherever_they_are() {
     assert_eq!(segments.owner_of(free_addr(&segments)).unwrap(), owner(2));
 }
 
-/// What a full volume has for recovery: the ends of sections that its logs, and those of the life before, are in.
+/// What a full volume has for recovery: the ends of sections that its logs, and those of the life
+/// before, are in.
 #[test]
 fn logs_go_on_behind_what_counts_where_free_sections_are_few() {
     let segments = empty_volume(Mode::Lfs, 48, 2);
@@ -320,7 +360,10 @@ fn logs_go_on_behind_what_counts_where_free_sections_are_few() {
     segments.state.lock().table.check();
     let _ = segments.place(Log::WarmData, &[owner(2); 9]).unwrap();
     assert_eq!(
-        [segments.owner_of(adopted).unwrap(), segments.owner_of(BlockAddr(adopted.get() + 1)).unwrap()],
+        [
+            segments.owner_of(adopted).unwrap(),
+            segments.owner_of(BlockAddr(adopted.get() + 1)).unwrap()
+        ],
         [owner(1), owner(2)]
     );
     // Of four free sections one may be taken: three are for the checkpoint.

@@ -1,9 +1,11 @@
 //! Sections that are zones: they are written in order, and reset before they are written anew.
 //!
-//! A log enters a section only when it is free: nothing in it counts, not even for the last checkpoint. So the section's zone is reset
-//! then at the latest ([`Segments::enter_zone`]); as a rule it was when it became free ([`Segments::reset_free`]).
+//! A log enters a section only when it is free: nothing in it counts, not even for the last
+//! checkpoint. So the section's zone is reset then at the latest ([`Segments::enter_zone`]); as a
+//! rule it was when it became free ([`Segments::reset_free`]).
 //!
-//! Locking: which zones may be reset is decided under the allocator's lock; the device works without it. Zones' own locks are leaves.
+//! Locking: which zones may be reset is decided under the allocator's lock; the device works
+//! without it. Zones' own locks are leaves.
 
 use std::sync::Arc;
 
@@ -43,7 +45,8 @@ impl Segments {
         }
     }
 
-    /// Resets the zones of free sections. One that the device refuses is tried again when it is used. Returns how many were reset.
+    /// Resets the zones of free sections. One that the device refuses is tried again when it is
+    /// used. Returns how many were reset.
     pub fn reset_free(&self) -> u32 {
         let Some(zones) = self.zones.get() else { return 0 };
         let resets = {
@@ -62,19 +65,22 @@ impl Segments {
     }
 
     fn resets(&self, zones: &ZoneOrder, state: &State) -> Vec<PendingReset> {
-        let free = (0..self.layout.sections).filter(|section| state.table.free.is_section_free(*section));
+        let free =
+            (0..self.layout.sections).filter(|section| state.table.free.is_section_free(*section));
         free.filter_map(|section| zones.claim_reset(self.section_start(section))).collect()
     }
 
-    /// Blocks up to the write pointer of the zone that a section is; `None` if it can be written anywhere.
+    /// Blocks up to the write pointer of the zone that a section is; `None` if it can be written
+    /// anywhere.
     pub(super) fn written_in(&self, section: u32) -> Option<u32> {
         let start = self.section_start(section);
         let next = self.zones.get()?.next(start)?;
         Some(next.saturating_sub(start).div_ceil(BLOCK_BYTES) as u32)
     }
 
-    /// After a crash a zone may have been written further than its log knows: the log moves on. What was left half written is
-    /// finished, so that it counts as active no longer. Before anything is placed.
+    /// After a crash a zone may have been written further than its log knows: the log moves on.
+    /// What was left half written is finished, so that it counts as active no longer. Before
+    /// anything is placed.
     ///
     /// # Errors
     /// A log finds no room; or the device failed.
@@ -91,19 +97,24 @@ impl Segments {
         self.finish_left(zones)
     }
 
-    /// Why a log cannot write its zone from where it stands to the end. A log that leaves a zone before would leave it active, and
-    /// the device cannot have any number of those.
+    /// Why a log cannot write its zone from where it stands to the end. A log that leaves a zone
+    /// before would leave it active, and the device cannot have any number of those.
     fn obstacle(&self, zones: &ZoneOrder, log: Log) -> Option<&'static str> {
         let state = self.state.lock();
         let here = &state.logs[log.index()];
         let next = here.next(&self.layout).bytes();
         let pointer = zones.next(next)?;
         let section = state.table.section_of(here.segno());
-        let mut later = Self::segments_of(&self.layout, section).filter(|segno| *segno > here.segno());
-        let shared = state.logs.iter().filter(|log| state.table.section_of(log.segno()) == section).count() > 1;
+        let mut later =
+            Self::segments_of(&self.layout, section).filter(|segno| *segno > here.segno());
+        let shared =
+            state.logs.iter().filter(|log| state.table.section_of(log.segno()) == section).count()
+                > 1;
         match () {
             () if pointer != next => Some("a zone's write pointer is not where its log ends"),
-            () if here.position.alloc == AllocType::Ssr => Some("a log fills holes, and its zone is written in order"),
+            () if here.position.alloc == AllocType::Ssr => {
+                Some("a log fills holes, and its zone is written in order")
+            }
             () if shared => Some("two logs are in one zone"),
             () if later.any(|segno| !state.table.free.is_free(segno)) => {
                 Some("a log is in a zone that is in use behind it")
@@ -118,15 +129,18 @@ impl Segments {
         left.iter().try_for_each(|zone| finish(zones, zone))
     }
 
-    /// After a power cut logs have moved, and nothing has been written yet: sees to it that each finds its zone among those that the
-    /// device can have active. What was left half written is finished as far as that needs, the least room first: after
-    /// another power cut logs may go on there.
+    /// After a power cut logs have moved, and nothing has been written yet: sees to it that each
+    /// finds its zone among those that the device can have active. What was left half written is
+    /// finished as far as that needs, the least room first: after another power cut logs may go on
+    /// there.
     ///
     /// # Errors
     /// The device's.
     pub(super) fn leave_active_zones(&self) -> Result<()> {
         let Some(zones) = self.zones.get() else { return Ok(()) };
-        let Some(limit) = zones.as_zoned().map(|view| view.limits().max_active).filter(|limit| *limit > 0) else {
+        let Some(limit) =
+            zones.as_zoned().map(|view| view.limits().max_active).filter(|limit| *limit > 0)
+        else {
             return Ok(());
         };
         self.reset_free();
@@ -146,11 +160,17 @@ impl Segments {
             let left = |section: &u32| {
                 // Its last segments may well be free.
                 let mut segments = Self::segments_of(&self.layout, *section);
-                !state.table.free.is_section_free(*section) && segments.all(|segno| !state.table.is_current(segno))
+                !state.table.free.is_section_free(*section)
+                    && segments.all(|segno| !state.table.is_current(segno))
             };
-            (0..self.layout.sections).filter(left).map(|section| self.section_start(section)).collect()
+            (0..self.layout.sections)
+                .filter(left)
+                .map(|section| self.section_start(section))
+                .collect()
         };
-        let written = left.into_iter().filter(|start| zones.next(*start).is_some_and(|pointer| pointer != *start));
+        let written = left
+            .into_iter()
+            .filter(|start| zones.next(*start).is_some_and(|pointer| pointer != *start));
         let mut found = Vec::new();
         for start in written {
             found.extend(view.report(start, 1).map_err(Error::from)?);

@@ -72,7 +72,8 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens the pack that counts for writing. What its roll-forward chain or its orphans demand is the caller's business.
+    /// Opens the pack that counts for writing. What its roll-forward chain or its orphans demand is
+    /// the caller's business.
     ///
     /// # Errors
     /// The pack, the SIT or a summary is impossible; a resize was under way; or the device failed.
@@ -88,7 +89,8 @@ impl Store {
         Self::with_pack(cache, budget, layout, &pack, options, runtime)
     }
 
-    /// As [`Store::open`], with the pack that was read already. `cache` holds metadata blocks of the volume.
+    /// As [`Store::open`], with the pack that was read already. `cache` holds metadata blocks of
+    /// the volume.
     ///
     /// # Errors
     /// As [`Store::open`].
@@ -119,7 +121,8 @@ impl Store {
         let nat = Arc::new(Nat::new(Arc::new(layout), cache.clone(), checkpoint, &journals.nat));
         let room = Room { segments: segments.clone(), space: space.clone() };
         let version = checkpoint.node_version();
-        let nodes = Nodes::new(layout, device.clone(), budget.clone(), nat.clone(), Some(room), version);
+        let nodes =
+            Nodes::new(layout, device.clone(), budget.clone(), nat.clone(), Some(room), version);
         let operation_lock = Arc::new(OperationLock::new());
         let parts = Parts {
             layout,

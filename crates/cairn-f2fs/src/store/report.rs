@@ -7,7 +7,8 @@ use crate::checkpoint::Reason;
 use crate::format::Log;
 
 /// Names of the logs, by number.
-const LOGS: [&str; Log::COUNT] = ["hot_data", "warm_data", "cold_data", "hot_node", "warm_node", "cold_node"];
+const LOGS: [&str; Log::COUNT] =
+    ["hot_data", "warm_data", "cold_data", "hot_node", "warm_node", "cold_node"];
 
 impl Store {
     /// Sections `space`, `ckpt`, `segments`, `nodes` and `nat`.
@@ -23,7 +24,9 @@ impl Store {
 
     /// State of the option `checkpoint`.
     pub(crate) fn disabled_report(&self) -> Report {
-        Report::new().with("disabled", self.checkpoints.is_disabled()).with("unusable_blocks", self.unusable())
+        Report::new()
+            .with("disabled", self.checkpoints.is_disabled())
+            .with("unusable_blocks", self.unusable())
     }
 
     fn space_report(&self) -> Report {

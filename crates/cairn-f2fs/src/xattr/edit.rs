@@ -1,6 +1,7 @@
 //! Setting and removing extended attributes.
 //!
-//! All attributes are written anew: inline if they fit there, else inline and, where that ends, in the attribute node.
+//! All attributes are written anew: inline if they fit there, else inline and, where that ends, in
+//! the attribute node.
 //!
 //! Locking: the inode's `data`, alone, so that readers find the two parts as they belong together.
 
@@ -44,17 +45,26 @@ fn blocks(inode: &Inode, list: &[Xattr]) -> u64 {
 /// Header and end of an area.
 const FRAME: usize = xattr::HEADER_SIZE + 4;
 
-/// Sets one. An access ACL sets the permission bits, too, and is stored only if they do not say it all.
+/// Sets one. An access ACL sets the permission bits, too, and is stored only if they do not say it
+/// all.
 ///
 /// # Errors
-/// The attribute cannot be set on this inode or does not fit; the volume cannot be written, is damaged, or the device failed.
-pub(crate) fn set(ops: &Operations, inode: &Arc<Inode>, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
+/// The attribute cannot be set on this inode or does not fit; the volume cannot be written, is
+/// damaged, or the device failed.
+pub(crate) fn set(
+    ops: &Operations,
+    inode: &Arc<Inode>,
+    name: &[u8],
+    value: &[u8],
+    mode: XattrMode,
+) -> Result<()> {
     ops.mount.check_writable()?;
     let (index, rest) = check(inode, name)?;
     if !matches!(index, INDEX_ACL_ACCESS | INDEX_ACL_DEFAULT) {
         return change(ops, inode, |list| put(list, index, rest, value, mode), None);
     }
-    let acl = Acl::from_xattr(value).map_err(|_| VfsError::Invalid("malformed access control list"))?;
+    let acl =
+        Acl::from_xattr(value).map_err(|_| VfsError::Invalid("malformed access control list"))?;
     if inode.kind == FileKind::Symlink {
         return Err(VfsError::Unsupported("symbolic links have no access control lists").into());
     }
@@ -72,7 +82,9 @@ pub(crate) fn set(ops: &Operations, inode: &Arc<Inode>, name: &[u8], value: &[u8
         true => take(list, index, rest).map(drop).or(Ok(())),
         false => put(list, index, rest, &acl.to_compact(), XattrMode::Set),
     };
-    let follow = |old: u16| after_access_list(old & !0o777 | u16::try_from(bits & 0o777).unwrap_or_default(), mode);
+    let follow = |old: u16| {
+        after_access_list(old & !0o777 | u16::try_from(bits & 0o777).unwrap_or_default(), mode)
+    };
     change(ops, inode, store, if access { Some(&follow) } else { None })
 }
 
@@ -84,7 +96,12 @@ pub(crate) fn remove(ops: &Operations, inode: &Arc<Inode>, name: &[u8]) -> Resul
     ops.mount.check_writable()?;
     let (index, rest) = check(inode, name)?;
     let is_acl = matches!(index, INDEX_ACL_ACCESS | INDEX_ACL_DEFAULT);
-    change(ops, inode, |list| take(list, index, rest).or_else(|error| if is_acl { Ok(()) } else { Err(error) }), None)
+    change(
+        ops,
+        inode,
+        |list| take(list, index, rest).or_else(|error| if is_acl { Ok(()) } else { Err(error) }),
+        None,
+    )
 }
 
 fn check<'n>(inode: &Inode, name: &'n [u8]) -> Result<(u8, &'n [u8])> {
@@ -93,8 +110,10 @@ fn check<'n>(inode: &Inode, name: &'n [u8]) -> Result<(u8, &'n [u8])> {
         return Err(VfsError::Unsupported("setting the advice bits").into());
     }
     inode.flags().check_links()?;
-    // Attributes of users are for files and directories: on anything else permission bits do not guard them.
-    if name.starts_with(b"user.") && !matches!(inode.kind, FileKind::Regular | FileKind::Directory) {
+    // Attributes of users are for files and directories: on anything else permission bits do not
+    // guard them.
+    if name.starts_with(b"user.") && !matches!(inode.kind, FileKind::Regular | FileKind::Directory)
+    {
         return Err(VfsError::NotPermitted.into());
     }
     Ok((index, rest))
@@ -189,7 +208,8 @@ fn write(op: &mut Op<'_>, inode: &Arc<Inode>, list: &[Xattr]) -> Result<()> {
 /// Attributes are damaged, or the device failed.
 pub(crate) fn default_acl(disk: &Disk, directory: &Inode) -> Result<Option<Acl>> {
     match super::get(disk, directory, acl::DEFAULT) {
-        Ok(value) => Ok(Acl::from_xattr(&value).map_err(|_| VfsError::Invalid("malformed access control list"))?),
+        Ok(value) => Ok(Acl::from_xattr(&value)
+            .map_err(|_| VfsError::Invalid("malformed access control list"))?),
         Err(crate::Error::Vfs(VfsError::NoAttribute)) => Ok(None),
         Err(error) => Err(error),
     }
@@ -218,7 +238,8 @@ pub(crate) fn store_acls(
     write(op, inode, &list)
 }
 
-/// After chmod: the access ACL's owner, mask and other entries follow the mode. The caller holds `data`, alone.
+/// After chmod: the access ACL's owner, mask and other entries follow the mode. The caller holds
+/// `data`, alone.
 ///
 /// # Errors
 /// Attributes are damaged, or the device failed.
@@ -227,8 +248,11 @@ pub(crate) fn follow_mode(op: &mut Op<'_>, inode: &Arc<Inode>, permissions: u32)
         return Ok(());
     }
     let mut list = read_all(&op.inodes.disk, inode)?;
-    let Some(stored) = list.iter_mut().find(|xattr| xattr.index == INDEX_ACL_ACCESS) else { return Ok(()) };
-    let acl = Acl::from_compact(&stored.value).map_err(|_| VfsError::Invalid("malformed access control list"))?;
+    let Some(stored) = list.iter_mut().find(|xattr| xattr.index == INDEX_ACL_ACCESS) else {
+        return Ok(());
+    };
+    let acl = Acl::from_compact(&stored.value)
+        .map_err(|_| VfsError::Invalid("malformed access control list"))?;
     let Some(acl) = acl else { return Ok(()) };
     stored.value = acl.with_mode(permissions).to_compact();
     write(op, inode, &list)

@@ -10,7 +10,8 @@ mod zoned;
 
 use zoned::{in_zones, layout};
 
-/// Arguments that stand for an image with zones, made by Cairn; mkfs.f2fs would need a device of the kernel's.
+/// Arguments that stand for an image with zones, made by Cairn; mkfs.f2fs would need a device of
+/// the kernel's.
 pub const ZONED: &[&str] = &["-m"];
 /// MiB of its zones, and the fewest of them that leave room for files.
 const ZONE: u64 = 2;

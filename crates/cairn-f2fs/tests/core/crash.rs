@@ -10,7 +10,8 @@ use cairn_f2fs::checkpoint::Reason;
 use crate::memory::{judge, open, small, stir};
 use crate::state::{State, contents};
 
-/// Opens a crash state, compares it with both states it may be in, and has it judged. True if it is the new one.
+/// Opens a crash state, compares it with both states it may be in, and has it judged. True if it is
+/// the new one.
 fn look(device: MemoryDevice, old: &State, new: &State, what: &str) -> bool {
     let device: Arc<dyn BlockDevice> = Arc::new(device);
     judge(&*device, what);
@@ -44,7 +45,12 @@ fn cut_everywhere(reason: Reason, seed: u16) {
     for end in (start..=log.events.len()).chain([0, start / 3, start / 2]) {
         let device = base.fork();
         log.apply(&device, 0..end).unwrap();
-        news += usize::from(look(device, &old, &new, &format!("cut before event {end} of {}", log.events.len())));
+        news += usize::from(look(
+            device,
+            &old,
+            &new,
+            &format!("cut before event {end} of {}", log.events.len()),
+        ));
     }
     assert_eq!(news, 1, "the last write makes the new state");
     news += subsets(&log, &base, &old, &new, seed);
@@ -54,7 +60,8 @@ fn cut_everywhere(reason: Reason, seed: u16) {
     assert_eq!(contents(&open(device)), before);
 }
 
-/// Cuts at moments within the checkpoint, with any of the writes that no flush covers missing. Returns the new states met.
+/// Cuts at moments within the checkpoint, with any of the writes that no flush covers missing.
+/// Returns the new states met.
 fn subsets(log: &RecordLog, base: &MemoryDevice, old: &State, new: &State, seed: u16) -> usize {
     let mut random = fastrand::Rng::with_seed(seed.into());
     let mut news = 0;
@@ -64,7 +71,12 @@ fn subsets(log: &RecordLog, base: &MemoryDevice, old: &State, new: &State, seed:
         let lucky: Vec<usize> = point.volatile.iter().copied().filter(|_| random.bool()).collect();
         let device = base.fork();
         log.apply(&device, point.durable.iter().copied().chain(lucky)).unwrap();
-        news += usize::from(look(device, old, new, &format!("seed {seed}, moment {moment}, round {round}")));
+        news += usize::from(look(
+            device,
+            old,
+            new,
+            &format!("seed {seed}, moment {moment}, round {round}"),
+        ));
     }
     news
 }

@@ -41,7 +41,11 @@ fn fail_at(
 fn refuses(store: &Store) {
     assert!(matches!(store.operation_lock.lock_op().map(drop), Err(Error::Stopped(_))));
     assert!(matches!(store.checkpoints.write(Reason::Umount), Err(Error::Stopped(_))));
-    assert!(store.operation_lock.stopped().unwrap().contains("injected fault"), "{:?}", store.operation_lock.stopped());
+    assert!(
+        store.operation_lock.stopped().unwrap().contains("injected fault"),
+        "{:?}",
+        store.operation_lock.stopped()
+    );
     assert_eq!(store.checkpoints.stats.failed.get(), 1);
     assert!(!store.nat.lookup(cairn_f2fs::format::Nid::ROOT).unwrap().is_free());
 }

@@ -42,7 +42,8 @@ fn a_footer_that_names_another_node_is_corruption() {
         assert!(store.nodes.get(Nid::ROOT).is_ok());
     }
     assert!(
-        store.nodes.child(node.nid(), Nid(99), 0).is_err() && store.nodes.child(node.nid(), node.ino(), 1).is_err()
+        store.nodes.child(node.nid(), Nid(99), 0).is_err()
+            && store.nodes.child(node.nid(), node.ino(), 1).is_err()
     );
     assert!(store.nodes.get(Nid(0)).is_err() && store.nodes.get(Nid(u32::MAX)).is_err());
     let free = store.nat.allocate().unwrap();

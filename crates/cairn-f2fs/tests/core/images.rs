@@ -8,12 +8,16 @@ use cairn_f2fs::segment::Mode;
 use cairn_testkit::judge;
 
 use crate::state::{State, contents};
-use crate::volume::{change_inode, decode, device, files, grow, image, move_data, nids, open_with, pack, shrink};
+use crate::volume::{
+    change_inode, decode, device, files, grow, image, move_data, nids, open_with, pack, shrink,
+};
 
 const MIB: u64 = 1 << 20;
-const ALL_FEATURES: &str = "extra_attr,inode_checksum,sb_checksum,flexible_inline_xattr,inode_crtime,lost_found";
+const ALL_FEATURES: &str =
+    "extra_attr,inode_checksum,sb_checksum,flexible_inline_xattr,inode_crtime,lost_found";
 
-/// Opens, changes much over several checkpoints, closes, and compares with what is read from disk. Twice.
+/// Opens, changes much over several checkpoints, closes, and compares with what is read from disk.
+/// Twice.
 fn exercise(path: &Path, mode: Mode, seed: u64) {
     println!("seed {seed}");
     let mut random = fastrand::Rng::with_seed(seed);
@@ -30,7 +34,8 @@ fn exercise(path: &Path, mode: Mode, seed: u64) {
                     drop(node.modify());
                 }
                 let seed = random.u16(1..);
-                move_data(&store, &node, |slot| u32::from(slot.wrapping_mul(seed) % 100) < share).unwrap();
+                move_data(&store, &node, |slot| u32::from(slot.wrapping_mul(seed) % 100) < share)
+                    .unwrap();
             }
             assert!(store.checkpoints.write(Reason::Sync).unwrap());
             let pack = pack(&store);
@@ -46,7 +51,9 @@ fn exercise(path: &Path, mode: Mode, seed: u64) {
         assert!(store.checkpoints.write(Reason::Umount).unwrap());
         judge::assert_f2fs_clean(path);
         let pack = pack(&store);
-        assert!(pack.checkpoint.flags.contains(CheckpointFlags::UMOUNT | CheckpointFlags::CRC_RECOVERY));
+        assert!(
+            pack.checkpoint.flags.contains(CheckpointFlags::UMOUNT | CheckpointFlags::CRC_RECOVERY)
+        );
         assert!(!store.checkpoints.write(Reason::Umount).unwrap(), "closed already");
         let again = open_with(store.device.clone(), mode, false).expect("the core opens again");
         assert_eq!(State::of(&again), state, "an unmount checkpoint");
@@ -58,7 +65,8 @@ fn exercise(path: &Path, mode: Mode, seed: u64) {
 fn grow_and_shrink(path: &Path) {
     let store = open_with(device(path), Mode::Adaptive, false).expect("the core opens");
     let room = store.space.free_blocks() as usize;
-    let chosen: Vec<_> = files(&store).into_iter().take(30.min(room / 400)).map(|node| node.nid()).collect();
+    let chosen: Vec<_> =
+        files(&store).into_iter().take(30.min(room / 400)).map(|node| node.nid()).collect();
     assert!(chosen.len() >= 5, "the tree has files with blocks");
     for round in 0..3 {
         let size = |ino| decode(&store, &store.nodes.get(ino).unwrap()).size;
@@ -69,7 +77,8 @@ fn grow_and_shrink(path: &Path) {
         }
         store.checkpoints.write(Reason::Sync).unwrap();
         judge::assert_f2fs_clean(path);
-        let again = open_with(store.device.clone(), Mode::Adaptive, false).expect("the core opens again");
+        let again =
+            open_with(store.device.clone(), Mode::Adaptive, false).expect("the core opens again");
         assert_eq!(State::of(&again), State::of(&store));
         for (ino, size) in chosen.iter().zip(sizes) {
             shrink(&store, *ino, size).unwrap();

@@ -25,14 +25,17 @@ pub fn open(device: Arc<dyn BlockDevice>) -> Store {
     open_with(device, Mode::Adaptive, false).expect("the core opens")
 }
 
-/// Asserts that fsck.f2fs finds nothing but, if a checkpoint was cut short, a pack that is not valid.
+/// Asserts that fsck.f2fs finds nothing but, if a checkpoint was cut short, a pack that is not
+/// valid.
 pub fn judge(device: &dyn BlockDevice, what: &str) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("image");
     write_out(device, &path);
-    let output = judge::command("fsck.f2fs").arg("--dry-run").arg(&path).output().expect("fsck.f2fs starts");
+    let output =
+        judge::command("fsck.f2fs").arg("--dry-run").arg(&path).output().expect("fsck.f2fs starts");
     let text = String::from_utf8_lossy(&output.stdout);
-    let alarm = ["[ASSERT]", "[FIX]", "[Fail]", "Corrupted"].iter().any(|alarm| text.contains(alarm));
+    let alarm =
+        ["[ASSERT]", "[FIX]", "[Fail]", "Corrupted"].iter().any(|alarm| text.contains(alarm));
     assert!(output.status.code() == Some(0) && !alarm, "{what}: {}\n{text}", output.status);
 }
 

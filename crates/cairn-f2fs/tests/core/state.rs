@@ -29,10 +29,13 @@ impl State {
             let entry = store.nat.lookup(nid).unwrap();
             (nid, (entry.ino, entry.version, entry.block_addr.get()))
         });
-        let sit: Vec<SitEntry> =
-            (0..store.layout.main_segments).map(|segno| store.segments.entry(SegNo(segno))).collect();
+        let sit: Vec<SitEntry> = (0..store.layout.main_segments)
+            .map(|segno| store.segments.entry(SegNo(segno)))
+            .collect();
         let mut owners = BTreeMap::new();
-        for (segno, entry) in (0..).map(SegNo).zip(&sit).filter(|(_, entry)| entry.valid_blocks() > 0) {
+        for (segno, entry) in
+            (0..).map(SegNo).zip(&sit).filter(|(_, entry)| entry.valid_blocks() > 0)
+        {
             let summary = store.segments.owners(segno).expect("a summary");
             assert_eq!(summary.is_node, entry.log.is_node(), "{segno}");
             let valid = (0..512).filter(|block| entry.is_valid(*block));
@@ -44,7 +47,9 @@ impl State {
             nat: nat.collect(),
             sit,
             owners,
-            nexts: cairn_f2fs::format::Log::ALL.map(|log| store.segments.next_address(log).get()).to_vec(),
+            nexts: cairn_f2fs::format::Log::ALL
+                .map(|log| store.segments.next_address(log).get())
+                .to_vec(),
         }
     }
 }
@@ -54,7 +59,8 @@ pub fn contents(store: &Store) -> BTreeMap<(Nid, u16), u32> {
     let mut contents = BTreeMap::new();
     for nid in nids(store) {
         let node = store.nodes.get(nid).unwrap();
-        for (slot, addr) in pointers(store, &node).into_iter().filter(|(_, addr)| addr.is_address()) {
+        for (slot, addr) in pointers(store, &node).into_iter().filter(|(_, addr)| addr.is_address())
+        {
             assert!(store.segments.is_valid(addr), "{nid} {slot}");
             let bytes = store.device.read_at(addr.bytes(), BLOCK_SIZE).unwrap();
             contents.insert((nid, slot), crc32(0, &bytes));

@@ -71,7 +71,8 @@ fn checkpoints_among_working_threads() {
                 }
             });
         }
-        // Those that find nothing to do do not count: on a busy machine the threads may not have begun.
+        // Those that find nothing to do do not count: on a busy machine the threads may not have
+        // begun.
         while written < 40 {
             written += usize::from(store.checkpoints.write(Reason::Sync).unwrap());
             std::thread::yield_now();

@@ -1,4 +1,5 @@
-//! A volume of mkfs.f2fs with a tree in it, opened through the write core, and the few things tests do to it.
+//! A volume of mkfs.f2fs with a tree in it, opened through the write core, and the few things tests
+//! do to it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -44,7 +45,8 @@ pub fn pack(store: &Store) -> Loaded {
     load(&cache, &store.layout).expect("a valid pack")
 }
 
-/// A tree on the host: many small files, directories, links, and a few files with indirect nodes' worth of blocks.
+/// A tree on the host: many small files, directories, links, and a few files with indirect nodes'
+/// worth of blocks.
 pub fn host_tree(dir: &Path, large: &[usize]) {
     for index in 0..150_usize {
         let sub = dir.join(format!("dir{}", index % 7));
@@ -54,7 +56,8 @@ pub fn host_tree(dir: &Path, large: &[usize]) {
     }
     std::os::unix::fs::symlink("dir0/file-000", dir.join("link")).unwrap();
     for (index, blocks) in large.iter().enumerate() {
-        let bytes: Vec<u8> = (0..blocks * BLOCK_SIZE).map(|at| (at / 7 + at / BLOCK_SIZE + index) as u8).collect();
+        let bytes: Vec<u8> =
+            (0..blocks * BLOCK_SIZE).map(|at| (at / 7 + at / BLOCK_SIZE + index) as u8).collect();
         std::fs::write(dir.join(format!("large-{index}")), bytes).unwrap();
     }
 }
@@ -98,7 +101,9 @@ pub fn pointers(store: &Store, node: &Node) -> Vec<(u16, BlockAddr)> {
             if inode.inline.intersects(InlineFlags::DATA | InlineFlags::DENTRY) {
                 return Vec::new();
             }
-            (0..inode.address_slots()).map(|slot| (slot as u16, inode.data_pointer(&image, slot))).collect()
+            (0..inode.address_slots())
+                .map(|slot| (slot as u16, inode.data_pointer(&image, slot)))
+                .collect()
         }
         NodeKind::Direct => (0..).zip(node::data_pointers(&image)).collect(),
         _ => Vec::new(),
@@ -129,14 +134,17 @@ pub fn set_pointer(store: &Store, node: &Arc<Node>, slot: u16, addr: BlockAddr) 
 /// Moves the data blocks of a node's given slots to the ends of their logs, as an overwrite does.
 pub fn move_data(store: &Store, node: &Arc<Node>, chosen: impl Fn(u16) -> bool) -> Result<usize> {
     let _inside = store.operation_lock.lock_op()?;
-    let moving: Vec<(u16, BlockAddr)> =
-        pointers(store, node).into_iter().filter(|(slot, addr)| addr.is_address() && chosen(*slot)).collect();
+    let moving: Vec<(u16, BlockAddr)> = pointers(store, node)
+        .into_iter()
+        .filter(|(slot, addr)| addr.is_address() && chosen(*slot))
+        .collect();
     let inode = store.nodes.get(node.ino())?;
     if !moving.is_empty() && decode(store, &inode).ext.len > 0 {
         // A hint that must be right if it is there.
         change_inode(store, &inode, |inode| inode.ext.len = 0);
     }
-    let owner = |slot| segment::Owner { nid: node.nid(), version: node.version(), ofs_in_node: slot };
+    let owner =
+        |slot| segment::Owner { nid: node.nid(), version: node.version(), ofs_in_node: slot };
     let owners: Vec<_> = moving.iter().map(|(slot, _)| owner(*slot)).collect();
     let mut done = 0;
     while done < moving.len() {
@@ -160,8 +168,8 @@ pub fn change_inode(store: &Store, node: &Arc<Node>, change: impl FnOnce(&mut In
     inode.encode_into(&mut node.modify());
 }
 
-/// Gives a file one more direct node of `count` blocks below its first indirect node (which is made, too). The file must have
-/// neither. What it did can be undone by [`shrink`].
+/// Gives a file one more direct node of `count` blocks below its first indirect node (which is
+/// made, too). The file must have neither. What it did can be undone by [`shrink`].
 pub fn grow(store: &Store, ino: Nid, count: u16) -> Result<()> {
     let mut reservation = store.space.reserve(2 + u64::from(count))?;
     let _inside = store.operation_lock.lock_op()?;
@@ -172,8 +180,9 @@ pub fn grow(store: &Store, ino: Nid, count: u16) -> Result<()> {
     let parent = store.nodes.create(indirect, ino, 3, Owner::Other, &mut reservation)?;
     node::set_child(&mut parent.modify(), 0, direct);
     let child = store.nodes.create(direct, ino, 4, Owner::Other, &mut reservation)?;
-    let owners: Vec<_> =
-        (0..count).map(|slot| segment::Owner { nid: direct, version: child.version(), ofs_in_node: slot }).collect();
+    let owners: Vec<_> = (0..count)
+        .map(|slot| segment::Owner { nid: direct, version: child.version(), ofs_in_node: slot })
+        .collect();
     let mut done = 0;
     while done < owners.len() {
         let placed = store.segments.place(Log::WarmData, &owners[done..])?;

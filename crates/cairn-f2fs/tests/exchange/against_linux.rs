@@ -1,7 +1,9 @@
-//! The same writes on the same full volume, by Linux and by `gc_victim=greedy`: both write as much, and move as much, but for a tenth.
+//! The same writes on the same full volume, by Linux and by `gc_victim=greedy`: both write as much,
+//! and move as much, but for a tenth.
 //!
-//! The volume (`mode=lfs`, no cleaning in the background) is made and filled once. Each side overwrites the blocks of its file in the
-//! same random order, each as often as the others, with an fsync after so many that what was collected by then is the same, too.
+//! The volume (`mode=lfs`, no cleaning in the background) is made and filled once. Each side
+//! overwrites the blocks of its file in the same random order, each as often as the others, with an
+//! fsync after so many that what was collected by then is the same, too.
 
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -20,8 +22,8 @@ use cairn_vfs::{Caller, FileSystem, IoFlags, NewInode};
 
 use crate::support::{judge, open};
 
-/// Large enough that the one or two sections that Linux lets go before it cleans (it takes what the last checkpoint left of a log's
-/// section for what is left now) do not decide.
+/// Large enough that the one or two sections that Linux lets go before it cleans (it takes what the
+/// last checkpoint left of a log's section for what is left now) do not decide.
 const SIZE: u64 = 384 << 20;
 /// Part of the volume that the file fills, in percent.
 const FILL: u64 = 90;
@@ -33,7 +35,8 @@ const BATCHES: usize = 80;
 const VARIABLE: &str = "CAIRN_OVERWRITE";
 /// Where Linux counts.
 const SYSFS: &str = "/sys/fs/f2fs/vda";
-const COUNTERS: [&str; 3] = ["lifetime_write_kbytes", "moved_blocks_foreground", "moved_blocks_background"];
+const COUNTERS: [&str; 3] =
+    ["lifetime_write_kbytes", "moved_blocks_foreground", "moved_blocks_background"];
 
 /// The writes.
 fn work(blocks: u64, mut write: impl FnMut(u64, &[u8]), mut fsync: impl FnMut()) {
@@ -71,7 +74,10 @@ fn full() -> (Arc<MemoryDevice>, u64) {
     let piece = vec![0xca; 64 * BLOCK];
     for first in (0..blocks).step_by(64) {
         let count = (blocks - first).min(64) as usize * BLOCK;
-        assert_eq!(fs.write(ino, first * BLOCK as u64, &piece[..count], IoFlags::empty()).unwrap(), count);
+        assert_eq!(
+            fs.write(ino, first * BLOCK as u64, &piece[..count], IoFlags::empty()).unwrap(),
+            count
+        );
     }
     fs.unmount().unwrap();
     (device, blocks)
@@ -80,12 +86,14 @@ fn full() -> (Arc<MemoryDevice>, u64) {
 fn by_cairn(device: Arc<MemoryDevice>, blocks: u64) -> Counted {
     let counted = Arc::new(Stats::new(device.clone()));
     let options = "mode=lfs,gc_victim=greedy,background_gc=off,cache=64M";
-    let fs = F2fs::open(counted.clone(), Simulated::new(1), &MountOptions::parse(options).unwrap()).unwrap();
+    let fs = F2fs::open(counted.clone(), Simulated::new(1), &MountOptions::parse(options).unwrap())
+        .unwrap();
     let ino = fs.lookup(fs.root(), b"file").unwrap().ino;
     let written = || counted.snapshot().write_bytes / BLOCK as u64;
     let before = written();
-    let write =
-        |block, data: &[u8]| assert_eq!(fs.write(ino, block * BLOCK as u64, data, IoFlags::empty()).unwrap(), BLOCK);
+    let write = |block, data: &[u8]| {
+        assert_eq!(fs.write(ino, block * BLOCK as u64, data, IoFlags::empty()).unwrap(), BLOCK)
+    };
     work(blocks, write, || fs.fsync(ino, 0, false).unwrap());
     fs.sync().unwrap();
     let stats = fs.gc_stats();
@@ -106,7 +114,9 @@ fn by_linux(image: &Path, blocks: u64) -> Counted {
     );
     let text = Vm::new().disk(image).agent().check(&script);
     let numbers: Vec<u64> = text.lines().filter_map(|line| line.parse().ok()).collect();
-    let [before, _, _, after, foreground, background] = numbers[..] else { panic!("six counters: {text}") };
+    let [before, _, _, after, foreground, background] = numbers[..] else {
+        panic!("six counters: {text}")
+    };
     assert_f2fs_clean(image);
     Counted { written: (after - before) / 4, moved: foreground + background }
 }
@@ -127,7 +137,9 @@ fn greedy_writes_and_moves_what_linux_does() {
     let image = tempfile::NamedTempFile::new().unwrap();
     write_image(&device, image.path()).unwrap();
     let (cairn, linux) = (by_cairn(device, blocks), by_linux(image.path(), blocks));
-    println!("{BATCHES} batches of {BATCH} of {blocks} blocks overwritten: {linux:?} by Linux, {cairn:?} by Cairn");
+    println!(
+        "{BATCHES} batches of {BATCH} of {blocks} blocks overwritten: {linux:?} by Linux, {cairn:?} by Cairn"
+    );
     assert!(linux.moved > linux.written / 4, "{linux:?}: the volume is full enough to be cleaned");
     for (linux, cairn) in [(linux.written, cairn.written), (linux.moved, cairn.moved)] {
         assert!(linux.abs_diff(cairn) * 10 <= linux, "{linux} by Linux, {cairn} by Cairn");

@@ -20,7 +20,8 @@ const ALGORITHMS: [&str; 5] = [
     "compress_algorithm=lzo-rle,compress_log_size=2,compress_chksum",
 ];
 
-/// Text, a program, noise in the middle, zeros, a hole, an end inside a cluster; appended to and overwritten.
+/// Text, a program, noise in the middle, zeros, a hole, an end inside a cluster; appended to and
+/// overwritten.
 const FILES: &str = "yes 'some text that repeats' | head -c 300000 > text\nhead -c 700000 /bin/agent > program\n\
     /bin/sync program\ndd if=/dev/urandom of=text bs=4096 seek=9 count=7 conv=notrunc 2>/dev/null\n/bin/sync text\n\
     head -c 200000 /dev/zero > zeros\nyes 0123456789 | head -c 50001 > odd\ncat odd >> zeros\n\
@@ -51,13 +52,15 @@ fn what_linux_compresses_is_read() {
     for (index, (options, expected)) in ALGORITHMS.into_iter().zip(expected).enumerate() {
         let image = directory.path().join(index.to_string());
         let device = Arc::new(read_image(&image).unwrap());
-        let digest = |fs: &dyn FileSystem| timeless(digest_volume(fs, SnapshotOptions::default()).unwrap());
+        let digest =
+            |fs: &dyn FileSystem| timeless(digest_volume(fs, SnapshotOptions::default()).unwrap());
         assert_eq!(expected.diff(&digest(&*open(device.clone(), "ro"))), "", "{options}");
         let fs = open(device.clone(), "");
         assert!(packed(&*fs) > 3, "{options}: compressed extents of Linux's files");
         assert_eq!(expected.diff(&digest(&*fs)), "", "{options}");
         let program = fs.lookup(fs.root(), b"program").unwrap();
-        let refused = fs.write(program.ino, 0, b"x", cairn_vfs::IoFlags::empty()).unwrap_err().to_string();
+        let refused =
+            fs.write(program.ino, 0, b"x", cairn_vfs::IoFlags::empty()).unwrap_err().to_string();
         assert!(refused.contains("compress"), "{refused}");
         fs.forget(program.ino, 1);
         fs.create(fs.root(), b"beside them", NewInode::Regular, 0o644, &Caller::ROOT).unwrap();

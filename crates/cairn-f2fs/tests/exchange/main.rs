@@ -1,5 +1,6 @@
-//! Volumes that go back and forth between Cairn and Linux in a virtual machine, and lose their power on either side. Whoever
-//! comes next replays what the other fsynced; fsck.f2fs has the last word each time. And what both write for the same work.
+//! Volumes that go back and forth between Cairn and Linux in a virtual machine, and lose their
+//! power on either side. Whoever comes next replays what the other fsynced; fsck.f2fs has the last
+//! word each time. And what both write for the same work.
 
 mod against_linux;
 mod compressed;

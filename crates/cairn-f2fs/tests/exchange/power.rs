@@ -1,5 +1,5 @@
-//! The power fails behind fsyncs: of Linux, and we replay; of ours, and Linux replays. An image that was cut is replayed by
-//! both sides, and both must find the same.
+//! The power fails behind fsyncs: of Linux, and we replay; of ours, and Linux replays. An image
+//! that was cut is replayed by both sides, and both must find the same.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,29 +14,51 @@ use cairn_vfs::{Caller, FileSystem, NewInode};
 
 use crate::support::{Kind, disk, judge, line, open, promise, promised, snapshot};
 
-const EXTRA: &str = "extra_attr,inode_checksum,sb_checksum,flexible_inline_xattr,inode_crtime,lost_found";
+const EXTRA: &str =
+    "extra_attr,inode_checksum,sb_checksum,flexible_inline_xattr,inode_crtime,lost_found";
 
 /// Tried always: between them in every mode of a volume without zones.
 const COMMON: [Kind; 3] = [
     Kind::new("default", 128, &[]),
-    Kind { ours: "nocheckpoint_merge,gc_victim=greedy", ..Kind::new("extra attributes", 128, &["-O", EXTRA]) },
-    Kind { linux: "mode=lfs", ours: "mode=lfs,gc_victim=data_first,gc_merge", ..Kind::new("in order", 128, &[]) },
+    Kind {
+        ours: "nocheckpoint_merge,gc_victim=greedy",
+        ..Kind::new("extra attributes", 128, &["-O", EXTRA])
+    },
+    Kind {
+        linux: "mode=lfs",
+        ours: "mode=lfs,gc_victim=data_first,gc_merge",
+        ..Kind::new("in order", 128, &[])
+    },
 ];
 
 /// Tried in long runs as well.
 const RARE: [Kind; 9] = [
     Kind { linux: "mode=lfs", ours: "mode=lfs", ..Kind::new("large sections", 512, &["-s", "4"]) },
-    Kind { linux: "fsync_mode=strict", ours: "cache=1M", ..Kind::new("zones", 512, &["-s", "2", "-z", "2"]) },
-    Kind { linux: "alloc_mode=reuse,noinline_data,noinline_dentry", ..Kind::new("large NAT bitmap", 256, &["-i"]) },
+    Kind {
+        linux: "fsync_mode=strict",
+        ours: "cache=1M",
+        ..Kind::new("zones", 512, &["-s", "2", "-z", "2"])
+    },
+    Kind {
+        linux: "alloc_mode=reuse,noinline_data,noinline_dentry",
+        ..Kind::new("large NAT bitmap", 256, &["-i"])
+    },
     Kind { linux: "active_logs=4,noinline_xattr", ..Kind::new("four logs", 128, &["-O", EXTRA]) },
     Kind { linux: "fastboot", ours: "nobuffered_iomap", ..Kind::new("fastboot", 128, &[]) },
-    Kind { linux: "noextent_cache,nolazytime", ..Kind::new("project quota", 128, &["-O", "extra_attr,project_quota"]) },
-    Kind { linux: "compress_algorithm=lz4", ..Kind::new("compression", 128, &["-O", "extra_attr,compression"]) },
+    Kind {
+        linux: "noextent_cache,nolazytime",
+        ..Kind::new("project quota", 128, &["-O", "extra_attr,project_quota"])
+    },
+    Kind {
+        linux: "compress_algorithm=lz4",
+        ..Kind::new("compression", 128, &["-O", "extra_attr,compression"])
+    },
     Kind { writable: false, ..Kind::new("android", 128, &["-g", "android"]) },
     Kind { ours: "max_folio=4K,nodiscard", ..Kind::new("full", 64, &[]) },
 ];
 
-/// Images that were cut, what we make of them, and what must be found in any case. One boot replays them all.
+/// Images that were cut, what we make of them, and what must be found in any case. One boot replays
+/// them all.
 struct Cuts {
     directory: tempfile::TempDir,
     cuts: Vec<CutImage>,
@@ -54,17 +76,32 @@ impl Cuts {
         Self { directory: tempfile::tempdir().unwrap(), cuts: Vec::new() }
     }
 
-    /// Replays an image ourselves: in memory, and for good. `promised` is what was fsynced before the cut.
-    fn add(&mut self, name: String, kind: Kind, device: &MemoryDevice, promised: Option<&Snapshot>) {
+    /// Replays an image ourselves: in memory, and for good. `promised` is what was fsynced before
+    /// the cut.
+    fn add(
+        &mut self,
+        name: String,
+        kind: Kind,
+        device: &MemoryDevice,
+        promised: Option<&Snapshot>,
+    ) {
         let overlaid = open(Arc::new(device.fork()), "ro");
         let ours = snapshot(&*overlaid);
         if let Some(promised) = promised {
-            assert_eq!(promised.diff(&promise(&*overlaid)), "", "{name}: what was fsynced, read-only");
+            assert_eq!(
+                promised.diff(&promise(&*overlaid)),
+                "",
+                "{name}: what was fsynced, read-only"
+            );
         }
         if kind.writable {
             let replayed = Arc::new(device.fork());
             let fs = kind.open(replayed.clone());
-            assert_eq!(timeless(&ours).diff(&timeless(&snapshot(&*fs))), "", "{name}: read-only and replayed");
+            assert_eq!(
+                timeless(&ours).diff(&timeless(&snapshot(&*fs))),
+                "",
+                "{name}: read-only and replayed"
+            );
             fs.create(fs.root(), b"later", NewInode::Directory, 0o755, &Caller::ROOT).unwrap();
             fs.unmount().unwrap();
             judge(&replayed);
@@ -80,7 +117,8 @@ impl Cuts {
         for (index, cut) in self.cuts.iter().enumerate() {
             vm = vm.disk(&cut.image);
             let (digest, options) = (line(&Job::DigestAll("/mnt".into())), cut.kind.linux);
-            script += &format!("mount -t f2fs -o {options} {} /mnt\n{digest}umount /mnt\n", disk(index));
+            script +=
+                &format!("mount -t f2fs -o {options} {} /mnt\n{digest}umount /mnt\n", disk(index));
         }
         let text = vm.check(&script);
         let found = Job::snapshots(&text);
@@ -106,7 +144,8 @@ fn timeless(snapshot: &Snapshot) -> Snapshot {
     snapshot.clone().without_times_of_directories_and(b"\0")
 }
 
-/// When it replays, Linux keeps the direct nodes behind the end of a file that was cut; we free them.
+/// When it replays, Linux keeps the direct nodes behind the end of a file that was cut; we free
+/// them.
 fn comparable(snapshot: &Snapshot) -> Snapshot {
     timeless(snapshot).without_fact("sectors", |path, _| matches!(path, b"cut" | b"emptied"))
 }
@@ -120,8 +159,13 @@ fn cut_linux(kinds: &[Kind], seed: u64, cuts: &mut Cuts) {
         kind.make(&image);
         vm = vm.disk(&image);
         let (point, seed) = (format!("/mnt/{index}"), seed + index as u64);
-        script += &format!("mkdir {point}\nmount -t f2fs -o {} {} {point}\n", kind.linux, disk(index));
-        for job in [Job::Before(seed, point.clone()), Job::Synced(seed, point.clone()), Job::Digest(point.clone())] {
+        script +=
+            &format!("mkdir {point}\nmount -t f2fs -o {} {} {point}\n", kind.linux, disk(index));
+        for job in [
+            Job::Before(seed, point.clone()),
+            Job::Synced(seed, point.clone()),
+            Job::Digest(point.clone()),
+        ] {
             script += &line(&job);
         }
         loose += &line(&Job::Loose(seed, point));
@@ -133,13 +177,17 @@ fn cut_linux(kinds: &[Kind], seed: u64, cuts: &mut Cuts) {
         let device = read_image(&directory.path().join(index.to_string())).unwrap();
         let name = format!("{}, cut after Linux synced (seed {})", kind.name, seed + index as u64);
         let info = cairn_f2fs::inspect(&(Arc::new(device.fork()) as _)).unwrap().unwrap();
-        assert!(info.state == "needs roll-forward" || kind.linux == "fastboot", "{name}: {}", info.state);
+        assert!(
+            info.state == "needs roll-forward" || kind.linux == "fastboot",
+            "{name}: {}",
+            info.state
+        );
         cuts.add(name, *kind, &device, Some(&promised(digest)));
     }
 }
 
-/// We make the same changes on a volume of each kind, and nothing is left of what was not flushed. In long runs the power
-/// fails in the middle as well.
+/// We make the same changes on a volume of each kind, and nothing is left of what was not flushed.
+/// In long runs the power fails in the middle as well.
 fn cut_ours(kinds: &[Kind], seed: u64, cuts: &mut Cuts) {
     for (kind, seed) in kinds.iter().filter(|kind| kind.writable).zip(seed..) {
         let recording = Recording::start(kind.in_memory());

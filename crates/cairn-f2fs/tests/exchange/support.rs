@@ -53,7 +53,11 @@ impl Kind {
 pub fn open(device: Arc<dyn BlockDevice>, options: &str) -> Arc<F2fs> {
     let fs = F2fs::open(device, Threads::new(), &MountOptions::parse(options).unwrap());
     let fs = fs.unwrap_or_else(|error| panic!("the volume opens ({options}): {error}"));
-    assert!(options.contains("ro") || fs.read_only_reason().is_none(), "{:?}", fs.read_only_reason());
+    assert!(
+        options.contains("ro") || fs.read_only_reason().is_none(),
+        "{:?}",
+        fs.read_only_reason()
+    );
     fs
 }
 

@@ -1,4 +1,5 @@
-//! Background cleaning on a clock of its own: when it sleeps, when it works, and that it serves others.
+//! Background cleaning on a clock of its own: when it sleeps, when it works, and that it serves
+//! others.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -66,7 +67,11 @@ fn an_idle_volume_is_cleaned_section_by_section() {
     let (calls, none) = (stats.calls_bg.get(), stats.no_victim.get());
     assert!(none > 0, "{calls} calls all found something");
     runtime.advance(Duration::from_secs(3000));
-    assert!(stats.calls_bg.get() - calls <= 10, "{} calls in 50 minutes", stats.calls_bg.get() - calls);
+    assert!(
+        stats.calls_bg.get() - calls <= 10,
+        "{} calls in 50 minutes",
+        stats.calls_bg.get() - calls
+    );
     finish(&device, fs, ino);
 }
 
@@ -86,7 +91,8 @@ fn a_volume_in_use_is_left_alone() {
 #[test]
 fn it_can_be_switched_off_and_on() {
     let runtime = Simulated::new(3);
-    let (device, fs, ino) = worn(&runtime, 256, "mode=lfs,background_gc=off,checkpoint_interval=86400");
+    let (device, fs, ino) =
+        worn(&runtime, 256, "mode=lfs,background_gc=off,checkpoint_interval=86400");
     runtime.advance(Duration::from_secs(1000));
     assert_eq!(cleaned(&fs), 0);
     fs.remount("background_gc=sync,gc_victim=adaptive,gc_merge").unwrap();
@@ -105,10 +111,14 @@ fn the_daemon_cleans_for_those_who_need_room() {
 
 fn daemon_cleans(policy: &str) {
     let runtime = Simulated::new(4);
-    let (device, fs, ino) = worn(&runtime, 96, &format!("mode=lfs,gc_merge,cache=8M,gc_victim={policy}"));
+    let (device, fs, ino) =
+        worn(&runtime, 96, &format!("mode=lfs,gc_merge,cache=8M,gc_victim={policy}"));
     let fill = fs.create(fs.root(), b"fill", NewInode::Regular, 0o644, &Caller::ROOT).unwrap().ino;
     let mut at = 0;
-    while fs.write(fill, at * BLOCK, &[3; 4096], IoFlags::empty()).is_ok_and(|written| written == 4096) {
+    while fs
+        .write(fill, at * BLOCK, &[3; 4096], IoFlags::empty())
+        .is_ok_and(|written| written == 4096)
+    {
         at += 1;
     }
     assert!(at > 1000, "{at} blocks fitted");

@@ -1,5 +1,5 @@
-//! Threads that write, cut and fsync the same few files on a volume that is nearly full, so that checkpoints and cleaning come
-//! at any moment.
+//! Threads that write, cut and fsync the same few files on a volume that is nearly full, so that
+//! checkpoints and cleaning come at any moment.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
@@ -53,9 +53,12 @@ fn work(fs: &cairn_f2fs::F2fs, files: &[cairn_base::Ino], seed: u64, steps: u32)
                 Ok(())
             }
             85..90 => fs.fsync(ino, 0, rng.bool()),
-            90..94 => {
-                fs.setattr(ino, &SetAttributes { size: Some(index * 4096), ..SetAttributes::default() }).map(drop)
-            }
+            90..94 => fs
+                .setattr(
+                    ino,
+                    &SetAttributes { size: Some(index * 4096), ..SetAttributes::default() },
+                )
+                .map(drop),
             94..98 => fs.allocate(ino, AllocateMode::PunchHole, index * 4096, 64 * 4096),
             98 => fs.allocate(ino, AllocateMode::KeepSize, index * 4096, 16 * 4096),
             _ => fs.sync(),
@@ -92,7 +95,8 @@ fn threads_share_files_on_a_nearly_full_volume() {
     }
 }
 
-/// Names come and go while others look them up: whoever finds one gets its inode, or is told that there is none.
+/// Names come and go while others look them up: whoever finds one gets its inode, or is told that
+/// there is none.
 #[test]
 fn a_name_that_goes_away_is_no_damage() {
     let device = volume(64 << 20, &[]);
@@ -112,7 +116,8 @@ fn a_name_that_goes_away_is_no_damage() {
         }
         let _over = Over(over);
         for _ in 0..if deep() { 200_000 } else { 10_000 } {
-            let made = fs.create(fs.root(), b"name", NewInode::Regular, 0o644, &Caller::ROOT).unwrap();
+            let made =
+                fs.create(fs.root(), b"name", NewInode::Regular, 0o644, &Caller::ROOT).unwrap();
             fs.forget(made.ino, 1);
             fs.unlink(fs.root(), b"name").unwrap();
         }
@@ -131,7 +136,8 @@ impl Drop for Over<'_> {
     }
 }
 
-/// A number was free again while a node or an inode in memory still went by it: it was taken for made twice, or the new file was lost.
+/// A number was free again while a node or an inode in memory still went by it: it was taken for
+/// made twice, or the new file was lost.
 #[test]
 fn numbers_of_short_lived_files_go_round() {
     let device = volume(64 << 20, &[]);

@@ -23,7 +23,8 @@ fn costs(options: &str, in_place: bool) {
     let fs = open(device, options);
     let ino = fs.create(fs.root(), b"file", NewInode::Regular, 0o644, &Caller::ROOT).unwrap().ino;
     let far = 1500 * 4096;
-    let write = |at: u64| assert_eq!(fs.write(ino, at, &[7; 4096], IoFlags::empty()).unwrap(), 4096);
+    let write =
+        |at: u64| assert_eq!(fs.write(ino, at, &[7; 4096], IoFlags::empty()).unwrap(), 4096);
     write(far);
     // A new file: its inode and its node, with the mark that makes the entry.
     assert_eq!(spent(&fs, || fs.fsync(ino, 0, false).unwrap()), (2, 1, 0), "{options}: new");
@@ -31,10 +32,17 @@ fn costs(options: &str, in_place: bool) {
     fs.sync().unwrap();
     write(far);
     let nodes = u64::from(!in_place);
-    assert_eq!(spent(&fs, || fs.fsync(ino, 0, true).unwrap()), (nodes, 1, 0), "{options}: fdatasync of an overwrite");
+    assert_eq!(
+        spent(&fs, || fs.fsync(ino, 0, true).unwrap()),
+        (nodes, 1, 0),
+        "{options}: fdatasync of an overwrite"
+    );
     write(far);
     let (nodes, flushes, checkpoints) = spent(&fs, || fs.fsync(ino, 0, false).unwrap());
-    assert!(nodes <= 2 && (flushes, checkpoints) == (1, 0), "{options}: fsync of an overwrite wrote {nodes} nodes");
+    assert!(
+        nodes <= 2 && (flushes, checkpoints) == (1, 0),
+        "{options}: fsync of an overwrite wrote {nodes} nodes"
+    );
     // A hard link: roll-forward knows one name only.
     fs.link(ino, fs.root(), b"other").unwrap();
     assert_eq!(spent(&fs, || fs.fsync(ino, 0, false).unwrap()).2, 1, "{options}: two names");
@@ -52,13 +60,15 @@ fn checkpoints_of_fsyncs(fs: &F2fs, ino: cairn_base::Ino) -> u64 {
     spent(fs, fsyncs).2
 }
 
-/// A file that has one name again, whatever names it had before, is fsynced by its nodes once a checkpoint has that name.
+/// A file that has one name again, whatever names it had before, is fsynced by its nodes once a
+/// checkpoint has that name.
 #[test]
 fn a_file_that_was_renamed_or_linked_takes_one_checkpoint_and_no_more() {
     let fs = open(volume(64 << 20, &[]), "");
     let root = fs.root();
     let make = |name: &str| {
-        let ino = fs.create(root, name.as_bytes(), NewInode::Regular, 0o644, &Caller::ROOT).unwrap().ino;
+        let ino =
+            fs.create(root, name.as_bytes(), NewInode::Regular, 0o644, &Caller::ROOT).unwrap().ino;
         fs.fsync(ino, 0, false).unwrap();
         ino
     };

@@ -1,5 +1,5 @@
-//! Power cuts: at every flush and in between, with any part of what was not flushed. Whatever was fsynced is there after
-//! roll-forward, also if that is cut itself, and fsck.f2fs finds nothing.
+//! Power cuts: at every flush and in between, with any part of what was not flushed. Whatever was
+//! fsynced is there after roll-forward, also if that is cut itself, and fsck.f2fs finds nothing.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -63,18 +63,25 @@ impl Sparse {
 
     /// Compares with a file, block by block where either has something.
     fn check(&self, fs: &F2fs, name: &str) -> Result<(), String> {
-        let found = fs.lookup(fs.root(), name.as_bytes()).map_err(|error| format!("{name}: {error}"))?;
+        let found =
+            fs.lookup(fs.root(), name.as_bytes()).map_err(|error| format!("{name}: {error}"))?;
         if found.size != self.size {
             return Err(format!("{name} has {} bytes, not {}", found.size, self.size));
         }
         for base in BASES {
             let mut buf = vec![0xee; 24 * 4096];
-            let read = fs.read(found.ino, base, &mut buf, IoFlags::empty()).map_err(|error| error.to_string())?;
+            let read = fs
+                .read(found.ino, base, &mut buf, IoFlags::empty())
+                .map_err(|error| error.to_string())?;
             for (at, byte) in buf[..read].iter().enumerate() {
                 let at = base + at as u64;
-                let want = self.blocks.get(&(at / BLOCK)).map_or(0, |block| block[(at % BLOCK) as usize]);
+                let want =
+                    self.blocks.get(&(at / BLOCK)).map_or(0, |block| block[(at % BLOCK) as usize]);
                 if *byte != want {
-                    return Err(format!("{name}: byte {at} is {byte:#x}, not {want:#x}; size {}", self.size));
+                    return Err(format!(
+                        "{name}: byte {at} is {byte:#x}, not {want:#x}; size {}",
+                        self.size
+                    ));
                 }
             }
         }
@@ -123,7 +130,9 @@ impl Workload {
         let name = self.name();
         if !self.files.contains_key(&name) {
             self.changing(&name);
-            self.fs.create(self.fs.root(), name.as_bytes(), NewInode::Regular, 0o644, &Caller::ROOT).unwrap();
+            self.fs
+                .create(self.fs.root(), name.as_bytes(), NewInode::Regular, 0o644, &Caller::ROOT)
+                .unwrap();
             self.files.insert(name, Sparse::default());
             return;
         }
@@ -166,7 +175,12 @@ impl Workload {
     fn truncate(&mut self, name: &str) {
         let size = if self.rng.bool() { self.range().0 } else { self.rng.u64(0..5000) };
         self.changing(name);
-        self.fs.setattr(self.ino(name), &SetAttributes { size: Some(size), ..SetAttributes::default() }).unwrap();
+        self.fs
+            .setattr(
+                self.ino(name),
+                &SetAttributes { size: Some(size), ..SetAttributes::default() },
+            )
+            .unwrap();
         self.files.get_mut(name).unwrap().truncate(size);
     }
 
@@ -191,12 +205,18 @@ impl Workload {
     }
 }
 
-fn check(fs: &F2fs, promises: &Promises<String, Option<Sparse>>, moment: u64) -> Result<usize, String> {
+fn check(
+    fs: &F2fs,
+    promises: &Promises<String, Option<Sparse>>,
+    moment: u64,
+) -> Result<usize, String> {
     let promised = promises.at(moment);
     for (name, state) in &promised {
         match state {
             Some(file) => file.check(fs, name)?,
-            None if fs.lookup(fs.root(), name.as_bytes()).is_ok() => return Err(format!("{name} is there again")),
+            None if fs.lookup(fs.root(), name.as_bytes()).is_ok() => {
+                return Err(format!("{name} is there again"));
+            }
             None => {}
         }
     }
@@ -210,13 +230,17 @@ pub fn clean(device: &dyn BlockDevice, when: &str) -> Result<(), String> {
     let file = tempfile::NamedTempFile::new_in("/dev/shm").unwrap();
     write_image(device, file.path()).unwrap();
     let verdict = fsck_f2fs(file.path());
-    // A pack that was being written when the power failed is no fault, as long as the other one is sound.
+    // A pack that was being written when the power failed is no fault, as long as the other one is
+    // sound.
     let torn = |line: &str| line.contains("Invalid CP");
     let faults = ["[ASSERT]", "[FIX]", "[Fail]", "Corrupted"];
-    let found = verdict.output.lines().any(|line| !torn(line) && faults.iter().any(|fault| line.contains(fault)));
+    let found = verdict
+        .output
+        .lines()
+        .any(|line| !torn(line) && faults.iter().any(|fault| line.contains(fault)));
     let exit = verdict.output.lines().any(torn) && !found && verdict.status == 4;
-    // fsck.f2fs 1.15 looks for the inode of an fsynced direct node in the NAT alone, where a new one is not yet: it cannot judge
-    // such a volume before somebody has recovered it.
+    // fsck.f2fs 1.15 looks for the inode of an fsynced direct node in the NAT alone, where a new
+    // one is not yet: it cannot judge such a volume before somebody has recovered it.
     let beyond_it = when == BEFORE && verdict.output.contains("record_fsync_data failed") && !found;
     if verdict.is_clean() || exit || beyond_it {
         return Ok(());
@@ -250,7 +274,8 @@ pub fn judge(
     Ok(kept)
 }
 
-/// Of the four states around a barrier two say most: nothing unflushed just before it is done, everything just after.
+/// Of the four states around a barrier two say most: nothing unflushed just before it is done,
+/// everything just after.
 pub fn barrier_cuts(log: &CrashLog) -> Vec<Cut> {
     let barriers = log.barriers();
     let mut cuts = log.barrier_cuts();

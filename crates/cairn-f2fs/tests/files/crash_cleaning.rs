@@ -1,5 +1,5 @@
-//! Power cuts while sections are cleaned: on a full volume every few writes make room. What was fsynced is there, whatever
-//! has moved meanwhile.
+//! Power cuts while sections are cleaned: on a full volume every few writes make room. What was
+//! fsynced is there, whatever has moved meanwhile.
 
 use cairn_block::memory::MemoryDevice;
 use cairn_testkit::deep;
@@ -11,7 +11,8 @@ use crate::support::{ZONED, open, volume};
 const BLOCK: u64 = 4096;
 /// Blocks left for the files that are checked.
 const LEFT: u64 = 1500;
-/// Blocks of the filler that are overwritten in each step: more where less is reserved, so that sections are cleaned all the same.
+/// Blocks of the filler that are overwritten in each step: more where less is reserved, so that
+/// sections are cleaned all the same.
 const CHURN: u32 = 40;
 const ADAPTIVE_CHURN: u32 = 4 * CHURN;
 
@@ -29,7 +30,8 @@ fn filled(args: &[&str], options: &str) -> (MemoryDevice, u64) {
         }
     }
     blocks -= LEFT;
-    fs.setattr(ino, &SetAttributes { size: Some(blocks * BLOCK), ..SetAttributes::default() }).unwrap();
+    fs.setattr(ino, &SetAttributes { size: Some(blocks * BLOCK), ..SetAttributes::default() })
+        .unwrap();
     fs.unmount().unwrap();
     drop(fs);
     (device.fork(), blocks)
@@ -49,7 +51,10 @@ fn search(args: &[&str], options: &str, churn: u32, seed: u64) {
     let Workload { recording, fs, promises, .. } = work;
     let stats = fs.gc_stats();
     let (sections, moved) = (stats.data_sections.get(), stats.data_blocks_moved.get());
-    assert!(sections > 5 && moved > 100, "{options}: {sections} sections, {moved} blocks were cleaned");
+    assert!(
+        sections > 5 && moved > 100,
+        "{options}: {sections} sections, {moved} blocks were cleaned"
+    );
     fs.shutdown(false).unwrap();
     drop(fs);
     let log = recording.finish();

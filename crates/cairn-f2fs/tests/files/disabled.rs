@@ -13,7 +13,11 @@ const MIB: usize = 1 << 20;
 fn write(fs: &F2fs, name: &str, byte: u8, len: usize) {
     let ino = match fs.lookup(fs.root(), name.as_bytes()) {
         Ok(found) => found.ino,
-        Err(_) => fs.create(fs.root(), name.as_bytes(), NewInode::Regular, 0o644, &Caller::ROOT).unwrap().ino,
+        Err(_) => {
+            fs.create(fs.root(), name.as_bytes(), NewInode::Regular, 0o644, &Caller::ROOT)
+                .unwrap()
+                .ino
+        }
     };
     let data = vec![byte; MIB];
     for at in (0..len).step_by(MIB) {
@@ -45,7 +49,8 @@ fn what_happens_without_checkpoints_is_gone_after_the_unmount() {
     for ending in ["unmount", "power cut"] {
         let fs = open(device.clone(), "checkpoint=disable:100%");
         let version = fs.store().unwrap().checkpoints.version();
-        // Everything is overwritten again and again: blocks of the checkpoint stay, all others are used anew.
+        // Everything is overwritten again and again: blocks of the checkpoint stay, all others are
+        // used anew.
         for round in 2..10 {
             write(&fs, "kept", round, 20 * MIB);
             write(&fs, "new", round, 9 * MIB);
@@ -54,7 +59,10 @@ fn what_happens_without_checkpoints_is_gone_after_the_unmount() {
         fs.unlink(fs.root(), b"kept").unwrap();
         fs.create(fs.root(), b"directory", NewInode::Directory, 0o755, &Caller::ROOT).unwrap();
         assert_eq!(fs.store().unwrap().checkpoints.version(), version, "no checkpoint");
-        assert_eq!(fs.report().u64("checkpoint.unusable_blocks").map(|blocks| blocks >= 5120), Some(true));
+        assert_eq!(
+            fs.report().u64("checkpoint.unusable_blocks").map(|blocks| blocks >= 5120),
+            Some(true)
+        );
         assert!(fs.statfs().unwrap().free_blocks < free, "blocks of the checkpoint are not free");
         match ending {
             "unmount" => fs.unmount().unwrap(),
@@ -64,7 +72,11 @@ fn what_happens_without_checkpoints_is_gone_after_the_unmount() {
         judge(&device);
         let marked = look(Arc::new(device.fork()));
         assert!(flags(&marked).contains(CheckpointFlags::DISABLED));
-        assert_eq!((read(&marked, "kept"), read(&marked, "new")), (Some((1, 20 << 20)), None), "{ending}");
+        assert_eq!(
+            (read(&marked, "kept"), read(&marked, "new")),
+            (Some((1, 20 << 20)), None),
+            "{ending}"
+        );
     }
     let fs = open(device.clone(), "");
     assert!(!flags(&fs).contains(CheckpointFlags::DISABLED));
@@ -86,7 +98,10 @@ fn enabling_makes_everything_stay() {
         fs.create(fs.root(), name.as_bytes(), NewInode::Regular, 0o644, &Caller::ROOT).unwrap();
     }
     let refused = fs.remount("checkpoint_merge").unwrap_err().to_string();
-    assert!(refused.contains("checkpoint=merge cannot be used with checkpoint=disable"), "{refused}");
+    assert!(
+        refused.contains("checkpoint=merge cannot be used with checkpoint=disable"),
+        "{refused}"
+    );
     assert!(fs.remount("ro").is_err());
     fs.remount("checkpoint=enable").unwrap();
     assert_eq!(fs.report().u64("checkpoint.unusable_blocks"), Some(0));
@@ -117,7 +132,10 @@ fn too_much_unusable_space_is_refused() {
     assert!(holes[0] > blocks / 4, "{holes:?} of {blocks}");
     let outcome = fs.remount("checkpoint=disable:1");
     if let Err(refused) = outcome {
-        assert!(refused.to_string().contains("blocks would be unusable, and 1 are allowed"), "{refused}");
+        assert!(
+            refused.to_string().contains("blocks would be unusable, and 1 are allowed"),
+            "{refused}"
+        );
         assert_eq!(fs.report().text("options.checkpoint"), Some("enable"));
     }
     // Either way the volume goes on; what is allowed is enough now.

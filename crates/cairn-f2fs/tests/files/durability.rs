@@ -1,4 +1,5 @@
-//! What is said to be durable: all histories of two steps with every way to ask, and two who ask at once.
+//! What is said to be durable: all histories of two steps with every way to ask, and two who ask at
+//! once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +8,9 @@ use cairn_base::runtime::simulated::Simulated;
 use cairn_block::BlockDevice;
 use cairn_block::memory::MemoryDevice;
 use cairn_f2fs::{F2fs, MountOptions};
-use cairn_testkit::durability::{DAMAGED, Damage, Opened, Subject, both_hear_of_a_failed_flush, search};
+use cairn_testkit::durability::{
+    DAMAGED, Damage, Opened, Subject, both_hear_of_a_failed_flush, search,
+};
 use cairn_vfs::{Caller, FileSystem, IoFlags, NewInode};
 
 use crate::crash::{BEFORE, clean};
@@ -45,9 +48,11 @@ fn every_history_of_two_steps_is_as_durable_as_was_said() {
         let open = |device| opened(device, options);
         let fresh = volume(64 << 20, args).fork();
         let damage = (args == FEATURES).then(|| with_damage(&fresh));
-        let subject = Subject { fresh, damage, cuts, open: &open, judge: &closed, judge_cut: Some(&cut) };
+        let subject =
+            Subject { fresh, damage, cuts, open: &open, judge: &closed, judge_cut: Some(&cut) };
         let rare = if cairn_testkit::deep() { 3 } else { 150 };
-        let seen = search(&subject, rare).unwrap_or_else(|error| panic!("{args:?}, {options:?}: {error}"));
+        let seen =
+            search(&subject, rare).unwrap_or_else(|error| panic!("{args:?}, {options:?}: {error}"));
         println!("{args:?}, {options:?}: {seen:?}");
         assert!(seen.histories > 1500 && seen.promises > 3 * seen.histories, "{seen:?}");
         assert_eq!(seen.damaged > 50, args == FEATURES, "{seen:?}");
@@ -58,7 +63,8 @@ fn every_history_of_two_steps_is_as_durable_as_was_said() {
 fn two_who_ask_at_once_are_told_the_same() {
     let open = |device| opened(device, "");
     let fresh = volume(64 << 20, &[]).fork();
-    let subject = Subject { fresh, damage: None, cuts: 0, open: &open, judge: &closed, judge_cut: None };
+    let subject =
+        Subject { fresh, damage: None, cuts: 0, open: &open, judge: &closed, judge_cut: None };
     both_hear_of_a_failed_flush(&subject);
 }
 
@@ -71,8 +77,8 @@ fn after_a_cut(device: &MemoryDevice) -> Option<u8> {
     Some(byte[0])
 }
 
-/// Nobody asks for anything, and time goes by: names come with the next checkpoint, and what is written in place within 30 seconds, although
-/// the next checkpoint is a day away.
+/// Nobody asks for anything, and time goes by: names come with the next checkpoint, and what is
+/// written in place within 30 seconds, although the next checkpoint is a day away.
 #[test]
 fn data_is_written_when_it_has_been_in_memory_for_a_while() {
     let device = volume(64 << 20, &[]);
@@ -96,14 +102,18 @@ fn data_is_written_when_it_has_been_in_memory_for_a_while() {
     judge(&device);
 }
 
-/// Reading renews access times, and an inode with a new one is dirty until a checkpoint. It is to leave memory then, as others do.
+/// Reading renews access times, and an inode with a new one is dirty until a checkpoint. It is to
+/// leave memory then, as others do.
 #[test]
 fn inodes_that_were_only_read_leave_memory() {
     let runtime = Simulated::new(1);
     let fs = F2fs::open(volume(64 << 20, &[]), runtime.clone(), &MountOptions::default()).unwrap();
     let name = |number: u32| format!("file {number}");
     for number in 0..100 {
-        let ino = fs.create(fs.root(), name(number).as_bytes(), NewInode::Regular, 0o644, &Caller::ROOT).unwrap().ino;
+        let ino = fs
+            .create(fs.root(), name(number).as_bytes(), NewInode::Regular, 0o644, &Caller::ROOT)
+            .unwrap()
+            .ino;
         fs.write(ino, 0, b"contents", IoFlags::empty()).unwrap();
         fs.forget(ino, 1);
     }
@@ -114,12 +124,19 @@ fn inodes_that_were_only_read_leave_memory() {
     for number in 0..100 {
         let found = fs.lookup(fs.root(), name(number).as_bytes()).unwrap();
         fs.read(found.ino, 0, &mut [0; 8], IoFlags::empty()).unwrap();
-        assert!(fs.getattr(found.ino).unwrap().atime > found.atime, "{}: its access time is renewed", name(number));
+        assert!(
+            fs.getattr(found.ino).unwrap().atime > found.atime,
+            "{}: its access time is renewed",
+            name(number)
+        );
         fs.forget(found.ino, 1);
     }
     fs.sync().unwrap();
     fs.inodes().table.shrink();
     let after = fs.inodes().table.len();
-    assert!(after <= before, "{before} inodes were in memory, and {after} are since others were read");
+    assert!(
+        after <= before,
+        "{before} inodes were in memory, and {after} are since others were read"
+    );
     fs.unmount().unwrap();
 }

@@ -1,5 +1,5 @@
-//! Devices that fail under a mounted volume: every error is told with its reason, nothing hangs or panics, reads go on, and
-//! what the last checkpoint and the fsyncs since hold can be had again.
+//! Devices that fail under a mounted volume: every error is told with its reason, nothing hangs or
+//! panics, reads go on, and what the last checkpoint and the fsyncs since hold can be had again.
 
 use std::sync::Arc;
 
@@ -14,7 +14,8 @@ use cairn_testkit::deep;
 use cairn_testkit::judge::fsck_f2fs;
 use cairn_testkit::modes::MODES;
 use cairn_vfs::{
-    AllocateMode, Caller, Error, FileSystem, IoFlags, NewInode, OpenMode, RenameMode, Result, SetAttributes,
+    AllocateMode, Caller, Error, FileSystem, IoFlags, NewInode, OpenMode, RenameMode, Result,
+    SetAttributes,
 };
 
 use crate::support::{judge, volume, with_zones};
@@ -50,7 +51,8 @@ fn with_kept(device: Arc<MemoryDevice>) -> Arc<MemoryDevice> {
     device
 }
 
-/// A short run that touches every kind of write: data, nodes for roll-forward, checkpoints, directories, the superblock.
+/// A short run that touches every kind of write: data, nodes for roll-forward, checkpoints,
+/// directories, the superblock.
 fn workload(fs: &F2fs, simulated: &Simulated) -> Result<()> {
     for round in 0..3_u8 {
         let ino = create(fs, &format!("file{round}"))?;
@@ -60,12 +62,21 @@ fn workload(fs: &F2fs, simulated: &Simulated) -> Result<()> {
         fs.fsync(ino, 0, true)?;
         fs.setattr(ino, &SetAttributes { size: Some(30_000), ..SetAttributes::default() })?;
         fs.allocate(ino, AllocateMode::InsertRange, 4096, 8192)?;
-        let dir = fs.create(fs.root(), &[b'd', b'0' + round], NewInode::Directory, 0o755, &Caller::ROOT)?.ino;
+        let dir = fs
+            .create(fs.root(), &[b'd', b'0' + round], NewInode::Directory, 0o755, &Caller::ROOT)?
+            .ino;
         for name in 0..30 {
-            let made = fs.create(dir, &[b'n', b'A' + name], NewInode::Regular, 0o600, &Caller::ROOT)?;
+            let made =
+                fs.create(dir, &[b'n', b'A' + name], NewInode::Regular, 0o600, &Caller::ROOT)?;
             fs.forget(made.ino, 1);
         }
-        fs.rename(fs.root(), format!("file{round}").as_bytes(), dir, b"moved", RenameMode::Replace)?;
+        fs.rename(
+            fs.root(),
+            format!("file{round}").as_bytes(),
+            dir,
+            b"moved",
+            RenameMode::Replace,
+        )?;
         fs.sync()?;
         simulated.run_until_idle();
         fs.unlink(dir, b"moved")?;
@@ -80,7 +91,8 @@ fn is_told(error: &Error) -> bool {
     matches!(error, Error::Io(_) | Error::ReadOnly(_))
 }
 
-/// A fault that concerned one file or one answer: everybody else goes on, and what is synced now is there afterwards.
+/// A fault that concerned one file or one answer: everybody else goes on, and what is synced now is
+/// there afterwards.
 fn check_going_on(fs: &F2fs, named: &str) {
     let go_on = || {
         let ino = create(fs, "later")?;
@@ -91,14 +103,21 @@ fn check_going_on(fs: &F2fs, named: &str) {
         fs.sync()?;
         fs.unmount()
     };
-    go_on().unwrap_or_else(|error: Error| panic!("{named}: the fault is over, and the volume not stopped: {error}"));
+    go_on().unwrap_or_else(|error: Error| {
+        panic!("{named}: the fault is over, and the volume not stopped: {error}")
+    });
 }
 
 /// Once stopped, a volume says why it takes no more, and what is on it can still be read.
 fn check_stopped(fs: &F2fs, named: &str) {
-    let Err(error) = create(fs, "later") else { panic!("{named}: a stopped volume takes a change") };
+    let Err(error) = create(fs, "later") else {
+        panic!("{named}: a stopped volume takes a change")
+    };
     assert!(matches!(error, Error::ReadOnly(_)), "{named}: a later change failed with {error:?}");
-    assert!(error.to_string().contains("injected fault"), "{named}: the reason is not told: {error}");
+    assert!(
+        error.to_string().contains("injected fault"),
+        "{named}: the reason is not told: {error}"
+    );
     let reason = format!("{:?}", fs.report().get("state.read_only_reason"));
     assert!(reason.contains("injected fault"), "{named}: stats say {reason}");
     check_kept(fs, named);
@@ -129,7 +148,13 @@ fn check_again(memory: &Arc<MemoryDevice>, named: &str, later: bool) {
 }
 
 /// One run with one fault. False if the run ended before the fault's turn came.
-fn run_with(before: &MemoryDevice, options: &str, operation: Operation, nth: u64, lasting: Lasting) -> bool {
+fn run_with(
+    before: &MemoryDevice,
+    options: &str,
+    operation: Operation,
+    nth: u64,
+    lasting: Lasting,
+) -> bool {
     let named = format!("{operation:?} number {nth} fails ({lasting:?}) with `{options}`");
     let memory = Arc::new(before.fork());
     let fault = Arc::new(Fault::new(memory.clone()));
@@ -210,7 +235,8 @@ fn every_mode_tells_of_what_fails() {
     }
 }
 
-/// Whoever cuts or moves a file writes some of it first: that this failed is the answer, and the next attempt succeeds.
+/// Whoever cuts or moves a file writes some of it first: that this failed is the answer, and the
+/// next attempt succeeds.
 #[test]
 fn a_change_that_cannot_write_is_told_and_can_be_tried_again() {
     let before = prepared();
@@ -238,7 +264,8 @@ fn a_change_that_cannot_write_is_told_and_can_be_tried_again() {
     }
 }
 
-/// A write that nobody waited for: each handle that was open hears of it once, and the data is kept and written by the next.
+/// A write that nobody waited for: each handle that was open hears of it once, and the data is kept
+/// and written by the next.
 #[test]
 fn each_handle_hears_of_a_failed_write_once() {
     let memory = prepared();

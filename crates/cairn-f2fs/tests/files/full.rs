@@ -42,8 +42,14 @@ fn check(fs: &F2fs, files: &[Ino], blocks: &[Vec<u32>]) {
     for (file, ino) in files.iter().enumerate() {
         for (index, version) in (0..).zip(&blocks[file]) {
             let mut buf = vec![0; BLOCK];
-            assert_eq!(fs.read(*ino, index * BLOCK as u64, &mut buf, IoFlags::empty()).unwrap(), BLOCK);
-            assert!(buf == block(file, index, *version), "block {index} of file {file}, version {version}");
+            assert_eq!(
+                fs.read(*ino, index * BLOCK as u64, &mut buf, IoFlags::empty()).unwrap(),
+                BLOCK
+            );
+            assert!(
+                buf == block(file, index, *version),
+                "block {index} of file {file}, version {version}"
+            );
         }
     }
 }
@@ -60,24 +66,40 @@ struct Full {
 impl Full {
     fn new(args: &[&str], options: &'static str, runtime: Arc<dyn Runtime>) -> Self {
         let device = volume(SIZE, args);
-        let fs = F2fs::open(with_zones(device.clone()), runtime, &MountOptions::parse(options).unwrap()).unwrap();
+        let fs =
+            F2fs::open(with_zones(device.clone()), runtime, &MountOptions::parse(options).unwrap())
+                .unwrap();
         let make = |number: usize| {
             let name = format!("file-{number}");
-            fs.create(fs.root(), name.as_bytes(), NewInode::Regular, 0o644, &Caller::ROOT).unwrap().ino
+            fs.create(fs.root(), name.as_bytes(), NewInode::Regular, 0o644, &Caller::ROOT)
+                .unwrap()
+                .ino
         };
         let files: Vec<Ino> = (0..3).map(make).collect();
         let blocks = fill(&fs, &files);
         fs.sync().unwrap();
-        assert!(fs.statfs().unwrap().free_blocks < 8, "{} blocks are left", fs.statfs().unwrap().free_blocks);
+        assert!(
+            fs.statfs().unwrap().free_blocks < 8,
+            "{} blocks are left",
+            fs.statfs().unwrap().free_blocks
+        );
         Self { device, options, fs, files, blocks }
     }
 
     fn overwrite_one(&mut self, rng: &mut fastrand::Rng, round: u64) {
         let file = rng.usize(0..self.files.len());
-        overwrite_one(&self.fs, self.options, (file, self.files[file]), &mut self.blocks[file], rng, round);
+        overwrite_one(
+            &self.fs,
+            self.options,
+            (file, self.files[file]),
+            &mut self.blocks[file],
+            rng,
+            round,
+        );
     }
 
-    /// Everything is there, before and after it is closed, in everybody's eyes. Returns the sections that were cleaned.
+    /// Everything is there, before and after it is closed, in everybody's eyes. Returns the
+    /// sections that were cleaned.
     fn finish(self) -> u64 {
         check(&self.fs, &self.files, &self.blocks);
         self.fs.unmount().unwrap();
@@ -86,7 +108,8 @@ impl Full {
         drop(self.fs);
         judge(&self.device);
         let fs = open(self.device, self.options);
-        let find = |number: usize| fs.lookup(fs.root(), format!("file-{number}").as_bytes()).unwrap().ino;
+        let find =
+            |number: usize| fs.lookup(fs.root(), format!("file-{number}").as_bytes()).unwrap().ino;
         check(&fs, &(0..3).map(find).collect::<Vec<_>>(), &self.blocks);
         sections
     }
@@ -106,9 +129,13 @@ fn overwrite_one(
     let data = block(file, index as u64, blocks[index]);
     let flags = if round.is_multiple_of(5) { IoFlags::DIRECT } else { IoFlags::empty() };
     let written = fs.write(ino, (index * BLOCK) as u64, &data, flags);
-    assert_eq!(written.unwrap_or_else(|error| panic!("{options:?}, write {round}: {error}")), BLOCK);
+    assert_eq!(
+        written.unwrap_or_else(|error| panic!("{options:?}, write {round}: {error}")),
+        BLOCK
+    );
     if round.is_multiple_of(97) {
-        fs.fsync(ino, 0, round.is_multiple_of(2)).unwrap_or_else(|error| panic!("fsync {round}: {error}"));
+        fs.fsync(ino, 0, round.is_multiple_of(2))
+            .unwrap_or_else(|error| panic!("fsync {round}: {error}"));
     }
 }
 
@@ -129,13 +156,18 @@ fn overwrite(args: &[&str], options: &'static str, seed: u64) {
 fn a_full_volume_is_overwritten_for_ever() {
     overwrite(&[], "cache=8M", 1);
     overwrite(&[], "mode=lfs,cache=8M,gc_victim=data_first,gc_merge", 2);
-    overwrite(FEATURES, "mode=lfs,cache=4M,nobuffered_iomap,gc_victim=greedy,nocheckpoint_merge", 3);
+    overwrite(
+        FEATURES,
+        "mode=lfs,cache=4M,nobuffered_iomap,gc_victim=greedy,nocheckpoint_merge",
+        3,
+    );
     overwrite(&[], "mode=lfs,cache=8M,gc_victim=adaptive", 4);
     overwrite(&[], "cache=8M,gc_victim=adaptive", 5);
     overwrite(ZONED, "cache=8M", 6);
 }
 
-/// Each policy, with all daemons at work: the volume writes back, writes checkpoints and cleans as time passes.
+/// Each policy, with all daemons at work: the volume writes back, writes checkpoints and cleans as
+/// time passes.
 #[test]
 fn a_full_volume_is_overwritten_for_an_hour() {
     let kinds: [(&[&str], &str); 5] = [
@@ -163,7 +195,9 @@ fn a_full_volume_is_overwritten_for_an_hour() {
 /// Nobody is told that there is no room while others take it.
 #[test]
 fn many_overwrite_a_full_volume() {
-    for options in ["mode=lfs,cache=8M,gc_victim=adaptive", "mode=lfs,cache=8M,gc_victim=data_first"] {
+    for options in
+        ["mode=lfs,cache=8M,gc_victim=adaptive", "mode=lfs,cache=8M,gc_victim=data_first"]
+    {
         let mut full = Full::new(&[], options, Threads::new());
         let times = if deep() { 20 } else { 1 };
         let (fs, files) = (&full.fs, &full.files);
@@ -195,8 +229,8 @@ fn each_operation_on_a_full_volume_succeeds_whole_or_changes_nothing() {
     }
 }
 
-/// The system refuses what can be refused, from the n-th allocation of each operation on: that operation fails and has changed nothing, the
-/// volume goes on, and is in order at the end.
+/// The system refuses what can be refused, from the n-th allocation of each operation on: that
+/// operation fails and has changed nothing, the volume goes on, and is in order at the end.
 #[test]
 fn each_operation_without_memory_succeeds_whole_or_changes_nothing() {
     for (args, options) in [(&[][..], "cache=1M"), (FEATURES, "cache=1M,mode=lfs")] {

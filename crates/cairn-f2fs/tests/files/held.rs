@@ -1,4 +1,5 @@
-//! A device whose forced writes wait until they are let through: a checkpoint is held just before its last block.
+//! A device whose forced writes wait until they are let through: a checkpoint is held just before
+//! its last block.
 
 use std::sync::Arc;
 

@@ -48,5 +48,8 @@ fn what_is_lent_stays_as_it_was() {
     judge(&device);
     let fs = open(device, "");
     let ino = fs.lookup(fs.root(), b"file").unwrap().ino;
-    assert!(lend(&fs, ino, IoFlags::empty(), |found| assert!(found == expected, "not what was written last")));
+    assert!(lend(&fs, ino, IoFlags::empty(), |found| assert!(
+        found == expected,
+        "not what was written last"
+    )));
 }

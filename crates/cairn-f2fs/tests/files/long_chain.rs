@@ -1,5 +1,5 @@
-//! A power cut after so many fsyncs that recovery, which writes each of their nodes anew before anything is free again, needs as much
-//! room as they took.
+//! A power cut after so many fsyncs that recovery, which writes each of their nodes anew before
+//! anything is free again, needs as much room as they took.
 
 use cairn_base::Ino;
 use cairn_testkit::deep;
@@ -17,8 +17,11 @@ fn name(number: usize) -> String {
 fn search(options: &str) {
     let device = volume(256 << 20, &[]);
     let fs = open(device.clone(), options);
-    let create =
-        |number| fs.create(fs.root(), name(number).as_bytes(), NewInode::Regular, 0o644, &Caller::ROOT).unwrap().ino;
+    let create = |number| {
+        fs.create(fs.root(), name(number).as_bytes(), NewInode::Regular, 0o644, &Caller::ROOT)
+            .unwrap()
+            .ino
+    };
     let files: Vec<Ino> = (0..FILES).map(create).collect();
     fs.sync().unwrap();
     let change = SetAttributes { permissions: Some(0o600), ..SetAttributes::default() };

@@ -1,5 +1,5 @@
-//! Power cuts while many threads make names, fsync directories and files, and share checkpoints that are on their way while
-//! the next changes are made.
+//! Power cuts while many threads make names, fsync directories and files, and share checkpoints
+//! that are on their way while the next changes are made.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -44,7 +44,10 @@ impl Shared {
 fn work(shared: &Shared, thread: u32, steps: u32) {
     let fs = &shared.fs;
     let name = format!("dir-{thread}");
-    let directory = fs.create(fs.root(), name.as_bytes(), NewInode::Directory, 0o755, &Caller::ROOT).unwrap().ino;
+    let directory = fs
+        .create(fs.root(), name.as_bytes(), NewInode::Directory, 0o755, &Caller::ROOT)
+        .unwrap()
+        .ino;
     let mut rng = fastrand::Rng::with_seed(thread.into());
     let mut now: BTreeMap<String, u64> = BTreeMap::new();
     for step in 0..steps {
@@ -54,7 +57,9 @@ fn work(shared: &Shared, thread: u32, steps: u32) {
         match (now.contains_key(&file), rng.u32(0..10)) {
             (false, _) => {
                 shared.changing(&path);
-                let made = fs.create(directory, file.as_bytes(), NewInode::Regular, 0o644, &Caller::ROOT).unwrap();
+                let made = fs
+                    .create(directory, file.as_bytes(), NewInode::Regular, 0o644, &Caller::ROOT)
+                    .unwrap();
                 fs.write(made.ino, 0, &word.to_le_bytes(), IoFlags::empty()).unwrap();
                 now.insert(file.clone(), word);
             }
@@ -68,7 +73,14 @@ fn work(shared: &Shared, thread: u32, steps: u32) {
                 if to != file {
                     shared.changing(&path);
                     shared.changing(&format!("{name}/{to}"));
-                    fs.rename(directory, file.as_bytes(), directory, to.as_bytes(), RenameMode::Replace).unwrap();
+                    fs.rename(
+                        directory,
+                        file.as_bytes(),
+                        directory,
+                        to.as_bytes(),
+                        RenameMode::Replace,
+                    )
+                    .unwrap();
                     let moved = now.remove(&file).unwrap();
                     now.insert(to, moved);
                 }
@@ -103,7 +115,10 @@ fn check(fs: &F2fs, promises: &Promises<String, Contents>, moment: u64) -> Resul
     let promised = promises.at(moment);
     for (path, contents) in &promised {
         let (directory, file) = path.split_once('/').unwrap();
-        let directory = fs.lookup(fs.root(), directory.as_bytes()).map_err(|error| format!("{path}: {error}"))?.ino;
+        let directory = fs
+            .lookup(fs.root(), directory.as_bytes())
+            .map_err(|error| format!("{path}: {error}"))?
+            .ino;
         let found = fs.lookup(directory, file.as_bytes()).ok().map(|found| {
             let mut word = [0; 8];
             fs.read(found.ino, 0, &mut word, IoFlags::empty()).map(|_| u64::from_le_bytes(word))
@@ -119,8 +134,11 @@ fn check(fs: &F2fs, promises: &Promises<String, Contents>, moment: u64) -> Resul
 fn search(args: &[&str], options: &str, seed: u64, steps: u32) {
     let recording = Recording::start(volume(64 << 20, args).fork());
     // Slow enough that others go on while a checkpoint is under way.
-    let profile =
-        LatencyProfile { write: Duration::from_micros(300), flush: Duration::from_micros(700), ..Default::default() };
+    let profile = LatencyProfile {
+        write: Duration::from_micros(300),
+        flush: Duration::from_micros(700),
+        ..Default::default()
+    };
     let fs = open(Arc::new(Latency::new(recording.device(), profile)), options);
     let shared = Shared { recording, fs, promises: Mutex::new(Rank::VOLUME, Promises::new()) };
     std::thread::scope(|scope| {
@@ -135,7 +153,10 @@ fn search(args: &[&str], options: &str, seed: u64, steps: u32) {
     let merged = fs.store().unwrap().checkpoints.merge_stats();
     let (requests, issued) = (merged.total.get(), merged.issued.get());
     assert!(by_nodes > 0, "no fsync was served by nodes");
-    assert!(options.contains("nocheckpoint_merge") || requests > issued, "{requests} requests, {issued} checkpoints");
+    assert!(
+        options.contains("nocheckpoint_merge") || requests > issued,
+        "{requests} requests, {issued} checkpoints"
+    );
     fs.shutdown(false).unwrap();
     drop(fs);
     let log = recording.finish();

@@ -27,7 +27,8 @@ fn stats(fs: &F2fs) -> &MergeStats {
 }
 
 fn touch(fs: &F2fs, directory: Ino, name: &str) {
-    let made = fs.create(directory, name.as_bytes(), NewInode::Regular, 0o644, &Caller::ROOT).unwrap();
+    let made =
+        fs.create(directory, name.as_bytes(), NewInode::Regular, 0o644, &Caller::ROOT).unwrap();
     // Nobody keeps it: an unlinked file goes.
     fs.forget(made.ino, 1);
 }
@@ -131,7 +132,8 @@ fn all_requests_of_a_batch_get_the_same_error() {
         let first = scope.spawn(|| fs.fsync(fs.root(), 0, false));
         held.wait_for(1);
         touch(&fs, fs.root(), "second");
-        let waiting: Vec<_> = (0..5).map(|_| scope.spawn(|| fs.fsync(fs.root(), 0, false))).collect();
+        let waiting: Vec<_> =
+            (0..5).map(|_| scope.spawn(|| fs.fsync(fs.root(), 0, false))).collect();
         wait_for_requests(&fs, 6);
         fault.fail(Operation::Flush, fault.count(Operation::Flush) + 2, Lasting::Forever);
         held.open();
@@ -155,7 +157,8 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// Threads that make files and fsync their directories while `disturb` runs, until it returns; it is told how many were made.
+/// Threads that make files and fsync their directories while `disturb` runs, until it returns; it
+/// is told how many were made.
 fn load(fs: &F2fs, disturb: impl FnOnce(&AtomicU64)) {
     let (stop, made) = (AtomicBool::new(false), AtomicU64::new(0));
     let stop_ref = &stop;
@@ -163,8 +166,10 @@ fn load(fs: &F2fs, disturb: impl FnOnce(&AtomicU64)) {
         for thread in 0..4 {
             let (stop, made) = (&stop, &made);
             let name = format!("dir-{thread}");
-            let directory =
-                fs.create(fs.root(), name.as_bytes(), NewInode::Directory, 0o755, &Caller::ROOT).unwrap().ino;
+            let directory = fs
+                .create(fs.root(), name.as_bytes(), NewInode::Directory, 0o755, &Caller::ROOT)
+                .unwrap()
+                .ino;
             scope.spawn(move || {
                 for number in 0.. {
                     if stop.load(SeqCst) {
@@ -217,7 +222,8 @@ fn merging_is_switched_under_load() {
     judge(&device);
 }
 
-/// What ends or pauses a mount while a checkpoint is under way and others have asked for the next: all are served.
+/// What ends or pauses a mount while a checkpoint is under way and others have asked for the next:
+/// all are served.
 fn serves_whoever_waits(end: fn(&F2fs) -> cairn_vfs::Result<()>) -> (Arc<MemoryDevice>, Arc<F2fs>) {
     let below = volume(64 << 20, &[]);
     let held = Held::new(below.clone());
@@ -264,10 +270,15 @@ fn freezing_serves_whoever_waits() {
 fn the_daemon_is_there_exactly_when_it_should() {
     let device = volume(64 << 20, &[]);
     let merging = |fs: &F2fs| fs.store().is_some_and(|store| store.checkpoints.is_merging());
-    for (options, expected) in
-        [("", true), ("nocheckpoint_merge", false), ("ro", false), ("checkpoint=disable:100%", false)]
-    {
-        let fs = F2fs::open(device.clone(), Simulated::new(1), &MountOptions::parse(options).unwrap()).unwrap();
+    for (options, expected) in [
+        ("", true),
+        ("nocheckpoint_merge", false),
+        ("ro", false),
+        ("checkpoint=disable:100%", false),
+    ] {
+        let fs =
+            F2fs::open(device.clone(), Simulated::new(1), &MountOptions::parse(options).unwrap())
+                .unwrap();
         assert_eq!(merging(&fs), expected, "{options}");
         fs.unmount().unwrap();
     }
@@ -294,7 +305,12 @@ fn one_seeded_thread_runs_the_daemon_too() {
     for seed in 0..20 {
         let device: Arc<MemoryDevice> = volume(64 << 20, &[]);
         let runtime = Simulated::new(seed);
-        let fs = F2fs::open(device.clone() as Arc<dyn BlockDevice>, runtime.clone(), &MountOptions::default()).unwrap();
+        let fs = F2fs::open(
+            device.clone() as Arc<dyn BlockDevice>,
+            runtime.clone(),
+            &MountOptions::default(),
+        )
+        .unwrap();
         for number in 0..30 {
             touch(&fs, fs.root(), &format!("file-{number}"));
             runtime.some_steps(3);

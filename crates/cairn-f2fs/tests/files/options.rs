@@ -30,7 +30,11 @@ const fn live(against: &'static str, word: &'static str, seen: fn(&Given<'_>) ->
     Effect { against, word, live: true, seen }
 }
 
-const fn at_mount(against: &'static str, word: &'static str, seen: fn(&Given<'_>) -> String) -> Effect {
+const fn at_mount(
+    against: &'static str,
+    word: &'static str,
+    seen: fn(&Given<'_>) -> String,
+) -> Effect {
     Effect { against, word, live: false, seen }
 }
 
@@ -132,7 +136,8 @@ fn gc(fs: &dyn FileSystem, name: &str) -> u64 {
     fs.report().u64(&format!("gc.{name}")).unwrap()
 }
 
-/// What cleaning moves for those who need room, beside many small files whose nodes could be cleaned, too.
+/// What cleaning moves for those who need room, beside many small files whose nodes could be
+/// cleaned, too.
 fn cleaned_for_room(given: &Given<'_>) -> String {
     let fs = given.open(given.fresh());
     for number in 0..SMALL {
@@ -144,7 +149,11 @@ fn cleaned_for_room(given: &Given<'_>) -> String {
     }
     worn(&*fs);
     until_full(&*fs);
-    format!("{} data blocks and {} nodes moved", gc(&*fs, "data_blocks_moved"), gc(&*fs, "node_blocks_moved"))
+    format!(
+        "{} data blocks and {} nodes moved",
+        gc(&*fs, "data_blocks_moved"),
+        gc(&*fs, "node_blocks_moved")
+    )
 }
 
 fn until_full(fs: &dyn FileSystem) {
@@ -171,7 +180,9 @@ fn cleaned_although_young(given: &Given<'_>) -> String {
     given.runtime.advance(Duration::from_secs(10 * 24 * 3600));
     let ino = written(&*fs, "young", WORN);
     fs.sync().unwrap();
-    (0..WORN).step_by(2).for_each(|at| fs.allocate(ino, AllocateMode::PunchHole, at * BLOCK, BLOCK).unwrap());
+    (0..WORN)
+        .step_by(2)
+        .for_each(|at| fs.allocate(ino, AllocateMode::PunchHole, at * BLOCK, BLOCK).unwrap());
     fs.sync().unwrap();
     given.runtime.advance(Duration::from_secs(1000));
     format!("cleaned: {}", gc(&*fs, "data_sections") > 0)
@@ -206,5 +217,7 @@ fn final_after_sync(given: &Given<'_>) -> String {
 #[test]
 fn every_option_changes_something() {
     let fresh = f2fs_in_memory(128 << 20, &["-O", "extra_attr,inode_checksum"]);
-    judge(MountOptions::settings(), EFFECTS, &fresh, &|device, runtime, options| open(device, runtime, options));
+    judge(MountOptions::settings(), EFFECTS, &fresh, &|device, runtime, options| {
+        open(device, runtime, options)
+    });
 }

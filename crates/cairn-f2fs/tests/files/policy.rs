@@ -1,4 +1,5 @@
-//! What an error means for those who did not make the call: what ext4 and F2FS answer alike ([`cairn_testkit::policy`]).
+//! What an error means for those who did not make the call: what ext4 and F2FS answer alike
+//! ([`cairn_testkit::policy`]).
 
 use std::sync::Arc;
 

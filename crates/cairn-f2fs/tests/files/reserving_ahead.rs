@@ -1,4 +1,5 @@
-//! Space that sequential writers reserve ahead: the questions of [`reserving_ahead`] to this format.
+//! Space that sequential writers reserve ahead: the questions of [`reserving_ahead`] to this
+//! format.
 
 use std::sync::Arc;
 
@@ -37,13 +38,19 @@ impl Subject for Kind {
 #[test]
 fn sequential_calls_of_any_size_ask_less_than_once_a_mib() {
     for options in ["cache=256M", "cache=256M,mode=lfs"] {
-        reserving_ahead::sequential_calls_of_any_size_ask_less_than_once_a_mib(&Kind { megabytes: 256, options });
+        reserving_ahead::sequential_calls_of_any_size_ask_less_than_once_a_mib(&Kind {
+            megabytes: 256,
+            options,
+        });
     }
 }
 
 #[test]
 fn only_who_writes_in_a_row_reserves_ahead() {
-    reserving_ahead::only_who_writes_in_a_row_reserves_ahead(&Kind { megabytes: 64, options: "nobuffered_iomap" });
+    reserving_ahead::only_who_writes_in_a_row_reserves_ahead(&Kind {
+        megabytes: 64,
+        options: "nobuffered_iomap",
+    });
 }
 
 #[test]
@@ -53,10 +60,16 @@ fn what_is_not_used_takes_no_space() {
 
 #[test]
 fn nobody_fails_for_what_another_has_reserved() {
-    reserving_ahead::nobody_fails_for_what_another_has_reserved(&Kind { megabytes: 64, options: "" }, NODES);
+    reserving_ahead::nobody_fails_for_what_another_has_reserved(
+        &Kind { megabytes: 64, options: "" },
+        NODES,
+    );
 }
 
 #[test]
 fn contending_writers_fill_the_volume_to_the_last_block() {
-    reserving_ahead::contending_writers_fill_the_volume_to_the_last_block(&Kind { megabytes: 64, options: "" }, NODES);
+    reserving_ahead::contending_writers_fill_the_volume_to_the_last_block(
+        &Kind { megabytes: 64, options: "" },
+        NODES,
+    );
 }

@@ -20,7 +20,8 @@ fn read(fs: &F2fs) -> Vec<u8> {
     bytes
 }
 
-/// A file of so many blocks and a bit, with holes, slots that were never written, and blocks all over the volume.
+/// A file of so many blocks and a bit, with holes, slots that were never written, and blocks all
+/// over the volume.
 fn prepare(fs: &F2fs, blocks: usize) -> (Ino, Vec<u8>) {
     let ino = fs.create(fs.root(), b"file", NewInode::Regular, 0o644, &Caller::ROOT).unwrap().ino;
     let mut wanted = vec![0; blocks * BLOCK + 777];
@@ -33,7 +34,8 @@ fn prepare(fs: &F2fs, blocks: usize) -> (Ino, Vec<u8>) {
     for parity in [1, 0] {
         for block in (0..=blocks).filter(|block| block % 13 != 5 && block / 40 % 2 == parity) {
             let end = size.min((block + 1) * BLOCK);
-            fs.write(ino, (block * BLOCK) as u64, &wanted[block * BLOCK..end], IoFlags::empty()).unwrap();
+            fs.write(ino, (block * BLOCK) as u64, &wanted[block * BLOCK..end], IoFlags::empty())
+                .unwrap();
         }
         fs.fsync(ino, 0, false).unwrap();
     }

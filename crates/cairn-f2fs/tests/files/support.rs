@@ -15,7 +15,8 @@ mod opened;
 pub use fresh::{ZONED, volume};
 pub use opened::{open, with_zones};
 
-/// Extra attributes, inode checksums and the rest of what mkfs.f2fs can switch on and Cairn maintains.
+/// Extra attributes, inode checksums and the rest of what mkfs.f2fs can switch on and Cairn
+/// maintains.
 pub const FEATURES: &[&str] =
     &["-O", "extra_attr,inode_checksum,flexible_inline_xattr,inode_crtime,lost_found,sb_checksum"];
 

@@ -1,4 +1,5 @@
-//! `CP_TRIMMED_FLAG`: an unmount says whether all free space has been discarded, and whoever mounts the volume next believes it.
+//! `CP_TRIMMED_FLAG`: an unmount says whether all free space has been discarded, and whoever mounts
+//! the volume next believes it.
 
 use std::sync::Arc;
 
@@ -32,11 +33,15 @@ fn is_trimmed(device: &MemoryDevice) -> bool {
     f2fs_checkpoint_state(image.path()).contains(" trimmed")
 }
 
-/// Files one after the other, of which every second one goes after all of them were synced: holes in segments that stay in use.
+/// Files one after the other, of which every second one goes after all of them were synced: holes
+/// in segments that stay in use.
 fn wear(fs: &F2fs) {
     let name = |number: u8| format!("file {number}").into_bytes();
     for number in 0..FILES {
-        let ino = fs.create(fs.root(), &name(number), NewInode::Regular, 0o644, &Caller::ROOT).unwrap().ino;
+        let ino = fs
+            .create(fs.root(), &name(number), NewInode::Regular, 0o644, &Caller::ROOT)
+            .unwrap()
+            .ino;
         fs.write(ino, 0, &vec![number; PIECE], IoFlags::empty()).unwrap();
         fs.fsync(ino, 0, false).unwrap();
         fs.forget(ino, 1);
@@ -79,7 +84,8 @@ fn without_discards_the_flag_goes_until_the_free_space_has_been_trimmed() {
     wear(&fs);
     fs.unmount().unwrap();
     assert!(!is_trimmed(&device));
-    // Mounting discards nothing by itself, and what is not discarded stays so; trimming finds all of it, once.
+    // Mounting discards nothing by itself, and what is not discarded stays so; trimming finds all
+    // of it, once.
     let counted = Arc::new(Stats::new(device.clone()));
     let fs = open(counted.clone(), "");
     assert_eq!(counted.snapshot().discards, 0);

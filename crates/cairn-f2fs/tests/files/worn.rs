@@ -1,4 +1,5 @@
-//! Volumes whose sections are half valid: whoever needs room has some of them cleaned, or writes into their holes.
+//! Volumes whose sections are half valid: whoever needs room has some of them cleaned, or writes
+//! into their holes.
 
 use std::sync::Arc;
 
@@ -29,7 +30,8 @@ impl Worn {
     pub fn make(&self) -> Arc<MemoryDevice> {
         let device = volume(self.size, if self.mode.zoned { ZONED } else { &[] });
         let fs = open(device.clone(), "mode=lfs,cache=4M");
-        let ino = fs.create(fs.root(), b"filler", NewInode::Regular, 0o644, &Caller::ROOT).unwrap().ino;
+        let ino =
+            fs.create(fs.root(), b"filler", NewInode::Regular, 0o644, &Caller::ROOT).unwrap().ino;
         let mut end = 0;
         loop {
             match fs.write(ino, end, &[0xf1; PIECE as usize], IoFlags::empty()) {

@@ -63,7 +63,9 @@ fn logs_leave_zones_that_are_in_use_behind_them() {
 fn logs_that_fill_holes_leave_their_zones() {
     let image = changed(|sealed| {
         // Summaries of data are in the compact form, which has no room for this.
-        Log::NODE.into_iter().for_each(|log| sealed.checkpoint.logs[log.index()].alloc = AllocType::Ssr);
+        Log::NODE
+            .into_iter()
+            .for_each(|log| sealed.checkpoint.logs[log.index()].alloc = AllocType::Ssr);
     });
     zones_are_left_as_they_must(image);
 }
@@ -79,7 +81,11 @@ fn logs_do_not_share_a_zone() {
     zones_are_left_as_they_must(image);
 }
 
-fn with_pointers(target: &Target, kind: Kind, change: impl FnOnce(&mut [u64], &ZoneLayout)) -> Arc<MemoryDevice> {
+fn with_pointers(
+    target: &Target,
+    kind: Kind,
+    change: impl FnOnce(&mut [u64], &ZoneLayout),
+) -> Arc<MemoryDevice> {
     let image = Arc::new(target.device.fork());
     let layout = kind.zones().unwrap();
     let mut pointers = zones::read(&image, &layout);
@@ -88,7 +94,8 @@ fn with_pointers(target: &Target, kind: Kind, change: impl FnOnce(&mut [u64], &Z
     image
 }
 
-/// Zones behind the volume are nobody's to finish: without six of its own the volume is not written.
+/// Zones behind the volume are nobody's to finish: without six of its own the volume is not
+/// written.
 #[test]
 fn active_zones_behind_the_volume_count() {
     let kind = Kind::Zoned;
@@ -103,13 +110,16 @@ fn active_zones_behind_the_volume_count() {
 fn a_volume_with_a_failed_zone_is_only_read() {
     let kind = Kind::Zoned;
     let target = target(kind, End::Cut);
-    let image = with_pointers(&target, kind, |pointers, layout| pointers[layout.conventional as usize + 3] |= 1 << 62);
+    let image = with_pointers(&target, kind, |pointers, layout| {
+        pointers[layout.conventional as usize + 3] |= 1 << 62
+    });
     let error = crate::open(image.clone(), "").err().unwrap().to_string();
     assert!(error.contains("has failed"), "{error}");
     crate::open(image, "ro").unwrap();
 }
 
-/// A zone may also fail under a log: nobody waits for what cannot be written any more, and what can be read still is.
+/// A zone may also fail under a log: nobody waits for what cannot be written any more, and what can
+/// be read still is.
 #[test]
 fn a_zone_that_fails_stops_the_volume() {
     let layout = Kind::Short.zones().unwrap();
@@ -120,7 +130,8 @@ fn a_zone_that_fails_stops_the_volume() {
             let fs = open(zoned.clone(), "");
             let at = fs.store().unwrap().segments.next_address(log).bytes();
             zoned.fail_zone(at - at % layout.zone_size, condition).unwrap();
-            let ino = fs.create(fs.root(), b"new", NewInode::Regular, 0o644, &Caller::ROOT).unwrap().ino;
+            let ino =
+                fs.create(fs.root(), b"new", NewInode::Regular, 0o644, &Caller::ROOT).unwrap().ino;
             fs.write(ino, 0, &[1; 12_000], IoFlags::empty()).unwrap();
             let error = fs.fsync(ino, 0, false).unwrap_err();
             assert!(error.to_string().contains("given the zone up"), "{error}");

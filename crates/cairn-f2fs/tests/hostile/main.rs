@@ -1,4 +1,5 @@
-//! Damaged volumes, read and written: typed errors, no panic, no endless walk, no more memory than the caches may have.
+//! Damaged volumes, read and written: typed errors, no panic, no endless walk, no more memory than
+//! the caches may have.
 //!
 //! A search runs in a process of its own, whose memory and processor time the host's kernel limits.
 
@@ -43,7 +44,8 @@ fn open_on(device: Arc<dyn BlockDevice>, options: &str) -> cairn_f2fs::Result<Ar
     F2fs::open(device, Threads::new(), &options)
 }
 
-/// Each way to mount is met by one of so many of its seeds with a worn volume, where sections are cleaned for room.
+/// Each way to mount is met by one of so many of its seeds with a worn volume, where sections are
+/// cleaned for room.
 const WORN: u64 = 5;
 
 /// The mode that a seed is written in. Zones stand for `mode=lfs`, and go with all options.
@@ -82,7 +84,10 @@ fn search(kind: Kind, writing: bool, seeds: Range<u64>) {
         }
     }
     assert!(opened > 0 && refused > 0, "{opened} opened, {refused} refused");
-    assert!(!writing || written > 0 && cleaned > 0, "{written} calls succeeded, {cleaned} sections were cleaned");
+    assert!(
+        !writing || written > 0 && cleaned > 0,
+        "{written} calls succeeded, {cleaned} sections were cleaned"
+    );
 }
 
 /// What runs in the small process.

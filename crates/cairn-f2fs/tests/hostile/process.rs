@@ -41,14 +41,19 @@ impl Search {
         let seconds = 60 + SECONDS * (seeds.end - seeds.start);
         // Who waits for ever takes no processor time.
         let output = command("timeout")
-            .args(["--signal=KILL".to_owned(), (WAITING * seconds).to_string(), "prlimit".to_owned()])
+            .args([
+                "--signal=KILL".to_owned(),
+                (WAITING * seconds).to_string(),
+                "prlimit".to_owned(),
+            ])
             .args([format!("--data={MEMORY}"), format!("--cpu={seconds}"), "--core=0".to_owned()])
             .arg(std::env::current_exe().unwrap())
             .args(["--ignored", "--exact", "in_a_small_process", "--nocapture", "--test-threads=1"])
             .env(VARIABLE, job)
             .output()
             .unwrap();
-        let (said, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        let (said, errors) =
+            (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         let last = said.lines().rfind(|line| line.starts_with("seed"));
         assert!(
             output.status.success() && !errors.contains("panicked"),

@@ -1,4 +1,5 @@
-//! Wounds that no checksum and no sum shows: a checkpoint is changed in both blocks of its pack, and the SIT together with it.
+//! Wounds that no checksum and no sum shows: a checkpoint is changed in both blocks of its pack,
+//! and the SIT together with it.
 
 use cairn_block::BlockDeviceExt;
 use cairn_block::memory::MemoryDevice;
@@ -17,7 +18,8 @@ pub struct Sealed<'a> {
     pub checkpoint: Checkpoint,
 }
 
-/// Changes where logs stand, or which blocks are in use. A volume that has no sound checkpoint any more stays as it is.
+/// Changes where logs stand, or which blocks are in use. A volume that has no sound checkpoint any
+/// more stays as it is.
 pub fn wound(device: &MemoryDevice, layout: &Layout, random: &mut fastrand::Rng) {
     let Some(mut sealed) = Sealed::find(device, layout) else { return };
     match random.u8(..8) {
@@ -39,7 +41,9 @@ impl<'a> Sealed<'a> {
         let read = |side: Side| {
             let start = layout.pack_start(side).get();
             let len = (1 + layout.cp_payload as usize) * BLOCK_SIZE;
-            let checkpoint = Checkpoint::decode(&device.read_at(start * 4096, len).unwrap(), start, layout).ok()?;
+            let checkpoint =
+                Checkpoint::decode(&device.read_at(start * 4096, len).unwrap(), start, layout)
+                    .ok()?;
             PackMap::of(&checkpoint, layout).ok()?;
             Some(Self { device, layout, side, checkpoint })
         };
@@ -52,7 +56,9 @@ impl<'a> Sealed<'a> {
         let start = self.layout.pack_start(self.side).get();
         let blocks = self.checkpoint.encode(self.layout);
         let last = PackMap::of(&self.checkpoint, self.layout).unwrap().last();
-        self.device.write_at((start + u64::from(last)) * 4096, blocks[..BLOCK_SIZE].to_vec()).unwrap();
+        self.device
+            .write_at((start + u64::from(last)) * 4096, blocks[..BLOCK_SIZE].to_vec())
+            .unwrap();
         self.device.write_at(start * 4096, blocks).unwrap();
     }
 

@@ -14,11 +14,12 @@ use cairn_f2fs::format::{Layout, inode};
 use crate::volume::{End, Kind, sound};
 use crate::{open, sealed, zones};
 
-/// Where an inode has numbers that others rely on: mode, advice, inline flags, links, size, blocks, depth, attribute node,
-/// flags, parent, length of the name, level, extent, extra size, pointers, nodes, footer.
+/// Where an inode has numbers that others rely on: mode, advice, inline flags, links, size, blocks,
+/// depth, attribute node, flags, parent, length of the name, level, extent, extra size, pointers,
+/// nodes, footer.
 const INODE_FIELDS: [usize; 26] = [
-    0, 2, 3, 12, 16, 20, 24, 72, 76, 80, 84, 88, 347, 348, 356, 360, 362, 364, 368, 4052, 4056, 4064, 4068, 4072, 4080,
-    4092,
+    0, 2, 3, 12, 16, 20, 24, 72, 76, 80, 84, 88, 347, 348, 356, 360, 362, 364, 368, 4052, 4056,
+    4064, 4068, 4072, 4080, 4092,
 ];
 
 /// A sound image.
@@ -42,7 +43,8 @@ pub fn target(kind: Kind, end: End) -> Target {
         layout.unusable_per_section = ((zones.zone_size - zones.capacity) >> 12) as u32;
     }
     let cp = u64::from(layout.cp);
-    let mut tables: Vec<u64> = [0, 1].into_iter().chain(cp..cp + 8).chain(cp + 512..cp + 520).collect();
+    let mut tables: Vec<u64> =
+        [0, 1].into_iter().chain(cp..cp + 8).chain(cp + 512..cp + 520).collect();
     for side in [Side::First, Side::Second] {
         tables.extend((0..2).map(|block| layout.sit_address(block, side).get()));
         tables.extend((0..3).map(|block| layout.nat_address(block, side).get()));
@@ -52,8 +54,10 @@ pub fn target(kind: Kind, end: End) -> Target {
     for block in u64::from(layout.main)..u64::from(layout.main) + layout.main_blocks() {
         let bytes = device.read_at(block * 4096, BLOCK_SIZE).unwrap();
         let footer = NodeFooter::read(&bytes);
-        let is_node = footer.nid.get() != 0 && layout.is_nid(footer.nid) && layout.is_nid(footer.ino);
-        let is_directory = bytes.get(2384..2385) == Some(b".") || bytes.windows(8).any(|piece| piece == b"a rather");
+        let is_node =
+            footer.nid.get() != 0 && layout.is_nid(footer.nid) && layout.is_nid(footer.ino);
+        let is_directory = bytes.get(2384..2385) == Some(b".")
+            || bytes.windows(8).any(|piece| piece == b"a rather");
         if is_node || is_directory {
             trees.push(block);
         }
@@ -63,8 +67,9 @@ pub fn target(kind: Kind, end: End) -> Target {
 }
 
 impl Target {
-    /// One to four wounds: to zones, with sums and checksums put right, or to single blocks. Of these checkpoint blocks and mostly
-    /// inodes get a right checksum again, or nobody would look behind it.
+    /// One to four wounds: to zones, with sums and checksums put right, or to single blocks. Of
+    /// these checkpoint blocks and mostly inodes get a right checksum again, or nobody would look
+    /// behind it.
     pub fn mutate(&self, seed: u64) -> Arc<MemoryDevice> {
         let device = self.device.fork();
         let mut random = fastrand::Rng::with_seed(seed);
@@ -120,8 +125,20 @@ impl Target {
 
     /// Extremes, and numbers that mean something else on this volume: of nodes, of blocks.
     fn value(&self, random: &mut fastrand::Rng) -> u32 {
-        const EXTREMES: [u32; 12] =
-            [0, 1, 2, 3, 0xff, 0xffff, u32::MAX, u32::MAX - 1, 4096, 5000, 0x7fff_ffff, 0x8000_0000];
+        const EXTREMES: [u32; 12] = [
+            0,
+            1,
+            2,
+            3,
+            0xff,
+            0xffff,
+            u32::MAX,
+            u32::MAX - 1,
+            4096,
+            5000,
+            0x7fff_ffff,
+            0x8000_0000,
+        ];
         match random.u8(..3) {
             0 => EXTREMES[random.usize(..EXTREMES.len())],
             1 => random.u32(3..500),

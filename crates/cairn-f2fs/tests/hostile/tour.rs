@@ -1,4 +1,5 @@
-//! Everything that can be asked of a volume, with bounds of its own only where a sound one may rightly be large.
+//! Everything that can be asked of a volume, with bounds of its own only where a sound one may
+//! rightly be large.
 
 use cairn_base::Ino;
 use cairn_f2fs::F2fs;
@@ -11,7 +12,9 @@ const INODES: usize = 1500;
 pub fn of(volume: &F2fs) -> usize {
     inodes(volume, INODES, &mut |ino| {
         let Ok(attributes) = volume.getattr(ino) else { return };
-        let _ = volume.listxattr(ino).map(|names| names.iter().for_each(|name| drop(volume.getxattr(ino, name))));
+        let _ = volume
+            .listxattr(ino)
+            .map(|names| names.iter().for_each(|name| drop(volume.getxattr(ino, name))));
         let _ = volume.readlink(ino);
         read(volume, ino, attributes.size);
     })
@@ -24,7 +27,9 @@ pub fn inodes(volume: &F2fs, limit: usize, visit: &mut dyn FnMut(Ino)) -> usize 
     while let Some(ino) = pending.pop().filter(|_| seen < limit) {
         seen += 1;
         visit(ino);
-        for name in names(volume, ino).iter().filter(|name| !matches!(name.as_slice(), b"." | b"..")) {
+        for name in
+            names(volume, ino).iter().filter(|name| !matches!(name.as_slice(), b"." | b".."))
+        {
             if let Ok(found) = volume.lookup(ino, name) {
                 volume.forget(found.ino, 1);
                 pending.push(found.ino);

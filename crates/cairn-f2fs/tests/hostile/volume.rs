@@ -1,4 +1,5 @@
-//! Sound volumes to be damaged: a tree, changes behind it, and a chain of fsynced nodes behind the last checkpoint unless they were closed.
+//! Sound volumes to be damaged: a tree, changes behind it, and a chain of fsynced nodes behind the
+//! last checkpoint unless they were closed.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -58,7 +59,9 @@ pub fn sound(kind: Kind, end: End) -> Arc<MemoryDevice> {
     plant(tree.path());
     let device = match kind.zones() {
         None => Arc::new(loaded(kind, tree.path())),
-        Some(zones) => Arc::new(widened(&in_zones(ZoneLayout { zones: zones.zones - SPARE, ..zones }), &zones)),
+        Some(zones) => {
+            Arc::new(widened(&in_zones(ZoneLayout { zones: zones.zones - SPARE, ..zones }), &zones))
+        }
     };
     let fs = open(device.clone(), "");
     if kind.zones().is_some() {
@@ -79,7 +82,11 @@ fn plant(root: &Path) {
         std::fs::create_dir(root.join(name)).unwrap();
     }
     for index in 0..400 {
-        std::fs::write(root.join(format!("d/a rather long name of a file {index}")), [index as u8; 10]).unwrap();
+        std::fs::write(
+            root.join(format!("d/a rather long name of a file {index}")),
+            [index as u8; 10],
+        )
+        .unwrap();
     }
     std::fs::write(root.join("e/large"), vec![7; 12 << 20]).unwrap();
     std::fs::write(root.join("e/small"), vec![7; 3000]).unwrap();
@@ -111,7 +118,8 @@ fn bring_in(fs: &F2fs, tree: &Path, directory: Ino) {
             () => NewInode::Regular,
         };
         let name = entry.file_name();
-        let ino = fs.create(directory, name.as_encoded_bytes(), new, 0o755, &Caller::ROOT).unwrap().ino;
+        let ino =
+            fs.create(directory, name.as_encoded_bytes(), new, 0o755, &Caller::ROOT).unwrap().ino;
         if kind.is_file() {
             fs.write(ino, 0, &std::fs::read(&path).unwrap(), IoFlags::empty()).unwrap();
         }
@@ -126,7 +134,8 @@ fn bring_in(fs: &F2fs, tree: &Path, directory: Ino) {
 fn change(fs: &F2fs) {
     for index in 0..20_u8 {
         let name = format!("a rather new file {index}");
-        let made = fs.create(fs.root(), name.as_bytes(), NewInode::Regular, 0o644, &Caller::ROOT).unwrap();
+        let made =
+            fs.create(fs.root(), name.as_bytes(), NewInode::Regular, 0o644, &Caller::ROOT).unwrap();
         fs.write(made.ino, u64::from(index) << 20, &[index; 9000], IoFlags::empty()).unwrap();
         fs.setxattr(made.ino, b"user.name", &[index; 700], XattrMode::Set).unwrap();
         match index {

@@ -1,9 +1,11 @@
-//! Every operation that changes something, on whatever a damaged volume shows. All may fail; none may panic or hang.
+//! Every operation that changes something, on whatever a damaged volume shows. All may fail; none
+//! may panic or hang.
 
 use cairn_base::Ino;
 use cairn_f2fs::F2fs;
 use cairn_vfs::{
-    AllocateMode, Caller, FileSystem, IoFlags, NewInode, RenameMode, Result, SetAttributes, SetTime, XattrMode,
+    AllocateMode, Caller, FileSystem, IoFlags, NewInode, RenameMode, Result, SetAttributes,
+    SetTime, XattrMode,
 };
 
 use crate::tour;
@@ -14,8 +16,9 @@ const MOST: u64 = 1 << 15;
 /// Inodes that are worked on.
 const INODES: usize = 60;
 
-/// Changes the volume, brings it to the disk as well as it can be, closes it. Returns how many calls succeeded. With `worn` all
-/// that is free is written and half of it overwritten first, so that sections are cleaned.
+/// Changes the volume, brings it to the disk as well as it can be, closes it. Returns how many
+/// calls succeeded. With `worn` all that is free is written and half of it overwritten first, so
+/// that sections are cleaned.
 pub fn upon(fs: &F2fs, seed: u64, worn: bool) -> usize {
     let mut worker = Worker { fs, rng: fastrand::Rng::with_seed(seed), done: 0 };
     if worn {
@@ -72,7 +75,10 @@ impl Worker<'_> {
 
     fn wear(&mut self) {
         let fs = self.fs;
-        let Some(free) = self.count(fs.statfs()).map(|found| found.free_blocks.min(MOST) << 12) else { return };
+        let Some(free) = self.count(fs.statfs()).map(|found| found.free_blocks.min(MOST) << 12)
+        else {
+            return;
+        };
         let Some(ino) = self.make(fs.root(), b"worn", NewInode::Regular) else { return };
         // The other half of each piece comes last, between what is overwritten.
         for offset in [0, 1 << 16, 0] {
@@ -87,8 +93,12 @@ impl Worker<'_> {
 
     fn attributes(&mut self, ino: Ino) {
         let fs = self.fs;
-        let set =
-            SetAttributes { permissions: Some(0o700), uid: Some(7), mtime: Some(SetTime::Now), ..Default::default() };
+        let set = SetAttributes {
+            permissions: Some(0o700),
+            uid: Some(7),
+            mtime: Some(SetTime::Now),
+            ..Default::default()
+        };
         self.count(fs.setattr(ino, &set));
         let len = self.rng.usize(..3000);
         self.count(fs.setxattr(ino, b"user.set", &vec![1; len], XattrMode::Set));
@@ -106,7 +116,11 @@ impl Worker<'_> {
             self.count(fs.fsync(ino, 0, data_only));
         }
         let range = (self.rng.u64(..100_000), self.rng.u64(1..300_000));
-        let modes = [AllocateMode::PunchHole, AllocateMode::KeepSize, AllocateMode::ZeroRange { keep_size: true }];
+        let modes = [
+            AllocateMode::PunchHole,
+            AllocateMode::KeepSize,
+            AllocateMode::ZeroRange { keep_size: true },
+        ];
         let mode = modes[self.rng.usize(..3)];
         self.count(fs.allocate(ino, mode, range.0, range.1));
         if self.rng.bool() {
@@ -119,7 +133,8 @@ impl Worker<'_> {
     fn names(&mut self, ino: Ino) {
         let fs = self.fs;
         let names = tour::names(fs, ino);
-        let names: Vec<_> = names.iter().filter(|name| !matches!(name.as_slice(), b"." | b"..")).collect();
+        let names: Vec<_> =
+            names.iter().filter(|name| !matches!(name.as_slice(), b"." | b"..")).collect();
         for name in names.iter().take(12) {
             match self.rng.u8(..4) {
                 0 => {
@@ -136,7 +151,8 @@ impl Worker<'_> {
                 }
                 _ => {
                     if let Some(found) = self.count(fs.lookup(ino, name)) {
-                        if let Some(linked) = self.count(fs.link(found.ino, ino, b"a second name")) {
+                        if let Some(linked) = self.count(fs.link(found.ino, ino, b"a second name"))
+                        {
                             fs.forget(linked.ino, 1);
                         }
                         fs.forget(found.ino, 1);

@@ -1,6 +1,7 @@
 //! Wounds of zones: their write pointers say something else than the volume.
 //!
-//! They are kept in the table of the image: see `cairn_block::zoned::open_image`. What the zones hold stays as it is.
+//! They are kept in the table of the image: see `cairn_block::zoned::open_image`. What the zones
+//! hold stays as it is.
 
 use std::sync::Arc;
 
@@ -28,7 +29,8 @@ pub fn read(image: &MemoryDevice, layout: &ZoneLayout) -> Vec<u64> {
 }
 
 pub fn write(image: &MemoryDevice, layout: &ZoneLayout, pointers: &[u64]) {
-    let mut table: Vec<u8> = std::iter::once(&0).chain(pointers).flat_map(|word| word.to_le_bytes()).collect();
+    let mut table: Vec<u8> =
+        std::iter::once(&0).chain(pointers).flat_map(|word| word.to_le_bytes()).collect();
     table.resize(BLOCK, 0);
     let sum = crc32c(!0, &table[8..]);
     table[..4].copy_from_slice(&sum.to_le_bytes());
@@ -50,37 +52,51 @@ pub fn widened(image: &MemoryDevice, layout: &ZoneLayout) -> MemoryDevice {
     wide.fork()
 }
 
-/// Each active zone of the volume is one that a log is in: those that a log has left count against the device's limit no more.
+/// Each active zone of the volume is one that a log is in: those that a log has left count against
+/// the device's limit no more.
 #[track_caller]
 pub fn assert_no_zone_is_left(fs: &F2fs) {
     let disk = fs.disk();
     let (Some(zoned), Some(store)) = (disk.device.as_zoned(), &disk.store) else { return };
     let section = u64::from(disk.layout.segs_per_sec) << 21;
     let end = (u64::from(disk.layout.main) + disk.layout.main_blocks()) << 12;
-    for zone in zoned.report(0, usize::MAX).unwrap().iter().filter(|zone| zone.is_active() && zone.start < end) {
-        let here = |log| (zone.start..zone.start + section).contains(&store.segments.next_address(log).bytes());
+    for zone in zoned
+        .report(0, usize::MAX)
+        .unwrap()
+        .iter()
+        .filter(|zone| zone.is_active() && zone.start < end)
+    {
+        let here = |log| {
+            (zone.start..zone.start + section).contains(&store.segments.next_address(log).bytes())
+        };
         assert!(Log::ALL.into_iter().any(here), "{zone:?}");
     }
 }
 
-/// Moves write pointers forward, back, to the zone's start and to its end; begins zones that nobody wrote to; lets zones fail.
+/// Moves write pointers forward, back, to the zone's start and to its end; begins zones that nobody
+/// wrote to; lets zones fail.
 pub fn wound(image: &MemoryDevice, layout: &ZoneLayout, random: &mut fastrand::Rng) {
     let mut pointers = read(image, layout);
     let zones = layout.conventional as usize..pointers.len() - SPARE as usize;
     match random.u8(..16) {
         // As if others used the device, too.
-        0 => {
-            pointers[zones.end..].iter_mut().take(random.usize(1..=SPARE as usize)).for_each(|pointer| *pointer = 4096)
-        }
+        0 => pointers[zones.end..]
+            .iter_mut()
+            .take(random.usize(1..=SPARE as usize))
+            .for_each(|pointer| *pointer = 4096),
         1..3 => {
             let from = random.usize(zones);
-            let begun = pointers[from..].iter_mut().take(random.usize(1..9)).filter(|pointer| **pointer == 0);
+            let begun = pointers[from..]
+                .iter_mut()
+                .take(random.usize(1..9))
+                .filter(|pointer| **pointer == 0);
             begun.for_each(|pointer| *pointer = random.u64(1..5) << 12);
         }
         3..13 => {
             // Those that were written have more to lose.
             let written = random.u8(..4) > 0;
-            if let Some(zone) = random.choice(zones.filter(|zone| !written || pointers[*zone] > 0).collect::<Vec<_>>())
+            if let Some(zone) = random
+                .choice(zones.filter(|zone| !written || pointers[*zone] > 0).collect::<Vec<_>>())
             {
                 pointers[zone] = moved(pointers[zone], layout, random);
             }
@@ -88,8 +104,11 @@ pub fn wound(image: &MemoryDevice, layout: &ZoneLayout, random: &mut fastrand::R
         13..15 => pointers.swap(random.usize(zones.clone()), random.usize(zones)),
         _ => {
             for zone in zones {
-                pointers[zone] =
-                    if random.u8(..4) == 0 { moved(pointers[zone], layout, random) } else { pointers[zone] };
+                pointers[zone] = if random.u8(..4) == 0 {
+                    moved(pointers[zone], layout, random)
+                } else {
+                    pointers[zone]
+                };
             }
         }
     }

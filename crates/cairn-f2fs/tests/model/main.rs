@@ -1,6 +1,6 @@
-//! The queue of merged checkpoints under a model checker: every interleaving of a few requesters, a daemon that works, sleeps
-//! and leaves, is tried. A wake-up that can be lost shows as a deadlock, a request that is served by work begun before it
-//! as a failed assertion.
+//! The queue of merged checkpoints under a model checker: every interleaving of a few requesters, a
+//! daemon that works, sleeps and leaves, is tried. A wake-up that can be lost shows as a deadlock,
+//! a request that is served by work begun before it as a failed assertion.
 
 #[path = "../../src/checkpoint/queue.rs"]
 mod queue;
@@ -24,7 +24,8 @@ struct Volume {
 
 impl Volume {
     fn new() -> Arc<Self> {
-        let (done, served, stop) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicBool::new(false));
+        let (done, served, stop) =
+            (AtomicUsize::new(0), AtomicUsize::new(0), AtomicBool::new(false));
         Arc::new(Self { queue: Queue::new(), done, served, stop })
     }
 

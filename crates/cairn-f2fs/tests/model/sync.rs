@@ -1,5 +1,5 @@
-//! The checker's primitives in the shape of the crate's own. An event's notifications cannot be missed by whoever has read
-//! its generation before looking, as with the real one.
+//! The checker's primitives in the shape of the crate's own. An event's notifications cannot be
+//! missed by whoever has read its generation before looking, as with the real one.
 
 use loom::sync::{Condvar, MutexGuard};
 

@@ -33,7 +33,14 @@ impl Chain {
     }
 
     /// A node as the next one of the chain.
-    pub fn node(&mut self, mut block: Vec<u8>, nid: u32, ino: u32, offset: u32, marks: Marks) -> BlockAddr {
+    pub fn node(
+        &mut self,
+        mut block: Vec<u8>,
+        nid: u32,
+        ino: u32,
+        offset: u32,
+        marks: Marks,
+    ) -> BlockAddr {
         let at = self.next;
         self.next = BlockAddr(at.get() + 1);
         let footer = NodeFooter {

@@ -40,7 +40,8 @@ fn pack(algorithm: u8, data: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Three packed clusters, one that is not packed, a hole, and a packed one that the end of the file cuts.
+/// Three packed clusters, one that is not packed, a hole, and a packed one that the end of the file
+/// cuts.
 fn contents() -> Vec<u8> {
     let mut random = fastrand::Rng::with_seed(11);
     let mut bytes = Vec::new();
@@ -63,7 +64,8 @@ fn volume(algorithm: u8, with_checksum: bool, damage: impl Fn(&mut Vec<u8>)) -> 
     let data = contents();
     let mut inode = Inode::new(FileKind::Regular, 0o644, FEATURES, 36);
     inode.flags.insert(FileFlags::COMPR);
-    // Packed data may end behind the end of the file, which roll-forward would take for data to be kept.
+    // Packed data may end behind the end of the file, which roll-forward would take for data to be
+    // kept.
     inode.advise.insert(Advise::KEEP_SIZE);
     (inode.name, inode.pino, inode.size) = (b"packed".to_vec(), Nid::ROOT, data.len() as u64);
     let extra = inode.extra.as_mut().unwrap();
@@ -87,7 +89,11 @@ fn volume(algorithm: u8, with_checksum: bool, damage: impl Fn(&mut Vec<u8>)) -> 
     chain
 }
 
-fn packed_cluster(chain: &mut Chain, packed: &[u8], damage: &impl Fn(&mut Vec<u8>)) -> Vec<BlockAddr> {
+fn packed_cluster(
+    chain: &mut Chain,
+    packed: &[u8],
+    damage: &impl Fn(&mut Vec<u8>),
+) -> Vec<BlockAddr> {
     let mut bytes = (packed.len() as u32).to_le_bytes().to_vec();
     bytes.extend(checksum::crc32(checksum::MAGIC, packed).to_le_bytes());
     bytes.extend([0; 16]);
@@ -109,7 +115,10 @@ fn every_algorithm_is_unpacked() {
             let volume = volume(algorithm, with_checksum, |_| {}).open();
             let file = volume.lookup(volume.root(), b"packed").unwrap();
             let mut whole = vec![0xff; right.len() + 10];
-            assert_eq!(volume.read(file.ino, 0, &mut whole, IoFlags::empty()).unwrap(), right.len());
+            assert_eq!(
+                volume.read(file.ino, 0, &mut whole, IoFlags::empty()).unwrap(),
+                right.len()
+            );
             assert!(whole[..right.len()] == right[..], "algorithm {algorithm}");
             let mut random = fastrand::Rng::with_seed(3);
             for _ in 0..100 {
@@ -126,7 +135,8 @@ fn every_algorithm_is_unpacked() {
             let mut packed = Vec::new();
             volume
                 .extents(file.ino, 0, u64::MAX, true, &mut |extent| {
-                    packed.extend((extent.flags & 8 != 0).then_some(extent.logical / CLUSTER as u64));
+                    packed
+                        .extend((extent.flags & 8 != 0).then_some(extent.logical / CLUSTER as u64));
                     true
                 })
                 .unwrap();
@@ -139,7 +149,11 @@ fn every_algorithm_is_unpacked() {
 fn damaged_clusters_are_errors() {
     type Change = fn(&mut Vec<u8>);
     let changes: [(bool, Change, &str); 4] = [
-        (false, |bytes| bytes[..4].copy_from_slice(&u32::MAX.to_le_bytes()), "longer than its blocks"),
+        (
+            false,
+            |bytes| bytes[..4].copy_from_slice(&u32::MAX.to_le_bytes()),
+            "longer than its blocks",
+        ),
         (false, |bytes| bytes[..4].copy_from_slice(&20_u32.to_le_bytes()), "LZ4 data is damaged"),
         (true, |bytes| bytes[4] ^= 1, "checksum"),
         (false, |bytes| bytes[24..60].fill(0xff), "LZ4 data is damaged"),
@@ -147,10 +161,15 @@ fn damaged_clusters_are_errors() {
     for (with_checksum, change, reason) in changes {
         let volume = volume(1, with_checksum, change).open();
         let file = volume.lookup(volume.root(), b"packed").unwrap();
-        let error = volume.read(file.ino, 0, &mut [0; 100], IoFlags::empty()).unwrap_err().to_string();
+        let error =
+            volume.read(file.ino, 0, &mut [0; 100], IoFlags::empty()).unwrap_err().to_string();
         assert!(error.contains(reason), "{error}");
         let mut plain = vec![0; CLUSTER];
         volume.read(file.ino, 3 * CLUSTER as u64, &mut plain, IoFlags::empty()).unwrap();
-        assert_eq!(plain, contents()[3 * CLUSTER..4 * CLUSTER], "other clusters are not touched by it");
+        assert_eq!(
+            plain,
+            contents()[3 * CLUSTER..4 * CLUSTER],
+            "other clusters are not touched by it"
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Features and redundancy: what mkfs.f2fs can make, Cairn opens; what is there twice may be lost once.
+//! Features and redundancy: what mkfs.f2fs can make, Cairn opens; what is there twice may be lost
+//! once.
 
 use std::path::Path;
 
@@ -15,7 +16,8 @@ fn small_tree() -> tempfile::TempDir {
     let tree = tempfile::tempdir().unwrap();
     std::fs::create_dir(tree.path().join("d")).unwrap();
     for index in 0..300 {
-        std::fs::write(tree.path().join(format!("d/file {index}")), vec![index as u8; index * 50]).unwrap();
+        std::fs::write(tree.path().join(format!("d/file {index}")), vec![index as u8; index * 50])
+            .unwrap();
     }
     tree
 }
@@ -28,8 +30,10 @@ fn digest(volume: &dyn FileSystem) -> String {
 #[test]
 fn every_feature_set_is_read() {
     let tree = small_tree();
-    let right =
-        cairn_testkit::tree::digest_path(tree.path(), SnapshotOptions { times: false, ..SnapshotOptions::default() });
+    let right = cairn_testkit::tree::digest_path(
+        tree.path(),
+        SnapshotOptions { times: false, ..SnapshotOptions::default() },
+    );
     let right = right.unwrap().without(b"").sha256();
     let sets: [(&[&str], Option<&str>); 6] = [
         (&["-g", "android"], Some("encrypt")),
@@ -83,16 +87,23 @@ fn a_lost_superblock_or_checkpoint_pack_is_replaced() {
         assert_eq!(digest(&*zero(lost).unwrap()), right, "blocks {lost:?}");
     }
     assert!(matches!(zero(&[0, 1]), Err(Error::NotF2fs { found: 0 })));
-    // Opened for writing, the volume has both superblocks again; opened read-only, it is left alone.
+    // Opened for writing, the volume has both superblocks again; opened read-only, it is left
+    // alone.
     for (options, mended) in [("ro", false), ("", true)] {
         let copy = std::sync::Arc::new(device.fork());
         copy.write_at(0, vec![0; 4096]).unwrap();
-        let volume = F2fs::open(copy.clone(), Threads::new(), &MountOptions::parse(options).unwrap()).unwrap();
+        let volume =
+            F2fs::open(copy.clone(), Threads::new(), &MountOptions::parse(options).unwrap())
+                .unwrap();
         volume.unmount().unwrap();
         let block = |number: u64| copy.read_at(number * 4096 + 1024, 3072).unwrap().to_vec();
         assert_eq!(block(0) == block(1), mended, "{options}");
         let said = fsck_f2fs_device(&copy).output;
-        assert_eq!(said.contains("Can't find a valid F2FS superblock at 0x0"), !mended, "{options}: {said}");
+        assert_eq!(
+            said.contains("Can't find a valid F2FS superblock at 0x0"),
+            !mended,
+            "{options}: {said}"
+        );
     }
     let both = zero(&[512, 1024]).map(drop).unwrap_err().to_string();
     assert!(both.contains("pack 1") && both.contains("pack 2"), "{both}");
@@ -100,7 +111,8 @@ fn a_lost_superblock_or_checkpoint_pack_is_replaced() {
 
 #[test]
 fn what_the_superblock_says_is_shown() {
-    let device = image(64 * MIB, &["-l", "lábel", "-U", "11111111-2222-3333-4444-555555555555"], None);
+    let device =
+        image(64 * MIB, &["-l", "lábel", "-U", "11111111-2222-3333-4444-555555555555"], None);
     let info = cairn_f2fs::inspect(&(device.clone() as _)).unwrap().unwrap();
     assert_eq!((info.label.as_str(), info.state), ("lábel", "clean"));
     assert_eq!(info.uuid, "11111111-2222-3333-4444-555555555555");

@@ -1,4 +1,5 @@
-//! Roll-forward in memory: a chain of fsynced nodes behind the checkpoint, written here block by block.
+//! Roll-forward in memory: a chain of fsynced nodes behind the checkpoint, written here block by
+//! block.
 
 use std::sync::Arc;
 
@@ -96,10 +97,26 @@ fn nodes_without_the_mark_count_only_before_one_with_it() {
     let mut chain = Chain::new(base());
     let [first, second, third] = [b'1', b'2', b'3'].map(|byte| chain.data(byte));
     chain.node(block_of(&inode(b"new", 4096), &[(0, first)]), 900, 900, 0, NEW);
-    chain.node(block_of(&inode(b"new", 8192), &[(0, first), (1, second)]), 900, 900, 0, Marks::empty());
+    chain.node(
+        block_of(&inode(b"new", 8192), &[(0, first), (1, second)]),
+        900,
+        900,
+        0,
+        Marks::empty(),
+    );
     let volume = chain.open();
-    assert_eq!(contents(&volume, b"new").unwrap().len(), 4096, "an unmarked node behind the last fsync");
-    chain.node(block_of(&inode(b"new", 12_288), &[(0, first), (1, second), (2, third)]), 900, 900, 0, FSYNC);
+    assert_eq!(
+        contents(&volume, b"new").unwrap().len(),
+        4096,
+        "an unmarked node behind the last fsync"
+    );
+    chain.node(
+        block_of(&inode(b"new", 12_288), &[(0, first), (1, second), (2, third)]),
+        900,
+        900,
+        0,
+        FSYNC,
+    );
     let volume = chain.open();
     let right: Vec<u8> = [b'1', b'2', b'3'].into_iter().flat_map(|byte| [byte; 4096]).collect();
     assert_eq!(contents(&volume, b"new").unwrap(), right);
@@ -122,7 +139,8 @@ fn an_old_file_grows_through_every_level() {
     let record = volume.inodes().inode(old).unwrap().record();
     let shape = record.shape();
     let nid = u32::try_from(old.get()).unwrap();
-    // One direct node of each kind of place: below the inode, an indirect node, the double indirect node.
+    // One direct node of each kind of place: below the inode, an indirect node, the double indirect
+    // node.
     for (index, offset) in [(0, 2_u32), (1, 3 + 1 + 5), (2, 2041 + 1 + 1019 + 1 + 7)] {
         let data = chain.data(b'A' + index);
         let mut block = vec![0; BLOCK_SIZE];
@@ -137,7 +155,11 @@ fn an_old_file_grows_through_every_level() {
         let at = (shape.first_block(offset).unwrap() + 3) * 4096;
         let mut bytes = [0; 4100];
         volume.read(file.ino, at - 2, &mut bytes, IoFlags::empty()).unwrap();
-        assert_eq!((bytes[1], bytes[2], bytes[4097]), (0, b'A' + index, b'A' + index), "offset {offset}");
+        assert_eq!(
+            (bytes[1], bytes[2], bytes[4097]),
+            (0, b'A' + index, b'A' + index),
+            "offset {offset}"
+        );
     }
     let mut head = [0; 9000];
     volume.read(file.ino, 0, &mut head, IoFlags::empty()).unwrap();

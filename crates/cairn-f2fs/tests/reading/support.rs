@@ -36,6 +36,7 @@ pub fn in_memory(path: &Path) -> Arc<MemoryDevice> {
 
 /// Opens for reading.
 pub fn open(device: Arc<dyn BlockDevice>) -> cairn_f2fs::Result<Arc<F2fs>> {
-    let options = MountOptions { read_only: true, cache_bytes: 32 << 20, ..MountOptions::default() };
+    let options =
+        MountOptions { read_only: true, cache_bytes: 32 << 20, ..MountOptions::default() };
     F2fs::open(device, Threads::new(), &options)
 }

@@ -17,10 +17,26 @@ fn digests(tree: &Path, volume: &dyn FileSystem) -> (Snapshot, Snapshot) {
     (right, found)
 }
 
-/// Sizes around every border: inline data, one block, the inode's pointers, a direct node, an indirect node.
+/// Sizes around every border: inline data, one block, the inode's pointers, a direct node, an
+/// indirect node.
 pub fn populate(root: &Path) {
     let mut random = fastrand::Rng::with_seed(5);
-    let sizes = [0, 1, 100, 3488, 3489, 3492, 3692, 3693, 4096, 4097, 873 << 12, (873 << 12) + 1, 923 << 12, 13 << 20];
+    let sizes = [
+        0,
+        1,
+        100,
+        3488,
+        3489,
+        3492,
+        3692,
+        3693,
+        4096,
+        4097,
+        873 << 12,
+        (873 << 12) + 1,
+        923 << 12,
+        13 << 20,
+    ];
     for size in sizes {
         let bytes: Vec<u8> = std::iter::repeat_with(|| random.u8(..)).take(size).collect();
         std::fs::write(root.join(format!("of {size} bytes")), bytes).unwrap();
@@ -54,7 +70,10 @@ fn whole_trees_are_equal() {
     populate(tree.path());
     let feature_sets: [&[&str]; 4] = [
         &[],
-        &["-O", "extra_attr,inode_checksum,inode_crtime,lost_found,sb_checksum,quota,project_quota"],
+        &[
+            "-O",
+            "extra_attr,inode_checksum,inode_crtime,lost_found,sb_checksum,quota,project_quota",
+        ],
         &["-s", "2"],
         &["-i"],
     ];
@@ -70,7 +89,8 @@ fn whole_trees_are_equal() {
 }
 
 fn find(volume: &dyn FileSystem, path: &[&str]) -> Ino {
-    path.iter().fold(volume.root(), |parent, name| volume.lookup(parent, name.as_bytes()).unwrap().ino)
+    path.iter()
+        .fold(volume.root(), |parent, name| volume.lookup(parent, name.as_bytes()).unwrap().ino)
 }
 
 /// A listing cut anywhere goes on where it stopped.
@@ -91,7 +111,9 @@ fn check_listing(volume: &dyn FileSystem) {
     assert!(all[0].name == b"." && all[1].name == b"..");
     assert!(all[2..].iter().all(|entry| entry.kind == Some(FileKind::Regular)));
     let mut pieces = Vec::new();
-    while let Some(last) = list(pieces.last().map_or(0, |entry: &cairn_vfs::DirEntry| entry.next), 7).last().cloned() {
+    while let Some(last) =
+        list(pieces.last().map_or(0, |entry: &cairn_vfs::DirEntry| entry.next), 7).last().cloned()
+    {
         pieces.extend(list(pieces.last().map_or(0, |entry| entry.next), 7));
         assert_eq!(pieces.last(), Some(&last));
     }
@@ -130,7 +152,9 @@ fn nothing_can_be_written_and_the_reason_is_told() {
     let volume = open(image(64 * MIB, &[], None)).unwrap();
     let root = volume.root();
     match volume.unlink(root, b"x") {
-        Err(cairn_vfs::Error::ReadOnly(reason)) => assert_eq!(&*reason, "mounted with the option ro"),
+        Err(cairn_vfs::Error::ReadOnly(reason)) => {
+            assert_eq!(&*reason, "mounted with the option ro")
+        }
         other => panic!("{other:?}"),
     }
     assert!(volume.fsync(root, 0, false).is_ok() && volume.sync().is_ok());

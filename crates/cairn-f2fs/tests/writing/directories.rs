@@ -47,10 +47,13 @@ fn blocks_of_many_directories_stay_within_the_cache() {
     const LIMIT: u64 = 8 << 20;
     let device = volume(192 << 20, &[]);
     let fs = open(&device, "cache=8M");
-    let targets: Vec<_> =
-        (0..4_u8).map(|number| make(&fs, fs.root(), &[b't', b'0' + number], NewInode::Regular).unwrap().ino).collect();
+    let targets: Vec<_> = (0..4_u8)
+        .map(|number| make(&fs, fs.root(), &[b't', b'0' + number], NewInode::Regular).unwrap().ino)
+        .collect();
     let directories: Vec<_> = (0..120)
-        .map(|number| make(&fs, fs.root(), format!("d{number}").as_bytes(), NewInode::Directory).unwrap().ino)
+        .map(|number| {
+            make(&fs, fs.root(), format!("d{number}").as_bytes(), NewInode::Directory).unwrap().ino
+        })
         .collect();
     let name = |index: usize| format!("{index}-{}", "x".repeat(90)).into_bytes();
     for (number, directory) in directories.iter().enumerate() {

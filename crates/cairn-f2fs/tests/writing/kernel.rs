@@ -29,10 +29,13 @@ fn open(image: &Path, options: &str) -> Arc<F2fs> {
     fs
 }
 
-/// What a seeded tree does not have: many entries, holes in a directory, long targets, access lists, large attributes.
+/// What a seeded tree does not have: many entries, holes in a directory, long targets, access
+/// lists, large attributes.
 fn extremes(fs: &F2fs) {
     let directory = make(fs, fs.root(), b"many", NewInode::Directory).unwrap().ino;
-    let name = |index: u32| format!("entry number {index} {}", "x".repeat(index as usize % 30)).into_bytes();
+    let name = |index: u32| {
+        format!("entry number {index} {}", "x".repeat(index as usize % 30)).into_bytes()
+    };
     for index in 0..3000 {
         make(fs, directory, &name(index), NewInode::Regular).unwrap();
     }
@@ -95,7 +98,9 @@ fn linux_reads_and_changes_what_we_wrote() {
         assert_f2fs_clean(&image);
         let fs = open(&image, modes[index].options);
         assert_eq!(pair[1].diff(&snapshot(&fs)), "", "what Linux made of volume {index}");
-        let made = fs.create(fs.root(), b"after Linux", NewInode::Directory, 0o755, &Caller::ROOT).unwrap();
+        let made = fs
+            .create(fs.root(), b"after Linux", NewInode::Directory, 0o755, &Caller::ROOT)
+            .unwrap();
         make(&fs, made.ino, b"file", NewInode::Regular).unwrap();
         fs.unmount().unwrap();
         assert_f2fs_clean(&image);

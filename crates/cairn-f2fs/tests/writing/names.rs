@@ -63,9 +63,18 @@ fn names_move_and_multiply() {
         fs.rename(a, b"file", b, b"file", RenameMode::Replace).unwrap();
         make(&fs, a, b"x", NewInode::Directory).unwrap();
         fs.rename(a, b"x", b, b"file", RenameMode::Exchange).unwrap();
-        let loops = fs.rename(root, b"b", find(&fs, b, b"moved").unwrap().ino, b"loop", RenameMode::Replace);
+        let loops = fs.rename(
+            root,
+            b"b",
+            find(&fs, b, b"moved").unwrap().ino,
+            b"loop",
+            RenameMode::Replace,
+        );
         assert!(loops.is_err());
-        assert_eq!((find(&fs, root, b"a").unwrap().links, find(&fs, root, b"b").unwrap().links), (2, 4));
+        assert_eq!(
+            (find(&fs, root, b"a").unwrap().links, find(&fs, root, b"b").unwrap().links),
+            (2, 4)
+        );
         let fs = remount(&device, fs);
         assert_eq!(find(&fs, a, b"x").unwrap().links, 2);
         let unnamed = fs.tmpfile(root, 0o600, &Caller::ROOT).unwrap();
@@ -87,7 +96,12 @@ fn attributes_survive() {
         let root = fs.root();
         make(&fs, root, b"file", NewInode::Regular).unwrap();
         let ino = find(&fs, root, b"file").unwrap().ino;
-        let set = SetAttributes { permissions: Some(0o4711), uid: Some(70_000), gid: Some(7), ..Default::default() };
+        let set = SetAttributes {
+            permissions: Some(0o4711),
+            uid: Some(70_000),
+            gid: Some(7),
+            ..Default::default()
+        };
         fs.setattr(ino, &set).unwrap();
         fs.setxattr(ino, b"user.small", b"value", XattrMode::Create).unwrap();
         fs.setxattr(ino, b"user.large", &[7; 3000], XattrMode::Create).unwrap();

@@ -39,7 +39,11 @@ impl Subject for Kind {
 const KINDS: [Kind; 6] = [
     Kind { size: 96 << 20, args: &[], options: "" },
     Kind { size: 96 << 20, args: &["-O", EXTRA], options: "cache=1M" },
-    Kind { size: 256 << 20, args: &["-s", "2"], options: "mode=lfs,nobuffered_iomap,gc_victim=data_first,gc_merge" },
+    Kind {
+        size: 256 << 20,
+        args: &["-s", "2"],
+        options: "mode=lfs,nobuffered_iomap,gc_victim=data_first,gc_merge",
+    },
     Kind { size: 64 << 20, args: &[], options: "nocheckpoint_merge,gc_victim=greedy" },
     Kind { size: 96 << 20, args: ZONED, options: "cache=1M" },
     Kind { size: 96 << 20, args: &["-i"], options: "cache=1M,max_folio=64K,nodiscard" },

@@ -17,10 +17,12 @@ fn a_volume_turns_read_only_and_back() {
         fs.write(kept.ino, 0, &[2; 100_000], IoFlags::empty()).unwrap();
         fs.remount("ro,cache=8M").unwrap();
         judge(&device);
-        let refused = fs.create(fs.root(), b"x", NewInode::Regular, 0o644, &Caller::ROOT).unwrap_err();
+        let refused =
+            fs.create(fs.root(), b"x", NewInode::Regular, 0o644, &Caller::ROOT).unwrap_err();
         assert!(refused.to_string().contains("remounted with ro"), "{refused}");
         assert!(fs.write(kept.ino, 0, b"x", IoFlags::empty()).is_err());
-        // Its last user leaves while nothing may be written: it goes when the volume turns writable.
+        // Its last user leaves while nothing may be written: it goes when the volume turns
+        // writable.
         fs.forget(unnamed.ino, 1);
         for wrong in ["mode=lfs", "nonsense", "max_folio=5"] {
             assert!(fs.check_remount(wrong).is_err() && fs.remount(wrong).is_err(), "{wrong}");
@@ -39,7 +41,8 @@ fn orphans_of_a_volume_that_was_not_unmounted_go() {
     let free = fs.statfs().unwrap().free_blocks;
     let open_file = fs.create(fs.root(), b"gone", NewInode::Regular, 0o644, &Caller::ROOT).unwrap();
     fs.write(open_file.ino, 0, &[1; 9_000_000], IoFlags::empty()).unwrap();
-    let directory = fs.create(fs.root(), b"dir", NewInode::Directory, 0o755, &Caller::ROOT).unwrap();
+    let directory =
+        fs.create(fs.root(), b"dir", NewInode::Directory, 0o755, &Caller::ROOT).unwrap();
     fs.unlink(fs.root(), b"gone").unwrap();
     fs.rmdir(fs.root(), b"dir").unwrap();
     fs.sync().unwrap();
@@ -58,7 +61,9 @@ fn a_full_volume_takes_no_names_and_loses_none() {
         let device = volume(64 << 20, args);
         let fs = open(&device, "");
         let directory = make(&fs, fs.root(), b"d", NewInode::Directory).unwrap().ino;
-        let name = |index: u32| format!("a name of some length, so that blocks are needed {index}").into_bytes();
+        let name = |index: u32| {
+            format!("a name of some length, so that blocks are needed {index}").into_bytes()
+        };
         let target = vec![b't'; 4000];
         let made = (0..).take_while(|index| {
             let made = make(&fs, directory, &name(*index), NewInode::Symlink(&target));
@@ -108,7 +113,9 @@ fn without_checkpoints_nothing_is_frozen() {
 
 #[test]
 fn frozen_and_thawed_under_load() {
-    for options in ["checkpoint_interval=1,background_gc=sync", "nocheckpoint_merge,mode=lfs,gc_merge"] {
+    for options in
+        ["checkpoint_interval=1,background_gc=sync", "nocheckpoint_merge,mode=lfs,gc_merge"]
+    {
         let device = volume(64 << 20, &[]);
         let fs = open(&device, options);
         freezing::under_load(&*fs, &device, &judge);

@@ -17,7 +17,8 @@ mod opened;
 pub use fresh::{ZONED, volume};
 
 /// Features of inodes that are not there by default.
-pub const EXTRA: &str = "extra_attr,inode_checksum,sb_checksum,flexible_inline_xattr,inode_crtime,lost_found";
+pub const EXTRA: &str =
+    "extra_attr,inode_checksum,sb_checksum,flexible_inline_xattr,inode_crtime,lost_found";
 
 /// Arguments of mkfs of every kind of volume that is tried.
 pub const KINDS: [&[&str]; 2] = [&[], &["-O", EXTRA]];

@@ -23,7 +23,11 @@ fn check(fs: &F2fs, ino: Ino, file: u32, index: u64) {
     let mut buf = vec![0; BLOCK];
     let read = fs.read(ino, index * BLOCK as u64, &mut buf, IoFlags::empty()).unwrap();
     let hole = buf[..read].iter().all(|byte| *byte == 0);
-    assert!(hole || buf == block(file, index), "block {index} of file {file} holds {:?}", Tag::of(&buf));
+    assert!(
+        hole || buf == block(file, index),
+        "block {index} of file {file} holds {:?}",
+        Tag::of(&buf)
+    );
 }
 
 fn work(fs: &F2fs, files: &[Ino], seed: u64, steps: u32) {
@@ -43,7 +47,8 @@ fn work(fs: &F2fs, files: &[Ino], seed: u64, steps: u32) {
             85..93 => fs.fsync(ino, 0, rng.bool()),
             93..96 => {
                 let name = format!("small-{seed}");
-                let made = fs.create(fs.root(), name.as_bytes(), NewInode::Regular, 0o600, &Caller::ROOT);
+                let made =
+                    fs.create(fs.root(), name.as_bytes(), NewInode::Regular, 0o600, &Caller::ROOT);
                 made.and_then(|_| fs.unlink(fs.root(), name.as_bytes()))
             }
             96..98 => {
@@ -67,7 +72,15 @@ fn contend(layout: ZoneLayout, seed: u64) {
                 match fs.lookup(fs.root(), name.as_bytes()) {
                     Ok(found) => found.ino,
                     Err(_) => {
-                        fs.create(fs.root(), name.as_bytes(), NewInode::Regular, 0o644, &Caller::ROOT).unwrap().ino
+                        fs.create(
+                            fs.root(),
+                            name.as_bytes(),
+                            NewInode::Regular,
+                            0o644,
+                            &Caller::ROOT,
+                        )
+                        .unwrap()
+                        .ino
                     }
                 }
             })

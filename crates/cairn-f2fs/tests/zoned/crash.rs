@@ -1,4 +1,5 @@
-//! Power cuts on a zoned volume: what was fsynced is there, logs leave zones that were written further, and no rule is broken.
+//! Power cuts on a zoned volume: what was fsynced is there, logs leave zones that were written
+//! further, and no rule is broken.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,22 +29,32 @@ fn filled(tag: Tag) -> Vec<u8> {
 /// Versions of a file's blocks.
 type Versions = BTreeMap<u32, u32>;
 
-/// Every block of the file is at least as new as promised: a later version may have become durable, too.
+/// Every block of the file is at least as new as promised: a later version may have become durable,
+/// too.
 fn holds(fs: &F2fs, file: u32, promised: &Versions) -> Result<(), String> {
-    let found = fs.lookup(fs.root(), name(file).as_bytes()).map_err(|error| format!("file {file}: {error}"))?;
+    let found = fs
+        .lookup(fs.root(), name(file).as_bytes())
+        .map_err(|error| format!("file {file}: {error}"))?;
     for (index, version) in promised {
         let mut buf = vec![0; BLOCK];
-        fs.read(found.ino, u64::from(*index) * BLOCK as u64, &mut buf, IoFlags::empty()).map_err(|e| e.to_string())?;
+        fs.read(found.ino, u64::from(*index) * BLOCK as u64, &mut buf, IoFlags::empty())
+            .map_err(|e| e.to_string())?;
         match Tag::of(&buf) {
             Some(tag) if (tag.file, tag.index) == (file, *index) && tag.version >= *version => {}
-            other => return Err(format!("block {index} of file {file} is {other:?}, version {version} was promised")),
+            other => {
+                return Err(format!(
+                    "block {index} of file {file} is {other:?}, version {version} was promised"
+                ));
+            }
         }
     }
     Ok(())
 }
 
 fn all_hold(fs: &F2fs, promised: &BTreeMap<&u32, &Versions>) -> Result<(), String> {
-    (0..FILES).try_for_each(|file| promised.get(&file).map_or(Ok(()), |promised| holds(fs, file, promised)))
+    (0..FILES).try_for_each(|file| {
+        promised.get(&file).map_or(Ok(()), |promised| holds(fs, file, promised))
+    })
 }
 
 /// Files of `blocks` blocks, all of them written before if `full`.
@@ -62,7 +73,10 @@ fn begin(work: &Work) -> (Arc<MemoryDevice>, Vec<Versions>) {
     let fs = open(device.clone(), work.options);
     let written = if work.full { 0..work.blocks } else { 0..0 };
     for file in 0..FILES {
-        let ino = fs.create(fs.root(), name(file).as_bytes(), NewInode::Regular, 0o644, &Caller::ROOT).unwrap().ino;
+        let ino = fs
+            .create(fs.root(), name(file).as_bytes(), NewInode::Regular, 0o644, &Caller::ROOT)
+            .unwrap()
+            .ino;
         for index in written.clone() {
             let block = filled(Tag { file, index, version: 0 });
             fs.write(ino, u64::from(index) * BLOCK as u64, &block, IoFlags::empty()).unwrap();
@@ -89,7 +103,13 @@ fn run(work: &Work) -> (Promises<u32, Versions>, cairn_testkit::crash::CrashLog)
             let version = step + 1;
             versions[file as usize].insert(index, version);
             let flags = if rng.u8(0..8) == 0 { IoFlags::DIRECT } else { IoFlags::empty() };
-            fs.write(ino, u64::from(index) * BLOCK as u64, &filled(Tag { file, index, version }), flags).unwrap();
+            fs.write(
+                ino,
+                u64::from(index) * BLOCK as u64,
+                &filled(Tag { file, index, version }),
+                flags,
+            )
+            .unwrap();
         }
         match rng.u8(0..8) {
             0 => fs.sync().unwrap(),
@@ -128,7 +148,8 @@ fn search(work: &Work) {
             let step = if deep() { 1 } else { cuts.len().div_ceil(3).max(1) };
             for second in cuts.into_iter().step_by(step) {
                 let fs = open(Arc::new(again.device(second)), options);
-                all_hold(&fs, &promised).unwrap_or_else(|fault| panic!("{cut}, then {second}: {fault}"));
+                all_hold(&fs, &promised)
+                    .unwrap_or_else(|fault| panic!("{cut}, then {second}: {fault}"));
             }
         }
         let fs = open(image.clone(), options);
@@ -139,7 +160,8 @@ fn search(work: &Work) {
             // Long enough for every log to need a zone more.
             for index in (0..work.blocks).chain(0..work.blocks) {
                 let tag = Tag { file: 0, index, version: u32::MAX };
-                fs.write(ino, u64::from(index) * BLOCK as u64, &filled(tag), IoFlags::empty()).unwrap();
+                fs.write(ino, u64::from(index) * BLOCK as u64, &filled(tag), IoFlags::empty())
+                    .unwrap();
             }
             fs.fsync(ino, 0, false).unwrap();
         }
@@ -154,7 +176,14 @@ fn search(work: &Work) {
 #[test]
 fn what_was_fsynced_survives_power_cuts() {
     let steps = if deep() { 200 } else { 40 };
-    search(&Work { zones: layout(2, 40), options: "cache=4M", blocks: 600, full: false, seed: 0x20ed, steps });
+    search(&Work {
+        zones: layout(2, 40),
+        options: "cache=4M",
+        blocks: 600,
+        full: false,
+        seed: 0x20ed,
+        steps,
+    });
 }
 
 /// Zones of which 1,275 of 2,048 blocks can be written, on a volume that is nearly full.
@@ -167,11 +196,23 @@ fn power_cuts_where_zones_have_less_capacity_than_size() {
     }
 }
 
-/// A volume that is full but for what is reserved: logs have fewer free sections than they are when recovery moves them.
+/// A volume that is full but for what is reserved: logs have fewer free sections than they are when
+/// recovery moves them.
 #[test]
 fn recovery_finds_room_for_every_log_of_a_full_volume() {
-    for options in ["cache=4M,gc_victim=data_first", "cache=4M,gc_victim=greedy", "cache=4M,gc_victim=adaptive"] {
+    for options in [
+        "cache=4M,gc_victim=data_first",
+        "cache=4M,gc_victim=greedy",
+        "cache=4M,gc_victim=adaptive",
+    ] {
         let steps = if deep() { 300 } else { 30 };
-        search(&Work { zones: layout(2, 40), options, blocks: 2900, full: true, seed: 0xada, steps });
+        search(&Work {
+            zones: layout(2, 40),
+            options,
+            blocks: 2900,
+            full: true,
+            seed: 0xada,
+            steps,
+        });
     }
 }

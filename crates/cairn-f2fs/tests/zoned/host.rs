@@ -1,5 +1,5 @@
-//! A zoned block device of the host: Linux's null_blk, which refuses what breaks a rule of its zones. The test program itself runs in
-//! the virtual machine, beside Linux's own F2FS.
+//! A zoned block device of the host: Linux's null_blk, which refuses what breaks a rule of its
+//! zones. The test program itself runs in the virtual machine, beside Linux's own F2FS.
 
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
@@ -31,7 +31,8 @@ const BLOCKS: u64 = 12_500;
 const LIVES: [u32; 3] = [4000, 3000, 1000];
 
 fn devices() -> [Arc<dyn BlockDevice>; 2] {
-    let plain = FileDevice::open(PATHS[0], OpenOptions { write: true, ..OpenOptions::default() }).unwrap();
+    let plain =
+        FileDevice::open(PATHS[0], OpenOptions { write: true, ..OpenOptions::default() }).unwrap();
     [Arc::new(plain), Arc::new(HostZoned::open(PATHS[1]).unwrap().expect("a zoned device"))]
 }
 
@@ -69,7 +70,11 @@ fn check(last: usize, mut read: impl FnMut(u64, &mut [u8])) {
     let mut buf = vec![0; BLOCK];
     for (index, version) in (0..).zip(versions) {
         read(index * BLOCK as u64, &mut buf);
-        assert!(buf == filled(index, version), "block {index}, version {version}: {:?}", Tag::of(&buf));
+        assert!(
+            buf == filled(index, version),
+            "block {index}, version {version}: {:?}",
+            Tag::of(&buf)
+        );
     }
 }
 
@@ -79,7 +84,8 @@ fn check_in(fs: &F2fs, ino: Ino, last: usize) {
 
 /// A volume that is nearly full; the process ends without unmounting it.
 fn begin() {
-    let named = |(path, device): (&str, Arc<dyn BlockDevice>)| NamedDevice { path: path.into(), device };
+    let named =
+        |(path, device): (&str, Arc<dyn BlockDevice>)| NamedDevice { path: path.into(), device };
     let devices: Vec<_> = PATHS.into_iter().zip(devices()).map(named).collect();
     let options = MkfsOptions { zoned: true, ..MkfsOptions::default() };
     mkfs::make_on(&devices, &options, &*Threads::new()).unwrap();
@@ -102,7 +108,10 @@ fn recover() {
     let ino = fs.lookup(fs.root(), b"file").unwrap().ino;
     check_in(&fs, ino, 0);
     live(&fs, ino, 1);
-    let (moved, reset) = (fs.gc_stats().data_blocks_moved.get(), fs.store().unwrap().segments.stats.zones_reset.get());
+    let (moved, reset) = (
+        fs.gc_stats().data_blocks_moved.get(),
+        fs.store().unwrap().segments.stats.zones_reset.get(),
+    );
     assert!(moved > 0 && reset > 0, "{moved} blocks moved, {reset} zones reset");
     check_in(&fs, ino, 1);
     fs.unmount().unwrap();
@@ -143,7 +152,9 @@ fn in_the_machine() {
 fn a_zoned_block_device_is_written_beside_linux() {
     let plain = tempfile::NamedTempFile::new().unwrap();
     plain.as_file().set_len(96 << 20).unwrap();
-    let part = |name| format!("{VARIABLE}={name} agent --ignored --exact host::in_the_machine --test-threads=1\n");
+    let part = |name| {
+        format!("{VARIABLE}={name} agent --ignored --exact host::in_the_machine --test-threads=1\n")
+    };
     let script = format!(
         "insmod /modules/configfs.ko || true\ninsmod /modules/null_blk.ko {NULL_BLK}\n{}{}\
          fsck.f2fs --dry-run /dev/vda || true\nmount -t f2fs /dev/vda /mnt\n{}\
@@ -158,8 +169,13 @@ fn a_zoned_block_device_is_written_beside_linux() {
         part("begin"),
         part("linux-recovers"),
     );
-    let text = Vm::new().disk(plain.path()).tool("fsck.f2fs").agent().memory_mib(1500).check(&script);
-    assert_eq!(text.matches("other corrupted bugs                           [Ok..]").count(), 3, "{text}");
+    let text =
+        Vm::new().disk(plain.path()).tool("fsck.f2fs").agent().memory_mib(1500).check(&script);
+    assert_eq!(
+        text.matches("other corrupted bugs                           [Ok..]").count(),
+        3,
+        "{text}"
+    );
     // As in `kernel`: of a second device's zones fsck.f2fs 1.15 takes the wrong part for unusable.
     let alarms: Vec<_> = f2fs_alarms(&text).filter(|line| !line.contains(FREE_SEGMENTS)).collect();
     assert!(alarms.is_empty(), "{text}");

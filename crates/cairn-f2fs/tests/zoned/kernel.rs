@@ -1,4 +1,5 @@
-//! Linux mounts a zoned volume of two devices that Cairn made and wrote, and Cairn could not have broken a rule of its zones.
+//! Linux mounts a zoned volume of two devices that Cairn made and wrote, and Cairn could not have
+//! broken a rule of its zones.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -21,7 +22,8 @@ const MIB: u64 = 1 << 20;
 /// null_blk's zones: 128 of 8 MiB, none of them conventional.
 const ZONES: ZoneLayout = ZoneLayout::new(8 * MIB, 0, 128);
 const CONVENTIONAL: u64 = 60 * MIB;
-const NULL_BLK: &str = "nr_devices=1 zoned=1 zone_size=8 zone_nr_conv=0 memory_backed=1 gb=1 zone_capacity=";
+const NULL_BLK: &str =
+    "nr_devices=1 zoned=1 zone_size=8 zone_nr_conv=0 memory_backed=1 gb=1 zone_capacity=";
 
 /// The lines that copy what was written of each zone, from its start.
 fn copy_zones(zones: &[Zone]) -> String {
@@ -49,9 +51,13 @@ fn linux_mounts_what_was_written_to_zones_with_less_capacity_than_size() {
 fn exchange(capacity: u64) {
     let conventional: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(CONVENTIONAL));
     let memory = Arc::new(MemoryDevice::new(ZONES.size()));
-    let zoned: Arc<dyn BlockDevice> =
-        Arc::new(Emulated::new(memory.clone(), ZoneLayout { capacity: capacity * MIB, ..ZONES }).unwrap());
-    let named = |path: &str, device: &Arc<dyn BlockDevice>| NamedDevice { path: path.into(), device: device.clone() };
+    let zoned: Arc<dyn BlockDevice> = Arc::new(
+        Emulated::new(memory.clone(), ZoneLayout { capacity: capacity * MIB, ..ZONES }).unwrap(),
+    );
+    let named = |path: &str, device: &Arc<dyn BlockDevice>| NamedDevice {
+        path: path.into(),
+        device: device.clone(),
+    };
     let devices = [named("/dev/vda", &conventional), named("/dev/nullb0", &zoned)];
     let options = MkfsOptions { zoned: true, ..MkfsOptions::default() };
     mkfs::make_on(&devices, &options, &*Threads::new()).unwrap();
@@ -90,11 +96,17 @@ fn exchange(capacity: u64) {
          fsck.f2fs --dry-run /dev/vda || true\n",
         copy_zones(&zones)
     );
-    let text = Vm::new().disk(&first).disk(&second).tool("fsck.f2fs").memory_mib(1500).check(&script);
+    let text =
+        Vm::new().disk(&first).disk(&second).tool("fsck.f2fs").memory_mib(1500).check(&script);
     assert!(text.contains(&sum), "{text}");
-    assert_eq!(text.matches("other corrupted bugs                           [Ok..]").count(), 2, "{text}");
-    // fsck.f2fs 1.15 takes half of each zone of a second device for unusable and so finds fewer free segments than there are, before
-    // Linux has written as after. Without zones it agrees (the other tests here).
+    assert_eq!(
+        text.matches("other corrupted bugs                           [Ok..]").count(),
+        2,
+        "{text}"
+    );
+    // fsck.f2fs 1.15 takes half of each zone of a second device for unusable and so finds fewer
+    // free segments than there are, before Linux has written as after. Without zones it agrees (the
+    // other tests here).
     let alarms: Vec<_> = f2fs_alarms(&text).filter(|line| !line.contains(FREE_SEGMENTS)).collect();
     assert!(alarms.is_empty(), "{text}");
 }
@@ -103,7 +115,10 @@ fn exchange(capacity: u64) {
 fn a_device_that_is_missing_is_named() {
     let one: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(100 * MIB));
     let two: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(200 * MIB));
-    let named = |path: &str, device: &Arc<dyn BlockDevice>| NamedDevice { path: path.into(), device: device.clone() };
+    let named = |path: &str, device: &Arc<dyn BlockDevice>| NamedDevice {
+        path: path.into(),
+        device: device.clone(),
+    };
     let devices = [named("one", &one), named("two", &two)];
     mkfs::make_on(&devices, &MkfsOptions::default(), &*Threads::new()).unwrap();
     let error = cairn_f2fs::devices::assemble(vec![one.clone()]).err().unwrap().to_string();

@@ -32,6 +32,11 @@ pub fn judge(image: &Arc<MemoryDevice>) {
     }
     // It does not see zones, and takes segments that cannot be written for free.
     let verdict = fsck_f2fs_device(image);
-    let alarms: Vec<_> = f2fs_alarms(&verdict.output).filter(|line| !line.contains(FREE_SEGMENTS)).collect();
-    assert!(alarms.is_empty() && verdict.output.contains("other corrupted bugs"), "{}", verdict.output);
+    let alarms: Vec<_> =
+        f2fs_alarms(&verdict.output).filter(|line| !line.contains(FREE_SEGMENTS)).collect();
+    assert!(
+        alarms.is_empty() && verdict.output.contains("other corrupted bugs"),
+        "{}",
+        verdict.output
+    );
 }

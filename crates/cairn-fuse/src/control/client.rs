@@ -45,8 +45,9 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects to the daemon of the mount with this device number (`major:minor` of `/proc/self/mountinfo`), which was
-    /// mounted by this user (`user_id` there). Does not touch the mount.
+    /// Connects to the daemon of the mount with this device number (`major:minor` of
+    /// `/proc/self/mountinfo`), which was mounted by this user (`user_id` there). Does not touch
+    /// the mount.
     ///
     /// # Errors
     /// [`ControlError::Foreign`] if another user made the mount, [`ControlError::NoSocket`] or
@@ -57,7 +58,8 @@ impl Client {
         if !server::allowed(uid, owner) {
             return Err(ControlError::Foreign { owner });
         }
-        let runtime = std::env::var_os("XDG_RUNTIME_DIR").filter(|_| uid == owner).map(PathBuf::from);
+        let runtime =
+            std::env::var_os("XDG_RUNTIME_DIR").filter(|_| uid == owner).map(PathBuf::from);
         let places = places(device, owner, runtime);
         let started = Instant::now();
         Self::connect_to_one(&places, owner, || {
@@ -66,9 +68,9 @@ impl Client {
         })
     }
 
-    /// Connects to the first of several sockets that is there. A mount can be seen a moment before its daemon listens, and
-    /// until then the socket that a killed daemon left under the same number may be there: `again` is asked, after a pause,
-    /// whether to look once more.
+    /// Connects to the first of several sockets that is there. A mount can be seen a moment before
+    /// its daemon listens, and until then the socket that a killed daemon left under the same
+    /// number may be there: `again` is asked, after a pause, whether to look once more.
     pub(crate) fn connect_to_one(
         places: &[PathBuf],
         owner: u32,
@@ -76,7 +78,8 @@ impl Client {
     ) -> Result<Self, ControlError> {
         loop {
             let found = Self::first_of(places, owner);
-            let may_be_starting = matches!(found, Err(ControlError::NoSocket(_) | ControlError::Gone(_)));
+            let may_be_starting =
+                matches!(found, Err(ControlError::NoSocket(_) | ControlError::Gone(_)));
             if !may_be_starting || !again() {
                 return found;
             }
@@ -114,7 +117,10 @@ impl Client {
         let stream = UnixStream::connect(path).map_err(failed)?;
         stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
         stream.set_write_timeout(Some(PATIENCE)).map_err(failed)?;
-        let peer = rustix::net::sockopt::socket_peercred(&stream).map_err(|error| failed(error.into()))?.uid.as_raw();
+        let peer = rustix::net::sockopt::socket_peercred(&stream)
+            .map_err(|error| failed(error.into()))?
+            .uid
+            .as_raw();
         if !server::allowed(peer, owner) {
             let why = format!("user {peer} listens there, not {owner}");
             return Err(ControlError::Unsafe { path: path.to_owned(), why });
@@ -195,7 +201,8 @@ impl Client {
     }
 
     fn answer(&self) -> Result<Report, ControlError> {
-        // Never more than one answer is under way, so the reader takes nothing that a later one would miss.
+        // Never more than one answer is under way, so the reader takes nothing that a later one
+        // would miss.
         let mut lines = BufReader::new(&self.stream);
         match protocol::read_reply(&mut lines).map_err(|error| self.failed(error))? {
             Some(Reply::Ok(report)) => Ok(report),

@@ -1,4 +1,5 @@
-//! The control channel of a live mount: a Unix socket on which the daemon tells its counters and takes new options.
+//! The control channel of a live mount: a Unix socket on which the daemon tells its counters and
+//! takes new options.
 //!
 //! | module | what |
 //! |---|---|
@@ -7,11 +8,12 @@
 //! | `server` | the daemon's side |
 //! | `client` | the side of `cairn stats`, `cairn remount`, `cairn freeze` and `cairn umount` |
 //!
-//! Who may ask: root, and the user whose daemon it is. The socket's directory is closed to others, and the server looks
-//! at the peer's credentials besides.
+//! Who may ask: root, and the user whose daemon it is. The socket's directory is closed to others,
+//! and the server looks at the peer's credentials besides.
 //!
-//! Invariant: a client can be slow, silent or gone without holding up the daemon, its end, or requests of the kernel. Every
-//! client has a thread of its own, there is a limit to them, and every read and write has a time limit.
+//! Invariant: a client can be slow, silent or gone without holding up the daemon, its end, or
+//! requests of the kernel. Every client has a thread of its own, there is a limit to them, and
+//! every read and write has a time limit.
 
 mod client;
 mod error;
@@ -52,8 +54,8 @@ pub trait Control: Send + Sync {
     /// The volume is not frozen, or could not be written.
     fn thaw(&self) -> Result<(), String>;
 
-    /// Brings everything to the disk and ends the mount, whoever uses it. Returns when the end has begun; the text of a refusal says
-    /// what to do.
+    /// Brings everything to the disk and ends the mount, whoever uses it. Returns when the end has
+    /// begun; the text of a refusal says what to do.
     ///
     /// # Errors
     /// The mount cannot be ended.

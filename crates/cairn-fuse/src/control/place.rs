@@ -1,12 +1,14 @@
 //! Where the socket of a mount is.
 //!
-//! Its name is the mount's device number, which all paths to one mount share and no two live mounts do, also not of different
-//! namespaces. Its directory belongs to the daemon's user and is closed to others: `$XDG_RUNTIME_DIR/cairn` or `/run/user/UID/cairn`,
-//! for root `/run/cairn`; where there is no such place, `/tmp/cairn-UID`. In a user namespace UID is the user outside: its root is not
-//! the system's, and must not take root's place in a `/tmp` that both share. A directory that is not ours is passed over by both sides.
+//! Its name is the mount's device number, which all paths to one mount share and no two live mounts
+//! do, also not of different namespaces. Its directory belongs to the daemon's user and is closed
+//! to others: `$XDG_RUNTIME_DIR/cairn` or `/run/user/UID/cairn`, for root `/run/cairn`; where there
+//! is no such place, `/tmp/cairn-UID`. In a user namespace UID is the user outside: its root is not
+//! the system's, and must not take root's place in a `/tmp` that both share. A directory that is
+//! not ours is passed over by both sides.
 //!
-//! Locking: `flock` on the directory, while a socket is made or stale ones are removed; held for a moment, and without it all works but
-//! for that moment.
+//! Locking: `flock` on the directory, while a socket is made or stale ones are removed; held for a
+//! moment, and without it all works but for that moment.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, ErrorKind};
@@ -25,8 +27,8 @@ pub(crate) fn name(device: &str) -> String {
     format!("{}.sock", device.replace(':', "-"))
 }
 
-/// Directories that daemons of a user may have chosen, best first. `outer` is the user outside of our user namespace. For one's own,
-/// `runtime` is `$XDG_RUNTIME_DIR`.
+/// Directories that daemons of a user may have chosen, best first. `outer` is the user outside of
+/// our user namespace. For one's own, `runtime` is `$XDG_RUNTIME_DIR`.
 pub(crate) fn directories(uid: u32, outer: u32, runtime: Option<PathBuf>) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = Vec::new();
     if uid == 0 {
@@ -79,9 +81,10 @@ pub(crate) fn make(directories: &[PathBuf], uid: u32) -> Result<PathBuf, Control
 
 /// A directory that others could have made or could change is not to be trusted.
 pub(crate) fn check(directory: &Path, uid: u32) -> Result<(), ControlError> {
-    let broken = |why: &str| ControlError::Unsafe { path: directory.to_owned(), why: why.to_owned() };
-    let found =
-        fs::symlink_metadata(directory).map_err(|source| ControlError::Io { path: directory.to_owned(), source })?;
+    let broken =
+        |why: &str| ControlError::Unsafe { path: directory.to_owned(), why: why.to_owned() };
+    let found = fs::symlink_metadata(directory)
+        .map_err(|source| ControlError::Io { path: directory.to_owned(), source })?;
     if !found.is_dir() {
         return Err(broken("it is not a directory"));
     }
@@ -107,8 +110,12 @@ pub(crate) enum Listener {
 
 /// Looks, without waiting for whoever is there.
 pub(crate) fn listener(path: &Path) -> io::Result<Listener> {
-    let socket =
-        socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC, None)?;
+    let socket = socket_with(
+        AddressFamily::UNIX,
+        SocketType::STREAM,
+        SocketFlags::NONBLOCK | SocketFlags::CLOEXEC,
+        None,
+    )?;
     match connect(&socket, &SocketAddrUnix::new(path)?) {
         Ok(()) | Err(Errno::AGAIN | Errno::INPROGRESS) => Ok(Listener::Somebody),
         Err(Errno::CONNREFUSED) => Ok(Listener::Nobody),
@@ -121,7 +128,10 @@ pub(crate) fn listener(path: &Path) -> io::Result<Listener> {
 pub(crate) fn sweep(directory: &Path) {
     let Some(_alone) = Alone::in_directory(directory) else { return };
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-    for path in entries.map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|end| end == "sock")) {
+    for path in entries
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|end| end == "sock"))
+    {
         if matches!(listener(&path), Ok(Listener::Nobody)) {
             let _ = fs::remove_file(path);
         }
@@ -137,7 +147,8 @@ impl Alone {
     const TRIES: u32 = 100;
     const PAUSE: Duration = Duration::from_millis(10);
 
-    /// `None` if somebody else is at it for longer than that takes, or the directory cannot be locked.
+    /// `None` if somebody else is at it for longer than that takes, or the directory cannot be
+    /// locked.
     pub(crate) fn in_directory(directory: &Path) -> Option<Self> {
         let directory = File::open(directory).ok()?;
         for _ in 0..Self::TRIES {

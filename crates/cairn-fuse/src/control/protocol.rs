@@ -74,14 +74,18 @@ pub(crate) fn write_reply(to: &mut impl Write, reply: &Reply) -> io::Result<()> 
 }
 
 /// The next request; `None` at the end. `Err(Ok(text))` is for the client to hear.
-pub(crate) fn read_request(from: &mut impl BufRead) -> Result<Option<Request>, Result<String, io::Error>> {
+pub(crate) fn read_request(
+    from: &mut impl BufRead,
+) -> Result<Option<Request>, Result<String, io::Error>> {
     let Some(line) = read_line(from, MAX_REQUEST).map_err(Err)? else { return Ok(None) };
     let value: serde_json::Value =
         serde_json::from_slice(&line).map_err(|error| Ok(format!("not a request: {error}")))?;
     match value.get("cairn").and_then(serde_json::Value::as_u64) {
         Some(version) if version == u64::from(VERSION) => {}
         Some(version) => {
-            return Err(Ok(format!("this daemon speaks version {VERSION} of the protocol, not {version}")));
+            return Err(Ok(format!(
+                "this daemon speaks version {VERSION} of the protocol, not {version}"
+            )));
         }
         None => return Err(Ok("not a request: `cairn` gives no version".to_owned())),
     }
@@ -96,7 +100,8 @@ pub(crate) fn read_reply(from: &mut impl BufRead) -> io::Result<Option<Reply>> {
         (VERSION, Some(report), None) => Ok(Some(Reply::Ok(report))),
         (VERSION, None, Some(text)) => Ok(Some(Reply::Error(text))),
         (version, ..) => {
-            let text = format!("an answer of version {version}, which is not {VERSION}, or has no result");
+            let text =
+                format!("an answer of version {version}, which is not {VERSION}, or has no result");
             Err(io::Error::new(ErrorKind::InvalidData, text))
         }
     }

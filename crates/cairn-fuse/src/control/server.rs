@@ -1,7 +1,7 @@
 //! The daemon's side.
 //!
-//! One thread accepts; each client has a thread of its own while it is served. Nobody waits for those threads: they
-//! end when their client goes, keeps silent too long, or the process ends.
+//! One thread accepts; each client has a thread of its own while it is served. Nobody waits for
+//! those threads: they end when their client goes, keeps silent too long, or the process ends.
 //!
 //! Locking: `waiting` is a leaf, never held while a socket is written.
 
@@ -53,7 +53,8 @@ impl Server {
     /// There is no mount at `mountpoint`, no directory is safe for the socket, another daemon
     /// listens there, or the system has no thread.
     pub fn start(mountpoint: &Path, control: Arc<dyn Control>) -> Result<Self, ControlError> {
-        let missing = || ControlError::Io { path: mountpoint.to_owned(), source: ErrorKind::NotFound.into() };
+        let missing =
+            || ControlError::Io { path: mountpoint.to_owned(), source: ErrorKind::NotFound.into() };
         let mount = mounts::mounted_on(mountpoint).ok_or_else(missing)?;
         let uid = rustix::process::geteuid().as_raw();
         let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
@@ -63,8 +64,11 @@ impl Server {
         let started = Instant::now();
         loop {
             match Self::listen(path.clone(), control.clone()) {
-                // The kernel gives a number anew as soon as a mount has gone; its daemon is about to let go of the socket.
-                Err(ControlError::InUse(_)) if started.elapsed() < PATIENCE => thread::sleep(Duration::from_millis(10)),
+                // The kernel gives a number anew as soon as a mount has gone; its daemon is about
+                // to let go of the socket.
+                Err(ControlError::InUse(_)) if started.elapsed() < PATIENCE => {
+                    thread::sleep(Duration::from_millis(10))
+                }
                 listening => return listening,
             }
         }
@@ -101,7 +105,8 @@ impl Server {
 
     fn stop_accepting(&mut self) {
         if let Some(thread) = self.accepting.take() {
-            // Before the listener goes: once nobody listens, another daemon may take the path for its own.
+            // Before the listener goes: once nobody listens, another daemon may take the path for
+            // its own.
             let _ = fs::remove_file(&self.path);
             drop(self.stop.take());
             // It never waits for a client; if it panicked, there is nothing left to end.
@@ -156,8 +161,10 @@ fn accept(listener: &UnixListener, stopped: &UnixStream, shared: &Arc<Shared>) {
         }
         match listener.accept() {
             Ok((client, _)) => admit(client, shared),
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
-            // Out of descriptors, for example: the client stays in the queue, and trying at once would only burn time.
+            Err(error)
+                if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+            // Out of descriptors, for example: the client stays in the queue, and trying at once
+            // would only burn time.
             Err(_) => thread::sleep(Duration::from_millis(100)),
         }
     }
@@ -182,9 +189,11 @@ fn admit(mut client: UnixStream, shared: &Arc<Shared>) {
     }
     let served = Served(shared.clone());
     let refused = client.try_clone();
-    let spawned = thread::Builder::new().name("cairn-client".into()).spawn(move || serve(&client, &served.0));
+    let spawned =
+        thread::Builder::new().name("cairn-client".into()).spawn(move || serve(&client, &served.0));
     if let (Err(error), Ok(mut client)) = (spawned, refused) {
-        let text = format!("the daemon gets no thread to answer: {}", with_remedy(&error, "try again"));
+        let text =
+            format!("the daemon gets no thread to answer: {}", with_remedy(&error, "try again"));
         let _ = protocol::write_reply(&mut client, &Reply::Error(text));
     }
 }
@@ -196,7 +205,8 @@ fn prepare(client: &UnixStream) -> io::Result<()> {
 }
 
 fn may_ask(client: &UnixStream, owner: u32) -> bool {
-    rustix::net::sockopt::socket_peercred(client).is_ok_and(|peer| allowed(peer.uid.as_raw(), owner))
+    rustix::net::sockopt::socket_peercred(client)
+        .is_ok_and(|peer| allowed(peer.uid.as_raw(), owner))
 }
 
 pub(crate) const fn allowed(uid: u32, owner: u32) -> bool {

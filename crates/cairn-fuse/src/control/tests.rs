@@ -108,11 +108,18 @@ fn other_versions_and_nonsense_get_an_answer() {
         ("{\"cairn\":1,\"request\":\"remount\"}\n", "options"),
     ] {
         let got = rig.raw(line);
-        assert!(got.starts_with("{\"cairn\":1,\"error\":") && got.contains(answer), "{line}: {got}");
+        assert!(
+            got.starts_with("{\"cairn\":1,\"error\":") && got.contains(answer),
+            "{line}: {got}"
+        );
     }
-    assert!(rig.raw("{\"cairn\":1,\"request\":\"stats\"}\n").starts_with("{\"cairn\":1,\"ok\":{\"zebra\""));
+    assert!(
+        rig.raw("{\"cairn\":1,\"request\":\"stats\"}\n")
+            .starts_with("{\"cairn\":1,\"ok\":{\"zebra\"")
+    );
     // Longer than any request: nothing is answered, and nothing breaks.
-    let long = format!("{{\"cairn\":1,\"request\":\"remount\",\"options\":\"{}\"}}\n", "x".repeat(70_000));
+    let long =
+        format!("{{\"cairn\":1,\"request\":\"remount\",\"options\":\"{}\"}}\n", "x".repeat(70_000));
     let mut stream = UnixStream::connect(rig.path()).unwrap();
     let _ = stream.write_all(long.as_bytes());
     drop(stream);
@@ -123,7 +130,8 @@ fn other_versions_and_nonsense_get_an_answer() {
 fn silent_clients_hold_up_neither_others_nor_the_end() {
     let rig = Rig::new();
     let server = rig.listen();
-    let silent: Vec<UnixStream> = (0..15).map(|_| UnixStream::connect(rig.path()).unwrap()).collect();
+    let silent: Vec<UnixStream> =
+        (0..15).map(|_| UnixStream::connect(rig.path()).unwrap()).collect();
     rig.connect().unwrap().stats().unwrap();
     drop(server.close());
     drop(silent);
@@ -134,7 +142,8 @@ fn silent_clients_hold_up_neither_others_nor_the_end() {
 fn too_many_clients_are_sent_away() {
     let rig = Rig::new();
     let _server = rig.listen();
-    let silent: Vec<UnixStream> = (0..16).map(|_| UnixStream::connect(rig.path()).unwrap()).collect();
+    let silent: Vec<UnixStream> =
+        (0..16).map(|_| UnixStream::connect(rig.path()).unwrap()).collect();
     // Accepted in order: the 17th finds 16 being served.
     let refused = rig.connect().unwrap().stats().unwrap_err().to_string();
     assert!(refused.contains("try again later"), "{refused}");
@@ -162,7 +171,10 @@ fn a_stale_socket_is_named_and_replaced() {
     let rig = Rig::new();
     drop(UnixListener::bind(rig.path()).unwrap());
     let gone = rig.connect().unwrap_err();
-    assert!(matches!(gone, ControlError::Gone(_)) && gone.to_string().contains("cairn umount -l"), "{gone}");
+    assert!(
+        matches!(gone, ControlError::Gone(_)) && gone.to_string().contains("cairn umount -l"),
+        "{gone}"
+    );
     let server = rig.listen();
     rig.connect().unwrap().stats().unwrap();
     let second = Server::listen(rig.path(), Arc::new(Fake)).map(drop).unwrap_err();
@@ -207,7 +219,12 @@ fn directories_that_others_could_change_are_not_trusted() {
     fs::set_permissions(&open, fs::Permissions::from_mode(0o755)).unwrap();
     let error = place::check(&open, uid()).unwrap_err();
     assert!(error.to_string().contains("others may enter"), "{error}");
-    assert!(place::check(rig.directory.path(), uid() + 1).unwrap_err().to_string().contains("belongs to user"));
+    assert!(
+        place::check(rig.directory.path(), uid() + 1)
+            .unwrap_err()
+            .to_string()
+            .contains("belongs to user")
+    );
     let link = rig.directory.path().join("link");
     std::os::unix::fs::symlink(rig.directory.path(), &link).unwrap();
     assert!(place::check(&link, uid()).unwrap_err().to_string().contains("not a directory"));
@@ -231,9 +248,15 @@ fn users_have_their_own_places() {
 #[test]
 fn the_root_of_a_user_namespace_has_the_places_of_the_user_it_is_outside() {
     let places = place::directories(0, 1000, Some("/x".into()));
-    assert_eq!(places, ["/run/cairn", "/x/cairn", "/run/user/1000/cairn", "/tmp/cairn-1000"].map(PathBuf::from));
+    assert_eq!(
+        places,
+        ["/run/cairn", "/x/cairn", "/run/user/1000/cairn", "/tmp/cairn-1000"].map(PathBuf::from)
+    );
     let map = "         0       1000          1\n         1     100000      65536\n";
-    assert_eq!([0, 1, 65_536, 65_537].map(|uid| place::mapped(map, uid)), [1000, 100_000, 165_535, 65_537]);
+    assert_eq!(
+        [0, 1, 65_536, 65_537].map(|uid| place::mapped(map, uid)),
+        [1000, 100_000, 165_535, 65_537]
+    );
     let initial = "         0          0 4294967295";
     assert_eq!([0, 1000].map(|uid| place::mapped(initial, uid)), [0, 1000]);
 }
@@ -243,7 +266,8 @@ fn a_place_that_somebody_else_made_is_passed_over() {
     let (foreign, rig) = (Rig::new(), Rig::new());
     fs::set_permissions(foreign.directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let places = [foreign.path(), rig.path()];
-    // The mount is there a moment before its daemon listens: also then the foreign place ends nothing.
+    // The mount is there a moment before its daemon listens: also then the foreign place ends
+    // nothing.
     let mut server = None;
     let client = Client::connect_to_one(&places, uid(), || {
         server = Some(rig.listen());

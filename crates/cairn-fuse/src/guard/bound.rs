@@ -1,8 +1,10 @@
-//! How much the kernel may hold in its writeback cache: what it was told to write and we have not heard of.
+//! How much the kernel may hold in its writeback cache: what it was told to write and we have not
+//! heard of.
 //!
-//! It bounds what it holds for each mount (`/sys/class/bdi`), and all of them together (`nr_dirty_threshold`). Root can set the
-//! first bound: it follows the room that the volume has, so that what the kernel holds is always a small part of that. A mount of
-//! an ordinary user keeps the kernel's own, a hundredth of the second.
+//! It bounds what it holds for each mount (`/sys/class/bdi`), and all of them together
+//! (`nr_dirty_threshold`). Root can set the first bound: it follows the room that the volume has,
+//! so that what the kernel holds is always a small part of that. A mount of an ordinary user keeps
+//! the kernel's own, a hundredth of the second.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -82,9 +84,13 @@ impl Bound {
 /// What the kernel holds of all filesystems at most, in bytes.
 fn threshold() -> u64 {
     let pages = fs::read_to_string("/proc/vmstat").ok().and_then(|text| {
-        text.lines().find_map(|line| line.strip_prefix("nr_dirty_threshold ")).and_then(|pages| pages.parse().ok())
+        text.lines()
+            .find_map(|line| line.strip_prefix("nr_dirty_threshold "))
+            .and_then(|pages| pages.parse().ok())
     });
-    pages.map_or(UNKNOWN_THRESHOLD, |pages: u64| pages.saturating_mul(rustix::param::page_size() as u64))
+    pages.map_or(UNKNOWN_THRESHOLD, |pages: u64| {
+        pages.saturating_mul(rustix::param::page_size() as u64)
+    })
 }
 
 #[cfg(test)]
@@ -102,13 +108,18 @@ mod tests {
 
     #[test]
     fn root_has_it_follow_the_room_down_to_a_floor() {
-        let (_dir, bound) = bound(true, &[("strict_limit", 0), ("max_ratio", 100), ("max_bytes", 1 << 40)]);
+        let (_dir, bound) =
+            bound(true, &[("strict_limit", 0), ("max_ratio", 100), ("max_bytes", 1 << 40)]);
         assert_eq!(bound.follow(1 << 30), 64 << 20);
         assert!(bound.can_shrink(64 << 20));
         assert_eq!(bound.follow(0), FLOOR);
         assert!(!bound.can_shrink(FLOOR));
         bound.follow(u64::MAX);
-        assert_eq!(bound.number("strict_limit"), Some(0), "with room for all that, nothing holds the kernel back");
+        assert_eq!(
+            bound.number("strict_limit"),
+            Some(0),
+            "with room for all that, nothing holds the kernel back"
+        );
     }
 
     #[test]

@@ -1,10 +1,12 @@
 //! What a thread that waits for an answer is about to do to a file, as `/proc` tells.
 //!
-//! The kernel asks for attributes with a handle's flag before each write into its cache, but also before a read past the end and a
-//! seek to it, and its question does not say which. The thread's system call does; where that may not be looked at, the
-//! descriptors that its process has of the file.
+//! The kernel asks for attributes with a handle's flag before each write into its cache, but also
+//! before a read past the end and a seek to it, and its question does not say which. The thread's
+//! system call does; where that may not be looked at, the descriptors that its process has of the
+//! file.
 //!
-//! The thread is stopped in the call meanwhile, so what is read here stays true until it is answered.
+//! The thread is stopped in the call meanwhile, so what is read here stays true until it is
+//! answered.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +17,8 @@ const O_APPEND: u32 = rustix::fs::OFlags::APPEND.bits();
 /// Looks at a thread that is only on its way to sleep.
 const LOOKS: usize = 20;
 
-/// Numbers of system calls: reads and seeks, those that write from a buffer, and those that write from several.
+/// Numbers of system calls: reads and seeks, those that write from a buffer, and those that write
+/// from several.
 struct Calls {
     read: &'static [u64],
     write: u64,
@@ -24,10 +27,20 @@ struct Calls {
 }
 
 #[cfg(target_arch = "x86_64")]
-const CALLS: Calls = Calls { read: &[0, 8, 17, 19, 295, 327], write: 1, write_at: 18, write_pieces: &[20, 296, 328] };
+const CALLS: Calls = Calls {
+    read: &[0, 8, 17, 19, 295, 327],
+    write: 1,
+    write_at: 18,
+    write_pieces: &[20, 296, 328],
+};
 /// Those of all newer architectures.
 #[cfg(not(target_arch = "x86_64"))]
-const CALLS: Calls = Calls { read: &[62, 63, 65, 67, 69, 286], write: 64, write_at: 68, write_pieces: &[66, 70, 287] };
+const CALLS: Calls = Calls {
+    read: &[62, 63, 65, 67, 69, 286],
+    write: 64,
+    write_at: 68,
+    write_pieces: &[66, 70, 287],
+};
 
 /// See the module. `None` in its parts: not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +64,11 @@ impl Intent {
     /// Of the thread `tid`, for the file of this inode number.
     pub(crate) fn of(tid: u32, ino: u64) -> Self {
         // 0: the kernel's own, or of a process that cannot be seen from here.
-        if tid == 0 { Self::UNKNOWN } else { Self::look(&PathBuf::from(format!("/proc/{tid}")), ino) }
+        if tid == 0 {
+            Self::UNKNOWN
+        } else {
+            Self::look(&PathBuf::from(format!("/proc/{tid}")), ino)
+        }
     }
 
     fn look(task: &Path, ino: u64) -> Self {
@@ -81,9 +98,11 @@ impl Intent {
                 let mut writable = open.iter().filter(|open| open.writable);
                 match (writable.next(), writable.next()) {
                     (None, _) => Self::Reads,
-                    (Some(one), None) => {
-                        Self::Writes { append: Some(one.append), offset: Some(one.position), len: None }
-                    }
+                    (Some(one), None) => Self::Writes {
+                        append: Some(one.append),
+                        offset: Some(one.position),
+                        len: None,
+                    },
                     _ => Self::UNKNOWN,
                 }
             }
@@ -128,7 +147,9 @@ fn descriptors(task: &Path, ino: u64) -> Option<Vec<Descriptor>> {
 }
 
 fn parse_descriptor(fd: u32, text: &str, ino: u64) -> Option<Descriptor> {
-    let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim);
+    let field = |name: &str| {
+        text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
+    };
     // Kernels before 5.14 do not say: any file may be the one.
     if field("ino").is_some_and(|found| found != ino.to_string()) {
         return None;

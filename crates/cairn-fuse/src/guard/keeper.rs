@@ -1,4 +1,5 @@
-//! The thread behind a guard: it follows the room on the volume, and answers the questions that have to wait for the kernel.
+//! The thread behind a guard: it follows the room on the volume, and answers the questions that
+//! have to wait for the kernel.
 
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -39,13 +40,17 @@ pub(crate) struct Keeper {
 impl Keeper {
     /// Begins to keep watch over a mount whose first request has not been served yet.
     pub(crate) fn start(core: Arc<Core>, mounted: Mounted) -> Self {
-        let keeping =
-            Keeping { bound: Bound::new(mounted.device.as_deref(), mounted.root), mounted, core: core.clone() };
+        let keeping = Keeping {
+            bound: Bound::new(mounted.device.as_deref(), mounted.root),
+            mounted,
+            core: core.clone(),
+        };
         if !core.guard.on {
             return Self { core, thread: None };
         }
         keeping.look(true);
-        let spawned = thread::Builder::new().name("cairn-fuse-room".into()).spawn(move || keeping.run());
+        let spawned =
+            thread::Builder::new().name("cairn-fuse-room".into()).spawn(move || keeping.run());
         if let Err(error) = &spawned {
             // Nobody would answer.
             core.counters.room.near_full.store(false, Ordering::Release);
@@ -96,7 +101,8 @@ impl Keeping {
         }
     }
 
-    /// Sets the bound and the marks for the room that there is, and tells the kernel when it has become near full.
+    /// Sets the bound and the marks for the room that there is, and tells the kernel when it has
+    /// become near full.
     fn look(&self, first: bool) {
         let guard = &self.core.guard;
         let room = self.core.fs().room(false);
@@ -106,7 +112,9 @@ impl Keeping {
         let near = room < if was { begins.saturating_mul(2) } else { begins };
         let (low, high) = match near {
             true => (0, begins.saturating_mul(2)),
-            false if self.bound.can_shrink(bound) => (begins.max(bound.saturating_mul(8)), bound.saturating_mul(32)),
+            false if self.bound.can_shrink(bound) => {
+                (begins.max(bound.saturating_mul(8)), bound.saturating_mul(32))
+            }
             false => (begins, u64::MAX),
         };
         guard.low.store(low, Ordering::Relaxed);
@@ -117,7 +125,8 @@ impl Keeping {
         }
     }
 
-    /// Makes the attributes of all files stale that the kernel has. It may have taken as much as it holds at most.
+    /// Makes the attributes of all files stale that the kernel has. It may have taken as much as it
+    /// holds at most.
     fn tell(&self, bound: u64) {
         let guard = &self.core.guard;
         guard.telling.store(true, Ordering::Release);
@@ -126,7 +135,8 @@ impl Keeping {
         for _ in 0..2 {
             for inodes in self.core.fs().referenced().chunks(BATCH) {
                 let written = std::mem::take(&mut guard.state.lock().written);
-                let nodes = written.into_iter().chain(inodes.iter().map(|ino| self.core.node(*ino)));
+                let nodes =
+                    written.into_iter().chain(inodes.iter().map(|ino| self.core.node(*ino)));
                 nodes.for_each(|node| self.core.kernel.attributes_changed(node));
             }
         }
@@ -175,14 +185,17 @@ impl Keeping {
             return;
         }
         guard.counters.room.fetched.add(1);
-        // This begins it, in large pieces; since Linux 6.16 it does not wait for what a FUSE server has to do.
+        // This begins it, in large pieces; since Linux 6.16 it does not wait for what a FUSE server
+        // has to do.
         if let Some(root) = self.open_root()
             && let Err(error) = rustix::fs::syncfs(&root)
         {
             tracing::debug!("not everything that the kernel held was written: {error}");
         }
         if anywhere {
-            fs.referenced().iter().for_each(|ino| self.core.kernel.collect_dirty_pages(self.core.node(*ino)));
+            fs.referenced()
+                .iter()
+                .for_each(|ino| self.core.kernel.collect_dirty_pages(self.core.node(*ino)));
         }
         for (node, range) in places {
             self.core.kernel.collect_dirty_range(node, range);

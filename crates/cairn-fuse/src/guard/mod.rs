@@ -1,22 +1,27 @@
 //! Near full, nobody is told "written" for what cannot be stored.
 //!
-//! With its writeback cache the kernel takes a write and answers it at once; we hear of it later, when there is nobody left to be
-//! told that there is no space. But before each write it asks for the attributes of the file if those that it has are stale, with the
-//! flag that there is a handle; and an error of that question is the error of the write. So near full the attributes of regular
-//! files are good for that one use, and the question is a request for room: it is granted if the write fits beside everything that
-//! was granted before and that we have not received yet. What the kernel holds is then fetched, which tells how much room
-//! there really is, and what does not fit is refused.
+//! With its writeback cache the kernel takes a write and answers it at once; we hear of it later,
+//! when there is nobody left to be told that there is no space. But before each write it asks for
+//! the attributes of the file if those that it has are stale, with the flag that there is a handle;
+//! and an error of that question is the error of the write. So near full the attributes of regular
+//! files are good for that one use, and the question is a request for room: it is granted if the
+//! write fits beside everything that was granted before and that we have not received yet. What the
+//! kernel holds is then fetched, which tells how much room there really is, and what does not fit
+//! is refused.
 //!
-//! The same question keeps what is immutable, or open for appending only, from being written through a descriptor that was open before.
+//! The same question keeps what is immutable, or open for appending only, from being written
+//! through a descriptor that was open before.
 //!
-//! *Near* is where the room comes close to what the kernel may hold without having asked ([`bound`]). On the way there, the attributes
-//! that the kernel has are made stale, those of files that are being written first. Far from full, a write costs two comparisons.
+//! *Near* is where the room comes close to what the kernel may hold without having asked
+//! ([`bound`]). On the way there, the attributes that the kernel has are made stale, those of files
+//! that are being written first. Far from full, a write costs two comparisons.
 //!
-//! A single write whose length cannot be seen ([`intent`]) counts as [`UNSEEN`] bytes. Memory that is mapped cannot be guarded:
-//! there is no question before it changes.
+//! A single write whose length cannot be seen ([`intent`]) counts as [`UNSEEN`] bytes. Memory that
+//! is mapped cannot be guarded: there is no question before it changes.
 //!
-//! Locking: one mutex, never held while the kernel is asked or told something. All that waits for the kernel is done by a thread of
-//! its own, which keeps the questions that it cannot answer at once; no thread that serves requests waits for it.
+//! Locking: one mutex, never held while the kernel is asked or told something. All that waits for
+//! the kernel is done by a thread of its own, which keeps the questions that it cannot answer at
+//! once; no thread that serves requests waits for it.
 
 mod bound;
 mod intent;
@@ -64,7 +69,8 @@ pub(crate) struct Ask {
 
 #[derive(Default)]
 struct State {
-    /// Bytes that the kernel was allowed to take, or may have taken, and that are not known to have arrived.
+    /// Bytes that the kernel was allowed to take, or may have taken, and that are not known to have
+    /// arrived.
     granted: u64,
     /// Where that goes to, by node.
     places: HashMap<u64, Range<u64>>,
@@ -122,7 +128,8 @@ impl Guard {
             return;
         }
         let room = fs.room(false);
-        let look = room < self.low.load(Ordering::Relaxed) || room > self.high.load(Ordering::Relaxed);
+        let look =
+            room < self.low.load(Ordering::Relaxed) || room > self.high.load(Ordering::Relaxed);
         let telling = self.telling.load(Ordering::Relaxed);
         if look || telling {
             let mut state = self.state.lock();
@@ -204,7 +211,9 @@ impl Ask {
 
     /// The bytes that are written, if they are known and inside the file of this size.
     fn range(&self, size: u64) -> Option<Range<u64>> {
-        let Intent::Writes { append: Some(false), offset: Some(offset), len } = self.intent else { return None };
+        let Intent::Writes { append: Some(false), offset: Some(offset), len } = self.intent else {
+            return None;
+        };
         let end = match len {
             Some(len) => offset.checked_add(len)?,
             // As much of it as there is.
@@ -226,7 +235,9 @@ impl Ask {
     /// True if all blocks of the write are the file's already.
     fn has_blocks(&self, fs: &dyn FileSystem) -> bool {
         // The kernel may have handed over more since the question was asked.
-        let Some(range) = fs.getattr(self.ino).ok().and_then(|found| self.range(found.size)) else { return false };
+        let Some(range) = fs.getattr(self.ino).ok().and_then(|found| self.range(found.size)) else {
+            return false;
+        };
         holes(fs, self.ino, range).is_ok_and(|holes| holes == 0)
     }
 }

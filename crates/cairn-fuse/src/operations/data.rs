@@ -12,8 +12,8 @@ use crate::convert;
 use crate::counters::Operation;
 use crate::credentials::Credentials;
 use crate::wire::abi::{
-    CopyFileRangeIn, FSYNC_FDATASYNC, FallocateIn, FsyncIn, LseekIn, LseekOut, ReadIn, WRITE_CACHE, WRITE_KILL_SUIDGID,
-    WriteIn, WriteOut, opcode,
+    CopyFileRangeIn, FSYNC_FDATASYNC, FallocateIn, FsyncIn, LseekIn, LseekOut, ReadIn, WRITE_CACHE,
+    WRITE_KILL_SUIDGID, WriteIn, WriteOut, opcode,
 };
 use crate::wire::{MAX_WRITE, Reply, Request};
 
@@ -29,10 +29,11 @@ thread_local! {
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// `O_APPEND` and `O_SYNC` are not passed on: the kernel has put the offset at the end already (with its cache, it alone knows the
-/// end), and sends an FSYNC after each synchronous write.
+/// `O_APPEND` and `O_SYNC` are not passed on: the kernel has put the offset at the end already
+/// (with its cache, it alone knows the end), and sends an FSYNC after each synchronous write.
 ///
-/// Without a writeback cache the kernel still has pages of its own, those that are mapped, but keeps no times for them.
+/// Without a writeback cache the kernel still has pages of its own, those that are mapped, but
+/// keeps no times for them.
 fn write_flags(asked: &WriteIn, keeps_times: bool) -> IoFlags {
     let from_cache = asked.write_flags & WRITE_CACHE != 0;
     let mut flags = IoFlags::empty();
@@ -42,9 +43,15 @@ fn write_flags(asked: &WriteIn, keeps_times: bool) -> IoFlags {
     flags
 }
 
-/// Pages of the kernel's cache: it takes them for written whatever count it is told, so what does not fit must be an error,
-/// or a later fsync would acknowledge it.
-fn write_all(fs: &dyn FileSystem, ino: Ino, offset: u64, data: &[u8], flags: IoFlags) -> Result<usize> {
+/// Pages of the kernel's cache: it takes them for written whatever count it is told, so what does
+/// not fit must be an error, or a later fsync would acknowledge it.
+fn write_all(
+    fs: &dyn FileSystem,
+    ino: Ino,
+    offset: u64,
+    data: &[u8],
+    flags: IoFlags,
+) -> Result<usize> {
     let mut done = 0;
     while done < data.len() {
         match fs.write(ino, offset + done as u64, &data[done..], flags)? {
@@ -55,11 +62,19 @@ fn write_all(fs: &dyn FileSystem, ino: Ino, offset: u64, data: &[u8], flags: IoF
     Ok(done)
 }
 
-/// The kernel writes whole pages, also of a file that is open for appending only: only what comes after what is there is added.
+/// The kernel writes whole pages, also of a file that is open for appending only: only what comes
+/// after what is there is added.
 ///
 /// # Errors
-/// [`Error::NotPermitted`] if something else is there: without OPEN requests, nothing has checked how the file was opened.
-fn write_added(fs: &dyn FileSystem, ino: Ino, offset: u64, data: &[u8], flags: IoFlags) -> Result<usize> {
+/// [`Error::NotPermitted`] if something else is there: without OPEN requests, nothing has checked
+/// how the file was opened.
+fn write_added(
+    fs: &dyn FileSystem,
+    ino: Ino,
+    offset: u64,
+    data: &[u8],
+    flags: IoFlags,
+) -> Result<usize> {
     let found = fs.getattr(ino)?;
     if !found.flags.contains(InodeFlags::APPEND) || offset >= found.size {
         return Err(Error::NotPermitted);
@@ -110,9 +125,9 @@ impl Operations {
                     Err(_) => return reply.error(Errno::NOMEM),
                 }
             }
-            let read = self
-                .core
-                .run_taking_memory(Operation::Read, |fs| fs.read(ino, asked.offset, &mut buffer[..size], flags));
+            let read = self.core.run_taking_memory(Operation::Read, |fs| {
+                fs.read(ino, asked.offset, &mut buffer[..size], flags)
+            });
             if let Ok(count) = read {
                 self.core.counters.read_bytes.add(count as u64);
             }
@@ -121,7 +136,8 @@ impl Operations {
     }
 
     pub(super) fn write(&self, request: &mut Request<'_>, reply: Reply) {
-        let asked = request.take::<WriteIn>().and_then(|asked| Ok((asked, request.bytes(asked.size)?)));
+        let asked =
+            request.take::<WriteIn>().and_then(|asked| Ok((asked, request.bytes(asked.size)?)));
         let (asked, data) = match asked {
             Ok(asked) => asked,
             Err(error) => return reply.error(error),
@@ -137,7 +153,8 @@ impl Operations {
                 // At most MAX_WRITE.
                 let answer = move || reply.send(&Ok(WriteOut { size: count as u32, padding: 0 }));
                 if flags.contains(IoFlags::DIRECT) {
-                    // The kernel looks after its pages itself only where somebody waits in the call.
+                    // The kernel looks after its pages itself only where somebody waits in the
+                    // call.
                     self.core.kernel.pages_replaced(node, asked.offset, count as u64, answer);
                 } else {
                     answer();
@@ -146,7 +163,13 @@ impl Operations {
         }
     }
 
-    fn write_data(&self, request: &Request<'_>, asked: &WriteIn, data: &[u8], flags: IoFlags) -> Result<usize, Errno> {
+    fn write_data(
+        &self,
+        request: &Request<'_>,
+        asked: &WriteIn,
+        data: &[u8],
+        flags: IoFlags,
+    ) -> Result<usize, Errno> {
         let (node, offset) = (request.header.nodeid, asked.offset);
         let (ino, sender) = (self.core.ino(node), Credentials::of(request));
         let drop_privileges = |fs: &dyn FileSystem| {
@@ -170,13 +193,15 @@ impl Operations {
 
     pub(super) fn fsync(&self, request: &mut Request<'_>) -> Result<(), Errno> {
         let asked: FsyncIn = request.take()?;
-        let (ino, data_only) = (self.core.ino(request.header.nodeid), asked.fsync_flags & FSYNC_FDATASYNC != 0);
+        let (ino, data_only) =
+            (self.core.ino(request.header.nodeid), asked.fsync_flags & FSYNC_FDATASYNC != 0);
         if request.header.opcode == opcode::FSYNCDIR {
             self.core.run(Operation::FsyncDir, |fs| fs.fsync(ino, 0, data_only))
         } else {
             let synced = self.core.run(Operation::Fsync, |fs| fs.fsync(ino, asked.fh, data_only));
             if synced.is_err() {
-                // The device may have no room: then the kernel is to ask before it takes the next write.
+                // The device may have no room: then the kernel is to ask before it takes the next
+                // write.
                 self.core.guard.arrived(self.core.fs(), request.header.nodeid);
             }
             synced
@@ -207,7 +232,8 @@ impl Operations {
             if i64::try_from(asked.offset).is_err() {
                 return Err(Error::NoData);
             }
-            // The kernel does not write its dirty pages for this request, and only they know of data written just now.
+            // The kernel does not write its dirty pages for this request, and only they know of
+            // data written just now.
             self.core.kernel.collect_dirty_pages(node);
             fs.seek(self.core.ino(node), asked.offset, what)
         })?;

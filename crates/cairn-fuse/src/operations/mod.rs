@@ -44,22 +44,30 @@ impl Operations {
         match request.header.opcode {
             // It may wait to be thawed; those that only read go on.
             _ if self.core.is_frozen() => Weight::NeedsAnother,
-            opcode::FSYNC | opcode::FSYNCDIR | opcode::SYNCFS | opcode::FALLOCATE | opcode::COPY_FILE_RANGE => {
-                Weight::MayTakeLong
-            }
+            opcode::FSYNC
+            | opcode::FSYNCDIR
+            | opcode::SYNCFS
+            | opcode::FALLOCATE
+            | opcode::COPY_FILE_RANGE => Weight::MayTakeLong,
             opcode::CREATE | opcode::MKNOD | opcode::MKDIR | opcode::SYMLINK | opcode::LINK
                 if self.core.synchronous.names() =>
             {
                 Weight::MayTakeLong
             }
-            opcode::UNLINK | opcode::RMDIR | opcode::RENAME | opcode::RENAME2 if self.core.synchronous.names() => {
+            opcode::UNLINK | opcode::RMDIR | opcode::RENAME | opcode::RENAME2
+                if self.core.synchronous.names() =>
+            {
                 Weight::MayTakeLong
             }
             opcode::LSEEK => Weight::NeedsAnother,
             // It may have the kernel write its pages first.
             opcode::IOCTL => Weight::NeedsAnother,
-            opcode::READ if request.peek::<ReadIn>().is_some_and(|read| read.size >= LONG) => Weight::Copies,
-            opcode::WRITE if request.peek::<WriteIn>().is_some_and(|write| write.size >= LONG) => Weight::Copies,
+            opcode::READ if request.peek::<ReadIn>().is_some_and(|read| read.size >= LONG) => {
+                Weight::Copies
+            }
+            opcode::WRITE if request.peek::<WriteIn>().is_some_and(|write| write.size >= LONG) => {
+                Weight::Copies
+            }
             _ => Weight::Quick,
         }
     }
@@ -72,8 +80,12 @@ impl Operations {
             opcode::LOOKUP => reply.send(&self.lookup(request)),
             opcode::GETATTR => self.getattr(request, reply),
             opcode::STATX => reply.send(&self.statx(request)),
-            opcode::SETATTR => reply.send(&self.core.attributes_changed(self.setattr(request), here)),
-            opcode::READLINK => reply.send_bytes(self.readlink(request).as_deref().map_err(|error| *error)),
+            opcode::SETATTR => {
+                reply.send(&self.core.attributes_changed(self.setattr(request), here))
+            }
+            opcode::READLINK => {
+                reply.send_bytes(self.readlink(request).as_deref().map_err(|error| *error))
+            }
             opcode::SYMLINK => reply.send(&self.core.names_changed(self.symlink(request), &[here])),
             opcode::MKNOD => reply.send(&self.core.names_changed(self.mknod(request), &[here])),
             opcode::MKDIR => reply.send(&self.core.names_changed(self.mkdir(request), &[here])),
@@ -83,20 +95,30 @@ impl Operations {
             opcode::LINK => reply.send(&self.core.names_changed(self.link(request), &[here])),
             opcode::CREATE => reply.send(&self.core.names_changed(self.create(request), &[here])),
             opcode::TMPFILE => reply.send(&self.tmpfile(request)),
-            opcode::READDIR => reply.send_bytes(self.readdir(request).as_deref().map_err(|error| *error)),
-            opcode::READDIRPLUS => reply.send_bytes(self.readdirplus(request).as_deref().map_err(|error| *error)),
+            opcode::READDIR => {
+                reply.send_bytes(self.readdir(request).as_deref().map_err(|error| *error))
+            }
+            opcode::READDIRPLUS => {
+                reply.send_bytes(self.readdirplus(request).as_deref().map_err(|error| *error))
+            }
             opcode::OPEN => reply.send(&self.open(request)),
             opcode::RELEASE => reply.send(&self.release(request)),
             opcode::READ => self.read(request, reply),
             opcode::WRITE => self.write(request, reply),
             opcode::FSYNC | opcode::FSYNCDIR => reply.send(&self.fsync(request)),
-            opcode::FALLOCATE => reply.send(&self.core.attributes_changed(self.fallocate(request), here)),
+            opcode::FALLOCATE => {
+                reply.send(&self.core.attributes_changed(self.fallocate(request), here))
+            }
             opcode::LSEEK => reply.send(&self.lseek(request)),
             opcode::COPY_FILE_RANGE => reply.send(&self.copy_file_range(request)),
             opcode::GETXATTR => self.getxattr(request, reply),
             opcode::LISTXATTR => self.listxattr(request, reply),
-            opcode::SETXATTR => reply.send(&self.core.attributes_changed(self.setxattr(request), here)),
-            opcode::REMOVEXATTR => reply.send(&self.core.attributes_changed(self.removexattr(request), here)),
+            opcode::SETXATTR => {
+                reply.send(&self.core.attributes_changed(self.setxattr(request), here))
+            }
+            opcode::REMOVEXATTR => {
+                reply.send(&self.core.attributes_changed(self.removexattr(request), here))
+            }
             opcode::STATFS => reply.send(&self.statfs()),
             opcode::SYNCFS => reply.send(&self.syncfs()),
             opcode::IOCTL => self.ioctl(request, reply),
@@ -105,8 +127,9 @@ impl Operations {
                 reply.none();
                 self.forget(request);
             }
-            // FLUSH: the kernel has written its pages already, and locks are its own. OPENDIR: directories have no state. INTERRUPT: what is
-            // begun is finished. ACCESS, locks, BMAP, POLL: the kernel's part. It asks for each of these once.
+            // FLUSH: the kernel has written its pages already, and locks are its own. OPENDIR:
+            // directories have no state. INTERRUPT: what is begun is finished. ACCESS, locks, BMAP,
+            // POLL: the kernel's part. It asks for each of these once.
             _ => reply.error(Errno::NOSYS),
         }
     }

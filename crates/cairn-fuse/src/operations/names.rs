@@ -14,9 +14,9 @@ use crate::directory;
 use crate::guard::{self, Ask, Intent};
 use crate::listing::Listing;
 use crate::wire::abi::{
-    AttrOut, BatchForgetIn, CreateIn, CreateOut, EntryOut, FOPEN_KEEP_CACHE, ForgetIn, ForgetOne, GETATTR_FH,
-    GetattrIn, LinkIn, MkdirIn, MknodIn, OpenIn, OpenOut, ReadIn, ReleaseIn, Rename2In, RenameIn, SetattrIn, StatxOut,
-    fattr, opcode,
+    AttrOut, BatchForgetIn, CreateIn, CreateOut, EntryOut, FOPEN_KEEP_CACHE, ForgetIn, ForgetOne,
+    GETATTR_FH, GetattrIn, LinkIn, MkdirIn, MknodIn, OpenIn, OpenOut, ReadIn, ReleaseIn, Rename2In,
+    RenameIn, SetattrIn, StatxOut, fattr, opcode,
 };
 use crate::wire::{Reply, Request};
 
@@ -31,11 +31,17 @@ fn open_mode(flags: u32) -> OpenMode {
     OpenMode { write: flags & O_ACCMODE != 0, direct: flags & super::data::O_DIRECT != 0 }
 }
 
-/// HANDLE_KILLPRIV_V2: a change of owner always takes privileges away, a truncation if the kernel says so. The permissions to set for
-/// that, if any go.
-fn permissions_left(fs: &dyn FileSystem, ino: Ino, set: &SetAttributes, caller: &Credentials) -> Result<Option<u32>> {
+/// HANDLE_KILLPRIV_V2: a change of owner always takes privileges away, a truncation if the kernel
+/// says so. The permissions to set for that, if any go.
+fn permissions_left(
+    fs: &dyn FileSystem,
+    ino: Ino,
+    set: &SetAttributes,
+    caller: &Credentials,
+) -> Result<Option<u32>> {
     let found = fs.getattr(ino)?;
-    // When overlayfs copies a file up, it gets its mode before its owner, before its name: it is to keep it.
+    // When overlayfs copies a file up, it gets its mode before its owner, before its name: it is to
+    // keep it.
     if found.links == 0 && set.size.is_none() {
         return Ok(None);
     }
@@ -56,9 +62,11 @@ impl Operations {
     pub(super) fn lookup(&self, request: &mut Request<'_>) -> Result<EntryOut, Errno> {
         let name = request.name()?;
         let parent = self.core.ino(request.header.nodeid);
-        let found = self.core.run(Operation::Lookup, |fs| match fs.lookup(parent, checked_name(name)?) {
-            Err(Error::NotFound) => Ok(None),
-            found => found.map(Some),
+        let found = self.core.run(Operation::Lookup, |fs| {
+            match fs.lookup(parent, checked_name(name)?) {
+                Err(Error::NotFound) => Ok(None),
+                found => found.map(Some),
+            }
         })?;
         // Node 0: the kernel remembers that there is no such name.
         Ok(found.map_or_else(|| self.core.no_entry(), |found| self.core.entry(&found)))
@@ -93,7 +101,8 @@ impl Operations {
 
     pub(super) fn getattr(&self, request: &mut Request<'_>, reply: Reply) {
         let node = request.header.nodeid;
-        let with_handle = request.take().is_ok_and(|asked: GetattrIn| asked.getattr_flags & GETATTR_FH != 0);
+        let with_handle =
+            request.take().is_ok_and(|asked: GetattrIn| asked.getattr_flags & GETATTR_FH != 0);
         let found = match self.core.run(Operation::GetAttr, |fs| fs.getattr(self.core.ino(node))) {
             Ok(found) => found,
             Err(error) => return reply.error(error),
@@ -126,13 +135,20 @@ impl Operations {
         let ino = self.core.ino(request.header.nodeid);
         let found = self.core.run(Operation::Statx, |fs| fs.getattr(ino))?;
         let (attr_valid, attr_valid_nsec) = self.core.validity(&found);
-        Ok(StatxOut { attr_valid, attr_valid_nsec, flags: 0, spare: [0; 2], stat: convert::statx(&found) })
+        Ok(StatxOut {
+            attr_valid,
+            attr_valid_nsec,
+            flags: 0,
+            spare: [0; 2],
+            stat: convert::statx(&found),
+        })
     }
 
     pub(super) fn setattr(&self, request: &mut Request<'_>) -> Result<AttrOut, Errno> {
         let asked: SetattrIn = request.take()?;
         let given = |bit: u32| asked.valid & bit != 0;
-        let (uid, gid) = (given(fattr::UID).then_some(asked.uid), given(fattr::GID).then_some(asked.gid));
+        let (uid, gid) =
+            (given(fattr::UID).then_some(asked.uid), given(fattr::GID).then_some(asked.gid));
         let set = SetAttributes {
             permissions: given(fattr::MODE).then_some(asked.mode & 0o7777),
             uid,
@@ -150,7 +166,8 @@ impl Operations {
         let (ino, sender) = (self.core.ino(request.header.nodeid), Credentials::of(request));
         self.core
             .run_taking_space(Operation::SetAttr, &sender, |fs| {
-                // Privileges of which the kernel leaves it to us to take them away: nothing is asked for.
+                // Privileges of which the kernel leaves it to us to take them away: nothing is
+                // asked for.
                 if set == SetAttributes::default() {
                     return fs.getattr(ino);
                 }
@@ -194,7 +211,13 @@ impl Operations {
         let (parent, sender) = (self.core.ino(request.header.nodeid), Credentials::of(request));
         let caller = sender.caller(asked.umask);
         self.entry(Operation::MkDir, &sender, |fs| {
-            fs.create(parent, checked_name(name)?, NewInode::Directory, asked.mode & 0o7777, &caller)
+            fs.create(
+                parent,
+                checked_name(name)?,
+                NewInode::Directory,
+                asked.mode & 0o7777,
+                &caller,
+            )
         })
     }
 
@@ -234,7 +257,9 @@ impl Operations {
         let asked: LinkIn = request.take()?;
         let name = request.name()?;
         let (ino, parent) = (self.core.ino(asked.oldnodeid), self.core.ino(request.header.nodeid));
-        self.entry(Operation::Link, &Credentials::of(request), |fs| fs.link(ino, parent, checked_name(name)?))
+        self.entry(Operation::Link, &Credentials::of(request), |fs| {
+            fs.link(ino, parent, checked_name(name)?)
+        })
     }
 
     pub(super) fn create(&self, request: &mut Request<'_>) -> Result<CreateOut, Errno> {
@@ -243,7 +268,13 @@ impl Operations {
         let (parent, sender) = (self.core.ino(request.header.nodeid), Credentials::of(request));
         let caller = sender.caller(asked.umask);
         self.core.run_taking_space(Operation::Create, &sender, |fs| {
-            let made = fs.create(parent, checked_name(name)?, NewInode::Regular, asked.mode & 0o7777, &caller)?;
+            let made = fs.create(
+                parent,
+                checked_name(name)?,
+                NewInode::Regular,
+                asked.mode & 0o7777,
+                &caller,
+            )?;
             self.created(fs, &made, asked.flags)
         })
     }

@@ -10,7 +10,8 @@ use crate::counters::Operation;
 use crate::credentials::Credentials;
 use crate::ioctl::Ioctl;
 use crate::wire::abi::{
-    GetxattrIn, GetxattrOut, IoctlIn, IoctlOut, SETXATTR_ACL_KILL_SGID, SetxattrIn, SetxattrMore, StatfsOut,
+    GetxattrIn, GetxattrOut, IoctlIn, IoctlOut, SETXATTR_ACL_KILL_SGID, SetxattrIn, SetxattrMore,
+    StatfsOut,
 };
 use crate::wire::{Reply, Request};
 
@@ -23,7 +24,9 @@ const TRUSTED: &[u8] = b"trusted.";
 fn send_value(reply: Reply, room: u32, value: Result<Vec<u8>, Errno>) {
     match value {
         // An attribute's value or list of names is far below 4 GiB.
-        Ok(value) if room == 0 => reply.send(&Ok(GetxattrOut { size: value.len() as u32, padding: 0 })),
+        Ok(value) if room == 0 => {
+            reply.send(&Ok(GetxattrOut { size: value.len() as u32, padding: 0 }))
+        }
         Ok(value) if value.len() > room as usize => reply.error(Errno::RANGE),
         Ok(value) => reply.send_bytes(Ok(&value)),
         Err(error) => reply.error(error),
@@ -36,7 +39,11 @@ impl Operations {
         let asked = request.take::<GetxattrIn>().and_then(|asked| Ok((asked, request.name()?)));
         match asked {
             Ok((asked, name)) => {
-                send_value(reply, asked.size, self.core.run(Operation::GetXattr, |fs| fs.getxattr(ino, name)));
+                send_value(
+                    reply,
+                    asked.size,
+                    self.core.run(Operation::GetXattr, |fs| fs.getxattr(ino, name)),
+                );
             }
             Err(error) => reply.error(error),
         }
@@ -104,7 +111,8 @@ impl Operations {
     }
 
     pub(super) fn ioctl(&self, request: &mut Request<'_>, reply: Reply) {
-        let asked = request.take::<IoctlIn>().and_then(|asked| Ok((asked, request.bytes(asked.in_size)?)));
+        let asked =
+            request.take::<IoctlIn>().and_then(|asked| Ok((asked, request.bytes(asked.in_size)?)));
         let (asked, input) = match asked {
             Ok(asked) => asked,
             Err(error) => return reply.error(error),
@@ -127,11 +135,13 @@ impl Operations {
         }
         if ioctl.ends_with_everything() {
             let all = self.core.fs().referenced();
-            all.into_iter().for_each(|ino| self.core.kernel.collect_dirty_pages(self.core.node(ino)));
+            all.into_iter()
+                .for_each(|ino| self.core.kernel.collect_dirty_pages(self.core.node(ino)));
         }
         let done = self.core.run(Operation::Ioctl, |fs| ioctl.run(fs));
         if ioctl.sets_flags() {
-            // From now on the kernel asks before it writes, or no longer does ([`crate::guard`]); and the change time is another.
+            // From now on the kernel asks before it writes, or no longer does ([`crate::guard`]);
+            // and the change time is another.
             self.core.kernel.attributes_changed(node);
         }
         match done {

@@ -13,7 +13,8 @@ use cairn_vfs::FileSystem;
 
 use crate::hooked::Hooked;
 
-/// A mounted model, served by threads of this process. Whoever uses the mount in this process is not one of them.
+/// A mounted model, served by threads of this process. Whoever uses the mount in this process is
+/// not one of them.
 pub struct Mounted {
     fs: Arc<Hooked>,
     dir: tempfile::TempDir,
@@ -23,7 +24,10 @@ pub struct Mounted {
 
 /// Fails where nothing can be mounted.
 pub fn require_mounting() {
-    assert!(rustix::process::geteuid().is_root(), "these tests need root, to mount: run them with sudo");
+    assert!(
+        rustix::process::geteuid().is_root(),
+        "these tests need root, to mount: run them with sudo"
+    );
     assert!(
         Path::new("/dev/fuse").exists(),
         "/dev/fuse is missing: modprobe fuse; in a container, give it --device /dev/fuse --cap-add SYS_ADMIN"
@@ -44,7 +48,11 @@ impl Mounted {
     }
 
     /// Runs `before` ahead of each call of the filesystem.
-    pub fn hooked(model: Model, options: &MountOptions, before: impl Fn(&'static str) + Send + Sync + 'static) -> Self {
+    pub fn hooked(
+        model: Model,
+        options: &MountOptions,
+        before: impl Fn(&'static str) + Send + Sync + 'static,
+    ) -> Self {
         let fs = Arc::new(Hooked { model, before: Box::new(before) });
         let dir = tempfile::tempdir().unwrap();
         let session = cairn_fuse::mount(fs.clone(), dir.path(), options).unwrap();

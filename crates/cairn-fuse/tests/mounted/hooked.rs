@@ -4,8 +4,8 @@ use cairn_base::Ino;
 use cairn_base::stats::Report;
 use cairn_testkit::model::Model;
 use cairn_vfs::{
-    AllocateMode, Attributes, Caller, DirEntry, FileExtent, FileSystem, IoFlags, NewInode, OpenMode, RenameMode,
-    Result, Seek, SetAttributes, VolumeStats, XattrMode,
+    AllocateMode, Attributes, Caller, DirEntry, FileExtent, FileSystem, IoFlags, NewInode,
+    OpenMode, RenameMode, Result, Seek, SetAttributes, VolumeStats, XattrMode,
 };
 
 /// A model whose calls run `before` with the call's name first.

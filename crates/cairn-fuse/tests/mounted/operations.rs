@@ -13,8 +13,8 @@ use cairn_fuse::MountOptions;
 use cairn_testkit::model::Model;
 use cairn_vfs::{Caller, FileSystem, NewInode};
 use rustix::fs::{
-    AtFlags, CWD, FallocateFlags, RenameFlags, Timespec, Timestamps, copy_file_range, fallocate, renameat_with, seek,
-    utimensat,
+    AtFlags, CWD, FallocateFlags, RenameFlags, Timespec, Timestamps, copy_file_range, fallocate,
+    renameat_with, seek, utimensat,
 };
 use rustix::io::Errno;
 
@@ -23,7 +23,12 @@ use crate::fixture::{Mounted, require_mounting};
 /// The tests of this file, over each way to mount.
 fn each(test: impl Fn(&Mounted)) {
     require_mounting();
-    let through = MountOptions { writeback_cache: false, no_open: true, threads: 1, ..MountOptions::new("model") };
+    let through = MountOptions {
+        writeback_cache: false,
+        no_open: true,
+        threads: 1,
+        ..MountOptions::new("model")
+    };
     for options in [MountOptions::new("model"), through] {
         let mounted = Mounted::with(&options);
         test(&mounted);
@@ -68,7 +73,8 @@ fn directories_list_all_entries_once() {
     each(|mounted| {
         let dir = mounted.path("dir");
         fs::create_dir(&dir).unwrap();
-        let names: BTreeSet<String> = (0..3000).map(|n| format!("a rather long name of entry number {n}")).collect();
+        let names: BTreeSet<String> =
+            (0..3000).map(|n| format!("a rather long name of entry number {n}")).collect();
         for name in &names {
             File::create(dir.join(name)).unwrap();
         }
@@ -77,12 +83,18 @@ fn directories_list_all_entries_once() {
         for entry in &listed {
             assert!(entry.file_type().unwrap().is_file() && entry.metadata().unwrap().ino() != 0);
         }
-        assert_eq!(listed.iter().map(|entry| entry.file_name().into_string().unwrap()).collect::<BTreeSet<_>>(), names);
+        assert_eq!(
+            listed
+                .iter()
+                .map(|entry| entry.file_name().into_string().unwrap())
+                .collect::<BTreeSet<_>>(),
+            names
+        );
         assert_eq!(fs::remove_dir(&dir).unwrap_err().kind(), ErrorKind::DirectoryNotEmpty);
         fs::remove_dir_all(&dir).unwrap();
         assert_eq!(fs::read_dir(mounted.path("")).unwrap().count(), 0);
-        // The kernel gives back, in its own time, every reference it was given on the files. (A removed directory stays in its inode
-        // cache: it sees a link more than it takes away.)
+        // The kernel gives back, in its own time, every reference it was given on the files. (A
+        // removed directory stays in its inode cache: it sees a link more than it takes away.)
         while mounted.model().inode_count() > 2 {
             std::thread::yield_now();
         }
@@ -114,7 +126,9 @@ fn renames_of_all_modes() {
         fs::write(mounted.path("a"), "a").unwrap();
         fs::create_dir(mounted.path("d")).unwrap();
         fs::write(mounted.path("d/inner"), "inner").unwrap();
-        let rename = |from: &str, to: &str, flags| renameat_with(CWD, mounted.path(from), CWD, mounted.path(to), flags);
+        let rename = |from: &str, to: &str, flags| {
+            renameat_with(CWD, mounted.path(from), CWD, mounted.path(to), flags)
+        };
         assert_eq!(rename("a", "d", RenameFlags::NOREPLACE), Err(Errno::EXIST));
         assert_eq!(rename("d", "d/inner/x", RenameFlags::empty()), Err(Errno::NOTDIR));
         rename("a", "d", RenameFlags::EXCHANGE).unwrap();
@@ -141,7 +155,10 @@ fn owners_modes_times_and_privileges() {
         utimensat(CWD, &path, &times, AtFlags::empty()).unwrap();
         let stat = fs::metadata(&path).unwrap();
         assert_eq!((stat.uid(), stat.gid(), stat.mode()), (7, 8, 0o106_755));
-        assert_eq!((stat.atime(), stat.atime_nsec(), stat.mtime(), stat.mtime_nsec()), (5, 6, -2, 800_000_000));
+        assert_eq!(
+            (stat.atime(), stat.atime_nsec(), stat.mtime(), stat.mtime_nsec()),
+            (5, 6, -2, 800_000_000)
+        );
         // A change of owner takes set-user-id away, also for root.
         lchown(&path, Some(9), None).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().mode(), 0o100_755);
@@ -157,13 +174,22 @@ fn owners_modes_times_and_privileges() {
 #[test]
 fn holes_allocation_and_copies() {
     each(|mounted| {
-        let mut file =
-            File::options().read(true).write(true).create(true).truncate(true).open(mounted.path("f")).unwrap();
+        let mut file = File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .open(mounted.path("f"))
+            .unwrap();
         file.write_all_at(&[7; 65536], 0).unwrap();
-        fallocate(&file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, 16384, 16384).unwrap();
+        fallocate(&file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, 16384, 16384)
+            .unwrap();
         let mut read = vec![0; 65536];
         file.read_exact_at(&mut read, 0).unwrap();
-        assert!(read[16384..32768].iter().all(|byte| *byte == 0) && read[32768..].iter().all(|byte| *byte == 7));
+        assert!(
+            read[16384..32768].iter().all(|byte| *byte == 0)
+                && read[32768..].iter().all(|byte| *byte == 7)
+        );
         assert_eq!(seek(&file, rustix::fs::SeekFrom::Hole(0)), Ok(16384));
         assert_eq!(seek(&file, rustix::fs::SeekFrom::Data(16384)), Ok(32768));
         // Data that only the kernel's cache holds is found too.
@@ -177,7 +203,12 @@ fn holes_allocation_and_copies() {
         );
         fallocate(&file, FallocateFlags::empty(), 0, 1 << 20).unwrap();
         assert_eq!(file.metadata().unwrap().len(), 1 << 20);
-        let copy = File::options().read(true).write(true).create_new(true).open(mounted.path("copy")).unwrap();
+        let copy = File::options()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(mounted.path("copy"))
+            .unwrap();
         let (mut from, mut to) = (0, 10);
         assert_eq!(copy_file_range(&file, Some(&mut from), &copy, Some(&mut to), 65536), Ok(65536));
         let mut copied = vec![0; 65536];
@@ -194,14 +225,18 @@ fn direct_and_buffered_access_agree() {
         let path = mounted.path("f");
         fs::write(&path, [1; 16384]).unwrap();
         let direct = rustix::fs::OFlags::DIRECT.bits() as i32;
-        let direct = File::options().read(true).write(true).custom_flags(direct).open(&path).unwrap();
+        let direct =
+            File::options().read(true).write(true).custom_flags(direct).open(&path).unwrap();
         // Direct I/O wants aligned memory.
         let mut memory = vec![2_u8; 8192 + 4096];
         let start = memory.as_ptr().align_offset(4096);
         let aligned = &mut memory[start..start + 8192];
         direct.write_all_at(aligned, 4096).unwrap();
         let read = fs::read(&path).unwrap();
-        assert!(read[..4096].iter().all(|byte| *byte == 1) && read[4096..12288].iter().all(|byte| *byte == 2));
+        assert!(
+            read[..4096].iter().all(|byte| *byte == 1)
+                && read[4096..12288].iter().all(|byte| *byte == 2)
+        );
         File::options().write(true).open(&path).unwrap().write_all_at(&[3; 100], 4096).unwrap();
         direct.read_exact_at(aligned, 4096).unwrap();
         assert_eq!((aligned[99], aligned[100]), (3, 2));
@@ -224,7 +259,12 @@ fn extended_attributes_and_access_control_lists() {
         assert_eq!(xattr::list(&path).unwrap().count(), 2);
         // u::rw-, u:5:rw-, g::r--, m::rw-, o::--- : the mask shows as the group's bits.
         let entry = |tag: u16, permissions: u16, id: u32| {
-            [tag.to_le_bytes().to_vec(), permissions.to_le_bytes().to_vec(), id.to_le_bytes().to_vec()].concat()
+            [
+                tag.to_le_bytes().to_vec(),
+                permissions.to_le_bytes().to_vec(),
+                id.to_le_bytes().to_vec(),
+            ]
+            .concat()
         };
         let none = u32::MAX;
         let list = [
@@ -261,16 +301,22 @@ fn threads_contend_on_one_tree() {
                 scope.spawn(move || {
                     let mut random = fastrand::Rng::with_seed(seed);
                     for step in 0..300 {
-                        let (a, b) = (format!("n{}", random.u8(..12)), format!("n{}", random.u8(..12)));
-                        // All of these may fail because of the other threads, with an error that says so.
+                        let (a, b) =
+                            (format!("n{}", random.u8(..12)), format!("n{}", random.u8(..12)));
+                        // All of these may fail because of the other threads, with an error that
+                        // says so.
                         let done = match random.u8(..7) {
                             0 => fs::create_dir(mounted.path(&a)),
-                            1 => fs::write(mounted.path(&a), vec![seed as u8; random.usize(..20_000)]),
+                            1 => fs::write(
+                                mounted.path(&a),
+                                vec![seed as u8; random.usize(..20_000)],
+                            ),
                             2 => fs::rename(mounted.path(&a), mounted.path(&b)),
                             3 => fs::hard_link(mounted.path(&a), mounted.path(&b)),
                             4 => fs::remove_file(mounted.path(&a)),
                             5 => fs::remove_dir(mounted.path(&a)),
-                            _ => fs::read_dir(mounted.path("")).map(|entries| assert!(entries.count() <= 24)),
+                            _ => fs::read_dir(mounted.path(""))
+                                .map(|entries| assert!(entries.count() <= 24)),
                         };
                         match done {
                             Ok(()) => {
@@ -300,7 +346,8 @@ fn a_full_volume_is_reported() {
     assert_eq!(told.kind(), ErrorKind::StorageFull);
     // A write of which only the beginning fits: the kernel must not take the rest for written.
     file.set_len(60 * 4096).unwrap();
-    let told = file.write_all_at(&[2; 8 * 4096], 60 * 4096).and_then(|()| file.sync_all()).unwrap_err();
+    let told =
+        file.write_all_at(&[2; 8 * 4096], 60 * 4096).and_then(|()| file.sync_all()).unwrap_err();
     assert_eq!(told.kind(), ErrorKind::StorageFull);
     file.set_len(0).unwrap();
     file.write_all_at(b"fits", 0).unwrap();
@@ -330,7 +377,11 @@ fn ioctls_of_flags_label_and_shutdown() {
 #[test]
 fn special_files_and_statfs() {
     each(|mounted| {
-        let kinds = [rustix::fs::FileType::Fifo, rustix::fs::FileType::Socket, rustix::fs::FileType::CharacterDevice];
+        let kinds = [
+            rustix::fs::FileType::Fifo,
+            rustix::fs::FileType::Socket,
+            rustix::fs::FileType::CharacterDevice,
+        ];
         for (n, kind) in kinds.into_iter().enumerate() {
             let path = mounted.path(&format!("special{n}"));
             let device = rustix::fs::makedev(259, 1_000);
@@ -341,7 +392,8 @@ fn special_files_and_statfs() {
                 assert_eq!(stat.st_rdev, device);
             }
         }
-        let stats = rustix::fs::statvfs(CString::new(mounted.path("").to_str().unwrap()).unwrap()).unwrap();
+        let stats =
+            rustix::fs::statvfs(CString::new(mounted.path("").to_str().unwrap()).unwrap()).unwrap();
         assert_eq!((stats.f_bsize, stats.f_namemax, stats.f_blocks), (4096, 255, 1 << 30));
     });
 }
@@ -350,9 +402,10 @@ fn special_files_and_statfs() {
 fn a_busy_mount_point_is_refused() {
     require_mounting();
     let mounted = Mounted::new();
-    let error = cairn_fuse::mount(Arc::new(Model::new()), &mounted.path(""), &MountOptions::new("second"))
-        .err()
-        .expect("mounted twice");
+    let error =
+        cairn_fuse::mount(Arc::new(Model::new()), &mounted.path(""), &MountOptions::new("second"))
+            .err()
+            .expect("mounted twice");
     assert!(matches!(error, cairn_fuse::Error::Busy { .. }), "{error}");
     mounted.finish();
 }
@@ -362,9 +415,13 @@ fn an_unmounted_session_leaves_the_next_mount_alone() {
     require_mounting();
     let dir = tempfile::tempdir().unwrap();
     let run = |program: &str, args: &[&str]| {
-        assert!(Command::new(program).args(args).arg(dir.path()).status().unwrap().success(), "{program}");
+        assert!(
+            Command::new(program).args(args).arg(dir.path()).status().unwrap().success(),
+            "{program}"
+        );
     };
-    let session = cairn_fuse::mount(Arc::new(Model::new()), dir.path(), &MountOptions::new("model")).unwrap();
+    let session =
+        cairn_fuse::mount(Arc::new(Model::new()), dir.path(), &MountOptions::new("model")).unwrap();
     // Somebody unmounts it and mounts again before the session has noticed.
     run("umount", &["--lazy", "--no-canonicalize"]);
     run("mount", &["-t", "tmpfs", "next"]);
@@ -377,7 +434,8 @@ fn an_unmounted_session_leaves_the_next_mount_alone() {
 #[test]
 fn many_fsyncs_wait_together() {
     require_mounting();
-    // Each fsync waits until 32 are there: they must not be held up by the two threads that read requests.
+    // Each fsync waits until 32 are there: they must not be held up by the two threads that read
+    // requests.
     let together = Barrier::new(32);
     let mounted = Mounted::hooked(Model::new(), &MountOptions::new("model"), move |call| {
         if call == "fsync" {
@@ -400,19 +458,21 @@ fn many_fsyncs_wait_together() {
 #[test]
 fn a_request_that_takes_long_holds_up_no_other() {
     require_mounting();
-    // Nothing is queued up when the first is taken, and nobody expects it to take long: it waits for one that comes later.
+    // Nothing is queued up when the first is taken, and nobody expects it to take long: it waits
+    // for one that comes later.
     let (begun, ended) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
     let hooks = (begun.clone(), ended.clone());
-    let mounted = Mounted::hooked(Model::new(), &MountOptions::new("model"), move |call| match call {
-        "getxattr" => {
-            hooks.0.wait();
-            hooks.1.wait();
-        }
-        "statfs" => {
-            hooks.1.wait();
-        }
-        _ => {}
-    });
+    let mounted =
+        Mounted::hooked(Model::new(), &MountOptions::new("model"), move |call| match call {
+            "getxattr" => {
+                hooks.0.wait();
+                hooks.1.wait();
+            }
+            "statfs" => {
+                hooks.1.wait();
+            }
+            _ => {}
+        });
     std::thread::scope(|scope| {
         scope.spawn(|| xattr::get(mounted.path(""), "user.none").unwrap());
         begun.wait();
@@ -435,7 +495,10 @@ fn requests_that_need_others_are_served_however_many_there_are() {
                 file.write_all_at(b"x", 500_000).unwrap();
                 together.wait();
                 // The kernel's dirty page is asked for while this is being answered.
-                assert_eq!(seek(&file, rustix::fs::SeekFrom::Data(0)).unwrap() & !4095, 500_000 & !4095);
+                assert_eq!(
+                    seek(&file, rustix::fs::SeekFrom::Data(0)).unwrap() & !4095,
+                    500_000 & !4095
+                );
             });
         }
     });
@@ -455,7 +518,9 @@ fn files_without_a_name_and_times_of_creation() {
         assert_eq!((file.metadata().unwrap().nlink(), file.metadata().unwrap().len()), (0, 6));
         assert_eq!(fs::read_dir(mounted.path("")).unwrap().count(), 0);
         let created = file.metadata().unwrap().created().expect("statx has a time of creation");
-        assert!(created <= std::time::SystemTime::now() && created.elapsed().unwrap().as_secs() < 3600);
+        assert!(
+            created <= std::time::SystemTime::now() && created.elapsed().unwrap().as_secs() < 3600
+        );
     });
 }
 
@@ -468,7 +533,10 @@ fn a_panic_is_an_error_and_stops_the_volume() {
     fs::write(mounted.path("f"), "x").unwrap();
     let told = xattr::list(mounted.path("f")).map(drop).expect_err("listed in spite of the panic");
     assert_eq!(told.raw_os_error(), Some(Errno::IO.raw_os_error()));
-    assert_eq!(fs::create_dir(mounted.path("d")).unwrap_err().raw_os_error(), Some(Errno::IO.raw_os_error()));
+    assert_eq!(
+        fs::create_dir(mounted.path("d")).unwrap_err().raw_os_error(),
+        Some(Errno::IO.raw_os_error())
+    );
     mounted.finish();
 }
 
@@ -478,8 +546,12 @@ fn a_read_only_mount_refuses_changes() {
     let model = Model::new();
     let made = model.create(model.root(), b"d", NewInode::Directory, 0o755, &Caller::ROOT).unwrap();
     model.forget(made.ino, 1);
-    let mounted = Mounted::of(model, &MountOptions { read_only: true, ..MountOptions::new("model") });
+    let mounted =
+        Mounted::of(model, &MountOptions { read_only: true, ..MountOptions::new("model") });
     assert!(fs::metadata(mounted.path("d")).unwrap().is_dir());
-    assert_eq!(fs::remove_dir(mounted.path("d")).unwrap_err().kind(), ErrorKind::ReadOnlyFilesystem);
+    assert_eq!(
+        fs::remove_dir(mounted.path("d")).unwrap_err().kind(),
+        ErrorKind::ReadOnlyFilesystem
+    );
     mounted.finish();
 }

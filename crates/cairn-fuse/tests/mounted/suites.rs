@@ -9,7 +9,8 @@ use crate::fixture::{Mounted, require_mounting};
 #[test]
 fn fsx_finds_no_difference() {
     require_mounting();
-    let through = MountOptions { writeback_cache: false, no_open: true, ..MountOptions::new("model") };
+    let through =
+        MountOptions { writeback_cache: false, no_open: true, ..MountOptions::new("model") };
     for (seed, options) in [(1, MountOptions::new("model")), (2, through)] {
         let mounted = Mounted::with(&options);
         fsx(&mounted.path("fsx"), 20_000, seed);

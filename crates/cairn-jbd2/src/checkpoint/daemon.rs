@@ -58,8 +58,14 @@ impl Journal {
                 Some(_) => {
                     if daemon.is_none() && open {
                         let body = Arc::new(CheckpointDaemon(Arc::downgrade(self)));
-                        let started = self.runtime.spawn("jbd2-checkpoint", self.checkpoint_wake.clone(), body);
-                        *daemon = Some(started.inspect_err(|_| self.state.lock().checkpointing.async_percent = None)?);
+                        let started = self.runtime.spawn(
+                            "jbd2-checkpoint",
+                            self.checkpoint_wake.clone(),
+                            body,
+                        );
+                        *daemon = Some(started.inspect_err(|_| {
+                            self.state.lock().checkpointing.async_percent = None
+                        })?);
                     }
                     None
                 }
@@ -102,7 +108,9 @@ impl Journal {
         let (log_blocks, skip_busy) = {
             let state = self.state.lock();
             let blocks = state.log.blocks();
-            let Some(threshold) = state.checkpointing.threshold(blocks) else { return Progress::Idle(None) };
+            let Some(threshold) = state.checkpointing.threshold(blocks) else {
+                return Progress::Idle(None);
+            };
             let free = state.log.free();
             if free >= threshold || state.aborted.is_some() {
                 return Progress::Idle(None);

@@ -98,7 +98,12 @@ pub(crate) struct CheckpointTransaction {
 
 impl CheckpointTransaction {
     /// A transaction of `log_blocks` blocks from `log_start` on.
-    pub(crate) fn new(tid: Tid, log_start: u32, log_blocks: u32, heads: BTreeMap<Pba, JournalHead>) -> Self {
+    pub(crate) fn new(
+        tid: Tid,
+        log_start: u32,
+        log_blocks: u32,
+        heads: BTreeMap<Pba, JournalHead>,
+    ) -> Self {
         let (unclean, untouched) = (heads.len(), !heads.is_empty());
         Self { tid, log_start, log_blocks, heads, unclean, untouched, older: None, newer: None }
     }
@@ -216,8 +221,11 @@ impl CheckpointList {
                 break;
             }
             seen = seen.saturating_add(transaction.log_blocks);
-            for pba in
-                transaction.heads.iter().filter(|(_, head)| head.state == BlockState::Pending).map(|(pba, _)| *pba)
+            for pba in transaction
+                .heads
+                .iter()
+                .filter(|(_, head)| head.state == BlockState::Pending)
+                .map(|(pba, _)| *pba)
             {
                 if busy(pba) {
                     chosen.left_out += 1;

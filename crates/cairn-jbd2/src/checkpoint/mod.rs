@@ -93,7 +93,11 @@ impl Journal {
         self.state.lock().checkpointing.end();
         let took = self.runtime.monotonic().saturating_sub(started);
         self.stats.checkpoint_ns.add(nanoseconds(took));
-        tracing::debug!("checkpointed: {} blocks of the log are free, {} us", self.free_blocks(), took.as_micros());
+        tracing::debug!(
+            "checkpointed: {} blocks of the log are free, {} us",
+            self.free_blocks(),
+            took.as_micros()
+        );
         if let Err(error) = &done {
             self.abort(&format!("checkpointing failed: {error}"));
         }
@@ -110,7 +114,8 @@ impl Journal {
             let list = &state.checkpointing.list;
             let log_blocks = log_blocks.saturating_sub(list.reclaimable());
             let skip_busy = who == Checkpointer::Daemon { skip_busy: true };
-            let chosen = list.choose(log_blocks, |pba| skip_busy && state.is_in_newer_transaction(pba));
+            let chosen =
+                list.choose(log_blocks, |pba| skip_busy && state.is_in_newer_transaction(pba));
             self.stats.left_out.add(chosen.left_out as u64);
             chosen.blocks
         };
@@ -142,7 +147,10 @@ impl Journal {
             let mut state = self.state.lock();
             state.checkpointing.end_write();
             if written.is_ok() {
-                state.checkpointing.list.queue_completions(images.iter().map(|(pba, tid, _)| (*pba, *tid)));
+                state
+                    .checkpointing
+                    .list
+                    .queue_completions(images.iter().map(|(pba, tid, _)| (*pba, *tid)));
             }
         }
         // A commit that revokes one of the blocks may wait for this write.

@@ -47,7 +47,8 @@ struct Both {
 
 impl Both {
     fn new(seed: u64, mode: CheckpointClean) -> Self {
-        let buffers = BufferCache::new(Arc::new(MemoryDevice::new(1 << 20)), 1024, Budget::new(1 << 20));
+        let buffers =
+            BufferCache::new(Arc::new(MemoryDevice::new(1 << 20)), 1024, Budget::new(1 << 20));
         Self {
             random: fastrand::Rng::with_seed(seed),
             buffers,
@@ -62,7 +63,8 @@ impl Both {
     }
 
     fn commit(&mut self) {
-        let blocks: HashSet<Pba> = (0..self.random.u64(0..6)).map(|_| Pba(self.random.u64(0..60))).collect();
+        let blocks: HashSet<Pba> =
+            (0..self.random.u64(0..6)).map(|_| Pba(self.random.u64(0..60))).collect();
         let entry = |pba: &Pba| {
             let buffer = self.buffers.get(*pba).expect("memory");
             (*pba, JournalHead::new(buffer.image(), buffer))
@@ -84,7 +86,10 @@ impl Both {
         some.retain(|_| self.random.bool());
         for (pba, tid) in &some {
             assert_ne!(*pba, left_out);
-            assert!(self.list.frozen_data(*pba, *tid).is_some(), "it is chosen and still to be written");
+            assert!(
+                self.list.frozen_data(*pba, *tid).is_some(),
+                "it is chosen and still to be written"
+            );
         }
         self.list.queue_completions(some.iter().copied());
         self.plain.written.extend(some);
@@ -93,7 +98,8 @@ impl Both {
     fn flush(&mut self) {
         self.list.drain_completions(self.list.queued(), self.mode);
         for (pba, tid) in std::mem::take(&mut self.plain.written) {
-            if let Some((_, blocks)) = self.plain.transactions.iter_mut().find(|(of, _)| *of == tid) {
+            if let Some((_, blocks)) = self.plain.transactions.iter_mut().find(|(of, _)| *of == tid)
+            {
                 blocks.remove(&pba);
             }
         }
@@ -104,7 +110,9 @@ impl Both {
         let cleaned = self.list.clean(self.mode);
         self.superseded += cleaned.superseded;
         match self.mode {
-            CheckpointClean::Scan => assert!(cleaned.steps >= listed && cleaned.freed <= cleaned.steps),
+            CheckpointClean::Scan => {
+                assert!(cleaned.steps >= listed && cleaned.freed <= cleaned.steps)
+            }
             _ => assert!(cleaned.steps <= cleaned.freed + 1, "{cleaned:?}"),
         }
         let reclaimed = self.list.take_reclaimable();
@@ -113,7 +121,10 @@ impl Both {
             let (tid, _) = self.plain.transactions.remove(0);
             self.reclaimed -= self.logged.remove(&tid).expect("it was listed");
         }
-        assert_eq!(self.reclaimed, 0, "other log blocks were given up than those of the finished transactions");
+        assert_eq!(
+            self.reclaimed, 0,
+            "other log blocks were given up than those of the finished transactions"
+        );
         assert_eq!(self.list.oldest().map(|(tid, _)| tid), self.plain.front(), "{:?}", self.mode);
         assert_eq!(self.list.len(), self.plain.transactions.len());
         if self.mode == CheckpointClean::Scan {
@@ -161,8 +172,14 @@ fn written_blocks_are_not_clean_before_a_flush() {
         both.list.queue_completions(chosen.iter().copied());
         let before = both.list.oldest();
         both.list.clean(mode);
-        assert!(both.list.listed() > 0 && both.list.needs_flush(), "{mode:?}: dropped without a flush");
-        assert!(both.list.choose(u32::MAX, |_| false).blocks.is_empty(), "{mode:?}: it would be written twice");
+        assert!(
+            both.list.listed() > 0 && both.list.needs_flush(),
+            "{mode:?}: dropped without a flush"
+        );
+        assert!(
+            both.list.choose(u32::MAX, |_| false).blocks.is_empty(),
+            "{mode:?}: it would be written twice"
+        );
         both.list.drain_completions(both.list.queued(), mode);
         both.list.clean(mode);
         assert!(before.is_some() && both.list.is_empty() && !both.list.needs_flush());
@@ -171,11 +188,14 @@ fn written_blocks_are_not_clean_before_a_flush() {
 
 #[test]
 fn a_walk_costs_what_its_mode_says() {
-    for (mode, most) in [(CheckpointClean::Counted, 1), (CheckpointClean::BailOut, 1), (CheckpointClean::Scan, 100)] {
+    for (mode, most) in
+        [(CheckpointClean::Counted, 1), (CheckpointClean::BailOut, 1), (CheckpointClean::Scan, 100)]
+    {
         let mut both = Both::new(1, mode);
         for number in 0..100_u32 {
             let buffer = both.buffers.get(Pba(u64::from(number))).expect("memory");
-            let entries = BTreeMap::from([(buffer.pba(), JournalHead::new(buffer.image(), buffer.clone()))]);
+            let entries =
+                BTreeMap::from([(buffer.pba(), JournalHead::new(buffer.image(), buffer.clone()))]);
             both.list.push(CheckpointTransaction::new(Tid(number), number * 3, 3, entries));
         }
         let cleaned = both.list.clean(mode);

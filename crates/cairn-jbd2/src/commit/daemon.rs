@@ -44,7 +44,8 @@ impl Journal {
         let now = self.runtime.monotonic();
         let (tid, due_in) = {
             let state = self.state.lock();
-            let Some(running) = state.running.transaction().filter(|_| state.aborted.is_none()) else {
+            let Some(running) = state.running.transaction().filter(|_| state.aborted.is_none())
+            else {
                 return Progress::Idle(None);
             };
             let age = now.saturating_sub(running.started);

@@ -105,7 +105,8 @@ impl Journal {
                         let state = self.state.lock();
                         is_over(&state, tid) || state.batching.target().is_none()
                     };
-                    caller.batched |= !self.runtime.wait_until_timeout(&self.changed, MAX_BATCH_TIME, &mut over);
+                    caller.batched |=
+                        !self.runtime.wait_until_timeout(&self.changed, MAX_BATCH_TIME, &mut over);
                 }
             }
         }
@@ -143,8 +144,11 @@ impl Journal {
             self.runtime.wait_until_timeout(&self.batch_complete, patience, &mut || {
                 let mut state = self.state.lock();
                 let is_open = |running: &&mut RunningTransaction| !running.locked;
-                let complete =
-                    state.running.with_tid(tid).filter(is_open).is_none_or(|running| running.waiters >= target);
+                let complete = state
+                    .running
+                    .with_tid(tid)
+                    .filter(is_open)
+                    .is_none_or(|running| running.waiters >= target);
                 complete || state.aborted.is_some()
             });
         }
@@ -168,7 +172,9 @@ impl Journal {
         if !state.committing.is_idle() {
             return Ok(Step::WaitForLeader);
         }
-        let Some(running) = state.running.transaction().filter(|running| !running.tid.is_after(tid)) else {
+        let Some(running) =
+            state.running.transaction().filter(|running| !running.tid.is_after(tid))
+        else {
             return Ok(Step::Done);
         };
         if !caller.batched {
@@ -197,7 +203,8 @@ impl Journal {
             self.changed.notify();
             return Ok(None);
         }
-        let running = state.running.take_locked().expect("only the leader takes the locked transaction");
+        let running =
+            state.running.take_locked().expect("only the leader takes the locked transaction");
         let (metadata, revokes) = (running.metadata_blocks(), running.revoke_records());
         state.committing.freeze(log_space::transaction_blocks(&self.layout, metadata, revokes));
         Ok(Some(running))

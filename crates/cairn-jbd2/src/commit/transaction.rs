@@ -73,7 +73,11 @@ impl Journal {
                 let took = logged.saturating_sub(locked_at);
                 self.stats.commit_ns.record(nanoseconds(took));
                 let blocks = frozen.buffers.len();
-                tracing::debug!("committed transaction {}: {blocks} blocks, {} us", frozen.tid, took.as_micros());
+                tracing::debug!(
+                    "committed transaction {}: {blocks} blocks, {} us",
+                    frozen.tid,
+                    took.as_micros()
+                );
                 self.state.lock().batching.record(waiters, took);
                 self.finish_commit(frozen, &place);
                 self.update_log_tail_if_worthwhile();
@@ -158,7 +162,9 @@ impl Journal {
                 group.iter().map(|buffer| self.encode_buffer(frozen.tid, buffer)).unzip();
             let descriptor = self.layout.descriptor(frozen.tid, &tags);
             if self.has_transaction_crc32 {
-                crc32 = data.iter().fold(crc32_be(crc32, &descriptor), |sum, block| crc32_be(sum, block));
+                crc32 = data
+                    .iter()
+                    .fold(crc32_be(crc32, &descriptor), |sum, block| crc32_be(sum, block));
             }
             blocks.push(descriptor.into());
             blocks.extend(data);
@@ -189,7 +195,10 @@ impl Journal {
             requests.extend(self.area.write_requests(start, part)?);
         }
         if !requests.is_empty() {
-            self.area.device.submit(Batch { requests, durability: Durability::default() }).wait()?;
+            self.area
+                .device
+                .submit(Batch { requests, durability: Durability::default() })
+                .wait()?;
         }
         Ok(())
     }
@@ -207,7 +216,9 @@ impl Journal {
         if !Arc::ptr_eq(&self.area.device, self.buffers.device()) {
             let started = self.runtime.monotonic();
             self.buffers.device().flush()?;
-            self.stats.flushing_ns.add(nanoseconds(self.runtime.monotonic().saturating_sub(started)));
+            self.stats
+                .flushing_ns
+                .add(nanoseconds(self.runtime.monotonic().saturating_sub(started)));
         }
         self.area.write(block, vec![commit.into()], Durability { preflush: true, fua: true })?;
         Ok(flushed)
@@ -230,8 +241,10 @@ impl Journal {
 
     fn finish_commit(&self, frozen: FrozenTransaction, place: &LogPlace) {
         let FrozenTransaction { tid, buffers, callbacks, .. } = frozen;
-        let heads: BTreeMap<Pba, JournalHead> =
-            buffers.into_iter().map(|frozen| (frozen.pba, JournalHead::new(frozen.data, frozen.buffer))).collect();
+        let heads: BTreeMap<Pba, JournalHead> = buffers
+            .into_iter()
+            .map(|frozen| (frozen.pba, JournalHead::new(frozen.data, frozen.buffer)))
+            .collect();
         {
             let mut guard = self.state.lock();
             let state = &mut *guard;

@@ -18,7 +18,12 @@
 mod operation;
 mod record;
 #[cfg(test)]
-#[allow(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::unwrap_used, reason = "a test may panic")]
+#[allow(
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    clippy::unwrap_used,
+    reason = "a test may panic"
+)]
 mod tests;
 
 use cairn_base::Tid;
@@ -73,7 +78,9 @@ impl Reader {
             let (whole, after) = rest.split_at_checked(length).unwrap_or((rest, &[]));
             match record {
                 Record::Head { tid, .. } if tid != self.tid => return Ok(false),
-                Record::Head { features: 0, .. } | Record::Pad => self.sum = crc32c(self.sum, whole),
+                Record::Head { features: 0, .. } | Record::Pad => {
+                    self.sum = crc32c(self.sum, whole)
+                }
                 Record::Head { features, .. } => {
                     let (what, value) = ("features of a fast commit", u64::from(features));
                     return Err(Error::Corrupt { block: number, what, value, expected: "0" });

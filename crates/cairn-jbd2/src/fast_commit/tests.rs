@@ -47,8 +47,13 @@ fn head(tid: u32) -> Vec<u8> {
 
 #[test]
 fn all_operations_are_read_in_order() {
-    let extent =
-        [words(&[12, 3]), 0x8005_u16.to_le_bytes().to_vec(), 1_u16.to_le_bytes().to_vec(), words(&[9])].concat();
+    let extent = [
+        words(&[12, 3]),
+        0x8005_u16.to_le_bytes().to_vec(),
+        1_u16.to_le_bytes().to_vec(),
+        words(&[9]),
+    ]
+    .concat();
     let raw = vec![0x5a; 160];
     let name = |name: &str| [words(&[2, 12]), name.as_bytes().to_vec()].concat();
     let records = [
@@ -64,7 +69,13 @@ fn all_operations_are_read_in_order() {
     let named = |text: &str| Name { parent: Ino(2), ino: Ino(12), name: text.into() };
     let operations = vec![
         Operation::Inode { ino: Ino(12), raw },
-        Operation::AddRange { ino: Ino(12), start: FileBlock(3), pba: Pba(1 << 32 | 9), len: 5, unwritten: true },
+        Operation::AddRange {
+            ino: Ino(12),
+            start: FileBlock(3),
+            pba: Pba(1 << 32 | 9),
+            len: 5,
+            unwritten: true,
+        },
         Operation::DeleteRange { ino: Ino(12), start: FileBlock(8), len: 4 },
         Operation::Create(named("made")),
         Operation::Link(named("more")),
@@ -88,7 +99,8 @@ fn a_fast_commit_over_two_blocks_counts_when_both_are_whole() {
     let mut first = [head(TID), unlink(12, "a")].concat();
     let pad = BLOCK - first.len() - HEADER;
     first.extend(record(7, &vec![0; pad]));
-    let mut second = [unlink(13, "b"), 8_u16.to_le_bytes().to_vec(), 1000_u16.to_le_bytes().to_vec()].concat();
+    let mut second =
+        [unlink(13, "b"), 8_u16.to_le_bytes().to_vec(), 1000_u16.to_le_bytes().to_vec()].concat();
     second.extend(TID.to_le_bytes());
     let sum = crc32c(crc32c(0, &first), &second);
     second.extend(sum.to_le_bytes());
@@ -117,7 +129,10 @@ fn any_flipped_bit_ends_the_area_there() {
 #[test]
 fn unknown_features_are_an_error() {
     let block = closed(&[record(9, &words(&[1, TID]))], TID);
-    assert!(matches!(Reader::new(Tid(TID)).block(9, &block), Err(Error::Corrupt { block: 9, value: 1, .. })));
+    assert!(matches!(
+        Reader::new(Tid(TID)).block(9, &block),
+        Err(Error::Corrupt { block: 9, value: 1, .. })
+    ));
 }
 
 #[test]

@@ -78,16 +78,20 @@ impl Superblock {
     pub(crate) fn decode(block: &[u8], block_size: u32, area_blocks: u64) -> Result<Self> {
         let bad = |what, value: u64, expected| Error::Corrupt { block: 0, what, value, expected };
         let length = u64::try_from(block.len()).unwrap_or(u64::MAX);
-        let (raw, _) = RawSuperblock::read_from_prefix(block).map_err(|_| bad("length", length, "1024 bytes"))?;
-        let header =
-            RawHeader::read(block).ok_or_else(|| bad("h_magic", u64::from(raw.header.h_magic.get()), "0xc03b3998"))?;
+        let (raw, _) = RawSuperblock::read_from_prefix(block)
+            .map_err(|_| bad("length", length, "1024 bytes"))?;
+        let header = RawHeader::read(block)
+            .ok_or_else(|| bad("h_magic", u64::from(raw.header.h_magic.get()), "0xc03b3998"))?;
         let version2 = match header.h_blocktype.get() {
             kind::SUPERBLOCK_V2 => true,
             kind::SUPERBLOCK_V1 => false,
             other => return Err(bad("h_blocktype", u64::from(other), "3 or 4")),
         };
-        let (compat, incompat) =
-            if version2 { (raw.s_feature_compat.get(), raw.s_feature_incompat.get()) } else { (0, 0) };
+        let (compat, incompat) = if version2 {
+            (raw.s_feature_compat.get(), raw.s_feature_incompat.get())
+        } else {
+            (0, 0)
+        };
         let unknown = incompat & !Incompat::all().bits();
         if unknown != 0 {
             return Err(Error::UnknownFeatures { bits: unknown });
@@ -108,7 +112,8 @@ impl Superblock {
     }
 
     fn validate(&self, block_size: u32, area_blocks: u64) -> Result<()> {
-        let bad = |what, value: u64, expected| Err(Error::Corrupt { block: 0, what, value, expected });
+        let bad =
+            |what, value: u64, expected| Err(Error::Corrupt { block: 0, what, value, expected });
         if self.block_size != block_size {
             return bad("s_blocksize", u64::from(self.block_size), "the volume's block size");
         }
@@ -125,7 +130,11 @@ impl Superblock {
             return bad("s_start", u64::from(self.start), "a block of the log");
         }
         if self.incompat.contains(Incompat::CSUM_V2 | Incompat::CSUM_V3) {
-            return bad("s_feature_incompat", u64::from(self.incompat.bits()), "one kind of checksum");
+            return bad(
+                "s_feature_incompat",
+                u64::from(self.incompat.bits()),
+                "one kind of checksum",
+            );
         }
         if self.has_checksums() {
             if self.raw.s_checksum_type != CRC32C {

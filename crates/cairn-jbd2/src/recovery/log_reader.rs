@@ -127,12 +127,18 @@ impl<'a> LogReader<'a> {
 
     /// Hands the contents of the transactions before `end` to `visit`, in the order of the log. An
     /// error of `visit` ends the pass.
-    pub(super) fn for_each(&mut self, end: Tid, mut visit: impl FnMut(Record) -> Result<()>) -> Result<()> {
+    pub(super) fn for_each(
+        &mut self,
+        end: Tid,
+        mut visit: impl FnMut(Record) -> Result<()>,
+    ) -> Result<()> {
         self.rewind();
         let mut tid = self.sequence;
         while tid != end {
             let Some((_, block)) = self.next()? else { break };
-            let Some(header) = RawHeader::read(&block).filter(|header| header.tid() == tid) else { break };
+            let Some(header) = RawHeader::read(&block).filter(|header| header.tid() == tid) else {
+                break;
+            };
             match header.h_blocktype.get() {
                 kind::DESCRIPTOR => {
                     for tag in self.tags(&block) {

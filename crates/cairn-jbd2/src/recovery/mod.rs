@@ -94,7 +94,10 @@ pub fn salvage_in_memory(area: &JournalArea) -> Result<Images> {
     replay_until(area, |log| Ok(log.scan()?.tid))
 }
 
-fn replay_until(area: &JournalArea, end: impl FnOnce(&mut LogReader<'_>) -> Result<Tid>) -> Result<Images> {
+fn replay_until(
+    area: &JournalArea,
+    end: impl FnOnce(&mut LogReader<'_>) -> Result<Tid>,
+) -> Result<Images> {
     let superblock = read_superblock(area)?;
     if superblock.start == 0 {
         return Ok(Images::new());

@@ -10,7 +10,9 @@ use cairn_base::checksum::crc32_be;
 
 use super::log_reader::LogReader;
 use crate::error::{Error, Result};
-use crate::format::blocks::{CommitTime, TransactionCrc32, commit_time, tail_checksum, transaction_crc32};
+use crate::format::blocks::{
+    CommitTime, TransactionCrc32, commit_time, tail_checksum, transaction_crc32,
+};
 use crate::format::tags::Tag;
 use crate::format::{Incompat, RawHeader, kind};
 
@@ -54,7 +56,9 @@ impl LogReader<'_> {
         let mut last_time = CommitTime::default();
         while let Some((number, block)) = self.next()? {
             let tid = current.tid;
-            let Some(header) = RawHeader::read(&block).filter(|header| header.tid() == tid) else { break };
+            let Some(header) = RawHeader::read(&block).filter(|header| header.tid() == tid) else {
+                break;
+            };
             match header.h_blocktype.get() {
                 kind::DESCRIPTOR => {
                     if !self.scan_descriptor(number, &block, &mut current)? {
@@ -71,7 +75,8 @@ impl LogReader<'_> {
                     let time = commit_time(&block);
                     if current.damage.is_some() {
                         let unordered = self.layout.incompat.contains(Incompat::ASYNC_COMMIT);
-                        let damage = if unordered || time < last_time { None } else { current.damage };
+                        let damage =
+                            if unordered || time < last_time { None } else { current.damage };
                         return Ok(End { tid, damage });
                     }
                     (current, last_time) = (Current::new(tid.next()), time);
@@ -83,7 +88,12 @@ impl LogReader<'_> {
     }
 
     /// False if the log has no more blocks.
-    fn scan_descriptor(&mut self, number: u32, block: &[u8], current: &mut Current) -> Result<bool> {
+    fn scan_descriptor(
+        &mut self,
+        number: u32,
+        block: &[u8],
+        current: &mut Current,
+    ) -> Result<bool> {
         current.note(self.tail_damage(number, "descriptor", block));
         self.add_crc32(current, block);
         for tag in self.tags(block) {
@@ -126,7 +136,12 @@ impl LogReader<'_> {
         }
         let computed = self.layout.tags.data_checksum(self.layout.seed, tid, data);
         let stored = tag.checksum;
-        (stored != computed).then_some(Error::Checksum { block, what: "logged block", stored, computed })
+        (stored != computed).then_some(Error::Checksum {
+            block,
+            what: "logged block",
+            stored,
+            computed,
+        })
     }
 
     fn tail_damage(&self, block: u32, what: &'static str, bytes: &[u8]) -> Option<Error> {

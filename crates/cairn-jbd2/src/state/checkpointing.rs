@@ -62,19 +62,28 @@ impl Checkpointing {
 
     /// The checkpointer writes these blocks.
     pub(crate) fn begin_write(&mut self, homes: HashSet<Pba>) {
-        debug_assert!(matches!(self.stage, Stage::Active), "a checkpoint write begins outside of a checkpoint");
+        debug_assert!(
+            matches!(self.stage, Stage::Active),
+            "a checkpoint write begins outside of a checkpoint"
+        );
         self.stage = Stage::Writing(homes);
     }
 
     /// The device has taken the blocks, or has failed.
     pub(crate) fn end_write(&mut self) {
-        debug_assert!(matches!(self.stage, Stage::Writing(_)), "a checkpoint write ends that was not begun");
+        debug_assert!(
+            matches!(self.stage, Stage::Writing(_)),
+            "a checkpoint write ends that was not begun"
+        );
         self.stage = Stage::Active;
     }
 
     /// The checkpointer is done.
     pub(crate) fn end(&mut self) {
-        debug_assert!(matches!(self.stage, Stage::Active), "a checkpoint ends that was not begun, or still writes");
+        debug_assert!(
+            matches!(self.stage, Stage::Active),
+            "a checkpoint ends that was not begun, or still writes"
+        );
         self.stage = Stage::Idle;
     }
 

@@ -110,7 +110,11 @@ impl Committing {
         if !self.is_idle() {
             self.illegal("locked");
         }
-        debug_assert!(tid == self.commit_sequence.next(), "{tid} is committed after {}", self.commit_sequence);
+        debug_assert!(
+            tid == self.commit_sequence.next(),
+            "{tid} is committed after {}",
+            self.commit_sequence
+        );
         self.stage = Stage::Locked { tid };
     }
 

@@ -82,7 +82,12 @@ impl LogSpace {
         debug_assert!(self.updating_tail, "an update of the log tail ends that was not begun");
         self.updating_tail = false;
         self.free += freed;
-        assert!(self.free <= self.blocks(), "{} of {} log blocks are free", self.free, self.blocks());
+        assert!(
+            self.free <= self.blocks(),
+            "{} of {} log blocks are free",
+            self.free,
+            self.blocks()
+        );
     }
 }
 

@@ -57,7 +57,9 @@ impl State {
 
     /// True if a transaction that is not durable yet holds the block, too.
     pub(crate) fn is_in_newer_transaction(&self, pba: Pba) -> bool {
-        let is_running = |pba| self.running.transaction().is_some_and(|running| running.buffers.contains_key(&pba));
+        let is_running = |pba| {
+            self.running.transaction().is_some_and(|running| running.buffers.contains_key(&pba))
+        };
         self.committing.is_writing(pba) || is_running(pba)
     }
 

@@ -47,7 +47,10 @@ impl Running {
     }
 
     /// The running transaction. Starts one if there is none (`jbd2_get_transaction`).
-    pub(crate) fn get_or_start(&mut self, now: impl FnOnce() -> Duration) -> &mut RunningTransaction {
+    pub(crate) fn get_or_start(
+        &mut self,
+        now: impl FnOnce() -> Duration,
+    ) -> &mut RunningTransaction {
         let Self { transaction, next_tid, .. } = self;
         transaction.get_or_insert_with(|| {
             let tid = *next_tid;
@@ -73,7 +76,11 @@ impl Running {
             debug_assert!(false, "there is no running transaction to unlock");
             return;
         };
-        debug_assert!(running.locked && running.is_empty(), "transaction {} cannot be unlocked", running.tid);
+        debug_assert!(
+            running.locked && running.is_empty(),
+            "transaction {} cannot be unlocked",
+            running.tid
+        );
         (running.locked, running.requested_at, running.started) = (false, None, now);
         (running.revoke_blocks, running.waiters, running.commit_requested) = (0, 0, false);
     }
@@ -81,13 +88,24 @@ impl Running {
     /// Takes the locked transaction for its commit. `None` if there is none.
     pub(crate) fn take_locked(&mut self) -> Option<RunningTransaction> {
         let running = self.transaction.take()?;
-        debug_assert!(running.locked, "transaction {} is committed without being locked", running.tid);
-        debug_assert!(running.updates == 0, "transaction {} is committed with open handles", running.tid);
+        debug_assert!(
+            running.locked,
+            "transaction {} is committed without being locked",
+            running.tid
+        );
+        debug_assert!(
+            running.updates == 0,
+            "transaction {} is committed with open handles",
+            running.tid
+        );
         Some(running)
     }
 
     /// Takes the commit callbacks of a transaction that will never be durable.
     pub(crate) fn take_callbacks(&mut self) -> Vec<CommitCallback> {
-        self.transaction.as_mut().map(|running| std::mem::take(&mut running.callbacks)).unwrap_or_default()
+        self.transaction
+            .as_mut()
+            .map(|running| std::mem::take(&mut running.callbacks))
+            .unwrap_or_default()
     }
 }

@@ -1,5 +1,5 @@
-//! The checkpoint daemon (`async_checkpoint`). Each test shows one thing that the first proposal for
-//! Linux got wrong, or one thing that the option promises.
+//! The checkpoint daemon (`async_checkpoint`). Each test shows one thing that the first proposal
+//! for Linux got wrong, or one thing that the option promises.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::SeqCst};
@@ -15,7 +15,9 @@ use cairn_block::{BlockDevice, BlockDeviceExt};
 use cairn_cache::block::BufferCache;
 use cairn_jbd2::{Error, Journal, JournalOptions};
 
-use crate::fixture::{self, BLOCK, HOME, LOG_BLOCKS, commit_blocks, features, format, open_with, read_home, recovered};
+use crate::fixture::{
+    self, BLOCK, HOME, LOG_BLOCKS, commit_blocks, features, format, open_with, read_home, recovered,
+};
 use crate::fixture::{stamp, toggle};
 use crate::watch::Watch;
 
@@ -52,7 +54,8 @@ fn sim(options: JournalOptions) -> Sim {
     let stats = Arc::new(Stats::new(memory.clone()));
     let device: Arc<dyn BlockDevice> = stats.clone();
     let runtime = Simulated::new(1);
-    let (buffers, journal) = open_with(&device, runtime.clone(), options).expect("an empty journal opens");
+    let (buffers, journal) =
+        open_with(&device, runtime.clone(), options).expect("an empty journal opens");
     Sim { memory, stats, runtime, buffers, journal, next: 1 }
 }
 
@@ -64,7 +67,11 @@ impl Sim {
     fn check(&self) {
         let (device, _) = recovered(self.memory.fork()).expect("a good log");
         for block in 1..self.next {
-            assert_eq!(read_home(&*device, block), stamp((block - 1) / 10 * 10 + 1), "block {block}");
+            assert_eq!(
+                read_home(&*device, block),
+                stamp((block - 1) / 10 * 10 + 1),
+                "block {block}"
+            );
         }
     }
 }
@@ -74,12 +81,19 @@ fn a_new_threshold_counts_at_once_while_it_is_on() {
     let mut sim = sim(ahead(10));
     sim.fill(30);
     sim.runtime.run_until_idle();
-    assert!((10..=30).contains(&percent_free(&sim.journal)), "above the threshold nothing is to be done");
+    assert!(
+        (10..=30).contains(&percent_free(&sim.journal)),
+        "above the threshold nothing is to be done"
+    );
     assert_eq!(sim.journal.stats().async_runs.get(), 0);
     sim.journal.set_async_checkpoint(Some(60)).expect("1 to 99");
     assert_eq!(sim.journal.async_checkpoint(), Some(60));
     sim.runtime.run_until_idle();
-    assert!((60..80).contains(&percent_free(&sim.journal)), "{} % free", percent_free(&sim.journal));
+    assert!(
+        (60..80).contains(&percent_free(&sim.journal)),
+        "{} % free",
+        percent_free(&sim.journal)
+    );
     sim.check();
 }
 
@@ -115,7 +129,12 @@ impl Runtime for Counting {
         self.inner.random()
     }
 
-    fn spawn(&self, name: &str, wake: Arc<Event>, daemon: Arc<dyn Daemon>) -> Result<DaemonHandle, NoThread> {
+    fn spawn(
+        &self,
+        name: &str,
+        wake: Arc<Event>,
+        daemon: Arc<dyn Daemon>,
+    ) -> Result<DaemonHandle, NoThread> {
         let (running, is_one) = (self.checkpointers.clone(), i64::from(name == "jbd2-checkpoint"));
         running.fetch_add(is_one, SeqCst);
         let inner = self.inner.spawn(name, wake, daemon)?;
@@ -129,7 +148,12 @@ impl Runtime for Counting {
         self.inner.wait_until(event, ready);
     }
 
-    fn wait_until_timeout(&self, event: &Event, timeout: Duration, ready: &mut dyn FnMut() -> bool) -> bool {
+    fn wait_until_timeout(
+        &self,
+        event: &Event,
+        timeout: Duration,
+        ready: &mut dyn FnMut() -> bool,
+    ) -> bool {
         self.inner.wait_until_timeout(event, timeout, ready)
     }
 
@@ -145,10 +169,14 @@ impl Runtime for Counting {
 #[test]
 fn the_daemon_exists_only_while_the_option_is_on() {
     let checkpointers = Arc::new(AtomicI64::new(0));
-    let runtime = Arc::new(Counting { inner: Simulated::new(1), checkpointers: checkpointers.clone() });
+    let runtime =
+        Arc::new(Counting { inner: Simulated::new(1), checkpointers: checkpointers.clone() });
     let device: Arc<dyn BlockDevice> = Arc::new(format(INCOMPAT, 0, 1));
-    let (_, journal) = open_with(&device, runtime, JournalOptions::default()).expect("an empty journal opens");
-    for (percent, running) in [(None, 0), (Some(50), 1), (Some(20), 1), (None, 0), (None, 0), (Some(99), 1)] {
+    let (_, journal) =
+        open_with(&device, runtime, JournalOptions::default()).expect("an empty journal opens");
+    for (percent, running) in
+        [(None, 0), (Some(50), 1), (Some(20), 1), (None, 0), (None, 0), (Some(99), 1)]
+    {
         journal.set_async_checkpoint(percent).expect("1 to 99");
         assert_eq!(checkpointers.load(SeqCst), running, "after {percent:?}");
     }
@@ -170,7 +198,11 @@ fn it_goes_on_by_itself_with_one_flush_for_many_transactions() {
     let (stats, flushes) = (sim.journal.stats(), after.flushes - before.flushes);
     assert_eq!(stats.transactions.get(), transactions, "a commit helped");
     assert!(stats.checkpointed.get() > 60, "{} transactions", stats.checkpointed.get());
-    assert!(flushes <= 3 && flushes == stats.async_runs.get(), "{flushes} flushes, {} rounds", stats.async_runs.get());
+    assert!(
+        flushes <= 3 && flushes == stats.async_runs.get(),
+        "{flushes} flushes, {} rounds",
+        stats.async_runs.get()
+    );
     assert_eq!(after.fua_writes - before.fua_writes, stats.tail_moves.get());
     sim.check();
 }
@@ -188,7 +220,11 @@ fn a_busy_block_is_left_out_and_nobody_waits_for_its_commit() {
     sim.journal.set_async_checkpoint(Some(99)).expect("1 to 99");
     sim.runtime.run_until_idle();
     let stats = sim.journal.stats();
-    assert!(stats.left_out.get() > 0 && stats.async_blocks.get() > 100, "{} written", stats.async_blocks.get());
+    assert!(
+        stats.left_out.get() > 0 && stats.async_blocks.get() > 100,
+        "{} written",
+        stats.async_blocks.get()
+    );
     assert_eq!(stats.checkpointed.get(), 0, "the oldest transaction still has a block to write");
     assert_eq!(read_home(&*sim.memory, 1), [0; BLOCK as usize], "it is about to be superseded");
     drop(handle);
@@ -222,7 +258,8 @@ fn a_failed_write_keeps_the_transactions_and_stops_the_journal() {
         let fault = Arc::new(Fault::new(memory.clone()));
         let device: Arc<dyn BlockDevice> = fault.clone();
         let runtime = Simulated::new(1);
-        let (buffers, journal) = open_with(&device, runtime.clone(), JournalOptions::default()).expect("it opens");
+        let (buffers, journal) =
+            open_with(&device, runtime.clone(), JournalOptions::default()).expect("it opens");
         let mut next = 1;
         fill(&buffers, &journal, 30, &mut next);
         let tail = memory.read_at(64 * u64::from(BLOCK), 32).expect("memory").to_vec();
@@ -234,13 +271,25 @@ fn a_failed_write_keeps_the_transactions_and_stops_the_journal() {
         assert!(reason.contains("injected fault"), "{reason}");
         assert!(matches!(journal.start(1), Err(Error::Aborted(_))));
         // The superblock's `s_sequence` and `s_start`.
-        assert_eq!(memory.read_at(64 * u64::from(BLOCK), 32).expect("memory").to_vec(), tail, "the tail moved");
+        assert_eq!(
+            memory.read_at(64 * u64::from(BLOCK), 32).expect("memory").to_vec(),
+            tail,
+            "the tail moved"
+        );
         if nth == 1 {
-            assert_eq!(journal.report().u64("pending_transactions"), pending, "a transaction was dropped");
+            assert_eq!(
+                journal.report().u64("pending_transactions"),
+                pending,
+                "a transaction was dropped"
+            );
         }
         let (device, _) = recovered(memory.fork()).expect("a good log");
         for block in 1..next {
-            assert_eq!(read_home(&*device, block), stamp((block - 1) / 10 * 10 + 1), "{operation:?}: block {block}");
+            assert_eq!(
+                read_home(&*device, block),
+                stamp((block - 1) / 10 * 10 + 1),
+                "{operation:?}: block {block}"
+            );
         }
         let weak = Arc::downgrade(&buffers.get(Pba(HOME + 1)).expect("cached"));
         drop((journal, buffers));
@@ -254,11 +303,17 @@ fn blocks_of_many_transactions_are_written_in_one_sorted_pass() {
     let watch = Watch::new(memory);
     let device: Arc<dyn BlockDevice> = watch.clone();
     let runtime = Simulated::new(1);
-    let (buffers, journal) = open_with(&device, runtime.clone(), JournalOptions::default()).expect("it opens");
+    let (buffers, journal) =
+        open_with(&device, runtime.clone(), JournalOptions::default()).expect("it opens");
     // Each block is in two transactions, and the transactions are not in order of address.
     for round in 0..2 {
         for number in 0..10 {
-            commit_blocks(&buffers, &journal, (0..5).map(|n| (n * 97 + number * 10) % 400), round * 100 + number);
+            commit_blocks(
+                &buffers,
+                &journal,
+                (0..5).map(|n| (n * 97 + number * 10) % 400),
+                round * 100 + number,
+            );
         }
     }
     journal.set_async_checkpoint(Some(99)).expect("1 to 99");
@@ -267,7 +322,10 @@ fn blocks_of_many_transactions_are_written_in_one_sorted_pass() {
     assert!(offsets.len() > 40 && offsets.is_sorted(), "{offsets:?}");
     let stats = journal.stats();
     // The last transaction may stay: 99 % of the log is free without it.
-    assert_eq!((stats.superseded.get(), stats.async_blocks.get(), stats.dropped_superseded.get()), (50, 45, 10));
+    assert_eq!(
+        (stats.superseded.get(), stats.async_blocks.get(), stats.dropped_superseded.get()),
+        (50, 45, 10)
+    );
     assert_eq!((stats.async_runs.get(), stats.tail_moves.get()), (1, 1));
 }
 
@@ -276,14 +334,15 @@ fn handles_and_commits_go_on_while_the_daemon_waits_for_the_device() {
     let memory = Arc::new(format(INCOMPAT, 0, 1));
     let watch = Watch::new(memory.clone());
     let device: Arc<dyn BlockDevice> = watch.clone();
-    let (buffers, journal) = open_with(&device, Threads::new(), JournalOptions::default()).expect("it opens");
+    let (buffers, journal) =
+        open_with(&device, Threads::new(), JournalOptions::default()).expect("it opens");
     let mut next = 1;
     fill(&buffers, &journal, 60, &mut next);
     watch.hold.store(true, SeqCst);
     journal.set_async_checkpoint(Some(80)).expect("1 to 99");
     Watch::wait_for(|| watch.held.load(SeqCst) > 0);
-    // The device holds every checkpoint write. Commits of the same blocks and of others, a change of
-    // the options, and the counters do not wait for it.
+    // The device holds every checkpoint write. Commits of the same blocks and of others, a change
+    // of the options, and the counters do not wait for it.
     for value in 0..20 {
         commit_blocks(&buffers, &journal, (value..value + 5).chain([1]), value);
     }
@@ -350,8 +409,10 @@ fn stalls_are_counted_when_it_is_off_and_do_not_happen_when_it_is_on() {
         off.next += 10;
     }
     let report = off.journal.report();
-    let (stalls, forced) =
-        (report.u64("stalls.count").expect("there"), report.u64("forced_checkpoints").expect("there"));
+    let (stalls, forced) = (
+        report.u64("stalls.count").expect("there"),
+        report.u64("forced_checkpoints").expect("there"),
+    );
     assert!(stalls > 2 && stalls == forced, "{stalls} stalls, {forced} forced checkpoints");
     assert!(report.u64("checkpoint.sync_buffers_written").expect("there") > 1000);
     assert_eq!(report.u64("checkpoint.async_buffers_written"), Some(0));
@@ -365,9 +426,15 @@ fn stalls_are_counted_when_it_is_off_and_do_not_happen_when_it_is_on() {
         on.runtime.run_until_idle();
     }
     let report = on.journal.report();
-    assert_eq!((report.u64("stalls.count"), report.u64("checkpoint.sync_buffers_written")), (Some(0), Some(0)));
+    assert_eq!(
+        (report.u64("stalls.count"), report.u64("checkpoint.sync_buffers_written")),
+        (Some(0), Some(0))
+    );
     assert!(report.u64("free_blocks_low_water").expect("there") > 450);
-    assert_eq!(report.u64("checkpoint.async_threshold_blocks"), Some(u64::from(LOG_BLOCKS - 1) / 2));
+    assert_eq!(
+        report.u64("checkpoint.async_threshold_blocks"),
+        Some(u64::from(LOG_BLOCKS - 1) / 2)
+    );
     assert_eq!(report.u64("transactions"), Some(200));
     assert_eq!(report.f64("average.blocks_per_transaction"), Some(10.0));
     assert_eq!(report.f64("average.logged_blocks_per_transaction"), Some(12.0));

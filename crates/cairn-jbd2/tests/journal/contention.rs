@@ -15,7 +15,11 @@ const THREADS: u64 = 8;
 const ROUNDS: u64 = 400;
 
 /// Increments a counter in the thread's own block and one in a shared block, in one handle.
-fn count(buffers: &cairn_cache::block::BufferCache, journal: &Arc<cairn_jbd2::Journal>, thread: u64) {
+fn count(
+    buffers: &cairn_cache::block::BufferCache,
+    journal: &Arc<cairn_jbd2::Journal>,
+    thread: u64,
+) {
     for round in 1..=ROUNDS {
         let handle = journal.start(2).expect("the device works");
         for block in [0, 1 + thread] {
@@ -38,7 +42,8 @@ fn threads_share_transactions_and_commits_and_lose_nothing() {
     let memory = Arc::new(format(INCOMPAT, 0, 1));
     let stats = Arc::new(Stats::new(memory.clone()));
     let device: Arc<dyn BlockDevice> = stats.clone();
-    let (buffers, journal) = fixture::open(&device, Threads::new()).expect("an empty journal opens");
+    let (buffers, journal) =
+        fixture::open(&device, Threads::new()).expect("an empty journal opens");
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
             let (buffers, journal) = (&buffers, &journal);
@@ -54,13 +59,18 @@ fn threads_share_transactions_and_commits_and_lose_nothing() {
     journal.shutdown().expect("the device works");
     let clean = memory.fork();
     let (_, done) = recovered(clean.fork()).expect("a clean journal");
-    assert_eq!((done.transactions, done.blocks), (0, 0), "the log was not empty after the shutdown");
+    assert_eq!(
+        (done.transactions, done.blocks),
+        (0, 0),
+        "the log was not empty after the shutdown"
+    );
     check(clean);
 }
 
 fn check(image: cairn_block::memory::MemoryDevice) {
     let (device, _) = recovered(image).expect("a good log");
-    let value = |block| u64::from_le_bytes(*read_home(&*device, block).first_chunk().expect("a block"));
+    let value =
+        |block| u64::from_le_bytes(*read_home(&*device, block).first_chunk().expect("a block"));
     assert_eq!(value(0), THREADS * ROUNDS);
     for thread in 0..THREADS {
         assert_eq!(value(1 + thread), ROUNDS, "thread {thread}");
@@ -72,7 +82,8 @@ fn an_empty_transaction_writes_nothing_and_a_commit_flushes_once() {
     let memory = Arc::new(format(INCOMPAT, 0, 1));
     let stats = Arc::new(Stats::new(memory));
     let device: Arc<dyn BlockDevice> = stats.clone();
-    let (buffers, journal) = fixture::open(&device, Threads::new()).expect("an empty journal opens");
+    let (buffers, journal) =
+        fixture::open(&device, Threads::new()).expect("an empty journal opens");
     let write = |value: u8| {
         let handle = journal.start(1).expect("the device works");
         let buffer = buffers.get(Pba(HOME)).expect("the device works");
@@ -105,7 +116,10 @@ fn an_empty_transaction_writes_nothing_and_a_commit_flushes_once() {
 fn an_operation_larger_than_a_transaction_is_refused() {
     let device: Arc<dyn BlockDevice> = Arc::new(format(INCOMPAT, 0, 1));
     let (_, journal) = fixture::open(&device, Threads::new()).expect("an empty journal opens");
-    assert!(matches!(journal.start(fixture::LOG_BLOCKS / 4), Err(cairn_jbd2::Error::TooLarge { .. })));
+    assert!(matches!(
+        journal.start(fixture::LOG_BLOCKS / 4),
+        Err(cairn_jbd2::Error::TooLarge { .. })
+    ));
     let largest = journal.start(fixture::LOG_BLOCKS / 4 - 32).expect("nearly a quarter fits");
     drop(largest);
     journal.shutdown().expect("the device works");
@@ -114,7 +128,8 @@ fn an_operation_larger_than_a_transaction_is_refused() {
 #[test]
 fn hooks_run_once_each_and_only_when_durable() {
     let device: Arc<dyn BlockDevice> = Arc::new(format(INCOMPAT, 0, 1));
-    let (buffers, journal) = fixture::open(&device, Threads::new()).expect("an empty journal opens");
+    let (buffers, journal) =
+        fixture::open(&device, Threads::new()).expect("an empty journal opens");
     let (durable, lost) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let operate = || {
         let handle = journal.start(1)?;

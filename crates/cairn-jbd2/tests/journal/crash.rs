@@ -71,7 +71,8 @@ fn run(
         Mode::Fixed(options) => options,
         Mode::Toggled => JournalOptions::default(),
     };
-    let (buffers, journal) = fixture::open_with(&device, runtime, options).expect("an empty journal opens");
+    let (buffers, journal) =
+        fixture::open_with(&device, runtime, options).expect("an empty journal opens");
     let mut random = fastrand::Rng::with_seed(seed);
     let mut model = Model::new(seed);
     for _ in 0..OPERATIONS {
@@ -115,9 +116,13 @@ fn cut(run: &Run, seed: u64) -> Result<(), String> {
             let crashed = run.before.fork();
             run.log.apply(&crashed, survivors).expect("memory does not fail");
             let at = |error: String| {
-                format!("cut at moment {moment} of {}, {share} % of the rest kept: {error}", run.log.end)
+                format!(
+                    "cut at moment {moment} of {}, {share} % of the rest kept: {error}",
+                    run.log.end
+                )
             };
-            let (device, _) = recovered(crashed).map_err(|error| at(format!("recovery failed: {error}")))?;
+            let (device, _) =
+                recovered(crashed).map_err(|error| at(format!("recovery failed: {error}")))?;
             run.model.check(&*device, moment).map_err(at)?;
         }
     }
@@ -139,7 +144,9 @@ fn search(mode: Mode, seeds: std::ops::Range<u64>) -> u64 {
         let kind = KINDS[seed as usize % KINDS.len()];
         let run = run(seed, kind, mode, |device| device);
         checkpoints += run.checkpoints;
-        cut(&run, seed).unwrap_or_else(|error| panic!("{mode:?}, seed {seed}, features {:#x}: {error}", kind.0));
+        cut(&run, seed).unwrap_or_else(|error| {
+            panic!("{mode:?}, seed {seed}, features {:#x}: {error}", kind.0)
+        });
     }
     checkpoints
 }
@@ -172,26 +179,31 @@ fn a_prefix_survives_while_the_options_change() {
 
 #[test]
 fn the_same_seed_gives_the_same_writes() {
-    let (one, two) =
-        (run(7, KINDS[0], Mode::Toggled, |device| device), run(7, KINDS[0], Mode::Toggled, |device| device));
+    let (one, two) = (
+        run(7, KINDS[0], Mode::Toggled, |device| device),
+        run(7, KINDS[0], Mode::Toggled, |device| device),
+    );
     assert!(one.log.events == two.log.events, "two runs of one seed wrote different things");
 }
 
 #[test]
 fn a_commit_without_its_preflush_is_found_out() {
-    let careless =
-        |inner| -> Arc<dyn BlockDevice> { Arc::new(Careless { inner, drop_preflush: true, drop_flush: false }) };
-    let found = (0..4).any(|seed| cut(&run(seed, KINDS[0], Mode::Toggled, careless), seed).is_err());
+    let careless = |inner| -> Arc<dyn BlockDevice> {
+        Arc::new(Careless { inner, drop_preflush: true, drop_flush: false })
+    };
+    let found =
+        (0..4).any(|seed| cut(&run(seed, KINDS[0], Mode::Toggled, careless), seed).is_err());
     assert!(found, "the crash test does not notice a missing preflush");
 }
 
 #[test]
 fn a_tail_that_moves_before_the_flush_is_found_out() {
     // The preflushes are dropped, too: that of the next commit would make the writes durable.
-    let careless =
-        |inner| -> Arc<dyn BlockDevice> { Arc::new(Careless { inner, drop_preflush: true, drop_flush: true }) };
-    let found = fixture::modes()
-        .take(2)
-        .any(|options| (0..4).any(|seed| cut(&run(seed, KINDS[0], Mode::Fixed(options), careless), seed).is_err()));
+    let careless = |inner| -> Arc<dyn BlockDevice> {
+        Arc::new(Careless { inner, drop_preflush: true, drop_flush: true })
+    };
+    let found = fixture::modes().take(2).any(|options| {
+        (0..4).any(|seed| cut(&run(seed, KINDS[0], Mode::Fixed(options), careless), seed).is_err())
+    });
     assert!(found, "the crash test does not notice missing flushes");
 }

@@ -7,7 +7,9 @@ use cairn_base::runtime::simulated::Simulated;
 use cairn_base::{Pba, Tid};
 use cairn_block::memory::MemoryDevice;
 use cairn_block::{BlockDevice, BlockDeviceExt, Bytes};
-use cairn_jbd2::{Error, note_damage, read_superblock, recover, replay_in_memory, salvage_in_memory};
+use cairn_jbd2::{
+    Error, note_damage, read_superblock, recover, replay_in_memory, salvage_in_memory,
+};
 
 use crate::fixture::{self, BLOCK, HOME, LOG_BLOCKS, area, features, format, read_home, stamp};
 
@@ -16,7 +18,8 @@ const INCOMPAT: u32 = features::REVOKE | features::BITS_64 | features::CSUM_V3;
 /// Offset of a journal block on the device.
 fn place(device: &Arc<dyn BlockDevice>, block: u32) -> u64 {
     let area = area(device.clone());
-    let (start, pba, _) = area.extents.iter().rev().find(|(start, _, _)| start.get() <= u64::from(block)).unwrap();
+    let (start, pba, _) =
+        area.extents.iter().rev().find(|(start, _, _)| start.get() <= u64::from(block)).unwrap();
     (pba.get() + u64::from(block) - start.get()) * u64::from(BLOCK)
 }
 
@@ -81,8 +84,15 @@ fn a_commit_block_with_a_bad_checksum_is_damage_and_not_the_end() {
     let area = area(device.clone());
     flip(&device, 12, 50);
     let found = recover(&area, &device);
-    assert!(matches!(found, Err(Error::Checksum { block: 12, what: "commit block", .. })), "{found:?}");
-    assert_eq!(read_home(&*device, 0), vec![0; BLOCK as usize], "something was replayed from a damaged log");
+    assert!(
+        matches!(found, Err(Error::Checksum { block: 12, what: "commit block", .. })),
+        "{found:?}"
+    );
+    assert_eq!(
+        read_home(&*device, 0),
+        vec![0; BLOCK as usize],
+        "something was replayed from a damaged log"
+    );
     let seen = salvage_in_memory(&area).expect("two transactions are good");
     assert!(seen[&Pba(HOME)][..] == stamp(2)[..] && !seen.contains_key(&Pba(HOME + 3)));
     note_damage(&area).expect("memory does not fail");
@@ -102,7 +112,8 @@ fn a_commit_block_of_one_sector_is_whole() {
 
 #[test]
 fn a_home_beyond_the_volume_is_refused() {
-    let device: Arc<dyn BlockDevice> = Arc::new(three_transactions(features::REVOKE | features::BITS_64));
+    let device: Arc<dyn BlockDevice> =
+        Arc::new(three_transactions(features::REVOKE | features::BITS_64));
     // `t_blocknr_high` of the first tag.
     device.write_at(place(&device, 1) + 12 + 8, vec![0xff; 4]).unwrap();
     let found = recover(&area(device.clone()), &device);
@@ -113,9 +124,12 @@ fn a_home_beyond_the_volume_is_refused() {
 #[test]
 fn random_damage_gives_an_error_or_blocks_of_the_volume() {
     let mut random = fastrand::Rng::with_seed(11);
-    for incompat in
-        [INCOMPAT, features::REVOKE | features::BITS_64, features::REVOKE, features::REVOKE | features::CSUM_V2]
-    {
+    for incompat in [
+        INCOMPAT,
+        features::REVOKE | features::BITS_64,
+        features::REVOKE,
+        features::REVOKE | features::CSUM_V2,
+    ] {
         let original = three_transactions(incompat);
         for _ in 0..400 {
             let device: Arc<dyn BlockDevice> = Arc::new(original.fork());
@@ -136,7 +150,9 @@ fn random_damage_gives_an_error_or_blocks_of_the_volume() {
 #[test]
 fn a_log_that_is_full_of_good_descriptors_ends() {
     let device: Arc<dyn BlockDevice> = Arc::new(format(features::REVOKE, 0, 1));
-    device.write_at(place(&device, 0), Bytes::from(fixture::superblock(features::REVOKE, 0, 1, 5))).unwrap();
+    device
+        .write_at(place(&device, 0), Bytes::from(fixture::superblock(features::REVOKE, 0, 1, 5)))
+        .unwrap();
     let mut revoke = vec![0_u8; BLOCK as usize];
     for (at, value) in [(0, 0xc03b_3998_u32), (4, 5), (8, 1), (12, BLOCK)] {
         revoke[at..at + 4].copy_from_slice(&value.to_be_bytes());

@@ -43,21 +43,30 @@ fn fails_at(operation: Operation, nth: u64, lasting: Lasting, options: JournalOp
     let fault = Arc::new(Fault::new(memory.clone()));
     let device: Arc<dyn BlockDevice> = fault.clone();
     let runtime = Simulated::new(nth);
-    let (buffers, journal) = fixture::open_with(&device, runtime.clone(), options).expect("nothing has failed yet");
+    let (buffers, journal) =
+        fixture::open_with(&device, runtime.clone(), options).expect("nothing has failed yet");
     fault.fail(operation, nth, lasting);
     let mut model = Model::new(nth);
     let stopped = operate(&mut model, &buffers, &journal, &fault, &runtime);
     if stopped {
         assert!(journal.aborted().is_some(), "{operation:?} {nth} failed, and the journal goes on");
-        assert!(journal.start(1).is_err(), "{operation:?} {nth}: an operation was let in after the abort");
+        assert!(
+            journal.start(1).is_err(),
+            "{operation:?} {nth}: an operation was let in after the abort"
+        );
         assert!(journal.force_commit().is_err(), "{operation:?} {nth}: a commit after the abort");
-        assert!(journal.shutdown().is_err(), "{operation:?} {nth}: the journal was closed as if nothing had happened");
+        assert!(
+            journal.shutdown().is_err(),
+            "{operation:?} {nth}: the journal was closed as if nothing had happened"
+        );
     }
     drop(journal);
     // All writes before the crash are on the medium, which is one legal outcome.
     let (recovered, _) = recovered(memory.fork()).expect("the log is good up to the failure");
     // A failed write may or may not be on the medium. No acknowledged operation may be missing.
-    model.check(&*recovered, u64::MAX).unwrap_or_else(|error| panic!("{operation:?} {nth} {lasting:?}: {error}"));
+    model
+        .check(&*recovered, u64::MAX)
+        .unwrap_or_else(|error| panic!("{operation:?} {nth} {lasting:?}: {error}"));
     stopped
 }
 
@@ -88,6 +97,9 @@ fn every_failure_is_noticed_in_every_mode() {
     for options in fixture::modes() {
         let writes = every_n(Operation::Write, 20, 11, options);
         let flushes = every_n(Operation::Flush, 10, 7, options);
-        assert!(writes > 40 && flushes > 20, "{options:?}: the run made {writes} writes and {flushes} flushes");
+        assert!(
+            writes > 40 && flushes > 20,
+            "{options:?}: the run made {writes} writes and {flushes} flushes"
+        );
     }
 }

@@ -62,8 +62,10 @@ pub fn format(incompat: u32, compat: u32, sequence: u32) -> MemoryDevice {
 }
 
 pub fn area(device: Arc<dyn BlockDevice>) -> JournalArea {
-    let extents =
-        vec![(FileBlock(0), Pba(FIRST_RUN.0), FIRST_RUN.1), (FileBlock(FIRST_RUN.1), Pba(SECOND_RUN.0), SECOND_RUN.1)];
+    let extents = vec![
+        (FileBlock(0), Pba(FIRST_RUN.0), FIRST_RUN.1),
+        (FileBlock(FIRST_RUN.1), Pba(SECOND_RUN.0), SECOND_RUN.1),
+    ];
     JournalArea { device, block_size: BLOCK, extents }
 }
 
@@ -106,9 +108,15 @@ pub fn toggle(journal: &Arc<Journal>, random: &mut fastrand::Rng) {
 }
 
 /// Commits one transaction that fills the given blocks with `value`.
-pub fn commit_blocks(buffers: &BufferCache, journal: &Arc<Journal>, blocks: impl Iterator<Item = u64>, value: u64) {
+pub fn commit_blocks(
+    buffers: &BufferCache,
+    journal: &Arc<Journal>,
+    blocks: impl Iterator<Item = u64>,
+    value: u64,
+) {
     let blocks: Vec<u64> = blocks.collect();
-    let handle = journal.start(u32::try_from(blocks.len()).expect("few")).expect("the device works");
+    let handle =
+        journal.start(u32::try_from(blocks.len()).expect("few")).expect("the device works");
     for block in blocks {
         let buffer = buffers.get(Pba(HOME + block)).expect("the device works");
         handle.get_write_access(&buffer).expect("the device works").copy_from_slice(&stamp(value));

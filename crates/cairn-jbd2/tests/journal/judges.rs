@@ -13,7 +13,9 @@ use cairn_block::{BlockDevice, BlockDeviceExt};
 use cairn_cache::block::BufferCache;
 use cairn_cache::budget::Budget;
 use cairn_jbd2::Incompat;
-use cairn_jbd2::{Journal, JournalArea, JournalOptions, read_superblock, recover, replay_in_memory};
+use cairn_jbd2::{
+    Journal, JournalArea, JournalOptions, read_superblock, recover, replay_in_memory,
+};
 
 const BLOCK: u32 = 1024;
 /// Free blocks of the volume, which the logs change.
@@ -26,7 +28,8 @@ pub struct Volume {
 
 pub fn run(program: &str, arguments: &[&str], image: &Path, accepted: &[i32]) -> String {
     let output = Command::new(program).args(arguments).arg(image).env("LC_ALL", "C").output();
-    let output = output.unwrap_or_else(|error| panic!("{program} (from e2fsprogs) is needed: {error}"));
+    let output =
+        output.unwrap_or_else(|error| panic!("{program} (from e2fsprogs) is needed: {error}"));
     let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
     let code = output.status.code().unwrap_or(-1);
     assert!(accepted.contains(&code), "{program} {arguments:?} ended with {code}:\n{text}");
@@ -44,7 +47,12 @@ impl Volume {
         let image = folder.path().join("image");
         std::fs::File::create(&image).and_then(|file| file.set_len(size)).expect("an image");
         let journal = format!("size={journal}");
-        run("mke2fs", &["-q", "-F", "-t", "ext4", "-b", "1024", "-J", &journal, "-O", options], &image, &[0]);
+        run(
+            "mke2fs",
+            &["-q", "-F", "-t", "ext4", "-b", "1024", "-J", &journal, "-O", options],
+            &image,
+            &[0],
+        );
         Self { _folder: folder, image }
     }
 
@@ -86,7 +94,11 @@ impl Volume {
 }
 
 fn homes(device: &dyn BlockDevice) -> Vec<Vec<u8>> {
-    HOMES.map(|block| device.read_at(block * u64::from(BLOCK), BLOCK as usize).expect("memory").to_vec()).collect()
+    HOMES
+        .map(|block| {
+            device.read_at(block * u64::from(BLOCK), BLOCK as usize).expect("memory").to_vec()
+        })
+        .collect()
 }
 
 fn replayed_by_us(volume: &Volume) -> Vec<Vec<u8>> {
@@ -106,8 +118,8 @@ fn replayed_by_us(volume: &Volume) -> Vec<Vec<u8>> {
     replayed
 }
 
-/// Writes three transactions with debugfs: blocks (one begins with the magic number), revokes, and a
-/// block after its revoke.
+/// Writes three transactions with debugfs: blocks (one begins with the magic number), revokes, and
+/// a block after its revoke.
 fn theirs(volume: &Volume, open: &str) {
     let data = volume.image.with_extension("data");
     let mut bytes: Vec<u8> = (0..20 * BLOCK).map(|n| (n / BLOCK * 7 + n % 251) as u8).collect();
@@ -147,15 +159,23 @@ fn logs_that_debugfs_wrote_are_replayed_as_e2fsck_does() {
         // With `Compat::CHECKSUM` debugfs miscalculates the checksum of a transaction that has only
         // revokes: both programs end the log before it.
         let all = open.is_empty() || options.starts_with("metadata_csum");
-        assert!(!all || ours[3].iter().all(|byte| *byte == 0), "{options} {open}: a revoked block was replayed");
-        assert!(ours == volume.replayed_by_e2fsck(), "{options} {open}: e2fsck replays something else");
+        assert!(
+            !all || ours[3].iter().all(|byte| *byte == 0),
+            "{options} {open}: a revoked block was replayed"
+        );
+        assert!(
+            ours == volume.replayed_by_e2fsck(),
+            "{options} {open}: e2fsck replays something else"
+        );
     }
 }
 
 /// Asserts that the journal has the checksums that debugfs was asked to use.
 fn check_features(volume: &Volume, options: &str, open: &str) {
     let found = read_superblock(&volume.area(volume.load())).expect("a good superblock").incompat;
-    if let (Some(version), true) = (open.strip_prefix("-c -v "), options.starts_with("metadata_csum")) {
+    if let (Some(version), true) =
+        (open.strip_prefix("-c -v "), options.starts_with("metadata_csum"))
+    {
         let wanted = if version == "2" { Incompat::CSUM_V2 } else { Incompat::CSUM_V3 };
         assert_eq!(found & (Incompat::CSUM_V2 | Incompat::CSUM_V3), wanted, "{options} {open}");
     }
@@ -190,11 +210,20 @@ fn logs_that_we_wrote_are_replayed_by_e2fsck() {
         volume.store(&device);
         volume.debugfs("feature needs_recovery\n");
         let dump = run("debugfs", &["-R", "logdump"], &volume.image, &[0]);
-        assert!(dump.contains("type 5 (revoke table)"), "{options} {open}: no revokes in the log:\n{dump}");
-        assert!(!dump.to_lowercase().contains("checksum"), "{options} {open}: debugfs complains:\n{dump}");
+        assert!(
+            dump.contains("type 5 (revoke table)"),
+            "{options} {open}: no revokes in the log:\n{dump}"
+        );
+        assert!(
+            !dump.to_lowercase().contains("checksum"),
+            "{options} {open}: debugfs complains:\n{dump}"
+        );
         let ours = replayed_by_us(&volume);
         assert!(ours[1].iter().any(|byte| *byte != 0), "{options} {open}: nothing was replayed");
-        assert!(ours == volume.replayed_by_e2fsck(), "{options} {open}: e2fsck replays something else");
+        assert!(
+            ours == volume.replayed_by_e2fsck(),
+            "{options} {open}: e2fsck replays something else"
+        );
         let clean = run("e2fsck", &["-fn"], &volume.image, &[0]);
         assert!(!clean.contains("recovering"), "{clean}");
     }
@@ -205,7 +234,8 @@ fn write_log(volume: &Volume, device: Arc<dyn BlockDevice>) {
     let area = volume.area(device.clone());
     let buffers = BufferCache::new(device, BLOCK, Budget::new(4 << 20));
     let journal =
-        Journal::open(JournalOptions::default(), buffers.clone(), area, Simulated::new(1)).expect("an empty log");
+        Journal::open(JournalOptions::default(), buffers.clone(), area, Simulated::new(1))
+            .expect("an empty log");
     let mut random = fastrand::Rng::with_seed(5);
     let mut number = 0_u64;
     while journal.stats().log_blocks.get() < 4500 {

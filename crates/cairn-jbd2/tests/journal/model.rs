@@ -1,7 +1,7 @@
 //! Random operations on a journal, and the state of the volume after each.
 //!
-//! The operations run one after the other. After a crash the volume must be in the state after one of
-//! them: the last one whose commit was waited for, or a later one.
+//! The operations run one after the other. After a crash the volume must be in the state after one
+//! of them: the last one whose commit was waited for, or a later one.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -85,7 +85,9 @@ impl Model {
                     next.insert(block, Use::Freed);
                     let committed = Arc::new(AtomicBool::new(false));
                     self.leaving.push((block, number, committed.clone()));
-                    handle.on_commit(Box::new(move |durable| committed.store(durable, Ordering::Release)));
+                    handle.on_commit(Box::new(move |durable| {
+                        committed.store(durable, Ordering::Release)
+                    }));
                 }
                 Use::Metadata(_) => {
                     let buffer = buffers.get(pba)?;
@@ -93,7 +95,8 @@ impl Model {
                     next.insert(block, Use::Metadata(number));
                 }
                 Use::Freed if self.random.u8(..3) == 0 => {
-                    // This may be the transaction that freed the block. Its revoke must be cancelled.
+                    // This may be the transaction that freed the block. Its revoke must be
+                    // cancelled.
                     let buffer = handle.get_create_access(pba)?;
                     handle.get_write_access(&buffer)?.copy_from_slice(&stamp(number));
                     next.insert(block, Use::Metadata(number));
@@ -120,7 +123,8 @@ impl Model {
 
     /// Writes file data to freed blocks as soon as the journal allows it.
     pub fn reuse(&mut self, device: &dyn BlockDevice, moment: impl Fn() -> u64) -> Result<()> {
-        let (free, leaving) = self.leaving.drain(..).partition(|(_, _, committed)| committed.load(Ordering::Acquire));
+        let (free, leaving) =
+            self.leaving.drain(..).partition(|(_, _, committed)| committed.load(Ordering::Acquire));
         self.leaving = leaving;
         let free: Vec<(u64, u64, Arc<AtomicBool>)> = free;
         if free.is_empty() {
@@ -145,11 +149,20 @@ impl Model {
     pub fn check(&self, device: &dyn BlockDevice, moment: u64) -> std::result::Result<u64, String> {
         let counter = read_home(device, 0);
         let found = (0..=self.last()).rev().find(|number| counter == expected(*number));
-        let Some(found) = found else { return Err("the operation counter holds none of its values".into()) };
-        let promised =
-            self.acknowledged.iter().filter(|(at, _)| *at <= moment).map(|(_, last)| *last).max().unwrap_or(0);
+        let Some(found) = found else {
+            return Err("the operation counter holds none of its values".into());
+        };
+        let promised = self
+            .acknowledged
+            .iter()
+            .filter(|(at, _)| *at <= moment)
+            .map(|(_, last)| *last)
+            .max()
+            .unwrap_or(0);
         if found < promised {
-            return Err(format!("operation {promised} was durable at moment {moment}, the volume ends with {found}"));
+            return Err(format!(
+                "operation {promised} was durable at moment {moment}, the volume ends with {found}"
+            ));
         }
         let state = &self.states[usize::try_from(found).expect("an index")];
         for block in 1..BLOCKS {
@@ -169,13 +182,16 @@ impl Model {
         match is {
             Use::Metadata(number) => {
                 if read_home(device, block) != expected(number) {
-                    return Err(format!("after operation {found} block {block} must hold version {number}"));
+                    return Err(format!(
+                        "after operation {found} block {block} must hold version {number}"
+                    ));
                 }
             }
             Use::Freed => {
                 let mut of_block = self.data.iter().filter(|data| data.block == block);
-                let kept =
-                    of_block.rfind(|data| data.freed_by <= found && data.durable <= moment && data.taken_by > found);
+                let kept = of_block.rfind(|data| {
+                    data.freed_by <= found && data.durable <= moment && data.taken_by > found
+                });
                 if let Some(data) = kept
                     && read_home(device, block) != stamp(data.value)
                 {

@@ -1,4 +1,5 @@
-//! A log with a million revoke records. Recovery reads the log three times, whatever the records say.
+//! A log with a million revoke records. Recovery reads the log three times, whatever the records
+//! say.
 //!
 //! Linux took a minute and a half for such a log while its revoke table had a fixed size.
 
@@ -58,7 +59,9 @@ impl Writer {
             let (same_uuid, last) = (index > 0, index + 1 == homes.len());
             let flags = if same_uuid { 2 } else { 0 } + if last { 8 } else { 0 };
             let home = u32::try_from(*home).expect("a small volume");
-            [home, flags, 0, checksum].iter().for_each(|word: &u32| block.extend(word.to_be_bytes()));
+            [home, flags, 0, checksum]
+                .iter()
+                .for_each(|word: &u32| block.extend(word.to_be_bytes()));
             if !same_uuid {
                 block.extend(&self.uuid);
             }
@@ -98,8 +101,8 @@ fn start_log(device: &dyn BlockDevice, area: &JournalArea, first: u32) {
     device.write_at(at, block).expect("the device works");
 }
 
-/// Writes three transactions: forty blocks; revokes, also of these; every fourth block again. Returns
-/// the length of the log.
+/// Writes three transactions: forty blocks; revokes, also of these; every fourth block again.
+/// Returns the length of the log.
 fn write_log(device: &Arc<dyn BlockDevice>, area: &JournalArea, records: u64) -> u32 {
     let superblock = read_superblock(area).expect("a good superblock");
     let at = area.extents[0].1.get() * u64::from(BLOCK);
@@ -119,9 +122,12 @@ fn write_log(device: &Arc<dyn BlockDevice>, area: &JournalArea, records: u64) ->
     let mut skip = u64::from(superblock.first);
     for (_, start, len) in &area.extents {
         let here = len.saturating_sub(skip);
-        let bytes: Vec<u8> = blocks.by_ref().take(usize::try_from(here).expect("a log")).flatten().collect();
+        let bytes: Vec<u8> =
+            blocks.by_ref().take(usize::try_from(here).expect("a log")).flatten().collect();
         if !bytes.is_empty() {
-            device.write_at((start.get() + skip) * u64::from(BLOCK), bytes).expect("the device works");
+            device
+                .write_at((start.get() + skip) * u64::from(BLOCK), bytes)
+                .expect("the device works");
         }
         skip = skip.saturating_sub(*len);
     }
@@ -133,7 +139,9 @@ fn write_log(device: &Arc<dyn BlockDevice>, area: &JournalArea, records: u64) ->
 
 fn homes(device: &dyn BlockDevice) -> Vec<u8> {
     let first = |n| {
-        let block = device.read_at((COPIES + n) * u64::from(BLOCK), BLOCK as usize).expect("the device works");
+        let block = device
+            .read_at((COPIES + n) * u64::from(BLOCK), BLOCK as usize)
+            .expect("the device works");
         assert!(block.iter().all(|byte| *byte == block[0]), "block {n} is neither");
         block[0]
     };
@@ -166,7 +174,10 @@ fn a_million_revoke_records_cost_three_walks_over_the_log() {
     let seen = stats.snapshot();
     // Each pass reads the log once, in large requests.
     let passes = 3;
-    assert!(seen.read_bytes <= passes * (used + READ_AHEAD) * u64::from(BLOCK) + 2 * 4096, "{seen:?}, log of {used}");
+    assert!(
+        seen.read_bytes <= passes * (used + READ_AHEAD) * u64::from(BLOCK) + 2 * 4096,
+        "{seen:?}, log of {used}"
+    );
     assert!(seen.reads <= passes * (used / READ_AHEAD + 8) + 2, "{seen:?}, log of {used}");
     assert_eq!(homes(&*device), expected());
     drop((device, stats));

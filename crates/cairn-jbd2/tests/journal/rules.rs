@@ -16,7 +16,9 @@ use cairn_block::wrap::{Fault, Latency, LatencyProfile, Operation};
 use cairn_block::{BlockDevice, BlockDeviceExt};
 use cairn_jbd2::{Error, JournalOptions};
 
-use crate::fixture::{BLOCK, HOME, commit_blocks, features, format, modes, open_with, read_home, recovered, stamp};
+use crate::fixture::{
+    BLOCK, HOME, commit_blocks, features, format, modes, open_with, read_home, recovered, stamp,
+};
 use crate::watch::Watch;
 
 const INCOMPAT: u32 = features::REVOKE | features::BITS_64 | features::CSUM_V3;
@@ -26,7 +28,8 @@ fn a_freed_block_is_not_reused_while_an_old_version_is_being_written() {
     let memory = Arc::new(format(INCOMPAT, 0, 1));
     let watch = Watch::new(memory.clone());
     let device: Arc<dyn BlockDevice> = watch.clone();
-    let (buffers, journal) = open_with(&device, Threads::new(), JournalOptions::default()).expect("it opens");
+    let (buffers, journal) =
+        open_with(&device, Threads::new(), JournalOptions::default()).expect("it opens");
     commit_blocks(&buffers, &journal, 1..9, 5);
     watch.hold.store(true, SeqCst);
     std::thread::scope(|scope| {
@@ -41,8 +44,8 @@ fn a_freed_block_is_not_reused_while_an_old_version_is_being_written() {
         drop(handle);
         let committer = journal.clone();
         let commit = scope.spawn(move || committer.commit_and_wait(tid).expect("the device works"));
-        // The revoke is in the log, and the block is not free yet: the write in flight would overwrite
-        // its next contents.
+        // The revoke is in the log, and the block is not free yet: the write in flight would
+        // overwrite its next contents.
         Watch::wait_for(|| journal.stats().revokes.get() == 1);
         std::thread::sleep(Duration::from_millis(20));
         let early = free.load(SeqCst) || journal.is_committed(tid);
@@ -52,7 +55,11 @@ fn a_freed_block_is_not_reused_while_an_old_version_is_being_written() {
         memory.write_at((HOME + 3) * u64::from(BLOCK), stamp(1 << 40)).expect("memory");
     });
     journal.shutdown().expect("the device works");
-    assert_eq!(read_home(&*memory, 3), stamp(1 << 40), "an old version was written after its block had been reused");
+    assert_eq!(
+        read_home(&*memory, 3),
+        stamp(1 << 40),
+        "an old version was written after its block had been reused"
+    );
     assert_eq!(read_home(&*memory, 4), stamp(5));
 }
 
@@ -72,7 +79,10 @@ fn a_failed_update_of_the_tail_ends_the_wait_for_log_space() {
             let Ok(handle) = journal.start(200) else { break journal.start(200).map(drop) };
             for block in 1..100 {
                 let buffer = buffers.get(Pba(HOME + block)).expect("memory");
-                handle.get_write_access(&buffer).expect("it is running").copy_from_slice(&stamp(value + 1));
+                handle
+                    .get_write_access(&buffer)
+                    .expect("it is running")
+                    .copy_from_slice(&stamp(value + 1));
             }
             let tid = handle.tid();
             drop(handle);
@@ -84,11 +94,15 @@ fn a_failed_update_of_the_tail_ends_the_wait_for_log_space() {
         assert!(matches!(error, Err(Error::Aborted(_))), "{options:?}");
         let (device, _) = recovered(memory.fork()).expect("a good log");
         let found = read_home(&*device, 50);
-        assert!(found == stamp(value) || found == stamp(value + 1), "{options:?}: version {value} is lost");
+        assert!(
+            found == stamp(value) || found == stamp(value + 1),
+            "{options:?}: version {value} is lost"
+        );
     }
 }
 
-/// A runtime whose waits do not time out early, so that a loaded machine does not change the result.
+/// A runtime whose waits do not time out early, so that a loaded machine does not change the
+/// result.
 struct Patient(Arc<Threads>);
 
 impl Runtime for Patient {
@@ -104,7 +118,12 @@ impl Runtime for Patient {
         self.0.random()
     }
 
-    fn spawn(&self, name: &str, wake: Arc<Event>, daemon: Arc<dyn Daemon>) -> Result<DaemonHandle, NoThread> {
+    fn spawn(
+        &self,
+        name: &str,
+        wake: Arc<Event>,
+        daemon: Arc<dyn Daemon>,
+    ) -> Result<DaemonHandle, NoThread> {
         self.0.spawn(name, wake, daemon)
     }
 
@@ -112,7 +131,12 @@ impl Runtime for Patient {
         self.0.wait_until(event, ready);
     }
 
-    fn wait_until_timeout(&self, event: &Event, timeout: Duration, ready: &mut dyn FnMut() -> bool) -> bool {
+    fn wait_until_timeout(
+        &self,
+        event: &Event,
+        timeout: Duration,
+        ready: &mut dyn FnMut() -> bool,
+    ) -> bool {
         self.0.wait_until_timeout(event, timeout.max(Duration::from_secs(1)), ready)
     }
 
@@ -130,11 +154,13 @@ impl Runtime for Patient {
 fn callers_share_commits() {
     const ROUNDS: u64 = 40;
     for threads in [8, 32] {
-        let profile = LatencyProfile { flush: Duration::from_micros(500), ..LatencyProfile::default() };
+        let profile =
+            LatencyProfile { flush: Duration::from_micros(500), ..LatencyProfile::default() };
         let latency = Arc::new(Latency::new(Arc::new(format(INCOMPAT, 0, 1)), profile));
         let device: Arc<dyn BlockDevice> = latency;
         let (buffers, journal) =
-            open_with(&device, Arc::new(Patient(Threads::new())), JournalOptions::default()).expect("it opens");
+            open_with(&device, Arc::new(Patient(Threads::new())), JournalOptions::default())
+                .expect("it opens");
         std::thread::scope(|scope| {
             for thread in 0..threads {
                 let (buffers, journal) = (&buffers, &journal);
@@ -146,7 +172,10 @@ fn callers_share_commits() {
             }
         });
         let (commits, callers) = (journal.stats().transactions.get(), threads * ROUNDS);
-        assert!(callers >= commits * threads / 2, "{commits} commits for {callers} callers in {threads} threads");
+        assert!(
+            callers >= commits * threads / 2,
+            "{commits} commits for {callers} callers in {threads} threads"
+        );
         // A lone caller does not wait.
         let before = journal.stats().transactions.get();
         for value in 0..10 {

@@ -60,19 +60,24 @@ fn run(context: &Context) -> Result<Findings> {
 }
 
 fn in_process(context: &Context, findings: &mut Findings) -> Result<()> {
-    let mut builders = JOURNALS.map(|(id, title, _)| Builder::new(id, title, &[OFF, ON], metrics()));
+    let mut builders =
+        JOURNALS.map(|(id, title, _)| Builder::new(id, title, &[OFF, ON], metrics()));
     // All combinations of a journal and an option.
-    let pairs: Vec<(usize, &str)> = (0..JOURNALS.len()).flat_map(|journal| [(journal, OFF), (journal, ON)]).collect();
+    let pairs: Vec<(usize, &str)> =
+        (0..JOURNALS.len()).flat_map(|journal| [(journal, OFF), (journal, ON)]).collect();
     context.progress.expect(context.repetitions * SyncMethod::ALL.len());
     for repetition in 0..context.repetitions {
         for sync in SyncMethod::ALL {
             context.progress.show(&row(sync));
             let load = load(context.scale, sync);
             let mut found = Vec::new();
-            for (journal, option) in context.order(repetition, pairs.len()).map(|index| pairs[index]) {
+            for (journal, option) in
+                context.order(repetition, pairs.len()).map(|index| pairs[index])
+            {
                 found.push((journal, option, one(JOURNALS[journal].2, option, &load)?));
             }
-            let yardstick = found.iter().find(|(journal, option, _)| (*journal, *option) == (NEVER_FULL, OFF));
+            let yardstick =
+                found.iter().find(|(journal, option, _)| (*journal, *option) == (NEVER_FULL, OFF));
             let yardstick = yardstick.map_or(f64::NAN, |(_, _, marks)| marks.marks.files_per_s());
             for (journal, option, marks) in &found {
                 builders[*journal].add(&row(sync), option, &marks.figures(yardstick));
@@ -95,7 +100,8 @@ fn shared_commits(context: &Context, findings: &mut Findings) -> Result<()> {
         for threads in [1, 8, 32] {
             let load = Load { threads, ..load(context.scale, SyncMethod::BeforeClose) };
             let figures = one(JOURNALS[NEVER_FULL].2, OFF, &load)?.figures(f64::NAN);
-            let figures: Vec<_> = figures.into_iter().filter(|(name, _)| *name != "efficiency").collect();
+            let figures: Vec<_> =
+                figures.into_iter().filter(|(name, _)| *name != "efficiency").collect();
             builder.add(&threads_row(threads), OFF, &figures);
         }
         context.progress.step();

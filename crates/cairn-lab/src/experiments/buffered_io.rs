@@ -70,7 +70,9 @@ fn in_process(context: &Context, bench: &Bench, findings: &mut Findings) -> Resu
         let mut copy_speed = BTreeMap::new();
         for line in &lines {
             context.progress.show(&line.name);
-            let speed = *copy_speed.entry(line.block).or_insert_with(|| copy::speed(line.block, bench.sizes()));
+            let speed = *copy_speed
+                .entry(line.block)
+                .or_insert_with(|| copy::speed(line.block, bench.sizes()));
             one_row(context, bench, line, repetition, speed, &mut builders[line.section])?;
             context.progress.step();
         }
@@ -88,7 +90,8 @@ fn one_row(
     builder: &mut Builder,
 ) -> Result<()> {
     // A cached row also has the plain copy as a subject.
-    let subjects: &[&str] = if line.is_cached_write() { &[PER_BLOCK, LARGE, MEMCPY] } else { &[PER_BLOCK, LARGE] };
+    let subjects: &[&str] =
+        if line.is_cached_write() { &[PER_BLOCK, LARGE, MEMCPY] } else { &[PER_BLOCK, LARGE] };
     let mut found: Vec<(&str, Figures)> = Vec::new();
     for subject in context.order(repetition, subjects.len()).map(|index| subjects[index]) {
         if subject == MEMCPY {

@@ -32,8 +32,11 @@ use setting::Setting;
 use subjects::{BUFFERED, DIRECT, OTHERS, POLICIES, PROPOSAL};
 
 /// The entry in [`crate::experiments`].
-pub(super) const EXPERIMENT: Experiment =
-    Experiment { name: "gc-victim", question: "Which sections should be cleaned so that the least is written?", run };
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    name: "gc-victim",
+    question: "Which sections should be cleaned so that the least is written?",
+    run,
+};
 
 /// One measurement.
 struct Job {
@@ -69,7 +72,8 @@ fn metrics() -> Vec<Metric> {
 const OVERWRITES: f64 = 4.2;
 
 fn loads(scale: Scale) -> Vec<(&'static str, &'static str, Load, Option<f64>)> {
-    let overwrite = |pattern, times, dirty| Load::Overwrite { pattern, times, dirty, fsync_every: None };
+    let overwrite =
+        |pattern, times, dirty| Load::Overwrite { pattern, times, dirty, fsync_every: None };
     let main = scale.pick(1.0, OVERWRITES, OVERWRITES);
     let direct = scale.pick(0.5, 1.5, 1.5);
     let side = scale.pick(0.5, 0.75, 0.75);
@@ -84,7 +88,12 @@ fn loads(scale: Scale) -> Vec<(&'static str, &'static str, Load, Option<f64>)> {
         (
             OTHERS,
             "fsync after every 8",
-            Load::Overwrite { pattern: Pattern::Uniform, times: side / 4.0, dirty: buffered, fsync_every: Some(8) },
+            Load::Overwrite {
+                pattern: Pattern::Uniform,
+                times: side / 4.0,
+                dirty: buffered,
+                fsync_every: Some(8),
+            },
             Some(0.9),
         ),
         (OTHERS, "70 % full", overwrite(Pattern::Uniform, side, buffered), Some(0.7)),
@@ -103,7 +112,8 @@ fn scale_of(row: &str, scale: Scale) -> Scale {
 
 fn run(context: &Context) -> Result<Findings> {
     let setting = Setting::of(context.scale);
-    let policies: Vec<&str> = POLICIES.into_iter().filter(|policy| setting::is_policy(policy)).collect();
+    let policies: Vec<&str> =
+        POLICIES.into_iter().filter(|policy| setting::is_policy(policy)).collect();
     let mut jobs = Vec::new();
     // The work is seeded and has no concurrency, so a repetition would give the same figures.
     for (section, row, load, fill) in loads(context.scale) {
@@ -123,7 +133,10 @@ fn run(context: &Context) -> Result<Findings> {
     let goals = goals::all(&sections);
     let mut notes = notes(&setting);
     if scale_of(DIRECT, context.scale) != context.scale {
-        notes.push(format!("All rows but the first: {}", Setting::of(scale_of(DIRECT, context.scale)).describe()));
+        notes.push(format!(
+            "All rows but the first: {}",
+            Setting::of(scale_of(DIRECT, context.scale)).describe()
+        ));
     }
     Ok(Findings { goals, sections, notes })
 }

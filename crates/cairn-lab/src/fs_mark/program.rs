@@ -12,17 +12,27 @@ pub(crate) fn files_per_s(mount: &Path, control: &Path, load: &Load) -> Result<f
     let mut program = command("fs_mark");
     // fs_mark does not accept long directory names.
     program.current_dir(mount).args(["-d", "mark", "-k", "-l"]).arg(control.join("fs_mark.log"));
-    program.args(["-t", &number(load.threads), "-n", &number(load.files), "-s", &number(load.size)]);
+    program.args([
+        "-t",
+        &number(load.threads),
+        "-n",
+        &number(load.files),
+        "-s",
+        &number(load.size),
+    ]);
     program.args(["-D", &number(load.directories), "-N", &number(load.per_directory)]);
     program.args(["-S", &number(load.sync as usize)]);
     let output = run(&mut program)?;
-    parse(&output).ok_or_else(|| Error::Program(format!("fs_mark: no figures in its output: {}", output.trim())))
+    parse(&output).ok_or_else(|| {
+        Error::Program(format!("fs_mark: no figures in its output: {}", output.trim()))
+    })
 }
 
 /// The rate in the last line of figures: `FSUse% Count Size Files/sec Overhead`.
 fn parse(output: &str) -> Option<f64> {
     let figures = |line: &str| {
-        let numbers: Option<Vec<f64>> = line.split_whitespace().map(|word| word.parse().ok()).collect();
+        let numbers: Option<Vec<f64>> =
+            line.split_whitespace().map(|word| word.parse().ok()).collect();
         numbers.filter(|numbers| numbers.len() >= 5).map(|numbers| numbers[3])
     };
     output.lines().rev().find_map(figures)

@@ -24,7 +24,12 @@ pub(crate) struct Job {
 
 /// Runs jobs on the files of `directory`. The results are in the order of the jobs. fio's own files
 /// go to `control`.
-pub(crate) fn jobs(directory: &Path, control: &Path, global: &[String], jobs: &[Job]) -> Result<Vec<Throughput>> {
+pub(crate) fn jobs(
+    directory: &Path,
+    control: &Path,
+    global: &[String],
+    jobs: &[Job],
+) -> Result<Vec<Throughput>> {
     let mut text = format!(
         "[global]\nioengine=psync\nfallocate=none\nthread=1\nnorandommap=0\ndirectory={}\n",
         directory.display()
@@ -48,9 +53,13 @@ fn parse(output: &str, jobs: &[Job]) -> Result<Vec<Throughput>> {
     let one = |job: &Job| {
         let entry = found.iter().find(|entry| entry["jobname"] == job.name.as_str());
         let entry = entry.ok_or_else(|| wrong(&job.name))?;
-        let direction = if entry["read"]["total_ios"].as_u64() > Some(0) { "read" } else { "write" };
+        let direction =
+            if entry["read"]["total_ios"].as_u64() > Some(0) { "read" } else { "write" };
         let figure = |key: &str| entry[direction][key].as_f64().ok_or_else(|| wrong(key));
-        Ok(Throughput { mib_per_s: figure("bw_bytes")? / f64::from(1 << 20), iops: figure("iops")? })
+        Ok(Throughput {
+            mib_per_s: figure("bw_bytes")? / f64::from(1 << 20),
+            iops: figure("iops")?,
+        })
     };
     jobs.iter().map(one).collect()
 }

@@ -21,7 +21,11 @@ const LEGEND: f64 = 26.0;
 pub(super) fn svg(section: &Section) -> String {
     let groups = section.row_names();
     let of = |row: &str, subject: &str| section.get(row, subject)?.values.get(&section.primary);
-    let longest = section.rows.iter().filter_map(|row| row.values.get(&section.primary)).map(|spread| spread.max);
+    let longest = section
+        .rows
+        .iter()
+        .filter_map(|row| row.values.get(&section.primary))
+        .map(|spread| spread.max);
     let longest = longest.fold(f64::MIN_POSITIVE, f64::max);
     let mut body = legend(section);
     let mut y = LEGEND;
@@ -34,7 +38,8 @@ pub(super) fn svg(section: &Section) -> String {
             .collect();
         let middle = y + bars.len() as f64 * BAR / 2.0 + 4.0;
         let (x, label) = (LABELS - 8.0, escape(row));
-        let _ = writeln!(body, "<text x=\"{x}\" y=\"{middle:.1}\" text-anchor=\"end\">{label}</text>");
+        let _ =
+            writeln!(body, "<text x=\"{x}\" y=\"{middle:.1}\" text-anchor=\"end\">{label}</text>");
         for (index, spread) in bars {
             bar(&mut body, y, colour(index), spread, longest);
             y += BAR;
@@ -63,7 +68,10 @@ fn legend(section: &Section) -> String {
     let mut x = LABELS;
     for (index, subject) in section.subjects.iter().enumerate() {
         let (fill, after, label) = (colour(index), x + 14.0, escape(subject));
-        let _ = writeln!(text, "<rect x=\"{x:.0}\" y=\"3\" width=\"10\" height=\"10\" fill=\"{fill}\"/>");
+        let _ = writeln!(
+            text,
+            "<rect x=\"{x:.0}\" y=\"3\" width=\"10\" height=\"10\" fill=\"{fill}\"/>"
+        );
         let _ = writeln!(text, "<text x=\"{after:.0}\" y=\"12\">{label}</text>");
         x = after + 7.0 * subject.chars().count() as f64 + 14.0;
     }

@@ -30,7 +30,8 @@ pub fn html(record: &Record) -> String {
     );
     goals(&mut page, record);
     for section in &record.sections {
-        let _ = writeln!(page, "<h2 id=\"{}\">{}</h2>", escape(&section.id), escape(&section.title));
+        let _ =
+            writeln!(page, "<h2 id=\"{}\">{}</h2>", escape(&section.id), escape(&section.title));
         page.push_str(&chart::svg(section));
         let _ = writeln!(page, "<p>× is against <code>{}</code>.</p>", escape(&section.baseline));
         rows(&mut page, &cells(section), |_| String::new());

@@ -12,7 +12,13 @@ use crate::section::{Row, Section};
 pub fn text(record: &Record) -> String {
     let mut text = format!("{}: {}\n{}\n", record.experiment, record.question, origin(record));
     for section in &record.sections {
-        let _ = write!(text, "\n{} (× is against {})\n\n{}", section.title, section.baseline, grid(&cells(section)));
+        let _ = write!(
+            text,
+            "\n{} (× is against {})\n\n{}",
+            section.title,
+            section.baseline,
+            grid(&cells(section))
+        );
     }
     if !record.goals.is_empty() {
         let _ = write!(text, "\nGoals\n\n{}", grid(&goal_cells(&record.goals)));
@@ -71,7 +77,9 @@ fn line(section: &Section, row: &Row, name: &str, primary: Option<usize>) -> Vec
         let value = row.values.get(&metric.name);
         line.push(value.map_or(String::new(), |value| figure(value.median)));
         if Some(index) == primary {
-            line.push(value.map_or(String::new(), |value| format!("{}–{}", figure(value.min), figure(value.max))));
+            line.push(value.map_or(String::new(), |value| {
+                format!("{}–{}", figure(value.min), figure(value.max))
+            }));
             line.push(row.ratio.as_ref().map_or(String::new(), |ratio| figure(ratio.median)));
         }
     }
@@ -95,18 +103,25 @@ pub(super) fn goal_cells(goals: &[Goal]) -> Vec<Vec<String>> {
 /// A Markdown table with aligned columns. The first line is the heading; numbers are flush right.
 fn grid(lines: &[Vec<String>]) -> String {
     let columns = lines.first().map_or(0, Vec::len);
-    let width = |column: usize| lines.iter().filter_map(|line| line.get(column)).map(|cell| cell.chars().count()).max();
+    let width = |column: usize| {
+        lines.iter().filter_map(|line| line.get(column)).map(|cell| cell.chars().count()).max()
+    };
     let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0).max(1)).collect();
     let right: Vec<bool> = (0..columns).map(|column| is_numeric(lines, column)).collect();
     let mut text = String::new();
     for (index, line) in lines.iter().enumerate() {
         for ((cell, width), right) in line.iter().zip(&widths).zip(&right) {
-            let _ = if *right { write!(text, "| {cell:>width$} ") } else { write!(text, "| {cell:<width$} ") };
+            let _ = if *right {
+                write!(text, "| {cell:>width$} ")
+            } else {
+                write!(text, "| {cell:<width$} ")
+            };
         }
         text.push_str("|\n");
         if index == 0 {
             for (width, right) in widths.iter().zip(&right) {
-                let _ = write!(text, "|{}{}", "-".repeat(width + 1), if *right { ":" } else { "-" });
+                let _ =
+                    write!(text, "|{}{}", "-".repeat(width + 1), if *right { ":" } else { "-" });
             }
             text.push_str("|\n");
         }
@@ -115,6 +130,7 @@ fn grid(lines: &[Vec<String>]) -> String {
 }
 
 fn is_numeric(lines: &[Vec<String>], column: usize) -> bool {
-    let mut cells = lines.iter().skip(1).filter_map(|line| line.get(column)).filter(|cell| !cell.is_empty());
+    let mut cells =
+        lines.iter().skip(1).filter_map(|line| line.get(column)).filter(|cell| !cell.is_empty());
     cells.all(|cell| cell.chars().all(|c| c.is_ascii_digit() || ".,-–≥≤< ".contains(c)))
 }

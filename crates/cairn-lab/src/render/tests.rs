@@ -7,7 +7,8 @@ use crate::scale::Scale;
 use crate::section::{Builder, Metric};
 
 fn record() -> Record {
-    let metrics = vec![Metric::higher("mib_per_s", "MiB/s"), Metric::lower("map_calls", "map calls/MiB")];
+    let metrics =
+        vec![Metric::higher("mib_per_s", "MiB/s"), Metric::lower("map_calls", "map calls/MiB")];
     let mut builder = Builder::new("writes", "Writes & <more>", &["off", "on"], metrics);
     for sample in [4000.0, 4321.0, 5000.0] {
         builder.add("append 1M", "off", &[("mib_per_s", 1000.0), ("map_calls", 256.0)]);
@@ -24,7 +25,13 @@ fn record() -> Record {
         seconds: 1.5,
         scale: Scale::Quick,
         repetitions: 3,
-        machine: Machine { cpu: "C&A".into(), cores: 2, memory_bytes: 1 << 30, kernel: "6".into(), load: 0.0 },
+        machine: Machine {
+            cpu: "C&A".into(),
+            cores: 2,
+            memory_bytes: 1 << 30,
+            kernel: "6".into(),
+            load: 0.0,
+        },
         sections: vec![builder.finish()],
         goals: vec![
             Goal::judge("append ≥ 2.9 ×", Relation::AtLeast, 2.9, Some(4.321)),
@@ -45,7 +52,12 @@ fn parse(page: &str) -> Vec<String> {
         check_entities(text);
         if !text.trim().is_empty() {
             assert!(!open.is_empty(), "text outside: {text}");
-            texts.push(text.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", "\"").replace("&amp;", "&"));
+            texts.push(
+                text.replace("&lt;", "<")
+                    .replace("&gt;", ">")
+                    .replace("&quot;", "\"")
+                    .replace("&amp;", "&"),
+            );
         }
         let end = tag.find('>').expect("an end of the tag");
         let inner = &tag[1..end];
@@ -64,7 +76,10 @@ fn parse(page: &str) -> Vec<String> {
 fn check_entities(text: &str) {
     for (at, _) in text.match_indices('&') {
         let entity = &text[at..];
-        assert!(["&lt;", "&gt;", "&amp;", "&quot;"].iter().any(|known| entity.starts_with(known)), "{entity}");
+        assert!(
+            ["&lt;", "&gt;", "&amp;", "&quot;"].iter().any(|known| entity.starts_with(known)),
+            "{entity}"
+        );
     }
 }
 
@@ -73,7 +88,14 @@ fn the_page_is_well_formed_and_complete() {
     let page = super::html(&record());
     let texts = parse(&page);
     let has = |wanted: &str| texts.iter().any(|text| text.contains(wanted));
-    for wanted in ["Is \"a\" < b?", "C&A", "cairn lab test", "Writes & <more>", "no /dev/fuse <here>", "not measured"] {
+    for wanted in [
+        "Is \"a\" < b?",
+        "C&A",
+        "cairn lab test",
+        "Writes & <more>",
+        "no /dev/fuse <here>",
+        "not measured",
+    ] {
         assert!(has(wanted), "{wanted} is missing");
     }
 }
@@ -101,7 +123,9 @@ fn charts_hold_the_medians() {
 #[test]
 fn the_text_shows_figures_ratios_and_verdicts() {
     let text = super::text(&record());
-    let line = |needle: &str| text.lines().find(|line| line.contains(needle)).unwrap_or_else(|| panic!("{text}"));
+    let line = |needle: &str| {
+        text.lines().find(|line| line.contains(needle)).unwrap_or_else(|| panic!("{text}"))
+    };
     let on = line("| on ");
     for figure in ["4,321", "4,000–5,000", "4.32", "0.250"] {
         assert!(on.contains(figure), "{on}");

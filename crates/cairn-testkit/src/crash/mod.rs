@@ -1,11 +1,12 @@
 //! Crash states: what a power cut can leave of a recorded run, and what was promised before it.
 //!
-//! [`Recording`] wraps a device; [`CrashLog`] then enumerates states at every barrier and seeded random ones between:
-//! everything durable at the moment of the cut, and of the rest any subset, in pieces of [`ATOMIC`] bytes. Each state
-//! is materialised as a device of its own or as an image file. [`Promises`] says what must be there.
+//! [`Recording`] wraps a device; [`CrashLog`] then enumerates states at every barrier and seeded
+//! random ones between: everything durable at the moment of the cut, and of the rest any subset, in
+//! pieces of [`ATOMIC`] bytes. Each state is materialised as a device of its own or as an image
+//! file. [`Promises`] says what must be there.
 //!
-//! The fault model is the recorder's (`cairn_block::wrap::Record`); a state is named by moment and seed, so that a
-//! failing one can be made again alone.
+//! The fault model is the recorder's (`cairn_block::wrap::Record`); a state is named by moment and
+//! seed, so that a failing one can be made again alone.
 
 mod promises;
 
@@ -97,7 +98,9 @@ impl fmt::Display for Cut {
             Volatile::Kept => write!(f, "cut at {} with everything written", self.moment),
             Volatile::Lost => write!(f, "cut at {} with nothing unflushed", self.moment),
             Volatile::Random(seed) => write!(f, "cut at {} with seed {seed:#x}", self.moment),
-            Volatile::Torn(seed) => write!(f, "cut at {} with blocks torn by seed {seed:#x}", self.moment),
+            Volatile::Torn(seed) => {
+                write!(f, "cut at {} with blocks torn by seed {seed:#x}", self.moment)
+            }
         }
     }
 }
@@ -128,15 +131,17 @@ impl CrashLog {
         events.filter(|(event, span)| **event == Event::Flush && span.completed.is_some()).count()
     }
 
-    /// The moments around every barrier: when a flush or forced write is under way, and when it has just completed;
-    /// and the end.
+    /// The moments around every barrier: when a flush or forced write is under way, and when it has
+    /// just completed; and the end.
     #[must_use]
     pub fn barriers(&self) -> Vec<u64> {
         let mut moments = vec![0, self.log.end];
         for (event, span) in self.log.events.iter().zip(&self.log.spans) {
             let is_barrier = match event {
                 Event::Flush => true,
-                Event::Write { fua, .. } | Event::Discard { fua, .. } | Event::WriteZeroes { fua, .. } => *fua,
+                Event::Write { fua, .. }
+                | Event::Discard { fua, .. }
+                | Event::WriteZeroes { fua, .. } => *fua,
             };
             if let Some(completed) = span.completed.filter(|_| is_barrier) {
                 moments.extend([completed, completed + 1]);
@@ -150,7 +155,8 @@ impl CrashLog {
     /// Both extremes at every barrier.
     #[must_use]
     pub fn barrier_cuts(&self) -> Vec<Cut> {
-        let both = |moment| [Volatile::Lost, Volatile::Kept].map(|volatile| Cut { moment, volatile });
+        let both =
+            |moment| [Volatile::Lost, Volatile::Kept].map(|volatile| Cut { moment, volatile });
         self.barriers().into_iter().flat_map(both).collect()
     }
 
@@ -158,7 +164,8 @@ impl CrashLog {
     #[must_use]
     pub fn random_cuts(&self, count: usize, seed: u64) -> Vec<Cut> {
         let mut rng = fastrand::Rng::with_seed(seed);
-        let mut cut = || Cut { moment: rng.u64(0..=self.log.end), volatile: Volatile::Random(rng.u64(..)) };
+        let mut cut =
+            || Cut { moment: rng.u64(0..=self.log.end), volatile: Volatile::Random(rng.u64(..)) };
         (0..count).map(|_| cut()).collect()
     }
 
@@ -186,7 +193,10 @@ impl CrashLog {
     /// What is on the medium, in the order of submission.
     fn pieces(&self, cut: Cut) -> Vec<Piece> {
         let point = self.log.crash_point(cut.moment);
-        let whole = |event: usize| Piece { event, range: self.log.events[event].range().unwrap_or_default() };
+        let whole = |event: usize| Piece {
+            event,
+            range: self.log.events[event].range().unwrap_or_default(),
+        };
         let mut pieces: Vec<Piece> = point.durable.into_iter().map(whole).collect();
         let volatile = point.volatile.into_iter().map(whole);
         match cut.volatile {
@@ -196,7 +206,9 @@ impl CrashLog {
                 let whole = if matches!(cut.volatile, Volatile::Torn(_)) { SECTOR } else { ATOMIC };
                 let mut rng = fastrand::Rng::with_seed(seed);
                 let kept = [0.1, 0.5, 0.9][rng.usize(0..3)];
-                pieces.extend(volatile.flat_map(|piece| piece.split(whole)).filter(|_| rng.f64() < kept));
+                pieces.extend(
+                    volatile.flat_map(|piece| piece.split(whole)).filter(|_| rng.f64() < kept),
+                );
             }
         }
         pieces.sort_by_key(|piece| (piece.event, piece.range.start));
@@ -207,7 +219,8 @@ impl CrashLog {
         let Range { start, end } = piece.range;
         let applied = match &self.log.events[piece.event] {
             Event::Write { offset, data, .. } => {
-                let within = |at: u64| usize::try_from(at - offset).expect("a write fits into memory");
+                let within =
+                    |at: u64| usize::try_from(at - offset).expect("a write fits into memory");
                 device.write_at(start, data.slice(within(start)..within(end)))
             }
             _ => device.write_zeroes(start, end - start),
@@ -251,7 +264,8 @@ pub fn write_image(device: &dyn BlockDevice, path: &Path) -> io::Result<()> {
     let mut at = 0;
     while at < size {
         let len = CHUNK.min(size - at);
-        let bytes = device.read_at(at, usize::try_from(len).expect("a chunk")).map_err(io::Error::other)?;
+        let bytes =
+            device.read_at(at, usize::try_from(len).expect("a chunk")).map_err(io::Error::other)?;
         if bytes.iter().any(|byte| *byte != 0) {
             file.write_all_at(&bytes, at)?;
         }

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-/// For each key (a path, say) the history of what may be relied on. `V` is what an observer would find there; use an
-/// `Option` to say "gone".
+/// For each key (a path, say) the history of what may be relied on. `V` is what an observer would
+/// find there; use an `Option` to say "gone".
 ///
-/// The workload calls [`Promises::changing`] *before* each operation that may alter the key's state and
-/// [`Promises::kept`] *after* the fsync that makes it durable, each with the recorder's present moment.
+/// The workload calls [`Promises::changing`] *before* each operation that may alter the key's state
+/// and [`Promises::kept`] *after* the fsync that makes it durable, each with the recorder's present
+/// moment.
 #[derive(Clone, Debug)]
 pub struct Promises<K, V> {
     history: BTreeMap<K, Vec<(u64, Option<V>)>>,
@@ -38,7 +39,8 @@ impl<K: Ord + Clone, V: Clone> Promises<K, V> {
     /// What a power cut at `moment` must leave.
     #[must_use]
     pub fn at(&self, moment: u64) -> BTreeMap<&K, &V> {
-        let latest = |history: &'_ [(u64, Option<V>)]| history.iter().rposition(|(when, _)| *when <= moment);
+        let latest =
+            |history: &'_ [(u64, Option<V>)]| history.iter().rposition(|(when, _)| *when <= moment);
         self.history
             .iter()
             .filter_map(|(key, history)| {

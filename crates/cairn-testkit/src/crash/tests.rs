@@ -39,7 +39,20 @@ fn the_extremes_at_every_barrier() {
         })
         .collect();
     // Before everything; around the first flush; around the second; the end. Lost, then kept.
-    let expected = [(0, 0), (0, 0), (0, 0), (1, 0), (1, 0), (1, 0), (1, 0), (1, 2), (1, 2), (1, 2), (1, 2), (3, 2)];
+    let expected = [
+        (0, 0),
+        (0, 0),
+        (0, 0),
+        (1, 0),
+        (1, 0),
+        (1, 0),
+        (1, 0),
+        (1, 2),
+        (1, 2),
+        (1, 2),
+        (1, 2),
+        (3, 2),
+    ];
     assert_eq!(seen, expected);
 }
 

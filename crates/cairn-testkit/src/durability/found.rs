@@ -46,7 +46,10 @@ fn describe(thing: Option<&Thing>) -> String {
         Some(Thing::Whiteout) => "a whiteout".into(),
         Some(Thing::File(File { bytes, xattr, owner })) => {
             let sum: u64 = bytes.iter().map(|byte| u64::from(*byte)).sum();
-            format!("a file of {} bytes (sum {sum}), attribute {xattr:?}, owner {owner}", bytes.len())
+            format!(
+                "a file of {} bytes (sum {sum}), attribute {xattr:?}, owner {owner}",
+                bytes.len()
+            )
         }
     }
 }

@@ -44,7 +44,8 @@ pub enum Persist {
     All,
     /// The volume turns read-only.
     ReadOnly,
-    /// No call: directory and file have had `chattr +S` from the start, and what is made there inherits it.
+    /// No call: directory and file have had `chattr +S` from the start, and what is made there
+    /// inherits it.
     SynchronousFlag,
     /// No call: the directory has had `chattr +D` from the start.
     DirsyncFlag,
@@ -63,7 +64,8 @@ pub enum Meanwhile {
     TurnedOver,
     /// Somebody meets damage, which concerns nobody (`errors=continue`), before the last step.
     DamageContinue,
-    /// The same with `errors=remount-ro`: the last step is refused, and what was persisted before is kept.
+    /// The same with `errors=remount-ro`: the last step is refused, and what was persisted before
+    /// is kept.
     DamageRemountReadOnly,
     /// The same with `errors=panic`.
     DamagePanic,
@@ -88,7 +90,8 @@ impl Step {
 
 impl Persist {
     /// Those that are calls on inodes, or `sync`.
-    pub(super) const CALLS: [Self; 5] = [Self::File, Self::FileData, Self::Directory, Self::DirectoryData, Self::All];
+    pub(super) const CALLS: [Self; 5] =
+        [Self::File, Self::FileData, Self::Directory, Self::DirectoryData, Self::All];
 }
 
 impl Meanwhile {

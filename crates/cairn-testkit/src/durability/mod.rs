@@ -1,17 +1,23 @@
-//! What a filesystem says is durable, is: a bounded search over all short histories, and callers that ask at once.
+//! What a filesystem says is durable, is: a bounded search over all short histories, and callers
+//! that ask at once.
 //!
-//! A directory `d` with one file `f` is there and durable. The [steps](Step) of a history work on a *target*: that file, or the last
-//! one that was made. Something may come [between](Meanwhile), and then the history is [made durable](Persist). What is promised:
+//! A directory `d` with one file `f` is there and durable. The [steps](Step) of a history work on a
+//! *target*: that file, or the last one that was made. Something may come [between](Meanwhile), and
+//! then the history is [made durable](Persist). What is promised:
 //!
-//! - of `sync`, of a volume that turns read-only, and where everything has `chattr +S`: everything is as it was;
-//! - of a file: its contents, attributes, owner and names are, and no name that it gave up leads to it;
-//! - of a directory, also one with `chattr +D`: its names are, and what kind of thing each leads to;
-//! - where damage stops the volume (`errors=remount-ro`, `errors=panic`): what was promised before; nothing changes after, and
-//!   nothing is written after `errors=panic`.
+//! - of `sync`, of a volume that turns read-only, and where everything has `chattr +S`: everything
+//!   is as it was;
+//! - of a file: its contents, attributes, owner and names are, and no name that it gave up leads to
+//!   it;
+//! - of a directory, also one with `chattr +D`: its names are, and what kind of thing each leads
+//!   to;
+//! - where damage stops the volume (`errors=remount-ro`, `errors=panic`): what was promised before;
+//!   nothing changes after, and nothing is written after `errors=panic`.
 //!
-//! Two words are not in the grammar. An *idmapped* mount changes owners in requests and nothing else, before they reach a
-//! filesystem: an owner is [`Step::Own`]. The options `sync` and `dirsync` belong to the mount: the kernel and the FUSE adapter ask
-//! for fsyncs, and the crash search of `cairn-cli`'s test `mounted::synchronous` goes through both.
+//! Two words are not in the grammar. An *idmapped* mount changes owners in requests and nothing
+//! else, before they reach a filesystem: an owner is [`Step::Own`]. The options `sync` and
+//! `dirsync` belong to the mount: the kernel and the FUSE adapter ask for fsyncs, and the crash
+//! search of `cairn-cli`'s test `mounted::synchronous` goes through both.
 
 mod found;
 mod grammar;

@@ -1,4 +1,5 @@
-//! All histories of one and two steps, each with every way to make them durable, and then every power cut.
+//! All histories of one and two steps, each with every way to make them durable, and then every
+//! power cut.
 
 use std::sync::Arc;
 
@@ -93,7 +94,9 @@ fn run(subject: &Subject<'_>, history: &History) -> Told<Option<Run>> {
 fn happen(fs: &dyn FileSystem, world: &World<'_>, meanwhile: Meanwhile) -> Told<()> {
     match meanwhile {
         Meanwhile::Fsynced => (0..2).try_for_each(|_| world.persist(Persist::File)).map_err(text),
-        Meanwhile::TurnedOver => ["ro", "rw"].into_iter().try_for_each(|word| fs.remount(word)).map_err(text),
+        Meanwhile::TurnedOver => {
+            ["ro", "rw"].into_iter().try_for_each(|word| fs.remount(word)).map_err(text)
+        }
         Meanwhile::DamageContinue => meet_damage(fs, "errors=continue"),
         _ => Ok(()),
     }
@@ -152,19 +155,26 @@ fn judge(subject: &Subject<'_>, run: &Run, cut: Cut, foreign: bool, damaged: boo
 /// Of the newest words each pair of steps gets one at most.
 const TURNS: usize = 7;
 
-/// The histories of these steps. Without `deep` the newest words take turns where the older ones are all tried.
+/// The histories of these steps. Without `deep` the newest words take turns where the older ones
+/// are all tried.
 fn histories(subject: &Subject<'_>, steps: &[Step], number: usize) -> Vec<History> {
-    use Meanwhile::{DamageContinue, DamagePanic, DamageRemountReadOnly, Evicted, Fsynced, Nothing, TurnedOver};
+    use Meanwhile::{
+        DamageContinue, DamagePanic, DamageRemountReadOnly, Evicted, Fsynced, Nothing, TurnedOver,
+    };
     let deep = crate::deep();
     let history = |persist, meanwhile| History { steps: steps.to_vec(), persist, meanwhile };
     let is_new = |step: &Step| matches!(step, Step::RenameLeavingWhiteout | Step::Own);
     let all = deep || steps.len() == 1;
     let mut histories = Vec::new();
     if all || !steps.iter().any(is_new) {
-        let every = |persist| [Nothing, Evicted, Fsynced].map(|meanwhile| history(persist, meanwhile));
+        let every =
+            |persist| [Nothing, Evicted, Fsynced].map(|meanwhile| history(persist, meanwhile));
         histories.extend(Persist::CALLS.into_iter().flat_map(every));
     } else {
-        histories.push(history(turn(&Persist::CALLS, number), turn(&[Nothing, Evicted, Fsynced], number / 5)));
+        histories.push(history(
+            turn(&Persist::CALLS, number),
+            turn(&[Nothing, Evicted, Fsynced], number / 5),
+        ));
     }
     let words = [
         history(Persist::ReadOnly, Nothing),
@@ -184,19 +194,21 @@ fn turn<T: Copy>(words: &[T], number: usize) -> T {
     words[number % words.len()]
 }
 
-/// Looks at all histories of one and two steps; the foreign judge sees every `rare`-th state. The first broken promise is the
-/// error.
+/// Looks at all histories of one and two steps; the foreign judge sees every `rare`-th state. The
+/// first broken promise is the error.
 ///
 /// # Errors
 /// What was promised is not there, or a judge complains.
 pub fn search(subject: &Subject<'_>, rare: usize) -> Told<Seen> {
     let mut seen = Seen::default();
     let second = std::iter::once(None).chain(Step::ALL.into_iter().map(Some));
-    let pairs = Step::ALL.into_iter().flat_map(|first| second.clone().map(move |second| (first, second)));
+    let pairs =
+        Step::ALL.into_iter().flat_map(|first| second.clone().map(move |second| (first, second)));
     for (number, (first, second)) in pairs.enumerate() {
         let steps: Vec<Step> = std::iter::once(first).chain(second).collect();
         for history in histories(subject, &steps, number) {
-            look_at(subject, &history, rare, &mut seen).map_err(|error| format!("{history:?}: {error}"))?;
+            look_at(subject, &history, rare, &mut seen)
+                .map_err(|error| format!("{history:?}: {error}"))?;
         }
     }
     Ok(seen)

@@ -11,19 +11,24 @@ use super::Subject;
 /// How often the first caller looks whether the second one has returned.
 const LOOKS: u32 = 20_000;
 
-/// A file is overwritten, and two ask for that to be made durable. The flush is held: neither returns. It fails: both are told.
+/// A file is overwritten, and two ask for that to be made durable. The flush is held: neither
+/// returns. It fails: both are told.
 ///
 /// # Panics
 /// Something else happens.
 pub fn both_hear_of_a_failed_flush(subject: &Subject<'_>) {
-    for (data_only, outcome) in
-        [(true, Flushing::Failing), (false, Flushing::Failing), (true, Flushing::Free), (false, Flushing::Free)]
-    {
+    for (data_only, outcome) in [
+        (true, Flushing::Failing),
+        (false, Flushing::Failing),
+        (true, Flushing::Free),
+        (false, Flushing::Free),
+    ] {
         let hold = Arc::new(Hold::new(Arc::new(subject.fresh.fork())));
         let device: Arc<dyn BlockDevice> = hold.clone();
         let opened = (subject.open)(device);
         let fs: &dyn FileSystem = &*opened.fs;
-        let ino = fs.create(fs.root(), b"file", NewInode::Regular, 0o644, &Caller::ROOT).unwrap().ino;
+        let ino =
+            fs.create(fs.root(), b"file", NewInode::Regular, 0o644, &Caller::ROOT).unwrap().ino;
         fs.write(ino, 0, &[1; 8192], IoFlags::empty()).unwrap();
         fs.sync().unwrap();
         fs.write(ino, 0, &[2; 4096], IoFlags::empty()).unwrap();

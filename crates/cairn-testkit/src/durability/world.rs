@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use cairn_base::Ino;
-use cairn_vfs::{Caller, FileSystem, InodeFlags, IoFlags, NewInode, RenameMode, Result, SetAttributes, XattrMode};
+use cairn_vfs::{
+    Caller, FileSystem, InodeFlags, IoFlags, NewInode, RenameMode, Result, SetAttributes, XattrMode,
+};
 
 use super::grammar::{Persist, Step};
 
@@ -128,12 +130,15 @@ impl<'f> World<'f> {
     fn make(&mut self, step: Step) -> Result<()> {
         let (fs, directory, new) = (self.fs, self.directory, self.new_name());
         if step == Step::MakeDirectory {
-            let made = fs.create(directory, new.as_bytes(), NewInode::Directory, 0o755, &Caller::ROOT)?.ino;
+            let made = fs
+                .create(directory, new.as_bytes(), NewInode::Directory, 0o755, &Caller::ROOT)?
+                .ino;
             fs.forget(made, 1);
             self.names.insert(new, Named::Directory);
             return Ok(());
         }
-        self.target = fs.create(directory, new.as_bytes(), NewInode::Regular, 0o644, &Caller::ROOT)?.ino;
+        self.target =
+            fs.create(directory, new.as_bytes(), NewInode::Regular, 0o644, &Caller::ROOT)?.ino;
         self.files.insert(self.target, File::empty());
         self.names.insert(new.clone(), Named::File(self.target));
         (self.target_names, self.given_up) = (vec![new], BTreeSet::new());
@@ -183,11 +188,16 @@ impl<'f> World<'f> {
                 self.file().owner = owner;
             }
             Step::Append => self.write(size, 3000, IoFlags::empty())?,
-            Step::AppendDirect => self.write(size.next_multiple_of(BLOCK), 2 * BLOCK, IoFlags::DIRECT)?,
+            Step::AppendDirect => {
+                self.write(size.next_multiple_of(BLOCK), 2 * BLOCK, IoFlags::DIRECT)?
+            }
             Step::OverwriteDirect => self.write(0, BLOCK, IoFlags::DIRECT)?,
             _ => {
                 let size = size.saturating_sub(1000);
-                fs.setattr(target, &SetAttributes { size: Some(size as u64), ..Default::default() })?;
+                fs.setattr(
+                    target,
+                    &SetAttributes { size: Some(size as u64), ..Default::default() },
+                )?;
                 self.file().bytes.truncate(size);
             }
         }
@@ -237,12 +247,18 @@ impl<'f> World<'f> {
                 Promised { names: mine.chain(gone).collect(), complete: false }
             }
             Persist::Directory | Persist::DirectoryData | Persist::DirsyncFlag => {
-                let kind = |named: &Named| if let Named::File(_) = named { Promise::IsFile } else { is(named) };
-                Promised { names: all.map(|(name, named)| (name.clone(), kind(named))).collect(), complete: true }
+                let kind = |named: &Named| {
+                    if let Named::File(_) = named { Promise::IsFile } else { is(named) }
+                };
+                Promised {
+                    names: all.map(|(name, named)| (name.clone(), kind(named))).collect(),
+                    complete: true,
+                }
             }
-            Persist::All | Persist::ReadOnly | Persist::SynchronousFlag => {
-                Promised { names: all.map(|(name, named)| (name.clone(), is(named))).collect(), complete: true }
-            }
+            Persist::All | Persist::ReadOnly | Persist::SynchronousFlag => Promised {
+                names: all.map(|(name, named)| (name.clone(), is(named))).collect(),
+                complete: true,
+            },
         }
     }
 }

@@ -7,8 +7,8 @@ use super::{command, run, transcript};
 /// What a checker said.
 #[derive(Clone, Debug)]
 pub struct Verdict {
-    /// Exit status of e2fsck: 0 clean, 1 corrected, 4 errors left, 8 operational error, 16 usage. fsck.f2fs has the same and
-    /// 255.
+    /// Exit status of e2fsck: 0 clean, 1 corrected, 4 errors left, 8 operational error, 16 usage.
+    /// fsck.f2fs has the same and 255.
     pub status: i32,
     /// Everything it printed.
     pub output: String,
@@ -46,7 +46,13 @@ pub fn e2fsck_preen(image: &Path) -> Verdict {
 #[track_caller]
 pub fn assert_clean(image: &Path) {
     let verdict = e2fsck_check(image);
-    assert!(verdict.is_clean(), "e2fsck -fn {} exits {}:\n{}", image.display(), verdict.status, verdict.output);
+    assert!(
+        verdict.is_clean(),
+        "e2fsck -fn {} exits {}:\n{}",
+        image.display(),
+        verdict.status,
+        verdict.output
+    );
 }
 
 /// One debugfs request (`stat <2>`, `ls -l /`…), read-only.
@@ -63,7 +69,8 @@ pub fn dumpe2fs(image: &Path) -> String {
     run("dumpe2fs", [image])
 }
 
-/// Makes a filesystem: `mke2fs -F -q ARGS… IMAGE`, the image first grown to `size` bytes (sparse, emptied).
+/// Makes a filesystem: `mke2fs -F -q ARGS… IMAGE`, the image first grown to `size` bytes (sparse,
+/// emptied).
 ///
 /// # Panics
 /// The file cannot be made, or mke2fs refuses.

@@ -16,16 +16,17 @@ use crate::crash::{read_image, write_image};
 
 use super::{Verdict, command, run, transcript};
 
-/// What fsck.f2fs prints about a broken volume. Its exit status alone proves little: it repairs a wrong hash in passing,
-/// says so, and exits with 0.
+/// What fsck.f2fs prints about a broken volume. Its exit status alone proves little: it repairs a
+/// wrong hash in passing, says so, and exits with 0.
 const ALARMS: [&str; 5] = ["[ASSERT]", "[FIX]", "[Fail]", "Invalid CP", "Corrupted"];
 
 /// Where the feature bits are in both superblocks, and the one of zoned volumes.
 const FEATURES: [u64; 2] = [1024 + 2180, 4096 + 1024 + 2180];
 const BLKZONED: u8 = 2;
 
-/// `fsck.f2fs --dry-run`: the whole check, nothing is written. The status is 0 only if the text raises no alarm either. Of an
-/// image with zones it sees a copy without: it would ask the kernel for them.
+/// `fsck.f2fs --dry-run`: the whole check, nothing is written. The status is 0 only if the text
+/// raises no alarm either. Of an image with zones it sees a copy without: it would ask the kernel
+/// for them.
 ///
 /// # Panics
 /// fsck.f2fs cannot be started, or there is no room for the copy.
@@ -33,8 +34,10 @@ const BLKZONED: u8 = 2;
 pub fn fsck_f2fs(image: &Path) -> Verdict {
     let plain = without_zones(image);
     let image = plain.as_ref().map_or(image, |plain| plain.path());
-    // Its standard input is empty: it asks questions about volumes with lost files, and takes the end for an error.
-    let output = command("fsck.f2fs").arg("--dry-run").arg(image).output().expect("fsck.f2fs starts");
+    // Its standard input is empty: it asks questions about volumes with lost files, and takes the
+    // end for an error.
+    let output =
+        command("fsck.f2fs").arg("--dry-run").arg(image).output().expect("fsck.f2fs starts");
     let text = transcript(&output);
     let status = match output.status.code().unwrap_or(-1) {
         0 if f2fs_alarms(&text).next().is_some() => 4,
@@ -52,7 +55,8 @@ pub fn f2fs_alarms(output: &str) -> impl Iterator<Item = &str> {
 fn without_zones(image: &Path) -> Option<NamedTempFile> {
     // A daemon that has unmounted it may still be ending.
     let options = OpenOptions { lock: false, ..OpenOptions::read() };
-    let device: Arc<dyn BlockDevice> = Arc::new(FileDevice::open(image, options).expect("the image opens"));
+    let device: Arc<dyn BlockDevice> =
+        Arc::new(FileDevice::open(image, options).expect("the image opens"));
     let zoned = open_image(&device).expect("the table of zones is whole")?;
     let plain = NamedTempFile::new_in(image.parent()?).expect("a temporary file can be made");
     // It keeps holes.
@@ -75,7 +79,13 @@ fn without_zones(image: &Path) -> Option<NamedTempFile> {
 #[track_caller]
 pub fn assert_f2fs_clean(image: &Path) {
     let verdict = fsck_f2fs(image);
-    assert!(verdict.is_clean(), "fsck.f2fs --dry-run {}: {}:\n{}", image.display(), verdict.status, verdict.output);
+    assert!(
+        verdict.is_clean(),
+        "fsck.f2fs --dry-run {}: {}:\n{}",
+        image.display(),
+        verdict.status,
+        verdict.output
+    );
 }
 
 /// [`assert_f2fs_clean`] of what a device holds.
@@ -111,7 +121,8 @@ pub fn f2fs_in_memory(size: u64, args: &[&str]) -> MemoryDevice {
     read_image(file.path()).expect("the image can be read")
 }
 
-/// Makes a filesystem: `mkfs.f2fs -f -q ARGS… IMAGE`, the image first grown to `size` bytes (sparse, emptied).
+/// Makes a filesystem: `mkfs.f2fs -f -q ARGS… IMAGE`, the image first grown to `size` bytes
+/// (sparse, emptied).
 ///
 /// # Panics
 /// The file cannot be made, or mkfs.f2fs refuses.
@@ -130,14 +141,20 @@ pub fn mkfs_f2fs(image: &Path, size: u64, args: &[&str]) {
 pub fn try_mkfs_f2fs(image: &Path, size: u64, args: &[&str]) -> Verdict {
     let file = std::fs::File::create(image).expect("image file is created");
     file.set_len(size).expect("image file grows");
-    let output = command("mkfs.f2fs").args(["-f", "-q"]).args(args).arg(image).output().expect("mkfs.f2fs starts");
+    let output = command("mkfs.f2fs")
+        .args(["-f", "-q"])
+        .args(args)
+        .arg(image)
+        .output()
+        .expect("mkfs.f2fs starts");
     Verdict { status: output.status.code().unwrap_or(-1), output: transcript(&output) }
 }
 
 /// Copies a directory of the host into a clean volume: `sload.f2fs -P -f DIRECTORY IMAGE`.
 ///
 /// # Panics
-/// sload.f2fs or the fsck that it runs at its end is not content (1 says that fsck wrote the volume anew).
+/// sload.f2fs or the fsck that it runs at its end is not content (1 says that fsck wrote the volume
+/// anew).
 #[track_caller]
 pub fn sload_f2fs(image: &Path, directory: &Path) {
     let output = command("sload.f2fs").arg("-P").arg("-f").arg(directory).arg(image).output();
@@ -167,7 +184,8 @@ pub fn dump_f2fs(image: &Path) -> BTreeMap<String, u64> {
     text.lines().filter_map(|line| indexed(line).or_else(|| field(line))).collect()
 }
 
-/// The flags of the checkpoint that counts, as dump.f2fs names them: `checkpoint state = 1c5 :  trimmed crc unmount`.
+/// The flags of the checkpoint that counts, as dump.f2fs names them:
+/// `checkpoint state = 1c5 : trimmed crc unmount`.
 ///
 /// # Panics
 /// dump.f2fs does not print them.

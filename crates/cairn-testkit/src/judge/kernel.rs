@@ -1,5 +1,5 @@
-//! The kernel's ext4 over a loop device. Guards clean up on drop, also when a test panics: first an ordinary unmount,
-//! then a lazy one.
+//! The kernel's ext4 over a loop device. Guards clean up on drop, also when a test panics: first an
+//! ordinary unmount, then a lazy one.
 
 use std::path::{Path, PathBuf};
 
@@ -47,13 +47,15 @@ impl Drop for LoopDevice {
 /// An image mounted by the kernel.
 #[derive(Debug)]
 pub struct KernelMount {
-    // Fields drop in this order: the directory goes first (after `drop` unmounted it), the device last.
+    // Fields drop in this order: the directory goes first (after `drop` unmounted it), the device
+    // last.
     directory: Option<PathBuf>,
     device: LoopDevice,
 }
 
 impl KernelMount {
-    /// Mounts `image` as ext4 with these options (`ro`, `noload`, …; empty for none) in a fresh directory.
+    /// Mounts `image` as ext4 with these options (`ro`, `noload`, …; empty for none) in a fresh
+    /// directory.
     ///
     /// # Panics
     /// The kernel refuses.
@@ -62,7 +64,11 @@ impl KernelMount {
     pub fn new(image: &Path, options: &str) -> Self {
         let read_only = options.split(',').any(|option| option == "ro");
         let device = LoopDevice::attach(image, read_only);
-        let directory = tempfile::Builder::new().prefix("kernel-ext4-").tempdir().expect("a mount point").keep();
+        let directory = tempfile::Builder::new()
+            .prefix("kernel-ext4-")
+            .tempdir()
+            .expect("a mount point")
+            .keep();
         let mut args = vec![Path::new("-t"), Path::new("ext4")];
         if !options.is_empty() {
             args.extend([Path::new("-o"), Path::new(options)]);

@@ -1,8 +1,8 @@
-//! Judges that are not ours: e2fsprogs, f2fs-tools, and the kernel's own ext4 on a loop device ([`crate::vm`] has its
-//! F2FS).
+//! Judges that are not ours: e2fsprogs, f2fs-tools, and the kernel's own ext4 on a loop device
+//! ([`crate::vm`] has its F2FS).
 //!
-//! Helpers panic with the tool's whole output when a verdict goes against us: they are assertions. A missing tool
-//! fails with the package that brings it, it never skips a test.
+//! Helpers panic with the tool's whole output when a verdict goes against us: they are assertions.
+//! A missing tool fails with the package that brings it, it never skips a test.
 
 mod e2fsprogs;
 mod f2fs;
@@ -14,8 +14,8 @@ use std::process::{Command, Output};
 
 pub use e2fsprogs::{Verdict, assert_clean, debugfs, dumpe2fs, e2fsck_check, e2fsck_preen, mke2fs};
 pub use f2fs::{
-    assert_f2fs_clean, assert_f2fs_device_clean, dump_f2fs, f2fs_alarms, f2fs_checkpoint_state, f2fs_in_memory,
-    fsck_f2fs, fsck_f2fs_device, mkfs_f2fs, sload_f2fs, try_mkfs_f2fs,
+    assert_f2fs_clean, assert_f2fs_device_clean, dump_f2fs, f2fs_alarms, f2fs_checkpoint_state,
+    f2fs_in_memory, fsck_f2fs, fsck_f2fs_device, mkfs_f2fs, sload_f2fs, try_mkfs_f2fs,
 };
 pub use kernel::{KernelMount, LoopDevice};
 
@@ -53,7 +53,8 @@ const PACKAGES: [(&str, &str); 30] = [
     ("xz", "xz-utils"),
 ];
 
-/// Finds a program in `PATH`, in the system's administration directories, or in the workspace's `target/tools/bin`.
+/// Finds a program in `PATH`, in the system's administration directories, or in the workspace's
+/// `target/tools/bin`.
 ///
 /// # Panics
 /// It is not installed; the message says what installs it.
@@ -99,7 +100,11 @@ pub fn run<S: AsRef<OsStr>>(name: &str, args: impl IntoIterator<Item = S>) -> St
 }
 
 fn transcript(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+    format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    )
 }
 
 /// True if the process may use loop devices and mount.

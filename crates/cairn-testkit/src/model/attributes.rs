@@ -1,7 +1,9 @@
 //! `setattr` of the oracle.
 
 use cairn_base::Ino;
-use cairn_vfs::{Attributes, Error, FileKind, InodeFlags, Result, SetAttributes, SetTime, Timestamp, acl};
+use cairn_vfs::{
+    Attributes, Error, FileKind, InodeFlags, Result, SetAttributes, SetTime, Timestamp, acl,
+};
 
 use super::State;
 use super::file::MAX_SIZE;
@@ -47,7 +49,8 @@ impl State {
 
     fn check_setattr(&self, ino: Ino, set: &SetAttributes) -> Result<()> {
         let node = self.node(ino)?;
-        let touches = SetAttributes { flags: None, ctime: None, ..set.clone() } != SetAttributes::default();
+        let touches =
+            SetAttributes { flags: None, ctime: None, ..set.clone() } != SetAttributes::default();
         // What a kernel's writeback cache sends by itself.
         let beyond_kept = SetAttributes { mtime: None, ctime: None, ..set.clone() };
         if set.ctime.is_some() && beyond_kept == SetAttributes::default() {
@@ -62,13 +65,18 @@ impl State {
             Some(SetTime::To(time)) => set.ctime == Some(time),
         };
         let append = node.flags.contains(InodeFlags::APPEND);
-        let owner = set.permissions.is_some() || set.uid.is_some() || set.gid.is_some() || set.size.is_some();
+        let owner = set.permissions.is_some()
+            || set.uid.is_some()
+            || set.gid.is_some()
+            || set.size.is_some();
         if append && (owner || !only_now(set.atime) || !only_now(set.mtime)) {
             return Err(Error::NotPermitted);
         }
         match set.size {
             Some(_) if node.kind() == FileKind::Directory => Err(Error::IsDirectory),
-            Some(_) if node.kind() != FileKind::Regular => Err(Error::Invalid("only regular files have a size to set")),
+            Some(_) if node.kind() != FileKind::Regular => {
+                Err(Error::Invalid("only regular files have a size to set"))
+            }
             Some(size) if size > MAX_SIZE => Err(Error::TooLarge),
             _ => Ok(()),
         }

@@ -1,7 +1,7 @@
 //! File data of the oracle: a map from block to bytes. What is not in the map reads as zeros.
 //!
-//! Invariant: bytes of a block beyond the size are zero, so that growing the file shows zeros. Blocks beyond the size
-//! exist only where `fallocate` put them.
+//! Invariant: bytes of a block beyond the size are zero, so that growing the file shows zeros.
+//! Blocks beyond the size exist only where `fallocate` put them.
 
 use std::collections::BTreeMap;
 
@@ -135,7 +135,9 @@ impl SparseFile {
     pub(super) fn insert(&mut self, offset: u64, len: u64) -> Result<()> {
         whole_blocks(offset, len)?;
         if offset >= self.size {
-            return Err(Error::Invalid("the place to insert at is at or beyond the end of the file"));
+            return Err(Error::Invalid(
+                "the place to insert at is at or beyond the end of the file",
+            ));
         }
         if self.size.checked_add(len).is_none_or(|size| size > MAX_SIZE) {
             return Err(Error::TooLarge);
@@ -151,8 +153,11 @@ impl SparseFile {
         if offset >= self.size {
             return Err(Error::NoData);
         }
-        let mut data =
-            self.blocks.range(offset / BLOCK..).filter(|(_, content)| content.is_some()).map(|(block, _)| *block);
+        let mut data = self
+            .blocks
+            .range(offset / BLOCK..)
+            .filter(|(_, content)| content.is_some())
+            .map(|(block, _)| *block);
         match what {
             Seek::Data => match data.next() {
                 Some(block) if block * BLOCK < self.size => Ok(offset.max(block * BLOCK)),
@@ -174,7 +179,9 @@ impl SparseFile {
         let mut runs: Vec<(u64, u64, bool)> = Vec::new();
         for (block, content) in self.blocks.range(offset / BLOCK..end.max(offset / BLOCK)) {
             match runs.last_mut() {
-                Some((first, count, written)) if *first + *count == *block && *written == content.is_some() => {
+                Some((first, count, written))
+                    if *first + *count == *block && *written == content.is_some() =>
+                {
                     *count += 1
                 }
                 _ => runs.push((*block, 1, content.is_some())),

@@ -6,8 +6,8 @@ use std::sync::PoisonError;
 use cairn_base::Ino;
 use cairn_base::stats::Report;
 use cairn_vfs::{
-    AllocateMode, Attributes, Caller, DirEntry, Error, FileExtent, FileSystem, InodeFlags, IoFlags, NewInode, OpenMode,
-    RenameMode, Result, Seek, SetAttributes, VolumeStats, XattrMode,
+    AllocateMode, Attributes, Caller, DirEntry, Error, FileExtent, FileSystem, InodeFlags, IoFlags,
+    NewInode, OpenMode, RenameMode, Result, Seek, SetAttributes, VolumeStats, XattrMode,
 };
 
 use super::file::{BLOCK, MAX_SIZE};
@@ -26,7 +26,9 @@ impl State {
         let now = self.now();
         let node = self.node_mut(ino)?;
         let old = now.seconds - node.atime.seconds >= DAY;
-        if !node.flags.contains(InodeFlags::NOATIME) && (node.atime <= node.mtime || node.atime <= node.ctime || old) {
+        if !node.flags.contains(InodeFlags::NOATIME)
+            && (node.atime <= node.mtime || node.atime <= node.ctime || old)
+        {
             node.atime = now;
         }
         Ok(())
@@ -84,7 +86,9 @@ impl State {
             return Err(Error::TooLarge);
         }
         let grow = match mode {
-            AllocateMode::Extend | AllocateMode::KeepSize | AllocateMode::ZeroRange { .. } => file.missing(offset, len),
+            AllocateMode::Extend | AllocateMode::KeepSize | AllocateMode::ZeroRange { .. } => {
+                file.missing(offset, len)
+            }
             AllocateMode::PunchHole | AllocateMode::CollapseRange | AllocateMode::InsertRange => 0,
         };
         self.change_blocks(ino, grow, |file| {
@@ -104,11 +108,18 @@ impl State {
         self.changed(ino)
     }
 
-    fn copy_range(&mut self, (from, from_offset): (Ino, u64), (to, to_offset): (Ino, u64), len: u64) -> Result<u64> {
+    fn copy_range(
+        &mut self,
+        (from, from_offset): (Ino, u64),
+        (to, to_offset): (Ino, u64),
+        len: u64,
+    ) -> Result<u64> {
         let source = self.node(from)?.file()?;
         self.node(to)?.file()?;
         let len = min(len, source.size().saturating_sub(from_offset));
-        let overlaps = from == to && from_offset < to_offset.saturating_add(len) && to_offset < from_offset + len;
+        let overlaps = from == to
+            && from_offset < to_offset.saturating_add(len)
+            && to_offset < from_offset + len;
         if overlaps && len > 0 {
             return Err(Error::Invalid("source and destination overlap"));
         }
@@ -170,7 +181,14 @@ impl FileSystem for Model {
         self.running()?.rmdir(parent, name)
     }
 
-    fn rename(&self, parent: Ino, name: &[u8], new_parent: Ino, new_name: &[u8], mode: RenameMode) -> Result<()> {
+    fn rename(
+        &self,
+        parent: Ino,
+        name: &[u8],
+        new_parent: Ino,
+        new_name: &[u8],
+        mode: RenameMode,
+    ) -> Result<()> {
         self.running()?.rename((parent, name), (new_parent, new_name), mode)
     }
 
@@ -183,7 +201,12 @@ impl FileSystem for Model {
         }
     }
 
-    fn readdir(&self, ino: Ino, position: u64, emit: &mut dyn FnMut(DirEntry) -> bool) -> Result<()> {
+    fn readdir(
+        &self,
+        ino: Ino,
+        position: u64,
+        emit: &mut dyn FnMut(DirEntry) -> bool,
+    ) -> Result<()> {
         // Called without the lock: `emit` may call the filesystem.
         let entries = {
             let mut state = self.running()?;
@@ -254,17 +277,31 @@ impl FileSystem for Model {
         };
         for (first, count, written) in runs {
             let mut flags = if written { 0 } else { FIEMAP_EXTENT_UNWRITTEN };
-            if last.is_some_and(|(last_first, last_count, _)| first + count == last_first + last_count) {
+            if last
+                .is_some_and(|(last_first, last_count, _)| first + count == last_first + last_count)
+            {
                 flags |= FIEMAP_EXTENT_LAST;
             }
-            if !emit(FileExtent { logical: first * BLOCK, physical: 0, length: count * BLOCK, flags }) {
+            if !emit(FileExtent {
+                logical: first * BLOCK,
+                physical: 0,
+                length: count * BLOCK,
+                flags,
+            }) {
                 break;
             }
         }
         Ok(())
     }
 
-    fn copy_range(&self, from: Ino, from_offset: u64, to: Ino, to_offset: u64, len: u64) -> Result<u64> {
+    fn copy_range(
+        &self,
+        from: Ino,
+        from_offset: u64,
+        to: Ino,
+        to_offset: u64,
+        len: u64,
+    ) -> Result<u64> {
         self.running()?.copy_range((from, from_offset), (to, to_offset), len)
     }
 
@@ -349,9 +386,11 @@ impl FileSystem for Model {
     fn unmount(&self) -> Result<()> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.stopped = Some("is unmounted");
-        // What the front-end still referred to without a name is deleted, as after a mount of a volume with orphans.
+        // What the front-end still referred to without a name is deleted, as after a mount of a
+        // volume with orphans.
         state.nodes.values_mut().for_each(|node: &mut Node| node.references = 0);
-        let orphans: Vec<Ino> = state.nodes.iter().filter(|(_, node)| node.links == 0).map(|(ino, _)| *ino).collect();
+        let orphans: Vec<Ino> =
+            state.nodes.iter().filter(|(_, node)| node.links == 0).map(|(ino, _)| *ino).collect();
         orphans.into_iter().for_each(|ino| state.delete_if_dead(ino));
         Ok(())
     }

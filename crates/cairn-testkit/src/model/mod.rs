@@ -1,8 +1,9 @@
 //! The oracle: a filesystem in memory, simple enough to be believed, that answers every call of
 //! [`cairn_vfs::FileSystem`] as ext4 would.
 //!
-//! Invariants: one lock around everything, so every call is atomic; a node lives while it has links or references;
-//! [`Model::check`] states the rest. Space is counted in blocks of 4096 bytes, metadata is free.
+//! Invariants: one lock around everything, so every call is atomic; a node lives while it has links
+//! or references; [`Model::check`] states the rest. Space is counted in blocks of 4096 bytes,
+//! metadata is free.
 
 mod attributes;
 mod directory;
@@ -130,8 +131,10 @@ impl Model {
                 *links.entry(directory.parent).or_default() += u32::from(*ino != ROOT);
             }
             for (_, child) in directory.entries() {
-                let child_node =
-                    state.nodes.get(&child).unwrap_or_else(|| panic!("{ino} names {child}, which is gone"));
+                let child_node = state
+                    .nodes
+                    .get(&child)
+                    .unwrap_or_else(|| panic!("{ino} names {child}, which is gone"));
                 *links.entry(child).or_default() += 1;
                 if let Content::Directory(child_directory) = &child_node.content {
                     assert_eq!(child_directory.parent, *ino, "parent of directory {child}");
@@ -140,7 +143,10 @@ impl Model {
         }
         for (ino, node) in &state.nodes {
             assert_eq!(node.links, links.get(ino).copied().unwrap_or(0), "links of {ino}");
-            assert!(node.links > 0 || node.references > 0, "{ino} has neither links nor references");
+            assert!(
+                node.links > 0 || node.references > 0,
+                "{ino} has neither links nor references"
+            );
         }
         assert_eq!(state.used, used, "blocks in use");
     }
@@ -183,7 +189,8 @@ impl State {
         self.clock
     }
 
-    /// Runs a change of a node's blocks and counts the space; refuses it beforehand if `grow` more blocks might not fit.
+    /// Runs a change of a node's blocks and counts the space; refuses it beforehand if `grow` more
+    /// blocks might not fit.
     fn change_blocks<T>(
         &mut self,
         ino: Ino,

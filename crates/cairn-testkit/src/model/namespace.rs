@@ -1,7 +1,9 @@
 //! Names of the oracle: lookup, creation, links, removal, renaming.
 
 use cairn_base::Ino;
-use cairn_vfs::{Acl, Attributes, Caller, DirEntry, Error, FileKind, Name, NewInode, RenameMode, Result, acl};
+use cairn_vfs::{
+    Acl, Attributes, Caller, DirEntry, Error, FileKind, Name, NewInode, RenameMode, Result, acl,
+};
 
 use super::directory::Directory;
 use super::file::SparseFile;
@@ -19,7 +21,9 @@ fn check_name(name: &[u8], dots: Error) -> Result<()> {
         b"" => Err(Error::NotFound),
         b"." | b".." => Err(dots),
         _ if name.len() > NAME_MAX => Err(Error::NameTooLong),
-        _ if name.iter().any(|byte| matches!(byte, 0 | b'/')) => Err(Error::Invalid("NUL or slash in a name")),
+        _ if name.iter().any(|byte| matches!(byte, 0 | b'/')) => {
+            Err(Error::Invalid("NUL or slash in a name"))
+        }
         _ => Ok(()),
     }
 }
@@ -44,8 +48,14 @@ impl State {
     }
 
     pub(super) fn forget(&mut self, ino: Ino, count: u64) {
-        let Some(node) = self.nodes.get_mut(&ino) else { panic!("forget of inode {ino}, which is gone") };
-        assert!(ino == ROOT || count <= node.references, "{count} of {} references on {ino} dropped", node.references);
+        let Some(node) = self.nodes.get_mut(&ino) else {
+            panic!("forget of inode {ino}, which is gone")
+        };
+        assert!(
+            ino == ROOT || count <= node.references,
+            "{count} of {} references on {ino} dropped",
+            node.references
+        );
         node.references = node.references.saturating_sub(count);
         self.delete_if_dead(ino);
     }
@@ -88,7 +98,9 @@ impl State {
             NewInode::Regular => Content::Regular(SparseFile::default()),
             NewInode::Directory => Content::Directory(Directory::new(parent)),
             NewInode::Symlink([]) => return Err(Error::NotFound),
-            NewInode::Symlink(target) if target.len() > SYMLINK_MAX => return Err(Error::NameTooLong),
+            NewInode::Symlink(target) if target.len() > SYMLINK_MAX => {
+                return Err(Error::NameTooLong);
+            }
             NewInode::Symlink(target) => Content::Symlink(target.to_vec()),
             NewInode::BlockDevice(device) => Content::BlockDevice(*device),
             NewInode::CharDevice(device) => Content::CharDevice(*device),
@@ -105,16 +117,28 @@ impl State {
         self.refer(ino)
     }
 
-    pub(super) fn tmpfile(&mut self, parent: Ino, permissions: u32, caller: &Caller) -> Result<Attributes> {
+    pub(super) fn tmpfile(
+        &mut self,
+        parent: Ino,
+        permissions: u32,
+        caller: &Caller,
+    ) -> Result<Attributes> {
         self.directory(parent)?;
         self.check_grows(parent)?;
-        let ino = self.insert(parent, Content::Regular(SparseFile::default()), permissions, caller)?;
+        let ino =
+            self.insert(parent, Content::Regular(SparseFile::default()), permissions, caller)?;
         self.node_mut(ino)?.links = 0;
         self.refer(ino)
     }
 
     /// A new inode, as its directory wants it: group, special bits and access control lists.
-    fn insert(&mut self, parent: Ino, content: Content, permissions: u32, caller: &Caller) -> Result<Ino> {
+    fn insert(
+        &mut self,
+        parent: Ino,
+        content: Content,
+        permissions: u32,
+        caller: &Caller,
+    ) -> Result<Ino> {
         if self.nodes.len() as u64 >= MAX_INODES {
             return Err(Error::NoSpace);
         }
@@ -186,7 +210,10 @@ impl State {
 
     pub(super) fn rmdir(&mut self, parent: Ino, name: &[u8]) -> Result<()> {
         self.directory(parent)?;
-        check_name(name, if name == b".." { Error::NotEmpty } else { Error::Invalid("`.` cannot be removed") })?;
+        check_name(
+            name,
+            if name == b".." { Error::NotEmpty } else { Error::Invalid("`.` cannot be removed") },
+        )?;
         let ino = self.check_removal(parent, name)?;
         if !self.directory(ino)?.is_empty() {
             return Err(Error::NotEmpty);
@@ -215,7 +242,10 @@ impl State {
     ) -> Result<()> {
         let (from, to) = (self.directory(parent)?, self.directory(new_parent)?);
         check_name(name, Error::Busy)?;
-        check_name(new_name, if mode == RenameMode::NoReplace { Error::Exists } else { Error::Busy })?;
+        check_name(
+            new_name,
+            if mode == RenameMode::NoReplace { Error::Exists } else { Error::Busy },
+        )?;
         let (found, target) = (from.get(name), to.get(new_name));
         match (mode, target) {
             (RenameMode::NoReplace, Some(_)) if found.is_some() => return Err(Error::Exists),
@@ -268,7 +298,9 @@ impl State {
             target_node.refuse_fixed()?;
             match (&target_node.content, is_directory) {
                 (Content::Directory(_), false) => return Err(Error::IsDirectory),
-                (Content::Directory(directory), true) if !directory.is_empty() => return Err(Error::NotEmpty),
+                (Content::Directory(directory), true) if !directory.is_empty() => {
+                    return Err(Error::NotEmpty);
+                }
                 (Content::Directory(_), true) => self.node_mut(new_parent)?.links -= 1,
                 (_, true) => return Err(Error::NotDirectory),
                 (_, false) => {}

@@ -37,7 +37,12 @@ pub(super) struct Node {
 }
 
 impl Node {
-    pub(super) fn new(content: Content, permissions: u32, (uid, gid): (u32, u32), now: Timestamp) -> Self {
+    pub(super) fn new(
+        content: Content,
+        permissions: u32,
+        (uid, gid): (u32, u32),
+        now: Timestamp,
+    ) -> Self {
         Self {
             content,
             permissions,

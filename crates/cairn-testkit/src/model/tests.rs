@@ -4,8 +4,8 @@ use cairn_base::Ino;
 use cairn_vfs::acl::{self, Entry, Tag};
 use cairn_vfs::walk::{self, Next};
 use cairn_vfs::{
-    Acl, AllocateMode, Attributes, Caller, Error, FileKind, FileSystem, InodeFlags, IoFlags, NewInode, RenameMode,
-    Seek, SetAttributes, XattrMode,
+    Acl, AllocateMode, Attributes, Caller, Error, FileKind, FileSystem, InodeFlags, IoFlags,
+    NewInode, RenameMode, Seek, SetAttributes, XattrMode,
 };
 
 use super::Model;
@@ -174,14 +174,24 @@ fn default_lists_are_inherited_and_chmod_moves_the_mask() {
     assert_eq!(model.getxattr(dir.ino, acl::DEFAULT).unwrap(), list.to_xattr());
     let made = model.create(root, b"f", NewInode::Regular, 0o664, &USER).unwrap();
     assert_eq!(made.permissions, 0o660);
-    model.setattr(made.ino, &SetAttributes { permissions: Some(0o600), ..Default::default() }).unwrap();
+    model
+        .setattr(made.ino, &SetAttributes { permissions: Some(0o600), ..Default::default() })
+        .unwrap();
     let stored = Acl::from_xattr(&model.getxattr(made.ino, acl::ACCESS).unwrap()).unwrap().unwrap();
     assert_eq!(stored.equivalent_mode(), (0o600, false));
-    model.setxattr(made.ino, acl::ACCESS, &Acl::from_mode(0o751).to_xattr(), XattrMode::Set).unwrap();
+    model
+        .setxattr(made.ino, acl::ACCESS, &Acl::from_mode(0o751).to_xattr(), XattrMode::Set)
+        .unwrap();
     assert_eq!(model.getattr(made.ino).unwrap().permissions, 0o751);
     assert_error!(model.getxattr(made.ino, acl::ACCESS), Error::NoAttribute);
-    assert_error!(model.setxattr(made.ino, acl::DEFAULT, &list.to_xattr(), XattrMode::Set), Error::AccessDenied);
-    assert_error!(model.setxattr(made.ino, acl::ACCESS, b"junk", XattrMode::Set), Error::Invalid(_));
+    assert_error!(
+        model.setxattr(made.ino, acl::DEFAULT, &list.to_xattr(), XattrMode::Set),
+        Error::AccessDenied
+    );
+    assert_error!(
+        model.setxattr(made.ino, acl::ACCESS, b"junk", XattrMode::Set),
+        Error::Invalid(_)
+    );
 }
 
 #[test]
@@ -204,7 +214,9 @@ fn fixed_inodes_refuse_changes() {
     let model = Model::new();
     let root = model.root();
     let f = file(&model, "f");
-    let set = |flags| model.setattr(f, &SetAttributes { flags: Some(flags), ..Default::default() }).map(drop);
+    let set = |flags| {
+        model.setattr(f, &SetAttributes { flags: Some(flags), ..Default::default() }).map(drop)
+    };
     set(InodeFlags::IMMUTABLE).unwrap();
     assert_error!(model.write(f, 0, b"x", IoFlags::empty()), Error::NotPermitted);
     assert_error!(model.unlink(root, b"f"), Error::NotPermitted);
@@ -220,12 +232,19 @@ fn fixed_inodes_refuse_changes() {
 fn set_group_id_directories_and_privileges() {
     let model = Model::new();
     let dir = make(&model, model.root(), "d", NewInode::Directory).ino;
-    model.setattr(dir, &SetAttributes { permissions: Some(0o2775), gid: Some(7), ..Default::default() }).unwrap();
+    model
+        .setattr(
+            dir,
+            &SetAttributes { permissions: Some(0o2775), gid: Some(7), ..Default::default() },
+        )
+        .unwrap();
     let below = make(&model, dir, "sub", NewInode::Directory);
     assert_eq!((below.gid, below.permissions & 0o2000), (7, 0o2000));
     let f = make(&model, dir, "f", NewInode::Regular);
     assert_eq!((f.uid, f.gid), (1000, 7));
-    model.setattr(f.ino, &SetAttributes { permissions: Some(0o6755), ..Default::default() }).unwrap();
+    model
+        .setattr(f.ino, &SetAttributes { permissions: Some(0o6755), ..Default::default() })
+        .unwrap();
     model.write(f.ino, 0, b"x", IoFlags::KILL_PRIVILEGES).unwrap();
     assert_eq!(model.getattr(f.ino).unwrap().permissions, 0o755);
 }
@@ -298,7 +317,10 @@ fn walks_visit_everything_once_within_bounds() {
     .unwrap();
     assert_eq!(paths.len(), 101);
     assert!(paths.contains(&b"d0/d1/d2/file".to_vec()));
-    assert_error!(walk::walk_to_depth(&model, model.root(), 10, &mut |_| Ok(Next::Continue)), Error::Corrupt(_));
+    assert_error!(
+        walk::walk_to_depth(&model, model.root(), 10, &mut |_| Ok(Next::Continue)),
+        Error::Corrupt(_)
+    );
     let mut count = 0;
     walk::walk(&model, model.root(), &mut |visit| {
         count += 1;

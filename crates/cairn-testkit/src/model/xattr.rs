@@ -18,7 +18,11 @@ fn check_name(name: &[u8]) -> Result<()> {
     }
     for prefix in [&b"user."[..], b"trusted.", b"security."] {
         if let Some(rest) = name.strip_prefix(prefix) {
-            return if rest.is_empty() { Err(Error::Invalid("empty attribute name")) } else { Ok(()) };
+            return if rest.is_empty() {
+                Err(Error::Invalid("empty attribute name"))
+            } else {
+                Ok(())
+            };
         }
     }
     Err(Error::Unsupported("extended attributes of this namespace"))
@@ -42,7 +46,13 @@ impl State {
         Ok(self.node(ino)?.xattrs.keys().cloned().collect())
     }
 
-    pub(super) fn setxattr(&mut self, ino: Ino, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
+    pub(super) fn setxattr(
+        &mut self,
+        ino: Ino,
+        name: &[u8],
+        value: &[u8],
+        mode: XattrMode,
+    ) -> Result<()> {
         check_name(name)?;
         let now = self.now();
         let node = self.node_mut(ino)?;
@@ -70,7 +80,8 @@ impl State {
     }
 
     fn set_acl(&mut self, ino: Ino, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
-        let list = Acl::from_xattr(value).map_err(|_| Error::Invalid("malformed access control list"))?;
+        let list =
+            Acl::from_xattr(value).map_err(|_| Error::Invalid("malformed access control list"))?;
         let node = self.node_mut(ino)?;
         let kind = node.kind();
         if kind == FileKind::Symlink {
@@ -116,6 +127,8 @@ impl State {
     /// A list that is stored, for inheritance and `chmod`.
     pub(super) fn stored_acl(&self, ino: Ino, name: &[u8]) -> Result<Option<Acl>> {
         let stored = self.node(ino)?.xattrs.get(name);
-        Ok(stored.map(|value| Acl::from_xattr(value).expect("was valid when set").expect("is not empty")))
+        Ok(stored.map(|value| {
+            Acl::from_xattr(value).expect("was valid when set").expect("is not empty")
+        }))
     }
 }

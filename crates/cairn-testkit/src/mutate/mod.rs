@@ -1,8 +1,9 @@
-//! Seeded damage to an ext4 image, aimed where it hurts: superblock, group descriptors, bitmaps, inode tables,
-//! directories and extent blocks, and fields of plausible width and place within them.
+//! Seeded damage to an ext4 image, aimed where it hurts: superblock, group descriptors, bitmaps,
+//! inode tables, directories and extent blocks, and fields of plausible width and place within
+//! them.
 //!
-//! [`Target::of`] finds the metadata once; [`Target::mutate`] damages a copy and says what it did. Same seed, same
-//! damage.
+//! [`Target::of`] finds the metadata once; [`Target::mutate`] damages a copy and says what it did.
+//! Same seed, same damage.
 
 use std::fmt;
 
@@ -64,7 +65,9 @@ impl fmt::Display for Damage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Flip { at, bit } => write!(f, "bit {bit} of byte {at:#x} flipped"),
-            Self::Field { at, value } => write!(f, "{} bytes at {at:#x} set to {value:02x?}", value.len()),
+            Self::Field { at, value } => {
+                write!(f, "{} bytes at {at:#x} set to {value:02x?}", value.len())
+            }
             Self::Copy { from, to } => write!(f, "block at {from:#x} copied over {to:#x}"),
             Self::Fill { at, with } => write!(f, "block at {at:#x} filled with {with:#04x}"),
             Self::Noise { at, len } => write!(f, "{len} random bytes at {at:#x}"),
@@ -110,7 +113,8 @@ impl Target {
 
     fn wound(&self, rng: &mut fastrand::Rng) -> Damage {
         let block = self.block(rng);
-        // Structures begin at multiples of four; one in four wounds goes to the block's first 64 bytes, its header.
+        // Structures begin at multiples of four; one in four wounds goes to the block's first 64
+        // bytes, its header.
         let reach = if rng.u8(0..4) == 0 { 64 } else { self.block_size };
         let at = (block + rng.u64(0..reach / 4) * 4).min(self.size - 8);
         match rng.u32(0..10) {
@@ -130,12 +134,27 @@ impl Target {
         *rng.choice(from).expect("an ext4 image has metadata")
     }
 
-    /// A value that code may not expect: extremes, neighbours of limits, the image's own sizes, or anything.
+    /// A value that code may not expect: extremes, neighbours of limits, the image's own sizes, or
+    /// anything.
     fn field(&self, rng: &mut fastrand::Rng) -> Vec<u8> {
         let blocks = self.size / self.block_size;
-        let interesting =
-            [0, 1, 2, 7, 0x7f, 0xff, 0x7fff, 0xffff, 0x7fff_ffff, 0xffff_ffff, u64::MAX, blocks - 1, blocks];
-        let value = if rng.bool() { interesting[rng.usize(0..interesting.len())] } else { rng.u64(..) };
+        let interesting = [
+            0,
+            1,
+            2,
+            7,
+            0x7f,
+            0xff,
+            0x7fff,
+            0xffff,
+            0x7fff_ffff,
+            0xffff_ffff,
+            u64::MAX,
+            blocks - 1,
+            blocks,
+        ];
+        let value =
+            if rng.bool() { interesting[rng.usize(0..interesting.len())] } else { rng.u64(..) };
         let width = [1, 2, 4, 4, 8][rng.usize(0..5)];
         value.to_le_bytes()[..width].to_vec()
     }
@@ -154,7 +173,9 @@ impl Target {
                 (*to, device.read_at(*from, len).expect("inside the image").to_vec())
             }
             Damage::Fill { at, with } => (*at, vec![*with; block.min(room(*at))]),
-            Damage::Noise { at, len } => (*at, (0..(*len).min(room(*at))).map(|_| rng.u8(..)).collect()),
+            Damage::Noise { at, len } => {
+                (*at, (0..(*len).min(room(*at))).map(|_| rng.u8(..)).collect())
+            }
         };
         device.write_at(at, bytes).expect("inside the image");
     }
@@ -174,7 +195,10 @@ impl Layout {
     fn read(image: &MemoryDevice) -> Self {
         let superblock = image.read_at(1024, 1024).expect("an image holds a superblock");
         let field = |at: usize, len: usize| {
-            superblock[at..at + len].iter().rev().fold(0_u64, |value, byte| value << 8 | u64::from(*byte))
+            superblock[at..at + len]
+                .iter()
+                .rev()
+                .fold(0_u64, |value, byte| value << 8 | u64::from(*byte))
         };
         assert_eq!(field(0x38, 2), 0xef53, "not an ext4 image");
         let block_size = 1024 << field(0x18, 4);
@@ -191,23 +215,35 @@ impl Layout {
         }
     }
 
-    /// Superblock, descriptors, and of each group the bitmaps and the used start of the inode table; then everything
-    /// that looks like an extent or directory block.
+    /// Superblock, descriptors, and of each group the bitmaps and the used start of the inode
+    /// table; then everything that looks like an extent or directory block.
     fn metadata(&self, image: &MemoryDevice) -> Vec<u64> {
         let size = image.geometry().size;
         let table = (self.first_data_block + 1) * self.block_size;
         let mut offsets = vec![1024 / self.block_size * self.block_size];
         let bytes = usize::try_from(self.groups * self.descriptor_size).expect("a small image");
         let descriptors = image.read_at(table, bytes).expect("descriptors lie inside the image");
-        offsets.extend((0..(bytes as u64).div_ceil(self.block_size)).map(|block| table + block * self.block_size));
-        for group in descriptors.chunks(usize::try_from(self.descriptor_size).expect("a small number")) {
-            let word = |at: usize| u64::from(u32::from_le_bytes(group[at..at + 4].try_into().expect("four bytes")));
+        offsets.extend(
+            (0..(bytes as u64).div_ceil(self.block_size))
+                .map(|block| table + block * self.block_size),
+        );
+        for group in
+            descriptors.chunks(usize::try_from(self.descriptor_size).expect("a small number"))
+        {
+            let word = |at: usize| {
+                u64::from(u32::from_le_bytes(group[at..at + 4].try_into().expect("four bytes")))
+            };
             let place = |low: usize| word(low) | if self.wide { word(low + 0x20) << 32 } else { 0 };
             let inodes = place(8);
-            let blocks = [place(0), place(4)].into_iter().chain(inodes..inodes + self.table_blocks.min(16));
+            let blocks =
+                [place(0), place(4)].into_iter().chain(inodes..inodes + self.table_blocks.min(16));
             offsets.extend(blocks.map(|block| block * self.block_size));
         }
-        offsets.extend(used_blocks(image, size, self.block_size).into_iter().filter(|at| looks_structured(image, *at)));
+        offsets.extend(
+            used_blocks(image, size, self.block_size)
+                .into_iter()
+                .filter(|at| looks_structured(image, *at)),
+        );
         offsets.retain(|at| at + self.block_size <= size);
         offsets.sort_unstable();
         offsets.dedup();
@@ -215,7 +251,8 @@ impl Layout {
     }
 }
 
-/// An extent block begins with its magic number, a directory block with a small record for `.`, or a journal block.
+/// An extent block begins with its magic number, a directory block with a small record for `.`, or
+/// a journal block.
 fn looks_structured(image: &MemoryDevice, at: u64) -> bool {
     let head = image.read_at(at, 16).expect("inside the image");
     let extents = head.starts_with(&[0x0a, 0xf3]);
@@ -226,7 +263,8 @@ fn looks_structured(image: &MemoryDevice, at: u64) -> bool {
 
 fn used_blocks(image: &MemoryDevice, size: u64, block_size: u64) -> Vec<u64> {
     let len = usize::try_from(block_size).expect("a block size");
-    let is_used = |at: &u64| image.read_at(*at, len).expect("inside the image").iter().any(|byte| *byte != 0);
+    let is_used =
+        |at: &u64| image.read_at(*at, len).expect("inside the image").iter().any(|byte| *byte != 0);
     (0..size / block_size).map(|block| block * block_size).filter(is_used).collect()
 }
 
@@ -272,8 +310,11 @@ mod tests {
 
     #[test]
     fn every_layout_is_understood() {
-        for args in [&["-t", "ext2", "-b", "1024"][..], &["-t", "ext3"], &["-t", "ext4", "-b", "2048", "-O", "^64bit"]]
-        {
+        for args in [
+            &["-t", "ext2", "-b", "1024"][..],
+            &["-t", "ext3"],
+            &["-t", "ext4", "-b", "2048", "-O", "^64bit"],
+        ] {
             let target = image(args);
             assert!(target.metadata_blocks() > 4, "{args:?}");
         }

@@ -6,8 +6,16 @@ use cairn_vfs::{FileKind, FileSystem, InodeFlags, SetAttributes, SetTime, Timest
 use super::names::any_reason;
 use super::{Duel, Pair};
 
-const NAMES: &[&[u8]] =
-    &[b"user.a", b"user.b", b"trusted.t", b"security.s", b"user.", b"nonsense.x", acl::ACCESS, acl::DEFAULT];
+const NAMES: &[&[u8]] = &[
+    b"user.a",
+    b"user.b",
+    b"trusted.t",
+    b"security.s",
+    b"user.",
+    b"nonsense.x",
+    acl::ACCESS,
+    acl::DEFAULT,
+];
 
 impl Duel<'_> {
     pub(super) fn attributes_step(&mut self) {
@@ -32,18 +40,26 @@ impl Duel<'_> {
 
     fn setattr(&mut self, pair: Pair) {
         // Privileges are taken from programs.
-        let is_file = self.model.getattr(pair.model).is_ok_and(|found| found.kind == FileKind::Regular);
+        let is_file =
+            self.model.getattr(pair.model).is_ok_and(|found| found.kind == FileKind::Regular);
         let kill_privileges = is_file && self.rng.u8(0..4) == 0;
         let mut set = SetAttributes { kill_privileges, ..SetAttributes::default() };
-        let time = Timestamp { seconds: self.rng.i64(0..1 << 33), nanoseconds: self.rng.u32(0..1_000_000_000) };
+        let time = Timestamp {
+            seconds: self.rng.i64(0..1 << 33),
+            nanoseconds: self.rng.u32(0..1_000_000_000),
+        };
         match self.rng.u32(0..4) {
             0 => set.permissions = Some(self.rng.u32(0..0o10000)),
             1 => (set.uid, set.gid) = (Some(self.rng.u32(0..100_000)), Some(self.rng.u32(0..5))),
             2 => set.mtime = Some(SetTime::To(time)),
             _ => (set.atime, set.mtime) = (Some(SetTime::Now), Some(SetTime::To(time))),
         }
-        let (real, model) = (self.fs.setattr(pair.real, &set), self.model.setattr(pair.model, &set));
-        let Some((real, model)) = self.agree(format!("setattr {pair:?} {set:?}"), real, model) else { return };
+        let (real, model) =
+            (self.fs.setattr(pair.real, &set), self.model.setattr(pair.model, &set));
+        let Some((real, model)) = self.agree(format!("setattr {pair:?} {set:?}"), real, model)
+        else {
+            return;
+        };
         self.same_attributes(&real, &model);
         if set.mtime.is_some() && real.mtime != model.mtime {
             self.fail(&format!("mtime {:?} is not {:?}", real.mtime, model.mtime));
@@ -59,7 +75,8 @@ impl Duel<'_> {
             _ => InodeFlags::empty(),
         };
         let set = SetAttributes { flags: Some(flags), ..SetAttributes::default() };
-        let (real, model) = (self.fs.setattr(pair.real, &set), self.model.setattr(pair.model, &set));
+        let (real, model) =
+            (self.fs.setattr(pair.real, &set), self.model.setattr(pair.model, &set));
         self.agree(format!("chattr {pair:?} {flags:?}"), real, model);
     }
 
@@ -88,8 +105,10 @@ impl Duel<'_> {
             let len = [0, 1, 7, 60, 130][self.rng.usize(0..5)];
             (0..len).map(|_| self.rng.u8(..)).collect()
         };
-        let mode = [XattrMode::Set, XattrMode::Set, XattrMode::Create, XattrMode::Replace][self.rng.usize(0..4)];
-        let what = format!("setxattr {pair:?} {} {} bytes {mode:?}", name.escape_ascii(), value.len());
+        let mode = [XattrMode::Set, XattrMode::Set, XattrMode::Create, XattrMode::Replace]
+            [self.rng.usize(0..4)];
+        let what =
+            format!("setxattr {pair:?} {} {} bytes {mode:?}", name.escape_ascii(), value.len());
         let real = self.fs.setxattr(pair.real, name, &value, mode);
         let model = self.model.setxattr(pair.model, name, &value, mode);
         self.same(what, any_reason(real, &model), model);
@@ -99,7 +118,11 @@ impl Duel<'_> {
         let name = self.xattr_name();
         let real = self.fs.removexattr(pair.real, name);
         let model = self.model.removexattr(pair.model, name);
-        self.same(format!("removexattr {pair:?} {}", name.escape_ascii()), any_reason(real, &model), model);
+        self.same(
+            format!("removexattr {pair:?} {}", name.escape_ascii()),
+            any_reason(real, &model),
+            model,
+        );
     }
 
     fn getxattr(&mut self, pair: Pair) {

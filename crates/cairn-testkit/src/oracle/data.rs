@@ -25,9 +25,15 @@ impl Duel<'_> {
     }
 
     fn range(&mut self) -> (u64, u64) {
-        let offset = if self.rng.u8(0..3) == 0 { self.rng.u64(0..MAX) } else { self.rng.u64(0..20_000) };
-        let len = if self.rng.u8(0..5) == 0 { self.rng.u64(1..60_000) } else { self.rng.u64(1..9000) };
-        if self.rng.u8(0..3) == 0 { (offset & !4095, len.next_multiple_of(4096)) } else { (offset, len) }
+        let offset =
+            if self.rng.u8(0..3) == 0 { self.rng.u64(0..MAX) } else { self.rng.u64(0..20_000) };
+        let len =
+            if self.rng.u8(0..5) == 0 { self.rng.u64(1..60_000) } else { self.rng.u64(1..9000) };
+        if self.rng.u8(0..3) == 0 {
+            (offset & !4095, len.next_multiple_of(4096))
+        } else {
+            (offset, len)
+        }
     }
 
     fn flags(&mut self) -> IoFlags {
@@ -44,8 +50,10 @@ impl Duel<'_> {
     fn read(&mut self, pair: Pair) {
         let ((offset, len), flags) = (self.range(), self.flags() & IoFlags::DIRECT);
         let (mut real, mut model) = (vec![0; len as usize], vec![0; len as usize]);
-        let counts =
-            (self.fs.read(pair.real, offset, &mut real, flags), self.model.read(pair.model, offset, &mut model, flags));
+        let counts = (
+            self.fs.read(pair.real, offset, &mut real, flags),
+            self.model.read(pair.model, offset, &mut model, flags),
+        );
         self.same(format!("read {pair:?} {offset}+{len} {flags:?}"), counts.0, counts.1);
         if let Some(at) = (0..real.len()).find(|at| real[*at] != model[*at]) {
             let (got, want) = (real[at], model[at]);
@@ -64,10 +72,15 @@ impl Duel<'_> {
 
     fn truncate(&mut self, pair: Pair) {
         let size = self.range().0;
-        let set = SetAttributes { size: Some(size), kill_privileges: self.rng.bool(), ..SetAttributes::default() };
+        let set = SetAttributes {
+            size: Some(size),
+            kill_privileges: self.rng.bool(),
+            ..SetAttributes::default()
+        };
         let real = self.fs.setattr(pair.real, &set);
         let model = self.model.setattr(pair.model, &set);
-        if let Some((real, model)) = self.agree(format!("truncate {pair:?} to {size}"), real, model) {
+        if let Some((real, model)) = self.agree(format!("truncate {pair:?} to {size}"), real, model)
+        {
             self.same_attributes(&real, &model);
         }
     }
@@ -91,7 +104,9 @@ impl Duel<'_> {
         if shifts && self.rng.u8(0..5) > 0 {
             (offset, len) = (offset & !4095, len.next_multiple_of(4096));
         }
-        if mode == AllocateMode::InsertRange && self.model.getattr(pair.model).is_ok_and(|found| found.size > MAX) {
+        if mode == AllocateMode::InsertRange
+            && self.model.getattr(pair.model).is_ok_and(|found| found.size > MAX)
+        {
             return;
         }
         let real = self.fs.allocate(pair.real, mode, offset, len);
@@ -108,8 +123,11 @@ impl Duel<'_> {
         let real = self.fs.seek(pair.real, offset, what);
         let size = self.model.getattr(pair.model).map_or(0, |found| found.size);
         match real {
-            // What is a hole may differ in the end by what was written in between; what is passed over may not.
-            Ok(found) if found < offset || found > size => self.fail(&format!("{what:?} from {offset} found {found}")),
+            // What is a hole may differ in the end by what was written in between; what is passed
+            // over may not.
+            Ok(found) if found < offset || found > size => {
+                self.fail(&format!("{what:?} from {offset} found {found}"))
+            }
             Ok(found) if what == Seek::Data => self.is_zero(pair, offset, found),
             Ok(_) => {}
             Err(error) => {
@@ -117,7 +135,9 @@ impl Duel<'_> {
                 match (error.errno(), model) {
                     (6, Ok(_)) if what == Seek::Data => self.is_zero(pair, offset, size),
                     (errno, Err(other)) if errno == other.errno() => {}
-                    (_, other) => self.fail(&format!("{what:?} from {offset}: {error}, not {other:?}")),
+                    (_, other) => {
+                        self.fail(&format!("{what:?} from {offset}: {error}, not {other:?}"))
+                    }
                 }
             }
         }

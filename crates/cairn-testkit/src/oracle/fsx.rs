@@ -57,10 +57,21 @@ impl<'a> Fsx<'a> {
     fn new(subject: &'a dyn Subject, shape: Shape, seed: u64) -> Self {
         let device = subject.make();
         let fs = subject.open(&device);
-        let made =
-            fs.create(fs.root(), b"f", NewInode::Regular, 0o644, &Caller::ROOT).expect("a new volume takes a file");
+        let made = fs
+            .create(fs.root(), b"f", NewInode::Regular, 0o644, &Caller::ROOT)
+            .expect("a new volume takes a file");
         let rng = fastrand::Rng::with_seed(seed);
-        Self { subject, shape, seed, device, fs, ino: made.ino, expected: Vec::new(), rng, log: VecDeque::new() }
+        Self {
+            subject,
+            shape,
+            seed,
+            device,
+            fs,
+            ino: made.ino,
+            expected: Vec::new(),
+            rng,
+            log: VecDeque::new(),
+        }
     }
 
     fn note(&mut self, what: String) {
@@ -72,7 +83,12 @@ impl<'a> Fsx<'a> {
 
     fn fail(&self, why: &str) -> ! {
         let log: Vec<_> = self.log.iter().map(String::as_str).collect();
-        panic!("{}, seed {}: {why}; last operations:\n{}", self.subject.name(), self.seed, log.join("\n"));
+        panic!(
+            "{}, seed {}: {why}; last operations:\n{}",
+            self.subject.name(),
+            self.seed,
+            log.join("\n")
+        );
     }
 
     fn check<T>(&self, result: cairn_vfs::Result<T>) -> T {
@@ -93,7 +109,10 @@ impl<'a> Fsx<'a> {
         let mut len = self.length().min(limit.saturating_sub(offset)).max(1);
         if self.rng.u8(0..4) == 0 {
             offset -= offset % self.shape.block;
-            len = len.next_multiple_of(self.shape.block).min(self.shape.max.saturating_sub(offset)).max(1);
+            len = len
+                .next_multiple_of(self.shape.block)
+                .min(self.shape.max.saturating_sub(offset))
+                .max(1);
         }
         (offset, len)
     }
@@ -123,17 +142,26 @@ impl<'a> Fsx<'a> {
         if self.rng.bool() {
             let mut lent = Vec::new();
             let mut take = |pieces: &[&[u8]]| lent = pieces.concat();
-            if self.check(self.fs.read_shared(self.ino, offset, buf.len(), flags, &mut take)) && lent != expected {
+            if self.check(self.fs.read_shared(self.ino, offset, buf.len(), flags, &mut take))
+                && lent != expected
+            {
                 self.fail(&format!("what was lent of {offset}+{len} is not what is there"));
             }
         }
         let got = self.check(self.fs.read(self.ino, offset, &mut buf, flags));
         if got != expected.len() {
-            self.fail(&format!("read {offset}+{len} gave {got} bytes, not {}; size {}", expected.len(), self.size()));
+            self.fail(&format!(
+                "read {offset}+{len} gave {got} bytes, not {}; size {}",
+                expected.len(),
+                self.size()
+            ));
         }
         if let Some(at) = (0..got).find(|at| buf[*at] != expected[*at]) {
             let (found, want) = (buf[at], expected[at]);
-            self.fail(&format!("read {offset}+{len}: byte {} is {found:#x}, not {want:#x}", offset + at as u64));
+            self.fail(&format!(
+                "read {offset}+{len}: byte {} is {found:#x}, not {want:#x}",
+                offset + at as u64
+            ));
         }
     }
 
@@ -157,9 +185,16 @@ impl<'a> Fsx<'a> {
     }
 
     fn truncate(&mut self) {
-        let size = if self.rng.bool() { self.rng.u64(0..=self.shape.max) } else { self.rng.u64(0..=self.size()) };
+        let size = if self.rng.bool() {
+            self.rng.u64(0..=self.shape.max)
+        } else {
+            self.rng.u64(0..=self.size())
+        };
         self.note(format!("truncate {} to {size}", self.size()));
-        self.check(self.fs.setattr(self.ino, &SetAttributes { size: Some(size), ..SetAttributes::default() }));
+        self.check(
+            self.fs
+                .setattr(self.ino, &SetAttributes { size: Some(size), ..SetAttributes::default() }),
+        );
         self.expected.resize(usize::try_from(size).unwrap(), 0);
     }
 
@@ -184,7 +219,9 @@ impl<'a> Fsx<'a> {
         let offset = self.rng.u64(0..blocks) * block;
         let len = self.rng.u64(1..=8) * block;
         let insert = mode == AllocateMode::InsertRange;
-        if (insert && self.size() + len > self.shape.max) || (!insert && offset + len >= self.size()) {
+        if (insert && self.size() + len > self.shape.max)
+            || (!insert && offset + len >= self.size())
+        {
             return;
         }
         self.note(format!("{mode:?} {offset}+{len}, size {}", self.size()));

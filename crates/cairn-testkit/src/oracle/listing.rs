@@ -58,10 +58,15 @@ impl Duel<'_> {
         for name in &before {
             let times = seen.iter().filter(|seen| *seen == name).count();
             if times != 1 && !touched.contains(name) {
-                self.fail(&format!("{} was there all the time and is given {times} times", name.escape_ascii()));
+                self.fail(&format!(
+                    "{} was there all the time and is given {times} times",
+                    name.escape_ascii()
+                ));
             }
         }
-        if let Some(name) = seen.iter().find(|name| !before.contains(*name) && !touched.contains(*name)) {
+        if let Some(name) =
+            seen.iter().find(|name| !before.contains(*name) && !touched.contains(*name))
+        {
             self.fail(&format!("{} was never there", name.escape_ascii()));
         }
     }
@@ -75,7 +80,8 @@ impl Duel<'_> {
         if gone {
             let real = self.fs.create(dir.real, name, NewInode::Regular, 0o644, &Caller::ROOT);
             let model = self.model.create(dir.model, name, NewInode::Regular, 0o644, &Caller::ROOT);
-            if let Some((real, model)) = self.agree(format!("create {at} in {dir:?}"), any_reason(real, &model), model)
+            if let Some((real, model)) =
+                self.agree(format!("create {at} in {dir:?}"), any_reason(real, &model), model)
             {
                 self.forget(Pair { real: real.ino, model: model.ino });
             }

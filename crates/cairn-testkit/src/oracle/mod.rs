@@ -1,4 +1,5 @@
-//! Seeded sequences of every operation, applied to a filesystem and to the model; answers and trees must be the same.
+//! Seeded sequences of every operation, applied to a filesystem and to the model; answers and trees
+//! must be the same.
 //!
 //! The filesystem is a [`Subject`]: each format says how to make, open and judge its volumes.
 
@@ -40,7 +41,8 @@ pub trait Subject {
     }
 }
 
-/// Applies `steps` operations chosen by `seed`, remounts now and then, and judges the volume in the end.
+/// Applies `steps` operations chosen by `seed`, remounts now and then, and judges the volume in the
+/// end.
 ///
 /// # Panics
 /// An answer is not the model's, or the volume is not clean.
@@ -84,12 +86,28 @@ impl<'a> Duel<'a> {
         if let Ok(found) = fs.lookup(fs.root(), b"lost+found") {
             fs.forget(found.ino, 1);
             let permissions = found.permissions;
-            let made = model.create(model.root(), b"lost+found", NewInode::Directory, permissions, &Caller::ROOT);
+            let made = model.create(
+                model.root(),
+                b"lost+found",
+                NewInode::Directory,
+                permissions,
+                &Caller::ROOT,
+            );
             model.forget(made.expect("the model takes any name").ino, 1);
         }
         let root = Pair { real: fs.root(), model: model.root() };
         let rng = fastrand::Rng::with_seed(seed);
-        Self { subject, seed, device, fs, model, rng, dirs: vec![root], held: Vec::new(), log: VecDeque::new() }
+        Self {
+            subject,
+            seed,
+            device,
+            fs,
+            model,
+            rng,
+            dirs: vec![root],
+            held: Vec::new(),
+            log: VecDeque::new(),
+        }
     }
 
     fn fail(&self, why: &str) -> ! {
@@ -106,7 +124,12 @@ impl<'a> Duel<'a> {
     }
 
     /// Asserts that both succeeded or failed with one errno; gives both values.
-    fn agree<T, U>(&mut self, what: String, real: Result<T, Error>, model: Result<U, Error>) -> Option<(T, U)> {
+    fn agree<T, U>(
+        &mut self,
+        what: String,
+        real: Result<T, Error>,
+        model: Result<U, Error>,
+    ) -> Option<(T, U)> {
         let errno = |error: &Error| format!("errno {} ({error})", error.errno());
         let told = model.as_ref().map_or_else(&errno, |_| "ok".to_owned());
         self.note(format!("{what}: {told}"));
@@ -119,7 +142,12 @@ impl<'a> Duel<'a> {
     }
 
     /// The same, and the values are equal.
-    fn same<T: PartialEq + Debug>(&mut self, what: String, real: Result<T, Error>, model: Result<T, Error>) {
+    fn same<T: PartialEq + Debug>(
+        &mut self,
+        what: String,
+        real: Result<T, Error>,
+        model: Result<T, Error>,
+    ) {
         if let Some((real, model)) = self.agree(what, real, model)
             && real != model
         {
@@ -152,7 +180,8 @@ impl<'a> Duel<'a> {
     fn name(&mut self) -> Vec<u8> {
         let number = self.rng.u32(0..14);
         match self.rng.u32(0..41) {
-            40 => [b".".to_vec(), b"..".to_vec(), b"..".to_vec(), Vec::new()][self.rng.usize(0..4)].clone(),
+            40 => [b".".to_vec(), b"..".to_vec(), b"..".to_vec(), Vec::new()][self.rng.usize(0..4)]
+                .clone(),
             0 => vec![b'L'; 200 + number as usize * 4],
             1 => vec![b'x'; 256],
             2..8 => format!("a somewhat longer name {number}").into_bytes(),
@@ -179,7 +208,8 @@ impl<'a> Duel<'a> {
 
     fn compare(&mut self) {
         let options = SnapshotOptions { times: false, sectors: false, directory_links: true };
-        let real = digest_volume(&*self.fs, options).unwrap_or_else(|error| self.fail(&error.to_string()));
+        let real =
+            digest_volume(&*self.fs, options).unwrap_or_else(|error| self.fail(&error.to_string()));
         let model = digest_volume(&self.model, options).expect("the model can be read");
         let differences = model.diff(&real);
         if !differences.is_empty() {

@@ -37,7 +37,11 @@ impl Duel<'_> {
             18 => NewInode::CharDevice(0x0103),
             _ => [NewInode::BlockDevice(0x0801), NewInode::Socket][self.rng.usize(0..2)].clone(),
         };
-        let what = format!("create {} in {dir:?}: {:?} {permissions:o} {caller:?}", name.escape_ascii(), kind(&new));
+        let what = format!(
+            "create {} in {dir:?}: {:?} {permissions:o} {caller:?}",
+            name.escape_ascii(),
+            kind(&new)
+        );
         let real = self.fs.create(dir.real, &name, new.clone(), permissions, &caller);
         let model = self.model.create(dir.model, &name, new, permissions, &caller);
         let Some((real, model)) = self.agree(what, any_reason(real, &model), model) else { return };
@@ -114,7 +118,9 @@ impl Duel<'_> {
         };
         let real = self.fs.lookup(dir.real, &name);
         let model = self.model.lookup(dir.model, &name);
-        if let Some((real, model)) = self.agree(format!("lookup {} in {dir:?}", name.escape_ascii()), real, model) {
+        if let Some((real, model)) =
+            self.agree(format!("lookup {} in {dir:?}", name.escape_ascii()), real, model)
+        {
             self.same_attributes(&real, &model);
             self.keep(Pair { real: real.ino, model: model.ino });
         }
@@ -142,7 +148,8 @@ impl Duel<'_> {
     }
 }
 
-/// Where a name, its directory and its inode may each be wrong, several errors are right: any of them will do.
+/// Where a name, its directory and its inode may each be wrong, several errors are right: any of
+/// them will do.
 pub(super) fn any_reason<T>(real: Result<T>, model: &Result<T>) -> Result<T> {
     match (real, model) {
         (Err(_), Err(error)) => Err(error.clone()),

@@ -1,7 +1,8 @@
-//! Space that sequential writers reserve ahead: how seldom the mapping is asked, and that nobody loses space over it.
+//! Space that sequential writers reserve ahead: how seldom the mapping is asked, and that nobody
+//! loses space over it.
 //!
-//! The questions are the same for every format; each has its own volumes ([`Subject`]), and some count the blocks of files'
-//! maps as the files' (`maps`: how many those may be).
+//! The questions are the same for every format; each has its own volumes ([`Subject`]), and some
+//! count the blocks of files' maps as the files' (`maps`: how many those may be).
 
 use std::sync::Arc;
 
@@ -15,10 +16,14 @@ const MIB: u64 = 1 << 20;
 
 type Volume = dyn FileSystem;
 
-/// Asserts that a count is `wanted`, or up to `maps` more: blocks of files' maps, where a format counts those.
+/// Asserts that a count is `wanted`, or up to `maps` more: blocks of files' maps, where a format
+/// counts those.
 #[track_caller]
 fn assert_taken(what: &str, taken: u64, wanted: u64, maps: u64) {
-    assert!((wanted..=wanted + maps).contains(&taken), "{what}: {taken} blocks, not {wanted} (and {maps} for maps)");
+    assert!(
+        (wanted..=wanted + maps).contains(&taken),
+        "{what}: {taken} blocks, not {wanted} (and {maps} for maps)"
+    );
 }
 
 #[track_caller]
@@ -28,7 +33,10 @@ fn finish(subject: &dyn Subject, volume: &Volume, device: &Arc<MemoryDevice>) {
 }
 
 fn create(volume: &Volume, name: &str) -> Ino {
-    volume.create(volume.root(), name.as_bytes(), NewInode::Regular, 0o644, &Caller::ROOT).unwrap().ino
+    volume
+        .create(volume.root(), name.as_bytes(), NewInode::Regular, 0o644, &Caller::ROOT)
+        .unwrap()
+        .ino
 }
 
 /// Writes `bytes` from `start` on in calls of one size.
@@ -103,8 +111,8 @@ pub fn sequential_calls_of_any_size_ask_less_than_once_a_mib(subject: &dyn Subje
     }
 }
 
-/// Random writes and small files are promised what they write, and the baseline asks for each block. The volume is opened
-/// with `nobuffered_iomap`.
+/// Random writes and small files are promised what they write, and the baseline asks for each
+/// block. The volume is opened with `nobuffered_iomap`.
 ///
 /// # Panics
 /// That is not so.
@@ -181,7 +189,10 @@ pub fn nobody_fails_for_what_another_has_reserved(subject: &dyn Subject, maps: u
     let taken = write_until_full(&*volume, second, 0, 4096);
     assert_taken("left", whole - 6 * 256, taken, maps);
     assert_taken("free", free(&*volume), 0, maps);
-    assert!(matches!(volume.write(first, 6 * MIB, &[1; 4096], IoFlags::empty()), Err(Error::NoSpace)));
+    assert!(matches!(
+        volume.write(first, 6 * MIB, &[1; 4096], IoFlags::empty()),
+        Err(Error::NoSpace)
+    ));
     volume.sync().unwrap();
     assert_taken("first", blocks(&*volume, first), 6 * 256, maps);
     assert_taken("free", free(&*volume), 0, maps);
@@ -189,7 +200,8 @@ pub fn nobody_fails_for_what_another_has_reserved(subject: &dyn Subject, maps: u
     finish(subject, &*volume, &device);
 }
 
-/// Several write until nothing fits: whatever they were promised meanwhile, each block ends in one of the files.
+/// Several write until nothing fits: whatever they were promised meanwhile, each block ends in one
+/// of the files.
 ///
 /// # Panics
 /// That is not so.
@@ -197,14 +209,22 @@ pub fn contending_writers_fill_the_volume_to_the_last_block(subject: &dyn Subjec
     for round in 0..4 {
         let device = subject.make();
         let volume = subject.open(&device);
-        let files: Vec<Ino> = (0..4).map(|number| create(&*volume, &format!("f{number}"))).collect();
+        let files: Vec<Ino> =
+            (0..4).map(|number| create(&*volume, &format!("f{number}"))).collect();
         volume.sync().unwrap();
         let whole = free(&*volume);
         let taken: u64 = std::thread::scope(|scope| {
             let writers: Vec<_> = files
                 .iter()
                 .map(|ino| {
-                    scope.spawn(|| write_until_full(&*volume, *ino, 0, if round % 2 == 0 { 4096 } else { 65536 }))
+                    scope.spawn(|| {
+                        write_until_full(
+                            &*volume,
+                            *ino,
+                            0,
+                            if round % 2 == 0 { 4096 } else { 65536 },
+                        )
+                    })
                 })
                 .collect();
             writers.into_iter().map(|writer| writer.join().unwrap()).sum()

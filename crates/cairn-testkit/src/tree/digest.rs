@@ -10,24 +10,25 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use cairn_base::Ino;
-use cairn_vfs::{FileKind, FileSystem, IoFlags, Seek};
+use cairn_vfs::{FileKind, FileSystem, IoFlags};
 use sha2::{Digest, Sha256};
 
 use super::target::encode_device;
 
+mod contents;
+
+use contents::{data_of_file, data_of_inode, hash};
+
 /// More entries than any test makes: a loop on disk ends here.
 const ENTRIES_MAX: usize = 2_000_000;
-
-/// Larger files are read only where they have data.
-const READ_WHOLE_MAX: u64 = 64 << 20;
-const BLOCK: u64 = 4096;
 
 /// What counts as a difference.
 #[derive(Clone, Copy, Debug)]
 pub struct SnapshotOptions {
     /// Modification times.
     pub times: bool,
-    /// Allocated 512-byte sectors, and where files have data between holes (equal only for two views of one image).
+    /// Allocated 512-byte sectors, and where files have data between holes (equal only for two
+    /// views of one image).
     pub sectors: bool,
     /// Link counts of directories.
     pub directory_links: bool,
@@ -64,7 +65,8 @@ impl Snapshot {
         self.entries.get(path).map(String::as_str)
     }
 
-    /// Leaves a path and everything below it out (the empty path is the root itself, without what is below).
+    /// Leaves a path and everything below it out (the empty path is the root itself, without what
+    /// is below).
     #[must_use]
     pub fn without(mut self, path: &[u8]) -> Self {
         let below = [path, b"/"].concat();
@@ -76,10 +78,13 @@ impl Snapshot {
     #[must_use]
     pub fn without_times_of_directories_and(self, path: &[u8]) -> Self {
         let below = [path, b"/"].concat();
-        self.without_fact("mtime", |entry, facts| facts.starts_with("Directory") || entry.starts_with(&below))
+        self.without_fact("mtime", |entry, facts| {
+            facts.starts_with("Directory") || entry.starts_with(&below)
+        })
     }
 
-    /// Leaves the facts of one name (`mtime`, `sectors`…) out of the entries chosen by path and facts.
+    /// Leaves the facts of one name (`mtime`, `sectors`…) out of the entries chosen by path and
+    /// facts.
     #[must_use]
     pub fn without_fact(mut self, name: &str, of: impl Fn(&[u8], &str) -> bool) -> Self {
         let is_it = |fact: &&str| fact.split_once('=').is_some_and(|(key, _)| key == name);
@@ -127,12 +132,15 @@ impl Snapshot {
     /// Differences, one a line, at most 20.
     #[must_use]
     pub fn diff(&self, other: &Self) -> String {
-        let paths: std::collections::BTreeSet<_> = self.entries.keys().chain(other.entries.keys()).collect();
+        let paths: std::collections::BTreeSet<_> =
+            self.entries.keys().chain(other.entries.keys()).collect();
         let mut text = String::new();
-        let differing = paths.into_iter().filter(|path| self.entries.get(*path) != other.entries.get(*path));
+        let differing =
+            paths.into_iter().filter(|path| self.entries.get(*path) != other.entries.get(*path));
         for path in differing.take(20) {
             let side = |snapshot: &Self| snapshot.get(path).unwrap_or("absent").to_owned();
-            let _ = writeln!(text, "{}\n  - {}\n  + {}", path.escape_ascii(), side(self), side(other));
+            let _ =
+                writeln!(text, "{}\n  - {}\n  + {}", path.escape_ascii(), side(self), side(other));
         }
         text
     }
@@ -143,7 +151,13 @@ impl Snapshot {
     /// They differ; the message lists how.
     #[track_caller]
     pub fn assert_same(&self, other: &Self) {
-        assert!(self == other, "the trees differ ({} and {} entries):\n{}", self.len(), other.len(), self.diff(other));
+        assert!(
+            self == other,
+            "the trees differ ({} and {} entries):\n{}",
+            self.len(),
+            other.len(),
+            self.diff(other)
+        );
     }
 }
 
@@ -167,7 +181,8 @@ struct Facts {
 
 impl Facts {
     fn line(&self, options: &SnapshotOptions, first: Option<&[u8]>) -> String {
-        let mut line = format!("{:?} {:04o} {}:{}", self.kind, self.permissions, self.uid, self.gid);
+        let mut line =
+            format!("{:?} {:04o} {}:{}", self.kind, self.permissions, self.uid, self.gid);
         let directory = self.kind == FileKind::Directory;
         if !directory || options.directory_links {
             let _ = write!(line, " links={}", self.links);
@@ -222,7 +237,9 @@ impl Collector {
         let mut first: HashMap<u64, Vec<u8>> = HashMap::new();
         let mut entries = BTreeMap::new();
         for (path, facts) in self.facts {
-            let same = (facts.kind != FileKind::Directory).then(|| first.get(&facts.ino).cloned()).flatten();
+            let same = (facts.kind != FileKind::Directory)
+                .then(|| first.get(&facts.ino).cloned())
+                .flatten();
             entries.insert(path.clone(), facts.line(&self.options, same.as_deref()));
             first.entry(facts.ino).or_insert(path);
         }
@@ -263,7 +280,9 @@ fn path_facts(path: &Path) -> std::io::Result<Facts> {
                 file.read(buffer)
             })?
         }
-        FileKind::Symlink => format!("-> {}", fs::read_link(path)?.as_os_str().as_bytes().escape_ascii()),
+        FileKind::Symlink => {
+            format!("-> {}", fs::read_link(path)?.as_os_str().as_bytes().escape_ascii())
+        }
         _ => String::new(),
     };
     let mut xattrs = BTreeMap::new();
@@ -272,7 +291,8 @@ fn path_facts(path: &Path) -> std::io::Result<Facts> {
             xattrs.insert(name.as_bytes().to_vec(), value);
         }
     }
-    let device = encode_device(rustix::fs::major(metadata.rdev()), rustix::fs::minor(metadata.rdev()));
+    let device =
+        encode_device(rustix::fs::major(metadata.rdev()), rustix::fs::minor(metadata.rdev()));
     Ok(Facts {
         ino: metadata.ino(),
         kind,
@@ -290,85 +310,14 @@ fn path_facts(path: &Path) -> std::io::Result<Facts> {
     })
 }
 
-/// The ranges between holes, rounded to blocks of 4096 bytes: where a hole begins inside of the last block is not told
-/// alike by all.
-fn data_of_file(file: &fs::File, size: u64) -> std::io::Result<Vec<Range<u64>>> {
-    ranges(size, |at, data| {
-        let position = if data { rustix::fs::SeekFrom::Data(at) } else { rustix::fs::SeekFrom::Hole(at) };
-        match rustix::fs::seek(file, position) {
-            Err(rustix::io::Errno::NXIO) => Ok(None),
-            found => Ok(Some(found?)),
-        }
-    })
-}
-
-fn data_of_inode(volume: &dyn FileSystem, ino: Ino, size: u64) -> cairn_vfs::Result<Vec<Range<u64>>> {
-    ranges(size, |at, data| match volume.seek(ino, at, if data { Seek::Data } else { Seek::Hole }) {
-        Err(cairn_vfs::Error::NoData) => Ok(None),
-        found => found.map(Some),
-    })
-}
-
-/// Asks `seek` for the next data (`true`) or hole from an offset on, up to a file's end.
-fn ranges<E>(size: u64, seek: impl Fn(u64, bool) -> Result<Option<u64>, E>) -> Result<Vec<Range<u64>>, E> {
-    let mut ranges: Vec<Range<u64>> = Vec::new();
-    let mut at = 0;
-    while at < size {
-        let Some(start) = seek(at, true)? else { break };
-        at = seek(start, false)?.unwrap_or(size).max(start + 1);
-        let (start, end) = (start / BLOCK * BLOCK, at.next_multiple_of(BLOCK));
-        match ranges.last_mut() {
-            Some(last) if last.end >= start => last.end = end,
-            _ => ranges.push(start..end),
-        }
-    }
-    Ok(ranges)
-}
-
-/// What is read from a whole file; of a very large one, only from where it has data.
-fn hash<E>(
-    data: &[Range<u64>],
-    size: u64,
-    mut read: impl FnMut(u64, &mut [u8]) -> Result<usize, E>,
-) -> Result<String, E> {
-    let large = size > READ_WHOLE_MAX;
-    let ranges = if large { data.to_vec() } else { std::iter::once(0..size).collect() };
-    let mut hash = Sha256::new();
-    let mut buffer = vec![0; 1 << 18];
-    for range in ranges {
-        let mut at = range.start;
-        while at < range.end {
-            let wanted = buffer.len().min(usize::try_from(range.end - at).unwrap_or(usize::MAX));
-            let count = read(at, &mut buffer[..wanted])?;
-            if count == 0 {
-                break;
-            }
-            if large {
-                hash_blocks(&mut hash, at, &buffer[..count]);
-            } else {
-                hash.update(&buffer[..count]);
-            }
-            at += count as u64;
-        }
-    }
-    Ok(hex(&hash.finalize()))
-}
-
-/// Blocks of zeros do not count: they may be holes.
-fn hash_blocks(hash: &mut Sha256, at: u64, bytes: &[u8]) {
-    for (number, block) in (at / BLOCK..).zip(bytes.chunks(BLOCK as usize)) {
-        if block.iter().any(|byte| *byte != 0) {
-            hash.update(number.to_le_bytes());
-            hash.update(block);
-        }
-    }
-}
-
 /// Walks a volume (its root included).
 ///
 /// # Errors
 /// What the volume answered.
-pub fn digest_volume(volume: &dyn FileSystem, options: SnapshotOptions) -> cairn_vfs::Result<Snapshot> {
+pub fn digest_volume(
+    volume: &dyn FileSystem,
+    options: SnapshotOptions,
+) -> cairn_vfs::Result<Snapshot> {
     let mut collector = Collector::new(options);
     let mut pending = vec![(Vec::new(), volume.root())];
     while let Some((relative, ino)) = pending.pop() {
@@ -403,7 +352,9 @@ fn volume_facts(volume: &dyn FileSystem, ino: Ino) -> cairn_vfs::Result<Facts> {
     let content = match attributes.kind {
         FileKind::Regular => {
             data = data_of_inode(volume, ino, attributes.size)?;
-            hash(&data, attributes.size, |offset, buffer| volume.read(ino, offset, buffer, IoFlags::empty()))?
+            hash(&data, attributes.size, |offset, buffer| {
+                volume.read(ino, offset, buffer, IoFlags::empty())
+            })?
         }
         FileKind::Symlink => format!("-> {}", volume.readlink(ino)?.escape_ascii()),
         _ => String::new(),

@@ -45,7 +45,8 @@ impl Content {
     #[must_use]
     pub fn bytes(&self, range: &Range<u64>) -> Vec<u8> {
         let mut rng = fastrand::Rng::with_seed(self.seed ^ range.start);
-        let mut bytes = vec![0; usize::try_from(range.end - range.start).expect("a range fits into memory")];
+        let mut bytes =
+            vec![0; usize::try_from(range.end - range.start).expect("a range fits into memory")];
         rng.fill(&mut bytes);
         bytes
     }
@@ -194,7 +195,8 @@ impl Planner {
     fn link(&mut self) {
         let path = self.path();
         if self.rng.bool() {
-            let length = if self.rng.bool() { self.rng.usize(1..60) } else { self.rng.usize(60..1000) };
+            let length =
+                if self.rng.bool() { self.rng.usize(1..60) } else { self.rng.usize(60..1000) };
             self.made.push((path.clone(), Made::Symlink));
             self.steps.push(Step::Symlink(path, vec![b'x'; length]));
             return;
@@ -209,8 +211,12 @@ impl Planner {
         let path = self.path();
         self.made.push((path.clone(), Made::Special));
         let step = match self.rng.u32(0..3) {
-            0 if privileged => Step::Device(path, true, self.rng.u32(0..300), self.rng.u32(0..70_000)),
-            1 if privileged => Step::Device(path, false, self.rng.u32(0..255), self.rng.u32(0..255)),
+            0 if privileged => {
+                Step::Device(path, true, self.rng.u32(0..300), self.rng.u32(0..70_000))
+            }
+            1 if privileged => {
+                Step::Device(path, false, self.rng.u32(0..255), self.rng.u32(0..255))
+            }
             _ => Step::Fifo(path),
         };
         self.steps.push(step);
@@ -224,12 +230,14 @@ impl Planner {
                 self.xattrs(&path, kind, spec.privileged);
             }
             if spec.privileged {
-                let step = Step::Owner(path.clone(), self.rng.u32(0..100_000), self.rng.u32(0..70_000));
+                let step =
+                    Step::Owner(path.clone(), self.rng.u32(0..100_000), self.rng.u32(0..70_000));
                 self.steps.push(step);
             }
             if kind != Made::Symlink {
                 let mode = if kind == Made::Directory { 0o1700 } else { 0o6600 };
-                let mode = (self.rng.u32(0..0o10_000) & (mode | 0o077)) | if spec.privileged { 0 } else { 0o700 };
+                let mode = (self.rng.u32(0..0o10_000) & (mode | 0o077))
+                    | if spec.privileged { 0 } else { 0o700 };
                 self.steps.push(Step::Mode(path.clone(), mode));
             }
             let atime = self.time();

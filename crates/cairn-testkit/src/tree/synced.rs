@@ -1,8 +1,9 @@
 //! Changes that are brought to the disk one by one, for the power to fail behind them.
 //!
-//! Whoever lost power after [`Synced::changes`] must have everything that a digest of that moment shows, except below
-//! [`LOOSE`] and the times of directories and of what is below [`UNTIMED`]. The groups of steps touch files of their own
-//! and come in an order that the seed decides; each ends with the `fsync` that makes it safe.
+//! Whoever lost power after [`Synced::changes`] must have everything that a digest of that moment
+//! shows, except below [`LOOSE`] and the times of directories and of what is below [`UNTIMED`]. The
+//! groups of steps touch files of their own and come in an order that the seed decides; each ends
+//! with the `fsync` that makes it safe.
 
 use std::ops::Range;
 
@@ -16,7 +17,8 @@ pub const LOOSE: &[u8] = b"loose";
 pub const UNTIMED: &[u8] = b"untimed";
 
 const BLOCK: u64 = 4096;
-/// Below the inode's own pointers, in direct nodes, behind an indirect node, behind the double indirect one.
+/// Below the inode's own pointers, in direct nodes, behind an indirect node, behind the double
+/// indirect one.
 const FAR: [u64; 4] = [5 * BLOCK, 950 * BLOCK, 2900 * BLOCK, 2_100_000 * BLOCK];
 /// Files made in one directory, each with an `fsync` of its own.
 const MANY: u32 = 30;
@@ -156,7 +158,9 @@ impl Maker {
         together.insert(0, self.file("huge and new", 0));
         together.push(sync("huge and new"));
         groups.push(together);
-        groups.push((0..MANY).flat_map(|number| self.small_file(&format!("many/{number}"))).collect());
+        groups.push(
+            (0..MANY).flat_map(|number| self.small_file(&format!("many/{number}"))).collect(),
+        );
         groups
     }
 
@@ -173,7 +177,10 @@ impl Maker {
             vec![Step::Resize(bytes("cut"), cut), sync("cut")],
             vec![Step::Resize(bytes("grown"), 700_001), sync("grown")],
             vec![Step::Resize(bytes("emptied"), 0), sync("emptied")],
-            vec![Step::Allocate(bytes("punched"), AllocateMode::PunchHole, punched), sync("punched")],
+            vec![
+                Step::Allocate(bytes("punched"), AllocateMode::PunchHole, punched),
+                sync("punched"),
+            ],
         ]
     }
 
@@ -181,7 +188,12 @@ impl Maker {
         vec![
             vec![rename("moved", "dir/moved"), sync("dir/moved")],
             vec![rename("replacing", "replaced"), sync("replaced"), sync_root()],
-            vec![self.file("temporary", 9000), sync("temporary"), rename("temporary", "final"), sync_root()],
+            vec![
+                self.file("temporary", 9000),
+                sync("temporary"),
+                rename("temporary", "final"),
+                sync_root(),
+            ],
             vec![Step::HardLink(bytes("linked"), bytes("dir/second")), sync("linked")],
             vec![Step::Remove(bytes("removed")), sync_root()],
             // The name is promised, no data.

@@ -8,11 +8,12 @@ use std::path::{Path, PathBuf};
 
 use cairn_base::Ino;
 use cairn_vfs::{
-    AllocateMode, Attributes, Caller, FileSystem, IoFlags, NewInode, RenameMode, SetAttributes, SetTime, Timestamp,
-    XattrMode,
+    AllocateMode, Attributes, Caller, FileSystem, IoFlags, NewInode, RenameMode, SetAttributes,
+    SetTime, Timestamp, XattrMode,
 };
 use rustix::fs::{
-    AtFlags, CWD, FallocateFlags, FileType, Mode, Timespec, Timestamps, fallocate, makedev, mknodat, utimensat,
+    AtFlags, CWD, FallocateFlags, FileType, Mode, Timespec, Timestamps, fallocate, makedev,
+    mknodat, utimensat,
 };
 
 use super::plan::{Content, Step};
@@ -49,7 +50,9 @@ fn describe(step: &Step) -> String {
         Step::File(path, content) => format!("File {} {content:?}", path.escape_ascii()),
         Step::Write(path, content) => format!("Write {} {content:?}", path.escape_ascii()),
         Step::Sync(path) | Step::SyncData(path) => format!("Sync {}", path.escape_ascii()),
-        Step::Symlink(path, target) => format!("Symlink {} ({} bytes)", path.escape_ascii(), target.len()),
+        Step::Symlink(path, target) => {
+            format!("Symlink {} ({} bytes)", path.escape_ascii(), target.len())
+        }
         other => format!("{other:?}"),
     }
 }
@@ -103,23 +106,36 @@ impl Target for PathTarget {
             Step::Write(path, content) => write_ranges(&self.writable(path)?, content)?,
             Step::Resize(path, size) => self.writable(path)?.set_len(*size)?,
             Step::Allocate(path, mode, range) => {
-                fallocate(self.writable(path)?, fallocate_flags(*mode), range.start, range.end - range.start)?;
+                fallocate(
+                    self.writable(path)?,
+                    fallocate_flags(*mode),
+                    range.start,
+                    range.end - range.start,
+                )?;
             }
             Step::Rename(from, to) => fs::rename(self.path(from), self.path(to))?,
             Step::Remove(path) => fs::remove_file(self.path(path))?,
-            Step::RemoveXattr(path, name) => xattr::remove(self.path(path), OsStr::from_bytes(name))?,
+            Step::RemoveXattr(path, name) => {
+                xattr::remove(self.path(path), OsStr::from_bytes(name))?
+            }
             Step::Sync(path) => fs::File::open(self.path(path))?.sync_all()?,
             Step::SyncData(path) => fs::File::open(self.path(path))?.sync_data()?,
             Step::Symlink(path, target) => symlink(OsStr::from_bytes(target), self.path(path))?,
             Step::HardLink(existing, path) => fs::hard_link(self.path(existing), self.path(path))?,
-            Step::Fifo(path) => mknodat(CWD, self.path(path), FileType::Fifo, Mode::from(0o644), 0)?,
+            Step::Fifo(path) => {
+                mknodat(CWD, self.path(path), FileType::Fifo, Mode::from(0o644), 0)?
+            }
             Step::Device(path, block, major, minor) => {
                 let kind = if *block { FileType::BlockDevice } else { FileType::CharacterDevice };
                 mknodat(CWD, self.path(path), kind, Mode::from(0o644), makedev(*major, *minor))?;
             }
-            Step::Xattr(path, name, value) => xattr::set(self.path(path), OsStr::from_bytes(name), value)?,
+            Step::Xattr(path, name, value) => {
+                xattr::set(self.path(path), OsStr::from_bytes(name), value)?
+            }
             Step::Owner(path, uid, gid) => lchown(self.path(path), Some(*uid), Some(*gid))?,
-            Step::Mode(path, mode) => fs::set_permissions(self.path(path), fs::Permissions::from_mode(*mode))?,
+            Step::Mode(path, mode) => {
+                fs::set_permissions(self.path(path), fs::Permissions::from_mode(*mode))?
+            }
             Step::Times(path, atime, mtime) => set_times(&self.path(path), *atime, *mtime)?,
         }
         Ok(())
@@ -127,7 +143,8 @@ impl Target for PathTarget {
 }
 
 fn set_times(path: &Path, atime: Timestamp, mtime: Timestamp) -> rustix::io::Result<()> {
-    let timespec = |time: Timestamp| Timespec { tv_sec: time.seconds, tv_nsec: time.nanoseconds.into() };
+    let timespec =
+        |time: Timestamp| Timespec { tv_sec: time.seconds, tv_nsec: time.nanoseconds.into() };
     let times = Timestamps { last_access: timespec(atime), last_modification: timespec(mtime) };
     utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW)
 }
@@ -213,20 +230,30 @@ impl Target for VolumeTarget<'_> {
             Step::Write(path, content) => self.write(self.resolve(path)?.ino, content)?,
             Step::Resize(path, size) => self.resize(self.resolve(path)?.ino, *size)?,
             Step::Allocate(path, mode, range) => {
-                self.volume.allocate(self.resolve(path)?.ino, *mode, range.start, range.end - range.start)?;
+                self.volume.allocate(
+                    self.resolve(path)?.ino,
+                    *mode,
+                    range.start,
+                    range.end - range.start,
+                )?;
             }
             Step::Rename(from, to) => {
-                let ((parent, name), (new_parent, new_name)) = (self.parent(from)?, self.parent(to)?);
+                let ((parent, name), (new_parent, new_name)) =
+                    (self.parent(from)?, self.parent(to)?);
                 self.volume.rename(parent, name, new_parent, new_name, RenameMode::Replace)?;
             }
             Step::Remove(path) => {
                 let (parent, name) = self.parent(path)?;
                 self.volume.unlink(parent, name)?;
             }
-            Step::RemoveXattr(path, name) => self.volume.removexattr(self.resolve(path)?.ino, name)?,
+            Step::RemoveXattr(path, name) => {
+                self.volume.removexattr(self.resolve(path)?.ino, name)?
+            }
             Step::Sync(path) => self.sync(path, false)?,
             Step::SyncData(path) => self.sync(path, true)?,
-            Step::Symlink(path, target) => drop(self.make(path, NewInode::Symlink(target), 0o777)?),
+            Step::Symlink(path, target) => {
+                self.make(path, NewInode::Symlink(target), 0o777)?;
+            }
             Step::HardLink(existing, path) => {
                 let (parent, name) = self.parent(path)?;
                 let linked = self.volume.link(self.resolve(existing)?.ino, parent, name)?;
@@ -235,7 +262,11 @@ impl Target for VolumeTarget<'_> {
             Step::Fifo(path) => drop(self.make(path, NewInode::Fifo, 0o644)?),
             Step::Device(path, block, major, minor) => {
                 let number = encode_device(*major, *minor);
-                let new = if *block { NewInode::BlockDevice(number) } else { NewInode::CharDevice(number) };
+                let new = if *block {
+                    NewInode::BlockDevice(number)
+                } else {
+                    NewInode::CharDevice(number)
+                };
                 self.make(path, new, 0o644)?;
             }
             Step::Xattr(path, name, value) => {
@@ -251,14 +282,18 @@ impl Target for VolumeTarget<'_> {
             }
             Step::Times(path, atime, mtime) => {
                 let (atime, mtime) = (Some(SetTime::To(*atime)), Some(SetTime::To(*mtime)));
-                self.set(self.resolve(path)?.ino, SetAttributes { atime, mtime, ..Default::default() })?;
+                self.set(
+                    self.resolve(path)?.ino,
+                    SetAttributes { atime, mtime, ..Default::default() },
+                )?;
             }
         }
         Ok(())
     }
 }
 
-/// Linux's 32-bit `dev_t` (`new_encode_dev`): low eight bits of the minor, twelve of the major, the rest of the minor.
+/// Linux's 32-bit `dev_t` (`new_encode_dev`): low eight bits of the minor, twelve of the major, the
+/// rest of the minor.
 pub(super) const fn encode_device(major: u32, minor: u32) -> u32 {
     (minor & 0xff) | ((major & 0xfff) << 8) | ((minor & !0xff) << 12)
 }

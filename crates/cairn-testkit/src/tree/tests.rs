@@ -120,13 +120,15 @@ fn synced_changes_are_the_same_on_a_host_and_on_a_volume() {
 
 #[test]
 fn times_of_directories_can_be_left_out() {
-    let line =
-        |time: u32, path: &str| Snapshot::parse(&format!("{}\tDirectory 0755 mtime={time}.0\n", hex(path))).unwrap();
+    let line = |time: u32, path: &str| {
+        Snapshot::parse(&format!("{}\tDirectory 0755 mtime={time}.0\n", hex(path))).unwrap()
+    };
     assert_ne!(line(1, "d"), line(2, "d"));
     let without = |time, path| line(time, path).without_times_of_directories_and(b"x");
     assert_eq!(without(1, "d"), without(2, "d"));
-    let file =
-        |time: u32, path: &str| Snapshot::parse(&format!("{}\tRegular 0644 mtime={time}.0\n", hex(path))).unwrap();
+    let file = |time: u32, path: &str| {
+        Snapshot::parse(&format!("{}\tRegular 0644 mtime={time}.0\n", hex(path))).unwrap()
+    };
     let without = |time, path| file(time, path).without_times_of_directories_and(b"x");
     assert_eq!(without(1, "x/f"), without(2, "x/f"));
     assert_ne!(without(1, "xf"), without(2, "xf"));

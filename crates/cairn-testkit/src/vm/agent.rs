@@ -1,13 +1,16 @@
-//! Trees in a machine: the test program itself goes along, and builds and digests with the code that the host uses.
+//! Trees in a machine: the test program itself goes along, and builds and digests with the code
+//! that the host uses.
 //!
-//! A program that wants this has one ignored test, which does nothing but call [`serve`]; that test is what runs in the
-//! machine.
+//! A program that wants this has one ignored test, which does nothing but call [`serve`]; that test
+//! is what runs in the machine.
 
 use std::path::Path;
 use std::process::Stdio;
 
 use crate::judge::command;
-use crate::tree::{PathTarget, Snapshot, SnapshotOptions, Synced, TreeSpec, build, digest_path, plan};
+use crate::tree::{
+    PathTarget, Snapshot, SnapshotOptions, Synced, TreeSpec, build, digest_path, plan,
+};
 
 /// Carries the job from the script to [`serve`].
 const VARIABLE: &str = "CAIRN_VM_JOB";
@@ -38,7 +41,9 @@ impl Job {
         let job = match self {
             Self::Build(spec, directory) => {
                 let TreeSpec { seed, directories, files, size_max, privileged, xattrs } = spec;
-                format!("build {seed} {directories} {files} {size_max} {privileged} {xattrs} {directory}")
+                format!(
+                    "build {seed} {directories} {files} {size_max} {privileged} {xattrs} {directory}"
+                )
             }
             Self::Digest(directory) => format!("digest {directory}"),
             Self::DigestAll(directory) => format!("digest-all {directory}"),
@@ -58,8 +63,11 @@ impl Job {
         let mut found = Vec::new();
         let mut rest = text;
         while let Some((_, after)) = rest.split_once(&format!("{BEGIN}\n")) {
-            let (inside, after) = after.split_once(&format!("{END}\n")).expect("a snapshot has an end");
-            found.push(Snapshot::parse(inside).unwrap_or_else(|| panic!("a damaged snapshot:\n{inside}")));
+            let (inside, after) =
+                after.split_once(&format!("{END}\n")).expect("a snapshot has an end");
+            found.push(
+                Snapshot::parse(inside).unwrap_or_else(|| panic!("a damaged snapshot:\n{inside}")),
+            );
             rest = after;
         }
         found
@@ -89,8 +97,8 @@ impl Job {
     }
 }
 
-/// What the ignored test calls: does the job that the script gave. Outside of a machine (where all ignored tests are
-/// asked for) there is none.
+/// What the ignored test calls: does the job that the script gave. Outside of a machine (where all
+/// ignored tests are asked for) there is none.
 ///
 /// # Panics
 /// The job is unknown or fails.
@@ -99,9 +107,15 @@ pub fn serve() {
     match Job::parse(&text).unwrap_or_else(|| panic!("no such job: {text}")) {
         Job::Build(spec, directory) => build(&PathTarget::new(directory), &plan(&spec)),
         Job::Digest(directory) => print(&directory, SnapshotOptions::default()),
-        Job::DigestAll(directory) => print(&directory, SnapshotOptions { sectors: true, ..SnapshotOptions::default() }),
-        Job::Before(seed, directory) => build(&PathTarget::new(directory), &Synced::new(seed).before),
-        Job::Synced(seed, directory) => build(&PathTarget::new(directory), &Synced::new(seed).changes),
+        Job::DigestAll(directory) => {
+            print(&directory, SnapshotOptions { sectors: true, ..SnapshotOptions::default() })
+        }
+        Job::Before(seed, directory) => {
+            build(&PathTarget::new(directory), &Synced::new(seed).before)
+        }
+        Job::Synced(seed, directory) => {
+            build(&PathTarget::new(directory), &Synced::new(seed).changes)
+        }
         Job::Loose(seed, directory) => build(&PathTarget::new(directory), &Synced::new(seed).loose),
     }
 }
@@ -115,7 +129,8 @@ fn print(directory: &str, options: SnapshotOptions) {
 pub(super) fn stripped_self(directory: &Path) -> std::path::PathBuf {
     let program = std::env::current_exe().expect("the test program has a path");
     let copy = directory.join("agent");
-    let output = command("strip").arg("-o").arg(&copy).arg(&program).stderr(Stdio::piped()).output();
+    let output =
+        command("strip").arg("-o").arg(&copy).arg(&program).stderr(Stdio::piped()).output();
     let output = output.expect("strip starts");
     assert!(output.status.success(), "strip: {}", String::from_utf8_lossy(&output.stderr));
     copy

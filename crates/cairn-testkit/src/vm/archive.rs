@@ -31,14 +31,15 @@ impl Archive {
         }
     }
 
-    /// Adds an executable of the host as `/bin/NAME`, and every library the dynamic linker would load for it at the
-    /// library's own place.
+    /// Adds an executable of the host as `/bin/NAME`, and every library the dynamic linker would
+    /// load for it at the library's own place.
     pub(super) fn program(&mut self, path: &Path, name: &str) {
         self.file(&format!("bin/{name}"), 0o755, read(path));
         // Fails, with nothing on the standard output, for a static executable.
         let output = command("ldd").arg(path).output().expect("ldd starts");
         let text = String::from_utf8_lossy(&output.stdout);
-        // "libc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x…)" or "/lib64/ld-linux-x86-64.so.2 (0x…)"
+        // "libc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x…)" or "/lib64/ld-linux-x86-64.so.2
+        // (0x…)"
         let libraries = text.split_whitespace().filter(|word| word.starts_with('/'));
         for library in libraries {
             self.file(library.trim_start_matches('/'), 0o755, read(Path::new(library)));
@@ -47,7 +48,8 @@ impl Archive {
 
     fn member(&mut self, name: &str, mode: u32, content: &[u8]) {
         let number = self.present.len();
-        let fields = [number, mode as usize, 0, 0, 1, 0, content.len(), 0, 0, 0, 0, name.len() + 1, 0];
+        let fields =
+            [number, mode as usize, 0, 0, 1, 0, content.len(), 0, 0, 0, 0, name.len() + 1, 0];
         self.bytes.extend_from_slice(b"070701");
         for field in fields {
             self.bytes.extend_from_slice(format!("{field:08x}").as_bytes());

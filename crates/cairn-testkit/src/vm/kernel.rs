@@ -1,4 +1,5 @@
-//! Debian's kernel, unpacked by `scripts/install-deps` into `target/vm`: the image, and the modules a machine loads.
+//! Debian's kernel, unpacked by `scripts/install-deps` into `target/vm`: the image, and the modules
+//! a machine loads.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,7 +9,8 @@ use super::archive::Archive;
 use crate::judge::command;
 
 /// Loaded at boot, with what they depend on.
-const MODULES: [&str; 6] = ["virtio_pci", "virtio_blk", "crc32_generic", "crc32c_generic", "f2fs", "ext4"];
+const MODULES: [&str; 6] =
+    ["virtio_pci", "virtio_blk", "crc32_generic", "crc32c_generic", "f2fs", "ext4"];
 /// There to be loaded by a script (`insmod /modules/NAME.ko`), which knows the parameters it wants.
 const ON_REQUEST: [&str; 1] = ["null_blk"];
 
@@ -23,10 +25,14 @@ impl Kernel {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/vm/root");
         let boot = std::fs::read_dir(root.join("boot"));
         let images = boot.into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
-        let mut images: Vec<PathBuf> = images.filter(|path| stem(path).starts_with("vmlinuz-")).collect();
+        let mut images: Vec<PathBuf> =
+            images.filter(|path| stem(path).starts_with("vmlinuz-")).collect();
         images.sort();
         let Some(image) = images.pop() else {
-            panic!("no kernel for the virtual machine in {}: run scripts/install-deps", root.display());
+            panic!(
+                "no kernel for the virtual machine in {}: run scripts/install-deps",
+                root.display()
+            );
         };
         let mut modules = BTreeMap::new();
         for directory in ["lib/modules", "usr/lib/modules"] {
@@ -50,7 +56,11 @@ impl Kernel {
 
     /// Dependencies first. A module that is not there is built into the kernel.
     fn add(&self, name: &str, archive: &mut Archive, order: &mut Vec<String>) {
-        let Some(path) = self.modules.get(name).filter(|_| !order.iter().any(|known| known == name)) else { return };
+        let Some(path) =
+            self.modules.get(name).filter(|_| !order.iter().any(|known| known == name))
+        else {
+            return;
+        };
         let bytes = load(path);
         for dependency in dependencies(&bytes) {
             self.add(&dependency, archive, order);
@@ -78,7 +88,12 @@ fn collect(directory: &Path, modules: &mut BTreeMap<String, PathBuf>) {
 
 fn load(path: &Path) -> Vec<u8> {
     if stem(path).ends_with(".xz") {
-        let output = command("xz").arg("-dc").arg(path).stderr(Stdio::inherit()).output().expect("xz starts");
+        let output = command("xz")
+            .arg("-dc")
+            .arg(path)
+            .stderr(Stdio::inherit())
+            .output()
+            .expect("xz starts");
         assert!(output.status.success(), "xz -dc {}", path.display());
         return output.stdout;
     }
@@ -88,7 +103,9 @@ fn load(path: &Path) -> Vec<u8> {
 /// The names in the module's `depends=` string.
 fn dependencies(module: &[u8]) -> Vec<String> {
     let key = b"\0depends=";
-    let Some(at) = module.windows(key.len()).position(|window| window == key) else { return Vec::new() };
+    let Some(at) = module.windows(key.len()).position(|window| window == key) else {
+        return Vec::new();
+    };
     let value = module.get(at + key.len()..).unwrap_or_default();
     let value: Vec<u8> = value.iter().copied().take_while(|byte| *byte != 0).collect();
     let names = String::from_utf8_lossy(&value).replace('-', "_");

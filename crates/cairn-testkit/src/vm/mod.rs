@@ -1,12 +1,13 @@
-//! A virtual machine with Debian's kernel: the judge for what the host's kernel cannot mount (F2FS), and the only one
-//! that can lose power in the middle of its work.
+//! A virtual machine with Debian's kernel: the judge for what the host's kernel cannot mount
+//! (F2FS), and the only one that can lose power in the middle of its work.
 //!
-//! A machine boots from an archive made for each run: busybox, the filesystems' modules, programs of the host with
-//! their libraries, and a script. Images are its disks. It takes seconds where the processor helps (`/dev/kvm`), half a
-//! minute under emulation: put many checks into one script. `scripts/install-deps` fetches what it needs; what is
-//! missing is named, never skipped.
+//! A machine boots from an archive made for each run: busybox, the filesystems' modules, programs
+//! of the host with their libraries, and a script. Images are its disks. It takes seconds where the
+//! processor helps (`/dev/kvm`), half a minute under emulation: put many checks into one script.
+//! `scripts/install-deps` fetches what it needs; what is missing is named, never skipped.
 //!
-//! Only one machine of a process runs at a time: the tests of one program share the memory of small computers.
+//! Only one machine of a process runs at a time: the tests of one program share the memory of small
+//! computers.
 
 mod agent;
 mod archive;
@@ -47,7 +48,13 @@ impl Vm {
     /// A machine without disks.
     #[must_use]
     pub fn new() -> Self {
-        Self { disks: Vec::new(), programs: Vec::new(), agent: false, memory_mib: 512, limit: Duration::from_secs(600) }
+        Self {
+            disks: Vec::new(),
+            programs: Vec::new(),
+            agent: false,
+            memory_mib: 512,
+            limit: Duration::from_secs(600),
+        }
     }
 
     /// Adds an image as a disk.
@@ -116,8 +123,9 @@ impl Vm {
         output.text
     }
 
-    /// Boots, runs the script and resets the machine as soon as it prints the line `marker`: what the guest has not
-    /// written by then is lost. A script that should not go on must wait (`sleep 100`) behind the marker.
+    /// Boots, runs the script and resets the machine as soon as it prints the line `marker`: what
+    /// the guest has not written by then is lost. A script that should not go on must wait
+    /// (`sleep 100`) behind the marker.
     ///
     /// # Panics
     /// The script ends without the marker.

@@ -15,7 +15,11 @@ impl Output {
     /// Everything, for a failed assertion.
     #[must_use]
     pub fn describe(&self) -> String {
-        let status = self.status.map_or("did not end".to_owned(), |status| format!("exited with {status}"));
-        format!("the script {status}\n--- script ---\n{}\n--- kernel ---\n{}", self.text, self.console)
+        let status =
+            self.status.map_or("did not end".to_owned(), |status| format!("exited with {status}"));
+        format!(
+            "the script {status}\n--- script ---\n{}\n--- kernel ---\n{}",
+            self.text, self.console
+        )
     }
 }

@@ -30,7 +30,8 @@ impl Drop for Process {
 }
 
 impl Machine<'_> {
-    /// Runs until the script ends, prints the marker, or time is up. `Err`: it ended without the marker.
+    /// Runs until the script ends, prints the marker, or time is up. `Err`: it ended without the
+    /// marker.
     #[track_caller]
     pub(super) fn run(&self, marker: Option<&str>, limit: Duration) -> Result<Output, Output> {
         let mut process = self.spawn();
@@ -86,12 +87,13 @@ impl Machine<'_> {
 
 const KVM: &[&str] = &["-accel", "kvm", "-cpu", "host"];
 const EMULATION: &[&str] = &["-accel", "tcg,thread=multi", "-cpu", "max"];
-const BARE: &[&str] = &["-display", "none", "-monitor", "none", "-nic", "none", "-no-reboot", "-nodefaults"];
+const BARE: &[&str] =
+    &["-display", "none", "-monitor", "none", "-nic", "none", "-no-reboot", "-nodefaults"];
 /// How long a kernel may take to its first word where the processor helps.
 const FIRST_WORD: Duration = Duration::from_secs(4);
 
-/// Does the processor help? `/dev/kvm` alone promises nothing inside another virtual machine: a kernel has to speak. The
-/// answer is kept beside the kernel.
+/// Does the processor help? `/dev/kvm` alone promises nothing inside another virtual machine: a
+/// kernel has to speak. The answer is kept beside the kernel.
 fn accelerates(kernel: &Path) -> bool {
     static ANSWER: OnceLock<bool> = OnceLock::new();
     *ANSWER.get_or_init(|| {
@@ -108,7 +110,14 @@ fn accelerates(kernel: &Path) -> bool {
 
 fn speaks(kernel: &Path) -> bool {
     let mut qemu = command("qemu-system-x86_64");
-    qemu.args(KVM).args(BARE).args(["-m", "128", "-append", "console=ttyS0 panic=-1", "-serial", "stdio"]);
+    qemu.args(KVM).args(BARE).args([
+        "-m",
+        "128",
+        "-append",
+        "console=ttyS0 panic=-1",
+        "-serial",
+        "stdio",
+    ]);
     qemu.arg("-kernel").arg(kernel).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut process = Process(qemu.spawn().expect("qemu starts"));
     let lines = listen(process.0.stdout.take().expect("its output is piped"));

@@ -23,9 +23,14 @@ fn a_machine_mounts_builds_digests_and_reports() {
     let work = |disk: &str, kind: &str| {
         let tree = Job::Build(spec.clone(), "/mnt/tree".into());
         let digest = Job::Digest("/mnt/tree".into());
-        format!("mount -t {kind} {disk} /mnt\nmkdir /mnt/tree\n{}{}umount /mnt\n", line(&tree), line(&digest))
+        format!(
+            "mount -t {kind} {disk} /mnt\nmkdir /mnt/tree\n{}{}umount /mnt\n",
+            line(&tree),
+            line(&digest)
+        )
     };
-    let script = format!("{}{}getfattr --version\n", work("/dev/vda", "ext4"), work("/dev/vdb", "f2fs"));
+    let script =
+        format!("{}{}getfattr --version\n", work("/dev/vda", "ext4"), work("/dev/vdb", "f2fs"));
     let vm = Vm::new().disk(&ext4).disk(&f2fs).tool("getfattr").agent();
     let text = vm.check(&script);
     assert_clean(&ext4);
@@ -45,11 +50,17 @@ fn a_machine_mounts_builds_digests_and_reports() {
 fn failures_are_told_and_a_crash_keeps_what_was_synced() {
     let image = tempfile::NamedTempFile::new().unwrap();
     mkfs_f2fs(image.path(), 64 << 20, &[]);
-    let script =
-        "mount -t f2fs /dev/vda /mnt\necho kept > /mnt/kept\nsync\necho gone > /mnt/gone\necho now\nsleep 100\n";
+    let script = "mount -t f2fs /dev/vda /mnt\necho kept > /mnt/kept\nsync\necho gone > /mnt/gone\necho now\nsleep 100\n";
     let output = Vm::new().disk(image.path()).crash_after(script, "now");
     assert_eq!(output.status, None);
-    let output = Vm::new().disk(image.path()).run("mount -t f2fs /dev/vda /mnt\ncat /mnt/kept\ncat /mnt/gone; exit 7");
-    assert_eq!((output.status, output.text.starts_with("kept\n")), (Some(1), true), "{}", output.describe());
+    let output = Vm::new()
+        .disk(image.path())
+        .run("mount -t f2fs /dev/vda /mnt\ncat /mnt/kept\ncat /mnt/gone; exit 7");
+    assert_eq!(
+        (output.status, output.text.starts_with("kept\n")),
+        (Some(1), true),
+        "{}",
+        output.describe()
+    );
     assert!(output.console.contains("F2FS-fs (vda): Mounted"), "{}", output.describe());
 }

@@ -7,7 +7,8 @@ use crate::Edges;
 
 /// The components of more than one file.
 pub fn circles(edges: &Edges) -> Vec<BTreeSet<PathBuf>> {
-    let mut search = Search { edges, visited: BTreeMap::new(), stack: Vec::new(), found: Vec::new() };
+    let mut search =
+        Search { edges, visited: BTreeMap::new(), stack: Vec::new(), found: Vec::new() };
     for file in edges.keys() {
         if !search.visited.contains_key(file.as_path()) {
             search.visit(file);

@@ -1,8 +1,8 @@
 //! The floors inside the crates: no circle of files in any of them.
 //!
-//! File A depends on file B of its crate if A names an item that B defines. A re-export (`pub use`) passes a name on and
-//! is no dependency by itself; tests inside a file (`#[cfg(test)]`) do not count, nor do method calls, whose owner the
-//! text does not tell.
+//! File A depends on file B of its crate if A names an item that B defines. A re-export (`pub use`)
+//! passes a name on and is no dependency by itself; tests inside a file (`#[cfg(test)]`) do not
+//! count, nor do method calls, whose owner the text does not tell.
 
 mod circles;
 mod names;
@@ -49,7 +49,8 @@ fn no_crate_has_a_circle_of_files() {
         let (name, sources) = (folder.file_name().unwrap().to_str().unwrap(), folder.join("src"));
         let edges = edges(&sources);
         for circle in circles(&edges) {
-            found += &format!("\n{name}: {} files{}", circle.len(), describe(&edges, &circle, &sources));
+            found +=
+                &format!("\n{name}: {} files{}", circle.len(), describe(&edges, &circle, &sources));
         }
     }
     assert!(found.is_empty(), "move what both sides of a circle need below them{found}");
@@ -77,13 +78,17 @@ fn every_way_to_name_an_item_is_seen() {
     let flags = "flags! { /// See [`crate::folder::Inner`].\n }";
     let go = "pub fn go() { log!(at, crate::folder::Outer, \"go {LIMIT}\") }";
     let module = "fn f() { crate::folder::inner::deep(); crate::folder::inner() }";
-    write("last.rs", &format!("use crate::First; use crate::first::*; pub struct Last; {flags} {go} {module}"));
+    write(
+        "last.rs",
+        &format!("use crate::First; use crate::first::*; pub struct Last; {flags} {go} {module}"),
+    );
     let edges = edges(sources.path());
     let found: Vec<_> = edges
         .iter()
         .flat_map(|(from, uses)| uses.iter().map(move |(to, names)| (from, to, names)))
         .map(|(from, to, names)| {
-            let short = |path: &Path| path.strip_prefix(sources.path()).unwrap().display().to_string();
+            let short =
+                |path: &Path| path.strip_prefix(sources.path()).unwrap().display().to_string();
             format!("{} {} {names:?}", short(from), short(to))
         })
         .collect();

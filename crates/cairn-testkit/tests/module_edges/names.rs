@@ -28,8 +28,14 @@ pub fn uses(parsed: &Crate) -> Vec<(PathBuf, PathBuf, String)> {
 }
 
 impl Crate {
-    /// Where the item that `path` names within `module` is defined, and its name. None for what is no item of this crate.
-    fn definition(&self, module: &ModulePath, path: &[String], depth: usize) -> Option<(PathBuf, String)> {
+    /// Where the item that `path` names within `module` is defined, and its name. None for what is
+    /// no item of this crate.
+    fn definition(
+        &self,
+        module: &ModulePath,
+        path: &[String],
+        depth: usize,
+    ) -> Option<(PathBuf, String)> {
         let (first, rest) = path.split_first()?;
         // Imports may name each other in a circle only in sources that do not compile.
         if depth > 32 {
@@ -38,12 +44,19 @@ impl Crate {
         match first.as_str() {
             "crate" => self.below(&Vec::new(), rest, depth + 1),
             "self" => self.below(module, rest, depth + 1),
-            "super" => self.below(&module[..module.len().checked_sub(1)?].to_vec(), rest, depth + 1),
+            "super" => {
+                self.below(&module[..module.len().checked_sub(1)?].to_vec(), rest, depth + 1)
+            }
             _ => self.below(module, path, depth + 1),
         }
     }
 
-    fn below(&self, module: &ModulePath, path: &[String], depth: usize) -> Option<(PathBuf, String)> {
+    fn below(
+        &self,
+        module: &ModulePath,
+        path: &[String],
+        depth: usize,
+    ) -> Option<(PathBuf, String)> {
         let (first, rest) = path.split_first()?;
         if first == "super" || first == "self" {
             return self.definition(module, path, depth);
@@ -110,8 +123,10 @@ impl Paths {
 
     /// Of a text only `{NAME}` is code; a comment on what a macro defines is a text, too.
     fn placeholders(&mut self, text: &str) {
-        let names =
-            text.split('{').skip(1).filter_map(|rest| rest.split(|c: char| !(c.is_alphanumeric() || c == '_')).next());
+        let names = text
+            .split('{')
+            .skip(1)
+            .filter_map(|rest| rest.split(|c: char| !(c.is_alphanumeric() || c == '_')).next());
         self.paths.extend(names.filter(|name| !name.is_empty()).map(|name| vec![name.to_owned()]));
     }
 }

@@ -1,4 +1,5 @@
-//! The modules of a crate as its sources have them: the file of each, what it defines, what it imports.
+//! The modules of a crate as its sources have them: the file of each, what it defines, what it
+//! imports.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -41,8 +42,10 @@ impl Crate {
     }
 
     fn read_file(&mut self, path: ModulePath, file: PathBuf, folder: PathBuf) {
-        let text = std::fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
-        let parsed = syn::parse_file(&text).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        let text = std::fs::read_to_string(&file)
+            .unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        let parsed =
+            syn::parse_file(&text).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
         self.add(path, file, folder, parsed.items);
     }
 
@@ -56,7 +59,9 @@ impl Crate {
                     let name = module.ident.to_string();
                     let inside = [path.clone(), vec![name.clone()]].concat();
                     match module.content {
-                        Some((_, items)) => self.add(inside, file.clone(), folder.join(&name), items),
+                        Some((_, items)) => {
+                            self.add(inside, file.clone(), folder.join(&name), items)
+                        }
                         None => {
                             let beside = folder.join(format!("{name}.rs"));
                             let below = folder.join(&name).join("mod.rs");
@@ -104,7 +109,8 @@ fn flatten(tree: &UseTree, mut path: Vec<String>, found: &mut Imports) {
                 path.push(name.ident.to_string());
             }
             // `as _` names nothing; two of them are two imports all the same.
-            let known_as = if name.rename == "_" { path.join("::") } else { name.rename.to_string() };
+            let known_as =
+                if name.rename == "_" { path.join("::") } else { name.rename.to_string() };
             found.names.insert(known_as, path);
         }
         UseTree::Glob(_) => found.globs.push(path),

@@ -54,7 +54,11 @@ pub fn link<N: Namespace + ?Sized, R>(
     add(name)
 }
 
-fn check_vacant<N: Namespace + ?Sized>(names: &N, parent: &Arc<N::Inode>, name: &[u8]) -> Result<(), N::Error> {
+fn check_vacant<N: Namespace + ?Sized>(
+    names: &N,
+    parent: &Arc<N::Inode>,
+    name: &[u8],
+) -> Result<(), N::Error> {
     match names.locate(parent, name)? {
         Some(_) => Err(Error::Exists.into()),
         None => Ok(()),

@@ -14,7 +14,8 @@ use crate::types::FileKind;
 /// number.
 #[must_use]
 pub fn lock_names<'a, I: NamedInode>(inodes: &[&'a Arc<I>]) -> Vec<RwLockWriteGuard<'a, ()>> {
-    let mut directories: Vec<_> = inodes.iter().filter(|inode| inode.kind() == FileKind::Directory).collect();
+    let mut directories: Vec<_> =
+        inodes.iter().filter(|inode| inode.kind() == FileKind::Directory).collect();
     directories.sort_by_key(|inode| inode.ino());
     directories.dedup_by_key(|inode| inode.ino());
     directories.into_iter().map(|inode| inode.names().write()).collect()

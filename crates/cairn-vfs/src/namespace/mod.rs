@@ -61,7 +61,11 @@ pub trait Namespace {
     ///
     /// # Errors
     /// The directory is damaged, or the device failed.
-    fn locate(&self, parent: &Arc<Self::Inode>, name: &[u8]) -> Result<Option<Self::Entry>, Self::Error>;
+    fn locate(
+        &self,
+        parent: &Arc<Self::Inode>,
+        name: &[u8],
+    ) -> Result<Option<Self::Entry>, Self::Error>;
 
     /// The inode with a number.
     ///

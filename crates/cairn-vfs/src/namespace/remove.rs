@@ -44,12 +44,15 @@ pub fn rmdir<N: Namespace + ?Sized>(
     remove: impl FnOnce(&N::Entry, &Arc<N::Inode>) -> Result<(), N::Error>,
 ) -> Result<Arc<N::Inode>, N::Error> {
     parent.kind().check_directory()?;
-    let dots = if name == b".." { Error::NotEmpty } else { Error::Invalid("`.` cannot be removed") };
+    let dots =
+        if name == b".." { Error::NotEmpty } else { Error::Invalid("`.` cannot be removed") };
     check_name(name, dots)?;
     loop {
         let inode = locks::peek(names, parent, name)?.ok_or(Error::NotFound)?;
         let locks = locks::lock_names(&[parent, &inode]);
-        let Some(Some(entry)) = locks::relocate(names, parent, name, Some(&inode))? else { continue };
+        let Some(Some(entry)) = locks::relocate(names, parent, name, Some(&inode))? else {
+            continue;
+        };
         check_parent(&**parent, true)?;
         inode.kind().check_directory()?;
         inode.flags().check_links()?;

@@ -20,7 +20,10 @@ pub fn rename<N: Namespace + ?Sized>(
     parent.kind().check_directory()?;
     new_parent.kind().check_directory()?;
     let name = check_name(name, Error::Busy)?;
-    let new_name = check_name(new_name, if mode == RenameMode::NoReplace { Error::Exists } else { Error::Busy })?;
+    let new_name = check_name(
+        new_name,
+        if mode == RenameMode::NoReplace { Error::Exists } else { Error::Busy },
+    )?;
     // Only a move between directories can make a loop. Such moves exclude each other during the
     // walk of ancestors.
     let _rename_mutex = (parent.ino() != new_parent.ino()).then(|| names.rename_mutex().lock());
@@ -75,7 +78,8 @@ fn rename_locked<N: Namespace + ?Sized>(
         }
         (mode, target) => {
             check_target(names, inode, target)?;
-            let whiteout = if let RenameMode::Whiteout(caller) = &mode { Some(caller) } else { None };
+            let whiteout =
+                if let RenameMode::Whiteout(caller) = &mode { Some(caller) } else { None };
             names.replace(from, inode, to, target, whiteout)?;
             Ok(target.cloned())
         }

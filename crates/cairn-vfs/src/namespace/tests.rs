@@ -1,4 +1,5 @@
-//! A namespace of maps in memory: what is refused in which order, and renames of threads that contend.
+//! A namespace of maps in memory: what is refused in which order, and renames of threads that
+//! contend.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -80,7 +81,13 @@ impl Volume {
         node
     }
 
-    fn make(&self, parent: &Arc<Node>, name: &[u8], kind: FileKind, flags: InodeFlags) -> Result<Arc<Node>> {
+    fn make(
+        &self,
+        parent: &Arc<Node>,
+        name: &[u8],
+        kind: FileKind,
+        flags: InodeFlags,
+    ) -> Result<Arc<Node>> {
         let new = if kind == FileKind::Directory { NewInode::Directory } else { NewInode::Regular };
         create(self, parent, name, &new, |name| {
             let node = self.add(kind, flags, Some(parent.ino));
@@ -103,7 +110,12 @@ impl Volume {
         Ok(())
     }
 
-    fn rename(&self, from: (&Arc<Node>, &[u8]), to: (&Arc<Node>, &[u8]), mode: RenameMode) -> Result<Option<Ino>> {
+    fn rename(
+        &self,
+        from: (&Arc<Node>, &[u8]),
+        to: (&Arc<Node>, &[u8]),
+        mode: RenameMode,
+    ) -> Result<Option<Ino>> {
         Ok(rename(self, from, to, mode)?.map(|inode| inode.ino))
     }
 
@@ -163,7 +175,8 @@ impl Namespace for Volume {
         assert_eq!((from.entry, to.entry), (Some(inode.ino), target.map(|target| target.ino)));
         from.parent.entries.lock().remove(&*from.name);
         if whiteout.is_some() {
-            let left = self.add(NewInode::WHITEOUT.kind(), InodeFlags::empty(), Some(from.parent.ino));
+            let left =
+                self.add(NewInode::WHITEOUT.kind(), InodeFlags::empty(), Some(from.parent.ino));
             from.parent.entries.lock().insert(from.name.to_vec(), left.ino);
         }
         to.parent.entries.lock().insert(to.name.to_vec(), inode.ino);
@@ -176,7 +189,13 @@ impl Namespace for Volume {
         Ok(())
     }
 
-    fn exchange(&self, from: &Side<'_, Self>, inode: &Arc<Node>, to: &Side<'_, Self>, other: &Arc<Node>) -> Result<()> {
+    fn exchange(
+        &self,
+        from: &Side<'_, Self>,
+        inode: &Arc<Node>,
+        to: &Side<'_, Self>,
+        other: &Arc<Node>,
+    ) -> Result<()> {
         for (side, moved) in [(from, other), (to, inode)] {
             side.parent.entries.lock().insert(side.name.to_vec(), moved.ino);
             if moved.kind == FileKind::Directory {
@@ -193,7 +212,9 @@ fn names_are_refused_as_linux_refuses_them() {
     assert!(matches!(check_name(b"..", Error::Busy), Err(Error::Busy)));
     assert!(matches!(check_name(&[b'a'; 256], Error::Busy), Err(Error::NameTooLong)));
     assert!(matches!(check_name(b"a/b", Error::Busy), Err(Error::Invalid(_))));
-    assert!(check_name(&[b'a'; 255], Error::Busy).is_ok() && check_name(b"...", Error::Busy).is_ok());
+    assert!(
+        check_name(&[b'a'; 255], Error::Busy).is_ok() && check_name(b"...", Error::Busy).is_ok()
+    );
 }
 
 #[test]
@@ -230,7 +251,10 @@ fn what_flags_protect_stays() {
     let out = volume.rename((&log, b"entry"), (&root, b"entry"), RenameMode::Replace);
     assert!(matches!(out, Err(Error::NotPermitted)));
     volume.file(&root, b"free", InodeFlags::empty());
-    assert_eq!(volume.rename((&root, b"free"), (&log, b"free"), RenameMode::Replace).unwrap(), None);
+    assert_eq!(
+        volume.rename((&root, b"free"), (&log, b"free"), RenameMode::Replace).unwrap(),
+        None
+    );
     let over = volume.rename((&root, b"kept"), (&log, b"free"), RenameMode::Exchange);
     assert!(matches!(over, Err(Error::NotPermitted)));
 }
@@ -269,12 +293,24 @@ fn a_rename_has_an_answer_to_every_pair() {
     let rename = |from, to, mode| volume.rename(from, to, mode);
     let replace = RenameMode::Replace;
     assert!(matches!(rename((&root, b"outer"), (&inner, b"a"), replace), Err(Error::Invalid(_))));
-    assert!(matches!(rename((&root, b"outer"), (&root, b"outer"), RenameMode::NoReplace), Err(Error::Exists)));
-    assert!(matches!(rename((&root, b"file"), (&root, b"a"), RenameMode::Exchange), Err(Error::NotFound)));
+    assert!(matches!(
+        rename((&root, b"outer"), (&root, b"outer"), RenameMode::NoReplace),
+        Err(Error::Exists)
+    ));
+    assert!(matches!(
+        rename((&root, b"file"), (&root, b"a"), RenameMode::Exchange),
+        Err(Error::NotFound)
+    ));
     assert!(matches!(rename((&root, b"none"), (&root, b"a"), replace), Err(Error::NotFound)));
     assert!(matches!(rename((&root, b"."), (&root, b"a"), replace), Err(Error::Busy)));
-    assert!(matches!(rename((&root, b"file"), (&root, b"outer"), replace), Err(Error::IsDirectory)));
-    assert!(matches!(rename((&root, b"outer"), (&root, b"file"), replace), Err(Error::NotDirectory)));
+    assert!(matches!(
+        rename((&root, b"file"), (&root, b"outer"), replace),
+        Err(Error::IsDirectory)
+    ));
+    assert!(matches!(
+        rename((&root, b"outer"), (&root, b"file"), replace),
+        Err(Error::NotDirectory)
+    ));
     let third = volume.directory(&root, b"third");
     assert!(matches!(rename((&root, b"third"), (&root, b"outer"), replace), Err(Error::NotEmpty)));
     let into_itself = rename((&outer, b"inner"), (&root, b"outer"), RenameMode::Exchange);
@@ -300,13 +336,18 @@ fn threads_that_move_directories_into_each_other_neither_wait_for_ever_nor_make_
                 let mut number = seed;
                 for _ in 0..2000 {
                     let mut pick = |below: usize| {
-                        number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                        number = number
+                            .wrapping_mul(6_364_136_223_846_793_005)
+                            .wrapping_add(1_442_695_040_888_963_407);
                         (number >> 33) % below
                     };
                     let names: [&[u8]; 4] = [b"a", b"b", b"c", b"d"];
-                    let (from, to) = ((&places[pick(5)], names[pick(4)]), (&places[pick(5)], names[pick(4)]));
-                    let mode = if pick(3) == 0 { RenameMode::Exchange } else { RenameMode::NoReplace };
-                    // Most are refused: the name is elsewhere by now, or a directory would be moved into itself.
+                    let (from, to) =
+                        ((&places[pick(5)], names[pick(4)]), (&places[pick(5)], names[pick(4)]));
+                    let mode =
+                        if pick(3) == 0 { RenameMode::Exchange } else { RenameMode::NoReplace };
+                    // Most are refused: the name is elsewhere by now, or a directory would be moved
+                    // into itself.
                     let _outcome = volume.rename(from, to, mode);
                 }
             });

@@ -21,7 +21,8 @@ pub(super) fn probe_backups(device: &dyn BlockDevice) -> Result<bool, Cause> {
     Ok(cairn_ext4::probe_backups(device).map_err(cause)?.is_some())
 }
 
-/// Whether the options name a superblock by which the volume is to be opened: then it is ext4, or nothing.
+/// Whether the options name a superblock by which the volume is to be opened: then it is ext4, or
+/// nothing.
 pub(super) fn is_named(options: &OpenOptions) -> bool {
     parse(options).is_ok_and(|options| options.superblock.is_some_and(|kib| kib != 1))
 }
@@ -69,7 +70,11 @@ pub(super) fn open(
     Ok(Ext4::open(device, runtime, &options).map_err(cause)?)
 }
 
-pub(super) fn make(device: Arc<dyn BlockDevice>, options: &MkfsOptions, runtime: &dyn Runtime) -> Result<(), Cause> {
+pub(super) fn make(
+    device: Arc<dyn BlockDevice>,
+    options: &MkfsOptions,
+    runtime: &dyn Runtime,
+) -> Result<(), Cause> {
     options.refuse_f2fs_options()?;
     let options = cairn_ext4::mkfs::MkfsOptions {
         label: options.label.clone(),
@@ -94,7 +99,9 @@ fn cause(error: Error) -> Cause {
         Error::Corrupt(Corrupt::TooShort { .. }) => Class::TooShort,
         Error::Journal(error) => return journal_cause(error.clone()),
         Error::Vfs(cairn_vfs::Error::Io(_)) => Class::Io,
-        Error::Vfs(cairn_vfs::Error::ReadOnly(_) | cairn_vfs::Error::Unsupported(_)) => Class::Unsupported,
+        Error::Vfs(cairn_vfs::Error::ReadOnly(_) | cairn_vfs::Error::Unsupported(_)) => {
+            Class::Unsupported
+        }
         Error::Vfs(cairn_vfs::Error::Invalid(_) | cairn_vfs::Error::NoSpace) => Class::Usage,
         _ => Class::Corrupt,
     };

@@ -65,7 +65,11 @@ pub(super) fn assemble(devices: Vec<Arc<dyn BlockDevice>>) -> Result<Arc<dyn Blo
     cairn_f2fs::devices::assemble(devices).map_err(cause)
 }
 
-pub(super) fn make(devices: &[Named], options: &MkfsOptions, runtime: &dyn Runtime) -> Result<(), Cause> {
+pub(super) fn make(
+    devices: &[Named],
+    options: &MkfsOptions,
+    runtime: &dyn Runtime,
+) -> Result<(), Cause> {
     if options.block_size.is_some_and(|bytes| bytes != BLOCK_SIZE) {
         return Err(Cause::Option("blocks of F2FS have 4096 bytes: leave -b out".into()));
     }
@@ -84,7 +88,10 @@ pub(super) fn make(devices: &[Named], options: &MkfsOptions, runtime: &dyn Runti
         root_owner: options.root_owner,
         ..default
     };
-    let named = |(path, device): &Named| NamedDevice { path: path.display().to_string(), device: device.clone() };
+    let named = |(path, device): &Named| NamedDevice {
+        path: path.display().to_string(),
+        device: device.clone(),
+    };
     let devices: Vec<NamedDevice> = devices.iter().map(named).collect();
     mkfs::make_on(&devices, &options, runtime).map_err(|error| match error {
         mkfs::Error::Device(device) => Cause::Device(device),
@@ -102,7 +109,9 @@ fn cause(error: Error) -> Cause {
         Error::Feature(_) => Class::Unsupported,
         Error::Corrupt(Corrupt::TooShort { .. }) => Class::TooShort,
         Error::Vfs(cairn_vfs::Error::Io(_)) => Class::Io,
-        Error::Vfs(cairn_vfs::Error::ReadOnly(_) | cairn_vfs::Error::Unsupported(_)) => Class::Unsupported,
+        Error::Vfs(cairn_vfs::Error::ReadOnly(_) | cairn_vfs::Error::Unsupported(_)) => {
+            Class::Unsupported
+        }
         Error::Vfs(cairn_vfs::Error::Invalid(_) | cairn_vfs::Error::NoSpace) => Class::Usage,
         _ => Class::Corrupt,
     };

@@ -21,7 +21,8 @@ pub struct MkfsOptions {
     pub label: Option<String>,
     /// UUID; random if absent.
     pub uuid: Option<Uuid>,
-    /// Features to add, or with `^` to leave out, relative to the defaults; in mke2fs's or mkfs.f2fs's words.
+    /// Features to add, or with `^` to leave out, relative to the defaults; in mke2fs's or
+    /// mkfs.f2fs's words.
     pub features: Vec<String>,
     /// Bytes a block; chosen by size if absent.
     pub block_size: Option<u32>,
@@ -45,10 +46,12 @@ pub struct MkfsOptions {
     pub devices: Vec<PathBuf>,
     /// Owner and group of the root directory; 0 and 0 if absent.
     pub root_owner: Option<(u32, u32)>,
-    /// Time of all timestamps, in seconds since 1970; now if absent. If given, nothing is left to chance: the same options make the same
-    /// bytes, the UUID (if it is absent) following from time, label and size.
+    /// Time of all timestamps, in seconds since 1970; now if absent. If given, nothing is left to
+    /// chance: the same options make the same bytes, the UUID (if it is absent) following from
+    /// time, label and size.
     pub time: Option<i64>,
-    /// Replace what the devices hold; without it, whatever is found there is [`Cause::WouldOverwrite`].
+    /// Replace what the devices hold; without it, whatever is found there is
+    /// [`Cause::WouldOverwrite`].
     pub overwrite: bool,
 }
 
@@ -104,7 +107,10 @@ impl MkfsOptions {
             (!self.devices.is_empty(), "further devices"),
         ];
         match given.into_iter().find(|(given, _)| *given) {
-            Some((_, what)) => Err(Cause::Option(format!("{} has no {what}: that is an option of f2fs", self.format))),
+            Some((_, what)) => Err(Cause::Option(format!(
+                "{} has no {what}: that is an option of f2fs",
+                self.format
+            ))),
             None => Ok(()),
         }
     }

@@ -48,8 +48,12 @@ fn read_at(device: &dyn BlockDevice, sector: u64, offset: u64) -> Result<Option<
     let entries = header
         .part_start
         .checked_mul(sector)
-        .map_or(Ok(None), |start| read_bytes(device, start, (header.num_parts * ENTRY_SIZE) as usize))?
-        .ok_or_else(|| damaged(offset, &format!("entries at sector {}, beyond the end", header.part_start)))?;
+        .map_or(Ok(None), |start| {
+            read_bytes(device, start, (header.num_parts * ENTRY_SIZE) as usize)
+        })?
+        .ok_or_else(|| {
+            damaged(offset, &format!("entries at sector {}, beyond the end", header.part_start))
+        })?;
     // The library seeks to the entries' place on the disk; here they are all there is.
     header.part_start = 0;
     let entries = file_read_partitions(&mut Cursor::new(entries), &header, LogicalBlockSize::Lb512)
@@ -63,7 +67,13 @@ fn read_at(device: &dyn BlockDevice, sector: u64, offset: u64) -> Result<Option<
             .zip(entry.first_lba.checked_mul(sector))
             .map(|(len, offset)| Range { offset, len });
         let range = range.ok_or_else(|| {
-            damaged(offset, &format!("partition {number} spans sectors {} to {}", entry.first_lba, entry.last_lba))
+            damaged(
+                offset,
+                &format!(
+                    "partition {number} spans sectors {} to {}",
+                    entry.first_lba, entry.last_lba
+                ),
+            )
         })?;
         partitions.push(Partition {
             number: *number,

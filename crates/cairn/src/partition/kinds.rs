@@ -1,4 +1,5 @@
-//! Names of partition types. Sources: the UEFI specification, the Discoverable Partitions Specification, and the lists of fdisk(8).
+//! Names of partition types. Sources: the UEFI specification, the Discoverable Partitions
+//! Specification, and the lists of fdisk(8).
 
 use uuid::Uuid;
 

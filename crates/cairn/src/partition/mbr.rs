@@ -1,4 +1,5 @@
-//! DOS partition tables: four primary entries, and the chain of logical partitions inside an extended one.
+//! DOS partition tables: four primary entries, and the chain of logical partitions inside an
+//! extended one.
 
 use std::io::Cursor;
 
@@ -19,7 +20,8 @@ const PROTECTIVE: u8 = 0xee;
 pub(super) fn read(device: &dyn BlockDevice) -> Result<Option<Table>, Cause> {
     let sector = u64::from(device.geometry().logical_block.max(512));
     let Some(header) = read_header(device, 0)? else { return Ok(None) };
-    let entries = [&header.partition_1, &header.partition_2, &header.partition_3, &header.partition_4];
+    let entries =
+        [&header.partition_1, &header.partition_2, &header.partition_3, &header.partition_4];
     if entries.iter().any(|entry| entry.sys == PROTECTIVE) {
         return Err(damaged("a protective MBR, but no valid GPT behind it"));
     }
@@ -36,7 +38,8 @@ pub(super) fn read(device: &dyn BlockDevice) -> Result<Option<Table>, Cause> {
     Ok((!partitions.is_empty() || extended.is_some()).then_some(Table { kind: "MBR", partitions }))
 }
 
-/// Follows the chain; each link is a sector whose first entry is the partition and whose second the next link.
+/// Follows the chain; each link is a sector whose first entry is the partition and whose second the
+/// next link.
 fn read_logical(
     device: &dyn BlockDevice,
     extended: u64,

@@ -1,5 +1,6 @@
-//! Finds a partition's byte range through a [`BlockDevice`]: GPT (512- and 4096-byte sectors), else MBR with logical
-//! partitions. Nothing is written; what is read is bounded (at most 1,024 GPT entries, 128 logical partitions).
+//! Finds a partition's byte range through a [`BlockDevice`]: GPT (512- and 4096-byte sectors), else
+//! MBR with logical partitions. Nothing is written; what is read is bounded (at most 1,024 GPT
+//! entries, 128 logical partitions).
 
 mod gpt;
 mod kinds;
@@ -31,7 +32,8 @@ pub fn read(device: &dyn BlockDevice) -> Result<Option<Table>, Cause> {
 /// No table, no such partition, a damaged table, or a device error.
 pub fn find(device: &dyn BlockDevice, number: u32) -> Result<Range, Cause> {
     let table = read(device)?.ok_or(Cause::NoPartitionTable)?;
-    let Some(range) = table.partitions.iter().find(|one| one.number == number).map(|one| one.range) else {
+    let Some(range) = table.partitions.iter().find(|one| one.number == number).map(|one| one.range)
+    else {
         let present = table.partitions.iter().map(|one| one.number).collect();
         return Err(Cause::NoSuchPartition { number, table: table.kind, present });
     };

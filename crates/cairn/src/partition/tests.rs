@@ -22,8 +22,11 @@ fn gpt_disk(sector: LogicalBlockSize) -> Vec<u8> {
     let mut disk = Cursor::new(vec![0; 16 << 20]);
     let sectors = u32::try_from((16 << 20) / sector.as_u64()).unwrap();
     ::gpt::mbr::ProtectiveMBR::with_lb_size(sectors - 1).overwrite_lba0(&mut disk).unwrap();
-    let mut table =
-        ::gpt::GptConfig::new().writable(true).logical_block_size(sector).create_from_device(disk, None).unwrap();
+    let mut table = ::gpt::GptConfig::new()
+        .writable(true)
+        .logical_block_size(sector)
+        .create_from_device(disk, None)
+        .unwrap();
     for (name, mib) in [("boot", 2), ("root", 3)] {
         table.add_partition(name, mib * MIB, ::gpt::partition_types::LINUX_FS, 0, None).unwrap();
     }
@@ -84,7 +87,9 @@ fn mbr_primary_entries_keep_their_numbers() {
     assert_eq!(find(&device, 1).unwrap(), Range { offset: MIB, len: 2 * MIB });
     assert_eq!(find(&device, 3).unwrap(), Range { offset: 4 * MIB, len: MIB });
     match find(&device, 2) {
-        Err(Cause::NoSuchPartition { number: 2, table: "MBR", present }) => assert_eq!(present, [1, 3]),
+        Err(Cause::NoSuchPartition { number: 2, table: "MBR", present }) => {
+            assert_eq!(present, [1, 3])
+        }
         other => panic!("{other:?}"),
     }
 }
@@ -98,7 +103,10 @@ fn mbr_logical_partitions_count_from_five() {
     disk[at(2048 + 4096)].copy_from_slice(&record([(8, 200, 0x83), (0, 0, 0)]));
     let device = device(&disk);
     assert_eq!(find(&device, 5).unwrap(), Range { offset: 2056 * 512, len: 100 * 512 });
-    assert_eq!(find(&device, 6).unwrap(), Range { offset: (2048 + 4096 + 8) * 512, len: 200 * 512 });
+    assert_eq!(
+        find(&device, 6).unwrap(),
+        Range { offset: (2048 + 4096 + 8) * 512, len: 200 * 512 }
+    );
 }
 
 #[test]
@@ -127,7 +135,9 @@ fn mutated_tables_are_errors_or_ranges_never_panics() {
     for round in 0..600_usize {
         let mut disk = pristine[round % 2][..2 << 20].to_vec();
         for _ in 0..4 {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             let at = usize::try_from(state >> 33).unwrap() % 1536;
             disk[at] ^= 1 << (state & 7);
         }

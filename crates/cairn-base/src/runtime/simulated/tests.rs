@@ -31,7 +31,8 @@ fn run(seed: u64) -> (Vec<(u64, Duration)>, u32) {
         .map(|number| {
             let pause = (number % 2 == 1).then_some(Duration::from_micros(3));
             let (trace, runtime_) = (trace.clone(), runtime.clone());
-            let worker = Worker { number, left: AtomicU64::new(25), pause, trace, runtime: runtime_ };
+            let worker =
+                Worker { number, left: AtomicU64::new(25), pause, trace, runtime: runtime_ };
             runtime.spawn("worker", Arc::new(Event::new()), Arc::new(worker)).unwrap()
         })
         .collect();
@@ -103,8 +104,13 @@ fn the_clock_jumps_over_idle_time_to_the_next_deadline() {
 #[should_panic(expected = "simulated deadlock with seed 77")]
 fn waiting_for_what_never_comes_panics_with_the_seed() {
     let runtime = Simulated::new(77);
-    let worker =
-        Worker { number: 0, left: AtomicU64::new(3), pause: None, trace: Trace::default(), runtime: runtime.clone() };
+    let worker = Worker {
+        number: 0,
+        left: AtomicU64::new(3),
+        pause: None,
+        trace: Trace::default(),
+        runtime: runtime.clone(),
+    };
     let _handle = runtime.spawn("finite", Arc::new(Event::new()), Arc::new(worker)).unwrap();
     runtime.wait_until(&Event::new(), &mut || false);
 }
@@ -149,12 +155,17 @@ fn a_daemon_may_wait_for_another_but_is_not_entered_twice() {
             answered: answered.clone(),
         });
         let one = runtime.spawn("asking", wake.clone(), asking.clone()).unwrap();
-        let two = runtime.spawn("answering", wake_other, Arc::new(Answering(answered.clone()))).unwrap();
+        let two =
+            runtime.spawn("answering", wake_other, Arc::new(Answering(answered.clone()))).unwrap();
         runtime.run_until_idle();
         wake.notify();
         wake.notify();
         runtime.run_until_idle();
-        assert_eq!(asking.asked.load(SeqCst), 2, "notifications before a step merge, with seed {seed}");
+        assert_eq!(
+            asking.asked.load(SeqCst),
+            2,
+            "notifications before a step merge, with seed {seed}"
+        );
         one.stop();
         wake.notify();
         runtime.run_until_idle();

@@ -53,7 +53,11 @@ struct Ticking(AtomicU64, Event);
 impl Daemon for Ticking {
     fn step(&self) -> Progress {
         self.1.notify();
-        if self.0.fetch_add(1, SeqCst) == 3 { Progress::Done } else { Progress::Idle(Some(Duration::from_millis(1))) }
+        if self.0.fetch_add(1, SeqCst) == 3 {
+            Progress::Done
+        } else {
+            Progress::Idle(Some(Duration::from_millis(1)))
+        }
     }
 }
 
@@ -98,7 +102,9 @@ fn draining_waits_for_all_deferred_before_it() {
 fn deferred_work_may_wait_for_deferred_work() {
     let runtime = Threads::new();
     let (sender, receiver) = mpsc::channel();
-    runtime.defer(Box::new(move || receiver.recv().expect("the second piece runs while this one waits")));
+    runtime.defer(Box::new(move || {
+        receiver.recv().expect("the second piece runs while this one waits")
+    }));
     runtime.defer(Box::new(move || sender.send(()).expect("the first piece listens")));
     runtime.drain_deferred();
 }

@@ -24,7 +24,10 @@ fn changes_and_barriers_are_logged_in_order() {
     let log = device.log();
     let discard = Event::Discard { offset: 16, len: 4, fua: false };
     let zeroes = Event::WriteZeroes { offset: 24, len: 4, fua: false };
-    assert_eq!(log.events, [write(0, 1, false), Event::Flush, write(8, 2, true), discard, zeroes, Event::Flush]);
+    assert_eq!(
+        log.events,
+        [write(0, 1, false), Event::Flush, write(8, 2, true), discard, zeroes, Event::Flush]
+    );
     assert_eq!(log.epochs(), [vec![0], vec![2, 3, 4], vec![]]);
     assert_eq!(log.end, 12);
     assert!(log.spans.iter().all(|span| span.completed == Some(span.submitted + 1)));
@@ -41,12 +44,22 @@ fn a_crash_keeps_what_was_flushed_and_may_keep_the_rest() {
     device.write_at(0, vec![2; 2]).unwrap();
     device.write_durable(4, vec![3; 2], Durability { preflush: false, fua: true }).unwrap();
     let log = device.log();
-    let point =
-        |durable: &[usize], volatile: &[usize]| CrashPoint { durable: durable.into(), volatile: volatile.into() };
+    let point = |durable: &[usize], volatile: &[usize]| CrashPoint {
+        durable: durable.into(),
+        volatile: volatile.into(),
+    };
     assert_eq!(log.crash_point(0), point(&[], &[]));
-    assert_eq!(log.crash_point(flushed_at - 1), point(&[], &[0]), "the flush has not completed yet");
+    assert_eq!(
+        log.crash_point(flushed_at - 1),
+        point(&[], &[0]),
+        "the flush has not completed yet"
+    );
     assert_eq!(log.crash_point(flushed_at), point(&[0], &[]));
-    assert_eq!(log.crash_point(log.end - 1), point(&[0], &[2, 3]), "forced unit access counts from completion");
+    assert_eq!(
+        log.crash_point(log.end - 1),
+        point(&[0], &[2, 3]),
+        "forced unit access counts from completion"
+    );
     assert_eq!(log.crash_point(log.end), point(&[0, 3], &[2]));
 }
 
@@ -61,14 +74,24 @@ fn all_crash_states_of_two_writes_and_a_commit_can_be_built() {
     for moment in 0..=log.end {
         let point = log.crash_point(moment);
         for chosen in 0..1_u32 << point.volatile.len() {
-            let extra = point.volatile.iter().enumerate().filter(|(bit, _)| chosen >> bit & 1 == 1).map(|(_, at)| *at);
+            let extra = point
+                .volatile
+                .iter()
+                .enumerate()
+                .filter(|(bit, _)| chosen >> bit & 1 == 1)
+                .map(|(_, at)| *at);
             let crashed = MemoryDevice::new(1 << 16);
             log.apply(&crashed, point.durable.iter().copied().chain(extra)).unwrap();
             states.insert(crashed.read_at(0, 3).unwrap().to_vec());
         }
     }
-    let expected = [[0, 0, 0], [1, 0, 0], [0, 2, 0], [1, 2, 0], [1, 2, 3]].map(|state| state.to_vec());
-    assert_eq!(states, HashSet::from(expected), "the commit is never there without what it commits");
+    let expected =
+        [[0, 0, 0], [1, 0, 0], [0, 2, 0], [1, 2, 0], [1, 2, 3]].map(|state| state.to_vec());
+    assert_eq!(
+        states,
+        HashSet::from(expected),
+        "the commit is never there without what it commits"
+    );
 }
 
 /// Lets a flush be caught in the middle: it waits for a write that another thread makes meanwhile.
@@ -97,7 +120,11 @@ impl BlockDevice for SlowFlush {
 #[test]
 fn a_write_made_while_a_flush_is_under_way_is_not_covered_by_it() {
     let inner = MemoryDevice::new(64);
-    let slow = Arc::new(SlowFlush { inner, entered: std::sync::Barrier::new(2), leave: std::sync::Barrier::new(2) });
+    let slow = Arc::new(SlowFlush {
+        inner,
+        entered: std::sync::Barrier::new(2),
+        leave: std::sync::Barrier::new(2),
+    });
     let device = Record::new(slow.clone());
     device.write_at(0, vec![1]).unwrap();
     std::thread::scope(|scope| {
@@ -141,7 +168,9 @@ fn replaying_everything_gives_the_device_also_after_contention() {
             let device = &device;
             scope.spawn(move || {
                 for n in 0..200_u64 {
-                    device.write_at((u64::from(thread) << 14) + n * 32, vec![thread + 1; 48]).unwrap();
+                    device
+                        .write_at((u64::from(thread) << 14) + n * 32, vec![thread + 1; 48])
+                        .unwrap();
                     if n % 50 == 0 {
                         device.flush().unwrap();
                     }

@@ -67,7 +67,8 @@ fn a_file_of_ten_budgets_stays_within_one() {
 fn write_ten_budgets(mode: BufferedMode) {
     let inode = Inode::new(1 << 20);
     inode.rig.pages.set_mode(mode);
-    let daemon = (inode.rig.pages.start_writeback().unwrap(), inode.rig.pages.start_readahead().unwrap());
+    let daemon =
+        (inode.rig.pages.start_writeback().unwrap(), inode.rig.pages.start_readahead().unwrap());
     let piece = vec![3; 256 << 10];
     for at in 0..80_u64 {
         inode.write(at * piece.len() as u64, &piece);
@@ -77,7 +78,8 @@ fn write_ten_budgets(mode: BufferedMode) {
     inode.flush(WritebackMode::Sync).expect("writable");
     let mut buf = vec![0; 1 << 20];
     for at in 0..20 {
-        let n = inode.rig.file.read(&inode.rig.mapper, 20 << 20, at << 20, &mut buf).expect("readable");
+        let n =
+            inode.rig.file.read(&inode.rig.mapper, 20 << 20, at << 20, &mut buf).expect("readable");
         assert!(n == buf.len() && buf.iter().all(|byte| *byte == 3));
         assert!(inode.rig.pages.budget().used() <= BUDGET + BUDGET / 4);
     }
@@ -98,7 +100,8 @@ fn contend(mode: BufferedMode) {
     let inode = Inode::new(1 << 20);
     inode.rig.pages.set_mode(mode);
     inode.write(0, &vec![1; usize::try_from(BLOCKS).expect("small") * 4096]);
-    let daemon = (inode.rig.pages.start_writeback().unwrap(), inode.rig.pages.start_readahead().unwrap());
+    let daemon =
+        (inode.rig.pages.start_writeback().unwrap(), inode.rig.pages.start_readahead().unwrap());
     let stop = AtomicBool::new(false);
     let latest: Vec<AtomicU64> = (0..BLOCKS).map(|_| AtomicU64::new(1)).collect();
     std::thread::scope(|scope| {
@@ -112,7 +115,8 @@ fn contend(mode: BufferedMode) {
                         let block = random.u64(0..BLOCKS / 2) * 2 + id;
                         let value = random.u8(1..);
                         inode.write(block * 4096, &[value; 4096]);
-                        latest[usize::try_from(block).expect("small")].store(value.into(), Ordering::Relaxed);
+                        latest[usize::try_from(block).expect("small")]
+                            .store(value.into(), Ordering::Relaxed);
                     }
                 })
             })
@@ -148,7 +152,11 @@ fn contend(mode: BufferedMode) {
     inode.rig.file.invalidate(0..u64::MAX);
     let mut buf = [0; 4096];
     for (block, value) in (0..BLOCKS).zip(&latest) {
-        inode.rig.file.read(&inode.rig.mapper, BLOCKS * 4096, block * 4096, &mut buf).expect("readable");
+        inode
+            .rig
+            .file
+            .read(&inode.rig.mapper, BLOCKS * 4096, block * 4096, &mut buf)
+            .expect("readable");
         let value = u8::try_from(value.load(Ordering::Relaxed)).expect("a byte");
         assert!(buf.iter().all(|byte| *byte == value), "block {block} is not {value}");
     }
@@ -164,7 +172,11 @@ fn read_whole_blocks(inode: &Inode, stop: &AtomicBool, seed: u64, blocks: u64) {
         block = if random.bool() { block + 16 } else { random.u64(0..blocks) };
         block = block.min(blocks - 16);
         let size = inode.size.read();
-        let n = inode.rig.file.read(&inode.rig.mapper, *size, block * 4096, &mut buf).expect("readable");
+        let n = inode
+            .rig
+            .file
+            .read(&inode.rig.mapper, *size, block * 4096, &mut buf)
+            .expect("readable");
         drop(size);
         assert_eq!(n, buf.len());
         for block in buf.chunks(4096) {
@@ -214,7 +226,10 @@ fn reservations_are_released_under_a_writer() {
     inode.flush(WritebackMode::Sync).expect("reserved");
     let size = *inode.size.read();
     let mut buf = vec![0; usize::try_from(size).expect("small")];
-    assert_eq!(inode.rig.file.read(&inode.rig.mapper, size, 0, &mut buf).expect("readable"), buf.len());
+    assert_eq!(
+        inode.rig.file.read(&inode.rig.mapper, size, 0, &mut buf).expect("readable"),
+        buf.len()
+    );
     assert!(buf.iter().all(|byte| *byte == 9));
     assert_eq!((inode.rig.mapper.delayed(), inode.rig.pages.release_reservations()), (0, false));
 }

@@ -59,7 +59,11 @@ impl World {
     }
 
     fn sleep(&self, seconds: u64) {
-        let met = self.runtime.wait_until_timeout(&Event::new(), Duration::from_secs(seconds), &mut || false);
+        let met = self.runtime.wait_until_timeout(
+            &Event::new(),
+            Duration::from_secs(seconds),
+            &mut || false,
+        );
         assert!(!met);
     }
 
@@ -139,12 +143,20 @@ fn writers_hear_of_a_device_that_takes_nothing() {
         told.map(|error| (at, error))
     });
     let (written, told) = told.expect("a writer is told");
-    assert!(matches!(&told, CacheError::Write(error) if error.to_string().contains("injected fault")), "{told}");
-    assert!(world.rig.pages.dirty_bytes() == written << 20 && written << 20 < BUDGET, "{written} MiB are dirty");
+    assert!(
+        matches!(&told, CacheError::Write(error) if error.to_string().contains("injected fault")),
+        "{told}"
+    );
+    assert!(
+        world.rig.pages.dirty_bytes() == written << 20 && written << 20 < BUDGET,
+        "{written} MiB are dirty"
+    );
     fault.clear();
     world.rig.pages.balance().expect("the device works again");
     assert!(!world.rig.pages.is_over_limit());
-    file.cache.write_back(&file.mapper, 0..u64::MAX, DEVICE, WritebackMode::Sync).expect("the device works again");
+    file.cache
+        .write_back(&file.mapper, 0..u64::MAX, DEVICE, WritebackMode::Sync)
+        .expect("the device works again");
     assert_eq!(world.written(), written << 20);
 }
 
@@ -155,13 +167,17 @@ fn the_first_writer_gets_the_error_of_a_device_without_room() {
     let fault = Arc::new(Fault::new(Arc::new(MemoryDevice::new(DEVICE))));
     let world = World::over(fault.clone());
     let (file, other) = (world.file(1), world.file(2));
-    let sync = |file: &File| file.cache.write_back(&file.mapper, 0..u64::MAX, DEVICE, WritebackMode::Sync);
+    let sync =
+        |file: &File| file.cache.write_back(&file.mapper, 0..u64::MAX, DEVICE, WritebackMode::Sync);
     file.write(0, 100_000);
     fault.fill();
     assert!(!world.rig.pages.lacks_room());
     world.rig.pages.balance().expect("no write has failed");
     let told = sync(&file).expect_err("no room");
-    assert!(matches!(&told, CacheError::Write(error) if error.kind == ErrorKind::NoSpace), "{told}");
+    assert!(
+        matches!(&told, CacheError::Write(error) if error.kind == ErrorKind::NoSpace),
+        "{told}"
+    );
     assert!(world.rig.pages.lacks_room());
     for _ in 0..3 {
         world.rig.pages.balance().expect_err("still no room");
@@ -185,11 +201,16 @@ fn only_the_dirty_part_of_a_folio_is_written_and_neighbours_go_together() {
     let file = world.file(1);
     let all = 0..u64::MAX;
     file.write(0, 1 << 20);
-    file.cache.write_back(&file.mapper, all.clone(), 1 << 20, WritebackMode::Sync).expect("writable");
+    file.cache
+        .write_back(&file.mapper, all.clone(), 1 << 20, WritebackMode::Sync)
+        .expect("writable");
     let counters = world.rig.pages.counters();
     let (bytes, places) = (world.written(), counters.map_places.get());
     let change = |at: u64, len: usize| {
-        assert_eq!(file.cache.write(&file.mapper, 1 << 20, at, &pattern(len, at)).expect("room"), len);
+        assert_eq!(
+            file.cache.write(&file.mapper, 1 << 20, at, &pattern(len, at)).expect("room"),
+            len
+        );
     };
     change(8192, 10);
     change(12_288, 4096);

@@ -56,7 +56,8 @@ impl ModelMapper {
         for block in blocks {
             let at = map.next;
             map.next += 1;
-            map.blocks.insert(block, if written { State::Mapped(at) } else { State::Unwritten(at) });
+            map.blocks
+                .insert(block, if written { State::Mapped(at) } else { State::Unwritten(at) });
         }
         first
     }
@@ -67,7 +68,10 @@ impl ModelMapper {
         let gone: Vec<u64> = map.blocks.range(blocks).map(|(block, _)| *block).collect();
         for block in gone {
             let state = map.blocks.remove(&block);
-            assert!(!matches!(state, Some(State::Delayed | State::Placed)), "block {block} was {state:?} when cut");
+            assert!(
+                !matches!(state, Some(State::Delayed | State::Placed)),
+                "block {block} was {state:?} when cut"
+            );
             map.free += 1;
         }
     }
@@ -129,7 +133,10 @@ impl WriteTicket for Ticket {
         map.file_end = map.file_end.max(file_end);
         for (block, at) in (self.run.start.get()..).zip(self.at..self.at + self.run.len) {
             let before = map.blocks.insert(block, State::Mapped(at));
-            assert!(before.is_some_and(|state| state != State::Delayed), "block {block} was {before:?} on completion");
+            assert!(
+                before.is_some_and(|state| state != State::Delayed),
+                "block {block} was {before:?} on completion"
+            );
         }
         Ok(())
     }
@@ -230,7 +237,13 @@ impl Rig {
         Self::over(Arc::new(memory), block_size, budget, free, seed)
     }
 
-    pub(super) fn over(memory: Arc<dyn BlockDevice>, block_size: u32, budget: u64, free: u64, seed: u64) -> Self {
+    pub(super) fn over(
+        memory: Arc<dyn BlockDevice>,
+        block_size: u32,
+        budget: u64,
+        free: u64,
+        seed: u64,
+    ) -> Self {
         Self::under(Threads::new(), memory, block_size, budget, free, seed)
     }
 
@@ -244,7 +257,12 @@ impl Rig {
     ) -> Self {
         let device = Arc::new(Fault::new(memory));
         let dynamic: Arc<dyn BlockDevice> = device.clone();
-        let pages = PageCache::new(dynamic, Budget::new(budget), PageCacheOptions::new(block_size), runtime);
+        let pages = PageCache::new(
+            dynamic,
+            Budget::new(budget),
+            PageCacheOptions::new(block_size),
+            runtime,
+        );
         let mapper = ModelMapper::new(block_size, free, seed);
         let file = FileCache::new(&pages, block_size);
         Self { device, pages, mapper, file }

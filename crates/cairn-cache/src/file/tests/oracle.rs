@@ -106,9 +106,13 @@ impl Pair {
     fn check_read(&self, at: u64, len: usize, direct: bool) {
         let (file, mapper) = (&self.rig.file, &self.rig.mapper);
         if !direct && len.is_multiple_of(2) {
-            let lent = file.read_shared(mapper, self.size(), at, len).expect("only write-back may fail").concat();
+            let lent = file
+                .read_shared(mapper, self.size(), at, len)
+                .expect("only write-back may fail")
+                .concat();
             let end = self.bytes.len().min(usize::try_from(at).expect("small") + len);
-            let expected = self.bytes.get(usize::try_from(at).expect("small")..end).unwrap_or_default();
+            let expected =
+                self.bytes.get(usize::try_from(at).expect("small")..end).unwrap_or_default();
             assert!(lent == expected, "{len} bytes lent at {at}");
         }
         let mut buf = vec![0x55; len];
@@ -131,7 +135,9 @@ impl Pair {
             Op::Write(at, len, seed) => self.write(at, &pattern(len, seed)),
             Op::DirectWrite(at, len, seed) => self.direct_write(at, len, seed),
             Op::Read(at, len) => self.check_read(at, len, false),
-            Op::DirectRead(at, len) => self.check_read(at / 4096 * 4096, len.next_multiple_of(4096), true),
+            Op::DirectRead(at, len) => {
+                self.check_read(at / 4096 * 4096, len.next_multiple_of(4096), true)
+            }
             Op::Truncate(size) => self.truncate(size),
             Op::Punch(from, to) => self.punch(from, to.min(self.size())),
             Op::WriteBack(from, to, sync) => {
@@ -141,7 +147,9 @@ impl Pair {
             }
             Op::Invalidate => self.rig.file.invalidate(0..u64::MAX),
             Op::Switch(mode, folio) => self.switch(mode, folio),
-            Op::FailNextWrite => self.rig.device.fail_next(super::Operation::Write, super::Lasting::Once),
+            Op::FailNextWrite => {
+                self.rig.device.fail_next(super::Operation::Write, super::Lasting::Once)
+            }
         }
     }
 
@@ -169,21 +177,30 @@ impl Pair {
             return;
         }
         let Ok(()) = self.rig.file.zero(&self.rig.mapper, from..to, self.size()) else { return };
-        let end = if to == self.size() { to.div_ceil(self.block_size) } else { to / self.block_size };
+        let end =
+            if to == self.size() { to.div_ceil(self.block_size) } else { to / self.block_size };
         let blocks = from.div_ceil(self.block_size)..end;
         if blocks.start < blocks.end {
             self.rig.file.discard(&self.rig.mapper, blocks.clone());
             self.rig.mapper.unmap(blocks);
         }
-        self.bytes[usize::try_from(from).expect("small")..usize::try_from(to).expect("small")].fill(0);
+        self.bytes[usize::try_from(from).expect("small")..usize::try_from(to).expect("small")]
+            .fill(0);
     }
 
     fn finish(mut self) {
         self.rig.device.clear();
         assert!(read_all(&self.rig, self.size()) == self.bytes, "before the last write-back");
-        self.rig.file.write_back(&self.rig.mapper, 0..u64::MAX, self.size(), WritebackMode::Sync).expect("writable");
-        assert_eq!((self.rig.file.dirty_bytes(), self.rig.pages.dirty_bytes(), self.rig.mapper.delayed()), (0, 0, 0));
-        self.rig.file = crate::file::FileCache::new(&self.rig.pages, self.rig.pages.options().block_size);
+        self.rig
+            .file
+            .write_back(&self.rig.mapper, 0..u64::MAX, self.size(), WritebackMode::Sync)
+            .expect("writable");
+        assert_eq!(
+            (self.rig.file.dirty_bytes(), self.rig.pages.dirty_bytes(), self.rig.mapper.delayed()),
+            (0, 0, 0)
+        );
+        self.rig.file =
+            crate::file::FileCache::new(&self.rig.pages, self.rig.pages.options().block_size);
         assert!(read_all(&self.rig, self.size()) == self.bytes, "from the device");
         self.rig.file.drop_all(&self.rig.mapper);
         for order in &self.rig.pages.counters().folios_by_order {

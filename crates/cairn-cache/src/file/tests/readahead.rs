@@ -54,7 +54,10 @@ impl Subject {
     fn read(&self, at: u64, len: usize) {
         let _data = self.data.read();
         let mut buf = vec![0; len];
-        assert_eq!(self.rig.file.read(&self.rig.mapper, SIZE, at, &mut buf).expect("readable"), len);
+        assert_eq!(
+            self.rig.file.read(&self.rig.mapper, SIZE, at, &mut buf).expect("readable"),
+            len
+        );
         let from = usize::try_from(at).expect("small");
         assert!(buf == self.bytes[from..from + len], "{len} bytes at {at}");
     }
@@ -75,10 +78,16 @@ fn interleaved_sequential_readers_are_read_ahead_and_nothing_twice() {
             let counters = subject.rig.pages.counters();
             let (ahead, all) = (counters.readahead_bytes.get(), counters.device_read_bytes.get());
             assert!(ahead > 0, "{mode:?}, {piece}: nothing was read ahead");
-            assert!((SIZE..=SIZE + (2 << 20)).contains(&all), "{mode:?}, {piece}: {all} bytes were read of {SIZE}");
+            assert!(
+                (SIZE..=SIZE + (2 << 20)).contains(&all),
+                "{mode:?}, {piece}: {all} bytes were read of {SIZE}"
+            );
             if mode == BufferedMode::Extents {
                 let (asked, pieces) = (counters.map_lookups.get(), SIZE / (128 << 10));
-                assert!(asked <= pieces, "{piece}: {asked} lookups of one extent, read in {pieces} pieces at most");
+                assert!(
+                    asked <= pieces,
+                    "{piece}: {asked} lookups of one extent, read in {pieces} pieces at most"
+                );
             }
         }
     }
@@ -86,7 +95,8 @@ fn interleaved_sequential_readers_are_read_ahead_and_nothing_twice() {
 
 #[test]
 fn random_reads_read_what_they_ask() {
-    let (subject, daemon) = Subject::new(Arc::new(MemoryDevice::new(DEVICE)), BufferedMode::Extents);
+    let (subject, daemon) =
+        Subject::new(Arc::new(MemoryDevice::new(DEVICE)), BufferedMode::Extents);
     let mut random = fastrand::Rng::with_seed(5);
     let mut asked = 0;
     for _ in 0..100 {
@@ -134,7 +144,11 @@ impl BlockDevice for Gate {
 
 #[test]
 fn a_reader_waits_for_no_more_than_it_asked() {
-    let gate = Arc::new(Gate { inner: MemoryDevice::new(DEVICE), open: AtomicBool::new(false), opened: Event::new() });
+    let gate = Arc::new(Gate {
+        inner: MemoryDevice::new(DEVICE),
+        open: AtomicBool::new(false),
+        opened: Event::new(),
+    });
     let (subject, daemon) = Subject::new(gate.clone(), BufferedMode::Extents);
     let reader = {
         let subject = subject.clone();
@@ -157,7 +171,8 @@ fn a_reader_waits_for_no_more_than_it_asked() {
 /// The daemon skips a window that a reader is reading, without a mapping for each of its blocks.
 #[test]
 fn what_others_are_reading_is_asked_for_once() {
-    let (subject, daemon) = Subject::new(Arc::new(MemoryDevice::new(DEVICE)), BufferedMode::Extents);
+    let (subject, daemon) =
+        Subject::new(Arc::new(MemoryDevice::new(DEVICE)), BufferedMode::Extents);
     daemon.stop();
     let (file, counters) = (&subject.rig.file, subject.rig.pages.counters());
     let reading = file.state.begin_reading(0..256).expect("there is no other reader");
@@ -173,8 +188,10 @@ fn what_others_are_reading_is_asked_for_once() {
 /// `read_shared` returns the data in large pieces, which do not change when the file is written.
 #[test]
 fn what_is_lent_is_read_once_and_never_changes() {
-    let (subject, daemon) = Subject::new(Arc::new(MemoryDevice::new(DEVICE)), BufferedMode::Extents);
-    let (file, mapper, counters) = (&subject.rig.file, &subject.rig.mapper, subject.rig.pages.counters());
+    let (subject, daemon) =
+        Subject::new(Arc::new(MemoryDevice::new(DEVICE)), BufferedMode::Extents);
+    let (file, mapper, counters) =
+        (&subject.rig.file, &subject.rig.mapper, subject.rig.pages.counters());
     let mut all = Vec::new();
     for at in (0..SIZE).step_by(1 << 20) {
         let _data = subject.data.read();
@@ -184,7 +201,9 @@ fn what_is_lent_is_read_once_and_never_changes() {
     }
     daemon.stop();
     assert!(all.len() < 64, "{} pieces of 16 MiB", all.len());
-    assert!(counters.device_read_bytes.get() <= SIZE + (2 << 20) && counters.map_lookups.get() <= 40);
+    assert!(
+        counters.device_read_bytes.get() <= SIZE + (2 << 20) && counters.map_lookups.get() <= 40
+    );
     file.write(mapper, SIZE, 0, &vec![0xEE; 8 << 20]).expect("room");
     assert!(all.concat() == subject.bytes);
     drop(all);

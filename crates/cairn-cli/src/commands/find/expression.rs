@@ -1,5 +1,5 @@
-//! What `cairn find` looks for and does: parsed once, then asked of every file. Nesting is bounded, so that no command line ends the
-//! stack.
+//! What `cairn find` looks for and does: parsed once, then asked of every file. Nesting is bounded,
+//! so that no command line ends the stack.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -144,8 +144,13 @@ struct Parser<'a> {
 }
 
 impl Expression {
-    /// Parses the words; ages count back from `now`, and `mtime_of` gives the time of a file on the volume.
-    pub(super) fn parse(words: &[OsString], now: Timestamp, mtime_of: MtimeOf<'_>) -> Outcome<Self> {
+    /// Parses the words; ages count back from `now`, and `mtime_of` gives the time of a file on the
+    /// volume.
+    pub(super) fn parse(
+        words: &[OsString],
+        now: Timestamp,
+        mtime_of: MtimeOf<'_>,
+    ) -> Outcome<Self> {
         let expression = Self {
             root: Node::All(Vec::new()),
             now,
@@ -157,7 +162,10 @@ impl Expression {
         let mut parser = Parser { words: words.iter().peekable(), mtime_of, expression };
         let root = parser.any(0)?;
         if let Some(word) = parser.words.next() {
-            return Err(wrong(word.as_bytes(), "nothing can stand here: check the parentheses, and put paths first"));
+            return Err(wrong(
+                word.as_bytes(),
+                "nothing can stand here: check the parentheses, and put paths first",
+            ));
         }
         Ok(Self { root, ..parser.expression })
     }
@@ -186,7 +194,9 @@ impl Parser<'_> {
 
     fn all(&mut self, depth: usize) -> Outcome<Node> {
         let mut nodes = Vec::new();
-        while let Some(word) = self.words.next_if(|word| !matches!(word.as_bytes(), b"-o" | b"-or" | b")")) {
+        while let Some(word) =
+            self.words.next_if(|word| !matches!(word.as_bytes(), b"-o" | b"-or" | b")"))
+        {
             if !matches!(word.as_bytes(), b"-a" | b"-and") {
                 nodes.push(self.one(word.as_bytes(), depth)?);
             }
@@ -238,24 +248,43 @@ impl Parser<'_> {
             }
             word if !WORDS.iter().any(|known| known.as_bytes() == word) => {
                 let meant = did_you_mean(&String::from_utf8_lossy(word), WORDS.iter().copied());
-                return Err(wrong(word, &format!("not known here{meant}: cairn find --help lists what can be asked")));
+                return Err(wrong(
+                    word,
+                    &format!("not known here{meant}: cairn find --help lists what can be asked"),
+                ));
             }
             _ => {}
         }
         let value = self.words.next().ok_or_else(|| wrong(word, "a value must follow"))?.as_bytes();
+        self.test_of(word, value)
+    }
+
+    /// A test with its value.
+    fn test_of(&mut self, word: &[u8], value: &[u8]) -> Outcome<Test> {
         let text = String::from_utf8_lossy(value);
-        let refused = |why: &str| wrong(word, &format!("'{}' is not understood: {why}", shown(value)));
-        let number = || parse_number(&text).ok_or_else(|| refused("give a number, with + or - for more or less"));
-        let owner = || text.parse().map(Number::Is).map_err(|_| refused("give a number: names are those of this host"));
+        let refused =
+            |why: &str| wrong(word, &format!("'{}' is not understood: {why}", shown(value)));
+        let number = || {
+            parse_number(&text)
+                .ok_or_else(|| refused("give a number, with + or - for more or less"))
+        };
+        let owner = || {
+            text.parse()
+                .map(Number::Is)
+                .map_err(|_| refused("give a number: names are those of this host"))
+        };
         let depth = || text.parse::<usize>().map_err(|_| refused("give a number"));
         Ok(match word {
             b"-name" => Test::Name(Pattern::parse(value)),
             b"-iname" => Test::NameInAnyCase(Pattern::parse(text.to_lowercase().as_bytes())),
             b"-path" => Test::Path(Pattern::parse(value)),
-            b"-type" => Test::Kinds(parse_kinds(&text).ok_or_else(|| refused("the types are f, d, l, b, c, p and s"))?),
+            b"-type" => Test::Kinds(
+                parse_kinds(&text)
+                    .ok_or_else(|| refused("the types are f, d, l, b, c, p and s"))?,
+            ),
             b"-size" => {
-                let (number, unit) =
-                    parse_size(&text).ok_or_else(|| refused("give a number with c, w, b, k, M or G"))?;
+                let (number, unit) = parse_size(&text)
+                    .ok_or_else(|| refused("give a number with c, w, b, k, M or G"))?;
                 Test::Size(number, unit)
             }
             b"-newer" => Test::Newer((self.mtime_of)(value)?),
@@ -355,10 +384,12 @@ impl Number {
 }
 
 impl Number {
-    /// Seconds in units, as find(1) has it: days that are over; minutes that have begun, but for "more than".
+    /// Seconds in units, as find(1) has it: days that are over; minutes that have begun, but for
+    /// "more than".
     fn matches_age(self, seconds: i64, unit: i64) -> bool {
         let begun = unit == 60 && !matches!(self, Self::More(_));
-        let units = if begun { (seconds + unit - 1).div_euclid(unit) } else { seconds.div_euclid(unit) };
+        let units =
+            if begun { (seconds + unit - 1).div_euclid(unit) } else { seconds.div_euclid(unit) };
         match u64::try_from(units) {
             Ok(units) => self.matches(units),
             // Changed in what is the future here.
@@ -388,15 +419,20 @@ impl Node {
 impl Test {
     fn matches(&self, subject: &Subject<'_>, now: Timestamp) -> bool {
         let of = subject.attributes;
-        let name = subject.path.rsplit(|byte| *byte == b'/').find(|name| !name.is_empty()).unwrap_or(b"/");
+        let name =
+            subject.path.rsplit(|byte| *byte == b'/').find(|name| !name.is_empty()).unwrap_or(b"/");
         match self {
             Self::Name(pattern) => pattern.matches(name),
-            Self::NameInAnyCase(pattern) => pattern.matches(String::from_utf8_lossy(name).to_lowercase().as_bytes()),
+            Self::NameInAnyCase(pattern) => {
+                pattern.matches(String::from_utf8_lossy(name).to_lowercase().as_bytes())
+            }
             Self::Path(pattern) => pattern.matches(subject.path),
             Self::Kinds(kinds) => kinds.contains(&of.kind),
             Self::Size(number, unit) => number.matches(of.size.div_ceil(*unit)),
             Self::Newer(time) => of.mtime > *time,
-            Self::Age(number, unit) => number.matches_age(now.seconds.saturating_sub(of.mtime.seconds), *unit),
+            Self::Age(number, unit) => {
+                number.matches_age(now.seconds.saturating_sub(of.mtime.seconds), *unit)
+            }
             Self::Uid(number) => number.matches(of.uid.into()),
             Self::Gid(number) => number.matches(of.gid.into()),
             Self::Links(number) => number.matches(of.links.into()),

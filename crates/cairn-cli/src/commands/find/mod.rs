@@ -76,11 +76,14 @@ impl OnVolume for Args {
 /// # Errors
 /// The expression is not understood; a path does not exist, cannot be read or cannot be removed.
 pub fn find(fs: &dyn FileSystem, args: &Args, output: &mut Output<'_>) -> Outcome {
-    let is_expression = |word: &OsString| word.as_bytes().starts_with(b"-") || matches!(word.as_bytes(), b"!" | b"(");
+    let is_expression = |word: &OsString| {
+        word.as_bytes().starts_with(b"-") || matches!(word.as_bytes(), b"!" | b"(")
+    };
     let split = args.words.iter().position(is_expression).unwrap_or(args.words.len());
     let (paths, words) = args.words.split_at(split);
     let mtime_of = |path: &[u8]| {
-        let found = walk::resolve(fs, path, true).map_err(|error| Failure::volume(shown(path), &error))?;
+        let found =
+            walk::resolve(fs, path, true).map_err(|error| Failure::volume(shown(path), &error))?;
         Ok(found.mtime)
     };
     let expression = Expression::parse(words, now()?, &mtime_of)?;
@@ -95,7 +98,8 @@ pub fn find(fs: &dyn FileSystem, args: &Args, output: &mut Output<'_>) -> Outcom
         kept: Passed::by_writer(),
         ended: false,
     };
-    let mut passed = if args.access() == Access::Write { Passed::by_writer() } else { Passed::default() };
+    let mut passed =
+        if args.access() == Access::Write { Passed::by_writer() } else { Passed::default() };
     let found = failure::each(paths, |path| search.below(&path, &mut passed));
     let ended = search.json.map_or(Ok(()), |array| array.end(search.output));
     failure::all([found, ended, search.kept.end(), passed.end()])
@@ -126,13 +130,18 @@ impl Search<'_, '_> {
             return Ok(());
         }
         let fs = self.fs;
-        let start = walk::resolve(fs, path, false).map_err(|error| Failure::volume(shown(path), &error))?;
+        let start =
+            walk::resolve(fs, path, false).map_err(|error| Failure::volume(shown(path), &error))?;
         let visited = tree::visit(fs, path, &start, passed, &mut |path, attributes, depth| {
             self.finish(depth)?;
             let goes_on = if self.ended {
                 false
             } else if self.expression.depth_first && attributes.kind == FileKind::Directory {
-                self.unfinished.push(Unfinished { path: path.to_vec(), attributes: attributes.clone(), depth });
+                self.unfinished.push(Unfinished {
+                    path: path.to_vec(),
+                    attributes: attributes.clone(),
+                    depth,
+                });
                 true
             } else {
                 self.one(path, attributes, depth)?
@@ -163,7 +172,9 @@ impl Search<'_, '_> {
         }
         let fs = self.fs;
         let is_empty = || match attributes.kind {
-            FileKind::Directory => walk::list(fs, attributes.ino).is_ok_and(|entries| entries.is_empty()),
+            FileKind::Directory => {
+                walk::list(fs, attributes.ino).is_ok_and(|entries| entries.is_empty())
+            }
             kind => kind == FileKind::Regular && attributes.size == 0,
         };
         let subject = Subject { path, attributes, is_empty: &is_empty };
@@ -203,16 +214,18 @@ impl Search<'_, '_> {
         self.output.bytes(if how == Action::PrintZero { b"\0" } else { b"\n" })
     }
 
-    /// False if it cannot be removed. As find(1): where the search starts at the root, `.` or `..`, that stays and is no failure.
+    /// False if it cannot be removed. As find(1): where the search starts at the root, `.` or `..`,
+    /// that stays and is no failure.
     fn delete(&mut self, subject: &Subject<'_>) -> Outcome<bool> {
         if matches!(last_name(subject.path), b"" | b"." | b"..") {
             return Ok(true);
         }
-        let removed =
-            walk::resolve_parent(self.fs, subject.path).and_then(|(parent, name)| match subject.attributes.kind {
+        let removed = walk::resolve_parent(self.fs, subject.path).and_then(|(parent, name)| {
+            match subject.attributes.kind {
                 FileKind::Directory => self.fs.rmdir(parent.ino, name),
                 _ => self.fs.unlink(parent.ino, name),
-            });
+            }
+        });
         match removed {
             Ok(()) => Ok(true),
             Err(error) => {

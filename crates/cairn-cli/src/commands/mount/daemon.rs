@@ -13,7 +13,8 @@ use crate::failure::{Failure, Outcome, Status};
 
 /// What the daemon writes when the mount is live.
 const READY: &[u8] = b"M";
-/// The allocator's variable for the address space that it takes at a time, and a small value, in KiB.
+/// The allocator's variable for the address space that it takes at a time, and a small value, in
+/// KiB.
 const ARENA: (&str, &str) = ("MIMALLOC_ARENA_RESERVE", "16384");
 
 /// Starts this program again in the background; returns when the mount is live.
@@ -21,7 +22,8 @@ const ARENA: (&str, &str) = ("MIMALLOC_ARENA_RESERVE", "16384");
 /// # Errors
 /// What the daemon failed with: it has printed the line itself.
 pub fn start(image: &ImageSpec, devices: &[PathBuf], mountpoint: &Path, options: &str) -> Outcome {
-    let failed = |error: &std::io::Error, advice: &str| Failure::start("starting the daemon", error, advice);
+    let failed =
+        |error: &std::io::Error, advice: &str| Failure::start("starting the daemon", error, advice);
     let program = std::env::current_exe().map_err(|error| failed(&error, "mount /proc"))?;
     let mut command = Command::new(program);
     command.arg0("cairn").args(["mount", "--foreground", "--announce"]);
@@ -31,7 +33,8 @@ pub fn start(image: &ImageSpec, devices: &[PathBuf], mountpoint: &Path, options:
     for device in devices {
         command.arg("--device").arg(device);
     }
-    // The allocator would take most of a small address space at once, before the volume has what it needs.
+    // The allocator would take most of a small address space at once, before the volume has what it
+    // needs.
     if cairn_base::memory::address_limit().is_some() && std::env::var_os(ARENA.0).is_none() {
         command.env(ARENA.0, ARENA.1);
     }
@@ -44,7 +47,10 @@ pub fn start(image: &ImageSpec, devices: &[PathBuf], mountpoint: &Path, options:
         .spawn()
         .map_err(|error| failed(&error, "see that /dev/null and this program are still there"))?;
     let mut byte = [0; 1];
-    let mut pipe = child.stdout.take().ok_or_else(|| Failure::new(Status::Failed, "the daemon has no output"))?;
+    let mut pipe = child
+        .stdout
+        .take()
+        .ok_or_else(|| Failure::new(Status::Failed, "the daemon has no output"))?;
     match pipe.read(&mut byte) {
         Ok(1) if byte == READY => Ok(()),
         _ => Err(ended(child)),
@@ -58,7 +64,10 @@ fn ended(mut child: Child) -> Failure {
             (Some(code), _) => Failure::told(code),
             (None, signal) => {
                 let signal = signal.unwrap_or_default();
-                Failure::new(Status::Failed, format!("the daemon was killed by signal {signal}: mount again"))
+                Failure::new(
+                    Status::Failed,
+                    format!("the daemon was killed by signal {signal}: mount again"),
+                )
             }
         },
         Err(error) => Failure::host("waiting for the daemon", &error),
@@ -67,12 +76,14 @@ fn ended(mut child: Child) -> Failure {
 
 /// In the daemon, before anything is opened: nothing of the starter's session may end us.
 pub fn leave_session() {
-    // Fails only for a process group's leader, which has a session of its own already as far as we care.
+    // Fails only for a process group's leader, which has a session of its own already as far as we
+    // care.
     let _ = rustix::process::setsid();
     let _ = std::env::set_current_dir("/");
 }
 
-/// In the daemon: tells the starter, then lets go of its terminal or pipes, so that whoever reads them sees their end.
+/// In the daemon: tells the starter, then lets go of its terminal or pipes, so that whoever reads
+/// them sees their end.
 ///
 /// # Errors
 /// The starter has gone away, or `/dev/null` is missing.

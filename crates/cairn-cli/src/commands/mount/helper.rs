@@ -1,5 +1,7 @@
-//! The command lines of mount(8)'s helpers: `mount.fuse.cairn IMG DIR [-sfnvrw] [-N NAMESPACE] [-o OPTIONS] [-t TYPE]` (our own name, linked to the
-//! program) and `cairn IMG DIR -o OPTIONS` (how libfuse's `mount.fuse` starts a filesystem of type `fuse.cairn`).
+//! The command lines of mount(8)'s helpers:
+//! `mount.fuse.cairn IMG DIR [-sfnvrw] [-N NAMESPACE] [-o OPTIONS] [-t TYPE]` (our own name, linked
+//! to the program) and `cairn IMG DIR -o OPTIONS` (how libfuse's `mount.fuse` starts a filesystem
+//! of type `fuse.cairn`).
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -53,8 +55,13 @@ pub fn rewrite(arguments: Vec<OsString>) -> Vec<OsString> {
                 rewritten.push("--namespace".into());
                 rewritten.extend(rest.next());
             }
-            [b'-', letters @ ..] if !letters.is_empty() && letters.iter().all(|letter| b"sfnvrw".contains(letter)) => {
-                letters.iter().for_each(|letter| rewritten.extend(flag(*letter).iter().map(OsString::from)));
+            [b'-', letters @ ..]
+                if !letters.is_empty()
+                    && letters.iter().all(|letter| b"sfnvrw".contains(letter)) =>
+            {
+                letters
+                    .iter()
+                    .for_each(|letter| rewritten.extend(flag(*letter).iter().map(OsString::from)));
             }
             _ => rewritten.push(argument),
         }
@@ -96,8 +103,14 @@ mod tests {
 
     #[test]
     fn helpers_become_mount() {
-        assert_eq!(rewritten("/sbin/mount.fuse.cairn /d.img /mnt -o rw,dev"), "cairn mount /d.img /mnt -o rw,dev");
-        assert_eq!(rewritten("/sbin/mount.fuse.cairn /d.img /mnt -n -t fuse.cairn"), "cairn mount /d.img /mnt");
+        assert_eq!(
+            rewritten("/sbin/mount.fuse.cairn /d.img /mnt -o rw,dev"),
+            "cairn mount /d.img /mnt -o rw,dev"
+        );
+        assert_eq!(
+            rewritten("/sbin/mount.fuse.cairn /d.img /mnt -n -t fuse.cairn"),
+            "cairn mount /d.img /mnt"
+        );
         assert_eq!(
             rewritten("/sbin/mount.fuse.cairn /d.img /mnt -sfvr -N /proc/1/ns/mnt -o noauto"),
             "cairn mount /d.img /mnt -o sloppy --fake --verbose -o ro --namespace /proc/1/ns/mnt -o noauto"
@@ -108,8 +121,14 @@ mod tests {
     #[test]
     fn a_helper_tells_about_itself() {
         let help = |line: &str| help(&line.split(' ').map(OsString::from).collect::<Vec<_>>());
-        for line in ["/sbin/mount.fuse.cairn --help", "mount.fuse.cairn -h", "/sbin/mount.fuse.cairn"] {
-            assert!(help(line).is_some_and(|text| text.contains("Usage: mount.fuse.cairn IMAGE DIRECTORY")), "{line}");
+        for line in
+            ["/sbin/mount.fuse.cairn --help", "mount.fuse.cairn -h", "/sbin/mount.fuse.cairn"]
+        {
+            assert!(
+                help(line)
+                    .is_some_and(|text| text.contains("Usage: mount.fuse.cairn IMAGE DIRECTORY")),
+                "{line}"
+            );
         }
         assert_eq!((help("cairn mount --help"), help("mount.fuse.cairn /a /b")), (None, None));
         assert_eq!(rewritten("mount.fuse.cairn -V"), "cairn --version");

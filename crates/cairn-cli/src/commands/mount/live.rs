@@ -1,7 +1,9 @@
-//! What the daemon answers on the control channel: everything there is to tell about the mount, changes of options, freezing.
+//! What the daemon answers on the control channel: everything there is to tell about the mount,
+//! changes of options, freezing.
 //!
-//! A change is checked by the mount, the volume and (for `ro`) the kernel before any of them applies it. The kernel turns
-//! read-only before the volume and writable after it, so that the volume is never offered what it must refuse.
+//! A change is checked by the mount, the volume and (for `ro`) the kernel before any of them
+//! applies it. The kernel turns read-only before the volume and writable after it, so that the
+//! volume is never offered what it must refuse.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -59,9 +61,12 @@ impl Live {
     }
 
     fn apply(&self, old: &FuseOptions, new: &FuseOptions, volume: &str) -> Result<(), String> {
-        let to_volume = |list: &str| self.filesystem.remount(list).map_err(|error| error.to_string());
+        let to_volume =
+            |list: &str| self.filesystem.remount(list).map_err(|error| error.to_string());
         let to_kernel = |options: &FuseOptions| match self.needs_kernel(old, new) {
-            true => cairn_fuse::remount(&self.mountpoint, options).map_err(|error| error.to_string()),
+            true => {
+                cairn_fuse::remount(&self.mountpoint, options).map_err(|error| error.to_string())
+            }
             false => Ok(()),
         };
         let opens = old.read_only && !new.read_only;
@@ -83,9 +88,12 @@ impl Live {
         })
     }
 
-    /// The kernel sends what it has of files that are being written, and does not wait until we have it.
+    /// The kernel sends what it has of files that are being written, and does not wait until we
+    /// have it.
     fn take_dirty_pages(&self) {
-        if let Err(error) = File::open(&self.mountpoint).and_then(|root| Ok(rustix::fs::syncfs(root)?)) {
+        if let Err(error) =
+            File::open(&self.mountpoint).and_then(|root| Ok(rustix::fs::syncfs(root)?))
+        {
             tracing::warn!("the kernel was not asked for its dirty pages: {}", plain(&error));
         }
         self.stats.settle(SETTLING);
@@ -123,7 +131,9 @@ impl Control for Live {
         let mut current = self.options.lock().unwrap_or_else(PoisonError::into_inner);
         let Changes { fuse, volume, .. } = Changes::parse(&current, list)?;
         if let Some(name) = current.fixed_change(&fuse) {
-            return Err(format!("{name} cannot be changed on a live mount: unmount and mount again"));
+            return Err(format!(
+                "{name} cannot be changed on a live mount: unmount and mount again"
+            ));
         }
         if !self.root && self.needs_kernel(&current, &fuse) {
             return Err(cairn_fuse::Error::RemountAsUser.to_string());

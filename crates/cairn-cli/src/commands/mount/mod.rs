@@ -1,8 +1,9 @@
 //! `cairn mount`.
 //!
-//! Without `-f` the program starts itself again as the daemon and waits for one byte on a pipe: mounted. The daemon
-//! prints its own error line and its exit status becomes ours, so a failed mount looks the same in both modes. (Starting
-//! anew rather than forking keeps threads and locks out of it.)
+//! Without `-f` the program starts itself again as the daemon and waits for one byte on a pipe:
+//! mounted. The daemon prints its own error line and its exit status becomes ours, so a failed
+//! mount looks the same in both modes. (Starting anew rather than forking keeps threads and locks
+//! out of it.)
 
 pub mod daemon;
 pub mod helper;
@@ -45,7 +46,8 @@ pub struct Args {
     /// Read-only: the same as -o ro.
     #[arg(short = 'r', long)]
     pub read_only: bool,
-    /// Tell the starter through standard output that the mount is live (used by the program itself).
+    /// Tell the starter through standard output that the mount is live (used by the program
+    /// itself).
     #[arg(long, hide = true, requires = "foreground")]
     pub announce: bool,
     /// Look at everything and mount nothing (`-f` of mount(8)'s helpers).
@@ -79,12 +81,14 @@ pub fn run(args: &Args) -> Outcome {
         words.push("ro");
     }
     if words.contains(&"remount") {
-        // mount(8) starts its helpers for this, too. It repeats the whole line of fstab: what has no effect was said at the mount.
+        // mount(8) starts its helpers for this, too. It repeats the whole line of fstab: what has
+        // no effect was said at the mount.
         return super::remount::change(&args.mountpoint, &words.join(",")).map(drop);
     }
     let mut options = MountOptions::parse(&words).map_err(Failure::usage)?;
     options.devices = further_devices(args, &options)?;
-    // Absolute from here on: the daemon works in another directory, and `umount` finds the image by this name.
+    // Absolute from here on: the daemon works in another directory, and `umount` finds the image by
+    // this name.
     let image = args.image.spec()?.canonical()?;
     let mountpoint = check_mountpoint(&args.mountpoint)?;
     if args.fake {
@@ -106,7 +110,8 @@ pub fn run(args: &Args) -> Outcome {
 /// The further devices that were named, as arguments or as options; absolute, like the image.
 fn further_devices(args: &Args, options: &MountOptions) -> Outcome<Vec<PathBuf>> {
     let named = args.image.devices.iter().chain(&options.devices);
-    let canonical = |path: &PathBuf| std::fs::canonicalize(path).map_err(|error| Failure::host(path, &error));
+    let canonical =
+        |path: &PathBuf| std::fs::canonicalize(path).map_err(|error| Failure::host(path, &error));
     named.map(canonical).collect()
 }
 
@@ -125,19 +130,30 @@ fn look(image: &ImageSpec, options: &MountOptions) -> Outcome {
 fn check_mountpoint(path: &Path) -> Outcome<PathBuf> {
     let failed = |status, why: &str| Failure::new(status, format!("{}: {why}", path.display()));
     let canonical = std::fs::canonicalize(path).map_err(|error| match error.raw_os_error() {
-        Some(107) => failed(Status::Busy, "a dead FUSE mount is there: run cairn umount on it first"),
+        Some(107) => {
+            failed(Status::Busy, "a dead FUSE mount is there: run cairn umount on it first")
+        }
         Some(2) => failed(Status::Failed, "no such mount point: make the directory first"),
-        _ => failed(Status::Failed, &system_error::with_remedy(&error, "give a directory that you may enter")),
+        _ => failed(
+            Status::Failed,
+            &system_error::with_remedy(&error, "give a directory that you may enter"),
+        ),
     })?;
     if super::live_mount::is_dead(&canonical) {
-        return Err(failed(Status::Busy, "a dead FUSE mount is there: run cairn umount on it first"));
+        return Err(failed(
+            Status::Busy,
+            "a dead FUSE mount is there: run cairn umount on it first",
+        ));
     }
     if !canonical.is_dir() {
         return Err(failed(Status::Failed, "the mount point is not a directory: give one"));
     }
     match table::find(&canonical)? {
         Some(mount) => {
-            let why = format!("the mount point is in use: {} is mounted there: unmount it first", mount.source);
+            let why = format!(
+                "the mount point is in use: {} is mounted there: unmount it first",
+                mount.source
+            );
             Err(failed(Status::Busy, &why))
         }
         None => Ok(canonical),

@@ -1,4 +1,5 @@
-//! Sorts `-o` words: those of the FUSE mount, those that mean something only in fstab, and the volume's.
+//! Sorts `-o` words: those of the FUSE mount, those that mean something only in fstab, and the
+//! volume's.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +8,8 @@ use cairn_fuse::MountOptions as FuseOptions;
 /// Options of one mount.
 #[derive(Clone, Debug, Default)]
 pub struct MountOptions {
-    /// For the mount; as root it is for everybody, with devices and set-user-id programs, as a user it is private.
+    /// For the mount; as root it is for everybody, with devices and set-user-id programs, as a user
+    /// it is private.
     pub fuse: FuseOptions,
     /// The further devices of the volume that were named.
     pub devices: Vec<PathBuf>,
@@ -29,12 +31,14 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// Parses a list against the options in force. What mount(8) repeats of the kernel's own options is left out.
+    /// Parses a list against the options in force. What mount(8) repeats of the kernel's own
+    /// options is left out.
     ///
     /// # Errors
     /// As [`MountOptions::parse`].
     pub fn parse(current: &FuseOptions, list: &str) -> Result<Self, String> {
-        const REPEATED: [&str; 7] = ["remount", "device", "user_id", "group_id", "max_read", "rootmode", "fd"];
+        const REPEATED: [&str; 7] =
+            ["remount", "device", "user_id", "group_id", "max_read", "rootmode", "fd"];
         let repeated = |word: &&str| REPEATED.contains(&word.split('=').next().unwrap_or(word));
         let words: Vec<&str> = split(list).filter(|word| !repeated(word)).collect();
         let MountOptions { fuse, volume, notes, .. } = MountOptions::over(current.clone(), &words)?;
@@ -66,8 +70,8 @@ pub fn split(list: &str) -> impl Iterator<Item = &str> {
 }
 
 impl MountOptions {
-    /// Parses words (each may hold several, separated by commas); later ones win. The volume's own are checked when it
-    /// is opened.
+    /// Parses words (each may hold several, separated by commas); later ones win. The volume's own
+    /// are checked when it is opened.
     ///
     /// # Errors
     /// A word that other programs know, but that cannot work here.
@@ -101,16 +105,17 @@ fn place(word: &str) -> Result<Place, String> {
     let (name, value) = word.split_once('=').unwrap_or((word, ""));
     Ok(match name {
         "ro" | "rw" | "noatime" | "relatime" => Place::Both,
-        "auto" | "noauto" | "user" | "nouser" | "users" | "nousers" | "owner" | "noowner" | "group" | "nogroup"
-        | "nofail" | "_netdev" | "silent" | "loud" | "comment" | "helper" | "uhelper" | "symfollow" | "seclabel" => {
+        "auto" | "noauto" | "user" | "nouser" | "users" | "nousers" | "owner" | "noowner"
+        | "group" | "nogroup" | "nofail" | "_netdev" | "silent" | "loud" | "comment" | "helper"
+        | "uhelper" | "symfollow" | "seclabel" => Place::Nobody,
+        // What switches off what is not on.
+        "nolazytime" | "nomand" | "noiversion" | "nostrictatime" | "norelatime" | "diratime" => {
             Place::Nobody
         }
-        // What switches off what is not on.
-        "nolazytime" | "nomand" | "noiversion" | "nostrictatime" | "norelatime" | "diratime" => Place::Nobody,
         "strictatime" => Place::Ignored("access times are kept as with relatime"),
-        "nodiratime" => {
-            Place::Ignored("access times of directories are kept as those of files: noatime switches off both")
-        }
+        "nodiratime" => Place::Ignored(
+            "access times of directories are kept as those of files: noatime switches off both",
+        ),
         "lazytime" => Place::Ignored("times are written with what else changes"),
         "mand" => Place::Ignored("Linux has no mandatory locks any more"),
         "iversion" => Place::Ignored("changes are counted anyway"),
@@ -118,17 +123,31 @@ fn place(word: &str) -> Result<Place, String> {
             Place::Ignored("SELinux is not running")
         }
         "context" | "fscontext" | "defcontext" | "rootcontext" => {
-            return Err(format!("{name}: the mount cannot be given labels of SELinux: leave it out"));
+            return Err(format!(
+                "{name}: the mount cannot be given labels of SELinux: leave it out"
+            ));
         }
-        "nosymfollow" => return Err("nosymfollow: symbolic links would be followed all the same: leave it out".into()),
+        "nosymfollow" => {
+            return Err(
+                "nosymfollow: symbolic links would be followed all the same: leave it out".into()
+            );
+        }
         // The source and type that the mount table shows are ours to say.
         "fsname" | "subtype" => Place::Nobody,
         "device" if value.is_empty() => return Err("device needs a path: device=PATH".into()),
         "device" => Place::Device(value.into()),
         name if name.starts_with("x-") || name.starts_with("X-") => Place::Nobody,
-        "remount" => return Err("remount concerns a live mount: use cairn remount -o OPTIONS MOUNTPOINT".into()),
-        "offset" => return Err(format!("offset is an option of loop devices: write IMAGE?offset={value}")),
-        "loop" | "sizelimit" => return Err(format!("{name} is an option of loop devices: leave it out")),
+        "remount" => {
+            return Err(
+                "remount concerns a live mount: use cairn remount -o OPTIONS MOUNTPOINT".into()
+            );
+        }
+        "offset" => {
+            return Err(format!("offset is an option of loop devices: write IMAGE?offset={value}"));
+        }
+        "loop" | "sizelimit" => {
+            return Err(format!("{name} is an option of loop devices: leave it out"));
+        }
         _ => Place::Either,
     })
 }
@@ -143,31 +162,46 @@ mod tests {
 
     #[test]
     fn sorts_words() {
-        let options = MountOptions::parse(&["ro,commit=30,allow_other", "x-systemd.automount,nosuid", "cache=1G"]);
+        let options = MountOptions::parse(&[
+            "ro,commit=30,allow_other",
+            "x-systemd.automount,nosuid",
+            "cache=1G",
+        ]);
         let options = options.unwrap();
         assert!(options.fuse.read_only);
-        assert_eq!((options.fuse.allow_other, options.fuse.suid, options.fuse.dev), (Some(true), Some(false), None));
+        assert_eq!(
+            (options.fuse.allow_other, options.fuse.suid, options.fuse.dev),
+            (Some(true), Some(false), None)
+        );
         assert_eq!(options.volume, "ro,commit=30,cache=1G");
     }
 
     #[test]
     fn changes_start_from_what_is_in_force() {
         let current = MountOptions::parse(&["noexec,ro"]).unwrap().fuse;
-        let changes = Changes::parse(&current, "remount,rw,user_id=0,group_id=0,commit=9,nosuid").unwrap();
+        let changes =
+            Changes::parse(&current, "remount,rw,user_id=0,group_id=0,commit=9,nosuid").unwrap();
         assert_eq!(changes.volume, "rw,commit=9");
         assert!(!changes.fuse.read_only && !changes.fuse.exec && changes.fuse.suid == Some(false));
     }
 
     #[test]
     fn words_that_do_nothing_here_are_told_and_those_for_others_are_not() {
-        let options =
-            MountOptions::parse(&["noauto,user,x-a=b,strictatime,nodiratime", "lazytime,data=writeback"]).unwrap();
+        let options = MountOptions::parse(&[
+            "noauto,user,x-a=b,strictatime,nodiratime",
+            "lazytime,data=writeback",
+        ])
+        .unwrap();
         assert_eq!(options.volume, "data=writeback");
-        let told: Vec<&str> = options.notes.iter().map(|note| note.split('`').nth(1).unwrap()).collect();
+        let told: Vec<&str> =
+            options.notes.iter().map(|note| note.split('`').nth(1).unwrap()).collect();
         assert_eq!(told, ["strictatime", "nodiratime", "lazytime"]);
         assert!(MountOptions::parse(&["nosymfollow"]).unwrap_err().contains("symbolic links"));
         let label = "ro,context=\"system_u:object_r:tmp_t:s0:c1,c2\",rw";
-        assert_eq!(split(label).collect::<Vec<_>>(), ["ro", "context=\"system_u:object_r:tmp_t:s0:c1,c2\"", "rw"]);
+        assert_eq!(
+            split(label).collect::<Vec<_>>(),
+            ["ro", "context=\"system_u:object_r:tmp_t:s0:c1,c2\"", "rw"]
+        );
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! The daemon's life: open the volume, mount, serve until unmounted or asked to end, leave the image clean.
+//! The daemon's life: open the volume, mount, serve until unmounted or asked to end, leave the
+//! image clean.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,7 +21,12 @@ use crate::{log_ring, output};
 ///
 /// # Errors
 /// The image cannot be opened, the mount fails, or the volume cannot be brought to the disk.
-pub fn serve(image: &ImageSpec, mountpoint: &Path, options: &MountOptions, announce: bool) -> Outcome {
+pub fn serve(
+    image: &ImageSpec,
+    mountpoint: &Path,
+    options: &MountOptions,
+    announce: bool,
+) -> Outcome {
     if announce {
         daemon::leave_session();
     }
@@ -30,13 +36,15 @@ pub fn serve(image: &ImageSpec, mountpoint: &Path, options: &MountOptions, annou
         devices: options.devices.clone(),
         ..OpenOptions::default()
     };
-    reserve::set_aside().map_err(|error| Failure::new(Status::Failed, error.to_string()).in_image(image))?;
+    reserve::set_aside()
+        .map_err(|error| Failure::new(Status::Failed, error.to_string()).in_image(image))?;
     let volume = cairn::open(image, &open)?;
     let notes = cairn::check_options(volume.format(), &open).unwrap_or_default();
     for note in options.notes.iter().chain(&notes) {
         output::complain(format_args!("{image}: {note}"));
     }
-    let unwritable = if options.fuse.read_only { None } else { why_unwritable(&**volume.filesystem()) };
+    let unwritable =
+        if options.fuse.read_only { None } else { why_unwritable(&**volume.filesystem()) };
     // Where a backup is used, opening the volume has said so.
     if let Some(reason) = unwritable.as_ref().filter(|reason| !log_ring::holds(reason)) {
         output::complain(format_args!("{image}: warning: mounted read-only: {reason}"));
@@ -72,13 +80,15 @@ fn mount_and_run(
     fuse: &FuseOptions,
     announce: bool,
 ) -> Outcome<Option<Waiting>> {
-    let session = cairn_fuse::mount(filesystem.clone(), mountpoint, fuse).map_err(|error| failure(&error))?;
+    let session =
+        cairn_fuse::mount(filesystem.clone(), mountpoint, fuse).map_err(|error| failure(&error))?;
     let signals = signals::unmount_on_signal(session.unmounter(), filesystem.clone(), mountpoint)
         .map_err(|error| Failure::start("waiting for signals", &error, "mount again"))?;
     let control = start_control(filesystem, &session, fuse);
     if announce {
         daemon::announce().map_err(|error| {
-            let advice = "see that /dev/null is there, and that whoever starts the mount waits for it";
+            let advice =
+                "see that /dev/null is there, and that whoever starts the mount waits for it";
             Failure::start("starting the daemon", &error, advice)
         })?;
     }
@@ -90,13 +100,20 @@ fn mount_and_run(
 }
 
 /// Without it the mount works as well, but cannot be asked or changed.
-fn start_control(filesystem: &Arc<dyn FileSystem>, session: &Session, options: &FuseOptions) -> Option<Server> {
+fn start_control(
+    filesystem: &Arc<dyn FileSystem>,
+    session: &Session,
+    options: &FuseOptions,
+) -> Option<Server> {
     let mountpoint = session.mountpoint();
     let live = Live::new(filesystem.clone(), session, options);
     match Server::start(mountpoint, Arc::new(live)) {
         Ok(server) => Some(server),
         Err(error) => {
-            tracing::warn!("cairn stats, remount and freeze will not work on {}: {error}", mountpoint.display());
+            tracing::warn!(
+                "cairn stats, remount and freeze will not work on {}: {error}",
+                mountpoint.display()
+            );
             None
         }
     }

@@ -1,7 +1,8 @@
 //! What SIGINT, SIGTERM and SIGHUP do to a daemon: it unmounts as `cairn umount` does, and ends.
 //!
-//! While somebody uses the mount it cannot: then everything is brought to the disk, so that nothing is lost whatever comes next, who
-//! uses it is said, and it is tried again until they have gone. At the shutdown of a system the users end a moment later.
+//! While somebody uses the mount it cannot: then everything is brought to the disk, so that nothing
+//! is lost whatever comes next, who uses it is said, and it is tried again until they have gone. At
+//! the shutdown of a system the users end a moment later.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -30,7 +31,8 @@ pub fn unmount_on_signal(
 ) -> std::io::Result<Handle> {
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
     let handle = signals.handle();
-    let device = table::find(mountpoint).ok().flatten().map(|mount| mount.device).unwrap_or_default();
+    let device =
+        table::find(mountpoint).ok().flatten().map(|mount| mount.device).unwrap_or_default();
     let end = End { unmounter, filesystem, mountpoint: mountpoint.to_owned(), device };
     thread::Builder::new().name("signals".into()).spawn(move || {
         while !signals.is_closed() {
@@ -40,7 +42,11 @@ pub fn unmount_on_signal(
             let mut left = end.begin();
             while !left && !signals.is_closed() {
                 thread::sleep(PAUSE);
-                left = if signals.pending().next().is_some() { end.begin() } else { end.unmounter.unmount().is_ok() };
+                left = if signals.pending().next().is_some() {
+                    end.begin()
+                } else {
+                    end.unmounter.unmount().is_ok()
+                };
             }
         }
     })?;
@@ -57,8 +63,8 @@ struct End {
 impl End {
     /// Unmounts; false if it is in use, which has been said.
     fn begin(&self) -> bool {
-        // Whoever waits for the volume to be thawed would be in the way. Mostly it is not frozen; that it cannot be written any more
-        // shows at its end.
+        // Whoever waits for the volume to be thawed would be in the way. Mostly it is not frozen;
+        // that it cannot be written any more shows at its end.
         let _ = self.filesystem.thaw();
         // Before it is detached: an ordinary user's mount is detached although it is in use.
         let users = users::of(&self.mountpoint, &self.device);
@@ -68,12 +74,16 @@ impl End {
         match (unmounted, users::listed(if left.is_empty() { &users } else { &left })) {
             (Ok(()), None) => return true,
             (Ok(()), Some(users)) => {
-                tracing::warn!("{point} is unmounted, but its daemon ends only when it is used by nobody: {users}");
+                tracing::warn!(
+                    "{point} is unmounted, but its daemon ends only when it is used by nobody: {users}"
+                );
             }
             (Err(_), Some(users)) => tracing::warn!(
                 "{point} is in use, it is unmounted as soon as it is not (cairn umount --force ends it now): {users}"
             ),
-            (Err(error), None) => tracing::warn!("{point} cannot be unmounted yet: {}", plain(&error)),
+            (Err(error), None) => {
+                tracing::warn!("{point} cannot be unmounted yet: {}", plain(&error))
+            }
         }
         self.commit();
         !table_has(&self.mountpoint, &self.device)
@@ -82,7 +92,8 @@ impl End {
     /// Brings what there is to the disk, the kernel's pages first.
     fn commit(&self) {
         if table_has(&self.mountpoint, &self.device)
-            && let Err(error) = std::fs::File::open(&self.mountpoint).and_then(|root| Ok(rustix::fs::syncfs(root)?))
+            && let Err(error) =
+                std::fs::File::open(&self.mountpoint).and_then(|root| Ok(rustix::fs::syncfs(root)?))
         {
             tracing::warn!("the kernel was not asked for its dirty pages: {}", plain(&error));
         }

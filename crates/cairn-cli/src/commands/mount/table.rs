@@ -45,7 +45,8 @@ pub fn find(point: &Path) -> Outcome<Option<Mount>> {
 /// `/proc` cannot be read.
 pub fn all() -> Outcome<Vec<Mount>> {
     const TABLE: &str = "/proc/self/mountinfo";
-    let table = std::fs::read(TABLE).map_err(|error| Failure::start(TABLE, &error, "mount /proc"))?;
+    let table =
+        std::fs::read(TABLE).map_err(|error| Failure::start(TABLE, &error, "mount /proc"))?;
     Ok(parse_all(&table).collect())
 }
 
@@ -64,7 +65,8 @@ fn parse(line: &[u8]) -> Option<Mount> {
     let kind = String::from_utf8_lossy(behind.next()?).into_owned();
     let source = unescape(behind.next()?).to_string_lossy().into_owned();
     let super_options = behind.next().unwrap_or_default();
-    let is_read_only = |options: &[u8]| options.split(|byte| *byte == b',').any(|option| option == b"ro");
+    let is_read_only =
+        |options: &[u8]| options.split(|byte| *byte == b',').any(|option| option == b"ro");
     let read_only = is_read_only(options) || is_read_only(super_options);
     let owner = super_options.split(|byte| *byte == b',').find_map(|option| {
         let digits = std::str::from_utf8(option.strip_prefix(b"user_id=")?).ok()?;

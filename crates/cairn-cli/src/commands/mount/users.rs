@@ -1,7 +1,8 @@
-//! Who uses a mount, so that it cannot be unmounted or its daemon cannot end; by `/proc` and `/sys`.
+//! Who uses a mount, so that it cannot be unmounted or its daemon cannot end; by `/proc` and
+//! `/sys`.
 //!
-//! Nothing on the mount is touched: its daemon may be busy, stopped or gone. Paths are compared as texts. What other users' processes
-//! do is seen by root alone.
+//! Nothing on the mount is touched: its daemon may be busy, stopped or gone. Paths are compared as
+//! texts. What other users' processes do is seen by root alone.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -36,7 +37,8 @@ pub fn listed(users: &[User]) -> Option<String> {
     (!named.is_empty()).then(|| named.join(", ") + &more)
 }
 
-/// What keeps the mount at `point` from being unmounted: processes, loop devices, further mounts. `device` is its `major:minor`.
+/// What keeps the mount at `point` from being unmounted: processes, loop devices, further mounts.
+/// `device` is its `major:minor`.
 #[must_use]
 pub fn of(point: &Path, device: &str) -> Vec<User> {
     let own = std::process::id().to_string();
@@ -47,7 +49,8 @@ pub fn of(point: &Path, device: &str) -> Vec<User> {
     found
 }
 
-/// Other places where the same volume is mounted: in this mount namespace, and in those of processes.
+/// Other places where the same volume is mounted: in this mount namespace, and in those of
+/// processes.
 #[must_use]
 pub fn copies(device: &str) -> Vec<User> {
     let mut seen = HashSet::new();
@@ -61,7 +64,10 @@ pub fn copies(device: &str) -> Vec<User> {
         for mount in table::parse_all(&table).filter(|mount| mount.device == device) {
             let point = mount.point.display();
             found.push(match pid.as_str() {
-                "self" => User { who: point.to_string(), how: "it is mounted there, too: unmount that".to_owned() },
+                "self" => User {
+                    who: point.to_string(),
+                    how: "it is mounted there, too: unmount that".to_owned(),
+                },
                 _ => copy_of(&pid, &mount.point),
             });
         }
@@ -90,9 +96,12 @@ pub fn elsewhere(point: &Path) -> Option<Elsewhere> {
     };
     processes().into_iter().find_map(|pid| {
         let table = fs::read(format!("/proc/{pid}/mountinfo")).unwrap_or_default();
-        let ours = |mount: &Mount| mount.point == point && mount.is_cairn() && !here.contains(&mount.device);
+        let ours = |mount: &Mount| {
+            mount.point == point && mount.is_cairn() && !here.contains(&mount.device)
+        };
         let mount = table::parse_all(&table).find(ours)?;
-        let path = PathBuf::from(format!("/proc/{pid}/root")).join(point.strip_prefix("/").unwrap_or(&point));
+        let path = PathBuf::from(format!("/proc/{pid}/root"))
+            .join(point.strip_prefix("/").unwrap_or(&point));
         Some(Elsewhere { mount, user: copy_of(&pid, &point), path })
     })
 }
@@ -101,7 +110,9 @@ fn copy_of(pid: &str, point: &Path) -> User {
     let point = point.display();
     User {
         who: process(pid),
-        how: format!("its mount namespace has a copy: nsenter --target {pid} --mount umount {point}"),
+        how: format!(
+            "its mount namespace has a copy: nsenter --target {pid} --mount umount {point}"
+        ),
     }
 }
 
@@ -119,13 +130,17 @@ fn process(pid: &str) -> String {
 /// How a process uses the mount; one way is enough.
 fn use_by(pid: &str, point: &Path, device: &str) -> Option<User> {
     let base = PathBuf::from(format!("/proc/{pid}"));
-    let link = |name: &OsStr| fs::read_link(base.join(name)).ok().filter(|target| target.starts_with(point));
+    let link = |name: &OsStr| {
+        fs::read_link(base.join(name)).ok().filter(|target| target.starts_with(point))
+    };
     let mut held = [("cwd", "works in"), ("root", "has for its root"), ("exe", "runs")].into_iter();
-    let held = held.find_map(|(name, how)| Some(format!("{how} {}", link(name.as_ref())?.display())));
+    let held =
+        held.find_map(|(name, how)| Some(format!("{how} {}", link(name.as_ref())?.display())));
     let open = || {
         let descriptors = fs::read_dir(base.join("fd")).ok()?.flatten();
-        let file =
-            descriptors.map(|entry| Path::new("fd").join(entry.file_name())).find_map(|at| link(at.as_os_str()))?;
+        let file = descriptors
+            .map(|entry| Path::new("fd").join(entry.file_name()))
+            .find_map(|at| link(at.as_os_str()))?;
         Some(format!("has {} open", file.display()))
     };
     let how = held.or_else(open).or_else(|| mapped(&base, device))?;
@@ -144,8 +159,12 @@ fn mapped(base: &Path, device: &str) -> Option<String> {
 
 fn mounts_below(point: &Path) -> Vec<User> {
     let table = fs::read("/proc/self/mountinfo").unwrap_or_default();
-    let below = table::parse_all(&table).filter(|mount| mount.point != point && mount.point.starts_with(point));
-    let named = below.map(|mount| User { who: mount.source, how: format!("is mounted on {}", mount.point.display()) });
+    let below = table::parse_all(&table)
+        .filter(|mount| mount.point != point && mount.point.starts_with(point));
+    let named = below.map(|mount| User {
+        who: mount.source,
+        how: format!("is mounted on {}", mount.point.display()),
+    });
     named.collect()
 }
 
@@ -166,7 +185,8 @@ mod tests {
 
     #[test]
     fn a_line_names_some_and_counts_the_rest() {
-        let user = |n: usize| User { who: format!("process {n}, sh"), how: "works in /mnt".to_owned() };
+        let user =
+            |n: usize| User { who: format!("process {n}, sh"), how: "works in /mnt".to_owned() };
         assert_eq!(listed(&[]), None);
         assert_eq!(listed(&[user(1)]).unwrap(), "process 1, sh (works in /mnt)");
         let many: Vec<User> = (0..8).map(user).collect();
@@ -177,6 +197,10 @@ mod tests {
     fn this_process_is_seen_by_another_but_not_by_itself() {
         let here = std::env::current_dir().unwrap();
         assert!(use_by("self", &here, "0:0").unwrap().how.starts_with("works in"));
-        assert!(of(&here, "0:0").iter().all(|user| !user.who.contains(&format!("process {},", std::process::id()))));
+        assert!(
+            of(&here, "0:0")
+                .iter()
+                .all(|user| !user.who.contains(&format!("process {},", std::process::id())))
+        );
     }
 }

@@ -1,7 +1,8 @@
 //! `cairn shell`: many commands on a volume that is opened once.
 //!
-//! The commands are those of the program ([`VolumeCommand`]), without the image in their words. Invariant: whatever fails, what was
-//! done before is brought to the disk when the shell ends, as at the end of a single command.
+//! The commands are those of the program ([`VolumeCommand`]), without the image in their words.
+//! Invariant: whatever fails, what was done before is brought to the disk when the shell ends, as
+//! at the end of a single command.
 
 mod words;
 
@@ -71,7 +72,9 @@ struct Line {
 pub fn run(args: &Args) -> Outcome {
     let mut script = Script::open(args)?;
     let access = if args.read_only { Access::Read } else { Access::Write };
-    with_stdout(|output| with_opened(&args.image, access, |volume| Shell { args, volume }.run(&mut script, output)))
+    with_stdout(|output| {
+        with_opened(&args.image, access, |volume| Shell { args, volume }.run(&mut script, output))
+    })
 }
 
 struct Shell<'a> {
@@ -93,7 +96,10 @@ impl Shell<'_> {
                 Err(failure) => {
                     let failure = failure.on(self.volume.format());
                     for line in failure.lines().filter(|line| !line.is_told()) {
-                        complain(format_args!("{}: line {number}: {line}", self.args.image.image.display()));
+                        complain(format_args!(
+                            "{}: line {number}: {line}",
+                            self.args.image.image.display()
+                        ));
                     }
                     first = first.or(Some(failure.status));
                     if !self.args.keep_going && !script.interactive {
@@ -102,7 +108,9 @@ impl Shell<'_> {
                 }
             }
         }
-        first.filter(|_| !script.interactive).map_or(Ok(()), |status| Err(Failure::told(i32::from(status as u8))))
+        first
+            .filter(|_| !script.interactive)
+            .map_or(Ok(()), |status| Err(Failure::told(i32::from(status as u8))))
     }
 
     /// False if it was the last.
@@ -110,7 +118,9 @@ impl Shell<'_> {
         let Some(name) = words.first() else { return Ok(true) };
         match name.to_str() {
             Some("exit" | "quit") => return Ok(false),
-            Some("help") => return help(words.get(1).map(OsString::as_os_str), output).map(|()| true),
+            Some("help") => {
+                return help(words.get(1).map(OsString::as_os_str), output).map(|()| true);
+            }
             Some("sync") => {
                 let synced = self.volume.filesystem().sync();
                 return synced.map_err(|error| Failure::volume("sync", &error)).map(|()| true);
@@ -128,7 +138,10 @@ impl Shell<'_> {
         };
         let command = line.command.command();
         if self.args.read_only && command.access() == Access::Write {
-            return Err(Failure::usage(format!("{}: this changes the volume: leave out -r", name.display())));
+            return Err(Failure::usage(format!(
+                "{}: this changes the volume: leave out -r",
+                name.display()
+            )));
         }
         check_access(self.volume, command.access())?;
         command.run(&**self.volume.filesystem(), output).map(|()| true)
@@ -147,7 +160,8 @@ fn unknown(name: &str) -> String {
     format!("no command `{name}`{meant}: type help")
 }
 
-/// The help of a command, as it is typed here: without IMAGE, and without the program's name and an image in the examples.
+/// The help of a command, as it is typed here: without IMAGE, and without the program's name and an
+/// image in the examples.
 fn without_image(help: &str, name: &str) -> String {
     let mut text = String::new();
     let mut lines = help.lines().peekable();
@@ -159,7 +173,11 @@ fn without_image(help: &str, name: &str) -> String {
             continue;
         }
         let example = line.replace(&format!("cairn {name} "), &format!("{name} "));
-        let line = if example == line { line.replace(" <IMAGE>", "") } else { example.replace(" disk.img", "") };
+        let line = if example == line {
+            line.replace(" <IMAGE>", "")
+        } else {
+            example.replace(" disk.img", "")
+        };
         text.push_str(&line);
         text.push('\n');
     }
@@ -231,7 +249,9 @@ impl Script {
                 output.flush()?;
             }
             let Some(line) = self.read()? else {
-                let open = words.is_open().then(|| "the script ends inside a quotation: close it".to_owned());
+                let open = words
+                    .is_open()
+                    .then(|| "the script ends inside a quotation: close it".to_owned());
                 return Ok(open.map(|why| (first, Err(why))));
             };
             self.number += 1;
@@ -249,7 +269,9 @@ impl Script {
             Source::Words(words) => return Ok(words.next().map(OsString::into_encoded_bytes)),
             Source::File(path, file) => (path.clone(), file.read_until(b'\n', &mut line)),
             // Not held between lines: put - reads from there, too.
-            Source::Standard => ("standard input".into(), io::stdin().lock().read_until(b'\n', &mut line)),
+            Source::Standard => {
+                ("standard input".into(), io::stdin().lock().read_until(b'\n', &mut line))
+            }
         };
         if read.map_err(|error| Failure::host(&name, &error))? == 0 {
             return Ok(None);

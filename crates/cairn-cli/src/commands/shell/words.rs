@@ -43,7 +43,9 @@ impl Words {
                 (State::Between | State::Plain, b'\'') => self.state = State::Single,
                 (State::Between | State::Plain, b'"') => self.state = State::Double,
                 (State::Single, b'\'') | (State::Double, b'"') => self.state = State::Plain,
-                (State::Between | State::Plain | State::Double, b'\\') => self.escaped(bytes.next()),
+                (State::Between | State::Plain | State::Double, b'\\') => {
+                    self.escaped(bytes.next())
+                }
                 (State::Between, byte) => {
                     self.state = State::Plain;
                     self.word.push(byte);

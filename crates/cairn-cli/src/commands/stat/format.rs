@@ -47,7 +47,8 @@ impl Format {
         Ok(format)
     }
 
-    /// Parses the argument of `--printf`: nothing follows, and `\n`, `\t`, `\0` and `\\` mean what they mean in C.
+    /// Parses the argument of `--printf`: nothing follows, and `\n`, `\t`, `\0` and `\\` mean what
+    /// they mean in C.
     ///
     /// # Errors
     /// As [`Format::parse`].
@@ -61,7 +62,9 @@ impl Format {
                     Some('t') => '\t',
                     Some('0') => '\0',
                     Some('\\') | None => '\\',
-                    Some(other) => return Err(format!("\\{other} is not known: give \\n, \\t, \\0 or \\\\")),
+                    Some(other) => {
+                        return Err(format!("\\{other} is not known: give \\n, \\t, \\0 or \\\\"));
+                    }
                 }),
                 (letter, false) => plain.push(letter),
             }
@@ -80,7 +83,8 @@ impl Format {
                 }
                 continue;
             }
-            let mut directive = Directive { left: false, zeros: false, width: 0, precision: None, letter: '%' };
+            let mut directive =
+                Directive { left: false, zeros: false, width: 0, precision: None, letter: '%' };
             while let Some(flag) = letters.next_if(|letter| matches!(letter, '-' | '0')) {
                 match flag {
                     '-' => directive.left = true,
@@ -91,9 +95,11 @@ impl Format {
             if letters.next_if_eq(&'.').is_some() {
                 directive.precision = Some(number(&mut letters)?.unwrap_or(9));
             }
-            directive.letter = letters.next().ok_or("a letter must follow %, as in %n; %% is a per cent sign")?;
+            directive.letter =
+                letters.next().ok_or("a letter must follow %, as in %n; %% is a per cent sign")?;
             if directive.letter != '%' && !LETTERS.contains(directive.letter) {
-                let known: Vec<String> = LETTERS.chars().map(|letter| format!("%{letter}")).collect();
+                let known: Vec<String> =
+                    LETTERS.chars().map(|letter| format!("%{letter}")).collect();
                 return Err(format!("%{} is not known: use {}", directive.letter, known.join(" ")));
             }
             pieces.push(Piece::Directive(directive));
@@ -222,8 +228,11 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused_with_what_is_known() {
-        for (text, why) in [("%q", "%q is not known: use %a %A"), ("%", "a letter must follow"), ("%9999s", "at most")]
-        {
+        for (text, why) in [
+            ("%q", "%q is not known: use %a %A"),
+            ("%", "a letter must follow"),
+            ("%9999s", "at most"),
+        ] {
             let said = Format::parse(text).unwrap_err();
             assert!(said.contains(why), "{said}");
         }

@@ -35,7 +35,8 @@ pub struct Args {
     /// Detach now; the daemon ends when the last file is closed. Does not wait.
     #[arg(short = 'l', long, conflicts_with = "force")]
     pub lazy: bool,
-    /// End it although it is in use: everything is written, then programs that have files of it open get errors.
+    /// End it although it is in use: everything is written, then programs that have files of it
+    /// open get errors.
     #[arg(short = 'f', long)]
     pub force: bool,
     /// Wait this long at most, in seconds; the status is 6 if that is not enough.
@@ -61,11 +62,15 @@ pub fn run(args: &Args) -> Outcome {
     each(points, |point| one(args, &point))
 }
 
-/// All mounts of ours that this user may unmount, the latest first: what is mounted on another goes before it.
+/// All mounts of ours that this user may unmount, the latest first: what is mounted on another goes
+/// before it.
 fn all() -> Outcome<Vec<PathBuf>> {
     let uid = rustix::process::geteuid();
-    let ours = |mount: &Mount| mount.kind.ends_with(".cairn") && (uid.is_root() || mount.owner == uid.as_raw());
-    let mut points: Vec<PathBuf> = table::all()?.into_iter().filter(ours).map(|mount| mount.point).collect();
+    let ours = |mount: &Mount| {
+        mount.kind.ends_with(".cairn") && (uid.is_root() || mount.owner == uid.as_raw())
+    };
+    let mut points: Vec<PathBuf> =
+        table::all()?.into_iter().filter(ours).map(|mount| mount.point).collect();
     points.reverse();
     Ok(points)
 }
@@ -85,7 +90,8 @@ fn one(args: &Args, point: &Path) -> Outcome {
     let is_dead = daemon.is_none() && live_mount::is_dead(&mount.point);
     if args.force {
         end(&mount, point)?;
-        // Its thread that waits for a request has to be woken, which it cannot do itself where it cannot end its connection.
+        // Its thread that waits for a request has to be woken, which it cannot do itself where it
+        // cannot end its connection.
         copy.map(|path| thread::spawn(move || rustix::fs::statvfs(&path)));
     } else {
         thaw(&mount)?;
@@ -127,9 +133,12 @@ fn died(mount: &Mount) -> Outcome {
     Err(Failure::new(Status::Io, message))
 }
 
-/// Nothing is mounted here any more, but the daemon of what was may go on, because another mount namespace has a copy: `--force` ends it.
+/// Nothing is mounted here any more, but the daemon of what was may go on, because another mount
+/// namespace has a copy: `--force` ends it.
 fn elsewhere(args: &Args, given: &Path, failure: Failure) -> Outcome<(Mount, Option<PathBuf>)> {
-    let Some(Elsewhere { mount, user, path }) = users::elsewhere(given) else { return Err(failure) };
+    let Some(Elsewhere { mount, user, path }) = users::elsewhere(given) else {
+        return Err(failure);
+    };
     // One that nobody serves any more is nothing to wait for.
     if Client::connect(&mount.device, mount.owner).is_err() {
         return Err(failure);
@@ -138,12 +147,14 @@ fn elsewhere(args: &Args, given: &Path, failure: Failure) -> Outcome<(Mount, Opt
         return Ok((mount, Some(path)));
     }
     let point = given.display();
-    let message = format!("{point}: unmounted here, but its daemon goes on for {user}: end it there, or with --force");
+    let message = format!(
+        "{point}: unmounted here, but its daemon goes on for {user}: end it there, or with --force"
+    );
     Err(Failure::new(Status::Busy, message))
 }
 
-/// What the kernel still has of a frozen volume could not be written, and nobody could end that wait: it is thawed, unless it stays
-/// mounted because it is in use.
+/// What the kernel still has of a frozen volume could not be written, and nobody could end that
+/// wait: it is thawed, unless it stays mounted because it is in use.
 fn thaw(mount: &Mount) -> Outcome {
     let client = || Client::connect(&mount.device, mount.owner);
     let is_frozen = client().and_then(Client::stats).is_ok_and(|stats| match stats.get("state") {
@@ -159,7 +170,8 @@ fn thaw(mount: &Mount) -> Outcome {
     client().and_then(Client::thaw).map_err(|error| live_mount::failure(&mount.point, &error))
 }
 
-/// Has the daemon write everything and end, whoever uses the mount, unless nobody does; and takes the mount away.
+/// Has the daemon write everything and end, whoever uses the mount, unless nobody does; and takes
+/// the mount away.
 fn end(mount: &Mount, given: &Path) -> Outcome {
     // While it is mounted here, too, the kernel can be asked for what it has not written.
     let is_here = live_mount::find(given).is_ok_and(|found| found.device == mount.device);
@@ -206,7 +218,12 @@ fn busy(mount: &Mount) -> Failure {
 fn detach_as_user(mount: &Mount, lazy: bool) -> Outcome {
     let point = &mount.point;
     let mut command = Command::new("fusermount3");
-    command.env("LC_ALL", "C").arg(if lazy { "-uz" } else { "-u" }).arg("--").arg(point).stdin(Stdio::null());
+    command
+        .env("LC_ALL", "C")
+        .arg(if lazy { "-uz" } else { "-u" })
+        .arg("--")
+        .arg(point)
+        .stdin(Stdio::null());
     let output = command.output().map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => {
             Failure::new(Status::Failed, "fusermount3 is not installed: install the package fuse3")
@@ -223,13 +240,15 @@ fn detach_as_user(mount: &Mount, lazy: bool) -> Outcome {
     Err(Failure::new(Status::Failed, format!("{}: {}", point.display(), text.trim())))
 }
 
-/// Of a daemon that cannot be asked: it holds the image's lock until it has written everything and ended. A reader's lock is waited for
-/// with a reader's lock: other read-only mounts of the image do not concern us, and there is nothing to write. What another user named
-/// is not opened.
+/// Of a daemon that cannot be asked: it holds the image's lock until it has written everything and
+/// ended. A reader's lock is waited for with a reader's lock: other read-only mounts of the image
+/// do not concern us, and there is nothing to write. What another user named is not opened.
 fn wait_for_lock(mount: &Mount, patience: &mut Patience<'_>) -> Outcome {
     if mount.owner != rustix::process::geteuid().as_raw() {
         let point = mount.point.display();
-        output::complain(format_args!("{point}: unmounted; its daemon cannot be asked whether everything is written"));
+        output::complain(format_args!(
+            "{point}: unmounted; its daemon cannot be asked whether everything is written"
+        ));
         return Ok(());
     }
     let Ok(image) = ImageSpec::parse(mount.source.as_ref()) else { return Ok(()) };
@@ -248,13 +267,15 @@ fn lock(image: &ImageSpec, file: &File, shared: bool) -> Outcome<bool> {
         Ok(()) => Ok(true),
         Err(std::fs::TryLockError::WouldBlock) => Ok(false),
         Err(std::fs::TryLockError::Error(error)) => {
-            let message = format!("{image}: unmounted, but waiting for the daemon failed: {}", plain(&error));
+            let message =
+                format!("{image}: unmounted, but waiting for the daemon failed: {}", plain(&error));
             Err(Failure::new(Status::Io, message))
         }
     }
 }
 
-/// The daemon is gone, and with it whatever it had to say: the superblock tells whether it was closed properly.
+/// The daemon is gone, and with it whatever it had to say: the superblock tells whether it was
+/// closed properly.
 fn check_clean(image: &ImageSpec) -> Outcome {
     match cairn::inspect(image, &[]) {
         Ok(cairn::Info::Ext4(info)) if matches!(info.state, "needs recovery" | "not clean") => {
@@ -265,7 +286,8 @@ fn check_clean(image: &ImageSpec) -> Outcome {
             );
             Err(Failure::new(Status::Io, message))
         }
-        // Somebody else has it already, or it cannot be read any more: nothing to say about the unmount.
+        // Somebody else has it already, or it cannot be read any more: nothing to say about the
+        // unmount.
         _ => Ok(()),
     }
 }

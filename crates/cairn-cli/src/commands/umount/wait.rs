@@ -44,7 +44,8 @@ impl Daemon {
 
     /// The process, for messages.
     pub fn name(&self) -> String {
-        self.pid.map_or_else(|| "its daemon".to_owned(), |pid| format!("its daemon (process {pid})"))
+        self.pid
+            .map_or_else(|| "its daemon".to_owned(), |pid| format!("its daemon (process {pid})"))
     }
 
     /// True if the end of its process can be seen.
@@ -52,7 +53,8 @@ impl Daemon {
         self.process.is_some()
     }
 
-    /// Waits until it has let go of the image. What it had to say last; `None` if it ended without a word.
+    /// Waits until it has let go of the image. What it had to say last; `None` if it ended without
+    /// a word.
     ///
     /// # Errors
     /// The patience is over.
@@ -120,8 +122,13 @@ impl<'a> Patience<'a> {
 
     fn reason(&self, whom: &str) -> String {
         match users::listed(&users::copies(&self.mount.device)) {
-            Some(copies) => format!("{whom} still serves {}, because of {copies}", self.mount.source),
-            None => format!("{whom} still writes to {}, or programs have files of it open", self.mount.source),
+            Some(copies) => {
+                format!("{whom} still serves {}, because of {copies}", self.mount.source)
+            }
+            None => format!(
+                "{whom} still writes to {}, or programs have files of it open",
+                self.mount.source
+            ),
         }
     }
 }

@@ -45,7 +45,8 @@ impl TestImage {
     }
 
     pub(crate) fn open(&self) -> OpenImage {
-        let device: Arc<dyn BlockDevice> = Arc::new(FileDevice::open(&self.path, OpenOptions::write()).unwrap());
+        let device: Arc<dyn BlockDevice> =
+            Arc::new(FileDevice::open(&self.path, OpenOptions::write()).unwrap());
         let bytes = device.read_at(1024, 1024).unwrap();
         let superblock = Superblock::decode(&bytes).unwrap();
         let layout = Layout::new(&superblock, device.geometry().size).unwrap();
@@ -98,8 +99,10 @@ impl OpenImage {
         let extents = judge::debugfs(&self.path, &format!("dump_extents -l <{ino}>"));
         let mut blocks = Vec::new();
         for line in extents.lines().filter(|line| line.contains(" - ") && line.contains('/')) {
-            let numbers: Vec<u64> =
-                line.split(|c: char| !c.is_ascii_digit()).filter_map(|word| word.parse().ok()).collect();
+            let numbers: Vec<u64> = line
+                .split(|c: char| !c.is_ascii_digit())
+                .filter_map(|word| word.parse().ok())
+                .collect();
             assert_eq!(numbers[4], blocks.len() as u64, "a hole: {line}");
             blocks.extend((numbers[6]..=numbers[7]).map(Pba));
         }

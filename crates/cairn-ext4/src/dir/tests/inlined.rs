@@ -49,7 +49,9 @@ fn names_fill_both_regions_and_survive_the_conversion() {
             assert_eq!(dir.view().parent(), Ino(2));
             dir.remove(&settings, b"name 1").unwrap();
             names.remove(1);
-            assert!(dir.remove(&settings, b"name 1").is_err() && dir.remove(&settings, b"..").is_err());
+            assert!(
+                dir.remove(&settings, b"name 1").is_err() && dir.remove(&settings, b"..").is_err()
+            );
             dir.set_target(&settings, b"name 0", Ino(99), FileKind::Regular).unwrap();
             dir.set_target(&settings, b"..", Ino(13), FileKind::Directory).unwrap();
             let view = dir.view();
@@ -59,7 +61,8 @@ fn names_fill_both_regions_and_survive_the_conversion() {
             assert_eq!(all[..2], [".", ".."]);
 
             let blocks = ListedDir::in_memory(settings, 10);
-            let blocks = ListedDir { used: Mutex::default(), spare: Mutex::new(vec![Pba(9)]), ..blocks };
+            let blocks =
+                ListedDir { used: Mutex::default(), spare: Mutex::new(vec![Pba(9)]), ..blocks };
             view.convert(&blocks, &blocks.handle()).unwrap();
             assert_eq!(dots(&blocks).unwrap().parent, 13);
             let mut first = None;
@@ -97,7 +100,10 @@ fn damaged_inline_directories_are_errors() {
             let mut dir = InlineDirMut { head: &mut head, tail: &mut tail };
             let _ = dir.view().readdir(&settings, 0, &mut |_| true);
             let _ = dir.view().lookup(&settings, b"name 3");
-            let _ = (dir.remove(&settings, b"name 2"), dir.add(&settings, named(b"x"), Ino(3), FileKind::Regular));
+            let _ = (
+                dir.remove(&settings, b"name 2"),
+                dir.add(&settings, named(b"x"), Ino(3), FileKind::Regular),
+            );
         }
     }
     // A region too short for an entry.

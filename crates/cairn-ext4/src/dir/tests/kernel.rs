@@ -26,12 +26,17 @@ fn file_name(n: u32) -> String {
 
 fn names_of(directory: &Path) -> BTreeMap<Vec<u8>, u64> {
     let entries = fs::read_dir(directory).unwrap().map(Result::unwrap);
-    entries.map(|entry| (entry.file_name().as_bytes().to_vec(), entry.metadata().unwrap().ino())).collect()
+    entries
+        .map(|entry| (entry.file_name().as_bytes().to_vec(), entry.metadata().unwrap().ino()))
+        .collect()
 }
 
 /// Lets the kernel create `count` files and compares every name.
 fn read_kernels(count: u32, args: &[&str], tune: &[&str], version: u8) {
-    let image = TestImage::new(256 << 20, &[&["-t", "ext4", "-N", "110000", "-O", "^has_journal"], args].concat());
+    let image = TestImage::new(
+        256 << 20,
+        &[&["-t", "ext4", "-N", "110000", "-O", "^has_journal"], args].concat(),
+    );
     judge::run("tune2fs", tune.iter().map(Path::new).chain([image.path.as_path()]));
     let expected = image.mounted(|root| {
         let directory = root.join("d");
@@ -82,7 +87,10 @@ fn every_hash_version_and_seed() {
 
 #[test]
 fn unsigned_hashes_and_no_checksums() {
-    let image = TestImage::new(64 << 20, &["-t", "ext4", "-b", "1024", "-O", "^has_journal,^metadata_csum"]);
+    let image = TestImage::new(
+        64 << 20,
+        &["-t", "ext4", "-b", "1024", "-O", "^has_journal,^metadata_csum"],
+    );
     judge::run("debugfs", ["-w", "-R", "ssv flags 2", image.path.to_str().unwrap()]);
     let expected = image.mounted(|root| {
         let directory = root.join("d");
@@ -111,7 +119,11 @@ fn rewrite(args: &[&str], count: u32) {
         }
         let files = names_of(&directory);
         for n in 0..count * 2 {
-            fs::hard_link(directory.join(file_name(n % count)), directory.join(format!("{n:0>120}"))).unwrap();
+            fs::hard_link(
+                directory.join(file_name(n % count)),
+                directory.join(format!("{n:0>120}")),
+            )
+            .unwrap();
         }
         for n in 0..count * 2 {
             fs::remove_file(directory.join(format!("{n:0>120}"))).unwrap();
@@ -168,7 +180,8 @@ fn directories_we_write_are_clean() {
 
 #[test]
 fn the_kernels_inline_directories_and_files_are_read() {
-    let image = TestImage::new(32 << 20, &["-t", "ext4", "-I", "512", "-O", "inline_data,^has_journal"]);
+    let image =
+        TestImage::new(32 << 20, &["-t", "ext4", "-I", "512", "-O", "inline_data,^has_journal"]);
     let contents: Vec<u8> = (0..150).collect();
     image.mounted(|root| {
         fs::create_dir(root.join("d")).unwrap();
@@ -187,13 +200,20 @@ fn the_kernels_inline_directories_and_files_are_read() {
     assert!(!tail.is_empty());
     let dir = inline::InlineDir { head: &inode.block, tail: &inode.extra[tail] };
     let mut names = BTreeSet::new();
-    dir.readdir(&settings, 0, &mut |entry| names.insert(String::from_utf8(entry.name.into_bytes()).unwrap())).unwrap();
+    dir.readdir(&settings, 0, &mut |entry| {
+        names.insert(String::from_utf8(entry.name.into_bytes()).unwrap())
+    })
+    .unwrap();
     let files = [0, 1, 2, 4, 5, 6, 7].map(|n| format!("inline {n}"));
     assert_eq!(names, files.iter().cloned().chain([".".into(), "..".into()]).collect());
     assert_eq!(dir.parent(), Ino(2));
-    assert_eq!(dir.lookup(&settings, b"inline 7").unwrap().unwrap().ino, open.ino("\"/d/inline 7\""));
+    assert_eq!(
+        dir.lookup(&settings, b"inline 7").unwrap().unwrap().ino,
+        open.ino("\"/d/inline 7\"")
+    );
     let ino = open.ino("/f");
     let inode = open.inode(ino);
-    let read = crate::xattr::inline_data::read(&inode.block, &inode.extra, ino, inode.size).unwrap();
+    let read =
+        crate::xattr::inline_data::read(&inode.block, &inode.extra, ino, inode.size).unwrap();
     assert_eq!(read, contents);
 }

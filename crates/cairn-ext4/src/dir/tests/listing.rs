@@ -7,7 +7,12 @@ use crate::dir::hash::LEGACY;
 
 /// Lists `dir` in pieces and runs `between` after each. Every name in `stable` must occur exactly
 /// once.
-fn list_while(dir: &ListedDir, stable: &BTreeSet<Vec<u8>>, piece: usize, mut between: impl FnMut(&ListedDir, usize)) {
+fn list_while(
+    dir: &ListedDir,
+    stable: &BTreeSet<Vec<u8>>,
+    piece: usize,
+    mut between: impl FnMut(&ListedDir, usize),
+) {
     let mut seen = Vec::new();
     let mut position = 0;
     for call in 0.. {
@@ -38,7 +43,8 @@ fn a_directory_may_change_while_it_is_listed() {
         for piece in [1, 3, 7] {
             let settings = DirSettings { dir_index, ..small_blocks() };
             let dir = ListedDir::in_memory(settings, 3000);
-            let stable: BTreeSet<_> = (0..start).map(|n| format!("stable {n}").into_bytes()).collect();
+            let stable: BTreeSet<_> =
+                (0..start).map(|n| format!("stable {n}").into_bytes()).collect();
             for (n, name) in stable.iter().enumerate() {
                 dir.add(name, 11);
                 dir.add(format!("leaving {n}").as_bytes(), 11);
@@ -61,7 +67,8 @@ fn a_directory_may_change_while_it_is_listed() {
 
 /// One step of the legacy hash: the state is its last two words.
 fn step((newer, older): (u32, u32), byte: u8) -> (u32, u32) {
-    let next = older.wrapping_add(newer ^ i32::from(byte.cast_signed()).cast_unsigned().wrapping_mul(FACTOR));
+    let next = older
+        .wrapping_add(newer ^ i32::from(byte.cast_signed()).cast_unsigned().wrapping_mul(FACTOR));
     (if next >> 31 == 1 { next.wrapping_sub(0x7fff_ffff) } else { next }, newer)
 }
 
@@ -70,7 +77,8 @@ const FACTOR: u32 = 7_152_373;
 /// The byte of a name that takes a state to a hash, if there is one.
 fn last_byte((newer, older): (u32, u32), hash: u32) -> Option<u8> {
     // Newton's iteration gives the inverse modulo 2^32.
-    let inverse = (0..5).fold(FACTOR, |x, _| x.wrapping_mul(2_u32.wrapping_sub(FACTOR.wrapping_mul(x))));
+    let inverse =
+        (0..5).fold(FACTOR, |x, _| x.wrapping_mul(2_u32.wrapping_sub(FACTOR.wrapping_mul(x))));
     [hash, hash + 0x7fff_ffff].into_iter().find_map(|sum| {
         let value = (sum.wrapping_sub(older) ^ newer).wrapping_mul(inverse).cast_signed();
         let byte = i8::try_from(value).ok()?.cast_unsigned();
@@ -80,7 +88,8 @@ fn last_byte((newer, older): (u32, u32), hash: u32) -> Option<u8> {
 
 /// Names of 205 bytes with equal legacy hashes.
 fn colliding(count: usize) -> Vec<Vec<u8>> {
-    let start = [b'p'; 200].iter().fold((0x12a3_fe2d, 0x37ab_e8f9), |state, byte| step(state, *byte));
+    let start =
+        [b'p'; 200].iter().fold((0x12a3_fe2d, 0x37ab_e8f9), |state, byte| step(state, *byte));
     let letters = || b'0'..=0xfe;
     let mut names = Vec::new();
     for a in letters() {
@@ -105,7 +114,9 @@ fn names_of_equal_hash_span_leaves() {
     let mut settings = small_blocks();
     settings.hash.default_version = LEGACY;
     let names = colliding(8);
-    assert!(names.iter().all(|name| settings.hash(LEGACY, name).unwrap().major == 0x1234_5678 << 1));
+    assert!(
+        names.iter().all(|name| settings.hash(LEGACY, name).unwrap().major == 0x1234_5678 << 1)
+    );
     let dir = ListedDir::in_memory(settings, 3000);
     for (n, name) in names.iter().enumerate() {
         dir.add(name, 11);
@@ -117,7 +128,10 @@ fn names_of_equal_hash_span_leaves() {
     dir.audit();
     let root = read_root(&dir, &settings).unwrap().0;
     let pairs = Node::parse(&root.image, NodeKind::Root, &settings.format).unwrap().pairs();
-    assert!(pairs.iter().any(|(hash, _)| *hash == (0x1234_5678 << 1 | 1)), "no leaf continues another");
+    assert!(
+        pairs.iter().any(|(hash, _)| *hash == (0x1234_5678 << 1 | 1)),
+        "no leaf continues another"
+    );
     assert!(names.iter().all(|name| lookup(&dir, name).unwrap().is_some()));
     assert!(lookup(&dir, &colliding(9)[8]).unwrap().is_none());
     let stable: BTreeSet<_> = names.iter().skip(1).cloned().collect();

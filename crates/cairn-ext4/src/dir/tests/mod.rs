@@ -80,7 +80,8 @@ impl ListedDir {
     pub(super) fn in_memory(settings: DirSettings, blocks: u64) -> Self {
         let size = settings.format.block_size as u64 * blocks;
         let block_size = u32::try_from(settings.format.block_size).unwrap();
-        let cache = BufferCache::new(Arc::new(MemoryDevice::new(size)), block_size, Budget::new(1 << 30));
+        let cache =
+            BufferCache::new(Arc::new(MemoryDevice::new(size)), block_size, Budget::new(1 << 30));
         let dir = Self {
             cache,
             settings,
@@ -109,7 +110,11 @@ impl ListedDir {
             let mut left = piece;
             let before = position;
             readdir(self, position, &mut |entry| {
-                assert!(entry.next > position && i64::try_from(entry.next).is_ok(), "position {}", entry.next);
+                assert!(
+                    entry.next > position && i64::try_from(entry.next).is_ok(),
+                    "position {}",
+                    entry.next
+                );
                 position = entry.next;
                 if entry.name != b"." && entry.name != b".." {
                     names.push((entry.name.into_bytes(), entry.ino.get()));
@@ -132,7 +137,8 @@ impl ListedDir {
         let root = read_root(self, &self.settings).unwrap();
         let mut seen = BTreeSet::from([FileBlock(0)]);
         let levels = root.1.indirect_levels;
-        let pairs = Node::parse(&root.0.image, NodeKind::Root, &self.settings.format).unwrap().pairs();
+        let pairs =
+            Node::parse(&root.0.image, NodeKind::Root, &self.settings.format).unwrap().pairs();
         self.audit_children(&pairs, levels, u32::MAX, root.1.hash_version, &mut seen);
         assert_eq!(seen.len() as u64, self.count(), "blocks outside the index");
     }
@@ -150,16 +156,22 @@ impl ListedDir {
             let high = pairs.get(i + 1).map_or(end, |next| next.0);
             if levels > 0 {
                 let node = load_node(self, &self.settings, *child, NodeKind::Inner).unwrap();
-                let mut inner = Node::parse(&node.image, NodeKind::Inner, &self.settings.format).unwrap().pairs();
+                let mut inner = Node::parse(&node.image, NodeKind::Inner, &self.settings.format)
+                    .unwrap()
+                    .pairs();
                 inner[0].0 = *low;
                 self.audit_children(&inner, levels - 1, high, version, seen);
                 continue;
             }
             let leaf = load_leaf(self, &self.settings, *child).unwrap();
-            for entry in dir_entry::entries(&leaf.image, &self.settings.format).map(Result::unwrap) {
+            for entry in dir_entry::entries(&leaf.image, &self.settings.format).map(Result::unwrap)
+            {
                 if entry.ino != 0 {
                     let major = self.settings.hash(version, entry.name).unwrap().major;
-                    assert!((low & !1..=high).contains(&major), "{major:#x} in a leaf of {low:#x} to {high:#x}");
+                    assert!(
+                        (low & !1..=high).contains(&major),
+                        "{major:#x} in a leaf of {low:#x} to {high:#x}"
+                    );
                 }
             }
         }

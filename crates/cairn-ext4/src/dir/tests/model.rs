@@ -11,7 +11,8 @@ use crate::dir::hash::{LEGACY, TEA};
 /// A different name for every number, of 1 to 255 bytes.
 fn name(number: u32) -> Vec<u8> {
     let digest = crc32c(number, b"name");
-    let length = if digest.is_multiple_of(50) { digest as usize % 255 } else { digest as usize % 24 };
+    let length =
+        if digest.is_multiple_of(50) { digest as usize % 255 } else { digest as usize % 24 };
     let mut name = format!("{number:x}").into_bytes();
     while name.len() < length {
         name.push(b'A' + (name.len() % 26) as u8);
@@ -45,15 +46,19 @@ fn run(settings: DirSettings, seed: u32, steps: u32, growth: u32) -> ListedDir {
                 model.insert(candidate, ino);
             }
             (true, true) => {
-                let old = set_target(&dir, &dir.handle(), &candidate, Ino(ino), FileKind::Socket).unwrap();
+                let old = set_target(&dir, &dir.handle(), &candidate, Ino(ino), FileKind::Socket)
+                    .unwrap();
                 assert_eq!(Some(old.ino.get()), model.insert(candidate.clone(), ino));
                 let kind = settings.format.filetype.then_some(FileKind::Socket);
                 assert_eq!(lookup(&dir, &candidate).unwrap().unwrap().kind, kind);
             }
             (present, false) => {
                 // Removes this name, or the next one that exists.
-                let victim =
-                    if present { Some(candidate) } else { model.range(candidate..).next().map(|e| e.0.clone()) };
+                let victim = if present {
+                    Some(candidate)
+                } else {
+                    model.range(candidate..).next().map(|e| e.0.clone())
+                };
                 let Some(victim) = victim else { continue };
                 let found = remove(&dir, &dir.handle(), &victim).unwrap();
                 assert_eq!(Some(found.ino.get()), model.remove(&victim));
@@ -128,7 +133,10 @@ fn dots_are_found_and_the_parent_changes() {
             dir.add(&name(number), 11);
         }
         assert_eq!(lookup(&dir, b".").unwrap().unwrap().ino, Ino(12));
-        assert_eq!(set_target(&dir, &dir.handle(), b"..", Ino(77), FileKind::Directory).unwrap().ino, Ino(2));
+        assert_eq!(
+            set_target(&dir, &dir.handle(), b"..", Ino(77), FileKind::Directory).unwrap().ino,
+            Ino(2)
+        );
         assert_eq!(lookup(&dir, b"..").unwrap().unwrap().ino, Ino(77));
         assert!(remove(&dir, &dir.handle(), b"..").is_err());
         // The checksums are right when the blocks are read again.

@@ -8,7 +8,6 @@
 
 use std::ops::Range;
 
-use cairn_base::checksum::crc32c;
 use cairn_base::units::{as_index, as_u64, stored};
 use cairn_base::{FileBlock, Ino};
 use cairn_vfs::FileKind;
@@ -18,6 +17,10 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use super::buffer;
 use crate::checksum::InodeSeed;
 use crate::corrupt::Corrupt;
+
+mod leaf;
+
+pub use leaf::{seal_leaf, verify_leaf};
 
 /// Longest name, in bytes.
 pub const NAME_MAX: usize = 255;
@@ -103,7 +106,11 @@ impl DirFormat {
     /// The bytes of a leaf block that contain entries.
     #[must_use]
     pub const fn leaf_len(&self) -> usize {
-        if self.seed.0.is_some() { self.block_size.saturating_sub(TAIL_LEN) } else { self.block_size }
+        if self.seed.0.is_some() {
+            self.block_size.saturating_sub(TAIL_LEN)
+        } else {
+            self.block_size
+        }
     }
 
     /// The kind code to store.
@@ -192,9 +199,12 @@ impl<'a> Entries<'a> {
     fn decode(&mut self) -> Result<Entry<'a>, Defect> {
         let offset = std::mem::replace(&mut self.at, self.end);
         let defect = |what, value: usize| Defect { offset, what, value: as_u64(value) };
-        let rest = self.bytes.get(offset..self.end).ok_or_else(|| defect("block is too short", self.bytes.len()))?;
-        let (raw, names) =
-            RawDirEntry::ref_from_prefix(rest).map_err(|_| defect("no room for an entry", rest.len()))?;
+        let rest = self
+            .bytes
+            .get(offset..self.end)
+            .ok_or_else(|| defect("block is too short", self.bytes.len()))?;
+        let (raw, names) = RawDirEntry::ref_from_prefix(rest)
+            .map_err(|_| defect("no room for an entry", rest.len()))?;
         let rec_len = decode_rec_len(raw.rec_len.get(), self.format.block_size);
         let name_len = usize::from(raw.name_len);
         if rec_len < MIN_REC_LEN || !rec_len.is_multiple_of(4) {
@@ -215,7 +225,8 @@ impl<'a> Entries<'a> {
         if ino > self.format.inodes_count {
             return Err(defect("inode number is beyond the last", as_index(ino)));
         }
-        let name = names.get(..name_len).ok_or_else(|| defect("name_len exceeds the block", name_len))?;
+        let name =
+            names.get(..name_len).ok_or_else(|| defect("name_len exceeds the block", name_len))?;
         if ino != 0 && name.is_empty() {
             return Err(defect("entry without a name", 0));
         }
@@ -285,7 +296,14 @@ pub fn room(entries: Entries<'_>, name: &[u8]) -> Result<Room, Defect> {
 ///
 /// # Panics
 /// If there is no such gap.
-pub fn insert_at(bytes: &mut [u8], offset: usize, format: &DirFormat, ino: u32, file_type: u8, name: &[u8]) -> usize {
+pub fn insert_at(
+    bytes: &mut [u8],
+    offset: usize,
+    format: &DirFormat,
+    ino: u32,
+    file_type: u8,
+    name: &[u8],
+) -> usize {
     let raw: &mut RawDirEntry = buffer::structure(bytes, offset);
     let rec_len = decode_rec_len(raw.rec_len.get(), format.block_size);
     let used = if raw.inode.get() == 0 { 0 } else { entry_len(usize::from(raw.name_len)) };
@@ -299,9 +317,17 @@ pub fn insert_at(bytes: &mut [u8], offset: usize, format: &DirFormat, ino: u32, 
 
 /// Writes one entry. Its place and length do not come from the disk.
 fn put(bytes: &mut [u8], offset: usize, rec_len: usize, ino: u32, file_type: u8, name: &[u8]) {
-    assert!(name.len() <= NAME_MAX && rec_len >= entry_len(name.len()), "entry of {rec_len} bytes for {name:?}");
+    assert!(
+        name.len() <= NAME_MAX && rec_len >= entry_len(name.len()),
+        "entry of {rec_len} bytes for {name:?}"
+    );
     let name_len = stored(name.len());
-    let header = RawDirEntry { inode: U32::new(ino), rec_len: U16::new(encode_rec_len(rec_len)), name_len, file_type };
+    let header = RawDirEntry {
+        inode: U32::new(ino),
+        rec_len: U16::new(encode_rec_len(rec_len)),
+        name_len,
+        file_type,
+    };
     let entry = buffer::part(bytes, offset, entry_len(name.len()).max(HEADER_LEN));
     entry.fill(0);
     buffer::put(entry, 0, header.as_bytes());
@@ -313,7 +339,12 @@ fn put(bytes: &mut [u8], offset: usize, rec_len: usize, ino: u32, file_type: u8,
 ///
 /// # Errors
 /// An entry of the region is invalid, or none begins at `offset`.
-pub fn remove_at(bytes: &mut [u8], region: Range<usize>, format: &DirFormat, offset: usize) -> Result<(), Defect> {
+pub fn remove_at(
+    bytes: &mut [u8],
+    region: Range<usize>,
+    format: &DirFormat,
+    offset: usize,
+) -> Result<(), Defect> {
     let mut before: Option<(usize, usize)> = None;
     let mut found = None;
     for entry in entries_in(bytes, region, format) {
@@ -354,7 +385,11 @@ pub fn retarget_at(bytes: &mut [u8], offset: usize, ino: u32, file_type: u8) {
 ///
 /// # Panics
 /// If they do not fit.
-pub fn pack<'n>(bytes: &mut [u8], region: Range<usize>, entries: impl IntoIterator<Item = (u32, u8, &'n [u8])>) {
+pub fn pack<'n>(
+    bytes: &mut [u8],
+    region: Range<usize>,
+    entries: impl IntoIterator<Item = (u32, u8, &'n [u8])>,
+) {
     buffer::part(bytes, region.start, region.len()).fill(0);
     let (mut at, mut last) = (region.start, None::<(usize, u32, u8, &[u8])>);
     for (ino, file_type, name) in entries {
@@ -368,52 +403,14 @@ pub fn pack<'n>(bytes: &mut [u8], region: Range<usize>, entries: impl IntoIterat
 }
 
 /// Makes the block a leaf with these entries and a checksum.
-pub fn pack_leaf<'n>(block: &mut [u8], format: &DirFormat, entries: impl IntoIterator<Item = (u32, u8, &'n [u8])>) {
+pub fn pack_leaf<'n>(
+    block: &mut [u8],
+    format: &DirFormat,
+    entries: impl IntoIterator<Item = (u32, u8, &'n [u8])>,
+) {
     block.fill(0);
     pack(block, 0..format.leaf_len(), entries);
     seal_leaf(block, format);
-}
-
-/// Writes the tail with the block's checksum. Does nothing without metadata_csum.
-///
-/// # Panics
-/// If the block is shorter than the format's block size.
-pub fn seal_leaf(block: &mut [u8], format: &DirFormat) {
-    let Some(seed) = format.seed.0 else { return };
-    let (entries, tail) = block.split_at_mut(format.leaf_len());
-    *buffer::structure(tail, 0) = RawDirEntryTail {
-        det_reserved_zero1: U32::ZERO,
-        det_rec_len: U16::new(stored(TAIL_LEN)),
-        det_reserved_zero2: 0,
-        det_reserved_ft: TAIL_FILE_TYPE,
-        det_checksum: U32::new(crc32c(seed, entries)),
-    };
-}
-
-/// Verifies the tail and the checksum of a leaf. `place` is the block's number for the error.
-///
-/// # Errors
-/// The tail is missing or the checksum is wrong.
-pub fn verify_leaf(block: &[u8], format: &DirFormat, ino: Ino, place: FileBlock) -> Result<(), Corrupt> {
-    if block.len() != format.block_size {
-        return Err(Defect { offset: 0, what: "block is too short", value: as_u64(block.len()) }.at(ino, place));
-    }
-    let Some(seed) = format.seed.0 else { return Ok(()) };
-    let missing = Defect { offset: format.leaf_len(), what: "checksum tail is missing", value: 0 };
-    let (entries, tail) = block.split_at_checked(format.leaf_len()).ok_or_else(|| missing.at(ino, place))?;
-    let tail = RawDirEntryTail::ref_from_bytes(tail).map_err(|_| missing.at(ino, place))?;
-    if tail.det_reserved_zero1.get() != 0
-        || usize::from(tail.det_rec_len.get()) != TAIL_LEN
-        || tail.det_reserved_zero2 != 0
-        || tail.det_reserved_ft != TAIL_FILE_TYPE
-    {
-        return Err(missing.at(ino, place));
-    }
-    let (stored, computed) = (tail.det_checksum.get(), crc32c(seed, entries));
-    if stored != computed {
-        return Err(Corrupt::Checksum { what: "directory block", place: place.get(), stored, computed });
-    }
-    Ok(())
 }
 
 /// The first two entries of every directory.
@@ -440,7 +437,11 @@ pub fn dots(block: &[u8], format: &DirFormat) -> Result<Dots, Defect> {
     let this = expect(b".", "first entry is not `.`")?;
     let parent = expect(b"..", "second entry is not `..`")?;
     if parent.offset != DOTDOT_AT {
-        return Err(Defect { offset: parent.offset, what: "`..` is not at offset 12", value: as_u64(parent.offset) });
+        return Err(Defect {
+            offset: parent.offset,
+            what: "`..` is not at offset 12",
+            value: as_u64(parent.offset),
+        });
     }
     Ok(Dots { this: this.ino, parent: parent.ino })
 }

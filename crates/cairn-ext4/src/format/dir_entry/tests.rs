@@ -4,11 +4,16 @@ use proptest::prelude::*;
 
 use super::*;
 
-const PLAIN: DirFormat = DirFormat { block_size: 1024, filetype: true, seed: InodeSeed(None), inodes_count: 1000 };
+const PLAIN: DirFormat =
+    DirFormat { block_size: 1024, filetype: true, seed: InodeSeed(None), inodes_count: 1000 };
 const SUMMED: DirFormat = DirFormat { seed: InodeSeed(Some(0x1234_5678)), ..PLAIN };
 
 fn names(block: &[u8], format: &DirFormat) -> Vec<Vec<u8>> {
-    entries(block, format).map(Result::unwrap).filter(|e| e.ino != 0).map(|e| e.name.to_vec()).collect()
+    entries(block, format)
+        .map(Result::unwrap)
+        .filter(|e| e.ino != 0)
+        .map(|e| e.name.to_vec())
+        .collect()
 }
 
 #[test]
@@ -33,7 +38,9 @@ fn inserting_and_removing_keeps_the_chain_whole() {
         let mut n = 0_u32;
         loop {
             let name = format!("name{n}");
-            let Room::At(at) = room(entries(&block, &format), name.as_bytes()).unwrap() else { break };
+            let Room::At(at) = room(entries(&block, &format), name.as_bytes()).unwrap() else {
+                break;
+            };
             insert_at(&mut block, at, &format, 11 + n, 1, name.as_bytes());
             n += 1;
         }
@@ -46,7 +53,9 @@ fn inserting_and_removing_keeps_the_chain_whole() {
             assert_eq!(find(entries(&block, &format), victim.as_bytes()).unwrap(), None);
         }
         // Two freed neighbours make one gap that a longer name fits.
-        let Room::At(at) = room(entries(&block, &format), b"another name").unwrap() else { panic!("no gap") };
+        let Room::At(at) = room(entries(&block, &format), b"another name").unwrap() else {
+            panic!("no gap")
+        };
         insert_at(&mut block, at, &format, 7, 1, b"another name");
         assert_eq!(names(&block, &format).len(), 2 + n as usize - 1);
         let total: usize = entries(&block, &format).map(|e| e.unwrap().rec_len).sum();

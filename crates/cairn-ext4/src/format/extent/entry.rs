@@ -123,7 +123,11 @@ impl From<&RawExtent> for Extent {
 
 impl From<&Extent> for RawExtent {
     fn from(extent: &Extent) -> Self {
-        assert!(extent.len >= 1 && extent.len <= extent.max_len(), "extent of {} blocks", extent.len);
+        assert!(
+            extent.len >= 1 && extent.len <= extent.max_len(),
+            "extent of {} blocks",
+            extent.len
+        );
         let len = if extent.unwritten { extent.len.strict_add(MAX_WRITTEN) } else { extent.len };
         let (hi, lo) = halves(extent.pba);
         Self {
@@ -146,14 +150,22 @@ pub struct Index {
 
 impl From<&RawIndex> for Index {
     fn from(raw: &RawIndex) -> Self {
-        Self { start: u64::from(raw.ei_block.get()), child: address(raw.ei_leaf_hi, raw.ei_leaf_lo) }
+        Self {
+            start: u64::from(raw.ei_block.get()),
+            child: address(raw.ei_leaf_hi, raw.ei_leaf_lo),
+        }
     }
 }
 
 impl From<&Index> for RawIndex {
     fn from(index: &Index) -> Self {
         let (hi, lo) = halves(index.child);
-        Self { ei_block: U32::new(file_block(index.start)), ei_leaf_lo: lo, ei_leaf_hi: hi, ei_unused: U16::ZERO }
+        Self {
+            ei_block: U32::new(file_block(index.start)),
+            ei_leaf_lo: lo,
+            ei_leaf_hi: hi,
+            ei_unused: U16::ZERO,
+        }
     }
 }
 
@@ -206,8 +218,8 @@ impl Bounds<'_> {
     /// True if `len` blocks from `pba` on can belong to a file.
     #[must_use]
     pub fn holds(&self, pba: Pba, len: u64) -> bool {
-        let inside =
-            pba.get() >= self.volume_start && pba.get().checked_add(len).is_some_and(|end| end <= self.volume_end);
+        let inside = pba.get() >= self.volume_start
+            && pba.get().checked_add(len).is_some_and(|end| end <= self.volume_end);
         inside && !self.system.overlap(pba, len)
     }
 }

@@ -18,8 +18,8 @@ mod entry;
 mod node;
 
 pub use entry::{
-    Bounds, Extent, Index, MAGIC, MAX_DEPTH, MAX_FILE_BLOCKS, MAX_UNWRITTEN, MAX_WRITTEN, ROOT_BYTES, ROOT_CAPACITY,
-    Site, SystemBlocks, block_capacity,
+    Bounds, Extent, Index, MAGIC, MAX_DEPTH, MAX_FILE_BLOCKS, MAX_UNWRITTEN, MAX_WRITTEN,
+    ROOT_BYTES, ROOT_CAPACITY, Site, SystemBlocks, block_capacity,
 };
 use entry::{ENTRY, RawExtent, RawHeader, RawIndex};
 pub use node::{Entries, Node};
@@ -60,13 +60,15 @@ impl<'a> NodeView<'a> {
     /// # Errors
     /// The magic, the depth, the capacity or the number of entries is invalid.
     pub fn parse(bytes: &'a [u8], depth: Option<u16>, site: Site) -> Result<Self, Corrupt> {
-        let (header, rest) =
-            RawHeader::ref_from_prefix(bytes).map_err(|_| site.corrupt(0, "node is too short", as_u64(bytes.len())))?;
+        let (header, rest) = RawHeader::ref_from_prefix(bytes)
+            .map_err(|_| site.corrupt(0, "node is too short", as_u64(bytes.len())))?;
         let fault = |what, value: U16| Err(site.corrupt(0, what, u64::from(value.get())));
         if header.eh_magic.get() != MAGIC {
             return fault("extent node has a wrong magic", header.eh_magic);
         }
-        if header.eh_depth.get() > MAX_DEPTH || depth.is_some_and(|depth| depth != header.eh_depth.get()) {
+        if header.eh_depth.get() > MAX_DEPTH
+            || depth.is_some_and(|depth| depth != header.eh_depth.get())
+        {
             return fault("extent node has a wrong depth", header.eh_depth);
         }
         let max = usize::from(header.eh_max.get());
@@ -80,9 +82,13 @@ impl<'a> NodeView<'a> {
         }
         let short = || site.corrupt(0, "extent node ends early", as_u64(count));
         let entries = if inner {
-            RawEntries::Inner(<[RawIndex]>::ref_from_prefix_with_elems(rest, count).map_err(|_| short())?.0)
+            RawEntries::Inner(
+                <[RawIndex]>::ref_from_prefix_with_elems(rest, count).map_err(|_| short())?.0,
+            )
         } else {
-            RawEntries::Leaf(<[RawExtent]>::ref_from_prefix_with_elems(rest, count).map_err(|_| short())?.0)
+            RawEntries::Leaf(
+                <[RawExtent]>::ref_from_prefix_with_elems(rest, count).map_err(|_| short())?.0,
+            )
         };
         Ok(Self { depth: header.eh_depth.get(), max, entries })
     }
@@ -112,19 +118,34 @@ impl<'a> NodeView<'a> {
     ///
     /// # Errors
     /// The checksum is wrong or there is no room for it.
-    pub fn verify_checksum(&self, bytes: &[u8], seed: InodeSeed, site: Site) -> Result<(), Corrupt> {
+    pub fn verify_checksum(
+        &self,
+        bytes: &[u8],
+        seed: InodeSeed,
+        site: Site,
+    ) -> Result<(), Corrupt> {
         let Some(seed) = seed.0 else { return Ok(()) };
         let at = self.max.saturating_add(1).saturating_mul(ENTRY);
-        let (covered, tail) =
-            bytes.split_at_checked(at).ok_or_else(|| site.corrupt(0, "extent node ends early", as_u64(at)))?;
+        let (covered, tail) = bytes
+            .split_at_checked(at)
+            .ok_or_else(|| site.corrupt(0, "extent node ends early", as_u64(at)))?;
         let Ok((stored, _)) = U32::ref_from_prefix(tail) else {
-            return Err(site.corrupt(0, "extent node has no room for its checksum", as_u64(self.max)));
+            return Err(site.corrupt(
+                0,
+                "extent node has no room for its checksum",
+                as_u64(self.max),
+            ));
         };
         let computed = crc32c(seed, covered);
         if stored.get() == computed {
             return Ok(());
         }
-        Err(Corrupt::Checksum { what: "extent block", place: site.pba.get(), stored: stored.get(), computed })
+        Err(Corrupt::Checksum {
+            what: "extent block",
+            place: site.pba.get(),
+            stored: stored.get(),
+            computed,
+        })
     }
 
     /// Checks that all entries are in order, do not overlap, and lie in `bounds` and on the volume.
@@ -181,17 +202,29 @@ fn check_extent(extent: &Extent, bounds: &Bounds<'_>, site: Site) -> Result<(), 
         return Err(site.corrupt(extent.start, "extent has no blocks", 0));
     }
     if extent.start < bounds.start || extent.end() > bounds.end {
-        return Err(site.corrupt(extent.start, "extent overlaps or leaves its node's range", extent.len));
+        return Err(site.corrupt(
+            extent.start,
+            "extent overlaps or leaves its node's range",
+            extent.len,
+        ));
     }
     if !bounds.holds(extent.pba, extent.len) {
-        return Err(site.corrupt(extent.start, "extent lies outside the volume or in its metadata", extent.pba.get()));
+        return Err(site.corrupt(
+            extent.start,
+            "extent lies outside the volume or in its metadata",
+            extent.pba.get(),
+        ));
     }
     Ok(())
 }
 
 fn check_index(index: &Index, bounds: &Bounds<'_>, site: Site) -> Result<(), Corrupt> {
     if index.start < bounds.start || index.start >= bounds.end {
-        return Err(site.corrupt(index.start, "index is out of order or leaves its node's range", index.start));
+        return Err(site.corrupt(
+            index.start,
+            "index is out of order or leaves its node's range",
+            index.start,
+        ));
     }
     if !bounds.holds(index.child, 1) {
         return Err(site.corrupt(
@@ -203,7 +236,12 @@ fn check_index(index: &Index, bounds: &Bounds<'_>, site: Site) -> Result<(), Cor
     Ok(())
 }
 
-fn find_extent<'b>(extents: &[RawExtent], at: u64, bounds: &Bounds<'b>, site: Site) -> Result<Found<'b>, Corrupt> {
+fn find_extent<'b>(
+    extents: &[RawExtent],
+    at: u64,
+    bounds: &Bounds<'b>,
+    site: Site,
+) -> Result<Found<'b>, Corrupt> {
     let next = extents.partition_point(|raw| u64::from(raw.ee_block.get()) <= at);
     let mut hole = (bounds.start, bounds.end);
     if let Some(raw) = next.checked_sub(1).and_then(|last| extents.get(last)) {
@@ -225,7 +263,12 @@ fn find_extent<'b>(extents: &[RawExtent], at: u64, bounds: &Bounds<'b>, site: Si
     Ok(Found::Hole { start: hole.0, end: hole.1 })
 }
 
-fn find_child<'b>(indexes: &[RawIndex], at: u64, bounds: &Bounds<'b>, site: Site) -> Result<Found<'b>, Corrupt> {
+fn find_child<'b>(
+    indexes: &[RawIndex],
+    at: u64,
+    bounds: &Bounds<'b>,
+    site: Site,
+) -> Result<Found<'b>, Corrupt> {
     let next = indexes.partition_point(|raw| u64::from(raw.ei_block.get()) <= at);
     let end = indexes.get(next).map_or(bounds.end, |raw| u64::from(raw.ei_block.get()));
     let Some(raw) = next.checked_sub(1).and_then(|last| indexes.get(last)) else {

@@ -5,7 +5,9 @@ use cairn_base::units::stored;
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{Immutable, IntoBytes};
 
-use super::entry::{ENTRY, Extent, Index, MAGIC, ROOT_BYTES, ROOT_CAPACITY, RawExtent, RawHeader, RawIndex};
+use super::entry::{
+    ENTRY, Extent, Index, MAGIC, ROOT_BYTES, ROOT_CAPACITY, RawExtent, RawHeader, RawIndex,
+};
 use crate::checksum::InodeSeed;
 use crate::format::buffer;
 

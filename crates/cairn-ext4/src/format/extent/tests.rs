@@ -5,8 +5,13 @@ use cairn_base::{Ino, Pba};
 use super::*;
 
 const SITE: Site = Site { ino: Ino(12), pba: Pba(99) };
-const BOUNDS: Bounds<'_> =
-    Bounds { start: 0, end: MAX_FILE_BLOCKS, volume_start: 1, volume_end: 1 << 40, system: SystemBlocks::NONE };
+const BOUNDS: Bounds<'_> = Bounds {
+    start: 0,
+    end: MAX_FILE_BLOCKS,
+    volume_start: 1,
+    volume_end: 1 << 40,
+    system: SystemBlocks::NONE,
+};
 
 fn extent(start: u64, len: u64, pba: u64, unwritten: bool) -> Extent {
     Extent { start, len, pba: Pba(pba), unwritten }
@@ -27,14 +32,20 @@ fn what(result: Result<(), Corrupt>) -> &'static str {
 
 #[test]
 fn nodes_round_trip() {
-    let extents =
-        vec![extent(0, 32768, 0x1234_5678_9abc, false), extent(32768, 32767, 5, true), extent(90000, 1, 9, true)];
+    let extents = vec![
+        extent(0, 32768, 0x1234_5678_9abc, false),
+        extent(32768, 32767, 5, true),
+        extent(90000, 1, 9, true),
+    ];
     let block = leaf(extents.clone());
     let view = NodeView::parse(&block, Some(0), SITE).unwrap();
     view.verify_checksum(&block, InodeSeed(Some(7)), SITE).unwrap();
     assert_eq!(view.decode(), Node { depth: 0, entries: Entries::Leaf(extents) });
 
-    let inner = Node { depth: 3, entries: Entries::Inner(vec![Index { start: 7, child: Pba(0xffff_0000_0001) }]) };
+    let inner = Node {
+        depth: 3,
+        entries: Entries::Inner(vec![Index { start: 7, child: Pba(0xffff_0000_0001) }]),
+    };
     let mut root = [0xee; ROOT_BYTES];
     inner.encode_root(&mut root);
     assert_eq!(NodeView::parse(&root, None, SITE).unwrap().decode(), inner);
@@ -123,8 +134,14 @@ fn find_names_extent_hole_and_child() {
     let view = NodeView::parse(&root, None, SITE).unwrap();
     let find = |at| view.find(at, &bounds, SITE).unwrap();
     assert_eq!(find(5), Found::Hole { start: 5, end: 10 });
-    assert_eq!(find(19), Found::Child(Index { start: 10, child: Pba(3) }, Bounds { start: 10, end: 20, ..BOUNDS }));
-    assert_eq!(find(39), Found::Child(Index { start: 20, child: Pba(4) }, Bounds { start: 20, end: 40, ..BOUNDS }));
+    assert_eq!(
+        find(19),
+        Found::Child(Index { start: 10, child: Pba(3) }, Bounds { start: 10, end: 20, ..BOUNDS })
+    );
+    assert_eq!(
+        find(39),
+        Found::Child(Index { start: 20, child: Pba(4) }, Bounds { start: 20, end: 40, ..BOUNDS })
+    );
 }
 
 #[test]
@@ -136,7 +153,8 @@ fn unsorted_entries_give_an_error_or_an_answer_in_bounds() {
     };
     let bounds = Bounds { start: 100, end: 5000, volume_end: 1 << 20, ..BOUNDS };
     for round in 0..20_000_u64 {
-        let mut block = leaf((0..20).map(|i| extent(100 + i * 7, 3, 10 + i * 9, i % 2 == 0)).collect());
+        let mut block =
+            leaf((0..20).map(|i| extent(100 + i * 7, 3, 10 + i * 9, i % 2 == 0)).collect());
         for _ in 0..4 {
             let at = 12 + usize::from(random());
             block[at] = random();
@@ -145,11 +163,15 @@ fn unsorted_entries_give_an_error_or_an_answer_in_bounds() {
         let view = NodeView::parse(&block, None, SITE).unwrap();
         let at = 100 + round % 4900;
         match view.find(at, &bounds, SITE) {
-            Ok(Found::Extent(extent)) => assert!(extent.start <= at && at < extent.end() && extent.end() <= bounds.end),
+            Ok(Found::Extent(extent)) => {
+                assert!(extent.start <= at && at < extent.end() && extent.end() <= bounds.end)
+            }
             Ok(Found::Hole { start, end }) => {
                 assert!(bounds.start <= start && start <= at && at < end && end <= bounds.end)
             }
-            Ok(Found::Child(_, child)) => assert!(bounds.start <= child.start && child.end <= bounds.end),
+            Ok(Found::Child(_, child)) => {
+                assert!(bounds.start <= child.start && child.end <= bounds.end)
+            }
             Err(error) => assert!(matches!(error, Corrupt::Mapping { .. })),
         }
     }

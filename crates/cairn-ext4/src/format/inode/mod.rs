@@ -21,7 +21,8 @@ mod raw;
 
 pub use flags::{InodeFlags, mode};
 use raw::{
-    GOOD_OLD_SIZE, RAW_SIZE, RawInode, blocks_in_use, ends, file_acl, halves, has_wide_size, narrow, seal, size_of_file,
+    GOOD_OLD_SIZE, RAW_SIZE, RawInode, blocks_in_use, ends, file_acl, halves, has_wide_size,
+    narrow, seal, size_of_file,
 };
 use raw::{verify, wide, widen};
 
@@ -102,7 +103,11 @@ impl Inode {
         let room = bytes.len().saturating_sub(GOOD_OLD_SIZE);
         let extra_isize = if room > 0 { raw.i_extra_isize.get() } else { 0 };
         if usize::from(extra_isize) > room || !extra_isize.is_multiple_of(4) {
-            return Err(wrong("i_extra_isize", extra_isize.into(), "beyond the record or not a multiple of 4"));
+            return Err(wrong(
+                "i_extra_isize",
+                extra_isize.into(),
+                "beyond the record or not a multiple of 4",
+            ));
         }
         if bytes.iter().any(|b| *b != 0) {
             verify(bytes, &raw, ino, layout)?;
@@ -121,7 +126,8 @@ impl Inode {
     fn from_raw(bytes: Vec<u8>, layout: &Layout, extra_isize: u16) -> Self {
         let raw = widen(&bytes);
         let has = |end: u16| extra_isize >= end;
-        let stamp = |low: U32, extra: U32, end| time::decode(low.get(), has(end).then_some(extra.get()));
+        let stamp =
+            |low: U32, extra: U32, end| time::decode(low.get(), has(end).then_some(extra.get()));
         let (mode, flags) = (raw.i_mode.get(), InodeFlags::from_bits_retain(raw.i_flags.get()));
         let project = has(ends::PROJID) && layout.features.ro_compat(RoCompat::PROJECT);
         Self {
@@ -167,14 +173,19 @@ impl Inode {
         let wrong = |field, value, expected| Corrupt::Inode { ino, field, value, expected };
         let mut whole = vec![0; as_index(layout.inode_size)];
         self.encode(ino, layout, &mut whole);
-        let Some(place) = whole.get_mut(..bytes.len()).filter(|place| place.len() >= GOOD_OLD_SIZE) else {
+        let Some(place) = whole.get_mut(..bytes.len()).filter(|place| place.len() >= GOOD_OLD_SIZE)
+        else {
             return Err(wrong("record length", as_u64(bytes.len()), "beyond the inode size"));
         };
         place.copy_from_slice(bytes);
         let room = whole.len().saturating_sub(GOOD_OLD_SIZE);
         let extra_isize = if room > 0 { widen(&whole).i_extra_isize.get() } else { 0 };
         if usize::from(extra_isize) > room || !extra_isize.is_multiple_of(4) {
-            return Err(wrong("i_extra_isize", extra_isize.into(), "beyond the record or not a multiple of 4"));
+            return Err(wrong(
+                "i_extra_isize",
+                extra_isize.into(),
+                "beyond the record or not a multiple of 4",
+            ));
         }
         let mut inode = Self::from_raw(whole, layout, extra_isize);
         if inode.size > i64::MAX.cast_unsigned() {
@@ -267,7 +278,8 @@ impl Inode {
     /// count exceeds 48 bits.
     fn stored_blocks(&self, flags: &mut InodeFlags, layout: &Layout) -> u64 {
         let shift = layout.block_bits.saturating_sub(9);
-        let in_blocks = flags.contains(InodeFlags::HUGE_FILE) && self.blocks_512.trailing_zeros() >= shift;
+        let in_blocks =
+            flags.contains(InodeFlags::HUGE_FILE) && self.blocks_512.trailing_zeros() >= shift;
         if !layout.features.ro_compat(RoCompat::HUGE_FILE) {
             return self.blocks_512;
         }
@@ -282,7 +294,8 @@ impl Inode {
     /// Access, modification and change time as they are stored.
     #[must_use]
     pub fn stored_times(&self) -> [Timestamp; 3] {
-        let times = [(self.atime, ends::ATIME), (self.mtime, ends::MTIME), (self.ctime, ends::CTIME)];
+        let times =
+            [(self.atime, ends::ATIME), (self.mtime, ends::MTIME), (self.ctime, ends::CTIME)];
         times.map(|(time, end)| time::storable(time, self.extra_isize >= end))
     }
 
@@ -373,7 +386,11 @@ impl Inode {
     pub fn device(&self) -> (u32, u32) {
         let [a, b, c, d, e, f, g, h, ..] = self.block;
         let (old, new) = (u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h]));
-        if old != 0 { (old >> 8 & 0xff, old & 0xff) } else { (new >> 8 & 0xfff, new & 0xff | new >> 12 & 0xf_ff00) }
+        if old != 0 {
+            (old >> 8 & 0xff, old & 0xff)
+        } else {
+            (new >> 8 & 0xfff, new & 0xff | new >> 12 & 0xf_ff00)
+        }
     }
 
     /// Stores a device number in the form that Linux uses for it.

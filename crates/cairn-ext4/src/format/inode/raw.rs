@@ -108,11 +108,16 @@ pub(super) fn blocks_in_use(raw: &RawInode, flags: InodeFlags, layout: &Layout) 
         return low;
     }
     let blocks = low | u64::from(raw.l_i_blocks_high.get()) << 32;
-    if flags.contains(InodeFlags::HUGE_FILE) { blocks << layout.block_bits.saturating_sub(9) } else { blocks }
+    if flags.contains(InodeFlags::HUGE_FILE) {
+        blocks << layout.block_bits.saturating_sub(9)
+    } else {
+        blocks
+    }
 }
 
 pub(super) fn file_acl(raw: &RawInode, layout: &Layout) -> Pba {
-    let high = if layout.features.incompat(Incompat::BITS_64) { raw.l_i_file_acl_high.get() } else { 0 };
+    let high =
+        if layout.features.incompat(Incompat::BITS_64) { raw.l_i_file_acl_high.get() } else { 0 };
     Pba(u64::from(raw.i_file_acl_lo.get()) | u64::from(high) << 32)
 }
 
@@ -141,7 +146,12 @@ pub(super) fn record_seed(raw: &RawInode, ino: Ino, layout: &Layout) -> InodeSee
     }
 }
 
-pub(super) fn verify(bytes: &[u8], raw: &RawInode, ino: Ino, layout: &Layout) -> Result<(), Corrupt> {
+pub(super) fn verify(
+    bytes: &[u8],
+    raw: &RawInode,
+    ino: Ino,
+    layout: &Layout,
+) -> Result<(), Corrupt> {
     let InodeSeed(Some(seed)) = record_seed(raw, ino, layout) else { return Ok(()) };
     let is_wide = has_wide_checksum(raw, bytes);
     let mut computed = checksum(bytes, seed, is_wide);

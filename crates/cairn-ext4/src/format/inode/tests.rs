@@ -101,7 +101,8 @@ fn blocks_switch_to_whole_blocks_beyond_48_bits() {
     inode.mode = mode::REGULAR;
     for blocks in [8, u64::from(u32::MAX) + 9, (1 << 48) - 8, 1 << 48, 1 << 50] {
         inode.blocks_512 = blocks;
-        let back = Inode::decode(&encode(&inode, Ino(20), &layout), Ino(20), &layout).expect("valid");
+        let back =
+            Inode::decode(&encode(&inode, Ino(20), &layout), Ino(20), &layout).expect("valid");
         assert_eq!(back.blocks_512, blocks);
         assert_eq!(back.flags.contains(InodeFlags::HUGE_FILE), blocks >= 1 << 48);
     }

@@ -36,13 +36,26 @@ pub(super) fn group_geometry(
     let raw = &superblock.raw;
     let blocks_per_group = raw.s_blocks_per_group.get();
     let clusters_per_group = blocks_per_group >> cluster_bits;
-    let fits = clusters_per_group <= block_size.saturating_mul(8) && clusters_per_group.is_multiple_of(8);
-    let sane =
-        blocks_per_group >= MIN_BLOCKS_PER_GROUP && fits && clusters_per_group << cluster_bits == blocks_per_group;
-    check("s_blocks_per_group", blocks_per_group.into(), sane, "not a multiple of 8 from 256 to the bitmap's bits")?;
+    let fits =
+        clusters_per_group <= block_size.saturating_mul(8) && clusters_per_group.is_multiple_of(8);
+    let sane = blocks_per_group >= MIN_BLOCKS_PER_GROUP
+        && fits
+        && clusters_per_group << cluster_bits == blocks_per_group;
+    check(
+        "s_blocks_per_group",
+        blocks_per_group.into(),
+        sane,
+        "not a multiple of 8 from 256 to the bitmap's bits",
+    )?;
     let inodes_per_group = raw.s_inodes_per_group.get();
-    let sane = (block_size.strict_div(inode_size)..=block_size.saturating_mul(8)).contains(&inodes_per_group);
-    check("s_inodes_per_group", inodes_per_group.into(), sane, "not from one table block to the bitmap's bits")?;
+    let sane = (block_size.strict_div(inode_size)..=block_size.saturating_mul(8))
+        .contains(&inodes_per_group);
+    check(
+        "s_inodes_per_group",
+        inodes_per_group.into(),
+        sane,
+        "not from one table block to the bitmap's bits",
+    )?;
     Ok(GroupGeometry { blocks_per_group, clusters_per_group, inodes_per_group })
 }
 
@@ -54,7 +67,8 @@ pub(super) fn volume_geometry(
     device_bytes: u64,
 ) -> Result<VolumeGeometry, Corrupt> {
     let raw = &superblock.raw;
-    let (blocks_per_group, inodes_per_group) = (raw.s_blocks_per_group.get(), raw.s_inodes_per_group.get());
+    let (blocks_per_group, inodes_per_group) =
+        (raw.s_blocks_per_group.get(), raw.s_inodes_per_group.get());
     let blocks_count = superblock.blocks_count();
     let first_data_block = u64::from(raw.s_first_data_block.get());
     let expected = u64::from(block_bits == 10 && cluster_bits == 0);
@@ -71,22 +85,38 @@ pub(super) fn volume_geometry(
         "too few blocks for a filesystem",
     )?;
     if blocks_count > device_bytes >> block_bits {
-        return Err(Corrupt::TooShort { volume: blocks_count.saturating_mul(1 << block_bits), device: device_bytes });
+        return Err(Corrupt::TooShort {
+            volume: blocks_count.saturating_mul(1 << block_bits),
+            device: device_bytes,
+        });
     }
     let groups = blocks_count.saturating_sub(first_data_block).div_ceil(blocks_per_group.into());
     check("s_blocks_count", blocks_count, groups <= MAX_GROUPS, "more than 4194304 groups")?;
     let groups = u32::try_from(groups).unwrap_or(u32::MAX);
     let inodes = u64::from(groups).saturating_mul(inodes_per_group.into());
     let inodes_count = raw.s_inodes_count.get();
-    check("s_inodes_count", inodes_count.into(), inodes == inodes_count.into(), "not groups times s_inodes_per_group")?;
+    check(
+        "s_inodes_count",
+        inodes_count.into(),
+        inodes == inodes_count.into(),
+        "not groups times s_inodes_per_group",
+    )?;
     Ok(VolumeGeometry { blocks_count, first_data_block, groups, inodes_count })
 }
 
-pub(super) fn check(field: &'static str, value: u64, right: bool, expected: &'static str) -> Result<(), Corrupt> {
+pub(super) fn check(
+    field: &'static str,
+    value: u64,
+    right: bool,
+    expected: &'static str,
+) -> Result<(), Corrupt> {
     if right { Ok(()) } else { Err(Corrupt::Superblock { field, value, expected }) }
 }
 
-pub(super) fn inode_geometry(superblock: &Superblock, block_size: u32) -> Result<(u32, u32), Corrupt> {
+pub(super) fn inode_geometry(
+    superblock: &Superblock,
+    block_size: u32,
+) -> Result<(u32, u32), Corrupt> {
     if superblock.raw.s_rev_level.get() < DYNAMIC_REVISION {
         return Ok((128, FIRST_INO));
     }
@@ -123,7 +153,8 @@ pub(super) fn cluster_bits(superblock: &Superblock, features: Features) -> Resul
 
 pub(super) fn want_extra_isize(superblock: &Superblock, inode_size: u32) -> u16 {
     let room = u16::try_from(inode_size.saturating_sub(128)).unwrap_or(0);
-    let (want, least) = (superblock.raw.s_want_extra_isize.get(), superblock.raw.s_min_extra_isize.get());
+    let (want, least) =
+        (superblock.raw.s_want_extra_isize.get(), superblock.raw.s_min_extra_isize.get());
     // 32 bytes hold every field known today. They replace an invalid stored value.
     let default = 32.min(room);
     let wish = want.max(least);

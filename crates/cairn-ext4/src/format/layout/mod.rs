@@ -16,8 +16,8 @@ use crate::corrupt::Corrupt;
 mod geometry;
 
 use geometry::{
-    GroupGeometry, VolumeGeometry, check, cluster_bits, desc_size, group_geometry, inode_geometry, min_extra_isize,
-    volume_geometry, want_extra_isize,
+    GroupGeometry, VolumeGeometry, check, cluster_bits, desc_size, group_geometry, inode_geometry,
+    min_extra_isize, volume_geometry, want_extra_isize,
 };
 
 /// Inode numbers of the specification.
@@ -149,7 +149,11 @@ impl Layout {
         let VolumeGeometry { blocks_count, first_data_block, groups, inodes_count } =
             volume_geometry(superblock, block_bits, cluster_bits, device_bytes)?;
         check("s_first_ino", first_ino.into(), first_ino <= inodes_count, "beyond the last inode")?;
-        let flex = if features.incompat(Incompat::FLEX_BG) { u32::from(raw.s_log_groups_per_flex) } else { 0 };
+        let flex = if features.incompat(Incompat::FLEX_BG) {
+            u32::from(raw.s_log_groups_per_flex)
+        } else {
+            0
+        };
         check("s_log_groups_per_flex", flex.into(), flex < 32, "above 31")?;
         let reserved_gdt_blocks = u32::from(raw.s_reserved_gdt_blocks.get());
         check(
@@ -161,7 +165,12 @@ impl Layout {
         if features.incompat(Incompat::META_BG) {
             let first = raw.s_first_meta_bg.get();
             let most = groups.div_ceil(block_size.strict_div(desc_size));
-            check("s_first_meta_bg", first.into(), first <= most, "beyond the blocks of group descriptors")?;
+            check(
+                "s_first_meta_bg",
+                first.into(),
+                first <= most,
+                "beyond the blocks of group descriptors",
+            )?;
         }
         Ok(Self {
             block_size,
@@ -280,7 +289,8 @@ impl Layout {
             if !backup {
                 return 0;
             }
-            let descriptors = self.contiguous_descriptor_blocks().strict_add(self.reserved_gdt_blocks);
+            let descriptors =
+                self.contiguous_descriptor_blocks().strict_add(self.reserved_gdt_blocks);
             return boot.strict_add(1).strict_add(descriptors);
         }
         boot.strict_add(backup.into()).strict_add(self.holds_metagroup_descriptors(group).into())
@@ -321,7 +331,9 @@ impl Layout {
     /// First block of a group.
     #[must_use]
     pub fn group_first_block(&self, group: u32) -> Pba {
-        Pba(u64::from(group).strict_mul(self.blocks_per_group.into()).strict_add(self.first_data_block))
+        Pba(u64::from(group)
+            .strict_mul(self.blocks_per_group.into())
+            .strict_add(self.first_data_block))
     }
 
     /// Blocks of a group. The last group may be shorter.
@@ -353,7 +365,8 @@ impl Layout {
     /// Group and index of an inode. `None` for 0 and numbers beyond the last.
     #[must_use]
     pub fn inode_group(&self, ino: Ino) -> Option<(u32, u32)> {
-        let number = u32::try_from(ino.get()).ok().filter(|n| *n <= self.inodes_count)?.checked_sub(1)?;
+        let number =
+            u32::try_from(ino.get()).ok().filter(|n| *n <= self.inodes_count)?.checked_sub(1)?;
         Some((number.strict_div(self.inodes_per_group), number.strict_rem(self.inodes_per_group)))
     }
 

@@ -99,7 +99,10 @@ fn impossible_geometry_is_refused() {
         let mut superblock = sample_superblock();
         damage(&mut superblock.raw);
         let error = Layout::new(&superblock, u64::MAX);
-        assert!(matches!(error, Err(Corrupt::Superblock { field, .. }) if field == name), "{name}: {error:?}");
+        assert!(
+            matches!(error, Err(Corrupt::Superblock { field, .. }) if field == name),
+            "{name}: {error:?}"
+        );
     }
     let cut = Layout::new(&sample_superblock(), 1 << 20);
     assert!(matches!(cut, Err(Corrupt::TooShort { device: 1_048_576, .. })), "{cut:?}");
@@ -115,7 +118,8 @@ fn superblock_checksum_covers_every_bit() {
     for byte in (0..bytes.len()).step_by(7) {
         bytes[byte] ^= 0x10;
         // Only clearing metadata_csum cannot be detected.
-        let cleared = !Superblock::decode(&bytes).is_ok_and(|s| s.features().ro_compat(RoCompat::METADATA_CSUM));
+        let cleared = !Superblock::decode(&bytes)
+            .is_ok_and(|s| s.features().ro_compat(RoCompat::METADATA_CSUM));
         assert!(cleared, "byte {byte}");
         bytes[byte] ^= 0x10;
     }

@@ -19,8 +19,9 @@ pub fn entry_hash_of_inode(name: &[u8], value_hash: u32) -> u32 {
 /// The valid results for [`entry_hash_of_inode`]: older kernels use signed bytes of the name.
 #[must_use]
 pub fn entry_hashes_of_inode(name: &[u8], value_hash: u32) -> [u32; 2] {
-    let signed =
-        name.iter().fold(0_u32, |hash, byte| hash.rotate_left(5) ^ i32::from(byte.cast_signed()).cast_unsigned());
+    let signed = name.iter().fold(0_u32, |hash, byte| {
+        hash.rotate_left(5) ^ i32::from(byte.cast_signed()).cast_unsigned()
+    });
     [entry_hash_of_inode(name, value_hash), signed.rotate_left(16) ^ value_hash]
 }
 

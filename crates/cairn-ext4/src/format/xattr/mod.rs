@@ -6,19 +6,19 @@
 //! first entry in an inode, and from the start of a block. Source: "Extended Attributes" in the
 //! kernel's ext4 documentation.
 
-use cairn_base::checksum::crc32c;
+use cairn_base::Ino;
 use cairn_base::units::{as_index, as_u64, stored};
-use cairn_base::{Ino, Pba};
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::buffer;
-use crate::checksum::MetadataChecksum;
 use crate::corrupt::Corrupt;
 
 mod hash;
+mod seal;
 
 pub use hash::{entry_hash, entry_hash_of_inode, entry_hashes_of_inode};
+pub use seal::{seal_block, verify_block};
 
 /// `h_magic` of blocks and of the inode area.
 pub const MAGIC: u32 = 0xea02_0000;
@@ -219,7 +219,11 @@ pub const fn padded(value_len: usize) -> usize {
 /// # Errors
 /// An entry or value is outside the container, entries and values overlap, or the header of a block
 /// is invalid.
-pub fn decode(bytes: &[u8], location: XattrLocation, ino: Ino) -> Result<Vec<Attribute<'_>>, Corrupt> {
+pub fn decode(
+    bytes: &[u8],
+    location: XattrLocation,
+    ino: Ino,
+) -> Result<Vec<Attribute<'_>>, Corrupt> {
     let corrupt = |what, value: usize| location.corrupt(ino, what, as_u64(value));
     let magic = bytes.first_chunk().map_or(0, |magic| u32::from_le_bytes(*magic));
     match location {
@@ -233,14 +237,21 @@ pub fn decode(bytes: &[u8], location: XattrLocation, ino: Ino) -> Result<Vec<Att
     loop {
         let rest = bytes.get(at..).unwrap_or(&[]);
         match rest.first_chunk() {
-            None if location == XattrLocation::Inode && attributes.is_empty() && rest.is_empty() => break,
+            None if location == XattrLocation::Inode
+                && attributes.is_empty()
+                && rest.is_empty() =>
+            {
+                break;
+            }
             None => return Err(corrupt("entries run beyond the end", at)),
             Some(&[0, 0, 0, 0]) => break,
             Some(_) => {}
         }
-        let (raw, names) = RawEntry::ref_from_prefix(rest).map_err(|_| corrupt("entry crosses the end", at))?;
+        let (raw, names) =
+            RawEntry::ref_from_prefix(rest).map_err(|_| corrupt("entry crosses the end", at))?;
         let name_len = usize::from(raw.e_name_len);
-        let name = names.get(..name_len).ok_or_else(|| corrupt("name crosses the end", name_len))?;
+        let name =
+            names.get(..name_len).ok_or_else(|| corrupt("name crosses the end", name_len))?;
         let value = decode_value(bytes, raw, location, ino)?;
         if let Value::Here(value) = value {
             value_bytes = value_bytes.saturating_add(padded(value.len()));
@@ -256,20 +267,31 @@ pub fn decode(bytes: &[u8], location: XattrLocation, ino: Ino) -> Result<Vec<Att
     Ok(attributes)
 }
 
-fn decode_value<'a>(bytes: &'a [u8], raw: &RawEntry, location: XattrLocation, ino: Ino) -> Result<Value<'a>, Corrupt> {
+fn decode_value<'a>(
+    bytes: &'a [u8],
+    raw: &RawEntry,
+    location: XattrLocation,
+    ino: Ino,
+) -> Result<Value<'a>, Corrupt> {
     let size = raw.e_value_size.get();
     if raw.e_value_inum.get() != 0 {
         if size > FAR_VALUE_MAX {
             return Err(location.corrupt(ino, "value in an inode is too large", u64::from(size)));
         }
-        return Ok(Value::Inode { ino: Ino(u64::from(raw.e_value_inum.get())), size, hash: raw.e_hash.get() });
+        return Ok(Value::Inode {
+            ino: Ino(u64::from(raw.e_value_inum.get())),
+            size,
+            hash: raw.e_hash.get(),
+        });
     }
     if size == 0 {
         return Ok(Value::Here(&[]));
     }
     let start = value_start(raw, location);
     let value = as_index(size).checked_add(start).and_then(|end| bytes.get(start..end));
-    value.map(Value::Here).ok_or_else(|| location.corrupt(ino, "value crosses the end", u64::from(size)))
+    value
+        .map(Value::Here)
+        .ok_or_else(|| location.corrupt(ino, "value crosses the end", u64::from(size)))
 }
 
 fn value_start(raw: &RawEntry, location: XattrLocation) -> usize {
@@ -310,7 +332,8 @@ pub fn fits(capacity: usize, location: XattrLocation, attributes: &[OwnedAttribu
 /// Bytes of the attributes, with header and end mark.
 #[must_use]
 pub fn encoded_len(location: XattrLocation, attributes: &[OwnedAttribute]) -> usize {
-    let each = |a: &OwnedAttribute| entry_len(a.name.len()).strict_add(padded(a.value_here().len()));
+    let each =
+        |a: &OwnedAttribute| entry_len(a.name.len()).strict_add(padded(a.value_here().len()));
     attributes.iter().map(each).fold(location.header_len().strict_add(4), usize::strict_add)
 }
 
@@ -381,7 +404,8 @@ fn write_entries(
             OwnedValue::Here(_) => (0, stored(value.len())),
             OwnedValue::Inode { ino, size, .. } => (stored(ino.get()), size),
         };
-        let offset = if value.is_empty() { 0 } else { values_at.strict_sub(location.values_from()) };
+        let offset =
+            if value.is_empty() { 0 } else { values_at.strict_sub(location.values_from()) };
         let raw = RawEntry {
             e_name_len: stored(attribute.name.len()),
             e_name_index: attribute.index,
@@ -402,40 +426,6 @@ fn write_entries(
 /// If the block is shorter than a header.
 pub fn set_refcount(block: &mut [u8], count: u32) {
     buffer::structure::<RawBlockHeader>(block, 0).h_refcount = U32::new(count);
-}
-
-fn block_checksum(block: &[u8], pba: Pba, seed: u32) -> u32 {
-    let sum = crc32c(seed, &pba.get().to_le_bytes());
-    let sum = crc32c(sum, block.get(..CHECKSUM_AT).unwrap_or(&[]));
-    let sum = crc32c(sum, &[0; 4]);
-    crc32c(sum, block.get(CHECKSUM_AT + 4..).unwrap_or(&[]))
-}
-
-/// Writes the checksum of a block. Does nothing without metadata_csum.
-///
-/// # Panics
-/// If the block is shorter than a header.
-pub fn seal_block(block: &mut [u8], pba: Pba, checksum: MetadataChecksum) {
-    if let Some(seed) = checksum.seed() {
-        let sum = block_checksum(block, pba, seed);
-        buffer::structure::<RawBlockHeader>(block, 0).h_checksum = U32::new(sum);
-    }
-}
-
-/// Verifies header and checksum of a block.
-///
-/// # Errors
-/// The header is invalid or the checksum is wrong.
-pub fn verify_block(block: &[u8], pba: Pba, checksum: MetadataChecksum, ino: Ino) -> Result<(), Corrupt> {
-    check_header(block, ino)?;
-    let Some(seed) = checksum.seed() else { return Ok(()) };
-    let stored = header(block).map_or(0, |header| header.h_checksum.get());
-    let computed = block_checksum(block, pba, seed);
-    if stored == computed {
-        Ok(())
-    } else {
-        Err(Corrupt::Checksum { what: "attribute block", place: pba.get(), stored, computed })
-    }
 }
 
 #[cfg(test)]

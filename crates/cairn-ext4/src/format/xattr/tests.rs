@@ -2,10 +2,17 @@
 
 use proptest::prelude::*;
 
+use cairn_base::Pba;
+
 use super::*;
+use crate::checksum::MetadataChecksum;
 
 fn attribute(name: &str, value: &[u8]) -> OwnedAttribute {
-    OwnedAttribute { index: 1, name: name.as_bytes().to_vec(), value: OwnedValue::Here(value.to_vec()) }
+    OwnedAttribute {
+        index: 1,
+        name: name.as_bytes().to_vec(),
+        value: OwnedValue::Here(value.to_vec()),
+    }
 }
 
 fn owned(bytes: &[u8], location: XattrLocation) -> Vec<OwnedAttribute> {
@@ -45,9 +52,15 @@ fn blocks_are_sorted_hashed_and_sealed() {
     let checksum = MetadataChecksum::with_seed(5);
     seal_block(&mut block, Pba(99), checksum);
     verify_block(&block, Pba(99), checksum, Ino(12)).unwrap();
-    assert!(matches!(verify_block(&block, Pba(98), checksum, Ino(12)), Err(Corrupt::Checksum { .. })));
+    assert!(matches!(
+        verify_block(&block, Pba(98), checksum, Ino(12)),
+        Err(Corrupt::Checksum { .. })
+    ));
     assert_eq!(owned(&block, XattrLocation::Block), all);
-    assert_eq!(all.iter().map(|a| a.name.as_slice()).collect::<Vec<_>>(), [&b"a"[..], b"b", b"zz", b"far"]);
+    assert_eq!(
+        all.iter().map(|a| a.name.as_slice()).collect::<Vec<_>>(),
+        [&b"a"[..], b"b", b"zz", b"far"]
+    );
     assert_eq!(refcount(&block), 1);
     set_refcount(&mut block, 2);
     assert!(verify_block(&block, Pba(99), checksum, Ino(12)).is_err());

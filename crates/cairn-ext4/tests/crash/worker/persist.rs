@@ -5,7 +5,12 @@ use super::*;
 impl Worker {
     fn expected(&self, id: u16) -> Expect {
         let file = &self.files[&id];
-        Expect::File { id, bytes: Arc::new(file.bytes.clone()), prefix: false, xattr: Some(file.xattr.clone()) }
+        Expect::File {
+            id,
+            bytes: Arc::new(file.bytes.clone()),
+            prefix: false,
+            xattr: Some(file.xattr.clone()),
+        }
     }
 
     /// Contents, attributes and names of a file are durable.
@@ -27,7 +32,8 @@ impl Worker {
     /// The names in a directory are durable, and that others are gone.
     pub(super) fn sync_directory(&mut self) -> Result<()> {
         let at = self.random.usize(..self.directories.len());
-        let (dir, ino) = self.directories.iter().nth(at).map(|(dir, ino)| (dir.clone(), *ino)).expect("within");
+        let (dir, ino) =
+            self.directories.iter().nth(at).map(|(dir, ino)| (dir.clone(), *ino)).expect("within");
         self.fs.fsync(ino, 0, self.random.bool())?;
         let is_in = |path: &String| path.rsplit_once('/').map_or("", |(parent, _)| parent) == dir;
         let gone: Vec<String> = self.gone.iter().filter(|path| is_in(path)).cloned().collect();

@@ -138,7 +138,9 @@ impl Checkpoint {
 
     fn check_counts(&self, layout: &Layout) -> Result<(), Corrupt> {
         let main = layout.main_segments;
-        let check = |field, value: u64, fine, expected| if fine { Ok(()) } else { Err(bad(field, value, expected)) };
+        let check = |field, value: u64, fine, expected| {
+            if fine { Ok(()) } else { Err(bad(field, value, expected)) }
+        };
         let users = self.user_block_count;
         let read_only = layout.features.contains(Features::RO);
         // Only a volume that is never written keeps nothing back.
@@ -153,9 +155,15 @@ impl Checkpoint {
             read_only || (1..main).contains(&reserved),
             "it must be 1 or more",
         )?;
-        check("overprov_segment_count", over.into(), read_only || (1..main).contains(&over), "it must be 1 or more")?;
+        check(
+            "overprov_segment_count",
+            over.into(),
+            read_only || (1..main).contains(&over),
+            "it must be 1 or more",
+        )?;
         // mkfs.f2fs counts segments behind the last whole zone as free.
-        let most_free = main.saturating_add(layout.segs_per_sec.saturating_mul(layout.secs_per_zone));
+        let most_free =
+            main.saturating_add(layout.segs_per_sec.saturating_mul(layout.secs_per_zone));
         check(
             "free_segment_count",
             self.free_segment_count.into(),
@@ -163,7 +171,12 @@ impl Checkpoint {
             "there are fewer",
         )?;
         let nodes = self.valid_node_count;
-        check("valid_node_count", nodes.into(), u64::from(nodes) <= valid, "there are fewer valid blocks")?;
+        check(
+            "valid_node_count",
+            nodes.into(),
+            u64::from(nodes) <= valid,
+            "there are fewer valid blocks",
+        )?;
         let inodes = self.valid_inode_count;
         check("valid_inode_count", inodes.into(), inodes <= nodes, "there are fewer nodes")
     }
@@ -279,7 +292,11 @@ fn bitmaps(
     let large = flags.contains(CheckpointFlags::LARGE_NAT_BITMAP);
     let offset = raw.checksum_offset.get();
     if large && offset != LARGE_CHECKSUM_AT {
-        return Err(bad("checksum_offset", offset.into(), "with a large NAT bitmap only 192 is possible"));
+        return Err(bad(
+            "checksum_offset",
+            offset.into(),
+            "with a large NAT bitmap only 192 is possible",
+        ));
     }
     let (sit_at, nat_at) = bitmap_places(large, layout);
     let take = |field, at: usize, stored: u32, right: u32| {
@@ -287,15 +304,27 @@ fn bitmaps(
             return Err(bad(field, stored.into(), "the area's size gives another"));
         }
         let end = at.saturating_add(as_index(stored));
-        let bytes = blocks.get(at..end).ok_or_else(|| bad(field, stored.into(), "the pack has no room for it"))?;
+        let bytes = blocks
+            .get(at..end)
+            .ok_or_else(|| bad(field, stored.into(), "the pack has no room for it"))?;
         // In the first block the bitmaps must end before a checksum behind them.
         if !large && at < BLOCK_SIZE && end > as_index(offset) {
             return Err(bad(field, stored.into(), "it runs into the checksum"));
         }
         Ok(bytes.to_vec())
     };
-    let sit = take("sit_ver_bitmap_bytesize", sit_at, raw.sit_ver_bitmap_bytesize.get(), layout.sit_bitmap_bytes())?;
-    let nat = take("nat_ver_bitmap_bytesize", nat_at, raw.nat_ver_bitmap_bytesize.get(), layout.nat_bitmap_bytes())?;
+    let sit = take(
+        "sit_ver_bitmap_bytesize",
+        sit_at,
+        raw.sit_ver_bitmap_bytesize.get(),
+        layout.sit_bitmap_bytes(),
+    )?;
+    let nat = take(
+        "nat_ver_bitmap_bytesize",
+        nat_at,
+        raw.nat_ver_bitmap_bytesize.get(),
+        layout.nat_bitmap_bytes(),
+    )?;
     Ok((sit, nat))
 }
 

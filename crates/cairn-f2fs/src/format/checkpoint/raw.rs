@@ -117,7 +117,11 @@ pub fn verify(block: &[u8], place: u64) -> Result<Stamp, Corrupt> {
     let offset = raw.checksum_offset.get();
     let Some((before, stored, after)) = split_at_checksum(block, offset) else {
         let expected = "it must be 192 to 4092, in whole words";
-        return Err(Corrupt::Checkpoint { field: "checksum_offset", value: offset.into(), expected });
+        return Err(Corrupt::Checkpoint {
+            field: "checksum_offset",
+            value: offset.into(),
+            expected,
+        });
     };
     let (stored, computed) = (u32::from_le_bytes(*stored), checksum(before, after));
     if stored != computed {

@@ -39,14 +39,18 @@ fn every_placement_of_the_bitmaps_survives_the_disk() {
     (payload.cp_payload, payload.sit_segments) = (1, 100);
     let mut large = normal;
     (large.cp_payload, large.nat_segments) = (2, 150);
-    let cases = [(normal, 4092, false), (payload, 4092, false), (normal, 192, true), (large, 192, true)];
+    let cases =
+        [(normal, 4092, false), (payload, 4092, false), (normal, 192, true), (large, 192, true)];
     for (layout, checksum_at, is_large) in cases {
         let mut written = checkpoint(&layout);
         written.flags.set(CheckpointFlags::LARGE_NAT_BITMAP, is_large);
         let blocks = written.encode(&layout);
         let read = Checkpoint::decode(&blocks, 512, &layout).unwrap();
         assert_eq!(read, written);
-        assert_eq!((read.checksum_offset, blocks.len()), (checksum_at, 4096 * (1 + layout.cp_payload as usize)));
+        assert_eq!(
+            (read.checksum_offset, blocks.len()),
+            (checksum_at, 4096 * (1 + layout.cp_payload as usize))
+        );
         assert_ne!(read.crc, 0);
     }
 }
@@ -59,7 +63,13 @@ fn a_changed_byte_is_noticed_on_both_sides_of_the_checksum() {
     for at in [0, 191, 193, 200, 4095] {
         let mut blocks = written.encode(&layout);
         blocks[at] ^= 0x10;
-        assert!(matches!(Checkpoint::decode(&blocks, 512, &layout), Err(Corrupt::Checksum { place: 512, .. })), "{at}");
+        assert!(
+            matches!(
+                Checkpoint::decode(&blocks, 512, &layout),
+                Err(Corrupt::Checksum { place: 512, .. })
+            ),
+            "{at}"
+        );
     }
 }
 
@@ -87,7 +97,10 @@ fn impossible_fields_are_named() {
     }
     let mut other = layout;
     other.nat_segments = 4;
-    assert!(Checkpoint::decode(&checkpoint(&layout).encode(&layout), 512, &other).is_err(), "bitmap size");
+    assert!(
+        Checkpoint::decode(&checkpoint(&layout).encode(&layout), 512, &other).is_err(),
+        "bitmap size"
+    );
 }
 
 #[test]

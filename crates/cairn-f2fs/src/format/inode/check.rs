@@ -19,7 +19,12 @@ impl Inode {
             if fine { Ok(()) } else { Err(Corrupt::Inode { ino, field, value, expected }) }
         };
         check("i_blocks", self.blocks, self.blocks > 0, "an inode has at least its own block")?;
-        check("i_size", self.size, self.size <= i64::MAX.cast_unsigned(), "it is beyond every limit")?;
+        check(
+            "i_size",
+            self.size,
+            self.size <= i64::MAX.cast_unsigned(),
+            "it is beyond every limit",
+        )?;
         let inline = u64::from(self.inline.bits());
         if let Some(extra) = &self.extra {
             let allowed = features.contains(Features::EXTRA_ATTR);
@@ -32,7 +37,8 @@ impl Inode {
             check("i_inline", inline, !needed, "extra attributes are missing")?;
         }
         let words = self.inline_xattr_words();
-        let fewest = if self.inline.contains(InlineFlags::XATTR) { MIN_INLINE_XATTR_WORDS } else { 0 };
+        let fewest =
+            if self.inline.contains(InlineFlags::XATTR) { MIN_INLINE_XATTR_WORDS } else { 0 };
         let fine = (fewest..=MAX_INLINE_XATTR_WORDS).contains(&words);
         check("i_inline_xattr_size", words.into(), fine, "it must be 6 to 903")?;
         self.check_inline(ino)?;
@@ -45,7 +51,9 @@ impl Inode {
     fn check_inline(&self, ino: Nid) -> Result<(), Corrupt> {
         let bad = |field, value, expected| Err(Corrupt::Inode { ino, field, value, expected });
         let inline = u64::from(self.inline.bits());
-        if self.inline.contains(InlineFlags::DATA) && !matches!(self.kind, FileKind::Regular | FileKind::Symlink) {
+        if self.inline.contains(InlineFlags::DATA)
+            && !matches!(self.kind, FileKind::Regular | FileKind::Symlink)
+        {
             return bad("i_inline", inline, "only files and symbolic links have inline data");
         }
         if self.inline.contains(InlineFlags::DENTRY) && self.kind != FileKind::Directory {
@@ -63,8 +71,9 @@ impl Inode {
     }
 
     fn check_compression(&self, ino: Nid) -> Result<(), Corrupt> {
-        let Some(extra) =
-            self.extra.filter(|_| self.flags.contains(FileFlags::COMPR) && self.kind == FileKind::Regular)
+        let Some(extra) = self
+            .extra
+            .filter(|_| self.flags.contains(FileFlags::COMPR) && self.kind == FileKind::Regular)
         else {
             return Ok(());
         };
@@ -76,7 +85,11 @@ impl Inode {
             return bad("i_log_cluster_size", extra.log_cluster_size.into(), "it must be 2 to 8");
         }
         if extra.compress_algorithm > 3 {
-            return bad("i_compress_algorithm", extra.compress_algorithm.into(), "it must be 0 to 3");
+            return bad(
+                "i_compress_algorithm",
+                extra.compress_algorithm.into(),
+                "it must be 0 to 3",
+            );
         }
         Ok(())
     }

@@ -15,8 +15,11 @@ use crate::format::units::Nid;
 /// The checksum over an inode block, if the features and the inode have one.
 fn checksum(block: &[u8], layout: &Layout) -> Option<u32> {
     let raw = view(block);
-    let has_extra = InlineFlags::from_bits_retain(raw.head.i_inline).contains(InlineFlags::EXTRA_ATTR);
-    if !layout.features.contains(Features::INODE_CHECKSUM) || !has_extra || !ExtraAttr::read(&raw.i_addr).has_checksum()
+    let has_extra =
+        InlineFlags::from_bits_retain(raw.head.i_inline).contains(InlineFlags::EXTRA_ATTR);
+    if !layout.features.contains(Features::INODE_CHECKSUM)
+        || !has_extra
+        || !ExtraAttr::read(&raw.i_addr).has_checksum()
     {
         return None;
     }

@@ -66,7 +66,8 @@ impl ExtraAttr {
         let RawAddr { extra: raw, .. } = zerocopy::transmute_ref!(words);
         let size = raw.i_extra_isize.get();
         let within = |end: u16| end <= size;
-        let crtime = if within(24) { time(raw.i_crtime, raw.i_crtime_nsec) } else { Timestamp::default() };
+        let crtime =
+            if within(24) { time(raw.i_crtime, raw.i_crtime_nsec) } else { Timestamp::default() };
         let compression = within(EXTRA_SIZE);
         Self {
             size,

@@ -136,7 +136,9 @@ impl Inode {
     /// No directory can hold it.
     pub fn entry_name(&self, ino: Nid) -> Result<Name<'_>, Corrupt> {
         let name = Name::check(&self.name).map_err(|bad| (bad.value(), bad.what()));
-        let name = name.and_then(|name| if name.is_dots() { Err((0, "the name is `.` or `..`")) } else { Ok(name) });
+        let name = name.and_then(|name| {
+            if name.is_dots() { Err((0, "the name is `.` or `..`")) } else { Ok(name) }
+        });
         name.map_err(|(value, expected)| Corrupt::Inode { ino, field: "i_name", value, expected })
     }
 

@@ -73,7 +73,10 @@ pub(super) fn view_mut(block: &mut [u8]) -> &mut RawInodeBlock {
 
 pub(super) fn time(seconds: U64, nanoseconds: U32) -> Timestamp {
     // Values beyond a second can only be damage; they would not survive `timespec`.
-    Timestamp { seconds: seconds.get().cast_signed(), nanoseconds: nanoseconds.get().min(999_999_999) }
+    Timestamp {
+        seconds: seconds.get().cast_signed(),
+        nanoseconds: nanoseconds.get().min(999_999_999),
+    }
 }
 
 pub(super) fn raw_time(time: Timestamp) -> (U64, U32) {

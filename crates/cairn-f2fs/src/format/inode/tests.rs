@@ -77,7 +77,10 @@ fn the_checksum_covers_the_footer() {
     for at in [0, 367, 372, 4090] {
         let mut changed = block.clone();
         changed[at] ^= 4;
-        assert!(matches!(verify(&changed, Nid(9), &layout), Err(Corrupt::Checksum { place: 9, .. })), "{at}");
+        assert!(
+            matches!(verify(&changed, Nid(9), &layout), Err(Corrupt::Checksum { place: 9, .. })),
+            "{at}"
+        );
     }
     layout.features.remove(Features::INODE_CHECKSUM);
     block[0] ^= 4;

@@ -60,7 +60,8 @@ impl Inode {
 
     /// Those of so many pointers that are used: whole clusters where the file is compressed.
     fn whole_clusters(&self, pointers: u32) -> u32 {
-        let unused = self.cluster_blocks().and_then(|cluster| pointers.checked_rem(cluster)).unwrap_or(0);
+        let unused =
+            self.cluster_blocks().and_then(|cluster| pointers.checked_rem(cluster)).unwrap_or(0);
         pointers.saturating_sub(unused)
     }
 
@@ -69,7 +70,8 @@ impl Inode {
     pub fn cluster_blocks(&self) -> Option<u32> {
         let extra = self.extra.filter(ExtraAttr::has_compression)?;
         let compressed = self.kind == FileKind::Regular && self.flags.contains(FileFlags::COMPR);
-        (compressed && (2..=8).contains(&extra.log_cluster_size)).then(|| 1 << extra.log_cluster_size)
+        (compressed && (2..=8).contains(&extra.log_cluster_size))
+            .then(|| 1 << extra.log_cluster_size)
     }
 
     /// A data pointer of the inode.
@@ -124,7 +126,8 @@ impl Inode {
     /// Where inline attributes lie in the block; empty without [`InlineFlags::XATTR`].
     #[must_use]
     pub fn inline_xattr_range(&self) -> Range<usize> {
-        let words = if self.inline.contains(InlineFlags::XATTR) { self.inline_xattr_words() } else { 0 };
+        let words =
+            if self.inline.contains(InlineFlags::XATTR) { self.inline_xattr_words() } else { 0 };
         NID_AT.strict_sub(as_index(words).strict_mul(WORD))..NID_AT
     }
 

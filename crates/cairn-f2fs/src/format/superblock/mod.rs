@@ -159,11 +159,20 @@ impl Superblock {
             return Ok(());
         }
         if as_index(self.checksum_offset) != CHECKSUM_OFFSET {
-            return Err(bad("checksum_offset", self.checksum_offset.into(), "only 3068 is possible"));
+            return Err(bad(
+                "checksum_offset",
+                self.checksum_offset.into(),
+                "only 3068 is possible",
+            ));
         }
         let computed = crc32(MAGIC, bytes.get(..CHECKSUM_OFFSET).unwrap_or_default());
         if computed != self.crc {
-            return Err(Corrupt::Checksum { what: "superblock", place: 0, stored: self.crc, computed });
+            return Err(Corrupt::Checksum {
+                what: "superblock",
+                place: 0,
+                stored: self.crc,
+                computed,
+            });
         }
         Ok(())
     }
@@ -177,7 +186,11 @@ impl Superblock {
             ));
         }
         if self.log_blocks_per_seg != 9 {
-            return Err(bad("log_blocks_per_seg", self.log_blocks_per_seg.into(), "only 9 is possible"));
+            return Err(bad(
+                "log_blocks_per_seg",
+                self.log_blocks_per_seg.into(),
+                "only 9 is possible",
+            ));
         }
         if !(9..=12).contains(&self.log_sectorsize) {
             return Err(bad("log_sectorsize", self.log_sectorsize.into(), "it must be 9 to 12"));
@@ -190,9 +203,15 @@ impl Superblock {
         if as_index(extensions) > MAX_EXTENSIONS {
             return Err(bad("extension_count", extensions.into(), "there is room for 64"));
         }
-        let inos = [("node_ino", self.node_ino, 1), ("meta_ino", self.meta_ino, 2), ("root_ino", self.root_ino, 3)];
+        let inos = [
+            ("node_ino", self.node_ino, 1),
+            ("meta_ino", self.meta_ino, 2),
+            ("root_ino", self.root_ino, 3),
+        ];
         match inos.into_iter().find(|(_, ino, right)| ino.get() != *right) {
-            Some((field, ino, _)) => Err(bad(field, ino.get().into(), "the numbers are fixed: node 1, meta 2, root 3")),
+            Some((field, ino, _)) => {
+                Err(bad(field, ino.get().into(), "the numbers are fixed: node 1, meta 2, root 3"))
+            }
             None => Ok(()),
         }
     }
@@ -258,7 +277,8 @@ impl Superblock {
     pub fn device_lengths(&self) -> Vec<u64> {
         let before = std::iter::once(self.segment0_blkaddr.bytes()).chain(std::iter::repeat(0));
         let named = self.devs.iter().take_while(|part| part.path[0] != 0);
-        let segments = |part: &DevicePart| u64::from(part.total_segments).saturating_mul(SEGMENT_BYTES);
+        let segments =
+            |part: &DevicePart| u64::from(part.total_segments).saturating_mul(SEGMENT_BYTES);
         named.zip(before).map(|(part, before)| segments(part).saturating_add(before)).collect()
     }
 
@@ -284,9 +304,13 @@ impl Superblock {
     #[must_use]
     pub fn extensions(&self) -> (Vec<&[u8]>, Vec<&[u8]>) {
         let cold = as_index(self.extension_count);
-        let trim = |bytes: &'_ [u8; EXTENSION_LEN]| bytes.iter().position(|byte| *byte == 0).unwrap_or(EXTENSION_LEN);
-        let list = self.extension_list.iter().map(|bytes| bytes.get(..trim(bytes)).unwrap_or_default());
-        let mut all: Vec<&[u8]> = list.take(cold.saturating_add(self.hot_ext_count.into())).collect();
+        let trim = |bytes: &'_ [u8; EXTENSION_LEN]| {
+            bytes.iter().position(|byte| *byte == 0).unwrap_or(EXTENSION_LEN)
+        };
+        let list =
+            self.extension_list.iter().map(|bytes| bytes.get(..trim(bytes)).unwrap_or_default());
+        let mut all: Vec<&[u8]> =
+            list.take(cold.saturating_add(self.hot_ext_count.into())).collect();
         let hot = all.split_off(cold.min(all.len()));
         (all, hot)
     }
@@ -362,7 +386,10 @@ fn has_extension(name: &[u8], extension: &[u8; EXTENSION_LEN]) -> bool {
     let (last, before) = (parts.next(), parts.next());
     // What stands before the first dot is no extension.
     let temporary = parts.next().and(before);
-    let found = [before.and(last), temporary].into_iter().flatten().any(|part| part.eq_ignore_ascii_case(extension));
+    let found = [before.and(last), temporary]
+        .into_iter()
+        .flatten()
+        .any(|part| part.eq_ignore_ascii_case(extension));
     !extension.is_empty() && (found || extension == b"*")
 }
 

@@ -32,7 +32,10 @@ fn the_checksum_is_verified() {
     superblock.crc = Superblock::decode(&bytes).unwrap().crc;
     assert_ne!(superblock.crc, 0);
     bytes[OFFSET + 200] ^= 1;
-    assert!(matches!(Superblock::decode(&bytes), Err(Corrupt::Checksum { what: "superblock", .. })));
+    assert!(matches!(
+        Superblock::decode(&bytes),
+        Err(Corrupt::Checksum { what: "superblock", .. })
+    ));
 }
 
 #[test]

@@ -17,7 +17,10 @@ use crate::format::SegNo;
 impl Table {
     /// A checkpoint takes its snapshot: the present state is in flight.
     pub(in crate::segment) fn snapshot(&mut self) {
-        assert!(self.in_flight.is_empty() && self.in_flight_left.is_empty(), "one checkpoint at a time");
+        assert!(
+            self.in_flight.is_empty() && self.in_flight_left.is_empty(),
+            "one checkpoint at a time"
+        );
         self.in_flight = std::mem::take(&mut self.freed);
         self.in_flight_left = std::mem::take(&mut self.left);
         self.in_flight_blocks = std::mem::take(&mut self.freed_blocks);
@@ -45,6 +48,7 @@ impl Table {
 
     /// Checkpoints are disabled: all that is valid now stays as it is until they are enabled again.
     pub(in crate::segment) fn keep_all(&mut self, keep: bool) {
-        self.kept = keep.then(|| (0..self.len()).map(|segno| self.valid_map(SegNo(segno))).collect());
+        self.kept =
+            keep.then(|| (0..self.len()).map(|segno| self.valid_map(SegNo(segno))).collect());
     }
 }

@@ -5,13 +5,14 @@
 //! blocks placed and freed in between: a roll-forward chain may name them), `in_flight` those that
 //! were in `freed` when the checkpoint in flight took its snapshot. While checkpoints are disabled
 //! there is no roll-forward: only blocks of the last checkpoint (`kept`) are held back. Full and
-//! empty segments have no bitmap of their own. `undiscarded` holds the free blocks that the device was
-//! not told of: all, where the checkpoint does not carry `TRIMMED`. What lies behind the end of what a section's zone
-//! can hold is never written, and counts as nothing.
+//! empty segments have no bitmap of their own. `undiscarded` holds the free blocks that the device
+//! was not told of: all, where the checkpoint does not carry `TRIMMED`. What lies behind the end of
+//! what a section's zone can hold is never written, and counts as nothing.
 //!
-//! Invariants: `valid` is the number of set bits; a section's counts are the sums over its segments; `freed` and the valid map
-//! are disjoint; a segment is free only if it has neither valid nor freed blocks and no log is in it; `empty` counts the
-//! segments without valid blocks that can be written.
+//! Invariants: `valid` is the number of set bits; a section's counts are the sums over its
+//! segments; `freed` and the valid map are disjoint; a segment is free only if it has neither valid
+//! nor freed blocks and no log is in it; `empty` counts the segments without valid blocks that can
+//! be written.
 
 #![cfg_attr(
     not(test),
@@ -26,6 +27,7 @@
 
 #[cfg(test)]
 mod check;
+mod counts;
 mod epoch;
 mod segment;
 mod undiscarded;
@@ -82,11 +84,18 @@ pub(super) struct Table {
 
 impl Table {
     /// A table of the entries on disk, in order; `current` are the segments the logs are in.
-    pub(super) fn new(layout: &Layout, entries: Vec<SitEntry>, current: [SegNo; Log::COUNT]) -> Self {
+    pub(super) fn new(
+        layout: &Layout,
+        entries: Vec<SitEntry>,
+        current: [SegNo; Log::COUNT],
+    ) -> Self {
         assert_eq!(entries.len(), as_index(layout.main_segments), "an entry a segment");
         let mut table = Self {
             segments: Vec::with_capacity(entries.len()),
-            sections: vec![Section::default(); as_index(layout.main_segments.strict_div(layout.segs_per_sec))],
+            sections: vec![
+                Section::default();
+                as_index(layout.main_segments.strict_div(layout.segs_per_sec))
+            ],
             layout: *layout,
             freed: HashMap::new(),
             left: BTreeSet::new(),
@@ -105,7 +114,12 @@ impl Table {
         };
         for entry in entries {
             let valid = BlockSet::new(entry.valid_map);
-            table.segments.push(Segment { mtime: entry.mtime, valid, log: entry.log, listed: false });
+            table.segments.push(Segment {
+                mtime: entry.mtime,
+                valid,
+                log: entry.log,
+                listed: false,
+            });
         }
         for segno in (0..layout.main_segments).map(SegNo) {
             let valid = i32::from(table.valid(segno));
@@ -165,7 +179,8 @@ impl Table {
         self.segment(segno).valid.map()
     }
 
-    /// The blocks that may not be written: those of [`Table::held_map`], and those behind what the zone can hold.
+    /// The blocks that may not be written: those of [`Table::held_map`], and those behind what the
+    /// zone can hold.
     pub(super) fn blocked_map(&self, segno: SegNo) -> Map {
         let mut map = self.held_map(segno);
         let usable = self.layout.usable_blocks(segno);
@@ -178,7 +193,9 @@ impl Table {
     /// The blocks that count: valid now, or since the last checkpoint.
     pub(super) fn held_map(&self, segno: SegNo) -> Map {
         let mut map = self.valid_map(segno);
-        for freed in [&self.freed, &self.in_flight].into_iter().filter_map(|freed| freed.get(&segno)) {
+        for freed in
+            [&self.freed, &self.in_flight].into_iter().filter_map(|freed| freed.get(&segno))
+        {
             map.iter_mut().zip(freed.iter()).for_each(|(byte, freed)| *byte |= freed);
         }
         map
@@ -187,7 +204,8 @@ impl Table {
     /// Blocks that may be written.
     pub(super) fn usable(&self, segno: SegNo) -> u32 {
         // The two are disjoint: a block that is held back cannot become valid, nor be freed again.
-        let freed = |held: &HashMap<SegNo, Box<Map>>| held.get(&segno).map_or(0, |map| bits::count(&**map));
+        let freed =
+            |held: &HashMap<SegNo, Box<Map>>| held.get(&segno).map_or(0, |map| bits::count(&**map));
         let usable = u32::from(self.layout.usable_blocks(segno));
         usable
             .strict_sub(u32::from(self.valid(segno)))
@@ -217,12 +235,6 @@ impl Table {
 
     pub(super) fn is_current(&self, segno: SegNo) -> bool {
         self.current.contains(&Some(segno))
-    }
-
-    /// Segments without valid blocks that no log is in: `free_segment_count`.
-    pub(super) fn free_segment_count(&self) -> u32 {
-        let current = self.current.iter().flatten().filter(|segno| self.valid(**segno) == 0).count();
-        self.empty.strict_sub(u32::try_from(current).unwrap_or(u32::MAX))
     }
 
     pub(super) const fn valid_total(&self) -> u64 {
@@ -268,14 +280,23 @@ impl Table {
     /// Blocks `from..from + count` of a segment are valid from now on.
     pub(super) fn set_valid(&mut self, segno: SegNo, from: u16, count: u16, now: u64) {
         let end = from.strict_add(count);
-        assert!(end <= self.layout.usable_blocks(segno), "segment {segno} ends before {from} + {count}");
+        assert!(
+            end <= self.layout.usable_blocks(segno),
+            "segment {segno} ends before {from} + {count}"
+        );
         let segment = self.segment_mut(segno);
         let (old, new) = (u64::from(segment.valid.count()), u64::from(count));
-        segment.mtime =
-            segment.mtime.saturating_mul(old).saturating_add(now.saturating_mul(new)).strict_div(old.strict_add(new));
+        segment.mtime = segment
+            .mtime
+            .saturating_mul(old)
+            .saturating_add(now.saturating_mul(new))
+            .strict_div(old.strict_add(new));
         segment.valid.edit(|map| {
             for block in from..end {
-                assert!(!bits::set(map, block.into()), "block {block} of segment {segno} is placed twice");
+                assert!(
+                    !bits::set(map, block.into()),
+                    "block {block} of segment {segno} is placed twice"
+                );
             }
             i32::from(count)
         });
@@ -297,7 +318,11 @@ impl Table {
     pub(super) fn clear_all(&mut self, segno: SegNo, mask: &Map) -> Result<(), Corrupt> {
         let segment = self.segment_mut(segno);
         if let Some(block) = first_extra(mask, &segment.valid.map()) {
-            return Err(Corrupt::Sit { segno, what: "a block is freed that is not valid", value: as_u64(block) });
+            return Err(Corrupt::Sit {
+                segno,
+                what: "a block is freed that is not valid",
+                value: as_u64(block),
+            });
         }
         let count = bits::count(mask).cast_signed();
         segment.valid.edit(|map| {
@@ -335,7 +360,9 @@ impl Table {
     fn block_all(&mut self, segno: SegNo, mask: &Map) {
         let mut mask = *mask;
         if let Some(kept) = &self.kept {
-            mask.iter_mut().zip(block::entry(kept, segno.index())).for_each(|(byte, kept)| *byte &= kept);
+            mask.iter_mut()
+                .zip(block::entry(kept, segno.index()))
+                .for_each(|(byte, kept)| *byte &= kept);
         }
         if let Some(in_flight) = self.in_flight.get(&segno) {
             mask.iter_mut().zip(in_flight.iter()).for_each(|(byte, in_flight)| *byte &= !in_flight);
@@ -348,7 +375,8 @@ impl Table {
         }
         let map = self.freed.entry(segno).or_insert_with(|| Box::new([0; VALID_MAP_SIZE]));
         for (byte, more) in map.iter_mut().zip(mask) {
-            self.freed_blocks = self.freed_blocks.strict_add(u64::from((more & !*byte).count_ones()));
+            self.freed_blocks =
+                self.freed_blocks.strict_add(u64::from((more & !*byte).count_ones()));
             *byte |= more;
         }
         if self.free.is_free(segno) {
@@ -386,7 +414,8 @@ impl Table {
         if let Some(old) = old {
             self.classify(old);
             if self.valid(old) == 0 {
-                // Not free at once: the last checkpoint's log is there, and roll-forward would begin there.
+                // Not free at once: the last checkpoint's log is there, and roll-forward would
+                // begin there.
                 self.left.insert(old);
             }
         }
@@ -397,7 +426,8 @@ impl Table {
     fn classify(&mut self, segno: SegNo) {
         let segment = self.segment(segno);
         let valid = segment.valid.count();
-        let holes = valid > 0 && valid < self.layout.usable_blocks(segno) && !self.is_current(segno);
+        let holes =
+            valid > 0 && valid < self.layout.usable_blocks(segno) && !self.is_current(segno);
         if holes == segment.listed {
             return;
         }
@@ -408,15 +438,6 @@ impl Table {
         } else {
             set.remove(&segno);
         }
-    }
-
-    /// Unused blocks in segments that are neither empty nor current: of data, and of nodes.
-    pub(super) fn holes(&self) -> [u64; 2] {
-        let of = |logs: [Log; 3]| {
-            let segments = logs.into_iter().flat_map(|log| self.partial(log));
-            segments.map(|segno| u64::from(self.layout.usable_blocks(*segno).saturating_sub(self.valid(*segno)))).sum()
-        };
-        [of(Log::DATA), of(Log::NODE)]
     }
 }
 

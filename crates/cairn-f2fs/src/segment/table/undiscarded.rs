@@ -1,7 +1,7 @@
 //! Free blocks that the device has not been told of (Linux's `discard_map`, inverted).
 //!
-//! A block enters when it is freed, and leaves when it is discarded or written again. When none is left, all free space is discarded:
-//! the checkpoint of an unmount says so (`CP_TRIMMED_FLAG`).
+//! A block enters when it is freed, and leaves when it is discarded or written again. When none is
+//! left, all free space is discarded: the checkpoint of an unmount says so (`CP_TRIMMED_FLAG`).
 
 #![cfg_attr(
     not(test),
@@ -44,7 +44,8 @@ impl Undiscarded {
     /// Blocks that were freed.
     pub(super) fn add(&mut self, segno: SegNo, mask: &Map) {
         self.edit(segno, |map| {
-            let new: u32 = map.iter().zip(mask).map(|(byte, more)| (more & !byte).count_ones()).sum();
+            let new: u32 =
+                map.iter().zip(mask).map(|(byte, more)| (more & !byte).count_ones()).sum();
             map.iter_mut().zip(mask).for_each(|(byte, more)| *byte |= more);
             new.cast_signed()
         });
@@ -55,7 +56,10 @@ impl Undiscarded {
         if block::entry(&self.segments, segno.index()).count() > 0 {
             self.edit(segno, |map| {
                 let blocks = from..from.strict_add(count);
-                blocks.map(|block| i32::from(bits::clear(map, block.into()))).sum::<i32>().strict_neg()
+                blocks
+                    .map(|block| i32::from(bits::clear(map, block.into())))
+                    .sum::<i32>()
+                    .strict_neg()
             });
         }
     }

@@ -24,10 +24,15 @@ pub(super) fn measure(context: &Context, findings: &mut Findings) -> Result<()> 
         return Ok(());
     };
     if !is_installed("fs_mark") {
-        findings.notes.push("Nothing through mounts: fs_mark is not installed (apt-get install fsmark).".into());
+        findings.notes.push(
+            "Nothing through mounts: fs_mark is not installed (apt-get install fsmark).".into(),
+        );
         return Ok(());
     }
-    let metrics = vec![Metric::higher("files_per_s", "files/s"), Metric::lower("transactions", "transactions")];
+    let metrics = vec![
+        Metric::higher("files_per_s", "files/s"),
+        Metric::lower("transactions", "transactions"),
+    ];
     let title = "Through a mount, by the unmodified fs_mark; journal of 16 MiB";
     let subjects = [OFF, ON];
     let mut builder = Builder::new("mounted", title, &subjects, metrics);
@@ -35,7 +40,8 @@ pub(super) fn measure(context: &Context, findings: &mut Findings) -> Result<()> 
     for repetition in 0..context.repetitions {
         for sync in SyncMethod::ALL {
             context.progress.show(&format!("fs_mark {}", row(sync)));
-            let load = Load { files: load(context.scale, sync).files / 4, ..load(context.scale, sync) };
+            let load =
+                Load { files: load(context.scale, sync).files / 4, ..load(context.scale, sync) };
             for option in context.order(repetition, 2).map(|index| subjects[index]) {
                 let server = Server::Cairn { program: cairn.clone(), options: option.into() };
                 builder.add(&row(sync), option, &one(context, server, &cairn, &load)?);
@@ -44,17 +50,26 @@ pub(super) fn measure(context: &Context, findings: &mut Findings) -> Result<()> 
         }
     }
     findings.sections.push(builder.finish());
-    findings.notes.push("Through a mount: an image in the scratch directory, a quarter of the files.".into());
+    findings
+        .notes
+        .push("Through a mount: an image in the scratch directory, a quarter of the files.".into());
     Ok(())
 }
 
-fn one(context: &Context, server: Server, cairn: &Path, load: &Load) -> Result<Vec<(&'static str, f64)>> {
-    let directory = tempfile::tempdir_in(&context.scratch).map_err(Error::host(&context.scratch))?;
+fn one(
+    context: &Context,
+    server: Server,
+    cairn: &Path,
+    load: &Load,
+) -> Result<Vec<(&'static str, f64)>> {
+    let directory =
+        tempfile::tempdir_in(&context.scratch).map_err(Error::host(&context.scratch))?;
     let (image, point) = (directory.path().join("image"), directory.path().join("mnt"));
     std::fs::create_dir(&point).map_err(Error::host(&point))?;
     volume::make(&volume::image_file(&image, DEVICE)?.0, Some(JOURNAL))?;
     let mounted = Mounted::new(server, &image, &point)?;
-    let mut figures = vec![("files_per_s", program::files_per_s(mounted.point(), directory.path(), load)?)];
+    let mut figures =
+        vec![("files_per_s", program::files_per_s(mounted.point(), directory.path(), load)?)];
     figures.extend(transactions(cairn, mounted.point()).map(|count| ("transactions", count)));
     mounted.unmount()?;
     Ok(figures)

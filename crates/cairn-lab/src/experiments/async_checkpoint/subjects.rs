@@ -27,7 +27,9 @@ pub(super) fn row(sync: SyncMethod) -> String {
 pub(super) fn load(scale: Scale, sync: SyncMethod) -> Load {
     // A mode that waits for each file gets fewer files.
     let files = match sync {
-        SyncMethod::BeforeClose | SyncMethod::Reverse | SyncMethod::InOrder => scale.pick(20, 300, 4000),
+        SyncMethod::BeforeClose | SyncMethod::Reverse | SyncMethod::InOrder => {
+            scale.pick(20, 300, 4000)
+        }
         SyncMethod::SyncThenReverse | SyncMethod::SyncThenInOrder => scale.pick(20, 200, 4000),
         SyncMethod::Never | SyncMethod::SyncThenOne => scale.pick(40, 500, 8000),
     };

@@ -14,20 +14,36 @@ pub(super) fn all(sections: &[Section]) -> Vec<Goal> {
         goals.push(at_least(format!("{row}: large ÷ pre-faulted memcpy"), 0.8, measured));
     }
     for size in ["64K", "1M"] {
-        let text = format!("mapping calls for each MiB written sequentially, calls of {size}, worst row");
+        let text =
+            format!("mapping calls for each MiB written sequentially, calls of {size}, worst row");
         goals.push(Goal::judge(text, Relation::AtMost, 1.0, found.map_calls(size)));
     }
     let memory = found.section(memory::ID).and_then(|section| section.get(memory::ROW, LARGE));
     let peak = memory.and_then(|row| row.values.get(memory::PEAK)).map(|peak| peak.max);
-    goals.push(Goal::judge("memory ÷ budget while writing ten times the budget", Relation::AtMost, 1.0, peak));
+    goals.push(Goal::judge(
+        "memory ÷ budget while writing ten times the budget",
+        Relation::AtMost,
+        1.0,
+        peak,
+    ));
     for (row, ..) in journal::ROWS {
         let section = found.section(journal::ID);
-        let measured = section.and_then(|section| section.ratio(row, journal::BLOCKS, LARGE, mounted::KERNEL));
-        goals.push(Goal::judge(format!("{row}: journal blocks ÷ the kernel's"), Relation::Below, 1.0, measured));
+        let measured =
+            section.and_then(|section| section.ratio(row, journal::BLOCKS, LARGE, mounted::KERNEL));
+        goals.push(Goal::judge(
+            format!("{row}: journal blocks ÷ the kernel's"),
+            Relation::Below,
+            1.0,
+            measured,
+        ));
     }
     for row in ["ramdisk 1M", "ramdisk append write-back 1M"] {
         let measured = found.ratio(mounted::ID, row, mounted::CAIRN, mounted::NOTHING);
-        goals.push(at_least(format!("through the mount, {row}: cairn ÷ a server that stores nothing"), 0.8, measured));
+        goals.push(at_least(
+            format!("through the mount, {row}: cairn ÷ a server that stores nothing"),
+            0.8,
+            measured,
+        ));
     }
     for row in ["ramdisk 1M", "ramdisk append write-back 1M", mounted::RANDOM] {
         let measured = found.ratio(mounted::ID, row, mounted::CAIRN, mounted::FUSE2FS);
@@ -47,7 +63,11 @@ fn per_block(found: &Found<'_>) -> Vec<Goal> {
     rows.push(("reads", "hole 1M".to_owned(), 1.8));
     rows.push(("writes-ramdisk", "ramdisk append sync 64K".to_owned(), 1.7));
     let goal = |(section, row, target): (&str, String, f64)| {
-        at_least(format!("{row}: large ÷ per-block"), target, found.ratio(section, &row, LARGE, PER_BLOCK))
+        at_least(
+            format!("{row}: large ÷ per-block"),
+            target,
+            found.ratio(section, &row, LARGE, PER_BLOCK),
+        )
     };
     rows.into_iter().map(goal).collect()
 }
@@ -74,7 +94,9 @@ impl Found<'_> {
     /// write-back choose its pieces.
     fn map_calls(&self, size: &str) -> Option<f64> {
         let mut all = Vec::new();
-        for (id, prefix) in [("writes-cached", "cached"), ("writes-ramdisk", "ramdisk"), ("writes-disk", "disk")] {
+        for (id, prefix) in
+            [("writes-cached", "cached"), ("writes-ramdisk", "ramdisk"), ("writes-disk", "disk")]
+        {
             let how = if prefix == "cached" { "" } else { " write-back" };
             for kind in ["append", "overwrite"] {
                 let row = format!("{prefix} {kind}{how} {size}");

@@ -29,7 +29,8 @@ pub(super) const ROWS: [(&str, usize, bool); 4] = [
 /// Measures at most two repetitions: only timers change the counts.
 pub(super) fn measure(context: &Context, bench: &Bench, findings: &mut Findings) -> Result<()> {
     let has_kernel = Available::here(context).kernel;
-    let subjects: &[&str] = if has_kernel { &[mounted::KERNEL, PER_BLOCK, LARGE] } else { &[PER_BLOCK, LARGE] };
+    let subjects: &[&str] =
+        if has_kernel { &[mounted::KERNEL, PER_BLOCK, LARGE] } else { &[PER_BLOCK, LARGE] };
     let metrics = vec![Metric::lower(BLOCKS, "journal blocks/MiB")];
     let mut builder = Builder::new(ID, "Journal blocks for each MiB appended", subjects, metrics);
     // A row that waits for each write gets a quarter of the work.
@@ -79,7 +80,13 @@ fn measure_cairn(bench: &Bench, option: &str, block: usize, bytes: u64, sync: bo
 /// Reads jbd2's own statistics. They lack the commit block of each transaction, which is added
 /// here. They give the mean in whole blocks, so the figure is up to one block a transaction too
 /// low.
-fn measure_kernel(context: &Context, bench: &Bench, block: usize, bytes: u64, sync: bool) -> Result<Option<f64>> {
+fn measure_kernel(
+    context: &Context,
+    bench: &Bench,
+    block: usize,
+    bytes: u64,
+    sync: bool,
+) -> Result<Option<f64>> {
     // The counts do not depend on the medium.
     let tmpfs = Path::new(mounted::TMPFS);
     let scratch = if tmpfs.is_dir() { tmpfs } else { &context.scratch };
@@ -125,7 +132,8 @@ fn jbd2(point: &Path) -> Option<f64> {
 fn logged(info: &str) -> Option<f64> {
     let number = |line: &str| line.trim().split(' ').next()?.parse::<f64>().ok();
     let transactions = number(info.lines().next()?)?;
-    let each = info.lines().find(|line| line.contains("logged blocks per transaction")).and_then(number);
+    let each =
+        info.lines().find(|line| line.contains("logged blocks per transaction")).and_then(number);
     Some(if transactions == 0.0 { 0.0 } else { transactions * (each? + 1.0) })
 }
 

@@ -86,7 +86,8 @@ impl Bench {
     pub(super) fn new(scratch: &Path, sizes: Sizes) -> Result<Self> {
         let directory = tempfile::tempdir_in(scratch).map_err(Error::host(scratch))?;
         let ramdisk = volume::ramdisk(sizes.device)?;
-        let (disk, disk_kind) = volume::image_file(&directory.path().join("disk.img"), sizes.device)?;
+        let (disk, disk_kind) =
+            volume::image_file(&directory.path().join("disk.img"), sizes.device)?;
         for device in [&ramdisk, &disk] {
             volume::make(device, None)?;
             fill(device, sizes)?;
@@ -152,7 +153,12 @@ impl Bench {
     }
 }
 
-fn append(volume: &dyn FileSystem, meter: &mut Meter<'_>, sizes: Sizes, durable: Durable) -> Result<()> {
+fn append(
+    volume: &dyn FileSystem,
+    meter: &mut Meter<'_>,
+    sizes: Sizes,
+    durable: Durable,
+) -> Result<()> {
     let file = OpenFile::create(volume, "new")?;
     while meter.go_on() {
         if meter.bytes > 0 {
@@ -265,7 +271,11 @@ impl<'v> Meter<'v> {
 
     /// Calls `step(clock, number of the call, position)` until `size`. The step returns the bytes
     /// done, and whether to continue.
-    fn pass(&mut self, size: u64, mut step: impl FnMut(&Clock, u64, u64) -> Result<(u64, bool)>) -> Result<()> {
+    fn pass(
+        &mut self,
+        size: u64,
+        mut step: impl FnMut(&Clock, u64, u64) -> Result<(u64, bool)>,
+    ) -> Result<()> {
         let before = self.volume.report();
         let clock = Clock { start: Instant::now(), left: self.enough.saturating_sub(self.time) };
         let (mut position, mut calls) = (0, 0);

@@ -18,7 +18,10 @@ pub(super) const PEAK: &str = "peak_of_budget";
 pub(super) fn measure(context: &Context, bench: &Bench) -> Result<Section> {
     let budget = bench.sizes().file / 2;
     let metrics = vec![Metric::lower(PEAK, "peak/budget"), Metric::higher("mib_per_s", "MiB/s")];
-    let title = format!("Memory while a file is written that is ten times the budget of {} MiB", budget >> 20);
+    let title = format!(
+        "Memory while a file is written that is ten times the budget of {} MiB",
+        budget >> 20
+    );
     let subjects = [PER_BLOCK, LARGE];
     let mut builder = Builder::new(ID, &title, &subjects, metrics);
     context.progress.expect(context.repetitions);

@@ -35,7 +35,9 @@ pub(super) fn measure(context: &Context, findings: &mut Findings) -> Result<()> 
         return Ok(());
     }
     if !is_installed("fio") {
-        findings.notes.push("Nothing through mounts: fio is not installed (apt-get install fio).".into());
+        findings
+            .notes
+            .push("Nothing through mounts: fio is not installed (apt-get install fio).".into());
         return Ok(());
     }
     let metrics = vec![Metric::higher("mib_per_s", "MiB/s"), Metric::higher("iops", "IOPS")];
@@ -45,7 +47,9 @@ pub(super) fn measure(context: &Context, findings: &mut Findings) -> Result<()> 
     context.progress.expect(context.repetitions * parts.len() * servers.len());
     for repetition in 0..context.repetitions {
         for part in &parts {
-            for (name, server) in context.order(repetition, servers.len()).map(|index| &servers[index]) {
+            for (name, server) in
+                context.order(repetition, servers.len()).map(|index| &servers[index])
+            {
                 // This server has no medium, so it is measured once.
                 if *name == NOTHING && part.medium == Medium::Disk {
                     continue;
@@ -75,8 +79,15 @@ fn servers(available: &Available, sizes: Sizes) -> Vec<(&'static str, Server)> {
         servers.push((KERNEL, Server::Kernel));
     }
     if let Some(program) = &available.cairn {
-        servers.push((CAIRN, Server::Cairn { program: program.clone(), options: super::subjects::LARGE.into() }));
-        let files = vec![format!("data={}", sizes.data), format!("old={}", sizes.file), "hole=64G".to_owned()];
+        servers.push((
+            CAIRN,
+            Server::Cairn { program: program.clone(), options: super::subjects::LARGE.into() },
+        ));
+        let files = vec![
+            format!("data={}", sizes.data),
+            format!("old={}", sizes.file),
+            "hole=64G".to_owned(),
+        ];
         servers.push((NOTHING, Server::Nothing { program: program.clone(), files }));
     }
     servers
@@ -98,7 +109,8 @@ struct Part {
 /// A part for each medium of this machine.
 fn parts(context: &Context, sizes: Sizes) -> Result<Vec<Part>> {
     let mut parts = Vec::new();
-    for (medium, scratch) in [(Medium::Ramdisk, Path::new(TMPFS)), (Medium::Disk, &context.scratch)] {
+    for (medium, scratch) in [(Medium::Ramdisk, Path::new(TMPFS)), (Medium::Disk, &context.scratch)]
+    {
         if !scratch.is_dir() {
             continue;
         }
@@ -107,8 +119,11 @@ fn parts(context: &Context, sizes: Sizes) -> Result<Vec<Part>> {
         let (device, _) = volume::image_file(&directory.path().join("image"), sizes.device)?;
         volume::make(&device, None)?;
         super::measure::fill(&device, sizes)?;
-        let is_wanted = |line: &&Line| line.medium == medium && (context.scale != Scale::Quick || line.block == MIB);
-        let mut jobs: Vec<Job> = rows::all().iter().filter(is_wanted).map(|line| job(line, sizes)).collect();
+        let is_wanted = |line: &&Line| {
+            line.medium == medium && (context.scale != Scale::Quick || line.block == MIB)
+        };
+        let mut jobs: Vec<Job> =
+            rows::all().iter().filter(is_wanted).map(|line| job(line, sizes)).collect();
         if medium == Medium::Ramdisk {
             jobs.push(random(sizes));
         }
@@ -143,7 +158,8 @@ fn job(line: &Line, sizes: Sizes) -> Job {
         Work::ReadData => {
             // Each size of calls reads another part of the file, which was not read before.
             let third = sizes.data / 3 / MIB as u64 * MIB as u64;
-            let part = [4 << 10, 64 << 10, MIB].iter().position(|block| *block == line.block).unwrap_or(0);
+            let part =
+                [4 << 10, 64 << 10, MIB].iter().position(|block| *block == line.block).unwrap_or(0);
             say("rw=read\nfilename=data");
             say(&format!("size={third}\noffset={}", third * part as u64));
             Durable::Never
@@ -184,7 +200,10 @@ mod tests {
             job(lines.iter().find(|line| line.name == name).unwrap(), sizes).lines.join("\n")
         };
         let sync = of("disk append sync 64K");
-        assert!(sync.contains("bs=65536") && sync.contains("fsync=1") && !sync.contains("end_fsync"), "{sync}");
+        assert!(
+            sync.contains("bs=65536") && sync.contains("fsync=1") && !sync.contains("end_fsync"),
+            "{sync}"
+        );
         assert!(of("ramdisk overwrite write-back 1M").contains("end_fsync=1"));
         assert!(of("hole 4K").contains("filename=hole"));
         let (small, large) = (of("ramdisk 4K"), of("ramdisk 1M"));

@@ -72,7 +72,13 @@ pub(super) fn all() -> Vec<Line> {
         }
     }
     let lines = kinds.into_iter().flat_map(|(section, medium, work, kind)| {
-        BLOCKS.map(|(block, size)| Line { section, name: format!("{kind} {size}"), medium, work, block })
+        BLOCKS.map(|(block, size)| Line {
+            section,
+            name: format!("{kind} {size}"),
+            medium,
+            work,
+            block,
+        })
     });
     lines.collect()
 }

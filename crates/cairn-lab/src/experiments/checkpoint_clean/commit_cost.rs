@@ -52,13 +52,16 @@ pub(super) fn measure(context: &Context) -> Result<Section> {
         Metric::lower("freed_per_commit", "freed a commit"),
     ];
     let mut builder = Builder::new(ID, "Cost of a commit", &MODES, metrics);
-    let more = (commits + 1) * BURSTS * 3 * u32::try_from(context.repetitions).unwrap_or(u32::MAX) + 64;
+    let more =
+        (commits + 1) * BURSTS * 3 * u32::try_from(context.repetitions).unwrap_or(u32::MAX) + 64;
     let lengths = lengths(context);
     context.progress.show("listing transactions");
-    let benches: Vec<Bench> = lengths.iter().map(|listed| Bench::new(*listed, more)).collect::<Result<_>>()?;
+    let benches: Vec<Bench> =
+        lengths.iter().map(|listed| Bench::new(*listed, more)).collect::<Result<_>>()?;
     context.progress.expect(context.repetitions);
     for repetition in 0..context.repetitions {
-        let order: Vec<&str> = context.order(repetition, MODES.len()).map(|index| MODES[index]).collect();
+        let order: Vec<&str> =
+            context.order(repetition, MODES.len()).map(|index| MODES[index]).collect();
         let mut best = BTreeMap::new();
         // The lengths are compared as well, so they take turns in short bursts. The quickest burst
         // of each counts, because other work of the machine only adds to it.
@@ -102,7 +105,8 @@ impl Bench {
         let area = JournalArea { device: device.clone(), block_size: BLOCK, extents };
         let buffers = BufferCache::new(device, BLOCK, Budget::new(4 << 30));
         let options = JournalOptions::default();
-        let journal = Journal::open(options, buffers.clone(), area, Threads::new()).map_err(failed)?;
+        let journal =
+            Journal::open(options, buffers.clone(), area, Threads::new()).map_err(failed)?;
         let bench = Self { buffers, journal, hot };
         (0..u64::from(listed)).try_for_each(|number| bench.commit(hot + 1 + number))?;
         Ok(bench)
@@ -119,7 +123,8 @@ impl Bench {
 
     fn measure(&self, mode: &str, commits: u32) -> Result<[(&'static str, f64); 3]> {
         let name = mode.split_once('=').map_or(mode, |(_, name)| name);
-        let mode = CheckpointClean::named(name).ok_or_else(|| Error::Program(format!("no mode {name}")))?;
+        let mode = CheckpointClean::named(name)
+            .ok_or_else(|| Error::Program(format!("no mode {name}")))?;
         self.journal.set_checkpoint_clean(mode);
         let counts = || (self.journal.stats().clean_steps.get(), self.journal.stats().freed.get());
         // The first commit of a mode may have more to clean.
@@ -147,11 +152,19 @@ fn failed(error: impl std::fmt::Display) -> Error {
     Error::Program(format!("the journal failed: {error}"))
 }
 
-/// A version 2 journal superblock of an empty log: magic, block type, block size, blocks, first block, sequence, users.
+/// A version 2 journal superblock of an empty log: magic, block type, block size, blocks, first
+/// block, sequence, users.
 fn superblock(blocks: u32) -> Vec<u8> {
     let mut block = vec![0_u8; BLOCK as usize];
-    for (at, value) in [(0x00, 0xc03b_3998), (0x04, 4), (0x0c, BLOCK), (0x10, blocks), (0x14, 1), (0x18, 1), (0x40, 1)]
-    {
+    for (at, value) in [
+        (0x00, 0xc03b_3998),
+        (0x04, 4),
+        (0x0c, BLOCK),
+        (0x10, blocks),
+        (0x14, 1),
+        (0x18, 1),
+        (0x40, 1),
+    ] {
         block[at..at + 4].copy_from_slice(&u32::to_be_bytes(value));
     }
     block

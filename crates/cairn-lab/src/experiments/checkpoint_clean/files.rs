@@ -46,11 +46,19 @@ fn metrics(first: &[Metric]) -> Vec<Metric> {
 
 /// The reported workload: the list grows by a transaction for every sixteenth file.
 pub(super) fn growing_list(context: &Context) -> Result<Section> {
-    let rates = [Metric::higher("files_per_s", "files/s"), Metric::higher(LONG_RATE, "files/s, long list")];
-    let mut builder = Builder::new(GROWING, "One thread, fsync after each file", &MODES, metrics(&rates));
+    let rates =
+        [Metric::higher("files_per_s", "files/s"), Metric::higher(LONG_RATE, "files/s, long list")];
+    let mut builder =
+        Builder::new(GROWING, "One thread, fsync after each file", &MODES, metrics(&rates));
     let files = count(context.scale);
-    let load =
-        Load { threads: 1, files, size: 4096, directories: 2, per_directory: 2560, sync: SyncMethod::BeforeClose };
+    let load = Load {
+        threads: 1,
+        files,
+        size: 4096,
+        directories: 2,
+        per_directory: 2560,
+        sync: SyncMethod::BeforeClose,
+    };
     // About ten log blocks for each file, and some more.
     let journal = (files as u64 * 14 * 4096).next_power_of_two().max(64 << 20);
     context.progress.expect(context.repetitions);
@@ -70,8 +78,14 @@ pub(super) fn visits(context: &Context) -> Result<Section> {
     let rates = [Metric::higher("files_per_s", "files/s")];
     let mut builder = Builder::new(VISITS, "The regression of 2023", &MODES, metrics(&rates));
     let files = context.scale.pick(1000, 10_000, 10_000);
-    let load =
-        Load { threads: 1, files, size: 1024, directories: 100, per_directory: 100, sync: SyncMethod::BeforeClose };
+    let load = Load {
+        threads: 1,
+        files,
+        size: 1024,
+        directories: 100,
+        per_directory: 100,
+        sync: SyncMethod::BeforeClose,
+    };
     context.progress.expect(context.repetitions);
     context.progress.show(VISITS_ROW);
     for repetition in 0..context.repetitions {
@@ -88,7 +102,8 @@ pub(super) fn visits(context: &Context) -> Result<Section> {
 fn one(load: &Load, journal: u64, mode: &str) -> Result<Vec<(&'static str, f64)>> {
     // A journal takes at most half of the volume.
     let size = 2 * journal + load.files as u64 * 16384 + (256 << 20);
-    let device: std::sync::Arc<dyn cairn_block::BlockDevice> = std::sync::Arc::new(MemoryDevice::new(size));
+    let device: std::sync::Arc<dyn cairn_block::BlockDevice> =
+        std::sync::Arc::new(MemoryDevice::new(size));
     volume::make(&device, Some(journal))?;
     let volume = volume::open(&device, &format!("{mode},noasync_checkpoint,cache=2G"))?;
     let before = volume.report();
@@ -118,7 +133,8 @@ fn one(load: &Load, journal: u64, mode: &str) -> Result<Vec<(&'static str, f64)>
 
 fn counts(before: &Report, after: &Report) -> Vec<(&'static str, f64)> {
     let grown = |name: &str| growth(before, after, &format!("journal.{name}"));
-    let (transactions, looks, freed) = (grown("transactions"), grown("clean_steps"), grown("freed"));
+    let (transactions, looks, freed) =
+        (grown("transactions"), grown("clean_steps"), grown("freed"));
     // A commit cleans once. A handle that needs log space cleans as well.
     let excess = || Some((looks? - freed?) / grown("clean_calls")?);
     let all = [

@@ -10,13 +10,20 @@ pub(super) fn all(sections: &[Section]) -> Vec<Goal> {
     let find = |id: &str| sections.iter().find(|section| section.id == id);
     let mut goals = Vec::new();
     let flat = find(commit_cost::ID).and_then(|section| growth(section, COUNTED));
-    goals.push(Goal::judge("counted: dearest commit ÷ the one with the shortest list", Relation::AtMost, 1.05, flat));
+    goals.push(Goal::judge(
+        "counted: dearest commit ÷ the one with the shortest list",
+        Relation::AtMost,
+        1.05,
+        flat,
+    ));
     let beyond = find(commit_cost::ID).and_then(|section| {
         let rows = section.row_names();
         let beyond = |row: &str, metric: &str| section.median(row, BAIL_OUT, metric);
         worst(
             Relation::AtMost,
-            rows.into_iter().map(|row| Some(beyond(row, commit_cost::LOOKS)? - beyond(row, "freed_per_commit")?)),
+            rows.into_iter().map(|row| {
+                Some(beyond(row, commit_cost::LOOKS)? - beyond(row, "freed_per_commit")?)
+            }),
         )
     });
     goals.push(Goal::judge(
@@ -26,14 +33,18 @@ pub(super) fn all(sections: &[Section]) -> Vec<Goal> {
         beyond,
     ));
     for mode in [COUNTED, BAIL_OUT] {
-        let ratio =
-            find(files::GROWING).and_then(|section| section.ratio(files::GROWING_ROW, files::LONG_RATE, mode, SCAN));
+        let ratio = find(files::GROWING)
+            .and_then(|section| section.ratio(files::GROWING_ROW, files::LONG_RATE, mode, SCAN));
         let text = format!("fs_mark, {} transactions listed or more: {mode} ÷ scan", files::LONG);
         goals.push(Goal::judge(text, Relation::AtLeast, 1.5, ratio));
     }
     for mode in [COUNTED, BAIL_OUT] {
-        let excess = find(files::VISITS).and_then(|section| section.median(files::VISITS_ROW, mode, files::EXCESS));
-        let text = format!("fs_mark {}: {mode}: looks beyond what is freed, a cleaning", files::VISITS_ROW);
+        let excess = find(files::VISITS)
+            .and_then(|section| section.median(files::VISITS_ROW, mode, files::EXCESS));
+        let text = format!(
+            "fs_mark {}: {mode}: looks beyond what is freed, a cleaning",
+            files::VISITS_ROW
+        );
         goals.push(Goal::judge(text, Relation::AtMost, 1.0, excess));
     }
     goals

@@ -36,7 +36,8 @@ pub(super) fn measure(context: &Context) -> Result<Section> {
             context.progress.show(&row(clients));
             // About the same number of checkpoints in each row, so that the start has the same
             // weight.
-            let rounds = (context.scale.pick(200, 1000, 4000) / clients).clamp(20, context.scale.pick(60, 250, 1000));
+            let rounds = (context.scale.pick(200, 1000, 4000) / clients)
+                .clamp(20, context.scale.pick(60, 250, 1000));
             for option in context.order(repetition, 2).map(|index| SUBJECTS[index]) {
                 builder.add(&row(clients), option, &one(option, clients, rounds)?);
             }
@@ -49,8 +50,9 @@ pub(super) fn measure(context: &Context) -> Result<Section> {
 fn one(option: &str, clients: u32, rounds: u32) -> Result<Vec<(&'static str, f64)>> {
     let volume = volume(option, &[1])?;
     let volume = &*volume;
-    let directories: Vec<_> =
-        (0..clients).map(|client| directory(volume, &format!("dir-{client}"))).collect::<Result<_>>()?;
+    let directories: Vec<_> = (0..clients)
+        .map(|client| directory(volume, &format!("dir-{client}")))
+        .collect::<Result<_>>()?;
     volume.sync()?;
     let before = volume.report();
     let start = Instant::now();
@@ -76,7 +78,8 @@ fn one(option: &str, clients: u32, rounds: u32) -> Result<Vec<(&'static str, f64
     volume.unmount()?;
     let mut figures = counters(&before, &after);
     let requests = f64::from(clients * rounds);
-    let checkpoints = figures.iter().find(|(name, _)| *name == "checkpoints").map(|(_, count)| *count);
+    let checkpoints =
+        figures.iter().find(|(name, _)| *name == "checkpoints").map(|(_, count)| *count);
     figures.extend(checkpoints.map(|count| ("per_1000", 1000.0 * count / requests)));
     figures.push(("requests_per_s", requests / seconds));
     figures.push(("p50_ms", all.value_at_quantile(0.5) as f64 / 1e6));

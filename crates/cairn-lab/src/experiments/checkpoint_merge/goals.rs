@@ -13,8 +13,18 @@ pub(super) fn all(sections: &[Section]) -> Vec<Goal> {
     let time = threads.and_then(|section| section.ratio(WITH_C, "seconds", ON, OFF));
     let tail = |row| threads.and_then(|section| section.median(row, ON, "p99_ms"));
     let mut goals = vec![
-        Goal::judge("A's time beside B and C, on ÷ off: the proposal's 48 s of 68", Relation::AtMost, 0.71, time),
-        Goal::judge("A's time beside B and C, on ÷ off: shared checkpoints", Relation::AtMost, 0.5, time),
+        Goal::judge(
+            "A's time beside B and C, on ÷ off: the proposal's 48 s of 68",
+            Relation::AtMost,
+            0.71,
+            time,
+        ),
+        Goal::judge(
+            "A's time beside B and C, on ÷ off: shared checkpoints",
+            Relation::AtMost,
+            0.5,
+            time,
+        ),
         Goal::judge(
             "p99 of A's fsync with merging, with C ÷ without",
             Relation::AtMost,
@@ -23,11 +33,13 @@ pub(super) fn all(sections: &[Section]) -> Vec<Goal> {
         ),
     ];
     for clients in CLIENTS.into_iter().filter(|clients| *clients > 1) {
-        let found = find("clients").and_then(|section| section.median(&row(clients), ON, "per_1000"));
+        let found =
+            find("clients").and_then(|section| section.median(&row(clients), ON, "per_1000"));
         let text = format!("{clients} clients: checkpoints per 1,000 requests");
         goals.push(Goal::judge(text, Relation::AtMost, 1200.0 / f64::from(clients), found));
     }
-    let lone = find("clients").and_then(|section| section.ratio(&row(1), "requests_per_s", ON, OFF));
+    let lone =
+        find("clients").and_then(|section| section.ratio(&row(1), "requests_per_s", ON, OFF));
     goals.push(Goal::judge("A lone client: requests/s, on ÷ off", Relation::AtLeast, 0.97, lone));
     goals
 }

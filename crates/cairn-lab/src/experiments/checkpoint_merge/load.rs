@@ -20,8 +20,11 @@ use crate::volume::{self, growth};
 pub(super) const DEVICE: u64 = 1 << 30;
 
 /// A phone's storage: 12,500 transfers a second, 400 MiB/s, 1.5 ms to flush.
-pub(super) const PHONE: Pace =
-    Pace { request: Duration::from_micros(80), bandwidth: 400 << 20, flush: Duration::from_micros(1500) };
+pub(super) const PHONE: Pace = Pace {
+    request: Duration::from_micros(80),
+    bandwidth: 400 << 20,
+    flush: Duration::from_micros(1500),
+};
 
 /// Creates a volume on memory with the timing of a phone's storage, divided by these weights.
 pub(super) fn volume(option: &str, weights: &[u32]) -> Result<Arc<dyn FileSystem>> {
@@ -33,7 +36,9 @@ pub(super) fn volume(option: &str, weights: &[u32]) -> Result<Arc<dyn FileSystem
 
 /// Creates a directory in the root.
 pub(super) fn directory(volume: &dyn FileSystem, name: &str) -> Result<Ino> {
-    Ok(volume.create(volume.root(), name.as_bytes(), NewInode::Directory, 0o755, &Caller::ROOT)?.ino)
+    Ok(volume
+        .create(volume.root(), name.as_bytes(), NewInode::Directory, 0o755, &Caller::ROOT)?
+        .ino)
 }
 
 /// Creates a file and fsyncs its directory. The time of the fsync goes to `times`, in nanoseconds.
@@ -43,7 +48,8 @@ pub(super) fn touch_and_fsync(
     name: &str,
     times: &mut Histogram<u64>,
 ) -> Result<()> {
-    let made = volume.create(directory, name.as_bytes(), NewInode::Regular, 0o644, &Caller::ROOT)?;
+    let made =
+        volume.create(directory, name.as_bytes(), NewInode::Regular, 0o644, &Caller::ROOT)?;
     let start = Instant::now();
     volume.fsync(directory, 0, false)?;
     times.saturating_record(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX));

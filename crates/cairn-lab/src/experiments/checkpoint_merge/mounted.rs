@@ -25,7 +25,8 @@ pub(super) fn measure(context: &Context, findings: &mut Findings) -> Result<()> 
         findings.notes.extend(available.missing);
         return Ok(());
     };
-    let mut builder = Builder::new("mounted", "Clients through a mount, an image on disk", &SUBJECTS, metrics());
+    let mut builder =
+        Builder::new("mounted", "Clients through a mount, an image on disk", &SUBJECTS, metrics());
     context.progress.expect(context.repetitions * CLIENTS.len());
     for repetition in 0..context.repetitions {
         for clients in CLIENTS {
@@ -41,8 +42,14 @@ pub(super) fn measure(context: &Context, findings: &mut Findings) -> Result<()> 
     Ok(())
 }
 
-fn one(context: &Context, server: Server, cairn: &Path, clients: u32) -> Result<Vec<(&'static str, f64)>> {
-    let directory = tempfile::tempdir_in(&context.scratch).map_err(Error::host(&context.scratch))?;
+fn one(
+    context: &Context,
+    server: Server,
+    cairn: &Path,
+    clients: u32,
+) -> Result<Vec<(&'static str, f64)>> {
+    let directory =
+        tempfile::tempdir_in(&context.scratch).map_err(Error::host(&context.scratch))?;
     let (image, point) = (directory.path().join("image"), directory.path().join("mnt"));
     std::fs::create_dir(&point).map_err(Error::host(&point))?;
     volume::make_f2fs(&volume::image_file(&image, DEVICE)?.0)?;
@@ -53,8 +60,9 @@ fn one(context: &Context, server: Server, cairn: &Path, clients: u32) -> Result<
     let mut all = times();
     std::thread::scope(|scope| {
         let point = &point;
-        let threads: Vec<_> =
-            (0..clients).map(|client| scope.spawn(move || client_work(point, client, rounds))).collect();
+        let threads: Vec<_> = (0..clients)
+            .map(|client| scope.spawn(move || client_work(point, client, rounds)))
+            .collect();
         for thread in threads {
             all += thread.join().map_err(|_| Error::Panicked)??;
         }
@@ -106,6 +114,7 @@ fn counters(cairn: &Path, point: &Path) -> Result<Counters> {
         .map_err(|error| Error::Program(format!("cairn stats {}: {error}", point.display())))?;
     let section = &json["store"]["ckpt"];
     let number = |value: &Value| value.as_f64().unwrap_or(0.0);
-    let written = section["written"].as_object().map_or(0.0, |reasons| reasons.values().map(number).sum());
+    let written =
+        section["written"].as_object().map_or(0.0, |reasons| reasons.values().map(number).sum());
     Ok(Counters { written, total: number(&section["total"]), issued: number(&section["issued"]) })
 }

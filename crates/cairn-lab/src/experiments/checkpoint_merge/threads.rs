@@ -26,7 +26,8 @@ pub(super) fn measure(option: &str, rounds: u32, with_c: bool) -> Result<Vec<(&'
     let volume = volume(option, &WEIGHTS)?;
     let volume = &*volume;
     let (ours, theirs) = (directory(volume, "dir1")?, directory(volume, "dir2")?);
-    let (stop, streamed, others) = (&AtomicBool::new(false), &AtomicU64::new(0), &AtomicU64::new(0));
+    let (stop, streamed, others) =
+        (&AtomicBool::new(false), &AtomicU64::new(0), &AtomicU64::new(0));
     let before = volume.report();
     let mut figures = std::thread::scope(|scope| {
         let b = scope.spawn(move || in_class(1, || stream(volume, stop, streamed)));
@@ -45,7 +46,9 @@ pub(super) fn measure(option: &str, rounds: u32, with_c: bool) -> Result<Vec<(&'
         let mut fsyncs = times();
         let start = Instant::now();
         let outcome: Result<()> = in_class(0, || {
-            (0..rounds).try_for_each(|number| touch_and_fsync(volume, ours, &format!("file-{number}"), &mut fsyncs))
+            (0..rounds).try_for_each(|number| {
+                touch_and_fsync(volume, ours, &format!("file-{number}"), &mut fsyncs)
+            })
         });
         let seconds = start.elapsed().as_secs_f64();
         stop.store(true, Relaxed);
@@ -73,7 +76,8 @@ pub(super) fn measure(option: &str, rounds: u32, with_c: bool) -> Result<Vec<(&'
 /// Writes pieces to one file repeatedly with direct I/O, so that the transfers have the caller's
 /// class.
 fn stream(volume: &dyn FileSystem, stop: &AtomicBool, streamed: &AtomicU64) -> Result<()> {
-    let file = volume.create(volume.root(), b"stream", NewInode::Regular, 0o644, &Caller::ROOT)?.ino;
+    let file =
+        volume.create(volume.root(), b"stream", NewInode::Regular, 0o644, &Caller::ROOT)?.ino;
     let data = vec![0x5a; PIECE];
     let mut at = 0;
     while !stop.load(Relaxed) {

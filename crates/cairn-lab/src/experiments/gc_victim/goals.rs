@@ -16,7 +16,12 @@ pub(super) fn all(sections: &[Section]) -> Vec<Goal> {
     let waf = |row: &str| proposal?.median(row, ADAPTIVE, "waf");
     let mut goals = vec![
         Goal::judge("d = 0.5 %: WAF, data_first ÷ greedy", Relation::AtMost, 0.8, ratio("waf")),
-        Goal::judge("d = 0.5 %: node blocks moved, data_first ÷ greedy", Relation::AtMost, 0.31, ratio("nodes_moved")),
+        Goal::judge(
+            "d = 0.5 %: node blocks moved, data_first ÷ greedy",
+            Relation::AtMost,
+            0.31,
+            ratio("nodes_moved"),
+        ),
         Goal::judge("d = 0.5 %: WAF with adaptive", Relation::AtMost, 12.9, waf(BUFFERED)),
         Goal::judge("d = 0: WAF with adaptive", Relation::AtMost, 17.0, waf(DIRECT)),
     ];
@@ -26,7 +31,8 @@ pub(super) fn all(sections: &[Section]) -> Vec<Goal> {
     });
     let text = "WAF, adaptive ÷ greedy, worst row";
     goals.push(Goal::judge(text, Relation::AtMost, 1.02, worst(Relation::AtMost, rows)));
-    let speed = [GREEDY, DATA_FIRST].map(|policy| proposal?.median(BUFFERED, policy, "kblocks_per_s"));
+    let speed =
+        [GREEDY, DATA_FIRST].map(|policy| proposal?.median(BUFFERED, policy, "kblocks_per_s"));
     let text = "d = 0.5 %: 1000 blocks written a second, slowest policy";
     goals.push(Goal::judge(text, Relation::AtLeast, 400.0, worst(Relation::AtLeast, speed)));
     goals

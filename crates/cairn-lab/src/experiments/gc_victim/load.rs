@@ -79,7 +79,9 @@ impl Prepared {
             (Self::File(file), Load::Overwrite { pattern, times, dirty, fsync_every }) => {
                 file.overwrite(volume, pattern, times, dirty, fsync_every)
             }
-            (Self::Small(files), Load::SmallFiles { times, dirty }) => files.churn(volume, times, dirty),
+            (Self::Small(files), Load::SmallFiles { times, dirty }) => {
+                files.churn(volume, times, dirty)
+            }
             _ => unreachable!("the files were laid out for this work"),
         }
     }
@@ -101,7 +103,8 @@ struct Open {
 
 impl Open {
     fn create(volume: &F2fs, parent: Ino, name: &str) -> Result<Self> {
-        let made = volume.create(parent, name.as_bytes(), NewInode::Regular, 0o644, &Caller::ROOT)?;
+        let made =
+            volume.create(parent, name.as_bytes(), NewInode::Regular, 0o644, &Caller::ROOT)?;
         let handle = volume.open(made.ino, OpenMode { write: true, direct: false })?;
         Ok(Self { ino: made.ino, handle })
     }
@@ -120,7 +123,9 @@ fn write(volume: &F2fs, ino: Ino, block: u64, data: &[u8], flags: IoFlags) -> Re
 /// The bytes of blocks `start..start + versions.len()` of a file.
 fn filled(file: u32, start: u64, versions: &[u32]) -> Vec<u8> {
     let mut data = vec![0; versions.len() * BLOCK];
-    for ((index, version), block) in (start as u32..).zip(versions).zip(data.chunks_exact_mut(BLOCK)) {
+    for ((index, version), block) in
+        (start as u32..).zip(versions).zip(data.chunks_exact_mut(BLOCK))
+    {
         Tag { file, index, version: *version }.fill(block);
     }
     data
@@ -131,11 +136,15 @@ fn check(volume: &F2fs, ino: Ino, file: u32, versions: &[u32]) -> Result<()> {
     for (piece, versions) in (0..).zip(versions.chunks(PIECE as usize)) {
         let (start, buf) = (piece * PIECE, &mut buf[..versions.len() * BLOCK]);
         let read = volume.read(ino, start * BLOCK as u64, buf, IoFlags::empty())?;
-        for ((index, version), block) in (start as u32..).zip(versions).zip(buf[..read].chunks(BLOCK)) {
+        for ((index, version), block) in
+            (start as u32..).zip(versions).zip(buf[..read].chunks(BLOCK))
+        {
             let expected = Tag { file, index, version: *version };
             if Tag::of(block) != Some(expected) {
-                let text =
-                    format!("block {index} of file {file} is {:?}, version {version} was written", Tag::of(block));
+                let text = format!(
+                    "block {index} of file {file} is {:?}, version {version} was written",
+                    Tag::of(block)
+                );
                 return Err(Error::Program(text));
             }
         }
@@ -243,7 +252,10 @@ impl File {
                 dirty.set(index);
                 if dirty.count > dirty.limit {
                     let range = dirty.take((dirty.limit / 16).clamp(1, FLUSH));
-                    volume.write_back(self.open.ino, range.start * BLOCK as u64..range.end * BLOCK as u64)?;
+                    volume.write_back(
+                        self.open.ino,
+                        range.start * BLOCK as u64..range.end * BLOCK as u64,
+                    )?;
                 }
             }
             if fsync_every.is_some_and(|every| done.written.is_multiple_of(every)) {
@@ -287,11 +299,28 @@ impl SmallFiles {
         let mut directories = Vec::new();
         for number in 0..count.div_ceil(PER_DIRECTORY).max(1) {
             let name = format!("d{number}");
-            directories
-                .push(volume.create(volume.root(), name.as_bytes(), NewInode::Directory, 0o755, &Caller::ROOT)?.ino);
+            directories.push(
+                volume
+                    .create(
+                        volume.root(),
+                        name.as_bytes(),
+                        NewInode::Directory,
+                        0o755,
+                        &Caller::ROOT,
+                    )?
+                    .ino,
+            );
         }
         let (files, dirty) = (Vec::new(), VecDeque::new());
-        let mut small = Self { directories, files, next: 0, blocks: 0, rng: Rng::new(0x5ca1), dirty, dirty_blocks: 0 };
+        let mut small = Self {
+            directories,
+            files,
+            next: 0,
+            blocks: 0,
+            rng: Rng::new(0x5ca1),
+            dirty,
+            dirty_blocks: 0,
+        };
         for _ in 0..count {
             small.add(volume)?;
             small.write_back(volume, FLUSH)?;
@@ -306,7 +335,8 @@ impl SmallFiles {
         let directory = self.rng.below(self.directories.len() as u64) as usize;
         let open = Open::create(volume, self.directories[directory], &file.to_string())?;
         let ino = open.ino;
-        let written = write(volume, ino, 0, &filled(file, 0, &vec![0; blocks as usize]), IoFlags::empty());
+        let written =
+            write(volume, ino, 0, &filled(file, 0, &vec![0; blocks as usize]), IoFlags::empty());
         open.close(volume);
         written?;
         self.files.push(Small { file, ino, blocks, directory });

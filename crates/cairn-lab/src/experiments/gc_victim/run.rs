@@ -61,13 +61,21 @@ struct Counts {
 
 impl Counts {
     fn of(volume: &F2fs, device: &Stats) -> Result<Self> {
-        let store = volume.store().ok_or(cairn_vfs::Error::Invalid("the volume was opened to be read only"))?;
+        let store = volume
+            .store()
+            .ok_or(cairn_vfs::Error::Invalid("the volume was opened to be read only"))?;
         let gc = volume.gc_stats();
         Ok(Self {
             device: device.snapshot().write_bytes / 4096,
             by_class: gc.written(store),
             nodes_moved: gc.node_blocks_moved.get(),
-            checkpoints: store.checkpoints.stats.written.iter().map(cairn_base::stats::Counter::get).sum(),
+            checkpoints: store
+                .checkpoints
+                .stats
+                .written
+                .iter()
+                .map(cairn_base::stats::Counter::get)
+                .sum(),
             victims: gc.data_sections.get() + gc.node_sections.get(),
             victim_blocks: gc.victim_blocks.get(),
         })
@@ -75,7 +83,12 @@ impl Counts {
 }
 
 /// Creates and fills a volume, and measures the work.
-pub(super) fn measure(setting: &Setting, policy: &str, load: Load, fill: Option<f64>) -> Result<Figures> {
+pub(super) fn measure(
+    setting: &Setting,
+    policy: &str,
+    load: Load,
+    fill: Option<f64>,
+) -> Result<Figures> {
     let (volume, device): (Arc<F2fs>, Arc<Stats>) = setting.make(policy)?;
     let mut files = Prepared::new(&volume, load, setting.file_blocks(fill))?;
     let before = Counts::of(&volume, &device)?;
@@ -103,7 +116,9 @@ pub(super) fn measure(setting: &Setting, policy: &str, load: Load, fill: Option<
     // The volume counts blocks by class, the device counts all of them: the sums must agree.
     let (own, seen) = (figures.by_class.total(), figures.device);
     if own.abs_diff(seen) * 100 > seen {
-        return Err(Error::Program(format!("the volume counts {own} blocks written, the device {seen}")));
+        return Err(Error::Program(format!(
+            "the volume counts {own} blocks written, the device {seen}"
+        )));
     }
     Ok(figures)
 }
@@ -130,13 +145,24 @@ mod tests {
     /// concurrency.
     #[test]
     fn policies_differ_in_what_they_write() {
-        let load = Load::Overwrite { pattern: Pattern::Uniform, times: 0.3, dirty: 0.005, fsync_every: None };
+        let load = Load::Overwrite {
+            pattern: Pattern::Uniform,
+            times: 0.3,
+            dirty: 0.005,
+            fsync_every: None,
+        };
         let setting = Setting::smallest();
         let run = |policy: &str| measure(&setting, policy, load, Some(0.9)).unwrap();
         let [greedy, data_first, adaptive] = ["greedy", "data_first", "adaptive"].map(run);
         let shown = [&greedy, &data_first, &adaptive].map(Figures::values);
-        assert!(greedy.nodes_moved > 0 && data_first.nodes_moved * 2 < greedy.nodes_moved, "{shown:?}");
+        assert!(
+            greedy.nodes_moved > 0 && data_first.nodes_moved * 2 < greedy.nodes_moved,
+            "{shown:?}"
+        );
         assert!(adaptive.checkpoints * 3 < greedy.checkpoints, "{shown:?}");
-        assert!(adaptive.device < greedy.device && adaptive.by_class.user == greedy.by_class.user, "{shown:?}");
+        assert!(
+            adaptive.device < greedy.device && adaptive.by_class.user == greedy.by_class.user,
+            "{shown:?}"
+        );
     }
 }

@@ -61,7 +61,8 @@ impl Setting {
     /// Number of blocks for users, by the formula of mkfs.
     fn user_blocks(&self) -> u64 {
         let per_section = self.zone / SEGMENT;
-        let (main, reserved) = (u64::from(self.zones) * per_section, u64::from(RESERVED_SECTIONS) * per_section);
+        let (main, reserved) =
+            (u64::from(self.zones) * per_section, u64::from(RESERVED_SECTIONS) * per_section);
         let overprovision = ((main - reserved) as f64 * OVERPROVISION / 100.0) as u64 + reserved;
         (main - overprovision) * (SEGMENT / 4096)
     }
@@ -101,7 +102,8 @@ impl Setting {
     /// Creates a volume with this policy on new memory.
     pub(super) fn make(&self, policy: &str) -> Result<(Arc<F2fs>, Arc<Stats>)> {
         let layout = ZoneLayout::new(self.zone, 0, self.zones);
-        let zoned: Arc<dyn BlockDevice> = Arc::new(Emulated::new(Arc::new(TaggedMemory::new(layout.size())), layout)?);
+        let zoned: Arc<dyn BlockDevice> =
+            Arc::new(Emulated::new(Arc::new(TaggedMemory::new(layout.size())), layout)?);
         let runtime: Arc<dyn Runtime> = Arc::new(NoDaemons(Threads::new()));
         let whole = self.format(&zoned, &*runtime)?;
         let stats = Arc::new(Stats::new(whole));
@@ -113,7 +115,11 @@ impl Setting {
 
     /// Formats the volume with the smallest conventional device that has room for the metadata, so
     /// that the main area consists of all zones.
-    fn format(&self, zoned: &Arc<dyn BlockDevice>, runtime: &dyn Runtime) -> Result<Arc<dyn BlockDevice>> {
+    fn format(
+        &self,
+        zoned: &Arc<dyn BlockDevice>,
+        runtime: &dyn Runtime,
+    ) -> Result<Arc<dyn BlockDevice>> {
         let options = MkfsOptions {
             zoned: true,
             overprovision: Some(OVERPROVISION),
@@ -178,7 +184,12 @@ impl Runtime for NoDaemons {
         self.0.random()
     }
 
-    fn spawn(&self, _name: &str, _wake: Arc<Event>, _daemon: Arc<dyn Daemon>) -> Result<DaemonHandle, NoThread> {
+    fn spawn(
+        &self,
+        _name: &str,
+        _wake: Arc<Event>,
+        _daemon: Arc<dyn Daemon>,
+    ) -> Result<DaemonHandle, NoThread> {
         Ok(DaemonHandle::new(|| {}))
     }
 
@@ -186,7 +197,12 @@ impl Runtime for NoDaemons {
         self.0.wait_until(event, ready);
     }
 
-    fn wait_until_timeout(&self, event: &Event, timeout: std::time::Duration, ready: &mut dyn FnMut() -> bool) -> bool {
+    fn wait_until_timeout(
+        &self,
+        event: &Event,
+        timeout: std::time::Duration,
+        ready: &mut dyn FnMut() -> bool,
+    ) -> bool {
         self.0.wait_until_timeout(event, timeout, ready)
     }
 
@@ -220,7 +236,8 @@ mod tests {
 
     #[test]
     fn the_floor_is_that_of_the_theory() {
-        let close = |found: f64, known: f64| assert!((found - known).abs() < 0.02, "{found} {known}");
+        let close =
+            |found: f64, known: f64| assert!((found - known).abs() < 0.02, "{found} {known}");
         close(floor(0.9583, 0.0), 12.16);
         close(floor(0.9602, 0.0), 12.73);
         close(floor(0.9602, 0.005), 11.32);

@@ -73,7 +73,11 @@ mod tests {
         (0..100_000).for_each(|_| counts[zipf.next(&mut rng) as usize] += 1);
         counts.sort_unstable_by(|a, b| b.cmp(a));
         // The first block has a share of 1 / 7.485.
-        assert!((12_900..13_800).contains(&counts[0]) && (6_300..7_100).contains(&counts[1]), "{:?}", &counts[..3]);
+        assert!(
+            (12_900..13_800).contains(&counts[0]) && (6_300..7_100).contains(&counts[1]),
+            "{:?}",
+            &counts[..3]
+        );
     }
 
     #[test]

@@ -1,0 +1,65 @@
+//! Leaf blocks of a directory: the tail with the checksum.
+
+use cairn_base::checksum::crc32c;
+use cairn_base::units::{as_u64, stored};
+use cairn_base::{FileBlock, Ino};
+use zerocopy::FromBytes;
+use zerocopy::little_endian::{U16, U32};
+
+use super::super::buffer;
+use super::{Defect, DirFormat, RawDirEntryTail, TAIL_FILE_TYPE, TAIL_LEN};
+use crate::corrupt::Corrupt;
+
+/// Writes the tail with the block's checksum. Does nothing without metadata_csum.
+///
+/// # Panics
+/// If the block is shorter than the format's block size.
+pub fn seal_leaf(block: &mut [u8], format: &DirFormat) {
+    let Some(seed) = format.seed.0 else { return };
+    let (entries, tail) = block.split_at_mut(format.leaf_len());
+    *buffer::structure(tail, 0) = RawDirEntryTail {
+        det_reserved_zero1: U32::ZERO,
+        det_rec_len: U16::new(stored(TAIL_LEN)),
+        det_reserved_zero2: 0,
+        det_reserved_ft: TAIL_FILE_TYPE,
+        det_checksum: U32::new(crc32c(seed, entries)),
+    };
+}
+
+/// Verifies the tail and the checksum of a leaf. `place` is the block's number for the error.
+///
+/// # Errors
+/// The tail is missing or the checksum is wrong.
+pub fn verify_leaf(
+    block: &[u8],
+    format: &DirFormat,
+    ino: Ino,
+    place: FileBlock,
+) -> Result<(), Corrupt> {
+    if block.len() != format.block_size {
+        return Err(Defect { offset: 0, what: "block is too short", value: as_u64(block.len()) }
+            .at(ino, place));
+    }
+    let Some(seed) = format.seed.0 else { return Ok(()) };
+    let missing = Defect { offset: format.leaf_len(), what: "checksum tail is missing", value: 0 };
+    let (entries, tail) =
+        block.split_at_checked(format.leaf_len()).ok_or_else(|| missing.at(ino, place))?;
+    let tail = RawDirEntryTail::ref_from_bytes(tail).map_err(|_| missing.at(ino, place))?;
+    if tail.det_reserved_zero1.get() != 0
+        || usize::from(tail.det_rec_len.get()) != TAIL_LEN
+        || tail.det_reserved_zero2 != 0
+        || tail.det_reserved_ft != TAIL_FILE_TYPE
+    {
+        return Err(missing.at(ino, place));
+    }
+    let (stored, computed) = (tail.det_checksum.get(), crc32c(seed, entries));
+    if stored != computed {
+        return Err(Corrupt::Checksum {
+            what: "directory block",
+            place: place.get(),
+            stored,
+            computed,
+        });
+    }
+    Ok(())
+}

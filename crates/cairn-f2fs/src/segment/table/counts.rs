@@ -1,0 +1,26 @@
+//! What the table has in total.
+
+use super::Table;
+use crate::format::Log;
+
+impl Table {
+    /// Segments without valid blocks that no log is in: `free_segment_count`.
+    pub(in crate::segment) fn free_segment_count(&self) -> u32 {
+        let current =
+            self.current.iter().flatten().filter(|segno| self.valid(**segno) == 0).count();
+        self.empty.strict_sub(u32::try_from(current).unwrap_or(u32::MAX))
+    }
+
+    /// Unused blocks in segments that are neither empty nor current: of data, and of nodes.
+    pub(in crate::segment) fn holes(&self) -> [u64; 2] {
+        let of = |logs: [Log; 3]| {
+            let segments = logs.into_iter().flat_map(|log| self.partial(log));
+            segments
+                .map(|segno| {
+                    u64::from(self.layout.usable_blocks(*segno).saturating_sub(self.valid(*segno)))
+                })
+                .sum()
+        };
+        [of(Log::DATA), of(Log::NODE)]
+    }
+}
