@@ -1,5 +1,6 @@
-//! Files are small enough to be read whole, and lines are no wider than a reader's window. (Functions:
-//! `too-many-lines-threshold` in clippy.toml. Width of code: `max_width` in rustfmt.toml.)
+//! Files are small enough to be read whole, and lines are no wider than a reader's window.
+//! (Functions: `too-many-lines-threshold` in clippy.toml. Width of code: `max_width` in
+//! rustfmt.toml.)
 
 use std::path::{Path, PathBuf};
 

@@ -9,7 +9,8 @@ use clap::CommandFactory;
 
 use crate::support::works;
 
-/// Examples that take minutes, need a device of this host, or change it: `umount -a` would end the mounts of other tests.
+/// Examples that take minutes, need a device of this host, or change it: `umount -a` would end the
+/// mounts of other tests.
 const NOT_RUN: &[&str] = &[
     "cairn lab buffered-io",
     "cairn lab async-checkpoint",
@@ -157,7 +158,11 @@ fn every_example_runs_as_it_is_written() {
         // What the example mounts over does not matter: the namespace ends with the script.
         match begins_with(example, ENDLESS) {
             // What is killed leaves a dead mount.
-            true => script += &format!("timeout 1 {example} || [ $? = 124 ]\numount -l /mnt 2>/dev/null || true\n"),
+            true => {
+                script += &format!(
+                    "timeout 1 {example} || [ $? = 124 ]\numount -l /mnt 2>/dev/null || true\n"
+                )
+            }
             false => script += &format!("{example}\n"),
         }
         script += "if grep -q ' /mnt fuse' /proc/mounts; then cairn umount /mnt; fi\n";
