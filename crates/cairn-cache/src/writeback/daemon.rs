@@ -1,5 +1,6 @@
 //! The write-back daemon: it writes files that are dirty for too long, and the longest dirty ones
-//! when too much is dirty.
+//! when too much is dirty. While the device has no room, it tries again after each [`PAUSE`]. So
+//! writers can go on soon after there is room.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -36,11 +37,18 @@ impl PageCache {
 impl Daemon for Writeback {
     fn step(&self) -> Progress {
         let Some(cache) = self.cache.upgrade() else { return Progress::Done };
-        let age = if cache.is_over_background() { Duration::ZERO } else { cache.dirty_expire() };
+        let lacks_room = cache.lacks_room();
+        let age = if cache.is_over_background() || lacks_room {
+            Duration::ZERO
+        } else {
+            cache.dirty_expire()
+        };
         let attempt = cache.flush_oldest(age);
         if matches!(attempt, Attempt::Written) {
             self.wrote.store(true, Ordering::Relaxed);
-        } else if self.wrote.swap(false, Ordering::Relaxed)
+        // A commit would find no room, either, and stop the volume.
+        } else if !lacks_room
+            && self.wrote.swap(false, Ordering::Relaxed)
             && let Some(expired) = cache.expired.get().and_then(Weak::upgrade)
         {
             expired.written();

@@ -16,14 +16,19 @@ use crate::file::CacheError;
 pub(crate) struct NoRoom {
     refused: AtomicU64,
     completed: AtomicU64,
+    /// Threads that write back a file: what they write does not count as dirty.
+    trying: AtomicU64,
 }
 
 impl NoRoom {
-    /// Counts the error of a write-back if it is a refusal.
-    pub(crate) fn count(&self, error: &CacheError) {
-        if matches!(error, CacheError::Write(error) if error.kind == ErrorKind::NoSpace) {
-            self.refused.fetch_add(1, Ordering::SeqCst);
+    /// Counts the error of a write-back if it is a refusal. True if no earlier refused data waits.
+    pub(crate) fn count(&self, error: &CacheError) -> bool {
+        if !matches!(error, CacheError::Write(error) if error.kind == ErrorKind::NoSpace) {
+            return false;
         }
+        let first = self.pending().is_none();
+        self.refused.fetch_add(1, Ordering::SeqCst);
+        first
     }
 
     /// The number of refusals. `None` if no refused data waits.
@@ -35,6 +40,21 @@ impl NoRoom {
     /// True if the device has refused more often than this.
     pub(crate) fn has_refused_since(&self, refused: u64) -> bool {
         self.refused.load(Ordering::SeqCst) > refused
+    }
+
+    /// A file is about to be written back.
+    pub(crate) fn begin(&self) {
+        self.trying.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// It has been, or could not be.
+    pub(crate) fn end(&self) {
+        self.trying.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// True while a file is written back: whether there is room is about to be known.
+    pub(crate) fn is_tried(&self) -> bool {
+        self.trying.load(Ordering::SeqCst) > 0
     }
 
     /// Records that all data that was dirty after this many refusals is written.

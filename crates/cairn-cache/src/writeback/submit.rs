@@ -241,7 +241,10 @@ impl Round<'_> {
         }
         if let Err(error) = result {
             tracing::warn!(start = %run.start, blocks = run.len, %error, "write-back failed");
-            self.file.cache.no_room.count(&error);
+            if self.file.cache.no_room.count(&error) {
+                // The daemon tries again until there is room.
+                self.file.cache.dirty.wake.notify();
+            }
             self.file.errors.record(error.clone());
             self.error.get_or_insert(error);
         }

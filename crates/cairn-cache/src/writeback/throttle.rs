@@ -72,25 +72,30 @@ impl PageCache {
     /// True while data waits because the device had no room.
     #[must_use]
     pub fn lacks_room(&self) -> bool {
-        self.no_room.pending().is_some() && self.dirty_bytes() > 0
+        self.no_room.pending().is_some() && (self.dirty_bytes() > 0 || self.no_room.is_tried())
     }
 
-    /// Tries again to write data that the device had no room for.
+    /// Tries again to write data that the device had no room for. Another thread may be doing the
+    /// same: then its result counts.
     fn retry_refused(&self) -> Result<(), CacheError> {
         let Some(refused) = self.no_room.pending() else { return Ok(()) };
         assert_may_wait(Rank::INODE_DATA);
-        let mut postponed = false;
-        for _ in 0..self.dirty.len() {
+        let (mut postponed, mut rounds) = (false, 2 * self.dirty.len() + 2);
+        while rounds > 0 && self.lacks_room() {
             match self.flush_oldest(Duration::ZERO) {
                 Attempt::Failed(error) if self.no_room.has_refused_since(refused) => {
                     return Err(error);
                 }
                 Attempt::Postponed => postponed = true,
                 Attempt::Written | Attempt::Failed(_) => {}
-                Attempt::NotYet(_) | Attempt::None => break,
+                Attempt::NotYet(_) | Attempt::None => {
+                    let mut ended = || !self.no_room.is_tried();
+                    self.runtime.wait_until_timeout(&self.dirty.drained, PATIENCE, &mut ended);
+                }
             }
+            rounds -= 1;
         }
-        if !postponed {
+        if !postponed && !self.no_room.has_refused_since(refused) {
             self.no_room.complete(refused);
         }
         Ok(())
@@ -98,6 +103,14 @@ impl PageCache {
 
     /// Writes back the file that has been dirty longest, if it has been dirty for `age` or more.
     pub(super) fn flush_oldest(&self, age: Duration) -> Attempt {
+        self.no_room.begin();
+        let attempt = self.flush_queued(age);
+        self.no_room.end();
+        self.dirty.drained.notify();
+        attempt
+    }
+
+    fn flush_queued(&self, age: Duration) -> Attempt {
         let now = self.runtime.monotonic();
         let file = match self.dirty.pop_due(now, age) {
             Oldest::Due(file) => file,

@@ -186,6 +186,19 @@ fn the_first_writer_gets_the_error_of_a_device_without_room() {
     world.rig.pages.balance().expect("there is room again");
     assert!(!world.rig.pages.lacks_room() && world.rig.pages.dirty_bytes() == 0);
     assert_eq!(world.written(), 100_000_u64.next_multiple_of(4096));
+    // The daemon finds out by itself, and does not flood the device before.
+    let daemon = world.daemon();
+    file.write(100_000, 1000);
+    fault.fill();
+    sync(&file).expect_err("no room");
+    let before = fault.count(Operation::Write);
+    world.sleep(10);
+    let tries = fault.count(Operation::Write) - before;
+    assert!((5..50).contains(&tries) && world.rig.pages.lacks_room(), "{tries} tries");
+    fault.clear();
+    world.sleep(1);
+    assert!(!world.rig.pages.lacks_room());
+    daemon.stop();
     // Dropped data does not keep other files from being written.
     other.write(0, 100_000);
     fault.fill();
