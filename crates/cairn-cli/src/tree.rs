@@ -3,7 +3,7 @@
 //! What fails for one file ends no walk. Damage is a warning at once; any other failure of one file
 //! is reported at the end. The command ends with the status of the first.
 
-use cairn_vfs::{Attributes, FileSystem, walk};
+use cairn_vfs::{Attributes, FileKind, FileSystem, walk};
 
 use crate::failure::{Failure, Outcome, Status};
 use crate::session::shown;
@@ -20,6 +20,18 @@ pub fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
 #[must_use]
 pub fn last_name(path: &[u8]) -> &[u8] {
     path.rsplit(|byte| *byte == b'/').find(|name| !name.is_empty()).unwrap_or_default()
+}
+
+/// A path that ends with a slash names a directory, and nothing else, not even a symbolic link to one.
+///
+/// # Errors
+/// The path ends with a slash, and what it names is no directory.
+pub fn check_trailing_slash(path: &[u8], kind: FileKind) -> Outcome {
+    if path.ends_with(b"/") && kind != FileKind::Directory {
+        let message = format!("{}: not a directory: leave out the slash at its end", shown(path));
+        return Err(Failure::new(Status::Failed, message));
+    }
+    Ok(())
 }
 
 /// What is called for each file: with its whole path, its attributes, and how deep below the start

@@ -12,7 +12,7 @@ use cairn_vfs::{
     XattrMode, walk,
 };
 
-use super::destination::{Destination, Place, Transfer, in_the_way};
+use super::destination::{Destination, Place, Transfer, in_the_way, same_file};
 use super::on_volume::OnVolume;
 use crate::failure::{Failure, Outcome, Status};
 use crate::output::Output;
@@ -168,12 +168,7 @@ impl Copy<'_, '_> {
         match existing {
             Some(_) if self.args.no_clobber => return Ok(None),
             Some(found) if found.ino == of.ino => {
-                let message = format!(
-                    "{} and {}: the same file: give another name",
-                    shown(path),
-                    shown(&place.path)
-                );
-                return Err(Failure::new(Status::Failed, message));
+                return Err(same_file(&shown(path), &shown(&place.path)));
             }
             // What was copied before and has this name, too.
             Some(found) if self.links.get(&of.ino) == Some(&found.ino) => {

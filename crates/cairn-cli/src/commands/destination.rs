@@ -114,6 +114,11 @@ pub(super) fn in_the_way(path: &str) -> Failure {
     )
 }
 
+/// As coreutils: a file does not replace itself.
+pub(super) fn same_file(one: &str, other: &str) -> Failure {
+    Failure::new(Status::Failed, format!("{one} and {other}: the same file: give another name"))
+}
+
 /// Names that are tried for what is made beside what it replaces.
 const TRIES: u32 = 1000;
 

@@ -1,12 +1,13 @@
 //! `cairn mv`.
 
-use cairn_vfs::{Error, FileKind, FileSystem, RenameMode, walk};
+use cairn_vfs::{Attributes, Error, FileKind, FileSystem, RenameMode, walk};
 
-use super::destination::{Destination, Transfer};
+use super::destination::{Destination, Place, Transfer, same_file};
 use super::on_volume::OnVolume;
 use crate::failure::{Failure, Outcome, Status};
 use crate::output::Output;
 use crate::session::{Access, ImageArg, shown};
+use crate::tree::check_trailing_slash;
 use crate::{failure, pattern};
 
 /// Arguments of `mv`.
@@ -76,7 +77,11 @@ pub fn rename(fs: &dyn FileSystem, args: &Args, output: &mut Output<'_>) -> Outc
             found => found.map_err(failed)?,
         };
         let found = walk::lookup(fs, parent.ino, name).map_err(failed)?;
+        check_trailing_slash(&from, found.kind)?;
         let to = destination.place(name, found.kind == FileKind::Directory)?;
+        if mode == RenameMode::Replace && is_same_file(fs, &found, &from, &to)? {
+            return Err(same_file(&shown(&from), &shown(&to.path)));
+        }
         match fs.rename(parent.ino, name, to.parent, &to.name, mode) {
             Err(Error::Exists) if args.no_clobber => return Ok(()),
             Err(Error::Invalid(_)) if found.kind == FileKind::Directory => {
@@ -90,6 +95,14 @@ pub fn rename(fs: &dyn FileSystem, args: &Args, output: &mut Output<'_>) -> Outc
         let what = if args.exchange { "exchanged " } else { "renamed " };
         if args.verbose { output.done(&[(what, &from), (" -> ", &to.path)]) } else { Ok(()) }
     })
+}
+
+/// As mv(1): the names of one file, and a symbolic link and what it points to, do not replace each
+/// other. The link would be all that is left, and point to itself.
+fn is_same_file(fs: &dyn FileSystem, found: &Attributes, from: &[u8], to: &Place) -> Outcome<bool> {
+    let Some(existing) = to.existing(fs)? else { return Ok(false) };
+    let pointed_to = || walk::resolve(fs, from, true).is_ok_and(|at| at.ino == existing.ino);
+    Ok(found.ino == existing.ino || found.kind == FileKind::Symlink && pointed_to())
 }
 
 fn unmovable(path: &[u8], why: &str) -> Failure {

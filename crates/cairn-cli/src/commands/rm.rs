@@ -10,7 +10,7 @@ use crate::failure::{self, Failure, Outcome, Status};
 use crate::operands::Operands;
 use crate::output::Output;
 use crate::session::{Access, ImageArg, shown};
-use crate::tree::{self, Passed, last_name};
+use crate::tree::{self, Passed, check_trailing_slash, last_name};
 
 /// Arguments of `rm`.
 #[derive(Debug, clap::Args)]
@@ -100,6 +100,7 @@ impl Removal<'_, '_> {
             Err(Error::NotFound) if args.force => return Ok(()),
             found => found.map_err(failed)?,
         };
+        check_trailing_slash(path, found.kind)?;
         match found.kind {
             FileKind::Directory if args.recursive => self.tree(parent.ino, path, found.ino),
             FileKind::Directory if args.dir => {

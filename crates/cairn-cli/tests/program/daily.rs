@@ -140,6 +140,49 @@ fn no_clobber_leaves_what_exists() {
     }
 }
 
+/// A symbolic link that replaced its own target would be all that is left, and point to itself.
+#[test]
+fn files_do_not_replace_themselves() {
+    let twins = Twins::new();
+    twins.run(&[
+        "mv @ soft d/file",
+        "mv @ a a",
+        "mv @ a hard",
+        "cp @ a hard",
+        "ln -s @ soft chain",
+        "mv @ chain d/file",
+        "mv @ d/file soft",
+    ]);
+    twins.compare();
+}
+
+/// A slash at the end asks for a directory. A symbolic link to one is none.
+#[test]
+fn a_slash_at_the_end_names_directories_alone() {
+    let twins = Twins::new();
+    twins.run(&[
+        "ln -s @ d link",
+        "rm @ a/",
+        "rm @ link/",
+        "mv @ a/ moved",
+        "mv @ link/ moved",
+        "mv @ g/ moved",
+        "rm -r @ tree/",
+    ]);
+    twins.compare();
+}
+
+/// What is escaped outside of quotes is no pattern, as in sh: `rm /\*` removes one file.
+#[test]
+fn the_shell_expands_no_escaped_pattern() {
+    let (_dir, image) = in_dir("disk.img");
+    works(&["mkfs", "--size", "16M", &image]);
+    works(&["touch", &image, r"/\*", "/keep", "/keep.gz"]);
+    works(&["shell", "-c", r"rm /\*", &image]);
+    let found = works(&["shell", "-r", "-c", r"find / -name \*.gz", "-c", "ls /keep*", &image]);
+    assert_eq!(found, "/keep.gz\n/keep\n/keep.gz\n");
+}
+
 #[test]
 fn listings_are_those_of_the_tools() {
     let twins = Twins::new();

@@ -35,7 +35,7 @@ Examples:
 
 The commands are those of cairn that work without a mount (help lists them), without IMAGE: ls -l /etc. Words are quoted as in sh \
 ('…', \"…\", \\); # begins a comment; a backslash at the end of a line, or an open quotation, goes on in the next. There are no variables and \
-no pipes. Patterns are understood by the commands, as outside: a backslash in quotes takes their meaning away. exit ends it, sync \
+no pipes. Patterns are understood by the commands, also in quotes, as outside: a backslash takes their meaning away (rm /\\*). exit ends it, sync \
 brings everything to the disk at once.
 At the first command that fails the shell ends with its status; with -k it goes on, and the status is that of the first that failed. \
 What was done before is on the disk when it ends.")]

@@ -68,10 +68,20 @@ impl Words {
         if self.state == State::Double && !matches!(byte, b'"' | b'\\' | b'$' | b'`') {
             self.word.push(b'\\');
         }
+        if self.state != State::Double && self.is_pattern(byte) {
+            self.word.push(b'\\');
+        }
         if self.state == State::Between {
             self.state = State::Plain;
         }
         self.word.push(byte);
+    }
+
+    /// The command expands patterns, so it must be told that this byte is none of one. Only find(1)
+    /// is given patterns with their backslashes taken away by the shell.
+    fn is_pattern(&self, byte: u8) -> bool {
+        matches!(byte, b'*' | b'?' | b'[')
+            && self.done.first().is_none_or(|command| command != "find")
     }
 
     fn close(&mut self) {
@@ -114,6 +124,9 @@ mod tests {
             ("'' \"\"", &["", ""]),
             (r#"a\ b "a\"b\\c\d" 'a\b'"#, &["a b", r#"a"b\c\d"#, r"a\b"]),
             (r"\# \'", &["#", "'"]),
+            // What sh would not expand the command does not, either.
+            (r"rm /\* a\?\[b] *", &["rm", r"/\*", r"a\?\[b]", "*"]),
+            (r"find / -name \*.gz", &["find", "/", "-name", "*.gz"]),
             ("crlf\r", &["crlf"]),
         ] {
             assert_eq!(split(&[line]).unwrap(), expected, "{line}");
