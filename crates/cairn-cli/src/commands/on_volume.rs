@@ -15,6 +15,14 @@ pub trait OnVolume {
     /// What it does to the volume.
     fn access(&self) -> Access;
 
+    /// Does what must come before the image is opened: waiting for programs that may have it open.
+    ///
+    /// # Errors
+    /// What the command reports.
+    fn prepare(&self) -> Outcome {
+        Ok(())
+    }
+
     /// Does it.
     ///
     /// # Errors

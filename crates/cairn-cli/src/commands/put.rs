@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
-use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -25,9 +24,11 @@ use crate::session::{Access, FileId, ImageArg, shown, source_date_epoch};
 use crate::tree::Passed;
 use crate::{failure, print};
 
+mod input;
 mod source;
 mod write;
 
+pub use input::Input;
 pub(super) use write::write_all;
 
 use source::{
@@ -59,6 +60,9 @@ pub struct Args {
     /// Files and directories of the host, and where to put them on the image.
     #[command(flatten)]
     pub transfer: Transfer,
+    /// Standard input, if it is a source.
+    #[arg(skip)]
+    pub input: Input,
 }
 
 impl OnVolume for Args {
@@ -70,10 +74,15 @@ impl OnVolume for Args {
         Access::Write
     }
 
+    fn prepare(&self) -> Outcome {
+        let reads = self.transfer.sources.iter().any(|source| is_standard_input(source.as_ref()));
+        if reads { self.input.read_ahead() } else { Ok(()) }
+    }
+
     fn run(&self, fs: &dyn FileSystem, _: &mut Output<'_>) -> Outcome {
         let sources: Vec<PathBuf> = self.transfer.sources.iter().map(PathBuf::from).collect();
         let own = self.transfer.image.files()?;
-        copy_in(fs, &sources, self.transfer.destination(), self.owner, &own)
+        copy(fs, &sources, self.transfer.destination(), self.owner, &own, &self.input)
     }
 }
 
@@ -88,10 +97,22 @@ pub fn copy_in(
     owner: Option<Owner>,
     own: &[FileId],
 ) -> Outcome {
+    copy(fs, sources, destination, owner, own, &Input::default())
+}
+
+fn copy(
+    fs: &dyn FileSystem,
+    sources: &[PathBuf],
+    destination: &[u8],
+    owner: Option<Owner>,
+    own: &[FileId],
+    input: &Input,
+) -> Outcome {
     let destination = Destination::find(fs, destination, sources.len())?;
     let mut copy = Copy {
         fs,
         owner,
+        input,
         own,
         latest: source_date_epoch()?.map(|seconds| Timestamp { seconds, nanoseconds: 0 }),
         links: HashMap::new(),
@@ -110,6 +131,7 @@ pub fn copy_in(
 struct Copy<'a> {
     fs: &'a dyn FileSystem,
     owner: Option<Owner>,
+    input: &'a Input,
     /// What holds the volume.
     own: &'a [FileId],
     /// Later times are set to this.
@@ -350,30 +372,6 @@ impl Copy<'_> {
             at += count as u64;
             self.progress.bytes(count as u64);
         }
-    }
-
-    /// Standard input, as a regular file.
-    fn standard_input(&mut self, place: &Place) -> Outcome {
-        const NAME: &str = "standard input";
-        let stdin = io::stdin();
-        let is_file =
-            stdin.as_fd().try_clone_to_owned().and_then(|file| File::from(file).metadata());
-        is_file.map_or(Ok(()), |metadata| self.check_own(Path::new(NAME), &metadata))?;
-        place.fill(self.fs, 0, |name| {
-            let failed = |error: Error| place.failed(&error);
-            let ino = self.create(place.parent, name, NewInode::Regular).map_err(failed)?;
-            self.stream(Path::new(NAME), &mut stdin.lock(), place, ino)?;
-            let owner = self.owner.map_or((None, None), |owner| (owner.uid, owner.gid));
-            let set = SetAttributes {
-                permissions: Some(0o644),
-                uid: owner.0,
-                gid: owner.1,
-                ..Default::default()
-            };
-            self.fs.setattr(ino, &set).map(drop).map_err(failed)
-        })?;
-        self.progress.entry();
-        Ok(())
     }
 
     /// Owner before mode (chown takes set-id bits), times last.

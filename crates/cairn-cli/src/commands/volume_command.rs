@@ -94,6 +94,7 @@ impl VolumeCommand {
     /// The image cannot be opened, or what the command reports.
     pub fn run_alone(&self) -> Outcome {
         let command = self.command();
+        command.prepare()?;
         with_stdout(|output| {
             with_volume(command.image(), command.access(), |fs| command.run(fs, output))
         })

@@ -261,6 +261,25 @@ fn standard_input_and_output_are_files() {
     }
 }
 
+/// A file is changed by a pipe: `put` waits for the program that reads the image, and does not write
+/// what that one could not read.
+#[test]
+fn a_pipe_from_an_image_into_itself_loses_nothing() {
+    let (_dir, image) = volume("ext4");
+    for round in 0..5 {
+        let change = format!(
+            "set -o pipefail; printf 'round {round}\\n' | cat - /etc/services | {0} put {1} - /etc/s &&
+             {0} cat {1} /etc/s | sed 's/round/changed/' | {0} put {1} - /etc/s",
+            env!("CARGO_BIN_EXE_cairn"),
+            image
+        );
+        let changed = Command::new("bash").args(["-c", &change]).status().unwrap();
+        assert!(changed.success(), "{change}");
+        let found = works(&["cat", &image, "/etc/s"]);
+        assert!(found.starts_with(&format!("changed {round}\n")) && found.lines().count() > 10);
+    }
+}
+
 /// Files that do not know their length, and a directory's contents with its own attributes.
 #[test]
 fn put_takes_files_of_proc_and_the_contents_of_directories() {
