@@ -22,7 +22,8 @@ pub fn last_name(path: &[u8]) -> &[u8] {
     path.rsplit(|byte| *byte == b'/').find(|name| !name.is_empty()).unwrap_or_default()
 }
 
-/// A path that ends with a slash names a directory, and nothing else, not even a symbolic link to one.
+/// A path that ends with a slash names a directory, and nothing else, not even a symbolic link to
+/// one.
 ///
 /// # Errors
 /// The path ends with a slash, and what it names is no directory.

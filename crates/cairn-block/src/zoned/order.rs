@@ -13,7 +13,6 @@
 //!
 //! Locking: a leaf lock around each zone's lane, not held while the device works.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -26,12 +25,9 @@ use crate::device::{Batch, BlockDevice, Completer, Completion, Durability, Geome
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::join::join;
 
-mod pending_reset;
+mod lane;
 
-pub use pending_reset::PendingReset;
-
-/// Bytes from which on no more waiting writes are put into one.
-const MERGED: u64 = 4 << 20;
+use lane::{Lane, Waiting};
 
 /// See the module.
 pub struct ZoneOrder {
@@ -48,61 +44,6 @@ struct Lanes {
     writable_ends: Vec<u64>,
     lanes: Vec<Mutex<Lane>>,
     active: ActiveZones,
-}
-
-/// What waits for its turn in one zone.
-struct Lane {
-    /// Where the next write goes.
-    next: u64,
-    busy: bool,
-    /// The zone is reset before its next write.
-    stale: bool,
-    /// The zone counts as active.
-    active: bool,
-    broken: Option<Error>,
-    waiting: BTreeMap<u64, Waiting>,
-}
-
-struct Waiting {
-    bufs: Vec<Bytes>,
-    len: u64,
-    fua: bool,
-    completer: Completer,
-}
-
-impl Lane {
-    fn new(zone: &Zone) -> Self {
-        let (next, active) = (zone.write_pointer, zone.is_active());
-        Self { next, busy: false, stale: false, active, broken: None, waiting: BTreeMap::new() }
-    }
-
-    /// Nothing more is written: everything that waits fails.
-    fn break_off(&mut self, error: Error) -> Vec<(Waiting, Error)> {
-        let waiting = std::mem::take(&mut self.waiting);
-        self.broken = Some(error.clone());
-        waiting.into_values().map(|waiting| (waiting, error.clone())).collect()
-    }
-
-    /// The next write makes the zone an active one.
-    fn begins(&self) -> bool {
-        !self.active && !self.busy && self.broken.is_none() && self.waiting.contains_key(&self.next)
-    }
-
-    /// What has its turn, up to about [`MERGED`] bytes.
-    fn take_ready(&mut self) -> Option<(u64, Vec<Waiting>)> {
-        if self.busy || self.broken.is_some() {
-            return None;
-        }
-        let (start, mut at, mut ready) = (self.next, self.next, Vec::new());
-        while at - start < MERGED
-            && let Some(waiting) = self.waiting.remove(&at)
-        {
-            at += waiting.len;
-            ready.push(waiting);
-        }
-        self.busy = !ready.is_empty();
-        self.busy.then_some((start, ready))
-    }
 }
 
 impl ZoneOrder {
@@ -383,6 +324,35 @@ impl Lanes {
             *self.lanes[index].lock() = Lane::new(zone);
         }
         Ok(())
+    }
+}
+
+/// A zone that is about to be reset; see [`ZoneOrder::claim_reset`].
+#[must_use = "the zone takes no writes until it is reset"]
+pub struct PendingReset {
+    lanes: Arc<Lanes>,
+    index: usize,
+}
+
+impl PendingReset {
+    /// Resets the zone, and lets writes to it go on. If that fails the next write tries again.
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn carry_out(self) -> Result<()> {
+        let outcome = self.lanes.zoned().reset(self.lanes.starts[self.index]);
+        if outcome.is_ok() {
+            self.lanes.lanes[self.index].lock().stale = false;
+            self.lanes.end_active(self.index);
+        }
+        outcome
+    }
+}
+
+impl Drop for PendingReset {
+    fn drop(&mut self) {
+        self.lanes.lanes[self.index].lock().busy = false;
+        self.lanes.pump(self.index);
     }
 }
 

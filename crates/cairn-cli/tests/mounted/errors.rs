@@ -291,8 +291,8 @@ fn after_a_failed_fsync_the_next_writer_hears_of_it() {
         written.unwrap_or_else(|error| {
             panic!("{options}: there is room: {error}; {}", state(&volume))
         });
-        // An fsync may tell once of what the kernel could not hand over, and once of what the volume
-        // could not write.
+        // An fsync may tell once of what the kernel could not hand over, and once of what the
+        // volume could not write.
         for file in [&first, &second] {
             assert!((0..3).any(|_| file.sync_all().is_ok()), "{options}: there is room");
         }

@@ -30,7 +30,7 @@ const TABLE: &[(&str, &[&str])] = &[
     ("rm", &["rm", "-rf", "IMAGE", "/made"]),
     ("rmdir", &["rmdir", "--ignore-fail-on-non-empty", "IMAGE", "/copy"]),
     ("ln", &["ln", "-sf", "IMAGE", "file", "/link"]),
-    ("mv", &["mv", "IMAGE", "/file", "/file"]),
+    ("mv", &["mv", "-n", "IMAGE", "/file", "/file"]),
     ("chmod", &["chmod", "IMAGE", "644", "/file"]),
     ("chown", &["chown", "IMAGE", "0:0", "/file"]),
     ("df", &["df", "IMAGE"]),

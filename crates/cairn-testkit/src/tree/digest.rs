@@ -17,7 +17,7 @@ use super::target::encode_device;
 
 mod contents;
 
-use contents::{data_of_file, data_of_inode, hash};
+use contents::{data_of_file, data_of_inode, hash, hex};
 
 /// More entries than any test makes: a loop on disk ends here.
 const ENTRIES_MAX: usize = 2_000_000;
@@ -383,11 +383,4 @@ fn volume_facts(volume: &dyn FileSystem, ino: Ino) -> cairn_vfs::Result<Facts> {
 
 fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
     if directory.is_empty() { name.to_vec() } else { [directory, b"/", name].concat() }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }

@@ -7,7 +7,7 @@ use zerocopy::FromBytes;
 use zerocopy::little_endian::{U16, U32};
 
 use super::super::buffer;
-use super::{Defect, DirFormat, RawDirEntryTail, TAIL_FILE_TYPE, TAIL_LEN};
+use super::{Defect, DirFormat, RawDirEntryTail, TAIL_FILE_TYPE, TAIL_LEN, pack};
 use crate::corrupt::Corrupt;
 
 /// Writes the tail with the block's checksum. Does nothing without metadata_csum.
@@ -62,4 +62,15 @@ pub fn verify_leaf(
         });
     }
     Ok(())
+}
+
+/// Makes the block a leaf with these entries and a checksum.
+pub fn pack_leaf<'n>(
+    block: &mut [u8],
+    format: &DirFormat,
+    entries: impl IntoIterator<Item = (u32, u8, &'n [u8])>,
+) {
+    block.fill(0);
+    pack(block, 0..format.leaf_len(), entries);
+    seal_leaf(block, format);
 }

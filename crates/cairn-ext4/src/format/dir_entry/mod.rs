@@ -20,7 +20,7 @@ use crate::corrupt::Corrupt;
 
 mod leaf;
 
-pub use leaf::{seal_leaf, verify_leaf};
+pub use leaf::{pack_leaf, seal_leaf, verify_leaf};
 
 /// Longest name, in bytes.
 pub const NAME_MAX: usize = 255;
@@ -400,17 +400,6 @@ pub fn pack<'n>(
     }
     let (offset, ino, file_type, name) = last.unwrap_or((region.start, 0, 0, b""));
     put(bytes, offset, region.end.strict_sub(offset), ino, file_type, name);
-}
-
-/// Makes the block a leaf with these entries and a checksum.
-pub fn pack_leaf<'n>(
-    block: &mut [u8],
-    format: &DirFormat,
-    entries: impl IntoIterator<Item = (u32, u8, &'n [u8])>,
-) {
-    block.fill(0);
-    pack(block, 0..format.leaf_len(), entries);
-    seal_leaf(block, format);
 }
 
 /// The first two entries of every directory.

@@ -1,13 +1,12 @@
 //! What a file holds: its ranges of data, and their digest.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::ops::Range;
 
 use cairn_base::Ino;
 use cairn_vfs::{FileSystem, Seek};
 use sha2::{Digest as _, Sha256};
-
-use super::hex;
 
 /// Larger files are read only where they have data.
 const READ_WHOLE_MAX: u64 = 64 << 20;
@@ -96,4 +95,10 @@ fn hash_blocks(hash: &mut Sha256, at: u64, bytes: &[u8]) {
             hash.update(block);
         }
     }
+}
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }

@@ -1,0 +1,67 @@
+//! One zone of [`super::ZoneOrder`]: what waits for its place.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+
+use crate::device::Completer;
+use crate::error::Error;
+use crate::zoned::Zone;
+
+/// Bytes from which on no more waiting writes are put into one.
+const MERGED: u64 = 4 << 20;
+
+/// What waits for its turn in one zone.
+pub(super) struct Lane {
+    /// Where the next write goes.
+    pub(super) next: u64,
+    pub(super) busy: bool,
+    /// The zone is reset before its next write.
+    pub(super) stale: bool,
+    /// The zone counts as active.
+    pub(super) active: bool,
+    pub(super) broken: Option<Error>,
+    pub(super) waiting: BTreeMap<u64, Waiting>,
+}
+
+pub(super) struct Waiting {
+    pub(super) bufs: Vec<Bytes>,
+    pub(super) len: u64,
+    pub(super) fua: bool,
+    pub(super) completer: Completer,
+}
+
+impl Lane {
+    pub(super) fn new(zone: &Zone) -> Self {
+        let (next, active) = (zone.write_pointer, zone.is_active());
+        Self { next, busy: false, stale: false, active, broken: None, waiting: BTreeMap::new() }
+    }
+
+    /// Nothing more is written: everything that waits fails.
+    pub(super) fn break_off(&mut self, error: Error) -> Vec<(Waiting, Error)> {
+        let waiting = std::mem::take(&mut self.waiting);
+        self.broken = Some(error.clone());
+        waiting.into_values().map(|waiting| (waiting, error.clone())).collect()
+    }
+
+    /// The next write makes the zone an active one.
+    pub(super) fn begins(&self) -> bool {
+        !self.active && !self.busy && self.broken.is_none() && self.waiting.contains_key(&self.next)
+    }
+
+    /// What has its turn, up to about [`MERGED`] bytes.
+    pub(super) fn take_ready(&mut self) -> Option<(u64, Vec<Waiting>)> {
+        if self.busy || self.broken.is_some() {
+            return None;
+        }
+        let (start, mut at, mut ready) = (self.next, self.next, Vec::new());
+        while at - start < MERGED
+            && let Some(waiting) = self.waiting.remove(&at)
+        {
+            at += waiting.len;
+            ready.push(waiting);
+        }
+        self.busy = !ready.is_empty();
+        self.busy.then_some((start, ready))
+    }
+}
