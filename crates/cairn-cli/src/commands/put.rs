@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::{self, File, Metadata};
-use std::io::{self, Read};
+use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -30,14 +31,12 @@ mod write;
 
 pub use input::Input;
 pub(super) use write::write_all;
+use write::{CHUNK, stream};
 
 use source::{
     Pending, device_number, host_bytes, inside, is_standard_input, means_contents, name_of,
     next_data,
 };
-
-/// Bytes moved at a time.
-const CHUNK: usize = 1 << 20;
 
 /// Arguments of `put`.
 #[derive(Debug, clap::Args)]
@@ -327,7 +326,7 @@ impl Copy<'_> {
         size: u64,
     ) -> Outcome<u64> {
         if size == 0 {
-            return self.stream(path, &mut &*file, place, ino);
+            return stream(self.fs, (path, &mut &*file), (place, ino), &self.progress);
         }
         let host = |error: io::Error| Failure::host(path, &error);
         let mut at = 0;
@@ -351,27 +350,29 @@ impl Copy<'_> {
         Ok(size)
     }
 
-    /// Copies to the end of what has no length that could be known; gives the bytes.
-    fn stream(
-        &mut self,
-        path: &Path,
-        from: &mut dyn Read,
-        place: &Place,
-        ino: Ino,
-    ) -> Outcome<u64> {
-        let mut at = 0;
-        loop {
-            let count = match from.read(&mut self.buffer) {
-                Ok(0) => return Ok(at),
-                Ok(count) => count,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(Failure::host(path, &error)),
+    /// Standard input, as a regular file.
+    fn standard_input(&mut self, place: &Place) -> Outcome {
+        const NAME: &str = "standard input";
+        let stdin = io::stdin();
+        let is_file =
+            stdin.as_fd().try_clone_to_owned().and_then(|file| File::from(file).metadata());
+        is_file.map_or(Ok(()), |metadata| self.check_own(Path::new(NAME), &metadata))?;
+        place.fill(self.fs, 0, |name| {
+            let failed = |error: Error| place.failed(&error);
+            let ino = self.create(place.parent, name, NewInode::Regular).map_err(failed)?;
+            let mut input = self.input.reader();
+            stream(self.fs, (Path::new(NAME), &mut input), (place, ino), &self.progress)?;
+            let owner = self.owner.map_or((None, None), |owner| (owner.uid, owner.gid));
+            let set = SetAttributes {
+                permissions: Some(0o644),
+                uid: owner.0,
+                gid: owner.1,
+                ..Default::default()
             };
-            let bytes = self.buffer.get(..count).unwrap_or_default();
-            write_all(self.fs, ino, at, bytes).map_err(|error| place.failed(&error))?;
-            at += count as u64;
-            self.progress.bytes(count as u64);
-        }
+            self.fs.setattr(ino, &set).map(drop).map_err(failed)
+        })?;
+        self.progress.entry();
+        Ok(())
     }
 
     /// Owner before mode (chown takes set-id bits), times last.

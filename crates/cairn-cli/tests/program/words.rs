@@ -261,8 +261,8 @@ fn standard_input_and_output_are_files() {
     }
 }
 
-/// A file is changed by a pipe: `put` waits for the program that reads the image, and does not write
-/// what that one could not read.
+/// A file is changed by a pipe: `put` waits for the program that reads the image, and does not
+/// write what that one could not read.
 #[test]
 fn a_pipe_from_an_image_into_itself_loses_nothing() {
     let (_dir, image) = volume("ext4");
