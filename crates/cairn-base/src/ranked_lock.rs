@@ -4,183 +4,20 @@
 //! thread-local stack and panic when one is taken that is not above the highest held: an inversion
 //! is found on the first run that takes both locks, not on the first run that deadlocks. Locks of
 //! equal rank may nest only if both carry an order ([`Mutex::new_ordered`]) and it rises. `try_…`
-//! cannot deadlock and is not checked, but what it took counts as held. Release builds carry the
-//! ranks and check nothing.
+//! cannot deadlock and is not checked, but what it took counts as held. A thread that waits half a
+//! minute for a lock prints who holds what ([`holders`]). Release builds carry the ranks and check
+//! nothing.
 
-use std::cell::RefCell;
-use std::fmt;
-use std::marker::PhantomData;
+mod held;
+mod rank;
+
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
-/// A place in the lock order; a greater rank is taken later.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Rank(pub u16);
+use held::{Place, await_lock, check};
 
-impl Rank {
-    /// Write access to a volume: shared by each call that may change it, alone while it turns
-    /// read-only or back, or freezes.
-    pub const VOLUME: Self = Self(50);
-    /// Directory and rename locks.
-    pub const NAMESPACE: Self = Self(100);
-    /// An inode's data and size.
-    pub const INODE_DATA: Self = Self(200);
-    /// What a file has reserved beyond its data.
-    pub const RESERVATIONS: Self = Self(250);
-    /// A journal handle (ext4), the operation lock (F2FS). No lock object: see [`enter`].
-    pub const OPERATION: Self = Self(300);
-    /// A folio's contents and state.
-    pub const FOLIO: Self = Self(400);
-    /// A file's extent tree.
-    pub const MAPPING: Self = Self(500);
-    /// Block and inode allocation.
-    pub const ALLOCATOR: Self = Self(600);
-    /// A metadata buffer.
-    pub const BUFFER: Self = Self(700);
-    /// The journal's lists.
-    pub const JOURNAL: Self = Self(800);
-    /// Cache indexes and LRU lists.
-    pub const CACHE: Self = Self(900);
-    /// Device queues.
-    pub const DEVICE: Self = Self(1000);
-    /// Held for a few instructions, with nothing taken inside.
-    pub const LEAF: Self = Self(u16::MAX);
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Place {
-    rank: Rank,
-    order: Option<u64>,
-    /// Tells which lock it is; 0 for a rank entered without a lock.
-    address: usize,
-}
-
-impl Place {
-    fn of<T: ?Sized>(rank: Rank, order: Option<u64>, lock: &T) -> Self {
-        Self { rank, order, address: std::ptr::from_ref(lock).addr() }
-    }
-
-    fn may_follow(self, held: Self) -> bool {
-        self.rank > held.rank
-            || (self.rank == held.rank
-                && held.order.zip(self.order).is_some_and(|(held, new)| new > held))
-    }
-}
-
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "rank {}", self.rank.0)?;
-        self.order.map_or(Ok(()), |order| write!(f, " order {order}"))
-    }
-}
-
-#[derive(Default)]
-struct Held {
-    /// What the running piece of work holds.
-    now: Vec<Place>,
-    /// What the pieces of work below it on this thread's stack hold (see [`isolated`]).
-    suspended: Vec<Place>,
-}
-
-thread_local! {
-    static HELD: RefCell<Held> = RefCell::default();
-}
-
-/// Marks a rank as held until dropped. It belongs to its thread.
-#[must_use = "the rank is held as long as the token lives"]
-#[derive(Debug)]
-pub struct RankToken {
-    place: Option<(Rank, Option<u64>, usize)>,
-    not_send: PhantomData<*const ()>,
-}
-
-impl RankToken {
-    fn push(place: Place) -> Self {
-        if !cfg!(debug_assertions) {
-            return Self { place: None, not_send: PhantomData };
-        }
-        HELD.with_borrow_mut(|held| held.now.push(place));
-        Self { place: Some((place.rank, place.order, place.address)), not_send: PhantomData }
-    }
-}
-
-impl Drop for RankToken {
-    #[inline]
-    fn drop(&mut self) {
-        if !cfg!(debug_assertions) {
-            return;
-        }
-        let Some((rank, order, address)) = self.place else { return };
-        let place = Place { rank, order, address };
-        // A guard may outlive its thread's locals while the thread ends; there is nothing left to
-        // check then.
-        let _ = HELD.try_with(|held| {
-            let mut held = held.borrow_mut();
-            if let Some(index) = held.now.iter().rposition(|other| *other == place) {
-                held.now.remove(index);
-            }
-        });
-    }
-}
-
-/// Marks `rank` as held without a lock object: a journal handle enters [`Rank::OPERATION`].
-///
-/// # Panics
-/// In debug builds, if the thread holds this rank or a higher one.
-pub fn enter(rank: Rank) -> RankToken {
-    let place = Place { rank, order: None, address: 0 };
-    check(place);
-    RankToken::push(place)
-}
-
-/// Panics in debug builds if the calling thread holds `rank` or a higher one: call it before
-/// waiting for something that such a holder must finish.
-pub fn assert_may_wait(rank: Rank) {
-    check(Place { rank, order: None, address: 0 });
-}
-
-/// Runs `work` as if on a fresh thread: the simulator steps a daemon on the stack of whoever waits,
-/// whose locks are not the daemon's. Taking a lock that a suspended piece of work holds panics
-/// instead of hanging.
-pub fn isolated<T>(work: impl FnOnce() -> T) -> T {
-    struct Restore(Vec<Place>);
-    impl Drop for Restore {
-        fn drop(&mut self) {
-            HELD.with_borrow_mut(|held| {
-                held.now = std::mem::take(&mut self.0);
-                let below = held.suspended.len() - held.now.len();
-                held.suspended.truncate(below);
-            });
-        }
-    }
-    let restore = HELD.with_borrow_mut(|held| {
-        let now = std::mem::take(&mut held.now);
-        held.suspended.extend_from_slice(&now);
-        Restore(now)
-    });
-    let result = work();
-    drop(restore);
-    result
-}
-
-fn check(place: Place) {
-    if !cfg!(debug_assertions) {
-        return;
-    }
-    let offender =
-        HELD.with_borrow(|held| held.now.iter().copied().find(|other| !place.may_follow(*other)));
-    if let Some(other) = offender {
-        panic!("lock order: {place} taken while {other} is held");
-    }
-}
-
-/// Called when a lock is not free: it never will be if this very thread holds it further down its
-/// stack.
-fn check_not_ours(place: Place) {
-    let ours =
-        HELD.with_borrow(|held| held.suspended.iter().any(|other| other.address == place.address));
-    assert!(!ours, "simulated deadlock: {place} is held by the work that waits for this step");
-}
+pub use held::{RankToken, assert_may_wait, enter, holders, isolated};
+pub use rank::Rank;
 
 /// A mutual exclusion lock with a rank.
 #[derive(Debug)]
@@ -212,17 +49,18 @@ impl<T: ?Sized> Mutex<T> {
     ///
     /// # Panics
     /// In debug builds, if the lock order forbids it.
+    #[cfg_attr(debug_assertions, track_caller)]
     pub fn lock(&self) -> MutexGuard<'_, T> {
         let place = Place::of(self.rank, self.order, self);
         check(place);
         let inner = self.inner.try_lock().unwrap_or_else(|| {
-            check_not_ours(place);
-            self.inner.lock()
+            await_lock(place, |time| self.inner.try_lock_for(time), || self.inner.lock())
         });
         MutexGuard { inner, _token: RankToken::push(place) }
     }
 
     /// Takes the lock if it is free.
+    #[cfg_attr(debug_assertions, track_caller)]
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         let inner = self.inner.try_lock()?;
         Some(MutexGuard { inner, _token: RankToken::push(Place::of(self.rank, self.order, self)) })
@@ -265,12 +103,12 @@ impl<T: ?Sized> RwLock<T> {
     ///
     /// # Panics
     /// In debug builds, if the lock order forbids it.
+    #[cfg_attr(debug_assertions, track_caller)]
     pub fn read(&self) -> RwLockReadGuard<'_, T> {
         let place = Place::of(self.rank, self.order, self);
         check(place);
         let inner = self.inner.try_read().unwrap_or_else(|| {
-            check_not_ours(place);
-            self.inner.read()
+            await_lock(place, |time| self.inner.try_read_for(time), || self.inner.read())
         });
         RwLockReadGuard { inner, _token: RankToken::push(place) }
     }
@@ -279,17 +117,18 @@ impl<T: ?Sized> RwLock<T> {
     ///
     /// # Panics
     /// In debug builds, if the lock order forbids it.
+    #[cfg_attr(debug_assertions, track_caller)]
     pub fn write(&self) -> RwLockWriteGuard<'_, T> {
         let place = Place::of(self.rank, self.order, self);
         check(place);
         let inner = self.inner.try_write().unwrap_or_else(|| {
-            check_not_ours(place);
-            self.inner.write()
+            await_lock(place, |time| self.inner.try_write_for(time), || self.inner.write())
         });
         RwLockWriteGuard { inner, _token: RankToken::push(place) }
     }
 
     /// Shares the lock if no writer has it or waits for it.
+    #[cfg_attr(debug_assertions, track_caller)]
     pub fn try_read(&self) -> Option<RwLockReadGuard<'_, T>> {
         let inner = self.inner.try_read()?;
         Some(RwLockReadGuard {
@@ -299,6 +138,7 @@ impl<T: ?Sized> RwLock<T> {
     }
 
     /// Takes the lock alone if it is free.
+    #[cfg_attr(debug_assertions, track_caller)]
     pub fn try_write(&self) -> Option<RwLockWriteGuard<'_, T>> {
         let inner = self.inner.try_write()?;
         Some(RwLockWriteGuard {

@@ -51,7 +51,7 @@ impl MemoryDevice {
     /// Zero bytes with the given size and units.
     #[must_use]
     pub fn with_geometry(geometry: Geometry) -> Self {
-        let shards = (0..SHARDS).map(|_| RwLock::new(Rank::LEAF, Chunks::new())).collect();
+        let shards = (0..SHARDS).map(|_| RwLock::new(Rank::Leaf, Chunks::new())).collect();
         Self { geometry, shards }
     }
 
@@ -67,7 +67,7 @@ impl MemoryDevice {
     /// them.
     #[must_use]
     pub fn fork(&self) -> Self {
-        let copy = |shard: &RwLock<Chunks>| RwLock::new(Rank::LEAF, shard.read().clone());
+        let copy = |shard: &RwLock<Chunks>| RwLock::new(Rank::Leaf, shard.read().clone());
         Self { geometry: self.geometry, shards: self.shards.iter().map(copy).collect() }
     }
 

@@ -241,7 +241,7 @@ impl TaggedMemory {
         let chunks = size.div_ceil(CHUNK * BLOCK_BYTES);
         Self {
             geometry,
-            chunks: (0..chunks).map(|_| Mutex::new(Rank::LEAF, Chunk::default())).collect(),
+            chunks: (0..chunks).map(|_| Mutex::new(Rank::Leaf, Chunk::default())).collect(),
         }
     }
 

@@ -4,7 +4,7 @@
 //! journal's frozen buffer) may exceed the limit for a while. A caller whose allocation can wait
 //! makes room first.
 //!
-//! Locking: the counters are atomics. The list of hooks has rank LEAF and is not held while a hook
+//! Locking: the counters are atomics. The list of hooks has rank Leaf and is not held while a hook
 //! runs.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,7 +20,7 @@ const LEAST_SHARE: u64 = 32;
 pub trait Reclaim: Send + Sync {
     /// Frees up to about `bytes` of clean memory and returns how much was freed.
     ///
-    /// The caller may hold any lock below [`Rank::CACHE`]. So an implementation takes those by
+    /// The caller may hold any lock below [`Rank::Cache`]. So an implementation takes those by
     /// `try_lock` only, and does no I/O.
     fn reclaim(&self, bytes: u64) -> u64;
 }
@@ -44,7 +44,7 @@ impl Budget {
             requested: AtomicU64::new(limit),
             used: AtomicU64::new(0),
             peak: AtomicU64::new(0),
-            hooks: Mutex::new(Rank::LEAF, Vec::new()),
+            hooks: Mutex::new(Rank::Leaf, Vec::new()),
         });
         let holder: Weak<dyn Holder> = Arc::downgrade(&(budget.clone() as Arc<dyn Holder>));
         memory::on_shortage(holder);
@@ -131,7 +131,7 @@ impl Budget {
 
     /// Asks the hooks until `bytes` are free within the limit, or no hook frees more: first those
     /// of spare memory, then the others in the order they were added. True if there is room now.
-    /// The caller holds no lock of rank [`Rank::CACHE`] or above.
+    /// The caller holds no lock of rank [`Rank::Cache`] or above.
     pub fn make_room(&self, bytes: u64) -> bool {
         if self.has_room(bytes) {
             return true;
@@ -221,7 +221,7 @@ mod tests {
         let budget = Budget::new(100);
         let held = (0..10).map(|_| budget.hold(10)).collect();
         let hoard =
-            Arc::new(Hoard { budget: budget.clone(), held: Mutex::new(Rank::BUFFER, held) });
+            Arc::new(Hoard { budget: budget.clone(), held: Mutex::new(Rank::Buffer, held) });
         let hook: Weak<dyn Reclaim> = Arc::downgrade(&(hoard.clone() as Arc<dyn Reclaim>));
         budget.add_reclaim(hook);
         assert!(budget.make_room(25));

@@ -1,7 +1,7 @@
 //! [`DamageLog`]: records of damage that wait to be written to the superblock; see
 //! [`mod@crate::damage`].
 //!
-//! Locking: rank LEAF, held for a push or a take only.
+//! Locking: rank Leaf, held for a push or a take only.
 
 use cairn_base::ranked_lock::{Mutex, Rank};
 
@@ -12,7 +12,7 @@ pub(crate) struct DamageLog(Mutex<Vec<FoundError>>);
 
 impl Default for DamageLog {
     fn default() -> Self {
-        Self(Mutex::new(Rank::LEAF, Vec::new()))
+        Self(Mutex::new(Rank::Leaf, Vec::new()))
     }
 }
 

@@ -3,7 +3,7 @@
 //! Options that every operation reads are atomics. Each operation sees a change at some time during
 //! `remount`.
 //!
-//! Locking: `changing` precedes every other lock of the volume; `current` has rank LEAF.
+//! Locking: `changing` precedes every other lock of the volume; `current` has rank Leaf.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -30,8 +30,8 @@ impl LiveOptions {
             access_times: AtomicBool::new(options.access_times),
             group_of_parent: AtomicBool::new(options.group_of_parent),
             on_damage: OnceLock::new(),
-            changing: Mutex::new(Rank(Rank::VOLUME.0 - 1), ()),
-            current: Mutex::new(Rank::LEAF, Arc::new(options)),
+            changing: Mutex::new(Rank::Options, ()),
+            current: Mutex::new(Rank::Leaf, Arc::new(options)),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Handles for volumes with and without a journal.
 //!
-//! Locking: a handle has rank OPERATION. It is started after `inode.data` is locked and before any
+//! Locking: a handle has rank Operation. It is started after `inode.data` is locked and before any
 //! lock of a folio, mapping, allocator or buffer. Only [`Txn::begin`] waits for log space.
 
 use std::cell::Cell;

@@ -101,9 +101,9 @@ impl Volume {
         Arc::new_cyclic(|me| Self {
             store,
             pages,
-            txn: RwLock::new(Rank::LEAF, txn),
+            txn: RwLock::new(Rank::Leaf, txn),
             access: WriteAccess::default(),
-            unfinished: Mutex::new(Rank::LEAF, None),
+            unfinished: Mutex::new(Rank::Leaf, None),
             space,
             inodes: InodeTable::new(INODES_IN_MEMORY, Inode::can_evict),
             accessed: access_times::Waiting::default(),
@@ -112,9 +112,9 @@ impl Volume {
             credits,
             hash,
             // It ranks below every directory's lock, whose numbers start at 1.
-            rename_mutex: Mutex::new_ordered(Rank::NAMESPACE, 0, ()),
-            daemons: Mutex::new(Rank::LEAF, Vec::new()),
-            stopped: Mutex::new(Rank::LEAF, stopped),
+            rename_mutex: Mutex::new_ordered(Rank::Namespace, 0, ()),
+            daemons: Mutex::new(Rank::Leaf, Vec::new()),
+            stopped: Mutex::new(Rank::Leaf, stopped),
             damage: DamageLog::default(),
             me: me.clone(),
         })

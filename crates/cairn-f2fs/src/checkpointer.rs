@@ -39,8 +39,8 @@ impl Checkpointer {
         Self {
             mount: inodes.mount.clone(),
             inodes,
-            placed: Mutex::new(Rank::LEAF, Vec::new()),
-            last: Mutex::new(Rank::LEAF, None),
+            placed: Mutex::new(Rank::Leaf, Vec::new()),
+            last: Mutex::new(Rank::Leaf, None),
         }
     }
 

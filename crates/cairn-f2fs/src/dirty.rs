@@ -16,7 +16,7 @@ pub(crate) struct DirtyInodes(Mutex<BTreeMap<Nid, Arc<Inode>>>);
 
 impl Default for DirtyInodes {
     fn default() -> Self {
-        Self(Mutex::new(Rank::LEAF, BTreeMap::new()))
+        Self(Mutex::new(Rank::Leaf, BTreeMap::new()))
     }
 }
 

@@ -67,7 +67,7 @@ impl Disk {
         Self {
             device: parts.device,
             flushes: parts.flushes,
-            label: Mutex::new(Rank::BUFFER, parts.superblock.label()),
+            label: Mutex::new(Rank::Buffer, parts.superblock.label()),
             superblock: parts.superblock,
             layout: parts.layout,
             buffers: parts.buffers,

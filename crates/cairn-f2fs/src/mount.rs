@@ -147,7 +147,7 @@ impl F2fs {
             checkpointer: Arc::new(Checkpointer::new(inodes.clone())),
             inodes,
             cleaner,
-            daemons: Mutex::new(Rank::LEAF, Vec::new()),
+            daemons: Mutex::new(Rank::Leaf, Vec::new()),
             next_handle: AtomicU64::new(1),
         }
     }

@@ -32,9 +32,9 @@ impl MountState {
     pub(crate) fn new(disk: Arc<Disk>, options: MountOptions, read_only: Option<Arc<str>>) -> Self {
         Self {
             disk,
-            options: Mutex::new(Rank::LEAF, Arc::new(options)),
+            options: Mutex::new(Rank::Leaf, Arc::new(options)),
             access: WriteAccess::default(),
-            read_only: Mutex::new(Rank::LEAF, read_only),
+            read_only: Mutex::new(Rank::Leaf, read_only),
             closed: AtomicBool::new(false),
             recovering: AtomicBool::new(false),
         }

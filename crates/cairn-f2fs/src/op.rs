@@ -59,7 +59,7 @@ impl Operations {
             cleaner,
             fsyncs: Fsyncs::default(),
             // Before every directory's lock: numbers start at 3.
-            moves: Mutex::new_ordered(Rank::NAMESPACE, 0, ()),
+            moves: Mutex::new_ordered(Rank::Namespace, 0, ()),
         }
     }
 

@@ -15,7 +15,7 @@
 //! is on the medium. Operations go on meanwhile. Blocks that it placed may not be on the device
 //! until it has completed: cleaning waits for that ([`OperationLock::lock_all_idle`]).
 //!
-//! Locking: data, then readers (both before the reservations of a cache), then rank OPERATION. All
+//! Locking: data, then readers (both before the reservations of a cache), then rank Operation. All
 //! of them are between inode.data and folios. A waiting checkpoint keeps new operations out, so it
 //! cannot starve. Nobody asks for space or waits for a checkpoint with the lock held, and nobody
 //! takes it twice.
@@ -27,11 +27,6 @@ use cairn_base::ranked_lock::{Condvar, Mutex, Rank, RwLock, RwLockReadGuard, RwL
 use cairn_base::stats::Counter;
 
 use crate::error::{Error, Result};
-
-/// Held by readers of file data.
-const READING: Rank = Rank(247);
-/// Held while file data is written.
-const DATA: Rank = Rank(245);
 
 /// See the module.
 pub struct OperationLock {
@@ -83,11 +78,11 @@ impl OperationLock {
     #[must_use]
     pub const fn new() -> Self {
         Self {
-            reading: RwLock::new(READING, ()),
-            data: RwLock::new(DATA, ()),
-            lock: RwLock::new(Rank::OPERATION, ()),
-            stopped: Mutex::new(Rank::LEAF, None),
-            in_flight: Mutex::new(Rank::LEAF, false),
+            reading: RwLock::new(Rank::DataReaders, ()),
+            data: RwLock::new(Rank::DataWriters, ()),
+            lock: RwLock::new(Rank::Operation, ()),
+            stopped: Mutex::new(Rank::Leaf, None),
+            in_flight: Mutex::new(Rank::Leaf, false),
             completed: Condvar::new(),
             shared: Counter::new(),
             exclusive: Counter::new(),

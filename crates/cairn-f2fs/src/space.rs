@@ -107,7 +107,7 @@ impl Space {
             section_capacity: layout.section_capacity(),
             reserved_segments: checkpoint.rsvd_segment_count,
             overprovision_segments: checkpoint.overprov_segment_count,
-            state: Mutex::new(Rank::LEAF, State { counts, ..State::default() }),
+            state: Mutex::new(Rank::Leaf, State { counts, ..State::default() }),
         })
     }
 

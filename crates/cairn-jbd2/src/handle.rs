@@ -40,7 +40,7 @@ impl Handle {
             credits: AtomicU32::new(credits),
             revoked: AtomicU32::new(0),
             joined: true,
-            _rank: enter(Rank::OPERATION),
+            _rank: enter(Rank::Operation),
         }
     }
 

@@ -86,13 +86,13 @@ impl Journal {
             buffers,
             runtime: runtime.clone(),
             layout,
-            state: Mutex::new(Rank::JOURNAL, state),
+            state: Mutex::new(Rank::Journal, state),
             changed: Event::new(),
             batch_complete: Event::new(),
             commit_wake: Arc::new(Event::new()),
-            commit_daemon: Mutex::new(Rank::LEAF, None),
+            commit_daemon: Mutex::new(Rank::Leaf, None),
             checkpoint_wake: Arc::new(Event::new()),
-            checkpoint_daemon: Mutex::new(Rank(Rank::JOURNAL.0 - 1), None),
+            checkpoint_daemon: Mutex::new(Rank::CheckpointDaemon, None),
             stats: JournalStats::default(),
         });
         let daemon = Arc::new(CommitDaemon::new(&journal));

@@ -46,7 +46,7 @@ impl Lanes {
         let all: u32 = weights.iter().sum();
         let lane = |weight: &u32| Lane {
             share: f64::from(*weight) / f64::from(all),
-            busy_until: Mutex::new(Rank::LEAF, Instant::now()),
+            busy_until: Mutex::new(Rank::Leaf, Instant::now()),
         };
         Self { inner, pace, lanes: weights.iter().map(lane).collect() }
     }

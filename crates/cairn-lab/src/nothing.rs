@@ -41,7 +41,7 @@ impl Nothing {
         for (name, size) in files {
             all.add(name.as_bytes(), size);
         }
-        Self { files: Mutex::new(Rank::LEAF, all) }
+        Self { files: Mutex::new(Rank::Leaf, all) }
     }
 
     fn attributes(&self, ino: Ino) -> Result<Attributes> {

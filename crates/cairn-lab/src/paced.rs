@@ -69,7 +69,7 @@ impl Paced {
         Self {
             inner,
             pace,
-            busy_until: Mutex::new(Rank::LEAF, Instant::now()),
+            busy_until: Mutex::new(Rank::Leaf, Instant::now()),
             is_over: AtomicBool::new(false),
         }
     }

@@ -5,7 +5,7 @@
 //! While the volume is frozen, calls that would change it wait until it is thawed. A call that
 //! changes nothing on a read-only volume ([`WriteAccess::pass`]) does not wait.
 //!
-//! Locking: [`Rank::VOLUME`], below every other lock of a volume. A call that waits for the thaw
+//! Locking: [`Rank::Volume`], below every other lock of a volume. A call that waits for the thaw
 //! holds nothing.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -43,8 +43,8 @@ pub struct ExclusiveGuard<'a> {
 impl Default for WriteAccess {
     fn default() -> Self {
         Self {
-            lock: RwLock::new(Rank::VOLUME, ()),
-            frozen: Mutex::new(Rank::LEAF, None),
+            lock: RwLock::new(Rank::Volume, ()),
+            frozen: Mutex::new(Rank::Leaf, None),
             thawed: Condvar::new(),
             waits: AtomicBool::new(false),
         }

@@ -28,9 +28,6 @@ use cairn_vfs::{
 
 use crate::volume::OpenOptions;
 
-/// Below [`Rank::VOLUME`].
-const CURRENT: Rank = Rank(40);
-
 /// Opens the image, or says why not.
 pub(crate) type Open =
     Box<dyn Fn(&OpenOptions) -> Result<Arc<dyn FileSystem>, String> + Send + Sync>;
@@ -69,10 +66,10 @@ impl Reopened {
             open,
             check,
             current: RwLock::new(
-                CURRENT,
+                Rank::Reopen,
                 Current { filesystem: Some(filesystem), reading: Some(options.clone()) },
             ),
-            references: Mutex::new(Rank::LEAF, HashMap::new()),
+            references: Mutex::new(Rank::Leaf, HashMap::new()),
         }
     }
 

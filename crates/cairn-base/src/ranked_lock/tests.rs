@@ -5,10 +5,10 @@ use super::*;
 
 #[test]
 fn rising_ranks_nest() {
-    let low = Mutex::new(Rank::INODE_DATA, 1);
-    let high = RwLock::new(Rank::FOLIO, 2);
+    let low = Mutex::new(Rank::InodeData, 1);
+    let high = RwLock::new(Rank::Folio, 2);
     let low = low.lock();
-    let gate = enter(Rank::OPERATION);
+    let gate = enter(Rank::Operation);
     let high = high.read();
     assert_eq!(*low + *high, 3);
     drop((low, gate, high));
@@ -16,51 +16,51 @@ fn rising_ranks_nest() {
 
 #[test]
 #[cfg_attr(not(debug_assertions), ignore = "ranks are checked in debug builds only")]
-#[should_panic(expected = "lock order: rank 200 taken while rank 400 is held")]
+#[should_panic(expected = "lock order: InodeData taken at")]
 fn a_falling_rank_panics() {
-    let low = Mutex::new(Rank::INODE_DATA, ());
-    let high = Mutex::new(Rank::FOLIO, ());
+    let low = Mutex::new(Rank::InodeData, ());
+    let high = Mutex::new(Rank::Folio, ());
     let _high = high.lock();
     let _low = low.lock();
 }
 
 #[test]
 #[cfg_attr(not(debug_assertions), ignore = "ranks are checked in debug builds only")]
-#[should_panic(expected = "lock order: rank 400 taken while rank 400 is held")]
+#[should_panic(expected = "lock order: Folio taken at")]
 fn an_equal_rank_without_order_panics() {
-    let (one, two) = (RwLock::new(Rank::FOLIO, ()), RwLock::new(Rank::FOLIO, ()));
+    let (one, two) = (RwLock::new(Rank::Folio, ()), RwLock::new(Rank::Folio, ()));
     let _one = one.read();
     let _two = two.read();
 }
 
 #[test]
 #[cfg_attr(not(debug_assertions), ignore = "ranks are checked in debug builds only")]
-#[should_panic(expected = "lock order: rank 300 taken while rank 400 is held")]
+#[should_panic(expected = "lock order: Operation taken at")]
 fn the_gate_is_not_entered_under_a_folio() {
-    let folio = Mutex::new(Rank::FOLIO, ());
+    let folio = Mutex::new(Rank::Folio, ());
     let _folio = folio.lock();
-    let _gate = enter(Rank::OPERATION);
+    let _gate = enter(Rank::Operation);
 }
 
 #[test]
 fn equal_ranks_nest_in_rising_order() {
-    let locks: Vec<_> = (0..4).map(|order| Mutex::new_ordered(Rank::FOLIO, order, order)).collect();
+    let locks: Vec<_> = (0..4).map(|order| Mutex::new_ordered(Rank::Folio, order, order)).collect();
     let guards: Vec<_> = locks.iter().map(Mutex::lock).collect();
     assert_eq!(guards.iter().map(|guard| **guard).sum::<u64>(), 6);
 }
 
 #[test]
 #[cfg_attr(not(debug_assertions), ignore = "ranks are checked in debug builds only")]
-#[should_panic(expected = "lock order: rank 400 order 1 taken while rank 400 order 2 is held")]
+#[should_panic(expected = "lock order: Folio 1 taken at")]
 fn equal_ranks_in_falling_order_panic() {
-    let locks = [1, 2].map(|order| Mutex::new_ordered(Rank::FOLIO, order, ()));
+    let locks = [1, 2].map(|order| Mutex::new_ordered(Rank::Folio, order, ()));
     let _two = locks[1].lock();
     let _one = locks[0].lock();
 }
 
 #[test]
 fn a_rank_is_free_again_however_guards_are_released() {
-    let (low, high) = (Mutex::new(Rank::FOLIO, ()), Mutex::new(Rank::BUFFER, ()));
+    let (low, high) = (Mutex::new(Rank::Folio, ()), Mutex::new(Rank::Buffer, ()));
     for _ in 0..3 {
         let first = low.lock();
         let second = high.lock();
@@ -78,7 +78,7 @@ fn a_rank_is_free_again_however_guards_are_released() {
 
 #[test]
 fn trying_is_never_an_inversion() {
-    let (low, high) = (RwLock::new(Rank::FOLIO, ()), RwLock::new(Rank::BUFFER, ()));
+    let (low, high) = (RwLock::new(Rank::Folio, ()), RwLock::new(Rank::Buffer, ()));
     let _high = high.write();
     assert!(low.try_write().is_some());
     assert!(high.try_read().is_none());
@@ -86,7 +86,7 @@ fn trying_is_never_an_inversion() {
 
 #[test]
 fn a_writer_that_steps_down_keeps_its_rank() {
-    let lock = RwLock::new(Rank::FOLIO, 1);
+    let lock = RwLock::new(Rank::Folio, 1);
     let mut guard = lock.write();
     *guard = 2;
     let guard = RwLockWriteGuard::downgrade(guard);
@@ -99,7 +99,7 @@ fn a_writer_that_steps_down_keeps_its_rank() {
 #[test]
 #[cfg_attr(not(debug_assertions), ignore = "ranks are checked in debug builds only")]
 fn isolated_work_starts_with_nothing_held_and_gives_the_ranks_back() {
-    let (low, high) = (Mutex::new(Rank::FOLIO, ()), Mutex::new(Rank::BUFFER, ()));
+    let (low, high) = (Mutex::new(Rank::Folio, ()), Mutex::new(Rank::Buffer, ()));
     let held = high.lock();
     isolated(|| drop(low.lock()));
     let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| low.lock()));
@@ -109,9 +109,9 @@ fn isolated_work_starts_with_nothing_held_and_gives_the_ranks_back() {
 
 #[test]
 #[cfg_attr(not(debug_assertions), ignore = "ranks are checked in debug builds only")]
-#[should_panic(expected = "simulated deadlock: rank 400 is held by the work that waits")]
+#[should_panic(expected = "simulated deadlock: Folio is held by the work that waits")]
 fn isolated_work_that_needs_a_suspended_lock_panics_instead_of_hanging() {
-    let lock = Mutex::new(Rank::FOLIO, ());
+    let lock = Mutex::new(Rank::Folio, ());
     let _held = lock.lock();
     isolated(|| isolated(|| drop(lock.lock())));
 }
@@ -122,8 +122,8 @@ fn isolated_work_that_needs_a_suspended_lock_panics_instead_of_hanging() {
 fn contending_threads_exclude_each_other() {
     const THREADS: u64 = 6;
     const ROUNDS: u64 = 20_000;
-    let low = RwLock::new(Rank::ALLOCATOR, 1_000_i64);
-    let high = Mutex::new(Rank::BUFFER, 1_000_i64);
+    let low = RwLock::new(Rank::Allocator, 1_000_i64);
+    let high = Mutex::new(Rank::Buffer, 1_000_i64);
     let start = Barrier::new(THREADS as usize);
     thread::scope(|scope| {
         for number in 0..THREADS {
@@ -153,7 +153,7 @@ fn contending_threads_exclude_each_other() {
 
 #[test]
 fn a_condition_passes_between_threads() {
-    let turn = Mutex::new(Rank::JOURNAL, 0_u32);
+    let turn = Mutex::new(Rank::Journal, 0_u32);
     let changed = Condvar::new();
     thread::scope(|scope| {
         for parity in 0..2 {
@@ -175,6 +175,39 @@ fn a_condition_passes_between_threads() {
 
 #[test]
 fn a_condition_that_nobody_meets_times_out() {
-    let (changed, lock) = (Condvar::new(), Mutex::new(Rank::JOURNAL, ()));
+    let (changed, lock) = (Condvar::new(), Mutex::new(Rank::Journal, ()));
     assert!(!changed.wait_for(&mut lock.lock(), Duration::from_millis(1)));
+}
+
+#[test]
+#[cfg_attr(not(debug_assertions), ignore = "records are kept in debug builds only")]
+fn a_waiting_thread_and_the_holder_are_named_with_their_places() {
+    let lock = Mutex::new_ordered(Rank::InodeData, 12, ());
+    let held = lock.lock();
+    thread::scope(|scope| {
+        let waiter = thread::Builder::new().name("waiter".to_owned());
+        let waiter = waiter.spawn_scoped(scope, || drop(lock.lock())).unwrap();
+        let here = file!();
+        while !holders().contains(&format!("waiter waits for InodeData 12 at {here}")) {
+            thread::yield_now();
+        }
+        let me = thread::current().name().unwrap().to_owned();
+        let text = holders();
+        assert!(text.contains(&format!("{me} holds InodeData 12, taken at {here}")), "{text}");
+        drop(held);
+        waiter.join().unwrap();
+    });
+    let text = holders();
+    assert!(!text.contains("InodeData 12"), "{text}");
+}
+
+/// The page that explains the lock order has the ranks of the code, in their order.
+#[test]
+fn the_page_of_locks_has_every_rank() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/locks.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
+    let named: Vec<_> = rows.map(|(name, _)| name.to_owned()).collect();
+    let ranks: Vec<_> = Rank::ALL.iter().map(|rank| format!("{rank:?}")).collect();
+    assert_eq!(named, ranks);
 }

@@ -54,7 +54,7 @@ impl Fault {
     /// Around `inner`; nothing fails yet.
     #[must_use]
     pub fn new(inner: Arc<dyn BlockDevice>) -> Self {
-        Self { inner, plan: Mutex::new(Rank::LEAF, Plan::default()) }
+        Self { inner, plan: Mutex::new(Rank::Leaf, Plan::default()) }
     }
 
     /// The `nth` operation of this kind since the device was made fails; the first is number 1.

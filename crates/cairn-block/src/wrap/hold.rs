@@ -38,7 +38,7 @@ impl Hold {
     /// Around `inner`; nothing is held yet.
     #[must_use]
     pub fn new(inner: Arc<dyn BlockDevice>) -> Self {
-        let state = Mutex::new(Rank::LEAF, State { flushing: Flushing::Free, waiting: 0 });
+        let state = Mutex::new(Rank::Leaf, State { flushing: Flushing::Free, waiting: 0 });
         Self { inner, state, changed: Condvar::new() }
     }
 

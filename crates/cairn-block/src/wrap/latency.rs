@@ -36,7 +36,7 @@ impl Latency {
     /// Around `inner`.
     #[must_use]
     pub fn new(inner: Arc<dyn BlockDevice>, profile: LatencyProfile) -> Self {
-        Self { inner, profile: Mutex::new(Rank::LEAF, profile) }
+        Self { inner, profile: Mutex::new(Rank::Leaf, profile) }
     }
 
     /// Changes the times for what comes after.

@@ -227,7 +227,7 @@ impl Record {
     /// Around `inner`. Keep the contents from before: the log holds only what changes.
     #[must_use]
     pub fn new(inner: Arc<dyn BlockDevice>) -> Self {
-        Self { inner, log: Arc::new(Mutex::new(Rank::LEAF, RecordLog::default())) }
+        Self { inner, log: Arc::new(Mutex::new(Rank::Leaf, RecordLog::default())) }
     }
 
     /// The log so far.

@@ -25,7 +25,7 @@ struct State {
 impl ActiveZones {
     /// At most `limit` zones (0: any number), `active` of them already.
     pub(super) fn new(limit: u32, active: u32) -> Self {
-        Self { limit, state: Mutex::new(Rank::LEAF, State { active, waiting: BTreeSet::new() }) }
+        Self { limit, state: Mutex::new(Rank::Leaf, State { active, waiting: BTreeSet::new() }) }
     }
 
     /// One more zone is active; if there is no room for it, it is among those that the next

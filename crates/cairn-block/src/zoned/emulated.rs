@@ -24,9 +24,6 @@ use crate::device::{
 };
 use crate::error::{Error, ErrorKind, Operation, Result};
 
-/// One update of the table at a time.
-const TABLE: Rank = Rank(Rank::DEVICE.0 + 10);
-
 /// See the module.
 pub struct Emulated {
     inner: Arc<dyn BlockDevice>,
@@ -104,10 +101,10 @@ impl Emulated {
         let geometry = Geometry { size: layout.size(), discard: false, ..below };
         let kept = table.map(|table| {
             let done = (0..layout.zones).map(|zone| zones.state(zone)).collect();
-            let pending = Mutex::new(Rank::LEAF, Pending { done, dirty: BTreeSet::new() });
-            Arc::new(Kept { table, pending, writing: Mutex::new(TABLE, ()) })
+            let pending = Mutex::new(Rank::Leaf, Pending { done, dirty: BTreeSet::new() });
+            Arc::new(Kept { table, pending, writing: Mutex::new(Rank::Zones, ()) })
         });
-        Ok(Self { inner, layout, geometry, zones: Mutex::new(Rank::LEAF, zones), kept })
+        Ok(Self { inner, layout, geometry, zones: Mutex::new(Rank::Leaf, zones), kept })
     }
 
     /// Brings the table up to date: what it will show is durable before it is.

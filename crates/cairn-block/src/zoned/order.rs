@@ -69,7 +69,7 @@ impl ZoneOrder {
         let active = lanes.iter().filter(|lane| lane.active).count();
         let active =
             ActiveZones::new(limit, u32::try_from(active).expect("zones have 32-bit numbers"));
-        let lanes = lanes.into_iter().map(|lane| Mutex::new(Rank::LEAF, lane)).collect();
+        let lanes = lanes.into_iter().map(|lane| Mutex::new(Rank::Leaf, lane)).collect();
         Ok(Self { lanes: Arc::new(Lanes { inner, starts, ends, writable_ends, lanes, active }) })
     }
 

@@ -28,7 +28,7 @@ impl Buffer {
             pba,
             // A thread may lock several buffers in the order of their addresses. The journal's
             // lists have a higher rank.
-            image: RwLock::new_ordered(Rank::BUFFER, pba.get(), image),
+            image: RwLock::new_ordered(Rank::Buffer, pba.get(), image),
             verified: AtomicBool::new(false),
             dirty: AtomicBool::new(false),
             joined: AtomicU64::new(0),

@@ -15,8 +15,6 @@ use crate::budget::{Budget, Reclaim};
 const SHARDS: usize = 64;
 /// Longest single request, in blocks.
 const MAX_RUN: usize = 256;
-/// Below [`Rank::BUFFER`]: write-back locks the buffers one by one.
-const WRITE_BACK: Rank = Rank(Rank::BUFFER.0 - 1);
 
 enum Slot {
     /// A thread reads the block.
@@ -67,7 +65,7 @@ impl BufferCache {
         overlay: HashMap<Pba, Image>,
     ) -> Arc<Self> {
         let shard = || LockedShard {
-            shard: Mutex::new(Rank::CACHE, Shard::default()),
+            shard: Mutex::new(Rank::Cache, Shard::default()),
             loaded: Condvar::new(),
         };
         let cache = Arc::new(Self {
@@ -77,7 +75,7 @@ impl BufferCache {
             shards: (0..SHARDS).map(|_| shard()).collect(),
             overlay: overlay.into_iter().map(|(pba, image)| (pba.get(), image)).collect(),
             hand: AtomicUsize::new(0),
-            write_back_lock: Mutex::new(WRITE_BACK, ()),
+            write_back_lock: Mutex::new(Rank::BufferWriteback, ()),
         });
         let weak: Weak<dyn Reclaim> = Arc::downgrade(&(cache.clone() as Arc<dyn Reclaim>));
         budget.add_reclaim(weak);

@@ -7,7 +7,7 @@
 //! Invariant: a buffer that is dirty, or that has another holder (a transaction, a checkpoint list,
 //! an operation), is never evicted: the device may have older bytes.
 //!
-//! Locking: a buffer's lock has rank BUFFER. The shards of the index have rank CACHE and are never
+//! Locking: a buffer's lock has rank Buffer. The shards of the index have rank Cache and are never
 //! held across I/O.
 
 mod buffer;

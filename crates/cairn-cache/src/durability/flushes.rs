@@ -3,7 +3,7 @@
 //! Invariants: `succeeded` never falls. A flush that failed is never counted, and its waiters get
 //! its error.
 //!
-//! Locking: rank LEAF, not held while the device works.
+//! Locking: rank Leaf, not held while the device works.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -67,7 +67,7 @@ impl Flushes {
     /// Wraps the device of a volume. All requests of the volume must pass through it.
     #[must_use]
     pub fn new(inner: Arc<dyn BlockDevice>) -> Arc<Self> {
-        let shared = Mutex::new(Rank::LEAF, Shared::default());
+        let shared = Mutex::new(Rank::Leaf, Shared::default());
         Arc::new(Self { inner, numbers: Arc::default(), shared, ended: Condvar::new() })
     }
 

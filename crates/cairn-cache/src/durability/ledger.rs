@@ -14,7 +14,7 @@
 //! what the ledger says. It must stay in memory if a part that loading does not assume was [changed
 //! in](Ledger::changed_in) a future commit.
 //!
-//! Locking: rank LEAF.
+//! Locking: rank Leaf.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -52,7 +52,7 @@ impl<V: Copy + PartialEq> Ledger<V> {
     /// The ledger of a new inode, of which nothing has been written.
     #[must_use]
     pub fn fresh(flushes: &Arc<Flushes>) -> Self {
-        let changed = Mutex::new(Rank::LEAF, [None; PARTS]);
+        let changed = Mutex::new(Rank::Leaf, [None; PARTS]);
         Self { flushes: flushes.clone(), written: AtomicU64::new(0), changed }
     }
 

@@ -22,7 +22,7 @@ pub(crate) trait FolioIndex: Send + Sync {
     fn remove(&self, folio: &Folio, state: &mut FolioState);
 }
 
-/// A piece of a file in memory. Its lock has rank FOLIO and is never held across device I/O,
+/// A piece of a file in memory. Its lock has rank Folio and is never held across device I/O,
 /// `reserve` or `place`.
 pub(crate) struct Folio {
     /// First block.
@@ -85,7 +85,7 @@ impl Folio {
             referenced: AtomicBool::new(false),
             marked: AtomicBool::new(false),
             file,
-            state: Mutex::new(Rank::FOLIO, state),
+            state: Mutex::new(Rank::Folio, state),
         }
     }
 

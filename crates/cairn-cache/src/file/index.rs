@@ -1,6 +1,6 @@
 //! [`FileState`]: the folios of one file by position, and the index of the dirty ones.
 //!
-//! Locking: the index lock has rank CACHE and is held for look-ups and insertions only. A folio
+//! Locking: the index lock has rank Cache and is held for look-ups and insertions only. A folio
 //! that was found here may leave the index before the caller has its lock: `removed` of its state
 //! is then true, and the caller looks again. The dirty bits of a folio and its place in the dirty
 //! index change together, under the folio's lock.
@@ -61,15 +61,15 @@ impl FileState {
         Self {
             cache,
             shift: block_size.trailing_zeros(),
-            index: RwLock::new(Rank::CACHE, Index::default()),
+            index: RwLock::new(Rank::Cache, Index::default()),
             dirty: Arc::default(),
-            in_flight: Mutex::new(Rank::CACHE, BTreeMap::new()),
+            in_flight: Mutex::new(Rank::Cache, BTreeMap::new()),
             writeback_done: Event::new(),
-            streams: Mutex::new(Rank::CACHE, Streams::default()),
-            reading: Mutex::new(Rank::CACHE, BTreeMap::new()),
+            streams: Mutex::new(Rank::Cache, Streams::default()),
+            reading: Mutex::new(Rank::Cache, BTreeMap::new()),
             read_done: Event::new(),
             errors: ErrorSequence::new(),
-            reservation: Mutex::new(Rank::RESERVATIONS, Reservation::new()),
+            reservation: Mutex::new(Rank::Reservations, Reservation::new()),
         }
     }
 
@@ -144,7 +144,7 @@ impl FileState {
     /// Waits until no block of the range is being written.
     pub(crate) fn wait_writeback(&self, blocks: &Range<u64>) {
         if self.is_in_flight(blocks) {
-            assert_may_wait(Rank::OPERATION);
+            assert_may_wait(Rank::Operation);
             self.cache.runtime.wait_until(&self.writeback_done, &mut || !self.is_in_flight(blocks));
         }
     }

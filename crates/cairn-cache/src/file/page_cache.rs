@@ -4,7 +4,7 @@
 //! clean one. A dirty folio leaves the queue and enters it again when it has been written, so that
 //! the hand does not visit dirty folios repeatedly.
 //!
-//! Locking: the queue has rank CACHE and is never held together with another lock.
+//! Locking: the queue has rank Cache and is never held together with another lock.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -84,7 +84,7 @@ impl PageCache {
             no_room: NoRoom::default(),
             readahead,
             reserving: ReservingFiles::new(),
-            clock: Mutex::new(Rank::CACHE, VecDeque::new()),
+            clock: Mutex::new(Rank::Cache, VecDeque::new()),
             live: AtomicUsize::new(0),
             counters,
             per_block: AtomicBool::new(options.mode == BufferedMode::PerBlock),

@@ -1,6 +1,6 @@
 //! [`ReadaheadQueue`]: the readahead windows of a volume that wait for the daemon.
 //!
-//! Locking: the queue has rank CACHE. It is held for a push or a pop only.
+//! Locking: the queue has rank Cache. It is held for a push or a pop only.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -28,7 +28,7 @@ pub(crate) struct ReadaheadQueue {
 
 impl ReadaheadQueue {
     pub(crate) fn new() -> Self {
-        let windows = Mutex::new(Rank::CACHE, VecDeque::new());
+        let windows = Mutex::new(Rank::Cache, VecDeque::new());
         Self { windows, wake: Arc::new(Event::new()), served: AtomicBool::new(false) }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! A block is read by one reader at a time. Other readers that need it wait for that read only.
 //!
-//! Locking: the table of reads has rank CACHE. It is held for look-ups only, never across I/O.
+//! Locking: the table of reads has rank Cache. It is held for look-ups only, never across I/O.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -70,7 +70,7 @@ impl FileState {
         if !self.is_reading(block) {
             return false;
         }
-        assert_may_wait(Rank::OPERATION);
+        assert_may_wait(Rank::Operation);
         self.cache.counters().readahead_waits.add(1);
         self.cache.runtime.wait_until(&self.read_done, &mut || !self.is_reading(block));
         true

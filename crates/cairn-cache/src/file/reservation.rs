@@ -4,7 +4,7 @@
 //! rest is kept in [`Reservation`] with the mapping it had before. [`ReservingFiles`] lists these
 //! files, so that a writer that finds no space can release their reservations.
 //!
-//! Locking: a file's reservation has rank RESERVATIONS; the list has rank CACHE.
+//! Locking: a file's reservation has rank Reservations; the list has rank Cache.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -117,7 +117,7 @@ pub(crate) struct ReservingFiles {
 
 impl ReservingFiles {
     pub(crate) fn new() -> Self {
-        Self { files: Mutex::new(Rank::CACHE, BTreeMap::new()), short_until: AtomicU64::new(0) }
+        Self { files: Mutex::new(Rank::Cache, BTreeMap::new()), short_until: AtomicU64::new(0) }
     }
 
     pub(super) fn insert(&self, file: usize, owner: Weak<dyn Flushable>) {

@@ -9,7 +9,7 @@
 //! Invariant: the blocks of a reservation hold no cached data that is dirty or being written, and
 //! no other caller asks for them.
 //!
-//! Locking: rank RESERVATIONS, held while the mapper reserves or releases. So a caller that finds
+//! Locking: rank Reservations, held while the mapper reserves or releases. So a caller that finds
 //! nothing kept may ask for the same blocks. A writer holds inode.data exclusively as well;
 //! releasing needs no other lock.
 

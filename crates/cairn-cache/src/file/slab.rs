@@ -4,7 +4,7 @@
 //! is shared: a writer gets a copy. Free slabs keep their pages and their charge, and are recycled.
 //! They are the first memory that is freed when memory is short.
 //!
-//! Locking: the free lists have rank LEAF, so that any thread may drop the last pin, the device's
+//! Locking: the free lists have rank Leaf, so that any thread may drop the last pin, the device's
 //! thread included.
 
 use std::ops::Range;
@@ -49,7 +49,7 @@ impl SlabPool {
         counters: Arc<CacheCounters>,
         wake: Arc<Event>,
     ) -> Arc<Self> {
-        let free = Mutex::new(Rank::LEAF, std::array::from_fn(|_| Vec::new()));
+        let free = Mutex::new(Rank::Leaf, std::array::from_fn(|_| Vec::new()));
         Arc::new(Self { budget, counters, free, growing: AtomicU16::new(0), wake })
     }
 

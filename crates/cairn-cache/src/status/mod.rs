@@ -6,7 +6,7 @@
 //! dropped to save memory. All other ranges can be read again. A block in no range is *unknown*,
 //! which is not the same as a hole.
 //!
-//! Locking: the owner's lock of rank MAPPING.
+//! Locking: the owner's lock of rank Mapping.
 
 use std::collections::BTreeMap;
 

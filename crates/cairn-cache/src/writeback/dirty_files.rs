@@ -1,6 +1,6 @@
 //! [`DirtyFiles`]: the dirty files of a volume, and how many bytes of them are dirty.
 //!
-//! Locking: the queue has rank CACHE. It is held for a push or a pop only.
+//! Locking: the queue has rank Cache. It is held for a push or a pop only.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -68,7 +68,7 @@ pub(crate) struct DirtyFiles {
 impl DirtyFiles {
     pub(crate) fn new() -> Self {
         Self {
-            queue: Mutex::new(Rank::CACHE, VecDeque::new()),
+            queue: Mutex::new(Rank::Cache, VecDeque::new()),
             bytes: AtomicU64::new(0),
             wake: Arc::new(Event::new()),
             drained: Event::new(),

@@ -29,7 +29,7 @@ struct State {
 
 impl ErrorSequence {
     pub(crate) fn new() -> Self {
-        Self { state: Mutex::new(Rank::LEAF, State::default()) }
+        Self { state: Mutex::new(Rank::Leaf, State::default()) }
     }
 
     /// Records an error for every open handle.

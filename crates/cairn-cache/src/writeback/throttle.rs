@@ -45,7 +45,7 @@ impl PageCache {
         if !self.is_over_limit() {
             return Ok(());
         }
-        assert_may_wait(Rank::INODE_DATA);
+        assert_may_wait(Rank::InodeData);
         self.counters().throttles.add(1);
         let (mut fruitless, mut failed) = (0, None);
         while self.is_over_limit() && fruitless <= self.dirty.len() {
@@ -79,7 +79,7 @@ impl PageCache {
     /// same: then its result counts.
     fn retry_refused(&self) -> Result<(), CacheError> {
         let Some(refused) = self.no_room.pending() else { return Ok(()) };
-        assert_may_wait(Rank::INODE_DATA);
+        assert_may_wait(Rank::InodeData);
         let (mut postponed, mut rounds) = (false, 2 * self.dirty.len() + 2);
         while rounds > 0 && self.lacks_room() {
             match self.flush_oldest(Duration::ZERO) {

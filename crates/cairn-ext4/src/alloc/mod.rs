@@ -94,9 +94,9 @@ impl Space {
             pending_inodes: AtomicU64::new(0),
             stream: AtomicU32::new(0),
             stripes: Stripes::default(),
-            defect: Mutex::new(Rank::LEAF, None),
+            defect: Mutex::new(Rank::Leaf, None),
             least_trimmed: AtomicU32::new(0),
-            discard: Mutex::new(Rank::LEAF, None),
+            discard: Mutex::new(Rank::Leaf, None),
         };
         Self { inner: Arc::new(inner) }
     }

@@ -47,7 +47,7 @@ impl Group {
             free_inodes: AtomicU32::new(desc.free_inodes),
             used_dirs: AtomicU32::new(desc.used_dirs),
             state: Mutex::new_ordered(
-                Rank::ALLOCATOR,
+                Rank::Allocator,
                 number.into(),
                 GroupState {
                     desc,

@@ -3,7 +3,7 @@
 //! Invariants: descriptors are verified when the table is opened. A descriptor in memory equals the
 //! newest version of its buffer. The first change of an uninitialised bitmap writes it.
 //!
-//! Locking: each group has a lock of rank ALLOCATOR, ordered by number; allocators hold one at a
+//! Locking: each group has a lock of rank Allocator, ordered by number; allocators hold one at a
 //! time. Totals and hints are atomics that may be read without it. Buffers are locked below a
 //! group's lock, one at a time.
 

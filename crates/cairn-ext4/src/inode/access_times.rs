@@ -4,7 +4,7 @@
 //! reason. A dirty inode cannot be evicted. So inodes that are dirty only because of their access
 //! time are listed, and written when there are many.
 //!
-//! Locking: the list has rank LEAF. A caller with write access to the volume and without other
+//! Locking: the list has rank Leaf. A caller with write access to the volume and without other
 //! locks writes the inodes.
 
 use cairn_base::Ino;
@@ -18,7 +18,7 @@ pub(crate) struct Waiting(Mutex<Vec<Ino>>);
 
 impl Default for Waiting {
     fn default() -> Self {
-        Self(Mutex::new(Rank::LEAF, Vec::new()))
+        Self(Mutex::new(Rank::Leaf, Vec::new()))
     }
 }
 

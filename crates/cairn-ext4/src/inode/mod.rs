@@ -102,11 +102,11 @@ impl Inode {
             kind,
             location,
             seed,
-            namespace: RwLock::new_ordered(Rank::NAMESPACE, order, ()),
-            data: RwLock::new_ordered(Rank::INODE_DATA, order, ()),
+            namespace: RwLock::new_ordered(Rank::Namespace, order, ()),
+            data: RwLock::new_ordered(Rank::InodeData, order, ()),
             cache: FileCache::new(pages, layout.block_size),
             state: RwLock::new(
-                Rank::MAPPING,
+                Rank::Mapping,
                 State {
                     size: record.size,
                     record,

@@ -6,7 +6,7 @@
 //! are here and not in the inodes: an inode gets its link when it is written, so a change of its
 //! neighbour needs no other inode in memory.
 //!
-//! Locking: one lock (rank ALLOCATOR), taken before buffers, with or without an inode's `state`
+//! Locking: one lock (rank Allocator), taken before buffers, with or without an inode's `state`
 //! lock.
 
 #![cfg_attr(
@@ -62,7 +62,7 @@ impl Orphans {
     #[must_use]
     pub fn new(file: Option<OrphanFile>) -> Self {
         Self(Mutex::new(
-            Rank::ALLOCATOR,
+            Rank::Allocator,
             Inner { records: HashMap::new(), list: OrphanList::default(), file },
         ))
     }

@@ -25,9 +25,6 @@ use super::queue::Queue;
 use super::reason::Reason;
 use crate::error::Result;
 
-/// Before every other lock of the volume but the one that callers of remount hold.
-const DAEMON: Rank = Rank(60);
-
 /// Requests, and who serves them.
 pub struct Merge {
     pub(super) queue: Queue<Request, Result<bool>>,
@@ -96,8 +93,8 @@ impl Default for Merge {
     fn default() -> Self {
         Self {
             queue: Queue::new(),
-            gather: Mutex::new(Rank::LEAF, Gather::default()),
-            daemon: Mutex::new(DAEMON, None),
+            gather: Mutex::new(Rank::Leaf, Gather::default()),
+            daemon: Mutex::new(Rank::CheckpointMerge, None),
             stats: MergeStats::default(),
         }
     }

@@ -50,9 +50,6 @@ pub use orphans::Orphans;
 pub use read::{Loaded, load};
 pub use reason::Reason;
 
-/// After inodes and cleaning, before the operation lock.
-const WRITING: Rank = Rank(235);
-
 /// Who has more in memory than nodes: inodes and directory data.
 pub trait Hook: Send + Sync {
     /// Reads what [`Hook::snapshot`] is going to need, while operations go on. What cannot be read
@@ -157,8 +154,8 @@ impl Checkpoints {
             orphans: Orphans::new(&parts.layout, orphans),
             parts,
             hook: OnceLock::new(),
-            writing: Mutex::new(WRITING, ()),
-            state: Mutex::new(Rank::LEAF, state),
+            writing: Mutex::new(Rank::Checkpoint, ()),
+            state: Mutex::new(Rank::Leaf, state),
             completed: Event::new(),
             merge: Merge::default(),
             stats: CheckpointStats::default(),

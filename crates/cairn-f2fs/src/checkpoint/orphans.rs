@@ -36,7 +36,7 @@ impl Orphans {
     #[must_use]
     pub fn new(layout: &Layout, inos: impl IntoIterator<Item = Nid>) -> Self {
         let state = State { inos: inos.into_iter().collect(), dirty: false };
-        Self { most: as_index(layout.max_orphans()), state: Mutex::new(Rank::LEAF, state) }
+        Self { most: as_index(layout.max_orphans()), state: Mutex::new(Rank::Leaf, state) }
     }
 
     /// An inode has lost its last link and is open. Called with the operation lock held, by the

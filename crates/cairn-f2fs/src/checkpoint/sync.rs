@@ -9,5 +9,5 @@ pub(super) type Mutex<T> = ranked_lock::Mutex<T>;
 
 /// A lock around `value`.
 pub(super) const fn mutex<T>(value: T) -> Mutex<T> {
-    ranked_lock::Mutex::new(Rank::LEAF, value)
+    ranked_lock::Mutex::new(Rank::Leaf, value)
 }

@@ -1,6 +1,6 @@
 //! The clusters that were unpacked last.
 //!
-//! Locking: the mutex (rank LEAF) is never held while something is read or unpacked.
+//! Locking: the mutex (rank Leaf) is never held while something is read or unpacked.
 
 #![cfg_attr(
     not(test),
@@ -31,7 +31,7 @@ pub(crate) struct ClusterCache {
 
 impl Default for ClusterCache {
     fn default() -> Self {
-        Self { kept: Mutex::new(Rank::LEAF, VecDeque::new()) }
+        Self { kept: Mutex::new(Rank::Leaf, VecDeque::new()) }
     }
 }
 

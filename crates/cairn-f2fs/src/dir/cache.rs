@@ -8,7 +8,7 @@
 //! lately lose their clean blocks first ([`DirCaches`]).
 //!
 //! Locking: a directory's blocks are a leaf lock, held for the copying of one block at most; the
-//! queue of directories (rank CACHE) comes before it. Contents change only under the directory's
+//! queue of directories (rank Cache) comes before it. Contents change only under the directory's
 //! `namespace`, alone, under the operation lock.
 
 #![cfg_attr(
@@ -67,7 +67,7 @@ impl DirCaches {
     /// None yet; their blocks count to `budget`.
     #[must_use]
     pub fn new(budget: &Arc<Budget>) -> Arc<Self> {
-        let queue = Mutex::new(Rank::CACHE, VecDeque::new());
+        let queue = Mutex::new(Rank::Cache, VecDeque::new());
         let caches = Arc::new(Self { budget: budget.clone(), queue });
         let reclaim: Arc<dyn Reclaim> = caches.clone();
         budget.add_reclaim(Arc::downgrade(&reclaim));
@@ -122,7 +122,7 @@ impl DirCache {
     /// Nothing of a directory yet.
     #[must_use]
     pub fn new(all: &Arc<DirCaches>) -> Self {
-        let state = Mutex::new(Rank::LEAF, State::default());
+        let state = Mutex::new(Rank::Leaf, State::default());
         let blocks = Blocks { state, listed: AtomicBool::new(false), used: AtomicBool::new(true) };
         Self { blocks: Arc::new(blocks), all: all.clone() }
     }

@@ -56,7 +56,7 @@ impl FsyncStats {
 
 impl Default for Fsyncs {
     fn default() -> Self {
-        let chain = Mutex::new(Rank::LEAF, Chain::default());
+        let chain = Mutex::new(Rank::Leaf, Chain::default());
         Self { chain, stats: FsyncStats::default() }
     }
 }

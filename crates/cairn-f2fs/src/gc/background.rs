@@ -141,7 +141,7 @@ impl GcDaemon {
     #[must_use]
     pub(crate) fn new(cleaner: &Arc<Cleaner>) -> Self {
         let state = State { sleep: Sleep(MIN_SLEEP), due: None, seen: None };
-        Self { cleaner: Arc::downgrade(cleaner), state: Mutex::new(Rank::LEAF, state) }
+        Self { cleaner: Arc::downgrade(cleaner), state: Mutex::new(Rank::Leaf, state) }
     }
 
     /// Serves all who have asked so far. True if anybody had.

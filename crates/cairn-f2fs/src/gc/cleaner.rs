@@ -17,9 +17,6 @@ use crate::mount_state::MountState;
 use crate::segment::SectionInfo;
 use crate::store::Store;
 
-/// After inode.data and an inode's fsync, before the operation lock.
-const CLEANER: Rank = Rank(230);
-
 /// See the module.
 pub(crate) struct Cleaner {
     pub(crate) mount: Arc<MountState>,
@@ -66,8 +63,8 @@ impl Cleaner {
         Self {
             mount: inodes.mount.clone(),
             inodes,
-            working: Mutex::new(CLEANER, Working::default()),
-            spare: Mutex::new(Rank::LEAF, None),
+            working: Mutex::new(Rank::Cleaner, Working::default()),
+            spare: Mutex::new(Rank::Leaf, None),
             merged: Merged::default(),
             stats: GcStats::default(),
         }

@@ -74,14 +74,14 @@ impl Inode {
             nid,
             kind: record.kind,
             device: if is_device { record.device(image) } else { 0 },
-            namespace: RwLock::new_ordered(Rank::NAMESPACE, order, ()),
-            data: RwLock::new_ordered(Rank::INODE_DATA, order, ()),
+            namespace: RwLock::new_ordered(Rank::Namespace, order, ()),
+            data: RwLock::new_ordered(Rank::InodeData, order, ()),
             cache: FileCache::new(&inodes.pages, BLOCK_SIZE as u32),
-            state: RwLock::new(Rank::MAPPING, State { record, dirty: false, deleted: false }),
+            state: RwLock::new(Rank::Mapping, State { record, dirty: false, deleted: false }),
             map: map::FileMap::new(order),
             entries: DirCache::new(&inodes.directories),
             ledger,
-            known_names: Mutex::new(Rank::LEAF, Vec::new()),
+            known_names: Mutex::new(Rank::Leaf, Vec::new()),
             sync: writeback_state::SyncState::new(order),
         }
     }

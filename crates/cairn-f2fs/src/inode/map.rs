@@ -15,7 +15,7 @@
 //! [`crate::operation_lock::OperationLock::lock_data`]) may add ([`FileMap::remember`]), and only
 //! if nothing has changed since it began to ask.
 //!
-//! Locking: `state` after MAPPING and before nodes, held for look-ups; `allocating_slots` with
+//! Locking: `state` after Mapping and before nodes, held for look-ups; `allocating_slots` with
 //! [`crate::operation_lock::OperationLock::lock_data`] held and before the operation lock, held
 //! while nodes are read and made.
 
@@ -42,12 +42,6 @@ use cairn_cache::status::{Extent, ExtentStatus, State as Known};
 use crate::error::Result;
 use crate::format::path::TreeShape;
 use crate::space::{Reservation, Space};
-
-/// What is known: above the record, below nodes.
-const MAP: Rank = Rank(510);
-/// One thread at a time gives delayed blocks of a file their slots: after reservations, before the
-/// operation lock.
-const SLOTS: Rank = Rank(270);
 
 /// See the module.
 pub struct FileMap {
@@ -78,8 +72,8 @@ impl FileMap {
     /// Nothing known of inode number `order`.
     #[must_use]
     pub fn new(order: u64) -> Self {
-        let allocating_slots = Mutex::new_ordered(SLOTS, order, ());
-        Self { state: Mutex::new_ordered(MAP, order, State::default()), allocating_slots }
+        let allocating_slots = Mutex::new_ordered(Rank::Slots, order, ());
+        Self { state: Mutex::new_ordered(Rank::FileMap, order, State::default()), allocating_slots }
     }
 
     /// What is known at a block, to the end of what goes on like that. `moves` is that of the

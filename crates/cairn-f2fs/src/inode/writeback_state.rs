@@ -5,9 +5,6 @@ use std::sync::{Arc, OnceLock};
 use cairn_base::ranked_lock::{Mutex, Rank};
 use cairn_cache::writeback::Flushable;
 
-/// One fsync of an inode at a time: after inode.data, before the operation lock.
-const ORDER: Rank = Rank(220);
-
 /// See the module.
 pub struct SyncState {
     /// Held by the fsync that writes the inode's nodes.
@@ -20,6 +17,6 @@ impl SyncState {
     /// Of an inode that was just read or made.
     #[must_use]
     pub fn new(nid: u64) -> Self {
-        Self { order: Mutex::new_ordered(ORDER, nid, ()), flusher: OnceLock::new() }
+        Self { order: Mutex::new_ordered(Rank::Fsync, nid, ()), flusher: OnceLock::new() }
     }
 }

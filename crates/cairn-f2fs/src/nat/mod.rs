@@ -10,7 +10,7 @@
 //! address yet) and *changed* or *in_flight*; an nid that had an address is not given out again
 //! before a checkpoint on the medium knows it is free.
 //!
-//! Locking: one lock of rank ALLOCATOR (before the segments'), never held while a NAT block is
+//! Locking: one lock of rank Allocator (before the segments'), never held while a NAT block is
 //! read. A reader that finds that a checkpoint was committed meanwhile looks again.
 
 #![cfg_attr(
@@ -44,7 +44,7 @@ use crate::format::{BlockAddr, Checkpoint, Layout, NatEntry, Nid, bits, nat};
 pub(crate) use flush::NatPlan;
 use free::FreeNids;
 
-/// Place in the order of locks of rank ALLOCATOR.
+/// Place in the order of locks of rank Allocator.
 const LOCK_ORDER: u64 = 1;
 
 /// See the module.
@@ -116,7 +116,7 @@ impl Nat {
             generation: 0,
             free: FreeNids::new(&layout, checkpoint.next_free_nid),
         };
-        let state = Mutex::new_ordered(Rank::ALLOCATOR, LOCK_ORDER, state);
+        let state = Mutex::new_ordered(Rank::Allocator, LOCK_ORDER, state);
         Self { layout, cache, state, stats: NatStats::default() }
     }
 

@@ -149,7 +149,7 @@ fn all_nids_can_be_had_once() {
 #[test]
 fn threads_never_share_an_nid() {
     let (device, nat) = nat();
-    let all = cairn_base::ranked_lock::Mutex::new(Rank::LEAF, HashSet::new());
+    let all = cairn_base::ranked_lock::Mutex::new(Rank::Leaf, HashSet::new());
     std::thread::scope(|scope| {
         for thread in 0..4_u32 {
             let (nat, all) = (&nat, &all);

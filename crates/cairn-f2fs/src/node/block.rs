@@ -22,9 +22,6 @@ use cairn_cache::block::Image;
 use crate::format::path::NodeKind;
 use crate::format::{BlockAddr, Log, NatEntry, Nid, NodeFooter};
 
-/// A node's image: above the mapping, below NAT and segments.
-const NODE_RANK: Rank = Rank(550);
-
 /// What kind of file a node belongs to: it decides the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
@@ -80,7 +77,7 @@ impl Node {
             owner,
             version: entry.version,
             address: AtomicU32::new(entry.block_addr.get()),
-            image: RwLock::new_ordered(NODE_RANK, footer.nid.get().into(), image),
+            image: RwLock::new_ordered(Rank::Node, footer.nid.get().into(), image),
             dirty: AtomicBool::new(false),
             retired: AtomicBool::new(false),
             used: AtomicBool::new(true),

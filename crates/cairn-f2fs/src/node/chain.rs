@@ -24,7 +24,7 @@ pub(super) struct InFlight {
 
 impl Chain {
     pub(super) fn new(rank: Rank) -> Self {
-        let in_flight = Mutex::new(Rank::LEAF, InFlight::default());
+        let in_flight = Mutex::new(Rank::Leaf, InFlight::default());
         Self { order: Mutex::new(rank, 0), in_flight, done: Condvar::new() }
     }
 

@@ -48,7 +48,7 @@ impl Index {
 
     pub(super) fn new() -> Self {
         let shard = |_| LockedShard {
-            shard: Mutex::new(Rank::CACHE, Shard::default()),
+            shard: Mutex::new(Rank::Cache, Shard::default()),
             loaded: Condvar::new(),
         };
         Self((0..Self::SHARDS).map(shard).collect())

@@ -9,7 +9,7 @@
 //! same node (an inode's lock, or the exclusive operation lock).
 //!
 //! Locking, in this order: the chain (which write comes after which in the logs), a node's image
-//! (rank NODE, several in rising order of nid), NAT, segments, the index. The index and the dirty
+//! (rank Node, several in rising order of nid), NAT, segments, the index. The index and the dirty
 //! list are never held while the device works.
 
 use std::collections::BTreeMap;
@@ -36,9 +36,6 @@ use crate::space::{Reservation, Space};
 use super::block::{DirtyList, Node, Owner};
 use super::chain::Chain;
 use super::index::Index;
-
-/// The order of node writes: taken before the images.
-const CHAIN_RANK: Rank = Rank(540);
 
 /// Nodes looked at for each that is to be given up.
 const LOOKS: u64 = 16;
@@ -115,8 +112,8 @@ impl Nodes {
             nat,
             room,
             index: Index::new(),
-            dirty: Arc::new(Mutex::new(Rank::LEAF, BTreeMap::new())),
-            chain: Chain::new(CHAIN_RANK),
+            dirty: Arc::new(Mutex::new(Rank::Leaf, BTreeMap::new())),
+            chain: Chain::new(Rank::NodeChain),
             version: AtomicU64::new(version),
             hand: AtomicUsize::new(0),
             resident: AtomicU64::new(0),

@@ -11,7 +11,7 @@
 //! fills the holes of a segment in use (SSR). When its segment is full it moves on at once, so the
 //! address of its next block is always known.
 //!
-//! Locking: one lock of rank ALLOCATOR (after the NAT's), never held while the device works:
+//! Locking: one lock of rank Allocator (after the NAT's), never held while the device works:
 //! whoever needs a summary block reads it without the lock and tries again.
 
 mod adopt;
@@ -56,7 +56,7 @@ use table::Table;
 /// Who points to a block: its summary entry.
 pub type Owner = Summary;
 
-/// Place in the order of locks of rank ALLOCATOR.
+/// Place in the order of locks of rank Allocator.
 const LOCK_ORDER: u64 = 2;
 
 /// How logs find room.
@@ -162,7 +162,7 @@ impl Segments {
         let clock = Clock { start: runtime.monotonic(), base: elapsed, runtime };
         // Small volumes (16 GiB) are filled from the start, as Linux does it by default.
         let reuse = layout.main_segments <= 8192;
-        let state = Mutex::new_ordered(Rank::ALLOCATOR, LOCK_ORDER, state);
+        let state = Mutex::new_ordered(Rank::Allocator, LOCK_ORDER, state);
         Self {
             layout,
             mode,

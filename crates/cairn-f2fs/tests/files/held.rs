@@ -22,7 +22,7 @@ struct State {
 
 impl Held {
     pub fn new(inner: Arc<dyn BlockDevice>) -> Arc<Self> {
-        let state = Mutex::new(Rank::LEAF, State::default());
+        let state = Mutex::new(Rank::Leaf, State::default());
         Arc::new(Self { inner, state, changed: Condvar::new() })
     }
 

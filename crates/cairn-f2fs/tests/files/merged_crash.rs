@@ -140,7 +140,7 @@ fn search(args: &[&str], options: &str, seed: u64, steps: u32) {
         ..Default::default()
     };
     let fs = open(Arc::new(Latency::new(recording.device(), profile)), options);
-    let shared = Shared { recording, fs, promises: Mutex::new(Rank::VOLUME, Promises::new()) };
+    let shared = Shared { recording, fs, promises: Mutex::new(Rank::Volume, Promises::new()) };
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
             let shared = &shared;

@@ -23,7 +23,7 @@ pub struct Worn {
 impl Worn {
     /// Of so many bytes.
     pub fn new(mode: &'static Mode, size: u64) -> Self {
-        Self { mode, size, mounts: Mutex::new(Rank::VOLUME, Vec::new()) }
+        Self { mode, size, mounts: Mutex::new(Rank::Volume, Vec::new()) }
     }
 
     /// A file fills the volume, and then half of it is given back.

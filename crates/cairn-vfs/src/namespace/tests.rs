@@ -51,8 +51,8 @@ struct Volume {
 
 impl Volume {
     fn new() -> Self {
-        let rename_mutex = Mutex::new_ordered(Rank::NAMESPACE, 0, ());
-        let volume = Self { nodes: Mutex::new(Rank::LEAF, BTreeMap::new()), rename_mutex };
+        let rename_mutex = Mutex::new_ordered(Rank::Namespace, 0, ());
+        let volume = Self { nodes: Mutex::new(Rank::Leaf, BTreeMap::new()), rename_mutex };
         volume.add(FileKind::Directory, InodeFlags::empty(), None);
         volume
     }
@@ -72,10 +72,10 @@ impl Volume {
         let node = Arc::new(Node {
             ino,
             kind,
-            names: RwLock::new_ordered(Rank::NAMESPACE, ino.get(), ()),
-            links: Mutex::new(Rank::LEAF, 1),
+            names: RwLock::new_ordered(Rank::Namespace, ino.get(), ()),
+            links: Mutex::new(Rank::Leaf, 1),
             flags,
-            entries: Mutex::new(Rank::LEAF, entries),
+            entries: Mutex::new(Rank::Leaf, entries),
         });
         nodes.insert(ino, node.clone());
         node

@@ -177,8 +177,8 @@ fn a_daemon_may_wait_for_another_but_is_not_entered_twice() {
 #[test]
 fn a_step_runs_without_the_ranks_of_who_waits() {
     let runtime = Simulated::new(5);
-    let low = Arc::new(ranked_lock::Mutex::new(ranked_lock::Rank::INODE_DATA, 0));
-    let high = ranked_lock::Mutex::new(ranked_lock::Rank::FOLIO, ());
+    let low = Arc::new(ranked_lock::Mutex::new(ranked_lock::Rank::InodeData, 0));
+    let high = ranked_lock::Mutex::new(ranked_lock::Rank::Folio, ());
     let guard = high.lock();
     let shared = low.clone();
     runtime.defer(Box::new(move || *shared.lock() += 1));

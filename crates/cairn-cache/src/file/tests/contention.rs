@@ -39,7 +39,7 @@ impl Flushable for Inode {
 impl Inode {
     fn new(free: u64) -> Arc<Self> {
         let rig = Rig::new(4096, BUDGET, free, 9);
-        let inode = Arc::new(Self { rig, size: RwLock::new(Rank::INODE_DATA, 0) });
+        let inode = Arc::new(Self { rig, size: RwLock::new(Rank::InodeData, 0) });
         let owner: Weak<dyn Flushable> = Arc::downgrade(&(inode.clone() as Arc<dyn Flushable>));
         inode.rig.file.set_owner(owner);
         inode

@@ -46,7 +46,7 @@ impl ModelMapper {
         let end = DEVICE / u64::from(block_size);
         let random = fastrand::Rng::with_seed(seed);
         let map = Map { blocks: BTreeMap::new(), next: 1, end, free, random, file_end: 0 };
-        Self(Arc::new(Mutex::new(Rank::MAPPING, map)))
+        Self(Arc::new(Mutex::new(Rank::Mapping, map)))
     }
 
     /// Maps or preallocates blocks, as from an earlier mount.
@@ -127,7 +127,7 @@ struct Ticket {
 
 impl WriteTicket for Ticket {
     fn complete(mut self: Box<Self>, file_end: u64) -> Result<(), MapError> {
-        let _gate = enter(Rank::OPERATION);
+        let _gate = enter(Rank::Operation);
         self.done = true;
         let mut map = self.map.lock();
         map.file_end = map.file_end.max(file_end);
@@ -162,7 +162,7 @@ impl FileMapper for ModelMapper {
     }
 
     fn reserve(&self, run: Run) -> Result<Mapping, MapError> {
-        let _gate = enter(Rank::OPERATION);
+        let _gate = enter(Rank::Operation);
         let mut map = self.0.lock();
         let mut mapping = map.mapping(run);
         if mapping.place == Place::Hole {
@@ -183,7 +183,7 @@ impl FileMapper for ModelMapper {
     }
 
     fn release(&self, run: Run) {
-        let _gate = enter(Rank::OPERATION);
+        let _gate = enter(Rank::Operation);
         let mut map = self.0.lock();
         for block in run.start.get()..run.start.get() + run.len {
             if map.blocks.get(&block) == Some(&State::Delayed) {
@@ -194,7 +194,7 @@ impl FileMapper for ModelMapper {
     }
 
     fn place(&self, run: Run) -> Result<Placement, MapError> {
-        let _gate = enter(Rank::OPERATION);
+        let _gate = enter(Rank::Operation);
         let mut map = self.0.lock();
         let mapping = map.mapping(run);
         let start = run.start.get();

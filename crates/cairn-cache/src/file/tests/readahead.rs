@@ -43,7 +43,7 @@ impl Subject {
         let at = rig.mapper.preallocate(0..SIZE >> 12, true);
         let bytes = pattern(usize::try_from(SIZE).expect("small"), 3);
         rig.device.write_at(at << 12, bytes.clone()).expect("memory takes writes");
-        let subject = Arc::new(Self { rig, data: RwLock::new(Rank::INODE_DATA, ()), bytes });
+        let subject = Arc::new(Self { rig, data: RwLock::new(Rank::InodeData, ()), bytes });
         let owner: Weak<dyn Flushable> = Arc::downgrade(&(subject.clone() as Arc<dyn Flushable>));
         subject.rig.file.set_owner(owner);
         let daemon = subject.rig.pages.start_readahead().unwrap();
