@@ -6,6 +6,7 @@
 //! A panic in an operation is one of our own invariants broken: the caller gets EIO, the volume is
 //! shut down so that nothing wrong reaches the disk, and the session lives on to be unmounted.
 
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -26,6 +27,7 @@ use crate::options::MountOptions;
 use crate::removals::Removals;
 use crate::synchronous::Synchronous;
 use crate::wire::abi::{Attr, EntryOut};
+use crate::writers::Writers;
 
 /// FUSE's number of the root.
 const ROOT_NODE: u64 = 1;
@@ -44,6 +46,7 @@ pub(crate) struct Core {
     pub(crate) removals: Removals,
     pub(crate) damaged: Damaged,
     pub(crate) guard: Guard,
+    pub(crate) writers: Writers,
 }
 
 impl Core {
@@ -63,6 +66,7 @@ impl Core {
             counters,
             removals: Removals::new(),
             damaged: Damaged::default(),
+            writers: Writers::default(),
         }
     }
 
@@ -151,9 +155,25 @@ impl Core {
         })
     }
 
-    /// As [`Core::run_taking_space`], for data from the kernel's cache. Nothing tells who wrote it,
-    /// so [`crate::guard`] checked the root-reserved blocks when the kernel accepted the write.
-    pub(crate) fn run_taking_admitted_space<T>(
+    /// As [`Core::run_taking_space`], for data from the kernel's cache, which nobody is the sender
+    /// of. For what a write(2) left there, [`crate::guard`] checked the root-reserved blocks when
+    /// the kernel accepted it. For shared mappings, those who have the file open decide.
+    pub(crate) fn run_taking_cached_space<T>(
+        &self,
+        node: u64,
+        range: &Range<u64>,
+        operation: impl FnMut(&dyn FileSystem) -> Result<T>,
+    ) -> Result<T, Errno> {
+        let may_use_reserved = self.fs.reserved_for().is_none()
+            || self.writers.are_admitted(node)
+            || self.guard.has_promised(self.fs(), node, range);
+        root_reserved::denied_if(!may_use_reserved, || {
+            self.run_taking_admitted_space(Operation::Write, operation)
+        })
+    }
+
+    /// As [`Core::run_taking_space`]; which blocks may be used has been said.
+    fn run_taking_admitted_space<T>(
         &self,
         what: Operation,
         mut operation: impl FnMut(&dyn FileSystem) -> Result<T>,

@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 
-use cairn_vfs::{Caller, FileSystem};
+use cairn_vfs::{Caller, FileSystem, ReservedFor};
 
 use crate::wire::Request;
 
@@ -80,6 +80,16 @@ impl Credentials {
     /// the sender is not looked up.
     pub(crate) fn may_use_reserved_now(&self, fs: &dyn FileSystem) -> bool {
         fs.room(false) >= FAR_FROM_FULL || self.may_use_reserved(fs)
+    }
+
+    /// As [`Self::may_use_reserved`], for what the sender writes through a handle later. While much
+    /// space is free, nothing is looked up: then only its user and its first group decide.
+    pub(crate) fn may_use_reserved_later(&self, fs: &dyn FileSystem) -> bool {
+        if fs.room(false) < FAR_FROM_FULL {
+            return self.may_use_reserved(fs);
+        }
+        let of = fs.reserved_for().unwrap_or(ReservedFor { uid: 0, gid: 0 });
+        of.admits(&self.caller(0), |_| false)
     }
 
     /// Has the sender `CAP_SYS_ADMIN`?

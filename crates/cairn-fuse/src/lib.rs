@@ -15,6 +15,7 @@
 //! | `counters` | requests by operation, bytes, queue depth |
 //! | [`control`] | the socket through which a live mount is asked and changed |
 //! | `synchronous` | what `sync` and `dirsync` ask of names and attributes |
+//! | `writers` | who has a file open for writing |
 //! | `removals` | "no space" waits for removed inodes that are on their way out |
 //! | `directory`, `ioctl` | the requests that take more than a line |
 //! | `handshake`, `transport` | what is agreed with the kernel at first, and how requests arrive: `/dev/fuse` now |
@@ -44,6 +45,7 @@ mod session;
 mod synchronous;
 mod transport;
 mod wire;
+mod writers;
 
 pub use counters::FuseStats;
 pub use error::{Error, Result};

@@ -12,7 +12,7 @@ use crate::fixture::Volume;
 /// Makes what root has to prepare, a directory for each user; takes what an ordinary user can have;
 /// or tries everything that takes blocks, and counts what succeeds.
 const PROGRAM: &str = r#"
-import errno, json, mmap, os, sys
+import errno, json, mmap, os, signal, sys
 what, place = sys.argv[1:3]
 TRIES = 20
 
@@ -40,7 +40,7 @@ if what == "prepare":
     for user in sys.argv[3:]:
         directory = f"{place}/{user}"
         os.mkdir(directory)
-        names = ["direct", "buffered", "allocated", "copied", "names", "moved"] + [f"file{number}" for number in range(TRIES)]
+        names = ["direct", "buffered", "mapped", "allocated", "copied", "names", "moved"] + [f"file{number}" for number in range(TRIES)]
         for name in names:
             path = f"{directory}/{name}"
             os.mkdir(path) if name in ("names", "moved") else open(path, "w").close()
@@ -86,6 +86,26 @@ else:
         finally:
             os.close(file)
 
+    # The kernel's ext4 kills who touches the page; a mount says it when the page is written.
+    def mapped(number):
+        child = os.fork()
+        if child == 0:
+            file = os.open(f"{here}/mapped", os.O_RDWR)
+            os.ftruncate(file, (number + 1) * 4096)
+            with mmap.mmap(file, 4096, offset=number * 4096) as memory:
+                memory[:7] = b"written"
+                try:
+                    memory.flush()
+                except OSError as error:
+                    os._exit(error.errno)
+            os._exit(0)
+        status = os.waitpid(child, 0)[1]
+        if os.WIFSIGNALED(status):
+            assert os.WTERMSIG(status) == signal.SIGBUS, status
+            raise OSError(errno.ENOSPC, "killed")
+        if os.WEXITSTATUS(status) != 0:
+            raise OSError(os.WEXITSTATUS(status), "msync")
+
     def allocate(number):
         file = os.open(f"{here}/allocated", os.O_WRONLY)
         try:
@@ -113,7 +133,7 @@ else:
         "link": lambda n: os.link(f"{here}/direct", f"{here}/names/{long}{n}"),
         "create": lambda n: os.close(os.open(f"{here}/names/{long}c{n}", os.O_WRONLY | os.O_CREAT)),
         "rename": lambda n: os.rename(f"{here}/file{n}", f"{here}/moved/{long}{n}"),
-        "direct": direct, "buffered": buffered, "allocate": allocate, "copy": copy,
+        "direct": direct, "buffered": buffered, "mapped": mapped, "allocate": allocate, "copy": copy,
     }
     print(json.dumps({way: count(one, 40 if way in ("link", "create") else TRIES) for way, one in ways.items()}))
 "#;
@@ -148,7 +168,7 @@ fn root_reserved_blocks_are_for_whom_the_kernel_gives_them() {
     assert_eq!(found, expected, "what succeeded here, and on the kernel's ext4");
     assert_eq!(found[0]["bavail"], 0);
     for ((user, reserved), tried) in USERS.iter().zip(&found[1..]) {
-        for way in ["mkdir", "symlink", "setxattr", "direct", "allocate"] {
+        for way in ["mkdir", "symlink", "setxattr", "direct", "mapped", "allocate"] {
             assert_eq!(tried[way], if *reserved { 20 } else { 0 }, "{user}: {way}");
         }
     }

@@ -84,16 +84,23 @@ impl Keeping {
     fn run(&self) {
         let core = self.core.clone();
         loop {
-            let (look, asked) = {
+            let (look, settle, asked) = {
                 let mut state = core.guard.state.lock();
-                while !state.look && state.asked.is_empty() && !state.ended {
+                while !state.look && !state.settle && state.asked.is_empty() && !state.ended {
                     core.guard.wake.wait(&mut state);
                 }
                 if state.ended {
                     return;
                 }
-                (std::mem::take(&mut state.look), std::mem::take(&mut state.asked))
+                (
+                    std::mem::take(&mut state.look),
+                    std::mem::take(&mut state.settle),
+                    std::mem::take(&mut state.asked),
+                )
             };
+            if settle {
+                self.fetch();
+            }
             if look {
                 self.look(false);
             }
@@ -119,6 +126,10 @@ impl Keeping {
         };
         guard.low.store(low, Ordering::Relaxed);
         guard.high.store(high, Ordering::Relaxed);
+        if near && !was && !first {
+            // Before data is asked what was promised of it.
+            guard.state.lock().promised.anywhere = true;
+        }
         guard.counters.room.near_full.store(near, Ordering::Release);
         if near && !was && !first {
             self.tell(bound);
@@ -179,9 +190,11 @@ impl Keeping {
         }
         let (granted, places, anywhere) = {
             let mut state = guard.state.lock();
-            (state.granted, std::mem::take(&mut state.places), std::mem::take(&mut state.anywhere))
+            state.promised_before = std::mem::take(&mut state.promised);
+            let promised = &state.promised_before;
+            (state.granted, promised.places().collect::<Vec<_>>(), promised.anywhere)
         };
-        if granted == 0 {
+        if granted == 0 && places.is_empty() && !anywhere {
             return;
         }
         guard.counters.room.fetched.add(1);

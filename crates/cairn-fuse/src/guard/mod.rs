@@ -17,7 +17,9 @@
 //! that are being written first. Far from full, a write costs two comparisons.
 //!
 //! A single write whose length cannot be seen ([`intent`]) counts as [`UNSEEN`] bytes. Memory that
-//! is mapped cannot be guarded: there is no question before it changes.
+//! is mapped cannot be guarded: there is no question before it changes. But it can be told from
+//! what was granted ([`promises`]), and takes no root-reserved blocks unless all who have the file
+//! open for writing may ([`crate::writers`]).
 //!
 //! Locking: one mutex, never held while the kernel is asked or told something. All that waits for
 //! the kernel is done by a thread of its own, which keeps the questions that it cannot answer at
@@ -26,8 +28,8 @@
 mod bound;
 mod intent;
 mod keeper;
+mod promises;
 
-use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -43,6 +45,7 @@ use crate::wire::Reply;
 use crate::wire::abi::AttrOut;
 pub(crate) use intent::Intent;
 pub(crate) use keeper::{Keeper, Mounted};
+use promises::{Promised, Promises};
 
 /// A write of unseen length is taken for this long.
 const UNSEEN: u64 = 1 << 20;
@@ -72,12 +75,16 @@ struct State {
     /// Bytes that the kernel was allowed to take, or may have taken, and that are not known to have
     /// arrived.
     granted: u64,
-    /// Where that goes to, by node.
-    places: HashMap<u64, Range<u64>>,
+    /// Where that goes to.
+    promised: Promises,
+    /// What was promised before the kernel last handed over what it held. A write that was slow to
+    /// reach the kernel's cache is still among it.
+    promised_before: Promises,
+    /// Data that was promised, by all that is known, takes root-reserved blocks for somebody who
+    /// may not use them: find out what was.
+    settle: bool,
     /// When something was granted last.
     last: Option<Instant>,
-    /// Some of it may be anywhere.
-    anywhere: bool,
     asked: Vec<Ask>,
     /// Nodes written while the kernel is being told: they come first.
     written: Vec<u64>,
@@ -141,6 +148,21 @@ impl Guard {
         }
     }
 
+    /// True if somebody may have been told that data which arrives from the kernel's cache is
+    /// written. What is left comes from shared mappings, and nobody was promised room for it.
+    pub(crate) fn has_promised(&self, fs: &dyn FileSystem, node: u64, range: &Range<u64>) -> bool {
+        if !self.on || !self.is_near() {
+            return self.on;
+        }
+        let mut state = self.state.lock();
+        let promised = state.promised.of(node, range).max(state.promised_before.of(node, range));
+        if promised == Promised::ToOthers && fs.room(false) < range.end - range.start {
+            state.settle = true;
+            self.wake.notify_one();
+        }
+        promised != Promised::Not
+    }
+
     /// Answers a question, now or when it is known whether there is room.
     pub(crate) fn answer(&self, fs: &dyn FileSystem, ask: Ask) {
         if !self.is_near() || ask.intent == Intent::Reads {
@@ -179,9 +201,7 @@ impl State {
         if fits {
             self.granted += need;
             self.last = Some(Instant::now());
-            let range = ask.reach();
-            let place = self.places.entry(ask.node).or_insert_with(|| range.clone());
-            *place = place.start.min(range.start)..place.end.max(range.end);
+            self.promised.add(ask.node, &ask.reach(), ask.reserved);
         }
         fits
     }
@@ -191,7 +211,7 @@ impl State {
     /// Counts in what the kernel has taken unasked.
     fn grant_anywhere(&mut self, bytes: u64) {
         self.granted = self.granted.saturating_add(bytes);
-        self.anywhere = true;
+        self.promised.anywhere = true;
     }
 }
 

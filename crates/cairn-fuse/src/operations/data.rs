@@ -16,6 +16,7 @@ use crate::wire::abi::{
     WRITE_KILL_SUIDGID, WriteIn, WriteOut, opcode,
 };
 use crate::wire::{MAX_WRITE, Reply, Request};
+use crate::writers;
 
 pub(super) const O_DIRECT: u32 = rustix::fs::OFlags::DIRECT.bits();
 const SEEK_DATA: u32 = 3;
@@ -182,7 +183,8 @@ impl Operations {
                 fs.write(ino, offset, data, flags)
             });
         }
-        self.core.run_taking_admitted_space(Operation::Write, |fs| {
+        let range = offset..offset.saturating_add(data.len() as u64);
+        self.core.run_taking_cached_space(node, &range, |fs| {
             drop_privileges(fs)?;
             match write_all(fs, ino, offset, data, flags) {
                 Err(Error::NotPermitted) => write_added(fs, ino, offset, data, flags),
@@ -198,7 +200,8 @@ impl Operations {
         if request.header.opcode == opcode::FSYNCDIR {
             self.core.run(Operation::FsyncDir, |fs| fs.fsync(ino, 0, data_only))
         } else {
-            let synced = self.core.run(Operation::Fsync, |fs| fs.fsync(ino, asked.fh, data_only));
+            let handle = writers::plain(asked.fh);
+            let synced = self.core.run(Operation::Fsync, |fs| fs.fsync(ino, handle, data_only));
             if synced.is_err() {
                 // The device may have no room: then the kernel is to ask before it takes the next
                 // write.

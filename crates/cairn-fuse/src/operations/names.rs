@@ -275,7 +275,7 @@ impl Operations {
                 asked.mode & 0o7777,
                 &caller,
             )?;
-            self.created(fs, &made, asked.flags)
+            self.created(fs, &made, asked.flags, &sender)
         })
     }
 
@@ -285,15 +285,23 @@ impl Operations {
         let caller = sender.caller(asked.umask);
         self.core.run_taking_space(Operation::TmpFile, &sender, |fs| {
             let made = fs.tmpfile(parent, asked.mode & 0o7777, &caller)?;
-            self.created(fs, &made, asked.flags)
+            self.created(fs, &made, asked.flags, &sender)
         })
     }
 
-    fn created(&self, fs: &dyn FileSystem, made: &Attributes, flags: u32) -> Result<CreateOut> {
+    fn created(
+        &self,
+        fs: &dyn FileSystem,
+        made: &Attributes,
+        flags: u32,
+        sender: &Credentials,
+    ) -> Result<CreateOut> {
         let fh = if self.core.no_open {
             0
         } else {
-            fs.open(made.ino, open_mode(flags)).inspect_err(|_| fs.forget(made.ino, 1))?
+            let mode = open_mode(flags);
+            let fh = fs.open(made.ino, mode).inspect_err(|_| fs.forget(made.ino, 1))?;
+            self.handle(self.core.node(made.ino), fh, mode, sender)
         };
         Ok(CreateOut { entry: self.core.entry(made), open: OpenOut { fh, ..OPENED } })
     }
@@ -304,23 +312,35 @@ impl Operations {
         }
         let asked: OpenIn = request.take()?;
         let ino = self.core.ino(request.header.nodeid);
+        let mode = open_mode(asked.flags);
         let fh = self.core.run(Operation::Open, |fs| {
-            let mode = open_mode(asked.flags);
             if mode.write {
                 let append = asked.flags & O_APPEND != 0 && asked.flags & O_TRUNC == 0;
                 fs.getattr(ino)?.flags.check_open(mode.write, append)?;
             }
             fs.open(ino, mode)
         })?;
+        let fh = self.handle(request.header.nodeid, fh, mode, &Credentials::of(request));
         Ok(OpenOut { fh, ..OPENED })
+    }
+
+    /// The number for the kernel of a handle that was opened.
+    fn handle(&self, node: u64, fh: u64, mode: OpenMode, sender: &Credentials) -> u64 {
+        if mode.write {
+            let admitted = sender.may_use_reserved_later(self.core.fs());
+            self.core.writers.opened(node, fh, admitted)
+        } else {
+            fh
+        }
     }
 
     pub(super) fn release(&self, request: &mut Request<'_>) -> Result<(), Errno> {
         let asked: ReleaseIn = request.take()?;
         let ino = self.core.ino(request.header.nodeid);
+        let fh = self.core.writers.released(request.header.nodeid, asked.fh);
         self.core.run(Operation::Release, |fs| {
-            if asked.fh != 0 {
-                fs.release(ino, asked.fh);
+            if fh != 0 {
+                fs.release(ino, fh);
             }
             Ok(())
         })
