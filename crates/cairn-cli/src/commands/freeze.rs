@@ -12,7 +12,8 @@ Example:
   cairn freeze /mnt && cp --sparse=always disk.img copy.img; cairn thaw /mnt
 
 Returns when all that was written is in the image, as after an unmount. Until cairn thaw (or the end of the mount) reading goes on, and
-whoever changes something waits. What a program has written to a file that it has neither closed nor synced may be missing.
+whoever changes something waits. A program that waits cannot be killed: cairn thaw lets it go on. What a program has written to a file
+that it has neither closed nor synced may be missing.
 fsfreeze does not work on mounts of FUSE.")]
 pub struct FreezeArgs {
     /// Where the image is mounted.

@@ -332,9 +332,39 @@ fn a_frozen_mount_is_unmounted_unless_it_is_in_use() {
         "it stays frozen for whoever copies it"
     );
     shell.finish();
+    // Nobody is left: not even a mark that a question of somebody else has left is in the way.
+    let _ = rustix::mount::unmount(volume.root(), rustix::mount::UnmountFlags::EXPIRE);
     let output = umount(&["--timeout=20"], &volume.root());
     assert!(output.status.success(), "{}", said(&output));
     volume.await_end();
+}
+
+/// A program that waits in a call has no file open, and a signal does not end it. An unmount that
+/// is refused for it must not let it write to an image that somebody copies.
+#[test]
+fn a_refused_unmount_leaves_a_volume_frozen_for_whoever_copies_it() {
+    for mut volume in [Volume::mounted(SIZE, ""), Volume::f2fs(SIZE, "")] {
+        judge::run(CAIRN, [Path::new("freeze"), &volume.root()]);
+        let mut waiting = judge::command("touch").arg(volume.path("new")).spawn().unwrap();
+        let in_a_call = || volume.stats().pointer("/fuse/queue_now").unwrap().as_u64() > Some(0);
+        until("the call reaches the daemon", in_a_call);
+        let before = fs::read(volume.image()).unwrap();
+        // The second time as well: the question leaves nothing behind.
+        for _ in 0..2 {
+            let output = umount(&["--timeout=5"], &volume.root());
+            let told = said(&output);
+            assert!(output.status.code() == Some(6) && told.contains("cairn thaw"), "{told}");
+        }
+        assert_eq!(volume.stats().pointer("/state/frozen"), Some(&true.into()));
+        assert!(fs::read(volume.image()).unwrap() == before, "written while frozen");
+        judge::run(CAIRN, [Path::new("thaw"), &volume.root()]);
+        assert!(waiting.wait().unwrap().success());
+        judge::run(CAIRN, [Path::new("freeze"), &volume.root()]);
+        until("the last call has been answered", || !in_a_call());
+        let output = umount(&["--timeout=20"], &volume.root());
+        assert!(output.status.success(), "{}", said(&output));
+        volume.await_end();
+    }
 }
 
 #[test]

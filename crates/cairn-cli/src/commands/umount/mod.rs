@@ -1,5 +1,7 @@
 //! `cairn umount`.
 
+mod frozen;
+mod in_use;
 mod wait;
 
 use std::fs::File;
@@ -10,9 +12,9 @@ use std::thread;
 use std::time::Duration;
 
 use cairn::ImageSpec;
-use cairn_base::stats::Value;
 use cairn_block::file::open_image;
 use cairn_fuse::control::{self, Client, ControlError};
+use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
 
 use super::mount::table::{self, Mount};
@@ -94,7 +96,7 @@ fn one(args: &Args, point: &Path) -> Outcome {
         // cannot end its connection.
         copy.map(|path| thread::spawn(move || rustix::fs::statvfs(&path)));
     } else {
-        thaw(&mount)?;
+        frozen::thaw(&mount)?;
         detach(&mount, false)?;
     }
     let mut patience = Patience::new(&mount, args.timeout.map(Duration::from_secs));
@@ -153,23 +155,6 @@ fn elsewhere(args: &Args, given: &Path, failure: Failure) -> Outcome<(Mount, Opt
     Err(Failure::new(Status::Busy, message))
 }
 
-/// What the kernel still has of a frozen volume could not be written, and nobody could end that
-/// wait: it is thawed, unless it stays mounted because it is in use.
-fn thaw(mount: &Mount) -> Outcome {
-    let client = || Client::connect(&mount.device, mount.owner);
-    let is_frozen = client().and_then(Client::stats).is_ok_and(|stats| match stats.get("state") {
-        Some(Value::Section(state)) => state.get("frozen") == Some(&Value::Bool(true)),
-        _ => false,
-    });
-    if !is_frozen {
-        return Ok(());
-    }
-    if !users::of(&mount.point, &mount.device).is_empty() {
-        return Err(busy(mount));
-    }
-    client().and_then(Client::thaw).map_err(|error| live_mount::failure(&mount.point, &error))
-}
-
 /// Has the daemon write everything and end, whoever uses the mount, unless nobody does; and takes
 /// the mount away.
 fn end(mount: &Mount, given: &Path) -> Outcome {
@@ -199,19 +184,9 @@ fn detach(mount: &Mount, lazy: bool) -> Outcome {
     }
     let flags = if lazy { UnmountFlags::DETACH } else { UnmountFlags::empty() };
     unmount(&mount.point, flags | UnmountFlags::NOFOLLOW).map_err(|error| match error {
-        rustix::io::Errno::BUSY => busy(mount),
+        Errno::BUSY => in_use::failure(mount),
         error => Failure::host(&mount.point, &error.into()),
     })
-}
-
-fn busy(mount: &Mount) -> Failure {
-    let users = users::listed(&users::of(&mount.point, &mount.device));
-    let users = users.unwrap_or_else(|| "somebody whom only root can see".to_owned());
-    let point = mount.point.display();
-    let message = format!(
-        "{point}: in use by {users}: end that or leave it, or use --force (errors for who uses it) or --lazy (the daemon goes on)"
-    );
-    Failure::new(Status::Busy, message)
 }
 
 /// Only the set-user-id helper may.
@@ -235,7 +210,7 @@ fn detach_as_user(mount: &Mount, lazy: bool) -> Outcome {
     }
     let text = String::from_utf8_lossy(&output.stderr);
     if text.contains("busy") {
-        return Err(busy(mount));
+        return Err(in_use::failure(mount));
     }
     Err(Failure::new(Status::Failed, format!("{}: {}", point.display(), text.trim())))
 }

@@ -1,0 +1,61 @@
+//! Unmounting a frozen volume: what the kernel still has of it could not be written, and nobody
+//! could end that wait. So it is thawed first, but only if nobody uses it: whoever froze it may be
+//! copying the image, and an unmount that is refused leaves it frozen.
+
+use cairn_base::stats::{Report, Value};
+use cairn_fuse::control::Client;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::mount::{UnmountFlags, unmount};
+
+use super::in_use;
+use crate::commands::live_mount;
+use crate::commands::mount::table::Mount;
+use crate::commands::mount::users;
+use crate::failure::{Failure, Outcome, Status};
+
+/// Thaws a volume that is about to be unmounted.
+///
+/// # Errors
+/// It is in use.
+pub fn thaw(mount: &Mount) -> Outcome {
+    let client = || Client::connect(&mount.device, mount.owner);
+    let Some(stats) = client().and_then(Client::stats).ok().filter(is_frozen) else {
+        return Ok(());
+    };
+    if !users::of(&mount.point, &mount.device).is_empty() {
+        return Err(in_use::failure(mount));
+    }
+    if is_in_a_call(mount, &stats) {
+        let point = mount.point.display();
+        let message = format!(
+            "{point}: the volume is frozen, and a call waits for that, which no signal ends: run `cairn thaw {point}` first"
+        );
+        return Err(Failure::new(Status::Busy, message));
+    }
+    client().and_then(Client::thaw).map_err(|error| live_mount::failure(&mount.point, &error))
+}
+
+fn is_frozen(stats: &Report) -> bool {
+    stats.get("state.frozen") == Some(&Value::Bool(true))
+}
+
+/// True if a call is on its way through the mount: a program that waits in one may have no file
+/// open yet. Root asks the kernel: with `MNT_EXPIRE` it unmounts only what nobody has used since
+/// it was asked before, and says what is in use. Others ask the daemon what it has not answered.
+fn is_in_a_call(mount: &Mount, stats: &Report) -> bool {
+    // Whoever takes hold of a mount takes the mark away that an earlier question has left. The
+    // daemon hears nothing of that.
+    let clear_mark = || {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        drop(rustix::fs::open(&mount.point, flags, Mode::empty()));
+    };
+    clear_mark();
+    let told = unmount(&mount.point, UnmountFlags::EXPIRE | UnmountFlags::NOFOLLOW);
+    clear_mark();
+    match told {
+        Err(Errno::BUSY) => true,
+        Err(Errno::PERM) => stats.u64("fuse.queue_now").is_some_and(|waiting| waiting > 0),
+        _ => false,
+    }
+}
