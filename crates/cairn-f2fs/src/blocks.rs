@@ -173,17 +173,17 @@ impl Blocks {
 
 /// Blocks to be written together; neighbours become one request.
 #[derive(Debug, Default)]
-pub struct Writes(Vec<(u64, Bytes)>);
+pub(crate) struct Writes(Vec<(u64, Bytes)>);
 
 impl Writes {
     /// Nothing to write.
     #[must_use]
-    pub const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self(Vec::new())
     }
 
     /// Adds one block, or several that follow each other.
-    pub fn push(&mut self, at: Pba, blocks: impl Into<Bytes>) {
+    pub(crate) fn push(&mut self, at: Pba, blocks: impl Into<Bytes>) {
         let blocks = blocks.into();
         debug_assert!(blocks.len().is_multiple_of(BLOCK_SIZE) && !blocks.is_empty());
         self.0.push((at.get(), blocks));
@@ -191,19 +191,20 @@ impl Writes {
 
     /// Number of blocks.
     #[must_use]
-    pub fn blocks(&self) -> u64 {
+    #[cfg(test)]
+    pub(crate) fn blocks(&self) -> u64 {
         self.0.iter().map(|(_, blocks)| (blocks.len() / BLOCK_SIZE) as u64).sum()
     }
 
     /// Is there nothing to write?
     #[must_use]
-    pub const fn is_empty(&self) -> bool {
+    pub(crate) const fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// The batch that writes them.
     #[must_use]
-    pub fn into_batch(mut self, durability: Durability) -> Batch {
+    pub(crate) fn into_batch(mut self, durability: Durability) -> Batch {
         self.0.sort_by_key(|(at, _)| *at);
         let mut requests: Vec<(u64, u64, Vec<Bytes>)> = Vec::new();
         for (at, block) in self.0 {
@@ -224,7 +225,7 @@ impl Writes {
     ///
     /// # Errors
     /// The device's.
-    pub fn write_in_parts(mut self, most: u64, device: &dyn BlockDevice) -> Result<()> {
+    pub(crate) fn write_in_parts(mut self, most: u64, device: &dyn BlockDevice) -> Result<()> {
         self.0.sort_by_key(|(at, _)| *at);
         let mut part = Self::new();
         let mut count = 0;
@@ -243,7 +244,7 @@ impl Writes {
     ///
     /// # Errors
     /// The device's.
-    pub fn write(self, device: &dyn BlockDevice) -> Result<()> {
+    pub(crate) fn write(self, device: &dyn BlockDevice) -> Result<()> {
         if self.is_empty() {
             return Ok(());
         }

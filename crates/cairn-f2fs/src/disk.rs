@@ -55,7 +55,7 @@ pub(crate) struct Parts {
     pub flushes: Arc<Flushes>,
     pub superblock: Superblock,
     pub layout: Arc<Layout>,
-    pub buffers: Arc<BufferCache>,
+    pub(crate) buffers: Arc<BufferCache>,
     pub checkpoint: Loaded,
     pub nat: Arc<NatTable>,
     pub nodes: NodeCache,

@@ -52,11 +52,11 @@ pub enum Error {
 
 impl Error {
     /// No space left.
-    pub const NO_SPACE: Self = Self::Vfs(cairn_vfs::Error::NoSpace);
+    pub(crate) const NO_SPACE: Self = Self::Vfs(cairn_vfs::Error::NoSpace);
 
     /// Whom it concerns besides the caller.
     #[must_use]
-    pub fn reach(&self) -> Reach {
+    pub(crate) fn reach(&self) -> Reach {
         match self {
             Self::Vfs(_)
             | Self::Option(_)

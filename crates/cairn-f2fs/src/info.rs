@@ -46,17 +46,17 @@ pub struct CheckpointInfo {
     /// Blocks that users may have.
     pub user_blocks: u64,
     /// Blocks in use.
-    pub valid_blocks: u64,
+    pub(crate) valid_blocks: u64,
     /// Nodes in use.
-    pub valid_nodes: u32,
+    pub(crate) valid_nodes: u32,
     /// Inodes in use.
-    pub valid_inodes: u32,
+    pub(crate) valid_inodes: u32,
     /// Free segments.
-    pub free_segments: u32,
+    pub(crate) free_segments: u32,
     /// Segments kept for cleaning.
-    pub reserved_segments: u32,
+    pub(crate) reserved_segments: u32,
     /// Segments that users never get.
-    pub overprovision_segments: u32,
+    pub(crate) overprovision_segments: u32,
 }
 
 impl Info {

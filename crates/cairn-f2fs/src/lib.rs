@@ -13,6 +13,8 @@ mod blocks;
 pub mod checkpoint;
 mod checkpointer;
 mod compress;
+#[cfg(test)]
+mod core_tests;
 mod corrupt;
 pub mod devices;
 mod dir;
@@ -55,9 +57,9 @@ use cairn_base::Ino;
 pub use corrupt::Corrupt;
 pub use error::{Error, Result};
 pub use info::Info;
-pub use mount::{Probe, inspect, probe};
+pub use mount::{inspect, probe};
 pub use options::MountOptions;
 pub use volume::F2fs;
 
 /// The root directory.
-pub const ROOT_INO: Ino = format::units::Nid::ROOT.ino();
+pub(crate) const ROOT_INO: Ino = format::units::Nid::ROOT.ino();

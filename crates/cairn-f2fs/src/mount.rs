@@ -48,7 +48,7 @@ pub struct Probe {
     /// Its geometry, checked against itself and the device.
     pub layout: Layout,
     /// The first copy is damaged; this is the second one.
-    pub from_backup: bool,
+    pub(crate) from_backup: bool,
 }
 
 /// Looks for a volume; `None` if neither copy of the superblock has the magic number.

@@ -40,13 +40,13 @@ pub struct Operations {
 
 /// A running operation. A checkpoint waits until it is dropped.
 #[must_use = "the operation ends when it is dropped"]
-pub struct Op<'v> {
+pub(crate) struct Op<'v> {
     /// The inodes of the volume.
     pub(crate) inodes: &'v Inodes,
     /// Its write core.
     pub store: &'v Store,
     /// Blocks that it may take; the rest goes back at the end.
-    pub reservation: Reservation,
+    pub(crate) reservation: Reservation,
     _guard: OpGuard<'v>,
 }
 
@@ -68,7 +68,7 @@ impl Operations {
     /// # Errors
     /// No space; the volume is read-only or has stopped; a checkpoint that had to come first
     /// failed.
-    pub fn begin(&self, blocks: u64) -> Result<Op<'_>> {
+    pub(crate) fn begin(&self, blocks: u64) -> Result<Op<'_>> {
         self.mount.check_writable()?;
         let store: &Store = self.store()?;
         self.make_room()?;
@@ -82,7 +82,11 @@ impl Operations {
     ///
     /// # Errors
     /// As [`Operations::begin`], and those of `work`.
-    pub fn change<T>(&self, blocks: u64, work: impl FnOnce(&mut Op<'_>) -> Result<T>) -> Result<T> {
+    pub(crate) fn change<T>(
+        &self,
+        blocks: u64,
+        work: impl FnOnce(&mut Op<'_>) -> Result<T>,
+    ) -> Result<T> {
         let mut op = self.begin(blocks)?;
         let outcome = work(&mut op);
         self.mount.stop_after(&outcome);
@@ -94,7 +98,7 @@ impl Operations {
     ///
     /// # Errors
     /// The volume has stopped.
-    pub fn begin_reserved(&self, reservation: Reservation) -> Result<Op<'_>> {
+    pub(crate) fn begin_reserved(&self, reservation: Reservation) -> Result<Op<'_>> {
         let store: &Store = self.store()?;
         let guard = store.operation_lock.lock_op()?;
         Ok(Op { inodes: &self.inodes, store, reservation, _guard: guard })
@@ -115,7 +119,7 @@ impl Operations {
     ///
     /// # Errors
     /// Those of `work`.
-    pub fn with_space<T>(&self, mut work: impl FnMut() -> Result<T>) -> Result<T> {
+    pub(crate) fn with_space<T>(&self, mut work: impl FnMut() -> Result<T>) -> Result<T> {
         match self.with_reservations(&mut work) {
             Err(Error::Vfs(cairn_vfs::Error::NoSpace)) if self.checkpoint(Reason::Cleaning)? => {
                 work()
@@ -129,7 +133,7 @@ impl Operations {
     ///
     /// # Errors
     /// Those of `work`.
-    pub fn with_reservations<T>(&self, mut work: impl FnMut() -> Result<T>) -> Result<T> {
+    pub(crate) fn with_reservations<T>(&self, mut work: impl FnMut() -> Result<T>) -> Result<T> {
         match work() {
             Err(Error::Vfs(cairn_vfs::Error::NoSpace)) if self.inodes.pages.space_is_short() => {
                 work()

@@ -29,7 +29,7 @@ use cairn_base::stats::Counter;
 use crate::error::{Error, Result};
 
 /// See the module.
-pub struct OperationLock {
+pub(crate) struct OperationLock {
     reading: RwLock<()>,
     data: RwLock<()>,
     lock: RwLock<()>,
@@ -50,12 +50,14 @@ struct Stopped {
 
 /// The lock is held shared, by an operation. The checkpoint waits until this is dropped.
 #[must_use = "the operation ends when this is dropped"]
-pub struct OpGuard<'g>(#[expect(dead_code, reason = "held, not read")] RwLockReadGuard<'g, ()>);
+pub(crate) struct OpGuard<'g>(
+    #[expect(dead_code, reason = "held, not read")] RwLockReadGuard<'g, ()>,
+);
 
 /// The lock is held exclusively: no operation runs, and none begins until this is dropped. The
 /// holder may allocate blocks without [`OperationLock::lock_op`].
 #[must_use = "the operation lock is released when this is dropped"]
-pub struct CheckpointGuard<'g> {
+pub(crate) struct CheckpointGuard<'g> {
     #[expect(dead_code, reason = "held, not read")]
     lock: RwLockWriteGuard<'g, ()>,
     #[expect(dead_code, reason = "held, not read")]
@@ -65,7 +67,9 @@ pub struct CheckpointGuard<'g> {
 /// Held while data of files is written, or read; see [`OperationLock::lock_data`] and
 /// [`OperationLock::lock_reading`].
 #[must_use = "the work ends when this is dropped"]
-pub struct DataGuard<'g>(#[expect(dead_code, reason = "held, not read")] RwLockReadGuard<'g, ()>);
+pub(crate) struct DataGuard<'g>(
+    #[expect(dead_code, reason = "held, not read")] RwLockReadGuard<'g, ()>,
+);
 
 impl Default for OperationLock {
     fn default() -> Self {
@@ -76,7 +80,7 @@ impl Default for OperationLock {
 impl OperationLock {
     /// A free lock.
     #[must_use]
-    pub const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self {
             reading: RwLock::new(Rank::DataReaders, ()),
             data: RwLock::new(Rank::DataWriters, ()),
@@ -94,7 +98,7 @@ impl OperationLock {
     ///
     /// # Errors
     /// The volume has stopped.
-    pub fn lock_op(&self) -> Result<OpGuard<'_>> {
+    pub(crate) fn lock_op(&self) -> Result<OpGuard<'_>> {
         let guard = self.lock.read();
         self.check()?;
         self.shared.add(1);
@@ -106,7 +110,7 @@ impl OperationLock {
     ///
     /// # Errors
     /// The volume has stopped.
-    pub fn lock_data(&self) -> Result<DataGuard<'_>> {
+    pub(crate) fn lock_data(&self) -> Result<DataGuard<'_>> {
         let guard = self.data.read();
         self.check()?;
         Ok(DataGuard(guard))
@@ -114,12 +118,12 @@ impl OperationLock {
 
     /// Begins to read blocks whose addresses are looked up from here on: they hold what they held
     /// until this is dropped.
-    pub fn lock_reading(&self) -> DataGuard<'_> {
+    pub(crate) fn lock_reading(&self) -> DataGuard<'_> {
         DataGuard(self.reading.read())
     }
 
     /// Waits until all operations and writes of data have ended, and lets none begin.
-    pub fn lock_all(&self) -> CheckpointGuard<'_> {
+    pub(crate) fn lock_all(&self) -> CheckpointGuard<'_> {
         let data = self.data.write();
         let lock = self.lock.write();
         self.exclusive.add(1);
@@ -127,7 +131,7 @@ impl OperationLock {
     }
 
     /// As [`OperationLock::lock_all`], with no checkpoint in flight.
-    pub fn lock_all_idle(&self) -> CheckpointGuard<'_> {
+    pub(crate) fn lock_all_idle(&self) -> CheckpointGuard<'_> {
         self.wait_for_checkpoint();
         let guard = self.lock_all();
         // A checkpoint may have taken its snapshot before the lock was ours. No other can now.
@@ -136,25 +140,25 @@ impl OperationLock {
     }
 
     /// A checkpoint has taken its snapshot and is in flight. The lock is held exclusively.
-    pub fn begin_checkpoint(&self) {
+    pub(crate) fn begin_checkpoint(&self) {
         *self.in_flight.lock() = true;
     }
 
     /// The checkpoint in flight has completed, or failed.
-    pub fn complete_checkpoint(&self) {
+    pub(crate) fn complete_checkpoint(&self) {
         *self.in_flight.lock() = false;
         self.completed.notify_all();
     }
 
     /// Is a checkpoint in flight?
     #[must_use]
-    pub fn checkpoint_in_flight(&self) -> bool {
+    pub(crate) fn checkpoint_in_flight(&self) -> bool {
         *self.in_flight.lock()
     }
 
     /// Waits until no checkpoint is in flight. All blocks that were placed before are on the device
     /// then.
-    pub fn wait_for_checkpoint(&self) {
+    pub(crate) fn wait_for_checkpoint(&self) {
         let mut in_flight = self.in_flight.lock();
         while *in_flight {
             self.completed.wait(&mut in_flight);
@@ -165,30 +169,30 @@ impl OperationLock {
     /// changed, and before the old places can be used again ([`OperationLock::wait_for_readers`]).
     /// A cache of addresses is valid while the count is unchanged.
     #[must_use]
-    pub fn moves(&self) -> u64 {
+    pub(crate) fn moves(&self) -> u64 {
         self.moves.load(Ordering::SeqCst)
     }
 
     /// Waits for all present readers. A later reader looks its addresses up after the move.
     /// May be called with [`OperationLock::lock_data`].
-    pub fn wait_for_readers(&self) {
+    pub(crate) fn wait_for_readers(&self) {
         self.moves.fetch_add(1, Ordering::SeqCst);
         drop(self.reading.write());
     }
 
     /// Lets no more changes through, for good, because of an error. The first reason is kept.
-    pub fn stop(&self, reason: &str) {
+    pub(crate) fn stop(&self, reason: &str) {
         self.stopped.lock().get_or_insert_with(|| Stopped { reason: reason.into(), failed: true });
     }
 
     /// The same because somebody asked for it.
-    pub fn shut_down(&self, reason: &str) {
+    pub(crate) fn shut_down(&self, reason: &str) {
         self.stopped.lock().get_or_insert_with(|| Stopped { reason: reason.into(), failed: false });
     }
 
     /// Why the volume has stopped, if it has.
     #[must_use]
-    pub fn stopped(&self) -> Option<Arc<str>> {
+    pub(crate) fn stopped(&self) -> Option<Arc<str>> {
         self.stopped.lock().as_ref().map(|stopped| stopped.reason.clone())
     }
 
@@ -196,7 +200,7 @@ impl OperationLock {
     ///
     /// # Errors
     /// EIO, with the reason.
-    pub fn check_durable(&self) -> Result<()> {
+    pub(crate) fn check_durable(&self) -> Result<()> {
         self.stopped().map_or(Ok(()), |reason| Err(cairn_vfs::Error::stopped(&reason).into()))
     }
 
@@ -204,7 +208,7 @@ impl OperationLock {
     ///
     /// # Errors
     /// As [`OperationLock::check_durable`].
-    pub fn check_failed(&self) -> Result<()> {
+    pub(crate) fn check_failed(&self) -> Result<()> {
         let failed = self.stopped.lock().as_ref().is_some_and(|stopped| stopped.failed);
         if failed { self.check_durable() } else { Ok(()) }
     }
@@ -214,7 +218,7 @@ impl OperationLock {
     /// # Errors
     /// It has, with the reason: EIO if somebody asked for it, as of a volume that is no longer
     /// there.
-    pub fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         match &*self.stopped.lock() {
             Some(Stopped { reason, failed: true }) => Err(Error::Stopped(reason.clone())),
             Some(Stopped { reason, failed: false }) => {
@@ -226,7 +230,7 @@ impl OperationLock {
 
     /// How often it was taken shared, and exclusively.
     #[must_use]
-    pub fn counts(&self) -> (u64, u64) {
+    pub(crate) fn counts(&self) -> (u64, u64) {
         (self.shared.get(), self.exclusive.get())
     }
 }

@@ -17,26 +17,26 @@ use crate::format::units::BLOCKS_PER_SEGMENT;
 use crate::format::{Checkpoint, Layout};
 
 /// Blocks of a file written back at once: between two pieces a checkpoint or cleaning may come.
-pub const WRITE_BACK_PIECE: u64 = 1024;
+pub(crate) const WRITE_BACK_PIECE: u64 = 1024;
 
 /// What the checkpoint says about use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Blocks in use: `valid_block_count`.
-    pub valid_blocks: u64,
+    pub(crate) valid_blocks: u64,
     /// Nodes in use: `valid_node_count`.
-    pub valid_nodes: u32,
+    pub(crate) valid_nodes: u32,
     /// Inodes in use: `valid_inode_count`.
-    pub valid_inodes: u32,
+    pub(crate) valid_inodes: u32,
 }
 
 /// Dirty blocks in memory that will take new addresses before or at the next checkpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Pending {
+pub(crate) struct Pending {
     /// Node blocks.
     pub nodes: u64,
     /// Blocks of directory data.
-    pub dentries: u64,
+    pub(crate) dentries: u64,
     /// Inodes that are not in their node blocks yet.
     pub inodes: u64,
     /// Blocks of file data, where they never go back in place (mode=lfs).
@@ -45,11 +45,11 @@ pub struct Pending {
 
 /// Sections that what is pending will take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RequiredSections {
+pub(crate) struct RequiredSections {
     /// Sections that it fills.
-    pub lower: u32,
+    pub(crate) lower: u32,
     /// With those that it only begins.
-    pub upper: u32,
+    pub(crate) upper: u32,
 }
 
 #[derive(Default)]
@@ -69,7 +69,6 @@ struct State {
 /// See the module.
 pub struct Space {
     user_blocks: u64,
-    max_nodes: u32,
     section_capacity: u32,
     reserved_segments: u32,
     overprovision_segments: u32,
@@ -103,7 +102,6 @@ impl Space {
         Arc::new(Self {
             user_blocks: checkpoint.user_block_count.min(most),
             // Nids 0 to 2 are nobody's.
-            max_nodes: layout.max_nid().saturating_sub(3),
             section_capacity: layout.section_capacity(),
             reserved_segments: checkpoint.rsvd_segment_count,
             overprovision_segments: checkpoint.overprov_segment_count,
@@ -132,7 +130,7 @@ impl Space {
     }
 
     /// A node, counted as a block until now, is no longer in use.
-    pub fn release_node(&self, is_inode: bool) {
+    pub(crate) fn release_node(&self, is_inode: bool) {
         self.change(|counts| {
             let blocks = less(&mut counts.valid_blocks, 1);
             let nodes = less32(&mut counts.valid_nodes, 1);
@@ -150,7 +148,7 @@ impl Space {
     /// More was given back than the checkpoint had counted: its counters were wrong, and fsck must
     /// count again.
     #[must_use]
-    pub fn is_wrong(&self) -> bool {
+    pub(crate) fn is_wrong(&self) -> bool {
         self.state.lock().wrong
     }
 
@@ -162,12 +160,12 @@ impl Space {
 
     /// Have the counters changed since the last [`Space::committed`]?
     #[must_use]
-    pub fn is_dirty(&self) -> bool {
+    pub(crate) fn is_dirty(&self) -> bool {
         self.state.lock().dirty
     }
 
     /// A checkpoint holds the present counters. Called with the operation lock held exclusively.
-    pub fn committed(&self) {
+    pub(crate) fn committed(&self) {
         let mut state = self.state.lock();
         (state.dirty, state.taken) = (false, 0);
     }
@@ -193,14 +191,8 @@ impl Space {
     }
 
     /// Nobody can have so many blocks, because checkpoints are disabled.
-    pub fn set_unusable(&self, blocks: u64) {
+    pub(crate) fn set_unusable(&self, blocks: u64) {
         self.state.lock().unusable = blocks.min(self.user_blocks);
-    }
-
-    /// Nodes that could still be made, as far as nids go.
-    #[must_use]
-    pub fn free_nodes(&self) -> u32 {
-        self.max_nodes.saturating_sub(self.counts().valid_nodes)
     }
 
     /// Sections kept for cleaning.
@@ -216,7 +208,7 @@ impl Space {
 
     /// Segments that users never get.
     #[must_use]
-    pub const fn overprovision_segments(&self) -> u32 {
+    pub(crate) const fn overprovision_segments(&self) -> u32 {
         self.overprovision_segments
     }
 
@@ -224,7 +216,7 @@ impl Space {
     /// their directories' nodes. Dirty data counts up to half of what the volume has beyond its
     /// reserve: more could never be kept free for it.
     #[must_use]
-    pub fn required_sections(&self, pending: Pending) -> RequiredSections {
+    pub(crate) fn required_sections(&self, pending: Pending) -> RequiredSections {
         let section = u64::from(self.section_capacity);
         let spare =
             self.sections_of(self.overprovision_segments).saturating_sub(self.reserved_sections())
@@ -240,7 +232,7 @@ impl Space {
     /// The number of free sections at and below which holes of segments in use are filled instead
     /// of taking more of the free ones.
     #[must_use]
-    pub fn reuse_below(&self, pending: Pending) -> u32 {
+    pub(crate) fn reuse_below(&self, pending: Pending) -> u32 {
         let section = u64::from(self.section_capacity);
         let [nodes, dentries, inodes] =
             [pending.nodes, pending.dentries, pending.inodes].map(|n| n.div_ceil(section));
@@ -297,7 +289,7 @@ impl Reservation {
     ///
     /// # Panics
     /// None is left.
-    pub fn take_node(&mut self, is_inode: bool) {
+    pub(crate) fn take_node(&mut self, is_inode: bool) {
         self.turn(1, |counts| {
             counts.valid_nodes += 1;
             counts.valid_inodes += u32::from(is_inode);

@@ -26,7 +26,7 @@ use super::reason::Reason;
 use crate::error::Result;
 
 /// Requests, and who serves them.
-pub struct Merge {
+pub(crate) struct Merge {
     pub(super) queue: Queue<Request, Result<bool>>,
     pub(super) gather: Mutex<Gather>,
     pub(super) daemon: Mutex<Option<DaemonHandle>>,
@@ -51,13 +51,13 @@ pub struct MergeStats {
     /// Requests answered.
     pub total: Counter,
     /// Mean time that the requests of the last batch waited, in milliseconds.
-    pub cur_ms: Gauge,
+    pub(crate) cur_ms: Gauge,
     /// Greatest of those means.
-    pub peak_ms: Gauge,
+    pub(crate) peak_ms: Gauge,
     /// What each request waited, in nanoseconds.
-    pub wait_ns: Histogram,
+    pub(crate) wait_ns: Histogram,
     /// Batches that were held back for more requests to come.
-    pub gathered: Counter,
+    pub(crate) gathered: Counter,
 }
 
 impl MergeStats {

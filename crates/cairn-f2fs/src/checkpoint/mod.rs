@@ -45,13 +45,15 @@ use crate::operation_lock::{CheckpointGuard, OperationLock};
 use crate::segment::Segments;
 use crate::space::Space;
 
-pub use merge::{Merge, MergeStats};
-pub use orphans::Orphans;
-pub use read::{Loaded, load};
-pub use reason::Reason;
+pub(crate) use merge::Merge;
+pub use merge::MergeStats;
+pub(crate) use orphans::Orphans;
+pub(crate) use read::Loaded;
+pub use read::load;
+pub(crate) use reason::Reason;
 
 /// Who has more in memory than nodes: inodes and directory data.
-pub trait Hook: Send + Sync {
+pub(crate) trait Hook: Send + Sync {
     /// Reads what [`Hook::snapshot`] is going to need, while operations go on. What cannot be read
     /// is found again there.
     fn prepare(&self);
@@ -75,7 +77,7 @@ pub struct Parts {
     /// The volume.
     pub device: Arc<dyn BlockDevice>,
     /// Held by operations, and exclusively for the snapshot.
-    pub operation_lock: Arc<OperationLock>,
+    pub(crate) operation_lock: Arc<OperationLock>,
     /// Counters.
     pub space: Arc<Space>,
     /// The NAT.
@@ -101,7 +103,7 @@ pub struct Checkpoints {
     completed: Event,
     merge: Merge,
     /// Inodes without links that are open.
-    pub orphans: Orphans,
+    pub(crate) orphans: Orphans,
     /// Counters.
     pub stats: CheckpointStats,
 }
@@ -124,19 +126,19 @@ pub struct CheckpointStats {
     /// Written, by reason.
     pub written: [Counter; Reason::ALL.len()],
     /// Asked for while nothing was dirty.
-    pub nothing_to_do: Counter,
+    pub(crate) nothing_to_do: Counter,
     /// Failed.
     pub failed: Counter,
     /// Blocks of packs.
-    pub pack_blocks: Counter,
+    pub(crate) pack_blocks: Counter,
     /// Blocks discarded after checkpoints.
-    pub discarded_blocks: Counter,
+    pub(crate) discarded_blocks: Counter,
     /// How long the checkpoint waited for the operation lock: running operations had to end.
-    pub closing_ns: Histogram,
+    pub(crate) closing_ns: Histogram,
     /// How long the operation lock was held exclusively.
-    pub closed_ns: Histogram,
+    pub(crate) closed_ns: Histogram,
     /// How long checkpoints took in all, from waiting for the operation lock to completion.
-    pub whole_ns: Histogram,
+    pub(crate) whole_ns: Histogram,
 }
 
 impl Checkpoints {
@@ -163,7 +165,7 @@ impl Checkpoints {
     }
 
     /// Whom to ask for what else is dirty. The first one stays.
-    pub fn set_hook(&self, hook: Weak<dyn Hook>) {
+    pub(crate) fn set_hook(&self, hook: Weak<dyn Hook>) {
         self.hook.get_or_init(|| hook);
     }
 
@@ -185,13 +187,13 @@ impl Checkpoints {
 
     /// Valid blocks in the newest snapshot.
     #[must_use]
-    pub fn valid_blocks(&self) -> u64 {
+    pub(crate) fn valid_blocks(&self) -> u64 {
         self.state.lock().newest.valid_block_count
     }
 
     /// Are checkpoints disabled?
     #[must_use]
-    pub fn is_disabled(&self) -> bool {
+    pub(crate) fn is_disabled(&self) -> bool {
         self.state.lock().disabled
     }
 
@@ -203,7 +205,7 @@ impl Checkpoints {
 
     /// All checkpoints from the next one on carry these flags, too: `FSCK`, `ERROR`,
     /// `QUOTA_NEED_FSCK`.
-    pub fn raise(&self, flags: CheckpointFlags) {
+    pub(crate) fn raise(&self, flags: CheckpointFlags) {
         self.state.lock().raise |= flags;
     }
 
@@ -226,7 +228,7 @@ impl Checkpoints {
     /// Has anything changed since the newest snapshot? Inodes and directories that only the
     /// [`Hook`] knows are not counted.
     #[must_use]
-    pub fn is_dirty(&self) -> bool {
+    pub(crate) fn is_dirty(&self) -> bool {
         let parts = &self.parts;
         self.orphans.is_dirty()
             || parts.nodes.dirty_count() > 0

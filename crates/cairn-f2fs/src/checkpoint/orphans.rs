@@ -20,7 +20,7 @@ use crate::error::{Error, Result};
 use crate::format::{Layout, Nid};
 
 /// The set that the next checkpoint writes. Locking: a leaf.
-pub struct Orphans {
+pub(crate) struct Orphans {
     most: usize,
     state: Mutex<State>,
 }
@@ -34,7 +34,7 @@ struct State {
 impl Orphans {
     /// The set of a checkpoint.
     #[must_use]
-    pub fn new(layout: &Layout, inos: impl IntoIterator<Item = Nid>) -> Self {
+    pub(crate) fn new(layout: &Layout, inos: impl IntoIterator<Item = Nid>) -> Self {
         let state = State { inos: inos.into_iter().collect(), dirty: false };
         Self { most: as_index(layout.max_orphans()), state: Mutex::new(Rank::Leaf, state) }
     }
@@ -44,7 +44,7 @@ impl Orphans {
     ///
     /// # Errors
     /// A checkpoint can name no more.
-    pub fn add(&self, ino: Nid) -> Result<()> {
+    pub(crate) fn add(&self, ino: Nid) -> Result<()> {
         let mut state = self.state.lock();
         if state.inos.len() >= self.most {
             return Err(Error::NO_SPACE);
@@ -54,7 +54,7 @@ impl Orphans {
     }
 
     /// The inode has been freed, or has a link again. True if it was there.
-    pub fn remove(&self, ino: Nid) -> bool {
+    pub(crate) fn remove(&self, ino: Nid) -> bool {
         let mut state = self.state.lock();
         let was = state.inos.remove(&ino);
         state.dirty |= was;
@@ -63,13 +63,13 @@ impl Orphans {
 
     /// All of them.
     #[must_use]
-    pub fn list(&self) -> Vec<Nid> {
+    pub(crate) fn list(&self) -> Vec<Nid> {
         self.state.lock().inos.iter().copied().collect()
     }
 
     /// Has the set changed since the last checkpoint?
     #[must_use]
-    pub fn is_dirty(&self) -> bool {
+    pub(crate) fn is_dirty(&self) -> bool {
         self.state.lock().dirty
     }
 

@@ -47,7 +47,7 @@ impl Loaded {
     ///
     /// # Errors
     /// An orphan block is damaged, or the device failed.
-    pub fn orphans(&self, buffers: &BufferCache, layout: &Layout) -> Result<Vec<Nid>> {
+    pub(crate) fn orphans(&self, buffers: &BufferCache, layout: &Layout) -> Result<Vec<Nid>> {
         if !self.checkpoint.flags.contains(CheckpointFlags::ORPHAN_PRESENT) {
             return Ok(Vec::new());
         }

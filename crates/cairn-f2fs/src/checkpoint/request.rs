@@ -48,7 +48,7 @@ impl Checkpoints {
 
     /// Starts the daemon if there is none. Where the system has no thread for it, everybody writes
     /// their own checkpoints.
-    pub fn start_merging(self: &Arc<Self>) {
+    pub(crate) fn start_merging(self: &Arc<Self>) {
         let mut daemon = self.merge.daemon.lock();
         if daemon.is_none() {
             let body = Arc::new(MergeDaemon(Arc::downgrade(self)));
@@ -63,7 +63,7 @@ impl Checkpoints {
     }
 
     /// Ends the daemon if there is one. Whoever waits is served before this returns.
-    pub fn stop_merging(&self) {
+    pub(crate) fn stop_merging(&self) {
         let mut slot = self.merge.daemon.lock();
         let Some(daemon) = slot.take() else { return };
         self.merge.queue.desert();

@@ -29,7 +29,7 @@ use crate::format::units::Nid;
 
 /// The journals of a pack.
 #[derive(Clone, Debug, Default)]
-pub struct Journals {
+pub(crate) struct Journals {
     /// Entries that override the NAT area.
     pub nat: NatJournal,
     /// Entries that override the SIT area.
@@ -42,14 +42,18 @@ pub struct CurrentSummaries {
     /// By [`Log::index`], 512 entries each.
     pub entries: [Vec<Summary>; Log::COUNT],
     /// Kilobytes ever written to the volume; known only after an unmount.
-    pub kbytes_written: u64,
+    pub(crate) kbytes_written: u64,
 }
 
 /// Reads the journals.
 ///
 /// # Errors
 /// They are damaged, or the device failed.
-pub fn journals(loaded: &Loaded, buffers: &BufferCache, layout: &Layout) -> Result<Journals> {
+pub(crate) fn journals(
+    loaded: &Loaded,
+    buffers: &BufferCache,
+    layout: &Layout,
+) -> Result<Journals> {
     let (nat, sit) = if loaded.checkpoint.flags.contains(CheckpointFlags::COMPACT_SUM) {
         let compact = compact(loaded, buffers, layout)?;
         (compact.nat_journal, compact.sit_journal)
@@ -67,7 +71,7 @@ pub fn journals(loaded: &Loaded, buffers: &BufferCache, layout: &Layout) -> Resu
 ///
 /// # Errors
 /// They are damaged, or the device failed.
-pub fn current(
+pub(crate) fn current(
     loaded: &Loaded,
     buffers: &BufferCache,
     layout: &Layout,

@@ -282,7 +282,7 @@ impl Checkpoints {
     ///
     /// # Errors
     /// It failed.
-    pub fn wait_for_checkpoint_in_flight(&self) -> Result<()> {
+    pub(crate) fn wait_for_checkpoint_in_flight(&self) -> Result<()> {
         if !self.parts.operation_lock.checkpoint_in_flight() {
             return Ok(());
         }

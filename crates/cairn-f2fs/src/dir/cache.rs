@@ -140,7 +140,7 @@ impl DirCache {
 
     /// The blocks of a range that are here.
     #[must_use]
-    pub fn in_range(&self, range: Range<u64>) -> Vec<u64> {
+    pub(crate) fn in_range(&self, range: Range<u64>) -> Vec<u64> {
         self.blocks.state.lock().blocks.range(range).map(|(block, _)| *block).collect()
     }
 
@@ -175,7 +175,7 @@ impl DirCache {
 
     /// Has any block changed since it got its place?
     #[must_use]
-    pub fn is_dirty(&self) -> bool {
+    pub(crate) fn is_dirty(&self) -> bool {
         self.blocks.state.lock().dirty > 0
     }
 
@@ -189,7 +189,7 @@ impl DirCache {
 
     /// A block has got its place as it is, and stays here until [`DirCache::written`]. Called with
     /// the operation lock held exclusively.
-    pub fn placed(&self, block: u64, count: &AtomicU64) {
+    pub(crate) fn placed(&self, block: u64, count: &AtomicU64) {
         let mut state = self.blocks.state.lock();
         let Some(found) = state.blocks.get_mut(&block) else { return };
         found.placed = true;

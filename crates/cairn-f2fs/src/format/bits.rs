@@ -24,7 +24,7 @@ pub fn clear(map: &mut [u8], bit: usize) -> bool {
 }
 
 /// Inverts the bit; returns what it is now.
-pub fn flip(map: &mut [u8], bit: usize) -> bool {
+pub(crate) fn flip(map: &mut [u8], bit: usize) -> bool {
     let was = set(map, bit);
     if was {
         clear(map, bit);
@@ -40,7 +40,7 @@ pub fn count(map: &[u8]) -> u32 {
 
 /// The first clear bit in `from..end`.
 #[must_use]
-pub fn next_clear(map: &[u8], from: usize, end: usize) -> Option<usize> {
+pub(crate) fn next_clear(map: &[u8], from: usize, end: usize) -> Option<usize> {
     find(map, from, end, 0xff)
 }
 
@@ -52,7 +52,7 @@ pub fn next_set(map: &[u8], from: usize, end: usize) -> Option<usize> {
 
 /// The last set bit.
 #[must_use]
-pub fn last_set(map: &[u8]) -> Option<usize> {
+pub(crate) fn last_set(map: &[u8]) -> Option<usize> {
     let (index, byte) = map.iter().enumerate().rev().find(|(_, byte)| **byte != 0)?;
     Some(number(index, 7_u32.strict_sub(byte.trailing_zeros())))
 }

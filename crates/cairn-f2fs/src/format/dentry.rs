@@ -13,11 +13,11 @@ use super::block;
 use super::units::{BLOCK_SIZE, NAME_MAX, Nid, stored};
 
 /// Bytes of a name that a slot holds.
-pub const SLOT_LEN: usize = 8;
+pub(crate) const SLOT_LEN: usize = 8;
 /// Slots of a directory block.
-pub const SLOTS_PER_BLOCK: usize = 214;
+pub(crate) const SLOTS_PER_BLOCK: usize = 214;
 /// Most levels of a directory.
-pub const MAX_DEPTH: u32 = 63;
+pub(crate) const MAX_DEPTH: u32 = 63;
 const ENTRY_SIZE: usize = 11;
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -33,24 +33,24 @@ const _: () = assert!(size_of::<RawDentry>() == ENTRY_SIZE);
 
 /// Where bitmap, entries and names are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DentryShape {
+pub(crate) struct DentryShape {
     /// Slots.
     pub slots: usize,
     /// Bytes of the bitmap, from the start.
-    pub bitmap_bytes: usize,
+    pub(crate) bitmap_bytes: usize,
     /// Where the entries begin.
-    pub entries_at: usize,
+    pub(crate) entries_at: usize,
     /// Where the names begin.
-    pub names_at: usize,
+    pub(crate) names_at: usize,
 }
 
 impl DentryShape {
     /// A directory block.
-    pub const BLOCK: Self = Self::of(BLOCK_SIZE);
+    pub(crate) const BLOCK: Self = Self::of(BLOCK_SIZE);
 
     /// Entries in an inode that has `bytes` for them ([`super::Inode::max_inline_data`]).
     #[must_use]
-    pub const fn of(bytes: usize) -> Self {
+    pub(crate) const fn of(bytes: usize) -> Self {
         // A slot has a bit, an entry and a piece of a name.
         const BITS_PER_SLOT: usize = 1 + (ENTRY_SIZE + SLOT_LEN) * 8;
         let slots = bytes.strict_mul(8) / BITS_PER_SLOT;
@@ -65,17 +65,17 @@ const _: () = assert!(DentryShape::BLOCK.entries_at == 30 && DentryShape::BLOCK.
 
 /// Slots that a name takes.
 #[must_use]
-pub const fn slots_for(name_len: usize) -> usize {
+pub(crate) const fn slots_for(name_len: usize) -> usize {
     name_len.div_ceil(SLOT_LEN)
 }
 
 /// One entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Dentry<'b> {
+pub(crate) struct Dentry<'b> {
     /// Its first slot.
     pub slot: usize,
     /// Hash of the name.
-    pub hash: u32,
+    pub(crate) hash: u32,
     /// Inode, not checked.
     pub ino: Nid,
     /// Kind, if stored.
@@ -87,31 +87,31 @@ pub struct Dentry<'b> {
 impl Dentry<'_> {
     /// The slot behind the entry.
     #[must_use]
-    pub const fn next_slot(&self) -> usize {
+    pub(crate) const fn next_slot(&self) -> usize {
         self.slot.saturating_add(slots_for(self.name.len()))
     }
 }
 
 /// A name that is impossible: too long, or beyond the last slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BadName {
+pub(crate) struct BadName {
     /// Slot of the entry.
     pub slot: usize,
     /// Stored length.
-    pub name_len: u16,
+    pub(crate) name_len: u16,
 }
 
 impl BadName {
     /// The slot behind that of the entry.
     #[must_use]
-    pub const fn next_slot(&self) -> usize {
+    pub(crate) const fn next_slot(&self) -> usize {
         self.slot.saturating_add(1)
     }
 }
 
 /// Entries of a block or an inode, for reading. All three parts have the same number of slots.
 #[derive(Clone, Copy)]
-pub struct Dentries<'b> {
+pub(crate) struct Dentries<'b> {
     bitmap: &'b [u8],
     entries: &'b [[u8; ENTRY_SIZE]],
     names: &'b [[u8; SLOT_LEN]],
@@ -120,7 +120,7 @@ pub struct Dentries<'b> {
 impl<'b> Dentries<'b> {
     /// A view of a whole directory block, or of an inode's inline contents.
     #[must_use]
-    pub fn new(bytes: &'b [u8]) -> Self {
+    pub(crate) fn new(bytes: &'b [u8]) -> Self {
         let shape = DentryShape::of(bytes.len());
         let (head, names) = bytes.split_at(shape.names_at);
         let (head, entries) = head.split_at(shape.entries_at);
@@ -131,7 +131,7 @@ impl<'b> Dentries<'b> {
 
     /// Number of slots.
     #[must_use]
-    pub const fn slots(&self) -> usize {
+    pub(crate) const fn slots(&self) -> usize {
         self.entries.len()
     }
 
@@ -147,7 +147,7 @@ impl<'b> Dentries<'b> {
     /// The entry whose first slot is at or after `slot`. Entries with an empty name are passed
     /// over, as Linux does.
     #[must_use]
-    pub fn next(&self, slot: usize) -> Option<Result<Dentry<'b>, BadName>> {
+    pub(crate) fn next(&self, slot: usize) -> Option<Result<Dentry<'b>, BadName>> {
         let mut from = slot;
         loop {
             let slot = bitmap::next_set(self.bitmap, from.min(self.slots()), self.slots())?;
@@ -166,7 +166,7 @@ impl<'b> Dentries<'b> {
     }
 
     /// All entries; goes on with the slot after a bad one.
-    pub fn iter(&self) -> impl Iterator<Item = Result<Dentry<'b>, BadName>> + use<'b> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Result<Dentry<'b>, BadName>> + use<'b> {
         let view = *self;
         let mut next = Some(0);
         std::iter::from_fn(move || {
@@ -184,7 +184,7 @@ impl<'b> Dentries<'b> {
     ///
     /// # Errors
     /// There is none, and a bad entry.
-    pub fn find(
+    pub(crate) fn find(
         &self,
         hash: u32,
         wanted: impl Fn(&[u8]) -> bool,
@@ -215,7 +215,7 @@ impl<'b> Dentries<'b> {
 
     /// First of `count` free slots in a row.
     #[must_use]
-    pub fn find_room(&self, count: usize) -> Option<usize> {
+    pub(crate) fn find_room(&self, count: usize) -> Option<usize> {
         let slots = self.slots();
         let mut from = 0;
         loop {
@@ -230,19 +230,19 @@ impl<'b> Dentries<'b> {
 
     /// True if there is no entry, `.` and `..` aside.
     #[must_use]
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.iter().all(|entry| entry.is_ok_and(|entry| matches!(entry.name, b"." | b"..")))
     }
 
     /// True if no slot is taken.
     #[must_use]
-    pub fn is_blank(&self) -> bool {
+    pub(crate) fn is_blank(&self) -> bool {
         bitmap::next_set(self.bitmap, 0, self.slots()).is_none()
     }
 }
 
 /// Entries of a block or an inode, for writing.
-pub struct DentriesMut<'b> {
+pub(crate) struct DentriesMut<'b> {
     bitmap: &'b mut [u8],
     entries: &'b mut [[u8; ENTRY_SIZE]],
     names: &'b mut [[u8; SLOT_LEN]],
@@ -251,7 +251,7 @@ pub struct DentriesMut<'b> {
 impl<'b> DentriesMut<'b> {
     /// See [`Dentries::new`].
     #[must_use]
-    pub fn new(bytes: &'b mut [u8]) -> Self {
+    pub(crate) fn new(bytes: &'b mut [u8]) -> Self {
         let shape = DentryShape::of(bytes.len());
         let (head, names) = bytes.split_at_mut(shape.names_at);
         let (head, entries) = head.split_at_mut(shape.entries_at);
@@ -262,7 +262,7 @@ impl<'b> DentriesMut<'b> {
 
     /// The same for reading.
     #[must_use]
-    pub fn view(&self) -> Dentries<'_> {
+    pub(crate) fn view(&self) -> Dentries<'_> {
         Dentries { bitmap: self.bitmap, entries: self.entries, names: self.names }
     }
 
@@ -270,7 +270,7 @@ impl<'b> DentriesMut<'b> {
     ///
     /// # Panics
     /// The name is empty or longer than 255 bytes, or the slots are taken or do not exist.
-    pub fn insert(&mut self, slot: usize, name: &[u8], hash: u32, ino: Nid, kind: FileKind) {
+    pub(crate) fn insert(&mut self, slot: usize, name: &[u8], hash: u32, ino: Nid, kind: FileKind) {
         let count = slots_for(name.len());
         assert_eq!(
             bitmap::count_set(self.bitmap, slot, count),
@@ -300,7 +300,7 @@ impl<'b> DentriesMut<'b> {
     ///
     /// # Panics
     /// There is no entry.
-    pub fn remove(&mut self, slot: usize) {
+    pub(crate) fn remove(&mut self, slot: usize) {
         let len = match self.view().next(slot) {
             Some(Ok(entry)) if entry.slot == slot => entry.name.len(),
             other => panic!("no entry at slot {slot} but {other:?}"),
@@ -312,7 +312,7 @@ impl<'b> DentriesMut<'b> {
     ///
     /// # Panics
     /// There is no such slot.
-    pub fn set_target(&mut self, slot: usize, ino: Nid, kind: FileKind) {
+    pub(crate) fn set_target(&mut self, slot: usize, ino: Nid, kind: FileKind) {
         let raw: &mut RawDentry = zerocopy::transmute_mut!(block::entry_mut(self.entries, slot));
         raw.ino = ino.get().into();
         raw.file_type = kind.entry_code();
@@ -321,7 +321,7 @@ impl<'b> DentriesMut<'b> {
 
 /// Buckets of a level: `dir_level` is the inode's.
 #[must_use]
-pub fn buckets(level: u32, dir_level: u8) -> u64 {
+pub(crate) fn buckets(level: u32, dir_level: u8) -> u64 {
     // Half of the depth limit, beyond which a directory does not widen.
     const WIDEST: u32 = MAX_DEPTH / 2 - 1;
     1 << level.saturating_add(dir_level.into()).min(WIDEST)
@@ -329,19 +329,19 @@ pub fn buckets(level: u32, dir_level: u8) -> u64 {
 
 /// Blocks a bucket of a level.
 #[must_use]
-pub const fn bucket_blocks(level: u32) -> u64 {
+pub(crate) const fn bucket_blocks(level: u32) -> u64 {
     if level < MAX_DEPTH / 2 { 2 } else { 4 }
 }
 
 /// Blocks of a level.
 #[must_use]
-pub fn level_blocks(level: u32, dir_level: u8) -> u64 {
+pub(crate) fn level_blocks(level: u32, dir_level: u8) -> u64 {
     buckets(level, dir_level).strict_mul(bucket_blocks(level))
 }
 
 /// First block of the bucket that a hash falls into at a level.
 #[must_use]
-pub fn bucket_start(level: u32, dir_level: u8, hash: u32) -> u64 {
+pub(crate) fn bucket_start(level: u32, dir_level: u8, hash: u32) -> u64 {
     let before: u64 = (0..level).map(|level| level_blocks(level, dir_level)).sum();
     let bucket = u64::from(hash).strict_rem(buckets(level, dir_level));
     before.strict_add(bucket.strict_mul(bucket_blocks(level)))

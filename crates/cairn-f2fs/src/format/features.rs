@@ -64,14 +64,14 @@ const NAMES: [(Features, &str); 16] = [
 
 impl Features {
     /// Features that only make sense where inodes have extra attributes.
-    pub const NEED_EXTRA_ATTR: Self = Self::PROJECT_QUOTA
+    pub(crate) const NEED_EXTRA_ATTR: Self = Self::PROJECT_QUOTA
         .union(Self::INODE_CHECKSUM)
         .union(Self::FLEXIBLE_INLINE_XATTR)
         .union(Self::INODE_CRTIME)
         .union(Self::COMPRESSION);
 
     /// What Cairn writes; anything else makes a volume read-only.
-    pub const WRITABLE: Self = Self::BLKZONED
+    pub(crate) const WRITABLE: Self = Self::BLKZONED
         .union(Self::ATOMIC_WRITE)
         .union(Self::EXTRA_ATTR)
         .union(Self::PROJECT_QUOTA)

@@ -7,7 +7,7 @@ const PIECE: usize = 16;
 
 /// The hash of a name in a directory that minds case. `.` and `..` have 0.
 #[must_use]
-pub fn name_hash(name: &[u8]) -> u32 {
+pub(crate) fn name_hash(name: &[u8]) -> u32 {
     if matches!(name, b"." | b"..") {
         return 0;
     }

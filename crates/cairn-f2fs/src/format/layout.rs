@@ -46,15 +46,15 @@ pub struct Layout {
     /// First block of the main area.
     pub main: u32,
     /// Segments of both SIT copies.
-    pub sit_segments: u32,
+    pub(crate) sit_segments: u32,
     /// Segments of both NAT copies.
-    pub nat_segments: u32,
+    pub(crate) nat_segments: u32,
     /// Segments of the summary area.
-    pub ssa_segments: u32,
+    pub(crate) ssa_segments: u32,
     /// Segments of the main area.
     pub main_segments: u32,
     /// All segments.
-    pub total_segments: u32,
+    pub(crate) total_segments: u32,
     /// Segments a section: the unit of cleaning.
     pub segs_per_sec: u32,
     /// Sections a zone.
@@ -69,7 +69,7 @@ pub struct Layout {
     /// Blocks of a checkpoint pack that continue the bitmaps of its first block.
     pub cp_payload: u32,
     /// Hidden quota inodes: user, group, project (0: none).
-    pub quota_inodes: [Nid; 3],
+    pub(crate) quota_inodes: [Nid; 3],
 }
 
 impl Layout {
@@ -244,7 +244,7 @@ impl Layout {
 
     /// Segment and block within it of an address in the main area.
     #[must_use]
-    pub fn segment_of(&self, addr: BlockAddr) -> Option<(SegNo, u16)> {
+    pub(crate) fn segment_of(&self, addr: BlockAddr) -> Option<(SegNo, u16)> {
         let block = self.block_of_main(addr)?;
         let offset = u16::try_from(block % BLOCKS_PER_SEGMENT).ok()?;
         Some((SegNo(block / BLOCKS_PER_SEGMENT), offset))
@@ -266,25 +266,25 @@ impl Layout {
 
     /// Section of a segment.
     #[must_use]
-    pub const fn section_of(&self, segno: SegNo) -> u32 {
+    pub(crate) const fn section_of(&self, segno: SegNo) -> u32 {
         segno.get().strict_div(self.segs_per_sec)
     }
 
     /// First segment of a section.
     #[must_use]
-    pub const fn first_segment(&self, section: u32) -> SegNo {
+    pub(crate) const fn first_segment(&self, section: u32) -> SegNo {
         SegNo(section.strict_mul(self.segs_per_sec))
     }
 
     /// Blocks of a section that can be written: the first ones.
     #[must_use]
-    pub const fn section_capacity(&self) -> u32 {
+    pub(crate) const fn section_capacity(&self) -> u32 {
         self.segs_per_sec.strict_mul(BLOCKS_PER_SEGMENT).strict_sub(self.unusable_per_section)
     }
 
     /// Segments of a section that have blocks that can be written: the first ones.
     #[must_use]
-    pub const fn usable_segments(&self) -> u32 {
+    pub(crate) const fn usable_segments(&self) -> u32 {
         self.section_capacity().div_ceil(BLOCKS_PER_SEGMENT)
     }
 
@@ -296,15 +296,9 @@ impl Layout {
         u16::try_from(usable).map_or(WHOLE_SEGMENT, |usable| usable.min(WHOLE_SEGMENT))
     }
 
-    /// Zone of a segment.
-    #[must_use]
-    pub const fn zone_of(&self, segno: SegNo) -> u32 {
-        self.section_of(segno).strict_div(self.secs_per_zone)
-    }
-
     /// The summary block of a segment in the summary area.
     #[must_use]
-    pub fn summary_address(&self, segno: SegNo) -> Pba {
+    pub(crate) fn summary_address(&self, segno: SegNo) -> Pba {
         block_at(self.ssa, segno.get().into())
     }
 
@@ -312,19 +306,19 @@ impl Layout {
 
     /// Logical blocks of the NAT: half of what the area holds.
     #[must_use]
-    pub const fn nat_blocks(&self) -> u32 {
+    pub(crate) const fn nat_blocks(&self) -> u32 {
         (self.nat_segments / 2).strict_mul(BLOCKS_PER_SEGMENT)
     }
 
     /// Bytes of the NAT's version bitmap.
     #[must_use]
-    pub const fn nat_bitmap_bytes(&self) -> u32 {
+    pub(crate) const fn nat_bitmap_bytes(&self) -> u32 {
         self.nat_blocks() / 8
     }
 
     /// One more than the highest nid.
     #[must_use]
-    pub const fn max_nid(&self) -> u32 {
+    pub(crate) const fn max_nid(&self) -> u32 {
         self.nat_blocks().saturating_mul(NIDS_PER_BLOCK)
     }
 
@@ -336,13 +330,13 @@ impl Layout {
 
     /// Logical NAT block that holds an nid's entry, and the entry's index in it.
     #[must_use]
-    pub const fn nat_place(nid: Nid) -> (u32, usize) {
+    pub(crate) const fn nat_place(nid: Nid) -> (u32, usize) {
         (nid.get() / NIDS_PER_BLOCK, as_index(nid.get() % NIDS_PER_BLOCK))
     }
 
     /// The first nid that has its entry in a logical NAT block.
     #[must_use]
-    pub const fn first_nid(block: u32) -> Nid {
+    pub(crate) const fn first_nid(block: u32) -> Nid {
         Nid(block.strict_mul(NIDS_PER_BLOCK))
     }
 
@@ -358,19 +352,19 @@ impl Layout {
 
     /// Logical blocks of the SIT: half of what the area holds.
     #[must_use]
-    pub const fn sit_blocks(&self) -> u32 {
+    pub(crate) const fn sit_blocks(&self) -> u32 {
         (self.sit_segments / 2).strict_mul(BLOCKS_PER_SEGMENT)
     }
 
     /// Bytes of the SIT's version bitmap.
     #[must_use]
-    pub const fn sit_bitmap_bytes(&self) -> u32 {
+    pub(crate) const fn sit_bitmap_bytes(&self) -> u32 {
         self.sit_blocks() / 8
     }
 
     /// SIT blocks that hold entries of segments that exist.
     #[must_use]
-    pub const fn sit_blocks_used(&self) -> u32 {
+    pub(crate) const fn sit_blocks_used(&self) -> u32 {
         self.main_segments.div_ceil(sit::SEGMENTS_PER_BLOCK)
     }
 
@@ -396,7 +390,7 @@ impl Layout {
 
     /// Most orphans a checkpoint can name.
     #[must_use]
-    pub const fn max_orphans(&self) -> u32 {
+    pub(crate) const fn max_orphans(&self) -> u32 {
         const MOST_BLOCKS: u32 = BLOCKS_PER_SEGMENT - PACK_FIXED;
         MOST_BLOCKS.strict_sub(self.cp_payload).strict_mul(ORPHANS_PER_BLOCK)
     }

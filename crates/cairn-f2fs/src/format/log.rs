@@ -45,7 +45,7 @@ impl Log {
 
     /// The number as stored.
     #[must_use]
-    pub const fn raw(self) -> u8 {
+    pub(crate) const fn raw(self) -> u8 {
         zerocopy::transmute!(self)
     }
 
@@ -76,7 +76,7 @@ impl Log {
 
     /// The log of a stored number.
     #[must_use]
-    pub const fn from_raw(raw: u8) -> Option<Self> {
+    pub(crate) const fn from_raw(raw: u8) -> Option<Self> {
         Some(match raw {
             0 => Self::HotData,
             1 => Self::WarmData,
@@ -109,13 +109,13 @@ pub enum AllocType {
 impl AllocType {
     /// The number as stored.
     #[must_use]
-    pub const fn raw(self) -> u8 {
+    pub(crate) const fn raw(self) -> u8 {
         zerocopy::transmute!(self)
     }
 
     /// The way of a stored number; all but one mean appending.
     #[must_use]
-    pub const fn from_raw(raw: u8) -> Self {
+    pub(crate) const fn from_raw(raw: u8) -> Self {
         match raw {
             1 => Self::Ssr,
             _ => Self::Lfs,

@@ -48,11 +48,11 @@ pub use features::Features;
 pub use inode::Inode;
 pub use layout::Layout;
 pub use log::Log;
-pub use nat::NatEntry;
+pub(crate) use nat::NatEntry;
 pub use node::NodeFooter;
 pub use sit::SitEntry;
-pub use summary::Summary;
-pub use superblock::Superblock;
+pub(crate) use summary::Summary;
+pub(crate) use superblock::Superblock;
 pub use units::{BlockAddr, Nid, SegNo};
 
 #[cfg(test)]

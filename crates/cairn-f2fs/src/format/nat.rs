@@ -14,7 +14,7 @@ use super::units::{BLOCK_SIZE, BlockAddr, NIDS_PER_BLOCK, Nid};
 use crate::corrupt::Corrupt;
 
 /// Entries a block.
-pub const ENTRIES_PER_BLOCK: usize = as_index(NIDS_PER_BLOCK);
+pub(crate) const ENTRIES_PER_BLOCK: usize = as_index(NIDS_PER_BLOCK);
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
@@ -49,7 +49,7 @@ pub struct NatEntry {
 impl NatEntry {
     /// True if no node has this nid.
     #[must_use]
-    pub fn is_free(&self) -> bool {
+    pub(crate) fn is_free(&self) -> bool {
         self.block_addr == BlockAddr::NULL
     }
 
@@ -58,7 +58,7 @@ impl NatEntry {
     ///
     /// # Errors
     /// The address is not in the main area, or there can be no such inode.
-    pub fn validate(self, nid: Nid, layout: &Layout) -> Result<Self, Corrupt> {
+    pub(crate) fn validate(self, nid: Nid, layout: &Layout) -> Result<Self, Corrupt> {
         let bad = |what, value: u32| Corrupt::Nat { nid, what, value: value.into() };
         if !self.is_free() && !layout.in_main(self.block_addr) {
             return Err(bad("the address is not in the main area", self.block_addr.get()));

@@ -13,13 +13,13 @@ use crate::corrupt::Corrupt;
 
 /// Pointers of a direct node (block addresses) and of an indirect one (nids), as a number of blocks
 /// or nodes.
-pub const FANOUT: u32 = 1018;
+pub(crate) const FANOUT: u32 = 1018;
 /// Pointers of a direct and of an indirect node.
-pub const POINTERS: usize = as_index(FANOUT);
+pub(crate) const POINTERS: usize = as_index(FANOUT);
 /// Where the footer begins; also the bytes that an attribute node has for attributes.
-pub const FOOTER_AT: usize = 4072;
+pub(crate) const FOOTER_AT: usize = 4072;
 /// Offset of an attribute node in its inode's tree.
-pub const XATTR_OFFSET: u32 = 0x1fff_ffff;
+pub(crate) const XATTR_OFFSET: u32 = 0x1fff_ffff;
 const OFFSET_SHIFT: u32 = 3;
 
 bitflags! {
@@ -110,7 +110,7 @@ impl NodeFooter {
 
     /// Is it an inode's footer?
     #[must_use]
-    pub fn is_inode(&self) -> bool {
+    pub(crate) fn is_inode(&self) -> bool {
         self.nid == self.ino
     }
 
@@ -138,7 +138,7 @@ impl NodeFooter {
 /// # Panics
 /// `index` is not below [`POINTERS`]: the caller's bug.
 #[must_use]
-pub fn data_pointer(block: &[u8], index: usize) -> BlockAddr {
+pub(crate) fn data_pointer(block: &[u8], index: usize) -> BlockAddr {
     BlockAddr(block::entry(pointers(block), index).get())
 }
 
@@ -151,7 +151,7 @@ pub fn set_data_pointer(block: &mut [u8], index: usize, addr: BlockAddr) {
 }
 
 /// All data pointers of a direct node.
-pub fn data_pointers(block: &[u8]) -> impl Iterator<Item = BlockAddr> + '_ {
+pub(crate) fn data_pointers(block: &[u8]) -> impl Iterator<Item = BlockAddr> + '_ {
     pointers(block).iter().map(|addr| BlockAddr(addr.get()))
 }
 
@@ -160,7 +160,7 @@ pub fn data_pointers(block: &[u8]) -> impl Iterator<Item = BlockAddr> + '_ {
 /// # Panics
 /// `index` is not below [`POINTERS`]: the caller's bug.
 #[must_use]
-pub fn child(block: &[u8], index: usize) -> Nid {
+pub(crate) fn child(block: &[u8], index: usize) -> Nid {
     Nid(block::entry(pointers(block), index).get())
 }
 
@@ -168,12 +168,13 @@ pub fn child(block: &[u8], index: usize) -> Nid {
 ///
 /// # Panics
 /// As [`child`].
-pub fn set_child(block: &mut [u8], index: usize, nid: Nid) {
+pub(crate) fn set_child(block: &mut [u8], index: usize, nid: Nid) {
     *block::entry_mut(pointers_mut(block), index) = nid.get().into();
 }
 
 /// All children of an indirect node.
-pub fn children(block: &[u8]) -> impl Iterator<Item = Nid> + '_ {
+#[cfg(test)]
+pub(crate) fn children(block: &[u8]) -> impl Iterator<Item = Nid> + '_ {
     pointers(block).iter().map(|nid| Nid(nid.get()))
 }
 

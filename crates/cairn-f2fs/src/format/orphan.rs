@@ -10,7 +10,7 @@ use super::units::{BLOCK_SIZE, Nid, ORPHANS_PER_BLOCK, stored};
 use crate::corrupt::Corrupt;
 
 /// Inode numbers a block.
-pub const INOS_PER_BLOCK: usize = as_index(ORPHANS_PER_BLOCK);
+pub(crate) const INOS_PER_BLOCK: usize = as_index(ORPHANS_PER_BLOCK);
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]

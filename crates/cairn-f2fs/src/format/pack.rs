@@ -14,7 +14,7 @@ use super::units::BLOCKS_PER_SEGMENT;
 use crate::corrupt::Corrupt;
 
 /// Fewest blocks of a pack.
-pub const MIN_BLOCKS: u32 = 3;
+pub(crate) const MIN_BLOCKS: u32 = 3;
 
 /// Places in a pack, counted from its first block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,7 +89,7 @@ impl PackMap {
 
     /// The first data summary: `cp_pack_start_sum`.
     #[must_use]
-    pub const fn start_sum(&self) -> u32 {
+    pub(crate) const fn start_sum(&self) -> u32 {
         self.head().end.strict_add(self.orphans)
     }
 
@@ -101,19 +101,19 @@ impl PackMap {
 
     /// Orphan blocks.
     #[must_use]
-    pub const fn orphans(&self) -> Range<u32> {
+    pub(crate) const fn orphans(&self) -> Range<u32> {
         self.head().end..self.start_sum()
     }
 
     /// Data summaries: hot, warm, cold; or the compact ones.
     #[must_use]
-    pub const fn data_summaries(&self) -> Range<u32> {
+    pub(crate) const fn data_summaries(&self) -> Range<u32> {
         self.start_sum()..self.start_sum().strict_add(self.data_summaries)
     }
 
     /// Node summaries: hot, warm, cold; empty if they are not in the pack.
     #[must_use]
-    pub const fn node_summaries(&self) -> Range<u32> {
+    pub(crate) const fn node_summaries(&self) -> Range<u32> {
         let start = self.data_summaries().end;
         start..start.strict_add(self.node_summaries)
     }
@@ -121,7 +121,7 @@ impl PackMap {
     /// The full summary block of a log. `None` for a data log in the compact form and a node log of
     /// a runtime checkpoint.
     #[must_use]
-    pub fn summary(&self, log: Log) -> Option<u32> {
+    pub(crate) fn summary(&self, log: Log) -> Option<u32> {
         let range = if log.is_node() { self.node_summaries() } else { self.data_summaries() };
         range.clone().nth(log.index() % 3).filter(|_| range.len() == 3)
     }

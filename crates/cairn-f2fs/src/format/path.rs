@@ -32,21 +32,21 @@ const DIRECTS_BEFORE: u32 = 2 + 2 * FANOUT;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TreeShape {
     /// Data pointers in the inode (0 to 923).
-    pub inode_slots: u32,
+    pub(crate) inode_slots: u32,
     /// Data pointers used in a direct node: 1018, or less where whole clusters must fit.
-    pub node_slots: u32,
+    pub(crate) node_slots: u32,
 }
 
 /// The way from an inode to a data pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NodePath {
+pub(crate) struct NodePath {
     /// Nodes below the inode: 0 (the pointer is in the inode) to 3.
     pub depth: usize,
     /// With depth 0, `slots[0]` is the data pointer in the inode; else it is the index of the
     /// inode's nid (0 to 4) and `slots[d]` the index within the node at depth `d`.
     pub slots: [u16; 4],
     /// Offsets in the tree of the nodes at each depth; `offsets[0]` is 0, the inode.
-    pub offsets: [u32; 4],
+    pub(crate) offsets: [u32; 4],
     /// Data pointers from this one to the end of its node, itself included.
     pub rest: u32,
 }
@@ -54,13 +54,13 @@ pub struct NodePath {
 impl NodePath {
     /// The index within the node at a depth; 0 beyond the last one.
     #[must_use]
-    pub fn slot(&self, depth: usize) -> u16 {
+    pub(crate) fn slot(&self, depth: usize) -> u16 {
         self.slots.get(depth).copied().unwrap_or_default()
     }
 
     /// The offset in the tree of the node at a depth; 0 beyond the last one.
     #[must_use]
-    pub fn offset(&self, depth: usize) -> u32 {
+    pub(crate) fn offset(&self, depth: usize) -> u32 {
         self.offsets.get(depth).copied().unwrap_or_default()
     }
 }
@@ -100,14 +100,14 @@ impl NodeKind {
 impl TreeShape {
     /// Blocks a file can have: one more than the last file block.
     #[must_use]
-    pub fn max_blocks(self) -> u64 {
+    pub(crate) fn max_blocks(self) -> u64 {
         const DIRECTS: u64 = 2 + 2 * N + N * N;
         u64::from(self.node_slots).strict_mul(DIRECTS).strict_add(self.inode_slots.into())
     }
 
     /// The way to a file block; `None` beyond [`TreeShape::max_blocks`].
     #[must_use]
-    pub fn locate(self, block: u64) -> Option<NodePath> {
+    pub(crate) fn locate(self, block: u64) -> Option<NodePath> {
         let Some(block) = block.checked_sub(self.inode_slots.into()) else {
             let slot = u16::try_from(block).ok()?;
             let rest = self.inode_slots.checked_sub(slot.into())?;
@@ -164,7 +164,7 @@ impl TreeShape {
     /// The file blocks (first, number) below the node at `depth` (1 or more) of a path to `block`:
     /// what a missing node makes a hole of.
     #[must_use]
-    pub fn span(self, path: &NodePath, depth: usize, block: u64) -> (u64, u64) {
+    pub(crate) fn span(self, path: &NodePath, depth: usize, block: u64) -> (u64, u64) {
         let below = path.slots.get(depth..=path.depth).unwrap_or_default();
         let (mut within, mut len, mut fanout) = (0_u64, 1_u64, u64::from(self.node_slots));
         for slot in below.iter().rev() {

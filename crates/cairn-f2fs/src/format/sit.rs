@@ -16,11 +16,11 @@ use super::units::{BLOCK_SIZE, SegNo, stored};
 use crate::corrupt::Corrupt;
 
 /// Entries a block, as a number of segments; 26 bytes at the block's end are unused.
-pub const SEGMENTS_PER_BLOCK: u32 = 55;
+pub(crate) const SEGMENTS_PER_BLOCK: u32 = 55;
 /// Entries a block.
-pub const ENTRIES_PER_BLOCK: usize = as_index(SEGMENTS_PER_BLOCK);
+pub(crate) const ENTRIES_PER_BLOCK: usize = as_index(SEGMENTS_PER_BLOCK);
 /// Bytes of a segment's bitmap.
-pub const VALID_MAP_SIZE: usize = 64;
+pub(crate) const VALID_MAP_SIZE: usize = 64;
 /// Bits of `vblocks` that count; the type stands above them.
 const COUNT_BITS: u16 = 10;
 const COUNT_MASK: u16 = (1 << COUNT_BITS) - 1;
@@ -64,13 +64,13 @@ impl SitEntry {
 
     /// Number of valid blocks.
     #[must_use]
-    pub fn valid_blocks(&self) -> u32 {
+    pub(crate) fn valid_blocks(&self) -> u32 {
         bits::count(&self.valid_map)
     }
 
     /// Is the block (below 512) valid?
     #[must_use]
-    pub fn is_valid(&self, block: u16) -> bool {
+    pub(crate) fn is_valid(&self, block: u16) -> bool {
         bits::test(&self.valid_map, block.into())
     }
 

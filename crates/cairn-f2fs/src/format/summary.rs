@@ -18,20 +18,20 @@ use super::units::{BLOCK_SIZE, BLOCKS_PER_SEGMENT, Nid, SegNo, stored};
 use crate::corrupt::Corrupt;
 
 /// Entries of a summary block: one a block of the segment.
-pub const ENTRIES: usize = as_index(BLOCKS_PER_SEGMENT);
+pub(crate) const ENTRIES: usize = as_index(BLOCKS_PER_SEGMENT);
 /// Bytes of the journal area.
-pub const JOURNAL_SIZE: usize = 507;
+pub(crate) const JOURNAL_SIZE: usize = 507;
 /// Most entries of a NAT journal.
-pub const NAT_JOURNAL_ENTRIES: usize = 38;
+pub(crate) const NAT_JOURNAL_ENTRIES: usize = 38;
 /// Most entries of a SIT journal.
-pub const SIT_JOURNAL_ENTRIES: usize = 6;
+pub(crate) const SIT_JOURNAL_ENTRIES: usize = 6;
 /// Bytes of a summary block's footer.
 const FOOTER_SIZE: usize = 5;
 const ENTRY_SIZE: usize = 7;
 /// Entries that fit in the first compact block, behind two journals, and in the others.
-pub const COMPACT_FIRST: usize = (BLOCK_SIZE - FOOTER_SIZE - 2 * JOURNAL_SIZE) / ENTRY_SIZE;
+pub(crate) const COMPACT_FIRST: usize = (BLOCK_SIZE - FOOTER_SIZE - 2 * JOURNAL_SIZE) / ENTRY_SIZE;
 /// See [`COMPACT_FIRST`].
-pub const COMPACT_REST: usize = (BLOCK_SIZE - FOOTER_SIZE) / ENTRY_SIZE;
+pub(crate) const COMPACT_REST: usize = (BLOCK_SIZE - FOOTER_SIZE) / ENTRY_SIZE;
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
@@ -99,7 +99,7 @@ pub struct Summary {
     pub version: u8,
     /// Data: which pointer of that node, counted from its first data pointer (extra attributes do
     /// not count). Node: 0.
-    pub ofs_in_node: u16,
+    pub(crate) ofs_in_node: u16,
 }
 
 impl From<RawSummary> for Summary {
@@ -119,11 +119,11 @@ impl From<Summary> for RawSummary {
 }
 
 /// The journal area's bytes: meaningless in summaries that carry no journal.
-pub type JournalBytes = [u8; JOURNAL_SIZE];
+pub(crate) type JournalBytes = [u8; JOURNAL_SIZE];
 
 /// A full summary block.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct SummaryBlock {
+pub(crate) struct SummaryBlock {
     /// Does the segment hold nodes (footer `entry_type` 1) or data (0)?
     pub is_node: bool,
     /// One entry a block of the segment; exactly [`ENTRIES`].
@@ -135,7 +135,7 @@ pub struct SummaryBlock {
 impl SummaryBlock {
     /// A block without entries and with an empty journal.
     #[must_use]
-    pub fn empty(is_node: bool) -> Self {
+    pub(crate) fn empty(is_node: bool) -> Self {
         Self { is_node, entries: vec![Summary::default(); ENTRIES], journal: [0; JOURNAL_SIZE] }
     }
 
@@ -143,7 +143,7 @@ impl SummaryBlock {
     ///
     /// # Errors
     /// The footer's type is neither data nor node.
-    pub fn decode(block: &[u8]) -> Result<Self, Corrupt> {
+    pub(crate) fn decode(block: &[u8]) -> Result<Self, Corrupt> {
         let raw: &RawSummaryBlock = view(block);
         if raw.entry_type > 1 {
             return Err(Corrupt::Summary {
@@ -160,7 +160,7 @@ impl SummaryBlock {
     /// # Panics
     /// There are not exactly [`ENTRIES`] entries.
     #[must_use]
-    pub fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
         assert_eq!(self.entries.len(), ENTRIES, "summary entries");
         let mut raw = RawSummaryBlock::new_zeroed();
         raw.entries.iter_mut().zip(&self.entries).for_each(|(to, entry)| *to = (*entry).into());
@@ -303,14 +303,14 @@ fn pack<T: IntoBytes + Immutable>(entries: &[T]) -> JournalBytes {
 
 /// Kilobytes ever written to the volume, kept in the journal area of the hot *node* summary.
 #[must_use]
-pub fn kbytes_written(journal: &JournalBytes) -> u64 {
+pub(crate) fn kbytes_written(journal: &JournalBytes) -> u64 {
     let raw: &RawInfoJournal = zerocopy::transmute_ref!(journal);
     raw.kbytes_written.get()
 }
 
 /// The journal area of a hot node summary.
 #[must_use]
-pub fn info_journal(kbytes_written: u64) -> JournalBytes {
+pub(crate) fn info_journal(kbytes_written: u64) -> JournalBytes {
     let mut raw = RawInfoJournal::new_zeroed();
     raw.kbytes_written = kbytes_written.into();
     zerocopy::transmute!(raw)
@@ -318,11 +318,11 @@ pub fn info_journal(kbytes_written: u64) -> JournalBytes {
 
 /// The compact form of a pack's three data summaries.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CompactSummaries {
+pub(crate) struct CompactSummaries {
     /// NAT journal area.
-    pub nat_journal: JournalBytes,
+    pub(crate) nat_journal: JournalBytes,
     /// SIT journal area.
-    pub sit_journal: JournalBytes,
+    pub(crate) sit_journal: JournalBytes,
     /// First entries of hot, warm and cold data.
     pub entries: [Vec<Summary>; 3],
 }
@@ -331,7 +331,7 @@ impl CompactSummaries {
     /// Blocks that so many entries in all need; the compact form is used only for fewer than 3 full
     /// blocks.
     #[must_use]
-    pub const fn blocks_for(entries: usize) -> usize {
+    pub(crate) const fn blocks_for(entries: usize) -> usize {
         entries.saturating_sub(COMPACT_FIRST).div_ceil(COMPACT_REST).strict_add(1)
     }
 
@@ -340,7 +340,7 @@ impl CompactSummaries {
     ///
     /// # Errors
     /// The blocks hold fewer entries.
-    pub fn decode(blocks: &[u8], counts: [u16; 3]) -> Result<Self, Corrupt> {
+    pub(crate) fn decode(blocks: &[u8], counts: [u16; 3]) -> Result<Self, Corrupt> {
         let short = || Corrupt::Summary {
             what: "too few compact summary blocks",
             value: as_u64(blocks.len()),
@@ -362,7 +362,7 @@ impl CompactSummaries {
 
     /// The blocks, one after the other.
     #[must_use]
-    pub fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let mut entries = self.entries.iter().flatten().map(|entry| RawSummary::from(*entry));
         let mut fill = |to: &mut [RawSummary]| {
             to.iter_mut().zip(&mut entries).for_each(|(to, entry)| *to = entry)

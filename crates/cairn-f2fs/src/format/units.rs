@@ -7,17 +7,17 @@ use cairn_base::{Ino, Pba, unit};
 /// Bytes a block. The only size that Linux accepts on a machine with 4 KiB pages.
 pub const BLOCK_SIZE: usize = 4096;
 /// [`BLOCK_SIZE`] for byte offsets.
-pub const BLOCK_BYTES: u64 = as_u64(BLOCK_SIZE);
+pub(crate) const BLOCK_BYTES: u64 = as_u64(BLOCK_SIZE);
 /// Blocks a segment.
 pub const BLOCKS_PER_SEGMENT: u32 = 512;
 /// Bytes a segment.
-pub const SEGMENT_BYTES: u64 = as_u64(as_index(BLOCKS_PER_SEGMENT)) * BLOCK_BYTES;
+pub(crate) const SEGMENT_BYTES: u64 = as_u64(as_index(BLOCKS_PER_SEGMENT)) * BLOCK_BYTES;
 /// Entries a NAT block, as a number of nids; the last byte of the block is unused.
-pub const NIDS_PER_BLOCK: u32 = 455;
+pub(crate) const NIDS_PER_BLOCK: u32 = 455;
 /// Inode numbers an orphan block, as a number of orphans.
-pub const ORPHANS_PER_BLOCK: u32 = 1020;
+pub(crate) const ORPHANS_PER_BLOCK: u32 = 1020;
 /// The longest name in bytes.
-pub const NAME_MAX: usize = 255;
+pub(crate) const NAME_MAX: usize = 255;
 
 unit!(
     /// Node id: names a node block through the NAT. An inode's number is the nid of its inode
@@ -44,11 +44,11 @@ impl SegNo {
 
 impl Nid {
     /// No node.
-    pub const NONE: Self = Self(0);
+    pub(crate) const NONE: Self = Self(0);
     /// The kernel's inode of all node blocks (never on disk, but its NAT entry is).
-    pub const NODE_INO: Self = Self(1);
+    pub(crate) const NODE_INO: Self = Self(1);
     /// The kernel's inode of all metadata blocks (never on disk, but its NAT entry is).
-    pub const META_INO: Self = Self(2);
+    pub(crate) const META_INO: Self = Self(2);
     /// The root directory.
     pub const ROOT: Self = Self(3);
 
@@ -87,13 +87,13 @@ impl BlockAddr {
 
     /// True if it is an address and none of the special values.
     #[must_use]
-    pub const fn is_address(self) -> bool {
+    pub(crate) const fn is_address(self) -> bool {
         !matches!(self, Self::NULL | Self::NEW | Self::COMPRESS)
     }
 
     /// The block on the volume. Meaningful only if [`BlockAddr::is_address`].
     #[must_use]
-    pub fn pba(self) -> Pba {
+    pub(crate) fn pba(self) -> Pba {
         Pba(self.0.into())
     }
 

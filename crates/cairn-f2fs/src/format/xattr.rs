@@ -16,9 +16,9 @@ use crate::corrupt::Corrupt;
 /// First word of an area.
 pub const MAGIC: u32 = 0xf2f5_2011;
 /// Bytes of the header.
-pub const HEADER_SIZE: usize = 24;
+pub(crate) const HEADER_SIZE: usize = 24;
 /// Bytes that an attribute node adds to the area.
-pub const NODE_BYTES: usize = FOOTER_AT;
+pub(crate) const NODE_BYTES: usize = FOOTER_AT;
 /// Bytes of an entry before its name.
 const ENTRY_HEAD: usize = 4;
 /// The zero word at the end.
@@ -56,14 +56,9 @@ const PREFIXES: [(u8, &[u8]); 7] = [
 ];
 
 /// `e_name_index` of the access ACL.
-pub const INDEX_ACL_ACCESS: u8 = 2;
+pub(crate) const INDEX_ACL_ACCESS: u8 = 2;
 /// `e_name_index` of the default ACL.
-pub const INDEX_ACL_DEFAULT: u8 = 3;
-/// `e_name_index` of the encryption context (name `c`).
-pub const INDEX_ENCRYPTION: u8 = 9;
-/// `e_name_index` of the fs-verity descriptor's place (name `v`).
-pub const INDEX_VERITY: u8 = 11;
-
+pub(crate) const INDEX_ACL_DEFAULT: u8 = 3;
 /// One attribute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Xattr {
@@ -78,7 +73,7 @@ pub struct Xattr {
 impl Xattr {
     /// The name with its prefix; `None` in a namespace that users do not see.
     #[must_use]
-    pub fn full_name(&self) -> Option<Vec<u8>> {
+    pub(crate) fn full_name(&self) -> Option<Vec<u8>> {
         let (_, prefix) = PREFIXES.iter().find(|(index, _)| *index == self.index)?;
         // The ACLs and the advice are whole names: anything behind them would make another one.
         (prefix.ends_with(b".") || self.name.is_empty())
@@ -87,7 +82,7 @@ impl Xattr {
 
     /// Bytes it takes.
     #[must_use]
-    pub fn stored_size(&self) -> usize {
+    pub(crate) fn stored_size(&self) -> usize {
         ENTRY_HEAD
             .saturating_add(self.name.len())
             .saturating_add(self.value.len())
@@ -97,7 +92,7 @@ impl Xattr {
 
 /// Namespace and name within it of a full name; `None` if there is no such namespace.
 #[must_use]
-pub fn split_name(full: &[u8]) -> Option<(u8, &[u8])> {
+pub(crate) fn split_name(full: &[u8]) -> Option<(u8, &[u8])> {
     PREFIXES.iter().find_map(|(index, prefix)| {
         let rest = full.strip_prefix(*prefix)?;
         (prefix.ends_with(b".") != rest.is_empty()).then_some((*index, rest))
@@ -145,7 +140,7 @@ pub fn decode(area: &[u8], ino: Nid) -> Result<Vec<Xattr>, Corrupt> {
 
 /// Bytes that an area needs for these attributes, with header and end.
 #[must_use]
-pub fn area_size(xattrs: &[Xattr]) -> usize {
+pub(crate) fn area_size(xattrs: &[Xattr]) -> usize {
     const EMPTY: usize = HEADER_SIZE + END_SIZE;
     xattrs.iter().fold(EMPTY, |size, xattr| size.saturating_add(xattr.stored_size()))
 }

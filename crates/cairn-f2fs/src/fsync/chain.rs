@@ -29,7 +29,7 @@ pub struct FsyncStats {
     /// Flushes of the device.
     pub flushes: Counter,
     /// Fsyncs that another one's flush served.
-    pub flushes_shared: Counter,
+    pub(crate) flushes_shared: Counter,
 }
 
 /// What was written behind a checkpoint.

@@ -28,8 +28,10 @@ pub(crate) mod relocate;
 mod stats;
 mod victim;
 
-pub use policy::{BackgroundGc, GcVictim};
-pub use stats::{GcStats, Written};
+pub(crate) use policy::BackgroundGc;
+pub(crate) use policy::GcVictim;
+pub(crate) use stats::GcStats;
+pub use stats::Written;
 
 pub(crate) use background::GcDaemon;
 pub(crate) use cleaner::Cleaner;

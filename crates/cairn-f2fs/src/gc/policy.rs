@@ -92,15 +92,15 @@ pub(crate) struct SpaceState {
     /// Free sections.
     pub free: u32,
     /// Segments that a checkpoint makes free.
-    pub prefree: u32,
+    pub(crate) prefree: u32,
     /// Whole sections that what is pending will fill.
-    pub lower: u32,
+    pub(crate) lower: u32,
     /// The same with those that it will begin.
-    pub upper: u32,
+    pub(crate) upper: u32,
     /// Sections that nobody but cleaning may use.
     pub reserved: u32,
     /// The current segments can take what does not fill a section.
-    pub logs_suffice: bool,
+    pub(crate) logs_suffice: bool,
 }
 
 impl SpaceState {

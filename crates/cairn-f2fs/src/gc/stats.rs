@@ -23,13 +23,13 @@ pub struct GcStats {
     /// Of those, copied in the background.
     pub data_blocks_bg: Counter,
     /// Of those, copied for nothing: their owner overwrote or freed them meanwhile.
-    pub data_blocks_overtaken: Counter,
+    pub(crate) data_blocks_overtaken: Counter,
     /// Node blocks that got new places.
     pub node_blocks_moved: Counter,
     /// Of those, moved in the background.
-    pub node_blocks_bg: Counter,
+    pub(crate) node_blocks_bg: Counter,
     /// Of those, the ones that no checkpoint would have had to write.
-    pub node_blocks_extra: Counter,
+    pub(crate) node_blocks_extra: Counter,
     /// Valid blocks of all victims when they were chosen.
     pub victim_blocks: Counter,
     /// Checkpoints that cleaning asked for.
@@ -115,7 +115,7 @@ impl GcStats {
 
     /// Mean part of a victim that was valid, in percent. `section_capacity` in blocks.
     #[must_use]
-    pub fn victim_valid_percent(&self, section_capacity: u32) -> f64 {
+    pub(crate) fn victim_valid_percent(&self, section_capacity: u32) -> f64 {
         let sections = self.data_sections.get() + self.node_sections.get();
         let blocks = sections * u64::from(section_capacity);
         if blocks == 0 { 0.0 } else { 100.0 * self.victim_blocks.get() as f64 / blocks as f64 }

@@ -45,7 +45,7 @@ impl Inode {
 
     /// The hint of the largest extent must be right if it is there: it goes before the first
     /// pointer changes.
-    pub fn drop_hint(self: &Arc<Self>, inodes: &Inodes) {
+    pub(crate) fn drop_hint(self: &Arc<Self>, inodes: &Inodes) {
         if self.state.read().record.ext.len == 0 {
             return;
         }
@@ -59,7 +59,7 @@ impl Inode {
     ///
     /// # Errors
     /// The node is damaged, or the device failed.
-    pub fn write_inode(&self, inodes: &Inodes) -> Result<()> {
+    pub(crate) fn write_inode(&self, inodes: &Inodes) -> Result<()> {
         // The node first: nothing is read under the state.
         let store = inodes.mount.store()?;
         let node = match store.nodes.inode(self.nid)? {

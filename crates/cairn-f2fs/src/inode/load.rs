@@ -34,7 +34,7 @@ impl Inodes {
     ///
     /// # Errors
     /// As [`Inodes::inode`].
-    pub fn acquire(&self, ino: Ino) -> Result<Arc<Inode>> {
+    pub(crate) fn acquire(&self, ino: Ino) -> Result<Arc<Inode>> {
         let inode = self.inode(ino)?;
         // Whoever holds the value keeps it in the table, unless it is deleted.
         self.table.acquire(ino).ok_or(cairn_vfs::Error::Stale)?;
@@ -91,7 +91,7 @@ impl Inode {
     ///
     /// # Errors
     /// It is encrypted.
-    pub fn check_readable(&self, disk: &Disk) -> Result<()> {
+    pub(crate) fn check_readable(&self, disk: &Disk) -> Result<()> {
         let encrypted = self.state.read().record.advise.contains(Advise::ENCRYPT);
         if encrypted && disk.layout.features.contains(Features::ENCRYPT) {
             return Err(Error::Vfs(cairn_vfs::Error::Unsupported(

@@ -63,7 +63,7 @@ struct State {
 }
 
 /// When somebody began to ask the nodes; see [`FileMap::remember`].
-pub struct LookupStamp {
+pub(crate) struct LookupStamp {
     moves: u64,
     changes: u64,
 }
@@ -87,7 +87,7 @@ impl FileMap {
 
     /// Before the nodes are asked.
     #[must_use]
-    pub fn stamp(&self, moves: u64) -> LookupStamp {
+    pub(crate) fn stamp(&self, moves: u64) -> LookupStamp {
         let mut state = self.state.lock();
         state.follow(moves);
         LookupStamp { moves: state.moves, changes: state.changes }
@@ -95,7 +95,7 @@ impl FileMap {
 
     /// Takes in what nodes said that were asked after `stamp`, unless a pointer has changed since.
     /// Delayed blocks stay so.
-    pub fn remember(&self, stamp: &LookupStamp, found: &Mapping) {
+    pub(crate) fn remember(&self, stamp: &LookupStamp, found: &Mapping) {
         let known = match found.place {
             Place::Hole => Known::Hole,
             Place::Mapped(pba) => Known::Mapped(pba),
@@ -113,7 +113,7 @@ impl FileMap {
     }
 
     /// Blocks of the run have got these addresses.
-    pub fn mapped(&self, run: Run, start: cairn_base::Pba) {
+    pub(crate) fn mapped(&self, run: Run, start: cairn_base::Pba) {
         let mut state = self.state.lock();
         state.changes = state.changes.strict_add(1);
         state.status.set_mapped(run, start);
@@ -127,13 +127,13 @@ impl FileMap {
     }
 
     /// As [`FileMap::forget`] for everything from a block on.
-    pub fn forget_from(&self, block: u64) {
+    pub(crate) fn forget_from(&self, block: u64) {
         self.forget(Run { start: FileBlock(block), len: u64::MAX.saturating_sub(block) });
     }
 
     /// Blocks reserved and without slots.
     #[must_use]
-    pub fn delayed(&self) -> u64 {
+    pub(crate) fn delayed(&self) -> u64 {
         self.state.lock().status.delayed()
     }
 

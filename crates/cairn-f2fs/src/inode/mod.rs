@@ -70,7 +70,7 @@ pub struct Inode {
     /// Device number of a device node.
     pub device: u32,
     /// Entries of a directory.
-    pub namespace: RwLock<()>,
+    pub(crate) namespace: RwLock<()>,
     /// Contents and size.
     pub data: RwLock<()>,
     /// The record.
@@ -82,7 +82,7 @@ pub struct Inode {
     /// Cached blocks of entries (directories of a volume that is written).
     pub entries: DirCache,
     /// What of it is durable.
-    pub ledger: Ledger<u64>,
+    pub(crate) ledger: Ledger<u64>,
     /// Names that it may have, for [`crate::namespace::parent`].
     pub(crate) known_names: Mutex<Vec<KnownName>>,
     /// For the next fsync.
@@ -115,7 +115,7 @@ impl Inode {
 
     /// One more than the last byte that it can have.
     #[must_use]
-    pub fn max_size(&self) -> u64 {
+    pub(crate) fn max_size(&self) -> u64 {
         self.shape().max_blocks() * BLOCK_BYTES
     }
 
@@ -127,7 +127,7 @@ impl Inode {
 
     /// Are the contents, or the entries, in the inode?
     #[must_use]
-    pub fn is_inline(&self) -> bool {
+    pub(crate) fn is_inline(&self) -> bool {
         self.state.read().record.inline.intersects(InlineFlags::DATA | InlineFlags::DENTRY)
     }
 }

@@ -44,24 +44,24 @@ pub(super) struct Geometry {
     pub segs_per_sec: u32,
     pub secs_per_zone: u32,
     pub segment_count: u32,
-    pub sit_segments: u32,
-    pub nat_segments: u32,
-    pub ssa_segments: u32,
+    pub(crate) sit_segments: u32,
+    pub(crate) nat_segments: u32,
+    pub(crate) ssa_segments: u32,
     pub main_segments: u32,
     pub sections: u32,
-    pub segment0: u32,
+    pub(crate) segment0: u32,
     pub main: u32,
     pub cp_payload: u32,
     /// Where each log starts, by [`Log::index`].
     pub logs: [SegNo; Log::COUNT],
-    pub reserved_segments: u32,
-    pub overprovision_segments: u32,
+    pub(crate) reserved_segments: u32,
+    pub(crate) overprovision_segments: u32,
     pub user_blocks: u64,
     /// Segments of the main area that can be written: fewer than all where zones have less capacity
     /// than size.
-    pub usable_segments: u32,
+    pub(crate) usable_segments: u32,
     /// Segments on each device.
-    pub device_segments: Vec<u32>,
+    pub(crate) device_segments: Vec<u32>,
 }
 
 /// Why a size does not do: it is too small, or the wishes cannot be met at any size.

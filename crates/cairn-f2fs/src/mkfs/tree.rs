@@ -33,7 +33,7 @@ struct Directory {
 /// each.
 pub(super) struct Tree {
     /// Inode numbers, in the order of their blocks in both logs.
-    pub nids: Vec<Nid>,
+    pub(crate) nids: Vec<Nid>,
     /// Address and contents.
     pub blocks: Vec<(BlockAddr, Vec<u8>)>,
     first_node: BlockAddr,

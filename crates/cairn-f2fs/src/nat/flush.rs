@@ -28,7 +28,7 @@ pub struct NatPlan {
 impl Nat {
     /// Reads the NAT blocks that a checkpoint will have to change if, besides what has changed
     /// already, these nids do. What cannot be read is found again by [`Nat::plan`].
-    pub fn read_ahead(&self, nids: &[Nid]) {
+    pub(crate) fn read_ahead(&self, nids: &[Nid]) {
         let blocks: BTreeMap<u32, Side> = {
             let state = self.state.lock();
             let entries =
@@ -80,7 +80,7 @@ impl Nat {
     }
 
     /// The planned checkpoint is on the medium: its NAT is the last one.
-    pub fn committed(&self, plan: NatPlan) {
+    pub(crate) fn committed(&self, plan: NatPlan) {
         self.stats.blocks_written.add(as_u64(plan.blocks.len()));
         // Nobody reads these copies before the bitmap says so.
         for (at, image) in plan.blocks {

@@ -63,11 +63,11 @@ pub(crate) type NatTable = Nat;
 #[derive(Debug, Default)]
 pub struct NatStats {
     /// NAT blocks read or found in the cache for a look-up.
-    pub block_lookups: Counter,
+    pub(crate) block_lookups: Counter,
     /// NAT blocks searched for free nids.
-    pub blocks_scanned: Counter,
+    pub(crate) blocks_scanned: Counter,
     /// NAT blocks written by checkpoints.
-    pub blocks_written: Counter,
+    pub(crate) blocks_written: Counter,
 }
 
 struct State {
@@ -145,7 +145,7 @@ impl Nat {
     ///
     /// # Errors
     /// As [`Nat::lookup`].
-    pub fn is_committed(&self, nid: Nid) -> Result<bool> {
+    pub(crate) fn is_committed(&self, nid: Nid) -> Result<bool> {
         if !self.layout.is_nid(nid) || nid < Nid::ROOT {
             return Ok(false);
         }
@@ -233,7 +233,7 @@ impl Nat {
     ///
     /// # Errors
     /// It is in use, or the NAT cannot be read.
-    pub fn allocate_exact(&self, nid: Nid) -> Result<()> {
+    pub(crate) fn allocate_exact(&self, nid: Nid) -> Result<()> {
         let entry = self.lookup(nid)?;
         if !self.layout.is_nid(nid) || nid < Nid::ROOT || !entry.is_free() {
             return Err(Corrupt::Nat {
@@ -251,7 +251,7 @@ impl Nat {
     ///
     /// # Panics
     /// It is not one.
-    pub fn give_back(&self, nid: Nid) {
+    pub(crate) fn give_back(&self, nid: Nid) {
         let returned = self.state.lock().free.give_back(nid);
         assert!(returned, "nid {nid} is given back but was not just allocated");
     }
@@ -261,7 +261,8 @@ impl Nat {
     /// # Errors
     /// As [`Nat::lookup`]; none if the nid was just allocated or has changed since the last
     /// checkpoint.
-    pub fn set_address(&self, nid: Nid, ino: Nid, addr: BlockAddr) -> Result<BlockAddr> {
+    #[cfg(test)]
+    pub(crate) fn set_address(&self, nid: Nid, ino: Nid, addr: BlockAddr) -> Result<BlockAddr> {
         let allocated = self.state.lock().free.allocated_version(nid);
         let old = match allocated {
             Some(version) => NatEntry { version, ..NatEntry::default() },
@@ -301,13 +302,13 @@ impl Nat {
 
     /// Has an entry changed since the last snapshot?
     #[must_use]
-    pub fn is_dirty(&self) -> bool {
+    pub(crate) fn is_dirty(&self) -> bool {
         !self.state.lock().changed.is_empty()
     }
 
     /// A good place to look for a free nid at the next mount: `next_free_nid`.
     #[must_use]
-    pub fn next_free(&self) -> Nid {
+    pub(crate) fn next_free(&self) -> Nid {
         self.state.lock().free.hint()
     }
 }

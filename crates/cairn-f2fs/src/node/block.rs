@@ -56,7 +56,7 @@ pub struct Node {
 
 /// Write access to a node's bytes. The footer is the write's business.
 #[must_use = "the lock is released when the guard is dropped"]
-pub struct NodeGuard<'n> {
+pub(crate) struct NodeGuard<'n> {
     image: RwLockWriteGuard<'n, Image>,
 }
 
@@ -111,7 +111,7 @@ impl Node {
 
     /// What it belongs to.
     #[must_use]
-    pub const fn owner(&self) -> Owner {
+    pub(crate) const fn owner(&self) -> Owner {
         self.owner
     }
 
@@ -155,13 +155,13 @@ impl Node {
 
     /// Has it changed since it was last written?
     #[must_use]
-    pub fn is_dirty(&self) -> bool {
+    pub(crate) fn is_dirty(&self) -> bool {
         self.dirty.load(Relaxed)
     }
 
     /// Was it removed?
     #[must_use]
-    pub fn is_retired(&self) -> bool {
+    pub(crate) fn is_retired(&self) -> bool {
         self.retired.load(Relaxed)
     }
 
@@ -169,7 +169,7 @@ impl Node {
     ///
     /// # Panics
     /// The node was removed: whoever changes it still points to what is no more.
-    pub fn modify(self: &Arc<Self>) -> NodeGuard<'_> {
+    pub(crate) fn modify(self: &Arc<Self>) -> NodeGuard<'_> {
         let image = self.image.write();
         assert!(!self.is_retired(), "node {} is changed after it was removed", self.nid);
         self.mark_dirty();
@@ -185,7 +185,7 @@ impl Node {
     /// Makes the word at a byte of the node, a data pointer, say `new` if it says `old` now. False
     /// if it does not, or if the node was removed. The caller holds the operation lock.
     #[must_use]
-    pub fn replace(self: &Arc<Self>, at: usize, old: BlockAddr, new: BlockAddr) -> bool {
+    pub(crate) fn replace(self: &Arc<Self>, at: usize, old: BlockAddr, new: BlockAddr) -> bool {
         let mut image = self.image.write();
         if self.is_retired() || word(&image, at) != Some(&old.get().to_le_bytes()) {
             return false;
@@ -201,7 +201,7 @@ impl Node {
 
     /// Makes the node dirty as it is, so that it gets a new place. False if it was dirty already,
     /// or was removed. The caller holds the operation lock.
-    pub fn redirty(self: &Arc<Self>) -> bool {
+    pub(crate) fn redirty(self: &Arc<Self>) -> bool {
         let _image = self.image.write();
         let clean = !self.is_retired() && !self.is_dirty();
         if clean {

@@ -27,9 +27,12 @@ use crate::format::units::{BlockAddr, Nid};
 use crate::nat::NatTable;
 use crate::recovery::overlay::Overlay;
 
-pub use block::{Node, NodeGuard, Owner};
-pub use nodes::{NodeStats, Nodes, Removed, Room};
-pub use write::PlacedNodes;
+pub(crate) use block::Node;
+pub(crate) use block::NodeGuard;
+pub(crate) use block::Owner;
+pub use nodes::Nodes;
+pub(crate) use nodes::Room;
+pub(crate) use write::PlacedNodes;
 
 /// See the module.
 pub struct NodeCache {
@@ -66,7 +69,7 @@ impl NodeCache {
 
     /// What roll-forward changed.
     #[must_use]
-    pub fn overlay(&self) -> &Overlay {
+    pub(crate) fn overlay(&self) -> &Overlay {
         &self.overlay
     }
 

@@ -90,7 +90,7 @@ pub struct NodeStats {
     /// Given up from memory.
     pub evicted: Counter,
     /// Batches that had to wait for an earlier one of the chain.
-    pub chain_waits: Counter,
+    pub(crate) chain_waits: Counter,
 }
 
 impl Nodes {
@@ -146,7 +146,7 @@ impl Nodes {
     ///
     /// # Errors
     /// As [`Nodes::get`]; or the node says that it belongs elsewhere.
-    pub fn child(&self, nid: Nid, ino: Nid, offset: u32) -> Result<Arc<Node>> {
+    pub(crate) fn child(&self, nid: Nid, ino: Nid, offset: u32) -> Result<Arc<Node>> {
         let node = self.get(nid)?;
         let bad = |what, value: u32| Corrupt::Node {
             nid,
@@ -233,7 +233,7 @@ impl Nodes {
     ///
     /// # Errors
     /// As [`Nodes::get`], but for nids without a node.
-    pub fn load_many(&self, nids: &mut Vec<Nid>) -> Result<()> {
+    pub(crate) fn load_many(&self, nids: &mut Vec<Nid>) -> Result<()> {
         nids.dedup();
         nids.retain(|nid| self.index.peek(*nid).is_none());
         if nids.is_empty() {
@@ -341,14 +341,8 @@ impl Nodes {
 
     /// The node, if it is in memory.
     #[must_use]
-    pub fn peek(&self, nid: Nid) -> Option<Arc<Node>> {
+    pub(crate) fn peek(&self, nid: Nid) -> Option<Arc<Node>> {
         self.index.peek(nid)
-    }
-
-    /// Gives up everything clean that nobody holds: after the device's contents changed under the
-    /// cache.
-    pub fn forget_clean(&self) {
-        while self.evict(u64::MAX, u64::MAX) > 0 {}
     }
 
     /// Gives up to `most` nodes up, looking at up to `looks`. Returns how many.
@@ -376,13 +370,13 @@ impl Nodes {
 
     /// Number of dirty nodes.
     #[must_use]
-    pub fn dirty_count(&self) -> usize {
+    pub(crate) fn dirty_count(&self) -> usize {
         self.dirty.lock().len()
     }
 
     /// The dirty nodes of one inode.
     #[must_use]
-    pub fn dirty_of(&self, ino: Nid) -> Vec<Arc<Node>> {
+    pub(crate) fn dirty_of(&self, ino: Nid) -> Vec<Arc<Node>> {
         self.dirty
             .lock()
             .range((ino, Nid(0))..=(ino, Nid(u32::MAX)))
@@ -392,13 +386,13 @@ impl Nodes {
 
     /// All dirty nodes, by the log they go to.
     #[must_use]
-    pub fn dirty_in(&self, log: crate::format::Log) -> Vec<Arc<Node>> {
+    pub(crate) fn dirty_in(&self, log: crate::format::Log) -> Vec<Arc<Node>> {
         self.dirty.lock().values().filter(|node| node.log() == log).cloned().collect()
     }
 
     /// Numbers of the dirty nodes.
     #[must_use]
-    pub fn dirty_nids(&self) -> Vec<Nid> {
+    pub(crate) fn dirty_nids(&self) -> Vec<Nid> {
         self.dirty.lock().keys().map(|(_, nid)| *nid).collect()
     }
 
@@ -410,7 +404,7 @@ impl Nodes {
 
     /// A checkpoint took its snapshot: nodes written from now on carry its version. Called with the
     /// operation lock held exclusively.
-    pub fn set_version(&self, version: u64) {
+    pub(crate) fn set_version(&self, version: u64) {
         self.version.store(version, Relaxed);
     }
 }

@@ -98,7 +98,7 @@ pub fn find(nodes: &NodeCache, ino: Nid, inode: &Inode, block: u64) -> Result<Le
 ///
 /// # Errors
 /// It is not.
-pub fn check_pointer(
+pub(crate) fn check_pointer(
     addr: BlockAddr,
     ino: Nid,
     block: u64,

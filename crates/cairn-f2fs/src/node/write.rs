@@ -67,7 +67,11 @@ impl Nodes {
     ///
     /// # Errors
     /// No segment has room: the volume must stop.
-    pub fn place_plain(&self, nodes: &[Arc<Node>], writes: &mut Writes) -> Result<PlacedNodes> {
+    pub(crate) fn place_plain(
+        &self,
+        nodes: &[Arc<Node>],
+        writes: &mut Writes,
+    ) -> Result<PlacedNodes> {
         let mut order = self.chain.order.lock();
         let number = *order;
         *order += 1;
@@ -95,7 +99,7 @@ impl Nodes {
     ///
     /// # Errors
     /// As [`Nodes::write`].
-    pub fn write_plain(&self, nodes: &[Arc<Node>]) -> Result<()> {
+    pub(crate) fn write_plain(&self, nodes: &[Arc<Node>]) -> Result<()> {
         nodes.chunks(BATCH).try_for_each(|part| {
             let part: Vec<_> = part.iter().map(|node| (node.clone(), Marks::empty())).collect();
             self.write(&part)
@@ -156,7 +160,8 @@ impl Nodes {
 
     /// Numbers of the batches in flight: none after every write has ended.
     #[must_use]
-    pub fn writes_under_way(&self) -> usize {
+    #[cfg(test)]
+    pub(crate) fn writes_under_way(&self) -> usize {
         self.chain.in_flight.lock().batches.len()
     }
 

@@ -46,7 +46,7 @@ pub struct ChainNode {
 ///
 /// # Errors
 /// The chain is a loop, or the device failed.
-pub fn scan(
+pub(crate) fn scan(
     buffers: &BufferCache,
     layout: &Layout,
     checkpoint: &Checkpoint,
@@ -83,21 +83,21 @@ pub fn scan(
 
 /// An inode that the chain changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Recovered {
+pub(crate) struct Recovered {
     /// Index in the chain of its last node with the fsync mark: nothing behind it counts.
-    pub last_fsync: usize,
+    pub(crate) last_fsync: usize,
     /// Index of its last inode block with the marks fsync and dent: there its directory entry is
     /// made.
-    pub last_dent: Option<usize>,
+    pub(crate) last_dent: Option<usize>,
     /// The checkpoint does not know it: index of the inode block that creates it.
-    pub created_by: Option<usize>,
+    pub(crate) created_by: Option<usize>,
 }
 
 /// The inodes that the chain changes.
 ///
 /// # Errors
 /// The NAT is damaged, or the device failed.
-pub fn select(chain: &[ChainNode], nat: &NatTable) -> Result<HashMap<Nid, Recovered>> {
+pub(crate) fn select(chain: &[ChainNode], nat: &NatTable) -> Result<HashMap<Nid, Recovered>> {
     let mut found: HashMap<Nid, Recovered> = HashMap::new();
     for (index, ChainNode { footer, .. }) in chain.iter().enumerate() {
         if !footer.marks.contains(Marks::FSYNC) {

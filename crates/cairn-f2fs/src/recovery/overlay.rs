@@ -55,7 +55,7 @@ struct Fields {
 }
 
 /// Entries that the chain adds to a directory: name → inode and kind.
-pub type AddedEntries = BTreeMap<NameBuf, (Nid, FileKind)>;
+pub(crate) type AddedEntries = BTreeMap<NameBuf, (Nid, FileKind)>;
 
 /// See the module.
 #[derive(Debug, Default)]

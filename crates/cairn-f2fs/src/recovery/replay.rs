@@ -54,7 +54,7 @@ pub struct RollForward {
     /// Its nodes, in order.
     pub chain: Vec<ChainNode>,
     /// The inodes that it changes.
-    pub selected: HashMap<Nid, Recovered>,
+    pub(crate) selected: HashMap<Nid, Recovered>,
 }
 
 /// Makes the chain part of the volume, and writes a checkpoint. Orphans are gone before; nobody
@@ -356,7 +356,7 @@ impl Replay<'_> {
 ///
 /// # Errors
 /// One could not be deleted.
-pub fn delete_orphans(ops: &Operations) -> Result<()> {
+pub(crate) fn delete_orphans(ops: &Operations) -> Result<()> {
     for orphan in ops.store()?.checkpoints.orphans.list() {
         match ops.inodes.inode(orphan.ino()) {
             Ok(inode) => delete::delete_inode(ops, &inode)?,

@@ -17,7 +17,7 @@ impl Segments {
     /// # Errors
     /// The block is outside the main area or in use already, its segment holds the other class of
     /// blocks, or its summary cannot be read.
-    pub fn adopt(&self, addr: BlockAddr, log: Log, owner: Owner) -> Result<()> {
+    pub(crate) fn adopt(&self, addr: BlockAddr, log: Log, owner: Owner) -> Result<()> {
         let (segno, block) = self.locate(addr)?;
         self.with_summaries(|state, loaded| {
             let table = &state.table;
@@ -58,7 +58,7 @@ impl Segments {
 
     /// A block is not written before the next checkpoint, although it is not in use: it belongs to
     /// a chain that must survive until then. Outside the main area: nothing happens.
-    pub fn protect(&self, addr: BlockAddr) {
+    pub(crate) fn protect(&self, addr: BlockAddr) {
         let Ok((segno, block)) = self.locate(addr) else { return };
         let mut state = self.state.lock();
         if !state.table.is_valid(segno, block) {
@@ -71,7 +71,7 @@ impl Segments {
     /// # Panics
     /// There is no such segment.
     #[must_use]
-    pub fn log_of(&self, segno: SegNo) -> Log {
+    pub(crate) fn log_of(&self, segno: SegNo) -> Log {
         self.state.lock().table.log(segno)
     }
 }

@@ -17,13 +17,13 @@ use crate::format::summary::ENTRIES;
 use crate::format::{BlockAddr, SegNo, bits};
 
 /// Blocks that follow each other: the first, and how many.
-pub type BlockRun = (BlockAddr, u32);
+pub(crate) type BlockRun = (BlockAddr, u32);
 
 impl Segments {
     /// The runs of blocks that the next [`Segments::committed`] gives up: what can
     /// be discarded once the checkpoint in flight is on the medium, and before it is committed.
     #[must_use]
-    pub fn freed_runs(&self) -> Vec<BlockRun> {
+    pub(crate) fn freed_runs(&self) -> Vec<BlockRun> {
         let state = self.state.lock();
         let mut freed: Vec<_> = state.table.in_flight().map(|(segno, map)| (segno, *map)).collect();
         freed.sort_by_key(|(segno, _)| *segno);
@@ -33,7 +33,7 @@ impl Segments {
     /// The runs of at least `minimum` free blocks in these segments that the device has not been
     /// told of. Nobody places blocks meanwhile.
     #[must_use]
-    pub fn undiscarded_runs(
+    pub(crate) fn undiscarded_runs(
         &self,
         segments: impl Iterator<Item = SegNo>,
         minimum: u32,
@@ -62,7 +62,7 @@ impl Segments {
 
     /// Free blocks that the device has not been told of.
     #[must_use]
-    pub fn undiscarded_blocks(&self) -> u64 {
+    pub(crate) fn undiscarded_blocks(&self) -> u64 {
         self.state.lock().table.undiscarded.blocks()
     }
 

@@ -119,7 +119,7 @@ impl Segments {
 
     /// The planned checkpoint is on the medium: its SIT is the last one, and what was freed before
     /// its snapshot can be written again.
-    pub fn committed(&self, plan: SitPlan) {
+    pub(crate) fn committed(&self, plan: SitPlan) {
         self.stats.sit_blocks_written.add(plan.blocks.len() as u64);
         let mut state = self.state.lock();
         state.journal = plan.journal.0.into_iter().map(|(segno, _)| segno).collect();
@@ -135,13 +135,13 @@ impl Segments {
     /// While checkpoints are disabled (`keep`), what is valid now is held back when it is freed;
     /// everything else can be written again at once. Called with the operation lock held
     /// exclusively.
-    pub fn keep_all(&self, keep: bool) {
+    pub(crate) fn keep_all(&self, keep: bool) {
         self.state.lock().table.keep_all(keep);
     }
 
     /// Blocks that can be given out only once a checkpoint has been written.
     #[must_use]
-    pub fn held_back(&self) -> u64 {
+    pub(crate) fn held_back(&self) -> u64 {
         self.state.lock().table.held_back()
     }
 

@@ -42,13 +42,16 @@ use crate::error::Result;
 use crate::format::summary::SummaryBlock;
 use crate::format::{BlockAddr, Layout, Log, SegNo, SitEntry, Summary};
 
-pub use discards::BlockRun;
-pub use flush::{SitPlan, Summaries};
-pub use load::{SegmentSources, load};
-pub use place::Placed;
-pub use resume::CHECKPOINT_SECTIONS;
-pub use sections::{Candidates, LiveBlocks, SectionInfo, SegmentInfo};
-pub use summaries::QueuedSummary;
+pub(crate) use discards::BlockRun;
+pub(crate) use flush::SitPlan;
+pub use flush::Summaries;
+pub(crate) use load::SegmentSources;
+pub use load::load;
+pub(crate) use place::Placed;
+pub(crate) use resume::CHECKPOINT_SECTIONS;
+pub(crate) use sections::LiveBlocks;
+pub(crate) use sections::SectionInfo;
+pub(crate) use summaries::QueuedSummary;
 
 use log::LogState;
 use table::Table;
@@ -88,19 +91,19 @@ pub struct Segments {
 #[derive(Debug, Default)]
 pub struct SegmentStats {
     /// Blocks placed in each log, by number.
-    pub placed: [Counter; Log::COUNT],
+    pub(crate) placed: [Counter; Log::COUNT],
     /// Data blocks overwritten where they are.
     pub in_place: Counter,
     /// Blocks invalidated.
-    pub invalidated: Counter,
+    pub(crate) invalidated: Counter,
     /// Segments that were taken whole.
-    pub segments_lfs: Counter,
+    pub(crate) segments_lfs: Counter,
     /// Segments that were taken for their holes.
     pub segments_ssr: Counter,
     /// SIT blocks written by checkpoints.
-    pub sit_blocks_written: Counter,
+    pub(crate) sit_blocks_written: Counter,
     /// Segment summaries written.
-    pub summaries_written: Counter,
+    pub(crate) summaries_written: Counter,
     /// Zones reset when their sections had become free.
     pub zones_reset: Counter,
     /// Logs that left their zones because these had been written further.
@@ -198,7 +201,7 @@ impl Segments {
 
     /// Is the block in use?
     #[must_use]
-    pub fn is_valid(&self, addr: BlockAddr) -> bool {
+    pub(crate) fn is_valid(&self, addr: BlockAddr) -> bool {
         self.layout
             .segment_of(addr)
             .is_some_and(|(segno, block)| self.state.lock().table.is_valid(segno, block))
@@ -208,7 +211,7 @@ impl Segments {
     ///
     /// # Errors
     /// The address is outside the main area, or the block is not in use: two pointers named it.
-    pub fn invalidate(&self, addr: BlockAddr) -> Result<(), Corrupt> {
+    pub(crate) fn invalidate(&self, addr: BlockAddr) -> Result<(), Corrupt> {
         let (segno, block) = self.locate(addr)?;
         self.state.lock().table.clear_valid(segno, block)?;
         self.stats.invalidated.add(1);
@@ -218,33 +221,27 @@ impl Segments {
     /// Sections without a valid block, without one freed since the last checkpoint, and without a
     /// log.
     #[must_use]
-    pub fn free_sections(&self) -> u32 {
+    pub(crate) fn free_sections(&self) -> u32 {
         self.state.lock().table.free.free_sections()
     }
 
     /// Segments that a log can take now.
     #[must_use]
-    pub fn free_segments(&self) -> u32 {
+    pub(crate) fn free_segments(&self) -> u32 {
         self.state.lock().table.free.free_segments()
     }
 
     /// Segments that the next checkpoint makes free.
     #[must_use]
-    pub fn prefree_segments(&self) -> u32 {
+    pub(crate) fn prefree_segments(&self) -> u32 {
         let state = self.state.lock();
         state.table.free_segment_count() - state.table.free.free_segments()
     }
 
     /// While no more than this many sections are free, holes are filled instead (never in
     /// `mode=lfs`). See [`crate::space::Space::reuse_below`].
-    pub fn set_reuse_below(&self, sections: u32) {
+    pub(crate) fn set_reuse_below(&self, sections: u32) {
         self.state.lock().reuse_below = sections;
-    }
-
-    /// Valid blocks in all segments.
-    #[must_use]
-    pub fn valid_blocks(&self) -> u64 {
-        self.state.lock().table.valid_total()
     }
 
     /// Segments without valid blocks that no log is in, those freed since the last checkpoint
@@ -271,7 +268,7 @@ impl Segments {
 
     /// Has anything changed that a checkpoint must hold?
     #[must_use]
-    pub fn is_dirty(&self) -> bool {
+    pub(crate) fn is_dirty(&self) -> bool {
         let state = self.state.lock();
         state.moved || state.table.is_dirty()
     }

@@ -73,7 +73,12 @@ impl Segments {
     ///
     /// # Panics
     /// There are no owners.
-    pub fn place_at(&self, log: Log, owners: &[Owner], at: BlockAddr) -> Result<Option<Placed>> {
+    pub(crate) fn place_at(
+        &self,
+        log: Log,
+        owners: &[Owner],
+        at: BlockAddr,
+    ) -> Result<Option<Placed>> {
         assert!(!owners.is_empty(), "blocks are placed for somebody");
         self.with_summaries(|state, loaded| {
             if state.logs[log.index()].next(&self.layout) != at {

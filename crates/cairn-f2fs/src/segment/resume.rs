@@ -17,7 +17,7 @@ use crate::format::{Log, SegNo, bits};
 
 /// Sections that a checkpoint may take beyond what is pending: for data, nodes and entries.
 /// `NR_GC_CHECKPOINT_SECS`.
-pub const CHECKPOINT_SECTIONS: u32 = 3;
+pub(crate) const CHECKPOINT_SECTIONS: u32 = 3;
 
 /// The unwritten end of a section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +35,7 @@ impl Segments {
     ///
     /// # Errors
     /// A log finds no room; a summary block cannot be read; or the device failed.
-    pub fn resume(&self, nodes: usize) -> Result<()> {
+    pub(crate) fn resume(&self, nodes: usize) -> Result<()> {
         let keep = self.needed_for_recovery(nodes as u64);
         Log::ALL.into_iter().try_for_each(|log| self.resume_log(log, keep))?;
         self.leave_active_zones()
@@ -44,7 +44,7 @@ impl Segments {
     /// Free sections that recovery may take when so many nodes stand in the chain: it writes each
     /// of them anew.
     #[must_use]
-    pub fn needed_for_recovery(&self, nodes: u64) -> u32 {
+    pub(crate) fn needed_for_recovery(&self, nodes: u64) -> u32 {
         let section = u64::from(self.layout.section_capacity());
         u32::try_from(nodes.div_ceil(section))
             .unwrap_or(u32::MAX)

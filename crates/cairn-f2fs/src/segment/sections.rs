@@ -26,7 +26,7 @@ pub struct SegmentInfo {
     /// Mean age of its blocks, in the volume's time.
     pub mtime: u64,
     /// A log is in it.
-    pub current: bool,
+    pub(crate) current: bool,
     /// A log could take it.
     pub free: bool,
 }
@@ -54,7 +54,7 @@ impl SectionInfo {
 
 /// A segment that is about to be cleaned.
 #[derive(Clone, Copy, Debug)]
-pub struct LiveBlocks {
+pub(crate) struct LiveBlocks {
     /// Its number.
     pub segno: SegNo,
     /// It holds nodes.
@@ -66,7 +66,7 @@ pub struct LiveBlocks {
 /// Sections with something to gain: with valid blocks but not full, without a log, not being
 /// cleaned already.
 #[derive(Clone)]
-pub struct Candidates<'a> {
+pub(crate) struct Candidates<'a> {
     state: &'a State,
     current: [u32; Log::COUNT],
     layout: &'a Layout,
@@ -127,7 +127,10 @@ impl Segments {
     }
 
     /// Segments of a section, as far as they can be written.
-    pub fn segments_of(layout: &Layout, section: u32) -> impl Iterator<Item = SegNo> + use<> {
+    pub(crate) fn segments_of(
+        layout: &Layout,
+        section: u32,
+    ) -> impl Iterator<Item = SegNo> + use<> {
         let first = layout.first_segment(section).get();
         (first..first + layout.usable_segments()).map(SegNo)
     }
@@ -143,7 +146,7 @@ impl Segments {
 
     /// Sections that hold valid blocks: those of data, those of nodes.
     #[must_use]
-    pub fn sections_in_use(&self) -> (u32, u32) {
+    pub(crate) fn sections_in_use(&self) -> (u32, u32) {
         let state = self.state.lock();
         let used = state.table.sections().iter().filter(|counts| counts.valid > 0);
         used.fold((0, 0), |(data, nodes), counts| match counts.nodes * 2 > counts.valid {
@@ -153,7 +156,7 @@ impl Segments {
     }
 
     /// Chooses among the sections that could be cleaned. No lock may be taken by `choose`.
-    pub fn choose<R>(&self, choose: impl FnOnce(Candidates<'_>) -> R) -> R {
+    pub(crate) fn choose<R>(&self, choose: impl FnOnce(Candidates<'_>) -> R) -> R {
         let state = self.state.lock();
         let current = Log::ALL.map(|log| state.table.section_of(state.logs[log.index()].segno()));
         choose(Candidates { state: &state, current, layout: &self.layout, next: 0 })
@@ -165,7 +168,7 @@ impl Segments {
     /// # Panics
     /// There is none of this number.
     #[must_use]
-    pub fn begin_cleaning(&self, section: u32) -> Vec<LiveBlocks> {
+    pub(crate) fn begin_cleaning(&self, section: u32) -> Vec<LiveBlocks> {
         let mut state = self.state.lock();
         state.cleaning.push(section);
         let live = Self::segments_of(&self.layout, section).map(|segno| LiveBlocks {
@@ -177,13 +180,13 @@ impl Segments {
     }
 
     /// These sections are not being cleaned any more.
-    pub fn end_cleaning(&self, sections: &[u32]) {
+    pub(crate) fn end_cleaning(&self, sections: &[u32]) {
         self.state.lock().cleaning.retain(|section| !sections.contains(section));
     }
 
     /// Is one of these blocks in a section that is being cleaned?
     #[must_use]
-    pub fn is_cleaning(&self, start: Pba, len: u64) -> bool {
+    pub(crate) fn is_cleaning(&self, start: Pba, len: u64) -> bool {
         let state = self.state.lock();
         if state.cleaning.is_empty() {
             return false;
@@ -205,7 +208,7 @@ impl Segments {
     /// # Errors
     /// An address is outside the main area, or a block is not in use. What precedes it has been
     /// taken back.
-    pub fn invalidate_all(&self, addrs: &mut [BlockAddr]) -> Result<(), Corrupt> {
+    pub(crate) fn invalidate_all(&self, addrs: &mut [BlockAddr]) -> Result<(), Corrupt> {
         addrs.sort_unstable();
         let mut state = self.state.lock();
         let mut run: Option<(SegNo, [u8; VALID_MAP_SIZE])> = None;
@@ -231,7 +234,7 @@ impl Segments {
 
     /// Can the logs take what is pending beyond whole sections without new ones?
     #[must_use]
-    pub fn logs_suffice(&self, pending: Pending) -> bool {
+    pub(crate) fn logs_suffice(&self, pending: Pending) -> bool {
         let section = u64::from(self.layout.section_capacity());
         let state = self.state.lock();
         let left = |log: Log| self.left_in_section(&state, log);

@@ -10,7 +10,7 @@ use crate::format::summary::SummaryBlock;
 use crate::format::{BlockAddr, SegNo};
 
 /// The summary of a segment that no log is in, on its way to the summary area.
-pub struct QueuedSummary {
+pub(crate) struct QueuedSummary {
     segno: SegNo,
     number: u64,
     /// Where it goes.
@@ -25,7 +25,7 @@ impl Segments {
     ///
     /// # Errors
     /// The address is outside the main area, or the summary cannot be read.
-    pub fn owner_of(&self, addr: BlockAddr) -> Result<Owner> {
+    pub(crate) fn owner_of(&self, addr: BlockAddr) -> Result<Owner> {
         let (segno, block) = self.locate(addr)?;
         Ok(self.owners(segno)?.entries[usize::from(block)])
     }
@@ -37,7 +37,7 @@ impl Segments {
     ///
     /// # Panics
     /// There is no such segment.
-    pub fn owners(&self, segno: SegNo) -> Result<SummaryBlock> {
+    pub(crate) fn owners(&self, segno: SegNo) -> Result<SummaryBlock> {
         loop {
             let generation = {
                 let state = self.state.lock();
@@ -62,17 +62,11 @@ impl Segments {
         Ok(SummaryBlock::decode(&image)?)
     }
 
-    /// Summaries of segments that logs have left and that are not in the summary area yet.
-    #[must_use]
-    pub fn closed_summaries(&self) -> usize {
-        self.state.lock().closed.len()
-    }
-
     /// The summaries of all segments that logs have left, to be written. May be written at any
     /// time: the last checkpoint finds its entries in them, too. They stay queued until
     /// [`Segments::summaries_written`].
     #[must_use]
-    pub fn queued_summaries(&self) -> Vec<QueuedSummary> {
+    pub(crate) fn queued_summaries(&self) -> Vec<QueuedSummary> {
         let state = self.state.lock();
         let queued = state.closed.iter().map(|(segno, closed)| QueuedSummary {
             segno: *segno,
@@ -84,7 +78,7 @@ impl Segments {
     }
 
     /// These summaries are on the device.
-    pub fn summaries_written(&self, written: Vec<QueuedSummary>) {
+    pub(crate) fn summaries_written(&self, written: Vec<QueuedSummary>) {
         self.stats.summaries_written.add(written.len() as u64);
         for QueuedSummary { segno, number, at, block } in written {
             // Whoever looks for it meanwhile finds the queued one.

@@ -21,7 +21,7 @@ use crate::zones::active_behind;
 
 impl Segments {
     /// The main area lies in these zones, each a section. Before anything is placed.
-    pub fn set_zones(&self, zones: Arc<ZoneOrder>) {
+    pub(crate) fn set_zones(&self, zones: Arc<ZoneOrder>) {
         assert!(self.zones.set(zones).is_ok(), "a volume has its zones once");
     }
 
@@ -39,7 +39,7 @@ impl Segments {
     }
 
     /// A block that was placed will not be written. What is behind it in its zone cannot be either.
-    pub fn give_up(&self, addr: BlockAddr) {
+    pub(crate) fn give_up(&self, addr: BlockAddr) {
         if let Some(zones) = self.zones.get() {
             zones.give_up(addr.bytes());
         }
@@ -47,7 +47,7 @@ impl Segments {
 
     /// Resets the zones of free sections. One that the device refuses is tried again when it is
     /// used. Returns how many were reset.
-    pub fn reset_free(&self) -> u32 {
+    pub(crate) fn reset_free(&self) -> u32 {
         let Some(zones) = self.zones.get() else { return 0 };
         let resets = {
             let state = self.state.lock();
@@ -84,7 +84,7 @@ impl Segments {
     ///
     /// # Errors
     /// A log finds no room; or the device failed.
-    pub fn check_write_pointers(&self) -> Result<()> {
+    pub(crate) fn check_write_pointers(&self) -> Result<()> {
         let Some(zones) = self.zones.get() else { return Ok(()) };
         self.reset_free();
         for log in Log::ALL {

@@ -58,7 +58,7 @@ pub struct Store {
     /// Counters.
     pub space: Arc<Space>,
     /// Held shared by every operation.
-    pub operation_lock: Arc<OperationLock>,
+    pub(crate) operation_lock: Arc<OperationLock>,
     /// The NAT.
     pub nat: Arc<Nat>,
     /// SIT and logs.
@@ -94,7 +94,7 @@ impl Store {
     ///
     /// # Errors
     /// As [`Store::open`].
-    pub fn with_pack(
+    pub(crate) fn with_pack(
         cache: Arc<BufferCache>,
         budget: Arc<Budget>,
         layout: Layout,

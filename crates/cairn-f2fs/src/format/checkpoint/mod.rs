@@ -22,8 +22,10 @@ use super::units::{BLOCK_SIZE, BLOCKS_PER_SEGMENT, Nid, SegNo};
 use crate::corrupt::Corrupt;
 
 pub use flags::CheckpointFlags;
+pub(crate) use raw::CHECKSUM_AT;
+pub(crate) use raw::LARGE_CHECKSUM_AT;
+pub use raw::verify;
 use raw::{BITMAP_AT, RawCheckpoint};
-pub use raw::{CHECKSUM_AT, LARGE_CHECKSUM_AT, Stamp, verify};
 
 /// Where a log goes on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,7 +61,7 @@ pub struct Checkpoint {
     /// Blocks of the pack.
     pub pack_total_blocks: u32,
     /// First data summary block in the pack.
-    pub pack_start_sum: u32,
+    pub(crate) pack_start_sum: u32,
     /// Nodes in use (without nids 1 and 2).
     pub valid_node_count: u32,
     /// Inodes in use.
@@ -69,14 +71,14 @@ pub struct Checkpoint {
     /// Place of the checksum in the block.
     pub checksum_offset: u32,
     /// Seconds the volume was mounted in all.
-    pub elapsed_time: u64,
+    pub(crate) elapsed_time: u64,
     /// Which copy of each SIT block is current (bits from the most significant one; set: the
     /// second).
-    pub sit_bitmap: Vec<u8>,
+    pub(crate) sit_bitmap: Vec<u8>,
     /// Which copy of each NAT block is current.
-    pub nat_bitmap: Vec<u8>,
+    pub(crate) nat_bitmap: Vec<u8>,
     /// Checksum of the block, part of the version in node footers. [`Checkpoint::encode`] sets it.
-    pub crc: u32,
+    pub(crate) crc: u32,
 }
 
 /// Bytes of a pack's first block and its payload.
@@ -183,7 +185,7 @@ impl Checkpoint {
 
     /// True if this checkpoint is later than `other` (versions wrap).
     #[must_use]
-    pub const fn is_after(&self, other: &Self) -> bool {
+    pub(crate) const fn is_after(&self, other: &Self) -> bool {
         self.version.wrapping_sub(other.version).cast_signed() > 0
     }
 
@@ -199,7 +201,7 @@ impl Checkpoint {
 
     /// Was a node with this `cp_ver` written after this checkpoint?
     #[must_use]
-    pub fn is_node_version(&self, cp_ver: u64) -> bool {
+    pub(crate) fn is_node_version(&self, cp_ver: u64) -> bool {
         if self.flags.contains(CheckpointFlags::NOCRC_RECOVERY) {
             cp_ver & 0xffff_ffff == self.version & 0xffff_ffff
         } else {
@@ -209,7 +211,7 @@ impl Checkpoint {
 
     /// Does the pack contain node summaries?
     #[must_use]
-    pub const fn has_node_summaries(&self) -> bool {
+    pub(crate) const fn has_node_summaries(&self) -> bool {
         self.flags.intersects(CheckpointFlags::UMOUNT.union(CheckpointFlags::FASTBOOT))
     }
 
@@ -221,7 +223,8 @@ impl Checkpoint {
 
     /// Which copy of a logical NAT block (below [`Layout::nat_blocks`]) is current.
     #[must_use]
-    pub fn nat_side(&self, block: u32) -> Side {
+    #[cfg(test)]
+    pub(crate) fn nat_side(&self, block: u32) -> Side {
         Side::of_bit(bits::test(&self.nat_bitmap, as_index(block)))
     }
 

@@ -13,9 +13,9 @@ use crate::format::units::BLOCK_SIZE;
 /// Where the bitmaps begin without `LARGE_NAT_BITMAP`, and the lowest place of the checksum.
 pub(super) const BITMAP_AT: usize = as_index(LARGE_CHECKSUM_AT);
 /// Usual place of the checksum.
-pub const CHECKSUM_AT: u32 = 4092;
+pub(crate) const CHECKSUM_AT: u32 = 4092;
 /// Place of the checksum with `LARGE_NAT_BITMAP`.
-pub const LARGE_CHECKSUM_AT: u32 = 192;
+pub(crate) const LARGE_CHECKSUM_AT: u32 = 192;
 
 #[derive(Clone, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
@@ -100,9 +100,9 @@ pub struct Stamp {
     /// Version.
     pub version: u64,
     /// Checksum of the block.
-    pub crc: u32,
+    pub(crate) crc: u32,
     /// Blocks of the pack.
-    pub total_blocks: u32,
+    pub(crate) total_blocks: u32,
 }
 
 /// Verifies the checksum of one checkpoint block. `place` is its address, for the error.

@@ -7,7 +7,7 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligne
 use super::raw::{ADDR_AT, AddrWords, raw_time, time};
 
 /// Most extra attributes, in bytes: what the kernel gives every inode it makes.
-pub const EXTRA_SIZE: u16 = 36;
+pub(crate) const EXTRA_SIZE: u16 = 36;
 /// Where the checksum is, in the block.
 pub(super) const CHECKSUM_AT: usize = 368;
 
@@ -44,15 +44,15 @@ pub struct ExtraAttr {
     pub size: u16,
     /// `i_inline_xattr_size`: words for inline attributes, with the feature
     /// `flexible_inline_xattr`.
-    pub inline_xattr_size: u16,
+    pub(crate) inline_xattr_size: u16,
     /// Project.
-    pub projid: u32,
+    pub(crate) projid: u32,
     /// Checksum as stored; [`super::seal`] writes it.
     pub inode_checksum: u32,
     /// Creation.
-    pub crtime: Timestamp,
+    pub(crate) crtime: Timestamp,
     /// Blocks saved by compression.
-    pub compr_blocks: u64,
+    pub(crate) compr_blocks: u64,
     /// 0 lzo, 1 lz4, 2 zstd, 3 lzo-rle.
     pub compress_algorithm: u8,
     /// log2 of the blocks a cluster.
@@ -105,19 +105,19 @@ impl ExtraAttr {
 
     /// Is there room for the creation time?
     #[must_use]
-    pub const fn has_crtime(&self) -> bool {
+    pub(crate) const fn has_crtime(&self) -> bool {
         self.size >= 24
     }
 
     /// Is there room for a checksum?
     #[must_use]
-    pub const fn has_checksum(&self) -> bool {
+    pub(crate) const fn has_checksum(&self) -> bool {
         self.size >= 12
     }
 
     /// Is there room for the fields of compression?
     #[must_use]
-    pub const fn has_compression(&self) -> bool {
+    pub(crate) const fn has_compression(&self) -> bool {
         self.size >= EXTRA_SIZE
     }
 }

@@ -24,19 +24,20 @@ use super::units::{BLOCK_SIZE, BlockAddr, NAME_MAX, Nid, stored};
 use crate::corrupt::Corrupt;
 
 pub use checksum::{seal, verify};
-pub use extra::{EXTRA_SIZE, ExtraAttr};
-pub use flags::{Advise, FileFlags, InlineFlags};
-pub use raw::{ADDR_WORDS, NIDS};
+pub(crate) use extra::EXTRA_SIZE;
+pub(crate) use extra::ExtraAttr;
+pub(crate) use flags::InlineFlags;
+pub use flags::{Advise, FileFlags};
+pub(crate) use raw::NIDS;
 use raw::{RawInode, RawInodeBlock, raw_time, time, view, view_mut};
-pub use words::DEFAULT_INLINE_XATTR_WORDS;
 
 /// The largest extent of a file, a hint: exact, or empty.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ExtentHint {
+pub(crate) struct ExtentHint {
     /// First file block.
-    pub fofs: u32,
+    pub(crate) fofs: u32,
     /// Its address.
-    pub blk_addr: BlockAddr,
+    pub(crate) blk_addr: BlockAddr,
     /// Blocks; 0 if there is no hint.
     pub len: u32,
 }
@@ -65,15 +66,15 @@ pub struct Inode {
     /// Last access.
     pub atime: Timestamp,
     /// Last change of the inode.
-    pub ctime: Timestamp,
+    pub(crate) ctime: Timestamp,
     /// Last change of contents.
     pub mtime: Timestamp,
     /// Reuse counter.
     pub generation: u32,
     /// Directories: levels in use. Regular files: `i_gc_failures` in the lower half.
-    pub current_depth: u32,
+    pub(crate) current_depth: u32,
     /// Attribute node, or [`Nid::NONE`].
-    pub xattr_nid: Nid,
+    pub(crate) xattr_nid: Nid,
     /// `chattr` flags.
     pub flags: FileFlags,
     /// Parent directory, for roll-forward.
@@ -82,13 +83,13 @@ pub struct Inode {
     /// [`Inode::entry_name`].
     pub name: Vec<u8>,
     /// Directories: log2 of the buckets of level 0.
-    pub dir_level: u8,
+    pub(crate) dir_level: u8,
     /// Largest extent.
-    pub ext: ExtentHint,
+    pub(crate) ext: ExtentHint,
     /// Extra attributes.
     pub extra: Option<ExtraAttr>,
     /// Direct, direct, indirect, indirect, double indirect node.
-    pub nids: [Nid; NIDS],
+    pub(crate) nids: [Nid; NIDS],
     /// With the feature `flexible_inline_xattr` the inode says itself how many words inline
     /// attributes have.
     flexible: bool,
@@ -134,7 +135,7 @@ impl Inode {
     ///
     /// # Errors
     /// No directory can hold it.
-    pub fn entry_name(&self, ino: Nid) -> Result<Name<'_>, Corrupt> {
+    pub(crate) fn entry_name(&self, ino: Nid) -> Result<Name<'_>, Corrupt> {
         let name = Name::check(&self.name).map_err(|bad| (bad.value(), bad.what()));
         let name = name.and_then(|name| {
             if name.is_dots() { Err((0, "the name is `.` or `..`")) } else { Ok(name) }

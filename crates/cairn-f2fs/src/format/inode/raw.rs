@@ -9,12 +9,12 @@ use crate::format::block;
 use crate::format::units::{BLOCK_SIZE, NAME_MAX};
 
 /// Words of `i_addr`.
-pub const ADDR_WORDS: u32 = 923;
+pub(crate) const ADDR_WORDS: u32 = 923;
 /// The words of `i_addr`: extra attributes, then pointers or inline contents, then inline
 /// attributes.
 pub(super) type AddrWords = [U32; as_index(ADDR_WORDS)];
 /// nids in an inode: two direct, two indirect, one double indirect.
-pub const NIDS: usize = 5;
+pub(crate) const NIDS: usize = 5;
 /// Where `i_addr` begins.
 pub(super) const ADDR_AT: usize = 360;
 /// Where `i_nid` begins.

@@ -20,18 +20,18 @@ use crate::format::units::BlockAddr;
 /// Bytes of a word.
 const WORD: usize = size_of::<u32>();
 /// Words kept for inline attributes where the number is not set per inode.
-pub const DEFAULT_INLINE_XATTR_WORDS: u32 = 50;
+pub(crate) const DEFAULT_INLINE_XATTR_WORDS: u32 = 50;
 
 impl Inode {
     /// Index of the first data pointer in `i_addr`.
     #[must_use]
-    pub fn address_base(&self) -> u32 {
+    pub(crate) fn address_base(&self) -> u32 {
         self.extra.map_or(0, |extra| u32::from(extra.size) / 4)
     }
 
     /// Words at the end of `i_addr` that are kept for inline attributes.
     #[must_use]
-    pub fn inline_xattr_words(&self) -> u32 {
+    pub(crate) fn inline_xattr_words(&self) -> u32 {
         if self.flexible {
             self.extra.map_or(0, |extra| extra.inline_xattr_size.into())
         } else if self.inline.intersects(InlineFlags::XATTR | InlineFlags::DENTRY) {
@@ -48,7 +48,7 @@ impl Inode {
 
     /// Data pointers that the inode has: whole clusters where it is compressed.
     #[must_use]
-    pub fn address_slots(&self) -> u32 {
+    pub(crate) fn address_slots(&self) -> u32 {
         self.whole_clusters(self.free_words())
     }
 
@@ -67,7 +67,7 @@ impl Inode {
 
     /// Blocks a cluster (4 to 256) of a compressed file.
     #[must_use]
-    pub fn cluster_blocks(&self) -> Option<u32> {
+    pub(crate) fn cluster_blocks(&self) -> Option<u32> {
         let extra = self.extra.filter(ExtraAttr::has_compression)?;
         let compressed = self.kind == FileKind::Regular && self.flags.contains(FileFlags::COMPR);
         (compressed && (2..=8).contains(&extra.log_cluster_size))
@@ -79,7 +79,7 @@ impl Inode {
     /// # Panics
     /// `slot` is not below [`Inode::address_slots`].
     #[must_use]
-    pub fn data_pointer(&self, block: &[u8], slot: u32) -> BlockAddr {
+    pub(crate) fn data_pointer(&self, block: &[u8], slot: u32) -> BlockAddr {
         assert!(slot < self.address_slots(), "data pointer {slot} of an inode");
         BlockAddr(block::entry(&view(block).i_addr, self.word(slot)).get())
     }
@@ -96,7 +96,7 @@ impl Inode {
 
     /// The byte in the block where a data pointer stands.
     #[must_use]
-    pub fn data_pointer_at(&self, slot: u32) -> usize {
+    pub(crate) fn data_pointer_at(&self, slot: u32) -> usize {
         self.word_at(slot)
     }
 
@@ -112,20 +112,20 @@ impl Inode {
     /// Where inline contents (data or entries) lie in the block. The word before it is reserved and
     /// 0.
     #[must_use]
-    pub fn inline_data_range(&self) -> Range<usize> {
+    pub(crate) fn inline_data_range(&self) -> Range<usize> {
         let start = self.word_at(1);
         start..start.strict_add(self.max_inline_data())
     }
 
     /// Bytes that inline contents can have.
     #[must_use]
-    pub fn max_inline_data(&self) -> usize {
+    pub(crate) fn max_inline_data(&self) -> usize {
         as_index(self.free_words().saturating_sub(1)).strict_mul(WORD)
     }
 
     /// Where inline attributes lie in the block; empty without [`InlineFlags::XATTR`].
     #[must_use]
-    pub fn inline_xattr_range(&self) -> Range<usize> {
+    pub(crate) fn inline_xattr_range(&self) -> Range<usize> {
         let words =
             if self.inline.contains(InlineFlags::XATTR) { self.inline_xattr_words() } else { 0 };
         NID_AT.strict_sub(as_index(words).strict_mul(WORD))..NID_AT
@@ -144,7 +144,7 @@ impl Inode {
     }
 
     /// Sets the device number, in the old encoding where it fits, as Linux does.
-    pub fn set_device(&self, block: &mut [u8], device: u32) {
+    pub(crate) fn set_device(&self, block: &mut [u8], device: u32) {
         let (old, new) = if device <= 0xffff { (device, 0) } else { (0, device) };
         let words = &mut view_mut(block).i_addr;
         *block::entry_mut(words, self.word(0)) = old.into();

@@ -29,7 +29,7 @@ impl Side {
 
     /// From a bit of a version bitmap.
     #[must_use]
-    pub const fn of_bit(second: bool) -> Self {
+    pub(crate) const fn of_bit(second: bool) -> Self {
         if second { Self::Second } else { Self::First }
     }
 }

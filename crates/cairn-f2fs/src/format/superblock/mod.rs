@@ -14,21 +14,21 @@ use super::inode::Advise;
 use super::units::{BLOCK_BYTES, BlockAddr, Nid, SEGMENT_BYTES};
 use crate::corrupt::Corrupt;
 
-pub use raw::{CHECKSUM_OFFSET, EXTENSION_LEN, MAX_DEVICES, MAX_EXTENSIONS, OFFSET, SIZE};
+pub(crate) use raw::CHECKSUM_OFFSET;
+pub(crate) use raw::EXTENSION_LEN;
+pub(crate) use raw::MAX_DEVICES;
+pub(crate) use raw::MAX_EXTENSIONS;
+pub(crate) use raw::OFFSET;
+pub use raw::SIZE;
 use raw::{RawDevice, RawSuperblock};
 
 /// One of the devices of a volume on several.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DevicePart {
+pub(crate) struct DevicePart {
     /// Path given to mkfs, filled up with zeros.
     pub path: [u8; 64],
     /// Segments on it.
-    pub total_segments: u32,
-}
-
-impl DevicePart {
-    /// An unused entry.
-    pub const NONE: Self = Self { path: [0; 64], total_segments: 0 };
+    pub(crate) total_segments: u32,
 }
 
 /// A decoded superblock. Fields have the specification's names; addresses and counts are checked by
@@ -36,13 +36,13 @@ impl DevicePart {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Superblock {
     /// Format version, before the dot.
-    pub major_ver: u16,
+    pub(crate) major_ver: u16,
     /// Format version, after the dot (15 today).
-    pub minor_ver: u16,
+    pub(crate) minor_ver: u16,
     /// log2 of the sector size (9 to 12).
     pub log_sectorsize: u32,
     /// log2 of the sectors a block.
-    pub log_sectors_per_block: u32,
+    pub(crate) log_sectors_per_block: u32,
     /// log2 of the block size (12).
     pub log_blocksize: u32,
     /// log2 of the blocks a segment (9).
@@ -60,7 +60,7 @@ pub struct Superblock {
     /// Segments from `segment0_blkaddr` to the end of the main area.
     pub segment_count: u32,
     /// Segments of the checkpoint area (2).
-    pub segment_count_ckpt: u32,
+    pub(crate) segment_count_ckpt: u32,
     /// Segments of the SIT, both copies.
     pub segment_count_sit: u32,
     /// Segments of the NAT, both copies.
@@ -70,7 +70,7 @@ pub struct Superblock {
     /// Segments of the main area.
     pub segment_count_main: u32,
     /// First block of the first segment.
-    pub segment0_blkaddr: BlockAddr,
+    pub(crate) segment0_blkaddr: BlockAddr,
     /// First block of the checkpoint area.
     pub cp_blkaddr: BlockAddr,
     /// First block of the SIT.
@@ -82,54 +82,54 @@ pub struct Superblock {
     /// First block of the main area.
     pub main_blkaddr: BlockAddr,
     /// Root directory (3).
-    pub root_ino: Nid,
+    pub(crate) root_ino: Nid,
     /// Inode of all nodes (1).
-    pub node_ino: Nid,
+    pub(crate) node_ino: Nid,
     /// Inode of all metadata (2).
-    pub meta_ino: Nid,
+    pub(crate) meta_ino: Nid,
     /// Identity of the volume.
     pub uuid: [u8; 16],
     /// UTF-16, filled up with zeros.
-    pub volume_name: [u16; 512],
+    pub(crate) volume_name: [u16; 512],
     /// Cold extensions: the first of the list.
-    pub extension_count: u32,
+    pub(crate) extension_count: u32,
     /// Cold ones, then hot ones.
-    pub extension_list: [[u8; EXTENSION_LEN]; MAX_EXTENSIONS],
+    pub(crate) extension_list: [[u8; EXTENSION_LEN]; MAX_EXTENSIONS],
     /// Blocks that follow the first block of a checkpoint pack for its bitmaps.
     pub cp_payload: u32,
     /// Version text of the kernel that last mounted it.
     pub version: [u8; 256],
     /// Version text of the kernel it was made on.
-    pub init_version: [u8; 256],
+    pub(crate) init_version: [u8; 256],
     /// Feature bits.
     pub features: Features,
     /// Unused.
-    pub encryption_level: u8,
+    pub(crate) encryption_level: u8,
     /// Salt of old encryption keys.
-    pub encrypt_pw_salt: [u8; 16],
+    pub(crate) encrypt_pw_salt: [u8; 16],
     /// Devices of a volume on several.
-    pub devs: [DevicePart; MAX_DEVICES],
+    pub(crate) devs: [DevicePart; MAX_DEVICES],
     /// Hidden quota inodes: user, group, project (0: none).
-    pub qf_ino: [Nid; 3],
+    pub(crate) qf_ino: [Nid; 3],
     /// Hot extensions: those after the cold ones.
-    pub hot_ext_count: u8,
+    pub(crate) hot_ext_count: u8,
     /// Encoding of names (1: UTF-8 12.1).
-    pub s_encoding: u16,
+    pub(crate) s_encoding: u16,
     /// Bit 0: strict.
-    pub s_encoding_flags: u16,
+    pub(crate) s_encoding_flags: u16,
     /// Counters of why checkpoints stopped.
-    pub s_stop_reason: [u8; 32],
+    pub(crate) s_stop_reason: [u8; 32],
     /// Bits of the errors met.
-    pub s_errors: [u8; 16],
+    pub(crate) s_errors: [u8; 16],
     /// Kept as found.
     pub reserved: [u8; 258],
     /// The stored checksum (0 without the feature); [`Superblock::encode`] computes its own.
-    pub crc: u32,
+    pub(crate) crc: u32,
 }
 
 /// The magic number in a block of a superblock, if the block is long enough.
 #[must_use]
-pub fn magic_of(block: &[u8]) -> Option<u32> {
+pub(crate) fn magic_of(block: &[u8]) -> Option<u32> {
     let (_, superblock) = block.split_at_checked(OFFSET)?;
     superblock.first_chunk().map(|magic| u32::from_le_bytes(*magic))
 }
@@ -230,7 +230,7 @@ impl Superblock {
 
     /// Blank, with the fixed numbers set: for mkfs.
     #[must_use]
-    pub fn blank() -> Self {
+    pub(crate) fn blank() -> Self {
         let mut superblock = Self::from_raw(&RawSuperblock::new_zeroed());
         superblock.major_ver = 1;
         superblock.minor_ver = 15;
@@ -249,7 +249,7 @@ impl Superblock {
     /// What the name of a new file says about how often it will change: by its extension, also
     /// before a temporary one (`film.mp4.part`), in any case.
     #[must_use]
-    pub fn advise_for(&self, name: &[u8]) -> Advise {
+    pub(crate) fn advise_for(&self, name: &[u8]) -> Advise {
         let cold = as_index(self.extension_count);
         let known = cold.saturating_add(self.hot_ext_count.into());
         let mut extensions = self.extension_list.iter().take(known).enumerate();
@@ -262,7 +262,7 @@ impl Superblock {
 
     /// Paths of the devices that the volume lies on, in order; none if it lies on a single one.
     #[must_use]
-    pub fn device_paths(&self) -> Vec<String> {
+    pub(crate) fn device_paths(&self) -> Vec<String> {
         let named = self.devs.iter().take_while(|part| part.path[0] != 0);
         let text = |part: &DevicePart| {
             let bytes = part.path.split(|byte| *byte == 0).next().unwrap_or_default();
@@ -274,7 +274,7 @@ impl Superblock {
     /// Bytes that the volume uses of each of its devices, in order; none if it lies on a single
     /// one.
     #[must_use]
-    pub fn device_lengths(&self) -> Vec<u64> {
+    pub(crate) fn device_lengths(&self) -> Vec<u64> {
         let before = std::iter::once(self.segment0_blkaddr.bytes()).chain(std::iter::repeat(0));
         let named = self.devs.iter().take_while(|part| part.path[0] != 0);
         let segments =
@@ -302,7 +302,8 @@ impl Superblock {
 
     /// Extensions of cold files and of hot files, in lower case as stored.
     #[must_use]
-    pub fn extensions(&self) -> (Vec<&[u8]>, Vec<&[u8]>) {
+    #[cfg(test)]
+    pub(crate) fn extensions(&self) -> (Vec<&[u8]>, Vec<&[u8]>) {
         let cold = as_index(self.extension_count);
         let trim = |bytes: &'_ [u8; EXTENSION_LEN]| {
             bytes.iter().position(|byte| *byte == 0).unwrap_or(EXTENSION_LEN)

@@ -4,17 +4,17 @@ use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Where the superblock lies in its block.
-pub const OFFSET: usize = 1024;
+pub(crate) const OFFSET: usize = 1024;
 /// Its size.
 pub const SIZE: usize = 3072;
 /// Where the checksum is, if there is one.
-pub const CHECKSUM_OFFSET: usize = 3068;
+pub(crate) const CHECKSUM_OFFSET: usize = 3068;
 /// Devices a volume may consist of.
-pub const MAX_DEVICES: usize = 8;
+pub(crate) const MAX_DEVICES: usize = 8;
 /// Extensions of hot and cold files together.
-pub const MAX_EXTENSIONS: usize = 64;
+pub(crate) const MAX_EXTENSIONS: usize = 64;
 /// Bytes of an extension.
-pub const EXTENSION_LEN: usize = 8;
+pub(crate) const EXTENSION_LEN: usize = 8;
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]

@@ -237,6 +237,7 @@ impl Table {
         self.current.contains(&Some(segno))
     }
 
+    #[cfg(test)]
     pub(super) const fn valid_total(&self) -> u64 {
         self.valid_total
     }

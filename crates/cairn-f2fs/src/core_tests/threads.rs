@@ -3,18 +3,18 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
+use crate::checkpoint::Reason;
+use crate::format::units::BLOCK_SIZE;
+use crate::format::{Nid, node::Marks};
+use crate::node::Node;
+use crate::recovery::chain;
+use crate::store::Store;
 use cairn_cache::block::BufferCache;
 use cairn_cache::budget::Budget;
-use cairn_f2fs::checkpoint::Reason;
-use cairn_f2fs::format::units::BLOCK_SIZE;
-use cairn_f2fs::format::{Nid, node::Marks};
-use cairn_f2fs::node::Node;
-use cairn_f2fs::recovery::chain;
-use cairn_f2fs::store::Store;
 
-use crate::memory::{judge, open, small};
-use crate::state::{State, contents};
-use crate::volume::{files, move_data, nids};
+use super::memory::{judge, open, small};
+use super::state::{State, contents};
+use super::volume::{files, move_data, nids};
 
 const THREADS: usize = 4;
 
@@ -30,7 +30,7 @@ fn work(store: &Store, mine: &[Arc<Node>], random: &mut fastrand::Rng) {
             let odd = random.u16(..2);
             // The logs may run out between two checkpoints: the next one frees what was moved.
             match move_data(store, node, |slot| slot % 2 == odd) {
-                Ok(_) | Err(cairn_f2fs::Error::Vfs(cairn_vfs::Error::NoSpace)) => {}
+                Ok(_) | Err(crate::Error::Vfs(cairn_vfs::Error::NoSpace)) => {}
                 Err(error) => panic!("{error}"),
             }
         }

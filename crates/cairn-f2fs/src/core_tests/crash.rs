@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use crate::checkpoint::Reason;
 use cairn_block::BlockDevice;
 use cairn_block::memory::MemoryDevice;
 use cairn_block::wrap::{Record, RecordLog};
-use cairn_f2fs::checkpoint::Reason;
 
-use crate::memory::{judge, open, small, stir};
-use crate::state::{State, contents};
+use super::memory::{judge, open, small, stir};
+use super::state::{State, contents};
 
 /// Opens a crash state, compares it with both states it may be in, and has it judged. True if it is
 /// the new one.

@@ -2,18 +2,18 @@
 
 use std::collections::BTreeMap;
 
+use crate::format::checksum::crc32;
+use crate::format::units::BLOCK_SIZE;
+use crate::format::{Nid, SegNo, SitEntry, Summary};
+use crate::space::Counts;
+use crate::store::Store;
 use cairn_block::BlockDeviceExt;
-use cairn_f2fs::format::checksum::crc32;
-use cairn_f2fs::format::units::BLOCK_SIZE;
-use cairn_f2fs::format::{Nid, SegNo, SitEntry, Summary};
-use cairn_f2fs::space::Counts;
-use cairn_f2fs::store::Store;
 
-use crate::volume::{nids, pointers};
+use super::volume::{nids, pointers};
 
 /// The metadata of a volume: equal before and after it is opened again.
 #[derive(Debug, PartialEq, Eq)]
-pub struct State {
+pub(crate) struct State {
     pub counts: Counts,
     free_segments: u32,
     nat: BTreeMap<Nid, (Nid, u8, u32)>,
@@ -24,7 +24,7 @@ pub struct State {
 }
 
 impl State {
-    pub fn of(store: &Store) -> Self {
+    pub(crate) fn of(store: &Store) -> Self {
         let nat = nids(store).into_iter().map(|nid| {
             let entry = store.nat.lookup(nid).unwrap();
             (nid, (entry.ino, entry.version, entry.block_addr.get()))
@@ -47,7 +47,7 @@ impl State {
             nat: nat.collect(),
             sit,
             owners,
-            nexts: cairn_f2fs::format::Log::ALL
+            nexts: crate::format::Log::ALL
                 .map(|log| store.segments.next_address(log).get())
                 .to_vec(),
         }
@@ -55,7 +55,7 @@ impl State {
 }
 
 /// The contents of all data blocks, by node and slot: equal whatever was moved about.
-pub fn contents(store: &Store) -> BTreeMap<(Nid, u16), u32> {
+pub(crate) fn contents(store: &Store) -> BTreeMap<(Nid, u16), u32> {
     let mut contents = BTreeMap::new();
     for nid in nids(store) {
         let node = store.nodes.get(nid).unwrap();

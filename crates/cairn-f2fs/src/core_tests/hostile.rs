@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
+use crate::format::units::{BLOCK_BYTES, BLOCK_SIZE};
+use crate::format::{Nid, NodeFooter};
+use crate::segment::Mode;
+use crate::store::{Store, StoreOptions};
+use crate::{Corrupt, Error};
 use cairn_block::memory::MemoryDevice;
 use cairn_block::{BlockDevice, BlockDeviceExt};
 use cairn_cache::budget::Budget;
-use cairn_f2fs::format::units::{BLOCK_BYTES, BLOCK_SIZE};
-use cairn_f2fs::format::{Nid, NodeFooter};
-use cairn_f2fs::segment::Mode;
-use cairn_f2fs::store::{Store, StoreOptions};
-use cairn_f2fs::{Corrupt, Error};
 
-use crate::memory::{open, small};
-use crate::volume::{files, layout_of};
+use super::memory::{open, small};
+use super::volume::{files, layout_of};
 
 fn damaged(base: &MemoryDevice, at: u64, change: impl FnOnce(&mut [u8])) -> Arc<MemoryDevice> {
     let device = Arc::new(base.fork());
@@ -88,6 +88,6 @@ fn touch(store: &Store) {
             drop(node.modify());
         }
     }
-    let outcome = store.checkpoints.write(cairn_f2fs::checkpoint::Reason::Sync);
+    let outcome = store.checkpoints.write(crate::checkpoint::Reason::Sync);
     assert!(matches!(outcome, Ok(_) | Err(Error::Corrupt(_))), "{outcome:?}");
 }

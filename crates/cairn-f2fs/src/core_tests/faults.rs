@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use crate::Error;
+use crate::checkpoint::Reason;
+use crate::store::Store;
 use cairn_block::wrap::{Fault, Lasting, Operation};
-use cairn_f2fs::Error;
-use cairn_f2fs::checkpoint::Reason;
-use cairn_f2fs::store::Store;
 
-use crate::memory::{judge, open, small, stir};
-use crate::state::State;
+use super::memory::{judge, open, small, stir};
+use super::state::State;
 
 /// A checkpoint during which the `nth` operation fails; false if it has fewer.
 fn fail_at(
@@ -47,7 +47,7 @@ fn refuses(store: &Store) {
         store.operation_lock.stopped()
     );
     assert_eq!(store.checkpoints.stats.failed.get(), 1);
-    assert!(!store.nat.lookup(cairn_f2fs::format::Nid::ROOT).unwrap().is_free());
+    assert!(!store.nat.lookup(crate::format::Nid::ROOT).unwrap().is_free());
 }
 
 fn fail_everywhere(operation: Operation, lasting: Lasting) -> u64 {

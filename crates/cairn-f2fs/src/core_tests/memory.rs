@@ -4,30 +4,30 @@ use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::segment::Mode;
+use crate::store::Store;
 use cairn_block::memory::MemoryDevice;
 use cairn_block::{BlockDevice, BlockDeviceExt};
-use cairn_f2fs::segment::Mode;
-use cairn_f2fs::store::Store;
 use cairn_testkit::judge;
 
-use crate::volume::{image, move_data, nids, open_with};
+use super::volume::{image, move_data, nids, open_with};
 
 const PIECE: usize = 1 << 20;
 
 /// A small volume with a tree.
-pub fn small() -> MemoryDevice {
+pub(crate) fn small() -> MemoryDevice {
     let dir = tempfile::tempdir().unwrap();
     let path = image(dir.path(), 64 << 20, &[], &[]);
     MemoryDevice::from_image(&std::fs::read(path).unwrap())
 }
 
-pub fn open(device: Arc<dyn BlockDevice>) -> Store {
+pub(crate) fn open(device: Arc<dyn BlockDevice>) -> Store {
     open_with(device, Mode::Adaptive, false).expect("the core opens")
 }
 
 /// Asserts that fsck.f2fs finds nothing but, if a checkpoint was cut short, a pack that is not
 /// valid.
-pub fn judge(device: &dyn BlockDevice, what: &str) {
+pub(crate) fn judge(device: &dyn BlockDevice, what: &str) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("image");
     write_out(device, &path);
@@ -53,7 +53,7 @@ fn write_out(device: &dyn BlockDevice, path: &Path) {
 }
 
 /// Moves a part of the data and dirties a part of the nodes.
-pub fn stir(store: &Store, seed: u16) {
+pub(crate) fn stir(store: &Store, seed: u16) {
     for nid in nids(store).into_iter().filter(|nid| (nid.get() as u16).wrapping_mul(seed) % 7 < 4) {
         let node = store.nodes.get(nid).unwrap();
         move_data(store, &node, |slot| slot.wrapping_mul(seed) % 3 != 0).unwrap();

@@ -5,49 +5,49 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
+use crate::Result;
+use crate::checkpoint::{Loaded, load};
+use crate::format::inode::InlineFlags;
+use crate::format::path::NodeKind;
+use crate::format::units::{BLOCK_BYTES, BLOCK_SIZE};
+use crate::format::{BlockAddr, Inode, Layout, Log, Nid, Superblock, node};
+use crate::node::{Node, Owner};
+use crate::segment::{self, Mode};
+use crate::store::{Store, StoreOptions};
 use cairn_base::runtime::threads::Threads;
 use cairn_block::file::{FileDevice, OpenOptions};
 use cairn_block::{BlockDevice, BlockDeviceExt};
 use cairn_cache::block::BufferCache;
 use cairn_cache::budget::Budget;
-use cairn_f2fs::Result;
-use cairn_f2fs::checkpoint::{Loaded, load};
-use cairn_f2fs::format::inode::InlineFlags;
-use cairn_f2fs::format::path::NodeKind;
-use cairn_f2fs::format::units::{BLOCK_BYTES, BLOCK_SIZE};
-use cairn_f2fs::format::{BlockAddr, Inode, Layout, Log, Nid, Superblock, node};
-use cairn_f2fs::node::{Node, Owner};
-use cairn_f2fs::segment::{self, Mode};
-use cairn_f2fs::store::{Store, StoreOptions};
 use cairn_testkit::judge;
 
 /// Memory for caches: little, so that nodes are evicted and read again.
 const BUDGET: u64 = 1 << 20;
 
-pub fn layout_of(device: &dyn BlockDevice) -> Layout {
+pub(crate) fn layout_of(device: &dyn BlockDevice) -> Layout {
     let block = device.read_at(0, BLOCK_SIZE).expect("block 0 is read");
     let superblock = Superblock::decode(&block).expect("a superblock");
     Layout::new(&superblock, device.geometry().size).expect("a layout")
 }
 
-pub fn open_with(device: Arc<dyn BlockDevice>, mode: Mode, discard: bool) -> Result<Store> {
+pub(crate) fn open_with(device: Arc<dyn BlockDevice>, mode: Mode, discard: bool) -> Result<Store> {
     let layout = layout_of(&*device);
     Store::open(device, layout, StoreOptions { mode, discard }, Budget::new(BUDGET), Threads::new())
 }
 
-pub fn device(path: &Path) -> Arc<dyn BlockDevice> {
+pub(crate) fn device(path: &Path) -> Arc<dyn BlockDevice> {
     Arc::new(FileDevice::open(path, OpenOptions::write()).expect("the image opens"))
 }
 
 /// The pack that counts on disk now.
-pub fn pack(store: &Store) -> Loaded {
+pub(crate) fn pack(store: &Store) -> Loaded {
     let cache = BufferCache::new(store.device.clone(), BLOCK_SIZE as u32, Budget::new(BUDGET));
     load(&cache, &store.layout).expect("a valid pack")
 }
 
 /// A tree on the host: many small files, directories, links, and a few files with indirect nodes'
 /// worth of blocks.
-pub fn host_tree(dir: &Path, large: &[usize]) {
+pub(crate) fn host_tree(dir: &Path, large: &[usize]) {
     for index in 0..150_usize {
         let sub = dir.join(format!("dir{}", index % 7));
         std::fs::create_dir_all(&sub).unwrap();
@@ -63,7 +63,7 @@ pub fn host_tree(dir: &Path, large: &[usize]) {
 }
 
 /// An image with a tree.
-pub fn image(dir: &Path, size: u64, args: &[&str], large: &[usize]) -> PathBuf {
+pub(crate) fn image(dir: &Path, size: u64, args: &[&str], large: &[usize]) -> PathBuf {
     let path = dir.join("image");
     judge::mkfs_f2fs(&path, size, args);
     let tree = dir.join("tree");
@@ -85,7 +85,7 @@ fn load_tree(path: &Path, tree: &Path, args: &[&str]) {
 }
 
 /// All nids in use, and their nodes. mkfs and sload hand them out from the lowest on.
-pub fn nids(store: &Store) -> Vec<Nid> {
+pub(crate) fn nids(store: &Store) -> Vec<Nid> {
     let in_use = |nid: &Nid| !store.nat.lookup(*nid).expect("an entry").is_free();
     let found: Vec<Nid> = (3..store.layout.max_nid()).map(Nid).take(4000).filter(in_use).collect();
     assert_eq!(found.len(), store.space.counts().valid_nodes as usize, "nids in use");
@@ -93,7 +93,7 @@ pub fn nids(store: &Store) -> Vec<Nid> {
 }
 
 /// The data pointers of a node: index as in summaries, and the value.
-pub fn pointers(store: &Store, node: &Node) -> Vec<(u16, BlockAddr)> {
+pub(crate) fn pointers(store: &Store, node: &Node) -> Vec<(u16, BlockAddr)> {
     let image = node.image();
     match node.kind() {
         NodeKind::Inode => {
@@ -110,11 +110,11 @@ pub fn pointers(store: &Store, node: &Node) -> Vec<(u16, BlockAddr)> {
     }
 }
 
-pub fn decode(store: &Store, node: &Node) -> Inode {
+pub(crate) fn decode(store: &Store, node: &Node) -> Inode {
     Inode::decode(&node.image(), node.ino(), store.layout.features).expect("an inode")
 }
 
-pub fn data_log(node: &Node) -> Log {
+pub(crate) fn data_log(node: &Node) -> Log {
     match node.owner() {
         Owner::Directory => Log::HotData,
         Owner::Other if node.ino().get().is_multiple_of(5) => Log::ColdData,
@@ -122,7 +122,7 @@ pub fn data_log(node: &Node) -> Log {
     }
 }
 
-pub fn set_pointer(store: &Store, node: &Arc<Node>, slot: u16, addr: BlockAddr) {
+pub(crate) fn set_pointer(store: &Store, node: &Arc<Node>, slot: u16, addr: BlockAddr) {
     let inode = (node.kind() == NodeKind::Inode).then(|| decode(store, node));
     let mut image = node.modify();
     match inode {
@@ -132,7 +132,11 @@ pub fn set_pointer(store: &Store, node: &Arc<Node>, slot: u16, addr: BlockAddr) 
 }
 
 /// Moves the data blocks of a node's given slots to the ends of their logs, as an overwrite does.
-pub fn move_data(store: &Store, node: &Arc<Node>, chosen: impl Fn(u16) -> bool) -> Result<usize> {
+pub(crate) fn move_data(
+    store: &Store,
+    node: &Arc<Node>,
+    chosen: impl Fn(u16) -> bool,
+) -> Result<usize> {
     let _inside = store.operation_lock.lock_op()?;
     let moving: Vec<(u16, BlockAddr)> = pointers(store, node)
         .into_iter()
@@ -162,7 +166,7 @@ pub fn move_data(store: &Store, node: &Arc<Node>, chosen: impl Fn(u16) -> bool) 
 }
 
 /// Changes the inode's own fields through its decoded form.
-pub fn change_inode(store: &Store, node: &Arc<Node>, change: impl FnOnce(&mut Inode)) {
+pub(crate) fn change_inode(store: &Store, node: &Arc<Node>, change: impl FnOnce(&mut Inode)) {
     let mut inode = decode(store, node);
     change(&mut inode);
     inode.encode_into(&mut node.modify());
@@ -170,7 +174,7 @@ pub fn change_inode(store: &Store, node: &Arc<Node>, change: impl FnOnce(&mut In
 
 /// Gives a file one more direct node of `count` blocks below its first indirect node (which is
 /// made, too). The file must have neither. What it did can be undone by [`shrink`].
-pub fn grow(store: &Store, ino: Nid, count: u16) -> Result<()> {
+pub(crate) fn grow(store: &Store, ino: Nid, count: u16) -> Result<()> {
     let mut reservation = store.space.reserve(2 + u64::from(count))?;
     let _inside = store.operation_lock.lock_op()?;
     let inode_node = store.nodes.get(ino)?;
@@ -204,7 +208,7 @@ pub fn grow(store: &Store, ino: Nid, count: u16) -> Result<()> {
 }
 
 /// Undoes [`grow`]; the file had `size` bytes.
-pub fn shrink(store: &Store, ino: Nid, size: u64) -> Result<()> {
+pub(crate) fn shrink(store: &Store, ino: Nid, size: u64) -> Result<()> {
     let _inside = store.operation_lock.lock_op()?;
     let inode_node = store.nodes.get(ino)?;
     let indirect = store.nodes.child(decode(store, &inode_node).nids[2], ino, 3)?;
@@ -227,7 +231,7 @@ pub fn shrink(store: &Store, ino: Nid, size: u64) -> Result<()> {
 }
 
 /// Regular files with data pointers of their own.
-pub fn files(store: &Store) -> Vec<Arc<Node>> {
+pub(crate) fn files(store: &Store) -> Vec<Arc<Node>> {
     use cairn_vfs::FileKind;
     let inodes = nids(store).into_iter().map(|nid| store.nodes.get(nid).expect("a node"));
     let wanted = |node: &Arc<Node>| {

@@ -4,16 +4,16 @@ use std::fmt::Write;
 use std::path::Path;
 use std::process::Command;
 
+use crate::checkpoint::Reason;
+use crate::mkfs::{self, MkfsOptions};
+use crate::segment::Mode;
+use crate::{F2fs, MountOptions};
 use cairn_base::runtime::threads::Threads;
-use cairn_f2fs::checkpoint::Reason;
-use cairn_f2fs::mkfs::{self, MkfsOptions};
-use cairn_f2fs::segment::Mode;
-use cairn_f2fs::{F2fs, MountOptions};
 use cairn_testkit::vm::Vm;
 use cairn_vfs::{Caller, FileSystem, IoFlags, NewInode};
 
-use crate::memory::stir;
-use crate::volume::{device, image, open_with};
+use super::memory::stir;
+use super::volume::{device, image, open_with};
 
 /// The names and contents of all regular files, in one sum; busybox's and coreutils' commands agree
 /// on it.

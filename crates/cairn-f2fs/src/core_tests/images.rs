@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use cairn_f2fs::checkpoint::Reason;
-use cairn_f2fs::format::CheckpointFlags;
-use cairn_f2fs::segment::Mode;
+use crate::checkpoint::Reason;
+use crate::format::CheckpointFlags;
+use crate::segment::Mode;
 use cairn_testkit::judge;
 
-use crate::state::{State, contents};
-use crate::volume::{
+use super::state::{State, contents};
+use super::volume::{
     change_inode, decode, device, files, grow, image, move_data, nids, open_with, pack, shrink,
 };
 
