@@ -306,7 +306,13 @@ impl Volume {
 
     /// The user and the group who may use the root-reserved blocks, if there are any.
     pub fn reserved_for(&self) -> Option<ReservedFor> {
-        (self.layout.root_reserved_blocks > 0).then_some(self.layout.reserved_for)
+        (self.layout.root_reserved_blocks > 0).then(|| {
+            let (options, of) = (self.options.get(), self.layout.reserved_for);
+            ReservedFor {
+                uid: options.reserved_uid.unwrap_or(of.uid),
+                gid: options.reserved_gid.unwrap_or(of.gid),
+            }
+        })
     }
 
     /// Passes options to the parts that keep copies.

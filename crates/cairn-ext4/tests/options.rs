@@ -63,6 +63,8 @@ const EFFECTS: &[Effect] = &[
     live("", "errors=remount-ro", after_damage),
     live("", "errors=panic", after_damage),
     live("errors=panic", "errors=continue", after_damage),
+    live("", "resuid=77", reserved_for),
+    live("", "resgid=88", reserved_for),
 ];
 
 fn directories(fs: &dyn FileSystem, count: usize) {
@@ -104,6 +106,11 @@ fn beginnings(given: &Given<'_>) -> String {
         .unwrap();
     }
     if aligned == 8 { "all at multiples of 48".into() } else { "anywhere".into() }
+}
+
+/// Whose the root-reserved blocks are, beside root's.
+fn reserved_for(given: &Given<'_>) -> String {
+    format!("{:?}", given.open(given.fresh()).reserved_for().unwrap())
 }
 
 /// The group of what is made by group 5 in a directory of group 77.

@@ -30,6 +30,7 @@ pub(crate) struct MountState {
 impl MountState {
     /// `read_only` is why nothing is written from the start.
     pub(crate) fn new(disk: Arc<Disk>, options: MountOptions, read_only: Option<Arc<str>>) -> Self {
+        keep_for_root(&disk, &options);
         Self {
             disk,
             options: Mutex::new(Rank::Leaf, Arc::new(options)),
@@ -47,6 +48,7 @@ impl MountState {
 
     /// These are the options in force from now on.
     pub(crate) fn set_options(&self, options: MountOptions) {
+        keep_for_root(&self.disk, &options);
         *self.options.lock() = Arc::new(options);
     }
 
@@ -111,5 +113,16 @@ impl MountState {
     /// See [`MountState::is_recovering`].
     pub(crate) fn set_recovering(&self, recovering: bool) {
         self.recovering.store(recovering, Ordering::Release);
+    }
+}
+
+/// Has the volume keep as many blocks for root as the options say, or as can be.
+fn keep_for_root(disk: &Disk, options: &MountOptions) {
+    let wanted = u64::from(options.reserve_root);
+    if let Some(store) = &disk.store {
+        let kept = store.space.keep_for_root(wanted);
+        if kept < wanted {
+            tracing::warn!("reserve_root: {kept} blocks are kept for root, the most that can be");
+        }
     }
 }

@@ -97,6 +97,8 @@ fn check(ops: &Operations, old: &MountOptions, new: &MountOptions) -> Result<()>
         checkpoint_interval: new.checkpoint_interval,
         checkpoint_merge: new.checkpoint_merge,
         checkpoint_disabled: new.checkpoint_disabled,
+        reserve_root: new.reserve_root,
+        reserved_for: new.reserved_for,
         gc_victim: new.gc_victim,
         background_gc: new.background_gc,
         gc_merge: new.gc_merge,
@@ -108,7 +110,7 @@ fn check(ops: &Operations, old: &MountOptions, new: &MountOptions) -> Result<()>
     }
     refused(
         "of an F2FS volume only ro, rw, errors, relatime, noatime, cache, buffered_iomap, max_folio, checkpoint_interval, \
-         checkpoint_merge, checkpoint, gc_victim, background_gc, gc_merge and atgc can be changed",
+         checkpoint_merge, checkpoint, gc_victim, background_gc, gc_merge, atgc, reserve_root, resuid and resgid can be changed",
     )
 }
 

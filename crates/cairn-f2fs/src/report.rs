@@ -18,12 +18,15 @@ pub(crate) fn statfs(inodes: &Inodes) -> VolumeStats {
     let disk = &inodes.disk;
     let checkpoint = &disk.checkpoint.checkpoint;
     let counts = disk.counts();
-    let free = match &disk.store {
+    let (free, available) = match &disk.store {
         Some(store) => {
             store.space.set_unusable(store.unusable());
-            store.space.free_blocks()
+            (store.space.free_blocks(), store.space.available(false))
         }
-        None => checkpoint.user_block_count.saturating_sub(counts.valid_blocks),
+        None => {
+            let free = checkpoint.user_block_count.saturating_sub(counts.valid_blocks);
+            (free, free)
+        }
     };
     let user_blocks =
         disk.store.as_ref().map_or(checkpoint.user_block_count, |store| store.space.user_blocks());
@@ -39,21 +42,21 @@ pub(crate) fn statfs(inodes: &Inodes) -> VolumeStats {
         block_size: BLOCK_SIZE as u32,
         blocks: disk.layout.block_count.saturating_sub(disk.layout.cp.into()),
         free_blocks: free,
-        available_blocks: free,
+        available_blocks: available,
         inodes: total,
-        free_inodes: numbers.saturating_sub(used).min(free),
+        free_inodes: numbers.saturating_sub(used).min(available),
         name_max: NAME_MAX as u32,
         fsid,
     }
 }
 
-/// Bytes that can still be stored: none while the device has no room for what it was given.
+/// Bytes that can still be stored, with `reserved` also in root-reserved blocks: none while the device has no room for what it was given.
 #[must_use]
-pub(crate) fn bytes_left(inodes: &Inodes) -> u64 {
+pub(crate) fn bytes_left(inodes: &Inodes, reserved: bool) -> u64 {
     if inodes.pages.lacks_room() {
         return 0;
     }
-    let free = inodes.disk.store.as_ref().map_or(0, |store| store.space.free_blocks());
+    let free = inodes.disk.store.as_ref().map_or(0, |store| store.space.available(reserved));
     free.saturating_mul(BLOCK_SIZE as u64)
 }
 

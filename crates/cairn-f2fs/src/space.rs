@@ -1,7 +1,8 @@
 //! How much is in use and how much may still be reserved.
 //!
 //! Invariant: `valid_blocks + reserved <= user_blocks`; what is unusable while checkpoints are
-//! disabled is not reserved. A block counts as valid from the moment it has a place in a tree: a
+//! disabled is not reserved. Callers who may not use root-reserved blocks ([`root_reserved`]) leave
+//! these. A block counts as valid from the moment it has a place in a tree: a
 //! node, a data block, a reserved (`NEW`) slot, the header of a compressed cluster. Whoever is
 //! about to make such places asks for a [`Reservation`] first, before taking the operation lock;
 //! taking from a reservation cannot fail.
@@ -11,6 +12,7 @@
 use std::sync::Arc;
 
 use cairn_base::ranked_lock::{Mutex, Rank};
+use cairn_vfs::root_reserved;
 
 use crate::error::{Error, Result};
 use crate::format::units::BLOCKS_PER_SEGMENT;
@@ -58,6 +60,8 @@ struct State {
     reserved: u64,
     /// Blocks that nobody can have while checkpoints are disabled.
     unusable: u64,
+    /// Blocks that are kept for root.
+    root_reserved: u64,
     /// Reserved blocks that came into use since the last checkpoint.
     taken: u64,
     /// Counters differ from the last checkpoint's.
@@ -115,8 +119,9 @@ impl Space {
     /// There are not as many left.
     pub fn reserve(self: &Arc<Self>, blocks: u64) -> Result<Reservation> {
         let mut state = self.state.lock();
-        let wanted =
-            (state.counts.valid_blocks + state.reserved + state.unusable).checked_add(blocks);
+        let kept = if root_reserved::may_be_used() { 0 } else { state.root_reserved };
+        let wanted = (state.counts.valid_blocks + state.reserved + state.unusable + kept)
+            .checked_add(blocks);
         if wanted.is_none_or(|wanted| wanted > self.user_blocks) {
             return Err(Error::NO_SPACE);
         }
@@ -188,6 +193,20 @@ impl Space {
     pub fn free_blocks(&self) -> u64 {
         let state = self.state.lock();
         self.user_blocks.saturating_sub(state.counts.valid_blocks + state.reserved + state.unusable)
+    }
+
+    /// Free blocks that can be had: all with `reserved`, or those that are not root-reserved.
+    #[must_use]
+    pub fn available(&self, reserved: bool) -> u64 {
+        let kept = if reserved { 0 } else { self.state.lock().root_reserved };
+        self.free_blocks().saturating_sub(kept)
+    }
+
+    /// Keeps so many blocks for root, or an eighth of all, which is the most. Returns how many.
+    pub fn keep_for_root(&self, blocks: u64) -> u64 {
+        let kept = blocks.min(self.user_blocks / 8);
+        self.state.lock().root_reserved = kept;
+        kept
     }
 
     /// Nobody can have so many blocks, because checkpoints are disabled.
@@ -346,6 +365,21 @@ mod tests {
         space.release(3);
         space.committed();
         assert_eq!((space.counts().valid_blocks, space.is_dirty()), (990, false));
+    }
+
+    #[test]
+    fn root_has_an_eighth_at_most_to_itself() {
+        let space = space(800);
+        assert_eq!((space.keep_for_root(100), space.keep_for_root(126)), (100, 125));
+        assert_eq!((space.available(true), space.available(false)), (200, 75));
+        root_reserved::denied_if(true, || {
+            assert!(space.reserve(76).is_err());
+            let taken = space.reserve(75).unwrap();
+            assert!(space.reserve(1).is_err());
+            drop(taken);
+        });
+        let _all = space.reserve(200).unwrap();
+        assert_eq!(space.available(false), 0);
     }
 
     #[test]

@@ -9,8 +9,8 @@ use cairn_base::stats::Report;
 use cairn_vfs::namespace::NamedInode;
 use cairn_vfs::{
     AllocateMode, Attributes, Caller, DirEntry, Error, FileExtent, FileSystem, GoingDown,
-    InodeFlags, IoFlags, NewInode, OpenMode, RenameMode, Result, Seek, SetAttributes, VolumeStats,
-    XattrMode,
+    InodeFlags, IoFlags, NewInode, OpenMode, RenameMode, ReservedFor, Result, Seek, SetAttributes,
+    VolumeStats, XattrMode,
 };
 
 use crate::dir::readdir;
@@ -333,8 +333,13 @@ impl FileSystem for F2fs {
         Ok(report::statfs(&self.inodes))
     }
 
-    fn room(&self, _reserved: bool) -> u64 {
-        report::bytes_left(&self.inodes)
+    fn room(&self, reserved: bool) -> u64 {
+        report::bytes_left(&self.inodes, reserved)
+    }
+
+    fn reserved_for(&self) -> Option<ReservedFor> {
+        let options = self.mount.options();
+        (options.reserve_root > 0).then_some(options.reserved_for)
     }
 
     fn referenced(&self) -> Vec<Ino> {

@@ -33,6 +33,17 @@ impl ReservedFor {
     }
 }
 
+/// The user or the group of an option (`resuid=77`, given as its name and value).
+///
+/// # Errors
+/// A text that names the option, if the value is no number of a user or group.
+pub fn parse_id(name: &str, value: &str) -> Result<u32, String> {
+    let digits = value.bytes().all(|byte| byte.is_ascii_digit());
+    // The last one is nobody's.
+    let id = digits.then(|| value.parse().ok()).flatten().filter(|id| *id != u32::MAX);
+    id.ok_or_else(|| format!("{name}={value}: give the number of a user or group, as in {name}=0"))
+}
+
 /// Runs `call`. If `denied`, it uses no root-reserved block.
 pub fn denied_if<T>(denied: bool, call: impl FnOnce() -> T) -> T {
     struct Restore(bool);
@@ -69,6 +80,14 @@ mod tests {
             !roots.admits(&who(5, 0), |_| true),
             "the group of root is none that blocks are reserved for"
         );
+    }
+
+    #[test]
+    fn users_and_groups_are_numbers() {
+        assert_eq!((parse_id("resuid", "0"), parse_id("resgid", "4294967294")), (Ok(0), Ok(!1)));
+        for bad in ["", "-1", "+1", "4294967295", "root"] {
+            assert!(parse_id("resuid", bad).unwrap_err().contains(&format!("resuid={bad}:")));
+        }
     }
 
     #[test]

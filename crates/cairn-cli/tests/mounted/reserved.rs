@@ -152,6 +152,23 @@ fn counts(place: &Path) -> Vec<Value> {
     steps.map(|step| serde_json::from_str(&run(step, place, &[])).unwrap()).collect()
 }
 
+/// Whatever takes blocks succeeded for those who may have the root-reserved ones, and for no other.
+fn assert_kept(found: &[Value]) {
+    for ((user, reserved), tried) in USERS.iter().zip(&found[1..]) {
+        for way in ["mkdir", "symlink", "setxattr", "direct", "mapped", "allocate"] {
+            assert_eq!(tried[way], if *reserved { 20 } else { 0 }, "{user}: {way}");
+        }
+    }
+}
+
+#[test]
+fn f2fs_keeps_blocks_for_whom_the_mount_names() {
+    let mut volume = Volume::f2fs(100 << 20, "reserve_root=1200,resgid=88");
+    let found = counts(&volume.root());
+    volume.unmount();
+    assert_kept(&found);
+}
+
 #[test]
 fn root_reserved_blocks_are_for_whom_the_kernel_gives_them() {
     let mut volume = Volume::make(64 << 20, &["-b", "4096", "-m", "20"]);
@@ -167,9 +184,5 @@ fn root_reserved_blocks_are_for_whom_the_kernel_gives_them() {
     volume.unmount();
     assert_eq!(found, expected, "what succeeded here, and on the kernel's ext4");
     assert_eq!(found[0]["bavail"], 0);
-    for ((user, reserved), tried) in USERS.iter().zip(&found[1..]) {
-        for way in ["mkdir", "symlink", "setxattr", "direct", "mapped", "allocate"] {
-            assert_eq!(tried[way], if *reserved { 20 } else { 0 }, "{user}: {way}");
-        }
-    }
+    assert_kept(&found);
 }

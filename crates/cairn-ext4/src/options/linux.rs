@@ -77,10 +77,6 @@ pub(super) const WORDS: &Vocabulary = &[
     ),
     (&["inode_readahead_blks="], Ignored(READAHEAD)),
     (
-        &["resuid=", "resgid="],
-        Ignored("the superblock says who may use the root-reserved blocks: tune2fs -u and -g"),
-    ),
-    (
         &["data_err="],
         Ignored("data that cannot be written stays dirty, and the file's users get the error"),
     ),

@@ -8,7 +8,7 @@ use cairn_base::stats::Report;
 use cairn_cache::file::{BufferedMode, MAX_FOLIO};
 use cairn_cache::options::{parse_cache, parse_max_folio};
 use cairn_jbd2::{CheckpointClean, DEFAULT_ASYNC_CHECKPOINT};
-use cairn_vfs::OnDamage;
+use cairn_vfs::{OnDamage, root_reserved};
 
 use crate::error::{Error, Result};
 
@@ -51,6 +51,11 @@ pub struct MountOptions {
     /// What to do about damage (`errors=continue|remount-ro|panic`); `None`: the superblock's
     /// setting.
     pub on_damage: Option<OnDamage>,
+    /// The user and the group who may use the root-reserved blocks (`resuid=UID`, `resgid=GID`).
+    /// `None`: as the superblock says.
+    pub reserved_uid: Option<u32>,
+    /// See [`Self::reserved_uid`].
+    pub reserved_gid: Option<u32>,
     /// How checkpointed transactions are found (`checkpoint_clean=counted|bail_out|scan`).
     pub checkpoint_clean: CheckpointClean,
 }
@@ -72,6 +77,8 @@ impl Default for MountOptions {
             max_folio: MAX_FOLIO,
             async_checkpoint: None,
             on_damage: None,
+            reserved_uid: None,
+            reserved_gid: None,
             checkpoint_clean: CheckpointClean::default(),
         }
     }
@@ -241,6 +248,18 @@ const SETTINGS: &[Setting<MountOptions, Error>] = &[
             parse_on_damage(value).map(|policy| options.on_damage = Some(policy))
         }),
     ),
+    (
+        &["resuid"],
+        Value("UID", |options, _, value| {
+            parse_id("resuid", value).map(|uid| options.reserved_uid = Some(uid))
+        }),
+    ),
+    (
+        &["resgid"],
+        Value("GID", |options, _, value| {
+            parse_id("resgid", value).map(|gid| options.reserved_gid = Some(gid))
+        }),
+    ),
 ];
 
 fn parse_superblock(value: &str) -> Result<u64> {
@@ -285,6 +304,10 @@ fn parse_percent(value: &str) -> Result<u8> {
         let what = "give the share of the journal to be kept free in percent, 1 to 99";
         Error::Option(format!("async_checkpoint={value}: {what}"))
     })
+}
+
+fn parse_id(name: &str, value: &str) -> Result<u32> {
+    root_reserved::parse_id(name, value).map_err(Error::Option)
 }
 
 fn parse_on_damage(value: &str) -> Result<OnDamage> {

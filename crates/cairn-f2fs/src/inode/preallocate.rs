@@ -8,7 +8,7 @@ use std::sync::Arc;
 use cairn_base::FileBlock;
 use cairn_cache::mapper::{Place, Run};
 use cairn_vfs::namespace::NamedInode;
-use cairn_vfs::{AllocateMode, Error as VfsError};
+use cairn_vfs::{AllocateMode, Error as VfsError, root_reserved};
 
 use super::attributes::modified;
 use super::data::check;
@@ -96,7 +96,8 @@ fn reserve(
     allocate_delayed(ops, inode, blocks.clone())?;
     let holes = holes(&ops.disk, inode, blocks)?;
     let wanted: u64 = holes.iter().map(|run| run.len + most_nodes(run.len)).sum();
-    if wanted > ops.store()?.space.free_blocks() + most_nodes(0) * holes.len() as u64 {
+    let free = ops.store()?.space.available(root_reserved::may_be_used());
+    if wanted > free + most_nodes(0) * holes.len() as u64 {
         return Err(Error::NO_SPACE);
     }
     for hole in holes {

@@ -76,8 +76,10 @@ pub(super) const WORDS: &Vocabulary = &[
         Ignored("the superblock's list of name extensions chooses the log of a new file"),
     ),
     (
-        &["reserve_root=", "reserve_node=", "resuid=", "resgid="],
-        Ignored("F2FS keeps nothing back for root here"),
+        &["reserve_node="],
+        Ignored(
+            "nodes are not kept back for root; reserve_root= keeps blocks, and nodes need some",
+        ),
     ),
     (
         &[

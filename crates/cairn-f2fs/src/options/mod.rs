@@ -7,7 +7,7 @@ use cairn_base::options::{self, SLOPPY, Setting, Vocabulary, Word, words};
 use cairn_base::stats::Report;
 use cairn_cache::file::{BufferedMode, MAX_FOLIO};
 use cairn_cache::options::{parse_cache, parse_max_folio};
-use cairn_vfs::OnDamage;
+use cairn_vfs::{OnDamage, ReservedFor, root_reserved};
 
 use crate::error::{Error, Result};
 use crate::gc::{BackgroundGc, GcVictim};
@@ -84,6 +84,10 @@ pub struct MountOptions {
     /// One daemon writes one checkpoint for all who ask at the same time (`checkpoint_merge`,
     /// `nocheckpoint_merge`).
     pub checkpoint_merge: bool,
+    /// Blocks that are kept for root (`reserve_root=BLOCKS`); an eighth of the volume at most.
+    pub reserve_root: u32,
+    /// The user and the group who may use them, too (`resuid=UID`, `resgid=GID`).
+    pub reserved_for: ReservedFor,
     /// No checkpoints are written (`checkpoint=disable`), and how much space that may cost; `None`:
     /// `checkpoint=enable`.
     pub checkpoint_disabled: Option<UnusableCap>,
@@ -107,6 +111,8 @@ impl Default for MountOptions {
             discard: true,
             checkpoint_interval: 60,
             checkpoint_merge: true,
+            reserve_root: 0,
+            reserved_for: ReservedFor { uid: 0, gid: 0 },
             checkpoint_disabled: None,
         }
     }
@@ -193,6 +199,7 @@ impl MountOptions {
             .with("checkpoint_interval", self.checkpoint_interval)
             .with("checkpoint_merge", self.checkpoint_merge)
             .with("checkpoint", self.checkpoint_word())
+            .with("reserve_root", u64::from(self.reserve_root))
     }
 
     fn checkpoint_word(&self) -> String {
@@ -282,6 +289,27 @@ const SETTINGS: &[Setting<MountOptions, Error>] = &[
     ),
     (&["checkpoint_merge"], Flag(|options| options.checkpoint_merge = true)),
     (&["nocheckpoint_merge"], Flag(|options| options.checkpoint_merge = false)),
+    (
+        &["reserve_root"],
+        Value("BLOCKS", |options, word, value| {
+            let blocks = value.parse().map_err(|_| {
+                Error::Option(format!("`{}`: give a number of blocks of 4096 bytes", word.text))
+            });
+            blocks.map(|blocks| options.reserve_root = blocks)
+        }),
+    ),
+    (
+        &["resuid"],
+        Value("UID", |options, _, value| {
+            parse_id("resuid", value).map(|uid| options.reserved_for.uid = uid)
+        }),
+    ),
+    (
+        &["resgid"],
+        Value("GID", |options, _, value| {
+            parse_id("resgid", value).map(|gid| options.reserved_for.gid = gid)
+        }),
+    ),
     (&["checkpoint"], Value("merge|enable|disable[:BLOCKS|:N%]", set_checkpoint)),
 ];
 
@@ -300,6 +328,10 @@ fn parse_mode(word: Word<'_>, value: &str) -> Result<Mode> {
         "lfs" => Ok(Mode::Lfs),
         _ => Err(Error::Option(format!("`{}`: the modes are adaptive and lfs", word.text))),
     }
+}
+
+fn parse_id(name: &str, value: &str) -> Result<u32> {
+    root_reserved::parse_id(name, value).map_err(Error::Option)
 }
 
 fn parse_on_damage(value: &str) -> Result<OnDamage> {

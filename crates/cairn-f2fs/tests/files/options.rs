@@ -13,7 +13,7 @@ use cairn_testkit::judge::f2fs_in_memory;
 use cairn_testkit::options::{
     Effect, Given, access_times, after_seconds, discards, folios, judge, mappings, memory, writing,
 };
-use cairn_vfs::{AllocateMode, Caller, FileSystem, IoFlags, NewInode};
+use cairn_vfs::{AllocateMode, Caller, Error, FileSystem, IoFlags, NewInode, root_reserved};
 
 const BLOCK: u64 = 4096;
 /// Blocks of a file whose every second block is overwritten.
@@ -69,6 +69,9 @@ const EFFECTS: &[Effect] = &[
     live("nocheckpoint_merge", "checkpoint=merge", merged),
     live("nocheckpoint_merge", "checkpoint=disable", final_after_sync),
     live("nocheckpoint_merge,checkpoint=disable", "checkpoint=enable", final_after_sync),
+    live("", "reserve_root=700", left_by_users),
+    live("reserve_root=700", "resuid=77", reserved_for),
+    live("reserve_root=700", "resgid=88", reserved_for),
 ];
 
 fn create(fs: &dyn FileSystem, name: &str) -> Ino {
@@ -194,6 +197,30 @@ fn cleaner(given: &Given<'_>) -> String {
     worn(&*fs);
     until_full(&*fs);
     format!("the daemon: {}", gc(&*fs, "rounds_merged") > 0)
+}
+
+/// What is left for root of a volume that others have filled.
+fn left_by_users(given: &Given<'_>) -> String {
+    let fs = given.open(given.fresh());
+    let ino = create(&*fs, "file");
+    let (mut size, mut piece) = (0, 4096 * BLOCK);
+    while piece >= BLOCK {
+        let made =
+            root_reserved::denied_if(true, || fs.allocate(ino, AllocateMode::Extend, size, piece));
+        match made {
+            Ok(()) => size += piece,
+            Err(Error::NoSpace) => piece /= 2,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    let stats = fs.statfs().unwrap();
+    let left = (fs.room(true) / BLOCK).next_multiple_of(100);
+    format!("{left} blocks, {} of them for others", stats.available_blocks.min(1))
+}
+
+/// Whose the root-reserved blocks are, beside root's.
+fn reserved_for(given: &Given<'_>) -> String {
+    format!("{:?}", given.open(given.fresh()).reserved_for().unwrap())
 }
 
 /// Who writes checkpoints.
