@@ -32,8 +32,13 @@ const K1_NO_SUMS: &[&str] =
     &["-t", "ext4", "-b", "1024", "-J", "size=1", "-O", "^metadata_csum,^64bit,uninit_bg"];
 const EXT3: &[&str] = &["-t", "ext3", "-b", "1024", "-J", "size=1"];
 
-/// How finely buffered I/O works.
-const GRAINS: &[&str] = &["", "nobuffered_iomap", "max_folio=4K", "max_folio=64K"];
+/// A RAID's chunk and stripe in the superblock.
+const K4_RAID: &[&str] =
+    &["-t", "ext4", "-b", "4096", "-J", "size=4", "-E", "stride=2,stripe_width=6"];
+
+/// How finely buffered I/O works, and where files begin.
+const GRAINS: &[&str] =
+    &["", "nobuffered_iomap", "max_folio=4K", "max_folio=64K", "stripe=4", "stripe=7"];
 /// Random subsets of unflushed writes a workload.
 const RANDOM: usize = 12;
 
@@ -73,8 +78,8 @@ fn search_all(workloads: &[Workload]) {
 
 #[test]
 fn one_thread_on_large_blocks() {
-    let kinds = [K4, K4_ORPHANS];
-    let all: Vec<_> = (0..8).map(|seed| workload(seed, kinds[seed as usize % 2], 1)).collect();
+    let kinds = [K4, K4_ORPHANS, K4_RAID];
+    let all: Vec<_> = (0..9).map(|seed| workload(seed, kinds[seed as usize % 3], 1)).collect();
     search_all(&all);
 }
 
@@ -157,7 +162,9 @@ fn the_search_notices_a_device_that_does_not_flush() {
 
 #[test]
 fn every_failing_write_is_told_and_recovered_from() {
-    let small = fault::every_fault(K1_NO_SUMS, 8, Operation::Write, 3, "");
+    let small = fault::every_fault(K1_NO_SUMS, 8, Operation::Write, 3, "")
+        + fault::every_fault(K1, 8, Operation::Write, 5, "stripe=5")
+        + fault::every_fault(K4_RAID, 16, Operation::Write, 5, "");
     let runs = fault::every_fault(K4, 16, Operation::Write, 1, "") + small;
     println!("{runs} runs with a failing write");
     assert!(runs > 20, "too few writes to fail: {runs}");
