@@ -91,6 +91,16 @@ impl Volume {
         }
     }
 
+    /// Fails as a write does if the volume was stopped. A volume that is read-only on request is in
+    /// order.
+    ///
+    /// # Errors
+    /// As [`Volume::check_writable`].
+    pub fn check_stopped(&self) -> Result<()> {
+        let writable = self.check_writable();
+        if self.stop_cause().is_some_and(StopCause::is_final) { writable } else { Ok(()) }
+    }
+
     /// Fails if an error stopped the volume.
     pub(crate) fn check_failed(&self) -> Result<()> {
         match self.stop_cause() {

@@ -410,6 +410,10 @@ impl FileSystem for Ext4 {
         self.volume.access.is_frozen()
     }
 
+    fn check_stopped(&self) -> Result<()> {
+        Ok(self.volume.check_stopped()?)
+    }
+
     fn shutdown(&self, flush_log: bool) -> Result<()> {
         self.done(self.volume.shutdown(flush_log))
     }

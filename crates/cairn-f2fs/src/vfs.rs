@@ -391,6 +391,11 @@ impl FileSystem for F2fs {
         self.mount.access.is_frozen()
     }
 
+    fn check_stopped(&self) -> Result<()> {
+        let store = self.disk.store.as_ref();
+        Ok(store.map_or(Ok(()), |store| store.operation_lock.check())?)
+    }
+
     fn shutdown(&self, flush_log: bool) -> Result<()> {
         self.done(unmount::shutdown(&self.operations, flush_log))
     }

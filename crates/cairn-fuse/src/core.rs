@@ -101,6 +101,9 @@ impl Core {
                     Error::NoAttribute => {}
                     _ => tracing::debug!("{what} is answered with: {error}"),
                 }
+                if matches!(error, Error::Corrupt(_) | Error::Io(_) | Error::ReadOnly(_)) {
+                    self.notice_stop();
+                }
                 Err(Errno::from_raw_os_error(error.errno()))
             }
             Err(panic) => {
@@ -113,6 +116,7 @@ impl Core {
                 if !matches!(stopped, Ok(Ok(()))) {
                     tracing::error!("the volume could not be shut down");
                 }
+                self.notice_stop();
                 Err(Errno::IO)
             }
         }
@@ -187,6 +191,17 @@ impl Core {
             // What no space on the volume would help is an answer, too.
             if in_vain { Ok(done) } else { done.map(Ok) }
         })?
+    }
+
+    /// If the volume has stopped, the kernel is to ask before each write.
+    pub(crate) fn notice_stop(&self) {
+        if self.fs.check_stopped().is_err() && self.guard.refuse() {
+            // Once more, for what was answered before that.
+            for _ in 0..2 {
+                let all = self.fs.referenced();
+                all.into_iter().for_each(|ino| self.kernel.attributes_changed(self.node(ino)));
+            }
+        }
     }
 
     /// Did the kernel take up what we offered?

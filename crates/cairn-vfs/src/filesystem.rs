@@ -298,8 +298,7 @@ pub trait FileSystem: Send + Sync {
     fn statfs(&self) -> Result<VolumeStats>;
 
     /// Bytes of new data that can be stored, at most: the volume may count space that is reserved
-    /// for metadata. With `reserved`, root-reserved blocks count. It is called for every write and
-    /// does not wait.
+    /// for metadata. With `reserved`, root-reserved blocks count. It does not wait.
     fn room(&self, reserved: bool) -> u64 {
         let _ = reserved;
         u64::MAX
@@ -394,8 +393,7 @@ pub trait FileSystem: Send + Sync {
         Err(Error::Invalid("the volume is not frozen"))
     }
 
-    /// True if the volume is frozen, so that changing calls wait. It is cheap enough for every
-    /// call.
+    /// True if the volume is frozen: calls that change it wait. It is cheap enough for every call.
     fn is_frozen(&self) -> bool {
         false
     }
@@ -406,6 +404,14 @@ pub trait FileSystem: Send + Sync {
     /// # Errors
     /// The journal could not be committed. The volume has stopped all the same.
     fn shutdown(&self, flush_log: bool) -> Result<()>;
+
+    /// Fails if a shutdown or an error has stopped the volume. It is cheap enough for every write.
+    ///
+    /// # Errors
+    /// The one that a write would fail with.
+    fn check_stopped(&self) -> Result<()> {
+        Ok(())
+    }
 
     /// Shuts the volume down in the way that an ioctl asks for.
     ///

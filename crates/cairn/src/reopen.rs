@@ -278,6 +278,7 @@ impl FileSystem for Reopened {
         thaw() -> Result<()>;
         is_frozen() -> bool, else false;
         shutdown(flush_log: bool) -> Result<()>;
+        check_stopped() -> Result<()>;
         go_down(flags: GoingDown) -> Result<()>;
         abandon(reason: &str) -> Result<()>;
         unmount() -> Result<()>;

@@ -104,6 +104,7 @@ fn fails_and_recovers(volume: &mut Volume, tight: &Tight, cause: &str) {
     File::open(volume.path("kept")).unwrap().sync_all().unwrap();
     File::open(volume.root()).unwrap().sync_all().unwrap();
     assert_eq!(state(volume)["mode"], "rw");
+    let mut open = File::create(volume.path("open")).unwrap();
     tight.fill();
     let error =
         (0..5000).find_map(|number| make_synced(&volume.root(), &format!("synced {number}")).err());
@@ -115,6 +116,9 @@ fn fails_and_recovers(volume: &mut Volume, tight: &Tight, cause: &str) {
         let refused = fs::create_dir(volume.path(&format!("dir {attempt}"))).unwrap_err();
         assert!(matches!(refused.raw_os_error(), Some(EIO | EROFS)), "{refused}");
     }
+    let refused = open.write(&[7; 100]).expect_err("the kernel is to take no more");
+    assert!(matches!(refused.raw_os_error(), Some(EIO | EROFS)), "{refused}");
+    drop(open);
     assert_eq!(fs::read(volume.path("kept")).unwrap(), vec![5; 200_000]);
     let found = state(volume);
     assert_eq!(found["mode"], "ro", "{found}");

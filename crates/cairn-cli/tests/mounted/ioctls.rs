@@ -92,6 +92,10 @@ attempt("chmod", lambda: os.chmod(root + "/synced", 0o700))
 attempt("rename", lambda: os.rename(root + "/synced", root + "/late"))
 attempt("setxattr", lambda: os.setxattr(root + "/synced", "user.late", b"late"))
 attempt("rmdir", lambda: os.rmdir(root + "/synced"))
+attempt("write", lambda: os.write(file, b"late"))
+attempt("overwrite", lambda: os.pwrite(file, b"late", 0))
+attempt("truncate", lambda: os.ftruncate(file, 5000))
+attempt("stat", lambda: (os.stat(root + "/named"), os.fstat(file)))
 attempt("fsync", lambda: os.fsync(file))
 "#;
 

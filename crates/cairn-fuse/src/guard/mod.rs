@@ -10,7 +10,7 @@
 //! is refused.
 //!
 //! The same question keeps what is immutable, or open for appending only, from being written
-//! through a descriptor that was open before.
+//! through a descriptor that was open before; and once the volume has stopped, everything.
 //!
 //! *Near* is where the room comes close to what the kernel may hold without having asked
 //! ([`bound`]). On the way there, the attributes that the kernel has are made stale, those of files
@@ -36,7 +36,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use cairn_base::Ino;
-use cairn_vfs::{Attributes, FileKind, FileSystem, InodeFlags, Result};
+use cairn_vfs::{Attributes, FileKind, FileSystem, InodeFlags};
 use parking_lot::{Condvar, Mutex};
 use rustix::io::Errno;
 
@@ -98,6 +98,8 @@ pub(crate) struct Guard {
     /// The kernel collects writes.
     on: bool,
     telling: AtomicBool,
+    /// The volume has stopped.
+    stopped: AtomicBool,
     /// Rooms below and above which to look again.
     low: AtomicU64,
     high: AtomicU64,
@@ -111,6 +113,7 @@ impl Guard {
         Self {
             on,
             telling: AtomicBool::new(false),
+            stopped: AtomicBool::new(false),
             low: AtomicU64::new(0),
             high: AtomicU64::new(u64::MAX),
             state: Mutex::default(),
@@ -126,7 +129,33 @@ impl Guard {
     /// True if the kernel is to ask again before it writes to this file.
     pub(crate) fn watches(&self, found: &Attributes) -> bool {
         let protected = found.flags.intersects(InodeFlags::IMMUTABLE | InodeFlags::APPEND);
-        self.on && found.kind == FileKind::Regular && (protected || self.is_near())
+        self.on
+            && found.kind == FileKind::Regular
+            && (protected || self.is_near() || self.refuses())
+    }
+
+    /// Nothing is written any more.
+    fn refuses(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
+    }
+
+    /// From now on nothing is written. True if that is news: what the kernel has is to be made
+    /// stale.
+    pub(crate) fn refuse(&self) -> bool {
+        self.on && !self.stopped.swap(true, Ordering::AcqRel)
+    }
+
+    /// Fails if the file, or the volume, does not take what is about to be written.
+    pub(crate) fn check(
+        &self,
+        fs: &dyn FileSystem,
+        flags: InodeFlags,
+        intent: Intent,
+    ) -> Result<(), Errno> {
+        if self.refuses() && intent != Intent::Reads {
+            fs.check_stopped().map_err(|error| Errno::from_raw_os_error(error.errno()))?;
+        }
+        check_protection(flags, intent)
     }
 
     /// Something of this file has arrived from the kernel.
@@ -263,7 +292,7 @@ impl Ask {
 }
 
 /// Bytes of a range that have no blocks yet.
-fn holes(fs: &dyn FileSystem, ino: Ino, range: Range<u64>) -> Result<u64> {
+fn holes(fs: &dyn FileSystem, ino: Ino, range: Range<u64>) -> cairn_vfs::Result<u64> {
     let (mut holes, mut at) = (0, range.start);
     fs.extents(ino, range.start, range.end - range.start, false, &mut |extent| {
         if extent.flags & INLINE == 0 {
@@ -276,7 +305,7 @@ fn holes(fs: &dyn FileSystem, ino: Ino, range: Range<u64>) -> Result<u64> {
 }
 
 /// Whether a file with these flags takes what is about to be written.
-pub(crate) fn check_protection(flags: InodeFlags, intent: Intent) -> Result<(), Errno> {
+fn check_protection(flags: InodeFlags, intent: Intent) -> Result<(), Errno> {
     let forbidden = match intent {
         Intent::Reads => false,
         Intent::Writes { append, .. } => {

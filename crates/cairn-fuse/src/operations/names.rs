@@ -11,7 +11,7 @@ use crate::core::{Core, checked_name};
 use crate::counters::Operation;
 use crate::credentials::Credentials;
 use crate::directory;
-use crate::guard::{self, Ask, Intent};
+use crate::guard::{Ask, Intent};
 use crate::listing::Listing;
 use crate::wire::abi::{
     AttrOut, BatchForgetIn, CreateIn, CreateOut, EntryOut, FOPEN_KEEP_CACHE, ForgetIn, ForgetOne,
@@ -113,7 +113,7 @@ impl Operations {
         }
         // It may be about to write.
         let intent = Intent::of(request.header.pid, node);
-        match guard::check_protection(found.flags, intent) {
+        match self.core.guard.check(self.core.fs(), found.flags, intent) {
             Ok(()) => {
                 let ask = Ask {
                     reserved: Credentials::of(request).may_use_reserved(self.core.fs()),

@@ -139,6 +139,7 @@ impl Operations {
                 .for_each(|ino| self.core.kernel.collect_dirty_pages(self.core.node(ino)));
         }
         let done = self.core.run(Operation::Ioctl, |fs| ioctl.run(fs));
+        self.core.notice_stop();
         if ioctl.sets_flags() {
             // From now on the kernel asks before it writes, or no longer does ([`crate::guard`]);
             // and the change time is another.
