@@ -50,7 +50,8 @@ pub(crate) fn statfs(inodes: &Inodes) -> VolumeStats {
     }
 }
 
-/// Bytes that can still be stored, with `reserved` also in root-reserved blocks: none while the device has no room for what it was given.
+/// Bytes that can still be stored, with `reserved` also in root-reserved blocks: none while the
+/// device has no room for what it was given.
 #[must_use]
 pub(crate) fn bytes_left(inodes: &Inodes, reserved: bool) -> u64 {
     if inodes.pages.lacks_room() {
