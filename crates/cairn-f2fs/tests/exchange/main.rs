@@ -5,6 +5,7 @@
 mod against_linux;
 mod compressed;
 mod power;
+mod shutdown;
 mod support;
 
 /// What runs in the machine.
