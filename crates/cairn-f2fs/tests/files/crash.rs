@@ -1,5 +1,7 @@
 //! Power cuts: at every flush and in between, with any part of what was not flushed. Whatever was
 //! fsynced is there after roll-forward, also if that is cut itself, and fsck.f2fs finds nothing.
+//! Blocks are torn at 512 bytes, too, but for nodes, which F2FS relies on to be whole: see
+//! docs/limits.md.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +11,7 @@ use cairn_block::memory::MemoryDevice;
 use cairn_f2fs::F2fs;
 use cairn_testkit::crash::{CrashLog, Cut, Promises, Recording, Volatile, write_image};
 use cairn_testkit::deep;
-use cairn_testkit::judge::fsck_f2fs;
+use cairn_testkit::judge::{fsck_f2fs, node_blocks_of};
 use cairn_vfs::{AllocateMode, Caller, FileSystem, IoFlags, NewInode, RenameMode, SetAttributes};
 
 use crate::support::{FEATURES, ZONED, open, volume};
@@ -288,6 +290,7 @@ pub fn barrier_cuts(log: &CrashLog) -> Vec<Cut> {
 
 fn search(args: &[&str], options: &str, seed: u64, steps: u32) {
     let mut work = Workload::new(args, options, seed);
+    let is_node = node_blocks_of(work.recording.before());
     for _ in 0..steps {
         work.step();
     }
@@ -297,13 +300,17 @@ fn search(args: &[&str], options: &str, seed: u64, steps: u32) {
     assert!(nodes > 0 && syncs > 10, "{nodes} of {syncs} by nodes, {checkpoints} by checkpoints");
     fs.shutdown(false).unwrap();
     drop(fs);
-    let log: CrashLog = recording.finish();
+    let log: CrashLog = recording.finish().with_whole(is_node);
     let barriers = barrier_cuts(&log);
     // Zones have barriers of their own.
     let (most, random) = if deep() { (barriers.len(), 400) } else { (40, 12) };
     let every = barriers.len().div_ceil(most);
     let mut seen = 0;
-    let cuts = barriers.into_iter().step_by(every).chain(log.random_cuts(random, seed));
+    let torn = log.random_cuts(random, seed + 1000).into_iter().map(|cut| match cut.volatile {
+        Volatile::Random(seed) => Cut { volatile: Volatile::Torn(seed), ..cut },
+        _ => cut,
+    });
+    let cuts = barriers.into_iter().step_by(every).chain(log.random_cuts(random, seed)).chain(torn);
     for (number, cut) in cuts.enumerate() {
         let device = log.device(cut);
         let kept = clean(&device, BEFORE)

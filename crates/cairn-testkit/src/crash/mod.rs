@@ -45,6 +45,12 @@ impl Recording {
         Self { before, record }
     }
 
+    /// What it started from.
+    #[must_use]
+    pub fn before(&self) -> &MemoryDevice {
+        &self.before
+    }
+
     /// The device to run on.
     #[must_use]
     pub fn device(&self) -> Arc<dyn BlockDevice> {
@@ -79,7 +85,8 @@ pub enum Volatile {
     Lost,
     /// Each piece by the throw of a seeded coin, whose bias is thrown first.
     Random(u64),
-    /// The same with pieces of [`SECTOR`] bytes: blocks are torn.
+    /// The same with pieces of [`SECTOR`] bytes: blocks are torn, but for those that the format
+    /// relies on ([`CrashLog::with_whole`]).
     Torn(u64),
 }
 
@@ -109,13 +116,24 @@ impl fmt::Display for Cut {
 pub struct CrashLog {
     before: MemoryDevice,
     log: RecordLog,
+    whole: Whole,
 }
+
+/// Which blocks of [`ATOMIC`] bytes are never torn, by their contents.
+type Whole = Box<dyn Fn(&[u8]) -> bool + Send + Sync>;
 
 impl CrashLog {
     /// From contents and what was then recorded.
     #[must_use]
     pub fn new(before: MemoryDevice, log: RecordLog) -> Self {
-        Self { before, log }
+        Self { before, log, whole: Box::new(|_| false) }
+    }
+
+    /// The same, with blocks that are whole or not there also where others are torn: what a format
+    /// relies on.
+    #[must_use]
+    pub fn with_whole(self, whole: impl Fn(&[u8]) -> bool + Send + Sync + 'static) -> Self {
+        Self { whole: Box::new(whole), ..self }
     }
 
     /// The recorded events.
@@ -203,16 +221,33 @@ impl CrashLog {
             Volatile::Lost => {}
             Volatile::Kept => pieces.extend(volatile),
             Volatile::Random(seed) | Volatile::Torn(seed) => {
-                let whole = if matches!(cut.volatile, Volatile::Torn(_)) { SECTOR } else { ATOMIC };
+                let torn = matches!(cut.volatile, Volatile::Torn(_));
+                let unit =
+                    |block: &Piece| if torn && !self.is_whole(block) { SECTOR } else { ATOMIC };
                 let mut rng = fastrand::Rng::with_seed(seed);
                 let kept = [0.1, 0.5, 0.9][rng.usize(0..3)];
-                pieces.extend(
-                    volatile.flat_map(|piece| piece.split(whole)).filter(|_| rng.f64() < kept),
-                );
+                let blocks = volatile.flat_map(|piece| piece.split(ATOMIC));
+                let split = |block: Piece| {
+                    let unit = unit(&block);
+                    block.split(unit)
+                };
+                pieces.extend(blocks.flat_map(split).filter(|_| rng.f64() < kept));
             }
         }
         pieces.sort_by_key(|piece| (piece.event, piece.range.start));
         pieces
+    }
+
+    fn is_whole(&self, block: &Piece) -> bool {
+        let Range { start, end } = block.range;
+        match &self.log.events[block.event] {
+            Event::Write { offset, data, .. } if end - start == ATOMIC => {
+                let within =
+                    |at: u64| usize::try_from(at - offset).expect("a write fits into memory");
+                (self.whole)(&data.slice(within(start)..within(end)))
+            }
+            _ => false,
+        }
     }
 
     fn apply(&self, device: &MemoryDevice, piece: &Piece) {

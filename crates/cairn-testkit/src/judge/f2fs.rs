@@ -6,10 +6,10 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use cairn_block::BlockDevice;
 use cairn_block::file::{FileDevice, OpenOptions};
 use cairn_block::memory::MemoryDevice;
 use cairn_block::zoned::open_image;
+use cairn_block::{BlockDevice, BlockDeviceExt};
 use tempfile::NamedTempFile;
 
 use crate::crash::{read_image, write_image};
@@ -195,4 +195,35 @@ pub fn f2fs_checkpoint_state(image: &Path) -> String {
     let text = run("dump.f2fs", [image]);
     let state = text.lines().find(|line| line.contains("checkpoint state"));
     state.unwrap_or_else(|| panic!("no state: {text}")).to_owned()
+}
+
+/// Tells the node blocks that are written on this volume from everything else, by their contents.
+/// F2FS relies on the device to write each of them whole or not at all: their marks are at their
+/// end, and only inodes of some volumes have checksums.
+///
+/// # Panics
+/// There is no superblock.
+pub fn node_blocks_of(volume: &MemoryDevice) -> impl Fn(&[u8]) -> bool + Send + Sync + 'static {
+    /// `cp_blkaddr` in the superblock. A pack begins with its version, the second one a segment
+    /// later.
+    const CP_BLKADDR: u64 = 1024 + 76;
+    const SEGMENT: u64 = 512;
+    /// `nid`, `ino`, `flag` and `cp_ver` of a node's footer.
+    const FOOTER: usize = 4072;
+    /// More checkpoints than any test writes.
+    const MANY: u32 = 100_000;
+    let number = |bytes: &[u8], at: usize| {
+        u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
+    };
+    let read = |at: u64| {
+        let sector = volume.read_at(at / 512 * 512, 512).expect("memory does not fail");
+        number(&sector, usize::try_from(at % 512).expect("within a sector"))
+    };
+    let packs = u64::from(read(CP_BLKADDR));
+    let versions = [packs, packs + SEGMENT].map(|pack| read(pack * 4096));
+    let version = versions.into_iter().max().expect("two packs");
+    move |block| {
+        let later = number(block, FOOTER + 12).wrapping_sub(version);
+        later < MANY && number(block, FOOTER) != 0 && number(block, FOOTER + 4) != 0
+    }
 }
