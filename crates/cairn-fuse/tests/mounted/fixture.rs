@@ -2,16 +2,21 @@
 //!
 //! The tests need root and `/dev/fuse`; without them they fail and say so.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use cairn_fuse::{MountOptions, Unmounter};
 use cairn_testkit::model::Model;
 use cairn_vfs::FileSystem;
 
 use crate::hooked::Hooked;
+
+/// How long a mount may be in use by a process that is being started.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A mounted model, served by threads of this process. Whoever uses the mount in this process is
 /// not one of them.
@@ -71,7 +76,14 @@ impl Mounted {
 
     /// Unmounts, waits for the server, and checks the model.
     pub fn finish(mut self) {
-        self.unmounter.unmount().unwrap();
+        let started = Instant::now();
+        while let Err(error) = self.unmounter.unmount() {
+            // A process that another test of this program is just starting holds copies of this
+            // one's open files until it is itself.
+            let passing = error.kind() == ErrorKind::ResourceBusy && started.elapsed() < PATIENCE;
+            assert!(passing, "unmount: {error}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
         self.server.take().unwrap().join().unwrap().unwrap();
         self.model().check();
         self.model().unmount().unwrap();
