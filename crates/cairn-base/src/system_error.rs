@@ -21,6 +21,9 @@ pub fn remedy(error: &io::Error) -> Option<&'static str> {
         Errno::AGAIN => Some("raise `ulimit -v`, `ulimit -u` or the control group's pids.max"),
         Errno::MFILE => Some("raise `ulimit -n`"),
         Errno::NFILE => Some("raise the system's fs.file-max"),
+        Errno::FBIG => {
+            Some("raise `ulimit -f`, or choose a filesystem on the host that takes larger files")
+        }
         Errno::NOMEM => Some("raise `ulimit -v`, or free memory"),
         _ => None,
     }
@@ -44,6 +47,7 @@ mod tests {
             said(Errno::AGAIN).contains("pids.max") && said(Errno::NOMEM).contains("ulimit -v")
         );
         assert_eq!(said(Errno::NOENT), "no such file or directory: look");
+        assert!(said(Errno::FBIG).contains("ulimit -f"));
         assert_eq!(words(&io::Error::other("Words")), "words");
     }
 }

@@ -156,17 +156,21 @@ impl Error {
         let kind = match source.kind() {
             K::NotFound => ErrorKind::NotFound,
             K::PermissionDenied => ErrorKind::PermissionDenied,
-            K::StorageFull => ErrorKind::NoSpace,
+            // No larger image can be: `ulimit -f`, or the host's filesystem.
+            K::StorageFull | K::FileTooLarge => ErrorKind::NoSpace,
             K::ReadOnlyFilesystem => ErrorKind::ReadOnly,
             K::WouldBlock => ErrorKind::InUse,
             K::OutOfMemory => ErrorKind::NoMemory,
             _ => ErrorKind::Io,
         };
+        // Of a lock that is held, the system says the same as of threads that are too many.
+        let remedy = system_error::remedy(&source).filter(|_| kind != ErrorKind::InUse);
+        let remedy = remedy.map_or(String::new(), |remedy| format!(": {remedy}"));
         Self {
             kind,
             operation: operation.into(),
             range: None,
-            detail: plain(&source),
+            detail: plain(&source) + &remedy,
             source: Some(Arc::new(source)),
         }
     }

@@ -16,6 +16,7 @@ pub mod confirm;
 pub mod date;
 pub mod failure;
 pub mod json;
+pub mod limits;
 mod log_line;
 pub mod log_ring;
 pub mod operands;
@@ -43,7 +44,8 @@ use crate::failure::{Failure, Status};
 /// The program: parses the arguments, runs the command, reports.
 #[must_use]
 pub fn main() -> ExitCode {
-    run(std::env::args_os().collect())
+    limits::let_large_writes_fail();
+    limits::with_stack(|| run(std::env::args_os().collect()))
 }
 
 /// As [`main`], with these arguments (the first is the program's name).

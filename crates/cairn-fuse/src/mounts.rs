@@ -23,7 +23,13 @@ pub(crate) struct Mount {
 
 /// What is mounted on a path (the topmost), if anything.
 pub(crate) fn mounted_on(path: &Path) -> Option<Mount> {
-    find(&fs::read_to_string("/proc/self/mountinfo").ok()?, path)
+    look_up(path).ok()
+}
+
+/// What is mounted on a path, or why that cannot be told.
+pub(crate) fn look_up(path: &Path) -> io::Result<Mount> {
+    let table = fs::read_to_string("/proc/self/mountinfo")?;
+    find(&table, path).ok_or_else(|| ErrorKind::NotFound.into())
 }
 
 fn find(table: &str, path: &Path) -> Option<Mount> {

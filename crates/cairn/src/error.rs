@@ -4,6 +4,8 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use cairn_base::system_error;
+
 use crate::format::Format;
 
 /// Result of opening or making a volume.
@@ -172,6 +174,8 @@ impl Cause {
                 Kind::ReadOnly => {
                     "it can only be looked at (cairn ls, cairn get, cairn mount -o ro)"
                 }
+                // What the host's limits leave no room for says what to raise.
+                Kind::NoSpace if says_what_to_do(error) => return None,
                 Kind::NoSpace => "free space on the host",
                 // Whoever refuses a lock says who holds it; the rest speaks for itself.
                 _ => return None,
@@ -224,6 +228,10 @@ impl std::error::Error for Error {
             _ => None,
         }
     }
+}
+
+fn says_what_to_do(error: &cairn_block::Error) -> bool {
+    error.source.as_ref().is_some_and(|source| system_error::remedy(source).is_some())
 }
 
 fn list(numbers: &[u32]) -> String {

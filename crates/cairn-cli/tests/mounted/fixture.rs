@@ -300,12 +300,19 @@ impl Volume {
 
     /// Sends the daemon a SIGTERM.
     pub fn ask_to_end(&self) {
+        self.signal(rustix::process::Signal::TERM);
+    }
+
+    /// Sends the daemon a signal.
+    pub fn signal(&self, signal: rustix::process::Signal) {
         let daemon = self.daemon.as_ref().expect("it is mounted");
-        rustix::process::kill_process(
-            rustix::process::Pid::from_child(daemon),
-            rustix::process::Signal::TERM,
-        )
-        .unwrap();
+        rustix::process::kill_process(rustix::process::Pid::from_child(daemon), signal).unwrap();
+    }
+
+    /// Changes a limit of the daemon, as prlimit(1) writes it.
+    pub fn limit(&self, limit: &str) {
+        let daemon = self.daemon.as_ref().expect("it is mounted").id();
+        judge::run("prlimit", [format!("--pid={daemon}"), limit.to_owned()]);
     }
 
     /// Waits for the end of a daemon that has been asked to end; then the checker must find

@@ -15,6 +15,7 @@ mod ioctls;
 mod kills;
 mod label;
 mod leaving;
+mod limits;
 mod live;
 mod load;
 mod locks;

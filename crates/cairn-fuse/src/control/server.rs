@@ -53,9 +53,8 @@ impl Server {
     /// There is no mount at `mountpoint`, no directory is safe for the socket, another daemon
     /// listens there, or the system has no thread.
     pub fn start(mountpoint: &Path, control: Arc<dyn Control>) -> Result<Self, ControlError> {
-        let missing =
-            || ControlError::Io { path: mountpoint.to_owned(), source: ErrorKind::NotFound.into() };
-        let mount = mounts::mounted_on(mountpoint).ok_or_else(missing)?;
+        let failed = |source| ControlError::Io { path: mountpoint.to_owned(), source };
+        let mount = mounts::look_up(mountpoint).map_err(failed)?;
         let uid = rustix::process::geteuid().as_raw();
         let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
         let directory = place::make(&place::directories(uid, place::outer(uid), runtime), uid)?;

@@ -40,7 +40,7 @@ pub struct Args {
     /// Mount options; may be repeated.
     #[arg(short = 'o', value_name = "OPTIONS", action = clap::ArgAction::Append)]
     pub options: Vec<String>,
-    /// Stay in the foreground; SIGINT and SIGTERM unmount.
+    /// Stay in the foreground; SIGINT, SIGTERM and others that end a program unmount.
     #[arg(short = 'f', long)]
     pub foreground: bool,
     /// Read-only: the same as -o ro.

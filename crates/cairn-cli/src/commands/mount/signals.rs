@@ -1,4 +1,6 @@
-//! What SIGINT, SIGTERM and SIGHUP do to a daemon: it unmounts as `cairn umount` does, and ends.
+//! What signals do to a daemon. Whatever would end the process and can be caught ([`ENDING`]) makes
+//! it unmount as `cairn umount` does, and end: nothing that it has accepted is lost. What says that
+//! a file or a pipe is at its end is an error of the call instead (`crate::limits`).
 //!
 //! While somebody uses the mount it cannot: then everything is brought to the disk, so that nothing
 //! is lost whatever comes next, who uses it is said, and it is tried again until they have gone. At
@@ -11,11 +13,29 @@ use std::time::Duration;
 
 use cairn::FileSystem;
 use cairn_fuse::Unmounter;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use rustix::process::Signal;
 use signal_hook::iterator::{Handle, Signals};
 
 use super::{table, users};
 use crate::failure::plain;
+
+/// Signals that end a process that does not know them, but for those of its own faults. SIGXCPU
+/// comes once a second before the limit (`ulimit -t`) is enforced.
+const ENDING: [Signal; 13] = [
+    Signal::HUP,
+    Signal::INT,
+    Signal::QUIT,
+    Signal::TERM,
+    Signal::USR1,
+    Signal::USR2,
+    Signal::ALARM,
+    Signal::VTALARM,
+    Signal::PROF,
+    Signal::XCPU,
+    Signal::IO,
+    Signal::POWER,
+    Signal::STKFLT,
+];
 
 /// Between two tries to unmount what is in use.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -29,7 +49,7 @@ pub fn unmount_on_signal(
     filesystem: Arc<dyn FileSystem>,
     mountpoint: &Path,
 ) -> std::io::Result<Handle> {
-    let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
+    let mut signals = Signals::new(ENDING.map(Signal::as_raw))?;
     let handle = signals.handle();
     let device =
         table::find(mountpoint).ok().flatten().map(|mount| mount.device).unwrap_or_default();
