@@ -17,6 +17,7 @@ pub mod date;
 pub mod failure;
 pub mod json;
 pub mod limits;
+mod log;
 mod log_line;
 pub mod log_ring;
 pub mod operands;
@@ -29,14 +30,10 @@ pub mod tree;
 pub mod usage;
 
 use std::ffi::OsString;
-use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
-use tracing_subscriber::filter::LevelFilter;
-use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
-use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::args::Cli;
 use crate::failure::{Failure, Status};
@@ -71,7 +68,9 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
             return failure.status.into();
         }
     };
-    start_log();
+    // A daemon's starter has said what is wrong with it.
+    let is_daemon = matches!(&cli.command, args::Command::Mount(mount) if mount.announce);
+    log::start(!is_daemon);
     match cli.command.run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
@@ -92,22 +91,4 @@ fn misused(error: &clap::Error, words: &[OsString]) -> Failure {
         Some(name) => usage::explain(error, Some(name), &format!("see cairn {name} --help")),
         None => usage::explain(error, None, "see cairn --help"),
     }
-}
-
-/// `CAIRN_LOG=debug` shows what goes on inside, with times; by default only warnings, in the words
-/// of other messages.
-fn start_log() {
-    let shown =
-        tracing_subscriber::fmt::layer().with_writer(std::io::stderr).log_internal_errors(false);
-    let shown = match tracing_subscriber::EnvFilter::try_from_env("CAIRN_LOG") {
-        Ok(filter) => shown.with_ansi(std::io::stderr().is_terminal()).with_filter(filter).boxed(),
-        Err(_) => shown
-            .with_ansi(false)
-            .event_format(log_line::Plain)
-            .with_filter(LevelFilter::WARN)
-            .boxed(),
-    };
-    let kept = log_ring::RingLayer.with_filter(LevelFilter::WARN);
-    // A second start in one process (tests) keeps the first.
-    let _ = tracing_subscriber::registry().with(shown).with(kept).try_init();
 }

@@ -28,7 +28,7 @@ fn contents(device: &MemoryDevice) -> Vec<u8> {
 /// # Panics
 /// Something else happens.
 pub fn in_order(fs: &dyn FileSystem, device: &MemoryDevice, judge: Judge<'_>) {
-    assert!(matches!(fs.thaw(), Err(Error::Invalid(_))), "it is not frozen");
+    assert!(matches!(fs.thaw(), Err(Error::NotFrozen)), "it is not frozen");
     let (kept, unnamed) =
         (make(fs, "kept").unwrap(), fs.tmpfile(fs.root(), 0o600, &Caller::ROOT).unwrap().ino);
     for ino in [kept, unnamed] {
@@ -67,7 +67,7 @@ pub fn in_order(fs: &dyn FileSystem, device: &MemoryDevice, judge: Judge<'_>) {
         !fs.is_frozen() && fs.getattr(unnamed).is_err(),
         "its last user left while the volume was frozen"
     );
-    assert!(matches!(fs.thaw(), Err(Error::Invalid(_))));
+    assert!(matches!(fs.thaw(), Err(Error::NotFrozen)));
 
     fs.remount("ro").unwrap();
     fs.freeze().unwrap();

@@ -86,6 +86,9 @@ pub enum Error {
     /// EBUSY
     #[error("the volume is frozen: thaw it first (cairn thaw)")]
     Frozen,
+    /// EINVAL
+    #[error("the volume is not frozen: there is nothing to thaw (cairn freeze freezes it)")]
+    NotFrozen,
     /// EXDEV
     #[error("crosses filesystems")]
     CrossDevice,
@@ -124,6 +127,15 @@ impl Error {
         Self::Io(Arc::new(Stopped(reason.clone())))
     }
 
+    /// Why the volume has stopped, if that is what this says.
+    #[must_use]
+    pub fn stop_reason(&self) -> Option<&str> {
+        match self {
+            Self::Io(source) => source.downcast_ref::<Stopped>().map(|stopped| &*stopped.0),
+            _ => None,
+        }
+    }
+
     /// The positive Linux errno of this error.
     #[must_use]
     pub const fn errno(&self) -> i32 {
@@ -141,7 +153,7 @@ impl Error {
             Self::CrossDevice => 18,
             Self::NotDirectory => 20,
             Self::IsDirectory => 21,
-            Self::Invalid(_) | Self::Option(_) => 22,
+            Self::Invalid(_) | Self::Option(_) | Self::NotFrozen => 22,
             Self::TextBusy => 26,
             Self::TooLarge => 27,
             Self::NoSpace | Self::NoAttributeSpace => 28,

@@ -387,10 +387,10 @@ pub trait FileSystem: Send + Sync {
     /// Ends [`FileSystem::freeze`] (`FITHAW`).
     ///
     /// # Errors
-    /// [`crate::Error::Invalid`] if it is not frozen. [`crate::Error::Io`] if a write failed; the
+    /// [`crate::Error::NotFrozen`]. [`crate::Error::Io`] if a write failed; the
     /// volume is then thawed and read-only.
     fn thaw(&self) -> Result<()> {
-        Err(Error::Invalid("the volume is not frozen"))
+        Err(Error::NotFrozen)
     }
 
     /// True if the volume is frozen: calls that change it wait. It is cheap enough for every call.

@@ -103,9 +103,9 @@ impl ExclusiveGuard<'_> {
     /// The state before the volume was frozen.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if it is not frozen.
+    /// [`Error::NotFrozen`].
     pub fn prior_state(&self) -> Result<PriorState> {
-        self.access.frozen.lock().ok_or(Error::Invalid("the volume is not frozen"))
+        self.access.frozen.lock().ok_or(Error::NotFrozen)
     }
 
     /// Thaws the volume: waiting calls continue.
@@ -160,7 +160,7 @@ mod tests {
             }
             over.store(true, Ordering::SeqCst);
         });
-        assert!(matches!(access.exclusive().prior_state(), Err(Error::Invalid(_))));
+        assert!(matches!(access.exclusive().prior_state(), Err(Error::NotFrozen)));
     }
 
     #[test]

@@ -104,7 +104,7 @@ impl Reopened {
                 let why = why.to_owned();
                 // Nothing was written: there is nothing to hear of.
                 let _ = filesystem.unmount();
-                Err(why)
+                Err(format!("{why}: it can only be read"))
             }
         }
     }
@@ -119,7 +119,7 @@ impl Reopened {
 }
 
 fn refused(why: &str) -> Error {
-    Error::Option(format!("rw is not possible: {why}: unmount and mount again").into())
+    Error::Option(format!("rw is not possible: {why}").into())
 }
 
 fn gone() -> Error {

@@ -80,7 +80,10 @@ pub fn open(image: &ImageSpec, options: &OpenOptions) -> Result<Volume> {
     let image = image.clone();
     let named = {
         let name = image.path.to_string_lossy().into_owned();
-        move |path: &Path, why: String| why.replace(&*path.to_string_lossy(), &name)
+        move |path: &Path, why: String| {
+            let why = why.replace(&*path.to_string_lossy(), &name);
+            why.replace(&format!("{name}: open {name}: "), &format!("{name}: "))
+        }
     };
     let can_write = {
         let (image, kept, named) = (image.clone(), kept.clone(), named.clone());

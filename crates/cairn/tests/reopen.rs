@@ -110,10 +110,7 @@ fn who_reads_beside_others_goes_on_reading() {
         let (fs, other) = (reading(&image), reading(&image));
         let found = fs.lookup(fs.root(), b"synced").unwrap().ino;
         let refused = fs.remount("rw").unwrap_err().to_string();
-        assert!(
-            refused.contains("in use") && refused.contains("unmount and mount again"),
-            "{refused}"
-        );
+        assert!(refused.contains("in use") && !refused.contains("mount again"), "{refused}");
         assert_eq!(contents(&*fs, found), vec![1; 70_000], "{format}");
         assert!(create(&*fs, "early").is_err() && fs.remount("rw,nonsense").is_err(), "{format}");
         fs.remount("noatime").unwrap();

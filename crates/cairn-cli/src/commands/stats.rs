@@ -112,13 +112,16 @@ fn scalar(name: &str, section: &str, value: &Value) -> String {
         Value::Text(text) => text.clone(),
         Value::List(lines) => lines.join("; "),
         Value::Section(inner) if inner.u64("p99").is_some() => distribution(name, inner),
-        Value::Section(inner) => {
-            let shown = inner
-                .iter()
-                .map(|(name, value)| format!("{name} {}", scalar(name, section, value)));
-            shown.collect::<Vec<_>>().join(", ")
-        }
+        Value::Section(inner) => inline(inner, section),
     }
+}
+
+/// The fields of a section, or of something in it, in one line.
+#[must_use]
+pub fn inline(fields: &Report, section: &str) -> String {
+    let shown =
+        fields.iter().map(|(name, value)| format!("{name} {}", scalar(name, section, value)));
+    shown.collect::<Vec<_>>().join(", ")
 }
 
 fn distribution(name: &str, figures: &Report) -> String {
@@ -176,11 +179,7 @@ pub fn print_messages(image: &str, last: &Report) {
 /// If it left one.
 pub fn check_end(image: &str, last: &Report) -> Outcome {
     match last.text("error") {
-        Some(error) => {
-            let message =
-                format!("{image}: unmounted, but {error}: mount it again to recover, or check it");
-            Err(Failure::new(Status::Io, message))
-        }
+        Some(error) => Err(Failure::new(Status::Io, format!("{image}: unmounted, but {error}"))),
         None => Ok(()),
     }
 }

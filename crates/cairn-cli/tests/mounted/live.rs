@@ -690,3 +690,87 @@ fn what_can_only_be_read_is_mounted_read_only_and_says_why() {
         Command::new(CAIRN).arg("mkdir").args([image.as_os_str(), "/x".as_ref()]).output().unwrap();
     assert_eq!(output.status.code(), Some(5), "{}", String::from_utf8_lossy(&output.stderr));
 }
+/// An image that lies where nothing can be written is mounted to be read, as mount(8) does.
+#[test]
+fn an_image_on_a_read_only_filesystem_is_mounted_read_only_and_says_why() {
+    for mut volume in [Volume::mounted(SIZE, ""), Volume::f2fs(SIZE, "")] {
+        fs::write(volume.path("file"), "to be read").unwrap();
+        volume.unmount();
+        let host = volume.outside("host");
+        fs::create_dir(&host).unwrap();
+        judge::run("mount", ["-t", "tmpfs", "host", host.to_str().unwrap()]);
+        let image = host.join("image");
+        judge::run(
+            "cp",
+            ["--sparse=always".as_ref(), volume.image().as_os_str(), image.as_os_str()],
+        );
+        judge::run("mount", ["-o", "remount,ro", host.to_str().unwrap()]);
+        let mount = || {
+            let mut command = Command::new(CAIRN);
+            command.args(["mount", "-o", "rw"]).args([&image, &volume.root()]).output().unwrap()
+        };
+        let output = mount();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && said.lines().count() == 1, "{said}");
+        assert!(
+            said.contains("mounted read-only: the filesystem that the image lies on"),
+            "{said}"
+        );
+        assert_eq!(fs::read(volume.path("file")).unwrap(), b"to be read");
+        assert_eq!(fs::write(volume.path("new"), "x").unwrap_err().raw_os_error(), Some(30));
+        refused(&remount("rw", &volume.root()), &["rw is not possible", "read-only"]);
+        volume.detach();
+        // Once it can be written, so can the mount.
+        assert!(mount().status.success());
+        judge::run("mount", ["-o", "remount,rw", host.to_str().unwrap()]);
+        remounted("rw", &volume.root());
+        fs::write(volume.path("new"), "written").unwrap();
+        volume.detach();
+        judge::run("umount", [&host]);
+    }
+}
+
+/// `-t` says what the image holds, as for mount(8): something else is no mount.
+#[test]
+fn a_type_is_checked_against_what_the_image_holds() {
+    let mut volume = Volume::f2fs(SIZE, "");
+    volume.unmount();
+    let mount = |kind: &str| {
+        let mut command = Command::new(CAIRN);
+        command.args(["mount", "-t", kind]).args([volume.image(), volume.root()]).output().unwrap()
+    };
+    for (kind, why) in [("ext4", "it holds f2fs, not ext4"), ("xfs", "ext4, ext3, ext2, f2fs")] {
+        let output = mount(kind);
+        refused(&output, &[why]);
+        assert_eq!(output.status.code(), Some(2));
+    }
+    for kind in ["f2fs", "auto", "fuse.cairn"] {
+        let output = mount(kind);
+        assert!(output.status.success(), "{kind}: {output:?}");
+        volume.detach();
+    }
+}
+
+/// What the log tells is for readers.
+#[test]
+fn the_log_says_in_words_what_is_mounted_how() {
+    let volume = Volume::make(SIZE, &[]);
+    let mut command = Command::new(CAIRN);
+    command.env("CAIRN_LOG", "info").args(["mount", "-o", "noexec,commit=9"]);
+    let output = command.args([volume.image(), volume.root()]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    for words in ["ext4, to be mounted on", "exec no,", "the volume: commit=9"] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    assert!(!said.contains("MountOptions"), "{said}");
+    volume.detach();
+    let mut command = Command::new(CAIRN);
+    command.env("CAIRN_LOG", "bogus").arg("mount").args([volume.image(), volume.root()]);
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.lines().count() == 1, "{said}");
+    assert!(said.contains("CAIRN_LOG=bogus") && said.contains("debug or trace"), "{said}");
+    volume.detach();
+}
+

@@ -18,7 +18,8 @@ Usage: mount.fuse.cairn IMAGE DIRECTORY [-sfnvrw] [-t TYPE] [-o OPTIONS]
   -f          look at the image, the directory and the options, and mount nothing
   -v          say what was mounted
   -r, -w      the same as -o ro, -o rw
-  -n, -t      change nothing
+  -t TYPE     what the image holds: ext4, ext3, ext2 or f2fs; another is refused
+  -n          changes nothing
   -h, -V      print this help, the version
 
 In /etc/fstab: IMAGE DIRECTORY fuse.cairn OPTIONS 0 0. By hand: mount -t fuse.cairn IMAGE DIRECTORY, or cairn mount.
@@ -49,8 +50,10 @@ pub fn rewrite(arguments: Vec<OsString>) -> Vec<OsString> {
     while let Some(argument) = rest.next() {
         match argument.as_bytes() {
             b"-V" | b"--version" => return vec!["cairn".into(), "--version".into()],
-            // The type that mount(8) repeats.
-            b"-t" => drop(rest.next()),
+            b"-t" => {
+                rewritten.push("-t".into());
+                rewritten.extend(rest.next());
+            }
             b"-N" => {
                 rewritten.push("--namespace".into());
                 rewritten.extend(rest.next());
@@ -109,7 +112,7 @@ mod tests {
         );
         assert_eq!(
             rewritten("/sbin/mount.fuse.cairn /d.img /mnt -n -t fuse.cairn"),
-            "cairn mount /d.img /mnt"
+            "cairn mount /d.img /mnt -t fuse.cairn"
         );
         assert_eq!(
             rewritten("/sbin/mount.fuse.cairn /d.img /mnt -sfvr -N /proc/1/ns/mnt -o noauto"),

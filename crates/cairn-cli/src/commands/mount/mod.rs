@@ -8,6 +8,7 @@
 pub mod daemon;
 pub mod helper;
 pub mod live;
+pub mod kind;
 pub mod options;
 pub mod serve;
 pub mod signals;
@@ -47,6 +48,9 @@ pub struct Args {
     #[arg(short = 'r', long)]
     pub read_only: bool,
     /// Tell the starter through standard output that the mount is live (used by the program
+    /// What the image holds: ext4 (or ext2, ext3) or f2fs. Without it, it is found out.
+    #[arg(short = 't', long = "types", value_name = "TYPE", value_parser = kind::parse)]
+    pub kind: Option<kind::Kind>,
     /// itself).
     #[arg(long, hide = true, requires = "foreground")]
     pub announce: bool,
@@ -92,6 +96,7 @@ pub fn run(args: &Args) -> Outcome {
     let image = args.image.spec()?.canonical()?;
     let mountpoint = check_mountpoint(&args.mountpoint)?;
     if args.fake {
+    kind::check(args.kind, &image, &options.devices)?;
         return look(&image, &options);
     }
     if args.foreground {

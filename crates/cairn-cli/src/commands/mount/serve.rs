@@ -4,15 +4,16 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use cairn::{FileSystem, ImageSpec, OpenOptions};
+use cairn::{Cause, FileSystem, ImageSpec, OpenOptions, Volume};
 use cairn_base::stats::Report;
-use cairn_block::reserve;
+use cairn_block::{ErrorKind, reserve};
 use cairn_fuse::control::{Server, Waiting};
 use cairn_fuse::{Error as FuseError, MountOptions as FuseOptions, Session};
 
 use super::live::Live;
 use super::options::MountOptions;
 use super::{daemon, signals};
+use crate::commands::stats;
 use crate::failure::{Failure, Outcome, Status};
 use crate::session::why_unwritable;
 use crate::{log_ring, output};
@@ -30,7 +31,7 @@ pub fn serve(
     if announce {
         daemon::leave_session();
     }
-    let open = OpenOptions {
+    let asked = OpenOptions {
         read_only: options.fuse.read_only,
         mount_options: options.volume.clone(),
         devices: options.devices.clone(),
@@ -38,13 +39,15 @@ pub fn serve(
     };
     reserve::set_aside()
         .map_err(|error| Failure::new(Status::Failed, error.to_string()).in_image(image))?;
-    let volume = cairn::open(image, &open)?;
-    let notes = cairn::check_options(volume.format(), &open).unwrap_or_default();
+    let (volume, host) = open_volume(image, &asked)?;
+    let notes = cairn::check_options(volume.format(), &asked).unwrap_or_default();
     for note in options.notes.iter().chain(&notes) {
         output::complain(format_args!("{image}: {note}"));
     }
-    let unwritable =
-        if options.fuse.read_only { None } else { why_unwritable(&**volume.filesystem()) };
+    let unwritable = match options.fuse.read_only {
+        true => None,
+        false => host.or_else(|| why_unwritable(&**volume.filesystem())),
+    };
     // Where a backup is used, opening the volume has said so.
     if let Some(reason) = unwritable.as_ref().filter(|reason| !log_ring::holds(reason)) {
         output::complain(format_args!("{image}: warning: mounted read-only: {reason}"));
@@ -54,11 +57,7 @@ pub fn serve(
         read_only: options.fuse.read_only || unwritable.is_some(),
         ..options.fuse.clone()
     };
-    let (format, words) = (volume.format(), &options.volume);
-    tracing::info!(
-        "{image}: {format}, to be mounted on {} with {fuse:?}, for the volume `{words}`",
-        mountpoint.display()
-    );
+    say_what_begins(&fuse, mountpoint, &volume, &options.volume);
     let served = mount_and_run(volume.filesystem(), mountpoint, &fuse, announce);
     tracing::info!("{image}: no longer mounted");
     let closed = volume.filesystem().unmount();
@@ -71,7 +70,39 @@ pub fn serve(
         waiting.tell(&last_words(closed.as_ref().err()));
     }
     served?;
-    closed.map_err(|error| Failure::volume("unmount", &error).in_image(image).on(volume.format()))
+    closed
+        .map_err(|error| match error.stop_reason() {
+            Some(_) => Failure::new(Status::Io, format!("unmounted, but {}", end_words(&error))),
+            None => Failure::volume("unmount", &error),
+        })
+        .map_err(|failure| failure.in_image(image).on(volume.format()))
+}
+
+/// Opens the volume; for reading, with the reason, where the host allows nothing else.
+fn open_volume(image: &ImageSpec, asked: &OpenOptions) -> Outcome<(Volume, Option<String>)> {
+    match cairn::open(image, asked) {
+        Err(error) if !asked.read_only && is_on_read_only_host(error.cause()) => {
+            let mut reading = OpenOptions { read_only: true, ..asked.clone() };
+            // What mount(8) asks for by itself stands there, too; the last word counts.
+            reading.mount_options.push_str(",ro");
+            let why = "the filesystem that the image lies on is read-only".to_owned();
+            Ok((cairn::open(image, &reading)?, Some(why)))
+        }
+        opened => Ok((opened?, None)),
+    }
+}
+
+fn is_on_read_only_host(cause: &Cause) -> bool {
+    matches!(cause, Cause::Open(error) if error.kind == ErrorKind::ReadOnly)
+}
+
+fn say_what_begins(fuse: &FuseOptions, mountpoint: &Path, volume: &Volume, words: &str) {
+    let (image, format, point) = (&fuse.source, volume.format(), mountpoint.display());
+    let of_mount = stats::inline(&fuse.report(rustix::process::geteuid().is_root()), "options");
+    let of_volume = if words.is_empty() { "no options" } else { words };
+    tracing::info!(
+        "{image}: {format}, to be mounted on {point}; the mount: {of_mount}; the volume: {of_volume}"
+    );
 }
 
 fn mount_and_run(
@@ -123,9 +154,19 @@ fn start_control(
 fn last_words(error: Option<&cairn_vfs::Error>) -> Report {
     let mut report = log_ring::report();
     if let Some(error) = error {
-        report.set("error", error.to_string());
+        report.set("error", end_words(error));
     }
     report
+}
+
+/// What became of a volume that could not be closed as it should, and what to do.
+fn end_words(error: &cairn_vfs::Error) -> String {
+    match error.stop_reason() {
+        Some(reason) => {
+            format!("the volume had stopped: {reason}: mount it again, which recovers it")
+        }
+        None => format!("{error}: mount it again, and see what is missing"),
+    }
 }
 
 fn failure(error: &FuseError) -> Failure {

@@ -1,0 +1,65 @@
+//! `-t TYPE` of `mount`: what the image is said to hold. mount(8) gives its helpers the type that
+//! it was given itself.
+
+use std::path::PathBuf;
+
+use cairn::{Format, ImageSpec};
+
+use crate::failure::{Failure, Outcome};
+
+/// What was said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// It is to be found out.
+    Any,
+    /// This.
+    Of(Format),
+}
+
+/// Reads a type.
+///
+/// # Errors
+/// Cairn serves no such type.
+pub fn parse(text: &str) -> Result<Kind, String> {
+    let name = text.strip_prefix("fuse.").unwrap_or(text);
+    let name = name.strip_prefix("cairn.").unwrap_or(name);
+    match name {
+        "auto" | "cairn" | "fuse" | "fuseblk" => Ok(Kind::Any),
+        // One format with different features.
+        "ext2" | "ext3" | "ext4" => Ok(Kind::Of(Format::Ext4)),
+        "f2fs" => Ok(Kind::Of(Format::F2fs)),
+        _ => Err("give ext4, ext3, ext2, f2fs or auto".to_owned()),
+    }
+}
+
+/// Does the image hold what was said?
+///
+/// # Errors
+/// It does not, or it cannot be read.
+pub fn check(kind: Option<Kind>, image: &ImageSpec, devices: &[PathBuf]) -> Outcome {
+    let Some(Kind::Of(said)) = kind else { return Ok(()) };
+    let found = cairn::inspect(image, devices)?.format();
+    if found == said {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "{image}: it holds {found}, not {said}: leave out -t, or give -t {found}"
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_are_what_mount_passes_on() {
+        for text in ["auto", "cairn", "fuse", "fuse.cairn"] {
+            assert_eq!(parse(text), Ok(Kind::Any), "{text}");
+        }
+        for text in ["ext2", "ext4", "cairn.ext4", "fuse.cairn.ext3"] {
+            assert_eq!(parse(text), Ok(Kind::Of(Format::Ext4)), "{text}");
+        }
+        assert_eq!(parse("f2fs"), Ok(Kind::Of(Format::F2fs)));
+        assert!(parse("xfs").unwrap_err().contains("ext4"));
+    }
+}

@@ -1,0 +1,74 @@
+//! What the program tells of its inside: warnings, in the words of other messages, or what
+//! `CAIRN_LOG` asks for, with times.
+
+use std::ffi::OsStr;
+use std::io::IsTerminal as _;
+
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
+use tracing_subscriber::util::SubscriberInitExt as _;
+
+use crate::{log_line, log_ring, output, print};
+
+const VARIABLE: &str = "CAIRN_LOG";
+
+/// Starts the log; `complains` of a value that means nothing.
+pub fn start(complains: bool) {
+    let asked = std::env::var_os(VARIABLE).filter(|value| !value.is_empty());
+    let filter = asked.and_then(|value| {
+        let filter = filter(&value);
+        if filter.is_none() && complains {
+            let value = print::escaped(value.as_encoded_bytes());
+            output::complain(format_args!(
+                "{VARIABLE}={value}: no such level: give error, warn, info, debug or trace, or as cairn_ext4=debug for a part"
+            ));
+        }
+        filter
+    });
+    let shown =
+        tracing_subscriber::fmt::layer().with_writer(std::io::stderr).log_internal_errors(false);
+    let shown = match filter {
+        Some(filter) => {
+            shown.with_ansi(std::io::stderr().is_terminal()).with_filter(filter).boxed()
+        }
+        None => shown
+            .with_ansi(false)
+            .event_format(log_line::Plain)
+            .with_filter(LevelFilter::WARN)
+            .boxed(),
+    };
+    let kept = log_ring::RingLayer.with_filter(LevelFilter::WARN);
+    // A second start in one process (tests) keeps the first.
+    let _ = tracing_subscriber::registry().with(shown).with(kept).try_init();
+}
+
+/// Words with commas between them. A word that is no level would be taken for the name of a part
+/// of some program, and nothing would be shown at all.
+fn filter(value: &OsStr) -> Option<EnvFilter> {
+    let value = value.to_str()?;
+    value.split(',').all(is_known).then(|| EnvFilter::try_new(value).ok())?
+}
+
+fn is_known(word: &str) -> bool {
+    let is_level = |word: &str| !word.is_empty() && word.parse::<LevelFilter>().is_ok();
+    match word.split_once('=') {
+        Some((part, level)) => part.starts_with("cairn") && is_level(level),
+        None => is_level(word) || word.starts_with("cairn"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_that_show_something_are_told_from_others() {
+        for value in ["info", "WARN", "off", "cairn_ext4=debug,warn", "cairn_jbd2", "cairn=trace"] {
+            assert!(filter(value.as_ref()).is_some(), "{value}");
+        }
+        for value in ["bogus", "info,bogus", "cairn=bogus", "verbose=1", "ext4=debug", ","] {
+            assert!(filter(value.as_ref()).is_none(), "{value}");
+        }
+    }
+}
