@@ -16,6 +16,10 @@ whoever changes something waits. A program that waits cannot be killed: cairn th
 that it has neither closed nor synced may be missing.
 fsfreeze does not work on mounts of FUSE.")]
 pub struct FreezeArgs {
+    /// Thaw it after so many seconds, if nobody has done so by then: for scripts that may end
+    /// early.
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub timeout: Option<u64>,
     /// Where the image is mounted.
     pub mountpoint: PathBuf,
 }
@@ -36,7 +40,7 @@ pub struct ThawArgs {
 /// Nothing of ours is mounted there, it is frozen, or it cannot be brought to the image.
 pub fn freeze(args: &FreezeArgs) -> Outcome {
     let client = live_mount::connect(&args.mountpoint)?;
-    client.freeze().map_err(|error| live_mount::failure(&args.mountpoint, &error))
+    client.freeze(args.timeout).map_err(|error| live_mount::failure(&args.mountpoint, &error))
 }
 
 /// Lets it go on.

@@ -57,7 +57,20 @@ pub fn change(mountpoint: &Path, options: &str) -> Outcome<Vec<String>> {
     let notes = check(mountpoint, options)?;
     let client = live_mount::connect(mountpoint)?;
     client.remount(options).map_err(|error| live_mount::failure(mountpoint, &error))?;
+    tell_of_copy(mountpoint, options);
     Ok(notes)
+}
+
+/// The daemon turns its own mount writable: a copy of it (a bind mount, or in another mount
+/// namespace) has a flag of its own.
+fn tell_of_copy(mountpoint: &Path, options: &str) {
+    let mode = options.split(',').rfind(|word| matches!(*word, "ro" | "rw"));
+    if mode == Some("rw") && live_mount::find(mountpoint).is_ok_and(|mount| mount.read_only) {
+        let point = mountpoint.display();
+        output::complain(format_args!(
+            "{point}: the volume is writable now, but this copy of the mount is not: run `mount -i -o remount,bind,rw {point}`"
+        ));
+    }
 }
 
 /// A list that no mount of this format takes is wrong usage, as it is with `mount`; what this one

@@ -367,6 +367,93 @@ fn a_refused_unmount_leaves_a_volume_frozen_for_whoever_copies_it() {
     }
 }
 
+/// Run in a mount namespace of its own, into which the mount `$4` is copied: the program, an image,
+/// a mount point and another.
+const ALL: &str = r#"
+set -e
+"$0" mount "$1" "$2"
+mount --bind "$2" "$3"
+# Dead mounts of other tests may have been copied, too: nobody knows whose they are.
+"$0" umount -a || true
+if grep -e " $2 " -e " $3 " /proc/self/mountinfo; then echo "still mounted"; fi
+grep -q " $4 " /proc/self/mountinfo || echo "the copy is gone"
+"#;
+
+/// `-a` names what it unmounts, knows that two mounts may have one daemon, and does not touch what
+/// another mount namespace has: neither the mounts of this test nor those of others.
+#[test]
+fn everything_is_unmounted_that_was_mounted_in_this_namespace() {
+    let mut outside = Volume::mounted(SIZE, "");
+    let volume = Volume::make(SIZE, &[]);
+    let second = volume.outside("second");
+    fs::create_dir(&second).unwrap();
+    let mut command = judge::command("unshare");
+    command.args(["--mount", "--propagation", "private", "sh", "-c", ALL, CAIRN]).args([
+        &volume.image(),
+        &volume.root(),
+        &second,
+        &outside.root(),
+    ]);
+    let output = command.output().unwrap();
+    let heard = String::from_utf8_lossy(&output.stdout);
+    let (image, text) = (volume.image(), said(&output));
+    let left: Vec<&str> =
+        heard.lines().filter(|line| line.contains(image.to_str().unwrap())).collect();
+    let line =
+        |point: &Path| format!("cairn: {} unmounted from {}", image.display(), point.display());
+    assert!(output.status.success() && left == [line(&second), line(&volume.root())], "{text}");
+    assert!(!heard.contains("still mounted") && !heard.contains("the copy is gone"), "{text}");
+    let skipped = format!("cairn: {}: left alone: ", outside.root().display());
+    assert!(text.contains(&skipped), "{text}");
+    judge::assert_clean(&image);
+    fs::write(outside.path("file"), "it goes on").unwrap();
+    outside.unmount();
+}
+
+#[test]
+fn who_comes_second_to_unmount_is_told_that_nothing_is_mounted() {
+    let mut volume = Volume::mounted(SIZE, "");
+    for _ in 0..5 {
+        let both = std::thread::scope(|scope| {
+            let second = scope.spawn(|| umount(&[], &volume.root()));
+            [umount(&[], &volume.root()), second.join().unwrap()]
+        });
+        assert!(both.iter().any(|output| output.status.success()), "{both:?}");
+        for output in both.iter().filter(|output| !output.status.success()) {
+            let told = said(output);
+            let known = ["not mounted any more", "nothing is mounted here"];
+            assert!(known.iter().any(|words| told.contains(words)), "{told}");
+        }
+        volume.await_end();
+        volume.mount_again();
+    }
+    volume.unmount();
+}
+
+/// A script that froze a volume and was killed does not hold everybody up for ever.
+#[test]
+fn a_freeze_with_a_limit_ends_by_itself_and_only_itself() {
+    let mut volume = Volume::mounted(SIZE, "");
+    let cairn = |words: &[&str]| {
+        judge::run(CAIRN, words.iter().map(Path::new).chain([&*volume.root()]));
+    };
+    let frozen = || volume.stats().pointer("/state/frozen") == Some(&true.into());
+    cairn(&["freeze", "--timeout=1"]);
+    assert!(frozen());
+    fs::write(volume.path("file"), "waited").unwrap();
+    assert!(!frozen());
+    cairn(&["freeze", "--timeout=1"]);
+    cairn(&["thaw"]);
+    cairn(&["freeze"]);
+    // Longer than the one before would have lasted: it has been thawed, and this one has no limit.
+    std::thread::sleep(Duration::from_millis(1200));
+    assert!(frozen());
+    cairn(&["thaw"]);
+    let told = volume.stats()["log"]["messages"].to_string();
+    assert_eq!(told.matches("thawed by itself").count(), 1, "{told}");
+    volume.unmount_talking();
+}
+
 #[test]
 fn the_root_of_the_system_is_nothing_of_ours() {
     let output = umount(&[], Path::new("/"));
@@ -461,7 +548,14 @@ fn several_mounts_are_unmounted_by_name_or_all() {
     command.args([&first.image(), &first.root(), &second.image(), &second.root()]);
     let output = command.output().unwrap();
     let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert_eq!(stdout, "0\nstatus 1\n0\n0\nstatus 2\n", "{}", said(&output));
+    let named = format!(
+        "cairn: {} unmounted from {}\ncairn: {} unmounted from {}\n",
+        first.image().display(),
+        second.path("sub").display(),
+        second.image().display(),
+        second.root().display()
+    );
+    assert_eq!(stdout, format!("0\nstatus 1\n0\n{named}0\nstatus 2\n"), "{}", said(&output));
     assert!(said(&output).contains("/usr: nothing is mounted here"), "{}", said(&output));
     first.judge();
     second.judge();

@@ -274,7 +274,45 @@ fn read_only_and_back_with_files_in_use() {
     assert!(judge::debugfs(&volume.image(), "ls /").contains("round 2"));
 }
 
-/// Mounted to be read, after a crash; then somebody wants to write.
+/// mount(8) without its helper changes the kernel's side of a mount, and nobody tells the daemon.
+#[test]
+fn what_others_have_changed_of_a_mount_is_changed_back() {
+    let mut volume = Volume::mounted(SIZE, "");
+    let point = volume.root();
+    let behind =
+        |options: &str| judge::run("mount", ["-i", "-o", options, point.to_str().unwrap()]);
+    behind("remount,ro,nosuid");
+    assert_eq!(stats(&point).pointer("/options/mount/ro"), Some(&true.into()));
+    remounted("commit=9", &point);
+    let line = mount_line(&point);
+    assert!(line.contains(" ro,nosuid"), "what is not named stays: {line}");
+    remounted("rw", &point);
+    fs::write(volume.path("file"), "written").unwrap();
+    assert!(mount_line(&point).contains("nosuid"));
+    remounted("ro", &point);
+    behind("remount,rw");
+    remounted("ro", &point);
+    let refused_by_kernel = fs::write(volume.path("late"), "x").unwrap_err();
+    assert_eq!(refused_by_kernel.raw_os_error(), Some(30));
+    assert!(mount_line(&point).contains(" ro,"));
+    behind("remount,rw");
+    remounted("rw", &point);
+    fs::write(volume.path("last"), "written").unwrap();
+    // A copy has a flag of its own, which the daemon does not reach.
+    let copy = volume.outside("copy");
+    fs::create_dir(&copy).unwrap();
+    judge::run("mount", ["--bind".as_ref(), point.as_os_str(), copy.as_os_str()]);
+    judge::run(
+        "mount",
+        ["-i".as_ref(), "-o".as_ref(), "remount,bind,ro".as_ref(), copy.as_os_str()],
+    );
+    let output = remount("rw", &copy);
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && told.contains("mount -i -o remount,bind,rw"), "{told}");
+    judge::run("umount", [&copy]);
+    volume.unmount();
+}
+
 #[test]
 fn a_word_that_has_no_effect_is_told_by_remount_as_by_mount() {
     for (mut volume, word) in [
@@ -665,31 +703,6 @@ fn a_wrong_option_has_one_status() {
     }
 }
 
-/// Nobody finds out by the first write that the volume cannot be written.
-#[test]
-fn what_can_only_be_read_is_mounted_read_only_and_says_why() {
-    let mut volume = Volume::f2fs(SIZE, "");
-    volume.unmount();
-    judge::mkfs_f2fs(&volume.image(), SIZE, &["-O", "encrypt"]);
-    let (image, point) = (volume.image(), volume.root());
-    let output = Command::new(CAIRN).arg("mount").args([&image, &point]).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && said.lines().count() == 1, "{said}");
-    assert!(said.contains("mounted read-only") && said.contains("encrypt"), "{said}");
-    let table = fs::read_to_string("/proc/self/mounts").unwrap();
-    let line = table.lines().find(|line| line.contains(point.to_str().unwrap())).unwrap();
-    assert!(line.contains(" ro,"), "{line}");
-    assert_eq!(fs::write(volume.path("x"), "").unwrap_err().raw_os_error(), Some(30));
-    assert!(Command::new(CAIRN).arg("umount").arg(&point).output().unwrap().status.success());
-    // With ro, as asked for: nothing to say.
-    let output =
-        Command::new(CAIRN).args(["mount", "-o", "ro"]).args([&image, &point]).output().unwrap();
-    assert!(output.status.success() && output.stderr.is_empty());
-    assert!(Command::new(CAIRN).arg("umount").arg(&point).output().unwrap().status.success());
-    let output =
-        Command::new(CAIRN).arg("mkdir").args([image.as_os_str(), "/x".as_ref()]).output().unwrap();
-    assert_eq!(output.status.code(), Some(5), "{}", String::from_utf8_lossy(&output.stderr));
-}
 /// An image that lies where nothing can be written is mounted to be read, as mount(8) does.
 #[test]
 fn an_image_on_a_read_only_filesystem_is_mounted_read_only_and_says_why() {
@@ -774,3 +787,28 @@ fn the_log_says_in_words_what_is_mounted_how() {
     volume.detach();
 }
 
+/// Nobody finds out by the first write that the volume cannot be written.
+#[test]
+fn what_can_only_be_read_is_mounted_read_only_and_says_why() {
+    let mut volume = Volume::f2fs(SIZE, "");
+    volume.unmount();
+    judge::mkfs_f2fs(&volume.image(), SIZE, &["-O", "encrypt"]);
+    let (image, point) = (volume.image(), volume.root());
+    let output = Command::new(CAIRN).arg("mount").args([&image, &point]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.lines().count() == 1, "{said}");
+    assert!(said.contains("mounted read-only") && said.contains("encrypt"), "{said}");
+    let table = fs::read_to_string("/proc/self/mounts").unwrap();
+    let line = table.lines().find(|line| line.contains(point.to_str().unwrap())).unwrap();
+    assert!(line.contains(" ro,"), "{line}");
+    assert_eq!(fs::write(volume.path("x"), "").unwrap_err().raw_os_error(), Some(30));
+    assert!(Command::new(CAIRN).arg("umount").arg(&point).output().unwrap().status.success());
+    // With ro, as asked for: nothing to say.
+    let output =
+        Command::new(CAIRN).args(["mount", "-o", "ro"]).args([&image, &point]).output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty());
+    assert!(Command::new(CAIRN).arg("umount").arg(&point).output().unwrap().status.success());
+    let output =
+        Command::new(CAIRN).arg("mkdir").args([image.as_os_str(), "/x".as_ref()]).output().unwrap();
+    assert_eq!(output.status.code(), Some(5), "{}", String::from_utf8_lossy(&output.stderr));
+}

@@ -153,13 +153,14 @@ impl Client {
         self.ask_patiently(&Request::Remount { options: options.to_owned() })
     }
 
-    /// Freezes the volume. Returns when everything is on the disk.
+    /// Freezes the volume, until it is thawed or, if there is a limit, so many seconds have passed.
+    /// Returns when everything is on the disk.
     ///
     /// # Errors
     /// [`ControlError::Refused`] if the volume is frozen already or could not be written.
     /// [`ControlError::Gone`] if the daemon has ended.
-    pub fn freeze(self) -> Result<(), ControlError> {
-        self.ask_patiently(&Request::Freeze)
+    pub fn freeze(self, timeout: Option<u64>) -> Result<(), ControlError> {
+        self.ask_patiently(&Request::Freeze { timeout })
     }
 
     /// Thaws it.

@@ -29,6 +29,8 @@ pub use error::ControlError;
 pub use protocol::VERSION;
 pub use server::{Server, Waiting};
 
+use std::time::Duration;
+
 use cairn_base::stats::Report;
 
 /// What a daemon does for its clients. Called by several threads.
@@ -42,11 +44,12 @@ pub trait Control: Send + Sync {
     /// An option is unknown, malformed or cannot be changed now; nothing has changed.
     fn remount(&self, options: &str) -> Result<(), String>;
 
-    /// Freezes the volume. The text of a refusal says what to do.
+    /// Freezes the volume; thaws it after `limit`, unless somebody has done it before. The text of
+    /// a refusal says what to do.
     ///
     /// # Errors
     /// The volume is frozen already, or could not be written.
-    fn freeze(&self) -> Result<(), String>;
+    fn freeze(&self, limit: Option<Duration>) -> Result<(), String>;
 
     /// Thaws it.
     ///

@@ -27,7 +27,11 @@ pub(crate) enum Request {
         options: String,
     },
     /// Bring everything to the disk and let whoever changes something wait.
-    Freeze,
+    Freeze {
+        /// Thaw after so many seconds, unless somebody has done it before.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        timeout: Option<u64>,
+    },
     /// Go on.
     Thaw,
     /// Write everything and end the mount, whoever uses it.

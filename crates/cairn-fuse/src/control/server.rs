@@ -228,7 +228,9 @@ fn serve(mut client: &UnixStream, shared: &Shared) {
             Ok(None) | Err(Err(_)) => return,
             Ok(Some(Request::Stats)) => Reply::Ok(shared.control.stats()),
             Ok(Some(Request::Remount { options })) => done(shared.control.remount(&options)),
-            Ok(Some(Request::Freeze)) => done(shared.control.freeze()),
+            Ok(Some(Request::Freeze { timeout })) => {
+                done(shared.control.freeze(timeout.map(Duration::from_secs)))
+            }
             Ok(Some(Request::Thaw)) => done(shared.control.thaw()),
             Ok(Some(Request::End)) => done(shared.control.end()),
             Ok(Some(Request::WaitForEnd)) => {

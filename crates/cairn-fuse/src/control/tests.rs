@@ -7,6 +7,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use cairn_base::stats::{Report, Value};
 
@@ -26,8 +27,8 @@ impl Control for Fake {
         if options == "good" { Ok(()) } else { Err(format!("unknown option `{options}`")) }
     }
 
-    fn freeze(&self) -> Result<(), String> {
-        Ok(())
+    fn freeze(&self, limit: Option<Duration>) -> Result<(), String> {
+        if limit == Some(Duration::ZERO) { Err("no time at all".to_owned()) } else { Ok(()) }
     }
 
     fn end(&self) -> Result<(), String> {
@@ -90,7 +91,10 @@ fn refusals_are_told_in_the_daemons_words() {
     let rig = Rig::new();
     let _server = rig.listen();
     rig.connect().unwrap().remount("good").unwrap();
-    rig.connect().unwrap().freeze().unwrap();
+    rig.connect().unwrap().freeze(None).unwrap();
+    rig.connect().unwrap().freeze(Some(5)).unwrap();
+    let refused = rig.connect().unwrap().freeze(Some(0)).unwrap_err();
+    assert_eq!(refused.to_string(), "no time at all");
     assert!(rig.connect().unwrap().thaw().unwrap_err().to_string().contains("not frozen"));
     let refused = rig.connect().unwrap().remount("bad").unwrap_err();
     assert_eq!(refused.to_string(), "unknown option `bad`");

@@ -15,7 +15,9 @@ use cairn_base::stats::Report;
 use cairn_fuse::control::Control;
 use cairn_fuse::{Ender, FuseStats, MountOptions as FuseOptions, Session, Synchronous};
 
+use super::freezing::Freezing;
 use super::options::Changes;
+use super::table::{self, Mount};
 use crate::failure::plain;
 use crate::log_ring;
 
@@ -25,9 +27,12 @@ const SETTLING: Duration = Duration::from_secs(2);
 /// See the module.
 pub struct Live {
     filesystem: Arc<dyn FileSystem>,
+    freezing: Freezing,
     stats: FuseStats,
     image: String,
     mountpoint: PathBuf,
+    /// `major:minor` of the mount.
+    device: Option<String>,
     ender: Ender,
     synchronous: Synchronous,
     started: Instant,
@@ -47,17 +52,42 @@ impl Live {
         }
         let image = options.source.clone();
         let options = Mutex::new(options);
+        let mountpoint = session.mountpoint().to_owned();
+        let device = table::find(&mountpoint).ok().flatten().map(|mount| mount.device);
         Self {
+            freezing: Freezing::new(filesystem.clone()),
             filesystem,
             stats: session.stats(),
             image,
-            mountpoint: session.mountpoint().to_owned(),
+            mountpoint,
+            device,
             ender: session.ender(),
             synchronous: session.synchronous(),
             started: Instant::now(),
             root,
             options,
         }
+    }
+
+    /// Takes over what others have changed of the mount (`mount -i -o remount,ro`): the volume
+    /// hears nothing of that. Without `/proc` it stays what it was.
+    fn follow_kernel(&self, options: &mut FuseOptions) {
+        let is_ours = |mount: &Mount| {
+            Some(&mount.device) == self.device.as_ref() && mount.point == self.mountpoint
+        };
+        let Some(mount) = table::all().ok().and_then(|all| all.into_iter().find(is_ours)) else {
+            return;
+        };
+        let has = |flag: &str| mount.flags.iter().any(|set| set == flag);
+        options.read_only = mount.read_only;
+        options.suid = Some(!has("nosuid"));
+        options.dev = Some(!has("nodev"));
+        options.exec = !has("noexec");
+        if self.root {
+            options.noatime = has("noatime");
+        }
+        options.sync = has("sync");
+        options.dirsync = has("dirsync");
     }
 
     fn apply(&self, old: &FuseOptions, new: &FuseOptions, volume: &str) -> Result<(), String> {
@@ -120,7 +150,9 @@ impl Control for Live {
             .set("version", env!("CARGO_PKG_VERSION"))
             .set("uptime_s", self.started.elapsed().as_secs());
         report.merge(self.filesystem.report());
-        let options = self.options.lock().unwrap_or_else(PoisonError::into_inner).report(self.root);
+        let mut options = self.options.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        self.follow_kernel(&mut options);
+        let options = options.report(self.root);
         report.section("options").set("mount", options);
         report.set("fuse", self.stats.report());
         report.set("log", log_ring::report());
@@ -129,6 +161,7 @@ impl Control for Live {
 
     fn remount(&self, list: &str) -> Result<(), String> {
         let mut current = self.options.lock().unwrap_or_else(PoisonError::into_inner);
+        self.follow_kernel(&mut current);
         let Changes { fuse, volume, .. } = Changes::parse(&current, list)?;
         if let Some(name) = current.fixed_change(&fuse) {
             return Err(format!(
@@ -146,13 +179,13 @@ impl Control for Live {
         Ok(())
     }
 
-    fn freeze(&self) -> Result<(), String> {
+    fn freeze(&self, limit: Option<Duration>) -> Result<(), String> {
         self.take_dirty_pages();
-        self.filesystem.freeze().map_err(|error| error.to_string())
+        self.freezing.freeze(limit)
     }
 
     fn thaw(&self) -> Result<(), String> {
-        self.filesystem.thaw().map_err(|error| error.to_string())
+        self.freezing.thaw()
     }
 
     fn end(&self) -> Result<(), String> {

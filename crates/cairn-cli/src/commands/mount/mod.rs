@@ -6,9 +6,10 @@
 //! out of it.)
 
 pub mod daemon;
+pub mod freezing;
 pub mod helper;
-pub mod live;
 pub mod kind;
+pub mod live;
 pub mod options;
 pub mod serve;
 pub mod signals;
@@ -47,10 +48,10 @@ pub struct Args {
     /// Read-only: the same as -o ro.
     #[arg(short = 'r', long)]
     pub read_only: bool,
-    /// Tell the starter through standard output that the mount is live (used by the program
     /// What the image holds: ext4 (or ext2, ext3) or f2fs. Without it, it is found out.
     #[arg(short = 't', long = "types", value_name = "TYPE", value_parser = kind::parse)]
     pub kind: Option<kind::Kind>,
+    /// Tell the starter through standard output that the mount is live (used by the program
     /// itself).
     #[arg(long, hide = true, requires = "foreground")]
     pub announce: bool,
@@ -95,8 +96,8 @@ pub fn run(args: &Args) -> Outcome {
     // this name.
     let image = args.image.spec()?.canonical()?;
     let mountpoint = check_mountpoint(&args.mountpoint)?;
-    if args.fake {
     kind::check(args.kind, &image, &options.devices)?;
+    if args.fake {
         return look(&image, &options);
     }
     if args.foreground {

@@ -21,6 +21,8 @@ pub struct Mount {
     pub source: String,
     /// True if nothing can be written.
     pub read_only: bool,
+    /// Its options and those of its filesystem.
+    pub flags: Vec<String>,
 }
 
 impl Mount {
@@ -65,15 +67,16 @@ fn parse(line: &[u8]) -> Option<Mount> {
     let kind = String::from_utf8_lossy(behind.next()?).into_owned();
     let source = unescape(behind.next()?).to_string_lossy().into_owned();
     let super_options = behind.next().unwrap_or_default();
-    let is_read_only =
-        |options: &[u8]| options.split(|byte| *byte == b',').any(|option| option == b"ro");
-    let read_only = is_read_only(options) || is_read_only(super_options);
+    let flags =
+        options.split(|byte| *byte == b',').chain(super_options.split(|byte| *byte == b','));
+    let flags: Vec<String> = flags.map(|flag| String::from_utf8_lossy(flag).into_owned()).collect();
+    let read_only = flags.iter().any(|flag| flag == "ro");
     let owner = super_options.split(|byte| *byte == b',').find_map(|option| {
         let digits = std::str::from_utf8(option.strip_prefix(b"user_id=")?).ok()?;
         digits.parse().ok()
     });
     let owner = owner.unwrap_or(0);
-    Some(Mount { device, owner, point: point.into(), kind, source, read_only })
+    Some(Mount { device, owner, point: point.into(), kind, source, read_only, flags })
 }
 
 /// Blanks and backslashes stand in the table as `\040` and the like.

@@ -44,9 +44,12 @@ pub struct Args {
     /// Wait this long at most, in seconds; the status is 6 if that is not enough.
     #[arg(long, value_name = "SECONDS")]
     pub timeout: Option<u64>,
-    /// All that Cairn has mounted and you may unmount.
+    /// All that Cairn has mounted in this mount namespace and you may unmount, the latest first.
     #[arg(short = 'a', long)]
     pub all: bool,
+    /// Say what was unmounted; with -a it is always said.
+    #[arg(short = 'v', long)]
+    pub verbose: bool,
     /// As of umount(8): only mounts of this type, which is cairn.
     #[arg(short = 't', long = "types", value_name = "TYPE", requires = "all", value_parser = ["cairn", "fuse.cairn"])]
     pub kind: Option<String>,
@@ -60,77 +63,128 @@ pub struct Args {
 /// # Errors
 /// Nothing of ours is mounted there, or it is in use.
 pub fn run(args: &Args) -> Outcome {
-    let points = if args.all { all()? } else { args.mountpoints.clone() };
-    each(points, |point| one(args, &point))
+    if args.all {
+        return all(args);
+    }
+    each(&args.mountpoints, |point| {
+        let (mount, copy) = match live_mount::find(point) {
+            Ok(mount) => (mount, None),
+            Err(failure) => elsewhere(args, point, failure)?,
+        };
+        one(args, &Leaving { mount, given: point.clone(), copy, is_last: true })
+    })
+}
+
+/// A mount that is to be left.
+struct Leaving {
+    mount: Mount,
+    /// As it was named.
+    given: PathBuf,
+    /// The way to a copy in another mount namespace, if there is nothing here any more.
+    copy: Option<PathBuf>,
+    /// No other mount of the same daemon is to be left after it: its end can be waited for.
+    is_last: bool,
 }
 
 /// All mounts of ours that this user may unmount, the latest first: what is mounted on another goes
-/// before it.
-fn all() -> Outcome<Vec<PathBuf>> {
+/// before it. What belongs to another mount namespace, and is only copied into this one, is left
+/// alone.
+fn all(args: &Args) -> Outcome {
     let uid = rustix::process::geteuid();
     let ours = |mount: &Mount| {
         mount.kind.ends_with(".cairn") && (uid.is_root() || mount.owner == uid.as_raw())
     };
-    let mut points: Vec<PathBuf> =
-        table::all()?.into_iter().filter(ours).map(|mount| mount.point).collect();
-    points.reverse();
-    Ok(points)
+    let (own, foreign): (Vec<Mount>, Vec<Mount>) = table::all()?
+        .into_iter()
+        .filter(ours)
+        .rev()
+        .partition(|mount| !wait::is_of_another_namespace(mount));
+    for mount in foreign {
+        output::complain(format_args!(
+            "{}: left alone: its daemon belongs to another mount namespace",
+            mount.point.display()
+        ));
+    }
+    each(0..own.len(), |at| {
+        let mount = own[at].clone();
+        let is_last = own[at + 1..].iter().all(|later| later.device != mount.device);
+        one(args, &Leaving { given: mount.point.clone(), mount, copy: None, is_last })
+    })
 }
 
-fn one(args: &Args, point: &Path) -> Outcome {
-    let (mount, copy) = match live_mount::find(point) {
-        Ok(mount) => (mount, None),
-        Err(failure) => elsewhere(args, point, failure)?,
-    };
+fn one(args: &Args, leaving: &Leaving) -> Outcome {
+    let (mount, point) = (&leaving.mount, &leaving.mount.point);
+    let left = leave(args, leaving);
+    if left.is_ok() && (args.verbose || args.all) {
+        let line = format_args!("cairn: {} unmounted from {}\n", mount.source, point.display());
+        output::with_stdout(|stdout| stdout.write_fmt(line))?;
+    }
+    left
+}
+
+fn leave(args: &Args, leaving: &Leaving) -> Outcome {
+    let mount = &leaving.mount;
     if args.lazy {
-        detach(&mount, true)?;
+        detach(mount, true)?;
         control::clear(&mount.device, mount.owner);
         return Ok(());
     }
     // The daemon's own words about its end, where it has a control channel.
-    let daemon = Daemon::of(&mount);
+    let daemon = Daemon::of(mount);
     let is_dead = daemon.is_none() && live_mount::is_dead(&mount.point);
     if args.force {
-        end(&mount, point)?;
+        end(mount, &leaving.given)?;
         // Its thread that waits for a request has to be woken, which it cannot do itself where it
         // cannot end its connection.
-        copy.map(|path| thread::spawn(move || rustix::fs::statvfs(&path)));
+        leaving.copy.clone().map(|path| thread::spawn(move || rustix::fs::statvfs(&path)));
     } else {
-        frozen::thaw(&mount)?;
-        detach(&mount, false)?;
+        frozen::thaw(mount)?;
+        detach(mount, false)?;
     }
-    let mut patience = Patience::new(&mount, args.timeout.map(Duration::from_secs));
+    if !leaving.is_last {
+        return Ok(());
+    }
+    let mut patience = Patience::new(mount, patience(args, mount));
     let Some(daemon) = daemon else {
         control::clear(&mount.device, mount.owner);
-        return if is_dead { died(&mount) } else { wait_for_lock(&mount, &mut patience) };
+        return if is_dead { died(mount) } else { wait_for_lock(mount, &mut patience) };
     };
     let seen_to_its_end = daemon.has_process();
     let last = daemon.wait(&mut patience)?;
     if !seen_to_its_end {
-        wait_for_lock(&mount, &mut patience)?;
+        wait_for_lock(mount, &mut patience)?;
     }
+    let point = mount.point.display().to_string();
     match last {
         Some(last) => {
-            stats::print_messages(&mount.source, &last);
-            stats::check_end(&mount.source, &last)
+            stats::print_messages(&point, &last);
+            stats::check_end(&point, &last)
         }
         None => {
             control::clear(&mount.device, mount.owner);
-            died(&mount)
+            died(mount)
         }
     }
+}
+
+/// How long the end of a daemon is waited for. Nobody named the mounts of `-a`: what somebody else
+/// has of one is not waited for.
+fn patience(args: &Args, mount: &Mount) -> Option<Duration> {
+    let given = args.timeout.map(Duration::from_secs);
+    let is_held = || args.all && !users::copies(&mount.device).is_empty();
+    given.or_else(|| is_held().then_some(wait::MOMENT))
 }
 
 /// Its daemon could not end as it should.
 fn died(mount: &Mount) -> Outcome {
     if mount.read_only {
-        output::complain(format_args!("{}: unmounted; its daemon had died", mount.source));
+        output::complain(format_args!("{}: unmounted; its daemon had died", mount.point.display()));
         return Ok(());
     }
     let message = format!(
         "{}: unmounted, but its daemon had died (killed, out of memory, or a fault): what was fsynced is there, what was not may be \
          missing; mount the volume again, which recovers it",
-        mount.source
+        mount.point.display()
     );
     Err(Failure::new(Status::Io, message))
 }
@@ -185,8 +239,16 @@ fn detach(mount: &Mount, lazy: bool) -> Outcome {
     let flags = if lazy { UnmountFlags::DETACH } else { UnmountFlags::empty() };
     unmount(&mount.point, flags | UnmountFlags::NOFOLLOW).map_err(|error| match error {
         Errno::BUSY => in_use::failure(mount),
+        Errno::INVAL => is_gone(mount),
         error => Failure::host(&mount.point, &error.into()),
     })
+}
+
+/// Two unmount it at the same time.
+fn is_gone(mount: &Mount) -> Failure {
+    let point = mount.point.display();
+    let message = format!("{point}: not mounted any more: somebody else has just unmounted it");
+    Failure::new(Status::Failed, message)
 }
 
 /// Only the set-user-id helper may.
@@ -212,6 +274,9 @@ fn detach_as_user(mount: &Mount, lazy: bool) -> Outcome {
     if text.contains("busy") {
         return Err(in_use::failure(mount));
     }
+    if table::find(point)?.is_none() {
+        return Err(is_gone(mount));
+    }
     Err(Failure::new(Status::Failed, format!("{}: {}", point.display(), text.trim())))
 }
 
@@ -229,21 +294,24 @@ fn wait_for_lock(mount: &Mount, patience: &mut Patience<'_>) -> Outcome {
     let Ok(image) = ImageSpec::parse(mount.source.as_ref()) else { return Ok(()) };
     // Deleted or unreadable for us: nothing to wait on.
     let Ok(file) = open_image(&image.path) else { return Ok(()) };
-    while !lock(&image, &file, mount.read_only)? {
+    while !lock(&mount.point, &file, mount.read_only)? {
         thread::sleep(Duration::from_millis(20));
         patience.spend("its daemon")?;
     }
     drop(file);
-    if mount.read_only { Ok(()) } else { check_clean(&image) }
+    if mount.read_only { Ok(()) } else { check_clean(&image, &mount.point) }
 }
 
-fn lock(image: &ImageSpec, file: &File, shared: bool) -> Outcome<bool> {
+fn lock(point: &Path, file: &File, shared: bool) -> Outcome<bool> {
     match if shared { file.try_lock_shared() } else { file.try_lock() } {
         Ok(()) => Ok(true),
         Err(std::fs::TryLockError::WouldBlock) => Ok(false),
         Err(std::fs::TryLockError::Error(error)) => {
-            let message =
-                format!("{image}: unmounted, but waiting for the daemon failed: {}", plain(&error));
+            let message = format!(
+                "{}: unmounted, but waiting for the daemon failed: {}: check the image",
+                point.display(),
+                plain(&error)
+            );
             Err(Failure::new(Status::Io, message))
         }
     }
@@ -251,12 +319,13 @@ fn lock(image: &ImageSpec, file: &File, shared: bool) -> Outcome<bool> {
 
 /// The daemon is gone, and with it whatever it had to say: the superblock tells whether it was
 /// closed properly.
-fn check_clean(image: &ImageSpec) -> Outcome {
+fn check_clean(image: &ImageSpec, point: &Path) -> Outcome {
     match cairn::inspect(image, &[]) {
         Ok(cairn::Info::Ext4(info)) if matches!(info.state, "needs recovery" | "not clean") => {
             let message = format!(
-                "{image}: unmounted, but the volume is not clean ({}): its daemon died, or its last writes failed; mount it again, which \
-                 recovers it, or run e2fsck",
+                "{}: unmounted, but the volume is not clean ({}): its daemon died, or its last writes failed: mount it again, which \
+                 recovers it",
+                point.display(),
                 info.state
             );
             Err(Failure::new(Status::Io, message))

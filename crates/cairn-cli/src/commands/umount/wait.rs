@@ -15,7 +15,7 @@ use crate::failure::{Failure, Outcome, Status};
 use crate::output;
 
 /// Nothing is said of a wait that is over by then.
-const MOMENT: Duration = Duration::from_secs(2);
+pub const MOMENT: Duration = Duration::from_secs(2);
 /// On a terminal, it is said again this often.
 const AGAIN: Duration = Duration::from_secs(10);
 /// Between two looks at whether it is time to say something.
@@ -70,6 +70,21 @@ impl Daemon {
             patience.spend(&name)?;
         }
         Ok(last)
+    }
+}
+
+/// True if a mount only came here as a copy: the process that serves it lives in another mount
+/// namespace.
+pub fn is_of_another_namespace(mount: &Mount) -> bool {
+    // Of one that is dead, nobody is in charge but us.
+    let Ok(client) = Client::connect(&mount.device, mount.owner) else { return false };
+    // No process that could be seen here.
+    let Some(pid) = client.daemon() else { return true };
+    let namespace = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/mnt"));
+    match (namespace(&pid.to_string()), namespace("self")) {
+        (Ok(daemons), Ok(own)) => daemons != own,
+        (Err(error), _) => error.kind() == std::io::ErrorKind::NotFound,
+        _ => false,
     }
 }
 
