@@ -8,12 +8,15 @@ use std::collections::HashMap;
 
 use cairn_base::Ino;
 use cairn_vfs::{
-    Attributes, Caller, Error, FileKind, FileSystem, NewInode, Seek, SetAttributes, SetTime,
-    XattrMode, walk,
+    Attributes, Caller, Error, FileKind, FileSystem, NewInode, SetAttributes, SetTime, XattrMode,
+    acl, walk,
 };
 
 use super::destination::{Destination, Place, Transfer, in_the_way, same_file};
 use super::on_volume::OnVolume;
+use super::overwrite::{
+    Contents, Made, Manner, Way, check_readable, copy_contents, overwrite, remove_access_list,
+};
 use crate::failure::{Failure, Outcome, Status};
 use crate::output::Output;
 use crate::session::{Access, ImageArg, shown};
@@ -27,7 +30,9 @@ Examples:
   cairn cp -a disk.img /etc /etc.orig
   cairn cp disk.img /boot/config.txt /boot/config.bak
 
-As cp(1): without -a or -p copies belong to root and have new times; with -r symbolic links are copied, without it they are followed.")]
+As cp(1): without -a or -p copies belong to root and have new times; with -r symbolic links are copied, without it they are followed. \
+An existing file gets new contents and keeps its owner, mode, attributes and names; an existing symbolic link is written through. \
+With -a a file of several names is replaced, and the other names keep the old contents.")]
 pub struct Args {
     /// Everything: -r, -p, extended attributes, and hard links between what is copied.
     #[arg(short = 'a', long)]
@@ -44,9 +49,13 @@ pub struct Args {
     /// Leave what exists as it is, and say nothing.
     #[arg(short = 'n', long, overrides_with = "force")]
     pub no_clobber: bool,
-    /// Replace what exists: it is so without -n before it.
+    /// Overwrite what exists, as without -n before it, and replace a symbolic link that leads to
+    /// itself.
     #[arg(short = 'f', long, overrides_with = "no_clobber")]
     pub force: bool,
+    /// Make a new file in the place of an existing one.
+    #[arg(long)]
+    pub remove_destination: bool,
     /// Say what is done.
     #[arg(short = 'v', long)]
     pub verbose: bool,
@@ -77,7 +86,14 @@ impl OnVolume for Args {
 pub fn copy(fs: &dyn FileSystem, args: &Args, output: &mut Output<'_>) -> Outcome {
     let sources = pattern::expand(fs, &args.transfer.sources)?;
     let destination = Destination::find(fs, args.transfer.destination(), sources.len())?;
-    let mut copy = Copy { fs, args, links: HashMap::new(), directories: Vec::new(), output };
+    let mut copy = Copy {
+        fs,
+        args,
+        links: HashMap::new(),
+        made: Made::default(),
+        directories: Vec::new(),
+        output,
+    };
     let mut passed = Passed::by_writer();
     let copied = failure::each(sources, |source| copy.source(&source, &destination, &mut passed));
     failure::all([copied, copy.finish(&mut passed), passed.end()])
@@ -88,6 +104,8 @@ struct Copy<'a, 'o> {
     args: &'a Args,
     /// Copies of files with several names.
     links: HashMap<Ino, Ino>,
+    /// What was made for the sources.
+    made: Made<Ino>,
     /// Copies of directories, and what they are to look like.
     directories: Vec<(Place, Ino, Attributes)>,
     output: &'a mut Output<'o>,
@@ -117,6 +135,10 @@ impl Copy<'_, '_> {
             let message =
                 format!("{}: cannot be copied into itself: give another destination", shown(path));
             return Err(Failure::new(Status::Failed, message));
+        }
+        if !is_directory && !self.made.claim(&start, found.ino)? {
+            tree::complain(&format!("warning: {}: named more than once", shown(path)));
+            return Ok(());
         }
         // Copies of the directories above what is visited, outermost first.
         let mut above: Vec<(Place, Ino)> = Vec::new();
@@ -165,30 +187,90 @@ impl Copy<'_, '_> {
                 }
             };
         }
-        match existing {
-            Some(_) if self.args.no_clobber => return Ok(None),
-            Some(found) if found.ino == of.ino => {
+        // What was copied before and has this name, too.
+        let before = self.links.get(&of.ino).copied();
+        if let Some(found) = existing.as_ref().filter(|found| before == Some(found.ino)) {
+            return Ok(Some(found.ino));
+        }
+        if existing.is_some() && self.args.no_clobber {
+            return Ok(None);
+        }
+        let way = match (of.kind, before) {
+            (FileKind::Regular, None) => self.manner().way(self.fs, place)?,
+            _ => Way::Anew,
+        };
+        if let Some(existing) = existing {
+            if self.is_same(&existing, place, path, of) {
                 return Err(same_file(&shown(path), &shown(&place.path)));
             }
-            // What was copied before and has this name, too.
-            Some(found) if self.links.get(&of.ino) == Some(&found.ino) => {
-                return Ok(Some(found.ino));
-            }
-            _ => {}
+            self.made.check(&existing, place, &way)?;
         }
-        let first = self.links.get(&of.ino).copied();
-        let bytes = if first.is_none() { of.sectors.saturating_mul(512) } else { 0 };
-        let made = place.fill(self.fs, bytes, |name| {
-            let made = match first {
-                Some(first) => self.link(first, place.parent, name),
-                None => self.leaf(place.parent, name, of),
-            };
-            made.map_err(|error| Failure::volume(shown(path), &error))
-        })?;
+        let made = match way {
+            Way::Into(old) => self.over(&old, place, path, of)?,
+            Way::Anew => self.anew(before, place, path, of)?,
+        };
+        if of.kind == FileKind::Symlink {
+            self.made.link(made);
+        }
         if self.args.archive && of.links > 1 {
             self.links.insert(of.ino, made);
         }
         self.copied(path, place).map(|()| Some(made))
+    }
+
+    fn manner(&self) -> Manner {
+        let Args { remove_destination: removes, force, archive: keeps_links, .. } = *self.args;
+        Manner { removes, force, keeps_links }
+    }
+
+    /// Is what is there, or what it leads to, the source itself?
+    fn is_same(&self, existing: &Attributes, place: &Place, path: &[u8], of: &Attributes) -> bool {
+        let ends_at =
+            |path: &[u8], ino| walk::resolve(self.fs, path, true).is_ok_and(|at| at.ino == ino);
+        if of.kind == FileKind::Symlink && ends_at(path, existing.ino) {
+            return true;
+        }
+        if !self.args.remove_destination {
+            return existing.ino == of.ino || ends_at(&place.path, of.ino);
+        }
+        // Of a file with several names one may be replaced by a copy of itself.
+        let is_other_name = walk::resolve_parent(self.fs, path)
+            .is_ok_and(|(parent, name)| (parent.ino, name) != (place.parent, &place.name));
+        existing.ino == of.ino && !(existing.links > 1 && is_other_name)
+    }
+
+    /// New contents for a file that is there.
+    fn over(&self, old: &Attributes, place: &Place, path: &[u8], of: &Attributes) -> Outcome<Ino> {
+        let (fs, failed) = (self.fs, |error: Error| Failure::volume(shown(path), &error));
+        let contents = Contents {
+            bytes: of.sectors.saturating_mul(512),
+            check: || check_readable(fs, of.ino, of.size).map_err(failed),
+            write: |to| copy_contents(fs, of.ino, of.size, to).map_err(failed),
+        };
+        overwrite(fs, place, old, contents)?;
+        if self.keeps_all() {
+            remove_access_list(fs, old.ino).map_err(|error| place.failed(&error))?;
+            self.attributes(old.ino, of).map_err(|error| place.failed(&error))?;
+        }
+        Ok(old.ino)
+    }
+
+    /// A new file, or a further name of one that was copied `before`.
+    fn anew(
+        &self,
+        before: Option<Ino>,
+        place: &Place,
+        path: &[u8],
+        of: &Attributes,
+    ) -> Outcome<Ino> {
+        let bytes = if before.is_none() { of.sectors.saturating_mul(512) } else { 0 };
+        place.fill(self.fs, bytes, |name| {
+            let made = match before {
+                Some(before) => self.link(before, place.parent, name),
+                None => self.leaf(place.parent, name, of),
+            };
+            made.map_err(|error| Failure::volume(shown(path), &error))
+        })
     }
 
     fn copied(&mut self, path: &[u8], place: &Place) -> Outcome {
@@ -226,41 +308,17 @@ impl Copy<'_, '_> {
         };
         let made = self.create(parent, name, new)?;
         if of.kind == FileKind::Regular {
-            self.contents(of, made)?;
+            copy_contents(self.fs, of.ino, of.size, made)?;
         }
         self.attributes(made, of)?;
         Ok(made)
     }
 
-    fn contents(&self, of: &Attributes, to: Ino) -> cairn_vfs::Result<()> {
-        let mut at = 0;
-        while at < of.size {
-            let data = match self.fs.seek(of.ino, at, Seek::Data) {
-                Err(Error::NoData) => break,
-                data => data?,
-            };
-            at = data;
-            let hole = self.fs.seek(of.ino, data, Seek::Hole)?.min(of.size);
-            while at < hole {
-                match self.fs.copy_range(of.ino, at, to, at, hole - at)? {
-                    0 => return Err(Error::Invalid("the file ended before its size")),
-                    count => at += count,
-                }
-            }
-            if hole <= data {
-                return Err(Error::Invalid("no progress in SEEK_HOLE"));
-            }
-        }
-        self.fs.setattr(to, &SetAttributes { size: Some(of.size), ..Default::default() }).map(drop)
-    }
-
     /// Owner before mode (chown takes set-id bits), times last.
     fn attributes(&self, ino: Ino, of: &Attributes) -> cairn_vfs::Result<()> {
         let mut set = SetAttributes::default();
-        if self.args.archive {
-            self.xattrs(ino, of.ino)?;
-        }
         if self.keeps_all() {
+            self.xattrs(ino, of.ino)?;
             let owner =
                 SetAttributes { uid: Some(of.uid), gid: Some(of.gid), ..Default::default() };
             self.fs.setattr(ino, &owner)?;
@@ -277,6 +335,10 @@ impl Copy<'_, '_> {
 
     fn xattrs(&self, to: Ino, from: Ino) -> cairn_vfs::Result<()> {
         for name in self.fs.listxattr(from)? {
+            // An access list is a part of the permissions, which -p keeps.
+            if !self.args.archive && name != acl::ACCESS {
+                continue;
+            }
             let value = self.fs.getxattr(from, &name)?;
             self.fs.setxattr(to, &name, &value, XattrMode::Set)?;
         }

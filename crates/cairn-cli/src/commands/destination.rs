@@ -65,7 +65,8 @@ impl<'a> Destination<'a> {
     pub fn find(fs: &'a dyn FileSystem, path: &'a [u8], sources: usize) -> Outcome<Self> {
         let directory = match walk::resolve(fs, path, true) {
             Ok(found) if found.kind == FileKind::Directory => Some(found.ino),
-            Ok(_) | Err(Error::NotFound) if sources == 1 => None,
+            // A link that leads to itself is a name, too.
+            Ok(_) | Err(Error::NotFound | Error::Loop) if sources == 1 => None,
             Ok(_) | Err(Error::NotFound) => {
                 return Err(no_directory(&shown(path), "several sources"));
             }
@@ -111,6 +112,15 @@ pub(super) fn in_the_way(path: &str) -> Failure {
     Failure::new(
         Status::Failed,
         format!("{path}: exists and is no directory: remove it first, or give another name"),
+    )
+}
+
+/// Something that is no directory was to be made where one is.
+pub(super) fn directory_there(path: &[u8]) -> Failure {
+    let path = shown(path);
+    Failure::new(
+        Status::Failed,
+        format!("{path}: a directory is there: remove it first, or give another name"),
     )
 }
 
@@ -165,11 +175,7 @@ impl Place {
     ) -> Outcome<T> {
         let existing = match self.existing(fs)? {
             Some(found) if found.kind == FileKind::Directory => {
-                let message = format!(
-                    "{}: a directory is there: remove it first, or give another name",
-                    shown(&self.path)
-                );
-                return Err(Failure::new(Status::Failed, message));
+                return Err(directory_there(&self.path));
             }
             found => found,
         };
@@ -232,7 +238,7 @@ fn has_room(fs: &dyn FileSystem, bytes: u64) -> cairn_vfs::Result<bool> {
 }
 
 /// Bytes that are free.
-fn room(fs: &dyn FileSystem) -> cairn_vfs::Result<u64> {
+pub(super) fn room(fs: &dyn FileSystem) -> cairn_vfs::Result<u64> {
     let stats = fs.statfs()?;
     Ok(stats.available_blocks.saturating_mul(stats.block_size.into()))
 }

@@ -23,6 +23,7 @@ pub mod mknod;
 pub mod mount;
 pub mod mv;
 pub mod on_volume;
+pub mod overwrite;
 pub mod put;
 pub mod remount;
 pub mod rm;

@@ -6,7 +6,7 @@ use std::fs::{self, File, Metadata};
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use cairn_base::Ino;
@@ -17,6 +17,9 @@ use cairn_vfs::{
 
 use super::destination::{Destination, Place, Transfer, in_the_way};
 use super::on_volume::OnVolume;
+use super::overwrite::{
+    Contents, Made, Manner, Way, overwrite, overwrite_by_stream, remove_access_list,
+};
 use crate::commands::chown::Owner;
 use crate::failure::{Failure, Outcome, Status};
 use crate::output::Output;
@@ -30,12 +33,10 @@ mod source;
 mod write;
 
 pub use input::Input;
-pub(super) use write::write_all;
-use write::{CHUNK, stream};
+use write::{Source, stream};
 
 use source::{
     Pending, device_number, host_bytes, inside, is_standard_input, means_contents, name_of,
-    next_data,
 };
 
 /// Arguments of `put`.
@@ -48,14 +49,22 @@ Examples:
 
 Trees are copied whole, with owners, modes, times, extended attributes, hard links, holes and devices. A source that ends in /. means \
 what is in it: it goes into the destination itself, which gets the source's attributes. The source - is standard input, and the \
-destination its name. What cannot be read or has no place is left out, and the status is 1 then. What replaces a file is copied beside it first: if that fails, the old file is there as it was (where the image has \
-no room for both the old one goes first).
+destination its name. What cannot be read or has no place is left out, and the status is 1 then.
+As with cp -a, an existing file gets the source's contents and attributes, an existing symbolic link is written through, and a file of \
+several names is replaced, so that the other names keep the old contents. The source is read once before the old contents go: if that \
+fails, or there is no room, they are there as they were. An existing file that standard input goes to keeps its owner and mode.
 With SOURCE_DATE_EPOCH set, the same tree makes the same bytes: times of change later than that are set to it, as tar --clamp-mtime does, and \
 times of access, which reading changes, are those of change.")]
 pub struct Args {
     /// Owner of everything copied, instead of the host's: UID:GID.
     #[arg(long, value_name = "UID:GID", value_parser = super::chown::parse_owner)]
     pub owner: Option<Owner>,
+    /// Replace a symbolic link that leads to itself.
+    #[arg(short = 'f', long)]
+    pub force: bool,
+    /// Make a new file in the place of an existing one.
+    #[arg(long)]
+    pub remove_destination: bool,
     /// Files and directories of the host, and where to put them on the image.
     #[command(flatten)]
     pub transfer: Transfer,
@@ -81,7 +90,9 @@ impl OnVolume for Args {
     fn run(&self, fs: &dyn FileSystem, _: &mut Output<'_>) -> Outcome {
         let sources: Vec<PathBuf> = self.transfer.sources.iter().map(PathBuf::from).collect();
         let own = self.transfer.image.files()?;
-        copy(fs, &sources, self.transfer.destination(), self.owner, &own, &self.input)
+        let manner =
+            Manner { removes: self.remove_destination, force: self.force, keeps_links: true };
+        copy(fs, &sources, self.transfer.destination(), (self.owner, manner), &own, &self.input)
     }
 }
 
@@ -96,14 +107,15 @@ pub fn copy_in(
     owner: Option<Owner>,
     own: &[FileId],
 ) -> Outcome {
-    copy(fs, sources, destination, owner, own, &Input::default())
+    let manner = Manner { keeps_links: true, ..Manner::default() };
+    copy(fs, sources, destination, (owner, manner), own, &Input::default())
 }
 
 fn copy(
     fs: &dyn FileSystem,
     sources: &[PathBuf],
     destination: &[u8],
-    owner: Option<Owner>,
+    (owner, manner): (Option<Owner>, Manner),
     own: &[FileId],
     input: &Input,
 ) -> Outcome {
@@ -115,10 +127,11 @@ fn copy(
         own,
         latest: source_date_epoch()?.map(|seconds| Timestamp { seconds, nanoseconds: 0 }),
         links: HashMap::new(),
+        manner,
+        made: Made::default(),
         directories: Vec::new(),
         progress: Progress::start("copied"),
         passed: Passed::by_writer(),
-        buffer: vec![0; CHUNK],
     };
     if copy.progress.is_shown() {
         copy.progress.expect(sources.iter().map(|source| host_bytes(source)).sum());
@@ -137,11 +150,12 @@ struct Copy<'a> {
     latest: Option<Timestamp>,
     /// Host device and inode of files with several links, and where they went.
     links: HashMap<FileId, Ino>,
+    manner: Manner,
+    made: Made<FileId>,
     /// Attributes of directories are set last, deepest first.
     directories: Vec<(PathBuf, Place, Ino, Metadata)>,
     progress: Progress,
     passed: Passed,
-    buffer: Vec<u8>,
 }
 
 impl Copy<'_> {
@@ -156,9 +170,15 @@ impl Copy<'_> {
         if is_standard_input(source) {
             return self.standard_input(&destination.place(&name, false)?);
         }
-        let is_directory =
-            fs::symlink_metadata(source).map_err(|error| Failure::host(source, &error))?.is_dir();
-        self.entries(vec![(source.to_owned(), destination.place(&name, is_directory)?)])
+        let metadata =
+            fs::symlink_metadata(source).map_err(|error| Failure::host(source, &error))?;
+        let place = destination.place(&name, metadata.is_dir())?;
+        if !metadata.is_dir() && !self.made.claim(&place, FileId::of(&metadata))? {
+            let source = print::escaped(source.as_os_str().as_bytes());
+            self.progress.note(&format!("warning: {source}: named more than once"));
+            return Ok(());
+        }
+        self.entries(vec![(source.to_owned(), place)])
     }
 
     /// What is in `source`, into a directory that is there (its inode is `at.parent`); it gets the
@@ -235,8 +255,11 @@ impl Copy<'_> {
             });
         }
         self.check_own(path, metadata)?;
-        let bytes = if metadata.is_file() { metadata.blocks().saturating_mul(512) } else { 0 };
-        let made = place.fill(self.fs, bytes, |name| self.make(path, place, name, metadata))?;
+        let made = if metadata.is_file() {
+            self.file(path, place, metadata)?
+        } else {
+            place.fill(self.fs, 0, |name| self.make(path, place, name, metadata))?
+        };
         if metadata.nlink() > 1 {
             self.links.insert(identity, made);
         }
@@ -255,7 +278,47 @@ impl Copy<'_> {
         Err(Failure::new(Status::Failed, message))
     }
 
-    /// A new file of this name, whole.
+    /// A regular file: into the one that is there, or a new one.
+    fn file(&mut self, path: &Path, place: &Place, metadata: &Metadata) -> Outcome<Ino> {
+        let fs = self.fs;
+        // Before anything is made: it may be forbidden.
+        let file = File::open(path).map_err(|error| Failure::host(path, &error))?;
+        let source = Source { path, file: &file, size: metadata.len() };
+        let bytes = metadata.blocks().saturating_mul(512);
+        let way = self.manner.way(fs, place)?;
+        if let Some(existing) = place.existing(fs)? {
+            self.made.check(&existing, place, &way)?;
+        }
+        let old = match way {
+            Way::Into(old) => old,
+            Way::Anew => {
+                return place.fill(fs, bytes, |name| {
+                    let failed = |error: Error| place.failed(&error);
+                    let ino = self.create(place.parent, name, NewInode::Regular).map_err(failed)?;
+                    let handle = fs.open(ino, OpenMode { write: true, direct: false });
+                    let handle = handle.map_err(failed)?;
+                    let done = source.copy(fs, (place, ino), &self.progress);
+                    fs.release(ino, handle);
+                    done?;
+                    self.attributes(path, place, ino, metadata).map(|()| ino)
+                });
+            }
+        };
+        let progress = &self.progress;
+        if source.size == 0 {
+            // It may not know its length, and give it only once.
+            overwrite_by_stream(fs, place, &old, |ino| source.copy(fs, (place, ino), progress))?;
+        } else {
+            let check = || source.check();
+            let write = |ino| source.copy(fs, (place, ino), progress).map(drop);
+            overwrite(fs, place, &old, Contents { bytes, check, write })?;
+        }
+        remove_access_list(fs, old.ino).map_err(|error| place.failed(&error))?;
+        self.attributes(path, place, old.ino, metadata)?;
+        Ok(old.ino)
+    }
+
+    /// What is no regular file and no directory, under this name.
     fn make(
         &mut self,
         path: &Path,
@@ -265,112 +328,53 @@ impl Copy<'_> {
     ) -> Outcome<Ino> {
         let failed = |error: Error| place.failed(&error);
         let device = || device_number(metadata.rdev());
-        let kind = FileKind::from_mode(metadata.mode())
-            .ok_or_else(|| failed(Error::Unsupported("kind of file")))?;
         let target;
-        let new = match kind {
-            FileKind::Regular | FileKind::Directory => NewInode::Regular,
-            FileKind::Symlink => {
+        let new = match FileKind::from_mode(metadata.mode()) {
+            Some(FileKind::Symlink) => {
                 target = fs::read_link(path).map_err(|error| Failure::host(path, &error))?;
                 NewInode::Symlink(target.as_os_str().as_bytes())
             }
-            FileKind::BlockDevice => NewInode::BlockDevice(device()),
-            FileKind::CharDevice => NewInode::CharDevice(device()),
-            FileKind::Fifo => NewInode::Fifo,
-            FileKind::Socket => NewInode::Socket,
+            Some(FileKind::BlockDevice) => NewInode::BlockDevice(device()),
+            Some(FileKind::CharDevice) => NewInode::CharDevice(device()),
+            Some(FileKind::Fifo) => NewInode::Fifo,
+            Some(FileKind::Socket) => NewInode::Socket,
+            _ => return Err(failed(Error::Unsupported("kind of file"))),
         };
-        // Before anything is made: it may be forbidden.
-        let file = (kind == FileKind::Regular)
-            .then(|| File::open(path).map_err(|error| Failure::host(path, &error)));
-        let file = file.transpose()?;
         let ino = self.create(place.parent, name, new).map_err(failed)?;
-        if let Some(file) = file {
-            self.contents(path, &file, place, ino, metadata.len())?;
+        if metadata.is_symlink() {
+            self.made.link(ino);
         }
         self.attributes(path, place, ino, metadata)?;
         Ok(ino)
     }
 
-    fn contents(
-        &mut self,
-        path: &Path,
-        file: &File,
-        place: &Place,
-        ino: Ino,
-        size: u64,
-    ) -> Outcome {
-        let volume = |error: Error| place.failed(&error);
-        let handle = self.fs.open(ino, OpenMode { write: true, direct: false }).map_err(volume)?;
-        let done = self.data(path, file, place, ino, size);
-        self.fs.release(ino, handle);
-        let copied = done?;
-        if copied != size {
-            // Files of /proc and /sys do not know their sizes; others change while we read.
-            let path = print::escaped(path.as_os_str().as_bytes());
-            self.progress.note(&format!(
-                "warning: {path}: {size} bytes long by its attributes, but {copied} could be read: copied these"
-            ));
-        }
-        let set = SetAttributes { size: Some(copied), ..Default::default() };
-        self.fs.setattr(ino, &set).map_err(volume).map(drop)
-    }
-
-    /// Copies the ranges that hold data; gives the file's length. One that says it is empty is read
-    /// to its end.
-    fn data(
-        &mut self,
-        path: &Path,
-        file: &File,
-        place: &Place,
-        ino: Ino,
-        size: u64,
-    ) -> Outcome<u64> {
-        if size == 0 {
-            return stream(self.fs, (path, &mut &*file), (place, ino), &self.progress);
-        }
-        let host = |error: io::Error| Failure::host(path, &error);
-        let mut at = 0;
-        while at < size {
-            let Some((data, hole)) = next_data(file, at, size).map_err(host)? else { break };
-            at = data;
-            while at < hole {
-                let want = usize::try_from(hole - at).unwrap_or(CHUNK).min(CHUNK);
-                let buffer = self.buffer.get_mut(..want).unwrap_or_default();
-                let count = file.read_at(buffer, at).map_err(host)?;
-                if count == 0 {
-                    // It is shorter by now: what is there is what we copy.
-                    return Ok(at);
-                }
-                let bytes = self.buffer.get(..count).unwrap_or_default();
-                write_all(self.fs, ino, at, bytes).map_err(|error| place.failed(&error))?;
-                at += count as u64;
-                self.progress.bytes(count as u64);
-            }
-        }
-        Ok(size)
-    }
-
-    /// Standard input, as a regular file.
+    /// Standard input, as a regular file. One that is there keeps what it has but the contents.
     fn standard_input(&mut self, place: &Place) -> Outcome {
         const NAME: &str = "standard input";
         let stdin = io::stdin();
         let is_file =
             stdin.as_fd().try_clone_to_owned().and_then(|file| File::from(file).metadata());
         is_file.map_or(Ok(()), |metadata| self.check_own(Path::new(NAME), &metadata))?;
-        place.fill(self.fs, 0, |name| {
-            let failed = |error: Error| place.failed(&error);
-            let ino = self.create(place.parent, name, NewInode::Regular).map_err(failed)?;
-            let mut input = self.input.reader();
-            stream(self.fs, (Path::new(NAME), &mut input), (place, ino), &self.progress)?;
-            let owner = self.owner.map_or((None, None), |owner| (owner.uid, owner.gid));
-            let set = SetAttributes {
-                permissions: Some(0o644),
-                uid: owner.0,
-                gid: owner.1,
-                ..Default::default()
-            };
-            self.fs.setattr(ino, &set).map(drop).map_err(failed)
-        })?;
+        let (fs, failed) = (self.fs, |error: Error| place.failed(&error));
+        let mut input = self.input.reader();
+        let mut copy =
+            |ino| stream(fs, (Path::new(NAME), &mut input), (place, ino), &self.progress);
+        let (uid, gid) = self.owner.map_or((None, None), |owner| (owner.uid, owner.gid));
+        let owner = SetAttributes { uid, gid, ..Default::default() };
+        match (Manner { keeps_links: false, ..self.manner }).way(fs, place)? {
+            Way::Into(old) => {
+                overwrite_by_stream(fs, place, &old, copy)?;
+                if self.owner.is_some() {
+                    fs.setattr(old.ino, &owner).map_err(failed)?;
+                }
+            }
+            Way::Anew => place.fill(fs, 0, |name| {
+                let ino = self.create(place.parent, name, NewInode::Regular).map_err(failed)?;
+                copy(ino)?;
+                let set = SetAttributes { permissions: Some(0o644), ..owner };
+                fs.setattr(ino, &set).map(drop).map_err(failed)
+            })?,
+        }
         self.progress.entry();
         Ok(())
     }

@@ -11,6 +11,7 @@ mod examples;
 mod f2fs;
 mod mkfs_safety;
 mod names;
+mod overwrite;
 mod reproducible;
 mod support;
 mod words;

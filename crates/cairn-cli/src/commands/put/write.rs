@@ -1,25 +1,25 @@
 //! Writing to a file of the volume.
 
+use std::fs::File;
 use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use cairn_base::Ino;
-use cairn_vfs::{Error, FileSystem, IoFlags};
+use cairn_vfs::{Error, FileSystem, IoFlags, SetAttributes};
 
+use super::source::next_data;
 use crate::commands::destination::Place;
 use crate::failure::{Failure, Outcome};
+use crate::print;
 use crate::progress::Progress;
 
 /// Bytes moved at a time.
-pub(super) const CHUNK: usize = 1 << 20;
+const CHUNK: usize = 1 << 20;
 
 /// Writes all of `bytes`, in as many calls as it takes.
-pub(in crate::commands) fn write_all(
-    fs: &dyn FileSystem,
-    ino: Ino,
-    offset: u64,
-    bytes: &[u8],
-) -> cairn_vfs::Result<()> {
+fn write_all(fs: &dyn FileSystem, ino: Ino, offset: u64, bytes: &[u8]) -> cairn_vfs::Result<()> {
     let mut done = 0;
     while let Some(rest) = bytes.get(done..).filter(|rest| !rest.is_empty()) {
         match fs.write(ino, offset + done as u64, rest, IoFlags::empty())? {
@@ -49,5 +49,75 @@ pub(super) fn stream(
         write_all(fs, ino, at, bytes).map_err(|error| place.failed(&error))?;
         at += count as u64;
         progress.bytes(count as u64);
+    }
+}
+
+/// A regular file of the host.
+#[derive(Clone, Copy)]
+pub(super) struct Source<'a> {
+    pub(super) path: &'a Path,
+    pub(super) file: &'a File,
+    /// By its attributes.
+    pub(super) size: u64,
+}
+
+impl Source<'_> {
+    /// Reads it.
+    pub(super) fn check(self) -> Outcome {
+        self.read(&mut |_, _| Ok(())).map(drop)
+    }
+
+    /// Writes it to an empty file; gives its length.
+    pub(super) fn copy(
+        self,
+        fs: &dyn FileSystem,
+        (place, ino): (&Place, Ino),
+        progress: &Progress,
+    ) -> Outcome<u64> {
+        let failed = |error: Error| place.failed(&error);
+        // One that says it is empty is read to its end.
+        let copied = if self.size == 0 {
+            stream(fs, (self.path, &mut &*self.file), (place, ino), progress)?
+        } else {
+            self.read(&mut |at, bytes| {
+                write_all(fs, ino, at, bytes).map_err(failed)?;
+                progress.bytes(bytes.len() as u64);
+                Ok(())
+            })?
+        };
+        if copied != self.size {
+            // Files of /proc and /sys do not know their sizes; others change while we read.
+            let path = print::escaped(self.path.as_os_str().as_bytes());
+            let size = self.size;
+            progress.note(&format!(
+                "warning: {path}: {size} bytes long by its attributes, but {copied} could be read: copied these"
+            ));
+        }
+        let set = SetAttributes { size: Some(copied), ..Default::default() };
+        fs.setattr(ino, &set).map_err(failed)?;
+        Ok(copied)
+    }
+
+    /// Gives `take` the ranges that hold data; gives the file's length.
+    fn read(self, take: &mut dyn FnMut(u64, &[u8]) -> Outcome) -> Outcome<u64> {
+        let host = |error: io::Error| Failure::host(self.path, &error);
+        let most = usize::try_from(self.size).unwrap_or(CHUNK).min(CHUNK);
+        let (mut at, mut buffer) = (0, vec![0; most]);
+        while at < self.size {
+            let range = next_data(self.file, at, self.size).map_err(host)?;
+            let Some((data, hole)) = range else { break };
+            at = data;
+            while at < hole {
+                let want = usize::try_from(hole - at).unwrap_or(most).min(most);
+                let count = self.file.read_at(&mut buffer[..want], at).map_err(host)?;
+                if count == 0 {
+                    // It is shorter by now: what is there is what we copy.
+                    return Ok(at);
+                }
+                take(at, buffer.get(..count).unwrap_or_default())?;
+                at += count as u64;
+            }
+        }
+        Ok(self.size)
     }
 }

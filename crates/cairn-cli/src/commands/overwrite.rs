@@ -1,0 +1,274 @@
+//! Writing into a file that is there, as cp(1) does: the inode stays, with its owner, its mode, its
+//! extended attributes and its names.
+//!
+//! Invariant: the old contents are given up only when the new ones have been read once and there is
+//! room for them: what can fail has failed before.
+
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
+
+use cairn_base::Ino;
+use cairn_vfs::{
+    Attributes, Caller, Error, FileKind, FileSystem, IoFlags, OpenMode, Seek, SetAttributes,
+    SetTime, walk,
+};
+
+use super::destination::{Place, directory_there, room};
+use crate::failure::{Failure, Outcome, Status};
+use crate::print;
+use crate::session::shown;
+
+/// Bytes read at a time.
+const CHUNK: usize = 1 << 20;
+
+/// What a command does with a file that is there.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Manner {
+    /// It makes a new file in its place.
+    pub removes: bool,
+    /// A symbolic link that leads to itself is replaced.
+    pub force: bool,
+    /// What has several names keeps its contents under the others.
+    pub keeps_links: bool,
+}
+
+/// How a copy takes a place.
+#[derive(Debug)]
+pub enum Way {
+    /// A new file gets the name, whatever has it.
+    Anew,
+    /// This file gets the contents.
+    Into(Attributes),
+}
+
+impl Manner {
+    /// The way for a regular file.
+    ///
+    /// # Errors
+    /// There is no way: a directory, a symbolic link to nothing, or what is no file is there.
+    pub fn way(self, fs: &dyn FileSystem, place: &Place) -> Outcome<Way> {
+        let Some(found) = place.existing(fs)? else { return Ok(Way::Anew) };
+        if self.removes {
+            return Ok(Way::Anew);
+        }
+        let found = match found.kind {
+            FileKind::Symlink => match walk::resolve(fs, &place.path, true) {
+                Err(Error::NotFound) => return Err(dangling(place)),
+                Err(Error::Loop) if self.force => return Ok(Way::Anew),
+                behind => behind.map_err(|error| place.failed(&error))?,
+            },
+            _ => found,
+        };
+        match found.kind {
+            FileKind::Regular if self.keeps_links && found.links > 1 => Ok(Way::Anew),
+            FileKind::Regular => Ok(Way::Into(found)),
+            FileKind::Directory => Err(directory_there(&place.path)),
+            kind => {
+                let (path, kind) = (shown(&place.path), print::kind(kind));
+                let message = format!(
+                    "{path}: a {kind} is there, into which nothing can be copied: remove it first, or give another name"
+                );
+                Err(Failure::new(Status::Failed, message))
+            }
+        }
+    }
+}
+
+fn dangling(place: &Place) -> Failure {
+    let message = format!(
+        "{}: a symbolic link that leads to nothing, through which nothing is written: remove it first, or give another name",
+        shown(&place.path)
+    );
+    Failure::new(Status::Failed, message)
+}
+
+/// What one command has made, so that it does not overwrite this itself. `S` says which source.
+#[derive(Debug)]
+pub struct Made<S> {
+    /// What was named by the user, and is no directory.
+    named: HashMap<(Ino, Vec<u8>), S>,
+    /// Symbolic links, which lead where their source wants.
+    links: HashSet<Ino>,
+}
+
+impl<S> Default for Made<S> {
+    fn default() -> Self {
+        Self { named: HashMap::new(), links: HashSet::new() }
+    }
+}
+
+impl<S: PartialEq> Made<S> {
+    /// Takes the place for a source that the user has named. False if this source has it.
+    ///
+    /// # Errors
+    /// Another source has it.
+    pub fn claim(&mut self, place: &Place, source: S) -> Outcome<bool> {
+        match self.named.entry((place.parent, place.name.clone())) {
+            Entry::Vacant(entry) => {
+                entry.insert(source);
+                Ok(true)
+            }
+            Entry::Occupied(entry) if *entry.get() == source => Ok(false),
+            Entry::Occupied(_) => {
+                let message = format!(
+                    "{}: another source was just copied there: give one of them another name",
+                    shown(&place.path)
+                );
+                Err(Failure::new(Status::Failed, message))
+            }
+        }
+    }
+
+    /// A symbolic link was made.
+    pub fn link(&mut self, ino: Ino) {
+        self.links.insert(ino);
+    }
+
+    /// Refuses to write through a link that this command has made.
+    ///
+    /// # Errors
+    /// `existing` is one.
+    pub fn check(&self, existing: &Attributes, place: &Place, way: &Way) -> Outcome {
+        if matches!(way, Way::Anew) || !self.links.contains(&existing.ino) {
+            return Ok(());
+        }
+        let message = format!(
+            "{}: a symbolic link that was just copied, through which nothing is written: copy one of the two alone",
+            shown(&place.path)
+        );
+        Err(Failure::new(Status::Failed, message))
+    }
+}
+
+/// New contents.
+pub struct Contents<C, W> {
+    /// About so many bytes.
+    pub bytes: u64,
+    /// Reads them, and writes nothing.
+    pub check: C,
+    /// Writes them to this file, which is empty.
+    pub write: W,
+}
+
+/// Gives `old` new contents.
+///
+/// # Errors
+/// There is no room for the new contents, they cannot be read, or `old` is immutable or append-only:
+/// then the old ones are there still. Or they cannot be written: then the failure says that the old
+/// ones are gone.
+pub fn overwrite(
+    fs: &dyn FileSystem,
+    place: &Place,
+    old: &Attributes,
+    contents: Contents<impl FnOnce() -> Outcome, impl FnOnce(Ino) -> Outcome>,
+) -> Outcome {
+    let failed = |error: Error| place.failed(&error);
+    let handle = fs.open(old.ino, OpenMode { write: true, direct: false }).map_err(failed)?;
+    let done = (|| {
+        let given_back = old.sectors.saturating_mul(512);
+        if contents.bytes > room(fs).map_err(failed)?.saturating_add(given_back) {
+            return Err(failed(Error::NoSpace));
+        }
+        if old.size > 0 {
+            (contents.check)()?;
+        }
+        let empty =
+            SetAttributes { size: Some(0), mtime: Some(SetTime::Now), ..Default::default() };
+        fs.setattr(old.ino, &empty).map_err(failed)?;
+        // As with every write on Linux: they were given to the old contents.
+        remove_attribute(fs, old.ino, b"security.capability").map_err(failed)?;
+        (contents.write)(old.ino).map_err(|failure| match old.size {
+            0 => failure,
+            _ => failure.leaving("its old contents are gone".to_owned()),
+        })
+    })();
+    fs.release(old.ino, handle);
+    done
+}
+
+/// As [`overwrite`], for what can be read only once: `fill` writes it to a file without a name, and
+/// gives its length.
+///
+/// # Errors
+/// As [`overwrite`], and there is no room for the file without a name.
+pub fn overwrite_by_stream(
+    fs: &dyn FileSystem,
+    place: &Place,
+    old: &Attributes,
+    fill: impl FnOnce(Ino) -> Outcome<u64>,
+) -> Outcome<u64> {
+    let failed = |error: Error| place.failed(&error);
+    let new = fs.tmpfile(place.parent, 0o600, &Caller::ROOT).map_err(failed)?;
+    let done = fill(new.ino).and_then(|size| {
+        let write = |to| copy_contents(fs, new.ino, size, to).map_err(failed);
+        overwrite(fs, place, old, Contents { bytes: size, check: || Ok(()), write })?;
+        Ok(size)
+    });
+    fs.forget(new.ino, 1);
+    done
+}
+
+/// Takes the access list away, before attributes that have none are set.
+///
+/// # Errors
+/// The volume refuses.
+pub fn remove_access_list(fs: &dyn FileSystem, ino: Ino) -> cairn_vfs::Result<()> {
+    remove_attribute(fs, ino, cairn_vfs::acl::ACCESS)
+}
+
+fn remove_attribute(fs: &dyn FileSystem, ino: Ino, name: &[u8]) -> cairn_vfs::Result<()> {
+    match fs.removexattr(ino, name) {
+        Err(Error::NoAttribute | Error::Unsupported(_)) => Ok(()),
+        done => done,
+    }
+}
+
+/// Copies what a file of `size` bytes holds into an empty one; holes stay holes.
+///
+/// # Errors
+/// Those of reading and writing.
+pub fn copy_contents(fs: &dyn FileSystem, from: Ino, size: u64, to: Ino) -> cairn_vfs::Result<()> {
+    each_range(fs, from, size, &mut |at, len| fs.copy_range(from, at, to, at, len))?;
+    fs.setattr(to, &SetAttributes { size: Some(size), ..Default::default() }).map(drop)
+}
+
+/// Reads all of a file of `size` bytes.
+///
+/// # Errors
+/// Those of reading.
+pub fn check_readable(fs: &dyn FileSystem, ino: Ino, size: u64) -> cairn_vfs::Result<()> {
+    let mut buffer = vec![0; CHUNK];
+    each_range(fs, ino, size, &mut |at, len| {
+        let want = usize::try_from(len).unwrap_or(CHUNK).min(CHUNK);
+        let buffer = buffer.get_mut(..want).unwrap_or_default();
+        fs.read(ino, at, buffer, IoFlags::empty()).map(|count| count as u64)
+    })
+}
+
+/// Has `work` do something with each range that holds data: it says how many bytes are done.
+fn each_range(
+    fs: &dyn FileSystem,
+    ino: Ino,
+    size: u64,
+    work: &mut dyn FnMut(u64, u64) -> cairn_vfs::Result<u64>,
+) -> cairn_vfs::Result<()> {
+    let mut at = 0;
+    while at < size {
+        let data = match fs.seek(ino, at, Seek::Data) {
+            Err(Error::NoData) => break,
+            data => data?,
+        };
+        at = data;
+        let hole = fs.seek(ino, data, Seek::Hole)?.min(size);
+        while at < hole {
+            match work(at, hole - at)? {
+                0 => return Err(Error::Invalid("the file ended before its size")),
+                count => at += count,
+            }
+        }
+        if hole <= data {
+            return Err(Error::Invalid("no progress in SEEK_HOLE"));
+        }
+    }
+    Ok(())
+}
