@@ -48,11 +48,21 @@ pub struct Failure {
     message: String,
     /// The program that checks the volume, where that is what to do.
     checker: Option<&'static str>,
-    /// Whatever comes next would fail, too: the volume or the host is full or read-only, or nothing
-    /// can be printed.
-    ends_all: bool,
+    /// What comes next of it.
+    reach: Reach,
     /// Those of the same command that came later, each a line of its own.
     also: Vec<Failure>,
+}
+
+/// Of what a failure keeps a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reach {
+    /// What it was about.
+    One,
+    /// There is no room for it. There may be for something smaller.
+    Room,
+    /// Everything: the volume or the host is read-only, or nothing can be printed.
+    All,
 }
 
 /// Result of a command.
@@ -61,7 +71,7 @@ pub type Outcome<T = ()> = Result<T, Failure>;
 impl Failure {
     /// A failure in these words: `subject: what happened: what to do`.
     pub fn new(status: Status, message: impl Into<String>) -> Self {
-        Self { status, message: message.into(), checker: None, ends_all: false, also: Vec::new() }
+        Self { status, message: message.into(), checker: None, reach: Reach::One, also: Vec::new() }
     }
 
     /// Wrong usage.
@@ -85,8 +95,12 @@ impl Failure {
         };
         let advice = advice.map_or(String::new(), |advice| format!(": {advice}"));
         let checker = matches!(error, E::Corrupt(_) | E::Stale).then_some("fsck");
-        let ends_all = matches!(error, E::NoSpace | E::ReadOnly(_));
-        Self { checker, ends_all, ..Self::new(status, format!("{path}: {error}{advice}")) }
+        let reach = match error {
+            E::NoSpace => Reach::Room,
+            E::ReadOnly(_) => Reach::All,
+            _ => Reach::One,
+        };
+        Self { checker, reach, ..Self::new(status, format!("{path}: {error}{advice}")) }
     }
 
     /// `path` is a directory, and only an option of the command goes into these.
@@ -97,13 +111,19 @@ impl Failure {
     /// Is it about one file alone, so that those beside it can have their turn?
     #[must_use]
     pub fn is_of_one_file(&self) -> bool {
-        self.status == Status::Failed && !self.ends_all
+        self.status == Status::Failed && self.reach != Reach::All
+    }
+
+    /// Is it that there is no room?
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.reach == Reach::Room
     }
 
     /// Whatever comes next would fail, too.
     #[must_use]
     pub fn ending_all(mut self) -> Self {
-        self.ends_all = true;
+        self.reach = Reach::All;
         self
     }
 
@@ -145,13 +165,12 @@ impl Failure {
         let remedy =
             system_error::remedy(error).map_or(String::new(), |remedy| format!(": {remedy}"));
         let path = print::escaped(path.as_ref().as_os_str().as_bytes());
-        let failure = Self::new(Status::Failed, format!("{path}: {}{remedy}", plain(error)));
-        match error.kind() {
-            Kind::StorageFull | Kind::QuotaExceeded | Kind::ReadOnlyFilesystem => {
-                failure.ending_all()
-            }
-            _ => failure,
-        }
+        let reach = match error.kind() {
+            Kind::StorageFull | Kind::QuotaExceeded => Reach::Room,
+            Kind::ReadOnlyFilesystem => Reach::All,
+            _ => Reach::One,
+        };
+        Self { reach, ..Self::new(Status::Failed, format!("{path}: {}{remedy}", plain(error))) }
     }
 
     /// As [`Failure::host`], with what to do where the system's error does not tell.

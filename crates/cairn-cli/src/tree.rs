@@ -48,7 +48,12 @@ pub struct Passed {
     writes: bool,
     /// Failures of single files.
     left_out: Vec<Failure>,
+    /// Files for which there was no room.
+    no_room: usize,
 }
+
+/// So many files for which there is no room are named, and the others counted.
+const NAMED: usize = 10;
 
 impl Passed {
     /// Of a command that changes the volume: what the device fails at is not passed by.
@@ -66,6 +71,13 @@ impl Passed {
         match failure.status {
             Status::Corrupt => {}
             Status::Io if !self.writes => {}
+            _ if failure.is_full() => {
+                self.no_room += 1;
+                if self.no_room <= NAMED {
+                    self.left_out.push(failure);
+                }
+                return Ok(());
+            }
             _ if failure.is_of_one_file() => {
                 self.left_out.push(failure);
                 return Ok(());
@@ -93,7 +105,15 @@ impl Passed {
                 Err(Failure::new(Status::Corrupt, message))
             }
         };
-        failure::all(self.left_out.into_iter().map(Err).chain([damaged]))
+        let no_room = match self.no_room.checked_sub(NAMED) {
+            None | Some(0) => Ok(()),
+            Some(more) => {
+                let files = if more == 1 { "file" } else { "files" };
+                let message = format!("no room for {more} more {files}: make room, and copy again");
+                Err(Failure::new(Status::Failed, message))
+            }
+        };
+        failure::all(self.left_out.into_iter().map(Err).chain([no_room, damaged]))
     }
 }
 

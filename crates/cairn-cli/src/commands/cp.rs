@@ -99,6 +99,11 @@ pub fn copy(fs: &dyn FileSystem, args: &Args, output: &mut Output<'_>) -> Outcom
     failure::all([copied, copy.finish(&mut passed), passed.end()])
 }
 
+/// Bytes that a copy takes at least.
+fn stored(of: &Attributes) -> u64 {
+    of.sectors.saturating_mul(512).min(of.size)
+}
+
 struct Copy<'a, 'o> {
     fs: &'a dyn FileSystem,
     args: &'a Args,
@@ -243,7 +248,7 @@ impl Copy<'_, '_> {
     fn over(&self, old: &Attributes, place: &Place, path: &[u8], of: &Attributes) -> Outcome<Ino> {
         let (fs, failed) = (self.fs, |error: Error| Failure::volume(shown(path), &error));
         let contents = Contents {
-            bytes: of.sectors.saturating_mul(512),
+            bytes: stored(of),
             check: || check_readable(fs, of.ino, of.size).map_err(failed),
             write: |to| copy_contents(fs, of.ino, of.size, to).map_err(failed),
         };
@@ -263,7 +268,7 @@ impl Copy<'_, '_> {
         path: &[u8],
         of: &Attributes,
     ) -> Outcome<Ino> {
-        let bytes = if before.is_none() { of.sectors.saturating_mul(512) } else { 0 };
+        let bytes = if before.is_none() { stored(of) } else { 0 };
         place.fill(self.fs, bytes, |name| {
             let made = match before {
                 Some(before) => self.link(before, place.parent, name),

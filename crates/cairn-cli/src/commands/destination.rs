@@ -161,8 +161,8 @@ impl Place {
         }
     }
 
-    /// Has `make` make an entry that is no directory, of so many bytes, under the name that it is
-    /// given, and gives it this name, whatever has it.
+    /// Has `make` make an entry that is no directory, of so many bytes at least, under the name
+    /// that it is given, and gives it this name, whatever has it.
     ///
     /// # Errors
     /// A directory has the name, `make` fails, or it cannot be renamed: then what was there is
@@ -181,14 +181,13 @@ impl Place {
         };
         let exists = existing.is_some();
         let replaces = exists && has_room(fs, bytes).map_err(|error| self.failed(&error))?;
-        // What cannot fit even in place of the old contents does not cost them.
+        // What cannot fit even in place of the old contents does not cost them, and nothing is
+        // begun for it.
         let given_back = existing
             .filter(|found| found.links == 1)
             .map_or(0, |found| found.sectors.saturating_mul(512));
-        if exists
-            && !replaces
-            && bytes > room(fs).map_err(|error| self.failed(&error))?.saturating_add(given_back)
-        {
+        let room = room(fs).map_err(|error| self.failed(&error))?.saturating_add(given_back);
+        if !replaces && bytes > room {
             return Err(self.failed(&Error::NoSpace));
         }
         let gone = exists && !replaces;

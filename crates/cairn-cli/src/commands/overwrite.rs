@@ -142,7 +142,7 @@ impl<S: PartialEq> Made<S> {
 
 /// New contents.
 pub struct Contents<C, W> {
-    /// About so many bytes.
+    /// So many bytes at least.
     pub bytes: u64,
     /// Reads them, and writes nothing.
     pub check: C,
@@ -153,9 +153,9 @@ pub struct Contents<C, W> {
 /// Gives `old` new contents.
 ///
 /// # Errors
-/// There is no room for the new contents, they cannot be read, or `old` is immutable or append-only:
-/// then the old ones are there still. Or they cannot be written: then the failure says that the old
-/// ones are gone.
+/// There is no room for the new contents, they cannot be read, or `old` is immutable or
+/// append-only: then the old ones are there still. Or they cannot be written: then the failure says
+/// that the old ones are gone.
 pub fn overwrite(
     fs: &dyn FileSystem,
     place: &Place,

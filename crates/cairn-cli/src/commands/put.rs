@@ -284,7 +284,7 @@ impl Copy<'_> {
         // Before anything is made: it may be forbidden.
         let file = File::open(path).map_err(|error| Failure::host(path, &error))?;
         let source = Source { path, file: &file, size: metadata.len() };
-        let bytes = metadata.blocks().saturating_mul(512);
+        let bytes = metadata.blocks().saturating_mul(512).min(metadata.len());
         let way = self.manner.way(fs, place)?;
         if let Some(existing) = place.existing(fs)? {
             self.made.check(&existing, place, &way)?;

@@ -1,5 +1,6 @@
 //! Copies over what is there, judged by cp(1) on the kernel's ext4: each case runs twice, and what
-//! is left is the same: the same inode or another, its kind, mode, owner, names, size and attributes.
+//! is left is the same: the same inode or another, its kind, mode, owner, names, size and
+//! attributes.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -231,8 +232,8 @@ fn put_leaves_of_what_is_there_what_cp_a_leaves() {
     }
 }
 
-/// What only a process or a device can take is left alone; cp(1) would wait, or write to a device of
-/// the host.
+/// What only a process or a device can take is left alone; cp(1) would wait, or write to a device
+/// of the host.
 #[test]
 fn nothing_is_copied_into_a_fifo_or_a_device() {
     let twins = Twins::new("ext4", 1);
@@ -309,5 +310,72 @@ fn standard_input_goes_into_the_file_that_is_there() {
             assert!(old.0 == new.0 && new.1.starts_with(is), "{kind}: {to}: {old:?} {new:?}");
         }
         judged(kind, &twins.ours);
+    }
+}
+
+/// Where there is no room for one file there may be for the next: as with coreutils, the rest is
+/// copied, and what was not is named.
+#[test]
+fn a_tree_is_copied_beside_what_has_no_room() {
+    for kind in ["ext4", "f2fs"] {
+        let (dir, image) = in_dir("disk.img");
+        works(&["mkfs", "-t", kind, "--size", "64M", &image]);
+        let tree = dir.path().join("tree");
+        std::fs::create_dir(&tree).unwrap();
+        for name in ["a", "z"] {
+            std::fs::write(tree.join(name), name).unwrap();
+        }
+        std::fs::write(tree.join("large"), vec![1; 62 << 20]).unwrap();
+        for n in 0..12 {
+            std::fs::hard_link(tree.join("large"), tree.join(format!("large{n}"))).unwrap();
+        }
+        let told = |status: i32, said: &str| {
+            assert_eq!((status, said.lines().count()), (1, 11), "{kind}: {said}");
+            assert_eq!(said.matches("/large").count(), 10, "{kind}: {said}");
+            assert!(
+                said.trim_end().ends_with("no room for 3 more files: make room, and copy again"),
+                "{said}"
+            );
+        };
+        let (status, _, said) = cairn(&["put", &image, tree.to_str().unwrap(), "/"]);
+        told(status, &said);
+        assert_eq!(works(&["ls", "-A", &image, "/tree"]), "a\nz\n", "{kind}");
+        // Inside the image.
+        let large = tree.join("large");
+        std::fs::write(&large, vec![2; 5 << 20]).unwrap();
+        works(&["put", &image, large.to_str().unwrap(), "/tree/large"]);
+        let script = (0..12).flat_map(|n| ["-c".into(), format!("ln /tree/large /tree/large{n}")]);
+        let script: Vec<String> = script.collect();
+        works(
+            &[&["shell"], &script.iter().map(String::as_str).collect::<Vec<_>>()[..], &[&image]]
+                .concat(),
+        );
+        std::fs::write(&large, vec![2; 4 << 20]).unwrap();
+        let mut fill = 0..;
+        while cairn(&[
+            "put",
+            &image,
+            large.to_str().unwrap(),
+            &format!("/fill{}", fill.next().unwrap()),
+        ])
+        .0 == 0
+        {}
+        let (status, _, said) = cairn(&["cp", "-r", &image, "/tree", "/copy"]);
+        told(status, &said);
+        assert_eq!(works(&["ls", "-A", &image, "/copy"]), "a\nz\n", "{kind}");
+        // And out of it.
+        let host = dir.path().join("host.img");
+        judge::mke2fs(&host, 4 << 20, &["-t", "ext4"]);
+        let mount = KernelMount::new(&host, "rw");
+        let (status, _, said) = cairn(&["get", &image, "/tree", mount.path().to_str().unwrap()]);
+        told(status, &said);
+        let mut names: Vec<_> = std::fs::read_dir(mount.path().join("tree"))
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
+        names.sort();
+        assert_eq!(names, ["a", "z"], "{kind}");
+        mount.unmount();
+        judged(kind, &image);
     }
 }
