@@ -144,7 +144,7 @@ impl Failure {
         std::iter::once(self).chain(&self.also)
     }
 
-    /// What it leaves behind.
+    /// What it leaves behind, or what to do.
     #[must_use]
     pub fn leaving(mut self, what: String) -> Self {
         self.message = format!("{}: {what}", self.message);

@@ -16,6 +16,9 @@ use crate::print;
 /// Collected before it goes to a pipe or a file.
 const BUFFER: usize = 1 << 16;
 
+/// Held back at most.
+const HELD_BACK: usize = 64 << 20;
+
 /// Where a command prints its results.
 pub struct Output<'a> {
     to: Box<dyn Write + 'a>,
@@ -34,6 +37,39 @@ impl Output<'static> {
             Box::new(BufWriter::with_capacity(BUFFER, stdout))
         };
         Self { to, terminal }
+    }
+
+    /// Standard output, which gets nothing before [`Output::flush`], or before it is much: what
+    /// reads it may want the image that is open until then (`cairn find | xargs cairn chmod`).
+    #[must_use]
+    pub fn held_back() -> Self {
+        let stdout = io::stdout();
+        if stdout.is_terminal() {
+            return Self::stdout();
+        }
+        Self { to: Box::new(HeldBack { bytes: Vec::new(), to: stdout }), terminal: false }
+    }
+}
+
+/// Keeps what is written until it is flushed.
+struct HeldBack {
+    bytes: Vec<u8>,
+    to: io::Stdout,
+}
+
+impl Write for HeldBack {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.bytes.len() + bytes.len() > HELD_BACK {
+            self.flush()?;
+        }
+        self.bytes.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let bytes = std::mem::take(&mut self.bytes);
+        self.to.write_all(&bytes)?;
+        self.to.flush()
     }
 }
 
@@ -123,7 +159,18 @@ fn failed(error: &io::Error) -> Failure {
 /// # Errors
 /// As `work`, or the results cannot be written.
 pub fn with_stdout(work: impl FnOnce(&mut Output<'_>) -> Outcome) -> Outcome {
-    let mut output = Output::stdout();
+    print_to(Output::stdout(), work)
+}
+
+/// As [`with_stdout`]; the results go out when `work` is done ([`Output::held_back`]).
+///
+/// # Errors
+/// As [`with_stdout`].
+pub fn with_stdout_held_back(work: impl FnOnce(&mut Output<'_>) -> Outcome) -> Outcome {
+    print_to(Output::held_back(), work)
+}
+
+fn print_to(mut output: Output<'static>, work: impl FnOnce(&mut Output<'_>) -> Outcome) -> Outcome {
     let done = work(&mut output);
     let flushed = output.flush();
     done.and(flushed)

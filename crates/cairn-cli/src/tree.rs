@@ -3,7 +3,7 @@
 //! What fails for one file ends no walk. Damage is a warning at once; any other failure of one file
 //! is reported at the end. The command ends with the status of the first.
 
-use cairn_vfs::{Attributes, FileKind, FileSystem, walk};
+use cairn_vfs::{Attributes, Error, FileKind, FileSystem, walk};
 
 use crate::failure::{Failure, Outcome, Status};
 use crate::session::shown;
@@ -33,6 +33,36 @@ pub fn check_trailing_slash(path: &[u8], kind: FileKind) -> Outcome {
         return Err(Failure::new(Status::Failed, message));
     }
     Ok(())
+}
+
+/// Symbolic links that are followed, one behind the other.
+const MOST_LINKS: usize = 40;
+
+/// The path of the file that is made where `path` names none: what the symbolic link that has the
+/// name leads to, if it is one.
+///
+/// # Errors
+/// A directory above it does not exist, or symbolic links lead to each other.
+pub fn behind_links(fs: &dyn FileSystem, path: &[u8]) -> cairn_vfs::Result<Vec<u8>> {
+    let mut path = path.to_vec();
+    for _ in 0..MOST_LINKS {
+        if path.ends_with(b"/") {
+            return Err(Error::NotFound);
+        }
+        let (parent, name) = walk::resolve_parent(fs, &path)?;
+        let target = match walk::lookup(fs, parent.ino, name) {
+            Ok(found) if found.kind == FileKind::Symlink => fs.readlink(found.ino)?,
+            Ok(_) | Err(Error::NotFound) => return Ok(path),
+            Err(error) => return Err(error),
+        };
+        if target.starts_with(b"/") {
+            path = target;
+        } else {
+            path.truncate(path.len() - name.len());
+            path.extend(target);
+        }
+    }
+    Err(Error::Loop)
 }
 
 /// What is called for each file: with its whole path, its attributes, and how deep below the start

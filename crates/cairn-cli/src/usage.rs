@@ -60,9 +60,16 @@ fn sentence(error: &clap::Error, help: &str) -> String {
             }
         }
         ErrorKind::MissingRequiredArgument => {
-            let missing = texts(error, ContextKind::InvalidArg).join(" and ");
-            let verb = if texts(error, ContextKind::InvalidArg).len() > 1 { "are" } else { "is" };
             let usage = text(ContextKind::Usage).unwrap_or_default();
+            let missing = match &texts(error, ContextKind::InvalidArg)[..] {
+                // The one name that is given is taken for the last.
+                [sources] if sources == "<SOURCES>..." && usage.contains("<DESTINATION>") => {
+                    vec!["<DESTINATION>".to_owned()]
+                }
+                missing => missing.to_vec(),
+            };
+            let verb = if missing.len() > 1 { "are" } else { "is" };
+            let missing = missing.join(" and ");
             let usage = usage
                 .trim()
                 .strip_prefix("Usage: ")
@@ -138,6 +145,10 @@ mod tests {
             (
                 "cairn cp x",
                 "cp: <SOURCES>... and <DESTINATION> are missing: cairn cp <IMAGE> <SOURCES>... <DESTINATION>",
+            ),
+            (
+                "cairn mv x /a",
+                "mv: <DESTINATION> is missing: cairn mv <IMAGE> <SOURCES>... <DESTINATION>",
             ),
             ("cairn mkfs --size", "mkfs: --size <SIZE> needs a value: see HELP"),
         ] {

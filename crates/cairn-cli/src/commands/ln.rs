@@ -4,7 +4,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use cairn_vfs::{Attributes, Caller, FileKind, FileSystem, NewInode, walk};
 
-use super::destination::{Destination, Place, Transfer};
+use super::destination::{Destination, Place, Transfer, same_file};
 use super::on_volume::OnVolume;
 use crate::failure::{Failure, Outcome, Status};
 use crate::output::Output;
@@ -88,12 +88,13 @@ fn one(fs: &dyn FileSystem, args: &Args, target: &[u8], place: &Place) -> Outcom
     };
     match place.existing(fs)? {
         Some(found) if existing.as_ref().is_some_and(|existing| existing.ino == found.ino) => {
-            let message = format!(
-                "{} and {}: the same file: give another name",
-                shown(target),
-                shown(&place.path)
-            );
-            Err(Failure::new(Status::Failed, message))
+            // A further name that is there already is what was asked for.
+            let is_other_name = walk::resolve_parent(fs, target)
+                .is_ok_and(|(parent, name)| (parent.ino, name) != (place.parent, &place.name));
+            if args.force && is_other_name {
+                return Ok(());
+            }
+            Err(same_file(&shown(target), &shown(&place.path)))
         }
         Some(_) if !args.force => Err(Failure::new(
             Status::Failed,

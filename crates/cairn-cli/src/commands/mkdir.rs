@@ -63,7 +63,15 @@ pub fn make(fs: &dyn FileSystem, args: &Args, output: &mut Output<'_>) -> Outcom
         for path in made.iter().filter(|_| args.verbose) {
             output.done(&[("created directory ", path)])?;
         }
-        done.map_err(|error| Failure::volume(shown(path), &error))
+        done.map_err(|error| {
+            let failure = Failure::volume(shown(path), &error);
+            match error {
+                Error::NotFound if !args.parents => {
+                    failure.leaving("add -p to make what is above it".to_owned())
+                }
+                _ => failure,
+            }
+        })
     })
 }
 

@@ -23,6 +23,9 @@ pub struct Args {
     /// Replace what exists: it is so without -n before it.
     #[arg(short = 'f', long, overrides_with = "no_clobber")]
     pub force: bool,
+    /// The destination is a name, even if a directory has it.
+    #[arg(short = 'T', long)]
+    pub no_target_directory: bool,
     /// Exchange the two.
     #[arg(long, conflicts_with = "no_clobber")]
     pub exchange: bool,
@@ -55,7 +58,10 @@ impl OnVolume for Args {
 pub fn rename(fs: &dyn FileSystem, args: &Args, output: &mut Output<'_>) -> Outcome {
     let sources = pattern::expand(fs, &args.transfer.sources)?;
     let path = args.transfer.destination();
-    let destination = if args.exchange && sources.len() == 1 {
+    if args.no_target_directory && sources.len() > 1 {
+        return Err(Failure::usage("mv: -T takes one source: leave -T out, or the others"));
+    }
+    let destination = if args.no_target_directory || args.exchange && sources.len() == 1 {
         Destination::name(fs, path)
     } else {
         Destination::find(fs, path, sources.len())?

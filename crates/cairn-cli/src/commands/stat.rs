@@ -70,7 +70,9 @@ pub fn describe(fs: &dyn FileSystem, args: &Args, output: &mut Output<'_>) -> Ou
     let mut objects = Vec::new();
     let done = args.operands.each(fs, |path| {
         let failed = |error| Failure::volume(shown(path), &error);
-        let found = walk::resolve(fs, path, args.dereference).map_err(failed)?;
+        let mut found = walk::resolve(fs, path, args.dereference).map_err(failed)?;
+        // What a mount prefers to read at once is another matter.
+        found.block_size = fs.statfs().map_err(failed)?.block_size;
         if let Some(format) = args.format.as_ref().or(args.printf.as_ref()) {
             let target = target(fs, &found).map_err(failed)?;
             let subject = Subject { path, attributes: &found, target: target.as_deref() };

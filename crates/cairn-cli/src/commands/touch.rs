@@ -12,6 +12,7 @@ use crate::failure::{Failure, Outcome, Status};
 use crate::operands::{LongHelp, Operands};
 use crate::output::Output;
 use crate::session::{Access, ImageArg, now, shown};
+use crate::tree::behind_links;
 use crate::{date, print};
 
 /// Arguments of `touch`.
@@ -97,11 +98,11 @@ pub fn touch(fs: &dyn FileSystem, args: &Args) -> Outcome {
     }
     args.operands.each(fs, |path| {
         let failed = |error| Failure::volume(shown(path), &error);
-        let Some((target, is_new)) = target(fs, args, path).map_err(failed)? else { return Ok(()) };
+        let Some((target, made)) = target(fs, args, path).map_err(failed)? else { return Ok(()) };
         let result = fs.setattr(target.ino, &set).map_err(failed)?;
         let Some((asked, limit)) = clamped(&set, &result) else { return Ok(()) };
         // Linux stores the nearest time and says nothing.
-        undo(fs, path, &target, is_new).map_err(failed)?;
+        undo(fs, &target, made.as_deref()).map_err(failed)?;
         let (asked, limit) = (print::time(asked), print::time(limit));
         let message = format!(
             "{}: this volume stores no {asked} UTC, the nearest is {limit} UTC",
@@ -121,13 +122,8 @@ fn clamped(set: &SetAttributes, result: &Attributes) -> Option<(Timestamp, Times
 }
 
 /// As if nothing had been touched.
-fn undo(
-    fs: &dyn FileSystem,
-    path: &[u8],
-    before: &Attributes,
-    is_new: bool,
-) -> cairn_vfs::Result<()> {
-    if is_new {
+fn undo(fs: &dyn FileSystem, before: &Attributes, made: Option<&[u8]>) -> cairn_vfs::Result<()> {
+    if let Some(path) = made {
         let (parent, name) = walk::resolve_parent(fs, path)?;
         return fs.unlink(parent.ino, name);
     }
@@ -142,20 +138,21 @@ fn times(atime: SetTime, mtime: SetTime) -> SetAttributes {
     SetAttributes { atime: Some(atime), mtime: Some(mtime), ..Default::default() }
 }
 
-/// The file to touch, and whether it was made for that.
+/// The file to touch, and its path if it was made for that.
 fn target(
     fs: &dyn FileSystem,
     args: &Args,
     path: &[u8],
-) -> cairn_vfs::Result<Option<(Attributes, bool)>> {
+) -> cairn_vfs::Result<Option<(Attributes, Option<Vec<u8>>)>> {
     match walk::resolve(fs, path, !args.no_dereference) {
-        Ok(found) => Ok(Some((found, false))),
+        Ok(found) => Ok(Some((found, None))),
         Err(Error::NotFound) if args.no_create || args.no_dereference => Ok(None),
         Err(Error::NotFound) => {
-            let (parent, name) = walk::resolve_parent(fs, path)?;
+            let path = behind_links(fs, path)?;
+            let (parent, name) = walk::resolve_parent(fs, &path)?;
             let made = fs.create(parent.ino, name, NewInode::Regular, 0o644, &Caller::ROOT)?;
             fs.forget(made.ino, 1);
-            Ok(Some((made, true)))
+            Ok(Some((made, Some(path))))
         }
         Err(error) => Err(error),
     }

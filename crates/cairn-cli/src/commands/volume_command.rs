@@ -9,8 +9,8 @@ use super::{
     setfattr, stat, touch, truncate,
 };
 use crate::failure::Outcome;
-use crate::output::with_stdout;
-use crate::session::with_volume;
+use crate::output::{Output, with_stdout, with_stdout_held_back};
+use crate::session::{Access, with_volume};
 
 /// The commands.
 #[derive(Debug, Subcommand)]
@@ -95,8 +95,12 @@ impl VolumeCommand {
     pub fn run_alone(&self) -> Outcome {
         let command = self.command();
         command.prepare()?;
-        with_stdout(|output| {
+        let run = |output: &mut Output<'_>| {
             with_volume(command.image(), command.access(), |fs| command.run(fs, output))
-        })
+        };
+        // Contents may be of any length, and who changes something tells of it at once.
+        let streams =
+            matches!(self, Self::Cat(_) | Self::Get(_)) || command.access() != Access::Read;
+        if streams { with_stdout(run) } else { with_stdout_held_back(run) }
     }
 }

@@ -156,6 +156,99 @@ fn files_do_not_replace_themselves() {
     twins.compare();
 }
 
+/// What is made has the name that the last symbolic link leads to.
+#[test]
+fn files_are_made_where_links_lead() {
+    let twins = Twins::new();
+    twins.run(&[
+        "ln -s @ d/made dangling",
+        "ln -s @ dangling chain",
+        "touch @ chain",
+        "ls @ d",
+        "ln -s @ none/made beyond",
+        "touch @ beyond",
+        "truncate -s 5 @ beyond",
+        "ln -s @ self self",
+        "touch @ self",
+        "touch -c @ beyond none",
+        "touch -h @ beyond self",
+        "touch @ none/ a/",
+        "ln -s @ sized d/link",
+        "truncate -s 5 @ d/link",
+        "stat -c %n|%s @ d/sized",
+    ]);
+    twins.compare();
+}
+
+#[test]
+fn links_and_names_are_replaced_as_by_the_tools() {
+    let twins = Twins::new();
+    twins.run(&[
+        "ln @ a hard",
+        "ln -f @ a hard",
+        "ln -f @ a a",
+        "ln -f @ a ./a",
+        "ln -s @ loop loop",
+        "ln -f @ a loop",
+        "ln -s @ loop2 loop2",
+        "mv @ b loop2",
+        "mv -T @ c g",
+        "mv -T @ tree g",
+        "mv -T @ d e",
+        "mv -vT @ c loop2",
+        "mkdir @ none/deep",
+    ]);
+    twins.compare();
+    assert!(fails(&["mv", "-T", &twins.ours, "a", "hard", "g"], 2).contains("-T takes one source"));
+    assert!(fails(&["mkdir", &twins.ours, "none/deep"], 1).contains("add -p to make"));
+}
+
+#[test]
+fn sizes_change_as_by_truncate() {
+    let twins = Twins::new();
+    for (size, made) in [
+        ("%4K", 4096),
+        (">10", 4096),
+        (">5000", 5000),
+        ("<6000", 5000),
+        ("<4999", 4999),
+        ("/1000", 4000),
+        ("+1", 4001),
+        ("-2", 3999),
+        ("-5000", 0),
+        ("%7", 0),
+        (">0", 0),
+    ] {
+        let lines = [format!("truncate -s {size} @ d/file"), "stat -c %s|%o @ d/file".into()];
+        twins.run(&[&lines[0], &lines[1]]);
+        let stat = works(&["stat", "-c", "%s", &twins.ours, "d/file"]);
+        assert_eq!(stat, format!("{made}\n"), "{size}");
+    }
+    twins.run(&["truncate -s %0 @ a", "truncate -s /0 @ a", "truncate -s >=3 @ a"]);
+    twins.compare();
+}
+
+/// What reads a listing may want the image before the listing has ended.
+#[test]
+fn a_listing_can_be_piped_into_a_change() {
+    let (dir, image) = in_dir("disk.img");
+    works(&["mkfs", "--size", "16M", &image]);
+    let tree = dir.path().join("tree");
+    std::fs::create_dir(&tree).unwrap();
+    for n in 0..1000 {
+        std::fs::write(tree.join(format!("{n:0200}")), "").unwrap();
+    }
+    works(&["put", &image, tree.to_str().unwrap(), "/"]);
+    let pipe = format!(
+        "set -o pipefail; {0} find {1} /tree -type f -print0 | xargs -0 -n 200 {0} chmod {1} 600",
+        env!("CARGO_BIN_EXE_cairn"),
+        image
+    );
+    let output = judge::command("bash").args(["-c", &pipe]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(works(&["find", &image, "/tree", "-perm", "600"]).lines().count(), 1000);
+}
+
 /// A slash at the end asks for a directory. A symbolic link to one is none.
 #[test]
 fn a_slash_at_the_end_names_directories_alone() {
