@@ -5,7 +5,7 @@
 
 use cairn_base::ranked_lock::{Mutex, Rank};
 
-use crate::format::superblock::FoundError;
+use crate::format::error_record::FoundError;
 
 /// The waiting records, oldest first.
 pub(crate) struct DamageLog(Mutex<Vec<FoundError>>);

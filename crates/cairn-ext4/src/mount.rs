@@ -81,6 +81,8 @@ struct Structures {
     budget: Arc<Budget>,
     journal: Option<JournalArea>,
     stopped: Option<Stopped>,
+    /// The superblock before the replay.
+    superblock: Superblock,
 }
 
 fn read_structures(
@@ -132,7 +134,7 @@ fn read_structures(
     let overhead = groups.overhead() + journal.as_ref().map_or(0, JournalArea::blocks);
     let runtime = runtime.clone();
     let store = Store { device, flushes, buffers, layout, superblock, overhead, groups, runtime };
-    Ok(Structures { store, budget, journal, stopped })
+    Ok(Structures { store, budget, journal, stopped, superblock: probe.superblock.clone() })
 }
 
 fn start(
@@ -140,11 +142,12 @@ fn start(
     runtime: Arc<dyn Runtime>,
     options: &MountOptions,
 ) -> Result<Arc<Volume>> {
-    let Structures { store, budget, journal, stopped } = found;
+    let Structures { store, budget, journal, stopped, superblock: before_replay } = found;
     let writable = stopped.is_none();
     let found = store.superblock.read(&store.buffers)?;
     let hash = directory::hash_settings(&found);
     if writable {
+        store.superblock.restore_errors(&store, &before_replay)?;
         store.superblock.mark(&store, Mark::Mounted, true)?;
         keep_journal_error(&store, journal.as_ref())?;
     }

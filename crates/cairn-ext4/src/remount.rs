@@ -145,7 +145,9 @@ fn quiesce(volume: &Arc<Volume>, reason: &str) -> Result<()> {
         Err(error) => tracing::warn!("nothing is read ahead: {error}"),
     }
     closed.inspect_err(|error| {
-        volume.stop_for(StopCause::Failed, &format!("stopped after an error: {error}"))
+        if volume.stop_for(StopCause::Failed, &format!("stopped after an error: {error}")) {
+            volume.record_stop(error);
+        }
     })
 }
 

@@ -42,21 +42,25 @@ impl Volume {
             // The journal may have been aborted before, with the original reason.
             reason = journal.aborted().unwrap_or(reason);
         }
-        self.stop_for(StopCause::Failed, &format!("stopped after an error: {reason}"));
+        if self.stop_for(StopCause::Failed, &format!("stopped after an error: {reason}")) {
+            self.record_stop(error);
+        }
     }
 
-    /// Stops the volume for `errors=panic`.
+    /// Stops the volume for `errors=panic`. As in Linux, the error is recorded all the same.
     fn power_cut(&self, error: &Error) {
         tracing::error!(%error, "errors=panic: the volume is shut down");
-        self.abandon(&format!("shut down by errors=panic: {error}"));
+        if self.abandon(&format!("shut down by errors=panic: {error}")) {
+            self.record_stop(error);
+        }
     }
 
-    /// Stops as in a power cut, because of a fault.
-    pub(crate) fn abandon(&self, reason: &str) {
+    /// Stops as in a power cut, because of a fault. False if the volume had stopped before.
+    pub(crate) fn abandon(&self, reason: &str) -> bool {
         if let Some(journal) = self.journal() {
             journal.abort_hard(reason);
         }
-        self.stop_for(StopCause::Failed, reason);
+        self.stop_for(StopCause::Failed, reason)
     }
 
     /// Stops as in a power cut. With `flush_log`, all changes so far are committed before.
@@ -123,8 +127,11 @@ impl Volume {
             .into());
         }
         if let Some(reason) = self.journal().and_then(|journal| journal.aborted()) {
+            let error = Error::Journal(cairn_jbd2::Error::Aborted(reason.clone()));
             let reason: Arc<str> = format!("stopped after an error: {reason}").into();
-            self.stop_for(StopCause::Failed, &reason);
+            if self.stop_for(StopCause::Failed, &reason) {
+                self.record_stop(&error);
+            }
             return Err(VfsError::ReadOnly(reason).into());
         }
         Ok(())
@@ -146,11 +153,14 @@ impl Volume {
         self.stop_for(StopCause::Ended, reason);
     }
 
-    pub(crate) fn stop_for(&self, cause: StopCause, reason: &str) {
+    /// Stops writing. False if the volume was stopped for good before.
+    pub(crate) fn stop_for(&self, cause: StopCause, reason: &str) -> bool {
         let mut stopped = self.stopped.lock();
-        if !stopped.as_ref().is_some_and(|stopped| stopped.cause.is_final()) {
+        let first = !stopped.as_ref().is_some_and(|stopped| stopped.cause.is_final());
+        if first {
             *stopped = Some(Stopped { reason: reason.into(), cause });
         }
+        first
     }
 
     /// The cause for which nothing may be written.

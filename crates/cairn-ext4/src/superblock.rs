@@ -5,9 +5,11 @@
 //! directly.
 
 use cairn_base::Pba;
+use cairn_block::{BlockDevice, BlockDeviceExt, Durability};
 use cairn_cache::block::BufferCache;
 
 use crate::error::{Error, Result};
+use crate::format::error_record::FoundError;
 use crate::format::features::{Incompat, RoCompat};
 use crate::format::superblock::{self as format, Superblock};
 use crate::store::{LiveSuperblock, Store};
@@ -85,6 +87,38 @@ impl LiveSuperblock {
         }
         store.buffers.write_back()?;
         store.device.flush()?;
+        Ok(())
+    }
+
+    /// Adds errors to the record on the device, durably (`ext4_commit_super`): for a volume that has
+    /// stopped. Of the superblock in memory, only its record of errors goes to the device: its
+    /// other changes may belong to a transaction that was not committed.
+    ///
+    /// # Errors
+    /// The superblock cannot be read or is damaged, or the device failed.
+    pub(crate) fn record_errors(&self, store: &Store, found: &[FoundError]) -> Result<()> {
+        let mut known = self.read(&store.buffers)?;
+        found.iter().for_each(|found| known.note_error(found));
+        let size = store.layout.block_size;
+        let at = self.block.get() * u64::from(size);
+        let mut block = store.device.read_block(at, size as usize)?.to_vec();
+        let place = &mut block[self.offset..self.offset + format::SIZE];
+        let mut superblock = Superblock::decode(place)?;
+        superblock.merge_errors(&known);
+        place.copy_from_slice(&superblock.encode());
+        store.device.write_durable(at, block, Durability { preflush: false, fua: true })?;
+        Ok(())
+    }
+
+    /// Restores a record of errors that is newer than what the log had of the superblock.
+    ///
+    /// # Errors
+    /// As [`LiveSuperblock::change_directly`].
+    pub(crate) fn restore_errors(&self, store: &Store, before_replay: &Superblock) -> Result<()> {
+        let mut replayed = self.read(&store.buffers)?;
+        if replayed.merge_errors(before_replay) {
+            self.change_directly(store, |superblock| *superblock = replayed)?;
+        }
         Ok(())
     }
 

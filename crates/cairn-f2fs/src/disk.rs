@@ -31,10 +31,10 @@ pub struct Disk {
     pub device: Arc<dyn BlockDevice>,
     /// What of it is on the medium.
     pub(crate) flushes: Arc<Flushes>,
-    /// The superblock as it was read, but for [`Disk::label`].
+    /// The superblock as it was read: all but the label and the record of errors is still so.
     pub superblock: Superblock,
-    /// Held while it is written.
-    label: Mutex<String>,
+    /// The superblock as it was last written. Held while it is written.
+    written: Mutex<Superblock>,
     /// Geometry.
     pub layout: Arc<Layout>,
     /// Blocks of metadata, nodes and directories, by address.
@@ -67,7 +67,7 @@ impl Disk {
         Self {
             device: parts.device,
             flushes: parts.flushes,
-            label: Mutex::new(Rank::Buffer, parts.superblock.label()),
+            written: Mutex::new(Rank::Buffer, parts.superblock.clone()),
             superblock: parts.superblock,
             layout: parts.layout,
             buffers: parts.buffers,
@@ -103,25 +103,49 @@ impl Disk {
 
     /// The label.
     pub(crate) fn label(&self) -> String {
-        self.label.lock().clone()
+        self.written.lock().label()
     }
 
-    /// Sets the label: in the second superblock, then in the first one. The caller has checked that
-    /// the volume is writable.
+    /// Sets the label. The caller has checked that the volume is writable.
     ///
     /// # Errors
     /// It is too long, or the device failed.
     pub(crate) fn set_label(&self, label: &str) -> Result<()> {
-        let mut superblock = self.superblock.clone();
-        if !superblock.set_label(label) {
-            return Err(cairn_vfs::Error::Invalid("a label has at most 511 UTF-16 units").into());
+        let mut fits = true;
+        self.change_superblock(|superblock| {
+            fits = superblock.set_label(label);
+            fits
+        })?;
+        match fits {
+            true => Ok(()),
+            false => Err(cairn_vfs::Error::Invalid("a label has at most 511 UTF-16 units").into()),
         }
-        let mut current = self.label.lock();
+    }
+
+    /// True if the superblock has a record of errors.
+    pub(crate) fn has_errors(&self) -> bool {
+        self.written.lock().has_errors()
+    }
+
+    /// Changes the superblock: the second one, then the first one. Nothing is written if `change`
+    /// returns false.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub(crate) fn change_superblock(
+        &self,
+        change: impl FnOnce(&mut Superblock) -> bool,
+    ) -> Result<()> {
+        let mut written = self.written.lock();
+        let mut superblock = written.clone();
+        if !change(&mut superblock) {
+            return Ok(());
+        }
         let bytes = superblock.encode();
         for at in SUPERBLOCKS.into_iter().rev() {
             self.write_superblock(at, &bytes)?;
         }
-        *current = label.into();
+        *written = superblock;
         Ok(())
     }
 
@@ -135,6 +159,6 @@ impl Disk {
 
     /// Writes the first superblock, which was found damaged, as the second one says.
     pub(crate) fn restore_first_superblock(&self) -> Result<()> {
-        self.write_superblock(SUPERBLOCKS[0], &self.superblock.encode())
+        self.write_superblock(SUPERBLOCKS[0], &self.written.lock().encode())
     }
 }

@@ -16,6 +16,7 @@ mod compress;
 #[cfg(test)]
 mod core_tests;
 mod corrupt;
+mod damage;
 pub mod devices;
 mod dir;
 mod dirty;

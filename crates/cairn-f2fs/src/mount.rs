@@ -16,6 +16,7 @@ use cairn_cache::file::{PageCache, PageCacheOptions};
 
 use crate::checkpoint::{self, Hook, Loaded, Reason, summaries};
 use crate::checkpointer::Checkpointer;
+use crate::damage;
 use crate::disable;
 use crate::disk::{Disk, Parts};
 use crate::error::{Error, Result};
@@ -185,7 +186,7 @@ impl F2fs {
             None => {}
         }
         disable::switch_merging(&self.mount);
-        Ok(())
+        damage::carry_over(&self.mount)
     }
 
     fn start_daemons(&self) -> Result<()> {

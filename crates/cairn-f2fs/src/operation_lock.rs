@@ -46,6 +46,14 @@ struct Stopped {
     reason: Arc<str>,
     /// An error did it, and not somebody who asked for it.
     failed: bool,
+    /// Somebody records the error ([`OperationLock::take_failure`]).
+    recorded: bool,
+}
+
+impl Stopped {
+    fn new(reason: &str, failed: bool) -> Self {
+        Self { reason: reason.into(), failed, recorded: false }
+    }
 }
 
 /// The lock is held shared, by an operation. The checkpoint waits until this is dropped.
@@ -182,12 +190,21 @@ impl OperationLock {
 
     /// Lets no more changes through, for good, because of an error. The first reason is kept.
     pub(crate) fn stop(&self, reason: &str) {
-        self.stopped.lock().get_or_insert_with(|| Stopped { reason: reason.into(), failed: true });
+        self.stopped.lock().get_or_insert_with(|| Stopped::new(reason, true));
     }
 
     /// The same because somebody asked for it.
     pub(crate) fn shut_down(&self, reason: &str) {
-        self.stopped.lock().get_or_insert_with(|| Stopped { reason: reason.into(), failed: false });
+        self.stopped.lock().get_or_insert_with(|| Stopped::new(reason, false));
+    }
+
+    /// True once, if an error has stopped the volume: the caller records it.
+    pub(crate) fn take_failure(&self) -> bool {
+        let mut stopped = self.stopped.lock();
+        let Some(stopped) = stopped.as_mut().filter(|stopped| stopped.failed) else {
+            return false;
+        };
+        !std::mem::replace(&mut stopped.recorded, true)
     }
 
     /// Why the volume has stopped, if it has.
@@ -220,8 +237,8 @@ impl OperationLock {
     /// there.
     pub(crate) fn check(&self) -> Result<()> {
         match &*self.stopped.lock() {
-            Some(Stopped { reason, failed: true }) => Err(Error::Stopped(reason.clone())),
-            Some(Stopped { reason, failed: false }) => {
+            Some(Stopped { reason, failed: true, .. }) => Err(Error::Stopped(reason.clone())),
+            Some(Stopped { reason, failed: false, .. }) => {
                 Err(cairn_vfs::Error::stopped(reason).into())
             }
             None => Ok(()),

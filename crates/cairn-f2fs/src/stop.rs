@@ -8,9 +8,7 @@ use cairn_vfs::error_policy::verdict;
 use cairn_vfs::{Reach, Verdict};
 
 use crate::error::{Error, Result};
-use crate::format::CheckpointFlags;
 use crate::mount_state::MountState;
-use crate::store::Store;
 
 impl MountState {
     /// Looks at a result on its way out.
@@ -34,27 +32,34 @@ impl MountState {
     /// Stops as a power cut would, because of a fault.
     pub(crate) fn abandon(&self, reason: &str) {
         match &self.disk.store {
-            Some(store) => store.operation_lock.stop(reason),
+            Some(store) => {
+                store.operation_lock.stop(reason);
+                // As after a power cut, nothing tells of it.
+                store.operation_lock.take_failure();
+            }
             None => self.set_read_only(Some(reason.into())),
         }
     }
 
     fn judge(&self, error: &Error, half_done: bool) {
-        let Some(store) = self.disk.store.as_ref().filter(|_| self.read_only_reason().is_none())
-        else {
-            return;
-        };
-        match verdict(self.reach(error), half_done, self.options().on_damage) {
-            Verdict::GoOn => {}
-            Verdict::Note => note(store, error),
-            Verdict::Stop => {
-                tracing::error!(%error, "the volume takes no more changes");
-                store.operation_lock.stop(&format!("stopped after an error: {error}"));
+        let Some(store) = &self.disk.store else { return };
+        if self.read_only_reason().is_none() {
+            match verdict(self.reach(error), half_done, self.options().on_damage) {
+                Verdict::GoOn => {}
+                Verdict::Note => self.note_damage(store, error),
+                Verdict::Stop => {
+                    tracing::error!(%error, "the volume takes no more changes");
+                    store.operation_lock.stop(&format!("stopped after an error: {error}"));
+                }
+                Verdict::PowerCut => {
+                    tracing::error!(%error, "errors=panic: the volume is shut down");
+                    store.operation_lock.stop(&format!("shut down by errors=panic: {error}"));
+                }
             }
-            Verdict::PowerCut => {
-                tracing::error!(%error, "errors=panic: the volume is shut down");
-                store.operation_lock.stop(&format!("shut down by errors=panic: {error}"));
-            }
+        }
+        // Checkpoints, fsyncs and cleaning stop a volume before their error comes here.
+        if store.operation_lock.take_failure() {
+            self.record_stop(error);
         }
     }
 
@@ -66,10 +71,4 @@ impl MountState {
             reach => reach,
         }
     }
-}
-
-/// The next checkpoint asks for fsck.f2fs.
-fn note(store: &Store, error: &Error) {
-    tracing::error!(%error, "the volume is damaged: run fsck.f2fs on it");
-    store.checkpoints.raise(CheckpointFlags::FSCK);
 }

@@ -66,7 +66,8 @@ ranks! {
     Allocator,
     /// One write-back of metadata buffers at a time.
     BufferWriteback,
-    /// A metadata buffer's contents (order: block). F2FS: the volume's label.
+    /// A metadata buffer's contents (order: block). F2FS: the superblock
+    /// as it was last written.
     Buffer,
     /// ext4: the start and the end of the daemon of `async_checkpoint`.
     CheckpointDaemon,

@@ -17,6 +17,7 @@
 pub mod backup;
 mod buffer;
 pub mod dir_entry;
+pub mod error_record;
 pub mod extent;
 pub mod features;
 pub mod group_desc;

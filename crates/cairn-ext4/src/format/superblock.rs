@@ -162,26 +162,6 @@ pub fn magic_of(bytes: &[u8]) -> Option<u16> {
     RawSuperblock::read_from_prefix(bytes).ok().map(|(raw, _)| raw.s_magic.get())
 }
 
-/// Damage that was found, for `s_error_count` and related fields.
-#[derive(Clone, Copy, Debug)]
-pub struct FoundError {
-    /// Seconds since 1970.
-    pub seconds: i64,
-    /// Inode; 0 if none or unknown.
-    pub ino: u32,
-    /// Block; 0 if unknown.
-    pub block: u64,
-    /// A checksum was wrong; otherwise the contents are invalid.
-    pub checksum: bool,
-}
-
-/// `s_last_error_errcode`: EFSBADCRC, in the numbers of the format.
-const ERRCODE_CHECKSUM: u8 = 4;
-/// EFSCORRUPTED.
-const ERRCODE_CORRUPTED: u8 = 5;
-/// The name in the field in which Linux stores the function that found an error.
-const FOUND_BY: &[u8; 32] = b"cairn\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
-
 impl Superblock {
     /// What to do about damage, as set by `tune2fs -e`. Linux treats unknown values as
     /// `remount-ro`.
@@ -192,28 +172,6 @@ impl Superblock {
             3 => OnDamage::Panic,
             _ => OnDamage::RemountReadOnly,
         }
-    }
-
-    /// Records an error until the next e2fsck.
-    pub fn note_error(&mut self, found: &FoundError) {
-        let raw = &mut self.raw;
-        let seconds = found.seconds.max(0).cast_unsigned();
-        let low = u32::try_from(seconds & 0xffff_ffff).unwrap_or(0);
-        let high = u8::try_from(seconds >> 32 & 0xff).unwrap_or(0);
-        let code = if found.checksum { ERRCODE_CHECKSUM } else { ERRCODE_CORRUPTED };
-        raw.s_state = (raw.s_state.get() | STATE_ERROR).into();
-        if raw.s_first_error_time.get() == 0 && raw.s_first_error_time_hi == 0 {
-            (raw.s_first_error_time, raw.s_first_error_time_hi) = (low.into(), high);
-            (raw.s_first_error_ino, raw.s_first_error_block) =
-                (found.ino.into(), found.block.into());
-            (raw.s_first_error_func, raw.s_first_error_line) = (*FOUND_BY, 0.into());
-            raw.s_first_error_errcode = code;
-        }
-        (raw.s_last_error_time, raw.s_last_error_time_hi) = (low.into(), high);
-        (raw.s_last_error_ino, raw.s_last_error_block) = (found.ino.into(), found.block.into());
-        (raw.s_last_error_func, raw.s_last_error_line) = (*FOUND_BY, 0.into());
-        raw.s_last_error_errcode = code;
-        raw.s_error_count = raw.s_error_count.get().saturating_add(1).into();
     }
 
     /// Decodes the 1024 bytes at [`OFFSET`] or of a backup.

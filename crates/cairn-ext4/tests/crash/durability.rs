@@ -52,7 +52,7 @@ fn with_damage(fresh: &MemoryDevice) -> Damage {
     let ino = fs.create(fs.root(), DAMAGED, NewInode::Regular, 0o644, &Caller::ROOT).unwrap().ino;
     let at = crate::policy::record_of(&fs, ino).checked;
     fs.unmount().unwrap();
-    Damage::new(device.fork(), at)
+    Damage::new(device.fork(), at, 0..8192)
 }
 
 fn search_on(args: &'static [&'static str], megabytes: u64) {

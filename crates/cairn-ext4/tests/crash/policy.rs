@@ -62,6 +62,39 @@ impl Subject for Kind {
         write_image(device, &image).unwrap();
         dumpe2fs(&image).contains("with errors")
     }
+
+    fn check_record_of_stop(&self, device: &MemoryDevice, damage: bool) {
+        let (ino, code, by) = match damage {
+            true => ("12", "EFSBADCRC", "cairn: inode"),
+            false if self.0.contains(&"ext2") => ("0", "EIO", "cairn: metadata"),
+            false => ("0", "EIO", "cairn: journal"),
+        };
+        check_record(self, device, 1, &[ino, code, by]);
+    }
+
+    fn is_in_superblock(&self, at: u64) -> bool {
+        (1024..2048).contains(&at)
+    }
+}
+
+/// The superblock has a record of errors, with these words in it. Whoever recovers the volume
+/// (e2fsck, Linux or Cairn), the record stays, and e2fsck checks the whole volume.
+fn check_record(kind: &Kind, device: &MemoryDevice, errors: u32, words: &[&str]) {
+    let count = format!("FS Error count:           {errors}\n");
+    let by_us = Arc::new(device.fork());
+    kind.open(by_us.clone(), "").unmount().unwrap();
+    let by_linux = device.fork();
+    let dir = shm();
+    let image = dir.path().join("linux");
+    write_image(&by_linux, &image).unwrap();
+    KernelMount::new(&image, "").unmount();
+    let by_linux = read_image(&image).unwrap();
+    for (by, device) in [("nobody", device), ("Cairn", &*by_us), ("Linux", &by_linux)] {
+        let head = seen(device);
+        for word in words.iter().chain(&[&*count]) {
+            assert!(head.contains(word), "{}, mounted by {by}: no {word} in\n{head}", kind.name());
+        }
+    }
 }
 
 pub fn record_of(fs: &Ext4, ino: Ino) -> Record {
@@ -91,6 +124,11 @@ fn damage_that_was_only_looked_at_is_noted() {
 #[test]
 fn the_first_damage_stops_a_volume_that_asks_for_it() {
     policy::the_first_damage_stops_a_volume_that_asks_for_it(&Kind(SUMS));
+}
+
+#[test]
+fn a_failed_write_of_metadata_is_recorded() {
+    KINDS.iter().for_each(|kind| policy::a_failed_write_of_metadata_is_recorded(&Kind(kind)));
 }
 
 /// It is e2fsck's to delete, as Linux leaves it.
@@ -213,5 +251,29 @@ fn the_first_damage_stops_a_volume_whose_superblock_asks_for_it() {
         if !cut {
             seen(&device);
         }
+    }
+}
+
+/// An error that was noted in a transaction is the first one, and that which stops the volume the
+/// last one. The log has a superblock that is older than this record, and does not replace it.
+#[test]
+fn a_record_of_errors_outlives_the_replay() {
+    for (options, words) in [
+        ("errors=remount-ro", &["First error inode #:      12", "EFSBADCRC"]),
+        ("errors=panic", &["First error inode #:      12", "EFSBADCRC"]),
+    ] {
+        let kind = Kind(ORPHANS[0]);
+        let device = policy::with_damaged_inode(&kind);
+        let simulated = Simulated::new(1);
+        let fs = open(device.clone(), simulated.clone(), "errors=continue").unwrap();
+        policy::look_at_victim(&*fs);
+        simulated.run_until_idle();
+        // Its number is in the superblock now, the head of the orphan list.
+        fs.tmpfile(fs.root(), 0o644, &Caller::ROOT).unwrap();
+        fs.sync().unwrap();
+        fs.remount(options).unwrap();
+        policy::look_at_victim(&*fs);
+        assert!(fs.read_only_reason().is_some(), "{options}");
+        check_record(&kind, &device, 2, words);
     }
 }

@@ -27,6 +27,7 @@ pub(crate) mod block;
 pub mod checkpoint;
 pub mod checksum;
 pub mod dentry;
+pub mod error_record;
 pub mod features;
 pub mod hash;
 pub mod inode;

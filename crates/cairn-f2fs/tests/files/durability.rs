@@ -38,7 +38,7 @@ fn with_damage(fresh: &MemoryDevice) -> Damage {
     fs.sync().unwrap();
     let at = crate::policy::record_of(&fs, ino).checked;
     fs.unmount().unwrap();
-    Damage::new(device.fork(), at)
+    Damage::new(device.fork(), at, 0..8192)
 }
 
 #[test]

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use cairn_base::Ino;
 use cairn_base::runtime::simulated::Simulated;
-use cairn_block::BlockDevice;
 use cairn_block::memory::MemoryDevice;
+use cairn_block::{BlockDevice, BlockDeviceExt};
+use cairn_f2fs::format::Superblock;
 use cairn_f2fs::{F2fs, MountOptions};
 use cairn_testkit::crash::write_image;
 use cairn_testkit::judge::{dump_f2fs, fsck_f2fs_device};
@@ -51,6 +52,33 @@ impl Subject for Kind {
         write_image(device, image.path()).unwrap();
         dump_f2fs(image.path())["ckpt_flags"] & FSCK_FLAG != 0
     }
+
+    fn check_record_of_stop(&self, device: &MemoryDevice, damage: bool) {
+        // On request, or a failed write; a damaged inode.
+        let expected = if damage { (0, 1 << 4) } else { (3, 0) };
+        for superblock in superblocks(device) {
+            let mut stops = [0; 32];
+            stops[expected.0] = 1;
+            assert_eq!(superblock.s_stop_reason, stops);
+            assert_eq!(superblock.s_errors[0], expected.1);
+        }
+        assert!(!self.asks_for_check(device), "no checkpoint was written");
+        // The checkpoints of every later mount ask for fsck.f2fs.
+        let later = Arc::new(device.fork());
+        for _ in 0..2 {
+            open(later.clone(), "").unmount().unwrap();
+            assert!(self.asks_for_check(&later));
+            assert!(!superblocks(&later).iter().any(Superblock::has_errors), "they say it now");
+        }
+    }
+
+    fn is_in_superblock(&self, at: u64) -> bool {
+        at < 8192 && at % 4096 >= 1024
+    }
+}
+
+fn superblocks(device: &MemoryDevice) -> [Superblock; 2] {
+    [0, 4096].map(|at| Superblock::decode(&device.read_at(at, 4096).unwrap()).unwrap())
 }
 
 pub fn record_of(fs: &F2fs, ino: Ino) -> Record {
@@ -76,6 +104,9 @@ fn a_damaged_inode_is_noted_and_loses_nothing_of_others() {
     let found = fsck_f2fs_device(&device).output;
     let asserts: Vec<&str> = found.lines().filter(|line| line.contains("[ASSERT]")).collect();
     assert!(asserts.len() == 1 && asserts[0].contains("chksum"), "{found}");
+    for superblock in superblocks(&device) {
+        assert_eq!((superblock.s_stop_reason, superblock.s_errors[0]), ([0; 32], 1 << 4));
+    }
 }
 
 #[test]
@@ -86,6 +117,11 @@ fn damage_that_was_only_looked_at_is_noted() {
 #[test]
 fn the_first_damage_stops_a_volume_that_asks_for_it() {
     policy::the_first_damage_stops_a_volume_that_asks_for_it(&Kind);
+}
+
+#[test]
+fn a_failed_write_of_metadata_is_recorded() {
+    policy::a_failed_write_of_metadata_is_recorded(&Kind);
 }
 
 /// It stays recorded; once it can be read, it goes.

@@ -73,6 +73,12 @@ impl Journal {
         Ok(())
     }
 
+    /// Waits until no version of the block is being written to its home location. After an abort,
+    /// no other follows.
+    pub fn wait_for_home_write(&self, pba: Pba) {
+        self.wait(|state| !state.checkpointing.is_writing(pba));
+    }
+
     /// True if a checkpoint would free log blocks.
     fn has_log_to_free(&self) -> bool {
         let state = self.state.lock();

@@ -12,7 +12,7 @@
 //! - of a directory, also one with `chattr +D`: its names are, and what kind of thing each leads
 //!   to;
 //! - where damage stops the volume (`errors=remount-ro`, `errors=panic`): what was promised before;
-//!   nothing changes after, and nothing is written after `errors=panic`.
+//!   nothing changes after, and nothing but the record of it is written after `errors=panic`.
 //!
 //! Two words are not in the grammar. An *idmapped* mount changes owners in requests and nothing
 //! else, before they reach a filesystem: an owner is [`Step::Own`]. The options `sync` and
@@ -25,10 +25,12 @@ mod search;
 mod shared;
 mod world;
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use cairn_block::BlockDevice;
 use cairn_block::memory::MemoryDevice;
+use cairn_block::wrap::RecordLog;
 use cairn_vfs::FileSystem;
 
 use crate::damage::flip;
@@ -55,14 +57,24 @@ pub type Judge<'a> = &'a dyn Fn(&MemoryDevice) -> Result<(), String>;
 pub struct Damage {
     device: MemoryDevice,
     at: u64,
+    /// Where the superblocks are, in which the volume records it.
+    superblocks: Range<u64>,
 }
 
 impl Damage {
     /// Flips bits at byte `at` of a volume that has the file.
     #[must_use]
-    pub fn new(device: MemoryDevice, at: u64) -> Self {
+    pub fn new(device: MemoryDevice, at: u64, superblocks: Range<u64>) -> Self {
         flip(&device, at);
-        Self { device, at }
+        Self { device, at, superblocks }
+    }
+
+    /// True if nothing but superblocks was written from a moment on.
+    fn only_recorded(&self, log: &RecordLog, from: u64) -> bool {
+        let later = log.events.iter().zip(&log.spans).filter(|(_, span)| span.submitted >= from);
+        later.filter_map(|(event, _)| event.range()).all(|range| {
+            self.superblocks.contains(&range.start) && range.end <= self.superblocks.end
+        })
     }
 
     /// Mends a copy, so that a judge finds nothing else.
