@@ -4,7 +4,7 @@ use crate::format::layout::Layout;
 
 /// Upper bounds, in blocks.
 #[derive(Clone, Copy, Debug)]
-pub struct Credits {
+pub(crate) struct Credits {
     /// One inode record, and the orphan list's link in it.
     pub attributes: u32,
     /// Adding or removing an orphan record: superblock or orphan block, and a neighbour in the
@@ -35,7 +35,7 @@ impl Credits {
     /// The credits of a volume. They hold for all depths of maps, and are small enough that several
     /// operations fit the smallest journal.
     #[must_use]
-    pub const fn for_layout(_layout: &Layout) -> Self {
+    pub(crate) const fn for_layout(_layout: &Layout) -> Self {
         // To allocate or free a block changes its bitmap and its group's descriptor.
         let block = 2;
         // An extent tree of depth 5 that splits at each level: the node, its new half, and the

@@ -17,16 +17,16 @@ use cairn_vfs::Timestamp;
 use crate::corrupt::Corrupt;
 use crate::error::{Error, Result};
 use crate::format::error_record::{ErrorCode, FoundError};
-use crate::volume::Volume;
+use crate::mount_state::MountState;
 
-impl Volume {
+impl MountState {
     /// Records damage.
     pub(crate) fn note_damage(&self, error: &Error) {
         tracing::error!(%error, "the volume is damaged: run e2fsck on it");
         let first = self.damage.push(self.found(error));
-        let Some(volume) = self.me.upgrade().filter(|_| first) else { return };
+        let Some(mount) = self.me.upgrade().filter(|_| first) else { return };
         self.runtime.defer(Box::new(move || {
-            if let Err(error) = volume.store_damage() {
+            if let Err(error) = mount.store_damage() {
                 tracing::warn!(%error, "the damage could not be recorded in the superblock");
             }
         }));

@@ -14,7 +14,7 @@ use cairn_vfs::OnDamage;
 use crate::options::MountOptions;
 
 /// The options of a mounted volume.
-pub struct LiveOptions {
+pub(crate) struct LiveOptions {
     /// Held by a call that changes options, from reading the old ones to applying the new ones.
     pub(crate) changing: Mutex<()>,
     current: Mutex<Arc<MountOptions>>,
@@ -36,7 +36,7 @@ impl LiveOptions {
     }
 
     /// A copy of the present options.
-    pub fn get(&self) -> Arc<MountOptions> {
+    pub(crate) fn get(&self) -> Arc<MountOptions> {
         self.current.lock().clone()
     }
 
@@ -48,18 +48,18 @@ impl LiveOptions {
     }
 
     /// True if access times are kept.
-    pub fn access_times(&self) -> bool {
+    pub(crate) fn access_times(&self) -> bool {
         self.access_times.load(Ordering::Relaxed)
     }
 
     /// What to do about damage: by `errors=`, or by the superblock.
-    pub fn on_damage(&self) -> OnDamage {
+    pub(crate) fn on_damage(&self) -> OnDamage {
         let asked = self.current.lock().on_damage;
         asked.unwrap_or_else(|| self.on_damage.get().copied().unwrap_or_default())
     }
 
     /// True if new files get the group of their directory.
-    pub fn group_of_parent(&self) -> bool {
+    pub(crate) fn group_of_parent(&self) -> bool {
         self.group_of_parent.load(Ordering::Relaxed)
     }
 }

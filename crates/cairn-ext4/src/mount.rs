@@ -27,6 +27,7 @@ use crate::format::superblock::{self as format, Superblock};
 use crate::groups::GroupTable;
 use crate::info;
 use crate::inode::directory;
+use crate::mount_state::MountState;
 use crate::options::MountOptions;
 use crate::orphan::{Orphans, cleanup};
 use crate::probe::{self, Probe};
@@ -162,7 +163,8 @@ fn start(
         Arc::new(Space::new(store.groups.clone(), store.layout.clone(), store.runtime.clone()));
     let (orphan_file, slots) = cleanup::open_orphan_file(&store)?;
     let orphans = Orphans::new(orphan_file);
-    let volume = Volume::new(store, pages, txn, space, orphans, options.clone(), hash, stopped);
+    let mount = MountState::new(store, txn, options.clone(), stopped);
+    let volume = Volume::new(mount, pages, space, orphans, hash);
     let expired: Weak<dyn Expired> = Arc::downgrade(&(volume.clone() as Arc<dyn Expired>));
     volume.pages.set_expired(expired);
     volume.options.on_damage.get_or_init(|| found.on_damage());

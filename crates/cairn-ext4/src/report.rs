@@ -1,8 +1,45 @@
-//! The report of a mounted volume ([`cairn_vfs::FileSystem::report`]).
+//! What a volume says of itself: `statfs`, and its section of a report.
 
 use cairn_base::stats::Report;
+use cairn_vfs::VolumeStats;
 
+use crate::alloc::Class;
 use crate::volume::Volume;
+
+/// Bytes that can still be stored. With `reserved`, root-reserved blocks count. None while the
+/// device has no room for dirty data.
+pub(crate) fn room(volume: &Volume, reserved: bool) -> u64 {
+    if volume.pages.lacks_room() {
+        return 0;
+    }
+    let class = if reserved { Class::Privileged } else { Class::User };
+    volume.space.available(class).saturating_mul(u64::from(volume.layout.block_size))
+}
+
+/// `statfs`.
+pub(crate) fn statfs(volume: &Volume) -> VolumeStats {
+    // Blocks reserved ahead of a writer count as free.
+    volume.pages.release_reservations();
+    let layout = &volume.layout;
+    let overhead = if volume.options.get().minix_df { 0 } else { volume.overhead };
+    let free = volume.space.unused();
+    let uuid = layout.uuid;
+    let half = |at: usize| {
+        uuid.get(at..)
+            .and_then(|rest| rest.first_chunk::<8>())
+            .map_or(0, |raw| u64::from_le_bytes(*raw))
+    };
+    VolumeStats {
+        block_size: layout.block_size,
+        blocks: layout.blocks_count.saturating_sub(overhead),
+        free_blocks: free,
+        available_blocks: volume.space.available(Class::User).min(free),
+        inodes: u64::from(layout.inodes_count),
+        free_inodes: volume.groups.free_inodes_total(),
+        name_max: 255,
+        fsid: half(0) ^ half(8),
+    }
+}
 
 /// Options, state, and the counters of all parts.
 pub(crate) fn report(volume: &Volume) -> Report {
@@ -20,7 +57,7 @@ pub(crate) fn report(volume: &Volume) -> Report {
 }
 
 fn state(volume: &Volume) -> Report {
-    let stats = volume.statfs();
+    let stats = statfs(volume);
     let mut state = Report::new().with("format", "ext4");
     match volume.read_only_reason() {
         Some(reason) => state.set("mode", "ro").set("read_only_reason", &*reason),

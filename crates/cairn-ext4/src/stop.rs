@@ -1,7 +1,7 @@
 //! Stops a volume after an error or on request.
 //!
-//! Every result of a call or a daemon's step passes [`Volume::observe`] once, which decides what
-//! the volume does ([`cairn_vfs::error_policy`]).
+//! Every result of a call or a daemon's step passes [`MountState::observe`] once, which decides
+//! what the volume does ([`cairn_vfs::error_policy`]).
 
 use std::sync::Arc;
 
@@ -9,11 +9,11 @@ use cairn_vfs::error_policy::verdict;
 use cairn_vfs::{Error as VfsError, Verdict};
 
 use crate::error::{Error, Result};
+use crate::mount_state::MountState;
 use crate::stop_cause::{StopCause, Stopped};
 use crate::txn::PartialChange;
-use crate::volume::Volume;
 
-impl Volume {
+impl MountState {
     /// Decides what the volume does after `result`, and returns it. Every result passes here once.
     ///
     /// # Errors

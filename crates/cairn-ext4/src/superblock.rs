@@ -90,8 +90,8 @@ impl LiveSuperblock {
         Ok(())
     }
 
-    /// Adds errors to the record on the device, durably (`ext4_commit_super`): for a volume that has
-    /// stopped. Of the superblock in memory, only its record of errors goes to the device: its
+    /// Adds errors to the record on the device, durably (`ext4_commit_super`): for a volume that
+    /// has stopped. Of the superblock in memory, only its record of errors goes to the device: its
     /// other changes may belong to a transaction that was not committed.
     ///
     /// # Errors

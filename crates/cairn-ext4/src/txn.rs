@@ -84,7 +84,7 @@ struct DirectHandle {
 /// Records that an operation of this thread failed after a part of its changes.
 ///
 /// A handle starts and stops on one thread, that of the call or daemon. The error of the operation
-/// reaches [`crate::volume::Volume::observe`] on the same thread.
+/// reaches [`crate::mount_state::MountState::observe`] on the same thread.
 pub(crate) struct PartialChange;
 
 thread_local! {

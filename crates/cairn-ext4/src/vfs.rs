@@ -18,7 +18,7 @@ use cairn_vfs::{
 use crate::Ext4;
 use crate::inode::mapper::InodeMapper;
 use crate::inode::{Inode, attributes, data, directory, preallocate, setattr, symlink, writeback};
-use crate::{fsync, namespace, remount, report, sync, unmount, xattr_ops};
+use crate::{fsync, namespace, remount, report, sync, trim, unmount, xattr_ops};
 
 impl Ext4 {
     fn inode(&self, ino: Ino) -> Result<Arc<Inode>> {
@@ -340,15 +340,19 @@ impl FileSystem for Ext4 {
     }
 
     fn statfs(&self) -> Result<VolumeStats> {
-        Ok(self.volume.statfs())
+        Ok(report::statfs(&self.volume))
     }
 
     fn room(&self, reserved: bool) -> u64 {
-        self.volume.room(reserved)
+        report::room(&self.volume, reserved)
     }
 
     fn reserved_for(&self) -> Option<ReservedFor> {
-        self.volume.reserved_for()
+        let (layout, options) = (&self.volume.layout, self.volume.options.get());
+        (layout.root_reserved_blocks > 0).then(|| ReservedFor {
+            uid: options.reserved_uid.unwrap_or(layout.reserved_for.uid),
+            gid: options.reserved_gid.unwrap_or(layout.reserved_for.gid),
+        })
     }
 
     fn referenced(&self) -> Vec<Ino> {
@@ -362,7 +366,7 @@ impl FileSystem for Ext4 {
 
     fn trim(&self, offset: u64, len: u64, minimum: u64) -> Result<u64> {
         let _open = self.enter();
-        self.done(self.volume.trim(offset, len, minimum))
+        self.done(trim::trim(&self.volume, &self.volume.space, offset, len, minimum))
     }
 
     fn label(&self) -> Result<Vec<u8>> {

@@ -41,6 +41,7 @@ use crate::error::{Error, Result};
 use crate::format::layout::Layout;
 use crate::groups::GroupTable;
 use crate::inode::{Inode, directory};
+use crate::mount_state::MountState;
 use crate::options::MountOptions;
 use crate::orphan::Orphans;
 use crate::store::LiveSuperblock;
@@ -119,8 +120,8 @@ fn bare_volume(
     let space = Arc::new(Space::new(groups, layout, target.runtime.clone()));
     let (orphan_file, slots) = crate::orphan::cleanup::open_orphan_file(&store)?;
     let (orphans, txn) = (Orphans::new(orphan_file), Txn::Direct(buffers.clone()));
-    let volume =
-        Volume::new(store, pages, txn, space, orphans, MountOptions::default(), hash, None);
+    let mount = MountState::new(store, txn, MountOptions::default(), None);
+    let volume = Volume::new(mount, pages, space, orphans, hash);
     // The mount reports errors of the list later.
     let (listed, _) = crate::orphan::cleanup::orphan_list(&volume)?;
     volume.orphans.adopt(slots, listed);
