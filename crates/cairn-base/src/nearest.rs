@@ -4,10 +4,13 @@
 /// added, replaced, or two neighbours exchanged. Case does not count.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = letters(word);
-    let most = word.len().div_ceil(3).min(3);
-    let distances =
-        candidates.into_iter().map(|candidate| (distance(&word, &letters(candidate)), candidate));
-    let near = distances.filter(|(distance, _)| *distance <= most);
+    let near = candidates.into_iter().filter_map(|candidate| {
+        let letters = letters(candidate);
+        // A short word is near to nearly everything: both sides count.
+        let most = word.len().min(letters.len()).div_ceil(3).min(3);
+        let distance = distance(&word, &letters);
+        (distance <= most).then_some((distance, candidate))
+    });
     near.min_by_key(|(distance, _)| *distance).map(|(_, candidate)| candidate)
 }
 
@@ -56,6 +59,7 @@ mod tests {
             ("noatmie", Some("noatime")),
             ("or", Some("ro")),
             ("casefold", None),
+            ("frob", None),
             ("", None),
             ("x", None),
         ] {

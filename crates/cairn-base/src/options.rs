@@ -128,8 +128,8 @@ pub fn notes(
     words(list).filter(|word| word.text != SLOPPY).filter_map(note).collect()
 }
 
-/// Options that the same list has for the mount, whatever the format.
-pub const OF_THE_MOUNT: [&str; 14] = [
+/// Options of the FUSE mount. They stand in the same list, whatever the format is.
+pub const OF_THE_MOUNT: [&str; 18] = [
     "suid",
     "nosuid",
     "dev",
@@ -140,13 +140,17 @@ pub const OF_THE_MOUNT: [&str; 14] = [
     "async",
     "dirsync",
     "allow_other",
+    "idmap",
+    "noidmap",
+    "no_open",
+    "nono_open",
     "threads",
     "spin",
     "writeback_cache",
     "nowriteback_cache",
 ];
 
-/// What is said of a word that nobody knows: the setting that may have been meant, or all of them.
+/// The error for a word that nobody knows: the setting that may have been meant, or all of them.
 #[must_use]
 pub fn unknown<T, E>(
     word: Word<'_>,
@@ -159,7 +163,11 @@ pub fn unknown<T, E>(
     let linux = vocabulary.iter().flat_map(|(names, _)| names.iter().copied());
     let linux = linux.map(|name| name.split('=').next().unwrap_or(name));
     let Some(name) = nearest(word.name, own.chain(linux).chain(OF_THE_MOUNT)) else {
-        return format!("unknown option `{text}`: {format} takes {}", usage(settings));
+        return format!(
+            "unknown option `{text}`: {format} takes {}; the mount takes {}",
+            usage(settings),
+            OF_THE_MOUNT.join(", ")
+        );
     };
     let written = settings.iter().find(|(names, _)| names.contains(&name));
     let written = written.map_or_else(|| name.to_owned(), |(_, action)| written_as(name, action));
@@ -188,9 +196,27 @@ pub fn parse_size(text: &str) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
+/// A number of bytes as [`parse_size`] reads it, with the largest suffix that loses nothing.
+#[must_use]
+pub fn written_size(bytes: u64) -> String {
+    let fits = |(shift, _): &(u32, &str)| bytes != 0 && bytes.trailing_zeros() >= *shift;
+    let (shift, suffix) =
+        [(40, "T"), (30, "G"), (20, "M"), (10, "K")].into_iter().find(fits).unwrap_or((0, ""));
+    format!("{}{suffix}", bytes >> shift)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_size_is_written_as_it_is_read() {
+        for (bytes, text) in
+            [(0, "0"), (1, "1"), (65536, "64K"), (52 << 20, "52M"), (3 << 40, "3T"), (1536, "1536")]
+        {
+            assert_eq!((written_size(bytes).as_str(), parse_size(text)), (text, Some(bytes)));
+        }
+    }
 
     #[test]
     fn sizes_are_whole_and_binary() {
@@ -269,10 +295,14 @@ mod tests {
             ("noatime=1", "option `noatime=1` is not written like that: give `noatime`"),
             ("dta=x", "unknown option `dta=x`: did you mean `data`?"),
             ("nosiud", "unknown option `nosiud`: did you mean `nosuid`?"),
-            ("frobnicate", "unknown option `frobnicate`: ext4 takes commit=SECONDS, noatime"),
+            ("no_opne", "unknown option `no_opne`: did you mean `no_open`?"),
         ] {
             assert_eq!(unknown(words(text).next().unwrap(), "ext4", SETTINGS, WORDS), said);
         }
+        let all = unknown(words("frobnicate").next().unwrap(), "ext4", SETTINGS, WORDS);
+        let begin = "unknown option `frobnicate`: ext4 takes commit=SECONDS, noatime; \
+                     the mount takes suid, nosuid, ";
+        assert!(all.starts_with(begin) && all.contains("no_open"), "{all}");
     }
 
     #[test]

@@ -15,7 +15,8 @@ pub fn can_ask() -> bool {
 /// # Errors
 /// The answer is no, or there is none.
 pub fn ask(question: &str) -> Outcome {
-    let _ = write!(io::stderr(), "{question} [y/N] ");
+    // In one piece: the terminal may show typed letters between two.
+    let _ = io::stderr().write_all(format!("{question} [y/N] ").as_bytes());
     let mut answer = String::new();
     let read = io::stdin().lock().read_line(&mut answer);
     match answer.trim() {

@@ -20,6 +20,7 @@ pub mod limits;
 mod log;
 mod log_line;
 pub mod log_ring;
+pub mod operand_order;
 pub mod operands;
 pub mod output;
 pub mod pattern;
@@ -63,7 +64,8 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
             return if error.use_stderr() { Status::Usage } else { Status::Success }.into();
         }
         Err(error) => {
-            let failure = misused(&error, &words);
+            let failure = operand_order::of_parse_error(&error, &words)
+                .unwrap_or_else(|| misused(&error, &words));
             output::report(&failure);
             return failure.status.into();
         }
@@ -74,6 +76,8 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
     match cli.command.run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
+            let failure =
+                operand_order::of_failure(&failure, &cli.command, &words).unwrap_or(failure);
             output::report(&failure);
             failure.status.into()
         }

@@ -12,6 +12,23 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::failure::Failure;
 
+/// What Cairn leaves to other programs, and which they are.
+const ELSEWHERE: &[(&[&str], &str)] = &[
+    (
+        &["fsck", "check", "repair", "e2fsck", "fsck.ext4", "fsck.f2fs"],
+        "run `e2fsck -f IMAGE` for ext4 or `fsck.f2fs IMAGE` for F2FS",
+    ),
+    (
+        &["resize", "resize2fs", "resize.f2fs"],
+        "run `resize2fs IMAGE` for ext4 or `resize.f2fs IMAGE` for F2FS",
+    ),
+    (
+        &["tune", "tune2fs", "label", "e2label", "f2fslabel"],
+        "run `tune2fs -L LABEL IMAGE` for ext4 or `f2fslabel IMAGE LABEL` for F2FS",
+    ),
+    (&["cd", "pwd"], "there is no current directory: paths start at the image's root"),
+];
+
 /// The failure that an error of parsing is. `asked` is the command that the words began with;
 /// `help` says where help is.
 #[must_use]
@@ -29,6 +46,10 @@ fn sentence(error: &clap::Error, help: &str) -> String {
     match error.kind() {
         ErrorKind::InvalidSubcommand => {
             let word = text(ContextKind::InvalidSubcommand).unwrap_or_default();
+            if let Some((_, instead)) = ELSEWHERE.iter().find(|(names, _)| names.contains(&&*word))
+            {
+                return format!("no command `{word}`: {instead}");
+            }
             let near = texts(error, ContextKind::SuggestedSubcommand);
             let meant = did_you_mean(&word, near.iter().map(String::as_str));
             format!("no command `{word}`{meant}: {help}")
@@ -125,6 +146,10 @@ mod tests {
     #[test]
     fn each_mistake_is_one_line_with_a_way_out() {
         for (line, expected) in [
+            (
+                "cairn fsck x",
+                "fsck: no command `fsck`: run `e2fsck -f IMAGE` for ext4 or `fsck.f2fs IMAGE` for F2FS",
+            ),
             ("cairn mkfd x", "mkfd: no command `mkfd`: did you mean `mkfs`?: see HELP"),
             (
                 "cairn ls --recursve x",

@@ -169,13 +169,16 @@ impl Cause {
             Self::Open(error) | Self::Device(error) => match error.kind {
                 Kind::NotFound => "check the name; `cairn mkfs` makes a new image",
                 Kind::PermissionDenied => {
-                    "check the owner and mode of the file and its directories"
+                    "check the owner and mode of the file and its directories; \
+                     a file that may only be read can be looked at (cairn ls, cairn mount -r)"
                 }
-                Kind::ReadOnly => {
-                    "it can only be looked at (cairn ls, cairn get, cairn mount -o ro)"
+                Kind::Io if is_file_too_large(error) => {
+                    "the host's filesystem, or `ulimit -f`, has no files of this size: \
+                     give a smaller one"
                 }
                 // What the host's limits leave no room for says what to raise.
                 Kind::NoSpace if says_what_to_do(error) => return None,
+                Kind::ReadOnly => "it can only be looked at (cairn ls, cairn get, cairn mount -r)",
                 Kind::NoSpace => "free space on the host",
                 // Whoever refuses a lock says who holds it; the rest speaks for itself.
                 _ => return None,
@@ -201,6 +204,10 @@ impl Cause {
             Self::Format { .. } => return None,
         })
     }
+}
+
+fn is_file_too_large(error: &cairn_block::Error) -> bool {
+    error.source.as_ref().is_some_and(|error| error.kind() == std::io::ErrorKind::FileTooLarge)
 }
 
 impl fmt::Display for Error {
@@ -269,6 +276,17 @@ mod tests {
                 .to_string()
                 .starts_with("d.img: open other: no such file")
         );
+    }
+
+    /// An image of mode 444, and a size beyond what the host's filesystem has.
+    #[test]
+    fn what_the_host_refuses_says_what_can_be_done() {
+        let said = |errno: i32| {
+            let system = std::io::Error::from_raw_os_error(errno);
+            Error::new("d", Cause::Open(cairn_block::Error::from_io("open d", system))).to_string()
+        };
+        assert!(said(13).contains("cairn mount -r"), "{}", said(13));
+        assert!(said(27).ends_with("give a smaller one"), "{}", said(27));
     }
 
     #[test]

@@ -15,6 +15,7 @@ use crate::volume::OpenOptions;
 
 mod ext4;
 mod f2fs;
+mod foreign;
 mod name;
 
 pub use name::Format;
@@ -98,6 +99,7 @@ pub(crate) fn label(format: Format, device: &dyn BlockDevice) -> Option<String> 
 /// # Errors
 /// An option that the format refuses.
 pub fn check_options(format: Format, options: &OpenOptions) -> Result<Vec<String>, Cause> {
+    foreign::refuse(format, &options.mount_options)?;
     match format {
         Format::Ext4 => ext4::check_options(options),
         Format::F2fs => f2fs::check_options(options),
@@ -110,6 +112,7 @@ pub(crate) fn open(
     runtime: Arc<dyn Runtime>,
     options: &OpenOptions,
 ) -> Result<Arc<dyn FileSystem>, Cause> {
+    foreign::refuse(format, &options.mount_options)?;
     match format {
         Format::Ext4 => ext4::open(device, runtime, options),
         Format::F2fs => f2fs::open(device, runtime, options),

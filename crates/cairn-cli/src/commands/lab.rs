@@ -15,15 +15,15 @@ use crate::usage::number;
 Example:
   cairn lab buffered-io --html report.html
 
-Subjects of a table are measured interleaved, in one run on one device; figures are medians, × is the median ratio to the \
-baseline. Some measurements need /dev/fuse, root, fio or fs_mark; without them they are left out, and a note says so.
+The subjects of a table are measured in turn, in one run, on one device. A figure is a median; × is the median ratio to the \
+baseline. Some measurements need /dev/fuse, root, fio or fs_mark. What is missing is left out, and a note says so.
 The JSON form is one object whose names do not change: \"schema\", \"experiment\", \"question\", \"command\", \"version\", \"build\", \
 \"started\", \"seconds\", \"scale\", \"repetitions\", \"machine\", \"sections\" (\"id\", \"title\", \"primary\", \"baseline\", \"subjects\", \
 \"metrics\", \"rows\" with \"row\", \"subject\", \"ratio\" and \"values\"), \"goals\" and \"notes\"; each value has \"median\", \"min\", \
 \"max\", \"q1\", \"q3\" and \"samples\".")]
 pub struct Args {
-    /// `list`, or the name of an experiment.
-    experiment: String,
+    /// The name of an experiment. `list`, or no name, lists them all.
+    experiment: Option<String>,
     /// How much work: quick (half a minute, too short for figures), default (less than ten
     /// minutes), full.
     #[arg(long, value_enum, default_value_t = Size::Default)]
@@ -37,7 +37,8 @@ pub struct Args {
     /// Write a report with charts there, too.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Where images and mount points are made, and removed again; on the disk to be measured.
+    /// Directory for the images and mount points of the measurement, which are removed at the end.
+    /// Choose one on the disk to be measured.
     /// [default: a temporary directory]
     #[arg(long, value_name = "DIR")]
     scratch: Option<PathBuf>,
@@ -58,10 +59,10 @@ enum Size {
 /// # Errors
 /// There is no such experiment, it cannot go on, or the report cannot be written.
 pub fn run(args: &Args) -> Outcome {
-    if args.experiment == "list" {
+    let Some(name) = args.experiment.as_deref().filter(|name| *name != "list") else {
         return list(args.json);
-    }
-    let experiment = cairn_lab::find(&args.experiment).ok_or_else(|| unknown(&args.experiment))?;
+    };
+    let experiment = cairn_lab::find(name).ok_or_else(|| unknown(name))?;
     let page = args.html.as_deref().map(|path| reserve(path).map(|()| path)).transpose()?;
     let context = context(args);
     let record = cairn_lab::run(experiment, &context).map_err(|error| {

@@ -9,6 +9,7 @@ mod devices;
 mod every_command;
 mod examples;
 mod f2fs;
+mod mistakes;
 mod mkfs_safety;
 mod names;
 mod overwrite;

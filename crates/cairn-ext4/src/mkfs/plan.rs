@@ -1,6 +1,7 @@
 //! Sizes and places of all structures of a new volume.
 
 use cairn_base::Pba;
+use cairn_base::options::written_size;
 use zerocopy::FromZeros;
 use zerocopy::little_endian::{U16, U32};
 
@@ -50,6 +51,8 @@ const JOURNAL_SIZES: &[(u64, u64)] = &[
 ];
 const LARGEST_JOURNAL: u64 = 262_144;
 const SMALLEST_JOURNAL: u64 = 1024;
+/// In blocks.
+const SMALLEST_VOLUME: u64 = 64;
 
 /// The volume as decided so far.
 pub(super) struct Plan {
@@ -305,11 +308,15 @@ fn set_sizes(
     } else {
         u64::from(u32::MAX)
     };
-    if blocks < 64 || blocks > limit {
-        let most = u128::from(limit) * u128::from(block_size);
+    if blocks < SMALLEST_VOLUME {
+        let least = written_size(SMALLEST_VOLUME * block_size);
+        return refuse(format!("too small for ext4: give a size of at least {least}"));
+    }
+    if blocks > limit {
+        let most = written_size(limit.next_power_of_two().saturating_mul(block_size));
         return refuse(format!(
-            "a size of {blocks} blocks cannot be: with blocks of {block_size} bytes give {} to {most} bytes, as 64M",
-            64 * block_size
+            "too large for ext4 with blocks of {}: give a size below {most}",
+            written_size(block_size)
         ));
     }
     superblock.set_blocks_count(blocks);

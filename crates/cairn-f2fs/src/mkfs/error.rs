@@ -8,7 +8,7 @@ pub enum Error {
     #[error("{0}")]
     Option(String),
     /// The device has too few bytes for these options.
-    #[error("{bytes} bytes are too few for F2FS with these options: give {smallest} ({} MiB) at least", smallest >> 20)]
+    #[error("too small for F2FS with these options: give a size of at least {}M", smallest.div_ceil(1 << 20))]
     TooSmall {
         /// Bytes there are.
         bytes: u64,

@@ -34,11 +34,11 @@ Examples:
   cairn shell -r -c 'ls -l /etc' -c 'df -h' root.img
 
 The commands are those of cairn that work without a mount (help lists them), without IMAGE: ls -l /etc. Words are quoted as in sh \
-('…', \"…\", \\); # begins a comment; a backslash at the end of a line, or an open quotation, goes on in the next. There are no variables and \
-no pipes. Patterns are understood by the commands, also in quotes, as outside: a backslash takes their meaning away (rm /\\*). exit ends it, sync \
-brings everything to the disk at once.
-At the first command that fails the shell ends with its status; with -k it goes on, and the status is that of the first that failed. \
-What was done before is on the disk when it ends.")]
+('…', \"…\", \\); # begins a comment; a backslash at the end of a line, or an open quotation, goes on in the next. There are no variables, \
+pipes, redirections (get and put copy) and no cd: paths start at the root. The commands expand patterns, also quoted ones; a backslash takes \
+their meaning away (rm /\\*). exit ends the shell, sync writes everything to the image at once.
+The shell ends at the first command that fails, with its status. With -k it goes on, and its status is that of the first failure. \
+What was done before is in the image when the shell ends.")]
 pub struct Args {
     /// Go on after a command that fails.
     #[arg(short = 'k', long)]
@@ -200,7 +200,7 @@ fn help(of: Option<&OsStr>, output: &mut Output<'_>) -> Outcome {
             }
             writeln!(
                 output,
-                "{:<10} Bring everything to the disk.\n{:<10} Help on one command.\n{:<10} End.",
+                "{:<10} Write everything to the image.\n{:<10} Show the help of a command.\n{:<10} End the shell.",
                 "sync", "help", "exit"
             )
         }
@@ -256,7 +256,7 @@ impl Script {
             };
             self.number += 1;
             match words.take(&line) {
-                true => return Ok(Some((first, Ok(words.end())))),
+                true => return Ok(Some((first, words.end()))),
                 false => prompt = "> ",
             }
         }

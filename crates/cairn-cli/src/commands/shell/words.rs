@@ -25,6 +25,8 @@ pub(super) struct Words {
     state: State,
     /// The last line ended with a backslash.
     continued: bool,
+    /// The first operator of sh, which a word began with.
+    operator: Option<u8>,
 }
 
 impl Words {
@@ -47,6 +49,9 @@ impl Words {
                     self.escaped(bytes.next())
                 }
                 (State::Between, byte) => {
+                    if matches!(byte, b'<' | b'>' | b'|' | b'&' | b';') {
+                        self.operator = self.operator.or(Some(byte));
+                    }
                     self.state = State::Plain;
                     self.word.push(byte);
                 }
@@ -94,9 +99,15 @@ impl Words {
         self.continued || matches!(self.state, State::Single | State::Double)
     }
 
-    /// The words.
-    pub(super) fn end(self) -> Vec<OsString> {
-        self.done
+    /// The words, or why they are no command.
+    pub(super) fn end(self) -> Result<Vec<OsString>, String> {
+        match self.operator.map(char::from) {
+            None => Ok(self.done),
+            Some(found) => Err(format!(
+                "'{found}' has no meaning here: copy with get and put, give one command a line, \
+                 and quote a name that begins with it"
+            )),
+        }
     }
 }
 
@@ -110,7 +121,8 @@ mod tests {
         for line in lines {
             whole = words.take(line.as_bytes());
         }
-        whole.then(|| words.end().into_iter().map(|word| word.into_string().unwrap()).collect())
+        let words = whole.then(|| words.end().unwrap());
+        words.map(|words| words.into_iter().map(|word| word.into_string().unwrap()).collect())
     }
 
     #[test]
@@ -130,6 +142,23 @@ mod tests {
             ("crlf\r", &["crlf"]),
         ] {
             assert_eq!(split(&[line]).unwrap(), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn operators_of_sh_are_refused_instead_of_taken_for_names() {
+        let end = |line: &str| {
+            let mut words = Words::default();
+            assert!(words.take(line.as_bytes()));
+            words.end()
+        };
+        for line in
+            ["cat /x > file", "cat /x >file", "put - /x <in", "ls | wc", "ls ; df", "ls && df"]
+        {
+            assert!(end(line).unwrap_err().contains("has no meaning here"), "{line}");
+        }
+        for line in ["ls '>' \\> a>b", "touch \"|\" # > file"] {
+            end(line).unwrap();
         }
     }
 

@@ -1,0 +1,51 @@
+//! Operands in another order than `COMMAND IMAGE PATH…`, as in `cairn chmod 600 disk.img /file`.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+
+use cairn::ImageSpec;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+use crate::args::Command;
+use crate::failure::{Failure, Status};
+use crate::print;
+
+/// The failure for a word of the command line that stands where no image belongs, and is one.
+/// `error` is what the parser said of it.
+#[must_use]
+pub fn of_parse_error(error: &clap::Error, words: &[OsString]) -> Option<Failure> {
+    if !matches!(error.kind(), ErrorKind::ValueValidation | ErrorKind::InvalidValue) {
+        return None;
+    }
+    let Some(ContextValue::String(value)) = error.get(ContextKind::InvalidValue) else {
+        return None;
+    };
+    holds_volume(OsStr::new(value)).then(|| failure(words, OsStr::new(value)))
+}
+
+/// The failure for an image that cannot be opened, if a later word is one. `failed` is what the
+/// command reported.
+#[must_use]
+pub fn of_failure(failed: &Failure, command: &Command, words: &[OsString]) -> Option<Failure> {
+    let Command::OnVolume(command) = command else { return None };
+    if !matches!(failed.status, Status::NoImage | Status::Corrupt) {
+        return None;
+    }
+    let image = &command.command().image().image;
+    let mut later = words.iter().skip_while(|word| *word != image).skip(1);
+    if holds_volume(image) {
+        return None;
+    }
+    later.find(|word| holds_volume(word)).map(|found| failure(words, found))
+}
+
+fn failure(words: &[OsString], image: &OsStr) -> Failure {
+    let command = words.get(1).map(|word| print::escaped(word.as_bytes())).unwrap_or_default();
+    let image = print::escaped(image.as_bytes());
+    Failure::usage(format!("{command}: the image comes first: cairn {command} {image} ..."))
+}
+
+fn holds_volume(word: &OsStr) -> bool {
+    ImageSpec::parse(word)
+        .is_ok_and(|image| image.path.exists() && cairn::inspect(&image, &[]).is_ok())
+}

@@ -1,0 +1,86 @@
+//! What newcomers type first: each mistake is answered with what to type instead.
+
+use cairn_base::options::OF_THE_MOUNT;
+
+use crate::support::{cairn, fails, in_dir, works};
+
+/// chmod(1) and cp(1) have no image, so many put it where the path was.
+#[test]
+fn an_image_that_does_not_come_first_is_found() {
+    let (dir, image) = in_dir("disk.img");
+    works(&["mkfs", "--size", "16M", &image]);
+    let file = dir.path().join("file");
+    std::fs::write(&file, "text\n").unwrap();
+    let file = file.to_str().unwrap();
+    for words in [
+        &["chmod", "600", &image, "/lost+found"][..],
+        &["chown", "0:0", &image, "/lost+found"],
+        &["put", file, &image, "/"],
+        &["ls", "/lost+found", &image],
+    ] {
+        let (status, _, said) = cairn(words);
+        let wanted = format!("the image comes first: cairn {} {image} ...", words[0]);
+        assert!(status == 2 && said.contains(&wanted), "{words:?}: {status}: {said}");
+    }
+    // Where no word is an image, or the first is one, nothing is guessed.
+    for words in [&["chmod", "600", file, "/x"][..], &["chmod", &image, "9", "/x"], &["ls", "none"]]
+    {
+        let said = cairn(words).2;
+        assert!(!said.contains("comes first"), "{words:?}: {said}");
+    }
+}
+
+#[test]
+fn an_option_of_the_other_format_is_named_with_what_does_the_same() {
+    let (dir, image) = in_dir("disk.img");
+    let point = dir.path().to_str().unwrap();
+    works(&["mkfs", "-t", "f2fs", "--size", "64M", &image]);
+    let said = fails(&["mount", "--fake", "-o", "commit=5", &image, point], 2);
+    let wanted = "`commit=5` is an option of ext4, and this volume is f2fs: give \
+                  `checkpoint_interval=SECONDS`, which does the same here";
+    assert!(said.contains(wanted), "{said}");
+    let said = fails(&["mount", "--fake", "-o", "no_opne", &image, point], 2);
+    assert!(said.contains("did you mean `no_open`?"), "{said}");
+}
+
+/// The list stands below the FUSE adapter, which the formats do not know.
+#[test]
+fn every_option_of_the_mount_is_named_where_an_unknown_one_is_refused() {
+    const OF_THE_FORMATS_TOO: [&str; 6] =
+        ["ro", "rw", "relatime", "noatime", "atime", "strictatime"];
+    for setting in cairn_fuse::MountOptions::settings() {
+        let name = setting.split('=').next().unwrap();
+        assert!(OF_THE_MOUNT.contains(&name) || OF_THE_FORMATS_TOO.contains(&name), "{name}");
+    }
+}
+
+#[test]
+fn a_size_that_does_not_do_is_answered_with_one_that_does() {
+    let (_dir, image) = in_dir("disk.img");
+    let said = fails(&["mkfs", "--size", "1", &image], 2);
+    assert!(said.ends_with("too small for ext4: give a size of at least 64K\n"), "{said}");
+    works(&["mkfs", "-b", "1024", "--size", "64K", &image]);
+    let said = fails(&["mkfs", "-F", "-t", "f2fs", "--size", "1M", &image], 2);
+    let least = said.split("give a size of at least ").nth(1).unwrap().trim_end().to_owned();
+    works(&["mkfs", "-F", "-t", "f2fs", "--size", &least, &image]);
+    let (_dir, image) = in_dir("huge.img");
+    let (status, _, said) = cairn(&["mkfs", "--size", "8000000T", &image]);
+    assert!(status != 0 && said.contains(": give "), "{status}: {said}");
+    assert!(!std::path::Path::new(&image).exists());
+}
+
+#[test]
+fn what_other_programs_do_is_answered_with_their_names() {
+    let (_dir, image) = in_dir("disk.img");
+    works(&["mkfs", "--size", "16M", &image]);
+    let said = fails(&["fsck", &image], 2);
+    assert!(said.contains("e2fsck -f IMAGE") && said.contains("fsck.f2fs IMAGE"), "{said}");
+    for (line, wanted) in [
+        ("cd /lost+found", "paths start at the image's root"),
+        ("cat /x > file", "copy with get and put"),
+    ] {
+        let (status, _, said) = cairn(&["shell", "-c", line, &image]);
+        assert!(status == 2 && said.contains(wanted), "{line}: {status}: {said}");
+    }
+    assert_eq!(works(&["lab"]), works(&["lab", "list"]));
+}
