@@ -36,9 +36,9 @@ pub enum Command {
     Umount(umount::Args),
     /// Change options of a live mount.
     Remount(remount::Args),
-    /// Bring a live mount to its image and hold it there, for a copy.
+    /// Write a live mount to its image and hold back changes while the image is copied.
     Freeze(freeze::FreezeArgs),
-    /// Let a frozen mount go on.
+    /// Let a frozen mount write again.
     Thaw(freeze::ThawArgs),
     /// Show counters, state and options of a live mount.
     Stats(stats::Args),
@@ -47,14 +47,14 @@ pub enum Command {
     Generate(generate::Args),
     /// Show what an image holds: type, features, sizes, state.
     Info(info::Args),
-    /// Those that work on a volume without mounting it.
+    /// The commands that work on an image without mounting it.
     #[command(flatten)]
     OnVolume(VolumeCommand),
     /// Run many commands on an image that is opened once.
     Shell(shell::Args),
-    /// Measure what the improvements of the write path bring.
+    /// Measure each improvement of the write path against its off position.
     Lab(lab::Args),
-    /// Serve a filesystem that stores nothing, to be measured against.
+    /// Serve a filesystem that stores nothing, as a baseline for measurements.
     #[command(hide = true)]
     ServeNothing(serve_nothing::Args),
 }

@@ -11,10 +11,10 @@ use crate::failure::Outcome;
 Example:
   cairn freeze /mnt && cp --sparse=always disk.img copy.img; cairn thaw /mnt
 
-Returns when all that was written is in the image, as after an unmount. Until cairn thaw (or the end of the mount) reading goes on, and
-whoever changes something waits. A program that waits cannot be killed: cairn thaw lets it go on. What a program has written to a file
-that it has neither closed nor synced may be missing.
-fsfreeze does not work on mounts of FUSE.")]
+Returns when the image is complete, as after an unmount: a copy of it needs no recovery. Until cairn thaw, or the end of the mount, programs \
+can read the mount. A program that changes something waits, and cannot be killed before \
+cairn thaw. Data that a program has written to a file and neither closed nor synced may \
+be missing in the image. fsfreeze(8) does not work on FUSE mounts.")]
 pub struct FreezeArgs {
     /// Thaw it after so many seconds, if nobody has done so by then: for scripts that may end
     /// early.
@@ -34,19 +34,19 @@ pub struct ThawArgs {
     pub mountpoint: PathBuf,
 }
 
-/// Brings a live mount to its image and holds it there.
+/// Writes everything to the image of a live mount, and holds back further changes.
 ///
 /// # Errors
-/// Nothing of ours is mounted there, it is frozen, or it cannot be brought to the image.
+/// No Cairn mount is there, it is frozen already, or its data cannot be written.
 pub fn freeze(args: &FreezeArgs) -> Outcome {
     let client = live_mount::connect(&args.mountpoint)?;
     client.freeze(args.timeout).map_err(|error| live_mount::failure(&args.mountpoint, &error))
 }
 
-/// Lets it go on.
+/// Lets a frozen mount write again.
 ///
 /// # Errors
-/// Nothing of ours is mounted there, it is not frozen, or it cannot be written any more.
+/// No Cairn mount is there, it is not frozen, or it cannot be written any more.
 pub fn thaw(args: &ThawArgs) -> Outcome {
     let client = live_mount::connect(&args.mountpoint)?;
     client.thaw().map_err(|error| live_mount::failure(&args.mountpoint, &error))

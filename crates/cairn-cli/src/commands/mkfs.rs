@@ -24,10 +24,9 @@ Example:
   cairn mkfs -t f2fs -m --size 1G --zone-size 8M --conventional-zones 8 z.img
   cairn mkfs -t f2fs -m -Z 8 -c /dev/nullb0 /dev/sdb
 
-What holds a volume, a partition table or anything else is not overwritten without --force: on a terminal mkfs asks, elsewhere it \
-refuses. The root directory belongs to whoever makes the volume, unless --root-owner says otherwise.
-With SOURCE_DATE_EPOCH set the result is reproducible: the same options make the same bytes, the UUID included, and so do cairn put and \
-the other commands that write.")]
+An image that is not empty is overwritten only with --force. Without it mkfs asks on a terminal, and refuses elsewhere. The root \
+directory belongs to you, unless --root-owner says otherwise.
+With SOURCE_DATE_EPOCH set, the same options make the same bytes, the UUID included. So do cairn put and the other commands that write.")]
 pub struct Args {
     /// Type of filesystem.
     #[arg(short = 't', long = "type", default_value = "ext4", value_parser = parse_format)]
@@ -35,65 +34,65 @@ pub struct Args {
     /// Volume label: at most 16 bytes on ext4, 511 UTF-16 units on f2fs.
     #[arg(short = 'L', short_alias = 'l', long)]
     label: Option<String>,
-    /// UUID of the volume; random if absent.
+    /// UUID of the volume. [default: random]
     #[arg(short = 'U', long, value_parser = parse_uuid)]
     uuid: Option<Uuid>,
-    /// Features to add or, with ^, to leave out, in the words of mke2fs or mkfs.f2fs: -O
-    /// ^has_journal,casefold.
+    /// Features to add or, with ^, to leave out. The names are those of mke2fs and mkfs.f2fs, as in
+    /// -O ^has_journal,casefold.
     #[arg(short = 'O', long, value_delimiter = ',')]
     features: Vec<String>,
-    /// Block size in bytes: a power of two from 1024 to 65536, of which Linux mounts those up to
-    /// its page size; f2fs has 4096 alone.
+    /// Block size in bytes: a power of two from 1024 to 65536; f2fs has only 4096. Linux mounts
+    /// blocks up to its page size.
     #[arg(short = 'b', long, value_name = "BYTES", value_parser = parse_block_size)]
     block_size: Option<u32>,
-    /// Size of the image file: needed to create one, and enlarges one that is smaller; 512M, 2G…
+    /// Size of the image file, as 512M or 2G. Needed to create the file; enlarges a smaller one.
     #[arg(long, value_parser = parse_size)]
     size: Option<u64>,
-    /// f2fs: per cent of the main area kept for cleaning; by default what leaves most to users.
+    /// f2fs: percentage of the main area kept for cleaning. [default: what leaves users most space]
     #[arg(short = 'o', long, value_name = "PERCENT", value_parser = number(0.01..=99.0, 5.0))]
     overprovision: Option<f64>,
-    /// f2fs: segments (of 2 MiB) a section, the unit of cleaning.
+    /// f2fs: segments (of 2 MiB) in a section, the unit of cleaning.
     #[arg(short = 's', long, value_name = "N", value_parser = number(1..=MOST_SEGMENTS, 4))]
     segments_per_section: Option<u32>,
-    /// f2fs: sections a zone.
+    /// f2fs: sections in a zone.
     #[arg(short = 'z', long, value_name = "N", value_parser = number(1..=MOST_SEGMENTS, 1))]
     sections_per_zone: Option<u32>,
     /// f2fs: a large NAT bitmap, for more files on a large volume.
     #[arg(short = 'i', long)]
     large_nat_bitmap: bool,
-    /// f2fs: for devices with zones that must be written in order; a section is a zone then.
+    /// f2fs: for zoned devices, whose zones must be written in order. A section is then one zone.
     #[arg(short = 'm', long)]
     zoned: bool,
-    /// f2fs: a further device behind the image; with -m as a rule the one with the zones. May be
-    /// given more than once.
+    /// f2fs: a further device of the volume; with -m usually the one with the zones. May be
+    /// repeated.
     #[arg(short = 'c', long = "device", value_name = "DEVICE")]
     devices: Vec<PathBuf>,
-    /// f2fs with -m: sections kept for cleaning, 8 at least.
+    /// f2fs with -m: sections kept for cleaning, at least 8.
     #[arg(short = 'Z', long, value_name = "N", value_parser = number(8..=MOST_SEGMENTS, 8))]
     reserved_sections: Option<u32>,
-    /// Make the image one with zones of this size, all empty: the first --conventional-zones can be
-    /// written anywhere.
+    /// Make an image with empty zones of this size. Its first --conventional-zones can be written
+    /// in any order.
     #[arg(long, value_name = "SIZE", value_parser = parse_size, requires = "size")]
     zone_size: Option<u64>,
-    /// With --zone-size: conventional zones.
+    /// With --zone-size: number of conventional zones.
     #[arg(long, value_name = "N", default_value_t = 0, requires = "zone_size", value_parser = number(0..=u32::MAX, 8))]
     conventional_zones: u32,
-    /// With --zone-size: bytes of a zone that can be written; a whole zone if absent.
+    /// With --zone-size: bytes of a zone that can be written. [default: the whole zone]
     #[arg(long, value_name = "SIZE", value_parser = parse_size, requires = "zone_size")]
     zone_capacity: Option<u64>,
-    /// With --zone-size: zones that can be open at once; 0: any number.
+    /// With --zone-size: zones that can be open at once; 0 is any number.
     #[arg(long, value_name = "N", default_value_t = 0, requires = "zone_size", value_parser = number(0..=u32::MAX, 6))]
     max_open_zones: u32,
-    /// With --zone-size: zones that can be partly written at once; 0: any number.
+    /// With --zone-size: zones that can be partly written at once; 0 is any number.
     #[arg(long, value_name = "N", default_value_t = 0, requires = "zone_size", value_parser = number(0..=u32::MAX, 8))]
     max_active_zones: u32,
     /// Replace what the image holds (and what the devices of -c hold).
     #[arg(short = 'F', short_alias = 'f', long)]
     force: bool,
-    /// Owner of the root directory: UID:GID; by default whoever runs this.
+    /// Owner of the root directory. [default: you]
     #[arg(long, value_name = "UID:GID", value_parser = super::chown::parse_owner)]
     root_owner: Option<Owner>,
-    /// The image; a file is created if absent.
+    /// The image. With --size the file is created if it does not exist.
     image: OsString,
 }
 

@@ -18,7 +18,7 @@ Examples:
   cairn remount -o noatime,commit=30 /mnt
   cairn remount -o ro /mnt
 
-Options that can change (the others are refused by name; a list is taken whole or not at all):
+Options that can change. All options of the list change, or none of them:
   ro rw                    as root; ro only if no file is open for writing
   commit=SECONDS relatime noatime grpid nogrpid cache=SIZE
   async_checkpoint[=PERCENT] noasync_checkpoint
@@ -31,7 +31,7 @@ Options that can change (the others are refused by name; a list is taken whole o
   F2FS: gc_merge nogc_merge atgc noatgc
 cairn stats shows the options in force.")]
 pub struct Args {
-    /// Options to change; what is not named stays. May be repeated.
+    /// Options to change. The others stay as they are. May be repeated.
     #[arg(short = 'o', value_name = "OPTIONS", value_delimiter = ',', required = true)]
     pub options: Vec<String>,
     /// Where the image is mounted.

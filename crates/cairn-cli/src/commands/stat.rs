@@ -37,7 +37,7 @@ pub struct Args {
     /// Print this for each file, with a newline behind it.
     #[arg(short = 'c', long, value_name = "FORMAT", value_parser = Format::parse, conflicts_with = "json")]
     pub format: Option<Format>,
-    /// As -c, without the newline; \\n, \\t, \\0 and \\\\ are understood.
+    /// As -c, without the newline. Understands \n, \t, \0 and \\.
     #[arg(long, value_name = "FORMAT", value_parser = Format::parse_printf, conflicts_with_all = ["json", "format"])]
     pub printf: Option<Format>,
     /// Follow a symbolic link at the end of the path.

@@ -33,16 +33,23 @@ use options::MountOptions;
 Example:
   cairn mount -o ro,cache=512M disk.img#2 /mnt
 
-Options (-o, separated by commas): ro rw noload commit=SECONDS noatime discard cache=SIZE and the others of the \
-volume's format with the kernel's names; device=PATH for a further device of an F2FS volume; for the mount allow_other nosuid nodev noexec suid dev exec sync dirsync \
-threads=N spin=MICROSECONDS nowriteback_cache.
-As root everybody may use the mount (permissions are checked); as a user only you, unless allow_other is given.
-In /etc/fstab: IMAGE DIRECTORY fuse.cairn OPTIONS 0 0.")]
+Options (-o, separated by commas):
+  any volume  ro rw noatime relatime cache=SIZE max_folio=SIZE
+  the mount   allow_other suid nosuid dev nodev exec noexec sync dirsync no_open
+              idmap threads=N spin=MICROSECONDS nowriteback_cache
+  ext4        commit=SECONDS noload sb=KIB discard async_checkpoint[=PERCENT]
+  f2fs        checkpoint_interval=SECONDS norecovery mode=adaptive|lfs
+              device=PATH (a further device of the volume)
+docs/options.md has all options, with the kernel's names.
+
+Root's mounts are for everybody, a user's mount is for this user alone unless allow_other is given. The kernel checks permissions on both: \
+on a volume whose root directory belongs to uid 0, a user may not make files. cairn put and the other commands without a mount check none.
+In /etc/fstab, after make install: IMAGE DIRECTORY fuse.cairn OPTIONS 0 0")]
 pub struct Args {
     /// Mount options; may be repeated.
     #[arg(short = 'o', value_name = "OPTIONS", action = clap::ArgAction::Append)]
     pub options: Vec<String>,
-    /// Stay in the foreground; SIGINT, SIGTERM and others that end a program unmount.
+    /// Stay in the foreground. SIGINT, SIGTERM and other signals that end a program unmount.
     #[arg(short = 'f', long)]
     pub foreground: bool,
     /// Read-only: the same as -o ro.
@@ -67,7 +74,7 @@ pub struct Args {
     /// The image.
     #[command(flatten)]
     pub image: ImageArg,
-    /// An empty directory, preferably.
+    /// The directory to mount on.
     pub mountpoint: PathBuf,
 }
 

@@ -31,26 +31,27 @@ Examples:
   cairn umount /mnt /media/disk
   cairn umount -a
 
-Returns when the daemon has written everything and let go of the image. While the volume is mounted elsewhere (a bind mount, another \
-mount namespace) the daemon goes on; what is waited for is said after 2 seconds. Whoever uses the mount is named if it is in use.")]
+Returns when the daemon has written everything and released the image. A mount in use is not unmounted: the message names the programs \
+that use it. While the volume is mounted elsewhere too (a bind mount, another mount namespace) the daemon goes on, and umount waits; after 2 \
+seconds it says for what.")]
 pub struct Args {
-    /// Detach now; the daemon ends when the last file is closed. Does not wait.
+    /// Detach the mount now and do not wait. The daemon ends when the last file is closed.
     #[arg(short = 'l', long, conflicts_with = "force")]
     pub lazy: bool,
-    /// End it although it is in use: everything is written, then programs that have files of it
-    /// open get errors.
+    /// Unmount although the mount is in use. Everything is written first; then programs with open
+    /// files on it get errors.
     #[arg(short = 'f', long)]
     pub force: bool,
-    /// Wait this long at most, in seconds; the status is 6 if that is not enough.
+    /// Wait at most this many seconds; then end with status 6.
     #[arg(long, value_name = "SECONDS")]
     pub timeout: Option<u64>,
-    /// All that Cairn has mounted in this mount namespace and you may unmount, the latest first.
+    /// Unmount every Cairn mount of this mount namespace that you may unmount, the latest first.
     #[arg(short = 'a', long)]
     pub all: bool,
-    /// Say what was unmounted; with -a it is always said.
+    /// Say what was unmounted. With -a it is always said.
     #[arg(short = 'v', long)]
     pub verbose: bool,
-    /// As of umount(8): only mounts of this type, which is cairn.
+    /// With -a: only mounts of this type, as in umount(8). The one type is cairn.
     #[arg(short = 't', long = "types", value_name = "TYPE", requires = "all", value_parser = ["cairn", "fuse.cairn"])]
     pub kind: Option<String>,
     /// Where images are mounted.
@@ -86,9 +87,9 @@ struct Leaving {
     is_last: bool,
 }
 
-/// All mounts of ours that this user may unmount, the latest first: what is mounted on another goes
-/// before it. What belongs to another mount namespace, and is only copied into this one, is left
-/// alone.
+/// All Cairn mounts that this user may unmount. The latest comes first, because it may be mounted
+/// on an earlier one. A mount that belongs to another mount namespace, and is only copied into this
+/// one, is left alone.
 fn all(args: &Args) -> Outcome {
     let uid = rustix::process::geteuid();
     let ours = |mount: &Mount| {
