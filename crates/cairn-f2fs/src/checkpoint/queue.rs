@@ -18,7 +18,7 @@ use super::sync::{Event, Mutex, mutex};
 #[must_use = "the answer comes to the ticket"]
 pub(super) struct Ticket<Q, A> {
     /// What was asked.
-    pub question: Q,
+    pub request: Q,
     answer: Mutex<Option<A>>,
 }
 
@@ -60,11 +60,11 @@ impl<Q, A: Clone> Queue<Q, A> {
     /// is called: it serves all that wait.
     pub(super) fn ask(
         &self,
-        question: Q,
+        request: Q,
         wait: impl Fn(&Event, &mut dyn FnMut() -> bool),
         serve: impl Fn(),
     ) -> A {
-        let ticket = Arc::new(Ticket { question, answer: mutex(None) });
+        let ticket = Arc::new(Ticket { request, answer: mutex(None) });
         let has_daemon = {
             let mut state = self.state.lock();
             state.waiting.push(ticket.clone());
@@ -90,7 +90,7 @@ impl<Q, A: Clone> Queue<Q, A> {
     }
 
     /// Is there a daemon?
-    pub(super) fn is_attended(&self) -> bool {
+    pub(super) fn has_daemon(&self) -> bool {
         self.state.lock().daemon
     }
 
@@ -101,14 +101,14 @@ impl<Q, A: Clone> Queue<Q, A> {
     }
 
     /// There is a daemon from now on.
-    pub(super) fn attend(&self) {
+    pub(super) fn daemon_started(&self) {
         self.state.lock().daemon = true;
         // Whoever asked before was not announced.
         self.arrived.notify();
     }
 
     /// The daemon is gone: those who wait serve themselves.
-    pub(super) fn desert(&self) {
+    pub(super) fn daemon_stopped(&self) {
         self.state.lock().daemon = false;
         self.changed.notify();
     }

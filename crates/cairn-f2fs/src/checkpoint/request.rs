@@ -43,7 +43,7 @@ impl Checkpoints {
     /// Is there a daemon?
     #[must_use]
     pub fn is_merging(&self) -> bool {
-        self.merge.queue.is_attended()
+        self.merge.queue.has_daemon()
     }
 
     /// Starts the daemon if there is none. Where the system has no thread for it, everybody writes
@@ -55,7 +55,7 @@ impl Checkpoints {
             match self.parts.runtime.spawn("f2fs_ckpt", self.merge.queue.arrived.clone(), body) {
                 Ok(started) => {
                     *daemon = Some(started);
-                    self.merge.queue.attend();
+                    self.merge.queue.daemon_started();
                 }
                 Err(error) => tracing::warn!("checkpoints are not merged: {error}"),
             }
@@ -66,7 +66,7 @@ impl Checkpoints {
     pub(crate) fn stop_merging(&self) {
         let mut slot = self.merge.daemon.lock();
         let Some(daemon) = slot.take() else { return };
-        self.merge.queue.desert();
+        self.merge.queue.daemon_stopped();
         daemon.stop();
         // Requesters do it, too: whoever comes first.
         self.serve();
@@ -94,15 +94,15 @@ impl Checkpoints {
         let Some(batch) = self.merge.queue.detach() else { return };
         let runtime = &self.parts.runtime;
         let begin = runtime.monotonic();
-        let for_all = batch.iter().any(|ticket| ticket.question.reason == Reason::Sync);
+        let for_all = batch.iter().any(|ticket| ticket.request.reason == Reason::Sync);
         let outcome = self.write(if for_all { Reason::Sync } else { Reason::Fsync });
         let end = runtime.monotonic();
         let waiting = self.merge.queue.waiting();
-        let mut arrivals: Vec<_> = batch.iter().map(|ticket| ticket.question.since).collect();
+        let mut arrivals: Vec<_> = batch.iter().map(|ticket| ticket.request.since).collect();
         let gathered =
             self.merge.gather.lock().served(&mut arrivals, waiting, end.saturating_sub(begin));
         let waits: Vec<_> =
-            batch.iter().map(|ticket| end.saturating_sub(ticket.question.since)).collect();
+            batch.iter().map(|ticket| end.saturating_sub(ticket.request.since)).collect();
         let stats = &self.merge.stats;
         stats.gathered.add(gathered.into());
         stats.issued.add(1);

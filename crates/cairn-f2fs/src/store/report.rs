@@ -61,7 +61,7 @@ impl Store {
             .with("closed_ns", &stats.closed_ns)
             .with("whole_ns", &stats.whole_ns)
             .with("operations", operations)
-            .with("cuts", snapshots)
+            .with("snapshots", snapshots)
             .with("orphans", self.checkpoints.orphans.list().len())
     }
 

@@ -33,7 +33,7 @@ impl Volume {
         let Some(batch) = self.queue.detach() else { return };
         // The checkpoint: it holds what was done by now.
         let held = self.done.load(SeqCst);
-        assert!(batch.iter().all(|ticket| ticket.question <= held), "served by what began before");
+        assert!(batch.iter().all(|ticket| ticket.request <= held), "served by what began before");
         self.served.fetch_add(batch.len(), SeqCst);
         self.queue.answer(batch, &held);
     }
@@ -61,12 +61,12 @@ impl Volume {
     fn start(self: &Arc<Self>) -> thread::JoinHandle<()> {
         let volume = self.clone();
         let daemon = thread::spawn(move || volume.daemon());
-        self.queue.attend();
+        self.queue.daemon_started();
         daemon
     }
 
     fn stop(&self, daemon: thread::JoinHandle<()>) {
-        self.queue.desert();
+        self.queue.daemon_stopped();
         self.stop.store(true, SeqCst);
         self.queue.arrived.notify();
         daemon.join().unwrap();
@@ -108,7 +108,7 @@ fn requesters_serve_themselves_without_a_daemon() {
         volume.request();
         others.into_iter().for_each(|other| other.join().unwrap());
         assert_eq!(volume.served.load(SeqCst), 3);
-        assert!(!volume.queue.is_attended() && volume.queue.is_empty());
+        assert!(!volume.queue.has_daemon() && volume.queue.is_empty());
     });
 }
 
