@@ -7,14 +7,14 @@ use cairn_base::{FileBlock, Ino, Pba};
 #[non_exhaustive]
 pub enum Corrupt {
     /// A superblock field contradicts another or the device.
-    #[error("superblock: {field} is {value}, {expected}")]
+    #[error("superblock: {field} is {value}, {problem}")]
     Superblock {
         /// Field name of the specification.
         field: &'static str,
         /// Stored value.
         value: u64,
         /// What is wrong with it: the words behind `FIELD is VALUE, `.
-        expected: &'static str,
+        problem: &'static str,
     },
     /// The device ends before the volume.
     #[error("the image is shorter than its filesystem: {} of {volume} bytes are missing", volume.saturating_sub(*device))]
@@ -37,7 +37,7 @@ pub enum Corrupt {
         computed: u32,
     },
     /// A group descriptor is invalid.
-    #[error("group {group}: {field} is {value}, {expected}")]
+    #[error("group {group}: {field} is {value}, {problem}")]
     Group {
         /// Group number.
         group: u32,
@@ -46,10 +46,10 @@ pub enum Corrupt {
         /// Stored value.
         value: u64,
         /// What is wrong with it: the words behind `FIELD is VALUE, `.
-        expected: &'static str,
+        problem: &'static str,
     },
     /// An inode is invalid.
-    #[error("inode {ino}: {field} is {value}, {expected}")]
+    #[error("inode {ino}: {field} is {value}, {problem}")]
     Inode {
         /// Inode.
         ino: Ino,
@@ -58,7 +58,7 @@ pub enum Corrupt {
         /// Stored value.
         value: u64,
         /// What is wrong with it: the words behind `FIELD is VALUE, `.
-        expected: &'static str,
+        problem: &'static str,
     },
     /// An extent or indirect block is invalid.
     #[error("inode {ino}: mapping at file block {at} (block {pba}): {what}, value {value}")]

@@ -194,7 +194,7 @@ fn images(
         let beyond = Corrupt::Superblock {
             field: "s_blocks_count",
             value: pba.get(),
-            expected: "beyond the device",
+            problem: "beyond the device",
         };
         bytes.ok_or(Error::from(beyond))
     };

@@ -55,7 +55,7 @@ fn not_maintained() -> crate::Error {
 /// or the device failed.
 pub(crate) fn value_inode(volume: &Volume, ino: Ino, size: u32) -> Result<Vec<u8>> {
     let record = volume.read_record(ino)?;
-    let bad = |field, value, expected| Corrupt::Inode { ino, field, value, expected };
+    let bad = |field, value, problem| Corrupt::Inode { ino, field, value, problem };
     if !record.flags.contains(InodeFlags::EA_INODE) {
         return Err(bad(
             "i_flags",

@@ -72,7 +72,7 @@ impl Space {
             ino,
             field: "number",
             value: ino.get(),
-            expected: "no inode of the volume",
+            problem: "no inode of the volume",
         };
         let (number, index) = self.inner.layout.inode_group(ino).ok_or(missing)?;
         let mut state = groups.group(number).lock();

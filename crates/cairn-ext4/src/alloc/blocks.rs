@@ -145,8 +145,8 @@ impl Space {
         let layout = &self.inner.layout;
         let (group, bit) = layout.group_and_offset(start).unwrap_or((u32::MAX, u32::MAX));
         if !layout.contains(start, count) {
-            let (field, value, expected) = ("freed block", start.get(), "outside the volume");
-            return Err(Corrupt::Group { group, field, value, expected }.into());
+            let (field, value, problem) = ("freed block", start.get(), "outside the volume");
+            return Err(Corrupt::Group { group, field, value, problem }.into());
         }
         if self.inner.groups.is_metadata(start, count) {
             return Err(Corrupt::Bitmap {

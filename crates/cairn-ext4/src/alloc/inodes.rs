@@ -83,7 +83,7 @@ impl Space {
     /// The number is reserved or already free, or the device or the journal failed.
     pub fn free_inode(&self, handle: &Handle, ino: Ino, was_directory: bool) -> Result<()> {
         let inner = &self.inner;
-        let wrong = |expected| Corrupt::Inode { ino, field: "number", value: ino.get(), expected };
+        let wrong = |problem| Corrupt::Inode { ino, field: "number", value: ino.get(), problem };
         let (number, index) =
             inner.layout.inode_group(ino).ok_or_else(|| wrong("no inode of the volume"))?;
         if ino.get() < u64::from(inner.layout.first_ino) {

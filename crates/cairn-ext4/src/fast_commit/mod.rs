@@ -137,7 +137,7 @@ struct Replay<'a> {
 
 /// The error for an operation that does not fit the volume.
 fn misfit(ino: Ino, value: u64, what: &'static str) -> Error {
-    Corrupt::Inode { ino, field: "fast commit", value, expected: what }.into()
+    Corrupt::Inode { ino, field: "fast commit", value, problem: what }.into()
 }
 
 impl Replay<'_> {

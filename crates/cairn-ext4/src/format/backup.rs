@@ -41,7 +41,7 @@ impl BackupLocation {
     pub fn decode(&self, bytes: &[u8], device_bytes: u64) -> Result<(Superblock, Layout), Corrupt> {
         let superblock = Superblock::decode(bytes)?;
         let wrong = |field, value| {
-            Err(Corrupt::Superblock { field, value, expected: "not that of the backup's place" })
+            Err(Corrupt::Superblock { field, value, problem: "not that of the backup's place" })
         };
         let number = superblock.raw.s_block_group_nr.get();
         if u32::from(number) != self.group & 0xffff {

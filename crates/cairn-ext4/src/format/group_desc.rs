@@ -152,7 +152,7 @@ impl GroupDesc {
     }
 
     fn validate(&self, group: u32, layout: &Layout) -> Result<(), Corrupt> {
-        let wrong = |field, value, expected| Err(Corrupt::Group { group, field, value, expected });
+        let wrong = |field, value, problem| Err(Corrupt::Group { group, field, value, problem });
         let places = [
             ("bg_block_bitmap", self.block_bitmap, 1),
             ("bg_inode_bitmap", self.inode_bitmap, 1),

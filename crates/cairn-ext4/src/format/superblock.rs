@@ -182,12 +182,12 @@ impl Superblock {
         let short = || Corrupt::Superblock {
             field: "length",
             value: as_u64(bytes.len()),
-            expected: "not 1024 bytes",
+            problem: "not 1024 bytes",
         };
         let (raw, _) = RawSuperblock::read_from_prefix(bytes).map_err(|_| short())?;
         if raw.s_magic.get() != MAGIC {
             let value = raw.s_magic.get().into();
-            return Err(Corrupt::Superblock { field: "s_magic", value, expected: "not 0xef53" });
+            return Err(Corrupt::Superblock { field: "s_magic", value, problem: "not 0xef53" });
         }
         let superblock = Self { raw };
         if superblock.features().ro_compat(RoCompat::METADATA_CSUM) {
@@ -202,7 +202,7 @@ impl Superblock {
             return Err(Corrupt::Superblock {
                 field: "s_checksum_type",
                 value,
-                expected: "not 1 (crc32c)",
+                problem: "not 1 (crc32c)",
             });
         }
         let (stored, computed) = (self.raw.s_checksum.get(), self.computed_checksum());

@@ -241,7 +241,7 @@ impl GroupTable {
             ino,
             field: "number",
             value: ino.get(),
-            expected: "no inode of the volume",
+            problem: "no inode of the volume",
         };
         let (number, index) = self.layout.inode_group(ino).ok_or(missing)?;
         let state = self.group(number).lock();
@@ -265,8 +265,8 @@ impl GroupTable {
             let map = FreeMap::new(bits, self.layout.group_blocks(number));
             if map.free() != state.desc.free_blocks {
                 let (field, value) = ("bg_free_blocks_count", state.desc.free_blocks.into());
-                let expected = "not the number in the block bitmap";
-                return Err(Corrupt::Group { group: number, field, value, expected }.into());
+                let problem = "not the number in the block bitmap";
+                return Err(Corrupt::Group { group: number, field, value, problem }.into());
             }
             state.map = Some(map);
         }

@@ -47,12 +47,12 @@ impl Zones {
         for (start, end, group) in parts {
             match ranges.last_mut() {
                 Some(last) if start < last.1 => {
-                    let expected = "inside other metadata";
+                    let problem = "inside other metadata";
                     return Err(Corrupt::Group {
                         group,
                         field: "bitmap or table block",
                         value: start,
-                        expected,
+                        problem,
                     });
                 }
                 Some(last) if start == last.1 => last.1 = end,
@@ -76,11 +76,11 @@ impl Zones {
             if let [(_, end), (start, _)] = pair
                 && start < end
             {
-                let expected = "a block of the journal inside other metadata";
+                let problem = "a block of the journal inside other metadata";
                 return Err(Corrupt::Superblock {
                     field: "s_journal_inum",
                     value: *start,
-                    expected,
+                    problem,
                 });
             }
         }

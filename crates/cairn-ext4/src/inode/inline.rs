@@ -114,7 +114,7 @@ pub(crate) fn contents(volume: &Volume, inode: &Inode) -> Result<Vec<u8>> {
             ino: inode.ino,
             field: "i_size",
             value: state.size,
-            expected: "more than the inline contents",
+            problem: "more than the inline contents",
         }
         .into());
     }

@@ -35,19 +35,19 @@ impl Volume {
             ino,
             field: "i_mode",
             value: u64::from(record.mode),
-            expected: "not a known file type",
+            problem: "not a known file type",
         })?;
         if record.size > i64::MAX as u64 {
-            let (field, value, expected) = ("i_size", record.size, "beyond 2^63");
-            return Err(Corrupt::Inode { ino, field, value, expected }.into());
+            let (field, value, problem) = ("i_size", record.size, "beyond 2^63");
+            return Err(Corrupt::Inode { ino, field, value, problem }.into());
         }
         let acl = record.file_acl;
         let own = acl.get() <= self.layout.first_data_block
             || self.groups.system_blocks(ino).overlap(acl, 1);
         if acl.get() != 0 && own {
-            let (field, value, expected) =
+            let (field, value, problem) =
                 ("i_file_acl", acl.get(), "a block of the volume's structures");
-            return Err(Corrupt::Inode { ino, field, value, expected }.into());
+            return Err(Corrupt::Inode { ino, field, value, problem }.into());
         }
         let location = self.locate(ino)?;
         let ledger =
@@ -88,9 +88,9 @@ impl Volume {
         })?;
         if !fresh {
             // The bitmap says that the number is free, and it is in use.
-            let (field, value, expected) =
+            let (field, value, problem) =
                 ("i_mode", u64::from(inode.state.read().record.mode), "not 0 in a free inode");
-            return Err(Corrupt::Inode { ino, field, value, expected }.into());
+            return Err(Corrupt::Inode { ino, field, value, problem }.into());
         }
         self.inodes.acquire(ino);
         self.set_owner(&inode);

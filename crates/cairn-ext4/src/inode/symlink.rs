@@ -30,7 +30,7 @@ pub(crate) fn read(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<Vec<u8>> 
         ino: inode.ino,
         field: "i_size",
         value,
-        expected: "not the length of a link target",
+        problem: "not the length of a link target",
     };
     let (size, fast) = {
         let state = inode.state.read();

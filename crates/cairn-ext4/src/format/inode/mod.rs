@@ -95,7 +95,7 @@ impl Inode {
     /// # Errors
     /// The checksum is wrong or a field is invalid.
     pub fn decode(bytes: &[u8], ino: Ino, layout: &Layout) -> Result<Self, Corrupt> {
-        let wrong = |field, value, expected| Corrupt::Inode { ino, field, value, expected };
+        let wrong = |field, value, problem| Corrupt::Inode { ino, field, value, problem };
         if bytes.len() != as_index(layout.inode_size) {
             return Err(wrong("record length", as_u64(bytes.len()), "not the inode size"));
         }
@@ -170,7 +170,7 @@ impl Inode {
     /// # Errors
     /// The bytes are too long or a field is invalid.
     pub fn overlaid(&self, bytes: &[u8], ino: Ino, layout: &Layout) -> Result<Self, Corrupt> {
-        let wrong = |field, value, expected| Corrupt::Inode { ino, field, value, expected };
+        let wrong = |field, value, problem| Corrupt::Inode { ino, field, value, problem };
         let mut whole = vec![0; as_index(layout.inode_size)];
         self.encode(ino, layout, &mut whole);
         let Some(place) = whole.get_mut(..bytes.len()).filter(|place| place.len() >= GOOD_OLD_SIZE)

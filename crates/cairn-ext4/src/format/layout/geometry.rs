@@ -108,9 +108,9 @@ pub(super) fn check(
     field: &'static str,
     value: u64,
     right: bool,
-    expected: &'static str,
+    problem: &'static str,
 ) -> Result<(), Corrupt> {
-    if right { Ok(()) } else { Err(Corrupt::Superblock { field, value, expected }) }
+    if right { Ok(()) } else { Err(Corrupt::Superblock { field, value, problem }) }
 }
 
 pub(super) fn inode_geometry(
@@ -147,7 +147,7 @@ pub(super) fn cluster_bits(superblock: &Superblock, features: Features) -> Resul
     bits.ok_or(Corrupt::Superblock {
         field: "s_log_cluster_size",
         value: log.into(),
-        expected: "not from the block size to 65536 blocks",
+        problem: "not from the block size to 65536 blocks",
     })
 }
 
