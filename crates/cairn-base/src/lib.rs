@@ -1,7 +1,7 @@
 //! What every layer needs: units, checksums, bitmaps, ranked locks, the runtime, counters, lists of
 //! options.
 //!
-//! Nothing here knows a device or a filesystem.
+//! This crate knows no devices and no filesystems.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]

@@ -1,20 +1,18 @@
-//! What becomes of an allocation that the system refuses (`ulimit -v`, strict overcommitment).
+//! Allocations that the system may refuse (`ulimit -v`, strict overcommitment).
 //!
 //! There are two kinds of allocations:
 //!
-//! - **Those whose size an image, a request or a cache's budget decides** (pages, buffers, tables,
-//!   values) are asked for through [`fallibly`] or [`zeroed`] and can be refused: [`NoMemory`] is
-//!   the answer to one request, given before it has changed anything.
-//! - **Small ones** (names, nodes of trees, blocks of metadata, what a commit needs) cannot fail. A
-//!   program that wants them to succeed sets memory aside for them (`cairn_block::reserve`). What
-//!   is left of that decides who is [admitted](admit): requests are refused before they begin, so
-//!   that what has begun ends.
+//! - **Allocations whose size depends on an image, a request or a cache's budget** (pages, buffers,
+//!   tables, values) go through [`fallibly`] or [`zeroed`]. They can fail: [`NoMemory`] is the
+//!   answer to one request, before it has changed anything.
+//! - **Small allocations** (names, nodes of trees, blocks of metadata, the needs of a commit)
+//!   cannot fail. A program sets memory aside for them (`cairn_block::reserve`). While little of
+//!   that is left, new requests are not [admitted](admit), so that those that have begun can end.
 //!
-//! Whoever holds memory that can be had again says so ([`on_shortage`]) and gives it up in
-//! [`relieve`].
+//! Caches register with [`on_shortage`] and free memory in [`relieve`].
 //!
-//! Locking: the list of holders is a leaf, not held while one is asked. Flags are atomics and
-//! thread-local cells: an allocator looks at them.
+//! Locking: the lock of the list of caches is a leaf, and not held while one is called. Flags are
+//! atomics and thread-local cells, because an allocator reads them.
 
 use std::cell::Cell;
 use std::fmt;
@@ -23,7 +21,7 @@ use std::sync::{OnceLock, Weak};
 
 use parking_lot::Mutex;
 
-/// The system has no memory for something that can do without.
+/// The system refused memory for one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoMemory {
     /// What it was for.
@@ -44,41 +42,41 @@ impl fmt::Display for NoMemory {
 
 impl std::error::Error for NoMemory {}
 
-/// Somebody who holds memory that can be had again.
+/// A holder of memory that it can free.
 pub trait Holder: Send + Sync {
-    /// Gives some of it up: what is clean, without I/O. The caller holds no lock of a volume.
+    /// Frees clean memory without I/O. The caller holds no lock of a volume.
     fn give_up(&self);
 }
 
-/// Refills the reserve; true if it is whole.
+/// Refills the reserve; true if it is full.
 pub type Refill = fn() -> bool;
 
 static HOLDERS: Mutex<Vec<Weak<dyn Holder>>> = Mutex::new(Vec::new());
 static REFILL: OnceLock<Refill> = OnceLock::new();
-/// The reserve was opened and is not whole.
+/// The reserve was used and is not full.
 static SHORT: AtomicBool = AtomicBool::new(false);
 /// Less than half of the reserve is left.
 static CRITICAL: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
-    /// What this thread allocates now may be refused.
+    /// Allocations of this thread may be refused now.
     static MAY_FAIL: Cell<bool> = const { Cell::new(false) };
     static FAULT: Cell<Option<faults::Fault>> = const { Cell::new(None) };
 }
 
-/// Adds somebody to ask when memory is short; forgotten when dropped.
+/// Registers a holder of memory. It is removed when it is dropped.
 pub fn on_shortage(holder: Weak<dyn Holder>) {
     let mut holders = HOLDERS.lock();
     holders.retain(|holder| holder.strong_count() > 0);
     holders.push(holder);
 }
 
-/// There is a reserve, which this refills. The first one stays.
+/// Sets the function that refills the reserve. Only the first call counts.
 pub fn set_refill(refill: Refill) {
     REFILL.get_or_init(|| refill);
 }
 
-/// What is left of the reserve, from who keeps it.
+/// Called by the reserve with what is left of it.
 pub fn set_state(short: bool, critical: bool) {
     SHORT.store(short, Ordering::Relaxed);
     CRITICAL.store(critical, Ordering::Relaxed);
@@ -90,14 +88,14 @@ pub fn is_short() -> bool {
     SHORT.load(Ordering::Relaxed)
 }
 
-/// May what this thread allocates now be refused? For allocators.
+/// May allocations of this thread be refused now? For allocators.
 #[must_use]
 pub fn may_fail() -> bool {
     MAY_FAIL.get()
 }
 
-/// Has everybody who holds clean memory give some up, and refills the reserve. Call it with no lock
-/// of a volume held.
+/// Makes every registered holder free clean memory, and refills the reserve. The caller holds no
+/// lock of a volume.
 pub fn relieve() {
     let holders: Vec<_> = HOLDERS.lock().iter().filter_map(Weak::upgrade).collect();
     holders.iter().for_each(|holder| holder.give_up());
@@ -106,10 +104,10 @@ pub fn relieve() {
     }
 }
 
-/// Before anything is begun that needs memory. Costs a look at a flag as long as there is enough.
+/// Called before a request begins. Reads one flag while there is enough memory.
 ///
 /// # Errors
-/// Memory is short, and nobody could give any up.
+/// Memory is short, and none could be freed.
 pub fn admit(what: &'static str) -> Result<(), NoMemory> {
     if is_short() {
         relieve();
@@ -120,10 +118,11 @@ pub fn admit(what: &'static str) -> Result<(), NoMemory> {
     Ok(())
 }
 
-/// Runs an allocation that may be refused: `allocate` uses what reports failure (`try_reserve`…).
+/// Runs an allocation that may be refused. `allocate` uses calls that report failure
+/// (`try_reserve`…).
 ///
 /// # Errors
-/// It gave nothing.
+/// The allocation failed, or memory is short.
 pub fn fallibly<T>(
     what: &'static str,
     bytes: u64,
@@ -143,15 +142,15 @@ pub fn fallibly<T>(
     allocate().ok_or(refused)
 }
 
-/// Bytes that a cache may use which was given `wished`: no more than a third of what `ulimit -v`
-/// leaves. The rest is for threads and for what they work with.
+/// Bytes for a cache that was given `wished`: at most a third of what `ulimit -v` leaves. The rest
+/// is for threads and their buffers.
 #[must_use]
 pub fn within_limit(wished: u64) -> u64 {
     let Some(most) = address_limit() else { return wished };
     wished.min((most.saturating_sub(address_space()) / 3).max(LEAST_CACHE))
 }
 
-/// However narrow the limit is.
+/// The least, whatever the limit is.
 const LEAST_CACHE: u64 = 4 << 20;
 
 /// Bytes of address space that this process may use (`ulimit -v`); `None` without a limit.
@@ -168,7 +167,7 @@ pub fn address_limit() -> Option<u64> {
     None
 }
 
-/// What of that limit is used.
+/// The part of that limit that is in use.
 fn address_space() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let size = status.lines().find_map(|line| {
@@ -177,7 +176,7 @@ fn address_space() -> u64 {
     size.unwrap_or(0).saturating_mul(1024)
 }
 
-/// An empty list with room for `len` things.
+/// An empty list with room for `len` elements.
 ///
 /// # Errors
 /// [`NoMemory`].
@@ -199,7 +198,7 @@ pub fn zeroed(what: &'static str, len: usize) -> Result<Vec<u8>, NoMemory> {
     Ok(bytes)
 }
 
-/// Refusals on demand, for tests: of what the calling thread asks for.
+/// Refusals on demand for the calling thread, for tests.
 pub mod faults {
     use super::FAULT;
 

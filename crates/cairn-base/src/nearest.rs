@@ -1,4 +1,4 @@
-//! The word that somebody may have meant, for messages about words that are not known.
+//! The known word that is nearest to an unknown one, for error messages.
 
 /// The candidate that is nearest to `word`, if it is near enough to be meant: letters left out,
 /// added, replaced, or two neighbours exchanged. Case does not count.

@@ -5,11 +5,11 @@ use crate::nearest::nearest;
 /// One option of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Word<'a> {
-    /// As it was given.
+    /// The whole option.
     pub text: &'a str,
-    /// What stands before the first `=`.
+    /// The part before the first `=`.
     pub name: &'a str,
-    /// What stands behind it.
+    /// The part after it.
     pub value: Option<&'a str>,
 }
 
@@ -21,15 +21,15 @@ pub fn words(list: &str) -> impl Iterator<Item = Word<'_>> {
     })
 }
 
-/// What a setting does to the options `T`; a value that cannot be taken is an error of type `E`.
+/// How a setting changes the options `T`. An invalid value is an error of type `E`.
 pub enum Action<T, E> {
-    /// It is a name alone.
+    /// An option without a value.
     Flag(fn(&mut T)),
-    /// It has a value, for which the first string stands in what is told about it.
+    /// An option with a value. The string stands for the value in messages.
     Value(&'static str, fn(&mut T, Word<'_>, &str) -> Result<(), E>),
 }
 
-/// A setting of ours: all its names, the first is the one to be told, and what it does.
+/// A setting of Cairn's: its names, and its action. Messages show the first name.
 pub type Setting<T, E> = (&'static [&'static str], Action<T, E>);
 
 /// Applies a word, if it is a setting of this table.
@@ -50,14 +50,14 @@ pub fn set<T, E>(
     })
 }
 
-/// The settings of a table as they are written, by all their names: `ro`, `commit=SECONDS`.
+/// All settings of a table under all their names: `ro`, `commit=SECONDS`.
 pub fn written<T, E>(settings: &[Setting<T, E>]) -> impl Iterator<Item = String> {
     settings
         .iter()
         .flat_map(|(names, action)| names.iter().map(move |name| written_as(name, action)))
 }
 
-/// What a table takes, in words.
+/// The settings of a table, for a message.
 #[must_use]
 pub fn usage<T, E>(settings: &[Setting<T, E>]) -> String {
     let told =
@@ -72,24 +72,24 @@ fn written_as<T, E>(name: &str, action: &Action<T, E>) -> String {
     }
 }
 
-/// What becomes of a word of Linux's that Cairn has no setting for.
+/// How Cairn treats an option of Linux that it has no setting for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Meaning {
-    /// It is so anyway.
+    /// Accepted: Cairn always works that way.
     Always,
-    /// Taken, without an effect; the reason is told.
+    /// Accepted without an effect. A message gives the reason.
     Ignored(&'static str),
-    /// Refused, since leaving it out would break what it promises; the reason says what to do.
+    /// Refused, because ignoring it would break its promise. The reason says what to do.
     Refused(&'static str),
 }
 
-/// Words of Linux: names, `name=value` for one value, or `name=` for any.
+/// Options of Linux: names, `name=value` for one value, or `name=` for any.
 pub type Vocabulary = [(&'static [&'static str], Meaning)];
 
-/// Lets what is not known be ignored, as mount(8) asks for with `-s`.
+/// Unknown options are ignored, as with `-s` of mount(8).
 pub const SLOPPY: &str = "sloppy";
 
-/// What a word of the vocabulary means.
+/// The meaning of a word in the vocabulary.
 #[must_use]
 pub fn meaning(vocabulary: &Vocabulary, word: Word<'_>) -> Option<Meaning> {
     let is = |pattern: &str| {
@@ -102,8 +102,8 @@ pub fn meaning(vocabulary: &Vocabulary, word: Word<'_>) -> Option<Meaning> {
         .map(|(_, meaning)| *meaning)
 }
 
-/// Takes a word that is no setting of ours: `Some(Ok)` if it may stand there, `None` if nobody
-/// knows it.
+/// Handles a word that is no setting of Cairn's: `Some(Ok)` if it is accepted, `None` if it is
+/// unknown.
 #[must_use]
 pub fn tolerate(vocabulary: &Vocabulary, word: Word<'_>) -> Option<Result<(), String>> {
     Some(match meaning(vocabulary, word)? {
@@ -112,8 +112,8 @@ pub fn tolerate(vocabulary: &Vocabulary, word: Word<'_>) -> Option<Result<(), St
     })
 }
 
-/// A line for each word of a list that has no effect. `is_known` tells of those that are in no
-/// vocabulary.
+/// A message for each word of a list that has no effect. `is_known` is true for words that are
+/// settings.
 pub fn notes(
     vocabulary: &Vocabulary,
     list: &str,

@@ -204,14 +204,13 @@ impl<'a, T: ?Sized> RwLockWriteGuard<'a, T> {
     }
 }
 
-/// A condition variable for [`Mutex`]. Only for what another *thread* makes true within its own
-/// locks: waiting for a daemon goes through [`crate::runtime::Runtime::wait_until`], or the
-/// simulator cannot run that daemon.
+/// A condition variable for [`Mutex`], for conditions that another *thread* makes true. To wait for
+/// a daemon use [`crate::runtime::Runtime::wait_until`]: only then can the simulator run it.
 #[derive(Debug, Default)]
 pub struct Condvar(parking_lot::Condvar);
 
 impl Condvar {
-    /// A condition nobody waits for.
+    /// A condition without waiters.
     #[must_use]
     pub const fn new() -> Self {
         Self(parking_lot::Condvar::new())

@@ -1,9 +1,9 @@
 //! The one source of time, randomness and background threads.
 //!
-//! Code blocks plainly. What differs between production and simulation is who runs the daemons: in
-//! production each has a thread ([`threads::Threads`]); in the simulator ([`simulated::Simulated`])
-//! there is one thread, and whoever waits runs other daemons' steps in a seeded order, so that one
-//! seed replays one interleaving.
+//! Code that waits simply blocks. Production and simulation differ in how daemons run. In
+//! production each daemon has a thread ([`threads::Threads`]). The simulator
+//! ([`simulated::Simulated`]) has one thread: code that waits runs steps of daemons in a seeded
+//! order, so one seed repeats one interleaving.
 
 use std::fmt;
 use std::io;

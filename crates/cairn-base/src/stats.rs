@@ -1,7 +1,6 @@
 //! Counters that many threads raise without waiting for each other.
 //!
-//! The unit of what is counted belongs into the name of the field that holds the counter
-//! (`wait_ns`, `read_bytes`).
+//! The name of the field that holds a counter ends with its unit (`wait_ns`, `read_bytes`).
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
@@ -62,10 +61,10 @@ impl Gauge {
     }
 }
 
-/// Each power of two is cut into this many buckets: a quantile is at most one eighth too high.
+/// Each power of two has this many buckets: a quantile is at most one eighth too high.
 const STEPS: u64 = 8;
 const STEP_BITS: u32 = STEPS.trailing_zeros();
-/// The values below `STEPS` have a bucket each, then come the powers from `STEPS` to 2^63.
+/// Each value below `STEPS` has a bucket; the powers of two from `STEPS` to 2^63 have `STEPS` each.
 const BUCKETS: usize = ((u64::BITS - STEP_BITS + 1) as usize) * STEPS as usize;
 
 /// How often each magnitude of a value occurred, on a logarithmic scale.

@@ -1,10 +1,10 @@
-//! What the system says, in the words of a message: what happened, and what to do.
+//! System errors as parts of a message: what happened, and what to do.
 
 use std::io;
 
 use rustix::io::Errno;
 
-/// Without Rust's "(os error N)", and, since it stands inside a line, without a capital.
+/// Without Rust's "(os error N)", and without a capital, because it is part of a line.
 #[must_use]
 pub fn words(error: &io::Error) -> String {
     let text = error.to_string();
@@ -13,11 +13,11 @@ pub fn words(error: &io::Error) -> String {
     letters.next().map_or(String::new(), |first| first.to_lowercase().chain(letters).collect())
 }
 
-/// What to do where the system has no more of something.
+/// What to do if the system has run out of something.
 #[must_use]
 pub fn remedy(error: &io::Error) -> Option<&'static str> {
     match Errno::from_io_error(error)? {
-        // Of whatever starts threads and processes.
+        // From the calls that start threads and processes.
         Errno::AGAIN => Some("raise `ulimit -v`, `ulimit -u` or the control group's pids.max"),
         Errno::MFILE => Some("raise `ulimit -n`"),
         Errno::NFILE => Some("raise the system's fs.file-max"),
@@ -29,7 +29,7 @@ pub fn remedy(error: &io::Error) -> Option<&'static str> {
     }
 }
 
-/// `what happened: what to do`, the latter in these words where the system's error does not tell.
+/// `what happened: what to do`. `otherwise` says what to do if there is no remedy for the error.
 #[must_use]
 pub fn with_remedy(error: &io::Error, otherwise: &str) -> String {
     format!("{}: {}", words(error), remedy(error).unwrap_or(otherwise))

@@ -25,7 +25,7 @@ pub fn stored<N: Copy + fmt::Display, T: TryFrom<N>>(number: N) -> T {
     T::try_from(number).unwrap_or_else(|_| panic!("{number} does not fit its field"))
 }
 
-/// A number's own type, with the number public: `unit!(/// Documentation. Name(u32))`.
+/// Defines a newtype with a public number: `unit!(/// Documentation. Name(u32))`.
 #[macro_export]
 macro_rules! unit {
     ($(#[$doc:meta])* $name:ident($int:ty)) => {

@@ -1,4 +1,4 @@
-//! [`Event`]: "look again", said to everybody who waits.
+//! [`Event`]: tells all waiters to check their condition again.
 
 #![allow(
     clippy::disallowed_methods,
@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-/// A notification counter. Whoever waits reads [`Event::generation`], checks the condition, and
-/// waits past that generation: a notification in between is not missed. Notifying costs two atomic
-/// operations when nobody waits.
+/// A notification counter. A waiter reads [`Event::generation`], checks its condition, and waits
+/// until the generation is past that: it does not miss a notification in between. Notifying costs
+/// two atomic operations when nobody waits.
 #[derive(Debug, Default)]
 pub struct Event {
     generation: AtomicU64,
@@ -36,7 +36,7 @@ impl Event {
         }
     }
 
-    /// Makes every waiter look again. Change what they look at first.
+    /// Makes every waiter check again. Change the state that they check before this call.
     pub fn notify(&self) {
         self.generation.fetch_add(1, SeqCst);
         if self.waiters.load(SeqCst) > 0 {
@@ -55,7 +55,7 @@ impl Event {
     /// Blocks the thread until there was a notification after `seen`, or `timeout` has passed. True
     /// if notified.
     ///
-    /// For runtimes; everybody else waits through [`super::Runtime::wait_until`].
+    /// For runtimes only. Other code waits through [`super::Runtime::wait_until`].
     pub fn wait_past(&self, seen: u64, timeout: Option<Duration>) -> bool {
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let mut lock = self.lock.lock();

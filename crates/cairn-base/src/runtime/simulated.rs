@@ -1,9 +1,9 @@
 //! [`Simulated`]: one thread, a virtual clock, and a seed that decides everything else.
 //!
-//! Whoever waits runs one step after another, each of a daemon or deferred piece of work drawn by
-//! the seed from those that could run, until its condition holds. When nobody can work, the clock
-//! jumps to the next deadline; when there is none either, nothing will ever happen again, and the
-//! runtime panics with its seed.
+//! Code that waits runs steps until its condition holds. Each step belongs to a daemon or to
+//! deferred work, which the seed draws from those that can run. If none can run, the clock jumps to
+//! the next deadline. If there is no deadline either, this is a deadlock, and the runtime panics
+//! with its seed.
 //!
 //! Steps run on the waiter's stack: a daemon's own wait runs the others, never the daemon itself or
 //! those below it. Two consequences. A step must not need a lock that the waiter holds; with ranked
@@ -27,7 +27,7 @@ use crate::ranked_lock;
 const STEP_TIME: Duration = Duration::from_micros(1);
 /// Virtual time starts here: 2024-01-01 00:00:00 UTC.
 const START: Duration = Duration::from_secs(1_704_067_200);
-/// A wait that needs more steps than this is taken for a livelock.
+/// A wait that needs more steps than this counts as a livelock.
 const MAX_STEPS_PER_WAIT: u64 = 50_000_000;
 
 /// The deterministic runtime.
@@ -60,7 +60,7 @@ struct Task {
     wake: Arc<Event>,
     daemon: Arc<dyn Daemon>,
     running: bool,
-    /// Notifications that its last step has surely seen; none if it wants to run anyway.
+    /// Notifications before its last step; `None` if it wants to run without one.
     seen: Option<u64>,
     deadline: Option<Duration>,
 }
@@ -100,9 +100,8 @@ impl Simulated {
         })
     }
 
-    /// A runtime whose timestamps are all the same, `seconds` since 1970, and whose decisions
-    /// follow from that: for images that are to be the same bytes whenever and wherever they are
-    /// made.
+    /// A runtime with one timestamp for everything, `seconds` since 1970, from which its decisions
+    /// follow, too. Two runs make the same image, byte for byte.
     #[must_use]
     pub fn standing_at(seconds: i64) -> Arc<Self> {
         let this = Self::new(seconds.cast_unsigned());
@@ -166,12 +165,12 @@ impl Simulated {
         }
     }
 
-    /// Runs steps until nobody can work without the clock moving on.
+    /// Runs steps until none can run before the next deadline.
     pub fn run_until_idle(&self) {
         while self.step() {}
     }
 
-    /// Moves the clock on and runs what has become due on the way.
+    /// Advances the clock and runs the steps that become due.
     pub fn advance(&self, time: Duration) {
         self.wait_until_timeout(&Event::new(), time, &mut || false);
     }
@@ -213,7 +212,7 @@ impl Drop for ReportSeed {
 }
 
 impl State {
-    /// Chooses one of those who can work and marks it as running.
+    /// Draws one of the steps that can run and marks it as running.
     fn draw(&mut self) -> Option<Step> {
         let ready: Vec<usize> =
             (0..self.daemons.len()).filter(|at| self.daemons[*at].can_run(self.clock)).collect();
@@ -266,7 +265,7 @@ impl State {
         }
     }
 
-    /// Moves the clock to the next deadline of anybody who waits. False if there is none.
+    /// Advances the clock to the next deadline. False if there is none.
     fn jump(&mut self, deadline: Option<Duration>) -> bool {
         let daemons =
             self.daemons.iter().filter(|task| !task.running).filter_map(|task| task.deadline);

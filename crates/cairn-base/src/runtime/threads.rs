@@ -2,8 +2,8 @@
 //! system's clock.
 //!
 //! Locking: the pool's queue lock is a leaf; no work runs under it. A panic in a daemon or in
-//! deferred work is kept and raised again in everybody who waits: what they wait for may never
-//! come.
+//! deferred work is kept and raised again in every waiter, because its condition may never come
+//! true.
 
 #![allow(
     clippy::disallowed_methods,
@@ -147,9 +147,9 @@ impl Drop for Threads {
     }
 }
 
-/// The clock that Linux stamps files with: it moves with the timer's tick. Beside a kernel that
-/// stamps the same files (a FUSE mount's keeps their times while it keeps their pages), a finer
-/// clock would make what is written later look older.
+/// The coarse clock, with which Linux stamps files. The kernel stamps files of a FUSE mount, too,
+/// while it has their pages. With a finer clock here, a file that is written later could look
+/// older.
 #[cfg(target_os = "linux")]
 fn wall_clock() -> SystemTime {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
@@ -184,7 +184,7 @@ fn join(thread: JoinHandle<()>) {
 
 fn run_daemon(daemon: &dyn Daemon, wake: &Event, stop: &AtomicBool) {
     loop {
-        // Read before the step: what is notified while it runs is not missed.
+        // Read before the step, so that a notification during the step is not missed.
         let seen = wake.generation();
         if stop.load(SeqCst) {
             return;
@@ -255,9 +255,9 @@ impl Pool {
         if queue.waiting.len() > queue.idle && queue.alive < MAX_WORKERS {
             match self.add_worker(&mut queue) {
                 Ok(()) => {}
-                // Those that there are will come to it.
+                // One of the running workers will take it.
                 Err(_) if queue.alive > 0 => {}
-                // A volume has daemons, and the first of them has made sure of a worker.
+                // This cannot happen on a volume: its first daemon has started a worker that stays.
                 Err(error) => panic!("{error}"),
             }
         }
@@ -265,8 +265,8 @@ impl Pool {
         self.added.notify();
     }
 
-    /// Makes sure that there is a worker: one stays from then on, whatever the system refuses
-    /// later.
+    /// Starts a worker if there is none. From then on one worker stays, even if the system refuses
+    /// further threads.
     fn have_one(self: &Arc<Self>) -> Result<(), NoThread> {
         let mut queue = self.queue.lock();
         if queue.alive == 0 {

@@ -1,4 +1,4 @@
-//! [`Report`]: counters for whoever looks at them, as an ordered tree of named sections and fields.
+//! [`Report`]: counters as an ordered tree of named sections and fields.
 //!
 //! Every layer puts its own counters into a report; the layers above put that under a name of their
 //! choice. A report is a copy: it holds no lock and does not change. It serialises to a JSON object
@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{Counter, Gauge, Histogram, Summary};
 
-/// What stands under a name.
+/// The value of a name.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     /// A count, or a quantity in the unit that the name ends with.
