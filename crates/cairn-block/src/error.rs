@@ -1,4 +1,4 @@
-//! What can go wrong with a device: a kind to act on, what was attempted, the place, and the cause.
+//! Device errors: a kind to match on, the operation, the place and the cause.
 
 use std::fmt;
 use std::sync::Arc;

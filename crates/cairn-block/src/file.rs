@@ -1,6 +1,6 @@
 //! [`FileDevice`]: an image file or a block device of the host, through the host's page cache.
 //!
-//! Everything is done before `submit` returns; many threads may be inside at once. A flush is
+//! All requests are complete when `submit` returns. Many threads may call it at once. A flush is
 //! `fdatasync`. Once a flush has failed every later one fails too: Linux marks the pages clean
 //! after it reported the error, so a second `fdatasync` would claim a durability that does not
 //! exist.
@@ -46,9 +46,9 @@ pub struct FileDevice {
     geometry: Geometry,
     is_block_device: bool,
     failed_flush: OnceLock<Error>,
-    /// The locks of what a loop device shows.
+    /// The locks of the backing files of a loop device.
     _beneath: loops::Beneath,
-    /// How long the image was when it was found shorter than at first.
+    /// The image's length when it was found truncated.
     truncated: OnceLock<u64>,
 }
 
@@ -62,9 +62,9 @@ impl FileDevice {
     /// Opens the image or block device at `path`.
     ///
     /// # Errors
-    /// [`ErrorKind::InUse`] if somebody else has it open in a way that excludes this, or the system
-    /// mounted it; [`ErrorKind::NotFound`], [`ErrorKind::PermissionDenied`],
-    /// [`ErrorKind::Unsupported`] (neither a file nor a block device), [`ErrorKind::Io`].
+    /// [`ErrorKind::InUse`] if another process has a conflicting lock, or the kernel has mounted
+    /// it; [`ErrorKind::NotFound`], [`ErrorKind::PermissionDenied`], [`ErrorKind::Unsupported`]
+    /// (neither a file nor a block device), [`ErrorKind::Io`].
     pub fn open(path: impl AsRef<Path>, options: OpenOptions) -> Result<Self> {
         open::open(path.as_ref(), options).map(Self::new)
     }
@@ -214,8 +214,8 @@ impl FileDevice {
         retry(|| rustix::fs::fallocate(&self.file, how | FallocateFlags::KEEP_SIZE, offset, len))
     }
 
-    /// Fails if the image has become shorter since it was opened, from then on: what stood there is
-    /// lost, and a write behind the end would make the image look whole again, with zeros in
+    /// Fails if the image was truncated since it was opened, and from then on. Its contents are
+    /// lost, and a write beyond the end would make the image look complete again, with zeros in
     /// between.
     fn check_whole(&self, operation: Operation) -> Result<()> {
         if self.is_block_device {
@@ -266,7 +266,7 @@ impl BlockDevice for FileDevice {
     }
 }
 
-/// How a batch's force-unit-access is met.
+/// How forced unit access of a batch is done.
 struct Fua {
     wanted: bool,
     /// A single change: the write itself can be synchronous, instead of a flush after all of them.

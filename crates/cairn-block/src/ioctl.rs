@@ -113,14 +113,14 @@ const _: () = assert!(size_of::<LoopStatus>() == 232);
 /// `LOOP_GET_STATUS64` of `linux/loop.h`; its number does not tell the size.
 const LOOP_GET_STATUS64: Opcode = 0x4C05;
 
-/// Where a loop device, or the one that a partition is of, tells what it shows.
+/// Reads the backing file of a loop device, or of the loop device of a partition.
 fn sys_paths(number: u64) -> [String; 2] {
     let base =
         format!("/sys/dev/block/{}:{}", rustix::fs::major(number), rustix::fs::minor(number));
     [format!("{base}/loop"), format!("{base}/../loop")]
 }
 
-/// What the loop device, or the one it is a partition of, shows.
+/// The backing file of the loop device, or of the loop device of the partition.
 pub(crate) fn loop_status(file: &File) -> rustix::io::Result<LoopStatus> {
     // Other devices may take the number for something else.
     let number = rustix::fs::fstat(file)?.st_rdev;

@@ -1,4 +1,4 @@
-//! One answer from several: a batch that was carried out in parts is done when all of them are.
+//! Joins completions: a batch that was divided is complete when all its parts are.
 
 use std::sync::Arc;
 

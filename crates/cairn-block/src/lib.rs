@@ -1,5 +1,5 @@
-//! Block devices: the seam every layer above writes through, its backends, and the wrappers that
-//! observe, restrict or break a device.
+//! Block devices: the trait that every layer above writes through, its implementations, and
+//! wrappers that observe, restrict or break a device.
 //!
 //! The only crate of the workspace that may hold `unsafe` code.
 

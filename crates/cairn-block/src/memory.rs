@@ -18,10 +18,9 @@ use crate::error::Result;
 const CHUNK: usize = 16 * 1024;
 const SHARDS: u64 = 64;
 
-/// Memory of its own, without the counts of an `Arc` before it: an allocator that gives equal sizes
-/// addresses that are equal within a page would put every chunk 16 bytes behind such an address.
-/// Copying from a page to there is four times slower, as each load seems to depend on a store just
-/// before it.
+/// Memory without the counters of an `Arc` in front. An allocator gives equal sizes the same offset
+/// within a page, so with the counters every chunk would be 16 bytes off. Copying a page to there
+/// is four times slower, because each load seems to depend on the store before it.
 #[derive(Clone)]
 struct Chunk(Box<[u8; CHUNK]>);
 

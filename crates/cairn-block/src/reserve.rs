@@ -1,10 +1,10 @@
 //! Memory set aside for small allocations, which cannot fail: see [`cairn_base::memory`].
 //!
-//! The reserve is address space in pieces. An allocator that is refused something gives a piece
-//! back to the system and tries again ([`Reserving`]); so does [`crate::IoBuf::zeroed`]. From then
-//! on memory counts as short, until the pieces could be had again.
+//! The reserve is address space in pieces. If the system refuses memory, the allocator
+//! ([`Reserving`]) gives one piece back to the system and tries again. So does
+//! [`crate::IoBuf::zeroed`]. Memory then counts as short until the reserve is full again.
 //!
-//! Locking: none; a piece belongs to whoever takes it out of its slot.
+//! Locking: none. A piece belongs to the thread that takes it out of its slot.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::ffi::c_void;
@@ -27,7 +27,7 @@ pub const SIZE: u64 = (PIECE * PIECES) as u64;
 /// Sets the reserve aside. It costs address space, no memory.
 ///
 /// # Errors
-/// There is not that much.
+/// The system refuses it.
 pub fn set_aside() -> Result<(), NoMemory> {
     one_arena();
     memory::set_refill(refill);
@@ -35,13 +35,13 @@ pub fn set_aside() -> Result<(), NoMemory> {
     if refill() {
         return Ok(());
     }
-    // Of no use to who goes on without: memory is not short.
+    // The caller goes on without a reserve, so memory is not short.
     memory::set_state(false, false);
     Err(NoMemory { what: "the reserve that a volume needs when memory runs out", bytes: SIZE })
 }
 
-/// Threads call into the C library, whose allocator gives each of them 64 MiB of address space of
-/// its own: more than all they use.
+/// Limits the arenas of the C library's allocator. By default each thread gets 64 MiB of address
+/// space, more than all threads need.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 fn one_arena() {
     // SAFETY: it changes a parameter of the C library's allocator, nothing that was allocated.
@@ -51,10 +51,11 @@ fn one_arena() {
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 fn one_arena() {}
 
-/// Before many small things are made whose number an image decides: are there `bytes` for them?
+/// Checks that `bytes` of memory are left. Called before many small allocations whose number
+/// depends on an image.
 ///
 /// # Errors
-/// There are not.
+/// They are not left.
 pub fn expect_room(what: &'static str, bytes: u64) -> Result<(), NoMemory> {
     memory::fallibly(what, bytes, || {
         memmap2::MmapMut::map_anon(usize::try_from(bytes).ok()?.max(1)).ok()
@@ -77,7 +78,7 @@ pub(crate) fn open() -> bool {
     false
 }
 
-/// Takes back what is missing. True if the reserve is whole.
+/// Refills the reserve. True if it is full.
 fn refill() -> bool {
     if !WANTED.load(Ordering::Relaxed) {
         return true;
@@ -112,13 +113,13 @@ pub(crate) fn insist<T>(mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
             return Some(got);
         }
         if memory::may_fail() || !open() {
-            // The last piece may have been opened by another thread just now.
+            // Another thread may have given the last piece back just now.
             return attempt();
         }
     }
 }
 
-/// An allocator that opens the reserve before it refuses anything but what may be refused.
+/// An allocator that uses the reserve before a small allocation fails.
 pub struct Reserving<A>(pub A);
 
 // SAFETY: every block comes from `A` and goes back to it, with the layout it was made with; trying

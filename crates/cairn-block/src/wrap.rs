@@ -1,5 +1,5 @@
 //! Devices around devices: they restrict ([`Partition`], [`ReadOnly`]), put together ([`Concat`]),
-//! observe ([`Stats`], [`Record`]) or disturb ([`Latency`], [`Hold`], [`Fault`]) the one inside.
+//! observe ([`Stats`], [`Record`]) or disturb ([`Latency`], [`Hold`], [`Fault`]) the inner device.
 
 mod concat;
 mod fault;

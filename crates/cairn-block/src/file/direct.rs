@@ -1,9 +1,9 @@
 //! [`DirectFile`]: an image file or block device past the host's page cache (`O_DIRECT`).
 //!
-//! Transfers that are aligned go directly; what is not (a superblock of 1 KiB) goes through a
-//! second, buffered descriptor of the same file: Linux keeps the two coherent, since a direct write
-//! drops the cached pages it covers and a direct read writes dirty ones out first. Everything is
-//! done before `submit` returns; a flush is `fdatasync`.
+//! Aligned transfers are direct. Others (a superblock of 1 KiB) use a second, buffered descriptor
+//! of the same file. Linux keeps the two coherent: a direct write drops the cached pages that it
+//! covers, and a direct read writes dirty pages first. All requests are complete when `submit`
+//! returns. A flush is `fdatasync`.
 
 use std::fs::File;
 use std::io::{IoSlice, IoSliceMut};
@@ -27,13 +27,13 @@ const ALIGNMENT: u64 = buffer::ALIGNMENT as u64;
 /// A file that bypasses the host's page cache.
 #[derive(Debug)]
 pub struct DirectFile {
-    /// Lock, geometry, flushes, and whatever is not aligned.
+    /// Locks, geometry, flushes and unaligned transfers.
     buffered: FileDevice,
     direct: File,
 }
 
 impl DirectFile {
-    /// Opens an existing file or block device for reading and writing, locked against everybody.
+    /// Opens an existing file or block device for reading and writing, locked against all others.
     ///
     /// # Errors
     /// As [`FileDevice::open`]; [`ErrorKind::Io`] if the host's filesystem has no direct I/O.
@@ -41,7 +41,7 @@ impl DirectFile {
         let path = path.as_ref();
         let buffered = FileDevice::open(path, OpenOptions::write())?;
         let flags = OFlags::DIRECT.bits().cast_signed();
-        // The same file, whatever its name leads to by now.
+        // The same file, even if its name leads to another one now.
         let same = format!("/proc/self/fd/{}", buffered.descriptor().as_raw_fd());
         let direct =
             std::fs::OpenOptions::new().read(true).write(true).custom_flags(flags).open(same);

@@ -1,7 +1,7 @@
-//! Who has an image, for the message that refuses it. What is found may be outdated or unknown.
+//! Finds who holds an image, for the error that refuses it. The answer may be outdated or unknown.
 //!
-//! Nothing here touches what it finds: paths are compared as texts, since whoever has an image may
-//! also have a filesystem that hangs.
+//! Nothing here opens the paths that it finds: they are compared as text. A path may lead to a
+//! filesystem that hangs.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
@@ -11,7 +11,7 @@ use rustix::fs::{major, minor};
 
 use crate::error::{Error, ErrorKind};
 
-/// The error for an image that somebody else has locked.
+/// The error for an image that another process has locked.
 pub(super) fn in_use(operation: &str, path: &Path, metadata: &Metadata) -> Error {
     let holder = by_flock(metadata)
         .or_else(|| by_descriptor(path))
@@ -35,7 +35,7 @@ pub(super) fn claimed(operation: &str, path: &Path) -> Error {
     }
 }
 
-/// The error for what the system has mounted.
+/// The error for a device that the kernel has mounted.
 pub(super) fn mounted(operation: &str, device: &str, mountpoint: &str) -> Error {
     let detail =
         format!("the system has {device} mounted on {mountpoint}; `umount {mountpoint}` first");
@@ -68,8 +68,7 @@ fn locks(device: u64, inode: u64) -> Option<impl Iterator<Item = (String, String
 /// The process that holds a `flock` on the file.
 fn by_flock(metadata: &Metadata) -> Option<String> {
     let (_, pid) = locks(metadata.dev(), metadata.ino())?.find(|(kind, _)| kind == "FLOCK")?;
-    // A lock handed on to a child keeps the number of the process that took it, which may have
-    // ended.
+    // A lock that a child inherited keeps the id of the process that took it, which may have ended.
     named(&pid)
 }
 

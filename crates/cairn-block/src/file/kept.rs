@@ -1,8 +1,8 @@
-//! An image that stays within reach whatever becomes of its name: for a volume that is read, and
-//! may be opened once more.
+//! An image that is kept open, whatever its name leads to later: for a read-only volume that may be
+//! opened again for writing.
 //!
-//! For reading, what is open is enough. For writing it has to be opened anew, which goes through
-//! `/proc`, or by its name as long as that leads to the same file.
+//! For reading, the open descriptor is enough. For writing the file is opened again, through
+//! `/proc`, or by its name if that still leads to the same file.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -16,7 +16,7 @@ use crate::error::{Error, ErrorKind, Result};
 /// See the module.
 #[derive(Debug)]
 pub struct KeptImage {
-    /// Without locks of its own: a device made of it has those.
+    /// Without locks; a device that is made of it takes them.
     file: File,
     path: PathBuf,
 }
@@ -44,7 +44,7 @@ impl KeptImage {
     /// A path that leads to it.
     ///
     /// # Errors
-    /// There is none: it has another name now, and `/proc` is not mounted.
+    /// The file has another name now, and `/proc` is not mounted.
     pub fn path(&self) -> Result<PathBuf> {
         self.path_by(Path::new("/proc/self/fd"))
     }
@@ -66,8 +66,7 @@ impl KeptImage {
         }
     }
 
-    /// Can it be opened for writing, as far as its permissions go? Nobody is kept away by this, nor
-    /// asked.
+    /// Do the file's permissions allow writing? Takes and checks no locks.
     ///
     /// # Errors
     /// Why not.

@@ -13,8 +13,7 @@ use rustix::fs::{Mode, OFlags};
 use super::holder;
 use crate::error::{Error, ErrorKind, Result};
 
-/// Opens what is there if it is a file or a block device. On a block device, `claim` is added to
-/// the flags.
+/// Opens a regular file or a block device. For a block device `claim` is added to the flags.
 pub(super) fn existing(path: &Path, write: bool, claim: OFlags) -> Result<File> {
     let operation = format!("open {}", path.display());
     let io = |error: std::io::Error| match error.kind() {
@@ -35,7 +34,7 @@ pub(super) fn existing(path: &Path, write: bool, claim: OFlags) -> Result<File> 
             .open(path)
     };
     match open(Path::new(&format!("/proc/self/fd/{}", place.as_raw_fd())), flags) {
-        // Without /proc: by its name, which may lead elsewhere by now.
+        // Without /proc, by its name, which may lead to another file now.
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             let file = open(path, flags | OFlags::NONBLOCK | OFlags::NOCTTY).map_err(io)?;
             check_kind(&operation, &file.metadata().map_err(io)?)?;
@@ -45,7 +44,7 @@ pub(super) fn existing(path: &Path, write: bool, claim: OFlags) -> Result<File> 
     }
 }
 
-/// Makes a file, where none was a moment ago.
+/// Creates a file where there was none a moment ago.
 pub(super) fn make(path: &Path) -> Result<File> {
     let operation = format!("open {}", path.display());
     let io = |error| Error::from_io(operation.as_str(), error);

@@ -1,4 +1,4 @@
-//! Who may have a file: advisory locks of two kinds.
+//! Advisory locks on an image, of two kinds.
 //!
 //! | lock | keeps away |
 //! |---|---|
@@ -6,12 +6,13 @@
 //! | bytes 100 to 103 and 200 to 203, as QEMU locks them | QEMU and its tools |
 //! | the bytes of a part of the file | others that have the same part through a loop device |
 //!
-//! QEMU's scheme: whoever needs permission N holds a shared lock on byte 100 + N, whoever denies it
-//! to others one on byte 200 + N; then each looks whether anybody denies what it needs or needs
-//! what it denies. So two that start at the same time may both be refused, and never both admitted.
+//! QEMU's scheme: a user that needs permission N takes a shared lock on byte 100 + N. A user that
+//! denies permission N to others takes one on byte 200 + N. Then each checks whether another denies
+//! what it needs, or needs what it denies. Two that start at the same time may both be refused, but
+//! never both admitted.
 //!
-//! A lock belongs to the open file: two opens in one process exclude each other like two processes.
-//! A filesystem of the host that knows no locks of the second kind is used without them.
+//! A lock belongs to the open file description: two opens in one process exclude each other, as two
+//! processes do. A host filesystem without locks of the second kind is used without them.
 
 use std::fs::{File, TryLockError};
 use std::io;
@@ -19,51 +20,52 @@ use std::ops::Range;
 
 use super::ofd::{self, Kind};
 
-/// What a user of a file does with it.
+/// How a user uses the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Use {
-    /// Reads, and lets others read.
+    /// Reads; others may read.
     Read,
-    /// Writes: nobody else may have it.
+    /// Writes; others may not use it.
     Write,
 }
 
-/// How much of the file somebody has.
+/// The part of the file that is locked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Share {
     /// All of it.
     Whole,
-    /// These bytes, through a loop device; others may have other parts.
+    /// These bytes, through a loop device. Others may use other parts.
     Part(Range<u64>),
 }
 
 const PERMISSION_BASE: u64 = 100;
 const DENIAL_BASE: u64 = 200;
 
-/// QEMU's permissions, as places behind the bases.
+/// QEMU's permissions, as offsets from byte 100 and byte 200.
 const CONSISTENT_READ: u64 = 0;
 const WRITE: u64 = 1;
 const WRITE_UNCHANGED: u64 = 2;
 const RESIZE: u64 = 3;
 
-/// Locks of parts leave out where QEMU's bytes are: no volume begins below.
+/// Locks of parts leave out QEMU's bytes. No volume begins below this offset.
 const PARTS_FROM: u64 = 512;
 
 impl Use {
-    /// What it needs, in QEMU's words, and what it denies to others.
+    /// The permissions of QEMU that it needs, and those that it denies to others.
     fn permissions(self, share: &Share) -> (&'static [u64], &'static [u64]) {
         const ALL: [u64; 4] = [CONSISTENT_READ, WRITE, WRITE_UNCHANGED, RESIZE];
         match (self, share) {
             (Self::Read, Share::Whole) => (&[CONSISTENT_READ], &[WRITE, RESIZE]),
             (Self::Write, Share::Whole) => (&ALL, &ALL),
-            // Those who have parts do not need what they deny to whoever has all of it.
+            // Users of parts do not need the permissions that they deny to a user of the whole
+            // file.
             (Self::Read, Share::Part(_)) => (&[], &[RESIZE]),
             (Self::Write, Share::Part(_)) => (&[WRITE], &[CONSISTENT_READ, RESIZE]),
         }
     }
 }
 
-/// Takes all locks; false, and none is held, if somebody is in the way.
+/// Takes all locks. False if another user conflicts; then none is held.
 pub(super) fn take(file: &File, usage: Use, share: &Share) -> io::Result<bool> {
     let shared = usage == Use::Read || *share != Share::Whole;
     match if shared { file.try_lock_shared() } else { file.try_lock() } {
@@ -72,7 +74,7 @@ pub(super) fn take(file: &File, usage: Use, share: &Share) -> io::Result<bool> {
         Err(TryLockError::Error(error)) => return Err(error),
     }
     let taken = take_bytes(file, usage, share).or_else(|error| match error.raw_os_error() {
-        // The host's filesystem knows no such locks, or has no more of them.
+        // The host's filesystem has no such locks, or no more of them.
         Some(libc::EINVAL | libc::ENOLCK | libc::ENOSYS | libc::EOPNOTSUPP) => Ok(true),
         _ => Err(error),
     });
@@ -102,7 +104,7 @@ fn take_bytes(file: &File, usage: Use, share: &Share) -> io::Result<bool> {
     Ok(!is_denied(file, usage, share)?)
 }
 
-/// Does somebody who locks QEMU's bytes deny this use, or need what it denies?
+/// Does another holder of QEMU's bytes deny this use, or need what this use denies?
 pub(super) fn is_denied(file: &File, usage: Use, share: &Share) -> io::Result<bool> {
     let (needed, denied) = usage.permissions(share);
     let opposite = needed
@@ -117,11 +119,12 @@ pub(super) fn is_denied(file: &File, usage: Use, share: &Share) -> io::Result<bo
     Ok(false)
 }
 
-/// Gives all locks back. Closing does so only once no copy of the descriptor is left, and a child
-/// that another thread of the process is just starting has one until its `exec`: the image would
-/// stay in use for a moment.
+/// Releases all locks. Closing the file does so only when no copy of the descriptor is left. A
+/// child that another thread is starting has a copy until its `exec`, so the image would stay in
+/// use for a moment.
 pub(super) fn release(file: &File) {
-    // Refused only for a descriptor that holds none. `flock` last: it is what others wait for.
+    // This fails only for a descriptor that holds no locks. `flock` comes last, because others wait
+    // for it.
     let _ = ofd::unlock_all(file);
     let _ = file.unlock();
 }

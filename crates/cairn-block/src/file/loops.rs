@@ -1,13 +1,13 @@
-//! Loop devices: what lies beneath one, and which ones show a file that somebody wants to have.
+//! Loop devices: the backing file of one, and the loop devices of a file.
 //!
-//! Two names of the same bytes do not see each other's locks: a file, and the loop device that
-//! shows it. So whoever opens a loop device (or a partition of one) takes the locks of the file
-//! beneath it, too, down to the last; and whoever wants to write to a file looks at all loop
-//! devices above it, which the system may have mounted. Each takes its own locks first and looks
-//! then: two that start at the same time may both be refused, and never both admitted.
+//! A file and a loop device of it have separate locks for the same bytes. So opening a loop device
+//! (or a partition of one) also locks its backing file, and that file's backing file, down to the
+//! last. Opening a file for writing checks all loop devices of it, because the kernel may have
+//! mounted one. Each opener takes its own locks first and checks then: two that start at the same
+//! time may both be refused, but never both admitted.
 //!
 //! Files are compared by device and inode where the system tells them (`LOOP_GET_STATUS64`): a file
-//! may have been renamed, have several names, or none any more.
+//! may have been renamed or removed, or have several names.
 
 use std::fs::{File, Metadata};
 use std::ops::Range;
@@ -21,13 +21,13 @@ use super::{holder, kind};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ioctl::{self, LoopStatus};
 
-/// Loop devices above one another that are followed.
+/// Most loop devices on top of each other that are followed.
 const MOST_LEVELS: usize = 8;
 
 /// Bytes of a sector in `/sys`.
 const SECTOR: u64 = 512;
 
-/// The files beneath a loop device, with their locks.
+/// The backing files of a loop device, with their locks.
 #[derive(Debug, Default)]
 pub(super) struct Beneath(Vec<File>);
 
@@ -37,13 +37,13 @@ impl Drop for Beneath {
     }
 }
 
-/// A loop device that shows something.
+/// A loop device with a backing file.
 struct Loop {
     /// `loop3`.
     name: String,
-    /// What it shows, as far as there is a path to it.
+    /// The backing file, if there is a path to it.
     backing: PathBuf,
-    /// Which part of that.
+    /// The part of the file.
     range: Range<u64>,
 }
 
@@ -62,7 +62,7 @@ impl Loop {
         Path::new("/dev").join(&self.name)
     }
 
-    /// A range of the device, in what it shows.
+    /// A range of the device as a range of the backing file.
     fn narrow(&self, inner: &Range<u64>) -> Range<u64> {
         let place = |at: u64| self.range.start.saturating_add(at).min(self.range.end);
         place(inner.start)..place(inner.end)
@@ -75,7 +75,7 @@ impl Loop {
             .open(self.node());
         match told.ok().and_then(|device| ioctl::loop_status(&device).ok()) {
             Some(status) => file.is(&status),
-            // We may not open the device: then by the path, which leads elsewhere once the file was
+            // The device may not be opened, so the path is used. It is wrong once the file was
             // removed.
             None => {
                 std::fs::metadata(&self.backing).is_ok_and(|found| Identity::of(&found) == *file)
@@ -88,7 +88,7 @@ fn read_number(path: &Path) -> Option<u64> {
     std::fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-/// What makes two opens the same file, or the same block device.
+/// Identifies a file or block device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Identity {
     File { device: u64, inode: u64 },
@@ -124,8 +124,8 @@ fn loop_of(number: u64) -> Option<(Loop, Range<u64>)> {
     Some((Loop::at(directory.parent()?)?, start..start.saturating_add(size)))
 }
 
-/// Takes the locks of what lies beneath a block device that has been opened, and looks at other
-/// loop devices there.
+/// Takes the locks of the backing files of an open block device, and checks their other loop
+/// devices.
 pub(super) fn claim_beneath(
     operation: &str,
     file: &File,
@@ -168,16 +168,16 @@ pub(super) fn claim_beneath(
     Ok(beneath)
 }
 
-/// A range of what is itself a range.
+/// A range within a range.
 fn narrowed(outer: &Range<u64>, inner: &Range<u64>) -> Range<u64> {
     let place = |at: u64| outer.start.saturating_add(at).min(outer.end);
     place(inner.start)..place(inner.end)
 }
 
-/// What a loop device shows, if the path to it still leads there.
+/// The backing file of a loop device, if its path still leads to it.
 fn open_backing(device: &Loop, status: Option<&LoopStatus>, usage: Use) -> Option<File> {
     let opened = match usage {
-        // Locks of parts need a descriptor that can write.
+        // Locks of parts need a descriptor that is open for writing.
         Use::Write => kind::existing(&device.backing, true, OFlags::empty()).ok(),
         Use::Read => None,
     };
@@ -186,8 +186,8 @@ fn open_backing(device: &Loop, status: Option<&LoopStatus>, usage: Use) -> Optio
     status.is_none_or(|status| found.is(status)).then_some(file)
 }
 
-/// A file that has no name any more, or none here, cannot be locked; but it can be seen that
-/// somebody has it.
+/// A file without a name here cannot be locked. Whether another process has it locked can be found
+/// out.
 fn refuse_unreachable(operation: &str, device: &Loop, status: Option<&LoopStatus>) -> Result<()> {
     if !status.is_some_and(|status| holder::is_locked(status.device, status.inode)) {
         return Ok(());
@@ -200,7 +200,7 @@ fn refuse_unreachable(operation: &str, device: &Loop, status: Option<&LoopStatus
     Err(Error::new(ErrorKind::InUse, operation, detail))
 }
 
-/// Has the system, or a program, claimed the block device for itself?
+/// Has the kernel or a program opened the block device exclusively?
 fn is_claimed(node: &Path) -> bool {
     let flags = (OFlags::EXCL | OFlags::NONBLOCK).bits().cast_signed();
     let opened = File::options().read(true).custom_flags(flags).open(node);
@@ -250,7 +250,7 @@ fn above(
     Ok(())
 }
 
-/// Refuses a loop device that somebody uses.
+/// Refuses a loop device that is in use.
 fn refuse_used(operation: &str, device: &Loop, directory: &Path) -> Result<()> {
     let node = device.node();
     let numbers = block_numbers(directory, &device.name);

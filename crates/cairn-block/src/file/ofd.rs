@@ -1,4 +1,4 @@
-//! Locks on bytes that belong to the open file (`F_OFD_SETLK`): Linux's, as QEMU takes them, too.
+//! Open file description locks on byte ranges (`F_OFD_SETLK`), which QEMU uses, too.
 
 use std::fs::File;
 use std::io;
@@ -7,16 +7,16 @@ use std::os::fd::AsRawFd;
 
 use libc::{F_OFD_GETLK, F_OFD_SETLK, F_RDLCK, F_UNLCK, F_WRLCK, c_int, c_short, off_t};
 
-/// What a lock leaves to others.
+/// Whether a lock is shared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Others may take it, too.
+    /// Others may take the same lock.
     Shared,
-    /// Nobody else may; the file must be open for writing.
+    /// Others may not. The file must be open for writing.
     Exclusive,
 }
 
-/// Takes a lock; false if somebody else has one in the way.
+/// Takes a lock; false if another open file has a conflicting one.
 pub(super) fn lock(file: &File, kind: Kind, bytes: Range<u64>) -> io::Result<bool> {
     let kind = if kind == Kind::Shared { F_RDLCK } else { F_WRLCK };
     match control(file, F_OFD_SETLK, request(kind, bytes)) {
@@ -33,7 +33,7 @@ pub(super) fn is_locked_by_others(file: &File, bytes: Range<u64>) -> io::Result<
     Ok(control(file, F_OFD_GETLK, request(F_WRLCK, bytes))? != F_UNLCK as c_short)
 }
 
-/// Gives back whatever this open file has.
+/// Releases all locks of this open file.
 pub(super) fn unlock_all(file: &File) -> io::Result<()> {
     control(file, F_OFD_SETLK, request(F_UNLCK, 0..0)).map(drop)
 }

@@ -1,4 +1,4 @@
-//! Opening an image: what it is, how large, and whether we may have it.
+//! Opens an image: checks its kind and size, and takes its locks.
 
 use std::fs::{File, Metadata};
 use std::io::{Seek, SeekFrom};
@@ -20,7 +20,7 @@ use crate::ioctl;
 pub struct OpenOptions {
     /// Accept writes.
     pub write: bool,
-    /// Refuse to share: a writer excludes everybody, readers exclude writers.
+    /// Take locks: a writer excludes all others, readers exclude writers.
     pub lock: bool,
     /// Create the file if it does not exist, and make it at least this many bytes large. It is
     /// never shrunk.
@@ -40,7 +40,7 @@ impl OpenOptions {
         Self::default()
     }
 
-    /// Read and write, locked against everybody.
+    /// Read and write, locked against all others.
     #[must_use]
     pub fn write() -> Self {
         Self { write: true, ..Self::default() }
@@ -76,7 +76,7 @@ fn operation(path: &Path) -> String {
     format!("open {}", path.display())
 }
 
-/// Makes what is open, from this path, the image.
+/// Makes an image of an open file. `path` is the path by which it was opened.
 pub(super) fn take(file: File, path: &Path, options: OpenOptions) -> Result<Opened> {
     let operation = operation(path);
     let metadata = file.metadata().map_err(|error| Error::from_io(operation.as_str(), error))?;
@@ -91,7 +91,7 @@ pub(super) fn take(file: File, path: &Path, options: OpenOptions) -> Result<Open
     Ok(Opened { file, geometry, is_block_device, beneath })
 }
 
-/// Takes the locks of the file and of what lies beneath it.
+/// Takes the locks of the file, and of the backing files of a loop device.
 fn lock(
     operation: &str,
     path: &Path,
@@ -120,7 +120,7 @@ pub fn open_image(path: impl AsRef<Path>) -> Result<File> {
     existing(path.as_ref(), false, OFlags::empty())
 }
 
-/// The size in bytes, after growing the file to what was asked for.
+/// The size in bytes, after the file has grown to the requested size.
 fn size_of(
     operation: &str,
     mut file: &File,
@@ -173,7 +173,8 @@ fn geometry(
     })
 }
 
-/// A partition has no queue of its own: its directory lies in the whole device's.
+/// A partition has no queue of its own: it uses that of the whole device, whose directory contains
+/// its own.
 fn can_discard(device: u64) -> bool {
     let base = format!("/sys/dev/block/{}:{}", major(device), minor(device));
     ["queue/discard_max_bytes", "../queue/discard_max_bytes"].iter().any(|file| {
