@@ -40,8 +40,8 @@ pub fn set_aside() -> Result<(), NoMemory> {
     Err(NoMemory { what: "the reserve that a volume needs when memory runs out", bytes: SIZE })
 }
 
-/// Limits the arenas of the C library's allocator. By default each thread gets 64 MiB of address
-/// space, more than all threads need.
+/// Limits the C library's allocator to one arena. By default each thread that uses it gets 64 MiB
+/// of address space, which is more than all threads together need.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 fn one_arena() {
     // SAFETY: it changes a parameter of the C library's allocator, nothing that was allocated.

@@ -1,4 +1,4 @@
-//! `readdir` and `readdirplus`: what fills a listing.
+//! `readdir` and `readdirplus`.
 
 use cairn_vfs::{DirEntry, Error, FileSystem, Result};
 

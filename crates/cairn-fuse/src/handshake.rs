@@ -1,5 +1,5 @@
-//! INIT: what is agreed with the kernel before the first request. fuser speaks it; no policy lives
-//! elsewhere.
+//! INIT: the settings that are agreed with the kernel before the first request. fuser sends the
+//! messages; all policy is here.
 
 use std::io;
 use std::sync::{Arc, OnceLock};
@@ -9,8 +9,8 @@ use fuser::{Filesystem, InitFlags, KernelConfig, Request};
 
 use crate::wire::MAX_WRITE;
 
-/// Requests of the kernel's own (read-ahead, write-back, asynchronous direct I/O) that are under
-/// way at the same time.
+/// Background requests of the kernel (readahead, write-back, asynchronous direct I/O) in flight at
+/// the same time.
 pub(crate) const MAX_BACKGROUND: u16 = 64;
 
 /// The part of a session that fuser asks.
@@ -19,9 +19,9 @@ pub(crate) struct Handshake {
     pub(crate) writeback_cache: bool,
     pub(crate) no_open: bool,
     pub(crate) idmap: bool,
-    /// What the kernel is to cut the times to that it keeps itself.
+    /// The granularity of the times that the kernel keeps itself.
     pub(crate) time_granularity: Duration,
-    /// Set to what both sides can.
+    /// Set to the features of both sides.
     pub(crate) agreed: Arc<OnceLock<InitFlags>>,
 }
 
@@ -55,9 +55,9 @@ impl Filesystem for Handshake {
         let refused =
             |error: InitFlags| io::Error::other(format!("the kernel takes {error:?} back"));
         config.add_capabilities(wanted).map_err(refused)?;
-        // The kernel shakes hands once.
+        // The kernel sends INIT once.
         let _ = self.agreed.set(wanted);
-        // The nearest value that fits is as good.
+        // The nearest value that is allowed will do.
         let _ = config.set_time_granularity(self.time_granularity);
         let _ = config.set_max_write(MAX_WRITE);
         let _ = config.set_max_readahead(MAX_WRITE).or_else(|most| config.set_max_readahead(most));

@@ -1,8 +1,8 @@
-//! The ioctls that suites and tools use. FIEMAP is not among them: the kernel answers it before it
-//! reaches a FUSE server.
+//! The ioctls that test suites and tools use. FIEMAP is missing: the kernel answers it, and does
+//! not pass it on to a FUSE server.
 //!
-//! The kernel checks who may change an inode's flags; what concerns the whole volume is for root,
-//! checked here.
+//! The kernel checks who may change an inode's flags. Ioctls on the whole volume are for root,
+//! which is checked here.
 
 use cairn_base::Ino;
 use cairn_vfs::{Error, FileSystem, GoingDown, InodeFlags, Result, SetAttributes};
@@ -20,8 +20,8 @@ const FS_IOC_FSSETXATTR: u32 = 0x401c_5820;
 const FS_IOC_GETFSLABEL: u32 = 0x8100_9431;
 const FS_IOC_SETFSLABEL: u32 = 0x4100_9432;
 const FITRIM: u32 = 0xc018_5879;
-/// Its number says "read", so that the kernel copies nothing in: the flags have to be read where
-/// the caller has them.
+/// Its number says "read", so the kernel passes no data in. The flags are read from the caller's
+/// memory.
 const EXT4_IOC_SHUTDOWN: u32 = 0x8004_587d;
 
 /// `EXT4_GOING_FLAGS_*` and `F2FS_GOING_DOWN_*`, by number.
@@ -46,12 +46,12 @@ const XFLAGS: [(u32, InodeFlags); 6] = [
     (0x200, InodeFlags::PROJINHERIT),
 ];
 
-/// A request. `None` if the number is not ours (ENOTTY).
+/// A request. `None` if the number is unknown (ENOTTY).
 pub(crate) struct Ioctl {
     pub(crate) ino: Ino,
     pub(crate) caller: Credentials,
     pub(crate) command: u32,
-    /// Of the caller, or what it passed in place of an address.
+    /// The caller's address, or the value that it passed instead.
     pub(crate) argument: u64,
     pub(crate) input: Vec<u8>,
     pub(crate) output_size: usize,
@@ -76,19 +76,19 @@ impl Ioctl {
         )
     }
 
-    /// It may protect the file, or end that.
+    /// It may set or clear the immutable or append-only flag.
     pub(crate) fn sets_flags(&self) -> bool {
         matches!(self.command, FS_IOC_SETFLAGS | FS_IOC32_SETFLAGS | FS_IOC_FSSETXATTR)
     }
 
-    /// Everything is to be on the disk before the volume ends: also what the kernel still has.
+    /// Everything must be on the disk before the shutdown, the kernel's dirty pages, too.
     pub(crate) fn ends_with_everything(&self) -> bool {
         self.command == EXT4_IOC_SHUTDOWN
             && self.going_down() == Some(GoingDown::FullSync)
             && self.caller.is_root()
     }
 
-    /// Of a caller whose memory is out of sight: the hardest.
+    /// If the caller's memory cannot be read: the most severe.
     fn going_down(&self) -> Option<GoingDown> {
         let Some(word) = self.caller.word_at(self.argument) else { return Some(GoingDown::NoSync) };
         GOING_DOWN.get(usize::try_from(word).ok()?).copied()
@@ -133,7 +133,7 @@ impl Ioctl {
             }
             FS_IOC_SETFSLABEL => {
                 self.need_root()?;
-                // Linux takes none that fills all of the call's buffer.
+                // Linux refuses a label that fills the whole buffer.
                 let end = self
                     .input
                     .iter()

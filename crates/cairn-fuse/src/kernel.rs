@@ -1,19 +1,20 @@
-//! The kernel's copy of what is ours, and how it hears that it is wrong.
+//! Invalidates the kernel's copies of names, attributes and pages.
 //!
-//! The kernel keeps names, attributes and pages for an hour, because Cairn is the only writer. What
-//! changes without its having asked for just that is told here, and nowhere else: privileges that
-//! go with a write, what an ioctl changes, pages that direct I/O replaced.
+//! The kernel keeps names, attributes and pages for an hour, because Cairn is the only writer.
+//! Changes that the kernel did not request itself are reported to it here, and nowhere else:
+//! privileges that a write removes, attributes that an ioctl changes, pages that direct I/O
+//! replaces.
 //!
-//! Locks of the kernel. Attributes are told from any thread, at any time: that waits for nothing.
-//! Pages are locked by whoever reads or writes them *while his request is on its way to us*, so
-//! that telling of pages waits for other requests to be answered. Therefore
+//! Locks of the kernel. Any thread may invalidate attributes at any time, because that waits for
+//! nothing. A reader or writer of pages has them locked *while its request is being answered*, so
+//! invalidating pages waits for the answers to other requests. Therefore
 //!
-//! - it is not done by a thread that others wait for: a request that does it itself is
+//! - a thread that other requests wait for does not do it: a request that does it itself is
 //!   [`crate::operations::Weight::NeedsAnother`];
-//! - answers to direct writes are held back until it is done (then whoever waited for the write
-//!   reads what it wrote), but only [`HELD_BACK`] of them. The kernel sends only so many requests
-//!   of its own (read-ahead, write-back, asynchronous direct I/O) at a time: if all were writes
-//!   held back, the reads that their pages wait for would never come.
+//! - answers to direct writes are held back until it is done, so that the writer then reads what it
+//!   wrote; but only [`HELD_BACK`] of them. The kernel limits its background requests (readahead,
+//!   write-back, asynchronous direct I/O). If all of them were writes held back, the reads that
+//!   their pages wait for would never arrive.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -27,15 +28,15 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::handshake::MAX_BACKGROUND;
 
-/// Most answers that wait until the kernel has heard of pages.
+/// Most answers that wait until pages are invalidated.
 const HELD_BACK: usize = MAX_BACKGROUND as usize / 4;
-/// Bits of [`Kernel::read`]: more inodes than that, and some are taken for one another.
+/// Bits of [`Kernel::read`]. With more inodes than this, several share a bit.
 const NODES: u64 = 1 << 20;
 
-/// What is done once the kernel has heard.
+/// Runs when the pages are invalidated.
 type Then = Box<dyn FnOnce() + Send>;
 
-/// A range of a file, in bytes, that the kernel may have other pages of.
+/// A range of a file, in bytes, of which the kernel may have stale pages.
 struct Replaced {
     node: u64,
     offset: u64,
@@ -46,7 +47,7 @@ struct Replaced {
 #[derive(Default)]
 struct Queue {
     waiting: VecDeque<Replaced>,
-    /// Answers held back: in `waiting`, or being told just now.
+    /// Answers held back: in `waiting`, or being sent now.
     held: usize,
     running: bool,
     ended: bool,

@@ -1,4 +1,4 @@
-//! A FUSE front for any [`cairn_vfs::FileSystem`].
+//! A FUSE server for any [`cairn_vfs::FileSystem`].
 //!
 //! [`mount`] checks the mount point, mounts, and tunes the kernel's side; [`Session::run`] serves
 //! until it is unmounted; the caller then calls [`cairn_vfs::FileSystem::unmount`].

@@ -1,6 +1,6 @@
-//! The mount table, and the kernel's settings of our mount.
+//! The mount table, and the kernel's settings of a mount.
 //!
-//! Nothing here may touch the mounted directory itself: nobody answers there yet.
+//! Nothing here may access the mounted directory: no thread serves it yet.
 
 use std::ffi::OsString;
 use std::fs;
@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
-/// A line of `/proc/self/mountinfo`, as far as we care.
+/// A line of `/proc/self/mountinfo`, with the fields used here.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Mount {
     /// `major:minor`.
@@ -64,8 +64,8 @@ fn unescape(text: &str) -> PathBuf {
     OsString::from_vec(bytes).into()
 }
 
-/// Lets the kernel read ahead 1 MiB. Needs root; without it, slower is all. How much it may hold:
-/// [`crate::guard`].
+/// Raises the kernel's readahead to 1 MiB. Needs root; without it reads are slower.
+/// [`crate::guard`] sets how much dirty data the kernel may hold.
 pub(crate) fn tune(mount: &Mount) {
     let path = format!("/sys/class/bdi/{}/read_ahead_kb", mount.device);
     if let Err(error) = fs::write(&path, "1024") {
@@ -73,7 +73,7 @@ pub(crate) fn tune(mount: &Mount) {
     }
 }
 
-/// Unmounts what has this number (`major:minor`) from a path; done if it is not there.
+/// Unmounts the mount with this number (`major:minor`) from a path. Succeeds if it is not there.
 pub(crate) fn unmount(path: &Path, device: &str) -> io::Result<()> {
     let table = fs::read_to_string("/proc/self/mountinfo")?;
     match find(&table, path) {
@@ -87,7 +87,7 @@ pub(crate) fn unmount(path: &Path, device: &str) -> io::Result<()> {
         }
     }
     match rustix::mount::unmount(path, UnmountFlags::NOFOLLOW) {
-        // Only the set-user-id helper may.
+        // Only the set-user-id helper may unmount it.
         Err(Errno::PERM) => unmount_as_user(path),
         done => Ok(done?),
     }
@@ -110,8 +110,7 @@ fn unmount_as_user(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Ends the connection of a mount (`major:minor`): every request, also of later, is answered with
-/// an error.
+/// Aborts the connection of a mount (`major:minor`): every pending and later request fails.
 pub(crate) fn abort(device: &str) -> io::Result<()> {
     let minor = device.split(':').nth(1).unwrap_or_default();
     fs::write(format!("/sys/fs/fuse/connections/{minor}/abort"), "1")

@@ -11,7 +11,7 @@ use fuser::MountOption;
 /// Options of a mount. [`MountOptions::set`] takes those that `mount -o` knows.
 #[derive(Clone, Debug)]
 pub struct MountOptions {
-    /// What `/proc/mounts` shows as the source: the image's path.
+    /// The source in `/proc/mounts`: the image's path.
     pub source: String,
     /// Mount read-only.
     pub read_only: bool,
@@ -23,33 +23,33 @@ pub struct MountOptions {
     pub dev: Option<bool>,
     /// Let files be executed.
     pub exec: bool,
-    /// The kernel never asks for access times to be kept.
+    /// Access times are not updated.
     pub noatime: bool,
     /// All writes are synchronous.
     pub sync: bool,
     /// Directory changes are synchronous.
     pub dirsync: bool,
-    /// Quick requests carried out at the same time. More than cores lose time.
+    /// Quick requests that are carried out at the same time. More than there are cores is slower.
     pub threads: usize,
-    /// How long a thread looks for the next request before it sleeps, while requests come that
-    /// fast.
+    /// How long a thread polls for the next request before it sleeps, while requests arrive within
+    /// that time.
     pub spin: Duration,
     /// The kernel collects small writes until close or fsync.
     pub writeback_cache: bool,
-    /// `open` and `close` cost no request; but immutable and append-only files are then opened for
-    /// writing by whoever may, and a write-back error is not told to each handle apart.
+    /// `open` and `close` cost no request. The price: immutable and append-only files can be opened
+    /// for writing, and a write-back error is not reported to each handle.
     pub no_open: bool,
-    /// It can be mounted again with other owners. The kernel then leaves out who sent a request,
-    /// which is looked up where it matters.
+    /// The mount can be mounted a second time with other owners. The kernel then does not say who
+    /// sent a request; it is looked up where it matters.
     pub idmap: bool,
-    /// How long the kernel may believe names and attributes; we are the only writer.
+    /// How long the kernel may cache names and attributes. Cairn is the only writer.
     pub timeout: Duration,
 }
 
-/// It is so anyway.
+/// Accepted without an effect: Cairn always works that way.
 const ALWAYS: [&str; 2] = ["defaults", "default_permissions"];
 
-/// Every one has a case in `tests/mounted/options.rs` of the command.
+/// Each setting has a case in `tests/mounted/options.rs` of the command.
 const SETTINGS: &[Setting<MountOptions, String>] = &[
     (&["ro"], Flag(|options| options.read_only = true)),
     (&["rw"], Flag(|options| options.read_only = false)),
@@ -124,11 +124,11 @@ impl MountOptions {
         Self { source: source.into(), ..Self::default() }
     }
 
-    /// Takes one option as `-o` writes it; false if it is not one of the mount's own (but perhaps
-    /// the filesystem's).
+    /// Applies one option of `-o`. False if it is not an option of the mount; it may be one of the
+    /// filesystem.
     ///
     /// # Errors
-    /// It is one of the mount's own, but its value is not: says which are possible.
+    /// It is an option of the mount with an invalid value. The text says which values are valid.
     pub fn set(&mut self, option: &str) -> Result<bool, String> {
         let Some(word) = words(option).next() else { return Ok(false) };
         if let Some(taken) = options::set(SETTINGS, self, word) {
@@ -144,12 +144,12 @@ impl MountOptions {
         }
     }
 
-    /// Every setting as it is written, by all its names.
+    /// All settings under all their names.
     pub fn settings() -> impl Iterator<Item = String> {
         options::written(SETTINGS)
     }
 
-    /// The options in force, by name; for `root` or a user.
+    /// The present options by name, for `root` or a user.
     #[must_use]
     pub fn report(&self, root: bool) -> Report {
         let on = |flag: Option<bool>| flag.unwrap_or(root);
@@ -174,8 +174,8 @@ impl MountOptions {
         let on = |flag: Option<bool>| flag.unwrap_or(root);
         let pick = |flag: bool, yes: MountOption, no: MountOption| if flag { yes } else { no };
         let mut options = vec![
-            // As root it goes to the kernel by itself, else in the list of options of fusermount,
-            // which undoes such escapes.
+            // Root passes it to the kernel separately. A user passes it in fusermount's list of
+            // options, which undoes such escapes.
             MountOption::FSName(if root { self.source.clone() } else { escaped(&self.source) }),
             // Not fuser's own `Subtype`, which it does not pass to the kernel when it mounts as
             // root.

@@ -1,8 +1,8 @@
-//! What removed names have taken, on its way back.
+//! Space of removed inodes that are not deleted yet.
 //!
-//! A removed inode is deleted only when the kernel forgets it, which it tells after it has answered
-//! whoever removed the name; and to delete it may have to wait for the disk. Whoever finds no space
-//! meanwhile tries again once it has been done.
+//! A removed inode is deleted when the kernel sends FORGET. That is after the caller of unlink has
+//! got its answer, and the deletion may wait for the disk. An operation that finds no space
+//! meanwhile is tried again after the deletion.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -10,19 +10,20 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
-/// So long after a name was removed the kernel may still be about to forget its inode. It does not,
-/// if the file is open.
+/// The kernel may still send FORGET this long after a name was removed. It does not send it while
+/// the file is open.
 const GRACE: Duration = Duration::from_millis(500);
-/// Longest wait for an inode that is being deleted: only a disk that does not answer takes as long.
+/// Longest wait for an inode that is being deleted. Only a disk that does not respond takes this
+/// long.
 const LONGEST: Duration = Duration::from_secs(10);
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
 pub(crate) struct Removals {
     started: Instant,
-    /// When a name was removed last: milliseconds after `started`, and one. Zero: never, or a wait
-    /// for it was in vain.
+    /// When a name was removed last: milliseconds after `started`, and one. Zero: never, or the
+    /// wait for it timed out.
     removed: AtomicU64,
-    /// Forgetting requests taken up, and carried out.
+    /// FORGET requests that have begun, and that are done.
     begun: AtomicU64,
     done: AtomicU64,
 }
@@ -33,26 +34,27 @@ impl Removals {
         Self { started: Instant::now(), removed, begun, done }
     }
 
-    /// Something that was removed may be about to be forgotten.
+    /// A removed inode may be forgotten soon.
     #[cfg(test)]
     pub(crate) fn is_expected(&self) -> bool {
         self.removed.load(Ordering::Relaxed) != 0
     }
 
-    /// A name was removed, and perhaps the last one of an inode.
+    /// Notes that a name was removed, perhaps the last one of its inode.
     pub(crate) fn note(&self) {
         let now = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.removed.store(now.saturating_add(1), Ordering::Relaxed);
     }
 
-    /// Carries out what the kernel forgets.
+    /// Carries out a FORGET.
     pub(crate) fn forgetting(&self, forget: impl FnOnce()) {
         self.begun.fetch_add(1, Ordering::Release);
         forget();
         self.done.fetch_add(1, Ordering::Release);
     }
 
-    /// Carries out what takes space, again when space may have come back since it found none.
+    /// Carries out an operation that takes space. Tries again if it finds none and space may have
+    /// been freed since.
     pub(crate) fn taking_space<T>(
         &self,
         mut operation: impl FnMut() -> Result<T, Errno>,
@@ -68,7 +70,7 @@ impl Removals {
         }
     }
 
-    /// Waits until something has been forgotten beyond `seen`. False if that is not to be expected.
+    /// Waits until more than `seen` FORGETs are done. False if none is expected.
     fn comes_back(&self, seen: u64, refused: Instant) -> bool {
         loop {
             let waited = refused.elapsed();
@@ -85,7 +87,7 @@ impl Removals {
                     .checked_sub(1)
                     .map(|at| self.started.elapsed().saturating_sub(Duration::from_millis(at)));
                 if since.is_none_or(|since| since > GRACE) {
-                    // The file that was removed is open. Of this removal nothing more is expected.
+                    // The removed file is open: no FORGET is expected for it.
                     let _ = self.removed.compare_exchange(
                         removed,
                         0,
@@ -94,7 +96,7 @@ impl Removals {
                     );
                     return false;
                 }
-                // Others go on removing.
+                // Other threads go on removing files.
                 if waited > GRACE {
                     return false;
                 }

@@ -1,22 +1,21 @@
 //! The threads that read requests, carry them out and answer.
 //!
-//! What a small request costs is mostly the waking of threads: of the server for each request, of
-//! the caller for each answer. So
+//! Most of the cost of a small request is waking threads: the server for each request, the caller
+//! for each answer. Therefore
 //!
-//! - at most **one** thread waits for the next request. The kernel wakes nobody in vain, and a lone
-//!   caller is served by one thread;
-//! - it **looks** for the next request for a moment before it sleeps ([`Patience`]), as long as
-//!   requests come faster than that;
-//! - another thread is called to wait in its place only when requests are queued up already, or
-//!   this one may take long and is not from a lone caller (fsyncs of many callers must get together
+//! - at most **one** thread waits for the next request. The kernel wakes no thread in vain, and one
+//!   thread serves a lone caller;
+//! - it **polls** for the next request for a moment before it sleeps ([`Patience`]), as long as
+//!   requests arrive within that time;
+//! - it calls another thread to wait in its place only if requests are queued already, or if its
+//!   request may take long and is not from a lone caller (fsyncs of many callers must run together
 //!   to share a commit).
 //!
-//! A [watch](Servers::watch) looks after the rest: requests that queue up behind one that turned
-//! out to take long. It ticks only while requests come.
+//! A [watch](Servers::watch) handles requests that queue behind one that takes unexpectedly long.
+//! It ticks only while requests arrive.
 //!
-//! Invariant: a thread waits, or every thread that is not parked is busy with a request and the
-//! watch is awake. Locking: one mutex, never held while a request is carried out or the device is
-//! asked.
+//! Invariant: one thread waits for a request, or every thread that is not parked has a request and
+//! the watch is awake. Locking: one mutex, not held while a request is carried out or read.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -34,13 +33,12 @@ use crate::wire::{BUFFER_SIZE, Device, Reply, Request};
 
 /// Most threads: as many fsyncs can share a commit.
 const MAX_THREADS: usize = 40;
-/// Threads beyond [`Servers::limit`] for reads and writes of many bytes: each has buffers as large
-/// as those.
+/// Threads beyond [`Servers::limit`] for large reads and writes. Each has buffers of that size.
 const COPIERS: usize = 4;
-/// How often the watch looks.
+/// The interval of the watch.
 const TICK: Duration = Duration::from_millis(2);
-/// After requests were seen queued up, or of two callers, for how many further ones another thread
-/// is called before one that may take long.
+/// When requests were queued or came from two callers: for this many further requests, another
+/// thread is called before one that may take long.
 const CROWD: u32 = 64;
 
 #[derive(Default)]
@@ -61,7 +59,7 @@ struct State {
     failure: Option<Errno>,
 }
 
-/// What a thread reads requests into.
+/// The buffer into which a thread reads requests.
 pub(crate) struct Buffer(Vec<u8>);
 
 impl Buffer {
@@ -78,7 +76,7 @@ pub(crate) struct Servers {
     operations: Operations,
     /// Quick requests carried out at the same time.
     limit: usize,
-    /// Longest look for the next request.
+    /// Longest time of polling for the next request.
     spin: Duration,
     state: Mutex<State>,
     parked: Condvar,
@@ -114,8 +112,8 @@ impl Servers {
         let watch = self.clone();
         let watch =
             thread::Builder::new().name("cairn-fuse-watch".into()).spawn(move || watch.watch());
-        // Without it requests might wait behind one another; with no thread to spare the mount is
-        // not to fail.
+        // Without the watch, requests might wait behind each other. The mount does not fail for
+        // lack of this thread.
         if let Err(error) = &watch {
             tracing::warn!(
                 "no thread to watch over requests: {}",
@@ -136,7 +134,7 @@ impl Servers {
         failure.map_or(Ok(()), Err)
     }
 
-    /// Makes this the thread that waits, sooner or later. False when unmounted.
+    /// Parks until this is the thread that waits for requests. False when unmounted.
     fn become_waiter(&self) -> bool {
         let mut state = self.state.lock();
         loop {
@@ -153,13 +151,14 @@ impl Servers {
         }
     }
 
-    /// This thread has taken a request: another is called to wait if that is worth it.
+    /// Called when this thread has taken a request. Calls another thread to wait if that is worth
+    /// it.
     fn take(self: &Arc<Self>, caller: u32, weight: Weight) {
         self.taken.fetch_add(1, Ordering::Relaxed);
         let queued = self.device.is_readable();
         let mut state = self.state.lock();
         state.waiting = false;
-        // Requests of the kernel's own (0) say nothing of who else is there.
+        // The kernel's own requests (0) do not count as callers.
         let another = caller != 0 && caller != state.caller;
         state.crowd = if queued || another { CROWD } else { state.crowd.saturating_sub(1) };
         if another {
@@ -180,7 +179,7 @@ impl Servers {
         let most = match weight {
             Weight::Quick | Weight::MayTakeLong => MAX_THREADS,
             Weight::Copies => self.limit + COPIERS,
-            // One that waits for other requests to be served must not find the threads used up.
+            // A request that waits for others must leave threads to serve them.
             Weight::NeedsAnother => usize::MAX,
         };
         let missing = call && !self.call_parked(&state, most);
@@ -199,9 +198,9 @@ impl Servers {
         state.ended || state.threads >= most
     }
 
-    /// Not to be called with the lock: a thread that cannot be made is counted out.
+    /// Call it without the lock: if the thread cannot be started, the count is lowered.
     fn call_new(self: &Arc<Self>) {
-        // Those that there are serve as well.
+        // The running threads serve the requests.
         let Ok(Buffer(buffer)) = Buffer::new() else { return };
         self.state.lock().threads += 1;
         let server = Server(self.clone());
@@ -218,7 +217,7 @@ impl Servers {
         }
     }
 
-    /// No further request is taken.
+    /// Ends the reading of requests.
     pub(crate) fn end(&self, failure: Option<Errno>) {
         let mut state = self.state.lock();
         state.ended = true;
@@ -308,11 +307,10 @@ impl Drop for Server {
     }
 }
 
-/// Looks for the next request before sleeping, for as long as that has paid off lately.
+/// Polls for the next request before sleeping, while that has been successful lately.
 ///
-/// To sleep and be woken by another processor costs more than most requests; a caller that does one
-/// thing after the other sends its next request soon. Who else wants the processor gets it
-/// meanwhile.
+/// To sleep and to be woken by another processor costs more than most requests, and a sequential
+/// caller sends its next request soon. The thread yields the processor to others while it polls.
 struct Patience {
     limit: Duration,
     /// Above zero: requests have been coming within the limit.

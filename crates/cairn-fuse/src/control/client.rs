@@ -1,4 +1,4 @@
-//! The client's side: finds the daemon of a mount, and asks.
+//! The client's side: finds the daemon of a mount and sends requests.
 
 use std::io::{self, BufReader, ErrorKind};
 use std::os::unix::net::UnixStream;
@@ -12,12 +12,12 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::protocol::{self, Reply, Request};
 use super::{ControlError, place, server};
 
-/// A daemon that has not answered after this long does not.
+/// Longest wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A daemon that does not listen this long after it was looked for is not just starting.
+/// Longest wait for a starting daemon to listen.
 const STARTING: Duration = Duration::from_secs(1);
-/// Between two looks.
+/// Pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// Where the socket of a mount may be.
@@ -95,7 +95,7 @@ impl Client {
                 Err(ControlError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {
                     looked.push((path.clone(), None));
                 }
-                // Made by somebody else, or not for us: the mount's own may be in the next place.
+                // Another user's socket. The socket of this mount may be in the next place.
                 Err(ControlError::Unsafe { why, .. }) => looked.push((path.clone(), Some(why))),
                 Err(error @ ControlError::Gone(_)) => stale = stale.or(Some(error)),
                 Err(error) => return Err(error),
@@ -128,7 +128,7 @@ impl Client {
         Ok(Self { stream, path: path.to_owned() })
     }
 
-    /// The daemon's process, if it is one of ours to see.
+    /// The daemon's process, if this process may see it.
     #[must_use]
     pub fn daemon(&self) -> Option<u32> {
         let peer = rustix::net::sockopt::socket_peercred(&self.stream).ok()?;
@@ -172,7 +172,7 @@ impl Client {
         self.ask_patiently(&Request::Thaw)
     }
 
-    /// Has everything written, and the mount ended whoever uses it. Returns when the end has begun.
+    /// Writes everything and ends the mount even if it is in use. Returns when the end has begun.
     ///
     /// # Errors
     /// [`ControlError::Refused`] if the mount cannot be ended. [`ControlError::Gone`] if the
@@ -181,13 +181,13 @@ impl Client {
         self.ask_patiently(&Request::End)
     }
 
-    /// Waits however long the disk takes.
+    /// Waits as long as the disk takes.
     fn ask_patiently(&self, request: &Request) -> Result<(), ControlError> {
         self.stream.set_read_timeout(None).map_err(|error| self.failed(error))?;
         self.ask(request).map(drop)
     }
 
-    /// Asks to be told when the volume has been closed. From here on the daemon will tell.
+    /// Asks the daemon to report when the volume has been closed.
     ///
     /// # Errors
     /// As [`Client::stats`].
@@ -202,8 +202,7 @@ impl Client {
     }
 
     fn answer(&self) -> Result<Report, ControlError> {
-        // Never more than one answer is under way, so the reader takes nothing that a later one
-        // would miss.
+        // There is at most one outstanding answer, so the reader buffers nothing of a later one.
         let mut lines = BufReader::new(&self.stream);
         match protocol::read_reply(&mut lines).map_err(|error| self.failed(error))? {
             Some(Reply::Ok(report)) => Ok(report),
@@ -224,7 +223,7 @@ impl Client {
     }
 }
 
-/// A daemon that will tell how the volume was closed.
+/// A daemon that will report how the volume was closed.
 #[derive(Debug)]
 pub struct Ending(Client);
 
@@ -237,12 +236,12 @@ impl Ending {
         match poll(&mut fds, Some(&patience)) {
             Ok(ready) => ready > 0,
             Err(rustix::io::Errno::INTR) => false,
-            // Waiting will tell.
+            // [`Ending::wait`] finds out.
             Err(_) => true,
         }
     }
 
-    /// What it had to say last, waiting as long as it takes; `None` if it ended without a word.
+    /// The daemon's last report, waiting as long as it takes. `None` if it ended without one.
     #[must_use]
     pub fn wait(self) -> Option<Report> {
         self.0.stream.set_read_timeout(None).ok()?;

@@ -9,7 +9,7 @@ use cairn_base::system_error::with_remedy;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ControlError {
-    /// There is no socket in these places; why some were passed over.
+    /// There is no socket in these places. Says why some were skipped.
     #[error(
         "its daemon has no control socket (looked for {}): unmount and mount again, with the same XDG_RUNTIME_DIR as \
          now", list(.0)
@@ -21,10 +21,10 @@ pub enum ControlError {
     /// Somebody else's mount.
     #[error("it was mounted by user {owner}: run as that user or as root")]
     Foreign {
-        /// Whose daemon it is.
+        /// The daemon's user.
         owner: u32,
     },
-    /// The socket's directory, or who listens, is not to be trusted.
+    /// The socket's directory or the listening process belongs to another user.
     #[error("{} is not safe to use ({why}): remove it, then unmount and mount again", path.display())]
     Unsafe {
         /// Directory or socket.
@@ -40,7 +40,7 @@ pub enum ControlError {
         "its daemon does not answer: it waits for the device or is stopped; try again, or look at its state with ps"
     )]
     Silent,
-    /// The answer makes no sense.
+    /// The answer is malformed.
     #[error("its daemon speaks another language ({0}): use the cairn program that mounted it")]
     Language(String),
     /// The daemon answered with an error.

@@ -1,5 +1,5 @@
-//! The control channel of a live mount: a Unix socket on which the daemon tells its counters and
-//! takes new options.
+//! The control channel of a live mount: a Unix socket on which the daemon reports its counters and
+//! accepts new options.
 //!
 //! | module | what |
 //! |---|---|
@@ -8,8 +8,8 @@
 //! | `server` | the daemon's side |
 //! | `client` | the side of `cairn stats`, `cairn remount`, `cairn freeze` and `cairn umount` |
 //!
-//! Who may ask: root, and the user whose daemon it is. The socket's directory is closed to others,
-//! and the server looks at the peer's credentials besides.
+//! Root and the daemon's user may send requests. The socket's directory is closed to others, and
+//! the server also checks the peer's credentials.
 //!
 //! Invariant: a client can be slow, silent or gone without holding up the daemon, its end, or
 //! requests of the kernel. Every client has a thread of its own, there is a limit to them, and
@@ -35,7 +35,7 @@ use cairn_base::stats::Report;
 
 /// What a daemon does for its clients. Called by several threads.
 pub trait Control: Send + Sync {
-    /// Everything there is to tell now. Must not wait for the disk.
+    /// All counters, state and options. Must not wait for the disk.
     fn stats(&self) -> Report;
 
     /// Changes options; all or nothing. The text of a refusal names the option and says what to do.
@@ -57,8 +57,8 @@ pub trait Control: Send + Sync {
     /// The volume is not frozen, or could not be written.
     fn thaw(&self) -> Result<(), String>;
 
-    /// Brings everything to the disk and ends the mount, whoever uses it. Returns when the end has
-    /// begun; the text of a refusal says what to do.
+    /// Writes everything to the disk and ends the mount, even if it is in use. Returns when the end
+    /// has begun; the text of a refusal says what to do.
     ///
     /// # Errors
     /// The mount cannot be ended.

@@ -1,14 +1,14 @@
 //! Where the socket of a mount is.
 //!
-//! Its name is the mount's device number, which all paths to one mount share and no two live mounts
-//! do, also not of different namespaces. Its directory belongs to the daemon's user and is closed
-//! to others: `$XDG_RUNTIME_DIR/cairn` or `/run/user/UID/cairn`, for root `/run/cairn`; where there
-//! is no such place, `/tmp/cairn-UID`. In a user namespace UID is the user outside: its root is not
-//! the system's, and must not take root's place in a `/tmp` that both share. A directory that is
-//! not ours is passed over by both sides.
+//! Its name is the mount's device number. All paths to one mount have the same number, and no two
+//! live mounts do, not even in different namespaces. Its directory belongs to the daemon's user and
+//! is closed to others: `$XDG_RUNTIME_DIR/cairn` or `/run/user/UID/cairn`, for root `/run/cairn`;
+//! if there is none of these, `/tmp/cairn-UID`. In a user namespace UID is the user outside: root
+//! there is not the system's root, and must not take its directory in a shared `/tmp`. Both sides
+//! skip directories of other users.
 //!
-//! Locking: `flock` on the directory, while a socket is made or stale ones are removed; held for a
-//! moment, and without it all works but for that moment.
+//! Locking: `flock` on the directory while a socket is made or stale ones are removed. It is held
+//! for a moment. If it cannot be taken, only simultaneous starts can go wrong.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, ErrorKind};
@@ -27,8 +27,8 @@ pub(crate) fn name(device: &str) -> String {
     format!("{}.sock", device.replace(':', "-"))
 }
 
-/// Directories that daemons of a user may have chosen, best first. `outer` is the user outside of
-/// our user namespace. For one's own, `runtime` is `$XDG_RUNTIME_DIR`.
+/// Directories that daemons of a user may use, best first. `outer` is the user outside of this user
+/// namespace. For the caller's own daemons, `runtime` is `$XDG_RUNTIME_DIR`.
 pub(crate) fn directories(uid: u32, outer: u32, runtime: Option<PathBuf>) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = Vec::new();
     if uid == 0 {
@@ -46,12 +46,12 @@ pub(crate) fn directories(uid: u32, outer: u32, runtime: Option<PathBuf>) -> Vec
     found
 }
 
-/// The user outside of our user namespace (one level up) that a user of it is.
+/// The user outside of this user namespace (one level up) for a user inside.
 pub(crate) fn outer(uid: u32) -> u32 {
     fs::read_to_string("/proc/self/uid_map").map_or(uid, |map| mapped(&map, uid))
 }
 
-/// By a map of users: `INSIDE OUTSIDE COUNT` a line.
+/// Uses a map of users with lines `INSIDE OUTSIDE COUNT`.
 pub(crate) fn mapped(map: &str, uid: u32) -> u32 {
     let found = map.lines().find_map(|line| {
         let mut numbers = line.split_whitespace().map_while(|word| word.parse::<u64>().ok());
@@ -62,7 +62,7 @@ pub(crate) fn mapped(map: &str, uid: u32) -> u32 {
     found.unwrap_or(uid)
 }
 
-/// The first of the directories that can be made, or is there, and is ours alone.
+/// The first of the directories that exists or can be made, and is private to this user.
 pub(crate) fn make(directories: &[PathBuf], uid: u32) -> Result<PathBuf, ControlError> {
     let mut last = None;
     for directory in directories {
@@ -79,7 +79,7 @@ pub(crate) fn make(directories: &[PathBuf], uid: u32) -> Result<PathBuf, Control
     Err(last.unwrap_or_else(|| ControlError::NoSocket(Vec::new())))
 }
 
-/// A directory that others could have made or could change is not to be trusted.
+/// Refuses a directory that another user could have made or could change.
 pub(crate) fn check(directory: &Path, uid: u32) -> Result<(), ControlError> {
     let broken =
         |why: &str| ControlError::Unsafe { path: directory.to_owned(), why: why.to_owned() };
@@ -97,10 +97,10 @@ pub(crate) fn check(directory: &Path, uid: u32) -> Result<(), ControlError> {
     Ok(())
 }
 
-/// Who is at the other end of a socket.
+/// The other end of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Listener {
-    /// A daemon, also if it is too busy to answer.
+    /// A daemon, even one that is too busy to answer.
     Somebody,
     /// The daemon that made it is gone.
     Nobody,
@@ -108,7 +108,7 @@ pub(crate) enum Listener {
     None,
 }
 
-/// Looks, without waiting for whoever is there.
+/// Finds out, without waiting for the daemon.
 pub(crate) fn listener(path: &Path) -> io::Result<Listener> {
     let socket = socket_with(
         AddressFamily::UNIX,
@@ -138,7 +138,7 @@ pub(crate) fn sweep(directory: &Path) {
     }
 }
 
-/// Nobody else makes or removes sockets in a directory while this lives.
+/// Holds the lock of a directory: no other process makes or removes sockets in it.
 pub(crate) struct Alone {
     _directory: File,
 }
@@ -147,8 +147,7 @@ impl Alone {
     const TRIES: u32 = 100;
     const PAUSE: Duration = Duration::from_millis(10);
 
-    /// `None` if somebody else is at it for longer than that takes, or the directory cannot be
-    /// locked.
+    /// `None` if another process holds it for too long, or the directory cannot be locked.
     pub(crate) fn in_directory(directory: &Path) -> Option<Self> {
         let directory = File::open(directory).ok()?;
         for _ in 0..Self::TRIES {

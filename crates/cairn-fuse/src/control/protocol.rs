@@ -15,7 +15,7 @@ const MAX_REQUEST: u64 = 64 << 10;
 /// Longest answer that a client takes.
 const MAX_REPLY: u64 = 16 << 20;
 
-/// What a client asks.
+/// A client's request.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "snake_case")]
 pub(crate) enum Request {
@@ -26,17 +26,17 @@ pub(crate) enum Request {
         /// As after `-o`.
         options: String,
     },
-    /// Bring everything to the disk and let whoever changes something wait.
+    /// Write everything to the disk and hold back changes.
     Freeze {
-        /// Thaw after so many seconds, unless somebody has done it before.
+        /// Thaw after this many seconds.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         timeout: Option<u64>,
     },
-    /// Go on.
+    /// End a freeze.
     Thaw,
-    /// Write everything and end the mount, whoever uses it.
+    /// Write everything and end the mount, even if it is in use.
     End,
-    /// Answer twice: now, and when the volume has been closed, with what there was to say.
+    /// Answer twice: now, and with a report when the volume has been closed.
     WaitForEnd,
 }
 
@@ -77,7 +77,7 @@ pub(crate) fn write_reply(to: &mut impl Write, reply: &Reply) -> io::Result<()> 
     write(to, reply)
 }
 
-/// The next request; `None` at the end. `Err(Ok(text))` is for the client to hear.
+/// The next request; `None` at the end. `Err(Ok(text))` is to be sent to the client.
 pub(crate) fn read_request(
     from: &mut impl BufRead,
 ) -> Result<Option<Request>, Result<String, io::Error>> {

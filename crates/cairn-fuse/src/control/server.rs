@@ -1,7 +1,7 @@
 //! The daemon's side.
 //!
-//! One thread accepts; each client has a thread of its own while it is served. Nobody waits for
-//! those threads: they end when their client goes, keeps silent too long, or the process ends.
+//! One thread accepts clients, and each client has a thread while it is served. Nothing waits for
+//! these threads: one ends when its client goes or is silent for too long, or with the process.
 //!
 //! Locking: `waiting` is a leaf, never held while a socket is written.
 
@@ -27,7 +27,7 @@ use crate::mounts;
 
 /// Clients that are served at the same time, and as many that wait for the end.
 const MAX_CLIENTS: usize = 16;
-/// A client that says nothing, or takes nothing, for this long is dropped.
+/// A client that sends or reads nothing for this long is dropped.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 struct Shared {
@@ -41,7 +41,7 @@ struct Shared {
 pub struct Server {
     path: PathBuf,
     shared: Arc<Shared>,
-    /// Written to, or closed, it ends the accepting thread.
+    /// Ends the accepting thread when it is written to or closed.
     stop: Option<UnixStream>,
     accepting: Option<JoinHandle<()>>,
 }
@@ -63,8 +63,8 @@ impl Server {
         let started = Instant::now();
         loop {
             match Self::listen(path.clone(), control.clone()) {
-                // The kernel gives a number anew as soon as a mount has gone; its daemon is about
-                // to let go of the socket.
+                // The kernel reuses a number as soon as a mount has gone. The earlier daemon is
+                // about to release the socket.
                 Err(ControlError::InUse(_)) if started.elapsed() < PATIENCE => {
                     thread::sleep(Duration::from_millis(10))
                 }
@@ -76,7 +76,7 @@ impl Server {
     /// Listens at a path, whose directory is closed to others.
     pub(crate) fn listen(path: PathBuf, control: Arc<dyn Control>) -> Result<Self, ControlError> {
         let failed = |source| ControlError::Io { path: path.clone(), source };
-        // Nobody takes the socket for a stale one before somebody listens.
+        // Under the lock, so that no process takes the socket for a stale one before this listens.
         let alone = path.parent().and_then(place::Alone::in_directory);
         remove_stale(&path)?;
         let listener = UnixListener::bind(&path).map_err(failed)?;
@@ -95,7 +95,8 @@ impl Server {
         Ok(Self { path, shared, stop: Some(stop), accepting: Some(accepting) })
     }
 
-    /// Takes no more clients, and removes the socket. The result is for those who wait for the end.
+    /// Accepts no more clients, and removes the socket. Clients that wait for the end get the
+    /// result.
     #[must_use]
     pub fn close(mut self) -> Waiting {
         self.stop_accepting();
@@ -104,11 +105,10 @@ impl Server {
 
     fn stop_accepting(&mut self) {
         if let Some(thread) = self.accepting.take() {
-            // Before the listener goes: once nobody listens, another daemon may take the path for
-            // its own.
+            // Before the listener is closed: after that, another daemon may take the path.
             let _ = fs::remove_file(&self.path);
             drop(self.stop.take());
-            // It never waits for a client; if it panicked, there is nothing left to end.
+            // The thread does not wait for clients. If it has panicked, there is nothing to end.
             let _ = thread.join();
         }
     }
@@ -120,27 +120,27 @@ impl Drop for Server {
     }
 }
 
-/// Clients that want to know how the volume was closed.
+/// Clients that wait for the report of how the volume was closed.
 pub struct Waiting(Vec<UnixStream>);
 
 impl Waiting {
     /// Tells them.
     pub fn tell(self, last: &Report) {
         for mut client in self.0 {
-            // Whoever has gone, or is slow, misses it.
+            // A client that has gone or is slow misses it.
             let _ = protocol::write_reply(&mut client, &Reply::Ok(last.clone()));
         }
     }
 }
 
-/// A daemon that was killed leaves its socket behind.
+/// Removes the socket of a daemon that was killed.
 fn remove_stale(path: &Path) -> Result<(), ControlError> {
     let failed = |source| ControlError::Io { path: path.to_owned(), source };
     match place::listener(path).map_err(failed)? {
         Listener::Somebody => Err(ControlError::InUse(path.to_owned())),
         Listener::None => Ok(()),
         Listener::Nobody => match fs::remove_file(path) {
-            // Its daemon was just ending.
+            // Its daemon has just ended.
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
             removed => removed.map_err(failed),
         },
@@ -162,8 +162,8 @@ fn accept(listener: &UnixListener, stopped: &UnixStream, shared: &Arc<Shared>) {
             Ok((client, _)) => admit(client, shared),
             Err(error)
                 if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
-            // Out of descriptors, for example: the client stays in the queue, and trying at once
-            // would only burn time.
+            // Out of descriptors, for example: the client stays in the queue. Trying again at once
+            // would only use processor time.
             Err(_) => thread::sleep(Duration::from_millis(100)),
         }
     }
@@ -212,7 +212,7 @@ pub(crate) const fn allowed(uid: u32, owner: u32) -> bool {
     uid == 0 || uid == owner
 }
 
-/// Counts a client out.
+/// Lowers the count of clients.
 struct Served(Arc<Shared>);
 
 impl Drop for Served {
@@ -254,7 +254,7 @@ fn wait_for_end(client: &UnixStream, shared: &Shared) {
     let Ok(copy) = client.try_clone() else { return };
     let mut waiting = shared.waiting.lock();
     if waiting.len() == MAX_CLIENTS {
-        // The oldest has most likely gone.
+        // The oldest client has most likely gone.
         waiting.remove(0);
     }
     waiting.push(copy);
