@@ -1,12 +1,13 @@
-//! How long to wait for more requests before a checkpoint that serves them all.
+//! Decides how long a checkpoint waits for more requests.
 //!
-//! A client that asks again as soon as it has its answer comes back just after a checkpoint has
-//! begun for those who came during the last one: N such clients are served in batches of 1, N - 1,
-//! 1, N - 1. So after a checkpoint as many requests are expected as it answered and as had come
-//! while it ran, and the next one waits for them, at most for the last checkpoint's time: that is
-//! what one more would cost. It ends when nobody has come for twice as long as lay between any two
-//! of the last batch (an eighth of a checkpoint's time at least, half of it at most). If nobody
-//! came the next few are not waited for, longer each time; and a lone client expects nobody.
+//! A client that sends its next request as soon as it has its answer arrives just after the next
+//! checkpoint has begun. N such clients are served in batches of 1, N - 1, 1, N - 1. So after a
+//! checkpoint, the number of expected requests is the number that it answered plus the number that
+//! arrived while it ran. The next checkpoint waits for these, at most for the duration of the last
+//! one, because a further checkpoint would cost that. It stops waiting when no request has arrived
+//! for twice the longest gap in the last batch (at least an eighth and at most half of a
+//! checkpoint's duration). If no request arrived at all, the next few checkpoints do not wait;
+//! their number grows each time. A lone client never waits.
 
 use std::time::Duration;
 

@@ -1,18 +1,17 @@
-//! `checkpoint_merge`: one daemon writes one checkpoint for all who ask at the same time.
+//! `checkpoint_merge`: one daemon writes one checkpoint for all requests that arrive together.
 //!
-//! Requests ([`Reason::Sync`], [`Reason::Fsync`]) queue, the daemon detaches the list, writes a
-//! checkpoint and hands its result to all of them ([`super::queue`]); before that it lets those
-//! come whom it expects ([`super::gather`]). Other reasons never queue: whoever has them needs this
-//! very checkpoint. Without the daemon (`nocheckpoint_merge`, a volume that is read-only or whose
-//! checkpoints are disabled) each caller writes for itself. A caller that queued before the daemon
-//! went serves all that wait.
+//! Requests ([`Reason::Sync`], [`Reason::Fsync`]) are queued. The daemon waits for further requests
+//! that it expects ([`super::gather`]), detaches the list, writes a checkpoint, and gives its
+//! result to all of them ([`super::queue`]). Other reasons are not queued, because they need a
+//! checkpoint of their own. Without the daemon (`nocheckpoint_merge`, a volume that is read-only or
+//! whose checkpoints are disabled) each caller writes its own. A caller that queued before the
+//! daemon ended serves the list.
 //!
-//! The daemon works for whoever is in the batch, so its thread should run at the highest priority
-//! among them: no caller then waits for a checkpoint that a less important one writes in its own
-//! time.
+//! The daemon works for all callers of the batch, so its thread should have the highest priority
+//! among them. Then no caller waits for a checkpoint that a thread of low priority writes.
 //!
-//! Locking: `daemon` (who starts and stops it) is held while the daemon ends, so nothing that a
-//! checkpoint takes may be held by whoever switches; everything else is leaves.
+//! Locking: `daemon` is held while the daemon is started or ends. A thread that does this must not
+//! hold a lock that a checkpoint takes. All other locks are leaves.
 
 use std::time::Duration;
 

@@ -1,14 +1,14 @@
-//! Checkpoints: the whole volume consistent on the medium, at once.
+//! Checkpoints: each makes the whole volume consistent on the medium in one step.
 //!
 //! [`Checkpoints::write`] takes the operation lock exclusively, takes a snapshot of everything
 //! dirty, with places that the last checkpoint does not use, and releases the lock. Then it writes
 //! the snapshot, the pack that the last checkpoint does not use, and last that pack's closing
-//! block, behind a flush and forced through. Until that block is on the medium the last checkpoint
-//! counts, whatever happened; from then on the new one does. Only then do the parts take the new
-//! state for the last one (`committed`): blocks freed before the snapshot may be written again.
+//! block, behind a flush and forced through. The last checkpoint is valid until that block is on
+//! the medium; from then on the new one is. Then the parts make the new state that of the last
+//! checkpoint (`committed`): blocks freed before the snapshot may be written again.
 //!
-//! A write that fails stops the volume (`OperationLock::stop`): memory is
-//! ahead of the medium then, what the last checkpoint holds must stay, and no later one is written.
+//! A write that fails stops the volume (`OperationLock::stop`): memory is then ahead of the medium,
+//! the blocks of the last checkpoint must stay, and no later checkpoint is written.
 //!
 //! Invariants: at most one checkpoint is in flight. A block is allocated only if it is free now, in
 //! the checkpoint in flight, and in the last one.

@@ -1,4 +1,4 @@
-//! Inodes without links that are still open: the next mount frees them.
+//! Orphans: open inodes without links. The next mount frees them.
 
 #![cfg_attr(
     not(test),

@@ -1,4 +1,4 @@
-//! What the next checkpoint is: NAT, SIT and pack, encoded.
+//! The next checkpoint: its NAT, SIT and pack, encoded.
 
 use super::{Checkpoints, Reason};
 use crate::corrupt::Corrupt;

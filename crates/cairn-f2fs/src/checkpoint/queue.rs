@@ -1,12 +1,11 @@
-//! Requests that one piece of work serves together.
+//! A queue of requests that one checkpoint serves together.
 //!
-//! Whoever serves detaches the whole list and only then begins to work, so a request that comes
-//! meanwhile is served by the next piece. All requests of a batch get the same result. Who serves:
-//! the daemon while there is one, and else whichever requester finds that nobody does. One batch at
-//! a time.
+//! The server detaches the whole list before it begins, so a later request is served by the next
+//! batch. All requests of a batch get the same result. The daemon is the server while there is one;
+//! otherwise the first requester that finds no server. There is one batch at a time.
 //!
-//! Invariants: a request is in the list, in the one batch being served, or answered. Everything a
-//! waiter looks at is changed before [`Queue::changed`] is notified.
+//! Invariants: a request is in the list, in the one batch being served, or answered. State that a
+//! waiter checks is changed before [`Queue::changed`] is notified.
 //!
 //! Locking: one leaf lock; nothing is called with it held.
 
@@ -14,10 +13,10 @@ use std::sync::Arc;
 
 use super::sync::{Event, Mutex, mutex};
 
-/// One request: what was asked, and the answer once there is one.
+/// A request, and its answer once there is one.
 #[must_use = "the answer comes to the ticket"]
 pub(super) struct Ticket<Q, A> {
-    /// What was asked.
+    /// The request.
     pub request: Q,
     answer: Mutex<Option<A>>,
 }
@@ -33,7 +32,7 @@ pub(super) type Batch<Q, A> = Vec<Arc<Ticket<Q, A>>>;
 
 struct State<Q, A> {
     waiting: Batch<Q, A>,
-    /// There is a daemon, and it has been told of everything in the list.
+    /// There is a daemon, and it has been notified of everything in the list.
     daemon: bool,
     /// A batch is being served.
     serving: bool,
@@ -42,22 +41,22 @@ struct State<Q, A> {
 /// See the module.
 pub(super) struct Queue<Q, A> {
     state: Mutex<State<Q, A>>,
-    /// The daemon looks again after this: requests have come.
+    /// Notifies the daemon that requests have arrived.
     pub arrived: Arc<Event>,
-    /// Requesters look again after this: answers have come, or nobody serves any more.
+    /// Notifies requesters that there are answers, or that there is no server any more.
     pub changed: Event,
 }
 
 impl<Q, A: Clone> Queue<Q, A> {
-    /// Nobody asks and nobody serves.
+    /// An empty queue without a server.
     pub(super) fn new() -> Self {
         let state = State { waiting: Vec::new(), daemon: false, serving: false };
         Self { state: mutex(state), arrived: Arc::new(Event::new()), changed: Event::new() }
     }
 
-    /// Asks and waits for the answer. `wait` blocks until its condition holds, and looks again
-    /// after each notification of the event. If there is no daemon, and nobody else serves, `serve`
-    /// is called: it serves all that wait.
+    /// Queues a request and waits for the answer. `wait` blocks until its condition holds, and
+    /// checks it after each notification of the event. If there is no daemon and no other server,
+    /// `serve` is called, which serves the whole list.
     pub(super) fn ask(
         &self,
         request: Q,
@@ -83,7 +82,7 @@ impl<Q, A: Clone> Queue<Q, A> {
         }
     }
 
-    /// Nobody serves: whoever waits must.
+    /// Requests wait, and there is no server.
     fn is_leaderless(&self) -> bool {
         let state = self.state.lock();
         !state.daemon && !state.serving && !state.waiting.is_empty()
@@ -94,7 +93,7 @@ impl<Q, A: Clone> Queue<Q, A> {
         self.state.lock().daemon
     }
 
-    /// Nobody waits and no batch is being served.
+    /// No request waits and no batch is being served.
     pub(super) fn is_empty(&self) -> bool {
         let state = self.state.lock();
         !state.serving && state.waiting.is_empty()
@@ -103,23 +102,23 @@ impl<Q, A: Clone> Queue<Q, A> {
     /// There is a daemon from now on.
     pub(super) fn daemon_started(&self) {
         self.state.lock().daemon = true;
-        // Whoever asked before was not announced.
+        // The daemon was not notified of earlier requests.
         self.arrived.notify();
     }
 
-    /// The daemon is gone: those who wait serve themselves.
+    /// The daemon has ended: a waiting requester becomes the server.
     pub(super) fn daemon_stopped(&self) {
         self.state.lock().daemon = false;
         self.changed.notify();
     }
 
-    /// Number of requests that nobody has begun to serve.
+    /// Number of requests in the list.
     pub(super) fn waiting(&self) -> usize {
         self.state.lock().waiting.len()
     }
 
-    /// Takes all that wait, in the order they came; `None` if nobody does, or a batch is being
-    /// served. Work begins after this.
+    /// Takes the list in order of arrival. `None` if it is empty, or if a batch is being served.
+    /// The checkpoint begins after this.
     pub(super) fn detach(&self) -> Option<Batch<Q, A>> {
         let mut state = self.state.lock();
         if state.serving || state.waiting.is_empty() {

@@ -1,7 +1,7 @@
-//! The checkpoint in force: which of the two packs is valid and later, and what it contains.
+//! Reads the last checkpoint: the later one of the two packs that is valid.
 //!
 //! A pack is valid if its first and its last block have good checksums and the same version. The
-//! last block is written after everything else, so a pack that was cut short shows.
+//! last block is written after everything else, so an incomplete pack is found.
 
 #![cfg_attr(
     not(test),

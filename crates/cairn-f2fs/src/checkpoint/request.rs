@@ -1,4 +1,4 @@
-//! Asking for a checkpoint, and the daemon that serves those who ask: see [`super::merge`].
+//! Requests for checkpoints, and the daemon that serves them: see [`super::merge`].
 
 use std::sync::{Arc, Weak};
 
@@ -46,8 +46,8 @@ impl Checkpoints {
         self.merge.queue.has_daemon()
     }
 
-    /// Starts the daemon if there is none. Where the system has no thread for it, everybody writes
-    /// their own checkpoints.
+    /// Starts the daemon if there is none. If the system refuses its thread, each caller writes its
+    /// own checkpoints.
     pub(crate) fn start_merging(self: &Arc<Self>) {
         let mut daemon = self.merge.daemon.lock();
         if daemon.is_none() {
@@ -62,7 +62,7 @@ impl Checkpoints {
         }
     }
 
-    /// Ends the daemon if there is one. Whoever waits is served before this returns.
+    /// Ends the daemon if there is one. Waiting requests are served before this returns.
     pub(crate) fn stop_merging(&self) {
         let mut slot = self.merge.daemon.lock();
         let Some(daemon) = slot.take() else { return };
@@ -89,7 +89,7 @@ impl Checkpoints {
         Progress::Worked
     }
 
-    /// Writes one checkpoint for all who wait now, unless somebody else does.
+    /// Writes one checkpoint for all waiting requests, unless another thread does.
     fn serve(&self) {
         let Some(batch) = self.merge.queue.detach() else { return };
         let runtime = &self.parts.runtime;

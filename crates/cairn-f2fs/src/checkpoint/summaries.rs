@@ -1,5 +1,5 @@
-//! What a pack keeps of the six logs: the journals of NAT and SIT, and who owns the blocks of the
-//! current segments.
+//! The part of a pack for the six logs: the journals of NAT and SIT, and the owners of the blocks
+//! in the current segments.
 
 #![cfg_attr(
     not(test),

@@ -1,5 +1,5 @@
-//! What [`super::queue`] is synchronised with. The model checker compiles the queue with primitives
-//! of its own in this module's place.
+//! The synchronisation primitives of [`super::queue`]. The model checker compiles the queue with
+//! primitives of its own instead of this module.
 
 use cairn_base::ranked_lock::{self, Rank};
 pub(super) use cairn_base::runtime::Event;

@@ -1,20 +1,20 @@
-//! `gc_victim=adaptive`: less is written for the same room.
+//! `gc_victim=adaptive`: cleaning that writes less for the same space.
 //!
-//! - **Few checkpoints.** A cleaned section counts as won before a checkpoint makes it free, so
-//!   cleaning goes on with what is free until only what a checkpoint itself may take is left; then
-//!   one checkpoint serves all sections cleaned since the last one, at most [`MOST_DEFERRED`]. A
-//!   checkpoint writes every dirty node once, however many of its blocks have moved.
-//! - **Sorted.** The blocks of several victims are written in the order of files, so that the next
-//!   time blocks that follow each other in a section belong to few nodes.
+//! - **Few checkpoints.** A cleaned section counts as gained before a checkpoint makes it free.
+//!   Cleaning goes on until only the space that a checkpoint itself may take is left. Then one
+//!   checkpoint frees all sections cleaned since the last one, at most [`MOST_DEFERRED`]. A
+//!   checkpoint writes a dirty node once, even if many of its blocks have moved.
+//! - **Sorted.** The blocks of several victims are written in order of file and offset. When they
+//!   are cleaned again, adjacent blocks of a section belong to few nodes.
 //! - **Nodes within a budget.** Sections of nodes are cleaned only when more of the invalid blocks
 //!   are in them than serves best ([`RecentWrites::share_of_nodes`]), and when that writes less for
-//!   each block gained than cleaning data. So few nodes that are rewritten all the time get room to
-//!   empty their sections by themselves, and many that rest are packed. They are made dirty and
-//!   left to the checkpoint, where they are written with those that are dirty anyway.
-//! - **No second reserve for data.** Dirty data counts with one piece of write-back and not as a
-//!   whole, since room is made before each piece; and that piece may go to the volume's reserve,
-//!   which is filled up again before the next one. No less than the reserve is kept: recovery
-//!   begins with it after a power cut, and whoever mounts the volume then may not clean like this.
+//!   each block gained than cleaning data. Nodes that are rewritten often thus get time to empty
+//!   their sections by themselves, and nodes that do not change are packed. Moved nodes are made
+//!   dirty, and the checkpoint writes them with the other dirty nodes.
+//! - **No second reserve for data.** Only one batch of write-back counts as dirty data, not all of
+//!   it, because sections are freed before each batch. A batch may use the volume's reserve, which
+//!   is refilled before the next one. The reserve is not made smaller: recovery after a power cut
+//!   begins with it, perhaps on a system that cleans in another way.
 
 use super::policy::SpaceState;
 use super::stats::Written;

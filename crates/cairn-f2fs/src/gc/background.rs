@@ -1,16 +1,16 @@
-//! `background_gc`: a section now and then while nobody else does anything; and foreground cleaning
-//! for others (`gc_merge`).
+//! `background_gc`: cleans a section now and then while the volume is idle. Also foreground
+//! cleaning for other threads (`gc_merge`).
 //!
-//! The daemon sleeps for 30 seconds. If the volume was used within the last five it sleeps longer
-//! the next time, up to a minute; it sleeps shorter where much of the space is taken by blocks that
-//! are not valid any more. After a look that found nothing worth cleaning it sleeps for five
-//! minutes. Nothing is cleaned while checkpoints are disabled: it could not be used.
+//! The daemon sleeps for 30 seconds. If the volume was used within the last five seconds, the next
+//! sleep is longer, up to a minute. If much of the space is taken by invalid blocks, it is shorter.
+//! If there was nothing worth cleaning, it is five minutes. While checkpoints are disabled nothing
+//! is cleaned, because cleaned sections could not be used.
 //!
-//! With `gc_merge` whoever needs room asks the daemon and waits, so that cleaning is the work of
-//! one thread, and one round of it serves all who wait.
+//! With `gc_merge` an operation that needs space asks the daemon and waits. One thread then does
+//! all cleaning, and one round serves all waiting operations.
 //!
-//! Locking: `Sleep` and the requests are leaves; nothing is held while the daemon works but what
-//! cleaning takes.
+//! Locking: the locks of `Sleep` and of the requests are leaves. While the daemon cleans it holds
+//! only the locks of cleaning.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;

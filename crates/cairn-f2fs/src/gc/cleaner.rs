@@ -1,6 +1,7 @@
-//! The cleaner: what it works on, and what it remembers from one call to the next.
+//! The cleaner: the parts it works on, and its state between two calls.
 //!
-//! Locking: `working` is held by whoever cleans, after inodes and before the operation lock.
+//! Locking: `working` is held during cleaning. It is taken after inodes and before the operation
+//! lock.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

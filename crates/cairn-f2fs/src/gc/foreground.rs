@@ -1,4 +1,4 @@
-//! Cleaning for one who waits for room; and what cleaning in the background shares with it.
+//! Cleaning for an operation that waits for space, and the parts that background cleaning shares.
 
 use super::adaptive;
 use super::cleaner::{Cleaner, Working};

@@ -1,4 +1,4 @@
-//! `gc_merge`: requests to make room that the daemon serves.
+//! `gc_merge`: requests for free sections that the daemon serves.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,5 +1,5 @@
-//! Garbage collection: what is still valid in a section moves away, and the next checkpoint makes
-//! the section free.
+//! Garbage collection: the valid blocks of a section are moved, and the next checkpoint makes the
+//! section free.
 //!
 //! | part | knows |
 //! |---|---|
@@ -13,8 +13,8 @@
 //! | `merged` | how the daemon is asked to clean for others |
 //! | `stats` | what it all cost |
 //!
-//! *Foreground*: whoever is about to change the volume has room made first (`Cleaner::collect`),
-//! without the operation lock.
+//! *Foreground*: an operation that will change the volume first frees sections
+//! (`Cleaner::collect`), without the operation lock.
 //!
 //! Locking: one cleaner at a time (`Cleaner::working`, after inodes, before the operation lock).
 

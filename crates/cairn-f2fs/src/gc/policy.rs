@@ -1,18 +1,18 @@
-//! When foreground cleaning begins, writes a checkpoint, and stops: the rules, without any of the
-//! work.
+//! The rules by which foreground cleaning begins, writes a checkpoint, and stops.
 //!
 //! A section that was cleaned can be used only after a checkpoint; until then its segments are
-//! *prefree*. Both rules below count a cleaned section as won, so that as a rule the next call
-//! meets the prefree segments and begins with a checkpoint.
+//! *prefree*. Both rules below count a cleaned section as gained. The next call therefore usually
+//! finds prefree segments and begins with a checkpoint.
 //!
-//! `greedy` is Linux: a checkpoint at the top of a round that finds too little room and prefree
-//! segments, the section with the fewest valid blocks, and an end as soon as there is enough.
+//! `greedy` is Linux's rule: a round that finds too few free sections and has prefree segments
+//! begins with a checkpoint; the section with the fewest valid blocks is cleaned; cleaning ends as
+//! soon as there is enough space.
 //!
 //! `data_first` leaves sections of nodes alone until they are needed: the flag `require_node_gc` is
 //! raised when so few sections are free that what is pending and [`CHECKPOINT_SECTIONS`] more would
-//! use them up. While it is clear nodes cost a section more than they do; while it is set cleaning
-//! goes on with nodes after there is enough, up to the first victim that is data. It is cleared
-//! when the call ends.
+//! use them up. While it is clear, sections of nodes count as one section costlier than they are.
+//! While it is set, cleaning goes on with nodes when there is enough space, up to the first victim
+//! of data. It is cleared when the call ends.
 
 use crate::error::Error;
 use crate::segment::CHECKPOINT_SECTIONS;

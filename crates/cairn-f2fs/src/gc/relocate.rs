@@ -1,27 +1,29 @@
-//! Moving what is valid in a section.
+//! Moves the valid blocks of a section.
 //!
-//! Data blocks are copied to the cold data log while everybody goes on. What makes that safe:
+//! Data blocks are copied to the cold data log while operations go on. This is safe for these
+//! reasons:
 //!
-//! 1. The section is marked ([`Segments::begin_cleaning`]): no log fills its holes, nobody
-//!    overwrites its blocks in place.
+//! 1. The section is marked ([`Segments::begin_cleaning`]): no log fills its holes, and no block of
+//!    it is overwritten in place.
 //! 2. The operation lock is taken exclusively once, and released. Every write into the section has
-//!    ended then, also that of a checkpoint in flight, so every valid block has its pointer and is
+//!    then ended, also those of a checkpoint in flight, so every valid block has its pointer and is
 //!    on the device.
-//! 3. With [`OperationLock::lock_data`] held, which a checkpoint waits for, a piece of the blocks
-//!    is read, as far as it is still pointed to, placed, written, and only then pointed to, each
-//!    pointer only if it still says where the block was: whoever overwrote or freed it meanwhile
-//!    has won. As no checkpoint takes its snapshot in between, what was read is still there.
-//! 4. Before `data` is left, all who read by old addresses have ended. So no checkpoint can free an
-//!    old block that is read.
+//! 3. A batch of blocks is moved with [`OperationLock::lock_data`] held, which a checkpoint waits
+//!    for. Blocks that still have a pointer are read, placed and written. Only then is the pointer
+//!    changed, if it still has the old address: a block that was overwritten or freed meanwhile is
+//!    left alone. No checkpoint takes its snapshot in between, so the blocks that were read are
+//!    still there.
+//! 4. Before the lock is released, all readers by old addresses have ended. So no checkpoint can
+//!    free an old block that is being read.
 //!
-//! A power cut finds the old or the new pointer, and both blocks: the old one is not written again
-//! before the checkpoint that knows the new one.
+//! After a power cut there is the old or the new pointer, and both blocks: the old one is not
+//! overwritten before the checkpoint with the new pointer.
 //!
-//! Nodes get new places with the operation lock held exclusively, as nobody else may write them
-//! meanwhile; they are read before.
+//! Nodes get new addresses with the operation lock held exclusively, because no other thread may
+//! write them meanwhile. They are read before.
 //!
-//! A valid block that nobody points to is damage; it is looked at again with the operation lock
-//! held exclusively before that is believed.
+//! A valid block without a pointer is damage. It is checked again with the operation lock held
+//! exclusively before it is reported.
 //!
 //! [`OperationLock::lock_data`]: crate::operation_lock::OperationLock::lock_data
 

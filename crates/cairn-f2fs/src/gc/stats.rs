@@ -1,4 +1,4 @@
-//! What cleaning did, and what became of every block that was written.
+//! Counters of cleaning, and of written blocks by purpose.
 
 use cairn_base::stats::{Counter, Report};
 

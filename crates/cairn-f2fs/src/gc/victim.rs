@@ -1,4 +1,4 @@
-//! Which section is cleaned next: pure functions over what sections look like.
+//! Chooses the section that is cleaned next: pure functions over the state of sections.
 //!
 //! | choice | for | cleans |
 //! |---|---|---|

@@ -1,8 +1,8 @@
-//! Blocks that roll-forward finds: they were placed after the last checkpoint by somebody else.
+//! Blocks that roll-forward finds: an earlier mount allocated them after the last checkpoint.
 //!
 //! Recovery adopts the data blocks of the chain, keeps the chain's own node blocks from being
 //! overwritten, and then moves all logs on ([`Segments::resume`]) before anything is placed: until
-//! then a log may stand at a block that is taken.
+//! then the next block of a log may be one that is in use.
 
 use super::{Owner, Segments};
 use crate::corrupt::Corrupt;

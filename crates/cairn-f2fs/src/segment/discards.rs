@@ -1,4 +1,5 @@
-//! What the device can be told of: free blocks that nothing may need any more.
+//! Blocks that can be discarded: free blocks that neither the last checkpoint nor recovery may
+//! need.
 
 #![cfg_attr(
     not(test),

@@ -1,4 +1,4 @@
-//! What a checkpoint writes of the SIT and of the logs.
+//! The parts of the SIT and of the logs that a checkpoint writes.
 
 use cairn_base::Pba;
 

@@ -1,4 +1,4 @@
-//! Which segments and sections are free to be taken by a log.
+//! Finds free segments and sections for the logs.
 //!
 //! A section is free if all its segments are that can be written. Free segments of a section that
 //! is not belong to the log that is in it.

@@ -1,18 +1,18 @@
-//! Segments: the six logs that take blocks, and the table of what is valid.
+//! Segments: the six logs that allocate blocks, and the table of valid blocks.
 //!
-//! [`Segments::place`] gives the next blocks of a log to their owners, [`Segments::invalidate`]
-//! takes a block back. Nothing of the last checkpoint is overwritten before the next one is on the
-//! medium: a block that was valid at any time since that checkpoint is not given out, segment
-//! summaries are written only where that checkpoint does not need them, and SIT blocks to their
-//! other copy ([`Segments::plan`], [`Segments::committed`]). Between these two a checkpoint is in
-//! flight: what it holds is not overwritten either.
+//! [`Segments::place`] allocates the next blocks of a log for their owners,
+//! [`Segments::invalidate`] frees a block. Nothing of the last checkpoint is overwritten before the
+//! next one is on the medium. A block that was valid at any time since that checkpoint is not
+//! allocated. Segment summaries are written only where that checkpoint does not need them, and SIT
+//! blocks to their other copy ([`Segments::plan`], [`Segments::committed`]). Between these two
+//! calls a checkpoint is in flight: its blocks are not overwritten either.
 //!
 //! A log appends to a free segment (LFS) or, when free sections are few and the mode allows it,
 //! fills the holes of a segment in use (SSR). When its segment is full it moves on at once, so the
 //! address of its next block is always known.
 //!
-//! Locking: one lock of rank Allocator (after the NAT's), never held while the device works:
-//! whoever needs a summary block reads it without the lock and tries again.
+//! Locking: one lock of rank Allocator (after the NAT's), never held during I/O: a caller that
+//! needs a summary block reads it without the lock and tries again.
 
 mod adopt;
 mod discards;

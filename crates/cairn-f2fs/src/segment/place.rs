@@ -1,4 +1,4 @@
-//! Giving blocks out.
+//! Allocates blocks from the logs.
 
 use super::log::{LogState, first_usable};
 use super::{Closed, Mode, Owner, Segments, State};

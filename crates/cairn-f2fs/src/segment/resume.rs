@@ -1,11 +1,11 @@
-//! Where logs go on after a power cut.
+//! Chooses the positions of the logs after a power cut.
 //!
-//! A free section is best: nothing of an earlier life is near. But a full volume that is written in
-//! order may have fewer of them than logs, and what it had was spent since the last checkpoint on
-//! blocks that roll-forward adopts. The sections that these are in are rarely full: a log then goes
-//! on at the end of one, behind all that counts and all that was written there.
+//! A free section is best, because it has no old blocks. But a full volume that is written in order
+//! may have fewer free sections than logs: the others were used since the last checkpoint for
+//! blocks that roll-forward adopts. These sections are rarely full. A log then goes on at the end
+//! of one of them, after all valid and all written blocks.
 //!
-//! So no log needs more room than it had before the power cut.
+//! So no log needs more space than it had before the power cut.
 
 use super::place::Successor;
 use super::{Segments, State};

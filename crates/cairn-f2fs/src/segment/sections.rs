@@ -1,4 +1,4 @@
-//! What cleaning sees: segments and sections with their use and age.
+//! The view of cleaning: segments and sections with their use and age.
 //!
 //! While a section is being cleaned no log fills its holes and no block of it is overwritten in
 //! place ([`Segments::begin_cleaning`]).

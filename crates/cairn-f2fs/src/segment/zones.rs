@@ -1,11 +1,11 @@
-//! Sections that are zones: they are written in order, and reset before they are written anew.
+//! Sections that are zones: they are written in order, and reset before they are written again.
 //!
-//! A log enters a section only when it is free: nothing in it counts, not even for the last
-//! checkpoint. So the section's zone is reset then at the latest ([`Segments::enter_zone`]); as a
-//! rule it was when it became free ([`Segments::reset_free`]).
+//! A log enters a section only when it is free: it has no valid blocks, also not for the last
+//! checkpoint. At that time its zone is reset ([`Segments::enter_zone`]), if that was not done when
+//! the section became free ([`Segments::reset_free`]).
 //!
-//! Locking: which zones may be reset is decided under the allocator's lock; the device works
-//! without it. Zones' own locks are leaves.
+//! Locking: the allocator's lock is held to decide which zones may be reset, and released for the
+//! I/O. The locks of zones are leaves.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What the table has in total.
+//! Totals of the table.
 
 use super::Table;
 use crate::format::Log;

@@ -1,4 +1,4 @@
-//! What a checkpoint changes in the table: when its snapshot is taken, and when it has completed.
+//! Changes of the table by a checkpoint: at its snapshot, and when it has completed.
 
 #![cfg_attr(
     not(test),

@@ -5,9 +5,9 @@
 //! blocks placed and freed in between: a roll-forward chain may name them), `in_flight` those that
 //! were in `freed` when the checkpoint in flight took its snapshot. While checkpoints are disabled
 //! there is no roll-forward: only blocks of the last checkpoint (`kept`) are held back. Full and
-//! empty segments have no bitmap of their own. `undiscarded` holds the free blocks that the device
-//! was not told of: all, where the checkpoint does not carry `TRIMMED`. What lies behind the end of
-//! what a section's zone can hold is never written, and counts as nothing.
+//! empty segments have no bitmap of their own. `undiscarded` holds the free blocks that are not
+//! discarded: all of them, if the checkpoint does not have `TRIMMED`. Blocks beyond the capacity of
+//! a section's zone are never written, and are not counted.
 //!
 //! Invariants: `valid` is the number of set bits; a section's counts are the sums over its
 //! segments; `freed` and the valid map are disjoint; a segment is free only if it has neither valid

@@ -1,4 +1,4 @@
-//! Free blocks that the device has not been told of (Linux's `discard_map`, inverted).
+//! Free blocks that are not discarded yet (Linux's `discard_map`, inverted).
 //!
 //! A block enters when it is freed, and leaves when it is discarded or written again. When none is
 //! left, all free space is discarded: the checkpoint of an unmount says so (`CP_TRIMMED_FLAG`).
