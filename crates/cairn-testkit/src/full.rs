@@ -1,8 +1,8 @@
-//! A volume without room, or a system without memory: each operation succeeds whole or changes
-//! nothing, and what takes away always succeeds where only room is missing.
+//! Operations on a full volume, or without memory: each succeeds completely or changes nothing. On
+//! a full volume, operations that remove always succeed.
 //!
-//! Nothing of a format is known here: the caller makes the volume, and has a foreign judge look at
-//! it afterwards.
+//! This module knows no format: the caller makes the volume, and checks it with a foreign judge
+//! afterwards.
 
 use std::cell::Cell;
 use std::path::Path;

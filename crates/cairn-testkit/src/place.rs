@@ -1,5 +1,5 @@
-//! A temporary directory in which a test may mount: nothing stays mounted when the test ends,
-//! however it ends.
+//! A temporary directory in which a test may mount. Nothing stays mounted when the test ends, even
+//! if it fails.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

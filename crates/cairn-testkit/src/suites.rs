@@ -1,4 +1,4 @@
-//! Suites that others wrote, run on a mounted directory: `fsx` and `pjdfstest`
+//! Test suites of other projects, run on a mounted directory: `fsx` and `pjdfstest`
 //! (`scripts/install-deps` builds them).
 
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! What reading does to access times.
+//! Checks how reading changes access times.
 
 use cairn_base::Ino;
 use cairn_vfs::{Caller, FileSystem, IoFlags, NewInode, SetAttributes, SetTime, Timestamp};

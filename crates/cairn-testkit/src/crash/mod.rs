@@ -1,4 +1,5 @@
-//! Crash states: what a power cut can leave of a recorded run, and what was promised before it.
+//! Crash states: the contents that a power cut can leave of a recorded run, and the promises made
+//! before it.
 //!
 //! [`Recording`] wraps a device; [`CrashLog`] then enumerates states at every barrier and seeded
 //! random ones between: everything durable at the moment of the cut, and of the rest any subset, in

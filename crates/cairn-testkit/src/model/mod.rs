@@ -1,5 +1,5 @@
-//! The oracle: a filesystem in memory, simple enough to be believed, that answers every call of
-//! [`cairn_vfs::FileSystem`] as ext4 would.
+//! The oracle: a simple filesystem in memory that answers every call of [`cairn_vfs::FileSystem`]
+//! as ext4 does.
 //!
 //! Invariants: one lock around everything, so every call is atomic; a node lives while it has links
 //! or references; [`Model::check`] states the rest. Space is counted in blocks of 4096 bytes,
@@ -49,7 +49,7 @@ struct State {
     label: Vec<u8>,
     /// Why every call fails from now on.
     stopped: Option<&'static str>,
-    /// The last time given: two changes never have the same.
+    /// The last time used. Two changes never have the same time.
     clock: Timestamp,
 }
 

@@ -1,4 +1,4 @@
-//! What is in a tree, in a form that can be compared and printed.
+//! The contents of a tree, in a form that can be compared and printed.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;

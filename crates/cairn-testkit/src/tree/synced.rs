@@ -1,9 +1,9 @@
-//! Changes that are brought to the disk one by one, for the power to fail behind them.
+//! Changes that are fsynced one by one, for tests of power cuts.
 //!
-//! Whoever lost power after [`Synced::changes`] must have everything that a digest of that moment
-//! shows, except below [`LOOSE`] and the times of directories and of what is below [`UNTIMED`]. The
-//! groups of steps touch files of their own and come in an order that the seed decides; each ends
-//! with the `fsync` that makes it safe.
+//! After a power cut behind [`Synced::changes`], the volume must equal a digest of that moment,
+//! except for files below [`LOOSE`], the times of directories, and the times of files below
+//! [`UNTIMED`]. Each group of steps changes files of its own and ends with the `fsync` that makes
+//! it durable. The seed decides the order of the groups.
 
 use std::ops::Range;
 
