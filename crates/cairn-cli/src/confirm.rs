@@ -1,10 +1,10 @@
-//! A question before something is lost.
+//! Asks the user before data is overwritten.
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
 use crate::failure::{Failure, Outcome, Status};
 
-/// Is there somebody to ask?
+/// Are standard input and standard error a terminal?
 #[must_use]
 pub fn can_ask() -> bool {
     io::stdin().is_terminal() && io::stderr().is_terminal()

@@ -40,17 +40,17 @@ impl From<Status> for ExitCode {
     }
 }
 
-/// What is printed behind `cairn: `, and the exit status.
+/// A message, printed after `cairn: `, and the exit status.
 #[derive(Debug)]
 pub struct Failure {
     /// The kind.
     pub status: Status,
     message: String,
-    /// The program that checks the volume, where that is what to do.
+    /// The checker to run, if that is the advice.
     checker: Option<&'static str>,
-    /// What comes next of it.
+    /// What fails with it.
     reach: Reach,
-    /// Those of the same command that came later, each a line of its own.
+    /// Later failures of the same command, each on a line of its own.
     also: Vec<Failure>,
 }
 
@@ -69,7 +69,7 @@ enum Reach {
 pub type Outcome<T = ()> = Result<T, Failure>;
 
 impl Failure {
-    /// A failure in these words: `subject: what happened: what to do`.
+    /// A failure with this message: `subject: what happened: what to do`.
     pub fn new(status: Status, message: impl Into<String>) -> Self {
         Self { status, message: message.into(), checker: None, reach: Reach::One, also: Vec::new() }
     }
@@ -83,8 +83,8 @@ impl Failure {
     pub fn volume(path: impl fmt::Display, error: &cairn_vfs::Error) -> Self {
         use cairn_vfs::Error as E;
         let (status, advice) = match error {
-            // Nobody else uses the volume: a name that was found a moment ago points to an inode
-            // that is not in use.
+            // No other process uses the volume, so a stale inode means that a name points to an
+            // inode that is not in use.
             E::Corrupt(_) | E::Stale => (Status::Corrupt, None),
             E::Io(_) => (Status::Io, None),
             E::Busy => (Status::Busy, None),
@@ -103,12 +103,12 @@ impl Failure {
         Self { checker, reach, ..Self::new(status, format!("{path}: {error}{advice}")) }
     }
 
-    /// `path` is a directory, and only an option of the command goes into these.
+    /// `path` is a directory, and the command needs an option to go into directories.
     pub fn needs_recursive(path: impl fmt::Display) -> Self {
         Self::new(Status::Failed, format!("{path}: is a directory: add -r"))
     }
 
-    /// Is it about one file alone, so that those beside it can have their turn?
+    /// Does it concern one file, so that the command can go on with the others?
     #[must_use]
     pub fn is_of_one_file(&self) -> bool {
         self.status == Status::Failed && self.reach != Reach::All
@@ -120,17 +120,17 @@ impl Failure {
         self.reach == Reach::Room
     }
 
-    /// Whatever comes next would fail, too.
+    /// Marks that later operations would fail, too.
     #[must_use]
     pub fn ending_all(mut self) -> Self {
         self.reach = Reach::All;
         self
     }
 
-    /// Adds one that came later: the status stays that of the first.
+    /// Adds a later failure. The status stays that of the first.
     #[must_use]
     pub fn and(mut self, mut later: Self) -> Self {
-        // What is the same for each of many names (standard output is full) is said once.
+        // The same message for many names (standard output is full) is printed once.
         if self.also.last().unwrap_or(&self).message != later.message {
             let rest = std::mem::take(&mut later.also);
             self.also.push(later);
@@ -139,19 +139,19 @@ impl Failure {
         self
     }
 
-    /// What is to be printed, line by line.
+    /// The failures to print, one on each line.
     pub fn lines(&self) -> impl Iterator<Item = &Self> {
         std::iter::once(self).chain(&self.also)
     }
 
-    /// What it leaves behind, or what to do.
+    /// Adds what the failure leaves behind, or what to do.
     #[must_use]
     pub fn leaving(mut self, what: String) -> Self {
         self.message = format!("{}: {what}", self.message);
         self
     }
 
-    /// On a volume of this format: names the right checker.
+    /// Names the checker of this format.
     #[must_use]
     pub fn on(mut self, format: Format) -> Self {
         self.checker = self.checker.map(|_| format.checker());
@@ -173,7 +173,7 @@ impl Failure {
         Self { reach, ..Self::new(Status::Failed, format!("{path}: {}{remedy}", plain(error))) }
     }
 
-    /// As [`Failure::host`], with what to do where the system's error does not tell.
+    /// As [`Failure::host`], with advice for errors that have no remedy of their own.
     pub fn start(what: &str, error: &std::io::Error, otherwise: &str) -> Self {
         Self::new(
             Status::Failed,
@@ -181,7 +181,7 @@ impl Failure {
         )
     }
 
-    /// A failure that another process (the daemon) has already told the user, with its exit status.
+    /// A failure that another process (the daemon) has already printed, with its exit status.
     #[must_use]
     pub fn told(code: i32) -> Self {
         use Status as S;
@@ -191,7 +191,7 @@ impl Failure {
         Self::new(status, "")
     }
 
-    /// Whoever read standard output has gone away: the command ends early, and nothing is wrong.
+    /// The reader of standard output has gone. The command ends early, without an error.
     #[must_use]
     pub fn nobody_listens() -> Self {
         Self::new(Status::Success, "")
@@ -214,11 +214,11 @@ impl Failure {
     }
 }
 
-/// Does `work` for each of these, whatever became of those before: as in coreutils, what cannot be
-/// done for one name keeps no other from its turn, and the status tells of the first failure.
+/// Does `work` for each operand. As in coreutils, a failure for one does not stop the others, and
+/// the status is that of the first failure.
 ///
 /// # Errors
-/// Those of `work`, together. A reader of standard output that has gone away ends it at once.
+/// Those of `work`, together. Ends at once if the reader of standard output has gone.
 pub fn each<T>(
     operands: impl IntoIterator<Item = T>,
     mut work: impl FnMut(T) -> Outcome,
@@ -249,7 +249,7 @@ pub fn all(steps: impl IntoIterator<Item = Outcome>) -> Outcome {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // One line, whatever the texts inside hold; those that came later have lines of their own.
+        // One line, whatever the message contains. Later failures have lines of their own.
         f.write_str(&self.message.replace('\n', "; "))?;
         self.checker.map_or(Ok(()), |checker| write!(f, ": run {checker} on the image"))
     }

@@ -1,8 +1,8 @@
-//! What commands with `--json` have in common.
+//! JSON output of commands.
 //!
-//! Names are bytes, JSON strings are not: a name that is not UTF-8 stands under its key with U+FFFD
-//! in place of what cannot be shown, and exactly, in hexadecimal digits, under the same key with
-//! `_hex` behind it. Names that are UTF-8 have no such second key.
+//! Names are bytes, and JSON strings are Unicode. A name that is not UTF-8 has two keys: its own,
+//! with U+FFFD for invalid bytes, and one with `_hex` appended, with all bytes in hexadecimal
+//! digits. Names in UTF-8 do not have the second key.
 
 use std::fmt::Write as _;
 
@@ -39,7 +39,7 @@ pub fn time(at: Timestamp) -> Value {
     json!({ "seconds": at.seconds, "nanoseconds": at.nanoseconds })
 }
 
-/// What `stat`, `ls` and `find` say of a file.
+/// The attributes of a file that `stat`, `ls` and `find` print.
 #[must_use]
 pub fn attributes(path: &[u8], of: &Attributes) -> Object {
     let (major, minor) = print::device(of.device);

@@ -2,12 +2,11 @@
 //! `&dyn FileSystem`.
 //!
 //! Private to the `cairn` program (a library only so that its tests can call it). Rules: results go
-//! to standard output, progress and errors to standard error, an error is one line
-//! `cairn: IMAGE: what happened: what to do`, and the exit status says which kind it was
-//! ([`failure::Status`]).
+//! to standard output, progress and errors to standard error, an error is one line `cairn: IMAGE:
+//! what happened: what to do`, and the exit status gives its kind ([`failure::Status`]).
 
 #![forbid(unsafe_code)]
-// A closed pipe makes these panic: `output` has what to use.
+// These panic on a closed pipe. Use `output` instead.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod args;
@@ -50,7 +49,7 @@ pub fn main() -> ExitCode {
 #[must_use]
 pub fn run(arguments: Vec<OsString>) -> ExitCode {
     if let Some(help) = commands::mount::helper::help(&arguments) {
-        // A closed pipe is nobody's error.
+        // A closed pipe is no error.
         let _ = output::with_stdout(|stdout| stdout.write_fmt(format_args!("{help}")));
         return if arguments.len() > 1 { Status::Success } else { Status::Usage }.into();
     }
@@ -58,7 +57,7 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
     let words = arguments.clone();
     let cli = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
-        // Help that cannot be printed (a closed pipe) is nobody's error.
+        // Help that cannot be printed (a closed pipe) is no error.
         Err(error) if is_help(&error) => {
             let _ = error.print();
             return if error.use_stderr() { Status::Usage } else { Status::Success }.into();
@@ -84,7 +83,7 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
     }
 }
 
-/// Help or the version, asked for or shown because there are no words.
+/// Help or the version, requested or shown because there are no arguments.
 fn is_help(error: &clap::Error) -> bool {
     !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
 }

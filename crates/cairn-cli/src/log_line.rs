@@ -1,4 +1,4 @@
-//! How a warning from inside looks on standard error: as any other message of the program.
+//! Formats warnings of the libraries on standard error as other messages of the program.
 
 use std::fmt;
 

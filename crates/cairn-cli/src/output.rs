@@ -2,9 +2,9 @@
 //!
 //! Invariants: a reader that has gone away (`cairn info --json IMAGE | head -1`) ends a command
 //! early and quietly, with the status of what was done until then; it never is a panic, so nothing
-//! here or elsewhere in the crate uses `print!`. What cannot be written for another reason (a full
-//! disk) is a failure. Names go out byte for byte, but on a terminal, which would obey their
-//! control characters.
+//! here or elsewhere in the crate uses `print!`. Output that cannot be written for another reason
+//! (a full disk) is a failure. Names are printed byte for byte, except on a terminal, which would
+//! interpret their control characters.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -74,13 +74,13 @@ impl Write for HeldBack {
 }
 
 impl<'a> Output<'a> {
-    /// Something that is no terminal.
+    /// An output that is no terminal.
     #[must_use]
     pub fn to(writer: impl Write + 'a) -> Self {
         Self { to: Box::new(writer), terminal: false }
     }
 
-    /// Prints text; what `write!` and `writeln!` call.
+    /// Prints text, for `write!` and `writeln!`.
     ///
     /// # Errors
     /// The reader is gone, or the text cannot be written.
@@ -109,8 +109,8 @@ impl<'a> Output<'a> {
         self.bytes(&shown)
     }
 
-    /// Prints what a command with `--verbose` has done: texts, each with a name in quotation marks
-    /// behind it. A command that changes something goes on without a reader.
+    /// Prints the line of a command with `--verbose`: texts, each followed by a name in quotation
+    /// marks. A command that changes something goes on without a reader.
     ///
     /// # Errors
     /// The text cannot be written.
@@ -133,12 +133,12 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// From here on everything goes nowhere: the reader is gone, and the work goes on.
+    /// Discards all further output: the reader has gone, and the work goes on.
     pub fn discard(&mut self) {
         self.to = Box::new(io::sink());
     }
 
-    /// Sends on what was collected.
+    /// Writes the buffered output.
     ///
     /// # Errors
     /// As [`Output::write_fmt`].
@@ -154,7 +154,7 @@ fn failed(error: &io::Error) -> Failure {
     }
 }
 
-/// Prints one command's results: `work` is followed by a flush, whatever became of it.
+/// Prints the results of one command: flushes after `work`, even if it fails.
 ///
 /// # Errors
 /// As `work`, or the results cannot be written.
@@ -181,8 +181,7 @@ pub fn report(failure: &Failure) {
     failure.lines().filter(|line| !line.is_told()).for_each(complain);
 }
 
-/// A line on standard error, behind `cairn: `. Nothing can be done where there is nobody to read
-/// it.
+/// Prints a line on standard error, after `cairn: `. A failure to do so is ignored.
 pub fn complain(text: impl fmt::Display) {
     let _ = writeln!(io::stderr().lock(), "cairn: {text}");
 }

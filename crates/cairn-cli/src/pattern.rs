@@ -1,9 +1,9 @@
-//! Patterns as the shell has them (fnmatch(3)), and paths on a volume that are patterns.
+//! Shell patterns (fnmatch(3)), and their expansion to paths on a volume.
 //!
-//! `*` is any run of bytes, `?` one character, `[a-z]` and `[!a-z]` one of (not of) some, a
-//! backslash takes the meaning from what follows. In paths a pattern stands for names of one
-//! directory; it does not match a dot at the beginning of a name. A pattern that matches nothing
-//! stands for itself, as in sh.
+//! `*` is any run of bytes, `?` one character, `[a-z]` and `[!a-z]` one character in or not in a
+//! set. A backslash quotes the next character. In a path, a pattern matches names in one directory;
+//! it does not match a dot at the beginning of a name. A pattern without a match stands for itself,
+//! as in sh.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -115,11 +115,11 @@ fn one_step(piece: &Piece, rest: &[u8]) -> Option<usize> {
     }
 }
 
-/// What stands behind `[`, and the rest behind `]`.
+/// The set after `[`, and the rest after `]`.
 fn parse_set(text: &[u8]) -> Option<(Piece, &[u8])> {
     let not = matches!(text.first(), Some(b'!' | b'^'));
     let body = text.get(usize::from(not)..)?;
-    // A bracket at the first place is one of the set.
+    // A bracket in the first place belongs to the set.
     let end = body.iter().skip(1).position(|byte| *byte == b']')? + 1;
     let letters: Vec<char> = std::str::from_utf8(body.get(..end)?).ok()?.chars().collect();
     let mut ranges = Vec::new();
@@ -139,8 +139,8 @@ fn parse_set(text: &[u8]) -> Option<(Piece, &[u8])> {
     Some((Piece::Set(not, ranges), body.get(end + 1..)?))
 }
 
-/// The paths that these stand for: those without pattern characters as they are, the others
-/// matched, in order of their names.
+/// Expands words to paths: words without pattern characters as they are, the others to their
+/// matches in order of name.
 ///
 /// # Errors
 /// A directory cannot be read.
@@ -207,7 +207,7 @@ fn matches_in(
     Ok(())
 }
 
-/// Whatever is no directory has nothing that matches.
+/// A file that is no directory has no matches.
 fn directory(fs: &dyn FileSystem, path: &[u8]) -> Option<Ino> {
     let found = walk::resolve(fs, path, true).ok()?;
     (found.kind == FileKind::Directory).then_some(found.ino)

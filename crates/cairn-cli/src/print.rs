@@ -81,9 +81,9 @@ pub fn time_exact(at: Timestamp) -> String {
     format!("{}.{:09} +0000", time(at), at.nanoseconds)
 }
 
-/// A name for people, as `ls -b` prints it: what a terminal could obey, a backslash, and bytes that
-/// are not UTF-8 become `\n`, `\\` or three octal digits (`\033`). One line whatever the name
-/// holds, and no two names look the same.
+/// A name for people, as `ls -b` prints it: control characters, backslashes and bytes that are not
+/// UTF-8 become `\n`, `\\` or three octal digits (`\033`). The result is one line, and no two names
+/// have the same one.
 #[must_use]
 pub fn escaped(name: &[u8]) -> String {
     let mut text = String::with_capacity(name.len());
@@ -109,7 +109,7 @@ fn octal(text: &mut String, byte: u8) {
     let _ = write!(text, "\\{byte:03o}");
 }
 
-/// Controls, and what changes the order or the lines of the text around it.
+/// Control characters, and characters that change the direction or the lines of the text.
 fn is_unsafe(letter: char) -> bool {
     let reorders = matches!(letter, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     letter.is_control() || reorders || matches!(letter, '\u{2028}' | '\u{2029}')
@@ -174,7 +174,7 @@ pub fn size_short(bytes: u64) -> String {
         unit += 1;
         one <<= 10;
     }
-    // Tenths, where there is one digit before the point.
+    // With tenths if there is one digit before the point.
     let tenths = u64::try_from((u128::from(bytes) * 10).div_ceil(one.into())).unwrap_or(u64::MAX);
     if unit > 0 && tenths < 100 {
         format!("{}.{}{}", tenths / 10, tenths % 10, UNITS[unit])

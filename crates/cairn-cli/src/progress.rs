@@ -32,13 +32,13 @@ impl Progress {
         Self { bar, files: 0 }
     }
 
-    /// Does anybody see it?
+    /// Is it shown?
     #[must_use]
     pub fn is_shown(&self) -> bool {
         !self.bar.is_hidden()
     }
 
-    /// So many bytes are to come in all: shows what is left, and how long it will take.
+    /// Sets the total of bytes: the line then shows what is left and how long it will take.
     pub fn expect(&self, bytes: u64) {
         self.bar.set_length(bytes);
         set_style(
@@ -47,12 +47,12 @@ impl Progress {
         );
     }
 
-    /// More bytes were copied.
+    /// Adds copied bytes.
     pub fn bytes(&self, count: u64) {
         self.bar.inc(count);
     }
 
-    /// One more entry is done.
+    /// Adds an entry.
     pub fn entry(&mut self) {
         self.files += 1;
         self.bar.set_message(format!("{} files", self.files));

@@ -1,4 +1,4 @@
-//! Opens a volume for one command and closes it again, whatever the command's outcome.
+//! Opens a volume for one command, and closes it even if the command fails.
 
 use std::ffi::OsString;
 use std::fs::Metadata;
@@ -19,7 +19,7 @@ pub struct ImageArg {
     /// The image.
     #[arg(value_name = "IMAGE")]
     pub image: OsString,
-    /// A further device of an F2FS volume that lies on several; once for each, in their order.
+    /// A further device of an F2FS volume that spans several. Give it once for each, in order.
     #[arg(long = "device", value_name = "PATH")]
     pub devices: Vec<PathBuf>,
 }
@@ -46,7 +46,7 @@ impl ImageArg {
     }
 }
 
-/// A file of the host, whatever its names.
+/// Identifies a file of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FileId {
     device: u64,
@@ -61,10 +61,10 @@ impl FileId {
     }
 }
 
-/// What a command does to the volume.
+/// Whether a command changes the volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Only reads: nothing is written, not even to replay the journal.
+    /// Only reads. Nothing is written, not even to replay the journal.
     Read,
     /// Writes; the image is clean on disk when the command is done.
     Write,
@@ -97,7 +97,7 @@ pub fn check_access(volume: &Volume, access: Access) -> Outcome {
     }
 }
 
-/// Why a volume can only be read, if it can.
+/// Why the volume is read-only, if it is.
 #[must_use]
 pub fn why_unwritable(fs: &dyn FileSystem) -> Option<String> {
     match fs.report().get("state")? {
@@ -106,7 +106,7 @@ pub fn why_unwritable(fs: &dyn FileSystem) -> Option<String> {
     }
 }
 
-/// As [`with_volume`], for those that need to know the format.
+/// As [`with_volume`], for commands that need the format.
 ///
 /// # Errors
 /// As [`with_volume`].
@@ -133,8 +133,8 @@ pub fn with_opened<T>(
     }
 }
 
-/// The time that `SOURCE_DATE_EPOCH` gives: then what is written follows from the input alone, byte
-/// for byte (<https://reproducible-builds.org/specs/source-date-epoch/>).
+/// The time in `SOURCE_DATE_EPOCH`. If it is set, the written bytes depend only on the input
+/// (<https://reproducible-builds.org/specs/source-date-epoch/>).
 ///
 /// # Errors
 /// It is no number.
@@ -152,7 +152,7 @@ pub fn source_date_epoch() -> Outcome<Option<i64>> {
     seconds.map(Some).ok_or_else(|| Failure::usage(wrong()))
 }
 
-/// The time that counts as now: that of `SOURCE_DATE_EPOCH`, if it is set, else the clock's.
+/// The present time: that of `SOURCE_DATE_EPOCH`, if it is set, else the clock's.
 ///
 /// # Errors
 /// As [`source_date_epoch`].

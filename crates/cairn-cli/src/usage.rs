@@ -1,7 +1,7 @@
-//! What is wrong with a command line, in one line that says what to do.
+//! Errors of the command line, each as one line that says what to do.
 //!
-//! `clap` knows what it did not understand; the words are ours: what was given, what is possible,
-//! the nearest word that is known.
+//! `clap` finds the error. The text is written here: the given word, the possible ones, the nearest
+//! known one.
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -29,8 +29,7 @@ const ELSEWHERE: &[(&[&str], &str)] = &[
     (&["cd", "pwd"], "there is no current directory: paths start at the image's root"),
 ];
 
-/// The failure that an error of parsing is. `asked` is the command that the words began with;
-/// `help` says where help is.
+/// The failure for a parse error. `asked` is the command; `help` says where its help is.
 #[must_use]
 pub fn explain(error: &clap::Error, asked: Option<&str>, help: &str) -> Failure {
     let subject = asked.map_or(String::new(), |command| format!("{command}: "));
@@ -107,7 +106,7 @@ fn sentence(error: &clap::Error, help: &str) -> String {
     }
 }
 
-/// What `clap` tells beside the kind of an error.
+/// The details of an error of `clap`.
 fn texts(error: &clap::Error, kind: ContextKind) -> Vec<String> {
     match error.get(kind) {
         Some(ContextValue::String(text)) => vec![text.clone()],
@@ -118,7 +117,7 @@ fn texts(error: &clap::Error, kind: ContextKind) -> Vec<String> {
     }
 }
 
-/// A parser of numbers in a range; what it says gives the range and an example.
+/// A parser of numbers in a range. Its error gives the range and an example.
 pub fn number<T>(range: RangeInclusive<T>, example: T) -> impl Fn(&str) -> Result<T, String> + Clone
 where
     T: FromStr + PartialOrd + Display + Clone,

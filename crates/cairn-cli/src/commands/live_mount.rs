@@ -1,4 +1,4 @@
-//! Finding a live mount of ours, and its daemon.
+//! Finds a live Cairn mount and its daemon.
 
 use std::path::Path;
 use std::thread;
@@ -9,13 +9,13 @@ use cairn_fuse::control::{Client, ControlError};
 use super::mount::table::{self, Mount};
 use crate::failure::{Failure, Outcome, Status};
 
-/// How long a daemon may take from its mount to its socket.
+/// Longest time between a mount and its daemon's socket.
 const STARTING: Duration = Duration::from_secs(2);
 
 /// The mount at this path (absolute or not, also through a symbolic link to it).
 ///
 /// # Errors
-/// Nothing is mounted exactly there, or it is not ours.
+/// Nothing is mounted exactly there, or another filesystem is.
 pub fn find(given: &Path) -> Outcome<Mount> {
     let failed = |why: String| Failure::new(Status::Failed, format!("{}: {why}", given.display()));
     let point = table::absolute(given)?;
@@ -45,7 +45,7 @@ pub fn connect(given: &Path) -> Outcome<Client> {
     loop {
         let mount = find(given)?;
         match Client::connect(&mount.device, mount.owner) {
-            // The mount is there a moment before its daemon listens.
+            // The mount appears a moment before its daemon listens.
             Err(ControlError::NoSocket(_))
                 if started.elapsed() < STARTING && !is_dead(&mount.point) =>
             {

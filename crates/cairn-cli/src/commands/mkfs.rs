@@ -12,7 +12,7 @@ use crate::failure::Outcome;
 use crate::session::source_date_epoch;
 use crate::usage::number;
 
-/// Segments of 2 MiB that F2FS has at most.
+/// Most segments (of 2 MiB) of an F2FS volume.
 const MOST_SEGMENTS: u32 = 8_388_608;
 
 /// Arguments of `mkfs`.
@@ -97,7 +97,7 @@ pub struct Args {
 }
 
 fn parse_format(name: &str) -> Result<Format, String> {
-    // What mke2fs.conf has for them.
+    // The features without those of mke2fs.conf for the old type.
     let old = match name {
         "ext2" => {
             "^has_journal,^extent,^64bit,^flex_bg,^metadata_csum,^metadata_csum_seed,^orphan_file,^huge_file,^dir_nlink,^extra_isize"

@@ -22,11 +22,11 @@ pub struct Args {
     /// As JSON.
     #[arg(long)]
     pub json: bool,
-    /// Again every second, or every SECONDS, until the volume is unmounted.
+    /// Print again every second, or every SECONDS, until the volume is unmounted.
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "1",
           value_parser = seconds)]
     pub watch: Option<Duration>,
-    /// With --watch: end after so many times.
+    /// With --watch: end after this many times.
     #[arg(long, value_name = "TIMES", requires = "watch")]
     pub count: Option<u64>,
     /// Where the image is mounted.
@@ -132,7 +132,7 @@ fn distribution(name: &str, figures: &Report) -> String {
     format!("{count} times, {} in all, p50 {p50}, p99 {p99}, max {max}", shown(total))
 }
 
-/// A number with the unit that its name tells.
+/// A number with the unit in its name.
 fn quantity(name: &str, section: &str, value: u64) -> String {
     let bytes = name.ends_with("_bytes")
         || matches!((section, name), ("cache", "read" | "write" | "writeback" | "device_read"))
@@ -165,7 +165,7 @@ const SHOWN: usize = 5;
 /// there are.
 pub fn print_messages(image: &str, last: &Report) {
     let Some(Value::List(lines)) = last.get("messages") else { return };
-    // One more takes no more room than to say so.
+    // One more message takes no more room than its count.
     let shown = if lines.len() == SHOWN + 1 { lines.len() } else { SHOWN };
     lines.iter().take(shown).for_each(|line| output::complain(format_args!("{image}: {line}")));
     if lines.len() > shown {
@@ -173,10 +173,10 @@ pub fn print_messages(image: &str, last: &Report) {
     }
 }
 
-/// The failure that a daemon left at its end.
+/// The failure that a daemon reported at its end.
 ///
 /// # Errors
-/// If it left one.
+/// It reported one.
 pub fn check_end(image: &str, last: &Report) -> Outcome {
     match last.text("error") {
         Some(error) => Err(Failure::new(Status::Io, format!("{image}: unmounted, but {error}"))),

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use super::table::{self, Mount};
 
-/// Users that a message names; the rest are counted.
+/// Most users that a message names. The others are counted.
 const NAMED: usize = 5;
 
 /// One user of a mount.
@@ -37,8 +37,8 @@ pub fn listed(users: &[User]) -> Option<String> {
     (!named.is_empty()).then(|| named.join(", ") + &more)
 }
 
-/// What keeps the mount at `point` from being unmounted: processes, loop devices, further mounts.
-/// `device` is its `major:minor`.
+/// What uses the mount at `point`: processes, loop devices, further mounts. `device` is its
+/// `major:minor`.
 #[must_use]
 pub fn of(point: &Path, device: &str) -> Vec<User> {
     let own = std::process::id().to_string();
@@ -75,14 +75,14 @@ pub fn copies(device: &str) -> Vec<User> {
     found
 }
 
-/// A mount of ours that was at this path, and is there still in another mount namespace.
+/// A Cairn mount that was at this path, and still is in another mount namespace.
 #[derive(Clone, Debug)]
 pub struct Elsewhere {
-    /// As it stands in the table there.
+    /// Its entry in the table of that namespace.
     pub mount: Mount,
-    /// Who has that namespace.
+    /// A process in that namespace.
     pub user: User,
-    /// The way to it from here.
+    /// A path to it from this namespace.
     pub path: PathBuf,
 }
 
@@ -127,7 +127,7 @@ fn process(pid: &str) -> String {
     format!("process {pid}, {}", name.trim())
 }
 
-/// How a process uses the mount; one way is enough.
+/// How a process uses the mount. One use is enough.
 fn use_by(pid: &str, point: &Path, device: &str) -> Option<User> {
     let base = PathBuf::from(format!("/proc/{pid}"));
     let link = |name: &OsStr| {

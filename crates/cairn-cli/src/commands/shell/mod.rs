@@ -1,8 +1,7 @@
 //! `cairn shell`: many commands on a volume that is opened once.
 //!
-//! The commands are those of the program ([`VolumeCommand`]), without the image in their words.
-//! Invariant: whatever fails, what was done before is brought to the disk when the shell ends, as
-//! at the end of a single command.
+//! The commands are those of the program ([`VolumeCommand`]), without the image. Invariant: even if
+//! a command fails, the changes of those before it are on the disk when the shell ends.
 
 mod words;
 
@@ -87,11 +86,11 @@ impl Shell<'_> {
         let mut first = None;
         while let Some((number, line)) = script.next(output)? {
             let done = line.map_err(Failure::usage).and_then(|words| self.line(words, output));
-            // What a command has printed comes before what the next complains about.
+            // The output of a command is printed before an error of the next.
             match done.and_then(|on| output.flush().map(|()| on)) {
                 Ok(true) => {}
                 Ok(false) => break,
-                // A script that changes something goes on without somebody to read what it says.
+                // A script that changes something goes on without a reader of its output.
                 Err(failure) if failure.status == Status::Success => output.discard(),
                 Err(failure) => {
                     let failure = failure.on(self.volume.format());
@@ -127,7 +126,7 @@ impl Shell<'_> {
             }
             _ => {}
         }
-        // As on the command line, where the image comes before what else has no dash.
+        // As on the command line, where the image is the first operand.
         let image = self.args.image.image.clone();
         let words = words[..1].iter().cloned().chain([image]).chain(words[1..].iter().cloned());
         let line = match Line::try_parse_from(words) {
@@ -160,14 +159,14 @@ fn unknown(name: &str) -> String {
     format!("no command `{name}`{meant}: type help")
 }
 
-/// The help of a command, as it is typed here: without IMAGE, and without the program's name and an
-/// image in the examples.
+/// The help of a command in the shell: without IMAGE, and without the program's name and the image
+/// in the examples.
 fn without_image(help: &str, name: &str) -> String {
     let mut text = String::new();
     let mut lines = help.lines().peekable();
     while let Some(line) = lines.next() {
         if line.trim_start().starts_with("<IMAGE>") {
-            // What it means stands below, up to the next argument.
+            // Its description follows, up to the next argument.
             while lines.next_if(|line| !line.trim().is_empty()).is_some() {}
             lines.next_if(|line| line.is_empty());
             continue;
@@ -210,7 +209,7 @@ fn help(of: Option<&OsStr>, output: &mut Output<'_>) -> Outcome {
 /// Where the commands come from.
 struct Script {
     source: Source,
-    /// Somebody types: a prompt is shown, and mistakes do not end it.
+    /// Input is a terminal: a prompt is shown, and a failed command does not end the shell.
     interactive: bool,
     number: usize,
 }
@@ -268,7 +267,7 @@ impl Script {
         let (name, read) = match &mut self.source {
             Source::Words(words) => return Ok(words.next().map(OsString::into_encoded_bytes)),
             Source::File(path, file) => (path.clone(), file.read_until(b'\n', &mut line)),
-            // Not held between lines: put - reads from there, too.
+            // Not locked between lines, because `put -` reads from it, too.
             Source::Standard => {
                 ("standard input".into(), io::stdin().lock().read_until(b'\n', &mut line))
             }

@@ -1,4 +1,4 @@
-//! Lines into words, quoted as in sh.
+//! Splits lines into words, quoted as in sh.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -94,7 +94,7 @@ impl Words {
         self.state = State::Between;
     }
 
-    /// Is something open that the next line must close?
+    /// Does the command go on in the next line?
     pub(super) fn is_open(&self) -> bool {
         self.continued || matches!(self.state, State::Single | State::Double)
     }
@@ -136,7 +136,7 @@ mod tests {
             ("'' \"\"", &["", ""]),
             (r#"a\ b "a\"b\\c\d" 'a\b'"#, &["a b", r#"a"b\c\d"#, r"a\b"]),
             (r"\# \'", &["#", "'"]),
-            // What sh would not expand the command does not, either.
+            // A character that sh would not expand is not expanded by the command either.
             (r"rm /\* a\?\[b] *", &["rm", r"/\*", r"a\?\[b]", "*"]),
             (r"find / -name \*.gz", &["find", "/", "-name", "*.gz"]),
             ("crlf\r", &["crlf"]),
