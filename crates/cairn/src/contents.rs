@@ -1,4 +1,4 @@
-//! What would be lost if an image were made anew: asked before that is done. Nothing is written.
+//! Finds out what mkfs would overwrite. Writes nothing.
 
 use std::path::Path;
 
@@ -12,19 +12,19 @@ use crate::image::{ImageSpec, Part};
 use crate::partition;
 use crate::recognise::recognise;
 
-/// Bytes that are looked at from the start and before the end: whatever a disk can hold has
+/// Bytes that are examined at the start and before the end. Every format that a disk can hold has
 /// something there.
 const WINDOW: u64 = 1 << 20;
-/// Read at a time.
+/// Bytes that are read at a time.
 const PIECE: u64 = 1 << 16;
 
-/// What is in the image, in a few words ("an ext4 volume labelled root"); `None` if it does not
-/// exist, or is empty or all zeros where disks, archives and texts begin and end.
+/// The contents of the image in a few words ("an ext4 volume labelled root"). `None` if it does not
+/// exist or is empty, or if the examined bytes are all zeros.
 ///
 /// # Errors
 /// The image cannot be opened or read, or is in use.
 pub fn contents(image: &ImageSpec) -> Result<Option<String>> {
-    // A link that leads nowhere is something that is not there yet.
+    // A dangling link counts as an image that does not exist yet.
     if image.part == Part::Whole && !exists(image)? {
         return Ok(None);
     }
@@ -69,7 +69,7 @@ fn describe(device: &dyn BlockDevice) -> Result<Option<String>, Cause> {
     Ok(something(device)?.map(|bytes| if is_text(&bytes) { "text" } else { "data" }.into()))
 }
 
-/// What is to be said of a device that holds nothing that is known.
+/// A hint for a device with unknown contents.
 pub(crate) fn unknown(device: &dyn BlockDevice) -> Option<Hint> {
     const MAKE: &str = "`cairn mkfs` makes a filesystem in it; if one begins elsewhere, name it: 'IMAGE?offset=BYTES'";
     if device.geometry().size == 0 {
@@ -87,7 +87,7 @@ pub(crate) fn unknown(device: &dyn BlockDevice) -> Option<Hint> {
     }
 }
 
-/// A damaged one is one, too.
+/// A damaged one counts, too.
 fn volume(device: &dyn BlockDevice) -> Result<Option<String>, Cause> {
     match format::probe(device) {
         Ok(None) => Ok(None),
@@ -122,7 +122,7 @@ fn something(device: &dyn BlockDevice) -> Result<Option<Vec<u8>>, Cause> {
 }
 
 fn is_text(bytes: &[u8]) -> bool {
-    // A letter may be cut at the end.
+    // The last character may be incomplete.
     let text = bytes.utf8_chunks().next().map_or("", |chunk| chunk.valid());
     text.len() + 4 > bytes.len()
         && !text.contains(|letter: char| letter.is_control() && !letter.is_whitespace())

@@ -1,5 +1,5 @@
-//! What a partitioned disk holds, partition by partition. Reads the table and the first bytes of
-//! each partition; writes nothing.
+//! Lists the partitions of a disk and their contents. Reads the table and the first bytes of each
+//! partition, and writes nothing.
 
 use std::sync::Arc;
 
@@ -29,18 +29,18 @@ pub struct Disk {
 pub struct DiskPartition {
     /// Its number in the table, from 1.
     pub number: u32,
-    /// How [`ImageSpec::parse`] names it.
+    /// Its name for [`ImageSpec::parse`].
     pub address: String,
     /// First byte.
     pub offset: u64,
     /// Bytes.
     pub size: u64,
-    /// Type, in words if it is a known one.
+    /// Its type, in words if the type is known.
     #[serde(rename = "type")]
     pub kind: String,
     /// Name in the table (GPT).
     pub name: Option<String>,
-    /// What is in it, if we recognise that.
+    /// Its contents, if they are recognised.
     pub filesystem: Option<String>,
     /// Label of the volume in it.
     pub label: Option<String>,
@@ -81,7 +81,7 @@ fn describe(
     }
 }
 
-/// What cannot be read is not recognised: the list goes on.
+/// A partition that cannot be read is not recognised, and the list goes on.
 fn filesystem(
     device: &Arc<dyn BlockDevice>,
     partition: &Partition,

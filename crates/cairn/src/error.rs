@@ -1,5 +1,4 @@
-//! What goes wrong before there is a filesystem to talk to: the image, what happened, and what to
-//! do about it.
+//! Errors of opening and making volumes: the image, what happened, and what to do.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -20,7 +19,7 @@ pub struct Error {
     cause: Box<Cause>,
 }
 
-/// Why; match on it.
+/// The cause, to match on.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Cause {
@@ -66,7 +65,7 @@ pub enum Cause {
         /// Of the file or device.
         size: u64,
     },
-    /// A further device of the volume cannot be taken as it.
+    /// A further device of the volume is missing or is another one.
     #[error("the volume continues on '{}', {why}", path.display())]
     FurtherDevice {
         /// The file or block device.
@@ -74,13 +73,13 @@ pub enum Cause {
         /// Why not.
         why: String,
     },
-    /// No format that we know; `hint` names one that we recognise but do not support.
+    /// No known format. `hint` names one that is recognised but not supported.
     #[error("not a filesystem that Cairn knows{}", hint.map_or(String::new(), |h| format!(" (it looks like {h})")))]
     UnknownFormat {
         /// What it looks like.
         hint: Option<Hint>,
     },
-    /// A volume was to be made where something is.
+    /// mkfs would overwrite something.
     #[error("it holds {found}, which would be lost")]
     WouldOverwrite {
         /// What is there.
@@ -91,14 +90,14 @@ pub enum Cause {
     Format {
         /// Which it is.
         format: Format,
-        /// What to do about it differs.
+        /// What the error means to the caller.
         class: Class,
         /// The typed error of the format.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
 }
 
-/// Something recognised: what it is, and how to get at a volume in it.
+/// Recognised contents: what they are, and how to get at a volume in them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hint {
     /// What it looks like.
@@ -120,7 +119,7 @@ pub enum Class {
     Corrupt,
     /// The image ends before the volume.
     TooShort,
-    /// The volume uses something that we do not support.
+    /// The volume uses something that Cairn does not support.
     Unsupported,
     /// The device failed.
     Io,
@@ -146,7 +145,7 @@ impl Error {
         &self.cause
     }
 
-    /// Was this image to be opened, and not another file?
+    /// Did the operation open this image, and not another file?
     fn names(&self, operation: &cairn_block::Operation) -> bool {
         let operation = operation.to_string();
         let path = operation.strip_prefix("open ").filter(|path| !path.is_empty());
@@ -180,7 +179,7 @@ impl Cause {
                 Kind::NoSpace if says_what_to_do(error) => return None,
                 Kind::ReadOnly => "it can only be looked at (cairn ls, cairn get, cairn mount -r)",
                 Kind::NoSpace => "free space on the host",
-                // Whoever refuses a lock says who holds it; the rest speaks for itself.
+                // A refused lock names its holder. The other errors need no advice.
                 _ => return None,
             },
             Self::NoPartitionTable => "leave out the #NUMBER, or give 'IMAGE?offset=BYTES'",
@@ -216,7 +215,7 @@ impl fmt::Display for Error {
             write!(f, "{}: ", self.image)?;
         }
         match &*self.cause {
-            // The name stands there already.
+            // The name is printed already.
             Cause::Open(error) if self.names(&error.operation) => f.write_str(&error.detail)?,
             cause => write!(f, "{cause}")?,
         }

@@ -1,4 +1,4 @@
-//! The formats Cairn knows, and the one place that chooses between them.
+//! The known formats, and the one place that chooses between them.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ mod name;
 
 pub use name::Format;
 
-/// What a volume says about itself; serialises to the object that `cairn info --json` prints.
+/// The description of a volume. Serialises to the object that `cairn info --json` prints.
 #[derive(Clone, Debug, serde::Serialize)]
 #[serde(untagged)]
 #[non_exhaustive]
@@ -42,8 +42,8 @@ impl Info {
     }
 }
 
-/// Which format the device holds, if any. Where nothing that is known begins, but backups of an
-/// ext4 volume's superblock are in order, it is ext4.
+/// The format on the device, if any. If no known format begins there, but valid backups of an ext4
+/// superblock exist, it is ext4.
 ///
 /// # Errors
 /// The device fails.
@@ -58,7 +58,7 @@ pub fn probe(device: &dyn BlockDevice) -> Result<Option<Format>, Cause> {
     Ok(left.then_some(Format::Ext4))
 }
 
-/// As [`probe`], with the options given that the volume is to be opened with.
+/// As [`probe`], for a volume that is to be opened with these options.
 pub(crate) fn probe_for(
     device: &dyn BlockDevice,
     options: &OpenOptions,
@@ -69,7 +69,7 @@ pub(crate) fn probe_for(
     probe(device)
 }
 
-/// What the volume on the device says, if there is one that we know.
+/// Describes the volume on the device, if there is a known one.
 ///
 /// # Errors
 /// The device fails, or the superblock is damaged.
@@ -86,7 +86,7 @@ pub fn inspect(device: &Arc<dyn BlockDevice>) -> Result<Option<Info>, Cause> {
     Ok(ext4::inspect_backups(&**device)?.map(|info| Info::Ext4(Box::new(info))))
 }
 
-/// Its label, where that can be read.
+/// The volume's label, if it can be read.
 pub(crate) fn label(format: Format, device: &dyn BlockDevice) -> Option<String> {
     match format {
         Format::Ext4 => ext4::label(device),
@@ -94,7 +94,7 @@ pub(crate) fn label(format: Format, device: &dyn BlockDevice) -> Option<String> 
     }
 }
 
-/// Checks options without opening anything. Gives a line for each word that has no effect.
+/// Checks options without opening a volume. Returns a line for each word that has no effect.
 ///
 /// # Errors
 /// An option that the format refuses.
@@ -119,7 +119,7 @@ pub(crate) fn open(
     }
 }
 
-/// Makes a volume on the devices: the image, and what else the options name.
+/// Makes a volume on the devices: the image, and the further ones of the options.
 pub(crate) fn make(
     devices: Vec<Named>,
     options: &MkfsOptions,
@@ -139,12 +139,12 @@ pub(crate) fn other_devices(device: &dyn BlockDevice) -> Result<Vec<PathBuf>, Ca
     f2fs::other_devices(device)
 }
 
-/// What the devices behind the first one are, by what they hold.
+/// Recognises the further devices by their contents.
 pub(crate) fn recognise(devices: Vec<Arc<dyn BlockDevice>>) -> Result<Vec<DeviceCheck>, Cause> {
     f2fs::recognise(devices)
 }
 
-/// The whole volume, of its devices in order.
+/// All devices of a volume as one, in order.
 pub(crate) fn assemble(devices: Vec<Arc<dyn BlockDevice>>) -> Result<Arc<dyn BlockDevice>, Cause> {
     f2fs::assemble(devices)
 }

@@ -1,13 +1,13 @@
-//! The devices behind the first one of an F2FS volume that lies on several.
+//! The further devices of an F2FS volume that spans several.
 //!
-//! The volume has names for them, but who made the image chose these names, and who opens it must
-//! not have files of his opened, let alone written, because of that. So of a name only the last
-//! component counts: a file or device beside the image. It is opened for reading, and taken only if
-//! it is recognised: it has the size of the volume's device, does not begin like a volume or a
-//! partitioned disk of its own, and holds the volume's inodes where the volume has them
-//! ([`cairn_f2fs::devices::recognise`]), or nothing at all where the volume has nothing. Only then
-//! it is opened for writing. What cannot be recognised the user has to name. A device that the user
-//! named is refused only if it is another one.
+//! The volume's superblock contains their paths, but the maker of the image chose these. They must
+//! not make Cairn open, or even write, other files of the user. So only the last component of a
+//! path counts: a file or device beside the image. It is opened for reading, and used only if it is
+//! recognised: it has the size of the volume's device, does not begin like a volume or a
+//! partitioned disk of its own, and holds the volume's inodes at their addresses
+//! ([`cairn_f2fs::devices::recognise`]), or nothing if the volume has nothing there. Only then is
+//! it opened for writing. The user has to name a device that is not recognised. A device that the
+//! user named is refused only if it belongs to another volume.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::format;
 use crate::image::ImageSpec;
 use crate::recognise::recognise;
 
-/// The whole volume whose first device is open.
+/// Opens all devices of a volume whose first device is open.
 pub(crate) fn open(
     image: &ImageSpec,
     first: Arc<dyn BlockDevice>,
@@ -52,7 +52,7 @@ pub(crate) fn open(
     if !write {
         return format::assemble(devices).map_err(error);
     }
-    // The readers' locks go first.
+    // The readers' locks are released first.
     drop(devices);
     format::assemble(open_all(&first, &paths, true)?).map_err(error)
 }
@@ -75,7 +75,7 @@ fn miscounted(wanted: usize, named: usize) -> String {
     }
 }
 
-/// Where a device is if nobody says so: beside the image.
+/// The default path of a device: beside the image.
 fn beside(image: &Path, name: &Path) -> Result<PathBuf, Cause> {
     let found = image.parent().zip(name.file_name()).map(|(directory, name)| directory.join(name));
     match found {
@@ -114,7 +114,7 @@ fn check(
     }
 }
 
-/// What a device is that is no part of a volume.
+/// The error for a device that is no part of the volume.
 fn stands_alone(device: &dyn BlockDevice) -> Result<Option<String>, Cause> {
     let format = format::probe(device).unwrap_or(None);
     Ok(format

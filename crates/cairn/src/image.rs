@@ -1,8 +1,7 @@
-//! How an image is named: `IMAGE`, `IMAGE#2` (a partition) or `IMAGE?offset=1048576` (a byte
-//! offset).
+//! Names of images: `IMAGE`, `IMAGE#2` (a partition) or `IMAGE?offset=1048576` (a byte offset).
 //!
-//! Pure text: nothing is opened here. A name that exists as it stands is taken as it stands, so a
-//! file that is really called `disk#2` can be reached.
+//! Nothing is opened here. If a file with the whole name exists, the name means that file: a file
+//! called `disk#2` can be named.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -35,7 +34,7 @@ pub struct ImageSpec {
 }
 
 impl ImageSpec {
-    /// All of a file or device, whatever its name looks like.
+    /// All of a file or device, even if its name contains `#` or `?`.
     #[must_use]
     pub fn whole(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into(), part: Part::Whole }
@@ -57,7 +56,7 @@ impl ImageSpec {
             return Ok(Self::whole(name));
         };
         let (path, selector) = bytes.split_at(at);
-        // A slash behind the mark means that it belongs to a directory's name.
+        // If a slash follows the mark, the mark is part of a directory's name.
         if path.is_empty() || selector.contains(&b'/') {
             return Ok(Self::whole(name));
         }

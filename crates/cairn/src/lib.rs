@@ -1,8 +1,8 @@
 //! Cairn: real ext4 and F2FS volumes in an ordinary process.
 //!
 //! This is the public library: [`open`] an image (a file, a block device, or a part of one named by
-//! [`ImageSpec`]) and use it through [`FileSystem`]; [`mkfs()`] makes a new one. The crates below
-//! it know one layer each.
+//! [`ImageSpec`]) and use it through [`FileSystem`]; [`mkfs()`] makes a new one. Each crate below
+//! it is one layer.
 //!
 //! ```no_run
 //! use cairn::{FileSystem, ImageSpec, OpenOptions};
@@ -16,8 +16,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! **Durability.** What was written is durable after [`FileSystem::fsync`], [`FileSystem::sync`] or
-//! [`FileSystem::unmount`]. A process that dies before leaves an image that the next open recovers.
+//! **Durability.** Written data is durable after [`FileSystem::fsync`], [`FileSystem::sync`] or
+//! [`FileSystem::unmount`]. If the process dies before that, the next open recovers the image.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]

@@ -1,4 +1,4 @@
-//! Making a volume: creates the image file if absent, then lets the format write itself.
+//! Makes a volume: creates the image file if it does not exist, then calls the format's mkfs.
 
 use std::fs::{File, Metadata};
 use std::path::Path;
@@ -49,7 +49,7 @@ pub fn mkfs(image: &ImageSpec, options: &MkfsOptions) -> Result<()> {
     made
 }
 
-/// Best effort: the failure that led here is what the user hears of.
+/// Best effort: the user gets the error that led here.
 fn shrink_to(path: &Path, len: u64) {
     if let Ok(file) = File::options().write(true).open(path)
         && file.metadata().is_ok_and(|now| now.len() > len)
@@ -58,7 +58,7 @@ fn shrink_to(path: &Path, len: u64) {
     }
 }
 
-/// As [`shrink_to`]. Where the name is a link, what it leads to was created, not the link.
+/// Best effort, as [`shrink_to`]. If the name is a link, its target was created, not the link.
 fn remove(path: &Path) {
     if let Ok(path) = std::fs::canonicalize(path) {
         let _ = std::fs::remove_file(path);
@@ -76,8 +76,7 @@ fn make(image: &ImageSpec, options: &MkfsOptions) -> Result<()> {
     format::make(devices, &options, &*runtime).map_err(|cause| Error::new(image, cause))
 }
 
-/// With the time given: a UUID that is the same for the same volume, and another for another label,
-/// size or format.
+/// If the time is given, a UUID that depends only on time, label, size and format.
 fn fixed_uuid(options: &MkfsOptions) -> Option<Uuid> {
     let label = options.label.as_deref().unwrap_or_default();
     let name = format!("{} {} {:?} {label}", options.time?, options.format, options.size);
@@ -104,7 +103,7 @@ fn device_for(image: &ImageSpec, options: &MkfsOptions) -> Result<Arc<dyn BlockD
         return Err(error(Cause::Option(hint.into())));
     }
     match std::fs::metadata(&image.path) {
-        // Nothing of it is cut off: that could not be undone.
+        // The file is not shortened, because that could not be undone.
         Ok(file) if file.is_file() && file.len() > size && options.zones.is_none() => {
             let hint = format!(
                 "the file has {} bytes, more than --size says: leave --size out, or remove it first",
@@ -124,7 +123,7 @@ fn device_for(image: &ImageSpec, options: &MkfsOptions) -> Result<Arc<dyn BlockD
     Ok(Arc::new(device))
 }
 
-/// A file is not made where there is no directory for it.
+/// Refuses a path whose directory does not exist.
 fn check_directory(path: &Path) -> Result<(), Cause> {
     let directory =
         path.parent().filter(|directory| !directory.as_os_str().is_empty() && !directory.is_dir());
@@ -135,7 +134,7 @@ fn check_directory(path: &Path) -> Result<(), Cause> {
     })
 }
 
-/// An image whose zones have `size` bytes together: a file that is made for it.
+/// Creates an image file with zones of `size` bytes in all.
 fn zoned_image(
     image: &ImageSpec,
     size: u64,

@@ -1,5 +1,5 @@
-//! What an image holds that is no volume of ours: by signatures, to say what to do about it.
-//! Nothing is written.
+//! Recognises images of other formats by their signatures, to say what to do with them. Writes
+//! nothing.
 
 use cairn_block::BlockDevice;
 
@@ -7,7 +7,7 @@ use crate::bytes::read_bytes;
 pub use crate::error::Hint;
 use crate::partition;
 
-/// Where a signature stands.
+/// The place of a signature.
 #[derive(Clone, Copy)]
 enum Place {
     /// Bytes from the start.
@@ -25,7 +25,7 @@ const PARTITIONED: Hint = Hint {
     advice: "name a partition as in 'IMAGE#1'; cairn info IMAGE lists them",
 };
 
-/// Signatures of things people try by mistake; the first that fits counts.
+/// Signatures of formats that people try by mistake. The first that matches counts.
 const SIGNATURES: &[(Place, &[u8], &str, &str)] = &[
     (Start(0), b"QFI\xfb", "a qcow2 image", CONVERT),
     (Start(0), b"KDMV", "a VMDK image", CONVERT),
@@ -125,7 +125,7 @@ const SIGNATURES: &[(Place, &[u8], &str, &str)] = &[
     (End(512), b"conectix", "a VHD image", CONVERT),
 ];
 
-/// What the device looks like, if we know it.
+/// What the device looks like, if it is known.
 pub(crate) fn recognise(device: &dyn BlockDevice) -> Option<Hint> {
     if is_partitioned(device) {
         return Some(PARTITIONED);

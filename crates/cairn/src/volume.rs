@@ -43,7 +43,7 @@ impl Volume {
         &self.filesystem
     }
 
-    /// Opened for reading, it can be turned writable: see [`crate::reopen`].
+    /// Lets a volume that was opened read-only be remounted writable: see [`crate::reopen`].
     fn writable_later(
         self,
         options: &OpenOptions,
@@ -66,12 +66,12 @@ impl Volume {
 /// Opens the volume in `image` with threads of its own.
 ///
 /// # Errors
-/// The image cannot be opened, holds no volume we know, or the format refuses it.
+/// The image cannot be opened or holds no known volume, or the format refuses it.
 pub fn open(image: &ImageSpec, options: &OpenOptions) -> Result<Volume> {
     if !options.read_only {
         return open_at_path(image, &image.path, options);
     }
-    // The name may lead to another file when the volume is turned writable: this one keeps the
+    // The name may lead to another file when the volume is remounted writable. This keeps the
     // image.
     let kept =
         KeptImage::open(&image.path).map_err(|source| Error::new(image, Cause::Open(source)))?;
@@ -121,8 +121,8 @@ fn open_whole(
         .map_err(|cause| Error::new(image, cause))
 }
 
-/// Threads and the system's clock and randomness; or one thread, one point in time, and numbers
-/// that follow from it.
+/// The runtime: threads with the system's clock and randomness; or, with a fixed time, one thread
+/// and numbers that follow from that time.
 pub(crate) fn runtime(fixed_time: Option<i64>) -> Arc<dyn Runtime> {
     match fixed_time {
         Some(seconds) => Simulated::standing_at(seconds),
@@ -162,7 +162,7 @@ fn probe_and_open(
     Ok(Volume { format, filesystem })
 }
 
-/// What the volume in `image` says about itself. Reads superblock and checkpoint alone: also of
+/// Describes the volume in `image`. Reads only the superblock and the checkpoint, so it works on
 /// volumes that cannot be opened. `devices`: see [`OpenOptions::devices`].
 ///
 /// # Errors
@@ -178,12 +178,12 @@ pub fn inspect(image: &ImageSpec, devices: &[PathBuf]) -> Result<Info> {
     })
 }
 
-/// Opens and locks the file or block device, and narrows it to the part that `image` names; if its
-/// volume lies on further devices, opens these, too, and gives the whole. `devices` names them; if
-/// it is empty, they are looked for beside the image and must be recognised ([`further`]).
+/// Opens and locks the file or block device, and narrows it to the part that `image` names. If the
+/// volume has further devices, opens these, too, and returns all as one device. `devices` names
+/// them; if it is empty, they are looked for beside the image and must be recognised ([`further`]).
 ///
 /// # Errors
-/// The file cannot be opened or is in use, or it has no such part; or so for a further device.
+/// The file or a further device cannot be opened or is in use, or the file has no such part.
 pub fn open_device(
     image: &ImageSpec,
     devices: &[PathBuf],

@@ -12,7 +12,8 @@ use super::table::{Partition, Range, Table};
 use crate::bytes::read_bytes;
 use crate::error::Cause;
 
-/// The specification's minimum is 128 entries; larger tables exist, absurd ones are damage.
+/// The specification requires at least 128 entries. Larger tables exist; beyond this, a table is
+/// damaged.
 const ENTRIES_MAX: u32 = 1024;
 /// Bytes of one entry, the only size in use.
 const ENTRY_SIZE: u32 = 128;
@@ -54,7 +55,7 @@ fn read_at(device: &dyn BlockDevice, sector: u64, offset: u64) -> Result<Option<
         .ok_or_else(|| {
             damaged(offset, &format!("entries at sector {}, beyond the end", header.part_start))
         })?;
-    // The library seeks to the entries' place on the disk; here they are all there is.
+    // The library seeks to the entries' offset on the disk. This reader contains only the entries.
     header.part_start = 0;
     let entries = file_read_partitions(&mut Cursor::new(entries), &header, LogicalBlockSize::Lb512)
         .map_err(|error| damaged(offset, &error.to_string()))?;
@@ -85,7 +86,7 @@ fn read_at(device: &dyn BlockDevice, sector: u64, offset: u64) -> Result<Option<
     Ok(Some(Table { kind: "GPT", partitions }))
 }
 
-/// The library looks for the header behind one sector; give it exactly that.
+/// The library expects the header after one sector. This buffer has exactly that.
 fn parse_header(header: Vec<u8>) -> Result<Header, String> {
     let mut disk = vec![0; 512];
     disk.extend(header);

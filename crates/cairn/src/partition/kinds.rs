@@ -48,13 +48,13 @@ const MBR: &[(u8, &str)] = &[
     (0xfd, "Linux RAID"),
 ];
 
-/// A GPT type in words; its GUID if we know none.
+/// A GPT type in words, or its GUID if it is unknown.
 pub(super) fn gpt(guid: Uuid) -> String {
     let known = GPT.iter().find(|(known, _)| *known == guid.as_u128());
     known.map_or_else(|| guid.to_string(), |(_, name)| (*name).into())
 }
 
-/// An MBR type in words; its number if we know none.
+/// An MBR type in words, or its number if it is unknown.
 pub(super) fn mbr(kind: u8) -> String {
     let known = MBR.iter().find(|(known, _)| *known == kind);
     known.map_or_else(|| format!("type {kind:#04x}"), |(_, name)| (*name).into())

@@ -13,7 +13,7 @@ use crate::error::Cause;
 
 /// A longer chain is a loop or damage.
 const LOGICAL_MAX: u32 = 128;
-/// Type of the one entry that stands before a GPT.
+/// Type of the entry of a protective MBR.
 const PROTECTIVE: u8 = 0xee;
 
 /// The table; `None` if the first sector has no boot signature or no entry.
@@ -64,7 +64,7 @@ fn read_logical(
 
 fn read_header(device: &dyn BlockDevice, offset: u64) -> Result<Option<MBRHeader>, Cause> {
     let Some(mut bytes) = read_bytes(device, offset, 512)? else { return Ok(None) };
-    // The copy-protection mark is of no interest, and boot code may overlap it.
+    // The copy-protection mark is ignored. Boot code may overlap it.
     if let Some(mark) = bytes.get_mut(444..446) {
         mark.fill(0);
     }

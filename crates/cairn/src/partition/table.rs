@@ -1,4 +1,4 @@
-//! What a partition table says.
+//! A partition table.
 
 /// A partition's place in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,9 +16,9 @@ pub struct Partition {
     pub number: u32,
     /// Its place.
     pub range: Range,
-    /// Its type, in words if it is a known one.
+    /// Its type, in words if the type is known.
     pub kind: String,
-    /// Its name, where the table has names and this entry one.
+    /// Its name, if the entry has one.
     pub name: Option<String>,
 }
 

@@ -5,18 +5,18 @@ use std::path::PathBuf;
 /// How to open a volume.
 #[derive(Clone, Debug, Default)]
 pub struct OpenOptions {
-    /// Write nothing at all; an unclean journal is replayed in memory.
-    /// [`crate::FileSystem::remount`] with `rw` opens it for writing.
+    /// Write nothing. An unclean journal is replayed in memory. [`crate::FileSystem::remount`] with
+    /// `rw` opens the volume for writing.
     pub read_only: bool,
     /// Mount options with the kernel's names, separated by commas.
     pub mount_options: String,
-    /// The devices behind the first one, in order, of an F2FS volume that lies on several. If there
-    /// are none here, they are looked for beside the image under the names that the volume has for
-    /// them, and must be recognised by their contents.
+    /// The further devices of an F2FS volume that spans several, in order. If this is empty, they
+    /// are looked for beside the image, under the names in the volume's superblock, and must be
+    /// recognised by their contents.
     pub devices: Vec<PathBuf>,
-    /// For images that can be made again bit by bit: the time of everything that is written, in
-    /// seconds since 1970. Nothing is left to chance then: the same calls on the same volume write
-    /// the same bytes. Only the thread that opens the volume may use it.
+    /// For reproducible images: the time of everything that is written, in seconds since 1970. The
+    /// same calls on the same volume then write the same bytes. Only the thread that opens the
+    /// volume may use it.
     pub fixed_time: Option<i64>,
 }
 
