@@ -1,10 +1,10 @@
-//! What a checkpoint has to fetch from inodes and directories, and the daemon that asks for one now
-//! and then.
+//! The parts of a checkpoint that come from inodes and directories, and the daemon that requests
+//! checkpoints at intervals.
 //!
-//! With the operation lock held exclusively nobody changes entries or records, so dirty blocks of
-//! directories get their places, and the records go into their nodes, without any lock of an inode
-//! but `state`. The blocks are written after the operation lock is released: until then they stay
-//! in memory, and so do their inodes.
+//! While the operation lock is held exclusively, no entries or records change. So dirty blocks of
+//! directories get their addresses, and records are put into their nodes, with no other lock of an
+//! inode than `state`. The blocks are written after the operation lock is released. Until then they
+//! and their inodes stay in memory.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;

@@ -1,11 +1,11 @@
-//! Volumes on several devices: named by the first one's superblock, put one behind the other.
+//! Volumes on several devices: named by the superblock of the first, and joined one after the
+//! other.
 //!
-//! A further device says nothing about itself: it holds blocks of the main area and nothing else.
-//! The names in the superblock are the image's, not the user's. So what a name leads to must be
-//! recognised ([`recognise`]) before anything is written to it: where the checkpoint, the SIT and
-//! the NAT have inodes on the device, those inodes must be. Inodes are looked at, because no other
-//! contents can be told from a stranger's: the image decides where a block has to be, but not what
-//! a file beside it holds.
+//! A further device does not describe itself: it holds only blocks of the main area. The names in
+//! the superblock come from the image, not from the user. So the device must be recognised
+//! ([`recognise`]) before anything is written to it: it must contain the inodes that the
+//! checkpoint, the SIT and the NAT have there. Only inodes distinguish the device from another
+//! file: the image chooses the address of a block, but not the contents of a file beside it.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Inodes whose records or entries have changed since the last checkpoint. Being here keeps them in
+//! Inodes whose records or entries have changed since the last checkpoint. This list keeps them in
 //! memory.
 //!
 //! Locking: a leaf.

@@ -1,10 +1,10 @@
-//! `checkpoint=disable`: from one checkpoint on nothing is final. Whatever happens can be thrown
-//! away by unmounting, and is made to stay by `checkpoint=enable`.
+//! `checkpoint=disable`: writes one checkpoint, and none after it. Unmounting discards all later
+//! changes; `checkpoint=enable` keeps them.
 //!
-//! That one checkpoint is marked, so that whoever mounts the volume next knows that nothing behind
-//! it counts. What it holds is not overwritten: blocks of it that are freed cannot be used again
-//! before checkpoints are enabled, and neither counts as free what lies in holes beyond the
-//! overprovisioned space. How much that may be at the start is the option's value.
+//! That checkpoint is marked, so that the next mount ignores everything after it. Its blocks are
+//! not overwritten: freed ones cannot be used again before checkpoints are enabled. Holes beyond
+//! the overprovisioned space do not count as free either. The option's value limits how much that
+//! may be at the start.
 
 use std::sync::atomic::Ordering;
 

@@ -1,5 +1,5 @@
-//! What of a volume is on its device: geometry, blocks of metadata, the NAT, nodes; and the write
-//! core, where it is written.
+//! The parts of a volume on its device: geometry, blocks of metadata, the NAT, nodes; and on a
+//! writable volume the write core.
 //!
 //! Locks are the parts' own; see their modules. `superblock` and the layout do not change while the
 //! volume is open.

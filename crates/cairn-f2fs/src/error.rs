@@ -1,4 +1,4 @@
-//! The crate's error, and what each becomes for a caller of the filesystem trait.
+//! The crate's errors, and their conversion for callers of the filesystem trait.
 
 use std::sync::Arc;
 

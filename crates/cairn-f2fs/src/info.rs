@@ -1,4 +1,4 @@
-//! What `cairn info` shows of a volume, read from its superblock and its latest checkpoint.
+//! The description of a volume for `cairn info`, from its superblock and its latest checkpoint.
 
 use crate::checkpoint::Loaded;
 use crate::format::checkpoint::CheckpointFlags;

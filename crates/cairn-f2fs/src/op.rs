@@ -1,8 +1,9 @@
-//! Operations that change the volume: space first, then room, then the operation lock.
+//! Operations that change the volume: each reserves space, then frees sections, then takes the
+//! operation lock.
 //!
-//! [`Operations::begin`] waits for whatever an operation may have to wait for (a checkpoint,
-//! cleaning), so it is called with no lock above the operation lock: `namespace` and `data` of
-//! inodes are below it, `state` is not. Inside an operation nobody waits for a checkpoint.
+//! [`Operations::begin`] may wait for a checkpoint or for cleaning, so it is called with no lock
+//! above the operation lock: `namespace` and `data` of inodes are below it, `state` is not. An
+//! operation does not wait for a checkpoint.
 
 use std::sync::Arc;
 

@@ -17,8 +17,8 @@
 //!
 //! Locking: data, then readers (both before the reservations of a cache), then rank Operation. All
 //! of them are between inode.data and folios. A waiting checkpoint keeps new operations out, so it
-//! cannot starve. Nobody asks for space or waits for a checkpoint with the lock held, and nobody
-//! takes it twice.
+//! cannot starve. A thread that holds the lock does not ask for space, wait for a checkpoint or
+//! take it again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

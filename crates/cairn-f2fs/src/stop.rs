@@ -1,8 +1,8 @@
-//! What an error means for the volume ([`cairn_vfs::error_policy`]).
+//! Applies the error policy to a volume ([`cairn_vfs::error_policy`]).
 //!
 //! Every result passes [`MountState::observe`] on its way out of a call or a daemon's step, and
-//! [`MountState::stop_after`] where an operation under the operation lock ends: that one knows that
-//! its error left the operation half done.
+//! [`MountState::stop_after`] at the end of an operation under the operation lock, whose error has
+//! left the operation half done.
 
 use cairn_vfs::error_policy::verdict;
 use cairn_vfs::{Reach, Verdict};

@@ -1,6 +1,5 @@
-//! `FITRIM`: tells the device about free blocks of which it has not been told, in whole segments as
-//! Linux does. Blocks freed since the last checkpoint are not among them: that checkpoint may still
-//! be needed.
+//! `FITRIM`: discards free blocks that are not discarded yet, in whole segments, as Linux does.
+//! Blocks freed since the last checkpoint are left out, because recovery may need that checkpoint.
 
 use cairn_block::BlockDevice;
 use cairn_vfs::Error as VfsError;

@@ -1,10 +1,10 @@
-//! Volumes on zoned devices: what must fit together before one is opened.
+//! Volumes on zoned devices: the checks before one is opened.
 //!
 //! Sections are zones. Everything outside the main area is written in place, so it lies before the
 //! first sequential zone.
 //!
-//! Zones may have less capacity than size: then nothing is written behind the capacity in any
-//! section, the conventional ones included, as Linux does it.
+//! Zones may have less capacity than size. Then no section is written beyond the capacity,
+//! conventional ones included, as in Linux.
 
 use std::sync::Arc;
 

@@ -1,11 +1,11 @@
-//! Blocks of a directory in memory, on a volume that is written.
+//! The blocks of a directory in memory, on a writable volume.
 //!
-//! A block that an operation changes stays here until a checkpoint has given it a new place and
-//! written it there; clean ones stay as long as there is memory for them. They are found by their
-//! place in the directory, not on the volume: that changes.
+//! A changed block stays here until a checkpoint has given it a new address and written it. Clean
+//! blocks stay while there is memory for them. The key is the block's number in the directory,
+//! because its address changes.
 //!
-//! All of it counts to the volume's memory; when that is short, directories that were not used
-//! lately lose their clean blocks first ([`DirCaches`]).
+//! The blocks count in the volume's budget. If that is short, the least recently used directories
+//! lose their clean blocks first ([`DirCaches`]).
 //!
 //! Locking: a directory's blocks are a leaf lock, held for the copying of one block at most; the
 //! queue of directories (rank Cache) comes before it. Contents change only under the directory's

@@ -1,10 +1,10 @@
-//! Adding, removing and changing entries, where Linux would put them.
+//! Adds, removes and changes entries, in the places that Linux uses.
 //!
-//! Entries begin in the inode. When they do not fit there they move to block 0, each to the slot it
-//! has, and new ones go to the first level whose bucket has room. A block that loses its last entry
-//! is given back.
+//! Entries are first in the inode. If they do not fit there, they move to block 0 with the same
+//! slots, and new ones go to the first level whose bucket has space. A block without entries is
+//! freed.
 //!
-//! Locking: the caller holds the directory's `namespace`, alone, and is inside an operation that
+//! Locking: the caller holds the directory's `namespace` exclusively, in an operation that has
 //! reserved [`BLOCKS`].
 
 #![cfg_attr(

@@ -1,8 +1,8 @@
 //! Listing entries.
 //!
-//! A position is `block << 8 | slot` of where to go on (inline entries count as block 0, and keep
-//! their slots when they move to a block). Entries that roll-forward added come behind all others.
-//! A bad entry or block is passed by; the first damage is the error of the call.
+//! A position is `block << 8 | slot` of the next entry. Inline entries count as block 0, and keep
+//! their slots when they move to a block. Entries that roll-forward added come last. A bad entry or
+//! block is skipped, and the first damage is the error of the call.
 
 #![cfg_attr(
     not(test),

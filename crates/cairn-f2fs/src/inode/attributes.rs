@@ -1,4 +1,4 @@
-//! Attributes: what `stat` tells, and the times that follow a change of contents.
+//! Attributes for `stat`, and the times that a change of contents sets.
 
 use std::sync::Arc;
 

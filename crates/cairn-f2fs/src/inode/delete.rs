@@ -1,4 +1,4 @@
-//! The end of an inode: blocks, attributes and number are given back once nobody can reach it.
+//! Deletes an inode: frees blocks, attributes and nid when it has no links and no references.
 
 use std::sync::Arc;
 

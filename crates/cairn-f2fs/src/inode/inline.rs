@@ -1,4 +1,4 @@
-//! Contents that live in the inode's own node: short files, and targets of symbolic links.
+//! Inline data: contents in the inode's own node, of short files and symbolic links.
 
 use std::sync::Arc;
 

@@ -1,19 +1,19 @@
-//! What is known of a file's map without asking its nodes, and what is reserved for its delayed
-//! blocks.
+//! The part of a file's map that is kept in memory, and the reservations of its delayed blocks.
 //!
-//! A write reserves blocks, and the nodes that will lead to them, out of the volume's free space
-//! and leaves it at that: the block is *delayed*. Write-back gives delayed blocks their slots in
-//! the nodes ([`super::delayed::allocate_slots`]) just before they get addresses, so nothing of a
-//! reservation that comes to nothing ever reaches the device.
+//! A write only reserves space for blocks and for the nodes that will point to them: the block is
+//! *delayed*. Write-back allocates slots in nodes for delayed blocks
+//! ([`super::delayed::allocate_slots`]) just before they get addresses. A reservation that is not
+//! used never reaches the device.
 //!
 //! # What may be remembered
 //!
-//! Pointers of a file change under its inode.data, and where cleaning moves blocks. Whoever changes
-//! them here says so ([`FileMap::mapped`], [`FileMap::forget`]); cleaning raises
-//! [`crate::operation_lock::OperationLock::moves`], and what was known before is forgotten. Only
-//! whom cleaning waits for ([`crate::operation_lock::OperationLock::lock_reading`],
-//! [`crate::operation_lock::OperationLock::lock_data`]) may add ([`FileMap::remember`]), and only
-//! if nothing has changed since it began to ask.
+//! Pointers of a file change under its inode.data, and when cleaning moves blocks. A change under
+//! inode.data updates the map ([`FileMap::mapped`], [`FileMap::forget`]). Cleaning raises
+//! [`crate::operation_lock::OperationLock::moves`], which invalidates all earlier entries. An entry
+//! may be added ([`FileMap::remember`]) only under a lock that cleaning waits for
+//! ([`crate::operation_lock::OperationLock::lock_reading`],
+//! [`crate::operation_lock::OperationLock::lock_data`]), and only if nothing has changed since the
+//! look-up began.
 //!
 //! Locking: `state` after Mapping and before nodes, held for look-ups; `allocating_slots` with
 //! [`crate::operation_lock::OperationLock::lock_data`] held and before the operation lock, held

@@ -1,7 +1,6 @@
 //! File block → place, in the largest runs the node tree gives.
 //!
-//! What the nodes said of a regular file is remembered ([`super::map`]), so that they are asked
-//! once.
+//! The map of a regular file is kept in memory ([`super::map`]), so nodes are read once.
 
 use cairn_base::FileBlock;
 use cairn_cache::mapper::{FileMapper, MapError, Mapping, Place, Placement, Run};

@@ -1,4 +1,4 @@
-//! What chmod, chown, utimens, truncate and chattr change.
+//! Changes of attributes: chmod, chown, utimens, truncate and chattr.
 
 use std::sync::Arc;
 

@@ -1,15 +1,16 @@
-//! `FALLOC_FL_COLLAPSE_RANGE` and `FALLOC_FL_INSERT_RANGE`: what stands behind a range moves to
-//! other offsets.
+//! `FALLOC_FL_COLLAPSE_RANGE` and `FALLOC_FL_INSERT_RANGE`: the blocks after a range get other
+//! offsets.
 //!
-//! A block's summary names the slot that points to it, and the summary that the last checkpoint
-//! needs may not change: so blocks that get other slots are copied to new places, as Linux does it.
-//! When all copies are on the device one operation turns the pointers over. No checkpoint comes
-//! between ([`crate::operation_lock::OperationLock::lock_data`]), and the next fsync of the file is
-//! one: whatever the moment of a crash, it finds all of the old file or all of the new one. (Linux
-//! shifts piece by piece and keeps contents in the page cache: a crash may find pieces of both, and
-//! zeros.) The price is space for the copies.
+//! A block's summary names the slot that points to it, and a summary that the last checkpoint needs
+//! may not change. So blocks that get other slots are copied to new addresses, as in Linux. When
+//! all copies are on the device, one operation changes all pointers. No checkpoint comes in between
+//! ([`crate::operation_lock::OperationLock::lock_data`]), and the next fsync of the file writes
+//! one. So after a crash the file is the old one or the new one. (Linux shifts in steps and keeps
+//! contents in the page cache: after a crash a file may have parts of both, and zeros.) The price
+//! is space for the copies.
 //!
-//! Locking: inode.data alone throughout, then [`crate::operation_lock::OperationLock::lock_data`].
+//! Locking: exclusive inode.data throughout, then
+//! [`crate::operation_lock::OperationLock::lock_data`].
 
 use std::collections::BTreeSet;
 use std::ops::Range;

@@ -1,10 +1,10 @@
-//! The node tree of an inode, for writing: the pointer of a file block, with the nodes that lead to
-//! it.
+//! The node tree of an inode, for writing: the pointer of a file block, and the nodes on the path
+//! to it.
 //!
-//! This is the one place where a file block begins or ceases to count: [`Pointer::reserve`] and
-//! [`Pointer::free`] keep the volume's counters, `i_blocks` and the SIT in step with the pointer.
+//! This is the one place that counts file blocks: [`Pointer::reserve`] and [`Pointer::free`] keep
+//! the volume's counters, `i_blocks` and the SIT in step with the pointer.
 //!
-//! Locking: the caller holds the operation lock and what guards the shape of the tree (see
+//! Locking: the caller holds the operation lock and the lock of the shape of the tree (see
 //! [`super`]).
 
 #![cfg_attr(

@@ -1,8 +1,8 @@
 //! Changing the size of a file.
 //!
-//! On the device, bytes behind the end of a file in its last block are zero. Cutting writes that
-//! block to a *new* place, and the pointer to it, the size and the freed blocks change in one
-//! operation: a crash finds all of the old file or all of the new one.
+//! On the device, the bytes of the last block beyond the end of the file are zero. Truncation
+//! writes that block to a *new* address. Its pointer, the size and the freed blocks change in one
+//! operation, so after a crash the file is the old one or the new one.
 
 use std::sync::Arc;
 

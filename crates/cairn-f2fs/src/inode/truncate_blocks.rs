@@ -1,9 +1,8 @@
-//! Cutting a node tree off: blocks and nodes from a file block on are given back, from the end, a
-//! piece an operation.
+//! Truncates a node tree: frees blocks and nodes from a file block on, from the end, in one
+//! operation for each part.
 //!
-//! Each piece leaves a tree in order, so a checkpoint may come between two of them; a caller that
-//! needs the whole truncation to survive a crash puts the inode among the orphans first, or has
-//! lowered its size.
+//! Each part leaves a valid tree, so a checkpoint may come between two of them. If the whole
+//! truncation must survive a crash, the caller first makes the inode an orphan or lowers its size.
 
 use std::sync::Arc;
 

@@ -1,15 +1,15 @@
-//! The bridge between the file cache and the node tree of a file that is written.
+//! The file cache's mapper for writes, over the node tree of a file.
 //!
-//! A write has its holes reserved ([`super::map`]), so write-back cannot fail for want of space;
-//! write-back gives them slots and then places: at the end of a data log, or in place where Linux
-//! would do that. New addresses stand in the SIT from the placement on and in the node only when
-//! their data has been written: a write that fails gives them back and leaves the old block where
-//! it was; slots without an address stay, and read as zeros.
+//! A write reserves its holes ([`super::map`]), so write-back does not fail for lack of space.
+//! Write-back allocates slots in nodes, and then blocks: at the end of a data log, or in place
+//! where Linux does that. A new block is in the SIT when it is allocated, and in the node only when
+//! its data is written. If the write fails, the new block is freed and the old one stays. Slots
+//! without an address stay, and read as zeros.
 //!
 //! Locking: all of it happens with [`crate::operation_lock::OperationLock::lock_data`] held, so a
-//! checkpoint sees neither of these halves. Pointers of different blocks change under inode.data
-//! shared. Nodes come under inode.data shared, too, one thread at a time
-//! ([`delayed::allocate_slots`]), and go under inode.data alone.
+//! checkpoint does not see the state in between. Pointers of different blocks change under shared
+//! inode.data. Nodes are added under shared inode.data, by one thread at a time
+//! ([`delayed::allocate_slots`]), and removed under exclusive inode.data.
 
 use std::marker::PhantomData;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Who writes an inode back, at an fsync and in the background. What is durable of it says its
-//! ledger ([`cairn_cache::durability`]).
+//! Writes inodes back, at an fsync and in the background. The inode's ledger says what is durable
+//! ([`cairn_cache::durability`]).
 
 use std::ops::Range;
 use std::sync::{Arc, Weak};

@@ -1,4 +1,4 @@
-//! What an inode keeps for its fsyncs and its write-back.
+//! The state of an inode for fsync and write-back.
 
 use std::sync::{Arc, OnceLock};
 

@@ -1,8 +1,7 @@
 //! Names: create, link, unlink, rmdir, rename.
 //!
-//! What is checked and locked first is what all file systems check and lock
-//! ([`cairn_vfs::namespace`]). Then all changes are made in one operation, so that a crash shows
-//! all of them or none.
+//! First come the checks and locks of all formats ([`cairn_vfs::namespace`]). Then all changes are
+//! made in one operation, so after a crash there are all of them or none.
 
 use std::sync::Arc;
 

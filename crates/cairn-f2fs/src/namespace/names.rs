@@ -1,4 +1,4 @@
-//! How names are found and moved, for what all file systems do alike.
+//! Finds and changes names, for the code that all formats share.
 
 use std::sync::Arc;
 

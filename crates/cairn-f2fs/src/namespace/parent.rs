@@ -1,9 +1,9 @@
-//! The name by which roll-forward knows an inode, after it was linked or renamed.
+//! The name of an inode for roll-forward, after a link or rename.
 //!
-//! Roll-forward knows of one name only, and cannot take one away. So a link or rename marks the
-//! inode (`LOST_PINO`), and its fsyncs write checkpoints. Once a checkpoint holds all its names and
-//! one is left, that one is looked up, and the mark goes: the nodes that follow say a parent that
-//! is true.
+//! Roll-forward restores one name of an inode, and cannot remove one. So a link or rename marks the
+//! inode (`LOST_PINO`), and its fsyncs write checkpoints. When a checkpoint has all its names and
+//! there is only one, that name is looked up and the mark is removed: later nodes have the right
+//! parent.
 //!
 //! Locking: the parent's `namespace`, shared, so that the name stays while the record is changed.
 

@@ -1,4 +1,4 @@
-//! What an operation on names changes in the records of the inodes.
+//! The changes of inode records by operations on names.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What `rename` changes, once everything is checked and locked.
+//! The changes of `rename`, after all checks and locks.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What a checkpoint writes of the NAT.
+//! The parts of the NAT that a checkpoint writes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -2,16 +2,16 @@
 //!
 //! An entry is looked for in the entries changed since the last snapshot, then in those that the
 //! checkpoint in flight holds, then in the last checkpoint's journal, then in the current copy of
-//! its NAT block. Nothing of the last checkpoint is touched before the next one is on the medium:
-//! [`Nat::plan`] says what to write and makes what has changed part of the checkpoint in flight,
-//! [`Nat::committed`] makes that one the last.
+//! its NAT block. Nothing of the last checkpoint is overwritten before the next one is on the
+//! medium: [`Nat::plan`] returns the blocks to write and moves the changed entries to the
+//! checkpoint in flight, [`Nat::committed`] makes that one the last.
 //!
-//! Invariants: an nid is in at most one of *pool* (known to be free), *allocated* (given out, no
-//! address yet) and *changed* or *in_flight*; an nid that had an address is not given out again
-//! before a checkpoint on the medium knows it is free.
+//! Invariants: an nid is in at most one of *pool* (known to be free), *allocated* (without an
+//! address yet) and *changed* or *in_flight*; an nid that had an address is not allocated again
+//! before a checkpoint on the medium has it as free.
 //!
 //! Locking: one lock of rank Allocator (before the segments'), never held while a NAT block is
-//! read. A reader that finds that a checkpoint was committed meanwhile looks again.
+//! read. A reader tries again if a checkpoint was committed meanwhile.
 
 #![cfg_attr(
     not(test),

@@ -1,4 +1,4 @@
-//! Nodes by nid, in shards; and which of them may be given up.
+//! Nodes by nid, in shards, and the choice of nodes to evict.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;

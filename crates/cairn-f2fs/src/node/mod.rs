@@ -1,11 +1,12 @@
 //! Nodes of a mounted volume: found through the NAT, checked by their footers.
 //!
-//! The buffer cache holds clean node blocks under their addresses. What roll-forward changed comes
-//! first. A node is believed only if its footer names the node, the inode and the offset that led
-//! to it, so a pointer that leads astray shows, and no walk meets the same block at two places.
+//! The buffer cache holds clean node blocks under their addresses. Nodes that roll-forward changed
+//! take precedence. A node is accepted only if its footer has the nid, the inode and the offset by
+//! which it was found. So a wrong pointer is detected, and no walk finds the same block in two
+//! places.
 //!
-//! [`NodeCache`] is how everybody reads nodes. On a volume that is written it asks [`Nodes`], where
-//! they are changed.
+//! All code reads nodes through [`NodeCache`]. On a writable volume it asks [`Nodes`], where they
+//! are changed.
 
 mod block;
 mod chain;

@@ -1,16 +1,16 @@
 //! Node blocks in memory: found by nid, changed in place, written to the node logs.
 //!
-//! A node is read once and stays while somebody holds it or it is dirty; clean ones are given up
-//! under the volume's budget. An image that somebody pinned (a write in flight) is copied when it
-//! is changed. Every write gives a node a new place; the old one is taken back, the NAT follows.
+//! A node is read once. It stays in memory while it is referenced or dirty; clean nodes are evicted
+//! under the volume's budget. A pinned image (a write in flight) is copied when it is changed.
+//! Every write gives a node a new address, frees the old one and changes the NAT.
 //!
 //! Invariants: one [`Node`] an nid; a dirty node is in the dirty list, which holds it in memory; a
-//! node's address changes only in [`Nodes::write`], which is called by one thread at a time for the
-//! same node (an inode's lock, or the exclusive operation lock).
+//! node's address changes only in [`Nodes::write`], which one thread at a time calls for a node
+//! (under an inode's lock, or the exclusive operation lock).
 //!
 //! Locking, in this order: the chain (which write comes after which in the logs), a node's image
 //! (rank Node, several in rising order of nid), NAT, segments, the index. The index and the dirty
-//! list are never held while the device works.
+//! list are not held during I/O.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};

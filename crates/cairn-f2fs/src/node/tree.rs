@@ -1,4 +1,4 @@
-//! From a file block to the node that points to it.
+//! Finds the node that points to a file block.
 
 #![cfg_attr(
     not(test),

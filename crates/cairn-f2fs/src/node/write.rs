@@ -1,10 +1,10 @@
-//! Writing nodes: a place in the right log, a footer that leads to the next one, one batch, the
-//! NAT.
+//! Writes nodes: allocates blocks in the right log, sets each footer to the next block, writes one
+//! batch, and changes the NAT.
 //!
-//! Roll-forward follows the warm node log from footer to footer, so a node is as good as the chain
-//! before it. All writes take their places one after the other and carry numbers; an fsync is done
-//! only when every earlier batch is on the device, too. If one failed the chain is broken for good,
-//! and so is every later batch.
+//! Roll-forward follows the warm node log from footer to footer, so it finds a node only if all
+//! nodes before it in the chain are on the device. Batches are allocated one after the other and
+//! are numbered. An fsync returns only when every earlier batch is on the device, too. If one
+//! fails, the chain is broken, and every later batch fails.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The chain of warm nodes behind a checkpoint, and which part of it counts.
+//! The chain of warm nodes after a checkpoint, and the part of it that is recovered.
 //!
 //! A block belongs to the chain if its footer carries the version of the checkpoint in force. Of
 //! each inode that has at least one node with the fsync mark, all nodes up to the last such node

@@ -1,9 +1,9 @@
-//! Roll-forward: what was fsynced after the last checkpoint.
+//! Roll-forward: recovers what was fsynced after the last checkpoint.
 //!
 //! fsync writes an inode's nodes to the warm node log and nothing else; each block names the next
 //! block of the log. So the nodes written since the checkpoint form a chain ([`chain`]) that starts
-//! where the checkpoint says that the log goes on. A read-only volume lays what the chain says over
-//! the checkpoint in memory ([`overlay`]); one that is written takes it in ([`replay`]).
+//! at the log's next block in the checkpoint. A read-only volume keeps the changes of the chain in
+//! memory ([`overlay`]); a writable one applies them ([`replay`]).
 
 pub mod chain;
 pub mod overlay;

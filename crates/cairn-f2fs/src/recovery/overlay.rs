@@ -1,8 +1,8 @@
-//! What the chain changes, laid over the checkpoint in memory: for volumes that are only read.
+//! The changes of the chain as an overlay in memory, for read-only volumes.
 //!
-//! No block image is kept, only where a node's block is and what is different in it, so that a
-//! chain of any length takes little memory. Indirect nodes are never in the chain; those that are
-//! missing get numbers beyond the NAT.
+//! It keeps the address of a node's block and the differences, not the block, so a chain of any
+//! length takes little memory. Indirect nodes are never in the chain; those that are missing get
+//! numbers beyond the NAT.
 
 #![cfg_attr(
     not(test),

@@ -1,10 +1,10 @@
-//! Roll-forward on a volume that is going to be written: what the chain says becomes part of the
-//! volume.
+//! Roll-forward on a writable volume: applies the changes of the chain.
 //!
-//! Everything is applied in memory; nothing is placed and no checkpoint is written meanwhile. Data
-//! blocks that the chain names are adopted, its own blocks kept from being overwritten. Then all
-//! logs move to where nothing is, and one checkpoint makes the result durable: until that counts,
-//! the last one and the whole chain stay as they were, so a power cut in between loses nothing.
+//! Everything is applied in memory; meanwhile no block is allocated and no checkpoint is written.
+//! Data blocks of the chain are adopted, and its node blocks are protected from being overwritten.
+//! Then all logs move to unused blocks, and one checkpoint makes the result durable. Until it has
+//! completed, the last checkpoint and the whole chain are unchanged, so a power cut in between
+//! loses nothing.
 //!
 //! As in Linux, nodes get new numbers where they are missing: only an inode keeps the one that the
 //! chain names.

@@ -1,9 +1,9 @@
 //! Setting and removing extended attributes.
 //!
-//! All attributes are written anew: inline if they fit there, else inline and, where that ends, in
-//! the attribute node.
+//! All attributes are written again: inline if they fit there, else inline and in the attribute
+//! node.
 //!
-//! Locking: the inode's `data`, alone, so that readers find the two parts as they belong together.
+//! Locking: the inode's `data`, exclusively, so that readers see both parts of the same version.
 
 #![cfg_attr(
     not(test),

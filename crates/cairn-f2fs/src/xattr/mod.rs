@@ -1,7 +1,7 @@
 //! Extended attributes of a mounted volume.
 //!
 //! The inline part and the attribute node are put together and decoded as one area. ACLs are stored
-//! in a compact form and shown in the one that programs use.
+//! in a compact form, and converted to and from the form that programs use.
 
 #![cfg_attr(
     not(test),
