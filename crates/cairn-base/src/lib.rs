@@ -10,6 +10,7 @@ pub mod bitmap;
 pub mod checksum;
 pub mod memory;
 pub mod nearest;
+pub mod option_table;
 pub mod options;
 pub mod ranked_lock;
 pub mod runtime;

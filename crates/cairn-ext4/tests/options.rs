@@ -168,7 +168,7 @@ fn every_option_changes_something() {
     let file = tempfile::NamedTempFile::new().unwrap();
     mke2fs(file.path(), 24 << 20, &["-t", "ext4", "-b", "1024", "-J", "size=1"]);
     let fresh: MemoryDevice = read_image(file.path()).unwrap();
-    judge(MountOptions::settings(), EFFECTS, &fresh, &|device, runtime, options| {
+    judge(MountOptions::TABLE.settings(), EFFECTS, &fresh, &|device, runtime, options| {
         open(device, runtime, options)
     });
 }

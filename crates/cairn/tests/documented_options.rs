@@ -52,8 +52,8 @@ fn known(vocabulary: &'static Vocabulary) -> Vec<(&'static str, &'static str)> {
 #[test]
 fn every_word_of_linux_is_documented_with_what_becomes_of_it() {
     for (heading, vocabulary) in [
-        ("ext4", cairn_ext4::MountOptions::words_of_linux()),
-        ("F2FS", cairn_f2fs::MountOptions::words_of_linux()),
+        ("ext4", cairn_ext4::MountOptions::TABLE.linux),
+        ("F2FS", cairn_f2fs::MountOptions::TABLE.linux),
     ] {
         let (documented, known) = (documented(heading), known(vocabulary));
         let missing: Vec<_> = known.iter().filter(|word| !documented.contains(word)).collect();
@@ -80,8 +80,8 @@ fn documented_options(headings: &[&str]) -> Vec<&'static str> {
 
 #[test]
 fn every_option_is_documented_and_there_is_no_other() {
-    let ext4: Vec<String> = cairn_ext4::MountOptions::settings().collect();
-    let f2fs: Vec<String> = cairn_f2fs::MountOptions::settings().collect();
+    let ext4: Vec<String> = cairn_ext4::MountOptions::TABLE.settings().collect();
+    let f2fs: Vec<String> = cairn_f2fs::MountOptions::TABLE.settings().collect();
     // Other names of an option, which Linux has, too.
     const ALIASES: &[&str] = &["norecovery", "bsdgroups", "sysvgroups", "disable_roll_forward"];
     for (heading, settings) in [("## ext4", &ext4), ("## F2FS", &f2fs)] {

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use cairn_base::option_table::OptionTable;
 use cairn_base::options::Action::{Flag, Value};
-use cairn_base::options::{self, SLOPPY, Setting, Vocabulary, Word, words};
+use cairn_base::options::Setting;
 use cairn_base::stats::Report;
 use cairn_cache::file::{BufferedMode, MAX_FOLIO};
 use cairn_cache::options::{parse_cache, parse_max_folio};
@@ -85,6 +86,14 @@ impl Default for MountOptions {
 }
 
 impl MountOptions {
+    /// The settings, and how options of Linux's driver without a setting are treated.
+    pub const TABLE: OptionTable<Self, Error> = OptionTable {
+        format: "ext4",
+        settings: SETTINGS,
+        linux: linux::WORDS,
+        error: Error::Option,
+    };
+
     /// Parses a list separated by commas, as in mount(8). Later options override earlier ones.
     ///
     /// # Errors
@@ -99,10 +108,7 @@ impl MountOptions {
     /// As [`MountOptions::parse`].
     pub fn changed(&self, list: &str) -> Result<Self> {
         let mut options = self.clone();
-        let sloppy = words(list).any(|word| word.text == SLOPPY);
-        words(list)
-            .filter(|word| word.text != SLOPPY)
-            .try_for_each(|word| options.apply(word, sloppy))?;
+        Self::TABLE.apply(&mut options, list)?;
         if options.no_load && !options.read_only {
             return Err(Error::Option(
                 "noload leaves an unclean journal unplayed and is only safe read-only: add ro"
@@ -131,12 +137,6 @@ impl MountOptions {
         Err(Error::Option(format!("async_checkpoint needs a journal that is written: {why_not}")))
     }
 
-    /// A line with the reason for each word of a list that has no effect.
-    #[must_use]
-    pub fn notes(list: &str) -> Vec<String> {
-        options::notes(linux::WORDS, list, |word| Self::default().apply(word, false).is_ok())
-    }
-
     /// The present options by name.
     #[must_use]
     pub fn report(&self) -> Report {
@@ -155,28 +155,6 @@ impl MountOptions {
             .with("max_folio", self.max_folio)
             .with("async_checkpoint", u64::from(self.async_checkpoint.unwrap_or(0)))
             .with("checkpoint_clean", self.checkpoint_clean.name())
-    }
-
-    /// Every setting under all its names. Words of Linux without an effect are not settings.
-    pub fn settings() -> impl Iterator<Item = String> {
-        options::written(SETTINGS)
-    }
-
-    /// Words of Linux that Cairn has no setting for, and how it treats them.
-    #[must_use]
-    pub fn words_of_linux() -> &'static Vocabulary {
-        linux::WORDS
-    }
-
-    fn apply(&mut self, word: Word<'_>, sloppy: bool) -> Result<()> {
-        if let Some(taken) = options::set(SETTINGS, self, word) {
-            return taken;
-        }
-        match options::tolerate(linux::WORDS, word) {
-            Some(taken) => taken.map_err(Error::Option),
-            None if sloppy => Ok(()),
-            None => Err(Error::Option(options::unknown(word, "ext4", SETTINGS, linux::WORDS))),
-        }
     }
 }
 

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use cairn_base::option_table::OptionTable;
 use cairn_base::options::Action::{Flag, Value};
-use cairn_base::options::{self, SLOPPY, Setting, Vocabulary, Word, words};
+use cairn_base::options::{Setting, Word};
 use cairn_base::stats::Report;
 use cairn_cache::file::{BufferedMode, MAX_FOLIO};
 use cairn_cache::options::{parse_cache, parse_max_folio};
@@ -119,6 +120,14 @@ impl Default for MountOptions {
 }
 
 impl MountOptions {
+    /// The settings, and how options of Linux's driver without a setting are treated.
+    pub const TABLE: OptionTable<Self, Error> = OptionTable {
+        format: "f2fs",
+        settings: SETTINGS,
+        linux: linux::WORDS,
+        error: Error::Option,
+    };
+
     /// How long file data stays in memory at most: as Linux has it, and no longer than until the
     /// next checkpoint.
     #[must_use]
@@ -140,10 +149,7 @@ impl MountOptions {
     /// As [`MountOptions::parse`].
     pub fn changed(&self, list: &str) -> Result<Self> {
         let mut options = self.clone();
-        let sloppy = words(list).any(|word| word.text == SLOPPY);
-        words(list)
-            .filter(|word| word.text != SLOPPY)
-            .try_for_each(|word| options.apply(word, sloppy))?;
+        Self::TABLE.apply(&mut options, list)?;
         let merges = |word: &str| matches!(word, "checkpoint_merge" | "checkpoint=merge");
         if options.checkpoint_disabled.is_some()
             && list.split(',').rfind(|word| merges(word)).is_some()
@@ -173,12 +179,6 @@ impl MountOptions {
         Ok(options)
     }
 
-    /// A line for each word of a list that has no effect, with the reason.
-    #[must_use]
-    pub fn notes(list: &str) -> Vec<String> {
-        options::notes(linux::WORDS, list, |word| Self::default().apply(word, false).is_ok())
-    }
-
     /// The options in force, by the names under which they are given.
     #[must_use]
     pub fn report(&self) -> Report {
@@ -204,29 +204,6 @@ impl MountOptions {
 
     fn checkpoint_word(&self) -> String {
         self.checkpoint_disabled.map_or_else(|| "enable".to_owned(), |cap| format!("disable{cap}"))
-    }
-
-    /// Every setting as it is written, by all its names; words of Linux that change nothing are
-    /// none.
-    pub fn settings() -> impl Iterator<Item = String> {
-        options::written(SETTINGS)
-    }
-
-    /// Words of Linux that Cairn has no setting for, and what becomes of them.
-    #[must_use]
-    pub fn words_of_linux() -> &'static Vocabulary {
-        linux::WORDS
-    }
-
-    fn apply(&mut self, word: Word<'_>, sloppy: bool) -> Result<()> {
-        if let Some(taken) = options::set(SETTINGS, self, word) {
-            return taken;
-        }
-        match options::tolerate(linux::WORDS, word) {
-            Some(taken) => taken.map_err(Error::Option),
-            None if sloppy => Ok(()),
-            None => Err(Error::Option(options::unknown(word, "f2fs", SETTINGS, linux::WORDS))),
-        }
     }
 }
 

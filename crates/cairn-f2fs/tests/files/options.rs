@@ -244,7 +244,7 @@ fn final_after_sync(given: &Given<'_>) -> String {
 #[test]
 fn every_option_changes_something() {
     let fresh = f2fs_in_memory(128 << 20, &["-O", "extra_attr,inode_checksum"]);
-    judge(MountOptions::settings(), EFFECTS, &fresh, &|device, runtime, options| {
+    judge(MountOptions::TABLE.settings(), EFFECTS, &fresh, &|device, runtime, options| {
         open(device, runtime, options)
     });
 }

@@ -16,13 +16,12 @@ pub(super) fn probe(device: &dyn BlockDevice) -> Result<bool, Cause> {
     Ok(cairn_ext4::probe(device).map_err(cause)?.is_some())
 }
 
-/// Whether backups are left of a volume whose first superblock is gone.
+/// Whether there are backup superblocks of a volume whose first superblock is lost.
 pub(super) fn probe_backups(device: &dyn BlockDevice) -> Result<bool, Cause> {
     Ok(cairn_ext4::probe_backups(device).map_err(cause)?.is_some())
 }
 
-/// Whether the options name a superblock by which the volume is to be opened: then it is ext4, or
-/// nothing.
+/// Whether the options name a superblock (`sb=`). The volume is then ext4, or none.
 pub(super) fn is_named(options: &OpenOptions) -> bool {
     parse(options).is_ok_and(|options| options.superblock.is_some_and(|kib| kib != 1))
 }
@@ -58,7 +57,7 @@ fn parse(options: &OpenOptions) -> Result<MountOptions, Cause> {
 
 pub(super) fn check_options(options: &OpenOptions) -> Result<Vec<String>, Cause> {
     parse(options)?;
-    Ok(MountOptions::notes(&options.mount_options))
+    Ok(MountOptions::TABLE.notes(&options.mount_options))
 }
 
 pub(super) fn open(

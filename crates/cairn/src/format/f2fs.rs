@@ -40,7 +40,7 @@ fn parse(options: &OpenOptions) -> Result<MountOptions, Cause> {
 
 pub(super) fn check_options(options: &OpenOptions) -> Result<Vec<String>, Cause> {
     parse(options)?;
-    Ok(MountOptions::notes(&options.mount_options))
+    Ok(MountOptions::TABLE.notes(&options.mount_options))
 }
 
 pub(super) fn open(

@@ -61,15 +61,15 @@ fn bare(word: &str) -> &str {
 
 fn settings(format: Format) -> Vec<String> {
     match format {
-        Format::Ext4 => cairn_ext4::MountOptions::settings().collect(),
-        Format::F2fs => cairn_f2fs::MountOptions::settings().collect(),
+        Format::Ext4 => cairn_ext4::MountOptions::TABLE.settings().collect(),
+        Format::F2fs => cairn_f2fs::MountOptions::TABLE.settings().collect(),
     }
 }
 
 fn vocabulary(format: Format) -> &'static Vocabulary {
     match format {
-        Format::Ext4 => cairn_ext4::MountOptions::words_of_linux(),
-        Format::F2fs => cairn_f2fs::MountOptions::words_of_linux(),
+        Format::Ext4 => cairn_ext4::MountOptions::TABLE.linux,
+        Format::F2fs => cairn_f2fs::MountOptions::TABLE.linux,
     }
 }
 
