@@ -156,7 +156,7 @@ impl Blocks {
         pieces
     }
 
-    /// Gives the buffers back that nobody has a piece of any more, to keep `most` bytes in all.
+    /// Keeps buffers without further references for reuse, at most `most` bytes in all.
     pub(crate) fn recycle(self, spare: &mut Spare, most: usize) {
         self.runs
             .into_iter()
@@ -299,7 +299,7 @@ mod tests {
             [second.iter().next(), second.iter().nth(1)].map(|block| block.unwrap().as_ptr()),
             [places[3], places[0]]
         );
-        // What somebody still has does not come back; nor more than is wanted.
+        // Buffers with further references are not kept, nor more than `most` bytes.
         let piece = second.pieces([BlockAddr(40)].into_iter());
         second.recycle(&mut spare, all);
         assert_eq!((spare.bytes(), &piece[0][..]), (BLOCK_SIZE, &[7; BLOCK_SIZE][..]));

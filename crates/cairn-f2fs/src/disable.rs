@@ -17,8 +17,7 @@ use crate::options::UnusableCap;
 use crate::store::Store;
 use crate::sync::write_data;
 
-/// Makes everything done so far final and writes no checkpoint from then on. Nobody else changes
-/// the volume meanwhile.
+/// Writes a checkpoint of all changes, and none after it. Nobody else changes the volume meanwhile.
 ///
 /// # Errors
 /// More than `cap` would be unusable, although cleaning was tried; or a write failed.
@@ -45,8 +44,8 @@ pub(crate) fn disable(ops: &Operations, cap: UnusableCap) -> Result<()> {
     Ok(())
 }
 
-/// Makes everything done so far final and writes checkpoints again. Nobody else changes the volume
-/// meanwhile.
+/// Writes a checkpoint of all changes, and further ones from then on. Nobody else changes the
+/// volume meanwhile.
 ///
 /// # Errors
 /// A write failed.

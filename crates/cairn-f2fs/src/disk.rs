@@ -22,7 +22,7 @@ use crate::node::NodeCache;
 use crate::space::Counts;
 use crate::store::Store;
 
-/// The address of a superblock's copy, for whoever writes it: the second one first.
+/// The addresses of the superblock's copies in the order of writing: the second one first.
 pub(crate) const SUPERBLOCKS: [Pba; 2] = [Pba(0), Pba(1)];
 
 /// See the module.

@@ -20,7 +20,7 @@ use crate::mount_state::MountState;
 use crate::segment::Mode;
 use crate::space::Pending;
 
-/// Inodes kept in memory although nobody refers to them.
+/// Unreferenced inodes that are kept in memory.
 const INODES_IN_MEMORY: usize = 32_768;
 
 /// See the module.
@@ -71,7 +71,7 @@ impl Inodes {
         Timestamp::from(self.runtime.now())
     }
 
-    /// Does nobody refer to the inode?
+    /// Is the inode unreferenced?
     pub(crate) fn is_unused(&self, ino: Ino) -> bool {
         self.table.references(ino) == 0
     }

@@ -334,7 +334,7 @@ impl Chain {
         options: &MountOptions,
     ) -> Result<Self> {
         if options.read_only {
-            // Whoever asks for no writing is not kept from reading by what is found there.
+            // A read-only mount is not refused for what is found there.
             return Ok(Self::Empty);
         }
         let chain = chain::scan(buffers, layout, &checkpoint.checkpoint)?;

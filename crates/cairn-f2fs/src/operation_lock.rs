@@ -44,9 +44,9 @@ pub(crate) struct OperationLock {
 
 struct Stopped {
     reason: Arc<str>,
-    /// An error did it, and not somebody who asked for it.
+    /// An error stopped it, not a request.
     failed: bool,
-    /// Somebody records the error ([`OperationLock::take_failure`]).
+    /// The error has been, or is being, recorded ([`OperationLock::take_failure`]).
     recorded: bool,
 }
 
@@ -193,7 +193,7 @@ impl OperationLock {
         self.stopped.lock().get_or_insert_with(|| Stopped::new(reason, true));
     }
 
-    /// The same because somebody asked for it.
+    /// Stops it on request.
     pub(crate) fn shut_down(&self, reason: &str) {
         self.stopped.lock().get_or_insert_with(|| Stopped::new(reason, false));
     }
@@ -213,7 +213,7 @@ impl OperationLock {
         self.stopped.lock().as_ref().map(|stopped| stopped.reason.clone())
     }
 
-    /// Fails if nothing becomes durable any more: for whoever wants that.
+    /// Fails if the volume has stopped, so nothing can become durable any more.
     ///
     /// # Errors
     /// EIO, with the reason.

@@ -28,7 +28,7 @@ pub(crate) fn trim(mount: &MountState, offset: u64, len: u64, minimum: u64) -> R
         .into());
     }
     store.checkpoints.write(Reason::Sync)?;
-    // Nobody takes a block meanwhile.
+    // No block is allocated meanwhile.
     let _guard = store.operation_lock.lock_all();
     store.operation_lock.check()?;
     let range = offset..offset.saturating_add(len);

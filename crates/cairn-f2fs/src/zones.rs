@@ -60,7 +60,7 @@ fn main_end(layout: &Layout) -> u64 {
     (u64::from(layout.main) + layout.main_blocks()) * BLOCK_BYTES
 }
 
-/// Zones behind the volume that are active: nobody here finishes or resets them.
+/// Active zones beyond the volume: nothing here finishes or resets them.
 pub(crate) fn active_behind(zones: &[Zone], layout: &Layout) -> usize {
     zones.iter().filter(|zone| zone.is_active() && zone.start >= main_end(layout)).count()
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// Waiting takes about this long itself: faster checkpoints are not worth it.
 const FASTEST: Duration = Duration::from_micros(200);
-/// Most batches that are not waited for after nobody came.
+/// Most batches without a wait after no request arrived.
 const MOST_SKIPPED: u32 = 16;
 
 /// See the module.

@@ -60,7 +60,7 @@ pub(crate) trait Hook: Send + Sync {
 
     /// Gives all changed blocks of directories their places and puts all inodes' fields into their
     /// nodes. The operation lock is held exclusively: `guard` stands for it. Returns the blocks, to
-    /// be written; until [`Hook::written`] nobody may look for them on the device.
+    /// be written; until [`Hook::written`] they must not be read from the device.
     ///
     /// # Errors
     /// A node cannot be read, or no segment has room: the volume stops.
@@ -147,7 +147,7 @@ impl Checkpoints {
     pub fn new(parts: Parts, pack: &Loaded, orphans: Vec<Nid>) -> Arc<Self> {
         let mut raise = CheckpointFlags::empty();
         if parts.layout.features.contains(Features::QUOTA_INO) {
-            // Usage is not kept: whoever keeps it must count anew.
+            // Quota usage is not maintained: fsck must count it again.
             raise |= CheckpointFlags::QUOTA_NEED_FSCK;
         }
         let last = pack.checkpoint.clone();

@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(usize)]
 pub enum Reason {
-    /// Somebody asked for the whole volume: sync.
+    /// A sync of the whole volume.
     Sync,
     /// An fsync that roll-forward cannot serve.
     Fsync,

@@ -68,7 +68,7 @@ impl Checkpoints {
         let Some(daemon) = slot.take() else { return };
         self.merge.queue.daemon_stopped();
         daemon.stop();
-        // Requesters do it, too: whoever comes first.
+        // A requester may do it first.
         self.serve();
         let empty = || self.merge.queue.is_empty();
         self.parts.runtime.wait_until(&self.merge.queue.changed, &mut || empty());

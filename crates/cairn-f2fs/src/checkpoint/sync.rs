@@ -4,7 +4,7 @@
 use cairn_base::ranked_lock::{self, Rank};
 pub(super) use cairn_base::runtime::Event;
 
-/// A leaf lock: nothing is taken and nobody waits inside.
+/// A leaf lock: no other lock is taken, and nothing is waited for, with it held.
 pub(super) type Mutex<T> = ranked_lock::Mutex<T>;
 
 /// A lock around `value`.

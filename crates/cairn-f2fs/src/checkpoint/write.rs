@@ -195,7 +195,7 @@ impl Checkpoints {
         written?;
         self.parts.segments.summaries_written(summaries);
         self.entries_written();
-        // Whoever stopped the volume meanwhile wants nothing more to become visible.
+        // The volume was stopped meanwhile: nothing more may reach the medium.
         self.parts.operation_lock.check()?;
         self.write_end(&plan)?;
         self.discard_freed();
@@ -239,8 +239,7 @@ impl Checkpoints {
         }
     }
 
-    /// Tells the device about free blocks that nobody places meanwhile, and remembers that it was.
-    /// Returns the bytes.
+    /// Discards free blocks and records that. No block is allocated meanwhile. Returns the bytes.
     ///
     /// # Errors
     /// The device's.

@@ -53,7 +53,7 @@ struct Blocks {
     state: Mutex<State>,
     /// It stands in the queue.
     listed: AtomicBool,
-    /// Somebody looked for something since memory was short the last time.
+    /// It was used since memory was last short.
     used: AtomicBool,
 }
 

@@ -155,7 +155,7 @@ impl SummaryBlock {
         Ok(Self { is_node: raw.entry_type == 1, entries, journal: raw.journal })
     }
 
-    /// The whole block; its `check_sum` is 0, as everybody writes it.
+    /// The whole block; its `check_sum` is 0, as Linux and mkfs.f2fs write it.
     ///
     /// # Panics
     /// There are not exactly [`ENTRIES`] entries.

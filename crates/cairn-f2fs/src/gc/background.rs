@@ -149,7 +149,7 @@ impl GcDaemon {
         let Some(asked) = cleaner.merged.waiting() else { return false };
         cleaner.stats.rounds_merged.add(1);
         if let Err(error) = cleaner.collect() {
-            // Whoever asked meets it himself.
+            // The requester meets the same error.
             tracing::debug!(%error, "cleaning for others failed");
         }
         cleaner.merged.answer(asked);

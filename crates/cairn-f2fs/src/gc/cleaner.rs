@@ -22,9 +22,10 @@ use crate::store::Store;
 pub(crate) struct Cleaner {
     pub(crate) mount: Arc<MountState>,
     pub(crate) inodes: Arc<Inodes>,
-    /// Held by whoever cleans.
+    /// Held during cleaning.
     pub(super) working: Mutex<Working>,
-    /// What moved blocks are read into, while nobody cleans; it counts as part of the cache.
+    /// The buffer for moved blocks, kept between calls of cleaning. It counts in the cache's
+    /// budget.
     spare: Mutex<Option<(Spare, Charge)>>,
     /// Requests that the daemon serves.
     pub merged: Merged,

@@ -39,7 +39,7 @@ impl Cleaner {
         let store = self.mount.store()?;
         let mut working = self.working.lock();
         if self.has_room()? {
-            // Somebody else made room meanwhile.
+            // Another thread freed sections meanwhile.
             return Ok(());
         }
         self.stats.calls_fg.add(1);

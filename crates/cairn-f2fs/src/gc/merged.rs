@@ -23,7 +23,7 @@ impl Merged {
         self.wake.clone()
     }
 
-    /// Whether the daemon takes requests from now on. Whoever waits goes on by himself otherwise.
+    /// Whether the daemon takes requests from now on. If not, waiting requesters clean themselves.
     pub(crate) fn serve(&self, serving: bool) {
         self.serving.store(serving, Ordering::SeqCst);
         self.done.notify();

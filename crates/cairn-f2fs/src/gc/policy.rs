@@ -59,9 +59,9 @@ pub enum BackgroundGc {
     /// Victims are weighed by age and free space.
     #[default]
     On,
-    /// No cleaning but for whoever needs room.
+    /// No cleaning in the background.
     Off,
-    /// Victims are chosen as for whoever needs room now.
+    /// Victims are chosen as in the foreground.
     Sync,
 }
 
@@ -97,7 +97,7 @@ pub(crate) struct SpaceState {
     pub(crate) lower: u32,
     /// The same with those that it will begin.
     pub(crate) upper: u32,
-    /// Sections that nobody but cleaning may use.
+    /// Sections that only cleaning may use.
     pub reserved: u32,
     /// The current segments can take what does not fill a section.
     pub(crate) logs_suffice: bool,

@@ -368,7 +368,7 @@ fn drop_hints(cleaner: &Cleaner, store: &Store, live: &[&Live]) -> Result<()> {
     Ok(())
 }
 
-/// How many of these blocks belong to nobody. No operation runs while they are looked at.
+/// How many of these blocks have no owner. No operation runs meanwhile.
 fn count_lost(store: &Store, suspects: &[Block]) -> Result<u64> {
     if suspects.is_empty() {
         return Ok(0);

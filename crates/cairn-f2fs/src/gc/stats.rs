@@ -8,7 +8,7 @@ use crate::store::Store;
 /// Counters, since the mount.
 #[derive(Debug, Default)]
 pub struct GcStats {
-    /// Calls that made room for somebody who waits.
+    /// Calls that freed sections for a waiting operation.
     pub calls_fg: Counter,
     /// Rounds in which the daemon made room for all who had asked it (`gc_merge`).
     pub rounds_merged: Counter,

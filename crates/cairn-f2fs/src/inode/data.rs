@@ -107,8 +107,7 @@ fn is_compressed(inode: &Inode) -> bool {
     inode.state.read().record.cluster_blocks().is_some()
 }
 
-/// What is dirty goes to the device: before somebody looks there. Nothing is dirty on a volume that
-/// is only read.
+/// Writes dirty data before the device is read. Nothing is dirty on a volume that is only read.
 fn write_back(ops: &Operations, inode: &Arc<Inode>, blocks: Range<u64>) -> Result<()> {
     if ops.mount.read_only_reason().is_some() {
         return Ok(());

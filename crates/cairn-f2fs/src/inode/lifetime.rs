@@ -35,7 +35,7 @@ pub(crate) fn evict_inode(ops: &Operations, inode: &Arc<Inode>) -> Result<()> {
     delete::delete_inode(ops, inode)
 }
 impl Inode {
-    /// The record has changed: the next checkpoint stores it, if nobody does before.
+    /// The record has changed: the next checkpoint stores it at the latest.
     pub fn touch(self: &Arc<Self>, inodes: &Inodes, state: &mut State) {
         if !state.dirty && !state.deleted {
             state.dirty = true;

@@ -36,7 +36,7 @@ impl Inodes {
     /// As [`Inodes::inode`].
     pub(crate) fn acquire(&self, ino: Ino) -> Result<Arc<Inode>> {
         let inode = self.inode(ino)?;
-        // Whoever holds the value keeps it in the table, unless it is deleted.
+        // A reference keeps the value in the table, unless the inode is deleted.
         self.table.acquire(ino).ok_or(cairn_vfs::Error::Stale)?;
         Ok(inode)
     }

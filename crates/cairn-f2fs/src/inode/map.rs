@@ -62,7 +62,7 @@ struct State {
     nodes: BTreeSet<u32>,
 }
 
-/// When somebody began to ask the nodes; see [`FileMap::remember`].
+/// The state when a look-up in the nodes began; see [`FileMap::remember`].
 pub(crate) struct LookupStamp {
     moves: u64,
     changes: u64,

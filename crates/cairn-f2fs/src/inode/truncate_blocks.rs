@@ -60,7 +60,7 @@ pub(crate) fn truncate_piece(op: &mut Op<'_>, inode: &Arc<Inode>, from: u64) -> 
 }
 
 enum Truncated {
-    /// Nothing is left of it: the node has been given back.
+    /// The node is empty and has been freed.
     Gone,
     /// What stands before the new end stays.
     Kept,

@@ -161,7 +161,7 @@ impl<'a> Writer<'a> {
         if slots.is_empty() { Err(self.lost(run)) } else { Ok((slots, owners)) }
     }
 
-    /// A dirty block without a slot: somebody else's damage, as the write reserved one.
+    /// A dirty block without a slot is damage, because the write reserved one.
     fn lost(&self, run: Run) -> Error {
         let what = "a written block has no slot in the node tree";
         Corrupt::Mapping { ino: self.inode.nid, block: run.start.get(), what, value: run.len }
@@ -200,7 +200,7 @@ fn place_run(store: &Store, log: Log, owners: &[segment::Owner]) -> Result<segme
             Ok(Some(more)) => {
                 placed = segment::Placed { count: placed.count + more.count, ..placed }
             }
-            // What was placed counts; whoever asks for the rest meets the error.
+            // The allocated part is returned. A request for the rest gets the error.
             Ok(None) | Err(_) => break,
         }
     }

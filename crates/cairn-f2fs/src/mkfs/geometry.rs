@@ -131,7 +131,7 @@ fn shape(medium: &Medium, options: &MkfsOptions) -> Result<(u32, u32), Refusal> 
         }
         (Some(_), false) => Err(never("a device has zones that must be written in order: give -m")),
         (Some(zones), true) => {
-            // A section is what can be given back as a whole.
+            // A section is the unit that is freed.
             let of_zone = (u32::try_from(zones.size / SEGMENT_BYTES).unwrap_or(u32::MAX), 1);
             if asked != (1, 1) && asked != of_zone {
                 return Err(never("on a zoned device a section is a zone: leave -s and -z out"));

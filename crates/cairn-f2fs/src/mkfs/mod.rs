@@ -156,7 +156,7 @@ fn erase(device: &dyn BlockDevice) -> Result<(), Error> {
     Ok(device.flush()?)
 }
 
-/// The backup goes first: whoever finds the primary can rely on both.
+/// The backup is written first: if the primary is there, both are.
 fn write_superblocks(device: &dyn BlockDevice, bytes: &[u8]) -> Result<(), Error> {
     let mut block = vec![0; BLOCK_SIZE];
     block[superblock::OFFSET..].copy_from_slice(bytes);

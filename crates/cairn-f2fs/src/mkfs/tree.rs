@@ -80,7 +80,7 @@ impl Tree {
         block
     }
 
-    /// The first nid that nobody has.
+    /// The first unused nid.
     pub(super) fn next_free_nid(&self) -> Nid {
         Nid(Nid::ROOT.get() + self.nids.len() as u32)
     }

@@ -82,14 +82,14 @@ impl Nat {
     /// The planned checkpoint is on the medium: its NAT is the last one.
     pub(crate) fn committed(&self, plan: NatPlan) {
         self.stats.blocks_written.add(as_u64(plan.blocks.len()));
-        // Nobody reads these copies before the bitmap says so.
+        // These copies are not read before the bitmap selects them.
         for (at, image) in plan.blocks {
             self.cache.create(at).modify().copy_from_slice(&image);
         }
         let mut state = self.state.lock();
         let State { in_flight, journal, bitmap, generation, free, .. } = &mut *state;
         for (nid, entry) in std::mem::take(in_flight) {
-            // Nobody could take it meanwhile: it has not changed since.
+            // No thread has taken it meanwhile: it has not changed since.
             if entry.is_free() {
                 free.add(nid, entry.version);
             }

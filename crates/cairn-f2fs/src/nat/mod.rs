@@ -121,7 +121,7 @@ impl Nat {
     }
 
     /// The entry of an nid; it may be a free one. That of nids 0, 1 and 2, and of numbers beyond
-    /// the table, is free: nobody has a node there.
+    /// the table, is free.
     ///
     /// # Errors
     /// The entry is impossible, or the device failed.
@@ -199,7 +199,7 @@ impl Nat {
         Ok(self.lookup(nid)?.version)
     }
 
-    /// Takes a free nid. It is the caller's until it gets an address, is freed or given back.
+    /// Takes a free nid. It belongs to the caller until it gets an address or is freed.
     ///
     /// # Errors
     /// No nid is free, or the device failed.

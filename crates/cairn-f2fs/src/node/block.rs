@@ -168,7 +168,7 @@ impl Node {
     /// Write access; the node is dirty from now on. The caller holds the operation lock.
     ///
     /// # Panics
-    /// The node was removed: whoever changes it still points to what is no more.
+    /// The node was removed. A change of it now is a stale reference.
     pub(crate) fn modify(self: &Arc<Self>) -> NodeGuard<'_> {
         let image = self.image.write();
         assert!(!self.is_retired(), "node {} is changed after it was removed", self.nid);

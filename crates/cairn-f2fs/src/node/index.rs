@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::format::Nid;
 
 enum Slot {
-    /// Somebody is reading it.
+    /// A thread is reading it.
     Loading,
     Ready(Arc<Node>),
 }
@@ -94,7 +94,7 @@ impl Index {
     pub(super) fn insert(&self, nid: Nid, node: Arc<Node>) {
         let shard = self.shard(nid);
         let mut locked = shard.shard.lock();
-        // A pointer of a damaged tree may name a free nid: whoever follows it is told so by and by.
+        // A pointer of a damaged tree may name a free nid: the walk that follows it reports that.
         while matches!(locked.slots.get(&nid), Some(Slot::Loading)) {
             shard.loaded.wait(&mut locked);
         }

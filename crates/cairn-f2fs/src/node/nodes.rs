@@ -309,9 +309,9 @@ impl Nodes {
         Ok(node)
     }
 
-    /// The node is no more: its block and its count are given back, what was dirty in it is
-    /// dropped. The caller has taken care of everything below it, and [releases](Nodes::release)
-    /// the nid when nothing in memory goes by that number any more.
+    /// Removes the node: its block and its count are freed, what was dirty in it is dropped. The
+    /// caller has taken care of everything below it, and [releases](Nodes::release) the nid when
+    /// nothing in memory goes by that number any more.
     ///
     /// # Errors
     /// As [`Nodes::get`]; or its block was not in use.
@@ -343,6 +343,12 @@ impl Nodes {
     #[must_use]
     pub(crate) fn peek(&self, nid: Nid) -> Option<Arc<Node>> {
         self.index.peek(nid)
+    }
+
+    /// Evicts all clean nodes without references: after the device's contents changed under the
+    /// cache.
+    pub fn forget_clean(&self) {
+        while self.evict(u64::MAX, u64::MAX) > 0 {}
     }
 
     /// Gives up to `most` nodes up, looking at up to `looks`. Returns how many.

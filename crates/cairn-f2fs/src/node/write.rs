@@ -91,7 +91,7 @@ impl Nodes {
     /// Nodes of [`Nodes::place_plain`] are on the device, or never will be: then the chain is
     /// broken.
     pub fn written(&self, placed: PlacedNodes, good: bool) {
-        // Whoever waits for this batch learns of a failure; the caller knows it already.
+        // Threads that wait for this batch get the failure; the caller has it already.
         let _reported = self.chain.finish(placed.number, good, false);
     }
 

@@ -254,7 +254,7 @@ impl Replay<'_> {
         pointer.moved(self.store, wanted)
     }
 
-    /// A block that somebody else points to is his no more: he had it before it moved.
+    /// The block has another owner now: this inode had it before it moved.
     fn take_from_owner(&self, addr: BlockAddr) -> Result<()> {
         if !self.store.segments.is_valid(addr) {
             return Ok(());

@@ -32,7 +32,7 @@ impl Segments {
     }
 
     /// The runs of at least `minimum` free blocks in these segments that the device has not been
-    /// told of. Nobody places blocks meanwhile.
+    /// told of. No block is allocated meanwhile.
     #[must_use]
     pub(crate) fn undiscarded_runs(
         &self,
@@ -50,7 +50,7 @@ impl Segments {
         runs
     }
 
-    /// The device was told of these blocks, and nobody has placed one since.
+    /// These blocks were discarded, and none was allocated since.
     pub fn discarded(&self, runs: &[BlockRun]) {
         let mut state = self.state.lock();
         for (start, count) in runs {

@@ -81,7 +81,7 @@ impl Segments {
     pub(crate) fn summaries_written(&self, written: Vec<QueuedSummary>) {
         self.stats.summaries_written.add(written.len() as u64);
         for QueuedSummary { segno, number, at, block } in written {
-            // Whoever looks for it meanwhile finds the queued one.
+            // A look-up meanwhile finds the queued one.
             self.cache.create(at).modify().copy_from_slice(&block);
             let mut state = self.state.lock();
             state.summary_generation += 1;

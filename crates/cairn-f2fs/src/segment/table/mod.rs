@@ -266,7 +266,7 @@ impl Table {
 
     // --- changing ---
 
-    /// Nobody knows what of the free space the device was told of.
+    /// It is unknown which free blocks are discarded.
     pub(super) fn forget_discards(&mut self) {
         for segno in (0..self.len()).map(SegNo) {
             let usable = self.layout.usable_blocks(segno);
