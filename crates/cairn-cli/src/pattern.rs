@@ -33,7 +33,7 @@ enum Piece {
 pub struct Pattern(Vec<Piece>);
 
 impl Pattern {
-    /// Parses it; what cannot be a set (`[` without `]`) stands for itself.
+    /// Parses it; `[` without `]` stands for itself.
     #[must_use]
     pub fn parse(text: &[u8]) -> Self {
         let mut pieces = Vec::new();

@@ -15,7 +15,7 @@ use crate::oracle::Subject;
 
 /// Ends the process if no thread makes progress for a minute.
 pub struct Watchdog {
-    /// Raised by whoever got something done.
+    /// Raised after each completed piece of work.
     pub progress: Arc<AtomicU64>,
     done: Arc<AtomicBool>,
     thread: Option<std::thread::JoinHandle<()>>,
@@ -157,7 +157,7 @@ impl Worker {
         fs.forget(found.ino, 1);
     }
 
-    /// Nobody else writes this one: what is in it is known, whatever happens around.
+    /// Only this thread writes this file, so its contents are known.
     fn own_file(&mut self) {
         let start = self.rng.usize(0..60_000);
         let end = start + self.rng.usize(1..5000);

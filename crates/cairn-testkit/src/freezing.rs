@@ -50,7 +50,7 @@ pub fn in_order(fs: &dyn FileSystem, device: &MemoryDevice, judge: Judge<'_>) {
             wrote.store(true, SeqCst);
             fs.unlink(fs.root(), b"kept")
         });
-        // Whoever reads, syncs, opens, or lets go of something is not in its way.
+        // Calls that read, sync, open or release do not wait.
         let handle = fs.open(kept, OpenMode { write: true, direct: false }).unwrap();
         fs.fsync(kept, handle, false).unwrap();
         fs.fsync(fs.root(), 0, false).unwrap();
@@ -84,7 +84,7 @@ pub fn in_order(fs: &dyn FileSystem, device: &MemoryDevice, judge: Judge<'_>) {
     judge(device);
 }
 
-/// A volume that is shut down while it is frozen: whoever waits hears of it.
+/// A volume that is shut down while it is frozen: waiting calls fail.
 ///
 /// # Panics
 /// Something else happens.

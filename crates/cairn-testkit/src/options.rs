@@ -201,7 +201,7 @@ pub fn folios(given: &Given<'_>) -> String {
     format!("large folios: {}", many > 0)
 }
 
-/// What is on the device after some seconds in which nobody asked for it.
+/// The contents of the device after some seconds without a sync.
 #[must_use]
 pub fn after_seconds(given: &Given<'_>, seconds: u64) -> String {
     let device = given.fresh();

@@ -1,9 +1,9 @@
 //! What an error, or an end that was asked for, means for the calls that follow: the same questions
 //! to every format.
 //!
-//! A bad sector concerns its file, and damage that somebody comes across concerns whoever looked,
-//! unless `errors=` says more. Orphans that cannot be read keep nobody from mounting. The formats
-//! supply a [`Subject`]: how to make and open a volume, where records are, and foreign judges.
+//! A bad sector is an error of its file, and found damage an error of the call, unless `errors=`
+//! says more. Orphans that cannot be read do not prevent a mount. The formats supply a [`Subject`]:
+//! how to make and open a volume, where records are, and foreign judges.
 
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ pub trait Subject {
     /// Opens a volume that must open.
     fn open(&self, device: Arc<dyn BlockDevice>, options: &str) -> Arc<dyn FileSystem>;
 
-    /// Where the record of an inode is, on a volume that nobody has open.
+    /// The address of an inode's record, on a volume that is not open.
     fn record(&self, device: &MemoryDevice, ino: Ino) -> Record;
 
     /// Fails unless a foreign judge finds nothing.
@@ -125,7 +125,7 @@ fn assert_writable(kind: &dyn Subject, fs: &dyn FileSystem) {
 }
 
 /// One file of 21 has a sector that cannot be written. `sync` writes the other twenty and says so
-/// of that one; whoever unmounts hears of it, and the volume is clean.
+/// of that one; unmount reports it, and the volume is clean.
 ///
 /// # Panics
 /// Otherwise; so do all others here.
@@ -200,7 +200,7 @@ fn with_new_files(
     fs
 }
 
-/// Somebody comes across the damage.
+/// Finds the damage.
 ///
 /// # Panics
 /// It is not found.
@@ -219,7 +219,8 @@ fn new_files(kind: &dyn Subject, device: &MemoryDevice) -> usize {
     (0..3_u8).filter(whole).count()
 }
 
-/// The caller is told, the volume asks for a check, everybody goes on. Returns the volume, closed.
+/// The caller gets an error, the volume asks for fsck, and other calls go on. Returns the closed
+/// volume.
 ///
 /// # Panics
 /// Otherwise.
@@ -347,8 +348,8 @@ pub fn with_orphan(kind: &dyn Subject) -> (Arc<MemoryDevice>, Record) {
     (left, record)
 }
 
-/// An orphan that the device cannot read keeps nobody from mounting. Returns the volume, closed by
-/// a mount that could read it.
+/// An orphan that the device cannot read does not prevent a mount. Returns the volume, closed by a
+/// mount that could read it.
 ///
 /// # Panics
 /// Otherwise.
@@ -371,8 +372,8 @@ pub fn an_orphan_on_a_bad_sector_keeps_nobody_from_mounting(
     left
 }
 
-/// An orphan that is damaged is left to the format's tool: nobody is kept from mounting for it.
-/// Returns the volume, closed.
+/// A damaged orphan is left to the format's fsck, and does not prevent a mount. Returns the volume,
+/// closed.
 ///
 /// # Panics
 /// Otherwise.

@@ -1,10 +1,10 @@
 //! What `put`, `get`, `cp`, `mv` and `ln` have in common: sources, a destination, and that what is
 //! made takes a name over whole.
 //!
-//! Invariant: whatever fails, under a name there is what was there before, or all of what is new.
-//! What is made anew and fails is removed again; what replaces something is made beside it, under a
-//! name of its own, and renamed. Where a volume has no room for both, the old one goes first: a
-//! small partition could not take a new version of its largest file otherwise.
+//! Invariant: even after a failure, a name leads to the old file or to the complete new one. What
+//! is made anew and fails is removed again; what replaces something is made beside it, under a name
+//! of its own, and renamed. Where a volume has no room for both, the old one goes first: a small
+//! partition could not take a new version of its largest file otherwise.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;

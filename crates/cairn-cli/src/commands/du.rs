@@ -35,7 +35,7 @@ pub struct Args {
     /// Files, too, not directories alone.
     #[arg(short = 'a', long)]
     pub all: bool,
-    /// Lines only for what is at most so deep.
+    /// Print only directories at most this deep.
     #[arg(short = 'd', long, value_name = "N", value_parser = number(0..=100_000_usize, 1))]
     pub max_depth: Option<usize>,
     /// Sizes with units.

@@ -66,7 +66,7 @@ pub struct Args {
     /// Sizes with units (with -l).
     #[arg(short = 'h', long)]
     pub human_readable: bool,
-    /// List directories themselves, not what is in them.
+    /// List directories themselves, not their contents.
     #[arg(short = 'd', long, conflicts_with = "recursive")]
     pub directory: bool,
     /// Print JSON.
@@ -127,7 +127,7 @@ pub fn list(fs: &dyn FileSystem, args: &Args, output: &mut Output<'_>) -> Outcom
     });
     listing.sort(&mut operands);
     let operands = operands.into_iter().filter_map(|row| Some((row.name, row.attributes?)));
-    // As ls(1): what is no directory comes first.
+    // As ls(1): other files come before directories.
     let (directories, files): (Vec<_>, Vec<_>) =
         operands.partition(|(_, of)| of.kind == FileKind::Directory && !args.directory);
     let files = failure::each(files, |(path, of)| listing.file(&path, &of));

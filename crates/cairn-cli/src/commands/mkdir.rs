@@ -50,7 +50,7 @@ impl OnVolume for Args {
 /// # Errors
 /// A name exists, or a parent does not.
 pub fn make(fs: &dyn FileSystem, args: &Args, output: &mut Output<'_>) -> Outcome {
-    // As mkdir(1): clauses change what everybody may do.
+    // As mkdir(1): clauses change mode a=rwx.
     let mode = args.mode.as_ref().map_or(0o755, |change| change.apply(0o777, true));
     failure::each(&args.operands.paths, |path| {
         let path = path.as_bytes();

@@ -7,7 +7,7 @@ use crate::failure::Outcome;
 use crate::output::Output;
 use crate::session::{Access, ImageArg};
 
-/// What each of them is to those who run it.
+/// The interface of these commands.
 pub trait OnVolume {
     /// The image, as the user names it.
     fn image(&self) -> &ImageArg;

@@ -41,7 +41,7 @@ pub struct Args {
 /// Changes options of a live mount; returns when they are in force.
 ///
 /// # Errors
-/// Nothing of ours is mounted there, or an option is refused.
+/// No Cairn mount is there, or an option is refused.
 pub fn run(args: &Args) -> Outcome {
     for note in change(&args.mountpoint, &args.options.join(","))? {
         output::complain(format_args!("{}: {note}", args.mountpoint.display()));

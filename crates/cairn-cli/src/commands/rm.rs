@@ -66,7 +66,7 @@ struct Removal<'a, 'o> {
     output: &'a mut Output<'o>,
 }
 
-/// A directory on the way down: how to remove it, and what is still in it.
+/// A directory on the path down: how to remove it, and its remaining entries.
 struct Level {
     parent: Ino,
     path: Vec<u8>,

@@ -17,7 +17,7 @@ use crate::crash::{CrashLog, Cut, Recording, Volatile};
 pub struct Seen {
     /// Histories.
     pub histories: usize,
-    /// Those with damage that somebody meets.
+    /// Histories in which a call finds damage.
     pub damaged: usize,
     /// Power cuts.
     pub states: usize,

@@ -208,7 +208,7 @@ impl State {
         result
     }
 
-    /// Deletes a node that nobody names or refers to.
+    /// Deletes a node without names and references.
     fn delete_if_dead(&mut self, ino: Ino) {
         if self.nodes.get(&ino).is_some_and(|node| node.links == 0 && node.references == 0) {
             let node = self.nodes.remove(&ino).expect("just seen");

@@ -31,7 +31,7 @@ fn check_name(name: &[u8], dots: Error) -> Result<()> {
 impl State {
     pub(super) fn lookup(&mut self, parent: Ino, name: &[u8]) -> Result<Attributes> {
         let ino = match name {
-            // Asked of any kind of inode, by those who turn a file handle into an inode.
+            // Callers that turn a file handle into an inode ask this of any kind of inode.
             b"." => parent,
             b".." => self.directory(parent)?.parent,
             _ if name.len() > NAME_MAX => return Err(Error::NameTooLong),

@@ -30,7 +30,7 @@ impl Duel<'_> {
         self.same(format!("readdir {pair:?}"), real, model);
     }
 
-    /// Lists in pieces with changes between them: what nobody touched is given exactly once.
+    /// Lists in pieces with changes between them: an unchanged entry is listed exactly once.
     pub(super) fn list_while_changing(&mut self) {
         let dir = self.dir();
         let before: BTreeSet<Vec<u8>> = list(&*self.fs, dir.real).unwrap().into_keys().collect();

@@ -175,7 +175,7 @@ pub fn what_is_not_used_takes_no_space(subject: &dyn Subject, maps: u64) {
     finish(subject, &*volume, &device);
 }
 
-/// Whoever needs the last blocks gets what others were promised ahead.
+/// A writer of the last blocks gets those that others have reserved ahead.
 ///
 /// # Panics
 /// That is not so.

@@ -162,7 +162,7 @@ impl<'a> VolumeTarget<'a> {
         Self { volume }
     }
 
-    /// Looks a path up; the reference is given back at once (nothing else works on the volume).
+    /// Looks a path up; the reference is released at once (nothing else uses the volume).
     ///
     /// # Errors
     /// A component is missing or not a directory.
