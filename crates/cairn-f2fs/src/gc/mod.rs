@@ -6,12 +6,12 @@
 //! | `victim` | which section is cleaned next |
 //! | `policy` | when foreground cleaning begins, writes a checkpoint and stops |
 //! | `background` | when the daemon cleans, and how it serves others |
-//! | `adaptive` | how `gc_victim=adaptive` does with less |
-//! | `relocate` | how blocks move while everybody goes on |
-//! | `cleaner` | what it works on, and what it remembers from one call to the next |
-//! | `foreground` | a call of cleaning, for one who waits |
-//! | `merged` | how the daemon is asked to clean for others |
-//! | `stats` | what it all cost |
+//! | `adaptive` | how `gc_victim=adaptive` writes less |
+//! | `relocate` | how blocks are moved while operations go on |
+//! | `cleaner` | the parts it works on, and its state between two calls |
+//! | `foreground` | cleaning for an operation that waits |
+//! | `merged` | requests to the daemon to clean for others |
+//! | `stats` | counters |
 //!
 //! *Foreground*: an operation that will change the volume first frees sections
 //! (`Cleaner::collect`), without the operation lock.

@@ -2,7 +2,7 @@
 //!
 //! | choice | for | cleans |
 //! |---|---|---|
-//! | [`Choice::Greedy`] | whoever needs room now | the fewest valid blocks |
+//! | [`Choice::Greedy`] | the foreground | the fewest valid blocks |
 //! | [`Choice::CostBenefit`] | the background | the greatest `(100 - u) * age / (100 + u)`, u in percent of valid blocks |
 //! | [`Choice::AgeThreshold`] | the background with `atgc` | of the oldest fifth of what is older than a week the best by age and free space |
 //!
