@@ -558,6 +558,14 @@ mount -o remount,rw "$2"
 cat "$2/file"
 echo more >> "$2/file"
 "$0" umount "$2"
+ln -s "$0" /sbin/mount.cairn
+mount -t cairn "$1" "$2"
+grep -q " $2 .* fuse.cairn" /proc/self/mountinfo
+"$0" umount "$2"
+# mount(8) passes on the whole type.
+mount -t cairn.ext4 "$1" "$2"
+"$0" umount "$2"
+if mount -t cairn.f2fs "$1" "$2" 2>/dev/null; then echo "ext4 was mounted as f2fs"; fi
 "#;
 
 #[test]
@@ -582,10 +590,9 @@ fn an_installed_cairn_serves_mount8() {
     ] {
         assert!(fs::metadata(root.join(file)).unwrap().len() > 100, "{file}");
     }
-    assert_eq!(
-        fs::read_link(root.join("sbin/mount.fuse.cairn")).unwrap(),
-        Path::new("/usr/bin/cairn")
-    );
+    for helper in ["sbin/mount.fuse.cairn", "sbin/mount.cairn"] {
+        assert_eq!(fs::read_link(root.join(helper)).unwrap(), Path::new("/usr/bin/cairn"));
+    }
     let mut command = judge::command("unshare");
     command.args(["--mount", "sh", "-c", MOUNT8]).args([
         root.join("usr/bin/cairn"),
