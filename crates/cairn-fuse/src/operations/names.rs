@@ -224,14 +224,18 @@ impl Operations {
     pub(super) fn unlink(&self, request: &mut Request<'_>) -> Result<(), Errno> {
         let (parent, name) = (self.core.ino(request.header.nodeid), request.name()?);
         let done = self.core.run(Operation::Unlink, |fs| fs.unlink(parent, checked_name(name)?));
-        self.core.removals.note();
+        if done.is_ok() {
+            self.core.removals.note();
+        }
         done
     }
 
     pub(super) fn rmdir(&self, request: &mut Request<'_>) -> Result<(), Errno> {
         let (parent, name) = (self.core.ino(request.header.nodeid), request.name()?);
         let done = self.core.run(Operation::RmDir, |fs| fs.rmdir(parent, checked_name(name)?));
-        self.core.removals.note();
+        if done.is_ok() {
+            self.core.removals.note();
+        }
         done
     }
 
@@ -249,7 +253,9 @@ impl Operations {
             let mode = convert::rename_mode(asked.flags, caller)?;
             fs.rename(from, checked_name(name)?, to, checked_name(new_name)?, mode)
         });
-        self.core.removals.note();
+        if done.is_ok() {
+            self.core.removals.note();
+        }
         self.core.names_changed(done, &[to, from])
     }
 
