@@ -2,6 +2,7 @@
 //! data, names and attributes, and nobody else.
 
 use std::ffi::OsStr;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use cairn_testkit::judge::{self, KernelMount};
@@ -159,6 +160,43 @@ fn assert_kept(found: &[Value]) {
             assert_eq!(tried[way], if *reserved { 20 } else { 0 }, "{user}: {way}");
         }
     }
+}
+
+/// Fills a volume through a mapping, as an ordinary user. The blocks that are kept from that user,
+/// before; and what is free afterwards.
+const MAP: &str = r#"
+import errno, mmap, os, sys
+place = sys.argv[1]
+before = os.statvfs(place)
+os.setgroups([]), os.setresgid(65534, 65534, 65534), os.setresuid(65534, 65534, 65534)
+size, piece = 512 << 20, 1 << 20
+file = os.open(f"{place}/mapped", os.O_RDWR | os.O_CREAT)
+os.ftruncate(file, size)
+memory = mmap.mmap(file, size)
+for at in range(0, size, piece):
+    memory[at:at + piece] = b"x" * piece
+try:
+    memory.flush()
+except OSError as error:
+    assert error.errno == errno.ENOSPC, error
+    print(before.f_bfree - before.f_bavail, os.statvfs(place).f_bfree)
+"#;
+
+/// Far from full nobody is asked anything; on the way to full it must become known what a write(2)
+/// left in the kernel's cache and what a mapping did.
+#[test]
+fn a_mapping_does_not_reach_the_reserve_from_afar() {
+    let mut volume = Volume::make(512 << 20, &["-b", "4096", "-m", "20"]);
+    volume.mount("");
+    let root = volume.root();
+    std::fs::set_permissions(&root, std::fs::Permissions::from_mode(0o777)).unwrap();
+    let told = judge::run("python3", ["-c", MAP, root.to_str().unwrap()]);
+    let numbers: Vec<u64> = told.split_whitespace().map(|word| word.parse().unwrap()).collect();
+    let [kept, free] = numbers[..] else { panic!("msync failed: {told}") };
+    // What comes while the kernel is asked to hand over what it holds may be anybody's.
+    let most = kept - kept / 8;
+    assert!(kept > 25_000 && free > most, "{free} blocks are free, of {kept} that were kept");
+    volume.unmount();
 }
 
 #[test]

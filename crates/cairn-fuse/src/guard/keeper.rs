@@ -20,6 +20,8 @@ use crate::core::Core;
 const SLACK: u64 = 32 << 20;
 /// How long a write that was granted may take to reach the kernel's cache.
 const UNDER_WAY: Duration = Duration::from_millis(20);
+/// So many times what the kernel may hold arrives before it has been told of all that is held.
+const UNASKED: u64 = 4;
 /// Inodes told to the kernel before those that are written are looked for again.
 const BATCH: usize = 256;
 
@@ -128,11 +130,16 @@ impl Keeping {
         guard.high.store(high, Ordering::Relaxed);
         if near && !was && !first {
             // Before data is asked what was promised of it.
-            guard.state.lock().promised.anywhere = true;
+            guard.state.lock().expect_unasked(bound.saturating_mul(UNASKED));
         }
         guard.counters.room.near_full.store(near, Ordering::Release);
         if near && !was && !first {
             self.tell(bound);
+            if self.core.fs().reserved_for().is_some() {
+                // While there is room for it: from then on, what was promised is known, and what
+                // comes from shared mappings leaves the root-reserved blocks.
+                self.fetch();
+            }
         }
     }
 

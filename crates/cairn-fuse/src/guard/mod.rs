@@ -80,6 +80,8 @@ struct State {
     /// What was promised before the kernel last handed over what it held. A write that was slow to
     /// reach the kernel's cache is still among it.
     promised_before: Promises,
+    /// Bytes that may still arrive of what the kernel took unasked.
+    unasked: u64,
     /// Data that was promised, by all that is known, takes root-reserved blocks for somebody who
     /// may not use them: find out what was.
     settle: bool,
@@ -184,7 +186,10 @@ impl Guard {
             return self.on;
         }
         let mut state = self.state.lock();
-        let promised = state.promised.of(node, range).max(state.promised_before.of(node, range));
+        let unasked = state.unasked > 0;
+        state.unasked = state.unasked.saturating_sub(range.end - range.start);
+        let of = |promises: &Promises| promises.of(node, range, unasked);
+        let promised = of(&state.promised).max(of(&state.promised_before));
         if promised == Promised::ToOthers && fs.room(false) < range.end - range.start {
             state.settle = true;
             self.wake.notify_one();
@@ -237,6 +242,12 @@ impl State {
 }
 
 impl State {
+    /// The kernel may have taken something unasked. It is among so many bytes that arrive next.
+    fn expect_unasked(&mut self, bytes: u64) {
+        self.promised.anywhere = true;
+        self.unasked = bytes;
+    }
+
     /// Counts in what the kernel has taken unasked.
     fn grant_anywhere(&mut self, bytes: u64) {
         self.granted = self.granted.saturating_add(bytes);

@@ -37,14 +37,14 @@ impl Promises {
         place.admitted &= admitted;
     }
 
-    /// What was promised of these bytes.
-    pub(super) fn of(&self, node: u64, range: &Range<u64>) -> Promised {
+    /// What was promised of these bytes, and whether they may be `unasked`, which may be anywhere.
+    pub(super) fn of(&self, node: u64, range: &Range<u64>, unasked: bool) -> Promised {
         let overlaps =
             |place: &&Place| place.range.start < range.end && range.start < place.range.end;
         match self.places.get(&node).filter(overlaps) {
             Some(place) if place.admitted => Promised::ToAdmitted,
             Some(_) => Promised::ToOthers,
-            None if self.anywhere => Promised::ToOthers,
+            None if self.anywhere && unasked => Promised::ToOthers,
             None => Promised::Not,
         }
     }
@@ -63,13 +63,14 @@ mod tests {
     fn a_promise_is_of_a_file_and_a_range() {
         let mut promises = Promises::default();
         promises.add(1, &(4096..8192), true);
-        assert_eq!(promises.of(1, &(0..4096)), Promised::Not);
-        assert_eq!(promises.of(1, &(0..4097)), Promised::ToAdmitted);
-        assert_eq!(promises.of(2, &(4096..8192)), Promised::Not);
+        assert_eq!(promises.of(1, &(0..4096), true), Promised::Not);
+        assert_eq!(promises.of(1, &(0..4097), true), Promised::ToAdmitted);
+        assert_eq!(promises.of(2, &(4096..8192), true), Promised::Not);
         promises.add(1, &(0..10), false);
-        assert_eq!(promises.of(1, &(8000..9000)), Promised::ToOthers);
+        assert_eq!(promises.of(1, &(8000..9000), true), Promised::ToOthers);
         promises.anywhere = true;
-        assert_eq!(promises.of(2, &(0..1)), Promised::ToOthers);
+        assert_eq!(promises.of(2, &(0..1), true), Promised::ToOthers);
+        assert_eq!(promises.of(2, &(0..1), false), Promised::Not);
         assert_eq!(promises.places().collect::<Vec<_>>(), [(1, 0..8192)]);
     }
 }
