@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use cairn_vfs::{Attributes, Timestamp};
 use serde_json::{Map, Value, json};
 
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 use crate::output::Output;
 use crate::print;
 
@@ -66,6 +66,15 @@ pub fn attributes(path: &[u8], of: &Attributes) -> Object {
         object.extend(fields);
     }
     object
+}
+
+/// Prints what stands in place of the value where there is none: `{"error", "status"}`.
+///
+/// # Errors
+/// It cannot be printed.
+pub fn failure(output: &mut Output<'_>, failure: &Failure) -> Outcome {
+    let object = json!({ "error": failure.to_string(), "status": failure.status as u8 });
+    writeln!(output, "{object:#}")
 }
 
 /// An array that is printed while its elements are found, one a line.

@@ -158,7 +158,7 @@ mod tests {
                 "cairn ls -Z x",
                 "ls: no option `-Z`: see HELP; before a name that begins with a dash put --",
             ),
-            ("cairn df x y", "df: 'y' is one word too many: see HELP"),
+            ("cairn info x y", "info: 'y' is one word too many: see HELP"),
             ("cairn mknod x /n q", "mknod: <TYPE>: 'q' is not possible: give one of b, c, u, p, s"),
             (
                 "cairn mknod x /n b 5000 1",

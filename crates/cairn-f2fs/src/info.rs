@@ -1,6 +1,7 @@
 //! The description of a volume for `cairn info`, from its superblock and its latest checkpoint.
 
 use crate::checkpoint::Loaded;
+use crate::corrupt::Corrupt;
 use crate::format::checkpoint::CheckpointFlags;
 use crate::format::layout::Layout;
 use crate::format::superblock::Superblock;
@@ -32,7 +33,8 @@ pub struct Info {
     /// What the checkpoint says, if there is a valid one.
     pub checkpoint: Option<CheckpointInfo>,
     /// "clean", "needs roll-forward", "not unmounted" (nothing was fsynced since the checkpoint),
-    /// "needs fsck", "no valid checkpoint".
+    /// "needs fsck", "no valid checkpoint", "truncated" (the image is shorter than the volume; its
+    /// checkpoint is not looked for).
     pub state: &'static str,
 }
 
@@ -84,6 +86,11 @@ impl Info {
             checkpoint: loaded.map(CheckpointInfo::of),
             state: state(loaded, replays),
         }
+    }
+
+    /// Of a volume whose end is missing.
+    pub(crate) fn truncated(self, short: &Corrupt) -> Self {
+        Self { state: "truncated", access: format!("none: {short}: copy it again, whole"), ..self }
     }
 }
 

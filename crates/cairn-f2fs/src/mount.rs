@@ -16,6 +16,7 @@ use cairn_cache::file::{PageCache, PageCacheOptions};
 
 use crate::checkpoint::{self, Hook, Loaded, Reason, summaries};
 use crate::checkpointer::Checkpointer;
+use crate::corrupt::Corrupt;
 use crate::damage;
 use crate::disable;
 use crate::disk::{Disk, Parts};
@@ -58,6 +59,11 @@ pub struct Probe {
 /// The device cannot be read, or both copies are damaged: the error is that of the first one.
 pub fn probe(device: &dyn BlockDevice) -> Result<Option<Probe>> {
     let size = device.geometry().size;
+    probe_as(device, size)
+}
+
+/// As [`probe`], if the device had this size.
+fn probe_as(device: &dyn BlockDevice, size: u64) -> Result<Option<Probe>> {
     if size < 2 * BLOCK_BYTES {
         return Ok(None);
     }
@@ -84,7 +90,16 @@ pub fn probe(device: &dyn BlockDevice) -> Result<Option<Probe>> {
 /// # Errors
 /// As [`probe`].
 pub fn inspect(device: &Arc<dyn BlockDevice>) -> Result<Option<Info>> {
-    let Some(probe) = probe(&**device)? else { return Ok(None) };
+    let probe = match probe(&**device) {
+        Err(Error::Corrupt(short @ Corrupt::TooShort { volume, .. })) => {
+            let probe = probe_as(&**device, volume)?;
+            return Ok(probe.map(|probe| {
+                Info::of(&probe.superblock, &probe.layout, None, false).truncated(&short)
+            }));
+        }
+        probe => probe?,
+    };
+    let Some(probe) = probe else { return Ok(None) };
     let buffers = BufferCache::new(device.clone(), BLOCK_SIZE as u32, Budget::new(1 << 20));
     let loaded = match checkpoint::load(&buffers, &probe.layout) {
         Ok(loaded) => Some(loaded),

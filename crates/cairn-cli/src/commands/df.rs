@@ -1,6 +1,6 @@
 //! `cairn df`.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
 use cairn_base::stats::Value;
@@ -10,19 +10,21 @@ use super::on_volume::OnVolume;
 use crate::failure::{Failure, Outcome};
 use crate::operands::LongHelp;
 use crate::output::Output;
-use crate::session::{Access, ImageArg};
-use crate::{json, print};
+use crate::session::{Access, ImageArg, with_volume};
+use crate::{failure, json, print};
 
 /// Arguments of `df`.
 #[derive(Debug, clap::Args)]
 #[command(
     disable_help_flag = true,
     after_help = "\
-Example:
+Examples:
   cairn df -h disk.img
+  cairn df -hT *.img
 
-Sizes in KiB, as df(1) counts them for the mounted volume.
-JSON: one object: image, block_size, and in bytes size, used, free (root may use it) and available (everybody may); inodes, \
+Sizes in KiB, as df(1) counts them for the mounted volume. Of an F2FS volume the space that cleaning needs (its overprovision, which is a \
+large share of a small volume) is never free: it counts as used.
+JSON: one object (of several images an array of them): image, block_size, and in bytes size, used, free (root may use it) and available (everybody may); inodes, \
 inodes_used and inodes_free."
 )]
 pub struct Args {
@@ -47,6 +49,9 @@ pub struct Args {
     /// The image.
     #[command(flatten)]
     pub image: ImageArg,
+    /// Further images.
+    #[arg(value_name = "IMAGES", conflicts_with = "devices")]
+    pub more: Vec<OsString>,
 }
 
 impl OnVolume for Args {
@@ -58,18 +63,73 @@ impl OnVolume for Args {
         Access::Read
     }
 
-    fn run(&self, fs: &dyn FileSystem, output: &mut Output<'_>) -> Outcome {
-        let stats = fs.statfs().map_err(|error| Failure::volume("statfs", &error))?;
-        if self.json {
-            return writeln!(
-                output,
-                "{:#}",
-                serde_json::Value::Object(object(&self.image.image, &stats))
-            );
-        }
-        let kind = if self.print_type { format_name(fs) } else { None };
-        table(self, &stats, kind.as_deref(), output)
+    fn json(&self) -> bool {
+        self.json
     }
+
+    fn run(&self, fs: &dyn FileSystem, output: &mut Output<'_>) -> Outcome {
+        if !self.more.is_empty() {
+            return Err(Failure::usage("df: one image is open here: leave the others out"));
+        }
+        let found = Found::of(fs)?;
+        if self.json {
+            let object = object(&self.image.image, &found.stats);
+            return writeln!(output, "{:#}", serde_json::Value::Object(object));
+        }
+        heading(self, output)?;
+        row(self, &self.image.image, &found, output)
+    }
+}
+
+/// What is asked of a volume.
+struct Found {
+    stats: VolumeStats,
+    format: Option<String>,
+}
+
+impl Found {
+    fn of(fs: &dyn FileSystem) -> Outcome<Self> {
+        let stats = fs.statfs().map_err(|error| Failure::volume("statfs", &error))?;
+        Ok(Self { stats, format: format_name(fs) })
+    }
+}
+
+/// Opens one image after the other.
+///
+/// # Errors
+/// An image cannot be opened; the others have their turn.
+pub fn each(args: &Args, output: &mut Output<'_>) -> Outcome {
+    let further = args.more.iter().map(|image| ImageArg { image: image.clone(), devices: vec![] });
+    let images: Vec<ImageArg> = std::iter::once(args.image.clone()).chain(further).collect();
+    let (mut array, mut begun) = (json::Array::default(), false);
+    let is_one = images.len() == 1;
+    let done = failure::each(images, |image| {
+        let found = with_volume(&image, Access::Read, Found::of);
+        if !args.json {
+            let found = found?;
+            if !std::mem::replace(&mut begun, true) {
+                heading(args, output)?;
+            }
+            return row(args, &image.image, &found, output);
+        }
+        match found {
+            Ok(found) => {
+                let object = object(&image.image, &found.stats);
+                match is_one {
+                    true => writeln!(output, "{:#}", serde_json::Value::Object(object)),
+                    false => array.push(output, object),
+                }
+            }
+            Err(failure) => {
+                if is_one {
+                    json::failure(output, &failure)?;
+                }
+                Err(failure)
+            }
+        }
+    });
+    let ended = if args.json && !is_one { array.end(output) } else { Ok(()) };
+    failure::all([done, ended])
 }
 
 fn object(image: &OsStr, stats: &VolumeStats) -> json::Object {
@@ -99,15 +159,27 @@ fn format_name(fs: &dyn FileSystem) -> Option<String> {
     }
 }
 
-fn table(args: &Args, stats: &VolumeStats, kind: Option<&str>, output: &mut Output<'_>) -> Outcome {
-    let (unit, counts) = if args.inodes {
+fn heading(args: &Args, output: &mut Output<'_>) -> Outcome {
+    let unit = match (args.inodes, args.human_readable) {
+        (true, _) => "Inodes",
+        (_, true) => "Size",
+        _ => "1K-blocks",
+    };
+    let left = if args.inodes { "IFree" } else { "Available" };
+    let used = if args.inodes { "IUsed" } else { "Used" };
+    let kind = if args.print_type { "Type " } else { "" };
+    writeln!(output, "{kind}{unit:>12} {used:>12} {left:>12} Use% Image")
+}
+
+fn row(args: &Args, image: &OsStr, found: &Found, output: &mut Output<'_>) -> Outcome {
+    let stats = &found.stats;
+    let counts = if args.inodes {
         let used = stats.inodes.saturating_sub(stats.free_inodes);
-        ("Inodes", [stats.inodes, used, stats.free_inodes])
+        [stats.inodes, used, stats.free_inodes]
     } else {
         let used = stats.blocks.saturating_sub(stats.free_blocks);
         let bytes = |blocks: u64| blocks.saturating_mul(stats.block_size.into());
-        let unit = if args.human_readable { "Size" } else { "1K-blocks" };
-        (unit, [bytes(stats.blocks), bytes(used), bytes(stats.available_blocks)])
+        [bytes(stats.blocks), bytes(used), bytes(stats.available_blocks)]
     };
     let [_, used, left] = counts;
     let shown = counts.map(|count| match (args.inodes, args.human_readable) {
@@ -120,12 +192,9 @@ fn table(args: &Args, stats: &VolumeStats, kind: Option<&str>, output: &mut Outp
         0 => "-".into(),
         all => format!("{}%", (u128::from(used) * 100).div_ceil(u128::from(all))),
     };
-    let left = if args.inodes { "IFree" } else { "Available" };
-    let used = if args.inodes { "IUsed" } else { "Used" };
-    let heading = if kind.is_some() { "Type " } else { "" };
+    let kind = found.format.as_ref().filter(|_| args.print_type);
     let kind = kind.map_or(String::new(), |kind| format!("{kind:<4} "));
-    writeln!(output, "{heading}{unit:>12} {used:>12} {left:>12} Use% Image")?;
     write!(output, "{kind}{:>12} {:>12} {:>12} {share:>4} ", shown[0], shown[1], shown[2])?;
-    output.name(args.image.image.as_bytes())?;
+    output.name(image.as_bytes())?;
     output.bytes(b"\n")
 }

@@ -76,6 +76,10 @@ impl OnVolume for Args {
         Access::Read
     }
 
+    fn json(&self) -> bool {
+        self.json
+    }
+
     fn run(&self, fs: &dyn FileSystem, output: &mut Output<'_>) -> Outcome {
         count(fs, self, output)
     }

@@ -61,6 +61,10 @@ impl OnVolume for Args {
         Access::Read
     }
 
+    fn json(&self) -> bool {
+        self.json
+    }
+
     fn run(&self, fs: &dyn FileSystem, output: &mut Output<'_>) -> Outcome {
         show(fs, self, output)
     }

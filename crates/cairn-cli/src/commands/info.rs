@@ -2,7 +2,7 @@
 
 use std::os::unix::ffi::OsStrExt;
 
-use cairn::{Cause, Disk, DiskPartition, ImageSpec};
+use cairn::{Cause, Disk, DiskPartition, ImageSpec, Info};
 use cairn_vfs::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
@@ -20,8 +20,8 @@ Examples:
   cairn info --json disk.img#2
 
 Of a disk with partitions, info lists these: where each is, what it holds, and how to address it.
-The JSON form is one object: \"image\", \"type\" (ext4, f2fs or disk), and the format's own fields, whose names do not change. Dates are \
-seconds since 1970 there. A disk has \"table\" (GPT or MBR), \"size\" and \"partitions\", each with \"number\", \"address\", \"offset\", \"size\", \
+The JSON form is one object: \"image\", \"type\" (ext2, ext3, ext4, f2fs or disk), \"size\", \"used\" and \"free\" in bytes (metadata counts as \
+used), and the format's own fields, whose names do not change. Dates are seconds since 1970 there. A disk has \"table\" (GPT or MBR), \"size\" and \"partitions\", each with \"number\", \"address\", \"offset\", \"size\", \
 \"type\", \"name\", \"filesystem\" and \"label\".")]
 pub struct Args {
     /// Print JSON.
@@ -34,22 +34,41 @@ pub struct Args {
 /// Keys whose numbers are seconds since 1970.
 const DATES: [&str; 3] = ["created", "last_mounted", "last_written"];
 
+/// Keys whose numbers are bytes.
+const SIZES: [&str; 3] = ["size", "used", "free"];
+
 /// Prints what the image holds: reads the superblock or the partition table alone, so it works on
 /// whatever is behind them.
 ///
 /// # Errors
 /// The image cannot be opened.
 pub fn run(args: &Args) -> Outcome {
-    let image = args.image.spec()?;
-    let unknown = match cairn::inspect(&image, &args.image.devices) {
-        Ok(info) => return show(args, &image, info.format().name(), &info, None),
+    let looked = args.image.spec().and_then(|image| Ok((look(args, &image)?, image)));
+    match looked {
+        Ok((Found::Volume(info), image)) => show(args, &image, info.format().name(), &info, None),
+        Ok((Found::Disk(disk), image)) => show(args, &image, "disk", &disk, Some(&disk)),
+        Err(failure) => {
+            if args.json {
+                with_stdout(|output| json::failure(output, &failure))?;
+            }
+            Err(failure)
+        }
+    }
+}
+
+/// What an image holds.
+enum Found {
+    Volume(Info),
+    Disk(Disk),
+}
+
+fn look(args: &Args, image: &ImageSpec) -> Outcome<Found> {
+    let unknown = match cairn::inspect(image, &args.image.devices) {
+        Ok(info) => return Ok(Found::Volume(info)),
         Err(error) if matches!(error.cause(), Cause::UnknownFormat { .. }) => error,
         Err(error) => return Err(error.into()),
     };
-    match cairn::disk(&image)? {
-        Some(disk) => show(args, &image, "disk", &disk, Some(&disk)),
-        None => Err(unknown.into()),
-    }
+    cairn::disk(image)?.map(Found::Disk).ok_or_else(|| unknown.into())
 }
 
 fn show(
@@ -65,7 +84,12 @@ fn show(
     let mut object = json::Object::new();
     json::insert_name(&mut object, "image", image.to_os_string().as_bytes());
     object.insert("type".into(), kind.into());
-    if let Value::Object(fields) = details {
+    if let Value::Object(mut fields) = details {
+        // Of ext4's family the superblock knows it better.
+        if let Some(kind) = fields.remove("kind") {
+            object.insert("type".into(), kind);
+        }
+        object.extend(sizes(&fields));
         object.extend(fields);
     }
     with_stdout(|output| {
@@ -76,6 +100,28 @@ fn show(
         output.bytes(as_text(&object).as_bytes())?;
         disk.map_or(Ok(()), |disk| output.bytes(table(disk).as_bytes()))
     })
+}
+
+/// A volume's size, and what of it is used and free, in bytes; of F2FS as its checkpoint says.
+fn sizes(of: &json::Object) -> json::Object {
+    let number = |object: &json::Object, key: &str| object.get(key).and_then(Value::as_u64);
+    let mut sizes = json::Object::new();
+    let (Some(unit), Some(blocks)) = (number(of, "block_size"), number(of, "blocks")) else {
+        return sizes;
+    };
+    let free = number(of, "free_blocks").or_else(|| {
+        let checkpoint = of.get("checkpoint")?.as_object()?;
+        number(checkpoint, "user_blocks")?.checked_sub(number(checkpoint, "valid_blocks")?)
+    });
+    let mut insert = |key: &str, blocks: u64| {
+        sizes.insert(key.into(), blocks.saturating_mul(unit).into());
+    };
+    insert("size", blocks);
+    if let Some(free) = free {
+        insert("free", free);
+        insert("used", blocks.saturating_sub(free));
+    }
+    sizes
 }
 
 /// The partitions of a disk, in columns.
@@ -127,6 +173,10 @@ fn append(text: &mut String, object: &serde_json::Map<String, Value>, indent: us
             value if DATES.contains(&name.as_str()) => {
                 text.push_str(&format!("{key:<26} {}\n", date(value)))
             }
+            value if SIZES.contains(&name.as_str()) => {
+                let shown = value.as_u64().map_or_else(|| scalar(value), print::size);
+                text.push_str(&format!("{key:<26} {shown}\n"));
+            }
             value => text.push_str(&format!("{key:<26} {}\n", scalar(value))),
         }
     }
@@ -146,6 +196,7 @@ fn scalar(value: &Value) -> String {
         Value::Bool(yes) => if *yes { "yes" } else { "no" }.into(),
         Value::String(text) if text.is_empty() => "-".into(),
         Value::String(text) => print::escaped(text.as_bytes()),
+        Value::Array(items) if items.is_empty() => "-".into(),
         Value::Array(items) => items.iter().map(scalar).collect::<Vec<_>>().join(" "),
         other => other.to_string(),
     }

@@ -86,6 +86,10 @@ impl OnVolume for Args {
         Access::Read
     }
 
+    fn json(&self) -> bool {
+        self.json
+    }
+
     fn run(&self, fs: &dyn FileSystem, output: &mut Output<'_>) -> Outcome {
         list(fs, self, output)
     }

@@ -15,6 +15,11 @@ pub trait OnVolume {
     /// What it does to the volume.
     fn access(&self) -> Access;
 
+    /// Does it print one value in JSON, whatever happens?
+    fn json(&self) -> bool {
+        false
+    }
+
     /// Does what must come before the image is opened: waiting for programs that may have it open.
     ///
     /// # Errors

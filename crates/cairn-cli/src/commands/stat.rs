@@ -57,6 +57,10 @@ impl OnVolume for Args {
         Access::Read
     }
 
+    fn json(&self) -> bool {
+        self.json
+    }
+
     fn run(&self, fs: &dyn FileSystem, output: &mut Output<'_>) -> Outcome {
         describe(fs, self, output)
     }

@@ -8,7 +8,7 @@ use cairn_base::stats::{Report, Value};
 use super::live_mount;
 use crate::failure::{Failure, Outcome, Status};
 use crate::output::{self, with_stdout};
-use crate::print;
+use crate::{json, print};
 
 /// Arguments of `stats`.
 #[derive(Debug, clap::Args)]
@@ -49,7 +49,13 @@ pub fn run(args: &Args) -> Outcome {
         let client = live_mount::connect(&args.mountpoint)?;
         client.stats().map_err(|error| live_mount::failure(&args.mountpoint, &error))
     };
-    let mut report = ask()?;
+    let mut report = match ask() {
+        Err(failure) if args.json => {
+            with_stdout(|output| json::failure(output, &failure))?;
+            return Err(failure);
+        }
+        asked => asked?,
+    };
     let mut left = args.count.unwrap_or(if args.watch.is_some() { u64::MAX } else { 1 });
     loop {
         show(&report, args)?;

@@ -9,6 +9,7 @@ use super::{
     setfattr, stat, touch, truncate,
 };
 use crate::failure::Outcome;
+use crate::json;
 use crate::output::{Output, with_stdout, with_stdout_held_back};
 use crate::session::{Access, with_volume};
 
@@ -95,12 +96,30 @@ impl VolumeCommand {
     pub fn run_alone(&self) -> Outcome {
         let command = self.command();
         command.prepare()?;
-        let run = |output: &mut Output<'_>| {
-            with_volume(command.image(), command.access(), |fs| command.run(fs, output))
+        let run = |output: &mut Output<'_>| match self {
+            Self::Df(args) => df::each(args, output),
+            _ => on_image(command, output),
         };
         // Contents may be of any length, and who changes something tells of it at once.
         let streams =
             matches!(self, Self::Cat(_) | Self::Get(_)) || command.access() != Access::Read;
         if streams { with_stdout(run) } else { with_stdout_held_back(run) }
+    }
+}
+
+/// Opens the image, and closes it when the command is done. Where a value in JSON is promised, the
+/// failure to open it is one.
+fn on_image(command: &dyn OnVolume, output: &mut Output<'_>) -> Outcome {
+    let mut is_open = false;
+    let done = with_volume(command.image(), command.access(), |fs| {
+        is_open = true;
+        command.run(fs, output)
+    });
+    match done {
+        Err(failure) if command.json() && !is_open => {
+            json::failure(output, &failure)?;
+            Err(failure)
+        }
+        done => done,
     }
 }

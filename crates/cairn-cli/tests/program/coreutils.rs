@@ -92,10 +92,28 @@ fn json_is_whole_whatever_fails() {
             assert_eq!((status, json.as_array().unwrap().len()), (1, found), "{line:?}: {said}");
         }
     }
-    // Nothing at all is said of what cannot be opened.
-    for command in ["ls", "du", "find", "df", "info"] {
-        assert_eq!(cairn(&[command, "--json", "/no/such.img"]).1, "", "{command}");
+    // What cannot be opened is an object, too.
+    for (line, expected) in [
+        (&["ls", "--json", "/no/such.img"][..], 3),
+        (&["stat", "--json", "/no/such.img", "/"], 3),
+        (&["du", "--json", "/no/such.img"], 3),
+        (&["find", "--json", "/no/such.img", "/", "-delete"], 3),
+        (&["getfattr", "--json", "/no/such.img", "/"], 3),
+        (&["df", "--json", "/no/such.img"], 3),
+        (&["info", "--json", "/no/such.img"], 3),
+        (&["info", "--json", "/etc/passwd"], 4),
+        (&["info", "--json", "/no/such.img?offset=x"], 2),
+        (&["stats", "--json", "/"], 1),
+    ] {
+        let (status, stdout, said) = cairn(line);
+        let json: Value = serde_json::from_str(&stdout).unwrap();
+        let error = json["error"].as_str().unwrap();
+        assert_eq!((status, json["status"].as_i64()), (expected, Some(expected.into())), "{said}");
+        assert_eq!(said, format!("cairn: {error}\n"), "{line:?}");
     }
+    let (status, stdout, said) = cairn(&["df", "--json", &image, "/no/such.img", &image]);
+    let json: Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!((status, json.as_array().unwrap().len(), said.lines().count()), (3, 2, 1));
 }
 
 #[test]

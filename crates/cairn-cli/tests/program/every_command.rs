@@ -179,7 +179,8 @@ fn what_cannot_be_an_image_is_status_3() {
             let (status, stdout, stderr) = cairn(&arguments);
             // A new image needs a size.
             let expected = if arguments == ["mkfs", "/no/such"] { 2 } else { 3 };
-            assert!(status == expected && stdout.is_empty(), "{arguments:?}: {status}: {stderr}");
+            let is_json = arguments.contains(&"--json");
+            assert!(status == expected && stdout.is_empty() != is_json, "{arguments:?}: {stderr}");
             assert_eq!(stderr.lines().count(), 1, "{arguments:?}: {stderr}");
             assert!(stderr.starts_with("cairn: ") && stderr.matches(": ").count() >= 2, "{stderr}");
         }
@@ -255,10 +256,11 @@ fn info_says_what_opening_would() {
         works(&["mkfs", "-t", format, "--size", "64M", &image]);
         assert!(works(&["info", &image]).contains(" clean"), "{format}");
         std::fs::File::options().write(true).open(&image).unwrap().set_len(60 << 20).unwrap();
-        let (_, stdout, stderr) = cairn(&["info", &image]);
+        let stdout = works(&["info", &image]);
         let why = "is shorter than its filesystem: 4194304 of 67108864 bytes are missing: copy it again, whole\n";
-        let told = stdout.contains(" truncated\n") && stdout.contains(why) || stderr.ends_with(why);
-        assert!(told && !stdout.contains(" clean"), "{format}: {stdout}{stderr}");
+        let told = stdout.contains(" truncated\n") && stdout.contains(why);
+        assert!(told && !stdout.contains(" clean"), "{format}: {stdout}");
+        assert!(stdout.contains("size:                      64.0 MiB\n"), "{format}: {stdout}");
         let (status, _, said) = cairn(&["ls", &image]);
         assert!(
             status == 4 && said.ends_with(why) && !said.contains("fsck"),
@@ -290,6 +292,48 @@ fn info_says_what_opening_would() {
             "{subject}"
         );
     }
+}
+
+/// Sizes as people read them, and the same in bytes for programs; one word for what it is.
+#[test]
+fn info_tells_sizes_and_one_type() {
+    for format in ["ext2", "ext4", "f2fs"] {
+        let (_dir, image) = in_dir("disk.img");
+        match format {
+            "ext2" => judge::mke2fs(std::path::Path::new(&image), 64 << 20, &["-t", "ext2"]),
+            _ => drop(works(&["mkfs", "-t", format, "--size", "64M", &image])),
+        }
+        let text = works(&["info", &image]);
+        let json: serde_json::Value =
+            serde_json::from_str(&works(&["info", "--json", &image])).unwrap();
+        assert_eq!((&json["type"], json.get("kind")), (&format.into(), None));
+        let bytes = |key: &str| json[key].as_u64().unwrap();
+        assert_eq!(bytes("size"), 64 << 20);
+        assert_eq!(bytes("used") + bytes("free"), bytes("size"));
+        let free: serde_json::Value =
+            serde_json::from_str(&works(&["df", "--json", &image])).unwrap();
+        assert_eq!(bytes("free"), free["free"].as_u64().unwrap(), "{format}");
+        for key in ["size", "used", "free"] {
+            let line = text.lines().find(|line| line.starts_with(&format!("{key}:"))).unwrap();
+            assert!(line.ends_with(" MiB"), "{line}");
+        }
+        assert!(text.lines().all(|line| line.trim_end() == line && !line.starts_with("kind")));
+    }
+}
+
+#[test]
+fn df_takes_several_images() {
+    let (dir, image) = in_dir("a.img");
+    let other = dir.path().join("b.img").to_str().unwrap().to_owned();
+    works(&["mkfs", "--size", "16M", &image]);
+    works(&["mkfs", "-t", "f2fs", "--size", "64M", &other]);
+    let (one, two) = (works(&["df", "-T", &image]), works(&["df", "-T", &other]));
+    let both = works(&["df", "-T", &image, &other]);
+    assert_eq!(both, format!("{one}{}", two.split_inclusive('\n').nth(1).unwrap()));
+    let (status, stdout, said) = cairn(&["df", "-T", "/no/such.img", &other]);
+    assert_eq!((status, stdout, said.lines().count()), (3, two, 1));
+    let said = crate::support::fails(&["shell", "-r", "-c", "df /x", &image], 2);
+    assert!(said.contains("one image is open here"), "{said}");
 }
 
 #[test]

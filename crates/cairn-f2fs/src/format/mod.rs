@@ -53,7 +53,7 @@ pub(crate) use nat::NatEntry;
 pub use node::NodeFooter;
 pub use sit::SitEntry;
 pub(crate) use summary::Summary;
-pub(crate) use superblock::Superblock;
+pub use superblock::Superblock;
 pub use units::{BlockAddr, Nid, SegNo};
 
 #[cfg(test)]

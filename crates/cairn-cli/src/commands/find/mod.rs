@@ -66,6 +66,10 @@ impl OnVolume for Args {
         if self.words.iter().any(|word| word == "-delete") { Access::Write } else { Access::Read }
     }
 
+    fn json(&self) -> bool {
+        self.json
+    }
+
     fn run(&self, fs: &dyn FileSystem, output: &mut Output<'_>) -> Outcome {
         find(fs, self, output)
     }

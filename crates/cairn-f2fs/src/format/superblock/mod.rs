@@ -118,9 +118,9 @@ pub struct Superblock {
     /// Bit 0: strict.
     pub(crate) s_encoding_flags: u16,
     /// Counters of why checkpoints stopped.
-    pub(crate) s_stop_reason: [u8; 32],
+    pub s_stop_reason: [u8; 32],
     /// Bits of the errors met.
-    pub(crate) s_errors: [u8; 16],
+    pub s_errors: [u8; 16],
     /// Kept as found.
     pub reserved: [u8; 258],
     /// The stored checksum (0 without the feature); [`Superblock::encode`] computes its own.
