@@ -217,7 +217,7 @@ fn what_mkfs_lacks_is_said() {
         assert_eq!(status, 2, "{said}");
         works(&["mkfs", "-F", "-t", "ext4", "-O", features, &image]);
         assert!(
-            works(&["info", &image]).contains(&format!("kind:                      {kind}\n")),
+            works(&["info", &image]).contains(&format!("type:                      {kind}\n")),
             "{features}"
         );
         judge::assert_clean(Path::new(&image));
