@@ -2,29 +2,34 @@
 //!
 //! Invariant: nothing is ever made outside the destination, whatever names and links the image
 //! holds. Entries are made with "create new" calls, existing ones are removed first and never
-//! followed, and a listing holds checked names alone ([`cairn_vfs::Name`]), which lead nowhere.
+//! followed (but the one name that the user gives whole), and a listing holds checked names alone
+//! ([`cairn_vfs::Name`]), which lead nowhere.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io::ErrorKind;
+use std::io::Write as _;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, PermissionsExt, lchown, symlink};
+use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt, lchown, symlink};
 use std::path::{Path, PathBuf};
 
 use cairn_base::Ino;
-use cairn_vfs::{Attributes, Error, FileKind, FileSystem, IoFlags, Seek, Timestamp, walk};
-use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps, makedev, mknodat, utimensat};
+use cairn_vfs::{Attributes, Error, FileKind, FileSystem, IoFlags, Seek, walk};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, Timestamps, makedev, mknodat, utimensat};
 
 use super::cat;
-use super::destination::{Transfer, in_the_way, names_beside, no_directory};
+use super::destination::{Transfer, no_directory};
 use super::on_volume::OnVolume;
-use crate::failure::{Failure, Outcome, Status};
+use crate::failure::{Failure, Outcome};
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::session::{Access, ImageArg, shown};
 use crate::tree::{Passed, join};
 use crate::{failure, pattern, print};
+
+mod host;
+
+use host::{behind_links, fill, host_name, make_directory, open_device, safe, timespec, tolerable};
 
 /// Bytes moved at a time.
 const CHUNK: usize = 1 << 20;
@@ -38,7 +43,8 @@ Examples:
 
 Trees are copied whole, with modes, times, extended attributes, hard links and holes. Owners and devices need root; \
 without it they are left out with a warning. What replaces a file is copied beside it first: if that fails, the old file is there \
-as it was.")]
+as it was. A file that is given a name is written through a symbolic link of this name, or to the FIFO or device that has it; what is in \
+a tree, or goes into a directory, replaces links, wherever they lead.")]
 pub struct Args {
     /// Files and directories on the image, and where to put them; - is standard output (files
     /// only).
@@ -157,6 +163,13 @@ impl Copy<'_> {
         let name = path.split(|byte| *byte == b'/').rfind(|name| !name.is_empty());
         let target = match name.filter(|name| *name != b"." && *name != b"..") {
             Some(name) if destination.is_dir() => destination.join(OsStr::from_bytes(name)),
+            _ if found.kind == FileKind::Regular => {
+                let target = behind_links(destination)?;
+                if let Some(device) = open_device(&target)? {
+                    return self.stream(path, &found, &target, device);
+                }
+                target
+            }
             _ => destination.to_owned(),
         };
         let slash = destination.as_os_str().as_bytes().ends_with(b"/");
@@ -190,6 +203,24 @@ impl Copy<'_> {
         });
         failure.map_or(Ok(()), Err)?;
         walked.map_err(|error| failed(&error))
+    }
+
+    /// Contents alone, to what has none of its own.
+    fn stream(&mut self, from: &[u8], of: &Attributes, to: &Path, mut device: File) -> Outcome {
+        let mut at = 0;
+        loop {
+            let count = self
+                .fs
+                .read(of.ino, at, &mut self.buffer, IoFlags::empty())
+                .map_err(|error| Failure::volume(shown(from), &error))?;
+            let bytes = self.buffer.get(..count).unwrap_or_default();
+            if bytes.is_empty() {
+                return Ok(());
+            }
+            device.write_all(bytes).map_err(|error| Failure::host(to, &error))?;
+            at += count as u64;
+            self.progress.bytes(count as u64);
+        }
     }
 
     /// `from` is its path on the image.
@@ -346,95 +377,6 @@ impl Copy<'_> {
         }
         self.passed.end()
     }
-}
-
-/// EPERM, EACCES, EOPNOTSUPP, ENOSPC, ERANGE, E2BIG: what hosts say about attributes that they do
-/// not store.
-fn tolerable(error: &std::io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(1 | 7 | 13 | 28 | 34 | 95))
-}
-
-/// A relative path that cannot leave its directory.
-fn safe(path: &[u8]) -> Outcome<&Path> {
-    let bad = |name: &[u8]| matches!(name, b"." | b"..") || name.contains(&0);
-    if path.starts_with(b"/") || path.split(|byte| *byte == b'/').any(bad) {
-        let message = format!(
-            "{}: a name that no directory can hold: run e2fsck on the image",
-            path.escape_ascii()
-        );
-        return Err(Failure::new(Status::Corrupt, message));
-    }
-    Ok(Path::new(OsStr::from_bytes(path)))
-}
-
-/// Has `make` make a file under the name that it is given, and gives it this name, whatever has it
-/// but a directory: what [`Place::fill`](super::destination::Place::fill) is on a volume. False if
-/// `make` left it out.
-fn fill(path: &Path, make: impl FnOnce(&Path) -> Outcome<bool>) -> Outcome<bool> {
-    let failed = |error: std::io::Error| Failure::host(path, &error);
-    let replaces = match fs::symlink_metadata(path) {
-        Ok(found) if found.is_dir() => {
-            let message = format!(
-                "{}: a directory is there: remove it first, or give another name",
-                host_name(path)
-            );
-            return Err(Failure::new(Status::Failed, message));
-        }
-        Ok(_) => true,
-        Err(error) if error.kind() == ErrorKind::NotFound => false,
-        Err(error) => return Err(failed(error)),
-    };
-    let beside = || {
-        names_beside()
-            .map(|name| path.with_file_name(name))
-            .find(|path| path.symlink_metadata().is_err())
-    };
-    let name = if replaces {
-        beside().ok_or_else(|| failed(ErrorKind::AlreadyExists.into()))?
-    } else {
-        path.to_owned()
-    };
-    let made = make(&name).and_then(|made| {
-        if replaces && made {
-            fs::rename(&name, path).map_err(failed)?;
-        }
-        Ok(made)
-    });
-    if replaces || made.is_err() {
-        // Of two names of one file rename leaves both.
-        match fs::remove_file(&name) {
-            Err(error) if error.kind() != ErrorKind::NotFound => {
-                return made.map_err(|failure| {
-                    failure.leaving(format!("{} is left, incomplete", host_name(&name)))
-                });
-            }
-            _ => {}
-        }
-    }
-    made
-}
-
-/// A path of the host, for messages.
-fn host_name(path: &Path) -> String {
-    print::escaped(path.as_os_str().as_bytes())
-}
-
-/// Makes a directory that only we may enter until its attributes are set; an existing one is used,
-/// a link to one is not.
-fn make_directory(path: &Path) -> Outcome {
-    match fs::DirBuilder::new().mode(0o700).create(path) {
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-            match fs::symlink_metadata(path) {
-                Ok(metadata) if metadata.is_dir() => Ok(()),
-                _ => Err(in_the_way(&host_name(path))),
-            }
-        }
-        done => done.map_err(|error| Failure::host(path, &error)),
-    }
-}
-
-fn timespec(time: Timestamp) -> Timespec {
-    Timespec { tv_sec: time.seconds, tv_nsec: time.nanoseconds.into() }
 }
 
 #[cfg(test)]

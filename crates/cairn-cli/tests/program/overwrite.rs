@@ -379,3 +379,57 @@ fn a_tree_is_copied_beside_what_has_no_room() {
         judged(kind, &image);
     }
 }
+
+/// A name that the user gives whole is written through; links that stand where a name of the image
+/// goes are replaced, since an earlier image may have made them.
+#[test]
+fn get_follows_the_links_of_the_user_alone() {
+    let (dir, image) = in_dir("disk.img");
+    works(&["mkfs", "--size", "16M", &image]);
+    works(&["shell", "-c", "mkdir /tree", "-c", "truncate -s 9 /tree/name /file", &image]);
+    let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let text = "printf old > target; printf old > outside; mkdir to to/tree into
+                ln -s target link; ln -s none dangling; ln -s loop loop
+                ln -s ../../outside to/tree/name; ln -s ../outside into/file
+                printf old > linked; ln linked linked2; mknod null c 1 3; mkfifo fifo";
+    script(dir.path(), text);
+    works(&["get", &image, "/file", &at("link")]);
+    for (name, why) in [("dangling", "leads to nothing"), ("loop", "too many levels")] {
+        let said = crate::support::fails(&["get", &image, "/file", &at(name)], 1);
+        assert!(said.contains(why), "{said}");
+    }
+    works(&["get", &image, "/tree", &at("to")]);
+    works(&["get", &image, "/file", &at("into")]);
+    works(&["get", &image, "/file", &at("linked")]);
+    works(&["get", &image, "/file", &at("null")]);
+    let read = format!(
+        "timeout 10 wc -c < fifo > count & {} get {image} /file fifo; wait",
+        env!("CARGO_BIN_EXE_cairn")
+    );
+    script(dir.path(), &read);
+    let told = judge::command("stat")
+        .args(["-c", "%n %F %s"])
+        .args([
+            "link",
+            "target",
+            "dangling",
+            "loop",
+            "outside",
+            "to/tree/name",
+            "into/file",
+            "linked",
+            "linked2",
+            "null",
+            "fifo",
+        ])
+        .current_dir(dir.path())
+        .output()
+        .unwrap();
+    assert_eq!(
+        String::from_utf8(told.stdout).unwrap(),
+        "link symbolic link 6\ntarget regular file 9\ndangling symbolic link 4\nloop symbolic link 4\n\
+         outside regular file 3\nto/tree/name regular file 9\ninto/file regular file 9\n\
+         linked regular file 9\nlinked2 regular file 3\nnull character special file 0\nfifo fifo 0\n"
+    );
+    assert_eq!(std::fs::read_to_string(at("count")).unwrap().trim(), "9");
+}

@@ -1,4 +1,5 @@
 use super::*;
+use crate::failure::Status;
 
 #[test]
 fn names_cannot_leave_the_destination() {

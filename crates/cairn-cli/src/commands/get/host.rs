@@ -1,0 +1,140 @@
+//! What `get` makes on the host.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
+use std::path::{Path, PathBuf};
+
+use cairn_vfs::Timestamp;
+use rustix::fs::Timespec;
+
+use crate::commands::destination::{in_the_way, names_beside};
+use crate::failure::{Failure, Outcome, Status};
+use crate::print;
+
+/// Where a file goes that was given a name, and not a directory: this path is the user's, and no
+/// part of it comes from the image. Symbolic links are written through, as cp(1) does.
+///
+/// # Errors
+/// A symbolic link leads to nothing or to itself.
+pub(super) fn behind_links(path: &Path) -> Outcome<PathBuf> {
+    match fs::symlink_metadata(path) {
+        Ok(found) if found.is_symlink() => {}
+        _ => return Ok(path.to_owned()),
+    }
+    fs::canonicalize(path).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => Failure::new(
+            Status::Failed,
+            format!(
+                "{}: a symbolic link that leads to nothing, through which nothing is written: remove it first, or give another name",
+                host_name(path)
+            ),
+        ),
+        _ => Failure::host(path, &error),
+    })
+}
+
+/// What takes bytes and keeps none, if that is there: it is written to, and not replaced by a file.
+///
+/// # Errors
+/// It cannot be opened.
+pub(super) fn open_device(path: &Path) -> Outcome<Option<File>> {
+    let Ok(found) = fs::symlink_metadata(path) else { return Ok(None) };
+    let kind = found.file_type();
+    if !kind.is_char_device() && !kind.is_block_device() && !kind.is_fifo() {
+        return Ok(None);
+    }
+    let opened = File::options().write(true).open(path);
+    opened.map(Some).map_err(|error| Failure::host(path, &error))
+}
+
+/// EPERM, EACCES, EOPNOTSUPP, ENOSPC, ERANGE, E2BIG: what hosts say about attributes that they do
+/// not store.
+pub(super) fn tolerable(error: &std::io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(1 | 7 | 13 | 28 | 34 | 95))
+}
+
+/// A relative path that cannot leave its directory.
+pub(super) fn safe(path: &[u8]) -> Outcome<&Path> {
+    let bad = |name: &[u8]| matches!(name, b"." | b"..") || name.contains(&0);
+    if path.starts_with(b"/") || path.split(|byte| *byte == b'/').any(bad) {
+        let message = format!(
+            "{}: a name that no directory can hold: run e2fsck on the image",
+            path.escape_ascii()
+        );
+        return Err(Failure::new(Status::Corrupt, message));
+    }
+    Ok(Path::new(OsStr::from_bytes(path)))
+}
+
+/// Has `make` make a file under the name that it is given, and gives it this name, whatever has it
+/// but a directory: what [`Place::fill`](super::destination::Place::fill) is on a volume. False if
+/// `make` left it out.
+pub(super) fn fill(path: &Path, make: impl FnOnce(&Path) -> Outcome<bool>) -> Outcome<bool> {
+    let failed = |error: std::io::Error| Failure::host(path, &error);
+    let replaces = match fs::symlink_metadata(path) {
+        Ok(found) if found.is_dir() => {
+            let message = format!(
+                "{}: a directory is there: remove it first, or give another name",
+                host_name(path)
+            );
+            return Err(Failure::new(Status::Failed, message));
+        }
+        Ok(_) => true,
+        Err(error) if error.kind() == ErrorKind::NotFound => false,
+        Err(error) => return Err(failed(error)),
+    };
+    let beside = || {
+        names_beside()
+            .map(|name| path.with_file_name(name))
+            .find(|path| path.symlink_metadata().is_err())
+    };
+    let name = if replaces {
+        beside().ok_or_else(|| failed(ErrorKind::AlreadyExists.into()))?
+    } else {
+        path.to_owned()
+    };
+    let made = make(&name).and_then(|made| {
+        if replaces && made {
+            fs::rename(&name, path).map_err(failed)?;
+        }
+        Ok(made)
+    });
+    if replaces || made.is_err() {
+        // Of two names of one file rename leaves both.
+        match fs::remove_file(&name) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                return made.map_err(|failure| {
+                    failure.leaving(format!("{} is left, incomplete", host_name(&name)))
+                });
+            }
+            _ => {}
+        }
+    }
+    made
+}
+
+/// A path of the host, for messages.
+pub(super) fn host_name(path: &Path) -> String {
+    print::escaped(path.as_os_str().as_bytes())
+}
+
+/// Makes a directory that only we may enter until its attributes are set; an existing one is used,
+/// a link to one is not.
+pub(super) fn make_directory(path: &Path) -> Outcome {
+    match fs::DirBuilder::new().mode(0o700).create(path) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            match fs::symlink_metadata(path) {
+                Ok(metadata) if metadata.is_dir() => Ok(()),
+                _ => Err(in_the_way(&host_name(path))),
+            }
+        }
+        done => done.map_err(|error| Failure::host(path, &error)),
+    }
+}
+
+pub(super) fn timespec(time: Timestamp) -> Timespec {
+    Timespec { tv_sec: time.seconds, tv_nsec: time.nanoseconds.into() }
+}
