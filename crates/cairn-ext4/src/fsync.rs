@@ -7,29 +7,30 @@ use cairn_cache::durability::Part;
 use crate::error::Result;
 use crate::inode::Inode;
 use crate::inode::writeback::{write_file, write_inode_if_dirty};
+use crate::mount_state::MountState;
+use crate::op::Operations;
 use crate::txn::Txn;
-use crate::volume::Volume;
 
 /// Makes one inode durable: writes its data, updates its record, and commits the transaction that
 /// refers to them.
 ///
 /// # Errors
 /// Data or metadata could not be written, or the journal was aborted.
-pub(crate) fn fsync(volume: &Arc<Volume>, inode: &Arc<Inode>, data_only: bool) -> Result<()> {
-    if volume.is_read_only() {
-        return volume.check_readable();
+pub(crate) fn fsync(ops: &Arc<Operations>, inode: &Arc<Inode>, data_only: bool) -> Result<()> {
+    if ops.is_read_only() {
+        return ops.check_readable();
     }
-    write_file(volume, inode)?;
+    write_file(ops, inode)?;
     if !data_only {
-        write_inode_if_dirty(volume, inode)?;
+        write_inode_if_dirty(ops, inode)?;
     }
-    commit(volume, inode, if data_only { Part::Data } else { Part::Attributes })
+    commit(ops, inode, if data_only { Part::Data } else { Part::Attributes })
 }
 
 /// Makes durable what is not durable by the ledger: the transaction in which `part` last changed,
 /// and the data. Usually the commit's flush covers the data.
-fn commit(volume: &Volume, inode: &Inode, part: Part) -> Result<()> {
-    match &volume.txn() {
+fn commit(mount: &MountState, inode: &Inode, part: Part) -> Result<()> {
+    match &mount.txn() {
         Txn::Journaled(journal) => {
             let written = inode.ledger.written();
             if let Some(tid) =
@@ -41,7 +42,7 @@ fn commit(volume: &Volume, inode: &Inode, part: Part) -> Result<()> {
         }
         Txn::Direct(buffers) => {
             buffers.write_back()?;
-            volume.flushes.cover(volume.flushes.mark())?;
+            mount.flushes.cover(mount.flushes.mark())?;
         }
     }
     Ok(())

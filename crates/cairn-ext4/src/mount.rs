@@ -5,8 +5,10 @@
 //! unclean journal replace those of the device, and so do the blocks of a backup if the superblock
 //! or descriptors are damaged ([`mod@crate::probe`]).
 
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Weak};
 
+use cairn_base::ranked_lock::{Mutex, Rank};
 use cairn_base::runtime::{DaemonHandle, Runtime};
 use cairn_base::{Ino, memory};
 use cairn_block::BlockDevice;
@@ -27,7 +29,9 @@ use crate::format::superblock::{self as format, Superblock};
 use crate::groups::GroupTable;
 use crate::info;
 use crate::inode::directory;
+use crate::inodes::Inodes;
 use crate::mount_state::MountState;
+use crate::op::Operations;
 use crate::options::MountOptions;
 use crate::orphan::{Orphans, cleanup};
 use crate::probe::{self, Probe};
@@ -38,14 +42,30 @@ use crate::store::Store;
 use crate::superblock::Mark;
 use crate::system_file::file_extents;
 use crate::txn::Txn;
-use crate::volume::Volume;
+use crate::volume::Ext4;
 
-/// Opens a volume; see [`Ext4::open`].
-pub(crate) fn open(
+impl Ext4 {
+    /// Opens a volume, and replays its journal if it was not unmounted cleanly. Nothing is written
+    /// with `ro`, if a feature or the device forbids it, or if a backup replaces a damaged
+    /// superblock; [`Ext4::read_only_reason`] gives the reason.
+    ///
+    /// # Errors
+    /// The device has no such filesystem, it is damaged, it has unknown features, an option is
+    /// unsuitable, or the device failed.
+    pub fn open(
+        device: Arc<dyn BlockDevice>,
+        runtime: Arc<dyn Runtime>,
+        options: &MountOptions,
+    ) -> Result<Arc<Self>> {
+        open(device, runtime, options).map(Arc::new)
+    }
+}
+
+fn open(
     device: Arc<dyn BlockDevice>,
     runtime: Arc<dyn Runtime>,
     options: &MountOptions,
-) -> Result<Arc<Volume>> {
+) -> Result<Ext4> {
     let probe = choose(&*device, options)?;
     let found = match read_structures(device.clone(), &runtime, options, &probe) {
         Err(Error::Corrupt(wrong)) if probe.backup.is_none() && wrong.is_of_descriptors() => {
@@ -138,11 +158,7 @@ fn read_structures(
     Ok(Structures { store, budget, journal, stopped, superblock: probe.superblock.clone() })
 }
 
-fn start(
-    found: Structures,
-    runtime: Arc<dyn Runtime>,
-    options: &MountOptions,
-) -> Result<Arc<Volume>> {
+fn start(found: Structures, runtime: Arc<dyn Runtime>, options: &MountOptions) -> Result<Ext4> {
     let Structures { store, budget, journal, stopped, superblock: before_replay } = found;
     let writable = stopped.is_none();
     let found = store.superblock.read(&store.buffers)?;
@@ -164,19 +180,25 @@ fn start(
     let (orphan_file, slots) = cleanup::open_orphan_file(&store)?;
     let orphans = Orphans::new(orphan_file);
     let mount = MountState::new(store, txn, options.clone(), stopped);
-    let volume = Volume::new(mount, pages, space, orphans, hash);
-    let expired: Weak<dyn Expired> = Arc::downgrade(&(volume.clone() as Arc<dyn Expired>));
-    volume.pages.set_expired(expired);
-    volume.options.on_damage.get_or_init(|| found.on_damage());
-    volume.follow_options();
-    volume.daemons.lock().push(volume.pages.start_readahead()?);
+    let ops = Arc::new(Operations::new(Arc::new(Inodes::new(mount, pages, orphans, hash)), space));
+    let expired: Weak<dyn Expired> = Arc::downgrade(&(ops.clone() as Arc<dyn Expired>));
+    ops.pages.set_expired(expired);
+    ops.options.on_damage.get_or_init(|| found.on_damage());
+    ops.follow_options();
+    let mut daemons = vec![ops.pages.start_readahead()?];
+    let mut unfinished = None;
     if writable {
-        volume.daemons.lock().push(volume.pages.start_writeback()?);
-        cleanup::finish_orphans(&volume, slots)?;
+        daemons.push(ops.pages.start_writeback()?);
+        cleanup::finish_orphans(&ops, slots)?;
     } else {
-        *volume.unfinished.lock() = Some(slots);
+        unfinished = Some(slots);
     }
-    Ok(volume)
+    Ok(Ext4 {
+        ops,
+        unfinished: Mutex::new(Rank::Leaf, unfinished),
+        daemons: Mutex::new(Rank::Leaf, daemons),
+        next_handle: AtomicU64::new(1),
+    })
 }
 
 /// The journal superblock records an error that aborted the journal, and opening the journal clears
@@ -283,7 +305,7 @@ pub(crate) fn journal_area(
 }
 
 /// Stops write-back and readahead.
-pub(crate) fn stop_daemons(volume: &Volume) {
+pub(crate) fn stop_daemons(volume: &Ext4) {
     let daemons = std::mem::take(&mut *volume.daemons.lock());
     daemons.into_iter().for_each(DaemonHandle::stop);
 }

@@ -22,7 +22,7 @@ use crate::store::Store;
 use crate::txn::{Handle, Txn};
 
 /// See the module.
-pub struct MountState {
+pub(crate) struct MountState {
     store: Store,
     /// The destination of metadata changes. It is replaced when the volume turns read-only or
     /// writable.

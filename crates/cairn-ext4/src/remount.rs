@@ -19,55 +19,60 @@ use cairn_jbd2::JournalArea;
 use cairn_vfs::write_access::PriorState;
 
 use crate::error::{Error, Result};
+use crate::inodes::Inodes;
 use crate::mount;
+use crate::mount_state::MountState;
+use crate::op::Operations;
 use crate::options::MountOptions;
 use crate::orphan::cleanup;
 use crate::stop_cause::StopCause;
+use crate::store::Store;
 use crate::superblock::Mark;
 use crate::sync;
 use crate::txn::Txn;
-use crate::volume::Volume;
+use crate::volume::Ext4;
 
 /// Applies a list of options as for mounting. Options that it does not name stay.
-pub(crate) fn remount(volume: &Arc<Volume>, list: &str) -> Result<()> {
-    let _changing = volume.options.changing.lock();
-    let old = volume.options.get();
+pub(crate) fn remount(volume: &Ext4, list: &str) -> Result<()> {
+    let ops = &volume.ops;
+    let _changing = ops.options.changing.lock();
+    let old = ops.options.get();
     let new = old.changed(list)?;
-    volume.access.check()?;
-    check_stopped(volume, &old, list)?;
-    check(volume, &old, &new)?;
+    ops.access.check()?;
+    check_stopped(ops, &old, list)?;
+    check(ops, &old, &new)?;
     if new.read_only && !old.read_only {
         make_read_only(volume)?;
     }
     if !new.read_only && old.read_only {
         make_writable(volume, &new)?;
     }
-    if let Some(journal) = volume.journal() {
+    if let Some(journal) = ops.journal() {
         journal.set_async_checkpoint(new.async_checkpoint)?;
         journal.set_checkpoint_clean(new.checkpoint_clean);
         journal.set_commit_interval(new.commit_interval);
     }
-    volume.pages.budget().set_limit(memory::within_limit(new.cache_bytes as u64));
-    volume.pages.set_mode(new.buffered);
-    volume.pages.set_max_folio(new.max_folio);
-    volume.pages.set_dirty_expire(new.commit_interval);
-    volume.options.set(new);
-    volume.follow_options();
+    ops.pages.budget().set_limit(memory::within_limit(new.cache_bytes as u64));
+    ops.pages.set_mode(new.buffered);
+    ops.pages.set_max_folio(new.max_folio);
+    ops.pages.set_dirty_expire(new.commit_interval);
+    ops.options.set(new);
+    ops.follow_options();
     Ok(())
 }
 
 /// Checks a list as [`remount`] does.
-pub(crate) fn check_list(volume: &Volume, list: &str) -> Result<()> {
-    let old = volume.options.get();
-    volume.access.check()?;
-    check_stopped(volume, &old, list)?;
-    check(volume, &old, &old.changed(list)?)
+pub(crate) fn check_list(mount: &MountState, list: &str) -> Result<()> {
+    let old = mount.options.get();
+    mount.access.check()?;
+    check_stopped(mount, &old, list)?;
+    check(mount, &old, &old.changed(list)?)
 }
 
 /// Fails if `rw` is requested after an error has stopped the volume.
-fn check_stopped(volume: &Volume, old: &MountOptions, list: &str) -> Result<()> {
+fn check_stopped(mount: &MountState, old: &MountOptions, list: &str) -> Result<()> {
     let asks = !old.read_only && list.split(',').any(|word| word == "rw");
-    match volume.read_only_reason().filter(|_| asks) {
+    match mount.read_only_reason().filter(|_| asks) {
         Some(reason) => {
             Err(Error::Option(format!("rw is not possible: {reason}: unmount and mount again")))
         }
@@ -75,7 +80,7 @@ fn check_stopped(volume: &Volume, old: &MountOptions, list: &str) -> Result<()> 
     }
 }
 
-fn check(volume: &Volume, old: &MountOptions, new: &MountOptions) -> Result<()> {
+fn check(mount: &MountState, old: &MountOptions, new: &MountOptions) -> Result<()> {
     let refused = |text: &str| Err(Error::Option(format!("{text}: unmount and mount again")));
     if old.no_load != new.no_load {
         return refused("noload cannot be changed while the volume is mounted");
@@ -84,32 +89,32 @@ fn check(volume: &Volume, old: &MountOptions, new: &MountOptions) -> Result<()> 
         return refused("sb cannot be changed while the volume is mounted");
     }
     if old.read_only && !new.read_only {
-        check_may_write(volume)?;
+        check_may_write(mount)?;
     }
     if old.async_checkpoint != new.async_checkpoint && !new.read_only {
         let reason =
-            volume.read_only_reason().filter(|_| volume.stop_cause() != Some(StopCause::Asked));
-        new.check_journal(has_journal(volume), reason.as_deref())?;
+            mount.read_only_reason().filter(|_| mount.stop_cause() != Some(StopCause::Asked));
+        new.check_journal(has_journal(mount), reason.as_deref())?;
     }
     Ok(())
 }
 
-fn has_journal(volume: &Volume) -> bool {
-    volume.layout.features.compat(crate::format::features::Compat::HAS_JOURNAL)
+fn has_journal(store: &Store) -> bool {
+    store.layout.features.compat(crate::format::features::Compat::HAS_JOURNAL)
 }
 
 /// Fails unless the volume is read-only on request and may be written.
-fn check_may_write(volume: &Volume) -> Result<()> {
+fn check_may_write(mount: &MountState) -> Result<()> {
     let refused = |why: &str| {
         Err(Error::Option(format!("rw is not possible: {why}: unmount and mount again")))
     };
-    if volume.stop_cause() != Some(StopCause::Asked) {
-        return refused(&volume.read_only_reason().unwrap_or_default());
+    if mount.stop_cause() != Some(StopCause::Asked) {
+        return refused(&mount.read_only_reason().unwrap_or_default());
     }
-    if volume.device.geometry().read_only {
+    if mount.device.geometry().read_only {
         return refused("the image was opened for reading only");
     }
-    match journal_area(volume)? {
+    match journal_area(mount)? {
         Some(area) if cairn_jbd2::read_superblock(&area)?.start != 0 => {
             refused("the journal was not empty when the volume was mounted read-only")
         }
@@ -117,49 +122,52 @@ fn check_may_write(volume: &Volume) -> Result<()> {
     }
 }
 
-fn journal_area(volume: &Volume) -> Result<Option<JournalArea>> {
-    let superblock = volume.superblock.read(&volume.buffers)?;
-    mount::journal_area(&superblock, &volume.layout, &volume.buffers, &volume.device)
+fn journal_area(store: &Store) -> Result<Option<JournalArea>> {
+    let superblock = store.superblock.read(&store.buffers)?;
+    mount::journal_area(&superblock, &store.layout, &store.buffers, &store.device)
 }
 
-fn make_read_only(volume: &Arc<Volume>) -> Result<()> {
-    if volume.stop_cause().is_some() {
+fn make_read_only(volume: &Ext4) -> Result<()> {
+    let ops = &volume.ops;
+    if ops.stop_cause().is_some() {
         // The volume is read-only already, by an error, the device or a feature.
         return Ok(());
     }
     // Most of the writing is done while other calls continue.
-    sync::sync(volume)?;
-    let _exclusive = volume.access.exclusive();
+    sync::sync(ops)?;
+    let _exclusive = ops.access.exclusive();
     quiesce(volume, "remounted with ro")
 }
 
 /// Writes everything and stops writing. The caller holds exclusive access.
-fn quiesce(volume: &Arc<Volume>, reason: &str) -> Result<()> {
-    volume.runtime.drain_deferred();
-    sync::sync(volume)?;
+fn quiesce(volume: &Ext4, reason: &str) -> Result<()> {
+    let ops = &volume.ops;
+    ops.runtime.drain_deferred();
+    sync::sync(ops)?;
     mount::stop_daemons(volume);
-    volume.set_read_only(Some(reason));
-    let closed = finish(volume);
-    match volume.pages.start_readahead() {
+    ops.set_read_only(Some(reason));
+    let closed = finish(ops);
+    match ops.pages.start_readahead() {
         Ok(daemon) => volume.daemons.lock().push(daemon),
         Err(error) => tracing::warn!("nothing is read ahead: {error}"),
     }
     closed.inspect_err(|error| {
-        if volume.stop_for(StopCause::Failed, &format!("stopped after an error: {error}")) {
-            volume.record_stop(error);
+        if ops.stop_for(StopCause::Failed, &format!("stopped after an error: {error}")) {
+            ops.record_stop(error);
         }
     })
 }
 
 /// [`cairn_vfs::FileSystem::freeze`].
-pub(crate) fn freeze(volume: &Arc<Volume>) -> Result<()> {
-    let _changing = volume.options.changing.lock();
-    volume.access.check()?;
-    volume.check_readable()?;
+pub(crate) fn freeze(volume: &Ext4) -> Result<()> {
+    let ops = &volume.ops;
+    let _changing = ops.options.changing.lock();
+    ops.access.check()?;
+    ops.check_readable()?;
     // Most of the writing is done while other calls continue.
-    sync::sync(volume)?;
-    let exclusive = volume.access.exclusive();
-    if volume.stop_cause().is_some() {
+    sync::sync(ops)?;
+    let exclusive = ops.access.exclusive();
+    if ops.stop_cause().is_some() {
         exclusive.freeze(PriorState::ReadOnly);
         return Ok(());
     }
@@ -169,54 +177,56 @@ pub(crate) fn freeze(volume: &Arc<Volume>) -> Result<()> {
 }
 
 /// [`cairn_vfs::FileSystem::thaw`].
-pub(crate) fn thaw(volume: &Arc<Volume>) -> Result<()> {
-    let _changing = volume.options.changing.lock();
-    let exclusive = volume.access.exclusive();
+pub(crate) fn thaw(volume: &Ext4) -> Result<()> {
+    let ops = &volume.ops;
+    let _changing = ops.options.changing.lock();
+    let exclusive = ops.access.exclusive();
     let resumed = match exclusive.prior_state()? {
-        PriorState::Writable => resume(volume, &volume.options.get()),
+        PriorState::Writable => resume(volume, &ops.options.get()),
         PriorState::ReadOnly => Ok(()),
     };
     exclusive.thaw();
     resumed
 }
 
-fn finish(volume: &Volume) -> Result<()> {
-    if let Some(journal) = volume.journal() {
+fn finish(inodes: &Inodes) -> Result<()> {
+    if let Some(journal) = inodes.journal() {
         journal.shutdown()?;
     }
-    volume.set_txn(Txn::Direct(volume.buffers.clone()));
-    volume.superblock.mark(volume, Mark::Clean, !volume.orphans.is_empty())
+    inodes.set_txn(Txn::Direct(inodes.buffers.clone()));
+    inodes.superblock.mark(inodes, Mark::Clean, !inodes.orphans.is_empty())
 }
 
-fn make_writable(volume: &Arc<Volume>, options: &MountOptions) -> Result<()> {
-    let _exclusive = volume.access.exclusive();
+fn make_writable(volume: &Ext4, options: &MountOptions) -> Result<()> {
+    let _exclusive = volume.ops.access.exclusive();
     resume(volume, options)
 }
 
 /// Starts writing again. The caller holds exclusive access.
-fn resume(volume: &Arc<Volume>, options: &MountOptions) -> Result<()> {
+fn resume(volume: &Ext4, options: &MountOptions) -> Result<()> {
+    let ops = &volume.ops;
     // The volume may have been stopped since the first check.
-    check_may_write(volume)?;
-    let area = journal_area(volume)?;
-    volume.superblock.mark(volume, Mark::Mounted, true)?;
-    mount::keep_journal_error(volume, area.as_ref())?;
-    volume.set_txn(mount::open_txn(volume, area, options)?);
-    volume.daemons.lock().push(volume.pages.start_writeback()?);
-    volume.set_read_only(None);
+    check_may_write(ops)?;
+    let area = journal_area(ops)?;
+    ops.superblock.mark(ops, Mark::Mounted, true)?;
+    mount::keep_journal_error(ops, area.as_ref())?;
+    ops.set_txn(mount::open_txn(ops, area, options)?);
+    volume.daemons.lock().push(ops.pages.start_writeback()?);
+    ops.set_read_only(None);
     let unfinished = volume.unfinished.lock().take();
     if let Some(slots) = unfinished {
-        cleanup::finish_orphans(volume, slots)?;
+        cleanup::finish_orphans(ops, slots)?;
     }
-    evict_forgotten(volume)
+    evict_forgotten(ops)
 }
 
 /// Evicts inodes whose last reference was dropped while the volume was read-only.
-fn evict_forgotten(volume: &Arc<Volume>) -> Result<()> {
+fn evict_forgotten(ops: &Arc<Operations>) -> Result<()> {
     let mut nameless = Vec::new();
-    volume.inodes.for_each(|_, inode| {
+    ops.table.for_each(|_, inode| {
         if inode.state.read().record.links == 0 {
             nameless.push(inode.clone());
         }
     });
-    nameless.iter().try_for_each(|inode| volume.evict_inode(inode))
+    nameless.iter().try_for_each(|inode| ops.evict_inode(inode))
 }

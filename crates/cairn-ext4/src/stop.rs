@@ -18,7 +18,7 @@ impl MountState {
     ///
     /// # Errors
     /// The error of `result`.
-    pub fn observe<T>(&self, result: Result<T>) -> Result<T> {
+    pub(crate) fn observe<T>(&self, result: Result<T>) -> Result<T> {
         let partial_change = PartialChange::take();
         if let Err(error) = &result
             && !self.is_read_only()
@@ -67,7 +67,7 @@ impl MountState {
     ///
     /// # Errors
     /// The journal could not be committed. The volume has stopped all the same.
-    pub fn shutdown(&self, flush_log: bool) -> Result<()> {
+    pub(crate) fn shutdown(&self, flush_log: bool) -> Result<()> {
         let journal = self.journal();
         if let Some(journal) = journal.as_ref().filter(|_| flush_log) {
             journal.force_commit()?;
@@ -85,7 +85,7 @@ impl MountState {
     ///
     /// # Errors
     /// The reason for which the volume was stopped.
-    pub fn check_readable(&self) -> Result<()> {
+    pub(crate) fn check_readable(&self) -> Result<()> {
         let _ = self.check_writable();
         match &*self.stopped.lock() {
             Some(stopped) if stopped.cause.is_final() => {
@@ -100,7 +100,7 @@ impl MountState {
     ///
     /// # Errors
     /// As [`Volume::check_writable`].
-    pub fn check_stopped(&self) -> Result<()> {
+    pub(crate) fn check_stopped(&self) -> Result<()> {
         let writable = self.check_writable();
         if self.stop_cause().is_some_and(StopCause::is_final) { writable } else { Ok(()) }
     }
@@ -118,7 +118,7 @@ impl MountState {
     ///
     /// # Errors
     /// The reason for which nothing may be written.
-    pub fn check_writable(&self) -> Result<()> {
+    pub(crate) fn check_writable(&self) -> Result<()> {
         if let Some(stopped) = &*self.stopped.lock() {
             return Err(match stopped.cause {
                 StopCause::Ended => VfsError::stopped(&stopped.reason),
@@ -139,17 +139,17 @@ impl MountState {
 
     /// Why nothing may be written; `None` if the volume is writable.
     #[must_use]
-    pub fn read_only_reason(&self) -> Option<Arc<str>> {
+    pub(crate) fn read_only_reason(&self) -> Option<Arc<str>> {
         self.stopped.lock().as_ref().map(|stopped| stopped.reason.clone())
     }
 
     /// True if nothing may be written.
-    pub fn is_read_only(&self) -> bool {
+    pub(crate) fn is_read_only(&self) -> bool {
         self.stopped.lock().is_some()
     }
 
     /// Stops writing for good. Later changes fail with this reason. The first reason stays.
-    pub fn stop(&self, reason: &str) {
+    pub(crate) fn stop(&self, reason: &str) {
         self.stop_for(StopCause::Ended, reason);
     }
 

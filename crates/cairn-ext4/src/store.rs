@@ -18,7 +18,7 @@ use crate::txn::Handle;
 
 /// The place of an inode's record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Location {
+pub(crate) struct Location {
     /// Inode table block.
     pub block: Pba,
     /// Byte offset of the record in it.
@@ -27,13 +27,13 @@ pub struct Location {
 
 /// The superblock of a mounted volume; see [`mod@crate::superblock`].
 #[derive(Clone, Copy, Debug)]
-pub struct LiveSuperblock {
+pub(crate) struct LiveSuperblock {
     pub(crate) block: Pba,
     pub(crate) offset: usize,
 }
 
 /// What the structures on disk need.
-pub struct Store {
+pub(crate) struct Store {
     /// The device, which is [`Store::flushes`].
     pub device: Arc<dyn BlockDevice>,
     /// Counts flushes, to tell what is durable.
@@ -57,7 +57,7 @@ impl Store {
     ///
     /// # Errors
     /// [`VfsError::Stale`] if the volume has no such inode.
-    pub fn locate(&self, ino: Ino) -> Result<Location> {
+    pub(crate) fn locate(&self, ino: Ino) -> Result<Location> {
         let index =
             ino.get().checked_sub(1).filter(|index| *index < u64::from(self.layout.inodes_count));
         let index = index.ok_or(VfsError::Stale)?;
@@ -76,7 +76,7 @@ impl Store {
     ///
     /// # Errors
     /// The record is damaged or the device failed.
-    pub fn read_record(&self, ino: Ino) -> Result<Record> {
+    pub(crate) fn read_record(&self, ino: Ino) -> Result<Record> {
         let location = self.locate(ino)?;
         let image = self.buffers.get(location.block)?.image();
         let end = location.offset + self.layout.inode_size as usize;
@@ -89,7 +89,7 @@ impl Store {
     ///
     /// # Errors
     /// The inode table cannot be read, or the journal was aborted.
-    pub fn patch_deletion_time(&self, handle: &Handle, ino: Ino, value: u32) -> Result<()> {
+    pub(crate) fn patch_deletion_time(&self, handle: &Handle, ino: Ino, value: u32) -> Result<()> {
         let location = self.locate(ino)?;
         let buffer = self.buffers.get(location.block)?;
         let mut block = handle.write(&buffer)?;

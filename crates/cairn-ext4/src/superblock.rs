@@ -20,7 +20,7 @@ pub(crate) const LABEL_MAX: usize = 16;
 
 /// The state in the superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mark {
+pub(crate) enum Mark {
     /// Mounted: the next mount needs recovery.
     Mounted,
     /// Unmounted cleanly.
@@ -30,7 +30,7 @@ pub enum Mark {
 impl LiveSuperblock {
     /// Creates the accessor for a block size.
     #[must_use]
-    pub fn new(block_size: u32) -> Self {
+    pub(crate) fn new(block_size: u32) -> Self {
         let byte = format::OFFSET;
         let size = u64::from(block_size);
         Self { block: Pba(byte / size), offset: usize::try_from(byte % size).unwrap_or(0) }
@@ -40,7 +40,7 @@ impl LiveSuperblock {
     ///
     /// # Errors
     /// The superblock cannot be read or is damaged.
-    pub fn read(&self, buffers: &BufferCache) -> Result<Superblock> {
+    pub(crate) fn read(&self, buffers: &BufferCache) -> Result<Superblock> {
         let image = buffers.get(self.block)?.image();
         let bytes = image.get(self.offset..self.offset + format::SIZE).unwrap_or_default();
         match format::magic_of(bytes) {
@@ -53,7 +53,7 @@ impl LiveSuperblock {
     ///
     /// # Errors
     /// The superblock cannot be read, or the journal was aborted.
-    pub fn change(
+    pub(crate) fn change(
         &self,
         store: &Store,
         handle: &Handle,
@@ -72,7 +72,7 @@ impl LiveSuperblock {
     ///
     /// # Errors
     /// The device failed.
-    pub fn change_directly(
+    pub(crate) fn change_directly(
         &self,
         store: &Store,
         change: impl FnOnce(&mut Superblock),
@@ -126,7 +126,7 @@ impl LiveSuperblock {
     ///
     /// # Errors
     /// As [`LiveSuperblock::change`].
-    pub fn set_last_orphan(&self, store: &Store, handle: &Handle, ino: u32) -> Result<()> {
+    pub(crate) fn set_last_orphan(&self, store: &Store, handle: &Handle, ino: u32) -> Result<()> {
         self.change(store, handle, |superblock| superblock.raw.s_last_orphan = ino.into())
     }
 
@@ -134,7 +134,7 @@ impl LiveSuperblock {
     ///
     /// # Errors
     /// The device failed.
-    pub fn mark(&self, store: &Store, mark: Mark, orphans_left: bool) -> Result<()> {
+    pub(crate) fn mark(&self, store: &Store, mark: Mark, orphans_left: bool) -> Result<()> {
         let journaled = store.layout.features.compat(crate::format::features::Compat::HAS_JOURNAL);
         let orphan_file =
             store.layout.features.compat(crate::format::features::Compat::ORPHAN_FILE);
@@ -176,7 +176,7 @@ impl LiveSuperblock {
     ///
     /// # Errors
     /// As [`LiveSuperblock::read`].
-    pub fn label(&self, buffers: &BufferCache) -> Result<Vec<u8>> {
+    pub(crate) fn label(&self, buffers: &BufferCache) -> Result<Vec<u8>> {
         let name = self.read(buffers)?.raw.s_volume_name;
         Ok(name.into_iter().take_while(|byte| *byte != 0).collect())
     }
@@ -185,7 +185,7 @@ impl LiveSuperblock {
     ///
     /// # Errors
     /// As [`LiveSuperblock::change`].
-    pub fn set_label(&self, store: &Store, handle: &Handle, label: &[u8]) -> Result<()> {
+    pub(crate) fn set_label(&self, store: &Store, handle: &Handle, label: &[u8]) -> Result<()> {
         let mut name = [0; LABEL_MAX];
         name[..label.len()].copy_from_slice(label);
         self.change(store, handle, |superblock| superblock.raw.s_volume_name = name)

@@ -7,11 +7,12 @@ use cairn_cache::writeback::Expired;
 
 use crate::error::Result;
 use crate::inode::writeback::{write_file, write_inode_if_dirty};
+use crate::mount_state::MountState;
+use crate::op::Operations;
 use crate::txn::Txn;
-use crate::volume::Volume;
 
 /// `commit=`: after data of that age was written, its metadata is committed at once.
-impl Expired for Volume {
+impl Expired for Operations {
     fn written(&self) {
         match &self.txn() {
             Txn::Journaled(journal) => journal.request_commit(journal.newest_tid()),
@@ -27,27 +28,27 @@ impl Expired for Volume {
 
 /// Writes all files and inodes, and commits. A file that cannot be written does not keep others
 /// from being written: the first error is returned at the end. All errors were
-/// [observed](Volume::observe).
-pub(crate) fn sync(volume: &Arc<Volume>) -> Result<()> {
-    if volume.is_read_only() {
-        return volume.check_readable();
+/// [observed](Operations::observe).
+pub(crate) fn sync(ops: &Arc<Operations>) -> Result<()> {
+    if ops.is_read_only() {
+        return ops.check_readable();
     }
     let mut all = Vec::new();
-    volume.inodes.for_each(|_, inode| all.push(inode.clone()));
+    ops.table.for_each(|_, inode| all.push(inode.clone()));
     let mut outcome = Ok(());
     for inode in &all {
-        outcome = outcome.and(volume.observe(write_file(volume, inode)));
-        outcome = outcome.and(volume.observe(write_inode_if_dirty(volume, inode)));
-        volume.check_readable()?;
+        outcome = outcome.and(ops.observe(write_file(ops, inode)));
+        outcome = outcome.and(ops.observe(write_inode_if_dirty(ops, inode)));
+        ops.check_readable()?;
     }
-    outcome.and(volume.observe(commit_all(volume)))
+    outcome.and(ops.observe(commit_all(ops)))
 }
 
-fn commit_all(volume: &Arc<Volume>) -> Result<()> {
-    match &volume.txn() {
+fn commit_all(mount: &MountState) -> Result<()> {
+    match &mount.txn() {
         Txn::Journaled(journal) => journal.force_commit()?,
         Txn::Direct(buffers) => buffers.write_back()?,
     }
-    volume.flushes.cover(volume.flushes.mark())?;
+    mount.flushes.cover(mount.flushes.mark())?;
     Ok(())
 }

@@ -18,13 +18,14 @@ use crate::format::features::Incompat;
 use crate::format::inode::InodeFlags;
 use crate::inode::{Inode, State, attributes};
 use crate::map::{BlockMap, MapContext, NoSource};
+use crate::op::Operations;
 use crate::space::BlockSource;
+use crate::store::Store;
 use crate::txn::Handle;
-use crate::volume::Volume;
 use crate::xattr::{ValueInodes, XattrEdit, XattrStore, XattrView, names};
 
 /// Inodes for attribute values. Volumes with this feature are read-only, so only `read` succeeds.
-struct Values<'v>(&'v Volume);
+struct Values<'v>(&'v Operations);
 
 impl ValueInodes for Values<'_> {
     fn read(&self, ino: Ino, size: u32) -> Result<Vec<u8>> {
@@ -53,8 +54,8 @@ fn not_maintained() -> crate::Error {
 /// # Errors
 /// [`Corrupt::Inode`] if the inode is not one of a value or has another size; its map is damaged,
 /// or the device failed.
-pub(crate) fn value_inode(volume: &Volume, ino: Ino, size: u32) -> Result<Vec<u8>> {
-    let record = volume.read_record(ino)?;
+pub(crate) fn value_inode(store: &Store, ino: Ino, size: u32) -> Result<Vec<u8>> {
+    let record = store.read_record(ino)?;
     let bad = |field, value, problem| Corrupt::Inode { ino, field, value, problem };
     if !record.flags.contains(InodeFlags::EA_INODE) {
         return Err(bad(
@@ -69,11 +70,11 @@ pub(crate) fn value_inode(volume: &Volume, ino: Ino, size: u32) -> Result<Vec<u8
     }
     // The map is read from the record, because the owner's state is locked, and two inodes' states
     // must not be.
-    let layout = &volume.layout;
+    let layout = &store.layout;
     let seed = layout.checksum.for_inode(ino, record.generation);
-    let system = volume.groups.system_blocks(ino);
+    let system = store.groups.system_blocks(ino);
     let context =
-        MapContext { ino, seed, layout, system, buffers: &volume.buffers, source: &NoSource };
+        MapContext { ino, seed, layout, system, buffers: &store.buffers, source: &NoSource };
     let map = BlockMap::new(context, record.flags.contains(InodeFlags::EXTENTS));
     // The decoder refuses sizes above 16 MiB.
     let (len, block_size) = (size as usize, layout.block_size as usize);
@@ -86,25 +87,25 @@ pub(crate) fn value_inode(volume: &Volume, ino: Ino, size: u32) -> Result<Vec<u8
         else {
             return Err(bad("extents", block.get(), "a hole in a value").into());
         };
-        let part = volume.device.read_block(pba.get() * block_size as u64, block_size)?;
+        let part = store.device.read_block(pba.get() * block_size as u64, block_size)?;
         value.extend_from_slice(&part[..part.len().min(len - value.len())]);
     }
     Ok(value)
 }
 
 /// Calls `work` with the volume's attribute store.
-fn with_store<R>(volume: &Volume, work: impl FnOnce(&XattrStore<'_>) -> R) -> R {
-    with_blocks_of(volume, &*volume.space, work)
+fn with_store<R>(ops: &Operations, work: impl FnOnce(&XattrStore<'_>) -> R) -> R {
+    with_blocks_of(ops, &*ops.space, work)
 }
 
 /// As [`with_store`], with `source` for blocks.
 fn with_blocks_of<R>(
-    volume: &Volume,
+    ops: &Operations,
     source: &dyn BlockSource,
     work: impl FnOnce(&XattrStore<'_>) -> R,
 ) -> R {
-    let layout = &volume.layout;
-    let values = Values(volume);
+    let layout = &ops.layout;
+    let values = Values(ops);
     let seed =
         layout.checksum.seed().unwrap_or_else(|| cairn_base::checksum::crc32c(!0, &layout.uuid));
     work(&XattrStore {
@@ -112,7 +113,7 @@ fn with_blocks_of<R>(
         cluster_size: layout.block_size << layout.cluster_bits,
         checksum: layout.checksum,
         value_seed: seed,
-        buffers: &volume.buffers,
+        buffers: &ops.buffers,
         source,
         values: layout.features.incompat(Incompat::EA_INODE).then_some(&values),
     })
@@ -126,7 +127,7 @@ fn view<'s>(inode: &Inode, state: &'s State) -> XattrView<'s> {
 ///
 /// # Errors
 /// As [`XattrStore::get`].
-pub(crate) fn get(volume: &Arc<Volume>, inode: &Inode, name: &[u8]) -> Result<Vec<u8>> {
+pub(crate) fn get(ops: &Operations, inode: &Inode, name: &[u8]) -> Result<Vec<u8>> {
     let state = inode.state.read();
     if has_no_attributes(&state) {
         // Most files have no attributes and are asked for some often, so this comes before any
@@ -134,7 +135,7 @@ pub(crate) fn get(volume: &Arc<Volume>, inode: &Inode, name: &[u8]) -> Result<Ve
         names::parse(name)?;
         return Err(VfsError::NoAttribute.into());
     }
-    with_store(volume, |store| store.get(view(inode, &state), name))
+    with_store(ops, |store| store.get(view(inode, &state), name))
 }
 
 fn has_no_attributes(state: &State) -> bool {
@@ -146,9 +147,9 @@ fn has_no_attributes(state: &State) -> bool {
 ///
 /// # Errors
 /// As [`XattrStore::list`].
-pub(crate) fn list(volume: &Arc<Volume>, inode: &Inode) -> Result<Vec<Vec<u8>>> {
+pub(crate) fn list(ops: &Operations, inode: &Inode) -> Result<Vec<Vec<u8>>> {
     let state = inode.state.read();
-    with_store(volume, |store| store.list(view(inode, &state)))
+    with_store(ops, |store| store.list(view(inode, &state)))
 }
 
 /// Sets an attribute. An access ACL also sets the permission bits, and is stored only if these do
@@ -159,13 +160,13 @@ pub(crate) fn list(volume: &Arc<Volume>, inode: &Inode) -> Result<Vec<Vec<u8>>> 
 /// link, [`VfsError::AccessDenied`] for a default list on a file, [`VfsError::NotPermitted`] by the
 /// flags; otherwise as [`XattrStore::set`].
 pub(crate) fn set(
-    volume: &Arc<Volume>,
+    ops: &Operations,
     inode: &Arc<Inode>,
     name: &[u8],
     value: &[u8],
     mode: XattrMode,
 ) -> Result<()> {
-    volume.check_writable()?;
+    ops.check_writable()?;
     inode.flags().check_links()?;
     check_kind(inode, name)?;
     let acl = match name {
@@ -184,19 +185,19 @@ pub(crate) fn set(
             _ => Ok(()),
         };
     }
-    let handle = volume.begin(volume.credits.xattr)?;
+    let handle = ops.begin(ops.credits.xattr)?;
     let mut guard = inode.state.write();
     let state = &mut *guard;
     match acl {
         // An empty list removes the attribute.
-        Some(None) => remove_if_present(volume, &handle, inode, state, name)?,
+        Some(None) => remove_if_present(ops, &handle, inode, state, name)?,
         Some(Some(acl)) => {
             let (bits, complete) = acl.equivalent_mode();
             if name == ACCESS && complete {
-                remove_if_present(volume, &handle, inode, state, name)?;
+                remove_if_present(ops, &handle, inode, state, name)?;
             } else {
                 // As in Linux, lists are set whatever `mode` says.
-                change(volume, inode, state, |store, edit| {
+                change(ops, inode, state, |store, edit| {
                     store.set(&handle, edit, name, value, XattrMode::Set)
                 })?;
             }
@@ -207,30 +208,30 @@ pub(crate) fn set(
             }
         }
         None => {
-            change(volume, inode, state, |store, edit| store.set(&handle, edit, name, value, mode))?
+            change(ops, inode, state, |store, edit| store.set(&handle, edit, name, value, mode))?
         }
     }
-    finish(volume, &handle, inode, state)
+    finish(ops, &handle, inode, state)
 }
 
 /// Removes an attribute.
 ///
 /// # Errors
 /// [`VfsError::NotPermitted`] by the flags; otherwise as [`XattrStore::remove`].
-pub(crate) fn remove(volume: &Arc<Volume>, inode: &Arc<Inode>, name: &[u8]) -> Result<()> {
-    volume.check_writable()?;
+pub(crate) fn remove(ops: &Operations, inode: &Arc<Inode>, name: &[u8]) -> Result<()> {
+    ops.check_writable()?;
     inode.flags().check_links()?;
     check_kind(inode, name)?;
-    let handle = volume.begin(volume.credits.xattr)?;
+    let handle = ops.begin(ops.credits.xattr)?;
     let mut guard = inode.state.write();
     let state = &mut *guard;
     match name {
-        ACCESS | DEFAULT => remove_if_present(volume, &handle, inode, state, name)?,
-        _ => change_without_adding(volume, inode, state, |store, edit| {
+        ACCESS | DEFAULT => remove_if_present(ops, &handle, inode, state, name)?,
+        _ => change_without_adding(ops, inode, state, |store, edit| {
             store.remove(&handle, edit, name)
         })?,
     }
-    finish(volume, &handle, inode, state)
+    finish(ops, &handle, inode, state)
 }
 
 /// `user.` attributes are for files and directories, because permission bits do not guard them on
@@ -245,48 +246,46 @@ fn check_kind(inode: &Inode, name: &[u8]) -> Result<()> {
 }
 
 fn remove_if_present(
-    volume: &Volume,
+    ops: &Operations,
     handle: &Handle,
     inode: &Inode,
     state: &mut State,
     name: &[u8],
 ) -> Result<()> {
-    match change_without_adding(volume, inode, state, |store, edit| {
-        store.remove(handle, edit, name)
-    }) {
+    match change_without_adding(ops, inode, state, |store, edit| store.remove(handle, edit, name)) {
         Err(crate::Error::Vfs(VfsError::NoAttribute)) => Ok(()),
         other => other,
     }
 }
 
 fn change(
-    volume: &Volume,
+    ops: &Operations,
     inode: &Inode,
     state: &mut State,
     work: impl FnOnce(&XattrStore<'_>, &mut XattrEdit<'_>) -> Result<i64>,
 ) -> Result<()> {
-    change_with(volume, &*volume.space, inode, state, work)
+    change_with(ops, &*ops.space, inode, state, work)
 }
 
 /// As [`change`], if nothing is added: the copy of a shared block may use blocks that are kept for
 /// mapping.
 fn change_without_adding(
-    volume: &Volume,
+    ops: &Operations,
     inode: &Inode,
     state: &mut State,
     work: impl FnOnce(&XattrStore<'_>, &mut XattrEdit<'_>) -> Result<i64>,
 ) -> Result<()> {
-    change_with(volume, &volume.space.for_mapping(), inode, state, work)
+    change_with(ops, &ops.space.for_mapping(), inode, state, work)
 }
 
 fn change_with(
-    volume: &Volume,
+    ops: &Operations,
     source: &dyn BlockSource,
     inode: &Inode,
     state: &mut State,
     work: impl FnOnce(&XattrStore<'_>, &mut XattrEdit<'_>) -> Result<i64>,
 ) -> Result<()> {
-    let goal = volume.group_goal(inode.ino);
+    let goal = ops.space.goal_of(inode.ino);
     let record = &mut state.record;
     let mut edit = XattrEdit {
         ino: inode.ino,
@@ -294,14 +293,14 @@ fn change_with(
         file_acl: &mut record.file_acl,
         goal,
     };
-    let sectors = with_blocks_of(volume, source, |store| work(store, &mut edit))?;
+    let sectors = with_blocks_of(ops, source, |store| work(store, &mut edit))?;
     record.blocks_512 = record.blocks_512.saturating_add_signed(sectors);
     Ok(())
 }
 
-fn finish(volume: &Volume, handle: &Handle, inode: &Inode, state: &mut State) -> Result<()> {
-    state.record.ctime = attributes::now(volume);
-    inode.write_inode(volume, handle, state)?;
+fn finish(ops: &Operations, handle: &Handle, inode: &Inode, state: &mut State) -> Result<()> {
+    state.record.ctime = attributes::now(ops);
+    inode.write_inode(ops, handle, state)?;
     handle.finish();
     Ok(())
 }
@@ -310,8 +309,8 @@ fn finish(volume: &Volume, handle: &Handle, inode: &Inode, state: &mut State) ->
 ///
 /// # Errors
 /// The attributes are damaged or the list is malformed.
-pub(crate) fn default_acl(volume: &Arc<Volume>, directory: &Inode) -> Result<Option<Acl>> {
-    match get(volume, directory, DEFAULT) {
+pub(crate) fn default_acl(ops: &Operations, directory: &Inode) -> Result<Option<Acl>> {
+    match get(ops, directory, DEFAULT) {
         Ok(value) => Ok(Acl::from_xattr(&value)
             .map_err(|_| VfsError::Invalid("malformed access control list"))?),
         Err(crate::Error::Vfs(VfsError::NoAttribute)) => Ok(None),
@@ -324,7 +323,7 @@ pub(crate) fn default_acl(volume: &Arc<Volume>, directory: &Inode) -> Result<Opt
 /// # Errors
 /// As [`XattrStore::set`].
 pub(crate) fn store_acls(
-    volume: &Arc<Volume>,
+    ops: &Operations,
     handle: &Handle,
     inode: &Inode,
     ownership: &Ownership,
@@ -333,7 +332,7 @@ pub(crate) fn store_acls(
         if let Some(acl) = acl {
             let value = acl.to_xattr();
             let mut state = inode.state.write();
-            change(volume, inode, &mut state, |store, edit| {
+            change(ops, inode, &mut state, |store, edit| {
                 store.set(handle, edit, name, &value, XattrMode::Set)
             })?;
         }
@@ -346,7 +345,7 @@ pub(crate) fn store_acls(
 /// # Errors
 /// The attributes are damaged or the list is malformed; otherwise as [`XattrStore::set`].
 pub(crate) fn follow_mode(
-    volume: &Arc<Volume>,
+    ops: &Operations,
     handle: &Handle,
     inode: &Inode,
     state: &mut State,
@@ -355,7 +354,7 @@ pub(crate) fn follow_mode(
     if has_no_attributes(state) || inode.kind == FileKind::Symlink {
         return Ok(());
     }
-    let stored = with_store(volume, |store| store.get(view(inode, state), ACCESS));
+    let stored = with_store(ops, |store| store.get(view(inode, state), ACCESS));
     let value = match stored {
         Ok(value) => value,
         Err(crate::Error::Vfs(VfsError::NoAttribute)) => return Ok(()),
@@ -365,7 +364,7 @@ pub(crate) fn follow_mode(
         Acl::from_xattr(&value).map_err(|_| VfsError::Invalid("malformed access control list"))?;
     let Some(acl) = acl else { return Ok(()) };
     let value = acl.with_mode(permissions).to_xattr();
-    change_without_adding(volume, inode, state, |store, edit| {
+    change_without_adding(ops, inode, state, |store, edit| {
         store.set(handle, edit, ACCESS, &value, XattrMode::Set)
     })
 }
@@ -383,7 +382,7 @@ pub(crate) enum Room {
 /// Takes `bytes` from the attributes in the inode; attributes that no longer fit move to the block.
 /// The caller writes the record.
 pub(crate) fn make_room(
-    volume: &Volume,
+    ops: &Operations,
     handle: &Handle,
     ino: Ino,
     state: &mut State,
@@ -391,13 +390,13 @@ pub(crate) fn make_room(
 ) -> Result<Room> {
     let record = &mut state.record;
     let Some(len) = record.extra.len().checked_sub(bytes) else { return Ok(Room::None) };
-    with_store(volume, |store| {
+    with_store(ops, |store| {
         let view = XattrView { ino, in_inode: &record.extra, file_acl: record.file_acl };
         let Some(plan) = store.plan_shrink(view, len)? else { return Ok(Room::None) };
-        if plan.moves() && !handle.extend(volume.credits.xattr)? {
+        if plan.moves() && !handle.extend(ops.credits.xattr)? {
             return Ok(Room::Later);
         }
-        let goal = volume.group_goal(ino);
+        let goal = ops.space.goal_of(ino);
         let mut edit =
             XattrEdit { ino, in_inode: &mut record.extra, file_acl: &mut record.file_acl, goal };
         let (area, sectors) = store.shrink(handle, &mut edit, plan)?;
@@ -411,7 +410,7 @@ pub(crate) fn make_room(
 /// # Errors
 /// As [`XattrStore::remove_all`].
 pub(crate) fn free_all(
-    volume: &Arc<Volume>,
+    ops: &Operations,
     handle: &Handle,
     inode: &Inode,
     state: &mut State,
@@ -419,5 +418,5 @@ pub(crate) fn free_all(
     if has_no_attributes(state) {
         return Ok(());
     }
-    change_without_adding(volume, inode, state, |store, edit| store.remove_all(handle, edit))
+    change_without_adding(ops, inode, state, |store, edit| store.remove_all(handle, edit))
 }

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use cairn_base::Ino;
 use cairn_base::runtime::Runtime;
 use cairn_base::runtime::simulated::Simulated;
+use cairn_block::BlockDevice;
 use cairn_block::memory::MemoryDevice;
-use cairn_block::{BlockDevice, BlockDeviceExt};
 use cairn_ext4::{Ext4, MountOptions};
 use cairn_testkit::crash::read_image;
+use cairn_testkit::damage::flip;
 use cairn_testkit::judge::mke2fs;
 use cairn_testkit::options::{
     Effect, Given, access_times, after_seconds, discards, folios, judge, mappings, memory, writing,
@@ -145,18 +146,15 @@ fn looks(given: &Given<'_>) -> String {
 /// What can be done after somebody met an inode whose record is damaged.
 fn after_damage(given: &Given<'_>) -> String {
     let device = given.fresh();
-    let location = {
+    let record = {
         let fs = open(device.clone(), Simulated::new(2), "");
         directories(&*fs, 1);
         let found: Ino = fs.lookup(fs.root(), b"d0").unwrap().ino;
         fs.unmount().unwrap();
-        fs.volume().locate(found).unwrap()
+        fs.record_at(found).unwrap()
     };
     // The access time: only the checksum can tell.
-    let at = location.block.get() * 1024;
-    let mut block = device.read_at(at, 1024).unwrap();
-    block[location.offset + 8] ^= 0x55;
-    device.write_at(at, block).unwrap();
+    flip(&device, record + 8);
     let fs = given.open(device);
     fs.lookup(fs.root(), b"d0").expect_err("it is damaged");
     let made = fs.create(fs.root(), b"later", NewInode::Regular, 0o644, &Caller::ROOT);

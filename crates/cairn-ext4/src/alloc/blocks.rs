@@ -39,25 +39,17 @@ struct Found {
 impl Space {
     /// The preferred place of an inode's first block: the start of the inode's group.
     #[must_use]
-    pub fn goal_of(&self, ino: Ino) -> Pba {
+    pub(crate) fn goal_of(&self, ino: Ino) -> Pba {
         let group = self.inner.layout.inode_group(ino).map_or(0, |(group, _)| group);
         self.inner.layout.group_first_block(group)
     }
 
-    /// Allocates up to `want` blocks near `goal` in memory, without a reservation, for an
-    /// unprivileged user.
+    /// Allocates up to `want` blocks near `goal` in memory, without a reservation, for a class of
+    /// users.
     ///
     /// # Errors
     /// No space; see [`Space::pending_free`].
-    pub fn allocate(&self, goal: Pba, want: u32) -> Result<Allocation> {
-        self.allocate_for(goal, want, Class::User)
-    }
-
-    /// As [`Space::allocate`], for another class.
-    ///
-    /// # Errors
-    /// No space; see [`Space::pending_free`].
-    pub fn allocate_for(&self, goal: Pba, want: u32, class: Class) -> Result<Allocation> {
+    pub(crate) fn allocate_for(&self, goal: Pba, want: u32, class: Class) -> Result<Allocation> {
         let reservations = &self.inner.reservations;
         let got = reservations.take_up_to(want.into(), class).ok_or_else(no_space)?;
         let got = u32::try_from(got).expect("at most what was wanted");
@@ -78,14 +70,14 @@ impl Space {
     ///
     /// # Errors
     /// A bitmap cannot be read or contradicts its group descriptor.
-    pub fn allocate_reserved(&self, goal: Pba, want: u32) -> Result<Allocation> {
+    pub(crate) fn allocate_reserved(&self, goal: Pba, want: u32) -> Result<Allocation> {
         let found = self.inner.search_persistently(goal, want)?;
         Ok(self.inner.allocation(found, true))
     }
 
     /// Uses up `reserved` blocks of a reservation, because the allocation's data is mapped. They
     /// are fewer than the allocation if a truncation has released some.
-    pub fn use_reservation(&self, allocation: &Allocation, reserved: u64) {
+    pub(crate) fn use_reservation(&self, allocation: &Allocation, reserved: u64) {
         if allocation.from_reservation {
             self.inner.reservations.convert(reserved, allocation.len.into());
         }
@@ -95,7 +87,7 @@ impl Space {
     ///
     /// # Errors
     /// The device or the journal failed, or the bitmap contradicts the allocation.
-    pub fn mark(&self, handle: &Handle, allocation: &Allocation) -> Result<()> {
+    pub(crate) fn mark(&self, handle: &Handle, allocation: &Allocation) -> Result<()> {
         self.inner.change(handle, allocation, true)
     }
 
@@ -103,7 +95,7 @@ impl Space {
     ///
     /// # Errors
     /// As [`Space::mark`].
-    pub fn unmark(&self, handle: &Handle, allocation: Allocation) -> Result<()> {
+    pub(crate) fn unmark(&self, handle: &Handle, allocation: Allocation) -> Result<()> {
         self.inner.change(handle, &allocation, false)?;
         self.cancel(allocation);
         Ok(())
@@ -111,7 +103,7 @@ impl Space {
 
     /// Cancels an allocation whose data was not written. A reservation stays. Blocks that were
     /// marked stay in use; [`Space::unmark`] or a free undoes that.
-    pub fn cancel(&self, allocation: Allocation) {
+    pub(crate) fn cancel(&self, allocation: Allocation) {
         if allocation.marked.load(Ordering::Acquire) {
             return;
         }

@@ -21,7 +21,12 @@ impl Space {
     ///
     /// # Errors
     /// No free inode; see [`Space::pending_free`].
-    pub fn allocate_inode(&self, handle: &Handle, parent: Ino, directory: bool) -> Result<Ino> {
+    pub(crate) fn allocate_inode(
+        &self,
+        handle: &Handle,
+        parent: Ino,
+        directory: bool,
+    ) -> Result<Ino> {
         let inner = &self.inner;
         let near = inner.layout.inode_group(parent).map_or(0, |(group, _)| group);
         let first = if directory {
@@ -81,7 +86,7 @@ impl Space {
     ///
     /// # Errors
     /// The number is reserved or already free, or the device or the journal failed.
-    pub fn free_inode(&self, handle: &Handle, ino: Ino, was_directory: bool) -> Result<()> {
+    pub(crate) fn free_inode(&self, handle: &Handle, ino: Ino, was_directory: bool) -> Result<()> {
         let inner = &self.inner;
         let wrong = |problem| Corrupt::Inode { ino, field: "number", value: ino.get(), problem };
         let (number, index) =

@@ -44,7 +44,7 @@ use stripe::Stripes;
 /// Blocks chosen for data that will be written. They exist in memory only until [`Space::mark`].
 #[derive(Clone, Debug)]
 #[must_use = "its blocks stay allocated until it is mapped or cancelled"]
-pub struct Allocation {
+pub(crate) struct Allocation {
     /// First block.
     pub start: Pba,
     /// Number of blocks, all in one group.
@@ -55,7 +55,7 @@ pub struct Allocation {
 
 /// The allocator of one volume. A clone shares its state.
 #[derive(Clone)]
-pub struct Space {
+pub(crate) struct Space {
     inner: Arc<Inner>,
 }
 
@@ -79,7 +79,11 @@ struct Inner {
 impl Space {
     /// Creates the allocator of a group table.
     #[must_use]
-    pub fn new(groups: Arc<GroupTable>, layout: Arc<Layout>, runtime: Arc<dyn Runtime>) -> Self {
+    pub(crate) fn new(
+        groups: Arc<GroupTable>,
+        layout: Arc<Layout>,
+        runtime: Arc<dyn Runtime>,
+    ) -> Self {
         let reservations = Reservations::new(
             groups.free_blocks_total(),
             layout.root_reserved_blocks,
@@ -105,68 +109,56 @@ impl Space {
     ///
     /// # Errors
     /// No space; see [`Space::pending_free`].
-    pub fn reserve(&self, blocks: u64, class: Class) -> Result<()> {
+    pub(crate) fn reserve(&self, blocks: u64, class: Class) -> Result<()> {
         if self.inner.reservations.reserve(blocks, class) { Ok(()) } else { Err(no_space()) }
     }
 
     /// Releases a reservation whose data was truncated.
-    pub fn release(&self, blocks: u64) {
+    pub(crate) fn release(&self, blocks: u64) {
         self.inner.reservations.release(blocks);
     }
 
     /// Blocks that this class can still get.
     #[must_use]
-    pub fn available(&self, class: Class) -> u64 {
+    pub(crate) fn available(&self, class: Class) -> u64 {
         self.inner.reservations.available(class) + self.inner.pending_blocks.load(Ordering::Relaxed)
     }
 
     /// Blocks that are neither in use nor reserved, including those kept for mapping.
     #[must_use]
-    pub fn unused(&self) -> u64 {
+    pub(crate) fn unused(&self) -> u64 {
         self.inner.reservations.available(Class::Mapping)
             + self.inner.pending_blocks.load(Ordering::Relaxed)
     }
 
     /// Discards freed blocks on this device once the free is durable. `None` ends that.
-    pub fn set_discard(&self, device: Option<Arc<dyn BlockDevice>>) {
+    pub(crate) fn set_discard(&self, device: Option<Arc<dyn BlockDevice>>) {
         *self.inner.discard.lock() = device;
     }
 
     /// Aligns large requests to `stripe=BLOCKS`, or to the superblock's RAID geometry without it.
-    pub fn set_stripe(&self, option: Option<u32>) {
+    pub(crate) fn set_stripe(&self, option: Option<u32>) {
         self.inner.stripes.set(option, &self.inner.layout);
-    }
-
-    /// Blocks reserved for data without an address.
-    #[must_use]
-    pub fn reserved(&self) -> u64 {
-        self.inner.reservations.reserved()
     }
 
     /// Blocks and inodes that the next commit makes available. If space runs out, a caller can
     /// force one.
     #[must_use]
-    pub fn pending_free(&self) -> u64 {
+    pub(crate) fn pending_free(&self) -> u64 {
         self.inner.pending_blocks.load(Ordering::Relaxed)
             + self.inner.pending_inodes.load(Ordering::Relaxed)
     }
 
-    /// The first damage because of which a group is not used.
-    #[must_use]
-    pub fn defect(&self) -> Option<Corrupt> {
-        self.inner.defect.lock().clone()
-    }
-
     /// Allocates blocks for maps of reserved data, from the pool that is kept for them as well.
     #[must_use]
-    pub fn for_mapping(&self) -> MappingBlocks {
+    pub(crate) fn for_mapping(&self) -> MappingBlocks {
         MappingBlocks(self.clone())
     }
 }
 
 /// See [`Space::for_mapping`].
 #[derive(Clone)]
-pub struct MappingBlocks(Space);
+pub(crate) struct MappingBlocks(Space);
 
 impl BlockSource for MappingBlocks {
     fn allocate_block(&self, handle: &Handle, goal: Pba) -> Result<Pba> {

@@ -71,12 +71,6 @@ impl Reservations {
         u64::try_from(left).unwrap_or(0)
     }
 
-    /// Reserved blocks.
-    #[must_use]
-    pub(crate) fn reserved(&self) -> u64 {
-        self.reserved.load(Ordering::Relaxed)
-    }
-
     /// Takes 1 to `want` free blocks. `None` if there is none.
     pub(crate) fn take_up_to(&self, want: u64, class: Class) -> Option<u64> {
         let floor = self.floor(class);

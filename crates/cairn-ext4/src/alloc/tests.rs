@@ -86,7 +86,7 @@ impl Model {
         let space = &fixture.space;
         match op {
             Op::Allocate { goal, want } => {
-                if let Ok(allocation) = space.allocate(Pba(goal), want) {
+                if let Ok(allocation) = space.allocate_for(Pba(goal), want, Class::User) {
                     assert!(allocation.len <= want);
                     self.own(&allocation);
                     self.allocations.push((allocation, 0));
@@ -145,7 +145,7 @@ proptest! {
         }
         let marked: u64 = model.marked.iter().map(|allocation| u64::from(allocation.len)).sum();
         prop_assert_eq!(fixture.free_on_disk(), on_disk - marked);
-        prop_assert!(fixture.space.defect().is_none());
+        prop_assert!(fixture.space.inner.defect.lock().is_none());
     }
 }
 
@@ -225,7 +225,12 @@ fn every_promised_block_finds_a_place_when_threads_fill_the_volume() {
         }
     });
     assert!(fixture.space.available(Class::User) < 7);
-    assert!(fixture.space.allocate(Pba(0), 100).is_ok_and(|allocation| allocation.len < 7));
+    assert!(
+        fixture
+            .space
+            .allocate_for(Pba(0), 100, Class::User)
+            .is_ok_and(|allocation| allocation.len < 7)
+    );
     let handle = fixture.txn.begin(8).expect("handle");
     assert!(
         fixture.space.for_mapping().allocate_block(&handle, Pba(0)).is_ok(),
@@ -236,11 +241,11 @@ fn every_promised_block_finds_a_place_when_threads_fill_the_volume() {
 #[test]
 fn a_free_request_stays_at_its_goal_and_whole() {
     let fixture = fixture(64 << 20);
-    let first = fixture.space.allocate(Pba(20_000), 500).expect("space");
+    let first = fixture.space.allocate_for(Pba(20_000), 500, Class::User).expect("space");
     assert_eq!((first.start, first.len), (Pba(20_000), 500));
-    let next = fixture.space.allocate(Pba(20_500), 1000).expect("space");
+    let next = fixture.space.allocate_for(Pba(20_500), 1000, Class::User).expect("space");
     assert_eq!((next.start, next.len), (Pba(20_500), 1000));
-    let elsewhere = fixture.space.allocate(Pba(20_499), 1000).expect("space");
+    let elsewhere = fixture.space.allocate_for(Pba(20_499), 1000, Class::User).expect("space");
     assert_eq!(elsewhere.len, 1000);
 }
 
@@ -262,7 +267,7 @@ fn metadata_cannot_be_freed_nor_a_block_twice() {
 fn unmark_undoes_a_mark() {
     let fixture = fixture(16 << 20);
     let (available, on_disk) = (fixture.space.available(Class::Privileged), fixture.free_on_disk());
-    let allocation = fixture.space.allocate(Pba(9000), 10).expect("space");
+    let allocation = fixture.space.allocate_for(Pba(9000), 10, Class::User).expect("space");
     let handle = fixture.txn.begin(8).expect("handle");
     fixture.space.mark(&handle, &allocation).expect("marks");
     fixture.space.unmark(&handle, allocation).expect("unmarks");
@@ -332,7 +337,7 @@ fn top_level_directories_spread_and_others_cluster() {
 #[test]
 fn trim_covers_free_blocks_only() {
     let fixture = fixture(16 << 20);
-    let allocation = fixture.space.allocate(Pba(9000), 100).expect("space");
+    let allocation = fixture.space.allocate_for(Pba(9000), 100, Class::User).expect("space");
     let mut trimmed = HashSet::new();
     let mut discard = |start: Pba, count: u64| {
         trimmed.extend(start.get()..start.get() + count);
@@ -354,7 +359,7 @@ fn trim_passes_over_what_the_device_knows() {
     let fixture = fixture(16 << 20);
     let trim =
         |least| fixture.space.trim(Pba(0), u64::MAX, least, &mut |_, _| Ok(())).expect("trims");
-    let kept = fixture.space.allocate(Pba(9000), 100).expect("space");
+    let kept = fixture.space.allocate_for(Pba(9000), 100, Class::User).expect("space");
     let all = trim(1);
     assert_eq!((all, trim(1), trim(8)), (fixture.free_on_disk() - 100, 0, 0));
     // What is given up makes its group worth another look: there is only one.

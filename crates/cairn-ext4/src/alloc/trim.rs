@@ -19,7 +19,7 @@ impl Space {
     ///
     /// # Errors
     /// A bitmap cannot be read, or `discard` failed.
-    pub fn trim(
+    pub(crate) fn trim(
         &self,
         start: Pba,
         count: u64,

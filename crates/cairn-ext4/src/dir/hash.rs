@@ -7,7 +7,7 @@
 
 /// How a volume hashes names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HashSettings {
+pub(crate) struct HashSettings {
     /// `s_def_hash_version`: the algorithm of newly indexed directories.
     pub default_version: u8,
     /// Bytes of names are not sign-extended (`EXT2_FLAGS_UNSIGNED_HASH`).
@@ -18,7 +18,7 @@ pub struct HashSettings {
 
 /// The hash of a name. `major` orders the index, `minor` orders names of the same major hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct NameHash {
+pub(crate) struct NameHash {
     /// It is even: in index entries the lowest bit means "continued".
     pub major: u32,
     /// 0 for the legacy hash.
@@ -41,7 +41,7 @@ const END_OF_HASHES: u32 = 0x7fff_ffff << 1;
 impl HashSettings {
     /// Hashes `name` with the algorithm `version`. `None` if it is unknown.
     #[must_use]
-    pub fn hash(&self, version: u8, name: &[u8]) -> Option<NameHash> {
+    pub(crate) fn hash(&self, version: u8, name: &[u8]) -> Option<NameHash> {
         let (algorithm, unsigned) = match version {
             LEGACY..=TEA => (version, self.unsigned),
             LEGACY_UNSIGNED..=TEA_UNSIGNED => (version.saturating_sub(LEGACY_UNSIGNED), true),

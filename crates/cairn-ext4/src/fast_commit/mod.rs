@@ -41,13 +41,14 @@ use crate::error::{Error, Result};
 use crate::format::layout::Layout;
 use crate::groups::GroupTable;
 use crate::inode::{Inode, directory};
+use crate::inodes::Inodes;
 use crate::mount_state::MountState;
+use crate::op::Operations;
 use crate::options::MountOptions;
 use crate::orphan::Orphans;
 use crate::store::LiveSuperblock;
 use crate::store::Store;
 use crate::txn::Txn;
-use crate::volume::Volume;
 
 /// The volume to which fast commits are applied.
 pub(crate) struct ReplayTarget<'a> {
@@ -74,15 +75,15 @@ pub(crate) fn apply(
     journal: &[(FileBlock, Pba, u64)],
     commits: &[FastCommit],
 ) -> Result<()> {
-    let volume = bare_volume(target, buffers, layout, journal)?;
-    let mut replay = Replay { volume: &volume, touched: BTreeSet::new() };
+    let ops = bare_volume(target, buffers, layout, journal)?;
+    let mut replay = Replay { ops: &ops, touched: BTreeSet::new() };
     let operations = || commits.iter().flat_map(|commit| &commit.operations);
     // This comes first: blocks for trees and directories must not be allocated from those that
     // files use.
     for operation in operations() {
         if let Operation::AddRange { pba, len, .. } = operation {
-            let handle = volume.begin(volume.credits.create)?;
-            volume.space.adopt_blocks(&handle, *pba, u64::from(*len))?;
+            let handle = ops.begin(ops.credits.create)?;
+            ops.space.adopt_blocks(&handle, *pba, u64::from(*len))?;
         }
     }
     operations().try_for_each(|operation| replay.operation(operation))?;
@@ -94,7 +95,7 @@ fn bare_volume(
     buffers: &Arc<BufferCache>,
     layout: Layout,
     journal: &[(FileBlock, Pba, u64)],
-) -> Result<Arc<Volume>> {
+) -> Result<Arc<Operations>> {
     let layout = Arc::new(layout);
     let superblock = LiveSuperblock::new(layout.block_size);
     let groups = Arc::new(GroupTable::open(buffers, &layout, journal)?);
@@ -121,16 +122,17 @@ fn bare_volume(
     let (orphan_file, slots) = crate::orphan::cleanup::open_orphan_file(&store)?;
     let (orphans, txn) = (Orphans::new(orphan_file), Txn::Direct(buffers.clone()));
     let mount = MountState::new(store, txn, MountOptions::default(), None);
-    let volume = Volume::new(mount, pages, space, orphans, hash);
+    let inodes = Arc::new(Inodes::new(mount, pages, orphans, hash));
+    let ops = Arc::new(Operations::new(inodes, space));
     // The mount reports errors of the list later.
-    let (listed, _) = crate::orphan::cleanup::orphan_list(&volume)?;
-    volume.orphans.adopt(slots, listed);
-    Ok(volume)
+    let (listed, _) = crate::orphan::cleanup::orphan_list(&ops)?;
+    ops.orphans.adopt(slots, listed);
+    Ok(ops)
 }
 
 /// A replay in progress.
 struct Replay<'a> {
-    volume: &'a Arc<Volume>,
+    ops: &'a Arc<Operations>,
     /// Inodes whose record was in a fast commit.
     touched: BTreeSet<Ino>,
 }
@@ -158,18 +160,17 @@ impl Replay<'_> {
 
     /// The inode, if its number is in use and it exists.
     fn find(&self, ino: Ino) -> Result<Option<Arc<Inode>>> {
-        let reserved =
-            ino.get() < u64::from(self.volume.layout.first_ino) && ino != crate::ROOT_INO;
-        if reserved || self.volume.layout.inode_group(ino).is_none() {
+        let reserved = ino.get() < u64::from(self.ops.layout.first_ino) && ino != crate::ROOT_INO;
+        if reserved || self.ops.layout.inode_group(ino).is_none() {
             return Err(misfit(ino, ino.get(), "not the number of a file"));
         }
-        if let Some(inode) = self.volume.inodes.get(ino) {
+        if let Some(inode) = self.ops.table.get(ino) {
             return Ok(Some(inode));
         }
-        if !self.volume.groups.inode_in_use(ino)? {
+        if !self.ops.groups.inode_in_use(ino)? {
             return Ok(None);
         }
-        match self.volume.inode(ino) {
+        match self.ops.inode(ino) {
             Ok(inode) => Ok(Some(inode)),
             Err(Error::Vfs(VfsError::Stale)) => Ok(None),
             Err(error) => Err(error),
@@ -183,10 +184,10 @@ impl Replay<'_> {
     /// Deletes inodes without a name: no process has them open.
     fn finish(&self) -> Result<()> {
         for ino in &self.touched {
-            let Some(inode) = self.volume.inodes.get(*ino) else { continue };
+            let Some(inode) = self.ops.table.get(*ino) else { continue };
             let nameless = inode.state.read().record.links == 0;
-            if nameless && !self.volume.orphans.contains(*ino) {
-                crate::inode::delete::delete_inode(self.volume, &inode)?;
+            if nameless && !self.ops.orphans.contains(*ino) {
+                crate::inode::delete::delete_inode(self.ops, &inode)?;
             }
         }
         Ok(())

@@ -23,10 +23,10 @@ impl Replay<'_> {
 
     /// Adds a name. False if it exists with this inode.
     fn add_name(&self, name: &Name, inode: &Arc<Inode>) -> Result<bool> {
-        let volume = self.volume;
+        let ops = self.ops;
         let checked = check_name(name)?;
         let parent = self.directory(name.parent)?;
-        if let Some((there, _)) = directory::lookup(volume, &parent, &checked)? {
+        if let Some((there, _)) = directory::lookup(ops, &parent, &checked)? {
             let same = there == inode.ino;
             return if same {
                 Ok(false)
@@ -34,10 +34,10 @@ impl Replay<'_> {
                 Err(misfit(inode.ino, there.get(), "takes a name that is in use"))
             };
         }
-        let handle = volume.begin(volume.credits.create)?;
-        directory::add(volume, &handle, &parent, checked, inode.ino, inode.kind)?;
+        let handle = ops.begin(ops.credits.create)?;
+        directory::add(ops, &handle, &parent, checked, inode.ino, inode.kind)?;
         namespace::touch_parent(
-            volume,
+            ops,
             &handle,
             &parent,
             i32::from(inode.kind == FileKind::Directory),
@@ -46,10 +46,10 @@ impl Replay<'_> {
     }
 
     fn set_links(&self, inode: &Inode, change: impl FnOnce(u32) -> u32) -> Result<u32> {
-        let handle = self.volume.begin(self.volume.credits.attributes)?;
+        let handle = self.ops.begin(self.ops.credits.attributes)?;
         let mut state = inode.state.write();
         state.record.links = change(state.record.links);
-        inode.write_inode(self.volume, &handle, &mut state)?;
+        inode.write_inode(self.ops, &handle, &mut state)?;
         Ok(state.record.links)
     }
 
@@ -61,8 +61,8 @@ impl Replay<'_> {
             return self.set_links(&inode, |_| 1).map(drop);
         }
         if inode.size() == 0 {
-            let handle = self.volume.begin(self.volume.credits.create)?;
-            directory::init(self.volume, &handle, &inode, name.parent)?;
+            let handle = self.ops.begin(self.ops.credits.create)?;
+            directory::init(self.ops, &handle, &inode, name.parent)?;
         }
         self.add_name(name, &inode).map(drop)
     }
@@ -75,30 +75,30 @@ impl Replay<'_> {
         }
         if self.add_name(name, &inode)? {
             self.set_links(&inode, |links| links.saturating_add(1).min(u32::from(u16::MAX)))?;
-            let handle = self.volume.begin(self.volume.credits.orphan)?;
+            let handle = self.ops.begin(self.ops.credits.orphan)?;
             let mut state = inode.state.write();
             // The inode had no name and was open at the end of the log.
-            if self.volume.orphans.remove(self.volume, &handle, inode.ino)? {
+            if self.ops.orphans.remove(self.ops, &handle, inode.ino)? {
                 state.record.dtime = 0;
             }
-            inode.write_inode(self.volume, &handle, &mut state)?;
+            inode.write_inode(self.ops, &handle, &mut state)?;
         }
         Ok(())
     }
 
     /// Removes a name, and with the last one the inode.
     pub(super) fn unlink(&mut self, name: &Name) -> Result<()> {
-        let volume = self.volume;
+        let ops = self.ops;
         let checked = check_name(name)?;
         let parent = self.directory(name.parent)?;
-        match directory::lookup(volume, &parent, &checked)? {
+        match directory::lookup(ops, &parent, &checked)? {
             Some((ino, _)) if ino == name.ino => {}
             // The name was removed already, or has another inode now.
             _ => return Ok(()),
         }
         let inode = self.expect(name.ino)?;
         let is_directory = inode.kind == FileKind::Directory;
-        if is_directory && !directory::is_empty(volume, &inode)? {
+        if is_directory && !directory::is_empty(ops, &inode)? {
             return Err(misfit(
                 name.ino,
                 name.parent.get(),
@@ -106,14 +106,14 @@ impl Replay<'_> {
             ));
         }
         {
-            let handle = volume.begin(volume.credits.unlink)?;
-            directory::remove(volume, &handle, &parent, &checked)?;
-            namespace::touch_parent(volume, &handle, &parent, if is_directory { -1 } else { 0 })?;
+            let handle = ops.begin(ops.credits.unlink)?;
+            directory::remove(ops, &handle, &parent, &checked)?;
+            namespace::touch_parent(ops, &handle, &parent, if is_directory { -1 } else { 0 })?;
         }
         let left =
             self.set_links(&inode, |links| if is_directory { 0 } else { links.saturating_sub(1) })?;
         if left == 0 {
-            delete::delete_inode(volume, &inode)?;
+            delete::delete_inode(ops, &inode)?;
         }
         Ok(())
     }

@@ -39,7 +39,7 @@ impl Replay<'_> {
                         "gives an inode in use another generation",
                     ));
                 }
-                delete::delete_inode(self.volume, &inode)?;
+                delete::delete_inode(self.ops, &inode)?;
                 None
             }
             found => found,
@@ -51,7 +51,7 @@ impl Replay<'_> {
     }
 
     fn update(&self, inode: &Arc<Inode>, raw: &[u8]) -> Result<()> {
-        let handle = self.volume.begin(self.volume.credits.attributes)?;
+        let handle = self.ops.begin(self.ops.credits.attributes)?;
         let mut guard = inode.state.write();
         let state = &mut *guard;
         let storage = InodeFlags::from_bits_retain(
@@ -61,7 +61,7 @@ impl Replay<'_> {
             self.leave_inline(inode, state)?;
         }
         let before = &state.record;
-        let mut new = before.overlaid(raw, inode.ino, &self.volume.layout)?;
+        let mut new = before.overlaid(raw, inode.ino, &self.ops.layout)?;
         if FileKind::from_mode(u32::from(new.mode)) != Some(inode.kind) {
             return Err(misfit(inode.ino, u64::from(new.mode), "changes the kind of an inode"));
         }
@@ -83,13 +83,13 @@ impl Replay<'_> {
         state.set_size_and_disksize(new.size);
         state.record = new;
         state.status = ExtentStatus::default();
-        inode.write_inode(self.volume, &handle, state)
+        inode.write_inode(self.ops, &handle, state)
     }
 
     fn make(&self, ino: Ino, generation: u32, raw: &[u8]) -> Result<()> {
-        let volume = self.volume;
-        let blank = Record::new(generation, &volume.layout);
-        let mut new = blank.overlaid(raw, ino, &volume.layout)?;
+        let ops = self.ops;
+        let blank = Record::new(generation, &ops.layout);
+        let mut new = blank.overlaid(raw, ino, &ops.layout)?;
         let kind = FileKind::from_mode(u32::from(new.mode))
             .ok_or_else(|| misfit(ino, u64::from(new.mode), "makes an inode of no known kind"))?;
         if kind == FileKind::Directory {
@@ -99,16 +99,16 @@ impl Replay<'_> {
         } else {
             choose_map(ino, &blank, &mut new)?;
         }
-        let handle = volume.begin(volume.credits.create)?;
-        volume.space.adopt_inode(&handle, ino, kind == FileKind::Directory)?;
-        let inode = volume.adopt(Inode::new(
-            &volume.pages,
-            &volume.layout,
+        let handle = ops.begin(ops.credits.create)?;
+        ops.space.adopt_inode(&handle, ino, kind == FileKind::Directory)?;
+        let inode = ops.adopt(Inode::new(
+            &ops.pages,
+            &ops.layout,
             ino,
-            volume.locate(ino)?,
+            ops.locate(ino)?,
             kind,
             new,
-            Ledger::fresh(&volume.flushes),
+            Ledger::fresh(&ops.flushes),
         ))?;
         let mut guard = inode.state.write();
         let state = &mut *guard;
@@ -116,13 +116,13 @@ impl Replay<'_> {
             state.record.flags.insert(InodeFlags::INLINE_DATA);
             self.leave_inline(&inode, state)?;
         }
-        inode.write_inode(volume, &handle, state)
+        inode.write_inode(ops, &handle, state)
     }
 
     /// An inode whose contents move from the record to blocks begins with an empty map.
     fn leave_inline(&self, inode: &Inode, state: &mut State) -> Result<()> {
         if state.record.flags.contains(InodeFlags::INLINE_DATA) {
-            inline::destroy_inline_data(self.volume, inode, state)?;
+            inline::destroy_inline_data(self.ops, inode, state)?;
         }
         Ok(())
     }
@@ -137,9 +137,9 @@ impl Replay<'_> {
         unwritten: bool,
     ) -> Result<()> {
         let inode = self.expect(ino)?;
-        let handle = self.volume.begin(self.volume.credits.create)?;
+        let handle = self.ops.begin(self.ops.credits.create)?;
         let end = start.get().saturating_add(len);
-        if len == 0 || end > MAX_FILE_BLOCKS || pba.get() <= self.volume.layout.first_data_block {
+        if len == 0 || end > MAX_FILE_BLOCKS || pba.get() <= self.ops.layout.first_data_block {
             return Err(misfit(ino, len, "maps an impossible range"));
         }
         let mut guard = inode.state.write();
@@ -155,7 +155,7 @@ impl Replay<'_> {
             at = at.saturating_add(self.add_part(&inode, &handle, state, run, target, unwritten)?);
         }
         state.status = ExtentStatus::default();
-        inode.write_inode(self.volume, &handle, state)
+        inode.write_inode(self.ops, &handle, state)
     }
 
     /// Maps the head of a run, as far as its present mapping is of one kind. Returns the number of
@@ -170,7 +170,7 @@ impl Replay<'_> {
         unwritten: bool,
     ) -> Result<u64> {
         let end = run.start.get().saturating_add(run.len);
-        let found = self.volume.map_of(inode, state).lookup(&state.record.block, run.start)?;
+        let found = self.ops.map_of(inode, state).lookup(&state.record.block, run.start)?;
         let Some(part) = found.clip(run.start.get(), end).filter(|part| part.len > 0) else {
             return Err(misfit(inode.ino, run.start.get(), "maps blocks that a file cannot have"));
         };
@@ -183,35 +183,35 @@ impl Replay<'_> {
         if mapped == Some(pba) {
             if is_unwritten != unwritten {
                 // The replay uses no transactions, so there is no limit for a step.
-                let map = self.volume.map_of(inode, state);
+                let map = self.ops.map_of(inode, state);
                 let block = &mut state.record.block;
                 let (_, delta) = if unwritten {
                     map.mark_unwritten(handle, block, here, u32::MAX)?
                 } else {
                     map.convert_written(handle, block, here, u32::MAX)?
                 };
-                self.volume.account(state, delta);
+                state.account(&self.ops.layout, delta);
             }
             return Ok(here.len);
         }
         if mapped.is_some() {
             self.remove(inode, handle, state, here)?;
         }
-        let delta = self.volume.map_of(inode, state).insert(
+        let delta = self.ops.map_of(inode, state).insert(
             handle,
             &mut state.record.block,
             here,
             pba,
             unwritten,
         )?;
-        self.volume.account(state, delta);
+        state.account(&self.ops.layout, delta);
         Ok(here.len)
     }
 
     /// Makes a hole.
     pub(super) fn delete_range(&mut self, ino: Ino, start: FileBlock, len: u64) -> Result<()> {
         let inode = self.expect(ino)?;
-        let handle = self.volume.begin(self.volume.credits.remove_step)?;
+        let handle = self.ops.begin(self.ops.credits.remove_step)?;
         let mut guard = inode.state.write();
         let state = &mut *guard;
         if len == 0 || !has_block_map(&state.record) {
@@ -219,14 +219,14 @@ impl Replay<'_> {
         }
         self.remove(&inode, &handle, state, Run { start, len })?;
         state.status = ExtentStatus::default();
-        inode.write_inode(self.volume, &handle, state)
+        inode.write_inode(self.ops, &handle, state)
     }
 
     fn remove(&self, inode: &Inode, handle: &Handle, state: &mut State, run: Run) -> Result<()> {
         loop {
-            let map = self.volume.map_of(inode, state);
+            let map = self.ops.map_of(inode, state);
             let (progress, delta) = map.remove(handle, &mut state.record.block, run, u32::MAX)?;
-            self.volume.account(state, delta);
+            state.account(&self.ops.layout, delta);
             if progress == Progress::Done {
                 return Ok(());
             }

@@ -10,7 +10,7 @@ use crate::format::group_desc::GroupDesc;
 
 /// The state that a group's lock guards.
 #[derive(Debug)]
-pub struct GroupState {
+pub(crate) struct GroupState {
     /// The descriptor.
     pub desc: GroupDesc,
     /// The free blocks that may be allocated. It is built from the bitmap at its first use.
@@ -25,7 +25,7 @@ pub struct GroupState {
 }
 
 /// One group.
-pub struct Group {
+pub(crate) struct Group {
     state: Mutex<GroupState>,
     pub(super) inode_table: Pba,
     /// Upper bound of the longest run of free blocks.
@@ -61,12 +61,12 @@ impl Group {
     }
 
     /// Locks the group.
-    pub fn lock(&self) -> MutexGuard<'_, GroupState> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, GroupState> {
         self.state.lock()
     }
 
     /// Locks the group unless it is locked.
-    pub fn try_lock(&self) -> Option<MutexGuard<'_, GroupState>> {
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, GroupState>> {
         self.state.try_lock()
     }
 }

@@ -33,7 +33,7 @@ use zones::Zones;
 const BYTES_PER_GROUP: u64 = 500;
 
 /// All groups of a volume.
-pub struct GroupTable {
+pub(crate) struct GroupTable {
     layout: Arc<Layout>,
     buffers: Arc<BufferCache>,
     descriptors: Vec<Arc<Buffer>>,
@@ -64,7 +64,7 @@ impl GroupTable {
     ///
     /// # Errors
     /// The device failed, or a descriptor is invalid or places metadata over other metadata.
-    pub fn open(
+    pub(crate) fn open(
         buffers: &Arc<BufferCache>,
         layout: &Arc<Layout>,
         journal: &[(FileBlock, Pba, u64)],
@@ -107,21 +107,15 @@ impl GroupTable {
 
     /// The geometry.
     #[must_use]
-    pub fn layout(&self) -> &Layout {
+    pub(crate) fn layout(&self) -> &Layout {
         &self.layout
     }
 
     /// Number of groups.
     #[must_use]
-    pub const fn len(&self) -> u32 {
+    pub(crate) const fn len(&self) -> u32 {
         // The layout bounds the number of groups.
         self.groups.len() as u32
-    }
-
-    /// Always false: a volume has at least one group.
-    #[must_use]
-    pub const fn is_empty(&self) -> bool {
-        self.groups.is_empty()
     }
 
     /// A group.
@@ -129,7 +123,7 @@ impl GroupTable {
     /// # Panics
     /// If there is no such group.
     #[must_use]
-    pub fn group(&self, number: u32) -> &Group {
+    pub(crate) fn group(&self, number: u32) -> &Group {
         &self.groups[number as usize]
     }
 
@@ -138,21 +132,14 @@ impl GroupTable {
     /// # Panics
     /// If there is no such group.
     #[must_use]
-    pub fn inode_table(&self, group: u32) -> Pba {
+    pub(crate) fn inode_table(&self, group: u32) -> Pba {
         self.group(group).inode_table
-    }
-
-    /// The place of an inode's record. `None` if the volume has no such inode.
-    #[must_use]
-    pub fn inode_location(&self, ino: Ino) -> Option<InodeLocation> {
-        let (group, index) = self.layout.inode_group(ino)?;
-        Some(self.layout.inode_location(index, self.inode_table(group)))
     }
 
     /// Number of blocks with structures of the volume: superblocks, descriptors, bitmaps, inode
     /// tables.
     #[must_use]
-    pub fn overhead(&self) -> u64 {
+    pub(crate) fn overhead(&self) -> u64 {
         let layout = &self.layout;
         let each = |group| {
             u64::from(layout.base_metadata(group)) + 2 + u64::from(layout.inode_table_blocks())
@@ -162,33 +149,33 @@ impl GroupTable {
 
     /// Free blocks by the descriptors, for the superblock and statfs.
     #[must_use]
-    pub fn free_blocks_total(&self) -> u64 {
+    pub(crate) fn free_blocks_total(&self) -> u64 {
         self.free_blocks.load(Ordering::Relaxed)
     }
 
     /// Free inodes.
     #[must_use]
-    pub fn free_inodes_total(&self) -> u64 {
+    pub(crate) fn free_inodes_total(&self) -> u64 {
         self.free_inodes.load(Ordering::Relaxed)
     }
 
     /// Directories.
     #[must_use]
-    pub fn directories_total(&self) -> u64 {
+    pub(crate) fn directories_total(&self) -> u64 {
         self.groups.iter().map(|group| u64::from(group.used_dirs.load(Ordering::Relaxed))).sum()
     }
 
     /// True if the range contains superblocks, descriptors, bitmaps, inode tables or the journal,
     /// which no file may have.
     #[must_use]
-    pub fn is_metadata(&self, start: Pba, count: u64) -> bool {
+    pub(crate) fn is_metadata(&self, start: Pba, count: u64) -> bool {
         self.zones.all().overlap(start, count)
     }
 
     /// The blocks that this inode must not map: those of all structures. The journal's inode may
     /// map the journal.
     #[must_use]
-    pub fn system_blocks(&self, ino: Ino) -> SystemBlocks<'_> {
+    pub(crate) fn system_blocks(&self, ino: Ino) -> SystemBlocks<'_> {
         if ino == self.layout.journal_ino { self.zones.structures() } else { self.zones.all() }
     }
 
@@ -197,7 +184,7 @@ impl GroupTable {
     ///
     /// # Errors
     /// The device failed or the checksum is wrong.
-    pub fn block_bitmap(&self, number: u32, state: &GroupState) -> Result<Vec<u8>> {
+    pub(crate) fn block_bitmap(&self, number: u32, state: &GroupState) -> Result<Vec<u8>> {
         if state.desc.flags.contains(GroupFlags::BLOCK_UNINIT) {
             return Ok(self.zones.initial_block_bitmap(&self.layout, number));
         }
@@ -216,7 +203,7 @@ impl GroupTable {
     ///
     /// # Errors
     /// The device failed or the checksum is wrong.
-    pub fn inode_bitmap(&self, number: u32, state: &GroupState) -> Result<Image> {
+    pub(crate) fn inode_bitmap(&self, number: u32, state: &GroupState) -> Result<Image> {
         if state.desc.flags.contains(GroupFlags::INODE_UNINIT) {
             let mut bits = vec![0; self.layout.block_size as usize];
             zones::pad(&mut bits, self.layout.inodes_per_group);
@@ -236,7 +223,7 @@ impl GroupTable {
     ///
     /// # Errors
     /// The bitmap cannot be read, or the volume has no such inode.
-    pub fn inode_in_use(&self, ino: Ino) -> Result<bool> {
+    pub(crate) fn inode_in_use(&self, ino: Ino) -> Result<bool> {
         let missing = Corrupt::Inode {
             ino,
             field: "number",

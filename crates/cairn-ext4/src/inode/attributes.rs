@@ -7,23 +7,24 @@ use cairn_vfs::{Attributes, FileKind, IoFlags, Timestamp};
 use crate::error::Result;
 use crate::format::inode::InodeFlags;
 use crate::inode::{Inode, State};
-use crate::volume::Volume;
+use crate::inodes::Inodes;
+use crate::store::Store;
 
 /// Access times older than this are renewed by `relatime`.
 const RELATIME_SECONDS: i64 = 24 * 60 * 60;
 
 /// The volume's clock as a timestamp.
 #[must_use]
-pub(crate) fn now(volume: &Volume) -> Timestamp {
-    Timestamp::from(volume.runtime.now())
+pub(crate) fn now(store: &Store) -> Timestamp {
+    Timestamp::from(store.runtime.now())
 }
 
 /// `stat`.
 #[must_use]
-pub(crate) fn get(volume: &Volume, inode: &Inode) -> Attributes {
+pub(crate) fn get(store: &Store, inode: &Inode) -> Attributes {
     let state = inode.state.read();
     let record = &state.record;
-    let sectors_per_block = u64::from(volume.layout.block_size) / 512;
+    let sectors_per_block = u64::from(store.layout.block_size) / 512;
     let [atime, mtime, ctime] = record.stored_times();
     Attributes {
         ino: inode.ino,
@@ -37,7 +38,7 @@ pub(crate) fn get(volume: &Volume, inode: &Inode) -> Attributes {
         sectors: record.blocks_512
             + state.delayed * sectors_per_block
             + inline_sectors(inode.kind, &state),
-        block_size: volume.layout.block_size.max(4096),
+        block_size: store.layout.block_size.max(4096),
         device: match inode.kind {
             FileKind::BlockDevice | FileKind::CharDevice => encode_device(record.device()),
             _ => 0,
@@ -76,12 +77,12 @@ pub(super) fn check_write(inode: &Inode, offset: u64, size: u64) -> Result<()> {
 
 /// Updates times and privileges after a change of contents, in memory. The next write-back, fsync
 /// or sync stores them.
-pub(super) fn note_modified(volume: &Volume, state: &mut State, flags: IoFlags) {
+pub(super) fn note_modified(store: &Store, state: &mut State, flags: IoFlags) {
     if flags.contains(IoFlags::KILL_PRIVILEGES) {
         state.record.mode = without_privileges(state.record.mode, FileKind::Regular);
     }
     if !flags.contains(IoFlags::WRITEBACK) {
-        let now = now(volume);
+        let now = now(store);
         state.record.mtime = now;
         state.record.ctime = now;
     }
@@ -90,8 +91,8 @@ pub(super) fn note_modified(volume: &Volume, state: &mut State, flags: IoFlags) 
 }
 
 /// Updates the access time after a read as `relatime` does, in memory.
-pub(crate) fn touch_access(volume: &Volume, inode: &Inode) {
-    if !volume.options.access_times() || volume.is_read_only() {
+pub(crate) fn touch_access(inodes: &Inodes, inode: &Inode) {
+    if !inodes.options.access_times() || inodes.is_read_only() {
         return;
     }
     let stale = |state: &State, now: Timestamp| {
@@ -101,12 +102,12 @@ pub(crate) fn touch_access(volume: &Volume, inode: &Inode) {
                 || record.atime <= record.ctime
                 || now.seconds - record.atime.seconds >= RELATIME_SECONDS)
     };
-    let now = now(volume);
+    let now = now(inodes);
     if stale(&inode.state.read(), now) {
         let mut state = inode.state.write();
         state.record.atime = now;
         if !std::mem::replace(&mut state.dirty, true) {
-            volume.accessed.note(inode.ino);
+            inodes.accessed.note(inode.ino);
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::inode::Inode;
 use crate::inode::mapper::InodeMapper;
 use crate::inode::tail::{note_pending_tail, write_old_tail};
 use crate::inode::writeback::write_back;
-use crate::volume::Volume;
+use crate::op::Operations;
 
 /// `FIEMAP_EXTENT_*` of linux/fiemap.h.
 mod fiemap {
@@ -30,7 +30,7 @@ mod fiemap {
 /// # Errors
 /// The map or the device failed, or the system has no memory.
 pub(crate) fn read(
-    volume: &Arc<Volume>,
+    ops: &Arc<Operations>,
     inode: &Arc<Inode>,
     offset: u64,
     buf: &mut [u8],
@@ -42,15 +42,15 @@ pub(crate) fn read(
     if offset >= size || buf.is_empty() {
         return Ok(0);
     }
-    let mapper = InodeMapper::new(volume, inode);
+    let mapper = InodeMapper::new(ops, inode);
     let done = if inode.is_inline() {
-        super::inline::read(volume, inode, offset, buf)?
+        super::inline::read(ops, inode, offset, buf)?
     } else if flags.contains(IoFlags::DIRECT) {
         inode.cache.direct_read(&mapper, size, offset, buf)?
     } else {
         inode.cache.read(&mapper, size, offset, buf)?
     };
-    super::attributes::touch_access(volume, inode);
+    super::attributes::touch_access(ops, inode);
     Ok(done)
 }
 
@@ -59,7 +59,7 @@ pub(crate) fn read(
 /// # Errors
 /// As [`read`].
 pub(crate) fn read_shared(
-    volume: &Arc<Volume>,
+    ops: &Arc<Operations>,
     inode: &Arc<Inode>,
     offset: u64,
     len: usize,
@@ -72,10 +72,10 @@ pub(crate) fn read_shared(
         if inode.is_inline() || flags.contains(IoFlags::DIRECT) {
             return Ok(false);
         }
-        inode.cache.read_shared(&InodeMapper::new(volume, inode), inode.size(), offset, len)?
+        inode.cache.read_shared(&InodeMapper::new(ops, inode), inode.size(), offset, len)?
     };
     if !pieces.is_empty() {
-        super::attributes::touch_access(volume, inode);
+        super::attributes::touch_access(ops, inode);
     }
     let pieces: Vec<&[u8]> = pieces.iter().map(|piece| &piece[..]).collect();
     take(&pieces);
@@ -88,23 +88,23 @@ pub(crate) fn read_shared(
 /// Nothing was written: the flags forbid it, the volume is full or read-only, the size would be too
 /// large, or the map or the device failed.
 pub(crate) fn write(
-    volume: &Arc<Volume>,
+    ops: &Arc<Operations>,
     inode: &Arc<Inode>,
     offset: u64,
     data: &[u8],
     flags: IoFlags,
 ) -> Result<usize> {
     inode.kind.check_regular()?;
-    volume.check_writable()?;
+    ops.check_writable()?;
     if data.is_empty() {
         return Ok(0);
     }
     let mut done = 0;
     while done < data.len() {
         // The caller holds no lock, because a throttled writer writes back other files as well.
-        volume.pages.balance()?;
-        let piece = volume
-            .with_space(|| write_locked(volume, inode, offset + done as u64, &data[done..], flags));
+        ops.pages.balance()?;
+        let piece =
+            ops.with_space(|| write_locked(ops, inode, offset + done as u64, &data[done..], flags));
         match piece {
             Ok(0) => break,
             Ok(taken) => done += taken,
@@ -115,13 +115,13 @@ pub(crate) fn write(
     }
     if flags.intersects(IoFlags::DSYNC | IoFlags::SYNC) || inode.flags().contains(InodeFlags::SYNC)
     {
-        crate::fsync::fsync(volume, inode, !flags.contains(IoFlags::SYNC))?;
+        crate::fsync::fsync(ops, inode, !flags.contains(IoFlags::SYNC))?;
     }
     Ok(done)
 }
 
 fn write_locked(
-    volume: &Arc<Volume>,
+    ops: &Arc<Operations>,
     inode: &Arc<Inode>,
     offset: u64,
     data: &[u8],
@@ -131,26 +131,26 @@ fn write_locked(
     let old_size = inode.size();
     let offset = if flags.contains(IoFlags::APPEND) { old_size } else { offset };
     super::attributes::check_write(inode, offset, old_size)?;
-    let limit = volume.max_file_size(inode);
+    let limit = inode.max_size(&ops.layout);
     if offset >= limit {
         return Err(VfsError::TooLarge.into());
     }
     let fits = usize::try_from(limit - offset).unwrap_or(usize::MAX).min(data.len());
     let data = &data[..fits];
     if inode.is_inline() {
-        super::inline::convert_inline_data(volume, inode)?;
+        super::inline::convert_inline_data(ops, inode)?;
     }
-    let mapper = InodeMapper::new(volume, inode);
+    let mapper = InodeMapper::new(ops, inode);
     let done = if flags.contains(IoFlags::DIRECT) {
-        write_old_tail(volume, inode, old_size, offset + data.len() as u64)?;
+        write_old_tail(ops, inode, old_size, offset + data.len() as u64)?;
         inode.cache.direct_write(&mapper, old_size, offset, &bytes::Bytes::copy_from_slice(data))?
     } else {
         inode.cache.write(&mapper, old_size, offset, data)?
     };
-    note_pending_tail(volume, inode, old_size, offset);
+    note_pending_tail(ops, inode, old_size, offset);
     let mut state = inode.state.write();
     state.extend_size(offset + done as u64);
-    super::attributes::note_modified(volume, &mut state, flags);
+    super::attributes::note_modified(ops, &mut state, flags);
     Ok(done)
 }
 
@@ -160,7 +160,7 @@ fn write_locked(
 /// # Errors
 /// [`VfsError::NoData`] if the offset is beyond the end or no data follows; the map cannot be read.
 pub(crate) fn seek(
-    volume: &Arc<Volume>,
+    ops: &Arc<Operations>,
     inode: &Arc<Inode>,
     offset: u64,
     what: Seek,
@@ -173,8 +173,8 @@ pub(crate) fn seek(
     if inode.kind != FileKind::Regular || inode.is_inline() {
         return Ok(if what == Seek::Data { offset } else { size });
     }
-    let block_size = u64::from(volume.layout.block_size);
-    let mapper = InodeMapper::new(volume, inode);
+    let block_size = u64::from(ops.layout.block_size);
+    let mapper = InodeMapper::new(ops, inode);
     // A reservation ahead of a writer is not data.
     inode.cache.release_reservation(&mapper);
     let mut at = offset;
@@ -214,7 +214,7 @@ pub(crate) fn seek(
 /// # Errors
 /// The map cannot be read; with `sync`, data could not be written.
 pub(crate) fn extents(
-    volume: &Arc<Volume>,
+    ops: &Arc<Operations>,
     inode: &Arc<Inode>,
     offset: u64,
     len: u64,
@@ -223,7 +223,7 @@ pub(crate) fn extents(
 ) -> Result<()> {
     let _data = inode.data.read();
     let size = inode.size();
-    let block_size = u64::from(volume.layout.block_size);
+    let block_size = u64::from(ops.layout.block_size);
     if inode.is_inline() {
         if offset < size {
             let physical = inode.location.block.get() * block_size + inode.location.offset as u64;
@@ -237,11 +237,11 @@ pub(crate) fn extents(
         return Ok(());
     }
     if sync {
-        write_back(volume, inode, 0..u64::MAX, Mode::Sync)?;
+        write_back(ops, inode, 0..u64::MAX, Mode::Sync)?;
     }
-    let mapper = InodeMapper::new(volume, inode);
+    let mapper = InodeMapper::new(ops, inode);
     inode.cache.release_reservation(&mapper);
-    let end = offset.saturating_add(len).div_ceil(block_size).min(volume.max_file_blocks(inode));
+    let end = offset.saturating_add(len).div_ceil(block_size).min(inode.max_blocks(&ops.layout));
     let mut block = offset / block_size;
     let mut held: Option<FileExtent> = None;
     while block < end {
@@ -270,7 +270,7 @@ pub(crate) fn extents(
     }
     if let Some(mut extent) = held {
         let after = (extent.logical + extent.length) / block_size;
-        if !has_blocks_from(volume, inode, after)? {
+        if !has_blocks_from(ops, inode, after)? {
             extent.flags |= fiemap::LAST;
         }
         emit(extent);
@@ -279,9 +279,9 @@ pub(crate) fn extents(
 }
 
 /// True if any block at or after `block` is not a hole.
-fn has_blocks_from(volume: &Arc<Volume>, inode: &Arc<Inode>, block: u64) -> Result<bool> {
-    let mapper = InodeMapper::new(volume, inode);
-    let end = volume.max_file_blocks(inode);
+fn has_blocks_from(ops: &Arc<Operations>, inode: &Arc<Inode>, block: u64) -> Result<bool> {
+    let mapper = InodeMapper::new(ops, inode);
+    let end = inode.max_blocks(&ops.layout);
     let mut at = block;
     while at < end {
         let mapping = mapper.lookup(Run { start: FileBlock(at), len: end - at })?;
@@ -298,7 +298,7 @@ fn has_blocks_from(volume: &Arc<Volume>, inode: &Arc<Inode>, block: u64) -> Resu
 /// # Errors
 /// [`VfsError::Invalid`] if the ranges overlap; otherwise as [`read`] and [`write()`].
 pub(crate) fn copy_range(
-    volume: &Arc<Volume>,
+    ops: &Arc<Operations>,
     from: &Arc<Inode>,
     from_offset: u64,
     to: &Arc<Inode>,
@@ -315,7 +315,7 @@ pub(crate) fn copy_range(
         same_file: from.ino == to.ino,
     };
     range.run(
-        |offset, buf| read(volume, from, offset, buf, IoFlags::empty()),
-        |offset, bytes| write(volume, to, offset, bytes, IoFlags::empty()),
+        |offset, buf| read(ops, from, offset, buf, IoFlags::empty()),
+        |offset, bytes| write(ops, to, offset, bytes, IoFlags::empty()),
     )
 }

@@ -19,17 +19,18 @@ use crate::format::features::{Compat, Incompat};
 use crate::format::inode::InodeFlags;
 use crate::inode::mapper::InodeMapper;
 use crate::inode::{Inode, inline};
+use crate::inodes::Inodes;
+use crate::op::Operations;
 use crate::txn::Handle;
-use crate::volume::Volume;
 
 /// A directory's blocks by its block map.
 struct Blocks<'a> {
-    volume: &'a Arc<Volume>,
+    ops: &'a Operations,
     inode: &'a Arc<Inode>,
 }
 
-fn settings(volume: &Volume, inode: &Inode) -> DirSettings {
-    let layout = &volume.layout;
+fn settings(inodes: &Inodes, inode: &Inode) -> DirSettings {
+    let layout = &inodes.layout;
     DirSettings {
         ino: inode.ino,
         format: DirFormat {
@@ -38,7 +39,7 @@ fn settings(volume: &Volume, inode: &Inode) -> DirSettings {
             seed: inode.seed,
             inodes_count: layout.inodes_count,
         },
-        hash: volume.hash,
+        hash: inodes.hash,
         dir_index: layout.features.compat(Compat::DIR_INDEX),
         large_dir: layout.features.incompat(Incompat::LARGE_DIR),
     }
@@ -57,7 +58,7 @@ pub(crate) fn hash_settings(superblock: &crate::format::superblock::Superblock) 
 
 impl DirBlocks for Blocks<'_> {
     fn settings(&self) -> DirSettings {
-        settings(self.volume, self.inode)
+        settings(self.ops, self.inode)
     }
 
     fn indexed(&self) -> bool {
@@ -67,11 +68,11 @@ impl DirBlocks for Blocks<'_> {
     fn set_indexed(&self, handle: &Handle, indexed: bool) -> Result<()> {
         let mut state = self.inode.state.write();
         state.record.flags.set(InodeFlags::INDEX, indexed);
-        self.inode.write_inode(self.volume, handle, &mut state)
+        self.inode.write_inode(self.ops, handle, &mut state)
     }
 
     fn count(&self) -> u64 {
-        self.inode.size() / u64::from(self.volume.layout.block_size)
+        self.inode.size() / u64::from(self.ops.layout.block_size)
     }
 
     fn get(&self, block: FileBlock) -> Result<Arc<Buffer>> {
@@ -81,12 +82,10 @@ impl DirBlocks for Blocks<'_> {
         };
         let known = match known {
             Some(known) => known,
-            None => {
-                InodeMapper::find(self.volume, self.inode, &mut self.inode.state.write(), block)?
-            }
+            None => InodeMapper::find(self.ops, self.inode, &mut self.inode.state.write(), block)?,
         };
         match known.mapping_from(block).place {
-            Place::Mapped(pba) => Ok(self.volume.buffers.get(pba)?),
+            Place::Mapped(pba) => Ok(self.ops.buffers.get(pba)?),
             _ => Err(Corrupt::Directory {
                 ino: self.inode.ino,
                 block,
@@ -99,20 +98,20 @@ impl DirBlocks for Blocks<'_> {
     }
 
     fn append(&self, handle: &Handle) -> Result<(FileBlock, Arc<Buffer>)> {
-        let block_size = u64::from(self.volume.layout.block_size);
+        let block_size = u64::from(self.ops.layout.block_size);
         let mut guard = self.inode.state.write();
         let state = &mut *guard;
         let block = FileBlock(state.size / block_size);
-        let goal = InodeMapper::new(self.volume, self.inode).goal(state, block)?;
-        let source = self.volume.space.for_mapping();
-        let pba = crate::space::BlockSource::allocate_block(&*self.volume.space, handle, goal)?;
+        let goal = InodeMapper::goal(self.ops, self.inode, state, block)?;
+        let source = self.ops.space.for_mapping();
+        let pba = crate::space::BlockSource::allocate_block(&*self.ops.space, handle, goal)?;
         let run = Run { start: block, len: 1 };
-        let map = self.volume.map_with(self.inode, state, &source);
+        let map = self.ops.map_with(self.inode, state, &source);
         match map.insert(handle, &mut state.record.block, run, pba, false) {
-            Ok(delta) => self.volume.account(state, delta),
+            Ok(delta) => state.account(&self.ops.layout, delta),
             Err(error) => {
                 crate::space::BlockSource::free(
-                    &*self.volume.space,
+                    &*self.ops.space,
                     handle,
                     pba,
                     1,
@@ -123,16 +122,16 @@ impl DirBlocks for Blocks<'_> {
         }
         state.status.set_mapped(run, pba);
         state.set_size_and_disksize(state.size + block_size);
-        self.inode.write_inode(self.volume, handle, state)?;
+        self.inode.write_inode(self.ops, handle, state)?;
         drop(guard);
         Ok((block, handle.create(pba)?))
     }
 }
 
 /// Copies the bytes of an inline directory.
-fn inline_bytes(volume: &Volume, inode: &Inode) -> Result<([u8; 60], Vec<u8>)> {
+fn inline_bytes(ops: &Operations, inode: &Inode) -> Result<([u8; 60], Vec<u8>)> {
     let state = inode.state.read();
-    Ok((state.record.block, inline::tail(volume, inode, &state)?))
+    Ok((state.record.block, inline::tail(ops, inode, &state)?))
 }
 
 /// Finds a name, including `.` and `..`.
@@ -140,17 +139,16 @@ fn inline_bytes(volume: &Volume, inode: &Inode) -> Result<([u8; 60], Vec<u8>)> {
 /// # Errors
 /// The directory is damaged, or the device failed.
 pub(crate) fn lookup(
-    volume: &Arc<Volume>,
+    ops: &Operations,
     inode: &Arc<Inode>,
     name: &[u8],
 ) -> Result<Option<(Ino, Option<FileKind>)>> {
     if inode.is_inline() {
-        let (head, tail) = inline_bytes(volume, inode)?;
-        let found =
-            InlineDir { head: &head, tail: &tail }.lookup(&settings(volume, inode), name)?;
+        let (head, tail) = inline_bytes(ops, inode)?;
+        let found = InlineDir { head: &head, tail: &tail }.lookup(&settings(ops, inode), name)?;
         return Ok(found.map(|found| (found.ino, found.kind)));
     }
-    Ok(dir::lookup(&Blocks { volume, inode }, name)?.map(|found| (found.ino, found.kind)))
+    Ok(dir::lookup(&Blocks { ops, inode }, name)?.map(|found| (found.ino, found.kind)))
 }
 
 /// Adds a name that does not exist. If space runs out, no name has changed.
@@ -158,7 +156,7 @@ pub(crate) fn lookup(
 /// # Errors
 /// As [`dir::add`].
 pub(crate) fn add(
-    volume: &Arc<Volume>,
+    ops: &Operations,
     handle: &Handle,
     inode: &Arc<Inode>,
     name: Name<'_>,
@@ -166,12 +164,12 @@ pub(crate) fn add(
     kind: FileKind,
 ) -> Result<()> {
     if inode.is_inline() {
-        if edit_inline(volume, handle, inode, |dir, settings| dir.add(settings, name, ino, kind))? {
+        if edit_inline(ops, handle, inode, |dir, settings| dir.add(settings, name, ino, kind))? {
             return Ok(());
         }
-        to_blocks(volume, handle, inode)?;
+        to_blocks(ops, handle, inode)?;
     }
-    dir::add(&Blocks { volume, inode }, handle, name, ino, kind)
+    dir::add(&Blocks { ops, inode }, handle, name, ino, kind)
 }
 
 /// Removes an existing name.
@@ -179,16 +177,16 @@ pub(crate) fn add(
 /// # Errors
 /// As [`dir::remove`].
 pub(crate) fn remove(
-    volume: &Arc<Volume>,
+    ops: &Operations,
     handle: &Handle,
     inode: &Arc<Inode>,
     name: &[u8],
 ) -> Result<()> {
     if inode.is_inline() {
-        return edit_inline(volume, handle, inode, |dir, settings| dir.remove(settings, name))
+        return edit_inline(ops, handle, inode, |dir, settings| dir.remove(settings, name))
             .map(drop);
     }
-    dir::remove(&Blocks { volume, inode }, handle, name).map(drop)
+    dir::remove(&Blocks { ops, inode }, handle, name).map(drop)
 }
 
 /// Changes the inode of a name or of `..`.
@@ -196,7 +194,7 @@ pub(crate) fn remove(
 /// # Errors
 /// As [`dir::set_target`].
 pub(crate) fn set_target(
-    volume: &Arc<Volume>,
+    ops: &Operations,
     handle: &Handle,
     inode: &Arc<Inode>,
     name: &[u8],
@@ -204,24 +202,24 @@ pub(crate) fn set_target(
     kind: FileKind,
 ) -> Result<()> {
     if inode.is_inline() {
-        return edit_inline(volume, handle, inode, |dir, settings| {
+        return edit_inline(ops, handle, inode, |dir, settings| {
             dir.set_target(settings, name, ino, kind)
         })
         .map(drop);
     }
-    dir::set_target(&Blocks { volume, inode }, handle, name, ino, kind).map(drop)
+    dir::set_target(&Blocks { ops, inode }, handle, name, ino, kind).map(drop)
 }
 
 /// True if the directory contains only `.` and `..`.
 ///
 /// # Errors
 /// As [`dir::is_empty`].
-pub(crate) fn is_empty(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<bool> {
+pub(crate) fn is_empty(ops: &Operations, inode: &Arc<Inode>) -> Result<bool> {
     if inode.is_inline() {
-        let (head, tail) = inline_bytes(volume, inode)?;
-        return InlineDir { head: &head, tail: &tail }.is_empty(&settings(volume, inode));
+        let (head, tail) = inline_bytes(ops, inode)?;
+        return InlineDir { head: &head, tail: &tail }.is_empty(&settings(ops, inode));
     }
-    dir::is_empty(&Blocks { volume, inode })
+    dir::is_empty(&Blocks { ops, inode })
 }
 
 /// Gives a new directory its first block.
@@ -229,12 +227,12 @@ pub(crate) fn is_empty(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<bool>
 /// # Errors
 /// As [`dir::init_empty`].
 pub(crate) fn init(
-    volume: &Arc<Volume>,
+    ops: &Operations,
     handle: &Handle,
     inode: &Arc<Inode>,
     parent: Ino,
 ) -> Result<()> {
-    dir::init_empty(&Blocks { volume, inode }, handle, parent)
+    dir::init_empty(&Blocks { ops, inode }, handle, parent)
 }
 
 /// Entries from `position` on.
@@ -242,7 +240,7 @@ pub(crate) fn init(
 /// # Errors
 /// As [`dir::readdir`].
 pub(crate) fn read(
-    volume: &Arc<Volume>,
+    ops: &Operations,
     inode: &Arc<Inode>,
     position: u64,
     emit: &mut dyn FnMut(DirEntry) -> bool,
@@ -253,49 +251,47 @@ pub(crate) fn read(
     {
         let _names = inode.namespace.read();
         if inode.is_inline() {
-            let (head, tail) = inline_bytes(volume, inode)?;
+            let (head, tail) = inline_bytes(ops, inode)?;
             InlineDir { head: &head, tail: &tail }.readdir(
-                &settings(volume, inode),
+                &settings(ops, inode),
                 position,
                 emit,
             )?;
         } else {
-            dir::readdir(&Blocks { volume, inode }, position, emit)?;
+            dir::readdir(&Blocks { ops, inode }, position, emit)?;
         }
     }
-    super::attributes::touch_access(volume, inode);
+    super::attributes::touch_access(ops, inode);
     Ok(())
 }
 
 /// Changes the entries of an inline directory in the inode.
 fn edit_inline<T>(
-    volume: &Volume,
+    ops: &Operations,
     handle: &Handle,
     inode: &Inode,
     edit: impl FnOnce(&mut InlineDirMut<'_>, &DirSettings) -> Result<T>,
 ) -> Result<T> {
     let mut state = inode.state.write();
-    let (mut head, mut tail) = (state.record.block, inline::tail(volume, inode, &state)?);
-    let done =
-        edit(&mut InlineDirMut { head: &mut head, tail: &mut tail }, &settings(volume, inode))?;
+    let (mut head, mut tail) = (state.record.block, inline::tail(ops, inode, &state)?);
+    let done = edit(&mut InlineDirMut { head: &mut head, tail: &mut tail }, &settings(ops, inode))?;
     inline::replace(inode, &mut state, &head, tail)?;
-    inode.write_inode(volume, handle, &mut state)?;
+    inode.write_inode(ops, handle, &mut state)?;
     Ok(done)
 }
 
 /// Moves the entries of an inline directory to a block in the same handle. If no block is free, the
 /// directory stays inline.
-fn to_blocks(volume: &Arc<Volume>, handle: &Handle, inode: &Arc<Inode>) -> Result<()> {
-    let (head, tail) = inline_bytes(volume, inode)?;
+fn to_blocks(ops: &Operations, handle: &Handle, inode: &Arc<Inode>) -> Result<()> {
+    let (head, tail) = inline_bytes(ops, inode)?;
     let (before, size) = {
         let mut state = inode.state.write();
         let before = (state.record.clone(), state.size);
-        inline::destroy_inline_data(volume, inode, &mut state)?;
+        inline::destroy_inline_data(ops, inode, &mut state)?;
         before
     };
     // The entries fit one block. Only its allocation, which comes first, can find no space.
-    let converted =
-        InlineDir { head: &head, tail: &tail }.convert(&Blocks { volume, inode }, handle);
+    let converted = InlineDir { head: &head, tail: &tail }.convert(&Blocks { ops, inode }, handle);
     if converted.is_err() && inode.size() == 0 {
         let mut state = inode.state.write();
         state.record = before;

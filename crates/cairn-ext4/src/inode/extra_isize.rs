@@ -10,16 +10,16 @@ use cairn_base::Ino;
 
 use crate::error::{Error, Result};
 use crate::inode::State;
+use crate::op::Operations;
 use crate::txn::Handle;
-use crate::volume::Volume;
 use crate::xattr_ops::{self, Room};
 
 /// Grows the record in memory. The caller writes it in `handle`.
 ///
 /// # Errors
 /// The journal or the device failed.
-pub(super) fn grow(volume: &Volume, handle: &Handle, ino: Ino, state: &mut State) -> Result<()> {
-    let layout = &volume.layout;
+pub(super) fn grow(ops: &Operations, handle: &Handle, ino: Ino, state: &mut State) -> Result<()> {
+    let layout = &ops.layout;
     let have = state.record.extra_isize;
     if have >= layout.want_extra_isize || state.stays_small || state.record.links == 0 {
         return Ok(());
@@ -28,7 +28,7 @@ pub(super) fn grow(volume: &Volume, handle: &Handle, ino: Ino, state: &mut State
         .into_iter()
         .filter(|wanted| *wanted > have)
     {
-        match xattr_ops::make_room(volume, handle, ino, state, (wanted - have).into()) {
+        match xattr_ops::make_room(ops, handle, ino, state, (wanted - have).into()) {
             Ok(Room::Made(area)) => {
                 state.record.grow_extra(wanted, area);
                 return Ok(());

@@ -19,8 +19,10 @@ use crate::error::{Error, Result};
 use crate::format::inode::InodeFlags;
 use crate::format::xattr::{self, OwnedAttribute, OwnedValue, Value, XattrLocation};
 use crate::inode::{Inode, State};
+use crate::mount_state::MountState;
+use crate::op::Operations;
+use crate::store::Store;
 use crate::txn::Handle;
-use crate::volume::Volume;
 use crate::xattr::inline_data;
 
 /// Prefix index of `system.`.
@@ -31,13 +33,13 @@ const DATA: &[u8] = b"data";
 ///
 /// # Errors
 /// The attributes of the inode are damaged.
-pub(crate) fn tail(volume: &Volume, inode: &Inode, state: &State) -> Result<Vec<u8>> {
+pub(crate) fn tail(store: &Store, inode: &Inode, state: &State) -> Result<Vec<u8>> {
     let attributes = xattr::decode(&state.record.extra, XattrLocation::Inode, inode.ino)?;
     let found =
         attributes.iter().find(|attribute| attribute.index == SYSTEM && attribute.name == DATA);
     match found.map(|attribute| &attribute.value) {
         Some(Value::Here(bytes)) => Ok(bytes.to_vec()),
-        Some(Value::Inode { ino, size, .. }) => crate::xattr_ops::value_inode(volume, *ino, *size),
+        Some(Value::Inode { ino, size, .. }) => crate::xattr_ops::value_inode(store, *ino, *size),
         None => Ok(Vec::new()),
     }
 }
@@ -70,16 +72,16 @@ pub(crate) fn replace(
 /// # Errors
 /// The attributes of the inode are damaged, or the journal was aborted.
 pub(crate) fn reshape(
-    volume: &Volume,
+    ops: &Operations,
     inode: &Inode,
     size: u64,
     zeros: Range<u64>,
 ) -> Result<bool> {
-    let mut bytes = contents(volume, inode)?;
+    let mut bytes = contents(ops, inode)?;
     let at = |byte: u64| usize::try_from(byte).unwrap_or(usize::MAX).min(bytes.len());
     let zeros = at(zeros.start)..at(zeros.end);
     bytes[zeros].fill(0);
-    let handle = volume.begin(volume.credits.attributes)?;
+    let handle = ops.begin(ops.credits.attributes)?;
     let mut state = inode.state.write();
     let state = &mut *state;
     let area = &mut state.record.extra;
@@ -94,8 +96,8 @@ pub(crate) fn reshape(
         return Ok(false);
     }
     state.set_size_and_disksize(size);
-    super::attributes::note_modified(volume, state, IoFlags::empty());
-    inode.write_inode(volume, &handle, state)?;
+    super::attributes::note_modified(ops, state, IoFlags::empty());
+    inode.write_inode(ops, &handle, state)?;
     handle.finish();
     Ok(true)
 }
@@ -104,10 +106,10 @@ pub(crate) fn reshape(
 ///
 /// # Errors
 /// The attributes of the inode are damaged, or the size exceeds the contents.
-pub(crate) fn contents(volume: &Volume, inode: &Inode) -> Result<Vec<u8>> {
+pub(crate) fn contents(store: &Store, inode: &Inode) -> Result<Vec<u8>> {
     let state = inode.state.read();
     let mut bytes = state.record.block.to_vec();
-    bytes.extend(tail(volume, inode, &state)?);
+    bytes.extend(tail(store, inode, &state)?);
     let size = usize::try_from(state.size).map_err(|_| VfsError::TooLarge)?;
     if size > bytes.len() {
         return Err(crate::Corrupt::Inode {
@@ -126,8 +128,8 @@ pub(crate) fn contents(volume: &Volume, inode: &Inode) -> Result<Vec<u8>> {
 ///
 /// # Errors
 /// As [`contents`].
-pub(crate) fn read(volume: &Volume, inode: &Inode, offset: u64, buf: &mut [u8]) -> Result<usize> {
-    let bytes = contents(volume, inode)?;
+pub(crate) fn read(store: &Store, inode: &Inode, offset: u64, buf: &mut [u8]) -> Result<usize> {
+    let bytes = contents(store, inode)?;
     let rest =
         usize::try_from(offset).ok().and_then(|offset| bytes.get(offset..)).unwrap_or_default();
     let len = rest.len().min(buf.len());
@@ -140,7 +142,7 @@ pub(crate) fn read(volume: &Volume, inode: &Inode, offset: u64, buf: &mut [u8]) 
 ///
 /// # Errors
 /// The attributes of the inode are damaged.
-pub(crate) fn destroy_inline_data(volume: &Volume, inode: &Inode, state: &mut State) -> Result<()> {
+pub(crate) fn destroy_inline_data(store: &Store, inode: &Inode, state: &mut State) -> Result<()> {
     let attributes = xattr::decode(&state.record.extra, XattrLocation::Inode, inode.ino)?;
     let kept: Vec<OwnedAttribute> = attributes
         .iter()
@@ -149,7 +151,7 @@ pub(crate) fn destroy_inline_data(volume: &Volume, inode: &Inode, state: &mut St
         .collect();
     xattr::encode_inode(&mut state.record.extra, &kept);
     state.record.flags.remove(InodeFlags::INLINE_DATA);
-    volume.init_block_map(&mut state.record);
+    crate::inode::init_block_map(&store.layout, &mut state.record);
     state.status.forget(Run { start: FileBlock(0), len: u64::MAX });
     if inode.kind == cairn_vfs::FileKind::Directory {
         state.set_size_and_disksize(0);
@@ -162,41 +164,39 @@ pub(crate) fn destroy_inline_data(volume: &Volume, inode: &Inode, state: &mut St
 /// # Errors
 /// The volume is full, the attributes of the inode are damaged, or the device or the journal
 /// failed. The contents stay inline.
-pub(crate) fn convert_inline_data(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<()> {
-    let bytes = contents(volume, inode)?;
-    let block_size = volume.layout.block_size as usize;
+pub(crate) fn convert_inline_data(ops: &Operations, inode: &Arc<Inode>) -> Result<()> {
+    let bytes = contents(ops, inode)?;
+    let block_size = ops.layout.block_size as usize;
     let blocks = u32::try_from(bytes.len().div_ceil(block_size)).map_err(|_| VfsError::TooLarge)?;
     if blocks == 0 {
-        let handle = volume.begin(volume.credits.attributes)?;
+        let handle = ops.begin(ops.credits.attributes)?;
         let mut state = inode.state.write();
-        destroy_inline_data(volume, inode, &mut state)?;
-        inode.write_inode(volume, &handle, &mut state)?;
+        destroy_inline_data(ops, inode, &mut state)?;
+        inode.write_inode(ops, &handle, &mut state)?;
         handle.finish();
         return Ok(());
     }
     let allocation =
-        volume.space.allocate_for(volume.group_goal(inode.ino), blocks, Class::of_call())?;
+        ops.space.allocate_for(ops.space.goal_of(inode.ino), blocks, Class::of_call())?;
     let start = allocation.start;
-    let handle = match write_contents(volume, &allocation, bytes, blocks) {
+    let handle = match write_contents(ops, &allocation, bytes, blocks) {
         Ok(handle) => handle,
         Err(error) => {
-            volume.space.cancel(allocation);
+            ops.space.cancel(allocation);
             return Err(error);
         }
     };
     let mut state = inode.state.write();
     let state = &mut *state;
     let before = state.record.clone();
-    destroy_inline_data(volume, inode, state)?;
-    if let Err(error) =
-        volume.map_allocation(&handle, inode, state, allocation, FileBlock(0), false)
-    {
+    destroy_inline_data(ops, inode, state)?;
+    if let Err(error) = ops.map_allocation(&handle, inode, state, allocation, FileBlock(0), false) {
         // Nothing was stored, so the contents are still inline.
         state.record = before;
         return Err(error);
     }
     state.status.set_mapped(Run { start: FileBlock(0), len: u64::from(blocks) }, start);
-    inode.write_inode(volume, &handle, state)?;
+    inode.write_inode(ops, &handle, state)?;
     inode.ledger.wrote();
     handle.finish();
     Ok(())
@@ -204,7 +204,7 @@ pub(crate) fn convert_inline_data(volume: &Arc<Volume>, inode: &Arc<Inode>) -> R
 
 /// Writes the contents to their blocks, which are not mapped yet.
 fn write_contents(
-    volume: &Volume,
+    mount: &MountState,
     allocation: &Allocation,
     mut bytes: Vec<u8>,
     blocks: u32,
@@ -212,9 +212,9 @@ fn write_contents(
     if allocation.len < blocks {
         return Err(VfsError::NoSpace.into());
     }
-    let block_size = volume.layout.block_size as usize;
+    let block_size = mount.layout.block_size as usize;
     bytes.resize(blocks as usize * block_size, 0);
     let at = allocation.start.get() * block_size as u64;
-    volume.device.write_at(at, bytes).map_err(Error::Data)?;
-    volume.begin(volume.credits.map_extent)
+    mount.device.write_at(at, bytes).map_err(Error::Data)?;
+    mount.begin(mount.credits.map_extent)
 }

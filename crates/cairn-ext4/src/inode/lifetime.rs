@@ -7,18 +7,18 @@ use cairn_base::Ino;
 use crate::error::Result;
 use crate::inode::Inode;
 use crate::inode::delete::delete_inode;
-use crate::volume::Volume;
+use crate::op::Operations;
 
-impl Volume {
+impl Operations {
     /// Drops references. An inode without names and references is deleted.
     ///
     /// # Errors
     /// The inode could not be deleted; its orphan record stays.
-    pub fn forget(self: &Arc<Self>, ino: Ino, count: u64) -> Result<()> {
-        if self.inodes.release(ino, count) > 0 {
+    pub(crate) fn forget(self: &Arc<Self>, ino: Ino, count: u64) -> Result<()> {
+        if self.table.release(ino, count) > 0 {
             return Ok(());
         }
-        match self.inodes.get(ino) {
+        match self.table.get(ino) {
             Some(inode) => self.evict_inode(&inode),
             None => Ok(()),
         }
@@ -28,19 +28,19 @@ impl Volume {
     ///
     /// # Errors
     /// The inode could not be deleted; its orphan record stays.
-    pub fn evict_inode(self: &Arc<Self>, inode: &Arc<Inode>) -> Result<()> {
+    pub(crate) fn evict_inode(self: &Arc<Self>, inode: &Arc<Inode>) -> Result<()> {
         let nameless = inode.state.read().record.links == 0;
-        if !nameless || self.inodes.references(inode.ino) > 0 || self.is_read_only() {
+        if !nameless || self.table.references(inode.ino) > 0 || self.is_read_only() {
             return Ok(());
         }
         delete_inode(self, inode)
     }
 
     /// Drops a reference in another thread, for callers with locks or a handle.
-    pub fn release_later(self: &Arc<Self>, ino: Ino) {
-        let volume = self.clone();
+    pub(crate) fn release_later(self: &Arc<Self>, ino: Ino) {
+        let ops = self.clone();
         self.runtime.defer(Box::new(move || {
-            if let Err(error) = volume.observe(volume.forget(ino, 1)) {
+            if let Err(error) = ops.observe(ops.forget(ino, 1)) {
                 tracing::warn!(%ino, %error, "an inode could not be deleted; recovery will");
             }
         }));
@@ -50,10 +50,10 @@ impl Volume {
     ///
     /// # Errors
     /// The first inode that could not be deleted. The others are.
-    pub fn delete_nameless(self: &Arc<Self>) -> Result<()> {
+    pub(crate) fn delete_nameless(self: &Arc<Self>) -> Result<()> {
         self.runtime.drain_deferred();
         let mut nameless = Vec::new();
-        self.inodes.for_each(|_, inode| {
+        self.table.for_each(|_, inode| {
             if inode.state.read().record.links == 0 {
                 nameless.push(inode.clone());
             }

@@ -11,18 +11,18 @@ use crate::corrupt::Corrupt;
 use crate::error::Result;
 use crate::inode::Inode;
 use crate::inode::writeback::Flusher;
-use crate::volume::Volume;
+use crate::op::Operations;
 
-impl Volume {
+impl Operations {
     /// The inode, which is loaded if it is not in memory.
     ///
     /// # Errors
     /// [`VfsError::Stale`] if the number is not in use; the record is damaged or the device failed.
-    pub fn inode(self: &Arc<Self>, ino: Ino) -> Result<Arc<Inode>> {
-        if let Some(inode) = self.inodes.get(ino) {
+    pub(crate) fn inode(self: &Arc<Self>, ino: Ino) -> Result<Arc<Inode>> {
+        if let Some(inode) = self.table.get(ino) {
             return Ok(inode);
         }
-        self.inodes.get_or_try_insert(ino, || self.load(ino)).inspect(|inode| self.set_owner(inode))
+        self.table.get_or_try_insert(ino, || self.load(ino)).inspect(|inode| self.set_owner(inode))
     }
 
     fn load(&self, ino: Ino) -> Result<Inode> {
@@ -67,11 +67,11 @@ impl Volume {
     /// The inode, with a reference for the caller's front-end.
     ///
     /// # Errors
-    /// As [`Volume::inode`].
-    pub fn acquire(self: &Arc<Self>, ino: Ino) -> Result<Arc<Inode>> {
+    /// As [`Operations::inode`].
+    pub(crate) fn acquire(self: &Arc<Self>, ino: Ino) -> Result<Arc<Inode>> {
         let inode = self.inode(ino)?;
         // The caller holds the value, so the entry exists unless the inode was deleted.
-        self.inodes.acquire(ino).ok_or(cairn_vfs::Error::Stale)?;
+        self.table.acquire(ino).ok_or(cairn_vfs::Error::Stale)?;
         Ok(inode)
     }
 
@@ -79,10 +79,10 @@ impl Volume {
     ///
     /// # Errors
     /// The number is in use: the bitmap is damaged.
-    pub fn adopt(self: &Arc<Self>, inode: Inode) -> Result<Arc<Inode>> {
+    pub(crate) fn adopt(self: &Arc<Self>, inode: Inode) -> Result<Arc<Inode>> {
         let ino = inode.ino;
         let mut fresh = false;
-        let inode = self.inodes.get_or_try_insert(ino, || {
+        let inode = self.table.get_or_try_insert(ino, || {
             fresh = true;
             Ok::<_, crate::Error>(inode)
         })?;
@@ -92,7 +92,7 @@ impl Volume {
                 ("i_mode", u64::from(inode.state.read().record.mode), "not 0 in a free inode");
             return Err(Corrupt::Inode { ino, field, value, problem }.into());
         }
-        self.inodes.acquire(ino);
+        self.table.acquire(ino);
         self.set_owner(&inode);
         Ok(inode)
     }

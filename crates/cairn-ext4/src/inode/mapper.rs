@@ -12,25 +12,25 @@ use crate::error::Result;
 use crate::format::inode::InodeFlags;
 use crate::inode::{Inode, State};
 use crate::map::Progress;
+use crate::op::Operations;
 use crate::txn::Handle;
-use crate::volume::Volume;
 
 /// Maps one inode's data. It is created for each call and holds only references.
 pub(crate) struct InodeMapper<'v> {
-    volume: &'v Arc<Volume>,
+    ops: &'v Arc<Operations>,
     inode: &'v Arc<Inode>,
 }
 
 impl<'v> InodeMapper<'v> {
     /// Creates a mapper for `inode`.
     #[must_use]
-    pub(crate) fn new(volume: &'v Arc<Volume>, inode: &'v Arc<Inode>) -> Self {
-        Self { volume, inode }
+    pub(crate) fn new(ops: &'v Arc<Operations>, inode: &'v Arc<Inode>) -> Self {
+        Self { ops, inode }
     }
 
     /// The largest known run at `block`. The map is read if the status cache has no entry.
     pub(crate) fn find(
-        volume: &Volume,
+        ops: &Operations,
         inode: &Inode,
         state: &mut State,
         block: FileBlock,
@@ -38,7 +38,7 @@ impl<'v> InodeMapper<'v> {
         if let Some(known) = state.status.find(block) {
             return Ok(known);
         }
-        let mapped = volume.map_of(inode, state).lookup(&state.record.block, block)?;
+        let mapped = ops.map_of(inode, state).lookup(&state.record.block, block)?;
         state.status.remember(mapped);
         // `remember` does not overwrite delayed ranges, so a part of the hole may be delayed: look
         // it up again.
@@ -47,7 +47,7 @@ impl<'v> InodeMapper<'v> {
 
     fn mapping_at(&self, run: Run) -> Result<Mapping> {
         let mut state = self.inode.state.write();
-        let known = Self::find(self.volume, self.inode, &mut state, run.start)?;
+        let known = Self::find(self.ops, self.inode, &mut state, run.start)?;
         Ok(known.mapping_from(run.start))
     }
 }
@@ -65,12 +65,12 @@ impl FileMapper for InodeMapper<'_> {
 
     fn reserve(&self, run: Run) -> Result<Mapping, MapError> {
         let mut state = self.inode.state.write();
-        let known = Self::find(self.volume, self.inode, &mut state, run.start)?;
+        let known = Self::find(self.ops, self.inode, &mut state, run.start)?;
         let mut before = known.mapping_from(run.start);
         before.run.len = before.run.len.min(run.len);
         if before.place == Place::Hole {
             let extents = state.record.flags.contains(InodeFlags::EXTENTS);
-            let largest = crate::map::max_file_blocks(extents, self.volume.layout.block_size);
+            let largest = crate::map::max_file_blocks(extents, self.ops.layout.block_size);
             if run.start.get() >= largest {
                 return Err(MapError::TooLarge);
             }
@@ -78,7 +78,7 @@ impl FileMapper for InodeMapper<'_> {
             // A part of the run may fit when the volume is nearly full, so the run is halved until
             // it is one block.
             loop {
-                match self.volume.space.reserve(before.run.len, Class::of_call()) {
+                match self.ops.space.reserve(before.run.len, Class::of_call()) {
                     Ok(()) => break,
                     Err(_) if before.run.len > 1 => before.run.len = before.run.len.div_ceil(2),
                     Err(error) => return Err(error.into()),
@@ -99,24 +99,24 @@ impl FileMapper for InodeMapper<'_> {
         let released = state.status.undelay(run);
         state.delayed -= released;
         drop(state);
-        self.volume.space.release(released);
+        self.ops.space.release(released);
     }
 
     fn place(&self, run: Run) -> Result<Placement, MapError> {
         let mut state = self.inode.state.write();
-        let known = Self::find(self.volume, self.inode, &mut state, run.start)?;
+        let known = Self::find(self.ops, self.inode, &mut state, run.start)?;
         let at = known.mapping_from(run.start);
         let len = at.run.len.min(run.len);
         let (start, len, work) = match at.place {
             Place::Mapped(pba) => (pba, len, Work::Overwrite),
             Place::Unwritten(pba) => (pba, len, Work::Convert),
             Place::Delayed => {
-                let goal = self.goal(&mut state, run.start)?;
+                let goal = Self::goal(self.ops, self.inode, &mut state, run.start)?;
                 let extents = state.record.flags.contains(InodeFlags::EXTENTS);
                 drop(state);
-                let most = crate::map::max_run(extents, self.volume.layout.block_size);
+                let most = crate::map::max_run(extents, self.ops.layout.block_size);
                 let want = u32::try_from(len).unwrap_or(u32::MAX).min(most);
-                let allocation = self.volume.space.allocate_reserved(goal, want)?;
+                let allocation = self.ops.space.allocate_reserved(goal, want)?;
                 (allocation.start, u64::from(allocation.len), Work::Fresh(allocation))
             }
             Place::Hole | Place::Inline(_) => {
@@ -131,7 +131,7 @@ impl FileMapper for InodeMapper<'_> {
         };
         let run = Run { start: run.start, len };
         let ticket = Ticket {
-            volume: self.volume.clone(),
+            ops: self.ops.clone(),
             inode: self.inode.clone(),
             run,
             start,
@@ -143,16 +143,21 @@ impl FileMapper for InodeMapper<'_> {
 
 impl InodeMapper<'_> {
     /// The block behind the mapping of the block before this one, or the inode's group.
-    pub(crate) fn goal(&self, state: &mut State, block: FileBlock) -> Result<Pba> {
+    pub(crate) fn goal(
+        ops: &Operations,
+        inode: &Inode,
+        state: &mut State,
+        block: FileBlock,
+    ) -> Result<Pba> {
         if let Some(before) = block.get().checked_sub(1) {
-            let known = Self::find(self.volume, self.inode, state, FileBlock(before))?;
+            let known = Self::find(ops, inode, state, FileBlock(before))?;
             if let Place::Mapped(pba) | Place::Unwritten(pba) =
                 known.mapping_from(FileBlock(before)).place
             {
                 return Ok(Pba(pba.get() + 1));
             }
         }
-        Ok(self.volume.group_goal(self.inode.ino))
+        Ok(ops.space.goal_of(inode.ino))
     }
 }
 
@@ -168,7 +173,7 @@ enum Work {
 
 /// The ticket of one placement; see [`WriteTicket`].
 struct Ticket {
-    volume: Arc<Volume>,
+    ops: Arc<Operations>,
     inode: Arc<Inode>,
     run: Run,
     start: Pba,
@@ -182,7 +187,7 @@ impl WriteTicket for Ticket {
         if matches!(work, Work::Overwrite) && !self.raises_disksize(file_end) {
             return Ok(());
         }
-        match self.volume.begin(self.volume.credits.map_extent) {
+        match self.ops.begin(self.ops.credits.map_extent) {
             Ok(mut handle) => {
                 if matches!(work, Work::Convert) {
                     self.convert(&mut handle)?;
@@ -215,30 +220,30 @@ impl Ticket {
     /// dirty data.
     fn cancel(&self, work: Work) {
         if let Work::Fresh(allocation) = work {
-            self.volume.space.cancel(allocation);
+            self.ops.space.cancel(allocation);
         }
     }
 
     /// Marks the blocks written, in as many transactions as needed.
     fn convert(&self, handle: &mut Handle) -> Result<()> {
-        let volume = &self.volume;
+        let ops = &self.ops;
         loop {
             let progress = {
                 let mut state = self.inode.state.write();
                 let state = &mut *state;
-                let source = volume.space.for_mapping();
-                let map = volume.map_with(&self.inode, state, &source);
-                let budget = handle.credits_left().saturating_sub(volume.credits.attributes);
+                let source = ops.space.for_mapping();
+                let map = ops.map_with(&self.inode, state, &source);
+                let budget = handle.credits_left().saturating_sub(ops.credits.attributes);
                 let (progress, grown) =
                     map.convert_written(handle, &mut state.record.block, self.run, budget)?;
-                volume.account(state, grown);
-                self.inode.write_inode(volume, handle, state)?;
+                state.account(&ops.layout, grown);
+                self.inode.write_inode(ops, handle, state)?;
                 progress
             };
             if progress == Progress::Done {
                 return Ok(());
             }
-            volume.ensure_credits(handle, volume.credits.map_extent)?;
+            ops.ensure_credits(handle, ops.credits.map_extent)?;
         }
     }
 
@@ -249,7 +254,7 @@ impl Ticket {
             Work::Overwrite => {}
             Work::Convert => state.status.set_mapped(self.run, self.start),
             Work::Fresh(allocation) => {
-                self.volume.map_allocation(
+                self.ops.map_allocation(
                     handle,
                     &self.inode,
                     state,
@@ -260,11 +265,11 @@ impl Ticket {
                 let reserved = state.status.undelay(self.run);
                 state.status.set_mapped(self.run, self.start);
                 state.delayed -= reserved;
-                self.volume.space.use_reservation(&allocation, reserved);
+                self.ops.space.use_reservation(&allocation, reserved);
             }
         }
         state.size_written(self.run, file_end);
-        self.inode.write_inode(&self.volume, handle, state)?;
+        self.inode.write_inode(&self.ops, handle, state)?;
         handle.finish();
         Ok(())
     }

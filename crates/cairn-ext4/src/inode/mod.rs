@@ -39,6 +39,7 @@ use cairn_cache::writeback::Flushable;
 use cairn_vfs::FileKind;
 
 use crate::checksum::InodeSeed;
+use crate::format::features::Incompat;
 use crate::format::inode::{Inode as Record, InodeFlags};
 use crate::format::layout::Layout;
 use crate::store::Location;
@@ -60,8 +61,18 @@ pub(crate) fn has_block_map(record: &Record) -> bool {
     record.is_regular() || record.is_directory() || (record.is_symlink() && !fast_target)
 }
 
+/// Initialises a record with an empty block map of the volume's kind.
+pub(crate) fn init_block_map(layout: &Layout, record: &mut Record) {
+    if layout.features.incompat(Incompat::EXTENTS) {
+        record.flags.insert(InodeFlags::EXTENTS);
+        crate::extent::initialize(&mut record.block);
+    } else {
+        record.block = [0; 60];
+    }
+}
+
 /// An inode, shared by all its users.
-pub struct Inode {
+pub(crate) struct Inode {
     /// Number.
     pub ino: Ino,
     /// Kind. It does not change while the number is in use.
@@ -124,14 +135,39 @@ impl Inode {
     }
 
     /// Size in bytes, as readers see it.
-    pub fn size(&self) -> u64 {
+    pub(crate) fn size(&self) -> u64 {
         self.state.read().size
+    }
+
+    /// True if extents map the inode.
+    pub(crate) fn has_extents(&self) -> bool {
+        self.state.read().record.flags.contains(InodeFlags::EXTENTS)
+    }
+
+    /// True if the inode has a block map: it is not inline, not a fast symbolic link, not a device.
+    pub(crate) fn has_block_map(&self) -> bool {
+        has_block_map(&self.state.read().record)
+    }
+
+    /// Most blocks of a file with this kind of map.
+    pub(crate) fn max_blocks(&self, layout: &Layout) -> u64 {
+        crate::map::max_file_blocks(self.has_extents(), layout.block_size)
+    }
+
+    /// Largest size of a file, in bytes.
+    pub(crate) fn max_size(&self, layout: &Layout) -> u64 {
+        self.max_blocks(layout).saturating_mul(u64::from(layout.block_size)).min(i64::MAX as u64)
+    }
+
+    /// True if the directory can have one more subdirectory.
+    pub(crate) fn may_gain_subdirectory(&self, layout: &Layout) -> bool {
+        self.state.read().record.may_link(layout)
     }
 
     /// True if the inode can be evicted without losing changes. Changes that are not durable do not
     /// prevent that, because a loaded inode counts as changed in the transaction in flight
     /// ([`Ledger::loaded`]).
-    pub fn can_evict(&self) -> bool {
+    pub(crate) fn can_evict(&self) -> bool {
         let idle = !self.cache.has_dirty() && !self.cache.errors().is_open();
         let stored = |state: &State| {
             !state.dirty && (self.kind != FileKind::Regular || state.record.size == state.size)
@@ -143,7 +179,7 @@ impl Inode {
     }
 
     /// True if the inode holds the contents.
-    pub fn is_inline(&self) -> bool {
+    pub(crate) fn is_inline(&self) -> bool {
         self.state.read().record.flags.contains(InodeFlags::INLINE_DATA)
     }
 }

@@ -11,32 +11,36 @@ use crate::format::inode::InodeFlags;
 use crate::inode::attributes::now;
 use crate::inode::truncate::set_size;
 use crate::inode::{Inode, State};
-use crate::volume::Volume;
+use crate::op::Operations;
 
 /// Changes attributes.
 ///
 /// # Errors
 /// [`cairn_vfs::Error::NotPermitted`] by the flags; for a size, as [`super::truncate::set_size`];
 /// the attributes are damaged, or the device or the journal failed.
-pub(crate) fn setattr(volume: &Arc<Volume>, inode: &Arc<Inode>, set: &SetAttributes) -> Result<()> {
-    volume.check_writable()?;
+pub(crate) fn setattr(
+    ops: &Arc<Operations>,
+    inode: &Arc<Inode>,
+    set: &SetAttributes,
+) -> Result<()> {
+    ops.check_writable()?;
     inode.flags().check_attributes(set)?;
     if let Some(size) = set.size {
-        set_size(volume, inode, size)?;
+        set_size(ops, inode, size)?;
     }
     // The access control list changes with the permissions, and may have its own block.
-    let credits = if set.permissions.is_some() { volume.credits.xattr } else { 0 };
-    let handle = volume.begin(volume.credits.attributes + credits)?;
+    let credits = if set.permissions.is_some() { ops.credits.xattr } else { 0 };
+    let handle = ops.begin(ops.credits.attributes + credits)?;
     let mut state = inode.state.write();
-    let now = now(volume);
+    let now = now(ops);
     if let Some(permissions) = set.permissions {
-        crate::xattr_ops::follow_mode(volume, &handle, inode, &mut state, permissions)?;
+        crate::xattr_ops::follow_mode(ops, &handle, inode, &mut state, permissions)?;
     }
     apply(&mut state, inode, set, now);
     if set.sets_times_only() {
-        inode.write_inode_times(volume, &handle, &mut state)?;
+        inode.write_inode_times(ops, &handle, &mut state)?;
     } else {
-        inode.write_inode(volume, &handle, &mut state)?;
+        inode.write_inode(ops, &handle, &mut state)?;
     }
     handle.finish();
     Ok(())

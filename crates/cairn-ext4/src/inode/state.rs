@@ -4,9 +4,13 @@ use cairn_base::FileBlock;
 use cairn_cache::status::ExtentStatus;
 
 use crate::format::inode::Inode as Record;
+use crate::format::layout::Layout;
+
+/// Bytes of a sector in an inode's block count.
+const SECTOR: u64 = 512;
 
 /// The part of an inode that its `state` lock guards.
-pub struct State {
+pub(crate) struct State {
     /// The record, as it is or will be in the inode table.
     pub record: Record,
     /// Size in bytes, as readers see it.
@@ -25,9 +29,27 @@ pub struct State {
     pub deleted: bool,
 }
 
+impl State {
+    /// Adds blocks to the inode's count, or subtracts them.
+    pub(crate) fn account(&mut self, layout: &Layout, blocks: i64) {
+        let sectors = blocks * i64::try_from(u64::from(layout.block_size) / SECTOR).unwrap_or(0);
+        self.record.blocks_512 = self.record.blocks_512.saturating_add_signed(sectors);
+    }
+
+    /// Adds `change` to the link count of a directory, for its subdirectories.
+    pub(crate) fn count_subdirectories(&mut self, change: i32) {
+        for _ in 0..change.max(0) {
+            self.record.add_link();
+        }
+        for _ in change.min(0)..0 {
+            self.record.drop_link();
+        }
+    }
+}
+
 /// A size on disk that waits for the tail.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct PendingDisksize {
+pub(crate) struct PendingDisksize {
     pub(super) tail: Option<FileBlock>,
     /// The size on disk after the tail is written.
     pub(super) wanted: u64,

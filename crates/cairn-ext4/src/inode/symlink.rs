@@ -10,21 +10,21 @@ use super::mapper::InodeMapper;
 use super::{Inode, inline};
 use crate::corrupt::Corrupt;
 use crate::error::Result;
+use crate::op::Operations;
 use crate::space::BlockSource;
 use crate::txn::Handle;
-use crate::volume::Volume;
 
 /// The target of a symbolic link.
 ///
 /// # Errors
 /// [`VfsError::Invalid`] if the inode is not a symbolic link; its size or map is damaged, or the
 /// device failed.
-pub(crate) fn read(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<Vec<u8>> {
+pub(crate) fn read(ops: &Operations, inode: &Arc<Inode>) -> Result<Vec<u8>> {
     if inode.kind != FileKind::Symlink {
         return Err(VfsError::Invalid("not a symbolic link").into());
     }
     if inode.is_inline() {
-        return inline::contents(volume, inode);
+        return inline::contents(ops, inode);
     }
     let bad = |value| Corrupt::Inode {
         ino: inode.ino,
@@ -41,16 +41,16 @@ pub(crate) fn read(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<Vec<u8>> 
     if let Some(block) = fast {
         return Ok(block.get(..len).ok_or(bad(size))?.to_vec());
     }
-    if size == 0 || size > u64::from(volume.layout.block_size) {
+    if size == 0 || size > u64::from(ops.layout.block_size) {
         return Err(bad(size).into());
     }
     let mut state = inode.state.write();
-    let known = InodeMapper::find(volume, inode, &mut state, FileBlock(0))?;
+    let known = InodeMapper::find(ops, inode, &mut state, FileBlock(0))?;
     drop(state);
     let Place::Mapped(pba) = known.mapping_from(FileBlock(0)).place else {
         return Err(bad(size).into());
     };
-    let image = volume.buffers.get(pba)?.image();
+    let image = ops.buffers.get(pba)?.image();
     Ok(image.get(..len).ok_or(bad(size))?.to_vec())
 }
 
@@ -59,18 +59,13 @@ pub(crate) fn read(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<Vec<u8>> 
 /// # Errors
 /// [`VfsError::NameTooLong`] if the target does not fit a block, [`VfsError::NoSpace`]; the journal
 /// was aborted.
-pub(crate) fn write(
-    volume: &Arc<Volume>,
-    handle: &Handle,
-    inode: &Inode,
-    target: &[u8],
-) -> Result<()> {
-    let pba = volume.space.allocate_block(handle, volume.group_goal(inode.ino))?;
+pub(crate) fn write(ops: &Operations, handle: &Handle, inode: &Inode, target: &[u8]) -> Result<()> {
+    let pba = ops.space.allocate_block(handle, ops.space.goal_of(inode.ino))?;
     let mut state = inode.state.write();
     let state = &mut *state;
     let run = Run { start: FileBlock(0), len: 1 };
-    let source = volume.space.for_mapping();
-    let delta = volume.map_with(inode, state, &source).insert(
+    let source = ops.space.for_mapping();
+    let delta = ops.map_with(inode, state, &source).insert(
         handle,
         &mut state.record.block,
         run,
@@ -78,7 +73,7 @@ pub(crate) fn write(
         false,
     )?;
     state.status.set_mapped(run, pba);
-    volume.account(state, delta);
+    state.account(&ops.layout, delta);
     state.set_size_and_disksize(target.len() as u64);
     let buffer = handle.create(pba)?;
     let mut block = handle.write(&buffer)?;

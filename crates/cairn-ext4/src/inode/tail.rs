@@ -10,29 +10,25 @@ use crate::error::Result;
 use crate::inode::Inode;
 use crate::inode::mapper::InodeMapper;
 use crate::inode::writeback::write_back;
-use crate::volume::Volume;
+use crate::op::Operations;
+use crate::store::Store;
 
 /// Zeroes the rest of the old last block before the size grows from `old` to `size`.
 pub(super) fn zero_old_tail(
-    volume: &Arc<Volume>,
+    ops: &Arc<Operations>,
     inode: &Arc<Inode>,
     old: u64,
     size: u64,
 ) -> Result<()> {
-    inode.cache.truncate(&InodeMapper::new(volume, inode), old, size)?;
-    note_pending_tail(volume, inode, old, size);
+    inode.cache.truncate(&InodeMapper::new(ops, inode), old, size)?;
+    note_pending_tail(ops, inode, old, size);
     Ok(())
 }
 
 /// Records the tail. The cache zeroes a partly used last block when the size grows beyond it. Until
 /// that block is written, the size on disk must not cover its old bytes. There is at most one tail.
-pub(super) fn note_pending_tail(
-    volume: &Arc<Volume>,
-    inode: &Arc<Inode>,
-    old_size: u64,
-    next: u64,
-) {
-    let block_size = u64::from(volume.layout.block_size);
+pub(super) fn note_pending_tail(store: &Store, inode: &Arc<Inode>, old_size: u64, next: u64) {
+    let block_size = u64::from(store.layout.block_size);
     let block = FileBlock(old_size / block_size);
     if old_size.is_multiple_of(block_size)
         || next < (block.get() + 1) * block_size
@@ -52,7 +48,7 @@ pub(super) fn note_pending_tail(
 
 /// Writes the pending tail before a direct write moves the size on disk from `old` to `new`.
 pub(super) fn write_old_tail(
-    volume: &Arc<Volume>,
+    ops: &Arc<Operations>,
     inode: &Arc<Inode>,
     old: u64,
     new: u64,
@@ -60,10 +56,10 @@ pub(super) fn write_old_tail(
     if new <= old {
         return Ok(());
     }
-    zero_old_tail(volume, inode, old, new)?;
+    zero_old_tail(ops, inode, old, new)?;
     if inode.state.read().is_disksize_held() {
-        let block_size = u64::from(volume.layout.block_size);
-        write_back(volume, inode, old / block_size * block_size..old, WritebackMode::Sync)?;
+        let block_size = u64::from(ops.layout.block_size);
+        write_back(ops, inode, old / block_size * block_size..old, WritebackMode::Sync)?;
     }
     Ok(())
 }

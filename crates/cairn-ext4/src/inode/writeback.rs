@@ -14,16 +14,21 @@ use cairn_vfs::FileKind;
 use crate::error::Result;
 use crate::inode::mapper::InodeMapper;
 use crate::inode::{Inode, State, extra_isize};
+use crate::op::Operations;
 use crate::txn::Handle;
-use crate::volume::Volume;
 
 impl Inode {
     /// Writes the record to its inode table block in `handle`, after any change.
     ///
     /// # Errors
     /// The inode table cannot be read, or the journal was aborted.
-    pub fn write_inode(&self, volume: &Volume, handle: &Handle, state: &mut State) -> Result<()> {
-        self.write_inode_times(volume, handle, state)?;
+    pub(crate) fn write_inode(
+        &self,
+        ops: &Operations,
+        handle: &Handle,
+        state: &mut State,
+    ) -> Result<()> {
+        self.write_inode_times(ops, handle, state)?;
         self.ledger.changed(Part::Data, handle.tid());
         Ok(())
     }
@@ -32,16 +37,16 @@ impl Inode {
     ///
     /// # Errors
     /// As [`Inode::write_inode`].
-    pub fn write_inode_times(
+    pub(crate) fn write_inode_times(
         &self,
-        volume: &Volume,
+        ops: &Operations,
         handle: &Handle,
         state: &mut State,
     ) -> Result<()> {
-        let buffer = volume.buffers.get(self.location.block)?;
+        let buffer = ops.buffers.get(self.location.block)?;
         state.update_disksize();
-        extra_isize::grow(volume, handle, self.ino, state)?;
-        let orphans = &volume.orphans;
+        extra_isize::grow(ops, handle, self.ino, state)?;
+        let orphans = &ops.orphans;
         orphans.with_link(self.ino, |link| {
             if let Some(next) = link {
                 // The deletion time of an inode on the orphan list holds the number of the next
@@ -49,8 +54,8 @@ impl Inode {
                 state.record.dtime = next;
             }
             let mut block = handle.write(&buffer)?;
-            let end = self.location.offset + volume.layout.inode_size as usize;
-            state.record.encode(self.ino, &volume.layout, &mut block[self.location.offset..end]);
+            let end = self.location.offset + ops.layout.inode_size as usize;
+            state.record.encode(self.ino, &ops.layout, &mut block[self.location.offset..end]);
             Ok::<_, crate::Error>(())
         })?;
         state.dirty = false;
@@ -63,14 +68,14 @@ impl Inode {
 ///
 /// # Errors
 /// As [`Inode::write_inode`].
-pub(crate) fn write_inode_if_dirty(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<()> {
+pub(crate) fn write_inode_if_dirty(ops: &Operations, inode: &Arc<Inode>) -> Result<()> {
     if !inode.state.read().dirty {
         return Ok(());
     }
-    let handle = volume.begin(volume.credits.attributes)?;
+    let handle = ops.begin(ops.credits.attributes)?;
     let mut state = inode.state.write();
     if state.dirty && !state.deleted {
-        inode.write_inode_times(volume, &handle, &mut state)?;
+        inode.write_inode_times(ops, &handle, &mut state)?;
     }
     handle.finish();
     Ok(())
@@ -81,12 +86,12 @@ pub(crate) fn write_inode_if_dirty(volume: &Arc<Volume>, inode: &Arc<Inode>) -> 
 /// # Errors
 /// The mapper or the device failed, or the volume is full. The data stays dirty.
 pub(crate) fn write_back(
-    volume: &Arc<Volume>,
+    ops: &Arc<Operations>,
     inode: &Arc<Inode>,
     range: std::ops::Range<u64>,
     mode: WritebackMode,
 ) -> Result<()> {
-    let mapper = InodeMapper::new(volume, inode);
+    let mapper = InodeMapper::new(ops, inode);
     inode.cache.write_back(&mapper, range, inode.size(), mode)?;
     Ok(())
 }
@@ -96,7 +101,7 @@ pub(crate) fn write_back(
 ///
 /// # Errors
 /// As [`Inode::write_inode`].
-pub(crate) fn update_disksize(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<()> {
+pub(crate) fn update_disksize(ops: &Operations, inode: &Arc<Inode>) -> Result<()> {
     let behind = |state: &State| {
         state.record.size != state.size
             && state.delayed == 0
@@ -106,12 +111,12 @@ pub(crate) fn update_disksize(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Resul
     if !behind(&inode.state.read()) {
         return Ok(());
     }
-    let handle = volume.begin(volume.credits.attributes)?;
+    let handle = ops.begin(ops.credits.attributes)?;
     let mut state = inode.state.write();
     let state = &mut *state;
     if behind(state) {
         state.complete_disksize();
-        inode.write_inode(volume, &handle, state)?;
+        inode.write_inode(ops, &handle, state)?;
     }
     handle.finish();
     Ok(())
@@ -120,25 +125,25 @@ pub(crate) fn update_disksize(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Resul
 /// Writes back everything from `from` on and drops it from the cache, for operations that move
 /// blocks.
 pub(super) fn write_and_drop_pages(
-    volume: &Arc<Volume>,
+    ops: &Arc<Operations>,
     inode: &Arc<Inode>,
     from: u64,
 ) -> Result<()> {
-    write_back(volume, inode, from..u64::MAX, WritebackMode::Sync)?;
-    let first = from / u64::from(volume.layout.block_size);
-    inode.cache.discard(&InodeMapper::new(volume, inode), first..u64::MAX);
+    write_back(ops, inode, from..u64::MAX, WritebackMode::Sync)?;
+    let first = from / u64::from(ops.layout.block_size);
+    inode.cache.discard(&InodeMapper::new(ops, inode), first..u64::MAX);
     Ok(())
 }
 
 /// Writes all data of one file and waits for it.
-pub(crate) fn write_file(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<()> {
+pub(crate) fn write_file(ops: &Arc<Operations>, inode: &Arc<Inode>) -> Result<()> {
     if inode.kind != FileKind::Regular {
         return Ok(());
     }
     let _data = inode.data.read();
-    write_back(volume, inode, 0..u64::MAX, WritebackMode::Sync)?;
+    write_back(ops, inode, 0..u64::MAX, WritebackMode::Sync)?;
     inode.cache.wait_writeback(0..u64::MAX);
-    update_disksize(volume, inode)
+    update_disksize(ops, inode)
 }
 
 /// Writes the inodes of which only the access time has changed, if there are many. Inodes that were
@@ -146,10 +151,10 @@ pub(crate) fn write_file(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<()>
 ///
 /// # Errors
 /// The journal was aborted, or the device failed.
-pub(crate) fn write_access_times(volume: &Arc<Volume>) -> Result<()> {
-    for ino in volume.accessed.take_if_full().into_iter().flatten() {
-        if let Some(inode) = volume.inodes.get(ino) {
-            write_inode_if_dirty(volume, &inode)?;
+pub(crate) fn write_access_times(ops: &Operations) -> Result<()> {
+    for ino in ops.accessed.take_if_full().into_iter().flatten() {
+        if let Some(inode) = ops.table.get(ino) {
+            write_inode_if_dirty(ops, &inode)?;
         }
     }
     Ok(())
@@ -157,20 +162,20 @@ pub(crate) fn write_access_times(volume: &Arc<Volume>) -> Result<()> {
 
 /// Write-back's interface to an inode.
 pub(crate) struct Flusher {
-    volume: Weak<Volume>,
+    ops: Weak<Operations>,
     inode: Weak<Inode>,
 }
 
 impl Flusher {
     /// Creates the interface for `inode`. It keeps neither the inode nor the volume in memory.
-    pub(super) fn new(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Self {
-        Self { volume: Arc::downgrade(volume), inode: Arc::downgrade(inode) }
+    pub(super) fn new(ops: &Arc<Operations>, inode: &Arc<Inode>) -> Self {
+        Self { ops: Arc::downgrade(ops), inode: Arc::downgrade(inode) }
     }
 }
 
 impl Flushable for Flusher {
     fn flush(&self, mode: WritebackMode) -> Result<Flushed, CacheError> {
-        let (Some(volume), Some(inode)) = (self.volume.upgrade(), self.inode.upgrade()) else {
+        let (Some(ops), Some(inode)) = (self.ops.upgrade(), self.inode.upgrade()) else {
             return Ok(Flushed::Written);
         };
         let guard = match mode {
@@ -180,32 +185,32 @@ impl Flushable for Flusher {
         if guard.is_none() {
             return Ok(Flushed::Busy);
         }
-        let mapper = InodeMapper::new(&volume, &inode);
+        let mapper = InodeMapper::new(&ops, &inode);
         let written = inode
             .cache
             .write_back(&mapper, 0..u64::MAX, inode.size(), mode)
             .map_err(crate::Error::from);
-        let sized = written.and_then(|()| update_disksize(&volume, &inode));
+        let sized = written.and_then(|()| update_disksize(&ops, &inode));
         // The times of the data are stored with it.
-        let stored = sized.and_then(|()| write_inode_if_dirty(&volume, &inode));
-        volume.observe(stored).map_err(MapError::from)?;
+        let stored = sized.and_then(|()| write_inode_if_dirty(&ops, &inode));
+        ops.observe(stored).map_err(MapError::from)?;
         Ok(Flushed::Written)
     }
 
     fn read_ahead(&self, blocks: std::ops::Range<u64>) {
-        let (Some(volume), Some(inode)) = (self.volume.upgrade(), self.inode.upgrade()) else {
+        let (Some(ops), Some(inode)) = (self.ops.upgrade(), self.inode.upgrade()) else {
             return;
         };
         let Some(_data) = inode.data.try_read() else { return };
         // A shorter file has no such blocks, and an inline file has none at all.
         if !inode.is_inline() {
-            inode.cache.read_ahead(&InodeMapper::new(&volume, &inode), inode.size(), blocks);
+            inode.cache.read_ahead(&InodeMapper::new(&ops, &inode), inode.size(), blocks);
         }
     }
 
     fn release_reservation(&self) {
-        if let (Some(volume), Some(inode)) = (self.volume.upgrade(), self.inode.upgrade()) {
-            inode.cache.release_reservation(&InodeMapper::new(&volume, &inode));
+        if let (Some(ops), Some(inode)) = (self.ops.upgrade(), self.inode.upgrade()) {
+            inode.cache.release_reservation(&InodeMapper::new(&ops, &inode));
         }
     }
 }

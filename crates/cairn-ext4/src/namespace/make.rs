@@ -9,8 +9,8 @@ use cairn_vfs::{Caller, FileKind, NewInode};
 use crate::error::Result;
 use crate::format::inode::{Inode as Record, InodeFlags};
 use crate::inode::{Inode, attributes, directory};
+use crate::op::Operations;
 use crate::txn::Handle;
-use crate::volume::Volume;
 use crate::xattr_ops;
 
 /// A shorter target of a symbolic link is stored in the inode's block map, with a NUL.
@@ -25,18 +25,18 @@ const INHERITED: InodeFlags = InodeFlags::SYNC
 
 /// The owner, group, permissions and ACLs of a new inode of `kind` in `parent`, as in Linux.
 pub(super) fn ownership(
-    volume: &Arc<Volume>,
+    ops: &Operations,
     parent: &Inode,
     kind: FileKind,
     permissions: u32,
     caller: &Caller,
 ) -> Result<Ownership> {
-    let default_acl = xattr_ops::default_acl(volume, parent)?;
+    let default_acl = xattr_ops::default_acl(ops, parent)?;
     let state = parent.state.read();
     let inheritance = Inheritance {
         permissions: state.record.mode.into(),
         gid: state.record.gid,
-        group_of_parent: volume.options.group_of_parent(),
+        group_of_parent: ops.options.group_of_parent(),
         default_acl,
     };
     Ok(Ownership::of_new(&inheritance, kind, permissions, caller))
@@ -45,17 +45,17 @@ pub(super) fn ownership(
 /// Allocates and writes a new inode, and takes a reference. It has one link (a directory two) and
 /// no name yet.
 pub(super) fn inode(
-    volume: &Arc<Volume>,
+    ops: &Arc<Operations>,
     handle: &mut Handle,
     parent: &Arc<Inode>,
     new: &NewInode<'_>,
     ownership: &Ownership,
 ) -> Result<Arc<Inode>> {
     let kind = new.kind();
-    let ino = volume.space.allocate_inode(handle, parent.ino, kind == FileKind::Directory)?;
-    let generation = u32::try_from(volume.runtime.random() & 0xffff_ffff).unwrap_or(0);
-    let mut record = Record::new(generation, &volume.layout);
-    let now = attributes::now(volume);
+    let ino = ops.space.allocate_inode(handle, parent.ino, kind == FileKind::Directory)?;
+    let generation = u32::try_from(ops.runtime.random() & 0xffff_ffff).unwrap_or(0);
+    let mut record = Record::new(generation, &ops.layout);
+    let now = attributes::now(ops);
     record.mode = mode_of(kind) | ownership.permissions;
     (record.atime, record.mtime, record.ctime, record.crtime) = (now, now, now, now);
     record.uid = ownership.uid;
@@ -72,22 +72,22 @@ pub(super) fn inode(
             record.size = target.len() as u64;
         }
         NewInode::Regular | NewInode::Directory | NewInode::Symlink(_) => {
-            volume.init_block_map(&mut record)
+            crate::inode::init_block_map(&ops.layout, &mut record)
         }
         NewInode::Fifo | NewInode::Socket => {}
     }
-    let location = volume.locate(ino)?;
-    let inode = volume.adopt(Inode::new(
-        &volume.pages,
-        &volume.layout,
+    let location = ops.locate(ino)?;
+    let inode = ops.adopt(Inode::new(
+        &ops.pages,
+        &ops.layout,
         ino,
         location,
         kind,
         record,
-        Ledger::fresh(&volume.flushes),
+        Ledger::fresh(&ops.flushes),
     ))?;
-    if let Err(error) = fill(volume, handle, parent, &inode, new, ownership) {
-        undo(volume, handle, &inode)?;
+    if let Err(error) = fill(ops, handle, parent, &inode, new, ownership) {
+        undo(ops, handle, &inode)?;
         return Err(error);
     }
     Ok(inode)
@@ -107,7 +107,7 @@ fn inherited(kind: FileKind) -> InodeFlags {
 }
 
 fn fill(
-    volume: &Arc<Volume>,
+    ops: &Operations,
     handle: &Handle,
     parent: &Arc<Inode>,
     inode: &Arc<Inode>,
@@ -115,26 +115,26 @@ fn fill(
     ownership: &Ownership,
 ) -> Result<()> {
     match new {
-        NewInode::Directory => directory::init(volume, handle, inode, parent.ino)?,
+        NewInode::Directory => directory::init(ops, handle, inode, parent.ino)?,
         NewInode::Symlink(target) if target.len() > FAST_SYMLINK_MAX => {
-            crate::inode::symlink::write(volume, handle, inode, target)?;
+            crate::inode::symlink::write(ops, handle, inode, target)?;
         }
         _ => {}
     }
-    xattr_ops::store_acls(volume, handle, inode, ownership)?;
+    xattr_ops::store_acls(ops, handle, inode, ownership)?;
     let mut state = inode.state.write();
-    inode.write_inode(volume, handle, &mut state)
+    inode.write_inode(ops, handle, &mut state)
 }
 
 /// Undoes the creation after a failure, in the same handle if the credits suffice.
-pub(super) fn undo(volume: &Arc<Volume>, handle: &mut Handle, inode: &Arc<Inode>) -> Result<()> {
+pub(super) fn undo(ops: &Arc<Operations>, handle: &mut Handle, inode: &Arc<Inode>) -> Result<()> {
     {
         let mut state = inode.state.write();
         state.record.links = 0;
-        volume.ensure_credits(handle, volume.credits.orphan + volume.credits.attributes)?;
-        volume.orphans.add(volume, handle, inode.ino)?;
-        inode.write_inode(volume, handle, &mut state)?;
+        ops.ensure_credits(handle, ops.credits.orphan + ops.credits.attributes)?;
+        ops.orphans.add(ops, handle, inode.ino)?;
+        inode.write_inode(ops, handle, &mut state)?;
     }
-    volume.release_later(inode.ino);
+    ops.release_later(inode.ino);
     Ok(())
 }

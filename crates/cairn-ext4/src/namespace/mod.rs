@@ -14,7 +14,7 @@ use crate::corrupt::Corrupt;
 use crate::error::{Error, Result};
 use crate::inode::attributes;
 use crate::inode::{Inode, directory};
-use crate::volume::Volume;
+use crate::op::Operations;
 
 mod links;
 mod make;
@@ -31,21 +31,25 @@ pub(crate) use links::touch_parent;
 /// # Errors
 /// [`VfsError::NotFound`] or [`VfsError::NotDirectory`]; the directory or the inode is damaged, or
 /// the device failed.
-pub(crate) fn lookup(volume: &Arc<Volume>, parent: &Arc<Inode>, name: &[u8]) -> Result<Arc<Inode>> {
+pub(crate) fn lookup(
+    ops: &Arc<Operations>,
+    parent: &Arc<Inode>,
+    name: &[u8],
+) -> Result<Arc<Inode>> {
     if name == b"." {
         // `.` works for every inode that can have a name, because front-ends resolve file handles
         // by it.
         let is_reserved =
-            parent.ino.get() < volume.layout.first_ino.into() && parent.ino != crate::ROOT_INO;
-        return if is_reserved { Err(VfsError::Stale.into()) } else { volume.acquire(parent.ino) };
+            parent.ino.get() < ops.layout.first_ino.into() && parent.ino != crate::ROOT_INO;
+        return if is_reserved { Err(VfsError::Stale.into()) } else { ops.acquire(parent.ino) };
     }
     parent.kind.check_directory()?;
     if name.len() > NAME_MAX {
         return Err(VfsError::NameTooLong.into());
     }
     let _names = parent.namespace.read();
-    let ino = directory::lookup(volume, parent, name)?.ok_or(VfsError::NotFound)?.0;
-    volume.acquire(ino).map_err(|error| match error {
+    let ino = directory::lookup(ops, parent, name)?.ok_or(VfsError::NotFound)?.0;
+    ops.acquire(ino).map_err(|error| match error {
         // A name is removed before its inode, under the lock held here. The parent of a removed
         // directory may be gone.
         Error::Vfs(VfsError::Stale) if name != b".." => {
@@ -61,27 +65,27 @@ pub(crate) fn lookup(volume: &Arc<Volume>, parent: &Arc<Inode>, name: &[u8]) -> 
 /// # Errors
 /// As [`cairn_vfs::namespace::create`]; the volume is full or has no free inode.
 pub(crate) fn create(
-    volume: &Arc<Volume>,
+    ops: &Arc<Operations>,
     parent: &Arc<Inode>,
     name: &[u8],
     new: &NewInode<'_>,
     permissions: u32,
     caller: &Caller,
 ) -> Result<Arc<Inode>> {
-    volume.check_writable()?;
-    namespace::create(&Names(volume), parent, name, new, |name| {
+    ops.check_writable()?;
+    namespace::create(&Names(ops), parent, name, new, |name| {
         let kind = new.kind();
-        if kind == FileKind::Directory && !volume.may_gain_subdirectory(parent) {
+        if kind == FileKind::Directory && !parent.may_gain_subdirectory(&ops.layout) {
             return Err(VfsError::TooManyLinks.into());
         }
-        let ownership = make::ownership(volume, parent, kind, permissions, caller)?;
-        let mut handle = volume.begin(volume.credits.create)?;
-        let inode = make::inode(volume, &mut handle, parent, new, &ownership)?;
-        if let Err(error) = directory::add(volume, &handle, parent, name, inode.ino, kind) {
-            make::undo(volume, &mut handle, &inode)?;
+        let ownership = make::ownership(ops, parent, kind, permissions, caller)?;
+        let mut handle = ops.begin(ops.credits.create)?;
+        let inode = make::inode(ops, &mut handle, parent, new, &ownership)?;
+        if let Err(error) = directory::add(ops, &handle, parent, name, inode.ino, kind) {
+            make::undo(ops, &mut handle, &inode)?;
             return Err(error);
         }
-        touch_parent(volume, &handle, parent, i32::from(kind == FileKind::Directory))?;
+        touch_parent(ops, &handle, parent, i32::from(kind == FileKind::Directory))?;
         handle.finish();
         Ok(inode)
     })
@@ -94,20 +98,20 @@ pub(crate) fn create(
 /// [`VfsError::NotDirectory`], or [`VfsError::NotFound`] if the directory was removed; the volume
 /// is full or has no free inode.
 pub(crate) fn tmpfile(
-    volume: &Arc<Volume>,
+    ops: &Arc<Operations>,
     parent: &Arc<Inode>,
     permissions: u32,
     caller: &Caller,
 ) -> Result<Arc<Inode>> {
-    volume.check_writable()?;
+    ops.check_writable()?;
     check_parent(&**parent, false)?;
-    let ownership = make::ownership(volume, parent, FileKind::Regular, permissions, caller)?;
-    let mut handle = volume.begin(volume.credits.create)?;
-    let inode = make::inode(volume, &mut handle, parent, &NewInode::Regular, &ownership)?;
+    let ownership = make::ownership(ops, parent, FileKind::Regular, permissions, caller)?;
+    let mut handle = ops.begin(ops.credits.create)?;
+    let inode = make::inode(ops, &mut handle, parent, &NewInode::Regular, &ownership)?;
     let mut state = inode.state.write();
     state.record.links = 0;
-    volume.orphans.add(volume, &handle, inode.ino)?;
-    inode.write_inode(volume, &handle, &mut state)?;
+    ops.orphans.add(ops, &handle, inode.ino)?;
+    inode.write_inode(ops, &handle, &mut state)?;
     drop(state);
     handle.finish();
     Ok(inode)
@@ -118,23 +122,23 @@ pub(crate) fn tmpfile(
 /// # Errors
 /// As [`cairn_vfs::namespace::link`]; the volume is full.
 pub(crate) fn link(
-    volume: &Arc<Volume>,
+    ops: &Arc<Operations>,
     inode: &Arc<Inode>,
     parent: &Arc<Inode>,
     name: &[u8],
 ) -> Result<()> {
-    volume.check_writable()?;
-    namespace::link(&Names(volume), inode, parent, name, |name| {
-        let handle = volume.begin(volume.credits.link)?;
-        directory::add(volume, &handle, parent, name, inode.ino, inode.kind)?;
-        touch_parent(volume, &handle, parent, 0)?;
+    ops.check_writable()?;
+    namespace::link(&Names(ops), inode, parent, name, |name| {
+        let handle = ops.begin(ops.credits.link)?;
+        directory::add(ops, &handle, parent, name, inode.ino, inode.kind)?;
+        touch_parent(ops, &handle, parent, 0)?;
         let mut state = inode.state.write();
-        if state.record.links == 0 && volume.orphans.remove(volume, &handle, inode.ino)? {
+        if state.record.links == 0 && ops.orphans.remove(ops, &handle, inode.ino)? {
             state.record.dtime = 0;
         }
         state.record.links += 1;
-        state.record.ctime = attributes::now(volume);
-        inode.write_inode(volume, &handle, &mut state)?;
+        state.record.ctime = attributes::now(ops);
+        inode.write_inode(ops, &handle, &mut state)?;
         handle.finish();
         Ok(())
     })
@@ -144,34 +148,34 @@ pub(crate) fn link(
 ///
 /// # Errors
 /// As [`cairn_vfs::namespace::unlink`].
-pub(crate) fn unlink(volume: &Arc<Volume>, parent: &Arc<Inode>, name: &[u8]) -> Result<()> {
-    volume.check_writable()?;
-    let inode = namespace::unlink(&Names(volume), parent, name, |_, inode| {
-        let handle = volume.begin(volume.credits.unlink)?;
-        directory::remove(volume, &handle, parent, name)?;
-        touch_parent(volume, &handle, parent, 0)?;
-        drop_link(volume, &handle, inode)?;
+pub(crate) fn unlink(ops: &Arc<Operations>, parent: &Arc<Inode>, name: &[u8]) -> Result<()> {
+    ops.check_writable()?;
+    let inode = namespace::unlink(&Names(ops), parent, name, |_, inode| {
+        let handle = ops.begin(ops.credits.unlink)?;
+        directory::remove(ops, &handle, parent, name)?;
+        touch_parent(ops, &handle, parent, 0)?;
+        drop_link(ops, &handle, inode)?;
         handle.finish();
         Ok(())
     })?;
-    volume.evict_inode(&inode)
+    ops.evict_inode(&inode)
 }
 
 /// Removes an empty directory.
 ///
 /// # Errors
 /// As [`cairn_vfs::namespace::rmdir`].
-pub(crate) fn rmdir(volume: &Arc<Volume>, parent: &Arc<Inode>, name: &[u8]) -> Result<()> {
-    volume.check_writable()?;
-    let inode = namespace::rmdir(&Names(volume), parent, name, |_, inode| {
-        let handle = volume.begin(volume.credits.unlink)?;
-        directory::remove(volume, &handle, parent, name)?;
-        touch_parent(volume, &handle, parent, -1)?;
-        drop_directory(volume, &handle, inode)?;
+pub(crate) fn rmdir(ops: &Arc<Operations>, parent: &Arc<Inode>, name: &[u8]) -> Result<()> {
+    ops.check_writable()?;
+    let inode = namespace::rmdir(&Names(ops), parent, name, |_, inode| {
+        let handle = ops.begin(ops.credits.unlink)?;
+        directory::remove(ops, &handle, parent, name)?;
+        touch_parent(ops, &handle, parent, -1)?;
+        drop_directory(ops, &handle, inode)?;
         handle.finish();
         Ok(())
     })?;
-    volume.evict_inode(&inode)
+    ops.evict_inode(&inode)
 }
 
 /// Renames; see [`RenameMode`].
@@ -179,14 +183,14 @@ pub(crate) fn rmdir(volume: &Arc<Volume>, parent: &Arc<Inode>, name: &[u8]) -> R
 /// # Errors
 /// As [`cairn_vfs::namespace::rename`]; the volume is full.
 pub(crate) fn rename(
-    volume: &Arc<Volume>,
+    ops: &Arc<Operations>,
     parent: &Arc<Inode>,
     name: &[u8],
     new_parent: &Arc<Inode>,
     new_name: &[u8],
     mode: RenameMode,
 ) -> Result<()> {
-    volume.check_writable()?;
-    let replaced = namespace::rename(&Names(volume), (parent, name), (new_parent, new_name), mode)?;
-    replaced.map_or(Ok(()), |inode| volume.evict_inode(&inode))
+    ops.check_writable()?;
+    let replaced = namespace::rename(&Names(ops), (parent, name), (new_parent, new_name), mode)?;
+    replaced.map_or(Ok(()), |inode| ops.evict_inode(&inode))
 }

@@ -10,7 +10,7 @@ use cairn_vfs::{Caller, FileKind, InodeFlags};
 use super::rename::{exchange, replace};
 use crate::error::{Error, Result};
 use crate::inode::{Inode, directory};
-use crate::volume::Volume;
+use crate::op::Operations;
 
 impl NamedInode for Inode {
     fn ino(&self) -> Ino {
@@ -35,7 +35,7 @@ impl NamedInode for Inode {
 }
 
 /// The names of a volume.
-pub(super) struct Names<'v>(pub &'v Arc<Volume>);
+pub(super) struct Names<'v>(pub &'v Arc<Operations>);
 
 impl Namespace for Names<'_> {
     type Inode = Inode;

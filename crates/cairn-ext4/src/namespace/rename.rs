@@ -10,12 +10,12 @@ use super::links::{drop_directory, drop_link, touch_parent};
 use super::make;
 use crate::error::Result;
 use crate::inode::{Inode, attributes, directory};
+use crate::op::Operations;
 use crate::txn::Handle;
-use crate::volume::Volume;
 
 /// Moves a name and replaces `target`. The old name is removed, or becomes a whiteout.
 pub(super) fn replace<N: Namespace<Inode = Inode>>(
-    volume: &Arc<Volume>,
+    ops: &Arc<Operations>,
     from: &Side<'_, N>,
     inode: &Arc<Inode>,
     to: &Side<'_, N>,
@@ -25,49 +25,49 @@ pub(super) fn replace<N: Namespace<Inode = Inode>>(
     let kind = inode.kind;
     let directory_moves = kind == FileKind::Directory;
     let changes_parent = directory_moves && from.parent.ino != to.parent.ino;
-    if changes_parent && target.is_none() && !volume.may_gain_subdirectory(to.parent) {
+    if changes_parent && target.is_none() && !to.parent.may_gain_subdirectory(&ops.layout) {
         return Err(VfsError::TooManyLinks.into());
     }
     let ownership = whiteout
-        .map(|caller| make::ownership(volume, from.parent, NewInode::WHITEOUT.kind(), 0, caller))
+        .map(|caller| make::ownership(ops, from.parent, NewInode::WHITEOUT.kind(), 0, caller))
         .transpose()?;
-    let credits = if whiteout.is_some() { volume.credits.create } else { 0 };
-    let mut handle = volume.begin(volume.credits.rename + credits)?;
+    let credits = if whiteout.is_some() { ops.credits.create } else { 0 };
+    let mut handle = ops.begin(ops.credits.rename + credits)?;
     let whiteout = ownership
         .map(|ownership| {
-            make::inode(volume, &mut handle, from.parent, &NewInode::WHITEOUT, &ownership)
+            make::inode(ops, &mut handle, from.parent, &NewInode::WHITEOUT, &ownership)
         })
         .transpose()?;
     let entered = match target {
-        Some(_) => directory::set_target(volume, &handle, to.parent, &to.name, inode.ino, kind),
-        None => directory::add(volume, &handle, to.parent, to.name, inode.ino, kind),
+        Some(_) => directory::set_target(ops, &handle, to.parent, &to.name, inode.ino, kind),
+        None => directory::add(ops, &handle, to.parent, to.name, inode.ino, kind),
     };
     if let (Err(_), Some(whiteout)) = (&entered, &whiteout) {
-        make::undo(volume, &mut handle, whiteout)?;
+        make::undo(ops, &mut handle, whiteout)?;
     }
     entered?;
     match &whiteout {
         Some(left) => {
-            directory::set_target(volume, &handle, from.parent, &from.name, left.ino, left.kind)?;
-            volume.release_later(left.ino);
+            directory::set_target(ops, &handle, from.parent, &from.name, left.ino, left.kind)?;
+            ops.release_later(left.ino);
         }
-        None => directory::remove(volume, &handle, from.parent, &from.name)?,
+        None => directory::remove(ops, &handle, from.parent, &from.name)?,
     }
     if changes_parent {
-        set_parent(volume, &handle, inode, to.parent.ino)?;
+        set_parent(ops, &handle, inode, to.parent.ino)?;
     }
     let gone = i32::from(target.is_some() && directory_moves);
     if from.parent.ino == to.parent.ino {
-        touch_parent(volume, &handle, from.parent, -gone)?;
+        touch_parent(ops, &handle, from.parent, -gone)?;
     } else {
         let moved = i32::from(directory_moves);
-        touch_parent(volume, &handle, from.parent, -moved)?;
-        touch_parent(volume, &handle, to.parent, moved - gone)?;
+        touch_parent(ops, &handle, from.parent, -moved)?;
+        touch_parent(ops, &handle, to.parent, moved - gone)?;
     }
-    touch(volume, &handle, inode)?;
+    touch(ops, &handle, inode)?;
     match target {
-        Some(target) if directory_moves => drop_directory(volume, &handle, target)?,
-        Some(target) => drop_link(volume, &handle, target)?,
+        Some(target) if directory_moves => drop_directory(ops, &handle, target)?,
+        Some(target) => drop_link(ops, &handle, target)?,
         None => {}
     }
     handle.finish();
@@ -76,7 +76,7 @@ pub(super) fn replace<N: Namespace<Inode = Inode>>(
 
 /// Swaps the inodes of two names.
 pub(super) fn exchange<N: Namespace<Inode = Inode>>(
-    volume: &Arc<Volume>,
+    ops: &Operations,
     from: &Side<'_, N>,
     inode: &Arc<Inode>,
     to: &Side<'_, N>,
@@ -87,38 +87,33 @@ pub(super) fn exchange<N: Namespace<Inode = Inode>>(
     let apart = from.parent.ino != to.parent.ino;
     let gains =
         if difference > 0 { Some(to.parent) } else { Some(from.parent).filter(|_| difference < 0) };
-    if apart && gains.is_some_and(|parent| !volume.may_gain_subdirectory(parent)) {
+    if apart && gains.is_some_and(|parent| !parent.may_gain_subdirectory(&ops.layout)) {
         return Err(VfsError::TooManyLinks.into());
     }
-    let handle = volume.begin(volume.credits.rename)?;
-    directory::set_target(volume, &handle, from.parent, &from.name, other.ino, other.kind)?;
-    directory::set_target(volume, &handle, to.parent, &to.name, inode.ino, inode.kind)?;
+    let handle = ops.begin(ops.credits.rename)?;
+    directory::set_target(ops, &handle, from.parent, &from.name, other.ino, other.kind)?;
+    directory::set_target(ops, &handle, to.parent, &to.name, inode.ino, inode.kind)?;
     if apart {
         for (moved, parent) in [(inode, to.parent), (other, from.parent)] {
             if moved.kind == FileKind::Directory {
-                set_parent(volume, &handle, moved, parent.ino)?;
+                set_parent(ops, &handle, moved, parent.ino)?;
             }
         }
-        touch_parent(volume, &handle, from.parent, -difference)?;
-        touch_parent(volume, &handle, to.parent, difference)?;
+        touch_parent(ops, &handle, from.parent, -difference)?;
+        touch_parent(ops, &handle, to.parent, difference)?;
     } else {
-        touch_parent(volume, &handle, from.parent, 0)?;
+        touch_parent(ops, &handle, from.parent, 0)?;
     }
-    touch(volume, &handle, inode)?;
-    touch(volume, &handle, other)
+    touch(ops, &handle, inode)?;
+    touch(ops, &handle, other)
 }
 
-fn set_parent(
-    volume: &Arc<Volume>,
-    handle: &Handle,
-    inode: &Arc<Inode>,
-    parent: Ino,
-) -> Result<()> {
-    directory::set_target(volume, handle, inode, b"..", parent, FileKind::Directory)
+fn set_parent(ops: &Operations, handle: &Handle, inode: &Arc<Inode>, parent: Ino) -> Result<()> {
+    directory::set_target(ops, handle, inode, b"..", parent, FileKind::Directory)
 }
 
-fn touch(volume: &Arc<Volume>, handle: &Handle, inode: &Inode) -> Result<()> {
+fn touch(ops: &Operations, handle: &Handle, inode: &Inode) -> Result<()> {
     let mut state = inode.state.write();
-    state.record.ctime = attributes::now(volume);
-    inode.write_inode(volume, handle, &mut state)
+    state.record.ctime = attributes::now(ops);
+    inode.write_inode(ops, handle, &mut state)
 }

@@ -9,9 +9,10 @@ use crate::corrupt::Corrupt;
 use crate::error::{Error, Result};
 use crate::format::features::Compat;
 use crate::inode::{delete, truncate};
+use crate::mount_state::MountState;
+use crate::op::Operations;
 use crate::store::Store;
 use crate::system_file::file_extents;
-use crate::volume::Volume;
 
 /// The orphan file, and the inodes in its slots.
 pub(crate) fn open_orphan_file(store: &Store) -> Result<(Option<OrphanFile>, FoundSlots)> {
@@ -33,88 +34,88 @@ pub(crate) fn open_orphan_file(store: &Store) -> Result<(Option<OrphanFile>, Fou
 
 /// Deletes inodes without names and truncates the others to their size. An inode for which that
 /// fails is left to e2fsck, which the superblock then requests; the mount succeeds.
-pub(crate) fn finish_orphans(volume: &Arc<Volume>, slots: Vec<(Ino, Slot)>) -> Result<()> {
-    let (listed, whole) = orphan_list(volume)?;
-    if let Err(error) = volume.observe(whole) {
+pub(crate) fn finish_orphans(ops: &Arc<Operations>, slots: Vec<(Ino, Slot)>) -> Result<()> {
+    let (listed, whole) = orphan_list(ops)?;
+    if let Err(error) = ops.observe(whole) {
         tracing::warn!(%error, "the list of orphans ends early: run e2fsck");
-        note_if_unread(volume, &error);
+        note_if_unread(ops, &error);
         if listed.is_empty() {
-            clear_list(volume)?;
+            clear_list(ops)?;
         }
     }
     let in_file: Vec<Ino> = slots.iter().map(|(ino, _)| *ino).collect();
     let all: Vec<Ino> = in_file.iter().chain(&listed).copied().collect();
-    volume.orphans.adopt(slots, listed);
+    ops.orphans.adopt(slots, listed);
     for ino in in_file {
-        drop_stale_slot(volume, ino)?;
+        drop_stale_slot(ops, ino)?;
     }
-    for ino in all.into_iter().filter(|ino| volume.orphans.contains(*ino)) {
-        if let Err(error) = volume.observe(finish_orphan(volume, ino)) {
+    for ino in all.into_iter().filter(|ino| ops.orphans.contains(*ino)) {
+        if let Err(error) = ops.observe(finish_orphan(ops, ino)) {
             tracing::warn!(%ino, %error, "an orphan could not be deleted or truncated: run e2fsck");
-            note_if_unread(volume, &error);
-            if volume.is_read_only() {
+            note_if_unread(ops, &error);
+            if ops.is_read_only() {
                 break;
             }
-            drop_record(volume, ino)?;
+            drop_record(ops, ino)?;
         }
     }
     Ok(())
 }
 
-fn finish_orphan(volume: &Arc<Volume>, ino: Ino) -> Result<()> {
-    let inode = volume.inode(ino)?;
+fn finish_orphan(ops: &Arc<Operations>, ino: Ino) -> Result<()> {
+    let inode = ops.inode(ino)?;
     if inode.state.read().record.links == 0 {
-        delete::delete_inode(volume, &inode)
+        delete::delete_inode(ops, &inode)
     } else {
-        truncate::finish(volume, &inode)
+        truncate::finish(ops, &inode)
     }
 }
 
 /// Records that e2fsck must run if the error is not one of damage, which is recorded already.
-fn note_if_unread(volume: &Volume, error: &Error) {
-    if !matches!(error, Error::Corrupt(_)) && !volume.is_read_only() {
-        volume.note_damage(error);
+fn note_if_unread(mount: &MountState, error: &Error) {
+    if !matches!(error, Error::Corrupt(_)) && !mount.is_read_only() {
+        mount.note_damage(error);
     }
 }
 
-fn clear_list(volume: &Volume) -> Result<()> {
-    if volume.is_read_only() {
+fn clear_list(mount: &MountState) -> Result<()> {
+    if mount.is_read_only() {
         return Ok(());
     }
-    let handle = volume.begin(volume.credits.orphan)?;
-    volume.superblock.set_last_orphan(volume, &handle, 0)?;
+    let handle = mount.begin(mount.credits.orphan)?;
+    mount.superblock.set_last_orphan(mount, &handle, 0)?;
     handle.finish();
     Ok(())
 }
 
 /// Removes an orphan's record.
-fn drop_record(volume: &Volume, ino: Ino) -> Result<()> {
-    let handle = volume.begin(volume.credits.orphan)?;
-    volume.orphans.remove(volume, &handle, ino)?;
+fn drop_record(ops: &Operations, ino: Ino) -> Result<()> {
+    let handle = ops.begin(ops.credits.orphan)?;
+    ops.orphans.remove(ops, &handle, ino)?;
     handle.finish();
     Ok(())
 }
 
 /// e2fsck 1.47 deletes the orphans of a replayed journal but not their slots in the orphan file.
-fn drop_stale_slot(volume: &Arc<Volume>, ino: Ino) -> Result<()> {
-    if volume.groups.inode_in_use(ino)? {
+fn drop_stale_slot(ops: &Operations, ino: Ino) -> Result<()> {
+    if ops.groups.inode_in_use(ino)? {
         return Ok(());
     }
-    drop_record(volume, ino)
+    drop_record(ops, ino)
 }
 
 /// The list that begins in the superblock, up to the first invalid member, and the error of that.
-pub(crate) fn orphan_list(volume: &Volume) -> Result<(Vec<Ino>, Result<()>)> {
-    let mut next = volume.superblock.read(&volume.buffers)?.raw.s_last_orphan.get();
+pub(crate) fn orphan_list(store: &Store) -> Result<(Vec<Ino>, Result<()>)> {
+    let mut next = store.superblock.read(&store.buffers)?.raw.s_last_orphan.get();
     let mut members = Vec::new();
     let mut seen = std::collections::HashSet::new();
     while next != 0 {
         let ino = Ino(u64::from(next));
-        if next > volume.layout.inodes_count || !seen.insert(next) {
+        if next > store.layout.inodes_count || !seen.insert(next) {
             let what = "orphan list has an invalid inode number or a loop";
             return Ok((members, Err(Corrupt::Orphan { what, value: u64::from(next) }.into())));
         }
-        next = match volume.read_record(ino) {
+        next = match store.read_record(ino) {
             Ok(record) => record.dtime,
             Err(error) => return Ok((members, Err(error))),
         };

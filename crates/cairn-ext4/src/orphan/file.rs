@@ -13,13 +13,13 @@ use crate::txn::Handle;
 
 /// One slot of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Slot {
+pub(crate) struct Slot {
     block: usize,
     index: usize,
 }
 
 /// The blocks of the file, and which slots are in use.
-pub struct OrphanFile {
+pub(crate) struct OrphanFile {
     seed: InodeSeed,
     blocks: Vec<Block>,
     /// The slot at which the last free one was found.
@@ -37,7 +37,7 @@ impl OrphanFile {
     ///
     /// # Errors
     /// A block cannot be read or is not an orphan block.
-    pub fn open(
+    pub(crate) fn open(
         store: &Store,
         seed: InodeSeed,
         blocks: &[Pba],
@@ -59,7 +59,7 @@ impl OrphanFile {
     }
 
     /// Marks a slot that was found at mount as in use.
-    pub fn adopt(&mut self, slot: Slot) {
+    pub(crate) fn adopt(&mut self, slot: Slot) {
         self.set_taken(slot, true);
     }
 
@@ -81,7 +81,12 @@ impl OrphanFile {
     ///
     /// # Errors
     /// A block cannot be read, or the journal was aborted.
-    pub fn take_slot(&mut self, store: &Store, handle: &Handle, ino: Ino) -> Result<Option<Slot>> {
+    pub(crate) fn take_slot(
+        &mut self,
+        store: &Store,
+        handle: &Handle,
+        ino: Ino,
+    ) -> Result<Option<Slot>> {
         let mut from_hint =
             self.blocks.iter().enumerate().cycle().skip(self.hint).take(self.blocks.len());
         let free_slot = |(number, block): (usize, &Block)| {
@@ -99,7 +104,7 @@ impl OrphanFile {
     ///
     /// # Errors
     /// A block cannot be read, or the journal was aborted.
-    pub fn release(&mut self, store: &Store, handle: &Handle, slot: Slot) -> Result<()> {
+    pub(crate) fn release(&mut self, store: &Store, handle: &Handle, slot: Slot) -> Result<()> {
         self.write(store, handle, slot, Ino(0))?;
         self.set_taken(slot, false);
         Ok(())

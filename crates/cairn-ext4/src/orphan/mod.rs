@@ -55,12 +55,12 @@ struct Inner {
 pub(crate) type FoundSlots = Vec<(Ino, Slot)>;
 
 /// All orphans of a volume.
-pub struct Orphans(Mutex<Inner>);
+pub(crate) struct Orphans(Mutex<Inner>);
 
 impl Orphans {
     /// No orphans. `file` is the volume's orphan file.
     #[must_use]
-    pub fn new(file: Option<OrphanFile>) -> Self {
+    pub(crate) fn new(file: Option<OrphanFile>) -> Self {
         Self(Mutex::new(
             Rank::Allocator,
             Inner { records: HashMap::new(), list: OrphanList::default(), file },
@@ -71,7 +71,7 @@ impl Orphans {
     ///
     /// # Errors
     /// A block cannot be read, or the journal was aborted.
-    pub fn add(&self, store: &Store, handle: &Handle, ino: Ino) -> Result<bool> {
+    pub(crate) fn add(&self, store: &Store, handle: &Handle, ino: Ino) -> Result<bool> {
         let mut inner = self.0.lock();
         if inner.records.contains_key(&ino) {
             return Ok(false);
@@ -92,7 +92,7 @@ impl Orphans {
     ///
     /// # Errors
     /// A block cannot be read, or the journal was aborted.
-    pub fn remove(&self, store: &Store, handle: &Handle, ino: Ino) -> Result<bool> {
+    pub(crate) fn remove(&self, store: &Store, handle: &Handle, ino: Ino) -> Result<bool> {
         let mut inner = self.0.lock();
         match inner.records.get(&ino).copied() {
             None => Ok(false),
@@ -115,7 +115,7 @@ impl Orphans {
 
     /// Calls `store` with the inode's link, if it is on the list. The link does not change
     /// meanwhile.
-    pub fn with_link<R>(&self, ino: Ino, store: impl FnOnce(Option<u32>) -> R) -> R {
+    pub(crate) fn with_link<R>(&self, ino: Ino, store: impl FnOnce(Option<u32>) -> R) -> R {
         let inner = self.0.lock();
         match inner.list.next_of(ino) {
             Some(next) => store(Some(next)),
@@ -127,17 +127,17 @@ impl Orphans {
     }
 
     /// True if the inode has an orphan record.
-    pub fn contains(&self, ino: Ino) -> bool {
+    pub(crate) fn contains(&self, ino: Ino) -> bool {
         self.0.lock().records.contains_key(&ino)
     }
 
     /// True if there is no record.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.lock().records.is_empty()
     }
 
     /// Adds the records that the mount has found: slots of the file, and the list from its head.
-    pub fn adopt(&self, slots: Vec<(Ino, file::Slot)>, list: Vec<Ino>) {
+    pub(crate) fn adopt(&self, slots: Vec<(Ino, file::Slot)>, list: Vec<Ino>) {
         let mut inner = self.0.lock();
         for (ino, slot) in slots {
             inner.records.insert(ino, OrphanRecord::Slot(slot));

@@ -23,7 +23,7 @@ use crate::{EXT3, K1, K4, K4_ORPHANS};
 fn opened(device: Arc<dyn BlockDevice>, runtime: Arc<dyn Runtime>) -> Opened {
     let fs = open(device, runtime, "").expect("it opens");
     let evicted = fs.clone();
-    Opened { fs, evict: Box::new(move || evicted.volume().inodes.shrink()) }
+    Opened { fs, evict: Box::new(move || evicted.shrink_inodes()) }
 }
 
 fn closed(device: &MemoryDevice) -> Result<(), String> {
@@ -119,8 +119,8 @@ fn data_that_was_written_before_its_inode_left_memory_is_flushed() {
     fs.fsync(fs.root(), 0, false).unwrap();
     fs.extents(ino, 0, 8192, true, &mut |_| true).unwrap();
     fs.forget(ino, 1);
-    fs.volume().inodes.shrink();
-    assert!(fs.volume().inodes.get(ino).is_none(), "it has left memory");
+    fs.shrink_inodes();
+    assert!(!fs.has_in_memory(ino), "it has left memory");
     assert_eq!(after_a_cut(&recording, &fresh), Some(1), "nobody has flushed");
     fs.fsync(ino, 0, true).unwrap();
     assert_eq!(after_a_cut(&recording, &fresh), Some(2), "fdatasync has");

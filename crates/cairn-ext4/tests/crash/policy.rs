@@ -98,9 +98,7 @@ fn check_record(kind: &Kind, device: &MemoryDevice, errors: u32, words: &[&str])
 }
 
 pub fn record_of(fs: &Ext4, ino: Ino) -> Record {
-    let location = fs.volume().locate(ino).unwrap();
-    let at =
-        location.block.get() * u64::from(fs.volume().layout.block_size) + location.offset as u64;
+    let at = fs.record_at(ino).unwrap();
     Record { at, checked: at + 8 }
 }
 

@@ -59,7 +59,7 @@ impl Worker {
         let ino = self.files[&id].ino;
         self.fs.extents(ino, 0, u64::MAX >> 1, true, &mut |_| true)?;
         self.fs.forget(ino, 1);
-        self.fs.volume().inodes.shrink();
+        self.fs.shrink_inodes();
         let (dir, name) = self.place(&self.files[&id].names.first().expect("a name").clone());
         assert_eq!(self.fs.lookup(dir, name.as_bytes())?.ino, ino);
         Ok(())
