@@ -7,9 +7,22 @@
 //! time. Totals and hints are atomics that may be read without it. Buffers are locked below a
 //! group's lock, one at a time.
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::indexing_slicing,
+        clippy::as_conversions,
+        clippy::arithmetic_side_effects,
+        clippy::unwrap_used,
+        clippy::expect_used
+    )
+)]
+
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use cairn_base::units::as_index;
 use cairn_base::{FileBlock, Ino, Pba, bitmap};
 use cairn_block::reserve::expect_room;
 use cairn_cache::block::{Buffer, BufferCache, Image};
@@ -76,7 +89,7 @@ impl GroupTable {
         let mut descriptors = Vec::new();
         let mut groups = Vec::new();
         let mut descs = Vec::new();
-        for first in (0..layout.groups).step_by(layout.descs_per_block() as usize) {
+        for first in (0..layout.groups).step_by(as_index(layout.descs_per_block())) {
             let buffer = buffers.get(layout.descriptor_block(first))?;
             let image = buffer.image();
             let end = first.saturating_add(layout.descs_per_block()).min(layout.groups);
@@ -113,9 +126,8 @@ impl GroupTable {
 
     /// Number of groups.
     #[must_use]
-    pub(crate) const fn len(&self) -> u32 {
-        // The layout bounds the number of groups.
-        self.groups.len() as u32
+    pub(crate) fn len(&self) -> u32 {
+        self.layout.groups
     }
 
     /// A group.
@@ -124,7 +136,9 @@ impl GroupTable {
     /// If there is no such group.
     #[must_use]
     pub(crate) fn group(&self, number: u32) -> &Group {
-        &self.groups[number as usize]
+        self.groups
+            .get(as_index(number))
+            .unwrap_or_else(|| panic!("group {number} of {}", self.layout.groups))
     }
 
     /// First block of a group's inode table.
@@ -142,9 +156,11 @@ impl GroupTable {
     pub(crate) fn overhead(&self) -> u64 {
         let layout = &self.layout;
         let each = |group| {
-            u64::from(layout.base_metadata(group)) + 2 + u64::from(layout.inode_table_blocks())
+            u64::from(layout.base_metadata(group))
+                .saturating_add(2)
+                .saturating_add(layout.inode_table_blocks().into())
         };
-        layout.first_data_block + (0..layout.groups).map(each).sum::<u64>()
+        layout.first_data_block.saturating_add((0..layout.groups).map(each).sum::<u64>())
     }
 
     /// Free blocks by the descriptors, for the superblock and statfs.
@@ -205,7 +221,7 @@ impl GroupTable {
     /// The device failed or the checksum is wrong.
     pub(crate) fn inode_bitmap(&self, number: u32, state: &GroupState) -> Result<Image> {
         if state.desc.flags.contains(GroupFlags::INODE_UNINIT) {
-            let mut bits = vec![0; self.layout.block_size as usize];
+            let mut bits = vec![0; as_index(self.layout.block_size)];
             zones::pad(&mut bits, self.layout.inodes_per_group);
             return Ok(bits.into());
         }
@@ -233,7 +249,7 @@ impl GroupTable {
         let (number, index) = self.layout.inode_group(ino).ok_or(missing)?;
         let state = self.group(number).lock();
         let image = self.inode_bitmap(number, &state)?;
-        Ok(bitmap::test(&image, index as usize))
+        Ok(bitmap::test(&image, as_index(index)))
     }
 
     /// The free map of a locked group, which is built at its first use. `None` if the group is
@@ -270,7 +286,7 @@ impl GroupTable {
         len: u32,
         used: bool,
     ) -> Result<()> {
-        let (from, count) = (start as usize, len as usize);
+        let (from, count) = (as_index(start), as_index(len));
         let desc = &mut state.desc;
         let buffer = if desc.flags.contains(GroupFlags::BLOCK_UNINIT) {
             let buffer = handle.create(desc.block_bitmap)?;
@@ -298,11 +314,12 @@ impl GroupTable {
             desc.block_bitmap_csum =
                 GroupDesc::block_bitmap_checksum(&bits, &self.layout).unwrap_or(0);
         }
+        // The counters come from the disk. They saturate where the bitmap contradicts them.
         if used {
-            desc.free_blocks -= len;
+            desc.free_blocks = desc.free_blocks.saturating_sub(len);
             self.free_blocks.fetch_sub(len.into(), Ordering::Relaxed);
         } else {
-            desc.free_blocks += len;
+            desc.free_blocks = desc.free_blocks.saturating_add(len);
             self.free_blocks.fetch_add(len.into(), Ordering::Relaxed);
         }
         self.store(handle, number, desc)
@@ -331,27 +348,27 @@ impl GroupTable {
         };
         {
             let mut bits = handle.write(&buffer)?;
-            if bitmap::test(&bits, index as usize) == used {
+            if bitmap::test(&bits, as_index(index)) == used {
                 let state = if used { "already in use" } else { "already free" };
                 return Err(
                     Corrupt::Bitmap { what: "inode", group: number, bit: index, state }.into()
                 );
             }
             if used {
-                bitmap::set(&mut bits, index as usize);
+                bitmap::set(&mut bits, as_index(index));
             } else {
-                bitmap::clear(&mut bits, index as usize);
+                bitmap::clear(&mut bits, as_index(index));
             }
             desc.inode_bitmap_csum =
                 GroupDesc::inode_bitmap_checksum(&bits, &self.layout).unwrap_or(0);
         }
         if used {
-            // The counters come from the disk. They saturate where the bitmap contradicts them.
+            // As in `change_blocks`.
             desc.free_inodes = desc.free_inodes.saturating_sub(1);
-            desc.used_dirs += u32::from(directory);
+            desc.used_dirs = desc.used_dirs.saturating_add(directory.into());
             self.free_inodes.fetch_sub(1, Ordering::Relaxed);
         } else {
-            desc.free_inodes = (desc.free_inodes + 1).min(self.layout.inodes_per_group);
+            desc.free_inodes = desc.free_inodes.saturating_add(1).min(self.layout.inodes_per_group);
             desc.used_dirs = desc.used_dirs.saturating_sub(directory.into());
             self.free_inodes.fetch_add(1, Ordering::Relaxed);
         }
@@ -374,37 +391,44 @@ impl GroupTable {
         }
         let (desc, inodes) = (&mut state.desc, self.layout.inodes_per_group);
         let untouched = desc.flags.contains(GroupFlags::INODE_UNINIT);
-        let opened = if untouched { 0 } else { inodes - desc.itable_unused };
+        let opened = if untouched { 0 } else { inodes.saturating_sub(desc.itable_unused) };
         if index < opened {
             return Ok(());
         }
-        let per_block = self.layout.block_size / self.layout.inode_size;
+        let per_block = self.layout.block_size.checked_div(self.layout.inode_size).unwrap_or(1);
         if !desc.flags.contains(GroupFlags::INODE_ZEROED) {
-            for block in opened.div_ceil(per_block)..=index / per_block {
-                let buffer = handle.create(Pba(desc.inode_table.get() + u64::from(block)))?;
+            for block in opened.div_ceil(per_block)..=index.checked_div(per_block).unwrap_or(0) {
+                let buffer =
+                    handle.create(Pba(desc.inode_table.get().saturating_add(block.into())))?;
                 handle.write(&buffer)?.fill(0);
             }
         }
-        desc.itable_unused = inodes - index - 1;
+        desc.itable_unused = inodes.saturating_sub(index).saturating_sub(1);
         self.store(handle, number, desc)
     }
 
     fn store(&self, handle: &Handle, number: u32, desc: &GroupDesc) -> Result<()> {
-        let buffer = &self.descriptors[(number / self.layout.descs_per_block()) as usize];
+        let index = number.checked_div(self.layout.descs_per_block()).map(as_index);
+        let buffer = index
+            .and_then(|index| self.descriptors.get(index))
+            .unwrap_or_else(|| panic!("group {number} of {}", self.layout.groups));
         let mut block = handle.write(buffer)?;
-        let offset = self.layout.descriptor_offset(number);
-        desc.encode(
-            number,
-            &self.layout,
-            &mut block[offset..offset + self.layout.desc_size as usize],
-        );
+        let bytes = block
+            .get_mut(descriptor_range(number, &self.layout))
+            .unwrap_or_else(|| panic!("a descriptor lies in its block"));
+        desc.encode(number, &self.layout, bytes);
         Ok(())
     }
 }
 
 fn descriptor_bytes<'i>(image: &'i Image, number: u32, layout: &Layout) -> &'i [u8] {
+    image.get(descriptor_range(number, layout)).unwrap_or_default()
+}
+
+/// The bytes of a descriptor in its block.
+fn descriptor_range(number: u32, layout: &Layout) -> Range<usize> {
     let offset = layout.descriptor_offset(number);
-    image.get(offset..offset + layout.desc_size as usize).unwrap_or_default()
+    offset..offset.saturating_add(as_index(layout.desc_size))
 }
 
 /// Verifies a bitmap's checksum. The stored checksum may lack its upper half.

@@ -5,6 +5,7 @@
 //! when they are read, free maps when they are built, and freed blocks when they are freed. The
 //! bitmaps of uninitialised groups follow from them.
 
+use cairn_base::units::as_index;
 use cairn_base::{FileBlock, Pba, bitmap};
 
 use crate::corrupt::Corrupt;
@@ -27,19 +28,19 @@ impl Zones {
     /// # Errors
     /// Two structures overlap.
     pub(crate) fn new(layout: &Layout, descs: &[GroupDesc]) -> Result<Self, Corrupt> {
-        let mut parts = Vec::with_capacity(descs.len() * 3);
+        let mut parts = Vec::with_capacity(descs.len().saturating_mul(3));
         for (group, desc) in (0..).zip(descs) {
             let base = u64::from(layout.base_metadata(group));
             let first = layout.group_first_block(group).get();
             if base > 0 {
-                parts.push((first, (first + base).min(layout.blocks_count), group));
+                parts.push((first, first.saturating_add(base).min(layout.blocks_count), group));
             }
             for (pba, count) in [
                 (desc.block_bitmap, 1),
                 (desc.inode_bitmap, 1),
                 (desc.inode_table, layout.inode_table_blocks()),
             ] {
-                parts.push((pba.get(), pba.get() + u64::from(count), group));
+                parts.push((pba.get(), pba.get().saturating_add(count.into()), group));
             }
         }
         parts.sort_unstable();
@@ -68,8 +69,10 @@ impl Zones {
     /// # Errors
     /// One of them belongs to another structure, or occurs twice.
     pub(crate) fn protect(&mut self, journal: &[(FileBlock, Pba, u64)]) -> Result<(), Corrupt> {
-        let mut all: Vec<(u64, u64)> =
-            journal.iter().map(|(_, start, len)| (start.get(), start.get() + len)).collect();
+        let mut all: Vec<(u64, u64)> = journal
+            .iter()
+            .map(|(_, start, len)| (start.get(), start.get().saturating_add(*len)))
+            .collect();
         all.extend(&self.ranges);
         all.sort_unstable();
         for pair in all.windows(2) {
@@ -113,7 +116,7 @@ impl Zones {
         for (start, end) in self.bits_of(layout, group, &self.all) {
             if let Some(free) = bitmap::next_clear(bits, start, end) {
                 // It is less than the blocks of a group.
-                let bit = free as u32;
+                let bit = u32::try_from(free).unwrap_or(u32::MAX);
                 return Err(Corrupt::Bitmap {
                     what: "block",
                     group,
@@ -133,13 +136,15 @@ impl Zones {
         ranges: &'r [(u64, u64)],
     ) -> impl Iterator<Item = (usize, usize)> + use<'r> {
         let first = layout.group_first_block(group).get();
-        let behind = first + u64::from(layout.group_blocks(group));
+        let behind = first.saturating_add(layout.group_blocks(group).into());
         let from = ranges.partition_point(|range| range.1 <= first);
         ranges.iter().skip(from).take_while(move |range| range.0 < behind).map(move |range| {
-            let start = (range.0.max(first) - first) >> layout.cluster_bits;
-            let end = (range.1.min(behind) - first).div_ceil(1 << layout.cluster_bits);
+            let cluster = 1_u64.checked_shl(layout.cluster_bits).unwrap_or(u64::MAX);
+            let start = range.0.saturating_sub(first).checked_div(cluster).unwrap_or(0);
+            let end = range.1.min(behind).saturating_sub(first).div_ceil(cluster);
             // Both are less than the blocks of a group.
-            (start as usize, end as usize)
+            let bit = |bit: u64| usize::try_from(bit).unwrap_or(usize::MAX);
+            (bit(start), bit(end))
         })
     }
 
@@ -147,9 +152,9 @@ impl Zones {
     /// end.
     #[must_use]
     pub(crate) fn initial_block_bitmap(&self, layout: &Layout, group: u32) -> Vec<u8> {
-        let mut bits = vec![0; layout.block_size as usize];
+        let mut bits = vec![0; as_index(layout.block_size)];
         for (start, end) in self.bits_of(layout, group, &self.ranges) {
-            bitmap::set_range(&mut bits, start, end - start);
+            bitmap::set_range(&mut bits, start, end.saturating_sub(start));
         }
         pad(&mut bits, layout.group_clusters(group));
         bits
@@ -158,7 +163,7 @@ impl Zones {
 
 /// Sets the bits from `bits` to the end of the block, which belong to no block.
 pub(crate) fn pad(map: &mut [u8], bits: u32) {
-    let total = map.len() * 8;
-    let bits = (bits as usize).min(total);
-    bitmap::set_range(map, bits, total - bits);
+    let total = map.len().saturating_mul(8);
+    let bits = as_index(bits).min(total);
+    bitmap::set_range(map, bits, total.saturating_sub(bits));
 }
