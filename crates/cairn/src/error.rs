@@ -171,10 +171,6 @@ impl Cause {
                     "check the owner and mode of the file and its directories; \
                      a file that may only be read can be looked at (cairn ls, cairn mount -r)"
                 }
-                Kind::Io if is_file_too_large(error) => {
-                    "the host's filesystem, or `ulimit -f`, has no files of this size: \
-                     give a smaller one"
-                }
                 // What the host's limits leave no room for says what to raise.
                 Kind::NoSpace if says_what_to_do(error) => return None,
                 Kind::ReadOnly => "it can only be looked at (cairn ls, cairn get, cairn mount -r)",
@@ -203,10 +199,6 @@ impl Cause {
             Self::Format { .. } => return None,
         })
     }
-}
-
-fn is_file_too_large(error: &cairn_block::Error) -> bool {
-    error.source.as_ref().is_some_and(|error| error.kind() == std::io::ErrorKind::FileTooLarge)
 }
 
 impl fmt::Display for Error {
@@ -285,7 +277,7 @@ mod tests {
             Error::new("d", Cause::Open(cairn_block::Error::from_io("open d", system))).to_string()
         };
         assert!(said(13).contains("cairn mount -r"), "{}", said(13));
-        assert!(said(27).ends_with("give a smaller one"), "{}", said(27));
+        assert!(said(27).contains("raise `ulimit -f`"), "{}", said(27));
     }
 
     #[test]
