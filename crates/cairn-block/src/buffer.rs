@@ -11,7 +11,7 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 use crate::reserve;
 
 /// Alignment of every [`IoBuf`], in bytes.
-pub const ALIGNMENT: usize = 4096;
+pub(crate) const ALIGNMENT: usize = 4096;
 
 #[derive(FromBytes, IntoBytes, Immutable)]
 #[repr(C, align(4096))]

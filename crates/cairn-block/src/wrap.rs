@@ -17,7 +17,7 @@ pub use latency::{Latency, LatencyProfile};
 pub use partition::Partition;
 pub use read_only::ReadOnly;
 pub use record::{Event, Record, RecordLog};
-pub use stats::{Stats, StatsSnapshot};
+pub use stats::Stats;
 
 #[cfg(test)]
 mod tests;

@@ -20,7 +20,7 @@ pub use host::HostZoned;
 pub use image::{create_image, open_image};
 pub use order::{PendingReset, ZoneOrder};
 pub use rules::ZoneLayout;
-pub use violation::{ZoneRule, ZoneViolation};
+pub(crate) use violation::ZoneViolation;
 
 use crate::error::Result;
 

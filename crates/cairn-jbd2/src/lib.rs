@@ -62,5 +62,3 @@ pub use open::JournalOptions;
 pub use recovery::{
     Images, Recovered, note_damage, recover, recover_with, replay_in_memory, salvage_in_memory,
 };
-pub use stats::JournalStats;
-pub use transaction::CommitCallback;

@@ -16,37 +16,37 @@ pub struct JournalStats {
     /// Handles started.
     pub handles: Counter,
     /// Blocks that handles changed without a credit.
-    pub overdrafts: Counter,
+    pub(crate) overdrafts: Counter,
     /// Metadata blocks logged.
-    pub blocks_logged: Counter,
+    pub(crate) blocks_logged: Counter,
     /// Log blocks written: metadata, descriptor, revoke and commit blocks.
     pub log_blocks: Counter,
     /// Revoke records logged.
     pub revokes: Counter,
     /// Callers that waited for a commit. Several may share one commit.
-    pub commit_waits: Counter,
+    pub(crate) commit_waits: Counter,
     /// Longest wait of a handle for each transaction.
-    pub waiting_ns: Counter,
+    pub(crate) waiting_ns: Counter,
     /// From the first request to the start of the commit.
-    pub request_delay_ns: Counter,
+    pub(crate) request_delay_ns: Counter,
     /// From the first handle to the lock.
-    pub running_ns: Counter,
+    pub(crate) running_ns: Counter,
     /// From the lock to the end of the last handle.
-    pub locked_ns: Counter,
+    pub(crate) locked_ns: Counter,
     /// Flushes of file data on another device than the log.
-    pub flushing_ns: Counter,
+    pub(crate) flushing_ns: Counter,
     /// From the end of the last handle to the durable commit block.
-    pub logging_ns: Counter,
+    pub(crate) logging_ns: Counter,
     /// From the lock to the durable commit block, for each transaction.
     pub commit_ns: Histogram,
     /// Handles that found the log full.
     pub forced_checkpoints: Counter,
     /// Commits of the running transaction because nothing else could free log blocks.
-    pub forced_to_close: Counter,
+    pub(crate) forced_to_close: Counter,
     /// Waits of handles for log space.
     pub stall_ns: Histogram,
     /// Time spent checkpointing.
-    pub checkpoint_ns: Counter,
+    pub(crate) checkpoint_ns: Counter,
     /// Blocks written by checkpoints.
     pub checkpoint_blocks: Counter,
     /// Of these, by the daemon.

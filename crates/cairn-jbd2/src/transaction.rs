@@ -11,7 +11,7 @@ use crate::format::blocks::BlockLayout;
 use crate::state::log_space;
 
 /// Called once: with `true` when a transaction is durable, with `false` if it never will be.
-pub type CommitCallback = Box<dyn FnOnce(bool) + Send>;
+pub(crate) type CommitCallback = Box<dyn FnOnce(bool) + Send>;
 
 /// The transaction that handles join (`transaction_t`).
 pub(crate) struct RunningTransaction {

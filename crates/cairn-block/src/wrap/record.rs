@@ -136,8 +136,8 @@ impl RecordLog {
     /// that the `n`-th completed flush was the first to make durable, the last group (there always
     /// is one) those that none did. Changes with forced unit access are grouped like the others,
     /// although they are durable without the flush.
-    #[must_use]
-    pub fn epochs(&self) -> Vec<Vec<usize>> {
+    #[cfg(test)]
+    pub(crate) fn epochs(&self) -> Vec<Vec<usize>> {
         let flushes: Vec<Span> = self.flushes().collect();
         let mut epochs = vec![Vec::new(); flushes.len() + 1];
         for (index, span) in self.changes() {

@@ -61,7 +61,7 @@ pub struct StatsSnapshot {
     /// Requests to write zeros.
     pub write_zeroes: u64,
     /// Bytes they covered.
-    pub write_zeroes_bytes: u64,
+    pub(crate) write_zeroes_bytes: u64,
     /// Explicit flushes.
     pub flushes: u64,
     /// Batches that asked for a flush before them.
@@ -71,9 +71,9 @@ pub struct StatsSnapshot {
     /// Batches and flushes that failed.
     pub errors: u64,
     /// Nanoseconds between submission and completion, summed over batches.
-    pub batch_ns: u64,
+    pub(crate) batch_ns: u64,
     /// Nanoseconds spent in explicit flushes.
-    pub flush_ns: u64,
+    pub(crate) flush_ns: u64,
 }
 
 impl Stats {

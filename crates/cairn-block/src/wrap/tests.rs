@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use super::stats::StatsSnapshot;
 use super::*;
 use crate::device::{
     Batch, BlockDevice, BlockDeviceExt, Completion, Durability, Geometry, Request,

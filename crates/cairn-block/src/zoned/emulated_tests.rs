@@ -3,7 +3,8 @@
 use super::*;
 use crate::IoBuf;
 use crate::memory::MemoryDevice;
-use crate::zoned::{ZoneCondition, ZoneKind, ZoneRule, create_image, open_image};
+use crate::zoned::violation::ZoneRule;
+use crate::zoned::{ZoneCondition, ZoneKind, create_image, open_image};
 
 const K: u64 = 1024;
 const ZONE: u64 = 64 * K;

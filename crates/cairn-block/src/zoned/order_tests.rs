@@ -6,7 +6,8 @@ use super::*;
 use crate::device::BlockDeviceExt;
 use crate::memory::MemoryDevice;
 use crate::wrap::{Fault, Stats};
-use crate::zoned::{Emulated, ZoneLayout, ZoneRule};
+use crate::zoned::violation::ZoneRule;
+use crate::zoned::{Emulated, ZoneLayout};
 
 const ZONE: u64 = 1 << 20;
 const BLOCK: u64 = 4096;

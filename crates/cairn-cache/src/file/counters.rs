@@ -11,41 +11,41 @@ pub struct CacheCounters {
     /// Folios in the cache now, by order (0 is 4 KiB).
     pub folios_by_order: [Gauge; ORDERS],
     /// Calls of [`FileMapper::lookup`](crate::mapper::FileMapper::lookup).
-    pub map_lookups: Counter,
+    pub(crate) map_lookups: Counter,
     /// Calls of [`FileMapper::reserve`](crate::mapper::FileMapper::reserve).
-    pub map_reserves: Counter,
+    pub(crate) map_reserves: Counter,
     /// Calls of [`FileMapper::place`](crate::mapper::FileMapper::place).
-    pub map_places: Counter,
+    pub(crate) map_places: Counter,
     /// Bytes read through the cache by its users.
     pub read_bytes: Counter,
     /// Bytes written into the cache by its users.
     pub written_bytes: Counter,
     /// Bytes read from the device for files.
-    pub device_read_bytes: Counter,
+    pub(crate) device_read_bytes: Counter,
     /// Those of them that were read ahead.
-    pub readahead_bytes: Counter,
+    pub(crate) readahead_bytes: Counter,
     /// Bytes of files written to the device.
-    pub device_written_bytes: Counter,
+    pub(crate) device_written_bytes: Counter,
     /// Copies to readers from cached blocks.
     pub hits: Counter,
     /// Look-ups of blocks that were not cached.
     pub misses: Counter,
     /// Times a reader waited for blocks that another thread was reading.
-    pub readahead_waits: Counter,
+    pub(crate) readahead_waits: Counter,
     /// Device batches of write-back.
-    pub writeback_batches: Counter,
+    pub(crate) writeback_batches: Counter,
     /// Times a writer was throttled.
-    pub throttles: Counter,
+    pub(crate) throttles: Counter,
     /// Folios that were evicted for memory.
     pub evictions: Counter,
     /// Folios that were copied for a change because a write or a reader pinned their memory.
     pub copies: Counter,
     /// Slabs that were recycled.
-    pub slabs_recycled: Counter,
+    pub(crate) slabs_recycled: Counter,
     /// Slabs that were prepared before they were needed.
-    pub slabs_prepared: Counter,
+    pub(crate) slabs_prepared: Counter,
     /// Slabs that were allocated when they were needed.
-    pub slabs_fresh: Counter,
+    pub(crate) slabs_fresh: Counter,
 }
 
 impl CacheCounters {

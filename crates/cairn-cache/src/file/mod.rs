@@ -53,11 +53,10 @@ mod slab;
 mod truncate;
 mod write;
 
-pub use counters::CacheCounters;
 pub use error::CacheError;
 pub use file_cache::FileCache;
-pub use options::{BufferedMode, MAX_FOLIO, MIN_FOLIO, PageCacheOptions};
-pub use order::ORDERS;
+pub(crate) use options::MIN_FOLIO;
+pub use options::{BufferedMode, MAX_FOLIO, PageCacheOptions};
 pub use page_cache::PageCache;
 
 pub(crate) use folio::Folio;

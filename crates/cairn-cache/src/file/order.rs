@@ -3,7 +3,7 @@
 /// Smallest slab and folio, in bytes.
 pub(crate) const PAGE: usize = 4096;
 /// Number of sizes. Sizes are `PAGE << order`; the largest is 2 MiB.
-pub const ORDERS: usize = 10;
+pub(crate) const ORDERS: usize = 10;
 /// Largest slab and folio, in bytes.
 pub(crate) const MAX_SLAB: usize = PAGE << (ORDERS - 1);
 

@@ -127,8 +127,8 @@ impl ExtentStatus {
     }
 
     /// Number of delayed blocks of the run.
-    #[must_use]
-    pub fn delayed_count(&self, run: Run) -> u64 {
+    #[cfg(test)]
+    fn delayed_count(&self, run: Run) -> u64 {
         let (start, end) = bounds(run);
         self.overlapping(start, end)
             .filter(|range| range.state == State::Delayed)

@@ -16,7 +16,7 @@ mod no_room;
 mod submit;
 mod throttle;
 
-pub use errors::ErrorSequence;
+pub(crate) use errors::ErrorSequence;
 pub use flushable::{Expired, Flushable, Flushed, WritebackMode};
 
 pub(crate) use dirty_files::{DirtyFile, DirtyFiles};
