@@ -7,30 +7,30 @@ use cairn_base::checksum::crc32c;
 ///
 /// The seed is `s_checksum_seed` (metadata_csum_seed) or crc32c of the UUID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MetadataChecksum {
+pub(crate) struct MetadataChecksum {
     seed: Option<u32>,
 }
 
 impl MetadataChecksum {
     /// A volume without metadata_csum: no checksum is verified, and stored checksums are zero.
-    pub const NONE: Self = Self { seed: None };
+    pub(crate) const NONE: Self = Self { seed: None };
 
     /// A volume with metadata_csum and this seed.
     #[must_use]
-    pub const fn with_seed(seed: u32) -> Self {
+    pub(crate) const fn with_seed(seed: u32) -> Self {
         Self { seed: Some(seed) }
     }
 
     /// The volume's seed.
     #[must_use]
-    pub const fn seed(self) -> Option<u32> {
+    pub(crate) const fn seed(self) -> Option<u32> {
         self.seed
     }
 
     /// The seed for everything that belongs to one inode: its record, directory blocks, extent
     /// blocks.
     #[must_use]
-    pub fn for_inode(self, ino: Ino, generation: u32) -> InodeSeed {
+    pub(crate) fn for_inode(self, ino: Ino, generation: u32) -> InodeSeed {
         InodeSeed(self.seed.map(|seed| {
             // The on-disk inode number is 32 bits wide.
             let number = u32::try_from(ino.get()).unwrap_or(u32::MAX);
@@ -41,4 +41,4 @@ impl MetadataChecksum {
 
 /// Seed of one inode's metadata. `None` without metadata_csum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct InodeSeed(pub Option<u32>);
+pub(crate) struct InodeSeed(pub Option<u32>);

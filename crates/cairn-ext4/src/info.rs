@@ -64,7 +64,7 @@ impl Info {
 
     /// The information of a superblock, on a device of `size` bytes.
     #[must_use]
-    pub fn of(superblock: &Superblock, size: u64) -> Self {
+    pub(crate) fn of(superblock: &Superblock, size: u64) -> Self {
         let raw = &superblock.raw;
         let features = superblock.features();
         let time = |low: u32, high: u8| u64::from(low) | u64::from(high) << 32;

@@ -3,7 +3,7 @@
 //! Layers inside the crate, downward only: `volume` owns the parts, and `vfs` connects them to
 //! callers. `inode`, `dir`, `xattr`, `extent`, `indirect` and `alloc` each know one structure and
 //! use only the layers below. `format` decodes and encodes without I/O. Every change of metadata
-//! goes through a [`txn::Handle`].
+//! goes through a handle (`txn`).
 
 #![forbid(unsafe_code)]
 #![warn(unreachable_pub)]
@@ -19,7 +19,7 @@ mod dir;
 mod error;
 mod extent;
 mod fast_commit;
-pub mod format;
+mod format;
 mod fsync;
 mod groups;
 mod indirect;
@@ -27,7 +27,7 @@ mod info;
 mod inode;
 mod inodes;
 mod live_options;
-pub mod map;
+mod map;
 pub mod mkfs;
 mod mount;
 mod mount_state;
@@ -39,7 +39,7 @@ mod probe;
 mod recovery;
 mod remount;
 mod report;
-pub mod space;
+mod space;
 mod stop;
 mod stop_cause;
 mod store;
@@ -47,7 +47,7 @@ mod superblock;
 mod sync;
 mod system_file;
 mod trim;
-pub mod txn;
+mod txn;
 mod unmount;
 mod vfs;
 mod volume;

@@ -24,14 +24,14 @@ use crate::format::superblock::{self as format, Superblock};
 #[derive(Clone)]
 pub struct Probe {
     /// The superblock.
-    pub superblock: Superblock,
+    pub(crate) superblock: Superblock,
     /// The backup, if the superblock or the descriptors come from one.
-    pub backup: Option<Backup>,
+    pub(crate) backup: Option<Backup>,
 }
 
 /// A backup of superblock and descriptors.
 #[derive(Clone)]
-pub struct Backup {
+pub(crate) struct Backup {
     place: BackupLocation,
     /// Why it is used.
     why: String,
@@ -44,6 +44,12 @@ impl Probe {
         if let Some(backup) = &self.backup {
             tracing::warn!("{}", backup.reason());
         }
+    }
+
+    /// The label.
+    #[must_use]
+    pub fn label(&self) -> String {
+        self.superblock.label()
     }
 
     /// Why the volume is read-only, if a backup is used.

@@ -7,7 +7,7 @@ use crate::txn::Handle;
 
 /// The kind of freed blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Freed {
+pub(crate) enum Freed {
     /// File contents that were never journalled.
     Data,
     /// Blocks that may be in the journal. They are revoked before they can be allocated again.
@@ -15,7 +15,7 @@ pub enum Freed {
 }
 
 /// Allocates blocks for the maps, directories and attributes of one volume.
-pub trait BlockSource {
+pub(crate) trait BlockSource {
     /// Allocates a block near `goal` and marks it in use in `handle`.
     ///
     /// # Errors

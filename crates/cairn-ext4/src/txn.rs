@@ -16,11 +16,11 @@ use crate::alloc::reservations::Class;
 use crate::error::Result;
 
 /// Called with `true` when a transaction is durable, or with `false` if it never will be.
-pub type CommitHook = Box<dyn FnOnce(bool) + Send>;
+pub(crate) type CommitHook = Box<dyn FnOnce(bool) + Send>;
 
 /// The destination of metadata changes.
 #[derive(Clone)]
-pub enum Txn {
+pub(crate) enum Txn {
     /// The journal.
     Journaled(Arc<Journal>),
     /// No journal: buffers become dirty, and sync writes them.
@@ -30,7 +30,7 @@ pub enum Txn {
 impl Txn {
     /// The newest transaction. No change made so far is in a later one.
     #[must_use]
-    pub fn newest(&self) -> Tid {
+    pub(crate) fn newest(&self) -> Tid {
         match self {
             Self::Journaled(journal) => journal.newest_tid(),
             Self::Direct(_) => Tid(0),
@@ -41,7 +41,7 @@ impl Txn {
     ///
     /// # Errors
     /// The journal was aborted, or no transaction can hold so many blocks.
-    pub fn begin(&self, credits: u32) -> Result<Handle> {
+    pub(crate) fn begin(&self, credits: u32) -> Result<Handle> {
         let kind = match self {
             Self::Journaled(journal) => Kind::Journaled(journal.start(credits)?),
             Self::Direct(buffers) => Kind::Direct(DirectHandle {
@@ -59,7 +59,7 @@ impl Txn {
 /// If an operation fails after a change and has not called [`Handle::finish`] since, it leaves a
 /// `PartialChange`.
 #[must_use = "the operation stops when its handle is dropped"]
-pub struct Handle {
+pub(crate) struct Handle {
     kind: Kind,
     /// The class of the call that began the operation.
     class: Class,
@@ -108,12 +108,12 @@ impl Drop for Handle {
 
 impl Handle {
     /// The operation is complete: a later failure leaves no partial change.
-    pub fn finish(&self) {
+    pub(crate) fn finish(&self) {
         self.changed.store(false, Ordering::Relaxed);
     }
 
     /// Which blocks this operation may have.
-    pub fn class(&self) -> Class {
+    pub(crate) fn class(&self) -> Class {
         self.class
     }
 
@@ -125,7 +125,7 @@ impl Handle {
     ///
     /// # Errors
     /// The journal was aborted.
-    pub fn write<'b>(&self, buffer: &'b Arc<Buffer>) -> Result<BufferGuard<'b>> {
+    pub(crate) fn write<'b>(&self, buffer: &'b Arc<Buffer>) -> Result<BufferGuard<'b>> {
         self.note_change();
         match &self.kind {
             Kind::Journaled(handle) => Ok(handle.get_write_access(buffer)?),
@@ -138,7 +138,7 @@ impl Handle {
     ///
     /// # Errors
     /// The journal was aborted.
-    pub fn create(&self, pba: Pba) -> Result<Arc<Buffer>> {
+    pub(crate) fn create(&self, pba: Pba) -> Result<Arc<Buffer>> {
         self.note_change();
         match &self.kind {
             Kind::Journaled(handle) => Ok(handle.get_create_access(pba)?),
@@ -150,7 +150,7 @@ impl Handle {
     ///
     /// # Errors
     /// The journal was aborted, or there is no credit for a revoke record.
-    pub fn forget(&self, pba: Pba) -> Result<()> {
+    pub(crate) fn forget(&self, pba: Pba) -> Result<()> {
         self.note_change();
         match &self.kind {
             Kind::Journaled(handle) => Ok(handle.forget(pba)?),
@@ -162,7 +162,7 @@ impl Handle {
     }
 
     /// The handle's transaction; 0 without a journal.
-    pub fn tid(&self) -> Tid {
+    pub(crate) fn tid(&self) -> Tid {
         match &self.kind {
             Kind::Journaled(handle) => handle.tid(),
             Kind::Direct(_) => Tid(0),
@@ -170,7 +170,7 @@ impl Handle {
     }
 
     /// Runs `hook` when the transaction is durable; without a journal, when the handle stops.
-    pub fn on_commit(&self, hook: CommitHook) {
+    pub(crate) fn on_commit(&self, hook: CommitHook) {
         match &self.kind {
             Kind::Journaled(handle) => handle.on_commit(hook),
             Kind::Direct(handle) => handle.hooks.lock().push(hook),
@@ -178,7 +178,7 @@ impl Handle {
     }
 
     /// Metadata blocks that the handle may still change.
-    pub fn credits_left(&self) -> u32 {
+    pub(crate) fn credits_left(&self) -> u32 {
         match &self.kind {
             Kind::Journaled(handle) => handle.credits_left(),
             Kind::Direct(handle) => handle.credits.load(Ordering::Relaxed),
@@ -190,7 +190,7 @@ impl Handle {
     ///
     /// # Errors
     /// The journal was aborted.
-    pub fn extend(&self, credits: u32) -> Result<bool> {
+    pub(crate) fn extend(&self, credits: u32) -> Result<bool> {
         match &self.kind {
             Kind::Journaled(handle) => Ok(handle.extend(credits)?),
             Kind::Direct(_) => Ok(true),
@@ -202,7 +202,7 @@ impl Handle {
     ///
     /// # Errors
     /// The journal was aborted.
-    pub fn restart(&mut self, credits: u32) -> Result<()> {
+    pub(crate) fn restart(&mut self, credits: u32) -> Result<()> {
         self.finish();
         match &mut self.kind {
             Kind::Journaled(handle) => Ok(handle.restart(credits)?),

@@ -10,7 +10,7 @@ use cairn_vfs::root_reserved;
 
 /// The class of a caller, which decides how many blocks it must leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Class {
+pub(crate) enum Class {
     /// Data, names and attributes of unprivileged users. They leave the root-reserved blocks and
     /// the pool.
     User,
@@ -23,7 +23,7 @@ pub enum Class {
 impl Class {
     /// The class of the present call on this thread.
     #[must_use]
-    pub fn of_call() -> Self {
+    pub(crate) fn of_call() -> Self {
         if root_reserved::may_be_used() { Self::Privileged } else { Self::User }
     }
 }

@@ -49,14 +49,6 @@ pub(crate) fn initialize(i_block: &mut [u8; ROOT_BYTES]) {
     Node::empty().encode_root(i_block);
 }
 
-/// Levels below the root.
-///
-/// # Errors
-/// The root is invalid.
-pub(crate) fn depth(context: &MapContext<'_>, i_block: &[u8; ROOT_BYTES]) -> Result<u16> {
-    Ok(NodeView::parse(i_block, None, context.site(Pba(0)))?.depth())
-}
-
 /// Most metadata blocks that an insertion or conversion changes in a tree of `depth`, without the
 /// inode: every node of the path, and for each level a new block with its bitmap and descriptor.
 #[must_use]

@@ -17,7 +17,7 @@ use crate::txn::Handle;
 
 /// A move in progress. The map must not change otherwise until it is done.
 #[derive(Debug)]
-pub struct Shift {
+pub(crate) struct Shift {
     /// The first block that moves.
     from: u64,
     by: i64,
@@ -33,7 +33,7 @@ impl Shift {
     /// [`cairn_vfs::Error::Invalid`] if the blocks would move before the start or onto mapped
     /// blocks, [`cairn_vfs::Error::TooLarge`] if they would move beyond the last possible block;
     /// the tree is damaged.
-    pub fn new(
+    pub(crate) fn new(
         context: &MapContext<'_>,
         i_block: &[u8; ROOT_BYTES],
         from: FileBlock,
@@ -57,7 +57,7 @@ impl Shift {
     ///
     /// # Errors
     /// [`cairn_vfs::Error::NoSpace`] if no block is free for a node; the tree is damaged.
-    pub fn step(
+    pub(crate) fn step(
         &mut self,
         context: &MapContext<'_>,
         handle: &Handle,

@@ -341,7 +341,7 @@ fn many_leaves_are_moved_and_converted_in_many_steps() {
         for n in 0..count {
             fixture.fill(10 + n * 2, 1, true, false);
         }
-        let budget = 2 * insert_credits(depth(&fixture.context(), &fixture.i_block).unwrap());
+        let budget = 2 * insert_credits(depth(&fixture));
         assert!(fixture.shift(10, by, budget) >= leaves as u32 / 2);
         check(&fixture, count * 2 + 6000);
         let start = 10_u64.checked_add_signed(by).unwrap();
@@ -351,4 +351,9 @@ fn many_leaves_are_moved_and_converted_in_many_steps() {
         check(&fixture, count * 2 + 6000);
         fixture.remove(0, u64::MAX, 1000);
     }
+}
+
+/// Levels below the root.
+fn depth(fixture: &Fixture) -> u16 {
+    NodeView::parse(&fixture.i_block, None, fixture.context().site(Pba(0))).unwrap().depth()
 }

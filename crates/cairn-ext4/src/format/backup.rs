@@ -17,7 +17,7 @@ use crate::corrupt::Corrupt;
 
 /// A possible place of a backup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BackupLocation {
+pub(crate) struct BackupLocation {
     /// Bytes of a block.
     pub block_size: u32,
     /// The group; never 0.
@@ -29,7 +29,7 @@ pub struct BackupLocation {
 impl BackupLocation {
     /// Byte offset on the volume.
     #[must_use]
-    pub const fn offset(&self) -> u64 {
+    pub(crate) const fn offset(&self) -> u64 {
         self.block.get().saturating_mul(as_u64(as_index(self.block_size)))
     }
 
@@ -38,7 +38,11 @@ impl BackupLocation {
     /// # Errors
     /// The bytes are not a superblock, are damaged, belong to another group, or do not fit the
     /// device.
-    pub fn decode(&self, bytes: &[u8], device_bytes: u64) -> Result<(Superblock, Layout), Corrupt> {
+    pub(crate) fn decode(
+        &self,
+        bytes: &[u8],
+        device_bytes: u64,
+    ) -> Result<(Superblock, Layout), Corrupt> {
         let superblock = Superblock::decode(bytes)?;
         let wrong = |field, value| {
             Err(Corrupt::Superblock { field, value, problem: "not that of the backup's place" })
@@ -61,7 +65,7 @@ impl BackupLocation {
     /// The backup that begins at byte `offset`, by its own description. `None` if its geometry has
     /// no group there.
     #[must_use]
-    pub fn at(offset: u64, bytes: &[u8]) -> Option<Self> {
+    pub(crate) fn at(offset: u64, bytes: &[u8]) -> Option<Self> {
         let geometry = Geometry::claimed(bytes)?;
         let block = offset
             .checked_div(geometry.block_size.into())
@@ -132,7 +136,7 @@ impl Layout {
     /// The backup of a descriptor block, by the block's index: with the superblock's backup in
     /// `group`, or (meta_bg) in the second group of its metagroup. `None` if there is none.
     #[must_use]
-    pub fn descriptor_block_copy(&self, index: u32, group: u32) -> Option<Pba> {
+    pub(crate) fn descriptor_block_copy(&self, index: u32, group: u32) -> Option<Pba> {
         let copy = if index < self.first_metagroup() {
             self.group_first_block(group).get().checked_add(1)?.checked_add(index.into())?
         } else {
@@ -149,7 +153,7 @@ impl Layout {
 /// Every possible place of a backup on a device: for the geometry in the bytes of the first
 /// superblock, `first`, and for those of mke2fs. There are fewer than 400.
 #[must_use]
-pub fn locations(first: &[u8], device_bytes: u64) -> Vec<BackupLocation> {
+pub(crate) fn locations(first: &[u8], device_bytes: u64) -> Vec<BackupLocation> {
     // The smallest block size comes last, because its groups of 8 MiB are many.
     let standard = [2, 0, 1, 3, 4, 5, 6].map(Geometry::standard);
     let mut locations: Vec<BackupLocation> = Vec::new();

@@ -8,7 +8,7 @@ use super::superblock::{STATE_ERROR, Superblock};
 
 /// What went wrong, as a number of the format (`s_first_error_errcode`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ErrorCode {
+pub(crate) enum ErrorCode {
     /// The device or the journal failed.
     Io,
     /// The system had no memory.
@@ -38,7 +38,7 @@ impl ErrorCode {
 
 /// An error to be recorded.
 #[derive(Clone, Copy, Debug)]
-pub struct FoundError {
+pub(crate) struct FoundError {
     /// Seconds since 1970.
     pub seconds: i64,
     /// Inode; 0 if none or unknown.
@@ -72,7 +72,7 @@ impl FoundError {
 
 impl Superblock {
     /// Records an error.
-    pub fn note_error(&mut self, found: &FoundError) {
+    pub(crate) fn note_error(&mut self, found: &FoundError) {
         let raw = &mut self.raw;
         let (time, time_hi) = found.time();
         raw.s_state = (raw.s_state.get() | STATE_ERROR).into();
@@ -92,7 +92,7 @@ impl Superblock {
 
     /// Takes the record of another version of this superblock, unless its own has more errors.
     /// True if that changes anything.
-    pub fn merge_errors(&mut self, other: &Self) -> bool {
+    pub(crate) fn merge_errors(&mut self, other: &Self) -> bool {
         let (raw, other) = (&mut self.raw, &other.raw);
         let marked = raw.s_state.get() | other.s_state.get() & STATE_ERROR;
         let newer = other.s_error_count.get() > raw.s_error_count.get();

@@ -234,7 +234,7 @@ const READ_ONLY_RO_COMPAT: &[(RoCompat, &str)] = &[
 
 /// What Cairn can do with a volume, by its features.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Access {
+pub(crate) enum Access {
     /// Read and write.
     ReadWrite,
     /// Read only. The reason names the features and a remedy.
@@ -245,7 +245,7 @@ pub enum Access {
 
 /// The three sets of flags of a volume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Features {
+pub(crate) struct Features {
     /// Flags that may be ignored.
     pub compat: Compat,
     /// Flags that must be known.
@@ -257,32 +257,32 @@ pub struct Features {
 impl Features {
     /// True if the volume has this compat feature.
     #[must_use]
-    pub const fn compat(&self, flag: Compat) -> bool {
+    pub(crate) const fn compat(&self, flag: Compat) -> bool {
         self.compat.contains(flag)
     }
 
     /// True if the volume has this incompat feature.
     #[must_use]
-    pub const fn incompat(&self, flag: Incompat) -> bool {
+    pub(crate) const fn incompat(&self, flag: Incompat) -> bool {
         self.incompat.contains(flag)
     }
 
     /// True if the volume has this ro_compat feature.
     #[must_use]
-    pub const fn ro_compat(&self, flag: RoCompat) -> bool {
+    pub(crate) const fn ro_compat(&self, flag: RoCompat) -> bool {
         self.ro_compat.contains(flag)
     }
 
     /// True if group descriptors have a checksum; groups may then be uninitialised.
     #[must_use]
-    pub const fn has_group_checksums(&self) -> bool {
+    pub(crate) const fn has_group_checksums(&self) -> bool {
         self.ro_compat.contains(RoCompat::GDT_CSUM)
             || self.ro_compat.contains(RoCompat::METADATA_CSUM)
     }
 
     /// What Cairn can do with a volume of these features.
     #[must_use]
-    pub fn access(&self) -> Access {
+    pub(crate) fn access(&self) -> Access {
         if self.incompat(Incompat::JOURNAL_DEV) {
             return Access::Refuse(
                 "this is an external journal, not a filesystem; name the filesystem's own device"
@@ -325,7 +325,7 @@ impl Features {
     /// Names of all features in dumpe2fs's order. Unknown ones are `FEATURE_C13`, `FEATURE_I31` and
     /// so on.
     #[must_use]
-    pub fn names(&self) -> Vec<String> {
+    pub(crate) fn names(&self) -> Vec<String> {
         let mut names = names_of(self.compat.bits(), COMPAT_NAMES, 'C');
         names.extend(names_of(self.incompat.bits(), INCOMPAT_NAMES, 'I'));
         names.extend(names_of(self.ro_compat.bits(), RO_COMPAT_NAMES, 'R'));
@@ -333,12 +333,12 @@ impl Features {
     }
 
     /// The names of all features.
-    pub fn all_names() -> impl Iterator<Item = &'static str> {
+    pub(crate) fn all_names() -> impl Iterator<Item = &'static str> {
         [COMPAT_NAMES, INCOMPAT_NAMES, RO_COMPAT_NAMES].into_iter().flatten().map(|(_, name)| *name)
     }
 
     /// Sets or clears a feature by its name or alias. False if the name is unknown.
-    pub fn set_by_name(&mut self, name: &str, on: bool) -> bool {
+    pub(crate) fn set_by_name(&mut self, name: &str, on: bool) -> bool {
         let name = ALIASES.iter().find(|(alias, _)| *alias == name).map_or(name, |(_, real)| real);
         let bit = |table: &[(u32, &str)]| {
             table.iter().find(|(_, known)| *known == name).map(|(bit, _)| *bit)

@@ -64,7 +64,7 @@ const CHECKSUM_AT: usize = 0x1e;
 
 /// A decoded descriptor.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GroupDesc {
+pub(crate) struct GroupDesc {
     /// Block of the block bitmap.
     pub block_bitmap: Pba,
     /// Block of the inode bitmap.
@@ -119,7 +119,7 @@ impl GroupDesc {
     ///
     /// # Errors
     /// The checksum is wrong, a place is outside the volume or group, or a counter is too large.
-    pub fn decode(bytes: &[u8], group: u32, layout: &Layout) -> Result<Self, Corrupt> {
+    pub(crate) fn decode(bytes: &[u8], group: u32, layout: &Layout) -> Result<Self, Corrupt> {
         let raw = widen(bytes);
         if let Some(computed) = checksum(bytes, group, layout) {
             let stored = raw.bg_checksum.get();
@@ -185,7 +185,7 @@ impl GroupDesc {
 
     /// Encodes the descriptor into its `desc_size` bytes with a new checksum. Unknown bytes stay as
     /// they are.
-    pub fn encode(&self, group: u32, layout: &Layout, bytes: &mut [u8]) {
+    pub(crate) fn encode(&self, group: u32, layout: &Layout, bytes: &mut [u8]) {
         let mut raw = widen(bytes);
         (raw.bg_block_bitmap_lo, raw.bg_block_bitmap_hi) = split_block(self.block_bitmap);
         (raw.bg_inode_bitmap_lo, raw.bg_inode_bitmap_hi) = split_block(self.inode_bitmap);
@@ -209,13 +209,13 @@ impl GroupDesc {
 
     /// Checksum of a block bitmap, as stored in the descriptor.
     #[must_use]
-    pub fn block_bitmap_checksum(bitmap: &[u8], layout: &Layout) -> Option<u32> {
+    pub(crate) fn block_bitmap_checksum(bitmap: &[u8], layout: &Layout) -> Option<u32> {
         bitmap_checksum(bitmap, layout.clusters_per_group, 0x3a, layout)
     }
 
     /// Checksum of an inode bitmap, as stored in the descriptor.
     #[must_use]
-    pub fn inode_bitmap_checksum(bitmap: &[u8], layout: &Layout) -> Option<u32> {
+    pub(crate) fn inode_bitmap_checksum(bitmap: &[u8], layout: &Layout) -> Option<u32> {
         bitmap_checksum(bitmap, layout.inodes_per_group, 0x3c, layout)
     }
 }

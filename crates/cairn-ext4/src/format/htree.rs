@@ -19,7 +19,7 @@ use crate::corrupt::Corrupt;
 /// `struct dx_root_info`.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
-pub struct RawDxRootInfo {
+pub(crate) struct RawDxRootInfo {
     /// 0.
     pub reserved_zero: U32,
     /// Algorithm of the directory.
@@ -35,7 +35,7 @@ pub struct RawDxRootInfo {
 /// `struct dx_entry`. Entry 0 holds limit and count instead of a hash (`struct dx_countlimit`).
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
-pub struct RawDxEntry {
+pub(crate) struct RawDxEntry {
     /// Smallest hash of the child; in entry 0 the limit (low half) and the count (high half) of
     /// entries.
     pub hash: U32,
@@ -46,7 +46,7 @@ pub struct RawDxEntry {
 /// `struct dx_tail`.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
-pub struct RawDxTail {
+pub(crate) struct RawDxTail {
     /// 0; part of the checksum.
     pub dt_reserved: U32,
     /// crc32c of the inode seed, the block up to the last used entry, and this tail with a zero
@@ -67,7 +67,7 @@ const BLOCK_MASK: u32 = 0x0fff_ffff;
 
 /// The kind of an index block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NodeKind {
+pub(crate) enum NodeKind {
     /// Block 0.
     Root,
     /// Any other block.
@@ -84,7 +84,7 @@ impl NodeKind {
 
     /// Most entries of a block of this kind.
     #[must_use]
-    pub const fn limit(self, format: &DirFormat) -> usize {
+    pub(crate) const fn limit(self, format: &DirFormat) -> usize {
         let entries = format.block_size.strict_sub(self.entries_at()) / ENTRY_LEN;
         if format.seed.0.is_some() { entries.strict_sub(1) } else { entries }
     }
@@ -92,7 +92,7 @@ impl NodeKind {
 
 /// The root's description of the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RootInfo {
+pub(crate) struct RootInfo {
     /// Algorithm.
     pub hash_version: u8,
     /// Levels of nodes between the root and the leaves.
@@ -103,7 +103,11 @@ pub struct RootInfo {
 ///
 /// # Errors
 /// The root is malformed or the index is too deep.
-pub fn root_info(block: &[u8], format: &DirFormat, max_levels: u8) -> Result<RootInfo, Defect> {
+pub(crate) fn root_info(
+    block: &[u8],
+    format: &DirFormat,
+    max_levels: u8,
+) -> Result<RootInfo, Defect> {
     let defect = |offset, what, value: u64| Defect { offset, what, value };
     let short = || defect(0, "block is too short for an index root", as_u64(block.len()));
     let (dot, _) = RawDirEntry::ref_from_prefix(block).map_err(|_| short())?;
@@ -157,7 +161,7 @@ pub fn root_info(block: &[u8], format: &DirFormat, max_levels: u8) -> Result<Roo
 
 /// The entries of a valid index block.
 #[derive(Clone, Copy, Debug)]
-pub struct Node<'a> {
+pub(crate) struct Node<'a> {
     entries: &'a [RawDxEntry],
     limit: usize,
 }
@@ -167,7 +171,11 @@ impl<'a> Node<'a> {
     ///
     /// # Errors
     /// The block is too short, its limit or count is invalid, or its hashes do not ascend.
-    pub fn parse(block: &'a [u8], kind: NodeKind, format: &DirFormat) -> Result<Self, Defect> {
+    pub(crate) fn parse(
+        block: &'a [u8],
+        kind: NodeKind,
+        format: &DirFormat,
+    ) -> Result<Self, Defect> {
         let at = kind.entries_at();
         let defect = |what, value: usize| Defect { offset: at, what, value: as_u64(value) };
         if block.len() != format.block_size {
@@ -206,31 +214,31 @@ impl<'a> Node<'a> {
 
     /// Entries in use, at least 1.
     #[must_use]
-    pub const fn count(&self) -> usize {
+    pub(crate) const fn count(&self) -> usize {
         self.entries.len()
     }
 
     /// True if no entry can be added.
     #[must_use]
-    pub const fn is_full(&self) -> bool {
+    pub(crate) const fn is_full(&self) -> bool {
         self.entries.len() >= self.limit
     }
 
     /// Smallest hash of entry `i`; 0 for the first and beyond the end.
     #[must_use]
-    pub fn hash(&self, i: usize) -> u32 {
+    pub(crate) fn hash(&self, i: usize) -> u32 {
         if i == 0 { 0 } else { self.entries.get(i).map_or(0, |entry| entry.hash.get()) }
     }
 
     /// Child of entry `i`, if the entry exists.
     #[must_use]
-    pub fn child(&self, i: usize) -> Option<FileBlock> {
+    pub(crate) fn child(&self, i: usize) -> Option<FileBlock> {
         self.entries.get(i).map(|entry| FileBlock(u64::from(entry.block.get() & BLOCK_MASK)))
     }
 
     /// Index of the last entry whose hash is at most `hash`.
     #[must_use]
-    pub fn search(&self, hash: u32) -> usize {
+    pub(crate) fn search(&self, hash: u32) -> usize {
         self.entries
             .get(1..)
             .map_or(0, |rest| rest.partition_point(|entry| entry.hash.get() <= hash))
@@ -238,7 +246,7 @@ impl<'a> Node<'a> {
 
     /// All entries as pairs of hash and child.
     #[must_use]
-    pub fn pairs(&self) -> Vec<(u32, FileBlock)> {
+    pub(crate) fn pairs(&self) -> Vec<(u32, FileBlock)> {
         (0..self.count()).filter_map(|i| Some((self.hash(i), self.child(i)?))).collect()
     }
 }
@@ -251,7 +259,7 @@ fn limit_and_count(first: &RawDxEntry) -> (usize, usize) {
 /// True if one free entry spans the block: it is an index node or, without checksums, an empty
 /// leaf.
 #[must_use]
-pub fn is_spanned_by_free_entry(block: &[u8], format: &DirFormat) -> bool {
+pub(crate) fn is_spanned_by_free_entry(block: &[u8], format: &DirFormat) -> bool {
     RawDirEntry::ref_from_prefix(block).is_ok_and(|(raw, _)| {
         raw.inode.get() == 0
             && decode_rec_len(raw.rec_len.get(), format.block_size) == format.block_size
@@ -262,7 +270,7 @@ pub fn is_spanned_by_free_entry(block: &[u8], format: &DirFormat) -> bool {
 ///
 /// # Panics
 /// If the block is shorter than the format's block size.
-pub fn init_root(
+pub(crate) fn init_root(
     block: &mut [u8],
     format: &DirFormat,
     this: u32,
@@ -300,7 +308,7 @@ pub fn init_root(
 ///
 /// # Panics
 /// If the entries do not fit.
-pub fn init_inner(block: &mut [u8], format: &DirFormat, entries: &[(u32, FileBlock)]) {
+pub(crate) fn init_inner(block: &mut [u8], format: &DirFormat, entries: &[(u32, FileBlock)]) {
     block.fill(0);
     let raw = RawDirEntry {
         inode: U32::ZERO,
@@ -316,7 +324,7 @@ pub fn init_inner(block: &mut [u8], format: &DirFormat, entries: &[(u32, FileBlo
 ///
 /// # Panics
 /// If the entries do not fit.
-pub fn write_entries(
+pub(crate) fn write_entries(
     block: &mut [u8],
     kind: NodeKind,
     format: &DirFormat,
@@ -347,7 +355,7 @@ pub fn write_entries(
 ///
 /// # Panics
 /// If the node is full.
-pub fn insert_entry(
+pub(crate) fn insert_entry(
     block: &mut [u8],
     kind: NodeKind,
     format: &DirFormat,
@@ -365,7 +373,7 @@ pub fn insert_entry(
 ///
 /// # Panics
 /// If the block is shorter than the format's block size.
-pub fn deepen_root(block: &mut [u8], format: &DirFormat, child: FileBlock) {
+pub(crate) fn deepen_root(block: &mut [u8], format: &DirFormat, child: FileBlock) {
     let info: &mut RawDxRootInfo = buffer::structure(block, INFO_AT);
     info.indirect_levels = info.indirect_levels.strict_add(1);
     write_entries(block, NodeKind::Root, format, &[(0, child)]);
@@ -396,7 +404,7 @@ fn node_checksum(
 ///
 /// # Panics
 /// If the block is not an index block.
-pub fn seal_node(block: &mut [u8], kind: NodeKind, format: &DirFormat) {
+pub(crate) fn seal_node(block: &mut [u8], kind: NodeKind, format: &DirFormat) {
     let Some(seed) = format.seed.0 else { return };
     let sum = node_checksum(block, kind, format, seed);
     let (sum, tail_at) =
@@ -408,7 +416,7 @@ pub fn seal_node(block: &mut [u8], kind: NodeKind, format: &DirFormat) {
 ///
 /// # Errors
 /// The checksum is wrong or there is no room for it.
-pub fn verify_node(
+pub(crate) fn verify_node(
     block: &[u8],
     kind: NodeKind,
     format: &DirFormat,

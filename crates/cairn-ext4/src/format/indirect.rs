@@ -8,31 +8,31 @@ use super::extent::ROOT_BYTES;
 use cairn_base::units::{as_index, as_u64};
 
 /// Direct pointers in the inode.
-pub const DIRECT: u64 = 12;
+pub(crate) const DIRECT: u64 = 12;
 /// Pointers in the inode.
-pub const SLOTS: usize = 15;
+pub(crate) const SLOTS: usize = 15;
 
 /// Pointers in one block.
 #[must_use]
-pub const fn pointers_per_block(block_size: u32) -> u64 {
+pub(crate) const fn pointers_per_block(block_size: u32) -> u64 {
     as_u64(as_index(block_size)) / 4
 }
 
 /// File blocks below one pointer of `level`; level 0 is data.
 #[must_use]
-pub fn span(level: u32, block_size: u32) -> u64 {
+pub(crate) fn span(level: u32, block_size: u32) -> u64 {
     pointers_per_block(block_size).pow(level)
 }
 
 /// File blocks that the fifteen pointers can map.
 #[must_use]
-pub fn max_blocks(block_size: u32) -> u64 {
+pub(crate) fn max_blocks(block_size: u32) -> u64 {
     (1..=3).fold(DIRECT, |blocks, level| blocks.strict_add(span(level, block_size)))
 }
 
 /// Levels below a slot of the inode, and the first file block it maps.
 #[must_use]
-pub fn slot_range(slot: usize, block_size: u32) -> (u32, u64) {
+pub(crate) fn slot_range(slot: usize, block_size: u32) -> (u32, u64) {
     match slot {
         12 => (1, DIRECT),
         13 => (2, DIRECT.strict_add(span(1, block_size))),
@@ -43,12 +43,12 @@ pub fn slot_range(slot: usize, block_size: u32) -> (u32, u64) {
 
 /// All pointers of a block or of `i_block`.
 #[must_use]
-pub fn decode(bytes: &[u8]) -> Vec<u32> {
+pub(crate) fn decode(bytes: &[u8]) -> Vec<u32> {
     bytes.as_chunks().0.iter().map(|bytes: &[u8; 4]| u32::from_le_bytes(*bytes)).collect()
 }
 
 /// Encodes pointers into a block or `i_block`.
-pub fn encode(pointers: &[u32], bytes: &mut [u8]) {
+pub(crate) fn encode(pointers: &[u32], bytes: &mut [u8]) {
     for (slot, pointer) in bytes.as_chunks_mut::<4>().0.iter_mut().zip(pointers) {
         *slot = pointer.to_le_bytes();
     }
@@ -56,7 +56,7 @@ pub fn encode(pointers: &[u32], bytes: &mut [u8]) {
 
 /// The pointers in the inode.
 #[must_use]
-pub fn decode_inode(i_block: &[u8; ROOT_BYTES]) -> [u32; SLOTS] {
+pub(crate) fn decode_inode(i_block: &[u8; ROOT_BYTES]) -> [u32; SLOTS] {
     let mut slots = [0; SLOTS];
     for (slot, bytes) in slots.iter_mut().zip(i_block.as_chunks::<4>().0) {
         *slot = u32::from_le_bytes(*bytes);

@@ -14,24 +14,18 @@
     )
 )]
 
-pub mod backup;
+pub(crate) mod backup;
 mod buffer;
-pub mod dir_entry;
-pub mod error_record;
-pub mod extent;
-pub mod features;
-pub mod group_desc;
-pub mod htree;
-pub mod indirect;
-pub mod inode;
-pub mod layout;
-pub mod orphan;
-pub mod superblock;
-pub mod time;
-pub mod xattr;
-
-pub use features::{Access, Compat, Features, Incompat, RoCompat};
-pub use group_desc::{GroupDesc, GroupFlags};
-pub use inode::{Inode, InodeFlags};
-pub use layout::Layout;
-pub use superblock::Superblock;
+pub(crate) mod dir_entry;
+pub(crate) mod error_record;
+pub(crate) mod extent;
+pub(crate) mod features;
+pub(crate) mod group_desc;
+pub(crate) mod htree;
+pub(crate) mod indirect;
+pub(crate) mod inode;
+pub(crate) mod layout;
+pub(crate) mod orphan;
+pub(crate) mod superblock;
+pub(crate) mod time;
+pub(crate) mod xattr;

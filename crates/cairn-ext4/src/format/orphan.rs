@@ -26,7 +26,7 @@ const _: () = assert!(TAIL == 8);
 
 /// Number of inode slots in a block.
 #[must_use]
-pub const fn slots(block_size: usize) -> usize {
+pub(crate) const fn slots(block_size: usize) -> usize {
     block_size.strict_sub(TAIL) / 4
 }
 
@@ -40,7 +40,7 @@ fn checksum(seed: InodeSeed, pba: Pba, entries: &[u8]) -> Option<u32> {
 ///
 /// # Errors
 /// The magic or the checksum is wrong.
-pub fn decode(block: &[u8], pba: Pba, seed: InodeSeed) -> Result<Vec<Ino>, Corrupt> {
+pub(crate) fn decode(block: &[u8], pba: Pba, seed: InodeSeed) -> Result<Vec<Ino>, Corrupt> {
     let (entries, tail) = RawOrphanTail::read_from_suffix(block)
         .map_err(|_| Corrupt::Orphan { what: "block too small", value: as_u64(block.len()) })?;
     if tail.ob_magic.get() != MAGIC {
@@ -64,7 +64,7 @@ pub fn decode(block: &[u8], pba: Pba, seed: InodeSeed) -> Result<Vec<Ino>, Corru
 }
 
 /// Formats an empty block.
-pub fn init(block: &mut [u8], pba: Pba, seed: InodeSeed) {
+pub(crate) fn init(block: &mut [u8], pba: Pba, seed: InodeSeed) {
     block.fill(0);
     seal(block, pba, seed);
 }
@@ -73,7 +73,7 @@ pub fn init(block: &mut [u8], pba: Pba, seed: InodeSeed) {
 ///
 /// # Panics
 /// If `slot` is not below [`slots`].
-pub fn set(block: &mut [u8], pba: Pba, seed: InodeSeed, slot: usize, ino: Ino) {
+pub(crate) fn set(block: &mut [u8], pba: Pba, seed: InodeSeed, slot: usize, ino: Ino) {
     assert!(slot < slots(block.len()), "slot {slot} of an orphan block of {} bytes", block.len());
     *buffer::structure(block, slot.strict_mul(4)) = U32::new(stored(ino.get()));
     seal(block, pba, seed);

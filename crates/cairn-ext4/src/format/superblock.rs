@@ -15,25 +15,23 @@ use crate::checksum::MetadataChecksum;
 use crate::corrupt::Corrupt;
 
 /// Byte offset of the primary superblock.
-pub const OFFSET: u64 = 1024;
+pub(crate) const OFFSET: u64 = 1024;
 /// Bytes of a superblock.
-pub const SIZE: usize = 1024;
+pub(crate) const SIZE: usize = 1024;
 /// `s_magic`.
-pub const MAGIC: u16 = 0xef53;
+pub(crate) const MAGIC: u16 = 0xef53;
 /// `s_state`: unmounted cleanly.
-pub const STATE_VALID: u16 = 1;
+pub(crate) const STATE_VALID: u16 = 1;
 /// `s_state`: errors were found.
-pub const STATE_ERROR: u16 = 2;
-/// `s_state`: orphans are being recovered.
-pub const STATE_ORPHAN: u16 = 4;
+pub(crate) const STATE_ERROR: u16 = 2;
 /// `s_flags`: directory hashes use signed bytes.
-pub const FLAG_SIGNED_HASH: u32 = 1;
+pub(crate) const FLAG_SIGNED_HASH: u32 = 1;
 /// `s_flags`: directory hashes use unsigned bytes.
-pub const FLAG_UNSIGNED_HASH: u32 = 2;
+pub(crate) const FLAG_UNSIGNED_HASH: u32 = 2;
 /// `s_rev_level` with the fields from `s_first_ino` on.
-pub const DYNAMIC_REVISION: u32 = 1;
+pub(crate) const DYNAMIC_REVISION: u32 = 1;
 /// `s_checksum_type`: crc32c.
-pub const CHECKSUM_CRC32C: u8 = 1;
+pub(crate) const CHECKSUM_CRC32C: u8 = 1;
 
 /// The bytes on disk, with the specification's field names.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -151,14 +149,14 @@ const CHECKSUM_OFFSET: usize = SIZE - 4;
 
 /// A superblock with the right magic and checksum.
 #[derive(Clone)]
-pub struct Superblock {
+pub(crate) struct Superblock {
     /// The fields. [`Superblock::encode`] updates the checksum after changes.
     pub(crate) raw: RawSuperblock,
 }
 
 /// The magic number, which tells another format from damage. `None` if there are too few bytes.
 #[must_use]
-pub fn magic_of(bytes: &[u8]) -> Option<u16> {
+pub(crate) fn magic_of(bytes: &[u8]) -> Option<u16> {
     RawSuperblock::read_from_prefix(bytes).ok().map(|(raw, _)| raw.s_magic.get())
 }
 
@@ -166,7 +164,7 @@ impl Superblock {
     /// What to do about damage, as set by `tune2fs -e`. Linux treats unknown values as
     /// `remount-ro`.
     #[must_use]
-    pub fn on_damage(&self) -> OnDamage {
+    pub(crate) fn on_damage(&self) -> OnDamage {
         match self.raw.s_errors.get() {
             1 => OnDamage::Continue,
             3 => OnDamage::Panic,
@@ -178,7 +176,7 @@ impl Superblock {
     ///
     /// # Errors
     /// There are too few bytes, or the magic, the checksum type or the checksum is wrong.
-    pub fn decode(bytes: &[u8]) -> Result<Self, Corrupt> {
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Corrupt> {
         let short = || Corrupt::Superblock {
             field: "length",
             value: as_u64(bytes.len()),
@@ -220,7 +218,7 @@ impl Superblock {
 
     /// The bytes with a new checksum.
     #[must_use]
-    pub fn encode(&self) -> [u8; SIZE] {
+    pub(crate) fn encode(&self) -> [u8; SIZE] {
         let mut copy = self.clone();
         if copy.features().ro_compat(RoCompat::METADATA_CSUM) {
             copy.raw.s_checksum = U32::new(copy.computed_checksum());
@@ -230,7 +228,7 @@ impl Superblock {
 
     /// Feature flags. A volume of revision 0 has none.
     #[must_use]
-    pub fn features(&self) -> Features {
+    pub(crate) fn features(&self) -> Features {
         if self.raw.s_rev_level.get() < DYNAMIC_REVISION {
             return Features::default();
         }
@@ -242,7 +240,7 @@ impl Superblock {
     }
 
     /// Sets the feature flags.
-    pub fn set_features(&mut self, features: Features) {
+    pub(crate) fn set_features(&mut self, features: Features) {
         self.raw.s_feature_compat = U32::new(features.compat.bits());
         self.raw.s_feature_incompat = U32::new(features.incompat.bits());
         self.raw.s_feature_ro_compat = U32::new(features.ro_compat.bits());
@@ -250,13 +248,13 @@ impl Superblock {
 
     /// The volume's UUID.
     #[must_use]
-    pub fn uuid(&self) -> Uuid {
+    pub(crate) fn uuid(&self) -> Uuid {
         Uuid::from_bytes(self.raw.s_uuid)
     }
 
     /// The label up to its first NUL. Bytes that are not UTF-8 are replaced.
     #[must_use]
-    pub fn label(&self) -> String {
+    pub(crate) fn label(&self) -> String {
         let name = self.raw.s_volume_name;
         let end = name.iter().position(|b| *b == 0).unwrap_or(name.len());
         String::from_utf8_lossy(name.get(..end).unwrap_or_default()).into_owned()
@@ -264,7 +262,7 @@ impl Superblock {
 
     /// Seed of the metadata checksums.
     #[must_use]
-    pub fn metadata_checksum(&self) -> MetadataChecksum {
+    pub(crate) fn metadata_checksum(&self) -> MetadataChecksum {
         let features = self.features();
         if !features.ro_compat(RoCompat::METADATA_CSUM) {
             MetadataChecksum::NONE
@@ -283,34 +281,34 @@ impl Superblock {
 
     /// Blocks of the volume.
     #[must_use]
-    pub fn blocks_count(&self) -> u64 {
+    pub(crate) fn blocks_count(&self) -> u64 {
         self.wide(self.raw.s_blocks_count_lo, self.raw.s_blocks_count_hi)
     }
 
     /// Blocks reserved for root and the user and group in the superblock (`s_r_blocks_count`).
     #[must_use]
-    pub fn reserved_blocks(&self) -> u64 {
+    pub(crate) fn reserved_blocks(&self) -> u64 {
         self.wide(self.raw.s_r_blocks_count_lo, self.raw.s_r_blocks_count_hi)
     }
 
     /// Free blocks at the last sync. The group descriptors have the present number.
     #[must_use]
-    pub fn free_blocks(&self) -> u64 {
+    pub(crate) fn free_blocks(&self) -> u64 {
         self.wide(self.raw.s_free_blocks_count_lo, self.raw.s_free_blocks_count_hi)
     }
 
     /// Sets the number of blocks.
-    pub fn set_blocks_count(&mut self, blocks: u64) {
+    pub(crate) fn set_blocks_count(&mut self, blocks: u64) {
         (self.raw.s_blocks_count_lo, self.raw.s_blocks_count_hi) = halves(blocks);
     }
 
     /// Sets the number of reserved blocks.
-    pub fn set_reserved_blocks(&mut self, blocks: u64) {
+    pub(crate) fn set_reserved_blocks(&mut self, blocks: u64) {
         (self.raw.s_r_blocks_count_lo, self.raw.s_r_blocks_count_hi) = halves(blocks);
     }
 
     /// Sets the number of free blocks.
-    pub fn set_free_blocks(&mut self, blocks: u64) {
+    pub(crate) fn set_free_blocks(&mut self, blocks: u64) {
         (self.raw.s_free_blocks_count_lo, self.raw.s_free_blocks_count_hi) = halves(blocks);
     }
 }

@@ -6,13 +6,13 @@ use cairn_vfs::types::Timestamp;
 
 const NANOS_PER_SECOND: u32 = 1_000_000_000;
 /// First second of the wide form.
-pub const FIRST: i64 = -(1 << 31);
+pub(crate) const FIRST: i64 = -(1 << 31);
 /// Last second of the wide form (the year 2446).
-pub const LAST: i64 = (1 << 34) + FIRST - 1;
+pub(crate) const LAST: i64 = (1 << 34) + FIRST - 1;
 
 /// Decodes a time. `extra` is `None` if the inode has no room for it.
 #[must_use]
-pub fn decode(seconds: u32, extra: Option<u32>) -> Timestamp {
+pub(crate) fn decode(seconds: u32, extra: Option<u32>) -> Timestamp {
     let base = i64::from(seconds.cast_signed());
     match extra {
         None => Timestamp { seconds: base, nanoseconds: 0 },
@@ -26,7 +26,7 @@ pub fn decode(seconds: u32, extra: Option<u32>) -> Timestamp {
 /// The nearest time that can be stored, as Linux truncates it: whole seconds in the short form, and
 /// the limits of the range.
 #[must_use]
-pub fn storable(time: Timestamp, wide: bool) -> Timestamp {
+pub(crate) fn storable(time: Timestamp, wide: bool) -> Timestamp {
     let last = if wide { LAST } else { i64::from(i32::MAX) };
     let seconds = time.seconds.clamp(FIRST, last);
     let whole = !wide || seconds == FIRST || seconds == last;
@@ -35,7 +35,7 @@ pub fn storable(time: Timestamp, wide: bool) -> Timestamp {
 
 /// Encodes the nearest [`storable`] time as `(seconds, extra)`.
 #[must_use]
-pub fn encode(time: Timestamp, wide: bool) -> (u32, u32) {
+pub(crate) fn encode(time: Timestamp, wide: bool) -> (u32, u32) {
     let Timestamp { seconds, nanoseconds } = storable(time, wide);
     let low = u32::try_from(seconds & 0xffff_ffff).unwrap_or(0);
     if !wide {

@@ -14,7 +14,7 @@ use crate::txn::Handle;
 
 /// The file and volume of a block map.
 #[derive(Clone, Copy)]
-pub struct MapContext<'a> {
+pub(crate) struct MapContext<'a> {
     /// The file.
     pub ino: Ino,
     /// Seed of its metadata checksums.
@@ -66,7 +66,7 @@ impl MapContext<'_> {
 
 /// The source of a map that is only read: it fails every call.
 #[derive(Clone, Copy, Debug)]
-pub struct NoSource;
+pub(crate) struct NoSource;
 
 impl BlockSource for NoSource {
     fn allocate_block(&self, _: &Handle, _: Pba) -> Result<Pba> {
@@ -80,7 +80,7 @@ impl BlockSource for NoSource {
 
 /// Result of a bounded step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
+pub(crate) enum Progress {
     /// Everything is done.
     Done,
     /// The budget is used up at a consistent point. The caller stores the inode and calls again

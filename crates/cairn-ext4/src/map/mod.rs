@@ -21,11 +21,11 @@ mod budget;
 mod context;
 
 pub(crate) use budget::Budget;
-pub use context::{MapContext, NoSource, Progress};
+pub(crate) use context::{MapContext, NoSource, Progress};
 
 /// The block map of one file, of either kind.
 #[derive(Clone, Copy)]
-pub struct BlockMap<'a> {
+pub(crate) struct BlockMap<'a> {
     context: MapContext<'a>,
     extents: bool,
 }
@@ -33,7 +33,7 @@ pub struct BlockMap<'a> {
 impl<'a> BlockMap<'a> {
     /// Creates the map of a file. `extents` is the inode's EXTENTS flag.
     #[must_use]
-    pub const fn new(context: MapContext<'a>, extents: bool) -> Self {
+    pub(crate) const fn new(context: MapContext<'a>, extents: bool) -> Self {
         Self { context, extents }
     }
 
@@ -42,7 +42,7 @@ impl<'a> BlockMap<'a> {
     ///
     /// # Errors
     /// A block of the map cannot be read, or is invalid.
-    pub fn lookup(&self, i_block: &[u8; ROOT_BYTES], block: FileBlock) -> Result<Extent> {
+    pub(crate) fn lookup(&self, i_block: &[u8; ROOT_BYTES], block: FileBlock) -> Result<Extent> {
         if self.extents {
             crate::extent::lookup(&self.context, i_block, block)
         } else {
@@ -55,7 +55,7 @@ impl<'a> BlockMap<'a> {
     /// # Errors
     /// [`cairn_vfs::Error::NoSpace`] if no block is free for the map,
     /// [`cairn_vfs::Error::TooLarge`] beyond the last possible block; the map is damaged.
-    pub fn insert(
+    pub(crate) fn insert(
         &self,
         handle: &Handle,
         i_block: &mut [u8; ROOT_BYTES],
@@ -77,7 +77,7 @@ impl<'a> BlockMap<'a> {
     ///
     /// # Errors
     /// As [`BlockMap::insert`].
-    pub fn convert_written(
+    pub(crate) fn convert_written(
         &self,
         handle: &Handle,
         i_block: &mut [u8; ROOT_BYTES],
@@ -96,7 +96,7 @@ impl<'a> BlockMap<'a> {
     ///
     /// # Errors
     /// As [`BlockMap::insert`]; [`cairn_vfs::Error::Unsupported`] if the file has no extents.
-    pub fn mark_unwritten(
+    pub(crate) fn mark_unwritten(
         &self,
         handle: &Handle,
         i_block: &mut [u8; ROOT_BYTES],
@@ -114,7 +114,7 @@ impl<'a> BlockMap<'a> {
     ///
     /// # Errors
     /// As [`BlockMap::insert`].
-    pub fn remove(
+    pub(crate) fn remove(
         &self,
         handle: &Handle,
         i_block: &mut [u8; ROOT_BYTES],
@@ -132,7 +132,7 @@ impl<'a> BlockMap<'a> {
     ///
     /// # Errors
     /// [`cairn_vfs::Error::Unsupported`] if the file has no extents; otherwise as `Shift::new`.
-    pub fn begin_shift(
+    pub(crate) fn begin_shift(
         &self,
         i_block: &[u8; ROOT_BYTES],
         from: FileBlock,
@@ -145,7 +145,7 @@ impl<'a> BlockMap<'a> {
     ///
     /// # Errors
     /// As `Shift::step`.
-    pub fn shift(
+    pub(crate) fn shift(
         &self,
         handle: &Handle,
         i_block: &mut [u8; ROOT_BYTES],
@@ -153,29 +153,6 @@ impl<'a> BlockMap<'a> {
         budget: u32,
     ) -> Result<(Progress, i64)> {
         shift.step(&self.context, handle, i_block, budget)
-    }
-
-    /// Most metadata blocks that inserting or converting `extents` runs changes, without the inode
-    /// and the bitmaps of the data.
-    ///
-    /// # Errors
-    /// The root is invalid.
-    pub fn credits_for_insert(&self, i_block: &[u8; ROOT_BYTES], extents: u32) -> Result<u32> {
-        if self.extents {
-            Ok(extents.saturating_mul(crate::extent::insert_credits(crate::extent::depth(
-                &self.context,
-                i_block,
-            )?)))
-        } else {
-            // Three levels at both ends of a run, each block with its bitmap and descriptor.
-            Ok(extents.saturating_mul(18))
-        }
-    }
-
-    /// Most blocks of a file with this map.
-    #[must_use]
-    pub fn max_file_block(&self) -> u64 {
-        max_file_blocks(self.extents, self.context.layout.block_size)
     }
 }
 
@@ -185,7 +162,7 @@ fn no_extents() -> crate::Error {
 
 /// Most blocks of a file with this kind of map.
 #[must_use]
-pub fn max_file_blocks(extents: bool, block_size: u32) -> u64 {
+pub(crate) fn max_file_blocks(extents: bool, block_size: u32) -> u64 {
     if extents { MAX_FILE_BLOCKS } else { indirect::max_blocks(block_size).min(MAX_FILE_BLOCKS) }
 }
 
@@ -193,9 +170,12 @@ pub fn max_file_blocks(extents: bool, block_size: u32) -> u64 {
 /// blocks for a run that begins anywhere (three of the lowest level, two above them and one above
 /// these).
 #[must_use]
-pub fn max_run(extents: bool, block_size: u32) -> u32 {
+pub(crate) fn max_run(extents: bool, block_size: u32) -> u32 {
     if extents { crate::extent::MAX_WRITTEN_LEN } else { 2 * (block_size / 4) }
 }
 
 #[cfg(test)]
 pub(crate) mod testing;
+
+#[cfg(test)]
+mod tests;

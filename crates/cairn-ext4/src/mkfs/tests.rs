@@ -9,7 +9,7 @@ use cairn_block::file::{FileDevice, OpenOptions};
 use cairn_block::memory::MemoryDevice;
 
 use super::*;
-use crate::format::Layout;
+use crate::format::layout::Layout;
 use crate::format::superblock::{OFFSET, SIZE, Superblock};
 
 const MIB: u64 = 1 << 20;

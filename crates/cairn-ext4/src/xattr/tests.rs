@@ -13,7 +13,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::dir::tests::image::TestImage;
-use crate::format::Inode;
+use crate::format::inode::Inode;
 use crate::space::Freed;
 use crate::txn::Txn;
 

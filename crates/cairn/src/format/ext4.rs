@@ -44,7 +44,7 @@ fn show(probe: Option<Probe>, device: &dyn BlockDevice) -> Option<Info> {
 pub(super) fn label(device: &dyn BlockDevice) -> Option<String> {
     let first = cairn_ext4::probe(device).ok()?;
     let probe = first.or_else(|| cairn_ext4::probe_backups(device).ok()?);
-    probe.map(|probe| probe.superblock.label())
+    probe.map(|probe| probe.label())
 }
 
 fn parse(options: &OpenOptions) -> Result<MountOptions, Cause> {

@@ -17,7 +17,11 @@ use super::ListedDir;
 use crate::dir::DirSettings;
 use crate::dir::hash::HashSettings;
 use crate::format::dir_entry::DirFormat;
-use crate::format::{Compat, GroupDesc, Incompat, Inode, InodeFlags, Layout, Superblock};
+use crate::format::features::{Compat, Incompat};
+use crate::format::group_desc::GroupDesc;
+use crate::format::inode::{Inode, InodeFlags};
+use crate::format::layout::Layout;
+use crate::format::superblock::Superblock;
 
 /// `EXT2_FLAGS_UNSIGNED_HASH`.
 const UNSIGNED_HASH: u32 = 2;

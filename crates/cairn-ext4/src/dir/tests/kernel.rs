@@ -150,7 +150,7 @@ fn rewrite(args: &[&str], count: u32) {
     let mut inode = open.inode(ino);
     let blocks = dir.count();
     inode.size = blocks * u64::from(open.layout.block_size);
-    inode.flags.set(crate::format::InodeFlags::INDEX, dir.indexed());
+    inode.flags.set(crate::format::inode::InodeFlags::INDEX, dir.indexed());
     open.write_inode(ino, &inode);
     open.cache.write_back().unwrap();
     let unused = dir.spare.lock().len() as u64;
@@ -194,7 +194,7 @@ fn the_kernels_inline_directories_and_files_are_read() {
     let open = image.open();
     let ino = open.ino("/d");
     let inode = open.inode(ino);
-    assert!(inode.flags.contains(crate::format::InodeFlags::INLINE_DATA));
+    assert!(inode.flags.contains(crate::format::inode::InodeFlags::INLINE_DATA));
     let settings = open.settings(ino, &inode);
     let tail = crate::xattr::inline_data::tail_range(&inode.extra, ino).unwrap();
     assert!(!tail.is_empty());

@@ -14,7 +14,7 @@ use crate::corrupt::Corrupt;
 ///
 /// # Panics
 /// If the block is shorter than the format's block size.
-pub fn seal_leaf(block: &mut [u8], format: &DirFormat) {
+pub(crate) fn seal_leaf(block: &mut [u8], format: &DirFormat) {
     let Some(seed) = format.seed.0 else { return };
     let (entries, tail) = block.split_at_mut(format.leaf_len());
     *buffer::structure(tail, 0) = RawDirEntryTail {
@@ -30,7 +30,7 @@ pub fn seal_leaf(block: &mut [u8], format: &DirFormat) {
 ///
 /// # Errors
 /// The tail is missing or the checksum is wrong.
-pub fn verify_leaf(
+pub(crate) fn verify_leaf(
     block: &[u8],
     format: &DirFormat,
     ino: Ino,
@@ -65,7 +65,7 @@ pub fn verify_leaf(
 }
 
 /// Makes the block a leaf with these entries and a checksum.
-pub fn pack_leaf<'n>(
+pub(crate) fn pack_leaf<'n>(
     block: &mut [u8],
     format: &DirFormat,
     entries: impl IntoIterator<Item = (u32, u8, &'n [u8])>,

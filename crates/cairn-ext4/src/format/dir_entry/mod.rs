@@ -20,16 +20,16 @@ use crate::corrupt::Corrupt;
 
 mod leaf;
 
-pub use leaf::{pack_leaf, seal_leaf, verify_leaf};
+pub(crate) use leaf::{pack_leaf, seal_leaf, verify_leaf};
 
 /// Longest name, in bytes.
-pub const NAME_MAX: usize = 255;
+pub(crate) const NAME_MAX: usize = 255;
 /// Bytes of the checksum tail.
-pub const TAIL_LEN: usize = size_of::<RawDirEntryTail>();
+pub(crate) const TAIL_LEN: usize = size_of::<RawDirEntryTail>();
 /// Bytes of the smallest entry, with a one-byte name.
-pub const MIN_REC_LEN: usize = 12;
+pub(crate) const MIN_REC_LEN: usize = 12;
 /// Offset of `..` in the first block.
-pub const DOTDOT_AT: usize = 12;
+pub(crate) const DOTDOT_AT: usize = 12;
 
 const HEADER_LEN: usize = size_of::<RawDirEntry>();
 const TAIL_FILE_TYPE: u8 = 0xde;
@@ -37,7 +37,7 @@ const TAIL_FILE_TYPE: u8 = 0xde;
 /// `struct ext4_dir_entry_2`, without the name.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
-pub struct RawDirEntry {
+pub(crate) struct RawDirEntry {
     /// Inode number; 0 marks free space.
     pub inode: U32,
     /// Distance to the next entry; see [`decode_rec_len`].
@@ -54,7 +54,7 @@ const _: () = assert!(size_of::<RawDirEntry>() == 8);
 /// `struct ext4_dir_entry_tail`. Without metadata_csum it is read as a free entry.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
-pub struct RawDirEntryTail {
+pub(crate) struct RawDirEntryTail {
     /// 0, as an entry's inode.
     pub det_reserved_zero1: U32,
     /// 12.
@@ -71,7 +71,7 @@ const _: () = assert!(size_of::<RawDirEntryTail>() == 12);
 
 /// A defect of a block, without the block's place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Defect {
+pub(crate) struct Defect {
     /// Byte offset in the block.
     pub offset: usize,
     /// Description of the defect.
@@ -83,7 +83,7 @@ pub struct Defect {
 impl Defect {
     /// The error with its place.
     #[must_use]
-    pub fn at(self, ino: Ino, block: FileBlock) -> Corrupt {
+    pub(crate) fn at(self, ino: Ino, block: FileBlock) -> Corrupt {
         let offset = u32::try_from(self.offset).unwrap_or(u32::MAX);
         Corrupt::Directory { ino, block, offset, what: self.what, value: self.value }
     }
@@ -91,7 +91,7 @@ impl Defect {
 
 /// The properties of volume and directory that the format of its blocks depends on.
 #[derive(Clone, Copy, Debug)]
-pub struct DirFormat {
+pub(crate) struct DirFormat {
     /// Bytes of a block: 1,024 to 65,536.
     pub block_size: usize,
     /// Entries contain the kind of their inode.
@@ -105,7 +105,7 @@ pub struct DirFormat {
 impl DirFormat {
     /// The bytes of a leaf block that contain entries.
     #[must_use]
-    pub const fn leaf_len(&self) -> usize {
+    pub(crate) const fn leaf_len(&self) -> usize {
         if self.seed.0.is_some() {
             self.block_size.saturating_sub(TAIL_LEN)
         } else {
@@ -115,14 +115,14 @@ impl DirFormat {
 
     /// The kind code to store.
     #[must_use]
-    pub const fn file_type(&self, kind: FileKind) -> u8 {
+    pub(crate) const fn file_type(&self, kind: FileKind) -> u8 {
         if self.filetype { kind.entry_code() } else { 0 }
     }
 }
 
 /// Decodes a stored `rec_len`: 64 KiB is stored as 65,535 or as 0.
 #[must_use]
-pub fn decode_rec_len(stored: u16, block_size: usize) -> usize {
+pub(crate) fn decode_rec_len(stored: u16, block_size: usize) -> usize {
     match stored {
         0 | u16::MAX if block_size == 65_536 => block_size,
         len => usize::from(len),
@@ -134,20 +134,20 @@ pub fn decode_rec_len(stored: u16, block_size: usize) -> usize {
 /// # Panics
 /// If the length is not a multiple of 4 or is too large. It never comes from the disk.
 #[must_use]
-pub fn encode_rec_len(len: usize) -> u16 {
+pub(crate) fn encode_rec_len(len: usize) -> u16 {
     assert!(len <= 65_536 && len.is_multiple_of(4), "rec_len {len}");
     u16::try_from(len).unwrap_or(u16::MAX)
 }
 
 /// Bytes of an entry with a name of this length.
 #[must_use]
-pub const fn entry_len(name_len: usize) -> usize {
+pub(crate) const fn entry_len(name_len: usize) -> usize {
     HEADER_LEN.strict_add(name_len).strict_add(3) & !3
 }
 
 /// One valid entry of a block; free if `ino` is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry<'a> {
+pub(crate) struct Entry<'a> {
     /// Byte offset in the block.
     pub offset: usize,
     /// Bytes to the next entry.
@@ -163,20 +163,20 @@ pub struct Entry<'a> {
 impl Entry<'_> {
     /// The kind, if the entry contains it.
     #[must_use]
-    pub const fn kind(&self, format: &DirFormat) -> Option<FileKind> {
+    pub(crate) const fn kind(&self, format: &DirFormat) -> Option<FileKind> {
         if format.filetype { FileKind::of_entry_code(self.file_type) } else { None }
     }
 
     /// Bytes that the entry needs. The rest of `rec_len` is free.
     #[must_use]
-    pub const fn used(&self) -> usize {
+    pub(crate) const fn used(&self) -> usize {
         if self.ino == 0 { 0 } else { entry_len(self.name.len()) }
     }
 }
 
 /// The entries of a region, each checked. After an invalid entry the iterator continues if its
 /// `rec_len` is possible.
-pub struct Entries<'a> {
+pub(crate) struct Entries<'a> {
     bytes: &'a [u8],
     at: usize,
     end: usize,
@@ -185,13 +185,17 @@ pub struct Entries<'a> {
 
 /// The entries of a leaf block.
 #[must_use]
-pub fn entries<'a>(block: &'a [u8], format: &'a DirFormat) -> Entries<'a> {
+pub(crate) fn entries<'a>(block: &'a [u8], format: &'a DirFormat) -> Entries<'a> {
     entries_in(block, 0..format.leaf_len(), format)
 }
 
 /// The entries of the region `region` of `bytes`.
 #[must_use]
-pub fn entries_in<'a>(bytes: &'a [u8], region: Range<usize>, format: &'a DirFormat) -> Entries<'a> {
+pub(crate) fn entries_in<'a>(
+    bytes: &'a [u8],
+    region: Range<usize>,
+    format: &'a DirFormat,
+) -> Entries<'a> {
     Entries { bytes, at: region.start, end: region.end, format }
 }
 
@@ -249,7 +253,7 @@ impl<'a> Iterator for Entries<'a> {
 ///
 /// # Errors
 /// The first defect, if the name was not found.
-pub fn find<'a>(entries: Entries<'a>, name: &[u8]) -> Result<Option<Entry<'a>>, Defect> {
+pub(crate) fn find<'a>(entries: Entries<'a>, name: &[u8]) -> Result<Option<Entry<'a>>, Defect> {
     let mut first = None;
     for entry in entries {
         match entry {
@@ -263,7 +267,7 @@ pub fn find<'a>(entries: Entries<'a>, name: &[u8]) -> Result<Option<Entry<'a>>, 
 
 /// The place of a new name in a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Room {
+pub(crate) enum Room {
     /// The name exists.
     Taken,
     /// The name fits at this offset; see [`insert_at`].
@@ -276,7 +280,7 @@ pub enum Room {
 ///
 /// # Errors
 /// The first defect of the block.
-pub fn room(entries: Entries<'_>, name: &[u8]) -> Result<Room, Defect> {
+pub(crate) fn room(entries: Entries<'_>, name: &[u8]) -> Result<Room, Defect> {
     let need = entry_len(name.len());
     let mut room = Room::Full;
     for entry in entries {
@@ -296,7 +300,7 @@ pub fn room(entries: Entries<'_>, name: &[u8]) -> Result<Room, Defect> {
 ///
 /// # Panics
 /// If there is no such gap.
-pub fn insert_at(
+pub(crate) fn insert_at(
     bytes: &mut [u8],
     offset: usize,
     format: &DirFormat,
@@ -339,7 +343,7 @@ fn put(bytes: &mut [u8], offset: usize, rec_len: usize, ino: u32, file_type: u8,
 ///
 /// # Errors
 /// An entry of the region is invalid, or none begins at `offset`.
-pub fn remove_at(
+pub(crate) fn remove_at(
     bytes: &mut [u8],
     region: Range<usize>,
     format: &DirFormat,
@@ -375,7 +379,7 @@ pub fn remove_at(
 ///
 /// # Panics
 /// If `offset` is not inside the block.
-pub fn retarget_at(bytes: &mut [u8], offset: usize, ino: u32, file_type: u8) {
+pub(crate) fn retarget_at(bytes: &mut [u8], offset: usize, ino: u32, file_type: u8) {
     let raw: &mut RawDirEntry = buffer::structure(bytes, offset);
     raw.inode = U32::new(ino);
     raw.file_type = file_type;
@@ -385,7 +389,7 @@ pub fn retarget_at(bytes: &mut [u8], offset: usize, ino: u32, file_type: u8) {
 ///
 /// # Panics
 /// If they do not fit.
-pub fn pack<'n>(
+pub(crate) fn pack<'n>(
     bytes: &mut [u8],
     region: Range<usize>,
     entries: impl IntoIterator<Item = (u32, u8, &'n [u8])>,
@@ -404,7 +408,7 @@ pub fn pack<'n>(
 
 /// The first two entries of every directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Dots {
+pub(crate) struct Dots {
     /// The directory itself.
     pub this: u32,
     /// Its parent.
@@ -415,7 +419,7 @@ pub struct Dots {
 ///
 /// # Errors
 /// An entry is invalid or has another name, or `..` is at a wrong offset.
-pub fn dots(block: &[u8], format: &DirFormat) -> Result<Dots, Defect> {
+pub(crate) fn dots(block: &[u8], format: &DirFormat) -> Result<Dots, Defect> {
     let mut entries = entries_in(block, 0..block.len(), format);
     let mut expect = |name: &'static [u8], what| match entries.next() {
         Some(Ok(entry)) if entry.name == name && entry.ino != 0 => Ok(entry),

@@ -9,18 +9,18 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use crate::corrupt::Corrupt;
 
 /// `eh_magic`.
-pub const MAGIC: u16 = 0xf30a;
+pub(crate) const MAGIC: u16 = 0xf30a;
 /// Deepest tree the format allows (`eh_depth` of the root).
-pub const MAX_DEPTH: u16 = 5;
+pub(crate) const MAX_DEPTH: u16 = 5;
 /// Longest written extent, in blocks. A larger stored `ee_len` is that of an unwritten extent plus
 /// this.
-pub const MAX_WRITTEN: u64 = 32768;
+pub(crate) const MAX_WRITTEN: u64 = 32768;
 /// Longest unwritten extent, in blocks.
-pub const MAX_UNWRITTEN: u64 = 32767;
+pub(crate) const MAX_UNWRITTEN: u64 = 32767;
 /// File blocks are below this number: the last 32-bit number is not a block.
-pub const MAX_FILE_BLOCKS: u64 = as_u64(as_index(u32::MAX));
+pub(crate) const MAX_FILE_BLOCKS: u64 = as_u64(as_index(u32::MAX));
 /// Bytes of `i_block`, which hold the root.
-pub const ROOT_BYTES: usize = 60;
+pub(crate) const ROOT_BYTES: usize = 60;
 
 /// Bytes of a header and of every entry.
 pub(super) const ENTRY: usize = 12;
@@ -62,7 +62,7 @@ const _: () = assert!(size_of::<RawExtent>() == ENTRY);
 
 /// Contiguous blocks of a file that are contiguous on the volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Extent {
+pub(crate) struct Extent {
     /// First block of the file.
     pub start: u64,
     /// Blocks, at least 1.
@@ -76,19 +76,19 @@ pub struct Extent {
 impl Extent {
     /// The file block after the last.
     #[must_use]
-    pub const fn end(&self) -> u64 {
+    pub(crate) const fn end(&self) -> u64 {
         self.start.saturating_add(self.len)
     }
 
     /// Longest extent in the state of this one.
     #[must_use]
-    pub const fn max_len(&self) -> u64 {
+    pub(crate) const fn max_len(&self) -> u64 {
         if self.unwritten { MAX_UNWRITTEN } else { MAX_WRITTEN }
     }
 
     /// The part inside `start..end`, if any.
     #[must_use]
-    pub fn clip(&self, start: u64, end: u64) -> Option<Self> {
+    pub(crate) fn clip(&self, start: u64, end: u64) -> Option<Self> {
         let from = self.start.max(start);
         let to = self.end().min(end);
         (from < to).then(|| Self {
@@ -101,7 +101,7 @@ impl Extent {
 
     /// True if `next` continues this extent in the file, on the volume and in its state.
     #[must_use]
-    pub fn continues_with(&self, next: &Self) -> bool {
+    pub(crate) fn continues_with(&self, next: &Self) -> bool {
         self.end() == next.start
             && self.pba.get().saturating_add(self.len) == next.pba.get()
             && self.unwritten == next.unwritten
@@ -141,7 +141,7 @@ impl From<&Extent> for RawExtent {
 
 /// Entry of an inner node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Index {
+pub(crate) struct Index {
     /// First file block of the child's range.
     pub start: u64,
     /// Address of the child.
@@ -184,7 +184,7 @@ pub(super) fn file_block(block: u64) -> u32 {
 
 /// The place of a node, for errors.
 #[derive(Clone, Copy, Debug)]
-pub struct Site {
+pub(crate) struct Site {
     /// The file.
     pub ino: Ino,
     /// The node's block; 0 is the inode.
@@ -194,14 +194,14 @@ pub struct Site {
 impl Site {
     /// A defect of this node.
     #[must_use]
-    pub fn corrupt(&self, at: u64, what: &'static str, value: u64) -> Corrupt {
+    pub(crate) fn corrupt(&self, at: u64, what: &'static str, value: u64) -> Corrupt {
         Corrupt::Mapping { ino: self.ino, at: FileBlock(at), pba: self.pba, what, value }
     }
 }
 
 /// The range of the file that a node may map, and the blocks of the volume that it may refer to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bounds<'a> {
+pub(crate) struct Bounds<'a> {
     /// First file block.
     pub start: u64,
     /// File block after the last.
@@ -217,7 +217,7 @@ pub struct Bounds<'a> {
 impl Bounds<'_> {
     /// True if `len` blocks from `pba` on can belong to a file.
     #[must_use]
-    pub fn holds(&self, pba: Pba, len: u64) -> bool {
+    pub(crate) fn holds(&self, pba: Pba, len: u64) -> bool {
         let inside = pba.get() >= self.volume_start
             && pba.get().checked_add(len).is_some_and(|end| end <= self.volume_end);
         inside && !self.system.overlap(pba, len)
@@ -227,15 +227,15 @@ impl Bounds<'_> {
 /// Ranges of blocks (first block, block after the last one), sorted and disjoint. In Linux this is
 /// the system zone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SystemBlocks<'a>(pub &'a [(u64, u64)]);
+pub(crate) struct SystemBlocks<'a>(pub &'a [(u64, u64)]);
 
 impl SystemBlocks<'_> {
     /// No ranges, for a volume whose structures are not known yet.
-    pub const NONE: Self = Self(&[]);
+    pub(crate) const NONE: Self = Self(&[]);
 
     /// True if one of `len` blocks from `pba` on is in a range.
     #[must_use]
-    pub fn overlap(&self, pba: Pba, len: u64) -> bool {
+    pub(crate) fn overlap(&self, pba: Pba, len: u64) -> bool {
         let end = pba.get().saturating_add(len);
         let behind = self.0.partition_point(|range| range.1 <= pba.get());
         self.0.get(behind).is_some_and(|range| range.0 < end)
@@ -245,9 +245,9 @@ impl SystemBlocks<'_> {
 /// Number of entries in a block of `block_size` bytes. The checksum fits behind them at every block
 /// size.
 #[must_use]
-pub fn block_capacity(block_size: u32) -> usize {
+pub(crate) fn block_capacity(block_size: u32) -> usize {
     as_index(block_size).saturating_sub(ENTRY) / ENTRY
 }
 
 /// Number of entries in the root.
-pub const ROOT_CAPACITY: usize = (ROOT_BYTES - ENTRY) / ENTRY;
+pub(crate) const ROOT_CAPACITY: usize = (ROOT_BYTES - ENTRY) / ENTRY;

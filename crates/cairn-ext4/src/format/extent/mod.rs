@@ -17,16 +17,16 @@ use crate::corrupt::Corrupt;
 mod entry;
 mod node;
 
-pub use entry::{
+pub(crate) use entry::{
     Bounds, Extent, Index, MAGIC, MAX_DEPTH, MAX_FILE_BLOCKS, MAX_UNWRITTEN, MAX_WRITTEN,
     ROOT_BYTES, ROOT_CAPACITY, Site, SystemBlocks, block_capacity,
 };
 use entry::{ENTRY, RawExtent, RawHeader, RawIndex};
-pub use node::{Entries, Node};
+pub(crate) use node::{Entries, Node};
 
 /// The bytes of a node with a valid header.
 #[derive(Clone, Copy, Debug)]
-pub struct NodeView<'a> {
+pub(crate) struct NodeView<'a> {
     depth: u16,
     max: usize,
     entries: RawEntries<'a>,
@@ -40,7 +40,7 @@ enum RawEntries<'a> {
 
 /// Result of a search in a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found<'a> {
+pub(crate) enum Found<'a> {
     /// The extent that holds the block.
     Extent(Extent),
     /// A hole: `start..end` inside the node's range.
@@ -59,7 +59,7 @@ impl<'a> NodeView<'a> {
     ///
     /// # Errors
     /// The magic, the depth, the capacity or the number of entries is invalid.
-    pub fn parse(bytes: &'a [u8], depth: Option<u16>, site: Site) -> Result<Self, Corrupt> {
+    pub(crate) fn parse(bytes: &'a [u8], depth: Option<u16>, site: Site) -> Result<Self, Corrupt> {
         let (header, rest) = RawHeader::ref_from_prefix(bytes)
             .map_err(|_| site.corrupt(0, "node is too short", as_u64(bytes.len())))?;
         let fault = |what, value: U16| Err(site.corrupt(0, what, u64::from(value.get())));
@@ -95,30 +95,24 @@ impl<'a> NodeView<'a> {
 
     /// Levels below this node; 0 is a leaf.
     #[must_use]
-    pub fn depth(&self) -> u16 {
+    pub(crate) fn depth(&self) -> u16 {
         self.depth
     }
 
     /// Entries in use.
     #[must_use]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         match self.entries {
             RawEntries::Leaf(extents) => extents.len(),
             RawEntries::Inner(indexes) => indexes.len(),
         }
     }
 
-    /// True if the node has no entry.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     /// Verifies the checksum in the tail of a block. The root has none.
     ///
     /// # Errors
     /// The checksum is wrong or there is no room for it.
-    pub fn verify_checksum(
+    pub(crate) fn verify_checksum(
         &self,
         bytes: &[u8],
         seed: InodeSeed,
@@ -152,7 +146,7 @@ impl<'a> NodeView<'a> {
     ///
     /// # Errors
     /// The first entry that is invalid.
-    pub fn validate(&self, bounds: &Bounds<'_>, site: Site) -> Result<(), Corrupt> {
+    pub(crate) fn validate(&self, bounds: &Bounds<'_>, site: Site) -> Result<(), Corrupt> {
         match self.entries {
             RawEntries::Leaf(extents) => {
                 let mut from = bounds.start;
@@ -179,7 +173,12 @@ impl<'a> NodeView<'a> {
     ///
     /// # Errors
     /// An entry that it uses is invalid.
-    pub fn find<'b>(&self, at: u64, bounds: &Bounds<'b>, site: Site) -> Result<Found<'b>, Corrupt> {
+    pub(crate) fn find<'b>(
+        &self,
+        at: u64,
+        bounds: &Bounds<'b>,
+        site: Site,
+    ) -> Result<Found<'b>, Corrupt> {
         match self.entries {
             RawEntries::Leaf(extents) => find_extent(extents, at, bounds, site),
             RawEntries::Inner(indexes) => find_child(indexes, at, bounds, site),
@@ -188,7 +187,7 @@ impl<'a> NodeView<'a> {
 
     /// The decoded node.
     #[must_use]
-    pub fn decode(&self) -> Node {
+    pub(crate) fn decode(&self) -> Node {
         let entries = match self.entries {
             RawEntries::Leaf(extents) => Entries::Leaf(extents.iter().map(Extent::from).collect()),
             RawEntries::Inner(indexes) => Entries::Inner(indexes.iter().map(Index::from).collect()),

@@ -13,7 +13,7 @@ use crate::format::buffer;
 
 /// A decoded node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Node {
+pub(crate) struct Node {
     /// Levels below; 0 is a leaf.
     pub depth: u16,
     /// Its entries.
@@ -22,7 +22,7 @@ pub struct Node {
 
 /// Entries of a node, in file order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Entries {
+pub(crate) enum Entries {
     /// Entries of a leaf.
     Leaf(Vec<Extent>),
     /// Entries of an inner node.
@@ -32,22 +32,16 @@ pub enum Entries {
 impl Entries {
     /// Number of entries.
     #[must_use]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         match self {
             Self::Leaf(extents) => extents.len(),
             Self::Inner(indexes) => indexes.len(),
         }
     }
 
-    /// True if there are no entries.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     /// First file block of the first entry.
     #[must_use]
-    pub fn first_key(&self) -> Option<u64> {
+    pub(crate) fn first_key(&self) -> Option<u64> {
         match self {
             Self::Leaf(extents) => extents.first().map(|extent| extent.start),
             Self::Inner(indexes) => indexes.first().map(|index| index.start),
@@ -56,7 +50,7 @@ impl Entries {
 
     /// Takes the entries from `at` on.
     #[must_use]
-    pub fn split_off(&mut self, at: usize) -> Self {
+    pub(crate) fn split_off(&mut self, at: usize) -> Self {
         match self {
             Self::Leaf(extents) => Self::Leaf(extents.split_off(at)),
             Self::Inner(indexes) => Self::Inner(indexes.split_off(at)),
@@ -67,17 +61,17 @@ impl Entries {
 impl Node {
     /// The root of a file without extents.
     #[must_use]
-    pub const fn empty() -> Self {
+    pub(crate) const fn empty() -> Self {
         Self { depth: 0, entries: Entries::Leaf(Vec::new()) }
     }
 
     /// Writes the node as the root of an inode.
-    pub fn encode_root(&self, i_block: &mut [u8; ROOT_BYTES]) {
+    pub(crate) fn encode_root(&self, i_block: &mut [u8; ROOT_BYTES]) {
         self.encode(i_block, ROOT_CAPACITY);
     }
 
     /// Writes the node as a block, with its checksum.
-    pub fn encode_block(&self, block: &mut [u8], seed: InodeSeed) {
+    pub(crate) fn encode_block(&self, block: &mut [u8], seed: InodeSeed) {
         let capacity = block.len().saturating_sub(ENTRY) / ENTRY;
         self.encode(block, capacity);
         let (covered, tail) = block.split_at_mut(ENTRY.strict_mul(capacity.strict_add(1)));

@@ -55,21 +55,13 @@ bitflags! {
 }
 
 /// File type bits of `i_mode`.
-pub mod mode {
+pub(crate) mod mode {
     /// Mask of the type.
-    pub const TYPE: u16 = 0o170_000;
-    /// Socket.
-    pub const SOCKET: u16 = 0o140_000;
+    pub(crate) const TYPE: u16 = 0o170_000;
     /// Symbolic link.
-    pub const SYMLINK: u16 = 0o120_000;
+    pub(crate) const SYMLINK: u16 = 0o120_000;
     /// Regular file.
-    pub const REGULAR: u16 = 0o100_000;
-    /// Block device.
-    pub const BLOCK: u16 = 0o060_000;
+    pub(crate) const REGULAR: u16 = 0o100_000;
     /// Directory.
-    pub const DIRECTORY: u16 = 0o040_000;
-    /// Character device.
-    pub const CHARACTER: u16 = 0o020_000;
-    /// Named pipe.
-    pub const FIFO: u16 = 0o010_000;
+    pub(crate) const DIRECTORY: u16 = 0o040_000;
 }

@@ -19,7 +19,7 @@ use crate::corrupt::Corrupt;
 mod flags;
 mod raw;
 
-pub use flags::{InodeFlags, mode};
+pub(crate) use flags::{InodeFlags, mode};
 use raw::{
     GOOD_OLD_SIZE, RAW_SIZE, RawInode, blocks_in_use, ends, file_acl, halves, has_wide_size,
     narrow, seal, size_of_file,
@@ -32,10 +32,10 @@ fn head_len(extra_isize: u16) -> usize {
 }
 
 /// Most links of a file, and most that a directory counts.
-pub const LINK_MAX: u32 = 65_000;
+pub(crate) const LINK_MAX: u32 = 65_000;
 /// A decoded inode. Fields that are not decoded keep their bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Inode {
+pub(crate) struct Inode {
     /// Type and permissions (`st_mode`).
     pub mode: u16,
     /// Owner.
@@ -81,7 +81,7 @@ impl Inode {
     /// An inode for a newly allocated record: zero except for the generation and the size of the
     /// extra fields.
     #[must_use]
-    pub fn new(generation: u32, layout: &Layout) -> Self {
+    pub(crate) fn new(generation: u32, layout: &Layout) -> Self {
         let size = as_index(layout.inode_size);
         let extra_isize = if size > GOOD_OLD_SIZE { layout.want_extra_isize } else { 0 };
         let mut inode = Self::from_raw(vec![0; size], layout, extra_isize);
@@ -94,7 +94,7 @@ impl Inode {
     ///
     /// # Errors
     /// The checksum is wrong or a field is invalid.
-    pub fn decode(bytes: &[u8], ino: Ino, layout: &Layout) -> Result<Self, Corrupt> {
+    pub(crate) fn decode(bytes: &[u8], ino: Ino, layout: &Layout) -> Result<Self, Corrupt> {
         let wrong = |field, value, problem| Corrupt::Inode { ino, field, value, problem };
         if bytes.len() != as_index(layout.inode_size) {
             return Err(wrong("record length", as_u64(bytes.len()), "not the inode size"));
@@ -169,7 +169,12 @@ impl Inode {
     ///
     /// # Errors
     /// The bytes are too long or a field is invalid.
-    pub fn overlaid(&self, bytes: &[u8], ino: Ino, layout: &Layout) -> Result<Self, Corrupt> {
+    pub(crate) fn overlaid(
+        &self,
+        bytes: &[u8],
+        ino: Ino,
+        layout: &Layout,
+    ) -> Result<Self, Corrupt> {
         let wrong = |field, value, problem| Corrupt::Inode { ino, field, value, problem };
         let mut whole = vec![0; as_index(layout.inode_size)];
         self.encode(ino, layout, &mut whole);
@@ -204,7 +209,7 @@ impl Inode {
     ///
     /// # Panics
     /// If the total length changes.
-    pub fn grow_extra(&mut self, extra_isize: u16, extra: Vec<u8>) {
+    pub(crate) fn grow_extra(&mut self, extra_isize: u16, extra: Vec<u8>) {
         let (old, new) = (head_len(self.extra_isize), head_len(extra_isize));
         assert_eq!(new.strict_add(extra.len()), self.raw.len(), "the record has one size");
         buffer::part(&mut self.raw, old, new.strict_sub(old)).fill(0);
@@ -216,7 +221,7 @@ impl Inode {
     /// # Panics
     /// If `out` is shorter than a record, or a value does not fit the format; callers check sizes
     /// before.
-    pub fn encode(&self, ino: Ino, layout: &Layout, out: &mut [u8]) {
+    pub(crate) fn encode(&self, ino: Ino, layout: &Layout, out: &mut [u8]) {
         let out = buffer::part(out, 0, as_index(layout.inode_size));
         let mut raw = widen(&self.raw);
         raw.i_mode = U16::new(self.mode);
@@ -293,7 +298,7 @@ impl Inode {
 
     /// Access, modification and change time as they are stored.
     #[must_use]
-    pub fn stored_times(&self) -> [Timestamp; 3] {
+    pub(crate) fn stored_times(&self) -> [Timestamp; 3] {
         let times =
             [(self.atime, ends::ATIME), (self.mtime, ends::MTIME), (self.ctime, ends::CTIME)];
         times.map(|(time, end)| time::storable(time, self.extra_isize >= end))
@@ -321,49 +326,49 @@ impl Inode {
 
     /// Seed of the checksums of all that belongs to this inode.
     #[must_use]
-    pub fn seed(&self, ino: Ino, layout: &Layout) -> InodeSeed {
+    pub(crate) fn seed(&self, ino: Ino, layout: &Layout) -> InodeSeed {
         layout.checksum.for_inode(ino, self.generation)
     }
 
     /// Type bits of the mode.
     #[must_use]
-    pub const fn file_type(&self) -> u16 {
+    pub(crate) const fn file_type(&self) -> u16 {
         self.mode & mode::TYPE
     }
 
     /// The `chattr` flags that [`cairn_vfs`] knows.
     #[must_use]
-    pub const fn shown_flags(&self) -> cairn_vfs::InodeFlags {
+    pub(crate) const fn shown_flags(&self) -> cairn_vfs::InodeFlags {
         cairn_vfs::InodeFlags::from_bits_truncate(self.flags.bits())
     }
 
     /// True for a directory.
     #[must_use]
-    pub const fn is_directory(&self) -> bool {
+    pub(crate) const fn is_directory(&self) -> bool {
         self.file_type() == mode::DIRECTORY
     }
 
     /// True for a regular file.
     #[must_use]
-    pub const fn is_regular(&self) -> bool {
+    pub(crate) const fn is_regular(&self) -> bool {
         self.file_type() == mode::REGULAR
     }
 
     /// True for a symbolic link.
     #[must_use]
-    pub const fn is_symlink(&self) -> bool {
+    pub(crate) const fn is_symlink(&self) -> bool {
         self.file_type() == mode::SYMLINK
     }
 
     /// True if the inode can have one more link. With dir_nlink a directory always can.
     #[must_use]
-    pub fn may_link(&self, layout: &Layout) -> bool {
+    pub(crate) fn may_link(&self, layout: &Layout) -> bool {
         let uncounted = self.is_directory() && layout.features.ro_compat(RoCompat::DIR_NLINK);
         uncounted || self.links < LINK_MAX
     }
 
     /// Counts one more link. Call [`Inode::may_link`] before.
-    pub fn add_link(&mut self) {
+    pub(crate) fn add_link(&mut self) {
         if self.is_directory() && (self.links == 1 || self.links >= LINK_MAX - 1) {
             // There are too many subdirectories to count. Linux and its tools read 1 as "unknown".
             self.links = 1;
@@ -374,7 +379,7 @@ impl Inode {
     }
 
     /// Counts one link less. An unknown count stays unknown.
-    pub fn drop_link(&mut self) {
+    pub(crate) fn drop_link(&mut self) {
         if !(self.is_directory() && self.links == 1) {
             self.links = self.links.saturating_sub(1);
         }
@@ -383,7 +388,7 @@ impl Inode {
     /// Device number (major, minor) of a device node. The first word has the old 8:8 form, the
     /// second the 12:20 form.
     #[must_use]
-    pub fn device(&self) -> (u32, u32) {
+    pub(crate) fn device(&self) -> (u32, u32) {
         let [a, b, c, d, e, f, g, h, ..] = self.block;
         let (old, new) = (u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h]));
         if old != 0 {
@@ -394,7 +399,7 @@ impl Inode {
     }
 
     /// Stores a device number in the form that Linux uses for it.
-    pub fn set_device(&mut self, major: u32, minor: u32) {
+    pub(crate) fn set_device(&mut self, major: u32, minor: u32) {
         self.block = [0; 60];
         let (at, value) = if major < 256 && minor < 256 {
             (0, major << 8 | minor)

@@ -21,26 +21,22 @@ use geometry::{
 };
 
 /// Inode numbers of the specification.
-pub mod inodes {
+pub(crate) mod inodes {
     use cairn_base::Ino;
 
     /// The root directory.
     pub const ROOT: Ino = Ino(2);
-    /// User quota file.
-    pub const USER_QUOTA: Ino = Ino(3);
-    /// Group quota file.
-    pub const GROUP_QUOTA: Ino = Ino(4);
     /// Owner of the reserved descriptor blocks.
-    pub const RESIZE: Ino = Ino(7);
+    pub(crate) const RESIZE: Ino = Ino(7);
     /// The journal.
-    pub const JOURNAL: Ino = Ino(8);
+    pub(crate) const JOURNAL: Ino = Ino(8);
     /// First inode of files on volumes of revision 0, and the default.
-    pub const FIRST: u32 = super::geometry::FIRST_INO;
+    pub(crate) const FIRST: u32 = super::geometry::FIRST_INO;
 }
 
 /// `s_creator_os`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Creator {
+pub(crate) enum Creator {
     /// Linux.
     Linux,
     /// The Hurd. Its inodes have a translator in place of Linux's version, and an author in place
@@ -62,7 +58,7 @@ impl Creator {
 
 /// The place of an inode's record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct InodeLocation {
+pub(crate) struct InodeLocation {
     /// Its block.
     pub pba: Pba,
     /// Byte offset in the block.
@@ -71,7 +67,7 @@ pub struct InodeLocation {
 
 /// The validated geometry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Layout {
+pub(crate) struct Layout {
     /// Bytes of a block: 1 KiB to 64 KiB.
     pub block_size: u32,
     /// log2 of `block_size`.
@@ -136,7 +132,7 @@ impl Layout {
     ///
     /// # Errors
     /// [`Corrupt::Superblock`] names the first invalid field.
-    pub fn new(superblock: &Superblock, device_bytes: u64) -> Result<Self, Corrupt> {
+    pub(crate) fn new(superblock: &Superblock, device_bytes: u64) -> Result<Self, Corrupt> {
         let (raw, features) = (&superblock.raw, superblock.features());
         let log = raw.s_log_block_size.get();
         check("s_log_block_size", log.into(), log <= 6, "above 6 (64 KiB)")?;
@@ -209,7 +205,7 @@ impl Layout {
 
     /// True if the group has a superblock or its backup. Group 0 always has.
     #[must_use]
-    pub fn backups(&self, group: u32) -> bool {
+    pub(crate) fn backups(&self, group: u32) -> bool {
         if group == 0 {
             return true;
         }
@@ -223,13 +219,13 @@ impl Layout {
     /// Block of the superblock backup in a group that has one. The primary superblock is at byte
     /// 1024.
     #[must_use]
-    pub fn superblock_block(&self, group: u32) -> Pba {
+    pub(crate) fn superblock_block(&self, group: u32) -> Pba {
         if group == 0 { Pba(OFFSET >> self.block_bits) } else { self.group_first_block(group) }
     }
 
     /// Descriptors of a block.
     #[must_use]
-    pub const fn descs_per_block(&self) -> u32 {
+    pub(crate) const fn descs_per_block(&self) -> u32 {
         self.block_size.strict_div(self.desc_size)
     }
 
@@ -244,7 +240,7 @@ impl Layout {
 
     /// Blocks of group descriptors.
     #[must_use]
-    pub const fn descriptor_blocks(&self) -> u32 {
+    pub(crate) const fn descriptor_blocks(&self) -> u32 {
         self.groups.div_ceil(self.descs_per_block())
     }
 
@@ -254,7 +250,7 @@ impl Layout {
 
     /// Block that holds the primary descriptor of a group.
     #[must_use]
-    pub fn descriptor_block(&self, group: u32) -> Pba {
+    pub(crate) fn descriptor_block(&self, group: u32) -> Pba {
         let index = self.metagroup(group);
         if index < self.first_metagroup() {
             return Pba((OFFSET >> self.block_bits).strict_add(1).strict_add(index.into()));
@@ -268,19 +264,19 @@ impl Layout {
 
     /// Byte offset of a group's descriptor in its block.
     #[must_use]
-    pub const fn descriptor_offset(&self, group: u32) -> usize {
+    pub(crate) const fn descriptor_offset(&self, group: u32) -> usize {
         as_index(group.strict_rem(self.descs_per_block())).strict_mul(as_index(self.desc_size))
     }
 
     /// Blocks of the descriptor table that meta_bg does not spread over the volume.
     #[must_use]
-    pub fn contiguous_descriptor_blocks(&self) -> u32 {
+    pub(crate) fn contiguous_descriptor_blocks(&self) -> u32 {
         self.descriptor_blocks().min(self.first_metagroup())
     }
 
     /// Superblock and descriptor blocks at the start of a group.
     #[must_use]
-    pub fn base_metadata(&self, group: u32) -> u32 {
+    pub(crate) fn base_metadata(&self, group: u32) -> u32 {
         let backup = self.backups(group);
         let metagroup = self.metagroup(group);
         // With clusters of 1 KiB the group contains the boot block.
@@ -299,20 +295,20 @@ impl Layout {
     /// With meta_bg the first two groups and the last group of a metagroup have a copy of its
     /// descriptor block.
     #[must_use]
-    pub const fn holds_metagroup_descriptors(&self, group: u32) -> bool {
+    pub(crate) const fn holds_metagroup_descriptors(&self, group: u32) -> bool {
         let place = group.strict_rem(self.descs_per_block());
         place == 0 || place == 1 || place == self.descs_per_block().strict_sub(1)
     }
 
     /// True if the metagroup contains its own descriptors (meta_bg).
     #[must_use]
-    pub const fn is_meta_bg(&self, group: u32) -> bool {
+    pub(crate) const fn is_meta_bg(&self, group: u32) -> bool {
         self.metagroup(group) >= self.first_metagroup()
     }
 
     /// Group of a block. `None` if no group contains the block.
     #[must_use]
-    pub fn group_of(&self, pba: Pba) -> Option<u32> {
+    pub(crate) fn group_of(&self, pba: Pba) -> Option<u32> {
         let offset = pba.get().checked_sub(self.first_data_block)?;
         if pba.get() >= self.blocks_count {
             return None;
@@ -322,7 +318,7 @@ impl Layout {
 
     /// Group of a block, and the block's index in it.
     #[must_use]
-    pub fn group_and_offset(&self, pba: Pba) -> Option<(u32, u32)> {
+    pub(crate) fn group_and_offset(&self, pba: Pba) -> Option<(u32, u32)> {
         let group = self.group_of(pba)?;
         let offset = pba.get().strict_sub(self.group_first_block(group).get());
         Some((group, u32::try_from(offset).ok()?))
@@ -330,7 +326,7 @@ impl Layout {
 
     /// First block of a group.
     #[must_use]
-    pub fn group_first_block(&self, group: u32) -> Pba {
+    pub(crate) fn group_first_block(&self, group: u32) -> Pba {
         Pba(u64::from(group)
             .strict_mul(self.blocks_per_group.into())
             .strict_add(self.first_data_block))
@@ -338,33 +334,33 @@ impl Layout {
 
     /// Blocks of a group. The last group may be shorter.
     #[must_use]
-    pub fn group_blocks(&self, group: u32) -> u32 {
+    pub(crate) fn group_blocks(&self, group: u32) -> u32 {
         let left = self.blocks_count.saturating_sub(self.group_first_block(group).get());
         u32::try_from(left.min(self.blocks_per_group.into())).unwrap_or(self.blocks_per_group)
     }
 
     /// Bits of a group's block bitmap: blocks, or clusters with bigalloc.
     #[must_use]
-    pub fn group_clusters(&self, group: u32) -> u32 {
+    pub(crate) fn group_clusters(&self, group: u32) -> u32 {
         self.group_blocks(group).div_ceil(1 << self.cluster_bits)
     }
 
     /// True if the volume contains `count` blocks from `start` on.
     #[must_use]
-    pub fn contains(&self, start: Pba, count: u64) -> bool {
+    pub(crate) fn contains(&self, start: Pba, count: u64) -> bool {
         let end = start.get().checked_add(count);
         start.get() >= self.first_data_block && end.is_some_and(|end| end <= self.blocks_count)
     }
 
     /// Blocks of one group's inode table.
     #[must_use]
-    pub const fn inode_table_blocks(&self) -> u32 {
+    pub(crate) const fn inode_table_blocks(&self) -> u32 {
         self.inodes_per_group.div_ceil(self.inodes_per_block())
     }
 
     /// Group and index of an inode. `None` for 0 and numbers beyond the last.
     #[must_use]
-    pub fn inode_group(&self, ino: Ino) -> Option<(u32, u32)> {
+    pub(crate) fn inode_group(&self, ino: Ino) -> Option<(u32, u32)> {
         let number =
             u32::try_from(ino.get()).ok().filter(|n| *n <= self.inodes_count)?.checked_sub(1)?;
         Some((number.strict_div(self.inodes_per_group), number.strict_rem(self.inodes_per_group)))
@@ -372,14 +368,14 @@ impl Layout {
 
     /// Number of the inode at `index` of a group.
     #[must_use]
-    pub fn ino(&self, group: u32, index: u32) -> Ino {
+    pub(crate) fn ino(&self, group: u32, index: u32) -> Ino {
         let before = u64::from(group).strict_mul(self.inodes_per_group.into());
         Ino(before.strict_add(index.into()).strict_add(1))
     }
 
     /// The place of the inode at `index` of a group whose table begins at `table`.
     #[must_use]
-    pub fn inode_location(&self, index: u32, table: Pba) -> InodeLocation {
+    pub(crate) fn inode_location(&self, index: u32, table: Pba) -> InodeLocation {
         let per_block = self.inodes_per_block();
         let offset = as_index(index.strict_rem(per_block)).strict_mul(as_index(self.inode_size));
         let pba = Pba(table.get().saturating_add(index.strict_div(per_block).into()));
@@ -388,13 +384,13 @@ impl Layout {
 
     /// First group of the flexible group of `group`.
     #[must_use]
-    pub const fn flex_start(&self, group: u32) -> u32 {
+    pub(crate) const fn flex_start(&self, group: u32) -> u32 {
         group >> self.log_groups_per_flex << self.log_groups_per_flex
     }
 
     /// Groups of a flexible group; 1 without flex_bg.
     #[must_use]
-    pub const fn groups_per_flex(&self) -> u32 {
+    pub(crate) const fn groups_per_flex(&self) -> u32 {
         1 << self.log_groups_per_flex
     }
 }

@@ -2,7 +2,7 @@
 
 /// `e_hash` of a name and a value in the same container.
 #[must_use]
-pub fn entry_hash(name: &[u8], value: &[u8]) -> u32 {
+pub(crate) fn entry_hash(name: &[u8], value: &[u8]) -> u32 {
     let (words, rest) = value.as_chunks();
     let mut last = [0; 4];
     last.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
@@ -12,13 +12,13 @@ pub fn entry_hash(name: &[u8], value: &[u8]) -> u32 {
 
 /// `e_hash` of a name whose value has its own inode with this value hash.
 #[must_use]
-pub fn entry_hash_of_inode(name: &[u8], value_hash: u32) -> u32 {
+pub(crate) fn entry_hash_of_inode(name: &[u8], value_hash: u32) -> u32 {
     entry_hash(name, &value_hash.to_le_bytes())
 }
 
 /// The valid results for [`entry_hash_of_inode`]: older kernels use signed bytes of the name.
 #[must_use]
-pub fn entry_hashes_of_inode(name: &[u8], value_hash: u32) -> [u32; 2] {
+pub(crate) fn entry_hashes_of_inode(name: &[u8], value_hash: u32) -> [u32; 2] {
     let signed = name.iter().fold(0_u32, |hash, byte| {
         hash.rotate_left(5) ^ i32::from(byte.cast_signed()).cast_unsigned()
     });

@@ -17,22 +17,22 @@ use crate::corrupt::Corrupt;
 mod hash;
 mod seal;
 
-pub use hash::{entry_hash, entry_hash_of_inode, entry_hashes_of_inode};
-pub use seal::{seal_block, verify_block};
+pub(crate) use hash::{entry_hash, entry_hash_of_inode, entry_hashes_of_inode};
+pub(crate) use seal::{seal_block, verify_block};
 
 /// `h_magic` of blocks and of the inode area.
-pub const MAGIC: u32 = 0xea02_0000;
+pub(crate) const MAGIC: u32 = 0xea02_0000;
 /// Most inodes that may share one block.
-pub const REFCOUNT_MAX: u32 = 1024;
+pub(crate) const REFCOUNT_MAX: u32 = 1024;
 /// Largest value that can be set (Linux's limit).
-pub const VALUE_MAX: usize = 65_536;
+pub(crate) const VALUE_MAX: usize = 65_536;
 /// Largest value in an inode of its own that is accepted.
 const FAR_VALUE_MAX: u32 = 1 << 24;
 
 /// `struct ext4_xattr_ibody_header`.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
-pub struct RawInodeHeader {
+pub(crate) struct RawInodeHeader {
     /// [`MAGIC`].
     pub h_magic: U32,
 }
@@ -40,7 +40,7 @@ pub struct RawInodeHeader {
 /// `struct ext4_xattr_header`.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
-pub struct RawBlockHeader {
+pub(crate) struct RawBlockHeader {
     /// [`MAGIC`].
     pub h_magic: U32,
     /// Inodes that refer to the block.
@@ -58,7 +58,7 @@ pub struct RawBlockHeader {
 /// `struct ext4_xattr_entry`, without the name.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
-pub struct RawEntry {
+pub(crate) struct RawEntry {
     /// Bytes of the name.
     pub e_name_len: u8,
     /// Prefix of the name.
@@ -83,7 +83,7 @@ const CHECKSUM_AT: usize = 16;
 
 /// The container of attributes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum XattrLocation {
+pub(crate) enum XattrLocation {
     /// The area behind the inode's fields.
     Inode,
     /// The external block.
@@ -115,14 +115,14 @@ impl XattrLocation {
 
     /// The error with its place.
     #[must_use]
-    pub const fn corrupt(self, ino: Ino, what: &'static str, value: u64) -> Corrupt {
+    pub(crate) const fn corrupt(self, ino: Ino, what: &'static str, value: u64) -> Corrupt {
         Corrupt::Xattr { ino, place: self.name(), what, value }
     }
 }
 
 /// The value of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Value<'a> {
+pub(crate) enum Value<'a> {
     /// In the same container.
     Here(&'a [u8]),
     /// In its own inode.
@@ -138,7 +138,7 @@ pub enum Value<'a> {
 
 /// An attribute, borrowed from its container.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Attribute<'a> {
+pub(crate) struct Attribute<'a> {
     /// Prefix index.
     pub index: u8,
     /// Name without the prefix.
@@ -151,7 +151,7 @@ pub struct Attribute<'a> {
 
 /// An attribute that owns its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OwnedAttribute {
+pub(crate) struct OwnedAttribute {
     /// Prefix index.
     pub index: u8,
     /// Name without the prefix.
@@ -162,7 +162,7 @@ pub struct OwnedAttribute {
 
 /// [`Value`] that owns its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum OwnedValue {
+pub(crate) enum OwnedValue {
     /// In the same container.
     Here(Vec<u8>),
     /// In its own inode.
@@ -189,7 +189,7 @@ impl From<&Attribute<'_>> for OwnedAttribute {
 impl OwnedAttribute {
     /// The value if it is in the container; otherwise nothing.
     #[must_use]
-    pub fn value_here(&self) -> &[u8] {
+    pub(crate) fn value_here(&self) -> &[u8] {
         match &self.value {
             OwnedValue::Here(bytes) => bytes,
             OwnedValue::Inode { .. } => &[],
@@ -204,13 +204,13 @@ impl OwnedAttribute {
 
 /// Bytes of an entry with its name.
 #[must_use]
-pub const fn entry_len(name_len: usize) -> usize {
+pub(crate) const fn entry_len(name_len: usize) -> usize {
     ENTRY_LEN.strict_add(name_len).strict_add(3) & !3
 }
 
 /// Bytes of a value with its padding.
 #[must_use]
-pub const fn padded(value_len: usize) -> usize {
+pub(crate) const fn padded(value_len: usize) -> usize {
     value_len.strict_add(3) & !3
 }
 
@@ -219,7 +219,7 @@ pub const fn padded(value_len: usize) -> usize {
 /// # Errors
 /// An entry or value is outside the container, entries and values overlap, or the header of a block
 /// is invalid.
-pub fn decode(
+pub(crate) fn decode(
     bytes: &[u8],
     location: XattrLocation,
     ino: Ino,
@@ -319,19 +319,23 @@ fn header(block: &[u8]) -> Option<&RawBlockHeader> {
 
 /// Number of inodes that share a block with a valid header.
 #[must_use]
-pub fn refcount(block: &[u8]) -> u32 {
+pub(crate) fn refcount(block: &[u8]) -> u32 {
     header(block).map_or(0, |header| header.h_refcount.get())
 }
 
 /// True if the attributes fit a container of `capacity` bytes.
 #[must_use]
-pub fn fits(capacity: usize, location: XattrLocation, attributes: &[OwnedAttribute]) -> bool {
+pub(crate) fn fits(
+    capacity: usize,
+    location: XattrLocation,
+    attributes: &[OwnedAttribute],
+) -> bool {
     encoded_len(location, attributes) <= capacity
 }
 
 /// Bytes of the attributes, with header and end mark.
 #[must_use]
-pub fn encoded_len(location: XattrLocation, attributes: &[OwnedAttribute]) -> usize {
+pub(crate) fn encoded_len(location: XattrLocation, attributes: &[OwnedAttribute]) -> usize {
     let each =
         |a: &OwnedAttribute| entry_len(a.name.len()).strict_add(padded(a.value_here().len()));
     attributes.iter().map(each).fold(location.header_len().strict_add(4), usize::strict_add)
@@ -341,7 +345,7 @@ pub fn encoded_len(location: XattrLocation, attributes: &[OwnedAttribute]) -> us
 ///
 /// # Panics
 /// If they do not fit.
-pub fn encode_inode(area: &mut [u8], attributes: &[OwnedAttribute]) {
+pub(crate) fn encode_inode(area: &mut [u8], attributes: &[OwnedAttribute]) {
     area.fill(0);
     if attributes.is_empty() {
         return;
@@ -358,7 +362,7 @@ pub fn encode_inode(area: &mut [u8], attributes: &[OwnedAttribute]) {
 ///
 /// # Panics
 /// If they do not fit.
-pub fn encode_block(block: &mut [u8], attributes: &mut [OwnedAttribute]) {
+pub(crate) fn encode_block(block: &mut [u8], attributes: &mut [OwnedAttribute]) {
     attributes.sort_by(|a, b| a.sort_key().cmp(&b.sort_key()));
     block.fill(0);
     let mut all = 0_u32;
@@ -424,7 +428,7 @@ fn write_entries(
 ///
 /// # Panics
 /// If the block is shorter than a header.
-pub fn set_refcount(block: &mut [u8], count: u32) {
+pub(crate) fn set_refcount(block: &mut [u8], count: u32) {
     buffer::structure::<RawBlockHeader>(block, 0).h_refcount = U32::new(count);
 }
 

@@ -20,7 +20,7 @@ fn block_checksum(block: &[u8], pba: Pba, seed: u32) -> u32 {
 ///
 /// # Panics
 /// If the block is shorter than a header.
-pub fn seal_block(block: &mut [u8], pba: Pba, checksum: MetadataChecksum) {
+pub(crate) fn seal_block(block: &mut [u8], pba: Pba, checksum: MetadataChecksum) {
     if let Some(seed) = checksum.seed() {
         let sum = block_checksum(block, pba, seed);
         buffer::structure::<RawBlockHeader>(block, 0).h_checksum = U32::new(sum);
@@ -31,7 +31,7 @@ pub fn seal_block(block: &mut [u8], pba: Pba, checksum: MetadataChecksum) {
 ///
 /// # Errors
 /// The header is invalid or the checksum is wrong.
-pub fn verify_block(
+pub(crate) fn verify_block(
     block: &[u8],
     pba: Pba,
     checksum: MetadataChecksum,

@@ -7,20 +7,20 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use crate::Result;
+use crate::format::extent::SystemBlocks;
+use crate::format::inode::{Inode, InodeFlags};
+use crate::format::layout::Layout;
+use crate::format::superblock::Superblock;
+use crate::map::{BlockMap, MapContext, Progress};
+use crate::space::{BlockSource, Freed};
+use crate::txn::{Handle, Txn};
 use cairn_base::{FileBlock, Ino, Pba};
 use cairn_block::file::{FileDevice, OpenOptions};
 use cairn_cache::block::BufferCache;
 use cairn_cache::budget::Budget;
 use cairn_cache::mapper::Run;
 use cairn_cache::status::State;
-use cairn_ext4::Result;
-use cairn_ext4::format::extent::SystemBlocks;
-use cairn_ext4::format::inode::{Inode, InodeFlags};
-use cairn_ext4::format::layout::Layout;
-use cairn_ext4::format::superblock::Superblock;
-use cairn_ext4::map::{BlockMap, MapContext, Progress};
-use cairn_ext4::space::{BlockSource, Freed};
-use cairn_ext4::txn::{Handle, Txn};
 use cairn_testkit::judge::{self, KernelMount};
 
 const BLOCK: u64 = 1024;
