@@ -16,9 +16,10 @@ use std::sync::Arc;
 
 use cairn_base::memory;
 use cairn_jbd2::JournalArea;
+use cairn_vfs::remount::{check_stopped, refused};
 use cairn_vfs::write_access::PriorState;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::inodes::Inodes;
 use crate::mount;
 use crate::mount_state::MountState;
@@ -39,7 +40,7 @@ pub(crate) fn remount(volume: &Ext4, list: &str) -> Result<()> {
     let old = ops.options.get();
     let new = old.changed(list)?;
     ops.access.check()?;
-    check_stopped(ops, &old, list)?;
+    check_stopped(old.read_only, ops.read_only_reason().as_deref(), list)?;
     check(ops, &old, &new)?;
     if new.read_only && !old.read_only {
         make_read_only(volume)?;
@@ -65,28 +66,16 @@ pub(crate) fn remount(volume: &Ext4, list: &str) -> Result<()> {
 pub(crate) fn check_list(mount: &MountState, list: &str) -> Result<()> {
     let old = mount.options.get();
     mount.access.check()?;
-    check_stopped(mount, &old, list)?;
+    check_stopped(old.read_only, mount.read_only_reason().as_deref(), list)?;
     check(mount, &old, &old.changed(list)?)
 }
 
-/// Fails if `rw` is requested after an error has stopped the volume.
-fn check_stopped(mount: &MountState, old: &MountOptions, list: &str) -> Result<()> {
-    let asks = !old.read_only && list.split(',').any(|word| word == "rw");
-    match mount.read_only_reason().filter(|_| asks) {
-        Some(reason) => {
-            Err(Error::Option(format!("rw is not possible: {reason}: unmount and mount again")))
-        }
-        None => Ok(()),
-    }
-}
-
 fn check(mount: &MountState, old: &MountOptions, new: &MountOptions) -> Result<()> {
-    let refused = |text: &str| Err(Error::Option(format!("{text}: unmount and mount again")));
     if old.no_load != new.no_load {
-        return refused("noload cannot be changed while the volume is mounted");
+        return Err(refused("noload cannot be changed while the volume is mounted").into());
     }
     if old.superblock != new.superblock {
-        return refused("sb cannot be changed while the volume is mounted");
+        return Err(refused("sb cannot be changed while the volume is mounted").into());
     }
     if old.read_only && !new.read_only {
         check_may_write(mount)?;
@@ -105,9 +94,7 @@ fn has_journal(store: &Store) -> bool {
 
 /// Fails unless the volume is read-only on request and may be written.
 fn check_may_write(mount: &MountState) -> Result<()> {
-    let refused = |why: &str| {
-        Err(Error::Option(format!("rw is not possible: {why}: unmount and mount again")))
-    };
+    let refused = |why: &str| Err(refused(&format!("rw is not possible: {why}")).into());
     if mount.stop_cause() != Some(StopCause::Asked) {
         return refused(&mount.read_only_reason().unwrap_or_default());
     }

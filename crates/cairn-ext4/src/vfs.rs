@@ -8,11 +8,10 @@ use std::time::Duration;
 use cairn_base::Ino;
 use cairn_base::ranked_lock::RwLockReadGuard;
 use cairn_base::stats::Report;
-use cairn_vfs::namespace::NamedInode;
 use cairn_vfs::{
-    AllocateMode, Attributes, Caller, DirEntry, Error, FileExtent, FileSystem, InodeFlags, IoFlags,
-    NewInode, OpenMode, RenameMode, ReservedFor, Result, Seek, SetAttributes, VolumeStats,
-    XattrMode,
+    AllocateMode, Attributes, Caller, DirEntry, Error, FileExtent, FileSystem, IoFlags, NewInode,
+    OpenMode, RenameMode, ReservedFor, Result, Seek, SetAttributes, VolumeStats, XattrMode,
+    synchronous,
 };
 
 use crate::inode::mapper::InodeMapper;
@@ -50,17 +49,14 @@ impl Ext4 {
     /// Names in these directories have changed: on the disk, where `chattr +S` or `+D` asks for
     /// that.
     fn names_changed(&self, directories: &[&Arc<Inode>]) -> Result<()> {
-        let mut synchronous =
-            directories.iter().filter(|directory| directory.flags().has_synchronous_names());
-        synchronous.try_for_each(|directory| self.done(fsync::fsync(&self.ops, directory, false)))
+        synchronous::names_changed(directories, |directory| {
+            self.done(fsync::fsync(&self.ops, directory, false))
+        })
     }
 
     /// An inode has changed: on the disk, where `chattr +S` asks for that.
     fn changed(&self, inode: &Arc<Inode>) -> Result<()> {
-        if inode.flags().contains(InodeFlags::SYNC) {
-            self.done(fsync::fsync(&self.ops, inode, false))?;
-        }
-        Ok(())
+        synchronous::changed(inode, |inode| self.done(fsync::fsync(&self.ops, inode, false)))
     }
 
     /// Writes waiting access times if there are many, unless the volume cannot be written now.

@@ -7,6 +7,7 @@
 //! [wait](cairn_vfs::write_access).
 
 use cairn_base::memory;
+use cairn_vfs::remount::{check_stopped, refused};
 use cairn_vfs::write_access::PriorState;
 
 use crate::checkpoint::Reason;
@@ -26,7 +27,7 @@ pub(crate) fn remount(ops: &Operations, list: &str) -> Result<()> {
     ops.mount.access.check()?;
     let old = ops.mount.options();
     let new = old.changed(list)?;
-    check_stopped(ops, &old, list)?;
+    check_stopped(old.read_only, ops.mount.read_only_reason().as_deref(), list)?;
     check(ops, &old, &new)?;
     let is_disabled = ops.disk.store.as_ref().is_some_and(|store| store.checkpoints.is_disabled());
     if is_disabled && new.checkpoint_disabled.is_none() {
@@ -64,26 +65,14 @@ pub(crate) fn remount(ops: &Operations, list: &str) -> Result<()> {
 pub(crate) fn check_list(ops: &Operations, list: &str) -> Result<()> {
     ops.mount.access.check()?;
     let old = ops.mount.options();
-    check_stopped(ops, &old, list)?;
+    check_stopped(old.read_only, ops.mount.read_only_reason().as_deref(), list)?;
     check(ops, &old, &old.changed(list)?)
 }
 
-/// Whoever asks for `rw` is not to be told that a volume is writable which an error has stopped.
-fn check_stopped(ops: &Operations, old: &MountOptions, list: &str) -> Result<()> {
-    let asks = !old.read_only && list.split(',').any(|word| word == "rw");
-    match ops.mount.read_only_reason().filter(|_| asks) {
-        Some(reason) => {
-            Err(Error::Option(format!("rw is not possible: {reason}: unmount and mount again")))
-        }
-        None => Ok(()),
-    }
-}
-
 fn check(ops: &Operations, old: &MountOptions, new: &MountOptions) -> Result<()> {
-    let refused = |text: &str| Err(Error::Option(format!("{text}: unmount and mount again")));
     if old.read_only && !new.read_only {
         let Some(store) = &ops.disk.store else {
-            return refused("rw is not possible for a volume that was opened with ro");
+            return Err(refused("rw is not possible for a volume that was opened with ro").into());
         };
         store.operation_lock.check()?;
     }
@@ -108,10 +97,11 @@ fn check(ops: &Operations, old: &MountOptions, new: &MountOptions) -> Result<()>
     if kept == *new {
         return Ok(());
     }
-    refused(
+    Err(refused(
         "of an F2FS volume only ro, rw, errors, relatime, noatime, cache, buffered_iomap, max_folio, checkpoint_interval, \
          checkpoint_merge, checkpoint, gc_victim, background_gc, gc_merge, atgc, reserve_root, resuid and resgid can be changed",
     )
+    .into())
 }
 
 /// Nobody else changes the volume.

@@ -8,9 +8,9 @@ use cairn_base::ranked_lock::RwLockReadGuard;
 use cairn_base::stats::Report;
 use cairn_vfs::namespace::NamedInode;
 use cairn_vfs::{
-    AllocateMode, Attributes, Caller, DirEntry, Error, FileExtent, FileSystem, GoingDown,
-    InodeFlags, IoFlags, NewInode, OpenMode, RenameMode, ReservedFor, Result, Seek, SetAttributes,
-    VolumeStats, XattrMode,
+    AllocateMode, Attributes, Caller, DirEntry, Error, FileExtent, FileSystem, GoingDown, IoFlags,
+    NewInode, OpenMode, RenameMode, ReservedFor, Result, Seek, SetAttributes, VolumeStats,
+    XattrMode, synchronous,
 };
 
 use crate::dir::readdir;
@@ -59,18 +59,14 @@ impl F2fs {
     /// Names in these directories have changed: on the disk, where `chattr +S` or `+D` asks for
     /// that.
     fn names_changed(&self, directories: &[&Arc<Inode>]) -> Result<()> {
-        let mut synchronous =
-            directories.iter().filter(|directory| directory.flags().has_synchronous_names());
-        synchronous
-            .try_for_each(|directory| self.done(fsync::fsync(&self.operations, directory, false)))
+        synchronous::names_changed(directories, |directory| {
+            self.done(fsync::fsync(&self.operations, directory, false))
+        })
     }
 
     /// An inode has changed: on the disk, where `chattr +S` asks for that.
     fn changed(&self, inode: &Arc<Inode>) -> Result<()> {
-        if inode.flags().contains(InodeFlags::SYNC) {
-            self.done(fsync::fsync(&self.operations, inode, false))?;
-        }
-        Ok(())
+        synchronous::changed(inode, |inode| self.done(fsync::fsync(&self.operations, inode, false)))
     }
 
     fn drop_references(&self, ino: Ino, count: u64) {

@@ -1,7 +1,7 @@
 //! The interface between front-ends (FUSE, command line, library) and formats ([`FileSystem`]), and
 //! what Linux does in the same way for all formats: [`name`], [`namespace`], [`new_inode`],
-//! [`protection`], [`root_reserved`], [`acl`], [`copy`], [`write_access`], [`error_policy`],
-//! [`past_damage`].
+//! [`protection`], [`root_reserved`], [`acl`], [`copy`], [`synchronous`], [`write_access`],
+//! [`remount`], [`error_policy`], [`past_damage`].
 
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
@@ -10,6 +10,7 @@ pub mod acl;
 pub mod copy;
 pub mod error;
 pub mod error_policy;
+pub mod fiemap;
 pub mod filesystem;
 pub mod going_down;
 pub mod inode_table;
@@ -18,7 +19,9 @@ pub mod namespace;
 pub mod new_inode;
 pub mod past_damage;
 pub mod protection;
+pub mod remount;
 pub mod root_reserved;
+pub mod synchronous;
 mod timestamp;
 pub mod types;
 pub mod walk;

@@ -369,7 +369,7 @@ pub struct FileExtent {
     pub physical: u64,
     /// Length.
     pub length: u64,
-    /// `FIEMAP_EXTENT_*` bits of Linux.
+    /// Bits of [`crate::fiemap`].
     pub flags: u32,
 }
 

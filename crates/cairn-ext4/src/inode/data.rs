@@ -7,7 +7,7 @@ use cairn_cache::mapper::{FileMapper, Place, Run};
 use cairn_cache::writeback::WritebackMode as Mode;
 use cairn_vfs::copy::CopyRange;
 use cairn_vfs::namespace::NamedInode;
-use cairn_vfs::{Error as VfsError, FileExtent, FileKind, InodeFlags, IoFlags, Seek};
+use cairn_vfs::{Error as VfsError, FileExtent, FileKind, InodeFlags, IoFlags, Seek, fiemap};
 
 use crate::error::Result;
 use crate::inode::Inode;
@@ -15,15 +15,6 @@ use crate::inode::mapper::InodeMapper;
 use crate::inode::tail::{note_pending_tail, write_old_tail};
 use crate::inode::writeback::write_back;
 use crate::op::Operations;
-
-/// `FIEMAP_EXTENT_*` of linux/fiemap.h.
-mod fiemap {
-    pub(super) const LAST: u32 = 0x1;
-    pub(super) const UNKNOWN: u32 = 0x2;
-    pub(super) const DELALLOC: u32 = 0x4;
-    pub(super) const DATA_INLINE: u32 = 0x200;
-    pub(super) const UNWRITTEN: u32 = 0x800;
-}
 
 /// Reads into `buf`. Returns fewer bytes only at the end of the file.
 ///

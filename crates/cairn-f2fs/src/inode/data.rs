@@ -10,7 +10,7 @@ use cairn_cache::mapper::{FileMapper, Place, Run};
 use cairn_cache::writeback::WritebackMode;
 use cairn_vfs::copy::CopyRange;
 use cairn_vfs::namespace::NamedInode;
-use cairn_vfs::{Error as VfsError, FileExtent, FileKind, InodeFlags, IoFlags, Seek};
+use cairn_vfs::{Error as VfsError, FileExtent, FileKind, InodeFlags, IoFlags, Seek, fiemap};
 
 use super::mapper::InodeMapper;
 use super::write_mapper::Writer;
@@ -23,13 +23,6 @@ use crate::format::inode::Advise;
 use crate::format::units::BLOCK_BYTES;
 use crate::mount_state::MountState;
 use crate::op::Operations;
-
-/// `FIEMAP_EXTENT_*` of linux/fiemap.h.
-mod fiemap {
-    pub(super) const LAST: u32 = 0x1;
-    pub(super) const ENCODED: u32 = 0x8;
-    pub(super) const DATA_INLINE: u32 = 0x200;
-}
 
 /// Reads into `buf`; fewer bytes only at the end of the file.
 ///

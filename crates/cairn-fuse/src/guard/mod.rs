@@ -36,7 +36,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use cairn_base::Ino;
-use cairn_vfs::{Attributes, FileKind, FileSystem, InodeFlags};
+use cairn_vfs::{Attributes, FileKind, FileSystem, InodeFlags, fiemap};
 use parking_lot::{Condvar, Mutex};
 use rustix::io::Errno;
 
@@ -53,8 +53,6 @@ const UNSEEN: u64 = 1 << 20;
 const EXTRA_BLOCKS: u64 = 4;
 /// A block of mapping serves so much data at the least.
 const MAPPED: u64 = 512;
-/// `FIEMAP_EXTENT_DATA_INLINE`.
-const INLINE: u32 = 0x200;
 
 /// A question that is not answered yet.
 pub(crate) struct Ask {
@@ -306,7 +304,7 @@ impl Ask {
 fn holes(fs: &dyn FileSystem, ino: Ino, range: Range<u64>) -> cairn_vfs::Result<u64> {
     let (mut holes, mut at) = (0, range.start);
     fs.extents(ino, range.start, range.end - range.start, false, &mut |extent| {
-        if extent.flags & INLINE == 0 {
+        if extent.flags & fiemap::DATA_INLINE == 0 {
             holes += extent.logical.clamp(at, range.end) - at;
             at = extent.logical.saturating_add(extent.length).clamp(at, range.end);
         }

@@ -7,7 +7,7 @@ use cairn_base::Ino;
 use cairn_base::stats::Report;
 use cairn_vfs::{
     AllocateMode, Attributes, Caller, DirEntry, Error, FileExtent, FileSystem, InodeFlags, IoFlags,
-    NewInode, OpenMode, RenameMode, Result, Seek, SetAttributes, VolumeStats, XattrMode,
+    NewInode, OpenMode, RenameMode, Result, Seek, SetAttributes, VolumeStats, XattrMode, fiemap,
 };
 
 use super::file::{BLOCK, MAX_SIZE};
@@ -15,8 +15,6 @@ use super::node::{Content, Node};
 use super::{MAX_INODES, Model, ROOT, State};
 
 const LABEL_MAX: usize = 16;
-const FIEMAP_EXTENT_LAST: u32 = 0x1;
-const FIEMAP_EXTENT_UNWRITTEN: u32 = 0x800;
 /// Times of reading older than this are renewed even if the file did not change (`relatime`).
 const DAY: i64 = 24 * 60 * 60;
 
@@ -276,11 +274,11 @@ impl FileSystem for Model {
             (file.runs(offset, len), file.runs(0, u64::MAX).last().copied())
         };
         for (first, count, written) in runs {
-            let mut flags = if written { 0 } else { FIEMAP_EXTENT_UNWRITTEN };
+            let mut flags = if written { 0 } else { fiemap::UNWRITTEN };
             if last
                 .is_some_and(|(last_first, last_count, _)| first + count == last_first + last_count)
             {
-                flags |= FIEMAP_EXTENT_LAST;
+                flags |= fiemap::LAST;
             }
             if !emit(FileExtent {
                 logical: first * BLOCK,
