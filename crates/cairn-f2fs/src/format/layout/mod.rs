@@ -421,5 +421,4 @@ fn check(
 }
 
 #[cfg(test)]
-#[path = "layout_tests.rs"]
 pub(crate) mod tests;

@@ -277,5 +277,4 @@ impl ZonedDevice for Emulated {
 }
 
 #[cfg(test)]
-#[path = "emulated_tests.rs"]
 mod tests;

@@ -375,8 +375,6 @@ fn zoned_logs(main: u64, zone: u64) -> Result<[SegNo; Log::COUNT], Refusal> {
 }
 
 #[cfg(test)]
-#[path = "geometry_tests.rs"]
 mod tests;
 #[cfg(test)]
-#[path = "zoned_tests.rs"]
 mod zoned_tests;

@@ -382,5 +382,4 @@ impl CompactSummaries {
 }
 
 #[cfg(test)]
-#[path = "summary_tests.rs"]
 mod tests;

@@ -348,5 +348,4 @@ pub(crate) fn bucket_start(level: u32, dir_level: u8, hash: u32) -> u64 {
 }
 
 #[cfg(test)]
-#[path = "dentry_tests.rs"]
 mod tests;

@@ -415,5 +415,4 @@ impl ZonedDevice for ZoneOrder {
 }
 
 #[cfg(test)]
-#[path = "order_tests.rs"]
 mod tests;
