@@ -1,4 +1,4 @@
-//! Starting the daemon, and the daemon's side of that.
+//! Starting the daemon: the starter's part and the daemon's part.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -11,7 +11,7 @@ use cairn::ImageSpec;
 
 use crate::failure::{Failure, Outcome, Status};
 
-/// What the daemon writes when the mount is live.
+/// The byte that the daemon writes when the mount is live.
 const READY: &[u8] = b"M";
 /// The allocator's variable for the address space that it takes at a time, and a small value, in
 /// KiB.
@@ -20,7 +20,7 @@ const ARENA: (&str, &str) = ("MIMALLOC_ARENA_RESERVE", "16384");
 /// Starts this program again in the background; returns when the mount is live.
 ///
 /// # Errors
-/// What the daemon failed with: it has printed the line itself.
+/// The daemon failed. It has printed the message itself; its status becomes this one's.
 pub fn start(image: &ImageSpec, devices: &[PathBuf], mountpoint: &Path, options: &str) -> Outcome {
     let failed =
         |error: &std::io::Error, advice: &str| Failure::start("starting the daemon", error, advice);
@@ -33,8 +33,8 @@ pub fn start(image: &ImageSpec, devices: &[PathBuf], mountpoint: &Path, options:
     for device in devices {
         command.arg("--device").arg(device);
     }
-    // The allocator would take most of a small address space at once, before the volume has what it
-    // needs.
+    // By default the allocator takes most of a small address space at once, before the volume has
+    // what it needs.
     if cairn_base::memory::address_limit().is_some() && std::env::var_os(ARENA.0).is_none() {
         command.env(ARENA.0, ARENA.1);
     }
@@ -74,21 +74,22 @@ fn ended(mut child: Child) -> Failure {
     }
 }
 
-/// In the daemon, before anything is opened: nothing of the starter's session may end us.
+/// Runs in the daemon before anything is opened: signals of the starter's session must not end the
+/// daemon.
 pub fn leave_session() {
-    // Fails only for a process group's leader, which has a session of its own already as far as we
-    // care.
+    // Fails only for the leader of a process group, which the terminal's signals for other groups
+    // do not reach.
     let _ = rustix::process::setsid();
     let _ = std::env::set_current_dir("/");
 }
 
-/// In the daemon: tells the starter, then lets go of its terminal or pipes, so that whoever reads
-/// them sees their end.
+/// Runs in the daemon: reports to the starter, then releases its terminal or pipes, so that their
+/// reader sees the end of the output.
 ///
 /// # Errors
-/// The starter has gone away, or `/dev/null` is missing.
+/// The starter has ended, or `/dev/null` is missing.
 pub fn announce() -> std::io::Result<()> {
-    // What can fail comes before the word.
+    // Everything that can fail comes before the report.
     let null = File::options().read(true).write(true).open("/dev/null")?;
     let mut stdout = std::io::stdout();
     stdout.write_all(READY)?;

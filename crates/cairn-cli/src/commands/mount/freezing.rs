@@ -14,21 +14,22 @@ use cairn_base::system_error::with_remedy;
 #[derive(Clone)]
 pub struct Freezing {
     filesystem: Arc<dyn FileSystem>,
-    /// How often it was frozen.
+    /// How often the volume was frozen.
     times: Arc<Mutex<u64>>,
 }
 
 impl Freezing {
-    /// Of this volume.
+    /// Freezes and thaws this volume.
     #[must_use]
     pub fn new(filesystem: Arc<dyn FileSystem>) -> Self {
         Self { filesystem, times: Arc::default() }
     }
 
-    /// Freezes it; after `limit` it is thawed, unless that was done before.
+    /// Freezes the volume. After `limit` it is thawed, unless it was thawed before.
     ///
     /// # Errors
-    /// It is frozen, it could not be written, or there is no thread that thaws it.
+    /// The volume is already frozen, it could not be written, or the thread that thaws it could not
+    /// be started.
     pub fn freeze(&self, limit: Option<Duration>) -> Result<(), String> {
         let mut times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
         self.filesystem.freeze().map_err(|error| error.to_string())?;
@@ -41,7 +42,7 @@ impl Freezing {
         };
         let spawned = thread::Builder::new().name("thaw".into()).spawn(end);
         spawned.map(drop).map_err(|error| {
-            // Whoever set a limit does not want it frozen without.
+            // A freeze with a limit must not last without the limit.
             let _ = self.filesystem.thaw();
             format!("no thread to thaw it in time: {}", with_remedy(&error, "try again"))
         })
@@ -50,13 +51,13 @@ impl Freezing {
     /// Thaws it.
     ///
     /// # Errors
-    /// It is not frozen, or cannot be written any more.
+    /// The volume is not frozen, or cannot be written any more.
     pub fn thaw(&self) -> Result<(), String> {
         let _times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
         self.filesystem.thaw().map_err(|error| error.to_string())
     }
 
-    /// Ends the freeze of this number, if it is still that.
+    /// Ends the freeze with this number if it is still in force.
     fn expire(&self, time: u64, limit: Duration) {
         let times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
         if *times != time || !self.filesystem.is_frozen() {

@@ -25,7 +25,7 @@ Usage: mount.fuse.cairn IMAGE DIRECTORY [-sfnvrw] [-t TYPE] [-o OPTIONS]
 In /etc/fstab: IMAGE DIRECTORY fuse.cairn OPTIONS 0 0. By hand: mount -t fuse.cairn IMAGE DIRECTORY, or cairn mount.
 ";
 
-/// The answer to a helper's command line that asks for help, or says nothing at all.
+/// The answer to a helper's command line that asks for help, or is empty.
 #[must_use]
 pub fn help(arguments: &[OsString]) -> Option<&'static str> {
     let asks = match arguments {
@@ -72,7 +72,7 @@ pub fn rewrite(arguments: Vec<OsString>) -> Vec<OsString> {
     rewritten
 }
 
-/// What a letter of mount(8)'s is called here: `-f` is "fake", not "foreground".
+/// The option of `cairn mount` for a letter of mount(8): `-f` is "fake", not "foreground".
 fn flag(letter: u8) -> &'static [&'static str] {
     match letter {
         b's' => &["-o", "sloppy"],
@@ -80,7 +80,7 @@ fn flag(letter: u8) -> &'static [&'static str] {
         b'v' => &["--verbose"],
         b'r' => &["-o", "ro"],
         b'w' => &["-o", "rw"],
-        // No mtab: there is none.
+        // `-n` means no entry in mtab, which no longer exists.
         _ => &[],
     }
 }
@@ -90,7 +90,7 @@ fn is_helper(program: &OsStr) -> bool {
     name == "mount.fuse.cairn" || name == "mount.cairn"
 }
 
-/// No command is called like this; mount(8) always passes absolute paths.
+/// No command has such a name; mount(8) always passes absolute paths.
 fn is_path(argument: &OsStr) -> bool {
     argument.as_bytes().starts_with(b"/")
 }

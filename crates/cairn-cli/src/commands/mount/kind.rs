@@ -1,5 +1,5 @@
-//! `-t TYPE` of `mount`: what the image is said to hold. mount(8) gives its helpers the type that
-//! it was given itself.
+//! `-t TYPE` of `mount`: the expected format of the image. mount(8) passes its own type on to its
+//! helpers.
 
 use std::path::PathBuf;
 
@@ -7,16 +7,16 @@ use cairn::{Format, ImageSpec};
 
 use crate::failure::{Failure, Outcome};
 
-/// What was said.
+/// The type that the caller gave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// It is to be found out.
+    /// Not given: the image tells.
     Any,
-    /// This.
+    /// This format.
     Of(Format),
 }
 
-/// Reads a type.
+/// Parses a type.
 ///
 /// # Errors
 /// Cairn serves no such type.
@@ -25,17 +25,17 @@ pub fn parse(text: &str) -> Result<Kind, String> {
     let name = name.strip_prefix("cairn.").unwrap_or(name);
     match name {
         "auto" | "cairn" | "fuse" | "fuseblk" => Ok(Kind::Any),
-        // One format with different features.
+        // These are one format with different features.
         "ext2" | "ext3" | "ext4" => Ok(Kind::Of(Format::Ext4)),
         "f2fs" => Ok(Kind::Of(Format::F2fs)),
         _ => Err("give ext4, ext3, ext2, f2fs or auto".to_owned()),
     }
 }
 
-/// Does the image hold what was said?
+/// Checks that the image has the given format.
 ///
 /// # Errors
-/// It does not, or it cannot be read.
+/// The image has another format, or it cannot be read.
 pub fn check(kind: Option<Kind>, image: &ImageSpec, devices: &[PathBuf]) -> Outcome {
     let Some(Kind::Of(said)) = kind else { return Ok(()) };
     let found = cairn::inspect(image, devices)?.format();

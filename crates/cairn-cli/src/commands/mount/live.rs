@@ -1,9 +1,9 @@
-//! What the daemon answers on the control channel: everything there is to tell about the mount,
-//! changes of options, freezing.
+//! The daemon's answers on the control channel: the report about the mount, changes of options,
+//! freezing.
 //!
-//! A change is checked by the mount, the volume and (for `ro`) the kernel before any of them
-//! applies it. The kernel turns read-only before the volume and writable after it, so that the
-//! volume is never offered what it must refuse.
+//! The mount, the volume and (for `ro`) the kernel check a change before any of them applies it.
+//! The kernel turns read-only before the volume and writable after it, so that the volume never
+//! gets a write that it must refuse.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -21,10 +21,10 @@ use super::table::{self, Mount};
 use crate::failure::plain;
 use crate::log_ring;
 
-/// How long requests are waited for before freezing. Those that come later wait to be thawed.
+/// How long a freeze waits for requests. Later requests wait for the thaw.
 const SETTLING: Duration = Duration::from_secs(2);
 
-/// See the module.
+/// A live mount, as the control channel sees it.
 pub struct Live {
     filesystem: Arc<dyn FileSystem>,
     freezing: Freezing,
@@ -37,12 +37,13 @@ pub struct Live {
     synchronous: Synchronous,
     started: Instant,
     root: bool,
-    /// The mount's own options; held from reading the old ones to applying the new.
+    /// The mount's own options. The mutex is held from reading the old options to applying the new
+    /// ones.
     options: Mutex<FuseOptions>,
 }
 
 impl Live {
-    /// Of a mount that has just been made with these options.
+    /// A mount that has just been made with these options.
     #[must_use]
     pub fn new(filesystem: Arc<dyn FileSystem>, session: &Session, options: &FuseOptions) -> Self {
         let root = rustix::process::geteuid().is_root();
@@ -69,8 +70,8 @@ impl Live {
         }
     }
 
-    /// Takes over what others have changed of the mount (`mount -i -o remount,ro`): the volume
-    /// hears nothing of that. Without `/proc` it stays what it was.
+    /// Takes over options that were changed without the daemon (`mount -i -o remount,ro`): the
+    /// volume gets no request for that. Without `/proc` the options stay as they were.
     fn follow_kernel(&self, options: &mut FuseOptions) {
         let is_ours = |mount: &Mount| {
             Some(&mount.device) == self.device.as_ref() && mount.point == self.mountpoint
@@ -118,8 +119,7 @@ impl Live {
         })
     }
 
-    /// The kernel sends what it has of files that are being written, and does not wait until we
-    /// have it.
+    /// Makes the kernel send its dirty pages. The kernel does not wait until they have arrived.
     fn take_dirty_pages(&self) {
         if let Err(error) =
             File::open(&self.mountpoint).and_then(|root| Ok(rustix::fs::syncfs(root)?))
@@ -129,7 +129,7 @@ impl Live {
         self.stats.settle(SETTLING);
     }
 
-    /// A user's mount may change what the kernel does not insist on.
+    /// True if the kernel's flags must change. `noatime` of a user's mount is not among them.
     fn needs_kernel(&self, old: &FuseOptions, new: &FuseOptions) -> bool {
         let mut old = old.clone();
         if !self.root {
@@ -189,7 +189,8 @@ impl Control for Live {
     }
 
     fn end(&self) -> Result<(), String> {
-        // Mostly it is not frozen. What cannot be written shows when the volume is closed.
+        // Fails if the volume is not frozen, as usual. An error of writing is reported when the
+        // volume is closed.
         let _ = self.filesystem.thaw();
         self.take_dirty_pages();
         tracing::warn!("the mount was ended by force: programs that used it have got errors since");

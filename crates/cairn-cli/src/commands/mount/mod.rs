@@ -1,9 +1,9 @@
 //! `cairn mount`.
 //!
-//! Without `-f` the program starts itself again as the daemon and waits for one byte on a pipe:
-//! mounted. The daemon prints its own error line and its exit status becomes ours, so a failed
-//! mount looks the same in both modes. (Starting anew rather than forking keeps threads and locks
-//! out of it.)
+//! Without `-f` the program starts itself again as the daemon and waits for one byte on a pipe,
+//! which says that the mount is live. The daemon prints its own error line and its exit status
+//! becomes the starter's, so a failed mount looks the same in both modes. (A new process, unlike a
+//! fork, inherits no threads and locks.)
 
 pub mod daemon;
 pub mod freezing;
@@ -55,17 +55,17 @@ pub struct Args {
     /// Read-only: the same as -o ro.
     #[arg(short = 'r', long)]
     pub read_only: bool,
-    /// What the image holds: ext4 (or ext2, ext3) or f2fs. Without it, it is found out.
+    /// What the image holds: ext4 (or ext2, ext3) or f2fs. By default the image tells.
     #[arg(short = 't', long = "types", value_name = "TYPE", value_parser = kind::parse)]
     pub kind: Option<kind::Kind>,
     /// Tell the starter through standard output that the mount is live (used by the program
     /// itself).
     #[arg(long, hide = true, requires = "foreground")]
     pub announce: bool,
-    /// Look at everything and mount nothing (`-f` of mount(8)'s helpers).
+    /// Check everything and mount nothing (`-f` of mount(8)'s helpers).
     #[arg(long, hide = true)]
     pub fake: bool,
-    /// Say what was mounted (`-v` of mount(8)'s helpers).
+    /// Print what was mounted (`-v` of mount(8)'s helpers).
     #[arg(long, hide = true)]
     pub verbose: bool,
     /// Another mount namespace (`-N` of mount(8)'s helpers).
@@ -93,14 +93,14 @@ pub fn run(args: &Args) -> Outcome {
         words.push("ro");
     }
     if words.contains(&"remount") {
-        // mount(8) starts its helpers for this, too. It repeats the whole line of fstab: what has
-        // no effect was said at the mount.
+        // mount(8) starts its helpers for a remount, too. It repeats the whole line of fstab, so
+        // notes about options without effect are left out: they were printed at the mount.
         return super::remount::change(&args.mountpoint, &words.join(",")).map(drop);
     }
     let mut options = MountOptions::parse(&words).map_err(Failure::usage)?;
     options.devices = further_devices(args, &options)?;
-    // Absolute from here on: the daemon works in another directory, and `umount` finds the image by
-    // this name.
+    // The path is absolute from here on: the daemon works in another directory, and `umount` finds
+    // the image by this name.
     let image = args.image.spec()?.canonical()?;
     let mountpoint = check_mountpoint(&args.mountpoint)?;
     kind::check(args.kind, &image, &options.devices)?;
@@ -120,7 +120,8 @@ pub fn run(args: &Args) -> Outcome {
     }
 }
 
-/// The further devices that were named, as arguments or as options; absolute, like the image.
+/// The further devices that were named, as arguments or as options. The paths are absolute, like
+/// the image's.
 fn further_devices(args: &Args, options: &MountOptions) -> Outcome<Vec<PathBuf>> {
     let named = args.image.devices.iter().chain(&options.devices);
     let canonical =
@@ -128,7 +129,7 @@ fn further_devices(args: &Args, options: &MountOptions) -> Outcome<Vec<PathBuf>>
     named.map(canonical).collect()
 }
 
-/// What can be seen without mounting.
+/// Checks what can be checked without mounting.
 fn look(image: &ImageSpec, options: &MountOptions) -> Outcome {
     let format = cairn::inspect(image, &options.devices)?.format();
     let open = OpenOptions {

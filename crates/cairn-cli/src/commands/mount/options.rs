@@ -1,5 +1,4 @@
-//! Sorts `-o` words: those of the FUSE mount, those that mean something only in fstab, and the
-//! volume's.
+//! Sorts `-o` words: those of the FUSE mount, those with a meaning only in fstab, and the volume's.
 
 use std::path::{Path, PathBuf};
 
@@ -8,12 +7,12 @@ use cairn_fuse::MountOptions as FuseOptions;
 /// Options of one mount.
 #[derive(Clone, Debug, Default)]
 pub struct MountOptions {
-    /// For the mount; as root it is for everybody, with devices and set-user-id programs, as a user
-    /// it is private.
+    /// Options of the mount. Root's mount is open to all users, with devices and set-user-id
+    /// programs; a user's mount is private.
     pub fuse: FuseOptions,
     /// The further devices of the volume that were named.
     pub devices: Vec<PathBuf>,
-    /// What is left, for the volume, separated by commas.
+    /// The remaining words, for the volume, separated by commas.
     pub volume: String,
     /// A line for each word that has no effect.
     pub notes: Vec<String>,
@@ -22,7 +21,7 @@ pub struct MountOptions {
 /// Changes of a live mount's options.
 #[derive(Clone, Debug)]
 pub struct Changes {
-    /// The mount's options as they are to be.
+    /// The mount's new options.
     pub fuse: FuseOptions,
     /// Words for the volume, separated by commas.
     pub volume: String,
@@ -31,8 +30,8 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// Parses a list against the options in force. What mount(8) repeats of the kernel's own
-    /// options is left out.
+    /// Parses a list against the options in force. Leaves out the kernel's own options, which
+    /// mount(8) repeats.
     ///
     /// # Errors
     /// As [`MountOptions::parse`].
@@ -46,20 +45,20 @@ impl Changes {
     }
 }
 
-/// Where a word belongs.
+/// Which part an option belongs to.
 enum Place {
-    /// The mount takes what it knows, the volume the rest.
+    /// The mount takes the options that it knows, the volume the rest.
     Either,
     Both,
     /// A further device of the volume.
     Device(PathBuf),
-    /// For mount(8), systemd and libfuse: nothing for us to do.
-    Nobody,
-    /// Without an effect, for this reason.
+    /// For mount(8), systemd and libfuse: Cairn does nothing.
+    External,
+    /// No effect, for this reason.
     Ignored(&'static str),
 }
 
-/// The words of a list. What stands in double quotes, as a label of SELinux may, is not split.
+/// The words of a list. A word in double quotes, such as a label of SELinux, is not split.
 pub fn split(list: &str) -> impl Iterator<Item = &str> {
     let mut quoted = false;
     let comma = move |letter: char| {
@@ -74,7 +73,7 @@ impl MountOptions {
     /// are checked when it is opened.
     ///
     /// # Errors
-    /// A word that other programs know, but that cannot work here.
+    /// The list has a word that other programs know, but that cannot work here.
     pub fn parse(words: &[&str]) -> Result<Self, String> {
         Self::over(FuseOptions::default(), words)
     }
@@ -83,7 +82,7 @@ impl MountOptions {
         let (mut volume, mut devices, mut notes) = (Vec::new(), Vec::new(), Vec::new());
         for word in words.iter().flat_map(|word| split(word)) {
             match place(word)? {
-                Place::Nobody => {}
+                Place::External => {}
                 Place::Ignored(why) => {
                     notes.push(format!("option `{word}` has no effect: {why}"));
                     fuse.set(word)?;
@@ -107,16 +106,16 @@ fn place(word: &str) -> Result<Place, String> {
         "ro" | "rw" | "noatime" | "relatime" => Place::Both,
         "auto" | "noauto" | "user" | "nouser" | "users" | "nousers" | "owner" | "noowner"
         | "group" | "nogroup" | "nofail" | "_netdev" | "silent" | "loud" | "comment" | "helper"
-        | "uhelper" | "symfollow" | "seclabel" => Place::Nobody,
-        // What switches off what is not on.
+        | "uhelper" | "symfollow" | "seclabel" => Place::External,
+        // These words switch off features that are never on.
         "nolazytime" | "nomand" | "noiversion" | "nostrictatime" | "norelatime" | "diratime" => {
-            Place::Nobody
+            Place::External
         }
         "strictatime" => Place::Ignored("access times are kept as with relatime"),
         "nodiratime" => Place::Ignored(
             "access times of directories are kept as those of files: noatime switches off both",
         ),
-        "lazytime" => Place::Ignored("times are written with what else changes"),
+        "lazytime" => Place::Ignored("times are written with other changes"),
         "mand" => Place::Ignored("Linux has no mandatory locks any more"),
         "iversion" => Place::Ignored("changes are counted anyway"),
         "context" | "fscontext" | "defcontext" | "rootcontext" if !has_selinux() => {
@@ -132,11 +131,11 @@ fn place(word: &str) -> Result<Place, String> {
                 "nosymfollow: symbolic links would be followed all the same: leave it out".into()
             );
         }
-        // The source and type that the mount table shows are ours to say.
-        "fsname" | "subtype" => Place::Nobody,
+        // Cairn sets the source and the type that the mount table shows.
+        "fsname" | "subtype" => Place::External,
         "device" if value.is_empty() => return Err("device needs a path: device=PATH".into()),
         "device" => Place::Device(value.into()),
-        name if name.starts_with("x-") || name.starts_with("X-") => Place::Nobody,
+        name if name.starts_with("x-") || name.starts_with("X-") => Place::External,
         "remount" => {
             return Err(
                 "remount concerns a live mount: use cairn remount -o OPTIONS MOUNTPOINT".into()

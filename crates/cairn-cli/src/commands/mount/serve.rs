@@ -1,5 +1,5 @@
-//! The daemon's life: open the volume, mount, serve until unmounted or asked to end, leave the
-//! image clean.
+//! The daemon's life: open the volume, mount, serve until the unmount or a request to end, close
+//! the volume.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -48,7 +48,7 @@ pub fn serve(
         true => None,
         false => host.or_else(|| why_unwritable(&**volume.filesystem())),
     };
-    // Where a backup is used, opening the volume has said so.
+    // If a backup superblock is used, opening the volume has logged this reason already.
     if let Some(reason) = unwritable.as_ref().filter(|reason| !log_ring::holds(reason)) {
         output::complain(format_args!("{image}: warning: mounted read-only: {reason}"));
     }
@@ -78,12 +78,12 @@ pub fn serve(
         .map_err(|failure| failure.in_image(image).on(volume.format()))
 }
 
-/// Opens the volume; for reading, with the reason, where the host allows nothing else.
+/// Opens the volume. If the host allows only reading, opens it for reading and returns the reason.
 fn open_volume(image: &ImageSpec, asked: &OpenOptions) -> Outcome<(Volume, Option<String>)> {
     match cairn::open(image, asked) {
         Err(error) if !asked.read_only && is_on_read_only_host(error.cause()) => {
             let mut reading = OpenOptions { read_only: true, ..asked.clone() };
-            // What mount(8) asks for by itself stands there, too; the last word counts.
+            // mount(8) adds `rw` by itself; the last word wins.
             reading.mount_options.push_str(",ro");
             let why = "the filesystem that the image lies on is read-only".to_owned();
             Ok((cairn::open(image, &reading)?, Some(why)))
@@ -119,7 +119,7 @@ fn mount_and_run(
     if announce {
         daemon::announce().map_err(|error| {
             let advice =
-                "see that /dev/null is there, and that whoever starts the mount waits for it";
+                "check that /dev/null exists, and that the program that starts the mount waits for it";
             Failure::start("starting the daemon", &error, advice)
         })?;
     }
@@ -130,7 +130,8 @@ fn mount_and_run(
     Ok(waiting)
 }
 
-/// Without it the mount works as well, but cannot be asked or changed.
+/// Starts the control channel. Without it the mount works, but `stats`, `remount` and the like
+/// fail.
 fn start_control(
     filesystem: &Arc<dyn FileSystem>,
     session: &Session,
@@ -150,7 +151,7 @@ fn start_control(
     }
 }
 
-/// For a `cairn umount` that waits.
+/// The last report, for a `cairn umount` that waits.
 fn last_words(error: Option<&cairn_vfs::Error>) -> Report {
     let mut report = log_ring::report();
     if let Some(error) = error {
@@ -159,7 +160,7 @@ fn last_words(error: Option<&cairn_vfs::Error>) -> Report {
     report
 }
 
-/// What became of a volume that could not be closed as it should, and what to do.
+/// The message for a volume that could not be closed properly: what happened, and what to do.
 fn end_words(error: &cairn_vfs::Error) -> String {
     match error.stop_reason() {
         Some(reason) => {

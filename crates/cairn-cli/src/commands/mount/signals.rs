@@ -1,10 +1,10 @@
-//! What signals do to a daemon. Whatever would end the process and can be caught ([`ENDING`]) makes
-//! it unmount as `cairn umount` does, and end: nothing that it has accepted is lost. What says that
-//! a file or a pipe is at its end is an error of the call instead (`crate::limits`).
+//! What signals do to a daemon. Each signal that would end the process and can be caught
+//! ([`ENDING`]) makes it unmount as `cairn umount` does, and end: no accepted write is lost.
+//! SIGXFSZ and SIGPIPE become errors of the call instead (`crate::limits`).
 //!
-//! While somebody uses the mount it cannot: then everything is brought to the disk, so that nothing
-//! is lost whatever comes next, who uses it is said, and it is tried again until they have gone. At
-//! the shutdown of a system the users end a moment later.
+//! If the mount is in use, it cannot be unmounted. Then the daemon writes everything to the disk,
+//! so that a kill loses nothing, logs the programs that use the mount, and tries again until they
+//! have ended. At the shutdown of a system they end soon after.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,8 +19,8 @@ use signal_hook::iterator::{Handle, Signals};
 use super::{table, users};
 use crate::failure::plain;
 
-/// Signals that end a process that does not know them, but for those of its own faults. SIGXCPU
-/// comes once a second before the limit (`ulimit -t`) is enforced.
+/// Signals that end a process without a handler, except those of its own faults. SIGXCPU comes once
+/// a second before the limit (`ulimit -t`) is enforced.
 const ENDING: [Signal; 13] = [
     Signal::HUP,
     Signal::INT,
@@ -37,13 +37,13 @@ const ENDING: [Signal; 13] = [
     Signal::STKFLT,
 ];
 
-/// Between two tries to unmount what is in use.
+/// Time between two tries to unmount a mount that is in use.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Starts the thread that takes the signals, until the handle is closed.
+/// Starts the thread that handles the signals, until the handle is closed.
 ///
 /// # Errors
-/// The system does not allow a signal handler or has no thread.
+/// A signal handler or the thread could not be made.
 pub fn unmount_on_signal(
     unmounter: Unmounter,
     filesystem: Arc<dyn FileSystem>,
@@ -81,12 +81,13 @@ struct End {
 }
 
 impl End {
-    /// Unmounts; false if it is in use, which has been said.
+    /// Unmounts. False if the mount is in use, which has been logged.
     fn begin(&self) -> bool {
-        // Whoever waits for the volume to be thawed would be in the way. Mostly it is not frozen;
-        // that it cannot be written any more shows at its end.
+        // Programs that wait for the thaw keep the mount in use. Fails if the volume is not frozen,
+        // as usual; an error of writing is reported when the volume is closed.
         let _ = self.filesystem.thaw();
-        // Before it is detached: an ordinary user's mount is detached although it is in use.
+        // The users are looked up before the unmount, because an ordinary user's mount is detached
+        // although it is in use.
         let users = users::of(&self.mountpoint, &self.device);
         let unmounted = self.unmounter.unmount();
         let left = if unmounted.is_ok() { users::copies(&self.device) } else { Vec::new() };
@@ -95,11 +96,11 @@ impl End {
             (Ok(()), None) => return true,
             (Ok(()), Some(users)) => {
                 tracing::warn!(
-                    "{point} is unmounted, but its daemon ends only when it is used by nobody: {users}"
+                    "{point} is unmounted, but its daemon ends only when these no longer use it: {users}"
                 );
             }
             (Err(_), Some(users)) => tracing::warn!(
-                "{point} is in use, it is unmounted as soon as it is not (cairn umount --force ends it now): {users}"
+                "{point} is in use and will be unmounted when these have ended (cairn umount --force ends it now): {users}"
             ),
             (Err(error), None) => {
                 tracing::warn!("{point} cannot be unmounted yet: {}", plain(&error))
@@ -109,7 +110,7 @@ impl End {
         !table_has(&self.mountpoint, &self.device)
     }
 
-    /// Brings what there is to the disk, the kernel's pages first.
+    /// Writes everything to the disk, the kernel's pages first.
     fn commit(&self) {
         if table_has(&self.mountpoint, &self.device)
             && let Err(error) =

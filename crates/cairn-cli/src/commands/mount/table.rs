@@ -11,17 +11,17 @@ use crate::failure::{Failure, Outcome};
 pub struct Mount {
     /// Device number, `major:minor`.
     pub device: String,
-    /// User whose daemon it is (`user_id` of a FUSE mount).
+    /// The user who owns the daemon (`user_id` of a FUSE mount).
     pub owner: u32,
-    /// Where.
+    /// Mount point.
     pub point: PathBuf,
     /// Type, such as `fuse.cairn`.
     pub kind: String,
-    /// Source: for us, the image.
+    /// Source: for Cairn, the image.
     pub source: String,
-    /// True if nothing can be written.
+    /// True if the mount is read-only.
     pub read_only: bool,
-    /// Its options and those of its filesystem.
+    /// Options of the mount and of its filesystem.
     pub flags: Vec<String>,
 }
 
@@ -33,7 +33,7 @@ impl Mount {
     }
 }
 
-/// What is mounted exactly there (the topmost, if several are).
+/// The mount at exactly this path (the topmost, if there are several).
 ///
 /// # Errors
 /// `/proc` cannot be read.
@@ -79,7 +79,7 @@ fn parse(line: &[u8]) -> Option<Mount> {
     Some(Mount { device, owner, point: point.into(), kind, source, read_only, flags })
 }
 
-/// Blanks and backslashes stand in the table as `\040` and the like.
+/// Decodes `\040` and the like, which the table has for blanks and backslashes.
 fn unescape(field: &[u8]) -> OsString {
     let mut bytes = Vec::with_capacity(field.len());
     let mut at = 0;
@@ -94,7 +94,7 @@ fn unescape(field: &[u8]) -> OsString {
     OsString::from_vec(bytes)
 }
 
-/// The absolute path of a mount point whose server may be dead: only its parent is looked at.
+/// The absolute path of a mount point whose server may be dead: only its parent is accessed.
 ///
 /// # Errors
 /// The parent does not exist.

@@ -1,8 +1,7 @@
-//! Who uses a mount, so that it cannot be unmounted or its daemon cannot end; by `/proc` and
-//! `/sys`.
+//! Finds the programs, loop devices and mounts that keep a mount in use, in `/proc` and `/sys`.
 //!
-//! Nothing on the mount is touched: its daemon may be busy, stopped or gone. Paths are compared as
-//! texts. What other users' processes do is seen by root alone.
+//! Nothing on the mount is accessed: its daemon may be busy, stopped or gone. Paths are compared as
+//! texts. Only root sees what other users' processes do.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -86,7 +85,7 @@ pub struct Elsewhere {
     pub path: PathBuf,
 }
 
-/// Looks for one.
+/// Looks for a mount that was at this path and still is in another mount namespace.
 #[must_use]
 pub fn elsewhere(point: &Path) -> Option<Elsewhere> {
     let point = table::absolute(point).ok()?;

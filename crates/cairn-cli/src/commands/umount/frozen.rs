@@ -1,6 +1,6 @@
-//! Unmounting a frozen volume: what the kernel still has of it could not be written, and nobody
-//! could end that wait. So it is thawed first, but only if nobody uses it: whoever froze it may be
-//! copying the image, and an unmount that is refused leaves it frozen.
+//! Unmounting a frozen volume. The kernel would wait, without an end, to write its dirty pages. So
+//! the volume is thawed first, but only if no program uses the mount: the program that froze it may
+//! be copying the image. An unmount that is refused leaves the volume frozen.
 
 use cairn_base::stats::{Report, Value};
 use cairn_fuse::control::Client;
@@ -17,7 +17,7 @@ use crate::failure::{Failure, Outcome, Status};
 /// Thaws a volume that is about to be unmounted.
 ///
 /// # Errors
-/// It is in use.
+/// The mount is in use.
 pub fn thaw(mount: &Mount) -> Outcome {
     let client = || Client::connect(&mount.device, mount.owner);
     let Some(stats) = client().and_then(Client::stats).ok().filter(is_frozen) else {
@@ -29,7 +29,7 @@ pub fn thaw(mount: &Mount) -> Outcome {
     if is_in_a_call(mount, &stats) {
         let point = mount.point.display();
         let message = format!(
-            "{point}: the volume is frozen, and a call waits for that, which no signal ends: run `cairn thaw {point}` first"
+            "{point}: the volume is frozen, and a call waits for the thaw, which no signal ends: run `cairn thaw {point}` first"
         );
         return Err(Failure::new(Status::Busy, message));
     }
@@ -40,12 +40,13 @@ fn is_frozen(stats: &Report) -> bool {
     stats.get("state.frozen") == Some(&Value::Bool(true))
 }
 
-/// True if a call is on its way through the mount: a program that waits in one may have no file
-/// open yet. Root asks the kernel: with `MNT_EXPIRE` it unmounts only what nobody has used since
-/// it was asked before, and says what is in use. Others ask the daemon what it has not answered.
+/// True if a call is in progress on the mount. A program that waits in a call may have no file open
+/// yet. Root asks the kernel: with `MNT_EXPIRE` it unmounts only a mount without a use since the
+/// last such question, and answers EBUSY for one in use. Other users ask the daemon how many
+/// requests wait for an answer.
 fn is_in_a_call(mount: &Mount, stats: &Report) -> bool {
-    // Whoever takes hold of a mount takes the mark away that an earlier question has left. The
-    // daemon hears nothing of that.
+    // Opening the mount point removes the kernel's expiry mark of an earlier question. The daemon
+    // gets no request for it.
     let clear_mark = || {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         drop(rustix::fs::open(&mount.point, flags, Mode::empty()));

@@ -48,10 +48,10 @@ pub struct Args {
     /// Unmount every Cairn mount of this mount namespace that you may unmount, the latest first.
     #[arg(short = 'a', long)]
     pub all: bool,
-    /// Say what was unmounted. With -a it is always said.
+    /// Print what was unmounted. -a always does.
     #[arg(short = 'v', long)]
     pub verbose: bool,
-    /// With -a: only mounts of this type, as in umount(8). The one type is cairn.
+    /// With -a: only mounts of this type, as in umount(8). The only type is cairn.
     #[arg(short = 't', long = "types", value_name = "TYPE", requires = "all", value_parser = ["cairn", "fuse.cairn"])]
     pub kind: Option<String>,
     /// Where images are mounted.
@@ -62,7 +62,7 @@ pub struct Args {
 /// Unmounts and waits.
 ///
 /// # Errors
-/// Nothing of ours is mounted there, or it is in use.
+/// No Cairn mount is there, or it is in use.
 pub fn run(args: &Args) -> Outcome {
     if args.all {
         return all(args);
@@ -76,20 +76,20 @@ pub fn run(args: &Args) -> Outcome {
     })
 }
 
-/// A mount that is to be left.
+/// A mount to unmount.
 struct Leaving {
     mount: Mount,
-    /// As it was named.
+    /// The path as the caller gave it.
     given: PathBuf,
-    /// The way to a copy in another mount namespace, if there is nothing here any more.
+    /// A path to a copy in another mount namespace, if the mount is no longer in this one.
     copy: Option<PathBuf>,
-    /// No other mount of the same daemon is to be left after it: its end can be waited for.
+    /// True if no later mount of the same daemon is to be unmounted: only then its daemon ends.
     is_last: bool,
 }
 
-/// All Cairn mounts that this user may unmount. The latest comes first, because it may be mounted
-/// on an earlier one. A mount that belongs to another mount namespace, and is only copied into this
-/// one, is left alone.
+/// Unmounts all Cairn mounts that this user may unmount, the latest first, because it may be on top
+/// of an earlier one. Leaves alone a mount that belongs to another mount namespace and is only
+/// copied into this one.
 fn all(args: &Args) -> Outcome {
     let uid = rustix::process::geteuid();
     let ours = |mount: &Mount| {
@@ -130,13 +130,13 @@ fn leave(args: &Args, leaving: &Leaving) -> Outcome {
         control::clear(&mount.device, mount.owner);
         return Ok(());
     }
-    // The daemon's own words about its end, where it has a control channel.
+    // If the daemon has a control channel, it reports how it ended.
     let daemon = Daemon::of(mount);
     let is_dead = daemon.is_none() && live_mount::is_dead(&mount.point);
     if args.force {
         end(mount, &leaving.given)?;
-        // Its thread that waits for a request has to be woken, which it cannot do itself where it
-        // cannot end its connection.
+        // A daemon that cannot end its own connection does not wake its thread that waits for a
+        // request. This request wakes it.
         leaving.copy.clone().map(|path| thread::spawn(move || rustix::fs::statvfs(&path)));
     } else {
         frozen::thaw(mount)?;
@@ -168,15 +168,15 @@ fn leave(args: &Args, leaving: &Leaving) -> Outcome {
     }
 }
 
-/// How long the end of a daemon is waited for. Nobody named the mounts of `-a`: what somebody else
-/// has of one is not waited for.
+/// How long to wait for the end of a daemon. `-a` does not wait for copies of a mount, because the
+/// caller did not name the mount.
 fn patience(args: &Args, mount: &Mount) -> Option<Duration> {
     let given = args.timeout.map(Duration::from_secs);
     let is_held = || args.all && !users::copies(&mount.device).is_empty();
     given.or_else(|| is_held().then_some(wait::MOMENT))
 }
 
-/// Its daemon could not end as it should.
+/// The result for a mount whose daemon died before the unmount.
 fn died(mount: &Mount) -> Outcome {
     if mount.read_only {
         output::complain(format_args!("{}: unmounted; its daemon had died", mount.point.display()));
@@ -190,13 +190,13 @@ fn died(mount: &Mount) -> Outcome {
     Err(Failure::new(Status::Io, message))
 }
 
-/// Nothing is mounted here any more, but the daemon of what was may go on, because another mount
-/// namespace has a copy: `--force` ends it.
+/// Looks for the daemon of a mount that is gone here, but has a copy in another mount namespace.
+/// `--force` ends that daemon.
 fn elsewhere(args: &Args, given: &Path, failure: Failure) -> Outcome<(Mount, Option<PathBuf>)> {
     let Some(Elsewhere { mount, user, path }) = users::elsewhere(given) else {
         return Err(failure);
     };
-    // One that nobody serves any more is nothing to wait for.
+    // A mount without a daemon needs no wait.
     if Client::connect(&mount.device, mount.owner).is_err() {
         return Err(failure);
     }
@@ -210,10 +210,10 @@ fn elsewhere(args: &Args, given: &Path, failure: Failure) -> Outcome<(Mount, Opt
     Err(Failure::new(Status::Busy, message))
 }
 
-/// Has the daemon write everything and end, whoever uses the mount, unless nobody does; and takes
-/// the mount away.
+/// Unmounts a mount that may be in use: unmounts normally if that works; otherwise the daemon
+/// writes everything and ends, and the mount is detached.
 fn end(mount: &Mount, given: &Path) -> Outcome {
-    // While it is mounted here, too, the kernel can be asked for what it has not written.
+    // A normal unmount also makes the kernel write its dirty pages.
     let is_here = live_mount::find(given).is_ok_and(|found| found.device == mount.device);
     if is_here && users::copies(&mount.device).len() <= 1 {
         match detach(mount, false) {
@@ -222,7 +222,7 @@ fn end(mount: &Mount, given: &Path) -> Outcome {
         }
     }
     match Client::connect(&mount.device, mount.owner).and_then(Client::end) {
-        // Nobody is left to be asked.
+        // The daemon has already ended.
         Ok(()) | Err(ControlError::Gone(_)) => {}
         Err(_) if live_mount::is_dead(&mount.point) => {}
         Err(error) => return Err(live_mount::failure(given, &error)),
@@ -245,14 +245,15 @@ fn detach(mount: &Mount, lazy: bool) -> Outcome {
     })
 }
 
-/// Two unmount it at the same time.
+/// Another process has unmounted it at the same time.
 fn is_gone(mount: &Mount) -> Failure {
     let point = mount.point.display();
-    let message = format!("{point}: not mounted any more: somebody else has just unmounted it");
+    let message = format!("{point}: not mounted any more: another process has just unmounted it");
     Failure::new(Status::Failed, message)
 }
 
-/// Only the set-user-id helper may.
+/// Unmounts with fusermount3, the set-user-id helper, because the kernel allows only root to
+/// unmount.
 fn detach_as_user(mount: &Mount, lazy: bool) -> Outcome {
     let point = &mount.point;
     let mut command = Command::new("fusermount3");
@@ -281,9 +282,9 @@ fn detach_as_user(mount: &Mount, lazy: bool) -> Outcome {
     Err(Failure::new(Status::Failed, format!("{}: {}", point.display(), text.trim())))
 }
 
-/// Of a daemon that cannot be asked: it holds the image's lock until it has written everything and
-/// ended. A reader's lock is waited for with a reader's lock: other read-only mounts of the image
-/// do not concern us, and there is nothing to write. What another user named is not opened.
+/// Waits for a daemon without a control channel: it holds the image's lock until it has written
+/// everything. For a read-only mount a shared lock is enough, so that other read-only mounts of the
+/// image do not delay it. An image that another user named is not opened.
 fn wait_for_lock(mount: &Mount, patience: &mut Patience<'_>) -> Outcome {
     if mount.owner != rustix::process::geteuid().as_raw() {
         let point = mount.point.display();
@@ -293,7 +294,7 @@ fn wait_for_lock(mount: &Mount, patience: &mut Patience<'_>) -> Outcome {
         return Ok(());
     }
     let Ok(image) = ImageSpec::parse(mount.source.as_ref()) else { return Ok(()) };
-    // Deleted or unreadable for us: nothing to wait on.
+    // The image is deleted, or this user may not read it: there is no lock to wait for.
     let Ok(file) = open_image(&image.path) else { return Ok(()) };
     while !lock(&mount.point, &file, mount.read_only)? {
         thread::sleep(Duration::from_millis(20));
@@ -318,7 +319,7 @@ fn lock(point: &Path, file: &File, shared: bool) -> Outcome<bool> {
     }
 }
 
-/// The daemon is gone, and with it whatever it had to say: the superblock tells whether it was
+/// The daemon is gone and cannot report how it ended. The superblock tells whether the volume was
 /// closed properly.
 fn check_clean(image: &ImageSpec, point: &Path) -> Outcome {
     match cairn::inspect(image, &[]) {
@@ -331,8 +332,7 @@ fn check_clean(image: &ImageSpec, point: &Path) -> Outcome {
             );
             Err(Failure::new(Status::Io, message))
         }
-        // Somebody else has it already, or it cannot be read any more: nothing to say about the
-        // unmount.
+        // Another process has opened the image, or it is not readable: the result is unknown.
         _ => Ok(()),
     }
 }

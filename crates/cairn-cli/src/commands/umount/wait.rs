@@ -1,4 +1,4 @@
-//! Waiting for a daemon's end, which says what it waits for, and can be given up.
+//! Waiting for a daemon's end, with messages that say what the wait is for, and with a limit.
 
 use std::io::IsTerminal;
 use std::os::fd::OwnedFd;
@@ -14,16 +14,16 @@ use crate::commands::mount::users;
 use crate::failure::{Failure, Outcome, Status};
 use crate::output;
 
-/// Nothing is said of a wait that is over by then.
+/// The first message comes after this time.
 pub const MOMENT: Duration = Duration::from_secs(2);
-/// On a terminal, it is said again this often.
+/// On a terminal, the message is repeated at this interval.
 const AGAIN: Duration = Duration::from_secs(10);
-/// Between two looks at whether it is time to say something.
+/// Time between two checks whether a message is due.
 const TICK: Duration = Duration::from_millis(100);
 
-/// A daemon that will end.
+/// A daemon that is about to end.
 pub struct Daemon {
-    /// Will tell how the volume was closed.
+    /// Receives the report of how the volume was closed.
     ending: Ending,
     pid: Option<u32>,
     /// Becomes readable when the process has ended.
@@ -31,7 +31,7 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Of a mount; `None` if it cannot be reached.
+    /// The daemon of a mount; `None` if it cannot be reached.
     pub fn of(mount: &Mount) -> Option<Self> {
         let client = Client::connect(&mount.device, mount.owner).ok()?;
         let pid = client.daemon();
@@ -42,22 +42,22 @@ impl Daemon {
         Some(Self { ending: client.wait_for_end().ok()?, pid, process })
     }
 
-    /// The process, for messages.
+    /// The daemon's name in messages.
     pub fn name(&self) -> String {
         self.pid
             .map_or_else(|| "its daemon".to_owned(), |pid| format!("its daemon (process {pid})"))
     }
 
-    /// True if the end of its process can be seen.
+    /// True if this process can see the daemon's process end.
     pub fn has_process(&self) -> bool {
         self.process.is_some()
     }
 
-    /// Waits until it has let go of the image. What it had to say last; `None` if it ended without
-    /// a word.
+    /// Waits until the daemon has released the image. Returns its last report; `None` if it ended
+    /// without one.
     ///
     /// # Errors
-    /// The patience is over.
+    /// The time limit has passed.
     pub fn wait(self, patience: &mut Patience<'_>) -> Outcome<Option<Report>> {
         let name = self.name();
         while !self.ending.is_ready(TICK) {
@@ -73,12 +73,11 @@ impl Daemon {
     }
 }
 
-/// True if a mount only came here as a copy: the process that serves it lives in another mount
-/// namespace.
+/// True if a mount is only a copy: the process that serves it is in another mount namespace.
 pub fn is_of_another_namespace(mount: &Mount) -> bool {
-    // Of one that is dead, nobody is in charge but us.
+    // A mount with a dead daemon may be unmounted from any namespace.
     let Ok(client) = Client::connect(&mount.device, mount.owner) else { return false };
-    // No process that could be seen here.
+    // The process is not visible from here: it is in another PID namespace.
     let Some(pid) = client.daemon() else { return true };
     let namespace = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/mnt"));
     match (namespace(&pid.to_string()), namespace("self")) {
@@ -90,11 +89,11 @@ pub fn is_of_another_namespace(mount: &Mount) -> bool {
 
 fn is_readable(process: &OwnedFd) -> bool {
     let tick = Timespec { tv_sec: 0, tv_nsec: TICK.subsec_nanos().into() };
-    // An error is no reason to wait for ever.
+    // After an error the wait ends, because it could last for ever.
     poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&tick)).map_or(true, |ready| ready > 0)
 }
 
-/// How long somebody waits, and what is said meanwhile.
+/// The time limit of a wait, and its messages.
 pub struct Patience<'a> {
     mount: &'a Mount,
     started: Instant,
@@ -103,12 +102,12 @@ pub struct Patience<'a> {
 }
 
 impl<'a> Patience<'a> {
-    /// From now on, for a mount that has been unmounted here.
+    /// Starts the wait for the daemon of a mount that has been unmounted here.
     pub fn new(mount: &'a Mount, limit: Option<Duration>) -> Self {
         Self { mount, started: Instant::now(), limit, next: Some(MOMENT) }
     }
 
-    /// Called again and again: says something if it is time to.
+    /// Checks the limit and prints a message if one is due. The waiting loop calls it at each turn.
     ///
     /// # Errors
     /// The limit has been reached.
