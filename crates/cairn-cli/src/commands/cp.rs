@@ -1,8 +1,8 @@
 //! `cairn cp`: copies inside an image.
 //!
 //! Invariants: a directory is never copied into itself, so the walk over the source ends;
-//! attributes of directories are set last, since work inside changes their times. Holes stay holes;
-//! data moves inside the volume, without a detour over the host.
+//! attributes of directories are set last, because work inside changes their times. Holes stay
+//! holes. Data is copied inside the volume, not through files of the host.
 
 use std::collections::HashMap;
 
@@ -34,10 +34,10 @@ As cp(1): without -a or -p copies belong to root and have new times; with -r sym
 An existing file gets new contents and keeps its owner, mode, attributes and names; an existing symbolic link is written through. \
 With -a a file of several names is replaced, and the other names keep the old contents.")]
 pub struct Args {
-    /// Everything: -r, -p, extended attributes, and hard links between what is copied.
+    /// Everything: -r, -p, extended attributes, and hard links between copied files.
     #[arg(short = 'a', long)]
     pub archive: bool,
-    /// Directories with everything in them.
+    /// Copy directories with everything in them.
     #[arg(short = 'r', short_alias = 'R', long)]
     pub recursive: bool,
     /// Keep owners, permissions and times.
@@ -46,17 +46,17 @@ pub struct Args {
     /// Copy symbolic links, not what they lead to.
     #[arg(short = 'P', short_alias = 'd', long)]
     pub no_dereference: bool,
-    /// Leave what exists as it is, and say nothing.
+    /// Leave existing files as they are, without a message.
     #[arg(short = 'n', long, overrides_with = "force")]
     pub no_clobber: bool,
-    /// Overwrite what exists, as without -n before it, and replace a symbolic link that leads to
+    /// Overwrite existing files (undoes an earlier -n), and replace a symbolic link that leads to
     /// itself.
     #[arg(short = 'f', long, overrides_with = "no_clobber")]
     pub force: bool,
     /// Make a new file in the place of an existing one.
     #[arg(long)]
     pub remove_destination: bool,
-    /// Say what is done.
+    /// Print what is done.
     #[arg(short = 'v', long)]
     pub verbose: bool,
     /// What to copy, and where.
@@ -109,9 +109,9 @@ struct Copy<'a, 'o> {
     args: &'a Args,
     /// Copies of files with several names.
     links: HashMap<Ino, Ino>,
-    /// What was made for the sources.
+    /// The places that copies of the sources have taken.
     made: Made<Ino>,
-    /// Copies of directories, and what they are to look like.
+    /// Copies of directories, and their future attributes.
     directories: Vec<(Place, Ino, Attributes)>,
     output: &'a mut Output<'o>,
 }
@@ -145,7 +145,7 @@ impl Copy<'_, '_> {
             tree::complain(&format!("warning: {}: named more than once", shown(path)));
             return Ok(());
         }
-        // Copies of the directories above what is visited, outermost first.
+        // Copies of the directories above the visited entry, outermost first.
         let mut above: Vec<(Place, Ino)> = Vec::new();
         tree::visit(self.fs, path, &found, passed, &mut |path, attributes, depth| {
             above.truncate(depth);
@@ -163,7 +163,7 @@ impl Copy<'_, '_> {
         })
     }
 
-    /// Is `directory` the one at `root`, or below it?
+    /// True if `directory` is `root` or below it.
     fn is_inside(&self, mut directory: Ino, root: Ino) -> cairn_vfs::Result<bool> {
         for _ in 0..walk::DEFAULT_DEPTH {
             if directory == root {
@@ -178,7 +178,7 @@ impl Copy<'_, '_> {
         Err(Error::Loop)
     }
 
-    /// The copy; none if something exists that is not to be replaced.
+    /// Copies one entry. None if an existing one is not to be replaced.
     fn entry(&mut self, place: &Place, path: &[u8], of: &Attributes) -> Outcome<Option<Ino>> {
         let existing = place.existing(self.fs)?;
         if of.kind == FileKind::Directory {
@@ -192,7 +192,7 @@ impl Copy<'_, '_> {
                 }
             };
         }
-        // What was copied before and has this name, too.
+        // The place already has the copy of another name of this file.
         let before = self.links.get(&of.ino).copied();
         if let Some(found) = existing.as_ref().filter(|found| before == Some(found.ino)) {
             return Ok(Some(found.ino));
@@ -228,7 +228,7 @@ impl Copy<'_, '_> {
         Manner { removes, force, keeps_links }
     }
 
-    /// Is what is there, or what it leads to, the source itself?
+    /// True if the existing entry, or the target of its links, is the source itself.
     fn is_same(&self, existing: &Attributes, place: &Place, path: &[u8], of: &Attributes) -> bool {
         let ends_at =
             |path: &[u8], ino| walk::resolve(self.fs, path, true).is_ok_and(|at| at.ino == ino);
@@ -238,13 +238,13 @@ impl Copy<'_, '_> {
         if !self.args.remove_destination {
             return existing.ino == of.ino || ends_at(&place.path, of.ino);
         }
-        // Of a file with several names one may be replaced by a copy of itself.
+        // If a file has several names, one of them may be replaced by a copy of the file.
         let is_other_name = walk::resolve_parent(self.fs, path)
             .is_ok_and(|(parent, name)| (parent.ino, name) != (place.parent, &place.name));
         existing.ino == of.ino && !(existing.links > 1 && is_other_name)
     }
 
-    /// New contents for a file that is there.
+    /// Writes new contents into an existing file.
     fn over(&self, old: &Attributes, place: &Place, path: &[u8], of: &Attributes) -> Outcome<Ino> {
         let (fs, failed) = (self.fs, |error: Error| Failure::volume(shown(path), &error));
         let contents = Contents {
@@ -260,7 +260,7 @@ impl Copy<'_, '_> {
         Ok(old.ino)
     }
 
-    /// A new file, or a further name of one that was copied `before`.
+    /// Makes a new file, or a further name of one that was copied `before`.
     fn anew(
         &self,
         before: Option<Ino>,
@@ -319,7 +319,7 @@ impl Copy<'_, '_> {
         Ok(made)
     }
 
-    /// Owner before mode (chown takes set-id bits), times last.
+    /// Sets the owner before the mode (chown removes set-id bits), and the times last.
     fn attributes(&self, ino: Ino, of: &Attributes) -> cairn_vfs::Result<()> {
         let mut set = SetAttributes::default();
         if self.keeps_all() {
@@ -331,7 +331,7 @@ impl Copy<'_, '_> {
             set.mtime = Some(SetTime::To(of.mtime));
         }
         if of.kind != FileKind::Symlink {
-            // What a process with the usual umask would make.
+            // The permissions that a process with the usual umask would get.
             set.permissions =
                 Some(if self.keeps_all() { of.permissions } else { of.permissions & 0o755 });
         }
@@ -340,7 +340,7 @@ impl Copy<'_, '_> {
 
     fn xattrs(&self, to: Ino, from: Ino) -> cairn_vfs::Result<()> {
         for name in self.fs.listxattr(from)? {
-            // An access list is a part of the permissions, which -p keeps.
+            // -p keeps permissions, and an access list is a part of them.
             if !self.args.archive && name != acl::ACCESS {
                 continue;
             }

@@ -1,10 +1,10 @@
-//! What `put`, `get`, `cp`, `mv` and `ln` have in common: sources, a destination, and that what is
-//! made takes a name over whole.
+//! What `put`, `get`, `cp`, `mv` and `ln` share: sources, a destination, and that a name changes
+//! only to a complete new entry.
 //!
-//! Invariant: even after a failure, a name leads to the old file or to the complete new one. What
-//! is made anew and fails is removed again; what replaces something is made beside it, under a name
-//! of its own, and renamed. Where a volume has no room for both, the old one goes first: a small
-//! partition could not take a new version of its largest file otherwise.
+//! Invariant: even after a failure, a name leads to the old file or to the complete new one. A new
+//! file that fails is removed again. A file that replaces another is made beside it, under a
+//! temporary name, and renamed. If the volume has no room for both, the old file is removed first:
+//! otherwise a small partition could not take a new version of its largest file.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -37,7 +37,7 @@ impl Transfer {
     }
 }
 
-/// Where things go on a volume: into a directory that is there, or to a name.
+/// Where copies go on a volume: into an existing directory, or to a name.
 pub struct Destination<'a> {
     fs: &'a dyn FileSystem,
     /// Its path, as it was given.
@@ -58,10 +58,10 @@ pub struct Place {
 }
 
 impl<'a> Destination<'a> {
-    /// What `path` means for so many sources.
+    /// Finds what `path` means for this number of sources.
     ///
     /// # Errors
-    /// It cannot be looked at, or is no directory and there are several sources.
+    /// The path cannot be read, or there are several sources and it is not a directory.
     pub fn find(fs: &'a dyn FileSystem, path: &'a [u8], sources: usize) -> Outcome<Self> {
         let directory = match walk::resolve(fs, path, true) {
             Ok(found) if found.kind == FileKind::Directory => Some(found.ino),
@@ -75,17 +75,17 @@ impl<'a> Destination<'a> {
         Ok(Self { fs, path, directory })
     }
 
-    /// `path` is a name, whatever has it.
+    /// Takes `path` for a name, even if it is a directory.
     #[must_use]
     pub fn name(fs: &'a dyn FileSystem, path: &'a [u8]) -> Self {
         Self { fs, path, directory: None }
     }
 
-    /// Where a source of this name goes. `is_directory`: it is one.
+    /// Where a source with this name goes. `is_directory` says whether the source is a directory.
     ///
     /// # Errors
-    /// The directory above it does not exist, or the destination must be a directory (`name/`) and
-    /// neither is nor becomes one.
+    /// The parent directory does not exist, or the destination ends with a slash (`name/`) and
+    /// neither is nor becomes a directory.
     pub fn place(&self, name: &[u8], is_directory: bool) -> Outcome<Place> {
         if let Some(parent) = self.directory {
             return Ok(Place { parent, name: name.to_vec(), path: join(self.path, name) });
@@ -99,7 +99,7 @@ impl<'a> Destination<'a> {
     }
 }
 
-/// The destination should be a directory, because of `what`.
+/// The failure if the destination must be a directory, because of `what`.
 pub(super) fn no_directory(path: &str, what: &str) -> Failure {
     Failure::new(
         Status::Failed,
@@ -107,7 +107,7 @@ pub(super) fn no_directory(path: &str, what: &str) -> Failure {
     )
 }
 
-/// A directory was to be made where something else is.
+/// The failure if a directory is to be made and another file has its name.
 pub(super) fn in_the_way(path: &str) -> Failure {
     Failure::new(
         Status::Failed,
@@ -115,7 +115,7 @@ pub(super) fn in_the_way(path: &str) -> Failure {
     )
 }
 
-/// Something that is no directory was to be made where one is.
+/// The failure if another file is to be made and a directory has its name.
 pub(super) fn directory_there(path: &[u8]) -> Failure {
     let path = shown(path);
     Failure::new(
@@ -129,10 +129,10 @@ pub(super) fn same_file(one: &str, other: &str) -> Failure {
     Failure::new(Status::Failed, format!("{one} and {other}: the same file: give another name"))
 }
 
-/// Names that are tried for what is made beside what it replaces.
+/// How many temporary names are tried.
 const TRIES: u32 = 1000;
 
-/// The names under which things are made before they take others' names.
+/// Temporary names for files that replace others.
 pub(super) fn names_beside() -> impl Iterator<Item = String> {
     (0..TRIES).map(|n| format!(".cairn-new.{n}"))
 }
@@ -144,12 +144,12 @@ impl Place {
         Self { parent: directory, name: name.to_vec(), path: join(&self.path, name) }
     }
 
-    /// What the volume said about it.
+    /// The failure for an error of the volume at this place.
     pub(super) fn failed(&self, error: &Error) -> Failure {
         Failure::volume(shown(&self.path), error)
     }
 
-    /// What is there.
+    /// The entry with this name.
     ///
     /// # Errors
     /// It cannot be read.
@@ -161,12 +161,12 @@ impl Place {
         }
     }
 
-    /// Has `make` make an entry that is no directory, of so many bytes at least, under the name
-    /// that it is given, and gives it this name, whatever has it.
+    /// Calls `make` with a name to make an entry of at least this many bytes, not a directory, and
+    /// gives the entry this place's name, replacing the one that has it.
     ///
     /// # Errors
-    /// A directory has the name, `make` fails, or it cannot be renamed: then what was there is
-    /// there still, or the failure says that it is gone.
+    /// A directory has the name, `make` fails, or the rename fails. Then the old entry is still
+    /// there, or the failure says that it is gone.
     pub fn fill<T>(
         &self,
         fs: &dyn FileSystem,
@@ -181,8 +181,8 @@ impl Place {
         };
         let exists = existing.is_some();
         let replaces = exists && has_room(fs, bytes).map_err(|error| self.failed(&error))?;
-        // What cannot fit even in place of the old contents does not cost them, and nothing is
-        // begun for it.
+        // A file that does not fit even after the old one is removed fails here, before the old one
+        // is touched.
         let given_back = existing
             .filter(|found| found.links == 1)
             .map_or(0, |found| found.sectors.saturating_mul(512));
@@ -218,7 +218,7 @@ impl Place {
         })
     }
 
-    /// A name that nothing has.
+    /// A name that no entry has.
     fn name_beside(&self, fs: &dyn FileSystem) -> Outcome<Vec<u8>> {
         for name in names_beside() {
             match walk::lookup(fs, self.parent, name.as_bytes()) {
@@ -231,7 +231,7 @@ impl Place {
     }
 }
 
-/// Is there room for so much more, and for what leads to it?
+/// True if there is room for this many more bytes and for their metadata.
 fn has_room(fs: &dyn FileSystem, bytes: u64) -> cairn_vfs::Result<bool> {
     Ok(bytes.saturating_add(bytes / 16) <= room(fs)?)
 }

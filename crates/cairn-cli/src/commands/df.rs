@@ -34,7 +34,7 @@ pub struct Args {
     /// Sizes with units.
     #[arg(short = 'h', long)]
     pub human_readable: bool,
-    /// Sizes in KiB: it is so without -h.
+    /// Sizes in KiB (the default).
     #[arg(short = 'k', overrides_with = "human_readable")]
     pub kibibytes: bool,
     /// Show the type of the filesystem.
@@ -97,7 +97,7 @@ impl Found {
 /// Opens one image after the other.
 ///
 /// # Errors
-/// An image cannot be opened; the others have their turn.
+/// An image cannot be opened. The other images are still shown.
 pub fn each(args: &Args, output: &mut Output<'_>) -> Outcome {
     let further = args.more.iter().map(|image| ImageArg { image: image.clone(), devices: vec![] });
     let images: Vec<ImageArg> = std::iter::once(args.image.clone()).chain(further).collect();
@@ -187,7 +187,7 @@ fn row(args: &Args, image: &OsStr, found: &Found, output: &mut Output<'_>) -> Ou
         (_, true) => print::size_short(count),
         _ => count.div_ceil(1024).to_string(),
     });
-    // Of what may be used; rounded up, as df does.
+    // The share of the space that users may take, rounded up as in df.
     let share = match used.saturating_add(left) {
         0 => "-".into(),
         all => format!("{}%", (u128::from(used) * 100).div_ceil(u128::from(all))),

@@ -32,7 +32,7 @@ pub struct Args {
     /// Only a sum for each path.
     #[arg(short = 's', long, conflicts_with_all = ["all", "max_depth"])]
     pub summarize: bool,
-    /// Files, too, not directories alone.
+    /// Print files, too.
     #[arg(short = 'a', long)]
     pub all: bool,
     /// Print only directories at most this deep.
@@ -41,7 +41,7 @@ pub struct Args {
     /// Sizes with units.
     #[arg(short = 'h', long)]
     pub human_readable: bool,
-    /// Sizes in KiB: it is so without -h and -b.
+    /// Sizes in KiB (the default).
     #[arg(short = 'k', overrides_with = "human_readable")]
     pub kibibytes: bool,
     /// Sizes in MiB.
@@ -56,7 +56,7 @@ pub struct Args {
     /// A last line with the sum of all.
     #[arg(short = 'c', long)]
     pub total: bool,
-    /// Stay on one filesystem: an image is one.
+    /// Stay on one filesystem (always so: an image is one filesystem).
     #[arg(short = 'x', long)]
     pub one_file_system: bool,
     /// Print JSON.
@@ -98,7 +98,7 @@ struct Level {
     sum: Sum,
 }
 
-/// Counts, and prints each directory behind what is in it.
+/// Counts, and prints each directory after its contents.
 ///
 /// # Errors
 /// A path does not exist or cannot be read.

@@ -16,8 +16,7 @@ can read the mount. A program that changes something waits, and cannot be killed
 cairn thaw. Data that a program has written to a file and neither closed nor synced may \
 be missing in the image. fsfreeze(8) does not work on FUSE mounts.")]
 pub struct FreezeArgs {
-    /// Thaw it after so many seconds, if nobody has done so by then: for scripts that may end
-    /// early.
+    /// Thaw it after this many seconds, for scripts that may end early.
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub timeout: Option<u64>,
     /// Where the image is mounted.
@@ -34,7 +33,7 @@ pub struct ThawArgs {
     pub mountpoint: PathBuf,
 }
 
-/// Writes everything to the image of a live mount, and holds back further changes.
+/// Writes everything to the image of a live mount, and blocks further changes.
 ///
 /// # Errors
 /// No Cairn mount is there, it is frozen already, or its data cannot be written.

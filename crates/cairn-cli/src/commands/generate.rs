@@ -17,7 +17,7 @@ pub struct Args {
     pub share: PathBuf,
 }
 
-/// Writes them, of the program whose command line this is.
+/// Writes the pages and completions of `program`.
 ///
 /// # Errors
 /// A file cannot be written.

@@ -32,13 +32,13 @@ pub struct Args {
     /// This attribute, with its value.
     #[arg(short = 'n', long, value_name = "NAME")]
     pub name: Option<OsString>,
-    /// Values, not names alone.
+    /// Print values, too, not only names.
     #[arg(short = 'd', long)]
     pub dump: bool,
     /// - for attributes of all kinds, not only user.*.
     #[arg(short = 'm', long = "match", value_name = "-", value_parser = ["-"], allow_hyphen_values = true)]
     pub pattern: Option<String>,
-    /// The value's bytes and nothing else.
+    /// Print only the value's bytes.
     #[arg(long, requires = "name", conflicts_with = "json")]
     pub only_values: bool,
     /// Of a symbolic link itself, not of what it leads to.
@@ -106,7 +106,7 @@ fn read(fs: &dyn FileSystem, args: &Args, path: &[u8]) -> cairn_vfs::Result<Pair
 }
 
 fn text(args: &Args, path: &[u8], pairs: &Pairs, output: &mut Output<'_>) -> Outcome {
-    // Without the slash in front, as getfattr: so that its output fits another root.
+    // Without the leading slash, as getfattr(1) prints paths, so that the output fits another root.
     let relative =
         path.iter().position(|byte| *byte != b'/').map_or(&b"."[..], |start| &path[start..]);
     writeln!(output, "# file: {}", print::escaped(relative))?;

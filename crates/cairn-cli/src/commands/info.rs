@@ -37,8 +37,8 @@ const DATES: [&str; 3] = ["created", "last_mounted", "last_written"];
 /// Keys whose numbers are bytes.
 const SIZES: [&str; 3] = ["size", "used", "free"];
 
-/// Prints what the image holds: reads the superblock or the partition table alone, so it works on
-/// whatever is behind them.
+/// Prints what the image holds. Only the superblock or the partition table is read, so damage
+/// elsewhere does not matter.
 ///
 /// # Errors
 /// The image cannot be opened.
@@ -85,7 +85,7 @@ fn show(
     json::insert_name(&mut object, "image", image.to_os_string().as_bytes());
     object.insert("type".into(), kind.into());
     if let Value::Object(mut fields) = details {
-        // Of ext4's family the superblock knows it better.
+        // The superblock tells ext2, ext3 and ext4 apart.
         if let Some(kind) = fields.remove("kind") {
             object.insert("type".into(), kind);
         }
@@ -102,7 +102,7 @@ fn show(
     })
 }
 
-/// A volume's size, and what of it is used and free, in bytes; of F2FS as its checkpoint says.
+/// A volume's size, used and free space in bytes. F2FS's numbers come from its checkpoint.
 fn sizes(of: &json::Object) -> json::Object {
     let number = |object: &json::Object, key: &str| object.get(key).and_then(Value::as_u64);
     let mut sizes = json::Object::new();

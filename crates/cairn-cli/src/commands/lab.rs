@@ -34,7 +34,7 @@ pub struct Args {
     /// Print JSON.
     #[arg(long)]
     json: bool,
-    /// Write a report with charts there, too.
+    /// Also write a report with charts to this file.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     /// Directory for the images and mount points of the measurement, which are removed at the end.
@@ -42,7 +42,7 @@ pub struct Args {
     /// [default: a temporary directory]
     #[arg(long, value_name = "DIR")]
     scratch: Option<PathBuf>,
-    /// Leave out what needs a mount.
+    /// Leave out the parts that need a mount.
     #[arg(long)]
     no_mount: bool,
 }
@@ -57,7 +57,7 @@ enum Size {
 /// Lists the experiments, or runs one.
 ///
 /// # Errors
-/// There is no such experiment, it cannot go on, or the report cannot be written.
+/// There is no such experiment, it fails, or the report cannot be written.
 pub fn run(args: &Args) -> Outcome {
     let Some(name) = args.experiment.as_deref().filter(|name| *name != "list") else {
         return list(args.json);
@@ -101,7 +101,7 @@ fn unknown(name: &str) -> Failure {
     Failure::usage(format!("lab {name}: no such experiment: there are {}", names.join(", ")))
 }
 
-/// The report's file is made now: a wrong path should not cost minutes of measuring.
+/// Makes the report's file before the measurement, so that a wrong path fails at once.
 fn reserve(path: &Path) -> Outcome {
     let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
     file.map(drop).map_err(|error| Failure::host(path, &error))

@@ -71,7 +71,7 @@ pub fn is_dead(point: &Path) -> bool {
     std::fs::metadata(point).is_err_and(|error| error.kind() == std::io::ErrorKind::NotConnected)
 }
 
-/// What to tell the user.
+/// The failure for an error of the control channel.
 #[must_use]
 pub fn failure(given: &Path, error: &ControlError) -> Failure {
     let status = match error {

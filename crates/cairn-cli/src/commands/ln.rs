@@ -88,7 +88,7 @@ fn one(fs: &dyn FileSystem, args: &Args, target: &[u8], place: &Place) -> Outcom
     };
     match place.existing(fs)? {
         Some(found) if existing.as_ref().is_some_and(|existing| existing.ino == found.ino) => {
-            // A further name that is there already is what was asked for.
+            // If the name already leads to the same file, there is nothing to do.
             let is_other_name = walk::resolve_parent(fs, target)
                 .is_ok_and(|(parent, name)| (parent.ino, name) != (place.parent, &place.name));
             if args.force && is_other_name {
@@ -104,7 +104,7 @@ fn one(fs: &dyn FileSystem, args: &Args, target: &[u8], place: &Place) -> Outcom
     }
 }
 
-/// What a hard link may lead to.
+/// The file at `target`, if it can have a hard link.
 fn linkable(fs: &dyn FileSystem, target: &[u8]) -> Outcome<Attributes> {
     let found =
         walk::resolve(fs, target, false).map_err(|error| Failure::volume(shown(target), &error))?;

@@ -36,7 +36,7 @@ pub struct Args {
     /// Long format: mode, links, owner, group, size, time, name.
     #[arg(short = 'l', long)]
     pub long: bool,
-    /// As -l: owners are always numbers.
+    /// The same as -l: owners are always numbers.
     #[arg(short = 'n', long)]
     pub numeric_uid_gid: bool,
     /// Go into directories.
@@ -48,7 +48,7 @@ pub struct Args {
     /// Sort by size, largest first.
     #[arg(short = 'S', overrides_with = "by_time")]
     pub by_size: bool,
-    /// Sort the other way round.
+    /// Reverse the order.
     #[arg(short = 'r', long)]
     pub reverse: bool,
     /// Show names that begin with a dot, too, and . and ...
@@ -57,7 +57,7 @@ pub struct Args {
     /// Show names that begin with a dot, too.
     #[arg(short = 'A', long, overrides_with = "all")]
     pub almost_all: bool,
-    /// One name a line: it is always so.
+    /// One name a line (always so).
     #[arg(short = '1')]
     pub one_per_line: bool,
     /// Inode numbers before the names.
@@ -156,9 +156,9 @@ impl Row {
 struct Listing<'a, 'o> {
     fs: &'a dyn FileSystem,
     args: &'a Args,
-    /// Each directory's entries stand under its name.
+    /// True if a directory's name is printed before its entries.
     headings: bool,
-    /// Nothing was printed yet.
+    /// True until something is printed.
     first: bool,
     array: Option<json::Array>,
     /// Entries that could not be read.
@@ -177,7 +177,7 @@ impl Listing<'_, '_> {
         self.entry(path, path, of)
     }
 
-    /// In the order that is asked for. What cannot be read is the oldest and smallest.
+    /// Sorts as the options say. An unreadable entry counts as oldest and smallest.
     fn sort(&self, rows: &mut [Row]) {
         rows.sort_by(|a, b| {
             let order = match (self.args.by_time, self.args.by_size) {
@@ -206,7 +206,7 @@ impl Listing<'_, '_> {
         Ok(())
     }
 
-    /// Prints what is in a directory; gives the directories in it, if they are to follow.
+    /// Prints the entries of a directory. Returns the directories in it, if they are to be listed.
     fn directory(
         &mut self,
         path: &[u8],
@@ -231,7 +231,7 @@ impl Listing<'_, '_> {
             let whole = join(path, &entry.name);
             rows.push(self.row(&whole, entry.name.into_bytes(), |fs| fs.getattr(entry.ino))?);
         }
-        // Programs that read JSON have no use for these.
+        // Programs that read JSON do not need `.` and `..`.
         if self.args.all && !self.args.json {
             rows.push(self.row(path, b".".to_vec(), |_| Ok(directory.clone()))?);
             rows.push(self.row(path, b"..".to_vec(), |fs| walk::lookup(fs, directory.ino, b".."))?);
@@ -254,7 +254,7 @@ impl Listing<'_, '_> {
         Ok(below)
     }
 
-    /// What is to be shown of an entry. Attributes are read only where they are.
+    /// The row of an entry. Attributes are read only if they are shown.
     fn row(
         &mut self,
         path: &[u8],
@@ -273,7 +273,7 @@ impl Listing<'_, '_> {
         }
     }
 
-    /// What is damaged does not hide the rest.
+    /// Records damage; the other entries are still listed.
     fn pass(&mut self, failure: Failure) -> Outcome {
         self.passed.pass(failure, tree::complain)
     }

@@ -23,7 +23,7 @@ pub struct Args {
     /// Permissions: octal, or clauses such as u=rwx,go=; 755 if absent.
     #[arg(short = 'm', long, value_parser = Change::parse)]
     pub mode: Option<Change>,
-    /// Say what is made.
+    /// Print what is made.
     #[arg(short = 'v', long)]
     pub verbose: bool,
     /// Directories to make.

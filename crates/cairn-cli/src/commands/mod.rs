@@ -1,4 +1,4 @@
-//! One module a command.
+//! The commands, one module for each.
 
 pub mod cat;
 pub mod chmod;

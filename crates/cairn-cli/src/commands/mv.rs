@@ -17,19 +17,19 @@ Examples:
   cairn mv disk.img /etc/hosts.new /etc/hosts
   cairn mv disk.img '/var/log/*.gz' /old /srv/archive")]
 pub struct Args {
-    /// Leave what exists as it is, and say nothing.
+    /// Leave existing files as they are, without a message.
     #[arg(short = 'n', long, overrides_with = "force")]
     pub no_clobber: bool,
-    /// Replace what exists: it is so without -n before it.
+    /// Replace existing files, the default (undoes an earlier -n).
     #[arg(short = 'f', long, overrides_with = "no_clobber")]
     pub force: bool,
-    /// The destination is a name, even if a directory has it.
+    /// Take the destination for a name, even if it is a directory.
     #[arg(short = 'T', long)]
     pub no_target_directory: bool,
     /// Exchange the two.
     #[arg(long, conflicts_with = "no_clobber")]
     pub exchange: bool,
-    /// Say what is done.
+    /// Print what is done.
     #[arg(short = 'v', long)]
     pub verbose: bool,
     /// The old names, and the new one.
@@ -103,8 +103,8 @@ pub fn rename(fs: &dyn FileSystem, args: &Args, output: &mut Output<'_>) -> Outc
     })
 }
 
-/// As mv(1): the names of one file, and a symbolic link and what it points to, do not replace each
-/// other. The link would be all that is left, and point to itself.
+/// As in mv(1), two names of one file do not replace each other, and neither do a symbolic link and
+/// its target. Only the link would be left, and it would point to itself.
 fn is_same_file(fs: &dyn FileSystem, found: &Attributes, from: &[u8], to: &Place) -> Outcome<bool> {
     let Some(existing) = to.existing(fs)? else { return Ok(false) };
     let pointed_to = || walk::resolve(fs, from, true).is_ok_and(|at| at.ino == existing.ino);

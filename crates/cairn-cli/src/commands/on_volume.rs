@@ -1,5 +1,5 @@
-//! What a command is that works on a volume without mounting it: those that run it open the image
-//! before and close it after.
+//! The interface of commands that work on a volume without mounting it. The caller opens the image
+//! before the command and closes it afterwards.
 
 use cairn_vfs::FileSystem;
 
@@ -12,15 +12,16 @@ pub trait OnVolume {
     /// The image, as the user names it.
     fn image(&self) -> &ImageArg;
 
-    /// What it does to the volume.
+    /// Whether it reads or writes the volume.
     fn access(&self) -> Access;
 
-    /// Does it print one value in JSON, whatever happens?
+    /// True if it prints one JSON value even after a failure.
     fn json(&self) -> bool {
         false
     }
 
-    /// Does what must come before the image is opened: waiting for programs that may have it open.
+    /// Does the work that must come before the image is opened, such as waiting for programs that
+    /// may have it open.
     ///
     /// # Errors
     /// What the command reports.
@@ -28,7 +29,7 @@ pub trait OnVolume {
         Ok(())
     }
 
-    /// Does it.
+    /// Runs the command.
     ///
     /// # Errors
     /// What the command reports.

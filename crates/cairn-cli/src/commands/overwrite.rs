@@ -1,8 +1,8 @@
-//! Writing into a file that is there, as cp(1) does: the inode stays, with its owner, its mode, its
-//! extended attributes and its names.
+//! Writing into an existing file, as cp(1) does: the inode stays, with its owner, mode, extended
+//! attributes and names.
 //!
-//! Invariant: the old contents are given up only when the new ones have been read once and there is
-//! room for them: what can fail has failed before.
+//! Invariant: the old contents are removed only after the new ones have been read once and there is
+//! room for them. Errors of reading and of space are thus found before.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -21,31 +21,31 @@ use crate::session::shown;
 /// Bytes read at a time.
 const CHUNK: usize = 1 << 20;
 
-/// What a command does with a file that is there.
+/// What a command does with an existing file.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Manner {
-    /// It makes a new file in its place.
+    /// Make a new file in its place.
     pub removes: bool,
-    /// A symbolic link that leads to itself is replaced.
+    /// Replace a symbolic link that leads to itself.
     pub force: bool,
-    /// What has several names keeps its contents under the others.
+    /// Make a new file in place of one with several names, whose other names keep the old contents.
     pub keeps_links: bool,
 }
 
-/// How a copy takes a place.
+/// How a copy gets its name.
 #[derive(Debug)]
 pub enum Way {
-    /// A new file gets the name, whatever has it.
+    /// A new file replaces the entry with the name, if there is one.
     Anew,
-    /// This file gets the contents.
+    /// This existing file gets the contents.
     Into(Attributes),
 }
 
 impl Manner {
-    /// The way for a regular file.
+    /// Decides for a regular file.
     ///
     /// # Errors
-    /// There is no way: a directory, a symbolic link to nothing, or what is no file is there.
+    /// A directory, a symbolic link to nothing, or a special file has the name.
     pub fn way(self, fs: &dyn FileSystem, place: &Place) -> Outcome<Way> {
         let Some(found) = place.existing(fs)? else { return Ok(Way::Anew) };
         if self.removes {
@@ -82,12 +82,13 @@ fn dangling(place: &Place) -> Failure {
     Failure::new(Status::Failed, message)
 }
 
-/// What one command has made, so that it does not overwrite this itself. `S` says which source.
+/// What one command has made, so that the command does not overwrite it again. `S` identifies the
+/// source.
 #[derive(Debug)]
 pub struct Made<S> {
-    /// What was named by the user, and is no directory.
+    /// Sources that the user named, except directories.
     named: HashMap<(Ino, Vec<u8>), S>,
-    /// Symbolic links, which lead where their source wants.
+    /// Symbolic links, whose targets the sources chose.
     links: HashSet<Ino>,
 }
 
@@ -98,10 +99,10 @@ impl<S> Default for Made<S> {
 }
 
 impl<S: PartialEq> Made<S> {
-    /// Takes the place for a source that the user has named. False if this source has it.
+    /// Takes the place for a source that the user has named. False if this source already has it.
     ///
     /// # Errors
-    /// Another source has it.
+    /// Another source has the place.
     pub fn claim(&mut self, place: &Place, source: S) -> Outcome<bool> {
         match self.named.entry((place.parent, place.name.clone())) {
             Entry::Vacant(entry) => {
@@ -119,7 +120,7 @@ impl<S: PartialEq> Made<S> {
         }
     }
 
-    /// A symbolic link was made.
+    /// Records a symbolic link that was made.
     pub fn link(&mut self, ino: Ino) {
         self.links.insert(ino);
     }
@@ -127,7 +128,7 @@ impl<S: PartialEq> Made<S> {
     /// Refuses to write through a link that this command has made.
     ///
     /// # Errors
-    /// `existing` is one.
+    /// `existing` is such a link.
     pub fn check(&self, existing: &Attributes, place: &Place, way: &Way) -> Outcome {
         if matches!(way, Way::Anew) || !self.links.contains(&existing.ino) {
             return Ok(());
@@ -142,7 +143,7 @@ impl<S: PartialEq> Made<S> {
 
 /// New contents.
 pub struct Contents<C, W> {
-    /// So many bytes at least.
+    /// Their least number of bytes.
     pub bytes: u64,
     /// Reads them, and writes nothing.
     pub check: C,
@@ -154,8 +155,8 @@ pub struct Contents<C, W> {
 ///
 /// # Errors
 /// There is no room for the new contents, they cannot be read, or `old` is immutable or
-/// append-only: then the old ones are there still. Or they cannot be written: then the failure says
-/// that the old ones are gone.
+/// append-only: then the old contents are still there. Or the new ones cannot be written: then the
+/// failure says that the old ones are gone.
 pub fn overwrite(
     fs: &dyn FileSystem,
     place: &Place,
@@ -175,7 +176,7 @@ pub fn overwrite(
         let empty =
             SetAttributes { size: Some(0), mtime: Some(SetTime::Now), ..Default::default() };
         fs.setattr(old.ino, &empty).map_err(failed)?;
-        // As with every write on Linux: they were given to the old contents.
+        // Every write on Linux removes the capabilities, which were granted to the old contents.
         remove_attribute(fs, old.ino, b"security.capability").map_err(failed)?;
         (contents.write)(old.ino).map_err(|failure| match old.size {
             0 => failure,
@@ -186,11 +187,11 @@ pub fn overwrite(
     done
 }
 
-/// As [`overwrite`], for what can be read only once: `fill` writes it to a file without a name, and
-/// gives its length.
+/// As [`overwrite`], for a source that can be read only once: `fill` writes it to a file without a
+/// name and returns its length.
 ///
 /// # Errors
-/// As [`overwrite`], and there is no room for the file without a name.
+/// As [`overwrite`], or there is no room for the file without a name.
 pub fn overwrite_by_stream(
     fs: &dyn FileSystem,
     place: &Place,
@@ -208,7 +209,7 @@ pub fn overwrite_by_stream(
     done
 }
 
-/// Takes the access list away, before attributes that have none are set.
+/// Removes the access list, before attributes without one are set.
 ///
 /// # Errors
 /// The volume refuses.
@@ -223,7 +224,7 @@ fn remove_attribute(fs: &dyn FileSystem, ino: Ino, name: &[u8]) -> cairn_vfs::Re
     }
 }
 
-/// Copies what a file of `size` bytes holds into an empty one; holes stay holes.
+/// Copies a file of `size` bytes into an empty one; holes stay holes.
 ///
 /// # Errors
 /// Those of reading and writing.
@@ -245,7 +246,7 @@ pub fn check_readable(fs: &dyn FileSystem, ino: Ino, size: u64) -> cairn_vfs::Re
     })
 }
 
-/// Has `work` do something with each range that holds data: it says how many bytes are done.
+/// Calls `work` for each range with data. It returns how many bytes are done.
 fn each_range(
     fs: &dyn FileSystem,
     ino: Ino,

@@ -61,8 +61,8 @@ pub fn change(mountpoint: &Path, options: &str) -> Outcome<Vec<String>> {
     Ok(notes)
 }
 
-/// The daemon turns its own mount writable: a copy of it (a bind mount, or in another mount
-/// namespace) has a flag of its own.
+/// Prints advice if the mount is a copy (a bind mount, or in another mount namespace): the daemon
+/// turns only its own mount writable, and a copy has a flag of its own.
 fn tell_of_copy(mountpoint: &Path, options: &str) {
     let mode = options.split(',').rfind(|word| matches!(*word, "ro" | "rw"));
     if mode == Some("rw") && live_mount::find(mountpoint).is_ok_and(|mount| mount.read_only) {
@@ -73,8 +73,8 @@ fn tell_of_copy(mountpoint: &Path, options: &str) {
     }
 }
 
-/// A list that no mount of this format takes is wrong usage, as it is with `mount`; what this one
-/// refuses now is a failure. Returns a line for each word that has no effect.
+/// Checks a list. A list that no mount of this format takes is wrong usage, as with `mount`.
+/// Returns a line for each word that has no effect.
 fn check(mountpoint: &Path, list: &str) -> Outcome<Vec<String>> {
     let wrong = |why: String| Failure::usage(format!("{}: {why}", mountpoint.display()));
     let Changes { volume, mut notes, .. } =

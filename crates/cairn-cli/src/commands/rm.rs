@@ -21,13 +21,13 @@ pub struct Args {
     /// Remove directories with everything in them.
     #[arg(short = 'r', short_alias = 'R', long)]
     pub recursive: bool,
-    /// Say nothing about names that do not exist.
+    /// Ignore names that do not exist.
     #[arg(short = 'f', long)]
     pub force: bool,
     /// Remove empty directories, too.
     #[arg(short = 'd', long)]
     pub dir: bool,
-    /// Say what is done.
+    /// Print what is done.
     #[arg(short = 'v', long)]
     pub verbose: bool,
     /// What to remove.
@@ -72,7 +72,7 @@ struct Level {
     path: Vec<u8>,
     ino: Ino,
     entries: Vec<(Vec<u8>, Ino)>,
-    /// Something in it cannot be removed, and so it cannot be, either.
+    /// True if an entry in it cannot be removed, so the directory cannot be removed either.
     stays: bool,
 }
 
@@ -119,7 +119,8 @@ impl Removal<'_, '_> {
         if self.args.verbose { self.output.done(&[(what, path)]) } else { Ok(()) }
     }
 
-    /// Deepest first, with a stack of our own: depth is the volume's choice.
+    /// Removes the deepest entries first. The stack is on the heap, because the volume decides the
+    /// depth.
     fn tree(&mut self, parent: Ino, path: &[u8], ino: Ino) -> Outcome {
         let mut levels = vec![self.level(parent, path.to_vec(), ino)?];
         while let Some(mut level) = levels.pop() {
@@ -169,7 +170,7 @@ impl Removal<'_, '_> {
         Ok(Level { parent, path, ino, entries, stays })
     }
 
-    /// False if it failed for this file alone, which is passed by.
+    /// False if it failed for this file alone; the command goes on.
     fn pass(&mut self, path: &[u8], done: cairn_vfs::Result<()>) -> Outcome<bool> {
         match done {
             Ok(()) => Ok(true),

@@ -17,10 +17,10 @@ pub struct Args {
     /// Remove the directories above it, too, as long as they are empty.
     #[arg(short = 'p', long)]
     pub parents: bool,
-    /// Say nothing about directories that are not empty.
+    /// Ignore directories that are not empty.
     #[arg(long)]
     pub ignore_fail_on_non_empty: bool,
-    /// Say what is done.
+    /// Print what is done.
     #[arg(short = 'v', long)]
     pub verbose: bool,
     /// Empty directories to remove.
@@ -66,7 +66,7 @@ fn remove_one(fs: &dyn FileSystem, path: &[u8]) -> cairn_vfs::Result<()> {
     fs.rmdir(parent.ino, name)
 }
 
-/// Without the slashes behind it.
+/// The path without trailing slashes.
 fn trimmed(path: &[u8]) -> &[u8] {
     let end = path.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
     path.get(..end).unwrap_or(path)

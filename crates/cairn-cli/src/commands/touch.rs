@@ -101,7 +101,7 @@ pub fn touch(fs: &dyn FileSystem, args: &Args) -> Outcome {
         let Some((target, made)) = target(fs, args, path).map_err(failed)? else { return Ok(()) };
         let result = fs.setattr(target.ino, &set).map_err(failed)?;
         let Some((asked, limit)) = clamped(&set, &result) else { return Ok(()) };
-        // Linux stores the nearest time and says nothing.
+        // Linux stores the nearest time without an error.
         undo(fs, &target, made.as_deref()).map_err(failed)?;
         let (asked, limit) = (print::time(asked), print::time(limit));
         let message = format!(
@@ -121,7 +121,7 @@ fn clamped(set: &SetAttributes, result: &Attributes) -> Option<(Timestamp, Times
     other(set.mtime, result.mtime).or_else(|| other(set.atime, result.atime))
 }
 
-/// As if nothing had been touched.
+/// Restores the state before the command.
 fn undo(fs: &dyn FileSystem, before: &Attributes, made: Option<&[u8]>) -> cairn_vfs::Result<()> {
     if let Some(path) = made {
         let (parent, name) = walk::resolve_parent(fs, path)?;

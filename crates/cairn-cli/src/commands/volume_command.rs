@@ -100,15 +100,15 @@ impl VolumeCommand {
             Self::Df(args) => df::each(args, output),
             _ => on_image(command, output),
         };
-        // Contents may be of any length, and who changes something tells of it at once.
+        // Contents may have any length, and commands that change files print at once.
         let streams =
             matches!(self, Self::Cat(_) | Self::Get(_)) || command.access() != Access::Read;
         if streams { with_stdout(run) } else { with_stdout_held_back(run) }
     }
 }
 
-/// Opens the image, and closes it when the command is done. Where a value in JSON is promised, the
-/// failure to open it is one.
+/// Opens the image, runs the command and closes the image. With `--json` a failure to open the
+/// image is printed as JSON.
 fn on_image(command: &dyn OnVolume, output: &mut Output<'_>) -> Outcome {
     let mut is_open = false;
     let done = with_volume(command.image(), command.access(), |fs| {

@@ -1,5 +1,5 @@
-//! What `cairn find` looks for and does: parsed once, then asked of every file. Nesting is bounded,
-//! so that no command line ends the stack.
+//! The expression of `cairn find`: parsed once, then evaluated for every file. Nesting is bounded,
+//! so that no command line overflows the stack.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -13,14 +13,14 @@ use crate::failure::{Failure, Outcome};
 use crate::pattern::Pattern;
 use crate::session::shown;
 
-/// Parentheses inside each other.
+/// Greatest depth of parentheses.
 const NESTING: usize = 64;
 
-/// A file that is asked about.
+/// The file that an expression is evaluated for.
 pub(super) struct Subject<'a> {
     pub path: &'a [u8],
     pub attributes: &'a Attributes,
-    /// Has it no bytes or entries? Asked only where it matters: it may read.
+    /// True if it has no bytes or entries. Called only if the result matters, because it may read.
     pub is_empty: &'a dyn Fn() -> bool,
 }
 
@@ -28,17 +28,17 @@ pub(super) struct Subject<'a> {
 pub(super) struct Expression {
     root: Node,
     now: Timestamp,
-    /// Files less deep below the paths do not match.
+    /// Files above this depth do not match.
     pub least_depth: usize,
     /// Directories this deep are not entered.
     pub most_depth: usize,
-    /// A directory comes after what is in it.
+    /// True if a directory comes after its entries.
     pub depth_first: bool,
-    /// No action is named: what matches is printed.
+    /// True if no action is named: then matching files are printed.
     pub prints: bool,
 }
 
-/// What is done where the expression comes to it.
+/// An action of the expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     /// Prints the path and a newline.
@@ -47,15 +47,15 @@ pub(super) enum Action {
     PrintZero,
     /// Prints a line as of `ls -li`.
     List,
-    /// Removes it.
+    /// Removes the file.
     Delete,
-    /// Does not go into the directory.
+    /// Does not enter the directory.
     Prune,
-    /// Ends.
+    /// Ends the search.
     Quit,
 }
 
-/// Does an action; says whether it counts as a match.
+/// Does an action. Returns whether it counts as a match.
 pub(super) type Act<'a> = dyn FnMut(Action, &Subject<'_>) -> Outcome<bool> + 'a;
 
 /// All words that can stand in an expression.
@@ -108,7 +108,7 @@ enum Test {
     Kinds(Vec<FileKind>),
     Size(Number, u64),
     Newer(Timestamp),
-    /// Units of so many seconds since it was changed.
+    /// Age since the last change, in units of this many seconds.
     Age(Number, i64),
     Uid(Number),
     Gid(Number),
@@ -170,7 +170,7 @@ impl Expression {
         Ok(Self { root, ..parser.expression })
     }
 
-    /// Does it match? Does what the expression says on the way.
+    /// True if the file matches. Evaluation also does the actions.
     ///
     /// # Errors
     /// Those of `act`.
@@ -222,7 +222,7 @@ impl Parser<'_> {
             }
             _ => match action(word) {
                 Some(action) => {
-                    // As find(1): these two go with the printing that nobody named.
+                    // As in find(1), with these two actions alone matching files are still printed.
                     self.expression.prints &= matches!(action, Action::Prune | Action::Quit);
                     self.expression.depth_first |= action == Action::Delete;
                     Ok(Node::Action(action))
@@ -384,15 +384,15 @@ impl Number {
 }
 
 impl Number {
-    /// Seconds in units, as find(1) has it: days that are over; minutes that have begun, but for
-    /// "more than".
+    /// Compares an age in units, as find(1) does: days count when they are complete, minutes when
+    /// they have begun, except for "more than".
     fn matches_age(self, seconds: i64, unit: i64) -> bool {
         let begun = unit == 60 && !matches!(self, Self::More(_));
         let units =
             if begun { (seconds + unit - 1).div_euclid(unit) } else { seconds.div_euclid(unit) };
         match u64::try_from(units) {
             Ok(units) => self.matches(units),
-            // Changed in what is the future here.
+            // The file's time is in the future.
             Err(_) => matches!(self, Self::Less(_)),
         }
     }

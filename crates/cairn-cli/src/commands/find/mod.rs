@@ -51,7 +51,7 @@ pub struct Args {
     /// The image.
     #[command(flatten)]
     pub image: ImageArg,
-    /// Where to look, and what for.
+    /// Where to search, and the expression.
     #[arg(value_name = "PATH|EXPRESSION", trailing_var_arg = true, allow_hyphen_values = true)]
     pub words: Vec<OsString>,
 }
@@ -61,7 +61,7 @@ impl OnVolume for Args {
         &self.image
     }
 
-    /// The words are not parsed yet: a name that is called -delete counts, too.
+    /// The words are not parsed yet, so a file called -delete also opens the image for writing.
     fn access(&self) -> Access {
         if self.words.iter().any(|word| word == "-delete") { Access::Write } else { Access::Read }
     }
@@ -75,7 +75,7 @@ impl OnVolume for Args {
     }
 }
 
-/// Looks, and does what the expression says, in the directories' order.
+/// Searches in the order of the directories, and does the expression's actions.
 ///
 /// # Errors
 /// The expression is not understood; a path does not exist, cannot be read or cannot be removed.
@@ -109,7 +109,7 @@ pub fn find(fs: &dyn FileSystem, args: &Args, output: &mut Output<'_>) -> Outcom
     failure::all([found, ended, search.kept.end(), passed.end()])
 }
 
-/// A directory that comes after what is in it.
+/// A directory that is evaluated after its entries.
 struct Unfinished {
     path: Vec<u8>,
     attributes: Attributes,
@@ -124,7 +124,7 @@ struct Search<'a, 'o> {
     unfinished: Vec<Unfinished>,
     /// What could not be removed.
     kept: Passed,
-    /// By `-quit`.
+    /// True after `-quit`.
     ended: bool,
 }
 
@@ -159,7 +159,7 @@ impl Search<'_, '_> {
         visited.and(self.finish(0))
     }
 
-    /// The directories that are as deep as this or deeper have their turn.
+    /// Evaluates the finished directories at this depth or deeper.
     fn finish(&mut self, depth: usize) -> Outcome {
         while let Some(last) = self.unfinished.pop_if(|last| last.depth >= depth) {
             if !self.ended {
@@ -169,7 +169,7 @@ impl Search<'_, '_> {
         Ok(())
     }
 
-    /// Asks the expression; false if the walk is not to go into it.
+    /// Evaluates the expression. False if the walk is not to enter this directory.
     fn one(&mut self, path: &[u8], attributes: &Attributes, depth: usize) -> Outcome<bool> {
         if depth < self.expression.least_depth {
             return Ok(true);
@@ -218,8 +218,8 @@ impl Search<'_, '_> {
         self.output.bytes(if how == Action::PrintZero { b"\0" } else { b"\n" })
     }
 
-    /// False if it cannot be removed. As find(1): where the search starts at the root, `.` or `..`,
-    /// that stays and is no failure.
+    /// Removes a file. False if it cannot be removed. As in find(1), a start of the search at the
+    /// root, `.` or `..` is not removed, and that is not a failure.
     fn delete(&mut self, subject: &Subject<'_>) -> Outcome<bool> {
         if matches!(last_name(subject.path), b"" | b"." | b"..") {
             return Ok(true);

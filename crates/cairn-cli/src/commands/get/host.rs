@@ -1,4 +1,4 @@
-//! What `get` makes on the host.
+//! Making files on the host, for `get`.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -14,8 +14,8 @@ use crate::commands::destination::{in_the_way, names_beside};
 use crate::failure::{Failure, Outcome, Status};
 use crate::print;
 
-/// Where a file goes that was given a name, and not a directory: this path is the user's, and no
-/// part of it comes from the image. Symbolic links are written through, as cp(1) does.
+/// Where a file goes if the destination is a name, not a directory. Symbolic links are followed, as
+/// cp(1) does: the user gave the whole path, and no part of it comes from the image.
 ///
 /// # Errors
 /// A symbolic link leads to nothing or to itself.
@@ -36,10 +36,10 @@ pub(super) fn behind_links(path: &Path) -> Outcome<PathBuf> {
     })
 }
 
-/// What takes bytes and keeps none, if that is there: it is written to, and not replaced by a file.
+/// Opens the device or FIFO at `path`, if there is one: `get` writes to it and does not replace it.
 ///
 /// # Errors
-/// It cannot be opened.
+/// The device or FIFO cannot be opened.
 pub(super) fn open_device(path: &Path) -> Outcome<Option<File>> {
     let Ok(found) = fs::symlink_metadata(path) else { return Ok(None) };
     let kind = found.file_type();
@@ -50,7 +50,7 @@ pub(super) fn open_device(path: &Path) -> Outcome<Option<File>> {
     opened.map(Some).map_err(|error| Failure::host(path, &error))
 }
 
-/// EPERM, EACCES, EOPNOTSUPP, ENOSPC, ERANGE, E2BIG: what hosts say about attributes that they do
+/// EPERM, EACCES, EOPNOTSUPP, ENOSPC, ERANGE, E2BIG: errors of hosts for attributes that they do
 /// not store.
 pub(super) fn tolerable(error: &std::io::Error) -> bool {
     matches!(error.raw_os_error(), Some(1 | 7 | 13 | 28 | 34 | 95))
@@ -69,9 +69,9 @@ pub(super) fn safe(path: &[u8]) -> Outcome<&Path> {
     Ok(Path::new(OsStr::from_bytes(path)))
 }
 
-/// Has `make` make a file under the name that it is given, and gives it this name, whatever has it
-/// but a directory: what [`Place::fill`](super::destination::Place::fill) is on a volume. False if
-/// `make` left it out.
+/// Calls `make` with a name to make a file, and gives the file the name `path`, replacing an entry
+/// that is not a directory. It is [`Place::fill`](super::destination::Place::fill) on the host.
+/// False if `make` left the file out.
 pub(super) fn fill(path: &Path, make: impl FnOnce(&Path) -> Outcome<bool>) -> Outcome<bool> {
     let failed = |error: std::io::Error| Failure::host(path, &error);
     let replaces = match fs::symlink_metadata(path) {
@@ -103,7 +103,7 @@ pub(super) fn fill(path: &Path, make: impl FnOnce(&Path) -> Outcome<bool>) -> Ou
         Ok(made)
     });
     if replaces || made.is_err() {
-        // Of two names of one file rename leaves both.
+        // A rename of one name of a file to another name of the same file leaves both names.
         match fs::remove_file(&name) {
             Err(error) if error.kind() != ErrorKind::NotFound => {
                 return made.map_err(|failure| {
@@ -121,8 +121,8 @@ pub(super) fn host_name(path: &Path) -> String {
     print::escaped(path.as_os_str().as_bytes())
 }
 
-/// Makes a directory that only we may enter until its attributes are set; an existing one is used,
-/// a link to one is not.
+/// Makes a directory that only its owner may enter until its attributes are set. An existing
+/// directory is used, a link to one is not.
 pub(super) fn make_directory(path: &Path) -> Outcome {
     match fs::DirBuilder::new().mode(0o700).create(path) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {

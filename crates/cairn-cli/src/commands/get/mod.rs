@@ -1,9 +1,9 @@
-//! `cairn get`: copies out of an image, keeping what the host lets us keep.
+//! `cairn get`: copies out of an image, with as many attributes as the host allows.
 //!
 //! Invariant: nothing is ever made outside the destination, whatever names and links the image
-//! holds. Entries are made with "create new" calls, existing ones are removed first and never
-//! followed (but the one name that the user gives whole), and a listing holds checked names alone
-//! ([`cairn_vfs::Name`]), which lead nowhere.
+//! holds. Entries are made with "create new" calls. Existing entries are removed first and never
+//! followed, except the one name that the user gives whole. A listing holds only checked names
+//! ([`cairn_vfs::Name`]), which cannot leave their directory.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -113,19 +113,19 @@ fn volume_bytes(fs: &dyn FileSystem, path: &[u8]) -> u64 {
     bytes
 }
 
-/// What was left out, of one and of more.
+/// What was left out, in the singular and in the plural.
 type Kind = (&'static str, &'static str);
 const DEVICES: Kind = ("device node (it needs root)", "device nodes (they need root)");
 const XATTRS: Kind =
     ("extended attribute that the host refuses", "extended attributes that the host refuses");
 
-/// A file of the host that is being made.
+/// A file that is being made on the host.
 struct Target<'a> {
-    /// Under this name.
+    /// The name under which it is made.
     path: &'a Path,
-    /// It will have this one, which messages give.
+    /// Its final name, which messages give.
     name: &'a Path,
-    /// What it is on the image.
+    /// Its path on the image.
     from: &'a [u8],
 }
 
@@ -143,8 +143,8 @@ struct Copy<'a> {
     fs: &'a dyn FileSystem,
     /// First path of each file with several links.
     links: HashMap<Ino, PathBuf>,
-    /// Their attributes are set last, deepest first: work inside would change their times, or be
-    /// forbidden.
+    /// Directories, whose attributes are set last, deepest first: earlier, work inside would change
+    /// their times or be forbidden.
     directories: Vec<(PathBuf, Vec<u8>, Attributes)>,
     progress: Progress,
     privileged: bool,
@@ -192,7 +192,8 @@ impl Copy<'_> {
                 }
             };
             let done = done.map(|()| walk::Next::Continue);
-            // What is in the place of a directory may lead elsewhere: nothing is made below it.
+            // Nothing is made below a directory that failed: an entry in its place may lead
+            // elsewhere.
             Ok(match done.or_else(|failure| self.pass(failure).map(|()| walk::Next::Skip)) {
                 Ok(next) => next,
                 Err(error) => {
@@ -205,7 +206,7 @@ impl Copy<'_> {
         walked.map_err(|error| failed(&error))
     }
 
-    /// Contents alone, to what has none of its own.
+    /// Writes only the contents, to a device or FIFO.
     fn stream(&mut self, from: &[u8], of: &Attributes, to: &Path, mut device: File) -> Outcome {
         let mut at = 0;
         loop {
@@ -276,7 +277,7 @@ impl Copy<'_> {
         Ok(true)
     }
 
-    /// Data only: holes stay holes.
+    /// Copies only data; holes stay holes.
     fn file(&mut self, target: &Target<'_>, of: &Attributes) -> Outcome {
         let host = |error: &std::io::Error| target.host(error);
         let volume = |error: &Error| target.volume(error);
@@ -321,7 +322,7 @@ impl Copy<'_> {
         file.set_len(of.size).map_err(|error| host(&error))
     }
 
-    /// Owner before mode (chown takes set-id bits), times last.
+    /// Sets the owner before the mode (chown removes set-id bits), and the times last.
     fn attributes(&mut self, target: &Target<'_>, of: &Attributes) -> Outcome {
         let path = target.path;
         let host = |error: &std::io::Error| target.host(error);
@@ -344,8 +345,8 @@ impl Copy<'_> {
             let value = self.fs.getxattr(of.ino, &name).map_err(|error| volume(&error))?;
             match xattr::set(target.path, OsStr::from_bytes(&name), &value) {
                 Ok(()) => {}
-                // The host's filesystem or our rights do not allow them: known limits of a host,
-                // not failures.
+                // The host's filesystem or the user's rights do not allow extended attributes: a
+                // limit of the host, not a failure.
                 Err(error) if tolerable(&error) => self.skip(XATTRS),
                 Err(error) => return Err(target.host(&error)),
             }
@@ -353,7 +354,7 @@ impl Copy<'_> {
         Ok(())
     }
 
-    /// What fails for one file does not keep the rest from being copied.
+    /// Records a failure of one file; the other files are still copied.
     fn pass(&mut self, failure: Failure) -> Outcome {
         self.passed.pass(failure, |warning| self.progress.note(warning))
     }

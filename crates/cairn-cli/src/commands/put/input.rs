@@ -6,10 +6,10 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::failure::{Failure, Outcome};
 
-/// Bytes that are read before the image is opened. Of a longer input the rest is read afterwards.
+/// Bytes that are read before the image is opened. The rest of a longer input is read afterwards.
 const AHEAD: u64 = 64 << 20;
 
-/// See the module.
+/// Standard input with its beginning in memory.
 #[derive(Debug, Default)]
 pub struct Input(Mutex<Vec<u8>>);
 
@@ -26,7 +26,7 @@ impl Input {
         Ok(())
     }
 
-    /// What was read, once, and then the rest.
+    /// Reads the beginning from memory, then the rest. The beginning is given once.
     pub(super) fn reader(&self) -> impl Read + use<> {
         let bytes = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
         Cursor::new(bytes).chain(io::stdin().lock())

@@ -1,4 +1,4 @@
-//! `cairn put`: copies into an image, keeping everything the host tells us.
+//! `cairn put`: copies into an image, with all attributes that the host shows.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -96,7 +96,7 @@ impl OnVolume for Args {
     }
 }
 
-/// Copies in; `own` are the files that hold the volume, which cannot be copied into themselves.
+/// Copies in. `own` are the files that hold the volume: they cannot be copied into themselves.
 ///
 /// # Errors
 /// A source cannot be read, or the volume is full.
@@ -144,11 +144,11 @@ struct Copy<'a> {
     fs: &'a dyn FileSystem,
     owner: Option<Owner>,
     input: &'a Input,
-    /// What holds the volume.
+    /// The files that hold the volume.
     own: &'a [FileId],
     /// Later times are set to this.
     latest: Option<Timestamp>,
-    /// Host device and inode of files with several links, and where they went.
+    /// Files with several links, by host device and inode, and their copies.
     links: HashMap<FileId, Ino>,
     manner: Manner,
     made: Made<FileId>,
@@ -181,15 +181,15 @@ impl Copy<'_> {
         self.entries(vec![(source.to_owned(), place)])
     }
 
-    /// What is in `source`, into a directory that is there (its inode is `at.parent`); it gets the
-    /// source's attributes.
+    /// Copies the contents of `source` into an existing directory (its inode is `at.parent`), which
+    /// gets the source's attributes.
     fn contents_of(&mut self, source: &Path, at: &Place) -> Outcome {
         let metadata = fs::metadata(source).map_err(|error| Failure::host(source, &error))?;
         self.directories.push((source.to_owned(), at.clone(), at.parent, metadata));
         self.entries(inside(source, at, at.parent)?)
     }
 
-    /// Entries and everything below them, the last first.
+    /// Copies entries and everything below them, the last entry first.
     fn entries(&mut self, mut pending: Vec<Pending>) -> Outcome {
         while let Some((path, place)) = pending.pop() {
             let metadata =
@@ -211,8 +211,7 @@ impl Copy<'_> {
         Ok(())
     }
 
-    /// Damage on the image, and what is wrong with one file, keep nothing beside it from being
-    /// copied.
+    /// Records damage on the image or a failure of one file; the other files are still copied.
     fn pass<T>(&mut self, done: Outcome<T>) -> Outcome<Option<T>> {
         match done {
             Ok(done) => Ok(Some(done)),
@@ -222,7 +221,7 @@ impl Copy<'_> {
         }
     }
 
-    /// The directory there, made if absent.
+    /// The directory at this place, made if absent.
     fn directory(&self, place: &Place) -> Outcome<Ino> {
         match place.existing(self.fs)? {
             Some(found) if found.kind == FileKind::Directory => Ok(found.ino),
@@ -278,10 +277,10 @@ impl Copy<'_> {
         Err(Failure::new(Status::Failed, message))
     }
 
-    /// A regular file: into the one that is there, or a new one.
+    /// Copies a regular file, into an existing file or a new one.
     fn file(&mut self, path: &Path, place: &Place, metadata: &Metadata) -> Outcome<Ino> {
         let fs = self.fs;
-        // Before anything is made: it may be forbidden.
+        // Opened before anything is made, because it may be forbidden.
         let file = File::open(path).map_err(|error| Failure::host(path, &error))?;
         let source = Source { path, file: &file, size: metadata.len() };
         let bytes = metadata.blocks().saturating_mul(512).min(metadata.len());
@@ -306,7 +305,7 @@ impl Copy<'_> {
         };
         let progress = &self.progress;
         if source.size == 0 {
-            // It may not know its length, and give it only once.
+            // A file whose size is zero may have contents all the same, and give them only once.
             overwrite_by_stream(fs, place, &old, |ino| source.copy(fs, (place, ino), progress))?;
         } else {
             let check = || source.check();
@@ -318,7 +317,7 @@ impl Copy<'_> {
         Ok(old.ino)
     }
 
-    /// What is no regular file and no directory, under this name.
+    /// Makes an entry that is neither a regular file nor a directory, under this name.
     fn make(
         &mut self,
         path: &Path,
@@ -348,7 +347,7 @@ impl Copy<'_> {
         Ok(ino)
     }
 
-    /// Standard input, as a regular file. One that is there keeps what it has but the contents.
+    /// Copies standard input to a regular file. An existing file gets only new contents.
     fn standard_input(&mut self, place: &Place) -> Outcome {
         const NAME: &str = "standard input";
         let stdin = io::stdin();
@@ -379,12 +378,12 @@ impl Copy<'_> {
         Ok(())
     }
 
-    /// Owner before mode (chown takes set-id bits), times last.
+    /// Sets the owner before the mode (chown removes set-id bits), and the times last.
     fn attributes(&self, path: &Path, place: &Place, ino: Ino, metadata: &Metadata) -> Outcome {
         let volume = |error: Error| place.failed(&error);
         let (uid, gid) = self.owner.map_or((None, None), |owner| (owner.uid, owner.gid));
         for name in xattr::list(path).into_iter().flatten() {
-            // A label of the host's policy means nothing on the image.
+            // A label of the host's SELinux policy has no meaning on the image.
             if name == "security.selinux" {
                 continue;
             }
@@ -397,7 +396,7 @@ impl Copy<'_> {
             self.latest.map_or(time, |latest| time.min(latest))
         };
         let mtime = time(metadata.mtime(), metadata.mtime_nsec());
-        // Reading a file for the first copy changes what the second would find.
+        // Reading a file changes its access time, so a second copy would differ.
         let atime = if self.latest.is_some() {
             mtime
         } else {

@@ -13,7 +13,7 @@ use crate::commands::destination::Place;
 use crate::failure::{Failure, Outcome, Status};
 use crate::print;
 
-/// `dir/.`, `.`, `dir/..` and `..` name no entry: they mean what is in the directory.
+/// True for `dir/.`, `.`, `dir/..` and `..`, which mean the contents of the directory.
 pub(super) fn means_contents(source: &Path) -> bool {
     let bytes = source.as_os_str().as_bytes();
     let end = bytes.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
@@ -55,7 +55,7 @@ pub(super) fn name_of(source: &Path) -> Outcome<Vec<u8>> {
     })
 }
 
-/// The next range with data at or after `at`; the whole rest where the host does not know holes.
+/// The next range with data at or after `at`; the whole rest if the host does not report holes.
 pub(super) fn next_data(file: &File, at: u64, size: u64) -> io::Result<Option<(u64, u64)>> {
     let data = match rustix::fs::seek(file, SeekFrom::Data(at)) {
         Ok(data) => data,
@@ -67,11 +67,11 @@ pub(super) fn next_data(file: &File, at: u64, size: u64) -> io::Result<Option<(u
     Ok(Some((data, hole.min(size))).filter(|(data, hole)| data < hole))
 }
 
-/// A host path, and where it goes.
+/// A host path and its place on the volume.
 pub(super) type Pending = (PathBuf, Place);
 
-/// What is in a host directory, the last name first: the order of the names decides the image, not
-/// that of the host.
+/// The entries of a host directory, the last name first: the image depends on the order of the
+/// names, not on the host's order.
 pub(super) fn inside(path: &Path, place: &Place, directory: Ino) -> Outcome<Vec<Pending>> {
     let failed = |error: io::Error| Failure::host(path, &error);
     let entries =

@@ -30,7 +30,7 @@ fn write_all(fs: &dyn FileSystem, ino: Ino, offset: u64, bytes: &[u8]) -> cairn_
     Ok(())
 }
 
-/// Copies to the end of what has no length that could be known; gives the bytes.
+/// Copies a source of unknown length to its end. Returns the number of bytes.
 pub(super) fn stream(
     fs: &dyn FileSystem,
     (path, from): (&Path, &mut dyn Read),
@@ -57,17 +57,17 @@ pub(super) fn stream(
 pub(super) struct Source<'a> {
     pub(super) path: &'a Path,
     pub(super) file: &'a File,
-    /// By its attributes.
+    /// Its size by its attributes.
     pub(super) size: u64,
 }
 
 impl Source<'_> {
-    /// Reads it.
+    /// Reads it once and discards the bytes.
     pub(super) fn check(self) -> Outcome {
         self.read(&mut |_, _| Ok(())).map(drop)
     }
 
-    /// Writes it to an empty file; gives its length.
+    /// Writes it to an empty file. Returns its length.
     pub(super) fn copy(
         self,
         fs: &dyn FileSystem,
@@ -75,7 +75,8 @@ impl Source<'_> {
         progress: &Progress,
     ) -> Outcome<u64> {
         let failed = |error: Error| place.failed(&error);
-        // One that says it is empty is read to its end.
+        // A file of size zero is read to its end, because files of /proc and /sys have contents all
+        // the same.
         let copied = if self.size == 0 {
             stream(fs, (self.path, &mut &*self.file), (place, ino), progress)?
         } else {
@@ -86,7 +87,8 @@ impl Source<'_> {
             })?
         };
         if copied != self.size {
-            // Files of /proc and /sys do not know their sizes; others change while we read.
+            // Files of /proc and /sys have no true size, and other files may change during the
+            // copy.
             let path = print::escaped(self.path.as_os_str().as_bytes());
             let size = self.size;
             progress.note(&format!(
@@ -98,7 +100,7 @@ impl Source<'_> {
         Ok(copied)
     }
 
-    /// Gives `take` the ranges that hold data; gives the file's length.
+    /// Passes the ranges with data to `take`. Returns the file's length.
     fn read(self, take: &mut dyn FnMut(u64, &[u8]) -> Outcome) -> Outcome<u64> {
         let host = |error: io::Error| Failure::host(self.path, &error);
         let most = usize::try_from(self.size).unwrap_or(CHUNK).min(CHUNK);
@@ -111,7 +113,7 @@ impl Source<'_> {
                 let want = usize::try_from(hole - at).unwrap_or(most).min(most);
                 let count = self.file.read_at(&mut buffer[..want], at).map_err(host)?;
                 if count == 0 {
-                    // It is shorter by now: what is there is what we copy.
+                    // The file has become shorter: only its present contents are copied.
                     return Ok(at);
                 }
                 take(at, buffer.get(..count).unwrap_or_default())?;

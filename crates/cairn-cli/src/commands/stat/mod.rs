@@ -34,7 +34,7 @@ pub struct Args {
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
-    /// Print this for each file, with a newline behind it.
+    /// Print this for each file, and a newline.
     #[arg(short = 'c', long, value_name = "FORMAT", value_parser = Format::parse, conflicts_with = "json")]
     pub format: Option<Format>,
     /// As -c, without the newline. Understands \n, \t, \0 and \\.
@@ -75,7 +75,7 @@ pub fn describe(fs: &dyn FileSystem, args: &Args, output: &mut Output<'_>) -> Ou
     let done = args.operands.each(fs, |path| {
         let failed = |error| Failure::volume(shown(path), &error);
         let mut found = walk::resolve(fs, path, args.dereference).map_err(failed)?;
-        // What a mount prefers to read at once is another matter.
+        // The volume's block size, not the preferred size of a read, which `getattr` gives.
         found.block_size = fs.statfs().map_err(failed)?.block_size;
         if let Some(format) = args.format.as_ref().or(args.printf.as_ref()) {
             let target = target(fs, &found).map_err(failed)?;
@@ -94,7 +94,7 @@ pub fn describe(fs: &dyn FileSystem, args: &Args, output: &mut Output<'_>) -> Ou
     done.and(if args.json { writeln!(output, "{:#}", Value::Array(objects)) } else { Ok(()) })
 }
 
-/// What `getattr` does not tell.
+/// Fields that are not part of `getattr`.
 struct Extra {
     target: Option<Vec<u8>>,
     xattrs: Vec<(Vec<u8>, Vec<u8>)>,
