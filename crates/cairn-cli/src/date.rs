@@ -1,4 +1,4 @@
-//! Points in time as people write them. All are UTC.
+//! Parses points in time as people write them. All are UTC.
 
 use cairn_vfs::Timestamp;
 
@@ -6,7 +6,7 @@ use cairn_vfs::Timestamp;
 /// or ` UTC` may follow.
 ///
 /// # Errors
-/// It is none of these.
+/// The text has none of these forms.
 pub fn parse(text: &str) -> Result<Timestamp, String> {
     let wrong = || {
         "give a date in UTC: 2026-11-21, '2026-11-21 05:21:00' or @SECONDS since 1970".to_owned()
@@ -28,7 +28,7 @@ pub fn parse(text: &str) -> Result<Timestamp, String> {
 /// Parses `[[CC]YY]MMDDhhmm[.ss]`, as `touch -t` takes it; without a year it is that of `now`.
 ///
 /// # Errors
-/// It is no such stamp.
+/// The text does not have this form.
 pub fn parse_stamp(text: &str, now: Timestamp) -> Result<Timestamp, String> {
     let parse = || {
         let (stamp, second) = text.split_once('.').unwrap_or((text, "00"));

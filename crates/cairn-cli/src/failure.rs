@@ -54,14 +54,14 @@ pub struct Failure {
     also: Vec<Failure>,
 }
 
-/// Of what a failure keeps a command.
+/// How much of a command a failure stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reach {
-    /// What it was about.
+    /// One file.
     One,
-    /// There is no room for it. There may be for something smaller.
+    /// One file, for lack of room. A smaller one may have room.
     Room,
-    /// Everything: the volume or the host is read-only, or nothing can be printed.
+    /// The whole command: the volume or the host is read-only, or nothing can be printed.
     All,
 }
 
@@ -108,13 +108,13 @@ impl Failure {
         Self::new(Status::Failed, format!("{path}: is a directory: add -r"))
     }
 
-    /// Does it concern one file, so that the command can go on with the others?
+    /// True if it concerns one file, so that the command can continue with the others.
     #[must_use]
     pub fn is_of_one_file(&self) -> bool {
         self.status == Status::Failed && self.reach != Reach::All
     }
 
-    /// Is it that there is no room?
+    /// True if there was no room.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.reach == Reach::Room

@@ -68,7 +68,7 @@ pub fn attributes(path: &[u8], of: &Attributes) -> Object {
     object
 }
 
-/// Prints what stands in place of the value where there is none: `{"error", "status"}`.
+/// Prints the object that replaces the value after a failure: `{"error", "status"}`.
 ///
 /// # Errors
 /// It cannot be printed.

@@ -1,11 +1,10 @@
-//! The limits that a process inherits (`ulimit`), where the system's way to enforce them is not an
-//! error of a call.
+//! Inherited limits (`ulimit`) that the system enforces otherwise than by an error of a call.
 //!
-//! - Behind the largest size of a file (`ulimit -f`) a write is answered with SIGXFSZ, which ends
-//!   a process that does not know it, in the middle of whatever it does. Known, the write fails
-//!   with EFBIG, as one fails on a full disk.
-//! - Below a small stack (`ulimit -s`) the first thread overflows. Threads have stacks of their own
-//!   size, so the command runs in one.
+//! - A write beyond the largest size of a file (`ulimit -f`) causes SIGXFSZ, which kills a process
+//!   without a handler. With a handler the write fails with EFBIG, and is treated like one on a
+//!   full disk.
+//! - With a small stack (`ulimit -s`) the first thread overflows. The command runs in a thread with
+//!   a stack of its own size.
 
 use std::panic::resume_unwind;
 use std::process::ExitCode;
@@ -20,18 +19,19 @@ use signal_hook::consts::SIGXFSZ;
 use crate::failure::{Failure, Status};
 use crate::output;
 
-/// A first thread with as much needs no other.
+/// With at least this stack, the first thread runs the command itself.
 const ENOUGH_STACK: u64 = 4 << 20;
-/// The stack of the other.
+/// The stack of the command's thread.
 const STACK: usize = 8 << 20;
 
-/// Makes a write behind the limit fail.
+/// Makes a write beyond the limit fail with EFBIG.
 pub fn let_large_writes_fail() {
-    // Nobody looks at the flag. Where there is no handler to be had, the signal ends the process.
+    // The flag is never read; only the handler matters. If the handler cannot be set, the signal
+    // kills the process.
     let _ = signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));
 }
 
-/// Runs the program where there is stack enough.
+/// Runs the program with enough stack.
 pub fn with_stack(program: fn() -> ExitCode) -> ExitCode {
     if getrlimit(Resource::Stack).current.is_none_or(|limit| limit >= ENOUGH_STACK) {
         return program();

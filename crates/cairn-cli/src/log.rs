@@ -1,5 +1,5 @@
-//! What the program tells of its inside: warnings, in the words of other messages, or what
-//! `CAIRN_LOG` asks for, with times.
+//! The program's log: warnings in the form of other messages, or the levels that `CAIRN_LOG` names,
+//! with times.
 
 use std::ffi::OsStr;
 use std::io::IsTerminal as _;
@@ -13,7 +13,7 @@ use crate::{log_line, log_ring, output, print};
 
 const VARIABLE: &str = "CAIRN_LOG";
 
-/// Starts the log; `complains` of a value that means nothing.
+/// Starts the log. With `complains`, an unknown value of `CAIRN_LOG` is reported.
 pub fn start(complains: bool) {
     let asked = std::env::var_os(VARIABLE).filter(|value| !value.is_empty());
     let filter = asked.and_then(|value| {
@@ -43,8 +43,8 @@ pub fn start(complains: bool) {
     let _ = tracing_subscriber::registry().with(shown).with(kept).try_init();
 }
 
-/// Words with commas between them. A word that is no level would be taken for the name of a part
-/// of some program, and nothing would be shown at all.
+/// Parses words separated by commas. Unknown words are refused: `EnvFilter` would take such a word
+/// for a module's name and show nothing.
 fn filter(value: &OsStr) -> Option<EnvFilter> {
     let value = value.to_str()?;
     value.split(',').all(is_known).then(|| EnvFilter::try_new(value).ok())?

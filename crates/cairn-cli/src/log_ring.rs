@@ -1,5 +1,5 @@
 //! The last warnings and errors of this process, for `cairn stats` and `cairn umount`: a daemon
-//! that has left its terminal has no other way to say why it stopped.
+//! without a terminal has no other way to say why it stopped.
 //!
 //! Locking: one mutex, held for a few instructions.
 
@@ -29,7 +29,7 @@ struct Ring {
 
 static RING: Mutex<Ring> = Mutex::new(Ring { lines: VecDeque::new(), warnings: 0, errors: 0 });
 
-/// Section `log`: how many there were, and the last of them, oldest first.
+/// Section `log`: the number of messages, and the last ones, oldest first.
 #[must_use]
 pub fn report() -> Report {
     let ring = RING.lock().unwrap_or_else(PoisonError::into_inner);
@@ -40,7 +40,7 @@ pub fn report() -> Report {
         .with("messages", lines)
 }
 
-/// Has this been said?
+/// True if this text has been logged.
 #[must_use]
 pub fn holds(text: &str) -> bool {
     RING.lock().unwrap_or_else(PoisonError::into_inner).lines.iter().any(|line| line.contains(text))

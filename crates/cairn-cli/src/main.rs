@@ -7,14 +7,15 @@ use std::process::ExitCode;
 use cairn_block::reserve::{self, Reserving};
 use mimalloc::MiMalloc;
 
-/// Blocks are 4096 bytes and aligned to as much. Glibc's allocator splits one off a piece of twice
-/// the size and puts the rest on its lists: with a million blocks in memory that takes a third of
-/// the time of cleaning. What the system refuses comes from the reserve.
+/// Blocks are 4096 bytes and aligned to 4096. Glibc's allocator cuts each from a piece of twice the
+/// size and puts the rest on its lists: with a million blocks in memory that takes a third of the
+/// time of cleaning. If the system refuses memory, the reserve provides it.
 #[global_allocator]
 static ALLOCATOR: Reserving<MiMalloc> = Reserving(MiMalloc);
 
 fn main() -> ExitCode {
-    // Where there is not enough for that, a mount is refused; the other commands are done soon.
+    // Without memory for the reserve, a mount is refused. The other commands are short and run
+    // without it.
     let _ = reserve::set_aside();
     cairn_cli::main()
 }

@@ -10,8 +10,8 @@ use crate::args::Command;
 use crate::failure::{Failure, Status};
 use crate::print;
 
-/// The failure for a word of the command line that stands where no image belongs, and is one.
-/// `error` is what the parser said of it.
+/// The failure for a word of the command line that is an image in the wrong place. `error` is the
+/// parser's error for it.
 #[must_use]
 pub fn of_parse_error(error: &clap::Error, words: &[OsString]) -> Option<Failure> {
     if !matches!(error.kind(), ErrorKind::ValueValidation | ErrorKind::InvalidValue) {
@@ -23,8 +23,8 @@ pub fn of_parse_error(error: &clap::Error, words: &[OsString]) -> Option<Failure
     holds_volume(OsStr::new(value)).then(|| failure(words, OsStr::new(value)))
 }
 
-/// The failure for an image that cannot be opened, if a later word is one. `failed` is what the
-/// command reported.
+/// The failure for an image that cannot be opened, if a later word is an image. `failed` is the
+/// command's own failure.
 #[must_use]
 pub fn of_failure(failed: &Failure, command: &Command, words: &[OsString]) -> Option<Failure> {
     let Command::OnVolume(command) = command else { return None };

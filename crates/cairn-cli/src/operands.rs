@@ -1,4 +1,4 @@
-//! What many commands are given to work on: an image, and names on it.
+//! Operands of many commands: an image, and names on it.
 
 use std::ffi::OsString;
 
@@ -23,13 +23,13 @@ impl Operands {
     /// Does `work` for each path that the names stand for.
     ///
     /// # Errors
-    /// Those of `work`, together.
+    /// The errors of `work`, together.
     pub fn each(&self, fs: &dyn FileSystem, mut work: impl FnMut(&[u8]) -> Outcome) -> Outcome {
         failure::each(pattern::expand(fs, &self.paths)?, |path| work(&path))
     }
 }
 
-/// An image, and names on it that may be left out: the root then.
+/// An image, and optional names on it: without names, the root.
 #[derive(Clone, Debug, clap::Args)]
 pub struct OperandsOrRoot {
     /// The image.

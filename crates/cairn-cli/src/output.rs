@@ -1,10 +1,10 @@
 //! Standard output and standard error of the commands.
 //!
-//! Invariants: a reader that has gone away (`cairn info --json IMAGE | head -1`) ends a command
-//! early and quietly, with the status of what was done until then; it never is a panic, so nothing
-//! here or elsewhere in the crate uses `print!`. Output that cannot be written for another reason
-//! (a full disk) is a failure. Names are printed byte for byte, except on a terminal, which would
-//! interpret their control characters.
+//! Invariants: if the reader has gone away (`cairn info --json IMAGE | head -1`), a command ends
+//! early, without a message, and with the status of its work so far. It never panics, so the crate
+//! does not use `print!`. Output that cannot be written for another reason (a full disk) is a
+//! failure. Names are printed byte for byte, except on a terminal, which would interpret their
+//! control characters.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,10 +13,10 @@ use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
 use crate::failure::{Failure, Outcome, Status};
 use crate::print;
 
-/// Collected before it goes to a pipe or a file.
+/// Size of the buffer for a pipe or a file.
 const BUFFER: usize = 1 << 16;
 
-/// Held back at most.
+/// Most output that is held back.
 const HELD_BACK: usize = 64 << 20;
 
 /// Where a command prints its results.
@@ -39,8 +39,8 @@ impl Output<'static> {
         Self { to, terminal }
     }
 
-    /// Standard output, which gets nothing before [`Output::flush`], or before it is much: what
-    /// reads it may want the image that is open until then (`cairn find | xargs cairn chmod`).
+    /// Standard output, held back until [`Output::flush`] or until it is large: its reader may need
+    /// the image, which is open until then (`cairn find | xargs cairn chmod`).
     #[must_use]
     pub fn held_back() -> Self {
         let stdout = io::stdout();
@@ -83,7 +83,7 @@ impl<'a> Output<'a> {
     /// Prints text, for `write!` and `writeln!`.
     ///
     /// # Errors
-    /// The reader is gone, or the text cannot be written.
+    /// The reader has gone, or the text cannot be written.
     pub fn write_fmt(&mut self, text: fmt::Arguments<'_>) -> Outcome {
         self.to.write_fmt(text).map_err(|error| failed(&error))
     }
@@ -110,7 +110,7 @@ impl<'a> Output<'a> {
     }
 
     /// Prints the line of a command with `--verbose`: texts, each followed by a name in quotation
-    /// marks. A command that changes something goes on without a reader.
+    /// marks. A command that changes files continues without a reader.
     ///
     /// # Errors
     /// The text cannot be written.
@@ -133,7 +133,7 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// Discards all further output: the reader has gone, and the work goes on.
+    /// Discards all further output: the reader has gone, and the work continues.
     pub fn discard(&mut self) {
         self.to = Box::new(io::sink());
     }
@@ -162,7 +162,7 @@ pub fn with_stdout(work: impl FnOnce(&mut Output<'_>) -> Outcome) -> Outcome {
     print_to(Output::stdout(), work)
 }
 
-/// As [`with_stdout`]; the results go out when `work` is done ([`Output::held_back`]).
+/// As [`with_stdout`], but the results are written when `work` is done ([`Output::held_back`]).
 ///
 /// # Errors
 /// As [`with_stdout`].

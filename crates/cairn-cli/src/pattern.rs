@@ -24,7 +24,7 @@ enum Piece {
     One,
     /// Any number of bytes.
     Any,
-    /// One character in one of the ranges; with `true`, in none.
+    /// One character in one of the ranges, or with `true` in none of them.
     Set(bool, Vec<(char, char)>),
 }
 
@@ -60,15 +60,15 @@ impl Pattern {
         Self(pieces)
     }
 
-    /// The name that it is, if it can match no other.
+    /// The only name that it matches, if there is only one.
     #[must_use]
     pub fn literal(&self) -> Option<Vec<u8>> {
         let byte = |piece: &Piece| if let Piece::Byte(byte) = piece { Some(*byte) } else { None };
         self.0.iter().map(byte).collect()
     }
 
-    /// Does the whole name match? Takes at most the product of both lengths: only the last `*` is
-    /// ever tried again.
+    /// True if the whole name matches. Takes at most the product of both lengths in steps, because
+    /// only the last `*` is tried again.
     #[must_use]
     pub fn matches(&self, name: &[u8]) -> bool {
         let (mut piece, mut at) = (0, 0);
@@ -174,8 +174,8 @@ fn expand_one(fs: &dyn FileSystem, path: &[u8], found: &mut Vec<Vec<u8>>) -> Out
     }
     candidates.retain(|path| walk::resolve(fs, path, false).is_ok());
     if candidates.is_empty() {
-        // Nothing matches: what was given, without the backslashes, is what is missing (or a name
-        // with such characters).
+        // Nothing matches: the word without its backslashes is the missing name, or a name with
+        // such characters.
         candidates.push(if walk::resolve(fs, path, false).is_ok() {
             path.to_vec()
         } else {
@@ -207,7 +207,7 @@ fn matches_in(
     Ok(())
 }
 
-/// A file that is no directory has no matches.
+/// None for a file that is not a directory, which has no matches.
 fn directory(fs: &dyn FileSystem, path: &[u8]) -> Option<Ino> {
     let found = walk::resolve(fs, path, true).ok()?;
     (found.kind == FileKind::Directory).then_some(found.ino)

@@ -25,10 +25,10 @@ pub struct ImageArg {
 }
 
 impl ImageArg {
-    /// What the name means.
+    /// The parsed name.
     ///
     /// # Errors
-    /// It cannot be understood.
+    /// The name cannot be parsed.
     pub fn spec(&self) -> Outcome<ImageSpec> {
         Ok(ImageSpec::parse(&self.image)?)
     }
@@ -36,7 +36,7 @@ impl ImageArg {
     /// The files that hold the volume.
     ///
     /// # Errors
-    /// The image's name cannot be understood.
+    /// The image's name cannot be parsed.
     pub fn files(&self) -> Outcome<Vec<FileId>> {
         let image = self.spec()?.path;
         let found = std::iter::once(&image)
@@ -54,7 +54,7 @@ pub struct FileId {
 }
 
 impl FileId {
-    /// Of the file that has these attributes.
+    /// The identity of the file with these attributes.
     #[must_use]
     pub fn of(metadata: &Metadata) -> Self {
         Self { device: metadata.dev(), inode: metadata.ino() }
@@ -137,7 +137,7 @@ pub fn with_opened<T>(
 /// (<https://reproducible-builds.org/specs/source-date-epoch/>).
 ///
 /// # Errors
-/// It is no number.
+/// It is not a number.
 pub fn source_date_epoch() -> Outcome<Option<i64>> {
     let Some(text) = std::env::var_os("SOURCE_DATE_EPOCH").filter(|text| !text.is_empty()) else {
         return Ok(None);
@@ -152,7 +152,7 @@ pub fn source_date_epoch() -> Outcome<Option<i64>> {
     seconds.map(Some).ok_or_else(|| Failure::usage(wrong()))
 }
 
-/// The present time: that of `SOURCE_DATE_EPOCH`, if it is set, else the clock's.
+/// The present time: `SOURCE_DATE_EPOCH` if it is set, else the clock's.
 ///
 /// # Errors
 /// As [`source_date_epoch`].

@@ -1,7 +1,7 @@
 //! Walks over a volume whose visitors may fail with a message of their own.
 //!
-//! What fails for one file ends no walk. Damage is a warning at once; any other failure of one file
-//! is reported at the end. The command ends with the status of the first.
+//! A failure of one file does not end a walk. Damage is a warning at once; any other failure of one
+//! file is reported at the end. The command ends with the status of the first.
 
 use cairn_vfs::{Attributes, Error, FileKind, FileSystem, walk};
 
@@ -22,11 +22,10 @@ pub fn last_name(path: &[u8]) -> &[u8] {
     path.rsplit(|byte| *byte == b'/').find(|name| !name.is_empty()).unwrap_or_default()
 }
 
-/// A path that ends with a slash names a directory, and nothing else, not even a symbolic link to
-/// one.
+/// A path with a slash at its end names a directory only, not a symbolic link to one.
 ///
 /// # Errors
-/// The path ends with a slash, and what it names is no directory.
+/// The path ends with a slash and names another kind of file.
 pub fn check_trailing_slash(path: &[u8], kind: FileKind) -> Outcome {
     if path.ends_with(b"/") && kind != FileKind::Directory {
         let message = format!("{}: not a directory: leave out the slash at its end", shown(path));
@@ -35,14 +34,13 @@ pub fn check_trailing_slash(path: &[u8], kind: FileKind) -> Outcome {
     Ok(())
 }
 
-/// Symbolic links that are followed, one behind the other.
+/// Most symbolic links that are followed in a row.
 const MOST_LINKS: usize = 40;
 
-/// The path of the file that is made where `path` names none: what the symbolic link that has the
-/// name leads to, if it is one.
+/// The path of the file that a command makes for `path`: the target if `path` is a symbolic link.
 ///
 /// # Errors
-/// A directory above it does not exist, or symbolic links lead to each other.
+/// A parent directory does not exist, or symbolic links lead to each other.
 pub fn behind_links(fs: &dyn FileSystem, path: &[u8]) -> cairn_vfs::Result<Vec<u8>> {
     let mut path = path.to_vec();
     for _ in 0..MOST_LINKS {
@@ -65,16 +63,16 @@ pub fn behind_links(fs: &dyn FileSystem, path: &[u8]) -> cairn_vfs::Result<Vec<u
     Err(Error::Loop)
 }
 
-/// What is called for each file: with its whole path, its attributes, and how deep below the start
-/// it is.
+/// The function called for each file, with its whole path, its attributes and its depth below the
+/// start.
 pub type Visitor<'a> = dyn FnMut(&[u8], &Attributes, usize) -> Outcome<walk::Next> + 'a;
 
-/// What a command could not do, beside what it did.
+/// The failures that a command continued after.
 #[derive(Debug, Default)]
 pub struct Passed {
     /// Damaged entries.
     damaged: u64,
-    /// Where the device fails, nothing more is worth writing.
+    /// True for a command that writes: it ends when the device fails.
     writes: bool,
     /// Failures of single files.
     left_out: Vec<Failure>,
@@ -82,21 +80,21 @@ pub struct Passed {
     no_room: usize,
 }
 
-/// So many files for which there is no room are named, and the others counted.
+/// How many files without room are named. The others are counted.
 const NAMED: usize = 10;
 
 impl Passed {
-    /// Of a command that changes the volume: what the device fails at is not passed by.
+    /// For a command that changes the volume, which ends when the device fails.
     #[must_use]
     pub fn by_writer() -> Self {
         Self { writes: true, ..Self::default() }
     }
 
-    /// Goes on past what is damaged or cannot be read, with a warning, and past what concerns one
-    /// file alone.
+    /// Records a failure after which the command continues: damage and unreadable files, with a
+    /// warning, and failures of one file.
     ///
     /// # Errors
-    /// Any other failure.
+    /// Any other failure, which ends the command.
     pub fn pass(&mut self, failure: Failure, say: impl FnOnce(&str)) -> Outcome {
         match failure.status {
             Status::Corrupt => {}
@@ -122,7 +120,7 @@ impl Passed {
     /// The end of the command.
     ///
     /// # Errors
-    /// Something was passed by.
+    /// There were failures.
     pub fn end(self) -> Outcome {
         let damaged = match self.damaged {
             0 => Ok(()),
@@ -147,16 +145,16 @@ impl Passed {
     }
 }
 
-/// A warning on standard error.
+/// Prints a warning on standard error.
 pub fn complain(warning: &str) {
     output::complain(format_args!("{warning}"));
 }
 
-/// Visits what is at `path` and everything below it, a directory before its entries; the visitor
-/// gets whole paths and depths. What fails for one entry is passed by, with everything below it.
+/// Visits `path` and everything below it, a directory before its entries. The visitor gets whole
+/// paths and depths. A failed entry is left out with everything below it.
 ///
 /// # Errors
-/// What the visitor reports, if it concerns more than one file.
+/// An error of the visitor that concerns more than one file.
 pub fn visit(
     fs: &dyn FileSystem,
     path: &[u8],
@@ -185,20 +183,20 @@ pub fn visit(
     walked.map_err(|error| Failure::volume(shown(path), &error))
 }
 
-/// What of a path a command changes.
+/// Which files of a path a command changes.
 #[derive(Clone, Copy, Debug)]
 pub struct Reach {
-    /// Everything below it, too.
+    /// Also everything below it.
     pub recursive: bool,
-    /// What a symbolic link at its end leads to.
+    /// The target of a symbolic link at its end, not the link.
     pub follow: bool,
 }
 
-/// Changes what is at each path. A directory that cannot be changed does not keep what is in it
-/// from its turn.
+/// Changes the file at each path. The entries of a directory that cannot be changed are still
+/// changed.
 ///
 /// # Errors
-/// What `one` fails with, together.
+/// The failures of `one`, together.
 pub fn change(
     fs: &dyn FileSystem,
     paths: Vec<Vec<u8>>,

@@ -12,7 +12,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::failure::Failure;
 
-/// What Cairn leaves to other programs, and which they are.
+/// Tasks that Cairn leaves to other programs, and these programs.
 const ELSEWHERE: &[(&[&str], &str)] = &[
     (
         &["fsck", "check", "repair", "e2fsck", "fsck.ext4", "fsck.f2fs"],
@@ -82,7 +82,7 @@ fn sentence(error: &clap::Error, help: &str) -> String {
         ErrorKind::MissingRequiredArgument => {
             let usage = text(ContextKind::Usage).unwrap_or_default();
             let missing = match &texts(error, ContextKind::InvalidArg)[..] {
-                // The one name that is given is taken for the last.
+                // `clap` takes a single name for the last operand.
                 [sources] if sources == "<SOURCES>..." && usage.contains("<DESTINATION>") => {
                     vec!["<DESTINATION>".to_owned()]
                 }

@@ -205,7 +205,7 @@ impl Place {
         });
         let explained = |failure: Failure| match gone {
             true => failure
-                .leaving("what had the name is gone, since there was no room for both".to_owned()),
+                .leaving("the old file is gone, because there was no room for both".to_owned()),
             false => failure,
         };
         made.map_err(explained).map_err(|failure| match fs.unlink(self.parent, &name) {

@@ -110,7 +110,7 @@ fn parse_format(name: &str) -> Result<Format, String> {
             return Format::from_name(name).ok_or_else(|| format!("the types are: {}", names()));
         }
     };
-    Err(format!("{name} is ext4 without what came later: -t ext4 -O {old}"))
+    Err(format!("{name} is ext4 without newer features: give -t ext4 -O {old}"))
 }
 
 fn parse_size(text: &str) -> Result<u64, String> {

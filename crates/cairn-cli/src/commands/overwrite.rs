@@ -66,7 +66,7 @@ impl Manner {
             kind => {
                 let (path, kind) = (shown(&place.path), print::kind(kind));
                 let message = format!(
-                    "{path}: a {kind} is there, into which nothing can be copied: remove it first, or give another name"
+                    "{path}: a {kind} has this name and cannot be overwritten: remove it first, or give another name"
                 );
                 Err(Failure::new(Status::Failed, message))
             }
@@ -76,7 +76,7 @@ impl Manner {
 
 fn dangling(place: &Place) -> Failure {
     let message = format!(
-        "{}: a symbolic link that leads to nothing, through which nothing is written: remove it first, or give another name",
+        "{}: a symbolic link that leads to nothing: remove it first, or give another name",
         shown(&place.path)
     );
     Failure::new(Status::Failed, message)
@@ -134,7 +134,7 @@ impl<S: PartialEq> Made<S> {
             return Ok(());
         }
         let message = format!(
-            "{}: a symbolic link that was just copied, through which nothing is written: copy one of the two alone",
+            "{}: a symbolic link that was just copied: copy only one of the two sources",
             shown(&place.path)
         );
         Err(Failure::new(Status::Failed, message))

@@ -74,7 +74,7 @@ fn trimmed(path: &[u8]) -> &[u8] {
 
 fn failed(path: &[u8], error: &Error) -> Failure {
     let advice = match error {
-        Error::NotEmpty => "remove what is in it first, or use rm -r",
+        Error::NotEmpty => "remove its entries first, or use rm -r",
         Error::NotDirectory => "use rm",
         Error::Invalid(_) => "the root directory, . and .. cannot be removed: name a directory",
         _ => return Failure::volume(shown(path), error),

@@ -43,7 +43,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
 /// Prints the counters of a live mount.
 ///
 /// # Errors
-/// Nothing of ours is mounted there, or its daemon cannot be reached.
+/// No Cairn mount is there, or its daemon cannot be reached.
 pub fn run(args: &Args) -> Outcome {
     let ask = || {
         let client = live_mount::connect(&args.mountpoint)?;
@@ -64,7 +64,7 @@ pub fn run(args: &Args) -> Outcome {
         std::thread::sleep(interval);
         report = match ask() {
             Ok(report) => report,
-            // Unmounted meanwhile.
+            // The volume has been unmounted meanwhile.
             Err(_) if live_mount::find(&args.mountpoint).is_err() => return Ok(()),
             Err(error) => return Err(error),
         };
@@ -164,14 +164,14 @@ fn duration(nanoseconds: u64) -> String {
     }
 }
 
-/// Messages of a daemon's end that are shown whole.
+/// How many messages of a daemon's end are shown.
 const SHOWN: usize = 5;
 
-/// Messages that a daemon leaves at its end: the first, one a line for the user, and how many more
-/// there are.
+/// Prints the messages that a daemon left at its end: the first ones, each on a line, and the
+/// number of the others.
 pub fn print_messages(image: &str, last: &Report) {
     let Some(Value::List(lines)) = last.get("messages") else { return };
-    // One more message takes no more room than its count.
+    // A single further message is printed: a line with its count would be as long.
     let shown = if lines.len() == SHOWN + 1 { lines.len() } else { SHOWN };
     lines.iter().take(shown).for_each(|line| output::complain(format_args!("{image}: {line}")));
     if lines.len() > shown {

@@ -164,7 +164,7 @@ impl Expression {
         if let Some(word) = parser.words.next() {
             return Err(wrong(
                 word.as_bytes(),
-                "nothing can stand here: check the parentheses, and put paths first",
+                "a test or action is missing here: check the parentheses, and put paths first",
             ));
         }
         Ok(Self { root, ..parser.expression })
@@ -250,7 +250,7 @@ impl Parser<'_> {
                 let meant = did_you_mean(&String::from_utf8_lossy(word), WORDS.iter().copied());
                 return Err(wrong(
                     word,
-                    &format!("not known here{meant}: cairn find --help lists what can be asked"),
+                    &format!("not known here{meant}: cairn find --help lists the tests"),
                 ));
             }
             _ => {}

@@ -28,7 +28,7 @@ pub(super) fn behind_links(path: &Path) -> Outcome<PathBuf> {
         ErrorKind::NotFound => Failure::new(
             Status::Failed,
             format!(
-                "{}: a symbolic link that leads to nothing, through which nothing is written: remove it first, or give another name",
+                "{}: a symbolic link that leads to nothing: remove it first, or give another name",
                 host_name(path)
             ),
         ),

@@ -193,7 +193,7 @@ impl Control for Live {
         // volume is closed.
         let _ = self.filesystem.thaw();
         self.take_dirty_pages();
-        tracing::warn!("the mount was ended by force: programs that used it have got errors since");
+        tracing::warn!("the mount was ended by force: programs that use it get errors");
         self.ender.end();
         Ok(())
     }

@@ -166,7 +166,7 @@ fn end_words(error: &cairn_vfs::Error) -> String {
         Some(reason) => {
             format!("the volume had stopped: {reason}: mount it again, which recovers it")
         }
-        None => format!("{error}: mount it again, and see what is missing"),
+        None => format!("{error}: mount it again, and check which files are missing"),
     }
 }
 

@@ -271,9 +271,8 @@ impl Copy<'_> {
             return Ok(());
         }
         let path = print::escaped(path.as_os_str().as_bytes());
-        let message = format!(
-            "{path}: is the image itself, which cannot be copied into itself: leave it out"
-        );
+        let message =
+            format!("{path}: is the image itself and cannot be copied into itself: leave it out");
         Err(Failure::new(Status::Failed, message))
     }
 

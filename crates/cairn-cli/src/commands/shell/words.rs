@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
-/// Where in a line we are.
+/// The parser's place in a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
     /// Between words.
@@ -25,7 +25,7 @@ pub(super) struct Words {
     state: State,
     /// The last line ended with a backslash.
     continued: bool,
-    /// The first operator of sh, which a word began with.
+    /// The first word that began with an operator of sh.
     operator: Option<u8>,
 }
 
@@ -82,8 +82,9 @@ impl Words {
         self.word.push(byte);
     }
 
-    /// The command expands patterns, so it must be told that this byte is none of one. Only find(1)
-    /// is given patterns with their backslashes taken away by the shell.
+    /// True if the byte needs a backslash in the word: the command expands patterns itself, and
+    /// this byte is not part of one. For find(1) the shell removes the backslashes, because find
+    /// parses its own patterns.
     fn is_pattern(&self, byte: u8) -> bool {
         matches!(byte, b'*' | b'?' | b'[')
             && self.done.first().is_none_or(|command| command != "find")
@@ -94,12 +95,12 @@ impl Words {
         self.state = State::Between;
     }
 
-    /// Does the command go on in the next line?
+    /// True if the command continues on the next line.
     pub(super) fn is_open(&self) -> bool {
         self.continued || matches!(self.state, State::Single | State::Double)
     }
 
-    /// The words, or why they are no command.
+    /// The words, or the reason why they are not a command.
     pub(super) fn end(self) -> Result<Vec<OsString>, String> {
         match self.operator.map(char::from) {
             None => Ok(self.done),

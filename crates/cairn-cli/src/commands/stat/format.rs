@@ -1,4 +1,4 @@
-//! What `stat -c` prints: directives as of stat(1), parsed once.
+//! The format of `stat -c`: stat(1)'s directives, parsed once.
 
 use cairn_vfs::{Attributes, FileKind, Timestamp};
 
@@ -29,7 +29,7 @@ const WIDEST: usize = 1024;
 /// Directives that are known, for messages.
 const LETTERS: &str = "aAbBfFgGhinNostTuUwWxXyYzZ";
 
-/// One file, as it is printed.
+/// A file to print.
 pub(super) struct Subject<'a> {
     pub path: &'a [u8],
     pub attributes: &'a Attributes,
@@ -107,7 +107,7 @@ impl Format {
         Ok(Self(pieces))
     }
 
-    /// Of this file. Names go out byte for byte.
+    /// The text for this file. Names are printed byte for byte.
     pub(super) fn of(&self, subject: &Subject<'_>) -> Vec<u8> {
         let mut bytes = Vec::new();
         for piece in &self.0 {

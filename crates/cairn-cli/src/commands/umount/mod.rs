@@ -183,7 +183,7 @@ fn died(mount: &Mount) -> Outcome {
         return Ok(());
     }
     let message = format!(
-        "{}: unmounted, but its daemon had died (killed, out of memory, or a fault): what was fsynced is there, what was not may be \
+        "{}: unmounted, but its daemon had died (killed, out of memory, or a fault): fsynced data is there, other data may be \
          missing; mount the volume again, which recovers it",
         mount.point.display()
     );

@@ -115,7 +115,7 @@ impl<'a> Patience<'a> {
         let passed = self.started.elapsed();
         if self.limit.is_some_and(|limit| passed >= limit) {
             let message = format!(
-                "{}: unmounted here, but after {} s {}; it goes on without being waited for",
+                "{}: unmounted here, but after {} s {}; umount no longer waits for it",
                 self.mount.point.display(),
                 passed.as_secs(),
                 self.reason(whom)
