@@ -1,10 +1,11 @@
-//! What all requests share.
+//! State that all requests share.
 //!
-//! FUSE calls the root node 1; a filesystem calls it what it likes (ext4: 2). The two numbers are
-//! swapped on the way, so that every inode has a node.
+//! FUSE's root is node 1; a filesystem's root has a number of its own (ext4: 2). The two numbers
+//! are exchanged, so that every inode has a node.
 //!
-//! A panic in an operation is one of our own invariants broken: the caller gets EIO, the volume is
-//! shut down so that nothing wrong reaches the disk, and the session lives on to be unmounted.
+//! A panic in an operation means that an invariant of Cairn is broken: the caller gets EIO, the
+//! volume is shut down so that nothing wrong reaches the disk, and the session continues until the
+//! unmount.
 
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -40,7 +41,7 @@ pub(crate) struct Core {
     pub(crate) no_open: bool,
     pub(crate) kernel: Kernel,
     pub(crate) synchronous: Synchronous,
-    /// What the kernel and we can, once they have shaken hands.
+    /// The features that the kernel and Cairn agreed on; set by the handshake.
     pub(crate) agreed: Arc<OnceLock<InitFlags>>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) removals: Removals,
@@ -97,7 +98,8 @@ impl Core {
                 self.counters.count_error();
                 match error {
                     Error::Corrupt(_) | Error::Io(_) => tracing::error!("{what}: {error}"),
-                    // The kernel asks for attributes of most files, and hardly any has them.
+                    // Not logged: the kernel asks most files for extended attributes, and few have
+                    // them.
                     Error::NoAttribute => {}
                     _ => tracing::debug!("{what} is answered with: {error}"),
                 }
@@ -122,8 +124,8 @@ impl Core {
         }
     }
 
-    /// As [`Core::run`], for what takes much memory: refused it is tried once more, when others
-    /// have given up what they can. Dirty pages are written for that.
+    /// As [`Core::run`], for an operation that takes much memory. After ENOMEM, caches are shrunk,
+    /// dirty pages are written, and the operation is tried once more.
     pub(crate) fn run_taking_memory<T>(
         &self,
         what: Operation,
@@ -132,7 +134,7 @@ impl Core {
         match self.run(what, &mut operation) {
             Err(Errno::NOMEM) => {
                 memory::relieve();
-                // Who asked for these writes hears of their errors, not this caller.
+                // Errors of these writes are reported to their own callers, not to this one.
                 let _ = self.run(Operation::SyncFs, |fs| fs.sync());
                 memory::relieve();
                 self.run(what, operation)
@@ -141,8 +143,8 @@ impl Core {
         }
     }
 
-    /// As [`Core::run_taking_memory`], for what takes space on behalf of `sender`: "no space" is
-    /// not believed while removed inodes are on their way out.
+    /// As [`Core::run_taking_memory`], for an operation that takes space on behalf of `sender`.
+    /// ENOSPC counts only after removed inodes have freed their blocks.
     pub(crate) fn run_taking_space<T>(
         &self,
         what: Operation,
@@ -150,7 +152,7 @@ impl Core {
         operation: impl FnMut(&dyn FileSystem) -> Result<T>,
     ) -> Result<T, Errno> {
         let may_use_reserved = match what {
-            // Their length has no limit.
+            // The length of these requests has no limit.
             Operation::Fallocate | Operation::CopyFileRange => sender.may_use_reserved(self.fs()),
             _ => sender.may_use_reserved_now(self.fs()),
         };
@@ -159,9 +161,9 @@ impl Core {
         })
     }
 
-    /// As [`Core::run_taking_space`], for data from the kernel's cache, which nobody is the sender
-    /// of. For what a write(2) left there, [`crate::guard`] checked the root-reserved blocks when
-    /// the kernel accepted it. For shared mappings, those who have the file open decide.
+    /// As [`Core::run_taking_space`], for data from the kernel's cache, which has no sender. For
+    /// data of a write(2), [`crate::guard`] checked the root-reserved blocks when the kernel
+    /// accepted it. For shared mappings, the users who have the file open decide.
     pub(crate) fn run_taking_cached_space<T>(
         &self,
         node: u64,
@@ -176,7 +178,7 @@ impl Core {
         })
     }
 
-    /// As [`Core::run_taking_space`]; which blocks may be used has been said.
+    /// As [`Core::run_taking_space`], after the decision on root-reserved blocks.
     fn run_taking_admitted_space<T>(
         &self,
         what: Operation,
@@ -188,15 +190,16 @@ impl Core {
                 operation(fs)
                     .inspect_err(|error| in_vain = matches!(error, Error::NoAttributeSpace))
             });
-            // What no space on the volume would help is an answer, too.
+            // More space on the volume would not help, so this error is not tried again.
             if in_vain { Ok(done) } else { done.map(Ok) }
         })?
     }
 
-    /// If the volume has stopped, the kernel is to ask before each write.
+    /// If the volume has stopped, makes the kernel ask before each write.
     pub(crate) fn notice_stop(&self) {
         if self.fs.check_stopped().is_err() && self.guard.refuse() {
-            // Once more, for what was answered before that.
+            // Twice, because requests that began before the stop may have sent valid attributes
+            // after the first round.
             for _ in 0..2 {
                 let all = self.fs.referenced();
                 all.into_iter().for_each(|ino| self.kernel.attributes_changed(self.node(ino)));
@@ -204,27 +207,27 @@ impl Core {
         }
     }
 
-    /// Did the kernel take up what we offered?
+    /// True if the kernel has agreed to this feature.
     pub(crate) fn agreed(&self, flag: InitFlags) -> bool {
         self.agreed.get().is_some_and(|agreed| agreed.contains(flag))
     }
 
-    /// A file is about to be changed in a way of which the kernel does not say whether the sender
-    /// may keep its privileges.
+    /// Removes a file's privileges before a change for which the kernel does not say whether they
+    /// may stay.
     pub(crate) fn guard_privileges(
         &self,
         fs: &dyn FileSystem,
         node: u64,
         caller: &Credentials,
     ) -> Result<()> {
-        // Who sent it may have to be looked up: only where that matters.
+        // The sender is looked up only if the file has privileges, because the look-up is slow.
         if protection::has_privileges(fs, self.ino(node))? && !caller.is_root() {
             self.drop_privileges(fs, node, caller)?;
         }
         Ok(())
     }
 
-    /// Takes a file's privileges away, in the kernel's view, too.
+    /// Removes a file's privileges, in the kernel's view, too.
     pub(crate) fn drop_privileges(
         &self,
         fs: &dyn FileSystem,
@@ -285,7 +288,7 @@ impl Core {
         }
     }
 
-    /// How long the kernel may believe the attributes that it is told: seconds and nanoseconds.
+    /// How long the kernel may keep the attributes: seconds and nanoseconds.
     pub(crate) fn validity(&self, found: &Attributes) -> (u64, u32) {
         if self.guard.watches(found) {
             (0, 0)
@@ -294,7 +297,7 @@ impl Core {
         }
     }
 
-    /// What hands out an inode.
+    /// The answer that hands out an inode.
     pub(crate) fn entry(&self, found: &Attributes) -> EntryOut {
         let nodeid = self.node(found.ino);
         let attr = Attr { ino: nodeid, ..convert::attributes(found) };
@@ -309,7 +312,7 @@ impl Core {
         }
     }
 
-    /// What says that there is no such name.
+    /// The answer for a name that does not exist.
     pub(crate) fn no_entry(&self) -> EntryOut {
         EntryOut {
             entry_valid: self.timeout.as_secs(),
@@ -330,8 +333,7 @@ mod tests {
 
     use super::*;
 
-    /// A name was removed just now; but what comes back of that is of no use to an inode that has
-    /// no room left.
+    /// A name was removed just now, but its blocks do not help an inode that has no room left.
     #[test]
     fn an_attribute_that_fits_nowhere_is_refused_at_once() {
         let core = Core::new(Arc::new(Model::default()), &MountOptions::default());

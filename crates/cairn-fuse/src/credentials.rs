@@ -1,4 +1,4 @@
-//! Who sent a request, as far as the kernel says, and what it leaves to be found out.
+//! The sender of a request: what the kernel sends, and what is looked up in `/proc`.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -12,8 +12,8 @@ const SYSTEM_NAMESPACE: &str = "user:[4026531837]";
 /// `CAP_SYS_ADMIN`, a bit of a set of capabilities.
 const SYS_ADMIN: u32 = 21;
 
-/// The kernel does not say: on mounts that can be idmapped only requests that make something carry
-/// their sender's numbers.
+/// The sender is not in the request: on mounts that can be idmapped, only requests that make a file
+/// carry their sender's numbers.
 const UNKNOWN: u32 = u32::MAX;
 
 /// With this many free bytes, a request of limited length does not reach the root-reserved blocks.
@@ -51,7 +51,7 @@ impl Credentials {
         }
     }
 
-    /// For the filesystem, with this mask for what is made.
+    /// The caller for the filesystem, with this mask for new files.
     pub(crate) fn caller(&self, umask: u32) -> Caller {
         Caller { uid: self.uid(), gid: self.gid(), umask }
     }
@@ -60,9 +60,9 @@ impl Credentials {
         self.uid() == 0
     }
 
-    /// Is the sender of a group, or may it do as if it were? Groups that the kernel does not send
-    /// are looked up: only where a program is set-group-id and cannot be run by its group, which
-    /// hardly any is.
+    /// True if the sender is in the group, or is root. Supplementary groups are looked up, because
+    /// the kernel does not send them. This is rare: only for set-group-id programs that their group
+    /// cannot run.
     pub(crate) fn is_member(&self, gid: u32) -> bool {
         self.is_root() || self.gid() == gid || self.numbers("Groups:").contains(&gid)
     }
@@ -82,8 +82,8 @@ impl Credentials {
         fs.room(false) >= FAR_FROM_FULL || self.may_use_reserved(fs)
     }
 
-    /// As [`Self::may_use_reserved`], for what the sender writes through a handle later. While much
-    /// space is free, nothing is looked up: then only its user and its first group decide.
+    /// As [`Self::may_use_reserved`], for later writes of the sender through a handle. While much
+    /// space is free, nothing is looked up, and only its user and its first group decide.
     pub(crate) fn may_use_reserved_later(&self, fs: &dyn FileSystem) -> bool {
         if fs.room(false) < FAR_FROM_FULL {
             return self.may_use_reserved(fs);
@@ -92,13 +92,13 @@ impl Credentials {
         of.admits(&self.caller(0), |_| false)
     }
 
-    /// Has the sender `CAP_SYS_ADMIN`?
+    /// True if the sender has `CAP_SYS_ADMIN`.
     pub(crate) fn is_administrator(&self) -> bool {
         self.has_capability(SYS_ADMIN)
     }
 
-    /// Four bytes of the sender's memory, which waits for the answer. `None` if it is out of sight:
-    /// another's, or of another namespace.
+    /// Four bytes of the memory of the sender, which waits for the answer. `None` if this process
+    /// may not read it: the sender belongs to another user or namespace.
     pub(crate) fn word_at(&self, address: u64) -> Option<u32> {
         let mut word = [0; 4];
         let memory = File::open(format!("/proc/{}/mem", self.pid)).ok()?;
@@ -106,8 +106,8 @@ impl Credentials {
         Some(u32::from_ne_bytes(word))
     }
 
-    /// Has the sender this capability of the system, not only of a user namespace of its own? False
-    /// where that cannot be seen.
+    /// True if the sender has this capability in the system's user namespace, not only in one of
+    /// its own. False if that is not readable.
     fn has_capability(&self, capability: u32) -> bool {
         let namespace = fs::read_link(format!("/proc/{}/ns/user", self.pid));
         if !namespace.is_ok_and(|namespace| namespace.as_os_str() == SYSTEM_NAMESPACE) {
@@ -117,8 +117,8 @@ impl Credentials {
         set >> capability & 1 == 1
     }
 
-    /// The numbers of a line of the sender's status; the last number of `Uid` and `Gid` is what
-    /// file systems go by. Of a process that is gone, or out of sight: nothing.
+    /// The numbers of a line of the sender's status. The last number of `Uid` and `Gid` is the one
+    /// for filesystems. Empty if the process has ended or is not readable.
     fn numbers(&self, line: &str) -> Vec<u32> {
         self.status(line).split_whitespace().map_while(|number| number.parse().ok()).collect()
     }
@@ -146,7 +146,7 @@ mod tests {
     #[test]
     fn capabilities_are_those_of_the_sender_s_process() {
         let own = Credentials { uid: 1, gid: 1, pid: std::process::id() };
-        // CAP_CHOWN; and there is no 63rd.
+        // Capability 0 is CAP_CHOWN; there is no capability 63.
         assert_eq!(own.has_capability(0), rustix::process::geteuid().is_root());
         assert!(!own.has_capability(63) && !Credentials { pid: 0, ..own }.has_capability(0));
     }
@@ -162,7 +162,7 @@ mod tests {
         assert!(!sender.is_member(strange));
         assert!(!Credentials { pid: 0, ..sender }.is_member(strange));
         assert!(Credentials { uid: 0, gid: 0, pid }.is_member(strange));
-        // Where the kernel leaves everything out.
+        // The kernel sends no numbers.
         let unknown = Credentials { uid: UNKNOWN, gid: UNKNOWN, pid };
         assert_eq!(unknown.is_root(), rustix::process::geteuid().is_root());
         assert!(unknown.is_member(rustix::process::getegid().as_raw()));

@@ -1,40 +1,40 @@
-//! How much the kernel may hold in its writeback cache: what it was told to write and we have not
-//! heard of.
+//! The bound on the kernel's writeback cache: data that programs have written and the kernel has
+//! not sent yet.
 //!
-//! It bounds what it holds for each mount (`/sys/class/bdi`), and all of them together
-//! (`nr_dirty_threshold`). Root can set the first bound: it follows the room that the volume has,
-//! so that what the kernel holds is always a small part of that. A mount of an ordinary user keeps
-//! the kernel's own, a hundredth of the second.
+//! The kernel bounds its dirty data for each mount (`/sys/class/bdi`) and for all mounts together
+//! (`nr_dirty_threshold`). Root's mount sets the first bound: it follows the volume's room, so that
+//! the kernel's dirty data is always a small part of that. An ordinary user's mount keeps the
+//! kernel's default, a hundredth of the second bound.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Where root leaves the bound at the least, in bytes: enough for a stream of large writes.
+/// The smallest bound that root's mount sets, in bytes: enough for a stream of large writes.
 const FLOOR: u64 = 16 << 20;
 /// The part of the room that the kernel may hold.
 const PART: u64 = 16;
-/// What a FUSE mount may hold of all, in percent, unless somebody has changed that.
+/// The kernel's default for a FUSE mount, in percent of the bound for all mounts.
 const DEFAULT_PERCENT: u64 = 1;
-/// If the kernel does not tell its threshold: that of a machine with 64 GiB.
+/// Used if the kernel does not show its threshold: that of a machine with 64 GiB.
 const UNKNOWN_THRESHOLD: u64 = 12 << 30;
 
-/// See the module.
+/// The bound of one mount.
 pub(crate) struct Bound {
     /// The mount's own settings.
     bdi: Option<PathBuf>,
-    /// We may change them.
+    /// True if this process may change them.
     tunable: bool,
 }
 
 impl Bound {
-    /// Of the mount with this device number (`major:minor`).
+    /// The bound of the mount with this device number (`major:minor`).
     pub(crate) fn new(device: Option<&str>, tunable: bool) -> Self {
         let bdi = device.map(|device| PathBuf::from(format!("/sys/class/bdi/{device}")));
         let tunable = tunable && bdi.as_deref().is_some_and(Path::is_dir);
         Self { bdi, tunable }
     }
 
-    /// The bound now, in bytes, after it was made to follow this much room.
+    /// Sets the bound for this much room. Returns the bound in force, in bytes.
     pub(crate) fn follow(&self, room: u64) -> u64 {
         let threshold = threshold();
         if !self.tunable {
@@ -81,7 +81,7 @@ impl Bound {
     }
 }
 
-/// What the kernel holds of all filesystems at most, in bytes.
+/// The most dirty data that the kernel holds of all filesystems, in bytes.
 fn threshold() -> u64 {
     let pages = fs::read_to_string("/proc/vmstat").ok().and_then(|text| {
         text.lines()
@@ -128,7 +128,7 @@ mod tests {
         let (dir, bound) = bound(false, &settings);
         assert_eq!(bound.follow(0), 40 << 20);
         fs::remove_file(dir.path().join("max_bytes")).unwrap();
-        // The threshold follows the memory that is free.
+        // The threshold follows the free memory.
         let is_a_hundredth = |found: u64| found.abs_diff(threshold() / 100) < threshold() / 200;
         assert!(is_a_hundredth(bound.follow(0)));
         assert!(!bound.can_shrink(1 << 30));

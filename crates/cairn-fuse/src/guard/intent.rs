@@ -1,12 +1,11 @@
-//! What a thread that waits for an answer is about to do to a file, as `/proc` tells.
+//! What a thread that waits for an answer is about to do to a file, as `/proc` shows it.
 //!
 //! The kernel asks for attributes with a handle's flag before each write into its cache, but also
-//! before a read past the end and a seek to it, and its question does not say which. The thread's
-//! system call does; where that may not be looked at, the descriptors that its process has of the
-//! file.
+//! before a read past the end and a seek to the end, and its request does not say which. The
+//! thread's system call does. If the call may not be read, the process's descriptors of the file
+//! are examined instead.
 //!
-//! The thread is stopped in the call meanwhile, so what is read here stays true until it is
-//! answered.
+//! The thread waits in the call, so these facts stay true until the answer.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +13,7 @@ use std::thread;
 
 const O_ACCMODE: u32 = 0o3;
 const O_APPEND: u32 = rustix::fs::OFlags::APPEND.bits();
-/// Looks at a thread that is only on its way to sleep.
+/// How often to look at a thread that is just going to sleep.
 const LOOKS: usize = 20;
 
 /// Numbers of system calls: reads and seeks, those that write from a buffer, and those that write
@@ -33,7 +32,7 @@ const CALLS: Calls = Calls {
     write_at: 18,
     write_pieces: &[20, 296, 328],
 };
-/// Those of all newer architectures.
+/// The numbers of all newer architectures.
 #[cfg(not(target_arch = "x86_64"))]
 const CALLS: Calls = Calls {
     read: &[62, 63, 65, 67, 69, 286],
@@ -42,28 +41,28 @@ const CALLS: Calls = Calls {
     write_pieces: &[66, 70, 287],
 };
 
-/// See the module. `None` in its parts: not known.
+/// What the thread is about to do. `None` in a field: unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Intent {
-    /// It reads, or looks for the end.
-    Reads,
-    /// It writes, or may.
-    Writes {
-        /// At the end, wherever that is.
+    /// It reads, or seeks to the end.
+    Read,
+    /// It writes, or may write.
+    Write {
+        /// True if it writes at the end of the file.
         append: Option<bool>,
         /// From this offset on.
         offset: Option<u64>,
-        /// So many bytes.
+        /// Number of bytes.
         len: Option<u64>,
     },
 }
 
 impl Intent {
-    const UNKNOWN: Self = Self::Writes { append: None, offset: None, len: None };
+    const UNKNOWN: Self = Self::Write { append: None, offset: None, len: None };
 
-    /// Of the thread `tid`, for the file of this inode number.
+    /// The intent of the thread `tid` for the file with this inode number.
     pub(crate) fn of(tid: u32, ino: u64) -> Self {
-        // 0: the kernel's own, or of a process that cannot be seen from here.
+        // 0 stands for a thread of the kernel, or of a process that is not visible from here.
         if tid == 0 {
             Self::UNKNOWN
         } else {
@@ -79,13 +78,13 @@ impl Intent {
         let of = |fd: u64| open.iter().flatten().find(|open| u64::from(open.fd) == fd);
         let append = of(first).map(|open| open.append);
         if CALLS.read.contains(&number) {
-            Self::Reads
+            Self::Read
         } else if number == CALLS.write {
-            Self::Writes { append, offset: of(first).map(|open| open.position), len: Some(third) }
+            Self::Write { append, offset: of(first).map(|open| open.position), len: Some(third) }
         } else if number == CALLS.write_at {
-            Self::Writes { append, offset: Some(fourth), len: Some(third) }
+            Self::Write { append, offset: Some(fourth), len: Some(third) }
         } else if CALLS.write_pieces.contains(&number) {
-            Self::Writes { append, offset: None, len: None }
+            Self::Write { append, offset: None, len: None }
         } else {
             Self::by_descriptors(open.as_deref())
         }
@@ -97,8 +96,8 @@ impl Intent {
             Some(open) => {
                 let mut writable = open.iter().filter(|open| open.writable);
                 match (writable.next(), writable.next()) {
-                    (None, _) => Self::Reads,
-                    (Some(one), None) => Self::Writes {
+                    (None, _) => Self::Read,
+                    (Some(one), None) => Self::Write {
                         append: Some(one.append),
                         offset: Some(one.position),
                         len: None,
@@ -110,7 +109,8 @@ impl Intent {
     }
 }
 
-/// Number and first four arguments of the call that a thread waits in. `None`: not to be had.
+/// Number and first four arguments of the call that a thread waits in. `None` if they are not
+/// readable.
 fn system_call(task: &Path) -> Option<[u64; 5]> {
     for _ in 0..LOOKS {
         let line = fs::read_to_string(task.join("syscall")).ok()?;
@@ -136,7 +136,7 @@ struct Descriptor {
     append: bool,
 }
 
-/// The descriptors that a process has of an inode. `None`: not to be had.
+/// The descriptors that a process has of an inode. `None` if they are not readable.
 fn descriptors(task: &Path, ino: u64) -> Option<Vec<Descriptor>> {
     let entries = fs::read_dir(task.join("fdinfo")).ok()?;
     let each = entries.flatten().filter_map(|entry| {
@@ -150,7 +150,7 @@ fn parse_descriptor(fd: u32, text: &str, ino: u64) -> Option<Descriptor> {
     let field = |name: &str| {
         text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
     };
-    // Kernels before 5.14 do not say: any file may be the one.
+    // Kernels before 5.14 do not show the inode: any descriptor may be of this file.
     if field("ino").is_some_and(|found| found != ino.to_string()) {
         return None;
     }
@@ -181,7 +181,7 @@ mod tests {
     }
 
     fn writes(append: Option<bool>, offset: Option<u64>, len: Option<u64>) -> Intent {
-        Intent::Writes { append, offset, len }
+        Intent::Write { append, offset, len }
     }
 
     const READ_ONLY: &str = "pos:\t7\nflags:\t0100000\nmnt_id:\t24\nino:\t12\n";
@@ -196,7 +196,7 @@ mod tests {
             let line = format!("{number} 0x{fd:x} 0x7f00 0x1000 0x2000 0x0 0x0 0x7ffe 0x7efc\n");
             Intent::look(task(Some(&line), &open).path(), 12)
         };
-        assert!(CALLS.read.iter().all(|number| call(*number, 2) == Intent::Reads));
+        assert!(CALLS.read.iter().all(|number| call(*number, 2) == Intent::Read));
         assert_eq!(call(CALLS.write, 2), writes(Some(false), Some(4096), Some(4096)));
         assert_eq!(call(CALLS.write, 3), writes(Some(true), Some(0), Some(4096)));
         assert_eq!(call(CALLS.write_at, 2), writes(Some(false), Some(8192), Some(4096)));
@@ -206,13 +206,13 @@ mod tests {
     #[test]
     fn without_a_call_the_descriptors_tell() {
         let of = |descriptors: &[&str]| Intent::look(task(None, descriptors).path(), 12);
-        assert_eq!(of(&[OTHER, READ_ONLY]), Intent::Reads);
+        assert_eq!(of(&[OTHER, READ_ONLY]), Intent::Read);
         assert_eq!(of(&[READ_ONLY, WRITABLE]), writes(Some(false), Some(4096), None));
         assert_eq!(of(&[APPENDS]), writes(Some(true), Some(0), None));
         assert_eq!(of(&[WRITABLE, APPENDS]), Intent::UNKNOWN);
         assert_eq!(of(&[OTHER]), Intent::UNKNOWN, "a file that the kernel holds for it");
         assert_eq!(Intent::look(Path::new("/nowhere"), 12), Intent::UNKNOWN);
         let kernel = task(Some("-1 0x7ffe 0x7efc\n"), &[READ_ONLY]);
-        assert_eq!(Intent::look(kernel.path(), 12), Intent::Reads);
+        assert_eq!(Intent::look(kernel.path(), 12), Intent::Read);
     }
 }

@@ -1,5 +1,5 @@
-//! The thread behind a guard: it follows the room on the volume, and answers the questions that
-//! have to wait for the kernel.
+//! The guard's thread: it follows the room on the volume, and answers the questions whose answer
+//! must wait for the kernel.
 
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -16,16 +16,17 @@ use super::Ask;
 use super::bound::Bound;
 use crate::core::Core;
 
-/// Beside twice what the kernel may hold, near full begins here: what it takes before it is told.
+/// A volume is near full when its room is below twice the kernel's bound plus this, which covers
+/// writes that the kernel takes before it is told.
 const SLACK: u64 = 32 << 20;
-/// How long a write that was granted may take to reach the kernel's cache.
+/// How long a granted write may take to reach the kernel's cache.
 const UNDER_WAY: Duration = Duration::from_millis(20);
-/// So many times what the kernel may hold arrives before it has been told of all that is held.
+/// How many times the kernel's bound may arrive while the kernel is being told to ask.
 const UNASKED: u64 = 4;
-/// Inodes told to the kernel before those that are written are looked for again.
+/// How many inodes are told to the kernel between two looks for inodes that are being written.
 const BATCH: usize = 256;
 
-/// Where the kernel's side of the mount is.
+/// The kernel's side of the mount.
 pub(crate) struct Mounted {
     pub(crate) point: PathBuf,
     /// `major:minor`.
@@ -33,14 +34,14 @@ pub(crate) struct Mounted {
     pub(crate) root: bool,
 }
 
-/// The thread behind a guard. Ended when dropped.
+/// The guard's thread, which ends when this is dropped.
 pub(crate) struct Keeper {
     core: Arc<Core>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Keeper {
-    /// Begins to keep watch over a mount whose first request has not been served yet.
+    /// Starts the thread for a mount whose first request has not been served yet.
     pub(crate) fn start(core: Arc<Core>, mounted: Mounted) -> Self {
         let keeping = Keeping {
             bound: Bound::new(mounted.device.as_deref(), mounted.root),
@@ -54,10 +55,10 @@ impl Keeper {
         let spawned =
             thread::Builder::new().name("cairn-fuse-room".into()).spawn(move || keeping.run());
         if let Err(error) = &spawned {
-            // Nobody would answer.
+            // Without the thread, questions would get no answer.
             core.counters.room.near_full.store(false, Ordering::Release);
             tracing::warn!(
-                "no thread to watch the room on the volume: a full volume is told at fsync only: {}",
+                "no thread to watch the room on the volume: a full volume is reported only at fsync: {}",
                 with_remedy(error, "mount again")
             );
         }
@@ -110,8 +111,8 @@ impl Keeping {
         }
     }
 
-    /// Sets the bound and the marks for the room that there is, and tells the kernel when it has
-    /// become near full.
+    /// Sets the bound and the marks for the present room. When the volume becomes near full, makes
+    /// the kernel ask before it writes.
     fn look(&self, first: bool) {
         let guard = &self.core.guard;
         let room = self.core.fs().room(false);
@@ -129,27 +130,29 @@ impl Keeping {
         guard.low.store(low, Ordering::Relaxed);
         guard.high.store(high, Ordering::Relaxed);
         if near && !was && !first {
-            // Before data is asked what was promised of it.
+            // Set before `near_full`, because data that arrives afterwards is compared with the
+            // grants.
             guard.state.lock().expect_unasked(bound.saturating_mul(UNASKED));
         }
         guard.counters.room.near_full.store(near, Ordering::Release);
         if near && !was && !first {
             self.tell(bound);
             if self.core.fs().reserved_for().is_some() {
-                // While there is room for it: from then on, what was promised is known, and what
-                // comes from shared mappings leaves the root-reserved blocks.
+                // Fetched while there is room. From then on all grants are known, so pages of
+                // shared mappings are recognised and kept from root-reserved blocks.
                 self.fetch();
             }
         }
     }
 
-    /// Makes the attributes of all files stale that the kernel has. It may have taken as much as it
-    /// holds at most.
+    /// Makes all attributes stale that the kernel has, so that it asks. Until then it may have
+    /// taken as much data as its bound allows.
     fn tell(&self, bound: u64) {
         let guard = &self.core.guard;
         guard.telling.store(true, Ordering::Release);
         guard.state.lock().grant_anywhere(bound);
-        // Once more, for what was answered while it was not near yet.
+        // Twice, because requests that began before `near_full` was set may have sent valid
+        // attributes after the first round.
         for _ in 0..2 {
             for inodes in self.core.fs().referenced().chunks(BATCH) {
                 let written = std::mem::take(&mut guard.state.lock().written);
@@ -162,13 +165,13 @@ impl Keeping {
         guard.state.lock().grant_anywhere(bound);
     }
 
-    /// Answers what did not fit beside what was granted.
+    /// Answers questions of writes that did not fit beside the granted writes.
     fn answer(&self, asked: Vec<Ask>) {
         let (guard, fs) = (&self.core.guard, self.core.fs());
         if asked.is_empty() {
             return;
         }
-        // What is promised to no data is free, and is given back for this.
+        // `statfs` releases reservations that no data uses.
         let _ = fs.statfs();
         for ask in asked {
             if guard.admits(fs, &ask) {
@@ -187,11 +190,11 @@ impl Keeping {
         }
     }
 
-    /// Has the kernel hand over what it holds.
+    /// Makes the kernel send its dirty data.
     fn fetch(&self) {
         let (guard, fs) = (&self.core.guard, self.core.fs());
         let last = guard.state.lock().last;
-        // Whoever was just granted a write has yet to make it.
+        // A write that was just granted has not reached the kernel's cache yet.
         if let Some(left) = last.and_then(|last| UNDER_WAY.checked_sub(last.elapsed())) {
             thread::sleep(left);
         }
@@ -205,8 +208,8 @@ impl Keeping {
             return;
         }
         guard.counters.room.fetched.add(1);
-        // This begins it, in large pieces; since Linux 6.16 it does not wait for what a FUSE server
-        // has to do.
+        // `syncfs` starts the transfer, in large pieces. Since Linux 6.16 it does not wait for a
+        // FUSE server.
         if let Some(root) = self.open_root()
             && let Err(error) = rustix::fs::syncfs(&root)
         {

@@ -1,29 +1,29 @@
-//! Near full, nobody is told "written" for what cannot be stored.
+//! Near full, write(2) fails for data that cannot be stored.
 //!
-//! With its writeback cache the kernel takes a write and answers it at once; we hear of it later,
-//! when there is nobody left to be told that there is no space. But before each write it asks for
-//! the attributes of the file if those that it has are stale, with the flag that there is a handle;
-//! and an error of that question is the error of the write. So near full the attributes of regular
-//! files are good for that one use, and the question is a request for room: it is granted if the
-//! write fits beside everything that was granted before and that we have not received yet. What the
-//! kernel holds is then fetched, which tells how much room there really is, and what does not fit
-//! is refused.
+//! With its writeback cache the kernel takes a write and answers it at once. The data arrives here
+//! later, when the writer can no longer be told that there is no space. But before each write the
+//! kernel asks for the file's attributes if its copy is stale, with the flag that there is a
+//! handle, and an error of that question is the error of the write. So near full the attributes of
+//! regular files are valid for one use only, and the question is a request for room. It is granted
+//! if the write fits beside all writes that were granted before and have not arrived yet. Otherwise
+//! the kernel's dirty data is fetched, which shows how much room there really is, and a write that
+//! still does not fit is refused.
 //!
-//! The same question keeps what is immutable, or open for appending only, from being written
-//! through a descriptor that was open before; and once the volume has stopped, everything.
+//! The same question refuses writes to immutable and append-only files through descriptors that
+//! were open before, and all writes once the volume has stopped.
 //!
-//! *Near* is where the room comes close to what the kernel may hold without having asked
-//! ([`bound`]). On the way there, the attributes that the kernel has are made stale, those of files
-//! that are being written first. Far from full, a write costs two comparisons.
+//! A volume is *near full* when its room comes close to the data that the kernel may hold without
+//! having asked ([`bound`]). At that point the kernel's attributes are made stale, first those of
+//! files that are being written. Far from full, a write costs two comparisons.
 //!
-//! A single write whose length cannot be seen ([`intent`]) counts as [`UNSEEN`] bytes. Memory that
-//! is mapped cannot be guarded: there is no question before it changes. But it can be told from
-//! what was granted ([`promises`]), and takes no root-reserved blocks unless all who have the file
-//! open for writing may ([`crate::writers`]).
+//! A write whose length is unknown ([`intent`]) counts as [`UNSEEN`] bytes. Mapped memory cannot be
+//! guarded: the kernel does not ask before it changes. But its pages are told from granted writes
+//! ([`promises`]), and take root-reserved blocks only if all users who have the file open for
+//! writing may use them ([`crate::writers`]).
 //!
-//! Locking: one mutex, never held while the kernel is asked or told something. All that waits for
-//! the kernel is done by a thread of its own, which keeps the questions that it cannot answer at
-//! once; no thread that serves requests waits for it.
+//! Locking: one mutex, never held during a call to the kernel. A thread of its own ([`Keeper`])
+//! does all work that waits for the kernel, and keeps the questions that it cannot answer at once.
+//! Threads that serve requests do not wait for it.
 
 mod bound;
 mod intent;
@@ -47,60 +47,60 @@ pub(crate) use intent::Intent;
 pub(crate) use keeper::{Keeper, Mounted};
 use promises::{Promised, Promises};
 
-/// A write of unseen length is taken for this long.
+/// The assumed length of a write of unknown length.
 const UNSEEN: u64 = 1 << 20;
-/// Blocks that a write may take beside its data: both its ends, and what maps them.
+/// Blocks that a write may take beside its data, for both its ends and their mapping.
 const EXTRA_BLOCKS: u64 = 4;
-/// A block of mapping serves so much data at the least.
+/// A block of mapping serves at least this many blocks of data.
 const MAPPED: u64 = 512;
 
 /// A question that is not answered yet.
 pub(crate) struct Ask {
-    /// Whoever asks may have root-reserved blocks.
+    /// True if the sender may use root-reserved blocks.
     pub(crate) reserved: bool,
     pub(crate) node: u64,
     pub(crate) ino: Ino,
-    /// Bytes a block.
+    /// Size of a block in bytes.
     pub(crate) block: u32,
     pub(crate) intent: Intent,
-    /// The answer, if it fits.
+    /// The answer if the write fits.
     pub(crate) answer: AttrOut,
     pub(crate) reply: Reply,
 }
 
 #[derive(Default)]
 struct State {
-    /// Bytes that the kernel was allowed to take, or may have taken, and that are not known to have
+    /// Bytes that the kernel was allowed to take, or may have taken, and that have not certainly
     /// arrived.
     granted: u64,
-    /// Where that goes to.
+    /// The files and ranges of these bytes.
     promised: Promises,
-    /// What was promised before the kernel last handed over what it held. A write that was slow to
-    /// reach the kernel's cache is still among it.
+    /// The same, from before the last fetch. A write that was slow to reach the kernel's cache is
+    /// still among them.
     promised_before: Promises,
-    /// Bytes that may still arrive of what the kernel took unasked.
+    /// Bytes that the kernel took without a question and may still send.
     unasked: u64,
-    /// Data that was promised, by all that is known, takes root-reserved blocks for somebody who
-    /// may not use them: find out what was.
+    /// Granted data seems to take root-reserved blocks for a user who may not use them: fetch all
+    /// data, so that the grants are known.
     settle: bool,
-    /// When something was granted last.
+    /// Time of the last grant.
     last: Option<Instant>,
     asked: Vec<Ask>,
-    /// Nodes written while the kernel is being told: they come first.
+    /// Nodes written while the kernel is being told to ask. They are told first.
     written: Vec<u64>,
     /// The room has passed one of the marks.
     look: bool,
     ended: bool,
 }
 
-/// See the module.
+/// The guard of one mount.
 pub(crate) struct Guard {
-    /// The kernel collects writes.
+    /// True if the kernel collects writes.
     on: bool,
     telling: AtomicBool,
     /// The volume has stopped.
     stopped: AtomicBool,
-    /// Rooms below and above which to look again.
+    /// Marks: if the room is below `low` or above `high`, the thread looks again.
     low: AtomicU64,
     high: AtomicU64,
     state: Mutex<State>,
@@ -134,31 +134,31 @@ impl Guard {
             && (protected || self.is_near() || self.refuses())
     }
 
-    /// Nothing is written any more.
+    /// True once the volume has stopped: all writes are refused.
     fn refuses(&self) -> bool {
         self.stopped.load(Ordering::Acquire)
     }
 
-    /// From now on nothing is written. True if that is news: what the kernel has is to be made
-    /// stale.
+    /// Refuses all writes from now on. True at the first call: the caller then makes the kernel's
+    /// attributes stale.
     pub(crate) fn refuse(&self) -> bool {
         self.on && !self.stopped.swap(true, Ordering::AcqRel)
     }
 
-    /// Fails if the file, or the volume, does not take what is about to be written.
+    /// Fails if the file or the volume refuses the intended write.
     pub(crate) fn check(
         &self,
         fs: &dyn FileSystem,
         flags: InodeFlags,
         intent: Intent,
     ) -> Result<(), Errno> {
-        if self.refuses() && intent != Intent::Reads {
+        if self.refuses() && intent != Intent::Read {
             fs.check_stopped().map_err(|error| Errno::from_raw_os_error(error.errno()))?;
         }
         check_protection(flags, intent)
     }
 
-    /// Something of this file has arrived from the kernel.
+    /// Data of this file has arrived from the kernel.
     pub(crate) fn arrived(&self, fs: &dyn FileSystem, node: u64) {
         if !self.on {
             return;
@@ -177,8 +177,8 @@ impl Guard {
         }
     }
 
-    /// True if somebody may have been told that data which arrives from the kernel's cache is
-    /// written. What is left comes from shared mappings, and nobody was promised room for it.
+    /// True if data from the kernel's cache may belong to a granted write. Other data comes from
+    /// shared mappings, which no grant covers.
     pub(crate) fn has_promised(&self, fs: &dyn FileSystem, node: u64, range: &Range<u64>) -> bool {
         if !self.on || !self.is_near() {
             return self.on;
@@ -195,14 +195,14 @@ impl Guard {
         promised != Promised::Not
     }
 
-    /// Answers a question, now or when it is known whether there is room.
+    /// Answers a question, at once or when it is known whether there is room.
     pub(crate) fn answer(&self, fs: &dyn FileSystem, ask: Ask) {
-        if !self.is_near() || ask.intent == Intent::Reads {
+        if !self.is_near() || ask.intent == Intent::Read {
             return ask.grant();
         }
         self.counters.room.asked.add(1);
         let mut state = self.state.lock();
-        // Who waits has come first.
+        // Waiting questions came first.
         if state.asked.is_empty() && state.fits(fs, &ask) {
             drop(state);
             return ask.grant();
@@ -211,7 +211,7 @@ impl Guard {
         self.wake.notify_one();
     }
 
-    /// There is room for it, or it needs none.
+    /// True if there is room for the write, or it needs none.
     fn admits(&self, fs: &dyn FileSystem, ask: &Ask) -> bool {
         self.state.lock().fits(fs, ask) || ask.has_blocks(fs)
     }
@@ -219,14 +219,14 @@ impl Guard {
     fn end(&self) {
         let mut state = self.state.lock();
         state.ended = true;
-        // The connection has ended: nobody hears the answers.
+        // The connection has ended, so the questions need no answer.
         state.asked.clear();
         self.wake.notify_one();
     }
 }
 
 impl State {
-    /// Counts a write in, if there is room for it beside all that was granted.
+    /// Adds a write to the grants if there is room beside them.
     fn fits(&mut self, fs: &dyn FileSystem, ask: &Ask) -> bool {
         let need = ask.need();
         let fits = self.granted.checked_add(need).is_some_and(|sum| sum <= fs.room(ask.reserved));
@@ -240,13 +240,13 @@ impl State {
 }
 
 impl State {
-    /// The kernel may have taken something unasked. It is among so many bytes that arrive next.
+    /// The kernel may have taken data without a question. It is among the next `bytes` that arrive.
     fn expect_unasked(&mut self, bytes: u64) {
         self.promised.anywhere = true;
         self.unasked = bytes;
     }
 
-    /// Counts in what the kernel has taken unasked.
+    /// Adds data that the kernel has taken without a question.
     fn grant_anywhere(&mut self, bytes: u64) {
         self.granted = self.granted.saturating_add(bytes);
         self.promised.anywhere = true;
@@ -261,38 +261,38 @@ impl Ask {
     /// Bytes that the write may take.
     fn need(&self) -> u64 {
         let len = match self.intent {
-            Intent::Writes { len: Some(len), .. } => len,
+            Intent::Write { len: Some(len), .. } => len,
             _ => UNSEEN,
         };
         len.saturating_add(len / MAPPED).saturating_add(EXTRA_BLOCKS * u64::from(self.block))
     }
 
-    /// The bytes that are written, if they are known and inside the file of this size.
+    /// The written range, if it is known and inside a file of this size.
     fn range(&self, size: u64) -> Option<Range<u64>> {
-        let Intent::Writes { append: Some(false), offset: Some(offset), len } = self.intent else {
+        let Intent::Write { append: Some(false), offset: Some(offset), len } = self.intent else {
             return None;
         };
         let end = match len {
             Some(len) => offset.checked_add(len)?,
-            // As much of it as there is.
+            // Up to the end of the file.
             None => size.min(offset.checked_add(UNSEEN)?),
         };
         (offset < end && end <= size).then_some(offset..end)
     }
 
-    /// Where the write may go to.
+    /// The range that the write may touch.
     fn reach(&self) -> Range<u64> {
         match self.intent {
-            Intent::Writes { append: Some(false), offset: Some(offset), len: Some(len) } => {
+            Intent::Write { append: Some(false), offset: Some(offset), len: Some(len) } => {
                 offset..offset.saturating_add(len)
             }
             _ => 0..u64::MAX,
         }
     }
 
-    /// True if all blocks of the write are the file's already.
+    /// True if the file already has all blocks of the write.
     fn has_blocks(&self, fs: &dyn FileSystem) -> bool {
-        // The kernel may have handed over more since the question was asked.
+        // More data may have arrived since the question was asked.
         let Some(range) = fs.getattr(self.ino).ok().and_then(|found| self.range(found.size)) else {
             return false;
         };
@@ -313,12 +313,12 @@ fn holes(fs: &dyn FileSystem, ino: Ino, range: Range<u64>) -> cairn_vfs::Result<
     Ok(holes + (range.end - at))
 }
 
-/// Whether a file with these flags takes what is about to be written.
+/// Fails if a file with these flags refuses the intended write.
 fn check_protection(flags: InodeFlags, intent: Intent) -> Result<(), Errno> {
     let forbidden = match intent {
-        Intent::Reads => false,
-        Intent::Writes { append, .. } => {
-            // Where it cannot be seen, the write will tell.
+        Intent::Read => false,
+        Intent::Write { append, .. } => {
+            // If the intent is unknown, the write itself is checked later.
             append.is_some() && flags.contains(InodeFlags::IMMUTABLE)
                 || append == Some(false) && flags.contains(InodeFlags::APPEND)
         }

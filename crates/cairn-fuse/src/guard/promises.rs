@@ -1,4 +1,4 @@
-//! What the kernel was allowed to take and may still hold, by file.
+//! Data that the kernel was allowed to take and may still hold, by file.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -6,26 +6,26 @@ use std::ops::Range;
 /// Bytes of one file.
 struct Place {
     range: Range<u64>,
-    /// All who wrote there may use root-reserved blocks.
+    /// True if all writers of these bytes may use root-reserved blocks.
     admitted: bool,
 }
 
-/// See the module.
+/// Granted data, by file.
 #[derive(Default)]
 pub(super) struct Promises {
     places: HashMap<u64, Place>,
-    /// Some of it may be anywhere.
+    /// True if some of the data may be in any file.
     pub(super) anywhere: bool,
 }
 
-/// What is known of data that arrives.
+/// What is known of data that has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Promised {
-    /// Nobody was told that it is written.
+    /// No write(2) has returned for it.
     Not,
-    /// It may have been promised to a user who may not use root-reserved blocks.
+    /// A user who may not use root-reserved blocks may have written it.
     ToOthers,
-    /// It was promised to users who may.
+    /// Only users who may use root-reserved blocks have written it.
     ToAdmitted,
 }
 
@@ -37,7 +37,8 @@ impl Promises {
         place.admitted &= admitted;
     }
 
-    /// What was promised of these bytes, and whether they may be `unasked`, which may be anywhere.
+    /// What is known of these bytes. `unasked`: data that the kernel took without a question, in
+    /// any file, may still arrive.
     pub(super) fn of(&self, node: u64, range: &Range<u64>, unasked: bool) -> Promised {
         let overlaps =
             |place: &&Place| place.range.start < range.end && range.start < place.range.end;
@@ -49,7 +50,7 @@ impl Promises {
         }
     }
 
-    /// Each file, and where in it.
+    /// Each file and its range.
     pub(super) fn places(&self) -> impl Iterator<Item = (u64, Range<u64>)> {
         self.places.iter().map(|(node, place)| (*node, place.range.clone()))
     }

@@ -22,19 +22,18 @@ pub(super) const O_DIRECT: u32 = rustix::fs::OFlags::DIRECT.bits();
 const SEEK_DATA: u32 = 3;
 const SEEK_HOLE: u32 = 4;
 
-/// Reads of this size and more are answered without a copy of our own.
+/// Reads of this size and more are answered from the page cache, without a copy.
 const LENT: usize = 64 << 10;
 
 thread_local! {
-    /// Read requests of a thread are answered from here: fresh memory costs more than the copy.
+    /// The buffer of a thread's smaller reads: fresh memory costs more than the copy.
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// `O_APPEND` and `O_SYNC` are not passed on: the kernel has put the offset at the end already
-/// (with its cache, it alone knows the end), and sends an FSYNC after each synchronous write.
+/// `O_APPEND` and `O_SYNC` are not passed on. The kernel has already set the offset to the end
+/// (with its cache, only it knows the end), and sends an FSYNC after each synchronous write.
 ///
-/// Without a writeback cache the kernel still has pages of its own, those that are mapped, but
-/// keeps no times for them.
+/// Without a writeback cache the kernel still has mapped pages, but keeps no times for them.
 fn write_flags(asked: &WriteIn, keeps_times: bool) -> IoFlags {
     let from_cache = asked.write_flags & WRITE_CACHE != 0;
     let mut flags = IoFlags::empty();
@@ -44,8 +43,8 @@ fn write_flags(asked: &WriteIn, keeps_times: bool) -> IoFlags {
     flags
 }
 
-/// Pages of the kernel's cache: it takes them for written whatever count it is told, so what does
-/// not fit must be an error, or a later fsync would acknowledge it.
+/// Writes pages of the kernel's cache. The kernel takes them for written whatever the count of the
+/// answer, so a short write must be an error: otherwise a later fsync would acknowledge lost data.
 fn write_all(
     fs: &dyn FileSystem,
     ino: Ino,
@@ -63,12 +62,12 @@ fn write_all(
     Ok(done)
 }
 
-/// The kernel writes whole pages, also of a file that is open for appending only: only what comes
-/// after what is there is added.
+/// Appends pages of the kernel's cache to an append-only file. The kernel sends whole pages, so the
+/// part before the end must equal the file's data, and only the rest is added.
 ///
 /// # Errors
-/// [`Error::NotPermitted`] if something else is there: without OPEN requests, nothing has checked
-/// how the file was opened.
+/// [`Error::NotPermitted`] if the part before the end differs: without OPEN requests, nothing has
+/// checked how the file was opened.
 fn write_added(
     fs: &dyn FileSystem,
     ino: Ino,
@@ -99,10 +98,10 @@ impl Operations {
         if flags.is_empty() {
             self.core.kernel.caches(node);
         }
-        // What the kernel was told at the start.
+        // The limit that the handshake gave to the kernel.
         let size = asked.size.min(MAX_WRITE) as usize;
         let ino = self.core.ino(node);
-        // Large answers go out from where they are cached.
+        // Large answers are sent from the page cache.
         let mut reply = Some(reply);
         if size >= LENT {
             let answered = self.core.run_taking_memory(Operation::Read, |fs| {
@@ -154,8 +153,8 @@ impl Operations {
                 // At most MAX_WRITE.
                 let answer = move || reply.send(&Ok(WriteOut { size: count as u32, padding: 0 }));
                 if flags.contains(IoFlags::DIRECT) {
-                    // The kernel looks after its pages itself only where somebody waits in the
-                    // call.
+                    // The kernel drops its own pages only for synchronous calls, so asynchronous
+                    // writes need this.
                     self.core.kernel.pages_replaced(node, asked.offset, count as u64, answer);
                 } else {
                     answer();
@@ -203,7 +202,7 @@ impl Operations {
             let handle = writers::plain(asked.fh);
             let synced = self.core.run(Operation::Fsync, |fs| fs.fsync(ino, handle, data_only));
             if synced.is_err() {
-                // The device may have no room: then the kernel is to ask before it takes the next
+                // The device may have no room: the guard then makes the kernel ask before the next
                 // write.
                 self.core.guard.arrived(self.core.fs(), request.header.nodeid);
             }
@@ -231,12 +230,12 @@ impl Operations {
                 SEEK_HOLE => Seek::Hole,
                 _ => return Err(Error::Invalid("lseek of this kind is the kernel's")),
             };
-            // A negative one.
+            // A negative offset.
             if i64::try_from(asked.offset).is_err() {
                 return Err(Error::NoData);
             }
-            // The kernel does not write its dirty pages for this request, and only they know of
-            // data written just now.
+            // The kernel does not write its dirty pages for this request, and the newest data is
+            // only in them.
             self.core.kernel.collect_dirty_pages(node);
             fs.seek(self.core.ino(node), asked.offset, what)
         })?;
@@ -245,7 +244,7 @@ impl Operations {
 
     pub(super) fn copy_file_range(&self, request: &mut Request<'_>) -> Result<WriteOut, Errno> {
         let asked: CopyFileRangeIn = request.take()?;
-        // The answer has 32 bits; a caller goes on from a short count.
+        // The answer has 32 bits. A caller continues after a short count.
         let len = asked.len.min(u64::from(u32::MAX) & !0xfff);
         let (from, to) = (self.core.ino(request.header.nodeid), self.core.ino(asked.nodeid_out));
         let sender = Credentials::of(request);

@@ -1,4 +1,4 @@
-//! What each request means to the filesystem: translation, no policy.
+//! Translates each request to a call on the filesystem, without a policy of its own.
 //!
 //! Attributes and names: `names`; contents: `data`; extended attributes and the volume: `volume`.
 
@@ -14,23 +14,23 @@ use crate::core::Core;
 use crate::wire::abi::{ReadIn, WriteIn, opcode};
 use crate::wire::{Reply, Request};
 
-/// From this size on, a read or write is worth the waking of another thread.
+/// A read or write of this size is worth the wake-up of another thread.
 const LONG: u32 = 128 << 10;
 
 /// How long a request may keep its thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Weight {
-    /// Not longer than the waking of another thread would take, as a rule.
+    /// Usually shorter than the wake-up of another thread.
     Quick,
-    /// It copies much.
+    /// It copies much data.
     Copies,
-    /// It waits for the disk, with others of its kind.
+    /// It waits for the disk, possibly together with other requests of its kind.
     MayTakeLong,
     /// It waits for other requests to be served.
     NeedsAnother,
 }
 
-/// A filesystem as requests see it.
+/// The operations of a filesystem, by request.
 pub(crate) struct Operations {
     core: Arc<Core>,
 }
@@ -42,7 +42,7 @@ impl Operations {
 
     pub(crate) fn weight(&self, request: &Request<'_>) -> Weight {
         match request.header.opcode {
-            // It may wait to be thawed; those that only read go on.
+            // On a frozen volume, requests may wait for the thaw; reads continue.
             _ if self.core.is_frozen() => Weight::NeedsAnother,
             opcode::FSYNC
             | opcode::FSYNCDIR
@@ -60,7 +60,7 @@ impl Operations {
                 Weight::MayTakeLong
             }
             opcode::LSEEK => Weight::NeedsAnother,
-            // It may have the kernel write its pages first.
+            // It may make the kernel write its pages first.
             opcode::IOCTL => Weight::NeedsAnother,
             opcode::READ if request.peek::<ReadIn>().is_some_and(|read| read.size >= LONG) => {
                 Weight::Copies
@@ -127,9 +127,9 @@ impl Operations {
                 reply.none();
                 self.forget(request);
             }
-            // FLUSH: the kernel has written its pages already, and locks are its own. OPENDIR:
-            // directories have no state. INTERRUPT: what is begun is finished. ACCESS, locks, BMAP,
-            // POLL: the kernel's part. It asks for each of these once.
+            // FLUSH: the kernel has already written its pages and keeps the locks itself. OPENDIR:
+            // directories have no state. INTERRUPT: requests are never cut short. ACCESS, locks,
+            // BMAP, POLL: the kernel's part. The kernel sends each of these once.
             _ => reply.error(Errno::NOSYS),
         }
     }

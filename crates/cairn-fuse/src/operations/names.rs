@@ -24,15 +24,15 @@ const O_ACCMODE: u32 = 3;
 const O_APPEND: u32 = rustix::fs::OFlags::APPEND.bits();
 const O_TRUNC: u32 = rustix::fs::OFlags::TRUNC.bits();
 
-/// What the kernel may believe of a file's contents when it is opened.
+/// The answer to OPEN: the kernel may keep its cached contents.
 const OPENED: OpenOut = OpenOut { fh: 0, open_flags: FOPEN_KEEP_CACHE, padding: 0 };
 
 fn open_mode(flags: u32) -> OpenMode {
     OpenMode { write: flags & O_ACCMODE != 0, direct: flags & super::data::O_DIRECT != 0 }
 }
 
-/// HANDLE_KILLPRIV_V2: a change of owner always takes privileges away, a truncation if the kernel
-/// says so. The permissions to set for that, if any go.
+/// The permissions without privileges, if any must be removed. With HANDLE_KILLPRIV_V2 a change of
+/// owner always removes privileges, a truncation if the kernel says so.
 fn permissions_left(
     fs: &dyn FileSystem,
     ino: Ino,
@@ -40,8 +40,8 @@ fn permissions_left(
     caller: &Credentials,
 ) -> Result<Option<u32>> {
     let found = fs.getattr(ino)?;
-    // When overlayfs copies a file up, it gets its mode before its owner, before its name: it is to
-    // keep it.
+    // overlayfs sets the mode of a copied-up file before its owner and its name: the mode must
+    // stay.
     if found.links == 0 && set.size.is_none() {
         return Ok(None);
     }
@@ -85,7 +85,7 @@ impl Operations {
         self.core.removals.forgetting(|| {
             for (node, count) in forgotten {
                 self.core.counters.forgotten.add(count);
-                // There is nobody to tell of an error.
+                // FORGET has no answer, so errors cannot be reported.
                 let _ = self.core.run(Operation::Forget, |fs| {
                     fs.forget(self.core.ino(node), count);
                     Ok(())
@@ -111,7 +111,7 @@ impl Operations {
         if !with_handle || !self.core.guard.watches(&found) {
             return reply.send(&Ok(answer));
         }
-        // It may be about to write.
+        // The sender may be about to write.
         let intent = Intent::of(request.header.pid, node);
         match self.core.guard.check(self.core.fs(), found.flags, intent) {
             Ok(()) => {
@@ -166,8 +166,8 @@ impl Operations {
         let (ino, sender) = (self.core.ino(request.header.nodeid), Credentials::of(request));
         self.core
             .run_taking_space(Operation::SetAttr, &sender, |fs| {
-                // Privileges of which the kernel leaves it to us to take them away: nothing is
-                // asked for.
+                // Empty if the change was only to remove privileges, which the kernel leaves to
+                // Cairn.
                 if set == SetAttributes::default() {
                     return fs.getattr(ino);
                 }
@@ -330,7 +330,7 @@ impl Operations {
         Ok(OpenOut { fh, ..OPENED })
     }
 
-    /// The number for the kernel of a handle that was opened.
+    /// The number of an opened handle for the kernel.
     fn handle(&self, node: u64, fh: u64, mode: OpenMode, sender: &Credentials) -> u64 {
         if mode.write {
             let admitted = sender.may_use_reserved_later(self.core.fs());

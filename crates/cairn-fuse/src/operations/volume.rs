@@ -17,10 +17,10 @@ use crate::wire::{Reply, Request};
 
 const XATTR_CREATE: u32 = 1;
 const XATTR_REPLACE: u32 = 2;
-/// Attributes whose very names are for administrators.
+/// Prefix of attributes whose names only administrators may see.
 const TRUSTED: &[u8] = b"trusted.";
 
-/// A value, or its size where that was asked for.
+/// Sends a value, or its size if the request asks for it.
 fn send_value(reply: Reply, room: u32, value: Result<Vec<u8>, Errno>) {
     match value {
         // An attribute's value or list of names is far below 4 GiB.
@@ -58,7 +58,7 @@ impl Operations {
         let sender = Credentials::of(request);
         let names = self.core.run(Operation::ListXattr, |fs| {
             let mut names = fs.listxattr(ino)?;
-            // Values of these the kernel refuses to others by itself.
+            // The kernel itself refuses their values to other users.
             if names.iter().any(|name| name.starts_with(TRUSTED)) && !sender.is_administrator() {
                 names.retain(|name| !name.starts_with(TRUSTED));
             }
@@ -130,7 +130,8 @@ impl Operations {
         }
         let node = request.header.nodeid;
         if ioctl.sets_flags() {
-            // What was written before the file was protected is not refused afterwards.
+            // Data that was written before the file became protected is collected first, because it
+            // would be refused afterwards.
             self.core.kernel.collect_dirty_pages(node);
         }
         if ioctl.ends_with_everything() {
@@ -141,8 +142,8 @@ impl Operations {
         let done = self.core.run(Operation::Ioctl, |fs| ioctl.run(fs));
         self.core.notice_stop();
         if ioctl.sets_flags() {
-            // From now on the kernel asks before it writes, or no longer does ([`crate::guard`]);
-            // and the change time is another.
+            // The new flags decide whether the kernel asks before it writes ([`crate::guard`]), and
+            // the change time is new.
             self.core.kernel.attributes_changed(node);
         }
         match done {
