@@ -7,6 +7,7 @@ use cairn::ImageSpec;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::args::Command;
+use crate::commands::volume_command::VolumeCommand;
 use crate::failure::{Failure, Status};
 use crate::print;
 
@@ -33,7 +34,8 @@ pub fn of_failure(failed: &Failure, command: &Command, words: &[OsString]) -> Op
     }
     let image = &command.command().image().image;
     let mut later = words.iter().skip_while(|word| *word != image).skip(1);
-    if holds_volume(image) {
+    // Each operand of df is an image.
+    if holds_volume(image) || matches!(command, VolumeCommand::Df(_)) {
         return None;
     }
     later.find(|word| holds_volume(word)).map(|found| failure(words, found))

@@ -65,7 +65,7 @@ fn a_size_that_does_not_do_is_answered_with_one_that_does() {
     works(&["mkfs", "-F", "-t", "f2fs", "--size", &least, &image]);
     let (_dir, image) = in_dir("huge.img");
     let (status, _, said) = cairn(&["mkfs", "--size", "8000000T", &image]);
-    assert!(status != 0 && said.contains(": give "), "{status}: {said}");
+    assert!(status != 0 && said.contains(": raise `ulimit -f`"), "{status}: {said}");
     assert!(!std::path::Path::new(&image).exists());
 }
 

@@ -23,16 +23,20 @@ fn share(store: &Store, thread: usize) -> Vec<Arc<Node>> {
     files(store).into_iter().skip(thread).step_by(THREADS).collect()
 }
 
+/// The logs may run out between two checkpoints: the next one frees what was moved.
+fn unless_full(outcome: crate::Result<()>) {
+    match outcome {
+        Ok(()) | Err(crate::Error::Vfs(cairn_vfs::Error::NoSpace)) => {}
+        Err(error) => panic!("{error}"),
+    }
+}
+
 fn work(store: &Store, mine: &[Arc<Node>], random: &mut fastrand::Rng) {
     let node = &mine[random.usize(..mine.len())];
     match random.u32(..10) {
         0..6 => {
             let odd = random.u16(..2);
-            // The logs may run out between two checkpoints: the next one frees what was moved.
-            match move_data(store, node, |slot| slot % 2 == odd) {
-                Ok(_) | Err(crate::Error::Vfs(cairn_vfs::Error::NoSpace)) => {}
-                Err(error) => panic!("{error}"),
-            }
+            unless_full(move_data(store, node, |slot| slot % 2 == odd).map(drop));
         }
         6 => {
             let nid = store.nat.allocate().unwrap();
@@ -42,7 +46,7 @@ fn work(store: &Store, mine: &[Arc<Node>], random: &mut fastrand::Rng) {
         7 => {
             let _inside = store.operation_lock.lock_op().unwrap();
             drop(node.modify());
-            store.nodes.write(&store.nodes.marked(node.ino(), false)).unwrap();
+            unless_full(store.nodes.write(&store.nodes.marked(node.ino(), false)));
         }
         _ => {
             let nid = Nid(random.u32(3..100));

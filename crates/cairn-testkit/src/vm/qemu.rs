@@ -67,7 +67,7 @@ impl Machine<'_> {
         qemu.args(if accelerates(self.kernel) { KVM } else { EMULATION });
         qemu.args(BARE).args(["-smp", "2", "-m"]).arg(self.memory_mib.to_string());
         qemu.arg("-kernel").arg(self.kernel).arg("-initrd").arg(self.initrd);
-        qemu.args(["-append", "console=ttyS0 loglevel=4 panic=-1 random.trust_cpu=on"]);
+        qemu.args(["-append", KERNEL_OPTIONS]);
         qemu.arg("-serial").arg(prefixed("file:", self.console)).args(["-serial", "stdio"]);
         for disk in self.disks {
             // `unsafe`: a machine that is killed leaves what it has written all the same.
@@ -85,6 +85,8 @@ impl Machine<'_> {
     }
 }
 
+/// `no_timer_check`: a busy host delays the timer, and the kernel would then give it up.
+const KERNEL_OPTIONS: &str = "console=ttyS0 loglevel=4 panic=-1 random.trust_cpu=on no_timer_check";
 const KVM: &[&str] = &["-accel", "kvm", "-cpu", "host"];
 const EMULATION: &[&str] = &["-accel", "tcg,thread=multi", "-cpu", "max"];
 const BARE: &[&str] =
