@@ -3,11 +3,13 @@
 //! its two ways to record orphans.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use cairn_base::Ino;
 use cairn_base::runtime::simulated::Simulated;
 use cairn_block::BlockDevice;
 use cairn_block::memory::MemoryDevice;
+use cairn_block::wrap::{Fault, Lasting, Operation};
 use cairn_ext4::Ext4;
 use cairn_testkit::crash::{read_image, write_image};
 use cairn_testkit::damage::flip;
@@ -250,6 +252,24 @@ fn the_first_damage_stops_a_volume_whose_superblock_asks_for_it() {
             seen(&device);
         }
     }
+}
+
+/// The commit daemon finds that the device fails, and nobody waits for it. The next change is
+/// refused, and the error is recorded.
+#[test]
+fn an_abort_that_nobody_waited_for_is_recorded() {
+    let kind = Kind(SUMS);
+    let device = kind.fresh();
+    let fault = Arc::new(Fault::new(device.clone()));
+    let simulated = Simulated::new(1);
+    let fs = open(fault.clone(), simulated.clone(), "").unwrap();
+    let create = |name| fs.create(fs.root(), name, NewInode::Regular, 0o644, &Caller::ROOT);
+    create(b"early").unwrap();
+    fault.fail(Operation::Write, fault.count(Operation::Write) + 1, Lasting::Once);
+    simulated.advance(Duration::from_secs(60));
+    let told = create(b"later").map(drop);
+    assert!(matches!(told, Err(Error::ReadOnly(_))), "{told:?}");
+    check_record(&kind, &device, 1, &["EIO", "cairn: journal"]);
 }
 
 /// An error that was noted in a transaction is the first one, and that which stops the volume the
