@@ -10,7 +10,7 @@ use crate::op::Operations;
 /// Access times older than this are renewed by `relatime`.
 const RELATIME_SECONDS: i64 = 24 * 60 * 60;
 
-/// Contents were read: is the access time to follow, as with `relatime`?
+/// True if a read must renew the access time, as with `relatime`.
 #[must_use]
 pub(crate) fn is_due(inodes: &Inodes, inode: &Inode) -> bool {
     let now = inodes.now();
@@ -23,8 +23,8 @@ pub(crate) fn is_due(inodes: &Inodes, inode: &Inode) -> bool {
     stale && inodes.disk.store.is_some() && inodes.mount.options().access_times
 }
 
-/// The access time is now. Call it with no lock held. Where it cannot be kept (a volume that is
-/// full, or only read) it stays as it was.
+/// Sets the access time to now. Call it with no lock held. On a volume that is full or read-only
+/// the time stays as it was.
 pub(crate) fn touch(ops: &Operations, inode: &Arc<Inode>) {
     if ops.mount.read_only_reason().is_some() {
         return;

@@ -43,7 +43,8 @@ pub(crate) fn get(disk: &Disk, inode: &Inode) -> Attributes {
     }
 }
 
-/// The inode's own block does not count; inline contents count as what they would take of it.
+/// The inode's own block is not counted. Inline contents count with the sectors that they take of
+/// it.
 fn sectors(record: &Record) -> u64 {
     let below = record.blocks.saturating_sub(1).saturating_mul(SECTORS_PER_BLOCK);
     let inline_file = record.kind == FileKind::Regular && record.inline.contains(InlineFlags::DATA);
@@ -78,12 +79,13 @@ pub(crate) fn flags(record: &Record) -> InodeFlags {
     flags
 }
 
-/// Contents changed: the times follow.
+/// Sets the times after a change of the contents.
 pub(super) fn modified(inodes: &Inodes, inode: &Arc<Inode>, state: &mut State) {
     written(inodes, inode, state, IoFlags::empty());
 }
 
-/// The same by a write: privileges may go, and whoever keeps the times itself is let do so.
+/// As [`modified`], after a write: removes privileges if the write asks for it, and leaves the
+/// times to a kernel that keeps them itself.
 pub(super) fn written(inodes: &Inodes, inode: &Arc<Inode>, state: &mut State, flags: IoFlags) {
     let record = &mut state.record;
     if flags.contains(IoFlags::KILL_PRIVILEGES) {

@@ -27,7 +27,7 @@ use crate::op::Operations;
 /// Reads into `buf`; fewer bytes only at the end of the file.
 ///
 /// # Errors
-/// It is no regular file, it is encrypted or damaged, or the device failed.
+/// The file is not a regular one, is encrypted or damaged, or the device failed.
 pub(crate) fn read(
     ops: &Arc<Operations>,
     inode: &Arc<Inode>,
@@ -61,8 +61,8 @@ pub(crate) fn read(
     })
 }
 
-/// As [`read`] of up to `len` bytes, but lends what is cached to `take`. False if that cannot be
-/// had: inline, compressed, or direct.
+/// As [`read`] of up to `len` bytes, but lends cached pages to `take`. False if there are none:
+/// inline, compressed or direct reads.
 ///
 /// # Errors
 /// As [`read`].
@@ -88,7 +88,7 @@ pub(crate) fn read_shared(
     Ok(true)
 }
 
-/// Contents stay as they are while what this returns is held.
+/// The contents do not change while the returned lock is held.
 fn begin<'i>(ops: &Arc<Operations>, inode: &'i Arc<Inode>) -> Result<RwLockReadGuard<'i, ()>> {
     inode.kind.check_regular()?;
     inode.check_readable(&ops.disk)?;
@@ -100,7 +100,7 @@ fn is_compressed(inode: &Inode) -> bool {
     inode.state.read().record.cluster_blocks().is_some()
 }
 
-/// Writes dirty data before the device is read. Nothing is dirty on a volume that is only read.
+/// Writes dirty data before the device is read. On a read-only volume nothing is dirty.
 fn write_back(ops: &Operations, inode: &Arc<Inode>, blocks: Range<u64>) -> Result<()> {
     if ops.mount.read_only_reason().is_some() {
         return Ok(());
@@ -122,7 +122,7 @@ pub(crate) fn seek(ops: &Operations, inode: &Arc<Inode>, offset: u64, what: Seek
         return Ok(if what == Seek::Data { offset } else { size });
     }
     let step = inode.record().cluster_blocks().unwrap_or(1).into();
-    // A reservation without data is no data.
+    // A reservation without data must not count as data.
     inode.cache.release_reservation(&InodeMapper::new(&ops.disk, inode));
     let mut at = offset;
     while at < size {
@@ -136,8 +136,8 @@ pub(crate) fn seek(ops: &Operations, inode: &Arc<Inode>, offset: u64, what: Seek
     if what == Seek::Hole { Ok(size) } else { Err(VfsError::NoData.into()) }
 }
 
-/// Is there data at a block, and up to which block is that so? Compressed clusters (`step` blocks)
-/// are data as a whole.
+/// Whether there is data at a block, and up to which block this holds. Compressed clusters (`step`
+/// blocks) are data as a whole.
 fn classify(disk: &Disk, inode: &Inode, block: u64, end: u64, step: u64) -> Result<(bool, u64)> {
     if step > 1 && compress::is_compressed(disk, inode, block - block % step)? {
         return Ok((true, block - block % step + step));
@@ -148,7 +148,7 @@ fn classify(disk: &Disk, inode: &Inode, block: u64, end: u64, step: u64) -> Resu
     if matches!(mapping.place, Place::Mapped(_) | Place::Delayed | Place::Inline(_)) {
         return Ok((true, next));
     }
-    // What was written into a slot without an address is data.
+    // Dirty data in a slot without an address is data.
     Ok(match inode.cache.dirty_ranges(block..next).first() {
         Some(run) if run.start.get() <= block => (true, run.start.get() + run.len),
         Some(run) => (false, run.start.get()),
@@ -207,7 +207,7 @@ fn extent_at(
     step: u64,
 ) -> Result<(Option<FileExtent>, u64)> {
     let logical = block * BLOCK_BYTES;
-    // In the middle of a cluster only a run of one that is not packed has ended.
+    // A run ends in the middle of a cluster only if the cluster is not compressed.
     if step > 1 && block.is_multiple_of(step) && compress::is_compressed(disk, inode, block)? {
         let physical =
             compress::first_address(disk, inode, block)?.map_or(0, |pba| pba.get() * BLOCK_BYTES);
@@ -227,8 +227,8 @@ fn extent_at(
 /// Writes `data`; a shorter count means that space ran out after some of it.
 ///
 /// # Errors
-/// It is no regular file or may not be written, no space is left, it is damaged, or the device
-/// failed.
+/// The file is not a regular one or may not be written, no space is left, the file is damaged, or
+/// the device failed.
 pub(crate) fn write(
     ops: &Arc<Operations>,
     inode: &Arc<Inode>,
@@ -247,7 +247,7 @@ pub(crate) fn write(
             Ok(0) => break,
             Ok(taken) => done += taken,
             Err(error) if done == 0 => return Err(error),
-            // What was taken so far counts; the next call meets the error.
+            // Returns the count so far. The next call gets the error.
             Err(_) => break,
         }
     }
@@ -259,10 +259,10 @@ pub(crate) fn write(
     Ok(done)
 }
 
-/// Can this file be written at all?
+/// Checks that this file can be written.
 ///
 /// # Errors
-/// It is no regular file, the volume is read-only, or the file has a feature that is not
+/// The file is not a regular one, the volume is read-only, or the file has a feature that is not
 /// maintained.
 pub(super) fn check(mount: &MountState, inode: &Inode) -> Result<()> {
     inode.kind.check_regular()?;

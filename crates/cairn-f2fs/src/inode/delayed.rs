@@ -10,8 +10,8 @@ use crate::op::Operations;
 use crate::store::Store;
 
 /// Reserves space for a hole that begins at `start`, `len` blocks at most: under pressure fewer,
-/// but at least one. Returns how many. With [`crate::operation_lock::OperationLock::lock_data`]
-/// held, with inode.data alone.
+/// but at least one. Returns how many. The caller holds
+/// [`crate::operation_lock::OperationLock::lock_data`] and inode.data exclusively.
 ///
 /// # Errors
 /// No space for a single one, a node on the way is damaged, or the device failed.
@@ -29,12 +29,12 @@ pub(crate) fn reserve(store: &Store, inode: &Inode, start: u64, len: u64) -> Res
     inode.map.reserve(&store.space, start, len, &missing)
 }
 
-/// Gives the delayed blocks of a run their slots. With
-/// [`crate::operation_lock::OperationLock::lock_data`] held, with inode.data.
+/// Gives the delayed blocks of a run their slots. The caller holds
+/// [`crate::operation_lock::OperationLock::lock_data`] and inode.data.
 ///
 /// # Errors
-/// A node on the way is damaged, no nid is free, or the device failed: what has no slot yet is
-/// delayed still.
+/// A node on the way is damaged, no nid is free, or the device failed: blocks without a slot stay
+/// delayed.
 pub(crate) fn allocate_slots(ops: &Operations, inode: &Arc<Inode>, run: Run) -> Result<()> {
     let (mut at, end) = (run.start.get(), run.start.get().saturating_add(run.len));
     if inode.map.next_delayed(at, end).is_none() {
@@ -48,7 +48,7 @@ pub(crate) fn allocate_slots(ops: &Operations, inode: &Arc<Inode>, run: Run) -> 
     Ok(())
 }
 
-/// As far as one node goes; returns how many blocks that are.
+/// Does so for the blocks of one node. Returns how many these are.
 fn allocate_first_slots(ops: &Operations, inode: &Arc<Inode>, run: Run) -> Result<u64> {
     let store = ops.store()?;
     let shape = inode.shape();
@@ -60,7 +60,7 @@ fn allocate_first_slots(ops: &Operations, inode: &Arc<Inode>, run: Run) -> Resul
         Some(reservation) => reservation,
         None => store.space.reserve(0)?,
     };
-    // A node that was there may be gone since: one on the path to blocks that were truncated.
+    // A truncation may have removed a node of the path since the reservation.
     let short = (run.len + lacking.len() as u64).saturating_sub(reservation.left());
     if short > 0 {
         match store.space.reserve(short) {

@@ -8,11 +8,11 @@ use crate::format::Nid;
 use crate::inode::mapper::InodeMapper;
 use crate::op::{Op, Operations};
 
-/// Deletes an inode that has neither names nor users. It is among the orphans, so what a crash
-/// leaves is deleted at the next mount.
+/// Deletes an inode that has neither names nor users. It is among the orphans, so after a crash the
+/// next mount deletes the rest.
 ///
 /// # Errors
-/// A node of it is damaged, or the device failed.
+/// One of its nodes is damaged, or the device failed.
 pub(crate) fn delete_inode(ops: &Operations, inode: &Arc<Inode>) -> Result<()> {
     let _names = inode.namespace.write();
     let _data = inode.data.write();
@@ -27,7 +27,7 @@ pub(crate) fn delete_inode(ops: &Operations, inode: &Arc<Inode>) -> Result<()> {
     ops.change(0, |op| finish(op, inode))
 }
 
-/// The same within an operation, for an inode that was just made and has few blocks.
+/// As [`delete_inode`], within an operation, for an inode that was just made and has few blocks.
 ///
 /// # Errors
 /// As [`delete_inode`].
@@ -39,7 +39,7 @@ pub(crate) fn erase(op: &mut Op<'_>, inode: &Arc<Inode>) -> Result<()> {
     finish(op, inode)
 }
 
-/// Attributes, the inode's own node, its number.
+/// Frees the attributes, the inode's own node and its number.
 fn finish(op: &mut Op<'_>, inode: &Arc<Inode>) -> Result<()> {
     let xattrs = inode.state.read().record.xattr_nid;
     if !xattrs.is_none() {
@@ -53,8 +53,8 @@ fn finish(op: &mut Op<'_>, inode: &Arc<Inode>) -> Result<()> {
     op.inodes.dirty.remove(inode.nid);
     let removed = op.store.nodes.remove(inode.nid)?;
     op.store.checkpoints.orphans.remove(inode.nid);
-    // Before the operation lock is released: the number can be given out again once a checkpoint
-    // knows that it is free, or from the next line on.
+    // Done before the operation lock is released: the number can be allocated again after a
+    // checkpoint, or from the next line on.
     op.inodes.table.remove(inode.nid.ino());
     op.store.nodes.release(removed);
     Ok(())

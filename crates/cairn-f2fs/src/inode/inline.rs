@@ -111,7 +111,7 @@ pub(super) fn spill(ops: &Operations, inode: &Arc<Inode>) -> Result<()> {
         state.record.blocks += u64::from(!empty);
         inode.touch(&ops.inodes, &mut state);
         let mut image = node.modify();
-        // With the reserved word before the contents.
+        // This includes the reserved word before the contents.
         image[room.start - 4..room.end].fill(0);
         if !empty {
             state.record.set_data_pointer(&mut image, 0, first);

@@ -10,7 +10,7 @@ use crate::op::Operations;
 /// Drops references; an inode without names and references is deleted.
 ///
 /// # Errors
-/// It could not be deleted: the next mount does it.
+/// The inode could not be deleted; the next mount does it.
 pub(crate) fn forget(ops: &Operations, ino: cairn_base::Ino, count: u64) -> Result<()> {
     if ops.inodes.table.release(ino, count) > 0 {
         return Ok(());
@@ -35,7 +35,7 @@ pub(crate) fn evict_inode(ops: &Operations, inode: &Arc<Inode>) -> Result<()> {
     delete::delete_inode(ops, inode)
 }
 impl Inode {
-    /// The record has changed: the next checkpoint stores it at the latest.
+    /// Marks the record as changed: the next checkpoint stores it at the latest.
     pub fn touch(self: &Arc<Self>, inodes: &Inodes, state: &mut State) {
         if !state.dirty && !state.deleted {
             state.dirty = true;
@@ -43,8 +43,8 @@ impl Inode {
         }
     }
 
-    /// The hint of the largest extent must be right if it is there: it goes before the first
-    /// pointer changes.
+    /// Removes the hint of the largest extent before the first pointer changes, because a wrong
+    /// hint is damage.
     pub(crate) fn drop_hint(self: &Arc<Self>, inodes: &Inodes) {
         if self.state.read().record.ext.len == 0 {
             return;
@@ -60,7 +60,7 @@ impl Inode {
     /// # Errors
     /// The node is damaged, or the device failed.
     pub(crate) fn write_inode(&self, inodes: &Inodes) -> Result<()> {
-        // The node first: nothing is read under the state.
+        // The node is read before the state is locked: nothing is read with that lock held.
         let store = inodes.mount.store()?;
         let node = match store.nodes.inode(self.nid)? {
             Some(node) => node,

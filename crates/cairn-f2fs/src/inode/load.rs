@@ -21,8 +21,8 @@ impl Inodes {
     /// The inode of a number, read if it is not in memory.
     ///
     /// # Errors
-    /// [`cairn_vfs::Error::Stale`] if there is none; it is damaged; the device failed; the volume
-    /// is unmounted.
+    /// [`cairn_vfs::Error::Stale`] if no inode has the number; the inode is damaged; the device
+    /// failed; the volume is unmounted.
     pub fn inode(&self, ino: Ino) -> Result<Arc<Inode>> {
         if self.mount.is_closed() {
             return Err(Error::Unmounted);
@@ -46,7 +46,8 @@ impl Inode {
     /// Reads an inode.
     ///
     /// # Errors
-    /// [`cairn_vfs::Error::Stale`] if there is none; it is damaged; the device failed.
+    /// [`cairn_vfs::Error::Stale`] if no inode has the number; the inode is damaged; the device
+    /// failed.
     pub fn load(inodes: &Inodes, ino: Ino) -> Result<Self> {
         let nid = Nid::of(ino).ok_or(cairn_vfs::Error::Stale)?;
         let image = inodes.disk.nodes.inode(nid)?.ok_or(cairn_vfs::Error::Stale)?;
@@ -59,7 +60,7 @@ impl Inode {
         Ok(Self::new(inodes, nid, record, &image, ledger))
     }
 
-    /// An inode of this record; `image` is its node.
+    /// An inode with this record. `image` is its node.
     #[must_use]
     pub fn new(
         inodes: &Inodes,
@@ -90,7 +91,7 @@ impl Inode {
     /// has.
     ///
     /// # Errors
-    /// It is encrypted.
+    /// The inode is encrypted.
     pub(crate) fn check_readable(&self, disk: &Disk) -> Result<()> {
         let encrypted = self.state.read().record.advise.contains(Advise::ENCRYPT);
         if encrypted && disk.layout.features.contains(Features::ENCRYPT) {

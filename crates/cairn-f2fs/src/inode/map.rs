@@ -52,11 +52,11 @@ pub struct FileMap {
 #[derive(Default)]
 struct State {
     status: ExtentStatus,
-    /// Moves by cleaning that `status` knows of.
+    /// The number of moves by cleaning that `status` includes.
     moves: u64,
-    /// Raised when pointers change: what was read before is not remembered.
+    /// Raised when pointers change, so that the result of an earlier look-up is not stored.
     changes: u64,
-    /// For what is delayed, and for `nodes`; exactly as much.
+    /// Space for the delayed blocks and for `nodes`, exactly.
     reservation: Option<Reservation>,
     /// Nodes that are missing for delayed blocks, by their offsets in the tree.
     nodes: BTreeSet<u32>,
@@ -69,14 +69,14 @@ pub(crate) struct LookupStamp {
 }
 
 impl FileMap {
-    /// Nothing known of inode number `order`.
+    /// An empty map of the inode with number `order`.
     #[must_use]
     pub fn new(order: u64) -> Self {
         let allocating_slots = Mutex::new_ordered(Rank::Slots, order, ());
         Self { state: Mutex::new_ordered(Rank::FileMap, order, State::default()), allocating_slots }
     }
 
-    /// What is known at a block, to the end of what goes on like that. `moves` is that of the
+    /// The known mapping at a block and to the end of its run. `moves` is the count of the
     /// [operation lock](crate::operation_lock::OperationLock::moves).
     #[must_use]
     pub fn find(&self, block: FileBlock, moves: u64) -> Option<Mapping> {
@@ -85,7 +85,7 @@ impl FileMap {
         state.status.find(block).map(|known| known.mapping_from(block))
     }
 
-    /// Before the nodes are asked.
+    /// The stamp to take before the nodes are read.
     #[must_use]
     pub(crate) fn stamp(&self, moves: u64) -> LookupStamp {
         let mut state = self.state.lock();
@@ -93,8 +93,8 @@ impl FileMap {
         LookupStamp { moves: state.moves, changes: state.changes }
     }
 
-    /// Takes in what nodes said that were asked after `stamp`, unless a pointer has changed since.
-    /// Delayed blocks stay so.
+    /// Stores a mapping that was read from nodes after `stamp`, unless a pointer has changed since.
+    /// Delayed blocks stay delayed.
     pub(crate) fn remember(&self, stamp: &LookupStamp, found: &Mapping) {
         let known = match found.place {
             Place::Hole => Known::Hole,
@@ -119,14 +119,15 @@ impl FileMap {
         state.status.set_mapped(run, start);
     }
 
-    /// Pointers of these blocks have changed, or will in a moment. Delayed blocks stay so.
+    /// Forgets blocks whose pointers have changed, or are about to change. Delayed blocks stay
+    /// delayed.
     pub fn forget(&self, run: Run) {
         let mut state = self.state.lock();
         state.changes = state.changes.strict_add(1);
         state.status.forget(run);
     }
 
-    /// As [`FileMap::forget`] for everything from a block on.
+    /// As [`FileMap::forget`], for all blocks from this one on.
     pub(crate) fn forget_from(&self, block: u64) {
         self.forget(Run { start: FileBlock(block), len: u64::MAX.saturating_sub(block) });
     }
@@ -137,7 +138,7 @@ impl FileMap {
         self.state.lock().status.delayed()
     }
 
-    /// Gives back what was reserved of a run; blocks without a reservation are left alone.
+    /// Releases the reservations of a run. Blocks without one are left alone.
     pub fn release(&self, run: Run, shape: TreeShape) {
         let mut state = self.state.lock();
         if state.status.undelay(run) > 0 {
@@ -145,8 +146,8 @@ impl FileMap {
         }
     }
 
-    /// Reserves a hole, as much of it as there is space for and at least one block; returns how
-    /// much. `missing` says for a length which nodes that many blocks from the start on lack.
+    /// Reserves as much of a hole as there is space for, at least one block. Returns the number of
+    /// blocks. `missing` returns which nodes are missing for this many blocks from the start.
     pub(super) fn reserve(
         &self,
         space: &Arc<Space>,
@@ -195,8 +196,7 @@ impl FileMap {
         None
     }
 
-    /// Takes what was reserved for a run and for the nodes of the path to it, as far as it is still
-    /// there.
+    /// Takes the reservation of a run and of the nodes on its path, as far as it still exists.
     pub(super) fn take(&self, run: Run, path: &[u32]) -> Option<Reservation> {
         let mut state = self.state.lock();
         let nodes = path.iter().filter(|node| state.nodes.contains(node)).count();
@@ -205,7 +205,7 @@ impl FileMap {
         })
     }
 
-    /// Gives back what was taken: the slots could not be made.
+    /// Returns the reservation after the slots could not be made.
     pub(super) fn put_back(&self, left: Reservation, shape: TreeShape) {
         let mut state = self.state.lock();
         state.reservation = Some(match state.reservation.take() {
@@ -215,7 +215,7 @@ impl FileMap {
         state.trim_reservation(shape);
     }
 
-    /// The blocks of a run have slots, the nodes of the path to it are there.
+    /// Records that the blocks of a run have slots, and that the nodes on its path exist.
     pub(super) fn slots_allocated(&self, run: Run, path: &[u32]) {
         let mut state = self.state.lock();
         state.changes = state.changes.strict_add(1);
@@ -235,7 +235,7 @@ impl State {
         }
     }
 
-    /// Gives back what is reserved beyond the delayed blocks and the nodes on the paths to them.
+    /// Releases space that neither the delayed blocks nor the nodes on their paths need.
     fn trim_reservation(&mut self, shape: TreeShape) {
         if !self.nodes.is_empty() {
             let mut needed = BTreeSet::new();
@@ -257,19 +257,19 @@ impl State {
         let wanted = self.status.delayed().saturating_add(as_u64(self.nodes.len()));
         match self.reservation.take() {
             Some(mut reservation) if wanted > 0 => {
-                // After a failure half way nodes may be there that were reserved, and the other way
-                // round: less is kept.
+                // After a failure half way, reserved nodes may exist already, and existing ones may
+                // be gone: the smaller amount is kept.
                 drop(reservation.split(reservation.left().saturating_sub(wanted)));
                 self.reservation = Some(reservation);
             }
-            // All of it goes back.
+            // All of it is released.
             other => drop(other),
         }
     }
 }
 
-/// What stands for the address of a block that has a slot but no address, so that neighbours
-/// continue each other.
+/// Stands for the address of a block with a slot but without an address, so that such neighbours
+/// form one run.
 #[must_use]
 pub(crate) const fn unaddressed(block: u64) -> cairn_base::Pba {
     cairn_base::Pba(block)

@@ -20,25 +20,25 @@ use crate::operation_lock::DataGuard;
 pub(crate) struct InodeMapper<'a> {
     disk: &'a Disk,
     inode: &'a Inode,
-    /// Cleaning is kept out: what the nodes say may be remembered.
+    /// Cleaning is excluded, so mappings read from nodes may be stored.
     stable: bool,
 }
 
 impl<'a> InodeMapper<'a> {
-    /// For questions whose answers are used at once: cleaning may move blocks meanwhile.
+    /// A mapper for answers that are used at once: cleaning may move blocks meanwhile.
     #[must_use]
     pub(crate) fn new(disk: &'a Disk, inode: &'a Inode) -> Self {
         Self { disk, inode, stable: disk.store.is_none() }
     }
 
-    /// While `_guard` is held no block moves but by the doing of the inode.
+    /// A mapper whose blocks only operations on this inode move while `_guard` is held.
     #[must_use]
     pub(crate) fn stable(disk: &'a Disk, inode: &'a Inode, _guard: &'a DataGuard<'a>) -> Self {
         Self { disk, inode, stable: true }
     }
 
-    /// Runs `work` with a mapper whose answers hold until it returns: whoever reads blocks of a
-    /// file.
+    /// Runs `work` with a mapper whose answers hold until `work` returns. Reads of a file's blocks
+    /// use it.
     pub(crate) fn while_stable<T>(
         disk: &'a Disk,
         inode: &'a Inode,
@@ -50,8 +50,8 @@ impl<'a> InodeMapper<'a> {
         }
     }
 
-    /// What is at `run.start`, and for how many blocks (more than `run.len` where that is known
-    /// without asking).
+    /// The mapping at `run.start` and its length, which may be more than `run.len` if no node must
+    /// be read for that.
     ///
     /// # Errors
     /// The node tree is damaged, or the device failed.
@@ -72,12 +72,12 @@ impl<'a> InodeMapper<'a> {
         Ok(self.inode.map.find(run.start, moves).unwrap_or(found))
     }
 
-    /// The same from the nodes.
+    /// As [`InodeMapper::find`], read from the nodes.
     fn ask(&self, run: Run) -> Result<Mapping> {
         let record = self.inode.record();
         let start = run.start.get();
         let (first, mut len) = self.ask_leaf(&record, start, run.len.max(1))?;
-        // A run goes on in the next node where that continues it.
+        // The run continues in the next node if the addresses do.
         while let Place::Mapped(pba) = &first {
             if len >= run.len {
                 break;
@@ -91,7 +91,7 @@ impl<'a> InodeMapper<'a> {
         Ok(Mapping { run: Run { start: run.start, len }, place: first })
     }
 
-    /// The same within one node.
+    /// As [`InodeMapper::ask`], within one node.
     fn ask_leaf(&self, record: &Record, block: u64, want: u64) -> Result<(Place, u64)> {
         let pointers = match tree::find(&self.disk.nodes, self.inode.nid, record, block)? {
             Leaf::Hole(len) => return Ok((Place::Hole, len)),
@@ -105,7 +105,7 @@ impl<'a> InodeMapper<'a> {
             if !first.is_address() {
                 return addr == first;
             }
-            // Beyond the main area is found out when that block is asked for.
+            // An address outside the main area is reported when its block is looked up.
             first.get().checked_add(index) == Some(addr.get()) && self.disk.layout.in_main(addr)
         };
         let len = (1..most).find(|index| !goes_on(*index)).unwrap_or(most);

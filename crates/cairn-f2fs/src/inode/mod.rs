@@ -44,16 +44,16 @@ use crate::format::units::{BLOCK_BYTES, Nid};
 pub struct State {
     /// The record.
     pub record: Record,
-    /// The record has changed since it was written into its node. Set by [`Inode::touch`].
+    /// True if the record has changed since it was written into its node. [`Inode::touch`] sets it.
     pub(crate) dirty: bool,
-    /// Freed: nothing of it may be written any more.
+    /// True once the inode is freed: nothing of it may be written any more.
     pub(crate) deleted: bool,
 }
 
 /// A parent and a name.
 pub(crate) type KnownName = (Nid, Vec<u8>);
 
-/// Does the inode point to blocks? Not if its contents are in it, nor if it is a device or the
+/// True if the inode points to blocks: its contents are not inline, and it is not a device or the
 /// like.
 #[must_use]
 pub(crate) fn has_blocks(record: &Record) -> bool {
@@ -61,7 +61,7 @@ pub(crate) fn has_blocks(record: &Record) -> bool {
     kind && !record.inline.intersects(InlineFlags::DATA | InlineFlags::DENTRY)
 }
 
-/// One inode, shared by all who use it.
+/// One inode, shared by all its users.
 pub struct Inode {
     /// Number.
     pub nid: Nid,
@@ -69,23 +69,23 @@ pub struct Inode {
     pub kind: FileKind,
     /// Device number of a device node.
     pub device: u32,
-    /// Entries of a directory.
+    /// Guards the entries of a directory.
     pub(crate) namespace: RwLock<()>,
-    /// Contents and size.
+    /// Guards contents and size.
     pub data: RwLock<()>,
     /// The record.
     pub state: RwLock<State>,
-    /// Cached contents (regular files).
+    /// The page cache (regular files).
     pub cache: FileCache,
-    /// What is known of the map, and what is reserved for delayed blocks (regular files).
+    /// The known part of the map, and the reservation for delayed blocks (regular files).
     pub map: map::FileMap,
-    /// Cached blocks of entries (directories of a volume that is written).
+    /// Cached blocks of entries (directories of a writable volume).
     pub entries: DirCache,
-    /// What of it is durable.
+    /// Which of its changes are durable.
     pub(crate) ledger: Ledger<u64>,
     /// Names that it may have, for [`crate::namespace::parent`].
     pub(crate) known_names: Mutex<Vec<KnownName>>,
-    /// For the next fsync.
+    /// State for the next fsync.
     pub sync: writeback_state::SyncState,
 }
 
@@ -113,7 +113,7 @@ impl Inode {
         self.state.read().record.size
     }
 
-    /// One more than the last byte that it can have.
+    /// The largest possible size.
     #[must_use]
     pub(crate) fn max_size(&self) -> u64 {
         self.shape().max_blocks() * BLOCK_BYTES
@@ -125,7 +125,7 @@ impl Inode {
         self.state.read().record.shape()
     }
 
-    /// Are the contents, or the entries, in the inode?
+    /// True if the contents or the entries are in the inode.
     #[must_use]
     pub(crate) fn is_inline(&self) -> bool {
         self.state.read().record.inline.intersects(InlineFlags::DATA | InlineFlags::DENTRY)

@@ -28,7 +28,8 @@ const NODES: u32 = 64;
 /// Carries out one `fallocate`. Offsets and lengths are bytes.
 ///
 /// # Errors
-/// The range or the file is not one for it, no space is left, it is damaged, or the device failed.
+/// The range or the kind of file is not supported, no space is left, the file is damaged, or the
+/// device failed.
 pub(crate) fn allocate(
     ops: &Arc<Operations>,
     inode: &Arc<Inode>,
@@ -75,7 +76,7 @@ fn limit(inode: &Inode, end: u64) -> Result<()> {
     Ok(())
 }
 
-/// Contents or shape changed: times.
+/// Sets the times after a change of contents or shape.
 fn touched(ops: &Operations, inode: &Arc<Inode>) -> Result<()> {
     ops.change(0, |_| {
         modified(&ops.inodes, inode, &mut inode.state.write());
@@ -83,7 +84,7 @@ fn touched(ops: &Operations, inode: &Arc<Inode>) -> Result<()> {
     })
 }
 
-/// Gives every hole of the range a slot; then the file ends at `size` at least.
+/// Gives every hole of the range a slot, then extends the file to `size` if it is shorter.
 fn reserve(
     ops: &Operations,
     inode: &Arc<Inode>,
@@ -122,7 +123,7 @@ fn reserve(
     })
 }
 
-/// What was written in a range and has no slot yet gets one.
+/// Gives the delayed blocks of a range their slots.
 fn allocate_delayed(ops: &Operations, inode: &Arc<Inode>, blocks: Range<u64>) -> Result<()> {
     ops.room()?;
     let _inside = ops.store()?.operation_lock.lock_data()?;
@@ -152,7 +153,7 @@ fn holes(disk: &Disk, inode: &Inode, blocks: Range<u64>) -> Result<Vec<Run>> {
 fn clear(ops: &Operations, inode: &Arc<Inode>, offset: u64, end: u64) -> Result<()> {
     ops.room()?;
     let first = offset.div_ceil(BLOCK_BYTES);
-    // A range that reaches the end of the file takes the whole last block with it.
+    // A range that reaches the end of the file includes the whole last block.
     let last = if end >= inode.size() { end.div_ceil(BLOCK_BYTES) } else { end / BLOCK_BYTES };
     {
         let inside = ops.store()?.operation_lock.lock_data()?;
@@ -163,7 +164,7 @@ fn clear(ops: &Operations, inode: &Arc<Inode>, offset: u64, end: u64) -> Result<
     clear_blocks(ops, inode, first..last)
 }
 
-/// Takes the slots of blocks whose cached contents are gone.
+/// Frees the slots of blocks whose cached contents are discarded.
 fn clear_blocks(ops: &Operations, inode: &Arc<Inode>, blocks: Range<u64>) -> Result<()> {
     inode.drop_hint(&ops.inodes);
     inode.map.forget(Run {

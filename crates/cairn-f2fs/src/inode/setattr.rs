@@ -16,8 +16,8 @@ use crate::xattr;
 /// `chmod`, `chown`, `utimens`, `truncate`, `chattr`.
 ///
 /// # Errors
-/// The inode's flags forbid it; the size cannot be; the volume cannot be written, is damaged, or
-/// the device failed.
+/// The inode's flags forbid it; the size is impossible; the volume cannot be written or is damaged;
+/// or the device failed.
 pub(crate) fn setattr(
     ops: &Arc<Operations>,
     inode: &Arc<Inode>,
@@ -29,7 +29,7 @@ pub(crate) fn setattr(
         truncate::set_size(ops, inode, size)?;
     }
     let _data = inode.data.write();
-    // An access control list follows the permissions; it keeps its size.
+    // An access control list is updated with the permissions. Its size does not change.
     ops.change(0, |op| {
         if let Some(permissions) = set.permissions {
             xattr::edit::follow_mode(op, inode, permissions)?;

@@ -41,19 +41,19 @@ use crate::store::Store;
 /// Blocks copied at once.
 const CHUNK: u64 = 256;
 
-/// What turns over.
+/// One shift of a file's blocks.
 struct Shift {
     /// Blocks that keep their contents and get other offsets.
     from: Range<u64>,
     /// The new offset of the first of them.
     to: u64,
-    /// The first block that changes at all.
+    /// The first block that changes.
     first: u64,
     /// The size afterwards, in bytes.
     size: u64,
 }
 
-/// New slots: where the copies are, or nowhere for slots without an address.
+/// New slots, with the addresses of the copies, or without an address.
 struct Piece {
     to: u64,
     /// Slots, in one node.
@@ -70,10 +70,10 @@ fn check(offset: u64, len: u64) -> Result<()> {
     Ok(())
 }
 
-/// Takes a range out of a file. The caller holds inode.data alone.
+/// Removes a range from a file. The caller holds inode.data exclusively.
 ///
 /// # Errors
-/// The range is no multiple of blocks or reaches the end; no space for the copies, the file is
+/// The range is not a multiple of blocks or reaches the end; no space for the copies, the file is
 /// damaged, or the device failed.
 pub(super) fn collapse(ops: &Operations, inode: &Arc<Inode>, offset: u64, len: u64) -> Result<()> {
     check(offset, len)?;
@@ -88,7 +88,7 @@ pub(super) fn collapse(ops: &Operations, inode: &Arc<Inode>, offset: u64, len: u
     Shift { from, to, first: to, size: size - len }.run(ops, inode)
 }
 
-/// Makes room for a range in a file. The caller holds inode.data alone.
+/// Inserts a range into a file. The caller holds inode.data exclusively.
 ///
 /// # Errors
 /// As [`collapse`]; or the file would be too large.
@@ -132,8 +132,8 @@ impl Shift {
         done
     }
 
-    /// The runs that move, without holes. Cleaning may move them meanwhile: only how many there are
-    /// counts.
+    /// The runs that move, without holes. Cleaning may move them meanwhile, so only their number of
+    /// blocks is used.
     fn old(&self, disk: &Disk, inode: &Inode) -> Result<Vec<(Run, Place)>> {
         let mapper = InodeMapper::new(disk, inode);
         let (mut runs, mut at) = (Vec::new(), self.from.start);
@@ -152,7 +152,7 @@ impl Shift {
         block - self.from.start + self.to
     }
 
-    /// Nodes that lead to the new offsets, whether they are there already or not.
+    /// The number of nodes that lead to the new offsets, whether they exist or not.
     fn nodes(&self, inode: &Inode, old: &[(Run, Place)]) -> u64 {
         let shape = inode.state.read().record.shape();
         let mut nodes: BTreeSet<u32> = BTreeSet::new();
@@ -167,7 +167,7 @@ impl Shift {
         nodes.len() as u64
     }
 
-    /// Makes the nodes that will point to the new offsets. Empty ones are no contents.
+    /// Makes the nodes that will point to the new offsets. Empty nodes do not change the contents.
     fn make_nodes(&self, op: &mut Op<'_>, inode: &Arc<Inode>, old: &[(Run, Place)]) -> Result<()> {
         for (run, _) in old {
             let (mut at, end) =
@@ -179,7 +179,7 @@ impl Shift {
         Ok(())
     }
 
-    /// Copies what moves to new places; nothing points there yet.
+    /// Copies the moved blocks to new addresses, to which nothing points yet.
     fn copy(&self, ops: &Operations, inode: &Arc<Inode>) -> Result<Vec<Piece>> {
         let store = ops.store()?;
         let mut pieces = Vec::new();
@@ -208,7 +208,8 @@ impl Shift {
         Ok(pieces)
     }
 
-    /// The one operation: old slots go, new ones come, the tree ends at the new size.
+    /// The operation that changes the file: old slots are freed, new ones set, and the tree is cut
+    /// at the new size.
     fn turn_over(&self, op: &mut Op<'_>, inode: &Arc<Inode>, pieces: &[Piece]) -> Result<()> {
         inode.drop_hint(op.inodes);
         inode.map.forget_from(self.first);
@@ -225,7 +226,7 @@ impl Shift {
     }
 }
 
-/// Copies blocks of one node's slots, wherever there is place.
+/// Copies blocks of one node's slots to free addresses.
 fn copy_blocks(
     store: &Store,
     inode: &Inode,
@@ -252,14 +253,14 @@ fn copy_blocks(
         );
         done += placed.count;
     }
-    // Nothing points there yet: that it could not be written concerns this file alone.
+    // Nothing points there yet, so a failed write concerns only this file.
     writes.write(&*store.device).map_err(|error| match error {
         Error::Device(error) => Error::Data(error),
         other => other,
     })
 }
 
-/// Nothing points to these copies, and nothing will.
+/// Frees copies to which nothing will point.
 fn give_back(store: &Store, pieces: &[Piece]) {
     for piece in pieces {
         let Some(first) = piece.copy else { continue };
@@ -270,13 +271,12 @@ fn give_back(store: &Store, pieces: &[Piece]) {
     }
 }
 
-/// Sees to it that so many blocks can be placed before a checkpoint comes, and that checkpoint has
-/// room.
+/// Makes room for this many blocks before the next checkpoint, and for that checkpoint.
 fn make_room(ops: &Operations, store: &Store, blocks: u64) -> Result<()> {
     ops.room()?;
     let section = u64::from(store.layout.section_capacity());
     let sections = u32::try_from(blocks / section + 2).unwrap_or(u32::MAX);
-    // Each round makes a section free at least, or is the last one.
+    // Each round frees at least one section, or is the last one.
     for _ in 0..=sections {
         let now = ops.cleaner.space_state()?;
         if now.free >= now.upper.saturating_add(sections) {
@@ -296,7 +296,7 @@ fn make_room(ops: &Operations, store: &Store, blocks: u64) -> Result<()> {
     if now.free >= now.upper.saturating_add(sections) { Ok(()) } else { Err(Error::NO_SPACE) }
 }
 
-/// Takes all slots from a block on.
+/// Frees all slots from a block on.
 fn free_from(op: &Op<'_>, inode: &Arc<Inode>, first: u64) -> Result<()> {
     let end = inode.max_size() / BLOCK_BYTES;
     let mut at = first;
@@ -312,7 +312,7 @@ fn free_from(op: &Op<'_>, inode: &Arc<Inode>, first: u64) -> Result<()> {
     Ok(())
 }
 
-/// Makes the slots of a piece say where the copies are.
+/// Writes the addresses of the copies into the slots of a piece.
 fn point(op: &mut Op<'_>, inode: &Arc<Inode>, piece: &Piece) -> Result<()> {
     let pointer = tree::make(op, inode, piece.to)?;
     match piece.copy {

@@ -12,7 +12,7 @@ use crate::format::units::BLOCK_BYTES;
 /// The target.
 ///
 /// # Errors
-/// It is no link, its target is encrypted or damaged, or the device failed.
+/// The inode is not a link, its target is encrypted or damaged, or the device failed.
 pub(crate) fn read(disk: &Disk, inode: &Inode) -> Result<Vec<u8>> {
     if inode.kind != FileKind::Symlink {
         return Err(VfsError::Invalid("not a symbolic link").into());
@@ -31,7 +31,7 @@ pub(crate) fn read(disk: &Disk, inode: &Inode) -> Result<Vec<u8>> {
         blocks::read(disk, inode, 0)?.ok_or_else(bad)?.to_vec()
     };
     target.truncate(usize::try_from(size).map_err(|_| bad())?);
-    // Writers differ in whether they count the NUL behind the target.
+    // Some writers count the NUL after the target in the size.
     if let Some(end) = target.iter().position(|byte| *byte == 0) {
         target.truncate(end);
     }

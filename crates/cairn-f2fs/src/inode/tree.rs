@@ -34,19 +34,19 @@ use crate::segment;
 use crate::store::Store;
 use cairn_cache::durability::Part;
 
-/// Where the words of an inode's node begin that hold pointers or inline contents.
+/// Offset of the first word of an inode's node that holds pointers or inline contents.
 const INODE_WORDS_AT: usize = 360;
 
-/// The pointer of a file block.
+/// The pointer to a file block.
 #[derive(Clone)]
 pub(crate) struct Pointer {
-    /// The node it is in: the inode's own or a direct one.
+    /// The node that contains it: the inode's own or a direct one.
     pub node: Arc<Node>,
-    /// Which pointer of that node, counted from its first data pointer: `ofs_in_node`.
+    /// Its index among the data pointers of that node: `ofs_in_node`.
     pub slot: u16,
-    /// Pointers from this one to the end of its node, itself included.
+    /// Number of pointers from this one to the end of its node.
     pub rest: u32,
-    /// The byte where it stands.
+    /// Its offset in the node, in bytes.
     at: usize,
 }
 
@@ -60,15 +60,15 @@ impl Pointer {
         Self { node, slot, rest: path.rest, at: word(first, slot.into()) }
     }
 
-    /// The bytes of it and the next pointers, `count` in all.
+    /// The bytes of `count` pointers from this one on.
     fn bytes(&self, count: u32) -> Range<usize> {
         self.at..word(self.at, count)
     }
 
-    /// The pointer `count` blocks further on, in the same node.
+    /// The pointer `count` blocks later in the same node.
     ///
     /// # Panics
-    /// That is in another node.
+    /// That pointer is in another node.
     #[must_use]
     pub(crate) fn after(&self, count: u32) -> Self {
         assert!(count < self.rest, "{count} pointers further on of {}", self.rest);
@@ -76,7 +76,7 @@ impl Pointer {
         Self { node, slot, rest: self.rest.strict_sub(count), at: word(self.at, count) }
     }
 
-    /// What it says.
+    /// Its address.
     #[must_use]
     pub(crate) fn get(&self) -> BlockAddr {
         let image = self.node.image();
@@ -84,13 +84,12 @@ impl Pointer {
         BlockAddr(u32::from_le_bytes(*block::entry(words, 0)))
     }
 
-    /// Makes it say something else. Counters are the caller's business.
+    /// Sets its address. The caller updates the counters.
     pub(crate) fn set(&self, addr: BlockAddr) {
         self.replace(addr);
     }
 
-    /// Makes it say something else, and returns what it said until then: cleaning may have changed
-    /// it a moment ago.
+    /// Sets its address and returns the old one, which cleaning may have changed just before.
     fn replace(&self, addr: BlockAddr) -> BlockAddr {
         let mut image = self.node.modify();
         let (words, _) = block::part_mut(&mut image, self.bytes(1)).as_chunks_mut::<4>();
@@ -100,7 +99,7 @@ impl Pointer {
         )))
     }
 
-    /// What it and the next pointers of its node say, `count` in all at most.
+    /// The addresses of at most `count` pointers of its node, from this one on.
     #[must_use]
     pub(crate) fn get_run(&self, count: u32) -> Vec<BlockAddr> {
         let image = self.node.image();
@@ -108,7 +107,8 @@ impl Pointer {
         words.iter().map(|word| BlockAddr(u32::from_le_bytes(*word))).collect()
     }
 
-    /// Makes it and the next pointers say the addresses from `first` on. Returns what they said.
+    /// Sets this pointer and the next ones to the addresses from `first` on. Returns the old
+    /// addresses.
     ///
     /// # Panics
     /// The run leaves the node.
@@ -124,7 +124,7 @@ impl Pointer {
         (0..count).zip(words).map(swap).collect()
     }
 
-    /// Makes it and the next `count` pointers holes. Returns what they said.
+    /// Makes `count` pointers from this one on holes. Returns the old addresses.
     fn clear_run(&self, count: u32) -> Vec<BlockAddr> {
         let mut image = self.node.modify();
         let (words, _) =
@@ -132,8 +132,8 @@ impl Pointer {
         words.iter_mut().map(|word| BlockAddr(u32::from_le_bytes(std::mem::take(word)))).collect()
     }
 
-    /// Turns the holes among it and the next `count` pointers into blocks without an address.
-    /// Returns how many those were.
+    /// Turns the holes among `count` pointers from this one on into blocks without an address.
+    /// Returns the number of holes.
     #[must_use]
     pub(crate) fn fill_run(&self, count: u32) -> u32 {
         assert!(count <= self.rest, "{count} pointers of {}", self.rest);
@@ -147,7 +147,7 @@ impl Pointer {
         u32::try_from(filled).unwrap_or(count)
     }
 
-    /// Who owns the block that it will point to.
+    /// The owner of the block that it will point to.
     #[must_use]
     pub(crate) fn owner(&self) -> segment::Owner {
         segment::Owner {
@@ -157,7 +157,7 @@ impl Pointer {
         }
     }
 
-    /// The same of the blocks that it and the next pointers, `count` in all, will point to.
+    /// The owners of the blocks that `count` pointers from this one on will point to.
     ///
     /// # Panics
     /// The run leaves the node.
@@ -170,7 +170,7 @@ impl Pointer {
         })
     }
 
-    /// A hole becomes a block without an address: it counts from now on. True if it was a hole.
+    /// Turns a hole into a block without an address, and counts it. True if it was a hole.
     pub(crate) fn reserve(&self, op: &mut Op<'_>, inode: &Arc<Inode>) -> bool {
         if self.get() != BlockAddr::NULL {
             return false;
@@ -181,7 +181,7 @@ impl Pointer {
         true
     }
 
-    /// The block was written at `addr`: the old place is taken back.
+    /// Points to the block's new address `addr` and frees the old one.
     ///
     /// # Errors
     /// The old block was not in use: the volume is damaged.
@@ -193,12 +193,12 @@ impl Pointer {
         Ok(())
     }
 
-    /// The block is no more. True if there was one.
+    /// Frees the block. True if there was one.
     ///
     /// # Errors
-    /// It was not in use: the volume is damaged.
+    /// The block was not in use: the volume is damaged.
     pub(crate) fn free(&self, op: &Op<'_>, inode: &Arc<Inode>) -> Result<bool> {
-        // Cleaning may give it another address meanwhile, but none to a hole.
+        // Cleaning may change an address meanwhile, but gives none to a hole.
         if self.get() == BlockAddr::NULL {
             return Ok(false);
         }
@@ -212,20 +212,20 @@ impl Pointer {
     }
 }
 
-/// Where the pointer number `count` behind the one at this byte stands.
+/// Offset of the pointer `count` places after the one at this offset.
 const fn word(at: usize, count: u32) -> usize {
     at.strict_add(as_index(count).strict_mul(4))
 }
 
-/// The number of the pointer `count` further on; a node has at most 1018.
+/// The index of the pointer `count` places later. A node has at most 1018.
 fn slot_after(slot: u16, count: u32) -> u16 {
     slot.saturating_add(u16::try_from(count).unwrap_or(u16::MAX))
 }
 
-/// Gives back the blocks of the first `count` pointers from this one on.
+/// Frees the blocks of `count` pointers from this one on.
 ///
 /// # Errors
-/// One was not in use: the volume is damaged.
+/// A block was not in use: the volume is damaged.
 pub(crate) fn free_run(
     op: &Op<'_>,
     inode: &Arc<Inode>,
@@ -248,15 +248,15 @@ pub(crate) fn free_run(
     Ok(())
 }
 
-/// Adds blocks to an inode's count, or takes them off.
+/// Adds `change` to an inode's count of blocks.
 pub(crate) fn count_blocks(op: &Op<'_>, inode: &Arc<Inode>, change: i64) {
     let mut state = inode.state.write();
     state.record.blocks = state.record.blocks.saturating_add_signed(change);
     inode.touch(op.inodes, &mut state);
 }
 
-/// The pointer of a file block, if the nodes that lead to it are there. Otherwise so many blocks
-/// from here on are a hole.
+/// The pointer of a file block, if the nodes that lead to it are there. Otherwise the length of the
+/// hole from here on, in blocks.
 ///
 /// # Errors
 /// A node on the way is damaged, or the device failed.
@@ -275,7 +275,7 @@ pub(crate) fn find(store: &Store, inode: &Inode, block: u64) -> Result<Result<Po
     Ok(Ok(Pointer::new(inode, node, &path)))
 }
 
-/// The offsets in the tree of the nodes that a path lacks, from the first one on.
+/// The tree offsets of the missing nodes of a path.
 ///
 /// # Errors
 /// A node on the way is damaged, or the device failed.
@@ -293,12 +293,11 @@ pub(crate) fn missing(store: &Store, inode: &Inode, path: &NodePath) -> Result<V
     Ok(Vec::new())
 }
 
-/// The pointer of a file block; nodes that are missing are made, out of the operation's reservation
-/// (at most 3).
+/// The pointer to a file block. Makes missing nodes from the operation's reservation (at most 3).
 ///
 /// # Errors
-/// The file can have no such block, no nid is free, a node on the way is damaged, or the device
-/// failed.
+/// The block is beyond the largest file, no nid is free, a node on the path is damaged, or the
+/// device failed.
 pub(crate) fn make(op: &mut Op<'_>, inode: &Arc<Inode>, block: u64) -> Result<Pointer> {
     let shape = inode.state.read().record.shape();
     let path = shape.locate(block).ok_or(cairn_vfs::Error::TooLarge)?;
@@ -317,7 +316,7 @@ pub(crate) fn make(op: &mut Op<'_>, inode: &Arc<Inode>, block: u64) -> Result<Po
 /// The node of the inode itself.
 ///
 /// # Errors
-/// There is none any more, it is damaged, or the device failed.
+/// The node is gone or damaged, or the device failed.
 pub(crate) fn own_node(store: &Store, inode: &Inode) -> Result<Arc<Node>> {
     Ok(store.nodes.inode(inode.nid)?.ok_or(cairn_vfs::Error::Stale)?)
 }
@@ -362,10 +361,10 @@ pub(crate) fn new_node(op: &mut Op<'_>, inode: &Arc<Inode>, offset: u32) -> Resu
     Ok(made)
 }
 
-/// Gives a node back that nothing points to any more.
+/// Frees a node that nothing points to any more.
 ///
 /// # Errors
-/// It is damaged, or the device failed.
+/// The node is damaged, or the device failed.
 pub(crate) fn remove_node(op: &Op<'_>, inode: &Arc<Inode>, nid: Nid) -> Result<()> {
     op.store.nodes.release(op.store.nodes.remove(nid)?);
     inode.ledger.changed(Part::Data, op.store.checkpoints.version());
@@ -373,7 +372,7 @@ pub(crate) fn remove_node(op: &Op<'_>, inode: &Arc<Inode>, nid: Nid) -> Result<(
     Ok(())
 }
 
-/// Which logs the inode's nodes go to.
+/// The log of the inode's nodes.
 #[must_use]
 pub(crate) fn owner_of(inode: &Inode) -> Owner {
     match inode.kind {

@@ -17,10 +17,10 @@ use crate::error::Result;
 use crate::format::units::BLOCK_BYTES;
 use crate::op::Operations;
 
-/// `truncate(2)`, both ways.
+/// `truncate(2)`: shrinks or extends the file.
 ///
 /// # Errors
-/// The file cannot be written or would be too large, it is damaged, or the device failed.
+/// The file cannot be written, would be too large or is damaged, or the device failed.
 pub(crate) fn set_size(ops: &Arc<Operations>, inode: &Arc<Inode>, size: u64) -> Result<()> {
     check(&ops.mount, inode)?;
     writeback::adopt(ops, inode);
@@ -39,7 +39,7 @@ pub(crate) fn set_size(ops: &Arc<Operations>, inode: &Arc<Inode>, size: u64) -> 
     if size < old { shrink(ops, inode, old, size) } else { grow(ops, inode, old, size) }
 }
 
-/// The new end needs no blocks.
+/// Extends the file. This needs no blocks.
 pub(super) fn grow(ops: &Operations, inode: &Arc<Inode>, old: u64, size: u64) -> Result<()> {
     ops.room()?;
     let store = ops.store()?;

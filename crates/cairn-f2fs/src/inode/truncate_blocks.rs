@@ -18,11 +18,11 @@ use crate::op::{Op, Operations};
 /// Direct nodes emptied in one operation.
 const NODES_A_PIECE: u32 = 16;
 
-/// Gives back everything from `from` on (a file block), in operations of its own. The caller holds
-/// what guards the tree's shape, and does *not* hold the operation lock.
+/// Frees everything from the file block `from` on, in operations of its own. The caller holds the
+/// lock that guards the tree's shape, and does *not* hold the operation lock.
 ///
 /// # Errors
-/// A node is damaged (what stands below it stays in use), or the device failed.
+/// A node is damaged (blocks below it stay in use), or the device failed.
 pub(crate) fn truncate_blocks(ops: &Operations, inode: &Arc<Inode>, from: u64) -> Result<()> {
     while !ops.change(0, |op| truncate_piece(op, inode, from))? {}
     Ok(())
@@ -35,7 +35,7 @@ pub(crate) fn truncate_blocks(ops: &Operations, inode: &Arc<Inode>, from: u64) -
 pub(crate) fn truncate_piece(op: &mut Op<'_>, inode: &Arc<Inode>, from: u64) -> Result<bool> {
     let mut cutter =
         Cutter { op, inode, from, shape: inode.state.read().record.shape(), budget: NODES_A_PIECE };
-    // The inode's nids from the last one on: the tree shrinks from its end.
+    // The tree shrinks from its end, so the inode's nids come in reverse order.
     for slot in (0..5_usize).rev() {
         let nid = inode.state.read().record.nids[slot];
         if nid.is_none() {
@@ -62,7 +62,7 @@ pub(crate) fn truncate_piece(op: &mut Op<'_>, inode: &Arc<Inode>, from: u64) -> 
 enum Truncated {
     /// The node is empty and has been freed.
     Gone,
-    /// What stands before the new end stays.
+    /// The node has blocks before the new end and stays.
     Kept,
     /// The piece is full.
     Unfinished,
@@ -86,7 +86,7 @@ impl Cutter<'_, '_> {
         }
     }
 
-    /// Children from the last one on.
+    /// Truncates the children of an indirect node, the last one first.
     fn indirect(&mut self, node: &Arc<Node>) -> Result<Truncated> {
         let step = if node.kind() == NodeKind::DoubleIndirect { POINTERS as u32 + 1 } else { 1 };
         let mut kept = false;
@@ -99,7 +99,7 @@ impl Cutter<'_, '_> {
             match self.subtree(nid, offset)? {
                 Truncated::Gone => node::set_child(&mut node.modify(), slot, Nid::NONE),
                 Truncated::Kept => {
-                    // All before it stands before the new end, too.
+                    // All earlier children are before the new end, too.
                     kept = true;
                     break;
                 }
@@ -136,7 +136,7 @@ impl Cutter<'_, '_> {
         self.pointers(self.from..u64::from(self.shape.inode_slots))
     }
 
-    /// Pointers of one node.
+    /// Frees the pointers of one node.
     fn pointers(&mut self, blocks: std::ops::Range<u64>) -> Result<()> {
         if let Ok(pointer) = tree::find(self.op.store, self.inode, blocks.start)? {
             let count =

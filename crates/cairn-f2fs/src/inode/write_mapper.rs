@@ -29,19 +29,19 @@ use crate::segment::{self, Mode};
 use crate::space::Reservation;
 use crate::store::Store;
 
-/// Main segments up to which Linux overwrites in place always: 16 GiB.
+/// Linux always overwrites in place on volumes of up to this many main segments: 16 GiB.
 const SMALL_VOLUME: u32 = 8192;
-/// Dirty blocks up to which an fsync overwrites in place on larger volumes.
+/// On larger volumes an fsync of up to this many dirty blocks overwrites in place.
 pub(crate) const SMALL_FSYNC: u64 = 8;
 
-/// May blocks that have an address be overwritten?
+/// Whether blocks with an address are overwritten in place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Policy {
-    /// Where the volume is small, or the file hardly changes.
+    /// If the volume is small, or the file rarely changes.
     Usual,
-    /// A small fsync: wherever the mode allows it.
+    /// A small fsync: if the mode allows it.
     SmallFsync,
-    /// Never: the old contents must be what a crash finds.
+    /// Never: after a crash the old contents must be there.
     Elsewhere,
 }
 
@@ -115,7 +115,7 @@ impl<'a> Writer<'a> {
                     ticket: Box::new(InPlace { inode: self.inode.clone() }),
                 });
             }
-            // It is being copied elsewhere.
+            // Cleaning is copying the block.
             in_place = false;
         }
         let (slots, owners) = self.slots(store, run, in_place)?;
@@ -127,8 +127,8 @@ impl<'a> Writer<'a> {
         Ok(Placement { run, start: placed.address.pba(), ticket: Box::new(ticket) })
     }
 
-    /// The slots of the run's head that may get new addresses, and what will own the blocks there:
-    /// one at least.
+    /// The slots at the head of the run that may get new addresses, at least one, and the owners of
+    /// their blocks.
     fn slots(
         &self,
         store: &Store,
@@ -169,7 +169,7 @@ impl<'a> Writer<'a> {
     }
 
     fn in_place(&self, store: &Store) -> bool {
-        // While checkpoints are disabled the last one must stay whole, with its data.
+        // While checkpoints are disabled, the last one must stay complete, with its data.
         let never = store.segments.mode() == Mode::Lfs || store.checkpoints.is_disabled();
         if never || self.policy == Policy::Elsewhere {
             return false;
@@ -191,7 +191,7 @@ pub(super) fn data_log(inode: &Inode) -> Log {
     }
 }
 
-/// Places as many blocks as follow each other, also from one segment into the next.
+/// Places as many contiguous blocks as possible, also across the end of a segment.
 fn place_run(store: &Store, log: Log, owners: &[segment::Owner]) -> Result<segment::Placed> {
     let mut placed = store.segments.place(log, owners)?;
     while placed.count < owners.len() {
@@ -229,9 +229,9 @@ impl FileMapper for Writer<'_> {
     }
 }
 
-/// Reserves the holes of blocks from `start` on, `len` at most: under pressure fewer, but at least
-/// one. Returns how many blocks have slots now. With
-/// [`crate::operation_lock::OperationLock::lock_data`] held, with inode.data alone.
+/// Gives slots to the holes of at most `len` blocks from `start` on: with little space to fewer,
+/// but at least one. Returns how many blocks have slots now. The caller holds
+/// [`crate::operation_lock::OperationLock::lock_data`] and inode.data exclusively.
 ///
 /// # Errors
 /// No space for a single one, a node is damaged, or the device failed.
@@ -273,7 +273,7 @@ fn fill_with(
     Ok(())
 }
 
-/// Nodes that so many blocks may need: direct ones, and indirect ones above them.
+/// Most nodes that this many blocks need: direct ones, and indirect ones above them.
 pub(crate) const fn most_nodes(blocks: u64) -> u64 {
     let direct = blocks / 1016 + 2;
     direct + direct / 1018 + 3
@@ -285,12 +285,13 @@ fn needed(store: &Store, inode: &Inode, block: u64) -> Result<u64> {
     let Some(path) = shape.locate(block) else { return Ok(1) };
     Ok(match tree::find(store, inode, block)? {
         Ok(pointer) => u64::from(pointer.get() == BlockAddr::NULL),
-        // How far the way goes is not worth finding out: the last blocks of a volume are few.
+        // Assumes that all nodes of the path are missing: this costs little accuracy, because few
+        // blocks are left.
         Err(_) => 1 + path.depth as u64,
     })
 }
 
-/// An overwrite in place owes nothing to the map.
+/// Ticket of an overwrite in place, after which the map does not change.
 struct InPlace {
     inode: Arc<Inode>,
 }
@@ -306,7 +307,7 @@ impl WriteTicket for InPlace {
 struct Moved {
     store: Arc<Store>,
     inode: Arc<Inode>,
-    /// At least as many as the run has blocks.
+    /// At least one for each block of the run.
     slots: Vec<Slots>,
     run: Run,
     start: BlockAddr,
@@ -338,7 +339,7 @@ impl Drop for Moved {
         }
         for addr in (self.start.get()..self.start.get() + self.run.len as u32).map(BlockAddr) {
             self.store.segments.give_up(addr);
-            // They were placed a moment ago.
+            // Cannot fail: the blocks have just been placed.
             let _ = self.store.segments.invalidate(addr);
         }
     }

@@ -22,7 +22,7 @@ struct Flusher {
     inode: Weak<Inode>,
 }
 
-/// Makes the volume's write-back and readahead know the inode: before its first write, and read.
+/// Registers the inode with the volume's write-back and readahead, before its first write and read.
 pub(crate) fn adopt(ops: &Arc<Operations>, inode: &Arc<Inode>) {
     let mut first = false;
     let flusher = inode.sync.flusher.get_or_init(|| {
@@ -55,7 +55,7 @@ impl Flushable for Flusher {
     fn read_ahead(&self, blocks: Range<u64>) {
         let (Some(ops), Some(inode)) = (self.ops.upgrade(), self.inode.upgrade()) else { return };
         let Some(_data) = inode.data.try_read() else { return };
-        // A file that has moved into its inode since has nothing there.
+        // An inline file has no blocks to read.
         if inode.is_inline() {
             return;
         }
@@ -71,8 +71,8 @@ impl Flushable for Flusher {
     }
 }
 
-/// Writes the dirty data of a range of blocks, a piece at a time, with room made before each. Call
-/// it with inode.data held, shared or alone, without the operation lock.
+/// Writes the dirty data of a range of blocks, a piece at a time, with room made before each. The
+/// caller holds inode.data, shared or exclusively, and not the operation lock.
 ///
 /// # Errors
 /// No room could be made, the volume has stopped, a node is damaged, or the device failed: the data

@@ -9,12 +9,12 @@ use cairn_cache::writeback::Flushable;
 pub struct SyncState {
     /// Held by the fsync that writes the inode's nodes.
     pub(crate) order: Mutex<()>,
-    /// What the cache calls to have the inode written back.
+    /// The object that the cache calls to write the inode back.
     pub(super) flusher: OnceLock<Arc<dyn Flushable>>,
 }
 
 impl SyncState {
-    /// Of an inode that was just read or made.
+    /// The state of an inode that was just read or made.
     #[must_use]
     pub fn new(nid: u64) -> Self {
         Self { order: Mutex::new_ordered(Rank::Fsync, nid, ()), flusher: OnceLock::new() }

@@ -35,9 +35,9 @@ use crate::nat::NatTable;
 /// One node of the chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChainNode {
-    /// Where it is.
+    /// Its address.
     pub addr: BlockAddr,
-    /// What it is.
+    /// Its footer.
     pub footer: NodeFooter,
 }
 
@@ -84,12 +84,12 @@ pub(crate) fn scan(
 /// An inode that the chain changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Recovered {
-    /// Index in the chain of its last node with the fsync mark: nothing behind it counts.
+    /// Index in the chain of its last node with the fsync mark. Later nodes are ignored.
     pub(crate) last_fsync: usize,
     /// Index of its last inode block with the marks fsync and dent: there its directory entry is
     /// made.
     pub(crate) last_dent: Option<usize>,
-    /// The checkpoint does not know it: index of the inode block that creates it.
+    /// Index of the inode block that creates it, if the checkpoint does not have it.
     pub(crate) created_by: Option<usize>,
 }
 
@@ -110,7 +110,7 @@ pub(crate) fn select(chain: &[ChainNode], nat: &NatTable) -> Result<HashMap<Nid,
                 let known = nat.lookup(footer.ino)?;
                 let created_by = (known.is_free() && dent).then_some(index);
                 if created_by.is_none() && (known.is_free() || known.ino != footer.ino) {
-                    // Nothing tells what inode this is; a later block may.
+                    // This block does not show the inode's creation; a later block may.
                     continue;
                 }
                 place.insert(Recovered { last_fsync: index, last_dent: None, created_by })

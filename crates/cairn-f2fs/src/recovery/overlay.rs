@@ -34,12 +34,12 @@ use crate::format::path::NodeKind;
 use crate::format::units::{BLOCK_BYTES, BLOCK_SIZE, BlockAddr, Nid};
 use crate::nat::NatTable;
 
-/// A node that is not as the NAT says.
+/// A node whose image differs from the one in the NAT.
 #[derive(Clone, Debug)]
 enum Change {
     /// Its block is in the chain.
     Moved(BlockAddr),
-    /// An inode: the latest block of it, with these fields instead of what stands there.
+    /// An inode: its latest block, with these fields replaced.
     Inode { block: BlockAddr, fields: Fields },
     /// An indirect node: its block, if it had one, with these children.
     Indirect { block: Option<BlockAddr>, footer: NodeFooter, children: BTreeMap<u16, Nid> },
@@ -99,7 +99,7 @@ impl Overlay {
         Ok(overlay)
     }
 
-    /// True if the volume is as its checkpoint says.
+    /// True if the chain changes nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty() && self.entries.is_empty()
@@ -111,7 +111,7 @@ impl Overlay {
         self.entries.get(&directory)
     }
 
-    /// The image of a node that the chain changes; `None` if it is as the NAT says.
+    /// The image of a node that the chain changes; `None` for other nodes.
     ///
     /// # Errors
     /// The device failed, or the block is damaged.
@@ -160,7 +160,7 @@ impl Overlay {
         }
     }
 
-    /// Makes the inode known as the checkpoint, or the block that creates it, has it.
+    /// Adds the inode as it is in the checkpoint, or in the block that creates it.
     fn prepare(&mut self, replay: &Replay<'_>, ino: Nid) -> Result<()> {
         if matches!(self.nodes.get(&ino), Some(Change::Inode { .. })) {
             return Ok(());
@@ -235,7 +235,7 @@ impl Overlay {
             .locate(first)
             .ok_or_else(|| bad(entry, "the node is beyond the file", entry.footer.offset))?;
         self.place(entry)?;
-        // Down from the inode; every step leaves the slot that the next node belongs into.
+        // Goes down from the inode. Each step yields the slot of the next node.
         let mut parent = Nid::NONE;
         for depth in 1..path.depth {
             parent = self.indirect(
@@ -253,7 +253,7 @@ impl Overlay {
         Ok(())
     }
 
-    /// The node is where the chain has it.
+    /// Records the node's address in the chain.
     fn place(&mut self, entry: &ChainNode) -> Result<()> {
         let nid = entry.footer.nid;
         match self.nodes.get(&nid) {
@@ -336,12 +336,12 @@ impl Fields {
         inode.size = self.size;
         inode.xattr_nid = self.xattr_nid;
         inode.nids = self.nids;
-        // It may count other blocks than the file has now.
+        // The extent hint may name blocks that the file no longer has.
         inode.ext = Default::default();
     }
 
-    /// Data behind the end of file makes the file longer, unless the inode says that it is meant to
-    /// be there.
+    /// Extends the file to data after its end, unless the inode's flag says that the data belongs
+    /// there.
     fn grow(&mut self, inode: &Inode, last_block: Option<u64>) {
         let Some(last) = last_block.filter(|_| !inode.advise.contains(Advise::KEEP_SIZE)) else {
             return;

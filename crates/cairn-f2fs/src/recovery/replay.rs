@@ -57,8 +57,8 @@ pub struct RollForward {
     pub(crate) selected: HashMap<Nid, Recovered>,
 }
 
-/// Makes the chain part of the volume, and writes a checkpoint. Orphans are gone before; nobody
-/// else uses the volume.
+/// Makes the chain part of the volume, and writes a checkpoint. The caller has deleted the orphans,
+/// and no other thread uses the volume.
 ///
 /// # Errors
 /// The chain or what it changes is damaged, there is not enough room, or the device failed.
@@ -151,7 +151,8 @@ impl Replay<'_> {
         }
     }
 
-    /// The first node of a file that has just left its inode may stand before the inode.
+    /// The first node of a file whose contents have just left the inode may come before the inode's
+    /// block in the chain.
     fn leave_inode(&self, index: usize, inode: &Arc<Inode>, recovered: &Recovered) -> Result<()> {
         let rest = self.roll_forward.chain.get(index..=recovered.last_fsync).unwrap_or_default();
         let Some(entry) = rest.iter().find(|entry| entry.footer.nid == inode.nid) else {
@@ -186,7 +187,7 @@ impl Replay<'_> {
             let mut own = node.modify();
             if was_inline || is_inline {
                 let range = source.inline_data_range();
-                // With the reserved word before the contents.
+                // This includes the reserved word before the contents.
                 block::part_mut(&mut own, range.start.strict_sub(4)..range.end).fill(0);
                 if is_inline {
                     block::put(&mut own, range.start, block::part(image, range));
@@ -208,7 +209,7 @@ impl Replay<'_> {
     /// The pointers of one node become those of the chain.
     fn apply_pointers(&self, inode: &Arc<Inode>, first: u64, wanted: &[BlockAddr]) -> Result<()> {
         let found = tree::find(self.store, inode, first)?.ok();
-        // No more than is needed: the volume may be full.
+        // Reserves no more than needed, because the volume may be full.
         let nodes = if found.is_some() { 0 } else { MAX_NODES };
         let count = u32::try_from(wanted.len()).unwrap_or(u32::MAX);
         let now = found
@@ -254,7 +255,7 @@ impl Replay<'_> {
         pointer.moved(self.store, wanted)
     }
 
-    /// The block has another owner now: this inode had it before it moved.
+    /// Removes the block from its present owner, which had it before the block moved here.
     fn take_from_owner(&self, addr: BlockAddr) -> Result<()> {
         if !self.store.segments.is_valid(addr) {
             return Ok(());
@@ -274,8 +275,8 @@ impl Replay<'_> {
         Ok(())
     }
 
-    /// Data behind the end of file makes the file longer, unless the inode says that it is meant to
-    /// be there.
+    /// Extends the file to data after its end, unless the inode's flag says that the data belongs
+    /// there.
     fn grow(&self, inode: &Arc<Inode>, first: u64, pointers: &[BlockAddr]) -> Result<()> {
         let Some(last) = pointers.iter().rposition(|addr| *addr != BlockAddr::NULL) else {
             return Ok(());
@@ -312,8 +313,8 @@ impl Replay<'_> {
     fn apply_entry(&self, inode: &Arc<Inode>, source: &Record) -> Result<()> {
         let directory = match self.ops.inodes.inode(source.pino.ino()) {
             Ok(directory) if directory.kind == FileKind::Directory => directory,
-            // fsync does not trust in a parent that the checkpoint does not know; somebody else's
-            // may have.
+            // Cairn's fsync writes a checkpoint if the parent is not in the last one. Other writers
+            // may not, so the parent may be missing.
             Ok(_) | Err(Error::Vfs(cairn_vfs::Error::Stale)) => return Ok(()),
             Err(error) => return Err(error),
         };
@@ -336,7 +337,7 @@ impl Replay<'_> {
         Ok(())
     }
 
-    /// What the checkpoint's file had behind its new end goes.
+    /// Truncates the blocks that the checkpoint's file had after its new end.
     fn finish(&self, inode: &Arc<Inode>) -> Result<()> {
         let (truncates, size) = {
             let record = &inode.state.read().record;
@@ -363,7 +364,7 @@ pub(crate) fn delete_orphans(ops: &Operations) -> Result<()> {
             Err(Error::Vfs(cairn_vfs::Error::Stale)) => {
                 ops.store()?.checkpoints.orphans.remove(orphan);
             }
-            // It stays recorded, and is no reason not to mount.
+            // The orphan stays recorded. The volume is mounted all the same.
             Err(error) => {
                 tracing::warn!(nid = %orphan, %error, "an orphan could not be read: run fsck.f2fs");
                 ops.store()?.checkpoints.raise(CheckpointFlags::FSCK);
