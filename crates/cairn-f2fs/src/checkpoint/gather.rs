@@ -11,7 +11,7 @@
 
 use std::time::Duration;
 
-/// Waiting takes about this long itself: faster checkpoints are not worth it.
+/// Waiting itself takes about this long. Faster checkpoints are not worth a wait.
 const FASTEST: Duration = Duration::from_micros(200);
 /// Most batches without a wait after no request arrived.
 const MOST_SKIPPED: u32 = 16;
@@ -23,10 +23,10 @@ pub(super) struct Gather {
     expected: usize,
     /// How long the last checkpoint took.
     cost: Duration,
-    /// The longest time between two of the last batch that followed each other.
+    /// The longest time between two successive requests of the last batch.
     gap: Duration,
     round: Option<Round>,
-    /// Batches that are not waited for, and how many it will be the next time.
+    /// Batches that are not waited for, and their number the next time.
     skip: u32,
     next_skip: u32,
 }
@@ -41,8 +41,8 @@ struct Round {
 }
 
 impl Gather {
-    /// `waiting` requests (at least one) are there: how long to wait for more, if at all. Asked
-    /// again after each arrival.
+    /// How long to wait for more requests, if at all, when `waiting` ones (at least one) have
+    /// arrived. Called again after each arrival.
     pub(super) fn patience(&mut self, waiting: usize, now: Duration) -> Option<Duration> {
         if waiting >= self.expected || self.cost < FASTEST || self.skip > 0 {
             return None;
@@ -57,8 +57,8 @@ impl Gather {
         end.checked_sub(now).filter(|left| !left.is_zero())
     }
 
-    /// A checkpoint has served the requests that came at these moments in the time `cost`, and
-    /// `waiting` came meanwhile. True if it had been waited with.
+    /// Records a checkpoint that took `cost` and served the requests that came at these times,
+    /// while `waiting` others arrived. True if it was delayed for more requests.
     pub(super) fn served(
         &mut self,
         arrivals: &mut [Duration],
@@ -68,7 +68,7 @@ impl Gather {
         let (waited, batch) = (self.round.is_some(), arrivals.len());
         arrivals.sort_unstable();
         let gaps = arrivals.windows(2).map(|pair| pair[1] - pair[0]);
-        // One alone says nothing about the others.
+        // A single request has no gap to measure.
         self.gap = gaps.max().unwrap_or(self.gap);
         match self.round.take() {
             Some(round) if batch <= round.first => {

@@ -24,7 +24,7 @@ use super::queue::Queue;
 use super::reason::Reason;
 use crate::error::Result;
 
-/// Requests, and who serves them.
+/// Requests, and the daemon that serves them.
 pub(crate) struct Merge {
     pub(super) queue: Queue<Request, Result<bool>>,
     pub(super) gather: Mutex<Gather>,
@@ -36,11 +36,11 @@ pub(crate) struct Merge {
 #[derive(Clone, Copy)]
 pub(super) struct Request {
     pub(super) reason: Reason,
-    /// When it was made.
+    /// Time of the request.
     pub(super) since: Duration,
 }
 
-/// Counters with the kernel's names and meanings, and what single requests waited.
+/// Counters with the kernel's names and meanings, and the waiting times of single requests.
 #[derive(Debug, Default)]
 pub struct MergeStats {
     /// Requests that wait now, those being served included.
@@ -53,7 +53,7 @@ pub struct MergeStats {
     pub(crate) cur_ms: Gauge,
     /// Greatest of those means.
     pub(crate) peak_ms: Gauge,
-    /// What each request waited, in nanoseconds.
+    /// Waiting time of each request, in nanoseconds.
     pub(crate) wait_ns: Histogram,
     /// Batches that were held back for more requests to come.
     pub(crate) gathered: Counter,

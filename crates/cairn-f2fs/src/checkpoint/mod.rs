@@ -52,15 +52,15 @@ pub(crate) use read::Loaded;
 pub use read::load;
 pub(crate) use reason::Reason;
 
-/// Who has more in memory than nodes: inodes and directory data.
+/// The owner of dirty inodes and directory data, which a checkpoint includes.
 pub(crate) trait Hook: Send + Sync {
-    /// Reads what [`Hook::snapshot`] is going to need, while operations go on. What cannot be read
-    /// is found again there.
+    /// Reads the blocks that [`Hook::snapshot`] will need, while operations continue. Errors are
+    /// ignored here, because the snapshot meets them again.
     fn prepare(&self);
 
-    /// Gives all changed blocks of directories their places and puts all inodes' fields into their
-    /// nodes. The operation lock is held exclusively: `guard` stands for it. Returns the blocks, to
-    /// be written; until [`Hook::written`] they must not be read from the device.
+    /// Gives all changed blocks of directories their addresses and copies all inodes' fields into
+    /// their nodes. The operation lock is held exclusively, which `guard` proves. Returns the
+    /// blocks to write. Until [`Hook::written`] they must not be read from the device.
     ///
     /// # Errors
     /// A node cannot be read, or no segment has room: the volume stops.
@@ -70,7 +70,7 @@ pub(crate) trait Hook: Send + Sync {
     fn written(&self);
 }
 
-/// What the checkpoint is made of.
+/// The parts that a checkpoint writes.
 pub struct Parts {
     /// The volume's geometry.
     pub layout: Layout,
@@ -88,7 +88,7 @@ pub struct Parts {
     pub nodes: Arc<Nodes>,
     /// Time.
     pub runtime: Arc<dyn Runtime>,
-    /// Tell the device about blocks that are not needed any more.
+    /// True if freed blocks are to be discarded.
     pub discard: bool,
 }
 
@@ -114,13 +114,13 @@ struct State {
     /// The newest snapshot's: in flight, or the same as `last`.
     newest: Checkpoint,
     side: Side,
-    /// None is written: what happens meanwhile can be thrown away.
+    /// True while checkpoints are disabled: later changes can be dropped.
     disabled: bool,
-    /// Flags to be raised by the next one.
+    /// Flags that the next checkpoint raises.
     raise: CheckpointFlags,
 }
 
-/// What checkpoints cost.
+/// Counters and times of checkpoints.
 #[derive(Debug, Default)]
 pub struct CheckpointStats {
     /// Written, by reason.
@@ -133,7 +133,7 @@ pub struct CheckpointStats {
     pub(crate) pack_blocks: Counter,
     /// Blocks discarded after checkpoints.
     pub(crate) discarded_blocks: Counter,
-    /// How long the checkpoint waited for the operation lock: running operations had to end.
+    /// How long the checkpoint waited for the operation lock, until running operations had ended.
     pub(crate) closing_ns: Histogram,
     /// How long the operation lock was held exclusively.
     pub(crate) closed_ns: Histogram,
@@ -142,7 +142,7 @@ pub struct CheckpointStats {
 }
 
 impl Checkpoints {
-    /// After the checkpoint of `pack`, which named these orphans.
+    /// The state after the checkpoint of `pack`, which named these orphans.
     #[must_use]
     pub fn new(parts: Parts, pack: &Loaded, orphans: Vec<Nid>) -> Arc<Self> {
         let mut raise = CheckpointFlags::empty();
@@ -164,7 +164,7 @@ impl Checkpoints {
         })
     }
 
-    /// Whom to ask for what else is dirty. The first one stays.
+    /// Sets the owner of dirty inodes and directories. Later calls have no effect.
     pub(crate) fn set_hook(&self, hook: Weak<dyn Hook>) {
         self.hook.get_or_init(|| hook);
     }
@@ -179,7 +179,7 @@ impl Checkpoints {
         self.state.lock().last.clone()
     }
 
-    /// Version of the newest snapshot. What an operation changes now comes after it.
+    /// Version of the newest snapshot. New changes are not part of it.
     #[must_use]
     pub fn version(&self) -> u64 {
         self.state.lock().newest.version
@@ -191,42 +191,42 @@ impl Checkpoints {
         self.state.lock().newest.valid_block_count
     }
 
-    /// Are checkpoints disabled?
+    /// True if checkpoints are disabled.
     #[must_use]
     pub(crate) fn is_disabled(&self) -> bool {
         self.state.lock().disabled
     }
 
-    /// What the daemon did.
+    /// The daemon's counters.
     #[must_use]
     pub const fn merge_stats(&self) -> &MergeStats {
         &self.merge.stats
     }
 
-    /// All checkpoints from the next one on carry these flags, too: `FSCK`, `ERROR`,
-    /// `QUOTA_NEED_FSCK`.
+    /// Adds flags to all further checkpoints: `FSCK`, `ERROR`, `QUOTA_NEED_FSCK`.
     pub(crate) fn raise(&self, flags: CheckpointFlags) {
         self.state.lock().raise |= flags;
     }
 
-    /// Damage was found that the last checkpoint does not tell of.
+    /// True if damage was found that the last checkpoint does not record.
     fn asks_for_fsck(&self, last: &Checkpoint) -> bool {
         !last.flags.contains(CheckpointFlags::FSCK)
             && self.state.lock().raise.contains(CheckpointFlags::FSCK)
     }
 
-    /// Is all free space discarded, and is it to be so?
+    /// True if free space is to be discarded and all of it is.
     fn is_trimmed(&self) -> bool {
         self.parts.discard && self.parts.segments.undiscarded_blocks() == 0
     }
 
-    /// All free space has been discarded since the last checkpoint, as its own freed blocks have.
+    /// True if all free space has been discarded, including the blocks that the last checkpoint
+    /// freed.
     fn may_say_trimmed(&self, last: &Checkpoint) -> bool {
         !last.flags.contains(CheckpointFlags::TRIMMED) && self.is_trimmed()
     }
 
-    /// Has anything changed since the newest snapshot? Inodes and directories that only the
-    /// [`Hook`] knows are not counted.
+    /// True if anything has changed since the newest snapshot, except inodes and directories that
+    /// only the [`Hook`] knows.
     #[must_use]
     pub(crate) fn is_dirty(&self) -> bool {
         let parts = &self.parts;

@@ -27,7 +27,7 @@ pub(crate) struct Orphans {
 
 struct State {
     inos: BTreeSet<Nid>,
-    /// Differs from the last checkpoint's.
+    /// True if the set differs from the last checkpoint's.
     dirty: bool,
 }
 
@@ -39,11 +39,11 @@ impl Orphans {
         Self { most: as_index(layout.max_orphans()), state: Mutex::new(Rank::Leaf, state) }
     }
 
-    /// An inode has lost its last link and is open. Called with the operation lock held, by the
-    /// operation that takes the link.
+    /// Adds an open inode that has lost its last link. The operation that removes the link calls
+    /// this with the operation lock held.
     ///
     /// # Errors
-    /// A checkpoint can name no more.
+    /// A checkpoint has no room for more orphans.
     pub(crate) fn add(&self, ino: Nid) -> Result<()> {
         let mut state = self.state.lock();
         if state.inos.len() >= self.most {
@@ -53,7 +53,7 @@ impl Orphans {
         Ok(())
     }
 
-    /// The inode has been freed, or has a link again. True if it was there.
+    /// Removes an inode that has been freed or has a link again. True if it was in the set.
     pub(crate) fn remove(&self, ino: Nid) -> bool {
         let mut state = self.state.lock();
         let was = state.inos.remove(&ino);
@@ -67,7 +67,7 @@ impl Orphans {
         self.state.lock().inos.iter().copied().collect()
     }
 
-    /// Has the set changed since the last checkpoint?
+    /// True if the set has changed since the last checkpoint.
     #[must_use]
     pub(crate) fn is_dirty(&self) -> bool {
         self.state.lock().dirty

@@ -35,8 +35,8 @@ pub(super) struct CheckpointPlan {
 }
 
 impl Checkpoints {
-    /// Decides what the next checkpoint is; NAT and SIT count it as in flight from now on. The
-    /// operation lock is held exclusively, and every dirty node has its place.
+    /// Plans the next checkpoint, which NAT and SIT count as in flight from now on. The operation
+    /// lock is held exclusively, and every dirty node has its address.
     ///
     /// # Errors
     /// A NAT block cannot be read, or there are more orphans than a pack has room for.

@@ -32,9 +32,9 @@ pub(super) type Batch<Q, A> = Vec<Arc<Ticket<Q, A>>>;
 
 struct State<Q, A> {
     waiting: Batch<Q, A>,
-    /// There is a daemon, and it has been notified of everything in the list.
+    /// True if there is a daemon. It has been notified of everything in the list.
     daemon: bool,
-    /// A batch is being served.
+    /// True while a batch is being served.
     serving: bool,
 }
 
@@ -82,18 +82,18 @@ impl<Q, A: Clone> Queue<Q, A> {
         }
     }
 
-    /// Requests wait, and there is no server.
+    /// True if requests wait and there is no server.
     fn is_leaderless(&self) -> bool {
         let state = self.state.lock();
         !state.daemon && !state.serving && !state.waiting.is_empty()
     }
 
-    /// Is there a daemon?
+    /// True if there is a daemon.
     pub(super) fn has_daemon(&self) -> bool {
         self.state.lock().daemon
     }
 
-    /// No request waits and no batch is being served.
+    /// True if no request waits and no batch is being served.
     pub(super) fn is_empty(&self) -> bool {
         let state = self.state.lock();
         !state.serving && state.waiting.is_empty()

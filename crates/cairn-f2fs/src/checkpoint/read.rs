@@ -32,7 +32,7 @@ pub struct Loaded {
     pub checkpoint: Checkpoint,
     /// The pack it is in; the next one goes to the other.
     pub side: Side,
-    /// What is where in the pack.
+    /// The layout of the pack.
     pub map: PackMap,
 }
 

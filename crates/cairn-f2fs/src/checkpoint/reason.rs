@@ -8,9 +8,9 @@ pub enum Reason {
     Sync,
     /// An fsync that roll-forward cannot serve.
     Fsync,
-    /// Segments are needed that only a checkpoint makes free.
+    /// Segments are needed that only a checkpoint frees.
     Cleaning,
-    /// Too much is dirty in memory.
+    /// There is too much dirty data in memory.
     Memory,
     /// Roll-forward is done.
     Recovery,

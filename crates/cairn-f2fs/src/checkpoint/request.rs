@@ -18,9 +18,9 @@ impl Daemon for MergeDaemon {
 }
 
 impl Checkpoints {
-    /// Has a checkpoint written that holds everything done before this call. Returns whether
-    /// anything had to be written. Merged with others if the reason allows it and there is a
-    /// daemon. Call it without the operation lock.
+    /// Requests a checkpoint of all changes before this call, and waits for it. Returns whether
+    /// anything had to be written. The request is merged with others if its reason allows that and
+    /// there is a daemon. Call it without the operation lock.
     ///
     /// # Errors
     /// The volume has stopped, or stops now because of this error: all requests of a batch get the
@@ -40,7 +40,7 @@ impl Checkpoints {
         )
     }
 
-    /// Is there a daemon?
+    /// True if there is a daemon.
     #[must_use]
     pub fn is_merging(&self) -> bool {
         self.merge.queue.has_daemon()
@@ -68,7 +68,7 @@ impl Checkpoints {
         let Some(daemon) = slot.take() else { return };
         self.merge.queue.daemon_stopped();
         daemon.stop();
-        // A requester may do it first.
+        // A requester may serve them first.
         self.serve();
         let empty = || self.merge.queue.is_empty();
         self.parts.runtime.wait_until(&self.merge.queue.changed, &mut || empty());

@@ -124,7 +124,7 @@ fn full(
     Ok(Some(SummaryBlock::decode(&image)?))
 }
 
-/// Every block of the segment is looked at: one that fills holes has nodes behind its position,
+/// Reads every block of the segment, because a log that fills holes has nodes after its position,
 /// too.
 fn from_footers(
     loaded: &Loaded,

@@ -34,10 +34,10 @@ use crate::segment::{BlockRun, QueuedSummary};
 const ORDER: [Log; 3] = [Log::ColdNode, Log::HotNode, Log::WarmNode];
 /// Blocks that are given to the device at once.
 const PART: u64 = 2048;
-/// Runs of blocks that the device is told of at once.
+/// Runs of blocks that are discarded at once.
 const RUNS_AT_ONCE: usize = 1024;
 
-/// What a checkpoint writes, as it was with the operation lock held exclusively.
+/// The blocks of a checkpoint, taken with the operation lock held exclusively.
 struct Snapshot {
     plan: CheckpointPlan,
     nodes: PlacedNodes,
@@ -46,26 +46,26 @@ struct Snapshot {
     writes: Writes,
 }
 
-/// What a call came to.
+/// The result of a call.
 enum Outcome {
     Nothing,
-    /// What was dirty has been written, but not as a checkpoint.
+    /// Dirty blocks have been written, but without a checkpoint.
     Spilled,
     InFlight(Box<Snapshot>),
 }
 
 impl Checkpoints {
-    /// Writes everything to the medium that is dirty once the operation lock is held exclusively.
-    /// Does nothing if nothing is (at an unmount: and the last checkpoint was one, too), or while
-    /// checkpoints are disabled. Returns whether a checkpoint was written. Call it without the
-    /// operation lock.
+    /// Writes everything to the medium that is dirty when the operation lock is held exclusively.
+    /// Does nothing if nothing is dirty (at an unmount only if the last checkpoint was one of an
+    /// unmount, too), or while checkpoints are disabled. Returns whether a checkpoint was written.
+    /// Call it without the operation lock.
     ///
     /// # Errors
     /// The volume has stopped, or stops now because of this error.
     pub fn write(&self, reason: Reason) -> Result<bool> {
         self.parts.operation_lock.check()?;
-        // One at a time: blocks freed before a snapshot must be free on the medium before the next
-        // one.
+        // One checkpoint at a time: blocks freed before a snapshot must be free on the medium
+        // before the next one.
         let _alone = self.writing.lock();
         self.prepare();
         let asked = self.now();
@@ -108,8 +108,8 @@ impl Checkpoints {
         self.parts.operation_lock.stop(&format!("a checkpoint could not be written: {error}"));
     }
 
-    /// Reads ahead what the snapshot will need, as far as this is known. What fails here fails
-    /// again there.
+    /// Reads the blocks that the snapshot will need, as far as they are known. Errors are ignored
+    /// here, because the snapshot meets them again.
     fn prepare(&self) {
         if let Some(hook) = self.hook() {
             hook.prepare();
@@ -175,7 +175,7 @@ impl Checkpoints {
         state.disabled = reason == Reason::Pause;
     }
 
-    /// Neither NAT and SIT copies nor the pack are the last checkpoint's.
+    /// Adds the NAT and SIT copies and the pack. None of them overwrites the last checkpoint's.
     fn push_metadata(&self, plan: &CheckpointPlan, writes: &mut Writes) {
         for (at, image) in &plan.nat.blocks {
             writes.push(*at, Bytes::from_owner(image.clone()));
@@ -195,7 +195,7 @@ impl Checkpoints {
         written?;
         self.parts.segments.summaries_written(summaries);
         self.entries_written();
-        // The volume was stopped meanwhile: nothing more may reach the medium.
+        // If the volume has been stopped meanwhile, nothing more may reach the medium.
         self.parts.operation_lock.check()?;
         self.write_end(&plan)?;
         self.discard_freed();
@@ -203,8 +203,8 @@ impl Checkpoints {
         Ok(())
     }
 
-    /// What is dirty gets its place and is written, so that it can leave memory. No checkpoint
-    /// leads to it.
+    /// Writes dirty blocks to new addresses so that they can leave memory. No checkpoint leads to
+    /// them.
     fn spill(&self, writes: Writes) -> Result<Outcome> {
         writes.write_in_parts(PART, &*self.parts.device)?;
         for log in ORDER {
@@ -220,7 +220,7 @@ impl Checkpoints {
         }
     }
 
-    /// The closing block, after everything before it.
+    /// Writes the closing block, after all other blocks.
     fn write_end(&self, plan: &CheckpointPlan) -> Result<()> {
         let start = self.parts.layout.pack_start(plan.side).get();
         let at = Pba(start + u64::from(plan.checkpoint.pack_total_blocks) - 1);
@@ -228,8 +228,8 @@ impl Checkpoints {
         Ok(self.parts.device.write_durable(at.get() * BLOCK_BYTES, plan.end.clone(), durability)?)
     }
 
-    /// Discards freed blocks: nothing is written to them before the checkpoint has completed. A
-    /// device that refuses is not asked again about these blocks.
+    /// Discards freed blocks, to which nothing is written before the checkpoint has completed. If
+    /// the device refuses, these blocks are not tried again.
     fn discard_freed(&self) {
         if !self.parts.discard {
             return;
@@ -239,7 +239,8 @@ impl Checkpoints {
         }
     }
 
-    /// Discards free blocks and records that. No block is allocated meanwhile. Returns the bytes.
+    /// Discards free blocks and records that. No block may be allocated meanwhile. Returns the
+    /// number of bytes.
     ///
     /// # Errors
     /// The device's.
@@ -261,7 +262,7 @@ impl Checkpoints {
         Ok(blocks * BLOCK_BYTES)
     }
 
-    /// The checkpoint is on the medium, and is the last one now.
+    /// Makes the checkpoint, which is on the medium, the last one.
     fn complete(&self, plan: CheckpointPlan) {
         self.parts.nat.committed(plan.nat);
         self.parts.segments.committed(plan.sit);
@@ -277,7 +278,7 @@ impl Checkpoints {
     }
 
     /// Waits until the checkpoint in flight, if any, is on the medium. An fsync calls this if its
-    /// nodes are part of that checkpoint, or count only after it.
+    /// nodes are part of that checkpoint, or are valid only after it.
     ///
     /// # Errors
     /// It failed.

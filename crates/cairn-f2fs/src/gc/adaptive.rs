@@ -20,10 +20,10 @@ use super::policy::SpaceState;
 use super::stats::Written;
 use crate::segment::SectionInfo;
 
-/// Sections cleaned for one checkpoint at most.
+/// Most sections cleaned between two checkpoints.
 pub(super) const MOST_DEFERRED: u32 = 20;
-/// Sections that must stay free besides what a checkpoint takes: for the data and the cleaning log
-/// to go on in.
+/// Sections that must stay free in addition to a checkpoint's: one for the data log and one for the
+/// cleaning log.
 const LOGS: u32 = 2;
 
 /// Sections that must stay free for the next checkpoint to have room.
@@ -32,14 +32,14 @@ pub(super) const fn least_free(now: &SpaceState) -> u32 {
     now.upper + LOGS
 }
 
-/// Is a checkpoint due before anything else is cleaned? `deferred` sections have been cleaned since
+/// True if a checkpoint is due before the next victim. `deferred` sections have been cleaned since
 /// the last one.
 #[must_use]
 pub(super) const fn checkpoint_is_due(now: &SpaceState, deferred: u32) -> bool {
     deferred > 0 && (now.free <= least_free(now) || deferred >= MOST_DEFERRED)
 }
 
-/// Is there enough room, with `deferred` sections that are free but for a checkpoint?
+/// True if there is enough room, with `deferred` sections that the next checkpoint frees.
 #[must_use]
 pub(super) const fn enough(now: &SpaceState, deferred: u32) -> bool {
     now.free > least_free(now) && now.free + deferred > now.reserved
@@ -50,12 +50,13 @@ pub(super) const fn enough(now: &SpaceState, deferred: u32) -> bool {
 pub(super) fn group(now: &SpaceState, deferred: u32, most: u32) -> u32 {
     let room = now.free.saturating_sub(least_free(now));
     let missing = (now.reserved + 1).saturating_sub(now.free + deferred);
-    // Each victim wins only a part of a section, so more are missing than sections.
+    // Each victim yields only a part of a section, so more victims are needed than sections are
+    // missing.
     room.min(4 * missing.max(1)).min(most).min(MOST_DEFERRED.saturating_sub(deferred)).max(1)
 }
 
-/// What was written lately, in blocks: each figure is halved whenever all together are as many as
-/// users may have.
+/// Blocks written recently. All figures are halved when their sum reaches the blocks that users may
+/// have.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RecentWrites {
     before: Written,
@@ -66,7 +67,8 @@ pub(super) struct RecentWrites {
 }
 
 impl RecentWrites {
-    /// So much has been written since the mount. `user_blocks` are as many as users may have.
+    /// Adds the blocks written since the last call. `now` counts since the mount; `user_blocks` is
+    /// the number that users may have.
     pub(super) fn follow(&mut self, now: Written, user_blocks: u64) {
         let before = std::mem::replace(&mut self.before, now);
         let more = |now: u64, before: u64| now.saturating_sub(before);
@@ -84,17 +86,17 @@ impl RecentWrites {
         }
     }
 
-    /// What each data block that is written costs in all, in thousandths: itself, and its part of
-    /// the nodes and tables that follow.
+    /// The total cost of a written data block, in thousandths: itself, and its part of the nodes
+    /// and tables that are written for it.
     #[must_use]
     pub(super) fn weight(&self) -> u64 {
         1000 + 1000 * (self.nodes + self.others) / (self.user + self.moved).max(1)
     }
 
-    /// The part of `spare` blocks that sections of nodes should have. What is written for a class
-    /// is in inverse proportion to its spare blocks and in proportion to what lives in it and to
-    /// how often that is written: the sum is least where the shares are as the roots of those
-    /// products.
+    /// The part of `spare` blocks that sections of nodes should have. The blocks written for a
+    /// class grow with its live blocks and with the rate of their writes, and shrink with its spare
+    /// blocks. The sum is least if the shares are in proportion to the square roots of live blocks
+    /// times rate.
     #[must_use]
     pub(super) fn share_of_nodes(&self, spare: u64, data: u64, nodes: u64) -> u64 {
         let root = |live: u64, written: u64| (live.max(1) as f64 * written.max(1) as f64).sqrt();
@@ -103,8 +105,8 @@ impl RecentWrites {
     }
 }
 
-/// Which of the two costs less for each block gained? `weight` is what a moved data block costs in
-/// all, in thousandths: itself, and its part of the nodes and tables that follow.
+/// The victim with the lower cost for each block gained. `weight` is the total cost of a moved data
+/// block, in thousandths: itself, and its part of the nodes and tables that are written for it.
 #[must_use]
 pub(super) fn cheaper(
     data: Option<SectionInfo>,

@@ -29,14 +29,14 @@ use crate::store::Store;
 /// Shortest sleep, and the step by which sleeps change.
 const MIN_SLEEP: Duration = Duration::from_secs(30);
 const MAX_SLEEP: Duration = Duration::from_secs(60);
-/// After a look that found nothing.
+/// Sleep after a round that found nothing to clean.
 const NO_GC_SLEEP: Duration = Duration::from_secs(300);
-/// The volume is idle if nothing happened for so long.
+/// The volume is idle if there was no activity for this long.
 const IDLE: Duration = Duration::from_secs(5);
-/// Percent of the users' blocks that must be invalid, and percent of those that may be free at
-/// most, for shorter sleeps.
+/// Sleeps become shorter if at least this percentage of the users' blocks is invalid, and at most
+/// this percentage is free.
 const LIMIT: u64 = 40;
-/// With no more sections to clean than this there is nothing worth it.
+/// With this many candidates or fewer, nothing is cleaned.
 const FEW_SECTIONS: usize = 3;
 
 /// How long the daemon sleeps.
@@ -69,14 +69,14 @@ impl Sleep {
 /// What the daemon remembers from step to step.
 struct State {
     sleep: Sleep,
-    /// When it gets up.
+    /// When the sleep ends.
     due: Option<Duration>,
-    /// What had happened on the volume when it last looked, and when that was.
+    /// The activity at the last look, and the time of that look.
     seen: Option<(u64, Duration)>,
 }
 
 impl Cleaner {
-    /// Everything that was done on the volume, as a number that grows.
+    /// All activity on the volume, as a growing number.
     fn activity(&self, store: &Store) -> u64 {
         let placed: u64 =
             store.segments.stats.placed.iter().map(cairn_base::stats::Counter::get).sum();
@@ -86,7 +86,7 @@ impl Cleaner {
             .saturating_sub(own)
     }
 
-    /// One section, if one is worth it. Returns whether something was cleaned.
+    /// Cleans one section, if one is worth it. Returns whether it did.
     fn collect_in_background(&self, store: &Store) -> Result<bool> {
         let options = self.mount.options();
         if !self.has_room()? {
@@ -118,8 +118,7 @@ impl Cleaner {
         Ok(!moved.full)
     }
 
-    /// Is much of the users' space taken by blocks that are not valid any more, and little of it
-    /// free?
+    /// True if many of the users' blocks are invalid and few are free.
     fn is_worn(&self, store: &Store) -> bool {
         let user = store.space.user_blocks();
         let invalid = user.saturating_sub(store.space.counts().valid_blocks);
@@ -144,7 +143,7 @@ impl GcDaemon {
         Self { cleaner: Arc::downgrade(cleaner), state: Mutex::new(Rank::Leaf, state) }
     }
 
-    /// Serves all who have asked so far. True if anybody had.
+    /// Serves all waiting requests. True if there were any.
     fn serve(cleaner: &Cleaner) -> bool {
         let Some(asked) = cleaner.merged.waiting() else { return false };
         cleaner.stats.rounds_merged.add(1);
@@ -156,7 +155,7 @@ impl GcDaemon {
         true
     }
 
-    /// How long to wait before anything may be cleaned; `None`: now.
+    /// How long to wait before cleaning; `None` if it may start now.
     fn wait(&self, cleaner: &Cleaner, store: &Store, now: Duration) -> Option<Duration> {
         let mut state = self.state.lock();
         let sleep = state.sleep.0;
@@ -172,7 +171,7 @@ impl GcDaemon {
             before => {
                 state.seen = Some((activity, now));
                 if before.is_none() {
-                    // Looks idle; to be sure it must stay so for a moment.
+                    // The volume seems idle. It must stay so for a while.
                     return Some(IDLE);
                 }
                 state.sleep.longer();
@@ -214,7 +213,7 @@ impl Daemon for GcDaemon {
         let mut state = self.state.lock();
         state.sleep.found(found);
         let sleep = state.sleep.0;
-        // What was cleaned just now is no use of the volume.
+        // Cleaning itself does not count as activity.
         (state.due, state.seen) = (Some(cleaner.inodes.runtime.monotonic() + sleep), None);
         Progress::Idle(Some(sleep))
     }

@@ -36,18 +36,18 @@ pub(crate) struct Cleaner {
 /// What cleaning remembers.
 #[derive(Default)]
 pub(super) struct Working {
-    /// Sections that cannot be cleaned: something in them has no owner.
+    /// Sections that cannot be cleaned, because some of their blocks have no owner.
     pub(super) stuck: BTreeSet<u32>,
     /// Sections of nodes that the next checkpoint empties.
     pub(super) deferred: BTreeSet<u32>,
-    /// The checkpoint after which `deferred` was begun.
+    /// The checkpoint after which `deferred` began.
     version: u64,
     /// What was written recently.
     pub(super) recent: RecentWrites,
 }
 
 impl Working {
-    /// A new checkpoint has emptied what was deferred.
+    /// Clears `deferred` after a new checkpoint, which has emptied these sections.
     pub(super) fn follow(&mut self, version: u64) {
         if self.version != version {
             self.version = version;

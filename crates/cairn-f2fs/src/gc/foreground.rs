@@ -12,13 +12,13 @@ use crate::segment::SectionInfo;
 use crate::space::WRITE_BACK_PIECE;
 use crate::store::Store;
 
-/// Sections cleaned in one call at most.
+/// Most sections cleaned in one call.
 const ROUNDS: u32 = 64;
-/// Blocks moved together at most: 64 MiB.
+/// Most blocks moved together: 64 MiB.
 const MOST_GROUP: u64 = 16_384;
 
 impl Cleaner {
-    /// As [`Cleaner::collect`], by the daemon if it is to clean for others (`gc_merge`).
+    /// As [`Cleaner::collect`], but with `gc_merge` the daemon does it.
     ///
     /// # Errors
     /// As [`Cleaner::collect`].
@@ -30,7 +30,7 @@ impl Cleaner {
         self.collect()
     }
 
-    /// Makes room for what is pending, as far as there is something to gain. Call it without the
+    /// Makes room for pending writes, as long as cleaning gains space. Call it without the
     /// operation lock.
     ///
     /// # Errors
@@ -51,7 +51,7 @@ impl Cleaner {
         outcome
     }
 
-    /// Is there room enough for what is pending, as the policy in force sees it?
+    /// True if the policy in force finds enough room for pending writes.
     ///
     /// # Errors
     /// The volume is only read.
@@ -65,7 +65,7 @@ impl Cleaner {
         })
     }
 
-    /// As many victims at once, and as few checkpoints, as the free sections allow.
+    /// Cleans with as many victims at once and as few checkpoints as the free sections allow.
     fn adaptive(&self, store: &Store, working: &mut Working) -> Result<()> {
         let whole = store.layout.section_capacity();
         let most = (store.budget.limit() / 4 / BLOCK_BYTES)
@@ -179,8 +179,8 @@ impl Cleaner {
         Ok(())
     }
 
-    /// Makes one section more free, if one can be gained; also where there is room enough. Call it
-    /// without the operation lock.
+    /// Frees one more section if possible, even if there is enough room. Call it without the
+    /// operation lock.
     ///
     /// # Errors
     /// As [`Cleaner::collect`].
@@ -228,7 +228,8 @@ impl Cleaner {
         let store = self.mount.store()?;
         let mut pending = self.inodes.pending();
         if self.mount.options().gc_victim == GcVictim::Adaptive {
-            // Room is made before each piece of write-back: no more of the dirty data counts.
+            // Room is made before each piece of write-back, so only one piece of the dirty data
+            // counts.
             pending.data = pending.data.min(WRITE_BACK_PIECE);
         }
         let required = store.space.required_sections(pending);

@@ -23,14 +23,14 @@ impl Merged {
         self.wake.clone()
     }
 
-    /// Whether the daemon takes requests from now on. If not, waiting requesters clean themselves.
+    /// Sets whether the daemon takes requests. If not, waiting requesters clean themselves.
     pub(crate) fn serve(&self, serving: bool) {
         self.serving.store(serving, Ordering::SeqCst);
         self.done.notify();
     }
 
-    /// Has the daemon make room, and waits. False if there is no daemon: the caller cleans for
-    /// himself.
+    /// Asks the daemon to make room, and waits. False if there is no daemon: the caller cleans
+    /// itself.
     pub(super) fn ask(&self, runtime: &dyn Runtime) -> bool {
         let mine = self.asked.fetch_add(1, Ordering::SeqCst) + 1;
         let answered = || self.answered.load(Ordering::SeqCst) >= mine;
@@ -45,7 +45,7 @@ impl Merged {
         (self.answered.load(Ordering::SeqCst) < asked).then_some(asked)
     }
 
-    /// All requests up to this one are served.
+    /// Marks all requests up to this one as served.
     pub(super) fn answer(&self, asked: u64) {
         self.answered.store(asked, Ordering::SeqCst);
         self.done.notify();

@@ -24,7 +24,7 @@ pub enum GcVictim {
     Greedy,
     /// Data before nodes.
     DataFirst,
-    /// Few checkpoints, sorted blocks, nodes within a budget: see `gc/adaptive.rs`.
+    /// Few checkpoints, sorted blocks, a budget for nodes: see `gc/adaptive.rs`.
     #[default]
     Adaptive,
 }
@@ -93,18 +93,18 @@ pub(crate) struct SpaceState {
     pub free: u32,
     /// Segments that a checkpoint makes free.
     pub(crate) prefree: u32,
-    /// Whole sections that what is pending will fill.
+    /// Whole sections that pending writes will fill.
     pub(crate) lower: u32,
-    /// The same with those that it will begin.
+    /// The same, including sections that pending writes will begin.
     pub(crate) upper: u32,
     /// Sections that only cleaning may use.
     pub reserved: u32,
-    /// The current segments can take what does not fill a section.
+    /// True if the current segments can take the writes that do not fill a section.
     pub(crate) logs_suffice: bool,
 }
 
 impl SpaceState {
-    /// Is there enough room, if so many sections were free more?
+    /// True if there would be enough room with this many more free sections.
     #[must_use]
     pub(crate) const fn enough(&self, freed: u32) -> bool {
         let free = self.free + freed;
@@ -112,17 +112,17 @@ impl SpaceState {
             || (free > self.lower + self.reserved && self.logs_suffice)
     }
 
-    /// A checkpoint may be all that the free sections allow.
+    /// True if the free sections may suffice only for a checkpoint.
     #[must_use]
     pub(crate) const fn is_tight(&self) -> bool {
         self.free <= self.upper + CHECKPOINT_SECTIONS
     }
 }
 
-/// What a round of cleaning begins with.
+/// The first step of a round of cleaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RoundStart {
-    /// A checkpoint; then a victim.
+    /// A checkpoint, then a victim.
     Checkpoint,
     /// A victim.
     Choose,
@@ -140,20 +140,20 @@ pub(super) struct Foreground {
 }
 
 impl Foreground {
-    /// A call begins: there is not enough room. The flag is clear.
+    /// The state of a new call, made because there is not enough room. The flag is clear.
     #[must_use]
     pub(super) const fn new(policy: GcVictim) -> Self {
         Self { policy, require_nodes: false, first: true, freed: 0 }
     }
 
-    /// The top of a round.
+    /// Decides the first step of a round.
     pub(super) fn start_round(&mut self, now: &SpaceState) -> RoundStart {
         let first = std::mem::take(&mut self.first);
         let checkpoint = match self.policy {
             GcVictim::Greedy => !now.enough(0),
             GcVictim::DataFirst | GcVictim::Adaptive => {
                 self.require_nodes |= now.is_tight();
-                // Once it is foreground work, only the flag's condition asks for checkpoints.
+                // After the first round, only the flag's condition asks for checkpoints.
                 now.is_tight() || (first && !now.enough(0))
             }
         };
@@ -164,26 +164,26 @@ impl Foreground {
         RoundStart::Choose
     }
 
-    /// Do victims of nodes cost more?
+    /// True if victims of nodes cost more.
     #[must_use]
     pub(super) const fn data_first(&self) -> bool {
         matches!(self.policy, GcVictim::DataFirst) && !self.require_nodes
     }
 
-    /// The best victim is known: is it cleaned?
+    /// Whether the best victim is cleaned.
     #[must_use]
     pub(super) const fn accepts(&self, is_node: bool, now: &SpaceState) -> bool {
         !(self.require_nodes && !is_node && now.enough(self.freed))
     }
 
-    /// A victim was cleaned, as a whole or not. Go on?
+    /// Whether to continue after a victim was cleaned, wholly or in part.
     pub(super) const fn goes_on(&mut self, whole: bool, now: &SpaceState) -> bool {
         self.freed += whole as u32;
         self.require_nodes || !now.enough(self.freed)
     }
 
-    /// At the end of a round that goes on: is a checkpoint due already? Linux writes it here as
-    /// well as at the top.
+    /// Whether a checkpoint is due between two rounds. Linux writes it here and at the start of a
+    /// round.
     pub(super) const fn checkpoint_between(&mut self, now: &SpaceState) -> bool {
         let due = matches!(self.policy, GcVictim::Greedy) && now.is_tight() && now.prefree > 0;
         if due {

@@ -42,43 +42,42 @@ use crate::node::Node;
 use crate::segment::{LiveBlocks, Owner, SectionInfo, Segments};
 use crate::store::Store;
 
-/// Data blocks moved at once: what a checkpoint may have to wait for, and what is in memory at a
-/// time.
+/// Data blocks moved at once. Bounds the memory, and the time that a checkpoint may have to wait.
 const PIECE: usize = 1024;
-/// Bytes of buffers kept for the next piece at most: their capacities are up to twice what is read
-/// into them.
+/// Most bytes of buffers kept for the next piece. Their capacity is up to twice the data read into
+/// them.
 const MOST_SPARE: usize = 4 * PIECE * BLOCK_SIZE;
 /// Node logs in the order they are written: indirect nodes, directories, files.
 const NODE_LOGS: [Log; 3] = [Log::ColdNode, Log::HotNode, Log::WarmNode];
 
-/// A valid data block: where it is, what points to it.
+/// A valid data block and the pointer to it.
 pub(crate) struct Live {
     addr: BlockAddr,
     owner: Owner,
     /// The node with the pointer.
     pub(crate) node: Arc<Node>,
-    /// The byte in the node where the pointer stands.
+    /// The pointer's offset in the node, in bytes.
     at: usize,
 }
 
 impl Live {
-    /// Makes the pointer say something else.
+    /// Sets the pointer's address.
     pub(crate) fn set(&self, addr: BlockAddr) {
         self.node.modify()[self.at..self.at + 4].copy_from_slice(&addr.get().to_le_bytes());
     }
 }
 
-/// A valid block and who the summary says owns it.
+/// A valid block and its owner by the summary.
 #[derive(Clone, Copy)]
 struct Block {
     addr: BlockAddr,
     owner: Owner,
 }
 
-/// What became of a section.
+/// The result for a section.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Moved {
-    /// Nothing valid is left in it.
+    /// No valid block is left in it.
     pub(super) whole: bool,
     /// Some of its blocks have no owner: it cannot be cleaned.
     pub(super) stuck: bool,
@@ -103,11 +102,12 @@ impl Drop for Marked<'_> {
 pub(super) enum MoveMode {
     /// As Linux does it: section by section, and nodes are written at once.
     Direct,
-    /// Data in the order of files, over all victims; nodes are left to the next checkpoint.
+    /// Data is sorted by file over all victims; nodes are left to the next checkpoint.
     Sorted,
 }
 
-/// Moves everything valid out of a section. Without the operation lock, by one thread at a time.
+/// Moves all valid blocks out of a section. Called without the operation lock, by one thread at a
+/// time.
 ///
 /// # Errors
 /// A node or a summary is damaged, the volume has stopped, or the device failed.
@@ -119,8 +119,8 @@ pub(super) fn clean_section(
     clean_sections(cleaner, store, std::slice::from_ref(victim), MoveMode::Direct)
 }
 
-/// Moves everything valid out of sections. Without the operation lock, by one thread at a time. How
-/// much is known of blocks at a time follows from the number of victims.
+/// Moves all valid blocks out of sections. Called without the operation lock, by one thread at a
+/// time. The memory for the list of blocks grows with the number of victims.
 ///
 /// # Errors
 /// As [`clean_section`].
@@ -181,7 +181,7 @@ fn blocks_of(store: &Store, segment: &LiveBlocks) -> Result<Vec<Block>> {
         .collect())
 }
 
-/// Gives nodes new places.
+/// Moves nodes to new addresses.
 fn move_nodes(
     store: &Store,
     cleaner: &Cleaner,
@@ -200,7 +200,7 @@ fn move_nodes(
         }
         let node = store.nodes.get(block.owner.nid)?;
         cleaner.stats.node_blocks_moved.add(1);
-        // What was dirty anyway would have been written by the next checkpoint.
+        // Nodes that were dirty before are not extra: the next checkpoint would have written them.
         cleaner.stats.node_blocks_extra.add(node.redirty().into());
         nodes.push(node);
     }
@@ -217,7 +217,7 @@ fn move_nodes(
     Ok(())
 }
 
-/// Makes nodes dirty, so that the next checkpoint writes them: together with what is dirty anyway.
+/// Makes nodes dirty, so that the next checkpoint writes them together with the other dirty nodes.
 fn leave_nodes(
     store: &Store,
     cleaner: &Cleaner,
@@ -323,13 +323,13 @@ fn read(store: &Store, live: &[&Live], spare: &mut Spare) -> Result<blocks::Bloc
     blocks::read_many_into(&*store.device, &addrs, spare)
 }
 
-/// Bytes of buffers that are kept to be read into again.
+/// Bytes of buffers that are kept for the next read.
 fn most_spare(store: &Store) -> usize {
     usize::try_from(store.budget.limit() / 4).unwrap_or(MOST_SPARE).min(MOST_SPARE)
 }
 
-/// The blocks have been written to their targets: makes the pointers follow. With
-/// [`crate::operation_lock::OperationLock::lock_data`] held.
+/// Sets the pointers to blocks that have been written to their targets. The caller holds
+/// [`crate::operation_lock::OperationLock::lock_data`].
 fn point(cleaner: &Cleaner, store: &Store, live: &[&Live], targets: &[BlockAddr]) -> Result<()> {
     let mut freed = Vec::with_capacity(targets.len());
     let mut moved = 0;
@@ -347,8 +347,8 @@ fn point(cleaner: &Cleaner, store: &Store, live: &[&Live], targets: &[BlockAddr]
     Ok(())
 }
 
-/// The hint of the largest extent goes before a pointer of the file changes. With
-/// [`crate::operation_lock::OperationLock::lock_data`] held.
+/// Removes the hint of the largest extent before a pointer of the file changes. The caller holds
+/// [`crate::operation_lock::OperationLock::lock_data`].
 fn drop_hints(cleaner: &Cleaner, store: &Store, live: &[&Live]) -> Result<()> {
     let mut inos: Vec<Nid> = live.iter().map(|block| block.node.ino()).collect();
     inos.dedup();
@@ -368,7 +368,7 @@ fn drop_hints(cleaner: &Cleaner, store: &Store, live: &[&Live]) -> Result<()> {
     Ok(())
 }
 
-/// How many of these blocks have no owner. No operation runs meanwhile.
+/// The number of these blocks without an owner. No operation may run meanwhile.
 fn count_lost(store: &Store, suspects: &[Block]) -> Result<u64> {
     if suspects.is_empty() {
         return Ok(0);
@@ -389,7 +389,7 @@ fn count_lost(store: &Store, suspects: &[Block]) -> Result<u64> {
     Ok(lost)
 }
 
-/// What points to a data block, if its owner in the summary does.
+/// The pointer to a data block, if its owner in the summary points to it.
 ///
 /// # Errors
 /// The owner is damaged, or the device failed.

@@ -10,7 +10,7 @@ use crate::store::Store;
 pub struct GcStats {
     /// Calls that freed sections for a waiting operation.
     pub calls_fg: Counter,
-    /// Rounds in which the daemon made room for all who had asked it (`gc_merge`).
+    /// Rounds in which the daemon made room for all requests (`gc_merge`).
     pub rounds_merged: Counter,
     /// Calls in the background.
     pub calls_bg: Counter,
@@ -22,13 +22,13 @@ pub struct GcStats {
     pub data_blocks_moved: Counter,
     /// Of those, copied in the background.
     pub data_blocks_bg: Counter,
-    /// Of those, copied for nothing: their owner overwrote or freed them meanwhile.
+    /// Of those, copied in vain: their owner overwrote or freed them meanwhile.
     pub(crate) data_blocks_overtaken: Counter,
     /// Node blocks that got new places.
     pub node_blocks_moved: Counter,
     /// Of those, moved in the background.
     pub(crate) node_blocks_bg: Counter,
-    /// Of those, the ones that no checkpoint would have had to write.
+    /// Of those, the ones that no checkpoint would have written otherwise.
     pub(crate) node_blocks_extra: Counter,
     /// Valid blocks of all victims when they were chosen.
     pub victim_blocks: Counter,
@@ -38,7 +38,7 @@ pub struct GcStats {
     pub no_victim: Counter,
 }
 
-/// Blocks written to the device since the mount, by what they are.
+/// Blocks written to the device since the mount, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Written {
     /// Contents of files and directories, for users.
@@ -47,7 +47,7 @@ pub struct Written {
     pub gc_data: u64,
     /// Nodes.
     pub node: u64,
-    /// Nodes that only cleaning made to be written.
+    /// Nodes written only because of cleaning.
     pub gc_node: u64,
     /// Segment information table.
     pub sit: u64,

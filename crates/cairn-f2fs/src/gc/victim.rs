@@ -11,12 +11,12 @@
 
 use crate::segment::SectionInfo;
 
-/// Seconds that a section must have been left alone for [`Choice::AgeThreshold`].
+/// Seconds without a write after which a section is old for [`Choice::AgeThreshold`].
 pub(super) const AGE_THRESHOLD: u64 = 7 * 24 * 60 * 60;
-/// Percent of all candidates that are looked at as the oldest ones, and how many of them at least.
+/// Percentage of the candidates that are examined, the oldest first, and their least number.
 const OLDEST_PERCENT: usize = 20;
 const OLDEST_AT_LEAST: usize = 10;
-/// Percent that age counts for; the rest is free space.
+/// Weight of the age in percent. The rest is the weight of free space.
 const AGE_WEIGHT: u64 = 60;
 
 /// How victims are compared.
@@ -26,16 +26,16 @@ pub(super) enum Choice {
     Greedy,
     /// Free space weighed with age.
     CostBenefit,
-    /// Among the old ones alone.
+    /// Age and free space, among the old sections only.
     AgeThreshold,
 }
 
-/// What is chosen by.
+/// The criteria of a choice.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rule {
     /// How victims are compared.
     pub choice: Choice,
-    /// Sections of nodes cost a whole section more (greedy), or are no victims at all.
+    /// Sections of nodes cost a whole section more (greedy), or are never victims.
     pub data_first: bool,
     /// Blocks of a section.
     pub whole: u32,
@@ -90,7 +90,7 @@ fn times(candidates: impl Iterator<Item = SectionInfo>, now: u64) -> (u64, u64) 
     (oldest.min(now), now)
 }
 
-/// 100 for the oldest, 0 for what was written just now.
+/// 100 for the oldest section, 0 for one written just now.
 fn age(mtime: u64, (oldest, now): (u64, u64)) -> u64 {
     match now - oldest {
         0 => 100,
@@ -108,7 +108,7 @@ fn cost_benefit<I: Iterator<Item = SectionInfo> + Clone>(
         100 * (100 - used.min(100)) * age(info.mtime, times) / (100 + used)
     };
     let eligible = candidates.filter(|info| !skipped(info, rule));
-    // Among equals the emptier one: ages say nothing on a volume that was filled in one go.
+    // Among equals the emptier one wins: on a volume that was filled in one go all ages are equal.
     eligible.max_by_key(|info| (benefit(info), u32::MAX - info.valid))
 }
 

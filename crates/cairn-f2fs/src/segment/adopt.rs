@@ -11,8 +11,8 @@ use crate::format::summary::SummaryBlock;
 use crate::format::{BlockAddr, Log, SegNo};
 
 impl Segments {
-    /// A block is in use from now on, by `owner`. `log` tells node blocks from data, and is what
-    /// the segment counts to if it has no valid block yet.
+    /// Marks a block as used by `owner`. `log` tells node blocks from data. A segment without valid
+    /// blocks belongs to this log from now on.
     ///
     /// # Errors
     /// The block is outside the main area or in use already, its segment holds the other class of
@@ -56,8 +56,8 @@ impl Segments {
         .map_err(Into::into)
     }
 
-    /// A block is not written before the next checkpoint, although it is not in use: it belongs to
-    /// a chain that must survive until then. Outside the main area: nothing happens.
+    /// Protects an unused block from writes until the next checkpoint: it belongs to a chain that
+    /// must survive until then. Does nothing outside the main area.
     pub(crate) fn protect(&self, addr: BlockAddr) {
         let Ok((segno, block)) = self.locate(addr) else { return };
         let mut state = self.state.lock();
@@ -66,7 +66,7 @@ impl Segments {
         }
     }
 
-    /// The log a segment counts to.
+    /// The log that a segment belongs to.
     ///
     /// # Panics
     /// There is no such segment.

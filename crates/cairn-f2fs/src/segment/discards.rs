@@ -17,12 +17,12 @@ use super::table::Map;
 use crate::format::summary::ENTRIES;
 use crate::format::{BlockAddr, SegNo, bits};
 
-/// Blocks that follow each other: the first, and how many.
+/// Contiguous blocks: the first one and their number.
 pub(crate) type BlockRun = (BlockAddr, u32);
 
 impl Segments {
-    /// The runs of blocks that the next [`Segments::committed`] gives up: what can
-    /// be discarded once the checkpoint in flight is on the medium, and before it is committed.
+    /// The runs of blocks that the next [`Segments::committed`] releases. They can be discarded
+    /// once the checkpoint in flight is on the medium, and before it is committed.
     #[must_use]
     pub(crate) fn freed_runs(&self) -> Vec<BlockRun> {
         let state = self.state.lock();
@@ -31,8 +31,8 @@ impl Segments {
         self.runs(freed)
     }
 
-    /// The runs of at least `minimum` free blocks in these segments that the device has not been
-    /// told of. No block is allocated meanwhile.
+    /// The runs of at least `minimum` free blocks in these segments that have not been discarded.
+    /// No block may be allocated meanwhile.
     #[must_use]
     pub(crate) fn undiscarded_runs(
         &self,
@@ -50,7 +50,7 @@ impl Segments {
         runs
     }
 
-    /// These blocks were discarded, and none was allocated since.
+    /// Records that these blocks were discarded. None of them has been allocated since.
     pub fn discarded(&self, runs: &[BlockRun]) {
         let mut state = self.state.lock();
         for (start, count) in runs {
@@ -61,7 +61,7 @@ impl Segments {
         }
     }
 
-    /// Free blocks that the device has not been told of.
+    /// Number of free blocks that have not been discarded.
     #[must_use]
     pub(crate) fn undiscarded_blocks(&self) -> u64 {
         self.state.lock().table.undiscarded.blocks()

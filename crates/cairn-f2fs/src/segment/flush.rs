@@ -30,16 +30,16 @@ pub struct Summaries {
     pub logs: [LogPosition; Log::COUNT],
     /// Data summary blocks, one after the other.
     pub data: Vec<u8>,
-    /// They are in the compact form.
+    /// True if they are in the compact form.
     pub compact: bool,
     /// Node summary blocks; empty unless asked for.
     pub nodes: Vec<u8>,
 }
 
 impl Segments {
-    /// Decides what goes to the journal and what to SIT blocks; from then on the present state is
-    /// that of the checkpoint in flight. Called with the operation lock held exclusively, and only
-    /// when the last plan has been committed.
+    /// Decides which entries go to the journal and which to SIT blocks. From then on the present
+    /// state is that of the checkpoint in flight. Called with the operation lock held exclusively,
+    /// after the last plan has been committed.
     #[must_use]
     pub fn plan(&self) -> SitPlan {
         let mut state = self.state.lock();
@@ -53,7 +53,7 @@ impl Segments {
                 _ => groups.push((block, vec![segno])),
             }
         }
-        // The smallest groups go to the journal, as whole ones: the fewest blocks are left.
+        // The smallest groups go to the journal as a whole, so that the fewest blocks remain.
         groups.sort_by_key(|(_, group)| group.len());
         let mut plan = SitPlan {
             journal: SitJournal::default(),
@@ -77,8 +77,8 @@ impl Segments {
         plan
     }
 
-    /// The logs for a pack, also with the operation lock held exclusively: with the NAT's journal
-    /// and the SIT's, and with node summaries if `nodes`.
+    /// The logs for a pack, with the journals of the NAT and the SIT, and with node summaries if
+    /// `nodes`. Called with the operation lock held exclusively.
     #[must_use]
     pub fn summaries(
         &self,
@@ -117,35 +117,36 @@ impl Segments {
         Summaries { logs, data, compact, nodes }
     }
 
-    /// The planned checkpoint is on the medium: its SIT is the last one, and what was freed before
-    /// its snapshot can be written again.
+    /// Commits the planned checkpoint, which is on the medium: its SIT becomes the last one, and
+    /// blocks freed before its snapshot can be written again.
     pub(crate) fn committed(&self, plan: SitPlan) {
         self.stats.sit_blocks_written.add(plan.blocks.len() as u64);
         let mut state = self.state.lock();
         state.journal = plan.journal.0.into_iter().map(|(segno, _)| segno).collect();
         state.bitmap = plan.bitmap;
         state.table.committed();
-        // A summary of a segment that has become free says nothing any more.
+        // The summary of a segment that has become free has no meaning any more.
         let State { table, closed, .. } = &mut *state;
         closed.retain(|segno, _| table.valid(*segno) > 0);
     }
 }
 
 impl Segments {
-    /// While checkpoints are disabled (`keep`), what is valid now is held back when it is freed;
-    /// everything else can be written again at once. Called with the operation lock held
+    /// With `keep` (checkpoints are disabled), blocks that are valid now are held back when they
+    /// are freed; all others can be written again at once. Called with the operation lock held
     /// exclusively.
     pub(crate) fn keep_all(&self, keep: bool) {
         self.state.lock().table.keep_all(keep);
     }
 
-    /// Blocks that can be given out only once a checkpoint has been written.
+    /// Number of blocks that can be allocated only after a checkpoint.
     #[must_use]
     pub(crate) fn held_back(&self) -> u64 {
         self.state.lock().table.held_back()
     }
 
-    /// Unused blocks in segments that are neither empty nor current: of data, and of nodes.
+    /// Unused blocks in segments that are neither empty nor current: in data segments and in node
+    /// segments.
     #[must_use]
     pub fn holes(&self) -> [u64; 2] {
         self.state.lock().table.holes()

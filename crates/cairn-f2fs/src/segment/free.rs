@@ -26,7 +26,7 @@ impl FreeMap {
         self.segments.test(segno.get())
     }
 
-    /// A segment is free now (it may have been already).
+    /// Marks a segment as free. It may be free already.
     pub(super) fn release(&mut self, segno: SegNo) {
         if self.segments.set(segno.get()) {
             let section = segno.get() / self.segs_per_sec;
@@ -37,7 +37,7 @@ impl FreeMap {
         }
     }
 
-    /// A free segment is taken.
+    /// Takes a free segment.
     pub(super) fn take(&mut self, segno: SegNo) {
         let was_free = self.segments.clear(segno.get());
         assert!(was_free, "segment {segno} is taken twice");
@@ -46,7 +46,7 @@ impl FreeMap {
         self.sections.clear(section);
     }
 
-    /// Is the section free that a segment is in?
+    /// True if this section is free.
     pub(super) fn is_section_free(&self, section: u32) -> bool {
         self.sections.test(section)
     }
@@ -57,13 +57,14 @@ impl FreeMap {
         (!next.is_multiple_of(self.segs_per_sec) && self.segments.test(next)).then_some(SegNo(next))
     }
 
-    /// The first segment of the first free section at or after that of `from`, going round.
+    /// The first segment of the first free section at or after that of `from`, continuing at the
+    /// start.
     pub(super) fn free_section(&self, from: SegNo) -> Option<SegNo> {
         let section = self.sections.next_round(from.get() / self.segs_per_sec)?;
         Some(SegNo(section * self.segs_per_sec))
     }
 
-    /// Any free segment, the next one from `from` on.
+    /// The first free segment at or after `from`, continuing at the start.
     pub(super) fn any_segment(&self, from: SegNo) -> Option<SegNo> {
         self.segments.next_round(from.get()).map(SegNo)
     }
@@ -105,8 +106,8 @@ impl Bits {
 
     /// Clears a bit; true if it was set.
     fn clear(&mut self, bit: u32) -> bool {
-        // The count in a branch: rustc 1.95 (x86-64, -O) loses `count -= u32::from(was)` where the
-        // caller asserts `was`.
+        // The count is changed in a branch, because rustc 1.95 (x86-64, -O) loses
+        // `count -= u32::from(was)` if the caller asserts `was`.
         let was = self.test(bit);
         if was {
             self.words[(bit / 64) as usize] &= !(1 << (bit % 64));
@@ -115,7 +116,7 @@ impl Bits {
         was
     }
 
-    /// The first set bit at or after `from`, or else the first of all.
+    /// The first set bit at or after `from`, else the first set bit.
     fn next_round(&self, from: u32) -> Option<u32> {
         self.next(from).or_else(|| self.next(0))
     }

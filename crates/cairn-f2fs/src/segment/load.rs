@@ -29,10 +29,10 @@ use crate::format::log::AllocType;
 use crate::format::summary::{ENTRIES, SitJournal, SummaryBlock};
 use crate::format::{Checkpoint, CheckpointFlags, Layout, Log, SegNo, SitEntry, bits, sit};
 
-/// About what an entry and what is made of it take.
+/// Approximate memory of an entry and its state.
 const BYTES_PER_SEGMENT: u64 = 400;
 
-/// What segments are made from.
+/// The sources of [`Segments`].
 pub struct SegmentSources<'a> {
     /// The volume's geometry.
     pub layout: Layout,
@@ -54,8 +54,8 @@ impl Segments {
     /// Reads the whole SIT and checks it against the checkpoint.
     ///
     /// # Errors
-    /// An entry is impossible, the counts contradict the checkpoint, a log stands at a block in
-    /// use; or the device failed.
+    /// An entry is impossible, the counts contradict the checkpoint, a log is at a block in use, or
+    /// the device failed.
     pub fn load(sources: SegmentSources<'_>) -> Result<Self> {
         let SegmentSources { layout, checkpoint, summaries, journal, cache, runtime, mode } =
             sources;
@@ -149,7 +149,7 @@ fn check_sums(entries: &[SitEntry], checkpoint: &Checkpoint) -> Result<()> {
     Ok(())
 }
 
-/// Nothing can be in use behind what a zone can hold.
+/// Checks that no block beyond a zone's capacity is in use.
 fn check_capacity(entries: &[SitEntry], layout: &Layout) -> Result<(), Corrupt> {
     for (segno, entry) in (0..).map(SegNo).zip(entries) {
         let usable = usize::from(layout.usable_blocks(segno));
@@ -161,8 +161,8 @@ fn check_capacity(entries: &[SitEntry], layout: &Layout) -> Result<(), Corrupt> 
     Ok(())
 }
 
-/// A log must stand at a free block that can be written, and one that appends must have nothing
-/// behind it.
+/// Checks that a log is at a free, writable block, and that no block after it is in use if it
+/// appends.
 fn check_log(
     entries: &[SitEntry],
     checkpoint: &Checkpoint,
@@ -201,8 +201,8 @@ mod tests {
     use crate::format::checkpoint::LogPosition;
     use crate::format::checkpoint::tests::{checkpoint, layout};
 
-    /// A device may have been exchanged for one whose zones hold less, and an image may say
-    /// anything.
+    /// Tests that a zone's capacity is checked: the device may have been exchanged, and an image
+    /// may have any value.
     #[test]
     fn nothing_counts_behind_what_a_zone_can_hold() {
         let mut layout = layout();

@@ -56,16 +56,16 @@ pub(crate) use summaries::QueuedSummary;
 use log::LogState;
 use table::Table;
 
-/// Who points to a block: its summary entry.
+/// The owner of a block: its summary entry.
 pub type Owner = Summary;
 
-/// Place in the order of locks of rank Allocator.
+/// Order among the locks of rank Allocator.
 const LOCK_ORDER: u64 = 2;
 
 /// How logs find room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Free segments, and holes of others when those are few: `mode=adaptive`.
+    /// Free segments, and holes of other segments when free ones are few: `mode=adaptive`.
     Adaptive,
     /// Free segments only: `mode=lfs`.
     Lfs,
@@ -75,19 +75,19 @@ pub enum Mode {
 pub struct Segments {
     layout: Layout,
     mode: Mode,
-    /// Search for free sections from the start of the volume always (`alloc_mode=reuse`), not only
-    /// for hot logs.
+    /// All logs search for free sections from the start of the volume (`alloc_mode=reuse`), not
+    /// only hot logs.
     reuse: bool,
     cache: Arc<BufferCache>,
     clock: Clock,
     state: Mutex<State>,
-    /// The zones that the sections are, if they are.
+    /// The zones, if sections are zones.
     zones: OnceLock<Arc<ZoneOrder>>,
     /// Counters.
     pub stats: SegmentStats,
 }
 
-/// What the logs did.
+/// Counters of the logs.
 #[derive(Debug, Default)]
 pub struct SegmentStats {
     /// Blocks placed in each log, by number.
@@ -96,9 +96,9 @@ pub struct SegmentStats {
     pub in_place: Counter,
     /// Blocks invalidated.
     pub(crate) invalidated: Counter,
-    /// Segments that were taken whole.
+    /// Free segments that logs took.
     pub(crate) segments_lfs: Counter,
-    /// Segments that were taken for their holes.
+    /// Used segments that logs took for their holes.
     pub segments_ssr: Counter,
     /// SIT blocks written by checkpoints.
     pub(crate) sit_blocks_written: Counter,
@@ -106,32 +106,32 @@ pub struct SegmentStats {
     pub(crate) summaries_written: Counter,
     /// Zones reset when their sections had become free.
     pub zones_reset: Counter,
-    /// Logs that left their zones because these had been written further.
+    /// Logs that left their zones because these had been written beyond the log's position.
     pub logs_moved: Counter,
 }
 
 struct State {
     table: Table,
     logs: [LogState; Log::COUNT],
-    /// Summaries of segments that no log is in and that differ from the summary area, with a number
-    /// that changes when they do.
+    /// Summaries of segments without a log that differ from the summary area, with a number that
+    /// changes with the summary.
     closed: HashMap<SegNo, Closed>,
     closed_number: u64,
-    /// Changes when the summary area does.
+    /// Changes with the summary area.
     summary_generation: u64,
-    /// The last checkpoint's SIT journal: these entries stand in no SIT block.
+    /// Segments whose entries are in the last checkpoint's SIT journal, not in a SIT block.
     journal: Vec<SegNo>,
     /// Which copy of each SIT block is current.
     bitmap: Vec<u8>,
-    /// Fill holes while no more sections are free.
+    /// Holes are filled while at most this many sections are free.
     reuse_below: u32,
     /// Sections that are being cleaned.
     cleaning: Vec<u32>,
-    /// Where the search for holes goes on, by log.
+    /// Where the search for holes continues, by log.
     victim_cursor: [SegNo; Log::COUNT],
     /// Kilobytes ever written, as the hot node summary keeps it.
     kbytes_written: u64,
-    /// A log has moved or a summary changed since the last snapshot.
+    /// True if a log has moved or a summary has changed since the last snapshot.
     moved: bool,
 }
 
@@ -140,7 +140,7 @@ struct Closed {
     number: u64,
 }
 
-/// The volume's own time: seconds it was mounted, in all.
+/// The volume's own time: total seconds that it was mounted.
 struct Clock {
     runtime: Arc<dyn Runtime>,
     start: Duration,
@@ -163,7 +163,7 @@ impl Segments {
         state: State,
     ) -> Self {
         let clock = Clock { start: runtime.monotonic(), base: elapsed, runtime };
-        // Small volumes (16 GiB) are filled from the start, as Linux does it by default.
+        // Small volumes (16 GiB) are filled from the start, as in Linux by default.
         let reuse = layout.main_segments <= 8192;
         let state = Mutex::new_ordered(Rank::Allocator, LOCK_ORDER, state);
         Self {
@@ -178,7 +178,7 @@ impl Segments {
         }
     }
 
-    /// Seconds that the volume was mounted in all: `elapsed_time`.
+    /// Total seconds that the volume was mounted: `elapsed_time`.
     #[must_use]
     pub fn elapsed(&self) -> u64 {
         self.clock.now()
@@ -199,7 +199,7 @@ impl Segments {
         })
     }
 
-    /// Is the block in use?
+    /// True if the block is in use.
     #[must_use]
     pub(crate) fn is_valid(&self, addr: BlockAddr) -> bool {
         self.layout
@@ -207,7 +207,7 @@ impl Segments {
             .is_some_and(|(segno, block)| self.state.lock().table.is_valid(segno, block))
     }
 
-    /// Takes a block back; it is not given out again before the next checkpoint is on the medium.
+    /// Frees a block. It is not allocated again before the next checkpoint is on the medium.
     ///
     /// # Errors
     /// The address is outside the main area, or the block is not in use: two pointers named it.
@@ -244,14 +244,14 @@ impl Segments {
         self.state.lock().reuse_below = sections;
     }
 
-    /// Segments without valid blocks that no log is in, those freed since the last checkpoint
-    /// included: `free_segment_count`.
+    /// Segments without valid blocks and without a log, including those freed since the last
+    /// checkpoint: `free_segment_count`.
     #[must_use]
     pub fn free_segment_count(&self) -> u32 {
         self.state.lock().table.free_segment_count()
     }
 
-    /// A segment's entry as it is now.
+    /// A segment's present entry.
     ///
     /// # Panics
     /// There is no such segment.
@@ -266,7 +266,7 @@ impl Segments {
         self.state.lock().logs[log.index()].next(&self.layout)
     }
 
-    /// Has anything changed that a checkpoint must hold?
+    /// True if a checkpoint must write a change.
     #[must_use]
     pub(crate) fn is_dirty(&self) -> bool {
         let state = self.state.lock();

@@ -8,7 +8,7 @@ use crate::format::log::AllocType;
 use crate::format::summary::SummaryBlock;
 use crate::format::{BlockAddr, Log, SegNo};
 
-/// Segments looked at for the one with the most holes.
+/// How many segments are examined for the one with the most holes.
 const VICTIM_SEARCH: usize = 256;
 
 /// Where blocks were placed.
@@ -16,19 +16,19 @@ const VICTIM_SEARCH: usize = 256;
 pub struct Placed {
     /// The first.
     pub address: BlockAddr,
-    /// How many: at least one, as many as follow each other.
+    /// Number of contiguous blocks, at least one.
     pub count: usize,
     /// Where the next block of the same log goes.
     pub next: BlockAddr,
 }
 
-/// What a log goes on with.
+/// Where a log continues.
 pub(super) enum Successor {
     /// A free segment.
     Fresh(SegNo),
     /// A segment with holes, and its summary.
     Holes(SegNo, Box<SummaryBlock>),
-    /// A segment with nothing from a block on, its summary, and the block.
+    /// A segment without used blocks from a block on, its summary, and that block.
     Tail(SegNo, Box<SummaryBlock>, u16),
 }
 
@@ -47,9 +47,8 @@ enum Step {
 }
 
 impl Segments {
-    /// Gives the next blocks of `log` to the first of `owners`: as many as follow each other in its
-    /// segment. They are valid from now on, so the caller holds the operation lock and will point
-    /// to them.
+    /// Gives the next contiguous blocks of `log`'s segment to the first of `owners`. They are valid
+    /// from now on, so the caller holds the operation lock and sets the pointers to them.
     ///
     /// # Errors
     /// No segment has room for this log; or a summary block cannot be read.
@@ -65,8 +64,8 @@ impl Segments {
         })?
     }
 
-    /// As [`Segments::place`], if the log goes on at `at`: for who wants more blocks behind those
-    /// it was just given.
+    /// As [`Segments::place`], if the log's next block is `at`: for a caller that wants more blocks
+    /// after the last ones.
     ///
     /// # Errors
     /// As [`Segments::place`].
@@ -92,8 +91,8 @@ impl Segments {
         })?
     }
 
-    /// Calls `step` with the lock held until it gives a result; when it asks for a segment's
-    /// summary, reads that without the lock and passes it along the next time.
+    /// Calls `step` with the lock held until it returns a result. If it asks for a segment's
+    /// summary, the summary is read without the lock and passed to the next call.
     pub(super) fn with_summaries<T>(
         &self,
         mut step: impl FnMut(&mut State, &mut Option<(SegNo, SummaryBlock)>) -> Result<T, SegNo>,
@@ -146,7 +145,7 @@ impl Segments {
         Step::Placed(Placed { address: self.layout.address(segno, run.start), count, next })
     }
 
-    /// What a log goes on with when its segment is full.
+    /// Where a log continues when its segment is full.
     fn successor(
         &self,
         state: &State,
@@ -179,14 +178,14 @@ impl Segments {
         let from_start = self.reuse || matches!(log, Log::HotData | Log::HotNode);
         let from = if from_start { SegNo(0) } else { state.logs[log.index()].segno() };
         let free = &state.table.free;
-        // Single segments of sections in use only where nothing else is left, and order in a
-        // section is nobody's law.
+        // Single segments of sections in use are taken only if nothing else is left, and if
+        // sections need not be written in order.
         let last_resort =
             || (self.mode == Mode::Adaptive).then(|| free.any_segment(from)).flatten();
         free.free_section(from).or_else(last_resort)
     }
 
-    /// Moves a log to its next segment. What it leaves has its summary queued.
+    /// Moves a log to its next segment, and queues the summary of the old one.
     pub(super) fn advance(&self, state: &mut State, log: Log, successor: Successor) {
         let (segno, summary, alloc, from) = match successor {
             Successor::Fresh(segno) => {
@@ -222,7 +221,7 @@ impl State {
     }
 
     fn close(&mut self, log: LogState) {
-        // An empty segment's summary says nothing.
+        // The summary of an empty segment has no meaning.
         if self.table.valid(log.segno()) > 0 {
             self.queue_summary(log.segno(), log.summary);
         }
@@ -235,13 +234,13 @@ impl State {
     }
 }
 
-/// The segment with the most room among some of those that this log, or another of its class, has
+/// The segment with the most room among some segments that this log, or another of its class, has
 /// filled.
 fn find_holes(state: &State, log: Log, loaded: &mut Option<(SegNo, SummaryBlock)>) -> Search {
     let class = if log.is_node() { Log::NODE } else { Log::DATA };
     let others = class.into_iter().filter(|other| *other != log);
     let best = std::iter::once(log).chain(others).find_map(|kind| best_in(state, log, kind));
-    // What was read for an earlier choice is as good as the present one.
+    // A summary that was read for an earlier choice is used if its segment is still a candidate.
     if let Some((segno, summary)) = loaded.take_if(|(segno, _)| is_candidate(state, *segno, class))
     {
         return Search::Found(Successor::Holes(segno, Box::new(summary)));

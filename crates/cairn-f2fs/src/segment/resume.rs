@@ -15,7 +15,7 @@ use crate::format::summary::SummaryBlock;
 use crate::format::units::BLOCKS_PER_SEGMENT;
 use crate::format::{Log, SegNo, bits};
 
-/// Sections that a checkpoint may take beyond what is pending: for data, nodes and entries.
+/// Sections that a checkpoint may take in addition to pending writes: for data, nodes and entries.
 /// `NR_GC_CHECKPOINT_SECS`.
 pub(crate) const CHECKPOINT_SECTIONS: u32 = 3;
 
@@ -29,9 +29,9 @@ struct Tail {
 }
 
 impl Segments {
-    /// Moves every log: before a recovered volume is written, nothing may be placed behind what the
-    /// last checkpoint left, where a roll-forward chain stands, nor on it. `nodes` are then written
-    /// anew before anything becomes free.
+    /// Moves every log before a recovered volume is written: the blocks after the last checkpoint's
+    /// logs, where a roll-forward chain may be, must not be overwritten. `nodes` are then written
+    /// again before any block becomes free.
     ///
     /// # Errors
     /// A log finds no room; a summary block cannot be read; or the device failed.
@@ -41,8 +41,7 @@ impl Segments {
         self.leave_active_zones()
     }
 
-    /// Free sections that recovery may take when so many nodes stand in the chain: it writes each
-    /// of them anew.
+    /// Free sections that recovery may take for a chain of this many nodes, which it writes again.
     #[must_use]
     pub(crate) fn needed_for_recovery(&self, nodes: u64) -> u32 {
         let section = u64::from(self.layout.section_capacity());
@@ -51,8 +50,8 @@ impl Segments {
             .saturating_add(CHECKPOINT_SECTIONS)
     }
 
-    /// Moves one log to a free section; to the end of another one, if that leaves fewer than
-    /// `keep`.
+    /// Moves one log to a free section, or to the unwritten end of a used one if fewer than `keep`
+    /// would stay free.
     ///
     /// # Errors
     /// As [`Segments::resume`].
@@ -85,7 +84,7 @@ impl Segments {
         })?
     }
 
-    /// The end of the section that the log is in; or else the longest that another log of its class
+    /// The unwritten end of the log's section, else the longest one that another log of its class
     /// has left.
     fn tail(&self, state: &State, log: Log) -> Option<Tail> {
         let own = state.table.section_of(state.logs[log.index()].segno());

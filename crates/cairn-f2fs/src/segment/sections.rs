@@ -25,9 +25,9 @@ pub struct SegmentInfo {
     pub log: Log,
     /// Mean age of its blocks, in the volume's time.
     pub mtime: u64,
-    /// A log is in it.
+    /// True if a log is in it.
     pub(crate) current: bool,
-    /// A log could take it.
+    /// True if a log could take it.
     pub free: bool,
 }
 
@@ -45,7 +45,7 @@ pub struct SectionInfo {
 }
 
 impl SectionInfo {
-    /// Does it hold nodes? Where classes are mixed (`mode=adaptive`), the greater one counts.
+    /// True if it holds nodes. If classes are mixed (`mode=adaptive`), the larger one counts.
     #[must_use]
     pub const fn is_node(&self) -> bool {
         self.nodes * 2 > self.valid
@@ -57,14 +57,14 @@ impl SectionInfo {
 pub(crate) struct LiveBlocks {
     /// Its number.
     pub segno: SegNo,
-    /// It holds nodes.
+    /// True if it holds nodes.
     pub is_node: bool,
     /// Its valid blocks, bits from the most significant one.
     pub valid: [u8; VALID_MAP_SIZE],
 }
 
-/// Sections with something to gain: with valid blocks but not full, without a log, not being
-/// cleaned already.
+/// Sections whose cleaning gains space: with valid blocks but not full, without a log, and not
+/// being cleaned.
 #[derive(Clone)]
 pub(crate) struct Candidates<'a> {
     state: &'a State,
@@ -126,7 +126,7 @@ impl Segments {
         self.state.lock().table.valid_map(segno)
     }
 
-    /// Segments of a section, as far as they can be written.
+    /// The writable segments of a section.
     pub(crate) fn segments_of(
         layout: &Layout,
         section: u32,
@@ -162,8 +162,8 @@ impl Segments {
         choose(Candidates { state: &state, current, layout: &self.layout, next: 0 })
     }
 
-    /// A section is being cleaned from now on: returns what is in it. Overwrites in place that are
-    /// in flight are the caller's to wait for.
+    /// Marks a section as being cleaned and returns its contents. The caller waits for overwrites
+    /// in place that are in flight.
     ///
     /// # Panics
     /// There is none of this number.
@@ -179,12 +179,12 @@ impl Segments {
         live.filter(|live| bits::count(&live.valid) > 0).collect()
     }
 
-    /// These sections are not being cleaned any more.
+    /// Ends the cleaning of these sections.
     pub(crate) fn end_cleaning(&self, sections: &[u32]) {
         self.state.lock().cleaning.retain(|section| !sections.contains(section));
     }
 
-    /// Is one of these blocks in a section that is being cleaned?
+    /// True if one of these blocks is in a section that is being cleaned.
     #[must_use]
     pub(crate) fn is_cleaning(&self, start: Pba, len: u64) -> bool {
         let state = self.state.lock();
@@ -203,11 +203,11 @@ impl Segments {
         state.cleaning.iter().any(|section| (first..=last).contains(section))
     }
 
-    /// Takes blocks back; sorts them on the way. See [`Segments::invalidate`].
+    /// Frees blocks, and sorts them. See [`Segments::invalidate`].
     ///
     /// # Errors
-    /// An address is outside the main area, or a block is not in use. What precedes it has been
-    /// taken back.
+    /// An address is outside the main area, or a block is not in use. The blocks before it have
+    /// been freed.
     pub(crate) fn invalidate_all(&self, addrs: &mut [BlockAddr]) -> Result<(), Corrupt> {
         addrs.sort_unstable();
         let mut state = self.state.lock();
@@ -232,7 +232,7 @@ impl Segments {
         Ok(())
     }
 
-    /// Can the logs take what is pending beyond whole sections without new ones?
+    /// True if the logs can take the pending blocks beyond whole sections without new sections.
     #[must_use]
     pub(crate) fn logs_suffice(&self, pending: Pending) -> bool {
         let section = u64::from(self.layout.section_capacity());

@@ -9,19 +9,19 @@ use crate::error::Result;
 use crate::format::summary::SummaryBlock;
 use crate::format::{BlockAddr, SegNo};
 
-/// The summary of a segment that no log is in, on its way to the summary area.
+/// The summary of a segment without a log, which is to be written to the summary area.
 pub(crate) struct QueuedSummary {
     segno: SegNo,
     number: u64,
-    /// Where it goes.
+    /// Its address.
     pub at: Pba,
     /// The block.
     pub block: Bytes,
 }
 
 impl Segments {
-    /// Who points to a block, as far as its segment's summary knows. Meaningful only if the block
-    /// is in use, and to be checked against the owner even then.
+    /// The owner of a block by its segment's summary. It has a meaning only if the block is in use,
+    /// and must be checked against the owner even then.
     ///
     /// # Errors
     /// The address is outside the main area, or the summary cannot be read.
@@ -30,7 +30,7 @@ impl Segments {
         Ok(self.owners(segno)?.entries[usize::from(block)])
     }
 
-    /// The summary of a segment as it is now.
+    /// The present summary of a segment.
     ///
     /// # Errors
     /// It cannot be read.
@@ -62,8 +62,8 @@ impl Segments {
         Ok(SummaryBlock::decode(&image)?)
     }
 
-    /// The summaries of all segments that logs have left, to be written. May be written at any
-    /// time: the last checkpoint finds its entries in them, too. They stay queued until
+    /// The summaries of all segments that logs have left, to be written. They may be written at any
+    /// time, because they contain the last checkpoint's entries, too. They stay queued until
     /// [`Segments::summaries_written`].
     #[must_use]
     pub(crate) fn queued_summaries(&self) -> Vec<QueuedSummary> {
@@ -81,7 +81,7 @@ impl Segments {
     pub(crate) fn summaries_written(&self, written: Vec<QueuedSummary>) {
         self.stats.summaries_written.add(written.len() as u64);
         for QueuedSummary { segno, number, at, block } in written {
-            // A look-up meanwhile finds the queued one.
+            // Until then a look-up finds the queued summary.
             self.cache.create(at).modify().copy_from_slice(&block);
             let mut state = self.state.lock();
             state.summary_generation += 1;

@@ -55,7 +55,7 @@ fn volume_with_capacity(
     .expect("an empty SIT is right")
 }
 
-/// Writes what a plan says and makes it the present.
+/// Writes a plan and commits it.
 fn commit(segments: &Segments) {
     let queued = segments.queued_summaries();
     for summary in &queued {

@@ -20,7 +20,7 @@ use crate::format::{BlockAddr, Log, SegNo};
 use crate::zones::active_behind;
 
 impl Segments {
-    /// The main area lies in these zones, each a section. Before anything is placed.
+    /// Sets the zones of the main area, each a section. Called before the first block is placed.
     pub(crate) fn set_zones(&self, zones: Arc<ZoneOrder>) {
         assert!(self.zones.set(zones).is_ok(), "a volume has its zones once");
     }
@@ -29,7 +29,7 @@ impl Segments {
         self.layout.address(self.layout.first_segment(section), 0).bytes()
     }
 
-    /// A log goes on in this segment, which was free.
+    /// A log continues in this segment, which was free.
     pub(super) fn enter_zone(&self, segno: SegNo) {
         if let Some(zones) = self.zones.get()
             && self.layout.first_segment(self.layout.section_of(segno)) == segno
@@ -38,15 +38,16 @@ impl Segments {
         }
     }
 
-    /// A block that was placed will not be written. What is behind it in its zone cannot be either.
+    /// Records that a placed block will not be written. Then the later blocks of its zone cannot be
+    /// written either.
     pub(crate) fn give_up(&self, addr: BlockAddr) {
         if let Some(zones) = self.zones.get() {
             zones.give_up(addr.bytes());
         }
     }
 
-    /// Resets the zones of free sections. One that the device refuses is tried again when it is
-    /// used. Returns how many were reset.
+    /// Resets the zones of free sections. A zone that the device refuses to reset is tried again
+    /// when it is used. Returns the number of reset zones.
     pub(crate) fn reset_free(&self) -> u32 {
         let Some(zones) = self.zones.get() else { return 0 };
         let resets = {
@@ -70,7 +71,7 @@ impl Segments {
         free.filter_map(|section| zones.claim_reset(self.section_start(section))).collect()
     }
 
-    /// Blocks up to the write pointer of the zone that a section is; `None` if it can be written
+    /// Blocks before the write pointer of a section's zone; `None` if the zone can be written
     /// anywhere.
     pub(super) fn written_in(&self, section: u32) -> Option<u32> {
         let start = self.section_start(section);
@@ -78,9 +79,9 @@ impl Segments {
         Some(next.saturating_sub(start).div_ceil(BLOCK_BYTES) as u32)
     }
 
-    /// After a crash a zone may have been written further than its log knows: the log moves on.
-    /// What was left half written is finished, so that it counts as active no longer. Before
-    /// anything is placed.
+    /// After a crash a zone may have been written beyond its log's position: then the log moves to
+    /// another section. Half-written zones without a log are finished, so that they are no longer
+    /// active. Called before the first block is placed.
     ///
     /// # Errors
     /// A log finds no room; or the device failed.
@@ -97,8 +98,8 @@ impl Segments {
         self.finish_left(zones)
     }
 
-    /// Why a log cannot write its zone from where it stands to the end. A log that leaves a zone
-    /// before would leave it active, and the device cannot have any number of those.
+    /// Why a log cannot write its zone from its position to the end. A log that leaves a zone
+    /// earlier leaves it active, and the device limits the number of active zones.
     fn obstacle(&self, zones: &ZoneOrder, log: Log) -> Option<&'static str> {
         let state = self.state.lock();
         let here = &state.logs[log.index()];
@@ -123,16 +124,15 @@ impl Segments {
         }
     }
 
-    /// What was left half written is finished.
+    /// Finishes half-written zones without a log.
     fn finish_left(&self, zones: &ZoneOrder) -> Result<()> {
         let left = self.left(zones)?;
         left.iter().try_for_each(|zone| finish(zones, zone))
     }
 
-    /// After a power cut logs have moved, and nothing has been written yet: sees to it that each
-    /// finds its zone among those that the device can have active. What was left half written is
-    /// finished as far as that needs, the least room first: after another power cut logs may go on
-    /// there.
+    /// Makes sure that each log's zone can be active, after logs have moved because of a power cut
+    /// and before anything is written. Finishes only as many half-written zones as needed, those
+    /// with the least room first, because after another power cut logs may continue in the others.
     ///
     /// # Errors
     /// The device's.
@@ -152,13 +152,13 @@ impl Segments {
         left[..over].iter().try_for_each(|zone| finish(zones, zone))
     }
 
-    /// Zones that are neither empty nor full, and that no log is in.
+    /// Zones that are neither empty nor full and have no log.
     fn left(&self, zones: &ZoneOrder) -> Result<Vec<Zone>> {
         let Some(view) = zones.as_zoned() else { return Ok(Vec::new()) };
         let left: Vec<u64> = {
             let state = self.state.lock();
             let left = |section: &u32| {
-                // Its last segments may well be free.
+                // The section's last segments may be free.
                 let mut segments = Self::segments_of(&self.layout, *section);
                 !state.table.free.is_section_free(*section)
                     && segments.all(|segno| !state.table.is_current(segno))

@@ -15,7 +15,7 @@ use super::Table;
 use crate::format::SegNo;
 
 impl Table {
-    /// A checkpoint takes its snapshot: the present state is in flight.
+    /// A checkpoint takes its snapshot: the present state is in flight from now on.
     pub(in crate::segment) fn snapshot(&mut self) {
         assert!(
             self.in_flight.is_empty() && self.in_flight_left.is_empty(),
@@ -27,8 +27,7 @@ impl Table {
         self.dirty.clear();
     }
 
-    /// The checkpoint in flight has completed: what was freed before its snapshot can be written
-    /// now.
+    /// The checkpoint in flight has completed: blocks freed before its snapshot can be written now.
     pub(in crate::segment) fn committed(&mut self) {
         let touched: Vec<SegNo> = self.in_flight.drain().map(|(segno, _)| segno).collect();
         self.in_flight_blocks = 0;
@@ -39,14 +38,15 @@ impl Table {
         }
     }
 
-    /// Nothing is, or was since the last checkpoint, in the segment, and no log is.
+    /// True if the segment has no log, and no valid block now or at the last checkpoint.
     pub(super) fn is_untouched(&self, segno: SegNo) -> bool {
         let held = self.freed.contains_key(&segno) || self.in_flight.contains_key(&segno);
         let left = self.left.contains(&segno) || self.in_flight_left.contains(&segno);
         self.valid(segno) == 0 && !self.is_current(segno) && !held && !left
     }
 
-    /// Checkpoints are disabled: all that is valid now stays as it is until they are enabled again.
+    /// With `keep` (checkpoints are disabled), all blocks that are valid now stay unchanged until
+    /// checkpoints are enabled again.
     pub(in crate::segment) fn keep_all(&mut self, keep: bool) {
         self.kept =
             keep.then(|| (0..self.len()).map(|segno| self.valid_map(SegNo(segno))).collect());

@@ -45,7 +45,7 @@ pub(super) use segment::Map;
 use segment::{BlockSet, FULL, Segment};
 use undiscarded::Undiscarded;
 
-/// What a section's segments come to.
+/// The sums of a section's segments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Section {
     /// Valid blocks.
@@ -59,11 +59,12 @@ pub(super) struct Table {
     segments: Vec<Segment>,
     sections: Vec<Section>,
     layout: Layout,
-    /// Not valid any more, but not to be written before the next checkpoint.
+    /// Blocks that are no longer valid, but must not be written before the next checkpoint.
     freed: HashMap<SegNo, Box<Map>>,
-    /// Without valid blocks, and no log is in them any more: free after the next checkpoint.
+    /// Segments without valid blocks that their logs have left. They are free after the next
+    /// checkpoint.
     left: BTreeSet<SegNo>,
-    /// Blocks in `freed`.
+    /// Number of blocks in `freed`.
     freed_blocks: u64,
     /// The same three of the snapshot, until the checkpoint in flight has completed.
     in_flight: HashMap<SegNo, Box<Map>>,
@@ -71,9 +72,9 @@ pub(super) struct Table {
     in_flight_blocks: u64,
     /// Valid blocks of the last checkpoint, by segment, while checkpoints are disabled.
     kept: Option<Vec<Map>>,
-    /// Differ from the entries of the last snapshot.
+    /// Segments whose entries differ from those of the last snapshot.
     dirty: BTreeSet<SegNo>,
-    /// Segments with both valid and other blocks that no log is in, by the log that filled them.
+    /// Segments without a log that have both valid and other blocks, by the log that filled them.
     partial: [BTreeSet<SegNo>; Log::COUNT],
     current: [Option<SegNo>; Log::COUNT],
     pub(super) free: FreeMap,
@@ -145,7 +146,7 @@ impl Table {
         u32::try_from(self.segments.len()).unwrap_or(u32::MAX)
     }
 
-    /// Has the segment blocks that can be written?
+    /// True if the segment has writable blocks.
     fn is_usable(&self, segno: SegNo) -> bool {
         self.layout.usable_blocks(segno) > 0
     }
@@ -179,8 +180,8 @@ impl Table {
         self.segment(segno).valid.map()
     }
 
-    /// The blocks that may not be written: those of [`Table::held_map`], and those behind what the
-    /// zone can hold.
+    /// The blocks that may not be written: those of [`Table::held_map`], and those beyond the
+    /// zone's capacity.
     pub(super) fn blocked_map(&self, segno: SegNo) -> Map {
         let mut map = self.held_map(segno);
         let usable = self.layout.usable_blocks(segno);
@@ -190,7 +191,7 @@ impl Table {
         map
     }
 
-    /// The blocks that count: valid now, or since the last checkpoint.
+    /// The blocks that are valid now, or were at the last checkpoint.
     pub(super) fn held_map(&self, segno: SegNo) -> Map {
         let mut map = self.valid_map(segno);
         for freed in
@@ -259,14 +260,14 @@ impl Table {
         self.in_flight.iter().map(|(segno, map)| (*segno, &**map))
     }
 
-    /// Blocks that can be given out only once a checkpoint has been written.
+    /// Number of blocks that can be allocated only after a checkpoint.
     pub(super) const fn held_back(&self) -> u64 {
         self.freed_blocks.strict_add(self.in_flight_blocks)
     }
 
     // --- changing ---
 
-    /// It is unknown which free blocks are discarded.
+    /// Forgets which free blocks are discarded.
     pub(super) fn forget_discards(&mut self) {
         for segno in (0..self.len()).map(SegNo) {
             let usable = self.layout.usable_blocks(segno);
@@ -278,7 +279,7 @@ impl Table {
         }
     }
 
-    /// Blocks `from..from + count` of a segment are valid from now on.
+    /// Marks blocks `from..from + count` of a segment as valid.
     pub(super) fn set_valid(&mut self, segno: SegNo, from: u16, count: u16, now: u64) {
         let end = from.strict_add(count);
         assert!(
@@ -308,14 +309,14 @@ impl Table {
         self.classify(segno);
     }
 
-    /// A block is not valid any more.
+    /// Marks a block as no longer valid.
     pub(super) fn clear_valid(&mut self, segno: SegNo, block: u16) -> Result<(), Corrupt> {
         let mut mask = [0; VALID_MAP_SIZE];
         bits::set(&mut mask, block.into());
         self.clear_all(segno, &mask)
     }
 
-    /// These blocks of a segment are not valid any more.
+    /// Marks these blocks of a segment as no longer valid.
     pub(super) fn clear_all(&mut self, segno: SegNo, mask: &Map) -> Result<(), Corrupt> {
         let segment = self.segment_mut(segno);
         if let Some(block) = first_extra(mask, &segment.valid.map()) {
@@ -340,7 +341,7 @@ impl Table {
         Ok(())
     }
 
-    /// A segment has so many valid blocks more.
+    /// Adds `change` to a segment's count of valid blocks.
     fn count(&mut self, segno: SegNo, change: i32) {
         let (is_node, at) = (self.log(segno).is_node(), as_index(self.layout.section_of(segno)));
         let section = block::entry_mut(&mut self.sections, at);
@@ -351,7 +352,7 @@ impl Table {
         self.valid_total = self.valid_total.strict_add_signed(change.into());
     }
 
-    /// A block may not be written before the next checkpoint, although it is not valid.
+    /// Keeps a block that is not valid from being written before the next checkpoint.
     pub(super) fn block(&mut self, segno: SegNo, block: u16) {
         let mut mask = [0; VALID_MAP_SIZE];
         bits::set(&mut mask, block.into());
@@ -385,7 +386,7 @@ impl Table {
         }
     }
 
-    /// The log that a segment counts to.
+    /// Sets the log that a segment belongs to.
     pub(super) fn set_log(&mut self, segno: SegNo, log: Log) {
         let old = self.log(segno);
         if old != log {
@@ -415,15 +416,15 @@ impl Table {
         if let Some(old) = old {
             self.classify(old);
             if self.valid(old) == 0 {
-                // Not free at once: the last checkpoint's log is there, and roll-forward would
-                // begin there.
+                // The segment is not free at once: the last checkpoint's log is in it, and
+                // roll-forward would begin there.
                 self.left.insert(old);
             }
         }
         old
     }
 
-    /// Puts a segment among those with holes, or takes it out.
+    /// Adds a segment to the sets of segments with holes, or removes it.
     fn classify(&mut self, segno: SegNo) {
         let segment = self.segment(segno);
         let valid = segment.valid.count();

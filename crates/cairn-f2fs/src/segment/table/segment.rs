@@ -14,13 +14,14 @@
 use crate::format::sit::VALID_MAP_SIZE;
 use crate::format::{Log, bits};
 
-/// A bit a block, from the most significant one.
+/// A bit for each block, from the most significant one.
 pub(in crate::segment) type Map = [u8; VALID_MAP_SIZE];
 /// Blocks of a segment.
 pub(super) const FULL: u16 = 512;
 const _: () = assert!(VALID_MAP_SIZE == 64, "a bit a block");
 
-/// A bit for each block of a segment, and how many are set. All and none need no bitmap.
+/// A bit for each block of a segment, and the number of set bits. The full and the empty set need
+/// no bitmap.
 #[derive(Clone, Default)]
 pub(super) struct BlockSet {
     map: Option<Box<Map>>,
@@ -28,13 +29,13 @@ pub(super) struct BlockSet {
 }
 
 impl BlockSet {
-    /// The set that a bitmap says.
+    /// The set of a bitmap.
     pub(super) fn new(map: Map) -> Self {
         let count = u16::try_from(bits::count(&map)).unwrap_or(FULL);
         Self { count, map: (count != 0 && count != FULL).then(|| Box::new(map)) }
     }
 
-    /// How many are set.
+    /// Number of set bits.
     pub(super) const fn count(&self) -> u16 {
         self.count
     }
@@ -69,6 +70,6 @@ pub(super) struct Segment {
     pub(super) mtime: u64,
     pub(super) valid: BlockSet,
     pub(super) log: Log,
-    /// It is in one of the sets of segments with holes.
+    /// True if it is in one of the sets of segments with holes.
     pub(super) listed: bool,
 }

@@ -26,22 +26,22 @@ pub(in crate::segment) struct Undiscarded {
 }
 
 impl Undiscarded {
-    /// Every free block of so many segments is discarded.
+    /// The empty set: every free block of these segments is discarded.
     pub(super) fn none(segments: u32) -> Self {
         Self { segments: vec![BlockSet::default(); as_index(segments)], blocks: 0 }
     }
 
-    /// How many there are.
+    /// Number of blocks.
     pub(in crate::segment) const fn blocks(&self) -> u64 {
         self.blocks
     }
 
-    /// Those of a segment.
+    /// The blocks of a segment.
     pub(in crate::segment) fn of(&self, segno: SegNo) -> Map {
         block::entry(&self.segments, segno.index()).map()
     }
 
-    /// Blocks that were freed.
+    /// Adds blocks that were freed.
     pub(super) fn add(&mut self, segno: SegNo, mask: &Map) {
         self.edit(segno, |map| {
             let new: u32 =
@@ -51,7 +51,7 @@ impl Undiscarded {
         });
     }
 
-    /// Blocks that the device was told of, or that are in use again.
+    /// Removes blocks that were discarded, or that are in use again.
     pub(in crate::segment) fn remove(&mut self, segno: SegNo, from: u16, count: u16) {
         if block::entry(&self.segments, segno.index()).count() > 0 {
             self.edit(segno, |map| {
