@@ -7,23 +7,23 @@
 use cairn_base::bitmap;
 use cairn_base::units::as_index;
 
-/// Is the bit set?
+/// True if the bit is set.
 #[must_use]
 pub fn test(map: &[u8], bit: usize) -> bool {
     bitmap::test(map, mirrored(bit))
 }
 
-/// Sets the bit; returns what it was.
+/// Sets the bit and returns its old value.
 pub fn set(map: &mut [u8], bit: usize) -> bool {
     bitmap::set(map, mirrored(bit))
 }
 
-/// Clears the bit; returns what it was.
+/// Clears the bit and returns its old value.
 pub fn clear(map: &mut [u8], bit: usize) -> bool {
     bitmap::clear(map, mirrored(bit))
 }
 
-/// Inverts the bit; returns what it is now.
+/// Inverts the bit and returns its new value.
 pub(crate) fn flip(map: &mut [u8], bit: usize) -> bool {
     let was = set(map, bit);
     if was {

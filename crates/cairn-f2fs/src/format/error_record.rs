@@ -91,7 +91,7 @@ impl Superblock {
         new
     }
 
-    /// True if an error has stopped checkpoints, or damage was found.
+    /// True if an error has stopped checkpoints or damage was found.
     #[must_use]
     pub fn has_errors(&self) -> bool {
         let [_on_request, errors @ ..] = &self.s_stop_reason;
@@ -114,7 +114,7 @@ mod tests {
         let mut superblock = Superblock::blank();
         assert!(!superblock.has_errors());
         superblock.note_stop(StopReason::Shutdown);
-        assert!(!superblock.has_errors(), "somebody asked for it");
+        assert!(!superblock.has_errors(), "a stop on request is no error");
         superblock.note_stop(StopReason::FlushFail);
         superblock.note_stop(StopReason::FlushFail);
         assert!(superblock.has_errors());

@@ -34,7 +34,7 @@ bitflags! {
         const CASEFOLD = 0x1000;
         /// Files may be compressed.
         const COMPRESSION = 0x2000;
-        /// Never written after it was made.
+        /// Never written after mkfs.
         const RO = 0x4000;
         /// Files may stand for whole devices.
         const DEVICE_ALIAS = 0x8000;
@@ -42,7 +42,7 @@ bitflags! {
     }
 }
 
-/// Names as `mkfs.f2fs -O` spells them (those of no option in brackets of our own making).
+/// Names as in `mkfs.f2fs -O`. Features without an option have a name of Cairn's in brackets.
 const NAMES: [(Features, &str); 16] = [
     (Features::ENCRYPT, "encrypt"),
     (Features::BLKZONED, "blkzoned"),
@@ -63,14 +63,14 @@ const NAMES: [(Features, &str); 16] = [
 ];
 
 impl Features {
-    /// Features that only make sense where inodes have extra attributes.
+    /// Features that need extra attributes in inodes.
     pub(crate) const NEED_EXTRA_ATTR: Self = Self::PROJECT_QUOTA
         .union(Self::INODE_CHECKSUM)
         .union(Self::FLEXIBLE_INLINE_XATTR)
         .union(Self::INODE_CRTIME)
         .union(Self::COMPRESSION);
 
-    /// What Cairn writes; anything else makes a volume read-only.
+    /// Features that Cairn writes. Any other feature makes a volume read-only.
     pub(crate) const WRITABLE: Self = Self::BLKZONED
         .union(Self::ATOMIC_WRITE)
         .union(Self::EXTRA_ATTR)
@@ -106,7 +106,7 @@ impl Features {
         known.chain(unknown).collect()
     }
 
-    /// Why the volume can only be read, if a feature is the reason.
+    /// Why the volume is read-only, if a feature is the reason.
     #[must_use]
     pub fn read_only_reason(self) -> Option<String> {
         let refused = self.difference(Self::WRITABLE);

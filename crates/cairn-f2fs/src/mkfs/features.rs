@@ -5,7 +5,7 @@ use cairn_base::nearest::did_you_mean;
 use super::error::Error;
 use crate::format::Features;
 
-/// What mkfs.f2fs knows and Cairn does not make, and why.
+/// Features of mkfs.f2fs that Cairn does not make, with the reason.
 const REFUSED: [(Features, &str); 8] = [
     (Features::ENCRYPT, "Cairn does not encrypt"),
     (Features::VERITY, "Cairn does not build hash trees"),
@@ -16,7 +16,7 @@ const REFUSED: [(Features, &str); 8] = [
     (Features::RO, "such a volume could never be filled"),
     (Features::DEVICE_ALIAS, "Cairn makes volumes on one device"),
 ];
-/// What can be had.
+/// Features that can be made.
 const POSSIBLE: Features = Features::EXTRA_ATTR
     .union(Features::INODE_CHECKSUM)
     .union(Features::FLEXIBLE_INLINE_XATTR)
@@ -24,8 +24,7 @@ const POSSIBLE: Features = Features::EXTRA_ATTR
     .union(Features::LOST_FOUND)
     .union(Features::SB_CHECKSUM);
 
-/// The features wished for. Each wish may hold several names separated by commas; `^` takes one
-/// back.
+/// The chosen features. Each word may hold several names separated by commas; `^` removes one.
 pub(super) fn choose(wishes: &[String]) -> Result<Features, Error> {
     let mut features = Features::empty();
     for word in wishes.iter().flat_map(|wish| wish.split(',')).filter(|word| !word.is_empty()) {

@@ -9,14 +9,14 @@ use uuid::Uuid;
 use super::options::MkfsOptions;
 use crate::format::checksum::crc32;
 
-/// What makes two volumes of the same size different.
+/// The values that differ between two volumes of the same size.
 pub(super) struct Identity {
     pub(super) uuid: Uuid,
     pub(super) now: Timestamp,
     pub(super) owner: (u32, u32),
     /// Version of the first checkpoint.
     pub(super) version: u64,
-    /// Two runs give the same bytes.
+    /// True if two runs give the same bytes.
     pub(super) reproducible: bool,
 }
 

@@ -15,7 +15,7 @@ use crate::zones::too_few_active;
 /// Bytes of a path in the superblock, with the zero behind it.
 const PATH_BYTES: usize = 64;
 
-/// A device of a volume on several: where the next mount finds it.
+/// A device of a volume on several devices, with the path where the next mount finds it.
 #[derive(Clone)]
 pub struct NamedDevice {
     /// Path that the superblock names.
@@ -37,11 +37,11 @@ pub(super) struct Medium {
 pub(super) struct MediumZones {
     /// From one zone's start to the next.
     pub size: u64,
-    /// What can be written of a sequential one.
+    /// Writable bytes of a sequential zone.
     pub capacity: u64,
-    /// Before the first sequential zone of the device that has it.
+    /// Bytes before the first sequential zone of its device.
     pub conventional: u64,
-    /// That device.
+    /// The device with the sequential zones.
     pub device: usize,
 }
 
@@ -52,7 +52,7 @@ impl From<u64> for Medium {
 }
 
 impl Medium {
-    /// Of these devices; the volume takes `size` bytes of the only one.
+    /// The medium of these devices. If there is only one, the volume takes `size` bytes of it.
     pub(super) fn of(devices: &[NamedDevice], size: Option<u64>) -> Result<Self, Error> {
         let mut sizes: Vec<u64> =
             devices.iter().map(|named| named.device.geometry().size).collect();
@@ -116,7 +116,7 @@ fn zones_of(index: usize, device: &dyn BlockDevice) -> Result<Option<MediumZones
     }))
 }
 
-/// One device of all, each with the bytes `used` of it; the only one whole.
+/// All devices as one, with the first `used` bytes of each; a single device is taken whole.
 pub(super) fn whole(devices: &[NamedDevice], used: &[u64]) -> Result<Arc<dyn BlockDevice>, Error> {
     let [one] = devices else {
         let parts = devices.iter().zip(used).map(|(named, used)| (named.device.clone(), *used));

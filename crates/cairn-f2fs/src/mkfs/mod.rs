@@ -40,7 +40,7 @@ pub use error::Error;
 pub use medium::NamedDevice;
 pub use options::MkfsOptions;
 
-/// What was made.
+/// The volume that was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CreatedVolume {
     /// UUID.
@@ -53,7 +53,7 @@ pub struct CreatedVolume {
     pub features: Vec<String>,
 }
 
-/// Makes an F2FS volume on `device`, replacing what is there.
+/// Makes an F2FS volume on `device`, replacing its contents.
 ///
 /// # Errors
 /// Options that do not fit each other or the device, or a device error.
@@ -126,8 +126,8 @@ pub fn make_on(
     })
 }
 
-/// What was there is not needed any more: whole zones are reset, the rest is discarded if the
-/// device can. Returns whether it was.
+/// Drops the old contents: resets whole zones and discards the rest, if the device can. Returns
+/// whether it did.
 fn give_up(device: &dyn BlockDevice, bytes: u64) -> Result<bool, Error> {
     let Some(zoned) = device.as_zoned() else {
         return Ok(device.geometry().discard && device.discard(0, bytes).is_ok());
@@ -136,7 +136,7 @@ fn give_up(device: &dyn BlockDevice, bytes: u64) -> Result<bool, Error> {
         if zone.is_sequential() {
             zoned.reset(zone.start)?;
         } else if device.geometry().discard {
-            // A hint: what it did not do is zeroed where that matters.
+            // A discard is a hint: areas that must be zero are written later.
             let _ = device.discard(zone.start, zone.len.min(bytes.saturating_sub(zone.start)));
         }
     }
@@ -150,13 +150,13 @@ fn check(options: &MkfsOptions) -> Result<(), Error> {
     Ok(())
 }
 
-/// An interrupted run leaves nothing that looks like a filesystem.
+/// Erases the start, so that an interrupted run leaves nothing that looks like a filesystem.
 fn erase(device: &dyn BlockDevice) -> Result<(), Error> {
     device.write_at(0, vec![0; 2 * BLOCK_SIZE])?;
     Ok(device.flush()?)
 }
 
-/// The backup is written first: if the primary is there, both are.
+/// Writes the backup first: if the primary is on the device, so is the backup.
 fn write_superblocks(device: &dyn BlockDevice, bytes: &[u8]) -> Result<(), Error> {
     let mut block = vec![0; BLOCK_SIZE];
     block[superblock::OFFSET..].copy_from_slice(bytes);
@@ -167,7 +167,7 @@ fn write_superblocks(device: &dyn BlockDevice, bytes: &[u8]) -> Result<(), Error
     Ok(())
 }
 
-/// Everything there is to write.
+/// Everything that is written.
 struct Maker<'a> {
     device: &'a dyn BlockDevice,
     geometry: &'a Geometry,
@@ -181,12 +181,14 @@ impl Maker<'_> {
         Ok(self.device.write_at(block * BLOCK_BYTES, bytes)?)
     }
 
-    /// Checkpoint area, SIT and NAT; and what roll-forward could take for ours.
+    /// Zeroes the checkpoint area, SIT and NAT, and old nodes that roll-forward could take for the
+    /// new volume's.
     fn zero_areas(&self) -> Result<(), Error> {
         let (layout, cp) = (self.layout, u64::from(self.layout.cp) * BLOCK_BYTES);
         self.device.write_zeroes(cp, u64::from(layout.ssa) * BLOCK_BYTES - cp)?;
         if layout.features.contains(Features::BLKZONED) {
-            // The zones were reset, conventional ones hold the beginning of the main area at most.
+            // Sequential zones have been reset. Conventional zones contain at most the beginning of
+            // the main area.
             return self.zero_conventional_main();
         }
         let (at, len) = if self.identity.reproducible {
@@ -198,7 +200,7 @@ impl Maker<'_> {
         Ok(self.device.write_zeroes(at, len)?)
     }
 
-    /// What of the main area lies in conventional zones.
+    /// Zeroes the part of the main area in conventional zones.
     fn zero_conventional_main(&self) -> Result<(), Error> {
         let zones =
             self.device.as_zoned().map_or(Ok(Vec::new()), |zoned| zoned.report(0, usize::MAX))?;

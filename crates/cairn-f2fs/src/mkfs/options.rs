@@ -11,7 +11,8 @@ pub struct MkfsOptions {
     pub uuid: Option<Uuid>,
     /// Features, in mkfs.f2fs's words; there are none by default.
     pub features: Vec<String>,
-    /// Per cent of the main area kept for cleaning; what leaves users most if absent.
+    /// Per cent of the main area kept for cleaning. If absent, the value that leaves the most space
+    /// to users.
     pub overprovision: Option<f64>,
     /// Segments a section.
     pub segments_per_section: u32,
@@ -19,15 +20,15 @@ pub struct MkfsOptions {
     pub sections_per_zone: u32,
     /// For devices with zones that must be written in order: a section is a zone then.
     pub zoned: bool,
-    /// Sections kept for cleaning, instead of a number that follows from the overprovision; on
-    /// zoned devices.
+    /// Sections kept for cleaning on zoned devices, instead of a number that follows from the
+    /// overprovision.
     pub reserved_sections: Option<u32>,
     /// Room for the NAT's bitmap beyond the checkpoint block: more nodes on large volumes.
     pub large_nat_bitmap: bool,
     /// Bytes of the volume; the whole device if absent.
     pub size: Option<u64>,
     /// Time of all timestamps, in seconds since the epoch; `SOURCE_DATE_EPOCH` or now if absent.
-    /// With the UUID given, the image is reproducible where this or `SOURCE_DATE_EPOCH` is.
+    /// With a UUID and with this or `SOURCE_DATE_EPOCH`, the image is reproducible.
     pub time: Option<i64>,
     /// Owner and group of the root directory; 0 and 0 if absent.
     pub root_owner: Option<(u32, u32)>,

@@ -17,7 +17,7 @@ use crate::format::{Layout, Log, SitEntry};
 /// Bytes of `nat_bits` before the two bitmaps.
 const NAT_BITS_HEAD: usize = 8;
 
-/// Places and contents.
+/// The blocks of both packs, with their addresses.
 pub(super) fn blocks(
     geometry: &Geometry,
     layout: &Layout,
@@ -73,12 +73,12 @@ fn checkpoint(geometry: &Geometry, layout: &Layout, tree: &Tree, map: &PackMap) 
     }
 }
 
-/// Blocks that the tree takes of a log.
+/// Blocks of a log that the tree takes.
 fn used(log: Log, tree: &Tree) -> usize {
     if matches!(log, Log::HotNode | Log::HotData) { tree.nids.len() } else { 0 }
 }
 
-/// Head, summaries, `nat_bits`, and the last block behind everything else.
+/// The blocks of a pack: head, summaries, `nat_bits`, and the last block.
 fn pack(
     checkpoint: &mut Checkpoint,
     layout: &Layout,

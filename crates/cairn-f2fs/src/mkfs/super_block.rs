@@ -9,7 +9,7 @@ use crate::format::superblock::{CHECKSUM_OFFSET, DevicePart};
 use crate::format::units::{BLOCK_SIZE, BLOCKS_PER_SEGMENT, BlockAddr};
 use crate::format::{Features, Superblock};
 
-/// Who made the volume: the place where others note the kernel's version.
+/// The program that made the volume. Other tools store the kernel's version in this field.
 const VERSION: &str = concat!("Cairn ", env!("CARGO_PKG_VERSION"));
 /// Segments of the two checkpoint packs.
 const CKPT_SEGMENTS: u32 = 2;

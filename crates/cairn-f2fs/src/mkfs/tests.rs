@@ -16,7 +16,7 @@ const TIME: i64 = 1_700_000_000;
 const ALL: &str =
     "extra_attr,inode_checksum,flexible_inline_xattr,inode_crtime,lost_found,sb_checksum";
 
-/// A volume of ours in a new file.
+/// A volume made by Cairn in a new file.
 pub(super) fn made(size: u64, options: &MkfsOptions) -> Result<NamedTempFile, Error> {
     let file = NamedTempFile::new().expect("an image file");
     remake(file.path(), size, options)?;
@@ -68,7 +68,7 @@ fn checkpoint(file: &std::fs::File, layout: &Layout, side: Side) -> Checkpoint {
     checkpoint
 }
 
-/// What must not differ between a volume of ours and one of mkfs.f2fs.
+/// The fields that must be equal in a volume of Cairn and one of mkfs.f2fs.
 pub(super) fn fields(opened: &Opened) -> Vec<(&'static str, u64)> {
     let (superblock, checkpoint) = (&opened.superblock, &opened.checkpoint);
     let logs = Log::ALL.map(|log| checkpoint.log(log));
@@ -157,7 +157,7 @@ fn every_block_is_that_of_mkfs_f2fs() {
         let (opened, other) = (Opened::new(ours.path()), Opened::new(theirs.path()));
         assert_eq!(fields(&opened), fields(&other), "{features}");
         let mut same = other.superblock.clone();
-        // Who made it, and the checksum over that.
+        // The maker's version, and the checksum over it.
         (same.version, same.init_version) =
             (opened.superblock.version, opened.superblock.init_version);
         same.crc = opened.superblock.crc;
@@ -238,7 +238,7 @@ fn the_second_pack_opens_alone() {
     let file = std::fs::OpenOptions::new().write(true).open(image.path()).unwrap();
     let first = layout.pack_start(Side::First).get() * BLOCK_BYTES;
     std::os::unix::fs::FileExt::write_all_at(&file, &[0; BLOCK_SIZE], first).unwrap();
-    // It says that the first pack's checksum is wrong, and nothing else.
+    // fsck reports that the first pack's checksum is wrong, and nothing else.
     let text = fsck_f2fs(image.path()).output;
     assert_eq!(text.matches("Invalid CP").count(), 1, "{text}");
     assert!(
@@ -260,7 +260,8 @@ fn reproducible_or_unique() {
     assert!((1..1 << 31).contains(&one.checkpoint.version));
 }
 
-/// The chain of an older life begins where ours will, with nodes that could be ours.
+/// The chain of an older volume begins where the new one's will, with nodes that could be the new
+/// volume's.
 #[test]
 fn old_nodes_are_gone() {
     let image = NamedTempFile::new().unwrap();

@@ -66,8 +66,8 @@ impl Tree {
             .map(|(nid, block_addr)| (*nid, NatEntry { version: 0, ino: *nid, block_addr }))
     }
 
-    /// The first NAT block; the journal has what is missing here. Nodes 1 and 2 do not exist:
-    /// everybody gives them an address so that they never look free.
+    /// The first NAT block; the journal has what is missing here. Nodes 1 and 2 do not exist. All
+    /// tools give them an address so that they never look free.
     pub(super) fn first_nat_block(&self) -> Vec<u8> {
         let mut block = vec![0; BLOCK_SIZE];
         let placeholders = [Nid::NODE_INO, Nid::META_INO].map(|nid| {
@@ -128,7 +128,7 @@ impl Directory {
         inode.blocks = 2;
         (inode.atime, inode.ctime, inode.mtime) = (identity.now, identity.now, identity.now);
         inode.current_depth = 1;
-        // The root has no parent that roll-forward could ask for.
+        // The root has no parent for roll-forward.
         inode.pino = if self.name.is_empty() { Nid::NONE } else { self.parent };
         inode.name = self.name.to_vec();
         if let Some(extra) = inode.extra.as_mut().filter(|extra| extra.has_crtime()) {

@@ -33,7 +33,7 @@ const INHERITED: FileFlags = FileFlags::SYNC
     .union(FileFlags::PROJINHERIT)
     .union(FileFlags::NOCOMP);
 
-/// What a new inode of `kind` in `parent` gets, as Linux decides it.
+/// Owner, group and permissions of a new inode of `kind` in `parent`, as in Linux.
 ///
 /// # Errors
 /// The default ACL of `parent` is damaged, or the device failed.
@@ -56,8 +56,8 @@ pub(super) fn ownership(
     Ok(Ownership::of_new(&inheritance, kind, permissions, caller))
 }
 
-/// Makes an inode; takes a reference. It has one link (a directory two), but no entry yet: `name`
-/// is what it will have.
+/// Makes an inode and takes a reference. It has one link (a directory two), but no entry yet: the
+/// caller adds the entry `name`.
 pub(super) fn inode(
     op: &mut Op<'_>,
     parent: &Arc<Inode>,
@@ -87,7 +87,7 @@ pub(super) fn inode(
 
 fn adopt(inodes: &Inodes, inode: Inode) -> Result<Arc<Inode>> {
     let ino = inode.nid.ino();
-    // Whoever was told of the number before it was free again has let go of it: it had no links.
+    // An inode in memory with this number is stale: it had no links and no references.
     inodes.table.remove(ino);
     let inode = inodes.table.get_or_try_insert(ino, || Ok::<_, crate::Error>(inode))?;
     inodes.table.acquire(ino);
@@ -159,7 +159,7 @@ fn inherited(kind: FileKind) -> FileFlags {
     }
 }
 
-/// What stands in the node besides the record.
+/// Fills the parts of the node besides the record.
 fn fill_node(record: &Record, new: &NewInode<'_>, node: &mut NodeGuard<'_>) {
     match new {
         NewInode::BlockDevice(device) | NewInode::CharDevice(device) => {
@@ -184,8 +184,8 @@ fn fill(
         NewInode::Directory => edit::init(op, inode, parent.nid)?,
         NewInode::Symlink(target) if !inode.is_inline() => {
             tree::make(op, inode, 0)?.reserve(op, inode);
-            // Like entries it waits in memory for the next checkpoint: a link cannot be fsynced
-            // otherwise.
+            // The target waits in memory for the next checkpoint, as entries do: a symbolic link
+            // has no fsync of its own.
             let zeros = Arc::from(vec![0; BLOCK_SIZE]);
             let copy = |block: &mut [u8]| block[..target.len()].copy_from_slice(target);
             inode.entries.change(0, zeros, &op.inodes.dirty_entries, copy);
@@ -196,7 +196,7 @@ fn fill(
     xattr::edit::store_acls(op, inode, ownership.access.as_ref(), ownership.default.as_ref())
 }
 
-/// Something failed after the number was taken: gives everything back.
+/// Frees everything after a failure that came after the allocation of the number.
 pub(super) fn undo(op: &mut Op<'_>, inode: &Arc<Inode>) -> Result<()> {
     inode.state.write().record.links = 0;
     delete::erase(op, inode)

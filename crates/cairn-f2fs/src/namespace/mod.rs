@@ -25,10 +25,11 @@ pub(crate) mod parent;
 mod record;
 mod rename;
 
-/// What a name leads to. Takes a reference while the name stands: it cannot go away in between.
+/// The inode that a name leads to. The reference is taken while the names are locked, so the inode
+/// cannot be deleted in between.
 ///
 /// # Errors
-/// There is no such name; the entry leads to nothing, the volume is damaged, or the device failed.
+/// There is no such name; the entry leads to no inode, the volume is damaged, or the device failed.
 pub(crate) fn lookup(inodes: &Inodes, parent: &Arc<Inode>, name: &[u8]) -> Result<Arc<Inode>> {
     let _names = parent.namespace.read();
     let child = match name {
@@ -41,7 +42,7 @@ pub(crate) fn lookup(inodes: &Inodes, parent: &Arc<Inode>, name: &[u8]) -> Resul
         }
     });
     found.map_err(|error| match error {
-        // Above a directory that was removed there may be nothing any more.
+        // The parent of a removed directory may be gone.
         Error::Vfs(cairn_vfs::Error::Stale) if name != b".." => {
             let what = "an entry leads to an inode that does not exist";
             let (block, slot, value) = (0, 0, child.get().into());
@@ -54,8 +55,8 @@ pub(crate) fn lookup(inodes: &Inodes, parent: &Arc<Inode>, name: &[u8]) -> Resul
 /// Makes an entry of any kind. Takes a reference.
 ///
 /// # Errors
-/// The name exists or cannot be; no space; the volume cannot be written, is damaged, or the device
-/// failed.
+/// The name exists or is impossible; no space; the volume cannot be written, is damaged, or the
+/// device failed.
 pub(crate) fn create(
     ops: &Operations,
     parent: &Arc<Inode>,
@@ -137,7 +138,7 @@ pub(crate) fn link(
                 record.links += 1;
                 record.ctime = now;
                 named(record, parent.nid, name);
-                // Roll-forward knows of one name only.
+                // Roll-forward recovers one name only.
                 record.advise.insert(Advise::LOST_PINO);
             });
             Ok(())
@@ -166,7 +167,7 @@ pub(crate) fn unlink(ops: &Operations, parent: &Arc<Inode>, name: &[u8]) -> Resu
 /// Removes an empty directory.
 ///
 /// # Errors
-/// As [`unlink`]; or it is no directory, or not empty.
+/// As [`unlink`]; or the name is not a directory, or the directory is not empty.
 pub(crate) fn rmdir(ops: &Operations, parent: &Arc<Inode>, name: &[u8]) -> Result<()> {
     ops.mount.check_writable()?;
     let inode = namespace::rmdir(ops, parent, name, |found, inode| {
@@ -183,8 +184,8 @@ pub(crate) fn rmdir(ops: &Operations, parent: &Arc<Inode>, name: &[u8]) -> Resul
 /// Renames; see [`RenameMode`].
 ///
 /// # Errors
-/// A name is missing, exists or cannot be; the move would make a loop; no space; the volume cannot
-/// be written, is damaged, or the device failed.
+/// A name is missing, exists or is impossible; the move would make a loop; no space; the volume
+/// cannot be written, is damaged, or the device failed.
 pub(crate) fn rename(
     ops: &Operations,
     parent: &Arc<Inode>,

@@ -85,7 +85,7 @@ impl Namespace for Operations {
                 make::ownership(&self.disk, from.parent, NewInode::WHITEOUT.kind(), 0, caller)
             })
             .transpose()?;
-        // In the place of a name that is there nothing is added.
+        // Replacing an existing name adds no entry.
         let adds = if target.is_some() { 0 } else { edit::BLOCKS };
         let blocks = adds + if left.is_some() { make::BLOCKS } else { 0 };
         self.change(blocks, |op| rename::replace(op, from, inode, to, target, left.as_ref()))

@@ -24,12 +24,12 @@ use crate::store::Store;
 /// Names that an inode is known to have had, besides the one in its record.
 const REMEMBERED: usize = 4;
 
-/// The names of an inode are changed by this operation.
+/// Records that this operation changes the names of an inode.
 pub(super) fn changed(op: &Op<'_>, inode: &Inode) {
     inode.ledger.changed(Part::Names, op.store.checkpoints.version());
 }
 
-/// The inode was found by this name, or had it until now: it may be the one that is left.
+/// Remembers a name that the inode has or had: it may be the only one left.
 pub(super) fn remember(inode: &Inode, parent: Nid, name: &[u8]) {
     let mut known = inode.known_names.lock();
     known.retain(|(other, others)| (*other, &**others) != (parent, name));
@@ -39,7 +39,7 @@ pub(super) fn remember(inode: &Inode, parent: Nid, name: &[u8]) {
     }
 }
 
-/// True if roll-forward does not know the inode's name, and could.
+/// True if roll-forward does not know the inode's name, but could.
 pub(super) fn is_lost(inode: &Inode) -> bool {
     let state = inode.state.read();
     state.record.advise.contains(Advise::LOST_PINO)
@@ -47,17 +47,16 @@ pub(super) fn is_lost(inode: &Inode) -> bool {
         && state.record.links == 1
 }
 
-/// The parent and name by which roll-forward finds an inode, and fsck a directory.
+/// Sets the parent and the name by which roll-forward finds an inode, and fsck a directory.
 pub(super) fn named(record: &mut Record, parent: Nid, name: Name<'_>) {
     record.pino = parent;
     record.name = name.to_vec();
 }
 
-/// Lets roll-forward know the inode by its name again, if that is possible. Call it with no lock
-/// held.
+/// Finds the inode's name and stores it for roll-forward, if possible. Call it with no lock held.
 ///
 /// # Errors
-/// The volume has stopped. That no name is found is no error.
+/// The volume has stopped. It is not an error if no name is found.
 pub(crate) fn fix_pino(inodes: &Inodes, store: &Store, inode: &Arc<Inode>) -> Result<()> {
     let last = store.checkpoints.last().version;
     if !is_lost(inode)
@@ -86,8 +85,7 @@ fn fix_pino_by(
     parent: Nid,
     name: &[u8],
 ) -> Result<bool> {
-    // What the disk says may be no name, and a parent that is gone, or is something else by now, is
-    // no parent.
+    // The stored name may be impossible, and the parent may be gone or be another inode now.
     let Ok(name) = Name::check(name) else { return Ok(false) };
     let Ok(directory) = inodes.inode(parent.ino()) else { return Ok(false) };
     let _names = directory.namespace.read();

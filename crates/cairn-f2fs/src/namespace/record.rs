@@ -10,7 +10,7 @@ use crate::format::Inode as Record;
 use crate::inode::Inode;
 use crate::op::Op;
 
-/// One name fewer (a directory has no other); without names the inode becomes an orphan. Fails
+/// Removes one link (all links of a directory). An inode without names becomes an orphan. Fails
 /// before anything is changed.
 pub(super) fn drop_link(op: &Op<'_>, inode: &Arc<Inode>) -> Result<()> {
     let last = inode.kind == FileKind::Directory || inode.state.read().record.links <= 1;
@@ -26,7 +26,8 @@ pub(super) fn drop_link(op: &Op<'_>, inode: &Arc<Inode>) -> Result<()> {
     Ok(())
 }
 
-/// A directory's entries changed: its times move, and its link count with its subdirectories.
+/// Updates a directory after a change of its entries: its times, and its link count by the change
+/// of subdirectories.
 pub(super) fn touch_parent(op: &Op<'_>, parent: &Arc<Inode>, subdirectories: i32) {
     let now = op.inodes.now();
     change(op, parent, |record| {

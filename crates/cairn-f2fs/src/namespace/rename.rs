@@ -18,7 +18,7 @@ use crate::op::Operations;
 /// One side of a rename.
 type Side<'a> = cairn_vfs::namespace::Side<'a, Operations>;
 
-/// Moves a name, in the place of `target`; in its old place stays nothing, or a whiteout with this
+/// Moves a name, replacing `target`. The old entry is removed, or becomes a whiteout with this
 /// ownership.
 pub(super) fn replace(
     op: &mut Op<'_>,
@@ -30,7 +30,7 @@ pub(super) fn replace(
 ) -> Result<()> {
     let directory_moves = inode.kind == FileKind::Directory;
     let apart = from.parent.nid != to.parent.nid;
-    // What can fail comes before anything has changed.
+    // Everything that can fail comes before the first change.
     let whiteout = left
         .map(|ownership| {
             make::inode(op, from.parent, Some(from.name), &NewInode::WHITEOUT, ownership)
@@ -45,13 +45,13 @@ pub(super) fn replace(
         Some(found) => edit::set_target(op, to.parent, found, inode.nid, inode.kind)?,
         None => edit::add(op, to.parent, to.name, inode.nid, inode.kind)?,
     }
-    // The new entry may have moved the old one: a directory that leaves its inode keeps slots, in
-    // block 0.
+    // The new entry may have moved the old one: if the entries leave the inode, they keep their
+    // slots in block 0.
     let found = from.entry.expect("the old name is there");
     match &whiteout {
         Some(left) => {
             edit::set_target(op, from.parent, &found, left.nid, left.kind)?;
-            // Nobody outside knows of it yet.
+            // No caller has a reference to the whiteout.
             op.inodes.table.release(left.nid.ino(), 1);
         }
         None => edit::remove(op, from.parent, &found)?,
@@ -71,7 +71,7 @@ pub(super) fn replace(
     Ok(())
 }
 
-/// Lets two names swap what they stand for.
+/// Exchanges the inodes of two names.
 pub(super) fn exchange(
     op: &mut Op<'_>,
     from: &Side<'_>,
@@ -107,8 +107,8 @@ fn set_parent(op: &mut Op<'_>, inode: &Arc<Inode>, parent: &Inode) -> Result<()>
     edit::set_target(op, inode, &found, parent.nid, FileKind::Directory)
 }
 
-/// The inode's own idea of its name follows. Roll-forward could make the new entry, but not take
-/// the old one away.
+/// Updates the name in the inode. Roll-forward could make the new entry, but not remove the old
+/// one.
 fn rename_record(op: &Op<'_>, inode: &Arc<Inode>, to: &Side<'_>) {
     let now = op.inodes.now();
     parent::changed(op, inode);

@@ -12,11 +12,11 @@ bitflags! {
         const ORPHAN_PRESENT = 0x2;
         /// Data summaries are in the compact form.
         const COMPACT_SUM = 0x4;
-        /// The filesystem met an error.
+        /// The filesystem had an error.
         const ERROR = 0x8;
         /// fsck must run.
         const FSCK = 0x10;
-        /// Node summaries are in the pack although it is no unmount.
+        /// Node summaries are in the pack, without an unmount.
         const FASTBOOT = 0x20;
         /// Node footers carry this checkpoint's checksum in the upper half of their version.
         const CRC_RECOVERY = 0x40;
@@ -34,7 +34,7 @@ bitflags! {
         const DISABLED = 0x1000;
         /// Checkpoints are disabled, without cleaning first.
         const DISABLED_QUICK = 0x2000;
-        /// A resize was under way.
+        /// A resize was in progress.
         const RESIZEFS = 0x4000;
         const _ = !0;
     }

@@ -27,7 +27,7 @@ pub(crate) use raw::LARGE_CHECKSUM_AT;
 pub use raw::verify;
 use raw::{BITMAP_AT, RawCheckpoint};
 
-/// Where a log goes on.
+/// The position of a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogPosition {
     /// Current segment.
@@ -38,10 +38,10 @@ pub struct LogPosition {
     pub alloc: AllocType,
 }
 
-/// A decoded checkpoint: both blocks of a pack say the same.
+/// A decoded checkpoint. Both of its blocks in a pack have the same contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checkpoint {
-    /// Version; the valid pack with the later one counts.
+    /// Version. The valid pack with the later version is used.
     pub version: u64,
     /// Blocks that users may have.
     pub user_block_count: u64,
@@ -51,7 +51,7 @@ pub struct Checkpoint {
     pub rsvd_segment_count: u32,
     /// Segments that users never get.
     pub overprov_segment_count: u32,
-    /// Segments without valid blocks that no log is in.
+    /// Segments without valid blocks and without a log.
     pub free_segment_count: u32,
     /// Positions of the logs, by [`Log::index`]. On a volume with the feature `ro` only the hot
     /// ones are in use.
@@ -70,7 +70,7 @@ pub struct Checkpoint {
     pub next_free_nid: Nid,
     /// Place of the checksum in the block.
     pub checksum_offset: u32,
-    /// Seconds the volume was mounted in all.
+    /// Total seconds that the volume was mounted.
     pub(crate) elapsed_time: u64,
     /// Which copy of each SIT block is current (bits from the most significant one; set: the
     /// second).
@@ -103,7 +103,7 @@ impl Checkpoint {
     /// every field that the layout bounds. `place` is the address of the first block.
     ///
     /// # Errors
-    /// The first field that cannot be.
+    /// The first impossible field.
     ///
     /// # Panics
     /// `blocks` is not `1 + cp_payload` blocks: the caller's bug.
@@ -145,7 +145,7 @@ impl Checkpoint {
         };
         let users = self.user_block_count;
         let read_only = layout.features.contains(Features::RO);
-        // Only a volume that is never written keeps nothing back.
+        // Only a volume that is never written has no reserved blocks.
         let room = layout.main_blocks().saturating_add(read_only.into());
         check("user_block_count", users, users > 0 && users < room, "the main area is no larger")?;
         let valid = self.valid_block_count;
@@ -163,7 +163,7 @@ impl Checkpoint {
             read_only || (1..main).contains(&over),
             "it must be 1 or more",
         )?;
-        // mkfs.f2fs counts segments behind the last whole zone as free.
+        // mkfs.f2fs counts segments after the last whole zone as free.
         let most_free =
             main.saturating_add(layout.segs_per_sec.saturating_mul(layout.secs_per_zone));
         check(
@@ -199,7 +199,7 @@ impl Checkpoint {
         }
     }
 
-    /// Was a node with this `cp_ver` written after this checkpoint?
+    /// True if a node with this `cp_ver` was written after this checkpoint.
     #[must_use]
     pub(crate) fn is_node_version(&self, cp_ver: u64) -> bool {
         if self.flags.contains(CheckpointFlags::NOCRC_RECOVERY) {
@@ -209,7 +209,7 @@ impl Checkpoint {
         }
     }
 
-    /// Does the pack contain node summaries?
+    /// True if the pack contains node summaries.
     #[must_use]
     pub(crate) const fn has_node_summaries(&self) -> bool {
         self.flags.intersects(CheckpointFlags::UMOUNT.union(CheckpointFlags::FASTBOOT))
@@ -310,7 +310,7 @@ fn bitmaps(
         let bytes = blocks
             .get(at..end)
             .ok_or_else(|| bad(field, stored.into(), "the pack has no room for it"))?;
-        // In the first block the bitmaps must end before a checksum behind them.
+        // In the first block, bitmaps before the checksum must end before it.
         if !large && at < BLOCK_SIZE && end > as_index(offset) {
             return Err(bad(field, stored.into(), "it runs into the checksum"));
         }
@@ -339,7 +339,7 @@ fn logs(raw: &RawCheckpoint, layout: &Layout) -> Result<[LogPosition; Log::COUNT
     let read_only = layout.features.contains(Features::RO);
     for ((log, position), alloc) in Log::ALL.into_iter().zip(&mut logs).zip(raw.alloc_type) {
         let (segno, blkoff) = (SegNo(log.of(&segnos).get()), log.of(&blkoffs).get());
-        // A volume that is never written has only two logs; the other fields mean nothing.
+        // A volume that is never written has only two logs; the other fields have no meaning.
         let in_use = !read_only || matches!(log, Log::HotData | Log::HotNode);
         if in_use && segno.get() >= layout.main_segments {
             return Err(bad("cur_segno", segno.get().into(), "there is no such segment"));

@@ -46,8 +46,7 @@ pub(super) struct RawCheckpoint {
 const _: () = assert!(size_of::<RawCheckpoint>() == BITMAP_AT);
 const _: () = assert!(std::mem::offset_of!(RawCheckpoint, ckpt_flags) == 132);
 
-/// A pack's first or last block. What follows the fixed fields is bitmaps and, somewhere, the
-/// checksum.
+/// A pack's first or last block. Bitmaps and the checksum follow the fixed fields.
 #[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RawCheckpointBlock {
@@ -71,8 +70,8 @@ impl RawCheckpoint {
         by_log(&self.cur_data_blkoff, &self.cur_node_blkoff)
     }
 
-    /// Sets `cur_data_segno` and `cur_node_segno`. The places of logs that do not exist get the
-    /// number of no segment.
+    /// Sets `cur_data_segno` and `cur_node_segno`. Fields of logs that do not exist get the value
+    /// for no segment.
     pub(super) fn set_segnos(&mut self, segnos: [U32; Log::COUNT]) {
         (self.cur_data_segno, self.cur_node_segno) = by_kind(segnos, u32::MAX.into());
     }
@@ -94,7 +93,7 @@ const fn by_kind<T: Copy>(values: [T; Log::COUNT], none: T) -> ([T; 8], [T; 8]) 
     ([d0, d1, d2, none, none, none, none, none], [n0, n1, n2, none, none, none, none, none])
 }
 
-/// What the two blocks of a pack must agree on.
+/// The fields that must be equal in the two blocks of a pack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
     /// Version.
@@ -143,8 +142,8 @@ pub(super) fn seal(block: &mut [u8], offset: u32) -> u32 {
     sum
 }
 
-/// A block before its checksum, the checksum, and the block behind it. `None` where no checksum can
-/// be.
+/// A block before its checksum, the checksum, and the block behind it. `None` if the offset is
+/// impossible for a checksum.
 fn split_at_checksum(block: &[u8], offset: u32) -> Option<(&[u8], &[u8; 4], &[u8])> {
     if !(LARGE_CHECKSUM_AT..=CHECKSUM_AT).contains(&offset) || !offset.is_multiple_of(4) {
         return None;

@@ -165,7 +165,7 @@ impl<'b> Dentries<'b> {
         }
     }
 
-    /// All entries; goes on with the slot after a bad one.
+    /// All entries. Continues with the slot after a bad one.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Result<Dentry<'b>, BadName>> + use<'b> {
         let view = *self;
         let mut next = Some(0);
@@ -178,12 +178,11 @@ impl<'b> Dentries<'b> {
 
     /// The entry with this hash whose name is the wanted one.
     ///
-    /// As a walk by [`Dentries::next`], but of the others it looks at length and hash alone: most
-    /// lookups are of names that a directory does not have, and those look at a block of every
-    /// level.
+    /// Finds the same entry as a walk by [`Dentries::next`], but checks only length and hash of the
+    /// others: most look-ups are for names that do not exist, and read a block of every level.
     ///
     /// # Errors
-    /// There is none, and a bad entry.
+    /// There is no such entry, and a bad one was found.
     pub(crate) fn find(
         &self,
         hash: u32,
@@ -288,7 +287,8 @@ impl<'b> DentriesMut<'b> {
             name_len: u16::from(stored::<_, u8>(name.len())).into(),
             file_type: kind.entry_code(),
         });
-        // The length of the others must not look like an entry's to a reader that starts there.
+        // The other slots get length 0, so that a reader that starts there does not take them for
+        // entries.
         others.fill([0; ENTRY_SIZE]);
         let (text, padding) = names.as_flattened_mut().split_at_mut(name.len());
         text.copy_from_slice(name);
@@ -322,7 +322,7 @@ impl<'b> DentriesMut<'b> {
 /// Buckets of a level: `dir_level` is the inode's.
 #[must_use]
 pub(crate) fn buckets(level: u32, dir_level: u8) -> u64 {
-    // Half of the depth limit, beyond which a directory does not widen.
+    // Half of the depth limit. Deeper levels have no more buckets.
     const WIDEST: u32 = MAX_DEPTH / 2 - 1;
     1 << level.saturating_add(dir_level.into()).min(WIDEST)
 }

@@ -28,13 +28,12 @@ const NAT_BITMAP_MIN: u64 = 64;
 const LARGE_NAT_PERCENT: u64 = 20;
 /// Main segments below which the overprovision is searched coarsely.
 const SMALL_MAIN: u64 = 256;
-/// The six logs start in zones of their own, and one more is needed to write to.
+/// The six logs start in zones of their own, and one more zone is needed for writes.
 const ZONES_MIN: u64 = 7;
 
-/// Fewest sections kept for cleaning where their number is given: one for each log, and two to go
-/// on with.
+/// Smallest number of sections kept for cleaning that can be given: one for each log, and two more.
 const RESERVED_SECTIONS_MIN: u32 = Log::COUNT as u32 + 2;
-/// Overprovision where the number of reserved sections is given, in per cent.
+/// Overprovision in per cent if the number of reserved sections is given.
 const PERCENT_BESIDE_RESERVED: f64 = 3.0;
 
 /// Counts are segments, addresses are blocks.
@@ -57,21 +56,20 @@ pub(super) struct Geometry {
     pub(crate) reserved_segments: u32,
     pub(crate) overprovision_segments: u32,
     pub user_blocks: u64,
-    /// Segments of the main area that can be written: fewer than all where zones have less capacity
-    /// than size.
+    /// Writable segments of the main area: fewer than all if zones have less capacity than size.
     pub(crate) usable_segments: u32,
     /// Segments on each device.
     pub(crate) device_segments: Vec<u32>,
 }
 
-/// Why a size does not do: it is too small, or the wishes cannot be met at any size.
+/// Why a size is refused: it is too small, or the options cannot be met at any size.
 enum Refusal {
     TooSmall,
     Never(Error),
 }
 
 impl Geometry {
-    /// Divides one device of so many bytes, or several.
+    /// Divides one device of this many bytes, or several devices.
     pub(super) fn new(medium: impl Into<Medium>, options: &MkfsOptions) -> Result<Self, Error> {
         let medium = medium.into();
         match divide(&medium, options) {
@@ -98,7 +96,8 @@ impl Geometry {
 
 fn too_small(bytes: u64, options: &MkfsOptions) -> Error {
     let enough = |segments: &u64| divide(&Medium::from(segments * SEGMENT_BYTES), options).is_ok();
-    // Steps grow with the size: named is a size that does, within some per cent of the smallest.
+    // The steps grow with the size, so the result suffices and is within some per cent of the
+    // smallest size.
     let mut sizes = std::iter::successors(Some(MIN_SEGMENTS), |last| Some(last + 1 + last / 64));
     match sizes.by_ref().take_while(|segments| *segments <= MAX_SEGMENTS).find(enough) {
         Some(segments) => Error::TooSmall { bytes, smallest: smallest(segments, enough) * SEGMENT_BYTES },
@@ -108,7 +107,7 @@ fn too_small(bytes: u64, options: &MkfsOptions) -> Error {
     }
 }
 
-/// The first size of the last step that does.
+/// The smallest size of the last step that suffices.
 fn smallest(segments: u64, enough: impl Fn(&u64) -> bool) -> u64 {
     let step = segments / 64 + 2;
     (segments.saturating_sub(step)..segments).find(enough).unwrap_or(segments)
@@ -180,7 +179,7 @@ fn divide(medium: &Medium, options: &MkfsOptions) -> Result<Geometry, Refusal> {
     let per_section = narrow(usable.div_ceil(sections));
     let space = Space::new(main, usable, per_section, segs_per_sec, options)?;
     if let Some(zones) = &medium.zones {
-        // Where zones end within a segment there is less than whole segments promise.
+        // If zones end within a segment, fewer blocks are writable than the whole segments have.
         let writable = sections * (zones.capacity / BLOCK_BYTES);
         if writable <= space.overprovision * BPS {
             let text = "the zones hold too little: all of it would be kept for cleaning";
@@ -241,7 +240,7 @@ struct Meta {
     sit: u64,
     nat: u64,
     ssa: u64,
-    /// All of them, to the end of a zone.
+    /// Segments of all areas, up to the end of a zone.
     segments: u64,
     cp_payload: u64,
 }
@@ -251,7 +250,7 @@ impl Meta {
         let sit = 2 * segments.div_ceil(sit::ENTRIES_PER_BLOCK as u64).div_ceil(BPS);
         let sit_bitmap = sit / 2 * BPS / 8;
         let left = segments.checked_sub(CKPT_SEGMENTS + sit).ok_or(Refusal::TooSmall)?;
-        // Room for as many nodes as there are blocks, as far as the bitmap allows.
+        // Room for one node for each block, as far as the bitmap allows.
         let wanted = (left * BPS).div_ceil(nat::ENTRIES_PER_BLOCK as u64).div_ceil(BPS);
         let (nat, cp_payload) = if large_nat {
             let nat = (wanted * LARGE_NAT_PERCENT / 100).max(1);
@@ -270,7 +269,7 @@ impl Meta {
     }
 }
 
-/// What users never get, in segments.
+/// Segments that users never get.
 struct Space {
     reserved: u64,
     overprovision: u64,
@@ -313,17 +312,17 @@ impl Space {
     }
 }
 
-/// Segments kept so that cleaning always has somewhere to write to.
+/// Segments kept so that cleaning can always write.
 fn reserved(percent: f64, segs_per_sec: u32) -> f64 {
     (2.0 * (100.0 / percent + 1.0) + 6.0) * f64::from(segs_per_sec)
 }
 
-/// The percentage that leaves users most.
+/// The percentage that leaves the most space to users.
 fn best_percent(main: u64, segs_per_sec: u32) -> Option<f64> {
     let (start, end, step) = if main < SMALL_MAIN { (10.0, 95.0, 5.0) } else { (0.01, 10.0, 0.01) };
     let mut best: Option<(f64, f64)> = None;
-    // The sum of steps, not a product: rounding decides between neighbours, and it must be that of
-    // everybody else.
+    // A sum of steps, not a product: rounding decides between neighbouring percentages, and must be
+    // the same as in mkfs.f2fs.
     let mut percent = start;
     while percent <= end {
         let rest = main as f64 - reserved(percent, segs_per_sec);
@@ -336,8 +335,8 @@ fn best_percent(main: u64, segs_per_sec: u32) -> Option<f64> {
     best.map(|(_, percent)| percent)
 }
 
-/// Each log in a zone of its own: hot ones at the start, cold data at a quarter, warm data at the
-/// half.
+/// Places each log in a zone of its own: hot logs at the start, cold data at a quarter, warm data
+/// at the half.
 fn logs(main: u64, zone: u64) -> Result<[SegNo; Log::COUNT], Refusal> {
     let zones = main / zone;
     if zones < ZONES_MIN {
@@ -360,7 +359,7 @@ fn logs(main: u64, zone: u64) -> Result<[SegNo; Log::COUNT], Refusal> {
     Ok(logs)
 }
 
-/// On zoned devices one after the other: a zone that is further on is not faster.
+/// Places the logs of a zoned device one after the other: later zones are not slower.
 fn zoned_logs(main: u64, zone: u64) -> Result<[SegNo; Log::COUNT], Refusal> {
     if main / zone < ZONES_MIN {
         return Err(Refusal::TooSmall);
