@@ -13,7 +13,7 @@ use crate::format::units::{BLOCK_BYTES, BLOCK_SIZE};
 
 /// Longest single transfer, in blocks.
 const MAX_RUN: u64 = 512;
-/// Blocks that are read for nothing so that two runs are one transfer.
+/// Most unneeded blocks that are read to make two runs one transfer.
 const GAP: u32 = 4;
 
 /// Reads `count` blocks that follow each other. `count` is bounded by the caller.
@@ -25,7 +25,7 @@ pub(crate) fn read(device: &dyn BlockDevice, start: Pba, count: usize) -> Result
     Ok(if count == 1 { device.read_block(offset, len)? } else { device.read_at(offset, len)? })
 }
 
-/// Buffers to be read into again: their memory is there, and often still in the processor's caches.
+/// Buffers for further reads: their memory is allocated, and often still in the processor's caches.
 #[derive(Debug, Default)]
 pub(crate) struct Spare {
     /// By capacity, powers of two.
@@ -40,8 +40,8 @@ impl Spare {
         self.bytes
     }
 
-    /// A buffer of this length; what it holds is arbitrary. Of metadata or of blocks that move: who
-    /// needs it is in the midst of something.
+    /// A buffer of this length with arbitrary contents. It is for metadata or moved blocks, so it
+    /// may use the memory set aside for running operations.
     fn take(&mut self, len: usize) -> IoBuf {
         let capacity = len.next_power_of_two();
         let mut buf = match self.bufs.get_mut(&capacity).and_then(Vec::pop) {
@@ -55,8 +55,8 @@ impl Spare {
         buf
     }
 
-    /// Keeps a buffer. Where that would be more than `most` bytes the others go: sizes that nobody
-    /// asks for any more do not stay.
+    /// Keeps a buffer. If that exceeds `most` bytes, the other buffers are dropped, so that sizes
+    /// that are no longer used do not stay.
     fn keep(&mut self, buf: IoBuf, most: usize) {
         let capacity = buf.capacity();
         if self.bytes + capacity > most {
@@ -196,7 +196,7 @@ impl Writes {
         self.0.iter().map(|(_, blocks)| (blocks.len() / BLOCK_SIZE) as u64).sum()
     }
 
-    /// Is there nothing to write?
+    /// True if there is nothing to write.
     #[must_use]
     pub(crate) const fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -28,7 +28,7 @@ use crate::store::Store;
 pub(crate) struct Checkpointer {
     mount: Arc<MountState>,
     inodes: Arc<Inodes>,
-    /// Inodes with blocks of entries that have their places and are not on the device yet.
+    /// Inodes with blocks of entries that have their addresses and are not on the device yet.
     placed: Mutex<Vec<Arc<Inode>>>,
     /// When the last periodic checkpoint was written.
     last: Mutex<Option<Duration>>,
@@ -79,7 +79,8 @@ impl Hook for Checkpointer {
     fn prepare(&self) {
         let Ok(store) = self.mount.store() else { return };
         for inode in self.inodes.dirty.list() {
-            // An inode may be on its way out: what matters now is only what gets into memory.
+            // Errors are ignored: an inode may be about to be deleted, and the purpose is only to
+            // read blocks into memory.
             let found = store.nodes.inode(inode.nid).is_ok()
                 && inode
                     .entries
@@ -111,7 +112,7 @@ impl Hook for Checkpointer {
     }
 }
 
-/// Gives the changed blocks of a directory their places.
+/// Gives the changed blocks of a directory their addresses.
 fn place_entries(
     inodes: &Inodes,
     store: &Store,

@@ -82,7 +82,7 @@ pub enum Corrupt {
         /// The offending value.
         value: u64,
     },
-    /// A node block is not the one that was looked for, or is impossible.
+    /// A node block belongs to another node, or is impossible.
     #[error("node {nid} at block {addr}: {what}, value {value:#x}")]
     Node {
         /// Node that was looked for.

@@ -46,7 +46,7 @@ impl MountState {
     }
 }
 
-/// What the superblock records of errors, a checkpoint says from now on.
+/// Copies the superblock's record of errors to all further checkpoints.
 ///
 /// # Errors
 /// The checkpoint cannot be written, or the device failed.
@@ -58,7 +58,7 @@ pub(crate) fn carry_over(mount: &MountState) -> Result<()> {
     let checkpoints = &mount.store()?.checkpoints;
     checkpoints.raise(CheckpointFlags::FSCK);
     checkpoints.write(Reason::Sync)?;
-    // None is written while checkpoints are disabled.
+    // No checkpoint is written while checkpoints are disabled.
     if !checkpoints.last().flags.contains(CheckpointFlags::FSCK) {
         return Ok(());
     }

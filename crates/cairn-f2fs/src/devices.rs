@@ -26,11 +26,11 @@ use crate::segment;
 
 /// Bytes of a segment.
 const SEGMENT_BYTES: u64 = BLOCKS_PER_SEGMENT as u64 * BLOCK_BYTES;
-/// Nodes that are looked at on a device.
+/// How many nodes are checked on a device.
 const SAMPLE: usize = 256;
-/// Bytes at both ends of a device without contents that are looked at.
+/// Bytes that are checked at both ends of a device without contents.
 const ENDS: u64 = 1 << 20;
-/// Other places that are looked at there.
+/// How many other places are checked on it.
 const PLACES: u64 = 1024;
 
 /// The paths that the superblock on a volume's first device names, its own one first; none if the
@@ -47,7 +47,7 @@ pub fn paths(first: &dyn BlockDevice) -> Result<Vec<String>> {
 /// The whole volume, of all its devices in order.
 ///
 /// # Errors
-/// They are not as many or not as large as the superblock says, or the first one cannot be read.
+/// Their number or their sizes differ from the superblock's, or the first one cannot be read.
 pub fn assemble(devices: Vec<Arc<dyn BlockDevice>>) -> Result<Arc<dyn BlockDevice>> {
     let Some(first) = devices.first().cloned() else {
         return Err(crate::Error::Option("a volume lies on a device: give one".into()));
@@ -68,27 +68,27 @@ pub fn assemble(devices: Vec<Arc<dyn BlockDevice>>) -> Result<Arc<dyn BlockDevic
     Ok(Arc::new(Concat::new(devices.into_iter().zip(lengths).collect())?))
 }
 
-/// What a further device of a volume turns out to be.
+/// The result of the check of a further device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceCheck {
-    /// The volume's: its inodes are where they must be.
+    /// It belongs to the volume: the volume's inodes are on it.
     Recognised,
-    /// The volume has nothing on it, and where it was looked at it reads as zeros.
+    /// The volume has no blocks on it, and the checked places are zeros.
     Blank,
-    /// Nothing tells whose it is.
+    /// Its contents do not show whether it belongs to the volume.
     Unknown,
     /// Its size in bytes is not that of the volume's device.
     Resized {
-        /// What it has.
+        /// Its size.
         size: u64,
-        /// What the volume uses.
+        /// The size that the volume uses.
         used: u64,
     },
-    /// Another one: where the volume has nodes there are none of them.
+    /// It is another device: the volume's nodes are not on it.
     Foreign,
 }
 
-/// What the devices behind the first one are, by what they hold. Nothing is written.
+/// Checks the further devices by their contents. Nothing is written.
 ///
 /// # Errors
 /// As [`assemble`]; or the volume's checkpoint, SIT or NAT is damaged.
@@ -126,7 +126,7 @@ pub fn recognise(devices: Vec<Arc<dyn BlockDevice>>) -> Result<Vec<DeviceCheck>>
     Ok(checks)
 }
 
-/// What the volume says of its main area.
+/// The volume's tables of its main area.
 struct Contents {
     layout: Arc<Layout>,
     buffers: Arc<BufferCache>,
@@ -183,8 +183,7 @@ impl Contents {
         blocks.map(move |block| self.layout.address(number, block))
     }
 
-    /// Whether the node that the volume has here is an inode; `None` if another one, or none, is
-    /// here.
+    /// Whether the volume's node at this address is an inode; `None` if another block is there.
     fn is_inode(&self, addr: BlockAddr) -> Result<Option<bool>> {
         let image = self.buffers.get(addr.pba())?.image();
         let footer = NodeFooter::read(&image);
@@ -208,7 +207,8 @@ fn sized(check: DeviceCheck, size: u64, used: u64) -> DeviceCheck {
     }
 }
 
-/// Is the device zeros at both ends and at places in between? A file of a stranger is not.
+/// True if the device reads as zeros at both ends and at places in between. A file with other
+/// contents does not.
 fn is_blank(device: &dyn BlockDevice) -> Result<bool> {
     let size = device.geometry().size / BLOCK_BYTES * BLOCK_BYTES;
     let ends = ENDS.min(size);
@@ -223,7 +223,7 @@ fn is_blank(device: &dyn BlockDevice) -> Result<bool> {
     Ok(true)
 }
 
-/// The superblock, whichever copy is good, as it says itself.
+/// The superblock from a valid copy, without a check against the device.
 fn superblock_of(device: &dyn BlockDevice) -> Result<Option<Superblock>> {
     if device.geometry().size < 2 * BLOCK_BYTES {
         return Ok(None);

@@ -26,7 +26,8 @@ impl DirtyInodes {
         self.0.lock().insert(inode.nid, inode.clone());
     }
 
-    /// Takes one out. The caller may hold locks of it: a last reference is dropped after ours.
+    /// Removes an inode. The caller may hold its locks: a last reference is dropped after this
+    /// module's lock is released.
     pub(crate) fn remove(&self, nid: Nid) {
         let removed = self.0.lock().remove(&nid);
         drop(removed);

@@ -17,7 +17,8 @@ use crate::options::UnusableCap;
 use crate::store::Store;
 use crate::sync::write_data;
 
-/// Writes a checkpoint of all changes, and none after it. Nobody else changes the volume meanwhile.
+/// Writes a checkpoint of all changes, and none after it. No other thread changes the volume
+/// meanwhile.
 ///
 /// # Errors
 /// More than `cap` would be unusable, although cleaning was tried; or a write failed.
@@ -44,7 +45,7 @@ pub(crate) fn disable(ops: &Operations, cap: UnusableCap) -> Result<()> {
     Ok(())
 }
 
-/// Writes a checkpoint of all changes, and further ones from then on. Nobody else changes the
+/// Writes a checkpoint of all changes, and further ones from then on. No other thread changes the
 /// volume meanwhile.
 ///
 /// # Errors
@@ -57,7 +58,7 @@ pub(crate) fn enable(ops: &Operations) -> Result<()> {
     Ok(())
 }
 
-/// Starts or ends the daemon that merges checkpoints: it is there while the volume is written,
+/// Starts or ends the daemon that merges checkpoints. It runs while the volume is writable,
 /// checkpoints are enabled, and the option is on.
 pub(crate) fn switch_merging(mount: &MountState) {
     let Some(store) = &mount.disk.store else { return };

@@ -27,11 +27,11 @@ pub(crate) const SUPERBLOCKS: [Pba; 2] = [Pba(0), Pba(1)];
 
 /// See the module.
 pub struct Disk {
-    /// The device: [`Disk::flushes`], as everybody sees it.
+    /// The device, which counts flushes in [`Disk::flushes`].
     pub device: Arc<dyn BlockDevice>,
-    /// What of it is on the medium.
+    /// Which of its writes are on the medium.
     pub(crate) flushes: Arc<Flushes>,
-    /// The superblock as it was read: all but the label and the record of errors is still so.
+    /// The superblock as it was read. Only the label and the record of errors may have changed.
     pub superblock: Superblock,
     /// The superblock as it was last written. Held while it is written.
     written: Mutex<Superblock>,
@@ -45,11 +45,11 @@ pub struct Disk {
     pub nat: Arc<NatTable>,
     /// Nodes.
     pub(crate) nodes: NodeCache,
-    /// The write core, unless the volume was opened to be read only.
+    /// The write core, unless the volume was opened read-only.
     pub store: Option<Arc<Store>>,
 }
 
-/// What [`Disk::new`] is made of.
+/// The arguments of [`Disk::new`].
 pub(crate) struct Parts {
     pub device: Arc<dyn BlockDevice>,
     pub flushes: Arc<Flushes>,
@@ -89,8 +89,7 @@ impl Disk {
         self.store.as_ref().map_or_else(found, |store| store.space.counts())
     }
 
-    /// See [`crate::operation_lock::OperationLock::moves`]; nothing moves on a volume that is only
-    /// read.
+    /// See [`crate::operation_lock::OperationLock::moves`]; on a read-only volume nothing moves.
     pub(crate) fn moves(&self) -> u64 {
         self.store.as_ref().map_or(0, |store| store.operation_lock.moves())
     }
@@ -157,7 +156,7 @@ impl Disk {
         write.write(&*self.device).and_then(|()| Ok(self.device.flush()?))
     }
 
-    /// Writes the first superblock, which was found damaged, as the second one says.
+    /// Replaces the first superblock, which is damaged, by the second one.
     pub(crate) fn restore_first_superblock(&self) -> Result<()> {
         self.write_superblock(SUPERBLOCKS[0], &self.written.lock().encode())
     }

@@ -18,16 +18,16 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// An answer every filesystem gives (not found, exists, no space…).
+    /// An error of every filesystem (not found, exists, no space…).
     #[error(transparent)]
     Vfs(#[from] cairn_vfs::Error),
     /// The bytes on disk are wrong.
     #[error(transparent)]
     Corrupt(#[from] Corrupt),
-    /// The device failed; it says in what.
+    /// The device failed, with the reason.
     #[error(transparent)]
     Device(#[from] cairn_block::Error),
-    /// The device did not take what is to be in a file.
+    /// The device did not take a file's data.
     #[error(transparent)]
     Data(cairn_block::Error),
     /// An earlier failure stopped all writing.
@@ -36,7 +36,7 @@ pub enum Error {
     /// Not an F2FS volume.
     #[error("no F2FS filesystem here (superblock magic is {found:#010x}, not 0xf2f52010)")]
     NotF2fs {
-        /// What stands where the magic should.
+        /// The value in place of the magic number.
         found: u32,
     },
     /// A mount or mkfs option that is unknown, malformed, or does not fit the volume.
@@ -54,7 +54,7 @@ impl Error {
     /// No space left.
     pub(crate) const NO_SPACE: Self = Self::Vfs(cairn_vfs::Error::NoSpace);
 
-    /// Whom it concerns besides the caller.
+    /// How far the error reaches beyond the caller.
     #[must_use]
     pub(crate) fn reach(&self) -> Reach {
         match self {
@@ -121,7 +121,7 @@ impl From<MapError> for Error {
         match error {
             MapError::NoSpace => Self::Vfs(cairn_vfs::Error::NoSpace),
             MapError::TooLarge => Self::Vfs(cairn_vfs::Error::TooLarge),
-            // The mapper was this crate's: its own error comes back whole.
+            // The mapper is this crate's, so its own error is returned unchanged.
             MapError::Other(source) => match source.downcast_ref::<Self>() {
                 Some(error) => error.clone(),
                 None => Self::Vfs(cairn_vfs::Error::Io(source)),

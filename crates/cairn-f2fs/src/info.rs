@@ -30,7 +30,7 @@ pub struct Info {
     pub segments_per_section: u32,
     /// Sections a zone.
     pub sections_per_zone: u32,
-    /// What the checkpoint says, if there is a valid one.
+    /// Facts of the checkpoint, if there is a valid one.
     pub checkpoint: Option<CheckpointInfo>,
     /// "clean", "needs roll-forward", "not unmounted" (nothing was fsynced since the checkpoint),
     /// "needs fsck", "no valid checkpoint", "truncated" (the image is shorter than the volume; its
@@ -62,7 +62,7 @@ pub struct CheckpointInfo {
 }
 
 impl Info {
-    /// From the structures; `replays` says that node blocks follow the checkpoint.
+    /// Collects the facts. `replays` says that node blocks follow the checkpoint.
     #[must_use]
     pub fn of(
         superblock: &Superblock,
@@ -88,7 +88,7 @@ impl Info {
         }
     }
 
-    /// Of a volume whose end is missing.
+    /// The facts of a volume whose end is missing.
     pub(crate) fn truncated(self, short: &Corrupt) -> Self {
         Self { state: "truncated", access: format!("none: {short}: copy it again, whole"), ..self }
     }

@@ -31,7 +31,7 @@ pub struct Inodes {
     pub(crate) runtime: Arc<dyn Runtime>,
     /// Inodes in memory.
     pub table: InodeTable<Inode>,
-    /// Inodes that the last checkpoint has not seen as they are.
+    /// Inodes that have changed since the last checkpoint.
     pub(crate) dirty: DirtyInodes,
     /// File data.
     pub pages: Arc<PageCache>,
@@ -71,18 +71,18 @@ impl Inodes {
         Timestamp::from(self.runtime.now())
     }
 
-    /// Is the inode unreferenced?
+    /// True if the inode has no references.
     pub(crate) fn is_unused(&self, ino: Ino) -> bool {
         self.table.references(ino) == 0
     }
 
-    /// What will take new places at the next checkpoint.
+    /// Dirty blocks that will take new addresses at the next checkpoint.
     pub(crate) fn pending(&self) -> Pending {
         let store = self.disk.store.as_ref();
         let nodes = store.map_or(0, |store| store.nodes.dirty_count() as u64);
         let dentries = self.dirty_entries.load(Ordering::Relaxed);
         let lfs = store.is_some_and(|store| store.segments.mode() == Mode::Lfs);
-        // Where data never goes back in place each dirty page will need a block.
+        // If data is never overwritten in place, each dirty page needs a block.
         let data = if lfs { self.pages.dirty_bytes() / BLOCK_BYTES } else { 0 };
         Pending { nodes, dentries, inodes: self.dirty.len() as u64, data }
     }

@@ -42,14 +42,14 @@ use crate::store::{Store, StoreOptions};
 use crate::volume::F2fs;
 use crate::zones;
 
-/// What a first look at a device tells.
+/// The result of [`probe`].
 #[derive(Clone, Debug)]
 pub struct Probe {
     /// The superblock.
     pub superblock: Superblock,
     /// Its geometry, checked against itself and the device.
     pub layout: Layout,
-    /// The first copy is damaged; this is the second one.
+    /// True if the first copy is damaged and this is the second one.
     pub(crate) from_backup: bool,
 }
 
@@ -85,7 +85,7 @@ fn probe_as(device: &dyn BlockDevice, size: u64) -> Result<Option<Probe>> {
     first_error.map_or(Ok(None), |error| Err(error.into()))
 }
 
-/// What the volume on the device says about itself; also of one whose checkpoints are damaged.
+/// Facts of the volume on the device, also if its checkpoints are damaged.
 ///
 /// # Errors
 /// As [`probe`].
@@ -107,7 +107,7 @@ pub fn inspect(device: &Arc<dyn BlockDevice>) -> Result<Option<Info>> {
         Err(error) => return Err(error),
     };
     let replays = match &loaded {
-        // A damaged chain is for mount to refuse: that something follows is true all the same.
+        // A damaged chain follows the checkpoint, too. Mount refuses it.
         Some(loaded) => match chain::scan(&buffers, &probe.layout, &loaded.checkpoint) {
             Ok(nodes) => !nodes.is_empty(),
             Err(Error::Corrupt(_)) => true,
@@ -120,8 +120,8 @@ pub fn inspect(device: &Arc<dyn BlockDevice>) -> Result<Option<Info>> {
 
 impl F2fs {
     /// Opens a volume, for writing if options, features and device allow it:
-    /// [`F2fs::read_only_reason`] says why not. On one that is only read, what was fsynced since
-    /// the last checkpoint is replayed in memory.
+    /// [`F2fs::read_only_reason`] says why not. On a read-only volume, changes that were fsynced
+    /// since the last checkpoint are replayed in memory.
     ///
     /// # Errors
     /// There is no such filesystem, it is damaged, or the device failed.
@@ -144,7 +144,7 @@ impl F2fs {
         Ok(Arc::new(volume))
     }
 
-    /// Wires the parts.
+    /// Connects the parts of the volume.
     fn new(
         disk: Disk,
         pages: Arc<PageCache>,
@@ -168,8 +168,8 @@ impl F2fs {
         }
     }
 
-    /// Makes a volume ready to be written: nothing of an earlier life may be taken for the present
-    /// one, orphans go.
+    /// Makes a volume ready for writes: moves the logs away from an old chain, recovers, and
+    /// deletes orphans.
     fn start(&self, chain: Chain) -> Result<()> {
         let (ops, store) = (&self.operations, self.mount.store()?);
         let hook: Weak<dyn Hook> = Arc::downgrade(&(self.checkpointer.clone() as Arc<dyn Hook>));
@@ -178,14 +178,14 @@ impl F2fs {
             Chain::Empty => {}
             Chain::Unsynced(chain) => {
                 chain.iter().for_each(|entry| store.segments.protect(entry.addr));
-                // Behind new nodes the remains would look like the rest of their chain: elsewhere,
-                // with another version.
+                // Old nodes after new ones would look like the rest of the new chain. So new nodes
+                // go elsewhere, with another version.
                 store.segments.resume(0)?;
                 store.checkpoints.write(Reason::Recovery)?;
             }
             Chain::Fsynced(roll_forward) => {
-                // No checkpoint may come before the chain is part of the volume: after it the chain
-                // counts no more.
+                // No checkpoint may be written before the chain is part of the volume, because it
+                // would end the chain.
                 self.mount.set_recovering(true);
                 replay::delete_orphans(ops)?;
                 replay::replay(ops, roll_forward)?;
@@ -221,7 +221,7 @@ impl F2fs {
     }
 }
 
-/// Says that the first superblock is damaged, and what becomes of it.
+/// Warns that the first superblock is damaged, and says whether it is restored.
 fn warn_of_backup(options: &MountOptions) {
     let repair = if options.read_only {
         "opening the volume for writing repairs it"
@@ -240,7 +240,7 @@ fn page_cache_options(options: &MountOptions) -> PageCacheOptions {
     }
 }
 
-/// Reads what the device has, and wires the parts. Nothing is written.
+/// Reads the volume and connects its parts. Nothing is written.
 fn load(
     probe: Probe,
     device: Arc<dyn BlockDevice>,
@@ -259,7 +259,7 @@ fn load(
     };
     let flushes = Flushes::new(zones.clone().map_or(device, |zones| zones as Arc<dyn BlockDevice>));
     let device: Arc<dyn BlockDevice> = flushes.clone();
-    // Blocks of zones are never written in place.
+    // Blocks in zones are never overwritten in place.
     let mode = if zones.is_some() { Mode::Lfs } else { options.mode };
     let options = &MountOptions { mode, ..options.clone() };
     let layout = Arc::new(layout);
@@ -319,7 +319,7 @@ fn load(
     Ok((F2fs::new(disk, pages, runtime, (options.clone(), read_only)), chain))
 }
 
-/// A volume without its root is no volume: better said now than at the first look.
+/// A volume without its root directory is useless, so the mount fails.
 fn check_root(inodes: &Inodes) -> Result<()> {
     let root = inodes.inode(crate::format::Nid::ROOT.ino())?;
     if root.kind != cairn_vfs::FileKind::Directory {
@@ -330,7 +330,7 @@ fn check_root(inodes: &Inodes) -> Result<()> {
     Ok(())
 }
 
-/// What stands behind the checkpoint in the warm node log.
+/// The nodes after the checkpoint in the warm node log.
 enum Chain {
     /// Nothing.
     Empty,
@@ -349,7 +349,7 @@ impl Chain {
         options: &MountOptions,
     ) -> Result<Self> {
         if options.read_only {
-            // A read-only mount is not refused for what is found there.
+            // Damage in the chain does not refuse a read-only mount.
             return Ok(Self::Empty);
         }
         let chain = chain::scan(buffers, layout, &checkpoint.checkpoint)?;
@@ -363,7 +363,7 @@ impl Chain {
     }
 }
 
-/// Nothing behind this checkpoint counts.
+/// Nodes after this checkpoint are ignored.
 fn was_disabled(checkpoint: &Loaded) -> bool {
     checkpoint.checkpoint.flags.contains(CheckpointFlags::DISABLED)
 }

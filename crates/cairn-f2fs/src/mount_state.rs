@@ -21,14 +21,14 @@ pub(crate) struct MountState {
     options: Mutex<Arc<MountOptions>>,
     /// See [`crate::remount`].
     pub(crate) access: WriteAccess,
-    /// Why nothing is written now, although it could be or could have been.
+    /// Why the volume is read-only, from the mount on or since a remount or an error.
     read_only: Mutex<Option<Arc<str>>>,
     closed: AtomicBool,
     recovering: AtomicBool,
 }
 
 impl MountState {
-    /// `read_only` is why nothing is written from the start.
+    /// `read_only` is the reason for a read-only mount.
     pub(crate) fn new(disk: Arc<Disk>, options: MountOptions, read_only: Option<Arc<str>>) -> Self {
         keep_for_root(&disk, &options);
         Self {
@@ -46,29 +46,29 @@ impl MountState {
         self.options.lock().clone()
     }
 
-    /// These are the options in force from now on.
+    /// Replaces the options in force.
     pub(crate) fn set_options(&self, options: MountOptions) {
         keep_for_root(&self.disk, &options);
         *self.options.lock() = Arc::new(options);
     }
 
-    /// Why nothing can be written, if that is so.
+    /// Why the volume is read-only, if it is.
     pub(crate) fn read_only_reason(&self) -> Option<Arc<str>> {
         let asked = self.read_only.lock().clone();
         asked.or_else(|| self.disk.store.as_ref().and_then(|store| store.operation_lock.stopped()))
     }
 
-    /// Was the volume turned read-only, rather than stopped?
+    /// True if the volume was turned read-only, not stopped.
     pub(crate) fn is_read_only(&self) -> bool {
         self.read_only.lock().is_some()
     }
 
-    /// Turns the volume read-only, or writable. Nobody else changes it.
+    /// Turns the volume read-only, or writable. The caller has exclusive access.
     pub(crate) fn set_read_only(&self, reason: Option<Arc<str>>) {
         *self.read_only.lock() = reason;
     }
 
-    /// The answer to everything that would write. A volume that has stopped answers with
+    /// The error for writes on a read-only volume. A stopped volume answers with
     /// [`crate::operation_lock::OperationLock::check`].
     pub(crate) fn refuse_write(&self) -> Error {
         let stopped = self.disk.store.as_ref().and_then(|store| store.operation_lock.check().err());
@@ -116,7 +116,7 @@ impl MountState {
     }
 }
 
-/// Has the volume keep as many blocks for root as the options say, or as can be.
+/// Reserves the blocks for root that the options ask for, or as many as possible.
 fn keep_for_root(disk: &Disk, options: &MountOptions) {
     let wanted = u64::from(options.reserve_root);
     if let Some(store) = &disk.store {

@@ -22,12 +22,13 @@ use crate::store::Store;
 
 /// Dirty blocks in memory (nodes and entries) beyond which a checkpoint is written: 64 MiB.
 const MOST_DIRTY: u64 = 16_384;
-/// The same of inodes, which stay in memory as long: what was only read has a new access time, too.
+/// The same limit for inodes, which stay in memory until then. Inodes that were only read count,
+/// because their access times change.
 const MOST_DIRTY_INODES: u64 = 8192;
-/// How often an operation has room made for it before it is told that there is none.
+/// How often room is made for an operation before it gets ENOSPC.
 const ATTEMPTS: u32 = 8;
 
-/// How changes of a volume begin.
+/// The services that every operation needs.
 pub struct Operations {
     pub(crate) disk: Arc<Disk>,
     pub(crate) mount: Arc<MountState>,
@@ -35,7 +36,7 @@ pub struct Operations {
     pub(crate) cleaner: Arc<Cleaner>,
     /// What fsyncs share.
     pub(crate) fsyncs: Fsyncs,
-    /// Moving a directory to another parent: one at a time, so that no loop can form.
+    /// Held while a directory moves to another parent, so that no loop can form.
     pub(crate) moves: Mutex<()>,
 }
 
@@ -46,7 +47,7 @@ pub(crate) struct Op<'v> {
     pub(crate) inodes: &'v Inodes,
     /// Its write core.
     pub store: &'v Store,
-    /// Blocks that it may take; the rest goes back at the end.
+    /// Blocks that it may take. The rest is released at its end.
     pub(crate) reservation: Reservation,
     _guard: OpGuard<'v>,
 }
@@ -59,7 +60,7 @@ impl Operations {
             inodes: cleaner.inodes.clone(),
             cleaner,
             fsyncs: Fsyncs::default(),
-            // Before every directory's lock: numbers start at 3.
+            // Ordered before every directory's lock, whose order is the inode number, at least 3.
             moves: Mutex::new_ordered(Rank::Namespace, 0, ()),
         }
     }
@@ -78,8 +79,8 @@ impl Operations {
         Ok(Op { inodes: &self.inodes, store, reservation, _guard: guard })
     }
 
-    /// Runs one operation. Whatever fails in it but an answer that every filesystem gives has left
-    /// it half done: it stops the volume.
+    /// Runs one operation. An error stops the volume, because the operation may be half done,
+    /// except errors of every filesystem, such as ENOENT.
     ///
     /// # Errors
     /// As [`Operations::begin`], and those of `work`.
@@ -94,7 +95,7 @@ impl Operations {
         outcome
     }
 
-    /// Begins an operation whose blocks are reserved already. Waits for nothing. Called with
+    /// Begins an operation whose blocks are already reserved. Does not wait. Called with
     /// [`crate::operation_lock::OperationLock::lock_data`] held.
     ///
     /// # Errors
@@ -115,8 +116,8 @@ impl Operations {
         self.make_room()
     }
 
-    /// Runs an operation that may need space; if there is none but a checkpoint may give some back
-    /// (nids that were freed since the last one), writes it and runs the operation once more.
+    /// Runs an operation that may need space. If there is none, but a checkpoint may free some
+    /// (nids freed since the last one), writes the checkpoint and runs the operation once more.
     ///
     /// # Errors
     /// Those of `work`.
@@ -129,8 +130,8 @@ impl Operations {
         }
     }
 
-    /// Runs a piece of work that may need space; if there is none but writers have reserved more
-    /// than they have written, releases that and runs it once more. Call it with no lock held.
+    /// Runs work that may need space. If there is none, but writers have reserved more than they
+    /// have written, releases the surplus and runs the work once more. Call it with no lock held.
     ///
     /// # Errors
     /// Those of `work`.
@@ -151,7 +152,7 @@ impl Operations {
         store.space.reserve(blocks)
     }
 
-    /// Sees to it that there are free sections for what is dirty, and not too much of it.
+    /// Makes sure that there are free sections for dirty blocks, and not too many of these.
     fn make_room(&self) -> Result<()> {
         let store = self.store()?;
         if self.mount.is_recovering() {
@@ -165,7 +166,7 @@ impl Operations {
                 continue;
             }
             if store.checkpoints.is_disabled() {
-                // Nothing that is cleaned could be used before checkpoints are enabled again.
+                // Cleaned sections could not be used before checkpoints are enabled again.
                 let needed = store.space.required_sections(Pending { data: 0, ..pending }).lower
                     + store.space.reserved_sections();
                 if store.segments.free_sections() > needed {
@@ -174,8 +175,8 @@ impl Operations {
                 if pending.nodes + pending.dentries + pending.inodes == 0 {
                     return Err(Error::NO_SPACE);
                 }
-                // What is dirty gets its places: what it had since checkpoints were disabled can be
-                // used again.
+                // Dirty blocks are written to new addresses. Addresses that they took since
+                // checkpoints were disabled can be used again.
                 store.checkpoints.write(Reason::Memory)?;
                 continue;
             }
@@ -184,8 +185,8 @@ impl Operations {
             }
             self.cleaner.collect_merged()?;
             let now = self.cleaner.space_state()?;
-            // What was cleaned counts before a checkpoint makes it free, as long as that checkpoint
-            // has room itself.
+            // Cleaned sections count before a checkpoint frees them, as long as that checkpoint has
+            // room.
             if now.free > now.upper + 1 {
                 return Ok(());
             }
@@ -194,7 +195,8 @@ impl Operations {
             }
             store.checkpoints.write(Reason::Cleaning)?;
         }
-        // Nothing to gain. What is dirty can at least no longer need more.
+        // Cleaning gains nothing. A checkpoint at least writes the dirty blocks, which then need no
+        // more room.
         store.checkpoints.write(Reason::Cleaning).map(drop)
     }
 

@@ -34,7 +34,7 @@ pub(crate) struct OperationLock {
     data: RwLock<()>,
     lock: RwLock<()>,
     stopped: Mutex<Option<Stopped>>,
-    /// A checkpoint is in flight.
+    /// True while a checkpoint is in flight.
     in_flight: Mutex<bool>,
     completed: Condvar,
     shared: Counter,
@@ -44,9 +44,9 @@ pub(crate) struct OperationLock {
 
 struct Stopped {
     reason: Arc<str>,
-    /// An error stopped it, not a request.
+    /// True if an error stopped the volume, not a request.
     failed: bool,
-    /// The error has been, or is being, recorded ([`OperationLock::take_failure`]).
+    /// True if the error has been recorded, or is being recorded ([`OperationLock::take_failure`]).
     recorded: bool,
 }
 
@@ -124,13 +124,13 @@ impl OperationLock {
         Ok(DataGuard(guard))
     }
 
-    /// Begins to read blocks whose addresses are looked up from here on: they hold what they held
+    /// Begins to read blocks whose addresses are looked up afterwards. The blocks are not reused
     /// until this is dropped.
     pub(crate) fn lock_reading(&self) -> DataGuard<'_> {
         DataGuard(self.reading.read())
     }
 
-    /// Waits until all operations and writes of data have ended, and lets none begin.
+    /// Waits until all operations and writes of data have ended, and keeps new ones from beginning.
     pub(crate) fn lock_all(&self) -> CheckpointGuard<'_> {
         let data = self.data.write();
         let lock = self.lock.write();
@@ -142,7 +142,8 @@ impl OperationLock {
     pub(crate) fn lock_all_idle(&self) -> CheckpointGuard<'_> {
         self.wait_for_checkpoint();
         let guard = self.lock_all();
-        // A checkpoint may have taken its snapshot before the lock was ours. No other can now.
+        // A checkpoint may have taken its snapshot before this thread got the lock. No other can
+        // take one now.
         self.wait_for_checkpoint();
         guard
     }
@@ -158,7 +159,7 @@ impl OperationLock {
         self.completed.notify_all();
     }
 
-    /// Is a checkpoint in flight?
+    /// True while a checkpoint is in flight.
     #[must_use]
     pub(crate) fn checkpoint_in_flight(&self) -> bool {
         *self.in_flight.lock()
@@ -188,12 +189,12 @@ impl OperationLock {
         drop(self.reading.write());
     }
 
-    /// Lets no more changes through, for good, because of an error. The first reason is kept.
+    /// Stops all changes for good, because of an error. The first reason is kept.
     pub(crate) fn stop(&self, reason: &str) {
         self.stopped.lock().get_or_insert_with(|| Stopped::new(reason, true));
     }
 
-    /// Stops it on request.
+    /// Stops all changes on request.
     pub(crate) fn shut_down(&self, reason: &str) {
         self.stopped.lock().get_or_insert_with(|| Stopped::new(reason, false));
     }
@@ -233,8 +234,8 @@ impl OperationLock {
     /// Fails if the volume has stopped.
     ///
     /// # Errors
-    /// It has, with the reason: EIO if somebody asked for it, as of a volume that is no longer
-    /// there.
+    /// The volume has stopped, with the reason: EIO after a request, as for a volume that is no
+    /// longer there.
     pub(crate) fn check(&self) -> Result<()> {
         match &*self.stopped.lock() {
             Some(Stopped { reason, failed: true, .. }) => Err(Error::Stopped(reason.clone())),

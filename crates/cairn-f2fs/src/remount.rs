@@ -18,7 +18,7 @@ use crate::op::Operations;
 use crate::options::MountOptions;
 use crate::sync;
 
-/// Takes a list of options as for mounting; what it does not name stays.
+/// Takes a list of options as for mounting. Other options stay as they are.
 ///
 /// # Errors
 /// An option is unknown, malformed or cannot be changed now; or a write failed.
@@ -58,7 +58,7 @@ pub(crate) fn remount(ops: &Operations, list: &str) -> Result<()> {
     Ok(())
 }
 
-/// What [`remount`] would refuse.
+/// Checks what [`remount`] would refuse.
 ///
 /// # Errors
 /// That.
@@ -104,7 +104,7 @@ fn check(ops: &Operations, old: &MountOptions, new: &MountOptions) -> Result<()>
     .into())
 }
 
-/// Nobody else changes the volume.
+/// Turns the volume read-only. The caller has exclusive access.
 fn make_read_only(ops: &Operations, reason: &str) -> Result<()> {
     if ops.mount.read_only_reason().is_some() {
         return Ok(());
@@ -121,7 +121,7 @@ fn make_read_only(ops: &Operations, reason: &str) -> Result<()> {
 /// # Errors
 /// It is frozen, or has stopped; checkpoints are disabled; a write failed.
 pub(crate) fn freeze(ops: &Operations) -> Result<()> {
-    // Most of the writing, while others still work.
+    // Writes most of the data while other operations continue.
     sync::sync(ops)?;
     let exclusive = ops.mount.access.exclusive();
     ops.mount.access.check()?;
@@ -164,7 +164,8 @@ pub(crate) fn thaw(ops: &Operations) -> Result<()> {
     resumed
 }
 
-/// Nobody else changes the volume. What lost its last user meanwhile goes now.
+/// Turns the volume writable. The caller has exclusive access. Inodes that lost their last user
+/// while it was read-only are deleted.
 fn make_writable(ops: &Operations) -> Result<()> {
     ops.store()?.operation_lock.check()?;
     ops.mount.set_read_only(None);

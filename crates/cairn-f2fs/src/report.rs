@@ -9,8 +9,8 @@ use crate::format::units::{BLOCK_SIZE, NAME_MAX, Nid};
 use crate::inodes::Inodes;
 use crate::op::Operations;
 
-/// `statfs`, as Linux answers it: of all blocks behind the superblocks, what files can have is
-/// free; as many inodes as there are numbers or blocks.
+/// `statfs`, as in Linux: the total is all blocks after the superblocks, the free blocks are those
+/// that files can have, and the inodes are bounded by numbers and blocks.
 #[must_use]
 pub(crate) fn statfs(inodes: &Inodes) -> VolumeStats {
     // Reservations without data count as free.
@@ -30,11 +30,10 @@ pub(crate) fn statfs(inodes: &Inodes) -> VolumeStats {
     };
     let user_blocks =
         disk.store.as_ref().map_or(checkpoint.user_block_count, |store| store.space.user_blocks());
-    // Numbers 0 to 2 are no inodes; every inode needs a block.
+    // Numbers 0 to 2 are not inodes; every inode needs a block.
     let numbers = u64::from(disk.layout.max_nid().saturating_sub(Nid::ROOT.get()));
     let used = u64::from(counts.valid_nodes);
-    // As Linux counts them: where there are more numbers than blocks, the blocks are what ends
-    // first.
+    // As in Linux: if there are more numbers than blocks, the blocks are the limit.
     let total = numbers.min(user_blocks);
     let fsid =
         disk.superblock.uuid.first_chunk::<8>().map_or(0, |bytes| u64::from_le_bytes(*bytes));
@@ -50,8 +49,8 @@ pub(crate) fn statfs(inodes: &Inodes) -> VolumeStats {
     }
 }
 
-/// Bytes that can still be stored, with `reserved` also in root-reserved blocks: none while the
-/// device has no room for what it was given.
+/// Bytes that can still be stored, with `reserved` also in root-reserved blocks. None while the
+/// device has no room for earlier writes.
 #[must_use]
 pub(crate) fn bytes_left(inodes: &Inodes, reserved: bool) -> u64 {
     if inodes.pages.lacks_room() {

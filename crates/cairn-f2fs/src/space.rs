@@ -1,11 +1,11 @@
 //! How much is in use and how much may still be reserved.
 //!
-//! Invariant: `valid_blocks + reserved <= user_blocks`; what is unusable while checkpoints are
-//! disabled is not reserved. Callers who may not use root-reserved blocks ([`root_reserved`]) leave
-//! these. A block counts as valid from the moment it has a place in a tree: a
-//! node, a data block, a reserved (`NEW`) slot, the header of a compressed cluster. Whoever is
-//! about to make such places asks for a [`Reservation`] first, before taking the operation lock;
-//! taking from a reservation cannot fail.
+//! Invariant: `valid_blocks + reserved <= user_blocks`; blocks that are unusable while checkpoints
+//! are disabled are not reserved. A caller that may not use root-reserved blocks
+//! ([`root_reserved`]) does not get them. A block counts as valid from the moment it has a place in
+//! a tree: a node, a data block, a reserved (`NEW`) slot, the header of a compressed cluster. An
+//! operation gets a [`Reservation`] for such blocks before it takes the operation lock; taking
+//! blocks from a reservation cannot fail.
 //!
 //! Locking: one leaf lock around the counters.
 
@@ -21,7 +21,7 @@ use crate::format::{Checkpoint, Layout};
 /// Blocks of a file written back at once: between two pieces a checkpoint or cleaning may come.
 pub(crate) const WRITE_BACK_PIECE: u64 = 1024;
 
-/// What the checkpoint says about use.
+/// The checkpoint's counters of used blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Blocks in use: `valid_block_count`.
@@ -45,12 +45,12 @@ pub(crate) struct Pending {
     pub data: u64,
 }
 
-/// Sections that what is pending will take.
+/// Sections that pending writes will take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RequiredSections {
-    /// Sections that it fills.
+    /// Sections that they fill.
     pub(crate) lower: u32,
-    /// With those that it only begins.
+    /// The same, including sections that they only begin.
     pub(crate) upper: u32,
 }
 
@@ -58,15 +58,15 @@ pub(crate) struct RequiredSections {
 struct State {
     counts: Counts,
     reserved: u64,
-    /// Blocks that nobody can have while checkpoints are disabled.
+    /// Blocks that cannot be allocated while checkpoints are disabled.
     unusable: u64,
     /// Blocks that are kept for root.
     root_reserved: u64,
     /// Reserved blocks that came into use since the last checkpoint.
     taken: u64,
-    /// Counters differ from the last checkpoint's.
+    /// True if the counters differ from the last checkpoint's.
     dirty: bool,
-    /// The checkpoint had counted too little.
+    /// True if the checkpoint had counted too little.
     wrong: bool,
 }
 
@@ -79,7 +79,7 @@ pub struct Space {
     state: Mutex<State>,
 }
 
-/// Blocks that are kept for the holder. What is left of it goes back when it is dropped.
+/// Blocks that are kept for the holder. The rest is released when it is dropped.
 #[must_use = "the reservation is given back when this is dropped"]
 pub struct Reservation {
     space: Arc<Space>,
@@ -95,7 +95,7 @@ impl Space {
             valid_nodes: checkpoint.valid_node_count,
             valid_inodes: checkpoint.valid_inode_count,
         };
-        // Where a zone ends within a segment mkfs counts that segment as a whole.
+        // If a zone ends within a segment, mkfs counts the whole segment.
         let overprovision =
             u64::from(checkpoint.overprov_segment_count) * u64::from(BLOCKS_PER_SEGMENT);
         let writable = u64::from(layout.sections) * u64::from(layout.section_capacity());
@@ -105,7 +105,7 @@ impl Space {
         };
         Arc::new(Self {
             user_blocks: checkpoint.user_block_count.min(most),
-            // Nids 0 to 2 are nobody's.
+            // Nids 0 to 2 never belong to a node.
             section_capacity: layout.section_capacity(),
             reserved_segments: checkpoint.rsvd_segment_count,
             overprovision_segments: checkpoint.overprov_segment_count,
@@ -116,7 +116,7 @@ impl Space {
     /// Reserves `blocks` blocks.
     ///
     /// # Errors
-    /// There are not as many left.
+    /// There are fewer blocks left.
     pub fn reserve(self: &Arc<Self>, blocks: u64) -> Result<Reservation> {
         let mut state = self.state.lock();
         let kept = if root_reserved::may_be_used() { 0 } else { state.root_reserved };
@@ -129,12 +129,12 @@ impl Space {
         Ok(Reservation { space: self.clone(), left: blocks })
     }
 
-    /// Blocks are no longer in use.
+    /// Counts blocks as no longer in use.
     pub fn release(&self, blocks: u64) {
         self.change(|counts| less(&mut counts.valid_blocks, blocks));
     }
 
-    /// A node, counted as a block until now, is no longer in use.
+    /// Counts a node and its block as no longer in use.
     pub(crate) fn release_node(&self, is_inode: bool) {
         self.change(|counts| {
             let blocks = less(&mut counts.valid_blocks, 1);
@@ -150,8 +150,8 @@ impl Space {
         state.dirty = true;
     }
 
-    /// More was given back than the checkpoint had counted: its counters were wrong, and fsck must
-    /// count again.
+    /// True if more was released than the checkpoint had counted: its counters were wrong, and fsck
+    /// must count again.
     #[must_use]
     pub(crate) fn is_wrong(&self) -> bool {
         self.state.lock().wrong
@@ -163,26 +163,29 @@ impl Space {
         self.state.lock().counts
     }
 
-    /// Have the counters changed since the last [`Space::committed`]?
+    /// True if the counters have changed since the last [`Space::committed`].
     #[must_use]
     pub(crate) fn is_dirty(&self) -> bool {
         self.state.lock().dirty
     }
 
-    /// A checkpoint holds the present counters. Called with the operation lock held exclusively.
+    /// Records that a checkpoint has the present counters. Called with the operation lock held
+    /// exclusively.
     pub(crate) fn committed(&self) {
         let mut state = self.state.lock();
         (state.dirty, state.taken) = (false, 0);
     }
 
-    /// Blocks that came into use since the last checkpoint, whatever was given back meanwhile:
-    /// roll-forward adds them to the checkpoint's and may find nothing given back.
+    /// Blocks that came into use since the last checkpoint, without subtracting released ones:
+    /// roll-forward adds them to the checkpoint's blocks, and may not see that others were
+    /// released.
     #[must_use]
     pub fn taken(&self) -> u64 {
         self.state.lock().taken
     }
 
-    /// Blocks that users may have in all: `user_block_count`, or less where the zones hold less.
+    /// All blocks that users may have: `user_block_count`, or fewer if the zones have less
+    /// capacity.
     #[must_use]
     pub const fn user_blocks(&self) -> u64 {
         self.user_blocks
@@ -202,14 +205,14 @@ impl Space {
         self.free_blocks().saturating_sub(kept)
     }
 
-    /// Keeps so many blocks for root, or an eighth of all, which is the most. Returns how many.
+    /// Keeps this many blocks for root, at most an eighth of all. Returns the number.
     pub fn keep_for_root(&self, blocks: u64) -> u64 {
         let kept = blocks.min(self.user_blocks / 8);
         self.state.lock().root_reserved = kept;
         kept
     }
 
-    /// Nobody can have so many blocks, because checkpoints are disabled.
+    /// Sets the number of blocks that cannot be allocated, because checkpoints are disabled.
     pub(crate) fn set_unusable(&self, blocks: u64) {
         self.state.lock().unusable = blocks.min(self.user_blocks);
     }
@@ -220,7 +223,7 @@ impl Space {
         self.sections_of(self.reserved_segments)
     }
 
-    /// Sections that hold as much as so many whole segments.
+    /// The sections that have as many blocks as this number of whole segments.
     const fn sections_of(&self, segments: u32) -> u32 {
         (segments as u64 * BLOCKS_PER_SEGMENT as u64 / self.section_capacity as u64) as u32
     }
@@ -231,9 +234,9 @@ impl Space {
         self.overprovision_segments
     }
 
-    /// Sections that what is pending will take. Entries count twice: they are written, and so are
-    /// their directories' nodes. Dirty data counts up to half of what the volume has beyond its
-    /// reserve: more could never be kept free for it.
+    /// Sections that pending writes will take. Entries count twice, because their directories'
+    /// nodes are written, too. Dirty data counts up to half of the space beyond the reserve,
+    /// because more could never be kept free for it.
     #[must_use]
     pub(crate) fn required_sections(&self, pending: Pending) -> RequiredSections {
         let section = u64::from(self.section_capacity);
@@ -248,8 +251,8 @@ impl Space {
         RequiredSections { lower: sections(lower), upper: sections(lower + begun) }
     }
 
-    /// The number of free sections at and below which holes of segments in use are filled instead
-    /// of taking more of the free ones.
+    /// With this many free sections or fewer, logs fill holes of used segments instead of taking
+    /// free ones.
     #[must_use]
     pub(crate) fn reuse_below(&self, pending: Pending) -> u32 {
         let section = u64::from(self.section_capacity);
@@ -260,7 +263,7 @@ impl Space {
     }
 }
 
-/// Takes `by` off a counter that came from a disk; false if it was smaller.
+/// Subtracts `by` from a counter that was read from the disk. False if it was smaller.
 fn less(count: &mut u64, by: u64) -> bool {
     let right = *count >= by;
     *count = count.saturating_sub(by);
@@ -404,7 +407,7 @@ mod tests {
         assert_eq!(required(Pending { nodes: 511, ..pending }), (0, 1));
         assert_eq!(required(Pending { nodes: 500, inodes: 100, dentries: 3, ..pending }), (1, 3));
         assert_eq!(required(Pending::default()), (0, 0));
-        // Eight sections are spare beyond the reserve of four: half of them is for data.
+        // There are eight spare sections beyond the reserve of four. Half of them are for data.
         assert_eq!(required(Pending { data: 513, ..Pending::default() }), (1, 2));
         assert_eq!(required(Pending { data: 1 << 30, ..Pending::default() }), (4, 4));
         assert_eq!(space.reuse_below(Pending { nodes: 1, dentries: 1, ..Pending::default() }), 11);

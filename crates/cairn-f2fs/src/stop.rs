@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::mount_state::MountState;
 
 impl MountState {
-    /// Looks at a result on its way out.
+    /// Examines the result of a call before it is returned.
     ///
     /// # Errors
     /// That of `result`.
@@ -22,7 +22,7 @@ impl MountState {
         result
     }
 
-    /// Looks at how an operation under the operation lock ended.
+    /// Examines the result of an operation under the operation lock.
     pub(crate) fn stop_after<T>(&self, outcome: &Result<T>) {
         if let Err(error) = outcome {
             self.judge(error, true);
@@ -34,7 +34,7 @@ impl MountState {
         match &self.disk.store {
             Some(store) => {
                 store.operation_lock.stop(reason);
-                // As after a power cut, nothing tells of it.
+                // As after a power cut, nothing is recorded on the disk.
                 store.operation_lock.take_failure();
             }
             None => self.set_read_only(Some(reason.into())),
@@ -63,8 +63,8 @@ impl MountState {
         }
     }
 
-    /// A zone is written in order: what failed in it leaves a gap that nothing behind it can do
-    /// without.
+    /// Zones are written in order, so after a failed write no later block of the zone can be
+    /// written.
     fn reach(&self, error: &Error) -> Reach {
         match error.reach() {
             Reach::File if self.disk.device.as_zoned().is_some() => Reach::Volume,

@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::inode::{Inode, writeback};
 use crate::op::Operations;
 
-/// Makes everything durable. Nothing to do on a volume that is read-only by wish.
+/// Makes everything durable. Does nothing on a volume that was mounted read-only.
 ///
 /// # Errors
 /// A file could not be written; the volume has stopped, or stops now.
@@ -24,11 +24,11 @@ pub(crate) fn sync(ops: &Operations) -> Result<()> {
     written.and(checkpointed)
 }
 
-/// Writes back the dirty data of all files, and waits. A file that cannot be written keeps no
-/// other from being. Call it with no lock held.
+/// Writes back the dirty data of all files, and waits. Continues after a file that cannot be
+/// written. Call it with no lock held.
 ///
 /// # Errors
-/// The first file's that could not be written.
+/// The error of the first file that could not be written.
 pub(crate) fn write_data(ops: &Operations) -> Result<()> {
     let mut dirty: Vec<Arc<Inode>> = Vec::new();
     ops.inodes.table.for_each(|_, inode| {

@@ -16,7 +16,7 @@ use crate::volume::F2fs;
 /// the flag of a clean unmount. While checkpoints are disabled none is written.
 ///
 /// # Errors
-/// The volume had stopped, or a write failed: the last checkpoint counts.
+/// The volume had stopped, or a write failed: the last checkpoint is the state on the disk.
 pub(crate) fn unmount(volume: &F2fs) -> Result<()> {
     if volume.mount.is_closed() {
         return Ok(());
@@ -60,15 +60,16 @@ fn write_all(volume: &F2fs) -> Result<()> {
     let deleted = deleted.fold(Ok(()), Result::and);
     let written = sync::write_data(&volume.operations);
     let checkpoint = || volume.operations.checkpoint(Reason::Umount);
-    // What that one frees is discarded behind it: as in Linux a second one says that nothing is
-    // left to be (`TRIMMED`).
+    // Blocks that this checkpoint frees are discarded after it. As in Linux, a second checkpoint
+    // then says that all free space is discarded (`TRIMMED`).
     let checkpointed = checkpoint().and_then(|_| checkpoint()).map(drop);
-    // Also where nothing had to be written: the device says if it is not what it was.
+    // Checked even if nothing was written: the device reports if it has changed, such as a
+    // truncated image.
     let flushed = volume.disk.device.flush().map_err(crate::Error::from);
     deleted.and(written).and(checkpointed).and(flushed)
 }
 
-/// Writes a checkpoint that asks for fsck.f2fs, as all later ones do. The volume goes on.
+/// Writes a checkpoint that asks for fsck.f2fs, as all later ones do. The volume continues.
 ///
 /// # Errors
 /// The volume is read-only or has stopped, or stops now.
@@ -79,7 +80,7 @@ pub(crate) fn request_fsck(mount: &MountState) -> Result<()> {
     checkpoints.write(Reason::Sync).map(drop)
 }
 
-/// Stops as a power cut would; with `flush_log` everything is written before.
+/// Stops as a power cut would. With `flush_log` everything is written before.
 ///
 /// # Errors
 /// That write failed.

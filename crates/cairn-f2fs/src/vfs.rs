@@ -26,7 +26,8 @@ impl F2fs {
         self.done(self.inodes.inode(ino))
     }
 
-    /// Every result passes here, so that what must stop the volume does: see [`crate::stop`].
+    /// Every result passes here, so that errors which must stop the volume do so: see
+    /// [`crate::stop`].
     fn done<T>(&self, result: crate::Result<T>) -> Result<T> {
         Ok(self.mount.observe(result)?)
     }
@@ -42,13 +43,14 @@ impl F2fs {
         self.mount.access.get()
     }
 
-    /// As [`F2fs::enter`], for what changes nothing while nothing can be written, and goes on while
-    /// the volume is frozen.
+    /// As [`F2fs::enter`], for calls that change nothing on a read-only volume and continue on a
+    /// frozen one.
     fn pass(&self) -> RwLockReadGuard<'_, ()> {
         self.mount.access.pass()
     }
 
-    /// The contents were read; nothing that all readers share is locked unless the time is due.
+    /// Updates the access time after a read. No lock that all readers share is taken unless the
+    /// time is due.
     fn accessed(&self, inode: &Arc<Inode>) {
         if access_times::is_due(&self.inodes, inode) {
             let _open = self.pass();
@@ -56,15 +58,15 @@ impl F2fs {
         }
     }
 
-    /// Names in these directories have changed: on the disk, where `chattr +S` or `+D` asks for
-    /// that.
+    /// Called after names in these directories have changed. Makes the change durable if
+    /// `chattr +S` or `+D` asks for it.
     fn names_changed(&self, directories: &[&Arc<Inode>]) -> Result<()> {
         synchronous::names_changed(directories, |directory| {
             self.done(fsync::fsync(&self.operations, directory, false))
         })
     }
 
-    /// An inode has changed: on the disk, where `chattr +S` asks for that.
+    /// Called after an inode has changed. Makes the change durable if `chattr +S` asks for it.
     fn changed(&self, inode: &Arc<Inode>) -> Result<()> {
         synchronous::changed(inode, |inode| self.done(fsync::fsync(&self.operations, inode, false)))
     }
@@ -204,7 +206,7 @@ impl FileSystem for F2fs {
     }
 
     fn open(&self, ino: Ino, mode: OpenMode) -> Result<u64> {
-        // To be open changes nothing: the first write will wait.
+        // An open changes nothing, so it does not wait for a thaw. The first write will.
         if mode.write && !self.is_frozen() {
             self.mount.check_writable()?;
         }
@@ -256,7 +258,8 @@ impl FileSystem for F2fs {
         let _open = self.pass();
         let inode = self.inode(ino)?;
         let synced = self.done(fsync::fsync(&self.operations, &inode, data_only));
-        // This handle hears of every write-back error once, also of those met before this call.
+        // Reports each write-back error once to this handle, including errors from before this
+        // call.
         let missed = inode.cache.errors().check_and_advance(handle);
         synced?;
         missed.map_or(Ok(()), |error| Err(crate::Error::from(error).into()))
@@ -400,8 +403,8 @@ impl FileSystem for F2fs {
         match flags {
             GoingDown::FullSync => self.sync().and_then(|()| self.shutdown(true)),
             GoingDown::MetaSync => self.shutdown(true),
-            // Linux writes the metadata that it has dirty, and no checkpoint. Here metadata is made
-            // for a checkpoint alone.
+            // Linux writes its dirty metadata without a checkpoint. Here metadata blocks are made
+            // only for a checkpoint.
             GoingDown::NoSync | GoingDown::MetaFlush => self.shutdown(false),
             GoingDown::NeedFsck => {
                 let _open = self.enter();

@@ -44,14 +44,14 @@ pub struct F2fs {
 }
 
 impl F2fs {
-    /// Why nothing can be written, if that is so.
+    /// Why the volume is read-only, if it is.
     #[must_use]
     pub fn read_only_reason(&self) -> Option<Arc<str>> {
         self.mount.read_only_reason()
     }
 
-    /// Writes the dirty data of a byte range to the device, as sync_file_range(2) does: it is not
-    /// durable for that.
+    /// Writes the dirty data of a byte range to the device, as sync_file_range(2) does: this does
+    /// not make it durable.
     ///
     /// # Errors
     /// There is no such inode, no room can be made, or the device failed.
@@ -68,7 +68,7 @@ impl F2fs {
         &self.disk
     }
 
-    /// The write core, unless the volume was opened to be read only.
+    /// The write core, unless the volume was opened read-only.
     #[must_use]
     pub fn store(&self) -> Option<&Arc<Store>> {
         self.disk.store.as_ref()
@@ -80,13 +80,13 @@ impl F2fs {
         &self.inodes
     }
 
-    /// What cleaning did.
+    /// Counters of cleaning.
     #[must_use]
     pub fn gc_stats(&self) -> &GcStats {
         &self.cleaner.stats
     }
 
-    /// What fsyncs did.
+    /// Counters of fsyncs.
     #[must_use]
     pub fn fsync_stats(&self) -> &FsyncStats {
         &self.operations.fsyncs.stats

@@ -32,7 +32,7 @@ pub(crate) fn read_only_reason(
     }
 }
 
-/// What is wrong with a device that cannot have a zone active for each log.
+/// The reason for a device that cannot have an active zone for each log.
 pub(crate) fn too_few_active(device: &dyn BlockDevice) -> Option<&'static str> {
     let limits = device.as_zoned()?.limits();
     (1..Log::COUNT as u32)
@@ -40,8 +40,8 @@ pub(crate) fn too_few_active(device: &dyn BlockDevice) -> Option<&'static str> {
         .then_some("the device can have fewer than six zones active, and each of a volume's six logs is in one")
 }
 
-/// The device as a volume with zones writes it: in order. The layout learns how much of a section
-/// can be written.
+/// Wraps the device so that its zones are written in order, and sets the writable part of a section
+/// in the layout.
 ///
 /// # Errors
 /// The zones are not the volume's sections, or the device failed.
@@ -55,12 +55,12 @@ pub(crate) fn ordered(device: Arc<dyn BlockDevice>, layout: &mut Layout) -> Resu
     Ok(Arc::new(ZoneOrder::new(device)?))
 }
 
-/// The first byte behind the volume's sections.
+/// The first byte after the volume's sections.
 fn main_end(layout: &Layout) -> u64 {
     (u64::from(layout.main) + layout.main_blocks()) * BLOCK_BYTES
 }
 
-/// Active zones beyond the volume: nothing here finishes or resets them.
+/// Active zones beyond the volume, which Cairn never finishes or resets.
 pub(crate) fn active_behind(zones: &[Zone], layout: &Layout) -> usize {
     zones.iter().filter(|zone| zone.is_active() && zone.start >= main_end(layout)).count()
 }
@@ -79,7 +79,7 @@ fn check_active(zones: &[Zone], device: &dyn BlockDevice, layout: &Layout) -> Re
     Ok(())
 }
 
-/// Blocks at the end of each section that its zone does not hold.
+/// Blocks at the end of each section that are beyond its zone's capacity.
 fn unusable_per_section(zones: &[Zone], layout: &Layout) -> Result<u32> {
     let mut unusable = None;
     let section = u64::from(layout.segs_per_sec) * SEGMENT_BYTES;
@@ -106,6 +106,6 @@ fn unusable_per_section(zones: &[Zone], layout: &Layout) -> Result<u32> {
             return Err(Error::Feature(text));
         }
     }
-    // Less than a section, and part of a block is none.
+    // The result is less than a section. A part of a block is not usable.
     Ok(unusable.unwrap_or(0).div_ceil(BLOCK_BYTES) as u32)
 }

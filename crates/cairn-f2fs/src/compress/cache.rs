@@ -1,4 +1,4 @@
-//! The clusters that were unpacked last.
+//! The most recently unpacked clusters.
 //!
 //! Locking: the mutex (rank Leaf) is never held while something is read or unpacked.
 
@@ -24,7 +24,7 @@ use crate::format::units::Nid;
 const KEPT: usize = 16;
 type Key = (Nid, u64);
 
-/// The clusters that were unpacked last.
+/// The most recently unpacked clusters.
 pub(crate) struct ClusterCache {
     kept: Mutex<VecDeque<(Key, Arc<[u8]>)>>,
 }

@@ -46,7 +46,7 @@ pub(super) fn contents(
         return Ok(contents);
     }
     let list = pointers(disk, inode, record, start)?;
-    // As it is read, unpacked, and kept.
+    // Memory for the packed cluster, the unpacked one, and the kept copy.
     expect_room("a compressed cluster", as_u64(list.len().strict_mul(BLOCK_SIZE)).strict_mul(4))?;
     let contents: Arc<[u8]> = if list.first() == Some(&BlockAddr::COMPRESS) {
         Arc::from(unpacked(disk, inode, record, start, &list)?)
@@ -110,7 +110,7 @@ fn unpacked(
     let size = list.len().strict_mul(BLOCK_SIZE);
     let mut contents = unpack::unpack(extra.compress_algorithm, data, size)
         .map_err(|what| bad(what, len.into()))?;
-    // The last cluster of a file may have been packed without what is behind its end.
+    // The last cluster of a file may have been packed without the part after the end.
     contents.resize(size, 0);
     Ok(contents)
 }

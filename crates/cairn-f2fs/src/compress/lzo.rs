@@ -15,7 +15,7 @@
     )
 )]
 
-/// What the instruction before did.
+/// What the previous instruction did.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Before {
     /// A match and nothing behind it.
@@ -26,7 +26,7 @@ enum Before {
     LiteralRun,
 }
 
-/// Zeros that the shortest run stands for.
+/// Number of zeros in the shortest run.
 const MIN_ZERO_RUN: usize = 4;
 /// Shortest stream that can have a version.
 const MIN_VERSIONED: usize = 5;
@@ -69,8 +69,8 @@ impl Stream<'_> {
         Ok(usize::from(u16::from_le_bytes([self.byte()?, self.byte()?])))
     }
 
-    /// A length: `least` and the bits in the instruction, or, if these are 0, `least`, `base` and
-    /// what follows it.
+    /// A length: `least` plus the bits in the instruction. If these are 0: `least`, `base` and the
+    /// following bytes.
     fn length(&mut self, least: usize, bits: usize, base: usize) -> Outcome<usize> {
         if bits != 0 {
             return Ok(bits.saturating_add(least));
@@ -100,14 +100,14 @@ impl Stream<'_> {
         if count <= left { Ok(()) } else { Err("the LZO data is larger than the cluster") }
     }
 
-    /// Copies from so many bytes before the last one.
+    /// Copies from this many bytes before the end of the output.
     fn copy(&mut self, back: usize, length: usize) -> Outcome<()> {
         const BEFORE_START: &str = "the LZO data copies from before its start";
         self.room(length)?;
         let last = self.out.len().checked_sub(1).ok_or(BEFORE_START)?;
         let start = last.checked_sub(back).ok_or(BEFORE_START)?;
-        // What is asked for may be longer than what is there: then that repeats itself. It has at
-        // least one byte.
+        // The copy may be longer than the distance: then the bytes repeat. The distance is at least
+        // one byte.
         let mut left = length;
         while left > 0 {
             let piece = start..self.out.len().min(start.saturating_add(left));

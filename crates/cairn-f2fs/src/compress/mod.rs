@@ -77,7 +77,7 @@ pub(crate) fn read(
     Ok(done)
 }
 
-/// Is the cluster that starts at a block packed?
+/// True if the cluster that starts at this block is compressed.
 ///
 /// # Errors
 /// The node tree is damaged, or the device failed.

@@ -21,7 +21,7 @@ use crate::format::units::BlockAddr;
 use crate::inode::Inode;
 use crate::node::tree::{self, Leaf};
 
-/// The pointers of the cluster that starts at a block; all holes where nothing is.
+/// The pointers of the cluster that starts at a block; all holes if there is no node.
 pub(super) fn pointers(
     disk: &Disk,
     inode: &Inode,

@@ -18,7 +18,7 @@ use super::volume::{files, move_data, nids};
 
 const THREADS: usize = 4;
 
-/// The files of one thread: nobody else touches them.
+/// The files of one thread. No other thread uses them.
 fn share(store: &Store, thread: usize) -> Vec<Arc<Node>> {
     files(store).into_iter().skip(thread).step_by(THREADS).collect()
 }

@@ -38,7 +38,7 @@ pub(crate) fn read(disk: &Disk, inode: &Inode, block: u64) -> Result<Option<Arc<
     })
 }
 
-/// The same on a volume that is written, where blocks change and move.
+/// As [`read`], on a writable volume, where blocks change and move.
 fn read_live(disk: &Disk, inode: &Inode, block: u64) -> Result<Option<Arc<[u8]>>> {
     if let Some(image) = inode.entries.get(block) {
         return Ok(Some(image));
@@ -46,8 +46,8 @@ fn read_live(disk: &Disk, inode: &Inode, block: u64) -> Result<Option<Arc<[u8]>>
     let mut place = block_address(disk, inode, block)?;
     while let Some(pba) = place {
         let image: Arc<[u8]> = Arc::from(&*crate::blocks::read(&*disk.device, pba, 1)?);
-        // Cleaning may have moved the block meanwhile, and the place have been given to somebody
-        // else.
+        // Cleaning may have moved the block meanwhile, and its old address may have been allocated
+        // again.
         place = block_address(disk, inode, block)?;
         if place == Some(pba) {
             inode.entries.keep(block, image.clone());

@@ -36,7 +36,7 @@ use crate::format::units::BLOCK_BYTES;
 struct Block {
     image: Arc<[u8]>,
     dirty: bool,
-    /// It has its place, and is not on the device yet.
+    /// True if it has its address and is not on the device yet.
     placed: bool,
     #[expect(dead_code, reason = "held, not read")]
     charge: Charge,
@@ -51,9 +51,9 @@ struct State {
 /// The blocks of one directory.
 struct Blocks {
     state: Mutex<State>,
-    /// It stands in the queue.
+    /// True if it is in the queue.
     listed: AtomicBool,
-    /// It was used since memory was last short.
+    /// True if it was used since memory was last short.
     used: AtomicBool,
 }
 
@@ -64,7 +64,7 @@ pub struct DirCaches {
 }
 
 impl DirCaches {
-    /// None yet; their blocks count to `budget`.
+    /// An empty set. Its blocks are charged to `budget`.
     #[must_use]
     pub fn new(budget: &Arc<Budget>) -> Arc<Self> {
         let queue = Mutex::new(Rank::Cache, VecDeque::new());
@@ -84,7 +84,7 @@ impl DirCaches {
 impl Reclaim for DirCaches {
     fn reclaim(&self, bytes: u64) -> u64 {
         let mut freed = 0;
-        // Two rounds: the first one only takes "used" marks away where everything is warm.
+        // Two rounds: if all directories were used, the first one only clears their marks.
         let most = self.queue.lock().len().saturating_mul(2);
         for _ in 0..most {
             if freed >= bytes {
@@ -119,7 +119,7 @@ pub struct DirCache {
 }
 
 impl DirCache {
-    /// Nothing of a directory yet.
+    /// The empty cache of a directory.
     #[must_use]
     pub fn new(all: &Arc<DirCaches>) -> Self {
         let state = Mutex::new(Rank::Leaf, State::default());
@@ -154,8 +154,8 @@ impl DirCache {
         }
     }
 
-    /// Changes a block; `image` is what it is where it is not here. `count` counts dirty blocks of
-    /// all directories.
+    /// Changes a block. `image` provides it if it is not in memory. `count` counts the dirty blocks
+    /// of all directories.
     pub fn change<R>(
         &self,
         block: u64,
@@ -173,13 +173,13 @@ impl DirCache {
         change(Arc::make_mut(&mut entry.image))
     }
 
-    /// Has any block changed since it got its place?
+    /// True if a block has changed since it got its address.
     #[must_use]
     pub(crate) fn is_dirty(&self) -> bool {
         self.blocks.state.lock().dirty > 0
     }
 
-    /// Blocks that have changed since they got their places, in order.
+    /// Blocks that have changed since they got their addresses, in order.
     #[must_use]
     pub fn dirty(&self) -> Vec<(u64, Arc<[u8]>)> {
         let state = self.blocks.state.lock();
@@ -187,8 +187,8 @@ impl DirCache {
         dirty.map(|(index, block)| (*index, block.image.clone())).collect()
     }
 
-    /// A block has got its place as it is, and stays here until [`DirCache::written`]. Called with
-    /// the operation lock held exclusively.
+    /// Marks a block as clean, because it has got its address. It stays in memory until
+    /// [`DirCache::written`]. Called with the operation lock held exclusively.
     pub(crate) fn placed(&self, block: u64, count: &AtomicU64) {
         let mut state = self.blocks.state.lock();
         let Some(found) = state.blocks.get_mut(&block) else { return };
@@ -199,13 +199,13 @@ impl DirCache {
         }
     }
 
-    /// All blocks that had their places are on the device.
+    /// Records that all blocks with addresses are on the device.
     pub fn written(&self) {
         self.blocks.state.lock().blocks.values_mut().for_each(|block| block.placed = false);
         self.all.list(&self.blocks);
     }
 
-    /// A block is no more.
+    /// Removes a block that was freed.
     pub fn remove(&self, block: u64, count: &AtomicU64) {
         let mut state = self.blocks.state.lock();
         if state.blocks.remove(&block).is_some_and(|block| block.dirty) {
@@ -214,7 +214,7 @@ impl DirCache {
         }
     }
 
-    /// Forgets everything: the directory is no more.
+    /// Forgets all blocks of a deleted directory.
     pub fn clear(&self, count: &AtomicU64) {
         let mut state = self.blocks.state.lock();
         count.fetch_sub(as_u64(state.dirty), Relaxed);

@@ -58,7 +58,7 @@ pub(crate) fn init(op: &mut Op<'_>, directory: &Arc<Inode>, parent: Nid) -> Resu
     change_block(op, directory, 0, fill)
 }
 
-/// Adds an entry; the directory has none of this name.
+/// Adds an entry. The caller has checked that the name does not exist.
 ///
 /// # Errors
 /// The directory or the volume is full, the directory is damaged, or the device failed.
@@ -129,7 +129,7 @@ pub(crate) fn set_target(
     }
 }
 
-/// Has the directory no entries but `.` and `..`?
+/// True if the directory has no entries but `.` and `..`.
 ///
 /// # Errors
 /// It is damaged, or the device failed.
@@ -184,7 +184,7 @@ fn change_block<R>(
         Some(image) => image,
         None => {
             let pointer = tree::make(op, directory, block)?;
-            // A reserved slot without contents, as a crash may leave one, is as good as a hole.
+            // A reserved slot without contents, which a crash may leave, is treated as a hole.
             if pointer.get() == BlockAddr::NULL {
                 pointer.reserve(op, directory);
             }
@@ -228,7 +228,7 @@ fn find_room(
             }
         }
         if level == depth {
-            // A fresh bucket has room, unless stray blocks stand behind the depth in use.
+            // A new bucket has room, unless there are stray blocks beyond the depth in use.
             break;
         }
     }
@@ -252,8 +252,8 @@ fn leave_inode(op: &mut Op<'_>, directory: &Arc<Inode>) -> Result<()> {
         let mut state = directory.state.write();
         let record = &mut state.record;
         record.inline.remove(InlineFlags::DENTRY);
-        // The room for inline attributes stays where it is: it hangs on this flag, too, without the
-        // flexible feature.
+        // The room for inline attributes stays: without the flexible feature it depends on this
+        // flag, too.
         record.current_depth = record.current_depth.max(1);
         record.size = BLOCK_BYTES;
         directory.touch(op.inodes, &mut state);

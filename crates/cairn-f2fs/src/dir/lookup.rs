@@ -23,7 +23,7 @@ use crate::format::inode::FileFlags;
 use crate::format::units::{NAME_MAX, Nid};
 use crate::inode::Inode;
 
-/// Where a name leads.
+/// The inode and kind of an entry.
 pub(crate) type Target = (Nid, Option<FileKind>);
 
 /// An entry and its place.
@@ -48,10 +48,11 @@ enum Compare {
     IgnoringCase,
 }
 
-/// The inode that a name leads to; `None` if the directory has no such name.
+/// The inode of a name; `None` if the directory has no such name.
 ///
 /// # Errors
-/// It is no directory, encrypted or damaged, the name is too long, or the device failed.
+/// The inode is not a directory, or is encrypted or damaged; the name is too long; or the device
+/// failed.
 pub(crate) fn find(disk: &Disk, directory: &Inode, name: &[u8]) -> Result<Option<Target>> {
     if directory.kind != FileKind::Directory {
         return Err(VfsError::NotDirectory.into());
@@ -67,7 +68,7 @@ pub(crate) fn find(disk: &Disk, directory: &Inode, name: &[u8]) -> Result<Option
     Ok(locate(disk, directory, name)?.map(|found| (found.nid, found.kind)))
 }
 
-/// Where the entry of a name is; not one that roll-forward added in memory.
+/// The place of a name's entry, except one that roll-forward added in memory.
 ///
 /// # Errors
 /// As [`find`]. The caller has checked that it is a directory.

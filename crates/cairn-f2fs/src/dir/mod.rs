@@ -35,7 +35,7 @@ fn bad_entry(directory: Nid, block: u64, slot: usize, what: &'static str, value:
     Corrupt::Directory { ino: directory, block, slot, what, value }.into()
 }
 
-/// Checks what an entry says before anybody follows it; its name.
+/// Checks an entry before its inode is loaded. Returns its name.
 fn check_entry<'b>(
     directory: Nid,
     block: u64,

@@ -34,8 +34,8 @@ const ADDED: u64 = 1 << 62;
 /// Lists entries from `position` on as long as `emit` returns true.
 ///
 /// # Errors
-/// It is no directory or encrypted; it is damaged, or the device failed: then what can be listed
-/// has been given.
+/// The inode is not a directory, or is encrypted; the directory is damaged, or the device failed:
+/// then all readable entries have been listed.
 pub(crate) fn read(
     disk: &Disk,
     directory: &Inode,
@@ -94,8 +94,8 @@ impl Listing<'_> {
             let Some(image) = self.damage.pass(image)? else { return Ok(true) };
             let from = if index == block { slot } else { 0 };
             let bucket = blocks::bucket_of(index, dir_level);
-            // A name elsewhere than in its bucket could not be found; one block at two places would
-            // list twice.
+            // A name outside its bucket could not be found, and a block at two places would be
+            // listed twice.
             let fits = |entry: &Dentry<'_>| {
                 bucket
                     .is_some_and(|(count, at)| u64::from(entry.hash).checked_rem(count) == Some(at))

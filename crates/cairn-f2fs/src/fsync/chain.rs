@@ -8,14 +8,14 @@ use cairn_cache::durability::{FlushOrigin, Mark};
 use crate::error::Result;
 use crate::inode::Inode;
 
-/// What fsyncs of a volume share and count.
+/// The shared state and the counters of a volume's fsyncs.
 pub(crate) struct Fsyncs {
     chain: Mutex<Chain>,
     /// Counters.
     pub stats: FsyncStats,
 }
 
-/// What fsyncs did.
+/// Counters of fsyncs.
 #[derive(Debug, Default)]
 pub struct FsyncStats {
     /// Calls.
@@ -32,7 +32,7 @@ pub struct FsyncStats {
     pub(crate) flushes_shared: Counter,
 }
 
-/// What was written behind a checkpoint.
+/// The nodes written after a checkpoint.
 #[derive(Default)]
 struct Chain {
     /// The checkpoint's.
@@ -62,7 +62,7 @@ impl Default for Fsyncs {
 }
 
 impl Fsyncs {
-    /// So many nodes more stand behind the checkpoint `version`; returns how many do now.
+    /// Adds nodes written after the checkpoint `version`. Returns their number.
     pub(super) fn extend_chain(&self, version: u64, nodes: u64) -> u64 {
         let mut chain = self.chain.lock();
         if chain.version != version {
@@ -72,7 +72,7 @@ impl Fsyncs {
         chain.nodes
     }
 
-    /// Returns when what was written of the inode is on the medium.
+    /// Waits until the inode's written blocks are on the medium.
     ///
     /// # Errors
     /// The device failed.

@@ -23,7 +23,7 @@ use crate::store::Store;
 
 pub(crate) use chain::{FsyncStats, Fsyncs};
 
-/// `fsync` and `fdatasync` of one inode. Nothing to do on a volume that is read-only by wish.
+/// `fsync` and `fdatasync` of one inode. Does nothing on a volume that was mounted read-only.
 ///
 /// # Errors
 /// A write failed, also one in the background since the last fsync; or the volume has stopped.
@@ -38,7 +38,7 @@ pub(crate) fn fsync(ops: &Operations, inode: &Arc<Inode>, data_only: bool) -> Re
         let _data = inode.data.read();
         writeback::write_back(ops, inode, 0..u64::MAX, WritebackMode::Sync)?;
     }
-    // Without checkpoints nothing is to survive a crash.
+    // While checkpoints are disabled, changes need not survive a crash.
     if inode.state.read().deleted || store.checkpoints.is_disabled() {
         return Ok(());
     }
@@ -62,11 +62,11 @@ fn checkpoint(fsyncs: &Fsyncs, store: &Store, inode: &Inode) -> Result<()> {
     fsyncs.stats.checkpoints.add(1);
     let written = inode.ledger.written();
     store.checkpoints.request(Reason::Fsync)?;
-    // As a rule the checkpoint has flushed, but not if there was nothing to write.
+    // Usually the checkpoint has flushed the device, but not if there was nothing to write.
     fsyncs.flush(inode, written)
 }
 
-/// Writes what roll-forward needs.
+/// Writes the nodes that roll-forward needs.
 fn write_nodes(ops: &Operations, store: &Store, inode: &Arc<Inode>, data_only: bool) -> Result<()> {
     let _inside = store.operation_lock.lock_op()?;
     let version = store.checkpoints.version();
@@ -76,7 +76,7 @@ fn write_nodes(ops: &Operations, store: &Store, inode: &Arc<Inode>, data_only: b
         inode.write_inode(&ops.inodes)?;
     }
     let mut nodes = store.nodes.marked(inode.nid, first);
-    // The inode first: what roll-forward does with the others depends on it.
+    // The inode comes first, because roll-forward needs it for the other nodes.
     nodes.sort_by_key(|(node, _)| node.nid() != inode.nid);
     if nodes.is_empty() {
         ops.fsyncs.stats.data_only.add(1);
@@ -95,7 +95,7 @@ fn write_nodes(ops: &Operations, store: &Store, inode: &Arc<Inode>, data_only: b
     Ok(())
 }
 
-/// Does the inode's node lack nothing but times?
+/// True if only times differ between the inode and its node.
 fn only_times_differ(store: &Store, inode: &Arc<Inode>) -> Result<bool> {
     let Some(node) = store.nodes.inode(inode.nid)? else { return Ok(false) };
     let mut stored = Record::decode(&node.image(), inode.nid, store.layout.features)?;
@@ -123,23 +123,22 @@ fn must_checkpoint(store: &Store, inode: &Inode) -> Result<bool> {
     {
         return Ok(true);
     }
-    // Nodes that have left the tree are still in the checkpoint's, and nothing in the chain says
-    // that they are gone.
+    // Nodes that have left the tree are still in the checkpoint's tree, and the chain does not
+    // record their removal.
     if inode.ledger.changed_in(Part::Data, version) || !has_roll_forward_space(store) {
         return Ok(true);
     }
     Ok(!store.nat.is_committed(pino)?)
 }
 
-/// Recovery writes every node of the chain anew before anything becomes free, and what is free now
-/// is all it has for that.
+/// Recovery writes every node of the chain again before any block becomes free, so it needs that
+/// many free blocks now.
 fn recovery_has_room(fsyncs: &Fsyncs, store: &Store) -> bool {
     let chain = fsyncs.extend_chain(store.checkpoints.version(), 0);
     store.segments.free_sections() >= store.segments.needed_for_recovery(chain)
 }
 
-/// Roll-forward adds to the checkpoint's blocks what came into use since, and takes nothing away
-/// first.
+/// Roll-forward adds blocks that came into use to the checkpoint's, before it subtracts any.
 fn has_roll_forward_space(store: &Store) -> bool {
     store.checkpoints.valid_blocks() + store.space.taken() <= store.space.user_blocks()
 }

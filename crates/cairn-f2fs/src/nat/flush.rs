@@ -27,7 +27,7 @@ pub struct NatPlan {
 
 impl Nat {
     /// Reads the NAT blocks that a checkpoint will have to change if, besides what has changed
-    /// already, these nids do. What cannot be read is found again by [`Nat::plan`].
+    /// already, these nids do. Errors are ignored here, because [`Nat::plan`] meets them again.
     pub(crate) fn read_ahead(&self, nids: &[Nid]) {
         let blocks: BTreeMap<u32, Side> = {
             let state = self.state.lock();
@@ -47,9 +47,9 @@ impl Nat {
         }
     }
 
-    /// Decides what goes to the journal and what to NAT blocks; from then on the changes are those
-    /// of the checkpoint in flight. Called with the operation lock held exclusively, and only when
-    /// the last plan has been committed.
+    /// Decides which entries go to the journal and which to NAT blocks. From then on the changes
+    /// are those of the checkpoint in flight. Called with the operation lock held exclusively,
+    /// after the last plan has been committed.
     ///
     /// # Errors
     /// A NAT block cannot be read.
@@ -79,7 +79,7 @@ impl Nat {
         Ok(plan)
     }
 
-    /// The planned checkpoint is on the medium: its NAT is the last one.
+    /// Commits the planned checkpoint, which is on the medium: its NAT becomes the last one.
     pub(crate) fn committed(&self, plan: NatPlan) {
         self.stats.blocks_written.add(as_u64(plan.blocks.len()));
         // These copies are not read before the bitmap selects them.
@@ -89,7 +89,7 @@ impl Nat {
         let mut state = self.state.lock();
         let State { in_flight, journal, bitmap, generation, free, .. } = &mut *state;
         for (nid, entry) in std::mem::take(in_flight) {
-            // No thread has taken it meanwhile: it has not changed since.
+            // The nid has not changed, so no thread has allocated it meanwhile.
             if entry.is_free() {
                 free.add(nid, entry.version);
             }
@@ -100,8 +100,8 @@ impl Nat {
     }
 }
 
-/// Fills the journal with as many whole groups (entries of one block) as fit, the smallest first:
-/// the blocks that must be written are then the fewest.
+/// Fills the journal with as many whole groups (entries of one block) as fit, the smallest first,
+/// so that the fewest blocks must be written.
 fn split(entries: BTreeMap<Nid, NatEntry>) -> (NatJournal, Vec<(u32, Group)>) {
     let mut groups: Vec<(u32, Group)> = Vec::new();
     for (nid, entry) in entries {

@@ -4,21 +4,21 @@ use std::collections::{BTreeMap, HashMap};
 
 use crate::format::{Layout, NatEntry, Nid, nat};
 
-/// Most free nids kept in memory; what is dropped is found again by the search.
+/// Most free nids kept in memory. The search finds the others again.
 const POOL_LIMIT: usize = 8192;
-/// The first nid that can be anybody's: nid 0 means none, 1 and 2 are the kernel's, 3 is the root.
+/// The first nid that can be allocated: nid 0 means none, 1 and 2 are the kernel's, 3 is the root.
 const FIRST: u32 = 4;
 
-/// The pool, what was given out of it, and how far the search is.
+/// The pool of free nids, the nids allocated from it, and the position of the search.
 pub(super) struct FreeNids {
-    /// Known to be free, with the version their entry has.
+    /// Nids known to be free, with the version of their entries.
     pool: BTreeMap<Nid, u8>,
-    /// Given out, without an address yet.
+    /// Allocated nids without an address yet.
     allocated: HashMap<Nid, u8>,
-    /// The NAT block to search next; the search goes round.
+    /// The NAT block to search next. After the last block the search continues at the first.
     cursor: u32,
     blocks: u32,
-    /// Blocks searched without finding anything since something was last found or freed.
+    /// Blocks searched in vain since a nid was last found or freed.
     fruitless: u32,
 }
 
@@ -29,14 +29,14 @@ impl FreeNids {
         Self { pool: BTreeMap::new(), allocated: HashMap::new(), cursor, blocks, fruitless: 0 }
     }
 
-    /// Gives out the lowest known one.
+    /// Allocates the lowest known nid.
     pub(super) fn take(&mut self) -> Option<Nid> {
         let (nid, version) = self.pool.pop_first()?;
         self.allocated.insert(nid, version);
         Some(nid)
     }
 
-    /// Gives out this one, whether it is known or not.
+    /// Allocates this nid, whether it is known or not.
     pub(super) fn allocate_exact(&mut self, nid: Nid, version: u8) {
         self.pool.remove(&nid);
         self.allocated.insert(nid, version);
@@ -52,7 +52,7 @@ impl FreeNids {
         Some(block)
     }
 
-    /// Adds what is free in a NAT block. `known` overrides its entries; what is `changed` is free
+    /// Adds the free nids of a NAT block. `known` overrides its entries. Nids in `changed` are free
     /// only after a checkpoint.
     pub(super) fn scan(
         &mut self,
@@ -77,7 +77,7 @@ impl FreeNids {
             if self.pool.len() > before { 0 } else { self.fruitless.saturating_add(1) };
     }
 
-    /// An nid whose freedom a checkpoint now knows.
+    /// Adds a nid that is free in the last checkpoint.
     pub(super) fn add(&mut self, nid: Nid, version: u8) {
         if nid.get() >= FIRST && self.pool.len() < POOL_LIMIT {
             self.pool.insert(nid, version);
@@ -85,7 +85,7 @@ impl FreeNids {
         self.fruitless = 0;
     }
 
-    /// Takes back one that was given out; false if it was not.
+    /// Frees an allocated nid; false if it was not allocated.
     pub(super) fn give_back(&mut self, nid: Nid) -> bool {
         let Some(version) = self.allocated.remove(&nid) else { return false };
         self.pool.insert(nid, version);
@@ -93,7 +93,7 @@ impl FreeNids {
         true
     }
 
-    /// It is in use now.
+    /// Marks a nid as used.
     pub(super) fn forget(&mut self, nid: Nid) {
         self.allocated.remove(&nid);
         self.pool.remove(&nid);

@@ -44,7 +44,7 @@ use crate::format::{BlockAddr, Checkpoint, Layout, NatEntry, Nid, bits, nat};
 pub(crate) use flush::NatPlan;
 use free::FreeNids;
 
-/// Place in the order of locks of rank Allocator.
+/// Order among the locks of rank Allocator.
 const LOCK_ORDER: u64 = 1;
 
 /// See the module.
@@ -56,10 +56,10 @@ pub struct Nat {
     pub stats: NatStats,
 }
 
-/// The NAT as those call it who only look up.
+/// The interface of callers that only look up.
 pub(crate) type NatTable = Nat;
 
-/// What the NAT did.
+/// Counters of the NAT.
 #[derive(Debug, Default)]
 pub struct NatStats {
     /// NAT blocks read or found in the cache for a look-up.
@@ -71,9 +71,9 @@ pub struct NatStats {
 }
 
 struct State {
-    /// Changed since the last snapshot.
+    /// Entries changed since the last snapshot.
     changed: BTreeMap<Nid, NatEntry>,
-    /// Changed by the checkpoint in flight.
+    /// Entries that the checkpoint in flight writes.
     in_flight: BTreeMap<Nid, NatEntry>,
     /// The last checkpoint's journal.
     journal: BTreeMap<Nid, NatEntry>,
@@ -89,7 +89,7 @@ impl State {
         self.changed.get(&nid).copied().or_else(|| self.in_snapshot(nid))
     }
 
-    /// As the newest snapshot has it.
+    /// The entry as in the newest snapshot.
     fn in_snapshot(&self, nid: Nid) -> Option<NatEntry> {
         self.in_flight.get(&nid).or_else(|| self.journal.get(&nid)).copied()
     }
@@ -120,8 +120,8 @@ impl Nat {
         Self { layout, cache, state, stats: NatStats::default() }
     }
 
-    /// The entry of an nid; it may be a free one. That of nids 0, 1 and 2, and of numbers beyond
-    /// the table, is free.
+    /// The entry of a nid, which may be free. Nids 0, 1 and 2, and numbers beyond the table, are
+    /// free.
     ///
     /// # Errors
     /// The entry is impossible, or the device failed.
@@ -132,7 +132,7 @@ impl Nat {
         Ok(self.entry(nid)?.validate(nid, &self.layout)?)
     }
 
-    /// Where the node of this nid is, if there is one.
+    /// The address of this nid's node, if there is one.
     ///
     /// # Errors
     /// As [`Nat::lookup`].
@@ -141,7 +141,7 @@ impl Nat {
         Ok((!entry.is_free()).then_some(entry.block_addr))
     }
 
-    /// Does the newest snapshot know a node of this nid?
+    /// True if the newest snapshot has a node with this nid.
     ///
     /// # Errors
     /// As [`Nat::lookup`].
@@ -156,7 +156,7 @@ impl Nat {
         self.entry_of(nid, |state| state.known(nid))
     }
 
-    /// The entry as `known` has it, or else the NAT block.
+    /// The entry in `known`, else in the NAT block.
     fn entry_of(&self, nid: Nid, known: impl Fn(&State) -> Option<NatEntry>) -> Result<NatEntry> {
         if !self.layout.is_nid(nid) {
             return Err(Corrupt::Nat {
@@ -199,7 +199,7 @@ impl Nat {
         Ok(self.lookup(nid)?.version)
     }
 
-    /// Takes a free nid. It belongs to the caller until it gets an address or is freed.
+    /// Allocates a nid. It belongs to the caller until it gets an address or is freed.
     ///
     /// # Errors
     /// No nid is free, or the device failed.
@@ -228,8 +228,7 @@ impl Nat {
         }
     }
 
-    /// Takes a certain free nid, as [`Nat::allocate`] takes any: roll-forward makes an inode that
-    /// had it.
+    /// As [`Nat::allocate`], for a certain nid: roll-forward makes an inode that had it.
     ///
     /// # Errors
     /// It is in use, or the NAT cannot be read.
@@ -247,7 +246,7 @@ impl Nat {
         Ok(())
     }
 
-    /// Gives back an nid that was allocated and never had an address.
+    /// Frees a nid that was allocated and never had an address.
     ///
     /// # Panics
     /// It is not one.
@@ -256,7 +255,8 @@ impl Nat {
         assert!(returned, "nid {nid} is given back but was not just allocated");
     }
 
-    /// The node is at `addr` from now on. Returns where it was ([`BlockAddr::NULL`] if nowhere).
+    /// Sets the node's address to `addr`. Returns the old one ([`BlockAddr::NULL`] if there was
+    /// none).
     ///
     /// # Errors
     /// As [`Nat::lookup`]; none if the nid was just allocated or has changed since the last
@@ -283,8 +283,8 @@ impl Nat {
         state.changed.insert(nid, entry);
     }
 
-    /// The node is no more. Its nid can be given out again once a checkpoint knows it. Returns
-    /// where the node was; `None` if it never had an address: then the nid stays given out until
+    /// Removes a node's entry. The nid can be allocated again after a checkpoint. Returns the
+    /// node's address; `None` if it never had one: then the nid stays allocated until
     /// [`Nat::give_back`].
     ///
     /// # Errors
@@ -300,7 +300,7 @@ impl Nat {
         Ok(Some(old.block_addr))
     }
 
-    /// Has an entry changed since the last snapshot?
+    /// True if an entry has changed since the last snapshot.
     #[must_use]
     pub(crate) fn is_dirty(&self) -> bool {
         !self.state.lock().changed.is_empty()

@@ -22,7 +22,7 @@ use cairn_cache::block::Image;
 use crate::format::path::NodeKind;
 use crate::format::{BlockAddr, Log, NatEntry, Nid, NodeFooter};
 
-/// What kind of file a node belongs to: it decides the log.
+/// The kind of file that a node belongs to, which decides the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
     /// A directory: hot nodes.
@@ -43,18 +43,18 @@ pub struct Node {
     owner: Owner,
     /// NAT version: what summaries of its data blocks carry.
     version: u8,
-    /// Where it was last written; 0 before the first time.
+    /// Its last address; 0 before the first write.
     address: AtomicU32,
     image: RwLock<Image>,
     dirty: AtomicBool,
-    /// Removed: never written again.
+    /// True once it is removed: it is never written again.
     retired: AtomicBool,
-    /// Used since the evictor last looked.
+    /// True if it was used since the evictor last looked.
     pub(super) used: AtomicBool,
     list: Arc<DirtyList>,
 }
 
-/// Write access to a node's bytes. The footer is the write's business.
+/// Write access to a node's bytes. The footer is set when the node is written.
 #[must_use = "the lock is released when the guard is dropped"]
 pub(crate) struct NodeGuard<'n> {
     image: RwLockWriteGuard<'n, Image>,
@@ -103,7 +103,7 @@ impl Node {
         self.offset
     }
 
-    /// What it is.
+    /// Its kind.
     #[must_use]
     pub const fn kind(&self) -> NodeKind {
         self.kind
@@ -141,7 +141,7 @@ impl Node {
         self.address.store(addr.get(), Relaxed);
     }
 
-    /// The bytes as they are now. Cheap; later changes do not show in it.
+    /// A cheap copy of the present bytes. Later changes do not affect it.
     #[must_use]
     pub fn image(&self) -> Image {
         self.image.read().clone()
@@ -153,19 +153,19 @@ impl Node {
         NodeFooter::read(&self.image.read())
     }
 
-    /// Has it changed since it was last written?
+    /// True if it has changed since the last write.
     #[must_use]
     pub(crate) fn is_dirty(&self) -> bool {
         self.dirty.load(Relaxed)
     }
 
-    /// Was it removed?
+    /// True if it was removed.
     #[must_use]
     pub(crate) fn is_retired(&self) -> bool {
         self.retired.load(Relaxed)
     }
 
-    /// Write access; the node is dirty from now on. The caller holds the operation lock.
+    /// Write access, which makes the node dirty. The caller holds the operation lock.
     ///
     /// # Panics
     /// The node was removed. A change of it now is a stale reference.
@@ -176,14 +176,14 @@ impl Node {
         NodeGuard { image }
     }
 
-    /// Does the word at a byte of the node, a data pointer, say this?
+    /// True if the data pointer at this offset has this address.
     #[must_use]
     pub fn says(&self, at: usize, addr: BlockAddr) -> bool {
         word(&self.image.read(), at) == Some(&addr.get().to_le_bytes())
     }
 
-    /// Makes the word at a byte of the node, a data pointer, say `new` if it says `old` now. False
-    /// if it does not, or if the node was removed. The caller holds the operation lock.
+    /// Sets the data pointer at this offset to `new` if it is `old`. False if it is not, or if the
+    /// node was removed. The caller holds the operation lock.
     #[must_use]
     pub(crate) fn replace(self: &Arc<Self>, at: usize, old: BlockAddr, new: BlockAddr) -> bool {
         let mut image = self.image.write();
@@ -199,8 +199,8 @@ impl Node {
         true
     }
 
-    /// Makes the node dirty as it is, so that it gets a new place. False if it was dirty already,
-    /// or was removed. The caller holds the operation lock.
+    /// Makes the unchanged node dirty, so that it gets a new address. False if it was dirty
+    /// already, or was removed. The caller holds the operation lock.
     pub(crate) fn redirty(self: &Arc<Self>) -> bool {
         let _image = self.image.write();
         let clean = !self.is_retired() && !self.is_dirty();
@@ -210,14 +210,14 @@ impl Node {
         clean
     }
 
-    /// Dirty from now on; the image is locked by the caller.
+    /// Marks the node as dirty. The caller has locked the image.
     pub(super) fn mark_dirty(self: &Arc<Self>) {
         if !self.dirty.swap(true, Relaxed) {
             self.list.lock().insert((self.ino, self.nid), self.clone());
         }
     }
 
-    /// Write access for the write itself: the node is clean from now on.
+    /// Write access for the write to the device, which makes the node clean.
     pub(super) fn begin_write(&self) -> NodeGuard<'_> {
         let image = self.image.write();
         self.dirty.store(false, Relaxed);
@@ -225,7 +225,7 @@ impl Node {
         NodeGuard { image }
     }
 
-    /// Write access for the removal: it cannot be written any more.
+    /// Write access for the removal, after which the node cannot be written.
     pub(super) fn retire(&self) -> NodeGuard<'_> {
         let image = self.image.write();
         self.retired.store(true, Relaxed);

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 
 /// Batches of nodes that are being written.
 pub(super) struct Chain {
-    /// Held while a batch takes its places; holds the next number.
+    /// Held while a batch takes its addresses. The value is the next number.
     pub(super) order: Mutex<u64>,
     pub(super) in_flight: Mutex<InFlight>,
     done: Condvar,
@@ -28,7 +28,7 @@ impl Chain {
         Self { order: Mutex::new(rank, 0), in_flight, done: Condvar::new() }
     }
 
-    /// A batch is done. Waits for the earlier ones if `in_order`; true if it had to.
+    /// Ends a batch. With `in_order` waits for the earlier ones; true if it had to wait.
     pub(super) fn finish(&self, number: u64, good: bool, in_order: bool) -> Result<bool> {
         let mut in_flight = self.in_flight.lock();
         in_flight.batches.remove(&number);

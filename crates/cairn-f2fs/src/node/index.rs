@@ -19,7 +19,7 @@ enum Slot {
 #[derive(Default)]
 struct Shard {
     slots: HashMap<Nid, Slot>,
-    /// Candidates for eviction, oldest first; the clock's hand goes round.
+    /// Candidates for eviction in the order of the clock's hand, the oldest first.
     clock: VecDeque<Nid>,
 }
 
@@ -35,7 +35,7 @@ impl Shard {
         self.slots.insert(nid, Slot::Ready(node));
         self.clock.push_back(nid);
         if self.clock.len() > 2 * self.slots.len() + Index::SHARDS {
-            // Nodes that were removed and came again stand here twice.
+            // Nodes that were removed and added again are here twice.
             let Self { slots, clock } = self;
             let mut seen = std::collections::HashSet::new();
             clock.retain(|nid| slots.contains_key(nid) && seen.insert(*nid));
@@ -58,7 +58,7 @@ impl Index {
         &self.0[nid.index() % Self::SHARDS]
     }
 
-    /// The node; `load` makes it if it is not there. Concurrent callers load it once.
+    /// The node. `load` makes it if it is not in memory. Concurrent callers load it once.
     pub(super) fn get_or_load(
         &self,
         nid: Nid,
@@ -114,9 +114,9 @@ impl Index {
         matches!(self.shard(nid).shard.lock().slots.remove(&nid), Some(Slot::Ready(_)))
     }
 
-    /// Second chance over one shard: gives up to `most` nodes up that nobody holds and nobody used
-    /// since the hand last passed. Dirty ones are held by the dirty list. Each node that is looked
-    /// at is taken from `looks`.
+    /// Evicts up to `most` nodes of one shard by second chance: nodes without references that were
+    /// not used since the hand last passed. The dirty list has references to dirty nodes. Subtracts
+    /// each examined node from `looks`.
     pub(super) fn evict(&self, shard: usize, most: u64, looks: &mut u64) -> u64 {
         let Some(mut locked) = self.0[shard].shard.try_lock() else { return 0 };
         let mut count = 0;

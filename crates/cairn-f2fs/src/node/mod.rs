@@ -41,12 +41,12 @@ pub struct NodeCache {
     buffers: Arc<BufferCache>,
     nat: Arc<NatTable>,
     overlay: Overlay,
-    /// The nodes that change, where the volume is written. There is no overlay then.
+    /// The nodes of a writable volume, which has no overlay.
     live: Option<Arc<Nodes>>,
 }
 
 impl NodeCache {
-    /// The nodes of a volume, with what roll-forward changed.
+    /// The nodes of a volume, with the changes of roll-forward.
     #[must_use]
     pub fn new(
         layout: Arc<Layout>,
@@ -68,7 +68,7 @@ impl NodeCache {
         Self { layout, buffers, nat, overlay: Overlay::default(), live: Some(nodes) }
     }
 
-    /// What roll-forward changed.
+    /// The changes of roll-forward.
     #[must_use]
     pub(crate) fn overlay(&self) -> &Overlay {
         &self.overlay
@@ -77,7 +77,7 @@ impl NodeCache {
     /// The block of a node that belongs to inode `ino` at `offset` of its tree.
     ///
     /// # Errors
-    /// There is no such node, its block is another, or the device failed.
+    /// There is no such node, its block has another node, or the device failed.
     pub fn read(&self, nid: Nid, ino: Nid, offset: u32) -> Result<Image> {
         if let Some(live) = &self.live {
             return Ok(live.child(nid, ino, offset)?.image());
@@ -125,8 +125,7 @@ impl NodeCache {
             return Ok((footer.ino == ino).then_some(image));
         }
         let entry = self.nat.lookup(ino)?;
-        // A number of another kind of node is no inode's: the caller asked for something that does
-        // not exist.
+        // The number belongs to another kind of node, so no such inode exists.
         if entry.is_free() || entry.ino != ino {
             return Ok(None);
         }

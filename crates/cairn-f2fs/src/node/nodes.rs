@@ -37,10 +37,10 @@ use super::block::{DirtyList, Node, Owner};
 use super::chain::Chain;
 use super::index::Index;
 
-/// Nodes looked at for each that is to be given up.
+/// Nodes that are examined for each one to evict.
 const LOOKS: u64 = 16;
 
-/// A number whose node is no more; see [`Nodes::release`].
+/// The number of a removed node; see [`Nodes::release`].
 #[must_use = "the number can be given out again only when it is released"]
 #[derive(Debug)]
 pub struct Removed {
@@ -55,14 +55,14 @@ pub struct Nodes {
     pub(super) device: Arc<dyn BlockDevice>,
     budget: Arc<Budget>,
     pub(super) nat: Arc<Nat>,
-    /// `None` on a volume that is only read.
+    /// `None` on a read-only volume.
     room: Option<Room>,
     index: Index,
     dirty: Arc<DirtyList>,
     pub(super) chain: Chain,
     /// `cp_ver` of the footers of nodes written now.
     version: AtomicU64,
-    /// Next shard to give clean nodes up from.
+    /// The next shard to evict clean nodes from.
     hand: AtomicUsize,
     /// Nodes in memory.
     resident: AtomicU64,
@@ -78,7 +78,7 @@ pub struct Room {
     pub space: Arc<Space>,
 }
 
-/// What happened to nodes.
+/// Counters of nodes.
 #[derive(Debug, Default)]
 pub struct NodeStats {
     /// Read from the device.
@@ -94,7 +94,7 @@ pub struct NodeStats {
 }
 
 impl Nodes {
-    /// An empty cache; without `room` nodes can only be read. `version` is
+    /// An empty cache. Without `room` nodes can only be read. `version` is
     /// [`crate::format::Checkpoint::node_version`] of the last checkpoint.
     #[must_use]
     pub fn new(
@@ -128,7 +128,7 @@ impl Nodes {
         self.room.as_ref().expect("nodes of a volume that is only read do not change")
     }
 
-    /// A node, read if it is not in memory. What its footer says has been checked against the NAT.
+    /// A node, read if it is not in memory. Its footer has been checked against the NAT.
     ///
     /// # Errors
     /// No node has this nid, the block at its address is another one, an inode's checksum is wrong;
@@ -141,11 +141,10 @@ impl Nodes {
         Ok(node)
     }
 
-    /// The node that stands at `offset` in the tree of inode `ino`, as a pointer of its parent
-    /// says.
+    /// The node at `offset` in the tree of inode `ino`, to which its parent points.
     ///
     /// # Errors
-    /// As [`Nodes::get`]; or the node says that it belongs elsewhere.
+    /// As [`Nodes::get`]; or the node's footer names another place.
     pub(crate) fn child(&self, nid: Nid, ino: Nid, offset: u32) -> Result<Arc<Node>> {
         let node = self.get(nid)?;
         let bad = |what, value: u32| Corrupt::Node {
@@ -172,13 +171,12 @@ impl Nodes {
     /// # Errors
     /// As [`Nodes::get`].
     pub fn inode(&self, ino: Nid) -> Result<Option<Arc<Node>>> {
-        // One that was just made has no NAT entry yet.
+        // A node that was just made has no NAT entry yet.
         if let Some(node) = self.index.peek(ino) {
             return Ok((node.kind() == NodeKind::Inode).then_some(node));
         }
         let entry = self.nat.lookup(ino)?;
-        // A number of another kind of node is no inode's: the caller asked for something that does
-        // not exist.
+        // The number belongs to another kind of node, so no such inode exists.
         if entry.is_free() || entry.ino != ino {
             return Ok(None);
         }
@@ -198,8 +196,8 @@ impl Nodes {
         let mut entry = entry;
         let bytes = loop {
             let bytes = blocks::read(&*self.device, entry.block_addr.pba(), 1)?;
-            // It may have been written elsewhere meanwhile, and its block have been given to
-            // somebody else.
+            // The node may have been written elsewhere meanwhile, and its old block may have been
+            // allocated again.
             let now = self.nat.lookup(nid)?;
             if now == entry || now.is_free() {
                 break bytes;
@@ -209,7 +207,7 @@ impl Nodes {
         self.decode(nid, entry, &bytes)
     }
 
-    /// The node whose block was read from where its NAT entry says.
+    /// The node of a block that was read from the address in its NAT entry.
     fn decode(&self, nid: Nid, entry: NatEntry, bytes: &[u8]) -> Result<Arc<Node>> {
         self.stats.read.add(1);
         let footer = NodeFooter::read(bytes);
@@ -228,8 +226,7 @@ impl Nodes {
     }
 
     /// Brings those of these nodes into memory that exist and are not there, in one batch. Sorts
-    /// `nids`. How many there are is bounded by the caller; how long they stay is the cache's
-    /// business.
+    /// `nids`. The caller bounds their number. The cache may evict them at any time.
     ///
     /// # Errors
     /// As [`Nodes::get`], but for nids without a node.
@@ -309,9 +306,9 @@ impl Nodes {
         Ok(node)
     }
 
-    /// Removes the node: its block and its count are freed, what was dirty in it is dropped. The
-    /// caller has taken care of everything below it, and [releases](Nodes::release) the nid when
-    /// nothing in memory goes by that number any more.
+    /// Removes the node: frees its block and its count, and drops its changes. The caller has freed
+    /// everything below it, and [releases](Nodes::release) the nid when nothing in memory uses that
+    /// number any more.
     ///
     /// # Errors
     /// As [`Nodes::get`]; or its block was not in use.
@@ -331,8 +328,7 @@ impl Nodes {
         Ok(Removed { nid, at_once: addr.is_none() })
     }
 
-    /// Lets the nid of a removed node be given out again: at once if no checkpoint and no log knows
-    /// it.
+    /// Makes the nid of a removed node free: at once if no checkpoint and no log has it.
     pub fn release(&self, removed: Removed) {
         if removed.at_once {
             self.nat.give_back(removed.nid);
@@ -351,10 +347,10 @@ impl Nodes {
         while self.evict(u64::MAX, u64::MAX) > 0 {}
     }
 
-    /// Gives up to `most` nodes up, looking at up to `looks`. Returns how many.
+    /// Evicts up to `most` nodes and examines up to `looks`. Returns the number of evicted nodes.
     fn evict(&self, most: u64, mut looks: u64) -> u64 {
         let mut count = 0;
-        // Two rounds: the first one only takes "used" marks away where everything is warm.
+        // Two rounds: if all nodes were used, the first one only clears their marks.
         for _ in 0..2 * Index::SHARDS {
             if count >= most || looks == 0 {
                 break;
@@ -408,8 +404,8 @@ impl Nodes {
         self.version.load(Relaxed)
     }
 
-    /// A checkpoint took its snapshot: nodes written from now on carry its version. Called with the
-    /// operation lock held exclusively.
+    /// Called when a checkpoint takes its snapshot, with the operation lock held exclusively: nodes
+    /// written from now on have its version.
     pub(crate) fn set_version(&self, version: u64) {
         self.version.store(version, Relaxed);
     }
@@ -417,8 +413,8 @@ impl Nodes {
 
 impl Reclaim for Nodes {
     fn reclaim(&self, bytes: u64) -> u64 {
-        // Where nearly all are dirty (recovery writes none before the end) the search is no longer
-        // for that.
+        // The search stays short even if nearly all nodes are dirty (recovery writes none before
+        // its end).
         let clean = self.resident.load(Relaxed).saturating_sub(self.dirty_count() as u64);
         let most = bytes.div_ceil(BLOCK_BYTES).min(clean);
         self.evict(most, LOOKS * (most + 1)) * BLOCK_BYTES

@@ -23,11 +23,11 @@ use crate::format::node;
 use crate::format::path::NodePath;
 use crate::format::units::{BlockAddr, Nid};
 
-/// What a file block's pointer is in.
+/// The node with a file block's pointer.
 pub enum Leaf {
     /// A node; see [`Pointers`].
     Node(Pointers),
-    /// Nothing: so many blocks from here on are a hole.
+    /// None: this many blocks from here on are a hole.
     Hole(u64),
 }
 
@@ -97,7 +97,7 @@ pub fn find(nodes: &NodeCache, ino: Nid, inode: &Inode, block: u64) -> Result<Le
 /// Checks that a pointer is one of the special values or lies in the main area.
 ///
 /// # Errors
-/// It is not.
+/// The pointer is outside the main area.
 pub(crate) fn check_pointer(
     addr: BlockAddr,
     ino: Nid,

@@ -19,14 +19,15 @@ use crate::format::path::NodeKind;
 use crate::format::{BlockAddr, Layout, Log, NatEntry, Nid, NodeFooter, inode};
 use crate::segment;
 
-/// Nodes that are written at once when memory is short.
+/// How many nodes are written at once when memory is short.
 const BATCH: usize = 512;
 
-/// Nodes that have their places and are on their way to the device.
+/// Nodes that have their addresses and are being written.
 #[must_use = "fsyncs wait until these are written"]
 pub struct PlacedNodes {
     number: u64,
-    /// Held: what is read from the device before they are written is not they.
+    /// The references keep the nodes in memory: until they are written, the device has other blocks
+    /// at their addresses.
     _nodes: Vec<Arc<Node>>,
 }
 
@@ -61,9 +62,9 @@ impl Nodes {
         Ok(())
     }
 
-    /// Gives nodes their places without marks, as [`Nodes::write`] does, and adds them to `writes`:
-    /// what a checkpoint does with all that are dirty. They stay in memory as long as the result
-    /// does; say so when they are written ([`Nodes::written`]).
+    /// Gives nodes their addresses without marks, as [`Nodes::write`] does, and adds them to
+    /// `writes`. A checkpoint does so with all dirty nodes. They stay in memory as long as the
+    /// result does. The caller reports when they are written ([`Nodes::written`]).
     ///
     /// # Errors
     /// No segment has room: the volume must stop.
@@ -88,8 +89,7 @@ impl Nodes {
         }
     }
 
-    /// Nodes of [`Nodes::place_plain`] are on the device, or never will be: then the chain is
-    /// broken.
+    /// Ends the write of nodes of [`Nodes::place_plain`]. If it failed, the chain is broken.
     pub fn written(&self, placed: PlacedNodes, good: bool) {
         // Threads that wait for this batch get the failure; the caller has it already.
         let _reported = self.chain.finish(placed.number, good, false);
@@ -106,7 +106,7 @@ impl Nodes {
         })
     }
 
-    /// Gives all nodes their places; the chain is held.
+    /// Gives all nodes their addresses. The caller holds the chain.
     fn place_all(&self, nodes: &[(Arc<Node>, Marks)], writes: &mut Writes) -> Result<()> {
         let mut rest = nodes;
         while let Some((first, _)) = rest.first() {
@@ -146,7 +146,7 @@ impl Nodes {
         Ok(())
     }
 
-    /// The node stands at a new place.
+    /// Records a node's new address.
     fn moved(&self, node: &Arc<Node>, addr: BlockAddr) -> Result<()> {
         let old = node.address();
         let entry = NatEntry { version: node.version(), ino: node.ino(), block_addr: addr };
@@ -166,8 +166,8 @@ impl Nodes {
     }
 
     /// The dirty nodes of an inode with the marks of an fsync: on its last one, and `DENT` on the
-    /// inode's own block if `entry` is asked for. Linux marks every node of an fsync and so do we:
-    /// recovery takes the last.
+    /// inode's own block if `entry` is asked for. As in Linux, every node of an fsync is marked;
+    /// recovery uses the last.
     #[must_use]
     pub fn marked(&self, ino: Nid, entry: bool) -> Vec<(Arc<Node>, Marks)> {
         let dent = |node: &Node| {

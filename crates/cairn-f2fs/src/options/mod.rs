@@ -51,10 +51,10 @@ impl std::fmt::Display for UnusableCap {
 /// How a volume is opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountOptions {
-    /// No write reaches the device; what was fsynced since the last checkpoint is replayed in
-    /// memory.
+    /// No write reaches the device. Changes that were fsynced since the last checkpoint are
+    /// replayed in memory.
     pub read_only: bool,
-    /// Do not look at what was fsynced since the last checkpoint (`norecovery`); read-only volumes
+    /// Ignore changes that were fsynced since the last checkpoint (`norecovery`); read-only volumes
     /// only.
     pub no_recovery: bool,
     /// Memory for folios and metadata buffers, in bytes (`cache=SIZE`).
@@ -64,7 +64,7 @@ pub struct MountOptions {
     pub buffered: BufferedMode,
     /// Largest folio in bytes (`max_folio=SIZE`).
     pub max_folio: usize,
-    /// What damage that somebody comes across means (`errors=continue|remount-ro|panic`).
+    /// The reaction to damage (`errors=continue|remount-ro|panic`).
     pub on_damage: OnDamage,
     /// Keep access times as `relatime` does; `noatime` switches them off.
     pub access_times: bool,
@@ -72,24 +72,24 @@ pub struct MountOptions {
     pub mode: Mode,
     /// Which sections are cleaned first (`gc_victim=data_first|greedy|adaptive`).
     pub gc_victim: GcVictim,
-    /// Cleaning while nobody does anything (`background_gc=on|off|sync`).
+    /// Cleaning while the volume is idle (`background_gc=on|off|sync`).
     pub background_gc: BackgroundGc,
-    /// The background daemon cleans for those who need room (`gc_merge`, `nogc_merge`).
+    /// The background daemon cleans for operations that need room (`gc_merge`, `nogc_merge`).
     pub gc_merge: bool,
     /// The background chooses among old sections (`atgc`, `noatgc`).
     pub atgc: bool,
-    /// Tell the device about freed blocks (`discard`, `nodiscard`).
+    /// Discard freed blocks (`discard`, `nodiscard`).
     pub discard: bool,
     /// Seconds between checkpoints of a volume that changes (`checkpoint_interval=SECONDS`).
     pub checkpoint_interval: u32,
-    /// One daemon writes one checkpoint for all who ask at the same time (`checkpoint_merge`,
+    /// One daemon writes one checkpoint for all concurrent requests (`checkpoint_merge`,
     /// `nocheckpoint_merge`).
     pub checkpoint_merge: bool,
     /// Blocks that are kept for root (`reserve_root=BLOCKS`); an eighth of the volume at most.
     pub reserve_root: u32,
-    /// The user and the group who may use them, too (`resuid=UID`, `resgid=GID`).
+    /// The user and the group that may use them, too (`resuid=UID`, `resgid=GID`).
     pub reserved_for: ReservedFor,
-    /// No checkpoints are written (`checkpoint=disable`), and how much space that may cost; `None`:
+    /// Checkpoints are disabled (`checkpoint=disable`), at the cost of at most this space; `None`:
     /// `checkpoint=enable`.
     pub checkpoint_disabled: Option<UnusableCap>,
 }
@@ -128,8 +128,8 @@ impl MountOptions {
         error: Error::Option,
     };
 
-    /// How long file data stays in memory at most: as Linux has it, and no longer than until the
-    /// next checkpoint.
+    /// The longest time that dirty file data stays in memory: Linux's default, or the checkpoint
+    /// interval if that is shorter.
     #[must_use]
     pub fn dirty_expire(&self) -> Duration {
         DIRTY_EXPIRE.min(Duration::from_secs(self.checkpoint_interval.into()))
@@ -143,7 +143,7 @@ impl MountOptions {
         Self::default().changed(list)
     }
 
-    /// These options, changed by a list: what it does not name stays.
+    /// These options, changed by a list. Other options stay as they are.
     ///
     /// # Errors
     /// As [`MountOptions::parse`].
@@ -316,7 +316,7 @@ fn parse_on_damage(value: &str) -> Result<OnDamage> {
         .ok_or_else(|| Error::Option(format!("errors={value}: give {}", OnDamage::WORDS)))
 }
 
-/// What follows `checkpoint=` if checkpoints are to be disabled.
+/// The value of `checkpoint=` that disables checkpoints.
 fn cap_of_option(word: &str, value: &str) -> Result<UnusableCap> {
     let malformed = || {
         Error::Option(format!(

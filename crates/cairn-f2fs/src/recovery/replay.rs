@@ -262,7 +262,7 @@ impl Replay<'_> {
         }
         let owner = self.store.segments.owner_of(addr)?;
         let Some(live) = relocate::find(self.store, addr, owner)? else {
-            let what = "roll-forward finds a block in use that nobody points to";
+            let what = "roll-forward finds a block in use to which no node points";
             return Err(Corrupt::Nat { nid: owner.nid, what, value: addr.get().into() }.into());
         };
         live.set(BlockAddr::NULL);

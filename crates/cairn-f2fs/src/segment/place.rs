@@ -56,7 +56,7 @@ impl Segments {
     /// # Panics
     /// There are no owners.
     pub fn place(&self, log: Log, owners: &[Owner]) -> Result<Placed> {
-        assert!(!owners.is_empty(), "blocks are placed for somebody");
+        assert!(!owners.is_empty(), "blocks are placed for owners");
         self.with_summaries(|state, loaded| match self.try_place(state, log, owners, loaded) {
             Step::Placed(placed) => Ok(Ok(placed)),
             Step::Full => Ok(Err(Error::NO_SPACE)),
@@ -78,7 +78,7 @@ impl Segments {
         owners: &[Owner],
         at: BlockAddr,
     ) -> Result<Option<Placed>> {
-        assert!(!owners.is_empty(), "blocks are placed for somebody");
+        assert!(!owners.is_empty(), "blocks are placed for owners");
         self.with_summaries(|state, loaded| {
             if state.logs[log.index()].next(&self.layout) != at {
                 return Ok(Ok(None));

@@ -212,7 +212,7 @@ fn a_section_ends_where_its_zone_does() {
     let end = BlockAddr(placed[2].address.get() + 176);
     assert!(
         segments.adopt(end, Log::ColdData, owners[0]).is_err(),
-        "nobody can have written there"
+        "no log can have written there"
     );
     segments.protect(end);
     (0..1200)

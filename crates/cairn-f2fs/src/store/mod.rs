@@ -36,12 +36,12 @@ use crate::operation_lock::OperationLock;
 use crate::segment::{Mode, SegmentSources, Segments};
 use crate::space::Space;
 
-/// What a volume is opened with.
+/// How a volume is opened.
 #[derive(Clone, Copy, Debug)]
 pub struct StoreOptions {
     /// How logs find room.
     pub mode: Mode,
-    /// Tell the device about freed blocks.
+    /// True if freed blocks are to be discarded.
     pub discard: bool,
 }
 
@@ -72,11 +72,11 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens the pack that counts for writing. What its roll-forward chain or its orphans demand is
-    /// the caller's business.
+    /// Opens the valid pack for writing. The caller handles its roll-forward chain and its orphans.
     ///
     /// # Errors
-    /// The pack, the SIT or a summary is impossible; a resize was under way; or the device failed.
+    /// The pack, the SIT or a summary is impossible; a resize was in progress; or the device
+    /// failed.
     pub fn open(
         device: Arc<dyn BlockDevice>,
         layout: Layout,

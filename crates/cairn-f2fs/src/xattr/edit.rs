@@ -35,7 +35,7 @@ use crate::op::{Op, Operations};
 /// Blocks that setting attributes may take: the attribute node.
 pub(crate) const BLOCKS: u64 = 1;
 
-/// Blocks that it takes of this inode to have these attributes.
+/// Blocks that this inode needs for these attributes.
 fn blocks(inode: &Inode, list: &[Xattr]) -> u64 {
     let record = inode.record();
     let fits = list.is_empty() || xattr::area_size(list) <= record.inline_xattr_range().len();
@@ -45,8 +45,8 @@ fn blocks(inode: &Inode, list: &[Xattr]) -> u64 {
 /// Header and end of an area.
 const FRAME: usize = xattr::HEADER_SIZE + 4;
 
-/// Sets one. An access ACL sets the permission bits, too, and is stored only if they do not say it
-/// all.
+/// Sets an attribute. An access ACL also sets the permission bits, and is stored only if they
+/// cannot express it.
 ///
 /// # Errors
 /// The attribute cannot be set on this inode or does not fit; the volume cannot be written, is
@@ -77,7 +77,7 @@ pub(crate) fn set(
     };
     let (bits, complete) = acl.equivalent_mode();
     let access = index == INDEX_ACL_ACCESS;
-    // Lists are set whether they are there or not, whatever `mode` says: so does Linux.
+    // As in Linux, access lists are set whatever `mode` asks for.
     let store = |list: &mut Vec<Xattr>| match access && complete {
         true => take(list, index, rest).map(drop).or(Ok(())),
         false => put(list, index, rest, &acl.to_compact(), XattrMode::Set),
@@ -88,7 +88,7 @@ pub(crate) fn set(
     change(ops, inode, store, if access { Some(&follow) } else { None })
 }
 
-/// Removes one.
+/// Removes an attribute.
 ///
 /// # Errors
 /// There is no such attribute; or as [`set`].
@@ -110,8 +110,8 @@ fn check<'n>(inode: &Inode, name: &'n [u8]) -> Result<(u8, &'n [u8])> {
         return Err(VfsError::Unsupported("setting the advice bits").into());
     }
     inode.flags().check_links()?;
-    // Attributes of users are for files and directories: on anything else permission bits do not
-    // guard them.
+    // `user.` attributes are allowed only on files and directories: on other inodes permission bits
+    // do not guard them.
     if name.starts_with(b"user.") && !matches!(inode.kind, FileKind::Regular | FileKind::Directory)
     {
         return Err(VfsError::NotPermitted.into());
@@ -172,7 +172,7 @@ fn check_size(inode: &Inode, list: &[Xattr]) -> Result<()> {
     if xattr::area_size(list) > most { Err(VfsError::NoAttributeSpace.into()) } else { Ok(()) }
 }
 
-/// Writes all attributes; they fit. The attribute node comes and goes as needed.
+/// Writes all attributes, which fit. Makes or removes the attribute node as needed.
 fn write(op: &mut Op<'_>, inode: &Arc<Inode>, list: &[Xattr]) -> Result<()> {
     let record = inode.record();
     let range = record.inline_xattr_range();
@@ -239,7 +239,7 @@ pub(crate) fn store_acls(
 }
 
 /// After chmod: the access ACL's owner, mask and other entries follow the mode. The caller holds
-/// `data`, alone.
+/// `data` exclusively.
 ///
 /// # Errors
 /// Attributes are damaged, or the device failed.

@@ -28,7 +28,7 @@ use crate::inode::Inode;
 /// `e_name_index` of the advice bits, which are kept in the inode and shown as an attribute.
 const INDEX_ADVISE: u8 = 7;
 
-/// All attributes of an inode, those that users do not see included.
+/// All attributes of an inode, including those that users do not see.
 ///
 /// # Errors
 /// They are damaged, or the device failed.
@@ -86,7 +86,7 @@ fn split(name: &[u8]) -> Result<(u8, &[u8])> {
     Ok(xattr::split_name(name).ok_or(unknown)?)
 }
 
-/// As Linux has it: what is malformed is EINVAL, and a list without entries is not there.
+/// As in Linux, a malformed list is EINVAL, and a list without entries does not exist.
 fn shown_acl(stored: &[u8]) -> Result<Vec<u8>> {
     match shown_from_compact(stored) {
         Ok(shown) => Ok(shown.ok_or(VfsError::NoAttribute)?),
