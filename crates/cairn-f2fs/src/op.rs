@@ -29,7 +29,7 @@ const MOST_DIRTY_INODES: u64 = 8192;
 const ATTEMPTS: u32 = 8;
 
 /// The services that every operation needs.
-pub struct Operations {
+pub(crate) struct Operations {
     pub(crate) disk: Arc<Disk>,
     pub(crate) mount: Arc<MountState>,
     pub(crate) inodes: Arc<Inodes>,
@@ -111,7 +111,7 @@ impl Operations {
     ///
     /// # Errors
     /// As [`Operations::begin`].
-    pub fn room(&self) -> Result<()> {
+    pub(crate) fn room(&self) -> Result<()> {
         self.mount.check_writable()?;
         self.make_room()
     }
@@ -204,7 +204,7 @@ impl Operations {
     ///
     /// # Errors
     /// The volume is only read.
-    pub fn store(&self) -> Result<&Arc<Store>> {
+    pub(crate) fn store(&self) -> Result<&Arc<Store>> {
         self.mount.store()
     }
 
@@ -212,7 +212,7 @@ impl Operations {
     ///
     /// # Errors
     /// The volume is read-only or has stopped, or stops now.
-    pub fn checkpoint(&self, reason: Reason) -> Result<bool> {
+    pub(crate) fn checkpoint(&self, reason: Reason) -> Result<bool> {
         self.mount.check_writable()?;
         self.store()?.checkpoints.request(reason)
     }

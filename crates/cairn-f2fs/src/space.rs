@@ -206,7 +206,7 @@ impl Space {
     }
 
     /// Keeps this many blocks for root, at most an eighth of all. Returns the number.
-    pub fn keep_for_root(&self, blocks: u64) -> u64 {
+    pub(crate) fn keep_for_root(&self, blocks: u64) -> u64 {
         let kept = blocks.min(self.user_blocks / 8);
         self.state.lock().root_reserved = kept;
         kept

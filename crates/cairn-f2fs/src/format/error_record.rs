@@ -7,7 +7,7 @@ use super::superblock::Superblock;
 
 /// Why checkpoints stopped: an index into `s_stop_reason` (`enum stop_cp_reason`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StopReason {
+pub(crate) enum StopReason {
     /// On request, or for damage that [`FoundDamage`] names.
     Shutdown,
     /// Metadata could not be read.
@@ -76,7 +76,7 @@ impl FoundDamage {
 
 impl Superblock {
     /// Counts a stop.
-    pub fn note_stop(&mut self, reason: StopReason) {
+    pub(crate) fn note_stop(&mut self, reason: StopReason) {
         if let Some(count) = self.s_stop_reason.get_mut(reason.index()) {
             *count = count.saturating_add(1);
         }
@@ -99,7 +99,7 @@ impl Superblock {
     }
 
     /// Clears the record.
-    pub fn clear_errors(&mut self) {
+    pub(crate) fn clear_errors(&mut self) {
         self.s_stop_reason = Default::default();
         self.s_errors = Default::default();
     }

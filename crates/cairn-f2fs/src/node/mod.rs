@@ -12,7 +12,7 @@ mod block;
 mod chain;
 mod index;
 mod nodes;
-pub mod tree;
+pub(crate) mod tree;
 mod write;
 
 use std::sync::Arc;
@@ -31,12 +31,12 @@ use crate::recovery::overlay::Overlay;
 pub(crate) use block::Node;
 pub(crate) use block::NodeGuard;
 pub(crate) use block::Owner;
-pub use nodes::Nodes;
+pub(crate) use nodes::Nodes;
 pub(crate) use nodes::Room;
 pub(crate) use write::PlacedNodes;
 
 /// See the module.
-pub struct NodeCache {
+pub(crate) struct NodeCache {
     layout: Arc<Layout>,
     buffers: Arc<BufferCache>,
     nat: Arc<NatTable>,
@@ -48,7 +48,7 @@ pub struct NodeCache {
 impl NodeCache {
     /// The nodes of a volume, with the changes of roll-forward.
     #[must_use]
-    pub fn new(
+    pub(crate) fn new(
         layout: Arc<Layout>,
         buffers: Arc<BufferCache>,
         nat: Arc<NatTable>,
@@ -59,7 +59,7 @@ impl NodeCache {
 
     /// The nodes of a volume that is written.
     #[must_use]
-    pub fn live(
+    pub(crate) fn live(
         layout: Arc<Layout>,
         buffers: Arc<BufferCache>,
         nat: Arc<NatTable>,
@@ -78,7 +78,7 @@ impl NodeCache {
     ///
     /// # Errors
     /// There is no such node, its block has another node, or the device failed.
-    pub fn read(&self, nid: Nid, ino: Nid, offset: u32) -> Result<Image> {
+    pub(crate) fn read(&self, nid: Nid, ino: Nid, offset: u32) -> Result<Image> {
         if let Some(live) = &self.live {
             return Ok(live.child(nid, ino, offset)?.image());
         }
@@ -116,7 +116,7 @@ impl NodeCache {
     ///
     /// # Errors
     /// Its block is another or damaged, or the device failed.
-    pub fn inode(&self, ino: Nid) -> Result<Option<Image>> {
+    pub(crate) fn inode(&self, ino: Nid) -> Result<Option<Image>> {
         if let Some(live) = &self.live {
             return Ok(live.inode(ino)?.map(|node| node.image()));
         }

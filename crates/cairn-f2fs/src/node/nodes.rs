@@ -341,12 +341,6 @@ impl Nodes {
         self.index.peek(nid)
     }
 
-    /// Evicts all clean nodes without references: after the device's contents changed under the
-    /// cache.
-    pub fn forget_clean(&self) {
-        while self.evict(u64::MAX, u64::MAX) > 0 {}
-    }
-
     /// Evicts up to `most` nodes and examines up to `looks`. Returns the number of evicted nodes.
     fn evict(&self, most: u64, mut looks: u64) -> u64 {
         let mut count = 0;

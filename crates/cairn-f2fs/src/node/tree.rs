@@ -24,7 +24,7 @@ use crate::format::path::NodePath;
 use crate::format::units::{BlockAddr, Nid};
 
 /// The node with a file block's pointer.
-pub enum Leaf {
+pub(crate) enum Leaf {
     /// A node; see [`Pointers`].
     Node(Pointers),
     /// None: this many blocks from here on are a hole.
@@ -32,7 +32,7 @@ pub enum Leaf {
 }
 
 /// The pointers from a file block to the end of its node.
-pub struct Pointers {
+pub(crate) struct Pointers {
     image: Image,
     path: NodePath,
 }
@@ -40,14 +40,8 @@ pub struct Pointers {
 impl Pointers {
     /// Pointers from the block on, at least 1.
     #[must_use]
-    pub fn len(&self) -> u32 {
+    pub(crate) fn len(&self) -> u32 {
         self.path.rest
-    }
-
-    /// Never true.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     /// Pointer number `index` from the block on.
@@ -55,7 +49,7 @@ impl Pointers {
     /// # Panics
     /// It is not below [`Pointers::len`].
     #[must_use]
-    pub fn get(&self, inode: &Inode, index: u32) -> BlockAddr {
+    pub(crate) fn get(&self, inode: &Inode, index: u32) -> BlockAddr {
         assert!(index < self.len(), "pointer {index} of {}", self.len());
         let slot = u32::from(self.path.slot(self.path.depth)).saturating_add(index);
         match self.path.depth {
@@ -69,7 +63,7 @@ impl Pointers {
 ///
 /// # Errors
 /// A node on the way is damaged or missing, or the device failed.
-pub fn find(nodes: &NodeCache, ino: Nid, inode: &Inode, block: u64) -> Result<Leaf> {
+pub(crate) fn find(nodes: &NodeCache, ino: Nid, inode: &Inode, block: u64) -> Result<Leaf> {
     let shape = inode.shape();
     let Some(path) = shape.locate(block) else {
         return Ok(Leaf::Hole(u64::MAX.saturating_sub(block)));

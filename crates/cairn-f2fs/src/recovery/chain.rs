@@ -34,7 +34,7 @@ use crate::nat::NatTable;
 
 /// One node of the chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ChainNode {
+pub(crate) struct ChainNode {
     /// Its address.
     pub addr: BlockAddr,
     /// Its footer.

@@ -5,6 +5,6 @@
 //! at the log's next block in the checkpoint. A read-only volume keeps the changes of the chain in
 //! memory ([`overlay`]); a writable one applies them ([`replay`]).
 
-pub mod chain;
-pub mod overlay;
-pub mod replay;
+pub(crate) mod chain;
+pub(crate) mod overlay;
+pub(crate) mod replay;

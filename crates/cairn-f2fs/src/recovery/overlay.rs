@@ -59,7 +59,7 @@ pub(crate) type AddedEntries = BTreeMap<NameBuf, (Nid, FileKind)>;
 
 /// See the module.
 #[derive(Debug, Default)]
-pub struct Overlay {
+pub(crate) struct Overlay {
     nodes: HashMap<Nid, Change>,
     entries: HashMap<Nid, AddedEntries>,
     next_synthetic: u32,
@@ -70,7 +70,7 @@ impl Overlay {
     ///
     /// # Errors
     /// The chain or what it changes is damaged, or the device failed.
-    pub fn build(
+    pub(crate) fn build(
         buffers: &BufferCache,
         layout: &Layout,
         checkpoint: &Checkpoint,
@@ -99,15 +99,9 @@ impl Overlay {
         Ok(overlay)
     }
 
-    /// True if the chain changes nothing.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.nodes.is_empty() && self.entries.is_empty()
-    }
-
     /// Entries added to a directory.
     #[must_use]
-    pub fn entries(&self, directory: Nid) -> Option<&AddedEntries> {
+    pub(crate) fn entries(&self, directory: Nid) -> Option<&AddedEntries> {
         self.entries.get(&directory)
     }
 
@@ -115,7 +109,12 @@ impl Overlay {
     ///
     /// # Errors
     /// The device failed, or the block is damaged.
-    pub fn node(&self, nid: Nid, buffers: &BufferCache, layout: &Layout) -> Result<Option<Image>> {
+    pub(crate) fn node(
+        &self,
+        nid: Nid,
+        buffers: &BufferCache,
+        layout: &Layout,
+    ) -> Result<Option<Image>> {
         let Some(change) = self.nodes.get(&nid) else { return Ok(None) };
         let read =
             |addr: BlockAddr| -> Result<Image> { Ok(buffers.get(Pba(addr.pba().get()))?.image()) };

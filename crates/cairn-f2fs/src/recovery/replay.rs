@@ -50,7 +50,7 @@ use crate::store::Store;
 const MAX_NODES: u64 = 3;
 
 /// What the chain holds.
-pub struct RollForward {
+pub(crate) struct RollForward {
     /// Its nodes, in order.
     pub chain: Vec<ChainNode>,
     /// The inodes that it changes.
@@ -62,7 +62,7 @@ pub struct RollForward {
 ///
 /// # Errors
 /// The chain or what it changes is damaged, there is not enough room, or the device failed.
-pub fn replay(ops: &Operations, roll_forward: &RollForward) -> Result<()> {
+pub(crate) fn replay(ops: &Operations, roll_forward: &RollForward) -> Result<()> {
     let store = ops.store()?;
     roll_forward.chain.iter().for_each(|entry| store.segments.protect(entry.addr));
     let replay = Replay { ops, store, roll_forward };

@@ -106,7 +106,7 @@ impl Segments {
 ///
 /// # Errors
 /// An entry is impossible, the sums contradict the checkpoint, or the device failed.
-pub fn load(
+pub(crate) fn load(
     buffers: &BufferCache,
     layout: &Layout,
     checkpoint: &Checkpoint,

@@ -44,9 +44,9 @@ use crate::format::{BlockAddr, Layout, Log, SegNo, SitEntry, Summary};
 
 pub(crate) use discards::BlockRun;
 pub(crate) use flush::SitPlan;
-pub use flush::Summaries;
+pub(crate) use flush::Summaries;
 pub(crate) use load::SegmentSources;
-pub use load::load;
+pub(crate) use load::load;
 pub(crate) use place::Placed;
 pub(crate) use resume::CHECKPOINT_SECTIONS;
 pub(crate) use sections::LiveBlocks;
@@ -57,7 +57,7 @@ use log::LogState;
 use table::Table;
 
 /// The owner of a block: its summary entry.
-pub type Owner = Summary;
+pub(crate) type Owner = Summary;
 
 /// Order among the locks of rank Allocator.
 const LOCK_ORDER: u64 = 2;
