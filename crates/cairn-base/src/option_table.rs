@@ -96,6 +96,6 @@ mod tests {
     fn settings_and_notes_are_those_of_the_table() {
         assert_eq!(TABLE.settings().collect::<Vec<_>>(), ["off", "commit=SECONDS"]);
         let notes = TABLE.notes("off,commit=5,barrier,frob");
-        assert_eq!(notes, ["option `frob` has no effect: nobody knows it"]);
+        assert_eq!(notes, ["option `frob` has no effect: it is unknown"]);
     }
 }

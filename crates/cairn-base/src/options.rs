@@ -123,7 +123,7 @@ pub fn notes(
         Some(Meaning::Ignored(why)) => Some(format!("option `{}` has no effect: {why}", word.text)),
         Some(_) => None,
         None if is_known(word) => None,
-        None => Some(format!("option `{}` has no effect: nobody knows it", word.text)),
+        None => Some(format!("option `{}` has no effect: it is unknown", word.text)),
     };
     words(list).filter(|word| word.text != SLOPPY).filter_map(note).collect()
 }
@@ -150,7 +150,7 @@ pub const OF_THE_MOUNT: [&str; 18] = [
     "nowriteback_cache",
 ];
 
-/// The error for a word that nobody knows: the setting that may have been meant, or all of them.
+/// The error for an unknown word: the setting that may have been meant, or all of them.
 #[must_use]
 pub fn unknown<T, E>(
     word: Word<'_>,
@@ -275,15 +275,12 @@ mod tests {
         let told = notes(WORDS, "sloppy,barrier,stripe=2,own,frob", |word| word.text == "own");
         assert_eq!(
             told,
-            [
-                "option `stripe=2` has no effect: why",
-                "option `frob` has no effect: nobody knows it"
-            ]
+            ["option `stripe=2` has no effect: why", "option `frob` has no effect: it is unknown"]
         );
     }
 
     #[test]
-    fn a_word_that_nobody_knows_is_answered_with_the_nearest() {
+    fn an_unknown_word_is_answered_with_the_nearest() {
         const SETTINGS: &[Setting<u32, String>] = &[
             (&["commit"], Action::Value("SECONDS", |_, _, _| Ok(()))),
             (&["noatime"], Action::Flag(|_| ())),

@@ -22,7 +22,7 @@ pub enum ErrorKind {
     OutOfRange,
     /// The device accepts no writes.
     ReadOnly,
-    /// Somebody else holds the device's lock.
+    /// Another process holds the device's lock.
     InUse,
     /// The host has no space left for the image.
     NoSpace,
@@ -62,7 +62,7 @@ impl Operation {
     /// True if what the device holds may not be what it was told to hold.
     #[must_use]
     pub const fn changes(&self) -> bool {
-        // Of a discard nobody expects anything.
+        // A discard is only a hint, so its failure does not count.
         !matches!(self, Self::Read | Self::Discard | Self::Allocate)
     }
 }

@@ -68,8 +68,8 @@ pub(crate) fn open() -> bool {
     for slot in &HELD {
         let piece = slot.swap(null_mut(), Ordering::AcqRel);
         if !piece.is_null() {
-            // SAFETY: `refill` mapped it at this length, nobody has used it, and the slot no longer
-            // names it.
+            // SAFETY: `refill` mapped it at this length, it has not been used, and the slot no
+            // longer names it.
             let _ = unsafe { munmap(piece, PIECE) };
             tell();
             return true;
@@ -93,7 +93,7 @@ fn refill() -> bool {
         };
         let Ok(piece) = piece else { break };
         if slot.compare_exchange(null_mut(), piece, Ordering::AcqRel, Ordering::Relaxed).is_err() {
-            // SAFETY: mapped above, and nobody else knows of it.
+            // SAFETY: mapped above, and no other reference to it exists.
             let _ = unsafe { munmap(piece, PIECE) };
         }
     }

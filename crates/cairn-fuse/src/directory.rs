@@ -67,8 +67,8 @@ fn add(
         Ok(found) => found,
         // Removed since it was listed.
         Err(Error::NotFound | Error::Stale) => return true,
-        // Its attributes cannot be read: it is listed by its name (node 0), and whoever looks at it
-        // hears why.
+        // Its attributes cannot be read: it is listed by its name (node 0), and a look-up of it
+        // returns the error.
         Err(_) => return listing.add(&EntryOut::default(), entry, entry.ino.get()),
     };
     let out = core.entry(&found);

@@ -70,7 +70,7 @@ pub enum Error {
         /// What to do.
         advice: &'static str,
     },
-    /// Read-only was asked for, but somebody writes.
+    /// A remount to read-only is refused, because files are open for writing.
     #[error(
         "files are open for writing, or deleted and still open: close them first (fuser -vm lists who)"
     )]

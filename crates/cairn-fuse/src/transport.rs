@@ -36,8 +36,8 @@ pub struct Unmounter {
 }
 
 impl Unmounter {
-    /// Unmounts, unless that is done; [`crate::Session::run`] then returns. Refused while somebody
-    /// uses the mount.
+    /// Unmounts if the mount still exists; [`crate::Session::run`] then returns. Refused while the
+    /// mount is in use.
     ///
     /// # Errors
     /// The mount is in use, something is mounted over it, or the process may not unmount it.
@@ -46,8 +46,8 @@ impl Unmounter {
     }
 }
 
-/// Ends a session from another thread although it is mounted and in use: whoever has files of it
-/// open gets errors.
+/// Ends a session from another thread although it is mounted and in use: programs with open files
+/// on it get errors.
 #[derive(Clone)]
 pub struct Ender {
     servers: Arc<Servers>,
@@ -87,9 +87,9 @@ pub(crate) struct DevFuse {
 impl Transport for DevFuse {
     fn serve(self: Box<Self>) -> io::Result<()> {
         self.servers.serve()?;
-        // Served to its end, it is unmounted. Dropping fuser's session would unmount the path once
-        // more: in vain, with a warning, or with success if somebody has mounted something else
-        // there meanwhile. Its descriptor of a dead connection is the price.
+        // After `serve` it is unmounted. Dropping fuser's session would unmount the path once more:
+        // it would fail with a warning, or unmount another filesystem that was mounted there
+        // meanwhile. The cost is one descriptor of a dead connection.
         std::mem::forget(self.mounted);
         Ok(())
     }

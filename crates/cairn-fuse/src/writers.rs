@@ -73,7 +73,7 @@ mod tests {
     #[test]
     fn one_writer_without_the_right_is_enough_to_refuse_it() {
         let writers = Writers::default();
-        assert!(!writers.are_admitted(7), "nobody is known");
+        assert!(!writers.are_admitted(7), "no writer is known");
         let root = writers.opened(7, 41, true);
         assert!(writers.are_admitted(7) && !writers.are_admitted(8));
         let user = writers.opened(7, 42, false);

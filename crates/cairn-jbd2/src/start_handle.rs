@@ -119,8 +119,8 @@ impl Journal {
         Ok(Attempt::Joined { tid: running.tid, first })
     }
 
-    /// Makes log space (`__jbd2_log_wait_for_space`): updates the log tail, or checkpoints what is
-    /// committed, or commits what is not.
+    /// Makes log space (`__jbd2_log_wait_for_space`): updates the log tail, else checkpoints
+    /// committed transactions, else commits the running one.
     fn make_log_space(&self) -> Result<()> {
         if self.update_log_tail()? {
             return Ok(());

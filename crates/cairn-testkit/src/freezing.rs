@@ -1,4 +1,4 @@
-//! What holds of every filesystem that can be frozen.
+//! Promises of every filesystem that can be frozen.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::thread;
@@ -22,8 +22,8 @@ fn contents(device: &MemoryDevice) -> Vec<u8> {
     device.read_at(0, usize::try_from(device.geometry().size).unwrap()).unwrap().to_vec()
 }
 
-/// One after the other: what is on the disk, what goes on, what waits, what is refused. Unmounts at
-/// the end.
+/// Checks in turn what is on the disk, which calls continue, which wait, and which are refused.
+/// Unmounts at the end.
 ///
 /// # Panics
 /// Something else happens.
@@ -100,7 +100,8 @@ pub fn shut_down(fs: &dyn FileSystem) {
 }
 
 /// Threads make, write, sync and delete files while the volume is frozen and thawed around them:
-/// frozen, its device does not change and is found in order, and everybody goes on afterwards.
+/// while it is frozen, its device does not change and is consistent, and all threads continue
+/// afterwards.
 ///
 /// # Panics
 /// Something else happens.

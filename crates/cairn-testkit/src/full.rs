@@ -1,8 +1,8 @@
 //! Operations on a full volume, or without memory: each succeeds completely or changes nothing. On
 //! a full volume, operations that remove always succeed.
 //!
-//! This module knows no format: the caller makes the volume, and checks it with a foreign judge
-//! afterwards.
+//! This module is independent of the format: the caller makes the volume, and checks it with a
+//! foreign judge afterwards.
 
 use std::cell::Cell;
 use std::path::Path;
@@ -66,7 +66,7 @@ pub fn prepare_on_host(root: &Path) {
     }
 }
 
-/// What the operations work on, made while there is room.
+/// The files that the operations use, made while there is room.
 ///
 /// # Panics
 /// Something cannot be made.
@@ -112,7 +112,7 @@ pub fn decorate(fs: &dyn FileSystem) {
 /// Takes all the room there is.
 ///
 /// # Panics
-/// There is no end of it, or another error comes first.
+/// The volume never becomes full, or another error comes first.
 pub fn fill(fs: &dyn FileSystem) {
     let made = fs.create(fs.root(), b"filler", NewInode::Regular, 0o644, &Caller::ROOT).unwrap();
     let mut at = 0;
@@ -137,7 +137,7 @@ enum Needs {
     Nothing,
 }
 
-/// What there is not enough of.
+/// The resource that is short.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Scarce {
     Space,
@@ -162,7 +162,7 @@ impl Round<'_> {
             .to_text()
     }
 
-    /// Does something, which succeeds whole or changes nothing.
+    /// Does an operation, which must succeed wholly or change nothing.
     fn attempt(&self, what: &str, needs: Needs, operation: impl Fn(&dyn FileSystem) -> Result<()>) {
         let before = self.snapshot();
         let outcome = match self.scarce {
@@ -186,8 +186,7 @@ impl Round<'_> {
 }
 
 impl Round<'_> {
-    /// Has the system refuse everything that can be refused from the n-th allocation on, for every
-    /// n.
+    /// Makes the system refuse all allocations from the n-th one on, for every n.
     fn refuse(
         &self,
         what: &str,
@@ -215,8 +214,8 @@ impl Round<'_> {
 /// Most that one operation asks for.
 const MOST_ALLOCATIONS: u64 = 10_000;
 
-/// Does everything there is to do with what [`prepare`] made, on a system that refuses memory.
-/// Returns how many allocations were refused, and how many operations failed.
+/// Does all operations on the files of [`prepare`], on a system that refuses memory. Returns how
+/// many allocations were refused, and how many operations failed.
 ///
 /// # Panics
 /// Something was done by halves, or an operation failed in another way.
@@ -235,7 +234,7 @@ pub fn operate_without_memory(fs: &dyn FileSystem, label: &str) -> (u64, u64) {
     (round.refused.get(), round.failed.get())
 }
 
-/// Reads and writes of every way, of what is cached and what is not.
+/// All kinds of reads and writes, of cached and of uncached data.
 fn transfers(round: &Round<'_>, ino: Ino) {
     let whole = bytes(7, 3 << 20);
     for flags in [IoFlags::empty(), IoFlags::DIRECT] {
@@ -272,10 +271,10 @@ fn transfers(round: &Round<'_>, ino: Ino) {
     round.attempt("a sync", Needs::Nothing, |fs| fs.sync());
 }
 
-/// Does everything there is to do on a full volume with what [`prepare`] made.
+/// Does all operations on a full volume with the files of [`prepare`].
 ///
 /// # Panics
-/// Something was done by halves, or what takes away found no space.
+/// An operation was half done, or one that removes found no space.
 pub fn operate(fs: &dyn FileSystem, label: &str) {
     let round =
         Round { fs, label, scarce: Scarce::Space, refused: Cell::new(0), failed: Cell::new(0) };

@@ -13,7 +13,7 @@ pub struct Mode {
 }
 
 impl Mode {
-    /// Nothing is written in place or into slack: who needs room has sections cleaned.
+    /// Nothing is written in place or into holes: an operation that needs room cleans sections.
     #[must_use]
     pub fn is_lfs(&self) -> bool {
         self.zoned || self.options.contains("mode=lfs")
@@ -26,8 +26,8 @@ impl Mode {
     }
 }
 
-/// The defaults (`checkpoint_merge`, `gc_victim=adaptive`, `mode=adaptive`, cleaning by whoever
-/// needs room) and what differs.
+/// The defaults (`checkpoint_merge`, `gc_victim=adaptive`, `mode=adaptive`, cleaning by the
+/// operation that needs room) and the modes that differ from them.
 pub const MODES: [Mode; 4] = [
     Mode { zoned: false, options: "" },
     Mode { zoned: false, options: "nocheckpoint_merge,gc_victim=greedy" },

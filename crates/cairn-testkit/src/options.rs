@@ -17,7 +17,7 @@ use cairn_vfs::{Caller, FileSystem, IoFlags, NewInode, SetAttributes, SetTime, T
 /// Opens a volume with these options.
 pub type Open<'a> = &'a dyn Fn(Arc<dyn BlockDevice>, Arc<Simulated>, &str) -> Arc<dyn FileSystem>;
 
-/// What one word changes.
+/// The effect of one word.
 #[derive(Clone, Copy)]
 pub struct Effect {
     /// The options besides it.
@@ -26,7 +26,7 @@ pub struct Effect {
     pub word: &'static str,
     /// It can be changed on a live volume.
     pub live: bool,
-    /// What is looked at.
+    /// The observed quantity.
     pub seen: fn(&Given<'_>) -> String,
 }
 
@@ -117,7 +117,7 @@ fn assert_covered(settings: impl Iterator<Item = String>, effects: &[Effect]) {
     let cases: Vec<_> = effects.iter().map(|effect| shape(effect.word)).collect();
     let missing: Vec<String> =
         settings.filter(|setting| !cases.contains(&shape(setting))).collect();
-    assert!(missing.is_empty(), "options that nobody has seen to have an effect: {missing:?}");
+    assert!(missing.is_empty(), "options whose effect no test has shown: {missing:?}");
 }
 
 fn create(fs: &dyn FileSystem, name: &str) -> Result<Ino, cairn_vfs::Error> {
@@ -134,7 +134,7 @@ fn written(fs: &dyn FileSystem, name: &str, bytes: usize) -> Ino {
     ino
 }
 
-/// Can anything be made?
+/// True if a file can be made.
 #[must_use]
 pub fn writing(given: &Given<'_>) -> String {
     let fs = given.open(given.fresh());
@@ -156,7 +156,7 @@ pub fn access_times(given: &Given<'_>) -> String {
     format!("renewed: {renewed}")
 }
 
-/// What the device is told when a file has been removed for good.
+/// The discards that the device gets when a file has been deleted.
 #[must_use]
 pub fn discards(given: &Given<'_>) -> String {
     let stats = Arc::new(Stats::new(given.fresh()));
@@ -169,7 +169,7 @@ pub fn discards(given: &Given<'_>) -> String {
     format!("blocks discarded: {}", stats.snapshot().discard_bytes >= 4 << 20)
 }
 
-/// What is left in memory of a file of 12 MiB.
+/// Bytes of a file of 12 MiB that stay in memory.
 #[must_use]
 pub fn memory(given: &Given<'_>) -> String {
     let fs = given.open(given.fresh());

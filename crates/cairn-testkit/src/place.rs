@@ -46,8 +46,8 @@ impl From<TempDir> for Place {
 impl Drop for Place {
     fn drop(&mut self) {
         for point in mounted_below(self.path()).iter().rev() {
-            // A daemon that is detached ends by itself. What cannot be detached shows when the
-            // directory is removed.
+            // A daemon that is detached ends by itself. A mount that cannot be detached shows when
+            // the directory is removed.
             let _ = Command::new("umount").arg("-l").arg(point).stderr(Stdio::null()).status();
         }
     }

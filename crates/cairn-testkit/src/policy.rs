@@ -1,5 +1,4 @@
-//! What an error, or an end that was asked for, means for the calls that follow: the same questions
-//! to every format.
+//! How errors and requested shutdowns affect later calls: the same checks for every format.
 //!
 //! A bad sector is an error of its file, and found damage an error of the call, unless `errors=`
 //! says more. Orphans that cannot be read do not prevent a mount. The formats supply a [`Subject`]:
@@ -48,8 +47,8 @@ pub trait Subject {
     /// True if the volume asks for a full check by the format's tool.
     fn asks_for_check(&self, device: &MemoryDevice) -> bool;
 
-    /// Fails unless a volume that an error has stopped tells of it: whether damage that somebody
-    /// met, or a failed write. Whoever recovers it, it asks for a full check then.
+    /// Fails unless a volume records the error that has stopped it (`damage`: damage that a call
+    /// met, else a failed write), and asks for a full check after recovery by any implementation.
     fn check_record_of_stop(&self, device: &MemoryDevice, damage: bool);
 
     /// True if the byte belongs to a superblock, in which an error is recorded.
@@ -101,7 +100,7 @@ fn write_others(fs: &dyn FileSystem) {
     }
 }
 
-/// All other files have what was written, on a copy of the device as it is now.
+/// All other files have their written contents, on a copy of the present device.
 fn check_others(kind: &dyn Subject, device: &MemoryDevice) {
     let fs = kind.open(Arc::new(device.fork()), "");
     for number in 0..OTHERS {
@@ -150,8 +149,8 @@ pub fn a_sector_that_cannot_be_written_concerns_its_file(kind: &dyn Subject) {
     kind.judge(&device);
 }
 
-/// A sector that cannot be read is an answer to whoever reads it, or changes a part of it. Nobody
-/// else notices.
+/// A sector that cannot be read fails the calls that read it or change a part of it. Other calls do
+/// not notice.
 ///
 /// # Panics
 /// Otherwise.
@@ -395,9 +394,9 @@ pub fn an_orphan_that_is_damaged_keeps_nobody_from_mounting(
     left
 }
 
-/// After a shutdown that somebody asked for (EXT4_IOC_SHUTDOWN, F2FS_IOC_SHUTDOWN) nobody is told
-/// that something is durable: fsync, fdatasync and sync fail with EIO, of a file with new data as
-/// of one that has been on the disk for long, as Linux has it.
+/// After a requested shutdown (EXT4_IOC_SHUTDOWN, F2FS_IOC_SHUTDOWN) no call reports durability:
+/// fsync, fdatasync and sync fail with EIO, for a file with new data and for one that has been on
+/// the disk for long, as in Linux.
 ///
 /// # Panics
 /// Otherwise.

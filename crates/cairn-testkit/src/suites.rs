@@ -113,8 +113,8 @@ pub fn worse<'a>(expected: &'a Cases, found: &Cases) -> Vec<&'a str> {
     let passes = |results: &Cases, name: &str| {
         results.get(name).is_some_and(|status| !matches!(status.as_str(), "failed" | "skipped"))
     };
-    // Not asked of us: libc makes the limit up from the type of the filesystem, and says 127 for
-    // FUSE.
+    // libc does not ask the filesystem: it derives the limit from the type of the filesystem, and
+    // returns 127 for FUSE.
     let asked = |name: &str| name != "link::link_count_max";
     let names = expected.keys().map(String::as_str);
     names.filter(|name| asked(name) && passes(expected, name) && !passes(found, name)).collect()

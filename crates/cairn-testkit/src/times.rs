@@ -3,7 +3,7 @@
 use cairn_base::Ino;
 use cairn_vfs::{Caller, FileSystem, IoFlags, NewInode, SetAttributes, SetTime, Timestamp};
 
-/// What is read: a file, its link and their directory.
+/// The inodes whose times are read: a file, its link and their directory.
 const KINDS: [&str; 3] = ["file", "link", "directory"];
 
 /// Makes the three in the root.
@@ -57,9 +57,9 @@ pub fn kept(fs: &dyn FileSystem) -> Vec<i64> {
     KINDS.into_iter().map(|name| seconds_of(fs, name)).collect()
 }
 
-/// Whether these are times of today, and not what was set.
+/// True if these are present times, not the ones that the test set.
 #[must_use]
 pub fn are_new(seconds: &[i64]) -> bool {
-    // 2020: what tests set is older.
+    // 2020. Tests set older times.
     seconds.iter().all(|seconds| *seconds > 1_577_836_800)
 }

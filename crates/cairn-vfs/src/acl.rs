@@ -31,7 +31,7 @@ pub enum Tag {
     Group(u32),
     /// The upper bound for named users and all groups.
     Mask,
-    /// Everybody else.
+    /// All other users.
     Other,
 }
 

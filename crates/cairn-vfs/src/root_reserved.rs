@@ -39,7 +39,7 @@ impl ReservedFor {
 /// A text that names the option, if the value is no number of a user or group.
 pub fn parse_id(name: &str, value: &str) -> Result<u32, String> {
     let digits = value.bytes().all(|byte| byte.is_ascii_digit());
-    // The last one is nobody's.
+    // The highest number means "no user" and is refused.
     let id = digits.then(|| value.parse().ok()).flatten().filter(|id| *id != u32::MAX);
     id.ok_or_else(|| format!("{name}={value}: give the number of a user or group, as in {name}=0"))
 }

@@ -7,11 +7,11 @@
 //! Numbers of inodes are the same in both; the references that were taken by number go over. What
 //! can be seen to forbid that is seen before anything is closed. If it fails all the same, the
 //! descriptor that was open all the time is read again, which needs neither a name nor `/proc`; if
-//! that fails, too (somebody else has begun to write the image), every call fails.
+//! that fails, too (another process has begun to write the image), every call fails.
 //!
 //! Locking: every call holds `current` shared, below the locks of a volume; opening once more holds
-//! it alone. A call that goes on while another waits to be thawed is no obstacle: a volume that is
-//! only read makes nobody wait.
+//! it alone. Calls that wait for a thaw do not delay this, because on a read-only volume no call
+//! waits.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -73,7 +73,7 @@ impl Reopened {
         }
     }
 
-    /// Opens the image for writing in place of `current`, which nobody else uses now.
+    /// Opens the image for writing in place of `current`, which no other call uses now.
     fn begin_to_write(&self, current: &mut Current, options: &OpenOptions) -> Result<()> {
         let reading = current.reading.clone().unwrap_or_default();
         let ended = current.filesystem.take().map_or(Ok(()), |filesystem| filesystem.unmount());
@@ -112,7 +112,7 @@ impl Reopened {
     fn hand_over(&self, filesystem: &dyn FileSystem) {
         let references = std::mem::take(&mut *self.references.lock());
         for (ino, count) in references {
-            // An orphan that somebody had found by its number is gone now, as for Linux.
+            // An orphan that a caller had found by its number is deleted now, as in Linux.
             (0..count).try_for_each(|_| filesystem.lookup(ino, b".").map(drop)).unwrap_or_default();
         }
     }

@@ -146,9 +146,9 @@ pub fn assert_may_wait(rank: Rank) {
     check(Place::without_lock(rank));
 }
 
-/// Runs `work` as if on a fresh thread: the simulator steps a daemon on the stack of whoever waits,
-/// whose locks are not the daemon's. Taking a lock that a suspended piece of work holds panics
-/// instead of hanging.
+/// Runs `work` as if on a fresh thread: the simulator steps a daemon on the stack of a waiting
+/// thread, whose locks are not the daemon's. Taking a lock that a suspended piece of work holds
+/// panics instead of hanging.
 pub fn isolated<T>(work: impl FnOnce() -> T) -> T {
     struct Restore(Vec<Place>);
     impl Drop for Restore {

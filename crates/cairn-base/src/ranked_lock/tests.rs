@@ -174,7 +174,7 @@ fn a_condition_passes_between_threads() {
 }
 
 #[test]
-fn a_condition_that_nobody_meets_times_out() {
+fn a_condition_that_no_thread_meets_times_out() {
     let (changed, lock) = (Condvar::new(), Mutex::new(Rank::Journal, ()));
     assert!(!changed.wait_for(&mut lock.lock(), Duration::from_millis(1)));
 }

@@ -12,7 +12,7 @@ use parking_lot::{Condvar, Mutex};
 
 /// A notification counter. A waiter reads [`Event::generation`], checks its condition, and waits
 /// until the generation is past that: it does not miss a notification in between. Notifying costs
-/// two atomic operations when nobody waits.
+/// two atomic operations when no thread waits.
 #[derive(Debug, Default)]
 pub struct Event {
     generation: AtomicU64,

@@ -88,7 +88,7 @@ fn nothing_more_is_written_to_an_image_that_was_truncated() {
         "{told}"
     );
     assert!(device.flush().unwrap_err().is_write_failure());
-    // Somebody makes it as long as it was: what it had is lost all the same.
+    // Another process extends it to its old length: its data is lost all the same.
     image.set_len(8192).unwrap();
     assert!(device.write_at(0, vec![2; 4096]).is_err() && device.flush().is_err());
     assert_eq!(std::fs::read(&path).unwrap()[4096..5000], [1; 904]);
@@ -264,7 +264,7 @@ fn who_needs_what_another_denies_is_refused_as_by_qemu() {
     held(101);
     assert_eq!(kind(FileDevice::open(&path, OpenOptions::read())), ErrorKind::InUse);
     ofd::unlock_all(&qemu).unwrap();
-    // It lets nobody read.
+    // This lock excludes readers.
     held(200);
     assert_eq!(kind(FileDevice::open(&path, OpenOptions::read())), ErrorKind::InUse);
     drop(qemu);

@@ -1,7 +1,7 @@
 //! [`HostZoned`]: a zoned block device of the host.
 //!
 //! Writes to sequential zones go past the host's page cache, which would write them in an order of
-//! its own. Whoever writes from several threads puts a [`super::ZoneOrder`] around it.
+//! its own. A caller that writes from several threads wraps it in a [`super::ZoneOrder`].
 
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;

@@ -4,11 +4,11 @@ use std::ops::Range;
 
 use crate::file::CacheError;
 
-/// Who asks for write-back.
+/// The caller of write-back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WritebackMode {
-    /// fsync: when it returns, everything that was dirty at the call has been written, whoever
-    /// wrote it.
+    /// fsync: when it returns, everything that was dirty at the call is on the device, also if
+    /// another caller submitted the write.
     Sync,
     /// The daemon or a throttled writer. It does not wait for the writes of others.
     Background,

@@ -15,10 +15,10 @@ pub enum ControlError {
          now", list(.0)
     )]
     NoSocket(Vec<(PathBuf, Option<String>)>),
-    /// Nobody listens any more.
+    /// The daemon no longer listens.
     #[error("the daemon that served it is gone (its socket {} is stale): run `cairn umount -l`, then mount again", .0.display())]
     Gone(PathBuf),
-    /// Somebody else's mount.
+    /// The mount belongs to another user.
     #[error("it was mounted by user {owner}: run as that user or as root")]
     Foreign {
         /// The daemon's user.

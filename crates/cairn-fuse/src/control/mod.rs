@@ -44,8 +44,8 @@ pub trait Control: Send + Sync {
     /// An option is unknown, malformed or cannot be changed now; nothing has changed.
     fn remount(&self, options: &str) -> Result<(), String>;
 
-    /// Freezes the volume; thaws it after `limit`, unless somebody has done it before. The text of
-    /// a refusal says what to do.
+    /// Freezes the volume, and thaws it after `limit` if it is still frozen. The text of a refusal
+    /// says what to do.
     ///
     /// # Errors
     /// The volume is frozen already, or could not be written.

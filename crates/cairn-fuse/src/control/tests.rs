@@ -163,7 +163,7 @@ fn the_end_is_told_to_those_who_wait() {
     server.close().tell(&Report::new().with("error", "the last write failed"));
     let last = waiter.join().unwrap().unwrap();
     assert_eq!(last.text("error"), Some("the last write failed"));
-    // Nobody tells any more.
+    // The daemon ends without a report.
     let server = rig.listen();
     let ending = rig.connect().unwrap().wait_for_end().unwrap();
     drop(server.close());

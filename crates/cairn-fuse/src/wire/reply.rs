@@ -9,8 +9,8 @@ use zerocopy::{Immutable, IntoBytes};
 use super::abi::OutHeader;
 use super::device::Device;
 
-/// The right to answer a request. Dropped unused (an operation that panicked), it answers EIO:
-/// nobody waits for ever.
+/// The right to answer a request. Dropped unused (an operation that panicked), it answers EIO, so
+/// that no caller waits for ever.
 pub(crate) struct Reply {
     device: Arc<Device>,
     unique: u64,

@@ -29,7 +29,7 @@ pub use promises::Promises;
 /// Aligned pieces of this many bytes are on the medium whole or not at all.
 pub const ATOMIC: u64 = 4096;
 
-/// What a disk is sure not to tear.
+/// Size that a disk writes whole or not at all.
 pub const SECTOR: u64 = 512;
 
 /// A run being recorded.
@@ -77,7 +77,7 @@ impl Recording {
     }
 }
 
-/// What happens to the changes that are neither surely on the medium nor surely not.
+/// What happens to changes that may or may not be on the medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Volatile {
     /// All reached the medium.
@@ -96,7 +96,7 @@ pub enum Volatile {
 pub struct Cut {
     /// When, in the recorder's moments.
     pub moment: u64,
-    /// What of the unflushed changes is there.
+    /// Which of the unflushed changes are there.
     pub volatile: Volatile,
 }
 
@@ -209,7 +209,7 @@ impl CrashLog {
         write_image(&self.device(cut), path)
     }
 
-    /// What is on the medium, in the order of submission.
+    /// The writes on the medium, in the order of submission.
     fn pieces(&self, cut: Cut) -> Vec<Piece> {
         let point = self.log.crash_point(cut.moment);
         let whole = |event: usize| Piece {

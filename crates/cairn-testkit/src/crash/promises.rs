@@ -1,9 +1,9 @@
-//! What a workload was told is durable, and from when on.
+//! Which changes of a workload are durable, and since when.
 
 use std::collections::BTreeMap;
 
-/// For each key (a path, say) the history of what may be relied on. `V` is what an observer would
-/// find there; use an `Option` to say "gone".
+/// For each key, such as a path, the history of its durable values. `V` is what an observer finds
+/// there; use an `Option` for a removed one.
 ///
 /// The workload calls [`Promises::changing`] *before* each operation that may alter the key's state
 /// and [`Promises::kept`] *after* the fsync that makes it durable, each with the recorder's present
@@ -36,7 +36,7 @@ impl<K: Ord + Clone, V: Clone> Promises<K, V> {
         history.push((moment, entry));
     }
 
-    /// What a power cut at `moment` must leave.
+    /// The values that a power cut at `moment` must leave.
     #[must_use]
     pub fn at(&self, moment: u64) -> BTreeMap<&K, &V> {
         let latest =

@@ -1,4 +1,4 @@
-//! What is found after a power cut, compared with what was promised.
+//! Compares the contents after a power cut with the promises.
 
 use std::collections::BTreeMap;
 

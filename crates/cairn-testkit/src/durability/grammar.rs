@@ -62,10 +62,11 @@ pub enum Meanwhile {
     Fsynced,
     /// The volume turns read-only and writable again before the last step.
     TurnedOver,
-    /// Somebody meets damage, which concerns nobody (`errors=continue`), before the last step.
+    /// A call meets damage, which does not stop the volume (`errors=continue`), before the last
+    /// step.
     DamageContinue,
-    /// The same with `errors=remount-ro`: the last step is refused, and what was persisted before
-    /// is kept.
+    /// The same with `errors=remount-ro`: the last step is refused, and earlier persisted changes
+    /// are kept.
     DamageRemountReadOnly,
     /// The same with `errors=panic`.
     DamagePanic,

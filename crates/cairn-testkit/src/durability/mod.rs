@@ -1,5 +1,5 @@
-//! What a filesystem says is durable, is: a bounded search over all short histories, and callers
-//! that ask at once.
+//! Checks that durable changes survive: a bounded search over all short histories, and concurrent
+//! callers.
 //!
 //! A directory `d` with one file `f` is there and durable. The [steps](Step) of a history work on a
 //! *target*: that file, or the last one that was made. Something may come [between](Meanwhile), and
@@ -50,7 +50,7 @@ pub struct Opened {
     pub evict: Box<dyn Fn()>,
 }
 
-/// Says what is wrong with a volume.
+/// Returns what is wrong with a volume.
 pub type Judge<'a> = &'a dyn Fn(&MemoryDevice) -> Result<(), String>;
 
 /// A volume whose file [`DAMAGED`] cannot be read because one byte of its record is wrong.
@@ -100,7 +100,7 @@ pub struct Subject<'a> {
 }
 
 impl Subject<'_> {
-    /// What a history starts from.
+    /// The start of a history.
     fn start(&self, meanwhile: Meanwhile) -> &MemoryDevice {
         match &self.damage {
             Some(damage) if meanwhile.has_damage() => &damage.device,

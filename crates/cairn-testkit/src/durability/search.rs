@@ -12,7 +12,7 @@ use super::world::{Promised, World};
 use super::{DAMAGED, Subject};
 use crate::crash::{CrashLog, Cut, Recording, Volatile};
 
-/// What was looked at.
+/// The numbers of examined states.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Seen {
     /// Histories.
@@ -112,7 +112,7 @@ fn meet_damage(fs: &dyn FileSystem, policy: &str) -> Told<()> {
     }
 }
 
-/// Damage stops the volume: what comes then is refused.
+/// Damage stops the volume: later calls are refused.
 fn stop(fs: &dyn FileSystem, world: &mut World<'_>, meanwhile: Meanwhile, last: Step) -> Told<()> {
     let panics = meanwhile == Meanwhile::DamagePanic;
     meet_damage(fs, if panics { "errors=panic" } else { "errors=remount-ro" })?;
@@ -200,7 +200,7 @@ fn turn<T: Copy>(words: &[T], number: usize) -> T {
 /// first broken promise is the error.
 ///
 /// # Errors
-/// What was promised is not there, or a judge complains.
+/// A promised change is missing, or a judge finds an error.
 pub fn search(subject: &Subject<'_>, rare: usize) -> Told<Seen> {
     let mut seen = Seen::default();
     let second = std::iter::once(None).chain(Step::ALL.into_iter().map(Some));
@@ -223,7 +223,7 @@ fn look_at(subject: &Subject<'_>, history: &History, rare: usize, seen: &mut See
     seen.damaged += usize::from(damaged);
     let mut cuts: Vec<Cut> = run.log.barrier_cuts();
     cuts.retain(|cut| cut.moment >= run.from || cut.volatile == Volatile::Lost);
-    // What comes before the steps is the same for all.
+    // The state before the steps is the same for all.
     let late = cuts.len().saturating_sub(subject.cuts);
     let random = Volatile::Random(seen.histories as u64);
     let end = Cut { moment: run.log.log().end, volatile: random };

@@ -1,4 +1,4 @@
-//! The directory that a history changes, and what is promised of it.
+//! The directory that a history changes, and the promises about it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -40,7 +40,7 @@ enum Named {
     Whiteout,
 }
 
-/// What must be found: a thing; any file; nothing.
+/// What must be found: a certain file, any file, or nothing.
 #[derive(Clone, Debug)]
 pub(super) enum Promise {
     Is(Thing),
@@ -48,7 +48,7 @@ pub(super) enum Promise {
     Gone,
 }
 
-/// What must be found under names, and whether there may be no others.
+/// What must be found under which names, and whether other names are allowed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Promised {
     pub names: BTreeMap<String, Promise>,
@@ -235,7 +235,7 @@ impl<'f> World<'f> {
         }
     }
 
-    /// What is promised once `persist` was asked for.
+    /// The promises after `persist`.
     pub fn promised(&self, persist: Persist) -> Promised {
         let gone = self.given_up.iter().map(|name| (name.clone(), Promise::Gone));
         let all = self.names.iter();

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::{command, run, transcript};
 
-/// What a checker said.
+/// The result of a checker.
 #[derive(Clone, Debug)]
 pub struct Verdict {
     /// Exit status of e2fsck: 0 clean, 1 corrected, 4 errors left, 8 operational error, 16 usage.

@@ -46,7 +46,7 @@ pub fn fsck_f2fs(image: &Path) -> Verdict {
     Verdict { status, output: text }
 }
 
-/// The lines in which fsck.f2fs says that something is wrong.
+/// The lines of fsck.f2fs that report an error.
 pub fn f2fs_alarms(output: &str) -> impl Iterator<Item = &str> {
     output.lines().filter(|line| ALARMS.iter().any(|alarm| line.contains(alarm)))
 }
@@ -91,7 +91,7 @@ pub fn assert_f2fs_clean(image: &Path) {
 /// [`assert_f2fs_clean`] of what a device holds.
 ///
 /// # Panics
-/// fsck.f2fs finds something, or there is no room for the copy that it looks at.
+/// fsck.f2fs finds an error, or there is no room for the copy that it checks.
 #[track_caller]
 pub fn assert_f2fs_device_clean(device: &MemoryDevice) {
     let verdict = fsck_f2fs_device(device);
@@ -101,7 +101,7 @@ pub fn assert_f2fs_device_clean(device: &MemoryDevice) {
 /// [`fsck_f2fs`] of what a device holds.
 ///
 /// # Panics
-/// There is no room for the copy that it looks at.
+/// There is no room for the copy that it checks.
 #[must_use]
 pub fn fsck_f2fs_device(device: &MemoryDevice) -> Verdict {
     let file = tempfile::NamedTempFile::new().expect("a temporary file can be made");
@@ -153,8 +153,7 @@ pub fn try_mkfs_f2fs(image: &Path, size: u64, args: &[&str]) -> Verdict {
 /// Copies a directory of the host into a clean volume: `sload.f2fs -P -f DIRECTORY IMAGE`.
 ///
 /// # Panics
-/// sload.f2fs or the fsck that it runs at its end is not content (1 says that fsck wrote the volume
-/// anew).
+/// sload.f2fs fails, or the fsck that it runs at its end (1 means that fsck changed the volume).
 #[track_caller]
 pub fn sload_f2fs(image: &Path, directory: &Path) {
     let output = command("sload.f2fs").arg("-P").arg("-f").arg(directory).arg(image).output();

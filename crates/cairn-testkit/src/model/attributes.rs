@@ -51,7 +51,7 @@ impl State {
         let node = self.node(ino)?;
         let touches =
             SetAttributes { flags: None, ctime: None, ..set.clone() } != SetAttributes::default();
-        // What a kernel's writeback cache sends by itself.
+        // Writes that a kernel's writeback cache sends by itself.
         let beyond_kept = SetAttributes { mtime: None, ctime: None, ..set.clone() };
         if set.ctime.is_some() && beyond_kept == SetAttributes::default() {
             return Ok(());

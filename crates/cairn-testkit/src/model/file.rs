@@ -1,4 +1,4 @@
-//! File data of the oracle: a map from block to bytes. What is not in the map reads as zeros.
+//! File data of the oracle: a map from block to bytes. Blocks outside the map read as zeros.
 //!
 //! Invariant: bytes of a block beyond the size are zero, so that growing the file shows zeros.
 //! Blocks beyond the size exist only where `fallocate` put them.
@@ -68,7 +68,7 @@ impl SparseFile {
         self.blocks.entry(block).or_default().get_or_insert_with(|| vec![0; BLOCK as usize].into())
     }
 
-    /// Zeros in what is allocated of a range; allocates nothing.
+    /// Zeroes the allocated blocks of a range; allocates nothing.
     fn zero(&mut self, offset: u64, len: u64) {
         let end = offset + len;
         for (block, content) in self.blocks.range_mut(offset / BLOCK..end.div_ceil(BLOCK)) {
@@ -79,7 +79,7 @@ impl SparseFile {
         }
     }
 
-    /// Truncates or extends; truncation also frees what was preallocated beyond the size.
+    /// Truncates or extends; truncation also frees blocks preallocated beyond the size.
     pub(super) fn set_size(&mut self, size: u64) {
         self.blocks.split_off(&size.div_ceil(BLOCK));
         if size < self.size && !size.is_multiple_of(BLOCK) {
@@ -88,7 +88,7 @@ impl SparseFile {
         self.size = size;
     }
 
-    /// `fallocate`: allocates what is missing.
+    /// `fallocate`: allocates the missing blocks.
     pub(super) fn allocate(&mut self, offset: u64, len: u64) {
         for block in offset / BLOCK..(offset + len).div_ceil(BLOCK) {
             self.blocks.entry(block).or_default();
@@ -148,7 +148,7 @@ impl SparseFile {
         Ok(())
     }
 
-    /// `SEEK_DATA` and `SEEK_HOLE`; what was only preallocated is a hole.
+    /// `SEEK_DATA` and `SEEK_HOLE`; preallocated blocks without data are a hole.
     pub(super) fn seek(&self, offset: u64, what: Seek) -> Result<u64> {
         if offset >= self.size {
             return Err(Error::NoData);

@@ -384,8 +384,8 @@ impl FileSystem for Model {
     fn unmount(&self) -> Result<()> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.stopped = Some("is unmounted");
-        // What the front-end still referred to without a name is deleted, as after a mount of a
-        // volume with orphans.
+        // Inodes without a name that the front-end still referred to are deleted, as after a mount
+        // of a volume with orphans.
         state.nodes.values_mut().for_each(|node: &mut Node| node.references = 0);
         let orphans: Vec<Ino> =
             state.nodes.iter().filter(|(_, node)| node.links == 0).map(|(ino, _)| *ino).collect();

@@ -8,7 +8,7 @@ use cairn_vfs::{Attributes, Error, FileKind, InodeFlags, Result, Timestamp};
 use super::directory::Directory;
 use super::file::{BLOCK, SparseFile};
 
-/// What an inode holds.
+/// The contents of an inode.
 pub(super) enum Content {
     Regular(SparseFile),
     Directory(Directory),
@@ -108,7 +108,8 @@ impl Node {
         Ok(())
     }
 
-    /// What Linux takes away when an ordinary user writes, truncates, or anybody changes the owner.
+    /// The bits that Linux removes when an ordinary user writes or truncates, or when any user
+    /// changes the owner.
     pub(super) fn kill_privileges(&mut self) {
         if self.kind() == FileKind::Directory {
             return;

@@ -21,7 +21,7 @@ pub struct Target {
     used: Vec<u64>,
 }
 
-/// What was done, for the failure message.
+/// A description of the damage, for the failure message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Damage {
     /// One bit inverted.

@@ -143,7 +143,7 @@ impl Duel<'_> {
         }
     }
 
-    /// Asserts that what a seek passed over as a hole holds nothing.
+    /// Asserts that a range that a seek skipped as a hole has no data.
     fn is_zero(&mut self, pair: Pair, from: u64, to: u64) {
         let mut buf = vec![0; (to - from) as usize];
         self.model.read(pair.model, from, &mut buf, IoFlags::empty()).unwrap();

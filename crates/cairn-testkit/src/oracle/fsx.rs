@@ -1,6 +1,6 @@
-//! One file, random operations, and a vector of bytes that knows what must be in it.
+//! One file, random operations, and a vector of the bytes that must be in it.
 //!
-//! What fsx does through a mount, in process: the filesystem is a [`Subject`].
+//! This is fsx in process: the filesystem is a [`Subject`].
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub struct Shape {
 /// Applies `steps` operations chosen by `seed`, remounting and judging now and then.
 ///
 /// # Panics
-/// The file is not what was done to it, or the volume is not clean.
+/// The file differs from the vector, or the volume is not clean.
 pub fn run(subject: &dyn Subject, shape: Shape, seed: u64, steps: u32) {
     let mut fsx = Fsx::new(subject, shape, seed);
     for step in 0..steps {

@@ -35,7 +35,7 @@ pub trait Subject {
     /// Panics unless the format's own tools find an unmounted volume clean.
     fn judge(&self, device: &MemoryDevice);
 
-    /// Does it have all of `fallocate`, or just holes?
+    /// True if it supports all of `fallocate`, not only holes.
     fn allocates(&self) -> bool {
         true
     }
@@ -63,7 +63,7 @@ struct Pair {
     model: Ino,
 }
 
-/// Both filesystems and what is known of them.
+/// Both filesystems and the state of the comparison.
 struct Duel<'a> {
     subject: &'a dyn Subject,
     seed: u64,

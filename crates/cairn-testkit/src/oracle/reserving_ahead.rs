@@ -1,5 +1,5 @@
-//! Space that sequential writers reserve ahead: how seldom the mapping is asked, and that nobody
-//! loses space over it.
+//! Space that sequential writers reserve ahead: the mapper is called rarely, and no other writer
+//! loses space.
 //!
 //! The questions are the same for every format; each has its own volumes ([`Subject`]), and some
 //! count the blocks of files' maps as the files' (`maps`: how many those may be).
@@ -111,8 +111,8 @@ pub fn sequential_calls_of_any_size_ask_less_than_once_a_mib(subject: &dyn Subje
     }
 }
 
-/// Random writes and small files are promised what they write, and the baseline asks for each
-/// block. The volume is opened with `nobuffered_iomap`.
+/// Random writes and small files reserve only what they write, and the baseline calls the mapper
+/// for each block. The volume is opened with `nobuffered_iomap`.
 ///
 /// # Panics
 /// That is not so.
@@ -164,7 +164,7 @@ pub fn what_is_not_used_takes_no_space(subject: &dyn Subject, maps: u64) {
         volume.sync().unwrap();
         assert_taken("free again", free(&*volume), whole, maps);
     }
-    // Into a hole: what is promised there is no data, and can be allocated.
+    // Into a hole: a reservation there is not data, and can be allocated.
     set_size(&*volume, other, 16 * MIB);
     write(&*volume, other, 0, 2 * MIB, 64 << 10);
     assert_eq!(volume.seek(other, 0, Seek::Hole).unwrap(), 2 * MIB);

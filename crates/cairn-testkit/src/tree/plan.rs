@@ -83,7 +83,7 @@ pub enum Step {
     Allocate(Vec<u8>, AllocateMode, Range<u64>),
     /// Renames `.0` to `.1`, which it replaces.
     Rename(Vec<u8>, Vec<u8>),
-    /// Removes a name that is no directory.
+    /// Removes a name that is not a directory.
     Remove(Vec<u8>),
     /// Removes an extended attribute.
     RemoveXattr(Vec<u8>, Vec<u8>),

@@ -26,7 +26,7 @@ const MANY: u32 = 30;
 /// The steps of a seed, in three parts.
 #[derive(Clone, Debug)]
 pub struct Synced {
-    /// What is there first; ends with an `fsync` of the root.
+    /// The first contents; ends with an `fsync` of the root.
     pub before: Vec<Step>,
     /// Changes, all synced.
     pub changes: Vec<Step>,

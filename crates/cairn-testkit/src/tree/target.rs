@@ -23,7 +23,7 @@ pub trait Target {
     /// Carries out one step.
     ///
     /// # Errors
-    /// What the filesystem answered.
+    /// The filesystem's error.
     fn apply(&self, step: &Step) -> Result<(), Box<dyn std::error::Error>>;
 }
 

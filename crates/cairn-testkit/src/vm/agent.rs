@@ -22,11 +22,11 @@ const END: &str = "@@snapshot-end";
 pub enum Job {
     /// Builds the tree of a specification in a directory.
     Build(TreeSpec, String),
-    /// Prints what is in a directory; [`Job::snapshots`] finds it in the output.
+    /// Prints the contents of a directory; [`Job::snapshots`] finds them in the output.
     Digest(String),
     /// [`Job::Digest`], with allocated sectors and holes.
     DigestAll(String),
-    /// Makes what the changes of a seed start from, in a directory.
+    /// Makes the start of a seed's changes, in a directory.
     Before(u64, String),
     /// Makes the changes of a seed and brings each to the disk.
     Synced(u64, String),

@@ -8,7 +8,7 @@ use std::process::Stdio;
 use super::archive::Archive;
 use crate::judge::command;
 
-/// Loaded at boot, with what they depend on.
+/// Modules loaded at boot, with their dependencies.
 const MODULES: [&str; 6] =
     ["virtio_pci", "virtio_blk", "crc32_generic", "crc32c_generic", "f2fs", "ext4"];
 /// There to be loaded by a script (`insmod /modules/NAME.ko`), which knows the parameters it wants.

@@ -4,7 +4,8 @@
 //! A machine boots from an archive made for each run: busybox, the filesystems' modules, programs
 //! of the host with their libraries, and a script. Images are its disks. It takes seconds where the
 //! processor helps (`/dev/kvm`), half a minute under emulation: put many checks into one script.
-//! `scripts/install-deps` fetches what it needs; what is missing is named, never skipped.
+//! `scripts/install-deps` fetches the programs; a missing one is an error with its name, and no
+//! test is skipped.
 //!
 //! Only one machine of a process runs at a time: the tests of one program share the memory of small
 //! computers.
@@ -28,7 +29,7 @@ use kernel::Kernel;
 /// One machine at a time.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// What is to be started. Disks are `/dev/vda`, `/dev/vdb`, … in the order they are given.
+/// The machine to start. Disks are `/dev/vda`, `/dev/vdb`, … in the order they are given.
 #[derive(Clone, Debug)]
 pub struct Vm {
     disks: Vec<PathBuf>,
@@ -123,9 +124,9 @@ impl Vm {
         output.text
     }
 
-    /// Boots, runs the script and resets the machine as soon as it prints the line `marker`: what
-    /// the guest has not written by then is lost. A script that should not go on must wait
-    /// (`sleep 100`) behind the marker.
+    /// Boots, runs the script and resets the machine as soon as it prints the line `marker`: data
+    /// that the guest has not written by then is lost. A script that must not continue waits
+    /// (`sleep 100`) after the marker.
     ///
     /// # Panics
     /// The script ends without the marker.

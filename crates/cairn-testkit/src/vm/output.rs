@@ -1,13 +1,13 @@
-//! What a run of a machine leaves: its exit status and what was printed.
+//! The result of a run of a machine: its exit status and its output.
 
-/// What a machine said.
+/// The output of a machine.
 #[derive(Clone, Debug)]
 pub struct Output {
     /// The script's exit status; `None` if it did not come to its end.
     pub status: Option<i32>,
-    /// What the script printed, on both streams.
+    /// The script's output, on both streams.
     pub text: String,
-    /// What the kernel printed.
+    /// The kernel's output.
     pub console: String,
 }
 

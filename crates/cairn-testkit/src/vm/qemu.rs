@@ -94,8 +94,8 @@ const BARE: &[&str] =
 /// How long a kernel may take to its first word where the processor helps.
 const FIRST_WORD: Duration = Duration::from_secs(4);
 
-/// Does the processor help? `/dev/kvm` alone promises nothing inside another virtual machine: a
-/// kernel has to speak. The answer is kept beside the kernel.
+/// True if the processor helps. Inside another virtual machine `/dev/kvm` alone proves nothing: a
+/// kernel must boot and print a line. The answer is kept beside the kernel.
 fn accelerates(kernel: &Path) -> bool {
     static ANSWER: OnceLock<bool> = OnceLock::new();
     *ANSWER.get_or_init(|| {

@@ -188,7 +188,7 @@ impl Simulated {
             }
             if !self.step() && !self.shared.lock().jump(deadline) {
                 panic!(
-                    "simulated deadlock with seed {}: nobody can ever work, waiting at {caller}",
+                    "simulated deadlock with seed {}: no task can run, waiting at {caller}",
                     self.seed
                 );
             }

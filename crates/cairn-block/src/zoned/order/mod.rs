@@ -1,10 +1,10 @@
-//! [`ZoneOrder`]: writes to sequential zones in the order of their places, whoever sends them
-//! first.
+//! [`ZoneOrder`]: sends writes to sequential zones in the order of their offsets, whatever order
+//! they come in.
 //!
 //! Several threads take places in one zone one after the other and then write at the same time. A
 //! write that comes before its turn waits as a pending [`Completion`], no thread is held; it goes
-//! out together with what else follows when the gap before it is filled. One write of a zone is
-//! under way at a time. When a write fails, or a place is given up ([`ZoneOrder::give_up`]),
+//! out together with what else follows when the gap before it is filled. One write of a zone is in
+//! flight at a time. When a write fails, or a place is given up ([`ZoneOrder::give_up`]),
 //! everything behind it in its zone fails until the zone is reset or finished: the zone cannot be
 //! written there any more.
 //!
@@ -73,8 +73,8 @@ impl ZoneOrder {
         Ok(Self { lanes: Arc::new(Lanes { inner, starts, ends, writable_ends, lanes, active }) })
     }
 
-    /// The place at byte `offset` will never be written: whoever waits behind it in its zone, now
-    /// or later, is told.
+    /// Records that the place at byte `offset` will never be written: present and later writes
+    /// behind it in its zone fail.
     pub fn give_up(&self, offset: u64) {
         let Some(lane) = self.lanes.find(offset) else { return };
         let error = Error::new(
@@ -107,9 +107,8 @@ impl ZoneOrder {
         }
     }
 
-    /// As [`ZoneOrder::begin_anew`], for a zone that nobody is about to write: it is reset by
-    /// [`PendingReset::carry_out`], and writes that come meanwhile wait for that. `None` if it is
-    /// empty, in use, or conventional.
+    /// As [`ZoneOrder::begin_anew`], for a zone without pending writes: [`PendingReset::carry_out`]
+    /// resets it, and later writes wait for that. `None` if it is empty, in use, or conventional.
     #[must_use]
     pub fn claim_reset(&self, start: u64) -> Option<PendingReset> {
         let index = self.lanes.starts.binary_search(&start).ok()?;
@@ -393,7 +392,7 @@ impl BlockDevice for ZoneOrder {
     }
 }
 
-/// Reset and finish a zone only while nobody writes there.
+/// Reset and finish a zone only while no write to it is pending.
 impl ZonedDevice for ZoneOrder {
     fn limits(&self) -> ZoneLimits {
         self.lanes.zoned().limits()

@@ -1,4 +1,4 @@
-//! What a file holds: its ranges of data, and their digest.
+//! The contents of a file: its ranges of data, and their digest.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -58,7 +58,7 @@ fn ranges<E>(
     Ok(ranges)
 }
 
-/// What is read from a whole file; of a very large one, only from where it has data.
+/// Digests a whole file; of a very large one only the ranges with data.
 pub(super) fn hash<E>(
     data: &[Range<u64>],
     size: u64,

@@ -22,7 +22,7 @@ use contents::{data_of_file, data_of_inode, hash, hex};
 /// More entries than any test makes: a loop on disk ends here.
 const ENTRIES_MAX: usize = 2_000_000;
 
-/// What counts as a difference.
+/// Which differences count.
 #[derive(Clone, Copy, Debug)]
 pub struct SnapshotOptions {
     /// Modification times.
@@ -103,7 +103,7 @@ impl Snapshot {
         self.entries.iter().map(|(path, facts)| format!("{}\t{facts}\n", hex(path))).collect()
     }
 
-    /// Reads what [`Snapshot::to_text`] wrote; `None` if it did not.
+    /// Parses the text of [`Snapshot::to_text`]; `None` for any other text.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let entry = |line: &str| {
@@ -174,7 +174,7 @@ struct Facts {
     mtime: (i64, u32),
     device: u32,
     content: String,
-    /// Byte ranges that are no holes; of regular files.
+    /// Byte ranges with data, of regular files.
     data: Vec<Range<u64>>,
     xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
 }
@@ -313,7 +313,7 @@ fn path_facts(path: &Path) -> std::io::Result<Facts> {
 /// Walks a volume (its root included).
 ///
 /// # Errors
-/// What the volume answered.
+/// The volume's error.
 pub fn digest_volume(
     volume: &dyn FileSystem,
     options: SnapshotOptions,
