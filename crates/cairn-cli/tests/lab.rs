@@ -153,7 +153,7 @@ fn async_checkpoint_in_process() {
     check_structure(&record, "async-checkpoint");
     for id in ["journal-4m", "journal-16m", "journal-1g"] {
         assert_eq!(section(&record, id)["rows"].as_array().unwrap().len(), 7 * 2);
-        // Each fsync is durable: somebody committed.
+        // Each fsync is durable, so there were commits.
         assert!(median(&record, id, "-S 1", "async_checkpoint", "transactions") > 1.0);
     }
     assert_eq!(median(&record, "journal-1g", "-S 3", "noasync_checkpoint", "stalls"), 0.0);
@@ -170,7 +170,7 @@ fn checkpoint_merge_shares_checkpoints() {
     let rows = |id| section(&record, id)["rows"].as_array().unwrap().len();
     assert_eq!((rows("threads"), rows("clients"), rows("mounted")), (2 * 2, 7 * 2, 3 * 2));
     for option in ["nocheckpoint_merge", "checkpoint_merge"] {
-        // Each touch needs a checkpoint, and nobody is there to share it.
+        // Each touch needs a checkpoint, and no other client shares it.
         assert_eq!(median(&record, "clients", "1 client", option, "per_1000"), 1000.0, "{option}");
     }
     assert!(median(&record, "clients", "16 clients", "checkpoint_merge", "merged") > 2.0);

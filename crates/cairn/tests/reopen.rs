@@ -1,5 +1,5 @@
-//! Volumes that were opened for reading and are turned writable: recovered first, as Linux does,
-//! under the hands of whoever reads.
+//! Volumes that were opened for reading and are turned writable: recovered first, as in Linux,
+//! while programs read them.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ fn contents(fs: &dyn FileSystem, ino: cairn_base::Ino) -> Vec<u8> {
     bytes
 }
 
-/// A power cut: a file that was synced, one that was removed while somebody used it.
+/// A power cut: a file that was synced, and one that was removed while it was open.
 fn cut(image: &Path) {
     let fs = open(image, &OpenOptions::default());
     let removed = create(&*fs, "removed").unwrap();
@@ -71,7 +71,7 @@ fn a_volume_opened_for_reading_is_recovered_when_it_is_turned_writable() {
         assert_eq!(contents(&*fs, found), vec![1; 70_000], "{format}");
         let handle = fs.open(found, OpenMode { write: false, direct: false }).unwrap();
         assert!(create(&*fs, "early").is_err(), "{format}");
-        assert!(bytes == std::fs::read(&image).unwrap(), "{format}: somebody who reads wrote");
+        assert!(bytes == std::fs::read(&image).unwrap(), "{format}: a read-only volume wrote");
 
         fs.check_remount("rw,noatime").unwrap();
         fs.remount("rw,noatime").unwrap();
@@ -83,12 +83,12 @@ fn a_volume_opened_for_reading_is_recovered_when_it_is_turned_writable() {
         fs.write(found, 0, b"later", IoFlags::empty()).unwrap();
         create(&*fs, "made").unwrap();
 
-        // Found before, it is still somebody's: without a name it stays until it is forgotten.
+        // The file still has a reference: without a name it stays until it is forgotten.
         fs.unlink(fs.root(), b"synced").unwrap();
         fs.release(found, handle);
         assert_eq!(contents(&*fs, found)[..5], *b"later", "{format}");
         fs.forget(found, 1);
-        assert!(fs.getattr(found).is_err(), "{format}: nobody has it any more");
+        assert!(fs.getattr(found).is_err(), "{format}: without a reference it is deleted");
 
         fs.remount("ro").unwrap();
         fs.remount("rw").unwrap();

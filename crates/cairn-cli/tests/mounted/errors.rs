@@ -1,5 +1,5 @@
 //! Devices that fail under a mount: an image in a small filesystem that is full when the image's
-//! holes are written, one that is truncated; and damage that somebody comes across.
+//! holes are written, an image that is truncated; and damage that a call meets.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -134,8 +134,8 @@ fn fails_and_recovers(volume: &mut Volume, tight: &Tight, cause: &str) {
         Command::new(CAIRN).args(["remount", "-o", "rw"]).arg(volume.root()).output().unwrap();
     let said = String::from_utf8_lossy(&again.stderr);
     assert!(!again.status.success() && said.contains(&reason), "{said} without {reason}");
-    // Whoever unmounts hears of it, and a daemon in the foreground ends with the same status,
-    // whatever the format.
+    // `umount` reports it, and a daemon in the foreground ends with the same status, for both
+    // formats.
     let (status, said, daemon) = volume.end_with_status();
     assert_eq!((status, daemon), (Some(IO_STATUS), Some(IO_STATUS)), "cairn umount said: {said}");
     assert!(
@@ -151,9 +151,9 @@ fn fails_and_recovers(volume: &mut Volume, tight: &Tight, cause: &str) {
     volume.judge();
 }
 
-/// The host's disk fills up under a sparse image, and nobody fsyncs: a writer hears of it before
-/// memory is full of what cannot be written. When there is room again what was accepted is written,
-/// or the volume has stopped and says so.
+/// The host's disk fills up under a sparse image, and no program calls fsync: a write fails before
+/// memory is full of data that cannot be written. When there is room again, accepted data is
+/// written, or the volume has stopped and says so.
 #[test]
 fn a_full_host_is_told_to_writers_and_memory_stays_bounded() {
     let f2fs = || {
@@ -189,7 +189,7 @@ fn a_full_host_is_told_to_writers_and_memory_stays_bounded() {
     }
 }
 
-/// Somebody cuts the image off while it is mounted: that is noticed and said, and nothing is
+/// The image is truncated while it is mounted: the daemon notices and reports it, and nothing is
 /// written over it.
 #[test]
 fn an_image_that_is_truncated_under_a_mount_is_noticed() {
@@ -218,7 +218,7 @@ fn an_image_that_is_truncated_under_a_mount_is_noticed() {
     }
 }
 
-/// The same where nothing is written afterwards: whoever unmounts hears of it.
+/// As before, without later writes: `umount` reports it.
 #[test]
 fn an_image_that_is_truncated_under_a_clean_mount_is_told_of_at_unmount() {
     let f2fs = || {
@@ -235,9 +235,8 @@ fn an_image_that_is_truncated_under_a_clean_mount_is_told_of_at_unmount() {
     }
 }
 
-/// An fsync failed because the host's disk is full. From then on nobody is told "written" for what
-/// there is no room for: not in that file, and not in another one. When there is room again,
-/// writing goes on and nothing is missing.
+/// An fsync failed because the host's disk is full. From then on writes without room fail, in that
+/// file and in others. When there is room again, writes succeed and nothing is missing.
 #[test]
 fn after_a_failed_fsync_the_next_writer_hears_of_it() {
     let f2fs = || {

@@ -56,8 +56,8 @@ impl Volume {
     }
 
     /// F2FS, mounted in this mode, with so many MiB free or some more. Its sections are half valid,
-    /// so that whoever needs room has them cleaned: a file that filled it has holes, half of the
-    /// volume in all.
+    /// so that operations that need room clean them: a file that filled the volume has holes, half
+    /// of the volume in all.
     pub fn worn(room: u64, mode: &Mode) -> Self {
         Self::worn_with(room, mode, mode.options)
     }

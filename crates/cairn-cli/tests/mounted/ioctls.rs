@@ -69,8 +69,8 @@ for name, (number, given, where) in IOCTLS.items():
     print(name, "writes up to", last, "behind" if last > max(size, 4) else "")
 "#;
 
-/// Shuts a volume down with these flags, with a directory that is on the disk, and a file that
-/// nobody synced.
+/// Shuts a volume down with these flags, with a directory that is on the disk, and a file that was
+/// not synced.
 const SHUT_DOWN: &str = r#"
 import errno, fcntl, os, struct, sys
 root, flags = sys.argv[1], int(sys.argv[2])

@@ -1,5 +1,5 @@
-//! Leaving a mount that somebody uses, here or in another mount namespace: who it is is said,
-//! nothing is lost, and there is a way out.
+//! Unmounting a mount in use, here or in another mount namespace: the message names its users,
+//! nothing is lost, and the mount can be ended.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -224,8 +224,8 @@ fn any_file_name_is_told_whole_by_the_mount_table() {
     assert!(judge::debugfs(&image, "cat /file").starts_with("written"));
 }
 
-/// Run in a mount namespace of its own, where `/dev/fuse` can be opened by everybody and `/tmp` is
-/// empty: the program, the image, the mount point, a directory for the device.
+/// Run in a mount namespace of its own, where all users can open `/dev/fuse` and `/tmp` is empty:
+/// the program, the image, the mount point, a directory for the device.
 const NAMESPACE: &str = r#"
 set -e
 mount -t tmpfs -o mode=755 device "$3"
@@ -240,7 +240,7 @@ as_user unshare --user --map-root-user --mount sh -ec '
     ls /tmp
     "$0" umount "$2"
 ' "$0" "$1" "$2"
-# Whoever takes the name that is meant for root does not get in its way.
+# A user who takes root's name does not hinder root.
 as_user mkdir /tmp/cairn-0
 "$0" mount "$1" "$2"
 "$0" stats "$2" | grep -o "mode  *rw"
@@ -329,18 +329,18 @@ fn a_frozen_mount_is_unmounted_unless_it_is_in_use() {
     assert_eq!(
         volume.stats().pointer("/state/frozen"),
         Some(&true.into()),
-        "it stays frozen for whoever copies it"
+        "it stays frozen for the program that copies it"
     );
     shell.finish();
-    // Nobody is left: not even a mark that a question of somebody else has left is in the way.
+    // No user is left. Not even the expiry mark of another process's question delays the unmount.
     let _ = rustix::mount::unmount(volume.root(), rustix::mount::UnmountFlags::EXPIRE);
     let output = umount(&["--timeout=20"], &volume.root());
     assert!(output.status.success(), "{}", said(&output));
     volume.await_end();
 }
 
-/// A program that waits in a call has no file open, and a signal does not end it. An unmount that
-/// is refused for it must not let it write to an image that somebody copies.
+/// A program that waits in a call has no file open, and a signal does not end it. A refused unmount
+/// must not let that program write to an image that is being copied.
 #[test]
 fn a_refused_unmount_leaves_a_volume_frozen_for_whoever_copies_it() {
     for mut volume in [Volume::mounted(SIZE, ""), Volume::f2fs(SIZE, "")] {
@@ -373,7 +373,7 @@ const ALL: &str = r#"
 set -e
 "$0" mount "$1" "$2"
 mount --bind "$2" "$3"
-# Dead mounts of other tests may have been copied, too: nobody knows whose they are.
+# Dead mounts of other tests may have been copied, too, and their owner is unknown.
 "$0" umount -a || true
 if grep -e " $2 " -e " $3 " /proc/self/mountinfo; then echo "still mounted"; fi
 grep -q " $4 " /proc/self/mountinfo || echo "the copy is gone"
@@ -430,7 +430,7 @@ fn who_comes_second_to_unmount_is_told_that_nothing_is_mounted() {
     volume.unmount();
 }
 
-/// A script that froze a volume and was killed does not hold everybody up for ever.
+/// A script that froze a volume and was killed does not block all users for ever.
 #[test]
 fn a_freeze_with_a_limit_ends_by_itself_and_only_itself() {
     let mut volume = Volume::mounted(SIZE, "");
@@ -509,7 +509,7 @@ fn a_mount_whose_daemon_was_killed_is_unmounted_with_what_that_means() {
         assert_eq!(fs::read(&file).unwrap(), b"synced");
         volume.unmount_talking();
 
-        // Nobody could have written anything.
+        // No program could have written anything.
         volume.mount("ro");
         volume.kill();
         let output = umount(&[], &volume.root());

@@ -14,8 +14,8 @@ use crate::fixture::{CAIRN, Volume, is_mounted};
 
 const SIZE: u64 = 64 << 20;
 
-/// Whoever sends a daemon a signal that it is not made for (QUIT from a keyboard, USR1 that was
-/// meant for dd, XCPU from `ulimit -t`) ends it as an unmount does, not as a power cut.
+/// A signal that is not meant for a daemon (QUIT from a keyboard, USR1 that was meant for dd, XCPU
+/// from `ulimit -t`) ends it as an unmount does, not as a power cut.
 #[test]
 fn whatever_signal_ends_a_daemon_nothing_is_lost() {
     use Signal as S;
@@ -37,7 +37,7 @@ fn whatever_signal_ends_a_daemon_nothing_is_lost() {
     volume.unmount();
 }
 
-/// The image may not grow beyond `ulimit -f`: whoever writes hears of it, the daemon lives.
+/// The image may not grow beyond `ulimit -f`: the write fails, and the daemon survives.
 #[test]
 fn a_limit_of_the_size_of_files_is_an_error_and_not_the_end_of_the_daemon() {
     for mut volume in [Volume::mounted(SIZE, ""), Volume::f2fs(SIZE, "")] {

@@ -274,7 +274,8 @@ fn read_only_and_back_with_files_in_use() {
     assert!(judge::debugfs(&volume.image(), "ls /").contains("round 2"));
 }
 
-/// mount(8) without its helper changes the kernel's side of a mount, and nobody tells the daemon.
+/// mount(8) without its helper changes the kernel's side of a mount, without a message to the
+/// daemon.
 #[test]
 fn what_others_have_changed_of_a_mount_is_changed_back() {
     let mut volume = Volume::mounted(SIZE, "");
@@ -353,7 +354,8 @@ umount /proc
 "#;
 
 /// A daemon whose `/proc` has gone (a container, a chroot) is asked to turn a volume writable that
-/// somebody else reads: it must go on reading, and take it up when the other has ended.
+/// another process reads: it must continue to read, and turn the volume writable once the other
+/// process has ended.
 #[test]
 fn a_refused_remount_leaves_the_mount_as_it_was_without_proc() {
     let mut volume = Volume::mounted(32 << 20, "");
@@ -794,7 +796,7 @@ fn the_log_says_in_words_what_is_mounted_how() {
     volume.detach();
 }
 
-/// Nobody finds out by the first write that the volume cannot be written.
+/// A volume that cannot be written is reported at the mount, not at the first write.
 #[test]
 fn what_can_only_be_read_is_mounted_read_only_and_says_why() {
     let mut volume = Volume::f2fs(SIZE, "");

@@ -244,7 +244,7 @@ fn what_is_no_image_is_not_even_opened() {
             &["mount", text(path), text(&root)],
         ];
         for command in commands {
-            // Opened, it would wait for somebody at the other end.
+            // An open would wait for a process at the other end.
             let output = cairn(command);
             let said = String::from_utf8_lossy(&output.stderr);
             assert!(!output.status.success() && said.contains("FIFO"), "{command:?}: {said}");

@@ -154,7 +154,7 @@ fn every_option_of_the_mount_changes_something() {
     let known: Vec<String> = known.map(name).collect();
     let missing: Vec<String> =
         MountOptions::settings().filter(|setting| !known.contains(&name(setting))).collect();
-    assert!(missing.is_empty(), "options that nobody has seen to have an effect: {missing:?}");
+    assert!(missing.is_empty(), "options whose effect no test has shown: {missing:?}");
     let mut in_vain = Vec::new();
     for (against, word, live, seen) in EFFECTS {
         let mut volume = Volume::mounted(SIZE, against);

@@ -1,5 +1,5 @@
-//! Programs with privileges that somebody else changes, and readers beside asynchronous direct
-//! writes: what the kernel would believe for an hour if nobody told it.
+//! Programs with privileges that another user changes, and readers beside asynchronous direct
+//! writes: state that the kernel would keep for an hour without a notification.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

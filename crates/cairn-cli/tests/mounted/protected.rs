@@ -63,8 +63,8 @@ fn by_the_kernel(program: &str) -> Vec<String> {
     told
 }
 
-/// Somebody protects a log, a binary, a key: by default it is protected as on the kernel's ext4,
-/// from `open` on.
+/// Immutable and append-only files are by default protected as on the kernel's ext4, from `open`
+/// on.
 #[test]
 fn protected_files_are_as_protected_as_the_kernels() {
     let expected = by_the_kernel(ATTEMPTS);

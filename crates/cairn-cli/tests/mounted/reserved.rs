@@ -1,5 +1,5 @@
-//! Root-reserved blocks: whoever may have them on the kernel's ext4 may have them on a mount, for
-//! data, names and attributes, and nobody else.
+//! Root-reserved blocks: the users who may have them on the kernel's ext4 may have them on a mount,
+//! for data, names and attributes, and no other user may.
 
 use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt;
@@ -139,7 +139,7 @@ else:
     print(json.dumps({way: count(one, 40 if way in ("link", "create") else TRIES) for way, one in ways.items()}))
 "#;
 
-/// Whoever tries, and whether the root-reserved blocks are theirs, too.
+/// The users who try, and whether they may use the root-reserved blocks.
 const USERS: [(&str, bool); 3] = [("ordinary", false), ("member", true), ("root", true)];
 
 fn run(what: &str, place: &Path, more: &[&str]) -> String {
@@ -182,8 +182,8 @@ except OSError as error:
     print(before.f_bfree - before.f_bavail, os.statvfs(place).f_bfree)
 "#;
 
-/// Far from full nobody is asked anything; on the way to full it must become known what a write(2)
-/// left in the kernel's cache and what a mapping did.
+/// Far from full the kernel does not ask before writes. Near full, pages of a write(2) in the
+/// kernel's cache must be told from pages of a mapping.
 #[test]
 fn a_mapping_does_not_reach_the_reserve_from_afar() {
     let mut volume = Volume::make(512 << 20, &["-b", "4096", "-m", "20"]);

@@ -22,7 +22,7 @@ fn a_volume_is_mounted_with_its_second_device_named() {
     File::create(&second).unwrap().set_len(128 << 20).unwrap();
     let arguments = ["mkfs", "-F", "-t", "f2fs", "--size", "64M", "-c"].map(Path::new);
     run(CAIRN, arguments.into_iter().chain([&*second, &*image]));
-    // Not where the superblock says: only whoever mounts knows it.
+    // The device is not at the path in the superblock. Only the caller of mount knows its path.
     fs::rename(&second, &away).unwrap();
     let refused = Command::new(CAIRN).arg("mount").args([&image, &point]).output().unwrap();
     let said = String::from_utf8_lossy(&refused.stderr);

@@ -149,8 +149,8 @@ fn room(volume: &Volume, figure: &str) -> serde_json::Value {
     volume.stats()["fuse"]["room"][figure].clone()
 }
 
-/// The kernel's cache would take any number of writes and lose them later: whoever writes is told,
-/// and what was told to be written is there, although nobody asks for fsync.
+/// The kernel's cache would take any number of writes and lose them later: a write without room
+/// fails, and the data of successful writes is there, without an fsync.
 #[test]
 fn whoever_writes_to_a_full_volume_is_told_without_asking() {
     for (mut volume, least) in collecting() {
@@ -227,7 +227,7 @@ fn writers_at_the_same_time_are_told_of_the_same_room() {
     }
 }
 
-/// `cp -a` of a tree that does not fit, and `echo`, as everybody uses them: each says what it could
+/// `cp -a` of a tree that does not fit, and `echo`, as people use them: each reports what it could
 /// not do.
 #[test]
 fn copying_too_large_a_tree_is_reported() {

@@ -10,8 +10,8 @@ use crate::fixture::{CAIRN, Volume};
 /// `nobody`, everywhere.
 const USER: u32 = 65534;
 
-/// Run in a mount namespace of its own, where `/dev/fuse` can be opened by everybody, as it can on
-/// most machines: the program, the image, the mount point, a directory.
+/// Run in a mount namespace of its own, where all users can open `/dev/fuse`, as on most machines:
+/// the program, the image, the mount point, a directory.
 const SCRIPT: &str = r#"
 set -e
 mount -t tmpfs -o mode=755 device "$3"

@@ -223,7 +223,7 @@ fn the_shell_has_its_own_help() {
     }
 }
 
-/// Nobody loses a file because its new version could not be copied.
+/// A file survives if its new version could not be copied.
 #[test]
 fn a_copy_that_fails_leaves_what_was_there() {
     for format in ["ext4", "f2fs"] {
@@ -282,7 +282,7 @@ fn a_copy_that_fails_leaves_what_was_there() {
     }
 }
 
-/// The program as somebody from whom the modes of files keep something.
+/// The program, run by a user whom file modes restrict.
 fn cairn_as_user(dir: &Path, image: &str, words: &[&str]) -> (i32, String) {
     let mut command = if judge::is_root() {
         // The user may not be able to reach where cargo builds.

@@ -353,7 +353,7 @@ fn find_does_what_the_expression_says() {
     );
 }
 
-/// A filesystem would store the nearest time that it can, and nobody would know.
+/// A filesystem would silently store the nearest possible time.
 #[test]
 fn a_time_that_cannot_be_stored_is_refused() {
     let (_dir, image) = in_dir("disk.img");

@@ -1,6 +1,6 @@
-//! What holds for every command: it has help with an example, it ends quietly where nobody reads
-//! what it prints, and it says with its exit status what was wrong with the image. A command that
-//! is not in the table fails the test.
+//! What holds for every command: it has help with an example, it ends without a message if its
+//! output has no reader, and its exit status says what was wrong with the image. A command that is
+//! not in the table fails the test.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -84,7 +84,7 @@ fn run(arguments: &[String], stdout: Stdio, stderr: Stdio) -> (i32, String) {
     )
 }
 
-/// A pipe that nobody reads.
+/// A pipe without a reader.
 fn broken() -> Stdio {
     let (reader, writer) = pipe().unwrap();
     drop(reader);

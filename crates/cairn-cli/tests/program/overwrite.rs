@@ -22,7 +22,7 @@ printf old > readonly; chmod 444 readonly; printf old > immutable; printf old > 
 
 const OPTIONS: [&str; 4] = ["", "-a", "-f", "--remove-destination"];
 
-/// What cp(1) can write to with somebody at the other end, or on a device, is not here.
+/// Targets that need a process at the other end, or a device, are left out.
 const TARGETS: [&str; 14] = [
     "file",
     "linked",

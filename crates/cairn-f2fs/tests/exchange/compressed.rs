@@ -38,7 +38,7 @@ fn what_linux_compresses_is_read() {
         kind.make(&image);
         vm = vm.disk(&image);
         let digest = line(&Job::Digest(format!("/mnt/{index}")));
-        // Half of them are unmounted; the others lose what is not synced.
+        // Half of them are unmounted; the others lose unsynced data.
         let end = if index % 2 == 0 { format!("umount /mnt/{index}\n") } else { String::new() };
         script += &format!(
             "mkdir /mnt/{index}\nmount -t f2fs -o {options},compress_extension=* {} /mnt/{index}\ncd /mnt/{index}\n\

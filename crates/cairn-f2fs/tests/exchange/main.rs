@@ -1,6 +1,6 @@
 //! Volumes that go back and forth between Cairn and Linux in a virtual machine, and lose their
-//! power on either side. Whoever comes next replays what the other fsynced; fsck.f2fs has the last
-//! word each time. And what both write for the same work.
+//! power on either side. The next side replays what the other fsynced, and fsck.f2fs judges each
+//! time. A further test compares what both write for the same work.
 
 mod against_linux;
 mod compressed;

@@ -15,7 +15,7 @@ use crate::worn::Worn;
 const THREADS: u64 = 4;
 const WORDS: u64 = 512;
 
-/// Every word of a block tells which block it is: a block of somebody else shows.
+/// Every word of a block tells which block it is: a block of another file shows.
 fn block(file: u64, index: u64) -> Vec<u8> {
     (0..WORDS).flat_map(|_| (file << 32 | index | 1 << 63).to_le_bytes()).collect()
 }
@@ -95,8 +95,8 @@ fn threads_share_files_on_a_nearly_full_volume() {
     }
 }
 
-/// Names come and go while others look them up: whoever finds one gets its inode, or is told that
-/// there is none.
+/// Names are made and removed while other threads look them up: a look-up returns the inode, or
+/// that there is none.
 #[test]
 fn a_name_that_goes_away_is_no_damage() {
     let device = volume(64 << 20, &[]);

@@ -225,7 +225,7 @@ fn check(
     Ok(promised.len())
 }
 
-/// When [`clean`] looks at a volume that nobody has recovered.
+/// The name of a check by [`clean`] before recovery.
 pub const BEFORE: &str = "before recovery";
 
 pub fn clean(device: &dyn BlockDevice, when: &str) -> Result<(), String> {
@@ -242,7 +242,7 @@ pub fn clean(device: &dyn BlockDevice, when: &str) -> Result<(), String> {
         .any(|line| !torn(line) && faults.iter().any(|fault| line.contains(fault)));
     let exit = verdict.output.lines().any(torn) && !found && verdict.status == 4;
     // fsck.f2fs 1.15 looks for the inode of an fsynced direct node in the NAT alone, where a new
-    // one is not yet: it cannot judge such a volume before somebody has recovered it.
+    // one is not yet: it cannot judge such a volume before recovery.
     let beyond_it = when == BEFORE && verdict.output.contains("record_fsync_data failed") && !found;
     if verdict.is_clean() || exit || beyond_it {
         return Ok(());

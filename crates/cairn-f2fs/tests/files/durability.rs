@@ -77,7 +77,7 @@ fn after_a_cut(device: &MemoryDevice) -> Option<u8> {
     Some(byte[0])
 }
 
-/// Nobody asks for anything, and time goes by: names come with the next checkpoint, and what is
+/// Time passes without an fsync: names become durable with the next checkpoint, and data that is
 /// written in place within 30 seconds, although the next checkpoint is a day away.
 #[test]
 fn data_is_written_when_it_has_been_in_memory_for_a_while() {

@@ -91,8 +91,8 @@ fn is_told(error: &Error) -> bool {
     matches!(error, Error::Io(_) | Error::ReadOnly(_))
 }
 
-/// A fault that concerned one file or one answer: everybody else goes on, and what is synced now is
-/// there afterwards.
+/// After a fault that concerned one file or one answer, all other calls succeed, and data that is
+/// synced now is there afterwards.
 fn check_going_on(fs: &F2fs, named: &str) {
     let go_on = || {
         let ino = create(fs, "later")?;
@@ -178,7 +178,7 @@ fn run_with(
                 check_stopped(&fs, &named);
             }
         }
-        // Nobody waits for some writes, but the volume must know by its end.
+        // No call waits for some writes, but the volume must report the error at its end.
         Ok(()) if came && operation != Operation::Read => {
             let end = fs.unmount();
             assert!(end.is_err() || fs.read_only_reason().is_some(), "{named}: nobody was told");
@@ -235,7 +235,7 @@ fn every_mode_tells_of_what_fails() {
     }
 }
 
-/// Whoever cuts or moves a file writes some of it first: that this failed is the answer, and the
+/// A truncation or a move writes a part of the file first: if this fails, so does the call, and the
 /// next attempt succeeds.
 #[test]
 fn a_change_that_cannot_write_is_told_and_can_be_tried_again() {
@@ -264,8 +264,8 @@ fn a_change_that_cannot_write_is_told_and_can_be_tried_again() {
     }
 }
 
-/// A write that nobody waited for: each handle that was open hears of it once, and the data is kept
-/// and written by the next.
+/// A failed write in the background: each open handle gets the error once, and the data is kept and
+/// written by the next write-back.
 #[test]
 fn each_handle_hears_of_a_failed_write_once() {
     let memory = prepared();

@@ -98,8 +98,8 @@ impl Full {
         );
     }
 
-    /// Everything is there, before and after it is closed, in everybody's eyes. Returns the
-    /// sections that were cleaned.
+    /// Checks that everything is there, before and after the volume is closed, for all judges.
+    /// Returns the number of cleaned sections.
     fn finish(self) -> u64 {
         check(&self.fs, &self.files, &self.blocks);
         self.fs.unmount().unwrap();
@@ -192,7 +192,7 @@ fn a_full_volume_is_overwritten_for_an_hour() {
     }
 }
 
-/// Nobody is told that there is no room while others take it.
+/// No thread gets ENOSPC while others take the room.
 #[test]
 fn many_overwrite_a_full_volume() {
     for options in

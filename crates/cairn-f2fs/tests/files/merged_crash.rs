@@ -40,7 +40,7 @@ impl Shared {
     }
 }
 
-/// One thread's directory: nobody else changes it.
+/// One thread's directory. No other thread changes it.
 fn work(shared: &Shared, thread: u32, steps: u32) {
     let fs = &shared.fs;
     let name = format!("dir-{thread}");

@@ -1,4 +1,5 @@
-//! Merged checkpoints: who is served by which, with what result, and that nobody is forgotten.
+//! Merged checkpoints: which request each one serves, with what result, and that no request is
+//! forgotten.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -29,7 +30,7 @@ fn stats(fs: &F2fs) -> &MergeStats {
 fn touch(fs: &F2fs, directory: Ino, name: &str) {
     let made =
         fs.create(directory, name.as_bytes(), NewInode::Regular, 0o644, &Caller::ROOT).unwrap();
-    // Nobody keeps it: an unlinked file goes.
+    // Without a reference, an unlinked file is deleted.
     fs.forget(made.ino, 1);
 }
 
@@ -253,7 +254,7 @@ fn an_unmount_serves_whoever_waits() {
     serves_whoever_waits(|fs| fs.unmount());
 }
 
-/// Then nobody serves any more, until it is thawed.
+/// Then there is no server until the thaw.
 #[test]
 fn freezing_serves_whoever_waits() {
     let (below, fs) = serves_whoever_waits(|fs| fs.freeze());

@@ -111,7 +111,7 @@ fn rolled_forward(given: &Given<'_>) -> String {
     format!("{size} bytes")
 }
 
-/// What can be done after somebody met an inode whose record is damaged.
+/// Which calls succeed after a call has met an inode with a damaged record.
 fn after_damage(given: &Given<'_>) -> String {
     let device = given.fresh();
     let fs = open(device.clone(), Simulated::new(2), "");
@@ -169,7 +169,7 @@ fn until_full(fs: &dyn FileSystem) {
     fs.sync().unwrap();
 }
 
-/// What is cleaned while nobody does anything.
+/// What is cleaned while the volume is idle.
 fn cleaned_when_idle(given: &Given<'_>) -> String {
     let fs = given.open(given.fresh());
     worn(&*fs);

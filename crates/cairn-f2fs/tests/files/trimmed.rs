@@ -1,5 +1,5 @@
-//! `CP_TRIMMED_FLAG`: an unmount says whether all free space has been discarded, and whoever mounts
-//! the volume next believes it.
+//! `CP_TRIMMED_FLAG`: an unmount says whether all free space has been discarded, and the next mount
+//! relies on it.
 
 use std::sync::Arc;
 
@@ -84,8 +84,8 @@ fn without_discards_the_flag_goes_until_the_free_space_has_been_trimmed() {
     wear(&fs);
     fs.unmount().unwrap();
     assert!(!is_trimmed(&device));
-    // Mounting discards nothing by itself, and what is not discarded stays so; trimming finds all
-    // of it, once.
+    // A mount discards nothing by itself, and undiscarded blocks stay so. Trimming finds all of
+    // them, once.
     let counted = Arc::new(Stats::new(device.clone()));
     let fs = open(counted.clone(), "");
     assert_eq!(counted.snapshot().discards, 0);

@@ -1,4 +1,4 @@
-//! Volumes whose sections are half valid: whoever needs room has some of them cleaned, or writes
+//! Volumes whose sections are half valid: operations that need room clean some of them, or write
 //! into their holes.
 
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Damage to zones that once stopped everybody, or was not seen.
+//! Damage to zones that once stopped all operations, or was not noticed.
 
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ fn zones_are_left_as_they_must(image: Arc<MemoryDevice>) {
 fn logs_leave_zones_that_are_in_use_behind_them() {
     let image = changed(|sealed| {
         for log in Log::ALL {
-            // A block that nobody points to, in the next segment of the log's zone.
+            // A block without a pointer to it, in the next segment of the log's zone.
             let next = SegNo(sealed.checkpoint.log(log).segno.get() ^ 1);
             let mut more = false;
             sealed.change_entry(next, |entry| {
@@ -94,8 +94,8 @@ fn with_pointers(
     image
 }
 
-/// Zones behind the volume are nobody's to finish: without six of its own the volume is not
-/// written.
+/// Cairn does not finish zones after the volume: without six active zones of its own the volume is
+/// read-only.
 #[test]
 fn active_zones_behind_the_volume_count() {
     let kind = Kind::Zoned;
@@ -118,8 +118,8 @@ fn a_volume_with_a_failed_zone_is_only_read() {
     crate::open(image, "ro").unwrap();
 }
 
-/// A zone may also fail under a log: nobody waits for what cannot be written any more, and what can
-/// be read still is.
+/// A zone may also fail under a log: no call waits for writes that can never happen, and readable
+/// data is still read.
 #[test]
 fn a_zone_that_fails_stops_the_volume() {
     let layout = Kind::Short.zones().unwrap();

@@ -127,7 +127,7 @@ impl<'a> Sealed<'a> {
         });
     }
 
-    /// Blocks that nobody points to are in use, and counted.
+    /// Marks blocks without pointers as used, and counts them.
     fn use_blocks(&mut self, random: &mut fastrand::Rng) {
         let segno = self.segment(random);
         let [one, other] = [self.block(segno, random), self.block(segno, random)];

@@ -67,9 +67,9 @@ pub fn target(kind: Kind, end: End) -> Target {
 }
 
 impl Target {
-    /// One to four wounds: to zones, with sums and checksums put right, or to single blocks. Of
-    /// these checkpoint blocks and mostly inodes get a right checksum again, or nobody would look
-    /// behind it.
+    /// One to four wounds: to zones, with sums and checksums put right, or to single blocks.
+    /// Checkpoint blocks, and usually inodes, get a right checksum again: otherwise the checks
+    /// after the checksum would not be reached.
     pub fn mutate(&self, seed: u64) -> Arc<MemoryDevice> {
         let device = self.device.fork();
         let mut random = fastrand::Rng::with_seed(seed);

@@ -73,8 +73,8 @@ pub fn assert_no_zone_is_left(fs: &F2fs) {
     }
 }
 
-/// Moves write pointers forward, back, to the zone's start and to its end; begins zones that nobody
-/// wrote to; lets zones fail.
+/// Moves write pointers forward, back, to the zone's start and to its end; writes to empty zones;
+/// lets zones fail.
 pub fn wound(image: &MemoryDevice, layout: &ZoneLayout, random: &mut fastrand::Rng) {
     let mut pointers = read(image, layout);
     let zones = layout.conventional as usize..pointers.len() - SPARE as usize;
@@ -114,7 +114,7 @@ pub fn wound(image: &MemoryDevice, layout: &ZoneLayout, random: &mut fastrand::R
     }
     write(image, layout, &pointers);
     if random.u8(..30) == 0 {
-        // Nobody can tell what the zones are.
+        // The record of the zones becomes unreadable.
         image.write_at(layout.size() + random.u64(..400), vec![random.u8(..)]).unwrap();
     }
 }

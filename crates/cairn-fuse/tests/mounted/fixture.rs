@@ -18,8 +18,8 @@ use crate::hooked::Hooked;
 /// How long a mount may be in use by a process that is being started.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A mounted model, served by threads of this process. Whoever uses the mount in this process is
-/// not one of them.
+/// A mounted model, served by threads of this process. Threads of this process that use the mount
+/// are others.
 pub struct Mounted {
     fs: Arc<Hooked>,
     dir: tempfile::TempDir,

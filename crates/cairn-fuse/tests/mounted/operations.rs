@@ -422,7 +422,7 @@ fn an_unmounted_session_leaves_the_next_mount_alone() {
     };
     let session =
         cairn_fuse::mount(Arc::new(Model::new()), dir.path(), &MountOptions::new("model")).unwrap();
-    // Somebody unmounts it and mounts again before the session has noticed.
+    // It is unmounted, and another filesystem mounted, before the session has noticed.
     run("umount", &["--lazy", "--no-canonicalize"]);
     run("mount", &["-t", "tmpfs", "next"]);
     std::fs::write(dir.path().join("file"), "next").unwrap();
@@ -458,8 +458,8 @@ fn many_fsyncs_wait_together() {
 #[test]
 fn a_request_that_takes_long_holds_up_no_other() {
     require_mounting();
-    // Nothing is queued up when the first is taken, and nobody expects it to take long: it waits
-    // for one that comes later.
+    // No request is queued when the first one is taken, and the first one is not known to take
+    // long: it waits for a later request.
     let (begun, ended) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
     let hooks = (begun.clone(), ended.clone());
     let mounted =
