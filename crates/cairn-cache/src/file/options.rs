@@ -27,7 +27,7 @@ pub struct PageCacheOptions {
     /// How much one mapping and one folio cover; see
     /// [`PageCache::set_mode`](super::PageCache::set_mode).
     pub mode: BufferedMode,
-    /// Largest folio in bytes, a power of two from [`MIN_FOLIO`] to [`MAX_FOLIO`]; see
+    /// Largest folio in bytes, a power of two from `MIN_FOLIO` to [`MAX_FOLIO`]; see
     /// [`PageCache::set_max_folio`](super::PageCache::set_max_folio).
     pub max_folio: usize,
     /// Most bytes that one readahead window has.

@@ -151,7 +151,7 @@ impl PageCache {
     /// Changes the largest size of new folios.
     ///
     /// # Panics
-    /// If it is not a power of two from [`MIN_FOLIO`] to [`MAX_FOLIO`].
+    /// If it is not a power of two from `MIN_FOLIO` to [`MAX_FOLIO`].
     pub fn set_max_folio(&self, bytes: usize) {
         self.max_folio.store(valid_folio(bytes), Ordering::Relaxed);
     }

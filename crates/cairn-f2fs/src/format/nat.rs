@@ -90,7 +90,7 @@ impl From<NatEntry> for RawNatEntry {
 /// The entry at `index` of a NAT block.
 ///
 /// # Panics
-/// `index` is not below [`ENTRIES_PER_BLOCK`]: the caller's bug.
+/// `index` is not below `ENTRIES_PER_BLOCK`: the caller's bug.
 #[must_use]
 pub fn entry(block: &[u8], index: usize) -> NatEntry {
     (*block::entry(&view::<RawNatBlock>(block).entries, index)).into()

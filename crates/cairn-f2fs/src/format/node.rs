@@ -65,7 +65,7 @@ pub struct NodeFooter {
     pub ino: Nid,
     /// Marks.
     pub marks: Marks,
-    /// Offset in the inode's tree (see [`super::path`]); [`XATTR_OFFSET`] for attributes.
+    /// Offset in the inode's tree (see [`super::path`]); `XATTR_OFFSET` for attributes.
     pub offset: u32,
     /// Version of the checkpoint before it was written: [`super::Checkpoint::node_version`].
     pub cp_ver: u64,
@@ -145,7 +145,7 @@ pub(crate) fn data_pointer(block: &[u8], index: usize) -> BlockAddr {
 /// Sets a data pointer of a direct node.
 ///
 /// # Panics
-/// As [`data_pointer`].
+/// As `data_pointer`.
 pub fn set_data_pointer(block: &mut [u8], index: usize, addr: BlockAddr) {
     *block::entry_mut(pointers_mut(block), index) = addr.get().into();
 }

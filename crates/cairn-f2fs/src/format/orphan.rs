@@ -42,7 +42,7 @@ pub fn decode(block: &[u8], layout: &Layout) -> Result<Vec<Nid>, Corrupt> {
     }
 }
 
-/// The blocks that name these inodes: [`INOS_PER_BLOCK`] each.
+/// The blocks that name these inodes: `INOS_PER_BLOCK` each.
 #[must_use]
 pub fn encode(inos: &[Nid]) -> Vec<Vec<u8>> {
     let blocks: u16 = stored(inos.len().div_ceil(INOS_PER_BLOCK));

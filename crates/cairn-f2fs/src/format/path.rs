@@ -2,7 +2,7 @@
 //! which offset.
 //!
 //! An inode has `inode_slots` data pointers of its own (it varies, see
-//! [`super::Inode::address_slots`]) and five nids: two direct nodes, two indirect ones, one double
+//! `super::Inode::address_slots`) and five nids: two direct nodes, two indirect ones, one double
 //! indirect. With N = 1018 pointers a node, offsets in the tree are: inode 0, direct 1 and 2,
 //! indirect 3 with its directs 4…, indirect 4+N with its directs 5+N…, double indirect 5+2N, its
 //! k-th indirect 6+2N+k(N+1), followed by that one's directs.

@@ -99,7 +99,7 @@ impl SitEntry {
 /// Its count or type is impossible.
 ///
 /// # Panics
-/// `index` is not below [`ENTRIES_PER_BLOCK`]: the caller's bug.
+/// `index` is not below `ENTRIES_PER_BLOCK`: the caller's bug.
 pub fn entry(block: &[u8], index: usize, segno: SegNo) -> Result<SitEntry, Corrupt> {
     SitEntry::decode(block::entry(&view::<RawSitBlock>(block).entries, index), segno)
 }

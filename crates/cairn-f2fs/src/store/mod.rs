@@ -2,18 +2,18 @@
 //!
 //! | part | knows |
 //! |---|---|
-//! | [`Space`] | how much is in use and reserved |
+//! | `Space` | how much is in use and reserved |
 //! | `OperationLock` | which operations run |
 //! | `Nat` | where each node is, which nids are free |
-//! | [`Segments`] | which blocks are valid, where each log goes on, who owns a block |
-//! | [`Nodes`] | node blocks in memory, and how they are written |
+//! | `Segments` | which blocks are valid, where each log goes on, who owns a block |
+//! | `Nodes` | node blocks in memory, and how they are written |
 //! | [`Checkpoints`] | how all of it reaches the medium at once |
 //!
-//! An operation reserves space ([`Space::reserve`]), takes the operation lock, changes nodes
-//! ([`Node::modify`]), places data ([`Segments::place`]) and invalidates what it replaced, and
+//! An operation reserves space (`Space::reserve`), takes the operation lock, changes nodes
+//! (`Node::modify`), places data (`Segments::place`) and invalidates what it replaced, and
 //! leaves.
 //!
-//! [`Node::modify`]: crate::node::Node::modify
+//! `Node::modify`: crate::node::Node::modify
 
 mod report;
 

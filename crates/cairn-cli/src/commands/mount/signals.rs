@@ -1,5 +1,5 @@
 //! What signals do to a daemon. Each signal that would end the process and can be caught
-//! ([`ENDING`]) makes it unmount as `cairn umount` does, and end: no accepted write is lost.
+//! (`ENDING`) makes it unmount as `cairn umount` does, and end: no accepted write is lost.
 //! SIGXFSZ and SIGPIPE become errors of the call instead (`crate::limits`).
 //!
 //! If the mount is in use, it cannot be unmounted. Then the daemon writes everything to the disk,

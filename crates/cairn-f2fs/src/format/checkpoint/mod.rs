@@ -228,14 +228,14 @@ impl Checkpoint {
         Side::of_bit(bits::test(&self.nat_bitmap, as_index(block)))
     }
 
-    /// Which copy of a logical SIT block (below [`Layout::sit_blocks`]) is current.
+    /// Which copy of a logical SIT block (below `Layout::sit_blocks`) is current.
     #[must_use]
     pub fn sit_side(&self, block: u32) -> Side {
         Side::of_bit(bits::test(&self.sit_bitmap, as_index(block)))
     }
 
     /// The first block and its payload blocks, one after the other, with the checksum; the pack's
-    /// last block equals the first. Sets [`Checkpoint::crc`], and [`Checkpoint::checksum_offset`]
+    /// last block equals the first. Sets `Checkpoint::crc`, and [`Checkpoint::checksum_offset`]
     /// as the flags demand.
     ///
     /// # Panics

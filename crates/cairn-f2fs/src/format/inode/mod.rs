@@ -2,8 +2,8 @@
 //! inline attributes lie.
 //!
 //! An [`Inode`] holds what stands *before* the pointers, and the nids behind them. Data pointers,
-//! inline contents and inline attributes stay in the block; [`Inode::inline_data_range`],
-//! [`Inode::inline_xattr_range`] and the pointer functions say where. [`Inode::encode_into`] writes
+//! inline contents and inline attributes stay in the block; `Inode::inline_data_range`,
+//! `Inode::inline_xattr_range` and the pointer functions say where. [`Inode::encode_into`] writes
 //! the fields back and leaves all of that alone.
 
 mod check;
@@ -80,7 +80,7 @@ pub struct Inode {
     /// Parent directory, for roll-forward.
     pub pino: Nid,
     /// Name in it, for roll-forward; at most 255 bytes, otherwise not checked: see
-    /// [`Inode::entry_name`].
+    /// `Inode::entry_name`.
     pub name: Vec<u8>,
     /// Directories: log2 of the buckets of level 0.
     pub(crate) dir_level: u8,

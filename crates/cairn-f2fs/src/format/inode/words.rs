@@ -103,7 +103,7 @@ impl Inode {
     /// Sets a data pointer of the inode.
     ///
     /// # Panics
-    /// As [`Inode::data_pointer`].
+    /// As `Inode::data_pointer`.
     pub fn set_data_pointer(&self, block: &mut [u8], slot: u32, addr: BlockAddr) {
         assert!(slot < self.address_slots(), "data pointer {slot} of an inode");
         *block::entry_mut(&mut view_mut(block).i_addr, self.word(slot)) = addr.get().into();

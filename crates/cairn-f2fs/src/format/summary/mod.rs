@@ -3,7 +3,7 @@
 //!
 //! A summary block lies in the summary area for every segment a log has left, and in the checkpoint
 //! pack for the six current ones (the pack's copy counts for those). The three data summaries of a
-//! pack may be in a compact form, where only what is used is stored ([`CompactSummaries`]). The NAT
+//! pack may be in a compact form, where only what is used is stored (`CompactSummaries`). The NAT
 //! journal lives in the hot data log's summary, the SIT journal in the cold data log's.
 
 use cairn_base::units::{as_index, as_u64};
@@ -200,7 +200,7 @@ impl NatJournal {
     /// The journal area.
     ///
     /// # Panics
-    /// More than [`NAT_JOURNAL_ENTRIES`].
+    /// More than `NAT_JOURNAL_ENTRIES`.
     #[must_use]
     pub fn encode(&self) -> JournalBytes {
         assert!(self.0.len() <= NAT_JOURNAL_ENTRIES, "{} entries in a NAT journal", self.0.len());
@@ -242,7 +242,7 @@ impl SitJournal {
     /// The journal area.
     ///
     /// # Panics
-    /// More than [`SIT_JOURNAL_ENTRIES`].
+    /// More than `SIT_JOURNAL_ENTRIES`.
     #[must_use]
     pub fn encode(&self) -> JournalBytes {
         assert!(self.0.len() <= SIT_JOURNAL_ENTRIES, "{} entries in a SIT journal", self.0.len());

@@ -51,7 +51,7 @@ pub struct Superblock {
     pub segs_per_sec: u32,
     /// Sections a zone.
     pub secs_per_zone: u32,
-    /// [`CHECKSUM_OFFSET`] with the feature `sb_checksum`, else 0.
+    /// `CHECKSUM_OFFSET` with the feature `sb_checksum`, else 0.
     pub checksum_offset: u32,
     /// Blocks of the volume.
     pub block_count: u64,
@@ -216,7 +216,7 @@ impl Superblock {
         }
     }
 
-    /// The 3072 bytes to be written at [`OFFSET`] of blocks 0 and 1, with the checksum where the
+    /// The 3072 bytes to be written at `OFFSET` of blocks 0 and 1, with the checksum where the
     /// feature asks for it.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
