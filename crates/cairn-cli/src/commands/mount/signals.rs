@@ -1,6 +1,6 @@
-//! What signals do to a daemon. Each signal that would end the process and can be caught
-//! (`ENDING`) makes it unmount as `cairn umount` does, and end: no accepted write is lost.
-//! SIGXFSZ and SIGPIPE become errors of the call instead (`crate::limits`).
+//! What signals do to a daemon. Each signal that would end the process and can be caught (`ENDING`)
+//! makes it unmount as `cairn umount` does, and end: no accepted write is lost. SIGXFSZ and SIGPIPE
+//! become errors of the call instead (`crate::limits`).
 //!
 //! If the mount is in use, it cannot be unmounted. Then the daemon writes everything to the disk,
 //! so that a kill loses nothing, logs the programs that use the mount, and tries again until they
