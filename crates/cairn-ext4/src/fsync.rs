@@ -27,8 +27,8 @@ pub(crate) fn fsync(ops: &Arc<Operations>, inode: &Arc<Inode>, data_only: bool) 
     commit(ops, inode, if data_only { Part::Data } else { Part::Attributes })
 }
 
-/// Makes durable what is not durable by the ledger: the transaction in which `part` last changed,
-/// and the data. Usually the commit's flush covers the data.
+/// Makes `part` durable, unless the ledger says that it is: the transaction in which it last
+/// changed, and the data. Usually the commit's flush covers the data.
 fn commit(mount: &MountState, inode: &Inode, part: Part) -> Result<()> {
     match &mount.txn() {
         Txn::Journaled(journal) => {

@@ -34,7 +34,7 @@ impl Ext4 {
         self.ops.read_only_reason()
     }
 
-    /// Drops all inodes from memory that nobody refers to and that have no changes.
+    /// Drops all inodes from memory that have no references and no changes.
     pub fn shrink_inodes(&self) {
         self.ops.table.shrink();
     }

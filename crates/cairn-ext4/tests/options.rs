@@ -143,7 +143,7 @@ fn looks(given: &Given<'_>) -> String {
     )
 }
 
-/// What can be done after somebody met an inode whose record is damaged.
+/// Which calls succeed after a call has met an inode with a damaged record.
 fn after_damage(given: &Given<'_>) -> String {
     let device = given.fresh();
     let record = {

@@ -231,7 +231,7 @@ fn every_transition_under_load() {
                 if list.starts_with("ro") {
                     assert_eq!(options.text("state.mode"), Some("ro"));
                 } else {
-                    // Until somebody has got something done under these options.
+                    // Waits until a thread has done some work under these options.
                     let before = done.load(Ordering::Relaxed);
                     while options.text("state.mode") == Some("rw")
                         && done.load(Ordering::Relaxed) < before + 8
@@ -316,8 +316,8 @@ fn reading_renews_old_access_times() {
     assert_eq!(times::kept(&*again), renewed);
 }
 
-/// Whoever looks through a large tree leaves nothing in memory that need not be there: a new access
-/// time does not keep an inode.
+/// A walk through a large tree leaves no needless inodes in memory: a new access time does not keep
+/// an inode.
 #[test]
 fn inodes_that_were_only_read_leave_memory() {
     const LINKS: u64 = 45_000;

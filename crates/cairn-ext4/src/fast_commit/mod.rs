@@ -105,7 +105,7 @@ fn bare_volume(
         buffers: buffers.clone(),
         layout: layout.clone(),
         superblock,
-        // Nobody reads it.
+        // Not used during replay.
         overhead: 0,
         groups: groups.clone(),
         runtime: target.runtime.clone(),

@@ -242,8 +242,8 @@ fn collapse(ops: &Arc<Operations>, inode: &Arc<Inode>, offset: u64, len: u64) ->
     let run = Run { start: FileBlock(offset / block_size), len: len / block_size };
     let mut handle = ops.begin(ops.credits.remove_step)?;
     remove_blocks(ops, inode, &mut handle, run)?;
-    // Not finished: what fails before the blocks behind have moved leaves a hole that nobody asked
-    // for.
+    // The call is not complete yet: a failure before the later blocks have moved leaves an unwanted
+    // hole.
     drop(handle);
     shift(ops, inode, FileBlock(run.start.get() + run.len), -(run.len.cast_signed()))?;
     resize(ops, inode, inode.size() - len)

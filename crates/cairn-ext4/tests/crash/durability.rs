@@ -127,7 +127,7 @@ fn data_that_was_written_before_its_inode_left_memory_is_flushed() {
     fs.unmount().unwrap();
 }
 
-/// Data and the names that lead to it, times included: nobody asks for anything, and time goes by.
+/// Data, its names and their times become durable as time passes, without an fsync.
 #[test]
 fn a_change_is_on_disk_after_the_commit_interval() {
     for args in [K4, &["-t", "ext2", "-b", "1024"]] {

@@ -86,8 +86,8 @@ fn is_told(error: &Error) -> bool {
     matches!(error, Error::Io(_) | Error::ReadOnly(_))
 }
 
-/// A fault that concerned one file or one answer: everybody else goes on, and what is synced now is
-/// there afterwards.
+/// After a fault that concerned one file or one answer, all other calls succeed, and data that is
+/// synced now is there afterwards.
 fn check_going_on(fs: &Ext4, kept: Ino, named: &str) {
     let ino = create(fs, LATER).unwrap_or_else(|error| panic!("{named}: another file: {error}"));
     write(fs, ino, 2, 0, LEN).unwrap_or_else(|error| panic!("{named}: another file: {error}"));
@@ -191,7 +191,7 @@ fn run_with(
                 check_stopped(&fs, kept, &named);
             }
         }
-        // Nobody waits for some writes, but the volume must know by its end.
+        // No call waits for some writes, but the volume must report the error at its end.
         Ok(()) if came && operation != Operation::Read => {
             let end = fs.unmount();
             assert!(end.is_err() || fs.read_only_reason().is_some(), "{named}: nobody was told");
@@ -227,8 +227,8 @@ pub fn every_fault(
     runs
 }
 
-/// A write that nobody waited for: each handle that was open hears of it once, and the data is kept
-/// and written by the next.
+/// A failed write in the background: each open handle gets the error once, and the data is kept and
+/// written by the next write-back.
 #[test]
 fn each_handle_hears_of_a_failed_write_once() {
     let fault = Arc::new(Fault::new(Arc::new(prepared(&["-t", "ext4"], 16))));

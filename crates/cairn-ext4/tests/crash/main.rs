@@ -126,8 +126,8 @@ fn every_way_of_checkpointing_with_threads_contending() {
     search_all(&all.collect::<Vec<_>>());
 }
 
-/// Nobody promises that a disk writes 4,096 bytes whole. A torn superblock is refused, by Linux,
-/// too; nothing that is taken for sound may be wrong.
+/// A disk need not write 4,096 bytes as a whole. A torn superblock is refused, as by Linux; a block
+/// that passes its checks must not be wrong.
 #[test]
 fn blocks_torn_at_512_bytes_are_noticed_or_do_no_harm() {
     let (mut sound, mut refused) = (0, 0);

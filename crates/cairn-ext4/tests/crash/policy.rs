@@ -79,8 +79,8 @@ impl Subject for Kind {
     }
 }
 
-/// The superblock has a record of errors, with these words in it. Whoever recovers the volume
-/// (e2fsck, Linux or Cairn), the record stays, and e2fsck checks the whole volume.
+/// The superblock has a record of errors, with these words in it. The record stays after recovery
+/// by e2fsck, Linux or Cairn, and e2fsck checks the whole volume.
 fn check_record(kind: &Kind, device: &MemoryDevice, errors: u32, words: &[&str]) {
     let count = format!("FS Error count:           {errors}\n");
     let by_us = Arc::new(device.fork());

@@ -1,4 +1,4 @@
-//! Access control lists that an image has and nobody could set: the kernel's answers.
+//! Access control lists that an image has and no call can set: the kernel's answers.
 
 use std::path::Path;
 use std::sync::Arc;

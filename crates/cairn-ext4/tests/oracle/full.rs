@@ -181,8 +181,8 @@ fn each_operation_on_a_full_volume_succeeds_whole_or_changes_nothing() {
         full::decorate(&*fs);
         let directory = fs.lookup(fs.root(), b"one").unwrap().ino;
         fs.forget(directory, 1);
-        // There is room on the volume, and none for this beside the inode: nobody need wait for
-        // more.
+        // There is room on the volume, but none for this beside the inode: the call must not wait
+        // for more.
         let refused = fs.setxattr(directory, b"user.large", &[7; 5000], XattrMode::Set);
         assert!(matches!(refused, Err(Error::NoAttributeSpace)), "{set:?}: {refused:?}");
         operate_on_full(&device, &fs, &format!("{set:?}"));

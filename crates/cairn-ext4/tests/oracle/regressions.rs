@@ -146,8 +146,8 @@ fn journal_superblock(device: &MemoryDevice) -> u64 {
     (0..blocks).find(is_it).expect("the volume has a journal") * BLOCK
 }
 
-/// The error that once stopped a journal becomes the volume's, until somebody checks it; the
-/// journal's own is cleared.
+/// The error that once stopped a journal becomes the volume's until the next check; the journal's
+/// own record is cleared.
 #[test]
 fn an_error_that_stopped_the_journal_is_the_volumes_until_the_next_check() {
     let device =

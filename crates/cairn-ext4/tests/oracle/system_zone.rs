@@ -43,7 +43,7 @@ fn number(text: &str, what: &str) -> u64 {
     digits.parse().unwrap()
 }
 
-/// Blocks that no file can have. Those with `true` are changed by nobody who mounts the volume.
+/// Blocks that no file can have. A mount never changes those with `true`.
 fn system_blocks(image: &Path) -> Vec<(&'static str, u64, bool)> {
     let text = dumpe2fs(image);
     let journal = debugfs(image, "blocks <8>");

@@ -1,8 +1,8 @@
 //! One thread's share of a workload: seeded operations, a model of what it made, and what was
 //! promised when.
 //!
-//! Each worker owns its names and files; directories, groups, inode tables and the journal are
-//! everybody's.
+//! Each worker owns its names and files; all workers share directories, groups, inode tables and
+//! the journal.
 
 mod persist;
 

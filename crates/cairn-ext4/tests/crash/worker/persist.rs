@@ -21,7 +21,7 @@ impl Worker {
         }
     }
 
-    /// fdatasync leaves out times, which nobody looks at here.
+    /// fdatasync leaves out times, which no check here reads.
     pub(super) fn fsync(&mut self, data_only: bool) -> Result<()> {
         let id = self.pick_file();
         self.fs.fsync(self.files[&id].ino, 0, data_only)?;
