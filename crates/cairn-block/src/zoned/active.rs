@@ -1,8 +1,8 @@
-//! [`ActiveZones`]: no more zones are begun than the device can have active.
+//! [`ActiveZones`]: keeps the number of active zones within the device's limit.
 //!
 //! A zone is active from its first write until it is full, finished or reset. Logs leave a zone
-//! when they have given out its last place; the write to that place may still be under way when the
-//! first one to the next zone comes. Where the device has no room for both, the later one waits.
+//! when they have allocated its last place. The write to that place may still be in flight when the
+//! first write to the next zone comes. If the device has no room for both, the later one waits.
 //!
 //! Locking: one leaf lock.
 
@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 use cairn_base::ranked_lock::{Mutex, Rank};
 
-/// See the module. Zones are known by an index.
+/// The active zones of a device. Zones are identified by an index.
 pub(super) struct ActiveZones {
     /// 0: any number.
     limit: u32,
@@ -28,8 +28,8 @@ impl ActiveZones {
         Self { limit, state: Mutex::new(Rank::Leaf, State { active, waiting: BTreeSet::new() }) }
     }
 
-    /// One more zone is active; if there is no room for it, it is among those that the next
-    /// [`ActiveZones::end`] names.
+    /// Makes one more zone active. If there is no room for it, a later [`ActiveZones::end`] names
+    /// it.
     pub(super) fn begin(&self, zone: usize) -> bool {
         let mut state = self.state.lock();
         let room = self.limit == 0 || state.active < self.limit;
@@ -41,7 +41,7 @@ impl ActiveZones {
         room
     }
 
-    /// A zone is active no longer. Returns the zones that wait: each must try again.
+    /// Ends the activity of a zone. Returns the waiting zones, each of which must try again.
     #[must_use = "zones wait for their turn"]
     pub(super) fn end(&self) -> BTreeSet<usize> {
         let mut state = self.state.lock();

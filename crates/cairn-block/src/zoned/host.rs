@@ -129,7 +129,7 @@ impl ZonedDevice for HostZoned {
             let found = (report.head.nr_zones as usize).min(ioctl::ZONES_AT_ONCE);
             for raw in report.zones.iter().take(found.min(most - zones.len())) {
                 let zone = zone(raw)?;
-                // Every zone ends behind the one before it: the loop comes to an end.
+                // Every zone ends after the one before it, so the loop ends.
                 at = at.max(zone.start + zone.len);
                 zones.push(zone);
             }
@@ -174,7 +174,7 @@ fn aligned(bufs: Vec<Bytes>) -> Vec<Bytes> {
 
 impl BlockDevice for HostZoned {
     fn geometry(&self) -> Geometry {
-        // Zones are reset; what discards the other devices know does not reach a sequential one.
+        // Sequential zones are reset, not discarded.
         Geometry { discard: false, ..self.file.geometry() }
     }
 

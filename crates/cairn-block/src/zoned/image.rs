@@ -1,5 +1,5 @@
-//! Images with zones: the zones, a table of their write pointers, and a last block that says how
-//! they are laid out.
+//! Images with zones: the zones, a table of their write pointers, and a last block with their
+//! layout.
 //!
 //! | where | what |
 //! |---|---|
@@ -52,7 +52,7 @@ pub fn create_image(device: Arc<dyn BlockDevice>, layout: ZoneLayout) -> Result<
     Emulated::with(device, zones, Some(table))
 }
 
-/// The zones of an image, if it has some.
+/// The zones of an image, if it has zones.
 ///
 /// # Errors
 /// Their table is damaged, or the device failed.

@@ -1,8 +1,8 @@
 //! The rules of zones, and their state: pure, without I/O.
 //!
-//! A sequential zone is written at its write pointer alone, within its capacity, in whole blocks;
-//! its contents are given up only by a reset of the whole zone. The number of open zones is kept by
-//! closing another one, the number of active zones by refusing.
+//! A sequential zone is written only at its write pointer, within its capacity, in whole blocks.
+//! Only a reset of the whole zone drops its contents. The limit of open zones is kept by closing
+//! another zone, the limit of active zones by refusing the write.
 
 use std::collections::VecDeque;
 
@@ -28,7 +28,7 @@ pub struct ZoneLayout {
     pub max_open: u32,
     /// See [`ZoneLimits::max_active`].
     pub max_active: u32,
-    /// Reads behind the write pointer give zeros; otherwise they fail.
+    /// True if reads after the write pointer return zeros; otherwise they fail.
     pub unrestricted_reads: bool,
 }
 
@@ -62,10 +62,10 @@ impl ZoneLayout {
         }
     }
 
-    /// Can a device have such zones?
+    /// Checks that a device can have such zones.
     ///
     /// # Errors
-    /// The numbers do not fit each other.
+    /// The numbers contradict each other.
     pub fn check(&self) -> Result<()> {
         let wrong = |detail: &str| Err(Error::new(ErrorKind::Unsupported, "emulate zones", detail));
         if self.zone_size == 0
@@ -95,13 +95,13 @@ impl ZoneLayout {
 pub(super) struct State {
     /// Bytes from the zone's start to the write pointer.
     pub(super) written: u64,
-    /// Made full before its capacity was written.
+    /// True if it was finished before its capacity was written.
     pub(super) finished: bool,
-    /// What the device still does for it.
+    /// Which requests the device still accepts for it.
     pub(super) health: Health,
 }
 
-/// What a device still does for a zone.
+/// Which requests a device still accepts for a zone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Health {
     #[default]
@@ -165,7 +165,7 @@ impl Zones {
         self.start(zone) + written
     }
 
-    /// The first byte of the zone that gives zeros although it could be written.
+    /// The first byte of the zone that reads as zero although the zone could be written.
     pub(super) fn data_end(&self, zone: u32) -> u64 {
         self.start(zone) + self.state(zone).written
     }
@@ -200,9 +200,9 @@ impl Zones {
         ZoneViolation { zone, write_pointer: self.write_pointer(zone), offset, rule }
     }
 
-    /// Moves write pointers as a write of `len` bytes at `offset` does. Conventional zones take
-    /// anything; a write may begin in them, but not go on into a sequential one that stands
-    /// elsewhere. Returns the zone whose pointer moved, with its state from before.
+    /// Moves write pointers as a write of `len` bytes at `offset` does. Conventional zones take all
+    /// writes. A write may begin in one, but may continue into a sequential zone only at that
+    /// zone's write pointer. Returns the zone whose pointer moved, with its old state.
     pub(super) fn write(
         &mut self,
         offset: u64,
@@ -213,12 +213,13 @@ impl Zones {
         }
         let zone = self.zone_of(offset).max(self.layout.conventional);
         let before = self.state(zone);
-        // What goes on in the next zone is refused: the capacity ends at the zone's end, or before.
+        // A write that continues in the next zone is refused: the capacity ends at the zone's end,
+        // or before.
         self.append(zone, offset.max(self.start(zone)), offset + len)?;
         Ok(Some((zone, before)))
     }
 
-    /// Takes a pointer back to where it was.
+    /// Restores a pointer.
     pub(super) fn restore(&mut self, zone: u32, state: State) {
         self.leave(zone);
         self.states[zone as usize] = state;
@@ -264,7 +265,7 @@ impl Zones {
         Ok(())
     }
 
-    /// May a range be given up, or zeroed out of turn?
+    /// Checks that a range may be discarded, or zeroed elsewhere than at the write pointer.
     pub(super) fn discard(&self, offset: u64, len: u64) -> Result<(), ZoneViolation> {
         if len == 0 {
             return Ok(());
@@ -277,7 +278,7 @@ impl Zones {
         Ok(())
     }
 
-    /// May a range be read?
+    /// Checks that a range may be read.
     pub(super) fn read(&self, offset: u64, len: u64) -> Result<(), ZoneViolation> {
         if len == 0 {
             return Ok(());

@@ -1,4 +1,4 @@
-//! The table behind the zones of an image: blocks of numbers that say how far each zone is written.
+//! The table after the zones of an image: blocks of numbers, the written bytes of each zone.
 //!
 //! A block begins with its checksum (CRC-32C of the rest of it); one number a zone follows: bytes
 //! written, bit 63: finished, 62: read-only, 61: offline. All numbers are 64-bit little-endian.
@@ -34,7 +34,7 @@ impl Table {
         u64::from(self.zones).div_ceil(ENTRIES)
     }
 
-    /// Writes the table blocks of these zones, behind a flush and forced through.
+    /// Writes the table blocks of these zones after a flush, with forced unit access.
     pub(super) fn write(
         &self,
         device: &dyn BlockDevice,

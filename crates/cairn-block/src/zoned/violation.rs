@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Which rule was broken.
+/// The broken rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ZoneRule {
@@ -10,7 +10,7 @@ pub enum ZoneRule {
     WritePointer,
     /// The write is no multiple of 4096 bytes.
     Alignment,
-    /// The write goes on behind the zone's capacity.
+    /// The write continues beyond the zone's capacity.
     Capacity,
     /// The zone is full.
     Full,
@@ -18,11 +18,12 @@ pub enum ZoneRule {
     Failed,
     /// The zone would be one more active zone than the device can have.
     ActiveLimit,
-    /// A part of a sequential zone is given up, or zeroed behind its write pointer.
+    /// A part of a sequential zone is discarded, or zeroed elsewhere than at its write pointer.
     Discard,
     /// The read goes behind the write pointer, on a device that refuses that.
     Read,
-    /// There is no write pointer to be moved: a conventional zone, or not a zone's start.
+    /// There is no write pointer to move: the zone is conventional, or the offset is not a zone's
+    /// start.
     NoWritePointer,
 }
 
@@ -53,7 +54,7 @@ pub struct ZoneViolation {
     pub write_pointer: u64,
     /// Byte offset of the request.
     pub offset: u64,
-    /// What it broke.
+    /// The rule that it broke.
     pub rule: ZoneRule,
 }
 

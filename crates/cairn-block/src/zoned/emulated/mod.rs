@@ -1,14 +1,14 @@
 //! [`Emulated`]: zones for any device, with their rules enforced.
 //!
-//! What a reset gives up is discarded below; what lies behind a write pointer reads as zeros,
+//! A reset discards the zone on the device below. Bytes after a write pointer read as zeros,
 //! whatever the device below holds there. Zones over memory live as long as the device. Zones of an
 //! image ([`super::create_image`]) are kept in a table behind them: a write pointer reaches it with
-//! the flush that makes its data durable, a reset before anything can be written anew, so after a
-//! power cut every zone holds a beginning of what was written there, and its pointer stands behind
-//! that.
+//! the flush that makes its data durable, and a reset reaches it before the zone can be written
+//! again. So after a power cut every zone holds the beginning of its written data, and its pointer
+//! is at the end of that.
 //!
 //! Locking: one leaf lock around the zones' state, not held while the device below works. Requests
-//! of one batch are taken in their order.
+//! of one batch are handled in order.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -40,23 +40,23 @@ struct Kept {
     writing: Mutex<()>,
 }
 
-/// What the table is to show.
+/// The state that the table is to have.
 struct Pending {
     /// The zones' states as far as their writes have completed.
     done: Vec<State>,
-    /// Zones that the table shows otherwise.
+    /// Zones whose state in the table is old.
     dirty: BTreeSet<u32>,
 }
 
 /// What a batch does to the zones.
 struct Admitted {
     reads: Vec<Unwritten>,
-    /// Zones whose pointers moved, and where to.
+    /// Zones whose pointers moved, and their new pointers.
     moved: Vec<(u32, State)>,
 }
 
 impl Emulated {
-    /// Gives `inner` empty zones; what it holds in sequential ones is not seen any more.
+    /// Gives `inner` empty zones. Its old contents in sequential zones are no longer readable.
     ///
     /// # Errors
     /// The layout is impossible, or larger than the device.
@@ -97,7 +97,7 @@ impl Emulated {
             );
             return Err(Error::new(ErrorKind::OutOfRange, "emulate zones", detail));
         }
-        // Zones are given up by a reset.
+        // Only a reset drops the contents of a zone.
         let geometry = Geometry { size: layout.size(), discard: false, ..below };
         let kept = table.map(|table| {
             let done = (0..layout.zones).map(|zone| zones.state(zone)).collect();
@@ -107,7 +107,7 @@ impl Emulated {
         Ok(Self { inner, layout, geometry, zones: Mutex::new(Rank::Leaf, zones), kept })
     }
 
-    /// Brings the table up to date: what it will show is durable before it is.
+    /// Updates the table. The data before each write pointer is durable before that.
     fn keep(&self) -> Result<()> {
         let Some(kept) = &self.kept else { return Ok(()) };
         let _writing = kept.writing.lock();
@@ -122,7 +122,7 @@ impl Emulated {
         stored.inspect_err(|_| kept.pending.lock().dirty.extend(dirty))
     }
 
-    /// Moves the pointers for a batch; all of it or nothing.
+    /// Moves the pointers for a whole batch, or for none of it.
     fn admit(&self, requests: &[Request]) -> Result<Admitted> {
         let mut zones = self.zones.lock();
         let (mut reads, mut before) = (Vec::new(), Vec::new());
@@ -181,8 +181,8 @@ impl Emulated {
         Ok(Completion::ready(Ok(bufs)))
     }
 
-    /// Changes the state of the zone that starts at `start`; the table learns of it with the next
-    /// [`Emulated::keep`].
+    /// Changes the state of the zone that starts at `start`; the next [`Emulated::keep`] writes it
+    /// to the table.
     fn change(
         &self,
         operation: &str,

@@ -1,4 +1,4 @@
-//! Every rule broken once, and the state behind it.
+//! Breaks every rule once, and checks the state afterwards.
 
 use super::*;
 use crate::IoBuf;
@@ -247,7 +247,7 @@ fn an_image_keeps_its_pointers() {
     device.write_at(2 * ZONE + 8192, vec![4; 4096]).unwrap();
     let pointers = |device: &Emulated| [2, 3, 4].map(|number| zone(device, number).written());
     assert_eq!(pointers(&device), [12_288, 48 * K, 4096]);
-    // As after a power cut: what was not flushed is not there, and can be written.
+    // As after a power cut: unflushed data is not there, and its place can be written.
     let again = open_image(&below).unwrap().unwrap();
     assert_eq!(again.layout, layout);
     assert_eq!(pointers(&again), [8192, 48 * K, 4096]);

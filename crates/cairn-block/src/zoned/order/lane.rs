@@ -1,4 +1,4 @@
-//! One zone of [`super::ZoneOrder`]: what waits for its place.
+//! One zone of [`super::ZoneOrder`]: the writes that wait for their turn.
 
 use std::collections::BTreeMap;
 
@@ -8,17 +8,17 @@ use crate::device::Completer;
 use crate::error::Error;
 use crate::zoned::Zone;
 
-/// Bytes from which on no more waiting writes are put into one.
+/// Waiting writes are merged up to this many bytes.
 const MERGED: u64 = 4 << 20;
 
-/// What waits for its turn in one zone.
+/// The waiting writes of one zone.
 pub(super) struct Lane {
     /// Where the next write goes.
     pub(super) next: u64,
     pub(super) busy: bool,
-    /// The zone is reset before its next write.
+    /// True if the zone is reset before its next write.
     pub(super) stale: bool,
-    /// The zone counts as active.
+    /// True if the zone counts as active.
     pub(super) active: bool,
     pub(super) broken: Option<Error>,
     pub(super) waiting: BTreeMap<u64, Waiting>,
@@ -37,19 +37,19 @@ impl Lane {
         Self { next, busy: false, stale: false, active, broken: None, waiting: BTreeMap::new() }
     }
 
-    /// Nothing more is written: everything that waits fails.
+    /// Stops writes: all waiting writes fail.
     pub(super) fn break_off(&mut self, error: Error) -> Vec<(Waiting, Error)> {
         let waiting = std::mem::take(&mut self.waiting);
         self.broken = Some(error.clone());
         waiting.into_values().map(|waiting| (waiting, error.clone())).collect()
     }
 
-    /// The next write makes the zone an active one.
+    /// True if the next write makes the zone active.
     pub(super) fn begins(&self) -> bool {
         !self.active && !self.busy && self.broken.is_none() && self.waiting.contains_key(&self.next)
     }
 
-    /// What has its turn, up to about [`MERGED`] bytes.
+    /// The writes whose turn it is, up to about [`MERGED`] bytes.
     pub(super) fn take_ready(&mut self) -> Option<(u64, Vec<Waiting>)> {
         if self.busy || self.broken.is_some() {
             return None;

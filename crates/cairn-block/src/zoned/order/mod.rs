@@ -2,9 +2,9 @@
 //! they come in.
 //!
 //! Several threads take places in one zone one after the other and then write at the same time. A
-//! write that comes before its turn waits as a pending [`Completion`], no thread is held; it goes
-//! out together with what else follows when the gap before it is filled. One write of a zone is in
-//! flight at a time. When a write fails, or a place is given up ([`ZoneOrder::give_up`]),
+//! write that comes before its turn waits as a pending [`Completion`], without a thread. When the
+//! gap before it is filled, it is sent together with the writes that follow it. One write of a zone
+//! is in flight at a time. When a write fails, or a place is given up ([`ZoneOrder::give_up`]),
 //! everything behind it in its zone fails until the zone is reset or finished: the zone cannot be
 //! written there any more.
 //!
@@ -40,7 +40,7 @@ struct Lanes {
     starts: Vec<u64>,
     /// The bytes behind them.
     ends: Vec<u64>,
-    /// The bytes behind what can be written of them.
+    /// The bytes after their writable parts.
     writable_ends: Vec<u64>,
     lanes: Vec<Mutex<Lane>>,
     active: ActiveZones,
@@ -50,7 +50,7 @@ impl ZoneOrder {
     /// Around a device with zones.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`]: it has none; or it failed.
+    /// [`ErrorKind::Unsupported`] if the device has no zones; or the device failed.
     pub fn new(inner: Arc<dyn BlockDevice>) -> Result<Self> {
         let Some(zoned) = inner.as_zoned() else {
             return Err(Error::new(
@@ -93,9 +93,9 @@ impl ZoneOrder {
         Some(self.lanes.lanes[self.lanes.find(offset)?].lock().next)
     }
 
-    /// The contents of the zone that starts at `start` are not needed any more, and what is written
-    /// next goes to its start: it is reset before that, unless it is empty. No write to it may be
-    /// under way. A conventional zone is left as it is.
+    /// Drops the contents of the zone that starts at `start`: the next write goes to its start,
+    /// after a reset unless the zone is empty. No write to it may be in flight. A conventional zone
+    /// is left as it is.
     pub fn begin_anew(&self, start: u64) {
         let Ok(index) = self.lanes.starts.binary_search(&start) else { return };
         let mut lane = self.lanes.lanes[index].lock();
@@ -162,7 +162,7 @@ impl Lanes {
         (offset < self.ends[lane]).then_some(lane)
     }
 
-    /// A write that goes on from one zone into the next becomes one for each.
+    /// A write that crosses zones becomes one write for each zone.
     fn cut(&self, request: Request) -> Vec<Request> {
         let Request::Write { mut offset, mut bufs } = request else { return vec![request] };
         let mut pieces = Vec::new();
@@ -221,8 +221,8 @@ impl Lanes {
         completion
     }
 
-    /// Nothing more is written to the zone. It no longer counts: others need not wait for what will
-    /// not happen.
+    /// Stops writes to the zone. It no longer counts as active, so that other zones do not wait for
+    /// it.
     fn break_off(self: &Arc<Self>, index: usize, error: Error) {
         let failed = {
             let mut lane = self.lanes[index].lock();
@@ -233,7 +233,7 @@ impl Lanes {
         self.end_active(index);
     }
 
-    /// Sees to it that a zone that is about to be begun counts as active; false if it has to wait.
+    /// Counts a zone as active before its first write; false if it has to wait.
     fn begin_active(self: &Arc<Self>, index: usize) -> bool {
         if !self.lanes[index].lock().begins() {
             return true;
@@ -248,7 +248,7 @@ impl Lanes {
             begins
         };
         if !begins {
-            // Another thread was faster, or has broken it off.
+            // Another thread was faster, or has stopped the zone.
             self.active.end().into_iter().for_each(|waiting| self.pump(waiting));
         }
         true
@@ -261,7 +261,7 @@ impl Lanes {
         }
     }
 
-    /// Sends what has its turn.
+    /// Sends the writes whose turn it is.
     fn pump(self: &Arc<Self>, index: usize) {
         if !self.begin_active(index) {
             return;
@@ -314,7 +314,7 @@ impl Lanes {
         self.inner.as_zoned().expect("a device does not lose its zones")
     }
 
-    /// The zone is new: what was broken is mended.
+    /// The zone is empty again, so earlier failures no longer matter.
     fn renew(self: &Arc<Self>, start: u64) -> Result<()> {
         let Ok(index) = self.starts.binary_search(&start) else { return Ok(()) };
         if let Some(zone) = self.zoned().report(start, 1)?.first() {
@@ -334,7 +334,7 @@ pub struct PendingReset {
 }
 
 impl PendingReset {
-    /// Resets the zone, and lets writes to it go on. If that fails the next write tries again.
+    /// Resets the zone, and allows writes to it. If the reset fails, the next write tries it again.
     ///
     /// # Errors
     /// The device's.
