@@ -61,8 +61,7 @@ pub(super) struct Table {
     layout: Layout,
     /// Blocks that are no longer valid, but must not be written before the next checkpoint.
     freed: HashMap<SegNo, Box<Map>>,
-    /// Segments without valid blocks that their logs have left. They are free after the next
-    /// checkpoint.
+    /// Empty segments that their logs have left: free after the next checkpoint.
     left: BTreeSet<SegNo>,
     /// Number of blocks in `freed`.
     freed_blocks: u64,
