@@ -66,7 +66,7 @@ impl Manner {
             kind => {
                 let (path, kind) = (shown(&place.path), print::kind(kind));
                 let message = format!(
-                    "{path}: a {kind} has this name and cannot be overwritten: remove it first, or give another name"
+                    "{path}: a {kind} is there and cannot be overwritten: remove it first, or give another name"
                 );
                 Err(Failure::new(Status::Failed, message))
             }
