@@ -10,6 +10,7 @@ mod every_command;
 mod examples;
 mod f2fs;
 mod mistakes;
+mod mkfs_blocks;
 mod mkfs_safety;
 mod names;
 mod overwrite;

@@ -29,7 +29,7 @@ pub(super) fn write(plan: &mut Plan, output: &mut Output, identity: &Identity) -
     plan.used_inodes = inodes::FIRST;
     root(plan, output, &mut table, identity)?;
     lost_and_found(plan, output, &mut table, identity)?;
-    if plan.layout.features.compat(Compat::RESIZE_INODE) && plan.layout.reserved_gdt_blocks > 0 {
+    if plan.layout.features.compat(Compat::RESIZE_INODE) {
         resize(plan, output, &mut table, identity)?;
     }
     if plan.layout.features.compat(Compat::HAS_JOURNAL) {
@@ -158,7 +158,8 @@ fn lost_and_found(
 
 /// Inode 7 maps the reserved descriptor blocks. Its double indirect block points to those behind
 /// the primary descriptors. Each of these is a pointer block for the blocks at its place in the
-/// backup groups.
+/// backup groups. e2fsck wants the inode also where no block is reserved: with large blocks, one block
+/// of descriptors is enough for a volume of any size.
 fn resize(
     plan: &mut Plan,
     output: &mut Output,
