@@ -5,7 +5,7 @@
 //! it does not match a dot at the beginning of a name. A pattern without a match stands for itself,
 //! as in sh.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
 use cairn_base::Ino;
@@ -139,15 +139,27 @@ fn parse_set(text: &[u8]) -> Option<(Piece, &[u8])> {
     Some((Piece::Set(not, ranges), body.get(end + 1..)?))
 }
 
+/// The path that a word of the command line means. An empty word is no path: it comes from a variable
+/// without a value, and as the root it would change the whole volume.
+///
+/// # Errors
+/// The word is empty.
+pub fn path(word: &OsStr) -> Outcome<&[u8]> {
+    match word.as_bytes() {
+        b"" => Err(Failure::usage("a path is empty: for the root write /")),
+        path => Ok(path),
+    }
+}
+
 /// Expands words to paths: words without pattern characters as they are, the others to their
 /// matches in order of name.
 ///
 /// # Errors
-/// A directory cannot be read.
+/// A word is empty.
 pub fn expand(fs: &dyn FileSystem, paths: &[OsString]) -> Outcome<Vec<Vec<u8>>> {
     let mut found = Vec::new();
-    for path in paths {
-        expand_one(fs, path.as_bytes(), &mut found)?;
+    for word in paths {
+        expand_one(fs, path(word)?, &mut found)?;
     }
     Ok(found)
 }

@@ -85,7 +85,7 @@ impl OnVolume for Args {
 /// is full.
 pub fn copy(fs: &dyn FileSystem, args: &Args, output: &mut Output<'_>) -> Outcome {
     let sources = pattern::expand(fs, &args.transfer.sources)?;
-    let destination = Destination::find(fs, args.transfer.destination(), sources.len())?;
+    let destination = Destination::find(fs, args.transfer.destination()?, sources.len())?;
     let mut copy = Copy {
         fs,
         args,

@@ -6,13 +6,14 @@
 //! temporary name, and renamed. If the volume has no room for both, the old file is removed first:
 //! otherwise a small partition could not take a new version of its largest file.
 
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt;
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
 
 use cairn_base::Ino;
 use cairn_vfs::{Error, FileKind, FileSystem, RenameMode, walk};
 
 use crate::failure::{Failure, Outcome, Status};
+use crate::pattern;
 use crate::session::{ImageArg, shown};
 use crate::tree::join;
 
@@ -30,10 +31,12 @@ pub struct Transfer {
 }
 
 impl Transfer {
-    /// The destination, on the image.
-    #[must_use]
-    pub fn destination(&self) -> &[u8] {
-        self.destination.as_bytes()
+    /// The path of the destination.
+    ///
+    /// # Errors
+    /// As [`pattern::path`].
+    pub fn destination(&self) -> Outcome<&[u8]> {
+        pattern::path(&self.destination)
     }
 }
 
@@ -97,6 +100,17 @@ impl<'a> Destination<'a> {
         let (parent, name) = found.map_err(|error| Failure::volume(shown(self.path), &error))?;
         Ok(Place { parent: parent.ino, name: name.to_vec(), path: self.path.to_vec() })
     }
+}
+
+/// The path on the host that a word of the command line means.
+///
+/// # Errors
+/// The word is empty.
+pub(super) fn host_path(word: &OsStr) -> Outcome<PathBuf> {
+    if word.is_empty() {
+        return Err(Failure::usage("a path is empty: for this directory of the host write ."));
+    }
+    Ok(word.into())
 }
 
 /// The failure if the destination must be a directory, because of `what`.

@@ -1,7 +1,5 @@
 //! `cairn ln`.
 
-use std::os::unix::ffi::OsStrExt;
-
 use cairn_vfs::{Attributes, Caller, FileKind, FileSystem, NewInode, walk};
 
 use super::destination::{Destination, Place, Transfer, same_file};
@@ -57,10 +55,13 @@ impl OnVolume for Args {
 pub fn link(fs: &dyn FileSystem, args: &Args, output: &mut Output<'_>) -> Outcome {
     let sources = &args.transfer.sources;
     let targets = match args.symbolic {
-        true => sources.iter().map(|source| source.as_bytes().to_vec()).collect(),
+        true => sources
+            .iter()
+            .map(|source| pattern::path(source).map(<[u8]>::to_vec))
+            .collect::<Outcome<_>>()?,
         false => pattern::expand(fs, sources)?,
     };
-    let path = args.transfer.destination();
+    let path = args.transfer.destination()?;
     let is_link =
         || walk::resolve(fs, path, false).is_ok_and(|found| found.kind == FileKind::Symlink);
     let destination = match args.no_dereference && targets.len() == 1 && is_link() {

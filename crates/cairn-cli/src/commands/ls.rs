@@ -169,7 +169,12 @@ struct Listing<'a, 'o> {
 impl Listing<'_, '_> {
     fn operand(&self, path: &[u8]) -> Outcome<Attributes> {
         let follow = !self.args.is_long() && !self.args.directory;
-        walk::resolve(self.fs, path, follow).map_err(|error| Failure::volume(shown(path), &error))
+        // As ls(1), a link that leads to nothing is listed itself.
+        let found = match walk::resolve(self.fs, path, follow) {
+            Err(Error::NotFound | Error::Loop) if follow => walk::resolve(self.fs, path, false),
+            found => found,
+        };
+        found.map_err(|error| Failure::volume(shown(path), &error))
     }
 
     fn file(&mut self, path: &[u8], of: &Attributes) -> Outcome {

@@ -1,7 +1,5 @@
 //! `cairn mkdir`.
 
-use std::os::unix::ffi::OsStrExt;
-
 use cairn_vfs::{Caller, Error, FileKind, FileSystem, NewInode, walk};
 
 use super::on_volume::OnVolume;
@@ -9,6 +7,7 @@ use crate::commands::chmod::Change;
 use crate::failure::{self, Failure, Outcome};
 use crate::operands::Operands;
 use crate::output::Output;
+use crate::pattern;
 use crate::session::{Access, ImageArg, shown};
 
 /// Arguments of `mkdir`.
@@ -53,7 +52,7 @@ pub fn make(fs: &dyn FileSystem, args: &Args, output: &mut Output<'_>) -> Outcom
     // As mkdir(1): clauses change mode a=rwx.
     let mode = args.mode.as_ref().map_or(0o755, |change| change.apply(0o777, true));
     failure::each(&args.operands.paths, |path| {
-        let path = path.as_bytes();
+        let path = pattern::path(path)?;
         let mut made = Vec::new();
         let done = if args.parents {
             make_all(fs, path, mode, &mut made)

@@ -1,7 +1,6 @@
 //! `cairn mknod`.
 
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt;
 
 use cairn_vfs::{Caller, FileSystem, NewInode, walk};
 
@@ -9,9 +8,9 @@ use super::on_volume::OnVolume;
 use crate::commands::chmod::Change;
 use crate::failure::{Failure, Outcome};
 use crate::output::Output;
-use crate::print;
 use crate::session::{Access, ImageArg, shown};
 use crate::usage::number;
+use crate::{pattern, print};
 
 /// Arguments of `mknod`.
 #[derive(Debug, clap::Args)]
@@ -58,7 +57,7 @@ impl OnVolume for Args {
 /// # Errors
 /// The name exists, or the numbers do not fit the type.
 pub fn make(fs: &dyn FileSystem, args: &Args) -> Outcome {
-    let path = args.path.as_bytes();
+    let path = pattern::path(&args.path)?;
     let new = new_inode(args).map_err(|why| Failure::usage(format!("{}: {why}", shown(path))))?;
     let mode = args.mode.as_ref().map_or(0o644, |change| change.apply(0o666, false));
     let make = || {

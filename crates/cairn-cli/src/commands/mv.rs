@@ -57,7 +57,7 @@ impl OnVolume for Args {
 /// A source does not exist, or a target cannot be replaced.
 pub fn rename(fs: &dyn FileSystem, args: &Args, output: &mut Output<'_>) -> Outcome {
     let sources = pattern::expand(fs, &args.transfer.sources)?;
-    let path = args.transfer.destination();
+    let path = args.transfer.destination()?;
     if args.no_target_directory && sources.len() > 1 {
         return Err(Failure::usage("mv: -T takes one source: leave -T out, or the others"));
     }

@@ -1,7 +1,6 @@
 //! `cairn touch`.
 
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt;
 
 use cairn_vfs::{
     Attributes, Caller, Error, FileSystem, NewInode, SetAttributes, SetTime, Timestamp, walk,
@@ -13,7 +12,7 @@ use crate::operands::{LongHelp, Operands};
 use crate::output::Output;
 use crate::session::{Access, ImageArg, now, shown};
 use crate::tree::behind_links;
-use crate::{date, print};
+use crate::{date, pattern, print};
 
 /// Arguments of `touch`.
 #[derive(Debug, clap::Args)]
@@ -82,7 +81,7 @@ impl OnVolume for Args {
 pub fn touch(fs: &dyn FileSystem, args: &Args) -> Outcome {
     let mut set = match (&args.reference, args.date.or(args.stamp)) {
         (Some(reference), _) => {
-            let path = reference.as_bytes();
+            let path = pattern::path(reference)?;
             let found = walk::resolve(fs, path, !args.no_dereference);
             let found = found.map_err(|error| Failure::volume(shown(path), &error))?;
             times(SetTime::To(found.atime), SetTime::To(found.mtime))

@@ -13,6 +13,7 @@ mod mistakes;
 mod mkfs_blocks;
 mod mkfs_safety;
 mod names;
+mod newcomers;
 mod overwrite;
 mod reproducible;
 mod support;

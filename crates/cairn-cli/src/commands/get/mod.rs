@@ -18,7 +18,7 @@ use cairn_vfs::{Attributes, Error, FileKind, FileSystem, IoFlags, Seek, walk};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, Timestamps, makedev, mknodat, utimensat};
 
 use super::cat;
-use super::destination::{Transfer, no_directory};
+use super::destination::{Transfer, host_path, no_directory};
 use super::on_volume::OnVolume;
 use crate::failure::{Failure, Outcome};
 use crate::output::Output;
@@ -63,11 +63,12 @@ impl OnVolume for Args {
 
     fn run(&self, fs: &dyn FileSystem, output: &mut Output<'_>) -> Outcome {
         let sources = pattern::expand(fs, &self.transfer.sources)?;
-        if self.transfer.destination() == b"-" {
+        let destination = host_path(&self.transfer.destination)?;
+        if destination.as_os_str() == "-" {
             return cat::print(fs, sources, output);
         }
         let sources: Vec<&OsStr> = sources.iter().map(|source| OsStr::from_bytes(source)).collect();
-        copy_out(fs, &sources, Path::new(&self.transfer.destination))
+        copy_out(fs, &sources, &destination)
     }
 }
 

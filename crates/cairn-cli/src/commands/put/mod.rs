@@ -15,7 +15,7 @@ use cairn_vfs::{
     XattrMode,
 };
 
-use super::destination::{Destination, Place, Transfer, in_the_way};
+use super::destination::{Destination, Place, Transfer, host_path, in_the_way};
 use super::on_volume::OnVolume;
 use super::overwrite::{
     Contents, Made, Manner, Way, overwrite, overwrite_by_stream, remove_access_list,
@@ -88,11 +88,13 @@ impl OnVolume for Args {
     }
 
     fn run(&self, fs: &dyn FileSystem, _: &mut Output<'_>) -> Outcome {
-        let sources: Vec<PathBuf> = self.transfer.sources.iter().map(PathBuf::from).collect();
+        let sources = self.transfer.sources.iter().map(|word| host_path(word));
+        let sources = sources.collect::<Outcome<Vec<PathBuf>>>()?;
         let own = self.transfer.image.files()?;
         let manner =
             Manner { removes: self.remove_destination, force: self.force, keeps_links: true };
-        copy(fs, &sources, self.transfer.destination(), (self.owner, manner), &own, &self.input)
+        let destination = self.transfer.destination()?;
+        copy(fs, &sources, destination, (self.owner, manner), &own, &self.input)
     }
 }
 
