@@ -359,7 +359,7 @@ fn logs(main: u64, zone: u64) -> Result<[SegNo; Log::COUNT], Refusal> {
     Ok(logs)
 }
 
-/// Places the logs of a zoned device one after the other: later zones are not slower.
+/// Places the logs of a zoned device one after the other, because no zone is faster than another.
 fn zoned_logs(main: u64, zone: u64) -> Result<[SegNo; Log::COUNT], Refusal> {
     if main / zone < ZONES_MIN {
         return Err(Refusal::TooSmall);
