@@ -11,7 +11,7 @@ use cairn_base::stats::Value;
 use cairn_vfs::{FileSystem, Timestamp};
 
 use crate::failure::{Failure, Outcome, Status};
-use crate::print;
+use crate::{output, print};
 
 /// The image that a command works on.
 #[derive(Clone, Debug, clap::Args)]
@@ -123,6 +123,7 @@ pub fn with_opened<T>(
         options.fixed_time = source_date_epoch()?;
     }
     let volume = cairn::open(&image, &options)?;
+    tell_of_check(&image, volume.needs_check());
     let done = work(&volume).map_err(|failure| failure.in_image(&image).on(volume.format()));
     let closed = volume.filesystem().unmount();
     let closed = closed
@@ -130,6 +131,13 @@ pub fn with_opened<T>(
     match done {
         Err(failure) if failure.status != Status::Success => Err(failure),
         done => closed.and(done),
+    }
+}
+
+/// Prints why a volume should be checked before it is written, if it should.
+pub fn tell_of_check(image: &ImageSpec, why: Option<&str>) {
+    if let Some(why) = why {
+        output::complain(format_args!("warning: {image}: {why}"));
     }
 }
 

@@ -47,6 +47,9 @@ pub struct Info {
     pub last_written: u64,
     /// Mounts since the last check.
     pub mount_count: u16,
+    /// Why the volume should be checked before it is written, and what to do.
+    #[serde(skip)]
+    pub needs_check: Option<String>,
 }
 
 impl Info {
@@ -97,7 +100,29 @@ impl Info {
             last_mounted: time(raw.s_mtime.get(), raw.s_mtime_hi),
             last_written: time(raw.s_wtime.get(), raw.s_wtime_hi),
             mount_count: raw.s_mnt_count.get(),
+            needs_check: needs_check(superblock).map(str::to_owned),
         }
+    }
+}
+
+/// Why Linux recommends e2fsck when it mounts the volume for writing. A program that has the volume
+/// mounted now and keeps no journal leaves the same mark as one that crashed.
+fn needs_check(superblock: &Superblock) -> Option<&'static str> {
+    let (raw, state) = (&superblock.raw, superblock.raw.s_state.get());
+    // A negative number, or none, means that mounts are not counted.
+    let most = raw.s_max_mnt_count.get().cast_signed();
+    let is_counted_out = most > 0 && raw.s_mnt_count.get() >= most.cast_unsigned();
+    if state & STATE_VALID == 0 {
+        Some(
+            "the volume was not unmounted cleanly, or another program (fuse2fs takes no lock) uses it now: \
+             check /proc/mounts, or run e2fsck -f",
+        )
+    } else if state & STATE_ERROR != 0 {
+        Some("errors were found on the volume earlier: run e2fsck -f")
+    } else if is_counted_out {
+        Some("the volume has been mounted as often as it may be without a check: run e2fsck -f")
+    } else {
+        None
     }
 }
 

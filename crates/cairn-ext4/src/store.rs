@@ -2,6 +2,7 @@
 //! and group descriptors.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use cairn_base::runtime::Runtime;
 use cairn_base::{Ino, Pba};
@@ -26,10 +27,12 @@ pub(crate) struct Location {
 }
 
 /// The superblock of a mounted volume; see [`mod@crate::superblock`].
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct LiveSuperblock {
     pub(crate) block: Pba,
     pub(crate) offset: usize,
+    /// True if the volume was found as not unmounted cleanly. Only e2fsck may mark it clean.
+    pub(crate) was_unclean: AtomicBool,
 }
 
 /// What the structures on disk need.

@@ -4,6 +4,8 @@
 //! restore an older version. Before the journal starts and after it has stopped, it is written
 //! directly.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use cairn_base::Pba;
 use cairn_block::{BlockDevice, BlockDeviceExt, Durability};
 use cairn_cache::block::BufferCache;
@@ -33,7 +35,11 @@ impl LiveSuperblock {
     pub(crate) fn new(block_size: u32) -> Self {
         let byte = format::OFFSET;
         let size = u64::from(block_size);
-        Self { block: Pba(byte / size), offset: usize::try_from(byte % size).unwrap_or(0) }
+        Self {
+            block: Pba(byte / size),
+            offset: usize::try_from(byte % size).unwrap_or(0),
+            was_unclean: AtomicBool::new(false),
+        }
     }
 
     /// The present superblock.
@@ -162,14 +168,23 @@ impl LiveSuperblock {
             }
             // Without a journal, only this flag tells a mounted volume from a clean one.
             if !journaled {
-                let state = raw.s_state.get();
-                raw.s_state = match mark {
-                    Mark::Mounted => state & !format::STATE_VALID,
-                    Mark::Clean => state | format::STATE_VALID,
-                }
-                .into();
+                raw.s_state = self.state_without_journal(raw.s_state.get(), mark).into();
             }
         })
+    }
+
+    /// The state with this mark. A volume that was not clean when it was mounted stays so, as in
+    /// Linux.
+    fn state_without_journal(&self, state: u16, mark: Mark) -> u16 {
+        let is_valid = state & format::STATE_VALID != 0;
+        match mark {
+            Mark::Mounted => {
+                self.was_unclean.store(!is_valid, Ordering::Relaxed);
+                state & !format::STATE_VALID
+            }
+            Mark::Clean if self.was_unclean.load(Ordering::Relaxed) => state,
+            Mark::Clean => state | format::STATE_VALID,
+        }
     }
 
     /// The label's bytes, up to the first zero.

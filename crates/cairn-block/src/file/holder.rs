@@ -9,17 +9,65 @@ use std::path::Path;
 
 use rustix::fs::{major, minor};
 
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, Result};
 
 /// The error for an image that another process has locked.
 pub(super) fn in_use(operation: &str, path: &Path, metadata: &Metadata) -> Error {
-    let holder = by_flock(metadata)
-        .or_else(|| by_descriptor(path))
-        .unwrap_or_else(|| "another program".to_owned());
-    let detail = format!(
-        "in use by {holder}; if it is mounted unmount it (`cairn umount MOUNTPOINT`), else wait until that program has ended"
-    );
+    let detail = match by_flock(metadata).or_else(|| by_descriptor(path)) {
+        Some(holder) => holder.detail(path),
+        None => {
+            "in use by another program; if it is mounted unmount it (`cairn umount MOUNTPOINT`), \
+                 else wait until that program has ended"
+                .to_owned()
+        }
+    };
     Error::new(ErrorKind::InUse, operation, detail)
+}
+
+/// A process that has an image open.
+struct Holder {
+    pid: String,
+    /// Its name, by the system.
+    name: String,
+}
+
+impl Holder {
+    fn of(pid: &str) -> Option<Self> {
+        let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
+        Some(Self { pid: pid.to_owned(), name: name.trim().to_owned() })
+    }
+
+    /// What a refusal says, and what to do.
+    fn detail(&self, path: &Path) -> String {
+        let Self { pid, name } = self;
+        match (name.as_str(), self.subcommand().as_deref()) {
+            ("cairn", Some("mount")) => match fuse_mountpoint(path, |_| true) {
+                Some(point) => {
+                    format!("in use: mounted on {point} (process {pid}): `cairn umount {point}`")
+                }
+                None => format!(
+                    "in use by process {pid} (cairn mount), in another mount namespace: unmount it there, with \
+                     `nsenter --target {pid} --mount cairn umount MOUNTPOINT`"
+                ),
+            },
+            ("cairn", Some(command)) => {
+                format!("in use by process {pid} (cairn {command}): wait until it has ended")
+            }
+            _ => format!(
+                "in use by process {pid} ({name}); if it is mounted unmount it (`cairn umount MOUNTPOINT`), \
+                 else wait until that program has ended"
+            ),
+        }
+    }
+
+    /// The first argument, if it is the name of a command.
+    fn subcommand(&self) -> Option<String> {
+        let line = std::fs::read(format!("/proc/{}/cmdline", self.pid)).ok()?;
+        let word = std::str::from_utf8(line.split(|byte| *byte == 0).nth(1)?).ok()?.to_owned();
+        let is_command =
+            !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-');
+        is_command.then_some(word)
+    }
 }
 
 /// The error for a block device that could not be opened exclusively.
@@ -40,6 +88,55 @@ pub(super) fn mounted(operation: &str, device: &str, mountpoint: &str) -> Error 
     let detail =
         format!("the system has {device} mounted on {mountpoint}; `umount {mountpoint}` first");
     Error::new(ErrorKind::InUse, operation, detail)
+}
+
+/// Refuses a file that another FUSE filesystem (such as fuse2fs) has mounted: it takes no lock. A
+/// mount whose daemon died does not count, so a process must have the file open.
+pub(super) fn refuse_fuse(operation: &str, path: &Path) -> Result<()> {
+    let foreign = |kind: &str| !kind.ends_with(".cairn");
+    match fuse_mountpoint(path, foreign).and_then(|point| Some((point, by_descriptor(path)?))) {
+        Some((point, Holder { pid, name })) => {
+            let detail = format!(
+                "in use: mounted on {point} by process {pid} ({name}): `umount {point}` first"
+            );
+            Err(Error::new(ErrorKind::InUse, operation, detail))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Where a FUSE filesystem has this file mounted, by its source in `/proc/self/mountinfo`:
+/// `… MOUNTPOINT OPTIONS … - TYPE SOURCE …`. Other programs show the name that they were given, in
+/// whatever directory. Cairn's source may end in `#2` or `?offset=N`.
+fn fuse_mountpoint(path: &Path, is_wanted: impl Fn(&str) -> bool) -> Option<String> {
+    let whole = path.canonicalize().ok()?;
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
+    mounts.lines().rev().find_map(|line| {
+        let (own, rest) = line.split_once(" - ")?;
+        let (kind, rest) = rest.split_once(' ')?;
+        let is_fuse = matches!(kind.split('.').next(), Some("fuse" | "fuseblk"));
+        if !is_fuse || !is_wanted(kind) || !is_source(&unescaped(rest.split(' ').next()?), &whole) {
+            return None;
+        }
+        Some(unescaped(own.split(' ').nth(4)?))
+    })
+}
+
+fn is_source(source: &str, image: &Path) -> bool {
+    let is = |source: &Path| match source.is_absolute() {
+        true => source == image,
+        false => source.file_name().is_some() && source.file_name() == image.file_name(),
+    };
+    let before = |mark| source.rsplit_once(mark).is_some_and(|(path, _)| is(Path::new(path)));
+    is(Path::new(source)) || before('#') || before('?')
+}
+
+/// Decodes the table's `\040` and the like.
+fn unescaped(field: &str) -> String {
+    const ESCAPED: [char; 5] = [' ', '\t', '\n', '#', '\\'];
+    ESCAPED.iter().fold(field.to_owned(), |text, letter| {
+        text.replace(&format!("\\{:03o}", u32::from(*letter)), &letter.to_string())
+    })
 }
 
 /// Does any process hold a lock on this file, by the system's list? For files that cannot be
@@ -66,14 +163,14 @@ fn locks(device: u64, inode: u64) -> Option<impl Iterator<Item = (String, String
 }
 
 /// The process that holds a `flock` on the file.
-fn by_flock(metadata: &Metadata) -> Option<String> {
+fn by_flock(metadata: &Metadata) -> Option<Holder> {
     let (_, pid) = locks(metadata.dev(), metadata.ino())?.find(|(kind, _)| kind == "FLOCK")?;
     // A lock that a child inherited keeps the id of the process that took it, which may have ended.
-    named(&pid)
+    Holder::of(&pid)
 }
 
 /// A process that has the file open: locks of bytes are listed without their owner.
-fn by_descriptor(path: &Path) -> Option<String> {
+fn by_descriptor(path: &Path) -> Option<Holder> {
     let path = path.canonicalize().ok()?;
     let own = std::process::id().to_string();
     let processes = std::fs::read_dir("/proc")
@@ -85,13 +182,8 @@ fn by_descriptor(path: &Path) -> Option<String> {
         .find_map(|pid| {
             let mut open = std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?.flatten();
             open.any(|entry| std::fs::read_link(entry.path()).is_ok_and(|target| target == path))
-                .then(|| named(&pid))?
+                .then(|| Holder::of(&pid))?
         })
-}
-
-fn named(pid: &str) -> Option<String> {
-    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
-    Some(format!("process {pid} ({})", name.trim()))
 }
 
 /// `MAJ:MIN`.

@@ -105,6 +105,7 @@ fn lock(
     }
     let looked = || {
         if write {
+            holder::refuse_fuse(operation, path)?;
             loops::refuse_loops(operation, metadata)?;
         }
         loops::claim_beneath(operation, file, metadata, usage)

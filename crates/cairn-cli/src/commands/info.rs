@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::failure::{Failure, Outcome, Status};
 use crate::output::with_stdout;
 use crate::session::ImageArg;
-use crate::{json, print};
+use crate::{json, print, session};
 
 /// Arguments of `info`.
 #[derive(Debug, clap::Args)]
@@ -64,7 +64,12 @@ enum Found {
 
 fn look(args: &Args, image: &ImageSpec) -> Outcome<Found> {
     let unknown = match cairn::inspect(image, &args.image.devices) {
-        Ok(info) => return Ok(Found::Volume(info)),
+        Ok(info) => {
+            if let Info::Ext4(info) = &info {
+                session::tell_of_check(image, info.needs_check.as_deref());
+            }
+            return Ok(Found::Volume(info));
+        }
         Err(error) if matches!(error.cause(), Cause::UnknownFormat { .. }) => error,
         Err(error) => return Err(error.into()),
     };

@@ -137,10 +137,10 @@ fn an_image_and_a_loop_device_of_it_are_one() {
     let device = LoopDevice::attach(&image, false);
     let (node, point) = (text(device.path()), text(&other));
     // A second mount under the other name would write to the same blocks.
-    in_use(&cairn(&["mount", node, point]), &["in use by process"]);
-    in_use(&cairn(&["ls", node]), &["in use by process"]);
+    in_use(&cairn(&["mount", node, point]), &["in use: mounted on", "cairn umount"]);
+    in_use(&cairn(&["ls", node]), &["in use: mounted on", "cairn umount"]);
     let above = LoopDevice::attach(device.path(), false);
-    in_use(&cairn(&["mount", text(above.path()), point]), &["in use by process"]);
+    in_use(&cairn(&["mount", text(above.path()), point]), &["in use: mounted on", "cairn umount"]);
     volume.unmount();
 
     // The other way round, and through two loop devices.

@@ -33,4 +33,5 @@ mod suites;
 mod synchronous;
 mod times;
 mod trees;
+mod unchecked;
 mod user;

@@ -98,6 +98,7 @@ fn bare_volume(
 ) -> Result<Arc<Operations>> {
     let layout = Arc::new(layout);
     let superblock = LiveSuperblock::new(layout.block_size);
+    let hash = directory::hash_settings(&superblock.read(buffers)?);
     let groups = Arc::new(GroupTable::open(buffers, &layout, journal)?);
     let store = Store {
         device: target.device.clone(),
@@ -110,7 +111,6 @@ fn bare_volume(
         groups: groups.clone(),
         runtime: target.runtime.clone(),
     };
-    let hash = directory::hash_settings(&superblock.read(buffers)?);
     let options = PageCacheOptions::new(layout.block_size);
     let pages = PageCache::new(
         target.device.clone(),

@@ -41,6 +41,11 @@ fn show(probe: Option<Probe>, device: &dyn BlockDevice) -> Option<Info> {
     })
 }
 
+pub(super) fn needs_check(device: &dyn BlockDevice) -> Option<String> {
+    let probe = cairn_ext4::probe(device).ok()??;
+    Info::of_probe(&probe, device.geometry().size).needs_check
+}
+
 pub(super) fn label(device: &dyn BlockDevice) -> Option<String> {
     let first = cairn_ext4::probe(device).ok()?;
     let probe = first.or_else(|| cairn_ext4::probe_backups(device).ok()?);

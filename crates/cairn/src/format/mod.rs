@@ -42,6 +42,15 @@ impl Info {
     }
 }
 
+/// Why the volume should be checked before it is written, if its superblock says so. F2FS has no
+/// such mark: its recovery follows from the checkpoint.
+pub(crate) fn needs_check(format: Format, device: &dyn BlockDevice) -> Option<String> {
+    match format {
+        Format::Ext4 => ext4::needs_check(device),
+        Format::F2fs => None,
+    }
+}
+
 /// The format on the device, if any. If no known format begins there, but valid backups of an ext4
 /// superblock exist, it is ext4.
 ///

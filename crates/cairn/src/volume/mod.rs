@@ -28,6 +28,7 @@ pub use options::OpenOptions;
 pub struct Volume {
     format: Format,
     filesystem: Arc<dyn FileSystem>,
+    needs_check: Option<String>,
 }
 
 impl Volume {
@@ -43,6 +44,13 @@ impl Volume {
         &self.filesystem
     }
 
+    /// Why the volume, which was opened for writing, should have been checked before, and what to
+    /// do. For messages: nothing is refused.
+    #[must_use]
+    pub fn needs_check(&self) -> Option<&str> {
+        self.needs_check.as_deref()
+    }
+
     /// Lets a volume that was opened read-only be remounted writable: see [`crate::reopen`].
     fn writable_later(
         self,
@@ -53,13 +61,13 @@ impl Volume {
         if !options.read_only {
             return self;
         }
-        let format = self.format;
+        let (format, needs_check) = (self.format, self.needs_check);
         let check = move |options: &OpenOptions| {
             format::check_options(format, options).map(drop).map_err(|cause| cause.to_string())?;
             can_write()
         };
         let filesystem = Reopened::new(self.filesystem, options, again, Box::new(check));
-        Self { format, filesystem: Arc::new(filesystem) }
+        Self { format, filesystem: Arc::new(filesystem), needs_check }
     }
 }
 
@@ -102,6 +110,9 @@ pub fn open(image: &ImageSpec, options: &OpenOptions) -> Result<Volume> {
         let path = kept.path().map_err(|error| error.to_string())?;
         let volume = open_at_path(&image, &path, options)
             .map_err(|error| named(&path, error.to_string()))?;
+        if let Some(why) = volume.needs_check() {
+            tracing::warn!("{image}: {why}");
+        }
         Ok(volume.filesystem)
     };
     Ok(first.writable_later(options, Box::new(again), Box::new(can_write)))
@@ -158,8 +169,11 @@ fn probe_and_open(
             hint: recognise(&*device).or_else(|| unknown(&*device)),
         });
     };
+    // The mark is read before the volume gets a mark of its own.
+    let is_written = !options.read_only && !device.geometry().read_only;
+    let needs_check = is_written.then(|| format::needs_check(format, &*device)).flatten();
     let filesystem = format::open(format, device, runtime, options)?;
-    Ok(Volume { format, filesystem })
+    Ok(Volume { format, filesystem, needs_check })
 }
 
 /// Describes the volume in `image`. Reads only the superblock and the checkpoint, so it works on

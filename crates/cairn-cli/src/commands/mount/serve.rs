@@ -16,7 +16,7 @@ use super::{daemon, signals};
 use crate::commands::stats;
 use crate::failure::{Failure, Outcome, Status};
 use crate::session::why_unwritable;
-use crate::{log_ring, output};
+use crate::{log_ring, output, session};
 
 /// Mounts and serves; returns when the mount is gone and everything is on the disk.
 ///
@@ -40,6 +40,7 @@ pub fn serve(
     reserve::set_aside()
         .map_err(|error| Failure::new(Status::Failed, error.to_string()).in_image(image))?;
     let (volume, host) = open_volume(image, &asked)?;
+    session::tell_of_check(image, volume.needs_check());
     let notes = cairn::check_options(volume.format(), &asked).unwrap_or_default();
     for note in options.notes.iter().chain(&notes) {
         output::complain(format_args!("{image}: {note}"));
