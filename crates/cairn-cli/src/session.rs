@@ -10,6 +10,7 @@ use cairn::{ImageSpec, OpenOptions, Volume};
 use cairn_base::stats::Value;
 use cairn_vfs::{FileSystem, Timestamp};
 
+use crate::commands::live_mount;
 use crate::failure::{Failure, Outcome, Status};
 use crate::{output, print};
 
@@ -122,7 +123,8 @@ pub fn with_opened<T>(
     if access == Access::Write {
         options.fixed_time = source_date_epoch()?;
     }
-    let volume = cairn::open(&image, &options)?;
+    let volume =
+        cairn::open(&image, &options).map_err(|error| of_mount_point(&image, error.into()))?;
     tell_of_check(&image, volume.needs_check());
     let done = work(&volume).map_err(|failure| failure.in_image(&image).on(volume.format()));
     let closed = volume.filesystem().unmount();
@@ -131,6 +133,20 @@ pub fn with_opened<T>(
     match done {
         Err(failure) if failure.status != Status::Success => Err(failure),
         done => closed.and(done),
+    }
+}
+
+/// The failure for a mount point that was given in place of an image.
+fn of_mount_point(image: &ImageSpec, failure: Failure) -> Failure {
+    match live_mount::image_at(&image.path) {
+        Some(source) => {
+            let why = format!(
+                "{}: {source} is mounted there: use ls, df and the like of this system",
+                image.path.display()
+            );
+            Failure::new(failure.status, why)
+        }
+        None => failure,
     }
 }
 

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use cairn::ImageSpec;
 use cairn_fuse::control::{Client, ControlError};
 
 use super::mount::table::{self, Mount};
@@ -12,10 +13,10 @@ use crate::failure::{Failure, Outcome, Status};
 /// Longest time between a mount and its daemon's socket.
 const STARTING: Duration = Duration::from_secs(2);
 
-/// The mount at this path (absolute or not, also through a symbolic link to it).
+/// The mount at this path (absolute or not, also through a symbolic link to it), or of this image.
 ///
 /// # Errors
-/// Nothing is mounted exactly there, or another filesystem is.
+/// Nothing is mounted exactly there, or another filesystem is; or the image has several mounts.
 pub fn find(given: &Path) -> Outcome<Mount> {
     let failed = |why: String| Failure::new(Status::Failed, format!("{}: {why}", given.display()));
     let point = table::absolute(given)?;
@@ -32,8 +33,34 @@ pub fn find(given: &Path) -> Outcome<Mount> {
             "mounted as {}, not by cairn: give a mount point of cairn's",
             mount.kind
         ))),
-        None => Err(failed("nothing is mounted here: give the mount point itself".into())),
+        None => mount_of_image(given)?
+            .ok_or_else(|| failed("nothing is mounted here: give the mount point itself".into())),
     }
+}
+
+/// The mount of this image, as umount(8) finds mounts by their source.
+fn mount_of_image(given: &Path) -> Outcome<Option<Mount>> {
+    let spec = ImageSpec::parse(given.as_os_str()).and_then(|image| image.canonical());
+    let Ok(source) = spec.map(|image| image.to_string()) else { return Ok(None) };
+    let mut found: Vec<Mount> = table::all()?
+        .into_iter()
+        .filter(|mount| mount.is_cairn() && mount.source == source)
+        .collect();
+    if let [first, second, ..] = found.as_slice() {
+        let (first, second) = (first.point.display(), second.point.display());
+        return Err(Failure::new(
+            Status::Failed,
+            format!("{source}: mounted on {first} and on {second}: give one of these"),
+        ));
+    }
+    Ok(found.pop())
+}
+
+/// The image that Cairn has mounted at this path, if it is a mount point of Cairn's.
+#[must_use]
+pub fn image_at(given: &Path) -> Option<String> {
+    let mount = table::find(&table::absolute(given).ok()?).ok()??;
+    mount.kind.ends_with(".cairn").then_some(mount.source)
 }
 
 /// Its daemon.

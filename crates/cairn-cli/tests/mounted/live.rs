@@ -487,9 +487,30 @@ fn others_are_turned_away() {
     };
     refused(&as_user(&["stats"]), &["mounted by user 0", "as root"]);
     refused(&as_user(&["remount", "-o", "noatime"]), &["mounted by user 0"]);
+    refused(&as_user(&["umount"]), &["mounted by user 0: run as that user or as root"]);
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode(Path::new("/run/cairn")), mode(&socket(&volume.root()))), (0o700, 0o600));
     volume.unmount();
+}
+
+/// As with umount(8), the source of a mount stands for it; and a mount point is no image.
+#[test]
+fn the_image_stands_for_its_mount() {
+    let mut volume = Volume::mounted(SIZE, "");
+    let (image, root) = (volume.image(), volume.root());
+    for words in [&["stats"][..], &["remount", "-o", "noatime"], &["freeze"], &["thaw"]] {
+        let output = cairn(words, &image);
+        assert!(output.status.success(), "{words:?}: {output:?}");
+    }
+    let mounted = format!("{}: {} is mounted there", root.display(), image.display());
+    for command in ["ls", "df"] {
+        refused(&cairn(&[command], &root), &[&*mounted]);
+    }
+    let held = format!("in use: mounted on {} (process ", root.display());
+    refused(&cairn(&["ls"], &image), &[&*held]);
+    let output = cairn(&["umount"], &image);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(volume.await_end(), "");
 }
 
 #[test]

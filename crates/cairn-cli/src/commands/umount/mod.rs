@@ -33,7 +33,7 @@ Examples:
 
 Returns when the daemon has written everything and released the image. A mount in use is not unmounted: the message names the programs \
 that use it. While the volume is mounted elsewhere too (a bind mount, another mount namespace) the daemon goes on, and umount waits; after 2 \
-seconds it says for what.")]
+seconds it says for what. In scripts give --timeout 60: umount then ends with status 6. An image may stand in place of its mount point.")]
 pub struct Args {
     /// Detach the mount now and do not wait. The daemon ends when the last file is closed.
     #[arg(short = 'l', long, conflicts_with = "force")]
@@ -279,7 +279,14 @@ fn detach_as_user(mount: &Mount, lazy: bool) -> Outcome {
     if table::find(point)?.is_none() {
         return Err(is_gone(mount));
     }
-    Err(Failure::new(Status::Failed, format!("{}: {}", point.display(), text.trim())))
+    let uid = rustix::process::geteuid().as_raw();
+    let why = match mount.owner == uid {
+        true => text.trim().to_owned(),
+        false => {
+            format!("it was mounted by user {}: run as that user or as root", mount.owner)
+        }
+    };
+    Err(Failure::new(Status::Failed, format!("{}: {why}", point.display())))
 }
 
 /// Waits for a daemon without a control channel: it holds the image's lock until it has written
