@@ -53,6 +53,10 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
         let _ = output::with_stdout(|stdout| stdout.write_fmt(format_args!("{help}")));
         return if arguments.len() > 1 { Status::Success } else { Status::Usage }.into();
     }
+    let status = {
+        let called = arguments.first().cloned();
+        move |status| commands::mount::helper::status(called.as_slice(), status)
+    };
     let arguments = commands::mount::helper::rewrite(arguments);
     let words = arguments.clone();
     let cli = match Cli::try_parse_from(arguments) {
@@ -66,7 +70,7 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
             let failure = operand_order::of_parse_error(&error, &words)
                 .unwrap_or_else(|| misused(&error, &words));
             output::report(&failure);
-            return failure.status.into();
+            return status(failure.status);
         }
     };
     // A daemon's starter has said what is wrong with it.
@@ -78,7 +82,7 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
             let failure =
                 operand_order::of_failure(&failure, &cli.command, &words).unwrap_or(failure);
             output::report(&failure);
-            failure.status.into()
+            status(failure.status)
         }
     }
 }

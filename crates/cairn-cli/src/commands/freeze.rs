@@ -17,10 +17,15 @@ cairn thaw. Data that a program has written to a file and neither closed nor syn
 be missing in the image. fsfreeze(8) does not work on FUSE mounts.")]
 pub struct FreezeArgs {
     /// Thaw it after this many seconds, for scripts that may end early.
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub timeout: Option<u64>,
     /// Where the image is mounted.
     pub mountpoint: PathBuf,
+}
+
+fn seconds(text: &str) -> Result<u64, String> {
+    let seconds = text.parse().ok().filter(|seconds| (1..=86_400).contains(seconds));
+    seconds.ok_or_else(|| "give seconds, 1 to 86400".to_owned())
 }
 
 /// Arguments of `thaw`.

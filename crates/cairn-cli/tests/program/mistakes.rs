@@ -55,6 +55,43 @@ fn every_option_of_the_mount_is_named_where_an_unknown_one_is_refused() {
 }
 
 #[test]
+fn what_a_mount_refuses_is_said_of_the_image_and_with_what_to_give() {
+    let (dir, image) = in_dir("disk.img");
+    works(&["mkfs", "--size", "16M", &image]);
+    let point = dir.path().to_str().unwrap();
+    let said = fails(&["mount", "-o", "loop", &image, point], 2);
+    assert!(said.contains(&format!("{image}: loop is an option")), "{said}");
+    let said = fails(&["mount", "-o", "offset=512", &image, point], 2);
+    assert!(said.contains(&format!("write {image}?offset=512")), "{said}");
+    for timeout in ["0", "abc", "86401"] {
+        let said = fails(&["freeze", "--timeout", timeout, point], 2);
+        assert!(said.contains("give seconds, 1 to 86400"), "{said}");
+    }
+    let said = fails(&["find", &image, "-user", "root"], 2);
+    assert!(said.contains("the image's names are not read: give a number"), "{said}");
+}
+
+/// mount(8) passes on what its helper returns.
+#[test]
+fn a_helper_of_mount_has_the_exit_statuses_of_mount() {
+    let (dir, image) = in_dir("disk.img");
+    works(&["mkfs", "--size", "16M", &image]);
+    let helper = dir.path().join("mount.fuse.cairn");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_cairn"), &helper).unwrap();
+    let point = dir.path().to_str().unwrap();
+    let missing = format!("{point}/missing.img");
+    for (words, status) in [
+        (&[&*missing, point, "-o", "rw,nofail"][..], 32),
+        (&[&*image, point, "-o", "rw,bogus"], 1),
+        (&[&*image, point, "-f"], 0),
+    ] {
+        let output = std::process::Command::new(&helper).args(words).output().unwrap();
+        assert_eq!(output.status.code(), Some(status), "{words:?}: {output:?}");
+    }
+    fails(&["mount", &missing, point], 3);
+}
+
+#[test]
 fn a_size_that_does_not_do_is_answered_with_one_that_does() {
     let (_dir, image) = in_dir("disk.img");
     let said = fails(&["mkfs", "--size", "1", &image], 2);

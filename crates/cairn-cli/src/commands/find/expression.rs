@@ -271,7 +271,7 @@ impl Parser<'_> {
         let owner = || {
             text.parse()
                 .map(Number::Is)
-                .map_err(|_| refused("give a number: names are those of this host"))
+                .map_err(|_| refused("the image's names are not read: give a number"))
         };
         let depth = || text.parse::<usize>().map_err(|_| refused("give a number"));
         Ok(match word {

@@ -6,6 +6,9 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::process::ExitCode;
+
+use crate::failure::Status;
 
 /// What the helper prints about itself.
 const HELP: &str = "\
@@ -34,6 +37,18 @@ pub fn help(arguments: &[OsString]) -> Option<&'static str> {
         [] => false,
     };
     (asks && arguments.first().is_some_and(|program| is_helper(program))).then_some(HELP)
+}
+
+/// The exit status of the program, called by this command line: mount(8)'s helpers have the
+/// statuses of mount(8), 1 for wrong usage and 32 for a mount that failed.
+#[must_use]
+pub fn status(arguments: &[OsString], status: Status) -> ExitCode {
+    match status {
+        Status::Success => ExitCode::SUCCESS,
+        _ if !arguments.first().is_some_and(|program| is_helper(program)) => status.into(),
+        Status::Usage => ExitCode::from(1),
+        _ => ExitCode::from(32),
+    }
 }
 
 /// Turns a helper's command line into `cairn mount …`; leaves others alone.

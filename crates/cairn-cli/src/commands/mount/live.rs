@@ -193,7 +193,7 @@ impl Control for Live {
         // volume is closed.
         let _ = self.filesystem.thaw();
         self.take_dirty_pages();
-        tracing::warn!("the mount was ended by force: programs that use it get errors");
+        tracing::info!("the mount is ended by force, as asked: programs that use it get errors");
         self.ender.end();
         Ok(())
     }

@@ -97,7 +97,10 @@ pub fn run(args: &Args) -> Outcome {
         // notes about options without effect are left out: they were printed at the mount.
         return super::remount::change(&args.mountpoint, &words.join(",")).map(drop);
     }
-    let mut options = MountOptions::parse(&words).map_err(Failure::usage)?;
+    let mut options = MountOptions::parse(&words).map_err(|why| {
+        let image = args.image.image.display();
+        Failure::usage(format!("{image}: {}", why.replace("IMAGE?", &format!("{image}?"))))
+    })?;
     options.devices = further_devices(args, &options)?;
     // The path is absolute from here on: the daemon works in another directory, and `umount` finds
     // the image by this name.
