@@ -28,9 +28,9 @@ An image that is not empty is overwritten only with --force. Without it mkfs ask
 directory belongs to you, unless --root-owner says otherwise.
 With SOURCE_DATE_EPOCH set, the same options make the same bytes, the UUID included. So do cairn put and the other commands that write.")]
 pub struct Args {
-    /// Type of filesystem.
-    #[arg(short = 't', long = "type", default_value = "ext4", value_parser = parse_format)]
-    format: Format,
+    /// Type of filesystem: ext4, ext3 (no extents, no checksums), ext2 (no journal either) or f2fs.
+    #[arg(short = 't', long = "type", value_name = "TYPE", default_value = "ext4", value_parser = parse_kind)]
+    kind: Kind,
     /// Volume label: at most 16 bytes on ext4, 511 UTF-16 units on f2fs.
     #[arg(short = 'L', short_alias = 'l', long)]
     label: Option<String>,
@@ -96,21 +96,35 @@ pub struct Args {
     image: OsString,
 }
 
-fn parse_format(name: &str) -> Result<Format, String> {
-    // The features without those of mke2fs.conf for the old type.
-    let old = match name {
-        "ext2" => {
-            "^has_journal,^extent,^64bit,^flex_bg,^metadata_csum,^metadata_csum_seed,^orphan_file,^huge_file,^dir_nlink,^extra_isize"
-        }
-        "ext3" => {
-            "^extent,^64bit,^flex_bg,^metadata_csum,^metadata_csum_seed,^orphan_file,^huge_file,^dir_nlink,^extra_isize"
-        }
-        _ => {
-            let names = || Format::ALL.map(Format::name).join(", ");
-            return Format::from_name(name).ok_or_else(|| format!("the types are: {}", names()));
-        }
+/// A format, and the features that an older type lacks.
+#[derive(Clone, Copy, Debug)]
+struct Kind {
+    format: Format,
+    without: [&'static [&'static str]; 2],
+}
+
+/// What ext3 lacks of ext4's default features, and what ext2 lacks of ext3's.
+const NOT_IN_EXT3: &[&str] = &[
+    "^extent",
+    "^64bit",
+    "^flex_bg",
+    "^metadata_csum",
+    "^metadata_csum_seed",
+    "^orphan_file",
+    "^huge_file",
+    "^dir_nlink",
+    "^extra_isize",
+];
+const NOT_IN_EXT2: &[&str] = &["^has_journal"];
+
+fn parse_kind(name: &str) -> Result<Kind, String> {
+    let (format, without) = match name {
+        "ext2" => (Some(Format::Ext4), [NOT_IN_EXT3, NOT_IN_EXT2]),
+        "ext3" => (Some(Format::Ext4), [NOT_IN_EXT3, &[]]),
+        _ => (Format::from_name(name), [&[][..]; 2]),
     };
-    Err(format!("{name} is ext4 without newer features: give -t ext4 -O {old}"))
+    let format = format.ok_or("the types are: ext4, ext3, ext2, f2fs")?;
+    Ok(Kind { format, without })
 }
 
 fn parse_size(text: &str) -> Result<u64, String> {
@@ -157,10 +171,17 @@ fn options(args: &Args) -> Outcome<MkfsOptions> {
         root_owner: Some((owner.uid.unwrap_or(uid), owner.gid.unwrap_or(gid))),
         time: source_date_epoch()?,
         overwrite: args.force,
-        format: args.format,
+        format: args.kind.format,
         label: args.label.clone(),
         uuid: args.uuid,
-        features: args.features.clone(),
+        features: args
+            .kind
+            .without
+            .concat()
+            .into_iter()
+            .map(|name| name.to_owned())
+            .chain(args.features.clone())
+            .collect(),
         block_size: args.block_size,
         size: args.size,
         overprovision: args.overprovision,

@@ -1,4 +1,4 @@
-//! New ext4 volumes of every block size have what mke2fs gives theirs.
+//! New volumes of every block size and of the older types have what mke2fs gives theirs.
 
 use std::path::Path;
 
@@ -31,5 +31,27 @@ fn the_inode_of_reserved_descriptors_is_there_whatever_the_block_size() {
             (of(size), of(blocks))
         };
         assert_eq!(of(ours), of(&theirs), "blocks of {block_size}, {mib} MiB");
+    }
+}
+
+/// The features of mke2fs's own volumes of these types.
+#[test]
+fn the_older_types_have_mke2fs_s_features() {
+    for kind in ["ext2", "ext3"] {
+        let (dir, image) = in_dir("disk.img");
+        let theirs = dir.path().join("theirs.img");
+        judge::mke2fs(&theirs, 32 << 20, &["-t", kind]);
+        works(&["mkfs", "-t", kind, "--size", "32M", &image]);
+        let features = |image: &Path| {
+            let text = judge::dumpe2fs(image);
+            text.lines().find(|line| line.starts_with("Filesystem features")).unwrap().to_owned()
+        };
+        assert_eq!(features(Path::new(&image)), features(&theirs), "{kind}");
+        judge::assert_clean(Path::new(&image));
+        assert!(works(&["info", &image]).contains(&format!("type:                      {kind}\n")));
+        // Features can be given beside the type.
+        works(&["mkfs", "-F", "-t", kind, "-O", "^resize_inode", &image]);
+        assert!(!features(Path::new(&image)).contains("resize_inode"));
+        judge::assert_clean(Path::new(&image));
     }
 }

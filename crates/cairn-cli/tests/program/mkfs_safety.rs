@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use cairn_testkit::judge::{self, assert_f2fs_clean, debugfs};
 
-use crate::support::{cairn, fails, in_dir, works};
+use crate::support::{fails, in_dir, works};
 
 /// What may be there, and in which words it is named.
 fn precious(image: &str) -> Vec<(&'static str, Vec<u8>)> {
@@ -209,19 +209,6 @@ fn what_mkfs_lacks_is_said() {
     assert_eq!(std::fs::metadata(&image).unwrap().len(), 32 << 20);
     works(&["mkfs", "--size", "48M", &image]);
     assert_eq!(std::fs::metadata(&image).unwrap().len(), 48 << 20);
-    // The way to the older types that is told is one.
-    for kind in ["ext2", "ext3"] {
-        let (status, _, said) = cairn(&["mkfs", "-t", kind, &image]);
-        let features =
-            said.split("-O ").nth(1).and_then(|rest| rest.split_whitespace().next()).unwrap();
-        assert_eq!(status, 2, "{said}");
-        works(&["mkfs", "-F", "-t", "ext4", "-O", features, &image]);
-        assert!(
-            works(&["info", &image]).contains(&format!("type:                      {kind}\n")),
-            "{features}"
-        );
-        judge::assert_clean(Path::new(&image));
-    }
     // Block sizes beyond a page, which the help names, too.
     works(&["mkfs", "-F", "-b", "65536", "--size", "640M", &path("large.img")]);
     judge::assert_clean(Path::new(&path("large.img")));
