@@ -25,7 +25,7 @@ Examples:
 Sizes in KiB, as df(1) counts them for the mounted volume. Of an F2FS volume the space that cleaning needs (its overprovision, which is a \
 large share of a small volume) is never free: it counts as used.
 JSON: one object (of several images an array of them): image, block_size, and in bytes size, used, free (root may use it) and available (everybody may); inodes, \
-inodes_used and inodes_free."
+inodes_used and inodes_free. An image that cannot be opened: image, error and status."
 )]
 pub struct Args {
     /// --help.
@@ -121,8 +121,9 @@ pub fn each(args: &Args, output: &mut Output<'_>) -> Outcome {
                 }
             }
             Err(failure) => {
-                if is_one {
-                    json::failure(output, &failure)?;
+                match is_one {
+                    true => json::failure(output, &failure)?,
+                    false => array.push(output, failed(&image.image, &failure))?,
                 }
                 Err(failure)
             }
@@ -130,6 +131,15 @@ pub fn each(args: &Args, output: &mut Output<'_>) -> Outcome {
     });
     let ended = if args.json && !is_one { array.end(output) } else { Ok(()) };
     failure::all([done, ended])
+}
+
+/// The object of an image that cannot be opened.
+fn failed(image: &OsStr, failure: &Failure) -> json::Object {
+    let mut object = json::Object::new();
+    json::insert_name(&mut object, "image", image.as_bytes());
+    object.insert("error".into(), failure.to_string().into());
+    object.insert("status".into(), (failure.status as u8).into());
+    object
 }
 
 fn object(image: &OsStr, stats: &VolumeStats) -> json::Object {

@@ -113,7 +113,10 @@ fn json_is_whole_whatever_fails() {
     }
     let (status, stdout, said) = cairn(&["df", "--json", &image, "/no/such.img", &image]);
     let json: Value = serde_json::from_str(&stdout).unwrap();
-    assert_eq!((status, json.as_array().unwrap().len(), said.lines().count()), (3, 2, 1));
+    assert_eq!((status, json.as_array().unwrap().len(), said.lines().count()), (3, 3, 1));
+    // The image that cannot be opened has its place among the others.
+    assert_eq!((&json[1]["image"], &json[1]["status"]), (&"/no/such.img".into(), &3.into()));
+    assert_eq!(said, format!("cairn: {}\n", json[1]["error"].as_str().unwrap()));
 }
 
 #[test]
