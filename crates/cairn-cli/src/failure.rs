@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use cairn::{Cause, Class, Format};
@@ -50,6 +51,10 @@ pub struct Failure {
     checker: Option<&'static str>,
     /// What fails with it.
     reach: Reach,
+    /// True if it concerns a file of the host, which is not in the image.
+    on_host: bool,
+    /// The path of a call that the volume does not permit.
+    refused: Option<String>,
     /// Later failures of the same command, each on a line of its own.
     also: Vec<Failure>,
 }
@@ -71,7 +76,15 @@ pub type Outcome<T = ()> = Result<T, Failure>;
 impl Failure {
     /// A failure with this message: `subject: what happened: what to do`.
     pub fn new(status: Status, message: impl Into<String>) -> Self {
-        Self { status, message: message.into(), checker: None, reach: Reach::One, also: Vec::new() }
+        Self {
+            status,
+            message: message.into(),
+            checker: None,
+            reach: Reach::One,
+            on_host: false,
+            refused: None,
+            also: Vec::new(),
+        }
     }
 
     /// Wrong usage.
@@ -100,7 +113,8 @@ impl Failure {
             E::ReadOnly(_) => Reach::All,
             _ => Reach::One,
         };
-        Self { checker, reach, ..Self::new(status, format!("{path}: {error}{advice}")) }
+        let refused = matches!(error, E::NotPermitted).then(|| path.to_string());
+        Self { checker, reach, refused, ..Self::new(status, format!("{path}: {error}{advice}")) }
     }
 
     /// `path` is a directory, and the command needs an option to go into directories.
@@ -151,6 +165,16 @@ impl Failure {
         self
     }
 
+    /// Adds why the volume does not permit the call, where `why` knows it for the path.
+    #[must_use]
+    pub fn explained(mut self, why: &dyn Fn(&str) -> Option<String>) -> Self {
+        if let Some(reason) = self.refused.take().and_then(|path| why(&path)) {
+            self = self.leaving(reason);
+        }
+        self.also = self.also.into_iter().map(|later| later.explained(why)).collect();
+        self
+    }
+
     /// Names the checker of this format.
     #[must_use]
     pub fn on(mut self, format: Format) -> Self {
@@ -159,18 +183,30 @@ impl Failure {
         self
     }
 
-    /// A call on the host failed for `path`.
+    /// A call on the host failed for `path`. The message names no image.
     pub fn host(path: impl AsRef<std::path::Path>, error: &std::io::Error) -> Self {
         use std::io::ErrorKind as Kind;
         let remedy =
             system_error::remedy(error).map_or(String::new(), |remedy| format!(": {remedy}"));
-        let path = print::escaped(path.as_ref().as_os_str().as_bytes());
+        // Without the `.` of `directory/.`.
+        let path: PathBuf = path.as_ref().components().collect();
+        let what = match error.kind() {
+            Kind::NotFound => "no such file on this host".to_owned(),
+            _ => plain(error),
+        };
+        let path = print::escaped(path.as_os_str().as_bytes());
         let reach = match error.kind() {
             Kind::StorageFull | Kind::QuotaExceeded => Reach::Room,
             Kind::ReadOnlyFilesystem => Reach::All,
             _ => Reach::One,
         };
-        Self { reach, ..Self::new(Status::Failed, format!("{path}: {}{remedy}", plain(error))) }
+        Self { reach, ..Self::of_host(format!("{path}: {what}{remedy}")) }
+    }
+
+    /// A failure of a file on the host. The message names no image.
+    #[must_use]
+    pub fn of_host(message: String) -> Self {
+        Self { on_host: true, ..Self::new(Status::Failed, message) }
     }
 
     /// As [`Failure::host`], with advice for errors that have no remedy of their own.
@@ -203,10 +239,10 @@ impl Failure {
         self.message.is_empty()
     }
 
-    /// Puts the image's name in front.
+    /// Puts the image's name in front, unless a file of the host has failed.
     #[must_use]
     pub fn in_image(mut self, image: impl fmt::Display + Copy) -> Self {
-        if !self.is_told() {
+        if !self.is_told() && !self.on_host {
             self.message = format!("{image}: {}", self.message);
         }
         self.also = self.also.into_iter().map(|later| later.in_image(image)).collect();
@@ -324,7 +360,7 @@ mod tests {
     #[test]
     fn system_errors_read_as_part_of_a_sentence() {
         let error = std::io::Error::from_raw_os_error(2);
-        assert_eq!(Failure::host("/x", &error).to_string(), "/x: no such file or directory");
+        assert_eq!(Failure::host("/x", &error).to_string(), "/x: no such file on this host");
     }
 
     #[test]

@@ -9,12 +9,28 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use crate::args::Command;
 use crate::commands::volume_command::VolumeCommand;
 use crate::failure::{Failure, Status};
-use crate::print;
+use crate::{habits, print};
 
-/// The failure for a word of the command line that is an image in the wrong place. `error` is the
-/// parser's error for it.
+/// The failure for a word of the command line that is in the wrong place, as an image that does not
+/// come first. `error` is the parser's error for it.
 #[must_use]
 pub fn of_parse_error(error: &clap::Error, words: &[OsString]) -> Option<Failure> {
+    let command = words.get(1).and_then(|word| word.to_str()).unwrap_or_default();
+    if error.kind() == ErrorKind::UnknownArgument {
+        let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidArg) else {
+            return None;
+        };
+        if command == "find" {
+            return words
+                .iter()
+                .skip(2)
+                .find(|word| holds_volume(word))
+                .map(|at| failure(words, at));
+        }
+        return habits::of_surplus(words, word)
+            .filter(|_| !word.starts_with('-'))
+            .map(|instead| Failure::usage(format!("{command}: {instead}")));
+    }
     if !matches!(error.kind(), ErrorKind::ValueValidation | ErrorKind::InvalidValue) {
         return None;
     }

@@ -12,7 +12,7 @@ use cairn_vfs::{FileSystem, Timestamp};
 
 use crate::commands::live_mount;
 use crate::failure::{Failure, Outcome, Status};
-use crate::{output, print};
+use crate::{output, print, protection};
 
 /// The image that a command works on.
 #[derive(Clone, Debug, clap::Args)]
@@ -126,7 +126,10 @@ pub fn with_opened<T>(
     let volume =
         cairn::open(&image, &options).map_err(|error| of_mount_point(&image, error.into()))?;
     tell_of_check(&image, volume.needs_check());
-    let done = work(&volume).map_err(|failure| failure.in_image(&image).on(volume.format()));
+    let done = work(&volume).map_err(|failure| {
+        let failure = protection::explain(&**volume.filesystem(), failure);
+        failure.in_image(&image).on(volume.format())
+    });
     let closed = volume.filesystem().unmount();
     let closed = closed
         .map_err(|error| Failure::volume("unmount", &error).in_image(&image).on(volume.format()));

@@ -63,6 +63,33 @@ pub fn behind_links(fs: &dyn FileSystem, path: &[u8]) -> cairn_vfs::Result<Vec<u
     Err(Error::Loop)
 }
 
+/// The failure of a call that makes an entry at `path`. It names the directory that is missing.
+#[must_use]
+pub fn unmade(fs: &dyn FileSystem, path: &[u8], error: &Error) -> Failure {
+    let failure = Failure::volume(shown(path), error);
+    let end = path.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
+    let start = path.iter().take(end).rposition(|byte| *byte == b'/').unwrap_or(0);
+    let above = path.get(..start).unwrap_or_default();
+    match error {
+        Error::NotFound if matches!(walk::resolve(fs, above, true), Err(Error::NotFound)) => {
+            let above = shown(above);
+            failure.leaving(format!("{above} is not there: cairn mkdir -p IMAGE {above}"))
+        }
+        _ => failure,
+    }
+}
+
+/// The failure of a call that changes what `path` leads to.
+fn unreached(fs: &dyn FileSystem, path: &[u8], error: &Error) -> Failure {
+    let is_link =
+        || walk::resolve(fs, path, false).is_ok_and(|found| found.kind == FileKind::Symlink);
+    if matches!(error, Error::NotFound) && is_link() {
+        let what = "a symbolic link that leads to nothing: nothing to change";
+        return Failure::new(Status::Failed, format!("{}: {what}", shown(path)));
+    }
+    Failure::volume(shown(path), error)
+}
+
 /// The function called for each file, with its whole path, its attributes and its depth below the
 /// start.
 pub type Visitor<'a> = dyn FnMut(&[u8], &Attributes, usize) -> Outcome<walk::Next> + 'a;
@@ -206,7 +233,7 @@ pub fn change(
     let (mut passed, mut unchanged) = (Passed::by_writer(), Passed::by_writer());
     let done = failure::each(paths, |path| {
         let found = walk::resolve(fs, &path, reach.follow);
-        let found = found.map_err(|error| Failure::volume(shown(&path), &error))?;
+        let found = found.map_err(|error| unreached(fs, &path, &error))?;
         let mut one = |path: &[u8], of: &Attributes| {
             one(of).map_err(|error| Failure::volume(shown(path), &error))
         };

@@ -11,6 +11,7 @@ use cairn_base::nearest::did_you_mean;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::failure::Failure;
+use crate::habits;
 
 /// Tasks that Cairn leaves to other programs, and these programs.
 const ELSEWHERE: &[(&[&str], &str)] = &[
@@ -33,10 +34,10 @@ const ELSEWHERE: &[(&[&str], &str)] = &[
 #[must_use]
 pub fn explain(error: &clap::Error, asked: Option<&str>, help: &str) -> Failure {
     let subject = asked.map_or(String::new(), |command| format!("{command}: "));
-    Failure::usage(format!("{subject}{}", sentence(error, help)))
+    Failure::usage(format!("{subject}{}", sentence(error, asked, help)))
 }
 
-fn sentence(error: &clap::Error, help: &str) -> String {
+fn sentence(error: &clap::Error, asked: Option<&str>, help: &str) -> String {
     let text = |kind| texts(error, kind).into_iter().next();
     let argument = text(ContextKind::InvalidArg).unwrap_or_default();
     let value = text(ContextKind::InvalidValue).unwrap_or_default();
@@ -54,6 +55,9 @@ fn sentence(error: &clap::Error, help: &str) -> String {
             format!("no command `{word}`{meant}: {help}")
         }
         ErrorKind::UnknownArgument if argument.starts_with('-') => {
+            if let Some(instead) = asked.and_then(|command| habits::of_option(command, &argument)) {
+                return format!("no option `{argument}`: {instead}");
+            }
             let name = if meant.is_empty() {
                 "; before a name that begins with a dash put --"
             } else {
@@ -67,6 +71,11 @@ fn sentence(error: &clap::Error, help: &str) -> String {
             let possible = texts(error, ContextKind::ValidValue).join(", ");
             format!("{argument}: '{value}' is not possible{meant}: give one of {possible}")
         }
+        ErrorKind::ValueValidation if value.contains('/') && comes_first(&argument) => {
+            let what = argument.trim_matches(['<', '>']);
+            let (name, command) = (what.to_lowercase(), asked.unwrap_or_default());
+            format!("the {name} comes before the paths: {command} IMAGE {what} {value}")
+        }
         ErrorKind::ValueValidation => {
             let why = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
             format!("{argument}: '{value}' is not possible: {why}")
@@ -79,24 +88,7 @@ fn sentence(error: &clap::Error, help: &str) -> String {
                 false => format!("{argument} and {others} exclude each other: leave one out"),
             }
         }
-        ErrorKind::MissingRequiredArgument => {
-            let usage = text(ContextKind::Usage).unwrap_or_default();
-            let missing = match &texts(error, ContextKind::InvalidArg)[..] {
-                // `clap` takes a single name for the last operand.
-                [sources] if sources == "<SOURCES>..." && usage.contains("<DESTINATION>") => {
-                    vec!["<DESTINATION>".to_owned()]
-                }
-                missing => missing.to_vec(),
-            };
-            let verb = if missing.len() > 1 { "are" } else { "is" };
-            let missing = missing.join(" and ");
-            let usage = usage
-                .trim()
-                .strip_prefix("Usage: ")
-                .map(str::to_owned)
-                .unwrap_or_else(|| help.to_owned());
-            format!("{missing} {verb} missing: {usage}")
-        }
+        ErrorKind::MissingRequiredArgument => missing(error, help),
         ErrorKind::InvalidUtf8 => format!("an argument is not UTF-8: {help}"),
         _ => {
             let whole = error.to_string();
@@ -104,6 +96,27 @@ fn sentence(error: &clap::Error, help: &str) -> String {
             format!("{}: {help}", line.strip_prefix("error: ").unwrap_or(line))
         }
     }
+}
+
+/// Arguments that stand between the image and the paths.
+fn comes_first(argument: &str) -> bool {
+    matches!(argument, "<MODE>" | "<OWNER>")
+}
+
+fn missing(error: &clap::Error, help: &str) -> String {
+    let usage = texts(error, ContextKind::Usage).into_iter().next().unwrap_or_default();
+    let missing = match &texts(error, ContextKind::InvalidArg)[..] {
+        // `clap` takes a single name for the last operand.
+        [sources] if sources == "<SOURCES>..." && usage.contains("<DESTINATION>") => {
+            vec!["<DESTINATION>".to_owned()]
+        }
+        missing => missing.to_vec(),
+    };
+    let verb = if missing.len() > 1 { "are" } else { "is" };
+    let missing = missing.join(" and ");
+    let usage =
+        usage.trim().strip_prefix("Usage: ").map(str::to_owned).unwrap_or_else(|| help.to_owned());
+    format!("{missing} {verb} missing: {usage}")
 }
 
 /// The details of an error of `clap`.

@@ -15,7 +15,7 @@ use cairn_vfs::{Error, FileKind, FileSystem, RenameMode, walk};
 use crate::failure::{Failure, Outcome, Status};
 use crate::pattern;
 use crate::session::{ImageArg, shown};
-use crate::tree::join;
+use crate::tree::{join, unmade};
 
 /// An image, what to take, and where to put it.
 #[derive(Clone, Debug, clap::Args)]
@@ -97,7 +97,7 @@ impl<'a> Destination<'a> {
             return Err(no_directory(&shown(self.path), "a name with a slash behind it"));
         }
         let found = walk::resolve_parent(self.fs, self.path);
-        let (parent, name) = found.map_err(|error| Failure::volume(shown(self.path), &error))?;
+        let (parent, name) = found.map_err(|error| unmade(self.fs, self.path, &error))?;
         Ok(Place { parent: parent.ino, name: name.to_vec(), path: self.path.to_vec() })
     }
 }

@@ -9,6 +9,7 @@ use crate::commands::chmod::Change;
 use crate::failure::{Failure, Outcome};
 use crate::output::Output;
 use crate::session::{Access, ImageArg, shown};
+use crate::tree::unmade;
 use crate::usage::number;
 use crate::{pattern, print};
 
@@ -66,7 +67,7 @@ pub fn make(fs: &dyn FileSystem, args: &Args) -> Outcome {
         fs.forget(made.ino, 1);
         Ok(())
     };
-    make().map_err(|error| Failure::volume(shown(path), &error))
+    make().map_err(|error| unmade(fs, path, &error))
 }
 
 fn new_inode(args: &Args) -> Result<NewInode<'static>, &'static str> {

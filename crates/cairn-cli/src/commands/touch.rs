@@ -11,7 +11,7 @@ use crate::failure::{Failure, Outcome, Status};
 use crate::operands::{LongHelp, Operands};
 use crate::output::Output;
 use crate::session::{Access, ImageArg, now, shown};
-use crate::tree::behind_links;
+use crate::tree::{behind_links, unmade};
 use crate::{date, pattern, print};
 
 /// Arguments of `touch`.
@@ -97,7 +97,11 @@ pub fn touch(fs: &dyn FileSystem, args: &Args) -> Outcome {
     }
     args.operands.each(fs, |path| {
         let failed = |error| Failure::volume(shown(path), &error);
-        let Some((target, made)) = target(fs, args, path).map_err(failed)? else { return Ok(()) };
+        let Some((target, made)) =
+            target(fs, args, path).map_err(|error| unmade(fs, path, &error))?
+        else {
+            return Ok(());
+        };
         let result = fs.setattr(target.ino, &set).map_err(failed)?;
         let Some((asked, limit)) = clamped(&set, &result) else { return Ok(()) };
         // Linux stores the nearest time without an error.

@@ -3,11 +3,11 @@
 use cairn_vfs::{Caller, Error, FileSystem, NewInode, SetAttributes, walk};
 
 use super::on_volume::OnVolume;
-use crate::failure::{Failure, Outcome};
+use crate::failure::Outcome;
 use crate::operands::Operands;
 use crate::output::Output;
-use crate::session::{Access, ImageArg, shown};
-use crate::tree::behind_links;
+use crate::session::{Access, ImageArg};
+use crate::tree::{behind_links, unmade};
 
 /// Arguments of `truncate`.
 #[derive(Debug, clap::Args)]
@@ -74,9 +74,8 @@ impl OnVolume for Args {
     }
 
     fn run(&self, fs: &dyn FileSystem, _: &mut Output<'_>) -> Outcome {
-        self.operands.each(fs, |path| {
-            truncate(fs, self, path).map_err(|error| Failure::volume(shown(path), &error))
-        })
+        self.operands
+            .each(fs, |path| truncate(fs, self, path).map_err(|error| unmade(fs, path, &error)))
     }
 }
 

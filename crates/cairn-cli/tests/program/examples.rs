@@ -57,6 +57,7 @@ fn surroundings() -> tempfile::TempDir {
     std::fs::write(at("parts.img"), crate::mkfs_safety::disk("gpt")).unwrap();
     works(&["mkfs", &format!("{}#2", at("parts.img"))]);
     works(&["shell", "-f", &contents, &format!("{}#2", at("parts.img"))]);
+    std::fs::copy(at("disk.img"), at("a.img")).unwrap();
     let whole = std::fs::read(at("disk.img")).unwrap();
     std::fs::write(at("offset.img"), [vec![0; 1 << 20], whole].concat()).unwrap();
     std::fs::remove_file(contents).unwrap();

@@ -22,7 +22,7 @@ Examples:
   cairn find disk.img /etc -name '*.conf' -type f
   cairn find disk.img / -type f -size +1M -newer /etc/stamp
   cairn find disk.img /var -name '*.gz' -delete
-  cairn find disk.img /etc -perm -2 -print0 | xargs -0r cairn chmod disk.img o-w
+  cairn find a.img -type f -perm -2 -print0 | xargs -0r cairn chmod a.img o-w
   cairn find --json disk.img / -perm -4000
 
 PATHS come first (the root if there is none), then the expression, as with find(1):

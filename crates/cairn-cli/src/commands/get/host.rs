@@ -116,6 +116,17 @@ pub(super) fn fill(path: &Path, make: impl FnOnce(&Path) -> Outcome<bool>) -> Ou
     made
 }
 
+/// The failure of a call that makes a file or directory on the host.
+pub(super) fn unmade(path: &Path, error: &std::io::Error) -> Failure {
+    let above = path.parent().filter(|above| !above.as_os_str().is_empty() && !above.exists());
+    above.map_or_else(|| Failure::host(path, error), no_host_directory)
+}
+
+fn no_host_directory(path: &Path) -> Failure {
+    let what = "no such directory on this host: make it first";
+    Failure::of_host(format!("{}: {what}", host_name(path)))
+}
+
 /// A path of the host, for messages.
 pub(super) fn host_name(path: &Path) -> String {
     print::escaped(path.as_os_str().as_bytes())
@@ -131,7 +142,7 @@ pub(super) fn make_directory(path: &Path) -> Outcome {
                 _ => Err(in_the_way(&host_name(path))),
             }
         }
-        done => done.map_err(|error| Failure::host(path, &error)),
+        done => done.map_err(|error| unmade(path, &error)),
     }
 }
 

@@ -29,7 +29,9 @@ use crate::{failure, pattern, print};
 
 mod host;
 
-use host::{behind_links, fill, host_name, make_directory, open_device, safe, timespec, tolerable};
+use host::{
+    behind_links, fill, host_name, make_directory, open_device, safe, timespec, tolerable, unmade,
+};
 
 /// Bytes moved at a time.
 const CHUNK: usize = 1 << 20;
@@ -132,7 +134,7 @@ struct Target<'a> {
 
 impl Target<'_> {
     fn host(&self, error: &std::io::Error) -> Failure {
-        Failure::host(self.name, error)
+        unmade(self.name, error)
     }
 
     fn volume(&self, error: &Error) -> Failure {

@@ -56,7 +56,7 @@ fails, or there is no room, they are there as they were. An existing file that s
 With SOURCE_DATE_EPOCH set, the same tree makes the same bytes: times of change later than that are set to it, as tar --clamp-mtime does, and \
 times of access, which reading changes, are those of change.")]
 pub struct Args {
-    /// Owner of everything copied, instead of the host's: UID:GID.
+    /// Owner of everything copied: UID, UID:GID or :GID. What is left out stays the host's.
     #[arg(long, value_name = "UID:GID", value_parser = super::chown::parse_owner)]
     pub owner: Option<Owner>,
     /// Replace a symbolic link that leads to itself.

@@ -18,7 +18,7 @@ use super::volume_command::VolumeCommand;
 use crate::failure::{Failure, Outcome, Status};
 use crate::output::{Output, complain, with_stdout};
 use crate::session::{Access, ImageArg, check_access, with_opened};
-use crate::usage;
+use crate::{protection, usage};
 use words::Words;
 
 /// Arguments of `shell`.
@@ -93,6 +93,7 @@ impl Shell<'_> {
                 // A script that changes something goes on without a reader of its output.
                 Err(failure) if failure.status == Status::Success => output.discard(),
                 Err(failure) => {
+                    let failure = protection::explain(&**self.volume.filesystem(), failure);
                     let failure = failure.on(self.volume.format());
                     for line in failure.lines().filter(|line| !line.is_told()) {
                         complain(format_args!(

@@ -12,7 +12,7 @@ use crate::failure::{Failure, Outcome};
 use crate::operands::Operands;
 use crate::output::Output;
 use crate::session::{Access, ImageArg, shown};
-use crate::{json, print};
+use crate::{json, print, protection};
 use format::{Format, Subject};
 
 /// Arguments of `stat`.
@@ -151,6 +151,7 @@ fn append(text: &mut String, path: &[u8], of: &Attributes, extra: &Extra) {
         let (major, minor) = print::device(of.device);
         line("Device", format!("{major}, {minor}"));
     }
+    line("Flags", protection::letters(of.flags));
     line("Accessed", print::time_exact(of.atime));
     line("Modified", print::time_exact(of.mtime));
     line("Changed", print::time_exact(of.ctime));

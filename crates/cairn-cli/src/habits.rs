@@ -1,0 +1,51 @@
+//! Words that people bring from other programs, and what to write here instead.
+
+use std::ffi::OsString;
+
+use cairn_base::options::parse_size;
+
+/// What to write instead of an option that a command does not have.
+#[must_use]
+pub fn of_option(command: &str, option: &str) -> Option<&'static str> {
+    const MKE2FS: &str =
+        "make the volume with mke2fs, which has it; Cairn reads and writes that volume, too";
+    Some(match (command, option) {
+        ("put" | "get", "-r" | "-R" | "-a" | "--recursive" | "--archive") => {
+            "trees are copied whole: leave it out"
+        }
+        ("mkfs", "-d") => {
+            "make the volume, then fill it from a directory: `cairn put IMAGE DIRECTORY/. /`"
+        }
+        ("mkfs", "-N" | "-I" | "-E" | "-T" | "-J") => MKE2FS,
+        ("mkfs", "-j") => "ext4 and ext3 have a journal, ext2 has none: give -t ext3",
+        ("mkfs", "-q") => "mkfs prints nothing: leave it out",
+        _ => return None,
+    })
+}
+
+/// What to write instead of a command line with one word too many, which is `surplus`.
+#[must_use]
+pub fn of_surplus(words: &[OsString], surplus: &str) -> Option<String> {
+    let words: Vec<&str> = words.iter().filter_map(|word| word.to_str()).collect();
+    let valued = |option: &str| {
+        words.windows(2).any(|pair| pair[0] == option && parse_size(pair[1]).is_some())
+    };
+    match *words.get(1)? {
+        "shell" => Some(format!("a script follows -f: cairn shell -f {surplus} IMAGE")),
+        "mkfs" if valued("-m") => Some(
+            "-m takes no number here (it is for zoned f2fs): make the volume, then set what is \
+             reserved for root with `tune2fs -m PERCENT IMAGE`"
+                .to_owned(),
+        ),
+        "mkfs" if valued("-i") => Some(
+            "-i takes no number here (it is f2fs's large NAT bitmap): for another number of inodes \
+             make the volume with mke2fs"
+                .to_owned(),
+        ),
+        "mkfs" => words
+            .iter()
+            .find(|word| matches!(**word, "ext2" | "ext3" | "ext4" | "f2fs"))
+            .map(|kind| format!("the type follows -t: cairn mkfs -t {kind} IMAGE")),
+        _ => None,
+    }
+}
