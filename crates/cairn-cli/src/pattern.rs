@@ -139,8 +139,8 @@ fn parse_set(text: &[u8]) -> Option<(Piece, &[u8])> {
     Some((Piece::Set(not, ranges), body.get(end + 1..)?))
 }
 
-/// The path that a word of the command line means. An empty word is no path: it comes from a variable
-/// without a value, and as the root it would change the whole volume.
+/// The path that a word of the command line means. An empty word is no path: it comes from a
+/// variable without a value, and as the root it would change the whole volume.
 ///
 /// # Errors
 /// The word is empty.

@@ -158,8 +158,8 @@ fn lost_and_found(
 
 /// Inode 7 maps the reserved descriptor blocks. Its double indirect block points to those behind
 /// the primary descriptors. Each of these is a pointer block for the blocks at its place in the
-/// backup groups. e2fsck wants the inode also where no block is reserved: with large blocks, one block
-/// of descriptors is enough for a volume of any size.
+/// backup groups. e2fsck wants the inode also where no block is reserved: with large blocks, one
+/// block of descriptors is enough for a volume of any size.
 fn resize(
     plan: &mut Plan,
     output: &mut Output,
