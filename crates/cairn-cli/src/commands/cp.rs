@@ -269,12 +269,12 @@ impl Copy<'_, '_> {
         of: &Attributes,
     ) -> Outcome<Ino> {
         let bytes = if before.is_none() { stored(of) } else { 0 };
-        place.fill(self.fs, bytes, |name| {
-            let made = match before {
-                Some(before) => self.link(before, place.parent, name),
-                None => self.leaf(place.parent, name, of),
-            };
-            made.map_err(|error| Failure::volume(shown(path), &error))
+        place.fill(self.fs, bytes, |name| match before {
+            Some(before) => {
+                let linked = self.link(before, place.parent, name);
+                linked.map_err(|error| place.failed(&error))
+            }
+            None => self.leaf(place, name, path, of),
         })
     }
 
@@ -298,12 +298,13 @@ impl Copy<'_, '_> {
         Ok(made.ino)
     }
 
-    fn leaf(&self, parent: Ino, name: &[u8], of: &Attributes) -> cairn_vfs::Result<Ino> {
+    fn leaf(&self, place: &Place, name: &[u8], path: &[u8], of: &Attributes) -> Outcome<Ino> {
+        let failed = |error: Error| Failure::volume(shown(path), &error);
         let target;
         let new = match of.kind {
             FileKind::Regular | FileKind::Directory => NewInode::Regular,
             FileKind::Symlink => {
-                target = self.fs.readlink(of.ino)?;
+                target = self.fs.readlink(of.ino).map_err(failed)?;
                 NewInode::Symlink(&target)
             }
             FileKind::BlockDevice => NewInode::BlockDevice(of.device),
@@ -311,11 +312,11 @@ impl Copy<'_, '_> {
             FileKind::Fifo => NewInode::Fifo,
             FileKind::Socket => NewInode::Socket,
         };
-        let made = self.create(parent, name, new)?;
+        let made = self.create(place.parent, name, new).map_err(|error| place.failed(&error))?;
         if of.kind == FileKind::Regular {
-            copy_contents(self.fs, of.ino, of.size, made)?;
+            copy_contents(self.fs, of.ino, of.size, made).map_err(failed)?;
         }
-        self.attributes(made, of)?;
+        self.attributes(made, of).map_err(failed)?;
         Ok(made)
     }
 

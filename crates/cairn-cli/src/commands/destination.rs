@@ -163,6 +163,12 @@ impl Place {
         Failure::volume(shown(&self.path), error)
     }
 
+    /// The failure if the volume forbids this entry, and does not say for which of the two files.
+    pub(super) fn forbidden(&self, word: &str, other: &[u8]) -> Failure {
+        let both = format!("{} ({word} {})", shown(&self.path), shown(other));
+        Failure::volume(both, &Error::NotPermitted)
+    }
+
     /// The entry with this name.
     ///
     /// # Errors
@@ -224,6 +230,10 @@ impl Place {
         };
         made.map_err(explained).map_err(|failure| match fs.unlink(self.parent, &name) {
             Ok(()) | Err(Error::NotFound) => failure,
+            // A directory that refuses the removal has refused the entry, too.
+            Err(_) if matches!(walk::lookup(fs, self.parent, &name), Err(Error::NotFound)) => {
+                failure
+            }
             Err(_) => {
                 let left = self.path.len().saturating_sub(self.name.len());
                 let left = [self.path.get(..left).unwrap_or_default(), &name].concat();

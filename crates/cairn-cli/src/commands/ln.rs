@@ -1,6 +1,8 @@
 //! `cairn ln`.
 
-use cairn_vfs::{Attributes, Caller, FileKind, FileSystem, NewInode, walk};
+use std::os::unix::ffi::OsStrExt;
+
+use cairn_vfs::{Attributes, Caller, Error, FileKind, FileSystem, NewInode, walk};
 
 use super::destination::{Destination, Place, Transfer, same_file};
 use super::on_volume::OnVolume;
@@ -83,7 +85,11 @@ fn one(fs: &dyn FileSystem, args: &Args, target: &[u8], place: &Place) -> Outcom
             Some(found) => fs.link(found.ino, place.parent, name),
             None => fs.create(place.parent, name, NewInode::Symlink(target), 0o777, &Caller::ROOT),
         };
-        let made = made.map_err(|error| place.failed(&error))?;
+        let made = made.map_err(|error| match error {
+            // Either may be immutable.
+            Error::NotPermitted if !args.symbolic => place.forbidden("for", target),
+            error => place.failed(&error),
+        })?;
         fs.forget(made.ino, 1);
         Ok(())
     };

@@ -96,6 +96,8 @@ pub fn rename(fs: &dyn FileSystem, args: &Args, output: &mut Output<'_>) -> Outc
                     "a directory cannot be moved into itself: give another destination",
                 ));
             }
+            // Either may be immutable, or its directory.
+            Err(Error::NotPermitted) => return Err(to.forbidden("from", &from)),
             renamed => renamed.map_err(|error| to.failed(&error))?,
         }
         let what = if args.exchange { "exchanged " } else { "renamed " };

@@ -15,6 +15,7 @@ mod mkfs_safety;
 mod names;
 mod newcomers;
 mod overwrite;
+mod refused;
 mod reproducible;
 mod support;
 mod words;
