@@ -2,7 +2,8 @@
 //! attributes and names.
 //!
 //! Invariant: the old contents are removed only after the new ones have been read once and there is
-//! room for them. Errors of reading and of space are thus found before.
+//! room for them on the volume. Errors of reading and of space are thus found before. A host that
+//! refuses the new contents is found by fsync; the failure names the file and its loss.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -178,7 +179,13 @@ pub fn overwrite(
         fs.setattr(old.ino, &empty).map_err(failed)?;
         // Every write on Linux removes the capabilities, which were granted to the old contents.
         remove_attribute(fs, old.ino, b"security.capability").map_err(failed)?;
-        (contents.write)(old.ino).map_err(|failure| match old.size {
+        // The host may refuse data long after the write that brought it, because it is full. fsync
+        // tells while it is known which file has lost its contents.
+        let written = (contents.write)(old.ino).and_then(|()| match old.size {
+            0 => Ok(()),
+            _ => fs.fsync(old.ino, handle, false).map_err(failed),
+        });
+        written.map_err(|failure| match old.size {
             0 => failure,
             _ => failure.leaving("its old contents are gone".to_owned()),
         })

@@ -2,9 +2,31 @@
 
 use std::path::Path;
 
-use cairn_testkit::judge;
+use cairn_testkit::judge::{self, KernelMount};
 
-use crate::support::{fails, in_dir, works};
+use crate::support::{cairn, fails, in_dir, works};
+
+/// The host of a sparse image is full: the file whose contents are lost is named, and so is the
+/// loss.
+#[test]
+fn a_full_host_is_reported_for_the_file_that_lost_its_contents() {
+    let dir = cairn_testkit::place::Place::new();
+    let host = dir.path().join("host.img");
+    judge::mke2fs(&host, 24 << 20, &["-t", "ext4"]);
+    let mount = KernelMount::new(&host, "rw");
+    let image = mount.path().join("disk.img").to_str().unwrap().to_owned();
+    works(&["mkfs", "-t", "ext4", "--size", "128M", &image]);
+    let [old, new] = ["old", "new"].map(|name| dir.path().join(name));
+    std::fs::write(&old, "original contents").unwrap();
+    std::fs::write(&new, vec![7; 30 << 20]).unwrap();
+    works(&["put", &image, old.to_str().unwrap(), "/target"]);
+    let (status, _, said) = cairn(&["put", &image, new.to_str().unwrap(), "/target"]);
+    // Warnings of the volume may come before.
+    let last = said.lines().last().unwrap_or_default();
+    assert!(status == 7 && last.contains("/target: "), "{status}: {said}");
+    assert!(last.ends_with("its old contents are gone"), "{said}");
+    mount.unmount();
+}
 
 /// Two files may be the one that is immutable; what was not made is not said to be left.
 #[test]

@@ -52,7 +52,7 @@ what is in it: it goes into the destination itself, which gets the source's attr
 destination its name. What cannot be read or has no place is left out, and the status is 1 then.
 As with cp -a, an existing file gets the source's contents and attributes, an existing symbolic link is written through, and a file of \
 several names is replaced, so that the other names keep the old contents. The source is read once before the old contents go: if that \
-fails, or there is no room, they are there as they were. An existing file that standard input goes to keeps its owner and mode.
+fails, or the image has no room, they are there as they were. If the image's host has no room, they are lost, and the message says so. An existing file that standard input goes to keeps its owner and mode.
 With SOURCE_DATE_EPOCH set, the same tree makes the same bytes: times of change later than that are set to it, as tar --clamp-mtime does, and \
 times of access, which reading changes, are those of change.")]
 pub struct Args {
