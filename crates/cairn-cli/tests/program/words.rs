@@ -361,3 +361,32 @@ fn names_harm_no_terminal() {
     assert!(works(&["ls", &image]).contains("evil\u{1b}[2Jname\n"));
     assert!(fails(&["cat", &image, "/none\u{1b}"], 1).contains(r"/none\033"));
 }
+
+/// A shell that waits for its next command is ended by a signal: what was done is in the image.
+#[test]
+fn a_signal_ends_a_shell_and_loses_no_command() {
+    for signal in [1, 2, 3, 10, 12, 15] {
+        let (_dir, image) = in_dir("disk.img");
+        works(&["mkfs", "-t", "ext4", "--size", "16M", &image]);
+        let mut shell = Command::new(env!("CARGO_BIN_EXE_cairn"))
+            .args(["shell", &image])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut input = shell.stdin.take().unwrap();
+        input.write_all(b"mkdir /done\nls -d /done\n").unwrap();
+        let mut line = String::new();
+        let mut output = std::io::BufReader::new(shell.stdout.take().unwrap());
+        std::io::BufRead::read_line(&mut output, &mut line).unwrap();
+        assert_eq!(line, "/done\n");
+        judge::run("kill", [format!("-{signal}"), shell.id().to_string()]);
+        let ended = shell.wait_with_output().unwrap();
+        let said = String::from_utf8(ended.stderr).unwrap();
+        assert_eq!((ended.status.code(), said.lines().count()), (Some(128 + signal), 1), "{said}");
+        assert!(said.contains("are in the image"), "{said}");
+        judge::assert_clean(Path::new(&image));
+        assert_eq!(works(&["ls", "-d", &image, "/done"]), "/done\n");
+    }
+}

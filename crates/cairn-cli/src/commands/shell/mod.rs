@@ -3,12 +3,14 @@
 //! The commands are those of the program ([`VolumeCommand`]), without the image. Invariant: even if
 //! a command fails, the changes of those before it are on the disk when the shell ends.
 
+mod signals;
 mod words;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, IsTerminal};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use cairn::Volume;
 use cairn_base::nearest::did_you_mean;
@@ -19,6 +21,7 @@ use crate::failure::{Failure, Outcome, Status};
 use crate::output::{Output, complain, with_stdout};
 use crate::session::{Access, ImageArg, check_access, with_opened};
 use crate::{protection, usage};
+use signals::Commands;
 use words::Words;
 
 /// Arguments of `shell`.
@@ -37,7 +40,8 @@ The commands are those of cairn that work without a mount (help lists them), wit
 pipes, redirections (get and put copy) and no cd: paths start at the root. The commands expand patterns, also quoted ones; a backslash takes \
 their meaning away (rm /\\*). exit ends the shell, sync writes everything to the image at once.
 The shell ends at the first command that fails, with its status. With -k it goes on, and its status is that of the first failure. \
-What was done before is in the image when the shell ends.")]
+What was done before is in the image when the shell ends, also by SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1 or SIGUSR2: the running \
+command is completed, and the status is 128 and the signal's number.")]
 pub struct Args {
     /// Go on after a command that fails.
     #[arg(short = 'k', long)]
@@ -72,19 +76,29 @@ pub fn run(args: &Args) -> Outcome {
     let mut script = Script::open(args)?;
     let access = if args.read_only { Access::Read } else { Access::Write };
     with_stdout(|output| {
-        with_opened(&args.image, access, |volume| Shell { args, volume }.run(&mut script, output))
+        with_opened(&args.image, access, |volume| {
+            let commands = Commands::default();
+            let handled = commands.end_on_signal(Arc::clone(volume.filesystem()));
+            handled.map_err(|error| Failure::start("signals", &error, "try again"))?;
+            let done = Shell { args, volume, commands: &commands }.run(&mut script, output);
+            // The caller unmounts, and not the thread for signals.
+            std::mem::forget(commands.begin());
+            done
+        })
     })
 }
 
 struct Shell<'a> {
     args: &'a Args,
     volume: &'a Volume,
+    commands: &'a Commands,
 }
 
 impl Shell<'_> {
     fn run(&self, script: &mut Script, output: &mut Output<'_>) -> Outcome {
         let mut first = None;
         while let Some((number, line)) = script.next(output)? {
+            let _running = self.commands.begin();
             let done = line.map_err(Failure::usage).and_then(|words| self.line(words, output));
             // The output of a command is printed before an error of the next.
             match done.and_then(|on| output.flush().map(|()| on)) {
