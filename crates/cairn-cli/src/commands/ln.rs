@@ -1,7 +1,5 @@
 //! `cairn ln`.
 
-use std::os::unix::ffi::OsStrExt;
-
 use cairn_vfs::{Attributes, Caller, Error, FileKind, FileSystem, NewInode, walk};
 
 use super::destination::{Destination, Place, Transfer, same_file};
