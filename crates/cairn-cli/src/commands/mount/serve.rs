@@ -169,7 +169,10 @@ fn last_words(error: Option<&cairn_vfs::Error>) -> Report {
 fn end_words(error: &cairn_vfs::Error) -> String {
     match error.stop_reason() {
         Some(reason) => {
-            format!("the volume had stopped: {reason}: mount it again, which recovers it")
+            format!(
+                "the volume had stopped: {reason}: mount it again, which recovers it, or, if it is damaged, \
+                 run e2fsck or fsck.f2fs on it"
+            )
         }
         None => format!("{error}: mount it again, and check which files are missing"),
     }

@@ -22,7 +22,7 @@ use crate::failure::plain;
 
 /// Signals that end a process without a handler, except those of its own faults. SIGXCPU comes once
 /// a second before the limit (`ulimit -t`) is enforced.
-const ENDING: [Signal; 13] = [
+const ENDING: [Signal; 14] = [
     Signal::HUP,
     Signal::INT,
     Signal::QUIT,
@@ -36,6 +36,7 @@ const ENDING: [Signal; 13] = [
     Signal::IO,
     Signal::POWER,
     Signal::STKFLT,
+    Signal::SYS,
 ];
 
 /// Time between two tries to unmount a mount that is in use.
