@@ -9,7 +9,6 @@ mod beside;
 mod databases;
 mod errors;
 mod fixture;
-mod frozen;
 mod fstab;
 mod idmapped;
 mod ioctls;

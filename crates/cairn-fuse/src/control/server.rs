@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use cairn_base::stats::Report;
 use cairn_base::system_error::with_remedy;
 use parking_lot::Mutex;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 
 use super::place::Listener;
 use super::protocol::{self, Reply, Request};
@@ -229,8 +229,7 @@ fn serve(mut client: &UnixStream, shared: &Shared) {
             Ok(Some(Request::Stats)) => Reply::Ok(shared.control.stats()),
             Ok(Some(Request::Remount { options })) => done(shared.control.remount(&options)),
             Ok(Some(Request::Freeze { timeout })) => {
-                let is_awaited = || is_connected(client);
-                done(shared.control.freeze(timeout.map(Duration::from_secs), &is_awaited))
+                done(shared.control.freeze(timeout.map(Duration::from_secs)))
             }
             Ok(Some(Request::Thaw)) => done(shared.control.thaw()),
             Ok(Some(Request::End)) => done(shared.control.end()),
@@ -245,13 +244,6 @@ fn serve(mut client: &UnixStream, shared: &Shared) {
             return;
         }
     }
-}
-
-/// False once the client has closed its end. One that only sends no more (`nc -N`) is connected.
-fn is_connected(client: &UnixStream) -> bool {
-    let mut state = [PollFd::new(client, PollFlags::empty())];
-    let gone = PollFlags::HUP | PollFlags::ERR;
-    poll(&mut state, Some(&Timespec::default())).is_err() || !state[0].revents().intersects(gone)
 }
 
 fn done(outcome: Result<(), String>) -> Reply {

@@ -10,7 +10,6 @@ use cairn_block::{ErrorKind, reserve};
 use cairn_fuse::control::{Server, Waiting};
 use cairn_fuse::{Error as FuseError, MountOptions as FuseOptions, Session};
 
-use super::freezing::Freezing;
 use super::live::Live;
 use super::options::MountOptions;
 use super::{daemon, signals};
@@ -115,11 +114,9 @@ fn mount_and_run(
 ) -> Outcome<Option<Waiting>> {
     let session =
         cairn_fuse::mount(filesystem.clone(), mountpoint, fuse).map_err(|error| failure(&error))?;
-    let freezing = Freezing::new(filesystem.clone());
-    let ending = (filesystem.clone(), freezing.clone());
-    let signals = signals::unmount_on_signal(session.unmounter(), ending, mountpoint)
+    let signals = signals::unmount_on_signal(session.unmounter(), filesystem.clone(), mountpoint)
         .map_err(|error| Failure::start("waiting for signals", &error, "mount again"))?;
-    let control = start_control(filesystem, freezing, &session, fuse);
+    let control = start_control(filesystem, &session, fuse);
     if announce {
         daemon::announce().map_err(|error| {
             let advice =
@@ -138,12 +135,11 @@ fn mount_and_run(
 /// fail.
 fn start_control(
     filesystem: &Arc<dyn FileSystem>,
-    freezing: Freezing,
     session: &Session,
     options: &FuseOptions,
 ) -> Option<Server> {
     let mountpoint = session.mountpoint();
-    let live = Live::new(filesystem.clone(), freezing, session, options);
+    let live = Live::new(filesystem.clone(), session, options);
     match Server::start(mountpoint, Arc::new(live)) {
         Ok(server) => Some(server),
         Err(error) => {

@@ -16,7 +16,6 @@ use cairn_fuse::Unmounter;
 use rustix::process::Signal;
 use signal_hook::iterator::{Handle, Signals};
 
-use super::freezing::Freezing;
 use super::{table, users};
 use crate::failure::plain;
 
@@ -48,14 +47,14 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// A signal handler or the thread could not be made.
 pub fn unmount_on_signal(
     unmounter: Unmounter,
-    (filesystem, freezing): (Arc<dyn FileSystem>, Freezing),
+    filesystem: Arc<dyn FileSystem>,
     mountpoint: &Path,
 ) -> std::io::Result<Handle> {
     let mut signals = Signals::new(ENDING.map(Signal::as_raw))?;
     let handle = signals.handle();
     let device =
         table::find(mountpoint).ok().flatten().map(|mount| mount.device).unwrap_or_default();
-    let end = End { unmounter, filesystem, freezing, mountpoint: mountpoint.to_owned(), device };
+    let end = End { unmounter, filesystem, mountpoint: mountpoint.to_owned(), device };
     thread::Builder::new().name("signals".into()).spawn(move || {
         while !signals.is_closed() {
             if signals.wait().next().is_none() {
@@ -78,7 +77,6 @@ pub fn unmount_on_signal(
 struct End {
     unmounter: Unmounter,
     filesystem: Arc<dyn FileSystem>,
-    freezing: Freezing,
     mountpoint: std::path::PathBuf,
     device: String,
 }
@@ -86,11 +84,12 @@ struct End {
 impl End {
     /// Unmounts. False if the mount is in use, which has been logged.
     fn begin(&self) -> bool {
-        // Programs that wait for the thaw keep the mount in use.
-        drop(self.freezing.end());
+        // Programs that wait for the thaw keep the mount in use. Fails if the volume is not frozen,
+        // as usual; an error of writing is reported when the volume is closed.
+        let _ = self.filesystem.thaw();
         // The users are looked up before the unmount, because an ordinary user's mount is detached
         // although it is in use.
-        let users = users::of(&self.mountpoint, &self.device, None);
+        let users = users::of(&self.mountpoint, &self.device);
         let unmounted = self.unmounter.unmount();
         let left = if unmounted.is_ok() { users::copies(&self.device) } else { Vec::new() };
         let point = self.mountpoint.display();
