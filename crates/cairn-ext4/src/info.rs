@@ -57,12 +57,15 @@ impl Info {
     #[must_use]
     pub fn of_probe(probe: &Probe, size: u64) -> Self {
         let info = Self::of(&probe.superblock, size);
-        match probe.read_only_reason() {
+        let info = match probe.read_only_reason() {
             Some(reason) if info.access == READ_WRITE => {
                 Self { access: format!("read-only: {reason}"), ..info }
             }
             _ => info,
-        }
+        };
+        // Why a volume cannot be written matters more.
+        let needs_check = info.needs_check.filter(|_| info.access == READ_WRITE);
+        Self { needs_check, ..info }
     }
 
     /// The information of a superblock, on a device of `size` bytes.

@@ -40,14 +40,14 @@ fn what_is_immutable_is_named() {
             ["-w", "-R", &format!("set_inode_field /{name} flags 0x80010"), &image],
         );
     }
-    let why = "operation not permitted\n";
+    let why = "operation not permitted";
     for (line, is) in [
         (["cp", &image, "/free", "/closed/new"], "/closed/new: "),
         (["mv", &image, "/fixed", "/other"], "/other (from /fixed): "),
         (["ln", &image, "/fixed", "/other"], "/other (for /fixed): "),
     ] {
         let said = fails(&line, 1);
-        assert!(said.ends_with(&format!("{is}{why}")), "{said}");
+        assert!(said.contains(&format!("{is}{why}")), "{said}");
     }
     judge::assert_clean(Path::new(&image));
 }
