@@ -17,6 +17,27 @@ const CAPABILITIES: &[u8] = b"security.capability";
 const GROUP_EXECUTE: u16 = 0o0010;
 
 impl InodeFlags {
+    /// The flags that `chattr` may change.
+    pub const SETTABLE: Self = Self::SYNC
+        .union(Self::IMMUTABLE)
+        .union(Self::APPEND)
+        .union(Self::NODUMP)
+        .union(Self::NOATIME)
+        .union(Self::DIRSYNC)
+        .union(Self::TOPDIR)
+        .union(Self::PROJINHERIT);
+
+    /// Those of [`Self::SETTABLE`] that an inode of this kind can have. As Linux's ext4 and F2FS,
+    /// which leave out the others when flags are set.
+    #[must_use]
+    pub fn settable_on(kind: FileKind) -> Self {
+        match kind {
+            FileKind::Directory => Self::SETTABLE,
+            FileKind::Regular => Self::SETTABLE - Self::DIRSYNC - Self::TOPDIR - Self::PROJINHERIT,
+            _ => Self::NODUMP | Self::NOATIME,
+        }
+    }
+
     /// Checks that contents may change. `adds`: existing contents do not change.
     ///
     /// # Errors
@@ -171,6 +192,19 @@ mod tests {
         );
         assert_eq!(without_privileges(0o046_755, FileKind::Directory), 0o046_755);
         assert_eq!(without_privileges(0o016_755, FileKind::Fifo), 0o010_755, "whatever else it is");
+    }
+
+    #[test]
+    fn special_files_cannot_be_immutable_and_only_directories_pass_flags_on() {
+        use FileKind::{CharDevice, Directory, Fifo, Regular, Symlink};
+        for kind in [CharDevice, Fifo, Symlink] {
+            let settable = InodeFlags::settable_on(kind);
+            assert!(!settable.intersects(InodeFlags::IMMUTABLE | InodeFlags::APPEND));
+            assert!(settable.contains(InodeFlags::NODUMP | InodeFlags::NOATIME));
+        }
+        assert!(InodeFlags::settable_on(Regular).contains(InodeFlags::IMMUTABLE));
+        assert!(!InodeFlags::settable_on(Regular).contains(InodeFlags::DIRSYNC));
+        assert_eq!(InodeFlags::settable_on(Directory), InodeFlags::SETTABLE);
     }
 
     #[test]

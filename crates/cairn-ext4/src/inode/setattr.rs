@@ -61,15 +61,8 @@ fn apply(state: &mut State, inode: &Inode, set: &SetAttributes, now: Timestamp) 
     record.mtime = SetTime::apply(set.mtime, record.mtime, now);
     record.ctime = set.ctime.unwrap_or(now);
     if let Some(flags) = set.flags {
-        let settable = cairn_vfs::InodeFlags::SYNC
-            | cairn_vfs::InodeFlags::IMMUTABLE
-            | cairn_vfs::InodeFlags::APPEND
-            | cairn_vfs::InodeFlags::NODUMP
-            | cairn_vfs::InodeFlags::NOATIME
-            | cairn_vfs::InodeFlags::DIRSYNC
-            | cairn_vfs::InodeFlags::TOPDIR
-            | cairn_vfs::InodeFlags::PROJINHERIT;
-        let kept = record.flags.bits() & !settable.bits();
+        let settable = cairn_vfs::InodeFlags::settable_on(inode.kind);
+        let kept = record.flags.bits() & !cairn_vfs::InodeFlags::SETTABLE.bits();
         record.flags = InodeFlags::from_bits_retain(kept | (flags & settable).bits());
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cairn_vfs::namespace::NamedInode;
 use cairn_vfs::protection::without_privileges;
-use cairn_vfs::{SetAttributes, SetTime, Timestamp};
+use cairn_vfs::{InodeFlags, SetAttributes, SetTime, Timestamp};
 
 use super::attributes::SETTABLE;
 use super::{Inode, truncate};
@@ -53,8 +53,9 @@ fn apply(record: &mut Record, set: &SetAttributes, now: Timestamp) {
     record.atime = SetTime::apply(set.atime, record.atime, now);
     record.mtime = SetTime::apply(set.mtime, record.mtime, now);
     record.ctime = set.ctime.unwrap_or(now);
-    for (stored, shown) in SETTABLE {
-        if let Some(flags) = set.flags {
+    if let Some(flags) = set.flags {
+        let flags = flags & InodeFlags::settable_on(record.kind);
+        for (stored, shown) in SETTABLE {
             record.flags.set(stored, flags.contains(shown));
         }
     }

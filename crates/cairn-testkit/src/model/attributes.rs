@@ -8,16 +8,6 @@ use cairn_vfs::{
 use super::State;
 use super::file::MAX_SIZE;
 
-/// Flags that can be set; the others describe a layout the oracle does not have.
-const SETTABLE: InodeFlags = InodeFlags::SYNC
-    .union(InodeFlags::IMMUTABLE)
-    .union(InodeFlags::APPEND)
-    .union(InodeFlags::NODUMP)
-    .union(InodeFlags::NOATIME)
-    .union(InodeFlags::DIRSYNC)
-    .union(InodeFlags::TOPDIR)
-    .union(InodeFlags::PROJINHERIT);
-
 impl State {
     pub(super) fn setattr(&mut self, ino: Ino, set: &SetAttributes) -> Result<Attributes> {
         let now = self.now();
@@ -41,7 +31,7 @@ impl State {
         node.atime = set.atime.map_or(node.atime, time);
         node.mtime = set.mtime.map_or(node.mtime, time);
         if let Some(flags) = set.flags {
-            node.flags = flags & SETTABLE;
+            node.flags = flags & InodeFlags::settable_on(node.kind());
         }
         node.ctime = set.ctime.unwrap_or(now);
         Ok(node.attributes(ino))
