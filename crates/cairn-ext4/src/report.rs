@@ -57,6 +57,8 @@ pub(crate) fn report(ops: &Operations) -> Report {
 fn state(ops: &Operations) -> Report {
     let stats = statfs(ops);
     let mut state = Report::new().with("format", "ext4");
+    // A journal that was aborted in the background stops the volume at the next look.
+    let _ = ops.check_writable();
     match ops.read_only_reason() {
         Some(reason) => state.set("mode", "ro").set("read_only_reason", &*reason),
         None => state.set("mode", "rw"),
