@@ -29,8 +29,8 @@ fn e2fsck(flags: &str, image: &Path) -> Verdict {
 
 /// `e2fsck -fn`: a full check that writes nothing (and does not replay the journal). The status is
 /// 0 only if e2fsck had nothing to ask: with `-n` it exits with 0 after some findings that
-/// `e2fsck -p` leaves to a person (a resize inode that is not valid). An offer to optimise an extent
-/// tree is not a finding: Linux's own trees get it, too.
+/// `e2fsck -p` leaves to a person (a resize inode that is not valid). An offer to optimise an
+/// extent tree is not a finding: Linux's own trees get it, too.
 #[must_use]
 pub fn e2fsck_check(image: &Path) -> Verdict {
     let verdict = e2fsck("-fn", image);
