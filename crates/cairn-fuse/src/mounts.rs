@@ -5,6 +5,7 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -44,6 +45,18 @@ fn find(table: &str, path: &Path) -> Option<Mount> {
     })
 }
 
+/// The device number of the mount that a `/dev/fuse` descriptor serves, from `/proc/self/fdinfo`
+/// (Linux 6.18 shows it, older kernels do not). Unlike the mount table it is right also if something
+/// else has been mounted on the same path meanwhile.
+pub(crate) fn connection(device: &impl AsFd) -> Option<String> {
+    let path = format!("/proc/self/fdinfo/{}", device.as_fd().as_raw_fd());
+    let text = fs::read_to_string(path).ok()?;
+    let number = text.lines().find_map(|line| line.strip_prefix("fuse_connection:"))?.trim();
+    // The number of the connection is the device number in the kernel's own form: 20 bits of minor.
+    let number: u32 = number.parse().ok()?;
+    Some(format!("{}:{}", number >> 20, number & 0xF_FFFF))
+}
+
 /// Undoes the kernel's octal escapes of space, tab, newline and backslash.
 fn unescape(text: &str) -> PathBuf {
     let mut bytes = Vec::with_capacity(text.len());
@@ -66,8 +79,8 @@ fn unescape(text: &str) -> PathBuf {
 
 /// Raises the kernel's readahead to 1 MiB. Needs root; without it reads are slower.
 /// [`crate::guard`] sets how much dirty data the kernel may hold.
-pub(crate) fn tune(mount: &Mount) {
-    let path = format!("/sys/class/bdi/{}/read_ahead_kb", mount.device);
+pub(crate) fn tune(device: &str) {
+    let path = format!("/sys/class/bdi/{device}/read_ahead_kb");
     if let Err(error) = fs::write(&path, "1024") {
         tracing::debug!("{path} stays as it is: {error}");
     }

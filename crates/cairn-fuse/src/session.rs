@@ -27,6 +27,7 @@ use crate::wire::Device;
 pub struct Session {
     transport: Box<dyn Transport>,
     mountpoint: PathBuf,
+    device: Option<String>,
     stats: FuseStats,
     synchronous: Synchronous,
     keeper: Keeper,
@@ -59,15 +60,14 @@ pub fn mount(
     let mounted = fuser::Session::new(handshake, &mountpoint, &options.to_fuser(root))
         .map_err(|error| refused(&mountpoint, &error))?;
     core.kernel.set_notifier(mounted.notifier());
-    let mount = mounts::mounted_on(&mountpoint);
-    if root && let Some(mount) = &mount {
-        mounts::tune(mount);
+    let number = mounts::connection(&mounted)
+        .or_else(|| mounts::mounted_on(&mountpoint).map(|mount| mount.device));
+    if root && let Some(number) = &number {
+        mounts::tune(number);
     }
     let synchronous = core.synchronous.clone();
-    let device_number = mount.map(|mount| mount.device);
-    let mounted_at = Mounted { point: mountpoint.clone(), device: device_number.clone(), root };
+    let mounted_at = Mounted { point: mountpoint.clone(), device: number.clone(), root };
     let keeper = Keeper::start(core.clone(), mounted_at);
-    let number = device_number.unwrap_or_default();
     let device = mounted.as_fd().try_clone_to_owned().map_err(Error::Connection)?;
     let operations = Operations::new(core.clone());
     let device = Arc::new(Device::new(device));
@@ -77,8 +77,13 @@ pub fn mount(
         move || servers.load()
     });
     Ok(Session {
-        transport: Box::new(DevFuse { mounted, servers, device: number }),
+        transport: Box::new(DevFuse {
+            mounted,
+            servers,
+            device: number.clone().unwrap_or_default(),
+        }),
         mountpoint,
+        device: number,
         stats,
         synchronous,
         keeper,
@@ -120,6 +125,13 @@ impl Session {
     #[must_use]
     pub fn synchronous(&self) -> Synchronous {
         self.synchronous.clone()
+    }
+
+    /// The device number of the mount (`major:minor`). `None` if neither `/proc/self/fdinfo` nor the
+    /// mount table can be read.
+    #[must_use]
+    pub fn device(&self) -> Option<&str> {
+        self.device.as_deref()
     }
 
     /// Where it is mounted (absolute, no symbolic links).

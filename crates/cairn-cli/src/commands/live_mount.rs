@@ -102,7 +102,6 @@ pub fn is_dead(point: &Path) -> bool {
 #[must_use]
 pub fn failure(given: &Path, error: &ControlError) -> Failure {
     let status = match error {
-        ControlError::InUse(_) => Status::Busy,
         ControlError::Silent | ControlError::Io { .. } => Status::Io,
         _ => Status::Failed,
     };

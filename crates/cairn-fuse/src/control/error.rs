@@ -32,9 +32,6 @@ pub enum ControlError {
         /// What is wrong.
         why: String,
     },
-    /// A live daemon has the socket already.
-    #[error("another daemon listens on {}: unmount that mount first", .0.display())]
-    InUse(PathBuf),
     /// No answer in time.
     #[error(
         "its daemon does not answer: it waits for the device or is stopped; try again, or look at its state with ps"

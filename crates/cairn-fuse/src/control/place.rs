@@ -97,31 +97,16 @@ pub(crate) fn check(directory: &Path, uid: u32) -> Result<(), ControlError> {
     Ok(())
 }
 
-/// The other end of a socket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Listener {
-    /// A daemon, even one that is too busy to answer.
-    Somebody,
-    /// The daemon that made it is gone.
-    Nobody,
-    /// There is no socket.
-    None,
-}
-
-/// Finds out, without waiting for the daemon.
-pub(crate) fn listener(path: &Path) -> io::Result<Listener> {
+/// True if a socket is there whose daemon is gone. Does not wait for a daemon.
+fn is_stale(path: &Path) -> io::Result<bool> {
     let socket = socket_with(
         AddressFamily::UNIX,
         SocketType::STREAM,
         SocketFlags::NONBLOCK | SocketFlags::CLOEXEC,
         None,
     )?;
-    match connect(&socket, &SocketAddrUnix::new(path)?) {
-        Ok(()) | Err(Errno::AGAIN | Errno::INPROGRESS) => Ok(Listener::Somebody),
-        Err(Errno::CONNREFUSED) => Ok(Listener::Nobody),
-        Err(Errno::NOENT | Errno::NOTDIR) => Ok(Listener::None),
-        Err(error) => Err(error.into()),
-    }
+    let refused = connect(&socket, &SocketAddrUnix::new(path)?) == Err(Errno::CONNREFUSED);
+    Ok(refused)
 }
 
 /// Removes the sockets of daemons that were killed. What cannot be removed stays.
@@ -132,7 +117,7 @@ pub(crate) fn sweep(directory: &Path) {
         .map(|entry| entry.path())
         .filter(|path| path.extension().is_some_and(|end| end == "sock"))
     {
-        if matches!(listener(&path), Ok(Listener::Nobody)) {
+        if is_stale(&path).unwrap_or(false) {
             let _ = fs::remove_file(path);
         }
     }

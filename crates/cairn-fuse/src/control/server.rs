@@ -7,23 +7,21 @@
 
 use std::fs;
 use std::io::{self, BufReader, ErrorKind};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use cairn_base::stats::Report;
 use cairn_base::system_error::with_remedy;
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, poll};
 
-use super::place::Listener;
 use super::protocol::{self, Reply, Request};
 use super::{Control, ControlError, place};
-use crate::mounts;
 
 /// Clients that are served at the same time, and as many that wait for the end.
 const MAX_CLIENTS: usize = 16;
@@ -40,6 +38,8 @@ struct Shared {
 /// Listens for clients until it is closed.
 pub struct Server {
     path: PathBuf,
+    /// Device and inode of the socket at `path`: the next mount with the same number replaces it.
+    socket: Option<(u64, u64)>,
     shared: Arc<Shared>,
     /// Ends the accepting thread when it is written to or closed.
     stop: Option<UnixStream>,
@@ -47,40 +47,29 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens for the clients of the mount at `mountpoint` (absolute, live).
+    /// Listens for the clients of the live mount with this device number (`major:minor`).
     ///
     /// # Errors
-    /// There is no mount at `mountpoint`, no directory is safe for the socket, another daemon
-    /// listens there, or the system has no thread.
-    pub fn start(mountpoint: &Path, control: Arc<dyn Control>) -> Result<Self, ControlError> {
-        let failed = |source| ControlError::Io { path: mountpoint.to_owned(), source };
-        let mount = mounts::look_up(mountpoint).map_err(failed)?;
+    /// No directory is safe for the socket, it cannot be made there, or the system has no thread.
+    pub fn start(device: &str, control: Arc<dyn Control>) -> Result<Self, ControlError> {
         let uid = rustix::process::geteuid().as_raw();
         let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
         let directory = place::make(&place::directories(uid, place::outer(uid), runtime), uid)?;
         place::sweep(&directory);
-        let path = directory.join(place::name(&mount.device));
-        let started = Instant::now();
-        loop {
-            match Self::listen(path.clone(), control.clone()) {
-                // The kernel reuses a number as soon as a mount has gone. The earlier daemon is
-                // about to release the socket.
-                Err(ControlError::InUse(_)) if started.elapsed() < PATIENCE => {
-                    thread::sleep(Duration::from_millis(10))
-                }
-                listening => return listening,
-            }
-        }
+        Self::listen(directory.join(place::name(device)), control)
     }
 
-    /// Listens at a path, whose directory is closed to others.
+    /// Listens at a path, whose directory is closed to others. A socket that is there belongs to an
+    /// earlier mount with the same number, which is gone: the kernel gives each number to one live
+    /// mount only. Its daemon may take long to close its volume, and serves the clients it has.
     pub(crate) fn listen(path: PathBuf, control: Arc<dyn Control>) -> Result<Self, ControlError> {
         let failed = |source| ControlError::Io { path: path.clone(), source };
         // Under the lock, so that no process takes the socket for a stale one before this listens.
         let alone = path.parent().and_then(place::Alone::in_directory);
-        remove_stale(&path)?;
+        remove(&path).map_err(failed)?;
         let listener = UnixListener::bind(&path).map_err(failed)?;
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).map_err(failed)?;
+        let socket = identity(&path);
         drop(alone);
         listener.set_nonblocking(true).map_err(failed)?;
         let (stop, stopped) = UnixStream::pair().map_err(failed)?;
@@ -92,7 +81,7 @@ impl Server {
             let thread = thread::Builder::new().name("cairn-control".into());
             thread.spawn(move || accept(&listener, &stopped, &shared)).map_err(failed)?
         };
-        Ok(Self { path, shared, stop: Some(stop), accepting: Some(accepting) })
+        Ok(Self { path, socket, shared, stop: Some(stop), accepting: Some(accepting) })
     }
 
     /// Accepts no more clients, and removes the socket. Clients that wait for the end get the
@@ -105,8 +94,11 @@ impl Server {
 
     fn stop_accepting(&mut self) {
         if let Some(thread) = self.accepting.take() {
-            // Before the listener is closed: after that, another daemon may take the path.
-            let _ = fs::remove_file(&self.path);
+            let alone = self.path.parent().and_then(place::Alone::in_directory);
+            if self.socket.is_some() && identity(&self.path) == self.socket {
+                let _ = remove(&self.path);
+            }
+            drop(alone);
             drop(self.stop.take());
             // The thread does not wait for clients. If it has panicked, there is nothing to end.
             let _ = thread.join();
@@ -133,18 +125,16 @@ impl Waiting {
     }
 }
 
-/// Removes the socket of a daemon that was killed.
-fn remove_stale(path: &Path) -> Result<(), ControlError> {
-    let failed = |source| ControlError::Io { path: path.to_owned(), source };
-    match place::listener(path).map_err(failed)? {
-        Listener::Somebody => Err(ControlError::InUse(path.to_owned())),
-        Listener::None => Ok(()),
-        Listener::Nobody => match fs::remove_file(path) {
-            // Its daemon has just ended.
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-            removed => removed.map_err(failed),
-        },
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        removed => removed,
     }
+}
+
+/// Device and inode of what is at the path.
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    fs::symlink_metadata(path).ok().map(|found| (found.dev(), found.ino()))
 }
 
 fn accept(listener: &UnixListener, stopped: &UnixStream, shared: &Arc<Shared>) {

@@ -54,14 +54,13 @@ impl Live {
         let image = options.source.clone();
         let options = Mutex::new(options);
         let mountpoint = session.mountpoint().to_owned();
-        let device = table::find(&mountpoint).ok().flatten().map(|mount| mount.device);
         Self {
             freezing: Freezing::new(filesystem.clone()),
             filesystem,
             stats: session.stats(),
             image,
             mountpoint,
-            device,
+            device: session.device().map(ToOwned::to_owned),
             ender: session.ender(),
             synchronous: session.synchronous(),
             started: Instant::now(),

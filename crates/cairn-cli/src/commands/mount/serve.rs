@@ -114,7 +114,7 @@ fn mount_and_run(
 ) -> Outcome<Option<Waiting>> {
     let session =
         cairn_fuse::mount(filesystem.clone(), mountpoint, fuse).map_err(|error| failure(&error))?;
-    let signals = signals::unmount_on_signal(session.unmounter(), filesystem.clone(), mountpoint)
+    let signals = signals::unmount_on_signal(&session, filesystem.clone())
         .map_err(|error| Failure::start("waiting for signals", &error, "mount again"))?;
     let control = start_control(filesystem, &session, fuse);
     if announce {
@@ -138,18 +138,16 @@ fn start_control(
     session: &Session,
     options: &FuseOptions,
 ) -> Option<Server> {
-    let mountpoint = session.mountpoint();
     let live = Live::new(filesystem.clone(), session, options);
-    match Server::start(mountpoint, Arc::new(live)) {
-        Ok(server) => Some(server),
-        Err(error) => {
-            tracing::warn!(
-                "cairn stats, remount and freeze will not work on {}: {error}",
-                mountpoint.display()
-            );
-            None
-        }
-    }
+    let started = match session.device() {
+        Some(device) => Server::start(device, Arc::new(live)).map_err(|error| error.to_string()),
+        None => Err("/proc cannot be read: mount it".to_owned()),
+    };
+    let unavailable = |why: &String| {
+        let point = session.mountpoint().display();
+        tracing::warn!("cairn stats, remount and freeze will not work on {point}: {why}");
+    };
+    started.inspect_err(unavailable).ok()
 }
 
 /// The last report, for a `cairn umount` that waits.

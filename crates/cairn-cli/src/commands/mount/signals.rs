@@ -12,7 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 use cairn::FileSystem;
-use cairn_fuse::Unmounter;
+use cairn_fuse::{Session, Unmounter};
 use rustix::process::Signal;
 use signal_hook::iterator::{Handle, Signals};
 
@@ -46,15 +46,17 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// # Errors
 /// A signal handler or the thread could not be made.
 pub fn unmount_on_signal(
-    unmounter: Unmounter,
+    session: &Session,
     filesystem: Arc<dyn FileSystem>,
-    mountpoint: &Path,
 ) -> std::io::Result<Handle> {
     let mut signals = Signals::new(ENDING.map(Signal::as_raw))?;
     let handle = signals.handle();
-    let device =
-        table::find(mountpoint).ok().flatten().map(|mount| mount.device).unwrap_or_default();
-    let end = End { unmounter, filesystem, mountpoint: mountpoint.to_owned(), device };
+    let end = End {
+        unmounter: session.unmounter(),
+        filesystem,
+        mountpoint: session.mountpoint().to_owned(),
+        device: session.device().unwrap_or_default().to_owned(),
+    };
     thread::Builder::new().name("signals".into()).spawn(move || {
         while !signals.is_closed() {
             if signals.wait().next().is_none() {
