@@ -9,6 +9,7 @@ mod beside;
 mod databases;
 mod errors;
 mod fixture;
+mod frozen;
 mod fstab;
 mod idmapped;
 mod ioctls;

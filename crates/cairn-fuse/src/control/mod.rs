@@ -44,12 +44,13 @@ pub trait Control: Send + Sync {
     /// An option is unknown, malformed or cannot be changed now; nothing has changed.
     fn remount(&self, options: &str) -> Result<(), String>;
 
-    /// Freezes the volume, and thaws it after `limit` if it is still frozen. The text of a refusal
-    /// says what to do.
+    /// Freezes the volume, and thaws it after `limit` if it is still frozen. Has no effect if the
+    /// client goes before the volume is frozen; `is_awaited` tells whether it is still there. The
+    /// text of a refusal says what to do.
     ///
     /// # Errors
-    /// The volume is frozen already, or could not be written.
-    fn freeze(&self, limit: Option<Duration>) -> Result<(), String>;
+    /// The volume is frozen already, or could not be written, or the client has gone.
+    fn freeze(&self, limit: Option<Duration>, is_awaited: &dyn Fn() -> bool) -> Result<(), String>;
 
     /// Thaws it.
     ///

@@ -18,7 +18,7 @@ use std::time::Duration;
 use cairn_base::stats::Report;
 use cairn_base::system_error::with_remedy;
 use parking_lot::Mutex;
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::protocol::{self, Reply, Request};
 use super::{Control, ControlError, place};
@@ -219,7 +219,8 @@ fn serve(mut client: &UnixStream, shared: &Shared) {
             Ok(Some(Request::Stats)) => Reply::Ok(shared.control.stats()),
             Ok(Some(Request::Remount { options })) => done(shared.control.remount(&options)),
             Ok(Some(Request::Freeze { timeout })) => {
-                done(shared.control.freeze(timeout.map(Duration::from_secs)))
+                let is_awaited = || is_connected(client);
+                done(shared.control.freeze(timeout.map(Duration::from_secs), &is_awaited))
             }
             Ok(Some(Request::Thaw)) => done(shared.control.thaw()),
             Ok(Some(Request::End)) => done(shared.control.end()),
@@ -234,6 +235,13 @@ fn serve(mut client: &UnixStream, shared: &Shared) {
             return;
         }
     }
+}
+
+/// False once the client has closed its end. One that only sends no more (`nc -N`) is connected.
+fn is_connected(client: &UnixStream) -> bool {
+    let mut state = [PollFd::new(client, PollFlags::empty())];
+    let gone = PollFlags::HUP | PollFlags::ERR;
+    poll(&mut state, Some(&Timespec::default())).is_err() || !state[0].revents().intersects(gone)
 }
 
 fn done(outcome: Result<(), String>) -> Reply {

@@ -27,7 +27,8 @@ impl Control for Fake {
         if options == "good" { Ok(()) } else { Err(format!("unknown option `{options}`")) }
     }
 
-    fn freeze(&self, limit: Option<Duration>) -> Result<(), String> {
+    fn freeze(&self, limit: Option<Duration>, is_awaited: &dyn Fn() -> bool) -> Result<(), String> {
+        assert!(is_awaited(), "the client waits for the answer");
         if limit == Some(Duration::ZERO) { Err("no time at all".to_owned()) } else { Ok(()) }
     }
 

@@ -1,9 +1,15 @@
-//! Freezing a volume for a limited time.
+//! Freezing a volume, with a limit of time if the caller gives one.
 //!
-//! Locking: one mutex, held while the volume is frozen or thawed, so that the end of one freeze
-//! never thaws the next.
+//! Requests that freeze the volume, thaw it, change its options or end its mount run one after the
+//! other. So no request waits for the kernel's dirty pages on a volume that another one has frozen:
+//! nothing but a thaw would end that wait.
+//!
+//! Locking: one mutex, held for the whole of such a request, and while a freeze with a limit ends.
+//! The end of one freeze therefore never thaws the next. The ranked locks of the volume are taken
+//! under it.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -14,36 +20,78 @@ use cairn_base::system_error::with_remedy;
 #[derive(Clone)]
 pub struct Freezing {
     filesystem: Arc<dyn FileSystem>,
-    /// How often the volume was frozen.
-    times: Arc<Mutex<u64>>,
+    state: Arc<Mutex<State>>,
+    /// How often the volume was thawed.
+    thaws: Arc<AtomicU64>,
 }
+
+#[derive(Default)]
+struct State {
+    /// How often the volume was frozen.
+    freezes: u64,
+    /// The mount is about to end: no freeze may delay that.
+    ending: bool,
+}
+
+/// While this exists, no other request freezes or thaws the volume.
+pub struct Alone<'a>(MutexGuard<'a, State>);
 
 impl Freezing {
     /// Freezes and thaws this volume.
     #[must_use]
     pub fn new(filesystem: Arc<dyn FileSystem>) -> Self {
-        Self { filesystem, times: Arc::default() }
+        Self { filesystem, state: Arc::default(), thaws: Arc::default() }
     }
 
-    /// Freezes the volume. After `limit` it is thawed, unless it was thawed before.
+    /// Waits for other requests, and keeps them waiting.
+    #[must_use]
+    pub fn alone(&self) -> Alone<'_> {
+        Alone(self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Calls `prepare` and freezes the volume. After `limit` it is thawed, unless it was thawed
+    /// before. A freeze whose client no longer waits for it (`is_awaited`) has no effect.
     ///
     /// # Errors
-    /// The volume is already frozen, it could not be written, or the thread that thaws it could not
-    /// be started.
-    pub fn freeze(&self, limit: Option<Duration>) -> Result<(), String> {
-        let mut times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
-        self.filesystem.freeze().map_err(|error| error.to_string())?;
-        *times += 1;
-        let (this, time) = (self.clone(), *times);
+    /// The volume is already frozen, it could not be written, it was thawed or its mount began to
+    /// end while this waited, or the thread that thaws it could not be started.
+    pub fn freeze(
+        &self,
+        limit: Option<Duration>,
+        is_awaited: &dyn Fn() -> bool,
+        prepare: impl FnOnce(),
+    ) -> Result<(), String> {
+        let thaws = self.thaws.load(Ordering::Acquire);
+        let Alone(mut state) = self.alone();
+        if self.filesystem.is_frozen() {
+            return Err(cairn_vfs::Error::Frozen.to_string());
+        }
+        if state.ending {
+            return Err("the mount is about to end: mount the image again to freeze it".into());
+        }
+        if thaws != self.thaws.load(Ordering::Acquire) {
+            return Err("it was thawed at the same moment: freeze it again".into());
+        }
+        prepare();
+        if is_awaited() {
+            self.filesystem.freeze().map_err(|error| error.to_string())?;
+        }
+        if !is_awaited() {
+            // Fails if it was not frozen at all. A thaw that cannot write has stopped the volume.
+            let _ = self.thaw_now();
+            return Err("the client has gone: freeze it again".into());
+        }
+        state.freezes += 1;
+        let (this, freeze) = (self.clone(), state.freezes);
         let Some(limit) = limit else { return Ok(()) };
         let end = move || {
             thread::sleep(limit);
-            this.expire(time, limit);
+            this.expire(freeze, limit);
         };
         let spawned = thread::Builder::new().name("thaw".into()).spawn(end);
         spawned.map(drop).map_err(|error| {
             // A freeze with a limit must not last without the limit.
-            let _ = self.filesystem.thaw();
+            let _ = self.thaw_now();
             format!("no thread to thaw it in time: {}", with_remedy(&error, "try again"))
         })
     }
@@ -53,20 +101,41 @@ impl Freezing {
     /// # Errors
     /// The volume is not frozen, or cannot be written any more.
     pub fn thaw(&self) -> Result<(), String> {
-        let _times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
-        self.filesystem.thaw().map_err(|error| error.to_string())
+        let _alone = self.alone();
+        self.thaw_now().map_err(|error| error.to_string())
+    }
+
+    /// Thaws it if it is frozen, because its mount is about to end. No later freeze delays that.
+    #[must_use]
+    pub fn end(&self) -> Alone<'_> {
+        let mut alone = self.alone();
+        alone.0.ending = true;
+        // Fails if the volume is not frozen, as usual. An error of writing is reported when the
+        // volume is closed.
+        let _ = self.thaw_now();
+        alone
     }
 
     /// Ends the freeze with this number if it is still in force.
-    fn expire(&self, time: u64, limit: Duration) {
-        let times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
-        if *times != time || !self.filesystem.is_frozen() {
+    fn expire(&self, freeze: u64, limit: Duration) {
+        let Alone(state) = self.alone();
+        if state.freezes != freeze || !self.filesystem.is_frozen() {
             return;
         }
         let seconds = limit.as_secs();
-        match self.filesystem.thaw() {
+        match self.thaw_now() {
             Ok(()) => tracing::warn!("thawed by itself: it was frozen for {seconds} seconds"),
             Err(error) => tracing::error!("thawed by itself after {seconds} seconds: {error}"),
         }
+    }
+
+    /// The caller holds the mutex.
+    fn thaw_now(&self) -> cairn_vfs::Result<()> {
+        let was_frozen = self.filesystem.is_frozen();
+        let thawed = self.filesystem.thaw();
+        if was_frozen {
+            self.thaws.fetch_add(1, Ordering::AcqRel);
+        }
+        thawed
     }
 }

@@ -45,7 +45,12 @@ pub struct Live {
 impl Live {
     /// A mount that has just been made with these options.
     #[must_use]
-    pub fn new(filesystem: Arc<dyn FileSystem>, session: &Session, options: &FuseOptions) -> Self {
+    pub fn new(
+        filesystem: Arc<dyn FileSystem>,
+        freezing: Freezing,
+        session: &Session,
+        options: &FuseOptions,
+    ) -> Self {
         let root = rustix::process::geteuid().is_root();
         let mut options = options.clone();
         for choice in [&mut options.allow_other, &mut options.suid, &mut options.dev] {
@@ -55,8 +60,8 @@ impl Live {
         let options = Mutex::new(options);
         let mountpoint = session.mountpoint().to_owned();
         Self {
-            freezing: Freezing::new(filesystem.clone()),
             filesystem,
+            freezing,
             stats: session.stats(),
             image,
             mountpoint,
@@ -118,7 +123,8 @@ impl Live {
         })
     }
 
-    /// Makes the kernel send its dirty pages. The kernel does not wait until they have arrived.
+    /// Makes the kernel send its dirty pages. The kernel does not wait until they have arrived, but
+    /// it waits for those that are on their way already: without an end if the volume is frozen.
     fn take_dirty_pages(&self) {
         if let Err(error) =
             File::open(&self.mountpoint).and_then(|root| Ok(rustix::fs::syncfs(root)?))
@@ -159,6 +165,7 @@ impl Control for Live {
     }
 
     fn remount(&self, list: &str) -> Result<(), String> {
+        let _alone = self.freezing.alone();
         let mut current = self.options.lock().unwrap_or_else(PoisonError::into_inner);
         self.follow_kernel(&mut current);
         let Changes { fuse, volume, .. } = Changes::parse(&current, list)?;
@@ -178,9 +185,8 @@ impl Control for Live {
         Ok(())
     }
 
-    fn freeze(&self, limit: Option<Duration>) -> Result<(), String> {
-        self.take_dirty_pages();
-        self.freezing.freeze(limit)
+    fn freeze(&self, limit: Option<Duration>, is_awaited: &dyn Fn() -> bool) -> Result<(), String> {
+        self.freezing.freeze(limit, is_awaited, || self.take_dirty_pages())
     }
 
     fn thaw(&self) -> Result<(), String> {
@@ -188,9 +194,7 @@ impl Control for Live {
     }
 
     fn end(&self) -> Result<(), String> {
-        // Fails if the volume is not frozen, as usual. An error of writing is reported when the
-        // volume is closed.
-        let _ = self.filesystem.thaw();
+        let _alone = self.freezing.end();
         self.take_dirty_pages();
         tracing::info!("the mount is ended by force, as asked: programs that use it get errors");
         self.ender.end();

@@ -10,6 +10,7 @@ use cairn_block::{ErrorKind, reserve};
 use cairn_fuse::control::{Server, Waiting};
 use cairn_fuse::{Error as FuseError, MountOptions as FuseOptions, Session};
 
+use super::freezing::Freezing;
 use super::live::Live;
 use super::options::MountOptions;
 use super::{daemon, signals};
@@ -114,9 +115,10 @@ fn mount_and_run(
 ) -> Outcome<Option<Waiting>> {
     let session =
         cairn_fuse::mount(filesystem.clone(), mountpoint, fuse).map_err(|error| failure(&error))?;
-    let signals = signals::unmount_on_signal(&session, filesystem.clone())
+    let freezing = Freezing::new(filesystem.clone());
+    let signals = signals::unmount_on_signal(&session, filesystem.clone(), freezing.clone())
         .map_err(|error| Failure::start("waiting for signals", &error, "mount again"))?;
-    let control = start_control(filesystem, &session, fuse);
+    let control = start_control(filesystem, freezing, &session, fuse);
     if announce {
         daemon::announce().map_err(|error| {
             let advice =
@@ -135,10 +137,11 @@ fn mount_and_run(
 /// fail.
 fn start_control(
     filesystem: &Arc<dyn FileSystem>,
+    freezing: Freezing,
     session: &Session,
     options: &FuseOptions,
 ) -> Option<Server> {
-    let live = Live::new(filesystem.clone(), session, options);
+    let live = Live::new(filesystem.clone(), freezing, session, options);
     let started = match session.device() {
         Some(device) => Server::start(device, Arc::new(live)).map_err(|error| error.to_string()),
         None => Err("/proc cannot be read: mount it".to_owned()),

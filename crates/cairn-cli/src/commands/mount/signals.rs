@@ -16,6 +16,7 @@ use cairn_fuse::{Session, Unmounter};
 use rustix::process::Signal;
 use signal_hook::iterator::{Handle, Signals};
 
+use super::freezing::Freezing;
 use super::{table, users};
 use crate::failure::plain;
 
@@ -48,12 +49,14 @@ const PAUSE: Duration = Duration::from_millis(200);
 pub fn unmount_on_signal(
     session: &Session,
     filesystem: Arc<dyn FileSystem>,
+    freezing: Freezing,
 ) -> std::io::Result<Handle> {
     let mut signals = Signals::new(ENDING.map(Signal::as_raw))?;
     let handle = signals.handle();
     let end = End {
         unmounter: session.unmounter(),
         filesystem,
+        freezing,
         mountpoint: session.mountpoint().to_owned(),
         device: session.device().unwrap_or_default().to_owned(),
     };
@@ -79,6 +82,7 @@ pub fn unmount_on_signal(
 struct End {
     unmounter: Unmounter,
     filesystem: Arc<dyn FileSystem>,
+    freezing: Freezing,
     mountpoint: std::path::PathBuf,
     device: String,
 }
@@ -86,12 +90,11 @@ struct End {
 impl End {
     /// Unmounts. False if the mount is in use, which has been logged.
     fn begin(&self) -> bool {
-        // Programs that wait for the thaw keep the mount in use. Fails if the volume is not frozen,
-        // as usual; an error of writing is reported when the volume is closed.
-        let _ = self.filesystem.thaw();
+        // Programs that wait for the thaw keep the mount in use.
+        drop(self.freezing.end());
         // The users are looked up before the unmount, because an ordinary user's mount is detached
         // although it is in use.
-        let users = users::of(&self.mountpoint, &self.device);
+        let users = users::of(&self.mountpoint, &self.device, None);
         let unmounted = self.unmounter.unmount();
         let left = if unmounted.is_ok() { users::copies(&self.device) } else { Vec::new() };
         let point = self.mountpoint.display();

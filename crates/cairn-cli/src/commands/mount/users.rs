@@ -37,11 +37,13 @@ pub fn listed(users: &[User]) -> Option<String> {
 }
 
 /// What uses the mount at `point`: processes, loop devices, further mounts. `device` is its
-/// `major:minor`.
+/// `major:minor`. This process and the mount's daemon are left out: to end the daemon would not end
+/// a use.
 #[must_use]
-pub fn of(point: &Path, device: &str) -> Vec<User> {
-    let own = std::process::id().to_string();
-    let processes = processes().into_iter().filter(|pid| *pid != own);
+pub fn of(point: &Path, device: &str, daemon: Option<u32>) -> Vec<User> {
+    let left_out = [Some(std::process::id()), daemon].map(|pid| pid.map(|pid| pid.to_string()));
+    let is_user = |pid: &String| left_out.iter().flatten().all(|out| out != pid);
+    let processes = processes().into_iter().filter(is_user);
     let mut found: Vec<User> = processes.filter_map(|pid| use_by(&pid, point, device)).collect();
     found.extend(mounts_below(point));
     found.extend(loops(point));
@@ -197,7 +199,7 @@ mod tests {
         let here = std::env::current_dir().unwrap();
         assert!(use_by("self", &here, "0:0").unwrap().how.starts_with("works in"));
         assert!(
-            of(&here, "0:0")
+            of(&here, "0:0", None)
                 .iter()
                 .all(|user| !user.who.contains(&format!("process {},", std::process::id())))
         );

@@ -1,6 +1,7 @@
 //! Unmounting a frozen volume. The kernel would wait, without an end, to write its dirty pages. So
 //! the volume is thawed first, but only if no program uses the mount: the program that froze it may
-//! be copying the image. An unmount that is refused leaves the volume frozen.
+//! be copying the image. An unmount that is refused leaves the volume frozen. `--lazy` and `--force`
+//! unmount in any case, so they thaw in any case.
 
 use cairn_base::stats::{Report, Value};
 use cairn_fuse::control::Client;
@@ -13,6 +14,7 @@ use crate::commands::live_mount;
 use crate::commands::mount::table::Mount;
 use crate::commands::mount::users;
 use crate::failure::{Failure, Outcome, Status};
+use crate::output;
 
 /// Thaws a volume that is about to be unmounted.
 ///
@@ -23,17 +25,42 @@ pub fn thaw(mount: &Mount) -> Outcome {
     let Some(stats) = client().and_then(Client::stats).ok().filter(is_frozen) else {
         return Ok(());
     };
-    if !users::of(&mount.point, &mount.device).is_empty() {
-        return Err(in_use::failure(mount));
+    let point = mount.point.display();
+    if let Some(users) = users::listed(&in_use::users(mount)) {
+        let message = format!(
+            "{point}: in use by {users}, and frozen: end this use, after `cairn thaw {point}` if it waits for that, or give --force \
+             (programs get errors) or --lazy (the daemon goes on)"
+        );
+        return Err(Failure::new(Status::Busy, message));
     }
     if is_in_a_call(mount, &stats) {
-        let point = mount.point.display();
         let message = format!(
             "{point}: the volume is frozen, and a call waits for the thaw, which no signal ends: run `cairn thaw {point}` first"
         );
         return Err(Failure::new(Status::Busy, message));
     }
     client().and_then(Client::thaw).map_err(|error| live_mount::failure(&mount.point, &error))
+}
+
+/// Thaws a volume that is unmounted whoever uses it: after that nothing could thaw it, and its
+/// users would wait for ever.
+///
+/// # Errors
+/// The daemon did not thaw it.
+pub fn end(mount: &Mount) -> Outcome {
+    let client = || Client::connect(&mount.device, mount.owner);
+    // Without a daemon that answers, there is no freeze to end.
+    if !client().and_then(Client::stats).is_ok_and(|stats| is_frozen(&stats)) {
+        return Ok(());
+    }
+    let point = mount.point.display();
+    match client().and_then(Client::thaw) {
+        Ok(()) => output::complain(format_args!("{point}: it was frozen, and is thawed now")),
+        // Another process has thawed it, or it has stopped and is no longer frozen.
+        Err(_) if !client().and_then(Client::stats).is_ok_and(|stats| is_frozen(&stats)) => {}
+        Err(error) => return Err(live_mount::failure(&mount.point, &error)),
+    }
+    Ok(())
 }
 
 fn is_frozen(stats: &Report) -> bool {

@@ -1,12 +1,20 @@
 //! The error of a mount that is in use.
 
+use cairn_fuse::control::Client;
+
 use crate::commands::mount::table::Mount;
-use crate::commands::mount::users;
+use crate::commands::mount::users::{self, User};
 use crate::failure::{Failure, Status};
+
+/// What uses the mount, apart from its own daemon.
+pub fn users(mount: &Mount) -> Vec<User> {
+    let client = Client::connect(&mount.device, mount.owner).ok();
+    users::of(&mount.point, &mount.device, client.and_then(|client| client.daemon()))
+}
 
 /// `umount` fails, because these programs use the mount.
 pub fn failure(mount: &Mount) -> Failure {
-    let users = users::listed(&users::of(&mount.point, &mount.device));
+    let users = users::listed(&users(mount));
     let users = users.unwrap_or_else(|| unseen().to_owned());
     let point = mount.point.display();
     let message = format!(

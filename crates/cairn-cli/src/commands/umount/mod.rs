@@ -126,6 +126,7 @@ fn one(args: &Args, leaving: &Leaving) -> Outcome {
 fn leave(args: &Args, leaving: &Leaving) -> Outcome {
     let mount = &leaving.mount;
     if args.lazy {
+        frozen::end(mount)?;
         detach(mount, true)?;
         control::clear(&mount.device, mount.owner);
         return Ok(());
@@ -134,6 +135,7 @@ fn leave(args: &Args, leaving: &Leaving) -> Outcome {
     let daemon = Daemon::of(mount);
     let is_dead = daemon.is_none() && live_mount::is_dead(&mount.point);
     if args.force {
+        frozen::end(mount)?;
         end(mount, &leaving.given)?;
         // A daemon that cannot end its own connection does not wake its thread that waits for a
         // request. This request wakes it.
