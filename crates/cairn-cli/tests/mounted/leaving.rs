@@ -412,7 +412,7 @@ fn everything_is_unmounted_that_was_mounted_in_this_namespace() {
 }
 
 #[test]
-fn who_comes_second_to_unmount_is_told_that_nothing_is_mounted() {
+fn the_second_of_two_concurrent_unmounts_finds_nothing_mounted() {
     let mut volume = Volume::mounted(SIZE, "");
     for _ in 0..5 {
         let both = std::thread::scope(|scope| {

@@ -24,6 +24,11 @@ use crate::failure::{Failure, Outcome, Status, each, plain};
 use crate::output;
 use wait::{Daemon, Patience};
 
+/// How often, and after which pauses, an unmount is repeated if the mount is in use by nothing that
+/// can be named.
+const BUSY_TRIES: u32 = 10;
+const BUSY_PAUSE: Duration = Duration::from_millis(20);
+
 /// Arguments of `umount`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -235,10 +240,29 @@ fn end(mount: &Mount, given: &Path) -> Outcome {
     }
 }
 
+/// Unmounts. A call on the mount that is about to end, such as the look-up by another `umount` of
+/// the same path, makes the kernel answer EBUSY: with no user to name, the call is repeated for a
+/// moment.
 fn detach(mount: &Mount, lazy: bool) -> Outcome {
-    if !rustix::process::geteuid().is_root() {
-        return detach_as_user(mount, lazy);
+    let as_user = !rustix::process::geteuid().is_root();
+    let mut tries = 0;
+    loop {
+        let detached =
+            if as_user { detach_as_user(mount, lazy) } else { detach_as_root(mount, lazy) };
+        match detached {
+            Err(failure) if failure.status == Status::Busy && tries < BUSY_TRIES => {
+                if !in_use::users(mount).is_empty() {
+                    return Err(failure);
+                }
+                thread::sleep(BUSY_PAUSE);
+                tries += 1;
+            }
+            detached => return detached,
+        }
     }
+}
+
+fn detach_as_root(mount: &Mount, lazy: bool) -> Outcome {
     let flags = if lazy { UnmountFlags::DETACH } else { UnmountFlags::empty() };
     unmount(&mount.point, flags | UnmountFlags::NOFOLLOW).map_err(|error| match error {
         Errno::BUSY => in_use::failure(mount),
