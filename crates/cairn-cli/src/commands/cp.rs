@@ -15,7 +15,8 @@ use cairn_vfs::{
 use super::destination::{Destination, Place, Transfer, in_the_way, same_file};
 use super::on_volume::OnVolume;
 use super::overwrite::{
-    Contents, Made, Manner, Way, check_readable, copy_contents, overwrite, remove_access_list,
+    Contents, Made, OverwriteOptions, Target, check_readable, copy_contents, overwrite,
+    remove_access_list,
 };
 use crate::failure::{Failure, Outcome, Status};
 use crate::output::Output;
@@ -141,7 +142,7 @@ impl Copy<'_, '_> {
                 format!("{}: cannot be copied into itself: give another destination", shown(path));
             return Err(Failure::new(Status::Failed, message));
         }
-        if !is_directory && !self.made.claim(&start, found.ino)? {
+        if !is_directory && !self.made.take(&start, found.ino)? {
             tree::complain(&format!("warning: {}: named more than once", shown(path)));
             return Ok(());
         }
@@ -200,19 +201,19 @@ impl Copy<'_, '_> {
         if existing.is_some() && self.args.no_clobber {
             return Ok(None);
         }
-        let way = match (of.kind, before) {
-            (FileKind::Regular, None) => self.manner().way(self.fs, place)?,
-            _ => Way::Anew,
+        let target = match (of.kind, before) {
+            (FileKind::Regular, None) => self.overwrite_options().target(self.fs, place)?,
+            _ => Target::New,
         };
         if let Some(existing) = existing {
             if self.is_same(&existing, place, path, of) {
                 return Err(same_file(&shown(path), &shown(&place.path)));
             }
-            self.made.check(&existing, place, &way)?;
+            self.made.check(&existing, place, &target)?;
         }
-        let made = match way {
-            Way::Into(old) => self.over(&old, place, path, of)?,
-            Way::Anew => self.anew(before, place, path, of)?,
+        let made = match target {
+            Target::Existing(old) => self.overwrite_existing(&old, place, path, of)?,
+            Target::New => self.create_new(before, place, path, of)?,
         };
         if of.kind == FileKind::Symlink {
             self.made.link(made);
@@ -223,9 +224,9 @@ impl Copy<'_, '_> {
         self.copied(path, place).map(|()| Some(made))
     }
 
-    fn manner(&self) -> Manner {
-        let Args { remove_destination: removes, force, archive: keeps_links, .. } = *self.args;
-        Manner { removes, force, keeps_links }
+    fn overwrite_options(&self) -> OverwriteOptions {
+        let Args { remove_destination, force, archive: replace_linked, .. } = *self.args;
+        OverwriteOptions { remove_destination, force, replace_linked }
     }
 
     /// True if the existing entry, or the target of its links, is the source itself.
@@ -245,7 +246,13 @@ impl Copy<'_, '_> {
     }
 
     /// Writes new contents into an existing file.
-    fn over(&self, old: &Attributes, place: &Place, path: &[u8], of: &Attributes) -> Outcome<Ino> {
+    fn overwrite_existing(
+        &self,
+        old: &Attributes,
+        place: &Place,
+        path: &[u8],
+        of: &Attributes,
+    ) -> Outcome<Ino> {
         let (fs, failed) = (self.fs, |error: Error| Failure::volume(shown(path), &error));
         let contents = Contents {
             bytes: stored(of),
@@ -261,7 +268,7 @@ impl Copy<'_, '_> {
     }
 
     /// Makes a new file, or a further name of one that was copied `before`.
-    fn anew(
+    fn create_new(
         &self,
         before: Option<Ino>,
         place: &Place,

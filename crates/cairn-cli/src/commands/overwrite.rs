@@ -22,47 +22,47 @@ use crate::session::shown;
 /// Bytes read at a time.
 const CHUNK: usize = 1 << 20;
 
-/// What a command does with an existing file.
+/// Options of a command that decide what becomes of an existing file.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Manner {
-    /// Make a new file in its place.
-    pub removes: bool,
+pub struct OverwriteOptions {
+    /// Replace it by a new file.
+    pub remove_destination: bool,
     /// Replace a symbolic link that leads to itself.
     pub force: bool,
-    /// Make a new file in place of one with several names, whose other names keep the old contents.
-    pub keeps_links: bool,
+    /// Replace a file with several names by a new one: the other names keep the old contents.
+    pub replace_linked: bool,
 }
 
-/// How a copy gets its name.
+/// The file that gets the contents.
 #[derive(Debug)]
-pub enum Way {
-    /// A new file replaces the entry with the name, if there is one.
-    Anew,
-    /// This existing file gets the contents.
-    Into(Attributes),
+pub enum Target {
+    /// A new file, which replaces the entry with the name if there is one.
+    New,
+    /// An existing file.
+    Existing(Attributes),
 }
 
-impl Manner {
-    /// Decides for a regular file.
+impl OverwriteOptions {
+    /// The target of a regular file that is copied to `place`.
     ///
     /// # Errors
     /// A directory, a symbolic link to nothing, or a special file has the name.
-    pub fn way(self, fs: &dyn FileSystem, place: &Place) -> Outcome<Way> {
-        let Some(found) = place.existing(fs)? else { return Ok(Way::Anew) };
-        if self.removes {
-            return Ok(Way::Anew);
+    pub fn target(self, fs: &dyn FileSystem, place: &Place) -> Outcome<Target> {
+        let Some(found) = place.existing(fs)? else { return Ok(Target::New) };
+        if self.remove_destination {
+            return Ok(Target::New);
         }
         let found = match found.kind {
             FileKind::Symlink => match walk::resolve(fs, &place.path, true) {
                 Err(Error::NotFound) => return Err(dangling(place)),
-                Err(Error::Loop) if self.force => return Ok(Way::Anew),
+                Err(Error::Loop) if self.force => return Ok(Target::New),
                 behind => behind.map_err(|error| place.failed(&error))?,
             },
             _ => found,
         };
         match found.kind {
-            FileKind::Regular if self.keeps_links && found.links > 1 => Ok(Way::Anew),
-            FileKind::Regular => Ok(Way::Into(found)),
+            FileKind::Regular if self.replace_linked && found.links > 1 => Ok(Target::New),
+            FileKind::Regular => Ok(Target::Existing(found)),
             FileKind::Directory => Err(directory_there(&place.path)),
             kind => {
                 let (path, kind) = (shown(&place.path), print::kind(kind));
@@ -104,7 +104,7 @@ impl<S: PartialEq> Made<S> {
     ///
     /// # Errors
     /// Another source has the place.
-    pub fn claim(&mut self, place: &Place, source: S) -> Outcome<bool> {
+    pub fn take(&mut self, place: &Place, source: S) -> Outcome<bool> {
         match self.named.entry((place.parent, place.name.clone())) {
             Entry::Vacant(entry) => {
                 entry.insert(source);
@@ -130,8 +130,8 @@ impl<S: PartialEq> Made<S> {
     ///
     /// # Errors
     /// `existing` is such a link.
-    pub fn check(&self, existing: &Attributes, place: &Place, way: &Way) -> Outcome {
-        if matches!(way, Way::Anew) || !self.links.contains(&existing.ino) {
+    pub fn check(&self, existing: &Attributes, place: &Place, target: &Target) -> Outcome {
+        if matches!(target, Target::New) || !self.links.contains(&existing.ino) {
             return Ok(());
         }
         let message = format!(

@@ -18,7 +18,7 @@ use cairn_vfs::{
 use super::destination::{Destination, Place, Transfer, host_path, in_the_way};
 use super::on_volume::OnVolume;
 use super::overwrite::{
-    Contents, Made, Manner, Way, overwrite, overwrite_by_stream, remove_access_list,
+    Contents, Made, OverwriteOptions, Target, overwrite, overwrite_by_stream, remove_access_list,
 };
 use crate::commands::chown::Owner;
 use crate::failure::{Failure, Outcome, Status};
@@ -91,10 +91,13 @@ impl OnVolume for Args {
         let sources = self.transfer.sources.iter().map(|word| host_path(word));
         let sources = sources.collect::<Outcome<Vec<PathBuf>>>()?;
         let own = self.transfer.image.files()?;
-        let manner =
-            Manner { removes: self.remove_destination, force: self.force, keeps_links: true };
+        let options = OverwriteOptions {
+            remove_destination: self.remove_destination,
+            force: self.force,
+            replace_linked: true,
+        };
         let destination = self.transfer.destination()?;
-        copy(fs, &sources, destination, (self.owner, manner), &own, &self.input)
+        copy(fs, &sources, destination, (self.owner, options), &own, &self.input)
     }
 }
 
@@ -109,15 +112,15 @@ pub fn copy_in(
     owner: Option<Owner>,
     own: &[FileId],
 ) -> Outcome {
-    let manner = Manner { keeps_links: true, ..Manner::default() };
-    copy(fs, sources, destination, (owner, manner), own, &Input::default())
+    let options = OverwriteOptions { replace_linked: true, ..OverwriteOptions::default() };
+    copy(fs, sources, destination, (owner, options), own, &Input::default())
 }
 
 fn copy(
     fs: &dyn FileSystem,
     sources: &[PathBuf],
     destination: &[u8],
-    (owner, manner): (Option<Owner>, Manner),
+    (owner, options): (Option<Owner>, OverwriteOptions),
     own: &[FileId],
     input: &Input,
 ) -> Outcome {
@@ -129,7 +132,7 @@ fn copy(
         own,
         latest: source_date_epoch()?.map(|seconds| Timestamp { seconds, nanoseconds: 0 }),
         links: HashMap::new(),
-        manner,
+        overwrite: options,
         made: Made::default(),
         directories: Vec::new(),
         progress: Progress::start("copied"),
@@ -152,7 +155,7 @@ struct Copy<'a> {
     latest: Option<Timestamp>,
     /// Files with several links, by host device and inode, and their copies.
     links: HashMap<FileId, Ino>,
-    manner: Manner,
+    overwrite: OverwriteOptions,
     made: Made<FileId>,
     /// Attributes of directories are set last, deepest first.
     directories: Vec<(PathBuf, Place, Ino, Metadata)>,
@@ -175,7 +178,7 @@ impl Copy<'_> {
         let metadata =
             fs::symlink_metadata(source).map_err(|error| Failure::host(source, &error))?;
         let place = destination.place(&name, metadata.is_dir())?;
-        if !metadata.is_dir() && !self.made.claim(&place, FileId::of(&metadata))? {
+        if !metadata.is_dir() && !self.made.take(&place, FileId::of(&metadata))? {
             let source = print::escaped(source.as_os_str().as_bytes());
             self.progress.note(&format!("warning: {source}: named more than once"));
             return Ok(());
@@ -285,13 +288,13 @@ impl Copy<'_> {
         let file = File::open(path).map_err(|error| Failure::host(path, &error))?;
         let source = Source { path, file: &file, size: metadata.len() };
         let bytes = metadata.blocks().saturating_mul(512).min(metadata.len());
-        let way = self.manner.way(fs, place)?;
+        let target = self.overwrite.target(fs, place)?;
         if let Some(existing) = place.existing(fs)? {
-            self.made.check(&existing, place, &way)?;
+            self.made.check(&existing, place, &target)?;
         }
-        let old = match way {
-            Way::Into(old) => old,
-            Way::Anew => {
+        let old = match target {
+            Target::Existing(old) => old,
+            Target::New => {
                 return place.fill(fs, bytes, |name| {
                     let failed = |error: Error| place.failed(&error);
                     let ino = self.create(place.parent, name, NewInode::Regular).map_err(failed)?;
@@ -361,14 +364,14 @@ impl Copy<'_> {
             |ino| stream(fs, (Path::new(NAME), &mut input), (place, ino), &self.progress);
         let (uid, gid) = self.owner.map_or((None, None), |owner| (owner.uid, owner.gid));
         let owner = SetAttributes { uid, gid, ..Default::default() };
-        match (Manner { keeps_links: false, ..self.manner }).way(fs, place)? {
-            Way::Into(old) => {
+        match (OverwriteOptions { replace_linked: false, ..self.overwrite }).target(fs, place)? {
+            Target::Existing(old) => {
                 overwrite_by_stream(fs, place, &old, copy)?;
                 if self.owner.is_some() {
                     fs.setattr(old.ino, &owner).map_err(failed)?;
                 }
             }
-            Way::Anew => place.fill(fs, 0, |name| {
+            Target::New => place.fill(fs, 0, |name| {
                 let ino = self.create(place.parent, name, NewInode::Regular).map_err(failed)?;
                 copy(ino)?;
                 let set = SetAttributes { permissions: Some(0o644), ..owner };
