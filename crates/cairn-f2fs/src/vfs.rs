@@ -14,7 +14,7 @@ use cairn_vfs::{
 };
 
 use crate::dir::readdir;
-use crate::inode::mapper::InodeMapper;
+use crate::inode::read_mapper::ReadMapper;
 use crate::inode::{
     Inode, access_times, attributes, data, lifetime, preallocate, setattr, symlink,
 };
@@ -34,7 +34,7 @@ impl F2fs {
 
     fn attributes(&self, inode: &Inode) -> Attributes {
         // A reservation without data takes no space.
-        inode.cache.release_reservation(&InodeMapper::new(&self.disk, inode));
+        inode.cache.release_reservation(&ReadMapper::new(&self.disk, inode));
         attributes::get(&self.disk, inode)
     }
 
@@ -220,7 +220,7 @@ impl FileSystem for F2fs {
         let _open = self.pass();
         if let Ok(inode) = self.inode(ino) {
             inode.cache.errors().close(handle);
-            inode.cache.release_reservation(&InodeMapper::new(&self.disk, &inode));
+            inode.cache.release_reservation(&ReadMapper::new(&self.disk, &inode));
         }
         self.drop_references(ino, 1);
     }

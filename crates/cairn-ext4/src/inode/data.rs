@@ -11,8 +11,8 @@ use cairn_vfs::{Error as VfsError, FileExtent, FileKind, InodeFlags, IoFlags, Se
 
 use crate::error::Result;
 use crate::inode::Inode;
+use crate::inode::eof_block::{note_pending_eof_block, write_old_eof_block};
 use crate::inode::mapper::InodeMapper;
-use crate::inode::tail::{note_pending_tail, write_old_tail};
 use crate::inode::writeback::write_back;
 use crate::op::Operations;
 
@@ -133,12 +133,12 @@ fn write_locked(
     }
     let mapper = InodeMapper::new(ops, inode);
     let done = if flags.contains(IoFlags::DIRECT) {
-        write_old_tail(ops, inode, old_size, offset + data.len() as u64)?;
+        write_old_eof_block(ops, inode, old_size, offset + data.len() as u64)?;
         inode.cache.direct_write(&mapper, old_size, offset, &bytes::Bytes::copy_from_slice(data))?
     } else {
         inode.cache.write(&mapper, old_size, offset, data)?
     };
-    note_pending_tail(ops, inode, old_size, offset);
+    note_pending_eof_block(ops, inode, old_size, offset);
     let mut state = inode.state.write();
     state.extend_size(offset + done as u64);
     super::attributes::note_modified(ops, &mut state, flags);

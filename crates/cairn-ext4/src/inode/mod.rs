@@ -14,6 +14,8 @@ pub(crate) mod data;
 pub(crate) mod delete;
 pub(crate) mod directory;
 
+pub(crate) mod disksize;
+mod eof_block;
 mod extra_isize;
 pub(crate) mod inline;
 pub(crate) mod lifetime;
@@ -21,10 +23,8 @@ pub(crate) mod load;
 pub(crate) mod mapper;
 pub(crate) mod preallocate;
 pub(crate) mod setattr;
-pub(crate) mod size;
 mod state;
 pub(crate) mod symlink;
-mod tail;
 pub(crate) mod truncate;
 pub(crate) mod writeback;
 

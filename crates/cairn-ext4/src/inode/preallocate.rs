@@ -11,8 +11,8 @@ use crate::alloc::Class;
 use crate::error::Result;
 use crate::extent::Shift;
 use crate::inode::Inode;
+use crate::inode::eof_block::zero_old_eof_block;
 use crate::inode::mapper::InodeMapper;
-use crate::inode::tail::zero_old_tail;
 use crate::inode::truncate::{remove_blocks, reshape};
 use crate::inode::writeback::write_and_drop_pages;
 use crate::map::Progress;
@@ -97,7 +97,7 @@ fn prepare(ops: &Arc<Operations>, inode: &Arc<Inode>, end: u64, size: Option<u64
     }
     let old = inode.size();
     if size.is_some_and(|size| size > old) {
-        zero_old_tail(ops, inode, old, end)?;
+        zero_old_eof_block(ops, inode, old, end)?;
     }
     Ok(())
 }
@@ -184,8 +184,8 @@ fn drop_cached(ops: &Arc<Operations>, inode: &Arc<Inode>, run: Run) {
         &InodeMapper::new(ops, inode),
         run.start.get()..run.start.get().saturating_add(run.len),
     );
-    // A freed block needs no zeroed tail.
-    inode.state.write().drop_tail(run);
+    // A freed block needs no zeroed end.
+    inode.state.write().drop_eof_block(run);
 }
 
 fn punch(ops: &Arc<Operations>, inode: &Arc<Inode>, offset: u64, end: u64) -> Result<()> {

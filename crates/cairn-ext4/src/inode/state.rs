@@ -21,7 +21,7 @@ pub(crate) struct State {
     pub status: ExtentStatus,
     /// `record` has changed since it was stored.
     pub dirty: bool,
-    /// The size that waits for the tail.
+    /// The size that waits for the EOF block.
     pub pending: PendingDisksize,
     /// The record's extra fields cannot grow; see the module `extra_isize`.
     pub stays_small: bool,
@@ -47,10 +47,10 @@ impl State {
     }
 }
 
-/// A size on disk that waits for the tail.
+/// A size on disk that waits for the EOF block.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PendingDisksize {
-    pub(super) tail: Option<FileBlock>,
-    /// The size on disk after the tail is written.
-    pub(super) wanted: u64,
+    pub(super) eof_block: Option<FileBlock>,
+    /// The size on disk after the EOF block is written.
+    pub(super) size: u64,
 }

@@ -8,8 +8,8 @@ use cairn_vfs::{Error as VfsError, FileKind, IoFlags};
 
 use crate::error::Result;
 use crate::format::layout::Layout;
+use crate::inode::eof_block::zero_old_eof_block;
 use crate::inode::mapper::InodeMapper;
-use crate::inode::tail::zero_old_tail;
 use crate::inode::{Inode, State};
 use crate::map::Progress;
 use crate::op::Operations;
@@ -46,7 +46,7 @@ pub(crate) fn set_size(ops: &Arc<Operations>, inode: &Arc<Inode>, size: u64) -> 
 
 /// Grows the file without allocating blocks. The rest of the old last block is zeroed first.
 fn grow(ops: &Arc<Operations>, inode: &Arc<Inode>, old: u64, size: u64) -> Result<()> {
-    zero_old_tail(ops, inode, old, size)?;
+    zero_old_eof_block(ops, inode, old, size)?;
     reshape(ops, inode, Some(size))
 }
 

@@ -22,7 +22,7 @@ use crate::error::Result;
 use crate::format::dentry::{MAX_DEPTH, bucket_blocks, buckets, level_blocks};
 use crate::format::units::BLOCK_BYTES;
 use crate::inode::Inode;
-use crate::inode::mapper::{InodeMapper, block_address};
+use crate::inode::read_mapper::{ReadMapper, block_address};
 
 /// One block, immutable; `None` where the directory has a hole.
 ///
@@ -76,7 +76,7 @@ pub(crate) fn for_each(
     mut visit: impl FnMut(u64, Result<&[u8]>) -> Result<bool>,
 ) -> Result<()> {
     let end = count(inode);
-    let mapper = InodeMapper::new(disk, inode);
+    let mapper = ReadMapper::new(disk, inode);
     let mut visited = 0_u64;
     let mut block = start;
     while block < end {

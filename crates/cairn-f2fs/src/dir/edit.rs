@@ -191,7 +191,7 @@ fn change_block<R>(
             let mut state = directory.state.write();
             state.record.size =
                 state.record.size.max(block.saturating_add(1).saturating_mul(BLOCK_BYTES));
-            directory.touch(op.inodes, &mut state);
+            directory.mark_dirty(op.inodes, &mut state);
             Arc::from(vec![0; BLOCK_SIZE])
         }
     };
@@ -215,7 +215,7 @@ fn find_room(
         if level == depth {
             let mut state = directory.state.write();
             state.record.current_depth = depth.saturating_add(1);
-            directory.touch(inodes, &mut state);
+            directory.mark_dirty(inodes, &mut state);
         }
         let start = bucket_start(level, dir_level, hash);
         for block in start..start.saturating_add(bucket_blocks(level)) {
@@ -256,7 +256,7 @@ fn leave_inode(op: &mut Op<'_>, directory: &Arc<Inode>) -> Result<()> {
         // flag, too.
         record.current_depth = record.current_depth.max(1);
         record.size = BLOCK_BYTES;
-        directory.touch(op.inodes, &mut state);
+        directory.mark_dirty(op.inodes, &mut state);
     }
     change_block(op, directory, 0, |bytes| bytes.copy_from_slice(&block))
 }

@@ -32,7 +32,7 @@ pub(crate) fn touch(ops: &Operations, inode: &Arc<Inode>) {
     let kept = ops.change(0, |_| {
         let mut state = inode.state.write();
         state.record.atime = ops.inodes.now();
-        inode.touch(&ops.inodes, &mut state);
+        inode.mark_dirty(&ops.inodes, &mut state);
         Ok(())
     });
     if let Err(error) = kept {

@@ -95,5 +95,5 @@ pub(super) fn written(inodes: &Inodes, inode: &Arc<Inode>, state: &mut State, fl
         let now = inodes.now();
         (record.mtime, record.ctime) = (now, now);
     }
-    inode.touch(inodes, state);
+    inode.mark_dirty(inodes, state);
 }

@@ -13,7 +13,7 @@ use cairn_vfs::namespace::NamedInode;
 use cairn_vfs::{Error as VfsError, FileExtent, FileKind, InodeFlags, IoFlags, Seek, fiemap};
 
 use super::mapper::InodeMapper;
-use super::write_mapper::Writer;
+use super::read_mapper::ReadMapper;
 use super::{Inode, attributes, inline, writeback};
 use crate::compress;
 use crate::disk::Disk;
@@ -52,7 +52,7 @@ pub(crate) fn read(
         let end = offset.saturating_add(buf.len() as u64).div_ceil(BLOCK_BYTES);
         write_back(ops, inode, offset / BLOCK_BYTES..end)?;
     }
-    InodeMapper::while_stable(&ops.disk, inode, |mapper| -> Result<usize> {
+    ReadMapper::while_stable(&ops.disk, inode, |mapper| -> Result<usize> {
         Ok(if flags.contains(IoFlags::DIRECT) {
             inode.cache.direct_read(mapper, size, offset, buf)?
         } else {
@@ -79,7 +79,7 @@ pub(crate) fn read_shared(
         if inode.is_inline() || is_compressed(inode) || flags.contains(IoFlags::DIRECT) {
             return Ok(false);
         }
-        InodeMapper::while_stable(&ops.disk, inode, |mapper| {
+        ReadMapper::while_stable(&ops.disk, inode, |mapper| {
             inode.cache.read_shared(mapper, inode.size(), offset, len)
         })?
     };
@@ -123,7 +123,7 @@ pub(crate) fn seek(ops: &Operations, inode: &Arc<Inode>, offset: u64, what: Seek
     }
     let step = inode.record().cluster_blocks().unwrap_or(1).into();
     // A reservation without data must not count as data.
-    inode.cache.release_reservation(&InodeMapper::new(&ops.disk, inode));
+    inode.cache.release_reservation(&ReadMapper::new(&ops.disk, inode));
     let mut at = offset;
     while at < size {
         let (is_data, end) =
@@ -143,7 +143,7 @@ fn classify(disk: &Disk, inode: &Inode, block: u64, end: u64, step: u64) -> Resu
         return Ok((true, block - block % step + step));
     }
     let len = if step > 1 { step - block % step } else { end - block };
-    let mapping = InodeMapper::new(disk, inode).lookup(Run { start: FileBlock(block), len })?;
+    let mapping = ReadMapper::new(disk, inode).lookup(Run { start: FileBlock(block), len })?;
     let next = block.saturating_add(mapping.run.len).min(end);
     if matches!(mapping.place, Place::Mapped(_) | Place::Delayed | Place::Inline(_)) {
         return Ok((true, next));
@@ -217,7 +217,7 @@ fn extent_at(
     }
     let want = if step > 1 { step - block % step } else { blocks - block };
     let mapping =
-        InodeMapper::new(disk, inode).lookup(Run { start: FileBlock(block), len: want })?;
+        ReadMapper::new(disk, inode).lookup(Run { start: FileBlock(block), len: want })?;
     let next = block.saturating_add(mapping.run.len);
     let Place::Mapped(pba) = mapping.place else { return Ok((None, next)) };
     let length = mapping.run.len.min(blocks - block) * BLOCK_BYTES;
@@ -307,7 +307,7 @@ fn write_locked(
     }
     ops.room()?;
     let inside = ops.store()?.operation_lock.lock_data()?;
-    let mapper = Writer::new(ops, inode, &inside);
+    let mapper = InodeMapper::new(ops, inode, &inside);
     let done = if flags.contains(IoFlags::DIRECT) {
         inode.cache.direct_write(&mapper, old_size, offset, &Bytes::copy_from_slice(data))?
     } else {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{Inode, has_blocks, tree, truncate_blocks};
 use crate::error::Result;
 use crate::format::Nid;
-use crate::inode::mapper::InodeMapper;
+use crate::inode::read_mapper::ReadMapper;
 use crate::op::{Op, Operations};
 
 /// Deletes an inode that has neither names nor users. It is among the orphans, so after a crash the
@@ -19,7 +19,7 @@ pub(crate) fn delete_inode(ops: &Operations, inode: &Arc<Inode>) -> Result<()> {
     if inode.state.read().deleted {
         return Ok(());
     }
-    inode.cache.drop_all(&InodeMapper::new(&ops.disk, inode));
+    inode.cache.drop_all(&ReadMapper::new(&ops.disk, inode));
     inode.entries.clear(&ops.inodes.dirty_entries);
     if has_blocks(&inode.state.read().record) {
         truncate_blocks::truncate_blocks(ops, inode, 0)?;

@@ -109,7 +109,7 @@ pub(super) fn spill(ops: &Operations, inode: &Arc<Inode>) -> Result<()> {
         let mut state = inode.state.write();
         state.record.inline.remove(InlineFlags::DATA | InlineFlags::DATA_EXIST);
         state.record.blocks += u64::from(!empty);
-        inode.touch(&ops.inodes, &mut state);
+        inode.mark_dirty(&ops.inodes, &mut state);
         let mut image = node.modify();
         // This includes the reserved word before the contents.
         image[room.start - 4..room.end].fill(0);

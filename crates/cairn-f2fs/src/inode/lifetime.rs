@@ -1,4 +1,4 @@
-//! The life of an inode in memory: references, changes, writing it back, and eviction.
+//! The life of an inode in memory: references, changes and eviction.
 
 use std::sync::Arc;
 
@@ -34,9 +34,10 @@ pub(crate) fn evict_inode(ops: &Operations, inode: &Arc<Inode>) -> Result<()> {
     }
     delete::delete_inode(ops, inode)
 }
+
 impl Inode {
     /// Marks the record as changed: the next checkpoint stores it at the latest.
-    pub fn touch(self: &Arc<Self>, inodes: &Inodes, state: &mut State) {
+    pub fn mark_dirty(self: &Arc<Self>, inodes: &Inodes, state: &mut State) {
         if !state.dirty && !state.deleted {
             state.dirty = true;
             inodes.dirty.insert(self);
@@ -51,29 +52,6 @@ impl Inode {
         }
         let mut state = self.state.write();
         state.record.ext = Default::default();
-        self.touch(inodes, &mut state);
-    }
-
-    /// Writes the record into its node if it has changed. The caller holds the operation lock,
-    /// shared or exclusively.
-    ///
-    /// # Errors
-    /// The node is damaged, or the device failed.
-    pub(crate) fn write_inode(&self, inodes: &Inodes) -> Result<()> {
-        // The node is read before the state is locked: nothing is read with that lock held.
-        let store = inodes.mount.store()?;
-        let node = match store.nodes.inode(self.nid)? {
-            Some(node) => node,
-            None if self.state.read().deleted => return Ok(()),
-            None => return Err(cairn_vfs::Error::Stale.into()),
-        };
-        let mut state = self.state.write();
-        if std::mem::take(&mut state.dirty) && !state.deleted {
-            state.record.encode_into(&mut node.modify());
-        }
-        if !self.entries.is_dirty() {
-            inodes.dirty.remove(self.nid);
-        }
-        Ok(())
+        self.mark_dirty(inodes, &mut state);
     }
 }

@@ -1,167 +1,346 @@
-//! File block → place, in the largest runs the node tree gives.
+//! The file cache's mapper for writes, over the node tree of a file.
 //!
-//! The map of a regular file is kept in memory ([`super::map`]), so nodes are read once.
+//! A write reserves its holes ([`super::map`]), so write-back does not fail for lack of space.
+//! Write-back allocates slots in nodes, and then blocks: at the end of a data log, or in place
+//! where Linux does that. A new block is in the SIT when it is allocated, and in the node only when
+//! its data is written. If the write fails, the new block is freed and the old one stays. Slots
+//! without an address stay, and read as zeros.
+//!
+//! Locking: all of it happens with [`crate::operation_lock::OperationLock::lock_data`] held, so a
+//! checkpoint does not see the state in between. Pointers of different blocks change under shared
+//! inode.data. Nodes are added under shared inode.data, by one thread at a time
+//! ([`delayed::allocate_slots`]), and removed under exclusive inode.data.
 
-use cairn_base::FileBlock;
-use cairn_cache::mapper::{FileMapper, MapError, Mapping, Place, Placement, Run};
-use cairn_vfs::{Error as VfsError, FileKind};
+use std::marker::PhantomData;
+use std::sync::Arc;
 
-use super::Inode;
-use super::map::unaddressed;
+use cairn_cache::mapper::{FileMapper, MapError, Mapping, Place, Placement, Run, WriteTicket};
+
+use super::read_mapper::ReadMapper;
+use super::tree::{self, Pointer};
+use super::{Inode, delayed};
 use crate::corrupt::Corrupt;
-use crate::disk::Disk;
 use crate::error::{Error, Result};
-use crate::format::inode::Inode as Record;
-use crate::format::units::BlockAddr;
-use crate::node::tree::{self, Leaf};
+use crate::format::inode::Advise;
+use crate::format::{BlockAddr, Log};
+use crate::op::Operations;
 use crate::operation_lock::DataGuard;
+use crate::segment::{self, Mode};
+use crate::space::Reservation;
+use crate::store::Store;
 
-/// Maps one file.
+/// Linux always overwrites in place on volumes of up to this many main segments: 16 GiB.
+const SMALL_VOLUME: u32 = 8192;
+/// On larger volumes an fsync of up to this many dirty blocks overwrites in place.
+pub(crate) const SMALL_FSYNC: u64 = 8;
+
+/// Whether blocks with an address are overwritten in place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Policy {
+    /// If the volume is small, or the file rarely changes.
+    Usual,
+    /// A small fsync: if the mode allows it.
+    SmallFsync,
+    /// Never: after a crash the old contents must be there.
+    Elsewhere,
+}
+
+/// Maps one file for writing.
 pub(crate) struct InodeMapper<'a> {
-    disk: &'a Disk,
-    inode: &'a Inode,
-    /// Cleaning is excluded, so mappings read from nodes may be stored.
-    stable: bool,
+    ops: &'a Operations,
+    inode: &'a Arc<Inode>,
+    reader: ReadMapper<'a>,
+    policy: Policy,
+    _inside: PhantomData<&'a ()>,
+}
+
+/// Slots of one node that get addresses.
+struct Slots {
+    /// The first.
+    pointer: Pointer,
+    count: u32,
 }
 
 impl<'a> InodeMapper<'a> {
-    /// A mapper for answers that are used at once: cleaning may move blocks meanwhile.
+    /// A mapper for one call of the cache.
     #[must_use]
-    pub(crate) fn new(disk: &'a Disk, inode: &'a Inode) -> Self {
-        Self { disk, inode, stable: disk.store.is_none() }
+    pub(crate) fn new(
+        ops: &'a Operations,
+        inode: &'a Arc<Inode>,
+        inside: &'a DataGuard<'a>,
+    ) -> Self {
+        Self::with_policy(ops, inode, inside, Policy::Usual)
     }
 
-    /// A mapper whose blocks only operations on this inode move while `_guard` is held.
+    /// As [`InodeMapper::new`], with another policy.
     #[must_use]
-    pub(crate) fn stable(disk: &'a Disk, inode: &'a Inode, _guard: &'a DataGuard<'a>) -> Self {
-        Self { disk, inode, stable: true }
+    pub(crate) fn with_policy(
+        ops: &'a Operations,
+        inode: &'a Arc<Inode>,
+        inside: &'a DataGuard<'a>,
+        policy: Policy,
+    ) -> Self {
+        let reader = ReadMapper::stable(&ops.disk, inode, inside);
+        Self { ops, inode, reader, policy, _inside: PhantomData }
     }
 
-    /// Runs `work` with a mapper whose answers hold until `work` returns. Reads of a file's blocks
-    /// use it.
-    pub(crate) fn while_stable<T>(
-        disk: &'a Disk,
-        inode: &'a Inode,
-        work: impl FnOnce(&InodeMapper<'_>) -> T,
-    ) -> T {
-        match disk.store.as_ref().map(|store| store.operation_lock.lock_reading()) {
-            Some(reading) => work(&InodeMapper::stable(disk, inode, &reading)),
-            None => work(&Self::new(disk, inode)),
-        }
-    }
-
-    /// The mapping at `run.start` and its length, which may be more than `run.len` if no node must
-    /// be read for that.
-    ///
-    /// # Errors
-    /// The node tree is damaged, or the device failed.
-    pub(crate) fn find(&self, run: Run) -> Result<Mapping> {
-        if self.inode.kind != FileKind::Regular {
-            return self.ask(run);
-        }
-        let moves = self.disk.moves();
-        if let Some(known) = self.inode.map.find(run.start, moves) {
-            return Ok(known);
-        }
-        let stamp = self.inode.map.stamp(moves);
-        let found = self.ask(run)?;
-        if self.stable {
-            self.inode.map.remember(&stamp, &found);
-        }
-        // A hole may be reserved in part.
-        Ok(self.inode.map.find(run.start, moves).unwrap_or(found))
-    }
-
-    /// As [`InodeMapper::find`], read from the nodes.
-    fn ask(&self, run: Run) -> Result<Mapping> {
-        let record = self.inode.record();
+    fn try_reserve(&self, run: Run) -> Result<Mapping> {
         let start = run.start.get();
-        let (first, mut len) = self.ask_leaf(&record, start, run.len.max(1))?;
-        // The run continues in the next node if the addresses do.
-        while let Place::Mapped(pba) = &first {
-            if len >= run.len {
+        let largest = self.inode.state.read().record.shape().max_blocks();
+        if start >= largest {
+            return Err(cairn_vfs::Error::TooLarge.into());
+        }
+        let mut before = self.reader.find(run)?;
+        before.run.len = before.run.len.min(run.len).min(largest - start);
+        if before.place == Place::Hole {
+            before.run.len =
+                delayed::reserve(self.ops.store()?, self.inode, start, before.run.len)?;
+        }
+        Ok(before)
+    }
+
+    fn try_place(&self, run: Run) -> Result<Placement> {
+        let store = self.ops.store()?;
+        delayed::allocate_slots(self.ops, self.inode, run)?;
+        let mut in_place = self.in_place(store);
+        if in_place
+            && let Mapping { run: known, place: Place::Mapped(start) } = self.reader.find(run)?
+        {
+            let run = Run { start: run.start, len: known.len.min(run.len) };
+            if !store.segments.is_cleaning(start, run.len) {
+                store.segments.stats.in_place.add(run.len);
+                return Ok(Placement {
+                    run,
+                    start,
+                    ticket: Box::new(InPlace { inode: self.inode.clone() }),
+                });
+            }
+            // Cleaning is copying the block.
+            in_place = false;
+        }
+        let (slots, owners) = self.slots(store, run, in_place)?;
+        self.inode.drop_hint(&self.ops.inodes);
+        let placed = place_run(store, data_log(self.inode), &owners)?;
+        let run = Run { start: run.start, len: placed.count as u64 };
+        let (store, inode) = (store.clone(), self.inode.clone());
+        let ticket = Moved { store, inode, slots, run, start: placed.address, done: false };
+        Ok(Placement { run, start: placed.address.pba(), ticket: Box::new(ticket) })
+    }
+
+    /// The slots at the head of the run that may get new addresses, at least one, and the owners of
+    /// their blocks.
+    fn slots(
+        &self,
+        store: &Store,
+        run: Run,
+        in_place: bool,
+    ) -> Result<(Vec<Slots>, Vec<segment::Owner>)> {
+        let (mut slots, mut owners) = (Vec::new(), Vec::new());
+        let mut left = run.len;
+        while left > 0 {
+            let Ok(pointer) = tree::find(store, self.inode, run.start.get() + owners.len() as u64)?
+            else {
+                break;
+            };
+            let most = u32::try_from(left).unwrap_or(u32::MAX).min(pointer.rest);
+            let movable = |addr: &BlockAddr| {
+                let stays = in_place && addr.is_address();
+                !(stays || matches!(*addr, BlockAddr::NULL | BlockAddr::COMPRESS))
+            };
+            let count =
+                pointer.get_run(most).iter().take_while(|addr| movable(addr)).count() as u32;
+            owners.extend(pointer.owners(count));
+            if count > 0 {
+                slots.push(Slots { pointer, count });
+            }
+            if count < most {
                 break;
             }
-            let next = start + len;
-            match self.ask_leaf(&record, next, run.len - len)? {
-                (Place::Mapped(more), count) if more.get() == pba.get() + len => len += count,
-                _ => break,
-            }
+            left -= u64::from(count);
         }
-        Ok(Mapping { run: Run { start: run.start, len }, place: first })
+        if slots.is_empty() { Err(self.lost(run)) } else { Ok((slots, owners)) }
     }
 
-    /// As [`InodeMapper::ask`], within one node.
-    fn ask_leaf(&self, record: &Record, block: u64, want: u64) -> Result<(Place, u64)> {
-        let pointers = match tree::find(&self.disk.nodes, self.inode.nid, record, block)? {
-            Leaf::Hole(len) => return Ok((Place::Hole, len)),
-            Leaf::Node(pointers) => pointers,
-        };
-        let most = u32::try_from(want).unwrap_or(u32::MAX).min(pointers.len());
-        let first = pointers.get(record, 0);
-        self.check(record, first, block)?;
-        let goes_on = |index: u32| {
-            let addr = pointers.get(record, index);
-            if !first.is_address() {
-                return addr == first;
-            }
-            // An address outside the main area is reported when its block is looked up.
-            first.get().checked_add(index) == Some(addr.get()) && self.disk.layout.in_main(addr)
-        };
-        let len = (1..most).find(|index| !goes_on(*index)).unwrap_or(most);
-        let place = match first {
-            BlockAddr::NEW => Place::Unwritten(unaddressed(block)),
-            _ if first.is_address() => Place::Mapped(first.pba()),
-            _ => Place::Hole,
-        };
-        Ok((place, len.into()))
+    /// A dirty block without a slot is damage, because the write reserved one.
+    fn lost(&self, run: Run) -> Error {
+        let what = "a written block has no slot in the node tree";
+        Corrupt::Mapping { ino: self.inode.nid, block: run.start.get(), what, value: run.len }
+            .into()
     }
 
-    fn check(&self, record: &Record, addr: BlockAddr, block: u64) -> Result<(), Corrupt> {
-        tree::check_pointer(addr, self.inode.nid, block, &self.disk.layout)?;
-        if addr == BlockAddr::COMPRESS && record.cluster_blocks().is_none() {
-            let what = "a compressed cluster in a file that is not compressed";
-            return Err(Corrupt::Mapping {
-                ino: self.inode.nid,
-                block,
-                what,
-                value: addr.get().into(),
-            });
+    fn in_place(&self, store: &Store) -> bool {
+        // While checkpoints are disabled, the last one must stay complete, with its data.
+        let never = store.segments.mode() == Mode::Lfs || store.checkpoints.is_disabled();
+        if never || self.policy == Policy::Elsewhere {
+            return false;
         }
-        Ok(())
+        let cold = self.inode.state.read().record.advise.contains(Advise::COLD);
+        self.policy == Policy::SmallFsync || cold || store.layout.main_segments <= SMALL_VOLUME
     }
+}
+
+/// The log that the contents of a file go to.
+pub(super) fn data_log(inode: &Inode) -> Log {
+    let advise = inode.state.read().record.advise;
+    if advise.contains(Advise::HOT) {
+        Log::HotData
+    } else if advise.contains(Advise::COLD) {
+        Log::ColdData
+    } else {
+        Log::WarmData
+    }
+}
+
+/// Places as many contiguous blocks as possible, also across the end of a segment.
+fn place_run(store: &Store, log: Log, owners: &[segment::Owner]) -> Result<segment::Placed> {
+    let mut placed = store.segments.place(log, owners)?;
+    while placed.count < owners.len() {
+        let end = BlockAddr(placed.address.get() + placed.count as u32);
+        match store.segments.place_at(log, &owners[placed.count..], end) {
+            Ok(Some(more)) => {
+                placed = segment::Placed { count: placed.count + more.count, ..placed }
+            }
+            // The allocated part is returned. A request for the rest gets the error.
+            Ok(None) | Err(_) => break,
+        }
+    }
+    Ok(placed)
 }
 
 impl FileMapper for InodeMapper<'_> {
     fn lookup(&self, run: Run) -> Result<Mapping, MapError> {
-        Ok(self.find(run)?)
+        self.reader.lookup(run)
     }
 
-    fn reserve(&self, _run: Run) -> Result<Mapping, MapError> {
-        Err(Error::Vfs(VfsError::ReadOnly("mapped for reading".into())).into())
+    fn reserve(&self, run: Run) -> Result<Mapping, MapError> {
+        Ok(self.try_reserve(run)?)
+    }
+
+    fn reserves_ahead(&self) -> bool {
+        true
     }
 
     fn release(&self, run: Run) {
-        self.inode.map.release(run, self.inode.shape());
+        self.reader.release(run);
     }
 
-    fn place(&self, _run: Run) -> Result<Placement, MapError> {
-        Err(Error::Vfs(VfsError::ReadOnly("mapped for reading".into())).into())
+    fn place(&self, run: Run) -> Result<Placement, MapError> {
+        Ok(self.try_place(run)?)
     }
 }
 
-/// The address of one block; `None` in a hole.
+/// Gives slots to the holes of at most `len` blocks from `start` on: with little space to fewer,
+/// but at least one. Returns how many blocks have slots now. The caller holds
+/// [`crate::operation_lock::OperationLock::lock_data`] and inode.data exclusively.
 ///
 /// # Errors
-/// As [`InodeMapper::find`].
-pub(crate) fn block_address(
-    disk: &Disk,
-    inode: &Inode,
-    block: u64,
-) -> Result<Option<cairn_base::Pba>> {
-    let mapping = InodeMapper::new(disk, inode).find(Run { start: FileBlock(block), len: 1 })?;
-    Ok(match mapping.place {
-        Place::Mapped(pba) => Some(pba),
-        _ => None,
+/// No space for a single one, a node is damaged, or the device failed.
+pub(crate) fn fill(ops: &Operations, inode: &Arc<Inode>, start: u64, len: u64) -> Result<u64> {
+    let store = ops.store()?;
+    let mut len = len;
+    let reservation = loop {
+        match store.space.reserve(len + most_nodes(len)) {
+            Ok(reservation) => break reservation,
+            Err(_) if len > 1 => len = len.div_ceil(2),
+            Err(_) => break store.space.reserve(needed(store, inode, start)?)?,
+        }
+    };
+    fill_with(ops, inode, start, len, reservation)?;
+    Ok(len)
+}
+
+fn fill_with(
+    ops: &Operations,
+    inode: &Arc<Inode>,
+    start: u64,
+    len: u64,
+    reservation: Reservation,
+) -> Result<()> {
+    inode.drop_hint(&ops.inodes);
+    let mut op = ops.begin_reserved(reservation)?;
+    let mut at = start;
+    while at < start + len {
+        let pointer = tree::make(&mut op, inode, at)?;
+        let count = u32::try_from(start + len - at).unwrap_or(u32::MAX).min(pointer.rest);
+        let filled = pointer.fill_run(count);
+        op.reservation.take(filled.into());
+        if filled > 0 {
+            tree::count_blocks(&op, inode, filled.into());
+        }
+        at += u64::from(count);
+    }
+    inode.map.forget(Run { start: cairn_base::FileBlock(start), len });
+    Ok(())
+}
+
+/// Most nodes that this many blocks need: direct ones, and indirect ones above them.
+pub(crate) const fn most_nodes(blocks: u64) -> u64 {
+    let direct = blocks / 1016 + 2;
+    direct + direct / 1018 + 3
+}
+
+/// Blocks that one block at `block` needs now, with its nodes.
+fn needed(store: &Store, inode: &Inode, block: u64) -> Result<u64> {
+    let shape = inode.state.read().record.shape();
+    let Some(path) = shape.locate(block) else { return Ok(1) };
+    Ok(match tree::find(store, inode, block)? {
+        Ok(pointer) => u64::from(pointer.get() == BlockAddr::NULL),
+        // Assumes that all nodes of the path are missing: this costs little accuracy, because few
+        // blocks are left.
+        Err(_) => 1 + path.depth as u64,
     })
+}
+
+/// Ticket of an overwrite in place, after which the map does not change.
+struct InPlace {
+    inode: Arc<Inode>,
+}
+
+impl WriteTicket for InPlace {
+    fn complete(self: Box<Self>, _file_end: u64) -> Result<(), MapError> {
+        self.inode.ledger.wrote();
+        Ok(())
+    }
+}
+
+/// Blocks with new addresses.
+struct Moved {
+    store: Arc<Store>,
+    inode: Arc<Inode>,
+    /// At least one for each block of the run.
+    slots: Vec<Slots>,
+    run: Run,
+    start: BlockAddr,
+    done: bool,
+}
+
+impl WriteTicket for Moved {
+    fn complete(mut self: Box<Self>, _file_end: u64) -> Result<(), MapError> {
+        self.done = true;
+        self.inode.ledger.wrote();
+        let (mut at, end) = (self.start.get(), self.start.get() + self.run.len as u32);
+        let mut freed = Vec::new();
+        for Slots { pointer, count } in &self.slots {
+            let count = (end - at).min(*count);
+            freed.extend(pointer.set_run(BlockAddr(at), count));
+            at += count;
+        }
+        self.inode.map.mapped(self.run, self.start.pba());
+        freed.retain(|addr| addr.is_address());
+        self.store.segments.invalidate_all(&mut freed).map_err(Error::from)?;
+        Ok(())
+    }
+}
+
+impl Drop for Moved {
+    fn drop(&mut self) {
+        if self.done {
+            return;
+        }
+        for addr in (self.start.get()..self.start.get() + self.run.len as u32).map(BlockAddr) {
+            self.store.segments.give_up(addr);
+            // Cannot fail: the blocks have just been placed.
+            let _ = self.store.segments.invalidate(addr);
+        }
+    }
 }

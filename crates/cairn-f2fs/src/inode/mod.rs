@@ -20,13 +20,13 @@ mod load;
 pub(crate) mod map;
 pub(crate) mod mapper;
 pub(crate) mod preallocate;
+pub(crate) mod read_mapper;
 pub(crate) mod setattr;
 mod shift;
 pub(crate) mod symlink;
 pub(crate) mod tree;
 pub(crate) mod truncate;
 pub(crate) mod truncate_blocks;
-pub(crate) mod write_mapper;
 pub(crate) mod writeback;
 mod writeback_state;
 
@@ -44,7 +44,7 @@ use crate::format::units::{BLOCK_BYTES, Nid};
 pub struct State {
     /// The record.
     pub record: Record,
-    /// True if the record has changed since it was written into its node. [`Inode::touch`] sets it.
+    /// True if the record has changed since it was written into its node. [`Inode::mark_dirty`] sets it.
     pub(crate) dirty: bool,
     /// True once the inode is freed: nothing of it may be written any more.
     pub(crate) deleted: bool,

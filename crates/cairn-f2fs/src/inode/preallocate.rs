@@ -12,8 +12,8 @@ use cairn_vfs::{AllocateMode, Error as VfsError, root_reserved};
 
 use super::attributes::modified;
 use super::data::check;
-use super::mapper::InodeMapper;
-use super::write_mapper::{Writer, fill, most_nodes};
+use super::mapper::{InodeMapper, fill, most_nodes};
+use super::read_mapper::ReadMapper;
 use super::{Inode, delayed, inline, shift, tree, truncate, writeback};
 use crate::disk::Disk;
 use crate::error::{Error, Result};
@@ -46,7 +46,7 @@ pub(crate) fn allocate(
     writeback::adopt(ops, inode);
     ops.inodes.pages.balance()?;
     let _data = inode.data.write();
-    inode.cache.release_reservation(&InodeMapper::new(&ops.disk, inode));
+    inode.cache.release_reservation(&ReadMapper::new(&ops.disk, inode));
     let adds = matches!(mode, AllocateMode::Extend | AllocateMode::KeepSize);
     inode.flags().check_write(adds)?;
     if inode.is_inline() {
@@ -136,7 +136,7 @@ fn allocate_delayed(ops: &Operations, inode: &Arc<Inode>, blocks: Range<u64>) ->
 
 /// The runs of a range without slots.
 fn holes(disk: &Disk, inode: &Inode, blocks: Range<u64>) -> Result<Vec<Run>> {
-    let mapper = InodeMapper::new(disk, inode);
+    let mapper = ReadMapper::new(disk, inode);
     let (mut holes, mut at) = (Vec::new(), blocks.start);
     while at < blocks.end {
         let mapping = mapper.find(Run { start: FileBlock(at), len: blocks.end - at })?;
@@ -157,7 +157,7 @@ fn clear(ops: &Operations, inode: &Arc<Inode>, offset: u64, end: u64) -> Result<
     let last = if end >= inode.size() { end.div_ceil(BLOCK_BYTES) } else { end / BLOCK_BYTES };
     {
         let inside = ops.store()?.operation_lock.lock_data()?;
-        let mapper = Writer::new(ops, inode, &inside);
+        let mapper = InodeMapper::new(ops, inode, &inside);
         inode.cache.zero(&mapper, offset..end, inode.size())?;
         inode.cache.discard(&mapper, first..last.max(first));
     }

@@ -36,7 +36,7 @@ pub(crate) fn setattr(
         }
         let mut state = inode.state.write();
         apply(&mut state.record, set, ops.inodes.now());
-        inode.touch(&ops.inodes, &mut state);
+        inode.mark_dirty(&ops.inodes, &mut state);
         Ok(())
     })
 }

@@ -24,9 +24,9 @@ use cairn_cache::writeback::WritebackMode;
 use cairn_vfs::Error as VfsError;
 
 use super::attributes::modified;
-use super::mapper::InodeMapper;
+use super::mapper::{InodeMapper, data_log};
+use super::read_mapper::ReadMapper;
 use super::tree::Pointer;
-use super::write_mapper::{Writer, data_log};
 use super::{Inode, tree, truncate_blocks, writeback};
 use crate::blocks::{self, Writes};
 use crate::checkpoint::Reason;
@@ -118,7 +118,7 @@ impl Shift {
         let mut reservation = store.space.reserve(blocks + self.nodes(inode, &old))?;
         make_room(ops, store, blocks)?;
         let inside = store.operation_lock.lock_data()?;
-        inode.cache.discard(&Writer::new(ops, inode, &inside), self.first..u64::MAX);
+        inode.cache.discard(&InodeMapper::new(ops, inode, &inside), self.first..u64::MAX);
         let nodes = reservation.split(reservation.left() - blocks);
         let mut op = ops.begin_reserved(nodes)?;
         let made = self.make_nodes(&mut op, inode, &old);
@@ -135,7 +135,7 @@ impl Shift {
     /// The runs that move, without holes. Cleaning may move them meanwhile, so only their number of
     /// blocks is used.
     fn old(&self, disk: &Disk, inode: &Inode) -> Result<Vec<(Run, Place)>> {
-        let mapper = InodeMapper::new(disk, inode);
+        let mapper = ReadMapper::new(disk, inode);
         let (mut runs, mut at) = (Vec::new(), self.from.start);
         while at < self.from.end {
             let found = mapper.find(Run { start: FileBlock(at), len: self.from.end - at })?;

@@ -252,7 +252,7 @@ pub(crate) fn free_run(
 pub(crate) fn count_blocks(op: &Op<'_>, inode: &Arc<Inode>, change: i64) {
     let mut state = inode.state.write();
     state.record.blocks = state.record.blocks.saturating_add_signed(change);
-    inode.touch(op.inodes, &mut state);
+    inode.mark_dirty(op.inodes, &mut state);
 }
 
 /// The pointer of a file block, if the nodes that lead to it are there. Otherwise the length of the
@@ -341,7 +341,7 @@ fn make_node(
     if depth == 1 {
         let mut state = inode.state.write();
         *block::entry_mut(&mut state.record.nids, slot) = made.nid();
-        inode.touch(op.inodes, &mut state);
+        inode.mark_dirty(op.inodes, &mut state);
     } else {
         node::set_child(&mut parent.modify(), slot, made.nid());
     }

@@ -11,7 +11,7 @@ use cairn_vfs::Error as VfsError;
 
 use super::attributes::modified;
 use super::data::check;
-use super::write_mapper::{Policy, Writer};
+use super::mapper::{InodeMapper, Policy};
 use super::{Inode, attributes, inline, truncate_blocks, writeback};
 use crate::error::Result;
 use crate::format::units::BLOCK_BYTES;
@@ -44,7 +44,7 @@ pub(super) fn grow(ops: &Operations, inode: &Arc<Inode>, old: u64, size: u64) ->
     ops.room()?;
     let store = ops.store()?;
     let inside = store.operation_lock.lock_data()?;
-    inode.cache.truncate(&Writer::new(ops, inode, &inside), old, size)?;
+    inode.cache.truncate(&InodeMapper::new(ops, inode, &inside), old, size)?;
     let _op = ops.begin_reserved(store.space.reserve(0)?)?;
     let mut state = inode.state.write();
     state.record.size = size.max(state.record.size);
@@ -56,7 +56,7 @@ pub(super) fn shrink(ops: &Operations, inode: &Arc<Inode>, old: u64, size: u64) 
     ops.room()?;
     let store = ops.store()?;
     let inside = store.operation_lock.lock_data()?;
-    let mapper = Writer::with_policy(ops, inode, &inside, Policy::Elsewhere);
+    let mapper = InodeMapper::with_policy(ops, inode, &inside, Policy::Elsewhere);
     inode.cache.truncate(&mapper, old, size)?;
     if !size.is_multiple_of(BLOCK_BYTES) {
         inode.cache.write_back(&mapper, size - 1..size, size, WritebackMode::Sync)?;

@@ -46,7 +46,7 @@ pub(crate) fn truncate_piece(op: &mut Op<'_>, inode: &Arc<Inode>, from: u64) -> 
             Truncated::Gone => {
                 let mut state = inode.state.write();
                 state.record.nids[slot] = Nid::NONE;
-                inode.touch(cutter.op.inodes, &mut state);
+                inode.mark_dirty(cutter.op.inodes, &mut state);
             }
             Truncated::Kept => {}
             Truncated::Unfinished => return Ok(false),

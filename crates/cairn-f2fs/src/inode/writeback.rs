@@ -1,4 +1,5 @@
-//! Writes inodes back, at an fsync and in the background. The inode's ledger says what is durable
+//! Writes an inode back: its data to the device, its record into its node. fsync does both, the
+//! write-back daemon the first, a checkpoint the second. The inode's ledger says what is durable
 //! ([`cairn_cache::durability`]).
 
 use std::ops::Range;
@@ -10,12 +11,38 @@ use cairn_cache::mapper::{MapError, Run};
 use cairn_cache::writeback::{Flushable, Flushed, WritebackMode};
 
 use super::Inode;
-use super::mapper::InodeMapper;
-use super::write_mapper::{Policy, SMALL_FSYNC, Writer};
+use super::mapper::{InodeMapper, Policy, SMALL_FSYNC};
+use super::read_mapper::ReadMapper;
 use crate::error::Result;
 use crate::format::units::BLOCK_BYTES;
+use crate::inodes::Inodes;
 use crate::op::Operations;
 use crate::space::WRITE_BACK_PIECE;
+
+impl Inode {
+    /// Writes the record into its node if it has changed. The caller holds the operation lock,
+    /// shared or exclusively.
+    ///
+    /// # Errors
+    /// The node is damaged, or the device failed.
+    pub(crate) fn write_inode(&self, inodes: &Inodes) -> Result<()> {
+        // The node is read before the state is locked: nothing is read with that lock held.
+        let store = inodes.mount.store()?;
+        let node = match store.nodes.inode(self.nid)? {
+            Some(node) => node,
+            None if self.state.read().deleted => return Ok(()),
+            None => return Err(cairn_vfs::Error::Stale.into()),
+        };
+        let mut state = self.state.write();
+        if std::mem::take(&mut state.dirty) && !state.deleted {
+            state.record.encode_into(&mut node.modify());
+        }
+        if !self.entries.is_dirty() {
+            inodes.dirty.remove(self.nid);
+        }
+        Ok(())
+    }
+}
 
 struct Flusher {
     ops: Weak<Operations>,
@@ -59,14 +86,14 @@ impl Flushable for Flusher {
         if inode.is_inline() {
             return;
         }
-        InodeMapper::while_stable(&ops.disk, &inode, |mapper| {
+        ReadMapper::while_stable(&ops.disk, &inode, |mapper| {
             inode.cache.read_ahead(mapper, inode.size(), blocks)
         });
     }
 
     fn release_reservation(&self) {
         if let (Some(ops), Some(inode)) = (self.ops.upgrade(), self.inode.upgrade()) {
-            inode.cache.release_reservation(&InodeMapper::new(&ops.disk, &inode));
+            inode.cache.release_reservation(&ReadMapper::new(&ops.disk, &inode));
         }
     }
 }
@@ -102,7 +129,7 @@ fn write_back_pieces(
     for piece in pieces(&runs) {
         ops.room()?;
         let inside = ops.store()?.operation_lock.lock_data()?;
-        let mapper = Writer::with_policy(ops, inode, &inside, policy);
+        let mapper = InodeMapper::with_policy(ops, inode, &inside, policy);
         let bytes = piece.start * BLOCK_BYTES..piece.end.saturating_mul(BLOCK_BYTES);
         inode.cache.write_back(&mapper, bytes, inode.size(), mode)?;
     }

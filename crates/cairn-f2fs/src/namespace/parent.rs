@@ -100,7 +100,7 @@ fn fix_pino_by(
     if state.record.links == 1 && settled && !state.deleted {
         named(&mut state.record, parent, name);
         state.record.advise.remove(Advise::LOST_PINO);
-        inode.touch(inodes, &mut state);
+        inode.mark_dirty(inodes, &mut state);
     }
     Ok(true)
 }

@@ -40,5 +40,5 @@ pub(super) fn touch_parent(op: &Op<'_>, parent: &Arc<Inode>, subdirectories: i32
 pub(super) fn change(op: &Op<'_>, inode: &Arc<Inode>, change: impl FnOnce(&mut Record)) {
     let mut state = inode.state.write();
     change(&mut state.record);
-    inode.touch(op.inodes, &mut state);
+    inode.mark_dirty(op.inodes, &mut state);
 }

@@ -195,7 +195,7 @@ impl Replay<'_> {
             }
             let attributes = source.inline_xattr_range();
             block::put(&mut own, attributes.start, block::part(image, attributes));
-            inode.touch(&self.ops.inodes, &mut state);
+            inode.mark_dirty(&self.ops.inodes, &mut state);
         }
         drop(op);
         if is_inline || !matches!(source.kind, FileKind::Regular | FileKind::Symlink) {
@@ -271,7 +271,7 @@ impl Replay<'_> {
         let inode = self.ops.inodes.inode(live.node.ino().ino())?;
         let mut state = inode.state.write();
         state.record.blocks = state.record.blocks.saturating_sub(1).max(1);
-        inode.touch(&self.ops.inodes, &mut state);
+        inode.mark_dirty(&self.ops.inodes, &mut state);
         Ok(())
     }
 
@@ -288,7 +288,7 @@ impl Replay<'_> {
             && state.record.size <= last.saturating_mul(BLOCK_BYTES)
         {
             state.record.size = last.saturating_add(1).saturating_mul(BLOCK_BYTES);
-            inode.touch(&self.ops.inodes, &mut state);
+            inode.mark_dirty(&self.ops.inodes, &mut state);
         }
         Ok(())
     }
@@ -300,7 +300,7 @@ impl Replay<'_> {
             let made = tree::new_node(&mut op, inode, XATTR_OFFSET)?;
             let mut state = inode.state.write();
             state.record.xattr_nid = made.nid();
-            inode.touch(&self.ops.inodes, &mut state);
+            inode.mark_dirty(&self.ops.inodes, &mut state);
             made
         } else {
             self.store.nodes.child(nid, inode.nid, XATTR_OFFSET)?
@@ -333,7 +333,7 @@ impl Replay<'_> {
         if state.record.links == 0 {
             self.store.checkpoints.orphans.add(replaced.nid)?;
         }
-        replaced.touch(&self.ops.inodes, &mut state);
+        replaced.mark_dirty(&self.ops.inodes, &mut state);
         Ok(())
     }
 

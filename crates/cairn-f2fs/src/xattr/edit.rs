@@ -159,7 +159,7 @@ fn change(
             state.record.permissions = follow(state.record.permissions);
         }
         state.record.ctime = now;
-        inode.touch(&ops.inodes, &mut state);
+        inode.mark_dirty(&ops.inodes, &mut state);
         Ok(())
     })
 }
@@ -198,7 +198,7 @@ fn write(op: &mut Op<'_>, inode: &Arc<Inode>, list: &[Xattr]) -> Result<()> {
     }
     let mut state = inode.state.write();
     state.record.xattr_nid = node.map_or(Nid::NONE, |node| node.nid());
-    inode.touch(op.inodes, &mut state);
+    inode.mark_dirty(op.inodes, &mut state);
     Ok(())
 }
 

@@ -1,5 +1,5 @@
-//! The tail: the block with the old end of a file that grows. Its bytes behind that end must be
-//! zero on the device before the size on disk covers them.
+//! The EOF block: the block with the old end of a file that grows. Its bytes behind that end must
+//! be zero on the device before the size on disk covers them.
 
 use std::sync::Arc;
 
@@ -14,20 +14,21 @@ use crate::op::Operations;
 use crate::store::Store;
 
 /// Zeroes the rest of the old last block before the size grows from `old` to `size`.
-pub(super) fn zero_old_tail(
+pub(super) fn zero_old_eof_block(
     ops: &Arc<Operations>,
     inode: &Arc<Inode>,
     old: u64,
     size: u64,
 ) -> Result<()> {
     inode.cache.truncate(&InodeMapper::new(ops, inode), old, size)?;
-    note_pending_tail(ops, inode, old, size);
+    note_pending_eof_block(ops, inode, old, size);
     Ok(())
 }
 
-/// Records the tail. The cache zeroes a partly used last block when the size grows beyond it. Until
-/// that block is written, the size on disk must not cover its old bytes. There is at most one tail.
-pub(super) fn note_pending_tail(store: &Store, inode: &Arc<Inode>, old_size: u64, next: u64) {
+/// Records a pending EOF block. The cache zeroes a partly used last block when the size grows
+/// beyond it. Until that block is written, the size on disk must not cover its old bytes. At most
+/// one EOF block is pending.
+pub(super) fn note_pending_eof_block(store: &Store, inode: &Arc<Inode>, old_size: u64, next: u64) {
     let block_size = u64::from(store.layout.block_size);
     let block = FileBlock(old_size / block_size);
     if old_size.is_multiple_of(block_size)
@@ -46,8 +47,8 @@ pub(super) fn note_pending_tail(store: &Store, inode: &Arc<Inode>, old_size: u64
     }
 }
 
-/// Writes the pending tail before a direct write moves the size on disk from `old` to `new`.
-pub(super) fn write_old_tail(
+/// Writes the pending EOF block before a direct write moves the size on disk from `old` to `new`.
+pub(super) fn write_old_eof_block(
     ops: &Arc<Operations>,
     inode: &Arc<Inode>,
     old: u64,
@@ -56,7 +57,7 @@ pub(super) fn write_old_tail(
     if new <= old {
         return Ok(());
     }
-    zero_old_tail(ops, inode, old, new)?;
+    zero_old_eof_block(ops, inode, old, new)?;
     if inode.state.read().is_disksize_held() {
         let block_size = u64::from(ops.layout.block_size);
         write_back(ops, inode, old / block_size * block_size..old, WritebackMode::Sync)?;

@@ -4,18 +4,18 @@
 //! ([`State::record`]`.size`), which never covers bytes that were neither written nor zeroed. Both
 //! sizes change only here.
 //!
-//! The size on disk may have to wait for the *tail*: the block with the old end of file. Its bytes
-//! behind that end may have any contents on the device, and are being zeroed in the cache. Until
-//! that block is written, a larger size waits in `wanted`. There is at most one tail.
+//! The size on disk may have to wait for the *EOF block*: the block with the old end of file. Its
+//! bytes behind that end may have any contents on the device, and are being zeroed in the cache.
+//! Until that block is written, a larger size is pending. At most one EOF block is waited for.
 //!
-//! | what happened | in memory | on disk | tail, wanted |
+//! | what happened | in memory | on disk | pending: EOF block, size |
 //! |---|---|---|---|
 //! | [`State::extend_size`]: the cache has data up to `end` | ≥ `end` | | |
-//! | [`State::hold_disksize`]: the tail is being zeroed in the cache | | | the tail |
-//! | [`State::grow`]: longer without data | the new size | ≥ the new size, or waits | `wanted` ≥ the new size |
-//! | [`State::size_written`]: data up to `end` is on the device and mapped in this handle | ≥ `end` | ≥ `end`, or waits | no tail if it was written |
-//! | [`State::truncate_size`], then [`State::truncate_disksize`]: shorter | the new size | ≤ the new size | `wanted` ≤ the new size; no tail behind it |
-//! | [`State::drop_tail`]: blocks are freed | | | none of them is the tail |
+//! | [`State::hold_disksize`]: the EOF block is being zeroed in the cache | | | the EOF block |
+//! | [`State::grow`]: longer without data | the new size | ≥ the new size, or waits | size ≥ the new size |
+//! | [`State::size_written`]: data up to `end` is on the device and mapped in this handle | ≥ `end` | ≥ `end`, or waits | no EOF block if it was written |
+//! | [`State::truncate_size`], then [`State::truncate_disksize`]: shorter | the new size | ≤ the new size | size ≤ the new size; no EOF block behind it |
+//! | [`State::drop_eof_block`]: blocks are freed | | | none of them is the EOF block |
 //! | [`State::complete_disksize`]: all data is written | | the size in memory | none |
 //! | [`State::set_size_and_disksize`]: contents in the record (directories, links, inline files), or blocks that move | the new size | the new size | |
 //!
@@ -38,33 +38,33 @@ impl State {
         self.size = self.size.max(end);
     }
 
-    /// The tail is being zeroed in the cache.
-    pub(super) fn hold_disksize(&mut self, tail: FileBlock) {
-        self.pending.tail.get_or_insert(tail);
+    /// The EOF block is being zeroed in the cache.
+    pub(super) fn hold_disksize(&mut self, eof_block: FileBlock) {
+        self.pending.eof_block.get_or_insert(eof_block);
     }
 
-    /// True if the size on disk must wait for the tail.
+    /// True if the size on disk must wait for the EOF block.
     pub(super) fn is_disksize_held(&self) -> bool {
-        self.pending.tail.is_some()
+        self.pending.eof_block.is_some()
     }
 
     /// The file grows without data.
     pub(crate) fn grow(&mut self, size: u64) {
         self.size = size;
-        self.pending.wanted = self.pending.wanted.max(size);
+        self.pending.size = self.pending.size.max(size);
         self.update_disksize();
     }
 
     /// True if [`State::size_written`] would change the size on disk.
     pub(super) fn moves_disksize(&self, run: Run, end: u64) -> bool {
-        self.record.size < end || self.pending.tail.is_some_and(|tail| covers(run, tail))
+        self.record.size < end || self.pending.eof_block.is_some_and(|block| covers(run, block))
     }
 
     /// The blocks of `run` are on the device, with data up to byte `end`.
     pub(super) fn size_written(&mut self, run: Run, end: u64) {
         self.extend_size(end);
-        self.pending.wanted = self.pending.wanted.max(end);
-        self.drop_tail(run);
+        self.pending.size = self.pending.size.max(end);
+        self.drop_eof_block(run);
         self.update_disksize();
     }
 
@@ -76,17 +76,17 @@ impl State {
     /// Shrinks the size on disk, before the blocks behind it are freed.
     pub(super) fn truncate_disksize(&mut self, size: u64, block_size: u32) {
         self.record.size = self.record.size.min(size);
-        self.pending.wanted = self.pending.wanted.min(size);
-        if self.pending.tail.is_some_and(|tail| tail.get() * u64::from(block_size) >= size) {
-            self.pending.tail = None;
+        self.pending.size = self.pending.size.min(size);
+        if self.pending.eof_block.is_some_and(|block| block.get() * u64::from(block_size) >= size) {
+            self.pending.eof_block = None;
         }
     }
 
-    /// The blocks of `run` were written or freed, so the tail is no longer pending if it is one of
-    /// them.
-    pub(super) fn drop_tail(&mut self, run: Run) {
-        if self.pending.tail.is_some_and(|tail| covers(run, tail)) {
-            self.pending.tail = None;
+    /// The blocks of `run` were written or freed: the EOF block is no longer pending if it is one
+    /// of them.
+    pub(super) fn drop_eof_block(&mut self, run: Run) {
+        if self.pending.eof_block.is_some_and(|block| covers(run, block)) {
+            self.pending.eof_block = None;
         }
     }
 
@@ -101,11 +101,11 @@ impl State {
         (self.size, self.record.size) = (size, size);
     }
 
-    /// Raises the size on disk to `wanted` if no tail is pending.
+    /// Raises the size on disk to the pending size if no EOF block is pending.
     pub(super) fn update_disksize(&mut self) {
-        if self.pending.tail.is_none() {
-            self.record.size = self.record.size.max(self.pending.wanted.min(self.size));
-            self.pending.wanted = 0;
+        if self.pending.eof_block.is_none() {
+            self.record.size = self.record.size.max(self.pending.size.min(self.size));
+            self.pending.size = 0;
         }
     }
 }
