@@ -229,7 +229,7 @@ impl Failure {
 
     /// The reader of standard output has gone. The command ends early, without an error.
     #[must_use]
-    pub fn nobody_listens() -> Self {
+    pub fn closed_pipe() -> Self {
         Self::new(Status::Success, "")
     }
 
@@ -409,7 +409,7 @@ mod tests {
         let mut turns = 0;
         let gone = each([1, 2], |_| {
             turns += 1;
-            Err(Failure::nobody_listens())
+            Err(Failure::closed_pipe())
         });
         assert_eq!((gone.unwrap_err().status, turns), (Status::Success, 1));
     }

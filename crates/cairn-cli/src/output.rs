@@ -149,7 +149,7 @@ impl<'a> Output<'a> {
 
 fn failed(error: &io::Error) -> Failure {
     match error.kind() {
-        ErrorKind::BrokenPipe => Failure::nobody_listens(),
+        ErrorKind::BrokenPipe => Failure::closed_pipe(),
         _ => Failure::host("standard output", error).ending_all(),
     }
 }

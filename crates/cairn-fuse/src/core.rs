@@ -172,7 +172,7 @@ impl Core {
     ) -> Result<T, Errno> {
         let may_use_reserved = self.fs.reserved_for().is_none()
             || self.writers.are_admitted(node)
-            || self.guard.has_promised(self.fs(), node, range);
+            || self.guard.is_granted(self.fs(), node, range);
         root_reserved::denied_if(!may_use_reserved, || {
             self.run_taking_admitted_space(Operation::Write, operation)
         })

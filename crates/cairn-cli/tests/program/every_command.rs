@@ -114,7 +114,7 @@ fn every_command_has_help_with_an_example() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_nobodys_error() {
+fn a_closed_pipe_is_no_error() {
     let (dir, image) = in_dir("disk.img");
     judge::mke2fs(std::path::Path::new(&image), 8 << 20, &["-t", "ext4"]);
     let file = dir.path().join("file");

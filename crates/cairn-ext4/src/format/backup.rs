@@ -66,7 +66,7 @@ impl BackupLocation {
     /// no group there.
     #[must_use]
     pub(crate) fn at(offset: u64, bytes: &[u8]) -> Option<Self> {
-        let geometry = Geometry::claimed(bytes)?;
+        let geometry = Geometry::from_superblock(bytes)?;
         let block = offset
             .checked_div(geometry.block_size.into())
             .filter(|_| offset.is_multiple_of(geometry.block_size.into()))?;
@@ -94,7 +94,7 @@ impl Geometry {
     }
 
     /// The geometry in the bytes of a superblock, which may be damaged otherwise.
-    fn claimed(bytes: &[u8]) -> Option<Self> {
+    fn from_superblock(bytes: &[u8]) -> Option<Self> {
         let (raw, _) = RawSuperblock::read_from_prefix(bytes).ok()?;
         let log = raw.s_log_block_size.get();
         let blocks_per_group = raw.s_blocks_per_group.get();
@@ -157,7 +157,7 @@ pub(crate) fn locations(first: &[u8], device_bytes: u64) -> Vec<BackupLocation> 
     // The smallest block size comes last, because its groups of 8 MiB are many.
     let standard = [2, 0, 1, 3, 4, 5, 6].map(Geometry::standard);
     let mut locations: Vec<BackupLocation> = Vec::new();
-    for geometry in Geometry::claimed(first).into_iter().chain(standard) {
+    for geometry in Geometry::from_superblock(first).into_iter().chain(standard) {
         for location in geometry.locations(device_bytes) {
             if !locations.contains(&location) {
                 locations.push(location);

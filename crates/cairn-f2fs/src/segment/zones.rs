@@ -68,7 +68,7 @@ impl Segments {
     fn resets(&self, zones: &ZoneOrder, state: &State) -> Vec<PendingReset> {
         let free =
             (0..self.layout.sections).filter(|section| state.table.free.is_section_free(*section));
-        free.filter_map(|section| zones.claim_reset(self.section_start(section))).collect()
+        free.filter_map(|section| zones.start_reset(self.section_start(section))).collect()
     }
 
     /// Blocks before the write pointer of a section's zone; `None` if the zone can be written

@@ -200,9 +200,9 @@ impl Keeping {
         }
         let (granted, places, anywhere) = {
             let mut state = guard.state.lock();
-            state.promised_before = std::mem::take(&mut state.promised);
-            let promised = &state.promised_before;
-            (state.granted, promised.places().collect::<Vec<_>>(), promised.anywhere)
+            state.earlier_grants = std::mem::take(&mut state.grants);
+            let grants = &state.earlier_grants;
+            (state.granted, grants.places().collect::<Vec<_>>(), grants.anywhere)
         };
         if granted == 0 && places.is_empty() && !anywhere {
             return;

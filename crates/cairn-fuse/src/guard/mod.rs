@@ -18,7 +18,7 @@
 //!
 //! A write whose length is unknown ([`intent`]) counts as [`UNSEEN`] bytes. Mapped memory cannot be
 //! guarded: the kernel does not ask before it changes. But its pages are told from granted writes
-//! ([`promises`]), and take root-reserved blocks only if all users who have the file open for
+//! ([`grants`]), and take root-reserved blocks only if all users who have the file open for
 //! writing may use them ([`crate::writers`]).
 //!
 //! Locking: one mutex, never held during a call to the kernel. A thread of its own ([`Keeper`])
@@ -26,9 +26,9 @@
 //! Threads that serve requests do not wait for it.
 
 mod bound;
+mod grants;
 mod intent;
 mod keeper;
-mod promises;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -43,9 +43,9 @@ use rustix::io::Errno;
 use crate::counters::Counters;
 use crate::wire::Reply;
 use crate::wire::abi::AttrOut;
+use grants::{Granted, Grants};
 pub(crate) use intent::Intent;
 pub(crate) use keeper::{Keeper, Mounted};
-use promises::{Promised, Promises};
 
 /// The assumed length of a write of unknown length.
 const UNSEEN: u64 = 1 << 20;
@@ -74,10 +74,10 @@ struct State {
     /// arrived.
     granted: u64,
     /// The files and ranges of these bytes.
-    promised: Promises,
+    grants: Grants,
     /// The same, from before the last fetch. A write that was slow to reach the kernel's cache is
     /// still among them.
-    promised_before: Promises,
+    earlier_grants: Grants,
     /// Bytes that the kernel took without a question and may still send.
     unasked: u64,
     /// Granted data seems to take root-reserved blocks for a user who may not use them: fetch all
@@ -179,20 +179,20 @@ impl Guard {
 
     /// True if data from the kernel's cache may belong to a granted write. Other data comes from
     /// shared mappings, which no grant covers.
-    pub(crate) fn has_promised(&self, fs: &dyn FileSystem, node: u64, range: &Range<u64>) -> bool {
+    pub(crate) fn is_granted(&self, fs: &dyn FileSystem, node: u64, range: &Range<u64>) -> bool {
         if !self.on || !self.is_near() {
             return self.on;
         }
         let mut state = self.state.lock();
         let unasked = state.unasked > 0;
         state.unasked = state.unasked.saturating_sub(range.end - range.start);
-        let of = |promises: &Promises| promises.of(node, range, unasked);
-        let promised = of(&state.promised).max(of(&state.promised_before));
-        if promised == Promised::ToOthers && fs.room(false) < range.end - range.start {
+        let of = |grants: &Grants| grants.of(node, range, unasked);
+        let granted = of(&state.grants).max(of(&state.earlier_grants));
+        if granted == Granted::WithoutReserved && fs.room(false) < range.end - range.start {
             state.settle = true;
             self.wake.notify_one();
         }
-        promised != Promised::Not
+        granted != Granted::No
     }
 
     /// Answers a question, at once or when it is known whether there is room.
@@ -233,7 +233,7 @@ impl State {
         if fits {
             self.granted += need;
             self.last = Some(Instant::now());
-            self.promised.add(ask.node, &ask.reach(), ask.reserved);
+            self.grants.add(ask.node, &ask.reach(), ask.reserved);
         }
         fits
     }
@@ -242,14 +242,14 @@ impl State {
 impl State {
     /// The kernel may have taken data without a question. It is among the next `bytes` that arrive.
     fn expect_unasked(&mut self, bytes: u64) {
-        self.promised.anywhere = true;
+        self.grants.anywhere = true;
         self.unasked = bytes;
     }
 
     /// Adds data that the kernel has taken without a question.
     fn grant_anywhere(&mut self, bytes: u64) {
         self.granted = self.granted.saturating_add(bytes);
-        self.promised.anywhere = true;
+        self.grants.anywhere = true;
     }
 }
 

@@ -44,7 +44,7 @@ enum Step {
     /// Another leader waits for other callers, of which this is one.
     JoinBatch,
     /// The caller is the leader: the transaction is locked.
-    Lead,
+    Commit,
 }
 
 impl Journal {
@@ -88,7 +88,7 @@ impl Journal {
         loop {
             match self.next_step(tid, caller)? {
                 Step::Done => return Ok(()),
-                Step::Lead => match self.take_locked()? {
+                Step::Commit => match self.take_locked()? {
                     Some(running) => self.commit_transaction(running)?,
                     None => return self.flush_file_data(),
                 },
@@ -187,7 +187,7 @@ impl Journal {
         }
         state.committing.lock(running.tid);
         state.running.lock(now);
-        Ok(Step::Lead)
+        Ok(Step::Commit)
     }
 
     /// The leader waits for open handles, and takes the locked transaction. `None` if it is empty.

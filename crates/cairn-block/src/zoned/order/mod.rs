@@ -110,7 +110,7 @@ impl ZoneOrder {
     /// As [`ZoneOrder::begin_anew`], for a zone without pending writes: [`PendingReset::carry_out`]
     /// resets it, and later writes wait for that. `None` if it is empty, in use, or conventional.
     #[must_use]
-    pub fn claim_reset(&self, start: u64) -> Option<PendingReset> {
+    pub fn start_reset(&self, start: u64) -> Option<PendingReset> {
         let index = self.lanes.starts.binary_search(&start).ok()?;
         let mut lane = self.lanes.lanes[index].lock();
         let written = lane.next != start || lane.stale || lane.broken.is_some();
@@ -326,7 +326,7 @@ impl Lanes {
     }
 }
 
-/// A zone that is about to be reset; see [`ZoneOrder::claim_reset`].
+/// A zone that is about to be reset; see [`ZoneOrder::start_reset`].
 #[must_use = "the zone takes no writes until it is reset"]
 pub struct PendingReset {
     lanes: Arc<Lanes>,

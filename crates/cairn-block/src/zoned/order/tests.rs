@@ -70,7 +70,7 @@ fn a_zone_is_begun_when_the_device_has_room_for_it() {
     (1..4).for_each(|block| drop(write(&device, zone(1, block), 1).wait().unwrap()));
     waiting.remove(0).wait().unwrap();
     device.begin_anew(zone(2, 0));
-    device.claim_reset(zone(2, 0)).unwrap().carry_out().unwrap();
+    device.start_reset(zone(2, 0)).unwrap().carry_out().unwrap();
     waiting.remove(0).wait().unwrap();
     device.give_up(zone(3, 1));
     let refused = waiting.remove(0).wait().unwrap_err();
@@ -228,26 +228,26 @@ fn a_zone_that_is_begun_anew_is_reset_first() {
 }
 
 #[test]
-fn writes_wait_for_a_claimed_reset() {
+fn writes_wait_for_a_started_reset() {
     let device = ZoneOrder::new(emulated()).unwrap();
-    assert!(device.claim_reset(ZONE).is_none(), "it is empty");
-    assert!(device.claim_reset(0).is_none() && device.claim_reset(ZONE + BLOCK).is_none());
+    assert!(device.start_reset(ZONE).is_none(), "it is empty");
+    assert!(device.start_reset(0).is_none() && device.start_reset(ZONE + BLOCK).is_none());
     write(&device, ZONE, 1).wait().unwrap();
     let waiting = write(&device, ZONE + 2 * BLOCK, 1);
-    assert!(device.claim_reset(ZONE).is_none(), "it is in use");
+    assert!(device.start_reset(ZONE).is_none(), "it is in use");
     write(&device, ZONE + BLOCK, 1).wait().unwrap();
     waiting.wait().unwrap();
-    let claim = device.claim_reset(ZONE).unwrap();
-    assert!(device.claim_reset(ZONE).is_none());
+    let reset = device.start_reset(ZONE).unwrap();
+    assert!(device.start_reset(ZONE).is_none());
     device.begin_anew(ZONE);
     let (next, first) = (write(&device, ZONE + BLOCK, 6), write(&device, ZONE, 5));
-    claim.carry_out().unwrap();
+    reset.carry_out().unwrap();
     first.wait().unwrap();
     next.wait().unwrap();
     assert_eq!(device.as_zoned().unwrap().report(ZONE, 1).unwrap()[0].written(), 2 * BLOCK);
     assert_eq!(device.read_at(ZONE, 1).unwrap()[0], 5);
     // One that is dropped is made up for by the next write.
-    drop(device.claim_reset(ZONE).unwrap());
+    drop(device.start_reset(ZONE).unwrap());
     write(&device, ZONE, 7).wait().unwrap();
     assert_eq!(device.read_at(ZONE, 1).unwrap()[0], 7);
 }

@@ -7,12 +7,12 @@ use std::ops::Range;
 struct Place {
     range: Range<u64>,
     /// True if all writers of these bytes may use root-reserved blocks.
-    admitted: bool,
+    reserved: bool,
 }
 
 /// Granted data, by file.
 #[derive(Default)]
-pub(super) struct Promises {
+pub(super) struct Grants {
     places: HashMap<u64, Place>,
     /// True if some of the data may be in any file.
     pub(super) anywhere: bool,
@@ -20,33 +20,33 @@ pub(super) struct Promises {
 
 /// What is known of data that has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Promised {
+pub(super) enum Granted {
     /// No write(2) has returned for it.
-    Not,
+    No,
     /// A user who may not use root-reserved blocks may have written it.
-    ToOthers,
+    WithoutReserved,
     /// Only users who may use root-reserved blocks have written it.
-    ToAdmitted,
+    WithReserved,
 }
 
-impl Promises {
-    pub(super) fn add(&mut self, node: u64, range: &Range<u64>, admitted: bool) {
+impl Grants {
+    pub(super) fn add(&mut self, node: u64, range: &Range<u64>, reserved: bool) {
         let place =
-            self.places.entry(node).or_insert_with(|| Place { range: range.clone(), admitted });
+            self.places.entry(node).or_insert_with(|| Place { range: range.clone(), reserved });
         place.range = place.range.start.min(range.start)..place.range.end.max(range.end);
-        place.admitted &= admitted;
+        place.reserved &= reserved;
     }
 
     /// What is known of these bytes. `unasked`: data that the kernel took without a question, in
     /// any file, may still arrive.
-    pub(super) fn of(&self, node: u64, range: &Range<u64>, unasked: bool) -> Promised {
+    pub(super) fn of(&self, node: u64, range: &Range<u64>, unasked: bool) -> Granted {
         let overlaps =
             |place: &&Place| place.range.start < range.end && range.start < place.range.end;
         match self.places.get(&node).filter(overlaps) {
-            Some(place) if place.admitted => Promised::ToAdmitted,
-            Some(_) => Promised::ToOthers,
-            None if self.anywhere && unasked => Promised::ToOthers,
-            None => Promised::Not,
+            Some(place) if place.reserved => Granted::WithReserved,
+            Some(_) => Granted::WithoutReserved,
+            None if self.anywhere && unasked => Granted::WithoutReserved,
+            None => Granted::No,
         }
     }
 
@@ -61,17 +61,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_promise_is_of_a_file_and_a_range() {
-        let mut promises = Promises::default();
-        promises.add(1, &(4096..8192), true);
-        assert_eq!(promises.of(1, &(0..4096), true), Promised::Not);
-        assert_eq!(promises.of(1, &(0..4097), true), Promised::ToAdmitted);
-        assert_eq!(promises.of(2, &(4096..8192), true), Promised::Not);
-        promises.add(1, &(0..10), false);
-        assert_eq!(promises.of(1, &(8000..9000), true), Promised::ToOthers);
-        promises.anywhere = true;
-        assert_eq!(promises.of(2, &(0..1), true), Promised::ToOthers);
-        assert_eq!(promises.of(2, &(0..1), false), Promised::Not);
-        assert_eq!(promises.places().collect::<Vec<_>>(), [(1, 0..8192)]);
+    fn a_grant_covers_a_range_of_one_file() {
+        let mut grants = Grants::default();
+        grants.add(1, &(4096..8192), true);
+        assert_eq!(grants.of(1, &(0..4096), true), Granted::No);
+        assert_eq!(grants.of(1, &(0..4097), true), Granted::WithReserved);
+        assert_eq!(grants.of(2, &(4096..8192), true), Granted::No);
+        grants.add(1, &(0..10), false);
+        assert_eq!(grants.of(1, &(8000..9000), true), Granted::WithoutReserved);
+        grants.anywhere = true;
+        assert_eq!(grants.of(2, &(0..1), true), Granted::WithoutReserved);
+        assert_eq!(grants.of(2, &(0..1), false), Granted::No);
+        assert_eq!(grants.places().collect::<Vec<_>>(), [(1, 0..8192)]);
     }
 }
