@@ -48,8 +48,8 @@ fn sequential_calls_of_any_size_ask_less_than_once_a_mib() {
 }
 
 #[test]
-fn only_who_writes_in_a_row_reserves_ahead() {
-    reserving_ahead::only_who_writes_in_a_row_reserves_ahead(&Kind {
+fn only_sequential_writers_reserve_ahead() {
+    reserving_ahead::only_sequential_writers_reserve_ahead(&Kind {
         megabytes: 64,
         options: "nobuffered_iomap",
     });
@@ -61,8 +61,8 @@ fn what_is_not_used_takes_no_space() {
 }
 
 #[test]
-fn nobody_fails_for_what_another_has_reserved() {
-    reserving_ahead::nobody_fails_for_what_another_has_reserved(
+fn no_writer_fails_for_the_reservation_of_another() {
+    reserving_ahead::no_writer_fails_for_the_reservation_of_another(
         &Kind { megabytes: 40, options: "" },
         0,
     );

@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn buffers_are_read_into_again_once_nobody_has_them() {
+    fn unused_buffers_are_read_into_again() {
         let device = MemoryDevice::new(64 * BLOCK_BYTES);
         device.write_at(0, vec![7; 64 * BLOCK_SIZE]).unwrap();
         let mut spare = Spare::default();

@@ -353,7 +353,7 @@ pub fn with_orphan(kind: &dyn Subject) -> (Arc<MemoryDevice>, Record) {
 /// # Panics
 /// Otherwise.
 #[must_use]
-pub fn an_orphan_on_a_bad_sector_keeps_nobody_from_mounting(
+pub fn an_orphan_on_a_bad_sector_does_not_prevent_the_mount(
     kind: &dyn Subject,
 ) -> Arc<MemoryDevice> {
     let (left, record) = with_orphan(kind);
@@ -377,9 +377,7 @@ pub fn an_orphan_on_a_bad_sector_keeps_nobody_from_mounting(
 /// # Panics
 /// Otherwise.
 #[must_use]
-pub fn an_orphan_that_is_damaged_keeps_nobody_from_mounting(
-    kind: &dyn Subject,
-) -> Arc<MemoryDevice> {
+pub fn a_damaged_orphan_does_not_prevent_the_mount(kind: &dyn Subject) -> Arc<MemoryDevice> {
     let (left, record) = with_orphan(kind);
     flip(&left, record.checked);
     let fs = kind.open(left.clone(), "");

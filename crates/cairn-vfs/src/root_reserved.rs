@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_are_for_root_and_for_whom_the_volume_names() {
+    fn root_and_the_named_user_and_group_may_use_the_blocks() {
         let who = |uid, gid| Caller { uid, gid, umask: 0 };
         let reserved = ReservedFor { uid: 77, gid: 88 };
         for admitted in [who(0, 5), who(77, 5), who(5, 88)] {

@@ -125,7 +125,7 @@ mod tests {
 
     /// While frozen nothing changes, and after the thaw every writer wakes.
     #[test]
-    fn nothing_changes_while_frozen_and_everybody_wakes() {
+    fn nothing_changes_while_frozen_and_a_thaw_wakes_all_waiters() {
         let (access, changes, passed, over) =
             (WriteAccess::default(), AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
         std::thread::scope(|scope| {

@@ -101,7 +101,7 @@ fn a_volume_opened_for_reading_is_recovered_when_it_is_turned_writable() {
 }
 
 #[test]
-fn who_reads_beside_others_goes_on_reading() {
+fn a_reader_beside_other_readers_keeps_reading() {
     for format in Format::ALL {
         let dir = tempfile::tempdir().unwrap();
         let image = dir.path().join("image");

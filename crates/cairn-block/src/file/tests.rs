@@ -252,7 +252,7 @@ fn qemu_finds_the_bytes_locked_that_it_looks_at() {
 }
 
 #[test]
-fn who_needs_what_another_denies_is_refused_as_by_qemu() {
+fn an_open_that_the_locks_of_qemu_deny_is_refused() {
     let (_directory, path) = image(4096);
     let qemu = File::open(&path).unwrap();
     let held = |byte: u64| assert!(ofd::lock(&qemu, ofd::Kind::Shared, byte..byte + 1).unwrap());

@@ -141,7 +141,7 @@ fn a_batch_is_done_up_to_its_failing_request() {
 }
 
 #[test]
-fn a_bad_sector_fails_whoever_touches_it() {
+fn every_request_that_covers_a_bad_sector_fails() {
     let device = Fault::new(memory(4096));
     device.fail_range(Operation::Write, 1024..1536);
     device.write_at(0, vec![1; 1024]).unwrap();

@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_found_no_room_is_named_when_there_is_some() {
+    fn a_waiting_zone_is_named_when_there_is_room() {
         let zones = ActiveZones::new(2, 1);
         assert_eq!([3, 4, 5, 4].map(|zone| zones.begin(zone)), [true, false, false, false]);
         assert_eq!(zones.end(), [4, 5].into());

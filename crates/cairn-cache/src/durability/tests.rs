@@ -56,7 +56,7 @@ fn no_caller_returns_before_the_flush_that_covers_its_mark_has_succeeded() {
 }
 
 #[test]
-fn all_who_wait_for_a_flush_that_fails_hear_of_it() {
+fn all_waiters_of_a_failed_flush_get_the_error() {
     let device = Arc::new(Hold::new(Arc::new(MemoryDevice::new(1 << 16))));
     let flushes = Flushes::new(device.clone());
     let mark = flushes.mark();

@@ -116,12 +116,12 @@ fn change(mut volume: Volume) {
 }
 
 #[test]
-fn a_program_that_somebody_else_changed_has_no_privileges_on_ext4() {
+fn a_program_changed_by_another_user_loses_its_privileges_on_ext4() {
     change(Volume::mounted(128 << 20, ""));
 }
 
 #[test]
-fn a_program_that_somebody_else_changed_has_no_privileges_on_f2fs() {
+fn a_program_changed_by_another_user_loses_its_privileges_on_f2fs() {
     change(Volume::f2fs(128 << 20, ""));
 }
 

@@ -200,7 +200,7 @@ fn a_mapping_does_not_reach_the_reserve_from_afar() {
 }
 
 #[test]
-fn f2fs_keeps_blocks_for_whom_the_mount_names() {
+fn f2fs_reserves_blocks_for_the_users_of_the_mount_options() {
     let mut volume = Volume::f2fs(100 << 20, "reserve_root=1200,resgid=88");
     let found = counts(&volume.root());
     volume.unmount();
@@ -208,7 +208,7 @@ fn f2fs_keeps_blocks_for_whom_the_mount_names() {
 }
 
 #[test]
-fn root_reserved_blocks_are_for_whom_the_kernel_gives_them() {
+fn root_reserved_blocks_go_to_the_same_users_as_in_the_kernel() {
     let mut volume = Volume::make(64 << 20, &["-b", "4096", "-m", "20"]);
     judge::run("tune2fs", [OsStr::new("-g"), "88".as_ref(), volume.image().as_os_str()]);
     let copy = volume.outside("copy");

@@ -152,7 +152,7 @@ fn room(volume: &Volume, figure: &str) -> serde_json::Value {
 /// The kernel's cache would take any number of writes and lose them later: a write without room
 /// fails, and the data of successful writes is there, without an fsync.
 #[test]
-fn whoever_writes_to_a_full_volume_is_told_without_asking() {
+fn a_write_to_a_full_volume_fails_without_an_fsync() {
     for (mut volume, least) in collecting() {
         let files =
             ["large", "small", "smallest"].map(|name| File::create(volume.path(name)).unwrap());

@@ -145,7 +145,7 @@ fn a_failed_mkfs_leaves_no_file_and_no_larger_one() {
 }
 
 #[test]
-fn the_root_belongs_to_whoever_makes_the_volume() {
+fn the_root_directory_belongs_to_the_caller_of_mkfs() {
     assert!(judge::is_root(), "run it as root: it makes a volume as another user");
     let owner = |image: &str| {
         let json: serde_json::Value =

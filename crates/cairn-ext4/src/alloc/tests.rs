@@ -204,7 +204,7 @@ fn contending_threads_never_share_a_block() {
 }
 
 #[test]
-fn every_promised_block_finds_a_place_when_threads_fill_the_volume() {
+fn every_reserved_block_is_allocated_when_threads_fill_the_volume() {
     let fixture = fixture(24 << 20);
     std::thread::scope(|scope| {
         for worker in 0..4_u64 {

@@ -81,7 +81,7 @@ fn every_history_of_two_steps_with_other_formats() {
 }
 
 #[test]
-fn two_who_ask_at_once_are_told_the_same() {
+fn two_fsyncs_at_once_get_the_same_answer() {
     let fresh = format(shm().path(), K4, 16);
     let open = |device| opened(device, Arc::new(Threads::new()));
     let subject =

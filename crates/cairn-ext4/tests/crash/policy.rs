@@ -133,9 +133,9 @@ fn a_failed_write_of_metadata_is_recorded() {
 
 /// It is e2fsck's to delete, as Linux leaves it.
 #[test]
-fn an_orphan_on_a_bad_sector_keeps_nobody_from_mounting() {
+fn an_orphan_on_a_bad_sector_does_not_prevent_the_mount() {
     for kind in ORPHANS {
-        preen(&policy::an_orphan_on_a_bad_sector_keeps_nobody_from_mounting(&Kind(kind)));
+        preen(&policy::an_orphan_on_a_bad_sector_does_not_prevent_the_mount(&Kind(kind)));
     }
 }
 
@@ -174,12 +174,12 @@ fn seen(device: &MemoryDevice) -> String {
 
 /// Linux mounts such a volume, too; what e2fsck finds then is the orphan, and nothing else.
 #[test]
-fn an_orphan_that_is_damaged_keeps_nobody_from_mounting() {
+fn a_damaged_orphan_does_not_prevent_the_mount() {
     for kind in ORPHANS {
         let (before, record) = policy::with_orphan(&Kind(kind));
         flip(&before, record.checked);
         mounts_in_linux(&before);
-        let head = seen(&policy::an_orphan_that_is_damaged_keeps_nobody_from_mounting(&Kind(kind)));
+        let head = seen(&policy::a_damaged_orphan_does_not_prevent_the_mount(&Kind(kind)));
         assert!(
             head.contains("clean with errors") && !head.contains("First orphan"),
             "{kind:?}: {head}"
@@ -189,7 +189,7 @@ fn an_orphan_that_is_damaged_keeps_nobody_from_mounting() {
 
 /// So it is where the list in the superblock leads nowhere.
 #[test]
-fn a_bad_head_of_the_orphan_list_keeps_nobody_from_mounting() {
+fn a_bad_head_of_the_orphan_list_does_not_prevent_the_mount() {
     let dir = shm();
     let image = dir.path().join("bad head");
     write_image(&*Kind(SUMS).fresh(), &image).unwrap();
@@ -257,7 +257,7 @@ fn the_first_damage_stops_a_volume_whose_superblock_asks_for_it() {
 /// The commit daemon finds that the device fails, and nobody waits for it. The next change is
 /// refused, and the error is recorded.
 #[test]
-fn an_abort_that_nobody_waited_for_is_recorded() {
+fn an_abort_in_the_background_is_recorded() {
     let kind = Kind(SUMS);
     let device = kind.fresh();
     let fault = Arc::new(Fault::new(device.clone()));

@@ -53,7 +53,7 @@ fn df_is_the_kernels() {
 }
 
 #[test]
-fn reserved_blocks_are_for_those_whom_the_superblock_names() {
+fn the_users_in_the_superblock_may_use_reserved_blocks() {
     let file = tempfile::NamedTempFile::new().unwrap();
     mke2fs(file.path(), 32 << 20, &["-t", "ext4", "-b", "4096", "-m", "20"]);
     run(

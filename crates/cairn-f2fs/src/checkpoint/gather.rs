@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn all_who_were_there_are_waited_for() {
+    fn all_callers_of_the_last_round_are_waited_for() {
         let mut gather = Gather::default();
         assert_eq!(gather.patience(1, millis(0)), None);
         served(&mut gather, 1, 3, COST);

@@ -103,7 +103,7 @@ fn it_can_be_switched_off_and_on() {
 }
 
 #[test]
-fn the_daemon_cleans_for_those_who_need_room() {
+fn the_daemon_cleans_for_writers_that_need_room() {
     for policy in ["greedy", "data_first", "adaptive"] {
         daemon_cleans(policy);
     }

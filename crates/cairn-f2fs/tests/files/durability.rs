@@ -60,7 +60,7 @@ fn every_history_of_two_steps_is_as_durable_as_was_said() {
 }
 
 #[test]
-fn two_who_ask_at_once_are_told_the_same() {
+fn two_fsyncs_at_once_get_the_same_answer() {
     let open = |device| opened(device, "");
     let fresh = volume(64 << 20, &[]).fork();
     let subject =

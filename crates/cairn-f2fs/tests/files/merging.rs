@@ -225,7 +225,7 @@ fn merging_is_switched_under_load() {
 
 /// What ends or pauses a mount while a checkpoint is under way and others have asked for the next:
 /// all are served.
-fn serves_whoever_waits(end: fn(&F2fs) -> cairn_vfs::Result<()>) -> (Arc<MemoryDevice>, Arc<F2fs>) {
+fn serves_waiters(end: fn(&F2fs) -> cairn_vfs::Result<()>) -> (Arc<MemoryDevice>, Arc<F2fs>) {
     let below = volume(64 << 20, &[]);
     let held = Held::new(below.clone());
     let fs = open(held.clone(), "");
@@ -250,14 +250,14 @@ fn serves_whoever_waits(end: fn(&F2fs) -> cairn_vfs::Result<()>) -> (Arc<MemoryD
 }
 
 #[test]
-fn an_unmount_serves_whoever_waits() {
-    serves_whoever_waits(|fs| fs.unmount());
+fn an_unmount_serves_waiting_fsyncs() {
+    serves_waiters(|fs| fs.unmount());
 }
 
 /// Then there is no server until the thaw.
 #[test]
-fn freezing_serves_whoever_waits() {
-    let (below, fs) = serves_whoever_waits(|fs| fs.freeze());
+fn freezing_serves_waiting_fsyncs() {
+    let (below, fs) = serves_waiters(|fs| fs.freeze());
     fs.thaw().unwrap();
     touch(&fs, fs.root(), "thawed");
     let before = stats(&fs).total.get();

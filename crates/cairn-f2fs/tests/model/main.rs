@@ -88,7 +88,7 @@ fn check(body: impl Fn() + Send + Sync + 'static) {
 }
 
 #[test]
-fn a_daemon_serves_everybody() {
+fn one_daemon_serves_all_waiters() {
     check(|| {
         let volume = Volume::new();
         let daemon = volume.start();
@@ -113,7 +113,7 @@ fn requesters_serve_themselves_without_a_daemon() {
 }
 
 #[test]
-fn nobody_is_left_behind_when_the_daemon_goes() {
+fn no_waiter_hangs_when_the_daemon_ends() {
     check(|| {
         let volume = Volume::new();
         let daemon = volume.start();
@@ -125,7 +125,7 @@ fn nobody_is_left_behind_when_the_daemon_goes() {
 }
 
 #[test]
-fn whoever_asked_before_the_daemon_came_is_served() {
+fn requests_before_the_start_of_the_daemon_are_served() {
     check(|| {
         let volume = Volume::new();
         let other = volume.ask_from();

@@ -123,7 +123,7 @@ fn nodes_without_the_mark_count_only_before_one_with_it() {
 }
 
 #[test]
-fn an_inode_nobody_knows_is_left_out() {
+fn an_inode_without_a_known_parent_is_left_out() {
     let mut chain = Chain::new(base());
     chain.node(block_of(&inode(b"ghost", 0), &[]), 901, 901, 0, FSYNC);
     let volume = chain.open();

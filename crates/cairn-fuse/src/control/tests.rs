@@ -156,7 +156,7 @@ fn too_many_clients_are_sent_away() {
 }
 
 #[test]
-fn the_end_is_told_to_those_who_wait() {
+fn waiting_clients_are_told_of_the_end() {
     let rig = Rig::new();
     let server = rig.listen();
     let ending = rig.connect().unwrap().wait_for_end().unwrap();
@@ -282,7 +282,7 @@ fn the_root_of_a_user_namespace_has_the_places_of_the_user_it_is_outside() {
 }
 
 #[test]
-fn a_place_that_somebody_else_made_is_passed_over() {
+fn a_directory_of_another_user_is_not_used() {
     let (foreign, rig) = (Rig::new(), Rig::new());
     fs::set_permissions(foreign.directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let places = [foreign.path(), rig.path()];

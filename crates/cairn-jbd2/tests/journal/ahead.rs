@@ -208,7 +208,7 @@ fn it_goes_on_by_itself_with_one_flush_for_many_transactions() {
 }
 
 #[test]
-fn a_busy_block_is_left_out_and_nobody_waits_for_its_commit() {
+fn a_busy_block_is_left_out_without_waiting_for_its_commit() {
     let mut sim = sim(JournalOptions::default());
     sim.fill(70);
     // Block 1 of the oldest transaction changes again. The open handle prevents a commit.

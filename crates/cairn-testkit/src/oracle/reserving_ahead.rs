@@ -116,7 +116,7 @@ pub fn sequential_calls_of_any_size_ask_less_than_once_a_mib(subject: &dyn Subje
 ///
 /// # Panics
 /// That is not so.
-pub fn only_who_writes_in_a_row_reserves_ahead(subject: &dyn Subject) {
+pub fn only_sequential_writers_reserve_ahead(subject: &dyn Subject) {
     let device = subject.make();
     let volume = subject.open(&device);
     let before = calls(&*volume);
@@ -179,7 +179,7 @@ pub fn what_is_not_used_takes_no_space(subject: &dyn Subject, maps: u64) {
 ///
 /// # Panics
 /// That is not so.
-pub fn nobody_fails_for_what_another_has_reserved(subject: &dyn Subject, maps: u64) {
+pub fn no_writer_fails_for_the_reservation_of_another(subject: &dyn Subject, maps: u64) {
     let device = subject.make();
     let volume = subject.open(&device);
     let (first, second) = (create(&*volume, "first"), create(&*volume, "second"));

@@ -47,7 +47,7 @@ fn run(seed: u64) -> (Vec<(u64, Duration)>, u32) {
 }
 
 #[test]
-fn a_standing_clock_moves_nobody_s_timestamps() {
+fn timestamps_of_a_standing_clock_do_not_change() {
     for seconds in [1_700_000_000, -5] {
         let (one, other) = (Simulated::standing_at(seconds), Simulated::standing_at(seconds));
         let before = one.now();
@@ -175,7 +175,7 @@ fn a_daemon_may_wait_for_another_but_is_not_entered_twice() {
 }
 
 #[test]
-fn a_step_runs_without_the_ranks_of_who_waits() {
+fn a_step_runs_without_the_ranks_of_the_waiter() {
     let runtime = Simulated::new(5);
     let low = Arc::new(ranked_lock::Mutex::new(ranked_lock::Rank::InodeData, 0));
     let high = ranked_lock::Mutex::new(ranked_lock::Rank::Folio, ());

@@ -135,7 +135,7 @@ impl Daemon for Broken {
 
 #[test]
 #[should_panic(expected = "daemon broken panicked")]
-fn who_waits_for_a_dead_daemon_does_not_wait_for_ever() {
+fn a_wait_for_a_dead_daemon_ends() {
     let runtime = Threads::new();
     let _handle = runtime.spawn("broken", Arc::new(Event::new()), Arc::new(Broken)).unwrap();
     runtime.wait_until(&Event::new(), &mut || false);

@@ -97,7 +97,7 @@ fn linear_directories_stay_linear_without_dir_index() {
 }
 
 #[test]
-fn an_index_flag_nobody_keeps_is_cleared() {
+fn an_index_flag_without_an_index_is_cleared() {
     let dir = run(small_blocks(), 4, 300, 7);
     assert!(dir.indexed());
     let mut plain = small_blocks();
