@@ -51,15 +51,15 @@ pub struct Disk {
 
 /// The arguments of [`Disk::new`].
 pub(crate) struct Parts {
-    pub device: Arc<dyn BlockDevice>,
-    pub flushes: Arc<Flushes>,
-    pub superblock: Superblock,
-    pub layout: Arc<Layout>,
+    pub(crate) device: Arc<dyn BlockDevice>,
+    pub(crate) flushes: Arc<Flushes>,
+    pub(crate) superblock: Superblock,
+    pub(crate) layout: Arc<Layout>,
     pub(crate) buffers: Arc<BufferCache>,
-    pub checkpoint: Loaded,
-    pub nat: Arc<NatTable>,
-    pub nodes: NodeCache,
-    pub store: Option<Arc<Store>>,
+    pub(crate) checkpoint: Loaded,
+    pub(crate) nat: Arc<NatTable>,
+    pub(crate) nodes: NodeCache,
+    pub(crate) store: Option<Arc<Store>>,
 }
 
 impl Disk {

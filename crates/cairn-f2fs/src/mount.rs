@@ -48,7 +48,7 @@ pub struct Probe {
     /// The superblock.
     pub superblock: Superblock,
     /// Its geometry, checked against itself and the device.
-    pub layout: Layout,
+    pub(crate) layout: Layout,
     /// True if the first copy is damaged and this is the second one.
     pub(crate) from_backup: bool,
 }

@@ -46,7 +46,7 @@ pub(crate) struct Op<'v> {
     /// The inodes of the volume.
     pub(crate) inodes: &'v Inodes,
     /// Its write core.
-    pub store: &'v Store,
+    pub(crate) store: &'v Store,
     /// Blocks that it may take. The rest is released at its end.
     pub(crate) reservation: Reservation,
     _guard: OpGuard<'v>,

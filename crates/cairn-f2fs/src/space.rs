@@ -23,7 +23,7 @@ pub(crate) const WRITE_BACK_PIECE: u64 = 1024;
 
 /// The checkpoint's counters of used blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub(crate) struct Counts {
     /// Blocks in use: `valid_block_count`.
     pub(crate) valid_blocks: u64,
     /// Nodes in use: `valid_node_count`.
@@ -36,13 +36,13 @@ pub struct Counts {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Pending {
     /// Node blocks.
-    pub nodes: u64,
+    pub(crate) nodes: u64,
     /// Blocks of directory data.
     pub(crate) dentries: u64,
     /// Inodes that are not in their node blocks yet.
-    pub inodes: u64,
+    pub(crate) inodes: u64,
     /// Blocks of file data, where they never go back in place (mode=lfs).
-    pub data: u64,
+    pub(crate) data: u64,
 }
 
 /// Sections that pending writes will take.
@@ -71,7 +71,7 @@ struct State {
 }
 
 /// See the module.
-pub struct Space {
+pub(crate) struct Space {
     user_blocks: u64,
     section_capacity: u32,
     reserved_segments: u32,
@@ -89,7 +89,7 @@ pub struct Reservation {
 impl Space {
     /// The counters of a checkpoint.
     #[must_use]
-    pub fn new(checkpoint: &Checkpoint, layout: &Layout) -> Arc<Self> {
+    pub(crate) fn new(checkpoint: &Checkpoint, layout: &Layout) -> Arc<Self> {
         let counts = Counts {
             valid_blocks: checkpoint.valid_block_count,
             valid_nodes: checkpoint.valid_node_count,
@@ -117,7 +117,7 @@ impl Space {
     ///
     /// # Errors
     /// There are fewer blocks left.
-    pub fn reserve(self: &Arc<Self>, blocks: u64) -> Result<Reservation> {
+    pub(crate) fn reserve(self: &Arc<Self>, blocks: u64) -> Result<Reservation> {
         let mut state = self.state.lock();
         let kept = if root_reserved::may_be_used() { 0 } else { state.root_reserved };
         let wanted = (state.counts.valid_blocks + state.reserved + state.unusable + kept)
@@ -130,7 +130,7 @@ impl Space {
     }
 
     /// Counts blocks as no longer in use.
-    pub fn release(&self, blocks: u64) {
+    pub(crate) fn release(&self, blocks: u64) {
         self.change(|counts| less(&mut counts.valid_blocks, blocks));
     }
 
@@ -159,7 +159,7 @@ impl Space {
 
     /// The counters now.
     #[must_use]
-    pub fn counts(&self) -> Counts {
+    pub(crate) fn counts(&self) -> Counts {
         self.state.lock().counts
     }
 
@@ -180,27 +180,27 @@ impl Space {
     /// roll-forward adds them to the checkpoint's blocks, and may not see that others were
     /// released.
     #[must_use]
-    pub fn taken(&self) -> u64 {
+    pub(crate) fn taken(&self) -> u64 {
         self.state.lock().taken
     }
 
     /// All blocks that users may have: `user_block_count`, or fewer if the zones have less
     /// capacity.
     #[must_use]
-    pub const fn user_blocks(&self) -> u64 {
+    pub(crate) const fn user_blocks(&self) -> u64 {
         self.user_blocks
     }
 
     /// Blocks that are neither in use nor reserved.
     #[must_use]
-    pub fn free_blocks(&self) -> u64 {
+    pub(crate) fn free_blocks(&self) -> u64 {
         let state = self.state.lock();
         self.user_blocks.saturating_sub(state.counts.valid_blocks + state.reserved + state.unusable)
     }
 
     /// Free blocks that can be had: all with `reserved`, or those that are not root-reserved.
     #[must_use]
-    pub fn available(&self, reserved: bool) -> u64 {
+    pub(crate) fn available(&self, reserved: bool) -> u64 {
         let kept = if reserved { 0 } else { self.state.lock().root_reserved };
         self.free_blocks().saturating_sub(kept)
     }
@@ -219,7 +219,7 @@ impl Space {
 
     /// Sections kept for cleaning.
     #[must_use]
-    pub const fn reserved_sections(&self) -> u32 {
+    pub(crate) const fn reserved_sections(&self) -> u32 {
         self.sections_of(self.reserved_segments)
     }
 
@@ -279,7 +279,7 @@ fn less32(count: &mut u32, by: u32) -> bool {
 impl Reservation {
     /// Blocks left in it.
     #[must_use]
-    pub const fn left(&self) -> u64 {
+    pub(crate) const fn left(&self) -> u64 {
         self.left
     }
 
@@ -287,14 +287,14 @@ impl Reservation {
     ///
     /// # Panics
     /// Fewer were reserved.
-    pub fn split(&mut self, blocks: u64) -> Self {
+    pub(crate) fn split(&mut self, blocks: u64) -> Self {
         assert!(self.left >= blocks, "{blocks} blocks are split off {} reserved", self.left);
         self.left -= blocks;
         Self { space: self.space.clone(), left: blocks }
     }
 
     /// Both as one.
-    pub fn join(mut self, mut other: Self) -> Self {
+    pub(crate) fn join(mut self, mut other: Self) -> Self {
         self.left += std::mem::take(&mut other.left);
         self
     }
@@ -303,7 +303,7 @@ impl Reservation {
     ///
     /// # Panics
     /// Fewer were reserved.
-    pub fn take(&mut self, blocks: u64) {
+    pub(crate) fn take(&mut self, blocks: u64) {
         self.turn(blocks, |_| {});
     }
 

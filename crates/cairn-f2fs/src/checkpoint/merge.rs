@@ -30,7 +30,7 @@ pub(crate) struct Merge {
     pub(super) gather: Mutex<Gather>,
     pub(super) daemon: Mutex<Option<DaemonHandle>>,
     /// Counters.
-    pub stats: MergeStats,
+    pub(crate) stats: MergeStats,
 }
 
 #[derive(Clone, Copy)]
@@ -62,7 +62,7 @@ pub struct MergeStats {
 impl MergeStats {
     /// Adds the counters to a report.
     #[must_use]
-    pub fn report(&self, report: Report) -> Report {
+    pub(crate) fn report(&self, report: Report) -> Report {
         report
             .with("queued", &self.queued)
             .with("issued", &self.issued)

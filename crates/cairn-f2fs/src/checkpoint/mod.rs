@@ -24,7 +24,7 @@ mod queue;
 mod read;
 mod reason;
 mod request;
-pub mod summaries;
+pub(crate) mod summaries;
 mod sync;
 mod write;
 
@@ -73,23 +73,23 @@ pub(crate) trait Hook: Send + Sync {
 /// The parts that a checkpoint writes.
 pub struct Parts {
     /// The volume's geometry.
-    pub layout: Layout,
+    pub(crate) layout: Layout,
     /// The volume.
-    pub device: Arc<dyn BlockDevice>,
+    pub(crate) device: Arc<dyn BlockDevice>,
     /// Held by operations, and exclusively for the snapshot.
     pub(crate) operation_lock: Arc<OperationLock>,
     /// Counters.
-    pub space: Arc<Space>,
+    pub(crate) space: Arc<Space>,
     /// The NAT.
-    pub nat: Arc<Nat>,
+    pub(crate) nat: Arc<Nat>,
     /// The SIT and the logs.
-    pub segments: Arc<Segments>,
+    pub(crate) segments: Arc<Segments>,
     /// Node blocks.
-    pub nodes: Arc<Nodes>,
+    pub(crate) nodes: Arc<Nodes>,
     /// Time.
-    pub runtime: Arc<dyn Runtime>,
+    pub(crate) runtime: Arc<dyn Runtime>,
     /// True if freed blocks are to be discarded.
-    pub discard: bool,
+    pub(crate) discard: bool,
 }
 
 /// See the module.
@@ -128,7 +128,7 @@ pub struct CheckpointStats {
     /// Asked for while nothing was dirty.
     pub(crate) nothing_to_do: Counter,
     /// Failed.
-    pub failed: Counter,
+    pub(crate) failed: Counter,
     /// Blocks of packs.
     pub(crate) pack_blocks: Counter,
     /// Blocks discarded after checkpoints.

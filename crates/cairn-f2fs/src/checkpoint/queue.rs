@@ -17,7 +17,7 @@ use super::sync::{Event, Mutex, mutex};
 #[must_use = "the answer comes to the ticket"]
 pub(super) struct Ticket<Q, A> {
     /// The request.
-    pub request: Q,
+    pub(crate) request: Q,
     answer: Mutex<Option<A>>,
 }
 
@@ -42,9 +42,9 @@ struct State<Q, A> {
 pub(super) struct Queue<Q, A> {
     state: Mutex<State<Q, A>>,
     /// Notifies the daemon that requests have arrived.
-    pub arrived: Arc<Event>,
+    pub(crate) arrived: Arc<Event>,
     /// Notifies requesters that there are answers, or that there is no server any more.
-    pub changed: Event,
+    pub(crate) changed: Event,
 }
 
 impl<Q, A: Clone> Queue<Q, A> {

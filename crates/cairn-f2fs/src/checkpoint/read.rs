@@ -31,15 +31,15 @@ pub struct Loaded {
     /// The checkpoint.
     pub checkpoint: Checkpoint,
     /// The pack it is in; the next one goes to the other.
-    pub side: Side,
+    pub(crate) side: Side,
     /// The layout of the pack.
-    pub map: PackMap,
+    pub(crate) map: PackMap,
 }
 
 impl Loaded {
     /// Address of a block of the pack.
     #[must_use]
-    pub fn address(&self, layout: &Layout, offset: u32) -> Pba {
+    pub(crate) fn address(&self, layout: &Layout, offset: u32) -> Pba {
         block_of_pack(layout, self.side, offset)
     }
 

@@ -37,7 +37,7 @@ impl Reason {
 
     /// Its name in statistics.
     #[must_use]
-    pub const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Sync => "sync",
             Self::Fsync => "fsync",

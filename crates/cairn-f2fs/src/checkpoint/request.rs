@@ -25,7 +25,7 @@ impl Checkpoints {
     /// # Errors
     /// The volume has stopped, or stops now because of this error: all requests of a batch get the
     /// same.
-    pub fn request(&self, reason: Reason) -> Result<bool> {
+    pub(crate) fn request(&self, reason: Reason) -> Result<bool> {
         let merges = matches!(reason, Reason::Sync | Reason::Fsync);
         if !merges || !self.is_merging() {
             return self.write(reason);

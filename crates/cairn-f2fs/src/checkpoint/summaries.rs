@@ -31,16 +31,16 @@ use crate::format::units::Nid;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Journals {
     /// Entries that override the NAT area.
-    pub nat: NatJournal,
+    pub(crate) nat: NatJournal,
     /// Entries that override the SIT area.
-    pub sit: SitJournal,
+    pub(crate) sit: SitJournal,
 }
 
 /// Owners of the blocks of the six current segments, and lifetime statistics.
 #[derive(Clone, Debug)]
-pub struct CurrentSummaries {
+pub(crate) struct CurrentSummaries {
     /// By [`Log::index`], 512 entries each.
-    pub entries: [Vec<Summary>; Log::COUNT],
+    pub(crate) entries: [Vec<Summary>; Log::COUNT],
     /// Kilobytes ever written to the volume; known only after an unmount.
     pub(crate) kbytes_written: u64,
 }

@@ -244,7 +244,7 @@ impl Checkpoints {
     ///
     /// # Errors
     /// The device's.
-    pub fn discard(&self, runs: &[BlockRun]) -> Result<u64> {
+    pub(crate) fn discard(&self, runs: &[BlockRun]) -> Result<u64> {
         let request = |(start, count): &BlockRun| Request::Discard {
             offset: start.bytes(),
             len: u64::from(*count) * BLOCK_BYTES,

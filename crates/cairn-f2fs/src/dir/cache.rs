@@ -58,7 +58,7 @@ struct Blocks {
 }
 
 /// The directories of a volume that have blocks in memory.
-pub struct DirCaches {
+pub(crate) struct DirCaches {
     budget: Arc<Budget>,
     queue: Mutex<VecDeque<Weak<Blocks>>>,
 }
@@ -66,7 +66,7 @@ pub struct DirCaches {
 impl DirCaches {
     /// An empty set. Its blocks are charged to `budget`.
     #[must_use]
-    pub fn new(budget: &Arc<Budget>) -> Arc<Self> {
+    pub(crate) fn new(budget: &Arc<Budget>) -> Arc<Self> {
         let queue = Mutex::new(Rank::Cache, VecDeque::new());
         let caches = Arc::new(Self { budget: budget.clone(), queue });
         let reclaim: Arc<dyn Reclaim> = caches.clone();
@@ -113,7 +113,7 @@ impl State {
 }
 
 /// See the module.
-pub struct DirCache {
+pub(crate) struct DirCache {
     blocks: Arc<Blocks>,
     all: Arc<DirCaches>,
 }
@@ -121,7 +121,7 @@ pub struct DirCache {
 impl DirCache {
     /// The empty cache of a directory.
     #[must_use]
-    pub fn new(all: &Arc<DirCaches>) -> Self {
+    pub(crate) fn new(all: &Arc<DirCaches>) -> Self {
         let state = Mutex::new(Rank::Leaf, State::default());
         let blocks = Blocks { state, listed: AtomicBool::new(false), used: AtomicBool::new(true) };
         Self { blocks: Arc::new(blocks), all: all.clone() }
@@ -133,7 +133,7 @@ impl DirCache {
 
     /// A block, if it is here.
     #[must_use]
-    pub fn get(&self, block: u64) -> Option<Arc<[u8]>> {
+    pub(crate) fn get(&self, block: u64) -> Option<Arc<[u8]>> {
         self.blocks.used.store(true, Relaxed);
         self.blocks.state.lock().blocks.get(&block).map(|found| found.image.clone())
     }
@@ -145,7 +145,7 @@ impl DirCache {
     }
 
     /// Keeps a block that was read.
-    pub fn keep(&self, block: u64, image: Arc<[u8]>) {
+    pub(crate) fn keep(&self, block: u64, image: Arc<[u8]>) {
         let kept = self.clean(image);
         self.blocks.state.lock().blocks.entry(block).or_insert(kept);
         self.all.list(&self.blocks);
@@ -156,7 +156,7 @@ impl DirCache {
 
     /// Changes a block. `image` provides it if it is not in memory. `count` counts the dirty blocks
     /// of all directories.
-    pub fn change<R>(
+    pub(crate) fn change<R>(
         &self,
         block: u64,
         image: Arc<[u8]>,
@@ -181,7 +181,7 @@ impl DirCache {
 
     /// Blocks that have changed since they got their addresses, in order.
     #[must_use]
-    pub fn dirty(&self) -> Vec<(u64, Arc<[u8]>)> {
+    pub(crate) fn dirty(&self) -> Vec<(u64, Arc<[u8]>)> {
         let state = self.blocks.state.lock();
         let dirty = state.blocks.iter().filter(|(_, block)| block.dirty);
         dirty.map(|(index, block)| (*index, block.image.clone())).collect()
@@ -200,13 +200,13 @@ impl DirCache {
     }
 
     /// Records that all blocks with addresses are on the device.
-    pub fn written(&self) {
+    pub(crate) fn written(&self) {
         self.blocks.state.lock().blocks.values_mut().for_each(|block| block.placed = false);
         self.all.list(&self.blocks);
     }
 
     /// Removes a block that was freed.
-    pub fn remove(&self, block: u64, count: &AtomicU64) {
+    pub(crate) fn remove(&self, block: u64, count: &AtomicU64) {
         let mut state = self.blocks.state.lock();
         if state.blocks.remove(&block).is_some_and(|block| block.dirty) {
             state.dirty = state.dirty.strict_sub(1);
@@ -215,7 +215,7 @@ impl DirCache {
     }
 
     /// Forgets all blocks of a deleted directory.
-    pub fn clear(&self, count: &AtomicU64) {
+    pub(crate) fn clear(&self, count: &AtomicU64) {
         let mut state = self.blocks.state.lock();
         count.fetch_sub(as_u64(state.dirty), Relaxed);
         *state = State::default();

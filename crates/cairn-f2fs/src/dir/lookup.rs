@@ -28,15 +28,15 @@ pub(crate) type Target = (Nid, Option<FileKind>);
 
 /// An entry and its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Found {
+pub(crate) struct Found {
     /// Inode.
-    pub nid: Nid,
+    pub(crate) nid: Nid,
     /// Kind, if stored.
-    pub kind: Option<FileKind>,
+    pub(crate) kind: Option<FileKind>,
     /// Block of the directory; 0 for inline entries.
-    pub block: u64,
+    pub(crate) block: u64,
     /// First slot.
-    pub slot: usize,
+    pub(crate) slot: usize,
 }
 
 /// How the names of a directory are compared.

@@ -34,7 +34,7 @@ pub(crate) fn flip(map: &mut [u8], bit: usize) -> bool {
 
 /// Number of set bits.
 #[must_use]
-pub fn count(map: &[u8]) -> u32 {
+pub(crate) fn count(map: &[u8]) -> u32 {
     map.iter().map(|byte| byte.count_ones()).sum()
 }
 

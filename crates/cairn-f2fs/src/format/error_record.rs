@@ -37,7 +37,7 @@ impl StopReason {
 
 /// A kind of damage: a bit of `s_errors` (`enum f2fs_error`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FoundDamage {
+pub(crate) enum FoundDamage {
     /// A compressed cluster.
     Cluster,
     /// An address of a block.
@@ -83,7 +83,7 @@ impl Superblock {
     }
 
     /// Records a kind of damage. False if it was recorded before.
-    pub fn note_damage(&mut self, found: FoundDamage) -> bool {
+    pub(crate) fn note_damage(&mut self, found: FoundDamage) -> bool {
         let mask = 1_u8.rotate_left(u32::try_from(found.bit() % 8).unwrap_or(0));
         let Some(byte) = self.s_errors.get_mut(found.bit() / 8) else { return false };
         let new = *byte & mask == 0;

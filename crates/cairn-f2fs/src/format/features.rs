@@ -86,13 +86,13 @@ impl Features {
 
     /// The feature of an option's name.
     #[must_use]
-    pub fn named(name: &str) -> Option<Self> {
+    pub(crate) fn named(name: &str) -> Option<Self> {
         NAMES.iter().find(|(_, known)| *known == name).map(|(feature, _)| *feature)
     }
 
     /// Names of all features that are set; unknown bits in hexadecimal.
     #[must_use]
-    pub fn names(self) -> Vec<String> {
+    pub(crate) fn names(self) -> Vec<String> {
         let known = NAMES
             .iter()
             .filter(|(feature, _)| self.contains(*feature))

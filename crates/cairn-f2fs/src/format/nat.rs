@@ -1,7 +1,7 @@
 //! The node address table: where each node block is.
 //!
 //! The area has two copies of each block (see [`Layout::nat_address`]); entries that changed lately
-//! may be in the journal of the hot data log's summary instead ([`super::summary::NatJournal`]),
+//! may be in the journal of the hot data log's summary instead (`super::summary::NatJournal`),
 //! which overrides the area.
 
 use cairn_base::units::as_index;
@@ -39,9 +39,9 @@ const _: () = assert!(size_of::<RawNatBlock>() == BLOCK_SIZE);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NatEntry {
     /// Grows (and wraps) each time the nid is freed; summaries of its data blocks carry it.
-    pub version: u8,
+    pub(crate) version: u8,
     /// The inode it belongs to; itself for an inode.
-    pub ino: Nid,
+    pub(crate) ino: Nid,
     /// Where it is; [`BlockAddr::NULL`] if the nid is free.
     pub block_addr: BlockAddr,
 }
@@ -92,12 +92,12 @@ impl From<NatEntry> for RawNatEntry {
 /// # Panics
 /// `index` is not below `ENTRIES_PER_BLOCK`: the caller's bug.
 #[must_use]
-pub fn entry(block: &[u8], index: usize) -> NatEntry {
+pub(crate) fn entry(block: &[u8], index: usize) -> NatEntry {
     (*block::entry(&view::<RawNatBlock>(block).entries, index)).into()
 }
 
 /// All entries of a NAT block.
-pub fn entries(block: &[u8]) -> impl Iterator<Item = NatEntry> + '_ {
+pub(crate) fn entries(block: &[u8]) -> impl Iterator<Item = NatEntry> + '_ {
     view::<RawNatBlock>(block).entries.iter().map(|raw| (*raw).into())
 }
 
@@ -105,7 +105,7 @@ pub fn entries(block: &[u8]) -> impl Iterator<Item = NatEntry> + '_ {
 ///
 /// # Panics
 /// As [`entry`].
-pub fn set_entry(block: &mut [u8], index: usize, entry: NatEntry) {
+pub(crate) fn set_entry(block: &mut [u8], index: usize, entry: NatEntry) {
     *block::entry_mut(&mut view_mut::<RawNatBlock>(block).entries, index) = entry.into();
 }
 

@@ -65,7 +65,7 @@ pub struct NodeFooter {
     pub ino: Nid,
     /// Marks.
     pub marks: Marks,
-    /// Offset in the inode's tree (see [`super::path`]); `XATTR_OFFSET` for attributes.
+    /// Offset in the inode's tree (see `super::path`); `XATTR_OFFSET` for attributes.
     pub offset: u32,
     /// Version of the checkpoint before it was written: [`super::Checkpoint::node_version`].
     pub cp_ver: u64,
@@ -118,7 +118,7 @@ impl NodeFooter {
     ///
     /// # Errors
     /// It says otherwise.
-    pub fn check(&self, nid: Nid, ino: Nid, addr: BlockAddr) -> Result<(), Corrupt> {
+    pub(crate) fn check(&self, nid: Nid, ino: Nid, addr: BlockAddr) -> Result<(), Corrupt> {
         let bad = |what, value: u32| Err(Corrupt::Node { nid, addr, what, value: value.into() });
         if self.nid != nid {
             return bad("the footer names another node", self.nid.get());

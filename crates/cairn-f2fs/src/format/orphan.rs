@@ -29,7 +29,7 @@ const _: () = assert!(size_of::<RawOrphanBlock>() == BLOCK_SIZE);
 ///
 /// # Errors
 /// Its count or a number is impossible.
-pub fn decode(block: &[u8], layout: &Layout) -> Result<Vec<Nid>, Corrupt> {
+pub(crate) fn decode(block: &[u8], layout: &Layout) -> Result<Vec<Nid>, Corrupt> {
     let raw: &RawOrphanBlock = view(block);
     let count = raw.entry_count.get();
     let Some(inos) = raw.ino.get(..as_index(count)) else {
@@ -44,7 +44,7 @@ pub fn decode(block: &[u8], layout: &Layout) -> Result<Vec<Nid>, Corrupt> {
 
 /// The blocks that name these inodes: `INOS_PER_BLOCK` each.
 #[must_use]
-pub fn encode(inos: &[Nid]) -> Vec<Vec<u8>> {
+pub(crate) fn encode(inos: &[Nid]) -> Vec<Vec<u8>> {
     let blocks: u16 = stored(inos.len().div_ceil(INOS_PER_BLOCK));
     let encode_one = |(number, part): (u16, &[Nid])| {
         let mut raw = RawOrphanBlock::new_zeroed();

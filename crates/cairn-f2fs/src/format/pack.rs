@@ -29,7 +29,7 @@ impl PackMap {
     /// The map of a pack to be written: so many orphan inodes, so many data summary blocks (3, or
     /// fewer in the compact form), node summaries or not. `None` if the segment has no room.
     #[must_use]
-    pub fn plan(
+    pub(crate) fn plan(
         layout: &Layout,
         orphan_inodes: usize,
         data_summaries: u32,
@@ -83,7 +83,7 @@ impl PackMap {
 
     /// Blocks of the pack: `cp_pack_total_block_count`.
     #[must_use]
-    pub const fn total(&self) -> u32 {
+    pub(crate) const fn total(&self) -> u32 {
         self.last().strict_add(1)
     }
 
@@ -95,7 +95,7 @@ impl PackMap {
 
     /// The first block with its payload.
     #[must_use]
-    pub const fn head(&self) -> Range<u32> {
+    pub(crate) const fn head(&self) -> Range<u32> {
         0..self.payload.strict_add(1)
     }
 

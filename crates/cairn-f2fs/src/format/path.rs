@@ -41,14 +41,14 @@ pub struct TreeShape {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NodePath {
     /// Nodes below the inode: 0 (the pointer is in the inode) to 3.
-    pub depth: usize,
+    pub(crate) depth: usize,
     /// With depth 0, `slots[0]` is the data pointer in the inode; else it is the index of the
     /// inode's nid (0 to 4) and `slots[d]` the index within the node at depth `d`.
-    pub slots: [u16; 4],
+    pub(crate) slots: [u16; 4],
     /// Offsets in the tree of the nodes at each depth; `offsets[0]` is 0, the inode.
     pub(crate) offsets: [u32; 4],
     /// Data pointers from this one to the end of its node, itself included.
-    pub rest: u32,
+    pub(crate) rest: u32,
 }
 
 impl NodePath {
@@ -67,7 +67,7 @@ impl NodePath {
 
 /// What stands at an offset of the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NodeKind {
+pub(crate) enum NodeKind {
     /// The inode.
     Inode,
     /// A direct node: pointers are block addresses.
@@ -83,7 +83,7 @@ pub enum NodeKind {
 impl NodeKind {
     /// The kind at an offset; `None` beyond the tree.
     #[must_use]
-    pub const fn at(offset: u32) -> Option<Self> {
+    pub(crate) const fn at(offset: u32) -> Option<Self> {
         Some(match offset {
             0 => Self::Inode,
             XATTR_OFFSET => Self::Xattr,

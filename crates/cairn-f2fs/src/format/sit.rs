@@ -2,7 +2,7 @@
 //!
 //! The area has two copies of each block (see
 //! [`Layout::sit_address`](super::layout::Layout::sit_address)); entries that changed lately may be
-//! in the journal of the cold data log's summary instead ([`super::summary::SitJournal`]), which
+//! in the journal of the cold data log's summary instead (`super::summary::SitJournal`), which
 //! overrides the area.
 
 use cairn_base::units::as_index;
@@ -52,13 +52,13 @@ pub struct SitEntry {
     /// Valid blocks, bits from the most significant one.
     pub valid_map: [u8; VALID_MAP_SIZE],
     /// When its blocks were written, in seconds of the volume's mounted time; the mean over them.
-    pub mtime: u64,
+    pub(crate) mtime: u64,
 }
 
 impl SitEntry {
     /// A segment without valid blocks.
     #[must_use]
-    pub const fn empty(log: Log) -> Self {
+    pub(crate) const fn empty(log: Log) -> Self {
         Self { log, valid_map: [0; VALID_MAP_SIZE], mtime: 0 }
     }
 

@@ -72,7 +72,7 @@ impl Nid {
 
     /// True if there is none.
     #[must_use]
-    pub const fn is_none(self) -> bool {
+    pub(crate) const fn is_none(self) -> bool {
         self.0 == 0
     }
 }
@@ -81,7 +81,7 @@ impl BlockAddr {
     /// Nothing allocated: a hole, or a free nid.
     pub const NULL: Self = Self(0);
     /// Space is reserved, no address yet: reads as zeros. Never the address of a node on disk.
-    pub const NEW: Self = Self(u32::MAX);
+    pub(crate) const NEW: Self = Self(u32::MAX);
     /// First slot of a compressed cluster.
     pub const COMPRESS: Self = Self(u32::MAX - 1);
 

@@ -14,7 +14,7 @@ use super::units::{NAME_MAX, Nid};
 use crate::corrupt::Corrupt;
 
 /// First word of an area.
-pub const MAGIC: u32 = 0xf2f5_2011;
+pub(crate) const MAGIC: u32 = 0xf2f5_2011;
 /// Bytes of the header.
 pub(crate) const HEADER_SIZE: usize = 24;
 /// Bytes that an attribute node adds to the area.
@@ -61,13 +61,13 @@ pub(crate) const INDEX_ACL_ACCESS: u8 = 2;
 pub(crate) const INDEX_ACL_DEFAULT: u8 = 3;
 /// One attribute.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Xattr {
+pub(crate) struct Xattr {
     /// Namespace.
-    pub index: u8,
+    pub(crate) index: u8,
     /// Name within it.
-    pub name: Vec<u8>,
+    pub(crate) name: Vec<u8>,
     /// Value.
-    pub value: Vec<u8>,
+    pub(crate) value: Vec<u8>,
 }
 
 impl Xattr {
@@ -103,7 +103,7 @@ pub(crate) fn split_name(full: &[u8]) -> Option<(u8, &[u8])> {
 ///
 /// # Errors
 /// The magic number is wrong, or an entry crosses the end.
-pub fn decode(area: &[u8], ino: Nid) -> Result<Vec<Xattr>, Corrupt> {
+pub(crate) fn decode(area: &[u8], ino: Nid) -> Result<Vec<Xattr>, Corrupt> {
     let Ok((header, _)) = RawXattrHeader::ref_from_prefix(area) else { return Ok(Vec::new()) };
     let bad = |offset, what, value: u64| Corrupt::Xattr { ino, offset, what, value };
     match header.h_magic.get() {
@@ -148,7 +148,7 @@ pub(crate) fn area_size(xattrs: &[Xattr]) -> usize {
 /// An area of `size` bytes with these attributes, zeros behind them; `None` if they do not fit or
 /// one of them can never be stored (name or value too long).
 #[must_use]
-pub fn encode(xattrs: &[Xattr], size: usize) -> Option<Vec<u8>> {
+pub(crate) fn encode(xattrs: &[Xattr], size: usize) -> Option<Vec<u8>> {
     if area_size(xattrs) > size {
         return None;
     }

@@ -12,20 +12,20 @@ use crate::inode::Inode;
 pub(crate) struct Fsyncs {
     chain: Mutex<Chain>,
     /// Counters.
-    pub stats: FsyncStats,
+    pub(crate) stats: FsyncStats,
 }
 
 /// Counters of fsyncs.
 #[derive(Debug, Default)]
 pub struct FsyncStats {
     /// Calls.
-    pub calls: Counter,
+    pub(crate) calls: Counter,
     /// Served by nodes for roll-forward.
     pub nodes: Counter,
     /// Served by a checkpoint.
     pub checkpoints: Counter,
     /// Served by a flush alone, or nothing.
-    pub data_only: Counter,
+    pub(crate) data_only: Counter,
     /// Flushes of the device.
     pub flushes: Counter,
     /// Fsyncs that another one's flush served.
@@ -43,7 +43,7 @@ struct Chain {
 impl FsyncStats {
     /// The counters, by name.
     #[must_use]
-    pub fn report(&self) -> Report {
+    pub(crate) fn report(&self) -> Report {
         Report::new()
             .with("calls", self.calls.get())
             .with("by_nodes", self.nodes.get())

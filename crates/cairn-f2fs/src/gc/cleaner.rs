@@ -28,9 +28,9 @@ pub(crate) struct Cleaner {
     /// budget.
     spare: Mutex<Option<(Spare, Charge)>>,
     /// Requests that the daemon serves.
-    pub merged: Merged,
+    pub(crate) merged: Merged,
     /// Counters.
-    pub stats: GcStats,
+    pub(crate) stats: GcStats,
 }
 
 /// What cleaning remembers.

@@ -32,7 +32,7 @@ pub enum GcVictim {
 impl GcVictim {
     /// The option's value.
     #[must_use]
-    pub const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Greedy => "greedy",
             Self::DataFirst => "data_first",
@@ -44,7 +44,7 @@ impl GcVictim {
     ///
     /// # Errors
     /// There is no such policy.
-    pub fn parse(word: &str, value: &str) -> Result<Self, Error> {
+    pub(crate) fn parse(word: &str, value: &str) -> Result<Self, Error> {
         let all = [Self::Greedy, Self::DataFirst, Self::Adaptive];
         let found = all.into_iter().find(|policy| policy.name() == value);
         found.ok_or_else(|| {
@@ -68,7 +68,7 @@ pub enum BackgroundGc {
 impl BackgroundGc {
     /// The option's value.
     #[must_use]
-    pub const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::On => "on",
             Self::Off => "off",
@@ -80,7 +80,7 @@ impl BackgroundGc {
     ///
     /// # Errors
     /// There is no such value.
-    pub fn parse(word: &str, value: &str) -> Result<Self, Error> {
+    pub(crate) fn parse(word: &str, value: &str) -> Result<Self, Error> {
         let found = [Self::On, Self::Off, Self::Sync].into_iter().find(|mode| mode.name() == value);
         found.ok_or_else(|| Error::Option(format!("`{word}`: background_gc is on, off or sync")))
     }
@@ -90,7 +90,7 @@ impl BackgroundGc {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SpaceState {
     /// Free sections.
-    pub free: u32,
+    pub(crate) free: u32,
     /// Segments that a checkpoint makes free.
     pub(crate) prefree: u32,
     /// Whole sections that pending writes will fill.
@@ -98,7 +98,7 @@ pub(crate) struct SpaceState {
     /// The same, including sections that pending writes will begin.
     pub(crate) upper: u32,
     /// Sections that only cleaning may use.
-    pub reserved: u32,
+    pub(crate) reserved: u32,
     /// True if the current segments can take the writes that do not fill a section.
     pub(crate) logs_suffice: bool,
 }

@@ -11,7 +11,7 @@ pub struct GcStats {
     /// Calls that freed sections for a waiting operation.
     pub calls_fg: Counter,
     /// Rounds in which the daemon made room for all requests (`gc_merge`).
-    pub rounds_merged: Counter,
+    pub(crate) rounds_merged: Counter,
     /// Calls in the background.
     pub calls_bg: Counter,
     /// Sections of data cleaned.
@@ -33,7 +33,7 @@ pub struct GcStats {
     /// Valid blocks of all victims when they were chosen.
     pub victim_blocks: Counter,
     /// Checkpoints that cleaning asked for.
-    pub checkpoints: Counter,
+    pub(crate) checkpoints: Counter,
     /// Calls that found no victim.
     pub no_victim: Counter,
 }
@@ -75,13 +75,13 @@ impl Written {
 
     /// Blocks written for each block of users.
     #[must_use]
-    pub fn waf(&self) -> f64 {
+    pub(crate) fn waf(&self) -> f64 {
         if self.user == 0 { 0.0 } else { self.total() as f64 / self.user as f64 }
     }
 
     /// The numbers, by name.
     #[must_use]
-    pub fn report(&self) -> Report {
+    pub(crate) fn report(&self) -> Report {
         Report::new()
             .with("user", self.user)
             .with("gc_data", self.gc_data)
@@ -123,7 +123,7 @@ impl GcStats {
 
     /// The counters, by name; with `waf` and the blocks written by class.
     #[must_use]
-    pub fn report(&self, store: &Store) -> Report {
+    pub(crate) fn report(&self, store: &Store) -> Report {
         let written = self.written(store);
         let (data, nodes) = store.segments.sections_in_use();
         Report::new()

@@ -34,13 +34,13 @@ pub(super) enum Choice {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rule {
     /// How victims are compared.
-    pub choice: Choice,
+    pub(crate) choice: Choice,
     /// Sections of nodes cost a whole section more (greedy), or are never victims.
-    pub data_first: bool,
+    pub(crate) data_first: bool,
     /// Blocks of a section.
-    pub whole: u32,
+    pub(crate) whole: u32,
     /// The volume's time, seconds.
-    pub now: u64,
+    pub(crate) now: u64,
 }
 
 /// The section to clean, if one gains anything.

@@ -37,7 +37,7 @@ pub(crate) fn evict_inode(ops: &Operations, inode: &Arc<Inode>) -> Result<()> {
 
 impl Inode {
     /// Marks the record as changed: the next checkpoint stores it at the latest.
-    pub fn mark_dirty(self: &Arc<Self>, inodes: &Inodes, state: &mut State) {
+    pub(crate) fn mark_dirty(self: &Arc<Self>, inodes: &Inodes, state: &mut State) {
         if !state.dirty && !state.deleted {
             state.dirty = true;
             inodes.dirty.insert(self);

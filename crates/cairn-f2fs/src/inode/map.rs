@@ -44,7 +44,7 @@ use crate::format::path::TreeShape;
 use crate::space::{Reservation, Space};
 
 /// See the module.
-pub struct FileMap {
+pub(crate) struct FileMap {
     state: Mutex<State>,
     pub(super) allocating_slots: Mutex<()>,
 }
@@ -71,7 +71,7 @@ pub(crate) struct LookupStamp {
 impl FileMap {
     /// An empty map of the inode with number `order`.
     #[must_use]
-    pub fn new(order: u64) -> Self {
+    pub(crate) fn new(order: u64) -> Self {
         let allocating_slots = Mutex::new_ordered(Rank::Slots, order, ());
         Self { state: Mutex::new_ordered(Rank::FileMap, order, State::default()), allocating_slots }
     }
@@ -79,7 +79,7 @@ impl FileMap {
     /// The known mapping at a block and to the end of its run. `moves` is the count of the
     /// [operation lock](crate::operation_lock::OperationLock::moves).
     #[must_use]
-    pub fn find(&self, block: FileBlock, moves: u64) -> Option<Mapping> {
+    pub(crate) fn find(&self, block: FileBlock, moves: u64) -> Option<Mapping> {
         let mut state = self.state.lock();
         state.follow(moves);
         state.status.find(block).map(|known| known.mapping_from(block))
@@ -121,7 +121,7 @@ impl FileMap {
 
     /// Forgets blocks whose pointers have changed, or are about to change. Delayed blocks stay
     /// delayed.
-    pub fn forget(&self, run: Run) {
+    pub(crate) fn forget(&self, run: Run) {
         let mut state = self.state.lock();
         state.changes = state.changes.strict_add(1);
         state.status.forget(run);
@@ -139,7 +139,7 @@ impl FileMap {
     }
 
     /// Releases the reservations of a run. Blocks without one are left alone.
-    pub fn release(&self, run: Run, shape: TreeShape) {
+    pub(crate) fn release(&self, run: Run, shape: TreeShape) {
         let mut state = self.state.lock();
         if state.status.undelay(run) > 0 {
             state.trim_reservation(shape);

@@ -41,9 +41,9 @@ use crate::format::path::TreeShape;
 use crate::format::units::{BLOCK_BYTES, Nid};
 
 /// What changes under the `state` lock.
-pub struct State {
+pub(crate) struct State {
     /// The record.
-    pub record: Record,
+    pub(crate) record: Record,
     /// True if the record has changed since it was written into its node. [`Inode::mark_dirty`] sets it.
     pub(crate) dirty: bool,
     /// True once the inode is freed: nothing of it may be written any more.
@@ -64,29 +64,29 @@ pub(crate) fn has_blocks(record: &Record) -> bool {
 /// One inode, shared by all its users.
 pub struct Inode {
     /// Number.
-    pub nid: Nid,
+    pub(crate) nid: Nid,
     /// Kind; never changes while the number is in use.
-    pub kind: FileKind,
+    pub(crate) kind: FileKind,
     /// Device number of a device node.
-    pub device: u32,
+    pub(crate) device: u32,
     /// Guards the entries of a directory.
     pub(crate) namespace: RwLock<()>,
     /// Guards contents and size.
-    pub data: RwLock<()>,
+    pub(crate) data: RwLock<()>,
     /// The record.
-    pub state: RwLock<State>,
+    pub(crate) state: RwLock<State>,
     /// The page cache (regular files).
     pub cache: FileCache,
     /// The known part of the map, and the reservation for delayed blocks (regular files).
-    pub map: map::FileMap,
+    pub(crate) map: map::FileMap,
     /// Cached blocks of entries (directories of a writable volume).
-    pub entries: DirCache,
+    pub(crate) entries: DirCache,
     /// Which of its changes are durable.
     pub(crate) ledger: Ledger<u64>,
     /// Names that it may have, for [`crate::namespace::parent`].
     pub(crate) known_names: Mutex<Vec<KnownName>>,
     /// State for the next fsync.
-    pub sync: writeback_state::SyncState,
+    pub(crate) sync: writeback_state::SyncState,
 }
 
 impl Inode {
@@ -109,7 +109,7 @@ impl Inode {
 
     /// Size in bytes.
     #[must_use]
-    pub fn size(&self) -> u64 {
+    pub(crate) fn size(&self) -> u64 {
         self.state.read().record.size
     }
 
@@ -121,7 +121,7 @@ impl Inode {
 
     /// The shape of its node tree.
     #[must_use]
-    pub fn shape(&self) -> TreeShape {
+    pub(crate) fn shape(&self) -> TreeShape {
         self.state.read().record.shape()
     }
 

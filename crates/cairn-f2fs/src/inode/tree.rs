@@ -41,11 +41,11 @@ const INODE_WORDS_AT: usize = 360;
 #[derive(Clone)]
 pub(crate) struct Pointer {
     /// The node that contains it: the inode's own or a direct one.
-    pub node: Arc<Node>,
+    pub(crate) node: Arc<Node>,
     /// Its index among the data pointers of that node: `ofs_in_node`.
-    pub slot: u16,
+    pub(crate) slot: u16,
     /// Number of pointers from this one to the end of its node.
-    pub rest: u32,
+    pub(crate) rest: u32,
     /// Its offset in the node, in bytes.
     at: usize,
 }

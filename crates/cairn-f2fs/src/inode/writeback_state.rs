@@ -6,7 +6,7 @@ use cairn_base::ranked_lock::{Mutex, Rank};
 use cairn_cache::writeback::Flushable;
 
 /// See the module.
-pub struct SyncState {
+pub(crate) struct SyncState {
     /// Held by the fsync that writes the inode's nodes.
     pub(crate) order: Mutex<()>,
     /// The object that the cache calls to write the inode back.
@@ -16,7 +16,7 @@ pub struct SyncState {
 impl SyncState {
     /// The state of an inode that was just read or made.
     #[must_use]
-    pub fn new(nid: u64) -> Self {
+    pub(crate) fn new(nid: u64) -> Self {
         Self { order: Mutex::new_ordered(Rank::Fsync, nid, ()), flusher: OnceLock::new() }
     }
 }

@@ -28,21 +28,21 @@ pub struct NamedDevice {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Medium {
     /// Bytes of each device.
-    pub sizes: Vec<u64>,
-    pub zones: Option<MediumZones>,
+    pub(crate) sizes: Vec<u64>,
+    pub(crate) zones: Option<MediumZones>,
 }
 
 /// The zones of a medium, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct MediumZones {
     /// From one zone's start to the next.
-    pub size: u64,
+    pub(crate) size: u64,
     /// Writable bytes of a sequential zone.
-    pub capacity: u64,
+    pub(crate) capacity: u64,
     /// Bytes before the first sequential zone of its device.
-    pub conventional: u64,
+    pub(crate) conventional: u64,
     /// The device with the sequential zones.
-    pub device: usize,
+    pub(crate) device: usize,
 }
 
 impl From<u64> for Medium {

@@ -44,13 +44,13 @@ pub use options::MkfsOptions;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CreatedVolume {
     /// UUID.
-    pub uuid: Uuid,
+    pub(crate) uuid: Uuid,
     /// Blocks of 4096 bytes.
-    pub blocks: u64,
+    pub(crate) blocks: u64,
     /// Blocks that users can have.
     pub user_blocks: u64,
     /// Feature names.
-    pub features: Vec<String>,
+    pub(crate) features: Vec<String>,
 }
 
 /// Makes an F2FS volume on `device`, replacing its contents.

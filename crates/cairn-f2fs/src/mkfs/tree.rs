@@ -35,7 +35,7 @@ pub(super) struct Tree {
     /// Inode numbers, in the order of their blocks in both logs.
     pub(crate) nids: Vec<Nid>,
     /// Address and contents.
-    pub blocks: Vec<(BlockAddr, Vec<u8>)>,
+    pub(crate) blocks: Vec<(BlockAddr, Vec<u8>)>,
     first_node: BlockAddr,
 }
 

@@ -16,13 +16,13 @@ use crate::format::{Layout, NatEntry, Nid, bits, nat};
 type Group = Vec<(Nid, NatEntry)>;
 
 /// The NAT as the next checkpoint will have it.
-pub struct NatPlan {
+pub(crate) struct NatPlan {
     /// The journal, for the hot data log's summary.
-    pub journal: NatJournal,
+    pub(crate) journal: NatJournal,
     /// The version bitmap.
-    pub bitmap: Vec<u8>,
+    pub(crate) bitmap: Vec<u8>,
     /// Blocks to write: each to the copy that the last checkpoint does not use.
-    pub blocks: Vec<(Pba, Image)>,
+    pub(crate) blocks: Vec<(Pba, Image)>,
 }
 
 impl Nat {
@@ -53,7 +53,7 @@ impl Nat {
     ///
     /// # Errors
     /// A NAT block cannot be read.
-    pub fn plan(&self) -> Result<NatPlan> {
+    pub(crate) fn plan(&self) -> Result<NatPlan> {
         let (merged, old_bitmap) = {
             let state = self.state.lock();
             assert!(state.in_flight.is_empty(), "one checkpoint at a time");

@@ -53,7 +53,7 @@ pub struct Nat {
     cache: Arc<BufferCache>,
     state: Mutex<State>,
     /// Counters.
-    pub stats: NatStats,
+    pub(crate) stats: NatStats,
 }
 
 /// The interface of callers that only look up.
@@ -61,7 +61,7 @@ pub(crate) type NatTable = Nat;
 
 /// Counters of the NAT.
 #[derive(Debug, Default)]
-pub struct NatStats {
+pub(crate) struct NatStats {
     /// NAT blocks read or found in the cache for a look-up.
     pub(crate) block_lookups: Counter,
     /// NAT blocks searched for free nids.
@@ -136,7 +136,7 @@ impl Nat {
     ///
     /// # Errors
     /// As [`Nat::lookup`].
-    pub fn address(&self, nid: Nid) -> Result<Option<BlockAddr>> {
+    pub(crate) fn address(&self, nid: Nid) -> Result<Option<BlockAddr>> {
         let entry = self.lookup(nid)?;
         Ok((!entry.is_free()).then_some(entry.block_addr))
     }
@@ -203,7 +203,7 @@ impl Nat {
     ///
     /// # Errors
     /// No nid is free, or the device failed.
-    pub fn allocate(&self) -> Result<Nid> {
+    pub(crate) fn allocate(&self) -> Result<Nid> {
         loop {
             let (block, side, generation) = {
                 let mut state = self.state.lock();
@@ -289,7 +289,7 @@ impl Nat {
     ///
     /// # Errors
     /// As [`Nat::lookup`]; none if the nid has changed since the last checkpoint.
-    pub fn free(&self, nid: Nid) -> Result<Option<BlockAddr>> {
+    pub(crate) fn free(&self, nid: Nid) -> Result<Option<BlockAddr>> {
         if self.state.lock().free.allocated_version(nid).is_some() {
             return Ok(None);
         }

@@ -87,25 +87,25 @@ impl Node {
 
     /// Its number.
     #[must_use]
-    pub const fn nid(&self) -> Nid {
+    pub(crate) const fn nid(&self) -> Nid {
         self.nid
     }
 
     /// The inode it belongs to.
     #[must_use]
-    pub const fn ino(&self) -> Nid {
+    pub(crate) const fn ino(&self) -> Nid {
         self.ino
     }
 
     /// Its offset in the inode's tree.
     #[must_use]
-    pub const fn offset(&self) -> u32 {
+    pub(crate) const fn offset(&self) -> u32 {
         self.offset
     }
 
     /// Its kind.
     #[must_use]
-    pub const fn kind(&self) -> NodeKind {
+    pub(crate) const fn kind(&self) -> NodeKind {
         self.kind
     }
 
@@ -133,7 +133,7 @@ impl Node {
 
     /// Where it was last written; [`BlockAddr::NULL`] if never.
     #[must_use]
-    pub fn address(&self) -> BlockAddr {
+    pub(crate) fn address(&self) -> BlockAddr {
         BlockAddr(self.address.load(Relaxed))
     }
 
@@ -143,13 +143,13 @@ impl Node {
 
     /// A cheap copy of the present bytes. Later changes do not affect it.
     #[must_use]
-    pub fn image(&self) -> Image {
+    pub(crate) fn image(&self) -> Image {
         self.image.read().clone()
     }
 
     /// The marks and the version it was last written with.
-    #[must_use]
-    pub fn footer(&self) -> NodeFooter {
+    #[cfg(test)]
+    pub(crate) fn footer(&self) -> NodeFooter {
         NodeFooter::read(&self.image.read())
     }
 
@@ -178,7 +178,7 @@ impl Node {
 
     /// True if the data pointer at this offset has this address.
     #[must_use]
-    pub fn says(&self, at: usize, addr: BlockAddr) -> bool {
+    pub(crate) fn says(&self, at: usize, addr: BlockAddr) -> bool {
         word(&self.image.read(), at) == Some(&addr.get().to_le_bytes())
     }
 

@@ -43,7 +43,7 @@ const LOOKS: u64 = 16;
 /// The number of a removed node; see [`Nodes::release`].
 #[must_use = "the number can be given out again only when it is released"]
 #[derive(Debug)]
-pub struct Removed {
+pub(crate) struct Removed {
     nid: Nid,
     /// It never had an address.
     at_once: bool,
@@ -73,22 +73,22 @@ pub struct Nodes {
 /// Where nodes take their blocks from.
 pub struct Room {
     /// The logs.
-    pub segments: Arc<Segments>,
+    pub(crate) segments: Arc<Segments>,
     /// The counters.
-    pub space: Arc<Space>,
+    pub(crate) space: Arc<Space>,
 }
 
 /// Counters of nodes.
 #[derive(Debug, Default)]
 pub struct NodeStats {
     /// Read from the device.
-    pub read: Counter,
+    pub(crate) read: Counter,
     /// Written in all.
     pub written: Counter,
     /// Written for an fsync: with a mark.
-    pub marked: Counter,
+    pub(crate) marked: Counter,
     /// Given up from memory.
-    pub evicted: Counter,
+    pub(crate) evicted: Counter,
     /// Batches that had to wait for an earlier one of the chain.
     pub(crate) chain_waits: Counter,
 }
@@ -133,7 +133,7 @@ impl Nodes {
     /// # Errors
     /// No node has this nid, the block at its address is another one, an inode's checksum is wrong;
     /// or the device failed.
-    pub fn get(&self, nid: Nid) -> Result<Arc<Node>> {
+    pub(crate) fn get(&self, nid: Nid) -> Result<Arc<Node>> {
         let node = self.index.get_or_load(nid, || self.load(nid))?;
         if self.budget.over() > 0 {
             self.budget.make_room(0);
@@ -312,7 +312,7 @@ impl Nodes {
     ///
     /// # Errors
     /// As [`Nodes::get`]; or its block was not in use.
-    pub fn remove(&self, nid: Nid) -> Result<Removed> {
+    pub(crate) fn remove(&self, nid: Nid) -> Result<Removed> {
         let node = self.get(nid)?;
         let guard = node.retire();
         self.dirty.lock().remove(&(node.ino(), nid));
@@ -329,7 +329,7 @@ impl Nodes {
     }
 
     /// Makes the nid of a removed node free: at once if no checkpoint and no log has it.
-    pub fn release(&self, removed: Removed) {
+    pub(crate) fn release(&self, removed: Removed) {
         if removed.at_once {
             self.nat.give_back(removed.nid);
         }

@@ -24,7 +24,7 @@ const BATCH: usize = 512;
 
 /// Nodes that have their addresses and are being written.
 #[must_use = "fsyncs wait until these are written"]
-pub struct PlacedNodes {
+pub(crate) struct PlacedNodes {
     number: u64,
     /// The references keep the nodes in memory: until they are written, the device has other blocks
     /// at their addresses.
@@ -90,7 +90,7 @@ impl Nodes {
     }
 
     /// Ends the write of nodes of [`Nodes::place_plain`]. If it failed, the chain is broken.
-    pub fn written(&self, placed: PlacedNodes, good: bool) {
+    pub(crate) fn written(&self, placed: PlacedNodes, good: bool) {
         // Threads that wait for this batch get the failure; the caller has it already.
         let _reported = self.chain.finish(placed.number, good, false);
     }
@@ -169,7 +169,7 @@ impl Nodes {
     /// inode's own block if `entry` is asked for. As in Linux, every node of an fsync is marked;
     /// recovery uses the last.
     #[must_use]
-    pub fn marked(&self, ino: Nid, entry: bool) -> Vec<(Arc<Node>, Marks)> {
+    pub(crate) fn marked(&self, ino: Nid, entry: bool) -> Vec<(Arc<Node>, Marks)> {
         let dent = |node: &Node| {
             if entry && node.kind() == NodeKind::Inode { Marks::DENT } else { Marks::empty() }
         };

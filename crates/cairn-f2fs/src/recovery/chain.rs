@@ -36,9 +36,9 @@ use crate::nat::NatTable;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ChainNode {
     /// Its address.
-    pub addr: BlockAddr,
+    pub(crate) addr: BlockAddr,
     /// Its footer.
-    pub footer: NodeFooter,
+    pub(crate) footer: NodeFooter,
 }
 
 /// Reads the chain. Its length is bounded by the main area; a block that comes a second time is

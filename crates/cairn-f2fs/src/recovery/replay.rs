@@ -52,7 +52,7 @@ const MAX_NODES: u64 = 3;
 /// What the chain holds.
 pub(crate) struct RollForward {
     /// Its nodes, in order.
-    pub chain: Vec<ChainNode>,
+    pub(crate) chain: Vec<ChainNode>,
     /// The inodes that it changes.
     pub(crate) selected: HashMap<Nid, Recovered>,
 }

@@ -51,7 +51,7 @@ impl Segments {
     }
 
     /// Records that these blocks were discarded. None of them has been allocated since.
-    pub fn discarded(&self, runs: &[BlockRun]) {
+    pub(crate) fn discarded(&self, runs: &[BlockRun]) {
         let mut state = self.state.lock();
         for (start, count) in runs {
             let blocks = (start.get()..start.get().strict_add(*count)).map(BlockAddr);

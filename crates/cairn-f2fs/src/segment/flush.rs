@@ -15,25 +15,25 @@ use crate::format::{Layout, Log, SegNo, bits, sit};
 const FULL_DATA_SUMMARIES: usize = 3;
 
 /// The SIT as the next checkpoint will have it.
-pub struct SitPlan {
+pub(crate) struct SitPlan {
     /// The journal, for the cold data log's summary.
-    pub journal: SitJournal,
+    pub(crate) journal: SitJournal,
     /// The version bitmap.
-    pub bitmap: Vec<u8>,
+    pub(crate) bitmap: Vec<u8>,
     /// Blocks to write: each to the copy that the last checkpoint does not use.
-    pub blocks: Vec<(Pba, Vec<u8>)>,
+    pub(crate) blocks: Vec<(Pba, Vec<u8>)>,
 }
 
 /// The logs as a checkpoint pack holds them.
-pub struct Summaries {
+pub(crate) struct Summaries {
     /// Positions, for the checkpoint block.
-    pub logs: [LogPosition; Log::COUNT],
+    pub(crate) logs: [LogPosition; Log::COUNT],
     /// Data summary blocks, one after the other.
-    pub data: Vec<u8>,
+    pub(crate) data: Vec<u8>,
     /// True if they are in the compact form.
-    pub compact: bool,
+    pub(crate) compact: bool,
     /// Node summary blocks; empty unless asked for.
-    pub nodes: Vec<u8>,
+    pub(crate) nodes: Vec<u8>,
 }
 
 impl Segments {
@@ -41,7 +41,7 @@ impl Segments {
     /// state is that of the checkpoint in flight. Called with the operation lock held exclusively,
     /// after the last plan has been committed.
     #[must_use]
-    pub fn plan(&self) -> SitPlan {
+    pub(crate) fn plan(&self) -> SitPlan {
         let mut state = self.state.lock();
         let mut segments = state.table.dirty().clone();
         segments.extend(&state.journal);
@@ -80,7 +80,7 @@ impl Segments {
     /// The logs for a pack, with the journals of the NAT and the SIT, and with node summaries if
     /// `nodes`. Called with the operation lock held exclusively.
     #[must_use]
-    pub fn summaries(
+    pub(crate) fn summaries(
         &self,
         nat: &NatJournal,
         sit: &SitJournal,

@@ -35,19 +35,19 @@ const BYTES_PER_SEGMENT: u64 = 400;
 /// The sources of [`Segments`].
 pub struct SegmentSources<'a> {
     /// The volume's geometry.
-    pub layout: Layout,
+    pub(crate) layout: Layout,
     /// The checkpoint.
-    pub checkpoint: &'a Checkpoint,
+    pub(crate) checkpoint: &'a Checkpoint,
     /// Owners of the blocks of the six current segments.
-    pub summaries: CurrentSummaries,
+    pub(crate) summaries: CurrentSummaries,
     /// The SIT journal.
-    pub journal: SitJournal,
+    pub(crate) journal: SitJournal,
     /// Metadata blocks of the volume.
-    pub cache: Arc<BufferCache>,
+    pub(crate) cache: Arc<BufferCache>,
     /// Time.
-    pub runtime: Arc<dyn Runtime>,
+    pub(crate) runtime: Arc<dyn Runtime>,
     /// How logs find room.
-    pub mode: Mode,
+    pub(crate) mode: Mode,
 }
 
 impl Segments {

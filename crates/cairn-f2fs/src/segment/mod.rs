@@ -40,7 +40,7 @@ use cairn_cache::block::BufferCache;
 use crate::corrupt::Corrupt;
 use crate::error::Result;
 use crate::format::summary::SummaryBlock;
-use crate::format::{BlockAddr, Layout, Log, SegNo, SitEntry, Summary};
+use crate::format::{BlockAddr, Layout, Log, SegNo, Summary};
 
 pub(crate) use discards::BlockRun;
 pub(crate) use flush::SitPlan;
@@ -93,7 +93,7 @@ pub struct SegmentStats {
     /// Blocks placed in each log, by number.
     pub(crate) placed: [Counter; Log::COUNT],
     /// Data blocks overwritten where they are.
-    pub in_place: Counter,
+    pub(crate) in_place: Counter,
     /// Blocks invalidated.
     pub(crate) invalidated: Counter,
     /// Free segments that logs took.
@@ -180,7 +180,7 @@ impl Segments {
 
     /// Total seconds that the volume was mounted: `elapsed_time`.
     #[must_use]
-    pub fn elapsed(&self) -> u64 {
+    pub(crate) fn elapsed(&self) -> u64 {
         self.clock.now()
     }
 
@@ -247,16 +247,13 @@ impl Segments {
     /// Segments without valid blocks and without a log, including those freed since the last
     /// checkpoint: `free_segment_count`.
     #[must_use]
-    pub fn free_segment_count(&self) -> u32 {
+    pub(crate) fn free_segment_count(&self) -> u32 {
         self.state.lock().table.free_segment_count()
     }
 
     /// A segment's present entry.
-    ///
-    /// # Panics
-    /// There is no such segment.
-    #[must_use]
-    pub fn entry(&self, segno: SegNo) -> SitEntry {
+    #[cfg(test)]
+    pub(crate) fn entry(&self, segno: SegNo) -> crate::format::SitEntry {
         self.state.lock().table.entry(segno)
     }
 

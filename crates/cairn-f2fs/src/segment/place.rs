@@ -13,13 +13,13 @@ const VICTIM_SEARCH: usize = 256;
 
 /// Where blocks were placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Placed {
+pub(crate) struct Placed {
     /// The first.
-    pub address: BlockAddr,
+    pub(crate) address: BlockAddr,
     /// Number of contiguous blocks, at least one.
-    pub count: usize,
+    pub(crate) count: usize,
     /// Where the next block of the same log goes.
-    pub next: BlockAddr,
+    pub(crate) next: BlockAddr,
 }
 
 /// Where a log continues.
@@ -55,7 +55,7 @@ impl Segments {
     ///
     /// # Panics
     /// There are no owners.
-    pub fn place(&self, log: Log, owners: &[Owner]) -> Result<Placed> {
+    pub(crate) fn place(&self, log: Log, owners: &[Owner]) -> Result<Placed> {
         assert!(!owners.is_empty(), "blocks are placed for owners");
         self.with_summaries(|state, loaded| match self.try_place(state, log, owners, loaded) {
             Step::Placed(placed) => Ok(Ok(placed)),

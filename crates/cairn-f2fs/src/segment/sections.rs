@@ -14,40 +14,23 @@ use crate::format::units::BLOCKS_PER_SEGMENT;
 use crate::format::{BlockAddr, Layout, Log, SegNo, bits};
 use crate::space::Pending;
 
-/// A segment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SegmentInfo {
-    /// Its number.
-    pub segno: SegNo,
-    /// Valid blocks.
-    pub valid: u16,
-    /// The log that filled it.
-    pub log: Log,
-    /// Mean age of its blocks, in the volume's time.
-    pub mtime: u64,
-    /// True if a log is in it.
-    pub(crate) current: bool,
-    /// True if a log could take it.
-    pub free: bool,
-}
-
 /// A section: the unit of cleaning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SectionInfo {
+pub(crate) struct SectionInfo {
     /// Its number.
-    pub section: u32,
+    pub(crate) section: u32,
     /// Valid blocks.
-    pub valid: u32,
+    pub(crate) valid: u32,
     /// Valid node blocks.
-    pub nodes: u32,
+    pub(crate) nodes: u32,
     /// Mean of the segments' times, in the volume's time (seconds).
-    pub mtime: u64,
+    pub(crate) mtime: u64,
 }
 
 impl SectionInfo {
     /// True if it holds nodes. If classes are mixed (`mode=adaptive`), the larger one counts.
     #[must_use]
-    pub const fn is_node(&self) -> bool {
+    pub(crate) const fn is_node(&self) -> bool {
         self.nodes * 2 > self.valid
     }
 }
@@ -56,11 +39,11 @@ impl SectionInfo {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LiveBlocks {
     /// Its number.
-    pub segno: SegNo,
+    pub(crate) segno: SegNo,
     /// True if it holds nodes.
-    pub is_node: bool,
+    pub(crate) is_node: bool,
     /// Its valid blocks, bits from the most significant one.
-    pub valid: [u8; VALID_MAP_SIZE],
+    pub(crate) valid: [u8; VALID_MAP_SIZE],
 }
 
 /// Sections whose cleaning gains space: with valid blocks but not full, without a log, and not
@@ -100,32 +83,6 @@ fn info_of_section(state: &State, section: u32, layout: &Layout) -> SectionInfo 
 }
 
 impl Segments {
-    /// A segment.
-    ///
-    /// # Panics
-    /// There is none of this number.
-    #[must_use]
-    pub fn segment(&self, segno: SegNo) -> SegmentInfo {
-        let table = &self.state.lock().table;
-        SegmentInfo {
-            segno,
-            valid: table.valid(segno),
-            log: table.log(segno),
-            mtime: table.mtime(segno),
-            current: table.is_current(segno),
-            free: table.free.is_free(segno),
-        }
-    }
-
-    /// The valid blocks of a segment, bits from the most significant one.
-    ///
-    /// # Panics
-    /// There is none of this number.
-    #[must_use]
-    pub fn valid_map(&self, segno: SegNo) -> [u8; VALID_MAP_SIZE] {
-        self.state.lock().table.valid_map(segno)
-    }
-
     /// The writable segments of a section.
     pub(crate) fn segments_of(
         layout: &Layout,
@@ -140,7 +97,7 @@ impl Segments {
     /// # Panics
     /// There is none of this number.
     #[must_use]
-    pub fn section(&self, section: u32) -> SectionInfo {
+    pub(crate) fn section(&self, section: u32) -> SectionInfo {
         info_of_section(&self.state.lock(), section, &self.layout)
     }
 

@@ -14,9 +14,9 @@ pub(crate) struct QueuedSummary {
     segno: SegNo,
     number: u64,
     /// Its address.
-    pub at: Pba,
+    pub(crate) at: Pba,
     /// The block.
-    pub block: Bytes,
+    pub(crate) block: Bytes,
 }
 
 impl Segments {

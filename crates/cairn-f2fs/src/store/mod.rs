@@ -40,27 +40,25 @@ use crate::space::Space;
 #[derive(Clone, Copy, Debug)]
 pub struct StoreOptions {
     /// How logs find room.
-    pub mode: Mode,
+    pub(crate) mode: Mode,
     /// True if freed blocks are to be discarded.
-    pub discard: bool,
+    pub(crate) discard: bool,
 }
 
 /// See the module.
 pub struct Store {
     /// Geometry.
-    pub layout: Layout,
+    pub(crate) layout: Layout,
     /// The volume.
-    pub device: Arc<dyn BlockDevice>,
+    pub(crate) device: Arc<dyn BlockDevice>,
     /// Memory for everything cached.
-    pub budget: Arc<Budget>,
-    /// NAT and summary blocks.
-    pub cache: Arc<BufferCache>,
+    pub(crate) budget: Arc<Budget>,
     /// Counters.
-    pub space: Arc<Space>,
+    pub(crate) space: Arc<Space>,
     /// Held shared by every operation.
     pub(crate) operation_lock: Arc<OperationLock>,
     /// The NAT.
-    pub nat: Arc<Nat>,
+    pub(crate) nat: Arc<Nat>,
     /// SIT and logs.
     pub segments: Arc<Segments>,
     /// Node blocks.
@@ -140,7 +138,6 @@ impl Store {
             layout,
             device,
             budget,
-            cache,
             space,
             operation_lock,
             nat,

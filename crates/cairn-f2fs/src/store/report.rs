@@ -13,7 +13,7 @@ const LOGS: [&str; Log::COUNT] =
 impl Store {
     /// Sections `space`, `ckpt`, `segments`, `nodes` and `nat`.
     #[must_use]
-    pub fn report(&self) -> Report {
+    pub(crate) fn report(&self) -> Report {
         Report::new()
             .with("space", self.space_report())
             .with("ckpt", self.checkpoint_report())

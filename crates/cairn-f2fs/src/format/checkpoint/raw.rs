@@ -97,7 +97,7 @@ const fn by_kind<T: Copy>(values: [T; Log::COUNT], none: T) -> ([T; 8], [T; 8]) 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
     /// Version.
-    pub version: u64,
+    pub(crate) version: u64,
     /// Checksum of the block.
     pub(crate) crc: u32,
     /// Blocks of the pack.

@@ -35,7 +35,7 @@ const _: () = assert!(size_of::<RawDentry>() == ENTRY_SIZE);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DentryShape {
     /// Slots.
-    pub slots: usize,
+    pub(crate) slots: usize,
     /// Bytes of the bitmap, from the start.
     pub(crate) bitmap_bytes: usize,
     /// Where the entries begin.
@@ -73,15 +73,15 @@ pub(crate) const fn slots_for(name_len: usize) -> usize {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Dentry<'b> {
     /// Its first slot.
-    pub slot: usize,
+    pub(crate) slot: usize,
     /// Hash of the name.
     pub(crate) hash: u32,
     /// Inode, not checked.
-    pub ino: Nid,
+    pub(crate) ino: Nid,
     /// Kind, if stored.
-    pub kind: Option<FileKind>,
+    pub(crate) kind: Option<FileKind>,
     /// Name, 1 to 255 bytes, not checked.
-    pub name: &'b [u8],
+    pub(crate) name: &'b [u8],
 }
 
 impl Dentry<'_> {
@@ -96,7 +96,7 @@ impl Dentry<'_> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BadName {
     /// Slot of the entry.
-    pub slot: usize,
+    pub(crate) slot: usize,
     /// Stored length.
     pub(crate) name_len: u16,
 }

@@ -41,14 +41,14 @@ struct RawAddr {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExtraAttr {
     /// `i_extra_isize`: bytes in use, 4 to [`EXTRA_SIZE`].
-    pub size: u16,
+    pub(crate) size: u16,
     /// `i_inline_xattr_size`: words for inline attributes, with the feature
     /// `flexible_inline_xattr`.
     pub(crate) inline_xattr_size: u16,
     /// Project.
     pub(crate) projid: u32,
     /// Checksum as stored; [`super::seal`] writes it.
-    pub inode_checksum: u32,
+    pub(crate) inode_checksum: u32,
     /// Creation.
     pub(crate) crtime: Timestamp,
     /// Blocks saved by compression.

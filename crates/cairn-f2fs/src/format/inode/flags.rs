@@ -26,7 +26,7 @@ bitflags! {
 
     /// `i_inline`.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-    pub struct InlineFlags: u8 {
+    pub(crate) struct InlineFlags: u8 {
         /// Attributes are in the inode.
         const XATTR = 0x1;
         /// Contents are in the inode.

@@ -39,38 +39,38 @@ pub(crate) struct ExtentHint {
     /// Its address.
     pub(crate) blk_addr: BlockAddr,
     /// Blocks; 0 if there is no hint.
-    pub len: u32,
+    pub(crate) len: u32,
 }
 
 /// A decoded inode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inode {
     /// Kind.
-    pub kind: FileKind,
+    pub(crate) kind: FileKind,
     /// `0o7777`.
-    pub permissions: u16,
+    pub(crate) permissions: u16,
     /// Advice.
     pub advise: Advise,
     /// What is inline.
-    pub inline: InlineFlags,
+    pub(crate) inline: InlineFlags,
     /// Owner.
-    pub uid: u32,
+    pub(crate) uid: u32,
     /// Group.
-    pub gid: u32,
+    pub(crate) gid: u32,
     /// Hard links.
-    pub links: u32,
+    pub(crate) links: u32,
     /// Bytes.
     pub size: u64,
     /// Blocks: this one, nodes below it, attribute node, data with reserved slots.
-    pub blocks: u64,
+    pub(crate) blocks: u64,
     /// Last access.
-    pub atime: Timestamp,
+    pub(crate) atime: Timestamp,
     /// Last change of the inode.
     pub(crate) ctime: Timestamp,
     /// Last change of contents.
-    pub mtime: Timestamp,
+    pub(crate) mtime: Timestamp,
     /// Reuse counter.
-    pub generation: u32,
+    pub(crate) generation: u32,
     /// Directories: levels in use. Regular files: `i_gc_failures` in the lower half.
     pub(crate) current_depth: u32,
     /// Attribute node, or [`Nid::NONE`].
@@ -116,7 +116,7 @@ impl Inode {
     ///
     /// # Errors
     /// The first field that cannot be.
-    pub fn decode(block: &[u8], ino: Nid, features: Features) -> Result<Self, Corrupt> {
+    pub(crate) fn decode(block: &[u8], ino: Nid, features: Features) -> Result<Self, Corrupt> {
         let raw = view(block);
         let mode = raw.head.i_mode.get();
         let bad = |field, value: u64, expected| Corrupt::Inode { ino, field, value, expected };

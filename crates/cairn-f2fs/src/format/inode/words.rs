@@ -133,7 +133,7 @@ impl Inode {
 
     /// Device number of a device node, in Linux's `new_encode_dev` encoding.
     #[must_use]
-    pub fn device(&self, block: &[u8]) -> u32 {
+    pub(crate) fn device(&self, block: &[u8]) -> u32 {
         let words = &view(block).i_addr;
         let word = |index| words.get(self.word(index)).map_or(0, |word| word.get());
         // The old encoding (major and minor below 256) equals the new one.

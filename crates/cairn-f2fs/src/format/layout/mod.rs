@@ -32,15 +32,15 @@ const BPS: u64 = as_u64(as_index(BLOCKS_PER_SEGMENT));
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// Feature bits.
-    pub features: Features,
+    pub(crate) features: Features,
     /// Identity, the seed of inode checksums.
-    pub uuid: [u8; 16],
+    pub(crate) uuid: [u8; 16],
     /// First block of the checkpoint area.
     pub cp: u32,
     /// First block of the SIT.
-    pub sit: u32,
+    pub(crate) sit: u32,
     /// First block of the NAT.
-    pub nat: u32,
+    pub(crate) nat: u32,
     /// First block of the summary area.
     pub ssa: u32,
     /// First block of the main area.
@@ -58,14 +58,14 @@ pub struct Layout {
     /// Segments a section: the unit of cleaning.
     pub segs_per_sec: u32,
     /// Sections a zone.
-    pub secs_per_zone: u32,
+    pub(crate) secs_per_zone: u32,
     /// Sections of the main area.
-    pub sections: u32,
+    pub(crate) sections: u32,
     /// Blocks at the end of each section that cannot be written, because the zones have less
     /// capacity than size. The device says so, not the superblock: 0 until it has been asked.
     pub unusable_per_section: u32,
     /// Blocks of the volume.
-    pub block_count: u64,
+    pub(crate) block_count: u64,
     /// Blocks of a checkpoint pack that continue the bitmaps of its first block.
     pub cp_payload: u32,
     /// Hidden quota inodes: user, group, project (0: none).

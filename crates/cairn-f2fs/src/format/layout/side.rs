@@ -12,7 +12,7 @@ pub enum Side {
 impl Side {
     /// The one that is not this.
     #[must_use]
-    pub const fn other(self) -> Self {
+    pub(crate) const fn other(self) -> Self {
         match self {
             Self::First => Self::Second,
             Self::Second => Self::First,

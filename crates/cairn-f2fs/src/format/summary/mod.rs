@@ -92,11 +92,11 @@ struct RawCompact {
 
 /// Owner of a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Summary {
+pub(crate) struct Summary {
     /// Data: the inode or direct node that points to the block. Node: its own nid.
-    pub nid: Nid,
+    pub(crate) nid: Nid,
     /// Data: the NAT version of that nid when the block was written. Node: 0.
-    pub version: u8,
+    pub(crate) version: u8,
     /// Data: which pointer of that node, counted from its first data pointer (extra attributes do
     /// not count). Node: 0.
     pub(crate) ofs_in_node: u16,
@@ -125,11 +125,11 @@ pub(crate) type JournalBytes = [u8; JOURNAL_SIZE];
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct SummaryBlock {
     /// Does the segment hold nodes (footer `entry_type` 1) or data (0)?
-    pub is_node: bool,
+    pub(crate) is_node: bool,
     /// One entry a block of the segment; exactly [`ENTRIES`].
-    pub entries: Vec<Summary>,
+    pub(crate) entries: Vec<Summary>,
     /// The journal area.
-    pub journal: JournalBytes,
+    pub(crate) journal: JournalBytes,
 }
 
 impl SummaryBlock {
@@ -179,7 +179,7 @@ impl NatJournal {
     ///
     /// # Errors
     /// Too many entries, an nid that cannot be, or one that is there twice.
-    pub fn decode(journal: &JournalBytes, layout: &Layout) -> Result<Self, Corrupt> {
+    pub(crate) fn decode(journal: &JournalBytes, layout: &Layout) -> Result<Self, Corrupt> {
         let raw: &[RawNatJournalEntry] =
             counted(journal, NAT_JOURNAL_ENTRIES, "a NAT journal holds at most 38 entries")?;
         let mut entries: Vec<(Nid, NatEntry)> = Vec::with_capacity(raw.len());
@@ -202,7 +202,7 @@ impl NatJournal {
     /// # Panics
     /// More than `NAT_JOURNAL_ENTRIES`.
     #[must_use]
-    pub fn encode(&self) -> JournalBytes {
+    pub(crate) fn encode(&self) -> JournalBytes {
         assert!(self.0.len() <= NAT_JOURNAL_ENTRIES, "{} entries in a NAT journal", self.0.len());
         let raw = self
             .0
@@ -214,14 +214,14 @@ impl NatJournal {
 
 /// SIT entries that override the area, each segment at most once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SitJournal(pub Vec<(SegNo, SitEntry)>);
+pub(crate) struct SitJournal(pub Vec<(SegNo, SitEntry)>);
 
 impl SitJournal {
     /// Decodes a journal area.
     ///
     /// # Errors
     /// Too many entries, a segment that does not exist or is there twice, or an impossible entry.
-    pub fn decode(journal: &JournalBytes, layout: &Layout) -> Result<Self, Corrupt> {
+    pub(crate) fn decode(journal: &JournalBytes, layout: &Layout) -> Result<Self, Corrupt> {
         let raw: &[RawSitJournalEntry] =
             counted(journal, SIT_JOURNAL_ENTRIES, "a SIT journal holds at most 6 entries")?;
         let mut entries: Vec<(SegNo, SitEntry)> = Vec::with_capacity(raw.len());
@@ -244,7 +244,7 @@ impl SitJournal {
     /// # Panics
     /// More than `SIT_JOURNAL_ENTRIES`.
     #[must_use]
-    pub fn encode(&self) -> JournalBytes {
+    pub(crate) fn encode(&self) -> JournalBytes {
         assert!(self.0.len() <= SIT_JOURNAL_ENTRIES, "{} entries in a SIT journal", self.0.len());
         let raw = self.0.iter().map(|(segno, entry)| RawSitJournalEntry {
             segno: segno.get().into(),
@@ -324,7 +324,7 @@ pub(crate) struct CompactSummaries {
     /// SIT journal area.
     pub(crate) sit_journal: JournalBytes,
     /// First entries of hot, warm and cold data.
-    pub entries: [Vec<Summary>; 3],
+    pub(crate) entries: [Vec<Summary>; 3],
 }
 
 impl CompactSummaries {

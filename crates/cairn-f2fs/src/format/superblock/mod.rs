@@ -19,14 +19,14 @@ pub(crate) use raw::EXTENSION_LEN;
 pub(crate) use raw::MAX_DEVICES;
 pub(crate) use raw::MAX_EXTENSIONS;
 pub(crate) use raw::OFFSET;
-pub use raw::SIZE;
+pub(crate) use raw::SIZE;
 use raw::{RawDevice, RawSuperblock};
 
 /// One of the devices of a volume on several.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DevicePart {
     /// Path given to mkfs, filled up with zeros.
-    pub path: [u8; 64],
+    pub(crate) path: [u8; 64],
     /// Segments on it.
     pub(crate) total_segments: u32,
 }
@@ -52,7 +52,7 @@ pub struct Superblock {
     /// Sections a zone.
     pub secs_per_zone: u32,
     /// `CHECKSUM_OFFSET` with the feature `sb_checksum`, else 0.
-    pub checksum_offset: u32,
+    pub(crate) checksum_offset: u32,
     /// Blocks of the volume.
     pub block_count: u64,
     /// Sections of the main area.
@@ -88,7 +88,7 @@ pub struct Superblock {
     /// Inode of all metadata (2).
     pub(crate) meta_ino: Nid,
     /// Identity of the volume.
-    pub uuid: [u8; 16],
+    pub(crate) uuid: [u8; 16],
     /// UTF-16, filled up with zeros.
     pub(crate) volume_name: [u16; 512],
     /// Cold extensions: the first of the list.
@@ -96,13 +96,13 @@ pub struct Superblock {
     /// Cold ones, then hot ones.
     pub(crate) extension_list: [[u8; EXTENSION_LEN]; MAX_EXTENSIONS],
     /// Blocks that follow the first block of a checkpoint pack for its bitmaps.
-    pub cp_payload: u32,
+    pub(crate) cp_payload: u32,
     /// Version text of the kernel that last mounted it.
-    pub version: [u8; 256],
+    pub(crate) version: [u8; 256],
     /// Version text of the kernel it was made on.
     pub(crate) init_version: [u8; 256],
     /// Feature bits.
-    pub features: Features,
+    pub(crate) features: Features,
     /// Unused.
     pub(crate) encryption_level: u8,
     /// Salt of old encryption keys.
@@ -122,7 +122,7 @@ pub struct Superblock {
     /// Bits of the errors met.
     pub s_errors: [u8; 16],
     /// Kept as found.
-    pub reserved: [u8; 258],
+    pub(crate) reserved: [u8; 258],
     /// The stored checksum (0 without the feature); [`Superblock::encode`] computes its own.
     pub(crate) crc: u32,
 }
@@ -219,7 +219,7 @@ impl Superblock {
     /// The 3072 bytes to be written at `OFFSET` of blocks 0 and 1, with the checksum where the
     /// feature asks for it.
     #[must_use]
-    pub fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let mut raw = self.to_raw();
         if self.features.contains(Features::SB_CHECKSUM) {
             let (covered, _) = raw.as_bytes().split_at(CHECKSUM_OFFSET);
@@ -290,7 +290,7 @@ impl Superblock {
     }
 
     /// Sets the label; false, and no change, if it has more than 511 UTF-16 units.
-    pub fn set_label(&mut self, label: &str) -> bool {
+    pub(crate) fn set_label(&mut self, label: &str) -> bool {
         let units: Vec<u16> = label.encode_utf16().collect();
         if units.len() >= self.volume_name.len() {
             return false;

@@ -6,7 +6,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 /// Where the superblock lies in its block.
 pub(crate) const OFFSET: usize = 1024;
 /// Its size.
-pub const SIZE: usize = 3072;
+pub(crate) const SIZE: usize = 3072;
 /// Where the checksum is, if there is one.
 pub(crate) const CHECKSUM_OFFSET: usize = 3068;
 /// Devices a volume may consist of.
