@@ -71,7 +71,7 @@ impl Budget {
 
     /// Most bytes that were in use at any time.
     #[must_use]
-    pub fn peak(&self) -> u64 {
+    pub(crate) fn peak(&self) -> u64 {
         self.peak.load(Ordering::Relaxed)
     }
 
@@ -115,7 +115,7 @@ impl Budget {
 
     /// True if `bytes` more would not exceed the limit.
     #[must_use]
-    pub fn has_room(&self, bytes: u64) -> bool {
+    pub(crate) fn has_room(&self, bytes: u64) -> bool {
         self.used().saturating_add(bytes) <= self.limit()
     }
 

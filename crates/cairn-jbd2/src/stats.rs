@@ -12,9 +12,9 @@ pub struct JournalStats {
     /// Committed transactions.
     pub transactions: Counter,
     /// Of these, requested by a caller.
-    pub requested: Counter,
+    pub(crate) requested: Counter,
     /// Handles started.
-    pub handles: Counter,
+    pub(crate) handles: Counter,
     /// Blocks that handles changed without a credit.
     pub(crate) overdrafts: Counter,
     /// Metadata blocks logged.
@@ -38,13 +38,13 @@ pub struct JournalStats {
     /// From the end of the last handle to the durable commit block.
     pub(crate) logging_ns: Counter,
     /// From the lock to the durable commit block, for each transaction.
-    pub commit_ns: Histogram,
+    pub(crate) commit_ns: Histogram,
     /// Handles that found the log full.
-    pub forced_checkpoints: Counter,
+    pub(crate) forced_checkpoints: Counter,
     /// Commits of the running transaction because nothing else could free log blocks.
     pub(crate) forced_to_close: Counter,
     /// Waits of handles for log space.
-    pub stall_ns: Histogram,
+    pub(crate) stall_ns: Histogram,
     /// Time spent checkpointing.
     pub(crate) checkpoint_ns: Counter,
     /// Blocks written by checkpoints.
@@ -64,7 +64,7 @@ pub struct JournalStats {
     /// Blocks that a newer transaction superseded before they were written.
     pub superseded: Counter,
     /// Searches for checkpointed transactions.
-    pub clean_calls: Counter,
+    pub(crate) clean_calls: Counter,
     /// Blocks that the searches looked at; with `counted`, transactions.
     pub clean_steps: Counter,
     /// Blocks that the searches took off their lists; with `counted`, transactions.

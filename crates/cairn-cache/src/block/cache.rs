@@ -190,8 +190,8 @@ impl BufferCache {
     }
 
     /// The buffer of a block, if it is in memory.
-    #[must_use]
-    pub fn peek(&self, pba: Pba) -> Option<Arc<Buffer>> {
+    #[cfg(test)]
+    pub(crate) fn peek(&self, pba: Pba) -> Option<Arc<Buffer>> {
         match self.shard(pba.get()).shard.lock().slots.get(&pba.get()) {
             Some(Slot::Ready(buffer)) => Some(buffer.clone()),
             _ => None,

@@ -7,9 +7,9 @@ use super::order::ORDERS;
 
 /// The counters of a volume's page cache.
 #[derive(Debug, Default)]
-pub struct CacheCounters {
+pub(crate) struct CacheCounters {
     /// Folios in the cache now, by order (0 is 4 KiB).
-    pub folios_by_order: [Gauge; ORDERS],
+    pub(crate) folios_by_order: [Gauge; ORDERS],
     /// Calls of [`FileMapper::lookup`](crate::mapper::FileMapper::lookup).
     pub(crate) map_lookups: Counter,
     /// Calls of [`FileMapper::reserve`](crate::mapper::FileMapper::reserve).
@@ -17,9 +17,9 @@ pub struct CacheCounters {
     /// Calls of [`FileMapper::place`](crate::mapper::FileMapper::place).
     pub(crate) map_places: Counter,
     /// Bytes read through the cache by its users.
-    pub read_bytes: Counter,
+    pub(crate) read_bytes: Counter,
     /// Bytes written into the cache by its users.
-    pub written_bytes: Counter,
+    pub(crate) written_bytes: Counter,
     /// Bytes read from the device for files.
     pub(crate) device_read_bytes: Counter,
     /// Those of them that were read ahead.
@@ -27,9 +27,9 @@ pub struct CacheCounters {
     /// Bytes of files written to the device.
     pub(crate) device_written_bytes: Counter,
     /// Copies to readers from cached blocks.
-    pub hits: Counter,
+    pub(crate) hits: Counter,
     /// Look-ups of blocks that were not cached.
-    pub misses: Counter,
+    pub(crate) misses: Counter,
     /// Times a reader waited for blocks that another thread was reading.
     pub(crate) readahead_waits: Counter,
     /// Device batches of write-back.
@@ -37,9 +37,9 @@ pub struct CacheCounters {
     /// Times a writer was throttled.
     pub(crate) throttles: Counter,
     /// Folios that were evicted for memory.
-    pub evictions: Counter,
+    pub(crate) evictions: Counter,
     /// Folios that were copied for a change because a write or a reader pinned their memory.
-    pub copies: Counter,
+    pub(crate) copies: Counter,
     /// Slabs that were recycled.
     pub(crate) slabs_recycled: Counter,
     /// Slabs that were prepared before they were needed.
@@ -51,7 +51,7 @@ pub struct CacheCounters {
 impl CacheCounters {
     /// All calls of file mappers.
     #[must_use]
-    pub fn map_calls(&self) -> u64 {
+    pub(crate) fn map_calls(&self) -> u64 {
         self.map_lookups.get() + self.map_reserves.get() + self.map_places.get()
     }
 

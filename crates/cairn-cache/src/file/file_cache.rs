@@ -1,7 +1,6 @@
 //! [`FileCache`]: the cached data of one file.
 
 use std::ops::Range;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use cairn_base::FileBlock;
@@ -53,9 +52,9 @@ impl FileCache {
     }
 
     /// Bytes of the blocks that are dirty or being written.
-    #[must_use]
-    pub fn dirty_bytes(&self) -> u64 {
-        self.state.dirty.unstable.load(Ordering::Relaxed) << self.state.shift
+    #[cfg(test)]
+    pub(crate) fn dirty_bytes(&self) -> u64 {
+        self.state.dirty.unstable.load(std::sync::atomic::Ordering::Relaxed) << self.state.shift
     }
 
     /// True if the block is dirty or being written.
@@ -72,7 +71,8 @@ impl FileCache {
 
     /// Drops the clean blocks of `blocks` from the cache. Blocks that are dirty or being written
     /// stay.
-    pub fn invalidate(&self, blocks: Range<u64>) {
+    #[cfg(test)]
+    pub(crate) fn invalidate(&self, blocks: Range<u64>) {
         self.state.drop_blocks(blocks, true);
     }
 

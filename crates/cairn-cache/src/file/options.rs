@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::order::{MAX_SLAB, PAGE};
 
 /// Smallest `max_folio`, in bytes.
-pub const MIN_FOLIO: usize = PAGE;
+pub(crate) const MIN_FOLIO: usize = PAGE;
 /// Largest `max_folio`, in bytes.
 pub const MAX_FOLIO: usize = MAX_SLAB;
 

@@ -105,7 +105,7 @@ impl PageCache {
 
     /// The counters of the cache.
     #[must_use]
-    pub fn counters(&self) -> &CacheCounters {
+    pub(crate) fn counters(&self) -> &CacheCounters {
         &self.counters
     }
 
@@ -128,13 +128,13 @@ impl PageCache {
 
     /// The options of the mount, as they were when the cache was created.
     #[must_use]
-    pub fn options(&self) -> &PageCacheOptions {
+    pub(crate) fn options(&self) -> &PageCacheOptions {
         &self.options
     }
 
     /// How much one mapping and one folio of buffered I/O cover now.
     #[must_use]
-    pub fn mode(&self) -> BufferedMode {
+    pub(crate) fn mode(&self) -> BufferedMode {
         if self.per_block.load(Ordering::Relaxed) {
             BufferedMode::PerBlock
         } else {
@@ -158,7 +158,7 @@ impl PageCache {
 
     /// The age at which dirty data is written.
     #[must_use]
-    pub fn dirty_expire(&self) -> Duration {
+    pub(crate) fn dirty_expire(&self) -> Duration {
         Duration::from_millis(self.dirty_expire.load(Ordering::Relaxed))
     }
 

@@ -213,15 +213,9 @@ impl ExtentStatus {
     }
 
     /// Number of ranges held.
-    #[must_use]
-    pub fn len(&self) -> usize {
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
         self.ranges.len()
-    }
-
-    /// True if every block is unknown.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.ranges.is_empty()
     }
 
     /// Known ranges that share a block with `start..end`, whole.

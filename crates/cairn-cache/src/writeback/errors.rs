@@ -33,7 +33,7 @@ impl ErrorSequence {
     }
 
     /// Records an error for every open handle.
-    pub fn record(&self, error: CacheError) {
+    pub(crate) fn record(&self, error: CacheError) {
         let mut state = self.state.lock();
         state.count += 1;
         state.reported = false;

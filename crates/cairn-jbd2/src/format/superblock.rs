@@ -53,7 +53,7 @@ pub const MIN_JOURNAL_BLOCKS: u32 = 1024;
 pub struct Superblock {
     raw: RawSuperblock,
     /// Bytes of a block (`s_blocksize`).
-    pub block_size: u32,
+    pub(crate) block_size: u32,
     /// Blocks of the whole journal (`s_maxlen`).
     pub blocks: u32,
     /// First block of the log (`s_first`).
@@ -67,7 +67,7 @@ pub struct Superblock {
     /// Features that a program must know to replay the log (`s_feature_incompat`).
     pub incompat: Incompat,
     /// Features that a program may ignore (`s_feature_compat`).
-    pub compat: Compat,
+    pub(crate) compat: Compat,
 }
 
 impl Superblock {
