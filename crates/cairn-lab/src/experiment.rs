@@ -45,11 +45,11 @@ impl Context {
 #[derive(Debug, Default)]
 pub struct Findings {
     /// Tables.
-    pub sections: Vec<Section>,
+    pub(crate) sections: Vec<Section>,
     /// Goals.
-    pub goals: Vec<Goal>,
+    pub(crate) goals: Vec<Goal>,
     /// Notes.
-    pub notes: Vec<String>,
+    pub(crate) notes: Vec<String>,
 }
 
 /// A question, and a function that measures the answer.
@@ -60,7 +60,7 @@ pub struct Experiment {
     /// The question, in one sentence.
     pub question: &'static str,
     /// Measures the answer.
-    pub run: fn(&Context) -> Result<Findings>,
+    pub(crate) run: fn(&Context) -> Result<Findings>,
 }
 
 /// Runs an experiment and adds the machine, the command and the time to its findings.

@@ -30,21 +30,21 @@ pub enum Verdict {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Goal {
     /// What the number is.
-    pub text: String,
+    pub(crate) text: String,
     /// Which side of `target` meets the goal.
-    pub relation: Relation,
+    pub(crate) relation: Relation,
     /// The target.
-    pub target: f64,
+    pub(crate) target: f64,
     /// The measured value: a median, or the worst of several.
-    pub measured: Option<f64>,
+    pub(crate) measured: Option<f64>,
     /// Whether the goal is met.
-    pub verdict: Verdict,
+    pub(crate) verdict: Verdict,
 }
 
 impl Goal {
     /// Judges `measured`; `None` means that it could not be measured.
     #[must_use]
-    pub fn judge(
+    pub(crate) fn judge(
         text: impl Into<String>,
         relation: Relation,
         target: f64,
@@ -71,7 +71,7 @@ impl Relation {
 
     /// `≥`, `≤` or `<`.
     #[must_use]
-    pub const fn sign(self) -> &'static str {
+    pub(crate) const fn sign(self) -> &'static str {
         match self {
             Self::AtLeast => "≥",
             Self::AtMost => "≤",
@@ -83,7 +83,7 @@ impl Relation {
 impl Verdict {
     /// The relation in words.
     #[must_use]
-    pub const fn words(self) -> &'static str {
+    pub(crate) const fn words(self) -> &'static str {
         match self {
             Self::Met => "met",
             Self::NotMet => "not met",
@@ -95,7 +95,10 @@ impl Verdict {
 /// The worst of several measurements for a goal with this relation. `None` if any of them is
 /// missing.
 #[must_use]
-pub fn worst(relation: Relation, values: impl IntoIterator<Item = Option<f64>>) -> Option<f64> {
+pub(crate) fn worst(
+    relation: Relation,
+    values: impl IntoIterator<Item = Option<f64>>,
+) -> Option<f64> {
     let mut worst: Option<f64> = None;
     for value in values {
         let value = value?;

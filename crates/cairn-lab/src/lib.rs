@@ -13,22 +13,22 @@
 
 #![forbid(unsafe_code)]
 
-pub mod error;
-pub mod experiment;
-pub mod experiments;
+pub(crate) mod error;
+pub(crate) mod experiment;
+pub(crate) mod experiments;
 mod fs_mark;
-pub mod goal;
+pub(crate) mod goal;
 mod lanes;
-pub mod machine;
+pub(crate) mod machine;
 mod mounted;
 pub mod nothing;
 mod paced;
 pub mod progress;
-pub mod record;
+pub(crate) mod record;
 pub mod render;
-pub mod scale;
-pub mod section;
-pub mod statistics;
+pub(crate) mod scale;
+pub(crate) mod section;
+pub(crate) mod statistics;
 mod volume;
 
 pub use error::{Error, Result};

@@ -6,23 +6,23 @@ use serde::{Deserialize, Serialize};
 
 /// The machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Machine {
+pub(crate) struct Machine {
     /// Processor.
-    pub cpu: String,
+    pub(crate) cpu: String,
     /// Number of hardware threads.
-    pub cores: usize,
+    pub(crate) cores: usize,
     /// Bytes of memory.
-    pub memory_bytes: u64,
+    pub(crate) memory_bytes: u64,
     /// Kernel release.
-    pub kernel: String,
+    pub(crate) kernel: String,
     /// Load average of the last minute at the start of the run.
-    pub load: f64,
+    pub(crate) load: f64,
 }
 
 impl Machine {
     /// This machine. A value that the system does not give is `unknown` or 0.
     #[must_use]
-    pub fn here() -> Self {
+    pub(crate) fn here() -> Self {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         let kernel = read("/proc/sys/kernel/osrelease");
         Self {
@@ -53,7 +53,7 @@ fn kib(text: &str) -> Option<u64> {
 
 /// Formats a time as `2026-11-21T07:30:00Z`.
 #[must_use]
-pub fn utc(at: SystemTime) -> String {
+pub(crate) fn utc(at: SystemTime) -> String {
     let seconds = at.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let (year, month, day) = civil(seconds / 86_400);
     let second = seconds % 86_400;

@@ -26,17 +26,17 @@ impl Progress {
     }
 
     /// Adds steps to the total.
-    pub fn expect(&self, steps: usize) {
+    pub(crate) fn expect(&self, steps: usize) {
         self.bar.inc_length(steps as u64);
     }
 
     /// Shows the current work.
-    pub fn show(&self, what: &str) {
+    pub(crate) fn show(&self, what: &str) {
         self.bar.set_message(what.to_owned());
     }
 
     /// Counts a finished step.
-    pub fn step(&self) {
+    pub(crate) fn step(&self) {
         self.bar.inc(1);
     }
 }

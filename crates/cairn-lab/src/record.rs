@@ -9,45 +9,39 @@ use crate::scale::Scale;
 use crate::section::Section;
 
 /// Version of the JSON form.
-pub const SCHEMA: u32 = 1;
+pub(crate) const SCHEMA: u32 = 1;
 
 /// The result of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Record {
     /// [`SCHEMA`].
-    pub schema: u32,
+    pub(crate) schema: u32,
     /// Name of the experiment.
-    pub experiment: String,
+    pub(crate) experiment: String,
     /// Its question.
-    pub question: String,
+    pub(crate) question: String,
     /// The command that repeats it.
-    pub command: String,
+    pub(crate) command: String,
     /// Version of Cairn.
-    pub version: String,
+    pub(crate) version: String,
     /// `release`, or `debug` for a build with assertions, whose figures have little meaning.
-    pub build: String,
+    pub(crate) build: String,
     /// When it started, in UTC.
-    pub started: String,
+    pub(crate) started: String,
     /// Duration in seconds.
-    pub seconds: f64,
+    pub(crate) seconds: f64,
     /// The amount of work.
-    pub scale: Scale,
+    pub(crate) scale: Scale,
     /// Interleaved repetitions.
-    pub repetitions: usize,
+    pub(crate) repetitions: usize,
     /// The machine.
-    pub machine: Machine,
+    pub(crate) machine: Machine,
     /// Tables.
-    pub sections: Vec<Section>,
+    pub(crate) sections: Vec<Section>,
     /// Goals with verdicts.
-    pub goals: Vec<Goal>,
+    pub(crate) goals: Vec<Goal>,
     /// How the work was done, and what could not be measured.
-    pub notes: Vec<String>,
+    pub(crate) notes: Vec<String>,
 }
 
-impl Record {
-    /// A section by its id.
-    #[must_use]
-    pub fn section(&self, id: &str) -> Option<&Section> {
-        self.sections.iter().find(|section| section.id == id)
-    }
-}
+impl Record {}

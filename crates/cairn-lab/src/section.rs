@@ -20,23 +20,23 @@ pub enum Better {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Metric {
     /// Key in [`Row::values`].
-    pub name: String,
+    pub(crate) name: String,
     /// Heading in tables, with the unit.
-    pub heading: String,
+    pub(crate) heading: String,
     /// Whether high or low values are good.
-    pub better: Better,
+    pub(crate) better: Better,
 }
 
 impl Metric {
     /// A metric of which high values are good.
     #[must_use]
-    pub fn higher(name: &str, heading: &str) -> Self {
+    pub(crate) fn higher(name: &str, heading: &str) -> Self {
         Self { name: name.into(), heading: heading.into(), better: Better::Higher }
     }
 
     /// A metric of which low values are good.
     #[must_use]
-    pub fn lower(name: &str, heading: &str) -> Self {
+    pub(crate) fn lower(name: &str, heading: &str) -> Self {
         Self { name: name.into(), heading: heading.into(), better: Better::Lower }
     }
 }
@@ -45,57 +45,57 @@ impl Metric {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// The work.
-    pub row: String,
+    pub(crate) row: String,
     /// The subject: a mount option or a program.
-    pub subject: String,
+    pub(crate) subject: String,
     /// The section's primary metric relative to its baseline subject in the same row.
-    pub ratio: Option<Spread>,
+    pub(crate) ratio: Option<Spread>,
     /// Figures by the metric's name. A metric that does not apply is absent.
-    pub values: BTreeMap<String, Spread>,
+    pub(crate) values: BTreeMap<String, Spread>,
 }
 
 /// A table, whose figures were measured interleaved.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Section {
     /// Stable key.
-    pub id: String,
+    pub(crate) id: String,
     /// Heading.
-    pub title: String,
+    pub(crate) title: String,
     /// The metric of charts and ratios.
-    pub primary: String,
+    pub(crate) primary: String,
     /// The subject that ratios refer to.
-    pub baseline: String,
+    pub(crate) baseline: String,
     /// Subjects in order.
-    pub subjects: Vec<String>,
+    pub(crate) subjects: Vec<String>,
     /// The metrics, in the order of columns.
-    pub metrics: Vec<Metric>,
+    pub(crate) metrics: Vec<Metric>,
     /// The rows, each with the subjects in order.
-    pub rows: Vec<Row>,
+    pub(crate) rows: Vec<Row>,
 }
 
 impl Section {
     /// The figures of a subject in a row.
     #[must_use]
-    pub fn get(&self, row: &str, subject: &str) -> Option<&Row> {
+    pub(crate) fn get(&self, row: &str, subject: &str) -> Option<&Row> {
         self.rows.iter().find(|line| line.row == row && line.subject == subject)
     }
 
     /// The median of a metric.
     #[must_use]
-    pub fn median(&self, row: &str, subject: &str, metric: &str) -> Option<f64> {
+    pub(crate) fn median(&self, row: &str, subject: &str, metric: &str) -> Option<f64> {
         Some(self.get(row, subject)?.values.get(metric)?.median)
     }
 
     /// The median ratio of a subject's metric to another subject's in the same row.
     #[must_use]
-    pub fn ratio(&self, row: &str, metric: &str, subject: &str, base: &str) -> Option<f64> {
+    pub(crate) fn ratio(&self, row: &str, metric: &str, subject: &str, base: &str) -> Option<f64> {
         let own = self.get(row, subject)?.values.get(metric)?;
         Some(own.ratio_to(self.get(row, base)?.values.get(metric)?)?.median)
     }
 
     /// Names of the rows, in order, each once.
     #[must_use]
-    pub fn row_names(&self) -> Vec<&str> {
+    pub(crate) fn row_names(&self) -> Vec<&str> {
         let mut names: Vec<&str> = Vec::new();
         for row in &self.rows {
             if !names.contains(&row.row.as_str()) {
@@ -110,7 +110,7 @@ type Samples = BTreeMap<String, Vec<f64>>;
 
 /// Collects the samples of a [`Section`].
 #[derive(Debug)]
-pub struct Builder {
+pub(crate) struct Builder {
     section: Section,
     rows: Vec<String>,
     samples: BTreeMap<(usize, usize), Samples>,
@@ -122,7 +122,7 @@ impl Builder {
     /// # Panics
     /// If there are no subjects or no metrics.
     #[must_use]
-    pub fn new(id: &str, title: &str, subjects: &[&str], metrics: Vec<Metric>) -> Self {
+    pub(crate) fn new(id: &str, title: &str, subjects: &[&str], metrics: Vec<Metric>) -> Self {
         let section = Section {
             id: id.into(),
             title: title.into(),
@@ -139,7 +139,7 @@ impl Builder {
     ///
     /// # Panics
     /// If the subject or a metric was not declared.
-    pub fn add(&mut self, row: &str, subject: &str, figures: &[(&str, f64)]) {
+    pub(crate) fn add(&mut self, row: &str, subject: &str, figures: &[(&str, f64)]) {
         let subjects = &self.section.subjects;
         let subject =
             subjects.iter().position(|known| known == subject).expect("a declared subject");
@@ -159,7 +159,7 @@ impl Builder {
 
     /// The finished table.
     #[must_use]
-    pub fn finish(self) -> Section {
+    pub(crate) fn finish(self) -> Section {
         let Self { mut section, rows, samples } = self;
         for ((row, subject), samples) in samples {
             let values = samples

@@ -6,23 +6,23 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
     /// The median.
-    pub median: f64,
+    pub(crate) median: f64,
     /// The smallest sample.
-    pub min: f64,
+    pub(crate) min: f64,
     /// The largest sample.
-    pub max: f64,
+    pub(crate) max: f64,
     /// First quartile.
-    pub q1: f64,
+    pub(crate) q1: f64,
     /// Third quartile.
-    pub q3: f64,
+    pub(crate) q3: f64,
     /// All samples, in the order of the repetitions.
-    pub samples: Vec<f64>,
+    pub(crate) samples: Vec<f64>,
 }
 
 impl Spread {
     /// The distribution of the finite samples. `None` if there is none.
     #[must_use]
-    pub fn of(samples: &[f64]) -> Option<Self> {
+    pub(crate) fn of(samples: &[f64]) -> Option<Self> {
         let samples: Vec<f64> =
             samples.iter().copied().filter(|sample| sample.is_finite()).collect();
         let mut sorted = samples.clone();
@@ -35,7 +35,7 @@ impl Spread {
     /// Divides by `base` repetition by repetition, which cancels drift of the machine. If the
     /// repetitions differ in number, the ratio of the medians.
     #[must_use]
-    pub fn ratio_to(&self, base: &Self) -> Option<Self> {
+    pub(crate) fn ratio_to(&self, base: &Self) -> Option<Self> {
         if self.samples.len() == base.samples.len() {
             let paired: Vec<f64> =
                 self.samples.iter().zip(&base.samples).map(|(own, base)| own / base).collect();
