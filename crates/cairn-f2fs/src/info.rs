@@ -16,7 +16,7 @@ pub struct Info {
     pub uuid: String,
     /// Version of the format.
     pub version: String,
-    /// Bytes a block.
+    /// Bytes per block.
     pub block_size: u32,
     /// Blocks in all.
     pub blocks: u64,
@@ -26,9 +26,9 @@ pub struct Info {
     pub access: String,
     /// Segments of the main area, of 2 MiB.
     pub main_segments: u32,
-    /// Segments a section.
+    /// Segments per section.
     pub segments_per_section: u32,
-    /// Sections a zone.
+    /// Sections per zone.
     pub sections_per_zone: u32,
     /// Facts of the checkpoint, if there is a valid one.
     pub checkpoint: Option<CheckpointInfo>,

@@ -1,5 +1,5 @@
-//! The one checksum of F2FS: reflected CRC-32 (polynomial 0xEDB88320), the caller gives the running
-//! value, nothing is inverted at the end.
+//! F2FS's checksum: reflected CRC-32 (polynomial 0xEDB88320). The caller gives the running value.
+//! The sum is inverted neither at the start nor at the end.
 
 /// The format's magic number, also the seed of superblock and checkpoint sums.
 pub const MAGIC: u32 = 0xf2f5_2010;

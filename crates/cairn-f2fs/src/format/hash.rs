@@ -1,11 +1,11 @@
-//! The hash of a name in a directory: TEA over 16-byte pieces, in the manner of ext3's half.
+//! The hash of a name in a directory: TEA over pieces of 16 bytes, as in ext3.
 
 /// First state of the hash (that of MD4).
 const START: [u32; 4] = [0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476];
 const DELTA: u32 = 0x9e37_79b9;
 const PIECE: usize = 16;
 
-/// The hash of a name in a directory that minds case. `.` and `..` have 0.
+/// The hash of a name in a case-sensitive directory. `.` and `..` have 0.
 #[must_use]
 pub(crate) fn name_hash(name: &[u8]) -> u32 {
     if matches!(name, b"." | b"..") {
@@ -14,7 +14,7 @@ pub(crate) fn name_hash(name: &[u8]) -> u32 {
     let [first, second, ..] = START;
     let mut state = [first, second];
     let mut rest = name;
-    // What remains after the last whole piece is never empty.
+    // The last piece is never empty.
     while let Some((piece, more)) =
         rest.split_at_checked(PIECE).filter(|(_, more)| !more.is_empty())
     {
@@ -25,8 +25,7 @@ pub(crate) fn name_hash(name: &[u8]) -> u32 {
     hash
 }
 
-/// Four words of up to 16 bytes, big-endian, filled up with the length of *what remains* of the
-/// name.
+/// Four big-endian words of up to 16 bytes, filled up with the length of the rest of the name.
 fn pack(piece: &[u8], remaining: usize) -> [u32; 4] {
     // Names have at most 255 bytes; the pattern is the low byte in all four places.
     let fill = u32::from_ne_bytes([remaining.to_le_bytes()[0]; 4]);

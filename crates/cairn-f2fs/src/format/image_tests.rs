@@ -1,5 +1,5 @@
-//! Every structure of images that mkfs.f2fs and sload.f2fs make, decoded, checked against each
-//! other, and encoded again.
+//! Decodes each structure of images that mkfs.f2fs and sload.f2fs make, compares the structures
+//! with each other, and encodes them again.
 
 use std::path::Path;
 use std::process::Command;
@@ -51,7 +51,7 @@ impl Image {
 
 const UUID: &str = "11111111-2222-3333-4444-555555555555";
 
-/// What mount would know of an image.
+/// The parts of an image that a mount reads first.
 struct Opened {
     image: Image,
     layout: Layout,

@@ -49,7 +49,7 @@ impl Log {
         zerocopy::transmute!(self)
     }
 
-    /// The log's own of six values that stand in the order of [`Log::ALL`].
+    /// The value of this log among six values in the order of [`Log::ALL`].
     #[must_use]
     pub const fn of<T>(self, values: &[T; Self::COUNT]) -> &T {
         match self {
@@ -88,7 +88,7 @@ impl Log {
         })
     }
 
-    /// Does it hold node blocks?
+    /// True if it holds node blocks.
     #[must_use]
     pub const fn is_node(self) -> bool {
         matches!(self, Self::HotNode | Self::WarmNode | Self::ColdNode)
@@ -113,7 +113,7 @@ impl AllocType {
         zerocopy::transmute!(self)
     }
 
-    /// The way of a stored number; all but one mean appending.
+    /// The allocation type of a stored number. All numbers but one mean appending.
     #[must_use]
     pub(crate) const fn from_raw(raw: u8) -> Self {
         match raw {

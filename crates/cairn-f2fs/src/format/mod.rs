@@ -5,7 +5,7 @@
 //! the kernel's F2FS documentation (Documentation/filesystems/f2fs) and images made by f2fs-tools.
 //!
 //! Functions that take a whole block (`&[u8]` of [`units::BLOCK_SIZE`] bytes) panic on any other
-//! length: the length of a buffer is ours, only its contents are the disk's.
+//! length. The caller chooses the length of a buffer; only its contents come from the disk.
 //!
 //! Three bit orders exist: version bitmaps and `valid_map` count bits from the most significant one
 //! ([`bits`]), dentry bitmaps from the least significant one (`cairn_base::bitmap`).

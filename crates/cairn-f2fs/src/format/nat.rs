@@ -1,8 +1,7 @@
 //! The node address table: where each node block is.
 //!
-//! The area has two copies of each block (see [`Layout::nat_address`]); entries that changed lately
-//! may be in the journal of the hot data log's summary instead (`super::summary::NatJournal`),
-//! which overrides the area.
+//! The area has two copies of each block (see [`Layout::nat_address`]). The journal in the summary
+//! of the hot data log (`super::summary::NatJournal`) holds recent entries and overrides the area.
 
 use cairn_base::units::as_index;
 use zerocopy::little_endian::U32;
@@ -13,7 +12,7 @@ use super::layout::Layout;
 use super::units::{BLOCK_SIZE, BlockAddr, NIDS_PER_BLOCK, Nid};
 use crate::corrupt::Corrupt;
 
-/// Entries a block.
+/// Entries per block.
 pub(crate) const ENTRIES_PER_BLOCK: usize = as_index(NIDS_PER_BLOCK);
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]

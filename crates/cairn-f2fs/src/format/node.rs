@@ -26,7 +26,7 @@ bitflags! {
     /// The marks in a footer's `flag`, below the offset.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct Marks: u32 {
-        /// Belongs to something else than a directory.
+        /// Does not belong to a directory.
         const COLD = 1;
         /// Last node that an fsync wrote.
         const FSYNC = 2;
@@ -108,7 +108,7 @@ impl NodeFooter {
         };
     }
 
-    /// Is it an inode's footer?
+    /// True if it is an inode's footer.
     #[must_use]
     pub(crate) fn is_inode(&self) -> bool {
         self.nid == self.ino
@@ -117,7 +117,7 @@ impl NodeFooter {
     /// Checks that the block at `addr` is node `nid` of inode `ino`.
     ///
     /// # Errors
-    /// It says otherwise.
+    /// The footer names another node or another inode.
     pub(crate) fn check(&self, nid: Nid, ino: Nid, addr: BlockAddr) -> Result<(), Corrupt> {
         let bad = |what, value: u32| Err(Corrupt::Node { nid, addr, what, value: value.into() });
         if self.nid != nid {

@@ -9,7 +9,7 @@ use super::layout::Layout;
 use super::units::{BLOCK_SIZE, Nid, ORPHANS_PER_BLOCK, stored};
 use crate::corrupt::Corrupt;
 
-/// Inode numbers a block.
+/// Inode numbers per block.
 pub(crate) const INOS_PER_BLOCK: usize = as_index(ORPHANS_PER_BLOCK);
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]

@@ -26,8 +26,9 @@ pub struct PackMap {
 }
 
 impl PackMap {
-    /// The map of a pack to be written: so many orphan inodes, so many data summary blocks (3, or
-    /// fewer in the compact form), node summaries or not. `None` if the segment has no room.
+    /// The map of a pack that is to be written, with these numbers of orphan inodes and of data
+    /// summary blocks (3, or fewer in the compact form), with or without node summaries. `None` if
+    /// the segment has no room.
     #[must_use]
     pub(crate) fn plan(
         layout: &Layout,

@@ -3,7 +3,7 @@
 //!
 //! An inode has `inode_slots` data pointers of its own (it varies, see
 //! `super::Inode::address_slots`) and five nids: two direct nodes, two indirect ones, one double
-//! indirect. With N = 1018 pointers a node, offsets in the tree are: inode 0, direct 1 and 2,
+//! indirect. With N = 1018 pointers per node, offsets in the tree are: inode 0, direct 1 and 2,
 //! indirect 3 with its directs 4…, indirect 4+N with its directs 5+N…, double indirect 5+2N, its
 //! k-th indirect 6+2N+k(N+1), followed by that one's directs.
 
@@ -37,7 +37,7 @@ pub struct TreeShape {
     pub(crate) node_slots: u32,
 }
 
-/// The way from an inode to a data pointer.
+/// The path from an inode to a data pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NodePath {
     /// Nodes below the inode: 0 (the pointer is in the inode) to 3.
@@ -65,7 +65,7 @@ impl NodePath {
     }
 }
 
-/// What stands at an offset of the tree.
+/// The kind of node at an offset of the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NodeKind {
     /// The inode.
@@ -105,7 +105,7 @@ impl TreeShape {
         u64::from(self.node_slots).strict_mul(DIRECTS).strict_add(self.inode_slots.into())
     }
 
-    /// The way to a file block; `None` beyond [`TreeShape::max_blocks`].
+    /// The path to a file block; `None` beyond [`TreeShape::max_blocks`].
     #[must_use]
     pub(crate) fn locate(self, block: u64) -> Option<NodePath> {
         let Some(block) = block.checked_sub(self.inode_slots.into()) else {
@@ -113,7 +113,7 @@ impl TreeShape {
             let rest = self.inode_slots.checked_sub(slot.into())?;
             return Some(NodePath { depth: 0, slots: [slot, 0, 0, 0], offsets: [0; 4], rest });
         };
-        // From here on in direct nodes: which one, and where in it.
+        // The other blocks are in direct nodes.
         let node = u64::from(self.node_slots);
         let direct = u32::try_from(block.checked_div(node)?).ok()?;
         let slot = u32::try_from(block.checked_rem(node)?).ok()?;
@@ -137,11 +137,11 @@ impl TreeShape {
         at(3, [4, which, index, slot], [0, DOUBLE_INDIRECT, indirect, child(indirect, index)])
     }
 
-    /// The first file block that a direct node's pointers stand for; `None` if no direct node (nor
-    /// the inode, whose first is 0) has this offset.
+    /// The first file block that the pointers of an inode or a direct node map. `None` if the
+    /// offset is that of another node.
     #[must_use]
     pub fn first_block(self, offset: u32) -> Option<u64> {
-        // Offsets count indirect nodes too: those before it come off.
+        // Offsets also count indirect nodes. The ones before it are subtracted.
         let direct = match (NodeKind::at(offset)?, offset) {
             (NodeKind::Inode, _) => return Some(0),
             (NodeKind::Direct, 1..=2) => offset.checked_sub(1)?,
@@ -161,8 +161,8 @@ impl TreeShape {
         Some(before.strict_add(self.inode_slots.into()))
     }
 
-    /// The file blocks (first, number) below the node at `depth` (1 or more) of a path to `block`:
-    /// what a missing node makes a hole of.
+    /// The file blocks (first, number) below the node at `depth` (1 or more) of a path to `block`.
+    /// They are a hole if the node is missing.
     #[must_use]
     pub(crate) fn span(self, path: &NodePath, depth: usize, block: u64) -> (u64, u64) {
         let below = path.slots.get(depth..=path.depth).unwrap_or_default();
@@ -176,7 +176,7 @@ impl TreeShape {
     }
 }
 
-/// Offset of a node's child, where children follow their parent one after the other.
+/// Offset of a node's child, if the children follow their parent.
 const fn child(parent: u32, index: u32) -> u32 {
     parent.strict_add(1).strict_add(index)
 }

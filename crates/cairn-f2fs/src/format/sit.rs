@@ -1,9 +1,8 @@
 //! The segment information table: which blocks of each segment are valid.
 //!
 //! The area has two copies of each block (see
-//! [`Layout::sit_address`](super::layout::Layout::sit_address)); entries that changed lately may be
-//! in the journal of the cold data log's summary instead (`super::summary::SitJournal`), which
-//! overrides the area.
+//! [`Layout::sit_address`](super::layout::Layout::sit_address)); the journal in the summary of the
+//! cold data log (`super::summary::SitJournal`) holds recent entries and overrides the area.
 
 use cairn_base::units::as_index;
 use zerocopy::little_endian::{U16, U64};
@@ -15,9 +14,9 @@ use super::log::Log;
 use super::units::{BLOCK_SIZE, SegNo, stored};
 use crate::corrupt::Corrupt;
 
-/// Entries a block, as a number of segments; 26 bytes at the block's end are unused.
+/// Entries per block, as a number of segments; 26 bytes at the block's end are unused.
 pub(crate) const SEGMENTS_PER_BLOCK: u32 = 55;
-/// Entries a block.
+/// Entries per block.
 pub(crate) const ENTRIES_PER_BLOCK: usize = as_index(SEGMENTS_PER_BLOCK);
 /// Bytes of a segment's bitmap.
 pub(crate) const VALID_MAP_SIZE: usize = 64;

@@ -4,17 +4,17 @@ pub(super) use cairn_base::units::stored;
 use cairn_base::units::{as_index, as_u64};
 use cairn_base::{Ino, Pba, unit};
 
-/// Bytes a block. The only size that Linux accepts on a machine with 4 KiB pages.
+/// Bytes per block. The only size that Linux accepts on a machine with 4 KiB pages.
 pub const BLOCK_SIZE: usize = 4096;
 /// [`BLOCK_SIZE`] for byte offsets.
 pub(crate) const BLOCK_BYTES: u64 = as_u64(BLOCK_SIZE);
-/// Blocks a segment.
+/// Blocks per segment.
 pub const BLOCKS_PER_SEGMENT: u32 = 512;
-/// Bytes a segment.
+/// Bytes per segment.
 pub(crate) const SEGMENT_BYTES: u64 = as_u64(as_index(BLOCKS_PER_SEGMENT)) * BLOCK_BYTES;
-/// Entries a NAT block, as a number of nids; the last byte of the block is unused.
+/// Entries per NAT block, as a number of nids; the last byte of the block is unused.
 pub(crate) const NIDS_PER_BLOCK: u32 = 455;
-/// Inode numbers an orphan block, as a number of orphans.
+/// Inode numbers per orphan block, as a number of orphans.
 pub(crate) const ORPHANS_PER_BLOCK: u32 = 1020;
 /// The longest name in bytes.
 pub(crate) const NAME_MAX: usize = 255;
@@ -80,7 +80,7 @@ impl Nid {
 impl BlockAddr {
     /// Nothing allocated: a hole, or a free nid.
     pub const NULL: Self = Self(0);
-    /// Space is reserved, no address yet: reads as zeros. Never the address of a node on disk.
+    /// Space is reserved without an address. Reads as zeros. Never the address of a node on disk.
     pub(crate) const NEW: Self = Self(u32::MAX);
     /// First slot of a compressed cluster.
     pub const COMPRESS: Self = Self(u32::MAX - 1);

@@ -2,8 +2,8 @@
 //! node.
 //!
 //! The area begins with a header of 24 bytes; entries follow, padded to 4, and a zero word ends
-//! them. Entries may cross from the inline part into the node: put the two together before
-//! decoding, and cut them after encoding.
+//! them. Entries may cross from the inline part into the node: join the two before decoding,
+//! and split them after encoding.
 
 use cairn_base::units::as_u64;
 use zerocopy::little_endian::{U16, U32};
@@ -75,7 +75,7 @@ impl Xattr {
     #[must_use]
     pub(crate) fn full_name(&self) -> Option<Vec<u8>> {
         let (_, prefix) = PREFIXES.iter().find(|(index, _)| *index == self.index)?;
-        // The ACLs and the advice are whole names: anything behind them would make another one.
+        // The ACLs and the advice are whole names, so nothing follows their prefix.
         (prefix.ends_with(b".") || self.name.is_empty())
             .then(|| [prefix, self.name.as_slice()].concat())
     }

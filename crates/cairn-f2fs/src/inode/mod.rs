@@ -44,7 +44,8 @@ use crate::format::units::{BLOCK_BYTES, Nid};
 pub(crate) struct State {
     /// The record.
     pub(crate) record: Record,
-    /// True if the record has changed since it was written into its node. [`Inode::mark_dirty`] sets it.
+    /// True if the record has changed since it was written into its node. [`Inode::mark_dirty`]
+    /// sets it.
     pub(crate) dirty: bool,
     /// True once the inode is freed: nothing of it may be written any more.
     pub(crate) deleted: bool,

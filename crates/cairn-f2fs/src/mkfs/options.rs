@@ -14,9 +14,9 @@ pub struct MkfsOptions {
     /// Per cent of the main area kept for cleaning. If absent, the value that leaves the most space
     /// to users.
     pub overprovision: Option<f64>,
-    /// Segments a section.
+    /// Segments per section.
     pub segments_per_section: u32,
-    /// Sections a zone.
+    /// Sections per zone.
     pub sections_per_zone: u32,
     /// For devices with zones that must be written in order: a section is a zone then.
     pub zoned: bool,

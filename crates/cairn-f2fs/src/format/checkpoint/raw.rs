@@ -10,7 +10,7 @@ use crate::format::checksum::{MAGIC, crc32};
 use crate::format::log::Log;
 use crate::format::units::BLOCK_SIZE;
 
-/// Where the bitmaps begin without `LARGE_NAT_BITMAP`, and the lowest place of the checksum.
+/// Start of the bitmaps without `LARGE_NAT_BITMAP`, and the lowest place of the checksum.
 pub(super) const BITMAP_AT: usize = as_index(LARGE_CHECKSUM_AT);
 /// Usual place of the checksum.
 pub(crate) const CHECKSUM_AT: u32 = 4092;

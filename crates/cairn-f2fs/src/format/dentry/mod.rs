@@ -1,8 +1,8 @@
 //! Directory entries: blocks of 214 slots, or fewer slots within an inode.
 //!
-//! `[bitmap][pad][entries, 11 bytes each][names, 8 bytes a slot]`. A name takes as many slots as it
-//! needs, one after the other, all marked in the bitmap; the entry of the first counts. The
-//! bitmap's bits go from the least significant one.
+//! `[bitmap][pad][entries, 11 bytes each][names, 8 bytes per slot]`. A name takes as many
+//! consecutive slots as it needs. All of them are marked in the bitmap; the entry of the first
+//! counts. The bitmap counts bits from the least significant one.
 
 use cairn_base::bitmap;
 use cairn_vfs::FileKind;
@@ -139,7 +139,7 @@ impl<'b> Dentries<'b> {
         self.entries.get(slot).map(|entry| zerocopy::transmute_ref!(entry))
     }
 
-    /// The name of so many bytes that begins at a slot; `None` if there can be none.
+    /// The name of `len` bytes that begins at a slot. `None` if it is impossible.
     fn name(&self, slot: usize, len: usize) -> Option<&'b [u8]> {
         self.names.get(slot..)?.as_flattened().get(..len).filter(|_| len <= NAME_MAX)
     }
@@ -179,7 +179,7 @@ impl<'b> Dentries<'b> {
     /// The entry with this hash whose name is the wanted one.
     ///
     /// Finds the same entry as a walk by [`Dentries::next`], but checks only length and hash of the
-    /// others: most look-ups are for names that do not exist, and read a block of every level.
+    /// others. Most look-ups are for names that do not exist, and read a block of each level.
     ///
     /// # Errors
     /// There is no such entry, and a bad one was found.
@@ -327,7 +327,7 @@ pub(crate) fn buckets(level: u32, dir_level: u8) -> u64 {
     1 << level.saturating_add(dir_level.into()).min(WIDEST)
 }
 
-/// Blocks a bucket of a level.
+/// Blocks per bucket of a level.
 #[must_use]
 pub(crate) const fn bucket_blocks(level: u32) -> u64 {
     if level < MAX_DEPTH / 2 { 2 } else { 4 }

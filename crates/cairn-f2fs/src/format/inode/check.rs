@@ -1,4 +1,4 @@
-//! What the features and the block's size bound of an inode's fields.
+//! Checks an inode's fields against the features and the size of the block.
 
 use cairn_base::units::as_u64;
 use cairn_vfs::FileKind;

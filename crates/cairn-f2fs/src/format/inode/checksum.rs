@@ -30,8 +30,8 @@ fn checksum(block: &[u8], layout: &Layout) -> Option<u32> {
     Some(crc32(crc32(crc32(seed, before), &[0; 4]), after))
 }
 
-/// Verifies an inode block's checksum, where it has one. Holds only for blocks as they were
-/// [`seal`]ed.
+/// Verifies an inode block's checksum, if it has one. A block that was changed after [`seal`]
+/// fails.
 ///
 /// # Errors
 /// It does not match.
@@ -44,8 +44,8 @@ pub fn verify(block: &[u8], ino: Nid, layout: &Layout) -> Result<(), Corrupt> {
     Err(Corrupt::Checksum { what: "inode", place: ino.get().into(), stored, computed })
 }
 
-/// Writes the checksum, where the inode has one: the last step before the block goes to the device,
-/// as it covers the footer.
+/// Writes the checksum, if the inode has one. It covers the footer, so this is the last step before
+/// the block goes to the device.
 pub fn seal(block: &mut [u8], layout: &Layout) {
     if let Some(sum) = checksum(block, layout) {
         ExtraAttr::write_checksum(&mut view_mut(block).i_addr, sum);

@@ -1,4 +1,4 @@
-//! Extra attributes: the first words of `i_addr`, as many as the inode says.
+//! Extra attributes: the first words of `i_addr`. The inode has their number.
 
 use cairn_vfs::Timestamp;
 use zerocopy::little_endian::{U16, U32, U64};
@@ -6,7 +6,7 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligne
 
 use super::raw::{ADDR_AT, AddrWords, raw_time, time};
 
-/// Most extra attributes, in bytes: what the kernel gives every inode it makes.
+/// Most extra attributes, in bytes. The kernel gives this number to each new inode.
 pub(crate) const EXTRA_SIZE: u16 = 36;
 /// Where the checksum is, in the block.
 pub(super) const CHECKSUM_AT: usize = 368;
@@ -55,7 +55,7 @@ pub struct ExtraAttr {
     pub(crate) compr_blocks: u64,
     /// 0 lzo, 1 lz4, 2 zstd, 3 lzo-rle.
     pub compress_algorithm: u8,
-    /// log2 of the blocks a cluster.
+    /// log2 of the blocks per cluster.
     pub log_cluster_size: u8,
     /// Bit 0: clusters have a checksum; bits 8 to 15: level.
     pub compress_flag: u16,
@@ -103,19 +103,19 @@ impl ExtraAttr {
         raw.extra.i_inode_checksum = sum.into();
     }
 
-    /// Is there room for the creation time?
+    /// True if there is room for the creation time.
     #[must_use]
     pub(crate) const fn has_crtime(&self) -> bool {
         self.size >= 24
     }
 
-    /// Is there room for a checksum?
+    /// True if there is room for a checksum.
     #[must_use]
     pub(crate) const fn has_checksum(&self) -> bool {
         self.size >= 12
     }
 
-    /// Is there room for the fields of compression?
+    /// True if there is room for the fields of compression.
     #[must_use]
     pub(crate) const fn has_compression(&self) -> bool {
         self.size >= EXTRA_SIZE

@@ -8,7 +8,7 @@ bitflags! {
     pub struct Advise: u8 {
         /// Will hardly change.
         const COLD = 0x1;
-        /// `i_pino` and `i_name` are not to be trusted.
+        /// `i_pino` and `i_name` may be wrong.
         const LOST_PINO = 0x2;
         /// Encrypted.
         const ENCRYPT = 0x4;
@@ -62,7 +62,7 @@ bitflags! {
         const NOATIME = 0x80;
         /// Never compress.
         const NOCOMP = 0x400;
-        /// Hashed directory: all are.
+        /// Hashed directory. All directories are hashed.
         const INDEX = 0x1000;
         /// Synchronous directory changes.
         const DIRSYNC = 0x1_0000;

@@ -1,10 +1,10 @@
 //! Inode blocks: attributes, extra attributes, and where in the block pointers, inline contents and
 //! inline attributes lie.
 //!
-//! An [`Inode`] holds what stands *before* the pointers, and the nids behind them. Data pointers,
+//! An [`Inode`] holds the fields before the pointers, and the nids behind them. Data pointers,
 //! inline contents and inline attributes stay in the block; `Inode::inline_data_range`,
 //! `Inode::inline_xattr_range` and the pointer functions say where. [`Inode::encode_into`] writes
-//! the fields back and leaves all of that alone.
+//! the fields back and does not change the rest of the block.
 
 mod check;
 mod checksum;
@@ -115,7 +115,7 @@ impl Inode {
     /// The footer and the checksum are checked by [`super::NodeFooter::check`] and [`verify`].
     ///
     /// # Errors
-    /// The first field that cannot be.
+    /// The first impossible field.
     pub(crate) fn decode(block: &[u8], ino: Nid, features: Features) -> Result<Self, Corrupt> {
         let raw = view(block);
         let mode = raw.head.i_mode.get();

@@ -72,7 +72,7 @@ pub(super) fn view_mut(block: &mut [u8]) -> &mut RawInodeBlock {
 }
 
 pub(super) fn time(seconds: U64, nanoseconds: U32) -> Timestamp {
-    // Values beyond a second can only be damage; they would not survive `timespec`.
+    // A value of a second or more is damage, and `timespec` cannot hold it.
     Timestamp {
         seconds: seconds.get().cast_signed(),
         nanoseconds: nanoseconds.get().min(999_999_999),

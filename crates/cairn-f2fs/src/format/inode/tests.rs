@@ -1,4 +1,4 @@
-//! Inodes survive the disk, and what cannot be is refused.
+//! An inode is the same after encoding and decoding. Impossible values are refused.
 
 use super::*;
 use crate::format::checkpoint::tests::layout;

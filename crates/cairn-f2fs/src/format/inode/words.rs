@@ -2,8 +2,8 @@
 //! lie.
 //!
 //! Extra attributes take `i_extra_isize` bytes at the start, inline attributes
-//! [`Inode::inline_xattr_words`] at the end, pointers (or one reserved word and inline contents)
-//! have the rest.
+//! [`Inode::inline_xattr_words`] at the end. The rest holds pointers, or one reserved word and
+//! inline contents.
 
 use std::ops::Range;
 
@@ -19,7 +19,7 @@ use crate::format::units::BlockAddr;
 
 /// Bytes of a word.
 const WORD: usize = size_of::<u32>();
-/// Words kept for inline attributes where the number is not set per inode.
+/// Words kept for inline attributes if the inode does not give their number.
 pub(crate) const DEFAULT_INLINE_XATTR_WORDS: u32 = 50;
 
 impl Inode {
@@ -46,7 +46,7 @@ impl Inode {
         ADDR_WORDS.saturating_sub(self.address_base()).saturating_sub(self.inline_xattr_words())
     }
 
-    /// Data pointers that the inode has: whole clusters where it is compressed.
+    /// Data pointers that the inode has: whole clusters if it is compressed.
     #[must_use]
     pub(crate) fn address_slots(&self) -> u32 {
         self.whole_clusters(self.free_words())
@@ -58,14 +58,14 @@ impl Inode {
         TreeShape { inode_slots: self.address_slots(), node_slots: self.whole_clusters(FANOUT) }
     }
 
-    /// Those of so many pointers that are used: whole clusters where the file is compressed.
+    /// How many of the pointers are used: whole clusters if the file is compressed.
     fn whole_clusters(&self, pointers: u32) -> u32 {
         let unused =
             self.cluster_blocks().and_then(|cluster| pointers.checked_rem(cluster)).unwrap_or(0);
         pointers.saturating_sub(unused)
     }
 
-    /// Blocks a cluster (4 to 256) of a compressed file.
+    /// Blocks per cluster (4 to 256) of a compressed file.
     #[must_use]
     pub(crate) fn cluster_blocks(&self) -> Option<u32> {
         let extra = self.extra.filter(ExtraAttr::has_compression)?;
@@ -89,12 +89,12 @@ impl Inode {
         as_index(self.address_base().strict_add(index))
     }
 
-    /// The byte in the block where a word behind the extra attributes stands.
+    /// The byte offset in the block of a word behind the extra attributes.
     fn word_at(&self, index: u32) -> usize {
         self.word(index).strict_mul(WORD).strict_add(ADDR_AT)
     }
 
-    /// The byte in the block where a data pointer stands.
+    /// The byte offset in the block of a data pointer.
     #[must_use]
     pub(crate) fn data_pointer_at(&self, slot: u32) -> usize {
         self.word_at(slot)
@@ -143,7 +143,7 @@ impl Inode {
         }
     }
 
-    /// Sets the device number, in the old encoding where it fits, as Linux does.
+    /// Sets the device number, in the old encoding if it fits, as Linux does.
     pub(crate) fn set_device(&self, block: &mut [u8], device: u32) {
         let (old, new) = if device <= 0xffff { (device, 0) } else { (0, device) };
         let words = &mut view_mut(block).i_addr;

@@ -21,14 +21,13 @@ pub use side::Side;
 
 /// Most segments a volume may have.
 const MAX_SEGMENTS: u32 = 8_388_608;
-/// Blocks of a pack's segment that the payload leaves to everything else: two checkpoint blocks,
-/// six summaries.
+/// Blocks of a pack's segment that the payload cannot have: two checkpoint blocks, six summaries.
 const PACK_FIXED: u32 = 2 + 6;
 /// All blocks of a segment.
 const WHOLE_SEGMENT: u16 = 1 << BLOCKS_PER_SEGMENT.ilog2();
 const BPS: u64 = as_u64(as_index(BLOCKS_PER_SEGMENT));
 
-/// Validated geometry. Copy it freely; nothing in it changes while a volume is open.
+/// Validated geometry. It does not change while a volume is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// Feature bits.
@@ -55,14 +54,15 @@ pub struct Layout {
     pub main_segments: u32,
     /// All segments.
     pub(crate) total_segments: u32,
-    /// Segments a section: the unit of cleaning.
+    /// Segments per section: the unit of cleaning.
     pub segs_per_sec: u32,
-    /// Sections a zone.
+    /// Sections per zone.
     pub(crate) secs_per_zone: u32,
     /// Sections of the main area.
     pub(crate) sections: u32,
-    /// Blocks at the end of each section that cannot be written, because the zones have less
-    /// capacity than size. The device says so, not the superblock: 0 until it has been asked.
+    /// Blocks at the end of each section that cannot be written, because a zone has less
+    /// capacity than size. The superblock does not have the number: it is 0 until the device was
+    /// asked.
     pub unusable_per_section: u32,
     /// Blocks of the volume.
     pub(crate) block_count: u64,
@@ -76,7 +76,7 @@ impl Layout {
     /// Checks the superblock's geometry against itself and the device's size in bytes.
     ///
     /// # Errors
-    /// The first field that cannot be.
+    /// The first impossible field.
     pub fn new(superblock: &Superblock, device_bytes: u64) -> Result<Self, Corrupt> {
         let layout = Self {
             features: superblock.features,
@@ -230,7 +230,7 @@ impl Layout {
         blocks_of(self.main_segments)
     }
 
-    /// True if the address lies in the main area (so none of the special values).
+    /// True if the address lies in the main area (so it is none of the special values).
     #[must_use]
     pub fn in_main(&self, addr: BlockAddr) -> bool {
         self.block_of_main(addr).is_some()
@@ -396,7 +396,7 @@ impl Layout {
     }
 }
 
-/// Blocks of so many segments.
+/// The number of blocks in segments.
 fn blocks_of(segments: u32) -> u64 {
     u64::from(segments).strict_mul(BPS)
 }

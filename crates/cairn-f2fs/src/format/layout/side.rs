@@ -10,7 +10,7 @@ pub enum Side {
 }
 
 impl Side {
-    /// The one that is not this.
+    /// The other side.
     #[must_use]
     pub(crate) const fn other(self) -> Self {
         match self {
@@ -19,7 +19,7 @@ impl Side {
         }
     }
 
-    /// Where the side begins, if the first one has so many blocks.
+    /// Start of the side in an area whose first side has `blocks` blocks.
     pub(super) const fn start(self, blocks: u64) -> u64 {
         match self {
             Self::First => 0,

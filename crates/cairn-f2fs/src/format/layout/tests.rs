@@ -61,7 +61,7 @@ fn contradictions_are_named() {
         ("secs_per_zone", |sb| sb.secs_per_zone = 249),
         ("segment_count_ckpt", |sb| sb.segment_count_ckpt = 3),
         ("segment_count_nat", |sb| sb.segment_count_nat = 3),
-        // So many that the blocks of one copy, 512 to a segment, are more than 32 bits can count.
+        // The blocks of one copy, 512 per segment, exceed 32 bits.
         ("nat_blkaddr", |sb| sb.segment_count_sit = 1 << 24),
         ("nat_blkaddr", |sb| sb.segment_count_sit = u32::MAX - 1),
         ("ssa_blkaddr", |sb| sb.segment_count_nat = u32::MAX - 1),

@@ -118,15 +118,15 @@ impl From<Summary> for RawSummary {
     }
 }
 
-/// The journal area's bytes: meaningless in summaries that carry no journal.
+/// The journal area's bytes. They have no meaning in summaries without a journal.
 pub(crate) type JournalBytes = [u8; JOURNAL_SIZE];
 
 /// A full summary block.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct SummaryBlock {
-    /// Does the segment hold nodes (footer `entry_type` 1) or data (0)?
+    /// True if the segment holds nodes (footer `entry_type` 1), false if it holds data (0).
     pub(crate) is_node: bool,
-    /// One entry a block of the segment; exactly [`ENTRIES`].
+    /// One entry per block of the segment; exactly [`ENTRIES`].
     pub(crate) entries: Vec<Summary>,
     /// The journal area.
     pub(crate) journal: JournalBytes,
@@ -274,7 +274,7 @@ struct RawInfoJournal {
     reserved: [u8; JOURNAL_BODY - size_of::<U64>()],
 }
 
-/// The entries that a journal's count announces.
+/// The entries of a journal, by its count.
 fn counted<'j, T>(
     journal: &'j JournalBytes,
     most: usize,
@@ -328,8 +328,8 @@ pub(crate) struct CompactSummaries {
 }
 
 impl CompactSummaries {
-    /// Blocks that so many entries in all need; the compact form is used only for fewer than 3 full
-    /// blocks.
+    /// The number of blocks for this total of entries. The compact form is used only if these are
+    /// fewer than 3.
     #[must_use]
     pub(crate) const fn blocks_for(entries: usize) -> usize {
         entries.saturating_sub(COMPACT_FIRST).div_ceil(COMPACT_REST).strict_add(1)

@@ -1,6 +1,6 @@
 //! The superblock: two copies, at byte 1024 of blocks 0 and 1.
 //!
-//! [`Superblock`] holds every byte of the 3072, so that decoding and encoding loses nothing.
+//! [`Superblock`] holds every byte of the 3072, so decoding and encoding lose nothing.
 
 mod raw;
 
@@ -41,15 +41,15 @@ pub struct Superblock {
     pub(crate) minor_ver: u16,
     /// log2 of the sector size (9 to 12).
     pub log_sectorsize: u32,
-    /// log2 of the sectors a block.
+    /// log2 of the sectors per block.
     pub(crate) log_sectors_per_block: u32,
     /// log2 of the block size (12).
     pub log_blocksize: u32,
-    /// log2 of the blocks a segment (9).
+    /// log2 of the blocks per segment (9).
     pub log_blocks_per_seg: u32,
-    /// Segments a section.
+    /// Segments per section.
     pub segs_per_sec: u32,
-    /// Sections a zone.
+    /// Sections per zone.
     pub secs_per_zone: u32,
     /// `CHECKSUM_OFFSET` with the feature `sb_checksum`, else 0.
     pub(crate) checksum_offset: u32,
@@ -228,7 +228,7 @@ impl Superblock {
         raw.as_bytes().to_vec()
     }
 
-    /// Blank, with the fixed numbers set: for mkfs.
+    /// An empty superblock with the fixed numbers, for mkfs.
     #[must_use]
     pub(crate) fn blank() -> Self {
         let mut superblock = Self::from_raw(&RawSuperblock::new_zeroed());
@@ -246,8 +246,8 @@ impl Superblock {
         superblock
     }
 
-    /// What the name of a new file says about how often it will change: by its extension, also
-    /// before a temporary one (`film.mp4.part`), in any case.
+    /// How often a new file will change, by the extension of its name in upper or lower case. The
+    /// extension before a temporary one counts too (`film.mp4.part`).
     #[must_use]
     pub(crate) fn advise_for(&self, name: &[u8]) -> Advise {
         let cold = as_index(self.extension_count);
@@ -379,13 +379,13 @@ conversions! {
         s_errors reserved;
 }
 
-/// Is the last part of the name behind a dot this one, or the last but one? An asterisk stands for
-/// all names.
+/// True if this is the last extension of the name, or the last but one. An asterisk matches all
+/// names.
 fn has_extension(name: &[u8], extension: &[u8; EXTENSION_LEN]) -> bool {
     let extension = extension.split(|byte| *byte == 0).next().unwrap_or_default();
     let mut parts = name.rsplit(|byte| *byte == b'.');
     let (last, before) = (parts.next(), parts.next());
-    // What stands before the first dot is no extension.
+    // The part before the first dot is no extension.
     let temporary = parts.next().and(before);
     let found = [before.and(last), temporary]
         .into_iter()

@@ -117,7 +117,7 @@ fn never(text: &str) -> Refusal {
     Refusal::Never(Error::Option(text.into()))
 }
 
-/// Segments a section and sections a zone.
+/// Segments per section and sections per zone.
 fn shape(medium: &Medium, options: &MkfsOptions) -> Result<(u32, u32), Refusal> {
     let asked = (options.segments_per_section, options.sections_per_zone);
     match (&medium.zones, options.zoned) {
