@@ -1,4 +1,4 @@
-//! Many threads on the same names and files of a small volume, which they also fill. Lock ranks are
+//! Many threads work on the same names and files of a small volume and fill it. Lock ranks are
 //! checked in test builds; a watchdog ends a deadlock.
 
 use std::collections::BTreeSet;
@@ -52,7 +52,7 @@ impl Drop for Watchdog {
     }
 }
 
-/// Answers that threads in each other's way may get.
+/// Errors that threads may get because of each other's work.
 fn expected<T>(result: Result<T, Error>) -> Option<T> {
     match result {
         Ok(value) => Some(value),
@@ -125,7 +125,7 @@ impl Worker {
         }
     }
 
-    /// Data operations on a file that others use, too.
+    /// Data operations on a file that other threads also use.
     fn shared_file(&mut self, dir: Ino, name: &[u8], (other, new_name): (Ino, &[u8])) {
         let fs = &self.fs;
         let Some(found) = expected(fs.lookup(dir, name)) else { return };
@@ -193,9 +193,7 @@ impl Worker {
 /// Six threads do `steps` operations each; then each file that only one thread wrote is compared,
 /// before and after a remount, and the volume is judged.
 ///
-/// # Panics
-/// An answer is none that threads in each other's way may get, bytes differ, or the volume is not
-/// clean.
+/// # Panics A thread got an unexpected error, bytes differ, or the volume is not clean.
 pub fn share(subject: &dyn Subject, steps: u32) {
     let device = subject.make();
     let fs = subject.open(&device);
@@ -234,12 +232,11 @@ pub fn share(subject: &dyn Subject, steps: u32) {
     fs.unmount().unwrap();
 }
 
-/// Threads whose files come and go before anything of them is on the disk: their numbers may be
-/// given out again at once, also to other threads. Every file is found by its number, with its own
-/// contents, until it goes.
+/// Threads create and delete files before anything of them is on the disk. Their inode numbers may
+/// be allocated again at once, also to other threads. Each file is found by its number, with its
+/// own contents, until it is deleted.
 ///
-/// # Panics
-/// One is not.
+/// # Panics A file is not found, or has other contents.
 pub fn short_lived_files(fs: &dyn FileSystem) {
     const THREADS: u64 = 8;
     let rounds: u64 = if crate::deep() { 200_000 } else { 20_000 };

@@ -1,11 +1,11 @@
-//! Bytes on the disk that are wrong.
+//! Wrong bytes on the disk.
 
 use cairn_block::BlockDeviceExt;
 use cairn_block::memory::MemoryDevice;
 
 const BITS: u8 = 0x55;
 
-/// Changes one byte; done again, it is as before.
+/// Inverts bits of one byte. A second call restores them.
 ///
 /// # Panics
 /// The byte is outside the device.

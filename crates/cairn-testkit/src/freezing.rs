@@ -1,4 +1,4 @@
-//! Promises of every filesystem that can be frozen.
+//! Checks for filesystems that can be frozen.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::thread;
@@ -8,7 +8,7 @@ use cairn_block::memory::MemoryDevice;
 use cairn_block::{BlockDevice, BlockDeviceExt};
 use cairn_vfs::{Caller, Error, FileSystem, IoFlags, NewInode, OpenMode, Result};
 
-/// How a device is judged that a frozen volume lies on.
+/// Judges the device of a frozen volume.
 pub type Judge<'a> = &'a dyn Fn(&MemoryDevice);
 
 const THREADS: u64 = 4;
@@ -22,8 +22,7 @@ fn contents(device: &MemoryDevice) -> Vec<u8> {
     device.read_at(0, usize::try_from(device.geometry().size).unwrap()).unwrap().to_vec()
 }
 
-/// Checks in turn what is on the disk, which calls continue, which wait, and which are refused.
-/// Unmounts at the end.
+/// Checks what is on the disk, and which calls continue, wait, or are refused. Unmounts at the end.
 ///
 /// # Panics
 /// Something else happens.
@@ -99,9 +98,8 @@ pub fn shut_down(fs: &dyn FileSystem) {
     assert!(!fs.is_frozen() && fs.freeze().is_err(), "what is on the disk is not what was written");
 }
 
-/// Threads make, write, sync and delete files while the volume is frozen and thawed around them:
-/// while it is frozen, its device does not change and is consistent, and all threads continue
-/// afterwards.
+/// Threads create, write, sync and delete files while the volume is frozen and thawed. While it is
+/// frozen, its device does not change and is consistent. All threads continue afterwards.
 ///
 /// # Panics
 /// Something else happens.
@@ -128,7 +126,7 @@ pub fn under_load(fs: &dyn FileSystem, device: &MemoryDevice, judge: Judge<'_>) 
             assert!(contents(device) == frozen, "written while frozen");
             let before = done.load(SeqCst);
             fs.thaw().unwrap();
-            // Each of them can have told of one that it had finished before.
+            // Each thread may still count one operation that it had finished before.
             while done.load(SeqCst) < before + 2 * THREADS {
                 thread::yield_now();
             }
@@ -155,7 +153,7 @@ fn work(fs: &dyn FileSystem, thread: u64, round: u64) -> Result<()> {
     Ok(())
 }
 
-/// Ends the threads also when an assertion fails.
+/// Ends the threads, also if an assertion fails.
 struct StopAtEnd<'a>(&'a AtomicBool);
 
 impl Drop for StopAtEnd<'_> {

@@ -51,7 +51,7 @@ fn list(users: u32) -> Vec<u8> {
 /// Lengths of the files in each directory, in turn.
 const LENGTHS: [usize; 3] = [40, 3000, 70_000];
 
-/// The same tree as [`prepare`]'s in a directory of the host, for a tool that makes a volume of it.
+/// The tree of [`prepare`] in a directory of the host, for a tool that makes a volume of it.
 ///
 /// # Panics
 /// Something cannot be made.
@@ -130,7 +130,7 @@ pub fn fill(fs: &dyn FileSystem) {
     fs.sync().unwrap();
 }
 
-/// May an operation find no space?
+/// True if the operation may fail for lack of space.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Needs {
     Space,
@@ -150,7 +150,7 @@ struct Round<'f> {
     scarce: Scarce,
     /// Allocations that were refused.
     refused: Cell<u64>,
-    /// Operations that failed for that.
+    /// Operations that failed because of it.
     failed: Cell<u64>,
 }
 
@@ -162,7 +162,7 @@ impl Round<'_> {
             .to_text()
     }
 
-    /// Does an operation, which must succeed wholly or change nothing.
+    /// Does an operation, which must succeed completely or change nothing.
     fn attempt(&self, what: &str, needs: Needs, operation: impl Fn(&dyn FileSystem) -> Result<()>) {
         let before = self.snapshot();
         let outcome = match self.scarce {
@@ -211,14 +211,13 @@ impl Round<'_> {
     }
 }
 
-/// Most that one operation asks for.
+/// Most allocations of one operation.
 const MOST_ALLOCATIONS: u64 = 10_000;
 
 /// Does all operations on the files of [`prepare`], on a system that refuses memory. Returns how
 /// many allocations were refused, and how many operations failed.
 ///
-/// # Panics
-/// Something was done by halves, or an operation failed in another way.
+/// # Panics An operation was half done, or failed in another way.
 pub fn operate_without_memory(fs: &dyn FileSystem, label: &str) -> (u64, u64) {
     let made = fs.create(fs.root(), b"filler", NewInode::Regular, 0o644, &Caller::ROOT).unwrap();
     fs.write(made.ino, 0, &bytes(7, 3 << 20), IoFlags::empty()).unwrap();
@@ -413,7 +412,7 @@ fn contents(round: &Round<'_>) {
     });
 }
 
-/// Everything goes, whatever else there is in the directories.
+/// Everything can be removed.
 fn removals(round: &Round<'_>) {
     fn empty(fs: &dyn FileSystem, directory: &str) -> Result<()> {
         let parent = find(fs, directory)?;

@@ -1,10 +1,8 @@
-//! What tests need: the oracle model and what compares a filesystem to it, seeded trees and their
-//! digests, crash images, what was said to be durable, what an error means, mutated images, what
-//! holds of frozen volumes, what options change, foreign judges, suites, and a virtual machine with
-//! the kernel.
+//! Support for tests: the oracle model and its comparison with a filesystem, seeded trees and their
+//! digests, crash images, checks of durability, of error policy, of frozen volumes and of mount
+//! options, mutated images, foreign judges, test suites, and a virtual machine with the kernel.
 //!
-//! Only ever a dev-dependency. Everything random is seeded by the caller; a failing test prints its
-//! seed.
+//! It is only a dev-dependency. The caller seeds everything random; a failing test prints its seed.
 
 #![forbid(unsafe_code)]
 
@@ -27,7 +25,7 @@ pub mod times;
 pub mod tree;
 pub mod vm;
 
-/// True if the long runs were asked for (`CAIRN_DEEP=1`).
+/// True if the long runs are requested (`CAIRN_DEEP=1`).
 #[must_use]
 pub fn deep() -> bool {
     std::env::var_os("CAIRN_DEEP").is_some_and(|value| value == "1")

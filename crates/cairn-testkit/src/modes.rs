@@ -1,12 +1,11 @@
-//! Ways to mount F2FS that every judge meets.
+//! The mount modes of F2FS that are tested with every judge.
 //!
-//! They are few: together they have every way to write checkpoints and every way to clean, and not
-//! all combinations of them.
+//! Together they cover each way of writing checkpoints and of cleaning, not all combinations.
 
 /// A kind of volume, and how it is mounted.
 #[derive(Clone, Copy, Debug)]
 pub struct Mode {
-    /// On zones: a section is a zone, and `mode=lfs` goes without saying.
+    /// True for a zoned device: a section is a zone, and `mode=lfs` is implied.
     pub zoned: bool,
     /// Mount options.
     pub options: &'static str,

@@ -1,8 +1,7 @@
-//! Every mount option that is taken does something: for each there is an observation that differs
-//! with and without it, and that is the same whether the option was given at mount or to a live
-//! volume.
+//! Checks that each accepted mount option has an effect: an observed quantity differs with and
+//! without it. The quantity is the same whether the option was given at mount or at remount.
 //!
-//! The list of options is the code's own, so that a new one without a case is found.
+//! The list of options comes from the code, so a new option without a case is found.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +23,7 @@ pub struct Effect {
     pub against: &'static str,
     /// The word.
     pub word: &'static str,
-    /// It can be changed on a live volume.
+    /// True if a remount can change it.
     pub live: bool,
     /// The observed quantity.
     pub seen: fn(&Given<'_>) -> String,
@@ -47,7 +46,7 @@ impl Given<'_> {
         Arc::new(self.fresh.fork())
     }
 
-    /// With the options in question.
+    /// Opens it with the options.
     #[must_use]
     pub fn open(&self, device: Arc<dyn BlockDevice>) -> Arc<dyn FileSystem> {
         let fs = (self.open)(device, self.runtime.clone(), &self.at_mount);
@@ -57,13 +56,13 @@ impl Given<'_> {
         fs
     }
 
-    /// Without any options.
+    /// Opens it without options.
     #[must_use]
     pub fn plain(&self, device: Arc<dyn BlockDevice>) -> Arc<dyn FileSystem> {
         (self.open)(device, Simulated::new(2), "")
     }
 
-    /// What a plain volume would have of this name after a power cut now.
+    /// The contents that this name would have after a power cut now.
     #[must_use]
     pub fn is_on(&self, device: &MemoryDevice, name: &str) -> String {
         let fs = self.plain(Arc::new(device.fork()));
@@ -76,8 +75,7 @@ impl Given<'_> {
 
 /// Asserts that every setting has an effect, and every effect is seen.
 ///
-/// # Panics
-/// Otherwise; it says which.
+/// # Panics One has no effect; the message names it.
 pub fn judge(
     settings: impl Iterator<Item = String>,
     effects: &[Effect],
@@ -178,7 +176,7 @@ pub fn memory(given: &Given<'_>) -> String {
     format!("something had to go: {}", fs.report().u64("cache.evictions").unwrap() > 0)
 }
 
-/// How often the file system was asked where blocks are.
+/// How often the mapper was called.
 #[must_use]
 pub fn mappings(given: &Given<'_>) -> String {
     let fs = given.open(given.fresh());

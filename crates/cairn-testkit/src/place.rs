@@ -6,25 +6,25 @@ use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
-/// See the module. Dropped, it detaches whatever is mounted in it, the latest first, and is
+/// See the module. When it is dropped, all mounts in it are detached, the latest first, and it is
 /// removed.
 #[derive(Debug)]
 pub struct Place(TempDir);
 
 impl Place {
-    /// In the system's directory for temporary files.
+    /// Makes one in the system's directory for temporary files.
     #[must_use]
     pub fn new() -> Self {
         tempfile::tempdir().expect("a temporary directory").into()
     }
 
-    /// In this directory.
+    /// Makes one in this directory.
     #[must_use]
     pub fn inside(parent: &Path) -> Self {
         tempfile::tempdir_in(parent).expect("a temporary directory").into()
     }
 
-    /// Where it is.
+    /// Its path.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.0.path()
@@ -46,8 +46,8 @@ impl From<TempDir> for Place {
 impl Drop for Place {
     fn drop(&mut self) {
         for point in mounted_below(self.path()).iter().rev() {
-            // A daemon that is detached ends by itself. A mount that cannot be detached shows when
-            // the directory is removed.
+            // A detached daemon ends by itself. If a mount cannot be detached, the removal of the
+            // directory fails.
             let _ = Command::new("umount").arg("-l").arg(point).stderr(Stdio::null()).status();
         }
     }

@@ -1,8 +1,8 @@
 //! How errors and requested shutdowns affect later calls: the same checks for every format.
 //!
-//! A bad sector is an error of its file, and found damage an error of the call, unless `errors=`
-//! says more. Orphans that cannot be read do not prevent a mount. The formats supply a [`Subject`]:
-//! how to make and open a volume, where records are, and foreign judges.
+//! A bad sector is an error of its file. Damage is an error of the call that finds it, unless
+//! `errors=` demands more. Orphans that cannot be read do not prevent a mount. The formats supply a
+//! [`Subject`]: how to make and open a volume, where records are, and foreign judges.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ const OTHERS: u8 = 20;
 const LEN: usize = 30_000;
 const SECTOR: u64 = 512;
 
-/// Where the record of an inode is on the device.
+/// The place of an inode's record on the device.
 #[derive(Clone, Copy, Debug)]
 pub struct Record {
     /// Its first byte.
@@ -29,7 +29,7 @@ pub struct Record {
 
 /// A kind of volume.
 pub trait Subject {
-    /// What a failure calls it.
+    /// The name in failures.
     fn name(&self) -> String;
 
     /// A fresh volume.
@@ -100,7 +100,7 @@ fn write_others(fs: &dyn FileSystem) {
     }
 }
 
-/// All other files have their written contents, on a copy of the present device.
+/// Asserts that all other files have their written contents, on a copy of the current device.
 fn check_others(kind: &dyn Subject, device: &MemoryDevice) {
     let fs = kind.open(Arc::new(device.fork()), "");
     for number in 0..OTHERS {
@@ -123,11 +123,10 @@ fn assert_writable(kind: &dyn Subject, fs: &dyn FileSystem) {
     fs.unlink(fs.root(), b"still writable").unwrap();
 }
 
-/// One file of 21 has a sector that cannot be written. `sync` writes the other twenty and says so
-/// of that one; unmount reports it, and the volume is clean.
+/// One file of 21 has a sector that cannot be written. `sync` writes the other twenty and reports
+/// the error; so does unmount, and the volume is clean.
 ///
-/// # Panics
-/// Otherwise; so do all others here.
+/// # Panics The volume behaves otherwise. This is so for all functions of this module.
 pub fn a_sector_that_cannot_be_written_concerns_its_file(kind: &dyn Subject) {
     let named = kind.name();
     let (device, place) = with_victim(kind);
@@ -152,8 +151,7 @@ pub fn a_sector_that_cannot_be_written_concerns_its_file(kind: &dyn Subject) {
 /// A sector that cannot be read fails the calls that read it or change a part of it. Other calls do
 /// not notice.
 ///
-/// # Panics
-/// Otherwise.
+/// # Panics The volume behaves otherwise.
 pub fn a_sector_that_cannot_be_read_is_an_answer(kind: &dyn Subject) {
     let named = kind.name();
     let (device, place) = with_victim(kind);
@@ -186,7 +184,7 @@ pub fn with_damaged_inode(kind: &dyn Subject) -> Arc<MemoryDevice> {
     device
 }
 
-/// Opens it, with three new files that are not synced.
+/// Opens the volume and creates three files without a sync.
 fn with_new_files(
     kind: &dyn Subject,
     device: &Arc<MemoryDevice>,
@@ -208,7 +206,7 @@ pub fn look_at_victim(fs: &dyn FileSystem) {
     assert!(matches!(told, Error::Corrupt(_)), "told as {told}");
 }
 
-/// How many of the new files are there, whole.
+/// The number of new files that are complete.
 fn new_files(kind: &dyn Subject, device: &MemoryDevice) -> usize {
     let fs = kind.open(Arc::new(device.fork()), "");
     let whole = |number: &u8| {
@@ -218,11 +216,10 @@ fn new_files(kind: &dyn Subject, device: &MemoryDevice) -> usize {
     (0..3_u8).filter(whole).count()
 }
 
-/// The caller gets an error, the volume asks for fsck, and other calls go on. Returns the closed
+/// The caller gets an error, the volume asks for fsck, and other calls work. Returns the closed
 /// volume.
 ///
-/// # Panics
-/// Otherwise.
+/// # Panics The volume behaves otherwise.
 #[must_use]
 pub fn a_damaged_inode_is_noted_and_loses_nothing_of_others(
     kind: &dyn Subject,
@@ -240,10 +237,9 @@ pub fn a_damaged_inode_is_noted_and_loses_nothing_of_others(
     device
 }
 
-/// So it does where nothing else was changed: that is worth a write of its own.
+/// The volume asks for fsck even if nothing else was changed.
 ///
-/// # Panics
-/// Otherwise.
+/// # Panics The volume behaves otherwise.
 pub fn damage_that_was_only_looked_at_is_noted(kind: &dyn Subject) {
     let device = with_damaged_inode(kind);
     kind.open(device.clone(), "noatime").unmount().unwrap();
@@ -254,12 +250,11 @@ pub fn damage_that_was_only_looked_at_is_noted(kind: &dyn Subject) {
     assert!(kind.asks_for_check(&device), "{}", kind.name());
 }
 
-/// `errors=remount-ro` and `errors=panic`, from the mount or a remount: the first damage that
-/// anybody meets stops the volume, which records it. After `errors=panic` nothing but that record
-/// reaches the device.
+/// `errors=remount-ro` and `errors=panic`, from the mount or a remount: the first damage that a
+/// call finds stops the volume, which records it. After `errors=panic` only that record reaches the
+/// device.
 ///
-/// # Panics
-/// Otherwise.
+/// # Panics The volume behaves otherwise.
 pub fn the_first_damage_stops_a_volume_that_asks_for_it(kind: &dyn Subject) {
     for (options, remounted) in
         [("errors=remount-ro", None), ("errors=panic", None), ("", Some("errors=remount-ro"))]
@@ -308,8 +303,7 @@ fn same_but_for(one: &MemoryDevice, other: &MemoryDevice, may: impl Fn(u64) -> b
 /// One write of metadata fails, in `sync`, and the volume stops. The device works again, and the
 /// volume records the error on it.
 ///
-/// # Panics
-/// Otherwise.
+/// # Panics The volume behaves otherwise.
 pub fn a_failed_write_of_metadata_is_recorded(kind: &dyn Subject) {
     let named = kind.name();
     let (device, _) = with_victim(kind);
@@ -335,7 +329,7 @@ pub fn a_failed_write_of_metadata_is_recorded(kind: &dyn Subject) {
 pub fn with_orphan(kind: &dyn Subject) -> (Arc<MemoryDevice>, Record) {
     let (device, _) = with_victim(kind);
     let fs = kind.open(device.clone(), "");
-    // Far from the root's inode.
+    // The inode is far from the root's.
     write_others(&*fs);
     let name = format!("other {}", OTHERS - 1);
     let ino = find(&*fs, &name);
@@ -350,8 +344,7 @@ pub fn with_orphan(kind: &dyn Subject) -> (Arc<MemoryDevice>, Record) {
 /// An orphan that the device cannot read does not prevent a mount. Returns the volume, closed by a
 /// mount that could read it.
 ///
-/// # Panics
-/// Otherwise.
+/// # Panics The volume behaves otherwise.
 #[must_use]
 pub fn an_orphan_on_a_bad_sector_does_not_prevent_the_mount(
     kind: &dyn Subject,
@@ -374,8 +367,7 @@ pub fn an_orphan_on_a_bad_sector_does_not_prevent_the_mount(
 /// A damaged orphan is left to the format's fsck, and does not prevent a mount. Returns the volume,
 /// closed.
 ///
-/// # Panics
-/// Otherwise.
+/// # Panics The volume behaves otherwise.
 #[must_use]
 pub fn a_damaged_orphan_does_not_prevent_the_mount(kind: &dyn Subject) -> Arc<MemoryDevice> {
     let (left, record) = with_orphan(kind);
@@ -393,11 +385,10 @@ pub fn a_damaged_orphan_does_not_prevent_the_mount(kind: &dyn Subject) -> Arc<Me
 }
 
 /// After a requested shutdown (EXT4_IOC_SHUTDOWN, F2FS_IOC_SHUTDOWN) no call reports durability:
-/// fsync, fdatasync and sync fail with EIO, for a file with new data and for one that has been on
-/// the disk for long, as in Linux.
+/// fsync, fdatasync and sync fail with EIO, for a file with new data and for one that was durable
+/// long before, as in Linux.
 ///
-/// # Panics
-/// Otherwise.
+/// # Panics The volume behaves otherwise.
 pub fn an_fsync_after_a_shutdown_fails(kind: &dyn Subject) {
     for flush_log in [false, true] {
         let fs = kind.open(kind.fresh(), "");

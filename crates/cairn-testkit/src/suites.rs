@@ -8,7 +8,8 @@ use std::process::Output;
 
 use crate::judge::command;
 
-/// Timestamps must be told apart by the kernel's clock tick; the users must exist everywhere.
+/// Timestamps must differ by more than the kernel's clock tick; the users must exist on every
+/// system.
 const PJDFSTEST_CONFIG: &str = r#"
 [features]
 posix_fallocate = {}
@@ -51,8 +52,7 @@ fn text(output: &Output) -> String {
 
 /// Runs fsx on a file that it makes.
 ///
-/// # Panics
-/// It finds a difference, or is not installed.
+/// # Panics fsx finds a difference, or is not installed.
 #[track_caller]
 pub fn fsx(file: &Path, operations: u32, seed: u64) {
     let outside = tempfile::tempdir().expect("a directory for fsx");
@@ -97,7 +97,7 @@ fn case(line: &str) -> Option<(String, String)> {
 }
 
 /// Cases that pass in `expected` and not in `found`. With `CAIRN_PJDFSTEST_OUT`, the results of
-/// both are left in that file.
+/// both are written to that file.
 ///
 /// # Panics
 /// That file cannot be written.

@@ -57,7 +57,7 @@ pub fn kept(fs: &dyn FileSystem) -> Vec<i64> {
     KINDS.into_iter().map(|name| seconds_of(fs, name)).collect()
 }
 
-/// True if these are present times, not the ones that the test set.
+/// True if these are current times, not those that the test set.
 #[must_use]
 pub fn are_new(seconds: &[i64]) -> bool {
     // 2020. Tests set older times.

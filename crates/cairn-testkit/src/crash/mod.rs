@@ -1,13 +1,13 @@
 //! Crash states: the contents that a power cut can leave of a recorded run, and the promises made
 //! before it.
 //!
-//! [`Recording`] wraps a device; [`CrashLog`] then enumerates states at every barrier and seeded
-//! random ones between: everything durable at the moment of the cut, and of the rest any subset, in
-//! pieces of [`ATOMIC`] bytes. Each state is materialised as a device of its own or as an image
-//! file. [`Promises`] says what must be there.
+//! [`Recording`] wraps a device. [`CrashLog`] then enumerates states at every barrier, and seeded
+//! random states between barriers. A state has everything that was durable at the moment of the cut
+//! and a subset of the rest, in pieces of [`ATOMIC`] bytes. It becomes a device or an image file.
+//! [`Promises`] has what must be there.
 //!
-//! The fault model is the recorder's (`cairn_block::wrap::Record`); a state is named by moment and
-//! seed, so that a failing one can be made again alone.
+//! The fault model is the recorder's (`cairn_block::wrap::Record`); moment and seed name a state,
+//! so that a failing one can be repeated alone.
 
 mod promises;
 
@@ -46,7 +46,7 @@ impl Recording {
         Self { before, record }
     }
 
-    /// What it started from.
+    /// The contents before the run.
     #[must_use]
     pub fn before(&self) -> &MemoryDevice {
         &self.before
@@ -58,45 +58,45 @@ impl Recording {
         self.record.clone()
     }
 
-    /// The present moment, for [`Promises`].
+    /// The current moment, for [`Promises`].
     #[must_use]
     pub fn moment(&self) -> u64 {
         self.record.moment()
     }
 
-    /// What was recorded so far, for a look while the run goes on.
+    /// The record so far, while the run continues.
     #[must_use]
     pub fn log(&self) -> RecordLog {
         self.record.log()
     }
 
-    /// What was recorded.
+    /// The record.
     #[must_use]
     pub fn finish(self) -> CrashLog {
         CrashLog::new(self.before, self.record.log())
     }
 }
 
-/// What happens to changes that may or may not be on the medium.
+/// What happens to changes that no flush has covered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Volatile {
     /// All reached the medium.
     Kept,
-    /// None did.
+    /// None reached the medium.
     Lost,
-    /// Each piece by the throw of a seeded coin, whose bias is thrown first.
+    /// Each piece at random, with a random probability; both are seeded.
     Random(u64),
-    /// The same with pieces of [`SECTOR`] bytes: blocks are torn, but for those that the format
-    /// relies on ([`CrashLog::with_whole`]).
+    /// The same with pieces of [`SECTOR`] bytes: blocks are torn, except those that the format
+    /// needs whole ([`CrashLog::with_whole`]).
     Torn(u64),
 }
 
 /// One power cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cut {
-    /// When, in the recorder's moments.
+    /// The time of the cut, in the recorder's moments.
     pub moment: u64,
-    /// Which of the unflushed changes are there.
+    /// Which of the unflushed changes are on the medium.
     pub volatile: Volatile,
 }
 
@@ -124,14 +124,13 @@ pub struct CrashLog {
 type Whole = Box<dyn Fn(&[u8]) -> bool + Send + Sync>;
 
 impl CrashLog {
-    /// From contents and what was then recorded.
+    /// Makes a log of the contents before a run and the record of the run.
     #[must_use]
     pub fn new(before: MemoryDevice, log: RecordLog) -> Self {
         Self { before, log, whole: Box::new(|_| false) }
     }
 
-    /// The same, with blocks that are whole or not there also where others are torn: what a format
-    /// relies on.
+    /// The same with blocks that are never torn, because the format needs them whole.
     #[must_use]
     pub fn with_whole(self, whole: impl Fn(&[u8]) -> bool + Send + Sync + 'static) -> Self {
         Self { whole: Box::new(whole), ..self }
@@ -150,8 +149,8 @@ impl CrashLog {
         events.filter(|(event, span)| **event == Event::Flush && span.completed.is_some()).count()
     }
 
-    /// The moments around every barrier: when a flush or forced write is under way, and when it has
-    /// just completed; and the end.
+    /// The moments around each barrier (a flush or forced write is in flight; it has just
+    /// completed), and the end.
     #[must_use]
     pub fn barriers(&self) -> Vec<u64> {
         let mut moments = vec![0, self.log.end];
@@ -171,7 +170,7 @@ impl CrashLog {
         moments
     }
 
-    /// Both extremes at every barrier.
+    /// Two cuts at each barrier: all unflushed changes lost, and all kept.
     #[must_use]
     pub fn barrier_cuts(&self) -> Vec<Cut> {
         let both =
@@ -190,8 +189,7 @@ impl CrashLog {
 
     /// The device as the cut leaves it.
     ///
-    /// # Panics
-    /// A recorded change lies outside the device: a fault of the recorder.
+    /// # Panics A recorded change lies outside the device: a bug of the recorder.
     #[must_use]
     pub fn device(&self, cut: Cut) -> MemoryDevice {
         let device = self.before.fork();

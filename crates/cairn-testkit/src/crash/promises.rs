@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-/// For each key, such as a path, the history of its durable values. `V` is what an observer finds
-/// there; use an `Option` for a removed one.
+/// For each key, such as a path, the history of its durable values. `V` is an observer's value; use
+/// an `Option` if the key can be removed.
 ///
 /// The workload calls [`Promises::changing`] *before* each operation that may alter the key's state
 /// and [`Promises::kept`] *after* the fsync that makes it durable, each with the recorder's present
@@ -50,7 +50,7 @@ impl<K: Ord + Clone, V: Clone> Promises<K, V> {
             .collect()
     }
 
-    /// Promises ever made.
+    /// The number of promises.
     #[must_use]
     pub fn count(&self) -> usize {
         self.history.values().flatten().filter(|(_, entry)| entry.is_some()).count()

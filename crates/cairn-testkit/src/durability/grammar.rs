@@ -1,35 +1,35 @@
-//! The words of the search's histories.
+//! The words of the histories: changes, and calls that make them durable.
 
 /// A change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// An empty file, the target from now on.
+    /// Creates an empty file, which becomes the target.
     Create,
-    /// The target's latest name becomes another one.
+    /// Renames the target's latest name.
     Rename,
-    /// The same, and a whiteout takes the place of the old one.
+    /// The same, with a whiteout in the place of the old name.
     RenameLeavingWhiteout,
-    /// The target's latest name goes.
+    /// Removes the target's latest name.
     Unlink,
-    /// A directory.
+    /// Creates a directory.
     MakeDirectory,
-    /// One more name of the target.
+    /// Adds a name to the target.
     Link,
-    /// An attribute of the target.
+    /// Sets an attribute of the target.
     SetXattr,
-    /// Another owner of the target.
+    /// Changes the owner of the target.
     Own,
-    /// Bytes at the target's end.
+    /// Appends bytes to the target.
     Append,
-    /// Blocks at the target's end, past the cache.
+    /// Appends blocks to the target with direct I/O.
     AppendDirect,
-    /// The target's first block, past the cache.
+    /// Overwrites the target's first block with direct I/O.
     OverwriteDirect,
-    /// The target loses its last bytes.
+    /// Truncates the target by some bytes.
     Cut,
 }
 
-/// A way to make it durable.
+/// A call or a flag that makes a history durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Persist {
     /// `fsync` of the target.
@@ -42,12 +42,11 @@ pub enum Persist {
     DirectoryData,
     /// `sync`.
     All,
-    /// The volume turns read-only.
+    /// A remount to read-only.
     ReadOnly,
-    /// No call: directory and file have had `chattr +S` from the start, and what is made there
-    /// inherits it.
+    /// No call: directory and file have `chattr +S` from the start, and new files inherit it.
     SynchronousFlag,
-    /// No call: the directory has had `chattr +D` from the start.
+    /// No call: the directory has `chattr +D` from the start.
     DirsyncFlag,
 }
 
@@ -56,11 +55,11 @@ pub enum Persist {
 pub enum Meanwhile {
     /// Nothing.
     Nothing,
-    /// All is written, nothing flushed, and the inodes have left memory before the last call.
+    /// Everything is written, nothing is flushed, and the inodes are evicted before the last call.
     Evicted,
     /// The target is fsynced, twice, before the last step.
     Fsynced,
-    /// The volume turns read-only and writable again before the last step.
+    /// The volume is remounted read-only and writable again before the last step.
     TurnedOver,
     /// A call meets damage, which does not stop the volume (`errors=continue`), before the last
     /// step.
@@ -101,7 +100,7 @@ impl Meanwhile {
         matches!(self, Self::DamageContinue | Self::DamageRemountReadOnly | Self::DamagePanic)
     }
 
-    /// True if the volume takes nothing after this.
+    /// True if the volume refuses every change after this.
     pub(super) const fn stops(self) -> bool {
         matches!(self, Self::DamageRemountReadOnly | Self::DamagePanic)
     }

@@ -1,23 +1,22 @@
 //! Checks that durable changes survive: a bounded search over all short histories, and concurrent
 //! callers.
 //!
-//! A directory `d` with one file `f` is there and durable. The [steps](Step) of a history work on a
-//! *target*: that file, or the last one that was made. Something may come [between](Meanwhile), and
-//! then the history is [made durable](Persist). What is promised:
+//! A directory `d` with one file `f` exists and is durable. The [steps](Step) of a history work on
+//! a *target*: that file, or the last created one. Another event may come [between](Meanwhile).
+//! Then the history is [made durable](Persist). The promises:
 //!
-//! - of `sync`, of a volume that turns read-only, and where everything has `chattr +S`: everything
-//!   is as it was;
-//! - of a file: its contents, attributes, owner and names are, and no name that it gave up leads to
-//!   it;
-//! - of a directory, also one with `chattr +D`: its names are, and what kind of thing each leads
-//!   to;
-//! - where damage stops the volume (`errors=remount-ro`, `errors=panic`): what was promised before;
-//!   nothing changes after, and nothing but the record of it is written after `errors=panic`.
+//! - `sync`, a remount to read-only, and `chattr +S` on everything: everything is as before the
+//!   cut;
+//! - an fsync of a file: its contents, attributes, owner and names are, and no removed name leads
+//!   to it;
+//! - an fsync of a directory, or `chattr +D`: its names are, with the type of each inode;
+//! - damage that stops the volume (`errors=remount-ro`, `errors=panic`): earlier promises hold;
+//!   nothing changes afterwards, and `errors=panic` writes nothing but the record of the error.
 //!
-//! Two words are not in the grammar. An *idmapped* mount changes owners in requests and nothing
-//! else, before they reach a filesystem: an owner is [`Step::Own`]. The options `sync` and
-//! `dirsync` belong to the mount: the kernel and the FUSE adapter ask for fsyncs, and the crash
-//! search of `cairn-cli`'s test `mounted::synchronous` goes through both.
+//! Two words are not in the grammar. An *idmapped* mount changes only the owners in requests,
+//! before they reach a filesystem: [`Step::Own`] covers it. The options `sync` and `dirsync` belong
+//! to the mount: the kernel and the FUSE adapter ask for fsyncs, and the crash search of
+//! `cairn-cli`'s test `mounted::synchronous` goes through both.
 
 mod found;
 mod grammar;
@@ -46,7 +45,7 @@ pub const DAMAGED: &[u8] = b"damaged";
 pub struct Opened {
     /// The volume.
     pub fs: Arc<dyn FileSystem>,
-    /// Drops all inodes from memory that may go.
+    /// Evicts all unused inodes from memory.
     pub evict: Box<dyn Fn()>,
 }
 
@@ -57,7 +56,7 @@ pub type Judge<'a> = &'a dyn Fn(&MemoryDevice) -> Result<(), String>;
 pub struct Damage {
     device: MemoryDevice,
     at: u64,
-    /// Where the superblocks are, in which the volume records it.
+    /// Byte ranges of the superblocks, in which the volume records the error.
     superblocks: Range<u64>,
 }
 
@@ -77,7 +76,7 @@ impl Damage {
         })
     }
 
-    /// Mends a copy, so that a judge finds nothing else.
+    /// Repairs the damage in a copy, so that a judge finds only other errors.
     fn undo(&self, device: &MemoryDevice) {
         flip(device, self.at);
     }
@@ -87,15 +86,16 @@ impl Damage {
 pub struct Subject<'a> {
     /// A fresh volume.
     pub fresh: MemoryDevice,
-    /// Another with damage, where a checksum notices it.
+    /// A volume with damage, if a checksum detects it.
     pub damage: Option<Damage>,
-    /// How many of a history's last cuts are looked at.
+    /// How many of a history's last cuts are examined.
     pub cuts: usize,
-    /// Opens one; recovers it if need be.
+    /// Opens a volume, with recovery if it is needed.
     pub open: &'a dyn Fn(Arc<dyn BlockDevice>) -> Opened,
-    /// A foreign judge's complaint about a volume that was closed.
+    /// A foreign judge's finding about an unmounted volume.
     pub judge: Judge<'a>,
-    /// The same about one that was not, and that the judge recovers itself: None if it cannot.
+    /// The same about a volume that was not unmounted and that the judge recovers. None if it
+    /// cannot.
     pub judge_cut: Option<Judge<'a>>,
 }
 

@@ -1,5 +1,4 @@
-//! All histories of one and two steps, each with every way to make them durable, and then every
-//! power cut.
+//! All histories of one and two steps, each made durable in each possible way, with each power cut.
 
 use std::sync::Arc;
 
@@ -21,7 +20,7 @@ pub struct Seen {
     pub damaged: usize,
     /// Power cuts.
     pub states: usize,
-    /// Names that had to be, or had to be gone.
+    /// Names that had to exist, or not to exist.
     pub promises: usize,
 }
 
@@ -33,10 +32,10 @@ struct History {
     meanwhile: Meanwhile,
 }
 
-/// A history that was recorded.
+/// A recorded history.
 struct Run {
     log: CrashLog,
-    /// When the last call returned that promised something.
+    /// The moment at which the last promise was made.
     from: u64,
     promised: Promised,
 }
@@ -47,7 +46,7 @@ fn text(error: Error) -> String {
     error.to_string()
 }
 
-/// None if a step has nothing to work on.
+/// None if a step has no target.
 fn run(subject: &Subject<'_>, history: &History) -> Told<Option<Run>> {
     let History { steps, persist, meanwhile } = history;
     let recording = Recording::start(subject.start(*meanwhile).fork());
@@ -92,7 +91,7 @@ fn run(subject: &Subject<'_>, history: &History) -> Told<Option<Run>> {
     Ok(Some(Run { log: recording.finish(), from, promised }))
 }
 
-/// What comes before the last step, of the kind after which everything goes on.
+/// Does what comes before the last step, if the volume continues after it.
 fn happen(fs: &dyn FileSystem, world: &World<'_>, meanwhile: Meanwhile) -> Told<()> {
     match meanwhile {
         Meanwhile::Fsynced => (0..2).try_for_each(|_| world.persist(Persist::File)).map_err(text),
@@ -154,11 +153,11 @@ fn judge(subject: &Subject<'_>, run: &Run, cut: Cut, foreign: bool, damaged: boo
     Ok(kept)
 }
 
-/// Of the newest words each pair of steps gets one at most.
+/// Each pair of steps gets at most one of the newest words.
 const TURNS: usize = 7;
 
-/// The histories of these steps. Without `deep` the newest words take turns where the older ones
-/// are all tried.
+/// The histories of these steps. All older words are tried. Without `deep` the newest words take
+/// turns.
 fn histories(subject: &Subject<'_>, steps: &[Step], number: usize) -> Vec<History> {
     use Meanwhile::{
         DamageContinue, DamagePanic, DamageRemountReadOnly, Evicted, Fsynced, Nothing, TurnedOver,
@@ -196,8 +195,8 @@ fn turn<T: Copy>(words: &[T], number: usize) -> T {
     words[number % words.len()]
 }
 
-/// Looks at all histories of one and two steps; the foreign judge sees every `rare`-th state. The
-/// first broken promise is the error.
+/// Examines all histories of one and two steps. The foreign judge examines every `rare`-th state.
+/// The first broken promise is the error.
 ///
 /// # Errors
 /// A promised change is missing, or a judge finds an error.

@@ -8,11 +8,11 @@ use cairn_vfs::{Caller, FileSystem, IoFlags, NewInode};
 
 use super::Subject;
 
-/// How often the first caller looks whether the second one has returned.
+/// How often the first caller checks whether the second one has returned.
 const LOOKS: u32 = 20_000;
 
-/// A file is overwritten, and two ask for that to be made durable. The flush is held: neither
-/// returns. It fails: both are told.
+/// A file is overwritten, and two callers fsync it. While the flush is held, neither returns. When
+/// it fails, both get the error.
 ///
 /// # Panics
 /// Something else happens.

@@ -32,7 +32,7 @@ pub(super) enum Thing {
     File(File),
 }
 
-/// What a name leads to.
+/// The inode of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Named {
     File(Ino),
@@ -55,16 +55,16 @@ pub(super) struct Promised {
     pub complete: bool,
 }
 
-/// The directory as it is.
+/// The current directory.
 pub(super) struct World<'f> {
     fs: &'f dyn FileSystem,
     pub directory: Ino,
     files: BTreeMap<Ino, File>,
     names: BTreeMap<String, Named>,
-    /// Names that the target had.
+    /// Former names of the target.
     given_up: BTreeSet<String>,
     pub target: Ino,
-    /// Its names, the latest last.
+    /// The target's names, the latest last.
     pub target_names: Vec<String>,
     counter: u8,
 }
@@ -264,7 +264,7 @@ impl<'f> World<'f> {
 }
 
 impl Persist {
-    /// The `chattr` flags that stand for it.
+    /// The `chattr` flags of a word.
     fn flags(self) -> Option<InodeFlags> {
         match self {
             Self::SynchronousFlag => Some(InodeFlags::SYNC),

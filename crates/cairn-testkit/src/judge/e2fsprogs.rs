@@ -30,7 +30,7 @@ fn e2fsck(flags: &str, image: &Path) -> Verdict {
 /// `e2fsck -fn`: a full check that writes nothing (and does not replay the journal). The status is
 /// 0 only if e2fsck had nothing to ask: with `-n` it exits with 0 after some findings that
 /// `e2fsck -p` leaves to a person (a resize inode that is not valid). An offer to optimise an
-/// extent tree is not a finding: Linux's own trees get it, too.
+/// extent tree is not a finding: e2fsck makes it for Linux's trees, too.
 #[must_use]
 pub fn e2fsck_check(image: &Path) -> Verdict {
     let verdict = e2fsck("-fn", image);

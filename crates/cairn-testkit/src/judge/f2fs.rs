@@ -16,17 +16,17 @@ use crate::crash::{read_image, write_image};
 
 use super::{Verdict, command, run, transcript};
 
-/// What fsck.f2fs prints about a broken volume. Its exit status alone proves little: it repairs a
-/// wrong hash in passing, says so, and exits with 0.
+/// What fsck.f2fs prints about a damaged volume. Its exit status is not enough: it repairs a wrong
+/// hash, reports it, and exits with 0.
 const ALARMS: [&str; 5] = ["[ASSERT]", "[FIX]", "[Fail]", "Invalid CP", "Corrupted"];
 
-/// Where the feature bits are in both superblocks, and the one of zoned volumes.
+/// Offsets of the feature bits in both superblocks, and the bit of zoned volumes.
 const FEATURES: [u64; 2] = [1024 + 2180, 4096 + 1024 + 2180];
 const BLKZONED: u8 = 2;
 
-/// `fsck.f2fs --dry-run`: the whole check, nothing is written. The status is 0 only if the text
-/// raises no alarm either. Of an image with zones it sees a copy without: it would ask the kernel
-/// for them.
+/// `fsck.f2fs --dry-run`: a full check that writes nothing. The status is 0 only if the text
+/// reports no error either. An image with zones is checked as a copy without them, because
+/// fsck.f2fs asks the kernel for zones.
 ///
 /// # Panics
 /// fsck.f2fs cannot be started, or there is no room for the copy.
@@ -34,8 +34,8 @@ const BLKZONED: u8 = 2;
 pub fn fsck_f2fs(image: &Path) -> Verdict {
     let plain = without_zones(image);
     let image = plain.as_ref().map_or(image, |plain| plain.path());
-    // Its standard input is empty: it asks questions about volumes with lost files, and takes the
-    // end for an error.
+    // Its standard input is empty. It asks questions about volumes with lost files, and the end of
+    // the input is an error.
     let output =
         command("fsck.f2fs").arg("--dry-run").arg(image).output().expect("fsck.f2fs starts");
     let text = transcript(&output);
@@ -51,15 +51,15 @@ pub fn f2fs_alarms(output: &str) -> impl Iterator<Item = &str> {
     output.lines().filter(|line| ALARMS.iter().any(|alarm| line.contains(alarm)))
 }
 
-/// A copy of an image with zones that has none: neither their table nor the feature.
+/// A copy of an image with zones, without the table of zones and without the feature.
 fn without_zones(image: &Path) -> Option<NamedTempFile> {
-    // A daemon that has unmounted it may still be ending.
+    // The daemon that has unmounted it may not have ended yet.
     let options = OpenOptions { lock: false, ..OpenOptions::read() };
     let device: Arc<dyn BlockDevice> =
         Arc::new(FileDevice::open(image, options).expect("the image opens"));
     let zoned = open_image(&device).expect("the table of zones is whole")?;
     let plain = NamedTempFile::new_in(image.parent()?).expect("a temporary file can be made");
-    // It keeps holes.
+    // cp keeps holes.
     run("cp", [image, plain.path()]);
     let file = File::options().read(true).write(true).open(plain.path()).expect("the copy opens");
     file.set_len(zoned.geometry().size).expect("the copy is cut");
@@ -111,8 +111,7 @@ pub fn fsck_f2fs_device(device: &MemoryDevice) -> Verdict {
 
 /// [`mkfs_f2fs`] in memory.
 ///
-/// # Panics
-/// As that.
+/// # Panics As [`mkfs_f2fs`].
 #[track_caller]
 #[must_use]
 pub fn f2fs_in_memory(size: u64, args: &[&str]) -> MemoryDevice {
@@ -174,7 +173,7 @@ pub fn dump_f2fs(image: &Path) -> BTreeMap<String, u64> {
         let (_, value) = rest.trim_end().strip_suffix(']')?.split_once(" : ")?;
         Some((name.trim().to_owned(), value.parse().ok()?))
     };
-    // Names with an index have a bracket of their own.
+    // Names with an index have another bracket.
     let indexed = |line: &str| {
         let (name, rest) = line.split_once(']')?;
         let (_, value) = rest.trim().strip_prefix('[')?.strip_suffix(']')?.split_once(" : ")?;
@@ -183,7 +182,7 @@ pub fn dump_f2fs(image: &Path) -> BTreeMap<String, u64> {
     text.lines().filter_map(|line| indexed(line).or_else(|| field(line))).collect()
 }
 
-/// The flags of the checkpoint that counts, as dump.f2fs names them:
+/// The flags of the valid checkpoint, as dump.f2fs names them:
 /// `checkpoint state = 1c5 : trimmed crc unmount`.
 ///
 /// # Panics
@@ -196,9 +195,9 @@ pub fn f2fs_checkpoint_state(image: &Path) -> String {
     state.unwrap_or_else(|| panic!("no state: {text}")).to_owned()
 }
 
-/// Tells the node blocks that are written on this volume from everything else, by their contents.
-/// F2FS relies on the device to write each of them whole or not at all: their marks are at their
-/// end, and only inodes of some volumes have checksums.
+/// Recognises the node blocks of this volume by their contents. F2FS needs the device to write each
+/// of them whole or not at all: their footer is at the end, and only inodes of some volumes have
+/// checksums.
 ///
 /// # Panics
 /// There is no superblock.
@@ -209,7 +208,7 @@ pub fn node_blocks_of(volume: &MemoryDevice) -> impl Fn(&[u8]) -> bool + Send + 
     const SEGMENT: u64 = 512;
     /// `nid`, `ino`, `flag` and `cp_ver` of a node's footer.
     const FOOTER: usize = 4072;
-    /// More checkpoints than any test writes.
+    /// No test writes more checkpoints.
     const MANY: u32 = 100_000;
     let number = |bytes: &[u8], at: usize| {
         u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))

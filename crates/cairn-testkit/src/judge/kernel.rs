@@ -1,5 +1,5 @@
-//! The kernel's ext4 over a loop device. Guards clean up on drop, also when a test panics: first an
-//! ordinary unmount, then a lazy one.
+//! The kernel's ext4 on a loop device. Guards clean up when they are dropped, also if a test
+//! panics: first an ordinary unmount, then a lazy one.
 
 use std::path::{Path, PathBuf};
 
@@ -14,8 +14,7 @@ pub struct LoopDevice {
 impl LoopDevice {
     /// Attaches a free loop device.
     ///
-    /// # Panics
-    /// There is none, or we are not root.
+    /// # Panics There is none, or the process is not root.
     #[track_caller]
     #[must_use]
     pub fn attach(image: &Path, read_only: bool) -> Self {
@@ -84,7 +83,7 @@ impl KernelMount {
         self.device.path()
     }
 
-    /// Where it is mounted.
+    /// The mount point.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.directory.as_deref().expect("mounted until dropped")
@@ -97,7 +96,7 @@ impl KernelMount {
     #[track_caller]
     pub fn unmount(mut self) {
         let directory = self.directory.take().expect("mounted until now");
-        // A program that looks at all mounts may be on this one for a moment.
+        // A program that reads all mounts may use this one briefly.
         for _ in 0..BUSY_TRIES {
             let output = command("umount").arg(&directory).output();
             if output.is_ok_and(|output| output.status.success()) {
@@ -110,7 +109,7 @@ impl KernelMount {
     }
 }
 
-/// How often, and after what pause, a busy mount is tried again.
+/// Tries for a busy mount, and the pause between them.
 const BUSY_TRIES: u32 = 20;
 const BUSY_PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
 
@@ -129,7 +128,7 @@ impl Drop for KernelMount {
     }
 }
 
-/// Only the empty directory: never recursively, it may still be a mount.
+/// Removes only an empty directory. It may still be a mount, so the removal is not recursive.
 fn remove(directory: &Path) {
     if let Err(error) = std::fs::remove_dir(directory) {
         eprintln!("cannot remove {}: {error}", directory.display());

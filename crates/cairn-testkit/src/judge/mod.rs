@@ -1,8 +1,8 @@
-//! Judges that are not ours: e2fsprogs, f2fs-tools, and the kernel's own ext4 on a loop device
-//! ([`crate::vm`] has its F2FS).
+//! Foreign judges: e2fsprogs, f2fs-tools, and the kernel's ext4 on a loop device. ([`crate::vm`]
+//! has the kernel's F2FS.)
 //!
-//! Helpers panic with the tool's whole output when a verdict goes against us: they are assertions.
-//! A missing tool fails with the package that brings it, it never skips a test.
+//! These functions are assertions: they panic with the tool's whole output if it finds an error. A
+//! missing tool is an error that names its package; no test is skipped.
 
 mod e2fsprogs;
 mod f2fs;
@@ -20,7 +20,7 @@ pub use f2fs::{
 };
 pub use kernel::{KernelMount, LoopDevice};
 
-/// Programs and what installs them.
+/// Programs and their packages.
 const PACKAGES: [(&str, &str); 30] = [
     ("blkid", "util-linux"),
     ("busybox", "busybox-static"),
@@ -57,8 +57,7 @@ const PACKAGES: [(&str, &str); 30] = [
 /// Finds a program in `PATH`, in the system's administration directories, or in the workspace's
 /// `target/tools/bin`.
 ///
-/// # Panics
-/// It is not installed; the message says what installs it.
+/// # Panics It is not installed; the message names the package.
 #[must_use]
 pub fn tool(name: &str) -> PathBuf {
     let path = std::env::var_os("PATH").unwrap_or_default();

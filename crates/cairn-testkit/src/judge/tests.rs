@@ -12,7 +12,7 @@ fn a_fresh_image_is_clean_and_a_broken_one_is_not() {
     assert_clean(image.path());
     assert!(dumpe2fs(image.path()).contains("judged"));
     assert!(debugfs(image.path(), "ls -l /").contains("lost+found"));
-    // Wipe the first group's block bitmap.
+    // Zero the first group's block bitmap.
     let mut bytes = std::fs::read(image.path()).unwrap();
     let len = bytes.len();
     bytes[len / 8..len / 4].fill(0xff);

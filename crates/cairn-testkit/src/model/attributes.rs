@@ -41,7 +41,7 @@ impl State {
         let node = self.node(ino)?;
         let touches =
             SetAttributes { flags: None, ctime: None, ..set.clone() } != SetAttributes::default();
-        // Writes that a kernel's writeback cache sends by itself.
+        // Writes by a kernel's write-back, not by a caller.
         let beyond_kept = SetAttributes { mtime: None, ctime: None, ..set.clone() };
         if set.ctime.is_some() && beyond_kept == SetAttributes::default() {
             return Ok(());

@@ -25,7 +25,7 @@ impl Directory {
         self.slots.get(position).map(|(_, ino)| *ino)
     }
 
-    /// Adds a name, or lets the one there lead elsewhere.
+    /// Adds a name, or points an existing one to another inode.
     pub(super) fn set(&mut self, name: &[u8], ino: Ino) {
         let position = *self.positions.entry(name.to_vec()).or_insert_with(|| {
             self.next += 1;

@@ -1,4 +1,4 @@
-//! The oracle behind the filesystem seam: each call takes the lock and asks the state.
+//! The oracle as a [`cairn_vfs::FileSystem`]: each call takes the lock and uses the state.
 
 use std::cmp::min;
 use std::sync::PoisonError;
@@ -15,11 +15,11 @@ use super::node::{Content, Node};
 use super::{MAX_INODES, Model, ROOT, State};
 
 const LABEL_MAX: usize = 16;
-/// Times of reading older than this are renewed even if the file did not change (`relatime`).
+/// Access times older than this are updated even if the file did not change (`relatime`).
 const DAY: i64 = 24 * 60 * 60;
 
 impl State {
-    /// `relatime`: the time of reading is kept only where it tells something.
+    /// `relatime`: true if the access time is to be updated.
     fn accessed(&mut self, ino: Ino) -> Result<()> {
         let now = self.now();
         let node = self.node_mut(ino)?;
@@ -146,7 +146,7 @@ impl FileSystem for Model {
     }
 
     fn forget(&self, ino: Ino, count: u64) {
-        // Front-ends drop their references also after the end.
+        // Front-ends drop their references also after the unmount.
         if let Ok(mut state) = self.running() {
             state.forget(ino, count);
         }
@@ -367,7 +367,7 @@ impl FileSystem for Model {
         report
     }
 
-    /// It has one option, the default.
+    /// The only option is the default.
     fn remount(&self, options: &str) -> Result<()> {
         drop(self.running()?);
         match options.split(',').find(|word| !matches!(*word, "" | "rw" | "defaults")) {
@@ -384,8 +384,8 @@ impl FileSystem for Model {
     fn unmount(&self) -> Result<()> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.stopped = Some("is unmounted");
-        // Inodes without a name that the front-end still referred to are deleted, as after a mount
-        // of a volume with orphans.
+        // Inodes without names are deleted even if the front-end refers to them, as at a mount of a
+        // volume with orphans.
         state.nodes.values_mut().for_each(|node: &mut Node| node.references = 0);
         let orphans: Vec<Ino> =
             state.nodes.iter().filter(|(_, node)| node.links == 0).map(|(ino, _)| *ino).collect();

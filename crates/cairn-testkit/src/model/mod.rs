@@ -27,7 +27,7 @@ use node::{Content, Node};
 
 /// Number of the root, as in ext4.
 const ROOT: Ino = Ino(2);
-/// Blocks of a [`Model::new`]: no test fills them.
+/// Blocks of a [`Model::new`]. No test fills them.
 const DEFAULT_BLOCKS: u64 = 1 << 30;
 /// Inodes in all.
 const MAX_INODES: u64 = 1 << 24;
@@ -37,7 +37,7 @@ pub struct Model {
     state: Mutex<State>,
 }
 
-/// Everything there is.
+/// All nodes.
 struct State {
     nodes: BTreeMap<Ino, Node>,
     next_ino: u64,
@@ -49,7 +49,7 @@ struct State {
     label: Vec<u8>,
     /// Why every call fails from now on.
     stopped: Option<&'static str>,
-    /// The last time used. Two changes never have the same time.
+    /// The last timestamp. No two changes have the same one.
     clock: Timestamp,
 }
 

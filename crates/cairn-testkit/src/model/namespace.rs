@@ -15,7 +15,7 @@ const MAX_LINKS: u32 = 65_000;
 const NAME_MAX: usize = 255;
 const SYMLINK_MAX: usize = 4095;
 
-/// A name that an entry may have; what `.` and `..` get depends on the call.
+/// Checks the name of an entry. The error for `.` and `..` depends on the call.
 fn check_name(name: &[u8], dots: Error) -> Result<()> {
     match name {
         b"" => Err(Error::NotFound),
@@ -31,7 +31,7 @@ fn check_name(name: &[u8], dots: Error) -> Result<()> {
 impl State {
     pub(super) fn lookup(&mut self, parent: Ino, name: &[u8]) -> Result<Attributes> {
         let ino = match name {
-            // Callers that turn a file handle into an inode ask this of any kind of inode.
+            // Callers that resolve a file handle look up `.` of inodes of any type.
             b"." => parent,
             b".." => self.directory(parent)?.parent,
             _ if name.len() > NAME_MAX => return Err(Error::NameTooLong),
@@ -131,7 +131,8 @@ impl State {
         self.refer(ino)
     }
 
-    /// A new inode, as its directory wants it: group, special bits and access control lists.
+    /// A new inode with what it inherits from its directory: group, special bits and access control
+    /// lists.
     fn insert(
         &mut self,
         parent: Ino,
@@ -224,7 +225,7 @@ impl State {
         self.drop_link(ino)
     }
 
-    /// One name of an inode is gone: a directory has no other.
+    /// Drops a link of an inode. A directory has only one name.
     fn drop_link(&mut self, ino: Ino) -> Result<()> {
         let now = self.now();
         let node = self.node_mut(ino)?;
@@ -250,7 +251,8 @@ impl State {
         match (mode, target) {
             (RenameMode::NoReplace, Some(_)) if found.is_some() => return Err(Error::Exists),
             (RenameMode::Exchange, None) if found.is_some() => return Err(Error::NotFound),
-            // Two names of one file: nothing to do, says POSIX, whatever the directories forbid.
+            // Two names of one file: POSIX requires success without a change, whatever the
+            // directories forbid.
             (_, Some(_)) if target == found => return Ok(()),
             _ => {}
         }
@@ -330,7 +332,8 @@ impl State {
         self.touch(other)
     }
 
-    /// The inode's name moved to another directory: `..` and the links that stand for it follow.
+    /// The inode's name moved to another directory: `..` and the link counts of both parents
+    /// change.
     fn moved(&mut self, ino: Ino, from: Ino, to: Ino) -> Result<()> {
         let now = self.now();
         let node = self.node_mut(ino)?;

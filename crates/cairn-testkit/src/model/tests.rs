@@ -257,7 +257,7 @@ fn a_reader_sees_each_lasting_entry_once() {
         file(&model, &format!("f{n}"));
     }
     let (mut position, mut seen) = (0, Vec::new());
-    // More rounds than there were entries: those added meanwhile come last.
+    // There are more rounds than entries: entries that were added meanwhile come last.
     for round in 0..150 {
         model
             .readdir(root, position, &mut |entry| {

@@ -28,7 +28,7 @@ fn check_name(name: &[u8]) -> Result<()> {
     Err(Error::Unsupported("extended attributes of this namespace"))
 }
 
-/// Attributes of users are for files and directories.
+/// Only files and directories have user attributes.
 fn refuse_kind(kind: FileKind, name: &[u8]) -> Result<()> {
     if name.starts_with(b"user.") && !matches!(kind, FileKind::Regular | FileKind::Directory) {
         return Err(Error::NotPermitted);
@@ -64,7 +64,7 @@ impl State {
         }
         let is_acl = name == acl::ACCESS || name == acl::DEFAULT;
         match (mode, node.xattrs.contains_key(name)) {
-            // Lists are set whether they are there or not: so does Linux.
+            // Access control lists ignore XATTR_CREATE and XATTR_REPLACE, as in Linux.
             _ if is_acl => {}
             (XattrMode::Create, true) => return Err(Error::Exists),
             (XattrMode::Replace, false) => return Err(Error::NoAttribute),

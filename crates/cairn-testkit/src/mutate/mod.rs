@@ -1,9 +1,8 @@
-//! Seeded damage to an ext4 image, aimed where it hurts: superblock, group descriptors, bitmaps,
-//! inode tables, directories and extent blocks, and fields of plausible width and place within
-//! them.
+//! Seeded damage to the metadata of an ext4 image: superblock, group descriptors, bitmaps, inode
+//! tables, directories and extent blocks, and fields of plausible width and place in them.
 //!
-//! [`Target::of`] finds the metadata once; [`Target::mutate`] damages a copy and says what it did.
-//! Same seed, same damage.
+//! [`Target::of`] finds the metadata once. [`Target::mutate`] damages a copy and describes the
+//! damage, which depends only on the seed.
 
 use std::fmt;
 
@@ -78,8 +77,7 @@ impl fmt::Display for Damage {
 impl Target {
     /// Finds the metadata of a sound ext2, ext3 or ext4 image.
     ///
-    /// # Panics
-    /// It is none.
+    /// # Panics It is no such image.
     #[must_use]
     pub fn of(image: MemoryDevice) -> Self {
         let size = image.geometry().size;
@@ -95,7 +93,7 @@ impl Target {
         self.metadata.len()
     }
 
-    /// A damaged copy, one to six wounds, and their description.
+    /// A copy with one to six damages, and their description.
     ///
     /// # Panics
     /// The memory device fails.
@@ -113,7 +111,7 @@ impl Target {
 
     fn wound(&self, rng: &mut fastrand::Rng) -> Damage {
         let block = self.block(rng);
-        // Structures begin at multiples of four; one in four wounds goes to the block's first 64
+        // Structures begin at multiples of four. One in four damages is in the block's first 64
         // bytes, its header.
         let reach = if rng.u8(0..4) == 0 { 64 } else { self.block_size };
         let at = (block + rng.u64(0..reach / 4) * 4).min(self.size - 8);
@@ -128,7 +126,7 @@ impl Target {
         }
     }
 
-    /// Three times in four a metadata block, else any that is used.
+    /// A metadata block in three of four cases, otherwise any used block.
     fn block(&self, rng: &mut fastrand::Rng) -> u64 {
         let from = if rng.u8(0..4) > 0 { &self.metadata } else { &self.used };
         *rng.choice(from).expect("an ext4 image has metadata")
@@ -181,7 +179,7 @@ impl Target {
     }
 }
 
-/// The few superblock fields that lead to the rest.
+/// The superblock fields that locate the other metadata.
 struct Layout {
     block_size: u64,
     first_data_block: u64,

@@ -39,7 +39,7 @@ impl Duel<'_> {
     }
 
     fn setattr(&mut self, pair: Pair) {
-        // Privileges are taken from programs.
+        // Programs lose their privileges.
         let is_file =
             self.model.getattr(pair.model).is_ok_and(|found| found.kind == FileKind::Regular);
         let kill_privileges = is_file && self.rng.u8(0..4) == 0;
@@ -84,7 +84,7 @@ impl Duel<'_> {
         NAMES[self.rng.usize(0..NAMES.len())]
     }
 
-    /// A list with up to three named entries, or bytes that are none.
+    /// A list with up to three named entries, or bytes that are no list.
     fn list_value(&mut self) -> Vec<u8> {
         if self.rng.u8(0..10) == 0 {
             return vec![2, 0, 0, 0, 1];

@@ -1,4 +1,4 @@
-//! Contents: read, written, truncated, allocated, sought, copied.
+//! Operations on contents: read, write, truncate, allocate, seek, copy.
 
 use cairn_vfs::{AllocateMode, FileKind, FileSystem, IoFlags, Seek, SetAttributes};
 
@@ -10,7 +10,7 @@ const MAX: u64 = 400_000;
 impl Duel<'_> {
     pub(super) fn data_step(&mut self) {
         let pair = self.target();
-        // Only these have contents; front-ends ask for no others.
+        // Only these inodes have contents; front-ends send no other requests.
         if !self.model.getattr(pair.model).is_ok_and(|found| found.kind == FileKind::Regular) {
             return;
         }
@@ -100,7 +100,7 @@ impl Duel<'_> {
         if !self.subject.allocates() && mode != AllocateMode::PunchHole {
             return;
         }
-        // Block sizes differ between the two; what fits neither is refused by both.
+        // The block sizes differ. A range that is aligned to neither is refused by both.
         if shifts && self.rng.u8(0..5) > 0 {
             (offset, len) = (offset & !4095, len.next_multiple_of(4096));
         }
@@ -123,8 +123,8 @@ impl Duel<'_> {
         let real = self.fs.seek(pair.real, offset, what);
         let size = self.model.getattr(pair.model).map_or(0, |found| found.size);
         match real {
-            // What is a hole may differ in the end by what was written in between; what is passed
-            // over may not.
+            // The end of a hole may differ with what was written in between. A range that was
+            // skipped has no data.
             Ok(found) if found < offset || found > size => {
                 self.fail(&format!("{what:?} from {offset} found {found}"))
             }

@@ -1,4 +1,4 @@
-//! One file, random operations, and a vector of the bytes that must be in it.
+//! Random operations on one file, compared with a vector of its bytes.
 //!
 //! This is fsx in process: the filesystem is a [`Subject`].
 
@@ -11,7 +11,7 @@ use cairn_vfs::{AllocateMode, Caller, FileSystem, IoFlags, NewInode, SetAttribut
 
 use crate::oracle::Subject;
 
-/// Operations between two looks at the whole file.
+/// Operations between two comparisons of the whole file.
 const LOOK: u32 = 1000;
 
 /// The file.

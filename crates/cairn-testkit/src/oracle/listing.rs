@@ -1,4 +1,4 @@
-//! Directories listed whole, and listed while they change.
+//! Listings of directories, also while they change.
 
 use std::collections::{BTreeMap, BTreeSet};
 

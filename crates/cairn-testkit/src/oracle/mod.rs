@@ -1,7 +1,7 @@
 //! Seeded sequences of every operation, applied to a filesystem and to the model; answers and trees
 //! must be the same.
 //!
-//! The filesystem is a [`Subject`]: each format says how to make, open and judge its volumes.
+//! The filesystem is a [`Subject`]: each format can make, open and judge its volumes.
 
 mod attributes;
 mod data;
@@ -21,9 +21,9 @@ use cairn_vfs::{Attributes, Caller, Error, FileKind, FileSystem, NewInode};
 use crate::model::Model;
 use crate::tree::{SnapshotOptions, digest_volume};
 
-/// A kind of volume with a way of mounting it.
+/// A kind of volume, with mount options.
 pub trait Subject {
-    /// What failures call it.
+    /// The name in failures.
     fn name(&self) -> String;
 
     /// A fresh volume.
@@ -44,8 +44,7 @@ pub trait Subject {
 /// Applies `steps` operations chosen by `seed`, remounts now and then, and judges the volume in the
 /// end.
 ///
-/// # Panics
-/// An answer is not the model's, or the volume is not clean.
+/// # Panics An answer differs from the model's, or the volume is not clean.
 pub fn run(subject: &dyn Subject, seed: u64, steps: u32) {
     let mut duel = Duel::new(subject, seed);
     for _ in 0..steps {
@@ -123,7 +122,7 @@ impl<'a> Duel<'a> {
         self.log.push_back(what);
     }
 
-    /// Asserts that both succeeded or failed with one errno; gives both values.
+    /// Asserts that both succeeded or failed with the same errno; returns both values.
     fn agree<T, U>(
         &mut self,
         what: String,
@@ -176,7 +175,7 @@ impl<'a> Duel<'a> {
         self.dirs[number]
     }
 
-    /// Few names, so that they meet often; some long, some very long.
+    /// A small set of names, so that they collide often; some are long, some very long.
     fn name(&mut self) -> Vec<u8> {
         let number = self.rng.u32(0..14);
         match self.rng.u32(0..41) {

@@ -1,4 +1,4 @@
-//! Entries: created, linked, removed, renamed, looked up, held.
+//! Operations on entries: create, link, remove, rename, look up, hold.
 
 use cairn_vfs::{Caller, FileKind, FileSystem, NewInode, RenameMode, Result};
 
@@ -148,8 +148,8 @@ impl Duel<'_> {
     }
 }
 
-/// Where a name, its directory and its inode may each be wrong, several errors are right: any of
-/// them will do.
+/// If the name, its directory and its inode may each be wrong, several errors are correct, and each
+/// of them is accepted.
 pub(super) fn any_reason<T>(real: Result<T>, model: &Result<T>) -> Result<T> {
     match (real, model) {
         (Err(_), Err(error)) => Err(error.clone()),

@@ -1,8 +1,8 @@
-//! Space that sequential writers reserve ahead: the mapper is called rarely, and no other writer
-//! loses space.
+//! Checks of the space that sequential writers reserve ahead: the mapper is called rarely, and no
+//! other writer loses space.
 //!
-//! The questions are the same for every format; each has its own volumes ([`Subject`]), and some
-//! count the blocks of files' maps as the files' (`maps`: how many those may be).
+//! The checks are the same for every format. Each format has its own volumes ([`Subject`]). Some
+//! formats count the blocks of a file's map as the file's (`maps`: at most this many).
 
 use std::sync::Arc;
 
@@ -16,8 +16,7 @@ const MIB: u64 = 1 << 20;
 
 type Volume = dyn FileSystem;
 
-/// Asserts that a count is `wanted`, or up to `maps` more: blocks of files' maps, where a format
-/// counts those.
+/// Asserts that a count is `wanted`, or at most `maps` more, which are blocks of files' maps.
 #[track_caller]
 fn assert_taken(what: &str, taken: u64, wanted: u64, maps: u64) {
     assert!(
@@ -48,7 +47,7 @@ fn write(volume: &Volume, ino: Ino, start: u64, bytes: u64, call: usize) {
     }
 }
 
-/// Writes from the start on until nothing fits; the blocks that did.
+/// Writes from `start` on until the volume is full. Returns the number of written blocks.
 fn write_until_full(volume: &Volume, ino: Ino, start: u64, call: usize) -> u64 {
     let piece = vec![0x6b; call];
     let mut done = start;
@@ -65,7 +64,8 @@ fn calls(volume: &Volume) -> u64 {
     volume.report().u64("cache.map_calls").unwrap()
 }
 
-/// Blocks that writers can have. What a format keeps for maps is free to `statfs`, and no writer's.
+/// Blocks that writers can have. `statfs` counts blocks that a format keeps for maps as free; no
+/// writer gets them.
 fn free(volume: &Volume) -> u64 {
     volume.statfs().unwrap().free_blocks.min(volume.room(true) / 4096)
 }
@@ -79,10 +79,9 @@ fn set_size(volume: &Volume, ino: Ino, size: u64) {
     volume.setattr(ino, &SetAttributes { size: Some(size), ..SetAttributes::default() }).unwrap();
 }
 
-/// Writes of any size in a row ask the mapping at most once a MiB, cold reads twice.
+/// Sequential writes of any size call the mapper at most once per MiB, cold reads at most twice.
 ///
-/// # Panics
-/// That is not so.
+/// # Panics A check fails.
 pub fn sequential_calls_of_any_size_ask_less_than_once_a_mib(subject: &dyn Subject) {
     for call in [4 << 10, 64 << 10, 1 << 20] {
         let device = subject.make();
@@ -114,8 +113,7 @@ pub fn sequential_calls_of_any_size_ask_less_than_once_a_mib(subject: &dyn Subje
 /// Random writes and small files reserve only what they write, and the baseline calls the mapper
 /// for each block. The volume is opened with `nobuffered_iomap`.
 ///
-/// # Panics
-/// That is not so.
+/// # Panics A check fails.
 pub fn only_sequential_writers_reserve_ahead(subject: &dyn Subject) {
     let device = subject.make();
     let volume = subject.open(&device);
@@ -132,10 +130,9 @@ pub fn only_sequential_writers_reserve_ahead(subject: &dyn Subject) {
     finish(subject, &*volume, &device);
 }
 
-/// Space that was promised ahead and not used shows in no count, and is there for others.
+/// Space that was reserved ahead and not used appears in no count, and other writers get it.
 ///
-/// # Panics
-/// That is not so.
+/// # Panics A check fails.
 pub fn what_is_not_used_takes_no_space(subject: &dyn Subject, maps: u64) {
     let device = subject.make();
     let volume = subject.open(&device);
@@ -143,7 +140,7 @@ pub fn what_is_not_used_takes_no_space(subject: &dyn Subject, maps: u64) {
     volume.sync().unwrap();
     let whole = free(&*volume);
     for round in 0..3 {
-        // Five MiB and a block: more is promised.
+        // After five MiB and a block, more is reserved.
         write(&*volume, ino, 0, 5 * MIB + 4096, 4096);
         assert_taken("before", whole - free(&*volume), 1281, maps);
         write(&*volume, ino, 5 * MIB + 4096, 4096, 4096);
@@ -164,7 +161,7 @@ pub fn what_is_not_used_takes_no_space(subject: &dyn Subject, maps: u64) {
         volume.sync().unwrap();
         assert_taken("free again", free(&*volume), whole, maps);
     }
-    // Into a hole: a reservation there is not data, and can be allocated.
+    // The write is into a hole. A reservation there is not data, and can be allocated.
     set_size(&*volume, other, 16 * MIB);
     write(&*volume, other, 0, 2 * MIB, 64 << 10);
     assert_eq!(volume.seek(other, 0, Seek::Hole).unwrap(), 2 * MIB);
@@ -175,10 +172,9 @@ pub fn what_is_not_used_takes_no_space(subject: &dyn Subject, maps: u64) {
     finish(subject, &*volume, &device);
 }
 
-/// A writer of the last blocks gets those that others have reserved ahead.
+/// On a full volume a writer gets the blocks that others have reserved ahead.
 ///
-/// # Panics
-/// That is not so.
+/// # Panics A check fails.
 pub fn no_writer_fails_for_the_reservation_of_another(subject: &dyn Subject, maps: u64) {
     let device = subject.make();
     let volume = subject.open(&device);
@@ -200,11 +196,10 @@ pub fn no_writer_fails_for_the_reservation_of_another(subject: &dyn Subject, map
     finish(subject, &*volume, &device);
 }
 
-/// Several write until nothing fits: whatever they were promised meanwhile, each block ends in one
-/// of the files.
+/// Several writers fill the volume. Each block is in one of the files at the end, whatever was
+/// reserved meanwhile.
 ///
-/// # Panics
-/// That is not so.
+/// # Panics A check fails.
 pub fn contending_writers_fill_the_volume_to_the_last_block(subject: &dyn Subject, maps: u64) {
     for round in 0..4 {
         let device = subject.make();

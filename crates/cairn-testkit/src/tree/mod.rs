@@ -1,9 +1,9 @@
 //! Seeded directory trees and their digests, over host paths and over any
 //! [`cairn_vfs::FileSystem`].
 //!
-//! [`plan`] turns a seed into steps; [`build`] carries them out on a [`Target`]; [`digest_path`]
-//! and [`digest_volume`] walk what is there into a [`Snapshot`] that two implementations can be
-//! compared by. [`Synced`] is a run of changes that are fsynced one by one, for power cuts. All are
+//! [`plan`] turns a seed into steps. [`build`] carries them out on a [`Target`]. [`digest_path`]
+//! and [`digest_volume`] make a [`Snapshot`] of a tree; the snapshots of two implementations can be
+//! compared. [`Synced`] is a run of changes that are fsynced one by one, for power cuts. All are
 //! bounded by what the plan made; a digest of a hostile volume is bounded by `ENTRIES_MAX`.
 
 mod digest;

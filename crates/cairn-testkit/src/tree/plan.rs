@@ -1,4 +1,4 @@
-//! From a seed to the steps that make a tree.
+//! Turns a seed into the steps that make a tree.
 
 use std::ops::Range;
 
@@ -7,7 +7,7 @@ use cairn_vfs::{AllocateMode, Timestamp};
 /// What the tree should hold.
 #[derive(Clone, Debug)]
 pub struct TreeSpec {
-    /// Same seed, same tree.
+    /// The seed of the tree.
     pub seed: u64,
     /// Directories (beside the root).
     pub directories: usize,
@@ -22,7 +22,7 @@ pub struct TreeSpec {
 }
 
 impl TreeSpec {
-    /// A small tree with everything in it.
+    /// A small tree with files of all types.
     #[must_use]
     pub fn small(seed: u64) -> Self {
         Self { seed, directories: 8, files: 40, size_max: 300_000, privileged: true, xattrs: true }
@@ -75,7 +75,7 @@ pub enum Step {
     Mode(Vec<u8>, u32),
     /// Sets access and modification time.
     Times(Vec<u8>, Timestamp, Timestamp),
-    /// Writes the ranges of a content into a file that exists; nothing is cut off.
+    /// Writes the ranges of a content into an existing file, without truncation.
     Write(Vec<u8>, Content),
     /// Sets the size of a file.
     Resize(Vec<u8>, u64),
@@ -93,7 +93,7 @@ pub enum Step {
     SyncData(Vec<u8>),
 }
 
-/// The steps for a tree: things are made first, then attributes are set, bottom-up.
+/// The steps for a tree: first inodes are made, then attributes are set, bottom-up.
 #[must_use]
 pub fn plan(spec: &TreeSpec) -> Vec<Step> {
     let mut planner = Planner {

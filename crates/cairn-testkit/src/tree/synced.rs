@@ -11,9 +11,9 @@ use cairn_vfs::{AllocateMode, Timestamp};
 
 use super::plan::{Content, Step};
 
-/// Nothing below this directory is promised.
+/// Nothing below this directory is synced.
 pub const LOOSE: &[u8] = b"loose";
-/// Below this directory `fdatasync` alone promises: contents and sizes, no times.
+/// Below this directory only `fdatasync` is called: contents and sizes are durable, times are not.
 pub const UNTIMED: &[u8] = b"untimed";
 
 const BLOCK: u64 = 4096;
@@ -35,7 +35,7 @@ pub struct Synced {
 }
 
 impl Synced {
-    /// Same seed, same steps.
+    /// Plans the steps of a seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         let mut maker = Maker { rng: fastrand::Rng::with_seed(seed) };
@@ -60,7 +60,7 @@ fn sync(name: &str) -> Step {
     Step::Sync(bytes(name))
 }
 
-/// `fsync` of the directory that everything is in.
+/// `fsync` of the root directory.
 fn sync_root() -> Step {
     sync("")
 }
@@ -149,7 +149,7 @@ impl Maker {
             let at = self.rng.u64(..800_000);
             groups.push(vec![self.write("overwritten", at..at + 60_000), sync("overwritten")]);
         }
-        // One at a time, and then all in one go.
+        // First one at a time, then all at once.
         let mut together = Vec::new();
         for base in FAR {
             groups.push(vec![self.write("huge", base..base + 3 * BLOCK), sync("huge")]);
@@ -196,7 +196,7 @@ impl Maker {
             ],
             vec![Step::HardLink(bytes("linked"), bytes("dir/second")), sync("linked")],
             vec![Step::Remove(bytes("removed")), sync_root()],
-            // The name is promised, no data.
+            // The name is durable, the data is not.
             vec![self.file("dir/in a synced directory", 0), sync("dir")],
             vec![
                 Step::Directory(bytes("fresh")),

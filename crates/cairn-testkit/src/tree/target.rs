@@ -162,7 +162,7 @@ impl<'a> VolumeTarget<'a> {
         Self { volume }
     }
 
-    /// Looks a path up; the reference is released at once (nothing else uses the volume).
+    /// Looks a path up. The reference is released at once, because nothing else uses the volume.
     ///
     /// # Errors
     /// A component is missing or not a directory.

@@ -9,7 +9,7 @@ fn spec(seed: u64) -> TreeSpec {
 fn built(spec: &TreeSpec) -> (tempfile::TempDir, Snapshot) {
     let directory = tempfile::tempdir().unwrap();
     build(&PathTarget::new(directory.path()), &plan(spec));
-    // The root's own time is when the last entry was made.
+    // The root's time is that of the last created entry.
     let options = SnapshotOptions { times: false, ..Default::default() };
     let snapshot = digest_path(directory.path(), options).unwrap();
     (directory, snapshot)
@@ -17,7 +17,7 @@ fn built(spec: &TreeSpec) -> (tempfile::TempDir, Snapshot) {
 
 #[test]
 fn one_seed_is_one_tree() {
-    // tmpfs and the like may refuse user attributes; the plan decides, not the host.
+    // A host's filesystem such as tmpfs may refuse user attributes.
     let spec = TreeSpec { xattrs: false, ..spec(7) };
     let ((_a, first), (_b, second)) = (built(&spec), built(&spec));
     first.assert_same(&second);
@@ -86,7 +86,7 @@ fn a_volume_holds_what_the_kernel_holds() {
     let image = tempfile::NamedTempFile::new().unwrap();
     judge::mke2fs(image.path(), 64 << 20, &["-t", "ext4"]);
     let mount = judge::KernelMount::new(image.path(), "");
-    // Everything but the roots' own times, which are those of the last entry made.
+    // Everything but the times of the roots, which are those of the last created entry.
     let below = |snapshot: Snapshot| snapshot.without(b"");
     for seed in 0..3 {
         let steps = plan(&TreeSpec::small(seed));

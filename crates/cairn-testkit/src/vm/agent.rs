@@ -1,8 +1,7 @@
-//! Trees in a machine: the test program itself goes along, and builds and digests with the code
-//! that the host uses.
+//! Trees in a machine: the test program runs in it, and builds and digests trees with the host's
+//! code.
 //!
-//! A program that wants this has one ignored test, which does nothing but call [`serve`]; that test
-//! is what runs in the machine.
+//! Such a program has one ignored test that only calls [`serve`]. The machine runs this test.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -17,7 +16,7 @@ const VARIABLE: &str = "CAIRN_VM_JOB";
 const BEGIN: &str = "@@snapshot";
 const END: &str = "@@snapshot-end";
 
-/// Something to do in the machine.
+/// A job for the machine.
 #[derive(Clone, Debug)]
 pub enum Job {
     /// Builds the tree of a specification in a directory.
@@ -28,9 +27,9 @@ pub enum Job {
     DigestAll(String),
     /// Makes the start of a seed's changes, in a directory.
     Before(u64, String),
-    /// Makes the changes of a seed and brings each to the disk.
+    /// Makes the changes of a seed and syncs each.
     Synced(u64, String),
-    /// Changes things and brings nothing to the disk.
+    /// Makes changes without a sync.
     Loose(u64, String),
 }
 
@@ -97,8 +96,8 @@ impl Job {
     }
 }
 
-/// What the ignored test calls: does the job that the script gave. Outside of a machine (where all
-/// ignored tests are asked for) there is none.
+/// Does the job that the script gave. The ignored test calls it. Outside of a machine (in a run of
+/// all ignored tests) there is no job.
 ///
 /// # Panics
 /// The job is unknown or fails.

@@ -35,7 +35,7 @@ impl Archive {
     /// load for it at the library's own place.
     pub(super) fn program(&mut self, path: &Path, name: &str) {
         self.file(&format!("bin/{name}"), 0o755, read(path));
-        // Fails, with nothing on the standard output, for a static executable.
+        // ldd fails for a static executable, with an empty output.
         let output = command("ldd").arg(path).output().expect("ldd starts");
         let text = String::from_utf8_lossy(&output.stdout);
         // "libc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x…)" or "/lib64/ld-linux-x86-64.so.2

@@ -11,7 +11,7 @@ use crate::judge::command;
 /// Modules loaded at boot, with their dependencies.
 const MODULES: [&str; 6] =
     ["virtio_pci", "virtio_blk", "crc32_generic", "crc32c_generic", "f2fs", "ext4"];
-/// There to be loaded by a script (`insmod /modules/NAME.ko`), which knows the parameters it wants.
+/// Modules that a script loads with its own parameters (`insmod /modules/NAME.ko`).
 const ON_REQUEST: [&str; 1] = ["null_blk"];
 
 pub(super) struct Kernel {

@@ -1,14 +1,13 @@
-//! A virtual machine with Debian's kernel: the judge for what the host's kernel cannot mount
-//! (F2FS), and the only one that can lose power in the middle of its work.
+//! A virtual machine with Debian's kernel: the judge for formats that the host's kernel cannot
+//! mount (F2FS), and the only kernel that a test can power off.
 //!
 //! A machine boots from an archive made for each run: busybox, the filesystems' modules, programs
-//! of the host with their libraries, and a script. Images are its disks. It takes seconds where the
-//! processor helps (`/dev/kvm`), half a minute under emulation: put many checks into one script.
-//! `scripts/install-deps` fetches the programs; a missing one is an error with its name, and no
-//! test is skipped.
+//! of the host with their libraries, and a script. Images are its disks. It takes seconds with
+//! hardware virtualisation (`/dev/kvm`) and half a minute under emulation, so one script has many
+//! checks. `scripts/install-deps` fetches the programs; a missing one is an error with its name,
+//! and no test is skipped.
 //!
-//! Only one machine of a process runs at a time: the tests of one program share the memory of small
-//! computers.
+//! Only one machine of a process runs at a time, because small computers have little memory.
 
 mod agent;
 mod archive;
@@ -65,7 +64,7 @@ impl Vm {
         self
     }
 
-    /// Takes a program of the host into the machine, as `/bin/NAME`, with the libraries it needs.
+    /// Adds a program of the host as `/bin/NAME`, with its libraries.
     ///
     /// # Panics
     /// It is not installed.
@@ -75,14 +74,14 @@ impl Vm {
         self.program(&path, name)
     }
 
-    /// Takes any executable of the host into the machine, as `/bin/NAME`.
+    /// Adds an executable of the host as `/bin/NAME`.
     #[must_use]
     pub fn program(mut self, path: &Path, name: &str) -> Self {
         self.programs.push((path.to_owned(), name.to_owned()));
         self
     }
 
-    /// Takes the running test program along, for [`Job`]s.
+    /// Adds the running test program, for [`Job`]s.
     #[must_use]
     pub fn agent(mut self) -> Self {
         self.agent = true;
@@ -105,8 +104,7 @@ impl Vm {
 
     /// Boots, runs the script (busybox's `sh -e`, in `/`, nothing mounted) and stops the machine.
     ///
-    /// # Panics
-    /// Something the machine needs is missing, or it gives no answer in time.
+    /// # Panics A part of the machine is missing, or the script takes too long.
     #[track_caller]
     #[must_use]
     pub fn run(&self, script: &str) -> Output {
@@ -115,8 +113,7 @@ impl Vm {
 
     /// [`Vm::run`], and the script must succeed. Returns what it printed.
     ///
-    /// # Panics
-    /// It fails: the message has everything it and the kernel printed.
+    /// # Panics It fails: the message has the output of the script and of the kernel.
     #[track_caller]
     pub fn check(&self, script: &str) -> String {
         let output = self.run(script);

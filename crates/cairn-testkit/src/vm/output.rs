@@ -3,7 +3,7 @@
 /// The output of a machine.
 #[derive(Clone, Debug)]
 pub struct Output {
-    /// The script's exit status; `None` if it did not come to its end.
+    /// The script's exit status; `None` if it did not end.
     pub status: Option<i32>,
     /// The script's output, on both streams.
     pub text: String,

@@ -1,4 +1,4 @@
-//! The machine's process: started, listened to, stopped.
+//! The machine's process: start, output, stop.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -18,20 +18,20 @@ pub(super) struct Machine<'a> {
     pub memory_mib: u32,
 }
 
-/// Killed when dropped: also when a test panics.
+/// The process is killed when this is dropped, also if a test panics.
 struct Process(Child);
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Both fail only if it is gone already.
+        // Both fail only if the process has ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
 impl Machine<'_> {
-    /// Runs until the script ends, prints the marker, or time is up. `Err`: it ended without the
-    /// marker.
+    /// Runs until the script ends, prints the marker, or takes too long. `Err`: it ended without
+    /// the marker.
     #[track_caller]
     pub(super) fn run(&self, marker: Option<&str>, limit: Duration) -> Result<Output, Output> {
         let mut process = self.spawn();
@@ -70,7 +70,7 @@ impl Machine<'_> {
         qemu.args(["-append", KERNEL_OPTIONS]);
         qemu.arg("-serial").arg(prefixed("file:", self.console)).args(["-serial", "stdio"]);
         for disk in self.disks {
-            // `unsafe`: a machine that is killed leaves what it has written all the same.
+            // `unsafe`: what a killed machine has written is kept.
             let mut drive = prefixed("file=", &escaped(disk));
             drive.push(",format=raw,if=virtio,cache=unsafe,discard=unmap");
             qemu.arg("-drive").arg(drive);
@@ -85,17 +85,17 @@ impl Machine<'_> {
     }
 }
 
-/// `no_timer_check`: a busy host delays the timer, and the kernel would then give it up.
+/// `no_timer_check`: a busy host delays the timer, and the kernel would stop using it.
 const KERNEL_OPTIONS: &str = "console=ttyS0 loglevel=4 panic=-1 random.trust_cpu=on no_timer_check";
 const KVM: &[&str] = &["-accel", "kvm", "-cpu", "host"];
 const EMULATION: &[&str] = &["-accel", "tcg,thread=multi", "-cpu", "max"];
 const BARE: &[&str] =
     &["-display", "none", "-monitor", "none", "-nic", "none", "-no-reboot", "-nodefaults"];
-/// How long a kernel may take to its first word where the processor helps.
+/// Time limit for the first line of a kernel with hardware virtualisation.
 const FIRST_WORD: Duration = Duration::from_secs(4);
 
-/// True if the processor helps. Inside another virtual machine `/dev/kvm` alone proves nothing: a
-/// kernel must boot and print a line. The answer is kept beside the kernel.
+/// True if hardware virtualisation works. In a virtual machine the existence of `/dev/kvm` proves
+/// nothing: a kernel must boot and print a line. The answer is cached beside the kernel.
 fn accelerates(kernel: &Path) -> bool {
     static ANSWER: OnceLock<bool> = OnceLock::new();
     *ANSWER.get_or_init(|| {
@@ -104,7 +104,7 @@ fn accelerates(kernel: &Path) -> bool {
             return text.trim() == "yes";
         }
         let answer = Path::new("/dev/kvm").exists() && speaks(kernel);
-        // Only saves the next program the question.
+        // The cache saves the next program the check.
         let _ = std::fs::write(&memory, if answer { "yes\n" } else { "no\n" });
         answer
     })

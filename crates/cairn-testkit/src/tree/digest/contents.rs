@@ -13,8 +13,8 @@ const READ_WHOLE_MAX: u64 = 64 << 20;
 
 const BLOCK: u64 = 4096;
 
-/// The ranges between holes, rounded to blocks of 4096 bytes: where a hole begins inside of the
-/// last block is not told alike by all.
+/// The ranges between holes, rounded to blocks of 4096 bytes, because implementations differ in the
+/// start of a hole in the last block.
 pub(super) fn data_of_file(file: &fs::File, size: u64) -> std::io::Result<Vec<Range<u64>>> {
     ranges(size, |at, data| {
         let position =
@@ -39,7 +39,7 @@ pub(super) fn data_of_inode(
     })
 }
 
-/// Asks `seek` for the next data (`true`) or hole from an offset on, up to a file's end.
+/// Calls `seek` for the next data (`true`) or hole from an offset on, up to the end of the file.
 fn ranges<E>(
     size: u64,
     seek: impl Fn(u64, bool) -> Result<Option<u64>, E>,
@@ -58,7 +58,7 @@ fn ranges<E>(
     Ok(ranges)
 }
 
-/// Digests a whole file; of a very large one only the ranges with data.
+/// Digests a whole file, or only the ranges with data if it is very large.
 pub(super) fn hash<E>(
     data: &[Range<u64>],
     size: u64,

@@ -19,7 +19,7 @@ mod contents;
 
 use contents::{data_of_file, data_of_inode, hash, hex};
 
-/// More entries than any test makes: a loop on disk ends here.
+/// No test makes more entries, so this limit ends a loop on disk.
 const ENTRIES_MAX: usize = 2_000_000;
 
 /// Which differences count.
@@ -40,7 +40,7 @@ impl Default for SnapshotOptions {
     }
 }
 
-/// A tree: one line of facts a path. The paths are relative and the order is that of the bytes.
+/// A tree: one line of facts per path. Paths are relative and sorted by bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
     entries: BTreeMap<Vec<u8>, String>,
@@ -65,8 +65,7 @@ impl Snapshot {
         self.entries.get(path).map(String::as_str)
     }
 
-    /// Leaves a path and everything below it out (the empty path is the root itself, without what
-    /// is below).
+    /// Leaves out a path and everything below it. (The empty path is only the root itself.)
     #[must_use]
     pub fn without(mut self, path: &[u8]) -> Self {
         let below = [path, b"/"].concat();
@@ -74,7 +73,7 @@ impl Snapshot {
         self
     }
 
-    /// Leaves the modification times of directories out, and of what is below `path`.
+    /// Leaves out the modification times of directories and of everything below `path`.
     #[must_use]
     pub fn without_times_of_directories_and(self, path: &[u8]) -> Self {
         let below = [path, b"/"].concat();
@@ -83,8 +82,8 @@ impl Snapshot {
         })
     }
 
-    /// Leaves the facts of one name (`mtime`, `sectors`…) out of the entries chosen by path and
-    /// facts.
+    /// Leaves out the facts of one name (`mtime`, `sectors`…) in the entries that `path` and facts
+    /// select.
     #[must_use]
     pub fn without_fact(mut self, name: &str, of: impl Fn(&[u8], &str) -> bool) -> Self {
         let is_it = |fact: &&str| fact.split_once('=').is_some_and(|(key, _)| key == name);
@@ -97,7 +96,7 @@ impl Snapshot {
         self
     }
 
-    /// One line an entry, for [`Snapshot::parse`].
+    /// One line per entry, for [`Snapshot::parse`].
     #[must_use]
     pub fn to_text(&self) -> String {
         self.entries.iter().map(|(path, facts)| format!("{}\t{facts}\n", hex(path))).collect()
@@ -129,7 +128,7 @@ impl Snapshot {
         hex(&hash.finalize())
     }
 
-    /// Differences, one a line, at most 20.
+    /// Differences, one per line, at most 20.
     #[must_use]
     pub fn diff(&self, other: &Self) -> String {
         let paths: std::collections::BTreeSet<_> =
@@ -147,8 +146,7 @@ impl Snapshot {
 
     /// Asserts equality.
     ///
-    /// # Panics
-    /// They differ; the message lists how.
+    /// # Panics They differ; the message lists the differences.
     #[track_caller]
     pub fn assert_same(&self, other: &Self) {
         assert!(
@@ -206,7 +204,7 @@ impl Facts {
             let _ = write!(line, " {}", self.content);
         }
         for (name, value) in &self.xattrs {
-            // Long values by their hash: the line is for reading.
+            // Long values are replaced by their hash, so that the line is readable.
             let value = if value.len() > 32 { hex(&Sha256::digest(value)) } else { hex(value) };
             let _ = write!(line, " {}={value}", name.escape_ascii());
         }
