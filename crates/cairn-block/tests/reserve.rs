@@ -1,4 +1,4 @@
-//! The reserve of memory. It is the process's: one story, in a process of its own.
+//! The reserve of memory. A process has only one, so it is tested in a process of its own.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ptr::null_mut;
@@ -8,10 +8,10 @@ use cairn_base::memory;
 use cairn_block::IoBuf;
 use cairn_block::reserve::{Reserving, set_aside};
 
-/// Refuses so many blocks, then gives.
+/// Refuses this many blocks, and then allocates.
 struct Poor(AtomicUsize);
 
-// SAFETY: blocks are the system's.
+// SAFETY: all blocks come from the system's allocator.
 unsafe impl GlobalAlloc for Poor {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if self
@@ -31,10 +31,10 @@ unsafe impl GlobalAlloc for Poor {
     }
 }
 
-/// Does a block come from an allocator whose system refuses it so many times first?
+/// True if an allocation succeeds after the system has refused it this many times.
 fn gives(refusals: usize) -> bool {
     let (layout, poor) = (Layout::new::<[u64; 8]>(), Reserving(Poor(AtomicUsize::new(refusals))));
-    // SAFETY: the layout has a size, and the block goes back with it.
+    // SAFETY: the layout has a size, and the block is freed with the same layout.
     unsafe {
         let block = poor.alloc(layout);
         if block.is_null() {

@@ -1,4 +1,4 @@
-//! Opening a volume for a test, in all suites that write.
+//! Opens volumes, for all suites that write.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use cairn_block::BlockDevice;
 use cairn_block::zoned::open_image;
 use cairn_f2fs::{F2fs, MountOptions};
 
-/// What a volume is in: the device, or the zones of the image that it holds.
+/// The device of a volume: the given one, or the zones of the image in it.
 pub fn with_zones(device: Arc<dyn BlockDevice>) -> Arc<dyn BlockDevice> {
     if device.as_zoned().is_some() {
         return device;

@@ -10,10 +10,10 @@ mod zoned;
 
 use zoned::{in_zones, layout};
 
-/// Arguments that stand for an image with zones, made by Cairn; mkfs.f2fs would need a device of
-/// the kernel's.
+/// Arguments for an image with zones, which Cairn makes: mkfs.f2fs needs a zoned device of the
+/// kernel.
 pub const ZONED: &[&str] = &["-m"];
-/// MiB of its zones, and the fewest of them that leave room for files.
+/// MiB per zone, and the least number of zones with room for files.
 const ZONE: u64 = 2;
 const ZONES: u64 = 40;
 

@@ -9,7 +9,7 @@ use cairn_f2fs::mkfs::{self, MkfsOptions};
 
 const MIB: u64 = 1 << 20;
 
-/// `zones` zones of `size` MiB: conventional ones for the metadata, then those in order.
+/// `zones` zones of `size` MiB: conventional ones for the metadata, then sequential ones.
 pub fn layout(size: u64, zones: u32) -> ZoneLayout {
     let conventional = u32::try_from((16 / size).max(4)).unwrap();
     ZoneLayout { max_open: 6, max_active: 6, ..ZoneLayout::new(size * MIB, conventional, zones) }

@@ -1,9 +1,9 @@
-//! The same writes on the same full volume, by Linux and by `gc_victim=greedy`: both write as much,
-//! and move as much, but for a tenth.
+//! The same writes on the same full volume, by Linux and by Cairn with `gc_victim=greedy`. The
+//! numbers of written and moved blocks differ by at most a tenth.
 //!
 //! The volume (`mode=lfs`, no cleaning in the background) is made and filled once. Each side
-//! overwrites the blocks of its file in the same random order, each as often as the others, with an
-//! fsync after so many that what was collected by then is the same, too.
+//! overwrites the blocks of its file in the same random order, each block equally often. An fsync
+//! after a fixed number of blocks makes the collected dirty data equal, too.
 
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -22,8 +22,8 @@ use cairn_vfs::{Caller, FileSystem, IoFlags, NewInode};
 
 use crate::support::{judge, open};
 
-/// Large enough that the one or two sections that Linux lets go before it cleans (it takes what the
-/// last checkpoint left of a log's section for what is left now) do not decide.
+/// Large enough that one or two sections make no difference: Linux uses these before it cleans,
+/// because it takes the free blocks of a log's section from the last checkpoint.
 const SIZE: u64 = 384 << 20;
 /// Part of the volume that the file fills, in percent.
 const FILL: u64 = 90;
@@ -31,9 +31,9 @@ const BLOCK: usize = 4096;
 /// Overwritten blocks between two fsyncs.
 const BATCH: usize = 512;
 const BATCHES: usize = 80;
-/// Tells the test program in the machine how many blocks the file has.
+/// Environment variable with the number of blocks of the file, for the test program in the machine.
 const VARIABLE: &str = "CAIRN_OVERWRITE";
-/// Where Linux counts.
+/// The file with Linux's counters.
 const SYSFS: &str = "/sys/fs/f2fs/vda";
 const COUNTERS: [&str; 3] =
     ["lifetime_write_kbytes", "moved_blocks_foreground", "moved_blocks_background"];
@@ -57,7 +57,7 @@ fn work(blocks: u64, mut write: impl FnMut(u64, &[u8]), mut fsync: impl FnMut())
     }
 }
 
-/// What each side counted.
+/// The counters of one side.
 #[derive(Clone, Copy, Debug)]
 struct Counted {
     written: u64,
@@ -121,7 +121,7 @@ fn by_linux(image: &Path, blocks: u64) -> Counted {
     Counted { written: (after - before) / 4, moved: foreground + background }
 }
 
-/// What runs in the machine.
+/// The machine runs this test.
 #[test]
 #[ignore = "runs in the virtual machine"]
 fn in_the_machine() {

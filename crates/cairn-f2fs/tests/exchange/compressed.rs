@@ -1,4 +1,4 @@
-//! Compressed files that Linux wrote: read by us, after an unmount and after the power failed.
+//! Compressed files that Linux wrote: Cairn reads them after an unmount and after a power cut.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use cairn_vfs::{Caller, FileSystem, NewInode};
 use crate::support::{Kind, disk, judge, line, open};
 
 const FEATURES: &[&str] = &["-O", "extra_attr,compression,inode_checksum"];
-/// Mount options of Linux; all that it can compress with.
+/// Mount options of Linux for each algorithm.
 const ALGORITHMS: [&str; 5] = [
     "compress_algorithm=lz4,compress_log_size=2",
     "compress_algorithm=lz4:9,compress_log_size=4,compress_chksum",
@@ -71,7 +71,7 @@ fn what_linux_compresses_is_read() {
     }
 }
 
-/// Linux may keep the times of a directory to itself.
+/// Linux may not have written the times of a directory.
 fn timeless(snapshot: Snapshot) -> Snapshot {
     snapshot.without_times_of_directories_and(b"\0")
 }

@@ -1,6 +1,6 @@
-//! Volumes that go back and forth between Cairn and Linux in a virtual machine, and lose their
-//! power on either side. The next side replays what the other fsynced, and fsck.f2fs judges each
-//! time. A further test compares what both write for the same work.
+//! Cairn and Linux (in a virtual machine) use the same volumes in turn, with power cuts on both
+//! sides. The next side replays what the other has fsynced, and fsck.f2fs judges the volume each
+//! time. Another test compares the numbers of blocks that both write for the same work.
 
 mod against_linux;
 mod compressed;
@@ -8,7 +8,7 @@ mod power;
 mod shutdown;
 mod support;
 
-/// What runs in the machine.
+/// The machine runs this test.
 #[test]
 #[ignore = "runs in the machine"]
 fn in_the_machine() {

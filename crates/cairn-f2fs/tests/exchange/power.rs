@@ -1,5 +1,5 @@
-//! The power fails behind fsyncs: of Linux, and we replay; of ours, and Linux replays. An image
-//! that was cut is replayed by both sides, and both must find the same.
+//! Power cuts after fsyncs of Linux and of Cairn. Both sides replay each image, and both must find
+//! the same tree.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::support::{Kind, disk, judge, line, open, promise, promised, snapshot}
 const EXTRA: &str =
     "extra_attr,inode_checksum,sb_checksum,flexible_inline_xattr,inode_crtime,lost_found";
 
-/// Tried always: between them in every mode of a volume without zones.
+/// Kinds of the ordinary run. Together they have each mode of a volume without zones.
 const COMMON: [Kind; 3] = [
     Kind::new("default", 128, &[]),
     Kind {
@@ -31,7 +31,7 @@ const COMMON: [Kind; 3] = [
     },
 ];
 
-/// Tried in long runs as well.
+/// Further kinds of long runs.
 const RARE: [Kind; 9] = [
     Kind { linux: "mode=lfs", ours: "mode=lfs", ..Kind::new("large sections", 512, &["-s", "4"]) },
     Kind {
@@ -57,8 +57,8 @@ const RARE: [Kind; 9] = [
     Kind { ours: "max_folio=4K,nodiscard", ..Kind::new("full", 64, &[]) },
 ];
 
-/// Images that were cut, what we make of them, and what must be found in any case. One boot replays
-/// them all.
+/// Images after a power cut, the trees that Cairn finds in them, and the trees that must be in
+/// them. One boot replays them all.
 struct Cuts {
     directory: tempfile::TempDir,
     cuts: Vec<CutImage>,
@@ -76,8 +76,8 @@ impl Cuts {
         Self { directory: tempfile::tempdir().unwrap(), cuts: Vec::new() }
     }
 
-    /// Replays an image ourselves: in memory, and for good. `promised` is what was fsynced before
-    /// the cut.
+    /// Replays an image with Cairn, in memory and on the image. `promised` is the tree that was
+    /// fsynced before the cut.
     fn add(
         &mut self,
         name: String,
@@ -139,13 +139,12 @@ impl Cuts {
     }
 }
 
-/// A directory that got a name back was changed when that was replayed.
+/// The replay of a name changes the times of its directory.
 fn timeless(snapshot: &Snapshot) -> Snapshot {
     snapshot.clone().without_times_of_directories_and(b"\0")
 }
 
-/// When it replays, Linux keeps the direct nodes behind the end of a file that was cut; we free
-/// them.
+/// Linux's replay keeps the direct nodes behind the end of a truncated file; Cairn frees them.
 fn comparable(snapshot: &Snapshot) -> Snapshot {
     timeless(snapshot).without_fact("sectors", |path, _| matches!(path, b"cut" | b"emptied"))
 }
@@ -186,8 +185,8 @@ fn cut_linux(kinds: &[Kind], seed: u64, cuts: &mut Cuts) {
     }
 }
 
-/// We make the same changes on a volume of each kind, and nothing is left of what was not flushed.
-/// In long runs the power fails in the middle as well.
+/// Cairn makes the same changes on a volume of each kind, and all unflushed writes are lost. Long
+/// runs also cut the power in the middle.
 fn cut_ours(kinds: &[Kind], seed: u64, cuts: &mut Cuts) {
     for (kind, seed) in kinds.iter().filter(|kind| kind.writable).zip(seed..) {
         let recording = Recording::start(kind.in_memory());

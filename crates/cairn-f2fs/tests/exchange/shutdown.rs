@@ -1,5 +1,5 @@
-//! Each flag of the shutdown ioctl, in Linux and here: what calls answer afterwards, what a mount
-//! finds, and what the checkpoint says.
+//! Each flag of the shutdown ioctl, in Linux and in Cairn: the answers of later calls, the tree
+//! that the next mount finds, and the flags of the checkpoint.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use cairn_vfs::{Caller, FileSystem, GoingDown, IoFlags, NewInode, Result};
 
 use crate::support::open;
 
-/// By their numbers.
+/// The flags by number.
 const FLAGS: [GoingDown; 5] = [
     GoingDown::FullSync,
     GoingDown::MetaSync,
@@ -22,14 +22,14 @@ const FLAGS: [GoingDown; 5] = [
 const LEN: usize = 5000;
 const SIZE: u64 = 64 << 20;
 
-/// What one side left.
+/// The state after the shutdown on one side.
 #[derive(Debug, PartialEq, Eq)]
 struct Left {
     /// The answers to later calls.
     answers: Vec<String>,
     /// Names and sizes that the next mount finds.
     found: Vec<String>,
-    /// The checkpoint asks for fsck.
+    /// True if the checkpoint asks for fsck.
     asks_for_fsck: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Kinds of volumes, opened and judged.
+//! Kinds of volumes; functions that open and judge them.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub struct Kind {
     pub linux: &'static str,
     /// Our mount options.
     pub ours: &'static str,
-    /// We may write to it.
+    /// True if Cairn can write to it.
     pub writable: bool,
 }
 
@@ -49,7 +49,7 @@ impl Kind {
     }
 }
 
-/// Opens a volume; one that was to be writable must be.
+/// Opens a volume. It must be writable if its kind is.
 pub fn open(device: Arc<dyn BlockDevice>, options: &str) -> Arc<F2fs> {
     let fs = F2fs::open(device, Threads::new(), &MountOptions::parse(options).unwrap());
     let fs = fs.unwrap_or_else(|error| panic!("the volume opens ({options}): {error}"));
@@ -61,17 +61,17 @@ pub fn open(device: Arc<dyn BlockDevice>, options: &str) -> Arc<F2fs> {
     fs
 }
 
-/// Everything that a volume holds, and where it has holes.
+/// The tree of a volume, with holes.
 pub fn snapshot(fs: &dyn FileSystem) -> Snapshot {
     digest_volume(fs, SnapshotOptions { sectors: true, ..SnapshotOptions::default() }).unwrap()
 }
 
-/// What must be there after a power cut, of what was there just before it.
+/// The part of the current tree that a power cut must leave.
 pub fn promise(fs: &dyn FileSystem) -> Snapshot {
     promised(digest_volume(fs, SnapshotOptions::default()).unwrap())
 }
 
-/// [`promise`] of a tree that was looked at already.
+/// [`promise`] of a snapshot.
 pub fn promised(snapshot: Snapshot) -> Snapshot {
     snapshot.without(LOOSE).without_times_of_directories_and(UNTIMED)
 }

@@ -1,5 +1,5 @@
-//! Background cleaning on a clock of its own: when it sleeps, when it works, and that it serves
-//! others.
+//! Background cleaning with a simulated clock: when it sleeps, when it works, and that it cleans
+//! for writers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::support::{judge, volume};
 
 const BLOCK: u64 = 4096;
 
-/// A volume with sections that are half valid, on which nothing happens any more.
+/// An idle volume with sections that are half valid.
 fn worn(
     runtime: &Arc<Simulated>,
     megabytes: u64,
@@ -53,7 +53,7 @@ fn an_idle_volume_is_cleaned_section_by_section() {
     let runtime = Simulated::new(1);
     let (device, fs, ino) = worn(&runtime, 256, "mode=lfs,checkpoint_interval=86400");
     assert_eq!(cleaned(&fs), 0);
-    // Half a minute of sleep and five seconds to be sure.
+    // Half a minute of sleep and a margin of five seconds.
     runtime.advance(Duration::from_secs(50));
     let first = cleaned(&fs);
     assert!(first >= 1, "nothing was cleaned");
@@ -62,7 +62,7 @@ fn an_idle_volume_is_cleaned_section_by_section() {
     assert!(cleaned(&fs) >= first + 3, "{} sections", cleaned(&fs));
     assert!(stats.calls_bg.get() >= cleaned(&fs) && stats.calls_fg.get() == 0);
     assert_eq!(stats.data_blocks_bg.get(), stats.data_blocks_moved.get());
-    // Everything worth it is done some day, and then it looks more rarely.
+    // Once nothing is worth cleaning, the daemon looks more rarely.
     runtime.advance(Duration::from_secs(7200));
     let (calls, none) = (stats.calls_bg.get(), stats.no_victim.get());
     assert!(none > 0, "{calls} calls all found something");

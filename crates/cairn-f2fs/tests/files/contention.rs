@@ -1,5 +1,5 @@
-//! Threads that write, cut and fsync the same few files on a volume that is nearly full, so that
-//! checkpoints and cleaning come at any moment.
+//! Threads write, truncate and fsync the same few files on a volume that is nearly full.
+//! Checkpoints and cleaning run at any time.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
@@ -15,16 +15,16 @@ use crate::worn::Worn;
 const THREADS: u64 = 4;
 const WORDS: u64 = 512;
 
-/// Every word of a block tells which block it is: a block of another file shows.
+/// Every word of a block contains file and block number, so a block of another file is detected.
 fn block(file: u64, index: u64) -> Vec<u8> {
     (0..WORDS).flat_map(|_| (file << 32 | index | 1 << 63).to_le_bytes()).collect()
 }
 
-/// Some blocks of a file, copied or lent, hold its own words or none.
+/// Checks that blocks of a file, copied or lent, have its own words or zeros.
 fn read(fs: &cairn_f2fs::F2fs, (file, ino): (u64, cairn_base::Ino), index: u64, lent: bool) {
     let mut buf = vec![0; 4096];
     if lent {
-        // While it is lent others change it, and cleaning moves it.
+        // While a block is lent, other threads change it and cleaning moves it.
         let mut take = |pieces: &[&[u8]]| buf = pieces.concat();
         fs.read_shared(ino, index * 4096, 16 * 4096, IoFlags::empty(), &mut take).unwrap();
     } else {
@@ -95,8 +95,8 @@ fn threads_share_files_on_a_nearly_full_volume() {
     }
 }
 
-/// Names are made and removed while other threads look them up: a look-up returns the inode, or
-/// that there is none.
+/// Names are created and removed while other threads look them up. A look-up returns the inode or
+/// ENOENT.
 #[test]
 fn a_name_that_goes_away_is_no_damage() {
     let device = volume(64 << 20, &[]);
@@ -127,7 +127,7 @@ fn a_name_that_goes_away_is_no_damage() {
     judge(&device);
 }
 
-/// The readers end, too, if the writer fails.
+/// The readers also end if the writer fails.
 struct Over<'a>(&'a AtomicBool);
 
 impl Drop for Over<'_> {
@@ -136,8 +136,8 @@ impl Drop for Over<'_> {
     }
 }
 
-/// A number was free again while a node or an inode in memory still went by it: it was taken for
-/// made twice, or the new file was lost.
+/// A nid was freed while a node or an inode in memory still had it. The next inode with this nid
+/// was refused or lost.
 #[test]
 fn numbers_of_short_lived_files_go_round() {
     let device = volume(64 << 20, &[]);

@@ -1,4 +1,4 @@
-//! What an fsync costs: nodes, flushes, checkpoints.
+//! The cost of an fsync: nodes, flushes, checkpoints.
 
 use cairn_f2fs::F2fs;
 use cairn_vfs::{Caller, FileSystem, IoFlags, NewInode, RenameMode};
@@ -49,7 +49,7 @@ fn costs(options: &str, in_place: bool) {
     fs.unmount().unwrap();
 }
 
-/// Three writes, each with an fsync; how many checkpoints those took.
+/// Does three writes with an fsync each. Returns the number of checkpoints.
 fn checkpoints_of_fsyncs(fs: &F2fs, ino: cairn_base::Ino) -> u64 {
     let fsyncs = || {
         for round in 0..3 {
@@ -60,7 +60,7 @@ fn checkpoints_of_fsyncs(fs: &F2fs, ino: cairn_base::Ino) -> u64 {
     spent(fs, fsyncs).2
 }
 
-/// A file that has one name again, whatever names it had before, is fsynced by its nodes once a
+/// An fsync of a file with one name, whatever names it had before, writes only its nodes once a
 /// checkpoint has that name.
 #[test]
 fn a_file_that_was_renamed_or_linked_takes_one_checkpoint_and_no_more() {
@@ -86,7 +86,7 @@ fn a_file_that_was_renamed_or_linked_takes_one_checkpoint_and_no_more() {
         assert_eq!(checkpoints_of_fsyncs(&fs, linked), 1, "one name is left");
         fs.unlink(root, stays).unwrap();
     }
-    // What is not in memory any more is learnt from the disk.
+    // After an eviction the state is read from the disk.
     let forgotten = make("before");
     fs.rename(root, b"before", root, b"after", RenameMode::Replace).unwrap();
     fs.sync().unwrap();

@@ -1,7 +1,7 @@
-//! Power cuts: at every flush and in between, with any part of what was not flushed. Whatever was
-//! fsynced is there after roll-forward, also if that is cut itself, and fsck.f2fs finds nothing.
-//! Blocks are torn at 512 bytes, too, but for nodes, which F2FS relies on to be whole: see
-//! docs/limits.md.
+//! Power cuts at every flush and in between, with a subset of the unflushed writes. Everything that
+//! was fsynced is there after roll-forward, also if the power fails during roll-forward, and
+//! fsck.f2fs finds nothing. Blocks other than nodes are also torn at 512 bytes; F2FS needs whole
+//! nodes (docs/limits.md).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ const BLOCK: u64 = 4096;
 /// Blocks in the inode, in direct nodes, and far out in the indirect ones.
 const BASES: [u64; 4] = [0, 870 * BLOCK, 2900 * BLOCK, 2_100_000 * BLOCK];
 
-/// What is where, and what of it was promised.
+/// The files of a run and the promises about them.
 pub struct Workload {
     pub recording: Recording,
     pub fs: Arc<F2fs>,
@@ -31,7 +31,7 @@ pub struct Workload {
     syncs: u32,
 }
 
-/// A file's size and the words in its blocks; blocks that are missing are zeros.
+/// A file's size and the words of its blocks. Blocks that are not in the map are zeros.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sparse {
     size: u64,
@@ -63,7 +63,7 @@ impl Sparse {
         self.size = size;
     }
 
-    /// Compares with a file, block by block where either has something.
+    /// Compares with a file, in each block that one of them has.
     fn check(&self, fs: &F2fs, name: &str) -> Result<(), String> {
         let found =
             fs.lookup(fs.root(), name.as_bytes()).map_err(|error| format!("{name}: {error}"))?;
@@ -97,7 +97,7 @@ impl Workload {
         Self::over(volume(megabytes << 20, args).fork(), options, seed)
     }
 
-    /// On a volume that is there.
+    /// Starts on an existing volume.
     pub fn over(device: MemoryDevice, options: &str, seed: u64) -> Self {
         let recording = Recording::start(device);
         let fs = open(recording.device(), options);
@@ -232,8 +232,7 @@ pub fn clean(device: &dyn BlockDevice, when: &str) -> Result<(), String> {
     let file = tempfile::NamedTempFile::new_in("/dev/shm").unwrap();
     write_image(device, file.path()).unwrap();
     let verdict = fsck_f2fs(file.path());
-    // A pack that was being written when the power failed is no fault, as long as the other one is
-    // sound.
+    // A pack that was being written is no error if the other one is valid.
     let torn = |line: &str| line.contains("Invalid CP");
     let faults = ["[ASSERT]", "[FIX]", "[Fail]", "Corrupted"];
     let found = verdict
@@ -241,8 +240,8 @@ pub fn clean(device: &dyn BlockDevice, when: &str) -> Result<(), String> {
         .lines()
         .any(|line| !torn(line) && faults.iter().any(|fault| line.contains(fault)));
     let exit = verdict.output.lines().any(torn) && !found && verdict.status == 4;
-    // fsck.f2fs 1.15 looks for the inode of an fsynced direct node in the NAT alone, where a new
-    // one is not yet: it cannot judge such a volume before recovery.
+    // fsck.f2fs 1.15 looks for the inode of an fsynced direct node only in the NAT, which does not
+    // have a new inode. So it cannot judge such a volume before recovery.
     let beyond_it = when == BEFORE && verdict.output.contains("record_fsync_data failed") && !found;
     if verdict.is_clean() || exit || beyond_it {
         return Ok(());
@@ -252,7 +251,8 @@ pub fn clean(device: &dyn BlockDevice, when: &str) -> Result<(), String> {
     Err(format!("{when} (image kept in {}):\n{}", kept.display(), verdict.output))
 }
 
-/// Recovery by Cairn; with `again` it is cut itself at every flush, and the second one must do.
+/// Recovery by Cairn. With `again` the power fails at every flush of the recovery, and a second
+/// recovery must succeed.
 pub fn judge(
     device: MemoryDevice,
     promises: &Promises<String, Option<Sparse>>,
@@ -276,8 +276,8 @@ pub fn judge(
     Ok(kept)
 }
 
-/// Of the four states around a barrier two say most: nothing unflushed just before it is done,
-/// everything just after.
+/// Two of the four states around a barrier: all unflushed writes lost just before it, all kept just
+/// after it.
 pub fn barrier_cuts(log: &CrashLog) -> Vec<Cut> {
     let barriers = log.barriers();
     let mut cuts = log.barrier_cuts();
@@ -302,7 +302,7 @@ fn search(args: &[&str], options: &str, seed: u64, steps: u32) {
     drop(fs);
     let log: CrashLog = recording.finish().with_whole(is_node);
     let barriers = barrier_cuts(&log);
-    // Zones have barriers of their own.
+    // Zones have other barriers.
     let (most, random) = if deep() { (barriers.len(), 400) } else { (40, 12) };
     let every = barriers.len().div_ceil(most);
     let mut seen = 0;

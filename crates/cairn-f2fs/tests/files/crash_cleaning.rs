@@ -1,5 +1,5 @@
-//! Power cuts while sections are cleaned: on a full volume every few writes make room. What was
-//! fsynced is there, whatever has moved meanwhile.
+//! Power cuts during cleaning: on a full volume every few writes clean a section. Everything that
+//! was fsynced is there, whatever was moved.
 
 use cairn_block::memory::MemoryDevice;
 use cairn_testkit::deep;
@@ -11,8 +11,8 @@ use crate::support::{ZONED, open, volume};
 const BLOCK: u64 = 4096;
 /// Blocks left for the files that are checked.
 const LEFT: u64 = 1500;
-/// Blocks of the filler that are overwritten in each step: more where less is reserved, so that
-/// sections are cleaned all the same.
+/// Blocks of the filler that are overwritten in each step. The number is higher if less is
+/// reserved, so that sections are cleaned.
 const CHURN: u32 = 40;
 const ADAPTIVE_CHURN: u32 = 4 * CHURN;
 

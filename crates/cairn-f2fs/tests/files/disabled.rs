@@ -1,4 +1,4 @@
-//! `checkpoint=disable`: everything after it can be thrown away, and made to stay.
+//! `checkpoint=disable`: later changes can be dropped, or kept by `checkpoint=enable`.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ fn write(fs: &F2fs, name: &str, byte: u8, len: usize) {
     fs.fsync(ino, 0, false).unwrap();
 }
 
-/// First byte and size of a file; nothing if it is not there.
+/// First byte and size of a file. None if it does not exist.
 fn read(fs: &F2fs, name: &str) -> Option<(u8, u64)> {
     let found = fs.lookup(fs.root(), name.as_bytes()).ok()?;
     let mut buf = [0; 1];
@@ -49,8 +49,8 @@ fn what_happens_without_checkpoints_is_gone_after_the_unmount() {
     for ending in ["unmount", "power cut"] {
         let fs = open(device.clone(), "checkpoint=disable:100%");
         let version = fs.store().unwrap().checkpoints.version();
-        // Everything is overwritten again and again: blocks of the checkpoint stay, all others are
-        // used anew.
+        // Everything is overwritten repeatedly: blocks of the checkpoint stay, all others are
+        // reused.
         for round in 2..10 {
             write(&fs, "kept", round, 20 * MIB);
             write(&fs, "new", round, 9 * MIB);
@@ -119,7 +119,7 @@ fn enabling_makes_everything_stay() {
 fn too_much_unusable_space_is_refused() {
     let device = volume(128 << 20, &[]);
     let fs = open(device.clone(), "");
-    // Holes everywhere: every other block of a file that fills most of the volume.
+    // Frees every other block of a file that fills most of the volume.
     let blocks = fs.statfs().unwrap().free_blocks * 9 / 10;
     write(&fs, "file", 1, blocks as usize * 4096);
     fs.sync().unwrap();
@@ -138,7 +138,7 @@ fn too_much_unusable_space_is_refused() {
         );
         assert_eq!(fs.report().text("options.checkpoint"), Some("enable"));
     }
-    // Either way the volume goes on; what is allowed is enough now.
+    // In both cases the volume works, and the limit is high enough now.
     fs.remount("checkpoint=disable:100%").unwrap();
     fs.setattr(ino, &SetAttributes { size: Some(4096), ..SetAttributes::default() }).unwrap();
     fs.remount("checkpoint=enable").unwrap();

@@ -1,5 +1,5 @@
-//! What is said to be durable: all histories of two steps with every way to ask, and two who ask at
-//! once.
+//! Durable changes: all histories of two steps with each way to make them durable, and two fsyncs
+//! at once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +30,7 @@ fn cut(device: &MemoryDevice) -> Result<(), String> {
     clean(device, BEFORE)
 }
 
-/// A volume with a file whose record is damaged, which only its checksum tells.
+/// A volume with a file whose record is damaged. Only the checksum detects it.
 fn with_damage(fresh: &MemoryDevice) -> Damage {
     let device = Arc::new(fresh.fork());
     let fs = open(device.clone(), "");
@@ -68,7 +68,7 @@ fn two_fsyncs_at_once_get_the_same_answer() {
     both_hear_of_a_failed_flush(&subject);
 }
 
-/// The first byte of `file`, as a volume shows it that is opened on these bytes now.
+/// The first byte of `file` on a volume that is opened on a copy of the device.
 fn after_a_cut(device: &MemoryDevice) -> Option<u8> {
     let fs = open(Arc::new(device.fork()), "");
     let ino = fs.lookup(fs.root(), b"file").ok()?.ino;
@@ -77,8 +77,8 @@ fn after_a_cut(device: &MemoryDevice) -> Option<u8> {
     Some(byte[0])
 }
 
-/// Time passes without an fsync: names become durable with the next checkpoint, and data that is
-/// written in place within 30 seconds, although the next checkpoint is a day away.
+/// Without an fsync, names become durable with the next checkpoint. Data that is written in place
+/// becomes durable within 30 seconds, although the next checkpoint is a day away.
 #[test]
 fn data_is_written_when_it_has_been_in_memory_for_a_while() {
     let device = volume(64 << 20, &[]);
@@ -102,8 +102,8 @@ fn data_is_written_when_it_has_been_in_memory_for_a_while() {
     judge(&device);
 }
 
-/// Reading renews access times, and an inode with a new one is dirty until a checkpoint. It is to
-/// leave memory then, as others do.
+/// Reading updates access times, and such an inode is dirty until a checkpoint. Afterwards it can
+/// be evicted.
 #[test]
 fn inodes_that_were_only_read_leave_memory() {
     let runtime = Simulated::new(1);

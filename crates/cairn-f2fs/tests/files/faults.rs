@@ -1,5 +1,5 @@
-//! Devices that fail under a mounted volume: every error is told with its reason, nothing hangs or
-//! panics, reads go on, and what the last checkpoint and the fsyncs since hold can be had again.
+//! Failing devices: each error is reported with its reason, nothing hangs or panics, reads
+//! continue, and the contents of the last checkpoint and of later fsyncs can be recovered.
 
 use std::sync::Arc;
 
@@ -91,15 +91,15 @@ fn is_told(error: &Error) -> bool {
     matches!(error, Error::Io(_) | Error::ReadOnly(_))
 }
 
-/// After a fault that concerned one file or one answer, all other calls succeed, and data that is
-/// synced now is there afterwards.
+/// After a fault of one file or one call, all other calls succeed, and data that is synced then is
+/// durable.
 fn check_going_on(fs: &F2fs, named: &str) {
     let go_on = || {
         let ino = create(fs, "later")?;
         fs.write(ino, 0, &kept(), IoFlags::empty())?;
         fs.fsync(ino, 0, false)?;
         check_kept(fs, named);
-        // What could not be written is tried again.
+        // Failed writes are retried.
         fs.sync()?;
         fs.unmount()
     };
@@ -108,7 +108,7 @@ fn check_going_on(fs: &F2fs, named: &str) {
     });
 }
 
-/// Once stopped, a volume says why it takes no more, and what is on it can still be read.
+/// A stopped volume gives the reason in each refusal, and can still be read.
 fn check_stopped(fs: &F2fs, named: &str) {
     let Err(error) = create(fs, "later") else {
         panic!("{named}: a stopped volume takes a change")
@@ -130,12 +130,12 @@ fn check_kept(fs: &F2fs, named: &str) {
     assert!(buf == kept(), "{named}: other contents");
 }
 
-/// What is on the medium is in order for fsck.f2fs, before and after Cairn has gone on with it.
+/// fsck.f2fs finds nothing on the medium, before and after Cairn has recovered it.
 fn check_again(memory: &Arc<MemoryDevice>, named: &str, later: bool) {
     let image = tempfile::NamedTempFile::new_in("/dev/shm").unwrap();
     write_image(&**memory, image.path()).unwrap();
     let output = fsck_f2fs(image.path()).output;
-    // A pack that could not be written whole is no fault, as long as the other one is sound.
+    // A pack that was not written completely is no error if the other one is valid.
     let faults = ["[ASSERT]", "[FIX]", "[Fail]", "Corrupted"];
     assert!(!faults.iter().any(|fault| output.contains(fault)), "{named}:\n{output}");
     let (fs, _) = open(memory.clone(), "");
@@ -147,7 +147,7 @@ fn check_again(memory: &Arc<MemoryDevice>, named: &str, later: bool) {
     judge(memory);
 }
 
-/// One run with one fault. False if the run ended before the fault's turn came.
+/// One run with one fault. False if the run ended before the fault.
 fn run_with(
     before: &MemoryDevice,
     options: &str,
@@ -173,12 +173,12 @@ fn run_with(
                 check_going_on(&fs, &named);
                 went_on = true;
             } else if operation != Operation::Read {
-                // A device that takes nothing any more takes no checkpoint either.
+                // A device that refuses all writes also refuses checkpoints.
                 assert!(fs.sync().is_err(), "{named}: a volume is durable that cannot be");
                 check_stopped(&fs, &named);
             }
         }
-        // No call waits for some writes, but the volume must report the error at its end.
+        // No call waits for some writes, but the unmount must report the error.
         Ok(()) if came && operation != Operation::Read => {
             let end = fs.unmount();
             assert!(end.is_err() || fs.read_only_reason().is_some(), "{named}: nobody was told");
@@ -215,7 +215,7 @@ fn every_write_and_flush_of_a_run_may_fail() {
     every_fault(&before, Operation::Read, step.min(3), "cache=1M");
 }
 
-/// Where sections are cleaned meanwhile.
+/// On a volume whose sections are cleaned during the run.
 #[test]
 fn every_mode_tells_of_what_fails() {
     let step = if deep() { 1 } else { 13 };

@@ -1,4 +1,4 @@
-//! One file, random operations, and a vector of bytes that knows what must be in it.
+//! Random operations on one file, compared with a vector of its bytes.
 
 use std::sync::Arc;
 
@@ -71,7 +71,7 @@ impl Subject for Worn {
     }
 }
 
-/// While sections are cleaned beside it.
+/// On a volume whose sections are cleaned during the run.
 #[test]
 fn a_file_is_what_was_done_to_it_in_every_mode() {
     let steps = if deep() { 300_000 } else { 4000 };

@@ -1,4 +1,4 @@
-//! A volume filled to the last block and then overwritten for ever.
+//! A volume that is filled to the last block and then overwritten many times.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,7 +54,7 @@ fn check(fs: &F2fs, files: &[Ino], blocks: &[Vec<u32>]) {
     }
 }
 
-/// A volume without a free block, and what its files hold.
+/// A volume without a free block, and the contents of its files.
 struct Full {
     device: Arc<MemoryDevice>,
     options: &'static str,
@@ -98,8 +98,8 @@ impl Full {
         );
     }
 
-    /// Checks that everything is there, before and after the volume is closed, for all judges.
-    /// Returns the number of cleaned sections.
+    /// Checks all contents, before and after the volume is closed, and by all judges. Returns the
+    /// number of cleaned sections.
     fn finish(self) -> u64 {
         check(&self.fs, &self.files, &self.blocks);
         self.fs.unmount().unwrap();
@@ -192,7 +192,7 @@ fn a_full_volume_is_overwritten_for_an_hour() {
     }
 }
 
-/// No thread gets ENOSPC while others take the room.
+/// No thread gets ENOSPC for blocks that other threads overwrite.
 #[test]
 fn many_overwrite_a_full_volume() {
     for options in
@@ -229,8 +229,8 @@ fn each_operation_on_a_full_volume_succeeds_whole_or_changes_nothing() {
     }
 }
 
-/// The system refuses what can be refused, from the n-th allocation of each operation on: that
-/// operation fails and has changed nothing, the volume goes on, and is in order at the end.
+/// The system refuses memory from the n-th allocation of each operation on. The operation fails and
+/// has changed nothing. The volume continues and is clean at the end.
 #[test]
 fn each_operation_without_memory_succeeds_whole_or_changes_nothing() {
     for (args, options) in [(&[][..], "cache=1M"), (FEATURES, "cache=1M,mode=lfs")] {

@@ -1,5 +1,5 @@
-//! A device whose forced writes wait until they are let through: a checkpoint is held just before
-//! its last block.
+//! A device whose forced writes wait until they are released. A checkpoint thus stops before its
+//! last block.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ pub struct Held {
 #[derive(Default)]
 struct State {
     holds: bool,
-    /// Forced writes that have come since [`Held::hold`], and how many of them may go on.
+    /// Forced writes since [`Held::hold`], and how many of them are released.
     came: u64,
     released: u64,
 }
@@ -31,19 +31,19 @@ impl Held {
         *self.state.lock() = State { holds: true, ..State::default() };
     }
 
-    /// Lets the next one through.
+    /// Releases the next one.
     pub fn release(&self) {
         self.state.lock().released += 1;
         self.changed.notify_all();
     }
 
-    /// Lets all through.
+    /// Releases all.
     pub fn open(&self) {
         self.state.lock().holds = false;
         self.changed.notify_all();
     }
 
-    /// Waits until `count` have come.
+    /// Waits until `count` writes wait.
     pub fn wait_for(&self, count: u64) {
         let mut state = self.state.lock();
         while state.came < count {
@@ -51,7 +51,7 @@ impl Held {
         }
     }
 
-    /// Waits for its turn.
+    /// Waits until this write is released.
     fn pass(&self) {
         let mut state = self.state.lock();
         state.came += 1;

@@ -1,4 +1,4 @@
-//! Reading without a copy: what is lent is the file's, and stays as it was.
+//! Reading without a copy: a lent block has the file's contents and does not change.
 
 use cairn_f2fs::F2fs;
 use cairn_vfs::{Caller, FileSystem, IoFlags, NewInode};
@@ -28,7 +28,7 @@ fn what_is_lent_stays_as_it_was() {
     let before: Vec<u8> = (0..LEN).map(|at| (at / 513) as u8).collect();
     fs.write(ino, 0, &before, IoFlags::empty()).unwrap();
     assert!(!lend(&fs, ino, IoFlags::DIRECT, |_| {}), "a direct read goes to the device");
-    // Dirty, then written: each time it is changed while it is lent.
+    // The block is first dirty, then written. Each time it is changed while it is lent.
     let mut expected = before;
     for round in 0..3_u8 {
         if round == 1 {

@@ -1,5 +1,5 @@
-//! A power cut after so many fsyncs that recovery, which writes each of their nodes anew before
-//! anything is free again, needs as much room as they took.
+//! A power cut after many fsyncs. Recovery writes each of their nodes again before it frees a
+//! block, so it needs as much room as they took.
 
 use cairn_base::Ino;
 use cairn_testkit::deep;
@@ -13,7 +13,7 @@ fn name(number: usize) -> String {
     format!("file-{number}")
 }
 
-/// Files of a node each fill half of the volume, and each is fsynced with a change.
+/// Files of one node each fill half of the volume. Each is changed and fsynced.
 fn search(options: &str) {
     let device = volume(256 << 20, &[]);
     let fs = open(device.clone(), options);

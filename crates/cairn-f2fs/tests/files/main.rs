@@ -1,4 +1,4 @@
-//! Contents of files on volumes that are written: against models, judged by fsck.f2fs.
+//! Contents of files on writable volumes, compared with models and judged by fsck.f2fs.
 
 mod background;
 mod contention;

@@ -1,5 +1,5 @@
-//! Power cuts while many threads make names, fsync directories and files, and share checkpoints
-//! that are on their way while the next changes are made.
+//! Power cuts while many threads create names, fsync directories and files, and share checkpoints.
+//! The next changes are made while a checkpoint is in flight.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::support::{ZONED, open, volume};
 const THREADS: u32 = 6;
 const NAMES: u32 = 5;
 
-/// What a name leads to: nothing, or a file with this word in it.
+/// The state of a name: none, or a file with this word.
 type Contents = Option<u64>;
 
 struct Shared {
@@ -28,7 +28,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// The moment is taken with the lock held: promises of all threads are in order.
+    /// The moment is taken with the lock held, so the promises of all threads are in order.
     fn changing(&self, path: &str) {
         let mut promises = self.promises.lock();
         promises.changing(path.to_owned(), self.recording.moment());
@@ -91,7 +91,7 @@ fn work(shared: &Shared, thread: u32, steps: u32) {
                 fs.write(ino, 0, &word.to_le_bytes(), IoFlags::empty()).unwrap();
                 now.insert(file.clone(), word);
                 if rng.bool() {
-                    // By nodes, if the last checkpoint knows the directory.
+                    // The fsync writes only nodes if the last checkpoint has the directory.
                     fs.fsync(ino, 0, rng.bool()).unwrap();
                     shared.kept(&path, now.get(&file).copied());
                 }
@@ -133,7 +133,7 @@ fn check(fs: &F2fs, promises: &Promises<String, Contents>, moment: u64) -> Resul
 
 fn search(args: &[&str], options: &str, seed: u64, steps: u32) {
     let recording = Recording::start(volume(64 << 20, args).fork());
-    // Slow enough that others go on while a checkpoint is under way.
+    // Slow enough that other threads continue while a checkpoint is in flight.
     let profile = LatencyProfile {
         write: Duration::from_micros(300),
         flush: Duration::from_micros(700),

@@ -1,5 +1,5 @@
-//! Merged checkpoints: which request each one serves, with what result, and that no request is
-//! forgotten.
+//! Merged checkpoints: the requests that each one serves, their results, and that no request is
+//! lost.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -38,7 +38,8 @@ fn is_there(fs: &F2fs, name: &str) -> bool {
     fs.lookup(fs.root(), name.as_bytes()).is_ok()
 }
 
-/// Blocks until so many requests wait or are served: they have told the queue before they sleep.
+/// Blocks until this many requests wait or are served. A request is counted before its thread
+/// sleeps.
 fn wait_for_requests(fs: &F2fs, count: i64) {
     while stats(fs).queued.get() < count {
         std::thread::yield_now();
@@ -57,7 +58,7 @@ fn a_request_that_comes_during_a_checkpoint_gets_the_next() {
         touch(&fs, fs.root(), "early");
         let early = scope.spawn(|| fs.fsync(fs.root(), 0, false).unwrap());
         held.wait_for(1);
-        // The first checkpoint waits for its last block, and operations go on.
+        // The first checkpoint waits before its last block, and operations continue.
         touch(&fs, fs.root(), "late");
         let late = scope.spawn(|| {
             fs.sync().unwrap();
@@ -101,7 +102,7 @@ fn an_fsync_by_nodes_waits_for_the_checkpoint_under_way() {
             fs.fsync(file, 0, false).unwrap();
             done.store(true, SeqCst);
         });
-        // Its nodes carry the version of the checkpoint that is held: they do not count yet.
+        // Its nodes have the version of the held checkpoint, so recovery does not use them yet.
         while fs.fsync_stats().flushes.get() == 0 || fs.fsync_stats().nodes.get() == nodes {
             std::thread::yield_now();
         }
@@ -158,8 +159,8 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// Threads that make files and fsync their directories while `disturb` runs, until it returns; it
-/// is told how many were made.
+/// Threads create files and fsync their directories until `disturb` returns. `disturb` gets the
+/// number of created files.
 fn load(fs: &F2fs, disturb: impl FnOnce(&AtomicU64)) {
     let (stop, made) = (AtomicBool::new(false), AtomicU64::new(0));
     let stop_ref = &stop;
@@ -185,7 +186,7 @@ fn load(fs: &F2fs, disturb: impl FnOnce(&AtomicU64)) {
                 }
             });
         }
-        // The threads end, too, if what disturbs them fails.
+        // The threads also end if `disturb` fails.
         let _stop = Stop(stop_ref);
         disturb(&made);
     });
@@ -223,8 +224,8 @@ fn merging_is_switched_under_load() {
     judge(&device);
 }
 
-/// What ends or pauses a mount while a checkpoint is under way and others have asked for the next:
-/// all are served.
+/// Ends or pauses a mount while a checkpoint is in flight and other threads wait for the next one.
+/// All are served.
 fn serves_waiters(end: fn(&F2fs) -> cairn_vfs::Result<()>) -> (Arc<MemoryDevice>, Arc<F2fs>) {
     let below = volume(64 << 20, &[]);
     let held = Held::new(below.clone());
@@ -254,7 +255,7 @@ fn an_unmount_serves_waiting_fsyncs() {
     serves_waiters(|fs| fs.unmount());
 }
 
-/// Then there is no server until the thaw.
+/// A frozen volume has no daemon until the thaw.
 #[test]
 fn freezing_serves_waiting_fsyncs() {
     let (below, fs) = serves_waiters(|fs| fs.freeze());

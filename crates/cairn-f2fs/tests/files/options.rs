@@ -1,4 +1,4 @@
-//! Every mount option has an effect: [`cairn_testkit::options`] asks, here are the cases.
+//! Every mount option has an effect: the cases for [`cairn_testkit::options`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -98,7 +98,7 @@ fn worn(fs: &dyn FileSystem) {
     fs.sync().unwrap();
 }
 
-/// What was fsynced after the last checkpoint.
+/// The files that were fsynced after the last checkpoint.
 fn rolled_forward(given: &Given<'_>) -> String {
     let device = given.fresh();
     let fs = given.plain(device.clone());
@@ -118,7 +118,7 @@ fn after_damage(given: &Given<'_>) -> String {
     let nid = Nid::of(written(&*fs, "victim", 1)).unwrap();
     fs.unmount().unwrap();
     let at = fs.disk().nat.lookup(nid).unwrap().block_addr.bytes();
-    // The access time: only the checksum can tell.
+    // A byte of the access time. Only the checksum detects the damage.
     let mut block = device.read_at(at, 4096).unwrap();
     block[32] ^= 0x55;
     device.write_at(at, block).unwrap();
@@ -128,7 +128,7 @@ fn after_damage(given: &Given<'_>) -> String {
     made.map_or_else(|error| error.to_string(), |_| "made".into())
 }
 
-/// Where the blocks of a small volume go when they are written again.
+/// The addresses of a small volume's blocks after they are overwritten.
 fn overwritten(given: &Given<'_>) -> String {
     let fs = given.open(given.fresh());
     worn(&*fs);
@@ -139,8 +139,7 @@ fn gc(fs: &dyn FileSystem, name: &str) -> u64 {
     fs.report().u64(&format!("gc.{name}")).unwrap()
 }
 
-/// What cleaning moves for those who need room, beside many small files whose nodes could be
-/// cleaned, too.
+/// The blocks that foreground cleaning moves. Many small files have nodes that it could clean, too.
 fn cleaned_for_room(given: &Given<'_>) -> String {
     let fs = given.open(given.fresh());
     for number in 0..SMALL {
@@ -169,7 +168,7 @@ fn until_full(fs: &dyn FileSystem) {
     fs.sync().unwrap();
 }
 
-/// What is cleaned while the volume is idle.
+/// The sections that are cleaned while the volume is idle.
 fn cleaned_when_idle(given: &Given<'_>) -> String {
     let fs = given.open(given.fresh());
     worn(&*fs);
@@ -177,7 +176,7 @@ fn cleaned_when_idle(given: &Given<'_>) -> String {
     format!("cleaned: {}", gc(&*fs, "calls_bg") > 0 && gc(&*fs, "data_sections") > 0)
 }
 
-/// What is cleaned on an old volume on which everything is young.
+/// The sections that are cleaned on an old volume whose blocks are all young.
 fn cleaned_although_young(given: &Given<'_>) -> String {
     let fs = given.open(given.fresh());
     given.runtime.advance(Duration::from_secs(10 * 24 * 3600));
@@ -191,7 +190,7 @@ fn cleaned_although_young(given: &Given<'_>) -> String {
     format!("cleaned: {}", gc(&*fs, "data_sections") > 0)
 }
 
-/// Who cleans for those who need room.
+/// The thread that cleans for writers.
 fn cleaner(given: &Given<'_>) -> String {
     let fs = given.open(given.fresh());
     worn(&*fs);
@@ -199,7 +198,7 @@ fn cleaner(given: &Given<'_>) -> String {
     format!("the daemon: {}", gc(&*fs, "rounds_merged") > 0)
 }
 
-/// What is left for root of a volume that others have filled.
+/// The room that root has on a volume that another user has filled.
 fn left_by_users(given: &Given<'_>) -> String {
     let fs = given.open(given.fresh());
     let ino = create(&*fs, "file");
@@ -218,12 +217,12 @@ fn left_by_users(given: &Given<'_>) -> String {
     format!("{left} blocks, {} of them for others", stats.available_blocks.min(1))
 }
 
-/// Whose the root-reserved blocks are, beside root's.
+/// The users beside root who may use root-reserved blocks.
 fn reserved_for(given: &Given<'_>) -> String {
     format!("{:?}", given.open(given.fresh()).reserved_for().unwrap())
 }
 
-/// Who writes checkpoints.
+/// The thread that writes checkpoints.
 fn merged(given: &Given<'_>) -> String {
     let fs = given.open(given.fresh());
     create(&*fs, "file");
@@ -232,7 +231,7 @@ fn merged(given: &Given<'_>) -> String {
     format!("merged: {}", report.u64("store.ckpt.issued").unwrap() > 0)
 }
 
-/// What is there after a sync and a power cut.
+/// The contents after a sync and a power cut.
 fn final_after_sync(given: &Given<'_>) -> String {
     let device = given.fresh();
     let fs = given.open(device.clone());

@@ -1,4 +1,4 @@
-//! What an error means for those who did not make the call: what ext4 and F2FS answer alike
+//! How errors affect later calls. The checks are the same for ext4 and F2FS
 //! ([`cairn_testkit::policy`]).
 
 use std::sync::Arc;
@@ -54,7 +54,7 @@ impl Subject for Kind {
     }
 
     fn check_record_of_stop(&self, device: &MemoryDevice, damage: bool) {
-        // On request, or a failed write; a damaged inode.
+        // Stopped on request or by a failed write; a damaged inode.
         let expected = if damage { (0, 1 << 4) } else { (3, 0) };
         for superblock in superblocks(device) {
             let mut stops = [0; 32];
@@ -63,7 +63,7 @@ impl Subject for Kind {
             assert_eq!(superblock.s_errors[0], expected.1);
         }
         assert!(!self.asks_for_check(device), "no checkpoint was written");
-        // The checkpoints of every later mount ask for fsck.f2fs.
+        // All checkpoints of later mounts ask for fsck.f2fs.
         let later = Arc::new(device.fork());
         for _ in 0..2 {
             open(later.clone(), "").unmount().unwrap();
@@ -97,7 +97,7 @@ fn a_sector_that_cannot_be_read_is_an_answer() {
     policy::a_sector_that_cannot_be_read_is_an_answer(&Kind);
 }
 
-/// fsck.f2fs finds the inode, and nothing else.
+/// fsck.f2fs finds only the inode.
 #[test]
 fn a_damaged_inode_is_noted_and_loses_nothing_of_others() {
     let device = policy::a_damaged_inode_is_noted_and_loses_nothing_of_others(&Kind);
@@ -124,7 +124,7 @@ fn a_failed_write_of_metadata_is_recorded() {
     policy::a_failed_write_of_metadata_is_recorded(&Kind);
 }
 
-/// It stays recorded; once it can be read, it goes.
+/// It stays in the list of orphans, and is deleted once it can be read.
 #[test]
 fn an_orphan_on_a_bad_sector_does_not_prevent_the_mount() {
     judge(&policy::an_orphan_on_a_bad_sector_does_not_prevent_the_mount(&Kind));

@@ -1,5 +1,4 @@
-//! Space that sequential writers reserve ahead: the questions of [`reserving_ahead`] to this
-//! format.
+//! Space that sequential writers reserve ahead: the checks of [`reserving_ahead`] for F2FS.
 
 use std::sync::Arc;
 

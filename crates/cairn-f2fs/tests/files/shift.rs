@@ -1,4 +1,4 @@
-//! Collapse and insert: a power cut finds all of the old file or all of the new one.
+//! Collapse and insert: after a power cut the file is completely old or completely new.
 
 use std::sync::Arc;
 
@@ -20,8 +20,8 @@ fn read(fs: &F2fs) -> Vec<u8> {
     bytes
 }
 
-/// A file of so many blocks and a bit, with holes, slots that were never written, and blocks all
-/// over the volume.
+/// A file of this many blocks and some bytes, with holes, unwritten slots, and blocks at random
+/// addresses.
 fn prepare(fs: &F2fs, blocks: usize) -> (Ino, Vec<u8>) {
     let ino = fs.create(fs.root(), b"file", NewInode::Regular, 0o644, &Caller::ROOT).unwrap().ino;
     let mut wanted = vec![0; blocks * BLOCK + 777];
@@ -53,7 +53,7 @@ fn shifted(mut bytes: Vec<u8>, mode: AllocateMode, at: usize, len: usize) -> Vec
     bytes
 }
 
-/// Shifts, writes a little, and cuts the power of all of it.
+/// Shifts, writes some bytes, and examines all power cuts.
 fn search(options: &str, blocks: usize, mode: AllocateMode, at: usize, len: usize) {
     let image = tempfile::NamedTempFile::new().unwrap();
     mkfs_f2fs(image.path(), 96 << 20, &[]);
@@ -66,7 +66,7 @@ fn search(options: &str, blocks: usize, mode: AllocateMode, at: usize, len: usiz
     assert!(read(&fs) == new, "{options} {blocks} {mode:?} {at}+{len}");
     fs.fsync(ino, 0, true).unwrap();
     let done = recording.moment();
-    // What comes next has its own promise.
+    // Later changes have their own promise.
     fs.write(ino, (at * BLOCK) as u64, &[0x77; BLOCK], IoFlags::empty()).unwrap();
     fs.fsync(ino, 0, true).unwrap();
     let last = read(&fs);
@@ -80,7 +80,7 @@ fn search(options: &str, blocks: usize, mode: AllocateMode, at: usize, len: usiz
         let found = recovered(&log, cut, options);
         let named = format!("{options} {blocks} {mode:?} {at}+{len}, {cut}: {} bytes", found.len());
         let before = cut.moment < done && found == old;
-        // Block by block: the last write is in place and was not promised.
+        // The contents are compared by block, because the last write is in place and not fsynced.
         let after = found.len() == new.len() && (found == new || found == last);
         assert!(before || after, "{named}");
         seen += 1;
@@ -104,7 +104,7 @@ fn a_power_cut_finds_the_old_file_or_the_new_one() {
     let (collapse, insert) = (AllocateMode::CollapseRange, AllocateMode::InsertRange);
     search("", 40, collapse, 3, 9);
     search("", 40, insert, 3, 9);
-    // Across nodes, from the inode's own slots on.
+    // The shift crosses nodes, beginning with the inode's own slots.
     search("", 2100, collapse, 11, 1000);
     search("mode=lfs", 2100, insert, 900, 1100);
     search("", 950, insert, 0, 1);

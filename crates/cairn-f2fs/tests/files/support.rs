@@ -1,4 +1,4 @@
-//! Volumes of mkfs.f2fs in memory, opened and judged.
+//! Volumes of mkfs.f2fs in memory; functions that open and judge them.
 
 use std::sync::Arc;
 
@@ -15,8 +15,8 @@ mod opened;
 pub use fresh::{ZONED, volume};
 pub use opened::{open, with_zones};
 
-/// Extra attributes, inode checksums and the rest of what mkfs.f2fs can switch on and Cairn
-/// maintains.
+/// The optional features that mkfs.f2fs can set and Cairn writes: extra attributes, inode checksums
+/// and others.
 pub const FEATURES: &[&str] =
     &["-O", "extra_attr,inode_checksum,flexible_inline_xattr,inode_crtime,lost_found,sb_checksum"];
 

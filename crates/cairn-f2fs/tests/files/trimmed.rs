@@ -1,5 +1,5 @@
-//! `CP_TRIMMED_FLAG`: an unmount says whether all free space has been discarded, and the next mount
-//! relies on it.
+//! `CP_TRIMMED_FLAG`: an unmount sets it if all free space has been discarded, and the next mount
+//! uses it.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ fn fresh() -> Arc<MemoryDevice> {
     device
 }
 
-/// Is the flag set, as dump.f2fs says? fsck.f2fs has no complaint.
+/// True if the flag is set, by dump.f2fs. Asserts that fsck.f2fs finds nothing.
 fn is_trimmed(device: &MemoryDevice) -> bool {
     judge(device);
     let image = tempfile::NamedTempFile::new().unwrap();
@@ -33,8 +33,8 @@ fn is_trimmed(device: &MemoryDevice) -> bool {
     f2fs_checkpoint_state(image.path()).contains(" trimmed")
 }
 
-/// Files one after the other, of which every second one goes after all of them were synced: holes
-/// in segments that stay in use.
+/// Consecutive files. Every second one is deleted after all were synced, so used segments have
+/// holes.
 fn wear(fs: &F2fs) {
     let name = |number: u8| format!("file {number}").into_bytes();
     for number in 0..FILES {
@@ -68,7 +68,7 @@ fn what_was_freed_is_discarded_and_the_unmount_says_so() {
     wear(&fs);
     fs.unmount().unwrap();
     assert!(is_trimmed(&device));
-    // Nothing is left to be trimmed, in this life or in the next one.
+    // Nothing is left to be trimmed, in this mount or in the next one.
     let counted = Arc::new(Stats::new(device.clone()));
     let fs = open(counted.clone(), "");
     assert_eq!((fs.trim(0, u64::MAX, 0).unwrap(), counted.snapshot().discards), (0, 0));
@@ -84,8 +84,7 @@ fn without_discards_the_flag_goes_until_the_free_space_has_been_trimmed() {
     wear(&fs);
     fs.unmount().unwrap();
     assert!(!is_trimmed(&device));
-    // A mount discards nothing by itself, and undiscarded blocks stay so. Trimming finds all of
-    // them, once.
+    // A mount discards nothing by itself. Trimming finds all undiscarded blocks once.
     let counted = Arc::new(Stats::new(device.clone()));
     let fs = open(counted.clone(), "");
     assert_eq!(counted.snapshot().discards, 0);
@@ -109,7 +108,7 @@ fn a_part_that_was_trimmed_does_not_make_the_whole() {
     let fs = open(device.clone(), "");
     let part = fs.trim(SIZE / 2, SIZE / 4, 0).unwrap();
     assert!(part > 0 && part <= SIZE / 4 + (4 << 20), "{part}");
-    // Runs that are shorter than asked for are left.
+    // Runs that are shorter than the minimum are not discarded.
     let long = fs.trim(0, u64::MAX, 1 << 20).unwrap();
     let short = fs.trim(0, u64::MAX, 0).unwrap();
     assert!(long > 0 && short > 0 && short <= u64::from(FILES) * (1 << 20), "{long}, then {short}");

@@ -13,7 +13,7 @@ use crate::support::{ZONED, open, volume};
 
 const PIECE: u64 = 64 << 10;
 
-/// Such a volume in one of the modes, and its mounts, which tell what they did.
+/// Such a volume in one of the modes, with the counters of its mounts.
 pub struct Worn {
     pub mode: &'static Mode,
     size: u64,
@@ -21,12 +21,12 @@ pub struct Worn {
 }
 
 impl Worn {
-    /// Of so many bytes.
+    /// Makes a volume of this size.
     pub fn new(mode: &'static Mode, size: u64) -> Self {
         Self { mode, size, mounts: Mutex::new(Rank::Volume, Vec::new()) }
     }
 
-    /// A file fills the volume, and then half of it is given back.
+    /// A file fills the volume, and then half of it is freed.
     pub fn make(&self) -> Arc<MemoryDevice> {
         let device = volume(self.size, if self.mode.zoned { ZONED } else { &[] });
         let fs = open(device.clone(), "mode=lfs,cache=4M");
@@ -57,7 +57,8 @@ impl Worn {
         fs
     }
 
-    /// Its mounts cleaned or filled holes, and merged checkpoints or did not, as the mode has it.
+    /// Asserts that its mounts cleaned or filled holes, and merged checkpoints or not, as the mode
+    /// demands.
     #[track_caller]
     pub fn check(&self) {
         let mounts = self.mounts.lock();

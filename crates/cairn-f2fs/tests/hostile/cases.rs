@@ -1,4 +1,4 @@
-//! Damage to zones that once stopped all operations, or was not noticed.
+//! Damage to zones that once stopped all operations, or was not detected.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::tour;
 use crate::volume::{End, Kind, sound};
 use crate::zones::{self, assert_no_zone_is_left};
 
-/// A volume that was closed well, with its checkpoint changed.
+/// An unmounted volume with a changed checkpoint.
 fn changed(change: impl FnOnce(&mut Sealed<'_>)) -> Arc<MemoryDevice> {
     let target = target(Kind::Short, End::Closed);
     let image = Arc::new(target.device.fork());
@@ -26,7 +26,7 @@ fn changed(change: impl FnOnce(&mut Sealed<'_>)) -> Arc<MemoryDevice> {
     image
 }
 
-/// Logs go through several zones, and leave none behind that counts as active.
+/// Logs use several zones, and no zone without a log is active.
 #[track_caller]
 fn zones_are_left_as_they_must(image: Arc<MemoryDevice>) {
     let fs = open(image, "");
@@ -118,8 +118,8 @@ fn a_volume_with_a_failed_zone_is_only_read() {
     crate::open(image, "ro").unwrap();
 }
 
-/// A zone may also fail under a log: no call waits for writes that can never happen, and readable
-/// data is still read.
+/// A zone may also fail while a log is in it. No call waits for writes that cannot succeed, and
+/// readable data is still read.
 #[test]
 fn a_zone_that_fails_stops_the_volume() {
     let layout = Kind::Short.zones().unwrap();

@@ -1,5 +1,5 @@
-//! Damaged volumes, read and written: typed errors, no panic, no endless walk, no more memory than
-//! the caches may have.
+//! Damaged volumes, read and written: errors are typed; there is no panic and no endless walk;
+//! memory stays within the limit of the caches.
 //!
 //! A search runs in a process of its own, whose memory and processor time the host's kernel limits.
 
@@ -44,11 +44,10 @@ fn open_on(device: Arc<dyn BlockDevice>, options: &str) -> cairn_f2fs::Result<Ar
     F2fs::open(device, Threads::new(), &options)
 }
 
-/// Each way to mount is met by one of so many of its seeds with a worn volume, where sections are
-/// cleaned for room.
+/// In each mode, one of this many seeds has a worn volume, on which sections are cleaned.
 const WORN: u64 = 5;
 
-/// The mode that a seed is written in. Zones stand for `mode=lfs`, and go with all options.
+/// The mode of a seed. Zones imply `mode=lfs` and are combined with all options.
 fn mode(kind: Kind, seed: u64) -> Mode {
     let zoned = kind.zones().is_some();
     let mut modes = MODES.iter().filter(|mode| zoned || !mode.zoned).cycle();
@@ -60,7 +59,7 @@ fn is_worn(kind: Kind, seed: u64) -> bool {
     mode(kind, seed).is_lfs() && (seed / MODES.len() as u64).is_multiple_of(WORN)
 }
 
-/// Opens damaged volumes and uses them; what a process of a [`Search`] does.
+/// Opens damaged volumes and uses them, in the process of a [`Search`].
 fn search(kind: Kind, writing: bool, seeds: Range<u64>) {
     let targets = [target(kind, End::Cut), target(kind, End::Closed)];
     let (mut opened, mut refused, mut written, mut cleaned) = (0, 0, 0, 0);
@@ -71,7 +70,7 @@ fn search(kind: Kind, writing: bool, seeds: Range<u64>) {
             Ok(volume) if writing => {
                 written += work::upon(&volume, seed, is_worn(kind, seed));
                 cleaned += volume.gc_stats().data_sections.get();
-                // Whatever is left is met again.
+                // The result is opened again.
                 if let Ok(again) = open(device, "ro") {
                     opened += usize::from(tour::of(&again) > 0);
                 }
@@ -90,7 +89,7 @@ fn search(kind: Kind, writing: bool, seeds: Range<u64>) {
     );
 }
 
-/// What runs in the small process.
+/// The limited process runs this test.
 #[test]
 #[ignore = "runs in a process of its own"]
 fn in_a_small_process() {

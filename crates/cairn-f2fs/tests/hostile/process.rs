@@ -1,4 +1,4 @@
-//! A search in a process that may not have much memory or time.
+//! A search in a process with limited memory and processor time.
 
 use std::ops::Range;
 
@@ -6,26 +6,26 @@ use cairn_testkit::judge::command;
 
 use crate::volume::Kind;
 
-/// Carries the search to the process.
+/// Environment variable with the search, for the process.
 const VARIABLE: &str = "CAIRN_HOSTILE_SEARCH";
-/// The image, its copies, the caches of 32 MiB and the stacks of threads fit.
+/// Enough for the image, its copies, caches of 32 MiB and the stacks of threads.
 const MEMORY: u64 = 768 << 20;
-/// Seconds of processor time for one image: a hundred times what it takes.
+/// Seconds of processor time for one image: a hundred times the usual time.
 const SECONDS: u64 = 4;
-/// So much longer may it take by the clock.
+/// Factor for the time by the clock.
 const WAITING: u64 = 4;
 
-/// Which images are damaged, and what is done to them.
+/// The images to damage, and the use of them.
 pub struct Search {
-    /// Of which kind of volume.
+    /// The kind of volume.
     pub kind: Kind,
-    /// Volumes are opened for writing, and written.
+    /// True if volumes are opened for writing and written.
     pub writing: bool,
     pub seeds: Range<u64>,
 }
 
 impl Search {
-    /// What the process is to do, if it was started by [`Search::run`].
+    /// The search of this process, if [`Search::run`] has started it.
     pub fn from_environment() -> Option<Self> {
         let text = std::env::var(VARIABLE).ok()?;
         let words: Vec<u64> = text.split(' ').map(|word| word.parse().unwrap()).collect();
@@ -33,13 +33,13 @@ impl Search {
         Some(Self { kind: Kind::ALL[kind as usize], writing: writing > 0, seeds: start..end })
     }
 
-    /// Runs it; also a panic of a thread in the background is a failure.
+    /// Runs it. A panic of a background thread is a failure, too.
     #[track_caller]
     pub fn run(self) {
         let Self { kind, writing, seeds } = self;
         let job = format!("{} {} {} {}", kind as u8, u8::from(writing), seeds.start, seeds.end);
         let seconds = 60 + SECONDS * (seeds.end - seeds.start);
-        // Who waits for ever takes no processor time.
+        // A process that hangs uses no processor time.
         let output = command("timeout")
             .args([
                 "--signal=KILL".to_owned(),

@@ -1,5 +1,5 @@
-//! Wounds that no checksum and no sum shows: a checkpoint is changed in both blocks of its pack,
-//! and the SIT together with it.
+//! Damage that no checksum and no counter detects: a checkpoint is changed in both blocks of its
+//! pack, and the SIT together with it.
 
 use cairn_block::BlockDeviceExt;
 use cairn_block::memory::MemoryDevice;
@@ -10,7 +10,7 @@ use cairn_f2fs::format::pack::PackMap;
 use cairn_f2fs::format::units::{BLOCK_SIZE, BLOCKS_PER_SEGMENT};
 use cairn_f2fs::format::{Checkpoint, CheckpointFlags, Layout, Log, SegNo, SitEntry, bits, sit};
 
-/// The checkpoint that counts, to be changed.
+/// The valid checkpoint.
 pub struct Sealed<'a> {
     device: &'a MemoryDevice,
     layout: &'a Layout,
@@ -18,8 +18,8 @@ pub struct Sealed<'a> {
     pub checkpoint: Checkpoint,
 }
 
-/// Changes where logs stand, or which blocks are in use. A volume that has no sound checkpoint any
-/// more stays as it is.
+/// Changes the positions of logs, or the blocks in use. A volume without a valid checkpoint is not
+/// changed.
 pub fn wound(device: &MemoryDevice, layout: &Layout, random: &mut fastrand::Rng) {
     let Some(mut sealed) = Sealed::find(device, layout) else { return };
     match random.u8(..8) {
@@ -29,14 +29,14 @@ pub fn wound(device: &MemoryDevice, layout: &Layout, random: &mut fastrand::Rng)
         _ => sealed.exchange_kinds(random),
     }
     if random.bool() {
-        // The chain counts although the checksum is another one.
+        // Keeps the chain valid although the checksum changes.
         sealed.checkpoint.flags |= CheckpointFlags::NOCRC_RECOVERY;
     }
     sealed.write();
 }
 
 impl<'a> Sealed<'a> {
-    /// The later one of the packs that can be read.
+    /// The later one of the readable packs.
     pub fn find(device: &'a MemoryDevice, layout: &'a Layout) -> Option<Self> {
         let read = |side: Side| {
             let start = layout.pack_start(side).get();
@@ -51,7 +51,7 @@ impl<'a> Sealed<'a> {
         packs.max_by_key(|pack| pack.checkpoint.version)
     }
 
-    /// Writes it, with its copy.
+    /// Writes both blocks of the pack.
     pub fn write(mut self) {
         let start = self.layout.pack_start(self.side).get();
         let blocks = self.checkpoint.encode(self.layout);
@@ -66,7 +66,7 @@ impl<'a> Sealed<'a> {
         &mut self.checkpoint.logs[random.usize(..Log::COUNT)]
     }
 
-    /// To another block of its segment, to the section of another log, anywhere.
+    /// Moves a log to another block of its segment, to the section of another log, or anywhere.
     fn move_log(&mut self, random: &mut fastrand::Rng) {
         let sections = self.layout.segs_per_sec;
         let near = self.log(random).segno.get() / sections * sections + random.u32(..sections);
@@ -107,14 +107,14 @@ impl<'a> Sealed<'a> {
         self.device.write_at(at, bytes).unwrap();
     }
 
-    /// A block of a segment; seldom behind what a zone can hold.
+    /// A block of a segment, rarely behind the capacity of its zone.
     fn block(&self, segno: SegNo, random: &mut fastrand::Rng) -> usize {
         let usable = self.layout.usable_blocks(segno).max(1);
         let end = if random.u8(..8) > 0 { usable } else { 512 };
         usize::from(random.u16(..end))
     }
 
-    /// A block is in use instead of another one of its segment.
+    /// Marks a block as used instead of another one of its segment.
     fn move_block(&mut self, random: &mut fastrand::Rng) {
         let segno = self.segment(random);
         let [from, to] = [random.usize(..512), self.block(segno, random)];
@@ -141,7 +141,7 @@ impl<'a> Sealed<'a> {
         self.checkpoint.valid_node_count += if is_node { more } else { 0 };
     }
 
-    /// A segment counts to another log of its class.
+    /// Assigns a segment to another log of its class.
     fn exchange_kinds(&mut self, random: &mut fastrand::Rng) {
         let segno = self.segment(random);
         self.change_entry(segno, |entry| {

@@ -1,4 +1,4 @@
-//! A sound image, the blocks worth damaging, and seeded damage to them.
+//! A valid image, its metadata blocks, and seeded damage to them.
 
 use std::sync::Arc;
 
@@ -14,15 +14,15 @@ use cairn_f2fs::format::{Layout, inode};
 use crate::volume::{End, Kind, sound};
 use crate::{open, sealed, zones};
 
-/// Where an inode has numbers that others rely on: mode, advice, inline flags, links, size, blocks,
-/// depth, attribute node, flags, parent, length of the name, level, extent, extra size, pointers,
-/// nodes, footer.
+/// Offsets of the fields of an inode: mode, advice, inline flags, links, size, blocks, depth,
+/// attribute node, flags, parent, length of the name, level, extent, extra size, pointers, nodes,
+/// footer.
 const INODE_FIELDS: [usize; 26] = [
     0, 2, 3, 12, 16, 20, 24, 72, 76, 80, 84, 88, 347, 348, 356, 360, 362, 364, 368, 4052, 4056,
     4064, 4068, 4072, 4080, 4092,
 ];
 
-/// A sound image.
+/// A valid image.
 pub struct Target {
     pub device: Arc<MemoryDevice>,
     pub layout: Layout,
@@ -39,7 +39,7 @@ pub fn target(kind: Kind, end: End) -> Target {
     let volume = open(device.clone(), "ro").unwrap();
     let mut layout = *volume.disk().layout;
     if let Some(zones) = kind.zones() {
-        // Who only reads need not know.
+        // Only a search that writes uses this.
         layout.unusable_per_section = ((zones.zone_size - zones.capacity) >> 12) as u32;
     }
     let cp = u64::from(layout.cp);
@@ -67,9 +67,9 @@ pub fn target(kind: Kind, end: End) -> Target {
 }
 
 impl Target {
-    /// One to four wounds: to zones, with sums and checksums put right, or to single blocks.
-    /// Checkpoint blocks, and usually inodes, get a right checksum again: otherwise the checks
-    /// after the checksum would not be reached.
+    /// One to four damages: to zones, with counters and checksums corrected, or to single blocks.
+    /// Checkpoint blocks, and usually inodes, get a correct checksum, so that the checks after the
+    /// checksum are reached.
     pub fn mutate(&self, seed: u64) -> Arc<MemoryDevice> {
         let device = self.device.fork();
         let mut random = fastrand::Rng::with_seed(seed);
@@ -100,7 +100,7 @@ impl Target {
     }
 
     fn wound(&self, device: &MemoryDevice, bytes: &mut [u8], random: &mut fastrand::Rng) {
-        // Mostly where the fields are.
+        // Mostly in the fields.
         let at = match random.u8(..8) {
             0..2 => random.usize(..200),
             2 => 1024 + random.usize(..200),
@@ -123,7 +123,7 @@ impl Target {
         }
     }
 
-    /// Extremes, and numbers that mean something else on this volume: of nodes, of blocks.
+    /// Extremes, and numbers that have another meaning on this volume: of nodes, of blocks.
     fn value(&self, random: &mut fastrand::Rng) -> u32 {
         const EXTREMES: [u32; 12] = [
             0,

@@ -1,11 +1,11 @@
-//! Everything that can be asked of a volume, with bounds of its own only where a sound one may
-//! rightly be large.
+//! All calls that read a volume. They have limits only for values that may be large on a valid
+//! volume.
 
 use cairn_base::Ino;
 use cairn_f2fs::F2fs;
 use cairn_vfs::{FileSystem, IoFlags, Seek};
 
-/// Inodes looked at, at most.
+/// Most inodes that are visited.
 const INODES: usize = 1500;
 
 /// Walks the volume; returns how many inodes were seen.
@@ -20,7 +20,7 @@ pub fn of(volume: &F2fs) -> usize {
     })
 }
 
-/// Visits what is below the root, each as often as it has names; returns how many.
+/// Visits everything below the root, each inode once per name. Returns the number of visits.
 pub fn inodes(volume: &F2fs, limit: usize, visit: &mut dyn FnMut(Ino)) -> usize {
     let mut pending = vec![volume.root()];
     let mut seen = 0;

@@ -1,5 +1,5 @@
-//! Sound volumes to be damaged: a tree, changes behind it, and a chain of fsynced nodes behind the
-//! last checkpoint unless they were closed.
+//! Valid volumes to be damaged: a tree, later changes, and a chain of fsynced nodes after the last
+//! checkpoint unless the volume was unmounted.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::zones::{SPARE, widened};
 
 const MIB: u64 = 1 << 20;
 
-/// What a volume lies on, and what its inodes have.
+/// The device of a volume, and the features of its inodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Plain,
@@ -33,7 +33,7 @@ pub enum Kind {
 impl Kind {
     pub const ALL: [Self; 4] = [Self::Plain, Self::Extra, Self::Zoned, Self::Short];
 
-    /// The zones of the device: the volume's, and others behind it.
+    /// The zones of the device: those of the volume, and further ones.
     pub fn zones(self) -> Option<ZoneLayout> {
         // Two conventional ones are sections.
         let zones = ZoneLayout { conventional: 7, ..layout(4, 36 + SPARE) };
@@ -45,15 +45,15 @@ impl Kind {
     }
 }
 
-/// How the life of a volume ended.
+/// How the last mount of a volume ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// As if power had failed.
+    /// By a power cut.
     Cut,
     Closed,
 }
 
-/// A sound volume of this kind.
+/// A valid volume of this kind.
 pub fn sound(kind: Kind, end: End) -> Arc<MemoryDevice> {
     let tree = tempfile::tempdir().unwrap();
     plant(tree.path());
@@ -93,7 +93,7 @@ fn plant(root: &Path) {
     std::os::unix::fs::symlink("e/large", root.join("link")).unwrap();
 }
 
-/// A tree that sload.f2fs brought in.
+/// A tree that sload.f2fs has copied in.
 fn loaded(kind: Kind, tree: &Path) -> MemoryDevice {
     let arguments: &[&str] = match kind {
         Kind::Extra => &["-O", "extra_attr,inode_crtime,inode_checksum,compression"],
@@ -105,7 +105,7 @@ fn loaded(kind: Kind, tree: &Path) -> MemoryDevice {
     read_image(image.path()).unwrap()
 }
 
-/// A tree that Cairn brings in: sload.f2fs does not write to zones.
+/// A tree that Cairn writes, because sload.f2fs does not write to zones.
 fn bring_in(fs: &F2fs, tree: &Path, directory: Ino) {
     let mut entries: Vec<_> = tree.read_dir().unwrap().map(|entry| entry.unwrap()).collect();
     entries.sort_by_key(std::fs::DirEntry::file_name);
@@ -130,7 +130,7 @@ fn bring_in(fs: &F2fs, tree: &Path, directory: Ino) {
     }
 }
 
-/// Some of it in the checkpoint, one file without a name; some in the chain, some in neither.
+/// Some changes are in the checkpoint, with an orphan; some are in the chain, some in neither.
 fn change(fs: &F2fs) {
     for index in 0..20_u8 {
         let name = format!("a rather new file {index}");

@@ -1,5 +1,5 @@
-//! Every operation that changes something, on whatever a damaged volume shows. All may fail; none
-//! may panic or hang.
+//! All operations that change a volume, on the inodes that a damaged volume shows. All may fail;
+//! none may panic or hang.
 
 use cairn_base::Ino;
 use cairn_f2fs::F2fs;
@@ -11,14 +11,14 @@ use cairn_vfs::{
 use crate::tour;
 use crate::zones::assert_no_zone_is_left;
 
-/// Blocks of the whole volume: a damaged one may tell of any number.
+/// Blocks of the volume. A damaged volume may report any number.
 const MOST: u64 = 1 << 15;
 /// Inodes that are worked on.
 const INODES: usize = 60;
 
-/// Changes the volume, brings it to the disk as well as it can be, closes it. Returns how many
-/// calls succeeded. With `worn` all that is free is written and half of it overwritten first, so
-/// that sections are cleaned.
+/// Changes the volume, syncs it if possible, and closes it. Returns the number of successful calls.
+/// With `worn` all free space is first written and half of it overwritten, so that sections are
+/// cleaned.
 pub fn upon(fs: &F2fs, seed: u64, worn: bool) -> usize {
     let mut worker = Worker { fs, rng: fastrand::Rng::with_seed(seed), done: 0 };
     if worn {
@@ -80,7 +80,7 @@ impl Worker<'_> {
             return;
         };
         let Some(ino) = self.make(fs.root(), b"worn", NewInode::Regular) else { return };
-        // The other half of each piece comes last, between what is overwritten.
+        // The other half of each piece is written last.
         for offset in [0, 1 << 16, 0] {
             for at in (offset..free.saturating_sub(1 << 20)).step_by(1 << 17) {
                 if self.count(fs.write(ino, at, &[7; 1 << 16], IoFlags::empty())).is_none() {
@@ -129,7 +129,7 @@ impl Worker<'_> {
         }
     }
 
-    /// On what is a directory.
+    /// The operations on a directory.
     fn names(&mut self, ino: Ino) {
         let fs = self.fs;
         let names = tour::names(fs, ino);

@@ -1,7 +1,7 @@
-//! Wounds of zones: their write pointers say something else than the volume.
+//! Damage to zones: their write pointers contradict the volume.
 //!
-//! They are kept in the table of the image: see `cairn_block::zoned::open_image`. What the zones
-//! hold stays as it is.
+//! The pointers are in the table of the image (`cairn_block::zoned::open_image`). The contents of
+//! the zones do not change.
 
 use std::sync::Arc;
 
@@ -13,9 +13,9 @@ use cairn_f2fs::F2fs;
 use cairn_f2fs::format::Log;
 
 const BLOCK: usize = 4096;
-/// In the table: the zone is full whatever was written.
+/// In the table: the zone is full.
 const FINISHED: u64 = 1 << 63;
-/// In the table: the zone has failed, and can be read or not.
+/// In the table: the zone has failed, and is readable or not.
 const FAILED: [u64; 2] = [1 << 62, 1 << 61];
 
 /// Zones behind the volume: as many as can be active.
@@ -37,7 +37,7 @@ pub fn write(image: &MemoryDevice, layout: &ZoneLayout, pointers: &[u64]) {
     image.write_at(layout.size(), table).unwrap();
 }
 
-/// The zones of an image in one that has more of them.
+/// Copies the zones of an image to an image with more zones.
 pub fn widened(image: &MemoryDevice, layout: &ZoneLayout) -> MemoryDevice {
     let small = ZoneLayout { zones: layout.zones - SPARE, ..*layout };
     let wide = Arc::new(MemoryDevice::new(layout.image_size()));
@@ -52,8 +52,8 @@ pub fn widened(image: &MemoryDevice, layout: &ZoneLayout) -> MemoryDevice {
     wide.fork()
 }
 
-/// Each active zone of the volume is one that a log is in: those that a log has left count against
-/// the device's limit no more.
+/// Each active zone of the volume has a log. Zones that a log has left do not count against the
+/// device's limit.
 #[track_caller]
 pub fn assert_no_zone_is_left(fs: &F2fs) {
     let disk = fs.disk();
@@ -79,7 +79,7 @@ pub fn wound(image: &MemoryDevice, layout: &ZoneLayout, random: &mut fastrand::R
     let mut pointers = read(image, layout);
     let zones = layout.conventional as usize..pointers.len() - SPARE as usize;
     match random.u8(..16) {
-        // As if others used the device, too.
+        // Zones behind the volume are written, as by other users of the device.
         0 => pointers[zones.end..]
             .iter_mut()
             .take(random.usize(1..=SPARE as usize))
@@ -93,7 +93,7 @@ pub fn wound(image: &MemoryDevice, layout: &ZoneLayout, random: &mut fastrand::R
             begun.for_each(|pointer| *pointer = random.u64(1..5) << 12);
         }
         3..13 => {
-            // Those that were written have more to lose.
+            // Written zones are damaged more often.
             let written = random.u8(..4) > 0;
             if let Some(zone) = random
                 .choice(zones.filter(|zone| !written || pointers[*zone] > 0).collect::<Vec<_>>())

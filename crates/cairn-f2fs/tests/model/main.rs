@@ -1,6 +1,6 @@
-//! The queue of merged checkpoints under a model checker: every interleaving of a few requesters, a
-//! daemon that works, sleeps and leaves, is tried. A wake-up that can be lost shows as a deadlock,
-//! a request that is served by work begun before it as a failed assertion.
+//! The queue of merged checkpoints under a model checker: it tries every interleaving of a few
+//! requesters and a daemon that works, sleeps and ends. A lost wake-up is a deadlock. A request
+//! that is served by work that began before it is a failed assertion.
 
 #[path = "../../src/checkpoint/queue.rs"]
 mod queue;
@@ -14,7 +14,8 @@ use loom::thread;
 use queue::Queue;
 use sync::Event;
 
-/// Work that takes what was done before it began; each requester does something before it asks.
+/// Work that covers what was done before it began. Each requester does something before its
+/// request.
 struct Volume {
     queue: Queue<usize, usize>,
     done: AtomicUsize,
@@ -31,7 +32,7 @@ impl Volume {
 
     fn serve(&self) {
         let Some(batch) = self.queue.detach() else { return };
-        // The checkpoint: it holds what was done by now.
+        // The checkpoint has everything that was done so far.
         let held = self.done.load(SeqCst);
         assert!(batch.iter().all(|ticket| ticket.request <= held), "served by what began before");
         self.served.fetch_add(batch.len(), SeqCst);
@@ -82,7 +83,7 @@ impl Volume {
 
 fn check(body: impl Fn() + Send + Sync + 'static) {
     let mut model = loom::model::Builder::new();
-    // Interleavings with more forced switches than this have found nothing that fewer did not.
+    // More forced switches have found no further error.
     model.preemption_bound = Some(if std::env::var_os("CAIRN_DEEP").is_some() { 4 } else { 2 });
     model.check(body);
 }

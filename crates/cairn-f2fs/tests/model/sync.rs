@@ -1,5 +1,5 @@
-//! The checker's primitives in the shape of the crate's own. As with the real event, a thread that
-//! has read the generation before its check misses no notification.
+//! The checker's primitives with the interface of the crate's own. As with the real event, a thread
+//! that has read the generation before its check misses no notification.
 
 use loom::sync::{Condvar, MutexGuard};
 

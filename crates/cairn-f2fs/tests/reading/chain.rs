@@ -17,12 +17,12 @@ pub struct Chain {
     pub layout: Layout,
     pub checkpoint: Checkpoint,
     pub next: BlockAddr,
-    /// Where data is put: far away from everything that is in use.
+    /// The address of data, far from all blocks in use.
     data: u32,
 }
 
 impl Chain {
-    /// Behind the checkpoint of a sound image.
+    /// Starts after the checkpoint of a valid image.
     pub fn new(device: Arc<MemoryDevice>) -> Self {
         let volume = open(device.clone()).unwrap();
         let disk = volume.disk();
@@ -32,7 +32,7 @@ impl Chain {
         Self { device, layout, checkpoint, next: layout.address(warm.segno, warm.blkoff), data }
     }
 
-    /// A node as the next one of the chain.
+    /// Appends a node to the chain.
     pub fn node(
         &mut self,
         mut block: Vec<u8>,
@@ -69,7 +69,7 @@ impl Chain {
         addr
     }
 
-    /// Opens what there is now.
+    /// Opens the current image.
     pub fn open(&self) -> Arc<F2fs> {
         open(self.device.clone()).unwrap()
     }

@@ -1,4 +1,4 @@
-//! Compressed files. The tools at hand make none, so the clusters are packed here.
+//! Compressed files. f2fs-tools make none, so the clusters are compressed here.
 
 use cairn_f2fs::format::inode::{Advise, FileFlags, Inode};
 use cairn_f2fs::format::node::Marks;
@@ -12,7 +12,7 @@ use crate::support::{MIB, image};
 const CLUSTER: usize = 4 * BLOCK_SIZE;
 const FEATURES: Features = Features::EXTRA_ATTR.union(Features::COMPRESSION);
 
-/// LZO, as one run of literals.
+/// LZO with one run of literals.
 fn lzo(data: &[u8]) -> Vec<u8> {
     let run = data.len() - 18;
     [&[0], vec![0; run / 255].as_slice(), &[(run % 255) as u8], data, &[17, 0, 0]].concat()
@@ -22,7 +22,7 @@ fn pack(algorithm: u8, data: &[u8]) -> Vec<u8> {
     match algorithm {
         1 => lz4_flex::block::compress(data),
         2 => ruzstd::encoding::compress_to_vec(data, ruzstd::encoding::CompressionLevel::Fastest),
-        // With a version in front, a run of literals, and runs of zeros.
+        // LZO-RLE: a version, a run of literals, and runs of zeros.
         _ => {
             let zeros = data.iter().rev().take_while(|byte| **byte == 0).count();
             let (head, mut left) = (&data[..data.len() - zeros], zeros);
@@ -64,8 +64,7 @@ fn volume(algorithm: u8, with_checksum: bool, damage: impl Fn(&mut Vec<u8>)) -> 
     let data = contents();
     let mut inode = Inode::new(FileKind::Regular, 0o644, FEATURES, 36);
     inode.flags.insert(FileFlags::COMPR);
-    // Packed data may end behind the end of the file, which roll-forward would take for data to be
-    // kept.
+    // Compressed data may end behind the end of the file. Roll-forward would keep it.
     inode.advise.insert(Advise::KEEP_SIZE);
     (inode.name, inode.pino, inode.size) = (b"packed".to_vec(), Nid::ROOT, data.len() as u64);
     let extra = inode.extra.as_mut().unwrap();

@@ -1,5 +1,5 @@
-//! Features and redundancy: what mkfs.f2fs can make, Cairn opens; what is there twice may be lost
-//! once.
+//! Features and redundancy: Cairn opens all volumes of mkfs.f2fs, and one copy of duplicated
+//! metadata may be lost.
 
 use std::path::Path;
 
@@ -87,8 +87,7 @@ fn a_lost_superblock_or_checkpoint_pack_is_replaced() {
         assert_eq!(digest(&*zero(lost).unwrap()), right, "blocks {lost:?}");
     }
     assert!(matches!(zero(&[0, 1]), Err(Error::NotF2fs { found: 0 })));
-    // Opened for writing, the volume has both superblocks again; opened read-only, it is left
-    // alone.
+    // A writable mount restores the other superblock; a read-only mount changes nothing.
     for (options, mended) in [("ro", false), ("", true)] {
         let copy = std::sync::Arc::new(device.fork());
         copy.write_at(0, vec![0; 4096]).unwrap();
@@ -135,7 +134,7 @@ fn counts_agree_with_dump_f2fs() {
     compare(&path, &volume);
 }
 
-/// Every number that dump.f2fs prints and we decode.
+/// Compares all numbers that dump.f2fs prints with the decoded ones.
 fn compare(path: &Path, volume: &cairn_f2fs::F2fs) {
     let told = cairn_testkit::judge::dump_f2fs(path);
     let disk = volume.disk();

@@ -69,7 +69,7 @@ fn a_new_file_appears_with_its_name() {
     assert_eq!(contents(&volume, b"new").unwrap(), vec![b'n'; 4000]);
     assert_eq!(volume.lookup(volume.root(), b"new").unwrap().permissions, 0o640);
     assert_eq!(names(&volume), [&b"."[..], b"..", b"new", b"old", b"other"]);
-    // Cut at any entry, a listing goes on behind it.
+    // A listing continues after any entry.
     let mut position = 0;
     let mut count = 0;
     while let Some(next) = {

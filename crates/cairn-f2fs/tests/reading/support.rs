@@ -22,7 +22,7 @@ pub fn image(size: u64, arguments: &[&str], tree: Option<&Path>) -> Arc<MemoryDe
     in_memory(&path)
 }
 
-/// A file's bytes as a device.
+/// The bytes of a file, as a device.
 pub fn in_memory(path: &Path) -> Arc<MemoryDevice> {
     let bytes = std::fs::read(path).unwrap();
     let device = MemoryDevice::new(bytes.len() as u64);

@@ -1,4 +1,4 @@
-//! Trees copied in by sload.f2fs, equal through Cairn.
+//! Trees of sload.f2fs, compared with what Cairn reads.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
@@ -93,7 +93,7 @@ fn find(volume: &dyn FileSystem, path: &[&str]) -> Ino {
         .fold(volume.root(), |parent, name| volume.lookup(parent, name.as_bytes()).unwrap().ino)
 }
 
-/// A listing cut anywhere goes on where it stopped.
+/// A listing continues after any entry.
 fn check_listing(volume: &dyn FileSystem) {
     let many = find(volume, &["many"]);
     let list = |at: u64, count: usize| {
@@ -124,7 +124,7 @@ fn check_listing(volume: &dyn FileSystem) {
     assert_eq!(volume.lookup(many, b".").unwrap().ino, many);
 }
 
-/// Files of sload.f2fs have no holes; what is behind their end is one.
+/// Files of sload.f2fs have no holes before their end.
 fn check_holes(volume: &dyn FileSystem) {
     let file = find(volume, &[&format!("of {} bytes", 13 << 20)]);
     assert_eq!(volume.seek(file, 5000, Seek::Data).unwrap(), 5000);

@@ -1,4 +1,4 @@
-//! Directories of many names, and what is left of them.
+//! Directories of many names, also after most names are removed.
 
 use std::collections::BTreeSet;
 
@@ -41,7 +41,7 @@ fn twenty_thousand_names_come_and_go() {
     }
 }
 
-/// What directories keep in memory counts, and goes when memory is short.
+/// The memory of directories is counted in the budget, and is freed when memory is short.
 #[test]
 fn blocks_of_many_directories_stay_within_the_cache() {
     const LIMIT: u64 = 8 << 20;

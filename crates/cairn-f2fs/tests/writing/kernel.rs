@@ -1,4 +1,5 @@
-//! Linux, in a virtual machine, reads what we wrote, changes it, and we go on.
+//! Linux, in a virtual machine, reads and changes volumes that Cairn has written, and Cairn
+//! continues.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -29,7 +30,7 @@ fn open(image: &Path, options: &str) -> Arc<F2fs> {
     fs
 }
 
-/// What a seeded tree does not have: many entries, holes in a directory, long targets, access
+/// Cases that a seeded tree does not have: many entries, holes in a directory, long targets, access
 /// lists, large attributes.
 fn extremes(fs: &F2fs) {
     let directory = make(fs, fs.root(), b"many", NewInode::Directory).unwrap().ino;
@@ -63,7 +64,7 @@ fn set_acls(fs: &F2fs, directory: Ino) {
     fs.setxattr(directory, acl::DEFAULT, &list, XattrMode::Set).unwrap();
 }
 
-/// What Linux does to it before it is read again.
+/// The changes that Linux makes before Cairn reads the volume again.
 const CHANGES: &str = "cd /mnt/many\nfor i in $(seq 500); do : > linux_$i; done\nrm entry*1*\nmv moved ../back\n\
                        ln -s target ../back/link\nmkdir -p a/b/c\necho contents > a/b/c/file\ncd /\n";
 

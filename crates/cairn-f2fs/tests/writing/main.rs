@@ -1,5 +1,4 @@
-//! Volumes of mkfs.f2fs, written through the filesystem trait and judged by fsck.f2fs and by what
-//! is read back.
+//! Volumes of mkfs.f2fs, written through the filesystem trait, judged by fsck.f2fs and read back.
 
 mod directories;
 mod kernel;

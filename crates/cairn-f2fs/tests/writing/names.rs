@@ -1,4 +1,4 @@
-//! Every operation on names once, on every kind of volume.
+//! Each operation on names, on every kind of volume.
 
 use cairn_vfs::{Caller, FileKind, FileSystem, NewInode, RenameMode, SetAttributes, XattrMode};
 

@@ -1,4 +1,4 @@
-//! Seeded sequences of every operation, and threads in each other's way, on every kind of volume.
+//! Seeded sequences of all operations, and contending threads, on every kind of volume.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use cairn_vfs::FileSystem;
 
 use crate::support::{EXTRA, ZONED, judge, open, volume};
 
-/// A kind of volume with a way of mounting it.
+/// A kind of volume, with mount options.
 #[derive(Clone, Copy)]
 struct Kind {
     size: u64,

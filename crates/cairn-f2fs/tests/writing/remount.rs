@@ -21,8 +21,8 @@ fn a_volume_turns_read_only_and_back() {
             fs.create(fs.root(), b"x", NewInode::Regular, 0o644, &Caller::ROOT).unwrap_err();
         assert!(refused.to_string().contains("remounted with ro"), "{refused}");
         assert!(fs.write(kept.ino, 0, b"x", IoFlags::empty()).is_err());
-        // Its last user leaves while nothing may be written: it goes when the volume turns
-        // writable.
+        // The last reference is dropped while the volume is read-only. The inode is deleted when
+        // the volume becomes writable.
         fs.forget(unnamed.ino, 1);
         for wrong in ["mode=lfs", "nonsense", "max_folio=5"] {
             assert!(fs.check_remount(wrong).is_err() && fs.remount(wrong).is_err(), "{wrong}");
@@ -134,7 +134,7 @@ fn reading_renews_old_access_times() {
     fs.remount("relatime").unwrap();
     let renewed = times::after_reading(&*fs, 2_000);
     assert!(times::are_new(&renewed));
-    // Not `support::remount`, which reads everything.
+    // `support::remount` would read everything.
     fs.unmount().unwrap();
     drop(fs);
     judge(&device);

@@ -1,4 +1,4 @@
-//! Volumes in memory, opened and judged.
+//! Volumes in memory; functions that open and judge them.
 
 use std::sync::Arc;
 
@@ -16,11 +16,11 @@ mod opened;
 
 pub use fresh::{ZONED, volume};
 
-/// Features of inodes that are not there by default.
+/// Features of inodes that are off by default.
 pub const EXTRA: &str =
     "extra_attr,inode_checksum,sb_checksum,flexible_inline_xattr,inode_crtime,lost_found";
 
-/// Arguments of mkfs of every kind of volume that is tried.
+/// Arguments of mkfs for each kind of volume.
 pub const KINDS: [&[&str]; 2] = [&[], &["-O", EXTRA]];
 
 /// Opens a volume that must be writable.
@@ -29,7 +29,7 @@ pub fn open(device: &Arc<MemoryDevice>, options: &str) -> Arc<F2fs> {
     opened::open(device.clone(), options)
 }
 
-/// Unmounts, judges, opens anew: everything is as it was.
+/// Unmounts, judges and opens the volume again, and compares the trees.
 #[track_caller]
 pub fn remount(device: &Arc<MemoryDevice>, fs: Arc<F2fs>) -> Arc<F2fs> {
     let before = snapshot(&fs);
@@ -41,19 +41,19 @@ pub fn remount(device: &Arc<MemoryDevice>, fs: Arc<F2fs>) -> Arc<F2fs> {
     fs
 }
 
-/// Everything that the volume holds.
+/// The tree of the volume.
 pub fn snapshot(fs: &F2fs) -> Snapshot {
     digest_volume(fs, SnapshotOptions::default()).unwrap()
 }
 
-/// Makes something and drops the reference at once.
+/// Creates an inode and drops the reference at once.
 pub fn make(fs: &F2fs, parent: Ino, name: &[u8], new: NewInode<'_>) -> Result<Attributes> {
     let made = fs.create(parent, name, new, 0o755, &Caller::ROOT)?;
     fs.forget(made.ino, 1);
     Ok(made)
 }
 
-/// Finds something and drops the reference at once.
+/// Looks an inode up and drops the reference at once.
 pub fn find(fs: &F2fs, parent: Ino, name: &[u8]) -> Result<Attributes> {
     let found = fs.lookup(parent, name)?;
     fs.forget(found.ino, 1);

@@ -1,4 +1,4 @@
-//! Threads that share logs, and so zones, on a volume that is nearly full.
+//! Threads that share logs and therefore zones, on a volume that is nearly full.
 
 use cairn_base::Ino;
 use cairn_block::tagged::{BLOCK, Tag};
@@ -112,7 +112,7 @@ fn threads_share_zones_of_four_segments() {
     contend(layout(8, 24), 2);
 }
 
-/// The last segment of a zone that is written ends early.
+/// The last writable segment of a zone ends early.
 #[test]
 fn threads_share_zones_with_less_capacity_than_size() {
     contend(layout_with_capacity(8, 34, 5100), 3);
@@ -128,14 +128,14 @@ fn what_does_not_fit_together_is_not_written() {
         fs.read_only_reason().expect("it is only read").to_string()
     };
     let image = volume(layout(2, 40));
-    // Zones below, seen as plain memory: the volume begins at the same byte.
+    // The memory below the zones. The volume begins at the same byte.
     assert!(reason(image).contains("blkzoned"));
     let plain = std::sync::Arc::new(MemoryDevice::new(128 << 20));
     mkfs::make(plain.clone(), &MkfsOptions::default(), &*runtime).unwrap();
     let conventional = cairn_block::zoned::ZoneLayout::new(2 << 20, 60, 64);
     let zones = cairn_block::zoned::Emulated::new(plain, conventional).unwrap();
     assert!(reason(std::sync::Arc::new(zones)).contains("-m"));
-    // Where a log would wait for ever.
+    // At this point a log would wait for ever.
     let few = ZoneLayout { max_active: 5, max_open: 5, ..layout(2, 40) };
     let memory = std::sync::Arc::new(MemoryDevice::new(few.size()));
     let zones = std::sync::Arc::new(cairn_block::zoned::Emulated::new(memory, few).unwrap());

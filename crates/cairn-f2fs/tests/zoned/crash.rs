@@ -1,5 +1,5 @@
-//! Power cuts on a zoned volume: what was fsynced is there, logs leave zones that were written
-//! further, and no rule is broken.
+//! Power cuts on a zoned volume: everything that was fsynced is there, logs leave zones whose write
+//! pointer is ahead of the checkpoint, and no rule of zones is broken.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -67,7 +67,7 @@ struct Work {
     steps: u32,
 }
 
-/// The volume with its files, and what these hold.
+/// The volume with its files, and their contents.
 fn begin(work: &Work) -> (Arc<MemoryDevice>, Vec<Versions>) {
     let device = volume(work.zones);
     let fs = open(device.clone(), work.options);
@@ -154,10 +154,10 @@ fn search(work: &Work) {
         }
         let fs = open(image.clone(), options);
         all_hold(&fs, &promised).unwrap_or_else(|fault| panic!("{cut}: {fault}"));
-        // It goes on from there.
+        // The volume can be written afterwards.
         let ino = fs.lookup(fs.root(), name(0).as_bytes()).map(|found| found.ino);
         if let Ok(ino) = ino {
-            // Long enough for every log to need a zone more.
+            // Enough writes that every log needs another zone.
             for index in (0..work.blocks).chain(0..work.blocks) {
                 let tag = Tag { file: 0, index, version: u32::MAX };
                 fs.write(ino, u64::from(index) * BLOCK as u64, &filled(tag), IoFlags::empty())
@@ -196,8 +196,8 @@ fn power_cuts_where_zones_have_less_capacity_than_size() {
     }
 }
 
-/// A volume that is full but for what is reserved: logs have fewer free sections than they are when
-/// recovery moves them.
+/// A volume that is full except for the reserve: there are fewer free sections than logs when
+/// recovery moves the logs.
 #[test]
 fn recovery_finds_room_for_every_log_of_a_full_volume() {
     for options in [

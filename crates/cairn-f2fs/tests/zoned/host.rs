@@ -20,14 +20,15 @@ use crate::support::{FREE_SEGMENTS, open};
 
 /// The conventional device, and the one with zones.
 const PATHS: [&str; 2] = ["/dev/vda", "/dev/nullb0"];
-/// Of each of 64 zones three of 16 MiB can be written, and six zones can be active: one a log.
+/// Each of 64 zones has 16 MiB, of which 3 MiB can be written. Six zones can be active, one per
+/// log.
 const NULL_BLK: &str = "nr_devices=1 zoned=1 zone_size=16 zone_capacity=3 zone_nr_conv=0 zone_max_open=6 \
                         zone_max_active=6 memory_backed=1 gb=1";
-/// Says what the program does in the machine.
+/// Environment variable with the job of the program in the machine.
 const VARIABLE: &str = "CAIRN_ZONES";
 const OPTIONS: &str = "cache=16M";
 const BLOCKS: u64 = 12_500;
-/// Blocks overwritten in each life of the volume.
+/// Blocks overwritten in each mount of the volume.
 const LIVES: [u32; 3] = [4000, 3000, 1000];
 
 fn devices() -> [Arc<dyn BlockDevice>; 2] {
@@ -40,7 +41,7 @@ fn volume() -> Arc<F2fs> {
     open(cairn_f2fs::devices::assemble(devices().to_vec()).unwrap(), OPTIONS)
 }
 
-/// The overwrites of all lives up to this one, in order: life, block, version.
+/// The overwrites of all mounts up to this one, in order: mount, block, version.
 fn overwrites(last: usize) -> impl Iterator<Item = (usize, u64, u32)> {
     let mut rng = fastrand::Rng::with_seed(0x20ed);
     let lives = LIVES.into_iter().enumerate().take(last + 1);
@@ -63,7 +64,7 @@ fn live(fs: &F2fs, ino: Ino, this: usize) {
     }
 }
 
-/// Every block has the version that the lives up to `last` gave it.
+/// Asserts that every block has the version that the mounts up to `last` have written.
 fn check(last: usize, mut read: impl FnMut(u64, &mut [u8])) {
     let mut versions = vec![0; BLOCKS as usize];
     overwrites(last).for_each(|(_, index, version)| versions[index as usize] = version);
@@ -102,7 +103,7 @@ fn begin() {
     std::process::exit(0);
 }
 
-/// Finds everything again, goes on until zones were cleaned, and ends well.
+/// Finds all contents, writes until zones are cleaned, and unmounts.
 fn recover() {
     let fs = volume();
     let ino = fs.lookup(fs.root(), b"file").unwrap().ino;
@@ -117,7 +118,7 @@ fn recover() {
     fs.unmount().unwrap();
 }
 
-/// What Linux sees after the lives up to `last`.
+/// The contents that Linux sees after the mounts up to `last`.
 fn linux(last: usize) {
     let file = std::fs::File::open("/mnt/file").unwrap();
     check(last, |at, buf| file.read_exact_at(buf, at).unwrap());
@@ -134,7 +135,7 @@ fn go_on() {
     fs.unmount().unwrap();
 }
 
-/// What runs in the machine.
+/// The machine runs this test.
 #[test]
 #[ignore = "runs in the virtual machine"]
 fn in_the_machine() {
@@ -165,7 +166,7 @@ fn a_zoned_block_device_is_written_beside_linux() {
         part("recover"),
         part("linux"),
         part("go-on"),
-        // Made anew, and the power fails again: this time Linux recovers.
+        // The volume is made again, with a power cut. This time Linux recovers.
         part("begin"),
         part("linux-recovers"),
     );
@@ -176,7 +177,7 @@ fn a_zoned_block_device_is_written_beside_linux() {
         3,
         "{text}"
     );
-    // As in `kernel`: of a second device's zones fsck.f2fs 1.15 takes the wrong part for unusable.
+    // As in `kernel`: fsck.f2fs 1.15 takes the wrong part of a second device's zones for unusable.
     let alarms: Vec<_> = f2fs_alarms(&text).filter(|line| !line.contains(FREE_SEGMENTS)).collect();
     assert!(alarms.is_empty(), "{text}");
 }

@@ -1,5 +1,5 @@
-//! Linux mounts a zoned volume of two devices that Cairn made and wrote, and Cairn could not have
-//! broken a rule of its zones.
+//! Linux mounts a zoned volume of two devices that Cairn has made and written without breaking a
+//! rule of its zones.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ const CONVENTIONAL: u64 = 60 * MIB;
 const NULL_BLK: &str =
     "nr_devices=1 zoned=1 zone_size=8 zone_nr_conv=0 memory_backed=1 gb=1 zone_capacity=";
 
-/// The lines that copy what was written of each zone, from its start.
+/// The lines of a script that copy the written part of each zone.
 fn copy_zones(zones: &[Zone]) -> String {
     let mut script = String::new();
     for zone in zones.iter().filter(|zone| zone.is_sequential() && zone.written() > 0) {
@@ -47,7 +47,7 @@ fn linux_mounts_what_was_written_to_zones_with_less_capacity_than_size() {
     exchange(5);
 }
 
-/// Of each zone `capacity` MiB can be written.
+/// `capacity` MiB of each zone can be written.
 fn exchange(capacity: u64) {
     let conventional: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(CONVENTIONAL));
     let memory = Arc::new(MemoryDevice::new(ZONES.size()));
@@ -104,9 +104,9 @@ fn exchange(capacity: u64) {
         2,
         "{text}"
     );
-    // fsck.f2fs 1.15 takes half of each zone of a second device for unusable and so finds fewer
-    // free segments than there are, before Linux has written as after. Without zones it agrees (the
-    // other tests here).
+    // fsck.f2fs 1.15 takes half of each zone of a second device for unusable. It finds too few free
+    // segments, both before and after Linux has written. Without zones it agrees (the other tests
+    // here).
     let alarms: Vec<_> = f2fs_alarms(&text).filter(|line| !line.contains(FREE_SEGMENTS)).collect();
     assert!(alarms.is_empty(), "{text}");
 }
@@ -128,7 +128,7 @@ fn a_device_that_is_missing_is_named() {
     let made = fs.create(fs.root(), b"file", NewInode::Regular, 0o644, &Caller::ROOT).unwrap();
     fs.write(made.ino, 0, &vec![5; 150 << 20], IoFlags::empty()).unwrap();
     fs.unmount().unwrap();
-    // Neither half is a volume.
+    // One of the two devices alone is no volume.
     let small = Concat::new(vec![(one, 50 * MIB)]).unwrap();
     assert!(cairn_f2fs::probe(&small).is_err());
 }

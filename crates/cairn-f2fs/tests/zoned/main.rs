@@ -1,4 +1,4 @@
-//! F2FS on devices whose zones must be written in order, with every rule of theirs enforced.
+//! F2FS on devices with sequential zones. All rules of zones are enforced.
 
 mod contention;
 mod crash;

@@ -1,4 +1,4 @@
-//! Zoned volumes in memory, opened and judged.
+//! Zoned volumes in memory; functions that open and judge them.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ mod zones;
 pub use opened::{open, with_zones};
 pub use zones::{in_zones as volume, layout};
 
-/// What fsck.f2fs compares the number of free segments by.
+/// The line of fsck.f2fs about the number of free segments.
 pub const FREE_SEGMENTS: &str = "free segment_count matched";
 
 /// As [`layout`]; of each zone in order only `capacity` KiB can be written.
@@ -22,7 +22,7 @@ pub fn layout_with_capacity(size: u64, zones: u32, capacity: u64) -> ZoneLayout 
     ZoneLayout { capacity: capacity << 10, ..layout(size, zones) }
 }
 
-/// fsck.f2fs finds nothing in an image.
+/// Asserts that fsck.f2fs finds nothing in an image.
 #[track_caller]
 pub fn judge(image: &Arc<MemoryDevice>) {
     let zoned = with_zones(image.clone());
@@ -30,7 +30,7 @@ pub fn judge(image: &Arc<MemoryDevice>) {
     if zones.iter().all(|zone| zone.capacity == zone.len) {
         return assert_f2fs_device_clean(image);
     }
-    // It does not see zones, and takes segments that cannot be written for free.
+    // fsck.f2fs does not see zones, and counts unwritable segments as free.
     let verdict = fsck_f2fs_device(image);
     let alarms: Vec<_> =
         f2fs_alarms(&verdict.output).filter(|line| !line.contains(FREE_SEGMENTS)).collect();

@@ -15,7 +15,7 @@ use cairn_vfs::FileSystem;
 
 use crate::hooked::Hooked;
 
-/// How long a mount may be in use by a process that is being started.
+/// Time limit for a mount that a starting child process uses.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A mounted model, served by threads of this process. Threads of this process that use the mount
@@ -27,7 +27,7 @@ pub struct Mounted {
     server: Option<JoinHandle<cairn_fuse::Result<()>>>,
 }
 
-/// Fails where nothing can be mounted.
+/// Mounts. Fails if mounts are impossible.
 pub fn require_mounting() {
     assert!(
         rustix::process::geteuid().is_root(),
@@ -78,8 +78,8 @@ impl Mounted {
     pub fn finish(mut self) {
         let started = Instant::now();
         while let Err(error) = self.unmounter.unmount() {
-            // A process that another test of this program is just starting holds copies of this
-            // one's open files until it is itself.
+            // A child process of another test has copies of this process's open files until it
+            // calls exec.
             let passing = error.kind() == ErrorKind::ResourceBusy && started.elapsed() < PATIENCE;
             assert!(passing, "unmount: {error}");
             std::thread::sleep(Duration::from_millis(5));
@@ -93,7 +93,7 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        // After a failure: leave no mount behind.
+        // After a failure: removes the mount.
         if self.server.is_some() {
             let _ = Command::new("umount").arg("-l").arg(self.dir.path()).status();
         }

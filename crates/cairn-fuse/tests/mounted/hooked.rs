@@ -1,4 +1,4 @@
-//! The oracle with something done before each call: waits, panics.
+//! The oracle with a hook before each call, which waits or panics.
 
 use cairn_base::Ino;
 use cairn_base::stats::Report;

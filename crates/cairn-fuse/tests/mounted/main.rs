@@ -1,4 +1,5 @@
-//! The oracle model mounted through the kernel: our own operations, and suites that others wrote.
+//! The oracle model mounted through the kernel: Cairn's own tests, and test suites of other
+//! projects.
 
 mod fixture;
 mod hooked;

@@ -93,8 +93,8 @@ fn directories_list_all_entries_once() {
         assert_eq!(fs::remove_dir(&dir).unwrap_err().kind(), ErrorKind::DirectoryNotEmpty);
         fs::remove_dir_all(&dir).unwrap();
         assert_eq!(fs::read_dir(mounted.path("")).unwrap().count(), 0);
-        // The kernel gives back, in its own time, every reference it was given on the files. (A
-        // removed directory stays in its inode cache: it sees a link more than it takes away.)
+        // The kernel drops all references to the files at some later time. (A removed directory
+        // stays in its inode cache, because the kernel sees one more link than it removes.)
         while mounted.model().inode_count() > 2 {
             std::thread::yield_now();
         }
@@ -113,7 +113,7 @@ fn the_root_has_its_own_number_and_names_are_limited() {
             let error = File::create(mounted.path(&"n".repeat(len))).unwrap_err();
             assert_eq!(error.raw_os_error(), Some(Errno::NAMETOOLONG.raw_os_error()), "{len}");
         }
-        // A name that was looked up in vain can be made, and looked up again.
+        // A name can be created after a failed look-up, and then be looked up.
         assert!(!mounted.path("later").exists() && !mounted.path("later").exists());
         fs::write(mounted.path("later"), "x").unwrap();
         assert!(mounted.path("later").exists());
@@ -159,7 +159,7 @@ fn owners_modes_times_and_privileges() {
             (stat.atime(), stat.atime_nsec(), stat.mtime(), stat.mtime_nsec()),
             (5, 6, -2, 800_000_000)
         );
-        // A change of owner takes set-user-id away, also for root.
+        // A change of owner removes set-user-ID, also by root.
         lchown(&path, Some(9), None).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().mode(), 0o100_755);
         fs::write(&path, "longer").unwrap();
@@ -197,7 +197,7 @@ fn holes_allocation_and_copies() {
         assert_eq!(seek(&file, rustix::fs::SeekFrom::Data(16384)), Ok(20480));
         assert_eq!(seek(&file, rustix::fs::SeekFrom::Data(1 << 20)), Err(Errno::NXIO));
         fallocate(&file, FallocateFlags::COLLAPSE_RANGE, 0, 4096).map_or_else(
-            // FUSE lets no collapse through; the refusal must be the honest one.
+            // FUSE passes no collapse. The error must be EOPNOTSUPP.
             |error| assert_eq!(error, Errno::OPNOTSUPP),
             |()| panic!("the kernel learnt to collapse: test it"),
         );
@@ -282,7 +282,7 @@ fn extended_attributes_and_access_control_lists() {
         fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
         let changed = xattr::get(&path, "system.posix_acl_access").unwrap().unwrap();
         assert_eq!(changed[4 + 3 * 8 + 2], 0, "the mask followed chmod");
-        // A default list decides what new files get, not the umask.
+        // A default list overrides the umask for new files.
         let dir = mounted.path("d");
         fs::create_dir(&dir).unwrap();
         xattr::set(&dir, "system.posix_acl_default", &list).unwrap();
@@ -344,7 +344,7 @@ fn a_full_volume_is_reported() {
     file.sync_all().unwrap();
     let told = file.write_all_at(&[1; 4096], 64 * 4096).and_then(|()| file.sync_all()).unwrap_err();
     assert_eq!(told.kind(), ErrorKind::StorageFull);
-    // A write of which only the beginning fits: the kernel must not take the rest for written.
+    // Only the beginning of a write fits. The kernel must not count the rest as written.
     file.set_len(60 * 4096).unwrap();
     let told =
         file.write_all_at(&[2; 8 * 4096], 60 * 4096).and_then(|()| file.sync_all()).unwrap_err();
@@ -434,8 +434,7 @@ fn an_unmounted_session_leaves_the_next_mount_alone() {
 #[test]
 fn many_fsyncs_wait_together() {
     require_mounting();
-    // Each fsync waits until 32 are there: they must not be held up by the two threads that read
-    // requests.
+    // Each fsync waits for 31 others. The two threads that read requests must not delay them.
     let together = Barrier::new(32);
     let mounted = Mounted::hooked(Model::new(), &MountOptions::new("model"), move |call| {
         if call == "fsync" {
@@ -494,7 +493,7 @@ fn requests_that_need_others_are_served_however_many_there_are() {
                 file.set_len(1 << 20).unwrap();
                 file.write_all_at(b"x", 500_000).unwrap();
                 together.wait();
-                // The kernel's dirty page is asked for while this is being answered.
+                // The kernel's dirty page is requested during this call.
                 assert_eq!(
                     seek(&file, rustix::fs::SeekFrom::Data(0)).unwrap() & !4095,
                     500_000 & !4095

@@ -1,4 +1,4 @@
-//! Suites that others wrote, over the model.
+//! Test suites of other projects, on the model.
 
 use cairn_fuse::MountOptions;
 use cairn_testkit::judge::{self, KernelMount};
@@ -18,7 +18,7 @@ fn fsx_finds_no_difference() {
     }
 }
 
-/// What passes on the kernel's ext4 passes here.
+/// Cases that pass on the kernel's ext4 also pass here.
 #[test]
 fn pjdfstest_agrees_with_the_kernels_ext4() {
     require_mounting();
