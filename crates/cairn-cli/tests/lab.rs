@@ -184,7 +184,7 @@ fn checkpoint_clean_looks_at_no_more_than_it_must() {
         let subject = format!("checkpoint_clean={mode}");
         let looks = median(&record, "commit-cost", "10000 listed", &subject, "looks_per_commit");
         assert!(looks <= most, "{mode}: {looks}");
-        // The regression of 2023: a walk that went on past what it could not free.
+        // The regression of 2023: the walk continued past transactions that it could not free.
         let row = "-s 1024 -n 10000 -D 100 -N 100";
         let excess = median(&record, "visits", row, &subject, "looks_beyond_freed_per_cleaning");
         assert!(excess <= 1.0, "{mode}: {excess}");

@@ -1,4 +1,4 @@
-//! The commands on the oracle model: what each makes, changes and refuses.
+//! The commands on the oracle model: their changes and their errors.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -84,7 +84,7 @@ fn rm_takes_directories_only_with_r() {
     assert!(at(&fs, "/tree").is_err() && at(&fs, "/other").is_err());
     assert!(rm::remove(&fs, &args("img /tree"), &mut nowhere()).is_err());
     rm::remove(&fs, &args("-f img /tree"), &mut nowhere()).unwrap();
-    // Nothing is left behind but the root.
+    // Only the root is left.
     assert_eq!(fs.inode_count(), 1);
 }
 
@@ -115,7 +115,7 @@ fn mv_renames_moves_and_exchanges() {
     file(&fs, "/b", b"b");
     mv::rename(&fs, &args("--exchange img /a /b"), &mut nowhere()).unwrap();
     assert_eq!(read(&fs, "/a"), b"b");
-    // As coreutils: what exists stays, and that is no failure.
+    // As in coreutils: an existing file stays, without a failure.
     mv::rename(&fs, &args("-n img /a /b"), &mut nowhere()).unwrap();
     assert_eq!((read(&fs, "/a"), read(&fs, "/b")), (b"b".to_vec(), b"a".to_vec()));
     mv::rename(&fs, &args("img /a /b"), &mut nowhere()).unwrap();
@@ -210,7 +210,7 @@ fn put_and_get_keep_whole_trees() {
     let destination = host.path().join("copy");
     get::copy_out(&fs, &["/put".as_ref()], &destination).unwrap();
     before.assert_same(&digest_path(&destination, options).unwrap());
-    // Into a directory that exists; the second time over what is there.
+    // Into an existing directory; the second copy overwrites the first.
     let into = host.path().join("into");
     std::fs::create_dir(&into).unwrap();
     for _ in 0..2 {

@@ -1,5 +1,5 @@
-//! `async_checkpoint` and `checkpoint_clean` at mount and live: what volumes accept, refuse and
-//! report.
+//! `async_checkpoint` and `checkpoint_clean` at mount and remount: accepted and refused values, and
+//! reports.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What fsync promises, seen by a second mount of the bytes as they are at that moment.
+//! The promises of fsync, checked by a second mount of a copy of the device.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ fn resize(fs: &Ext4, ino: Ino, size: u64) {
     fs.setattr(ino, &SetAttributes { size: Some(size), ..SetAttributes::default() }).unwrap();
 }
 
-/// Contents after a crash right now.
+/// Contents after a crash now.
 fn after_crash(device: &MemoryDevice, name: &[u8]) -> Vec<u8> {
     let fs = open(Arc::new(device.fork()));
     let found = fs.lookup(fs.root(), name).unwrap();
@@ -40,9 +40,8 @@ fn after_crash(device: &MemoryDevice, name: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The size on disk once waited for a write that was to raise it. With only an overwrite of a
-/// mapped block dirty, no write ever did, and the file was short after a crash although fsync had
-/// returned.
+/// The size on disk once waited for a write that raises it. If only a mapped block was overwritten,
+/// no write raised it, and the file was too short after a crash although fsync had returned.
 #[test]
 fn a_file_made_longer_over_dirty_data_keeps_its_size() {
     for args in [&["-t", "ext4"][..], &["-t", "ext4", "-b", "1024"]] {
@@ -61,8 +60,8 @@ fn a_file_made_longer_over_dirty_data_keeps_its_size() {
     }
 }
 
-/// The block with the old end is zeroed beyond it before the size may pass; a hole punched there
-/// takes that duty away, and the size must not wait for ever.
+/// The size on disk waits until the block with the old end is zeroed behind it. If a hole is
+/// punched there, the size must not wait for ever.
 #[test]
 fn a_hole_over_the_old_end_does_not_hold_the_size_back() {
     let device = volume(&["-t", "ext4"]);

@@ -1,4 +1,4 @@
-//! Trees that Cairn writes and the kernel reads, and the other way round, judged by e2fsck.
+//! Trees that Cairn writes and the kernel reads, and the reverse, judged by e2fsck.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use cairn_testkit::tree::{
 };
 use cairn_vfs::FileSystem;
 
-/// Feature sets: what mke2fs makes by default, and each thing that differs.
+/// Feature sets: the defaults of mke2fs, and single differences.
 const FORMATS: &[(&str, &[&str])] = &[
     ("default 4K", &["-t", "ext4"]),
     ("1K", &["-t", "ext4", "-b", "1024"]),
@@ -79,7 +79,7 @@ fn cairn_reads_what_the_kernel_writes() {
         mke2fs(&image, 96 << 20, args);
         let mount = KernelMount::new(&image, "");
         build(&PathTarget::new(mount.path()), &plan(&spec(seed, name)));
-        // Space of delayed blocks is only known once they are placed.
+        // The space of delayed blocks is known only after their allocation.
         rustix::fs::syncfs(std::fs::File::open(mount.path()).unwrap()).unwrap();
         let theirs = digest_path(mount.path(), options(name)).unwrap();
         mount.unmount();
@@ -87,7 +87,7 @@ fn cairn_reads_what_the_kernel_writes() {
         let ours = digest_volume(&*fs, options(name)).unwrap();
         drop(fs);
         theirs.assert_same(&ours);
-        // And goes on where the kernel stopped: everything is removed again.
+        // Cairn continues after the kernel and removes everything.
         let fs = open(&image, "");
         remove_all(&*fs);
         fs.unmount().unwrap();

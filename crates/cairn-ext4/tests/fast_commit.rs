@@ -1,5 +1,5 @@
-//! Fast commits that the kernel logged, replayed by Cairn: judged by what was there when the image
-//! was taken, by e2fsck, and by the kernel's own replay.
+//! Fast commits of the kernel, replayed by Cairn, compared with the tree at the time of the copy,
+//! with e2fsck, and with the kernel's own replay.
 
 use std::fs::{self, File, OpenOptions as FsOptions};
 use std::io::Write;
@@ -48,7 +48,7 @@ fn append(path: &Path, bytes: &[u8]) {
     file.sync_all().unwrap();
 }
 
-/// What is committed whole before the fast commits begin.
+/// Changes in a full commit before the fast commits.
 fn prepare(root: &Path) {
     fs::create_dir(root.join("old")).unwrap();
     for (name, len) in [
@@ -71,10 +71,10 @@ fn prepare(root: &Path) {
     rustix::fs::syncfs(File::open(root).unwrap()).unwrap();
 }
 
-/// Changes that fast commits can tell, an fsync after each.
+/// Changes that fast commits can record, with an fsync after each.
 fn change(root: &Path) {
     let old = root.join("old");
-    // The first fsync after a whole commit may still be a whole one.
+    // The first fsync after a full commit may be a full commit.
     append(&old.join("grows"), &[1; 70_000]);
     append(&old.join("new"), &[2; 10_000]);
     append(&old.join("grows"), &[3; 7_000]);
@@ -109,7 +109,7 @@ fn change(root: &Path) {
     }
 }
 
-/// An image whose journal ends in fast commits, and what the kernel showed at that moment.
+/// An image whose journal ends in fast commits, and the tree that the kernel showed at that moment.
 fn crashed(
     dir: &Path,
     args: &[&str],
@@ -121,7 +121,7 @@ fn crashed(
     let mount = KernelMount::new(&live, "");
     prepare(mount.path());
     change(mount.path());
-    // Direct from the page cache of the image file: what the kernel sent to the device so far.
+    // A copy from the page cache of the image file: all writes of the kernel so far.
     fs::copy(&live, &image).unwrap();
     let shown = digest_path(mount.path(), COMPARED).unwrap();
     let roughly = digest_path(mount.path(), BY_KERNEL).unwrap();
@@ -129,15 +129,15 @@ fn crashed(
     let log = debugfs(&image, "logdump");
     let area = log.split("*** Fast Commit Area ***").nth(1).unwrap_or_default();
     assert!(area.contains("tag TAIL"), "the kernel logged no fast commits:\n{log}");
-    // The last whole commit must not have swallowed what is to be tested.
+    // A full commit would contain the tested changes.
     for tag in tags {
         assert!(area.contains(&format!("tag {tag},")), "no {tag} in:\n{area}");
     }
     (image, shown, roughly)
 }
 
-/// Opens both ways and compares with what the kernel showed; e2fsck and the kernel judge what is
-/// left.
+/// Opens the image read-only and writable and compares it with the kernel's tree. e2fsck and the
+/// kernel judge the result.
 fn check(name: &str, image: &Path, shown: &Snapshot) {
     let before = fs::read(image).unwrap();
     let fs = open(image, "ro");
@@ -227,8 +227,8 @@ fn check_but_sectors(name: &str, image: &Path, shown: &Snapshot) {
     mount.unmount();
 }
 
-/// A fast commit that cannot be: the volume is shown as the log left it, nothing is written, and
-/// the reason tells what to do.
+/// An impossible fast commit: the volume is read-only without it, nothing is written, and the
+/// reason tells what to do.
 #[test]
 fn fast_commits_that_do_not_fit_make_the_volume_read_only() {
     let dir = tempfile::Builder::new().tempdir_in("/dev/shm").unwrap();
@@ -284,8 +284,8 @@ fn rewrite(bytes: &mut [u8], tags: &[usize], change: impl Fn(&mut [u8])) {
     }
 }
 
-/// A record of a name gets another one. Padding takes its rest, and what follows where the name is
-/// longer or padding (four bytes at least) would not fit.
+/// A record of a name gets another one. Padding replaces its rest, and also the following bytes if
+/// the name is longer or padding (at least four bytes) does not fit.
 fn rename(record: &mut [u8], name: &[u8]) {
     const PADDING: [u8; 2] = [7, 0];
     let end = 12 + name.len();
@@ -302,8 +302,8 @@ fn rename(record: &mut [u8], name: &[u8]) {
     }
 }
 
-/// Names that no directory may have, in a record that makes one. They would lead `get` out of its
-/// destination, or nowhere.
+/// Impossible names in a record that creates one. With them `get` would write outside of its
+/// destination, or fail.
 #[test]
 fn names_that_cannot_be_are_not_made() {
     let dir = tempfile::Builder::new().tempdir_in("/dev/shm").unwrap();
@@ -326,7 +326,7 @@ fn names_that_cannot_be_are_not_made() {
         drop(fs);
         assert!(bytes == std::fs::read(&image).unwrap(), "{name:?}: something was written");
     }
-    // A name of no length is no record: the log ends before it, as it does for Linux.
+    // A record with an empty name is invalid: the log ends before it, as in Linux.
     let mut bytes = sound.clone();
     rewrite(&mut bytes, &[3], |record| rename(record, b""));
     fs::write(&image, &bytes).unwrap();
@@ -336,7 +336,7 @@ fn names_that_cannot_be_are_not_made() {
     fs.unmount().unwrap();
     drop(fs);
     assert_clean(&image);
-    // Another name that can be is taken: it is the names that are refused, not the change.
+    // Another valid name is accepted, so the refusals are for the names and not for the change.
     let mut bytes = sound;
     rewrite(&mut bytes, &[3], |record| rename(record, b"Nnn"));
     fs::write(&image, &bytes).unwrap();

@@ -1,4 +1,4 @@
-//! Every mount option has an effect: [`cairn_testkit::options`] asks, here are the cases.
+//! Every mount option has an effect: the cases for [`cairn_testkit::options`].
 
 use std::sync::Arc;
 
@@ -76,7 +76,7 @@ fn directories(fs: &dyn FileSystem, count: usize) {
     }
 }
 
-/// What only the journal has.
+/// The contents after the replay of the journal only.
 fn replayed(given: &Given<'_>) -> String {
     let device = given.fresh();
     let fs = given.plain(device.clone());
@@ -85,12 +85,12 @@ fn replayed(given: &Given<'_>) -> String {
     fs.lookup(fs.root(), b"d2").map_or_else(|error| error.to_string(), |_| "found".into())
 }
 
-/// What `df` calls the size.
+/// The size in `df`.
 fn size(given: &Given<'_>) -> String {
     given.open(given.fresh()).statfs().unwrap().blocks.to_string()
 }
 
-/// Where files of more than 48 blocks begin.
+/// The first blocks of files of more than 48 blocks.
 fn beginnings(given: &Given<'_>) -> String {
     let fs = given.open(given.fresh());
     let mut aligned = 0;
@@ -109,12 +109,12 @@ fn beginnings(given: &Given<'_>) -> String {
     if aligned == 8 { "all at multiples of 48".into() } else { "anywhere".into() }
 }
 
-/// Whose the root-reserved blocks are, beside root's.
+/// The users beside root who may use root-reserved blocks.
 fn reserved_for(given: &Given<'_>) -> String {
     format!("{:?}", given.open(given.fresh()).reserved_for().unwrap())
 }
 
-/// The group of what is made by group 5 in a directory of group 77.
+/// The group of a file that group 5 makes in a directory of group 77.
 fn group(given: &Given<'_>) -> String {
     let fs = given.open(given.fresh());
     fs.setattr(fs.root(), &SetAttributes { gid: Some(77), ..Default::default() }).unwrap();
@@ -131,7 +131,7 @@ fn ahead(given: &Given<'_>) -> String {
     format!("runs ahead: {}", fs.report().u64("journal.checkpoint.async_runs").unwrap() > 0)
 }
 
-/// What is looked at to find finished transactions.
+/// The number of visited transactions in the checkpoint list.
 fn looks(given: &Given<'_>) -> String {
     let fs = given.open(given.fresh());
     directories(&*fs, 100);
@@ -153,7 +153,7 @@ fn after_damage(given: &Given<'_>) -> String {
         fs.unmount().unwrap();
         fs.record_at(found).unwrap()
     };
-    // The access time: only the checksum can tell.
+    // A byte of the access time. Only the checksum detects the damage.
     flip(&device, record + 8);
     let fs = given.open(device);
     fs.lookup(fs.root(), b"d0").expect_err("it is damaged");

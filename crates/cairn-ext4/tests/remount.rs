@@ -1,4 +1,5 @@
-//! Options changed on a volume that is in use: all or nothing, read-only and back, under load.
+//! Remounts of a volume in use: options change completely or not at all, to read-only and back,
+//! also under load.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -68,7 +69,7 @@ fn a_list_is_taken_whole_or_not_at_all() {
     }
     create(&volume, "still writable").unwrap();
     volume.unmount().unwrap();
-    // What an unmount has closed is not called writable.
+    // An unmounted volume is not writable.
     for list in ["rw", "ro,rw"] {
         let refused = volume.remount(list).unwrap_err().to_string();
         assert!(refused.contains("mount again"), "{list}: {refused}");
@@ -88,7 +89,7 @@ fn read_only_is_clean_on_disk_and_reversible() {
             let ino = create(&volume, &name).unwrap();
             volume.write(ino, 0, name.as_bytes(), IoFlags::empty()).unwrap();
             volume.remount("ro").unwrap();
-            // Without a call to unmount: what is on the disk now must do.
+            // Without an unmount: the current contents of the disk must be enough.
             judge(&device);
             assert!(matches!(create(&volume, "late"), Err(Error::ReadOnly(_))));
             assert!(matches!(
@@ -165,7 +166,7 @@ fn what_an_error_stopped_stays_stopped() {
     assert!(refused.contains("shut down on request"), "{refused}");
 }
 
-/// As [`judge`], of a volume that may hold files that are deleted but still open: the next mount
+/// As [`judge`], for a volume that may have deleted files that are still open. The next mount
 /// deletes them.
 #[track_caller]
 fn judge_as_found(device: &MemoryDevice) {
@@ -176,7 +177,7 @@ fn judge_as_found(device: &MemoryDevice) {
     judge(&copy);
 }
 
-/// Ends the threads of a test also when it fails.
+/// Ends the threads of a test, also if it fails.
 struct StopAtEnd<'a>(&'a AtomicBool);
 
 impl Drop for StopAtEnd<'_> {
@@ -185,8 +186,7 @@ impl Drop for StopAtEnd<'_> {
     }
 }
 
-/// Threads make, write, rename and delete files while options change around them, read-only
-/// included.
+/// Threads create, write, rename and delete files while options change, also to read-only.
 #[test]
 fn every_transition_under_load() {
     const LISTS: [&str; 12] = [
@@ -216,7 +216,7 @@ fn every_transition_under_load() {
                     round += 1;
                     match work(volume, thread, round) {
                         Ok(()) => drop(done.fetch_add(1, Ordering::Relaxed)),
-                        // The only thing that may happen to anybody.
+                        // The only permitted error.
                         Err(Error::ReadOnly(reason)) => assert_eq!(&*reason, "remounted with ro"),
                         Err(Error::Exists | Error::NotFound) => {}
                         Err(error) => panic!("{error}"),
@@ -282,7 +282,7 @@ fn shut_down_while_it_is_frozen() {
     freezing::shut_down(&*open(&device(&["-t", "ext4"]), ""));
 }
 
-/// Neither a journal to be replayed nor anything that changes.
+/// There is no journal to replay, and nothing changes.
 #[test]
 fn frozen_and_thawed_under_load() {
     let device = device(&["-t", "ext4", "-J", "size=4"]);
@@ -316,8 +316,8 @@ fn reading_renews_old_access_times() {
     assert_eq!(times::kept(&*again), renewed);
 }
 
-/// A walk through a large tree leaves no needless inodes in memory: a new access time does not keep
-/// an inode.
+/// A walk through a large tree leaves no needless inodes in memory: an inode with a new access time
+/// can be evicted.
 #[test]
 fn inodes_that_were_only_read_leave_memory() {
     const LINKS: u64 = 45_000;

@@ -1,5 +1,4 @@
-//! Space that sequential writers reserve ahead: the questions of [`reserving_ahead`] to this
-//! format.
+//! Space that sequential writers reserve ahead: the checks of [`reserving_ahead`] for ext4.
 
 use std::sync::Arc;
 

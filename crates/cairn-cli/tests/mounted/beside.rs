@@ -1,7 +1,7 @@
 //! One seeded sequence of operations on a mount beside the kernel's ext4 on a loop device: root and
 //! an ordinary user, privileges, access control lists, times, file handles, buffered, mapped,
-//! direct and asynchronous I/O. Every answer and every `stat` is the same, but for what is listed
-//! in [`KNOWN`].
+//! direct and asynchronous I/O. Every answer and every `stat` is the same, except for the
+//! differences in [`KNOWN`].
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -16,9 +16,9 @@ const PROGRAM: &str = include_str!("beside/run.py");
 const NODUMP: u32 = 0x40;
 const IMMUTABLE_AND_APPEND: u32 = 0x30;
 
-/// A difference that is none of ours.
+/// An expected difference.
 struct Known {
-    /// Operations it follows from (all if none).
+    /// Operations that cause it (all if none).
     after: &'static [&'static str],
     is: fn(field: &str, kernel: &Value, ours: &Value) -> bool,
     why: &'static str,
@@ -75,7 +75,7 @@ fn run(place: &Path, seed: u64, steps: u32, flags: u32) -> Vec<Value> {
     told.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// What differs in a step: field, the kernel's, ours.
+/// A difference in a step: field, the kernel's value, Cairn's value.
 fn differences(kernel: &Value, ours: &Value) -> Vec<(String, Value, Value)> {
     let mut found = Vec::new();
     if kernel["result"] != ours["result"] {
@@ -146,7 +146,7 @@ fn f2fs_answers_as_the_kernel_s_ext4() {
     }
 }
 
-/// The kernel asks before it opens; without its cache it asks before it writes, too.
+/// The kernel asks before it opens. Without its writeback cache it also asks before it writes.
 #[test]
 fn immutable_and_append_only_files_are_the_kernel_s() {
     const ASKING: &str = "nono_open,nowriteback_cache";

@@ -1,7 +1,6 @@
-//! A program that knows what it was promised: SQLite on a mount, and power cuts under it. The
-//! device records what is written and flushed; at every barrier and between, Cairn recovers what
-//! the cut leaves, and SQLite must find a sound database with every transaction that it had
-//! acknowledged.
+//! SQLite on a mount, with power cuts. The device records writes and flushes. Cairn recovers the
+//! state after a cut at each barrier and between barriers. SQLite must find a consistent database
+//! with each acknowledged transaction.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,8 +22,8 @@ use crate::recorded::{Recorded, open};
 
 const EXT4: &str = "ext4";
 
-/// Commits transactions and says so of each. Rows are short and long, new and removed; a row's
-/// contents follow from its number.
+/// Commits transactions and prints a line for each. Rows are short and long, new and removed; a
+/// row's contents depend on its number.
 const WORK: &str = r#"
 import random, sqlite3, sys
 path, journal, synchronous, count = sys.argv[1:5]
@@ -49,8 +48,8 @@ for number in range(int(count)):
     acknowledge(number)
 "#;
 
-/// For each line, a directory and the last transaction that was acknowledged (or "none"): what is
-/// wrong with the database there.
+/// Reads lines with a directory and the last acknowledged transaction (or "none"). Prints the
+/// errors of the database in the directory.
 const LOOK: &str = r#"
 import sqlite3, sys
 for line in sys.stdin:
@@ -111,7 +110,7 @@ fn run(
     let mut heard = work.stdin.take().unwrap();
     for line in BufReader::new(work.stdout.take().unwrap()).lines() {
         acknowledged.insert(volume.moment(), line.unwrap().parse().unwrap());
-        // It goes on once that is noted.
+        // SQLite continues after the moment was recorded.
         heard.write_all(b"\n").unwrap();
     }
     let ended = work.wait().unwrap();
@@ -123,7 +122,7 @@ fn run(
     Run { log, acknowledged }
 }
 
-/// Takes the database out of a volume.
+/// Copies the database out of a volume.
 fn take_out(fs: &dyn FileSystem, place: &Path) {
     for name in ["db", "db-journal", "db-wal"] {
         let Ok(found) = resolve(fs, name.as_bytes(), false) else { continue };
@@ -138,7 +137,7 @@ fn search(name: &str, fresh: &MemoryDevice, clean: fn(&Path), journal: &str, syn
     require_mounting();
     let dir = Place::inside(Path::new("/dev/shm"));
     let mut run = run(dir.path(), fresh.fork(), journal, synchronous, if deep() { 60 } else { 12 });
-    // F2FS relies on nodes that are written whole or not at all: docs/limits.md.
+    // F2FS needs nodes that are written whole or not at all: docs/limits.md.
     if name != EXT4 {
         run.log = run.log.with_whole(judge::node_blocks_of(fresh));
     }

@@ -22,17 +22,17 @@ const PIECE: u64 = 64 << 10;
 /// How long a daemon may take to mount an image of this size on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// An image, its mount point, and the daemon while it is mounted. Dropped after a failure, it
-/// leaves no mount behind.
+/// An image, its mount point, and the daemon while it is mounted. It leaves no mount behind, even
+/// after a failure.
 pub struct Volume {
-    /// Also what a test mounts beside the volume is detached when this goes.
+    /// The drop of this field also detaches the other mounts of a test.
     dir: Place,
     daemon: Option<Child>,
     /// The format's own checker.
     assert_clean: fn(&Path),
-    /// How a test mounts it again.
+    /// The options of the last mount.
     options: String,
-    /// Of a worn volume: its mode, and what its mounts did.
+    /// The mode of a worn volume, and the counters of its mounts.
     mode: Option<Mode>,
     cleaned: u64,
     filled: u64,
@@ -55,9 +55,9 @@ impl Volume {
         volume
     }
 
-    /// F2FS, mounted in this mode, with so many MiB free or some more. Its sections are half valid,
-    /// so that operations that need room clean them: a file that filled the volume has holes, half
-    /// of the volume in all.
+    /// F2FS, mounted in this mode, with at least this many MiB free. Its sections are half valid,
+    /// so operations that need room clean them: a file that filled the volume has holes in half of
+    /// its blocks.
     pub fn worn(room: u64, mode: &Mode) -> Self {
         Self::worn_with(room, mode, mode.options)
     }
@@ -65,7 +65,7 @@ impl Volume {
     /// The same with more options.
     pub fn worn_with(room: u64, mode: &Mode, options: &str) -> Self {
         let mut volume = Self::none(judge::assert_f2fs_clean, options);
-        // What is kept for metadata and for cleaning, and as much again as is free.
+        // The reserve for metadata and cleaning, and twice the free space.
         let size = 2 * room + room / 4 + if mode.zoned { 40 } else { 84 };
         if mode.zoned {
             let size = format!("{size}M");
@@ -127,7 +127,7 @@ impl Volume {
         stats(&self.root())
     }
 
-    /// Adds what this mount did to the volume's room.
+    /// Adds the counters of this mount.
     fn count(&mut self) {
         let Some(mode) = self.mode else { return };
         let stats = self.stats();
@@ -139,8 +139,8 @@ impl Volume {
         assert_eq!(stats["store"]["ckpt"]["merging"], mode.merges(), "{mode:?}");
     }
 
-    /// A worn volume that has been unmounted had sections cleaned or holes filled, as its mode has
-    /// it.
+    /// Asserts that the mounts of a worn volume cleaned sections or filled holes, as the mode
+    /// demands.
     #[track_caller]
     pub fn assert_reused(&self) {
         let mode = self.mode.expect("it was made worn");
@@ -174,7 +174,7 @@ impl Volume {
         self.root().join(name)
     }
 
-    /// A place beside the mount.
+    /// A path beside the mount.
     pub fn outside(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
@@ -226,13 +226,13 @@ impl Volume {
         self.mount(&options);
     }
 
-    /// What the daemon said.
+    /// The daemon's messages.
     pub fn log(&self) -> String {
         fs::read_to_string(self.outside("log")).unwrap_or_default()
     }
 
-    /// Unmounts; when that returns, the checker must find nothing, although the daemon's process
-    /// may still be ending.
+    /// Unmounts. After that the checker must find nothing, although the daemon's process may still
+    /// run.
     pub fn unmount(&mut self) {
         assert!(self.daemon.is_some(), "it is not mounted");
         self.count();
@@ -246,7 +246,7 @@ impl Volume {
         );
     }
 
-    /// As [`Volume::unmount`], of a daemon that may have had something to say.
+    /// As [`Volume::unmount`], for a daemon that may have printed messages.
     pub fn unmount_talking(&mut self) {
         self.detach();
         (self.assert_clean)(&self.image());
@@ -254,7 +254,7 @@ impl Volume {
         assert!(status.success(), "the daemon ended with {status}: {}", self.log());
     }
 
-    /// `cairn umount`, patiently.
+    /// `cairn umount`, with retries while the mount is busy.
     pub fn detach(&self) {
         let started = Instant::now();
         loop {
@@ -262,8 +262,8 @@ impl Volume {
             if output.status.success() {
                 break;
             }
-            // A process that another test is just starting holds copies of this one's open files
-            // until it is itself.
+            // A child process of another test has copies of this process's open files until it
+            // calls exec.
             let said = String::from_utf8_lossy(&output.stderr);
             let passing = said.contains("in use") && started.elapsed() < PATIENCE;
             assert!(passing, "cairn umount: {said}\n{}", self.log());
@@ -271,7 +271,7 @@ impl Volume {
         }
     }
 
-    /// Kills the daemon as a crash would, and clears its dead mount away.
+    /// Kills the daemon, as a crash would, and detaches the dead mount.
     pub fn kill(&mut self) {
         self.count();
         let mut daemon = self.daemon.take().expect("it is mounted");
@@ -280,7 +280,7 @@ impl Volume {
         assert!(self.log().is_empty(), "before it was killed: {}", self.log());
     }
 
-    /// Asks the daemon to end, as systemd does; then the checker must find nothing.
+    /// Sends SIGTERM, as systemd does. Afterwards the checker must find nothing.
     pub fn terminate(&mut self) {
         let mut daemon = self.daemon.take().expect("it is mounted");
         let started = Instant::now();
@@ -290,7 +290,7 @@ impl Volume {
                 rustix::process::Signal::TERM,
             )
             .unwrap();
-            // As in `detach`: copies of open files in processes that are being started.
+            // As in `detach`: starting child processes have copies of open files.
             assert!(started.elapsed() < PATIENCE, "the daemon does not end: {}", self.log());
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -315,8 +315,8 @@ impl Volume {
         judge::run("prlimit", [format!("--pid={daemon}"), limit.to_owned()]);
     }
 
-    /// Waits for the end of a daemon that has been asked to end; then the checker must find
-    /// nothing. Returns what the daemon said.
+    /// Waits for the end of a daemon that got a signal. Then the checker must find nothing. Returns
+    /// the daemon's messages.
     pub fn await_end(&mut self) -> String {
         let status = self.daemon.take().expect("it was mounted").wait().unwrap();
         assert!(status.success(), "the daemon ended with {status}: {}", self.log());
@@ -324,15 +324,15 @@ impl Volume {
         self.log()
     }
 
-    /// Unmounts a volume that has something to say; returns it.
+    /// Unmounts a volume whose daemon prints messages. Returns the messages.
     pub fn end(&mut self) -> String {
-        // Of a volume that failed it tells that it did.
+        // `cairn umount` reports the error of a volume that has failed.
         self.end_with_status();
         self.log()
     }
 
-    /// Unmounts; returns the exit status of `cairn umount` and what it said, and the exit status of
-    /// the daemon in the foreground.
+    /// Unmounts. Returns the exit status and the messages of `cairn umount`, and the exit status of
+    /// the daemon.
     pub fn end_with_status(&mut self) -> (Option<i32>, String, Option<i32>) {
         let output = Command::new(CAIRN).arg("umount").arg(self.root()).output().unwrap();
         let daemon = self.daemon.take().expect("it is mounted").wait().unwrap();
@@ -344,7 +344,7 @@ impl Volume {
         (self.assert_clean)(&self.image());
     }
 
-    /// Takes a dead daemon's mount away.
+    /// Detaches the mount of a dead daemon.
     pub fn clear(&self) {
         let output = Command::new(CAIRN).args(["umount", "-l"]).arg(self.root()).output().unwrap();
         assert!(
@@ -371,7 +371,7 @@ impl Drop for Volume {
     }
 }
 
-/// In memory where possible; others must be able to pass.
+/// In memory if possible. Other users must be able to enter the directory.
 fn directory() -> Place {
     let memory = Path::new("/dev/shm");
     let parent = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
@@ -388,7 +388,7 @@ pub fn stats(point: &Path) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Fails where nothing can be mounted.
+/// Fails if mounts are impossible.
 pub fn require_mounting() {
     assert!(
         judge::is_root(),

@@ -10,8 +10,8 @@ use crate::fixture::{CAIRN, Volume};
 
 const SIZE: u64 = 64 << 20;
 
-/// Run in a mount namespace of its own, where an empty `/sbin` gets the helper: the program, the
-/// mount point, the table, a script.
+/// Runs in its own mount namespace, in which an empty `/sbin` gets the helper. Arguments: the
+/// program, the mount point, the table, a script.
 const HELPER: &str = r#"
 set -e
 mount -t tmpfs none "$(readlink -f /sbin)"

@@ -1,5 +1,5 @@
-//! An idmapped mount of a mount: the same files with other owners, as containers without images of
-//! their own for each use them. The kernel's ext4 says what that means.
+//! An idmapped mount of a mount: the same files with other owners, as for containers. The results
+//! are compared with the kernel's ext4.
 
 use std::path::Path;
 
@@ -7,8 +7,8 @@ use cairn_testkit::judge::{self, KernelMount};
 
 use crate::fixture::Volume;
 
-/// Mounts DIRECTORY a second time at PLACE, its users 0 to 99 being 1000 to 1099 there, and says
-/// what root and user 1000 can do.
+/// Mounts DIRECTORY a second time at PLACE, where its users 0 to 99 are 1000 to 1099. Prints what
+/// root and user 1000 can do.
 const USE: &str = r#"
 import ctypes, errno, os, signal, struct, sys
 libc = ctypes.CDLL(None, use_errno=True)
@@ -91,7 +91,7 @@ os.close(tree)
 check(libc.umount2(place.encode(), 0))
 "#;
 
-/// What happens on an idmapped mount of this one.
+/// The results on an idmapped mount of this directory.
 fn transcript(mount: &Path) -> String {
     let place = cairn_testkit::place::Place::new();
     judge::run("python3", [Path::new("-c"), Path::new(USE), mount, place.path()])

@@ -1,5 +1,5 @@
-//! Ioctls beside the kernel's ext4: what each answers to root and to a user, and how far it writes
-//! into the caller's buffer.
+//! Ioctls, compared with the kernel's ext4: the answer to root and to a user, and the number of
+//! bytes written to the caller's buffer.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use cairn_testkit::judge::{self, KernelMount};
 
 use crate::fixture::Volume;
 
-/// Asks every ioctl with canaries behind the buffer; a line for each.
+/// Calls every ioctl with canaries behind the buffer, and prints a line for each.
 const ASK: &str = r#"
 import errno, fcntl, os, struct, sys
 root = sys.argv[1]
@@ -69,8 +69,7 @@ for name, (number, given, where) in IOCTLS.items():
     print(name, "writes up to", last, "behind" if last > max(size, 4) else "")
 "#;
 
-/// Shuts a volume down with these flags, with a directory that is on the disk, and a file that was
-/// not synced.
+/// Shuts a volume down with these flags. It has a synced directory and a file that is not synced.
 const SHUT_DOWN: &str = r#"
 import errno, fcntl, os, struct, sys
 root, flags = sys.argv[1], int(sys.argv[2])
@@ -115,8 +114,8 @@ fn shut_down(root: &Path, flags: &str) -> String {
     judge::run("python3", [Path::new("-c"), Path::new(SHUT_DOWN), root, Path::new(flags)])
 }
 
-/// Everything is written before, or the log, or nothing: what is found afterwards, and what calls
-/// answer meanwhile, is what the kernel's ext4 has.
+/// A shutdown first writes everything, or the log, or nothing. The later answers of calls and the
+/// contents afterwards are as on the kernel's ext4.
 #[test]
 fn a_shutdown_keeps_what_its_flags_ask_for() {
     for flags in ["0", "1", "2"] {
@@ -140,8 +139,8 @@ fn a_shutdown_keeps_what_its_flags_ask_for() {
     }
 }
 
-/// The flags that F2FS alone has. Metadata without a checkpoint: what counted before counts. A
-/// checkpoint that asks for fsck: the volume goes on.
+/// The flags of F2FS only. Metadata without a checkpoint: the earlier checkpoint stays valid. A
+/// checkpoint that asks for fsck: the volume continues.
 #[test]
 fn f2fs_ends_as_its_own_flags_say() {
     let mut ext4 = Volume::mounted(64 << 20, "");
@@ -173,7 +172,7 @@ fn f2fs_ends_as_its_own_flags_say() {
     assert!(state.contains(" fsck"), "dump.f2fs: {state}");
 }
 
-/// Lines that differ from the kernel's: the ioctl, what it is here, and why.
+/// Lines that differ from the kernel's: the ioctl, the answer here, and the reason.
 const KNOWN: [(&str, &str, &str); 4] = [
     (
         "FS_IOC_GETFSLABEL",

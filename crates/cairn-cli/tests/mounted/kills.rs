@@ -1,4 +1,5 @@
-//! Daemons killed under load: what fsync acknowledged is there after recovery, byte for byte.
+//! Daemons that are killed under load: everything that fsync acknowledged is there after recovery,
+//! byte for byte.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -15,16 +16,16 @@ use crate::fixture::Volume;
 const KILLS: u64 = 20;
 const WRITERS: u64 = 4;
 
-/// One writer's directory, and what it was promised in it.
+/// One writer's directory and the acknowledged changes in it.
 struct Writer {
     dir: PathBuf,
     random: fastrand::Rng,
     serial: u64,
-    /// Contents at least (a file being appended to may hold more).
+    /// The least contents (a file that is being extended may have more).
     promised: BTreeMap<String, Vec<u8>>,
-    /// Names whose presence is open: their operation did not end.
+    /// Names that may exist or not, because their operation did not end.
     in_doubt: BTreeSet<String>,
-    /// The file that was being appended to.
+    /// The file that was being extended.
     growing: Option<String>,
 }
 
@@ -116,7 +117,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Compares the directory with the promises and goes on from what is there.
+    /// Compares the directory with the acknowledged changes and continues from its contents.
     fn check(&mut self) {
         let found: BTreeMap<String, Vec<u8>> = fs::read_dir(&self.dir)
             .unwrap()
@@ -226,7 +227,7 @@ fn survive(volume: &mut Volume, kills: u64) {
     volume.unmount();
 }
 
-/// What the kernel's own recovery finds after a kill is what ours finds.
+/// The kernel's recovery after a kill finds the same contents as Cairn's.
 #[test]
 fn the_kernel_and_e2fsck_recover_what_a_killed_daemon_left() {
     let mut volume = Volume::mounted(256 << 20, "");

@@ -69,8 +69,8 @@ fn memory_maps_of_processes_agree_on_f2fs() {
     }
 }
 
-/// One process writes a file through a map, others read it through their own and through system
-/// calls; then the other way round. Nothing is synced between them.
+/// One process writes a file through a mapping, others read it through their own mappings and
+/// system calls; then the reverse. Nothing is synced between them.
 fn maps_agree(volume: &mut Volume) {
     let file = format!("--filename={}", volume.path("shared").display());
     let common = [
@@ -113,16 +113,16 @@ fn maps_agree(volume: &mut Volume) {
     volume.unmount();
 }
 
-/// Many small files, with each of the ways to bring them to the disk that fs_mark knows. Each
-/// process has a directory of its own: two that begin in the same microsecond give their files the
-/// same names (of 6,345 runs on a tmpfs with eight processes in one directory 23 failed for that).
+/// Many small files, with each sync method of fs_mark. Each process has its own directory, because
+/// two processes that begin in the same microsecond give their files the same names. (Of 6,345 runs
+/// on a tmpfs with eight processes in one directory, 23 failed for this reason.)
 #[test]
 fn fs_mark_runs() {
     let mut volume = Volume::mounted(512 << 20, "");
     let before = volume.free();
     let log = volume.outside("fs_mark");
     for method in ["0", "1", "3", "5"] {
-        // fs_mark takes no path longer than 40 bytes.
+        // fs_mark accepts paths of at most 40 bytes.
         let directories = ["m0", "m1", "m2", "m3"].map(|name| volume.path(name));
         let count = if deep() { "5000" } else { "500" };
         let mut words =

@@ -1,5 +1,5 @@
-//! One image, two who want it: Cairn and QEMU, Cairn and the kernel, Cairn and Cairn, under
-//! whatever names they have it.
+//! Two programs that use one image under any names: Cairn and QEMU, Cairn and the kernel, Cairn and
+//! Cairn.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -24,7 +24,8 @@ fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// Refused as in use, in one line that has these words.
+/// Asserts that the command is refused because the image is in use, with one line that has these
+/// words.
 #[track_caller]
 fn in_use(output: &Output, words: &[&str]) {
     let said = String::from_utf8_lossy(&output.stderr);
@@ -143,7 +144,7 @@ fn an_image_and_a_loop_device_of_it_are_one() {
     in_use(&cairn(&["mount", text(above.path()), point]), &["in use: mounted on", "cairn umount"]);
     volume.unmount();
 
-    // The other way round, and through two loop devices.
+    // The reverse order, and two loop devices.
     for node in [node, text(above.path())] {
         done(&cairn(&["mount", node, point]));
         in_use(&cairn(&["mount", text(&image), text(&volume.root())]), &["in use"]);
@@ -169,7 +170,7 @@ fn what_the_kernel_has_mounted_is_left_alone_whatever_its_file_is_called_now() {
     for mounted in [device.path(), above.path()] {
         judge::run("mount", [mounted, &*point]);
         in_use(&cairn(&["mount", text(&image), text(&root)]), &["mounted on", text(&point)]);
-        // Under a second name, under a new one, and with the first one gone.
+        // Under a second name, under a new name, and after the removal of the first.
         fs::hard_link(&image, &link).unwrap();
         fs::rename(&image, &renamed).unwrap();
         for name in [&link, &renamed] {
@@ -181,7 +182,7 @@ fn what_the_kernel_has_mounted_is_left_alone_whatever_its_file_is_called_now() {
         fs::rename(&link, &image).unwrap();
         judge::run("umount", [&point]);
     }
-    // Another mount namespace has it: its mounts are not in our table.
+    // Another mount namespace has the mount, which is not in this process's table.
     let script = "mount \"$0\" \"$1\" && echo mounted && read -r line";
     let mut elsewhere = judge::command("unshare");
     elsewhere.args(["--mount", "sh", "-c", script]).args([device.path(), &*point]);
@@ -201,7 +202,7 @@ fn what_the_kernel_has_mounted_is_left_alone_whatever_its_file_is_called_now() {
 fn parts_of_an_image_can_be_had_at_once_but_none_twice() {
     let first = Volume::make(SIZE, &[]);
     let second = Volume::make(SIZE, &[]);
-    // A disk with two volumes, a mebibyte in front.
+    // A disk with two volumes after the first mebibyte.
     let disk = first.outside("disk");
     let mut bytes = vec![0; 1 << 20];
     bytes.extend(fs::read(first.image()).unwrap());

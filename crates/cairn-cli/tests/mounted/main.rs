@@ -1,9 +1,9 @@
-//! ext4 and F2FS images mounted by the `cairn` program and used through the kernel: suites that
-//! others wrote, real load, killed daemons, full volumes. After each mount e2fsck or fsck.f2fs has
-//! the last word.
+//! ext4 and F2FS images mounted by the `cairn` program and used through the kernel: test suites of
+//! other projects, real load, killed daemons, full volumes. e2fsck or fsck.f2fs judges the image
+//! after each mount.
 //!
 //! Needs root, `/dev/fuse` and loop devices, and the tools that `scripts/install-deps` installs; a
-//! test that misses one fails and says which. `CAIRN_DEEP=1` runs longer.
+//! test without one of them fails and names it. `CAIRN_DEEP=1` runs longer.
 
 mod beside;
 mod databases;

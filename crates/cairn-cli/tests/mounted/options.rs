@@ -1,6 +1,6 @@
-//! Every option of the mount itself has an effect that can be seen from outside: in the mount
-//! table, in the daemon's counters, in what the kernel allows. The list of options is the code's
-//! own, so that a new one without a case is found.
+//! Every option of the mount itself has a visible effect: in the mount table, in the daemon's
+//! counters, or in the calls that the kernel allows. The list of options comes from the code, so a
+//! new option without a case is found.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -14,8 +14,7 @@ use crate::fixture::{CAIRN, Volume};
 
 const SIZE: u64 = 32 << 20;
 
-/// The options besides the word, the word, if it can be changed on a live mount, and what is looked
-/// at.
+/// The other options, the option, whether a remount can change it, and the observed quantity.
 type Effect = (&'static str, &'static str, bool, fn(&Volume) -> String);
 
 const EFFECTS: &[Effect] = &[
@@ -42,7 +41,7 @@ const EFFECTS: &[Effect] = &[
     ("no_open", "nono_open", false, opens),
 ];
 
-/// Options whose effect another test sees.
+/// Options whose effect another test checks.
 const ELSEWHERE: &[(&str, &str)] = &[
     ("allow_other", "user::: root's mounts have it anyway"),
     ("idmap", "idmapped::"),
@@ -51,7 +50,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("spin", "cairn_fuse::servers::tests: it changes nothing but time"),
 ];
 
-/// Is the word among the flags of the mount?
+/// True if the mount table has the option.
 fn in_table(volume: &Volume, word: &str) -> String {
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
     let point = volume.root();
@@ -70,7 +69,7 @@ fn executed(volume: &Volume) -> String {
     done.map_or_else(|error| error.kind().to_string(), |status| status.to_string())
 }
 
-/// Requests of a kind while something is done.
+/// The number of requests of a kind while `work` runs.
 fn requests(volume: &Volume, kinds: &[&str], work: impl FnOnce()) -> u64 {
     let count = || {
         let stats = volume.stats();
@@ -128,7 +127,7 @@ fn small_writes(volume: &Volume) -> String {
 fn opens(volume: &Volume) -> String {
     let path = volume.path("file");
     File::create(&path).unwrap();
-    // The first one asks whether it is to be asked.
+    // With the first request the kernel learns whether it has to ask.
     File::open(&path).unwrap();
     format!(
         "{} opens",

@@ -1,6 +1,6 @@
 //! A mount as the upper layer of overlayfs, as containers use it: names hidden by whiteouts,
-//! directories replaced, files copied up. The kernel's ext4 as upper layer of the same lower one
-//! says what it must look like, merged and by itself.
+//! directories replaced, files copied up. The results, merged and in the upper layer, are compared
+//! with the kernel's ext4 as the upper layer.
 
 use std::path::Path;
 
@@ -8,8 +8,8 @@ use cairn_testkit::judge::{self, KernelMount};
 
 use crate::fixture::Volume;
 
-/// What a container does to its image, then the trees: merged, merged again from scratch, and the
-/// upper layer itself.
+/// Changes as by a container, then the trees: merged, merged by a second mount, and the upper layer
+/// itself.
 const USE: &str = r#"
 set -eu
 mkdir -p $PLACE/lower/dir/deep $PLACE/lower/gone/deep $PLACE/merged $UPPER/u $UPPER/w

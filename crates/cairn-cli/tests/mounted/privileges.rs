@@ -1,5 +1,5 @@
 //! Programs with privileges that another user changes, and readers beside asynchronous direct
-//! writes: state that the kernel would keep for an hour without a notification.
+//! writes: the kernel caches this state for an hour unless it is notified.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -8,7 +8,7 @@ use cairn_testkit::judge;
 
 use crate::fixture::Volume;
 
-/// Ordinary users may change a set-user-id program, in every way there is, and run it.
+/// Ordinary users change a set-user-ID program in each possible way and run it.
 const CHANGE: &str = r#"
 import ctypes, mmap, os, shutil, subprocess, sys
 libc = ctypes.CDLL(None, use_errno=True)
@@ -56,8 +56,8 @@ for privilege in ("set-user-id", "capability"):
         print(privilege, way, oct(os.stat(path).st_mode), ran, sorted(set(os.listxattr(path))))
 "#;
 
-/// Asynchronous direct writes while the same pages are read through the cache; how many rounds left
-/// stale ones.
+/// Asynchronous direct writes while the same pages are read through the cache. Prints the number of
+/// rounds that left stale pages.
 const BESIDE: &str = r#"
 import ctypes, mmap, os, struct, sys, threading
 libc = ctypes.CDLL(None, use_errno=True)

@@ -1,5 +1,5 @@
-//! What immutable and append-only files allow, and who sees which extended attributes, beside the
-//! kernel's ext4.
+//! The calls that immutable and append-only files allow, and the extended attributes that each user
+//! sees, compared with the kernel's ext4.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::fixture::Volume;
 /// Every way to open, write, map, truncate, rename… a protected file.
 const ATTEMPTS: &str = include_str!("protected/run.py");
 
-/// What differs, and why: the kernel does not know of a FUSE file that it is append-only.
+/// Expected differences. The kernel does not know that a FUSE file is append-only.
 const DIFFERENCES: [(&str, &str); 3] = [
     ("append map ra r ", "mmap is the kernel's alone: it cannot refuse"),
     (
@@ -49,7 +49,7 @@ for who in ([], user, without, ["unshare", "--user", "--map-root-user"]):
 
 fn run(program: &str, place: &Path) -> Vec<String> {
     let told = judge::run("python3", [Path::new("-c"), Path::new(program), place]);
-    // Nothing that names the place.
+    // The output does not contain the path.
     told.lines().map(|line| line.replace(place.to_str().unwrap(), "")).collect()
 }
 

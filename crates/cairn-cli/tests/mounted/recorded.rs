@@ -1,4 +1,4 @@
-//! A volume that is mounted in this process on a device that records what is written and flushed.
+//! A volume that is mounted in this process on a device that records writes and flushes.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use cairn_fuse::Unmounter;
 use cairn_testkit::crash::{CrashLog, Recording};
 use cairn_vfs::FileSystem;
 
-/// Opens a volume; recovers it if need be.
+/// Opens a volume, with recovery if it is needed.
 pub fn open(
     device: Arc<dyn BlockDevice>,
     runtime: Arc<dyn Runtime>,
@@ -44,7 +44,7 @@ impl Recorded {
         Self { point, recording, fs, unmounter, server }
     }
 
-    /// The present moment of the recording.
+    /// The current moment of the recording.
     pub fn moment(&self) -> u64 {
         self.recording.moment()
     }

@@ -1,5 +1,5 @@
-//! Root-reserved blocks: the users who may have them on the kernel's ext4 may have them on a mount,
-//! for data, names and attributes, and no other user may.
+//! Root-reserved blocks: the same users may use them as on the kernel's ext4, for data, names and
+//! attributes.
 
 use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt;
@@ -10,8 +10,8 @@ use serde_json::Value;
 
 use crate::fixture::Volume;
 
-/// Makes what root has to prepare, a directory for each user; takes what an ordinary user can have;
-/// or tries everything that takes blocks, and counts what succeeds.
+/// Makes a directory for each user as root; fills the volume as an ordinary user; or tries all
+/// operations that allocate blocks, and counts the successful ones.
 const PROGRAM: &str = r#"
 import errno, json, mmap, os, signal, sys
 what, place = sys.argv[1:3]
@@ -146,14 +146,15 @@ fn run(what: &str, place: &Path, more: &[&str]) -> String {
     judge::run("python3", ["-c", PROGRAM, what, place.to_str().unwrap()].iter().chain(more))
 }
 
-/// What each of the users could do on a volume that an ordinary user has filled.
+/// The number of successful operations of each user on a volume that an ordinary user has filled.
 fn counts(place: &Path) -> Vec<Value> {
     run("prepare", place, &USERS.map(|(user, _)| user));
     let steps = std::iter::once("fill").chain(USERS.map(|(user, _)| user));
     steps.map(|step| serde_json::from_str(&run(step, place, &[])).unwrap()).collect()
 }
 
-/// Whatever takes blocks succeeded for those who may have the root-reserved ones, and for no other.
+/// Asserts that operations that allocate blocks succeeded only for users who may use root-reserved
+/// blocks.
 fn assert_kept(found: &[Value]) {
     for ((user, reserved), tried) in USERS.iter().zip(&found[1..]) {
         for way in ["mkdir", "symlink", "setxattr", "direct", "mapped", "allocate"] {
@@ -162,8 +163,8 @@ fn assert_kept(found: &[Value]) {
     }
 }
 
-/// Fills a volume through a mapping, as an ordinary user. The blocks that are kept from that user,
-/// before; and what is free afterwards.
+/// Fills a volume through a mapping, as an ordinary user. Returns the number of root-reserved
+/// blocks before and of free blocks afterwards.
 const MAP: &str = r#"
 import errno, mmap, os, sys
 place = sys.argv[1]
@@ -193,7 +194,7 @@ fn a_mapping_does_not_reach_the_reserve_from_afar() {
     let told = judge::run("python3", ["-c", MAP, root.to_str().unwrap()]);
     let numbers: Vec<u64> = told.split_whitespace().map(|word| word.parse().unwrap()).collect();
     let [kept, free] = numbers[..] else { panic!("msync failed: {told}") };
-    // What comes while the kernel is asked to hand over what it holds may be anybody's.
+    // Pages that arrive while the kernel's dirty data is fetched may be of any user.
     let most = kept - kept / 8;
     assert!(kept > 25_000 && free > most, "{free} blocks are free, of {kept} that were kept");
     volume.unmount();

@@ -1,4 +1,4 @@
-//! Full volumes, and space that must come back.
+//! Full volumes, and space that must become free again.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
@@ -10,8 +10,7 @@ use cairn_testkit::modes::MODES;
 
 use crate::fixture::Volume;
 
-/// The kernel gives its references on removed inodes back in its own time; soon the counts must be
-/// these.
+/// Waits until the counts are these: the kernel drops its references to removed inodes later.
 #[track_caller]
 pub fn wait_for_free(volume: &Volume, expected: (u64, u64)) {
     let started = Instant::now();
@@ -37,7 +36,8 @@ fn write_and_sync(path: &std::path::Path, bytes: &[u8]) -> std::io::Result<()> {
     file.sync_all()
 }
 
-/// What fsync acknowledged before the volume was full is there afterwards, byte for byte.
+/// Everything that fsync acknowledged before the volume was full is there afterwards, byte for
+/// byte.
 #[test]
 fn a_full_volume_says_so_and_loses_nothing_acknowledged() {
     let mut volume = Volume::mounted(48 << 20, "");
@@ -54,8 +54,8 @@ fn a_full_volume_says_so_and_loses_nothing_acknowledged() {
     };
     assert_eq!(error.kind(), ErrorKind::StorageFull, "{error}");
     assert!(acknowledged.len() > 300, "full after {} files", acknowledged.len());
-    // Without fsync after each: written until refused, then the file's own fsync must tell if
-    // something was lost.
+    // Without an fsync after each write: writes until one fails. Then the file's fsync must report
+    // lost data.
     let mut file = File::create(volume.path("full/big")).unwrap();
     let refused = (0..2000).find_map(|n| file.write_all(&pattern(n, 50_000)).err());
     let told = file.sync_all().err();
@@ -96,8 +96,7 @@ fn a_write_that_fits_in_part_says_how_much_on_f2fs() {
     }
 }
 
-/// The kernel passes such a write on as it is: it gets what there was room for, the next gets the
-/// error.
+/// The kernel passes such a write unchanged: it is short, and the next one gets the error.
 fn short_write(volume: &mut Volume) {
     const WHOLE: usize = 1 << 20;
     let mut filler = File::create(volume.path("filler")).unwrap();
@@ -110,14 +109,14 @@ fn short_write(volume: &mut Volume) {
     let size = filler.metadata().unwrap().len();
     filler.set_len(size - 300_000).unwrap();
     filler.sync_all().unwrap();
-    // What was freed can be had after the next commit or checkpoint.
+    // Freed space can be allocated after the next commit or checkpoint.
     File::open(volume.root()).unwrap().sync_all().unwrap();
     let bytes = pattern(9, WHOLE);
     let mut file = File::create(volume.path("short")).unwrap();
     let written = file.write(&bytes).unwrap();
     assert!(written > 100_000 && written < WHOLE, "{written} bytes of {WHOLE}");
     let mut last = file.write(&bytes[written..]);
-    // The block that is begun may be filled.
+    // A partly used block may be filled.
     if let Ok(more) = last {
         assert!(more < 4096, "{more} bytes after {written}");
         last = file.write(&bytes[written + more..]);
@@ -137,7 +136,7 @@ fn short_write(volume: &mut Volume) {
 /// Volumes on which the kernel collects writes, with the least number of bytes that must fit.
 fn collecting() -> [(Volume, u64); 4] {
     [
-        // Near full from the start, and far from it at first.
+        // One volume is near full from the start, the other is not.
         (Volume::mounted(48 << 20, ""), 30 << 20),
         (Volume::mounted(300 << 20, ""), 250 << 20),
         (Volume::f2fs(100 << 20, ""), 30 << 20),
@@ -166,8 +165,8 @@ fn a_write_to_a_full_volume_fails_without_an_fsync() {
         assert_eq!(room(&volume, "near_full"), true);
         let written = fs::metadata(volume.path("large")).unwrap().len();
         assert!(written > least, "{written} bytes fit, {least} at the least");
-        // A write that is larger than all that is left, one after the end of the file, one over
-        // what is there.
+        // A write that is larger than the free space, one after the end of the file, and an
+        // overwrite.
         let large = File::options().read(true).write(true).open(volume.path("large")).unwrap();
         let refused = large.write_at(&pattern(1, 8 << 20), written).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::StorageFull, "{refused}");
@@ -187,7 +186,7 @@ fn a_write_to_a_full_volume_fails_without_an_fsync() {
             );
         }
         assert!(sizes[0][10_000..60_000] == pattern(2, 50_000), "written over");
-        // Room that comes back can be had at once.
+        // Freed room can be used at once.
         fs::remove_file(volume.path("large")).unwrap();
         fs::write(volume.path("again"), pattern(3, 5 << 20)).unwrap();
         assert!(fs::read(volume.path("again")).unwrap() == pattern(3, 5 << 20));
@@ -195,8 +194,7 @@ fn a_write_to_a_full_volume_fails_without_an_fsync() {
     }
 }
 
-/// Several write at once: what was told to be written to one is not what another was told to have
-/// room for.
+/// Several threads write at once: room that one writer was granted is not granted to another.
 #[test]
 fn writers_at_the_same_time_are_told_of_the_same_room() {
     const PIECE: usize = 70_000;
@@ -227,8 +225,7 @@ fn writers_at_the_same_time_are_told_of_the_same_room() {
     }
 }
 
-/// `cp -a` of a tree that does not fit, and `echo`, as people use them: each reports what it could
-/// not do.
+/// `cp -a` of a tree that does not fit, and `echo`: each reports its failed writes.
 #[test]
 fn copying_too_large_a_tree_is_reported() {
     for (mut volume, _) in collecting() {
@@ -272,7 +269,7 @@ fn copying_too_large_a_tree_is_reported() {
     }
 }
 
-/// Far from full the kernel asks nothing more than before.
+/// Far from full the kernel sends no further requests.
 #[test]
 fn a_volume_with_room_is_not_asked() {
     for mut volume in [Volume::mounted(512 << 20, ""), Volume::f2fs(512 << 20, "")] {
@@ -291,8 +288,8 @@ fn a_volume_with_room_is_not_asked() {
     }
 }
 
-/// `chattr +i`, `+a`: a descriptor that was open before is no way around it, and what it wrote
-/// before is kept.
+/// `chattr +i`, `+a` also restrict descriptors that were open before. Their earlier writes are
+/// kept.
 #[test]
 fn a_protected_file_is_not_written_through_a_descriptor_from_before() {
     for mut volume in [Volume::mounted(512 << 20, ""), Volume::f2fs(512 << 20, "")] {
@@ -323,7 +320,7 @@ fn a_protected_file_is_not_written_through_a_descriptor_from_before() {
     }
 }
 
-/// Running out of inodes is the same error; one that is removed can be had again.
+/// A volume without free inodes gives the same error. A freed inode can be allocated again.
 #[test]
 fn no_inode_is_left() {
     let mut volume = Volume::make(16 << 20, &["-N", "64"]);
@@ -338,8 +335,8 @@ fn no_inode_is_left() {
     };
     assert_eq!(error.kind(), ErrorKind::StorageFull, "{error}");
     assert_eq!(volume.free().1, 0);
-    // The kernel tells that it has forgotten the removed one only after it has answered: the next
-    // file must not come too soon.
+    // The kernel drops its reference to the removed inode after unlink has returned, so the next
+    // creation may be too early.
     for n in 0..made {
         fs::remove_file(volume.path(&format!("f{n}"))).unwrap();
         File::create(volume.path(&format!("again{n}"))).unwrap();
@@ -347,7 +344,7 @@ fn no_inode_is_left() {
     volume.unmount();
 }
 
-/// A file without a name lives until it is closed; then its space is there again.
+/// A file without a name exists until it is closed. Then its space is free.
 #[test]
 fn unlinked_files_live_until_they_are_closed() {
     let mut volume = Volume::mounted(128 << 20, "");
@@ -382,7 +379,8 @@ fn unlinked_files_live_until_they_are_closed() {
     volume.unmount();
 }
 
-/// The kernel never forgets a removed directory by itself: its space must come back without that.
+/// The kernel never drops its reference to a removed directory by itself. The space must become
+/// free without it.
 #[test]
 fn removed_directories_give_their_space_back() {
     let mut volume = Volume::mounted(128 << 20, "");
@@ -403,8 +401,7 @@ fn removed_directories_give_their_space_back() {
     volume.unmount();
 }
 
-/// What becomes free goes back to the host with `discard`, and only with that; on a live mount,
-/// too.
+/// Freed blocks are discarded on the host only with `discard`, also after a remount.
 #[test]
 fn blocks_that_become_free_are_discarded_if_that_is_asked_for() {
     let on_host = |volume: &Volume| fs::metadata(volume.image()).unwrap().blocks() * 512;

@@ -1,4 +1,4 @@
-//! Suites that others wrote.
+//! Test suites of other projects.
 
 use cairn_testkit::deep;
 use cairn_testkit::judge::KernelMount;
@@ -35,7 +35,7 @@ fn pjdfstest_finds_nothing_on_f2fs_that_the_kernels_ext4_does_not_fail() {
     }
 }
 
-/// While sections are cleaned beside it.
+/// On a volume whose sections are cleaned during the run.
 #[test]
 fn fsx_finds_no_difference_on_f2fs_in_any_mode() {
     let operations = if deep() { 500_000 } else { 8_000 };
@@ -50,8 +50,8 @@ fn fsx_finds_no_difference_on_f2fs_in_any_mode() {
 #[test]
 fn fsx_finds_no_difference_on_f2fs() {
     let operations = if deep() { 500_000 } else { 50_000 };
-    // What is done without checkpoints is there until the unmount, and nothing that the last one
-    // holds is overwritten for it.
+    // Changes without checkpoints exist until the unmount, and do not overwrite the contents of the
+    // last checkpoint.
     for (options, operations) in [("", operations), ("checkpoint=disable:100%", operations / 10)] {
         let mut volume = Volume::f2fs(256 << 20, options);
         fsx(&volume.path("fsx"), operations, 5);

@@ -1,6 +1,6 @@
 //! `sync` and `dirsync` under power cuts: each call goes through the kernel, and the power fails
-//! when it has returned. What the options promise is there: names with both, and with `sync`
-//! contents, permissions and attributes, too.
+//! when it has returned. With both options names are durable. With `sync`, contents, permissions
+//! and attributes are durable, too.
 
 use std::fs::{self, File, Permissions};
 use std::io::Write;
@@ -19,7 +19,7 @@ use rustix::fs::{XattrFlags, setxattr};
 use crate::fixture::require_mounting;
 use crate::recorded::{Recorded, open};
 
-/// Times are renewed by looking, too.
+/// Reading also changes times.
 const FACTS: SnapshotOptions =
     SnapshotOptions { times: false, sectors: false, directory_links: true };
 
@@ -48,7 +48,7 @@ fn write(root: &Path, bytes: &[u8]) {
     File::options().append(true).open(root.join("d/f")).unwrap().write_all(bytes).unwrap();
 }
 
-/// What names lead to, as far as `dirsync` promises it: kinds.
+/// The type of each name's inode, which `dirsync` makes durable.
 fn kinds(tree: &Snapshot) -> Vec<(String, String)> {
     let line = |line: &str| {
         let mut words = line.split_whitespace();
@@ -57,8 +57,8 @@ fn kinds(tree: &Snapshot) -> Vec<(String, String)> {
     tree.to_text().lines().map(line).collect()
 }
 
-/// The first call after which a power cut finds less than `dirsync` or `sync` promises is the
-/// error.
+/// The error is the first call after which a power cut loses a durable change of `dirsync` or
+/// `sync`.
 fn search(
     dirsync_only: bool,
     options: &MountOptions,

@@ -1,5 +1,5 @@
-//! Times that a volume cannot store, beside the kernel's ext4: what stat says at once is what it
-//! says after a remount.
+//! Times that a volume cannot store, compared with the kernel's ext4: stat shows the same times at
+//! once and after a remount.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use cairn_testkit::judge::{self, KernelMount};
 
 use crate::fixture::Volume;
 
-/// Sets times on things of every kind, if told so, and shows them.
+/// Sets times on inodes of each type, if requested, and prints them.
 const SET: &str = r#"
 import os, sys
 root, sets = sys.argv[1], sys.argv[2] == "set"

@@ -26,7 +26,8 @@ fn copy(from: &Path, to: &Path) {
 fn source(volume: &Volume, files: usize) -> PathBuf {
     let source = volume.outside("source");
     std::fs::create_dir(&source).unwrap();
-    // Attributes are left to the tests of the library: the place of the source may not take them.
+    // Without attributes, which the filesystem of the source may refuse. Tests of the library cover
+    // them.
     let spec = TreeSpec {
         directories: files * 3 / 40,
         files,
@@ -103,8 +104,8 @@ fn copied_and_back(volume: &mut Volume, source: &Path) {
     volume.unmount();
 }
 
-/// The daemon in the background, as users start it; what the kernel's mount wrote is read, and the
-/// other way round.
+/// The daemon in the background, as users start it. Cairn reads the writes of the kernel's mount,
+/// and the reverse.
 #[test]
 fn the_daemon_works_in_the_background_and_lets_go_of_the_image() {
     let volume = Volume::make(128 << 20, &[]);

@@ -1,5 +1,5 @@
-//! Volumes that another program may be using, or that e2fsck should see first. fuse2fs takes no
-//! lock: only the mount table and the superblock tell of it.
+//! Volumes that another program may be using, or that e2fsck should check first. fuse2fs takes no
+//! lock: only the mount table and the superblock show its use.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -53,7 +53,7 @@ fn an_image_that_fuse2fs_has_mounted_is_not_written() {
             let text = said(&output);
             assert!(output.status.code() == Some(6) && text.contains(&wanted), "{given}: {text}");
             assert!(text.contains("(fuse2fs)"), "{given}: {text}");
-            // To read it is no danger to the volume, but what is read may be old.
+            // A read-only use cannot damage the volume, but its data may be stale.
             assert!(said(&cairn(&["info", name])).contains("fuse2fs takes no lock"));
             drop(mounted);
             // Its process still writes when umount(8) returns.

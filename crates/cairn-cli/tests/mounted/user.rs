@@ -10,8 +10,8 @@ use crate::fixture::{CAIRN, Volume};
 /// `nobody`, everywhere.
 const USER: u32 = 65534;
 
-/// Run in a mount namespace of its own, where all users can open `/dev/fuse`, as on most machines:
-/// the program, the image, the mount point, a directory.
+/// Runs in its own mount namespace, in which all users can open `/dev/fuse`, as on most machines.
+/// Arguments: the program, the image, the mount point, a directory.
 const SCRIPT: &str = r#"
 set -e
 mount -t tmpfs -o mode=755 device "$3"
@@ -54,7 +54,7 @@ fn an_ordinary_user_mounts_writes_and_unmounts() {
     let (program, device) = (place.path().join("cairn"), place.path().join("device"));
     fs::copy(CAIRN, &program).unwrap();
     fs::create_dir(&device).unwrap();
-    // A name that could be taken for several options.
+    // A name with commas, as between options.
     let image = volume.outside("my, disk\\,ro.img");
     fs::rename(volume.image(), &image).unwrap();
     for path in [&image, &volume.root()] {

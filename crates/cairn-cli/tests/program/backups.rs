@@ -1,5 +1,5 @@
-//! A volume whose first superblock is gone: every command that reads works by a backup, with one
-//! warning that says what repairs it; what merely has such bytes somewhere is no volume.
+//! A volume without its first superblock: every command that reads uses a backup and prints one
+//! warning with the repair command. A file that contains such bytes elsewhere is no volume.
 
 use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;
@@ -68,7 +68,7 @@ fn every_command_reads_by_a_backup_and_says_once_what_repairs_the_volume() {
     assert!(mkfs.contains("an ext4 volume labelled kept"), "{mkfs}");
     assert!(std::fs::read(&image).unwrap() == before, "something was written");
 
-    // What was said to repair it does.
+    // The named command repairs the volume.
     let repaired = judge::command("e2fsck")
         .args(["-fy", "-b", "8193", "-B", "1024", &image])
         .output()

@@ -1,5 +1,5 @@
-//! What people know from coreutils: a name that cannot be had keeps no other from its turn, flags
-//! mean what they mean there, and a copy that fails leaves what was there before.
+//! Behaviour as in coreutils: after a name that fails the other names are processed, flags have the
+//! same meaning, and a failed copy leaves the old file.
 
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
@@ -69,8 +69,7 @@ fn one_missing_name_keeps_no_other_from_its_turn() {
     judge::assert_clean(Path::new(&image));
 }
 
-/// Every command that prints JSON prints one whole value, also where one of its names cannot be
-/// had.
+/// Every command that prints JSON prints one complete value, also if one of its names fails.
 #[test]
 fn json_is_whole_whatever_fails() {
     let (_dir, image) = volume();
@@ -92,7 +91,7 @@ fn json_is_whole_whatever_fails() {
             assert_eq!((status, json.as_array().unwrap().len()), (1, found), "{line:?}: {said}");
         }
     }
-    // What cannot be opened is an object, too.
+    // An image that cannot be opened is an object, too.
     for (line, expected) in [
         (&["ls", "--json", "/no/such.img"][..], 3),
         (&["stat", "--json", "/no/such.img", "/"], 3),
@@ -114,7 +113,7 @@ fn json_is_whole_whatever_fails() {
     let (status, stdout, said) = cairn(&["df", "--json", &image, "/no/such.img", &image]);
     let json: Value = serde_json::from_str(&stdout).unwrap();
     assert_eq!((status, json.as_array().unwrap().len(), said.lines().count()), (3, 3, 1));
-    // The image that cannot be opened has its place among the others.
+    // An image that cannot be opened keeps its place in the list.
     assert_eq!((&json[1]["image"], &json[1]["status"]), (&"/no/such.img".into(), &3.into()));
     assert_eq!(said, format!("cairn: {}\n", json[1]["error"].as_str().unwrap()));
 }
@@ -157,7 +156,7 @@ fn advice_fits_the_command() {
     assert!(
         fails(&["setfattr", "-n", "mine", "-v", "x", &image, "/a"], 1).contains("user., trusted.")
     );
-    // What is in the way is named, not what comes.
+    // The message names the existing file, not the source.
     let tree = dir.path().join("tree");
     std::fs::create_dir(&tree).unwrap();
     let said = fails(&["put", &image, tree.to_str().unwrap(), "/a"], 1);
@@ -203,7 +202,7 @@ fn flags_are_those_of_coreutils() {
     works(&["mv", "-f", &image, "/b", "/d/fi*", "/x"]);
     works(&["cp", "-f", &image, "/a", "/x/b"]);
     assert_eq!(works(&["ls", &image, "/x"]), "b\nfile\ny\n");
-    // A link to a directory is a name with -n.
+    // With -n a link to a directory is replaced.
     works(&["ln", "-s", &image, "d", "/link"]);
     works(&["ln", "-sfn", &image, "x", "/link"]);
     assert_eq!(works(&["ls", &image, "/link"]), "b\nfile\ny\n");
@@ -252,16 +251,16 @@ fn a_copy_that_fails_leaves_what_was_there() {
             !names.contains("new") && !names.contains(&format!("fill{filled}\n")),
             "{format}: {names}"
         );
-        // From a device that fails behind its beginning, into an image that has room for both.
+        // The source is a device that fails after its beginning. The image has room for both files.
         works(&["rm", &image, "/fill0", "/fill1"]);
         let said = fails(&["put", &image, "/proc/self/mem", "/file"], 1);
         assert!(said.contains("/proc/self/mem"), "{said}");
         assert_eq!(works(&["cat", &image, "/file"]), "old");
         assert!(!works(&["ls", "-A", &image]).contains("cairn"), "{format}");
-        // A new version of the largest file, where there is no room for both.
+        // A new version of the largest file. There is no room for both.
         works(&["put", &image, fill, "/file"]);
         works(&["put", &image, fill, "/file"]);
-        // One that cannot fit even in its place.
+        // A version that does not fit even without the old one.
         std::fs::write(&host, vec![3; 40 << 20]).unwrap();
         let said = fails(&["put", &image, &path, "/file"], 1);
         assert!(said.contains("/file: no space left") && !said.contains("gone"), "{said}");
@@ -310,7 +309,7 @@ fn judged(format: &str, image: &str) {
     }
 }
 
-/// As `cp -r` does: the copy lacks what could not be read or has no place, and nothing else.
+/// As in `cp -r`: only the files that could not be read or written are missing in the copy.
 #[test]
 fn a_tree_is_put_beside_what_cannot_be_read() {
     for format in ["ext4", "f2fs"] {
@@ -377,12 +376,12 @@ fn half_readable(format: &str, dir: &Path, image: &str) {
     let json: Value = serde_json::from_str(&works(&["stat", "--json", image, "/half"])).unwrap();
     let ino = u32::try_from(json[0]["inode"].as_u64().unwrap()).unwrap().to_le_bytes();
     let mut bytes = std::fs::read(image).unwrap();
-    // Leaves behind the first, wherever they are written: a header with its magic number and a
-    // depth of 0, then the first extent's block.
+    // All leaves but the first: a header with its magic number and a depth of 0, then the first
+    // extent's block.
     let leaf = |block: &[u8]| {
         block.starts_with(&[0x0a, 0xf3]) && block[6..8] == [0, 0] && block[12..16] != [0; 4]
     };
-    // Footers say whose they are and which nodes: those that are not the inode.
+    // Nodes other than the inode, by their footers.
     let node = |block: &[u8]| block[4076..4080] == ino && block[4072..4076] != ino;
     let size = if format == "ext4" { 1024 } else { 4096 };
     let is_bad = |block: &[u8]| if format == "ext4" { leaf(block) } else { node(block) };
@@ -392,7 +391,7 @@ fn half_readable(format: &str, dir: &Path, image: &str) {
     std::fs::write(image, bytes).unwrap();
 }
 
-/// Where a source ends in damage, `get` and `cp` have written a part of it by then.
+/// If the end of a source is damaged, `get` and `cp` have already written a part of it.
 #[test]
 fn get_and_cp_that_fail_leave_what_was_there() {
     for format in ["ext4", "f2fs"] {
@@ -437,7 +436,7 @@ fn an_image_is_not_copied_into_itself() {
         let said = fails(&["put", &image, source, "/d"], 1);
         assert!(said.contains("is the image itself"), "{said}");
     }
-    // What lies beside it is copied.
+    // The other files are copied.
     let beside = dir.path().join("beside");
     std::fs::write(&beside, "contents").unwrap();
     let (status, _, said) =

@@ -1,6 +1,6 @@
-//! Flags that people type daily, beside coreutils and findutils: each line runs twice, as `cairn`
-//! on an image and as the host's program on the kernel's mount of a copy of it. What both print is
-//! the same, and so are the statuses and the trees that they leave.
+//! Frequent flags, compared with coreutils and findutils. Each line runs twice: as `cairn` on an
+//! image, and as the host's program on the kernel's mount of a copy. The outputs, the statuses and
+//! the resulting trees are the same.
 
 use std::path::{Path, PathBuf};
 
@@ -64,7 +64,7 @@ impl Twins {
                 theirs.lines().map(|line| line.strip_prefix(&prefix).unwrap_or(line)).collect();
             let mut ours: Vec<&str> = printed.lines().collect();
             if matches!(words[0], "rm" | "cp" | "du" | "find") {
-                // In the order of the directory, which each chooses.
+                // The lines may be in any order: each program lists in the order of the directory.
                 theirs.sort_unstable();
                 ours.sort_unstable();
             }
@@ -119,7 +119,7 @@ fn commands_that_change_say_what_they_do() {
     twins.compare();
 }
 
-/// What exists is left alone, and that is no failure.
+/// An existing name stays, without a failure.
 #[test]
 fn no_clobber_leaves_what_exists() {
     let twins = Twins::new();
@@ -140,7 +140,7 @@ fn no_clobber_leaves_what_exists() {
     }
 }
 
-/// A symbolic link that replaced its own target would be all that is left, and point to itself.
+/// If a symbolic link replaced its own target, only a link to itself would be left.
 #[test]
 fn files_do_not_replace_themselves() {
     let twins = Twins::new();
@@ -156,7 +156,7 @@ fn files_do_not_replace_themselves() {
     twins.compare();
 }
 
-/// What is made has the name that the last symbolic link leads to.
+/// The new file has the name in the last symbolic link.
 #[test]
 fn files_are_made_where_links_lead() {
     let twins = Twins::new();
@@ -228,7 +228,7 @@ fn sizes_change_as_by_truncate() {
     twins.compare();
 }
 
-/// What reads a listing may want the image before the listing has ended.
+/// A program that reads a listing may open the image before the listing has ended.
 #[test]
 fn a_listing_can_be_piped_into_a_change() {
     let (dir, image) = in_dir("disk.img");
@@ -249,7 +249,7 @@ fn a_listing_can_be_piped_into_a_change() {
     assert_eq!(works(&["find", &image, "/tree", "-perm", "600"]).lines().count(), 1000);
 }
 
-/// A slash at the end asks for a directory. A symbolic link to one is none.
+/// A slash at the end requires a directory. A symbolic link to a directory is none.
 #[test]
 fn a_slash_at_the_end_names_directories_alone() {
     let twins = Twins::new();
@@ -265,7 +265,7 @@ fn a_slash_at_the_end_names_directories_alone() {
     twins.compare();
 }
 
-/// What is escaped outside of quotes is no pattern, as in sh: `rm /\*` removes one file.
+/// An escaped character outside of quotes is no pattern, as in sh: `rm /\*` removes one file.
 #[test]
 fn the_shell_expands_no_escaped_pattern() {
     let (_dir, image) = in_dir("disk.img");
@@ -376,7 +376,7 @@ fn a_time_that_cannot_be_stored_is_refused() {
     judge::assert_clean(Path::new(&image));
 }
 
-/// As cp -r: what fails for one file keeps nothing beside it from being copied, removed or changed.
+/// As in cp -r: after a file that fails the other files are copied, removed or changed.
 #[test]
 fn a_tree_goes_on_past_one_file() {
     let (dir, image) = in_dir("disk.img");
@@ -389,7 +389,7 @@ fn a_tree_goes_on_past_one_file() {
         "touch t/a/x t/b/x t/c t/d other/a/y other/d",
         &image,
     ]);
-    // Where the host and the image have a directory, t has a file, and the other way round.
+    // `t` has a file where the host and the image have a directory, and the reverse.
     works(&[
         "shell",
         "-c",

@@ -1,5 +1,5 @@
-//! One damaged inode in a directory: what is beside it is listed and copied, and the exit status
-//! says that something is wrong.
+//! One damaged inode in a directory: the other files are listed and copied, and the exit status
+//! reports the damage.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use crate::support::{cairn, in_dir, works};
 
 const BAD: &str = "a-file-that-is-damaged";
 
-/// What debugfs does to the inode of an ext4 file: an impossible field, no inode any more, one
+/// Damage by debugfs to the inode of an ext4 file: an impossible field, a cleared inode, an inode
 /// without links.
 const SPOIL: [&str; 3] = [
     "set_inode_field /d/NAME extra_isize 60000",
@@ -77,7 +77,7 @@ fn one_damaged_inode_does_not_hide_its_directory() {
         works(&["mount", "-o", "ro", &image, point.to_str().unwrap()]);
         let (listed, bad) = (names(&point.join("d")), std::fs::metadata(point.join("d").join(BAD)));
         let kept = std::fs::read(point.join("d/before"));
-        // It repeats what the daemon had to say.
+        // It repeats the daemon's message.
         assert_eq!(cairn(&["umount", point.to_str().unwrap()]).0, 0);
         assert_eq!(listed, [BAD, "before", "zebra"], "{format}");
         assert_eq!(bad.unwrap_err().raw_os_error(), Some(117), "{format}");
@@ -90,8 +90,8 @@ fn many() -> Vec<String> {
     (0..300).map(|n| format!("name-{n:03}-{}", "x".repeat(40))).collect()
 }
 
-/// A volume with such a directory, in which the entry of one name, wherever the bytes lie, is
-/// spoilt by `spoil`, given the image and the place of the name.
+/// A volume with such a directory. `spoil` damages each copy of one name's entry; it gets the image
+/// and the place of the name.
 fn spoilt(image: &str, make: impl Fn(&str), spoil: impl Fn(&mut [u8], usize)) {
     make(image);
     let host = cairn_testkit::place::Place::new();
@@ -110,8 +110,8 @@ fn spoilt(image: &str, make: impl Fn(&str), spoil: impl Fn(&mut [u8], usize)) {
     std::fs::write(image, bytes).unwrap();
 }
 
-/// All names but at least one and at most `hidden` are listed, copied, found and seen on a mount;
-/// the commands end with 4.
+/// At least one name and at most `hidden` names are missing. All others are listed, copied, found
+/// and visible on a mount. The commands end with 4.
 fn the_rest_is_there(image: &str, dir: &Path, hidden: usize) {
     let least = many().len() - hidden;
     let is_rest = |names: &[String]| {

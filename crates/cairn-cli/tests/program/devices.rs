@@ -1,6 +1,6 @@
-//! F2FS volumes on several devices. The image has names for the devices behind it, and is not
-//! believed: what stands beside it is recognised by its contents, and all else has to be named by
-//! the user.
+//! F2FS volumes on several devices. The image has the names of the other devices, but these are not
+//! trusted. A file beside the image is recognised by its contents; the user must name any other
+//! device.
 
 use std::fs::File;
 use std::path::Path;
@@ -35,9 +35,8 @@ impl Volume {
         self.directory.path().join(name).to_str().unwrap().to_owned()
     }
 
-    /// A tree with more data than the first device has room for, and `small` files after that, so
-    /// that there is a segment of inodes behind all the data; `device` are the arguments that name
-    /// the second.
+    /// A tree with more data than the first device can hold, and then `small` files, so that a
+    /// segment of inodes follows all data. `device` are the arguments that name the second device.
     fn fill(&self, small: usize, device: &[&str]) {
         let source = self.path("tree");
         std::fs::create_dir(&source).unwrap();
@@ -54,7 +53,7 @@ impl Volume {
         std::fs::remove_dir_all(&source).unwrap();
     }
 
-    /// Puts other bytes where the second device was; they must be there afterwards.
+    /// Replaces the second device by other bytes, which must not change.
     fn refuses(&self, victim: &[u8], arguments: &[&str], status: i32, why: &str) {
         std::fs::write(&self.second, victim).unwrap();
         let source = self.path("source");
@@ -101,7 +100,7 @@ fn a_stranger_beside_the_image_is_not_taken_for_its_device() {
     let full = Volume::new("second.img");
     full.fill(1500, &["--device", &full.second]);
     let theirs = std::fs::read(&full.second).unwrap();
-    // As large as the device, to the byte.
+    // The file has exactly the size of the device.
     let ext4 = empty.path("ext4.img");
     judge::mke2fs(Path::new(&ext4), 128 * MIB, &["-t", "ext4"]);
     let f2fs = empty.path("f2fs.img");
@@ -119,7 +118,8 @@ fn a_stranger_beside_the_image_is_not_taken_for_its_device() {
     }
     for victim in [noise(128 * MIB), std::fs::read(&ext4).unwrap(), vec![0; theirs.len()]] {
         full.refuses(&victim, &[], 3, "something else than the volume's nodes");
-        // Naming another one does not help: it would be damaged, and so would the volume.
+        // Another device is refused even if it is named, because it and the volume would be
+        // damaged.
         full.refuses(
             &victim,
             &["--device", &full.second],
@@ -130,7 +130,7 @@ fn a_stranger_beside_the_image_is_not_taken_for_its_device() {
     full.refuses(&[&theirs[..], &noise(3 * MIB)].concat(), &[], 3, "bytes");
     full.refuses(&theirs[..theirs.len() / 2], &[], 3, "bytes");
     std::fs::write(&full.second, &theirs).unwrap();
-    // With its inodes it is recognised, unnamed.
+    // A device with inodes is recognised without its name.
     assert_eq!(works(&["cat", &full.image, "/tree/7"]).len(), 1_000_000);
     works(&["mkdir", &full.image, "/more"]);
     assert_f2fs_clean(Path::new(&full.image));
@@ -140,7 +140,7 @@ fn a_stranger_beside_the_image_is_not_taken_for_its_device() {
 fn a_device_elsewhere_is_named() {
     let volume = Volume::new("away/second.img");
     let device = ["--device", &volume.second];
-    // No inode lies on it.
+    // The device has no inode.
     volume.fill(0, &device);
     assert_eq!(
         works(&["cat", device[0], device[1], &volume.image, "/tree/7"]),
@@ -149,7 +149,7 @@ fn a_device_elsewhere_is_named() {
     assert!(works(&["info", device[0], device[1], &volume.image]).contains("f2fs"));
     let line = fails(&["ls", device[0], device[1], device[0], device[1], &volume.image], 2);
     assert!(line.contains("1 further devices, 2 are named"), "{line}");
-    // Nor does it help there that it is beside the image: data can be anybody's.
+    // It is refused even beside the image, because plain data identifies no volume.
     let beside = volume.path("second.img");
     std::fs::rename(&volume.second, &beside).unwrap();
     let line = fails(&["ls", &volume.image, "/tree"], 3);

@@ -1,6 +1,6 @@
-//! What holds for every command: it has help with an example, it ends without a message if its
-//! output has no reader, and its exit status says what was wrong with the image. A command that is
-//! not in the table fails the test.
+//! Rules for every command: it has help with an example, it ends without a message if its output
+//! has no reader, and its exit status gives the kind of error. A command that is not in the table
+//! fails the test.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -13,8 +13,7 @@ use clap::CommandFactory;
 
 use crate::support::{cairn, in_dir, works};
 
-/// What to run of each command: words in which `IMAGE` stands for an image and `DIR` for a
-/// directory of the host.
+/// Arguments of each command. `IMAGE` stands for an image and `DIR` for a directory of the host.
 const TABLE: &[(&str, &[&str])] = &[
     ("mkfs", &["mkfs", "IMAGE"]),
     ("info", &["info", "--json", "IMAGE"]),
@@ -49,7 +48,7 @@ const TABLE: &[(&str, &[&str])] = &[
     ("shell", &["shell", "-c", "ls", "-c", "help", "IMAGE"]),
 ];
 
-/// Those that take no image: what they print is tested below or in tests of their own.
+/// Commands without an image. Their output is tested below or in other tests.
 const WITHOUT_IMAGE: &[&str] = &[
     "mount",
     "umount",
@@ -140,8 +139,8 @@ fn a_closed_pipe_is_no_error() {
     judge::assert_clean(std::path::Path::new(&image));
 }
 
-/// Also where standard error goes to the same pipe (`cairn ls disk.img /none 2>&1 | head -0`), the
-/// status tells what happened.
+/// The exit status is right even if standard error goes to the same pipe
+/// (`cairn ls disk.img /none 2>&1 | head -0`).
 #[test]
 fn statuses_arrive_without_a_reader_of_errors() {
     let (_dir, image) = in_dir("disk.img");
@@ -154,7 +153,7 @@ fn statuses_arrive_without_a_reader_of_errors() {
     }
 }
 
-/// A full disk under standard output is said, and is no success.
+/// A full disk under standard output is reported as a failure.
 #[test]
 fn output_that_cannot_be_written_is_a_failure() {
     let (_dir, image) = in_dir("disk.img");
@@ -187,7 +186,7 @@ fn what_cannot_be_an_image_is_status_3() {
     }
 }
 
-/// Damage that shows before anything is looked at, and damage behind a name.
+/// Damage that the open finds, and damage of a named inode.
 #[test]
 fn damage_is_status_4_and_names_e2fsck() {
     let (_dir, image) = in_dir("disk.img");
@@ -207,7 +206,7 @@ fn damage_is_status_4_and_names_e2fsck() {
     assert!(status == 4 && stderr.contains("run e2fsck on"), "{status}: {stderr}");
 }
 
-/// What is no disk image is named, with the way to make one of it.
+/// The message names the type of a file that is no disk image, and how to convert it.
 #[test]
 fn other_formats_are_told_how_to_be_unpacked() {
     let (dir, image) = in_dir("disk.img");
@@ -248,7 +247,7 @@ fn a_disk_is_listed_with_what_its_partitions_hold() {
     }
 }
 
-/// An image that was not copied whole, and volumes whose journal is elsewhere.
+/// An incomplete copy of an image, and volumes with an external journal.
 #[test]
 fn info_says_what_opening_would() {
     for format in ["ext4", "f2fs"] {
@@ -294,7 +293,7 @@ fn info_says_what_opening_would() {
     }
 }
 
-/// Sizes as people read them, and the same in bytes for programs; one word for what it is.
+/// Sizes with units for people and in bytes for programs; one word for the format.
 #[test]
 fn info_tells_sizes_and_one_type() {
     for format in ["ext2", "ext4", "f2fs"] {

@@ -1,5 +1,5 @@
-//! Every example of the help, of README.md and of docs/ runs as it is written, in a directory that
-//! holds what it names.
+//! Every example of the help, of README.md and of docs/ runs unchanged, in a directory with the
+//! files that it names.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -19,7 +19,7 @@ const NOT_RUN: &[&str] = &[
     "cairn umount -a",
     "cairn mkfs -t f2fs -m -Z 8 -c /dev/nullb0 /dev/sdb",
 ];
-/// Those that run until something ends them.
+/// Examples that run until they are stopped.
 const ENDLESS: &[&str] = &["cairn serve-nothing", "cairn stats --json --watch"];
 /// Commands that need a live mount at /mnt.
 const LIVE: &[&str] = &["stats", "remount", "freeze", "thaw", "umount"];
@@ -51,7 +51,7 @@ fn surroundings() -> tempfile::TempDir {
     std::fs::write(&contents, CONTENTS).unwrap();
     works(&["mkfs", "--size", "24M", &at("disk.img")]);
     works(&["shell", "-f", &contents, &at("disk.img")]);
-    // It is found in a pipe as well: grep fails where there is none.
+    // The file is also found through a pipe, because grep fails if there is none.
     std::fs::write(at("log"), "an error\n").unwrap();
     works(&["put", &at("disk.img"), &at("log"), "/var/log/syslog"]);
     std::fs::write(at("parts.img"), crate::mkfs_safety::disk("gpt")).unwrap();
@@ -71,7 +71,7 @@ fn of_help(help: &str) -> Vec<String> {
     scripts(lines.take_while(|line| line.starts_with("  ")).map(|line| &line[2..]))
 }
 
-/// Those of a page: lines that begin with `cairn` in blocks of code.
+/// The examples of a page: lines that begin with `cairn` in blocks of code.
 fn of_page(text: &str) -> Vec<String> {
     let mut inside = false;
     let lines = text.lines().filter(|line| {
@@ -115,7 +115,7 @@ fn begins_with(example: &str, some: &[&str]) -> bool {
     some.iter().any(|start| example.starts_with(start))
 }
 
-/// The images that the example means by their names.
+/// The images that the example names.
 fn images(example: &str) -> String {
     let mut script = String::from("cp --sparse=auto \"$HERE\"/disk.img disk.img\n");
     if example.contains("disk.img#2") || example.contains("sdcard.img") {
@@ -156,9 +156,9 @@ fn every_example_runs_as_it_is_written() {
         if command == "thaw" {
             script += "cairn freeze /mnt\n";
         }
-        // What the example mounts over does not matter: the namespace ends with the script.
+        // An example may mount over any directory, because the namespace ends with the script.
         match begins_with(example, ENDLESS) {
-            // What is killed leaves a dead mount.
+            // A killed daemon leaves a dead mount.
             true => {
                 script += &format!(
                     "timeout 1 {example} || [ $? = 124 ]\numount -l /mnt 2>/dev/null || true\n"

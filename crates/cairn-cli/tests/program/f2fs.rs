@@ -1,5 +1,5 @@
-//! F2FS images: made with every option, filled, changed and judged; unclean ones; what is refused,
-//! and in which words.
+//! F2FS images: made with every option, filled, changed and judged; unclean images; refusals and
+//! their messages.
 
 use std::path::Path;
 
@@ -154,7 +154,7 @@ fn every_file_command_works_and_fsck_agrees() {
     }
 }
 
-/// What the last mkfs made is what is there, whichever came before.
+/// The image has the format of the last mkfs, whichever was before.
 #[test]
 fn the_type_is_probed() {
     let (_dir, image) = in_dir("disk.img");
@@ -203,7 +203,7 @@ fn an_unclean_image_is_replayed_by_the_first_command_that_writes() {
     assert_f2fs_clean(Path::new(&image));
 }
 
-/// Writes a file with fsync, another without, and leaves as a power cut would.
+/// Writes a file with fsync and another without, and leaves the image as after a power cut.
 fn cut(image: &str) {
     let volume = cairn::open(&ImageSpec::whole(image), &OpenOptions::default()).unwrap();
     let fs = volume.filesystem();
@@ -244,7 +244,7 @@ fn a_full_volume_says_so() {
     let line = fails(&["put", &image, source.to_str().unwrap(), "/"], 1);
     assert!(line.contains("no space left") && line.contains("larger image"), "{line}");
     assert_f2fs_clean(Path::new(&image));
-    // Nothing that is not whole is left, and nothing that was whole is lost.
+    // No incomplete file is left, and no complete one is lost.
     assert_eq!(works(&["ls", &image]), "");
     std::fs::write(dir.path().join("small"), b"small").unwrap();
     works(&["put", &image, dir.path().join("small").to_str().unwrap(), "/source"]);

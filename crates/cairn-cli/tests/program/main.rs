@@ -1,5 +1,5 @@
-//! The program itself: what bad input gets (one line, the right exit status), and images made,
-//! filled and judged.
+//! The program itself: errors for bad input (one line, the right exit status), and images that are
+//! made, filled and judged.
 
 mod backups;
 mod coreutils;

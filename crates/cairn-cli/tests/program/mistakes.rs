@@ -1,4 +1,4 @@
-//! What newcomers type first: each mistake is answered with what to type instead.
+//! Frequent mistakes of new users. Each error message gives the right command.
 
 use cairn_base::options::OF_THE_MOUNT;
 
@@ -22,7 +22,7 @@ fn an_image_that_does_not_come_first_is_found() {
         let wanted = format!("the image comes first: cairn {} {image} ...", words[0]);
         assert!(status == 2 && said.contains(&wanted), "{words:?}: {status}: {said}");
     }
-    // Where no word is an image, or the first is one, nothing is guessed.
+    // If no word is an image, or the first one is, the program does not guess.
     for words in [&["chmod", "600", file, "/x"][..], &["chmod", &image, "9", "/x"], &["ls", "none"]]
     {
         let said = cairn(words).2;

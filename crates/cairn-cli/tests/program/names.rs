@@ -1,5 +1,5 @@
-//! Names that no directory can hold, from every place where an image can have one: nothing is
-//! copied to where they lead, nothing panics, and it is said that the image is damaged.
+//! Impossible names, in each place of an image that can have one: nothing is copied outside of the
+//! destination, nothing panics, and the damage is reported.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use crate::support::{cairn, in_dir, works};
 /// The name that the bytes of the image are searched for.
 const SOUND: &[u8; 24] = b"a-name-that-is-replaced!";
 
-/// What is put in its place, as long as it.
+/// The replacements, of the same length.
 const HOSTILE: [&[u8; 24]; 5] = [
     b"../../../../../escaped-1",
     b"/tmp/cairn-escaped-to-it",
@@ -21,7 +21,7 @@ const HOSTILE: [&[u8; 24]; 5] = [
     b"a-slash-at-its-very-end/",
 ];
 
-/// Every occurrence of the name becomes another one.
+/// Replaces every occurrence of the name.
 fn rename_in(image: &str, name: &[u8; 24]) -> String {
     let mut bytes = std::fs::read(image).unwrap();
     let places: Vec<usize> =
@@ -56,8 +56,8 @@ fn outside(directory: &Path, inside: &Path) -> Vec<std::path::PathBuf> {
     found
 }
 
-/// Copies all of the image out, lists it, and opens it for writing. `opens` says whether it can be
-/// written at all.
+/// Copies the whole image out, lists it, and opens it for writing. `opens`: it can be opened for
+/// writing.
 fn meets(image: &str, opens: bool, what: &str) {
     let directory = Path::new(image).parent().unwrap();
     let out = directory.join("a/b/c/d/out");

@@ -1,4 +1,4 @@
-//! What people meet in their first hour: a variable without a value, a link that leads to nothing.
+//! Problems of the first hour: a variable without a value, a dangling link.
 
 use std::path::Path;
 use std::process::Command;
@@ -64,7 +64,7 @@ fn an_empty_word_is_no_path_and_not_the_root() {
     judge::assert_clean(Path::new(&image));
 }
 
-/// As ls(1): the link is there, whatever it leads to.
+/// As in ls(1): a link exists even if its target does not.
 #[test]
 fn ls_lists_a_link_that_leads_to_nothing() {
     let (_dir, image) = in_dir("disk.img");

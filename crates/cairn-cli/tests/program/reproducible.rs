@@ -1,5 +1,5 @@
-//! With SOURCE_DATE_EPOCH the same input makes the same bytes, whenever, and in whichever order the
-//! host lists its directories.
+//! With SOURCE_DATE_EPOCH the same input makes the same bytes, at any time and with any order of
+//! the host's directories.
 
 use std::path::Path;
 use std::process::Command;
@@ -22,8 +22,7 @@ fn cairn(words: &[&str]) {
     assert!(output.status.success() && said.is_empty(), "{words:?}: {said}");
 }
 
-/// A tree with everything that a copy keeps, and enough files and bytes that daemons would have
-/// their part in it.
+/// A tree with all properties that a copy keeps, and with enough files and bytes that daemons work.
 fn tree(at: &Path) {
     std::fs::create_dir(at).unwrap();
     build(
@@ -68,7 +67,7 @@ fn two_runs_make_the_same_image() {
     }
 }
 
-/// Two volumes made at the same time are told apart by what they are for.
+/// Two volumes with different options, made at the same time, have different UUIDs.
 #[test]
 fn labels_and_sizes_make_different_uuids() {
     let (_dir, image) = in_dir("disk.img");

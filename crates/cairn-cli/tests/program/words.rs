@@ -1,5 +1,5 @@
-//! The daily words on volumes of both formats: what each makes is judged by fsck, and by what
-//! Linux's own tools say of the same tree.
+//! The file commands on volumes of both formats. fsck judges the results, and they are compared
+//! with Linux's tools on the same tree.
 
 use std::io::Write;
 use std::path::Path;
@@ -53,7 +53,7 @@ fn patterns_stand_for_names_as_in_sh() {
         assert_eq!(works(&["ls", "-d", &image, "/e*/[b-c]*"]), "/etc/b.conf\n/etc/conf.d\n");
         assert_eq!(works(&["ls", &image, "/etc/.*conf"]), "/etc/.hidden.conf\n");
         assert!(fails(&["ls", &image, "/none*"], 1).contains("/none*: no such file"));
-        // A backslash takes the meaning away, and a pattern without a match is a name.
+        // A backslash escapes a pattern's character, and a pattern without a match is a name.
         works(&["touch", &image, r"/etc/\*.conf"]);
         works(&["rm", &image, r"/etc/\*.conf"]);
         assert_eq!(works(&["ls", &image, "/etc/*.conf"]), "/etc/a.conf\n/etc/b.conf\n");
@@ -188,7 +188,7 @@ fn cp_copies_everything_inside_the_image() {
             works(&["getfattr", "-n", "user.a", "--only-values", &image, "/copy/etc/a.conf"]),
             "one two"
         );
-        // Without -a: root's, new, and no links kept.
+        // Without -a the copy belongs to root, has new times, and keeps no hard links.
         works(&["cp", "-r", &image, "/etc", "/plain"]);
         let json: Value =
             serde_json::from_str(&works(&["stat", "--json", &image, "/plain/a.conf"])).unwrap();
@@ -261,8 +261,8 @@ fn standard_input_and_output_are_files() {
     }
 }
 
-/// A file is changed by a pipe: `put` waits for the program that reads the image, and does not
-/// write what that one could not read.
+/// A pipe changes a file: `put` waits for the program that reads the image, and writes nothing if
+/// that program failed.
 #[test]
 fn a_pipe_from_an_image_into_itself_loses_nothing() {
     let (_dir, image) = volume("ext4");
@@ -324,7 +324,7 @@ fn a_shell_runs_many_commands_and_says_which_failed() {
         );
         assert_eq!(works(&["ls", "-d", &image, "/before"]), "/before\n");
         fails(&["ls", "-d", &image, "/after"], 1);
-        // With -k it goes on, and the status is that of the first.
+        // With -k it continues, and the status is that of the first failure.
         let (status, _, stderr) =
             shell(&image, &["-k"], "rm /none\nnonsense\nls --nonsense\nmkdir /after\n");
         assert_eq!((status, stderr.lines().count()), (1, 3), "{stderr}");
@@ -345,7 +345,7 @@ fn a_shell_runs_many_commands_and_says_which_failed() {
     }
 }
 
-/// Names that no terminal should see, on one (script makes it), in a pipe, and in messages.
+/// Names with control characters, on a terminal (of script), in a pipe, and in messages.
 #[test]
 fn names_harm_no_terminal() {
     let (_dir, image) = volume("ext4");
@@ -362,7 +362,8 @@ fn names_harm_no_terminal() {
     assert!(fails(&["cat", &image, "/none\u{1b}"], 1).contains(r"/none\033"));
 }
 
-/// A shell that waits for its next command is ended by a signal: what was done is in the image.
+/// A signal ends a shell that waits for its next command. The results of earlier commands are in
+/// the image.
 #[test]
 fn a_signal_ends_a_shell_and_loses_no_command() {
     for signal in [1, 2, 3, 10, 12, 15] {

@@ -1,6 +1,6 @@
-//! What an fsync and an fdatasync commit, counted beside the kernel's ext4: never less than Linux,
-//! and more only where the table says so. Linux leaves out of fdatasync whatever is not needed to
-//! read the data; Cairn leaves out times, and nothing else.
+//! The commits of fsync and fdatasync, compared with the kernel's ext4: never fewer than in Linux,
+//! and more only where the table says so. fdatasync of Linux leaves out everything that is not
+//! needed to read the data; Cairn's leaves out only times.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::os::unix::fs::{FileExt, PermissionsExt};
@@ -25,14 +25,14 @@ use crate::run::{format, open, shm};
 
 const LEN: usize = 8192;
 
-/// Another time with each call, and never now: the clock may not have moved on since the last
-/// change.
+/// A different time with each call, and never the current one, because the clock may not have
+/// advanced since the last change.
 fn then() -> SystemTime {
     static CALLS: AtomicU64 = AtomicU64::new(0);
     SystemTime::UNIX_EPOCH + Duration::from_secs(1000 + CALLS.fetch_add(1, Ordering::Relaxed))
 }
 
-/// What is done to a durable file of [`LEN`] bytes.
+/// A change of a durable file of [`LEN`] bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
     Nothing,
@@ -63,7 +63,7 @@ trait Side {
 }
 
 struct Linux {
-    // It goes before the mount does.
+    // It is dropped before the mount.
     file: Option<File>,
     mount: KernelMount,
     info: PathBuf,
@@ -196,8 +196,8 @@ fn create(fs: &Ext4, name: &[u8]) -> Ino {
     fs.create(fs.root(), name, NewInode::Regular, 0o644, &Caller::ROOT).unwrap().ino
 }
 
-/// Commits of fdatasync, and of fsync after another change of the same kind; and of one more of
-/// each, which is to be none.
+/// Counts the commits of fdatasync, of fsync after another change of the same kind, and of a second
+/// call of each, which must be 0.
 fn commits(make: &dyn Fn() -> Box<dyn Side>, change: Change) -> [u64; 2] {
     [true, false].map(|data_only| {
         let mut side = make();
@@ -220,7 +220,7 @@ fn on_linux() -> Box<dyn Side> {
     let dir = shm();
     let image = dir.path().join("image");
     write_image(&format(dir.path(), K4, 16), &image).unwrap();
-    // No commit but those that are asked for.
+    // There are only requested commits.
     let mount = KernelMount::new(&image, "commit=300,noinit_itable");
     let device = mount.device().file_name().unwrap().to_str().unwrap().to_owned();
     let info = PathBuf::from(format!("/proc/fs/jbd2/{device}-8/info"));

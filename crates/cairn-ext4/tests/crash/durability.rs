@@ -1,5 +1,5 @@
-//! What is said to be durable: all histories of two steps with every way to ask, and two who ask at
-//! once.
+//! Durable changes: all histories of two steps with each way to make them durable, and two fsyncs
+//! at once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,7 +45,7 @@ fn cut(device: &MemoryDevice) -> Result<(), String> {
     if (0..=1).contains(&verdict.status) { Ok(()) } else { Err(verdict.output) }
 }
 
-/// A volume with a file whose record is damaged, which only its checksum tells.
+/// A volume with a file whose record is damaged. Only the checksum detects it.
 fn with_damage(fresh: &MemoryDevice) -> Damage {
     let device = Arc::new(fresh.fork());
     let fs = open(device.clone(), Simulated::new(1), "").expect("it opens");
@@ -89,7 +89,7 @@ fn two_fsyncs_at_once_get_the_same_answer() {
     both_hear_of_a_failed_flush(&subject);
 }
 
-/// What `file` holds if the power fails now and nothing survives that was not flushed.
+/// The contents of `file` after a power cut now that loses all unflushed writes.
 fn after_a_cut(recording: &Recording, fresh: &MemoryDevice) -> Option<u8> {
     let log = CrashLog::new(fresh.fork(), recording.log());
     let device = log.device(Cut { moment: recording.moment(), volatile: Volatile::Lost });
@@ -100,9 +100,9 @@ fn after_a_cut(recording: &Recording, fresh: &MemoryDevice) -> Option<u8> {
     Some(byte[0])
 }
 
-/// A block is overwritten in place; its time of change is committed, and only then is the block
-/// written. So nothing that is yet to be committed says that the inode, which then leaves memory,
-/// has anything to be flushed.
+/// A block is overwritten in place. The inode's times are committed before the block is written,
+/// and then the inode is evicted. So no later transaction shows that data of the inode needs a
+/// flush.
 #[test]
 fn data_that_was_written_before_its_inode_left_memory_is_flushed() {
     let fresh = format(shm().path(), K4, 16);
@@ -127,7 +127,7 @@ fn data_that_was_written_before_its_inode_left_memory_is_flushed() {
     fs.unmount().unwrap();
 }
 
-/// Data, its names and their times become durable as time passes, without an fsync.
+/// Data, names and times become durable after some time, without an fsync.
 #[test]
 fn a_change_is_on_disk_after_the_commit_interval() {
     for args in [K4, &["-t", "ext2", "-b", "1024"]] {

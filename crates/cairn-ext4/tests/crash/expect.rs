@@ -1,4 +1,4 @@
-//! What a path must hold after a power cut, and what was found there.
+//! Expected and found contents of a path after a power cut.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,23 +8,22 @@ use cairn_vfs::{FileKind, FileSystem, IoFlags};
 
 use crate::pattern;
 
-/// What was promised of a path.
+/// The durable state of a path.
 #[derive(Clone, Debug)]
 pub enum Expect {
-    /// Nothing is there.
+    /// The path does not exist.
     Gone,
     /// A directory.
     Directory,
     /// A symbolic link to this.
     Symlink(Vec<u8>),
-    /// A file that starts with these bytes (and ends with them unless `prefix`), and its attribute
-    /// if that was promised.
+    /// A file with these bytes (as a prefix, if `prefix`), and its attribute if it is durable.
     File { id: u16, bytes: Arc<Vec<u8>>, prefix: bool, xattr: Option<Option<Vec<u8>>> },
     /// One of these: a change of the name was not yet durable.
     OneOf(Vec<Expect>),
 }
 
-/// What was found at a path.
+/// The found state of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
     Directory,
@@ -36,7 +35,7 @@ pub enum Found {
 pub const XATTR: &[u8] = b"user.state";
 
 impl Expect {
-    /// True if the contents of file `id` are part of the promise.
+    /// True if the state contains the contents of file `id`.
     pub fn mentions(&self, id: u16) -> bool {
         match self {
             Self::File { id: other, .. } => *other == id,
@@ -45,7 +44,7 @@ impl Expect {
         }
     }
 
-    /// The promise that is left when file `id` grows at its end.
+    /// The durable state while file `id` grows at its end.
     pub fn appended(&self, id: u16) -> Self {
         match self {
             Self::File { id: other, bytes, xattr, .. } if *other == id => {
@@ -114,8 +113,8 @@ fn describe(found: Option<&Found>) -> String {
     }
 }
 
-/// Reads everything: every name, every byte, every attribute. Files of the workloads hold their own
-/// bytes only.
+/// Reads all names, bytes and attributes. Asserts that files of the workloads have only their own
+/// bytes.
 pub fn read_all(fs: &dyn FileSystem) -> Result<BTreeMap<String, Found>, String> {
     let mut all = BTreeMap::new();
     let mut left = vec![(String::new(), fs.root())];

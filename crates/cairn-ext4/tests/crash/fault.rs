@@ -1,5 +1,5 @@
-//! Devices that fail: every error is told with its reason, nothing hangs or panics, and the volume
-//! can be had again.
+//! Failing devices: each error is reported with its reason, nothing hangs or panics, and the volume
+//! can be recovered.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -86,8 +86,8 @@ fn is_told(error: &Error) -> bool {
     matches!(error, Error::Io(_) | Error::ReadOnly(_))
 }
 
-/// After a fault that concerned one file or one answer, all other calls succeed, and data that is
-/// synced now is there afterwards.
+/// After a fault of one file or one call, all other calls succeed, and data that is synced then is
+/// durable.
 fn check_going_on(fs: &Ext4, kept: Ino, named: &str) {
     let ino = create(fs, LATER).unwrap_or_else(|error| panic!("{named}: another file: {error}"));
     write(fs, ino, 2, 0, LEN).unwrap_or_else(|error| panic!("{named}: another file: {error}"));
@@ -98,12 +98,12 @@ fn check_going_on(fs: &Ext4, kept: Ino, named: &str) {
         buf.len(),
         "{named}"
     );
-    // What could not be written is tried again.
+    // Failed writes are retried.
     fs.sync().unwrap_or_else(|error| panic!("{named}: the fault is over: {error}"));
     fs.unmount().unwrap_or_else(|error| panic!("{named}: the fault is over: {error}"));
 }
 
-/// After a failed change the volume says why it takes no more, and what is cached can still be
+/// After a failed change the volume gives the reason in each refusal, and cached data can still be
 /// read.
 fn check_stopped(fs: &Ext4, kept: Ino, named: &str) {
     let reason = fs.read_only_reason().map(|reason| reason.to_string());
@@ -123,7 +123,8 @@ fn check_stopped(fs: &Ext4, kept: Ino, named: &str) {
     pattern::check(1, &buf, 0).unwrap_or_else(|error| panic!("{named}: {error}"));
 }
 
-/// e2fsck and Cairn each make a sound volume of what the fault left, with what was synced before.
+/// e2fsck and Cairn each recover the volume after the fault, with everything that was synced
+/// before.
 fn check_again(device: &MemoryDevice, named: &str, later: bool) {
     let dir = shm();
     let image = dir.path().join("left");
@@ -156,7 +157,7 @@ fn check_again(device: &MemoryDevice, named: &str, later: bool) {
     }
 }
 
-/// One run with one fault. False if the run ended before the fault's turn came.
+/// One run with one fault. False if the run ended before the fault.
 fn run_with(
     before: &MemoryDevice,
     options: &str,
@@ -186,12 +187,12 @@ fn run_with(
                 check_going_on(&fs, kept, &named);
                 went_on = true;
             } else if operation != Operation::Read {
-                // A device that takes nothing any more takes no commit either.
+                // A device that refuses all writes also refuses commits.
                 assert!(fs.sync().is_err(), "{named}: a volume is durable that cannot be");
                 check_stopped(&fs, kept, &named);
             }
         }
-        // No call waits for some writes, but the volume must report the error at its end.
+        // No call waits for some writes, but the unmount must report the error.
         Ok(()) if came && operation != Operation::Read => {
             let end = fs.unmount();
             assert!(end.is_err() || fs.read_only_reason().is_some(), "{named}: nobody was told");
@@ -208,7 +209,7 @@ fn run_with(
     came
 }
 
-/// Every n of a short run, once and for ever.
+/// Each n-th request of a short run fails, once and from then on.
 pub fn every_fault(
     args: &[&str],
     megabytes: u64,

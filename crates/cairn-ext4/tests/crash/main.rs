@@ -1,8 +1,8 @@
 //! The crash search: seeded workloads on a recording device, power cuts at every flush and between,
-//! two recoveries each, and the proof that the search would notice a missing flush. Then devices
-//! that fail.
+//! two recoveries each, and the proof that the search detects a missing flush. Then failing
+//! devices.
 //!
-//! `CAIRN_DEEP=1` looks at many times as many states.
+//! `CAIRN_DEEP=1` examines many times as many states.
 
 mod commits;
 mod durability;
@@ -36,10 +36,10 @@ const EXT3: &[&str] = &["-t", "ext3", "-b", "1024", "-J", "size=1"];
 const K4_RAID: &[&str] =
     &["-t", "ext4", "-b", "4096", "-J", "size=4", "-E", "stride=2,stripe_width=6"];
 
-/// How finely buffered I/O works, and where files begin.
+/// Folio sizes of buffered I/O, and the alignment of files.
 const GRAINS: &[&str] =
     &["", "nobuffered_iomap", "max_folio=4K", "max_folio=64K", "stripe=4", "stripe=7"];
-/// Random subsets of unflushed writes a workload.
+/// Random subsets of unflushed writes per workload.
 const RANDOM: usize = 12;
 
 fn workload(seed: u64, mke2fs: &'static [&'static str], workers: u16) -> Workload {
@@ -126,8 +126,8 @@ fn every_way_of_checkpointing_with_threads_contending() {
     search_all(&all.collect::<Vec<_>>());
 }
 
-/// A disk need not write 4,096 bytes as a whole. A torn superblock is refused, as by Linux; a block
-/// that passes its checks must not be wrong.
+/// A disk may tear a block of 4,096 bytes. A torn superblock is refused, as by Linux. A block that
+/// passes its checks must be right.
 #[test]
 fn blocks_torn_at_512_bytes_are_noticed_or_do_no_harm() {
     let (mut sound, mut refused) = (0, 0);

@@ -1,5 +1,5 @@
-//! Operations of several steps, each whole by itself: where a later one fails, what was done is no
-//! half of a change, and the volume goes on, as Linux's does.
+//! Operations of several atomic steps: if a later step fails, the earlier steps are complete
+//! changes, and the volume continues, as in Linux.
 
 use std::sync::Arc;
 
@@ -38,8 +38,8 @@ fn prepared(kind: &'static [&'static str], prepare: impl Fn(&Ext4)) -> Arc<Memor
     device
 }
 
-/// Opens the volume; `warm` reads what the operation needs, and then nothing can be read while
-/// `work` goes on. It fails for that, and the volume goes on.
+/// Opens the volume. `warm` reads what the operation needs. Then all reads fail while `work` runs:
+/// it fails, and the volume continues.
 fn fails_and_goes_on(
     device: &Arc<MemoryDevice>,
     warm: impl Fn(&Ext4),
@@ -47,7 +47,7 @@ fn fails_and_goes_on(
     check: impl Fn(&Ext4),
 ) {
     let fault = Arc::new(Fault::new(device.clone()));
-    // Blocks are read whole when a part of them is written.
+    // A write to a part of a block reads the whole block.
     let fs = open(fault.clone(), Simulated::new(1), "nobuffered_iomap").unwrap();
     warm(&fs);
     fault.fail_range(Operation::Read, 0..MEGABYTES << 20);
@@ -72,7 +72,7 @@ fn find(fs: &Ext4, name: &[u8]) -> Ino {
     fs.lookup(fs.root(), name).unwrap().ino
 }
 
-/// An inline file moves to a block; the block cannot be read back for the part that is not written.
+/// An inline file moves to a block. The block cannot be read for the part that is not written.
 #[test]
 fn an_inline_file_that_has_moved_to_a_block_is_whole() {
     const INLINE: &[&str] = &["-t", "ext4", "-b", "4096", "-J", "size=4", "-O", "inline_data"];
@@ -85,7 +85,7 @@ fn an_inline_file_that_has_moved_to_a_block_is_whole() {
     }
     mount.unmount();
     let device = Arc::new(read_image(&image).unwrap());
-    // Another one moves first: bitmaps and tables are in memory then.
+    // Another file moves first, so that bitmaps and tables are in memory.
     let warm = |fs: &Ext4| {
         find(fs, b"file");
         fs.write(find(fs, b"other"), 5, b"part", IoFlags::empty()).unwrap();
@@ -99,11 +99,11 @@ fn an_inline_file_that_has_moved_to_a_block_is_whole() {
     fails_and_goes_on(&device, warm, work, check);
 }
 
-/// `O_TRUNC` and new permissions in one call: the file is cut, and then its access list cannot be
-/// read.
+/// `O_TRUNC` and new permissions in one call: the file is truncated, and then its access list
+/// cannot be read.
 #[test]
 fn a_file_that_was_cut_before_its_access_list_could_not_be_read_is_whole() {
-    // No room for attributes in the inode.
+    // The inode has no room for attributes.
     const SMALL: &[&str] = &["-t", "ext4", "-b", "4096", "-J", "size=4", "-I", "128"];
     let list = || {
         let entry = |tag| Entry { tag, permissions: 0o6 };

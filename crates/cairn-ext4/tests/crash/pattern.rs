@@ -1,12 +1,12 @@
-//! Contents that say whose they are: every eight bytes name file, version and place.
+//! Contents that identify themselves: every eight bytes contain file, version and offset.
 //!
-//! So a reader can tell a file's own bytes from those of another file, of another place, of
-//! metadata, and from zeros.
+//! A check can thus distinguish a file's own bytes from those of another file or offset, from
+//! metadata and from zeros.
 
 /// Bytes of one word; all offsets and lengths of the workloads are multiples of it.
 pub const WORD: u64 = 8;
-/// From this number on, a file's contents move (collapse and insert): its words do not tell their
-/// place.
+/// From this number on, a file's contents move (collapse and insert), and its words do not contain
+/// their offset.
 pub const MOVING: u16 = 0x8000;
 
 /// The word of file `id` at byte `offset`, as its `version`-th change writes it.
@@ -21,14 +21,14 @@ pub fn fill(id: u16, version: u16, offset: u64, len: u64) -> Vec<u8> {
         .collect()
 }
 
-/// Whose file this is, by its first word that is not zero.
+/// The file's number, by its first word that is not zero.
 pub fn owner(bytes: &[u8]) -> Option<u16> {
     let mut words = bytes.as_chunks::<8>().0.iter().map(|raw| u64::from_le_bytes(*raw));
     words.find(|word| *word != 0).map(|word| u16::try_from(word >> 48).expect("16 bits"))
 }
 
-/// Every word is zero or this file's own at this place. `from`: beyond this byte zeros are foreign,
-/// too.
+/// Checks that every word is zero or this file's own at this offset. Zeros are wrong from byte
+/// `from` on.
 pub fn check(id: u16, bytes: &[u8], from: usize) -> Result<(), String> {
     for (index, raw) in bytes.as_chunks::<8>().0.iter().enumerate() {
         let found = u64::from_le_bytes(*raw);

@@ -1,6 +1,5 @@
-//! What an error means for those who did not make the call: what ext4 and F2FS answer alike
-//! ([`cairn_testkit::policy`]), and what only ext4 has: wishes and errors in the superblock, and
-//! its two ways to record orphans.
+//! How errors affect later calls: the checks for ext4 and F2FS ([`cairn_testkit::policy`]), and
+//! those for ext4 only: defaults and errors in the superblock, and its two records of orphans.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -79,8 +78,8 @@ impl Subject for Kind {
     }
 }
 
-/// The superblock has a record of errors, with these words in it. The record stays after recovery
-/// by e2fsck, Linux or Cairn, and e2fsck checks the whole volume.
+/// Asserts that the superblock records errors, with these words. The record stays after recovery by
+/// e2fsck, Linux or Cairn, and e2fsck checks the whole volume.
 fn check_record(kind: &Kind, device: &MemoryDevice, errors: u32, words: &[&str]) {
     let count = format!("FS Error count:           {errors}\n");
     let by_us = Arc::new(device.fork());
@@ -131,7 +130,7 @@ fn a_failed_write_of_metadata_is_recorded() {
     KINDS.iter().for_each(|kind| policy::a_failed_write_of_metadata_is_recorded(&Kind(kind)));
 }
 
-/// It is e2fsck's to delete, as Linux leaves it.
+/// The orphan is left for e2fsck, as in Linux.
 #[test]
 fn an_orphan_on_a_bad_sector_does_not_prevent_the_mount() {
     for kind in ORPHANS {
@@ -152,8 +151,7 @@ fn mounts_in_linux(device: &MemoryDevice) {
     KernelMount::new(&image, "").unmount();
 }
 
-/// `e2fsck -p` mends what there is to mend. Returns what `dumpe2fs -h` said of the volume before,
-/// and what e2fsck said.
+/// Repairs with `e2fsck -p`. Returns the earlier output of `dumpe2fs -h` and that of e2fsck.
 fn preen(device: &MemoryDevice) -> (String, String) {
     let dir = shm();
     let image = dir.path().join("left");
@@ -165,14 +163,14 @@ fn preen(device: &MemoryDevice) -> (String, String) {
     (head, verdict.output)
 }
 
-/// The same for a volume that asks for a check. Returns what `dumpe2fs -h` said of it.
+/// The same for a volume that asks for a check. Returns the output of `dumpe2fs -h`.
 fn seen(device: &MemoryDevice) -> String {
     let (head, output) = preen(device);
     assert!(output.contains("file system with errors, check forced"), "{output}");
     head
 }
 
-/// Linux mounts such a volume, too; what e2fsck finds then is the orphan, and nothing else.
+/// Linux also mounts such a volume. e2fsck then finds only the orphan.
 #[test]
 fn a_damaged_orphan_does_not_prevent_the_mount() {
     for kind in ORPHANS {
@@ -187,7 +185,7 @@ fn a_damaged_orphan_does_not_prevent_the_mount() {
     }
 }
 
-/// So it is where the list in the superblock leads nowhere.
+/// The same for a list in the superblock with an impossible head.
 #[test]
 fn a_bad_head_of_the_orphan_list_does_not_prevent_the_mount() {
     let dir = shm();
@@ -210,7 +208,7 @@ fn a_bad_head_of_the_orphan_list_does_not_prevent_the_mount() {
     assert!(head.contains("clean with errors") && !head.contains("First orphan"), "{head}");
 }
 
-/// As Linux does, the superblock remembers what was met, and how often.
+/// The superblock records errors and their number, as in Linux.
 #[test]
 fn a_damaged_inode_is_noted_and_loses_nothing_of_others() {
     let device = policy::a_damaged_inode_is_noted_and_loses_nothing_of_others(&Kind(SUMS));
@@ -225,8 +223,8 @@ fn a_damaged_inode_is_noted_and_loses_nothing_of_others() {
     }
 }
 
-/// `tune2fs -e`: what the superblock wishes counts where no option says otherwise, and the journal
-/// tells e2fsck of the error.
+/// `tune2fs -e`: the superblock's default applies unless an option overrides it, and the journal
+/// records the error for e2fsck.
 #[test]
 fn the_first_damage_stops_a_volume_whose_superblock_asks_for_it() {
     for (wish, options, stops) in [
@@ -254,8 +252,8 @@ fn the_first_damage_stops_a_volume_whose_superblock_asks_for_it() {
     }
 }
 
-/// The commit daemon finds that the device fails, and nobody waits for it. The next change is
-/// refused, and the error is recorded.
+/// The device fails in a commit of the daemon, for which no call waits. The next change is refused,
+/// and the error is recorded.
 #[test]
 fn an_abort_in_the_background_is_recorded() {
     let kind = Kind(SUMS);
@@ -272,8 +270,8 @@ fn an_abort_in_the_background_is_recorded() {
     check_record(&kind, &device, 1, &["EIO", "cairn: journal"]);
 }
 
-/// An error that was noted in a transaction is the first one, and that which stops the volume the
-/// last one. The log has a superblock that is older than this record, and does not replace it.
+/// The first error is recorded in a transaction; the last one stops the volume. The log contains an
+/// older superblock, which must not replace the record.
 #[test]
 fn a_record_of_errors_outlives_the_replay() {
     for (options, words) in [
@@ -286,7 +284,7 @@ fn a_record_of_errors_outlives_the_replay() {
         let fs = open(device.clone(), simulated.clone(), "errors=continue").unwrap();
         policy::look_at_victim(&*fs);
         simulated.run_until_idle();
-        // Its number is in the superblock now, the head of the orphan list.
+        // The superblock has its number, as the head of the orphan list.
         fs.tmpfile(fs.root(), 0o644, &Caller::ROOT).unwrap();
         fs.sync().unwrap();
         fs.remount(options).unwrap();

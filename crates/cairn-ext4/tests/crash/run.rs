@@ -16,33 +16,33 @@ use cairn_vfs::{Caller, FileSystem, NewInode};
 use crate::expect::Expect;
 use crate::worker::Worker;
 
-/// A kind of volume and what is done to it.
+/// A kind of volume and its workload.
 #[derive(Clone, Copy, Debug)]
 pub struct Workload {
     pub seed: u64,
     pub mke2fs: &'static [&'static str],
-    /// Of the mount.
+    /// Mount options.
     pub options: &'static str,
-    /// More of them: how the journal is checkpointed.
+    /// Further options for checkpoints.
     pub journal: Checkpointing,
     pub megabytes: u64,
     pub steps: u32,
-    /// 1 runs in the simulator; more are threads that contend.
+    /// One worker runs in the simulator; several are contending threads.
     pub workers: u16,
     /// Synced operations before the part that is cut, so that the log wraps in it.
     pub laps: u32,
 }
 
-/// How the journal of a workload is checkpointed.
+/// The checkpoint options of a workload.
 #[derive(Clone, Copy, Debug)]
 pub enum Checkpointing {
     /// With these mount options.
     Fixed(&'static str),
-    /// With options that are changed all the time.
+    /// With options that change continually.
     Changing,
 }
 
-/// All combinations of what can be chosen, with thresholds that small logs reach.
+/// All combinations of the options, with thresholds that small logs reach.
 pub const CHECKPOINTING: &[&str] = &[
     "noasync_checkpoint,checkpoint_clean=counted",
     "noasync_checkpoint,checkpoint_clean=bail_out",
@@ -61,7 +61,7 @@ impl Checkpointing {
         }
     }
 
-    /// After the `step`-th step of a worker.
+    /// Called after the `step`-th step of a worker.
     fn change(self, fs: &dyn FileSystem, step: u32) {
         if let Self::Changing = self {
             let next = CHECKPOINTING[(step * 5) as usize % CHECKPOINTING.len()];
@@ -73,12 +73,12 @@ impl Checkpointing {
 /// A finished run.
 pub struct Run {
     pub crash: CrashLog,
-    /// Cuts before this moment are not looked at.
+    /// Cuts before this moment are not examined.
     pub from: u64,
     pub promises: Vec<Promises<String, Expect>>,
 }
 
-/// Says that it flushed, and did not.
+/// A device that ignores flushes and reports success.
 pub struct Careless(pub Arc<dyn BlockDevice>);
 
 impl BlockDevice for Careless {
@@ -142,7 +142,7 @@ pub fn run(workload: &Workload, dir: &Path, wrap: Wrap) -> Run {
         None => run_together(&fs, &mut workers, workload),
     }
     let promises = workers.into_iter().map(Worker::finish).collect();
-    // Half of the runs end properly, the others as if the power went.
+    // Half of the runs end with an unmount, the others with a power cut.
     if workload.seed.is_multiple_of(2) {
         fs.unmount().expect("the volume closes");
     } else {

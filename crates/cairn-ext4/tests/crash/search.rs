@@ -1,5 +1,5 @@
-//! Looking at crash states: recovery by Cairn, by e2fsck and by the kernel, each judged by e2fsck
-//! and by what was promised.
+//! Examines crash states: recovery by Cairn, by e2fsck and by the kernel, each judged by e2fsck and
+//! compared with the promises.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use cairn_vfs::FileSystem;
 use crate::expect::read_all;
 use crate::run::{Run, Workload, open, run};
 
-/// States that were looked at.
+/// Examined states.
 #[derive(Default, Debug)]
 pub struct Seen {
     pub states: usize,
@@ -23,18 +23,18 @@ pub struct Seen {
     pub promises: usize,
 }
 
-/// How much is looked at; `CAIRN_DEEP=1` multiplies it.
+/// Factor for the number of states; higher with `CAIRN_DEEP=1`.
 pub fn depth() -> usize {
     if cairn_testkit::deep() { 20 } else { 1 }
 }
 
-/// The cuts of a run: both extremes at every flush, and seeded subsets between.
+/// The cuts of a run: two at every flush, and seeded subsets between flushes.
 fn cuts(run: &Run, random: usize, seed: u64) -> Vec<Cut> {
     let mut cuts: Vec<Cut> = run.crash.barrier_cuts();
     cuts.retain(|cut| cut.moment >= run.from);
     if depth() == 1 {
-        // Of the four states around a barrier two say most: nothing unflushed just before it is
-        // done, everything just after.
+        // Two of the four states around a barrier: all unflushed writes lost just before it, all
+        // kept just after it.
         let barriers = run.crash.barriers();
         let end = run.crash.log().end;
         cuts.retain(|cut| {
@@ -49,7 +49,7 @@ fn cuts(run: &Run, random: usize, seed: u64) -> Vec<Cut> {
     cuts
 }
 
-/// Runs a workload and looks at its crash states. The first that must not be is the error.
+/// Runs a workload and examines its crash states. The error is the first wrong state.
 pub fn search(workload: &Workload, random: usize) -> Result<Seen, String> {
     let dir = crate::run::shm();
     let run = run(workload, dir.path(), |device| device);
@@ -76,7 +76,7 @@ pub fn search(workload: &Workload, random: usize) -> Result<Seen, String> {
     Ok(seen)
 }
 
-/// What was promised before the cut is there.
+/// Checks the promises from before the cut.
 fn keep_promises(run: &Run, cut: Cut, fs: &dyn FileSystem) -> Result<usize, String> {
     let found = read_all(fs)?;
     let mut kept = 0;
@@ -89,8 +89,8 @@ fn keep_promises(run: &Run, cut: Cut, fs: &dyn FileSystem) -> Result<usize, Stri
     Ok(kept)
 }
 
-/// The power fails again while Cairn recovers, at every flush and between: the next recovery must
-/// do.
+/// The power fails again during Cairn's recovery, at every flush and between flushes. The next
+/// recovery must succeed.
 fn judge_recovery(run: &Run, cut: Cut, dir: &Path) -> Result<(), String> {
     let recording = Recording::start(run.crash.device(cut));
     let fs = open(recording.device(), Simulated::new(1), "")?;
@@ -106,8 +106,8 @@ fn judge_recovery(run: &Run, cut: Cut, dir: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Blocks are torn at 512 bytes: what Cairn takes for sound is sound and holds what was promised.
-/// False if it takes it for damaged.
+/// Blocks are torn at 512 bytes. A volume that Cairn accepts is consistent and keeps the promises.
+/// False if Cairn reports damage.
 pub fn judge_torn(run: &Run, cut: Cut, dir: &Path) -> Result<bool, String> {
     let device = run.crash.device(cut);
     match open(Arc::new(device.fork()), Simulated::new(1), "") {
@@ -134,7 +134,7 @@ fn judge_device(run: &Run, cut: Cut, device: MemoryDevice, dir: &Path) -> Result
     Ok(kept)
 }
 
-/// e2fsck recovers (as a boot would), finds nothing more, and Cairn reads what was promised.
+/// e2fsck recovers (as at boot) and finds nothing else, and Cairn finds the promises kept.
 fn judge_e2fsck(run: &Run, cut: Cut, dir: &Path) -> Result<(), String> {
     let image = dir.join("preened");
     run.crash.write_image(cut, &image).map_err(|error| error.to_string())?;
@@ -150,7 +150,7 @@ fn judge_e2fsck(run: &Run, cut: Cut, dir: &Path) -> Result<(), String> {
     if !cut.moment.is_multiple_of(3) {
         return Ok(());
     }
-    // And it can be used again, whatever e2fsck left in the orphan file.
+    // The volume can be used again, whatever e2fsck left in the orphan file.
     let device = Arc::new(read_image(&image).map_err(|error| error.to_string())?);
     let fs = open(device.clone(), Simulated::new(3), "")
         .map_err(|error| format!("after e2fsck -p, rw: {error}"))?;
@@ -161,7 +161,7 @@ fn judge_e2fsck(run: &Run, cut: Cut, dir: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// The kernel recovers, e2fsck finds nothing more, and Cairn reads what was promised.
+/// The kernel recovers, e2fsck finds nothing, and Cairn finds the promises kept.
 fn judge_kernel(run: &Run, cut: Cut, dir: &Path) -> Result<(), String> {
     let image = dir.join("mounted");
     run.crash.write_image(cut, &image).map_err(|error| error.to_string())?;
@@ -174,8 +174,8 @@ fn judge_kernel(run: &Run, cut: Cut, dir: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// After replaying a journal e2fsck 1.47 leaves the orphan file and its mark as they were, of
-/// Linux's volumes as of ours, and then finds fault with them. Nothing else may be wrong.
+/// After the replay of a journal e2fsck 1.47 does not change the orphan file and its feature bit,
+/// and then reports them, on Linux's volumes, too. It must report nothing else.
 fn clean_after_preen(image: &Path) -> Result<(), String> {
     let verdict = e2fsck_check(image);
     let lines: Vec<&str> = verdict.output.lines().collect();

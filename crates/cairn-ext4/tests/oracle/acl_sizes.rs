@@ -1,4 +1,4 @@
-//! Access control lists that an image has and no call can set: the kernel's answers.
+//! Access control lists in an image that no call can set, compared with the kernel's answers.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
-//! Backups of superblock and descriptors: used where the first ones are damaged or the option `sb=`
-//! says so, only read then, and never believed where there is no volume. The command that is named
-//! repairs the volume.
+//! Backups of superblock and descriptors. They are used if the first ones are damaged or the option
+//! `sb=` names one, and the volume is then read-only. They are not used on a device without a
+//! volume. The named command repairs the volume.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -52,7 +52,7 @@ fn all_of(device: &MemoryDevice) -> Vec<u8> {
     device.read_at(0, usize::try_from(device.geometry().size).unwrap()).unwrap().to_vec()
 }
 
-/// The place and the block size that the reason names.
+/// The backup and the block size in the reason.
 fn named(fs: &Ext4) -> [String; 2] {
     let reason = fs.read_only_reason().expect("a volume that is opened by a backup is read-only");
     let words: Vec<&str> = reason.split(' ').collect();
@@ -61,7 +61,7 @@ fn named(fs: &Ext4) -> [String; 2] {
     [after("-b"), after("-B")]
 }
 
-/// e2fsck with the place that was named, from which the whole volume comes back.
+/// Runs e2fsck with the named backup, which restores the whole volume.
 fn repaired(device: &MemoryDevice, [block, size]: [String; 2]) -> Arc<MemoryDevice> {
     let file = tempfile::NamedTempFile::new().unwrap();
     write_image(device, file.path()).unwrap();
@@ -75,8 +75,8 @@ fn repaired(device: &MemoryDevice, [block, size]: [String; 2]) -> Arc<MemoryDevi
     Arc::new(read_image(file.path()).unwrap())
 }
 
-/// How a volume loses its first superblock or descriptors: what it says, the block size, what is
-/// done to it, and whether a checksum is needed to see it.
+/// Damage to the first superblock or descriptors: its name, the change on a volume with this block
+/// size, and whether only a checksum detects it.
 type Damage = (&'static str, fn(&MemoryDevice, u64), bool);
 
 const DAMAGES: [Damage; 6] = [
@@ -118,7 +118,7 @@ fn a_backup_takes_the_place_of_what_is_damaged_and_its_volume_is_only_read() {
         let checksums = !args.iter().any(|word| word.contains("^metadata_csum"));
         let damages = DAMAGES.iter().filter(|(_, _, needs)| checksums || !needs);
         for (what, damage, _) in damages {
-            // Where the groups are of no usual size, something must be left that says so.
+            // If groups have an unusual size, a superblock must be left that gives it.
             if args.contains(&"-g") && ["no superblock at all", "blocks of 2 GiB"].contains(what) {
                 continue;
             }
@@ -161,7 +161,7 @@ fn an_unclean_journal_is_shown_over_a_backup() {
     fs.unmount().unwrap();
 }
 
-/// What the kernel shows with these options, unless it refuses.
+/// The tree that the kernel shows with these options, unless it refuses.
 fn kernels(image: &Path, options: &str) -> Option<Snapshot> {
     let device = LoopDevice::attach(image, true);
     let point = cairn_testkit::place::Place::new();
@@ -240,8 +240,8 @@ fn what_only_looks_like_a_backup_is_no_volume() {
     let whole = all_of(&device);
     let beheaded = [&[0; 8192][..], &whole[8192..]].concat();
     assert!(cairn_ext4::probe_backups(&MemoryDevice::from_image(&beheaded)).unwrap().is_some());
-    // A file or a partition in something larger, the end cut off, and what was copied to another
-    // place.
+    // Backups in a file or a partition of a larger device, on a truncated image, and at a wrong
+    // offset.
     found_none(&[&[0; 65536][..], &whole].concat(), "a volume inside");
     found_none(&beheaded[..beheaded.len() / 2 / 4096 * 4096], "half a volume");
     let block = |number: usize| number * 1024..(number + 1) * 1024;

@@ -1,4 +1,4 @@
-//! What is not a volume, not whole, or not for us is refused in words that say why; a full volume
+//! Images that are no volume, incomplete or unsupported are refused with the reason. A full volume
 //! loses nothing.
 
 use std::sync::Arc;
@@ -118,7 +118,7 @@ fn real_volumes_with_unsupported_features_name_them() {
     }
 }
 
-/// Writes until nothing fits; gives the sizes of the files.
+/// Writes until the volume is full. Returns the sizes of the files.
 fn fill(fs: &dyn FileSystem) -> Vec<(Vec<u8>, usize)> {
     let mut files = Vec::new();
     for number in 0_u32.. {

@@ -14,7 +14,7 @@ use cairn_vfs::{Caller, FileSystem, NewInode};
 
 use crate::support::{judge, open, volume};
 
-/// A volume so small that it is full now and then.
+/// A small volume, which is sometimes full.
 struct Small(&'static [&'static str], &'static str);
 
 impl Subject for Small {

@@ -1,5 +1,4 @@
-//! The broken images of e2fsprogs' own tests: each one is a way in which a volume was once found
-//! broken.
+//! The damaged images of e2fsprogs' tests.
 //!
 //! They are not part of this repository. `scripts/e2fsprogs-images` fetches them;
 //! `CAIRN_E2FSPROGS_TESTS` may name another directory that holds e2fsprogs' `tests`.
@@ -16,14 +15,14 @@ use cairn_vfs::FileSystem;
 use crate::support::try_open;
 use crate::visitor::Visitor;
 
-/// An image larger than this is none of the tests'.
+/// The tests have no larger image.
 const LARGEST: usize = 1 << 30;
 /// Memory that a pass over all images may have taken at its peak, above what an image itself takes.
 const MEMORY: u64 = 128 << 20;
-/// Fewer images than this are not the collection.
+/// The collection has at least this many images.
 const EXPECTED: usize = 200;
 
-/// Where the images are.
+/// The directory of the images.
 pub fn directory() -> PathBuf {
     let fetched = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/e2fsprogs-tests");
     let directory = std::env::var_os("CAIRN_E2FSPROGS_TESTS").map_or(fetched, PathBuf::from);
@@ -53,7 +52,7 @@ fn images(directory: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// What is in an image, unpacked.
+/// The contents of an image, decompressed.
 pub fn contents(image: &Path) -> Vec<u8> {
     let mut unpack: Command = match image.extension().and_then(|part| part.to_str()) {
         Some("gz") => command("gzip"),
@@ -71,7 +70,7 @@ pub fn contents(image: &Path) -> Vec<u8> {
     output.stdout
 }
 
-/// The most memory this process ever held, and what it holds now.
+/// The peak and the current memory of this process.
 fn memory() -> (u64, u64) {
     let status = std::fs::read_to_string("/proc/self/status").expect("/proc is mounted");
     let field = |name: &str| {
@@ -82,7 +81,7 @@ fn memory() -> (u64, u64) {
     (field("VmHWM:"), field("VmRSS:"))
 }
 
-/// What became of one image.
+/// The result of one image.
 #[derive(Default)]
 struct Outcome {
     refused: Option<String>,
@@ -114,7 +113,7 @@ fn broken_images_are_survived() {
     let mut panics = Vec::new();
     for image in &images {
         let named = image.display();
-        // A hang shows by the name that is printed last.
+        // The last printed name is that of the image in a hang.
         print!("{named}:");
         let contents = contents(image);
         let size = contents.len() as u64;
@@ -143,7 +142,7 @@ fn broken_images_are_survived() {
         }
         let (most, _) = memory();
         println!();
-        // The peak only ever rises: it counts where this image raised it.
+        // The peak never falls, so it counts only if this image raised it.
         if most > peak {
             peak = most;
             assert!(

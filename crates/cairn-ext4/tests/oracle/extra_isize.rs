@@ -1,5 +1,5 @@
-//! Inodes of an older volume get the fields that it wants today when they are written, as the
-//! kernel's do: attributes in the inode make room, move to the block, or keep the inode as it is.
+//! Inodes of an older volume get the fields of `s_want_extra_isize` when they are written, as in
+//! the kernel. Attributes in the inode leave room, move to the block, or keep the inode unchanged.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,9 +11,8 @@ use rustix::fs::{XattrFlags, setxattr};
 
 use crate::support::open;
 
-/// Files, and how many attributes of 24 bytes each has: none, with room to spare, all but too many,
-/// one or more too many for the inode, and so many that the block has room for one more, or for
-/// none.
+/// Files and their numbers of attributes of 24 bytes: none, few, as many as fit in the inode, one
+/// or more too many for it, and so many that the block has room for one more or for none.
 const FILES: [(&str, usize); 9] = [
     ("empty", 0),
     ("couple", 4),
@@ -87,7 +86,7 @@ fn fields_grow_when_an_inode_is_written() {
             assert_eq!(seen(ours.path(), name), seen(file.path(), name), "{features}: {name}");
         }
         assert_clean(ours.path());
-        // What we wrote is what the kernel reads.
+        // The kernel reads what Cairn wrote.
         let mount = KernelMount::new(ours.path(), "ro");
         for (name, _) in FILES {
             assert_eq!(

@@ -1,4 +1,4 @@
-//! One file, random operations, and a vector of bytes that knows what must be in it.
+//! Random operations on one file, compared with a vector of its bytes.
 
 use std::sync::Arc;
 

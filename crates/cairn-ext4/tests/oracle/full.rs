@@ -1,4 +1,4 @@
-//! A full volume, and a small budget: what was accepted is kept, and memory stays where it belongs.
+//! A full volume, and a small budget: accepted data is kept, and memory stays within the budget.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use cairn_testkit::{deep, full};
 
 use crate::support::{GRAINS, judge, open, volume};
 
-/// Bytes that tell where they are.
+/// Bytes that contain their offset.
 fn fill(seed: usize, offset: usize, len: usize) -> Vec<u8> {
     let byte =
         |at: usize| u8::try_from((at / 509 + at + seed * 31) % 251).expect("less than 251") + 1;
@@ -77,7 +77,7 @@ fn a_volume_that_fills_up_keeps_what_it_accepted() {
             let names: Vec<String> = (0..5).map(|number| format!("f{number}")).collect();
             let files: Vec<Ino> = names.iter().map(|name| create(&fs, name)).collect();
             let sizes = fill_up(&fs, &files);
-            // With the large cache nothing of this has a place yet.
+            // With the large cache no block is allocated yet.
             assert!(sizes.iter().sum::<usize>() > 1 << 20, "{options}: {sizes:?}");
             for ino in &files {
                 fs.fsync(*ino, 0, false).unwrap_or_else(|error| panic!("{options}: {error}"));
@@ -161,8 +161,8 @@ fn a_remount_changes_the_grain() {
     judge(&device);
 }
 
-/// In every feature set that has a way of its own to take space: what finds none changes nothing,
-/// what takes away needs none.
+/// In every feature set that allocates space differently: an operation that finds no space changes
+/// nothing, and removals need no space.
 #[test]
 fn each_operation_on_a_full_volume_succeeds_whole_or_changes_nothing() {
     let sets: [&[&str]; 7] = [
@@ -181,8 +181,8 @@ fn each_operation_on_a_full_volume_succeeds_whole_or_changes_nothing() {
         full::decorate(&*fs);
         let directory = fs.lookup(fs.root(), b"one").unwrap().ino;
         fs.forget(directory, 1);
-        // There is room on the volume, but none for this beside the inode: the call must not wait
-        // for more.
+        // The volume has room, but the inode's attribute block has none: the call must not wait for
+        // space.
         let refused = fs.setxattr(directory, b"user.large", &[7; 5000], XattrMode::Set);
         assert!(matches!(refused, Err(Error::NoAttributeSpace)), "{set:?}: {refused:?}");
         operate_on_full(&device, &fs, &format!("{set:?}"));
@@ -198,7 +198,8 @@ fn each_operation_on_a_full_volume_with_inline_data_succeeds_whole_or_changes_no
     ] {
         let file = tempfile::NamedTempFile::new().unwrap();
         mke2fs(file.path(), 16 << 20, &[&["-t", "ext4", "-O", "inline_data"], set].concat());
-        // Cairn makes directories of blocks, and mke2fs uses the half of the room.
+        // Cairn makes no inline directories, and mke2fs uses only half of the room in the inode.
+        // The kernel makes them.
         let mount = KernelMount::new(file.path(), "");
         full::prepare_on_host(mount.path());
         mount.unmount();
@@ -222,8 +223,8 @@ fn operate_on_full(device: &Arc<MemoryDevice>, fs: &Arc<Ext4>, label: &str) {
     judge(device);
 }
 
-/// The system refuses what can be refused, from the n-th allocation of each operation on: that
-/// operation fails and has changed nothing, the volume goes on, and is in order at the end.
+/// The system refuses memory from the n-th allocation of each operation on. The operation fails and
+/// has changed nothing. The volume continues and is clean at the end.
 #[test]
 fn each_operation_without_memory_succeeds_whole_or_changes_nothing() {
     let sets: [&[&str]; 4] = [

@@ -1,4 +1,4 @@
-//! Damaged images: whatever the bytes say, no panic, no endless walk, bounded memory, typed errors.
+//! Damaged images: no panic, no endless walk, bounded memory, typed errors.
 
 use std::sync::Arc;
 

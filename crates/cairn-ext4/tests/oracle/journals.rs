@@ -1,5 +1,5 @@
-//! Logs with every kind of checksum, recovered by Cairn, by the kernel and by e2fsck; recovery that
-//! is cut or fails on its way; logs that are damaged.
+//! Logs with each kind of checksum, recovered by Cairn, by the kernel and by e2fsck; power cuts and
+//! failures during recovery; damaged logs.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use crate::e2fsprogs;
 use crate::support::{judge, open, try_open, volume};
 
 const BLOCK: u64 = 1024;
-/// Free blocks of the volume that the log is about.
+/// Free blocks of the volume, which the log changes.
 const HOMES: std::ops::Range<u64> = 20_000..20_024;
 
-/// The blocks that the log is about.
+/// The blocks that the log changes.
 fn homes(device: &MemoryDevice) -> Vec<Vec<u8>> {
     HOMES.map(|block| device.read_at(block * BLOCK, 1024).unwrap().to_vec()).collect()
 }
@@ -120,7 +120,7 @@ fn e2fsprogs_logs_are_recovered_as_by_e2fsck() {
     }
 }
 
-/// A crash with a log to replay, files that were open without a name, and one that was being cut.
+/// A crash with a log to replay, open files without a name, and a file that was being truncated.
 fn crashed() -> Arc<MemoryDevice> {
     let device = volume(8 << 20, &["-t", "ext4", "-b", "1024", "-O", "orphan_file"]);
     let fs = open(&device, "");
@@ -142,7 +142,7 @@ fn crashed() -> Arc<MemoryDevice> {
     Arc::new(device.fork())
 }
 
-/// Recovers, and gives the tree; the volume must be clean.
+/// Recovers and returns the tree. The volume must be clean.
 fn tree_of(device: &Arc<MemoryDevice>) -> Snapshot {
     let fs = open(device, "");
     let tree =
@@ -153,8 +153,8 @@ fn tree_of(device: &Arc<MemoryDevice>) -> Snapshot {
     tree
 }
 
-/// Recovery that is cut is done again, with the same result. Some hundred states, spread over all
-/// its writes.
+/// A recovery after a power cut in the recovery has the same result. Some hundred states, spread
+/// over all its writes.
 #[test]
 fn recovery_may_be_cut_anywhere() {
     let before = crashed();
@@ -206,7 +206,7 @@ fn recovery_may_fail_at_every_write_and_flush() {
     assert!(failed >= 4, "{failed} opens failed");
 }
 
-/// What was promised is gone and the log must not simply end there: Linux refuses to mount, e2fsck
+/// Durable changes are lost, so the log must not just end there: Linux refuses to mount, e2fsck
 /// asks for a full check.
 #[test]
 fn a_damaged_commit_block_makes_the_volume_read_only_until_e2fsck_has_run() {
@@ -219,7 +219,7 @@ fn a_damaged_commit_block_makes_the_volume_read_only_until_e2fsck_has_run() {
     // The newest, by its number.
     let last =
         (0..blocks).filter(is_commit).max_by_key(|block| kind(*block)[8..12].to_vec()).unwrap();
-    // Its nanoseconds: an earlier time would make it a leftover of another lap.
+    // The nanoseconds of the commit: an earlier time would make it a block of an older lap.
     device.write_at(last * BLOCK + 57, vec![0xff; 3]).unwrap();
 
     for options in ["ro", ""] {

@@ -1,5 +1,5 @@
-//! `Ext4` against what is simple enough to be believed: the oracle model, a vector of bytes, e2fsck
-//! and the kernel; under seeded sequences, contention, damage and input that is no volume at all.
+//! `Ext4`, compared with the oracle model, a vector of bytes, e2fsck and the kernel, under seeded
+//! sequences, contention, damage and bad input.
 //!
 //! `CAIRN_DEEP=1` runs more seeds; a failure prints the seed and the last operations.
 

@@ -1,5 +1,4 @@
-//! Names that are no names, and renames that do nothing: the system calls of the running kernel say
-//! what is right.
+//! Invalid names, and renames without effect, compared with the system calls of the running kernel.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -32,7 +31,7 @@ impl Host {
         Self(dir)
     }
 
-    /// Not `Path::join`, which would swallow a dot.
+    /// `Path::join` would drop a dot.
     fn at(&self, dir: &str, name: &str) -> PathBuf {
         let mut path = self.0.path().as_os_str().as_bytes().to_vec();
         path.extend(format!("/{dir}/{name}").bytes());
@@ -164,7 +163,7 @@ fn an_empty_name_is_not_found() {
     assert!(matches!(fs.unlink(fs.root(), b""), Err(Error::NotFound)));
 }
 
-/// Linux compares the inodes before it asks what the directories allow.
+/// Linux compares the inodes before it checks the directories.
 #[test]
 fn two_names_of_one_file_may_be_renamed_in_directories_that_allow_nothing() {
     let device = volume(8 << 20, &["-t", "ext2"]);

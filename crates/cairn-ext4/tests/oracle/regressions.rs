@@ -1,4 +1,4 @@
-//! One small story for each fault that a longer judge found.
+//! A small test for each error that a longer test found.
 
 use std::sync::Arc;
 
@@ -22,12 +22,12 @@ fn cut(fs: &Ext4, ino: Ino, size: u64) {
     fs.setattr(ino, &SetAttributes { size: Some(size), ..SetAttributes::default() }).unwrap();
 }
 
-/// Contents that no other block has.
+/// Contents that are unique to the block.
 fn contents(len: u64) -> Vec<u8> {
     (0..len / 8).flat_map(|n| (n | 0xda7a << 48).to_le_bytes()).collect()
 }
 
-/// Writes until nothing fits; gives what did.
+/// Writes until the volume is full. Returns the written bytes.
 fn fill(fs: &Ext4, ino: Ino) -> Vec<u8> {
     let data = contents(8 << 20);
     let mut at = 0;
@@ -53,7 +53,7 @@ fn read(fs: &Ext4, name: &str) -> Vec<u8> {
     buf
 }
 
-/// A truncation that empties nodes of the tree frees those, too, and asked for no credits to do so.
+/// A truncation also frees empty nodes of the tree. It once reserved no credits for that.
 #[test]
 fn truncation_has_credits_for_the_nodes_it_empties() {
     let device = volume(32 << 20, &["-t", "ext4", "-b", "1024"]);
@@ -75,8 +75,7 @@ fn truncation_has_credits_for_the_nodes_it_empties() {
     judge(&device);
 }
 
-/// Where a name stands in the first block, that block's buffer was locked before the directory's
-/// inode.
+/// For a name in the first block, that block's buffer was once locked before the directory's inode.
 #[test]
 fn a_rename_over_a_name_asks_the_directory_before_the_buffer() {
     let device = volume(16 << 20, &["-t", "ext4", "-b", "1024"]);
@@ -127,7 +126,7 @@ fn recovery_leaves_alone_what_took_the_blocks_of_deleted_directories_and_links()
         let written = fill(&fs, file);
         assert!(written.len() > 1 << 20);
         fs.fsync(file, 0, false).unwrap();
-        // Power is cut: the log is as it was.
+        // The power fails: the log does not change.
         let crashed = Arc::new(device.fork());
         drop(fs);
         let fs = open(&crashed, "");
@@ -137,7 +136,7 @@ fn recovery_leaves_alone_what_took_the_blocks_of_deleted_directories_and_links()
     }
 }
 
-/// Where the journal's superblock is.
+/// Offset of the journal's superblock.
 fn journal_superblock(device: &MemoryDevice) -> u64 {
     let blocks = device.geometry().size / BLOCK;
     let is_it = |block: &u64| {
@@ -146,8 +145,8 @@ fn journal_superblock(device: &MemoryDevice) -> u64 {
     (0..blocks).find(is_it).expect("the volume has a journal") * BLOCK
 }
 
-/// The error that once stopped a journal becomes the volume's until the next check; the journal's
-/// own record is cleared.
+/// The error that stopped a journal is copied to the volume until the next check, and the journal's
+/// record is cleared.
 #[test]
 fn an_error_that_stopped_the_journal_is_the_volumes_until_the_next_check() {
     let device =
@@ -167,7 +166,7 @@ fn an_error_that_stopped_the_journal_is_the_volumes_until_the_next_check() {
     let dump = dumpe2fs(file.path());
     assert!(dump.contains("clean with errors"), "{dump}");
     assert!(!dump.contains("Journal errno"), "{dump}");
-    // e2fsck takes note of it, and then it is gone.
+    // e2fsck clears the record.
     assert!((0..=1).contains(&e2fsck_preen(file.path()).status));
     assert!(!dumpe2fs(file.path()).contains("with errors"));
     judge(&read_image(file.path()).unwrap());

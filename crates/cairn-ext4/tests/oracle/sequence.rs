@@ -1,4 +1,4 @@
-//! Seeded sequences of every operation on every kind of volume: answers and trees are the model's.
+//! Seeded sequences of all operations on every kind of volume. Answers and trees equal the model's.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ const FORMATS: &[Format] = &[
     Format { name: "ext3", args: &["-t", "ext3", "-b", "4096"], options: "", extents: false },
 ];
 
-/// A format at one grain.
+/// A format with one folio size.
 struct Mounted {
     format: &'static Format,
     options: String,
@@ -69,7 +69,7 @@ fn every_answer_is_the_models() {
     let (seeds, steps) = if deep() { (400, 20_000) } else { (20, 2_000) };
     for seed in 0..seeds {
         let format = &FORMATS[seed as usize % FORMATS.len()];
-        // Each format meets each grain.
+        // Each format is combined with each folio size.
         let grain = GRAINS[seed as usize / FORMATS.len() % GRAINS.len()];
         run(&Mounted { format, options: with_grain(format.options, grain) }, seed, steps);
     }

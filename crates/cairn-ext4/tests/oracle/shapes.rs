@@ -1,5 +1,5 @@
-//! The nastiest shapes of e2fsprogs' broken images, made anew with mke2fs and debugfs: structure
-//! that is sound byte by byte, with good checksums, and a lie as a whole.
+//! Damage as in e2fsprogs' test images, made with mke2fs and debugfs: each structure is valid and
+//! has a correct checksum, but the structures contradict each other.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use rustix::fs::XattrFlags;
 use crate::support::{open, try_open};
 use crate::visitor::Visitor;
 
-/// What every volume has before it is broken: inodes 12 to 17.
+/// The inodes of every volume before the damage: 12 to 17.
 const CONTENTS: &str = "\
 mkdir d
 mkdir d/e
@@ -23,7 +23,7 @@ symlink link target
 write 64K d/e/third
 ";
 
-/// What becomes of a volume.
+/// The result of a volume.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Answer {
     Opens,
@@ -32,10 +32,10 @@ enum Answer {
 }
 use Answer::{Opens, OpensToRead, Refused};
 
-/// One lie: what it is, what it gets, and what makes it.
+/// A case: its name, the expected result, and the requests of debugfs.
 type Shape = (&'static str, Answer, &'static [&'static str]);
 
-/// Lies that `e2fsck -n` does not look for.
+/// Cases that `e2fsck -n` does not detect.
 const UNSEEN: &[&str] =
     &["an orphan that is the root", "an orphan that the volume has not", "a journal with a hole"];
 
@@ -108,7 +108,7 @@ fn debugfs(image: &Path, requests: &str) {
     run("debugfs", [Path::new("-w"), Path::new("-f"), &script, image]);
 }
 
-/// Opens, walks and changes a broken volume; false if it was refused.
+/// Opens, walks and changes a damaged volume. False if it was refused.
 fn survive(image: &Path, options: &str) -> bool {
     let device = read_image(image).unwrap();
     let fs = match try_open(Arc::new(device), options) {
@@ -149,7 +149,7 @@ fn lies_with_good_checksums_are_survived() {
     }
 }
 
-/// The value's inode is another one: its owner is locked while it is read.
+/// The value is in another inode, which is read while its owner is locked.
 #[test]
 fn values_in_inodes_of_their_own_are_read() {
     let dir = tempfile::tempdir().unwrap();
@@ -169,7 +169,7 @@ fn values_in_inodes_of_their_own_are_read() {
     assert!(fs.getxattr(file, b"user.large").unwrap() == value);
     assert_eq!(fs.getxattr(small, b"user.small").unwrap(), b"tiny");
     assert_eq!(fs.listxattr(file).unwrap(), [b"user.large".to_vec()]);
-    // Such values are not maintained, so the volume takes no change, and says why.
+    // Cairn does not write such values, so the volume is read-only and gives the reason.
     let error = fs
         .setxattr(file, b"user.new", b"x", XattrMode::Set)
         .expect_err("a volume with ea_inode is read-only");

@@ -1,10 +1,9 @@
-//! Threads that write, read, punch, zero and cut one file at the same time, in all grains and with
-//! a budget that evicts all the time.
+//! Threads write, read, punch, zero and truncate one file at the same time, with all folio sizes
+//! and a budget that evicts continually.
 //!
-//! The file is dealt out in pieces that begin and end within blocks, each with an owner; what is
-//! behind the last piece belongs to a thread that also changes the size. An owner knows every byte
-//! of its pieces at any time, whatever the others do in the same blocks, folios and device
-//! requests.
+//! The file is divided into pieces that begin and end within blocks, each with an owner. The thread
+//! that owns the rest behind the last piece also changes the size. An owner knows every byte of its
+//! pieces at any time, whatever the others do in the same blocks, folios and device requests.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,7 +16,7 @@ use crate::support::{GRAINS, judge, open, volume};
 use cairn_testkit::contention::Watchdog;
 use cairn_testkit::deep;
 
-/// Not a multiple of any block: neighbours share blocks.
+/// Not a multiple of a block, so neighbours share blocks.
 const PIECE: usize = 7_777;
 const OWNERS: usize = 4;
 const PIECES: usize = 240;
@@ -98,7 +97,7 @@ impl Owner {
         let direct = self.rng.u8(0..6) == 0;
         let piece = &self.pieces[at];
         let (start, len) = (piece.start, piece.bytes.len());
-        // Direct reads take whole blocks: around the piece there are others' bytes.
+        // Direct reads are of whole blocks, with bytes of other owners around the piece.
         let begin = if direct { start / 4096 * 4096 } else { start };
         let end = if direct { (start + len).next_multiple_of(4096) } else { start + len };
         let mut buf = vec![0xee; end - begin];

@@ -11,7 +11,7 @@ use cairn_vfs::{AllocateMode, Caller, FileSystem, IoFlags, NewInode};
 use crate::support::{judge, open, try_open, volume};
 
 const BLOCK: usize = 1024;
-/// The journal is the smallest there is: a transaction takes about two hundred blocks, the file's
+/// The journal is the smallest possible: a transaction has about two hundred blocks, and the file's
 /// tree has more leaves.
 const EXTENTS: usize = 24_000;
 
@@ -68,8 +68,8 @@ fn a_file_of_many_extents_is_moved_in_many_transactions() {
     assert!(contents(&fs, ino) == model);
 }
 
-/// Wherever the power goes, the file is sound, and each block that was in it is there: as it was,
-/// moved, or cut out.
+/// After each power cut the file is consistent, and each of its blocks is in its old place, moved,
+/// or removed.
 #[test]
 fn a_power_cut_in_the_middle_of_a_move_leaves_a_sound_file() {
     let device = volume(96 << 20, &["-t", "ext4", "-b", "1024", "-J", "size=1"]);
@@ -106,7 +106,7 @@ fn a_power_cut_in_the_middle_of_a_move_leaves_a_sound_file() {
     );
 }
 
-/// All blocks of the file but the one that was cut out, in their order, none twice.
+/// All blocks of the file but the removed one, in order, each once.
 fn check(before: &[u8], found: &[u8], cut: &str) {
     let stamps = |bytes: &[u8]| -> Vec<u64> {
         let blocks =

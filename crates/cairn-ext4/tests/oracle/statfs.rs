@@ -1,4 +1,4 @@
-//! `df`: the same as the kernel's, and reserved blocks are for those whom the superblock names.
+//! `df`: the same as the kernel's. Only the users in the superblock may use reserved blocks.
 
 use std::ffi::OsStr;
 use std::sync::Arc;

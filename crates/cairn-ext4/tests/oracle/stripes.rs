@@ -81,7 +81,7 @@ fn files_begin_on_stripes_and_chunks_that_the_superblock_names() {
     let geometry = "stride=8,stripe_width=32";
     let astray_by_superblock = astray(geometry, "", &blocks, chunks_of_eight_four_disks);
     assert!(astray_by_superblock.is_empty(), "{astray_by_superblock:?}");
-    // The option takes its place, and 1 switches it off.
+    // The option overrides it, and 1 disables it.
     let by_option =
         astray(geometry, "stripe=48", &blocks, |blocks| if blocks >= 48 { 48 } else { 1 });
     assert!(by_option.is_empty(), "{by_option:?}");
@@ -94,7 +94,7 @@ fn files_begin_on_stripes_and_chunks_that_the_superblock_names() {
     assert!(small.is_empty(), "{small:?}");
 }
 
-/// Stripes ask for more room than there is in one piece: what is there is used.
+/// If no free piece is as large as a stripe, smaller ones are used.
 #[test]
 fn a_volume_with_stripes_can_be_filled_to_the_last_block() {
     let free_after = |options: &str| {

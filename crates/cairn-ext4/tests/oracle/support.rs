@@ -1,4 +1,4 @@
-//! Volumes in memory, opened and judged.
+//! Volumes in memory; functions that open and judge them.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use cairn_ext4::{Ext4, MountOptions};
 use cairn_testkit::crash::{read_image, write_image};
 use cairn_testkit::judge::{assert_clean, mke2fs};
 
-/// How finely buffered I/O works: the default, the baseline, and folios of other sizes.
+/// Folio sizes of buffered I/O: the default, the baseline, and others.
 pub const GRAINS: &[&str] =
     &["buffered_iomap,max_folio=2M", "nobuffered_iomap", "max_folio=4K", "max_folio=64K"];
 
@@ -31,7 +31,7 @@ pub fn open(device: &Arc<MemoryDevice>, options: &str) -> Arc<Ext4> {
     try_open(device.clone(), options).expect("the volume opens")
 }
 
-/// Opens what may not be a volume.
+/// Opens a device that may be no volume.
 pub fn try_open(device: Arc<dyn BlockDevice>, options: &str) -> cairn_ext4::Result<Arc<Ext4>> {
     let options = MountOptions::parse(options).expect("valid options");
     Ext4::open(device, Arc::new(Threads::new()), &options)

@@ -1,5 +1,5 @@
-//! Crafted volumes whose pointers lead to the volume's own structures, or whose structures cannot
-//! be: the kernel's ext4, on a loop device, is asked for its verdict beside ours.
+//! Crafted volumes with pointers to the volume's own structures, or with impossible structures. The
+//! results are compared with the kernel's ext4 on a loop device.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -43,7 +43,7 @@ fn number(text: &str, what: &str) -> u64 {
     digits.parse().unwrap()
 }
 
-/// Blocks that no file can have. A mount never changes those with `true`.
+/// Blocks that no file can have. A mount does not change those with `true`.
 fn system_blocks(image: &Path) -> Vec<(&'static str, u64, bool)> {
     let text = dumpe2fs(image);
     let journal = debugfs(image, "blocks <8>");
@@ -67,7 +67,7 @@ fn copy_of(image: &NamedTempFile) -> NamedTempFile {
     copy
 }
 
-/// What reading everything of the file and the directory comes to, by the kernel: errors, if any.
+/// The kernel's errors in a read of the file and the directory.
 fn by_kernel(image: &Path) -> (Option<i32>, Option<i32>) {
     let mount = KernelMount::new(image, "ro");
     let file = std::fs::read(mount.path().join("f")).err().and_then(|error| error.raw_os_error());
@@ -93,8 +93,8 @@ fn by_us(device: &Arc<MemoryDevice>) -> (Option<i32>, Option<i32>) {
 
 type Change = fn(&dyn FileSystem, cairn_base::Ino) -> cairn_vfs::Result<()>;
 
-/// Writes to the file, cuts it and removes it, whatever is said; then looks whether the block is
-/// what it was.
+/// Writes to the file, truncates and removes it, whatever the results. Then checks that the block
+/// has not changed.
 fn is_left_alone(device: &Arc<MemoryDevice>, block: u64, size: u64, what: &str) {
     let before = device.read_at(block * size, size as usize).unwrap();
     let changes: [Change; 3] = [
@@ -133,13 +133,13 @@ fn no_data_is_metadata_and_the_kernel_agrees() {
         let size = if args.contains(&"4096") { 4096 } else { 1024 };
         for (what, block, unchanging) in system_blocks(image.path()) {
             for field in fields.iter().copied().chain(["file_acl"]) {
-                // No block at all, but in an extent.
+                // Block 0, but only in an extent.
                 if block == 0 && field != "block[5]" {
                     continue;
                 }
                 let copy = copy_of(&image);
-                // The directory has one block: what stands behind its end is read by the kernel,
-                // and not by us.
+                // The directory has one block. The kernel reads blocks behind its end, Cairn does
+                // not.
                 for name in ["f", "d"].iter().take(if ["block[2]", "block[IND]"].contains(&field) {
                     1
                 } else {
@@ -150,8 +150,8 @@ fn no_data_is_metadata_and_the_kernel_agrees() {
                 let what = format!("{format}: {field} is {block}, the {what}");
                 let device = Arc::new(read_image(copy.path()).unwrap());
                 let (theirs, ours) = (by_kernel(copy.path()), by_us(&device));
-                // The kernel says EIO where the inode itself is sound, and takes any block for one
-                // of pointers.
+                // The kernel returns EIO if the inode itself is valid, and accepts any block as a
+                // block of pointers.
                 assert!(
                     theirs.0.is_some() || field == "block[IND]",
                     "{what}: the kernel reads the file"
@@ -173,7 +173,7 @@ fn no_data_is_metadata_and_the_kernel_agrees() {
     }
 }
 
-/// A bitmap that has the inode table free would give it to the next file.
+/// If a bitmap marks the inode table as free, the next file could get its blocks.
 #[test]
 fn metadata_that_a_bitmap_has_free_is_not_allocated() {
     let image = made(&[
@@ -248,7 +248,7 @@ fn an_absurd_first_meta_group_is_not_believed() {
         let file = File::options().write(true).open(image.path()).unwrap();
         file.write_all_at(&first.to_le_bytes(), 1024 + 0x104).unwrap();
         assert_eq!(kernel_mounts(image.path()), accepted, "{first}");
-        // Here a backup takes its place, and says why.
+        // Cairn uses a backup, and gives the reason.
         let fs = try_open(Arc::new(read_image(image.path()).unwrap()), "").unwrap();
         let reason = fs.read_only_reason();
         assert_eq!(reason.is_none(), accepted, "{first}: {reason:?}");
@@ -257,8 +257,7 @@ fn an_absurd_first_meta_group_is_not_believed() {
     }
 }
 
-/// The Hurd has a block of its own where Linux counts changes, and an author where Linux has a
-/// checksum.
+/// The Hurd has other fields in place of Linux's change counter and checksum.
 #[test]
 fn inodes_of_the_hurd_keep_what_linux_has_no_word_for() {
     let image = NamedTempFile::new().unwrap();

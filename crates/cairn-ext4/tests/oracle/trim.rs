@@ -1,5 +1,5 @@
-//! `FITRIM` counts what the kernel counts: groups that were trimmed are passed over until something
-//! in them becomes free.
+//! `FITRIM` has the same counts as in the kernel: trimmed groups are skipped until a block in them
+//! is freed.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::support::open;
 
 const MIB: u64 = 1 << 20;
 
-/// What is trimmed in turn: first byte, bytes, shortest run; `None`: a file is removed.
+/// The steps. Trim: first byte, bytes, shortest run. `None`: a file is removed.
 const STEPS: [Option<[u64; 3]>; 16] = [
     Some([0, 4 * MIB, 0]),
     Some([0, 4 * MIB, 0]),
@@ -32,7 +32,7 @@ const STEPS: [Option<[u64; 3]>; 16] = [
     Some([0, u64::MAX, 4096]),
 ];
 
-/// What `fstrim` says that the kernel trimmed.
+/// The kernel's count, as printed by `fstrim`.
 fn kernels(mount: &Path, [start, len, least]: [u64; 3]) -> u64 {
     let numbers = [("-o", start), ("-l", len), ("-m", least)];
     let mut args: Vec<String> =

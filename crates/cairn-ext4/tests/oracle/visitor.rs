@@ -1,4 +1,4 @@
-//! Reads and changes a volume of which nothing is known, within bounds.
+//! Reads and changes an unknown volume, with a limited number of calls.
 
 use cairn_base::Ino;
 use cairn_ext4::Ext4;
@@ -6,10 +6,10 @@ use cairn_vfs::{
     Caller, FileKind, FileSystem, IoFlags, NewInode, RenameMode, Result, SetAttributes, XattrMode,
 };
 
-/// Calls that one image may cost.
+/// Limit of calls per image.
 const CALLS: usize = 3000;
 
-/// A walk that stops after so many calls.
+/// A walk with a limited number of calls.
 pub struct Visitor<'a> {
     fs: &'a Ext4,
     calls: usize,
@@ -24,11 +24,11 @@ impl<'a> Visitor<'a> {
 
     pub fn call<T>(&mut self, result: Result<T>) -> Option<T> {
         self.calls += 1;
-        // The message is made, too: it must not panic either.
+        // Formats the message, which must not panic.
         result.map_err(|error| self.errors += usize::from(!error.to_string().is_empty())).ok()
     }
 
-    /// Everything that can be read.
+    /// All calls that read.
     pub fn walk(&mut self) {
         let mut pending = vec![(self.fs.root(), 0)];
         while let Some((dir, depth)) = pending.pop() {
@@ -74,7 +74,7 @@ impl<'a> Visitor<'a> {
         }
     }
 
-    /// Some of everything that can be changed.
+    /// Some calls of each kind that change the volume.
     pub fn change(&mut self) {
         let root = self.fs.root();
         let mut names = Vec::new();

@@ -1,5 +1,5 @@
-//! One thread's share of a workload: seeded operations, a model of what it made, and what was
-//! promised when.
+//! One thread of a workload: seeded operations, a model of its files, and the promises with their
+//! moments.
 //!
 //! Each worker owns its names and files; all workers share directories, groups, inode tables and
 //! the journal.
@@ -25,7 +25,7 @@ const SIZE_MAX: u64 = 48 << 10;
 /// Most files at once.
 const FILES_MAX: usize = 16;
 
-/// A file as it is now.
+/// The current state of a file.
 struct File {
     ino: Ino,
     bytes: Vec<u8>,
@@ -45,7 +45,7 @@ pub struct Worker {
     files: BTreeMap<u16, File>,
     /// Directories and links.
     others: BTreeMap<String, Expect>,
-    /// Names given up since the last sync.
+    /// Names removed since the last sync.
     gone: BTreeSet<String>,
     directories: BTreeMap<String, Ino>,
     /// Unlinked, but still referred to.
@@ -80,7 +80,7 @@ impl Worker {
         }
     }
 
-    /// What was promised.
+    /// The promises.
     pub fn finish(self) -> Promises<String, Expect> {
         for (_, file) in &self.unlinked {
             self.fs.forget(file.ino, 1);
@@ -148,7 +148,7 @@ impl Worker {
         }
     }
 
-    /// A path will hold `new` soon, and what it held may still be there.
+    /// A path changes to `new`. The old contents may still be durable.
     fn either(&mut self, path: &str, new: Option<Expect>) {
         let both = match (self.current.get(path).cloned(), new) {
             (Some(old), Some(new)) => Some(Expect::OneOf(vec![old, new])),
@@ -240,14 +240,14 @@ impl Worker {
         let id = self.pick_file();
         let size = self.files[&id].bytes.len() as u64;
         self.changing(id);
-        // Now and then far behind the end.
+        // Sometimes far behind the end.
         let reach = if self.random.u8(..5) == 0 { SIZE_MAX } else { size.max(WORD) };
         let offset = self.words(reach) - WORD;
         let len = self.words(10 << 10);
         self.write(id, offset, len, IoFlags::empty())
     }
 
-    /// Whole blocks, past the cache: behind the end, or anywhere before it.
+    /// Whole blocks with direct I/O, behind the end or before it.
     fn write_direct(&mut self) -> Result<()> {
         const BLOCK: u64 = 4096;
         let id = self.pick_file();
@@ -298,8 +298,8 @@ impl Worker {
         Ok(())
     }
 
-    /// A name of a file went away; with the last one the file does, at once or when its reference
-    /// goes.
+    /// A name of a file was removed. With the last name the file is deleted, at once or when its
+    /// reference is dropped.
     fn drop_name(&mut self, id: u16, path: &str) {
         let file = self.files.get_mut(&id).expect("a file");
         file.names.remove(path);
@@ -345,7 +345,7 @@ impl Worker {
         file.version += 1;
         let (ino, offset) = (file.ino, file.bytes.len() as u64);
         let data = pattern::fill(id, file.version, offset, 4096);
-        // A name of it may still be on disk.
+        // One of its names may still be on disk.
         self.changing(id);
         self.fs.write(ino, offset, &data, IoFlags::empty())?;
         Ok(())

@@ -1,4 +1,4 @@
-//! What a worker asks to be made durable, and what is promised then.
+//! The calls of a worker that make changes durable, and their promises.
 
 use super::*;
 
@@ -29,7 +29,7 @@ impl Worker {
         Ok(())
     }
 
-    /// The names in a directory are durable, and that others are gone.
+    /// The names in a directory and the removal of others are durable.
     pub(super) fn sync_directory(&mut self) -> Result<()> {
         let at = self.random.usize(..self.directories.len());
         let (dir, ino) =
@@ -53,7 +53,7 @@ impl Worker {
         Ok(())
     }
 
-    /// A file is written, but neither flushed nor committed, and leaves memory.
+    /// A file is written, but neither flushed nor committed, and is evicted.
     pub(super) fn evict(&mut self) -> Result<()> {
         let id = self.pick_file();
         let ino = self.files[&id].ino;
@@ -65,7 +65,7 @@ impl Worker {
         Ok(())
     }
 
-    /// `sync`: everything this worker did is promised.
+    /// `sync`: all changes of this worker are durable.
     pub fn sync(&mut self) -> Result<()> {
         self.fs.sync()?;
         for id in self.files.keys().copied().collect::<Vec<_>>() {
