@@ -46,8 +46,8 @@ fn find(table: &str, path: &Path) -> Option<Mount> {
 }
 
 /// The device number of the mount that a `/dev/fuse` descriptor serves, from `/proc/self/fdinfo`
-/// (Linux 6.18 shows it, older kernels do not). Unlike the mount table it is right also if something
-/// else has been mounted on the same path meanwhile.
+/// (Linux 6.18 shows it, older kernels do not). Unlike the mount table it is right also if
+/// something else has been mounted on the same path meanwhile.
 pub(crate) fn connection(device: &impl AsFd) -> Option<String> {
     let path = format!("/proc/self/fdinfo/{}", device.as_fd().as_raw_fd());
     let text = fs::read_to_string(path).ok()?;

@@ -127,8 +127,8 @@ impl Session {
         self.synchronous.clone()
     }
 
-    /// The device number of the mount (`major:minor`). `None` if neither `/proc/self/fdinfo` nor the
-    /// mount table can be read.
+    /// The device number of the mount (`major:minor`). `None` if neither `/proc/self/fdinfo` nor
+    /// the mount table can be read.
     #[must_use]
     pub fn device(&self) -> Option<&str> {
         self.device.as_deref()

@@ -1,7 +1,7 @@
 //! Unmounting a frozen volume. The kernel would wait, without an end, to write its dirty pages. So
 //! the volume is thawed first, but only if no program uses the mount: the program that froze it may
-//! be copying the image. An unmount that is refused leaves the volume frozen. `--lazy` and `--force`
-//! unmount in any case, so they thaw in any case.
+//! be copying the image. An unmount that is refused leaves the volume frozen. `--lazy` and
+//! `--force` unmount in any case, so they thaw in any case.
 
 use cairn_base::stats::{Report, Value};
 use cairn_fuse::control::Client;
