@@ -12,15 +12,18 @@ use cairn_base::system_error::with_remedy;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use super::Ask;
 use super::bound::Bound;
+use super::{Ask, under_way};
 use crate::core::Core;
 
 /// A volume is near full when its room is below twice the kernel's bound plus this, which covers
 /// writes that the kernel takes before it is told.
 const SLACK: u64 = 32 << 20;
-/// How long a granted write may take to reach the kernel's cache.
+/// How long a granted write usually takes to reach the kernel's cache.
 const UNDER_WAY: Duration = Duration::from_millis(20);
+/// How often the kernel's data is fetched for one question while other writes are under way: for a
+/// second.
+const FETCHES: u32 = 50;
 /// How many times the kernel's bound may arrive while the kernel is being told to ask.
 const UNASKED: u64 = 4;
 /// How many inodes are told to the kernel between two looks for inodes that are being written.
@@ -178,8 +181,7 @@ impl Keeping {
                 ask.grant();
                 continue;
             }
-            self.fetch();
-            let admitted = || if guard.admits(fs, &ask) { Ok(()) } else { Err(Errno::NOSPC) };
+            let admitted = || self.fetch_for(&ask).then_some(()).ok_or(Errno::NOSPC);
             match self.core.removals.taking_space(admitted) {
                 Ok(()) => ask.grant(),
                 Err(error) => {
@@ -190,6 +192,24 @@ impl Keeping {
         }
     }
 
+    /// Makes the kernel send its dirty data until the write is admitted, or it is known that there
+    /// is no room. While other granted writes are on their way to the kernel's cache, that is not
+    /// known.
+    fn fetch_for(&self, ask: &Ask) -> bool {
+        let guard = &self.core.guard;
+        for _ in 0..FETCHES {
+            self.fetch();
+            if guard.admits(self.core.fs(), ask) {
+                return true;
+            }
+            if guard.state.lock().left == 0 {
+                return false;
+            }
+            thread::sleep(UNDER_WAY);
+        }
+        false
+    }
+
     /// Makes the kernel send its dirty data.
     fn fetch(&self) {
         let (guard, fs) = (&self.core.guard, self.core.fs());
@@ -198,11 +218,13 @@ impl Keeping {
         if let Some(left) = last.and_then(|last| UNDER_WAY.checked_sub(last.elapsed())) {
             thread::sleep(left);
         }
+        let writers = guard.state.lock().under_way.writers();
+        let ended = under_way::ended(writers);
         let (granted, places, anywhere) = {
             let mut state = guard.state.lock();
-            state.earlier_grants = std::mem::take(&mut state.grants);
+            let granted = state.end_grants(&ended);
             let grants = &state.earlier_grants;
-            (state.granted, grants.places().collect::<Vec<_>>(), grants.anywhere)
+            (granted, grants.places().collect::<Vec<_>>(), grants.anywhere)
         };
         if granted == 0 && places.is_empty() && !anywhere {
             return;

@@ -29,6 +29,7 @@ mod bound;
 mod grants;
 mod intent;
 mod keeper;
+mod under_way;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -46,6 +47,7 @@ use crate::wire::abi::AttrOut;
 use grants::{Granted, Grants};
 pub(crate) use intent::Intent;
 pub(crate) use keeper::{Keeper, Mounted};
+use under_way::{UnderWay, Write, Writer};
 
 /// The assumed length of a write of unknown length.
 const UNSEEN: u64 = 1 << 20;
@@ -58,6 +60,8 @@ const MAPPED: u64 = 512;
 pub(crate) struct Ask {
     /// True if the sender may use root-reserved blocks.
     pub(crate) reserved: bool,
+    /// The thread that waits for the answer.
+    pub(crate) thread: u32,
     pub(crate) node: u64,
     pub(crate) ino: Ino,
     /// Size of a block in bytes.
@@ -78,6 +82,10 @@ struct State {
     /// The same, from before the last fetch. A write that was slow to reach the kernel's cache is
     /// still among them.
     earlier_grants: Grants,
+    /// Bytes of the granted writes that the last fetch could not wait for.
+    left: u64,
+    /// Granted writes that may not have reached the kernel's cache.
+    under_way: UnderWay,
     /// Bytes that the kernel took without a question and may still send.
     unasked: u64,
     /// Granted data seems to take root-reserved blocks for a user who may not use them: fetch all
@@ -201,9 +209,10 @@ impl Guard {
             return ask.grant();
         }
         self.counters.room.asked.add(1);
+        let writer = Writer::look(ask.thread);
         let mut state = self.state.lock();
         // Waiting questions came first.
-        if state.asked.is_empty() && state.fits(fs, &ask) {
+        if state.asked.is_empty() && state.fits(fs, &ask, writer) {
             drop(state);
             return ask.grant();
         }
@@ -213,7 +222,8 @@ impl Guard {
 
     /// True if there is room for the write, or it needs none.
     fn admits(&self, fs: &dyn FileSystem, ask: &Ask) -> bool {
-        self.state.lock().fits(fs, ask) || ask.has_blocks(fs)
+        let writer = Writer::look(ask.thread);
+        self.state.lock().fits(fs, ask, writer) || ask.has_blocks(fs)
     }
 
     fn end(&self) {
@@ -226,16 +236,34 @@ impl Guard {
 }
 
 impl State {
-    /// Adds a write to the grants if there is room beside them.
-    fn fits(&mut self, fs: &dyn FileSystem, ask: &Ask) -> bool {
+    /// Adds a write to the grants if there is room beside them. Without a writer, the write counts
+    /// as ended at the next fetch.
+    fn fits(&mut self, fs: &dyn FileSystem, ask: &Ask, writer: Option<Writer>) -> bool {
         let need = ask.need();
         let fits = self.granted.checked_add(need).is_some_and(|sum| sum <= fs.room(ask.reserved));
         if fits {
             self.granted += need;
             self.last = Some(Instant::now());
             self.grants.add(ask.node, &ask.reach(), ask.reserved);
+            let (node, reach, reserved) = (ask.node, ask.reach(), ask.reserved);
+            if let Some(writer) = writer {
+                self.under_way.begin(writer, Write { node, reach, reserved, need });
+            }
         }
         fits
+    }
+
+    /// Ends all grants, because the kernel's data is about to be fetched, except those of writes
+    /// that have not reached the kernel's cache. Returns the bytes that it ends.
+    fn end_grants(&mut self, ended: &[Writer]) -> u64 {
+        self.under_way.end(ended);
+        self.earlier_grants = std::mem::take(&mut self.grants);
+        self.left = 0;
+        for write in self.under_way.left() {
+            self.grants.add(write.node, &write.reach, write.reserved);
+            self.left += write.need;
+        }
+        self.granted.saturating_sub(self.left)
     }
 }
 

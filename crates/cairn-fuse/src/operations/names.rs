@@ -117,6 +117,7 @@ impl Operations {
             Ok(()) => {
                 let ask = Ask {
                     reserved: Credentials::of(request).may_use_reserved(self.core.fs()),
+                    thread: request.header.pid,
                     node,
                     ino: found.ino,
                     block: found.block_size,
