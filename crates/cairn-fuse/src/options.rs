@@ -29,7 +29,8 @@ pub struct MountOptions {
     pub sync: bool,
     /// Directory changes are synchronous.
     pub dirsync: bool,
-    /// Quick requests that are carried out at the same time. More than there are cores is slower.
+    /// Quick requests that are carried out at the same time, unless they wait for the disk. More
+    /// than there are cores is slower.
     pub threads: usize,
     /// How long a thread polls for the next request before it sleeps, while requests arrive within
     /// that time.
@@ -91,6 +92,12 @@ const SETTINGS: &[Setting<MountOptions, String>] = &[
     ),
 ];
 
+/// On two processors the caller keeps one busy: a second thread there only takes its place.
+fn default_threads() -> usize {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    if processors > 2 { 2 } else { 1 }
+}
+
 fn within(value: &str, range: RangeInclusive<usize>) -> Option<usize> {
     let digits = value.bytes().all(|byte| byte.is_ascii_digit());
     value.parse().ok().filter(|number| digits && range.contains(number))
@@ -108,7 +115,7 @@ impl Default for MountOptions {
             noatime: false,
             sync: false,
             dirsync: false,
-            threads: 2,
+            threads: default_threads(),
             spin: Duration::from_micros(50),
             writeback_cache: true,
             no_open: false,

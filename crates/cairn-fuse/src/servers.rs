@@ -7,9 +7,11 @@
 //!   thread serves a lone caller;
 //! - it **polls** for the next request for a moment before it sleeps ([`Patience`]), as long as
 //!   requests arrive within that time;
-//! - it calls another thread to wait in its place only if requests are queued already, or if its
-//!   request may take long and is not from a lone caller (fsyncs of many callers must run together
-//!   to share a commit).
+//! - it calls another thread to wait in its place only if requests are queued already and either
+//!   fewer than [`Servers::limit`] threads have one, or requests have been taking longer than a
+//!   wake-up ([`SLOW`]); or if its request may take long and is not from a lone caller (fsyncs of
+//!   many callers must run together to share a commit);
+//! - it asks the kernel whether requests are queued only if the answer can matter.
 //!
 //! A [watch](Servers::watch) handles requests that queue behind one that takes unexpectedly long.
 //! It ticks only while requests arrive.
@@ -29,7 +31,7 @@ use rustix::io::Errno;
 
 use crate::counters::Load;
 use crate::operations::{Operations, Weight};
-use crate::wire::{BUFFER_SIZE, Device, Reply, Request};
+use crate::wire::{BUFFER_SIZE, Device, Reply, Request, Taken};
 
 /// Most threads: as many fsyncs can share a commit.
 const MAX_THREADS: usize = 40;
@@ -37,6 +39,9 @@ const MAX_THREADS: usize = 40;
 const COPIERS: usize = 4;
 /// The interval of the watch.
 const TICK: Duration = Duration::from_millis(2);
+/// A request that should be quick and takes longer waits for the disk. To call another thread costs
+/// a tenth of that.
+const SLOW: Duration = Duration::from_micros(250);
 /// When requests were queued or came from two callers: for this many further requests, another
 /// thread is called before one that may take long.
 const CROWD: u32 = 64;
@@ -51,6 +56,8 @@ struct State {
     quick: usize,
     /// Counts down from [`CROWD`].
     crowd: u32,
+    /// Counts down from [`CROWD`] since the last quick request that took longer than [`SLOW`].
+    slow: u32,
     /// Thread that sent the last request.
     caller: u32,
     /// The watch sleeps until the next request.
@@ -155,19 +162,24 @@ impl Servers {
     /// it.
     fn take(self: &Arc<Self>, caller: u32, weight: Weight) {
         self.taken.fetch_add(1, Ordering::Relaxed);
-        let queued = self.device.is_readable();
+        let quick = weight == Weight::Quick;
         let mut state = self.state.lock();
-        state.waiting = false;
         // The kernel's own requests (0) do not count as callers.
         let another = caller != 0 && caller != state.caller;
+        let busy = |state: &State| state.quick + 1 >= self.limit && state.slow == 0;
+        let matters = !quick || (another || state.crowd > 0) && !busy(&state);
+        let queued = matters && self.device.is_readable();
+        state.waiting = false;
+        state.slow = state.slow.saturating_sub(1);
         state.crowd = if queued || another { CROWD } else { state.crowd.saturating_sub(1) };
         if another {
             state.caller = caller;
         }
         let call = match weight {
             Weight::Quick => {
+                let call = queued && !busy(&state);
                 state.quick += 1;
-                queued && state.quick < self.limit
+                call
             }
             Weight::Copies | Weight::MayTakeLong => state.crowd > 0,
             Weight::NeedsAnother => true,
@@ -211,9 +223,14 @@ impl Servers {
         }
     }
 
-    fn done(&self, weight: Weight) {
+    /// Called when this thread has answered its request, which took this long.
+    fn done(&self, weight: Weight, took: Duration) {
         if weight == Weight::Quick {
-            self.state.lock().quick -= 1;
+            let mut state = self.state.lock();
+            state.quick -= 1;
+            if took > SLOW {
+                state.slow = CROWD;
+            }
         }
     }
 
@@ -277,26 +294,26 @@ impl Server {
         let mut patience = Patience::new(servers.spin);
         while servers.become_waiter() {
             match patience.next(&servers.device, &mut buffer) {
-                Ok(Some(len)) => self.carry_out(&buffer[..len]),
+                Ok(Some(len)) => self.carry_out(&buffer[..len], patience.arrived),
                 Ok(None) => servers.end(None),
                 Err(error) => servers.end(Some(error)),
             }
         }
     }
 
-    fn carry_out(&self, message: &[u8]) {
+    fn carry_out(&self, message: &[u8], arrived: Instant) {
         let servers = &self.0;
         let Some(request) = Request::parse(message) else {
             // The kernel sends none of that kind; nobody can be answered.
             tracing::error!("a malformed request of {} bytes", message.len());
             servers.take(0, Weight::Quick);
-            return servers.done(Weight::Quick);
+            return servers.done(Weight::Quick, Duration::ZERO);
         };
         let weight = servers.operations.weight(&request);
         servers.take(request.header.pid, weight);
         let reply = Reply::new(servers.device.clone(), request.header.unique);
         servers.operations.answer(request, reply);
-        servers.done(weight);
+        servers.done(weight, arrived.elapsed());
     }
 }
 
@@ -313,6 +330,8 @@ impl Drop for Server {
 /// caller sends its next request soon. The thread yields the processor to others while it polls.
 struct Patience {
     limit: Duration,
+    /// When the last request was taken.
+    arrived: Instant,
     /// Above zero: requests have been coming within the limit.
     credit: i8,
 }
@@ -321,19 +340,24 @@ impl Patience {
     const MOST: i8 = 8;
 
     fn new(limit: Duration) -> Self {
-        Self { limit, credit: 0 }
+        Self { limit, arrived: Instant::now(), credit: 0 }
     }
 
     fn next(&mut self, device: &Device, buffer: &mut [u8]) -> Result<Option<usize>, Errno> {
         let began = Instant::now();
-        if self.credit > 0 {
-            while !device.is_readable() && began.elapsed() < self.limit {
-                thread::yield_now();
+        let taken = loop {
+            match device.read(buffer)? {
+                Taken::Request(len) => break Some(len),
+                Taken::End => break None,
+                Taken::Nothing if self.credit > 0 && began.elapsed() < self.limit => {
+                    thread::yield_now();
+                }
+                Taken::Nothing => device.wait()?,
             }
-        }
-        let read = device.read(buffer);
-        self.learn(began.elapsed());
-        read
+        };
+        self.arrived = Instant::now();
+        self.learn(self.arrived - began);
+        Ok(taken)
     }
 
     fn learn(&mut self, waited: Duration) {

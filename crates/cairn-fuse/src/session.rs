@@ -70,7 +70,7 @@ pub fn mount(
     let keeper = Keeper::start(core.clone(), mounted_at);
     let device = mounted.as_fd().try_clone_to_owned().map_err(Error::Connection)?;
     let operations = Operations::new(core.clone());
-    let device = Arc::new(Device::new(device));
+    let device = Arc::new(Device::new(device).map_err(|error| Error::Connection(error.into()))?);
     let servers = Servers::new(device, operations, first, options.threads.max(1), options.spin);
     let stats = FuseStats::new(core.counters.clone(), {
         let servers = servers.clone();

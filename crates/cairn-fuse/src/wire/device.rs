@@ -4,6 +4,7 @@ use std::io::IoSlice;
 use std::os::fd::OwnedFd;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::{Errno, read, writev};
 
 /// Most bytes of a WRITE.
@@ -11,32 +12,57 @@ pub(crate) const MAX_WRITE: u32 = 1 << 20;
 /// What a read must have room for: a WRITE with its headers (the kernel asks for a page or so).
 pub(crate) const BUFFER_SIZE: usize = MAX_WRITE as usize + (64 << 10);
 
-/// The connection to the kernel. Reads and writes are whole messages, from any thread.
+/// The connection to the kernel. Reads and writes are whole messages, from any thread. The
+/// descriptor is non-blocking: a thread that polls for a request needs one call for it.
 pub(crate) struct Device(OwnedFd);
 
+/// What [`Device::read`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// A request of this length.
+    Request(usize),
+    Nothing,
+    /// It is unmounted.
+    End,
+}
+
 impl Device {
-    pub(crate) fn new(fd: OwnedFd) -> Self {
-        Self(fd)
+    pub(crate) fn new(fd: OwnedFd) -> Result<Self, Errno> {
+        fcntl_setfl(&fd, fcntl_getfl(&fd)? | OFlags::NONBLOCK)?;
+        Ok(Self(fd))
     }
 
-    /// Waits for the next request; its length. `None`: unmounted.
-    pub(crate) fn read(&self, buffer: &mut [u8]) -> Result<Option<usize>, Errno> {
+    /// Takes the next request if there is one.
+    pub(crate) fn read(&self, buffer: &mut [u8]) -> Result<Taken, Errno> {
         loop {
             match read(&self.0, &mut *buffer) {
-                Ok(len) => return Ok(Some(len)),
+                Ok(len) => return Ok(Taken::Request(len)),
+                Err(Errno::AGAIN) => return Ok(Taken::Nothing),
                 // NOENT: the request was withdrawn (its caller was killed) before it was taken.
-                Err(Errno::NOENT | Errno::INTR | Errno::AGAIN) => {}
+                Err(Errno::NOENT | Errno::INTR) => {}
                 // CONNABORTED: it ended while a request was being handed over.
-                Err(Errno::NODEV | Errno::CONNABORTED) => return Ok(None),
+                Err(Errno::NODEV | Errno::CONNABORTED) => return Ok(Taken::End),
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// True if [`Device::read`] would not wait (also because the connection has ended).
+    /// Waits until [`Device::read`] finds a request or the end.
+    pub(crate) fn wait(&self) -> Result<(), Errno> {
+        match self.poll(None) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// True if [`Device::read`] finds a request or the end.
     pub(crate) fn is_readable(&self) -> bool {
-        let mut fds = [PollFd::new(&self.0, PollFlags::IN)];
-        poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        self.poll(Some(&now)).is_ok_and(|ready| ready > 0)
+    }
+
+    fn poll(&self, limit: Option<&Timespec>) -> Result<usize, Errno> {
+        poll(&mut [PollFd::new(&self.0, PollFlags::IN)], limit)
     }
 
     pub(crate) fn write(&self, slices: &[IoSlice<'_>]) -> Result<(), Errno> {

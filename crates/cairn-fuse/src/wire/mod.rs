@@ -10,6 +10,6 @@ mod device;
 mod reply;
 mod request;
 
-pub(crate) use device::{BUFFER_SIZE, Device, MAX_WRITE};
+pub(crate) use device::{BUFFER_SIZE, Device, MAX_WRITE, Taken};
 pub(crate) use reply::Reply;
 pub(crate) use request::Request;
