@@ -147,11 +147,18 @@ fn f2fs_answers_as_the_kernel_s_ext4() {
 }
 
 /// The kernel asks before it opens. Without its writeback cache it also asks before it writes.
+const ASKING: &str = "nono_open,nowriteback_cache";
+
 #[test]
 fn immutable_and_append_only_files_are_the_kernel_s() {
-    const ASKING: &str = "nono_open,nowriteback_cache";
     for seed in seeds() {
         compare(Volume::mounted(128 << 20, ASKING), seed, NODUMP | IMMUTABLE_AND_APPEND);
+    }
+}
+
+#[test]
+fn immutable_and_append_only_files_of_f2fs_are_the_kernel_s() {
+    for seed in seeds() {
         compare(Volume::f2fs(128 << 20, ASKING), seed, NODUMP | IMMUTABLE_AND_APPEND);
     }
 }

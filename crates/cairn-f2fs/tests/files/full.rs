@@ -155,6 +155,12 @@ fn overwrite(args: &[&str], options: &'static str, seed: u64) {
 #[test]
 fn a_full_volume_is_overwritten_for_ever() {
     overwrite(&[], "cache=8M", 1);
+    overwrite(&[], "cache=8M,gc_victim=adaptive", 5);
+    overwrite(ZONED, "cache=8M", 6);
+}
+
+#[test]
+fn a_full_volume_of_lfs_is_overwritten_for_ever() {
     overwrite(&[], "mode=lfs,cache=8M,gc_victim=data_first,gc_merge", 2);
     overwrite(
         FEATURES,
@@ -162,8 +168,6 @@ fn a_full_volume_is_overwritten_for_ever() {
         3,
     );
     overwrite(&[], "mode=lfs,cache=8M,gc_victim=adaptive", 4);
-    overwrite(&[], "cache=8M,gc_victim=adaptive", 5);
-    overwrite(ZONED, "cache=8M", 6);
 }
 
 /// Each policy, with all daemons at work: the volume writes back, writes checkpoints and cleans as
