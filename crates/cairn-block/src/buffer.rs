@@ -38,8 +38,8 @@ pub struct IoBuf {
 }
 
 impl IoBuf {
-    /// `len` zero bytes, from the [reserve] if need be: for what has to go on. Where an image, a
-    /// request or a budget decides the length, use [`IoBuf::try_zeroed`].
+    /// `len` zero bytes, from the [reserve] if necessary, for work that must continue. Where an
+    /// image, a request or a budget decides the length, use [`IoBuf::try_zeroed`].
     ///
     /// # Panics
     /// If there is no memory, as every allocation.

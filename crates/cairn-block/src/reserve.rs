@@ -35,7 +35,7 @@ pub fn set_aside() -> Result<(), NoMemory> {
     if refill() {
         return Ok(());
     }
-    // The caller goes on without a reserve, so memory is not short.
+    // The caller continues without a reserve, so memory is not short.
     memory::set_state(false, false);
     Err(NoMemory { what: "the reserve that a volume needs when memory runs out", bytes: SIZE })
 }

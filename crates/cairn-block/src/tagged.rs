@@ -2,8 +2,8 @@
 //!
 //! A *tagged block* is filled from its [`Tag`] (file, index, version) and carries a checksum of it:
 //! [`Tag::fill`]. A block is kept as a tag only if all its 4096 bytes are what its tag fills; every
-//! other block is kept whole. So whatever is written is what is read back, and a tag that changed
-//! in memory is found by its checksum. A volume of 32 GiB full of tagged blocks takes some 130 MiB.
+//! other block is kept whole. So a read returns what was written, and a tag that changed in memory
+//! is found by its checksum. A volume of 32 GiB full of tagged blocks takes some 130 MiB.
 //!
 //! Locking: a leaf lock for each 2 MiB. There is no volatile cache.
 

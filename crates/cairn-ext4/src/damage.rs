@@ -1,15 +1,15 @@
 //! Records errors in the superblock until the next e2fsck, as Linux does.
 //!
-//! **The volume goes on** (`errors=continue`): the record is a change of the superblock in a
+//! **The volume continues** (`errors=continue`): the record is a change of the superblock in a
 //! transaction. A thread without locks makes it a little later, because the caller that found the
 //! damage may hold locks. There is at most one such job; it also writes damage that is found
 //! meanwhile.
 //!
 //! **The volume has stopped** (`errors=remount-ro`, `errors=panic`, a failed write, an aborted
 //! journal): nothing can be committed any more. The record is written directly, at once, and
-//! nothing else is. If the power fails before, the journal's own error number tells of it, but
-//! after `errors=panic` nothing does. Recovery may write an older superblock over the record; the
-//! mount restores it then, as Linux's and e2fsck do.
+//! nothing else is. If the power fails before, the journal's own error number records it, but after
+//! `errors=panic` nothing does. Recovery may write an older superblock over the record; the mount
+//! restores it then, as Linux's and e2fsck do.
 
 use cairn_block::ErrorKind;
 use cairn_vfs::Timestamp;

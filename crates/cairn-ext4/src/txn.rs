@@ -40,7 +40,7 @@ impl Txn {
     /// Starts a handle that changes at most `credits` metadata blocks.
     ///
     /// # Errors
-    /// The journal was aborted, or no transaction can hold so many blocks.
+    /// The journal was aborted, or no transaction can have this many blocks.
     pub(crate) fn begin(&self, credits: u32) -> Result<Handle> {
         let kind = match self {
             Self::Journaled(journal) => Kind::Journaled(journal.start(credits)?),

@@ -1,6 +1,6 @@
 //! Records errors until fsck.f2fs has run, as Linux does.
 //!
-//! **The volume goes on** (`errors=continue`): the next checkpoint asks for fsck.f2fs
+//! **The volume continues** (`errors=continue`): the next checkpoint asks for fsck.f2fs
 //! (`CP_FSCK_FLAG`), and the superblock says which kinds of damage were found (`s_errors`).
 //!
 //! **The volume has stopped**: no checkpoint is written any more. The superblock says why

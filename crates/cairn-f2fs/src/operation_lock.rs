@@ -12,7 +12,7 @@
 //! ([`OperationLock::wait_for_readers`]).
 //!
 //! A checkpoint is in flight ([`OperationLock::checkpoint_in_flight`]) from its snapshot until it
-//! is on the medium. Operations go on meanwhile. Blocks that it placed may not be on the device
+//! is on the medium. Operations continue meanwhile. Blocks that it placed may not be on the device
 //! until it has completed: cleaning waits for that ([`OperationLock::lock_all_idle`]).
 //!
 //! Locking: data, then readers (both before the reservations of a cache), then rank Operation. All

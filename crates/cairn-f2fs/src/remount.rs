@@ -2,7 +2,7 @@
 //!
 //! Everything is parsed and checked before anything is applied, so that a refused list changes
 //! nothing. Turned read-only, the volume is on the disk as after an unmount (inodes that are
-//! unlinked but open stay among the orphans); turned writable, it goes on from there. Frozen, it is
+//! unlinked but open stay among the orphans); once writable, it continues from there. Frozen, it is
 //! turned read-only in the same way, and calls that would change it
 //! [wait](cairn_vfs::write_access).
 

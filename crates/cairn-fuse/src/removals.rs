@@ -96,7 +96,7 @@ impl Removals {
                     );
                     return false;
                 }
-                // Other threads go on removing files.
+                // Other threads continue to remove files.
                 if waited > GRACE {
                     return false;
                 }

@@ -60,7 +60,7 @@ impl Writers {
         plain(handle)
     }
 
-    /// True if this file is open for writing, by users who may use root-reserved blocks alone.
+    /// True if this file is open for writing, only by users who may use root-reserved blocks.
     pub(crate) fn are_admitted(&self, node: u64) -> bool {
         self.open.lock().get(&node).is_some_and(|open| open.admitted > 0 && open.others == 0)
     }

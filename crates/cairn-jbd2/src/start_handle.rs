@@ -40,7 +40,7 @@ impl Journal {
     /// allocator or buffer.
     ///
     /// # Errors
-    /// The journal was aborted, or no transaction can hold so many blocks.
+    /// The journal was aborted, or no transaction can have this many blocks.
     pub fn start(self: &Arc<Self>, credits: u32) -> Result<Handle> {
         let tid = self.join_running(credits)?;
         Ok(Handle::new(self.clone(), tid, credits))

@@ -193,7 +193,8 @@ impl Worker {
 /// Six threads do `steps` operations each; then each file that only one thread wrote is compared,
 /// before and after a remount, and the volume is judged.
 ///
-/// # Panics A thread got an unexpected error, bytes differ, or the volume is not clean.
+/// # Panics
+/// A thread got an unexpected error, bytes differ, or the volume is not clean.
 pub fn share(subject: &dyn Subject, steps: u32) {
     let device = subject.make();
     let fs = subject.open(&device);
@@ -236,7 +237,8 @@ pub fn share(subject: &dyn Subject, steps: u32) {
 /// be allocated again at once, also to other threads. Each file is found by its number, with its
 /// own contents, until it is deleted.
 ///
-/// # Panics A file is not found, or has other contents.
+/// # Panics
+/// A file is not found, or has other contents.
 pub fn short_lived_files(fs: &dyn FileSystem) {
     const THREADS: u64 = 8;
     let rounds: u64 = if crate::deep() { 200_000 } else { 20_000 };

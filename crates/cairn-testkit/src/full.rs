@@ -217,7 +217,8 @@ const MOST_ALLOCATIONS: u64 = 10_000;
 /// Does all operations on the files of [`prepare`], on a system that refuses memory. Returns how
 /// many allocations were refused, and how many operations failed.
 ///
-/// # Panics An operation was half done, or failed in another way.
+/// # Panics
+/// An operation was half done, or failed in another way.
 pub fn operate_without_memory(fs: &dyn FileSystem, label: &str) -> (u64, u64) {
     let made = fs.create(fs.root(), b"filler", NewInode::Regular, 0o644, &Caller::ROOT).unwrap();
     fs.write(made.ino, 0, &bytes(7, 3 << 20), IoFlags::empty()).unwrap();

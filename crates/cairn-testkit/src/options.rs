@@ -75,7 +75,8 @@ impl Given<'_> {
 
 /// Asserts that every setting has an effect, and every effect is seen.
 ///
-/// # Panics One has no effect; the message names it.
+/// # Panics
+/// One has no effect; the message names it.
 pub fn judge(
     settings: impl Iterator<Item = String>,
     effects: &[Effect],

@@ -23,7 +23,7 @@ const SECTOR: u64 = 512;
 pub struct Record {
     /// Its first byte.
     pub at: u64,
-    /// A byte of the access time: only the record's checksum can tell that it is wrong.
+    /// A byte of the access time. Only the record's checksum detects a change of it.
     pub checked: u64,
 }
 
@@ -126,7 +126,8 @@ fn assert_writable(kind: &dyn Subject, fs: &dyn FileSystem) {
 /// One file of 21 has a sector that cannot be written. `sync` writes the other twenty and reports
 /// the error; so does unmount, and the volume is clean.
 ///
-/// # Panics The volume behaves otherwise. This is so for all functions of this module.
+/// # Panics
+/// The volume behaves otherwise. This is so for all functions of this module.
 pub fn a_sector_that_cannot_be_written_concerns_its_file(kind: &dyn Subject) {
     let named = kind.name();
     let (device, place) = with_victim(kind);
@@ -151,7 +152,8 @@ pub fn a_sector_that_cannot_be_written_concerns_its_file(kind: &dyn Subject) {
 /// A sector that cannot be read fails the calls that read it or change a part of it. Other calls do
 /// not notice.
 ///
-/// # Panics The volume behaves otherwise.
+/// # Panics
+/// The volume behaves otherwise.
 pub fn a_sector_that_cannot_be_read_is_an_answer(kind: &dyn Subject) {
     let named = kind.name();
     let (device, place) = with_victim(kind);
@@ -219,7 +221,8 @@ fn new_files(kind: &dyn Subject, device: &MemoryDevice) -> usize {
 /// The caller gets an error, the volume asks for fsck, and other calls work. Returns the closed
 /// volume.
 ///
-/// # Panics The volume behaves otherwise.
+/// # Panics
+/// The volume behaves otherwise.
 #[must_use]
 pub fn a_damaged_inode_is_noted_and_loses_nothing_of_others(
     kind: &dyn Subject,
@@ -239,7 +242,8 @@ pub fn a_damaged_inode_is_noted_and_loses_nothing_of_others(
 
 /// The volume asks for fsck even if nothing else was changed.
 ///
-/// # Panics The volume behaves otherwise.
+/// # Panics
+/// The volume behaves otherwise.
 pub fn damage_that_was_only_looked_at_is_noted(kind: &dyn Subject) {
     let device = with_damaged_inode(kind);
     kind.open(device.clone(), "noatime").unmount().unwrap();
@@ -254,7 +258,8 @@ pub fn damage_that_was_only_looked_at_is_noted(kind: &dyn Subject) {
 /// call finds stops the volume, which records it. After `errors=panic` only that record reaches the
 /// device.
 ///
-/// # Panics The volume behaves otherwise.
+/// # Panics
+/// The volume behaves otherwise.
 pub fn the_first_damage_stops_a_volume_that_asks_for_it(kind: &dyn Subject) {
     for (options, remounted) in
         [("errors=remount-ro", None), ("errors=panic", None), ("", Some("errors=remount-ro"))]
@@ -303,7 +308,8 @@ fn same_but_for(one: &MemoryDevice, other: &MemoryDevice, may: impl Fn(u64) -> b
 /// One write of metadata fails, in `sync`, and the volume stops. The device works again, and the
 /// volume records the error on it.
 ///
-/// # Panics The volume behaves otherwise.
+/// # Panics
+/// The volume behaves otherwise.
 pub fn a_failed_write_of_metadata_is_recorded(kind: &dyn Subject) {
     let named = kind.name();
     let (device, _) = with_victim(kind);
@@ -344,7 +350,8 @@ pub fn with_orphan(kind: &dyn Subject) -> (Arc<MemoryDevice>, Record) {
 /// An orphan that the device cannot read does not prevent a mount. Returns the volume, closed by a
 /// mount that could read it.
 ///
-/// # Panics The volume behaves otherwise.
+/// # Panics
+/// The volume behaves otherwise.
 #[must_use]
 pub fn an_orphan_on_a_bad_sector_does_not_prevent_the_mount(
     kind: &dyn Subject,
@@ -367,7 +374,8 @@ pub fn an_orphan_on_a_bad_sector_does_not_prevent_the_mount(
 /// A damaged orphan is left to the format's fsck, and does not prevent a mount. Returns the volume,
 /// closed.
 ///
-/// # Panics The volume behaves otherwise.
+/// # Panics
+/// The volume behaves otherwise.
 #[must_use]
 pub fn a_damaged_orphan_does_not_prevent_the_mount(kind: &dyn Subject) -> Arc<MemoryDevice> {
     let (left, record) = with_orphan(kind);
@@ -388,7 +396,8 @@ pub fn a_damaged_orphan_does_not_prevent_the_mount(kind: &dyn Subject) -> Arc<Me
 /// fsync, fdatasync and sync fail with EIO, for a file with new data and for one that was durable
 /// long before, as in Linux.
 ///
-/// # Panics The volume behaves otherwise.
+/// # Panics
+/// The volume behaves otherwise.
 pub fn an_fsync_after_a_shutdown_fails(kind: &dyn Subject) {
     for flush_log in [false, true] {
         let fs = kind.open(kind.fresh(), "");

@@ -52,7 +52,8 @@ fn text(output: &Output) -> String {
 
 /// Runs fsx on a file that it makes.
 ///
-/// # Panics fsx finds a difference, or is not installed.
+/// # Panics
+/// fsx finds a difference, or is not installed.
 #[track_caller]
 pub fn fsx(file: &Path, operations: u32, seed: u64) {
     let outside = tempfile::tempdir().expect("a directory for fsx");

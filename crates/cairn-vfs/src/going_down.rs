@@ -13,6 +13,6 @@ pub enum GoingDown {
     /// Dirty metadata is written without a checkpoint, then nothing more: what counts is what
     /// counted before.
     MetaFlush,
-    /// A checkpoint asks for fsck. The volume goes on.
+    /// A checkpoint asks for fsck. The volume continues.
     NeedFsck,
 }

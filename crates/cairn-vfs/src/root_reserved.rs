@@ -1,4 +1,4 @@
-//! Root-reserved blocks: who may use them, and whether the present call may.
+//! Root-reserved blocks: the users who may use them, and whether the current call may.
 //!
 //! As in Linux, where the credentials of the task decide, this belongs to the calling thread and is
 //! not an argument of each method. A front-end calls [`denied_if`] around a request. Trusted

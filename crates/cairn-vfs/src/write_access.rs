@@ -33,7 +33,7 @@ pub enum PriorState {
 }
 
 /// Exclusive access: no other call changes the volume until this is dropped.
-#[must_use = "the others go on when this is dropped"]
+#[must_use = "other calls continue when this is dropped"]
 pub struct ExclusiveGuard<'a> {
     access: &'a WriteAccess,
     #[expect(dead_code, reason = "held, not read")]

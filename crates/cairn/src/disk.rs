@@ -81,7 +81,7 @@ fn describe(
     }
 }
 
-/// A partition that cannot be read is not recognised, and the list goes on.
+/// A partition that cannot be read is not recognised, and the list continues.
 fn filesystem(
     device: &Arc<dyn BlockDevice>,
     partition: &Partition,

@@ -79,7 +79,7 @@ impl Fault {
         self.plan.lock().full = true;
     }
 
-    /// Forgets all planned faults; the counts go on.
+    /// Forgets all planned faults. The counts continue.
     pub fn clear(&self) {
         let mut plan = self.plan.lock();
         plan.numbered.clear();

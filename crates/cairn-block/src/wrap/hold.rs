@@ -1,4 +1,4 @@
-//! [`Hold`]: a device whose flushes wait until they are let go: for tests of who waits for whom.
+//! [`Hold`]: a device whose flushes wait until a test releases them.
 //!
 //! Flushes and preflushes are held before they reach the inner device; everything else passes.
 //! Locking: a leaf, waited under by those who flush.
@@ -42,7 +42,7 @@ impl Hold {
         Self { inner, state, changed: Condvar::new() }
     }
 
-    /// Decides for those who wait, and for all who come.
+    /// Decides what happens to waiting and later flushes.
     pub fn set(&self, flushing: Flushing) {
         self.state.lock().flushing = flushing;
         self.changed.notify_all();

@@ -1,6 +1,6 @@
 //! The write-back daemon: it writes files that are dirty for too long, and the longest dirty ones
 //! when too much is dirty. While the device has no room, it tries again after each [`PAUSE`]. So
-//! writers can go on soon after there is room.
+//! writers continue soon after there is room.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};

@@ -170,7 +170,7 @@ impl Removal<'_, '_> {
         Ok(Level { parent, path, ino, entries, stays })
     }
 
-    /// False if it failed for this file alone; the command goes on.
+    /// False if it failed only for this file; the command continues.
     fn pass(&mut self, path: &[u8], done: cairn_vfs::Result<()>) -> Outcome<bool> {
         match done {
             Ok(()) => Ok(true),

@@ -6,7 +6,7 @@
 //! is written. From then on nodes carry the new version, and what NAT, SIT and counters call
 //! "changed" is empty again.
 //!
-//! **In flight.** The blocks are written while operations go on, then the pack's closing block
+//! **In flight.** The blocks are written while operations continue, then the pack's closing block
 //! behind a flush. What changes meanwhile belongs to the next checkpoint, which takes its snapshot
 //! after this one has completed. A caller that must not return before its changes are durable waits
 //! for the completion ([`Checkpoints::wait_for_checkpoint_in_flight`]).

@@ -1,4 +1,4 @@
-//! Devices that fail: the volume stops, and the last checkpoint is found as it was.
+//! Failing devices: the volume stops, and the last checkpoint is found unchanged.
 
 use std::sync::Arc;
 

@@ -54,7 +54,7 @@ impl State {
     }
 }
 
-/// The contents of all data blocks, by node and slot: equal whatever was moved about.
+/// The contents of all data blocks, by node and slot. Moved blocks are equal.
 pub(crate) fn contents(store: &Store) -> BTreeMap<(Nid, u16), u32> {
     let mut contents = BTreeMap::new();
     for nid in nids(store) {

@@ -1,9 +1,9 @@
 //! `gc_victim=adaptive`: cleaning that writes less for the same space.
 //!
 //! - **Few checkpoints.** A cleaned section counts as gained before a checkpoint makes it free.
-//!   Cleaning goes on until only the space that a checkpoint itself may take is left. Then one
-//!   checkpoint frees all sections cleaned since the last one, at most [`MOST_DEFERRED`]. A
-//!   checkpoint writes a dirty node once, even if many of its blocks have moved.
+//!   Cleaning continues until only the space for a checkpoint is left. Then one checkpoint frees
+//!   all sections cleaned since the last one, at most [`MOST_DEFERRED`]. A checkpoint writes a
+//!   dirty node once, even if many of its blocks have moved.
 //! - **Sorted.** The blocks of several victims are written in order of file and offset. When they
 //!   are cleaned again, adjacent blocks of a section belong to few nodes.
 //! - **Nodes within a budget.** Sections of nodes are cleaned only when more of the invalid blocks

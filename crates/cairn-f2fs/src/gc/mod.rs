@@ -7,7 +7,7 @@
 //! | `policy` | when foreground cleaning begins, writes a checkpoint and stops |
 //! | `background` | when the daemon cleans, and how it serves others |
 //! | `adaptive` | how `gc_victim=adaptive` writes less |
-//! | `relocate` | how blocks are moved while operations go on |
+//! | `relocate` | how blocks are moved while operations continue |
 //! | `cleaner` | the parts it works on, and its state between two calls |
 //! | `foreground` | cleaning for an operation that waits |
 //! | `merged` | requests to the daemon to clean for others |

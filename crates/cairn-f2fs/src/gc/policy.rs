@@ -11,8 +11,8 @@
 //! `data_first` leaves sections of nodes alone until they are needed: the flag `require_node_gc` is
 //! raised when so few sections are free that what is pending and [`CHECKPOINT_SECTIONS`] more would
 //! use them up. While it is clear, sections of nodes count as one section costlier than they are.
-//! While it is set, cleaning goes on with nodes when there is enough space, up to the first victim
-//! of data. It is cleared when the call ends.
+//! While it is set, cleaning continues with nodes when there is enough space, up to the first
+//! victim of data. It is cleared when the call ends.
 
 use crate::error::Error;
 use crate::segment::CHECKPOINT_SECTIONS;

@@ -1,6 +1,6 @@
 //! Moves the valid blocks of a section.
 //!
-//! Data blocks are copied to the cold data log while operations go on. This is safe for these
+//! Data blocks are copied to the cold data log while operations continue. This is safe for these
 //! reasons:
 //!
 //! 1. The section is marked ([`Segments::begin_cleaning`]): no log fills its holes, and no block of

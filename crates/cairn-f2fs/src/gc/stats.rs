@@ -22,7 +22,7 @@ pub struct GcStats {
     pub data_blocks_moved: Counter,
     /// Of those, copied in the background.
     pub data_blocks_bg: Counter,
-    /// Of those, copied in vain: their owner overwrote or freed them meanwhile.
+    /// Copies that were not used, because the owner overwrote or freed the block meanwhile.
     pub(crate) data_blocks_overtaken: Counter,
     /// Node blocks that got new places.
     pub node_blocks_moved: Counter,

@@ -18,7 +18,7 @@ pub(super) struct FreeNids {
     /// The NAT block to search next. After the last block the search continues at the first.
     cursor: u32,
     blocks: u32,
-    /// Blocks searched in vain since a nid was last found or freed.
+    /// Blocks searched without success since a nid was last found or freed.
     fruitless: u32,
 }
 
@@ -42,7 +42,7 @@ impl FreeNids {
         self.allocated.insert(nid, version);
     }
 
-    /// The block to search now; `None` if all were searched in vain.
+    /// The next block to search; `None` if no block has a free nid.
     pub(super) fn next_block(&mut self) -> Option<u32> {
         if self.fruitless >= self.blocks {
             return None;

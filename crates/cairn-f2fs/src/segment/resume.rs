@@ -2,7 +2,7 @@
 //!
 //! A free section is best, because it has no old blocks. But a full volume that is written in order
 //! may have fewer free sections than logs: the others were used since the last checkpoint for
-//! blocks that roll-forward adopts. These sections are rarely full. A log then goes on at the end
+//! blocks that roll-forward adopts. These sections are rarely full. A log then continues at the end
 //! of one of them, after all valid and all written blocks.
 //!
 //! So no log needs more space than it had before the power cut.

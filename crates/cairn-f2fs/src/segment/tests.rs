@@ -220,8 +220,8 @@ fn a_section_ends_where_its_zone_does() {
     assert_eq!((segments.free_sections(), segments.prefree_segments()), (5, 3));
     commit(&segments);
     assert_eq!((segments.free_sections(), segments.prefree_segments()), (6, 0));
-    // A log whose place is not the zone's write pointer goes on at the end of its section, as long
-    // as that has one.
+    // A log whose position is not the zone's write pointer continues at the end of its section, as
+    // long as that has one.
     segments.resume(8 * 1200).unwrap();
     segments.state.lock().table.check();
 }

@@ -5,7 +5,7 @@
 //! | `Space` | how much is in use and reserved |
 //! | `OperationLock` | which operations run |
 //! | `Nat` | where each node is, which nids are free |
-//! | `Segments` | which blocks are valid, where each log goes on, who owns a block |
+//! | `Segments` | valid blocks, the position of each log, the owner of a block |
 //! | `Nodes` | node blocks in memory, and how they are written |
 //! | [`Checkpoints`] | how all of it reaches the medium at once |
 //!

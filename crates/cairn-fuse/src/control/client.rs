@@ -153,8 +153,8 @@ impl Client {
         self.ask_patiently(&Request::Remount { options: options.to_owned() })
     }
 
-    /// Freezes the volume, until it is thawed or, if there is a limit, so many seconds have passed.
-    /// Returns when everything is on the disk.
+    /// Freezes the volume until it is thawed or the limit in seconds, if any, has passed. Returns
+    /// when everything is on the disk.
     ///
     /// # Errors
     /// [`ControlError::Refused`] if the volume is frozen already or could not be written.

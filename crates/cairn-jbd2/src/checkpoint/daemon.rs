@@ -1,7 +1,7 @@
 //! The checkpoint daemon (mount option `async_checkpoint`): keeps part of the log free, so that
 //! handles need not wait for a checkpoint. It exists only while the option is on.
 //!
-//! Commits, other checkpointers and a change of the option wake the daemon. It goes on by itself
+//! Commits, other checkpointers and a change of the option wake the daemon. It continues by itself
 //! while the log is below the threshold and there is something to write.
 //!
 //! While at least half of the threshold is free, it leaves out blocks that a newer transaction will

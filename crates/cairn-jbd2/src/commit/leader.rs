@@ -2,7 +2,7 @@
 //! others wait for the leader. The commit daemon becomes a leader as any caller does.
 //!
 //! Before it commits, a leader may wait for other callers that share the commit
-//! ([`crate::state::batching`]). A leader that cannot go on without the commit does not.
+//! ([`crate::state::batching`]). A leader that cannot continue without the commit does not.
 
 use cairn_base::Tid;
 

@@ -126,7 +126,7 @@ impl Committing {
         self.stage = Stage::Idle;
     }
 
-    /// All handles are closed. The transaction needs so many blocks of the log.
+    /// All handles are closed. The transaction needs `log_blocks` blocks of the log.
     pub(crate) fn freeze(&mut self, log_blocks: u32) {
         match self.stage {
             Stage::Locked { tid } => self.stage = Stage::Freezing { tid, log_blocks },

@@ -74,7 +74,7 @@ impl LogSpace {
         self.updating_tail = true;
     }
 
-    /// The superblock is durable, and frees so many blocks; or its write has failed (0).
+    /// The superblock is durable, which frees these blocks; or its write has failed (0).
     ///
     /// # Panics
     /// If more blocks are free than the log has.

@@ -189,7 +189,8 @@ impl CrashLog {
 
     /// The device as the cut leaves it.
     ///
-    /// # Panics A recorded change lies outside the device: a bug of the recorder.
+    /// # Panics
+    /// A recorded change lies outside the device: a bug of the recorder.
     #[must_use]
     pub fn device(&self, cut: Cut) -> MemoryDevice {
         let device = self.before.fork();

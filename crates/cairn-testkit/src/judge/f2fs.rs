@@ -111,7 +111,8 @@ pub fn fsck_f2fs_device(device: &MemoryDevice) -> Verdict {
 
 /// [`mkfs_f2fs`] in memory.
 ///
-/// # Panics As [`mkfs_f2fs`].
+/// # Panics
+/// As [`mkfs_f2fs`].
 #[track_caller]
 #[must_use]
 pub fn f2fs_in_memory(size: u64, args: &[&str]) -> MemoryDevice {

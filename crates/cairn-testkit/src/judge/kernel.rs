@@ -14,7 +14,8 @@ pub struct LoopDevice {
 impl LoopDevice {
     /// Attaches a free loop device.
     ///
-    /// # Panics There is none, or the process is not root.
+    /// # Panics
+    /// There is none, or the process is not root.
     #[track_caller]
     #[must_use]
     pub fn attach(image: &Path, read_only: bool) -> Self {

@@ -57,7 +57,8 @@ const PACKAGES: [(&str, &str); 30] = [
 /// Finds a program in `PATH`, in the system's administration directories, or in the workspace's
 /// `target/tools/bin`.
 ///
-/// # Panics It is not installed; the message names the package.
+/// # Panics
+/// It is not installed; the message names the package.
 #[must_use]
 pub fn tool(name: &str) -> PathBuf {
     let path = std::env::var_os("PATH").unwrap_or_default();

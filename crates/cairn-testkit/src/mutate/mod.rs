@@ -77,7 +77,8 @@ impl fmt::Display for Damage {
 impl Target {
     /// Finds the metadata of a sound ext2, ext3 or ext4 image.
     ///
-    /// # Panics It is no such image.
+    /// # Panics
+    /// It is no such image.
     #[must_use]
     pub fn of(image: MemoryDevice) -> Self {
         let size = image.geometry().size;

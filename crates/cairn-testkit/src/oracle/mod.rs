@@ -44,7 +44,8 @@ pub trait Subject {
 /// Applies `steps` operations chosen by `seed`, remounts now and then, and judges the volume in the
 /// end.
 ///
-/// # Panics An answer differs from the model's, or the volume is not clean.
+/// # Panics
+/// An answer differs from the model's, or the volume is not clean.
 pub fn run(subject: &dyn Subject, seed: u64, steps: u32) {
     let mut duel = Duel::new(subject, seed);
     for _ in 0..steps {

@@ -81,7 +81,8 @@ fn set_size(volume: &Volume, ino: Ino, size: u64) {
 
 /// Sequential writes of any size call the mapper at most once per MiB, cold reads at most twice.
 ///
-/// # Panics A check fails.
+/// # Panics
+/// A check fails.
 pub fn sequential_calls_of_any_size_ask_less_than_once_a_mib(subject: &dyn Subject) {
     for call in [4 << 10, 64 << 10, 1 << 20] {
         let device = subject.make();
@@ -113,7 +114,8 @@ pub fn sequential_calls_of_any_size_ask_less_than_once_a_mib(subject: &dyn Subje
 /// Random writes and small files reserve only what they write, and the baseline calls the mapper
 /// for each block. The volume is opened with `nobuffered_iomap`.
 ///
-/// # Panics A check fails.
+/// # Panics
+/// A check fails.
 pub fn only_sequential_writers_reserve_ahead(subject: &dyn Subject) {
     let device = subject.make();
     let volume = subject.open(&device);
@@ -132,7 +134,8 @@ pub fn only_sequential_writers_reserve_ahead(subject: &dyn Subject) {
 
 /// Space that was reserved ahead and not used appears in no count, and other writers get it.
 ///
-/// # Panics A check fails.
+/// # Panics
+/// A check fails.
 pub fn what_is_not_used_takes_no_space(subject: &dyn Subject, maps: u64) {
     let device = subject.make();
     let volume = subject.open(&device);
@@ -174,7 +177,8 @@ pub fn what_is_not_used_takes_no_space(subject: &dyn Subject, maps: u64) {
 
 /// On a full volume a writer gets the blocks that others have reserved ahead.
 ///
-/// # Panics A check fails.
+/// # Panics
+/// A check fails.
 pub fn no_writer_fails_for_the_reservation_of_another(subject: &dyn Subject, maps: u64) {
     let device = subject.make();
     let volume = subject.open(&device);
@@ -199,7 +203,8 @@ pub fn no_writer_fails_for_the_reservation_of_another(subject: &dyn Subject, map
 /// Several writers fill the volume. Each block is in one of the files at the end, whatever was
 /// reserved meanwhile.
 ///
-/// # Panics A check fails.
+/// # Panics
+/// A check fails.
 pub fn contending_writers_fill_the_volume_to_the_last_block(subject: &dyn Subject, maps: u64) {
     for round in 0..4 {
         let device = subject.make();

@@ -104,7 +104,8 @@ impl Vm {
 
     /// Boots, runs the script (busybox's `sh -e`, in `/`, nothing mounted) and stops the machine.
     ///
-    /// # Panics A part of the machine is missing, or the script takes too long.
+    /// # Panics
+    /// A part of the machine is missing, or the script takes too long.
     #[track_caller]
     #[must_use]
     pub fn run(&self, script: &str) -> Output {
@@ -113,7 +114,8 @@ impl Vm {
 
     /// [`Vm::run`], and the script must succeed. Returns what it printed.
     ///
-    /// # Panics It fails: the message has the output of the script and of the kernel.
+    /// # Panics
+    /// It fails: the message has the output of the script and of the kernel.
     #[track_caller]
     pub fn check(&self, script: &str) -> String {
         let output = self.run(script);

@@ -50,7 +50,7 @@ pub struct MkfsOptions {
     /// chance: the same options make the same bytes, the UUID (if it is absent) following from
     /// time, label and size.
     pub time: Option<i64>,
-    /// Replace what the devices hold; without it, whatever is found there is
+    /// Replace the contents of the devices; without it, whatever is found there is
     /// [`Cause::WouldOverwrite`].
     pub overwrite: bool,
 }

@@ -104,7 +104,7 @@ impl Shell<'_> {
             match done.and_then(|on| output.flush().map(|()| on)) {
                 Ok(true) => {}
                 Ok(false) => break,
-                // A script that changes something goes on without a reader of its output.
+                // A script that changes the volume continues without a reader of its output.
                 Err(failure) if failure.status == Status::Success => output.discard(),
                 Err(failure) => {
                     let failure = protection::explain(&**self.volume.filesystem(), failure);

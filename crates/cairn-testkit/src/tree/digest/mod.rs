@@ -146,7 +146,8 @@ impl Snapshot {
 
     /// Asserts equality.
     ///
-    /// # Panics They differ; the message lists the differences.
+    /// # Panics
+    /// They differ; the message lists the differences.
     #[track_caller]
     pub fn assert_same(&self, other: &Self) {
         assert!(
