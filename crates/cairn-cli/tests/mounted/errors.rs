@@ -46,7 +46,7 @@ impl Tight {
         tight
     }
 
-    /// From now on nothing can be written that was not there before.
+    /// Fills it: only blocks that exist already can be written from now on.
     fn fill(&self) {
         let mut filler = File::create(self.0.join("filler")).unwrap();
         while filler.write_all(&[1; 4096]).is_ok() {}
@@ -69,7 +69,7 @@ fn write_synced(path: &Path) -> std::io::Result<()> {
     file.sync_all()
 }
 
-/// A change of metadata alone, brought to the device.
+/// Changes only metadata, and writes it to the device.
 fn make_synced(root: &Path, name: &str) -> std::io::Result<()> {
     fs::create_dir(root.join(name))?;
     File::open(root)?.sync_all()
@@ -110,7 +110,7 @@ fn fails_and_recovers(volume: &mut Volume, tight: &Tight, cause: &str) {
         (0..5000).find_map(|number| make_synced(&volume.root(), &format!("synced {number}")).err());
     let error = error.expect("the device cannot be written").raw_os_error();
     assert!(matches!(error, Some(EIO | EROFS)), "{error:?}");
-    // The device works again; the volume cannot know what was lost, and stays as it is.
+    // The device works again. The volume cannot know what was lost, so it stays read-only.
     tight.empty();
     for attempt in 0..3 {
         let refused = fs::create_dir(volume.path(&format!("dir {attempt}"))).unwrap_err();
@@ -146,7 +146,7 @@ fn fails_and_recovers(volume: &mut Volume, tight: &Tight, cause: &str) {
     volume.mount("");
     assert_eq!(fs::read(volume.path("kept")).unwrap(), vec![5; 200_000]);
     fs::create_dir(volume.path("works again")).unwrap();
-    // ext4 says that there was an error.
+    // ext4 records the error in its superblock.
     volume.end();
     volume.judge();
 }
@@ -246,7 +246,7 @@ fn after_a_failed_fsync_the_next_writer_hears_of_it() {
         volume
     };
     for (mut volume, options) in [
-        // Its journal has no room, either, and a commit by age would stop the volume.
+        // The journal has no room either, so a commit by age would stop the volume.
         (Volume::make(512 << 20, &[]), "nowriteback_cache,commit=300"),
         (f2fs(), "nowriteback_cache"),
         (f2fs(), ""),
@@ -283,8 +283,7 @@ fn after_a_failed_fsync_the_next_writer_hears_of_it() {
         }
         assert_eq!(state(&volume)["mode"], "rw", "only data is in need");
         tight.empty();
-        // What waits is written within a second. Until then the kernel is told that the volume is
-        // full.
+        // Waiting data is written within a second. Until then writes fail with ENOSPC.
         let mut written = second.write_all_at(&[8; 50_000], 5000);
         for _ in 0..500 {
             if written.is_err() {
@@ -320,8 +319,8 @@ fn look_at_damage(root: &Path) -> (bool, Vec<std::io::Result<()>>) {
     (damaged, files.iter().map(File::sync_all).collect())
 }
 
-/// The same volume under the kernel's ext4 and under Cairn, with `errors=` of both kinds: the same
-/// is refused, the same is lost, and the superblock tells e2fsck the same.
+/// The same volume under the kernel's ext4 and under Cairn, with both values of `errors=`: the same
+/// calls fail, the same data is lost, and the superblocks hold the same error state.
 #[test]
 fn damage_means_what_it_means_to_linux() {
     for mode in ["continue", "remount-ro"] {

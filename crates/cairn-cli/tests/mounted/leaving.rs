@@ -28,7 +28,7 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
-/// A shell that has said that it is there and goes on when it reads a line.
+/// A shell that has started and waits for a line of input.
 struct Shell(Child);
 
 impl Shell {
@@ -65,7 +65,7 @@ impl Shell {
         format!("process {}", self.0.id())
     }
 
-    /// Lets it go on; what it says.
+    /// Sends it a line, and returns its output.
     fn finish(mut self) -> String {
         self.0.stdin.take().unwrap().write_all(b"\n").unwrap();
         let mut said = String::new();
@@ -85,7 +85,7 @@ fn until(what: &str, mut done: impl FnMut() -> bool) {
 }
 
 #[test]
-fn whoever_uses_a_mount_is_named_by_umount() {
+fn umount_names_the_users_of_a_mount() {
     let mut volume = Volume::mounted(SIZE, "");
     let shell = Shell::inside(&volume, "true");
     let output = umount(&[], &volume.root());
@@ -96,7 +96,7 @@ fn whoever_uses_a_mount_is_named_by_umount() {
         "{text}"
     );
     shell.finish();
-    // What is mounted below is in the way as well.
+    // A mount below it is a use, too.
     let below = volume.path("below");
     fs::create_dir(&below).unwrap();
     judge::run("mount", ["-t", "tmpfs", "something", below.to_str().unwrap()]);
@@ -114,7 +114,7 @@ fn a_daemon_that_is_asked_to_end_while_it_is_in_use_commits_says_so_and_ends_whe
         volume.ask_to_end();
         until("the daemon says who uses it", || volume.log().contains(&shell.pid()));
         assert!(volume.log().contains("works in"), "{}", volume.log());
-        // Everything is on the disk, whatever comes next, and the mount works.
+        // Everything is on the disk, and the mount works.
         let copy = volume.outside("copy");
         let written = || {
             fs::copy(volume.image(), &copy).unwrap();
@@ -148,8 +148,8 @@ fn a_mount_that_another_namespace_has_too_is_waited_for_with_a_word_and_a_bound(
         assert!(line.contains("nsenter") && line.contains("daemon (process"), "{line}");
     }
     assert!(!is_mounted(&volume.root()));
-    // The way out that is told. (Other tests may have namespaces with a copy at the moment: theirs
-    // end by themselves.)
+    // What the message advises. Other tests may have namespaces with a copy at the moment, which
+    // end by themselves.
     let way = [
         "--target",
         &shell.0.id().to_string(),
@@ -179,7 +179,7 @@ fn what_is_in_use_can_be_ended_by_force_without_loss() {
             let output = umount(&["--force"], &volume.root());
             assert!(output.status.success(), "{}", said(&output));
             assert!(!is_mounted(&volume.root()));
-            // It was asked for: nobody is warned of it.
+            // The user asked for it, so there is no warning.
             assert!(!said(&output).contains("by force"), "{}", said(&output));
             volume.await_end();
             let kept = Command::new(CAIRN)
@@ -283,7 +283,7 @@ fn the_root_of_a_user_namespace_is_not_the_systems() {
     judge::assert_clean(&volume.image());
 }
 
-/// A wait for a copy in another namespace was given up; the daemon can still be ended.
+/// After a wait for a copy in another namespace has timed out, `--force` still ends the daemon.
 #[test]
 fn what_was_unmounted_here_alone_can_be_ended_by_force() {
     let mut volume = Volume::mounted(SIZE, "");
@@ -310,7 +310,7 @@ fn what_was_unmounted_here_alone_can_be_ended_by_force() {
     assert_eq!(said(&kept), "kept");
 }
 
-/// What the kernel collected while the volume was frozen must not make the unmount wait for ever.
+/// Data that the kernel collected while the volume was frozen does not block the unmount.
 #[test]
 fn a_frozen_mount_is_unmounted_unless_it_is_in_use() {
     let mut volume = Volume::mounted(SIZE, "");
@@ -343,14 +343,14 @@ fn a_frozen_mount_is_unmounted_unless_it_is_in_use() {
 /// A program that waits in a call has no file open, and a signal does not end it. A refused unmount
 /// must not let that program write to an image that is being copied.
 #[test]
-fn a_refused_unmount_leaves_a_volume_frozen_for_whoever_copies_it() {
+fn a_refused_unmount_leaves_the_volume_frozen() {
     for mut volume in [Volume::mounted(SIZE, ""), Volume::f2fs(SIZE, "")] {
         judge::run(CAIRN, [Path::new("freeze"), &volume.root()]);
         let mut waiting = judge::command("touch").arg(volume.path("new")).spawn().unwrap();
         let in_a_call = || volume.stats().pointer("/fuse/queue_now").unwrap().as_u64() > Some(0);
         until("the call reaches the daemon", in_a_call);
         let before = fs::read(volume.image()).unwrap();
-        // The second time as well: the question leaves nothing behind.
+        // The first try leaves no mark in the kernel that would let the second succeed.
         for _ in 0..2 {
             let output = umount(&["--timeout=5"], &volume.root());
             let told = said(&output);
@@ -465,7 +465,7 @@ fn the_root_of_the_system_is_nothing_of_ours() {
     );
 }
 
-/// A daemon that is gone leaves a mount of which every command says what to do.
+/// After a daemon was killed, every command on its mount says what to do.
 #[test]
 fn a_dead_mount_is_said_to_be_one() {
     let mut volume = Volume::mounted(SIZE, "");
@@ -510,7 +510,7 @@ fn a_mount_whose_daemon_was_killed_is_unmounted_with_what_that_means() {
         assert_eq!(fs::read(&file).unwrap(), b"synced");
         volume.unmount_talking();
 
-        // No program could have written anything.
+        // A read-only mount: no data can be missing.
         volume.mount("ro");
         volume.kill();
         let output = umount(&[], &volume.root());
@@ -518,8 +518,8 @@ fn a_mount_whose_daemon_was_killed_is_unmounted_with_what_that_means() {
     }
 }
 
-/// The images and their mount points; every mount of others goes first, in a mount namespace of its
-/// own.
+/// Its arguments are the images and their mount points. It runs in a mount namespace of its own and
+/// first unmounts the mounts of other tests there.
 const SEVERAL: &str = r#"
 umount -a -t fuse.cairn
 set -e

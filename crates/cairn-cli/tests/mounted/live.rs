@@ -1,5 +1,5 @@
-//! Live mounts asked and changed through their control channel, from outside, while others use
-//! them.
+//! The control channel of live mounts: reports, changes of options, freezing, while programs use
+//! the mounts.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -299,7 +299,7 @@ fn what_others_have_changed_of_a_mount_is_changed_back() {
     behind("remount,rw");
     remounted("rw", &point);
     fs::write(volume.path("last"), "written").unwrap();
-    // A copy has a flag of its own, which the daemon does not reach.
+    // The read-only flag of a copy is its own; the daemon cannot change it.
     let copy = volume.outside("copy");
     fs::create_dir(&copy).unwrap();
     judge::run("mount", ["--bind".as_ref(), point.as_os_str(), copy.as_os_str()]);
@@ -521,7 +521,7 @@ fn paths_that_are_no_mounts_of_ours_are_told_apart() {
     refused(&cairn(&["stats"], Path::new("/no/such")), &["/no/such"]);
     fs::create_dir(volume.path("sub")).unwrap();
     refused(&cairn(&["stats"], &volume.path("sub")), &["nothing is mounted here"]);
-    // A symbolic link to the mount point is as good.
+    // A symbolic link to the mount point stands for it, too.
     let link = volume.outside("link");
     std::os::unix::fs::symlink(volume.root(), &link).unwrap();
     assert_eq!(stats(&link)["state"]["mode"], "rw");
@@ -628,7 +628,7 @@ fn an_installed_cairn_serves_mount8() {
     judge::assert_clean(&volume.image());
 }
 
-/// More of them than there are threads for requests that wait for the disk.
+/// More callers than there are threads for requests that wait for the disk.
 const WRITERS: u64 = 60;
 
 #[test]
@@ -701,8 +701,8 @@ fn frozen(mut volume: Volume, assert_clean: fn(&Path)) {
     volume.terminate();
 }
 
-/// What no mount takes is wrong usage, at the mount as on a live one; what this one cannot do now
-/// is a failure.
+/// An option that no mount takes is a usage error, at mount and at remount. One that this mount
+/// cannot change now is a failure.
 #[test]
 fn a_wrong_option_has_one_status() {
     for mut volume in [Volume::mounted(SIZE, ""), Volume::f2fs(SIZE, "")] {
@@ -733,7 +733,7 @@ fn a_wrong_option_has_one_status() {
     }
 }
 
-/// An image that lies where nothing can be written is mounted to be read, as mount(8) does.
+/// An image on a read-only filesystem is mounted read-only, as mount(8) does.
 #[test]
 fn an_image_on_a_read_only_filesystem_is_mounted_read_only_and_says_why() {
     for mut volume in [Volume::mounted(SIZE, ""), Volume::f2fs(SIZE, "")] {
@@ -763,7 +763,7 @@ fn an_image_on_a_read_only_filesystem_is_mounted_read_only_and_says_why() {
         assert_eq!(fs::write(volume.path("new"), "x").unwrap_err().raw_os_error(), Some(30));
         refused(&remount("rw", &volume.root()), &["rw is not possible", "read-only"]);
         volume.detach();
-        // Once it can be written, so can the mount.
+        // When the filesystem is writable again, the mount can be remounted read-write.
         assert!(mount().status.success());
         judge::run("mount", ["-o", "remount,rw", host.to_str().unwrap()]);
         remounted("rw", &volume.root());
@@ -773,7 +773,7 @@ fn an_image_on_a_read_only_filesystem_is_mounted_read_only_and_says_why() {
     }
 }
 
-/// `-t` says what the image holds, as for mount(8): something else is no mount.
+/// `-t` names the format of the image, as for mount(8): another format is refused.
 #[test]
 fn a_type_is_checked_against_what_the_image_holds() {
     let mut volume = Volume::f2fs(SIZE, "");
@@ -794,9 +794,9 @@ fn a_type_is_checked_against_what_the_image_holds() {
     }
 }
 
-/// What the log tells is for readers.
+/// The log names the format, the mount point and the options, not the names of types.
 #[test]
-fn the_log_says_in_words_what_is_mounted_how() {
+fn the_log_names_the_format_and_the_options_of_a_mount() {
     let volume = Volume::make(SIZE, &[]);
     let mut command = Command::new(CAIRN);
     command.env("CAIRN_LOG", "info").args(["mount", "-o", "noexec,commit=9"]);
@@ -833,7 +833,7 @@ fn what_can_only_be_read_is_mounted_read_only_and_says_why() {
     assert!(line.contains(" ro,"), "{line}");
     assert_eq!(fs::write(volume.path("x"), "").unwrap_err().raw_os_error(), Some(30));
     assert!(Command::new(CAIRN).arg("umount").arg(&point).output().unwrap().status.success());
-    // With ro, as asked for: nothing to say.
+    // A mount with ro needs no warning.
     let output =
         Command::new(CAIRN).args(["mount", "-o", "ro"]).args([&image, &point]).output().unwrap();
     assert!(output.status.success() && output.stderr.is_empty());
