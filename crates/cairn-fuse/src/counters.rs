@@ -63,8 +63,8 @@ operations! {
 }
 
 impl Operation {
-    /// Does it make memory free sooner or later, or bring to the disk what was accepted before? It
-    /// is never refused for want of memory.
+    /// True for an operation that frees memory or writes accepted data. It is never refused for
+    /// lack of memory.
     pub(crate) const fn gives_up(self) -> bool {
         use Operation as O;
         matches!(
@@ -110,7 +110,7 @@ pub(crate) struct RoomCounters {
     pub(crate) near_full: AtomicBool,
     pub(crate) asked: Counter,
     pub(crate) refused: Counter,
-    /// Times that it was had hand over what it held.
+    /// How often the kernel's dirty data was fetched.
     pub(crate) fetched: Counter,
 }
 
@@ -125,7 +125,7 @@ impl RoomCounters {
 }
 
 impl Counters {
-    /// Counts a request in; dropping the result counts it out.
+    /// Counts a request as running until the result is dropped.
     pub(crate) fn begin(&self, operation: Operation) -> InProgress<'_> {
         self.by_operation.0[operation as usize].add(1);
         let now = self.in_progress.fetch_add(1, Ordering::Relaxed) + 1;

@@ -80,13 +80,13 @@ impl Kernel {
         drop(self.shared.notifier.set(notifier));
     }
 
-    /// Attributes of a node are other than what the kernel was told.
+    /// Makes the kernel's attributes of a node stale.
     pub(crate) fn attributes_changed(&self, node: u64) {
         self.shared.tell(node, -1, 0);
     }
 
-    /// Lets the kernel write its dirty pages of a file to us, and forget them all: what we know of
-    /// the file is then true. To be called where requests can be served meanwhile.
+    /// Makes the kernel write back and drop its pages of a file. Afterwards the size and contents
+    /// of the file are current here. Other threads must serve requests meanwhile.
     pub(crate) fn collect_dirty_pages(&self, node: u64) {
         self.collect_dirty_range(node, 0..u64::MAX);
     }
@@ -101,8 +101,8 @@ impl Kernel {
         }
     }
 
-    /// The kernel is about to be given contents of a file for its cache. To be called before they
-    /// are read: what is replaced later than that will be told.
+    /// Records that the kernel caches contents of this file. Call it before they are read: later
+    /// changes are then reported to the kernel.
     pub(crate) fn caches(&self, node: u64) {
         let (word, bit) = self.place(node);
         if word.load(Ordering::SeqCst) & bit == 0 {
@@ -115,8 +115,8 @@ impl Kernel {
         (&self.read[index], 1 << (node % 64))
     }
 
-    /// A range was written past the kernel's cache. `then` (the answer) is done when no page holds
-    /// what was there before, or at once if too many wait for that.
+    /// A range was written by direct I/O. Calls `then`, which sends the answer, when the kernel has
+    /// dropped its pages of the range, or at once if too many answers wait.
     pub(crate) fn pages_replaced(
         &self,
         node: u64,
@@ -241,8 +241,8 @@ mod tests {
             let sender = sender.clone();
             kernel.pages_replaced(1, 0, 1, move || sender.send(n).unwrap());
         }
-        // The thread stands at the gate with the first: only what is not held back has been
-        // answered.
+        // The thread waits at the barrier with the first answer: only answers that are not held back
+        // have been sent.
         assert_eq!(receiver.recv().unwrap(), HELD_BACK);
         gate.wait();
         assert!((1..HELD_BACK).all(|n| receiver.recv().unwrap() == n));
