@@ -256,9 +256,7 @@ fn the_root_of_a_user_namespace_is_not_the_systems() {
     );
     fs::set_permissions(place.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let (program, device) = (place.path().join("cairn"), place.path().join("device"));
-    // Not by this process: one that another test is just starting would hold the file open for
-    // writing.
-    assert!(judge::command("cp").args([Path::new(CAIRN), &program]).status().unwrap().success());
+    judge::copy_program(Path::new(CAIRN), &program);
     fs::create_dir(&device).unwrap();
     for path in [volume.image(), volume.root()] {
         std::os::unix::fs::chown(path, Some(65534), Some(65534)).unwrap();

@@ -476,9 +476,7 @@ fn others_are_turned_away() {
     );
     fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let program = place.path().join("cairn");
-    // Not by this process: one that another test is just starting would hold the file open for
-    // writing.
-    assert!(judge::command("cp").args([Path::new(CAIRN), &program]).status().unwrap().success());
+    judge::copy_program(Path::new(CAIRN), &program);
     stats(&volume.root());
     let as_user = |arguments: &[&str]| {
         let mut command = judge::command("setpriv");

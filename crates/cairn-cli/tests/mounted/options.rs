@@ -5,9 +5,11 @@
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
 use std::process::Command;
 
 use cairn_fuse::MountOptions;
+use cairn_testkit::judge;
 use rustix::fs::{XattrFlags, setxattr};
 
 use crate::fixture::{CAIRN, Volume};
@@ -62,7 +64,7 @@ fn in_table(volume: &Volume, word: &str) -> String {
 
 fn executed(volume: &Volume) -> String {
     let path = volume.path("program");
-    fs::copy("/bin/true", &path).unwrap();
+    judge::copy_program(Path::new("/bin/true"), &path);
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     let done = Command::new(&path).status();
     fs::remove_file(&path).unwrap();

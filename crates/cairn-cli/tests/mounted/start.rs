@@ -90,7 +90,7 @@ fn a_start_without_what_fuse_needs_says_what_to_do() {
     }
     // The user may not be able to reach where cargo builds.
     let (program, foreign) = (place.path().join("cairn"), place.path().join("foreign"));
-    fs::copy(CAIRN, &program).unwrap();
+    judge::copy_program(Path::new(CAIRN), &program);
     fs::create_dir(&foreign).unwrap();
     let mut command = judge::command("unshare");
     command.args(["--mount", "sh", "-c", MISSING]).args([

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::Path;
 
 use cairn_testkit::judge;
 
@@ -52,7 +53,7 @@ fn an_ordinary_user_mounts_writes_and_unmounts() {
     let place = tempfile::Builder::new().prefix("cairn-user-").tempdir().unwrap();
     fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let (program, device) = (place.path().join("cairn"), place.path().join("device"));
-    fs::copy(CAIRN, &program).unwrap();
+    judge::copy_program(Path::new(CAIRN), &program);
     fs::create_dir(&device).unwrap();
     // A name with commas, as between options.
     let image = volume.outside("my, disk\\,ro.img");

@@ -289,7 +289,7 @@ fn cairn_as_user(dir: &Path, image: &str, words: &[&str]) -> (i32, String) {
     let mut command = if judge::is_root() {
         // The user may not be able to reach where cargo builds.
         let program = dir.join("cairn");
-        std::fs::copy(env!("CARGO_BIN_EXE_cairn"), &program).unwrap();
+        judge::copy_program(Path::new(env!("CARGO_BIN_EXE_cairn")), &program);
         std::fs::set_permissions(dir, PermissionsExt::from_mode(0o755)).unwrap();
         std::fs::set_permissions(image, PermissionsExt::from_mode(0o666)).unwrap();
         let mut command = Command::new(program);

@@ -155,7 +155,7 @@ fn the_root_directory_belongs_to_the_caller_of_mkfs() {
     let (dir, _) = in_dir("");
     // A program that a user may reach and run, in a directory that is theirs.
     let program = dir.path().join("cairn");
-    std::fs::copy(env!("CARGO_BIN_EXE_cairn"), &program).unwrap();
+    judge::copy_program(Path::new(env!("CARGO_BIN_EXE_cairn")), &program);
     std::os::unix::fs::chown(dir.path(), Some(12_345), Some(54_321)).unwrap();
     for (kind, words, expected) in [
         ("ext4", &[][..], (12_345, 54_321)),

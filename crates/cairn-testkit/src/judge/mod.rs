@@ -100,6 +100,18 @@ pub fn run<S: AsRef<OsStr>>(name: &str, args: impl IntoIterator<Item = S>) -> St
     text
 }
 
+/// Copies a program that the test then runs.
+///
+/// Another process copies it: a child that another thread of this process is just starting would
+/// hold the copy open for writing, and it could not be run (ETXTBSY).
+///
+/// # Panics
+/// It cannot be copied.
+#[track_caller]
+pub fn copy_program(from: &Path, to: &Path) {
+    run("cp", [from, to]);
+}
+
 fn transcript(output: &Output) -> String {
     format!(
         "{}{}",
