@@ -3,15 +3,20 @@
 //! - A write beyond the largest size of a file (`ulimit -f`) causes SIGXFSZ, which kills a process
 //!   without a handler. With a handler the write fails with EFBIG, and is treated like one on a
 //!   full disk.
+//! - With limited address space (`ulimit -v`) the allocator would take most of it at once, and
+//!   leave no room for the stacks of threads. The program starts again with an allocator that takes
+//!   what it needs.
 //! - With a small stack (`ulimit -s`) the first thread overflows. The command runs in a thread with
 //!   a stack of its own size.
 
+use std::os::unix::process::CommandExt;
 use std::panic::resume_unwind;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::thread;
+use std::{env, thread};
 
+use cairn_base::memory;
 use cairn_base::system_error::with_remedy;
 use rustix::process::{Resource, getrlimit};
 use signal_hook::consts::SIGXFSZ;
@@ -23,6 +28,26 @@ use crate::output;
 const ENOUGH_STACK: u64 = 4 << 20;
 /// The stack of the command's thread.
 const STACK: usize = 8 << 20;
+/// The allocator's variable for the address space that it takes at a time, in KiB. With 0 it takes
+/// each page of blocks from the system. By default it takes 1 GiB, and if it cannot have that, 128
+/// MiB.
+const ARENA: (&str, &str) = ("MIMALLOC_ARENA_RESERVE", "0");
+/// From this limit on, what the allocator takes by default leaves enough. With many more pages of
+/// blocks, each a mapping, the system's limit of mappings (`vm.max_map_count`) would be near.
+const ENOUGH_ADDRESSES: u64 = 8 << 30;
+
+/// Starts the program again if its address space is limited: the allocator reads its variables
+/// before `main`. If it cannot be started again, it goes on as it is.
+pub fn restart_with_small_pieces() {
+    let limited = memory::address_limit().is_some_and(|limit| limit < ENOUGH_ADDRESSES);
+    if !limited || env::var_os(ARENA.0).is_some() {
+        return;
+    }
+    let Ok(program) = env::current_exe() else { return };
+    let mut words = env::args_os();
+    let name = words.next().unwrap_or_else(|| "cairn".into());
+    let _ = Command::new(program).arg0(name).args(words).env(ARENA.0, ARENA.1).exec();
+}
 
 /// Makes a write beyond the limit fail with EFBIG.
 pub fn let_large_writes_fail() {

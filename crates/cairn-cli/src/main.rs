@@ -14,6 +14,7 @@ use mimalloc::MiMalloc;
 static ALLOCATOR: Reserving<MiMalloc> = Reserving(MiMalloc);
 
 fn main() -> ExitCode {
+    cairn_cli::limits::restart_with_small_pieces();
     // Without memory for the reserve, a mount is refused. The other commands are short and run
     // without it.
     let _ = reserve::set_aside();

@@ -1,6 +1,7 @@
 //! The program itself: errors for bad input (one line, the right exit status), and images that are
 //! made, filled and judged.
 
+mod address_space;
 mod backups;
 mod coreutils;
 mod daily;

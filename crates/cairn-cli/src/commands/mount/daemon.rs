@@ -13,9 +13,6 @@ use crate::failure::{Failure, Outcome, Status};
 
 /// The byte that the daemon writes when the mount is live.
 const READY: &[u8] = b"M";
-/// The allocator's variable for the address space that it takes at a time, and a small value, in
-/// KiB.
-const ARENA: (&str, &str) = ("MIMALLOC_ARENA_RESERVE", "16384");
 
 /// Starts this program again in the background; returns when the mount is live.
 ///
@@ -32,11 +29,6 @@ pub fn start(image: &ImageSpec, devices: &[PathBuf], mountpoint: &Path, options:
     }
     for device in devices {
         command.arg("--device").arg(device);
-    }
-    // By default the allocator takes most of a small address space at once, before the volume has
-    // what it needs.
-    if cairn_base::memory::address_limit().is_some() && std::env::var_os(ARENA.0).is_none() {
-        command.env(ARENA.0, ARENA.1);
     }
     let mut child = command
         .arg("--")

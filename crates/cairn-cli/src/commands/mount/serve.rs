@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cairn::{Cause, FileSystem, ImageSpec, OpenOptions, Volume};
+use cairn_base::memory::NoMemory;
 use cairn_base::stats::Report;
 use cairn_block::{ErrorKind, reserve};
 use cairn_fuse::control::{Server, Waiting};
@@ -18,6 +19,9 @@ use crate::commands::stats;
 use crate::failure::{Failure, Outcome, Status};
 use crate::session::why_unwritable;
 use crate::{log_ring, output, session};
+
+/// Stacks and buffers of the first threads that serve requests, in bytes.
+const SERVING: u64 = 16 << 20;
 
 /// Mounts and serves; returns when the mount is gone and everything is on the disk.
 ///
@@ -38,8 +42,7 @@ pub fn serve(
         devices: options.devices.clone(),
         ..OpenOptions::default()
     };
-    reserve::set_aside()
-        .map_err(|error| Failure::new(Status::Failed, error.to_string()).in_image(image))?;
+    reserve::set_aside().map_err(|error| refused(&error).in_image(image))?;
     let (volume, host) = open_volume(image, &asked)?;
     session::tell_of_check(image, volume.needs_check());
     let notes = cairn::check_options(volume.format(), &asked).unwrap_or_default();
@@ -119,6 +122,7 @@ fn mount_and_run(
     let signals = signals::unmount_on_signal(&session, filesystem.clone(), freezing.clone())
         .map_err(|error| Failure::start("waiting for signals", &error, "mount again"))?;
     let control = start_control(filesystem, freezing, &session, fuse);
+    expect_memory().map_err(|error| refused(&error))?;
     if announce {
         daemon::announce().map_err(|error| {
             let advice =
@@ -131,6 +135,18 @@ fn mount_and_run(
     let waiting = control.map(Server::close);
     served.map_err(|error| failure(&error))?;
     Ok(waiting)
+}
+
+/// What has been started has taken its share of the address space (`ulimit -v`). Without the whole
+/// reserve and room for the first threads, the first requests would use the reserve up, and the
+/// daemon would abort.
+fn expect_memory() -> Result<(), NoMemory> {
+    reserve::set_aside()?;
+    reserve::expect_room("the threads that serve requests", SERVING)
+}
+
+fn refused(error: &NoMemory) -> Failure {
+    Failure::new(Status::Failed, error.to_string())
 }
 
 /// Starts the control channel. Without it the mount works, but `stats`, `remount` and the like
