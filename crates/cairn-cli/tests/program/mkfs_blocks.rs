@@ -31,6 +31,17 @@ fn the_inode_of_reserved_descriptors_is_there_whatever_the_block_size() {
             (of(size), of(blocks))
         };
         assert_eq!(of(ours), of(&theirs), "blocks of {block_size}, {mib} MiB");
+        // Numbers per group are rounded another way.
+        let inodes = |image: &Path| {
+            let text = judge::dumpe2fs(image);
+            let line = text.lines().find(|line| line.starts_with("Inode count")).unwrap();
+            line.split_whitespace().next_back().unwrap().parse::<u64>().unwrap()
+        };
+        let (ours, theirs) = (inodes(ours), inodes(&theirs));
+        assert!(
+            ours.abs_diff(theirs) <= theirs / 100,
+            "blocks of {block_size}, {mib} MiB: {ours} inodes, {theirs} of mke2fs"
+        );
     }
 }
 
@@ -53,5 +64,33 @@ fn the_older_types_have_mke2fs_s_features() {
         works(&["mkfs", "-F", "-t", kind, "-O", "^resize_inode", &image]);
         assert!(!features(Path::new(&image)).contains("resize_inode"));
         judge::assert_clean(Path::new(&image));
+    }
+}
+
+/// The kernel mounts and fills volumes of these types, and e2fsck and Cairn find what it wrote.
+#[test]
+fn the_kernel_writes_the_older_types() {
+    for kind in ["ext2", "ext3"] {
+        let (_dir, image) = in_dir("disk.img");
+        works(&["mkfs", "-t", kind, "--size", "32M", &image]);
+        let mount = judge::KernelMount::new(Path::new(&image), "");
+        let contents = vec![7; 3 << 20];
+        for number in 0..4 {
+            let directory = mount.path().join(format!("d{number}"));
+            std::fs::create_dir(&directory).unwrap();
+            std::fs::write(directory.join("large"), &contents).unwrap();
+            for small in 0..100 {
+                std::fs::write(directory.join(format!("f{small}")), format!("{small}")).unwrap();
+            }
+        }
+        std::fs::remove_dir_all(mount.path().join("d0")).unwrap();
+        mount.unmount();
+        judge::assert_clean(Path::new(&image));
+        assert_eq!(works(&["cat", &image, "/d1/f42"]), "42", "{kind}");
+        works(&["rm", "-r", &image, "/d1"]);
+        judge::assert_clean(Path::new(&image));
+        let mount = judge::KernelMount::new(Path::new(&image), "ro");
+        assert!(std::fs::read(mount.path().join("d3/large")).unwrap() == contents, "{kind}");
+        mount.unmount();
     }
 }

@@ -102,7 +102,8 @@ impl Plan {
         let journal_blocks =
             journal_blocks(options, &mut features, bytes / u64::from(block_size), block_size)?;
         let mut superblock = skeleton(options, features, identity, block_size, inode_size)?;
-        let ratio = options.inode_ratio.unwrap_or(class.1);
+        // As mke2fs: not more inodes than blocks, unless they are asked for.
+        let ratio = options.inode_ratio.unwrap_or(class.1.max(block_size.into()));
         set_sizes(&mut superblock, options, bytes / u64::from(block_size), ratio)?;
         set_reserved_descriptors(&mut superblock);
         drop_short_group(&mut superblock)?;
