@@ -53,10 +53,10 @@ pub struct Info {
 }
 
 impl Info {
-    /// The information of a probe, on a device of `size` bytes.
+    /// The information of a probe, on a device of `size` bytes, `now` seconds after 1970.
     #[must_use]
-    pub fn of_probe(probe: &Probe, size: u64) -> Self {
-        let info = Self::of(&probe.superblock, size);
+    pub fn of_probe(probe: &Probe, size: u64, now: u64) -> Self {
+        let info = Self::of(&probe.superblock, size, now);
         let info = match probe.read_only_reason() {
             Some(reason) if info.access == READ_WRITE => {
                 Self { access: format!("read-only: {reason}"), ..info }
@@ -68,12 +68,11 @@ impl Info {
         Self { needs_check, ..info }
     }
 
-    /// The information of a superblock, on a device of `size` bytes.
+    /// The same of a superblock.
     #[must_use]
-    pub(crate) fn of(superblock: &Superblock, size: u64) -> Self {
+    pub(crate) fn of(superblock: &Superblock, size: u64, now: u64) -> Self {
         let raw = &superblock.raw;
         let features = superblock.features();
-        let time = |low: u32, high: u8| u64::from(low) | u64::from(high) << 32;
         let block_size = 1024_u32.checked_shl(raw.s_log_block_size.get()).unwrap_or(0);
         let is_short = superblock.blocks_count().saturating_mul(block_size.into()) > size;
         Self {
@@ -103,18 +102,21 @@ impl Info {
             last_mounted: time(raw.s_mtime.get(), raw.s_mtime_hi),
             last_written: time(raw.s_wtime.get(), raw.s_wtime_hi),
             mount_count: raw.s_mnt_count.get(),
-            needs_check: needs_check(superblock).map(str::to_owned),
+            needs_check: needs_check(superblock, now).map(str::to_owned),
         }
     }
 }
 
 /// Why Linux recommends e2fsck when it mounts the volume for writing. A program that has the volume
 /// mounted now and keeps no journal leaves the same mark as one that crashed.
-fn needs_check(superblock: &Superblock) -> Option<&'static str> {
+fn needs_check(superblock: &Superblock, now: u64) -> Option<&'static str> {
     let (raw, state) = (&superblock.raw, superblock.raw.s_state.get());
     // A negative number, or none, means that mounts are not counted.
     let most = raw.s_max_mnt_count.get().cast_signed();
     let is_counted_out = most > 0 && raw.s_mnt_count.get() >= most.cast_unsigned();
+    let interval = u64::from(raw.s_checkinterval.get());
+    let checked = time(raw.s_lastcheck.get(), raw.s_lastcheck_hi);
+    let is_overdue = interval > 0 && checked.saturating_add(interval) <= now;
     if state & STATE_VALID == 0 {
         Some(
             "the volume was not unmounted cleanly, or another program (fuse2fs takes no lock) uses it now: \
@@ -124,9 +126,15 @@ fn needs_check(superblock: &Superblock) -> Option<&'static str> {
         Some("errors were found on the volume earlier: run e2fsck -f")
     } else if is_counted_out {
         Some("the volume has been mounted as often as it may be without a check: run e2fsck -f")
+    } else if is_overdue {
+        Some("the time between two checks of the volume has passed: run e2fsck -f")
     } else {
         None
     }
+}
+
+fn time(low: u32, high: u8) -> u64 {
+    u64::from(low) | u64::from(high) << 32
 }
 
 /// Why a volume with an external journal is not opened.

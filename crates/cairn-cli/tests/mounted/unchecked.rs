@@ -76,12 +76,14 @@ fn before_an_unchecked_volume_is_written_the_warning_of_linux_is_given() {
         ("has_journal", "ssv state 0", "not unmounted cleanly"),
         ("has_journal", "ssv state 3", "errors were found"),
         ("has_journal", "ssv max_mnt_count 1", "as often as it may be"),
+        ("has_journal", "ssv lastcheck 20200101", "time between two checks"),
     ] {
         let mut volume = Volume::make(32 << 20, &["-O", journal]);
         let image = volume.image();
         let name = image.to_str().unwrap();
         volume.mount("");
         volume.unmount();
+        judge::run("tune2fs", ["-i", "30d", name]);
         judge::run("debugfs", ["-w", "-R", request, name]);
         let warning = |text: &str| {
             let line = format!("cairn: warning: {name}: ");

@@ -1,6 +1,7 @@
 //! ext4 behind the facade.
 
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use cairn_base::runtime::Runtime;
 use cairn_block::BlockDevice;
@@ -10,7 +11,7 @@ use cairn_vfs::FileSystem;
 use super::Format;
 use crate::error::{Cause, Class};
 use crate::mkfs::MkfsOptions;
-use crate::volume::OpenOptions;
+use crate::volume::{OpenOptions, runtime};
 
 pub(super) fn probe(device: &dyn BlockDevice) -> Result<bool, Cause> {
     Ok(cairn_ext4::probe(device).map_err(cause)?.is_some())
@@ -37,13 +38,17 @@ pub(super) fn inspect_backups(device: &dyn BlockDevice) -> Result<Option<Info>, 
 fn show(probe: Option<Probe>, device: &dyn BlockDevice) -> Option<Info> {
     probe.map(|probe| {
         probe.warn();
-        Info::of_probe(&probe, device.geometry().size)
+        Info::of_probe(&probe, device.geometry().size, seconds(runtime(None).now()))
     })
 }
 
-pub(super) fn needs_check(device: &dyn BlockDevice) -> Option<String> {
+pub(super) fn needs_check(device: &dyn BlockDevice, now: SystemTime) -> Option<String> {
     let probe = cairn_ext4::probe(device).ok()??;
-    Info::of_probe(&probe, device.geometry().size).needs_check
+    Info::of_probe(&probe, device.geometry().size, seconds(now)).needs_check
+}
+
+fn seconds(now: SystemTime) -> u64 {
+    now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
 pub(super) fn label(device: &dyn BlockDevice) -> Option<String> {

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use cairn_base::runtime::Runtime;
 use cairn_block::BlockDevice;
@@ -44,9 +45,13 @@ impl Info {
 
 /// Why the volume should be checked before it is written, if its superblock says so. F2FS has no
 /// such mark: its recovery follows from the checkpoint.
-pub(crate) fn needs_check(format: Format, device: &dyn BlockDevice) -> Option<String> {
+pub(crate) fn needs_check(
+    format: Format,
+    device: &dyn BlockDevice,
+    now: SystemTime,
+) -> Option<String> {
     match format {
-        Format::Ext4 => ext4::needs_check(device),
+        Format::Ext4 => ext4::needs_check(device, now),
         Format::F2fs => None,
     }
 }

@@ -171,7 +171,8 @@ fn probe_and_open(
     };
     // The mark is read before the volume gets a mark of its own.
     let is_written = !options.read_only && !device.geometry().read_only;
-    let needs_check = is_written.then(|| format::needs_check(format, &*device)).flatten();
+    let needs_check =
+        is_written.then(|| format::needs_check(format, &*device, runtime.now())).flatten();
     let filesystem = format::open(format, device, runtime, options)?;
     Ok(Volume { format, filesystem, needs_check })
 }
