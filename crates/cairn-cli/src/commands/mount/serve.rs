@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use cairn::{Cause, FileSystem, ImageSpec, OpenOptions, Volume};
+use cairn::{Cause, FileSystem, Format, ImageSpec, OpenOptions, Volume};
 use cairn_base::memory::NoMemory;
 use cairn_base::stats::Report;
 use cairn_block::{ErrorKind, reserve};
@@ -72,12 +72,15 @@ pub fn serve(
         Err(failure) => (Err(failure), None),
     };
     if let Some(waiting) = waiting {
-        waiting.tell(&last_words(closed.as_ref().err()));
+        waiting.tell(&last_words(closed.as_ref().err(), volume.format()));
     }
     served?;
     closed
         .map_err(|error| match error.stop_reason() {
-            Some(_) => Failure::new(Status::Io, format!("unmounted, but {}", end_words(&error))),
+            Some(_) => Failure::new(
+                Status::Io,
+                format!("unmounted, but {}", end_words(&error, volume.format())),
+            ),
             None => Failure::volume("unmount", &error),
         })
         .map_err(|failure| failure.in_image(image).on(volume.format()))
@@ -170,21 +173,22 @@ fn start_control(
 }
 
 /// The last report, for a `cairn umount` that waits.
-fn last_words(error: Option<&cairn_vfs::Error>) -> Report {
+fn last_words(error: Option<&cairn_vfs::Error>, format: Format) -> Report {
     let mut report = log_ring::report();
     if let Some(error) = error {
-        report.set("error", end_words(error));
+        report.set("error", end_words(error, format));
     }
     report
 }
 
 /// The message for a volume that could not be closed properly: what happened, and what to do.
-fn end_words(error: &cairn_vfs::Error) -> String {
+fn end_words(error: &cairn_vfs::Error, format: Format) -> String {
     match error.stop_reason() {
         Some(reason) => {
             format!(
                 "the volume had stopped: {reason}: mount it again, which recovers it, or, if it is damaged, \
-                 run e2fsck or fsck.f2fs on it"
+                 run {} on it",
+                format.checker()
             )
         }
         None => format!("{error}: mount it again, and check which files are missing"),
