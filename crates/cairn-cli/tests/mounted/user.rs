@@ -39,6 +39,17 @@ if cat "$2/file" 2>/dev/null; then echo "root got in"; fi
 grep -F " $2 " /proc/self/mountinfo | grep -F fuse.cairn | grep -qF '/my,\040disk\134,ro.img ' || { echo "no such mount:"; cat /proc/self/mountinfo; }
 as_user "$0" umount "$2"
 if grep " $2 " /proc/self/mountinfo; then echo "still mounted"; fi
+# Without the right to write the image, the user can still read it.
+chmod 444 "$1"
+as_user "$0" mount "$1" "$2" 2>"$3/said"
+grep -q "mounted read-only: you may not write the image" "$3/said" || cat "$3/said"
+test "$(as_user cat "$2/file")" = hello || echo "the file cannot be read"
+if as_user touch "$2/file" 2>/dev/null; then echo "the file was changed"; fi
+as_user "$0" umount "$2"
+# Without the right to read it, nobody can.
+chmod 000 "$1"
+if as_user "$0" mount "$1" "$2" 2>"$3/said"; then echo "mounted without a right"; fi
+grep -qi "permission denied" "$3/said" || cat "$3/said"
 "#;
 
 #[test]

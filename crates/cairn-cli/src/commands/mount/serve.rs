@@ -89,19 +89,26 @@ pub fn serve(
 /// Opens the volume. If the host allows only reading, opens it for reading and returns the reason.
 fn open_volume(image: &ImageSpec, asked: &OpenOptions) -> Outcome<(Volume, Option<String>)> {
     match cairn::open(image, asked) {
-        Err(error) if !asked.read_only && is_on_read_only_host(error.cause()) => {
+        Err(error) => {
+            let protected = write_protection(error.cause()).filter(|_| !asked.read_only);
+            let Some(why) = protected else { return Err(error.into()) };
             let mut reading = OpenOptions { read_only: true, ..asked.clone() };
             // mount(8) adds `rw` by itself; the last word wins.
             reading.mount_options.push_str(",ro");
-            let why = "the filesystem that the image lies on is read-only".to_owned();
-            Ok((cairn::open(image, &reading)?, Some(why)))
+            Ok((cairn::open(image, &reading)?, Some(why.to_owned())))
         }
-        opened => Ok((opened?, None)),
+        Ok(volume) => Ok((volume, None)),
     }
 }
 
-fn is_on_read_only_host(cause: &Cause) -> bool {
-    matches!(cause, Cause::Open(error) if error.kind == ErrorKind::ReadOnly)
+/// Why the host allows no writing, if that is the error.
+fn write_protection(cause: &Cause) -> Option<&'static str> {
+    let Cause::Open(error) = cause else { return None };
+    match error.kind {
+        ErrorKind::ReadOnly => Some("the filesystem that the image lies on is read-only"),
+        ErrorKind::PermissionDenied => Some("you may not write the image: see its permissions"),
+        _ => None,
+    }
 }
 
 fn say_what_begins(fuse: &FuseOptions, mountpoint: &Path, volume: &Volume, words: &str) {
