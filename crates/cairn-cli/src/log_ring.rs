@@ -1,5 +1,6 @@
 //! The last warnings and errors of this process, for `cairn stats` and `cairn umount`: a daemon
-//! without a terminal has no other way to say why it stopped.
+//! without a terminal has no other way to say why it stopped. `cairn stats` has notes, too: what the
+//! daemon did by itself, as it had been asked.
 //!
 //! Locking: one mutex, held for a few instructions.
 
@@ -22,7 +23,7 @@ const LINE: usize = 1000;
 
 #[derive(Default)]
 struct Ring {
-    lines: VecDeque<String>,
+    lines: VecDeque<(Level, String)>,
     warnings: u64,
     errors: u64,
 }
@@ -32,8 +33,19 @@ static RING: Mutex<Ring> = Mutex::new(Ring { lines: VecDeque::new(), warnings: 0
 /// Section `log`: the number of messages, and the last ones, oldest first.
 #[must_use]
 pub fn report() -> Report {
+    report_down_to(Level::INFO)
+}
+
+/// The same without notes, for the end of the daemon.
+#[must_use]
+pub fn trouble() -> Report {
+    report_down_to(Level::WARN)
+}
+
+fn report_down_to(least: Level) -> Report {
     let ring = RING.lock().unwrap_or_else(PoisonError::into_inner);
-    let lines: Vec<String> = ring.lines.iter().cloned().collect();
+    let shown = ring.lines.iter().filter(|(level, _)| *level <= least);
+    let lines: Vec<String> = shown.map(|(_, line)| line.clone()).collect();
     Report::new()
         .with("errors", ring.errors)
         .with("warnings", ring.warnings)
@@ -43,7 +55,11 @@ pub fn report() -> Report {
 /// True if this text has been logged.
 #[must_use]
 pub fn holds(text: &str) -> bool {
-    RING.lock().unwrap_or_else(PoisonError::into_inner).lines.iter().any(|line| line.contains(text))
+    RING.lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .lines
+        .iter()
+        .any(|(_, line)| line.contains(text))
 }
 
 /// Keeps a line.
@@ -57,15 +73,15 @@ pub fn keep(level: Level, text: &str) {
         line.truncate(end);
     }
     let mut ring = RING.lock().unwrap_or_else(PoisonError::into_inner);
-    if level == Level::ERROR {
-        ring.errors += 1;
-    } else {
-        ring.warnings += 1;
+    match level {
+        Level::ERROR => ring.errors += 1,
+        Level::WARN => ring.warnings += 1,
+        _ => {}
     }
     if ring.lines.len() == LINES {
         ring.lines.pop_front();
     }
-    ring.lines.push_back(line);
+    ring.lines.push_back((level, line));
 }
 
 /// Puts the warnings and errors of `tracing` into the ring.

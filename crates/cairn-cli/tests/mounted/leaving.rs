@@ -450,7 +450,10 @@ fn a_freeze_with_a_limit_ends_by_itself_and_only_itself() {
     cairn(&["thaw"]);
     let told = volume.stats()["log"]["messages"].to_string();
     assert_eq!(told.matches("thawed by itself").count(), 1, "{told}");
-    volume.unmount_talking();
+    let (status, said, daemon) = volume.end_with_status();
+    assert_eq!((status, daemon), (Some(0), Some(0)), "{said}");
+    assert!(!said.contains("thawed"), "it was asked to, so that is no news: {said}");
+    volume.judge();
 }
 
 #[test]

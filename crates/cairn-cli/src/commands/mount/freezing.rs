@@ -16,6 +16,8 @@ use std::time::Duration;
 use cairn::FileSystem;
 use cairn_base::system_error::with_remedy;
 
+use crate::log_ring;
+
 /// Freezes and thaws one volume.
 #[derive(Clone)]
 pub struct Freezing {
@@ -124,7 +126,11 @@ impl Freezing {
         }
         let seconds = limit.as_secs();
         match self.thaw_now() {
-            Ok(()) => tracing::warn!("thawed by itself: it was frozen for {seconds} seconds"),
+            Ok(()) => {
+                let note = format!("thawed by itself: it was frozen for {seconds} seconds");
+                tracing::info!("{note}");
+                log_ring::keep(tracing::Level::INFO, &note);
+            }
             Err(error) => tracing::error!("thawed by itself after {seconds} seconds: {error}"),
         }
     }

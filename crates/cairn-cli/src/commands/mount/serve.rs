@@ -181,7 +181,7 @@ fn start_control(
 
 /// The last report, for a `cairn umount` that waits.
 fn last_words(error: Option<&cairn_vfs::Error>, format: Format) -> Report {
-    let mut report = log_ring::report();
+    let mut report = log_ring::trouble();
     if let Some(error) = error {
         report.set("error", end_words(error, format));
     }
