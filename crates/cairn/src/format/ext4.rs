@@ -11,7 +11,7 @@ use cairn_vfs::FileSystem;
 use super::Format;
 use crate::error::{Cause, Class};
 use crate::mkfs::MkfsOptions;
-use crate::volume::{OpenOptions, runtime};
+use crate::volume::OpenOptions;
 
 pub(super) fn probe(device: &dyn BlockDevice) -> Result<bool, Cause> {
     Ok(cairn_ext4::probe(device).map_err(cause)?.is_some())
@@ -27,18 +27,21 @@ pub(super) fn is_named(options: &OpenOptions) -> bool {
     parse(options).is_ok_and(|options| options.superblock.is_some_and(|kib| kib != 1))
 }
 
-pub(super) fn inspect(device: &dyn BlockDevice) -> Result<Option<Info>, Cause> {
-    Ok(show(cairn_ext4::probe(device).map_err(cause)?, device))
+pub(super) fn inspect(device: &dyn BlockDevice, now: SystemTime) -> Result<Option<Info>, Cause> {
+    Ok(show(cairn_ext4::probe(device).map_err(cause)?, device, now))
 }
 
-pub(super) fn inspect_backups(device: &dyn BlockDevice) -> Result<Option<Info>, Cause> {
-    Ok(show(cairn_ext4::probe_backups(device).map_err(cause)?, device))
+pub(super) fn inspect_backups(
+    device: &dyn BlockDevice,
+    now: SystemTime,
+) -> Result<Option<Info>, Cause> {
+    Ok(show(cairn_ext4::probe_backups(device).map_err(cause)?, device, now))
 }
 
-fn show(probe: Option<Probe>, device: &dyn BlockDevice) -> Option<Info> {
+fn show(probe: Option<Probe>, device: &dyn BlockDevice, now: SystemTime) -> Option<Info> {
     probe.map(|probe| {
         probe.warn();
-        Info::of_probe(&probe, device.geometry().size, seconds(runtime(None).now()))
+        Info::of_probe(&probe, device.geometry().size, seconds(now))
     })
 }
 

@@ -83,12 +83,12 @@ pub(crate) fn probe_for(
     probe(device)
 }
 
-/// Describes the volume on the device, if there is a known one.
+/// Describes the volume on the device at the time `now`, if there is a known one.
 ///
 /// # Errors
 /// The device fails, or the superblock is damaged.
-pub fn inspect(device: &Arc<dyn BlockDevice>) -> Result<Option<Info>, Cause> {
-    if let Some(info) = ext4::inspect(&**device)? {
+pub fn inspect(device: &Arc<dyn BlockDevice>, now: SystemTime) -> Result<Option<Info>, Cause> {
+    if let Some(info) = ext4::inspect(&**device, now)? {
         return Ok(Some(Info::Ext4(Box::new(info))));
     }
     if let Some(info) = f2fs::inspect(device)? {
@@ -97,7 +97,7 @@ pub fn inspect(device: &Arc<dyn BlockDevice>) -> Result<Option<Info>, Cause> {
     if recognise::recognise(&**device).is_some() {
         return Ok(None);
     }
-    Ok(ext4::inspect_backups(&**device)?.map(|info| Info::Ext4(Box::new(info))))
+    Ok(ext4::inspect_backups(&**device, now)?.map(|info| Info::Ext4(Box::new(info))))
 }
 
 /// The volume's label, if it can be read.

@@ -184,7 +184,8 @@ fn probe_and_open(
 /// The image cannot be opened, holds no volume we know, or its superblock is damaged.
 pub fn inspect(image: &ImageSpec, devices: &[PathBuf]) -> Result<Info> {
     let device = open_device(image, devices, false)?;
-    let info = format::inspect(&device).map_err(|cause| Error::new(image, cause))?;
+    let now = runtime(None).now();
+    let info = format::inspect(&device, now).map_err(|cause| Error::new(image, cause))?;
     info.ok_or_else(|| {
         Error::new(
             image,
