@@ -1,6 +1,6 @@
 //! The last warnings and errors of this process, for `cairn stats` and `cairn umount`: a daemon
-//! without a terminal has no other way to say why it stopped. `cairn stats` has notes, too: what the
-//! daemon did by itself, as it had been asked.
+//! without a terminal has no other way to say why it stopped. `cairn stats` has notes, too: what
+//! the daemon did by itself, as it had been asked.
 //!
 //! Locking: one mutex, held for a few instructions.
 

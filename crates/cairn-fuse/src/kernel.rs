@@ -241,8 +241,8 @@ mod tests {
             let sender = sender.clone();
             kernel.pages_replaced(1, 0, 1, move || sender.send(n).unwrap());
         }
-        // The thread waits at the barrier with the first answer: only answers that are not held back
-        // have been sent.
+        // The thread waits at the barrier with the first answer: only answers that are not held
+        // back have been sent.
         assert_eq!(receiver.recv().unwrap(), HELD_BACK);
         gate.wait();
         assert!((1..HELD_BACK).all(|n| receiver.recv().unwrap() == n));
