@@ -42,8 +42,8 @@ pub fn thaw(mount: &Mount) -> Outcome {
     client().and_then(Client::thaw).map_err(|error| live_mount::failure(&mount.point, &error))
 }
 
-/// Thaws a volume that is unmounted whoever uses it: after that nothing could thaw it, and its
-/// users would wait for ever.
+/// Thaws a volume before an unmount that does not wait for its users. Afterwards no command could
+/// reach the mount to thaw it, and its users would wait for ever.
 ///
 /// # Errors
 /// The daemon did not thaw it.
