@@ -9,9 +9,9 @@ use cairn_base::Ino;
 use cairn_base::ranked_lock::RwLockReadGuard;
 use cairn_base::stats::Report;
 use cairn_vfs::{
-    AllocateMode, Attributes, Caller, DirEntry, Error, FileExtent, FileSystem, IoFlags, NewInode,
-    OpenMode, RenameMode, ReservedFor, Result, Seek, SetAttributes, VolumeStats, XattrMode,
-    synchronous,
+    AllocateMode, Attributes, Bytes, Caller, DirEntry, Error, FileExtent, FileSystem, IoFlags,
+    NewInode, OpenMode, RenameMode, ReservedFor, Result, Seek, SetAttributes, VolumeStats,
+    XattrMode, synchronous,
 };
 
 use crate::inode::mapper::InodeMapper;
@@ -250,7 +250,13 @@ impl FileSystem for Ext4 {
     fn write(&self, ino: Ino, offset: u64, bytes: &[u8], flags: IoFlags) -> Result<usize> {
         let _open = self.enter();
         let inode = self.inode(ino)?;
-        self.done(data::write(&self.ops, &inode, offset, bytes, flags))
+        self.done(data::write(&self.ops, &inode, offset, bytes.into(), flags))
+    }
+
+    fn write_shared(&self, ino: Ino, offset: u64, data: Bytes, flags: IoFlags) -> Result<usize> {
+        let _open = self.enter();
+        let inode = self.inode(ino)?;
+        self.done(data::write(&self.ops, &inode, offset, (&data).into(), flags))
     }
 
     fn fsync(&self, ino: Ino, handle: u64, data_only: bool) -> Result<()> {

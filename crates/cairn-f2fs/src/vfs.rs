@@ -8,8 +8,8 @@ use cairn_base::ranked_lock::RwLockReadGuard;
 use cairn_base::stats::Report;
 use cairn_vfs::namespace::NamedInode;
 use cairn_vfs::{
-    AllocateMode, Attributes, Caller, DirEntry, Error, FileExtent, FileSystem, GoingDown, IoFlags,
-    NewInode, OpenMode, RenameMode, ReservedFor, Result, Seek, SetAttributes, VolumeStats,
+    AllocateMode, Attributes, Bytes, Caller, DirEntry, Error, FileExtent, FileSystem, GoingDown,
+    IoFlags, NewInode, OpenMode, RenameMode, ReservedFor, Result, Seek, SetAttributes, VolumeStats,
     XattrMode, synchronous,
 };
 
@@ -251,7 +251,12 @@ impl FileSystem for F2fs {
 
     fn write(&self, ino: Ino, offset: u64, data: &[u8], flags: IoFlags) -> Result<usize> {
         let _open = self.enter();
-        self.done(data::write(&self.operations, &self.inode(ino)?, offset, data, flags))
+        self.done(data::write(&self.operations, &self.inode(ino)?, offset, data.into(), flags))
+    }
+
+    fn write_shared(&self, ino: Ino, offset: u64, data: Bytes, flags: IoFlags) -> Result<usize> {
+        let _open = self.enter();
+        self.done(data::write(&self.operations, &self.inode(ino)?, offset, (&data).into(), flags))
     }
 
     fn fsync(&self, ino: Ino, handle: u64, data_only: bool) -> Result<()> {

@@ -24,14 +24,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use cairn_base::memory::{self, NoMemory};
 use cairn_base::system_error::with_remedy;
 use parking_lot::{Condvar, Mutex};
 use rustix::io::Errno;
 
 use crate::counters::Load;
 use crate::operations::{Operations, Weight};
-use crate::wire::{BUFFER_SIZE, Device, Reply, Request, Taken};
+use crate::wire::{Buffer, BufferPool, Device, Lending, Reply, Request, Taken};
 
 /// Most threads: as many fsyncs can share a commit.
 const MAX_THREADS: usize = 40;
@@ -39,6 +38,8 @@ const MAX_THREADS: usize = 40;
 const COPIERS: usize = 4;
 /// The interval of the watch.
 const TICK: Duration = Duration::from_millis(2);
+/// After this time without a request, buffers that are not in use are freed.
+const IDLE: Duration = Duration::from_secs(1);
 /// A request that should be quick and takes longer waits for the disk. To call another thread costs
 /// a tenth of that.
 const SLOW: Duration = Duration::from_micros(250);
@@ -66,19 +67,11 @@ struct State {
     failure: Option<Errno>,
 }
 
-/// The buffer into which a thread reads requests.
-pub(crate) struct Buffer(Vec<u8>);
-
-impl Buffer {
-    pub(crate) fn new() -> Result<Self, NoMemory> {
-        memory::zeroed("requests", BUFFER_SIZE).map(Self)
-    }
-}
-
 /// All threads of a mount.
 pub(crate) struct Servers {
     /// The first thread's, for [`Servers::serve`]: without one there is no mount.
     first: Mutex<Option<Buffer>>,
+    buffers: Arc<BufferPool>,
     device: Arc<Device>,
     operations: Operations,
     /// Quick requests carried out at the same time.
@@ -96,12 +89,13 @@ impl Servers {
     pub(crate) fn new(
         device: Arc<Device>,
         operations: Operations,
-        first: Buffer,
+        (buffers, first): (Arc<BufferPool>, Buffer),
         limit: usize,
         spin: Duration,
     ) -> Arc<Self> {
         Arc::new(Self {
             first: Mutex::new(Some(first)),
+            buffers,
             device,
             operations,
             limit,
@@ -129,7 +123,7 @@ impl Servers {
         }
         let first = self.first.lock().take().ok_or(Errno::ALREADY)?;
         self.state.lock().threads += 1;
-        Server(self.clone()).run(first.0);
+        Server(self.clone()).run(first);
         let mut state = self.state.lock();
         while state.threads > 0 {
             self.ended.wait(&mut state);
@@ -213,7 +207,7 @@ impl Servers {
     /// Call it without the lock: if the thread cannot be started, the count is lowered.
     fn call_new(self: &Arc<Self>) {
         // The running threads serve the requests.
-        let Ok(Buffer(buffer)) = Buffer::new() else { return };
+        let Ok(buffer) = self.buffers.take() else { return };
         self.state.lock().threads += 1;
         let server = Server(self.clone());
         if let Err(error) =
@@ -273,6 +267,9 @@ impl Servers {
     fn doze(&self) {
         let mut state = self.state.lock();
         state.dozing = state.waiting;
+        if state.dozing && !state.ended && self.watched.wait_for(&mut state, IDLE).timed_out() {
+            self.buffers.trim();
+        }
         while state.dozing && !state.ended {
             self.watched.wait(&mut state);
         }
@@ -289,23 +286,24 @@ impl Servers {
 struct Server(Arc<Servers>);
 
 impl Server {
-    fn run(self, mut buffer: Vec<u8>) {
+    fn run(self, buffer: Buffer) {
         let servers = &self.0;
+        let mut buffer = Lending::new(buffer, &servers.buffers);
         let mut patience = Patience::new(servers.spin);
         while servers.become_waiter() {
-            match patience.next(&servers.device, &mut buffer) {
-                Ok(Some(len)) => self.carry_out(&buffer[..len], patience.arrived),
+            match patience.next(&servers.device, buffer.room()) {
+                Ok(Some(len)) => self.carry_out(&buffer, len, patience.arrived),
                 Ok(None) => servers.end(None),
                 Err(error) => servers.end(Some(error)),
             }
         }
     }
 
-    fn carry_out(&self, message: &[u8], arrived: Instant) {
+    fn carry_out(&self, buffer: &Lending, len: usize, arrived: Instant) {
         let servers = &self.0;
-        let Some(request) = Request::parse(message) else {
+        let Some(request) = Request::parse_lendable(buffer, len) else {
             // The kernel sends none of that kind; nobody can be answered.
-            tracing::error!("a malformed request of {} bytes", message.len());
+            tracing::error!("a malformed request of {len} bytes");
             servers.take(0, Weight::Quick);
             return servers.done(Weight::Quick, Duration::ZERO);
         };

@@ -18,10 +18,10 @@ use crate::handshake::Handshake;
 use crate::mounts;
 use crate::operations::Operations;
 use crate::options::MountOptions;
-use crate::servers::{Buffer, Servers};
+use crate::servers::Servers;
 use crate::synchronous::Synchronous;
 use crate::transport::{DevFuse, Ender, Transport, Unmounter};
-use crate::wire::Device;
+use crate::wire::{BufferPool, Device};
 
 /// A mounted filesystem that is served by [`Session::run`]. Dropped, it unmounts.
 pub struct Session {
@@ -56,7 +56,8 @@ pub fn mount(
         time_granularity,
         agreed: core.agreed.clone(),
     };
-    let first = Buffer::new().map_err(Error::NoMemory)?;
+    let buffers = Arc::<BufferPool>::default();
+    let first = buffers.take().map_err(Error::NoMemory)?;
     let mounted = fuser::Session::new(handshake, &mountpoint, &options.to_fuser(root))
         .map_err(|error| refused(&mountpoint, &error))?;
     core.kernel.set_notifier(mounted.notifier());
@@ -71,7 +72,8 @@ pub fn mount(
     let device = mounted.as_fd().try_clone_to_owned().map_err(Error::Connection)?;
     let operations = Operations::new(core.clone());
     let device = Arc::new(Device::new(device).map_err(|error| Error::Connection(error.into()))?);
-    let servers = Servers::new(device, operations, first, options.threads.max(1), options.spin);
+    let servers =
+        Servers::new(device, operations, (buffers, first), options.threads.max(1), options.spin);
     let stats = FuseStats::new(core.counters.clone(), {
         let servers = servers.clone();
         move || servers.load()

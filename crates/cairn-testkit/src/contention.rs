@@ -12,6 +12,7 @@ use cairn_vfs::{
 };
 
 use crate::oracle::Subject;
+use crate::transfer;
 
 /// Ends the process if no thread makes progress for a minute.
 pub struct Watchdog {
@@ -131,10 +132,14 @@ impl Worker {
         let Some(found) = expected(fs.lookup(dir, name)) else { return };
         let offset = self.rng.u64(0..100_000);
         let mut buf = vec![self.rng.u8(..); self.rng.usize(1..20_000)];
-        let direct = if self.rng.u8(0..4) == 0 { IoFlags::DIRECT } else { IoFlags::empty() };
+        let flags = match self.rng.u8(0..8) {
+            0..2 => IoFlags::DIRECT,
+            2..4 => IoFlags::DONTCACHE,
+            _ => IoFlags::empty(),
+        };
         match self.rng.u32(0..12) {
-            0..4 => drop(expected(fs.write(found.ino, offset, &buf, direct))),
-            4..7 => drop(expected(fs.read(found.ino, offset, &mut buf, direct))),
+            0..4 => drop(expected(transfer::write(&**fs, found.ino, offset, &buf, flags))),
+            4..7 => drop(expected(transfer::read(&**fs, found.ino, offset, &mut buf, flags))),
             7 => {
                 let set = SetAttributes { size: Some(offset), ..SetAttributes::default() };
                 expected(fs.setattr(found.ino, &set));

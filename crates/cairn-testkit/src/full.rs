@@ -15,6 +15,7 @@ use cairn_vfs::{
     XattrMode,
 };
 
+use crate::transfer;
 use crate::tree::{SnapshotOptions, digest_volume};
 
 /// Names in the directories that [`prepare`] makes.
@@ -237,10 +238,10 @@ pub fn operate_without_memory(fs: &dyn FileSystem, label: &str) -> (u64, u64) {
 /// All kinds of reads and writes, of cached and of uncached data.
 fn transfers(round: &Round<'_>, ino: Ino) {
     let whole = bytes(7, 3 << 20);
-    for flags in [IoFlags::empty(), IoFlags::DIRECT] {
+    for flags in [IoFlags::empty(), IoFlags::DIRECT, IoFlags::DONTCACHE] {
         round.attempt("a read", Needs::Nothing, |fs| {
             let mut buf = vec![0; 1 << 20];
-            let count = fs.read(ino, 1 << 20, &mut buf, flags)?;
+            let count = transfer::read(fs, ino, 1 << 20, &mut buf, flags)?;
             assert!(
                 buf[..count] == whole[1 << 20..(1 << 20) + count],
                 "{}: other bytes",
@@ -250,7 +251,8 @@ fn transfers(round: &Round<'_>, ino: Ino) {
         });
         for (at, len) in [(4096, 64 << 10), (100, 5000), (2 << 20, 1 << 20)] {
             round.attempt("a write of the same", Needs::Nothing, |fs| {
-                fs.write(ino, at, &whole[at as usize..at as usize + len], flags).map(drop)
+                transfer::write(fs, ino, at, &whole[at as usize..at as usize + len], flags)
+                    .map(drop)
             });
         }
     }

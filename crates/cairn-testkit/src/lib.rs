@@ -22,6 +22,7 @@ pub mod place;
 pub mod policy;
 pub mod suites;
 pub mod times;
+pub mod transfer;
 pub mod tree;
 pub mod vm;
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use cairn_base::Ino;
 use cairn_base::stats::Report;
 
@@ -200,6 +201,15 @@ pub trait FileSystem: Send + Sync {
     /// file is immutable, or append-only and `flags` lack [`IoFlags::APPEND`]. With a synchronous
     /// flag, those of [`FileSystem::fsync`].
     fn write(&self, ino: Ino, offset: u64, data: &[u8], flags: IoFlags) -> Result<usize>;
+
+    /// As [`FileSystem::write`], but the data may be kept instead of copied. It does not change as
+    /// long as it exists.
+    ///
+    /// # Errors
+    /// As [`FileSystem::write`].
+    fn write_shared(&self, ino: Ino, offset: u64, data: Bytes, flags: IoFlags) -> Result<usize> {
+        self.write(ino, offset, &data, flags)
+    }
 
     /// Makes one file durable. `data_only` leaves out attributes that are not needed to read the
     /// data (`fdatasync`). `handle` comes from `open`: it gets each write-back error once. Callers

@@ -28,6 +28,7 @@ pub mod walk;
 pub mod write_access;
 
 pub use acl::Acl;
+pub use bytes::Bytes;
 pub use error::{Error, Result};
 pub use error_policy::{OnDamage, Reach, Verdict};
 pub use filesystem::FileSystem;

@@ -399,6 +399,10 @@ bitflags::bitflags! {
         /// The request comes from the kernel's writeback cache and not from a process. The kernel
         /// keeps the times, so the method does not change them.
         const WRITEBACK = 32;
+        /// The caller keeps the data in a cache of its own (Linux's `RWF_DONTCACHE`): it is written
+        /// back early, and dropped from the cache once it is read or written back. The result of
+        /// the call is the same.
+        const DONTCACHE = 64;
     }
 }
 

@@ -21,8 +21,8 @@ use cairn_base::Ino;
 use cairn_base::ranked_lock::{Mutex, Rank, RwLock};
 use cairn_base::stats::Report;
 use cairn_vfs::{
-    AllocateMode, Attributes, Caller, DirEntry, Error, FileExtent, FileSystem, GoingDown, IoFlags,
-    NewInode, OpenMode, RenameMode, ReservedFor, Result, Seek, SetAttributes, VolumeStats,
+    AllocateMode, Attributes, Bytes, Caller, DirEntry, Error, FileExtent, FileSystem, GoingDown,
+    IoFlags, NewInode, OpenMode, RenameMode, ReservedFor, Result, Seek, SetAttributes, VolumeStats,
     XattrMode,
 };
 
@@ -255,6 +255,7 @@ impl FileSystem for Reopened {
         read(ino: Ino, offset: u64, buf: &mut [u8], flags: IoFlags) -> Result<usize>;
         read_shared(ino: Ino, offset: u64, len: usize, flags: IoFlags, take: &mut dyn FnMut(&[&[u8]])) -> Result<bool>;
         write(ino: Ino, offset: u64, data: &[u8], flags: IoFlags) -> Result<usize>;
+        write_shared(ino: Ino, offset: u64, data: Bytes, flags: IoFlags) -> Result<usize>;
         fsync(ino: Ino, handle: u64, data_only: bool) -> Result<()>;
         allocate(ino: Ino, mode: AllocateMode, offset: u64, len: u64) -> Result<()>;
         seek(ino: Ino, offset: u64, what: Seek) -> Result<u64>;

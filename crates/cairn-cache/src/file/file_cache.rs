@@ -52,7 +52,6 @@ impl FileCache {
     }
 
     /// Bytes of the blocks that are dirty or being written.
-    #[cfg(test)]
     pub(crate) fn dirty_bytes(&self) -> u64 {
         self.state.dirty.unstable.load(std::sync::atomic::Ordering::Relaxed) << self.state.shift
     }
@@ -67,13 +66,6 @@ impl FileCache {
     #[must_use]
     pub fn dirty_ranges(&self, blocks: Range<u64>) -> Vec<Run> {
         self.state.unstable_runs(blocks)
-    }
-
-    /// Drops the clean blocks of `blocks` from the cache. Blocks that are dirty or being written
-    /// stay.
-    #[cfg(test)]
-    pub(crate) fn invalidate(&self, blocks: Range<u64>) {
-        self.state.drop_blocks(blocks, true);
     }
 
     /// Waits until no block of `blocks` is being written.

@@ -33,6 +33,7 @@ mod bits;
 mod copy;
 mod counters;
 mod direct;
+mod dontcache;
 mod error;
 mod file_cache;
 mod folio;
@@ -50,6 +51,7 @@ mod reservation;
 mod reserve;
 mod shared;
 mod slab;
+mod source;
 mod truncate;
 mod write;
 
@@ -58,6 +60,7 @@ pub use file_cache::FileCache;
 pub(crate) use options::MIN_FOLIO;
 pub use options::{BufferedMode, MAX_FOLIO, PageCacheOptions};
 pub use page_cache::PageCache;
+pub use source::WriteSource;
 
 pub(crate) use folio::Folio;
 pub(crate) use index::FileState;

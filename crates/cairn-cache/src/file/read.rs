@@ -322,7 +322,7 @@ impl FileState {
     }
 
     /// Size of the largest folio that begins at `start` and ends by `limit`.
-    fn folio_bytes_at(&self, start: u64, limit: u64) -> Option<usize> {
+    pub(super) fn folio_bytes_at(&self, start: u64, limit: u64) -> Option<usize> {
         let page = self.page_blocks();
         if !start.is_multiple_of(page) || limit - start < page {
             return None;

@@ -4,6 +4,9 @@
 //! is shared: a writer gets a copy. Free slabs keep their pages and their charge, and are recycled.
 //! They are the first memory that is freed when memory is short.
 //!
+//! A slab can also be memory that a writer gave away ([`Slab::given`]). It never changes, and goes
+//! back to its owner when the last reference is dropped.
+//!
 //! Locking: the free lists have rank Leaf, so that any thread may drop the last pin, the device's
 //! thread included.
 
@@ -145,15 +148,23 @@ impl Reclaim for SlabPool {
 #[derive(Clone)]
 pub(crate) struct Slab(Arc<Shared>);
 
-struct Shared {
-    /// Only `drop` takes it.
-    raw: Option<RawSlab>,
-    pool: Weak<SlabPool>,
+enum Shared {
+    /// From the pool, to which it returns. Only `drop` takes `raw`.
+    Pooled {
+        raw: Option<RawSlab>,
+        pool: Weak<SlabPool>,
+    },
+    Given {
+        bytes: Bytes,
+        _charge: Charge,
+    },
 }
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        if let (Some(raw), Some(pool)) = (self.raw.take(), self.pool.upgrade()) {
+        if let Self::Pooled { raw, pool } = self
+            && let (Some(raw), Some(pool)) = (raw.take(), pool.upgrade())
+        {
             pool.put(raw);
         }
     }
@@ -161,38 +172,48 @@ impl Drop for Shared {
 
 impl Shared {
     fn bytes(&self) -> &[u8] {
-        &self.raw.as_ref().expect("present until dropped").buf
+        match self {
+            Self::Pooled { raw, .. } => &raw.as_ref().expect("present until dropped").buf,
+            Self::Given { bytes, .. } => bytes,
+        }
     }
 }
 
 impl Slab {
     pub(crate) fn new(pool: &Arc<SlabPool>, raw: RawSlab) -> Self {
-        Self(Arc::new(Shared { raw: Some(raw), pool: Arc::downgrade(pool) }))
+        Self(Arc::new(Shared::Pooled { raw: Some(raw), pool: Arc::downgrade(pool) }))
+    }
+
+    /// A slab of bytes that do not change. They are charged to the budget like any other.
+    pub(crate) fn given(bytes: Bytes, charge: Charge) -> Self {
+        Self(Arc::new(Shared::Given { bytes, _charge: charge }))
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
         self.0.bytes()
     }
 
-    /// The contents for changing. They are copied first if they are pinned; with `keep` false the
-    /// copy starts with arbitrary contents.
+    /// The contents for changing. They are copied first if they are pinned or were given; with
+    /// `keep` false the copy starts with arbitrary contents.
     ///
     /// # Errors
-    /// The contents are pinned, and the system has no memory for a copy.
+    /// The contents must be copied, and the system has no memory for that.
     pub(crate) fn make_mut(
         &mut self,
         pool: &Arc<SlabPool>,
         keep: bool,
     ) -> Result<&mut [u8], NoMemory> {
-        if Arc::get_mut(&mut self.0).is_none() {
+        if !matches!(Arc::get_mut(&mut self.0), Some(Shared::Pooled { .. })) {
             let mut raw = pool.take_or_grow(self.bytes().len())?;
             if keep {
                 raw.buf.copy_from_slice(self.bytes());
             }
             *self = Self::new(pool, raw);
         }
-        let shared = Arc::get_mut(&mut self.0).expect("the copy is not shared");
-        Ok(&mut shared.raw.as_mut().expect("present until dropped").buf)
+        match Arc::get_mut(&mut self.0) {
+            Some(Shared::Pooled { raw: Some(raw), .. }) => Ok(&mut raw.buf),
+            _ => unreachable!("the copy is from the pool and not shared"),
+        }
     }
 
     /// A part of the contents as they are now. They do not change until the result is dropped.

@@ -21,6 +21,8 @@ use super::mapping::Caller;
 use super::options::BufferedMode;
 use super::order::PAGE;
 use super::read::{copy_inline, zero_beyond};
+use super::slab::Slab;
+use super::source::WriteSource;
 use crate::mapper::{FileMapper, Mapping, Place, Run};
 
 /// Most bytes that one call takes.
@@ -70,6 +72,21 @@ impl FileCache {
         offset: u64,
         data: &[u8],
     ) -> Result<usize, CacheError> {
+        self.write_source(mapper, old_size, offset, data.into())
+    }
+
+    /// As [`FileCache::write`]; whole blocks of data that may be shared become folios without a
+    /// copy.
+    ///
+    /// # Errors
+    /// As [`FileCache::write`].
+    pub fn write_source(
+        &self,
+        mapper: &dyn FileMapper,
+        old_size: u64,
+        offset: u64,
+        data: WriteSource<'_>,
+    ) -> Result<usize, CacheError> {
         if data.is_empty() {
             return Ok(0);
         }
@@ -79,10 +96,10 @@ impl FileCache {
         }
         let most = usize::try_from((file.cache.budget().limit() / 8).clamp(MIN_WRITE, MAX_WRITE))
             .unwrap_or(data.len());
-        let data = &data[..data.len().min(most)];
+        let data = data.first(most);
         let mut done = 0;
         while done < data.len() {
-            match self.write_run(mapper, old_size, offset + done as u64, &data[done..]) {
+            match self.write_run(mapper, old_size, offset + done as u64, data.after(done)) {
                 Ok(n) => done += n,
                 Err(error) if done == 0 => return Err(error),
                 Err(_) => break,
@@ -98,10 +115,10 @@ impl FileCache {
         mapper: &dyn FileMapper,
         old_size: u64,
         offset: u64,
-        data: &[u8],
+        data: WriteSource<'_>,
     ) -> Result<usize, CacheError> {
         let file = &self.state;
-        if let Some(done) = file.overwrite_dirty(offset, data) {
+        if let Some(done) = file.overwrite_dirty(offset, &data) {
             return Ok(done);
         }
         let first = file.block_of(offset);
@@ -113,7 +130,12 @@ impl FileCache {
         let mut prior = PriorMapping { mapping: &mapping, old_size, edges: Vec::new() };
         let mut done = 0;
         while done < n {
-            match self.copy_into_folio(mapper, &mut prior, offset + done as u64, &data[done..n]) {
+            let (pos, left) = (offset + done as u64, data.first(n).after(done));
+            if let Some(given) = file.keep_given(pos, left) {
+                done += given;
+                continue;
+            }
+            match self.copy_into_folio(mapper, &mut prior, pos, &left) {
                 Ok(copied) => done += copied,
                 Err(error) => {
                     self.release_untouched(mapper, file.block_of(offset + done as u64)..end);
@@ -268,6 +290,32 @@ impl FileState {
         }
         state.uptodate.set(bit..bit + 1);
         Ok(())
+    }
+
+    /// Makes a folio of whole blocks at `pos` that no folio holds, without a copy. Returns its
+    /// bytes. `None` if they must be copied.
+    fn keep_given(self: &Arc<Self>, pos: u64, data: WriteSource<'_>) -> Option<usize> {
+        let shared = data.shared()?;
+        let start = self.block_of(pos);
+        let whole = (data.len() >> self.shift) as u64;
+        if self.cache.mode() == BufferedMode::PerBlock || self.byte_of(start) != pos {
+            return None;
+        }
+        let room = self.find_from(start).map_or(u64::MAX, |next| next.start.saturating_sub(start));
+        let bytes = self.folio_bytes_at(start, start + whole.min(room))?;
+        let charge = self.cache.budget().try_hold(bytes as u64)?;
+        let blocks = u32::try_from(bytes >> self.shift).ok()?;
+        let mut state = FolioState::new(Slab::given(shared.slice(..bytes), charge), blocks);
+        state.uptodate.set(0..blocks);
+        let folio = self.insert(start, blocks, state).ok()?;
+        let mut state = folio.state.lock();
+        // A clean folio may be evicted at once.
+        if state.removed {
+            return None;
+        }
+        self.mark_dirty(&folio, &mut state, 0..blocks);
+        folio.referenced.store(true, Ordering::Relaxed);
+        Some(bytes)
     }
 
     /// The folio that holds `block`. If there is none, it makes one whose size suits a write up to

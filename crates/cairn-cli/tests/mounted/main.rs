@@ -30,6 +30,7 @@ mod reserved;
 mod second_device;
 mod space;
 mod start;
+mod streams;
 mod suites;
 mod synchronous;
 mod times;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use cairn_base::FileBlock;
+use cairn_cache::file::WriteSource;
 use cairn_cache::mapper::{FileMapper, Place, Run};
 use cairn_cache::writeback::WritebackMode as Mode;
 use cairn_vfs::copy::CopyRange;
@@ -39,7 +40,11 @@ pub(crate) fn read(
     } else if flags.contains(IoFlags::DIRECT) {
         inode.cache.direct_read(&mapper, size, offset, buf)?
     } else {
-        inode.cache.read(&mapper, size, offset, buf)?
+        let done = inode.cache.read(&mapper, size, offset, buf)?;
+        if flags.contains(IoFlags::DONTCACHE) {
+            inode.cache.invalidate_bytes(offset..offset + done as u64);
+        }
+        done
     };
     super::attributes::touch_access(ops, inode);
     Ok(done)
@@ -63,7 +68,12 @@ pub(crate) fn read_shared(
         if inode.is_inline() || flags.contains(IoFlags::DIRECT) {
             return Ok(false);
         }
-        inode.cache.read_shared(&InodeMapper::new(ops, inode), inode.size(), offset, len)?
+        let mapper = InodeMapper::new(ops, inode);
+        let pieces = inode.cache.read_shared(&mapper, inode.size(), offset, len)?;
+        if flags.contains(IoFlags::DONTCACHE) {
+            inode.cache.invalidate_bytes(offset..offset + len as u64);
+        }
+        pieces
     };
     if !pieces.is_empty() {
         super::attributes::touch_access(ops, inode);
@@ -82,7 +92,7 @@ pub(crate) fn write(
     ops: &Arc<Operations>,
     inode: &Arc<Inode>,
     offset: u64,
-    data: &[u8],
+    data: WriteSource<'_>,
     flags: IoFlags,
 ) -> Result<usize> {
     inode.kind.check_regular()?;
@@ -94,8 +104,8 @@ pub(crate) fn write(
     while done < data.len() {
         // The caller holds no lock, because a throttled writer writes back other files as well.
         ops.pages.balance()?;
-        let piece =
-            ops.with_space(|| write_locked(ops, inode, offset + done as u64, &data[done..], flags));
+        let piece = ops
+            .with_space(|| write_locked(ops, inode, offset + done as u64, data.after(done), flags));
         match piece {
             Ok(0) => break,
             Ok(taken) => done += taken,
@@ -104,6 +114,9 @@ pub(crate) fn write(
             Err(_) => break,
         }
     }
+    if flags.contains(IoFlags::DONTCACHE) {
+        write_behind(ops, inode);
+    }
     if flags.intersects(IoFlags::DSYNC | IoFlags::SYNC) || inode.flags().contains(InodeFlags::SYNC)
     {
         crate::fsync::fsync(ops, inode, !flags.contains(IoFlags::SYNC))?;
@@ -111,11 +124,24 @@ pub(crate) fn write(
     Ok(done)
 }
 
+/// Writes back what a stream has left behind and drops it from the cache. An error is kept for the
+/// next fsync, as write-back's.
+fn write_behind(ops: &Arc<Operations>, inode: &Arc<Inode>) {
+    let Some(blocks) = inode.cache.write_behind() else { return };
+    let _data = inode.data.read();
+    let block_size = u64::from(ops.layout.block_size);
+    let range = blocks.start * block_size..blocks.end.saturating_mul(block_size);
+    let written = write_back(ops, inode, range, Mode::Background);
+    if ops.observe(written).is_ok() {
+        inode.cache.invalidate(blocks);
+    }
+}
+
 fn write_locked(
     ops: &Arc<Operations>,
     inode: &Arc<Inode>,
     offset: u64,
-    data: &[u8],
+    data: WriteSource<'_>,
     flags: IoFlags,
 ) -> Result<usize> {
     let _data = inode.data.write();
@@ -126,17 +152,16 @@ fn write_locked(
     if offset >= limit {
         return Err(VfsError::TooLarge.into());
     }
-    let fits = usize::try_from(limit - offset).unwrap_or(usize::MAX).min(data.len());
-    let data = &data[..fits];
+    let data = data.first(usize::try_from(limit - offset).unwrap_or(usize::MAX));
     if inode.is_inline() {
         super::inline::convert_inline_data(ops, inode)?;
     }
     let mapper = InodeMapper::new(ops, inode);
     let done = if flags.contains(IoFlags::DIRECT) {
         write_old_eof_block(ops, inode, old_size, offset + data.len() as u64)?;
-        inode.cache.direct_write(&mapper, old_size, offset, &bytes::Bytes::copy_from_slice(data))?
+        inode.cache.direct_write(&mapper, old_size, offset, &data.to_bytes())?
     } else {
-        inode.cache.write(&mapper, old_size, offset, data)?
+        inode.cache.write_source(&mapper, old_size, offset, data)?
     };
     note_pending_eof_block(ops, inode, old_size, offset);
     let mut state = inode.state.write();
@@ -307,6 +332,6 @@ pub(crate) fn copy_range(
     };
     range.run(
         |offset, buf| read(ops, from, offset, buf, IoFlags::empty()),
-        |offset, bytes| write(ops, to, offset, bytes, IoFlags::empty()),
+        |offset, bytes| write(ops, to, offset, bytes.into(), IoFlags::empty()),
     )
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cairn_base::FileBlock;
 use cairn_base::ranked_lock::RwLockReadGuard;
-use cairn_block::Bytes;
+use cairn_cache::file::WriteSource;
 use cairn_cache::mapper::{FileMapper, Place, Run};
 use cairn_cache::writeback::WritebackMode;
 use cairn_vfs::copy::CopyRange;
@@ -79,9 +79,13 @@ pub(crate) fn read_shared(
         if inode.is_inline() || is_compressed(inode) || flags.contains(IoFlags::DIRECT) {
             return Ok(false);
         }
-        ReadMapper::while_stable(&ops.disk, inode, |mapper| {
+        let pieces = ReadMapper::while_stable(&ops.disk, inode, |mapper| {
             inode.cache.read_shared(mapper, inode.size(), offset, len)
-        })?
+        })?;
+        if flags.contains(IoFlags::DONTCACHE) {
+            inode.cache.invalidate_bytes(offset..offset + len as u64);
+        }
+        pieces
     };
     let pieces: Vec<&[u8]> = pieces.iter().map(|piece| &piece[..]).collect();
     take(&pieces);
@@ -233,7 +237,7 @@ pub(crate) fn write(
     ops: &Arc<Operations>,
     inode: &Arc<Inode>,
     offset: u64,
-    data: &[u8],
+    data: WriteSource<'_>,
     flags: IoFlags,
 ) -> Result<usize> {
     check(&ops.mount, inode)?;
@@ -242,7 +246,7 @@ pub(crate) fn write(
     while done < data.len() {
         // With no lock held: a throttled writer writes back other files, too.
         ops.inodes.pages.balance()?;
-        let piece = || write_locked(ops, inode, offset + done as u64, &data[done..], flags);
+        let piece = || write_locked(ops, inode, offset + done as u64, data.after(done), flags);
         match ops.with_reservations(piece) {
             Ok(0) => break,
             Ok(taken) => done += taken,
@@ -251,12 +255,25 @@ pub(crate) fn write(
             Err(_) => break,
         }
     }
+    if flags.contains(IoFlags::DONTCACHE) {
+        write_behind(ops, inode);
+    }
     let synchronous = flags.intersects(IoFlags::DSYNC | IoFlags::SYNC)
         || inode.flags().contains(InodeFlags::SYNC);
     if synchronous && done > 0 {
         crate::fsync::fsync(ops, inode, !flags.contains(IoFlags::SYNC))?;
     }
     Ok(done)
+}
+
+/// Writes back what a stream has left behind and drops it from the cache. An error is kept for the
+/// next fsync, as write-back's.
+fn write_behind(ops: &Operations, inode: &Arc<Inode>) {
+    let Some(blocks) = inode.cache.write_behind() else { return };
+    let _data = inode.data.read();
+    if writeback::write_back(ops, inode, blocks.clone(), WritebackMode::Background).is_ok() {
+        inode.cache.invalidate(blocks);
+    }
 }
 
 /// Checks that this file can be written.
@@ -286,7 +303,7 @@ fn write_locked(
     ops: &Operations,
     inode: &Arc<Inode>,
     offset: u64,
-    data: &[u8],
+    data: WriteSource<'_>,
     flags: IoFlags,
 ) -> Result<usize> {
     let _data = inode.data.write();
@@ -297,10 +314,9 @@ fn write_locked(
     if offset >= limit {
         return Err(VfsError::TooLarge.into());
     }
-    let fits = usize::try_from(limit - offset).unwrap_or(usize::MAX).min(data.len());
-    let data = &data[..fits];
+    let data = data.first(usize::try_from(limit - offset).unwrap_or(usize::MAX));
     if inode.is_inline() {
-        if inline::write(ops, inode, offset, data, flags)? {
+        if inline::write(ops, inode, offset, &data, flags)? {
             return Ok(data.len());
         }
         inline::spill(ops, inode)?;
@@ -309,9 +325,9 @@ fn write_locked(
     let inside = ops.store()?.operation_lock.lock_data()?;
     let mapper = InodeMapper::new(ops, inode, &inside);
     let done = if flags.contains(IoFlags::DIRECT) {
-        inode.cache.direct_write(&mapper, old_size, offset, &Bytes::copy_from_slice(data))?
+        inode.cache.direct_write(&mapper, old_size, offset, &data.to_bytes())?
     } else {
-        inode.cache.write(&mapper, old_size, offset, data)?
+        inode.cache.write_source(&mapper, old_size, offset, data)?
     };
     let mut state = inode.state.write();
     state.record.size = state.record.size.max(offset + done as u64);
@@ -341,6 +357,6 @@ pub(crate) fn copy_range(
     };
     range.run(
         |offset, buf| read(ops, from, offset, buf, IoFlags::empty()),
-        |offset, bytes| write(ops, to, offset, bytes, IoFlags::empty()),
+        |offset, bytes| write(ops, to, offset, bytes.into(), IoFlags::empty()),
     )
 }

@@ -12,6 +12,7 @@ use cairn_f2fs::F2fs;
 use cairn_testkit::crash::{CrashLog, Cut, Promises, Recording, Volatile, write_image};
 use cairn_testkit::deep;
 use cairn_testkit::judge::{fsck_f2fs, node_blocks_of};
+use cairn_testkit::transfer;
 use cairn_vfs::{AllocateMode, Caller, FileSystem, IoFlags, NewInode, RenameMode, SetAttributes};
 
 use crate::support::{FEATURES, ZONED, open, volume};
@@ -166,8 +167,13 @@ impl Workload {
         let (offset, len) = self.range();
         let data: Vec<u8> = (0..len).map(|_| self.rng.u8(1..)).collect();
         self.changing(name);
-        let flags = if self.rng.u8(0..8) == 0 { IoFlags::DSYNC } else { IoFlags::empty() };
-        assert_eq!(self.fs.write(self.ino(name), offset, &data, flags).unwrap(), len);
+        let flags = match self.rng.u8(0..16) {
+            0..2 => IoFlags::DSYNC,
+            2..5 => IoFlags::DONTCACHE,
+            _ => IoFlags::empty(),
+        };
+        let written = transfer::write(&*self.fs, self.ino(name), offset, &data, flags);
+        assert_eq!(written.unwrap(), len);
         self.files.get_mut(name).unwrap().write(offset, &data);
         if flags.contains(IoFlags::DSYNC) {
             self.kept(name);

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use cairn_base::{Ino, memory};
-use cairn_vfs::{Error, FileSystem, InodeFlags, IoFlags, Result, Seek};
+use cairn_vfs::{Bytes, Error, FileSystem, InodeFlags, IoFlags, Result, Seek};
 use fuser::InitFlags;
 use rustix::io::Errno;
 
@@ -22,8 +22,12 @@ pub(super) const O_DIRECT: u32 = rustix::fs::OFlags::DIRECT.bits();
 const SEEK_DATA: u32 = 3;
 const SEEK_HOLE: u32 = 4;
 
-/// Reads of this size and more are answered from the page cache, without a copy.
-const LENT: usize = 64 << 10;
+/// Reads of this size and more are answered from the page cache, without a copy. What the kernel's
+/// cache holds of these, and of writes of this size, is not kept here as well.
+const LARGE: usize = 64 << 10;
+/// The data of writes of this size and more is not copied out of the request. It fills at least
+/// half of the buffer that it keeps in use.
+const LENT: usize = MAX_WRITE as usize / 2;
 
 thread_local! {
     /// The buffer of a thread's smaller reads: fresh memory costs more than the copy.
@@ -38,9 +42,35 @@ fn write_flags(asked: &WriteIn, keeps_times: bool) -> IoFlags {
     let from_cache = asked.write_flags & WRITE_CACHE != 0;
     let mut flags = IoFlags::empty();
     flags.set(IoFlags::WRITEBACK, from_cache && keeps_times);
+    // The kernel has delayed these pages and keeps them.
+    flags.set(IoFlags::DONTCACHE, from_cache && asked.size as usize >= LARGE);
     flags.set(IoFlags::DIRECT, !from_cache && asked.flags & O_DIRECT != 0);
     flags.set(IoFlags::KILL_PRIVILEGES, asked.write_flags & WRITE_KILL_SUIDGID != 0);
     flags
+}
+
+/// The data of a WRITE.
+struct Data<'a> {
+    bytes: &'a [u8],
+    /// The same, if the filesystem may keep it without a copy.
+    lent: Option<Bytes>,
+}
+
+impl Data<'_> {
+    /// Writes the data from byte `from` on to `offset`.
+    fn write(
+        &self,
+        fs: &dyn FileSystem,
+        ino: Ino,
+        offset: u64,
+        from: usize,
+        flags: IoFlags,
+    ) -> Result<usize> {
+        match &self.lent {
+            Some(lent) => fs.write_shared(ino, offset, lent.slice(from..), flags),
+            None => fs.write(ino, offset, &self.bytes[from..], flags),
+        }
+    }
 }
 
 /// Writes pages of the kernel's cache. The kernel takes them for written whatever the count of the
@@ -49,12 +79,12 @@ fn write_all(
     fs: &dyn FileSystem,
     ino: Ino,
     offset: u64,
-    data: &[u8],
+    data: &Data<'_>,
     flags: IoFlags,
 ) -> Result<usize> {
     let mut done = 0;
-    while done < data.len() {
-        match fs.write(ino, offset + done as u64, &data[done..], flags)? {
+    while done < data.bytes.len() {
+        match data.write(fs, ino, offset + done as u64, done, flags)? {
             0 => return Err(Error::NoSpace),
             count => done += count,
         }
@@ -84,7 +114,8 @@ fn write_added(
     if fs.read(ino, offset, &mut old, IoFlags::empty())? != there || old != data[..there] {
         return Err(Error::NotPermitted);
     }
-    Ok(there + write_all(fs, ino, found.size, &data[there..], flags)?)
+    let added = Data { bytes: &data[there..], lent: None };
+    Ok(there + write_all(fs, ino, found.size, &added, flags)?)
 }
 
 impl Operations {
@@ -93,9 +124,12 @@ impl Operations {
             Ok(asked) => asked,
             Err(error) => return reply.error(error),
         };
-        let flags = if asked.flags & O_DIRECT != 0 { IoFlags::DIRECT } else { IoFlags::empty() };
+        let direct = asked.flags & O_DIRECT != 0;
+        let mut flags = IoFlags::empty();
+        flags.set(IoFlags::DIRECT, direct);
+        flags.set(IoFlags::DONTCACHE, !direct && asked.size as usize >= LARGE);
         let node = request.header.nodeid;
-        if flags.is_empty() {
+        if !direct {
             self.core.kernel.caches(node);
         }
         // The limit that the handshake gave to the kernel.
@@ -103,7 +137,7 @@ impl Operations {
         let ino = self.core.ino(node);
         // Large answers are sent from the page cache.
         let mut reply = Some(reply);
-        if size >= LENT {
+        if size >= LARGE {
             let answered = self.core.run_taking_memory(Operation::Read, |fs| {
                 fs.read_shared(ino, asked.offset, size, flags, &mut |pieces| {
                     let count: usize = pieces.iter().map(|piece| piece.len()).sum();
@@ -144,7 +178,9 @@ impl Operations {
         };
         let node = request.header.nodeid;
         let flags = write_flags(&asked, self.core.agreed(InitFlags::FUSE_WRITEBACK_CACHE));
-        let written = self.write_data(request, &asked, data, flags);
+        let lent = if data.len() >= LENT { request.lend(data) } else { None };
+        let data = Data { bytes: data, lent };
+        let written = self.write_data(request, &asked, &data, flags);
         self.core.guard.arrived(self.core.fs(), node);
         match written {
             Err(error) => reply.error(error),
@@ -167,7 +203,7 @@ impl Operations {
         &self,
         request: &Request<'_>,
         asked: &WriteIn,
-        data: &[u8],
+        data: &Data<'_>,
         flags: IoFlags,
     ) -> Result<usize, Errno> {
         let (node, offset) = (request.header.nodeid, asked.offset);
@@ -179,14 +215,14 @@ impl Operations {
         if asked.write_flags & WRITE_CACHE == 0 {
             return self.core.run_taking_space(Operation::Write, &sender, |fs| {
                 drop_privileges(fs)?;
-                fs.write(ino, offset, data, flags)
+                data.write(fs, ino, offset, 0, flags)
             });
         }
-        let range = offset..offset.saturating_add(data.len() as u64);
+        let range = offset..offset.saturating_add(data.bytes.len() as u64);
         self.core.run_taking_cached_space(node, &range, |fs| {
             drop_privileges(fs)?;
             match write_all(fs, ino, offset, data, flags) {
-                Err(Error::NotPermitted) => write_added(fs, ino, offset, data, flags),
+                Err(Error::NotPermitted) => write_added(fs, ino, offset, data.bytes, flags),
                 written => written,
             }
         })

@@ -9,8 +9,6 @@ use rustix::io::{Errno, read, writev};
 
 /// Most bytes of a WRITE.
 pub(crate) const MAX_WRITE: u32 = 1 << 20;
-/// What a read must have room for: a WRITE with its headers (the kernel asks for a page or so).
-pub(crate) const BUFFER_SIZE: usize = MAX_WRITE as usize + (64 << 10);
 
 /// The connection to the kernel. Reads and writes are whole messages, from any thread. The
 /// descriptor is non-blocking: a thread that polls for a request needs one call for it.

@@ -6,10 +6,12 @@
 //! ([`crate::servers`]).
 
 pub(crate) mod abi;
+mod buffer;
 mod device;
 mod reply;
 mod request;
 
-pub(crate) use device::{BUFFER_SIZE, Device, MAX_WRITE, Taken};
+pub(crate) use buffer::{Buffer, BufferPool, Lending};
+pub(crate) use device::{Device, MAX_WRITE, Taken};
 pub(crate) use reply::Reply;
 pub(crate) use request::Request;

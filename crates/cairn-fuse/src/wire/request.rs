@@ -1,21 +1,31 @@
 //! A request as it was read: a header, then arguments and names one after the other.
 
+use cairn_vfs::Bytes;
 use rustix::io::Errno;
 use zerocopy::{FromBytes, Immutable, KnownLayout};
 
 use super::abi::InHeader;
+use super::buffer::Lending;
 
 /// One request. Arguments are taken from its front.
 pub(crate) struct Request<'a> {
     pub(crate) header: InHeader,
     rest: &'a [u8],
+    /// The buffer that holds the message, if it can be lent.
+    buffer: Option<&'a Lending>,
 }
 
 impl<'a> Request<'a> {
     /// `None` if the message is not a whole request.
     pub(crate) fn parse(message: &'a [u8]) -> Option<Self> {
         let (header, rest) = InHeader::read_from_prefix(message).ok()?;
-        (header.len as usize == message.len()).then_some(Self { header, rest })
+        (header.len as usize == message.len()).then_some(Self { header, rest, buffer: None })
+    }
+
+    /// As [`Request::parse`], for a message whose data [`Request::lend`] may give away.
+    pub(crate) fn parse_lendable(buffer: &'a Lending, len: usize) -> Option<Self> {
+        let parsed = Self::parse(buffer.message(len))?;
+        Some(Self { buffer: Some(buffer), ..parsed })
     }
 
     /// The next structure.
@@ -41,6 +51,11 @@ impl<'a> Request<'a> {
     /// `size` bytes that follow the arguments.
     pub(crate) fn bytes(&self, size: u32) -> Result<&'a [u8], Errno> {
         self.rest.get(..size as usize).ok_or(Errno::INVAL)
+    }
+
+    /// A part of the message that may be kept, without a copy. `None` if it must be copied.
+    pub(crate) fn lend(&self, part: &[u8]) -> Option<Bytes> {
+        self.buffer?.lend(part)
     }
 }
 

@@ -3,6 +3,7 @@
 use cairn_vfs::{AllocateMode, FileKind, FileSystem, IoFlags, Seek, SetAttributes};
 
 use super::{Duel, Pair};
+use crate::transfer;
 
 /// Largest size that operations reach.
 const MAX: u64 = 400_000;
@@ -43,15 +44,17 @@ impl Duel<'_> {
             10..13 => IoFlags::KILL_PRIVILEGES,
             13 => IoFlags::DSYNC,
             14 => IoFlags::SYNC,
+            15..20 => IoFlags::DONTCACHE,
             _ => IoFlags::empty(),
         }
     }
 
     fn read(&mut self, pair: Pair) {
-        let ((offset, len), flags) = (self.range(), self.flags() & IoFlags::DIRECT);
+        let ((offset, len), flags) =
+            (self.range(), self.flags() & (IoFlags::DIRECT | IoFlags::DONTCACHE));
         let (mut real, mut model) = (vec![0; len as usize], vec![0; len as usize]);
         let counts = (
-            self.fs.read(pair.real, offset, &mut real, flags),
+            transfer::read(&*self.fs, pair.real, offset, &mut real, flags),
             self.model.read(pair.model, offset, &mut model, flags),
         );
         self.same(format!("read {pair:?} {offset}+{len} {flags:?}"), counts.0, counts.1);
@@ -65,7 +68,7 @@ impl Duel<'_> {
         let ((offset, len), flags) = (self.range(), self.flags());
         let mut data = vec![0; len as usize];
         self.rng.fill(&mut data);
-        let real = self.fs.write(pair.real, offset, &data, flags);
+        let real = transfer::write(&*self.fs, pair.real, offset, &data, flags);
         let model = self.model.write(pair.model, offset, &data, flags);
         self.same(format!("write {pair:?} {offset}+{len} {flags:?}"), real, model);
     }

@@ -10,6 +10,7 @@ use cairn_block::memory::MemoryDevice;
 use cairn_vfs::{AllocateMode, Caller, FileSystem, IoFlags, NewInode, SetAttributes};
 
 use crate::oracle::Subject;
+use crate::transfer;
 
 /// Operations between two comparisons of the whole file.
 const LOOK: u32 = 1000;
@@ -176,7 +177,7 @@ impl<'a> Fsx<'a> {
         let mut data = vec![0; usize::try_from(len).unwrap()];
         self.rng.fill(&mut data);
         self.note(format!("write {offset}+{len} {flags:?}, size {}", self.size()));
-        let written = self.check(self.fs.write(self.ino, offset, &data, flags));
+        let written = self.check(transfer::write(&*self.fs, self.ino, offset, &data, flags));
         if written != data.len() {
             self.fail("short write");
         }
@@ -272,8 +273,10 @@ impl<'a> Fsx<'a> {
 
     fn step(&mut self) {
         match self.rng.u32(0..1000) {
-            0..300 => self.read(IoFlags::empty()),
-            300..550 => self.write(IoFlags::empty()),
+            0..270 => self.read(IoFlags::empty()),
+            270..300 => self.read(IoFlags::DONTCACHE),
+            300..500 => self.write(IoFlags::empty()),
+            500..550 => self.write(IoFlags::DONTCACHE),
             550..590 => self.write(IoFlags::APPEND),
             590..650 => self.truncate(),
             650..720 => self.allocate(AllocateMode::PunchHole),

@@ -3,6 +3,7 @@
 
 mod contention;
 mod daemon;
+mod dontcache;
 mod model;
 mod oracle;
 mod readahead;

@@ -88,11 +88,28 @@ impl Pair {
         self.bytes[at..at + data.len()].copy_from_slice(data);
     }
 
+    /// The last write of a stream that is not to be cached.
+    fn write_behind(&self) {
+        let (file, mapper) = (&self.rig.file, &self.rig.mapper);
+        let Some(blocks) = file.write_behind() else { return };
+        let bytes = blocks.start * self.block_size..blocks.end * self.block_size;
+        // FailNextWrite injects a failure, which must lose no data.
+        let _ = file.write_back(mapper, bytes, self.size(), WritebackMode::Background);
+        file.invalidate(blocks);
+    }
+
     fn write(&mut self, at: u64, data: &[u8]) {
+        let given = Bytes::copy_from_slice(data);
         let mut done = 0;
         while done < data.len() {
             let pos = at + done as u64;
-            match self.rig.file.write(&self.rig.mapper, self.size(), pos, &data[done..]) {
+            let (file, mapper) = (&self.rig.file, &self.rig.mapper);
+            let written = if data.len().is_multiple_of(2) {
+                file.write(mapper, self.size(), pos, &data[done..])
+            } else {
+                file.write_source(mapper, self.size(), pos, (&given.slice(done..)).into())
+            };
+            match written {
                 Ok(n) => {
                     self.wrote(pos, &data[done..done + n]);
                     done += n;
@@ -132,7 +149,12 @@ impl Pair {
 
     fn apply(&mut self, op: &Op) {
         match *op {
-            Op::Write(at, len, seed) => self.write(at, &pattern(len, seed)),
+            Op::Write(at, len, seed) => {
+                self.write(at, &pattern(len, seed));
+                if seed.is_multiple_of(4) {
+                    self.write_behind();
+                }
+            }
             Op::DirectWrite(at, len, seed) => self.direct_write(at, len, seed),
             Op::Read(at, len) => self.check_read(at, len, false),
             Op::DirectRead(at, len) => {

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use cairn_base::Ino;
 use cairn_ext4::Ext4;
 use cairn_testkit::crash::{Promises, Recording};
+use cairn_testkit::transfer;
 use cairn_vfs::{
     AllocateMode, Caller, Error, FileSystem, IoFlags, NewInode, RenameMode, Result, SetAttributes,
     XattrMode,
@@ -206,11 +207,16 @@ impl Worker {
         let file = self.files.get_mut(&id).expect("a file");
         file.version += 1;
         let data = pattern::fill(id, file.version, offset, len);
-        let flags =
-            flags | if self.random.u8(..8) == 0 { IoFlags::DSYNC } else { IoFlags::empty() };
+        let flags = flags
+            | match self.random.u8(..16) {
+                0..2 => IoFlags::DSYNC,
+                2..5 => IoFlags::DONTCACHE,
+                _ => IoFlags::empty(),
+            };
         let mut done = 0;
         while done < data.len() {
-            done += self.fs.write(file.ino, offset + done as u64, &data[done..], flags)?;
+            let at = offset + done as u64;
+            done += transfer::write(&*self.fs, file.ino, at, &data[done..], flags)?;
         }
         let at = usize::try_from(offset).expect("small");
         let size = file.bytes.len().max(at + data.len());

@@ -1,0 +1,82 @@
+//! Large files through the kernel's cache. The kernel keeps their pages, so the daemon takes the
+//! data out of the requests without a copy, writes it early, and keeps no second copy.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use crate::fixture::Volume;
+
+const MIB: usize = 1 << 20;
+/// Size of each file.
+const SIZE: usize = 48 * MIB;
+
+fn contents(seed: u64) -> Vec<u8> {
+    let mut bytes = vec![0; SIZE];
+    fastrand::Rng::with_seed(seed).fill(&mut bytes);
+    bytes
+}
+
+/// Writes a file in pieces of a MiB, and parts of it again.
+fn write(path: &Path, seed: u64) -> Vec<u8> {
+    let mut bytes = contents(seed);
+    let mut file = File::create(path).unwrap();
+    for piece in bytes.chunks(MIB) {
+        file.write_all(piece).unwrap();
+    }
+    file.sync_all().unwrap();
+    let mut random = fastrand::Rng::with_seed(seed);
+    for _ in 0..20 {
+        let at = random.usize(..SIZE - 2 * MIB);
+        let part = &mut bytes[at..][..random.usize(1..2 * MIB)];
+        random.fill(part);
+        file.write_all_at(part, at as u64).unwrap();
+    }
+    file.sync_all().unwrap();
+    bytes
+}
+
+/// Reads a file that the kernel has dropped from its cache.
+fn read_cold(path: &Path) -> Vec<u8> {
+    let mut file = File::open(path).unwrap();
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+    let mut found = Vec::new();
+    file.read_to_end(&mut found).unwrap();
+    found
+}
+
+/// Two streams at the same time, then both read back, before and after another mount.
+fn streams(mut volume: Volume) {
+    let paths = [volume.path("a"), volume.path("b")];
+    let written: Vec<Vec<u8>> = std::thread::scope(|scope| {
+        let writers = [(&paths[0], 1), (&paths[1], 2)]
+            .map(|(path, seed)| scope.spawn(move || write(path, seed)));
+        writers.into_iter().map(|writer| writer.join().unwrap()).collect()
+    });
+    let check = || {
+        for (path, bytes) in paths.iter().zip(&written) {
+            assert!(read_cold(path) == *bytes, "{}: other bytes", path.display());
+        }
+    };
+    check();
+    let stats = volume.stats();
+    let peak = &stats["cache"]["budget"]["peak_bytes"];
+    assert!(peak.as_u64().unwrap() < 64 << 20, "{peak} bytes of cache for two streams: {stats}");
+    volume.unmount();
+    volume.mount("");
+    check();
+    volume.unmount();
+}
+
+#[test]
+fn streams_leave_no_second_copy_in_the_daemon() {
+    let mut volume = Volume::make(256 << 20, &[]);
+    volume.mount("");
+    streams(volume);
+}
+
+#[test]
+fn streams_leave_no_second_copy_in_the_daemon_of_f2fs() {
+    streams(Volume::f2fs(256 << 20, ""));
+}
