@@ -39,6 +39,7 @@ mod probe;
 mod recovery;
 mod remount;
 mod report;
+mod root;
 mod space;
 mod stop;
 mod stop_cause;

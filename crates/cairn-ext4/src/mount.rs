@@ -1,7 +1,7 @@
 //! Mounts a volume: checks, recovery, and the order of writes.
 //!
 //! For writing: superblock, features, replay of the journal and its fast commits, descriptors, the
-//! mark "mounted", journal, orphans. Read-only mounts write nothing: in memory, the blocks of an
+//! root's inode, the mark "mounted", journal, orphans. Read-only mounts write nothing: in memory, the blocks of an
 //! unclean journal replace those of the device, and so do the blocks of a backup if the superblock
 //! or descriptors are damaged ([`mod@crate::probe`]).
 
@@ -36,6 +36,7 @@ use crate::options::MountOptions;
 use crate::orphan::{Orphans, cleanup};
 use crate::probe::{self, Probe};
 use crate::recovery::{self, Replayed};
+use crate::root;
 use crate::stop_cause::{StopCause, Stopped};
 use crate::store::LiveSuperblock;
 use crate::store::Store;
@@ -153,6 +154,7 @@ fn read_structures(
         journal.as_ref().map_or(&[], |area| &area.extents),
     )?);
     let overhead = groups.overhead() + journal.as_ref().map_or(0, JournalArea::blocks);
+    root::check(&layout, &buffers, &groups)?;
     let runtime = runtime.clone();
     let store = Store { device, flushes, buffers, layout, superblock, overhead, groups, runtime };
     Ok(Structures { store, budget, journal, stopped, superblock: probe.superblock.clone() })

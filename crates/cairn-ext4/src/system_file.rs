@@ -56,7 +56,10 @@ pub(crate) fn file_extents(
 }
 
 /// Reads an inode record by its group's descriptor only.
-fn raw_record(layout: &Layout, buffers: &Arc<BufferCache>, ino: Ino) -> Result<Record> {
+///
+/// # Errors
+/// The number, the record or its checksum is wrong, or the device failed.
+pub(crate) fn raw_record(layout: &Layout, buffers: &Arc<BufferCache>, ino: Ino) -> Result<Record> {
     let location = crate::groups::locate_unopened(buffers, layout, ino)?;
     let image = buffers.get(location.pba)?.image();
     let end = location.offset + layout.inode_size as usize;

@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use cairn_block::BlockDeviceExt;
 use cairn_testkit::crash::read_image;
 use cairn_testkit::judge::{KernelMount, e2fsck_check, mke2fs, run};
 use cairn_vfs::{Error, FileSystem, XattrMode};
@@ -45,9 +46,6 @@ const SHAPES: &[Shape] = &[
     ("a directory with two names", Opens, &["link <13> elsewhere"]),
     ("a name for the journal", Opens, &["link <8> journal"]),
     ("a name for an inode that is free", Opens, &["link <200> nobody"]),
-    ("a root that is a file", Opens, &["sif <2> mode 0100644"]),
-    ("a root that is empty", Opens, &["sif <2> size 0", "sif <2> blocks 0"]),
-    ("a root that is free", Opens, &["clri <2>"]),
     ("no `..`", Opens, &["unlink d/e/.."]),
     ("a directory without its dots", Opens, &["unlink d/..", "unlink d/."]),
     ("a directory that is a file to its parent", Opens, &["sif <12> mode 0100755"]),
@@ -94,6 +92,25 @@ const SHAPES: &[Shape] = &[
     ("inodes larger than a block", Refused, &["ssv inode_size 32768"]),
     ("descriptors of 3 bytes", Refused, &["ssv desc_size 3"]),
     ("more blocks than the device", Refused, &["ssv blocks_count 0xffffffff"]),
+];
+
+/// Root inodes that neither Linux nor Cairn opens.
+const UNUSABLE_ROOTS: &[(&str, &[&str])] = &[
+    ("that is a file", &["sif <2> mode 0100644"]),
+    ("without bytes", &["sif <2> size 0"]),
+    ("without blocks", &["sif <2> blocks 0"]),
+    ("without links", &["sif <2> links_count 0"]),
+    ("that is free", &["clri <2>"]),
+    (
+        "with a map beyond the volume",
+        &["sif <2> block[0] 0x7fffffff", "sif <2> block[5] 0x7fffffff"],
+    ),
+];
+
+/// Root inodes that Linux and Cairn open, although e2fsck changes them.
+const USABLE_ROOTS: &[(&str, &[&str])] = &[
+    ("with less than a block of bytes", &["sif <2> size 100"]),
+    ("with a time of deletion", &["sif <2> dtime 5"]),
 ];
 
 /// Runs requests of debugfs, which may write a file of 64 KiB.
@@ -145,6 +162,37 @@ fn lies_with_good_checksums_are_survived() {
                 _ => Refused,
             };
             assert_eq!(found, *answer, "{what} ({features})");
+        }
+    }
+}
+
+/// Without its root nothing of a volume can be reached: it is refused as by Linux, for reading and
+/// for writing, before anything is written.
+#[test]
+fn a_volume_without_a_usable_root_is_refused_as_by_the_kernel() {
+    let dir = tempfile::tempdir().unwrap();
+    let image = dir.path().join("image");
+    let made_as = ["metadata_csum", "^metadata_csum,^metadata_csum_seed", "^extents,^64bit"];
+    let roots = UNUSABLE_ROOTS.iter().map(|root| (root, false));
+    for ((what, requests), opens) in roots.chain(USABLE_ROOTS.iter().map(|root| (root, true))) {
+        for features in made_as {
+            mke2fs(&image, 4 << 20, &["-t", "ext4", "-b", "1024", "-O", features]);
+            debugfs(&image, &requests.join("\n"));
+            assert!(!e2fsck_check(&image).is_clean(), "not made: a root {what} ({features})");
+            let before = std::fs::read(&image).unwrap();
+            for options in ["ro", ""] {
+                let device = Arc::new(read_image(&image).unwrap());
+                let opened = try_open(device.clone(), options);
+                let described = opened.as_ref().err().map(ToString::to_string);
+                assert_eq!(opened.is_ok(), opens, "a root {what} ({features}): {described:?}");
+                let kernel = KernelMount::try_new(&image, "ro");
+                assert_eq!(kernel.is_ok(), opens, "Linux and a root {what} ({features})");
+                if opens {
+                    continue;
+                }
+                let after = device.read_at(0, before.len()).unwrap();
+                assert!(after[..] == before[..], "a root {what} ({features}): written");
+            }
         }
     }
 }

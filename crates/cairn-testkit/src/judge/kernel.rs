@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{command, run};
+use super::{command, run, try_run};
 
 /// A loop device over an image.
 #[derive(Debug)]
@@ -62,6 +62,18 @@ impl KernelMount {
     #[track_caller]
     #[must_use]
     pub fn new(image: &Path, options: &str) -> Self {
+        Self::try_new(image, options).unwrap_or_else(|refusal| panic!("{refusal}"))
+    }
+
+    /// As [`KernelMount::new`], if the kernel may refuse.
+    ///
+    /// # Errors
+    /// The words of mount(8).
+    ///
+    /// # Panics
+    /// There is no loop device, or the process is not root.
+    #[track_caller]
+    pub fn try_new(image: &Path, options: &str) -> Result<Self, String> {
         let read_only = options.split(',').any(|option| option == "ro");
         let device = LoopDevice::attach(image, read_only);
         let directory = tempfile::Builder::new()
@@ -74,8 +86,14 @@ impl KernelMount {
             args.extend([Path::new("-o"), Path::new(options)]);
         }
         args.extend([device.path(), directory.as_path()]);
-        run("mount", args);
-        Self { directory: Some(directory), device }
+        match try_run("mount", args) {
+            Ok(_) => Ok(Self { directory: Some(directory), device }),
+            Err(refusal) => {
+                // What cannot be removed is an empty directory for temporary files.
+                let _ = std::fs::remove_dir(&directory);
+                Err(refusal)
+            }
+        }
     }
 
     /// `/dev/loopN` under it.
