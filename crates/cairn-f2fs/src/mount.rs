@@ -13,6 +13,7 @@ use cairn_cache::block::BufferCache;
 use cairn_cache::budget::Budget;
 use cairn_cache::durability::Flushes;
 use cairn_cache::file::{PageCache, PageCacheOptions};
+use cairn_vfs::FileKind;
 
 use crate::checkpoint::{self, Hook, Loaded, Reason, summaries};
 use crate::checkpointer::Checkpointer;
@@ -25,7 +26,7 @@ use crate::format::checksum::MAGIC;
 use crate::format::layout::Layout;
 use crate::format::superblock::{self, Superblock};
 use crate::format::units::{BLOCK_BYTES, BLOCK_SIZE};
-use crate::format::{CheckpointFlags, Features};
+use crate::format::{CheckpointFlags, Features, Nid};
 use crate::gc::{Cleaner, GcDaemon};
 use crate::info::Info;
 use crate::inodes::Inodes;
@@ -319,13 +320,20 @@ fn load(
     Ok((F2fs::new(disk, pages, runtime, (options.clone(), read_only)), chain))
 }
 
-/// A volume without its root directory is useless, so the mount fails.
+/// Without its root directory nothing of a volume can be reached. Linux refuses the same volumes.
 fn check_root(inodes: &Inodes) -> Result<()> {
-    let root = inodes.inode(crate::format::Nid::ROOT.ino())?;
-    if root.kind != cairn_vfs::FileKind::Directory {
-        let (ino, value) = (root.nid, root.kind.mode_bits().into());
-        let expected = "the root must be a directory";
-        return Err(crate::Corrupt::Inode { ino, field: "i_mode", value, expected }.into());
+    let record = inodes.inode(Nid::ROOT.ino())?.record();
+    let wrong = |field, value, expected| {
+        Err(Corrupt::Inode { ino: Nid::ROOT, field, value, expected }.into())
+    };
+    if record.kind != FileKind::Directory {
+        return wrong("i_mode", record.kind.mode_bits().into(), "the root must be a directory");
+    }
+    if record.blocks == 0 {
+        return wrong("i_blocks", 0, "the root has at least one block");
+    }
+    if record.size == 0 {
+        return wrong("i_size", 0, "the root has at least one block");
     }
     Ok(())
 }

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use cairn_base::runtime::threads::Threads;
-use cairn_block::BlockDeviceExt;
+use cairn_block::{BlockDevice, BlockDeviceExt};
 use cairn_f2fs::{Error, F2fs, MountOptions};
 use cairn_testkit::judge::fsck_f2fs_device;
 use cairn_testkit::tree::{SnapshotOptions, digest_volume};
@@ -172,5 +172,49 @@ fn compare(path: &Path, volume: &cairn_f2fs::F2fs) {
     ];
     for (name, value) in ours {
         assert_eq!(told.get(name), Some(&value), "{name}");
+    }
+}
+
+/// The address of the root's inode: the block whose footer names node 3 of inode 3.
+fn root_inode(device: &dyn BlockDevice) -> u64 {
+    let is_root = |at: &u64| {
+        let footer = device.read_at(at + 4072, 8).unwrap();
+        footer[..] == [3, 0, 0, 0, 3, 0, 0, 0]
+    };
+    let mut found = (0..device.geometry().size).step_by(4096).filter(is_root);
+    let at = found.next().expect("the volume has a root");
+    assert_eq!(found.next(), None, "mkfs.f2fs wrote the root once");
+    at
+}
+
+/// Without its root nothing of a volume can be reached: it is refused for reading and for writing,
+/// before anything is written.
+#[test]
+fn a_volume_without_a_usable_root_is_refused() {
+    let cases: [(&str, u64, &[u8]); 3] = [
+        ("i_mode", 0, &0o100_644_u16.to_le_bytes()),
+        ("i_size", 16, &[0; 8]),
+        ("i_blocks", 24, &[0; 8]),
+    ];
+    for (field, at, bytes) in cases {
+        let device = image(64 * MIB, &[], None);
+        let root = root_inode(&*device);
+        let mut block = device.read_at(root, 4096).unwrap().to_vec();
+        let place = usize::try_from(at).unwrap();
+        block[place..place + bytes.len()].copy_from_slice(bytes);
+        device.write_at(root, block).unwrap();
+        // fsck.f2fs does not look at the size.
+        let is_seen = !fsck_f2fs_device(&device).is_clean();
+        assert!(is_seen || field == "i_size", "{field}: fsck.f2fs finds it");
+        let before = device.read_at(0, 64 << 20).unwrap();
+        for options in ["ro", ""] {
+            let options = MountOptions::parse(options).unwrap();
+            let refused = F2fs::open(device.clone(), Threads::new(), &options)
+                .map(drop)
+                .expect_err("the root cannot be used");
+            assert!(refused.to_string().contains(field), "{refused}");
+            assert!(matches!(refused, Error::Corrupt(_)), "{refused:?}");
+        }
+        assert!(device.read_at(0, 64 << 20).unwrap()[..] == before[..], "{field}: written");
     }
 }
