@@ -97,7 +97,7 @@ pub fn meaning(vocabulary: &Vocabulary, word: Word<'_>) -> Option<Meaning> {
 /// Handles a word that is no setting of Cairn's: `Some(Ok)` if it is accepted, `None` if it is
 /// unknown.
 #[must_use]
-pub fn tolerate(vocabulary: &Vocabulary, word: Word<'_>) -> Option<Result<(), String>> {
+pub(crate) fn tolerate(vocabulary: &Vocabulary, word: Word<'_>) -> Option<Result<(), String>> {
     Some(match meaning(vocabulary, word)? {
         Meaning::Always | Meaning::Ignored(_) => Ok(()),
         Meaning::Refused(why) => Err(format!("`{}`: {why}", word.text)),

@@ -122,13 +122,6 @@ pub struct Error {
 }
 
 impl Error {
-    /// Did the device fail to take what it was given? (One that accepts no writes at all did not
-    /// fail.)
-    #[must_use]
-    pub fn is_write_failure(&self) -> bool {
-        self.operation.changes() && self.kind != ErrorKind::ReadOnly
-    }
-
     /// An error without an underlying system error.
     #[must_use]
     pub fn new(

@@ -58,7 +58,7 @@ impl InodeFlags {
     ///
     /// # Errors
     /// [`Error::NotPermitted`].
-    pub fn check_entries(self, removing: bool) -> Result<()> {
+    pub(crate) fn check_entries(self, removing: bool) -> Result<()> {
         self.check_write(!removing)
     }
 

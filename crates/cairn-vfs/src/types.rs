@@ -39,7 +39,7 @@ bitflags::bitflags! {
 impl InodeFlags {
     /// True if names that change in this directory are durable when the call returns.
     #[must_use]
-    pub const fn has_synchronous_names(self) -> bool {
+    pub(crate) const fn has_synchronous_names(self) -> bool {
         self.intersects(Self::SYNC.union(Self::DIRSYNC))
     }
 }

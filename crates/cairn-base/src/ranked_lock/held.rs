@@ -149,7 +149,7 @@ pub fn assert_may_wait(rank: Rank) {
 /// Runs `work` as if on a fresh thread: the simulator steps a daemon on the stack of a waiting
 /// thread, whose locks are not the daemon's. Taking a lock that a suspended piece of work holds
 /// panics instead of hanging.
-pub fn isolated<T>(work: impl FnOnce() -> T) -> T {
+pub(crate) fn isolated<T>(work: impl FnOnce() -> T) -> T {
     struct Restore(Vec<Place>);
     impl Drop for Restore {
         fn drop(&mut self) {
@@ -215,7 +215,7 @@ pub(super) fn await_lock<G>(
 
 /// What each thread holds and waits for, one line a lock. Empty in release builds.
 #[must_use]
-pub fn holders() -> String {
+pub(crate) fn holders() -> String {
     let threads: Vec<_> = THREADS.lock().iter().filter_map(Weak::upgrade).collect();
     let mut text = String::new();
     for thread in threads {

@@ -16,7 +16,8 @@ use std::time::Duration;
 
 use held::{Place, await_lock, check};
 
-pub use held::{RankToken, assert_may_wait, enter, holders, isolated};
+pub(crate) use held::isolated;
+pub use held::{RankToken, assert_may_wait, enter};
 pub use rank::Rank;
 
 /// A mutual exclusion lock with a rank.
@@ -132,16 +133,6 @@ impl<T: ?Sized> RwLock<T> {
     pub fn try_read(&self) -> Option<RwLockReadGuard<'_, T>> {
         let inner = self.inner.try_read()?;
         Some(RwLockReadGuard {
-            inner,
-            _token: RankToken::push(Place::of(self.rank, self.order, self)),
-        })
-    }
-
-    /// Takes the lock alone if it is free.
-    #[cfg_attr(debug_assertions, track_caller)]
-    pub fn try_write(&self) -> Option<RwLockWriteGuard<'_, T>> {
-        let inner = self.inner.try_write()?;
-        Some(RwLockWriteGuard {
             inner,
             _token: RankToken::push(Place::of(self.rank, self.order, self)),
         })

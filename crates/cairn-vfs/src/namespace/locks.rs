@@ -13,7 +13,9 @@ use crate::types::FileKind;
 /// Locks the names of every directory among `inodes` exclusively, each once, in order of inode
 /// number.
 #[must_use]
-pub fn lock_names<'a, I: NamedInode>(inodes: &[&'a Arc<I>]) -> Vec<RwLockWriteGuard<'a, ()>> {
+pub(crate) fn lock_names<'a, I: NamedInode>(
+    inodes: &[&'a Arc<I>],
+) -> Vec<RwLockWriteGuard<'a, ()>> {
     let mut directories: Vec<_> =
         inodes.iter().filter(|inode| inode.kind() == FileKind::Directory).collect();
     directories.sort_by_key(|inode| inode.ino());
