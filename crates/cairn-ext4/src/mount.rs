@@ -1,9 +1,9 @@
 //! Mounts a volume: checks, recovery, and the order of writes.
 //!
 //! For writing: superblock, features, replay of the journal and its fast commits, descriptors, the
-//! root's inode, the mark "mounted", journal, orphans. Read-only mounts write nothing: in memory, the blocks of an
-//! unclean journal replace those of the device, and so do the blocks of a backup if the superblock
-//! or descriptors are damaged ([`mod@crate::probe`]).
+//! root's inode, the mark "mounted", journal, orphans. Read-only mounts write nothing: in memory,
+//! the blocks of an unclean journal replace those of the device, and so do the blocks of a backup
+//! if the superblock or descriptors are damaged ([`mod@crate::probe`]).
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Weak};

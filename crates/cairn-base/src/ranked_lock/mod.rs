@@ -5,8 +5,8 @@
 //! is found on the first run that takes both locks, not on the first run that deadlocks. Locks of
 //! equal rank may nest only if both carry an order ([`Mutex::new_ordered`]) and it rises. `try_…`
 //! cannot deadlock and is not checked, but what it took counts as held. A thread that waits half a
-//! minute for a lock prints who holds what ([`holders`]). Release builds carry the ranks and check
-//! nothing.
+//! minute for a lock prints who holds what (`held::holders`). Release builds carry the ranks and
+//! check nothing.
 
 mod held;
 mod rank;

@@ -7,7 +7,7 @@
 //!
 //! Steps run on the waiter's stack: a daemon's own wait runs the others, never the daemon itself or
 //! those below it. Two consequences. A step must not need a lock that the waiter holds; with ranked
-//! locks this panics (see [`crate::ranked_lock::isolated`]). And a wait inside a step must not
+//! locks this panics (see `crate::ranked_lock::isolated`). And a wait inside a step must not
 //! depend on work further down the stack.
 //!
 //! Locking: the state's lock is a leaf and is never held while a step runs. Only the thread that
