@@ -26,6 +26,7 @@ mod overlay;
 mod privileges;
 mod protected;
 mod recorded;
+mod requests;
 mod reserved;
 mod second_device;
 mod space;
