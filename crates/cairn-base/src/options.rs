@@ -121,7 +121,7 @@ pub fn notes(
 }
 
 /// Options of the FUSE mount. They stand in the same list, whatever the format is.
-pub const OF_THE_MOUNT: [&str; 18] = [
+pub const OF_THE_MOUNT: [&str; 25] = [
     "suid",
     "nosuid",
     "dev",
@@ -136,6 +136,13 @@ pub const OF_THE_MOUNT: [&str; 18] = [
     "noidmap",
     "no_open",
     "nono_open",
+    "noxattr",
+    "xattr",
+    "private",
+    "one_user",
+    "noprivate",
+    "default_permissions",
+    "build",
     "threads",
     "spin",
     "writeback_cache",

@@ -39,6 +39,8 @@ pub(crate) struct Core {
     root: Ino,
     timeout: Duration,
     pub(crate) no_open: bool,
+    pub(crate) noxattr: bool,
+    pub(crate) private: bool,
     pub(crate) kernel: Kernel,
     pub(crate) synchronous: Synchronous,
     /// The features that the kernel and Cairn agreed on; set by the handshake.
@@ -61,6 +63,8 @@ impl Core {
             fs,
             timeout: options.timeout,
             no_open: options.no_open,
+            noxattr: options.noxattr,
+            private: options.private,
             kernel: Kernel::new(options.writeback_cache),
             agreed: Arc::default(),
             guard: Guard::new(options.writeback_cache, counters.clone()),
@@ -220,11 +224,18 @@ impl Core {
         node: u64,
         caller: &Credentials,
     ) -> Result<()> {
+        self.drop_unseen_capabilities(fs, self.ino(node))?;
         // The sender is looked up only if the file has privileges, because the look-up is slow.
         if protection::has_privileges(fs, self.ino(node))? && !caller.is_root() {
             self.drop_privileges(fs, node, caller)?;
         }
         Ok(())
+    }
+
+    /// Removes a file's capabilities before a change of its contents or its owner, if the kernel
+    /// does not see them: otherwise it asks for that itself.
+    pub(crate) fn drop_unseen_capabilities(&self, fs: &dyn FileSystem, ino: Ino) -> Result<()> {
+        if self.noxattr { protection::drop_capabilities(fs, ino).map(drop) } else { Ok(()) }
     }
 
     /// Removes a file's privileges, in the kernel's view, too.

@@ -60,6 +60,7 @@ operations! {
     Statx = "statx",
     TmpFile = "tmpfile",
     SyncFs = "syncfs",
+    Access = "access",
 }
 
 impl Operation {

@@ -13,6 +13,9 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
+    /// Options that contradict each other.
+    #[error("{0}")]
+    Options(String),
     /// The mount point is not there.
     #[error("mount point {} does not exist: create it with `mkdir`", .0.display())]
     NoMountPoint(PathBuf),

@@ -19,6 +19,8 @@ pub(crate) struct Handshake {
     pub(crate) writeback_cache: bool,
     pub(crate) no_open: bool,
     pub(crate) idmap: bool,
+    /// The kernel checks access control lists.
+    pub(crate) lists: bool,
     /// The granularity of the times that the kernel keeps itself.
     pub(crate) time_granularity: Duration,
     /// Set to the features of both sides.
@@ -39,9 +41,10 @@ impl Handshake {
             | InitFlags::FUSE_EXPORT_SUPPORT
             | InitFlags::FUSE_HAS_IOCTL_DIR
             | InitFlags::FUSE_NO_OPENDIR_SUPPORT
-            // The kernel checks access control lists; we apply default lists and the umask.
-            | InitFlags::FUSE_POSIX_ACL
+            // We apply default lists and the umask.
             | InitFlags::FUSE_DONT_MASK;
+        // It implies `default_permissions`.
+        flags.set(InitFlags::FUSE_POSIX_ACL, self.lists);
         flags.set(InitFlags::FUSE_WRITEBACK_CACHE, self.writeback_cache);
         flags.set(InitFlags::FUSE_NO_OPEN_SUPPORT, self.no_open);
         flags.set(InitFlags::FUSE_ALLOW_IDMAP, self.idmap);

@@ -40,6 +40,12 @@ pub struct MountOptions {
     /// `open` and `close` cost no request. The price: immutable and append-only files can be opened
     /// for writing, and a write-back error is not reported to each handle.
     pub no_open: bool,
+    /// The kernel asks for no extended attributes. The price: there are none, no access control
+    /// lists and no capabilities of files.
+    pub noxattr: bool,
+    /// Only the user who mounts gets in, and is refused nothing by modes and owners: the kernel
+    /// does not check them, and so does not ask for attributes of a directory after each change.
+    pub private: bool,
     /// The mount can be mounted a second time with other owners. The kernel then does not say who
     /// sent a request; it is looked up where it matters.
     pub idmap: bool,
@@ -48,7 +54,7 @@ pub struct MountOptions {
 }
 
 /// Accepted without an effect: Cairn always works that way.
-const ALWAYS: [&str; 2] = ["defaults", "default_permissions"];
+const ALWAYS: [&str; 1] = ["defaults"];
 
 /// Each setting has a case in `tests/mounted/options.rs` of the command.
 const SETTINGS: &[Setting<MountOptions, String>] = &[
@@ -70,6 +76,17 @@ const SETTINGS: &[Setting<MountOptions, String>] = &[
     (&["nowriteback_cache"], Flag(|options| options.writeback_cache = false)),
     (&["no_open"], Flag(|options| options.no_open = true)),
     (&["nono_open"], Flag(|options| options.no_open = false)),
+    (&["noxattr"], Flag(|options| options.noxattr = true)),
+    (&["xattr"], Flag(|options| options.noxattr = false)),
+    // mount(8) does not pass `private` on: to it, it is a word about how mounts propagate.
+    (&["private", "one_user"], Flag(|options| options.private = true)),
+    (&["noprivate", "default_permissions"], Flag(|options| options.private = false)),
+    (
+        &["build"],
+        Flag(|options| {
+            (options.no_open, options.private, options.writeback_cache) = (true, true, false);
+        }),
+    ),
     (&["idmap"], Flag(|options| options.idmap = true)),
     (&["noidmap"], Flag(|options| options.idmap = false)),
     (
@@ -119,6 +136,8 @@ impl Default for MountOptions {
             spin: Duration::from_micros(50),
             writeback_cache: true,
             no_open: false,
+            noxattr: false,
+            private: false,
             idmap: false,
             timeout: Duration::from_secs(3600),
         }
@@ -156,15 +175,43 @@ impl MountOptions {
         options::written(SETTINGS)
     }
 
+    /// Checks that the options agree with each other.
+    ///
+    /// # Errors
+    /// They do not. The text says which one to leave out.
+    pub fn check(&self) -> Result<(), String> {
+        if self.private && self.allow_other == Some(true) {
+            return Err("private is for one user: leave allow_other out, or private (build sets \
+                        it, noprivate after it takes it back)"
+                .into());
+        }
+        if self.private && self.idmap {
+            return Err("idmap gives a mount other owners, whose rights private does not check: \
+                        leave one of them out"
+                .into());
+        }
+        Ok(())
+    }
+
+    /// The same options, with those that depend on who mounts: `root` or a user.
+    #[must_use]
+    pub fn settled(&self, root: bool) -> Self {
+        let mut settled = self.clone();
+        settled.allow_other.get_or_insert(root && !self.private);
+        settled.suid.get_or_insert(root);
+        settled.dev.get_or_insert(root);
+        settled
+    }
+
     /// The present options by name, for `root` or a user.
     #[must_use]
     pub fn report(&self, root: bool) -> Report {
-        let on = |flag: Option<bool>| flag.unwrap_or(root);
+        let Self { allow_other, suid, dev, .. } = self.settled(root);
         Report::new()
             .with("ro", self.read_only)
-            .with("allow_other", on(self.allow_other))
-            .with("suid", on(self.suid))
-            .with("dev", on(self.dev))
+            .with("allow_other", allow_other == Some(true))
+            .with("suid", suid == Some(true))
+            .with("dev", dev == Some(true))
             .with("exec", self.exec)
             .with("noatime", self.noatime)
             .with("sync", self.sync)
@@ -173,12 +220,15 @@ impl MountOptions {
             .with("spin_us", u64::try_from(self.spin.as_micros()).unwrap_or(u64::MAX))
             .with("writeback_cache", self.writeback_cache)
             .with("no_open", self.no_open)
+            .with("noxattr", self.noxattr)
+            .with("private", self.private)
             .with("idmap", self.idmap)
     }
 
-    /// For fuser, mounting as root or not. Permissions are always checked by the kernel.
+    /// For fuser, mounting as root or not. The kernel checks permissions, but not on a private
+    /// mount.
     pub(crate) fn to_fuser(&self, root: bool) -> fuser::Config {
-        let on = |flag: Option<bool>| flag.unwrap_or(root);
+        let Self { allow_other, suid, dev, .. } = self.settled(root);
         let pick = |flag: bool, yes: MountOption, no: MountOption| if flag { yes } else { no };
         let mut options = vec![
             // Root passes it to the kernel separately. A user passes it in fusermount's list of
@@ -187,19 +237,19 @@ impl MountOptions {
             // Not fuser's own `Subtype`, which it does not pass to the kernel when it mounts as
             // root.
             MountOption::CUSTOM("subtype=cairn".into()),
-            MountOption::DefaultPermissions,
             pick(self.read_only, MountOption::RO, MountOption::RW),
-            pick(on(self.suid), MountOption::Suid, MountOption::NoSuid),
-            pick(on(self.dev), MountOption::Dev, MountOption::NoDev),
+            pick(suid == Some(true), MountOption::Suid, MountOption::NoSuid),
+            pick(dev == Some(true), MountOption::Dev, MountOption::NoDev),
             pick(self.exec, MountOption::Exec, MountOption::NoExec),
         ];
+        options.extend((!self.private).then_some(MountOption::DefaultPermissions));
         options.extend(self.noatime.then_some(MountOption::NoAtime));
         options.extend(self.sync.then_some(MountOption::Sync));
         options.extend(self.dirsync.then_some(MountOption::DirSync));
         let mut config = fuser::Config::default();
         config.mount_options = options;
-        config.acl =
-            if on(self.allow_other) { fuser::SessionACL::All } else { fuser::SessionACL::Owner };
+        let others = allow_other == Some(true);
+        config.acl = if others { fuser::SessionACL::All } else { fuser::SessionACL::Owner };
         config
     }
 }
@@ -240,11 +290,36 @@ mod tests {
         assert!(
             options.read_only && !options.exec && options.threads == 4 && options.spin.is_zero()
         );
+        assert!(options.check().is_ok());
         let config = options.to_fuser(true);
         assert!(config.mount_options.contains(&MountOption::NoSuid));
         assert!(config.mount_options.contains(&MountOption::Dev));
         assert!(config.mount_options.contains(&MountOption::DefaultPermissions));
         assert_eq!(config.acl, fuser::SessionACL::All);
         assert_eq!(MountOptions::new("x").to_fuser(false).acl, fuser::SessionACL::Owner);
+    }
+
+    #[test]
+    fn private_is_for_one_user_whoever_mounts() {
+        let with = |words: &str| {
+            let mut options = MountOptions::new("x");
+            words.split(',').for_each(|word| assert_eq!(options.set(word), Ok(true), "{word}"));
+            options
+        };
+        for words in ["private", "one_user", "build", "noxattr,build"] {
+            let (options, checked) = (with(words), MountOption::DefaultPermissions);
+            assert!(options.check().is_ok());
+            for config in [options.to_fuser(true), options.to_fuser(false)] {
+                assert_eq!(config.acl, fuser::SessionACL::Owner, "{words}");
+                assert!(!config.mount_options.contains(&checked), "{words}");
+            }
+        }
+        assert!(with("private,allow_other").check().unwrap_err().contains("allow_other"));
+        assert!(with("idmap,build").check().unwrap_err().contains("idmap"));
+        for words in ["build,noprivate,allow_other", "private,default_permissions,idmap"] {
+            assert!(with(words).check().is_ok(), "{words}");
+        }
+        let build = with("build,writeback_cache,nono_open");
+        assert!(build.private && build.writeback_cache && !build.no_open, "later words win");
     }
 }

@@ -57,6 +57,8 @@ impl MountOptions {
             ("spin", self.spin == new.spin),
             ("writeback_cache", self.writeback_cache == new.writeback_cache),
             ("no_open", self.no_open == new.no_open),
+            ("noxattr", self.noxattr == new.noxattr),
+            ("private", self.private == new.private),
             ("idmap", self.idmap == new.idmap),
         ]
         .into_iter()

@@ -36,13 +36,14 @@ pub struct Session {
 /// Mounts a filesystem. The kernel's requests wait until [`Session::run`].
 ///
 /// # Errors
-/// The mountpoint is not a directory, `/dev/fuse` cannot be opened, the kernel refuses the mount,
-/// or the system has no memory for a request.
+/// The options contradict each other, the mountpoint is not a directory, `/dev/fuse` cannot be
+/// opened, the kernel refuses the mount, or the system has no memory for a request.
 pub fn mount(
     fs: Arc<dyn FileSystem>,
     mountpoint: &Path,
     options: &MountOptions,
 ) -> Result<Session> {
+    options.check().map_err(Error::Options)?;
     let mountpoint = check_mount_point(mountpoint)?;
     check_device()?;
     let root = rustix::process::geteuid().is_root();
@@ -53,6 +54,7 @@ pub fn mount(
         writeback_cache,
         no_open,
         idmap: options.idmap,
+        lists: !options.private && !options.noxattr,
         time_granularity,
         agreed: core.agreed.clone(),
     };

@@ -170,9 +170,17 @@ pub fn drop_privileges(
     if goes {
         fs.setattr(ino, &SetAttributes { permissions: Some(left), ..SetAttributes::default() })?;
     }
+    Ok(drop_capabilities(fs, ino)? || goes)
+}
+
+/// Removes the capabilities of a file. True if it had some.
+///
+/// # Errors
+/// The filesystem failed.
+pub fn drop_capabilities(fs: &dyn FileSystem, ino: Ino) -> Result<bool> {
     match fs.getxattr(ino, CAPABILITIES) {
         Ok(_) => fs.removexattr(ino, CAPABILITIES).map(|()| true),
-        Err(Error::NoAttribute) => Ok(goes),
+        Err(Error::NoAttribute) => Ok(false),
         Err(error) => Err(error),
     }
 }

@@ -51,6 +51,17 @@ mount -o remount,rw -T "$2" "$1"
 "$0" umount "$1"
 "#;
 
+/// mount(8) keeps the word `private` for itself.
+#[test]
+fn one_user_is_private_in_fstab() {
+    let volume = Volume::make(SIZE, &[]);
+    let mounted = r#"mount -T "$2" "$1"; "$0" stats --json "$1" | grep -o '"private": *true'
+        "$0" umount "$1""#;
+    let output = with_line(&volume, "one_user,build", mounted);
+    assert!(output.status.success() && said(&output).contains("true"), "{}", said(&output));
+    volume.judge();
+}
+
 #[test]
 fn a_fake_mount_mounts_nothing_and_finds_what_would_fail() {
     let volume = Volume::make(SIZE, &[]);

@@ -41,6 +41,15 @@ const EFFECTS: &[Effect] = &[
     ("nowriteback_cache", "writeback_cache", false, small_writes),
     ("", "no_open", false, opens),
     ("no_open", "nono_open", false, opens),
+    ("", "no_open", false, requests_of_new_files),
+    ("", "noxattr", false, requests_of_new_files),
+    ("noxattr", "xattr", false, requests_of_new_files),
+    ("", "private", false, requests_of_new_files),
+    ("", "one_user", false, requests_of_new_files),
+    ("private", "noprivate", false, requests_of_new_files),
+    ("private", "default_permissions", false, requests_of_new_files),
+    ("", "build", false, requests_of_new_files),
+    ("", "build", false, small_writes),
 ];
 
 /// Options whose effect another test checks.
@@ -135,6 +144,24 @@ fn opens(volume: &Volume) -> String {
         "{} opens",
         requests(volume, &["open"], || (0..5).for_each(|_| drop(File::open(&path).unwrap())))
     )
+}
+
+/// [`crate::requests`] has the exact numbers.
+fn requests_of_new_files(volume: &Volume) -> String {
+    let file = |kind: &str, n: u32| volume.path(&format!("{kind} {n}"));
+    let counts = ["mknod", "getxattr", "release"].map(|kind| {
+        let make = |n| fs::write(file(kind, n), "text").unwrap();
+        // With the first file the kernel learns what it need not ask.
+        make(9);
+        let count = requests(volume, &[kind], || (0..5).for_each(make));
+        (0..5).chain([9]).for_each(|n| fs::remove_file(file(kind, n)).unwrap());
+        format!("{count} {kind}")
+    });
+    let dir = |n: u32| volume.path(&format!("dir {n}"));
+    let count =
+        requests(volume, &["getattr"], || (0..5).for_each(|n| fs::create_dir(dir(n)).unwrap()));
+    (0..5).for_each(|n| fs::remove_dir(dir(n)).unwrap());
+    format!("{}, {count} getattr", counts.join(", "))
 }
 
 fn change(volume: &Volume, word: &str) -> Result<(), String> {

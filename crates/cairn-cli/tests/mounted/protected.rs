@@ -69,7 +69,9 @@ fn by_the_kernel(program: &str) -> Vec<String> {
 fn protected_files_are_as_protected_as_the_kernels() {
     let expected = by_the_kernel(ATTEMPTS);
     assert!(expected.len() > 70, "{expected:#?}");
-    for mut volume in [Volume::mounted(64 << 20, ""), Volume::f2fs(64 << 20, "")] {
+    let volumes = ["", "private"]
+        .map(|options| [Volume::mounted(64 << 20, options), Volume::f2fs(64 << 20, options)]);
+    for mut volume in volumes.into_iter().flatten() {
         let found = run(ATTEMPTS, &volume.root());
         assert_eq!(expected.len(), found.len());
         for (kernel, ours) in expected.iter().zip(&found) {

@@ -40,6 +40,40 @@ const COSTS: &[(&str, [&str; 5])] = &[
             "getattr unlink",
         ],
     ),
+    (
+        "noxattr",
+        [
+            "create getattr lookup release write",
+            "create fsync getattr lookup release write",
+            "",
+            "getattr lookup rename",
+            "getattr unlink",
+        ],
+    ),
+    (
+        "private",
+        [
+            "create getxattr lookup release write",
+            "create fsync getxattr lookup release write",
+            "getxattr",
+            "lookup rename",
+            "unlink",
+        ],
+    ),
+    (
+        "build",
+        [
+            "getxattr lookup mknod write",
+            "fsync getxattr lookup mknod write",
+            "getxattr",
+            "lookup rename",
+            "unlink",
+        ],
+    ),
+    (
+        "build,noxattr",
+        ["lookup mknod write", "fsync lookup mknod write", "", "lookup rename", "unlink"],
+    ),
 ];
 
 fn counters(volume: &Volume) -> BTreeMap<String, u64> {
@@ -53,7 +87,7 @@ fn each(volume: &Volume, options: &str, work: impl FnOnce()) -> String {
     let before = counters(volume);
     work();
     let after = counters(volume);
-    let keeps_times = !options.contains("nowriteback_cache");
+    let keeps_times = !options.contains("build");
     let counts = |kind: &str| kind != "forget" && !(kind == "setattr" && keeps_times);
     let requests = after.iter().filter(|(kind, _)| counts(kind)).map(|(kind, count)| {
         let count = (count - before.get(kind).unwrap_or(&0)) as usize;

@@ -43,6 +43,9 @@ fn an_option_of_the_other_format_is_named_with_what_does_the_same() {
     assert!(said.contains("did you mean `no_open`?"), "{said}");
 }
 
+/// All options with their meaning.
+const DOCUMENTED: &str = include_str!("../../../../docs/options.md");
+
 /// The list stands below the FUSE adapter, which the formats do not know.
 #[test]
 fn every_option_of_the_mount_is_named_where_an_unknown_one_is_refused() {
@@ -51,6 +54,7 @@ fn every_option_of_the_mount_is_named_where_an_unknown_one_is_refused() {
     for setting in cairn_fuse::MountOptions::settings() {
         let name = setting.split('=').next().unwrap();
         assert!(OF_THE_MOUNT.contains(&name) || OF_THE_FORMATS_TOO.contains(&name), "{name}");
+        assert!(DOCUMENTED.contains(&format!("`{name}")), "{name} is not in docs/options.md");
     }
 }
 

@@ -210,6 +210,7 @@ impl Operations {
         let (ino, sender) = (self.core.ino(node), Credentials::of(request));
         let drop_privileges = |fs: &dyn FileSystem| {
             let drops = flags.contains(IoFlags::KILL_PRIVILEGES);
+            self.core.drop_unseen_capabilities(fs, ino)?;
             if drops { self.core.drop_privileges(fs, node, &sender) } else { Ok(()) }
         };
         if asked.write_flags & WRITE_CACHE == 0 {

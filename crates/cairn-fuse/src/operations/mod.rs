@@ -77,6 +77,11 @@ impl Operations {
         let request = &mut request;
         let here = self.core.ino(request.header.nodeid);
         match request.header.opcode {
+            opcode::GETXATTR | opcode::LISTXATTR | opcode::SETXATTR | opcode::REMOVEXATTR
+                if self.core.noxattr =>
+            {
+                reply.error(Errno::NOSYS);
+            }
             opcode::LOOKUP => reply.send(&self.lookup(request)),
             opcode::GETATTR => self.getattr(request, reply),
             opcode::STATX => reply.send(&self.statx(request)),
@@ -95,6 +100,7 @@ impl Operations {
             opcode::LINK => reply.send(&self.core.names_changed(self.link(request), &[here])),
             opcode::CREATE => reply.send(&self.core.names_changed(self.create(request), &[here])),
             opcode::TMPFILE => reply.send(&self.tmpfile(request)),
+            opcode::ACCESS if self.core.private => reply.send(&self.access(request)),
             opcode::READDIR => {
                 reply.send_bytes(self.readdir(request).as_deref().map_err(|error| *error))
             }

@@ -2,7 +2,9 @@
 
 use cairn_base::Ino;
 use cairn_vfs::protection::left_permissions;
-use cairn_vfs::{Attributes, Error, FileSystem, NewInode, OpenMode, Result, SetAttributes};
+use cairn_vfs::{
+    Attributes, Error, FileKind, FileSystem, NewInode, OpenMode, Result, SetAttributes,
+};
 use rustix::io::Errno;
 
 use super::Operations;
@@ -14,15 +16,22 @@ use crate::directory;
 use crate::guard::{Ask, Intent};
 use crate::listing::Listing;
 use crate::wire::abi::{
-    AttrOut, BatchForgetIn, CreateIn, CreateOut, EntryOut, FOPEN_KEEP_CACHE, ForgetIn, ForgetOne,
-    GETATTR_FH, GetattrIn, LinkIn, MkdirIn, MknodIn, OpenIn, OpenOut, ReadIn, ReleaseIn, Rename2In,
-    RenameIn, SetattrIn, StatxOut, fattr, opcode,
+    AccessIn, AttrOut, BatchForgetIn, CreateIn, CreateOut, EntryOut, FOPEN_KEEP_CACHE, ForgetIn,
+    ForgetOne, GETATTR_FH, GetattrIn, LinkIn, MkdirIn, MknodIn, OpenIn, OpenOut, ReadIn, ReleaseIn,
+    Rename2In, RenameIn, SetattrIn, StatxOut, fattr, opcode,
 };
 use crate::wire::{Reply, Request};
 
 const O_ACCMODE: u32 = 3;
 const O_APPEND: u32 = rustix::fs::OFlags::APPEND.bits();
 const O_TRUNC: u32 = rustix::fs::OFlags::TRUNC.bits();
+
+/// The set-group-id bit.
+const SET_GID: u32 = 0o2000;
+/// Somebody may run the file.
+const EXECUTE: u32 = 0o111;
+/// `access` asks for the right to run a file.
+const X_OK: u32 = 1;
 
 /// The answer to OPEN: the kernel may keep its cached contents.
 const OPENED: OpenOut = OpenOut { fh: 0, open_flags: FOPEN_KEEP_CACHE, padding: 0 };
@@ -167,18 +176,53 @@ impl Operations {
         let (ino, sender) = (self.core.ino(request.header.nodeid), Credentials::of(request));
         self.core
             .run_taking_space(Operation::SetAttr, &sender, |fs| {
+                if set.size.is_some() || uid.is_some() || gid.is_some() {
+                    self.core.drop_unseen_capabilities(fs, ino)?;
+                }
                 // Empty if the change was only to remove privileges, which the kernel leaves to
                 // Cairn.
                 if set == SetAttributes::default() {
                     return fs.getattr(ino);
                 }
-                if !kill || set.permissions.is_some() {
+                if let Some(asked) = set.permissions {
+                    let permissions = Some(self.permissions_allowed(fs, ino, asked, &sender)?);
+                    return fs.setattr(ino, &SetAttributes { permissions, ..set.clone() });
+                }
+                if !kill {
                     return fs.setattr(ino, &set);
                 }
                 let permissions = permissions_left(fs, ino, &set, &sender)?;
                 fs.setattr(ino, &SetAttributes { permissions, ..set.clone() })
             })
             .map(|found| self.attributes(&found))
+    }
+
+    /// The permissions that the sender may set. Without `default_permissions` the kernel does not
+    /// check that who sets set-group-id is in the group of the file.
+    fn permissions_allowed(
+        &self,
+        fs: &dyn FileSystem,
+        ino: Ino,
+        asked: u32,
+        sender: &Credentials,
+    ) -> Result<u32> {
+        let stranger =
+            self.core.private && asked & SET_GID != 0 && !sender.is_member(fs.getattr(ino)?.gid);
+        Ok(if stranger { asked & !SET_GID } else { asked })
+    }
+
+    /// `access` and `chdir`: the kernel asks if it does not check permissions itself. The sender
+    /// may do everything but run a file that nobody may run.
+    pub(super) fn access(&self, request: &mut Request<'_>) -> Result<(), Errno> {
+        let asked: AccessIn = request.take()?;
+        let ino = self.core.ino(request.header.nodeid);
+        self.core.run(Operation::Access, |fs| {
+            let found = fs.getattr(ino)?;
+            let refused = asked.mask & X_OK != 0
+                && found.kind == FileKind::Regular
+                && found.permissions & EXECUTE == 0;
+            if refused { Err(Error::AccessDenied) } else { Ok(()) }
+        })
     }
 
     pub(super) fn readlink(&self, request: &Request<'_>) -> Result<Vec<u8>, Errno> {

@@ -19,6 +19,8 @@ const XATTR_CREATE: u32 = 1;
 const XATTR_REPLACE: u32 = 2;
 /// Prefix of attributes whose names only administrators may see.
 const TRUSTED: &[u8] = b"trusted.";
+/// Prefix of access control lists.
+const ACCESS_LISTS: &[u8] = b"system.posix_acl_";
 
 /// Sends a value, or its size if the request asks for it.
 fn send_value(reply: Reply, room: u32, value: Result<Vec<u8>, Errno>) {
@@ -74,16 +76,26 @@ impl Operations {
         let name = request.name()?;
         let value = request.bytes(asked.size)?;
         let (ino, sender) = (self.core.ino(request.header.nodeid), Credentials::of(request));
-        self.core.run_taking_space(Operation::SetXattr, &sender, |fs| {
+        // Without FUSE_POSIX_ACL the kernel takes a list for any attribute: it neither says who may
+        // not keep set-group-id, nor expects that the list changes the mode.
+        let is_unknown_list =
+            name.starts_with(ACCESS_LISTS) && !self.core.agreed(InitFlags::FUSE_POSIX_ACL);
+        let done = self.core.run_taking_space(Operation::SetXattr, &sender, |fs| {
+            let is_stranger = more.setxattr_flags & SETXATTR_ACL_KILL_SGID != 0
+                || is_unknown_list && !sender.is_member(fs.getattr(ino)?.gid);
             let mode = match asked.flags {
-                0 if more.setxattr_flags & SETXATTR_ACL_KILL_SGID != 0 => XattrMode::SetByStranger,
+                0 if is_stranger => XattrMode::SetByStranger,
                 0 => XattrMode::Set,
                 XATTR_CREATE => XattrMode::Create,
                 XATTR_REPLACE => XattrMode::Replace,
                 _ => return Err(Error::Invalid("setxattr flags")),
             };
             fs.setxattr(ino, name, value, mode)
-        })
+        });
+        if is_unknown_list {
+            self.core.kernel.attributes_changed(request.header.nodeid);
+        }
+        done
     }
 
     pub(super) fn removexattr(&self, request: &mut Request<'_>) -> Result<(), Errno> {

@@ -29,6 +29,7 @@ pub(crate) mod opcode {
     pub(crate) const READDIR: u32 = 28;
     pub(crate) const RELEASEDIR: u32 = 29;
     pub(crate) const FSYNCDIR: u32 = 30;
+    pub(crate) const ACCESS: u32 = 34;
     pub(crate) const CREATE: u32 = 35;
     pub(crate) const DESTROY: u32 = 38;
     pub(crate) const IOCTL: u32 = 39;
@@ -112,6 +113,8 @@ structures! {
     ForgetOne (16) { nodeid: u64, nlookup: u64 }
     /// `fuse_batch_forget_in`
     BatchForgetIn (8) { count: u32, dummy: u32 }
+    /// `fuse_access_in`
+    AccessIn (8) { mask: u32, padding: u32 }
     /// `fuse_mknod_in`
     MknodIn (16) { mode: u32, rdev: u32, umask: u32, padding: u32 }
     /// `fuse_mkdir_in`

@@ -29,7 +29,9 @@ fn each(test: impl Fn(&Mounted)) {
         threads: 1,
         ..MountOptions::new("model")
     };
-    for options in [MountOptions::new("model"), through] {
+    let private =
+        MountOptions { private: true, allow_other: Some(false), ..MountOptions::new("model") };
+    for options in [MountOptions::new("model"), through, private] {
         let mounted = Mounted::with(&options);
         test(&mounted);
         mounted.finish();

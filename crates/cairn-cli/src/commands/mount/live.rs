@@ -52,12 +52,8 @@ impl Live {
         options: &FuseOptions,
     ) -> Self {
         let root = rustix::process::geteuid().is_root();
-        let mut options = options.clone();
-        for choice in [&mut options.allow_other, &mut options.suid, &mut options.dev] {
-            choice.get_or_insert(root);
-        }
         let image = options.source.clone();
-        let options = Mutex::new(options);
+        let options = Mutex::new(options.settled(root));
         let mountpoint = session.mountpoint().to_owned();
         Self {
             filesystem,

@@ -35,15 +35,18 @@ Example:
 
 Options (-o, separated by commas):
   any volume  ro rw noatime relatime cache=SIZE max_folio=SIZE
-  the mount   allow_other suid nosuid dev nodev exec noexec sync dirsync no_open
-              idmap threads=N spin=MICROSECONDS nowriteback_cache
+  the mount   allow_other suid nosuid dev nodev exec noexec sync dirsync idmap
+              threads=N spin=MICROSECONDS
+  fewer requests, at a price
+              no_open noxattr private nowriteback_cache
+              build (for building images: no_open,private,nowriteback_cache)
   ext4        commit=SECONDS noload sb=KIB discard async_checkpoint[=PERCENT]
   f2fs        checkpoint_interval=SECONDS norecovery mode=adaptive|lfs
               device=PATH (a further device of the volume)
 docs/options.md has all options, with the kernel's names.
 
 Root's mounts are for everybody, a user's mount is for this user alone unless allow_other is given. The kernel checks permissions on both: \
-on a volume whose root directory belongs to uid 0, a user may not make files. cairn put and the other commands without a mount check none.
+on a volume whose root directory belongs to uid 0, a user may not make files, unless with private or build. cairn put and the other commands without a mount check none.
 In /etc/fstab, after make install: IMAGE DIRECTORY fuse.cairn OPTIONS 0 0")]
 pub struct Args {
     /// Mount options; may be repeated.

@@ -73,9 +73,12 @@ impl MountOptions {
     /// are checked when it is opened.
     ///
     /// # Errors
-    /// The list has a word that other programs know, but that cannot work here.
+    /// The list has a word that other programs know, but that cannot work here, or words that
+    /// contradict each other.
     pub fn parse(words: &[&str]) -> Result<Self, String> {
-        Self::over(FuseOptions::default(), words)
+        let options = Self::over(FuseOptions::default(), words)?;
+        options.fuse.check()?;
+        Ok(options)
     }
 
     fn over(mut fuse: FuseOptions, words: &[&str]) -> Result<Self, String> {
