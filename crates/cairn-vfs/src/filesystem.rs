@@ -202,8 +202,7 @@ pub trait FileSystem: Send + Sync {
     /// flag, those of [`FileSystem::fsync`].
     fn write(&self, ino: Ino, offset: u64, data: &[u8], flags: IoFlags) -> Result<usize>;
 
-    /// As [`FileSystem::write`], but the data may be kept instead of copied. It does not change as
-    /// long as it exists.
+    /// As [`FileSystem::write`], but the data, which never changes, may be kept without a copy.
     ///
     /// # Errors
     /// As [`FileSystem::write`].
@@ -328,9 +327,8 @@ pub trait FileSystem: Send + Sync {
     /// Makes everything durable (`syncfs`).
     ///
     /// # Errors
-    /// [`crate::Error::Io`] if metadata could not be written. [`crate::Error::Io`] or
-    /// [`crate::Error::NoSpace`] if data of a file could not be written; all other files are
-    /// durable.
+    /// [`Error::Io`] if metadata could not be written. [`Error::Io`] or [`Error::NoSpace`] if data
+    /// of a file could not be written; all other files are durable.
     fn sync(&self) -> Result<()>;
 
     /// Discards free space in a byte range of the volume, in runs of at least `minimum` bytes.
@@ -397,8 +395,7 @@ pub trait FileSystem: Send + Sync {
     /// Ends [`FileSystem::freeze`] (`FITHAW`).
     ///
     /// # Errors
-    /// [`crate::Error::NotFrozen`]. [`crate::Error::Io`] if a write failed; the
-    /// volume is then thawed and read-only.
+    /// [`Error::NotFrozen`]. [`Error::Io`] if a write failed; the volume is then thawed, read-only.
     fn thaw(&self) -> Result<()> {
         Err(Error::NotFrozen)
     }
@@ -429,14 +426,7 @@ pub trait FileSystem: Send + Sync {
     /// [`Error::Invalid`]: the format does not have these flags. Otherwise as
     /// [`FileSystem::sync`] and [`FileSystem::shutdown`].
     fn go_down(&self, flags: GoingDown) -> Result<()> {
-        match flags {
-            GoingDown::FullSync => self.sync().and_then(|()| self.shutdown(true)),
-            GoingDown::MetaSync => self.shutdown(true),
-            GoingDown::NoSync => self.shutdown(false),
-            GoingDown::MetaFlush | GoingDown::NeedFsck => {
-                Err(Error::Invalid("flags of a shutdown that only F2FS has"))
-            }
-        }
+        flags.of_any_format(|| self.sync(), |flush_log| self.shutdown(flush_log))
     }
 
     /// Stops the volume at once because of a fault, as [`FileSystem::shutdown`] without

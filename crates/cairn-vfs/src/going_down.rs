@@ -1,5 +1,7 @@
 //! What the ioctl asks for that shuts a volume down.
 
+use crate::error::{Error, Result};
+
 /// How an ioctl ends a volume: `F2FS_GOING_DOWN_*`, of which ext4 has the first three
 /// (`EXT4_GOING_FLAGS_*`), by the same numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,4 +17,25 @@ pub enum GoingDown {
     MetaFlush,
     /// A checkpoint asks for fsck. The volume continues.
     NeedFsck,
+}
+
+impl GoingDown {
+    /// Shuts down in one of the three ways that every format has.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for the others; otherwise those of `sync` and `shutdown`.
+    pub(crate) fn of_any_format(
+        self,
+        sync: impl FnOnce() -> Result<()>,
+        shutdown: impl FnOnce(bool) -> Result<()>,
+    ) -> Result<()> {
+        match self {
+            Self::FullSync => sync().and_then(|()| shutdown(true)),
+            Self::MetaSync => shutdown(true),
+            Self::NoSync => shutdown(false),
+            Self::MetaFlush | Self::NeedFsck => {
+                Err(Error::Invalid("flags of a shutdown that only F2FS has"))
+            }
+        }
+    }
 }
