@@ -1,3 +1,4 @@
+use std::path::{Path, PathBuf};
 use std::sync::Barrier;
 use std::thread;
 
@@ -202,13 +203,57 @@ fn a_waiting_thread_and_the_holder_are_named_with_their_places() {
     assert!(!text.contains("InodeData 12"), "{text}");
 }
 
+/// The names in backticks that begin the rows of a section's table.
+fn rows(page: &str, section: &str) -> Vec<String> {
+    let section = page.split("\n## ").find(|part| part.starts_with(section)).unwrap();
+    let names = section.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
+    names.map(|(name, _)| name.to_owned()).collect()
+}
+
+fn page_of_locks() -> String {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/locks.md");
+    std::fs::read_to_string(page).unwrap()
+}
+
 /// The page that explains the lock order has the ranks of the code, in their order.
 #[test]
 fn the_page_of_locks_has_every_rank() {
-    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/locks.md");
-    let page = std::fs::read_to_string(page).unwrap();
-    let rows = page.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
-    let named: Vec<_> = rows.map(|(name, _)| name.to_owned()).collect();
     let ranks: Vec<_> = Rank::ALL.iter().map(|rank| format!("{rank:?}")).collect();
-    assert_eq!(named, ranks);
+    assert_eq!(rows(&page_of_locks(), "The lock order"), ranks);
+}
+
+/// All Rust sources of a folder and its subfolders.
+fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => sources(&path, found),
+            false if path.extension().is_some_and(|ending| ending == "rs") => found.push(path),
+            false => {}
+        }
+    }
+}
+
+/// The page names each file of the library whose locks have no rank: nobody adds one unseen.
+#[test]
+fn the_page_of_locks_has_every_file_with_a_lock_without_a_rank() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let mut named = rows(&page_of_locks(), "Locks without a rank");
+    let mut found = Vec::new();
+    for name in ["base", "block", "cache", "jbd2", "vfs", "ext4", "f2fs"] {
+        sources(&crates.join(format!("cairn-{name}/src")), &mut found);
+    }
+    sources(&crates.join("cairn/src"), &mut found);
+    found.retain(|path| {
+        let text = std::fs::read_to_string(path).unwrap();
+        let path = path.to_str().unwrap();
+        let is_test = path.contains("tests") || path.ends_with("testing.rs");
+        let own = text.contains("parking_lot::") || text.contains("std::sync::Mutex");
+        own && !is_test && !path.contains("/ranked_lock/")
+    });
+    let in_crates = |path: PathBuf| path.strip_prefix(crates).unwrap().display().to_string();
+    let mut found: Vec<_> = found.into_iter().map(in_crates).collect();
+    named.sort();
+    found.sort();
+    assert_eq!(named, found);
 }
