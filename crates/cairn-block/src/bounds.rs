@@ -1,4 +1,4 @@
-//! Whether a request fits a device. Every backend asks before it touches anything.
+//! Checks a request against the bounds of a device. Every device does so before anything else.
 
 use bytes::Bytes;
 

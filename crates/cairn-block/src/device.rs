@@ -1,5 +1,5 @@
-//! The seam: [`BlockDevice`], what is asked of it ([`Batch`]) and how the answer comes back
-//! ([`Completion`]).
+//! [`BlockDevice`], the interface of all devices. Requests go to it in a [`Batch`], and the result
+//! comes in a [`Completion`].
 
 use std::sync::Arc;
 

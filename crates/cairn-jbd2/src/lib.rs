@@ -25,8 +25,8 @@
 //!
 //! # Locking
 //!
-//! One lock (rank `JOURNAL`) protects all that changes. It is never held while a device works. A
-//! handle has the rank `OPERATION` in the lock order.
+//! One lock (`Rank::Journal`) protects all that changes. It is never held while a device works. A
+//! handle has `Rank::Operation` in the lock order.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]

@@ -80,19 +80,19 @@ pub struct Entry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AclError {
     /// The length is not that of a whole number of entries.
-    #[error("{0} bytes are no access control list")]
+    #[error("an access control list cannot have {0} bytes")]
     Length(usize),
     /// The version is unknown.
-    #[error("access control list of version {0}")]
+    #[error("access control list of the unknown version {0}")]
     Version(u32),
     /// The tag is unknown.
     #[error("unknown tag {0:#x} in an access control list")]
     Tag(u16),
     /// There are permission bits beyond `rwx`.
-    #[error("permissions {0:#o} in an access control list")]
+    #[error("impossible permissions {0:#o} in an access control list")]
     Permissions(u16),
     /// A required entry is missing, or an entry occurs twice.
-    #[error("access control list lacks an entry or has one twice")]
+    #[error("access control list without a required entry, or with an entry twice")]
     Shape,
 }
 

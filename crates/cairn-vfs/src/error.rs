@@ -90,7 +90,7 @@ pub enum Error {
     #[error("the volume is not frozen: there is nothing to thaw (cairn freeze freezes it)")]
     NotFrozen,
     /// EXDEV
-    #[error("crosses filesystems")]
+    #[error("source and target are on different filesystems")]
     CrossDevice,
     /// ESTALE: the inode number is not in use
     #[error("stale inode number")]

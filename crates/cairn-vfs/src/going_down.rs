@@ -1,4 +1,4 @@
-//! What the ioctl asks for that shuts a volume down.
+//! The argument of the ioctl that shuts a volume down (`EXT4_IOC_SHUTDOWN`, `F2FS_IOC_SHUTDOWN`).
 
 use crate::error::{Error, Result};
 

@@ -32,7 +32,7 @@ pub enum BadName {
     #[error("the name is longer than 255 bytes")]
     TooLong(usize),
     /// The name contains this byte: NUL or a slash.
-    #[error("the name holds NUL or a slash")]
+    #[error("the name contains NUL or a slash")]
     Byte(u8),
 }
 
@@ -53,7 +53,7 @@ impl BadName {
         match self {
             Self::Empty => "the name is empty",
             Self::TooLong(_) => "the name is longer than 255 bytes",
-            Self::Byte(_) => "the name holds NUL or a slash",
+            Self::Byte(_) => "the name contains NUL or a slash",
         }
     }
 }

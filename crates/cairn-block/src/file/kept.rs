@@ -1,5 +1,5 @@
-//! An image that is kept open, whatever its name leads to later: for a read-only volume that may be
-//! opened again for writing.
+//! Keeps the image of a read-only volume open. If the volume is to be opened again for writing,
+//! this is the same file, even if its name leads elsewhere by then.
 //!
 //! For reading, the open descriptor is enough. For writing the file is opened again, through
 //! `/proc`, or by its name if that still leads to the same file.

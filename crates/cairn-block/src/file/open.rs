@@ -132,7 +132,7 @@ fn size_of(
     let size = file.seek(SeekFrom::End(0)).map_err(io)?;
     match options.create_size {
         Some(wanted) if size < wanted && is_block_device => {
-            let detail = format!("{wanted} bytes wanted, the block device has {size}");
+            let detail = format!("{wanted} bytes are needed, but the block device has {size}");
             Err(Error::new(ErrorKind::OutOfRange, operation, detail))
         }
         Some(wanted) if size < wanted && options.write => {

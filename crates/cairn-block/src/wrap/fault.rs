@@ -1,4 +1,4 @@
-//! [`Fault`]: a device that fails when told to.
+//! [`Fault`]: a device with injected failures.
 //!
 //! Each request of a batch counts by itself, a preflush counts as a flush. Of a batch whose n-th
 //! request fails, those before it are carried out and those after it are not; a failed preflush

@@ -1,8 +1,8 @@
-//! [`Latency`]: a fast device made to take its time.
+//! [`Latency`]: delays the requests to a device.
 //!
-//! A batch's requests run side by side on the pretended device: the batch takes the slowest kind it
-//! contains, plus a flush for each barrier. The submitting thread sleeps; other threads' batches
-//! sleep at the same time.
+//! The requests of a batch count as parallel: the batch takes the time of the slowest kind it
+//! contains, plus that of a flush for each barrier. The submitting thread sleeps; other threads'
+//! batches sleep at the same time.
 
 #![allow(clippy::disallowed_methods, reason = "a slow device is slow for real")]
 

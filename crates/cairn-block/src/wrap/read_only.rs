@@ -1,4 +1,4 @@
-//! [`ReadOnly`]: no write gets through.
+//! [`ReadOnly`]: refuses every write.
 
 use std::sync::Arc;
 

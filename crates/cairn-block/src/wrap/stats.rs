@@ -1,4 +1,4 @@
-//! [`Stats`]: what a device was asked, and how long it took.
+//! [`Stats`]: counts the requests to a device, and their latencies.
 
 #![allow(
     clippy::disallowed_methods,

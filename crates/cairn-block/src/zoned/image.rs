@@ -90,7 +90,7 @@ pub fn open_image(device: &Arc<dyn BlockDevice>) -> Result<Option<Emulated>> {
     layout.check()?;
     if image_size(&layout) != size {
         let detail = format!(
-            "its zones need {} bytes, the image has {size}: was it cut?",
+            "its zones need {} bytes, but the image has {size}: copy it again, whole",
             image_size(&layout)
         );
         return Err(Error::new(ErrorKind::OutOfRange, "open an image with zones", detail));

@@ -1,10 +1,10 @@
-//! Zoned devices: parts of the medium that can only be written from front to back, and are given
-//! back whole.
+//! Zoned devices: parts of the medium that can only be written from front to back, and are reset as
+//! a whole.
 //!
 //! [`ZonedDevice`] is the view of a device's zones ([`crate::BlockDevice::as_zoned`]). [`Emulated`]
 //! gives any device zones and enforces their rules; [`HostZoned`] is a zoned block device of the
-//! host; [`ZoneOrder`] lets several threads write in one zone: it keeps what comes early until its
-//! turn.
+//! host; [`ZoneOrder`] lets several threads write in one zone: it holds back a write until those
+//! before it are done.
 
 mod active;
 mod emulated;

@@ -78,10 +78,12 @@ impl ZoneLayout {
             return wrong("the capacity must be at most the zone size, and not 0");
         }
         if self.zones == 0 || self.conventional > self.zones {
-            return wrong("there must be zones, and no more conventional ones than all");
+            return wrong(
+                "there must be at least one zone, and not more conventional zones than zones",
+            );
         }
         if self.zone_size.checked_mul(self.zones.into()).is_none_or(|size| size > 1 << 60) {
-            return wrong("these zones are too many, or too large");
+            return wrong("the zones are too many or too large");
         }
         if self.max_active != 0 && self.max_open > self.max_active {
             return wrong("no more zones can be open than active");

@@ -14,7 +14,7 @@ pub enum ZoneRule {
     Capacity,
     /// The zone is full.
     Full,
-    /// The device has given the zone up: it is read-only or offline.
+    /// The device has zone has failed: it is read-only or offline.
     Failed,
     /// The zone would be one more active zone than the device can have.
     ActiveLimit,
@@ -34,11 +34,9 @@ impl ZoneRule {
             Self::Alignment => "writes to a sequential zone are whole blocks of 4096 bytes",
             Self::Capacity => "the zone's capacity ends before",
             Self::Full => "the zone is full: reset it first",
-            Self::Failed => {
-                "the device has given the zone up: copy what can be read of it elsewhere"
-            }
+            Self::Failed => "the zone has failed: copy elsewhere what can still be read",
             Self::ActiveLimit => "too many zones are active: finish or reset one first",
-            Self::Discard => "a sequential zone is given up as a whole: reset it",
+            Self::Discard => "a sequential zone cannot be discarded in part: reset it",
             Self::Read => "nothing was written there yet",
             Self::NoWritePointer => "no sequential zone starts there",
         }

@@ -5,11 +5,12 @@
 //!
 //! # Locks of the caller
 //!
-//! The caller holds inode.data *shared* for [`FileCache::read`], [`FileCache::write_back`],
-//! [`FileCache::direct_read`] and the queries. It holds inode.data *exclusively* for everything
-//! that changes contents or size (`write`, `truncate`, `discard`, `zero`, `direct_write`). It holds
-//! no lock above inode.data: the cache calls `reserve`, `place` and tickets, which start journal
-//! handles, and it holds no lock of its own while it does so, but a file's reservation.
+//! `inode.data` is the lock of rank `InodeData` (Linux: `i_rwsem`). The caller holds it *shared*
+//! for [`FileCache::read`], [`FileCache::write_back`], [`FileCache::direct_read`] and the queries.
+//! It holds it *exclusively* for everything that changes contents or size (`write`, `truncate`,
+//! `discard`, `zero`, `direct_write`). It holds no lock above inode.data: the cache calls
+//! `reserve`, `place` and tickets, which start journal handles, and it holds no lock of its own
+//! while it does so, but a file's reservation.
 //!
 //! # Two modes
 //!

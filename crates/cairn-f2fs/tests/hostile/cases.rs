@@ -134,9 +134,9 @@ fn a_zone_that_fails_stops_the_volume() {
                 fs.create(fs.root(), b"new", NewInode::Regular, 0o644, &Caller::ROOT).unwrap().ino;
             fs.write(ino, 0, &[1; 12_000], IoFlags::empty()).unwrap();
             let error = fs.fsync(ino, 0, false).unwrap_err();
-            assert!(error.to_string().contains("given the zone up"), "{error}");
+            assert!(error.to_string().contains("zone has failed"), "{error}");
             let errors = [fs.sync(), fs.unmount()].map(|outcome| outcome.unwrap_err().to_string());
-            assert!(errors.iter().all(|error| error.contains("given the zone up")), "{errors:?}");
+            assert!(errors.iter().all(|error| error.contains("zone has failed")), "{errors:?}");
             drop(fs);
             if condition == ZoneCondition::ReadOnly {
                 assert!(tour::of(&crate::open_on(zoned, "ro").unwrap()) > 400);

@@ -1,5 +1,5 @@
-//! [`Record`]: everything that changes a device, in order, to ask afterwards what a power cut would
-//! have left.
+//! [`Record`]: records everything that changes a device, in order, and derives from it what a power
+//! cut would have left.
 //!
 //! # Fault model
 //! Time is a counter of *moments*; each submission and each completion takes the next one. At a
