@@ -1,4 +1,4 @@
-//! Values between FUSE and the filesystem seam.
+//! Converts values between FUSE and [`cairn_vfs::FileSystem`].
 
 use cairn_vfs::{
     AllocateMode, Attributes, Caller, Error, FileKind, NewInode, RenameMode, Result, SetTime,

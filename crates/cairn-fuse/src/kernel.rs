@@ -175,7 +175,7 @@ impl Shared {
     fn tell(&self, node: u64, offset: i64, len: i64) {
         let Some(notifier) = self.notifier.get() else { return };
         if let Err(error) = notifier.inval_inode(INodeNo(node), offset, len) {
-            tracing::debug!("the kernel does not hear of node {node}: {error}");
+            tracing::debug!("the kernel could not be notified of node {node}: {error}");
         }
     }
 

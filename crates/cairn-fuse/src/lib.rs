@@ -6,19 +6,20 @@
 //! | module | what |
 //! |---|---|
 //! | `wire` | the protocol of `/dev/fuse`: requests and answers |
-//! | `servers` | the threads that read requests, and when they wait, look or call another |
+//! | `servers` | the threads that read requests: when they wait, poll or wake another |
 //! | `operations` | what each request means to the filesystem: translation only |
-//! | `core` | what all requests share: the filesystem, panics made into errors, node numbers |
-//! | `kernel` | the kernel's copy of attributes and pages: all that tells it of changes it did not ask for |
-//! | `convert` | attributes, times, modes between the two worlds |
+//! | `core` | the state that all requests share: the filesystem, node numbers, the handling of panics |
+//! | `kernel` | invalidates the kernel's copies of attributes and pages |
+//! | `convert` | attributes, times and modes, of FUSE and of `FileSystem` |
 //! | `credentials` | who sent a request |
 //! | `counters` | requests by operation, bytes, queue depth |
-//! | [`control`] | the socket through which a live mount is asked and changed |
-//! | `synchronous` | what `sync` and `dirsync` ask of names and attributes |
+//! | [`control`] | the socket for statistics and control of a live mount |
+//! | `synchronous` | `sync` and `dirsync` for names and attributes |
 //! | `writers` | who has a file open for writing |
-//! | `removals` | "no space" waits for removed inodes that are on their way out |
-//! | `directory`, `ioctl` | the requests that take more than a line |
-//! | `handshake`, `transport` | what is agreed with the kernel at first, and how requests arrive: `/dev/fuse` now |
+//! | `removals` | an operation that finds no space waits until removed inodes are deleted |
+//! | `guard` | refuses a write(2) that a nearly full volume cannot store |
+//! | `directory`, `listing`, `ioctl` | `readdir` and its answer; ioctls |
+//! | `handshake`, `transport` | the settings of FUSE's INIT; how requests arrive (`/dev/fuse`) |
 //! | `mounts`, `options`, `session`, `remount`, `error` | mounting |
 
 #![forbid(unsafe_code)]

@@ -1,6 +1,6 @@
 //! The answer to `readdir` and `readdirplus`.
 //!
-//! Damage hides no entry that can be listed: the error of a listing is its end, not its beginning.
+//! In a damaged directory, all entries that can be read are listed; the error comes after them.
 
 use std::collections::HashMap;
 

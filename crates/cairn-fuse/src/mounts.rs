@@ -82,7 +82,7 @@ fn unescape(text: &str) -> PathBuf {
 pub(crate) fn tune(device: &str) {
     let path = format!("/sys/class/bdi/{device}/read_ahead_kb");
     if let Err(error) = fs::write(&path, "1024") {
-        tracing::debug!("{path} stays as it is: {error}");
+        tracing::debug!("{path} could not be changed: {error}");
     }
 }
 

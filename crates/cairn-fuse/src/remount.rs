@@ -1,7 +1,7 @@
 //! Changing the kernel's side of a live mount: read-only or not, and the flags that the kernel
 //! alone acts on.
 //!
-//! The kernel writes its dirty pages to us before it turns a mount read-only, and refuses as long
+//! The kernel sends its dirty pages before it turns a mount read-only, and refuses as long
 //! as a file is open for writing. So this must not be called by a thread that serves requests.
 
 use std::path::Path;

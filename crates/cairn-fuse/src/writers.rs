@@ -1,4 +1,5 @@
-//! Who has a file open for writing, as far as root-reserved blocks go.
+//! Who has a file open for writing. This decides whether its mapped pages may use root-reserved
+//! blocks.
 //!
 //! Pages that were changed through a shared mapping come without a sender. But a mapping keeps its
 //! handle open, and the kernel writes the pages before it gives the handle back. So one of the

@@ -38,7 +38,7 @@ pub enum ControlError {
     )]
     Silent,
     /// The answer is malformed.
-    #[error("its daemon speaks another language ({0}): use the cairn program that mounted it")]
+    #[error("its daemon uses another protocol ({0}): use the cairn program that mounted it")]
     Language(String),
     /// The daemon answered with an error.
     #[error("{0}")]

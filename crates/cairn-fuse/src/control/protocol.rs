@@ -88,7 +88,7 @@ pub(crate) fn read_request(
         Some(version) if version == u64::from(VERSION) => {}
         Some(version) => {
             return Err(Ok(format!(
-                "this daemon speaks version {VERSION} of the protocol, not {version}"
+                "this daemon uses version {VERSION} of the protocol, not {version}"
             )));
         }
         None => return Err(Ok("not a request: `cairn` gives no version".to_owned())),

@@ -144,7 +144,7 @@ fn accept(listener: &UnixListener, stopped: &UnixStream, shared: &Arc<Shared>) {
             Ok(_) if !ready[1].revents().is_empty() => return,
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => {
-                tracing::warn!("no more control clients are taken: {error}");
+                tracing::warn!("no more control clients are accepted: {error}");
                 return;
             }
         }

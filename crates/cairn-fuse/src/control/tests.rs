@@ -106,7 +106,7 @@ fn other_versions_and_nonsense_get_an_answer() {
     let rig = Rig::new();
     let _server = rig.listen();
     for (line, answer) in [
-        ("{\"cairn\":2,\"request\":\"stats\"}\n", "speaks version 1 of the protocol, not 2"),
+        ("{\"cairn\":2,\"request\":\"stats\"}\n", "uses version 1 of the protocol, not 2"),
         ("{\"request\":\"stats\"}\n", "gives no version"),
         ("{\"cairn\":1,\"request\":\"dance\"}\n", "dance"),
         ("hello\n", "not a request"),

@@ -76,7 +76,7 @@ impl Bound {
     fn write(&self, setting: &str, value: u64) {
         let Some(path) = self.bdi.as_ref().map(|bdi| bdi.join(setting)) else { return };
         if let Err(error) = fs::write(&path, value.to_string()) {
-            tracing::debug!("{} stays as it is: {error}", path.display());
+            tracing::debug!("{} could not be changed: {error}", path.display());
         }
     }
 }

@@ -235,7 +235,7 @@ impl Keeping {
         if let Some(root) = self.open_root()
             && let Err(error) = rustix::fs::syncfs(&root)
         {
-            tracing::debug!("not everything that the kernel held was written: {error}");
+            tracing::debug!("not all dirty pages of the kernel were written: {error}");
         }
         if anywhere {
             fs.referenced()

@@ -1,9 +1,9 @@
 //! The protocol of `/dev/fuse` (`linux/fuse.h`, version 7.40): requests as they are read, answers
 //! as they are written.
 //!
-//! fuser mounts and shakes hands; from then on requests are read here. The number of wake-ups of
-//! threads limits small requests, and it depends on which thread reads, when, and for how long
-//! ([`crate::servers`]).
+//! fuser mounts and exchanges the INIT messages; all later requests are read
+//! here. The number of wake-ups of threads limits small requests, and it depends on which thread
+//! reads, when, and for how long ([`crate::servers`]).
 
 pub(crate) mod abi;
 mod buffer;

@@ -63,7 +63,7 @@ impl Reply {
         slices.extend(pieces.iter().map(|piece| IoSlice::new(piece)));
         if let Err(error) = self.device.write(&slices) {
             // The caller was killed, or the connection has ended.
-            tracing::debug!("an answer was not taken: {error}");
+            tracing::debug!("the kernel did not accept an answer: {error}");
         }
     }
 }
