@@ -254,7 +254,7 @@ pub(crate) fn short_journal(area: &JournalArea) -> Option<String> {
     let blocks = superblock.blocks.saturating_add(1).saturating_sub(superblock.first);
     (blocks < cairn_jbd2::MIN_JOURNAL_BLOCKS).then(|| {
         format!(
-            "the journal has {blocks} blocks, and {} is the least: make a larger one \
+            "the journal has {blocks} blocks, but needs at least {}: make a larger one \
              (tune2fs -O ^has_journal, then tune2fs -j)",
             cairn_jbd2::MIN_JOURNAL_BLOCKS
         )

@@ -69,8 +69,7 @@ impl Backup {
     fn reason(&self) -> String {
         let (BackupLocation { block_size, group, block }, why) = (self.place, &self.why);
         format!(
-            "{why}: the volume is read by the backup in group {group}, and not written: \
-             repair it with e2fsck -b {block} -B {block_size} IMAGE"
+            "{why}: the backup superblock of group {group} is used, and the volume is read-only: repair it with e2fsck -b {block} -B {block_size} IMAGE"
         )
     }
 }
@@ -105,7 +104,7 @@ pub fn probe(device: &dyn BlockDevice) -> Result<Option<Probe>> {
 /// The device cannot be read.
 pub fn probe_backups(device: &dyn BlockDevice) -> Result<Option<Probe>> {
     let first = first_bytes(device)?;
-    search(device, &first, None, "the first superblock is damaged (its magic number is not there)")
+    search(device, &first, None, "the first superblock is damaged (its magic number is missing)")
 }
 
 /// Looks for the superblock at `kib` KiB, by the option `sb=`, and the descriptors beside it.

@@ -37,7 +37,7 @@ impl Ext4 {
 
     fn drop_references(&self, ino: Ino, count: u64) {
         if let Err(error) = self.done(self.ops.forget(ino, count)) {
-            tracing::warn!(%ino, %error, "an unlinked inode could not be deleted; recovery will");
+            tracing::warn!(%ino, %error, "an unlinked inode could not be deleted; the next recovery deletes it");
         }
     }
 
@@ -68,7 +68,7 @@ impl Ext4 {
         if !self.ops.is_read_only()
             && let Err(error) = self.done(writeback::write_access_times(&self.ops))
         {
-            tracing::debug!(%error, "access times are not stored");
+            tracing::debug!(%error, "access times could not be written");
         }
     }
 

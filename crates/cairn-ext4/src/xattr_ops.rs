@@ -46,7 +46,8 @@ impl ValueInodes for Values<'_> {
 }
 
 fn not_maintained() -> crate::Error {
-    VfsError::Unsupported("attribute values in inodes of their own are not maintained").into()
+    VfsError::Unsupported("attribute values in separate inodes (ea_inode) are not maintained")
+        .into()
 }
 
 /// The contents of an inode for an attribute's value.

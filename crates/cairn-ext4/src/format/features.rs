@@ -210,7 +210,7 @@ const WRITABLE_RO_COMPAT: RoCompat = RoCompat::SPARSE_SUPER
 const READ_ONLY_INCOMPAT: &[(Incompat, &str)] = &[
     (
         Incompat::MMP,
-        "Cairn does not take part in multiple-mount protection; remove it with `tune2fs -O ^mmp`",
+        "Cairn does not support multiple-mount protection; remove it with `tune2fs -O ^mmp`",
     ),
     (
         Incompat::ENCRYPT,
@@ -218,17 +218,23 @@ const READ_ONLY_INCOMPAT: &[(Incompat, &str)] = &[
     ),
     (
         Incompat::EA_INODE,
-        "attribute values in inodes of their own are read but not maintained; mount with Linux to write",
+        "attribute values in separate inodes are read but not maintained; mount with Linux to write",
     ),
     (Incompat::CASEFOLD, "case-insensitive names are not maintained; mount with Linux to write"),
 ];
 
 const READ_ONLY_RO_COMPAT: &[(RoCompat, &str)] = &[
-    (RoCompat::QUOTA, "usage by user is not kept; remove it with `tune2fs -O ^quota`"),
-    (RoCompat::PROJECT, "usage by project is not kept; remove it with `tune2fs -O ^project`"),
-    (RoCompat::BIGALLOC, "clusters cannot be allocated; mount with Linux to write"),
+    (
+        RoCompat::QUOTA,
+        "quotas of users and groups are not maintained; remove it with `tune2fs -O ^quota`",
+    ),
+    (RoCompat::PROJECT, "project quotas are not maintained; remove it with `tune2fs -O ^project`"),
+    (RoCompat::BIGALLOC, "clusters (bigalloc) cannot be allocated; mount with Linux to write"),
     (RoCompat::VERITY, "fs-verity files are not maintained; mount with Linux to write"),
-    (RoCompat::READONLY, "the volume is marked read-only; `tune2fs -O ^read-only` lifts it"),
+    (
+        RoCompat::READONLY,
+        "the volume is marked read-only; remove the mark with `tune2fs -O ^read-only`",
+    ),
     (RoCompat::SHARED_BLOCKS, "files share blocks; `e2fsck -E unshare_blocks` gives each its own"),
 ];
 
@@ -316,7 +322,7 @@ impl Features {
         }
         for name in names_of(left.bits(), RO_COMPAT_NAMES, 'R') {
             reasons.push(format!(
-                "feature {name}: Cairn does not know how to keep it; mount with Linux to write"
+                "feature {name}: Cairn does not know it and cannot maintain it; mount with Linux to write"
             ));
         }
         reasons

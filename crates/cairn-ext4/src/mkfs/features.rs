@@ -85,7 +85,7 @@ pub(super) fn choose(wishes: &[String]) -> Result<Features> {
     match features.access() {
         Access::ReadWrite => Ok(features),
         Access::ReadOnly(why) | Access::Refuse(why) => Err(Error::Option(format!(
-            "a volume with this could not be written: {why}: leave it out of -O"
+            "Cairn could not write such a volume: {why}: leave the feature out of -O"
         ))),
     }
 }
@@ -104,7 +104,7 @@ fn possible() -> Vec<&'static str> {
 
 fn unknown(name: &str) -> Error {
     let what =
-        if STATES.contains(&name) { "is a state, which only a mount sets" } else { "is not known" };
+        if STATES.contains(&name) { "is set by a mount, not by mkfs" } else { "is not known" };
     let possible = possible();
     let meant = did_you_mean(name, possible.iter().copied());
     Error::Option(format!(

@@ -89,13 +89,13 @@ impl Plan {
         let block_size = options.block_size.unwrap_or(class.0);
         if !block_size.is_power_of_two() || !(1024..=65536).contains(&block_size) {
             return refuse(format!(
-                "blocks of {block_size} bytes cannot be: give a power of two from 1024 to 65536, as 4096"
+                "blocks of {block_size} bytes are not possible: give a power of two from 1024 to 65536, such as 4096"
             ));
         }
         let inode_size = options.inode_size.unwrap_or(256);
         if !inode_size.is_power_of_two() || !(128..=block_size).contains(&inode_size) {
             return refuse(format!(
-                "inodes of {inode_size} bytes cannot be: give a power of two from 128 to the block size ({block_size}), as 256"
+                "inodes of {inode_size} bytes are not possible: give a power of two from 128 to the block size ({block_size}), such as 256"
             ));
         }
         features::check_inode_size(&mut features, inode_size);
@@ -195,7 +195,7 @@ impl Plan {
             .take_many(count, from, end)
             .or_else(|| self.used.take_many(count, start, end));
         runs.ok_or_else(|| {
-            Error::Option("the volume is too small for its journal and directories: give a larger size, as 64M".into())
+            Error::Option("the volume is too small for its journal and directories: give a larger size, such as 64M".into())
         })
     }
 }
@@ -215,7 +215,7 @@ fn journal_blocks(
     let journal = wish.unwrap_or(default);
     if wish.is_some() && (journal < SMALLEST_JOURNAL || journal > blocks / 2) {
         return refuse(format!(
-            "a journal of {journal} blocks cannot be: give {SMALLEST_JOURNAL} to {} blocks of {block_size} bytes",
+            "a journal of {journal} blocks is not possible: give {SMALLEST_JOURNAL} to {} blocks of {block_size} bytes",
             blocks / 2
         ));
     }
@@ -326,7 +326,7 @@ fn set_sizes(
     superblock.raw.s_clusters_per_group = U32::new(per_group);
     if !(1024..=64 * MIB).contains(&ratio) {
         return refuse(format!(
-            "an inode for each {ratio} bytes cannot be: give 1024 to {} bytes, as 16384",
+            "an inode for each {ratio} bytes is not possible: give 1024 to {} bytes, such as 16384",
             64 * MIB
         ));
     }
@@ -347,7 +347,9 @@ fn set_sizes(
     }
     if inodes_per_group > most || inodes_per_group * groups > u64::from(u32::MAX) {
         let most = (most / step * step * groups).min(u64::from(u32::MAX) / groups * groups);
-        return refuse(format!("{wanted} inodes cannot be in this volume: give {step} to {most}"));
+        return refuse(format!(
+            "{wanted} inodes are not possible in this volume: give {step} to {most}"
+        ));
     }
     superblock.raw.s_inodes_per_group =
         U32::new(u32::try_from(inodes_per_group).unwrap_or(u32::MAX));
@@ -389,7 +391,7 @@ fn drop_short_group(superblock: &mut Superblock) -> Result<()> {
     }
     if last == 0 {
         return refuse(
-            "the volume is too small, its metadata would take all of it: give a larger size, as 64M",
+            "the volume is too small, its metadata would take all of it: give a larger size, such as 64M",
         );
     }
     superblock.set_blocks_count(superblock.blocks_count() - blocks);
@@ -419,7 +421,7 @@ fn probe_layout(superblock: &Superblock) -> Result<Layout> {
 fn finish_sizes(superblock: &mut Superblock, options: &MkfsOptions) -> Result<()> {
     let percent = options.reserved_percent.unwrap_or(5.0);
     if !(0.0..=50.0).contains(&percent) {
-        return refuse(format!("{percent} per cent cannot be reserved: give 0 to 50, as 5"));
+        return refuse(format!("{percent} percent cannot be reserved: give 0 to 50, such as 5"));
     }
     // The precision suffices for a percentage.
     superblock.set_reserved_blocks((superblock.blocks_count() as f64 * percent / 100.0) as u64);

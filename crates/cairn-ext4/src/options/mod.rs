@@ -111,7 +111,7 @@ impl MountOptions {
         Self::TABLE.apply(&mut options, list)?;
         if options.no_load && !options.read_only {
             return Err(Error::Option(
-                "noload leaves an unclean journal unplayed and is only safe read-only: add ro"
+                "noload does not replay an unclean journal, which is safe only read-only: add ro"
                     .to_owned(),
             ));
         }
