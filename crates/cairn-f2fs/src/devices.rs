@@ -59,7 +59,7 @@ pub fn assemble(devices: Vec<Arc<dyn BlockDevice>>) -> Result<Arc<dyn BlockDevic
     }
     if lengths.len() != devices.len() {
         let text = format!(
-            "the volume lies on {} devices, {} are given",
+            "the volume is on {} devices, but {} are given",
             lengths.len().max(1),
             devices.len()
         );

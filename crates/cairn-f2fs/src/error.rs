@@ -31,7 +31,7 @@ pub enum Error {
     #[error(transparent)]
     Data(cairn_block::Error),
     /// An earlier failure stopped all writing.
-    #[error("the volume takes no more changes: {0}")]
+    #[error("the volume has stopped: {0}")]
     Stopped(Arc<str>),
     /// Not an F2FS volume.
     #[error("no F2FS filesystem here (superblock magic is {found:#010x}, not 0xf2f52010)")]

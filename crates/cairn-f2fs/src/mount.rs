@@ -36,6 +36,7 @@ use crate::node::NodeCache;
 use crate::op::Operations;
 use crate::options::MountOptions;
 use crate::recovery::chain::{self, ChainNode};
+use crate::recovery::orphans;
 use crate::recovery::overlay::Overlay;
 use crate::recovery::replay::{self, RollForward};
 use crate::segment::Mode;
@@ -188,13 +189,13 @@ impl F2fs {
                 // No checkpoint may be written before the chain is part of the volume, because it
                 // would end the chain.
                 self.mount.set_recovering(true);
-                replay::delete_orphans(ops)?;
+                orphans::delete_orphans(ops)?;
                 replay::replay(ops, roll_forward)?;
                 self.mount.set_recovering(false);
             }
         }
         store.segments.check_write_pointers()?;
-        replay::delete_orphans(ops)?;
+        orphans::delete_orphans(ops)?;
         self.start_daemons()?;
         match self.mount.options().checkpoint_disabled {
             Some(cap) => disable::disable(ops, cap)?,

@@ -129,7 +129,7 @@ pub(crate) fn freeze(ops: &Operations) -> Result<()> {
         store.operation_lock.check()?;
         if store.checkpoints.is_disabled() {
             return Err(Error::Option(
-                "checkpoints are disabled, so nothing can be brought to the disk: remount with checkpoint=enable first"
+                "checkpoints are disabled, so changes cannot be made durable: remount with checkpoint=enable first"
                     .into(),
             ));
         }

@@ -48,7 +48,7 @@ impl MountState {
                 Verdict::GoOn => {}
                 Verdict::Note => self.note_damage(store, error),
                 Verdict::Stop => {
-                    tracing::error!(%error, "the volume takes no more changes");
+                    tracing::error!(%error, "volume stopped");
                     store.operation_lock.stop(&format!("stopped after an error: {error}"));
                 }
                 Verdict::PowerCut => {

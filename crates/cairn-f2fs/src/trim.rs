@@ -23,7 +23,7 @@ pub(crate) fn trim(mount: &MountState, offset: u64, len: u64, minimum: u64) -> R
     }
     if offset >= store.device.geometry().size || len < BLOCK_BYTES {
         return Err(VfsError::Invalid(
-            "trimming takes a range that starts in the volume and has a block",
+            "FITRIM needs a range that starts in the volume and has at least one block",
         )
         .into());
     }

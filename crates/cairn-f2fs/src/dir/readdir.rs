@@ -140,7 +140,7 @@ impl Listing<'_> {
     ) -> Result<(Dentry<'b>, Name<'b>)> {
         let name = check_entry(self.directory, block, &entry, &self.disk.layout)?;
         if !fits(&entry) {
-            let what = "the name is in a bucket that its hash does not lead to";
+            let what = "the name is not in the bucket of its hash";
             return Err(bad_entry(self.directory, block, entry.slot, what, entry.hash.into()));
         }
         Ok((entry, name))

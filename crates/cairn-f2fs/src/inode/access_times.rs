@@ -36,6 +36,6 @@ pub(crate) fn touch(ops: &Operations, inode: &Arc<Inode>) {
         Ok(())
     });
     if let Err(error) = kept {
-        tracing::debug!(ino = %inode.nid, %error, "the access time is not renewed");
+        tracing::debug!(ino = %inode.nid, %error, "the access time could not be updated");
     }
 }

@@ -41,7 +41,12 @@ pub(crate) fn allocate(
     let end = match offset.checked_add(len) {
         Some(end) if len > 0 && end <= i64::MAX as u64 => end,
         Some(_) if len > 0 => return Err(VfsError::TooLarge.into()),
-        _ => return Err(VfsError::Invalid("fallocate of an empty or impossible range").into()),
+        _ => {
+            return Err(VfsError::Invalid(
+                "fallocate of an empty range, or of one beyond the largest file size",
+            )
+            .into());
+        }
     };
     writeback::adopt(ops, inode);
     ops.inodes.pages.balance()?;

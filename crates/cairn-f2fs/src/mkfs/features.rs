@@ -13,7 +13,7 @@ const REFUSED: [(Features, &str); 8] = [
     (Features::COMPRESSION, "Cairn does not compress what it writes"),
     (Features::PROJECT_QUOTA, "Cairn does not maintain quota files"),
     (Features::QUOTA_INO, "Cairn does not maintain quota files"),
-    (Features::RO, "such a volume could never be filled"),
+    (Features::RO, "a read-only volume could never be filled"),
     (Features::DEVICE_ALIAS, "Cairn makes volumes on one device"),
 ];
 /// Features that can be made.

@@ -102,9 +102,9 @@ fn zones_of(index: usize, device: &dyn BlockDevice) -> Result<Option<MediumZones
         ));
     }
     if !first.len.is_power_of_two() || first.len < SEGMENT_BYTES || first.capacity < SEGMENT_BYTES {
-        let text = "F2FS needs zones of a power of two, of 2 MiB at least; these have";
+        let text = "F2FS needs zones whose size is a power of two, with a capacity of at least 2 MiB; these have";
         return Err(Error::Option(format!(
-            "{text} {} bytes, {} to be written",
+            "{text} {} bytes and a capacity of {}",
             first.len, first.capacity
         )));
     }

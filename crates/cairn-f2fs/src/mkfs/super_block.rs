@@ -41,7 +41,7 @@ pub(super) fn build(
     place_areas(&mut superblock, geometry);
     if paths.len() > superblock.devs.len() {
         return Err(Error::Option(format!(
-            "a volume lies on {} devices at most",
+            "a volume can have at most {} devices",
             superblock.devs.len()
         )));
     }

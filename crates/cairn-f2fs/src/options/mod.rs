@@ -161,18 +161,18 @@ impl MountOptions {
         }
         if options.checkpoint_disabled.is_some() && options.read_only {
             return Err(Error::Option(
-                "checkpoint=disable needs a volume that is written: say checkpoint=enable, or rw"
+                "checkpoint=disable needs a writable volume: give checkpoint=enable, or rw"
                     .to_owned(),
             ));
         }
         if options.atgc && options.mode == Mode::Lfs {
             return Err(Error::Option(
-                "atgc does not go with mode=lfs: leave out one of them".to_owned(),
+                "atgc and mode=lfs exclude each other: leave one of them out".to_owned(),
             ));
         }
         if options.no_recovery && !options.read_only {
             return Err(Error::Option(
-                "norecovery leaves fsynced data behind and is only safe read-only: add ro"
+                "norecovery ignores what was fsynced after the last checkpoint, which is safe only read-only: add ro"
                     .to_owned(),
             ));
         }

@@ -3,8 +3,10 @@
 //! fsync writes an inode's nodes to the warm node log and nothing else; each block names the next
 //! block of the log. So the nodes written since the checkpoint form a chain ([`chain`]) that starts
 //! at the log's next block in the checkpoint. A read-only volume keeps the changes of the chain in
-//! memory ([`overlay`]); a writable one applies them ([`replay`]).
+//! memory ([`overlay`]); a writable one applies them ([`replay`]). [`orphans`] deletes
+//! inodes without a name, before and after that.
 
 pub(crate) mod chain;
+pub(crate) mod orphans;
 pub(crate) mod overlay;
 pub(crate) mod replay;

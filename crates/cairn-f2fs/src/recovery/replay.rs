@@ -37,10 +37,10 @@ use crate::format::inode::{Advise, InlineFlags, Inode as Record, NIDS};
 use crate::format::node::{FOOTER_AT, XATTR_OFFSET, data_pointers};
 use crate::format::path::NodeKind;
 use crate::format::units::BLOCK_BYTES;
-use crate::format::{BlockAddr, CheckpointFlags, Log, Nid, block};
+use crate::format::{BlockAddr, Log, Nid, block};
 use crate::gc::relocate;
 use crate::inode::tree::{self, Pointer};
-use crate::inode::{Inode, delete, truncate_blocks};
+use crate::inode::{Inode, truncate_blocks};
 use crate::node::Owner;
 use crate::op::Op;
 use crate::op::Operations;
@@ -167,7 +167,10 @@ impl Replay<'_> {
         let was_inline = inode.is_inline();
         let is_inline = source.inline.contains(InlineFlags::DATA);
         if inode.state.read().record.shape() != source.shape() || inode.kind != source.kind {
-            let (ino, expected) = (inode.nid, "roll-forward finds an inode of another shape");
+            let (ino, expected) = (
+                inode.nid,
+                "roll-forward finds an inode of another type or with other inline flags",
+            );
             return Err(Corrupt::Inode {
                 ino,
                 field: "i_inline",
@@ -351,28 +354,6 @@ impl Replay<'_> {
         }
         Ok(())
     }
-}
-
-/// Deletes the inodes whose names were given to others.
-///
-/// # Errors
-/// One could not be deleted.
-pub(crate) fn delete_orphans(ops: &Operations) -> Result<()> {
-    for orphan in ops.store()?.checkpoints.orphans.list() {
-        match ops.inodes.inode(orphan.ino()) {
-            Ok(inode) => delete::delete_inode(ops, &inode)?,
-            Err(Error::Vfs(cairn_vfs::Error::Stale)) => {
-                ops.store()?.checkpoints.orphans.remove(orphan);
-            }
-            // The orphan stays recorded. The volume is mounted all the same.
-            Err(error) => {
-                tracing::warn!(nid = %orphan, %error, "an orphan could not be read: run fsck.f2fs");
-                ops.store()?.checkpoints.raise(CheckpointFlags::FSCK);
-                let _ = ops.mount.observe(Err::<(), _>(error));
-            }
-        }
-    }
-    Ok(())
 }
 
 /// What roll-forward takes from the chain's inode; links, nodes and counts are the volume's.

@@ -28,7 +28,9 @@ impl Segments {
             let empty = table.valid(segno) == 0;
             let current = state.logs.iter().position(|other| other.segno() == segno);
             if (!empty || current.is_some()) && table.log(segno).is_node() != log.is_node() {
-                return bad("roll-forward finds data among nodes, or nodes among data");
+                return bad(
+                    "roll-forward finds data in a node segment, or a node in a data segment",
+                );
             }
             if let Some(index) = current {
                 state.logs[index].own(block, &[owner]);

@@ -154,7 +154,7 @@ fn check_capacity(entries: &[SitEntry], layout: &Layout) -> Result<(), Corrupt> 
     for (segno, entry) in (0..).map(SegNo).zip(entries) {
         let usable = usize::from(layout.usable_blocks(segno));
         if let Some(block) = bits::next_set(&entry.valid_map, usable, ENTRIES) {
-            let what = "a block is in use behind what its zone can hold";
+            let what = "a block beyond its zone's capacity is in use";
             return Err(Corrupt::Sit { segno, what, value: as_u64(block) });
         }
     }
@@ -171,13 +171,13 @@ fn check_log(
 ) -> Result<(), Corrupt> {
     let position = checkpoint.log(log);
     if position.blkoff >= layout.usable_blocks(position.segno) {
-        let what = "a log stands behind what its zone can hold";
+        let what = "a log's next block is beyond its zone's capacity";
         return Err(Corrupt::Sit { segno: position.segno, what, value: position.blkoff.into() });
     }
     let Some(SitEntry { valid_map: map, .. }) = entries.get(position.segno.index()) else {
         return Err(Corrupt::Sit {
             segno: position.segno,
-            what: "a log stands in no segment",
+            what: "a log's current segment does not exist",
             value: 0,
         });
     };
@@ -188,7 +188,7 @@ fn check_log(
     };
     match bits::next_set(map, from, end) {
         Some(block) => {
-            let what = "a log stands at, or before, a block in use";
+            let what = "a log's next block, or one that it will append to, is in use";
             Err(Corrupt::Sit { segno: position.segno, what, value: as_u64(block) })
         }
         None => Ok(()),
@@ -216,7 +216,7 @@ mod tests {
         };
         assert_eq!((used(1, 511), used(6, 275)), (None, None));
         for (segno, block) in [(6, 276), (7, 0), (23, 511)] {
-            let what = "a block is in use behind what its zone can hold";
+            let what = "a block beyond its zone's capacity is in use";
             assert_eq!(
                 used(segno, block),
                 Some(Corrupt::Sit { segno: SegNo(segno as u32), what, value: as_u64(block) })

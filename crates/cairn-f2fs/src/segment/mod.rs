@@ -194,7 +194,7 @@ impl Segments {
         let place = self.layout.segment_of(addr);
         let usable = place.filter(|(segno, block)| *block < self.layout.usable_blocks(*segno));
         usable.ok_or_else(|| {
-            let what = "an address is not in the main area, or behind what its zone can hold";
+            let what = "an address is outside the main area or beyond its zone's capacity";
             Corrupt::Sit { segno: SegNo(u32::MAX), what, value: addr.get().into() }
         })
     }

@@ -90,7 +90,7 @@ impl Segments {
         self.reset_free();
         for log in Log::ALL {
             if let Some(why) = self.obstacle(zones, log) {
-                tracing::info!(?log, at = %self.next_address(log), "{why}: the log moves on");
+                tracing::info!(?log, at = %self.next_address(log), "{why}: the log continues in another section");
                 self.resume_log(log, CHECKPOINT_SECTIONS)?;
                 self.stats.logs_moved.add(1);
             }
@@ -112,13 +112,13 @@ impl Segments {
             state.logs.iter().filter(|log| state.table.section_of(log.segno()) == section).count()
                 > 1;
         match () {
-            () if pointer != next => Some("a zone's write pointer is not where its log ends"),
+            () if pointer != next => Some("a zone's write pointer is not at its log's next block"),
             () if here.position.alloc == AllocType::Ssr => {
-                Some("a log fills holes, and its zone is written in order")
+                Some("a log reuses free blocks (SSR) of a zone that must be written in order")
             }
             () if shared => Some("two logs are in one zone"),
             () if later.any(|segno| !state.table.free.is_free(segno)) => {
-                Some("a log is in a zone that is in use behind it")
+                Some("a log's zone is in use after the log's segment")
             }
             () => None,
         }

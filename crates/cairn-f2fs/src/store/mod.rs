@@ -101,7 +101,7 @@ impl Store {
         runtime: Arc<dyn Runtime>,
     ) -> Result<Self> {
         if pack.checkpoint.flags.contains(CheckpointFlags::RESIZEFS) {
-            return Err(Error::Feature("a resize was under way: run fsck.f2fs".into()));
+            return Err(Error::Feature("a resize was interrupted: run fsck.f2fs on it".into()));
         }
         let device = cache.device().clone();
         let checkpoint = &pack.checkpoint;

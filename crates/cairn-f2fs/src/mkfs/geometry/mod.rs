@@ -102,7 +102,7 @@ fn too_small(bytes: u64, options: &MkfsOptions) -> Error {
     match sizes.by_ref().take_while(|segments| *segments <= MAX_SEGMENTS).find(enough) {
         Some(segments) => Error::TooSmall { bytes, smallest: smallest(segments, enough) * SEGMENT_BYTES },
         None => Error::Option(
-            "no size does for this overprovision, these sections and zones: leave out -o, -s and -z".into(),
+            "no size is possible with these overprovision, sections and zones: leave out -o, -s and -z".into(),
         ),
     }
 }
@@ -145,7 +145,7 @@ fn divide(medium: &Medium, options: &MkfsOptions) -> Result<Geometry, Refusal> {
     let zone = u64::from(segs_per_sec) * u64::from(secs_per_zone);
     if zone == 0 || zone > MAX_SEGMENTS {
         return Err(never(
-            "segments per section times sections per zone cannot be that: give 1 to 8388608 together, as -s 1 -z 1",
+            "segments per section times sections per zone must be 1 to 8388608: give for example -s 1 -z 1",
         ));
     }
     let zone_bytes = zone * SEGMENT_BYTES;
@@ -161,7 +161,7 @@ fn divide(medium: &Medium, options: &MkfsOptions) -> Result<Geometry, Refusal> {
     device_segments.extend(others.iter().map(|bytes| bytes / SEGMENT_BYTES));
     let segments = device_segments.iter().sum::<u64>() / zone * zone;
     if segments > MAX_SEGMENTS {
-        return Err(never("F2FS ends at 16 TiB: give a smaller size"));
+        return Err(never("an F2FS volume has at most 16 TiB: give a smaller size"));
     }
     if segments < MIN_SEGMENTS {
         return Err(Refusal::TooSmall);
@@ -182,7 +182,7 @@ fn divide(medium: &Medium, options: &MkfsOptions) -> Result<Geometry, Refusal> {
         // If zones end within a segment, fewer blocks are writable than the whole segments have.
         let writable = sections * (zones.capacity / BLOCK_BYTES);
         if writable <= space.overprovision * BPS {
-            let text = "the zones hold too little: all of it would be kept for cleaning";
+            let text = "the zones are too few: all of their space would be reserved for cleaning";
             return Err(never(&format!("{text}; take more zones, or give -Z 8 and -o")));
         }
     }
