@@ -66,7 +66,7 @@ pub enum Cause {
         size: u64,
     },
     /// A further device of the volume is missing or is another one.
-    #[error("the volume continues on '{}', {why}", path.display())]
+    #[error("the volume has a further device '{}', {why}", path.display())]
     FurtherDevice {
         /// The file or block device.
         path: PathBuf,
@@ -169,11 +169,11 @@ impl Cause {
                 Kind::NotFound => "check the name; `cairn mkfs` makes a new image",
                 Kind::PermissionDenied => {
                     "check the owner and mode of the file and its directories; \
-                     a file that may only be read can be looked at (cairn ls, cairn mount -r)"
+                     a file that you may only read works with cairn ls, cairn get and cairn mount -r"
                 }
                 // What the host's limits leave no room for says what to raise.
                 Kind::NoSpace if says_what_to_do(error) => return None,
-                Kind::ReadOnly => "it can only be looked at (cairn ls, cairn get, cairn mount -r)",
+                Kind::ReadOnly => "it can only be read (cairn ls, cairn get, cairn mount -r)",
                 Kind::NoSpace => "free space on the host",
                 // A refused lock names its holder. The other errors need no advice.
                 _ => return None,
@@ -189,7 +189,7 @@ impl Cause {
             Self::WouldOverwrite { .. } => "add --force (-F) to replace it",
             Self::UnknownFormat { hint: Some(hint) } => hint.advice,
             Self::UnknownFormat { .. } => {
-                "check the name, or say where it begins: 'IMAGE?offset=BYTES'"
+                "check the name, or give the filesystem's place: 'IMAGE?offset=BYTES'"
             }
             Self::Format { class: Class::TooShort, .. } => "copy it again, whole",
             Self::Format { class: Class::Corrupt, format: Format::Ext4, .. } => "run e2fsck on it",

@@ -68,9 +68,9 @@ fn open_all(
 
 fn miscounted(wanted: usize, named: usize) -> String {
     match wanted {
-        0 => "the volume lies on this device alone: leave --device out".into(),
+        0 => "the volume has no further devices: leave --device out".into(),
         _ => format!(
-            "the volume has {wanted} further devices, {named} are named: give --device once for each, in their order"
+            "the volume has {wanted} further devices, but {named} are given: give --device once for each, in their order"
         ),
     }
 }
@@ -95,19 +95,17 @@ fn check(
 ) -> Result<(), Cause> {
     let refuse = |why: String| Err(Cause::FurtherDevice { path: path.to_owned(), why });
     match found {
-        DeviceCheck::Foreign => {
-            refuse("but that holds something else than the volume's nodes".into())
-        }
+        DeviceCheck::Foreign => refuse("but that does not contain the volume's nodes".into()),
         DeviceCheck::Resized { size, used } if size < used || !named => {
-            refuse(format!("but that has {size} bytes, and the volume's device {used}"))
+            refuse(format!("but that has {size} bytes instead of {used}"))
         }
         _ if named => Ok(()),
         DeviceCheck::Unknown => {
-            refuse("and nothing on that tells whether it belongs to the volume".into())
+            refuse("and its contents do not show whether it belongs to the volume".into())
         }
         DeviceCheck::Recognised | DeviceCheck::Blank | DeviceCheck::Resized { .. } => {
             match stands_alone(device)? {
-                Some(what) => refuse(format!("but that begins like {what}")),
+                Some(what) => refuse(format!("but that contains {what}")),
                 None => Ok(()),
             }
         }

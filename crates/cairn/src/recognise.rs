@@ -71,7 +71,7 @@ const SIGNATURES: &[(Place, &[u8], &str, &str)] = &[
         Start(32_769),
         b"CD001",
         "an ISO 9660 image",
-        "it is no disk: mount it with -t iso9660, or unpack it with bsdtar -xf",
+        "Cairn does not read it: mount it with -t iso9660, or unpack it with bsdtar -xf",
     ),
     (
         Start(0),

@@ -1,17 +1,17 @@
-//! A volume that was opened for reading, and that a remount with `rw` opens once more, for writing.
+//! A volume that was opened for reading, and that a remount with `rw` opens again for writing.
 //!
-//! Opened for reading, an image is locked as readers lock it and nothing of it is written: what a
-//! crash left is taken into account in memory. Turned writable, it is recovered first, as Linux
-//! does: that volume is closed, and the image is opened again with the options in force, so that
-//! journals and chains are replayed, orphans deleted, and the image locked as a writer locks it.
-//! Numbers of inodes are the same in both; the references that were taken by number go over. What
-//! can be seen to forbid that is seen before anything is closed. If it fails all the same, the
-//! descriptor that was open all the time is read again, which needs neither a name nor `/proc`; if
-//! that fails, too (another process has begun to write the image), every call fails.
+//! A volume that is opened for reading has a reader's lock on its image and writes nothing: an
+//! unclean journal is replayed in memory. To turn it writable, it is closed, and the image is
+//! opened again with a writer's lock and the options in force; this recovers it first, as in Linux.
+//! Inode numbers are the same in both volumes, so references are moved by number. Conditions that
+//! forbid writing are checked before the volume is closed. If opening for writing fails all the
+//! same, the volume is opened for reading again through the descriptor that was kept open, which
+//! needs neither a name nor `/proc`. If that fails, too (another process has begun to write the
+//! image), every call fails.
 //!
-//! Locking: every call holds `current` shared, below the locks of a volume; opening once more holds
-//! it alone. Calls that wait for a thaw do not delay this, because on a read-only volume no call
-//! waits.
+//! Locking: every call holds `current` shared, before all locks of a volume; opening
+//! again holds it exclusively. Calls that wait for a thaw do not delay this, because on a read-only
+//! volume no call waits.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -123,7 +123,7 @@ fn refused(why: &str) -> Error {
 }
 
 fn gone() -> Error {
-    Error::stopped(&"it could not be opened again after it was to be turned writable".into())
+    Error::stopped(&"it could not be opened again when it was remounted rw".into())
 }
 
 /// The last of `ro` and `rw` in a list, and everything else.

@@ -1,4 +1,5 @@
-//! What docs/options.md says of mount options is what the code takes, ignores and refuses.
+//! docs/options.md says which mount options the code takes, ignores and refuses, and README.md has
+//! an example that compiles.
 
 use cairn_base::options::{Meaning, Vocabulary};
 
@@ -99,4 +100,28 @@ fn every_option_is_documented_and_there_is_no_other() {
             assert!(known, "{heading}: {name} is documented, and no option");
         }
     }
+}
+
+/// The example of README.md.
+fn example() -> Result<(), Box<dyn std::error::Error>> {
+    let image = cairn::ImageSpec::parse("disk.img#2".as_ref())?;
+    let volume = cairn::open(&image, &cairn::OpenOptions::default())?;
+    let filesystem = volume.filesystem();
+    let hosts = cairn_vfs::walk::resolve(&**filesystem, b"/etc/hosts", true)?;
+    filesystem.unmount()?;
+    assert!(hosts.size > 0);
+    Ok(())
+}
+
+/// The example of the library in README.md compiles: its lines are those of `example`.
+#[test]
+fn the_example_of_the_readme_compiles() {
+    let readme = include_str!("../../../README.md");
+    let (_, block) = readme.split_once("```rust\n").unwrap();
+    let (block, _) = block.split_once("```").unwrap();
+    let source = include_str!("documented_options.rs");
+    for line in block.lines() {
+        assert!(source.contains(&format!("    {line}\n")), "{line}");
+    }
+    assert!(block.lines().count() == 5 && example().is_err(), "there is no such image");
 }

@@ -114,17 +114,17 @@ fn a_stranger_beside_the_image_is_not_taken_for_its_device() {
         std::fs::read(&ext4).unwrap(),
         std::fs::read(&f2fs).unwrap(),
     ] {
-        empty.refuses(&victim, &[], 3, "nothing on that tells");
+        empty.refuses(&victim, &[], 3, "do not show whether");
     }
     for victim in [noise(128 * MIB), std::fs::read(&ext4).unwrap(), vec![0; theirs.len()]] {
-        full.refuses(&victim, &[], 3, "something else than the volume's nodes");
+        full.refuses(&victim, &[], 3, "does not contain the volume's nodes");
         // Another device is refused even if it is named, because it and the volume would be
         // damaged.
         full.refuses(
             &victim,
             &["--device", &full.second],
             3,
-            "something else than the volume's nodes",
+            "does not contain the volume's nodes",
         );
     }
     full.refuses(&[&theirs[..], &noise(3 * MIB)].concat(), &[], 3, "bytes");
@@ -148,12 +148,12 @@ fn a_device_elsewhere_is_named() {
     );
     assert!(works(&["info", device[0], device[1], &volume.image]).contains("f2fs"));
     let line = fails(&["ls", device[0], device[1], device[0], device[1], &volume.image], 2);
-    assert!(line.contains("1 further devices, 2 are named"), "{line}");
+    assert!(line.contains("1 further devices, but 2 are given"), "{line}");
     // It is refused even beside the image, because plain data identifies no volume.
     let beside = volume.path("second.img");
     std::fs::rename(&volume.second, &beside).unwrap();
     let line = fails(&["ls", &volume.image, "/tree"], 3);
-    assert!(line.contains("nothing on that tells") && line.contains("--device PATH"), "{line}");
+    assert!(line.contains("do not show whether") && line.contains("--device PATH"), "{line}");
     assert_eq!(works(&["ls", "--device", &beside, &volume.image, "/tree"]).lines().count(), 60);
     let single = volume.path("single.img");
     works(&["mkfs", "-F", "-t", "f2fs", "--size", "64M", &single]);

@@ -128,7 +128,8 @@ fn check_directory(path: &Path) -> Result<(), Cause> {
     let directory =
         path.parent().filter(|directory| !directory.as_os_str().is_empty() && !directory.is_dir());
     directory.map_or(Ok(()), |directory| {
-        let detail = format!("the directory {} is not there: make it first", directory.display());
+        let detail =
+            format!("the directory {} does not exist: create it first", directory.display());
         let operation = format!("open {}", path.display());
         Err(Cause::Open(cairn_block::Error::new(cairn_block::ErrorKind::Io, operation, detail)))
     })
@@ -145,7 +146,7 @@ fn zoned_image(
         .and_then(|zones| u32::try_from(zones).ok())
         .filter(|zones| *zones > 0);
     let zones = zones.ok_or_else(|| {
-        Cause::Option("the size must have room for zones, and for fewer than 2^32".into())
+        Cause::Option("the size must be that of at least one zone, and of fewer than 2^32".into())
     })?;
     let layout = ZoneLayout {
         capacity: wanted.capacity.unwrap_or(wanted.size),
@@ -154,9 +155,9 @@ fn zoned_image(
         ..ZoneLayout::new(wanted.size, wanted.conventional, zones)
     };
     // Before the file is touched.
-    layout
-        .check()
-        .map_err(|error| Cause::Option(format!("zones cannot be like that: {}", error.detail)))?;
+    layout.check().map_err(|error| {
+        Cause::Option(format!("these zones are not possible: {}", error.detail))
+    })?;
     let options = FileOptions { write: true, lock: true, create_size: Some(layout.image_size()) };
     let device = FileDevice::open(&image.path, options).map_err(Cause::Open)?;
     Ok(Arc::new(zoned::create_image(Arc::new(device), layout)?))
