@@ -28,7 +28,7 @@ const DEVICE: u64 = 2048 << 20;
 /// The entry in [`crate::experiments`].
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "async-checkpoint",
-    question: "Does a journal that is checkpointed ahead of need never make anybody wait?",
+    question: "Does the checkpoint daemon keep operations from waiting for a full journal?",
     run,
 };
 

@@ -27,7 +27,7 @@ use subjects::{LARGE, MEMCPY, PER_BLOCK};
 /// The entry in [`crate::experiments`].
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "buffered-io",
-    question: "How much faster is buffered I/O when mappings and folios are large instead of one block each?",
+    question: "How much faster is buffered I/O with large mappings and folios than block by block?",
     run,
 };
 

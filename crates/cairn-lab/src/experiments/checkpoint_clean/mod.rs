@@ -13,7 +13,7 @@ use crate::experiment::{Context, Experiment, Findings};
 /// The entry in [`crate::experiments`].
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "checkpoint-clean",
-    question: "Does a commit cost the same however many transactions wait to be checkpointed?",
+    question: "Is the cost of a commit independent of the number of transactions that wait to be checkpointed?",
     run,
 };
 

@@ -23,7 +23,7 @@ use threads::{WITH_C, WITHOUT_C};
 /// The entry in [`crate::experiments`].
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "checkpoint-merge",
-    question: "Do those who need a checkpoint at the same time share one, and does none of them wait for a less important one?",
+    question: "Do concurrent requests share one checkpoint, without waiting for a client of lower weight?",
     run,
 };
 

@@ -34,7 +34,7 @@ use subjects::{BUFFERED, DIRECT, OTHERS, POLICIES, PROPOSAL};
 /// The entry in [`crate::experiments`].
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "gc-victim",
-    question: "Which sections should be cleaned so that the least is written?",
+    question: "Which choice of victims writes the fewest blocks?",
     run,
 };
 
