@@ -21,8 +21,9 @@ pub fn ask(question: &str) -> Outcome {
     let read = io::stdin().lock().read_line(&mut answer);
     match answer.trim() {
         "y" | "Y" | "yes" if read.is_ok() => Ok(()),
-        _ => {
-            Err(Failure::new(Status::Failed, "left as it was: answer y, or add --force, to go on"))
-        }
+        _ => Err(Failure::new(
+            Status::Failed,
+            "nothing was changed: answer y, or add --force, to overwrite it",
+        )),
     }
 }

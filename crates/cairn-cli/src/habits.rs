@@ -1,4 +1,4 @@
-//! Words that people bring from other programs, and what to write here instead.
+//! Arguments of other programs, and what to write here instead.
 
 use std::ffi::OsString;
 
@@ -11,7 +11,7 @@ pub fn of_option(command: &str, option: &str) -> Option<&'static str> {
         "make the volume with mke2fs, which has it; Cairn reads and writes that volume, too";
     Some(match (command, option) {
         ("put" | "get", "-r" | "-R" | "-a" | "--recursive" | "--archive") => {
-            "trees are copied whole: leave it out"
+            "whole trees are always copied: leave it out"
         }
         ("mkfs", "-d") => {
             "make the volume, then fill it from a directory: `cairn put IMAGE DIRECTORY/. /`"

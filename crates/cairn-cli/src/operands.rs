@@ -14,7 +14,7 @@ pub struct Operands {
     /// The image.
     #[command(flatten)]
     pub image: ImageArg,
-    /// Names on the image; patterns stand for those that match.
+    /// Paths on the image; patterns such as /etc/*.conf are expanded.
     #[arg(required = true, value_name = "PATHS")]
     pub paths: Vec<OsString>,
 }
@@ -35,7 +35,8 @@ pub struct OperandsOrRoot {
     /// The image.
     #[command(flatten)]
     pub image: ImageArg,
-    /// Names on the image; patterns stand for those that match. The root if there are none.
+    /// Paths on the image; patterns such as /etc/*.conf are expanded. Without any, the root
+    /// directory.
     #[arg(value_name = "PATHS")]
     pub paths: Vec<OsString>,
 }

@@ -146,7 +146,7 @@ fn parse_set(text: &[u8]) -> Option<(Piece, &[u8])> {
 /// The word is empty.
 pub fn path(word: &OsStr) -> Outcome<&[u8]> {
     match word.as_bytes() {
-        b"" => Err(Failure::usage("a path is empty: for the root write /")),
+        b"" => Err(Failure::usage("a path is empty: give / for the root directory")),
         path => Ok(path),
     }
 }

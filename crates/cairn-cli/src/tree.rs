@@ -73,7 +73,9 @@ pub fn unmade(fs: &dyn FileSystem, path: &[u8], error: &Error) -> Failure {
     match error {
         Error::NotFound if matches!(walk::resolve(fs, above, true), Err(Error::NotFound)) => {
             let above = shown(above);
-            failure.leaving(format!("{above} is not there: cairn mkdir -p IMAGE {above}"))
+            failure.leaving(format!(
+                "{above} does not exist: create it with cairn mkdir -p IMAGE {above}"
+            ))
         }
         _ => failure,
     }
@@ -84,7 +86,7 @@ fn unreached(fs: &dyn FileSystem, path: &[u8], error: &Error) -> Failure {
     let is_link =
         || walk::resolve(fs, path, false).is_ok_and(|found| found.kind == FileKind::Symlink);
     if matches!(error, Error::NotFound) && is_link() {
-        let what = "a symbolic link that leads to nothing: nothing to change";
+        let what = "a dangling symbolic link: nothing to change";
         return Failure::new(Status::Failed, format!("{}: {what}", shown(path)));
     }
     Failure::volume(shown(path), error)
@@ -155,7 +157,7 @@ impl Passed {
                 let (entries, were) =
                     if count == 1 { ("entry", "was") } else { ("entries", "were") };
                 let message = format!(
-                    "{count} damaged {entries} {were} passed over: run e2fsck or fsck.f2fs on the image"
+                    "{count} damaged {entries} {were} skipped: run e2fsck or fsck.f2fs on the image"
                 );
                 Err(Failure::new(Status::Corrupt, message))
             }

@@ -65,7 +65,7 @@ fn sentence(error: &clap::Error, asked: Option<&str>, help: &str) -> String {
             };
             format!("no option `{argument}`{meant}: {help}{name}")
         }
-        ErrorKind::UnknownArgument => format!("'{argument}' is one word too many: {help}"),
+        ErrorKind::UnknownArgument => format!("'{argument}' is one argument too many: {help}"),
         ErrorKind::InvalidValue if value.is_empty() => format!("{argument} needs a value: {help}"),
         ErrorKind::InvalidValue => {
             let possible = texts(error, ContextKind::ValidValue).join(", ");
@@ -89,7 +89,7 @@ fn sentence(error: &clap::Error, asked: Option<&str>, help: &str) -> String {
             }
         }
         ErrorKind::MissingRequiredArgument => missing(error, help),
-        ErrorKind::InvalidUtf8 => format!("an argument is not UTF-8: {help}"),
+        ErrorKind::InvalidUtf8 => format!("an argument is not valid UTF-8: {help}"),
         _ => {
             let whole = error.to_string();
             let line = whole.lines().next().unwrap_or_default();
@@ -138,7 +138,7 @@ where
     move |text| {
         let number = text.parse().ok().filter(|number| range.contains(number));
         number.ok_or_else(|| {
-            format!("give a number from {} to {}, as {example}", range.start(), range.end())
+            format!("give a number from {} to {}, such as {example}", range.start(), range.end())
         })
     }
 }
@@ -171,11 +171,11 @@ mod tests {
                 "cairn ls -Z x",
                 "ls: no option `-Z`: see HELP; before a name that begins with a dash put --",
             ),
-            ("cairn info x y", "info: 'y' is one word too many: see HELP"),
+            ("cairn info x y", "info: 'y' is one argument too many: see HELP"),
             ("cairn mknod x /n q", "mknod: <TYPE>: 'q' is not possible: give one of b, c, u, p, s"),
             (
                 "cairn mknod x /n b 5000 1",
-                "mknod: [MAJOR]: '5000' is not possible: give a number from 0 to 4095, as 8",
+                "mknod: [MAJOR]: '5000' is not possible: give a number from 0 to 4095, such as 8",
             ),
             ("cairn ls --all=yes x", "ls: --all takes no value 'yes': leave it out"),
             ("cairn du -s -a x", "du: --summarize and --all exclude each other: leave one out"),

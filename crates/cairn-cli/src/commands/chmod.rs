@@ -139,7 +139,7 @@ fn parse_clauses(part: &str, clauses: &mut Vec<Clause>) -> Result<(), String> {
             'g' => 0o2070,
             'o' => 0o1007,
             'a' => 0o7777,
-            other => return Err(format!("'{other}' is no class; they are u, g, o and a")),
+            other => return Err(format!("'{other}' is not a class of users: give u, g, o or a")),
         };
     }
     if who.is_empty() {
@@ -176,7 +176,7 @@ fn parse_what(letters: &str) -> Result<What, String> {
                 0
             }
             other => {
-                return Err(format!("'{other}' is no permission; they are r, w, x, X, s and t"));
+                return Err(format!("'{other}' is not a permission: give r, w, x, X, s or t"));
             }
         };
     }

@@ -29,7 +29,7 @@ pub struct Args {
     /// Go into directories.
     #[arg(short = 'R', long)]
     pub recursive: bool,
-    /// Change a symbolic link itself, not what it leads to.
+    /// Change a symbolic link itself, not its target.
     #[arg(short = 'h', long)]
     pub no_dereference: bool,
     /// The image.

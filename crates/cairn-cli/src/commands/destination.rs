@@ -23,10 +23,10 @@ pub struct Transfer {
     /// The image.
     #[command(flatten)]
     pub image: ImageArg,
-    /// What to take.
+    /// The sources.
     #[arg(required = true)]
     pub sources: Vec<OsString>,
-    /// A directory to put it in, or the new name of a single source.
+    /// A directory for them, or the new name of a single source.
     pub destination: OsString,
 }
 
@@ -94,7 +94,7 @@ impl<'a> Destination<'a> {
             return Ok(Place { parent, name: name.to_vec(), path: join(self.path, name) });
         }
         if self.path.ends_with(b"/") && !is_directory {
-            return Err(no_directory(&shown(self.path), "a name with a slash behind it"));
+            return Err(no_directory(&shown(self.path), "a name with a slash at its end"));
         }
         let found = walk::resolve_parent(self.fs, self.path);
         let (parent, name) = found.map_err(|error| unmade(self.fs, self.path, &error))?;
@@ -108,7 +108,7 @@ impl<'a> Destination<'a> {
 /// The word is empty.
 pub(super) fn host_path(word: &OsStr) -> Outcome<PathBuf> {
     if word.is_empty() {
-        return Err(Failure::usage("a path is empty: for this directory of the host write ."));
+        return Err(Failure::usage("a path is empty: give . for this directory of the host"));
     }
     Ok(word.into())
 }
@@ -117,7 +117,7 @@ pub(super) fn host_path(word: &OsStr) -> Outcome<PathBuf> {
 pub(super) fn no_directory(path: &str, what: &str) -> Failure {
     Failure::new(
         Status::Failed,
-        format!("{path}: {what} means a directory, and none is there: make it first"),
+        format!("{path}: {what} means a directory, which does not exist: create it first"),
     )
 }
 
@@ -125,7 +125,7 @@ pub(super) fn no_directory(path: &str, what: &str) -> Failure {
 pub(super) fn in_the_way(path: &str) -> Failure {
     Failure::new(
         Status::Failed,
-        format!("{path}: exists and is no directory: remove it first, or give another name"),
+        format!("{path}: exists and is not a directory: remove it first, or give another name"),
     )
 }
 
@@ -134,7 +134,7 @@ pub(super) fn directory_there(path: &[u8]) -> Failure {
     let path = shown(path);
     Failure::new(
         Status::Failed,
-        format!("{path}: a directory is there: remove it first, or give another name"),
+        format!("{path}: a directory exists there: remove it first, or give another name"),
     )
 }
 
@@ -237,7 +237,7 @@ impl Place {
             Err(_) => {
                 let left = self.path.len().saturating_sub(self.name.len());
                 let left = [self.path.get(..left).unwrap_or_default(), &name].concat();
-                failure.leaving(format!("{} is left, incomplete", shown(&left)))
+                failure.leaving(format!("an incomplete {} remains", shown(&left)))
             }
         })
     }

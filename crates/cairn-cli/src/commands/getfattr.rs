@@ -21,7 +21,7 @@ Examples:
   cairn getfattr -d -m - disk.img /etc/passwd
   cairn getfattr --only-values -n security.capability disk.img /bin/ping
 
-Without -m - only attributes whose names begin with user. are shown, as with getfattr(1). Values that are no text are shown in \
+Without -m - only attributes whose names begin with user. are shown, as with getfattr(1). Values that are not text are shown in \
 hexadecimal digits (0x…), as cairn setfattr takes them.
 JSON: an array of objects with path (path_hex, if it is not UTF-8) and attributes: an array of name (name_hex) and value (in hex)."
 )]
@@ -41,7 +41,7 @@ pub struct Args {
     /// Print only the value's bytes.
     #[arg(long, requires = "name", conflicts_with = "json")]
     pub only_values: bool,
-    /// Of a symbolic link itself, not of what it leads to.
+    /// Those of a symbolic link itself, not of its target.
     #[arg(short = 'h', long)]
     pub no_dereference: bool,
     /// Print JSON.

@@ -30,7 +30,7 @@ pub fn find(given: &Path) -> Outcome<Mount> {
     match found {
         Some(mount) if mount.is_cairn() => Ok(mount),
         Some(mount) => Err(failed(format!(
-            "mounted as {}, not by cairn: give a mount point of cairn's",
+            "mounted as {}, not by cairn: give a mount point of Cairn",
             mount.kind
         ))),
         None => mount_of_image(given)?

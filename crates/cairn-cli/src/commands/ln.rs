@@ -16,17 +16,17 @@ use crate::{failure, pattern};
 Example:
   cairn ln -s disk.img ../usr/lib/os-release /etc/os-release")]
 pub struct Args {
-    /// Make a symbolic link that holds the source as it is given.
+    /// Make a symbolic link that contains the source as given.
     #[arg(short = 's', long)]
     pub symbolic: bool,
     /// Replace what has the name (and is not a directory).
     #[arg(short = 'f', long)]
     pub force: bool,
-    /// What a link to a directory leads to does not matter: it is a name as others (with -f it is
+    /// Treat a destination that is a symbolic link to a directory as a name (with -f it is
     /// replaced).
     #[arg(short = 'n', long)]
     pub no_dereference: bool,
-    /// Say what is done.
+    /// Print what is done.
     #[arg(short = 'v', long)]
     pub verbose: bool,
     /// What the links lead to, and the name of the new one, or a directory for them.

@@ -24,9 +24,8 @@ Examples:
   cairn ls -lhtr disk.img /var/log
   cairn ls --json -R disk.img /home
 
-Names are sorted by their bytes. Times are UTC, owners are numbers. A terminal gets control characters in names as \\n or \\033. A pipe \
-or a file gets names as they are; there a name with a newline looks like two, and --json is the form for programs.
-JSON: an array with one object a file, a line each: what cairn stat --json gives, without extended attributes. A name that is not UTF-8 \
+Names are sorted by their bytes. Times are UTC, owners are numbers. On a terminal, control characters in names are printed as \\n or \\033. In a pipe or a file they are printed unchanged: use --json in programs.
+JSON: an array with one object for each file, each on its own line, as of cairn stat --json but without extended attributes. A name that is not UTF-8 \
 has its exact bytes under path_hex."
 )]
 pub struct Args {

@@ -66,7 +66,7 @@ pub fn make(fs: &dyn FileSystem, args: &Args, output: &mut Output<'_>) -> Outcom
             let failure = Failure::volume(shown(path), &error);
             match error {
                 Error::NotFound if !args.parents => {
-                    failure.leaving("add -p to make what is above it".to_owned())
+                    failure.leaving("add -p to create the directories above it".to_owned())
                 }
                 _ => failure,
             }

@@ -45,7 +45,8 @@ pub struct Args {
     /// blocks up to its page size.
     #[arg(short = 'b', long, value_name = "BYTES", value_parser = parse_block_size)]
     block_size: Option<u32>,
-    /// Size of the image file, as 512M or 2G. Needed to create the file; enlarges a smaller one.
+    /// Size of the image file, such as 512M or 2G. Needed to create the file; enlarges a smaller
+    /// one.
     #[arg(long, value_parser = parse_size)]
     size: Option<u64>,
     /// f2fs: percentage of the main area kept for cleaning. [default: what leaves users most space]
@@ -86,7 +87,7 @@ pub struct Args {
     /// With --zone-size: zones that can be partly written at once; 0 is any number.
     #[arg(long, value_name = "N", default_value_t = 0, requires = "zone_size", value_parser = number(0..=u32::MAX, 8))]
     max_active_zones: u32,
-    /// Replace what the image holds (and what the devices of -c hold).
+    /// Overwrite what the image and the devices of -c contain.
     #[arg(short = 'F', short_alias = 'f', long)]
     force: bool,
     /// Owner of the root directory. [default: you]
@@ -129,7 +130,7 @@ fn parse_kind(name: &str) -> Result<Kind, String> {
 
 fn parse_size(text: &str) -> Result<u64, String> {
     let size = cairn_base::options::parse_size(text).filter(|size| *size > 0);
-    size.ok_or_else(|| "give bytes, or a whole number with K, M, G or T, as 512M".into())
+    size.ok_or_else(|| "give bytes, or a whole number with K, M, G or T, such as 512M".into())
 }
 
 fn parse_block_size(text: &str) -> Result<u32, String> {
@@ -139,8 +140,9 @@ fn parse_block_size(text: &str) -> Result<u32, String> {
 }
 
 fn parse_uuid(text: &str) -> Result<Uuid, String> {
-    text.parse()
-        .map_err(|_| "give 32 hexadecimal digits, as 123e4567-e89b-42d3-a456-426614174000".into())
+    text.parse().map_err(|_| {
+        "give 32 hexadecimal digits, such as 123e4567-e89b-42d3-a456-426614174000".into()
+    })
 }
 
 /// Makes the filesystem.

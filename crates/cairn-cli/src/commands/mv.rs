@@ -23,7 +23,7 @@ pub struct Args {
     /// Replace existing files, the default (undoes an earlier -n).
     #[arg(short = 'f', long, overrides_with = "no_clobber")]
     pub force: bool,
-    /// Take the destination for a name, even if it is a directory.
+    /// Treat the destination as a name, even if it is a directory.
     #[arg(short = 'T', long)]
     pub no_target_directory: bool,
     /// Exchange the two.

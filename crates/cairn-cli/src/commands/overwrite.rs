@@ -67,7 +67,7 @@ impl OverwriteOptions {
             kind => {
                 let (path, kind) = (shown(&place.path), print::kind(kind));
                 let message = format!(
-                    "{path}: a {kind} is there and cannot be overwritten: remove it first, or give another name"
+                    "{path}: a {kind} exists there and cannot be overwritten: remove it first, or give another name"
                 );
                 Err(Failure::new(Status::Failed, message))
             }
@@ -77,7 +77,7 @@ impl OverwriteOptions {
 
 fn dangling(place: &Place) -> Failure {
     let message = format!(
-        "{}: a symbolic link that leads to nothing: remove it first, or give another name",
+        "{}: a dangling symbolic link: remove it first, or give another name",
         shown(&place.path)
     );
     Failure::new(Status::Failed, message)
@@ -270,7 +270,9 @@ fn each_range(
         let hole = fs.seek(ino, data, Seek::Hole)?.min(size);
         while at < hole {
             match work(at, hole - at)? {
-                0 => return Err(Error::Invalid("the file ended before its size")),
+                0 => {
+                    return Err(Error::Invalid("the file ended before the size in its attributes"));
+                }
                 count => at += count,
             }
         }

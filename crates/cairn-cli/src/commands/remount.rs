@@ -19,17 +19,20 @@ Examples:
   cairn remount -o ro /mnt
 
 Options that can change. All options of the list change, or none of them:
-  ro rw                    as root; ro only if no file is open for writing
-  commit=SECONDS relatime noatime grpid nogrpid cache=SIZE
-  async_checkpoint[=PERCENT] noasync_checkpoint
-  checkpoint_clean=counted|bail_out|scan
-  buffered_iomap nobuffered_iomap max_folio=SIZE
-  suid nosuid dev nodev exec noexec sync async dirsync     as root
-  F2FS: checkpoint_interval=SECONDS checkpoint_merge nocheckpoint_merge
-  F2FS: checkpoint=disable[:N|:N%]|enable
-  F2FS: gc_victim=data_first|greedy|adaptive background_gc=on|off|sync
-  F2FS: gc_merge nogc_merge atgc noatgc
-cairn stats shows the options in force.")]
+  any volume  ro (only if no file is open for writing) rw, as root
+              suid nosuid dev nodev exec noexec sync async dirsync, as root
+              relatime noatime cache=SIZE buffered_iomap nobuffered_iomap
+              max_folio=SIZE errors=continue|remount-ro|panic
+              resuid=UID resgid=GID
+  ext4        commit=SECONDS grpid nogrpid discard nodiscard stripe=BLOCKS
+              minixdf bsddf async_checkpoint[=PERCENT] noasync_checkpoint
+              checkpoint_clean=counted|bail_out|scan
+  f2fs        checkpoint_interval=SECONDS checkpoint_merge nocheckpoint_merge
+              checkpoint=disable[:N|:N%]|enable
+              gc_victim=data_first|greedy|adaptive
+              background_gc=on|off|sync gc_merge nogc_merge atgc noatgc
+              reserve_root=BLOCKS
+docs/options.md explains them. cairn stats shows the options in force.")]
 pub struct Args {
     /// Options to change. The others stay as they are. May be repeated.
     #[arg(short = 'o', value_name = "OPTIONS", value_delimiter = ',', required = true)]

@@ -1,4 +1,5 @@
-//! `cairn serve-nothing`: the yardstick of `cairn lab`, started by it.
+//! `cairn serve-nothing`: a FUSE server that stores nothing. `cairn lab` starts it to measure the
+//! cost of FUSE alone.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -25,7 +26,7 @@ pub struct Args {
 }
 
 fn file(text: &str) -> Result<(String, u64), String> {
-    let (name, size) = text.split_once('=').ok_or("give NAME=SIZE, as in data=1G")?;
+    let (name, size) = text.split_once('=').ok_or("give NAME=SIZE, such as data=1G")?;
     let size = cairn_base::options::parse_size(size)
         .ok_or_else(|| format!("'{size}' is not a number of bytes"))?;
     Ok((name.to_owned(), size))

@@ -21,7 +21,7 @@ Examples:
   cairn setfattr -n user.bytes -v 0x00ff disk.img /bin/ping
   cairn setfattr -x user.origin disk.img /etc/fstab
 
-A value that begins with 0x is in hexadecimal digits; one in double quotes is what stands between them."
+A value that begins with 0x is in hexadecimal digits; of a value in double quotes, the text between them is set."
 )]
 #[command(group = clap::ArgGroup::new("what").required(true))]
 pub struct Args {
@@ -37,7 +37,7 @@ pub struct Args {
     /// Remove this attribute.
     #[arg(short = 'x', long, value_name = "NAME", group = "what")]
     pub remove: Option<OsString>,
-    /// Of a symbolic link itself, not of what it leads to.
+    /// Those of a symbolic link itself, not of its target.
     #[arg(short = 'h', long)]
     pub no_dereference: bool,
     /// Files.
@@ -59,7 +59,7 @@ fn parse_value(text: &str) -> Result<Value, String> {
         let bytes: Option<Vec<u8>> = pairs.map(byte).collect();
         return bytes
             .map(Value)
-            .ok_or_else(|| "give two hexadecimal digits for each byte behind 0x".into());
+            .ok_or_else(|| "give two hexadecimal digits for each byte after 0x".into());
     }
     let quoted = text.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
     Ok(Value(quoted.unwrap_or(text).as_bytes().to_vec()))

@@ -17,7 +17,7 @@ Examples:
   cairn stats /mnt
   cairn stats --json --watch=5 /mnt
 
-The JSON object is described in docs/control.md; with --watch there is one a line.")]
+The JSON object is described in docs/control.md; with --watch there is one on each line.")]
 pub struct Args {
     /// As JSON.
     #[arg(long)]

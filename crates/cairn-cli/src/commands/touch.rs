@@ -37,7 +37,7 @@ pub struct Args {
     /// Make no files.
     #[arg(short = 'c', long)]
     pub no_create: bool,
-    /// Change a symbolic link itself, not what it leads to.
+    /// Change a symbolic link itself, not its target.
     #[arg(short = 'h', long)]
     pub no_dereference: bool,
     /// This time instead of now.

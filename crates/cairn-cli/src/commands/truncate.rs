@@ -15,8 +15,7 @@ use crate::tree::{behind_links, unmade};
 Example:
   cairn truncate -s 64M disk.img /var/swap
 
-What is added is a hole. Files that do not exist are made. A size may have a sign before it, as with truncate(1): + so much more, \
-- so much less, < so much at most, > so much at least, / down to a multiple, % up to a multiple.")]
+What is added is a hole. Files that do not exist are made. A size may have a sign before it, as with truncate(1): + extends by it, - reduces by it, < reduces to at most it, > extends to at least it, / rounds down to a multiple of it, % rounds up.")]
 pub struct Args {
     /// Make no files.
     #[arg(short = 'c', long)]

@@ -160,17 +160,20 @@ fn advice_fits_the_command() {
     let tree = dir.path().join("tree");
     std::fs::create_dir(&tree).unwrap();
     let said = fails(&["put", &image, tree.to_str().unwrap(), "/a"], 1);
-    assert!(said.contains(": /a: exists and is no directory") && !said.contains("tree"), "{said}");
+    assert!(
+        said.contains(": /a: exists and is not a directory") && !said.contains("tree"),
+        "{said}"
+    );
     let (file, nodir) = (dir.path().join("file"), dir.path().join("nodir/"));
     std::fs::write(&file, "x").unwrap();
     assert!(
         fails(&["get", &image, "/a", nodir.to_str().unwrap()], 1)
-            .contains("nodir/: a name with a slash behind it")
+            .contains("nodir/: a name with a slash at its end")
     );
     for line in
         [&["put", &image, file.to_str().unwrap(), "/new/"][..], &["cp", &image, "/a", "/new/"]]
     {
-        assert!(fails(line, 1).contains("/new/: a name with a slash behind it"), "{line:?}");
+        assert!(fails(line, 1).contains("/new/: a name with a slash at its end"), "{line:?}");
     }
 }
 
@@ -341,7 +344,7 @@ fn a_tree_is_put_beside_what_cannot_be_read() {
         for (line, what) in lines.iter().zip([
             "/tree/b: permission denied",
             "/tree/closed: permission denied",
-            "/tree/dir: a directory is there",
+            "/tree/dir: a directory exists there",
         ]) {
             assert!(line.contains(what), "{format}: {said}");
         }

@@ -200,7 +200,7 @@ fn links_and_names_are_replaced_as_by_the_tools() {
     ]);
     twins.compare();
     assert!(fails(&["mv", "-T", &twins.ours, "a", "hard", "g"], 2).contains("-T takes one source"));
-    assert!(fails(&["mkdir", &twins.ours, "none/deep"], 1).contains("add -p to make"));
+    assert!(fails(&["mkdir", &twins.ours, "none/deep"], 1).contains("add -p to create"));
 }
 
 #[test]
@@ -405,8 +405,8 @@ fn a_tree_goes_on_past_one_file() {
     let (status, _, said) = cairn(&["cp", "-r", &image, "/t", "/to"]);
     assert_eq!((status, said.lines().count()), (1, 2), "{said}");
     assert!(
-        said.contains("/to/t/a: exists and is no directory")
-            && said.contains("/to/t/c: a directory is there")
+        said.contains("/to/t/a: exists and is not a directory")
+            && said.contains("/to/t/c: a directory exists there")
     );
     assert_eq!(
         works(&["find", &image, "/to/t/b", "/to/t/d", "-type", "f"]),

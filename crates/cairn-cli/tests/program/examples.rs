@@ -202,3 +202,25 @@ fn examples_fit_a_terminal_of_80_columns() {
         }
     }
 }
+
+/// The help of `remount` names every option that docs/options.md calls live.
+#[test]
+fn the_help_of_remount_names_every_live_option() {
+    let page = include_str!("../../../../docs/options.md");
+    let help = works(&["remount", "--help"]);
+    let is_word = |letter: char| letter.is_alphanumeric() || letter == '_';
+    let words: Vec<&str> = help.split(|letter| !is_word(letter)).collect();
+    let mut live = 0;
+    for row in page.lines().filter(|line| line.starts_with("| `")) {
+        let columns: Vec<&str> = row.trim_start_matches("| ").split(" | ").collect();
+        if columns[1] != "yes" {
+            continue;
+        }
+        for option in columns[0].split('`').skip(1).step_by(2) {
+            let name = option.split(|letter| !is_word(letter)).next().unwrap();
+            assert!(name.is_empty() || words.contains(&name), "{name}: {help}");
+            live += 1;
+        }
+    }
+    assert!(live > 40, "{live}");
+}

@@ -70,7 +70,7 @@ fn a_mount_point_that_is_missing_or_a_file() {
     let missing = dir.path().join("missing");
     assert!(
         fails(&["mount", &image, missing.to_str().unwrap()], 1)
-            .contains("make the directory first")
+            .contains("create the directory first")
     );
     assert!(fails(&["mount", &image, &image], 1).contains("not a directory"));
     assert!(

@@ -72,7 +72,7 @@ fn what_a_mount_refuses_is_said_of_the_image_and_with_what_to_give() {
         assert!(said.contains("give seconds, 1 to 86400"), "{said}");
     }
     let said = fails(&["find", &image, "-user", "root"], 2);
-    assert!(said.contains("the image's names are not read: give a number"), "{said}");
+    assert!(said.contains("names of users and groups are not known here: give a number"), "{said}");
 }
 
 /// mount(8) passes on what its helper returns.

@@ -195,7 +195,8 @@ fn what_mkfs_lacks_is_said() {
     let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
     let said = fails(&["mkfs", "--size", "16M", &path("none/disk.img")], 3);
     assert!(
-        said.contains("none is not there: make it first") && said.matches("disk.img").count() == 1,
+        said.contains("none does not exist: create it first")
+            && said.matches("disk.img").count() == 1,
         "{said}"
     );
     std::fs::write(&image, b"").unwrap();

@@ -51,14 +51,18 @@ fn an_empty_word_is_no_path_and_not_the_root() {
         };
         let line = [&words[..options], &[&image], &words[options..]].concat();
         let said = fails(&line, 2);
-        assert_eq!(said, format!("cairn: {image}: a path is empty: for the root write /\n"));
+        assert_eq!(
+            said,
+            format!("cairn: {image}: a path is empty: give / for the root directory\n")
+        );
         let quoted: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();
         let (status, _, said) = cairn(&["shell", "-c", &quoted.join(" "), &image]);
-        let wanted = format!("cairn: {image}: line 1: a path is empty: for the root write /\n");
+        let wanted =
+            format!("cairn: {image}: line 1: a path is empty: give / for the root directory\n");
         assert_eq!((status, said), (2, wanted), "{words:?}");
     }
     for line in [&["put", &image, "", "/"][..], &["get", &image, "/a", ""]] {
-        assert!(fails(line, 2).contains("a path is empty: for this directory of the host write ."));
+        assert!(fails(line, 2).contains("a path is empty: give . for this directory of the host"));
     }
     assert_eq!(works(&["find", &image, "/", "-ls"]), before);
     judge::assert_clean(Path::new(&image));
@@ -83,7 +87,7 @@ fn chmod_of_a_link_that_leads_to_nothing_says_so() {
     works(&["mkfs", "--size", "16M", &image]);
     works(&["ln", "-s", &image, "/none", "/dangling"]);
     let said = fails(&["chmod", &image, "o-w", "/dangling"], 1);
-    let wanted = "/dangling: a symbolic link that leads to nothing: nothing to change\n";
+    let wanted = "/dangling: a dangling symbolic link: nothing to change\n";
     assert_eq!(said, format!("cairn: {image}: {wanted}"));
 }
 
@@ -100,7 +104,7 @@ fn an_error_of_the_host_names_the_host_s_path_alone() {
     );
     assert_eq!(
         fails(&["get", &image, "/a", &format!("{missing}/x")], 1),
-        format!("cairn: {missing}: no such directory on this host: make it first\n")
+        format!("cairn: {missing}: no such directory on this host: create it first\n")
     );
     assert_eq!(
         fails(&["put", &image, &format!("{missing}/./file"), "/"], 1),
@@ -124,7 +128,7 @@ fn a_missing_directory_on_the_image_is_named_with_the_way_to_make_it() {
         &["mknod", &image, "/none/x/file", "p"],
     ] {
         let said = fails(line, 1);
-        let wanted = ": /none/x is not there: cairn mkdir -p IMAGE /none/x\n";
+        let wanted = ": /none/x does not exist: create it with cairn mkdir -p IMAGE /none/x\n";
         assert!(said.ends_with(wanted), "{line:?}: {said}");
     }
     works(&["mkdir", "-p", &image, "/none/x"]);
@@ -171,8 +175,8 @@ fn words_of_other_programs_are_answered_with_what_to_write_here() {
         ),
         (&["chown", &image, "/a", "0:0"], "the owner comes before the paths: chown IMAGE OWNER /a"),
         (&["find", "-name", "x", &image], "the image comes first: cairn find "),
-        (&["put", "-r", &image, "x", "/"], "trees are copied whole: leave it out"),
-        (&["get", "-a", &image, "/", "x"], "trees are copied whole: leave it out"),
+        (&["put", "-r", &image, "x", "/"], "whole trees are always copied: leave it out"),
+        (&["get", "-a", &image, "/", "x"], "whole trees are always copied: leave it out"),
         (&["shell", &image, "script"], "cairn shell -f script IMAGE"),
         (&["mkfs", "-m", "0", &image], "`tune2fs -m PERCENT IMAGE`"),
         (&["mkfs", "-i", "16384", &image], "make the volume with mke2fs"),

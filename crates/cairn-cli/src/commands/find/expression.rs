@@ -242,7 +242,7 @@ impl Parser<'_> {
                 return Ok(Test::Always);
             }
             b"-exec" | b"-execdir" | b"-ok" | b"-okdir" => {
-                let why = "programs of this host see no files of an image: use -delete, or pipe -print0 to \
+                let why = "programs of this host cannot open files of an image: use -delete, or pipe -print0 to \
                            xargs -0 cairn COMMAND IMAGE, or use cairn mount";
                 return Err(wrong(word, why));
             }
@@ -271,7 +271,7 @@ impl Parser<'_> {
         let owner = || {
             text.parse()
                 .map(Number::Is)
-                .map_err(|_| refused("the image's names are not read: give a number"))
+                .map_err(|_| refused("names of users and groups are not known here: give a number"))
         };
         let depth = || text.parse::<usize>().map_err(|_| refused("give a number"));
         Ok(match word {

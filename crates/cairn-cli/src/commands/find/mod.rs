@@ -43,7 +43,7 @@ PATHS come first (the root if there is none), then the expression, as with find(
                              byte; a line as of ls -li
   -delete                    remove it, after what is in it
   -prune, -depth, -quit      do not enter it; enter it first; end the search
-JSON: an array with one object a file, a line each, as of cairn ls --json.")]
+JSON: an array with one object for each file, each on its own line, as of cairn ls --json.")]
 pub struct Args {
     /// Print JSON.
     #[arg(long)]

@@ -28,7 +28,7 @@ pub(super) fn behind_links(path: &Path) -> Outcome<PathBuf> {
         ErrorKind::NotFound => Failure::new(
             Status::Failed,
             format!(
-                "{}: a symbolic link that leads to nothing: remove it first, or give another name",
+                "{}: a dangling symbolic link: remove it first, or give another name",
                 host_name(path)
             ),
         ),
@@ -60,10 +60,7 @@ pub(super) fn tolerable(error: &std::io::Error) -> bool {
 pub(super) fn safe(path: &[u8]) -> Outcome<&Path> {
     let bad = |name: &[u8]| matches!(name, b"." | b"..") || name.contains(&0);
     if path.starts_with(b"/") || path.split(|byte| *byte == b'/').any(bad) {
-        let message = format!(
-            "{}: a name that no directory can hold: run e2fsck on the image",
-            path.escape_ascii()
-        );
+        let message = format!("{}: an invalid name: run e2fsck on the image", path.escape_ascii());
         return Err(Failure::new(Status::Corrupt, message));
     }
     Ok(Path::new(OsStr::from_bytes(path)))
@@ -77,7 +74,7 @@ pub(super) fn fill(path: &Path, make: impl FnOnce(&Path) -> Outcome<bool>) -> Ou
     let replaces = match fs::symlink_metadata(path) {
         Ok(found) if found.is_dir() => {
             let message = format!(
-                "{}: a directory is there: remove it first, or give another name",
+                "{}: a directory exists there: remove it first, or give another name",
                 host_name(path)
             );
             return Err(Failure::new(Status::Failed, message));
@@ -107,7 +104,7 @@ pub(super) fn fill(path: &Path, make: impl FnOnce(&Path) -> Outcome<bool>) -> Ou
         match fs::remove_file(&name) {
             Err(error) if error.kind() != ErrorKind::NotFound => {
                 return made.map_err(|failure| {
-                    failure.leaving(format!("{} is left, incomplete", host_name(&name)))
+                    failure.leaving(format!("an incomplete {} remains", host_name(&name)))
                 });
             }
             _ => {}
@@ -123,7 +120,7 @@ pub(super) fn unmade(path: &Path, error: &std::io::Error) -> Failure {
 }
 
 fn no_host_directory(path: &Path) -> Failure {
-    let what = "no such directory on this host: make it first";
+    let what = "no such directory on this host: create it first";
     Failure::of_host(format!("{}: {what}", host_name(path)))
 }
 

@@ -44,9 +44,7 @@ Examples:
   cairn get disk.img /var/log/syslog - | grep error
 
 Trees are copied whole, with modes, times, extended attributes, hard links and holes. Owners and devices need root; \
-without it they are left out with a warning. What replaces a file is copied beside it first: if that fails, the old file is there \
-as it was. A file that is given a name is written through a symbolic link of this name, or to the FIFO or device that has it; what is in \
-a tree, or goes into a directory, replaces links, wherever they lead.")]
+without it they are left out with a warning. A new version of an existing file is first copied beside it: if that fails, the old file remains. A single file whose new name is a symbolic link, a FIFO or a device is written through it. Files that are copied into a directory, and those inside trees, replace links of their name.")]
 pub struct Args {
     /// Files and directories on the image, and where to put them; - is standard output (files
     /// only).
@@ -177,7 +175,7 @@ impl Copy<'_> {
         };
         let slash = destination.as_os_str().as_bytes().ends_with(b"/");
         if slash && found.kind != FileKind::Directory && !destination.is_dir() {
-            return Err(no_directory(&host_name(destination), "a name with a slash behind it"));
+            return Err(no_directory(&host_name(destination), "a name with a slash at its end"));
         }
         let mut failure = None;
         let walked = walk::walk_past_damage(self.fs, found.ino, &mut |met| {
@@ -312,7 +310,9 @@ impl Copy<'_> {
                     .map_err(|error| volume(&error))?;
                 let bytes = buffer.get(..count).unwrap_or_default();
                 if bytes.is_empty() {
-                    return Err(volume(&Error::Invalid("the file ended before its size")));
+                    return Err(volume(&Error::Invalid(
+                        "the file ended before the size in its attributes",
+                    )));
                 }
                 file.write_all_at(bytes, at).map_err(|error| host(&error))?;
                 at += bytes.len() as u64;

@@ -17,12 +17,12 @@ mount.fuse.cairn: what mount(8) starts for a filesystem of type fuse.cairn (ext4
 Usage: mount.fuse.cairn IMAGE DIRECTORY [-sfnvrw] [-t TYPE] [-o OPTIONS]
 
   -o OPTIONS  mount options, separated by commas (cairn mount --help; docs/options.md lists all)
-  -s          ignore options that are not known, with a line for each
-  -f          look at the image, the directory and the options, and mount nothing
+  -s          ignore unknown options, with a line for each
+  -f          check the image, the directory and the options, and mount nothing
   -v          say what was mounted
   -r, -w      the same as -o ro, -o rw
-  -t TYPE     what the image holds: ext4, ext3, ext2 or f2fs; another is refused
-  -n          changes nothing
+  -t TYPE     the expected filesystem: ext4, ext3, ext2 or f2fs; an image with another is refused
+  -n          accepted, and without effect
   -h, -V      print this help, the version
 
 In /etc/fstab: IMAGE DIRECTORY fuse.cairn OPTIONS 0 0. By hand: mount -t fuse.cairn IMAGE DIRECTORY, or cairn mount.

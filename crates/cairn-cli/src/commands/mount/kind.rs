@@ -43,7 +43,7 @@ pub fn check(kind: Option<Kind>, image: &ImageSpec, devices: &[PathBuf]) -> Outc
         return Ok(());
     }
     Err(Failure::usage(format!(
-        "{image}: it holds {found}, not {said}: leave out -t, or give -t {found}"
+        "{image}: it contains {found}, not {said}: leave out -t, or give -t {found}"
     )))
 }
 

@@ -45,8 +45,8 @@ Options (-o, separated by commas):
               device=PATH (a further device of the volume)
 docs/options.md has all options, with the kernel's names.
 
-Root's mounts are for everybody, a user's mount is for this user alone unless allow_other is given. The kernel checks permissions on both: \
-on a volume whose root directory belongs to uid 0, a user may not make files, unless with private or build. cairn put and the other commands without a mount check none.
+A mount by root is open to all users. A mount by another user is open to this user only, unless allow_other is given. The kernel checks permissions on both: \
+on a volume whose root directory belongs to uid 0, a user cannot create files, unless with private or build. cairn put and the other commands without a mount check none.
 In /etc/fstab, after make install: IMAGE DIRECTORY fuse.cairn OPTIONS 0 0")]
 pub struct Args {
     /// Mount options; may be repeated.
@@ -58,7 +58,7 @@ pub struct Args {
     /// Read-only: the same as -o ro.
     #[arg(short = 'r', long)]
     pub read_only: bool,
-    /// What the image holds: ext4 (or ext2, ext3) or f2fs. By default the image tells.
+    /// The expected filesystem: ext4 (or ext2, ext3) or f2fs. By default it is detected.
     #[arg(short = 't', long = "types", value_name = "TYPE", value_parser = kind::parse)]
     pub kind: Option<kind::Kind>,
     /// Tell the starter through standard output that the mount is live (used by the program
@@ -153,7 +153,7 @@ fn check_mountpoint(path: &Path) -> Outcome<PathBuf> {
         Some(107) => {
             failed(Status::Busy, "a dead FUSE mount is there: run cairn umount on it first")
         }
-        Some(2) => failed(Status::Failed, "no such mount point: make the directory first"),
+        Some(2) => failed(Status::Failed, "no such mount point: create the directory first"),
         _ => failed(
             Status::Failed,
             &system_error::with_remedy(&error, "give a directory that you may enter"),

@@ -193,7 +193,7 @@ fn end_words(error: &cairn_vfs::Error, format: Format) -> String {
     match error.stop_reason() {
         Some(reason) => {
             format!(
-                "the volume had stopped: {reason}: mount it again, which recovers it, or, if it is damaged, \
+                "the volume has stopped: {reason}: mount it again, which recovers it, or, if it is damaged, \
                  run {} on it",
                 format.checker()
             )

@@ -49,14 +49,14 @@ Examples:
 
 Trees are copied whole, with owners, modes, times, extended attributes, hard links, holes and devices. A source that ends in /. means \
 what is in it: it goes into the destination itself, which gets the source's attributes. The source - is standard input, and the \
-destination its name. What cannot be read or has no place is left out, and the status is 1 then.
+destination its name. A file that cannot be read, or for which there is no room, is left out, and the status is then 1.
 As with cp -a, an existing file gets the source's contents and attributes, an existing symbolic link is written through, and a file of \
-several names is replaced, so that the other names keep the old contents. The source is read once before the old contents go: if that \
-fails, or the image has no room, they are there as they were. If the image's host has no room, they are lost, and the message says so. An existing file that standard input goes to keeps its owner and mode.
+several names is replaced, so that the other names keep the old contents. The source is read once before the old contents are removed: if that fails, or the image has no room, they remain. If the host of the image has no room, they are lost, and the message says so. From standard input, an existing file gets new contents and keeps its owner and mode.
 With SOURCE_DATE_EPOCH set, the same tree makes the same bytes: times of change later than that are set to it, as tar --clamp-mtime does, and \
 times of access, which reading changes, are those of change.")]
 pub struct Args {
-    /// Owner of everything copied: UID, UID:GID or :GID. What is left out stays the host's.
+    /// Owner of everything copied: UID, UID:GID or :GID. A part that is left out is copied from the
+    /// host.
     #[arg(long, value_name = "UID:GID", value_parser = super::chown::parse_owner)]
     pub owner: Option<Owner>,
     /// Replace a symbolic link that leads to itself.

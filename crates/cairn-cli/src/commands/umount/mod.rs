@@ -38,7 +38,7 @@ Examples:
 
 Returns when the daemon has written everything and released the image. A mount in use is not unmounted: the message names the programs \
 that use it. While the volume is mounted elsewhere too (a bind mount, another mount namespace) the daemon goes on, and umount waits; after 2 \
-seconds it says for what. In scripts give --timeout 60: umount then ends with status 6. An image may stand in place of its mount point.")]
+seconds it says for what. In scripts give --timeout 60: umount then ends with status 6. The image may be given instead of its mount point.")]
 pub struct Args {
     /// Detach the mount now and do not wait. The daemon ends when the last file is closed.
     #[arg(short = 'l', long, conflicts_with = "force")]
