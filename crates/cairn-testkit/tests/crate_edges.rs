@@ -138,3 +138,21 @@ fn the_table_itself_is_a_hierarchy() {
         }
     }
 }
+
+/// docs/decisions.md says of each dependency of the workspace what it is for.
+#[test]
+fn every_dependency_is_a_decision() {
+    let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let read = |path: &str| std::fs::read_to_string(top.join(path)).unwrap();
+    let (manifest, page) = (read("Cargo.toml"), read("docs/decisions.md").to_lowercase());
+    let is_word = |letter: char| letter.is_alphanumeric() || "_-".contains(letter);
+    let words: BTreeSet<&str> = page.split(|letter| !is_word(letter)).collect();
+    let (_, table) = manifest.split_once("[workspace.dependencies]\n").unwrap();
+    let lines = table.lines().take_while(|line| !line.starts_with('['));
+    let names = lines.filter_map(|line| Some(line.split_once(['.', ' ', '='])?.0));
+    let foreign: Vec<&str> = names
+        .filter(|name| name.chars().all(is_word) && *name != "cairn" && !name.starts_with("cairn-"))
+        .collect();
+    let missing: Vec<_> = foreign.iter().filter(|name| !words.contains(*name)).collect();
+    assert!(missing.is_empty() && foreign.len() > 20, "{missing:?} of {foreign:?}");
+}
