@@ -6,9 +6,11 @@ use cairn_base::Ino;
 use cairn_base::runtime::threads::Threads;
 use cairn_block::memory::MemoryDevice;
 use cairn_ext4::{Ext4, MountOptions};
-use cairn_testkit::crash::read_image;
-use cairn_testkit::judge::mke2fs;
-use cairn_vfs::{AllocateMode, Caller, FileSystem, IoFlags, NewInode, SetAttributes};
+use cairn_testkit::crash::{read_image, write_image};
+use cairn_testkit::judge::{assert_clean, mke2fs};
+use cairn_vfs::{
+    AllocateMode, Caller, FileSystem, IoFlags, NewInode, SetAttributes, SetTime, Timestamp,
+};
 
 fn volume(args: &[&str]) -> Arc<MemoryDevice> {
     let dir = tempfile::tempdir().unwrap();
@@ -102,5 +104,47 @@ fn fdatasync_keeps_overwritten_data_and_new_sizes() {
         let bytes = after_crash(&device, b"f");
         assert_eq!(bytes.len(), (usize::from(round) + 1) * 5000);
         assert!(bytes[..5000].iter().chain(&bytes[bytes.len() - 5000..]).all(|b| *b == round));
+    }
+}
+
+/// A kernel with a writeback cache sends the times of each removed file, and those of a new file
+/// although they have not changed. Each of them took a handle and the inode's block.
+#[test]
+fn times_of_removed_files_and_unchanged_times_take_no_handle() {
+    let device = volume(&["-t", "ext4"]);
+    let fs = open(device.clone());
+    let (kept, removed) = (file(&fs, b"kept"), file(&fs, b"removed"));
+    let unnamed = fs.tmpfile(fs.root(), 0o644, &Caller::ROOT).unwrap().ino;
+    fs.unlink(fs.root(), b"removed").unwrap();
+    let handles = || fs.report().u64("journal.handles").unwrap();
+    let set = |ino, seconds: i64| {
+        let time = Timestamp { seconds, nanoseconds: 5 };
+        let (mtime, ctime) = (Some(SetTime::To(time)), Some(time));
+        let found = fs.setattr(ino, &SetAttributes { mtime, ctime, ..SetAttributes::default() });
+        let found = found.unwrap();
+        assert_eq!((found.mtime, found.ctime), (time, time));
+    };
+    let before = handles();
+    set(kept, 1000);
+    assert_eq!(handles(), before + 1, "they have changed");
+    set(kept, 1000);
+    set(removed, 2000);
+    set(unnamed, 3000);
+    assert_eq!(handles(), before + 1);
+    // Whoever gives the file a name stores its times, too.
+    fs.link(unnamed, fs.root(), b"named").unwrap();
+    fs.forget(removed, 1);
+    fs.sync().unwrap();
+    let fork = device.fork();
+    fs.unmount().unwrap();
+    for device in [Arc::new(fork), device] {
+        let fs = open(device.clone());
+        let seconds = |name| fs.lookup(fs.root(), name).unwrap().mtime.seconds;
+        assert_eq!((seconds(b"kept".as_slice()), seconds(b"named".as_slice())), (1000, 3000));
+        fs.unmount().unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let image = dir.path().join("image");
+        write_image(&device, &image).unwrap();
+        assert_clean(&image);
     }
 }

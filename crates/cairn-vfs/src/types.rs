@@ -224,6 +224,16 @@ impl SetAttributes {
             || *kill_privileges;
         !others
     }
+
+    /// The access, modification and change time after the change, given those before it.
+    #[must_use]
+    pub fn times(&self, [atime, mtime, _]: [Timestamp; 3], now: Timestamp) -> [Timestamp; 3] {
+        [
+            SetTime::apply(self.atime, atime, now),
+            SetTime::apply(self.mtime, mtime, now),
+            self.ctime.unwrap_or(now),
+        ]
+    }
 }
 
 /// A time to set.

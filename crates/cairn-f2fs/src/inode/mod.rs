@@ -45,7 +45,7 @@ pub(crate) struct State {
     /// The record.
     pub(crate) record: Record,
     /// True if the record has changed since it was written into its node. [`Inode::mark_dirty`]
-    /// sets it.
+    /// sets it. The times of an inode without links do not count.
     pub(crate) dirty: bool,
     /// True once the inode is freed: nothing of it may be written any more.
     pub(crate) deleted: bool,

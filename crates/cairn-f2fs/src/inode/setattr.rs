@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cairn_vfs::namespace::NamedInode;
 use cairn_vfs::protection::without_privileges;
-use cairn_vfs::{InodeFlags, SetAttributes, SetTime, Timestamp};
+use cairn_vfs::{InodeFlags, SetAttributes, Timestamp};
 
 use super::attributes::SETTABLE;
 use super::{Inode, truncate};
@@ -25,6 +25,9 @@ pub(crate) fn setattr(
 ) -> Result<()> {
     ops.mount.check_writable()?;
     inode.flags().check_attributes(set)?;
+    if set.sets_times_only() && set_times_in_memory(ops, inode, set) {
+        return Ok(());
+    }
     if let Some(size) = set.size {
         truncate::set_size(ops, inode, size)?;
     }
@@ -41,6 +44,21 @@ pub(crate) fn setattr(
     })
 }
 
+/// Sets times that need no operation: they are those that the inode has, or the inode has no name,
+/// and whoever gives it one stores it. A kernel with a writeback cache sends both kinds, the latter
+/// after each unlink. False if it is neither.
+fn set_times_in_memory(ops: &Operations, inode: &Inode, set: &SetAttributes) -> bool {
+    let mut state = inode.state.write();
+    let record = &mut state.record;
+    let old = [record.atime, record.mtime, record.ctime];
+    let new = set.times(old, ops.inodes.now());
+    let unlinked = record.links == 0;
+    if unlinked {
+        [record.atime, record.mtime, record.ctime] = new;
+    }
+    unlinked || new == old
+}
+
 fn apply(record: &mut Record, set: &SetAttributes, now: Timestamp) {
     if set.kill_privileges {
         record.permissions = without_privileges(record.permissions, record.kind);
@@ -50,9 +68,8 @@ fn apply(record: &mut Record, set: &SetAttributes, now: Timestamp) {
     }
     record.uid = set.uid.unwrap_or(record.uid);
     record.gid = set.gid.unwrap_or(record.gid);
-    record.atime = SetTime::apply(set.atime, record.atime, now);
-    record.mtime = SetTime::apply(set.mtime, record.mtime, now);
-    record.ctime = set.ctime.unwrap_or(now);
+    [record.atime, record.mtime, record.ctime] =
+        set.times([record.atime, record.mtime, record.ctime], now);
     if let Some(flags) = set.flags {
         let flags = flags & InodeFlags::settable_on(record.kind);
         for (stored, shown) in SETTABLE {

@@ -1,6 +1,9 @@
 //! Each operation on names, on every kind of volume.
 
-use cairn_vfs::{Caller, FileKind, FileSystem, NewInode, RenameMode, SetAttributes, XattrMode};
+use cairn_vfs::{
+    Caller, FileKind, FileSystem, NewInode, RenameMode, SetAttributes, SetTime, Timestamp,
+    XattrMode,
+};
 
 use crate::support::{KINDS, find, judge, make, open, remount, snapshot, volume};
 
@@ -115,4 +118,43 @@ fn attributes_survive() {
         before.assert_same(&snapshot(&fs));
         remount(&device, fs).unmount().unwrap();
     }
+}
+
+/// A kernel with a writeback cache sends the times of each removed file, and those of a new file
+/// although they have not changed. Each of them made the inode dirty.
+#[test]
+fn times_of_removed_files_and_unchanged_times_make_nothing_dirty() {
+    let device = volume(64 << 20, &[]);
+    let fs = open(&device, "");
+    let root = fs.root();
+    let made =
+        |name: &[u8]| fs.create(root, name, NewInode::Regular, 0o644, &Caller::ROOT).unwrap().ino;
+    let (kept, removed) = (made(b"kept"), made(b"removed"));
+    let unnamed = fs.tmpfile(root, 0o644, &Caller::ROOT).unwrap().ino;
+    fs.unlink(root, b"removed").unwrap();
+    fs.sync().unwrap();
+    let dirty = || fs.report().u64("state.dirty_inodes").unwrap();
+    let set = |ino, seconds: i64| {
+        let time = Timestamp { seconds, nanoseconds: 5 };
+        let (mtime, ctime) = (Some(SetTime::To(time)), Some(time));
+        let found = fs.setattr(ino, &SetAttributes { mtime, ctime, ..SetAttributes::default() });
+        let found = found.unwrap();
+        assert_eq!((found.mtime, found.ctime), (time, time));
+    };
+    assert_eq!(dirty(), 0);
+    set(kept, 1000);
+    assert_eq!(dirty(), 1, "they have changed");
+    fs.sync().unwrap();
+    set(kept, 1000);
+    set(removed, 2000);
+    set(unnamed, 3000);
+    assert_eq!(dirty(), 0);
+    // Whoever gives the file a name stores its times, too.
+    fs.link(unnamed, root, b"named").unwrap();
+    [(kept, 1), (removed, 1), (unnamed, 2)].iter().for_each(|(ino, count)| fs.forget(*ino, *count));
+    let fs = remount(&device, fs);
+    let seconds = |name| find(&fs, root, name).unwrap().mtime.seconds;
+    assert_eq!((seconds(b"kept".as_slice()), seconds(b"named".as_slice())), (1000, 3000));
+    fs.unmount().unwrap();
+    judge(&device);
 }
