@@ -99,6 +99,13 @@ pub(crate) fn split_name(full: &[u8]) -> Option<(u8, &[u8])> {
     })
 }
 
+/// True if an area has no attributes, because it has no header.
+#[must_use]
+pub(crate) fn is_empty(area: &[u8]) -> bool {
+    RawXattrHeader::ref_from_prefix(area).is_ok_and(|(header, _)| header.h_magic.get() == 0)
+        || area.len() < HEADER_SIZE
+}
+
 /// The attributes of an area. One without a header (all zeros, or too short) has none.
 ///
 /// # Errors

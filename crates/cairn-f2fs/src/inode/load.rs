@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::format::features::Features;
 use crate::format::inode::{Advise, Inode as Record};
 use crate::format::units::{BLOCK_SIZE, Nid};
+use crate::format::xattr;
 use crate::inodes::Inodes;
 
 impl Inodes {
@@ -71,6 +72,8 @@ impl Inode {
     ) -> Self {
         let is_device = matches!(record.kind, FileKind::BlockDevice | FileKind::CharDevice);
         let order = u64::from(nid.get());
+        let attributes = image.get(record.inline_xattr_range()).unwrap_or_default();
+        let inline_xattrs = !xattr::is_empty(attributes);
         Self {
             nid,
             kind: record.kind,
@@ -78,7 +81,10 @@ impl Inode {
             namespace: RwLock::new_ordered(Rank::Namespace, order, ()),
             data: RwLock::new_ordered(Rank::InodeData, order, ()),
             cache: FileCache::new(&inodes.pages, BLOCK_SIZE as u32),
-            state: RwLock::new(Rank::Mapping, State { record, dirty: false, deleted: false }),
+            state: RwLock::new(
+                Rank::Mapping,
+                State { record, dirty: false, inline_xattrs, deleted: false },
+            ),
             map: map::FileMap::new(order),
             entries: DirCache::new(&inodes.directories),
             ledger,

@@ -47,6 +47,9 @@ pub(crate) struct State {
     /// True if the record has changed since it was written into its node. [`Inode::mark_dirty`]
     /// sets it. The times of an inode without links do not count.
     pub(crate) dirty: bool,
+    /// The inode's own area has extended attributes. Most have none and are asked for some often,
+    /// so this is known without the node.
+    pub(crate) inline_xattrs: bool,
     /// True once the inode is freed: nothing of it may be written any more.
     pub(crate) deleted: bool,
 }
@@ -106,6 +109,13 @@ impl Inode {
     #[must_use]
     pub fn record(&self) -> Record {
         self.state.read().record.clone()
+    }
+
+    /// True if it has no extended attributes at all.
+    #[must_use]
+    pub(crate) fn has_no_xattrs(&self) -> bool {
+        let state = self.state.read();
+        state.record.xattr_nid.is_none() && !state.inline_xattrs
     }
 
     /// Size in bytes.

@@ -37,7 +37,7 @@ use crate::format::inode::{Advise, InlineFlags, Inode as Record, NIDS};
 use crate::format::node::{FOOTER_AT, XATTR_OFFSET, data_pointers};
 use crate::format::path::NodeKind;
 use crate::format::units::BLOCK_BYTES;
-use crate::format::{BlockAddr, Log, Nid, block};
+use crate::format::{BlockAddr, Log, Nid, block, xattr};
 use crate::gc::relocate;
 use crate::inode::tree::{self, Pointer};
 use crate::inode::{Inode, truncate_blocks};
@@ -197,7 +197,9 @@ impl Replay<'_> {
                 }
             }
             let attributes = source.inline_xattr_range();
-            block::put(&mut own, attributes.start, block::part(image, attributes));
+            let attributes_of_image = block::part(image, attributes.clone());
+            state.inline_xattrs = !xattr::is_empty(attributes_of_image);
+            block::put(&mut own, attributes.start, attributes_of_image);
             inode.mark_dirty(&self.ops.inodes, &mut state);
         }
         drop(op);

@@ -198,6 +198,7 @@ fn write(op: &mut Op<'_>, inode: &Arc<Inode>, list: &[Xattr]) -> Result<()> {
     }
     let mut state = inode.state.write();
     state.record.xattr_nid = node.map_or(Nid::NONE, |node| node.nid());
+    state.inline_xattrs = !list.is_empty();
     inode.mark_dirty(op.inodes, &mut state);
     Ok(())
 }

@@ -33,6 +33,9 @@ const INDEX_ADVISE: u8 = 7;
 /// # Errors
 /// They are damaged, or the device failed.
 pub(crate) fn read_all(disk: &Disk, inode: &Inode) -> Result<Vec<Xattr>> {
+    if inode.has_no_xattrs() {
+        return Ok(Vec::new());
+    }
     let record = inode.record();
     let range = record.inline_xattr_range();
     let mut area = Vec::new();
@@ -55,6 +58,9 @@ pub(crate) fn get(disk: &Disk, inode: &Inode, name: &[u8]) -> Result<Vec<u8>> {
     let (index, rest) = split(name)?;
     if index == INDEX_ADVISE {
         return Ok(vec![inode.record().advise.bits()]);
+    }
+    if inode.has_no_xattrs() {
+        return Err(VfsError::NoAttribute.into());
     }
     let _data = inode.data.read();
     let all = read_all(disk, inode)?;

@@ -1,7 +1,7 @@
 //! Each operation on names, on every kind of volume.
 
 use cairn_vfs::{
-    Caller, FileKind, FileSystem, NewInode, RenameMode, SetAttributes, SetTime, Timestamp,
+    Caller, Error, FileKind, FileSystem, NewInode, RenameMode, SetAttributes, SetTime, Timestamp,
     XattrMode,
 };
 
@@ -157,4 +157,33 @@ fn times_of_removed_files_and_unchanged_times_make_nothing_dirty() {
     assert_eq!((seconds(b"kept".as_slice()), seconds(b"named".as_slice())), (1000, 3000));
     fs.unmount().unwrap();
     judge(&device);
+}
+
+/// Whether an inode has attributes is known without its node: after each change, and at once after
+/// it was loaded.
+#[test]
+fn the_last_attribute_goes_and_the_first_one_comes() {
+    for args in KINDS {
+        let device = volume(64 << 20, args);
+        let mut fs = open(&device, "");
+        let root = fs.root();
+        make(&fs, root, b"file", NewInode::Regular).unwrap();
+        for value in [&[7; 10][..], &[7; 1000]] {
+            for mode in [XattrMode::Create, XattrMode::Replace] {
+                let ino = find(&fs, root, b"file").unwrap().ino;
+                fs.setxattr(ino, b"user.a", value, mode).unwrap();
+                assert_eq!(fs.getxattr(ino, b"user.a").unwrap(), value);
+                fs = remount(&device, fs);
+                assert_eq!(fs.getxattr(ino, b"user.a").unwrap(), value);
+            }
+            let ino = find(&fs, root, b"file").unwrap().ino;
+            fs.removexattr(ino, b"user.a").unwrap();
+            for _ in 0..2 {
+                assert!(fs.listxattr(ino).unwrap().is_empty());
+                assert!(matches!(fs.getxattr(ino, b"user.a"), Err(Error::NoAttribute)));
+                fs = remount(&device, fs);
+            }
+        }
+        fs.unmount().unwrap();
+    }
 }
