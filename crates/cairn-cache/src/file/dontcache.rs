@@ -13,8 +13,8 @@ const WRITE_BEHIND: u64 = 8 << 20;
 const SHARE: u64 = 16;
 
 impl FileCache {
-    /// The blocks that a writer should write back, and then [`FileCache::invalidate`], after a
-    /// write that is not to be cached. `None` while few blocks are dirty.
+    /// The blocks that a writer should write back after a write that is not to be cached; they then
+    /// leave the cache. `None` while few blocks are dirty.
     #[must_use]
     pub fn write_behind(&self) -> Option<Range<u64>> {
         let limit = WRITE_BEHIND.min(self.state.cache.budget().limit() / SHARE);

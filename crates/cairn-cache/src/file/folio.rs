@@ -8,7 +8,7 @@
 
 use std::ops::Range;
 use std::sync::Weak;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use cairn_base::ranked_lock::{Mutex, Rank};
 
@@ -31,6 +31,8 @@ pub(crate) struct Folio {
     pub(crate) blocks: u32,
     /// It was used since the clock's hand passed it.
     pub(crate) referenced: AtomicBool,
+    /// It leaves the index when it has been written back: a cache above this one has the data.
+    pub(crate) dontcache: AtomicBool,
     /// A readahead window begins here.
     pub(crate) marked: AtomicBool,
     /// The file whose index holds the folio.
@@ -83,10 +85,17 @@ impl Folio {
             start,
             blocks,
             referenced: AtomicBool::new(false),
+            dontcache: AtomicBool::new(false),
             marked: AtomicBool::new(false),
             file,
             state: Mutex::new(Rank::Folio, state),
         }
+    }
+
+    /// Notes a use; the last one decides whether the folio stays when it has been written back.
+    pub(crate) fn used(&self, dontcache: bool) {
+        self.referenced.store(true, Ordering::Relaxed);
+        self.dontcache.store(dontcache, Ordering::Relaxed);
     }
 
     /// The block after the last one.

@@ -63,7 +63,7 @@ pub use options::{BufferedMode, MAX_FOLIO, PageCacheOptions};
 pub use page_cache::PageCache;
 pub use source::WriteSource;
 
-pub(crate) use folio::Folio;
+pub(crate) use folio::{Folio, FolioIndex};
 pub(crate) use index::FileState;
 
 #[cfg(test)]

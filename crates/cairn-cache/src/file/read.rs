@@ -253,7 +253,7 @@ impl FileState {
             let end = state.uptodate.next_clear(bit..folio.blocks).unwrap_or(folio.blocks);
             (state.slab.clone(), bit..end)
         };
-        folio.referenced.store(true, Ordering::Relaxed);
+        folio.used(false);
         if folio.marked.load(Ordering::Relaxed) {
             self.reach_mark(&folio);
         }

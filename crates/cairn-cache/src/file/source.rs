@@ -11,9 +11,17 @@ pub struct WriteSource<'a> {
     bytes: &'a [u8],
     /// What `bytes` is a part of.
     shared: Option<&'a Bytes>,
+    /// A cache above this one has the data, too.
+    dontcache: bool,
 }
 
 impl<'a> WriteSource<'a> {
+    /// The same data. With `dontcache`, it is dropped from the cache once it is written back.
+    #[must_use]
+    pub fn dontcache(self, dontcache: bool) -> Self {
+        Self { dontcache, ..self }
+    }
+
     /// The data from byte `at` on.
     #[must_use]
     pub fn after(self, at: usize) -> Self {
@@ -24,6 +32,10 @@ impl<'a> WriteSource<'a> {
     #[must_use]
     pub fn first(self, len: usize) -> Self {
         Self { bytes: &self.bytes[..self.bytes.len().min(len)], ..self }
+    }
+
+    pub(crate) fn is_dontcache(&self) -> bool {
+        self.dontcache
     }
 
     /// The data as bytes that may be kept, if they need not be copied.
@@ -48,13 +60,13 @@ impl Deref for WriteSource<'_> {
 
 impl<'a> From<&'a [u8]> for WriteSource<'a> {
     fn from(bytes: &'a [u8]) -> Self {
-        Self { bytes, shared: None }
+        Self { bytes, shared: None, dontcache: false }
     }
 }
 
 impl<'a> From<&'a Bytes> for WriteSource<'a> {
     fn from(shared: &'a Bytes) -> Self {
-        Self { bytes: shared, shared: Some(shared) }
+        Self { bytes: shared, shared: Some(shared), dontcache: false }
     }
 }
 

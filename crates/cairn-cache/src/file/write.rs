@@ -7,7 +7,6 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use cairn_base::FileBlock;
 use cairn_block::{BlockDeviceExt, IoBuf};
@@ -152,7 +151,7 @@ impl FileCache {
         mapper: &dyn FileMapper,
         prior: &mut PriorMapping<'_>,
         pos: u64,
-        data: &[u8],
+        data: &WriteSource<'_>,
     ) -> Result<usize, CacheError> {
         let file = &self.state;
         let last = file.blocks_for(pos + data.len() as u64);
@@ -217,7 +216,7 @@ impl FileState {
         state: &mut FolioState,
         prior: &PriorMapping<'_>,
         pos: u64,
-        data: &[u8],
+        data: &WriteSource<'_>,
     ) -> Result<usize, Blocked> {
         let base = self.byte_of(folio.start);
         let from = usize::try_from(pos - base).expect("within the folio");
@@ -225,12 +224,11 @@ impl FileState {
         let block_size = self.block_size();
         let edges = [from, to].into_iter().filter(|edge| !edge.is_multiple_of(block_size));
         for edge in edges {
-            self.fill_edge(
-                folio,
-                state,
-                prior,
-                u32::try_from(edge >> self.shift).expect("within the folio"),
-            )?;
+            let start = edge >> self.shift << self.shift;
+            // What is kept of the last block lies beyond the end of the file: zeros.
+            let beyond = from <= start && edge == to && base + to as u64 >= prior.old_size;
+            let bit = u32::try_from(edge >> self.shift).expect("within the folio");
+            self.fill_edge(folio, state, prior, bit, beyond)?;
         }
         let whole = from == 0 && to == self.bytes(folio.blocks);
         copy(&mut self.cache.make_mut(state, !whole)?[from..to], &data[..to - from]);
@@ -238,13 +236,13 @@ impl FileState {
         let blocks = bits(from >> self.shift)..bits(to.div_ceil(block_size));
         state.uptodate.set(blocks.clone());
         self.mark_dirty(folio, state, blocks);
-        folio.referenced.store(true, Ordering::Relaxed);
+        folio.used(data.is_dontcache());
         Ok(to - from)
     }
 
     /// Copies the head of `data` into blocks that are dirty. They are reserved, so the mapper need
     /// not be asked. `None` if the first block is not dirty, and in [`BufferedMode::PerBlock`].
-    fn overwrite_dirty(&self, pos: u64, data: &[u8]) -> Option<usize> {
+    fn overwrite_dirty(&self, pos: u64, data: &WriteSource<'_>) -> Option<usize> {
         if !self.has_unstable() || self.cache.mode() == BufferedMode::PerBlock {
             return None;
         }
@@ -260,17 +258,19 @@ impl FileState {
         let to = self.bytes(end).min(from + data.len());
         // If there is no memory for a copy, the path that asks the mapper returns the error.
         copy(&mut self.cache.make_mut(&mut state, true).ok()?[from..to], &data[..to - from]);
-        folio.referenced.store(true, Ordering::Relaxed);
+        folio.used(data.is_dontcache());
         Some(to - from)
     }
 
-    /// Makes a block up to date, because it will be changed in part.
+    /// Makes a block up to date, because it will be changed in part. With `beyond`, nothing that it
+    /// keeps is part of the file.
     fn fill_edge(
         &self,
         folio: &Folio,
         state: &mut FolioState,
         prior: &PriorMapping<'_>,
         bit: u32,
+        beyond: bool,
     ) -> Result<(), Blocked> {
         if state.uptodate.get(bit) {
             return Ok(());
@@ -278,7 +278,7 @@ impl FileState {
         let block = folio.start + u64::from(bit);
         let range = self.bytes(bit)..self.bytes(bit + 1);
         let read = prior.edges.iter().find(|(edge, _)| *edge == block);
-        let beyond = self.byte_of(block) >= prior.old_size;
+        let beyond = beyond || self.byte_of(block) >= prior.old_size;
         if matches!(prior.mapping.place, Place::Mapped(_)) && !beyond && read.is_none() {
             return Err(Blocked::NeedsRead(block));
         }
@@ -314,7 +314,7 @@ impl FileState {
             return None;
         }
         self.mark_dirty(&folio, &mut state, 0..blocks);
-        folio.referenced.store(true, Ordering::Relaxed);
+        folio.used(data.is_dontcache());
         Some(bytes)
     }
 

@@ -7,10 +7,11 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 
-use crate::file::{FileState, Folio};
+use crate::file::{FileState, Folio, FolioIndex};
 
 /// Most bytes of one run.
 const MAX_RUN: usize = 32 << 20;
@@ -104,8 +105,12 @@ impl FileState {
         state.writeback.clear(blocks.clone());
         let stable = blocks.clone().filter(|bit| !state.dirty.get(*bit)).count();
         self.mark_stable(u32::try_from(stable).expect("blocks of a folio"));
-        if state.is_clean() {
-            self.cache.folio_evictable(folio, &mut state);
+        if state.is_clean() && !state.removed {
+            if folio.dontcache.load(Ordering::Relaxed) {
+                self.remove(folio, &mut state);
+            } else {
+                self.cache.folio_evictable(folio, &mut state);
+            }
         }
         let start = folio.start + u64::from(blocks.start);
         let len = self.in_flight.lock().remove(&start);

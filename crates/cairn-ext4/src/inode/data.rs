@@ -131,10 +131,7 @@ fn write_behind(ops: &Arc<Operations>, inode: &Arc<Inode>) {
     let _data = inode.data.read();
     let block_size = u64::from(ops.layout.block_size);
     let range = blocks.start * block_size..blocks.end.saturating_mul(block_size);
-    let written = write_back(ops, inode, range, Mode::Background);
-    if ops.observe(written).is_ok() {
-        inode.cache.invalidate(blocks);
-    }
+    let _ = ops.observe(write_back(ops, inode, range, Mode::Background));
 }
 
 fn write_locked(
@@ -161,6 +158,7 @@ fn write_locked(
         write_old_eof_block(ops, inode, old_size, offset + data.len() as u64)?;
         inode.cache.direct_write(&mapper, old_size, offset, &data.to_bytes())?
     } else {
+        let data = data.dontcache(flags.contains(IoFlags::DONTCACHE));
         inode.cache.write_source(&mapper, old_size, offset, data)?
     };
     note_pending_eof_block(ops, inode, old_size, offset);

@@ -271,9 +271,7 @@ pub(crate) fn write(
 fn write_behind(ops: &Operations, inode: &Arc<Inode>) {
     let Some(blocks) = inode.cache.write_behind() else { return };
     let _data = inode.data.read();
-    if writeback::write_back(ops, inode, blocks.clone(), WritebackMode::Background).is_ok() {
-        inode.cache.invalidate(blocks);
-    }
+    let _ = writeback::write_back(ops, inode, blocks, WritebackMode::Background);
 }
 
 /// Checks that this file can be written.
@@ -327,6 +325,7 @@ fn write_locked(
     let done = if flags.contains(IoFlags::DIRECT) {
         inode.cache.direct_write(&mapper, old_size, offset, &data.to_bytes())?
     } else {
+        let data = data.dontcache(flags.contains(IoFlags::DONTCACHE));
         inode.cache.write_source(&mapper, old_size, offset, data)?
     };
     let mut state = inode.state.write();

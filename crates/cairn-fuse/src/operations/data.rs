@@ -22,8 +22,8 @@ pub(super) const O_DIRECT: u32 = rustix::fs::OFlags::DIRECT.bits();
 const SEEK_DATA: u32 = 3;
 const SEEK_HOLE: u32 = 4;
 
-/// Reads of this size and more are answered from the page cache, without a copy. What the kernel's
-/// cache holds of these, and of writes of this size, is not kept here as well.
+/// Reads of this size and more are answered from the page cache, without a copy, and what they read
+/// is not kept here: the kernel's cache has it.
 const LARGE: usize = 64 << 10;
 /// The data of writes of this size and more is not copied out of the request. It fills at least
 /// half of the buffer that it keeps in use.
@@ -43,7 +43,7 @@ fn write_flags(asked: &WriteIn, keeps_times: bool) -> IoFlags {
     let mut flags = IoFlags::empty();
     flags.set(IoFlags::WRITEBACK, from_cache && keeps_times);
     // The kernel has delayed these pages and keeps them.
-    flags.set(IoFlags::DONTCACHE, from_cache && asked.size as usize >= LARGE);
+    flags.set(IoFlags::DONTCACHE, from_cache);
     flags.set(IoFlags::DIRECT, !from_cache && asked.flags & O_DIRECT != 0);
     flags.set(IoFlags::KILL_PRIVILEGES, asked.write_flags & WRITE_KILL_SUIDGID != 0);
     flags

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::model::Rig;
 use super::{pattern, read_all};
-use crate::file::BufferedMode;
+use crate::file::{BufferedMode, WriteSource};
 use crate::writeback::WritebackMode::Background;
 
 const MIB: usize = 1 << 20;
@@ -73,7 +73,8 @@ fn a_stream_that_is_not_to_be_cached_leaves_nothing_behind() {
     for piece in 0..24 {
         let at = (piece * MIB) as u64;
         let data = Bytes::from(pattern(MIB, piece as u64));
-        rig.file.write_source(&rig.mapper, at, at, (&data).into()).expect("room");
+        let source = WriteSource::from(&data).dontcache(true);
+        rig.file.write_source(&rig.mapper, at, at, source).expect("room");
         given.push(data);
         let size = at + MIB as u64;
         match rig.file.write_behind() {
@@ -81,7 +82,6 @@ fn a_stream_that_is_not_to_be_cached_leaves_nothing_behind() {
                 assert_eq!(piece % 8, 7, "it is due at 8 MiB");
                 let bytes = blocks.start * 4096..blocks.end * 4096;
                 rig.file.write_back(&rig.mapper, bytes, size, Background).expect("writable");
-                rig.file.invalidate(blocks);
                 assert!(given.drain(..).all(|data| data.is_unique()), "a buffer is still in use");
             }
             None => assert!(rig.file.dirty_bytes() < 8 << 20),
@@ -91,6 +91,42 @@ fn a_stream_that_is_not_to_be_cached_leaves_nothing_behind() {
     assert_eq!(rig.pages.budget().peak(), 8 << 20);
     let all: Vec<u8> = (0..24).flat_map(|piece| pattern(MIB, piece)).collect();
     assert!(read_all(&rig, 24 << 20) == all);
+}
+
+/// The last use decides: what is read again, or written by somebody else, stays.
+#[test]
+fn a_folio_that_others_use_stays() {
+    let rig = Rig::new(4096, 256 << 20, 1 << 20, 27);
+    let data = pattern(4096, 27);
+    let folios = || rig.pages.counters().folios_by_order[0].get();
+    let write_back =
+        || rig.file.write_back(&rig.mapper, 0..8192, 8192, Background).expect("writable");
+    let dontcache = || WriteSource::from(&data[..]).dontcache(true);
+    rig.file.write_source(&rig.mapper, 0, 0, dontcache()).expect("room");
+    rig.file.write(&rig.mapper, 4096, 4096, &data).expect("room");
+    write_back();
+    assert_eq!(folios(), 1);
+    rig.file.write_source(&rig.mapper, 8192, 0, dontcache()).expect("room");
+    assert!(read_all(&rig, 8192) == data.repeat(2));
+    write_back();
+    assert_eq!(folios(), 2);
+}
+
+/// The kernel sends a page from its start to the end of the file: what the block has beyond is not
+/// read, although the block is on the device and no longer cached.
+#[test]
+fn an_append_that_rewrites_its_block_reads_nothing() {
+    let rig = Rig::new(4096, 256 << 20, 1 << 20, 28);
+    let data = pattern(4096, 28);
+    for size in [100, 300, 4000, 4096] {
+        let source = WriteSource::from(&data[..size]).dontcache(true);
+        let old_size = if size == 100 { 0 } else { 100 };
+        rig.file.write_source(&rig.mapper, old_size, 0, source).expect("room");
+        rig.file.write_back(&rig.mapper, 0..4096, size as u64, Background).expect("writable");
+        assert!(rig.pages.counters().folios_by_order[0].get() == 0);
+    }
+    assert_eq!(rig.pages.counters().device_read_bytes.get(), 0);
+    assert!(read_all(&rig, 4096) == data);
 }
 
 /// A cache of 1 MiB: files do not wait until 8 MiB are dirty.

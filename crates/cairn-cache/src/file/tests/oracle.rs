@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::model::Rig;
 use super::{pattern, read_all};
-use crate::file::{BufferedMode, CacheError, MAX_FOLIO, MIN_FOLIO};
+use crate::file::{BufferedMode, CacheError, MAX_FOLIO, MIN_FOLIO, WriteSource};
 use crate::mapper::MapError;
 use crate::writeback::{Flushable, Flushed, WritebackMode};
 
@@ -107,7 +107,9 @@ impl Pair {
             let written = if data.len().is_multiple_of(2) {
                 file.write(mapper, self.size(), pos, &data[done..])
             } else {
-                file.write_source(mapper, self.size(), pos, (&given.slice(done..)).into())
+                let piece = given.slice(done..);
+                let piece = WriteSource::from(&piece).dontcache(data.len().is_multiple_of(3));
+                file.write_source(mapper, self.size(), pos, piece)
             };
             match written {
                 Ok(n) => {
