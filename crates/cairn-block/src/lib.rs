@@ -6,6 +6,7 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+pub mod allocations;
 mod bounds;
 pub mod buffer;
 pub mod device;

@@ -14,6 +14,8 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use cairn_base::memory::{self, NoMemory};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
+use crate::allocations;
+
 /// Bytes of a piece: an allocator takes memory from the system in bites of several MiB.
 const PIECE: usize = 4 << 20;
 const PIECES: usize = 8;
@@ -126,6 +128,7 @@ pub struct Reserving<A>(pub A);
 // again after null is allowed.
 unsafe impl<A: GlobalAlloc> GlobalAlloc for Reserving<A> {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        allocations::note(layout.size());
         // SAFETY: as the caller promises.
         insist_on(|| unsafe { self.0.alloc(layout) })
     }
@@ -136,11 +139,13 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Reserving<A> {
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        allocations::note(layout.size());
         // SAFETY: as the caller promises.
         insist_on(|| unsafe { self.0.alloc_zeroed(layout) })
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        allocations::note(new_size);
         // SAFETY: as the caller promises; a call that returns null has left the block alone.
         insist_on(|| unsafe { self.0.realloc(block, layout, new_size) })
     }

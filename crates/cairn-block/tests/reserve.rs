@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use cairn_base::memory;
 use cairn_block::IoBuf;
+use cairn_block::allocations::{self, Allocations};
 use cairn_block::reserve::{Reserving, set_aside};
 
 /// Refuses this many blocks, and then allocates.
@@ -65,4 +66,12 @@ fn small_allocations_open_the_reserve_and_others_are_refused_until_it_is_whole_a
     assert!(memory::is_short());
     memory::relieve();
     assert!(!memory::is_short());
+}
+
+#[test]
+fn allocations_are_counted_while_somebody_measures() {
+    assert!(gives(0), "counted by nobody");
+    let (given, counted) = allocations::during(|| gives(0));
+    assert!(given && counted == Allocations { calls: 1, bytes: 64 }, "{counted:?}");
+    assert_eq!(allocations::during(|| ()).1, Allocations::default());
 }

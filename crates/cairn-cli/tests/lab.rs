@@ -70,9 +70,14 @@ fn check_structure(record: &Value, experiment: &str) {
 fn experiments_are_listed() {
     let (code, stdout, _) = lab(&["list"]);
     assert_eq!(code, 0);
-    for name in
-        ["buffered-io", "async-checkpoint", "checkpoint-clean", "checkpoint-merge", "gc-victim"]
-    {
+    for name in [
+        "buffered-io",
+        "async-checkpoint",
+        "checkpoint-clean",
+        "checkpoint-merge",
+        "gc-victim",
+        "ops",
+    ] {
         assert!(stdout.lines().any(|line| line.starts_with(name)), "{stdout}");
     }
     let list: Value = serde_json::from_str(&lab(&["list", "--json"]).1).unwrap();
@@ -192,4 +197,21 @@ fn checkpoint_clean_looks_at_no_more_than_it_must() {
     let scan =
         median(&record, "commit-cost", "10000 listed", "checkpoint_clean=scan", "looks_per_commit");
     assert!(scan >= 10_000.0, "{scan}");
+}
+
+#[test]
+fn ops_counts_the_allocations_of_an_operation() {
+    let record = json(&["ops"]);
+    check_structure(&record, "ops");
+    for threads in [1, 2, 4, 8] {
+        let id = format!("threads-{threads}");
+        assert_eq!(section(&record, &id)["rows"].as_array().unwrap().len(), 9 * 2);
+    }
+    for subject in ["ext4", "f2fs"] {
+        let of = |row, metric| median(&record, "threads-1", row, subject, metric);
+        assert!(of("create", "ns") > 0.0 && of("create", "cpu_ns") > 0.0);
+        // The new inode at least. What is in memory already takes none.
+        assert!(of("create", "allocations") >= 1.0, "{subject}");
+        assert!(of("getattr", "allocations") < 1.0, "{subject}");
+    }
 }

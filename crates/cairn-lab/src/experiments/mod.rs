@@ -5,6 +5,7 @@ mod buffered_io;
 mod checkpoint_clean;
 mod checkpoint_merge;
 mod gc_victim;
+mod ops;
 
 use crate::experiment::Experiment;
 
@@ -17,6 +18,7 @@ pub fn all() -> &'static [Experiment] {
         checkpoint_clean::EXPERIMENT,
         checkpoint_merge::EXPERIMENT,
         gc_victim::EXPERIMENT,
+        ops::EXPERIMENT,
     ];
     ALL
 }
