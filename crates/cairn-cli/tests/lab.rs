@@ -76,6 +76,7 @@ fn experiments_are_listed() {
         "checkpoint-clean",
         "checkpoint-merge",
         "gc-victim",
+        "mount",
         "ops",
     ] {
         assert!(stdout.lines().any(|line| line.starts_with(name)), "{stdout}");
@@ -214,4 +215,21 @@ fn ops_counts_the_allocations_of_an_operation() {
         assert!(of("create", "allocations") >= 1.0, "{subject}");
         assert!(of("getattr", "allocations") < 1.0, "{subject}");
     }
+}
+
+#[test]
+fn mount_compares_cairn_with_an_empty_server() {
+    let record = json(&["mount"]);
+    check_structure(&record, "mount");
+    let of = |row, subject, metric| median(&record, "mount", row, subject, metric);
+    for subject in ["kernel", "fuse2fs", "empty", "empty, fewest", "ext4", "f2fs"] {
+        for row in ["fs_mark -S 1 -t 8, files/s", "1 MiB cold read, MiB/s", "rm -rf, files/s"] {
+            assert!(of(row, subject, "rate") > 0.0, "{row} {subject}");
+        }
+    }
+    // Each empty server is sent what it is made for: one request less at least than Cairn's.
+    let requests = |subject| of("create in one directory, files/s", subject, "requests");
+    assert!(requests("empty, fewest") + 1.0 < requests("empty"), "{}", requests("empty"));
+    let others = requests("ext4") / requests("empty");
+    assert!((0.7..=1.3).contains(&others), "the same requests: {others}");
 }

@@ -14,7 +14,7 @@ use crate::wire::MAX_WRITE;
 pub(crate) const MAX_BACKGROUND: u16 = 64;
 
 /// The part of a session that fuser asks.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Handshake {
     pub(crate) writeback_cache: bool,
     pub(crate) no_open: bool,

@@ -18,6 +18,7 @@
 //! | `writers` | who has a file open for writing |
 //! | `removals` | an operation that finds no space waits until removed inodes are deleted |
 //! | `guard` | refuses a write(2) that a nearly full volume cannot store |
+//! | `empty` | a server without a filesystem, for measurements: the cost of FUSE alone |
 //! | `directory`, `listing`, `ioctl` | `readdir` and its answer; ioctls |
 //! | `handshake`, `transport` | the settings of FUSE's INIT; how requests arrive (`/dev/fuse`) |
 //! | `mounts`, `options`, `session`, `remount`, `error` | mounting |
@@ -30,6 +31,7 @@ mod core;
 mod counters;
 mod credentials;
 mod directory;
+mod empty;
 mod error;
 mod guard;
 mod handshake;
@@ -49,6 +51,7 @@ mod wire;
 mod writers;
 
 pub use counters::FuseStats;
+pub use empty::{Requests, serve_empty};
 pub use error::{Error, Result};
 pub use options::MountOptions;
 pub use remount::remount;

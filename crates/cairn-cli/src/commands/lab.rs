@@ -12,8 +12,9 @@ use crate::usage::number;
 /// Arguments of `lab`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Example:
+Examples:
   cairn lab buffered-io --html report.html
+  cairn lab mount --scale full --json
 
 The subjects of a table are measured in turn, in one run, on one device. A figure is a median; × is the median ratio to the \
 baseline. Some measurements need /dev/fuse, root, fio or fs_mark. What is missing is left out, and a note says so.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use cairn::FileSystem;
-use cairn_fuse::MountOptions;
+use cairn_fuse::{MountOptions, Requests};
 use cairn_lab::nothing::Nothing;
 
 use crate::failure::{Failure, Outcome, Status};
@@ -20,9 +20,19 @@ Stays in the foreground until it is unmounted.")]
 pub struct Args {
     /// An empty directory.
     mountpoint: PathBuf,
+    /// Serve names without contents by one thread that does nothing else. The kernel sends the
+    /// requests that Cairn gets, or as few as possible.
+    #[arg(long, value_enum, conflicts_with = "files")]
+    requests: Option<Requested>,
     /// Files that are there at first, as NAME=SIZE.
     #[arg(value_parser = file)]
     files: Vec<(String, u64)>,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Requested {
+    AsCairn,
+    Fewest,
 }
 
 fn file(text: &str) -> Result<(String, u64), String> {
@@ -37,10 +47,17 @@ fn file(text: &str) -> Result<(String, u64), String> {
 /// # Errors
 /// The mount point does not allow it, or the connection to the kernel breaks.
 pub fn run(args: &Args) -> Outcome {
+    let failed = |error: cairn_fuse::Error| Failure::new(Status::Failed, error.to_string());
+    if let Some(requested) = args.requests {
+        let requests = match requested {
+            Requested::AsCairn => Requests::AsCairn,
+            Requested::Fewest => Requests::Fewest,
+        };
+        return cairn_fuse::serve_empty(&args.mountpoint, requests).map_err(failed);
+    }
     let nothing = Nothing::new(args.files.iter().map(|(name, size)| (name.as_str(), *size)));
     let filesystem: Arc<dyn FileSystem> = Arc::new(nothing);
     let options = MountOptions { source: "nothing".into(), ..MountOptions::default() };
-    let failed = |error: cairn_fuse::Error| Failure::new(Status::Failed, error.to_string());
     cairn_fuse::mount(filesystem, &args.mountpoint, &options).map_err(failed)?.run().map_err(failed)
 }
 

@@ -15,6 +15,7 @@ const NOT_RUN: &[&str] = &[
     "cairn lab buffered-io",
     "cairn lab async-checkpoint",
     "cairn lab checkpoint-merge",
+    "cairn lab mount",
     "cairn generate /usr/local/share",
     "cairn umount -a",
     "cairn mkfs -t f2fs -m -Z 8 -c /dev/nullb0 /dev/sdb",

@@ -5,6 +5,7 @@ mod buffered_io;
 mod checkpoint_clean;
 mod checkpoint_merge;
 mod gc_victim;
+mod mount;
 mod ops;
 
 use crate::experiment::Experiment;
@@ -18,6 +19,7 @@ pub fn all() -> &'static [Experiment] {
         checkpoint_clean::EXPERIMENT,
         checkpoint_merge::EXPERIMENT,
         gc_victim::EXPERIMENT,
+        mount::EXPERIMENT,
         ops::EXPERIMENT,
     ];
     ALL

@@ -4,6 +4,7 @@
 //! when the server has closed the image.
 
 pub(crate) mod fio;
+pub(crate) mod used;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -12,6 +13,7 @@ use std::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::experiment::Context;
+use used::Used;
 
 /// How long a server may take to mount, and to end.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -28,6 +30,9 @@ pub(crate) enum Server {
     Fuse2fs,
     /// A server that stores nothing and has these files, as NAME=SIZE. It does not use the image.
     Nothing { program: PathBuf, files: Vec<String> },
+    /// One thread with names and no contents, and the kernel's requests as `requests` says. It does
+    /// not use the image.
+    Empty { program: PathBuf, requests: &'static str },
 }
 
 /// The servers that this machine can run, and what is missing.
@@ -136,6 +141,11 @@ impl Mounted {
                 nothing.arg("serve-nothing").arg(point).args(files);
                 mounted.serve(&mut nothing)?;
             }
+            Server::Empty { program, requests } => {
+                let mut empty = command(&program);
+                empty.args(["serve-nothing", "--requests", requests]).arg(point);
+                mounted.serve(&mut empty)?;
+            }
         }
         mounted.is_mounted = true;
         Ok(mounted)
@@ -144,6 +154,28 @@ impl Mounted {
     /// The mount point.
     pub(crate) fn point(&self) -> &Path {
         &self.point
+    }
+
+    /// What its server has used so far. A mount of the kernel has no server.
+    pub(crate) fn used(&self) -> Result<Used> {
+        let (process, requests) = match &self.server {
+            Server::Kernel => return Ok(Used::default()),
+            Server::Fuse2fs | Server::Nothing { .. } => (self.child.as_ref().map(Child::id), None),
+            Server::Empty { .. } => {
+                let told = rustix::fs::statvfs(&self.point);
+                let told = told.map_err(|error| Error::host(&self.point)(error.into()))?;
+                (self.child.as_ref().map(Child::id), Some(told.f_ffree))
+            }
+            Server::Cairn { program, .. } => {
+                let stats = run(command(program).args(["stats", "--json"]).arg(&self.point))?;
+                let stats: serde_json::Value = serde_json::from_str(&stats)
+                    .map_err(|error| Error::Program(format!("cairn stats: {error}")))?;
+                let process = stats["mount"]["pid"].as_u64().and_then(|id| u32::try_from(id).ok());
+                (process, stats["fuse"]["requests_total"].as_u64())
+            }
+        };
+        let (processor, switches) = process.map_or(Ok((0, 0)), used::of_process)?;
+        Ok(Used { processor, switches, requests })
     }
 
     /// Starts a server in the foreground and waits until it has mounted.
@@ -178,10 +210,12 @@ impl Mounted {
         }
         match &self.server {
             Server::Cairn { program, .. } => run(command(program).arg("umount").arg(&self.point))?,
-            Server::Fuse2fs | Server::Nothing { .. } if !rustix::process::geteuid().is_root() => {
+            Server::Fuse2fs | Server::Nothing { .. } | Server::Empty { .. }
+                if !rustix::process::geteuid().is_root() =>
+            {
                 run(command("fusermount3").arg("-u").arg(&self.point))?
             }
-            Server::Kernel | Server::Fuse2fs | Server::Nothing { .. } => {
+            Server::Kernel | Server::Fuse2fs | Server::Nothing { .. } | Server::Empty { .. } => {
                 run(command("umount").arg(&self.point))?
             }
         };

@@ -1,0 +1,216 @@
+//! `mount`: Cairn's mounts against the kernel's ext4, fuse2fs, and an empty server, which shows
+//! what FUSE itself costs.
+
+mod cases;
+mod goals;
+mod sizes;
+mod subjects;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use crate::error::{Error, Result};
+use crate::experiment::{Context, Experiment, Findings};
+use crate::mounted::used::Used;
+use crate::mounted::{Mounted, is_installed};
+use crate::section::{Builder, Metric};
+use crate::volume;
+use cases::{Case, GROUPS, Place, prepare};
+use sizes::Sizes;
+use subjects::{EMPTY, KERNEL, Subject};
+
+/// The entry in [`crate::experiments`].
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    name: "mount",
+    question: "How near is a mount to the kernel's ext4, and to the least that FUSE costs?",
+    run,
+};
+
+/// Id of the table.
+const ID: &str = "mount";
+/// Directory of the images, if it is there.
+const TMPFS: &str = "/dev/shm";
+
+/// Figures of one subject in one case.
+type Figures = Vec<(&'static str, f64)>;
+
+fn run(context: &Context) -> Result<Findings> {
+    let mut findings = Findings::default();
+    let tmpfs = Path::new(TMPFS);
+    let scratch = if tmpfs.is_dir() { tmpfs } else { &*context.scratch };
+    let subjects = subjects::all(context, scratch, &mut findings)?;
+    if !subjects.is_empty() {
+        measure(context, scratch, &subjects, &mut findings)?;
+    }
+    findings.goals = goals::all(&findings.sections);
+    Ok(findings)
+}
+
+fn measure(
+    context: &Context,
+    scratch: &Path,
+    subjects: &[Subject],
+    findings: &mut Findings,
+) -> Result<()> {
+    let sizes = Sizes::of(context.scale);
+    let directory = tempfile::tempdir_in(scratch).map_err(Error::host(scratch))?;
+    prepare(directory.path(), sizes.tree)?;
+    let names: Vec<&str> = subjects.iter().map(|subject| subject.name).collect();
+    let mut builder = Builder::new(ID, "Through mounts, in turn", &names, metrics());
+    findings.notes.extend(notes(scratch, sizes));
+    let groups = groups(findings);
+    context.progress.expect(context.repetitions * groups.len() * subjects.len());
+    for repetition in 0..context.repetitions {
+        for group in &groups {
+            let mut found: BTreeMap<(usize, usize), Figures> = BTreeMap::new();
+            for number in context.order(repetition, subjects.len()) {
+                let subject = &subjects[number];
+                context.progress.show(&format!("{}: {}", subject.name, group[0].name));
+                for (case, figures) in one(subject, group, directory.path(), sizes)? {
+                    found.insert((case, number), figures);
+                }
+                context.progress.step();
+            }
+            relate(&mut found, subjects);
+            for ((case, number), figures) in found {
+                builder.add(group[case].name, subjects[number].name, &figures);
+            }
+        }
+    }
+    findings.sections.push(builder.finish());
+    Ok(())
+}
+
+fn metrics() -> Vec<Metric> {
+    vec![
+        Metric::higher("rate", "rate"),
+        Metric::higher("of_empty", "÷ empty"),
+        Metric::lower("cpu_us", "CPU µs"),
+        Metric::lower("cpu_of_empty", "CPU ÷ empty"),
+        Metric::lower("client_us", "client µs"),
+        Metric::lower("server_us", "server µs"),
+        Metric::lower("requests", "requests"),
+        Metric::lower("switches", "switches"),
+    ]
+}
+
+fn notes(scratch: &Path, sizes: Sizes) -> Vec<String> {
+    vec![
+        format!(
+            "Images of {} MiB in {}. fs_mark: {} files of 4 KiB without and {} with fsync; {} MiB in order; {} blocks; a tree of {} files of \
+             4 KiB in directories of 100; {} files in one directory. × is to {KERNEL}.",
+            sizes.image >> 20,
+            scratch.display(),
+            sizes.files,
+            sizes.synced,
+            sizes.stream,
+            sizes.overwrites,
+            sizes.tree,
+            sizes.names
+        ),
+        "empty: one thread that answers from a hash table of names and stores no data, with the requests that Cairn gets by default. \
+         \"empty, fewest\": without default_permissions; open, close and extended attributes cost no request."
+            .into(),
+        "For each file, block or MiB: CPU µs of the client's processes and of the server's, requests that the server got, changes of context of both. \
+         The processor time of the kernel's own threads (loop device, write-back) is in no figure."
+            .into(),
+    ]
+}
+
+/// The cases whose programs are installed.
+fn groups(findings: &mut Findings) -> Vec<Vec<&'static Case>> {
+    let mut missing = Vec::new();
+    let can_run = |case: &&Case, missing: &mut Vec<&str>| match case.program {
+        Some(program) if !is_installed(program) => {
+            missing.push(program);
+            false
+        }
+        _ => true,
+    };
+    let groups: Vec<Vec<&Case>> = GROUPS
+        .iter()
+        .map(|group| group.iter().filter(|case| can_run(case, &mut missing)).collect())
+        .filter(|group: &Vec<&Case>| !group.is_empty())
+        .collect();
+    missing.dedup();
+    for program in missing {
+        let text = format!("No rows of {program}: it is not installed (scripts/install-deps).");
+        findings.notes.push(text);
+    }
+    groups
+}
+
+/// Runs the cases of a group on a fresh image. The figures come with the number of the case.
+fn one(
+    subject: &Subject,
+    group: &[&Case],
+    outside: &Path,
+    sizes: Sizes,
+) -> Result<Vec<(usize, Figures)>> {
+    let own = tempfile::tempdir_in(outside).map_err(Error::host(outside))?;
+    let (image, point) = (own.path().join("image"), own.path().join("mnt"));
+    std::fs::create_dir(&point).map_err(Error::host(&point))?;
+    if subject.keeps {
+        let device = volume::image_file(&image, sizes.image)?.0;
+        if subject.is_f2fs { volume::make_f2fs(&device)? } else { volume::make(&device, None)? }
+    }
+    let mut mounted = Mounted::new(subject.server.clone(), &image, &point)?;
+    let mut found = Vec::new();
+    for (number, case) in group.iter().enumerate() {
+        if case.cold {
+            if !subject.keeps {
+                continue;
+            }
+            mounted.unmount()?;
+            mounted = Mounted::new(subject.server.clone(), &image, &point)?;
+        }
+        let place = Place { mount: point.clone(), outside: outside.to_owned(), sizes };
+        found.push((number, figures(&mounted, case, &place)?));
+        // What a case has left to be written is not charged to the next one.
+        let root = std::fs::File::open(&point).map_err(Error::host(&point))?;
+        rustix::fs::syncfs(&root).map_err(|error| Error::host(&point)(error.into()))?;
+    }
+    mounted.unmount()?;
+    Ok(found)
+}
+
+fn figures(mounted: &Mounted, case: &Case, place: &Place) -> Result<Figures> {
+    let server = mounted.used()?;
+    let client = Used::by_clients()?;
+    let done = (case.run)(place)?;
+    let client = Used::by_clients()?.since(client);
+    let server = mounted.used()?.since(server);
+    let each = |sum: u64| sum as f64 / done.count;
+    let (client_us, server_us) = (each(client.processor) / 1e3, each(server.processor) / 1e3);
+    let mut figures = vec![
+        ("rate", done.count / done.seconds),
+        ("cpu_us", client_us + server_us),
+        ("client_us", client_us),
+        ("server_us", server_us),
+        ("switches", each(client.switches + server.switches)),
+    ];
+    figures.extend(server.requests.map(|requests| ("requests", each(requests))));
+    Ok(figures)
+}
+
+/// Adds the ratios to the empty server that gets the same requests.
+fn relate(found: &mut BTreeMap<(usize, usize), Figures>, subjects: &[Subject]) {
+    let figure = |figures: &Figures, wanted: &str| {
+        figures.iter().find(|(name, _)| *name == wanted).map(|(_, value)| *value)
+    };
+    let Some(empty) = subjects.iter().position(|subject| subject.name == EMPTY) else { return };
+    let bases: BTreeMap<usize, Figures> = found
+        .iter()
+        .filter(|((_, subject), _)| *subject == empty)
+        .map(|((case, _), figures)| (*case, figures.clone()))
+        .collect();
+    for ((case, _), figures) in found.iter_mut() {
+        for (metric, ratio) in [("rate", "of_empty"), ("cpu_us", "cpu_of_empty")] {
+            let base = bases.get(case).and_then(|base| figure(base, metric));
+            if let Some((own, base)) = figure(figures, metric).zip(base.filter(|base| *base > 0.0))
+            {
+                figures.push((ratio, own / base));
+            }
+        }
+    }
+}
