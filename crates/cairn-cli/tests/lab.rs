@@ -227,9 +227,9 @@ fn mount_compares_cairn_with_an_empty_server() {
             assert!(of(row, subject, "rate") > 0.0, "{row} {subject}");
         }
     }
-    // Each empty server is sent what it is made for: one request less at least than Cairn's.
+    // Each empty server is sent what it is made for. The fewest: no GETATTR of the directory.
     let requests = |subject| of("create in one directory, files/s", subject, "requests");
-    assert!(requests("empty, fewest") + 1.0 < requests("empty"), "{}", requests("empty"));
+    assert!(requests("empty, fewest") + 0.5 < requests("empty"), "{}", requests("empty"));
     let others = requests("ext4") / requests("empty");
     assert!((0.7..=1.3).contains(&others), "the same requests: {others}");
 }
