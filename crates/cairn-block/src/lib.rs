@@ -17,6 +17,7 @@ mod join;
 pub mod memory;
 pub mod reserve;
 pub mod tagged;
+pub mod uring;
 pub mod wrap;
 pub mod zoned;
 
