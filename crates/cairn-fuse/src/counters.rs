@@ -167,6 +167,35 @@ pub(crate) struct Load {
     pub(crate) idle: usize,
     /// A request waits to be taken.
     pub(crate) queued: bool,
+    /// `None`: all requests come through `/dev/fuse`.
+    pub(crate) ring: Option<RingLoad>,
+}
+
+/// What the rings of a mount did.
+#[derive(Clone, Copy)]
+pub(crate) struct RingLoad {
+    pub(crate) queues: usize,
+    pub(crate) entries: u64,
+    pub(crate) taken: u64,
+    pub(crate) answered: u64,
+    /// Answers after the end of the connection.
+    pub(crate) late: u64,
+    pub(crate) to_workers: u64,
+    /// How often a thread lost its ring because a request kept it.
+    pub(crate) taken_over: u64,
+}
+
+impl RingLoad {
+    fn report(&self) -> Report {
+        Report::new()
+            .with("queues", self.queues)
+            .with("entries", self.entries)
+            .with("taken", self.taken)
+            .with("answered", self.answered)
+            .with("late", self.late)
+            .with("to_workers", self.to_workers)
+            .with("taken_over", self.taken_over)
+    }
 }
 
 /// Reads the counters of a mount, also after it has ended.
@@ -209,7 +238,8 @@ impl FuseStats {
             }
         }
         let load = (self.load)();
-        Report::new()
+        let mut report = Report::new()
+            .with("transport", if load.ring.is_some() { "ring" } else { "dev" })
             .with("requests_total", total)
             .with("requests", requests)
             .with("errors", &counters.errors)
@@ -221,7 +251,11 @@ impl FuseStats {
             .with("threads", load.threads)
             .with("threads_idle", load.idle)
             .with("request_ns", &counters.request_ns)
-            .with("room", counters.room.report())
+            .with("room", counters.room.report());
+        if let Some(ring) = load.ring {
+            report.set("ring", ring.report());
+        }
+        report
     }
 }
 
@@ -232,8 +266,12 @@ mod tests {
     #[test]
     fn requests_are_counted_by_name_and_depth() {
         let counters = Arc::new(Counters::default());
-        let stats =
-            FuseStats::new(counters.clone(), || Load { threads: 3, idle: 2, queued: false });
+        let stats = FuseStats::new(counters.clone(), || Load {
+            threads: 3,
+            idle: 2,
+            queued: false,
+            ring: None,
+        });
         {
             let _first = counters.begin(Operation::Lookup);
             let _second = counters.begin(Operation::Lookup);

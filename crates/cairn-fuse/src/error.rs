@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use cairn_base::memory::NoMemory;
 use cairn_base::system_error::with_remedy;
 
+use crate::ring::NoRing;
+
 /// Result of mounting and serving.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -86,6 +88,9 @@ pub enum Error {
     /// The system has no memory for the first requests.
     #[error("{0}")]
     NoMemory(NoMemory),
+    /// `transport=ring` is not possible.
+    #[error("{0}")]
+    NoRing(#[source] NoRing),
     /// The connection to the kernel broke while the filesystem was mounted.
     #[error("the FUSE connection failed: {}", with_remedy(.0, "mount again"))]
     Connection(#[source] io::Error),

@@ -21,6 +21,8 @@ pub(crate) struct Handshake {
     pub(crate) idmap: bool,
     /// The kernel checks access control lists.
     pub(crate) lists: bool,
+    /// Rings can be made. Only then may the kernel be told of them: it waits for them.
+    pub(crate) ring: bool,
     /// The granularity of the times that the kernel keeps itself.
     pub(crate) time_granularity: Duration,
     /// Set to the features of both sides.
@@ -48,6 +50,7 @@ impl Handshake {
         flags.set(InitFlags::FUSE_WRITEBACK_CACHE, self.writeback_cache);
         flags.set(InitFlags::FUSE_NO_OPEN_SUPPORT, self.no_open);
         flags.set(InitFlags::FUSE_ALLOW_IDMAP, self.idmap);
+        flags.set(InitFlags::FUSE_OVER_IO_URING, self.ring);
         flags
     }
 }

@@ -20,7 +20,8 @@
 //! | `guard` | refuses a write(2) that a nearly full volume cannot store |
 //! | `empty` | a server without a filesystem, for measurements: the cost of FUSE alone |
 //! | `directory`, `listing`, `ioctl` | `readdir` and its answer; ioctls |
-//! | `handshake`, `transport` | the settings of FUSE's INIT; how requests arrive (`/dev/fuse`) |
+//! | `ring` | FUSE over io_uring: rings, their threads, and workers |
+//! | `handshake`, `transport` | the settings of FUSE's INIT; how requests arrive: `/dev/fuse` or rings |
 //! | `mounts`, `options`, `session`, `remount`, `error` | mounting |
 
 #![forbid(unsafe_code)]
@@ -43,6 +44,7 @@ mod operations;
 mod options;
 mod remount;
 mod removals;
+mod ring;
 mod servers;
 mod session;
 mod synchronous;
@@ -53,8 +55,9 @@ mod writers;
 pub use counters::FuseStats;
 pub use empty::{Requests, serve_empty};
 pub use error::{Error, Result};
-pub use options::MountOptions;
+pub use options::{MountOptions, TransportChoice};
 pub use remount::remount;
+pub use ring::NoRing;
 pub use session::{Session, mount};
 pub use synchronous::Synchronous;
 pub use transport::{Ender, Unmounter};

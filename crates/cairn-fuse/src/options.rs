@@ -8,6 +8,18 @@ use cairn_base::options::{self, Setting, words};
 use cairn_base::stats::Report;
 use fuser::MountOption;
 
+/// The ways between the kernel and Cairn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TransportChoice {
+    /// `/dev/fuse`, until rings are faster for every kind of request.
+    #[default]
+    Auto,
+    /// FUSE over io_uring; an error where the kernel does not offer it.
+    Ring,
+    /// `/dev/fuse`.
+    Dev,
+}
+
 /// Options of a mount. [`MountOptions::set`] takes those that `mount -o` knows.
 #[derive(Clone, Debug)]
 pub struct MountOptions {
@@ -49,6 +61,8 @@ pub struct MountOptions {
     /// The mount can be mounted a second time with other owners. The kernel then does not say who
     /// sent a request; it is looked up where it matters.
     pub idmap: bool,
+    /// How requests arrive and answers go back.
+    pub transport: TransportChoice,
     /// How long the kernel may cache names and attributes. Cairn is the only writer.
     pub timeout: Duration,
 }
@@ -99,6 +113,18 @@ const SETTINGS: &[Setting<MountOptions, String>] = &[
         }),
     ),
     (
+        &["transport"],
+        Value("auto|ring|dev", |options, word, value| {
+            options.transport = match value {
+                "auto" => TransportChoice::Auto,
+                "ring" => TransportChoice::Ring,
+                "dev" => TransportChoice::Dev,
+                _ => return Err(format!("{}: give auto, ring or dev", word.text)),
+            };
+            Ok(())
+        }),
+    ),
+    (
         &["spin"],
         Value("MICROSECONDS", |options, word, value| {
             let time = within(value, 0..=10_000)
@@ -134,6 +160,7 @@ impl Default for MountOptions {
             dirsync: false,
             threads: default_threads(),
             spin: Duration::from_micros(50),
+            transport: TransportChoice::default(),
             writeback_cache: true,
             no_open: false,
             noxattr: false,
@@ -282,6 +309,7 @@ mod tests {
             ("threads=+1", "1 to 64"),
             ("spin=10001", "0 to 10000"),
             ("spin=", "0 to 10000"),
+            ("transport=uring", "auto, ring or dev"),
             ("nosuid=1", "takes no value"),
         ] {
             let refused = options.set(option).unwrap_err();

@@ -55,6 +55,7 @@ impl MountOptions {
             ("allow_other", self.allow_other == new.allow_other),
             ("threads", self.threads == new.threads),
             ("spin", self.spin == new.spin),
+            ("transport", self.transport == new.transport),
             ("writeback_cache", self.writeback_cache == new.writeback_cache),
             ("no_open", self.no_open == new.no_open),
             ("noxattr", self.noxattr == new.noxattr),

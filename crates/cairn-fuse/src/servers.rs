@@ -73,7 +73,7 @@ pub(crate) struct Servers {
     first: Mutex<Option<Buffer>>,
     buffers: Arc<BufferPool>,
     device: Arc<Device>,
-    operations: Operations,
+    operations: Arc<Operations>,
     /// Quick requests carried out at the same time.
     limit: usize,
     /// Longest time of polling for the next request.
@@ -88,7 +88,7 @@ pub(crate) struct Servers {
 impl Servers {
     pub(crate) fn new(
         device: Arc<Device>,
-        operations: Operations,
+        operations: Arc<Operations>,
         (buffers, first): (Arc<BufferPool>, Buffer),
         limit: usize,
         spin: Duration,
@@ -278,7 +278,12 @@ impl Servers {
     pub(crate) fn load(&self) -> Load {
         let queued = self.device.is_readable();
         let state = self.state.lock();
-        Load { threads: state.threads, idle: state.parked + usize::from(state.waiting), queued }
+        Load {
+            threads: state.threads,
+            idle: state.parked + usize::from(state.waiting),
+            queued,
+            ring: None,
+        }
     }
 }
 

@@ -5,9 +5,11 @@ use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use cairn_base::system_error;
 use cairn_vfs::FileSystem;
+use fuser::InitFlags;
 use rustix::io::Errno;
 
 use crate::core::Core;
@@ -17,7 +19,8 @@ use crate::guard::{Keeper, Mounted};
 use crate::handshake::Handshake;
 use crate::mounts;
 use crate::operations::Operations;
-use crate::options::MountOptions;
+use crate::options::{MountOptions, TransportChoice};
+use crate::ring::{self, NoRing, Rings};
 use crate::servers::Servers;
 use crate::synchronous::Synchronous;
 use crate::transport::{DevFuse, Ender, Transport, Unmounter};
@@ -46,6 +49,7 @@ pub fn mount(
     options.check().map_err(Error::Options)?;
     let mountpoint = check_mount_point(mountpoint)?;
     check_device()?;
+    let ring = wants_ring(options)?;
     let root = rustix::process::geteuid().is_root();
     let time_granularity = fs.time_granularity();
     let core = Arc::new(Core::new(fs, options));
@@ -55,6 +59,7 @@ pub fn mount(
         no_open,
         idmap: options.idmap,
         lists: !options.private && !options.noxattr,
+        ring,
         time_granularity,
         agreed: core.agreed.clone(),
     };
@@ -68,22 +73,30 @@ pub fn mount(
     if root && let Some(number) = &number {
         mounts::tune(number);
     }
+    let device = mounted.as_fd().try_clone_to_owned().map_err(Error::Connection)?;
+    let operations = Arc::new(Operations::new(core.clone()));
+    let device = Arc::new(Device::new(device).map_err(|error| Error::Connection(error.into()))?);
+    // Through the device then come only requests that nobody waits for.
+    let spin = if ring { Duration::ZERO } else { options.spin };
+    let threads = options.threads.max(1);
+    let servers = Servers::new(device.clone(), operations.clone(), (buffers, first), threads, spin);
+    let rings = if ring {
+        Some(start_rings(&core, device, number.as_deref(), operations, &servers)?)
+    } else {
+        None
+    };
     let synchronous = core.synchronous.clone();
     let mounted_at = Mounted { point: mountpoint.clone(), device: number.clone(), root };
     let keeper = Keeper::start(core.clone(), mounted_at);
-    let device = mounted.as_fd().try_clone_to_owned().map_err(Error::Connection)?;
-    let operations = Operations::new(core.clone());
-    let device = Arc::new(Device::new(device).map_err(|error| Error::Connection(error.into()))?);
-    let servers =
-        Servers::new(device, operations, (buffers, first), options.threads.max(1), options.spin);
     let stats = FuseStats::new(core.counters.clone(), {
-        let servers = servers.clone();
-        move || servers.load()
+        let (servers, rings) = (servers.clone(), rings.clone());
+        move || rings.as_ref().map_or_else(|| servers.load(), |rings| rings.load(servers.load()))
     });
     Ok(Session {
         transport: Box::new(DevFuse {
-            mounted,
+            mounted: Some(mounted),
             servers,
+            rings,
             device: number.clone().unwrap_or_default(),
         }),
         mountpoint,
@@ -92,6 +105,36 @@ pub fn mount(
         synchronous,
         keeper,
     })
+}
+
+/// Whether requests come through rings.
+fn wants_ring(options: &MountOptions) -> Result<bool> {
+    match options.transport {
+        TransportChoice::Auto | TransportChoice::Dev => Ok(false),
+        TransportChoice::Ring => ring::probe().map(|()| true).map_err(Error::NoRing),
+    }
+}
+
+/// Registers the rings that the kernel was told of. Without them, every caller would wait for ever.
+fn start_rings(
+    core: &Core,
+    device: Arc<Device>,
+    number: Option<&str>,
+    operations: Arc<Operations>,
+    servers: &Arc<Servers>,
+) -> Result<Arc<Rings>> {
+    if !core.agreed(InitFlags::FUSE_OVER_IO_URING) {
+        return Err(Error::NoRing(NoRing::NotOffered));
+    }
+    let number = number.unwrap_or_default();
+    let servers = servers.clone();
+    Rings::start(device, number.to_owned(), operations, move |error| servers.end(error))
+        .map(Arc::new)
+        .map_err(|error| {
+            // Nobody waits any longer, not even the unmount.
+            let _ = mounts::abort(number);
+            Error::NoRing(NoRing::Failed(error))
+        })
 }
 
 impl Session {

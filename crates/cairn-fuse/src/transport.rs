@@ -1,7 +1,7 @@
 //! How requests arrive and answers go back.
 //!
-//! The only transport so far is `/dev/fuse`, mounted by fuser and served by [`Servers`]. The trait
-//! is the place where FUSE over io_uring comes in: everything else sees a [`Transport`].
+//! fuser mounts. [`Servers`] reads `/dev/fuse`: everything, or what does not come through
+//! [`Rings`]. All else sees a [`Transport`].
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,6 +12,7 @@ use rustix::fs::{Mode, OFlags};
 
 use crate::handshake::Handshake;
 use crate::mounts;
+use crate::ring::Rings;
 use crate::servers::Servers;
 
 /// A mounted connection.
@@ -51,6 +52,7 @@ impl Unmounter {
 #[derive(Clone)]
 pub struct Ender {
     servers: Arc<Servers>,
+    rings: Option<Arc<Rings>>,
     mountpoint: PathBuf,
     device: String,
 }
@@ -68,6 +70,7 @@ impl Ender {
         if mounts::abort(&self.device).is_ok() {
             return;
         }
+        self.rings.iter().for_each(|rings| rings.end());
         // Unanswered if another request comes first; then nothing is left to be done.
         let _ = thread::Builder::new()
             .name("cairn-end".into())
@@ -75,22 +78,31 @@ impl Ender {
     }
 }
 
-/// `/dev/fuse`.
+/// `/dev/fuse`, with or without rings.
 pub(crate) struct DevFuse {
     /// Dropped, it unmounts whatever is mounted on its path.
-    pub(crate) mounted: fuser::Session<Handshake>,
+    pub(crate) mounted: Option<fuser::Session<Handshake>>,
     pub(crate) servers: Arc<Servers>,
+    pub(crate) rings: Option<Arc<Rings>>,
     /// `major:minor`.
     pub(crate) device: String,
 }
 
 impl Transport for DevFuse {
-    fn serve(self: Box<Self>) -> io::Result<()> {
-        self.servers.serve()?;
+    fn serve(mut self: Box<Self>) -> io::Result<()> {
+        self.rings.iter().for_each(|rings| rings.serve());
+        let served = self.servers.serve();
+        if let Some(rings) = &self.rings {
+            if served.is_err() {
+                rings.end();
+            }
+            rings.finish()?;
+        }
+        served?;
         // After `serve` it is unmounted. Dropping fuser's session would unmount the path once more:
         // it would fail with a warning, or unmount another filesystem that was mounted there
         // meanwhile. The cost is one descriptor of a dead connection.
-        std::mem::forget(self.mounted);
+        std::mem::forget(self.mounted.take());
         Ok(())
     }
 
@@ -101,8 +113,16 @@ impl Transport for DevFuse {
     fn ender(&self, mountpoint: &Path) -> Ender {
         Ender {
             servers: self.servers.clone(),
+            rings: self.rings.clone(),
             mountpoint: mountpoint.to_owned(),
             device: self.device.clone(),
         }
+    }
+}
+
+impl Drop for DevFuse {
+    fn drop(&mut self) {
+        // Threads that have never served, too, end with the connection.
+        self.rings.iter().for_each(|rings| rings.end());
     }
 }

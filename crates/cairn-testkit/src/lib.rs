@@ -24,6 +24,7 @@ pub mod suites;
 pub mod times;
 pub mod transfer;
 pub mod tree;
+pub mod uring;
 pub mod vm;
 
 /// True if the long runs are requested (`CAIRN_DEEP=1`).

@@ -14,7 +14,7 @@ const ALLOWED: [(&str, &[&str]); 12] = [
     ("cairn-jbd2", &["cairn-base", "cairn-block", "cairn-cache"]),
     ("cairn-ext4", &["cairn-base", "cairn-block", "cairn-cache", "cairn-jbd2", "cairn-vfs"]),
     ("cairn-f2fs", &["cairn-base", "cairn-block", "cairn-cache", "cairn-vfs"]),
-    ("cairn-fuse", &["cairn-base", "cairn-vfs"]),
+    ("cairn-fuse", &["cairn-base", "cairn-block", "cairn-vfs"]),
     (
         "cairn",
         &[

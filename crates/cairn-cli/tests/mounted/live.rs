@@ -711,6 +711,7 @@ fn a_wrong_option_has_one_status() {
         for (option, why) in [
             ("threads=0", "give a number from 1 to 64"),
             ("spin=x", "0 to 10000"),
+            ("transport=x", "give auto, ring or dev"),
             ("noexec=1", "takes no value"),
             ("cache=1", "cache=1"),
             ("frob", "unknown option `frob`"),

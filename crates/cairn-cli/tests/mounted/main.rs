@@ -30,6 +30,7 @@ mod protected;
 mod recorded;
 mod requests;
 mod reserved;
+mod ring;
 mod second_device;
 mod space;
 mod start;

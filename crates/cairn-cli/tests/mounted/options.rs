@@ -58,6 +58,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("idmap", "idmapped::"),
     ("noidmap", "idmapped::"),
     ("threads", "none: who is woken by which request depends on the machine"),
+    ("transport", "ring::"),
     ("spin", "cairn_fuse::servers::tests: it changes nothing but time"),
 ];
 

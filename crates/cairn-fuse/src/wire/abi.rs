@@ -33,6 +33,7 @@ pub(crate) mod opcode {
     pub(crate) const CREATE: u32 = 35;
     pub(crate) const DESTROY: u32 = 38;
     pub(crate) const IOCTL: u32 = 39;
+    pub(crate) const NOTIFY_REPLY: u32 = 41;
     pub(crate) const BATCH_FORGET: u32 = 42;
     pub(crate) const FALLOCATE: u32 = 43;
     pub(crate) const READDIRPLUS: u32 = 44;
@@ -83,7 +84,12 @@ macro_rules! structures {
     };
 }
 
+/// `enum fuse_notify_code`.
+pub(crate) const NOTIFY_RETRIEVE: i32 = 5;
+
 structures! {
+    /// `fuse_notify_retrieve_out`
+    NotifyRetrieveOut (32) { notify_unique: u64, nodeid: u64, offset: u64, size: u32, padding: u32 }
     /// `fuse_in_header`
     InHeader (40) {
         len: u32, opcode: u32, unique: u64, nodeid: u64, uid: u32, gid: u32, pid: u32, total_extlen: u16, padding: u16,

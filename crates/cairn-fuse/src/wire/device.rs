@@ -6,6 +6,9 @@ use std::os::fd::OwnedFd;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::{Errno, read, writev};
+use zerocopy::IntoBytes;
+
+use super::abi::{NOTIFY_RETRIEVE, NotifyRetrieveOut, OutHeader};
 
 /// Most bytes of a WRITE.
 pub(crate) const MAX_WRITE: u32 = 1 << 20;
@@ -28,6 +31,11 @@ impl Device {
     pub(crate) fn new(fd: OwnedFd) -> Result<Self, Errno> {
         fcntl_setfl(&fd, fcntl_getfl(&fd)? | OFlags::NONBLOCK)?;
         Ok(Self(fd))
+    }
+
+    /// The same connection.
+    pub(crate) fn descriptor(&self) -> std::io::Result<OwnedFd> {
+        self.0.try_clone()
     }
 
     /// Takes the next request if there is one.
@@ -61,6 +69,16 @@ impl Device {
 
     fn poll(&self, limit: Option<&Timespec>) -> Result<usize, Errno> {
         poll(&mut [PollFd::new(&self.0, PollFlags::IN)], limit)
+    }
+
+    /// Makes the kernel send a `NOTIFY_REPLY` with none of the pages of a regular file.
+    pub(crate) fn ask_for_nothing(&self, nodeid: u64) -> Result<(), Errno> {
+        // No number of the kernel: those are below, and zero is none.
+        let notify_unique = 1 << 62;
+        let asked = NotifyRetrieveOut { notify_unique, nodeid, ..NotifyRetrieveOut::default() };
+        let len = (size_of::<OutHeader>() + size_of::<NotifyRetrieveOut>()) as u32;
+        let header = OutHeader { len, error: NOTIFY_RETRIEVE, unique: 0 };
+        self.write(&[IoSlice::new(header.as_bytes()), IoSlice::new(asked.as_bytes())])
     }
 
     pub(crate) fn write(&self, slices: &[IoSlice<'_>]) -> Result<(), Errno> {

@@ -3,28 +3,52 @@
 use std::io::IoSlice;
 use std::sync::Arc;
 
+use cairn_block::uring::Entry;
 use rustix::io::Errno;
 use zerocopy::{Immutable, IntoBytes};
 
 use super::abi::OutHeader;
 use super::device::Device;
+use super::outbox::{Lent, Outbox};
+
+/// Where an answer goes.
+enum Sink {
+    Device(Arc<Device>),
+    /// `None` when it is answered.
+    Ring(Arc<Outbox>, Option<Entry>),
+    Lent(Arc<Lent>),
+}
 
 /// The right to answer a request. Dropped unused (an operation that panicked), it answers EIO, so
 /// that no caller waits for ever.
 pub(crate) struct Reply {
-    device: Arc<Device>,
+    sink: Sink,
     unique: u64,
     owed: bool,
 }
 
 impl Reply {
+    /// To a request that was read.
     pub(crate) fn new(device: Arc<Device>, unique: u64) -> Self {
-        Self { device, unique, owed: true }
+        Self { sink: Sink::Device(device), unique, owed: true }
     }
 
-    /// A request that wants no answer.
+    /// To the request that arrived in this entry.
+    pub(crate) fn of_entry(outbox: Arc<Outbox>, entry: Entry, unique: u64) -> Self {
+        Self { sink: Sink::Ring(outbox, Some(entry)), unique, owed: true }
+    }
+
+    /// To a request that still needs its entry.
+    pub(crate) fn of_lent(lent: Arc<Lent>, unique: u64) -> Self {
+        Self { sink: Sink::Lent(lent), unique, owed: true }
+    }
+
+    /// A request that wants no answer. An entry goes back to the kernel in any case.
     pub(crate) fn none(mut self) {
-        self.owed = false;
+        match self.sink {
+            Sink::Device(_) => self.owed = false,
+            Sink::Ring(..) | Sink::Lent(_) => self.write(None, &[]),
+        }
     }
 
     /// A structure, or the error.
@@ -58,10 +82,17 @@ impl Reply {
         let error = error.map_or(0, |error| -error.raw_os_error());
         // The largest answer is a read of MAX_WRITE bytes.
         let header = OutHeader { len: len as u32, error, unique: self.unique };
+        let device = match &mut self.sink {
+            Sink::Device(device) => device,
+            Sink::Ring(outbox, entry) => {
+                return entry.take().into_iter().for_each(|it| outbox.answer(it, header, pieces));
+            }
+            Sink::Lent(lent) => return lent.answer(header, pieces),
+        };
         let mut slices = Vec::with_capacity(1 + pieces.len());
         slices.push(IoSlice::new(header.as_bytes()));
         slices.extend(pieces.iter().map(|piece| IoSlice::new(piece)));
-        if let Err(error) = self.device.write(&slices) {
+        if let Err(error) = device.write(&slices) {
             // The caller was killed, or the connection has ended.
             tracing::debug!("the kernel did not accept an answer: {error}");
         }

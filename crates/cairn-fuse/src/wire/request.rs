@@ -1,5 +1,6 @@
-//! A request as it was read: a header, then arguments and names one after the other.
+//! A request as it arrived: a header, then arguments and names one after the other.
 
+use cairn_block::uring::Entry;
 use cairn_vfs::Bytes;
 use rustix::io::Errno;
 use zerocopy::{FromBytes, Immutable, KnownLayout};
@@ -11,6 +12,8 @@ use super::buffer::Lending;
 pub(crate) struct Request<'a> {
     pub(crate) header: InHeader,
     rest: &'a [u8],
+    /// What follows `rest` when that is used up.
+    next: &'a [u8],
     /// The buffer that holds the message, if it can be lent.
     buffer: Option<&'a Lending>,
 }
@@ -19,7 +22,8 @@ impl<'a> Request<'a> {
     /// `None` if the message is not a whole request.
     pub(crate) fn parse(message: &'a [u8]) -> Option<Self> {
         let (header, rest) = InHeader::read_from_prefix(message).ok()?;
-        (header.len as usize == message.len()).then_some(Self { header, rest, buffer: None })
+        let whole = header.len as usize == message.len();
+        whole.then_some(Self { header, rest, next: &[], buffer: None })
     }
 
     /// As [`Request::parse`], for a message whose data [`Request::lend`] may give away.
@@ -28,10 +32,34 @@ impl<'a> Request<'a> {
         Some(Self { buffer: Some(buffer), ..parsed })
     }
 
+    /// The request in an entry of a ring: its first argument is apart from the others.
+    pub(crate) fn of(entry: &'a Entry) -> Option<Self> {
+        Self::of_parts(entry.header(), entry.operation(), entry.payload())
+    }
+
+    /// As [`Request::of`], from copies of the entry's parts.
+    pub(crate) fn of_parts(header: &[u8], operation: &'a [u8], next: &'a [u8]) -> Option<Self> {
+        let (header, _) = InHeader::read_from_prefix(header).ok()?;
+        let others = size_of::<InHeader>() + next.len();
+        let first = (header.len as usize).checked_sub(others)?;
+        let rest = operation.get(..first)?;
+        let (rest, next) = if rest.is_empty() { (next, rest) } else { (rest, next) };
+        Some(Self { header, rest, next, buffer: None })
+    }
+
+    /// The number of the request with this header; it is in the answer.
+    pub(crate) fn unique_of(header: &[u8]) -> u64 {
+        InHeader::read_from_prefix(header).map_or(0, |(header, _)| header.unique)
+    }
+
+    fn advance(&mut self, rest: &'a [u8]) {
+        self.rest = if rest.is_empty() { std::mem::take(&mut self.next) } else { rest };
+    }
+
     /// The next structure.
     pub(crate) fn take<T: FromBytes + KnownLayout + Immutable>(&mut self) -> Result<T, Errno> {
         let (value, rest) = T::read_from_prefix(self.rest).map_err(|_| Errno::INVAL)?;
-        self.rest = rest;
+        self.advance(rest);
         Ok(value)
     }
 
@@ -44,7 +72,7 @@ impl<'a> Request<'a> {
     pub(crate) fn name(&mut self) -> Result<&'a [u8], Errno> {
         let end = self.rest.iter().position(|byte| *byte == 0).ok_or(Errno::INVAL)?;
         let (name, rest) = self.rest.split_at(end);
-        self.rest = rest.get(1..).unwrap_or_default();
+        self.advance(rest.get(1..).unwrap_or_default());
         Ok(name)
     }
 
@@ -81,6 +109,23 @@ mod tests {
         assert_eq!(request.name().unwrap(), b"user.a");
         assert_eq!(request.bytes(4).unwrap(), b"rest");
         assert_eq!(request.bytes(5).unwrap_err(), Errno::INVAL);
+    }
+
+    /// As the kernel puts it into an entry of a ring.
+    #[test]
+    fn the_first_argument_may_be_apart() {
+        let body = [GetxattrIn { size: 7, padding: 0 }.as_bytes(), b"user.a\0"].concat();
+        let message = message(&body);
+        let (header, body) = message.split_at(size_of::<InHeader>());
+        let (first, others) = body.split_at(size_of::<GetxattrIn>());
+        let first = [first, &[9; 100]].concat();
+        let mut request = Request::of_parts(header, &first, others).unwrap();
+        assert_eq!(request.peek::<GetxattrIn>().unwrap().size, 7);
+        assert_eq!(request.take::<GetxattrIn>().unwrap().size, 7);
+        assert_eq!(request.name().unwrap(), b"user.a");
+        assert!(Request::of_parts(header, &first, b"").is_some());
+        assert!(Request::of_parts(header, &first[..5], others).is_none());
+        assert!(Request::of_parts(header, &first, &[0; 99]).is_none());
     }
 
     #[test]

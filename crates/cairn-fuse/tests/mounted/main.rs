@@ -4,4 +4,5 @@
 mod fixture;
 mod hooked;
 mod operations;
+mod ring;
 mod suites;

@@ -11,6 +11,7 @@ use std::sync::{Arc, Barrier};
 
 use cairn_fuse::MountOptions;
 use cairn_testkit::model::Model;
+use cairn_testkit::uring;
 use cairn_vfs::{Caller, FileSystem, NewInode};
 use rustix::fs::{
     AtFlags, CWD, FallocateFlags, RenameFlags, Timespec, Timestamps, copy_file_range, fallocate,
@@ -18,20 +19,12 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use crate::fixture::{Mounted, require_mounting};
+use crate::fixture::{Mounted, both, require_mounting, ways};
 
 /// The tests of this file, over each way to mount.
 fn each(test: impl Fn(&Mounted)) {
     require_mounting();
-    let through = MountOptions {
-        writeback_cache: false,
-        no_open: true,
-        threads: 1,
-        ..MountOptions::new("model")
-    };
-    let private =
-        MountOptions { private: true, allow_other: Some(false), ..MountOptions::new("model") };
-    for options in [MountOptions::new("model"), through, private] {
+    for options in ways() {
         let mounted = Mounted::with(&options);
         test(&mounted);
         mounted.finish();
@@ -415,56 +408,60 @@ fn a_busy_mount_point_is_refused() {
 #[test]
 fn an_unmounted_session_leaves_the_next_mount_alone() {
     require_mounting();
-    let dir = tempfile::tempdir().unwrap();
-    let run = |program: &str, args: &[&str]| {
-        assert!(
-            Command::new(program).args(args).arg(dir.path()).status().unwrap().success(),
-            "{program}"
-        );
-    };
-    let session =
-        cairn_fuse::mount(Arc::new(Model::new()), dir.path(), &MountOptions::new("model")).unwrap();
-    // It is unmounted, and another filesystem mounted, before the session has noticed.
-    run("umount", &["--lazy", "--no-canonicalize"]);
-    run("mount", &["-t", "tmpfs", "next"]);
-    std::fs::write(dir.path().join("file"), "next").unwrap();
-    session.run().unwrap();
-    assert_eq!(std::fs::read_to_string(dir.path().join("file")).unwrap(), "next");
-    run("umount", &[]);
+    for options in both() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = |program: &str, args: &[&str]| {
+            assert!(
+                Command::new(program).args(args).arg(dir.path()).status().unwrap().success(),
+                "{program}"
+            );
+        };
+        let _allowed = uring::allow();
+        let session = cairn_fuse::mount(Arc::new(Model::new()), dir.path(), &options).unwrap();
+        // It is unmounted, and another filesystem mounted, before the session has noticed.
+        run("umount", &["--lazy", "--no-canonicalize"]);
+        run("mount", &["-t", "tmpfs", "next"]);
+        std::fs::write(dir.path().join("file"), "next").unwrap();
+        session.run().unwrap();
+        assert_eq!(std::fs::read_to_string(dir.path().join("file")).unwrap(), "next");
+        run("umount", &[]);
+    }
 }
 
 #[test]
 fn many_fsyncs_wait_together() {
     require_mounting();
-    // Each fsync waits for 31 others. The two threads that read requests must not delay them.
-    let together = Barrier::new(32);
-    let mounted = Mounted::hooked(Model::new(), &MountOptions::new("model"), move |call| {
-        if call == "fsync" {
-            together.wait();
-        }
-    });
-    std::thread::scope(|scope| {
-        for n in 0..32 {
-            let mounted = &mounted;
-            scope.spawn(move || {
-                let file = File::create(mounted.path(&format!("f{n}"))).unwrap();
-                file.write_all_at(b"x", 0).unwrap();
-                file.sync_all().unwrap();
-            });
-        }
-    });
-    mounted.finish();
+    for options in both() {
+        // Each fsync waits for 31 others. The two threads that read requests must not delay them.
+        let together = Barrier::new(32);
+        let mounted = Mounted::hooked(Model::new(), &options, move |call| {
+            if call == "fsync" {
+                together.wait();
+            }
+        });
+        std::thread::scope(|scope| {
+            for n in 0..32 {
+                let mounted = &mounted;
+                scope.spawn(move || {
+                    let file = File::create(mounted.path(&format!("f{n}"))).unwrap();
+                    file.write_all_at(b"x", 0).unwrap();
+                    file.sync_all().unwrap();
+                });
+            }
+        });
+        mounted.finish();
+    }
 }
 
 #[test]
 fn a_request_that_takes_long_holds_up_no_other() {
     require_mounting();
-    // No request is queued when the first one is taken, and the first one is not known to take
-    // long: it waits for a later request.
-    let (begun, ended) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
-    let hooks = (begun.clone(), ended.clone());
-    let mounted =
-        Mounted::hooked(Model::new(), &MountOptions::new("model"), move |call| match call {
+    for options in both() {
+        // No request is queued when the first one is taken, and the first one is not known to take
+        // long: it waits for a later request.
+        let (begun, ended) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
+        let hooks = (begun.clone(), ended.clone());
+        let mounted = Mounted::hooked(Model::new(), &options, move |call| match call {
             "getxattr" => {
                 hooks.0.wait();
                 hooks.1.wait();
@@ -474,36 +471,39 @@ fn a_request_that_takes_long_holds_up_no_other() {
             }
             _ => {}
         });
-    std::thread::scope(|scope| {
-        scope.spawn(|| xattr::get(mounted.path(""), "user.none").unwrap());
-        begun.wait();
-        rustix::fs::statfs(mounted.path("")).unwrap();
-    });
-    mounted.finish();
+        std::thread::scope(|scope| {
+            scope.spawn(|| xattr::get(mounted.path(""), "user.none").unwrap());
+            begun.wait();
+            rustix::fs::statfs(mounted.path("")).unwrap();
+        });
+        mounted.finish();
+    }
 }
 
 #[test]
 fn requests_that_need_others_are_served_however_many_there_are() {
     require_mounting();
-    let mounted = Mounted::with(&MountOptions { threads: 1, ..MountOptions::new("model") });
-    let together = Barrier::new(64);
-    std::thread::scope(|scope| {
-        for n in 0..64 {
-            let (mounted, together) = (&mounted, &together);
-            scope.spawn(move || {
-                let file = File::create(mounted.path(&format!("f{n}"))).unwrap();
-                file.set_len(1 << 20).unwrap();
-                file.write_all_at(b"x", 500_000).unwrap();
-                together.wait();
-                // The kernel's dirty page is requested during this call.
-                assert_eq!(
-                    seek(&file, rustix::fs::SeekFrom::Data(0)).unwrap() & !4095,
-                    500_000 & !4095
-                );
-            });
-        }
-    });
-    mounted.finish();
+    for options in both() {
+        let mounted = Mounted::with(&MountOptions { threads: 1, ..options });
+        let together = Barrier::new(64);
+        std::thread::scope(|scope| {
+            for n in 0..64 {
+                let (mounted, together) = (&mounted, &together);
+                scope.spawn(move || {
+                    let file = File::create(mounted.path(&format!("f{n}"))).unwrap();
+                    file.set_len(1 << 20).unwrap();
+                    file.write_all_at(b"x", 500_000).unwrap();
+                    together.wait();
+                    // The kernel's dirty page is requested during this call.
+                    assert_eq!(
+                        seek(&file, rustix::fs::SeekFrom::Data(0)).unwrap() & !4095,
+                        500_000 & !4095
+                    );
+                });
+            }
+        });
+        mounted.finish();
+    }
 }
 
 #[test]
@@ -528,17 +528,20 @@ fn files_without_a_name_and_times_of_creation() {
 #[test]
 fn a_panic_is_an_error_and_stops_the_volume() {
     require_mounting();
-    let mounted = Mounted::hooked(Model::new(), &MountOptions::new("model"), |call| {
-        assert_ne!(call, "listxattr", "this panic belongs to the test");
-    });
-    fs::write(mounted.path("f"), "x").unwrap();
-    let told = xattr::list(mounted.path("f")).map(drop).expect_err("listed in spite of the panic");
-    assert_eq!(told.raw_os_error(), Some(Errno::IO.raw_os_error()));
-    assert_eq!(
-        fs::create_dir(mounted.path("d")).unwrap_err().raw_os_error(),
-        Some(Errno::IO.raw_os_error())
-    );
-    mounted.finish();
+    for options in both() {
+        let mounted = Mounted::hooked(Model::new(), &options, |call| {
+            assert_ne!(call, "listxattr", "this panic belongs to the test");
+        });
+        fs::write(mounted.path("f"), "x").unwrap();
+        let told =
+            xattr::list(mounted.path("f")).map(drop).expect_err("listed in spite of the panic");
+        assert_eq!(told.raw_os_error(), Some(Errno::IO.raw_os_error()));
+        assert_eq!(
+            fs::create_dir(mounted.path("d")).unwrap_err().raw_os_error(),
+            Some(Errno::IO.raw_os_error())
+        );
+        mounted.finish();
+    }
 }
 
 #[test]

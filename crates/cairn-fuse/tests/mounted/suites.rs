@@ -4,14 +4,16 @@ use cairn_fuse::MountOptions;
 use cairn_testkit::judge::{self, KernelMount};
 use cairn_testkit::suites::{fsx, pjdfstest, worse};
 
-use crate::fixture::{Mounted, require_mounting};
+use crate::fixture::{Mounted, require_mounting, ring};
 
 #[test]
 fn fsx_finds_no_difference() {
     require_mounting();
     let through =
         MountOptions { writeback_cache: false, no_open: true, ..MountOptions::new("model") };
-    for (seed, options) in [(1, MountOptions::new("model")), (2, through)] {
+    let rings = ring().map(|options| (3, options));
+    for (seed, options) in [(1, MountOptions::new("model")), (2, through)].into_iter().chain(rings)
+    {
         let mounted = Mounted::with(&options);
         fsx(&mounted.path("fsx"), 20_000, seed);
         mounted.finish();

@@ -37,6 +37,8 @@ Options (-o, separated by commas):
   any volume  ro rw noatime relatime cache=SIZE max_folio=SIZE
   the mount   allow_other suid nosuid dev nodev exec noexec sync dirsync idmap
               threads=N spin=MICROSECONDS
+              transport=auto|ring|dev (ring: FUSE over io_uring, after root's
+              echo Y > /sys/module/fuse/parameters/enable_uring)
   fewer requests, at a price
               no_open noxattr private nowriteback_cache
               build (for building images: no_open,private,nowriteback_cache)

@@ -1,0 +1,82 @@
+//! Carries out the request in an entry.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use cairn_block::uring::{Entry, IN_OUT};
+use rustix::io::Errno;
+
+use crate::operations::Operations;
+use crate::wire::{Lent, Outbox, Reply, Request};
+
+/// Longer arguments stay in the entry.
+const SHORT: usize = 16 << 10;
+
+/// A thread's place for the arguments of a request: its entry then takes the answer.
+pub(super) struct Scratch {
+    header: [u8; IN_OUT],
+    operation: [u8; IN_OUT],
+    payload: Box<[u8]>,
+}
+
+impl Scratch {
+    pub(super) fn new() -> Self {
+        let payload = vec![0; SHORT].into_boxed_slice();
+        Self { header: [0; IN_OUT], operation: [0; IN_OUT], payload }
+    }
+}
+
+/// Carries a request out. Its answer, now or later, is put into the outbox.
+pub(super) fn carry_out(
+    operations: &Operations,
+    outbox: &Arc<Outbox>,
+    entry: Entry,
+    scratch: &mut Scratch,
+) {
+    // Operations catch their panics. What panics here is answered with EIO by the dropped reply.
+    let done = catch_unwind(AssertUnwindSafe(|| {
+        let len = entry.payload().len();
+        if len > SHORT {
+            return carry_out_lent(operations, outbox, entry);
+        }
+        scratch.header.copy_from_slice(entry.header());
+        scratch.operation.copy_from_slice(entry.operation());
+        scratch.payload[..len].copy_from_slice(entry.payload());
+        let unique = Request::unique_of(&scratch.header);
+        let reply = Reply::of_entry(outbox.clone(), entry, unique);
+        match Request::of_parts(&scratch.header, &scratch.operation, &scratch.payload[..len]) {
+            Some(request) => operations.answer(request, reply),
+            None => malformed(reply),
+        }
+    }));
+    if done.is_err() {
+        tracing::error!("a request panicked outside of the filesystem");
+    }
+}
+
+/// Gives the entry back when the request needs it no more.
+struct Borrowed {
+    lent: Arc<Lent>,
+    entry: Option<Entry>,
+}
+
+impl Drop for Borrowed {
+    fn drop(&mut self) {
+        self.entry.take().into_iter().for_each(|entry| self.lent.give_back(entry));
+    }
+}
+
+fn carry_out_lent(operations: &Operations, outbox: &Arc<Outbox>, entry: Entry) {
+    let lent = Lent::new(outbox.clone());
+    let reply = Reply::of_lent(lent.clone(), Request::unique_of(entry.header()));
+    let borrowed = Borrowed { lent, entry: Some(entry) };
+    match borrowed.entry.as_ref().and_then(Request::of) {
+        Some(request) => operations.answer(request, reply),
+        None => malformed(reply),
+    }
+}
+
+fn malformed(reply: Reply) {
+    tracing::error!("a malformed request in a ring");
+    reply.error(Errno::IO);
+}
