@@ -21,7 +21,7 @@ use super::serve::{Scratch, carry_out};
 use super::shared::Shared;
 use super::workers::{Independents, Job, Workers};
 use crate::operations::Weight;
-use crate::wire::abi::opcode;
+use crate::wire::abi::{GETATTR_FH, GetattrIn, opcode};
 use crate::wire::{MAX_WRITE, Outbox, Request};
 
 /// When requests came from two callers: for this many further requests, those that may take long go
@@ -29,6 +29,8 @@ use crate::wire::{MAX_WRITE, Outbox, Request};
 const CROWD: u32 = 64;
 /// Entries of a ring if all are fsyncs: as many can share a commit.
 const TOGETHER: usize = 40;
+/// Requests of which the kernel may know the file.
+const RECENT: usize = 8;
 /// INIT has been answered, but the kernel may still be working on it: tries, and their interval.
 const TRIES: u32 = 2000;
 const PAUSE: Duration = Duration::from_millis(1);
@@ -61,8 +63,8 @@ struct Turn {
     caller: u32,
     /// Counts down from [`CROWD`].
     crowd: u32,
-    /// The regular file that was last used.
-    regular: u64,
+    /// Nodes of the last requests that may be held; see [`Queue::nudge`].
+    recent: [u64; RECENT],
 }
 
 /// What the watch found.
@@ -125,7 +127,7 @@ impl Queue {
                 over: false,
                 caller: 0,
                 crowd: 0,
-                regular: 0,
+                recent: [0; RECENT],
             }),
             changed: Condvar::new(),
             begun: AtomicU64::new(0),
@@ -265,7 +267,7 @@ impl Queue {
             return ring.submit();
         }
         if !turn.closing {
-            self.feed(ring, &mut turn.homes, turn.regular)?;
+            self.feed(ring, &mut turn.homes, &turn.recent)?;
         }
         if !self.outbox.fall_asleep() {
             return ring.submit();
@@ -286,6 +288,9 @@ impl Queue {
                     Errno::NOTCONN | Errno::CANCELED | Errno::NODEV | Errno::CONNABORTED => {
                         *closing = true;
                     }
+                    Errno::NOMEM if home.total > 0 => {
+                        tracing::warn!("the kernel has no memory for an entry");
+                    }
                     error => failed = Some(error),
                 }
             }
@@ -296,19 +301,21 @@ impl Queue {
 
     /// Gives each queue that has no entry in the kernel a further one, if somebody may wait for a
     /// request that needs it.
-    fn feed(&self, ring: &mut Ring, homes: &mut [Home], regular: u64) -> io::Result<()> {
+    fn feed(&self, ring: &mut Ring, homes: &mut [Home], recent: &[u64]) -> io::Result<()> {
         let free: usize = homes.iter().map(|home| home.in_kernel).sum();
         let all: usize = homes.iter().map(|home| home.total).sum();
         let mut starved = false;
         for home in homes.iter_mut().filter(|home| home.in_kernel == 0) {
             starved = true;
             if all - free > self.independents.count() || all < TOGETHER {
-                ring.register(new_entry(home.queue)?)?;
+                // Without memory, requests wait until an entry comes back.
+                let Ok(entry) = new_entry(home.queue) else { continue };
+                ring.register(entry)?;
                 self.shared.counters.entries.fetch_add(1, Ordering::Relaxed);
                 home.total += 1;
                 home.in_kernel += 1;
                 ring.submit()?;
-                self.nudge(home.queue, regular);
+                self.nudge(home.queue, recent);
             }
         }
         self.independents.set_starved(starved);
@@ -317,13 +324,12 @@ impl Queue {
 
     /// Makes the kernel look at the requests of a queue that wait for an entry. It does so when an
     /// entry comes back with an answer, but not when a new one is registered. Therefore it is asked
-    /// for a request that is answered at once: for none of the pages of a regular file. (Requests
-    /// that wait for others are about regular files, so there is one.)
-    fn nudge(&self, queue: u16, regular: u64) {
+    /// for a request that is answered at once: for none of the pages of a regular file. Requests
+    /// that wait for others are about such files, so the kernel knows one of the last.
+    fn nudge(&self, queue: u16, recent: &[u64]) {
         self.pin(usize::from(queue));
-        self.pin(usize::from(queue));
-        if let Err(error) = self.shared.fuse.ask_for_nothing(regular) {
-            tracing::debug!("queue {queue} is not nudged: {error}");
+        if !recent.iter().any(|node| self.shared.fuse.ask_for_nothing(*node).is_ok()) {
+            tracing::debug!("queue {queue} is not nudged: no regular file is in use");
         }
         if usize::from(queue) != self.processor {
             self.pin(self.processor);
@@ -336,12 +342,6 @@ impl Queue {
         if request.header.opcode == opcode::NOTIFY_REPLY {
             return Some(entry);
         }
-        if matches!(
-            request.header.opcode,
-            opcode::FSYNC | opcode::READ | opcode::WRITE | opcode::LSEEK | opcode::FALLOCATE
-        ) {
-            turn.regular = request.header.nodeid;
-        }
         let weight = self.shared.operations.weight(&request);
         let caller = request.header.pid;
         let independent =
@@ -353,11 +353,18 @@ impl Queue {
             turn.caller = caller;
         }
         turn.crowd = if another { CROWD } else { turn.crowd.saturating_sub(1) };
+        // The guard may hold the answer back.
+        let asks = request.header.opcode == opcode::GETATTR
+            && request.peek::<GetattrIn>().is_some_and(|it| it.getattr_flags & GETATTR_FH != 0);
         let apart = match weight {
             Weight::Quick => false,
             Weight::Copies | Weight::MayTakeLong => turn.crowd > 0 || !turn.arrived.is_empty(),
             Weight::NeedsAnother => true,
         };
+        if apart || asks {
+            turn.recent.rotate_right(1);
+            turn.recent[0] = request.header.nodeid;
+        }
         if !apart {
             return Some(entry);
         }
