@@ -1,5 +1,6 @@
 //! Journal credits: how many metadata blocks each kind of operation may change.
 
+use crate::features_in_use;
 use crate::format::layout::Layout;
 
 /// Upper bounds, in blocks.
@@ -35,7 +36,7 @@ impl Credits {
     /// The credits of a volume. They hold for all depths of maps, and are small enough that several
     /// operations fit the smallest journal.
     #[must_use]
-    pub(crate) const fn for_layout(_layout: &Layout) -> Self {
+    pub(crate) const fn for_layout(layout: &Layout) -> Self {
         // To allocate or free a block changes its bitmap and its group's descriptor.
         let block = 2;
         // An extent tree of depth 5 that splits at each level: the node, its new half, and the
@@ -44,7 +45,8 @@ impl Credits {
         // The blocks that one insertion changes or appends (see `dir::ADD_BLOCKS`), and the
         // allocation of the appended ones.
         let directory = crate::dir::ADD_BLOCKS + crate::dir::ADD_APPENDS * block;
-        let attributes = 1;
+        // The inode, and the superblock if it may get a feature with it.
+        let attributes = if features_in_use::may_come(&layout.features) { 2 } else { 1 };
         let orphan = 2;
         let xattr = 2 * (1 + block) + attributes + 1;
         Self {

@@ -19,6 +19,7 @@ mod dir;
 mod error;
 mod extent;
 mod fast_commit;
+mod features_in_use;
 mod format;
 mod fsync;
 mod groups;

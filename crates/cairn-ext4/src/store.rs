@@ -33,6 +33,9 @@ pub(crate) struct LiveSuperblock {
     pub(crate) offset: usize,
     /// True if the volume was found as not unmounted cleanly. Only e2fsck may mark it clean.
     pub(crate) was_unclean: AtomicBool,
+    /// The features of [`crate::features_in_use`] that the superblock is known to have.
+    pub(crate) has_ext_attr: AtomicBool,
+    pub(crate) has_large_file: AtomicBool,
 }
 
 /// What the structures on disk need.

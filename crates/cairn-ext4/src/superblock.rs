@@ -39,6 +39,8 @@ impl LiveSuperblock {
             block: Pba(byte / size),
             offset: usize::try_from(byte % size).unwrap_or(0),
             was_unclean: AtomicBool::new(false),
+            has_ext_attr: AtomicBool::new(false),
+            has_large_file: AtomicBool::new(false),
         }
     }
 

@@ -30,6 +30,10 @@ pub(crate) const FLAG_SIGNED_HASH: u32 = 1;
 pub(crate) const FLAG_UNSIGNED_HASH: u32 = 2;
 /// `s_rev_level` with the fields from `s_first_ino` on.
 pub(crate) const DYNAMIC_REVISION: u32 = 1;
+/// `s_first_ino` of revision 0, and the default.
+pub(crate) const OLD_FIRST_INODE: u32 = 11;
+/// `s_inode_size` of revision 0.
+pub(crate) const OLD_INODE_SIZE: u16 = 128;
 /// `s_checksum_type`: crc32c.
 pub(crate) const CHECKSUM_CRC32C: u8 = 1;
 
@@ -236,6 +240,16 @@ impl Superblock {
             compat: Compat::from_bits_retain(self.raw.s_feature_compat.get()),
             incompat: Incompat::from_bits_retain(self.raw.s_feature_incompat.get()),
             ro_compat: RoCompat::from_bits_retain(self.raw.s_feature_ro_compat.get()),
+        }
+    }
+
+    /// Makes a volume of revision 0 one that can have features, with the sizes that it has had.
+    pub(crate) fn make_dynamic(&mut self) {
+        if self.raw.s_rev_level.get() < DYNAMIC_REVISION {
+            self.raw.s_rev_level = U32::new(DYNAMIC_REVISION);
+            self.raw.s_first_ino = U32::new(OLD_FIRST_INODE);
+            self.raw.s_inode_size = U16::new(OLD_INODE_SIZE);
+            self.set_features(Features::default());
         }
     }
 

@@ -12,6 +12,7 @@ use cairn_cache::writeback::{Flushable, Flushed, WritebackMode};
 use cairn_vfs::FileKind;
 
 use crate::error::Result;
+use crate::features_in_use;
 use crate::inode::mapper::InodeMapper;
 use crate::inode::{Inode, State, extra_isize};
 use crate::op::Operations;
@@ -58,6 +59,7 @@ impl Inode {
             state.record.encode(self.ino, &ops.layout, &mut block[self.location.offset..end]);
             Ok::<_, crate::Error>(())
         })?;
+        features_in_use::note(ops, handle, &state.record)?;
         state.dirty = false;
         self.ledger.changed(Part::Attributes, handle.tid());
         Ok(())

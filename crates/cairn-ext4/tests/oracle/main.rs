@@ -9,6 +9,7 @@ mod bad_input;
 mod contention;
 mod e2fsprogs;
 mod extra_isize;
+mod features_in_use;
 mod fsx;
 mod full;
 mod hostile;

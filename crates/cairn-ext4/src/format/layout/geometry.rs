@@ -2,10 +2,8 @@
 
 use crate::corrupt::Corrupt;
 use crate::format::features::{Features, Incompat, RoCompat};
-use crate::format::superblock::{DYNAMIC_REVISION, Superblock};
+use crate::format::superblock::{DYNAMIC_REVISION, OLD_FIRST_INODE, OLD_INODE_SIZE, Superblock};
 
-/// First inode of files on volumes of revision 0, and the default.
-pub(super) const FIRST_INO: u32 = 11;
 /// Most groups of a volume that Cairn opens (512 TiB with blocks of 4 KiB). It bounds the memory
 /// for a hostile superblock.
 const MAX_GROUPS: u64 = 1 << 22;
@@ -118,13 +116,13 @@ pub(super) fn inode_geometry(
     block_size: u32,
 ) -> Result<(u32, u32), Corrupt> {
     if superblock.raw.s_rev_level.get() < DYNAMIC_REVISION {
-        return Ok((128, FIRST_INO));
+        return Ok((OLD_INODE_SIZE.into(), OLD_FIRST_INODE));
     }
     let size = u32::from(superblock.raw.s_inode_size.get());
     let sane = size.is_power_of_two() && (128..=block_size).contains(&size);
     check("s_inode_size", size.into(), sane, "not a power of two from 128 to the block size")?;
     let first = superblock.raw.s_first_ino.get();
-    check("s_first_ino", first.into(), first >= FIRST_INO, "below 11")?;
+    check("s_first_ino", first.into(), first >= OLD_FIRST_INODE, "below 11")?;
     Ok((size, first))
 }
 

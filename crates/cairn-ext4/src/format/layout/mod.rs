@@ -31,7 +31,7 @@ pub(crate) mod inodes {
     /// The journal.
     pub(crate) const JOURNAL: Ino = Ino(8);
     /// First inode of files on volumes of revision 0, and the default.
-    pub(crate) const FIRST: u32 = super::geometry::FIRST_INO;
+    pub(crate) const FIRST: u32 = crate::format::superblock::OLD_FIRST_INODE;
 }
 
 /// `s_creator_os`.
