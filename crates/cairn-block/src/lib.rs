@@ -4,6 +4,7 @@
 //! The only crate of the workspace that may hold `unsafe` code.
 
 #![deny(unsafe_op_in_unsafe_fn)]
+#![warn(unreachable_pub)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 pub mod allocations;
@@ -12,6 +13,7 @@ pub mod buffer;
 pub mod device;
 pub mod error;
 pub mod file;
+mod in_place;
 mod ioctl;
 mod join;
 pub mod memory;

@@ -12,10 +12,9 @@ use std::collections::HashMap;
 use cairn_base::checksum::crc32c;
 use cairn_base::ranked_lock::{Mutex, Rank};
 
-use crate::IoBuf;
-use crate::bounds;
-use crate::device::{Batch, BlockDevice, Completion, Geometry, Request};
+use crate::device::{Batch, BlockDevice, Completion, Geometry};
 use crate::error::{Error, ErrorKind, Operation, Result};
+use crate::in_place::{self, InPlace};
 
 /// Bytes of a block.
 pub const BLOCK: usize = 4096;
@@ -261,8 +260,10 @@ impl TaggedMemory {
         let within = u16::try_from(block % CHUNK).expect("a chunk is small");
         (&self.chunks[usize::try_from(block / CHUNK).expect("the chunks are in memory")], within)
     }
+}
 
-    fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+impl InPlace for TaggedMemory {
+    fn fill(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
         let (mut at, mut left) = (offset, buf);
         while !left.is_empty() {
             let (chunk, within) = self.place(at);
@@ -284,7 +285,7 @@ impl TaggedMemory {
         Ok(())
     }
 
-    fn write(&self, offset: u64, bufs: &[bytes::Bytes]) {
+    fn put(&self, offset: u64, bufs: &[bytes::Bytes]) {
         let mut at = offset;
         let mut put = |bytes: &[u8]| {
             let kept = Kept::of(bytes);
@@ -299,7 +300,7 @@ impl TaggedMemory {
         }
     }
 
-    fn zero(&self, offset: u64, len: u64) {
+    fn clear(&self, offset: u64, len: u64) {
         let (mut at, end) = (offset, offset + len);
         while at < end {
             let (chunk, within) = self.place(at);
@@ -313,24 +314,6 @@ impl TaggedMemory {
             at += blocks * BLOCK_BYTES;
         }
     }
-
-    fn run(&self, batch: Batch) -> Result<Vec<IoBuf>> {
-        batch.requests.iter().try_for_each(|request| bounds::check(&self.geometry, request))?;
-        let mut read = Vec::new();
-        for request in batch.requests {
-            match request {
-                Request::Read { offset, mut buf } => {
-                    self.read(offset, &mut buf)?;
-                    read.push(buf);
-                }
-                Request::Write { offset, bufs } => self.write(offset, &bufs),
-                Request::Discard { offset, len } | Request::WriteZeroes { offset, len } => {
-                    self.zero(offset, len)
-                }
-            }
-        }
-        Ok(read)
-    }
 }
 
 impl BlockDevice for TaggedMemory {
@@ -339,7 +322,7 @@ impl BlockDevice for TaggedMemory {
     }
 
     fn submit(&self, batch: Batch) -> Completion {
-        Completion::ready(self.run(batch))
+        Completion::ready(in_place::run(self, &self.geometry, batch))
     }
 
     fn flush(&self) -> Result<()> {
@@ -350,7 +333,7 @@ impl BlockDevice for TaggedMemory {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::BlockDeviceExt;
+    use crate::{BlockDeviceExt, Request};
 
     fn block(file: u32, index: u32, version: u32) -> Vec<u8> {
         let mut block = vec![0; BLOCK];

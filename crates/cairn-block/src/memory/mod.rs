@@ -9,11 +9,12 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use cairn_base::ranked_lock::{Rank, RwLock};
 
-use crate::bounds;
-use crate::device::{Batch, BlockDevice, Completion, Geometry, Request};
+use crate::device::{Batch, BlockDevice, Completion, Geometry};
 use crate::error::Result;
+use crate::in_place::{self, InPlace};
 
 const CHUNK: usize = 16 * 1024;
 const SHARDS: u64 = 64;
@@ -58,7 +59,7 @@ impl MemoryDevice {
     #[must_use]
     pub fn from_image(image: &[u8]) -> Self {
         let device = Self::new(image.len() as u64);
-        device.write(0, image);
+        device.put_one(0, image);
         device
     }
 
@@ -80,17 +81,7 @@ impl MemoryDevice {
         &self.shards[(chunk % SHARDS) as usize]
     }
 
-    fn read(&self, offset: u64, buf: &mut [u8]) {
-        for piece in pieces(offset, buf.len() as u64) {
-            let target = &mut buf[piece.at_in_request()..][..piece.within.len()];
-            match self.shard(piece.chunk).read().get(&piece.chunk) {
-                Some(chunk) => target.copy_from_slice(&chunk.0[piece.within.clone()]),
-                None => target.fill(0),
-            }
-        }
-    }
-
-    fn write(&self, offset: u64, data: &[u8]) {
+    fn put_one(&self, offset: u64, data: &[u8]) {
         for piece in pieces(offset, data.len() as u64) {
             let source = &data[piece.at_in_request()..][..piece.within.len()];
             let mut shard = self.shard(piece.chunk).write();
@@ -99,8 +90,28 @@ impl MemoryDevice {
             Arc::make_mut(chunk).0[piece.within].copy_from_slice(source);
         }
     }
+}
 
-    fn zero(&self, offset: u64, len: u64) {
+impl InPlace for MemoryDevice {
+    fn fill(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        for piece in pieces(offset, buf.len() as u64) {
+            let target = &mut buf[piece.at_in_request()..][..piece.within.len()];
+            match self.shard(piece.chunk).read().get(&piece.chunk) {
+                Some(chunk) => target.copy_from_slice(&chunk.0[piece.within.clone()]),
+                None => target.fill(0),
+            }
+        }
+        Ok(())
+    }
+
+    fn put(&self, mut offset: u64, bufs: &[Bytes]) {
+        for buf in bufs {
+            self.put_one(offset, buf);
+            offset += buf.len() as u64;
+        }
+    }
+
+    fn clear(&self, offset: u64, len: u64) {
         for piece in pieces(offset, len) {
             let mut shard = self.shard(piece.chunk).write();
             if piece.within.len() == CHUNK {
@@ -110,29 +121,6 @@ impl MemoryDevice {
             }
         }
     }
-
-    fn run(&self, batch: Batch) -> Result<Vec<crate::IoBuf>> {
-        batch.requests.iter().try_for_each(|request| bounds::check(&self.geometry, request))?;
-        let mut read = Vec::new();
-        for request in batch.requests {
-            match request {
-                Request::Read { offset, mut buf } => {
-                    self.read(offset, &mut buf);
-                    read.push(buf);
-                }
-                Request::Write { mut offset, bufs } => {
-                    for buf in bufs {
-                        self.write(offset, &buf);
-                        offset += buf.len() as u64;
-                    }
-                }
-                Request::Discard { offset, len } | Request::WriteZeroes { offset, len } => {
-                    self.zero(offset, len)
-                }
-            }
-        }
-        Ok(read)
-    }
 }
 
 impl BlockDevice for MemoryDevice {
@@ -141,7 +129,7 @@ impl BlockDevice for MemoryDevice {
     }
 
     fn submit(&self, batch: Batch) -> Completion {
-        Completion::ready(self.run(batch))
+        Completion::ready(in_place::run(self, &self.geometry, batch))
     }
 
     fn flush(&self) -> Result<()> {

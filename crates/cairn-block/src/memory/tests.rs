@@ -1,4 +1,5 @@
 use super::*;
+use crate::Request;
 use crate::{BlockDeviceExt, ErrorKind, IoBuf};
 
 #[test]
