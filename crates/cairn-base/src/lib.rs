@@ -4,6 +4,7 @@
 //! This crate knows no devices and no filesystems.
 
 #![forbid(unsafe_code)]
+#![warn(unreachable_pub)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 pub mod bitmap;

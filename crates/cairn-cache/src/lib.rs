@@ -3,6 +3,7 @@
 //! the medium ([`durability`]), and one memory [`budget`].
 
 #![forbid(unsafe_code)]
+#![warn(unreachable_pub)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 pub mod block;

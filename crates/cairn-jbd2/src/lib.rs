@@ -29,6 +29,7 @@
 //! handle has `Rank::Operation` in the lock order.
 
 #![forbid(unsafe_code)]
+#![warn(unreachable_pub)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod area;

@@ -4,6 +4,7 @@
 //! [`remount`], [`error_policy`], [`past_damage`].
 
 #![forbid(unsafe_code)]
+#![warn(unreachable_pub)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 pub mod acl;

@@ -58,7 +58,7 @@ impl CacheCounters {
     /// All counters, for the section `cache` of a volume's report. The keys of `folios_by_order`
     /// are folio sizes.
     #[must_use]
-    pub fn report(&self) -> Report {
+    pub(crate) fn report(&self) -> Report {
         let mut folios = Report::new();
         for (order, count) in self.folios_by_order.iter().enumerate() {
             folios.set(&format!("{}K", 4_u64 << order), count);
