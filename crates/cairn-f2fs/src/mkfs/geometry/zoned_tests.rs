@@ -118,7 +118,7 @@ fn what_does_not_fit_is_refused() {
     refused(good.clone(), &MkfsOptions { segments_per_section: 2, ..zoned(None, None) }, "-s");
     refused(medium(28, 128, 8), &zoned(None, None), "conventional");
     refused(medium(60, 6, 8), &zoned(None, None), "too small");
-    refused(medium(60, 32, 3), &zoned(None, None), "kept for cleaning");
+    refused(medium(60, 32, 3), &zoned(None, None), "reserved for cleaning");
     // Two devices without zones.
     let two = Medium { sizes: vec![101 * MIB + 5, 303 * MIB + 7], zones: None };
     let found = Geometry::new(two, &plain).unwrap();

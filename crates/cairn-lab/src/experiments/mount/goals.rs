@@ -11,7 +11,8 @@ const FORMATS: [&str; 2] = [EXT4, F2FS];
 
 /// All goals, for the worse of both formats. If a subject is missing, its goals are not measured.
 pub(super) fn all(sections: &[Section]) -> Vec<Goal> {
-    let found = Found { section: sections.iter().find(|section| section.id == super::ID) };
+    let found =
+        Found { section: sections.iter().find(|section| section.id == super::subjects::ID) };
     let mut goals = Vec::new();
     for (text, rows, most) in [
         ("create + 4K + close", [MARK_0_1, MARK_0_8], 1.2),

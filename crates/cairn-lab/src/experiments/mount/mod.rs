@@ -26,8 +26,6 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-/// Id of the table.
-const ID: &str = "mount";
 /// Directory of the images, if it is there.
 const TMPFS: &str = "/dev/shm";
 
@@ -56,7 +54,7 @@ fn measure(
     let directory = tempfile::tempdir_in(scratch).map_err(Error::host(scratch))?;
     prepare(directory.path(), sizes.tree)?;
     let names: Vec<&str> = subjects.iter().map(|subject| subject.name).collect();
-    let mut builder = Builder::new(ID, "Through mounts, in turn", &names, metrics());
+    let mut builder = Builder::new(subjects::ID, "Through mounts, in turn", &names, metrics());
     findings.notes.extend(notes(scratch, sizes));
     let groups = groups(findings);
     context.progress.expect(context.repetitions * groups.len() * subjects.len());

@@ -7,6 +7,8 @@ use crate::experiment::{Context, Findings};
 use crate::mounted::{Available, Mounted, Server};
 use crate::volume;
 
+/// Id of the table.
+pub(super) const ID: &str = "mount";
 pub(super) const KERNEL: &str = "kernel";
 pub(super) const FUSE2FS: &str = "fuse2fs";
 /// The empty server with the requests that Cairn gets.
@@ -19,9 +21,9 @@ pub(super) const BUILD: &str = "ext4, build";
 
 /// Cairn's subjects: a name, whether the image is an F2FS, and mount options.
 const CAIRN: [(&str, bool, &str); 5] = [
-    (EXT4, false, ""),
-    (F2FS, true, ""),
-    (BUILD, false, "build"),
+    (EXT4, false, "transport=dev"),
+    (F2FS, true, "transport=dev"),
+    (BUILD, false, "transport=dev,build"),
     ("ext4, ring", false, "transport=ring"),
     ("f2fs, ring", true, "transport=ring"),
 ];
