@@ -6,6 +6,7 @@
 //! what happened: what to do`, and the exit status gives its kind ([`failure::Status`]).
 
 #![forbid(unsafe_code)]
+#![warn(unreachable_pub)]
 // These panic on a closed pipe. Use `output` instead.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 

@@ -14,7 +14,7 @@ use crate::{log_line, log_ring, output, print};
 const VARIABLE: &str = "CAIRN_LOG";
 
 /// Starts the log. With `complains`, an unknown value of `CAIRN_LOG` is reported.
-pub fn start(complains: bool) {
+pub(crate) fn start(complains: bool) {
     let asked = std::env::var_os(VARIABLE).filter(|value| !value.is_empty());
     let filter = asked.and_then(|value| {
         let filter = filter(&value);

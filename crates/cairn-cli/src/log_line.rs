@@ -8,7 +8,7 @@ use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
 /// `cairn: warning: MESSAGE`, or `cairn: error: MESSAGE`.
-pub struct Plain;
+pub(crate) struct Plain;
 
 impl<S, N> FormatEvent<S, N> for Plain
 where

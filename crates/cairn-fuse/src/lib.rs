@@ -25,6 +25,7 @@
 //! | `mounts`, `options`, `session`, `remount`, `error` | mounting |
 
 #![forbid(unsafe_code)]
+#![warn(unreachable_pub)]
 
 pub mod control;
 mod convert;

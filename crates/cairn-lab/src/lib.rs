@@ -12,6 +12,7 @@
 //! left out, and a note gives the reason.
 
 #![forbid(unsafe_code)]
+#![warn(unreachable_pub)]
 
 pub(crate) mod error;
 pub(crate) mod experiment;

@@ -5,6 +5,7 @@
 //! It is only a dev-dependency. The caller seeds everything random; a failing test prints its seed.
 
 #![forbid(unsafe_code)]
+#![warn(unreachable_pub)]
 
 pub mod contention;
 pub mod crash;

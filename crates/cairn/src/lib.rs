@@ -20,6 +20,7 @@
 //! [`FileSystem::unmount`]. If the process dies before that, the next open recovers the image.
 
 #![forbid(unsafe_code)]
+#![warn(unreachable_pub)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod bytes;

@@ -71,7 +71,7 @@ pub(super) struct World<'f> {
 
 impl<'f> World<'f> {
     /// The directory `d` with the file `f`, durable, with the flags that `persist` needs.
-    pub fn new(fs: &'f dyn FileSystem, persist: Persist) -> Result<Self> {
+    pub(super) fn new(fs: &'f dyn FileSystem, persist: Persist) -> Result<Self> {
         let root = fs.root();
         let directory = fs.create(root, b"d", NewInode::Directory, 0o755, &Caller::ROOT)?.ino;
         if let Some(flags) = persist.flags() {
@@ -113,7 +113,7 @@ impl<'f> World<'f> {
     }
 
     /// False if the target has no name, which the step needs.
-    pub fn step(&mut self, step: Step) -> Result<bool> {
+    pub(super) fn step(&mut self, step: Step) -> Result<bool> {
         self.counter += 1;
         let latest = self.target_names.last().cloned();
         match step {
@@ -215,7 +215,7 @@ impl<'f> World<'f> {
         self.target_names.push(new);
     }
 
-    pub fn persist(&self, persist: Persist) -> Result<()> {
+    pub(super) fn persist(&self, persist: Persist) -> Result<()> {
         match persist {
             Persist::File => self.fs.fsync(self.target, 0, false),
             Persist::FileData => self.fs.fsync(self.target, 0, true),
@@ -236,7 +236,7 @@ impl<'f> World<'f> {
     }
 
     /// The promises after `persist`.
-    pub fn promised(&self, persist: Persist) -> Promised {
+    pub(super) fn promised(&self, persist: Persist) -> Promised {
         let gone = self.given_up.iter().map(|name| (name.clone(), Promise::Gone));
         let all = self.names.iter();
         let is = |named: &Named| Promise::Is(self.thing(*named));

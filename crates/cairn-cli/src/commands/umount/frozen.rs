@@ -20,7 +20,7 @@ use crate::output;
 ///
 /// # Errors
 /// The mount is in use.
-pub fn thaw(mount: &Mount) -> Outcome {
+pub(super) fn thaw(mount: &Mount) -> Outcome {
     let client = || Client::connect(&mount.device, mount.owner);
     let Some(stats) = client().and_then(Client::stats).ok().filter(is_frozen) else {
         return Ok(());
@@ -47,7 +47,7 @@ pub fn thaw(mount: &Mount) -> Outcome {
 ///
 /// # Errors
 /// The daemon did not thaw it.
-pub fn end(mount: &Mount) -> Outcome {
+pub(super) fn end(mount: &Mount) -> Outcome {
     let client = || Client::connect(&mount.device, mount.owner);
     // Without a daemon that answers, there is no freeze to end.
     if !client().and_then(Client::stats).is_ok_and(|stats| is_frozen(&stats)) {

@@ -7,13 +7,13 @@ use crate::commands::mount::users::{self, User};
 use crate::failure::{Failure, Status};
 
 /// What uses the mount, apart from its own daemon.
-pub fn users(mount: &Mount) -> Vec<User> {
+pub(super) fn users(mount: &Mount) -> Vec<User> {
     let client = Client::connect(&mount.device, mount.owner).ok();
     users::of(&mount.point, &mount.device, client.and_then(|client| client.daemon()))
 }
 
 /// `umount` fails, because these programs use the mount.
-pub fn failure(mount: &Mount) -> Failure {
+pub(super) fn failure(mount: &Mount) -> Failure {
     let users = users::listed(&users(mount));
     let users = users.unwrap_or_else(|| unseen().to_owned());
     let point = mount.point.display();

@@ -15,14 +15,14 @@ use crate::failure::{Failure, Outcome, Status};
 use crate::output;
 
 /// The first message comes after this time.
-pub const MOMENT: Duration = Duration::from_secs(2);
+pub(super) const MOMENT: Duration = Duration::from_secs(2);
 /// On a terminal, the message is repeated at this interval.
 const AGAIN: Duration = Duration::from_secs(10);
 /// Time between two checks whether a message is due.
 const TICK: Duration = Duration::from_millis(100);
 
 /// A daemon that is about to end.
-pub struct Daemon {
+pub(super) struct Daemon {
     /// Receives the report of how the volume was closed.
     ending: Ending,
     pid: Option<u32>,
@@ -32,7 +32,7 @@ pub struct Daemon {
 
 impl Daemon {
     /// The daemon of a mount; `None` if it cannot be reached.
-    pub fn of(mount: &Mount) -> Option<Self> {
+    pub(super) fn of(mount: &Mount) -> Option<Self> {
         let client = Client::connect(&mount.device, mount.owner).ok()?;
         let pid = client.daemon();
         let process = pid.and_then(|pid| {
@@ -43,13 +43,13 @@ impl Daemon {
     }
 
     /// The daemon's name in messages.
-    pub fn name(&self) -> String {
+    pub(super) fn name(&self) -> String {
         self.pid
             .map_or_else(|| "its daemon".to_owned(), |pid| format!("its daemon (process {pid})"))
     }
 
     /// True if this process can see the daemon's process end.
-    pub fn has_process(&self) -> bool {
+    pub(super) fn has_process(&self) -> bool {
         self.process.is_some()
     }
 
@@ -58,7 +58,7 @@ impl Daemon {
     ///
     /// # Errors
     /// The time limit has passed.
-    pub fn wait(self, patience: &mut Patience<'_>) -> Outcome<Option<Report>> {
+    pub(super) fn wait(self, patience: &mut Patience<'_>) -> Outcome<Option<Report>> {
         let name = self.name();
         while !self.ending.is_ready(TICK) {
             patience.spend(&name)?;
@@ -74,7 +74,7 @@ impl Daemon {
 }
 
 /// True if a mount is only a copy: the process that serves it is in another mount namespace.
-pub fn is_of_another_namespace(mount: &Mount) -> bool {
+pub(super) fn is_of_another_namespace(mount: &Mount) -> bool {
     // A mount with a dead daemon may be unmounted from any namespace.
     let Ok(client) = Client::connect(&mount.device, mount.owner) else { return false };
     // The process is not visible from here: it is in another PID namespace.
@@ -94,7 +94,7 @@ fn is_readable(process: &OwnedFd) -> bool {
 }
 
 /// The time limit of a wait, and its messages.
-pub struct Patience<'a> {
+pub(super) struct Patience<'a> {
     mount: &'a Mount,
     started: Instant,
     limit: Option<Duration>,
@@ -103,7 +103,7 @@ pub struct Patience<'a> {
 
 impl<'a> Patience<'a> {
     /// Starts the wait for the daemon of a mount that has been unmounted here.
-    pub fn new(mount: &'a Mount, limit: Option<Duration>) -> Self {
+    pub(super) fn new(mount: &'a Mount, limit: Option<Duration>) -> Self {
         Self { mount, started: Instant::now(), limit, next: Some(MOMENT) }
     }
 
@@ -111,7 +111,7 @@ impl<'a> Patience<'a> {
     ///
     /// # Errors
     /// The limit has been reached.
-    pub fn spend(&mut self, whom: &str) -> Outcome {
+    pub(super) fn spend(&mut self, whom: &str) -> Outcome {
         let passed = self.started.elapsed();
         if self.limit.is_some_and(|limit| passed >= limit) {
             let message = format!(
