@@ -121,7 +121,7 @@ pub fn notes(
 }
 
 /// Options of the FUSE mount. They stand in the same list, whatever the format is.
-pub const OF_THE_MOUNT: [&str; 25] = [
+pub const OF_THE_MOUNT: [&str; 26] = [
     "suid",
     "nosuid",
     "dev",
@@ -137,6 +137,7 @@ pub const OF_THE_MOUNT: [&str; 25] = [
     "no_open",
     "nono_open",
     "noxattr",
+    "transport",
     "xattr",
     "private",
     "one_user",

@@ -63,7 +63,7 @@ pub fn mount(
         time_granularity,
         agreed: core.agreed.clone(),
     };
-    let buffers = Arc::<BufferPool>::default();
+    let buffers = BufferPool::new();
     let first = buffers.take().map_err(Error::NoMemory)?;
     let mounted = fuser::Session::new(handshake, &mountpoint, &options.to_fuser(root))
         .map_err(|error| refused(&mountpoint, &error))?;

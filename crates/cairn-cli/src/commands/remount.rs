@@ -21,8 +21,8 @@ Examples:
 Options that can change. All options of the list change, or none of them:
   any volume  ro (only if no file is open for writing) rw, as root
               suid nosuid dev nodev exec noexec sync async dirsync, as root
-              relatime noatime cache=SIZE buffered_iomap nobuffered_iomap
-              max_folio=SIZE errors=continue|remount-ro|panic
+              atime relatime noatime cache=SIZE buffered_iomap
+              nobuffered_iomap max_folio=SIZE errors=continue|remount-ro|panic
               resuid=UID resgid=GID
   ext4        commit=SECONDS grpid nogrpid discard nodiscard stripe=BLOCKS
               minixdf bsddf async_checkpoint[=PERCENT] noasync_checkpoint

@@ -181,7 +181,7 @@ fn a_full_host_is_told_to_writers_and_memory_stays_bounded() {
         // A commit that began while the host was full may still fail now.
         let (status, said, daemon) = volume.end_with_status();
         assert_eq!(status, daemon, "{said}");
-        let stopped = status == Some(IO_STATUS) && said.contains("the volume had stopped");
+        let stopped = status == Some(IO_STATUS) && said.contains("the volume has stopped");
         assert!(stopped || status == Some(0), "there is room again: {said}");
         volume.mount("");
         assert_eq!(fs::read(volume.path("kept")).unwrap(), vec![5; 200_000]);

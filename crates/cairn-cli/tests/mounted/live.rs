@@ -781,7 +781,7 @@ fn a_type_is_checked_against_what_the_image_holds() {
         let mut command = Command::new(CAIRN);
         command.args(["mount", "-t", kind]).args([volume.image(), volume.root()]).output().unwrap()
     };
-    for (kind, why) in [("ext4", "it holds f2fs, not ext4"), ("xfs", "ext4, ext3, ext2, f2fs")] {
+    for (kind, why) in [("ext4", "it contains f2fs, not ext4"), ("xfs", "ext4, ext3, ext2, f2fs")] {
         let output = mount(kind);
         refused(&output, &[why]);
         assert_eq!(output.status.code(), Some(2));

@@ -10,7 +10,7 @@ use cairn_block::{BlockDevice, BlockDeviceExt};
 use cairn_ext4::{Error, Ext4};
 use cairn_testkit::crash::{read_image, write_image};
 use cairn_testkit::deep;
-use cairn_testkit::judge::{LoopDevice, assert_clean, command};
+use cairn_testkit::judge::{KernelMount, assert_clean, command};
 use cairn_testkit::tree::{
     Snapshot, SnapshotOptions, TreeSpec, VolumeTarget, build, digest_path, digest_volume, plan,
 };
@@ -163,18 +163,9 @@ fn an_unclean_journal_is_shown_over_a_backup() {
 
 /// The tree that the kernel shows with these options, unless it refuses.
 fn kernels(image: &Path, options: &str) -> Option<Snapshot> {
-    let device = LoopDevice::attach(image, true);
-    let point = cairn_testkit::place::Place::new();
-    let mounted = command("mount")
-        .args(["-t", "ext4", "-o", options])
-        .args([device.path(), point.path()])
-        .output()
-        .unwrap();
-    if !mounted.status.success() {
-        return None;
-    }
-    let tree = digest_path(point.path(), SnapshotOptions::default());
-    assert!(command("umount").arg(point.path()).status().unwrap().success());
+    let mount = KernelMount::try_new(image, &format!("ro,{options}")).ok()?;
+    let tree = digest_path(mount.path(), SnapshotOptions::default());
+    mount.unmount();
     Some(tree.unwrap())
 }
 
@@ -194,7 +185,7 @@ fn the_option_sb_takes_the_places_that_the_kernel_takes() {
                 99_999_999,
             ] {
                 let option = format!("sb={kib}");
-                let kernel = kernels(file.path(), &format!("ro,{option}"));
+                let kernel = kernels(file.path(), &option);
                 let ours = try_open(device.clone(), &option).map(|fs| {
                     let tree = digest(&*fs);
                     assert_eq!(fs.read_only_reason().is_none(), kib == 1, "{option}");

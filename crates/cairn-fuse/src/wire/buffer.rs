@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::{Arc, Weak};
 
-use cairn_base::memory::{self, NoMemory};
+use cairn_base::memory::{self, Holder, NoMemory};
 use cairn_vfs::Bytes;
 use parking_lot::Mutex;
 
@@ -27,6 +27,14 @@ const KEPT: usize = 16;
 pub(crate) struct BufferPool(Mutex<Vec<Vec<u8>>>);
 
 impl BufferPool {
+    /// An empty pool, which gives its free buffers up when memory is short.
+    pub(crate) fn new() -> Arc<Self> {
+        let pool = Arc::new(Self::default());
+        let holder: Weak<dyn Holder> = Arc::downgrade(&(pool.clone() as Arc<dyn Holder>));
+        memory::on_shortage(holder);
+        pool
+    }
+
     /// A free buffer, or a new one.
     ///
     /// # Errors
@@ -47,6 +55,12 @@ impl BufferPool {
     /// Frees the buffers that are not in use.
     pub(crate) fn trim(&self) {
         drop(std::mem::take(&mut *self.0.lock()));
+    }
+}
+
+impl Holder for BufferPool {
+    fn give_up(&self) {
+        self.trim();
     }
 }
 
@@ -127,7 +141,7 @@ mod tests {
 
     #[test]
     fn lent_data_stays_while_the_next_request_is_read() {
-        let pool = Arc::<BufferPool>::default();
+        let pool = BufferPool::new();
         let mut lending = Lending::new(pool.take().unwrap(), &pool);
         let headers = size_of::<InHeader>() + size_of::<WriteIn>();
         lending.room()[headers..][..3].copy_from_slice(b"abc");
@@ -140,14 +154,14 @@ mod tests {
         assert_eq!(pool.0.lock().len(), 0);
         drop(lent);
         assert_eq!(pool.0.lock().len(), 1, "it returned");
-        pool.trim();
-        assert_eq!(pool.0.lock().len(), 0);
+        memory::relieve();
+        assert_eq!(pool.0.lock().len(), 0, "free buffers are given up when memory is short");
     }
 
     /// The filesystem copied the data: the thread goes on with the same buffer.
     #[test]
     fn a_buffer_that_came_back_is_used_again() {
-        let pool = Arc::<BufferPool>::default();
+        let pool = BufferPool::new();
         let mut lending = Lending::new(pool.take().unwrap(), &pool);
         let first = lending.room().as_ptr();
         drop(lending.lend(lending.message(100)));
