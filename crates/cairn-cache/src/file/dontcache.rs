@@ -32,8 +32,9 @@ impl FileCache {
         self.state.drop_blocks(blocks, true);
     }
 
-    /// As [`FileCache::invalidate`], for the blocks that byte range `bytes` touches.
-    pub fn invalidate_bytes(&self, bytes: Range<u64>) {
-        self.invalidate(self.state.block_of(bytes.start)..self.state.blocks_for(bytes.end));
+    /// As [`FileCache::invalidate`], for the blocks that hold `len` bytes at `offset`.
+    pub fn invalidate_bytes(&self, offset: u64, len: usize) {
+        let end = offset.saturating_add(len as u64);
+        self.invalidate(self.state.block_of(offset)..self.state.blocks_for(end));
     }
 }

@@ -42,7 +42,7 @@ pub(crate) fn read(
     } else {
         let done = inode.cache.read(&mapper, size, offset, buf)?;
         if flags.contains(IoFlags::DONTCACHE) {
-            inode.cache.invalidate_bytes(offset..offset + done as u64);
+            inode.cache.invalidate_bytes(offset, done);
         }
         done
     };
@@ -71,7 +71,7 @@ pub(crate) fn read_shared(
         let mapper = InodeMapper::new(ops, inode);
         let pieces = inode.cache.read_shared(&mapper, inode.size(), offset, len)?;
         if flags.contains(IoFlags::DONTCACHE) {
-            inode.cache.invalidate_bytes(offset..offset + len as u64);
+            inode.cache.invalidate_bytes(offset, len);
         }
         pieces
     };

@@ -56,7 +56,11 @@ pub(crate) fn read(
         Ok(if flags.contains(IoFlags::DIRECT) {
             inode.cache.direct_read(mapper, size, offset, buf)?
         } else {
-            inode.cache.read(mapper, size, offset, buf)?
+            let done = inode.cache.read(mapper, size, offset, buf)?;
+            if flags.contains(IoFlags::DONTCACHE) {
+                inode.cache.invalidate_bytes(offset, done);
+            }
+            done
         })
     })
 }
@@ -83,7 +87,7 @@ pub(crate) fn read_shared(
             inode.cache.read_shared(mapper, inode.size(), offset, len)
         })?;
         if flags.contains(IoFlags::DONTCACHE) {
-            inode.cache.invalidate_bytes(offset..offset + len as u64);
+            inode.cache.invalidate_bytes(offset, len);
         }
         pieces
     };

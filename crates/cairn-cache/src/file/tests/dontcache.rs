@@ -129,6 +129,21 @@ fn an_append_that_rewrites_its_block_reads_nothing() {
     assert!(read_all(&rig, 4096) == data);
 }
 
+/// A hostile offset is no overflow, and what is dirty stays.
+#[test]
+fn any_range_can_be_invalidated() {
+    let rig = Rig::new(4096, 256 << 20, 1 << 20, 29);
+    let data = pattern(3 * 4096, 29);
+    rig.file.write(&rig.mapper, 0, 0, &data).expect("room");
+    rig.file.invalidate_bytes(u64::MAX - 5, MIB);
+    rig.file.invalidate_bytes(0, usize::MAX);
+    assert_eq!(rig.file.dirty_bytes(), 3 * 4096);
+    rig.file.write_back(&rig.mapper, 0..u64::MAX, 3 * 4096, Background).expect("writable");
+    rig.file.invalidate_bytes(4096, 4096);
+    assert!(read_all(&rig, 3 * 4096) == data);
+    assert_eq!(rig.pages.counters().device_read_bytes.get(), 4096, "only what was dropped");
+}
+
 /// A cache of 1 MiB: files do not wait until 8 MiB are dirty.
 #[test]
 fn a_small_budget_writes_earlier() {
