@@ -132,11 +132,7 @@ impl Worker {
         let Some(found) = expected(fs.lookup(dir, name)) else { return };
         let offset = self.rng.u64(0..100_000);
         let mut buf = vec![self.rng.u8(..); self.rng.usize(1..20_000)];
-        let flags = match self.rng.u8(0..8) {
-            0..2 => IoFlags::DIRECT,
-            2..4 => IoFlags::DONTCACHE,
-            _ => IoFlags::empty(),
-        };
+        let flags = transfer::flags(&mut self.rng, 4);
         match self.rng.u32(0..12) {
             0..4 => drop(expected(transfer::write(&**fs, found.ino, offset, &buf, flags))),
             4..7 => drop(expected(transfer::read(&**fs, found.ino, offset, &mut buf, flags))),

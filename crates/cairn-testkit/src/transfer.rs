@@ -3,6 +3,16 @@
 use cairn_base::Ino;
 use cairn_vfs::{Bytes, FileSystem, IoFlags, Result};
 
+/// Flags of a write or read: those of most calls, direct I/O, or data that another cache holds. Of
+/// `of` calls, one is direct and one is of the last kind.
+pub fn flags(random: &mut fastrand::Rng, of: u8) -> IoFlags {
+    match random.u8(0..of) {
+        0 => IoFlags::DIRECT,
+        1 => IoFlags::DONTCACHE,
+        _ => IoFlags::empty(),
+    }
+}
+
 /// Writes `data`. With [`IoFlags::DONTCACHE`] the filesystem may keep it without a copy.
 ///
 /// # Errors

@@ -10,7 +10,7 @@ use cairn_vfs::{Caller, Error, FileSystem, InodeFlags, IoFlags, NewInode, XattrM
 
 use cairn_testkit::crash::read_image;
 use cairn_testkit::judge::{KernelMount, mke2fs};
-use cairn_testkit::{deep, full};
+use cairn_testkit::{deep, full, transfer};
 
 use crate::support::{GRAINS, judge, open, volume};
 
@@ -48,7 +48,8 @@ fn fill_up(fs: &Arc<Ext4>, files: &[Ino]) -> Vec<usize> {
     while full < files.len() {
         full = 0;
         for (number, (ino, size)) in files.iter().zip(&mut sizes).enumerate() {
-            match fs.write(*ino, *size as u64, &fill(number, *size, 10_000), IoFlags::empty()) {
+            let flags = if number % 2 == 0 { IoFlags::DONTCACHE } else { IoFlags::empty() };
+            match transfer::write(&**fs, *ino, *size as u64, &fill(number, *size, 10_000), flags) {
                 Ok(taken) => *size += taken,
                 Err(Error::NoSpace) => full += 1,
                 Err(error) => panic!("{error}"),

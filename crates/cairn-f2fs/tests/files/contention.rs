@@ -5,8 +5,8 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
 use cairn_testkit::contention::short_lived_files;
-use cairn_testkit::deep;
 use cairn_testkit::modes::MODES;
+use cairn_testkit::{deep, transfer};
 use cairn_vfs::{AllocateMode, Caller, Error, FileSystem, IoFlags, NewInode, SetAttributes};
 
 use crate::support::{judge, open, volume};
@@ -45,8 +45,8 @@ fn work(fs: &cairn_f2fs::F2fs, files: &[cairn_base::Ino], seed: u64, steps: u32)
         let (ino, index) = (files[file], rng.u64(0..3000));
         let outcome = match rng.u32(0..100) {
             0..60 => {
-                let flags = if rng.u8(0..4) == 0 { IoFlags::DIRECT } else { IoFlags::empty() };
-                fs.write(ino, index * 4096, &block(file as u64, index), flags).map(drop)
+                let flags = transfer::flags(&mut rng, 4);
+                transfer::write(fs, ino, index * 4096, &block(file as u64, index), flags).map(drop)
             }
             60..85 => {
                 read(fs, (file as u64, ino), index, rng.bool());

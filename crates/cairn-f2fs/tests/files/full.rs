@@ -9,7 +9,7 @@ use cairn_base::runtime::simulated::Simulated;
 use cairn_base::runtime::threads::Threads;
 use cairn_block::memory::MemoryDevice;
 use cairn_f2fs::{F2fs, MountOptions};
-use cairn_testkit::{deep, full};
+use cairn_testkit::{deep, full, transfer};
 use cairn_vfs::{Caller, Error, FileSystem, IoFlags, NewInode};
 
 use crate::support::{FEATURES, ZONED, judge, open, volume, with_zones};
@@ -127,8 +127,8 @@ fn overwrite_one(
     let index = rng.usize(0..blocks.len());
     blocks[index] += 1;
     let data = block(file, index as u64, blocks[index]);
-    let flags = if round.is_multiple_of(5) { IoFlags::DIRECT } else { IoFlags::empty() };
-    let written = fs.write(ino, (index * BLOCK) as u64, &data, flags);
+    let flags = transfer::flags(rng, 5);
+    let written = transfer::write(fs, ino, (index * BLOCK) as u64, &data, flags);
     assert_eq!(
         written.unwrap_or_else(|error| panic!("{options:?}, write {round}: {error}")),
         BLOCK

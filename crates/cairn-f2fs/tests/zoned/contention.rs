@@ -6,7 +6,7 @@ use cairn_block::zoned::ZoneLayout;
 use cairn_f2fs::F2fs;
 use cairn_vfs::{Caller, Error, FileSystem, IoFlags, NewInode, SetAttributes};
 
-use cairn_testkit::deep;
+use cairn_testkit::{deep, transfer};
 
 use crate::support::{judge, layout, layout_with_capacity, open, volume};
 
@@ -37,8 +37,8 @@ fn work(fs: &F2fs, files: &[Ino], seed: u64, steps: u32) {
         let (ino, index) = (files[file as usize], rng.u64(0..BLOCKS));
         let outcome = match rng.u32(0..100) {
             0..70 => {
-                let flags = if rng.u8(0..4) == 0 { IoFlags::DIRECT } else { IoFlags::empty() };
-                fs.write(ino, index * BLOCK as u64, &block(file, index), flags).map(drop)
+                let flags = transfer::flags(&mut rng, 4);
+                transfer::write(fs, ino, index * BLOCK as u64, &block(file, index), flags).map(drop)
             }
             70..85 => {
                 check(fs, ino, file, index);

@@ -9,7 +9,7 @@ use cairn_block::tagged::{BLOCK, Tag};
 use cairn_block::zoned::ZoneLayout;
 use cairn_f2fs::F2fs;
 use cairn_testkit::crash::{Promises, Recording};
-use cairn_testkit::deep;
+use cairn_testkit::{deep, transfer};
 use cairn_vfs::{Caller, FileSystem, IoFlags, NewInode};
 
 use crate::support::{judge, layout, layout_with_capacity, open, volume};
@@ -102,14 +102,9 @@ fn run(work: &Work) -> (Promises<u32, Versions>, cairn_testkit::crash::CrashLog)
             let index = rng.u32(0..blocks);
             let version = step + 1;
             versions[file as usize].insert(index, version);
-            let flags = if rng.u8(0..8) == 0 { IoFlags::DIRECT } else { IoFlags::empty() };
-            fs.write(
-                ino,
-                u64::from(index) * BLOCK as u64,
-                &filled(Tag { file, index, version }),
-                flags,
-            )
-            .unwrap();
+            let (at, flags) = (u64::from(index) * BLOCK as u64, transfer::flags(&mut rng, 8));
+            let data = filled(Tag { file, index, version });
+            transfer::write(&*fs, ino, at, &data, flags).unwrap();
         }
         match rng.u8(0..8) {
             0 => fs.sync().unwrap(),
