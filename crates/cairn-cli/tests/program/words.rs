@@ -372,8 +372,9 @@ fn a_signal_ends_a_shell_and_loses_no_command() {
     for signal in [1, 2, 3, 10, 12, 15] {
         let (_dir, image) = in_dir("disk.img");
         works(&["mkfs", "-t", "ext4", "--size", "16M", &image]);
-        let mut shell = Command::new(env!("CARGO_BIN_EXE_cairn"))
-            .args(["shell", &image])
+        // A run in the background, or under nohup, passes ignored signals on.
+        let mut shell = Command::new("env")
+            .args(["--default-signal", env!("CARGO_BIN_EXE_cairn"), "shell", &image])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
