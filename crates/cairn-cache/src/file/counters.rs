@@ -18,8 +18,12 @@ pub(crate) struct CacheCounters {
     pub(crate) map_places: Counter,
     /// Bytes read through the cache by its users.
     pub(crate) read_bytes: Counter,
+    /// Those of them that were answered from the cache's memory, without a copy.
+    pub(crate) shared_bytes: Counter,
     /// Bytes written into the cache by its users.
     pub(crate) written_bytes: Counter,
+    /// Those of them whose memory the cache kept instead of a copy.
+    pub(crate) given_bytes: Counter,
     /// Bytes read from the device for files.
     pub(crate) device_read_bytes: Counter,
     /// Those of them that were read ahead.
@@ -70,7 +74,9 @@ impl CacheCounters {
             .with("map_reserves", &self.map_reserves)
             .with("map_places", &self.map_places)
             .with("read", &self.read_bytes)
+            .with("read_shared", &self.shared_bytes)
             .with("write", &self.written_bytes)
+            .with("write_given", &self.given_bytes)
             .with("writeback", &self.device_written_bytes)
             .with("device_read", &self.device_read_bytes)
             .with("readahead", &self.readahead_bytes)

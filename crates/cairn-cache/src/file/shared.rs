@@ -37,6 +37,7 @@ impl FileCache {
             let (pos, left) = (offset + done as u64, len - done);
             if let Some(piece) = self.state.pin_cached(pos, left) {
                 counters.hits.add(1);
+                counters.shared_bytes.add(piece.len() as u64);
                 (done, tries) = (done + piece.len(), 0);
                 pieces.push(piece);
                 continue;

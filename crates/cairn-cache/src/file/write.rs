@@ -131,6 +131,7 @@ impl FileCache {
         while done < n {
             let (pos, left) = (offset + done as u64, data.first(n).after(done));
             if let Some(given) = file.keep_given(pos, left) {
+                self.state.cache.counters().given_bytes.add(given as u64);
                 done += given;
                 continue;
             }
