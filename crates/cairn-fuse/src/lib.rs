@@ -54,7 +54,7 @@ mod wire;
 mod writers;
 
 pub use counters::FuseStats;
-pub use empty::{Requests, serve_empty};
+pub use empty::{Empty, Requests, serve_empty};
 pub use error::{Error, Result};
 pub use options::{MountOptions, TransportChoice};
 pub use remount::remount;

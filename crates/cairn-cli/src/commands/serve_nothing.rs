@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use cairn::FileSystem;
-use cairn_fuse::{MountOptions, Requests};
+use cairn_fuse::{Empty, MountOptions, Requests};
 use cairn_lab::nothing::Nothing;
 
 use crate::failure::{Failure, Outcome, Status};
@@ -20,10 +20,16 @@ Stays in the foreground until it is unmounted.")]
 pub struct Args {
     /// An empty directory.
     mountpoint: PathBuf,
-    /// Serve names without contents by one thread that does nothing else. The kernel sends the
-    /// requests that Cairn gets, or as few as possible.
+    /// Serve a tree of names and do nothing else. The kernel sends the requests that Cairn gets, or
+    /// as few as possible.
     #[arg(long, value_enum, conflicts_with = "files")]
     requests: Option<Requested>,
+    /// Keep what is written in memory.
+    #[arg(long, requires = "requests")]
+    keep: bool,
+    /// Use FUSE over io_uring.
+    #[arg(long, requires = "requests")]
+    ring: bool,
     /// Files that are there at first, as NAME=SIZE.
     #[arg(value_parser = file)]
     files: Vec<(String, u64)>,
@@ -53,7 +59,8 @@ pub fn run(args: &Args) -> Outcome {
             Requested::AsCairn => Requests::AsCairn,
             Requested::Fewest => Requests::Fewest,
         };
-        return cairn_fuse::serve_empty(&args.mountpoint, requests).map_err(failed);
+        let empty = Empty { requests, keeps: args.keep, ring: args.ring };
+        return cairn_fuse::serve_empty(&args.mountpoint, empty).map_err(failed);
     }
     let nothing = Nothing::new(args.files.iter().map(|(name, size)| (name.as_str(), *size)));
     let filesystem: Arc<dyn FileSystem> = Arc::new(nothing);

@@ -1,4 +1,4 @@
-//! The tree of the empty server: names in hash tables, attributes, no contents.
+//! The tree of the empty server: names in hash tables, attributes, and contents if they are kept.
 //!
 //! A node is its number in a list; numbers are not used twice. A node without a name goes when the
 //! kernel forgets it.
@@ -13,6 +13,8 @@ use crate::wire::abi::Attr;
 const ROOT: u64 = 1;
 pub(super) const KIND: u32 = 0o170_000;
 pub(super) const DIRECTORY: u32 = 0o040_000;
+/// Contents are kept in pieces of this many bytes.
+const PIECE: u64 = 1 << 20;
 
 /// The entries of a directory.
 #[derive(Default)]
@@ -32,6 +34,8 @@ pub(super) struct Node {
     entries: Option<Box<Directory>>,
     /// The target of a symbolic link.
     pub(super) target: Box<[u8]>,
+    /// Pieces of what was written, by their number. A piece is as long as what was written to it.
+    contents: BTreeMap<u64, Vec<u8>>,
 }
 
 pub(super) struct Tree {
@@ -50,13 +54,50 @@ impl Tree {
         let number = self.nodes.len() as u64;
         let entries = (attr.mode & KIND == DIRECTORY).then(Box::default);
         let attr = Attr { ino: number, blksize: 4096, ..attr };
-        self.nodes.push(Some(Node { attr, known: 0, entries, target: target.into() }));
+        let (target, contents) = (target.into(), BTreeMap::new());
+        self.nodes.push(Some(Node { attr, known: 0, entries, target, contents }));
         number
     }
 
     pub(super) fn node(&mut self, number: u64) -> Result<&mut Node, Errno> {
         let place = usize::try_from(number).map_err(|_| Errno::STALE)?;
         self.nodes.get_mut(place).and_then(Option::as_mut).ok_or(Errno::STALE)
+    }
+
+    /// Keeps what was written.
+    pub(super) fn keep(&mut self, number: u64, offset: u64, data: &[u8]) -> Result<(), Errno> {
+        let contents = &mut self.node(number)?.contents;
+        let (mut offset, mut data) = (offset, data);
+        while !data.is_empty() {
+            let start = (offset % PIECE) as usize;
+            let (now, later) = data.split_at(data.len().min(PIECE as usize - start));
+            let piece = contents.entry(offset / PIECE).or_default();
+            let len = piece.len();
+            piece.resize(len.max(start), 0);
+            let over = now.len().min(piece.len() - start);
+            piece[start..start + over].copy_from_slice(&now[..over]);
+            piece.extend_from_slice(&now[over..]);
+            (offset, data) = (offset + now.len() as u64, later);
+        }
+        Ok(())
+    }
+
+    /// Kept bytes of a node, in order. What was not written is zero.
+    pub(super) fn data(&self, number: u64, offset: u64, len: usize) -> Vec<&[u8]> {
+        static ZEROS: [u8; PIECE as usize] = [0; PIECE as usize];
+        let node = self.nodes.get(number as usize).and_then(Option::as_ref);
+        let (mut offset, mut left, mut pieces) = (offset, len, Vec::new());
+        while left > 0 {
+            let start = (offset % PIECE) as usize;
+            let now = left.min(PIECE as usize - start);
+            let piece = node.and_then(|node| node.contents.get(&(offset / PIECE)));
+            let written = piece.and_then(|piece| piece.get(start..)).unwrap_or_default();
+            let written = &written[..now.min(written.len())];
+            pieces.push(written);
+            pieces.push(&ZEROS[written.len()..now]);
+            (offset, left) = (offset + now as u64, left - now);
+        }
+        pieces
     }
 
     fn directory(&mut self, number: u64) -> Result<&mut Directory, Errno> {
@@ -210,6 +251,18 @@ mod tests {
         assert_eq!(names(&mut tree, 2), [b"c", b"d"]);
         tree.rename((ROOT, b"d"), (ROOT, b"c")).unwrap();
         assert_eq!(names(&mut tree, 0), [b"c"]);
+    }
+
+    #[test]
+    fn kept_contents_come_back_and_gaps_are_zero() {
+        let mut tree = Tree::new(EMPTY);
+        let node = tree.add(FILE, b"");
+        tree.keep(node, 3, b"abc").unwrap();
+        tree.keep(node, 5, b"de").unwrap();
+        tree.keep(node, PIECE - 1, b"xy").unwrap();
+        assert_eq!(tree.data(node, 1, 8).concat(), b"\0\0abde\0\0"[..8]);
+        assert_eq!(tree.data(node, PIECE - 2, 5).concat(), b"\0xy\0\0");
+        assert_eq!(tree.data(node, 5 * PIECE - 1, 2).concat(), b"\0\0");
     }
 
     #[test]

@@ -28,7 +28,7 @@
 //! lock is held while a request is carried out, or while a thread waits for the kernel.
 
 mod bell;
-mod placement;
+pub(crate) mod placement;
 mod probe;
 mod queue;
 mod serve;

@@ -3,17 +3,19 @@
 use std::fs;
 use std::io;
 
+use rustix::thread::{CpuSet, sched_setaffinity};
+
 /// Entries of each online processor's queue.
 fn depth(processors: usize) -> usize {
     (64 / processors.max(1)).clamp(4, 16)
 }
 
 /// A queue, and how many entries it gets.
-pub(super) type Home = (u16, usize);
+pub(crate) type Home = (u16, usize);
 
 /// The processors of this machine.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Placement {
+pub(crate) struct Placement {
     /// The kernel has this many queues.
     possible: usize,
     /// Those that can run a caller now.
@@ -21,7 +23,7 @@ pub(super) struct Placement {
 }
 
 impl Placement {
-    pub(super) fn here() -> io::Result<Self> {
+    pub(crate) fn here() -> io::Result<Self> {
         let list = |name: &str| fs::read_to_string(format!("/sys/devices/system/cpu/{name}"));
         Self::of(&list("possible")?, &list("online")?).ok_or_else(|| {
             io::Error::other("the processors of /sys/devices/system/cpu are unclear")
@@ -38,7 +40,7 @@ impl Placement {
 
     /// For each ring: the processor of its thread, and its queues. The first one also serves the
     /// processors that are switched off.
-    pub(super) fn rings(&self) -> Vec<(usize, Vec<Home>)> {
+    pub(crate) fn rings(&self) -> Vec<(usize, Vec<Home>)> {
         let depth = depth(self.online.len());
         let mut rings: Vec<(usize, Vec<Home>)> =
             self.online.iter().map(|at| (*at, vec![(*at as u16, depth)])).collect();
@@ -46,6 +48,16 @@ impl Placement {
         rings[0].1.extend(off.map(|at| (at as u16, 1)));
         rings
     }
+}
+
+/// Lets the calling thread run on one processor only. False if this process may not use it.
+pub(crate) fn pin(processor: usize) -> bool {
+    let mut only = CpuSet::new();
+    if processor >= CpuSet::MAX_CPU {
+        return false;
+    }
+    only.set(processor);
+    sched_setaffinity(None, &only).is_ok()
 }
 
 /// A list of the kernel's, such as `0-3,8`.

@@ -13,7 +13,6 @@ use std::time::Duration;
 use cairn_block::uring::{Arrival, Entry, Ring};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::io::Errno;
-use rustix::thread::{CpuSet, sched_setaffinity};
 
 use super::bell::Bell;
 use super::placement;
@@ -137,7 +136,7 @@ impl Queue {
 
     /// Hands the first entries to the kernel. Called by the thread that then runs.
     pub(super) fn register(&self) -> io::Result<()> {
-        if !self.pin(self.processor) {
+        if !placement::pin(self.processor) {
             let text = format!("no thread may run on processor {}", self.processor);
             return Err(io::Error::other(text));
         }
@@ -178,7 +177,7 @@ impl Queue {
 
     /// Serves in turns until the end.
     pub(super) fn run(self: &Arc<Self>) {
-        self.pin(self.processor);
+        placement::pin(self.processor);
         let mut scratch = Scratch::new();
         self.turn.lock().threads += 1;
         self.shared.wait_at_gate();
@@ -198,16 +197,6 @@ impl Queue {
             self.serve(&mut turn, number, &mut scratch);
         }
         turn.threads -= 1;
-    }
-
-    /// False if this process may not use the processor.
-    fn pin(&self, processor: usize) -> bool {
-        let mut only = CpuSet::new();
-        if processor >= CpuSet::MAX_CPU {
-            return false;
-        }
-        only.set(processor);
-        sched_setaffinity(None, &only).is_ok()
     }
 
     /// Until the turn or the connection ends.
@@ -327,12 +316,12 @@ impl Queue {
     /// for a request that is answered at once: for none of the pages of a regular file. Requests
     /// that wait for others are about such files, so the kernel knows one of the last.
     fn nudge(&self, queue: u16, recent: &[u64]) {
-        self.pin(usize::from(queue));
+        placement::pin(usize::from(queue));
         if !recent.iter().any(|node| self.shared.fuse.ask_for_nothing(*node).is_ok()) {
             tracing::debug!("queue {queue} is not nudged: no regular file is in use");
         }
         if usize::from(queue) != self.processor {
-            self.pin(self.processor);
+            placement::pin(self.processor);
         }
     }
 
