@@ -232,4 +232,11 @@ fn mount_compares_cairn_with_an_empty_server() {
     assert!(requests("empty, fewest") + 0.5 < requests("empty"), "{}", requests("empty"));
     let others = requests("ext4") / requests("empty");
     assert!((0.7..=1.3).contains(&others), "the same requests: {others}");
+    // Written blocks are kept where the request has brought them, and read from the cache's memory.
+    for subject in ["ext4", "f2fs"] {
+        for row in ["1 MiB sequential write, MiB/s", "1 MiB cold read, MiB/s"] {
+            let copied = of(row, subject, "copied");
+            assert!(copied < 100.0, "{row}, {subject}: {copied} KiB copied for each MiB");
+        }
+    }
 }

@@ -30,9 +30,9 @@ pub(crate) enum Server {
     Fuse2fs,
     /// A server that stores nothing and has these files, as NAME=SIZE. It does not use the image.
     Nothing { program: PathBuf, files: Vec<String> },
-    /// One thread with names and no contents, and the kernel's requests as `requests` says. It does
-    /// not use the image.
-    Empty { program: PathBuf, requests: &'static str },
+    /// A tree of names and nothing else, with these options of `serve-nothing`. It does not use the
+    /// image.
+    Empty { program: PathBuf, options: &'static [&'static str] },
 }
 
 /// The servers that this machine can run, and what is missing.
@@ -141,9 +141,9 @@ impl Mounted {
                 nothing.arg("serve-nothing").arg(point).args(files);
                 mounted.serve(&mut nothing)?;
             }
-            Server::Empty { program, requests } => {
+            Server::Empty { program, options } => {
                 let mut empty = command(&program);
-                empty.args(["serve-nothing", "--requests", requests]).arg(point);
+                empty.arg("serve-nothing").args(options).arg(point);
                 mounted.serve(&mut empty)?;
             }
         }
@@ -156,26 +156,36 @@ impl Mounted {
         &self.point
     }
 
+    /// A process serves it.
+    pub(crate) fn has_server(&self) -> bool {
+        self.server != Server::Kernel
+    }
+
     /// What its server has used so far. A mount of the kernel has no server.
     pub(crate) fn used(&self) -> Result<Used> {
-        let (process, requests) = match &self.server {
+        let (process, requests, copied) = match &self.server {
             Server::Kernel => return Ok(Used::default()),
-            Server::Fuse2fs | Server::Nothing { .. } => (self.child.as_ref().map(Child::id), None),
+            Server::Fuse2fs | Server::Nothing { .. } => {
+                (self.child.as_ref().map(Child::id), None, None)
+            }
             Server::Empty { .. } => {
                 let told = rustix::fs::statvfs(&self.point);
                 let told = told.map_err(|error| Error::host(&self.point)(error.into()))?;
-                (self.child.as_ref().map(Child::id), Some(told.f_ffree))
+                (self.child.as_ref().map(Child::id), Some(told.f_ffree), None)
             }
             Server::Cairn { program, .. } => {
                 let stats = run(command(program).args(["stats", "--json"]).arg(&self.point))?;
                 let stats: serde_json::Value = serde_json::from_str(&stats)
                     .map_err(|error| Error::Program(format!("cairn stats: {error}")))?;
                 let process = stats["mount"]["pid"].as_u64().and_then(|id| u32::try_from(id).ok());
-                (process, stats["fuse"]["requests_total"].as_u64())
+                let bytes = |name: &str| stats["cache"][name].as_u64().unwrap_or(0);
+                let copied = bytes("write").saturating_sub(bytes("write_given"))
+                    + bytes("read").saturating_sub(bytes("read_shared"));
+                (process, stats["fuse"]["requests_total"].as_u64(), Some(copied))
             }
         };
-        let (processor, switches) = process.map_or(Ok((0, 0)), used::of_process)?;
-        Ok(Used { processor, switches, requests })
+        let used = process.map_or(Ok(Used::default()), used::of_process)?;
+        Ok(Used { requests, copied, ..used })
     }
 
     /// Starts a server in the foreground and waits until it has mounted.

@@ -1,4 +1,5 @@
-//! What the two sides of a mount use: processor time, changes of context, requests.
+//! What the two sides of a mount use: processor time, changes of context, page faults, requests,
+//! copies.
 
 use std::path::Path;
 
@@ -13,20 +14,26 @@ pub(crate) struct Used {
     pub(crate) processor: u64,
     /// Changes of context.
     pub(crate) switches: u64,
+    /// Page faults.
+    pub(crate) faults: u64,
     /// Requests, if the server counts them.
     pub(crate) requests: Option<u64>,
+    /// Bytes that the server copied between requests and its cache, if it counts them.
+    pub(crate) copied: Option<u64>,
 }
 
 impl Used {
     /// What was used since `before`.
     pub(crate) fn since(self, before: Self) -> Self {
+        let since = |now: Option<u64>, then: Option<u64>| {
+            now.zip(then).map(|(now, then)| now.saturating_sub(then))
+        };
         Self {
             processor: self.processor.saturating_sub(before.processor),
             switches: self.switches.saturating_sub(before.switches),
-            requests: self
-                .requests
-                .zip(before.requests)
-                .map(|(now, then)| now.saturating_sub(then)),
+            faults: self.faults.saturating_sub(before.faults),
+            requests: since(self.requests, before.requests),
+            copied: since(self.copied, before.copied),
         }
     }
 
@@ -43,24 +50,38 @@ impl Used {
             let switches =
                 usage.voluntary_context_switches() + usage.involuntary_context_switches();
             used.switches += u64::try_from(switches).unwrap_or(0);
+            let faults = usage.minor_page_faults() + usage.major_page_faults();
+            used.faults += u64::try_from(faults).unwrap_or(0);
         }
         Ok(used)
     }
 }
 
-/// Nanoseconds of processor time and changes of context of all threads of a process.
-pub(super) fn of_process(process: u32) -> Result<(u64, u64)> {
+/// Processor time, changes of context and page faults of all threads of a process.
+pub(super) fn of_process(process: u32) -> Result<Used> {
     let path = format!("/proc/{process}/task");
-    let (mut processor, mut switches) = (0, 0);
+    let mut used = Used::default();
     for thread in std::fs::read_dir(&path).map_err(Error::host(&path))? {
         let thread = thread.map_err(Error::host(&path))?.path();
         // A thread that has just ended is left out.
         let read = |name: &str| std::fs::read_to_string(Path::new(&thread).join(name));
         let (Ok(times), Ok(status)) = (read("schedstat"), read("status")) else { continue };
-        processor += times.split(' ').next().and_then(|time| time.parse().ok()).unwrap_or(0);
-        switches += switches_in(&status);
+        used.processor += times.split(' ').next().and_then(|time| time.parse().ok()).unwrap_or(0);
+        used.switches += switches_in(&status);
     }
-    Ok((processor, switches))
+    let path = format!("/proc/{process}/stat");
+    let stat = std::fs::read_to_string(&path).map_err(Error::host(&path))?;
+    used.faults = faults_in(&stat);
+    Ok(used)
+}
+
+/// Minor and major faults of a process's line in /proc.
+fn faults_in(stat: &str) -> u64 {
+    // The name may have spaces and parentheses.
+    let (_, fields) = stat.rsplit_once(')').unwrap_or_default();
+    let mut fields = fields.split_whitespace().skip(7).step_by(2);
+    let mut next = || fields.next().and_then(|field| field.parse::<u64>().ok()).unwrap_or(0);
+    next() + next()
 }
 
 fn switches_in(status: &str) -> u64 {
@@ -79,11 +100,17 @@ mod tests {
     fn this_process_has_used_the_processor() {
         let before = Used::by_clients().unwrap();
         let mut sum = 0_u64;
-        while of_process(std::process::id()).unwrap().0 < 5_000_000 {
+        while of_process(std::process::id()).unwrap().processor < 5_000_000 {
             sum = (0..10_000).fold(sum, |sum, number| std::hint::black_box(sum ^ number));
         }
         assert!(Used::by_clients().unwrap().processor > 0);
         assert_eq!(before.since(before), Used::default());
+    }
+
+    #[test]
+    fn both_kinds_of_faults_count() {
+        assert_eq!(faults_in("7 (a b) c) S 1 7 7 0 -1 4194304 90 11 5 12 3 4"), 95);
+        assert_eq!(faults_in(""), 0);
     }
 
     #[test]

@@ -3,11 +3,12 @@
 use super::cases::{
     COPY, EXTRACT, GROUPS, LIST, MARK_0_1, MARK_0_8, MARK_1_1, MARK_1_8, READ, REMOVE, WRITE,
 };
-use super::subjects::{BUILD, EXT4, F2FS, FEWEST, FUSE2FS, KERNEL};
+use super::subjects::{BUILD, EXT4, EXT4_RING, F2FS, F2FS_RING, FEWEST, FUSE2FS, KEEPS, KERNEL};
 use crate::goal::{Goal, Relation, worst};
 use crate::section::Section;
 
 const FORMATS: [&str; 2] = [EXT4, F2FS];
+const ON_RINGS: [&str; 2] = [EXT4_RING, F2FS_RING];
 
 /// All goals, for the worse of both formats. If a subject is missing, its goals are not measured.
 pub(super) fn all(sections: &[Section]) -> Vec<Goal> {
@@ -18,9 +19,13 @@ pub(super) fn all(sections: &[Section]) -> Vec<Goal> {
         ("create + 4K + close", [MARK_0_1, MARK_0_8], 1.2),
         ("create + 4K + fsync", [MARK_1_1, MARK_1_8], 1.5),
     ] {
-        let values = each(&rows, |row, format| found.median(row, format, "cpu_of_empty"));
-        let text = format!("{text}: CPU ÷ an empty server with the same requests");
-        goals.push(Goal::judge(text, Relation::AtMost, most, worst(Relation::AtMost, values)));
+        for (subjects, transport) in [(FORMATS, "/dev/fuse"), (ON_RINGS, "rings")] {
+            let values = rows
+                .iter()
+                .flat_map(|row| subjects.map(|subject| found.median(row, subject, "cpu_of_empty")));
+            let text = format!("{text}: CPU ÷ an empty server with the same requests, {transport}");
+            goals.push(Goal::judge(text, Relation::AtMost, most, worst(Relation::AtMost, values)));
+        }
     }
     for (row, base, least) in [
         (MARK_1_8, KERNEL, 1.3),
@@ -28,6 +33,7 @@ pub(super) fn all(sections: &[Section]) -> Vec<Goal> {
         (MARK_0_1, FEWEST, 0.8),
         (MARK_0_8, FEWEST, 0.8),
         (WRITE, KERNEL, 0.8),
+        (WRITE, KEEPS, 0.8),
         (READ, KERNEL, 2.7),
     ] {
         let values = each(&[row], |row, format| found.rate(row, format, base));

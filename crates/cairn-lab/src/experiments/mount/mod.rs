@@ -17,7 +17,7 @@ use crate::section::{Builder, Metric};
 use crate::volume;
 use cases::{Case, GROUPS, Place, prepare};
 use sizes::Sizes;
-use subjects::{EMPTY, KERNEL, Subject};
+use subjects::{KERNEL, Subject};
 
 /// The entry in [`crate::experiments`].
 pub(super) const EXPERIMENT: Experiment = Experiment {
@@ -89,6 +89,8 @@ fn metrics() -> Vec<Metric> {
         Metric::lower("server_us", "server µs"),
         Metric::lower("requests", "requests"),
         Metric::lower("switches", "switches"),
+        Metric::lower("faults", "server faults"),
+        Metric::lower("copied", "copied KiB"),
     ]
 }
 
@@ -106,10 +108,12 @@ fn notes(scratch: &Path, sizes: Sizes) -> Vec<String> {
             sizes.tree,
             sizes.names
         ),
-        "empty: one thread that answers from a hash table of names and stores no data, with the requests that Cairn gets by default. \
-         \"empty, fewest\": without default_permissions; open, close and extended attributes cost no request."
+        "empty: answers from a hash table of names and stores no data, by one thread or by one for each ring, with the requests that Cairn \
+         gets by default. fewest: without default_permissions; open, close and extended attributes cost no request. keeps: data is kept in memory. \
+         ÷ empty is to the empty server with the requests of the default options on the same transport."
             .into(),
-        "For each file, block or MiB: CPU µs of the client's processes and of the server's, requests that the server got, changes of context of both. \
+        "For each file, block or MiB: CPU µs of the client's processes and of the server's, requests that the server got, changes of context of both, page faults of \
+         the server, KiB that Cairn copied between requests and its cache. \
          The processor time of the kernel's own threads (loop device, write-back) is in no figure."
             .into(),
     ]
@@ -187,26 +191,26 @@ fn figures(mounted: &Mounted, case: &Case, place: &Place) -> Result<Figures> {
         ("server_us", server_us),
         ("switches", each(client.switches + server.switches)),
     ];
+    if mounted.has_server() {
+        figures.push(("faults", each(server.faults)));
+    }
     figures.extend(server.requests.map(|requests| ("requests", each(requests))));
+    figures.extend(server.copied.map(|bytes| ("copied", each(bytes) / 1024.0)));
     Ok(figures)
 }
 
-/// Adds the ratios to the empty server that gets the same requests.
+/// Adds the ratios to the empty server that gets the same requests on the same transport.
 fn relate(found: &mut BTreeMap<(usize, usize), Figures>, subjects: &[Subject]) {
     let figure = |figures: &Figures, wanted: &str| {
         figures.iter().find(|(name, _)| *name == wanted).map(|(_, value)| *value)
     };
-    let Some(empty) = subjects.iter().position(|subject| subject.name == EMPTY) else { return };
-    let bases: BTreeMap<usize, Figures> = found
-        .iter()
-        .filter(|((_, subject), _)| *subject == empty)
-        .map(|((case, _), figures)| (*case, figures.clone()))
-        .collect();
-    for ((case, _), figures) in found.iter_mut() {
+    let absolute = found.clone();
+    for ((case, number), figures) in found.iter_mut() {
+        let empty = subjects.iter().position(|subject| subject.name == subjects[*number].empty);
+        let Some(base) = empty.and_then(|empty| absolute.get(&(*case, empty))) else { continue };
         for (metric, ratio) in [("rate", "of_empty"), ("cpu_us", "cpu_of_empty")] {
-            let base = bases.get(case).and_then(|base| figure(base, metric));
-            if let Some((own, base)) = figure(figures, metric).zip(base.filter(|base| *base > 0.0))
-            {
+            let pair = figure(figures, metric).zip(figure(base, metric));
+            if let Some((own, base)) = pair.filter(|(_, base)| *base > 0.0) {
                 figures.push((ratio, own / base));
             }
         }

@@ -15,17 +15,32 @@ pub(super) const FUSE2FS: &str = "fuse2fs";
 pub(super) const EMPTY: &str = "empty";
 /// The empty server with as few requests as possible.
 pub(super) const FEWEST: &str = "empty, fewest";
+/// It keeps what is written in memory.
+pub(super) const KEEPS: &str = "empty, keeps";
+pub(super) const EMPTY_RING: &str = "empty, ring";
 pub(super) const EXT4: &str = "ext4";
 pub(super) const F2FS: &str = "f2fs";
 pub(super) const BUILD: &str = "ext4, build";
+pub(super) const EXT4_RING: &str = "ext4, ring";
+pub(super) const F2FS_RING: &str = "f2fs, ring";
 
-/// Cairn's subjects: a name, whether the image is an F2FS, and mount options.
-const CAIRN: [(&str, bool, &str); 5] = [
-    (EXT4, false, "transport=dev"),
-    (F2FS, true, "transport=dev"),
-    (BUILD, false, "transport=dev,build"),
-    ("ext4, ring", false, "transport=ring"),
-    ("f2fs, ring", true, "transport=ring"),
+/// Empty servers: a name, the one to which it is compared, and options of `serve-nothing`.
+const EMPTY_SERVERS: [(&str, &str, &[&str]); 5] = [
+    (EMPTY, EMPTY, &["--requests", "as-cairn"]),
+    (FEWEST, EMPTY, &["--requests", "fewest"]),
+    (KEEPS, EMPTY, &["--requests", "as-cairn", "--keep"]),
+    (EMPTY_RING, EMPTY_RING, &["--requests", "as-cairn", "--ring"]),
+    ("empty, fewest, ring", EMPTY_RING, &["--requests", "fewest", "--ring"]),
+];
+
+/// Cairn's subjects: a name, the empty server to which it is compared, whether the image is an
+/// F2FS, and mount options.
+const CAIRN: [(&str, &str, bool, &str); 5] = [
+    (EXT4, EMPTY, false, "transport=dev"),
+    (F2FS, EMPTY, true, "transport=dev"),
+    (BUILD, EMPTY, false, "transport=dev,build"),
+    (EXT4_RING, EMPTY_RING, false, "transport=ring"),
+    (F2FS_RING, EMPTY_RING, true, "transport=ring"),
 ];
 
 /// Bytes of the image on which options are tried.
@@ -35,6 +50,8 @@ const TRIAL: u64 = 64 << 20;
 #[derive(Clone, Debug)]
 pub(super) struct Subject {
     pub(super) name: &'static str,
+    /// The empty server with the same requests on the same transport.
+    pub(super) empty: &'static str,
     pub(super) server: Server,
     pub(super) is_f2fs: bool,
     /// What was written is there after the next mount.
@@ -50,27 +67,32 @@ pub(super) fn all(
     let mut available = Available::here(context);
     findings.notes.append(&mut available.missing);
     let Some(program) = available.cairn else { return Ok(Vec::new()) };
-    let subject = |name, server, is_f2fs, keeps| Subject { name, server, is_f2fs, keeps };
     let mut subjects = Vec::new();
+    let mut add = |name, empty, server, (is_f2fs, keeps)| {
+        subjects.push(Subject { name, empty, server, is_f2fs, keeps });
+    };
     if available.kernel {
-        subjects.push(subject(KERNEL, Server::Kernel, false, true));
+        add(KERNEL, EMPTY, Server::Kernel, (false, true));
     }
-    for (name, requests) in [(EMPTY, "as-cairn"), (FEWEST, "fewest")] {
-        let server = Server::Empty { program: program.clone(), requests };
-        subjects.push(subject(name, server, false, false));
+    let mut refused = |name: &str, options: &str, error: Error| {
+        findings.notes.push(format!("No rows of \"{name}\" ({options}): {error}."));
+    };
+    for (name, empty, options) in EMPTY_SERVERS {
+        let server = Server::Empty { program: program.clone(), options };
+        match attempt(&server, scratch) {
+            Ok(()) => add(name, empty, server, (false, false)),
+            Err(error) => refused(name, &options.join(" "), error),
+        }
     }
-    for (name, is_f2fs, options) in CAIRN {
+    for (name, empty, is_f2fs, options) in CAIRN {
         let server = Server::Cairn { program: program.clone(), options: options.into() };
-        let works = if options.is_empty() { Ok(()) } else { attempt(&server, scratch) };
-        match works {
-            Ok(()) => subjects.push(subject(name, server, is_f2fs, true)),
-            Err(error) => {
-                findings.notes.push(format!("No rows of \"{name}\" (-o {options}): {error}."));
-            }
+        match attempt(&server, scratch) {
+            Ok(()) => add(name, empty, server, (is_f2fs, true)),
+            Err(error) => refused(name, &format!("-o {options}"), error),
         }
     }
     if available.fuse2fs {
-        subjects.push(subject(FUSE2FS, Server::Fuse2fs, false, true));
+        add(FUSE2FS, EMPTY, Server::Fuse2fs, (false, true));
     }
     Ok(subjects)
 }
