@@ -201,6 +201,48 @@ fn checkpoint_clean_looks_at_no_more_than_it_must() {
 }
 
 #[test]
+fn a_result_is_compared_with_an_earlier_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let before = dir.path().join("before.json");
+    let before = before.to_str().unwrap();
+    let clean = ["checkpoint-clean", "--scale", "quick", "--reps", "2"];
+    let (_, stdout, _) = lab(&[&clean[..], &["--json"]].concat());
+    // Everything was a hundred times as much.
+    let mut record: Value = serde_json::from_str(&stdout).unwrap();
+    let times = |value: &Value| Value::from(value.as_f64().unwrap() * 100.0);
+    let table = record["sections"][0]["rows"].as_array_mut().unwrap();
+    for row in table.iter_mut() {
+        for spread in row["values"].as_object_mut().unwrap().values_mut() {
+            let median = times(&spread["median"]);
+            spread["median"] = median;
+            let samples: Vec<Value> =
+                spread["samples"].as_array().unwrap().iter().map(times).collect();
+            spread["samples"] = samples.into();
+        }
+    }
+    std::fs::write(before, record.to_string()).unwrap();
+    let (code, stdout, _) = lab(&[&clean[..], &["--compare", before]].concat());
+    assert_eq!(code, 0);
+    assert!(stdout.contains("Changed since the earlier result"), "{stdout}");
+    assert!(stdout.contains("not judged") && !stdout.contains("| met"), "quick gives no verdicts");
+    let (_, stdout, _) = lab(&[&clean[..], &["--compare", before, "--json"]].concat());
+    let record: Value = serde_json::from_str(&stdout).unwrap();
+    let looks = record["changes"].as_array().unwrap().iter().find(|change| {
+        change["row"] == "10000 listed"
+            && change["subject"] == "checkpoint_clean=scan"
+            && change["metric"].as_str().unwrap().contains("looks")
+    });
+    let ratio = looks.unwrap()["ratio"].as_f64().unwrap();
+    assert!((0.009..0.011).contains(&ratio), "{ratio}");
+    // Both are checked before the measurement.
+    let (code, _, stderr) = lab(&["checkpoint-clean", "--compare", before]);
+    assert!(code == 2 && stderr.contains("--scale default"), "{code} {stderr}");
+    std::fs::write(before, "{}").unwrap();
+    let (code, _, stderr) = lab(&[&clean[..], &["--compare", before]].concat());
+    assert!(code == 2 && stderr.contains("not a result of `cairn lab"), "{code} {stderr}");
+}
+
+#[test]
 fn ops_counts_the_allocations_of_an_operation() {
     let record = json(&["ops"]);
     check_structure(&record, "ops");

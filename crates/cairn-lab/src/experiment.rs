@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Instant, SystemTime};
 
+use crate::about::About;
 use crate::error::{Error, Result};
 use crate::goal::Goal;
 use crate::machine::{self, Machine};
@@ -61,6 +62,16 @@ pub struct Experiment {
     pub question: &'static str,
     /// Measures the answer.
     pub(crate) run: fn(&Context) -> Result<Findings>,
+    /// The improvement of the write path that it measures, if it is one.
+    pub(crate) about: Option<&'static About>,
+}
+
+impl Experiment {
+    /// True if it measures an improvement of the write path against its off position.
+    #[must_use]
+    pub fn is_of_the_write_path(&self) -> bool {
+        self.about.is_some()
+    }
 }
 
 /// Runs an experiment and adds the machine, the command and the time to its findings.
@@ -72,6 +83,11 @@ pub fn run(experiment: &Experiment, context: &Context) -> Result<Record> {
     let (machine, started, clock) =
         (Machine::here(), machine::utc(SystemTime::now()), Instant::now());
     let findings = (experiment.run)(context)?;
+    let mut goals = findings.goals;
+    if context.scale == Scale::Quick {
+        goals = goals.into_iter().map(Goal::without_verdict).collect();
+    }
+    let proposal = experiment.about.map(|about| (about.proposal)(&findings.sections));
     Ok(Record {
         schema: SCHEMA,
         experiment: experiment.name.to_owned(),
@@ -85,7 +101,8 @@ pub fn run(experiment: &Experiment, context: &Context) -> Result<Record> {
         repetitions: context.repetitions,
         machine,
         sections: findings.sections,
-        goals: findings.goals,
+        goals,
+        proposal: proposal.unwrap_or_default(),
         notes: findings.notes,
     })
 }

@@ -24,6 +24,8 @@ pub enum Verdict {
     NotMet,
     /// This run could not measure it; the notes say why.
     NotMeasured,
+    /// It was measured with too little work for a verdict.
+    NotJudged,
 }
 
 /// One number that an experiment should reach.
@@ -58,6 +60,15 @@ impl Goal {
         };
         Self { text: text.into(), relation, target, measured, verdict }
     }
+
+    /// The same without a verdict on what was measured.
+    #[must_use]
+    pub(crate) fn without_verdict(mut self) -> Self {
+        if self.measured.is_some() {
+            self.verdict = Verdict::NotJudged;
+        }
+        self
+    }
 }
 
 impl Relation {
@@ -88,6 +99,7 @@ impl Verdict {
             Self::Met => "met",
             Self::NotMet => "not met",
             Self::NotMeasured => "not measured",
+            Self::NotJudged => "not judged",
         }
     }
 }
@@ -125,6 +137,10 @@ mod tests {
         assert_eq!(verdict(Relation::Below, 1.0, Some(1.0)), Verdict::NotMet);
         assert_eq!(verdict(Relation::AtLeast, 1.0, None), Verdict::NotMeasured);
         assert_eq!(verdict(Relation::AtLeast, 1.0, Some(f64::NAN)), Verdict::NotMeasured);
+        let without =
+            |measured| Goal::judge("x", Relation::AtLeast, 1.0, measured).without_verdict().verdict;
+        assert_eq!(without(Some(2.0)), Verdict::NotJudged);
+        assert_eq!(without(None), Verdict::NotMeasured);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! An [`Experiment`] measures [`Section`]s of rows and subjects, and judges them by [`Goal`]s.
 //! [`run`] adds what is needed to repeat it (machine, command, version, date). The result is a
 //! [`Record`], which is rendered as JSON (the serialised record), as text ([`render::text`]) and as
-//! a single HTML page ([`render::html`]).
+//! an HTML page ([`render::html`]).
 //!
 //! Rules: the subjects of a row are measured one after the other on the same device, in rotating
 //! order, in every repetition. A figure is a median with its spread; a ratio is the median of the
@@ -14,6 +14,8 @@
 #![forbid(unsafe_code)]
 #![warn(unreachable_pub)]
 
+pub(crate) mod about;
+pub mod compare;
 pub(crate) mod error;
 pub(crate) mod experiment;
 pub(crate) mod experiments;
@@ -32,11 +34,12 @@ pub(crate) mod section;
 pub(crate) mod statistics;
 mod volume;
 
+pub use about::Proposed;
 pub use error::{Error, Result};
 pub use experiment::{Context, Experiment, Findings, run};
 pub use experiments::{all, find};
 pub use goal::{Goal, Relation, Verdict};
-pub use record::Record;
+pub use record::{Record, SCHEMA};
 pub use scale::Scale;
 pub use section::{Better, Metric, Row, Section};
 pub use statistics::Spread;

@@ -3,13 +3,14 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::about::Proposed;
 use crate::goal::Goal;
 use crate::machine::Machine;
 use crate::scale::Scale;
 use crate::section::Section;
 
 /// Version of the JSON form.
-pub(crate) const SCHEMA: u32 = 1;
+pub const SCHEMA: u32 = 1;
 
 /// The result of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -40,8 +41,9 @@ pub struct Record {
     pub(crate) sections: Vec<Section>,
     /// Goals with verdicts.
     pub(crate) goals: Vec<Goal>,
+    /// The figures of the proposal for Linux beside the measured ones.
+    #[serde(default)]
+    pub(crate) proposal: Vec<Proposed>,
     /// How the work was done, and what could not be measured.
     pub(crate) notes: Vec<String>,
 }
-
-impl Record {}

@@ -2,8 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use cairn_lab::compare::{Change, changes, is_comparable};
 use cairn_lab::progress::Progress;
-use cairn_lab::{Context, Experiment, Scale, render};
+use cairn_lab::{Context, Experiment, Record, Scale, render};
 
 use crate::failure::{Failure, Outcome, Status};
 use crate::output::with_stdout;
@@ -15,17 +16,21 @@ use crate::usage::number;
 Examples:
   cairn lab buffered-io --html report.html
   cairn lab mount --scale full --json
+  cairn lab all --json > before.json
+  cairn lab all --compare before.json
 
 The subjects of a table are measured in turn, in one run, on one device. A figure is a median; × is the median ratio to the \
 baseline. Some measurements need /dev/fuse, root, fio or fs_mark. What is missing is left out, and a note says so.
 The JSON form is one object whose names do not change: \"schema\", \"experiment\", \"question\", \"command\", \"version\", \"build\", \
 \"started\", \"seconds\", \"scale\", \"repetitions\", \"machine\", \"sections\" (\"id\", \"title\", \"primary\", \"baseline\", \"subjects\", \
-\"metrics\", \"rows\" with \"row\", \"subject\", \"ratio\" and \"values\"), \"goals\" and \"notes\"; each value has \"median\", \"min\", \
-\"max\", \"q1\", \"q3\" and \"samples\".")]
+\"metrics\", \"rows\" with \"row\", \"subject\", \"ratio\" and \"values\"), \"goals\", \"proposal\" and \"notes\"; each value has \
+\"median\", \"min\", \"max\", \"q1\", \"q3\" and \"samples\". `all` gives an object with \"schema\" and \"records\". --compare adds \
+\"changes\".")]
 pub struct Args {
-    /// The name of an experiment. `list`, or no name, lists them all.
+    /// The name of an experiment. `all` runs those of the improvements of the write path, `list`,
+    /// or no name, lists all.
     experiment: Option<String>,
-    /// How much work: quick (half a minute, too short for figures), default (less than ten
+    /// How much work of an experiment: quick (half a minute, no verdicts), default (less than ten
     /// minutes), full.
     #[arg(long, value_enum, default_value_t = Size::Default)]
     scale: Size,
@@ -38,6 +43,9 @@ pub struct Args {
     /// Also write a report with charts to this file.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    /// Say what has changed beyond noise since the JSON of an earlier run, which is in this file.
+    #[arg(long, value_name = "FILE")]
+    compare: Option<PathBuf>,
     /// Directory for the images and mount points of the measurement, which are removed at the end.
     /// Choose one on the disk to be measured.
     /// [default: a temporary directory]
@@ -55,7 +63,17 @@ enum Size {
     Full,
 }
 
-/// Lists the experiments, or runs one.
+impl From<Size> for Scale {
+    fn from(size: Size) -> Self {
+        match size {
+            Size::Quick => Self::Quick,
+            Size::Default => Self::Default,
+            Size::Full => Self::Full,
+        }
+    }
+}
+
+/// Lists the experiments, or runs them.
 ///
 /// # Errors
 /// There is no such experiment, it fails, or the report cannot be written.
@@ -63,23 +81,85 @@ pub fn run(args: &Args) -> Outcome {
     let Some(name) = args.experiment.as_deref().filter(|name| *name != "list") else {
         return list(args.json);
     };
-    let experiment = cairn_lab::find(name).ok_or_else(|| unknown(name))?;
-    let page = args.html.as_deref().map(|path| reserve(path).map(|()| path)).transpose()?;
-    let context = context(args);
-    let record = cairn_lab::run(experiment, &context).map_err(|error| {
-        Failure::new(Status::Failed, format!("lab {}: {error}", experiment.name))
-    })?;
-    drop(context);
-    if let Some(path) = page {
-        std::fs::write(path, render::html(&record)).map_err(|error| Failure::host(path, &error))?;
-    }
-    if args.json {
-        let json = serde_json::to_value(&record);
-        let json = json.map_err(|error| Failure::new(Status::Failed, format!("lab: {error}")))?;
-        with_stdout(|output| writeln!(output, "{json:#}"))
+    let experiments: Vec<&Experiment> = if name == "all" {
+        cairn_lab::all().iter().filter(|experiment| experiment.is_of_the_write_path()).collect()
     } else {
-        with_stdout(|output| output.bytes(render::text(&record).as_bytes()))
+        vec![cairn_lab::find(name).ok_or_else(|| unknown(name))?]
+    };
+    let earlier = args
+        .compare
+        .as_deref()
+        .map(|path| earlier(path, &experiments, args.scale.into()))
+        .transpose()?;
+    let page = args.html.as_deref().map(|path| reserve(path).map(|()| path)).transpose()?;
+    let mut records = Vec::new();
+    for experiment in experiments {
+        let context = context(args);
+        let record = cairn_lab::run(experiment, &context).map_err(|error| {
+            Failure::new(Status::Failed, format!("lab {}: {error}", experiment.name))
+        })?;
+        records.push(record);
+        if let Some(path) = page {
+            let html = render::html(&records);
+            std::fs::write(path, html).map_err(|error| Failure::host(path, &error))?;
+        }
+        // Each table is shown as soon as it is there.
+        if !args.json {
+            let text = records.last().map(render::text).unwrap_or_default();
+            with_stdout(|output| output.bytes(text.as_bytes()))?;
+        }
     }
+    let changes = earlier.map(|earlier| changed(&earlier, &records));
+    if args.json {
+        return print_json(name, &records, changes.as_deref());
+    }
+    changes.map_or(Ok(()), |changes| {
+        with_stdout(|output| output.bytes(render::changes(&changes).as_bytes()))
+    })
+}
+
+/// The records of a file that `--json` has written. One of them at least can be compared.
+fn earlier(path: &Path, experiments: &[&Experiment], scale: Scale) -> Result<Vec<Record>, Failure> {
+    let text = std::fs::read_to_string(path).map_err(|error| Failure::host(path, &error))?;
+    let read = || -> serde_json::Result<Vec<Record>> {
+        let mut json: serde_json::Value = serde_json::from_str(&text)?;
+        match json.get_mut("records") {
+            Some(records) => serde_json::from_value(records.take()),
+            None => Ok(vec![serde_json::from_value(json)?]),
+        }
+    };
+    let path = path.display();
+    let records = read().map_err(|error| {
+        Failure::usage(format!("lab: {path}: not a result of `cairn lab … --json`: {error}"))
+    })?;
+    let is_of = |record| experiments.iter().any(|one| is_comparable(record, one.name, scale));
+    if records.iter().any(is_of) {
+        return Ok(records);
+    }
+    let names: Vec<&str> = experiments.iter().map(|experiment| experiment.name).collect();
+    Err(Failure::usage(format!(
+        "lab: {path}: it has no result of {} with --scale {scale}: give the file of such a run",
+        names.join(", ")
+    )))
+}
+
+fn changed(earlier: &[Record], records: &[Record]) -> Vec<Change> {
+    let of = |record: &Record| {
+        earlier.iter().flat_map(|old| changes(old, record)).collect::<Vec<Change>>()
+    };
+    records.iter().flat_map(of).collect()
+}
+
+fn print_json(name: &str, records: &[Record], changes: Option<&[Change]>) -> Outcome {
+    let failed = |error| Failure::new(Status::Failed, format!("lab: {error}"));
+    let mut json = match records {
+        [record] if name != "all" => serde_json::to_value(record).map_err(failed)?,
+        _ => serde_json::json!({ "schema": cairn_lab::SCHEMA, "records": records }),
+    };
+    if let Some(changes) = changes {
+        json["changes"] = serde_json::to_value(changes).map_err(failed)?;
+    }
+    with_stdout(|output| writeln!(output, "{json:#}"))
 }
 
 fn list(json: bool) -> Outcome {
@@ -113,11 +193,7 @@ fn context(args: &Args) -> Context {
         .enumerate()
         .map(|(index, word)| if index == 0 { "cairn".to_owned() } else { word });
     Context {
-        scale: match args.scale {
-            Size::Quick => Scale::Quick,
-            Size::Default => Scale::Default,
-            Size::Full => Scale::Full,
-        },
+        scale: args.scale.into(),
         repetitions: args
             .reps
             .map_or(if matches!(args.scale, Size::Quick) { 1 } else { 5 }, usize::from),

@@ -16,6 +16,7 @@ const NOT_RUN: &[&str] = &[
     "cairn lab async-checkpoint",
     "cairn lab checkpoint-merge",
     "cairn lab mount",
+    "cairn lab all",
     "cairn generate /usr/local/share",
     "cairn umount -a",
     "cairn mkfs -t f2fs -m -Z 8 -c /dev/nullb0 /dev/sdb",

@@ -1,7 +1,7 @@
 //! An empty server: what FUSE itself costs.
 //!
-//! It answers requests from a tree of names. It uses no filesystem and no cache. The kernel sends it
-//! what it sends to Cairn, or as few requests as possible ([`Requests`]). One thread reads
+//! It answers requests from a tree of names. It uses no filesystem and no cache. The kernel sends
+//! it what it sends to Cairn, or as few requests as possible ([`Requests`]). One thread reads
 //! `/dev/fuse`, or one thread for each processor serves a ring: then a lock guards the tree.
 
 mod answer;

@@ -1,13 +1,14 @@
-//! Renders a result as text for a terminal and as a page for a browser.
+//! Renders results as text for a terminal and as a page for a browser.
 
 mod chart;
+mod drawing;
 mod figure;
 mod markup;
 mod page;
 mod table;
 
 pub use page::html;
-pub use table::text;
+pub use table::{changes, text};
 
 #[cfg(test)]
 mod tests;

@@ -1,10 +1,11 @@
-//! The HTML form: a single page without external resources, well-formed as XML too.
+//! The HTML form: a page without external resources, well-formed as XML too.
 
 use std::fmt::Write;
 
 use super::markup::escape;
-use super::table::{cells, goal_cells};
-use super::{chart, table};
+use super::table::{cells, goal_cells, proposal_cells};
+use super::{chart, drawing, table};
+use crate::experiments;
 use crate::goal::Verdict;
 use crate::record::Record;
 
@@ -18,39 +19,86 @@ th:first-child, td:first-child, th:nth-child(2), td:nth-child(2) { text-align: l
 svg { width: 100%; height: auto; } code { background: #f1f4f6; padding: 1px 4px; }
 ";
 
-/// Renders a page for a browser.
+/// Renders a page for a browser: of one result, or of several with a summary.
 #[must_use]
-pub fn html(record: &Record) -> String {
-    let name = escape(&record.experiment);
+pub fn html(records: &[Record]) -> String {
+    let title = match records {
+        [record] => escape(&record.experiment),
+        _ => "the improvements of the write path".to_owned(),
+    };
     let mut page = format!(
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n<title>cairn lab {name}</title>\n\
-         <style>\n{STYLE}</style>\n</head>\n<body>\n<h1>{name}</h1>\n<p>{}</p>\n<p class=\"origin\">{}</p>\n",
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n<title>cairn lab: {title}</title>\n\
+         <style>\n{STYLE}</style>\n</head>\n<body>\n"
+    );
+    if records.len() > 1 {
+        summary(&mut page, records);
+    }
+    records.iter().for_each(|record| one(&mut page, record));
+    page.push_str("</body>\n</html>\n");
+    page
+}
+
+/// How many goals of each result are met.
+fn summary(page: &mut String, records: &[Record]) {
+    page.push_str("<h1>The improvements of the write path</h1>\n");
+    let mut lines = vec![["experiment", "question", "goals met"].map(str::to_owned).to_vec()];
+    for record in records {
+        let met = record.goals.iter().filter(|goal| goal.verdict == Verdict::Met).count();
+        let judged = record
+            .goals
+            .iter()
+            .filter(|goal| matches!(goal.verdict, Verdict::Met | Verdict::NotMet));
+        let verdict = format!("{met} of {}", judged.count());
+        lines.push(vec![record.experiment.clone(), record.question.clone(), verdict]);
+    }
+    rows(page, &lines, |_| String::new());
+}
+
+fn one(page: &mut String, record: &Record) {
+    let name = escape(&record.experiment);
+    let _ = write!(
+        page,
+        "<h1 id=\"{name}\">{name}</h1>\n<p>{}</p>\n<p class=\"origin\">{}</p>\n",
         escape(&record.question),
         escape(&table::origin(record)),
     );
-    goals(&mut page, record);
+    if let Some(about) = experiments::find(&record.experiment).and_then(|found| found.about) {
+        page.push_str("<ul>\n");
+        for line in about.lines {
+            let _ = writeln!(page, "<li>{}</li>", escape(line));
+        }
+        page.push_str("</ul>\n");
+        page.push_str(&drawing::svg(&about.drawing, &record.experiment));
+    }
+    if !record.proposal.is_empty() {
+        page.push_str("<h2>Beside the proposal for Linux</h2>\n");
+        rows(page, &proposal_cells(&record.proposal), |_| String::new());
+    }
+    goals(page, record);
     for section in &record.sections {
-        let _ =
-            writeln!(page, "<h2 id=\"{}\">{}</h2>", escape(&section.id), escape(&section.title));
+        let _ = writeln!(
+            page,
+            "<h2 id=\"{name}-{}\">{}</h2>",
+            escape(&section.id),
+            escape(&section.title)
+        );
         page.push_str(&chart::svg(section));
         let _ = writeln!(page, "<p>× is against <code>{}</code>.</p>", escape(&section.baseline));
-        rows(&mut page, &cells(section), |_| String::new());
+        rows(page, &cells(section), |_| String::new());
     }
-    notes(&mut page, record);
-    page.push_str("</body>\n</html>\n");
-    page
+    notes(page, record);
 }
 
 fn goals(page: &mut String, record: &Record) {
     if record.goals.is_empty() {
         return;
     }
-    page.push_str("<h2 id=\"goals\">Goals</h2>\n");
+    page.push_str("<h2>Goals</h2>\n");
     rows(page, &goal_cells(&record.goals), |index| {
         let class = record.goals.get(index).map_or("", |goal| match goal.verdict {
             Verdict::Met => "met",
             Verdict::NotMet => "not-met",
-            Verdict::NotMeasured => "not-measured",
+            Verdict::NotMeasured | Verdict::NotJudged => "not-measured",
         });
         format!(" class=\"{class}\"")
     });
@@ -60,7 +108,7 @@ fn notes(page: &mut String, record: &Record) {
     if record.notes.is_empty() {
         return;
     }
-    page.push_str("<h2 id=\"notes\">Notes</h2>\n<ul>\n");
+    page.push_str("<h2>Notes</h2>\n<ul>\n");
     for note in &record.notes {
         let _ = writeln!(page, "<li>{}</li>", escape(note));
     }

@@ -3,6 +3,8 @@
 use std::fmt::Write;
 
 use super::figure::figure;
+use crate::about::Proposed;
+use crate::compare::Change;
 use crate::goal::Goal;
 use crate::record::Record;
 use crate::section::{Row, Section};
@@ -19,6 +21,10 @@ pub fn text(record: &Record) -> String {
             section.baseline,
             grid(&cells(section))
         );
+    }
+    if !record.proposal.is_empty() {
+        let lines = proposal_cells(&record.proposal);
+        let _ = write!(text, "\nBeside the proposal for Linux\n\n{}", grid(&lines));
     }
     if !record.goals.is_empty() {
         let _ = write!(text, "\nGoals\n\n{}", grid(&goal_cells(&record.goals)));
@@ -98,6 +104,44 @@ pub(super) fn goal_cells(goals: &[Goal]) -> Vec<Vec<String>> {
         ]);
     }
     lines
+}
+
+/// The proposal's figures and the measured ones.
+pub(super) fn proposal_cells(proposal: &[Proposed]) -> Vec<Vec<String>> {
+    let mut lines = vec![["figure", "proposal", "measured"].map(str::to_owned).to_vec()];
+    for one in proposal {
+        let measured = one.measured.map_or("-".to_owned(), figure);
+        lines.push(vec![one.text.clone(), figure(one.proposed), measured]);
+    }
+    lines
+}
+
+/// Renders what changed since an earlier result.
+#[must_use]
+pub fn changes(found: &[Change]) -> String {
+    if found.is_empty() {
+        return "\nNothing changed beyond noise.\n".to_owned();
+    }
+    let headings =
+        ["experiment", "work", "subject", "figure", "before", "after", "÷", "99 % of noise", ""];
+    let mut lines = vec![headings.map(str::to_owned).to_vec()];
+    for change in found {
+        let interval = change.interval.map_or("one sample".to_owned(), |(low, high)| {
+            format!("{}–{}", figure(low), figure(high))
+        });
+        lines.push(vec![
+            change.experiment.clone(),
+            change.row.clone(),
+            change.subject.clone(),
+            change.metric.clone(),
+            figure(change.before),
+            figure(change.after),
+            figure(change.ratio),
+            interval,
+            if change.better { "better" } else { "worse" }.to_owned(),
+        ]);
+    }
+    format!("\nChanged since the earlier result\n\n{}", grid(&lines))
 }
 
 /// A Markdown table with aligned columns. The first line is the heading; numbers are flush right.

@@ -1,5 +1,6 @@
 //! Every form contains the record's data; the page is well-formed and needs no other resource.
 
+use crate::about::{Proposed, Shape};
 use crate::goal::{Goal, Relation};
 use crate::machine::Machine;
 use crate::record::{Record, SCHEMA};
@@ -38,6 +39,7 @@ fn record() -> Record {
             Goal::judge("calls", Relation::AtMost, 0.1, Some(0.25)),
             Goal::judge("mounted", Relation::AtLeast, 4.0, None),
         ],
+        proposal: vec![Proposed::new("append, on ÷ off", 2.87, Some(4.321))],
         notes: vec!["no /dev/fuse <here>".into()],
     }
 }
@@ -85,7 +87,7 @@ fn check_entities(text: &str) {
 
 #[test]
 fn the_page_is_well_formed_and_complete() {
-    let page = super::html(&record());
+    let page = super::html(&[record()]);
     let texts = parse(&page);
     let has = |wanted: &str| texts.iter().any(|text| text.contains(wanted));
     for wanted in [
@@ -102,11 +104,44 @@ fn the_page_is_well_formed_and_complete() {
 
 #[test]
 fn the_page_needs_nothing_from_outside() {
-    let page = super::html(&record());
-    let references = page.replace("http://www.w3.org/2000/svg", "");
+    let page = super::html(&[record()]);
+    needs_nothing_from_outside(&page);
+}
+
+fn needs_nothing_from_outside(page: &str) {
+    // Arrows refer to their heads, which are in the page.
+    let references = page.replace("http://www.w3.org/2000/svg", "").replace("url(#", "");
     for outside in ["http:", "https:", "<script", "<link", "<img", "url("] {
         assert!(!references.contains(outside), "{outside}");
     }
+}
+
+#[test]
+fn one_page_explains_all_improvements() {
+    let records: Vec<Record> = crate::all()
+        .iter()
+        .filter(|experiment| experiment.is_of_the_write_path())
+        .map(|experiment| Record { experiment: experiment.name.into(), ..record() })
+        .collect();
+    assert_eq!(records.len(), 5);
+    let page = super::html(&records);
+    let texts = parse(&page);
+    needs_nothing_from_outside(&page);
+    let has = |wanted: &str| texts.iter().any(|text| text.contains(wanted));
+    for (experiment, record) in crate::all().iter().zip(&records) {
+        assert_eq!(experiment.name, record.experiment);
+        let about = experiment.about.unwrap();
+        assert!(about.lines.iter().all(|line| has(line)), "{}", experiment.name);
+        for shape in about.drawing.shapes {
+            let (right, bottom) = match *shape {
+                Shape::Box(x, y, width, height, ..) => (x + width, y + height),
+                Shape::Arrow(from, to) => (from.0.max(to.0), from.1.max(to.1)),
+                Shape::Text(x, y, _) => (x, y),
+            };
+            assert!(right <= 96 && bottom <= about.drawing.height, "{shape:?} is cut off");
+        }
+    }
+    assert!(has("1 of 2") && has("2.87"), "goals met, and the proposal's figure");
 }
 
 #[test]
@@ -133,6 +168,7 @@ fn the_text_shows_figures_ratios_and_verdicts() {
     assert!(line("append ≥ 2.9").contains("| met"), "{text}");
     assert!(line("| calls").contains("not met"), "{text}");
     assert!(line("| mounted").contains("not measured"), "{text}");
+    assert!(line("append, on ÷ off").contains("2.87"), "{text}");
 }
 
 #[test]

@@ -6,6 +6,7 @@
 //! which is the yardstick. Each run begins with a new volume. Through a mount: the unmodified
 //! fs_mark.
 
+mod about;
 mod goals;
 mod mounted;
 mod subjects;
@@ -30,6 +31,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "async-checkpoint",
     question: "Does the checkpoint daemon keep operations from waiting for a full journal?",
     run,
+    about: Some(&about::ABOUT),
 };
 
 fn metrics() -> Vec<Metric> {

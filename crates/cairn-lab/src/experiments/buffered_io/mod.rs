@@ -6,6 +6,7 @@
 //! timed parts. Memory that a cache recycles has been touched before, as in a process that has run
 //! for some time.
 
+mod about;
 mod copy;
 mod goals;
 mod journal;
@@ -29,6 +30,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "buffered-io",
     question: "How much faster is buffered I/O with large mappings and folios than block by block?",
     run,
+    about: Some(&about::ABOUT),
 };
 
 fn metrics() -> Vec<Metric> {

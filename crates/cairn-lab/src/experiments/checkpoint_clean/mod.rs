@@ -2,6 +2,7 @@
 //! their counters (`counted`), by a walk to the first block that is not clean (`bail_out`), or by a
 //! walk over all blocks at each commit (`scan`).
 
+mod about;
 mod commit_cost;
 mod files;
 mod goals;
@@ -15,6 +16,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "checkpoint-clean",
     question: "Is the cost of a commit independent of the number of transactions that wait to be checkpointed?",
     run,
+    about: Some(&about::ABOUT),
 };
 
 fn run(context: &Context) -> Result<Findings> {

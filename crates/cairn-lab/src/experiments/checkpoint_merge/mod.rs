@@ -6,6 +6,7 @@
 //! writes a stream, C does the same as A in a class of little weight. Then 1 to 64 clients in
 //! closed loops, some of them also through a mount.
 
+mod about;
 mod clients;
 mod goals;
 mod load;
@@ -25,6 +26,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "checkpoint-merge",
     question: "Do concurrent requests share one checkpoint, without waiting for a client of lower weight?",
     run,
+    about: Some(&about::ABOUT),
 };
 
 fn run(context: &Context) -> Result<Findings> {

@@ -12,6 +12,7 @@
 //! volume runs without daemons, and when more of the file is dirty than the row says, the next
 //! dirty pages in the order of the file are written back.
 
+mod about;
 mod goals;
 mod load;
 mod run;
@@ -36,6 +37,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "gc-victim",
     question: "Which choice of victims writes the fewest blocks?",
     run,
+    about: Some(&about::ABOUT),
 };
 
 /// One measurement.

@@ -24,6 +24,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "mount",
     question: "How near is a mount to the kernel's ext4, and to the least that FUSE costs?",
     run,
+    about: None,
 };
 
 /// Directory of the images, if it is there.

@@ -24,6 +24,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "ops",
     question: "What do single operations cost in process: nanoseconds, processor time, allocations?",
     run,
+    about: None,
 };
 
 const SUBJECTS: [&str; 2] = ["ext4", "f2fs"];
