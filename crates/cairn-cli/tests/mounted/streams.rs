@@ -80,3 +80,32 @@ fn streams_leave_no_second_copy_in_the_daemon() {
 fn streams_leave_no_second_copy_in_the_daemon_of_f2fs() {
     streams(Volume::f2fs(256 << 20, ""));
 }
+
+/// Blocks of 1 KiB that alternate with holes: an answer of 1 MiB is made of more pieces than a
+/// system call takes.
+#[test]
+fn an_answer_of_many_pieces_arrives() {
+    const BLOCK: usize = 1024;
+    let mut volume = Volume::make(64 << 20, &["-b", "1024"]);
+    volume.mount("nowriteback_cache");
+    let mut bytes = vec![0; 4 * MIB];
+    let file = File::create(volume.path("f")).unwrap();
+    file.set_len(bytes.len() as u64).unwrap();
+    for (number, block) in bytes.chunks_mut(BLOCK).enumerate().step_by(2) {
+        block.fill(number as u8 | 1);
+        file.write_all_at(block, (number * BLOCK) as u64).unwrap();
+    }
+    drop(file);
+    volume.unmount();
+    volume.mount("");
+    // Whoever waits for an answer cannot be killed.
+    let (done, waits) = std::sync::mpsc::channel();
+    let path = volume.path("f");
+    std::thread::spawn(move || done.send(read_cold(&path)));
+    let found = waits.recv_timeout(std::time::Duration::from_secs(20));
+    if found.is_err() {
+        volume.kill();
+    }
+    assert!(found.expect("the answer") == bytes);
+    volume.unmount();
+}

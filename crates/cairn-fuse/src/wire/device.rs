@@ -13,6 +13,9 @@ use super::abi::{NOTIFY_RETRIEVE, NotifyRetrieveOut, OutHeader};
 /// Most bytes of a WRITE.
 pub(crate) const MAX_WRITE: u32 = 1 << 20;
 
+/// The system takes this many pieces of a message: `UIO_MAXIOV`.
+const MAX_SLICES: usize = 1024;
+
 /// The connection to the kernel. Reads and writes are whole messages, from any thread. The
 /// descriptor is non-blocking: a thread that polls for a request needs one call for it.
 pub(crate) struct Device(OwnedFd);
@@ -82,6 +85,13 @@ impl Device {
     }
 
     pub(crate) fn write(&self, slices: &[IoSlice<'_>]) -> Result<(), Errno> {
-        writev(&self.0, slices).map(drop)
+        if slices.len() <= MAX_SLICES {
+            return writev(&self.0, slices).map(drop);
+        }
+        let (first, others) = slices.split_at(MAX_SLICES - 1);
+        let rest = others.iter().flat_map(|slice| slice.iter().copied()).collect::<Vec<u8>>();
+        let joined: Vec<IoSlice<'_>> =
+            first.iter().map(|slice| IoSlice::new(slice)).chain([IoSlice::new(&rest)]).collect();
+        writev(&self.0, &joined).map(drop)
     }
 }

@@ -92,9 +92,21 @@ impl Reply {
         let mut slices = Vec::with_capacity(1 + pieces.len());
         slices.push(IoSlice::new(header.as_bytes()));
         slices.extend(pieces.iter().map(|piece| IoSlice::new(piece)));
-        if let Err(error) = device.write(&slices) {
+        match device.write(&slices) {
+            Ok(()) => {}
             // The caller was killed, or the connection has ended.
-            tracing::debug!("the kernel did not accept an answer: {error}");
+            Err(Errno::NOENT | Errno::NODEV | Errno::PERM | Errno::CONNABORTED) => {
+                tracing::debug!("nobody takes an answer");
+            }
+            // The kernel refuses the answer, and the caller would wait for ever.
+            Err(refused) => {
+                tracing::error!("the kernel refuses an answer of {len} bytes: {refused}");
+                let error = -Errno::IO.raw_os_error();
+                let len = size_of::<OutHeader>() as u32;
+                let header = OutHeader { len, error, unique: self.unique };
+                // Nobody is left if the kernel had taken the first one.
+                let _ = device.write(&[IoSlice::new(header.as_bytes())]);
+            }
         }
     }
 }
