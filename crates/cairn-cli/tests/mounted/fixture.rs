@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use cairn_testkit::judge;
 use cairn_testkit::modes::Mode;
 use cairn_testkit::place::Place;
+use cairn_testkit::uring;
 use rustix::fs::{FallocateFlags, fallocate};
 use serde_json::Value;
 
@@ -21,6 +22,23 @@ const PIECE: u64 = 64 << 10;
 
 /// How long a daemon may take to mount an image of this size on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The option for FUSE over io_uring.
+pub const RING: &str = "transport=ring";
+
+/// The options of a judge that runs once on each transport: `/dev/fuse`, and FUSE over io_uring.
+/// Where this machine has none, a line says so.
+pub fn transports() -> Vec<&'static str> {
+    ["transport=dev"].into_iter().chain(uring::allow().map(|_| RING)).collect()
+}
+
+/// Options with the transport that `CAIRN_TRANSPORT` names, unless they name one: for a run of all
+/// tests on one transport.
+fn with_transport(options: &str) -> String {
+    let wanted = std::env::var("CAIRN_TRANSPORT").ok().filter(|_| !options.contains("transport="));
+    let words = [options.to_owned()].into_iter().chain(wanted.map(|it| format!("transport={it}")));
+    words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(",")
+}
 
 /// An image, its mount point, and the daemon while it is mounted. It leaves no mount behind, even
 /// after a failure.
@@ -193,6 +211,9 @@ impl Volume {
 
     fn mount_by(&mut self, mut command: Command, options: &str) {
         assert!(self.daemon.is_none(), "mounted twice");
+        let options = &with_transport(options);
+        // The parameter matters while the mount begins.
+        let _allowed = options.contains(RING).then(uring::allow);
         let log = File::create(self.outside("log")).unwrap();
         command.args(["mount", "-f"]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         if !options.is_empty() {

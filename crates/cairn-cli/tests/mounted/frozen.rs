@@ -7,7 +7,7 @@ use std::process::{Child, Command, Output, Stdio};
 
 use cairn_testkit::judge;
 
-use crate::fixture::{CAIRN, Volume};
+use crate::fixture::{CAIRN, Volume, transports};
 
 const SIZE: u64 = 64 << 20;
 
@@ -67,7 +67,8 @@ fn appending(volume: &Volume, name: &str) -> Child {
 /// second freeze that first asked for such pages would wait for the thaw, and freeze after it.
 #[test]
 fn a_second_freeze_is_refused_and_never_outlives_the_thaw() {
-    for mut volume in [Volume::mounted(SIZE, ""), Volume::f2fs(SIZE, "")] {
+    let volumes = transports().into_iter().map(|transport| Volume::mounted(SIZE, transport));
+    for mut volume in volumes.chain([Volume::f2fs(SIZE, "")]) {
         let mut writer = appending(&volume, "held");
         succeeds(&volume, &["freeze"]);
         let mut input = writer.stdin.take().unwrap();
@@ -118,8 +119,9 @@ fn one_of_several_concurrent_freezes_succeeds() {
 /// After these unmounts nothing can thaw the volume, so they do.
 #[test]
 fn lazy_and_forced_unmounts_end_a_freeze() {
-    for how in ["--lazy", "--force"] {
-        let mut volume = Volume::mounted(SIZE, "");
+    let ways = transports().into_iter().flat_map(|it| [("--lazy", it), ("--force", it)]);
+    for (how, transport) in ways {
+        let mut volume = Volume::mounted(SIZE, transport);
         succeeds(&volume, &["freeze"]);
         let mut writer = waiting(&volume);
         let told = succeeds(&volume, &["umount", how]);

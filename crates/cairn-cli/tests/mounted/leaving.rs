@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use cairn_testkit::judge;
 
-use crate::fixture::{CAIRN, Volume, is_mounted, stats};
+use crate::fixture::{CAIRN, Volume, is_mounted, stats, transports};
 
 const SIZE: u64 = 64 << 20;
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -108,7 +108,8 @@ fn umount_names_the_users_of_a_mount() {
 
 #[test]
 fn a_daemon_that_is_asked_to_end_while_it_is_in_use_commits_says_so_and_ends_when_it_can() {
-    for mut volume in [Volume::mounted(SIZE, ""), Volume::f2fs(SIZE, "")] {
+    let volumes = transports().into_iter().map(|transport| Volume::mounted(SIZE, transport));
+    for mut volume in volumes.chain([Volume::f2fs(SIZE, "")]) {
         let shell = Shell::inside(&volume, "echo last >&3");
         fs::write(volume.path("unsynced"), "only in the kernel so far").unwrap();
         volume.ask_to_end();
@@ -166,7 +167,8 @@ fn a_mount_that_another_namespace_has_too_is_waited_for_with_a_word_and_a_bound(
 #[test]
 fn what_is_in_use_can_be_ended_by_force_without_loss() {
     for namespace in [false, true] {
-        for mut volume in [Volume::mounted(SIZE, ""), Volume::f2fs(SIZE, "")] {
+        let volumes = transports().into_iter().map(|transport| Volume::mounted(SIZE, transport));
+        for mut volume in volumes.chain([Volume::f2fs(SIZE, "")]) {
             let shell = if namespace {
                 Shell::elsewhere()
             } else {

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use cairn_testkit::judge;
 use serde_json::Value;
 
-use crate::fixture::{CAIRN, Volume, stats};
+use crate::fixture::{CAIRN, Volume, stats, transports};
 
 const SIZE: u64 = 128 << 20;
 
@@ -411,6 +411,12 @@ fn a_mount_that_was_made_read_only_is_recovered_when_it_is_turned_writable() {
 
 #[test]
 fn every_transition_while_threads_write() {
+    for transport in transports() {
+        every_transition(&mut Volume::mounted(SIZE, transport));
+    }
+}
+
+fn every_transition(volume: &mut Volume) {
     const LISTS: [&str; 10] = [
         "async_checkpoint",
         "checkpoint_clean=scan",
@@ -423,13 +429,12 @@ fn every_transition_while_threads_write() {
         "noasync_checkpoint,commit=5",
         "checkpoint_clean=counted",
     ];
-    let mut volume = Volume::mounted(SIZE, "");
     let point = volume.root();
     let (stop, done) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
         let _stops = Stop(&stop);
         for thread in 0..4_u8 {
-            let (volume, stop, done) = (&volume, &stop, &done);
+            let (volume, stop, done) = (&*volume, &stop, &done);
             scope.spawn(move || {
                 for round in 0_u32.. {
                     if stop.load(Ordering::Relaxed) {

@@ -6,11 +6,14 @@ use cairn_testkit::deep;
 use cairn_testkit::judge;
 use cairn_testkit::modes::MODES;
 
-use crate::fixture::Volume;
+use crate::fixture::{Volume, transports};
 
 #[test]
 fn fio_verifies_what_it_wrote() {
-    fio_verifies(&mut Volume::mounted(512 << 20, ""), if deep() { "64M" } else { "16M" });
+    for transport in transports() {
+        let mut volume = Volume::mounted(512 << 20, transport);
+        fio_verifies(&mut volume, if deep() { "64M" } else { "16M" });
+    }
 }
 
 #[test]
@@ -57,7 +60,9 @@ fn fio_verifies(volume: &mut Volume, size: &str) {
 
 #[test]
 fn memory_maps_of_processes_agree() {
-    maps_agree(&mut Volume::mounted(256 << 20, ""));
+    for transport in transports() {
+        maps_agree(&mut Volume::mounted(256 << 20, transport));
+    }
 }
 
 #[test]
@@ -143,7 +148,10 @@ fn fs_mark_runs() {
 
 #[test]
 fn stress_ng_runs() {
-    stress(&mut Volume::mounted(512 << 20, ""), if deep() { "60s" } else { "20s" });
+    for transport in transports() {
+        let mut volume = Volume::mounted(512 << 20, transport);
+        stress(&mut volume, if deep() { "60s" } else { "10s" });
+    }
 }
 
 #[test]

@@ -38,6 +38,7 @@ mod streams;
 mod suites;
 mod synchronous;
 mod times;
+mod transports;
 mod trees;
 mod unchecked;
 mod user;

@@ -5,7 +5,7 @@ use cairn_testkit::judge::KernelMount;
 use cairn_testkit::modes::MODES;
 use cairn_testkit::suites::{fsx, pjdfstest, worse};
 
-use crate::fixture::Volume;
+use crate::fixture::{Volume, transports};
 
 #[test]
 fn pjdfstest_agrees_with_the_kernel() {
@@ -13,11 +13,13 @@ fn pjdfstest_agrees_with_the_kernel() {
     let kernel = KernelMount::new(&judged.image(), "");
     let expected = pjdfstest(kernel.path());
     kernel.unmount();
-    let mut volume = Volume::mounted(64 << 20, "");
-    let found = pjdfstest(&volume.root());
-    volume.unmount();
-    let worse = worse(&expected, &found);
-    assert!(worse.is_empty(), "pass on the kernel's ext4, not here: {worse:#?}");
+    for transport in transports() {
+        let mut volume = Volume::mounted(64 << 20, transport);
+        let found = pjdfstest(&volume.root());
+        volume.unmount();
+        let worse = worse(&expected, &found);
+        assert!(worse.is_empty(), "pass on the kernel's ext4, not here ({transport}): {worse:#?}");
+    }
 }
 
 #[test]
@@ -61,11 +63,13 @@ fn fsx_finds_no_difference_on_f2fs() {
     }
 }
 
-/// Two files at once on each mount, with and without the kernel's write-back cache.
+/// Two files at once on each mount, with and without the kernel's write-back cache, and on each
+/// transport.
 #[test]
 fn fsx_finds_no_difference() {
     let operations = if deep() { 500_000 } else { 50_000 };
-    for (options, seeds) in [("", [1, 2]), ("nowriteback_cache", [3, 4])] {
+    let ways = [("", [1, 2]), ("nowriteback_cache", [3, 4])].into_iter();
+    for (options, seeds) in ways.chain(transports().into_iter().skip(1).zip([[5, 6]])) {
         let mut volume = Volume::mounted(256 << 20, options);
         std::thread::scope(|scope| {
             for seed in seeds {

@@ -4,15 +4,15 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
 
-use cairn_testkit::judge;
+use cairn_testkit::{judge, uring};
 
-use crate::fixture::{CAIRN, Volume};
+use crate::fixture::{CAIRN, RING, Volume, transports};
 
 /// `nobody`, everywhere.
 const USER: u32 = 65534;
 
 /// Runs in its own mount namespace, in which all users can open `/dev/fuse`, as on most machines.
-/// Arguments: the program, the image, the mount point, a directory.
+/// Arguments: the program, the image, the mount point, a directory, options.
 const SCRIPT: &str = r#"
 set -e
 mount -t tmpfs -o mode=755 device "$3"
@@ -20,7 +20,7 @@ mknod "$3/fuse" c 10 229
 chmod 666 "$3/fuse"
 mount --bind "$3/fuse" /dev/fuse
 as_user() { setpriv --reuid=65534 --regid=65534 --clear-groups -- "$@"; }
-as_user "$0" mount "$1" "$2"
+as_user "$0" mount -o "$4" "$1" "$2"
 as_user sh -c 'echo hello > "$0"; cat "$0"' "$2/file"
 # The volume has an end for this user, too, and what did fit is there after the next mount.
 if as_user dd if=/dev/zero of="$2/zeros" bs=64k 2>"$3/said"; then echo "dd did not end"; fi
@@ -32,7 +32,7 @@ zeros=$(as_user stat -c %s "$2/zeros")
 test "$zeros" -gt 40000000 || echo "only $zeros bytes fit"
 as_user cat "$2/zeros" | tr -d '\0' | head -c 100
 as_user "$0" umount "$2"
-as_user "$0" mount "$1" "$2"
+as_user "$0" mount -o "$4" "$1" "$2"
 test "$(as_user cat "$2/zeros" | wc -c)" = "$zeros" || echo "zeros were lost"
 # Without allow_other not even root gets in.
 if cat "$2/file" 2>/dev/null; then echo "root got in"; fi
@@ -41,19 +41,24 @@ as_user "$0" umount "$2"
 if grep " $2 " /proc/self/mountinfo; then echo "still mounted"; fi
 # Without the right to write the image, the user can still read it.
 chmod 444 "$1"
-as_user "$0" mount "$1" "$2" 2>"$3/said"
+as_user "$0" mount -o "$4" "$1" "$2" 2>"$3/said"
 grep -q "mounted read-only: you may not write the image" "$3/said" || cat "$3/said"
 test "$(as_user cat "$2/file")" = hello || echo "the file cannot be read"
 if as_user touch "$2/file" 2>/dev/null; then echo "the file was changed"; fi
 as_user "$0" umount "$2"
 # Without the right to read it, nobody can.
 chmod 000 "$1"
-if as_user "$0" mount "$1" "$2" 2>"$3/said"; then echo "mounted without a right"; fi
+if as_user "$0" mount -o "$4" "$1" "$2" 2>"$3/said"; then echo "mounted without a right"; fi
 grep -qi "permission denied" "$3/said" || cat "$3/said"
 "#;
 
 #[test]
 fn an_ordinary_user_mounts_writes_and_unmounts() {
+    transports().into_iter().for_each(mounts_writes_and_unmounts);
+}
+
+fn mounts_writes_and_unmounts(transport: &str) {
+    let _allowed = (transport == RING).then(uring::allow);
     let volume = Volume::make(64 << 20, &["-E", &format!("root_owner={USER}:{USER}")]);
     let helper = fs::metadata(judge::tool("fusermount3")).unwrap();
     assert!(
@@ -74,6 +79,7 @@ fn an_ordinary_user_mounts_writes_and_unmounts() {
     }
     let mut command = judge::command("unshare");
     command.args(["--mount", "sh", "-c", SCRIPT]).args([&program, &image, &volume.root(), &device]);
+    command.arg(transport);
     let output = command.output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && said == "hello\n", "{}: {said}", output.status);
