@@ -16,8 +16,11 @@
 //! - **The last entry** of a queue is never taken by a request that may wait for others: as long as
 //!   there is one, the queue gets a further entry. Only fsyncs wait for nobody. When they have
 //!   [`queue`]'s limit of 40 entries, further requests wait in the kernel until the first is done.
-//! - **What waits in the kernel** is looked at when an answer comes back, not when an entry is
-//!   registered: a queue that ran out of entries is nudged with a request of our own.
+//! - **What waits in the kernel** is looked at when an answer comes back (`COMMIT_AND_FETCH`), not
+//!   when an entry is registered (`REGISTER`): a queue that ran out of entries is nudged with a
+//!   request of our own. `NOTIFY_RETRIEVE` of no pages makes the kernel send a `NOTIFY_REPLY` to
+//!   the queue of the calling processor; it takes the new entry, and with its answer the kernel
+//!   looks at the others. It names a regular file of the last requests.
 //! - **A ring's thread that is kept** by a request for longer than a tick of the [`watch`] loses
 //!   the ring to another thread. Threads stay until the end, because the kernel takes back what a
 //!   thread has submitted when it ends.
