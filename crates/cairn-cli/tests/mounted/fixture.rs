@@ -212,8 +212,7 @@ impl Volume {
     fn mount_by(&mut self, mut command: Command, options: &str) {
         assert!(self.daemon.is_none(), "mounted twice");
         let options = &with_transport(options);
-        // The parameter matters while the mount begins.
-        let _allowed = options.contains(RING).then(uring::allow);
+        let allowed = options.contains(RING).then(uring::allow);
         let log = File::create(self.outside("log")).unwrap();
         command.args(["mount", "-f"]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         if !options.is_empty() {
@@ -233,6 +232,11 @@ impl Volume {
             std::thread::sleep(Duration::from_millis(5));
         }
         self.daemon = Some(daemon);
+        if allowed.is_some() {
+            // The parameter matters until the rings are there, which is after the mount. Then the
+            // first request is answered.
+            let _ = fs::metadata(self.root());
+        }
     }
 
     /// Unmounts and mounts as before.

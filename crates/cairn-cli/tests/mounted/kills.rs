@@ -213,10 +213,10 @@ fn survive(volume: &mut Volume, kills: u64) {
             volume.kill();
             for writer in running {
                 let error = writer.join().unwrap();
-                // Connection aborted, not connected, an interrupted write-back, or a request
-                // that was in a ring of the daemon.
+                // Connection aborted, not connected, an interrupted write-back; canceled or
+                // interrupted: a request that was in a ring of the daemon.
                 assert!(
-                    matches!(error.raw_os_error(), Some(103 | 107 | 5 | 125)),
+                    matches!(error.raw_os_error(), Some(103 | 107 | 5 | 125 | 4)),
                     "kill {kill}: {error}"
                 );
             }

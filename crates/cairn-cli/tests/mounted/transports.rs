@@ -5,13 +5,13 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use cairn_testkit::{deep, judge};
 use rustix::process::Signal;
 
-use crate::fixture::{Volume, transports};
+use crate::fixture::{CAIRN, Volume, transports};
 
 const SIZE: u64 = 64 << 20;
 
@@ -222,6 +222,62 @@ done | sort | uniq -c | tr -d ' \n'; wait"#;
         let mut volume = Volume::mounted(48 << 20, transport);
         assert_eq!(shell(&volume, SCRIPT), "481", "{transport}: each writer is told");
         assert_eq!(volume.stats()["fuse"]["room"]["near_full"], true);
+        assert_nothing_waits(&volume);
+        volume.unmount();
+    }
+}
+
+/// Thaws also when the test fails: whoever waits for a frozen mount cannot be killed.
+struct Frozen<'a>(&'a Volume);
+
+impl Frozen<'_> {
+    fn thaw(&self) -> bool {
+        let mut command = judge::command("timeout");
+        command.args(["20", CAIRN, "thaw"]).arg(self.0.root()).stderr(Stdio::null());
+        command.status().unwrap().success()
+    }
+}
+
+impl Drop for Frozen<'_> {
+    fn drop(&mut self) {
+        self.thaw();
+    }
+}
+
+/// More calls of one processor wait for the thaw than its queue has entries. Reads go on there.
+#[test]
+fn a_frozen_mount_is_read_while_more_calls_wait_than_a_queue_has_entries() {
+    for transport in transports() {
+        let mut volume = Volume::mounted(SIZE, transport);
+        let names: Vec<String> = (0..40).map(|n| format!("d{n}")).collect();
+        for name in &names {
+            fs::create_dir(volume.path(name)).unwrap();
+        }
+        fs::write(volume.path("file"), "read").unwrap();
+        assert!(Command::new(CAIRN).arg("freeze").arg(volume.root()).status().unwrap().success());
+        let frozen = Frozen(&volume);
+        // All at once: most are in the kernel's queue before the first is looked at.
+        let mut script = "exec 2>/dev/null; ".to_owned();
+        for name in &names {
+            script += &format!("taskset -c 0 mkdir {name}/new & ");
+        }
+        let mut clients = judge::command("sh")
+            .args(["-c", &(script + "wait")])
+            .current_dir(volume.root())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(Duration::from_millis(300));
+        for _ in 0..10 {
+            let mut command = judge::command("timeout");
+            command.args(["-s", "KILL", "5", "taskset", "-c", "0", "dd", "iflag=direct"]);
+            command.arg(format!("if={}", volume.path("file").display()));
+            let output = command.output().unwrap();
+            assert!(output.status.success() && output.stdout == b"read", "{transport}");
+        }
+        assert!(frozen.thaw());
+        assert!(clients.wait().unwrap().success());
+        drop(frozen);
+        assert!(names.iter().all(|name| volume.path(name).join("new").is_dir()));
         assert_nothing_waits(&volume);
         volume.unmount();
     }

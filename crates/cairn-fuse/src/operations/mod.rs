@@ -40,6 +40,12 @@ impl Operations {
         Self { core }
     }
 
+    /// The nodes to which the kernel refers.
+    pub(crate) fn known_nodes(&self) -> Vec<u64> {
+        let all = self.core.fs().referenced();
+        all.into_iter().map(|ino| self.core.node(ino)).collect()
+    }
+
     pub(crate) fn weight(&self, request: &Request<'_>) -> Weight {
         match request.header.opcode {
             // On a frozen volume, requests may wait for the thaw; reads continue.

@@ -20,7 +20,8 @@
 //!   when an entry is registered (`REGISTER`): a queue that ran out of entries is nudged with a
 //!   request of our own. `NOTIFY_RETRIEVE` of no pages makes the kernel send a `NOTIFY_REPLY` to
 //!   the queue of the calling processor; it takes the new entry, and with its answer the kernel
-//!   looks at the others. It names a regular file of the last requests.
+//!   looks at the others. It names a regular file that the kernel knows. Where it knows none, they
+//!   wait until one of the requests before them is answered.
 //! - **A ring's thread that is kept** by a request for longer than a tick of the [`watch`] loses
 //!   the ring to another thread. Threads stay until the end, because the kernel takes back what a
 //!   thread has submitted when it ends.

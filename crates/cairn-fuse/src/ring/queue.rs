@@ -313,11 +313,13 @@ impl Queue {
 
     /// Makes the kernel look at the requests of a queue that wait for an entry. It does so when an
     /// entry comes back with an answer, but not when a new one is registered. Therefore it is asked
-    /// for a request that is answered at once: for none of the pages of a regular file. Requests
-    /// that wait for others are about such files, so the kernel knows one of the last.
+    /// for a request that is answered at once: for none of the pages of a regular file that it
+    /// knows. Requests that wait for others are often about such files.
     fn nudge(&self, queue: u16, recent: &[u64]) {
         placement::pin(usize::from(queue));
-        if !recent.iter().any(|node| self.shared.fuse.ask_for_nothing(*node).is_ok()) {
+        let ask = |node: &u64| self.shared.fuse.ask_for_nothing(*node).is_ok();
+        // The kernel refuses directories and what it has forgotten.
+        if !recent.iter().any(ask) && !self.shared.operations.known_nodes().iter().any(ask) {
             tracing::debug!("queue {queue} is not nudged: no regular file is in use");
         }
         if usize::from(queue) != self.processor {
