@@ -159,7 +159,7 @@ fn with_inline<R>(
     look: impl FnOnce(Dentries<'_>) -> R,
 ) -> Result<R> {
     let image = disk.nodes.inode(directory.nid)?.ok_or(VfsError::Stale)?;
-    let range = directory.record().inline_data_range();
+    let range = directory.with_record(|record| record.inline_data_range());
     Ok(look(Dentries::new(image.get(range).unwrap_or_default())))
 }
 
@@ -169,7 +169,7 @@ fn change_inline<R>(
     change: impl FnOnce(&mut [u8]) -> R,
 ) -> Result<R> {
     let node = tree::own_node(op.store, directory)?;
-    let range = directory.record().inline_data_range();
+    let range = directory.with_record(|record| record.inline_data_range());
     Ok(change(block::part_mut(&mut node.modify(), range)))
 }
 
@@ -238,7 +238,7 @@ fn find_room(
 /// The entries move from the inode to block 0; each keeps its slot.
 fn leave_inode(op: &mut Op<'_>, directory: &Arc<Inode>) -> Result<()> {
     let node = tree::own_node(op.store, directory)?;
-    let range = directory.record().inline_data_range();
+    let range = directory.with_record(|record| record.inline_data_range());
     let old = node.image();
     let mut block = vec![0; BLOCK_SIZE];
     let mut entries = DentriesMut::new(&mut block);

@@ -123,7 +123,7 @@ fn find_inline(
     compare: Compare,
 ) -> Result<Option<Found>> {
     let image = disk.nodes.inode(directory.nid)?.ok_or(VfsError::Stale)?;
-    let range = directory.record().inline_data_range();
+    let range = directory.with_record(|record| record.inline_data_range());
     let dentries = Dentries::new(image.get(range).unwrap_or_default());
     find_in(disk, directory.nid, 0, dentries, |entry| matches(entry.name, name, compare))
 }

@@ -83,7 +83,7 @@ impl Listing<'_> {
             return Ok(true);
         }
         let image = self.disk.nodes.inode(directory.nid)?.ok_or(VfsError::Stale)?;
-        let range = directory.record().inline_data_range();
+        let range = directory.with_record(|record| record.inline_data_range());
         self.slots(image.get(range).unwrap_or_default(), 0, slot, |_| true)
     }
 

@@ -129,7 +129,7 @@ pub(crate) fn seek(ops: &Operations, inode: &Arc<Inode>, offset: u64, what: Seek
     if inode.kind != FileKind::Regular || inode.is_inline() {
         return Ok(if what == Seek::Data { offset } else { size });
     }
-    let step = inode.record().cluster_blocks().unwrap_or(1).into();
+    let step = inode.with_record(|record| record.cluster_blocks()).unwrap_or(1).into();
     // A reservation without data must not count as data.
     inode.cache.release_reservation(&ReadMapper::new(&ops.disk, inode));
     let mut at = offset;
@@ -185,7 +185,7 @@ pub(crate) fn extents(
         return Ok(());
     }
     write_back(ops, inode, 0..u64::MAX)?;
-    let step: u64 = inode.record().cluster_blocks().unwrap_or(1).into();
+    let step: u64 = inode.with_record(|record| record.cluster_blocks()).unwrap_or(1).into();
     let blocks = size.div_ceil(BLOCK_BYTES);
     let end = offset.saturating_add(len).div_ceil(BLOCK_BYTES).min(blocks);
     let mut block = offset / BLOCK_BYTES / step * step;

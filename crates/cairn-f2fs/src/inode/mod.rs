@@ -111,6 +111,11 @@ impl Inode {
         self.state.read().record.clone()
     }
 
+    /// What `read` finds in the record, without a copy of it. `read` takes no lock.
+    pub(crate) fn with_record<R>(&self, read: impl FnOnce(&Record) -> R) -> R {
+        read(&self.state.read().record)
+    }
+
     /// True if it has no extended attributes at all.
     #[must_use]
     pub(crate) fn has_no_xattrs(&self) -> bool {

@@ -165,7 +165,8 @@ fn change(
 }
 
 fn check_size(inode: &Inode, list: &[Xattr]) -> Result<()> {
-    let most = inode.record().inline_xattr_range().len().saturating_add(NODE_BYTES);
+    let most =
+        inode.with_record(|record| record.inline_xattr_range()).len().saturating_add(NODE_BYTES);
     if list.iter().any(|xattr| xattr.value.len() > most.saturating_sub(FRAME)) {
         return Err(VfsError::TooBig.into());
     }

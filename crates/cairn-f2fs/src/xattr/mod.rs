@@ -57,7 +57,7 @@ pub(crate) fn read_all(disk: &Disk, inode: &Inode) -> Result<Vec<Xattr>> {
 pub(crate) fn get(disk: &Disk, inode: &Inode, name: &[u8]) -> Result<Vec<u8>> {
     let (index, rest) = split(name)?;
     if index == INDEX_ADVISE {
-        return Ok(vec![inode.record().advise.bits()]);
+        return Ok(vec![inode.with_record(|record| record.advise.bits())]);
     }
     if inode.has_no_xattrs() {
         return Err(VfsError::NoAttribute.into());
