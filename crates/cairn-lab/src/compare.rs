@@ -6,6 +6,7 @@
 
 use serde::Serialize;
 
+use crate::random::Rng;
 use crate::record::Record;
 use crate::scale::Scale;
 use crate::section::{Better, Section};
@@ -105,9 +106,12 @@ fn changed(before: &Spread, after: &Spread) -> Option<(f64, Option<(f64, f64)>)>
     if before.samples.len() < 2 || after.samples.len() < 2 {
         return (away >= LEAST_OF_ONE).then_some((ratio, None));
     }
-    let mut random = SplitMix(1);
+    let mut random = Rng::new(1);
     let mut ratios: Vec<f64> = (0..DRAWS)
-        .map(|_| random.median(&after.samples) / random.median(&before.samples))
+        .map(|_| {
+            median_of_drawn(&mut random, &after.samples)
+                / median_of_drawn(&mut random, &before.samples)
+        })
         .filter(|ratio| ratio.is_finite())
         .collect();
     ratios.sort_by(f64::total_cmp);
@@ -117,27 +121,11 @@ fn changed(before: &Spread, after: &Spread) -> Option<(f64, Option<(f64, f64)>)>
     (outside && away >= LEAST).then_some((ratio, Some((low, high))))
 }
 
-/// A generator of pseudo-random numbers (Steele, Lea and Flood 2014).
-struct SplitMix(u64);
-
-impl SplitMix {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// The median of as many samples, drawn with replacement.
-    fn median(&mut self, samples: &[f64]) -> f64 {
-        let count = samples.len() as u64;
-        let drawn: Vec<f64> = samples
-            .iter()
-            .map(|_| samples[usize::try_from(self.next() % count).unwrap_or_default()])
-            .collect();
-        Spread::of(&drawn).map_or(f64::NAN, |spread| spread.median)
-    }
+/// The median of as many samples, drawn with replacement.
+fn median_of_drawn(random: &mut Rng, samples: &[f64]) -> f64 {
+    let mut draw = || samples[random.below(samples.len() as u64) as usize];
+    let drawn: Vec<f64> = samples.iter().map(|_| draw()).collect();
+    Spread::of(&drawn).map_or(f64::NAN, |spread| spread.median)
 }
 
 #[cfg(test)]

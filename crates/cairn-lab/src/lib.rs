@@ -27,6 +27,7 @@ mod mounted;
 pub mod nothing;
 mod paced;
 pub mod progress;
+mod random;
 pub(crate) mod record;
 pub mod render;
 pub(crate) mod scale;

@@ -11,8 +11,9 @@ use cairn_f2fs::F2fs;
 use cairn_vfs::FileSystem;
 use cairn_vfs::types::{Caller, IoFlags, NewInode, OpenMode};
 
-use super::zipf::{Rng, Zipf};
+use super::zipf::Zipf;
 use crate::error::{Error, Result};
+use crate::random::Rng;
 
 /// Blocks that are written or read in one call.
 const PIECE: u64 = 256;
