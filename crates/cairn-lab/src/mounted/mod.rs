@@ -7,6 +7,7 @@ pub(crate) mod fio;
 pub(crate) mod used;
 
 use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -98,8 +99,7 @@ pub(crate) fn run(command: &mut Command) -> Result<String> {
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
-    let said = [output.stdout, output.stderr].concat();
-    let said = String::from_utf8_lossy(&said).trim().replace('\n', "; ");
+    let said = on_one_line(&[output.stdout, output.stderr].concat());
     Err(Error::Program(format!("{name} ends with {}: {said}", output.status)))
 }
 
@@ -133,7 +133,7 @@ impl Mounted {
             }
             Server::Fuse2fs => {
                 let mut fuse2fs = command("fuse2fs");
-                fuse2fs.arg("-f").args([image, point]).stdout(Stdio::null()).stderr(Stdio::null());
+                fuse2fs.arg("-f").args([image, point]).stdout(Stdio::null());
                 mounted.serve(&mut fuse2fs)?;
             }
             Server::Nothing { program, files } => {
@@ -188,16 +188,17 @@ impl Mounted {
         Ok(Used { requests, copied, ..used })
     }
 
-    /// Starts a server in the foreground and waits until it has mounted.
+    /// Starts a server in the foreground and waits until it has mounted. What it says goes into the
+    /// error.
     fn serve(&mut self, command: &mut Command) -> Result<()> {
         let name = command.get_program().display().to_string();
         let failed =
             |what: String| Error::Program(format!("{name} for {}: {what}", self.image.display()));
-        let mut child = command.spawn().map_err(Error::host(&name))?;
+        let mut child = command.stderr(Stdio::piped()).spawn().map_err(Error::host(&name))?;
         let end = std::time::Instant::now() + PATIENCE;
         while !is_mount_point(&self.point)? {
             if let Ok(Some(status)) = child.try_wait() {
-                return Err(failed(format!("ends with {status}")));
+                return Err(failed(format!("ends with {status}: {}", last_words(&mut child))));
             }
             if std::time::Instant::now() > end {
                 self.child = Some(child);
@@ -247,6 +248,20 @@ impl Drop for Mounted {
     }
 }
 
+/// The standard error of a child that has ended.
+fn last_words(child: &mut Child) -> String {
+    let mut said = Vec::new();
+    if let Some(mut stream) = child.stderr.take() {
+        // The status is told in any case.
+        let _ = stream.read_to_end(&mut said);
+    }
+    on_one_line(&said)
+}
+
+fn on_one_line(said: &[u8]) -> String {
+    String::from_utf8_lossy(said).trim().replace('\n', "; ")
+}
+
 /// True if `path` is a mount point.
 fn is_mount_point(path: &Path) -> Result<bool> {
     use std::os::unix::fs::MetadataExt;
@@ -273,6 +288,24 @@ mod tests {
                 .to_string()
                 .contains("no-such-program")
         );
+    }
+
+    #[test]
+    fn a_server_that_does_not_mount_says_why_in_the_error_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let script = directory.path().join("server");
+        std::fs::write(&script, "#!/bin/sh\necho why >&2\nexit 3\n").unwrap();
+        let mut program = Command::new("sh");
+        program.arg(&script);
+        let mut mounted = Mounted {
+            server: Server::Fuse2fs,
+            image: "an image".into(),
+            point: directory.path().to_owned(),
+            child: None,
+            is_mounted: false,
+        };
+        let error = mounted.serve(&mut program).unwrap_err().to_string();
+        assert!(error.contains("an image: ends with exit status: 3: why"), "{error}");
     }
 
     #[test]
