@@ -11,6 +11,7 @@ pub mod acl;
 pub mod copy;
 pub mod error;
 pub mod error_policy;
+pub mod fallocate;
 pub mod fiemap;
 pub mod filesystem;
 pub mod going_down;

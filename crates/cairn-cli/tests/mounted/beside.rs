@@ -24,7 +24,7 @@ struct Known {
     why: &'static str,
 }
 
-const KNOWN: [Known; 6] = [
+const KNOWN: [Known; 7] = [
     Known {
         after: &[],
         is: |field, kernel, ours| {
@@ -56,6 +56,11 @@ const KNOWN: [Known; 6] = [
         after: &["allocate"],
         is: |field, kernel, ours| field == "result" && kernel == "EPERM" && ours == "ETXTBSY",
         why: "the same of a file that is being run",
+    },
+    Known {
+        after: &["allocate"],
+        is: |field, kernel, ours| field.starts_with("times/") && kernel.is_null() && ours == "mc",
+        why: "the kernel's FUSE stamps a file before it asks for a change that is refused",
     },
 ];
 

@@ -156,7 +156,7 @@ impl Inode {
 
     /// Largest size of a file, in bytes.
     pub(crate) fn max_size(&self, layout: &Layout) -> u64 {
-        self.max_blocks(layout).saturating_mul(u64::from(layout.block_size)).min(i64::MAX as u64)
+        crate::map::max_file_size(self.has_extents(), layout.block_size)
     }
 
     /// True if the directory can have one more subdirectory.

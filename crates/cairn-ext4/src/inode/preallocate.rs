@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use cairn_base::FileBlock;
 use cairn_cache::mapper::{Place, Run};
+use cairn_vfs::fallocate::end_of_range;
 use cairn_vfs::namespace::NamedInode;
 use cairn_vfs::{AllocateMode, Error as VfsError, FileKind, IoFlags};
 
@@ -39,18 +40,11 @@ pub(crate) fn allocate(
         FileKind::Directory => return Err(VfsError::IsDirectory.into()),
         _ => return Err(VfsError::Unsupported("fallocate works on regular files").into()),
     }
-    let end = match offset.checked_add(len) {
-        Some(end) if len > 0 && end <= i64::MAX as u64 => end,
-        Some(_) if len > 0 => return Err(VfsError::TooLarge.into()),
-        _ => {
-            return Err(VfsError::Invalid(
-                "fallocate of an empty range, or of one beyond the largest file size",
-            )
-            .into());
-        }
-    };
     let _data = inode.data.write();
     check_flags(inode, mode)?;
+    // The smaller limit of a file with indirect blocks is checked where space is added.
+    let largest = crate::map::max_file_size(true, ops.layout.block_size);
+    let end = end_of_range(offset, len, largest)?;
     inode.cache.release_reservation(&InodeMapper::new(ops, inode));
     if inode.is_inline() {
         if mode == AllocateMode::PunchHole

@@ -166,6 +166,12 @@ pub(crate) fn max_file_blocks(extents: bool, block_size: u32) -> u64 {
     if extents { MAX_FILE_BLOCKS } else { indirect::max_blocks(block_size).min(MAX_FILE_BLOCKS) }
 }
 
+/// Largest size of a file with this kind of map, in bytes.
+#[must_use]
+pub(crate) fn max_file_size(extents: bool, block_size: u32) -> u64 {
+    max_file_blocks(extents, block_size).saturating_mul(block_size.into()).min(i64::MAX as u64)
+}
+
 /// Most blocks that are mapped in one handle: those of an extent, or as many as need six pointer
 /// blocks for a run that begins anywhere (three of the lowest level, two above them and one above
 /// these).

@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use cairn_base::FileBlock;
 use cairn_cache::mapper::{Place, Run};
+use cairn_vfs::fallocate::end_of_range;
 use cairn_vfs::namespace::NamedInode;
-use cairn_vfs::{AllocateMode, Error as VfsError, root_reserved};
+use cairn_vfs::{AllocateMode, root_reserved};
 
 use super::attributes::modified;
 use super::data::check;
@@ -38,22 +39,13 @@ pub(crate) fn allocate(
     len: u64,
 ) -> Result<()> {
     check(&ops.mount, inode)?;
-    let end = match offset.checked_add(len) {
-        Some(end) if len > 0 && end <= i64::MAX as u64 => end,
-        Some(_) if len > 0 => return Err(VfsError::TooLarge.into()),
-        _ => {
-            return Err(VfsError::Invalid(
-                "fallocate of an empty range, or of one beyond the largest file size",
-            )
-            .into());
-        }
-    };
     writeback::adopt(ops, inode);
     ops.inodes.pages.balance()?;
     let _data = inode.data.write();
     inode.cache.release_reservation(&ReadMapper::new(&ops.disk, inode));
     let adds = matches!(mode, AllocateMode::Extend | AllocateMode::KeepSize);
     inode.flags().check_write(adds)?;
+    let end = end_of_range(offset, len, inode.max_size())?;
     if inode.is_inline() {
         inline::spill(ops, inode)?;
     }
@@ -65,20 +57,12 @@ pub(crate) fn allocate(
             touched(ops, inode)
         }
         AllocateMode::ZeroRange { keep_size } => {
-            limit(inode, end)?;
             clear(ops, inode, offset, end)?;
             reserve(ops, inode, offset, end, (!keep_size).then_some(end))
         }
         AllocateMode::CollapseRange => shift::collapse(ops, inode, offset, len),
         AllocateMode::InsertRange => shift::insert(ops, inode, offset, len),
     }
-}
-
-fn limit(inode: &Inode, end: u64) -> Result<()> {
-    if end > inode.max_size() {
-        return Err(VfsError::TooLarge.into());
-    }
-    Ok(())
 }
 
 /// Sets the times after a change of contents or shape.
@@ -97,7 +81,6 @@ fn reserve(
     end: u64,
     size: Option<u64>,
 ) -> Result<()> {
-    limit(inode, end)?;
     let blocks = offset / BLOCK_BYTES..end.div_ceil(BLOCK_BYTES);
     allocate_delayed(ops, inode, blocks.clone())?;
     let holes = holes(&ops.disk, inode, blocks)?;

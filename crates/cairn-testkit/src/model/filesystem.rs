@@ -5,6 +5,7 @@ use std::sync::PoisonError;
 
 use cairn_base::Ino;
 use cairn_base::stats::Report;
+use cairn_vfs::fallocate::end_of_range;
 use cairn_vfs::{
     AllocateMode, Attributes, Caller, DirEntry, Error, FileExtent, FileSystem, InodeFlags, IoFlags,
     NewInode, OpenMode, RenameMode, Result, Seek, SetAttributes, VolumeStats, XattrMode, fiemap,
@@ -76,13 +77,7 @@ impl State {
             node.refuse_fixed()?;
         }
         let file = node.file()?;
-        let end = offset.checked_add(len).ok_or(Error::TooLarge)?;
-        if len == 0 {
-            return Err(Error::Invalid("empty range"));
-        }
-        if end > MAX_SIZE && mode != AllocateMode::PunchHole {
-            return Err(Error::TooLarge);
-        }
+        let end = end_of_range(offset, len, MAX_SIZE)?;
         let grow = match mode {
             AllocateMode::Extend | AllocateMode::KeepSize | AllocateMode::ZeroRange { .. } => {
                 file.missing(offset, len)

@@ -273,6 +273,8 @@ def choose(rng):
     place = rng.randrange(0, 20000)
     mode = rng.choice([0o4777, 0o6777, 0o2777, 0o2767, 0o4755, 0o644, 0o666, 0o777, 0o2755])
     page = 4096 * rng.randrange(0, 8)
+    # Often a page of the file, sometimes where no file can reach.
+    start = rng.choice([page] * 6 + [1 << 44, 1 << 50, (1 << 63) - 8192, (1 << 63) - 4096])
     return rng.choice([
         lambda: ("make", [file, rng.choice([0o666, 0o4777, 0o2755])]),
         lambda: ("make", [file, 0o666]),
@@ -297,7 +299,7 @@ def choose(rng):
         lambda: ("write", [file, "d", page, 4096, byte]),
         lambda: ("read", [file]),
         lambda: ("map", [file, place, byte]),
-        lambda: ("allocate", [file, rng.choice([0, KEEP, PUNCH | KEEP, ZERO, ZERO | KEEP]), page, 8192]),
+        lambda: ("allocate", [file, rng.choice([0, KEEP, PUNCH | KEEP, ZERO, ZERO | KEEP]), start, 8192]),
         lambda: ("copy", [file, rng.choice(FILES), 8192]),
         lambda: ("aio", [file, 4, byte]),
         lambda: ("setxattr", [name, "user.a", "00" * rng.randrange(0, 60), rng.randrange(3)]),
