@@ -1,10 +1,15 @@
 //! [`Info`]: what `cairn info` shows of a volume's superblock.
 
+use std::sync::Arc;
+
+use cairn_block::BlockDevice;
+
 use crate::corrupt::Corrupt;
 use crate::format::features::{Access, Compat, Incompat};
 use crate::format::layout::Layout;
 use crate::format::superblock::{STATE_ERROR, STATE_VALID, Superblock};
 use crate::probe::Probe;
+use crate::root;
 
 /// [`Info::access`] of a volume that can be written.
 const READ_WRITE: &str = "read-write";
@@ -53,16 +58,19 @@ pub struct Info {
 }
 
 impl Info {
-    /// The information of a probe, on a device of `size` bytes, `now` seconds after 1970.
+    /// The information of a probe on this device, `now` seconds after 1970. The root's inode is read
+    /// to see whether the volume can be opened.
     #[must_use]
-    pub fn of_probe(probe: &Probe, size: u64, now: u64) -> Self {
-        let info = Self::of(&probe.superblock, size, now);
-        let info = match probe.read_only_reason() {
-            Some(reason) if info.access == READ_WRITE => {
-                Self { access: format!("read-only: {reason}"), ..info }
-            }
-            _ => info,
-        };
+    pub fn of_probe(probe: &Probe, device: &Arc<dyn BlockDevice>, now: u64) -> Self {
+        let mut info = Self::of(&probe.superblock, device.geometry().size, now);
+        if let Some(reason) = probe.read_only_reason().filter(|_| info.access == READ_WRITE) {
+            info.access = format!("read-only: {reason}");
+        }
+        if !info.access.starts_with("none")
+            && let Err(error) = root::check_unopened(probe, device)
+        {
+            info.access = format!("none: {error}");
+        }
         // Why a volume cannot be written matters more.
         let needs_check = info.needs_check.filter(|_| info.access == READ_WRITE);
         Self { needs_check, ..info }

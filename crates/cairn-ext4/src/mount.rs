@@ -24,7 +24,7 @@ use crate::error::{Error, Result};
 use crate::fast_commit::ReplayTarget;
 use crate::format::extent::SystemBlocks;
 use crate::format::features::{Access, Compat, Incompat, RoCompat};
-use crate::format::layout::{Creator, Layout};
+use crate::format::layout::{Creator, Layout, inodes};
 use crate::format::superblock::{self as format, Superblock};
 use crate::groups::GroupTable;
 use crate::info;
@@ -154,7 +154,7 @@ fn read_structures(
         journal.as_ref().map_or(&[], |area| &area.extents),
     )?);
     let overhead = groups.overhead() + journal.as_ref().map_or(0, JournalArea::blocks);
-    root::check(&layout, &buffers, &groups)?;
+    root::check(&layout, &buffers, groups.system_blocks(inodes::ROOT))?;
     let runtime = runtime.clone();
     let store = Store { device, flushes, buffers, layout, superblock, overhead, groups, runtime };
     Ok(Structures { store, budget, journal, stopped, superblock: probe.superblock.clone() })

@@ -7,18 +7,40 @@
 use std::sync::Arc;
 
 use cairn_base::{FileBlock, Pba};
+use cairn_block::BlockDevice;
 use cairn_cache::block::BufferCache;
+use cairn_cache::budget::Budget;
 
 use crate::corrupt::Corrupt;
 use crate::error::Result;
-use crate::format::extent::NodeView;
+use crate::format::extent::{NodeView, SystemBlocks};
+use crate::format::features::Incompat;
 use crate::format::inode::InodeFlags;
 use crate::format::layout::{Layout, inodes};
-use crate::groups::GroupTable;
 use crate::map::{BlockMap, MapContext, NoSource};
+use crate::probe::Probe;
 use crate::system_file::raw_record;
 
-/// Checks the inode of the root directory.
+/// Bytes of buffers for the check of a volume that is not open: a descriptor and a record are read.
+const BUDGET: u64 = 1 << 20;
+
+/// As [`check`], of a volume that is not open. A volume that needs recovery is not checked, because
+/// the journal may hold the inode. The blocks of structures are not known.
+///
+/// # Errors
+/// As [`check`]; the layout is invalid.
+pub(crate) fn check_unopened(probe: &Probe, device: &Arc<dyn BlockDevice>) -> Result<()> {
+    if probe.superblock.features().incompat(Incompat::RECOVER) {
+        return Ok(());
+    }
+    let layout = Layout::new(&probe.superblock, device.geometry().size)?;
+    let budget = Budget::new(BUDGET);
+    let buffers =
+        BufferCache::with_overlay(device.clone(), layout.block_size, budget, probe.images());
+    check(&layout, &buffers, SystemBlocks::NONE)
+}
+
+/// Checks the inode of the root directory. `system`: the blocks of structures.
 ///
 /// # Errors
 /// The inode is not that of a directory with a name and contents, its map is invalid, or the device
@@ -26,7 +48,7 @@ use crate::system_file::raw_record;
 pub(crate) fn check(
     layout: &Layout,
     buffers: &Arc<BufferCache>,
-    groups: &GroupTable,
+    system: SystemBlocks<'_>,
 ) -> Result<()> {
     let ino = inodes::ROOT;
     let record = raw_record(layout, buffers, ino)?;
@@ -44,7 +66,6 @@ pub(crate) fn check(
         return wrong("i_blocks", 0, "although the root has at least one block");
     }
     let seed = layout.checksum.for_inode(ino, record.generation);
-    let system = groups.system_blocks(ino);
     let context = MapContext { ino, seed, layout, system, buffers, source: &NoSource };
     if record.flags.contains(InodeFlags::EXTENTS) {
         let site = context.site(Pba(0));

@@ -92,6 +92,11 @@ impl Info {
     pub(crate) fn truncated(self, short: &Corrupt) -> Self {
         Self { state: "truncated", access: format!("none: {short}: copy it again, whole"), ..self }
     }
+
+    /// The facts of a volume that is not opened.
+    pub(crate) fn refused(self, why: &Corrupt) -> Self {
+        Self { access: format!("none: {why}"), ..self }
+    }
 }
 
 impl CheckpointInfo {

@@ -41,6 +41,7 @@ mod options;
 mod recovery;
 mod remount;
 mod report;
+mod root;
 mod segment;
 mod space;
 mod stop;

@@ -13,7 +13,6 @@ use cairn_cache::block::BufferCache;
 use cairn_cache::budget::Budget;
 use cairn_cache::durability::Flushes;
 use cairn_cache::file::{PageCache, PageCacheOptions};
-use cairn_vfs::FileKind;
 
 use crate::checkpoint::{self, Hook, Loaded, Reason, summaries};
 use crate::checkpointer::Checkpointer;
@@ -39,6 +38,7 @@ use crate::recovery::chain::{self, ChainNode};
 use crate::recovery::orphans;
 use crate::recovery::overlay::Overlay;
 use crate::recovery::replay::{self, RollForward};
+use crate::root;
 use crate::segment::Mode;
 use crate::store::{Store, StoreOptions};
 use crate::volume::F2fs;
@@ -117,7 +117,16 @@ pub fn inspect(device: &Arc<dyn BlockDevice>) -> Result<Option<Info>> {
         },
         None => false,
     };
-    Ok(Some(Info::of(&probe.superblock, &probe.layout, loaded.as_ref(), replays)))
+    let info = Info::of(&probe.superblock, &probe.layout, loaded.as_ref(), replays);
+    // The chain may hold the root's inode.
+    let root = match &loaded {
+        Some(loaded) if !replays => root::check_unopened(&buffers, &probe.layout, loaded),
+        _ => Ok(()),
+    };
+    Ok(Some(match root {
+        Err(Error::Corrupt(root)) => info.refused(&root),
+        root => root.map(|()| info)?,
+    }))
 }
 
 impl F2fs {
@@ -136,7 +145,7 @@ impl F2fs {
             probe(&*device)?.ok_or_else(|| Error::NotF2fs { found: found_magic(&*device) })?;
         let from_backup = probe.from_backup;
         let (volume, chain) = load(probe, device, runtime, options)?;
-        check_root(&volume.inodes)?;
+        root::check(&volume.inodes.inode(Nid::ROOT.ino())?.record())?;
         if volume.disk.store.is_some() {
             volume.start(chain)?;
             if from_backup {
@@ -319,24 +328,6 @@ fn load(
         store,
     });
     Ok((F2fs::new(disk, pages, runtime, (options.clone(), read_only)), chain))
-}
-
-/// Without its root directory nothing of a volume can be reached. Linux refuses the same volumes.
-fn check_root(inodes: &Inodes) -> Result<()> {
-    let record = inodes.inode(Nid::ROOT.ino())?.record();
-    let wrong = |field, value, expected| {
-        Err(Corrupt::Inode { ino: Nid::ROOT, field, value, expected }.into())
-    };
-    if record.kind != FileKind::Directory {
-        return wrong("i_mode", record.kind.mode_bits().into(), "the root must be a directory");
-    }
-    if record.blocks == 0 {
-        return wrong("i_blocks", 0, "the root has at least one block");
-    }
-    if record.size == 0 {
-        return wrong("i_size", 0, "the root has at least one block");
-    }
-    Ok(())
 }
 
 /// The nodes after the checkpoint in the warm node log.

@@ -4,7 +4,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use cairn_block::BlockDeviceExt;
+use cairn_block::{BlockDevice, BlockDeviceExt};
+use cairn_ext4::Info;
 use cairn_testkit::crash::read_image;
 use cairn_testkit::judge::{KernelMount, e2fsck_check, mke2fs, run};
 use cairn_vfs::{Error, FileSystem, XattrMode};
@@ -180,6 +181,10 @@ fn a_volume_without_a_usable_root_is_refused_as_by_the_kernel() {
             debugfs(&image, &requests.join("\n"));
             assert!(!e2fsck_check(&image).is_clean(), "not made: a root {what} ({features})");
             let before = std::fs::read(&image).unwrap();
+            let device: Arc<dyn BlockDevice> = Arc::new(read_image(&image).unwrap());
+            let probe = cairn_ext4::probe(&*device).unwrap().unwrap();
+            let access = Info::of_probe(&probe, &device, 0).access;
+            assert_eq!(access == "read-write", opens, "info of a root {what}: {access}");
             for options in ["ro", ""] {
                 let device = Arc::new(read_image(&image).unwrap());
                 let opened = try_open(device.clone(), options);

@@ -2,6 +2,7 @@
 //! metadata may be lost.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use cairn_base::runtime::threads::Threads;
 use cairn_block::{BlockDevice, BlockDeviceExt};
@@ -188,11 +189,12 @@ fn root_inode(device: &dyn BlockDevice) -> u64 {
 }
 
 /// Without its root nothing of a volume can be reached: it is refused for reading and for writing,
-/// before anything is written.
+/// before anything is written. Linux 6.1 refuses the same four.
 #[test]
 fn a_volume_without_a_usable_root_is_refused() {
-    let cases: [(&str, u64, &[u8]); 3] = [
+    let cases: [(&str, u64, &[u8]); 4] = [
         ("i_mode", 0, &0o100_644_u16.to_le_bytes()),
+        ("i_links", 12, &[0; 4]),
         ("i_size", 16, &[0; 8]),
         ("i_blocks", 24, &[0; 8]),
     ];
@@ -207,6 +209,9 @@ fn a_volume_without_a_usable_root_is_refused() {
         let is_seen = !fsck_f2fs_device(&device).is_clean();
         assert!(is_seen || field == "i_size", "{field}: fsck.f2fs finds it");
         let before = device.read_at(0, 64 << 20).unwrap();
+        let shared: Arc<dyn BlockDevice> = device.clone();
+        let access = cairn_f2fs::inspect(&shared).unwrap().unwrap().access;
+        assert!(access.starts_with("none: ") && access.contains(field), "{access}");
         for options in ["ro", ""] {
             let options = MountOptions::parse(options).unwrap();
             let refused = F2fs::open(device.clone(), Threads::new(), &options)

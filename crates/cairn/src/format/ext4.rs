@@ -27,27 +27,30 @@ pub(super) fn is_named(options: &OpenOptions) -> bool {
     parse(options).is_ok_and(|options| options.superblock.is_some_and(|kib| kib != 1))
 }
 
-pub(super) fn inspect(device: &dyn BlockDevice, now: SystemTime) -> Result<Option<Info>, Cause> {
-    Ok(show(cairn_ext4::probe(device).map_err(cause)?, device, now))
+pub(super) fn inspect(
+    device: &Arc<dyn BlockDevice>,
+    now: SystemTime,
+) -> Result<Option<Info>, Cause> {
+    Ok(show(cairn_ext4::probe(&**device).map_err(cause)?, device, now))
 }
 
 pub(super) fn inspect_backups(
-    device: &dyn BlockDevice,
+    device: &Arc<dyn BlockDevice>,
     now: SystemTime,
 ) -> Result<Option<Info>, Cause> {
-    Ok(show(cairn_ext4::probe_backups(device).map_err(cause)?, device, now))
+    Ok(show(cairn_ext4::probe_backups(&**device).map_err(cause)?, device, now))
 }
 
-fn show(probe: Option<Probe>, device: &dyn BlockDevice, now: SystemTime) -> Option<Info> {
+fn show(probe: Option<Probe>, device: &Arc<dyn BlockDevice>, now: SystemTime) -> Option<Info> {
     probe.map(|probe| {
         probe.warn();
-        Info::of_probe(&probe, device.geometry().size, seconds(now))
+        Info::of_probe(&probe, device, seconds(now))
     })
 }
 
-pub(super) fn needs_check(device: &dyn BlockDevice, now: SystemTime) -> Option<String> {
-    let probe = cairn_ext4::probe(device).ok()??;
-    Info::of_probe(&probe, device.geometry().size, seconds(now)).needs_check
+pub(super) fn needs_check(device: &Arc<dyn BlockDevice>, now: SystemTime) -> Option<String> {
+    let probe = cairn_ext4::probe(&**device).ok()??;
+    Info::of_probe(&probe, device, seconds(now)).needs_check
 }
 
 fn seconds(now: SystemTime) -> u64 {

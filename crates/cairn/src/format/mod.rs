@@ -47,7 +47,7 @@ impl Info {
 /// such mark: its recovery follows from the checkpoint.
 pub(crate) fn needs_check(
     format: Format,
-    device: &dyn BlockDevice,
+    device: &Arc<dyn BlockDevice>,
     now: SystemTime,
 ) -> Option<String> {
     match format {
@@ -88,7 +88,7 @@ pub(crate) fn probe_for(
 /// # Errors
 /// The device fails, or the superblock is damaged.
 pub fn inspect(device: &Arc<dyn BlockDevice>, now: SystemTime) -> Result<Option<Info>, Cause> {
-    if let Some(info) = ext4::inspect(&**device, now)? {
+    if let Some(info) = ext4::inspect(device, now)? {
         return Ok(Some(Info::Ext4(Box::new(info))));
     }
     if let Some(info) = f2fs::inspect(device)? {
@@ -97,7 +97,7 @@ pub fn inspect(device: &Arc<dyn BlockDevice>, now: SystemTime) -> Result<Option<
     if recognise::recognise(&**device).is_some() {
         return Ok(None);
     }
-    Ok(ext4::inspect_backups(&**device, now)?.map(|info| Info::Ext4(Box::new(info))))
+    Ok(ext4::inspect_backups(device, now)?.map(|info| Info::Ext4(Box::new(info))))
 }
 
 /// The volume's label, if it can be read.

@@ -172,13 +172,13 @@ fn probe_and_open(
     // The mark is read before the volume gets a mark of its own.
     let is_written = !options.read_only && !device.geometry().read_only;
     let needs_check =
-        is_written.then(|| format::needs_check(format, &*device, runtime.now())).flatten();
+        is_written.then(|| format::needs_check(format, &device, runtime.now())).flatten();
     let filesystem = format::open(format, device, runtime, options)?;
     Ok(Volume { format, filesystem, needs_check })
 }
 
-/// Describes the volume in `image`. Reads only the superblock and the checkpoint, so it works on
-/// volumes that cannot be opened. `devices`: see [`OpenOptions::devices`].
+/// Describes the volume in `image`. Reads only the superblock, the checkpoint and the root's inode,
+/// so it works on volumes that cannot be opened. `devices`: see [`OpenOptions::devices`].
 ///
 /// # Errors
 /// The image cannot be opened, holds no volume we know, or its superblock is damaged.
