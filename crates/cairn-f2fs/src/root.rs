@@ -31,8 +31,9 @@ pub(crate) fn check(record: &Record) -> Result<()> {
     if record.links == 0 {
         return wrong("i_links", 0, "the root is in use");
     }
-    if record.blocks == 0 {
-        return wrong("i_blocks", 0, "the root has at least one block");
+    // The inode's own block is counted.
+    if record.blocks <= 1 {
+        return wrong("i_blocks", record.blocks, "the root has at least one block");
     }
     if record.size == 0 {
         return wrong("i_size", 0, "the root has at least one block");

@@ -5,6 +5,7 @@
 mod against_linux;
 mod compressed;
 mod power;
+mod roots;
 mod shutdown;
 mod support;
 
