@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use cairn_testkit::judge::{self, KernelMount};
+use cairn_testkit::judge;
 use serde_json::Value;
 
 use crate::fixture::Volume;
@@ -111,12 +111,8 @@ fn is_known(step: &Value, (field, kernel, ours): &(String, Value, Value)) -> boo
 /// Runs the sequence on both, and compares.
 fn compare(mut volume: Volume, seed: u64, flags: u32) {
     let steps = 300;
-    let outside = tempfile::tempdir().unwrap();
-    let image = outside.path().join("image");
-    judge::mke2fs(&image, 128 << 20, &["-t", "ext4"]);
-    let kernel = KernelMount::new(&image, "");
-    let expected = run(kernel.path(), seed, steps, flags);
-    kernel.unmount();
+    let expected =
+        judge::on_the_kernel_s_ext4(128 << 20, &[], |root| run(root, seed, steps, flags));
     let found = run(&volume.root(), seed, steps, flags);
     assert_eq!((expected.len(), found.len()), (steps as usize, steps as usize));
     for (kernel, ours) in expected.iter().zip(&found) {

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use cairn_testkit::judge::{self, KernelMount};
+use cairn_testkit::judge;
 
 use crate::fixture::Volume;
 
@@ -98,12 +98,7 @@ fn transcript(mount: &Path) -> String {
 }
 
 fn map(mut volume: Volume) {
-    let outside = cairn_testkit::place::Place::new();
-    let image = outside.path().join("image");
-    judge::mke2fs(&image, 64 << 20, &["-t", "ext4"]);
-    let kernel = KernelMount::new(&image, "");
-    let expected = transcript(kernel.path());
-    kernel.unmount();
+    let expected = judge::on_the_kernel_s_ext4(64 << 20, &[], transcript);
     assert!(expected.contains("old ('0o104777', 1005, 1006)"), "{expected}");
     assert_eq!(transcript(&volume.root()), expected, "ours, the kernel's");
     volume.unmount();

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use cairn_testkit::judge::{self, KernelMount};
+use cairn_testkit::judge;
 
 use crate::fixture::Volume;
 
@@ -56,12 +56,7 @@ fn transcript(upper: &Path) -> String {
 }
 
 fn judge_upper_layer(mut volume: Volume) {
-    let outside = cairn_testkit::place::Place::new();
-    let image = outside.path().join("image");
-    judge::mke2fs(&image, 64 << 20, &["-t", "ext4"]);
-    let kernel = KernelMount::new(&image, "");
-    let expected = transcript(kernel.path());
-    kernel.unmount();
+    let expected = judge::on_the_kernel_s_ext4(64 << 20, &[], transcript);
     assert!(expected.contains("c--------- 1 0:0"), "a whiteout is in the upper layer: {expected}");
     let found = transcript(&volume.root());
     assert_eq!(found, expected, "ours, the kernel's");

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use cairn_testkit::judge::{self, KernelMount};
+use cairn_testkit::judge;
 
 use crate::fixture::Volume;
 
@@ -54,13 +54,7 @@ fn run(program: &str, place: &Path) -> Vec<String> {
 }
 
 fn by_the_kernel(program: &str) -> Vec<String> {
-    let outside = tempfile::tempdir().unwrap();
-    let image = outside.path().join("image");
-    judge::mke2fs(&image, 64 << 20, &["-t", "ext4"]);
-    let kernel = KernelMount::new(&image, "");
-    let told = run(program, kernel.path());
-    kernel.unmount();
-    told
+    judge::on_the_kernel_s_ext4(64 << 20, &[], |root| run(program, root))
 }
 
 /// Immutable and append-only files are by default protected as on the kernel's ext4, from `open`

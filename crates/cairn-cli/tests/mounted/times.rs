@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use cairn_testkit::judge::{self, KernelMount};
+use cairn_testkit::judge;
 
 use crate::fixture::Volume;
 
@@ -35,12 +35,7 @@ fn show(place: &Path, how: &str) -> String {
 /// Without the writeback cache: with it the kernel keeps the times of files, as they were given,
 /// while it has the files in memory.
 fn compare(arguments: &[&str]) {
-    let outside = tempfile::tempdir().unwrap();
-    let image = outside.path().join("image");
-    judge::mke2fs(&image, 64 << 20, &[&["-t", "ext4"], arguments].concat());
-    let kernel = KernelMount::new(&image, "");
-    let expected = show(kernel.path(), "set");
-    kernel.unmount();
+    let expected = judge::on_the_kernel_s_ext4(64 << 20, arguments, |root| show(root, "set"));
     let mut volume = Volume::make(64 << 20, arguments);
     volume.mount("nowriteback_cache");
     assert_eq!(show(&volume.root(), "set"), expected, "{arguments:?}: ours, the kernel's");

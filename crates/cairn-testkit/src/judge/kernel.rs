@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{command, run, try_run};
+use super::{command, mke2fs, run, try_run};
 
 /// A loop device over an image.
 #[derive(Debug)]
@@ -152,4 +152,20 @@ fn remove(directory: &Path) {
     if let Err(error) = std::fs::remove_dir(directory) {
         eprintln!("cannot remove {}: {error}", directory.display());
     }
+}
+
+/// Runs `work` on a new ext4 volume that the kernel has mounted. Its answer is what Cairn's is
+/// compared with. `arguments`: mke2fs's, besides `-t ext4`.
+///
+/// # Panics
+/// The volume cannot be made or mounted.
+#[track_caller]
+pub fn on_the_kernel_s_ext4<T>(size: u64, arguments: &[&str], work: impl FnOnce(&Path) -> T) -> T {
+    let outside = tempfile::tempdir().expect("a directory for the image");
+    let image = outside.path().join("image");
+    mke2fs(&image, size, &[&["-t", "ext4"], arguments].concat());
+    let kernel = KernelMount::new(&image, "");
+    let answer = work(kernel.path());
+    kernel.unmount();
+    answer
 }

@@ -18,7 +18,7 @@ pub use f2fs::{
     f2fs_in_memory, fsck_f2fs, fsck_f2fs_device, mkfs_f2fs, node_blocks_of, sload_f2fs,
     try_mkfs_f2fs,
 };
-pub use kernel::{KernelMount, LoopDevice};
+pub use kernel::{KernelMount, LoopDevice, on_the_kernel_s_ext4};
 
 /// Programs and their packages.
 const PACKAGES: [(&str, &str); 30] = [
