@@ -5,6 +5,7 @@
 //! Needs root, `/dev/fuse` and loop devices, and the tools that `scripts/install-deps` installs; a
 //! test without one of them fails and names it. `CAIRN_DEEP=1` runs longer.
 
+mod allocate;
 mod beside;
 mod databases;
 mod errors;
