@@ -21,51 +21,39 @@ fn open(device: Arc<dyn BlockDevice>, runtime: Arc<dyn Runtime>, options: &str) 
     Ext4::open(device, runtime, &options).unwrap()
 }
 
-const fn live(against: &'static str, word: &'static str, seen: fn(&Given<'_>) -> String) -> Effect {
-    Effect { against, word, live: true, seen }
-}
-
-const fn at_mount(
-    against: &'static str,
-    word: &'static str,
-    seen: fn(&Given<'_>) -> String,
-) -> Effect {
-    Effect { against, word, live: false, seen }
-}
-
 const EFFECTS: &[Effect] = &[
-    live("", "ro", writing),
-    live("ro", "rw", writing),
-    at_mount("ro", "noload", replayed),
-    at_mount("ro", "norecovery", replayed),
-    at_mount("", "sb=8193", writing),
-    live("", "commit=30", |given| after_seconds(given, 10)),
-    live("", "noatime", access_times),
-    live("noatime", "relatime", access_times),
-    live("", "discard", discards),
-    live("discard", "nodiscard", discards),
-    live("", "grpid", group),
-    live("", "bsdgroups", group),
-    live("grpid", "nogrpid", group),
-    live("bsdgroups", "sysvgroups", group),
-    live("", "stripe=48", beginnings),
-    live("", "minixdf", size),
-    live("minixdf", "bsddf", size),
-    live("", "cache=4M", memory),
-    live("", "nobuffered_iomap", mappings),
-    live("nobuffered_iomap", "buffered_iomap", mappings),
-    live("", "max_folio=4K", folios),
-    live("", "async_checkpoint", ahead),
-    live("", "async_checkpoint=70", ahead),
-    live("async_checkpoint", "noasync_checkpoint", ahead),
-    live("", "checkpoint_clean=scan", looks),
-    live("checkpoint_clean=scan", "checkpoint_clean=bail_out", looks),
-    live("checkpoint_clean=scan", "checkpoint_clean=counted", looks),
-    live("", "errors=remount-ro", after_damage),
-    live("", "errors=panic", after_damage),
-    live("errors=panic", "errors=continue", after_damage),
-    live("", "resuid=77", reserved_for),
-    live("", "resgid=88", reserved_for),
+    Effect::live("", "ro", writing),
+    Effect::live("ro", "rw", writing),
+    Effect::at_mount("ro", "noload", replayed),
+    Effect::at_mount("ro", "norecovery", replayed),
+    Effect::at_mount("", "sb=8193", writing),
+    Effect::live("", "commit=30", |given| after_seconds(given, 10)),
+    Effect::live("", "noatime", access_times),
+    Effect::live("noatime", "relatime", access_times),
+    Effect::live("", "discard", discards),
+    Effect::live("discard", "nodiscard", discards),
+    Effect::live("", "grpid", group),
+    Effect::live("", "bsdgroups", group),
+    Effect::live("grpid", "nogrpid", group),
+    Effect::live("bsdgroups", "sysvgroups", group),
+    Effect::live("", "stripe=48", beginnings),
+    Effect::live("", "minixdf", size),
+    Effect::live("minixdf", "bsddf", size),
+    Effect::live("", "cache=4M", memory),
+    Effect::live("", "nobuffered_iomap", mappings),
+    Effect::live("nobuffered_iomap", "buffered_iomap", mappings),
+    Effect::live("", "max_folio=4K", folios),
+    Effect::live("", "async_checkpoint", ahead),
+    Effect::live("", "async_checkpoint=70", ahead),
+    Effect::live("async_checkpoint", "noasync_checkpoint", ahead),
+    Effect::live("", "checkpoint_clean=scan", looks),
+    Effect::live("checkpoint_clean=scan", "checkpoint_clean=bail_out", looks),
+    Effect::live("checkpoint_clean=scan", "checkpoint_clean=counted", looks),
+    Effect::live("", "errors=remount-ro", after_damage),
+    Effect::live("", "errors=panic", after_damage),
+    Effect::live("errors=panic", "errors=continue", after_damage),
+    Effect::live("", "resuid=77", reserved_for),
+    Effect::live("", "resgid=88", reserved_for),
 ];
 
 fn directories(fs: &dyn FileSystem, count: usize) {

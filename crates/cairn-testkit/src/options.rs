@@ -29,6 +29,28 @@ pub struct Effect {
     pub seen: fn(&Given<'_>) -> String,
 }
 
+impl Effect {
+    /// Of a word that a remount can change.
+    #[must_use]
+    pub const fn live(
+        against: &'static str,
+        word: &'static str,
+        seen: fn(&Given<'_>) -> String,
+    ) -> Self {
+        Self { against, word, live: true, seen }
+    }
+
+    /// Of a word for mounts only.
+    #[must_use]
+    pub const fn at_mount(
+        against: &'static str,
+        word: &'static str,
+        seen: fn(&Given<'_>) -> String,
+    ) -> Self {
+        Self { against, word, live: false, seen }
+    }
+}
+
 /// A volume that is to be opened with some options.
 pub struct Given<'a> {
     fresh: &'a MemoryDevice,

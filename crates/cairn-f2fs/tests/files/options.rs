@@ -26,52 +26,40 @@ fn open(device: Arc<dyn BlockDevice>, runtime: Arc<dyn Runtime>, options: &str) 
     F2fs::open(device, runtime, &options).unwrap()
 }
 
-const fn live(against: &'static str, word: &'static str, seen: fn(&Given<'_>) -> String) -> Effect {
-    Effect { against, word, live: true, seen }
-}
-
-const fn at_mount(
-    against: &'static str,
-    word: &'static str,
-    seen: fn(&Given<'_>) -> String,
-) -> Effect {
-    Effect { against, word, live: false, seen }
-}
-
 const EFFECTS: &[Effect] = &[
-    live("", "ro", writing),
-    at_mount("ro", "rw", writing),
-    at_mount("ro", "norecovery", rolled_forward),
-    at_mount("ro", "disable_roll_forward", rolled_forward),
-    live("", "noatime", access_times),
-    live("noatime", "relatime", access_times),
-    live("", "errors=remount-ro", after_damage),
-    live("errors=panic", "errors=continue", after_damage),
-    live("", "cache=4M", memory),
-    live("", "nobuffered_iomap", mappings),
-    live("nobuffered_iomap", "buffered_iomap", mappings),
-    live("", "max_folio=4K", folios),
-    at_mount("", "mode=lfs", overwritten),
-    at_mount("mode=lfs", "mode=adaptive", overwritten),
-    live("mode=lfs,background_gc=off", "gc_victim=greedy", cleaned_for_room),
-    live("mode=lfs,background_gc=off", "gc_victim=data_first", cleaned_for_room),
-    live("mode=lfs", "background_gc=off", cleaned_when_idle),
-    live("mode=lfs,background_gc=off", "background_gc=sync", cleaned_when_idle),
-    live("mode=lfs,background_gc=off", "gc_merge", cleaner),
-    live("mode=lfs,background_gc=off,gc_merge", "nogc_merge", cleaner),
-    live("checkpoint_interval=86400", "atgc", cleaned_although_young),
-    live("checkpoint_interval=86400,atgc", "noatgc", cleaned_although_young),
-    at_mount("", "nodiscard", discards),
-    at_mount("nodiscard", "discard", discards),
-    live("", "checkpoint_interval=5", |given| after_seconds(given, 20)),
-    live("", "nocheckpoint_merge", merged),
-    live("nocheckpoint_merge", "checkpoint_merge", merged),
-    live("nocheckpoint_merge", "checkpoint=merge", merged),
-    live("nocheckpoint_merge", "checkpoint=disable", final_after_sync),
-    live("nocheckpoint_merge,checkpoint=disable", "checkpoint=enable", final_after_sync),
-    live("", "reserve_root=700", left_by_users),
-    live("reserve_root=700", "resuid=77", reserved_for),
-    live("reserve_root=700", "resgid=88", reserved_for),
+    Effect::live("", "ro", writing),
+    Effect::at_mount("ro", "rw", writing),
+    Effect::at_mount("ro", "norecovery", rolled_forward),
+    Effect::at_mount("ro", "disable_roll_forward", rolled_forward),
+    Effect::live("", "noatime", access_times),
+    Effect::live("noatime", "relatime", access_times),
+    Effect::live("", "errors=remount-ro", after_damage),
+    Effect::live("errors=panic", "errors=continue", after_damage),
+    Effect::live("", "cache=4M", memory),
+    Effect::live("", "nobuffered_iomap", mappings),
+    Effect::live("nobuffered_iomap", "buffered_iomap", mappings),
+    Effect::live("", "max_folio=4K", folios),
+    Effect::at_mount("", "mode=lfs", overwritten),
+    Effect::at_mount("mode=lfs", "mode=adaptive", overwritten),
+    Effect::live("mode=lfs,background_gc=off", "gc_victim=greedy", cleaned_for_room),
+    Effect::live("mode=lfs,background_gc=off", "gc_victim=data_first", cleaned_for_room),
+    Effect::live("mode=lfs", "background_gc=off", cleaned_when_idle),
+    Effect::live("mode=lfs,background_gc=off", "background_gc=sync", cleaned_when_idle),
+    Effect::live("mode=lfs,background_gc=off", "gc_merge", cleaner),
+    Effect::live("mode=lfs,background_gc=off,gc_merge", "nogc_merge", cleaner),
+    Effect::live("checkpoint_interval=86400", "atgc", cleaned_although_young),
+    Effect::live("checkpoint_interval=86400,atgc", "noatgc", cleaned_although_young),
+    Effect::at_mount("", "nodiscard", discards),
+    Effect::at_mount("nodiscard", "discard", discards),
+    Effect::live("", "checkpoint_interval=5", |given| after_seconds(given, 20)),
+    Effect::live("", "nocheckpoint_merge", merged),
+    Effect::live("nocheckpoint_merge", "checkpoint_merge", merged),
+    Effect::live("nocheckpoint_merge", "checkpoint=merge", merged),
+    Effect::live("nocheckpoint_merge", "checkpoint=disable", final_after_sync),
+    Effect::live("nocheckpoint_merge,checkpoint=disable", "checkpoint=enable", final_after_sync),
+    Effect::live("", "reserve_root=700", left_by_users),
+    Effect::live("reserve_root=700", "resuid=77", reserved_for),
+    Effect::live("reserve_root=700", "resgid=88", reserved_for),
 ];
 
 fn create(fs: &dyn FileSystem, name: &str) -> Ino {
