@@ -31,11 +31,7 @@ pub(super) fn inspect(device: &Arc<dyn BlockDevice>) -> Result<Option<Info>, Cau
 }
 
 fn parse(options: &OpenOptions) -> Result<MountOptions, Cause> {
-    let mut text = options.mount_options.clone();
-    if options.read_only {
-        text = if text.is_empty() { "ro".into() } else { format!("{text},ro") };
-    }
-    MountOptions::parse(&text).map_err(cause)
+    MountOptions::parse(&options.as_mount_options()).map_err(cause)
 }
 
 pub(super) fn check_options(options: &OpenOptions) -> Result<Vec<String>, Cause> {

@@ -26,4 +26,14 @@ impl OpenOptions {
     pub fn read_only() -> Self {
         Self { read_only: true, ..Self::default() }
     }
+
+    /// The mount options, with `ro` among them if nothing is to be written.
+    #[must_use]
+    pub(crate) fn as_mount_options(&self) -> String {
+        match (self.read_only, self.mount_options.is_empty()) {
+            (false, _) => self.mount_options.clone(),
+            (true, true) => "ro".into(),
+            (true, false) => format!("{},ro", self.mount_options),
+        }
+    }
 }
