@@ -240,7 +240,11 @@ impl Round<'_> {
             self.mapper.release(run);
         }
         if let Err(error) = result {
-            tracing::warn!(start = %run.start, blocks = run.len, %error, "write-back failed");
+            let what = match outcome {
+                WriteOutcome::Lost => "file data could not be written and is lost",
+                _ => "file data could not be written, and is tried again",
+            };
+            tracing::warn!(start = %run.start, blocks = run.len, %error, "{what}");
             if self.file.cache.no_room.count(&error) {
                 // The daemon tries again until there is room.
                 self.file.cache.dirty.wake.notify();
