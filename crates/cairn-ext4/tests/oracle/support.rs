@@ -1,9 +1,11 @@
 //! Volumes in memory; functions that open and judge them.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use cairn_base::runtime::threads::Threads;
 use cairn_block::BlockDevice;
+use cairn_block::file::{FileDevice, OpenOptions};
 use cairn_block::memory::MemoryDevice;
 use cairn_ext4::{Ext4, MountOptions};
 use cairn_testkit::crash::{read_image, write_image};
@@ -29,6 +31,13 @@ pub fn volume(size: u64, args: &[&str]) -> Arc<MemoryDevice> {
 #[track_caller]
 pub fn open(device: &Arc<MemoryDevice>, options: &str) -> Arc<Ext4> {
     try_open(device.clone(), options).expect("the volume opens")
+}
+
+/// Opens the volume in a file, which must open.
+#[track_caller]
+pub fn open_image(image: &Path, options: &str) -> Arc<Ext4> {
+    let device = FileDevice::open(image, OpenOptions::write()).expect("the image opens");
+    try_open(Arc::new(device), options).expect("the volume opens")
 }
 
 /// Opens a device that may be no volume.

@@ -1,23 +1,15 @@
 //! `async_checkpoint` and `checkpoint_clean` at mount and remount: accepted and refused values, and
 //! reports.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use cairn_base::runtime::simulated::Simulated;
 use cairn_block::BlockDevice;
-use cairn_block::memory::MemoryDevice;
 use cairn_block::wrap::ReadOnly;
 use cairn_ext4::{Ext4, MountOptions};
-use cairn_testkit::crash::{read_image, write_image};
-use cairn_testkit::judge::{assert_clean, mke2fs};
 use cairn_vfs::{Caller, FileSystem, NewInode};
 
-fn volume(dir: &Path, args: &[&str]) -> Arc<MemoryDevice> {
-    let image = dir.join("image");
-    mke2fs(&image, 16 << 20, args);
-    Arc::new(read_image(&image).unwrap())
-}
+use crate::support::{judge, volume};
 
 fn open(device: Arc<dyn BlockDevice>, options: &str) -> Result<Arc<Ext4>, String> {
     let options = MountOptions::parse(options).expect("well-formed options");
@@ -35,8 +27,7 @@ fn make_directory(fs: &Ext4, name: &str) {
 
 #[test]
 fn a_volume_without_a_journal_refuses_to_checkpoint_ahead_and_goes_on() {
-    let dir = tempfile::tempdir().unwrap();
-    let device = volume(dir.path(), &["-t", "ext4", "-O", "^has_journal"]);
+    let device = volume(16 << 20, &["-t", "ext4", "-O", "^has_journal"]);
     let message = refused(open(device.clone(), "async_checkpoint=30"));
     assert!(
         message.contains("async_checkpoint") && message.contains("has no journal"),
@@ -51,26 +42,22 @@ fn a_volume_without_a_journal_refuses_to_checkpoint_ahead_and_goes_on() {
     fs.remount("noasync_checkpoint,checkpoint_clean=bail_out").unwrap();
     make_directory(&fs, "still");
     fs.unmount().unwrap();
-    let image = dir.path().join("after");
-    write_image(&*device, &image).unwrap();
-    assert_clean(&image);
+    judge(&device);
 }
 
 #[test]
 fn a_volume_that_cannot_be_written_refuses_to_checkpoint_ahead() {
-    let dir = tempfile::tempdir().unwrap();
-    let device = volume(dir.path(), &["-t", "ext4"]);
+    let device = volume(16 << 20, &["-t", "ext4"]);
     let message = refused(open(Arc::new(ReadOnly::new(device.clone())), "async_checkpoint"));
     assert!(message.contains("async_checkpoint") && message.contains("not writable"), "{message}");
-    let fs = open(device, "ro").unwrap();
+    let fs = open(device.clone(), "ro").unwrap();
     assert!(fs.remount("async_checkpoint").unwrap_err().to_string().contains("read-only"));
     fs.unmount().unwrap();
 }
 
 #[test]
 fn every_transition_takes_effect_and_is_reported() {
-    let dir = tempfile::tempdir().unwrap();
-    let device = volume(dir.path(), &["-t", "ext4", "-b", "1024", "-J", "size=1"]);
+    let device = volume(16 << 20, &["-t", "ext4", "-b", "1024", "-J", "size=1"]);
     let fs = open(device.clone(), "async_checkpoint").unwrap();
     let percent = |fs: &Ext4| fs.report().u64("journal.checkpoint.async_percent").unwrap();
     assert_eq!(percent(&fs), 50);
@@ -107,7 +94,5 @@ fn every_transition_takes_effect_and_is_reported() {
     let report = fs.report();
     assert!(report.u64("journal.checkpointed").unwrap() > 200, "{report:?}");
     fs.unmount().unwrap();
-    let image = dir.path().join("after");
-    write_image(&*device, &image).unwrap();
-    assert_clean(&image);
+    judge(&device);
 }

@@ -3,26 +3,13 @@
 use std::sync::Arc;
 
 use cairn_base::Ino;
-use cairn_base::runtime::threads::Threads;
 use cairn_block::memory::MemoryDevice;
-use cairn_ext4::{Ext4, MountOptions};
-use cairn_testkit::crash::{read_image, write_image};
-use cairn_testkit::judge::{assert_clean, mke2fs};
+use cairn_ext4::Ext4;
 use cairn_vfs::{
     AllocateMode, Caller, FileSystem, IoFlags, NewInode, SetAttributes, SetTime, Timestamp,
 };
 
-fn volume(args: &[&str]) -> Arc<MemoryDevice> {
-    let dir = tempfile::tempdir().unwrap();
-    let image = dir.path().join("image");
-    mke2fs(&image, 16 << 20, args);
-    Arc::new(read_image(&image).expect("the image is readable"))
-}
-
-fn open(device: Arc<MemoryDevice>) -> Arc<Ext4> {
-    Ext4::open(device, Arc::new(Threads::new()), &MountOptions::default())
-        .expect("the volume opens")
-}
+use crate::support::{judge, open, volume};
 
 fn file(fs: &Ext4, name: &[u8]) -> Ino {
     fs.create(fs.root(), name, NewInode::Regular, 0o644, &Caller::ROOT).unwrap().ino
@@ -34,7 +21,7 @@ fn resize(fs: &Ext4, ino: Ino, size: u64) {
 
 /// Contents after a crash now.
 fn after_crash(device: &MemoryDevice, name: &[u8]) -> Vec<u8> {
-    let fs = open(Arc::new(device.fork()));
+    let fs = open(&Arc::new(device.fork()), "");
     let found = fs.lookup(fs.root(), name).unwrap();
     let mut bytes = vec![0xee; usize::try_from(found.size).unwrap()];
     let read = fs.read(found.ino, 0, &mut bytes, IoFlags::empty()).unwrap();
@@ -47,8 +34,8 @@ fn after_crash(device: &MemoryDevice, name: &[u8]) -> Vec<u8> {
 #[test]
 fn a_file_made_longer_over_dirty_data_keeps_its_size() {
     for args in [&["-t", "ext4"][..], &["-t", "ext4", "-b", "1024"]] {
-        let device = volume(args);
-        let fs = open(device.clone());
+        let device = volume(16 << 20, args);
+        let fs = open(&device, "");
         let ino = file(&fs, b"f");
         fs.write(ino, 0, &[1; 4096], IoFlags::empty()).unwrap();
         fs.fsync(ino, 0, false).unwrap();
@@ -66,8 +53,8 @@ fn a_file_made_longer_over_dirty_data_keeps_its_size() {
 /// punched there, the size must not wait for ever.
 #[test]
 fn a_hole_over_the_old_end_does_not_hold_the_size_back() {
-    let device = volume(&["-t", "ext4"]);
-    let fs = open(device.clone());
+    let device = volume(16 << 20, &["-t", "ext4"]);
+    let fs = open(&device, "");
     let ino = file(&fs, b"f");
     fs.write(ino, 0, &[1; 100], IoFlags::empty()).unwrap();
     fs.fsync(ino, 0, false).unwrap();
@@ -79,8 +66,8 @@ fn a_hole_over_the_old_end_does_not_hold_the_size_back() {
 
 #[test]
 fn what_was_cut_off_does_not_come_back() {
-    let device = volume(&["-t", "ext4"]);
-    let fs = open(device.clone());
+    let device = volume(16 << 20, &["-t", "ext4"]);
+    let fs = open(&device, "");
     let ino = file(&fs, b"f");
     fs.write(ino, 0, &[7; 10_000], IoFlags::empty()).unwrap();
     fs.fsync(ino, 0, false).unwrap();
@@ -94,8 +81,8 @@ fn what_was_cut_off_does_not_come_back() {
 
 #[test]
 fn fdatasync_keeps_overwritten_data_and_new_sizes() {
-    let device = volume(&["-t", "ext4"]);
-    let fs = open(device.clone());
+    let device = volume(16 << 20, &["-t", "ext4"]);
+    let fs = open(&device, "");
     let ino = file(&fs, b"f");
     for round in 1..20_u8 {
         fs.write(ino, 0, &[round; 5000], IoFlags::empty()).unwrap();
@@ -111,8 +98,8 @@ fn fdatasync_keeps_overwritten_data_and_new_sizes() {
 /// although they have not changed. Each of them took a handle and the inode's block.
 #[test]
 fn times_of_removed_files_and_unchanged_times_take_no_handle() {
-    let device = volume(&["-t", "ext4"]);
-    let fs = open(device.clone());
+    let device = volume(16 << 20, &["-t", "ext4"]);
+    let fs = open(&device, "");
     let (kept, removed) = (file(&fs, b"kept"), file(&fs, b"removed"));
     let unnamed = fs.tmpfile(fs.root(), 0o644, &Caller::ROOT).unwrap().ino;
     fs.unlink(fs.root(), b"removed").unwrap();
@@ -138,13 +125,10 @@ fn times_of_removed_files_and_unchanged_times_take_no_handle() {
     let fork = device.fork();
     fs.unmount().unwrap();
     for device in [Arc::new(fork), device] {
-        let fs = open(device.clone());
+        let fs = open(&device, "");
         let seconds = |name| fs.lookup(fs.root(), name).unwrap().mtime.seconds;
         assert_eq!((seconds(b"kept".as_slice()), seconds(b"named".as_slice())), (1000, 3000));
         fs.unmount().unwrap();
-        let dir = tempfile::tempdir().unwrap();
-        let image = dir.path().join("image");
-        write_image(&device, &image).unwrap();
-        assert_clean(&image);
+        judge(&device);
     }
 }

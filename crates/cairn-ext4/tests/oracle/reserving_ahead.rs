@@ -2,13 +2,11 @@
 
 use std::sync::Arc;
 
-use cairn_base::runtime::threads::Threads;
 use cairn_block::memory::MemoryDevice;
-use cairn_ext4::{Ext4, MountOptions};
-use cairn_testkit::crash::{read_image, write_image};
-use cairn_testkit::judge::{assert_clean, mke2fs};
 use cairn_testkit::oracle::{Subject, reserving_ahead};
 use cairn_vfs::FileSystem;
+
+use crate::support::{judge, open, volume};
 
 struct Kind {
     megabytes: u64,
@@ -21,20 +19,15 @@ impl Subject for Kind {
     }
 
     fn make(&self) -> Arc<MemoryDevice> {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        mke2fs(file.path(), self.megabytes << 20, &["-t", "ext4", "-b", "4096"]);
-        Arc::new(read_image(file.path()).unwrap())
+        volume(self.megabytes << 20, &["-t", "ext4", "-b", "4096"])
     }
 
     fn open(&self, device: &Arc<MemoryDevice>) -> Arc<dyn FileSystem> {
-        let options = MountOptions::parse(self.options).unwrap();
-        Ext4::open(device.clone(), Arc::new(Threads::new()), &options).unwrap()
+        open(device, self.options)
     }
 
     fn judge(&self, device: &MemoryDevice) {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        write_image(device, file.path()).unwrap();
-        assert_clean(file.path());
+        judge(device);
     }
 }
 

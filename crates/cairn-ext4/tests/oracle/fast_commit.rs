@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cairn_base::runtime::threads::Threads;
-use cairn_block::BlockDevice;
-use cairn_block::file::{FileDevice, OpenOptions};
 use cairn_ext4::{Ext4, MountOptions};
 use cairn_testkit::crash::{Recording, read_image};
 use cairn_testkit::judge::{KernelMount, assert_clean, debugfs, mke2fs};
 use cairn_testkit::tree::{Snapshot, SnapshotOptions, digest_path, digest_volume};
 use cairn_vfs::FileSystem;
+
+use crate::support::open_image;
 
 /// Times of directories are not in fast commits.
 const COMPARED: SnapshotOptions =
@@ -34,13 +34,6 @@ const FORMATS: &[(&str, &[&str])] = &[
         &["-t", "ext4", "-b", "4096", "-O", "fast_commit,metadata_csum_seed,orphan_file"],
     ),
 ];
-
-fn open(image: &Path, options: &str) -> Arc<Ext4> {
-    let device: Arc<dyn BlockDevice> =
-        Arc::new(FileDevice::open(image, OpenOptions::write()).expect("the image opens"));
-    let options = MountOptions::parse(options).expect("valid options");
-    Ext4::open(device, Arc::new(Threads::new()), &options).expect("the volume opens")
-}
 
 fn append(path: &Path, bytes: &[u8]) {
     let mut file = FsOptions::new().create(true).append(true).open(path).unwrap();
@@ -140,12 +133,12 @@ fn crashed(
 /// kernel judge the result.
 fn check(name: &str, image: &Path, shown: &Snapshot) {
     let before = fs::read(image).unwrap();
-    let fs = open(image, "ro");
+    let fs = open_image(image, "ro");
     assert_eq!(fs.read_only_reason().as_deref(), Some("mounted with ro"), "{name}");
     shown.assert_same(&digest_volume(&*fs, COMPARED).unwrap());
     drop(fs);
     assert!(before == std::fs::read(image).unwrap(), "{name}: a read-only open writes nothing");
-    let fs = open(image, "");
+    let fs = open_image(image, "");
     assert_eq!(fs.read_only_reason(), None, "{name}");
     shown.assert_same(&digest_volume(&*fs, COMPARED).unwrap());
     fs.unmount().unwrap();
@@ -215,7 +208,7 @@ fn trees_and_directories_grow_in_replay() {
 /// Replay may build another tree than the kernel had, of more or fewer blocks: only e2fsck judges
 /// the counts.
 fn check_but_sectors(name: &str, image: &Path, shown: &Snapshot) {
-    let fs = open(image, "");
+    let fs = open_image(image, "");
     assert_eq!(fs.read_only_reason(), None, "{name}");
     let ours = digest_volume(&*fs, COMPARED).unwrap();
     shown.assert_same(&digest_volume(&*fs, BY_KERNEL).unwrap());
@@ -241,7 +234,7 @@ fn fast_commits_that_do_not_fit_make_the_volume_read_only() {
     let mut bytes = fs::read(&image).unwrap();
     misdirect(&mut bytes);
     fs::write(&image, &bytes).unwrap();
-    let fs = open(&image, "");
+    let fs = open_image(&image, "");
     let reason = fs.read_only_reason().expect("the first record names a reserved inode");
     assert!(reason.contains("e2fsck") && reason.contains("inode 3"), "{reason}");
     digest_volume(&*fs, COMPARED).unwrap();
@@ -318,7 +311,7 @@ fn names_that_cannot_be_are_not_made() {
         let mut bytes = sound.clone();
         rewrite(&mut bytes, &[3], |record| rename(record, name));
         fs::write(&image, &bytes).unwrap();
-        let fs = open(&image, "");
+        let fs = open_image(&image, "");
         let reason = fs.read_only_reason().unwrap_or_else(|| panic!("{name:?} was taken"));
         assert!(reason.contains("e2fsck"), "{name:?}: {reason}");
         digest_volume(&*fs, COMPARED).unwrap();
@@ -330,7 +323,7 @@ fn names_that_cannot_be_are_not_made() {
     let mut bytes = sound.clone();
     rewrite(&mut bytes, &[3], |record| rename(record, b""));
     fs::write(&image, &bytes).unwrap();
-    let fs = open(&image, "");
+    let fs = open_image(&image, "");
     assert_eq!(fs.read_only_reason(), None);
     digest_volume(&*fs, COMPARED).unwrap();
     fs.unmount().unwrap();
@@ -340,7 +333,7 @@ fn names_that_cannot_be_are_not_made() {
     let mut bytes = sound;
     rewrite(&mut bytes, &[3], |record| rename(record, b"Nnn"));
     fs::write(&image, &bytes).unwrap();
-    let reason = open(&image, "ro").read_only_reason();
+    let reason = open_image(&image, "ro").read_only_reason();
     assert_eq!(reason.as_deref(), Some("mounted with ro"));
 }
 
@@ -358,7 +351,7 @@ fn a_cut_during_replay_loses_nothing() {
     let log = recording.finish();
     for (number, cut) in log.barrier_cuts().into_iter().chain(log.random_cuts(40, 7)).enumerate() {
         log.write_image(cut, &image).unwrap();
-        let fs = open(&image, "");
+        let fs = open_image(&image, "");
         assert_eq!(fs.read_only_reason(), None, "{cut:?}");
         digest_volume(&*fs, BY_KERNEL).unwrap().assert_same(&roughly);
         fs.unmount().unwrap();

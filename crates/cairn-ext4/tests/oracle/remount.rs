@@ -4,32 +4,18 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use cairn_base::runtime::threads::Threads;
 use cairn_block::memory::MemoryDevice;
-use cairn_ext4::{Ext4, MountOptions};
+use cairn_ext4::Ext4;
 use cairn_testkit::crash::{read_image, write_image};
-use cairn_testkit::judge::{assert_clean, mke2fs};
 use cairn_testkit::{freezing, times};
 use cairn_vfs::{Caller, Error, FileSystem, IoFlags, NewInode, OpenMode};
+
+use crate::support::{judge, open, volume};
 
 const ROOT: Caller = Caller { uid: 0, gid: 0, umask: 0o022 };
 
 fn device(arguments: &[&str]) -> Arc<MemoryDevice> {
-    let file = tempfile::NamedTempFile::new().unwrap();
-    mke2fs(file.path(), 64 << 20, arguments);
-    Arc::new(read_image(file.path()).unwrap())
-}
-
-fn open(device: &Arc<MemoryDevice>, options: &str) -> Arc<Ext4> {
-    Ext4::open(device.clone(), Arc::new(Threads::new()), &MountOptions::parse(options).unwrap())
-        .unwrap()
-}
-
-#[track_caller]
-fn judge(device: &MemoryDevice) {
-    let file = tempfile::NamedTempFile::new().unwrap();
-    write_image(device, file.path()).unwrap();
-    assert_clean(file.path());
+    volume(64 << 20, arguments)
 }
 
 fn create(volume: &Ext4, name: &str) -> Result<cairn_base::Ino, Error> {

@@ -1,17 +1,12 @@
 //! Trees that Cairn writes and the kernel reads, and the reverse, judged by e2fsck.
 
-use std::path::Path;
-use std::sync::Arc;
-
-use cairn_base::runtime::threads::Threads;
-use cairn_block::BlockDevice;
-use cairn_block::file::{FileDevice, OpenOptions};
-use cairn_ext4::{Ext4, MountOptions};
 use cairn_testkit::judge::{KernelMount, assert_clean, mke2fs};
 use cairn_testkit::tree::{
     PathTarget, SnapshotOptions, TreeSpec, VolumeTarget, build, digest_path, digest_volume, plan,
 };
 use cairn_vfs::FileSystem;
+
+use crate::support::open_image;
 
 /// Feature sets: the defaults of mke2fs, and single differences.
 const FORMATS: &[(&str, &[&str])] = &[
@@ -31,13 +26,6 @@ const FORMATS: &[(&str, &[&str])] = &[
     ("ext2", &["-t", "ext2", "-b", "1024"]),
 ];
 
-fn open(image: &Path, options: &str) -> Arc<Ext4> {
-    let device: Arc<dyn BlockDevice> =
-        Arc::new(FileDevice::open(image, OpenOptions::write()).expect("the image opens"));
-    let options = MountOptions::parse(options).expect("valid options");
-    Ext4::open(device, Arc::new(Threads::new()), &options).expect("the volume opens")
-}
-
 fn spec(seed: u64, format: &str) -> TreeSpec {
     // Records of 128 bytes have no room for nanoseconds; large attributes want a block.
     TreeSpec { xattrs: !format.starts_with("ext2"), ..TreeSpec::small(seed) }
@@ -54,14 +42,14 @@ fn the_kernel_reads_what_cairn_writes() {
         let dir = tempfile::tempdir().unwrap();
         let image = dir.path().join("image");
         mke2fs(&image, 96 << 20, args);
-        let fs = open(&image, "");
+        let fs = open_image(&image, "");
         build(&VolumeTarget::new(&*fs), &plan(&spec(seed, name)));
         fs.sync().unwrap();
         let ours = digest_volume(&*fs, options(name)).unwrap();
         fs.unmount().unwrap();
         drop(fs);
         assert_clean(&image);
-        let again = digest_volume(&*open(&image, "ro"), options(name)).unwrap();
+        let again = digest_volume(&*open_image(&image, "ro"), options(name)).unwrap();
         ours.assert_same(&again);
         let mount = KernelMount::new(&image, "ro");
         let theirs = digest_path(mount.path(), options(name)).unwrap();
@@ -83,12 +71,12 @@ fn cairn_reads_what_the_kernel_writes() {
         rustix::fs::syncfs(std::fs::File::open(mount.path()).unwrap()).unwrap();
         let theirs = digest_path(mount.path(), options(name)).unwrap();
         mount.unmount();
-        let fs = open(&image, "ro");
+        let fs = open_image(&image, "ro");
         let ours = digest_volume(&*fs, options(name)).unwrap();
         drop(fs);
         theirs.assert_same(&ours);
         // Cairn continues after the kernel and removes everything.
-        let fs = open(&image, "");
+        let fs = open_image(&image, "");
         remove_all(&*fs);
         fs.unmount().unwrap();
         drop(fs);
