@@ -30,9 +30,9 @@ pub(crate) fn copy_from(contents: &[u8], offset: u64, buf: &mut [u8]) -> usize {
 /// The inode is damaged, or the device failed.
 pub(crate) fn contents(disk: &Disk, inode: &Inode) -> Result<Vec<u8>> {
     let image = disk.nodes.inode(inode.nid)?.ok_or(VfsError::Stale)?;
-    let record = inode.record();
-    let room = image.get(record.inline_data_range()).unwrap_or_default();
-    let len = usize::try_from(record.size).unwrap_or(usize::MAX).min(room.len());
+    let (range, size) = inode.with_record(|record| (record.inline_data_range(), record.size));
+    let room = image.get(range).unwrap_or_default();
+    let len = usize::try_from(size).unwrap_or(usize::MAX).min(room.len());
     Ok(room[..len].to_vec())
 }
 

@@ -70,7 +70,8 @@ pub(super) fn inode(
     let owner = if kind == FileKind::Directory { Owner::Directory } else { Owner::Other };
     let node = op.store.nodes.create(nid, nid, 0, owner, &mut op.reservation);
     let node = node.inspect_err(|_| op.store.nat.give_back(nid))?;
-    let record = record(inodes, &parent.record(), parent.nid, name, new, ownership);
+    let inherited = parent.with_record(Inherited::of);
+    let record = record(inodes, &inherited, parent.nid, name, new, ownership);
     let inode = {
         let mut guard = node.modify();
         fill_node(&record, new, &mut guard);
@@ -94,9 +95,21 @@ fn adopt(inodes: &Inodes, inode: Inode) -> Result<Arc<Inode>> {
     Ok(inode)
 }
 
+/// What a new inode's record takes from the record of its directory.
+struct Inherited {
+    flags: FileFlags,
+    project: u32,
+}
+
+impl Inherited {
+    fn of(above: &Record) -> Self {
+        Self { flags: above.flags, project: above.extra.map_or(0, |extra| extra.projid) }
+    }
+}
+
 fn record(
     inodes: &Inodes,
-    above: &Record,
+    above: &Inherited,
     parent: Nid,
     name: Option<Name<'_>>,
     new: &NewInode<'_>,
@@ -117,11 +130,10 @@ fn record(
         if features.contains(Features::INODE_CRTIME) {
             extra.crtime = now;
         }
-        let project = above.extra.map_or(0, |above| above.projid);
         if features.contains(Features::PROJECT_QUOTA)
             && above.flags.contains(FileFlags::PROJINHERIT)
         {
-            extra.projid = project;
+            extra.projid = above.project;
         }
     }
     record.inline.insert(InlineFlags::XATTR);

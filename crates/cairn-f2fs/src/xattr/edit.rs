@@ -37,9 +37,9 @@ pub(crate) const BLOCKS: u64 = 1;
 
 /// Blocks that this inode needs for these attributes.
 fn blocks(inode: &Inode, list: &[Xattr]) -> u64 {
-    let record = inode.record();
-    let fits = list.is_empty() || xattr::area_size(list) <= record.inline_xattr_range().len();
-    if fits || !record.xattr_nid.is_none() { 0 } else { BLOCKS }
+    let (range, node) = inode.with_record(|record| (record.inline_xattr_range(), record.xattr_nid));
+    let fits = list.is_empty() || xattr::area_size(list) <= range.len();
+    if fits || !node.is_none() { 0 } else { BLOCKS }
 }
 
 /// Header and end of an area.
@@ -175,18 +175,18 @@ fn check_size(inode: &Inode, list: &[Xattr]) -> Result<()> {
 
 /// Writes all attributes, which fit. Makes or removes the attribute node as needed.
 fn write(op: &mut Op<'_>, inode: &Arc<Inode>, list: &[Xattr]) -> Result<()> {
-    let record = inode.record();
-    let range = record.inline_xattr_range();
+    let (range, xattr_nid) =
+        inode.with_record(|record| (record.inline_xattr_range(), record.xattr_nid));
     let mut size = range.len();
     let mut node = None;
     if xattr::area_size(list) > size && !list.is_empty() {
         size = size.saturating_add(NODE_BYTES);
-        node = Some(match record.xattr_nid {
+        node = Some(match xattr_nid {
             Nid::NONE => tree::new_node(op, inode, XATTR_OFFSET)?,
             nid => op.store.nodes.child(nid, inode.nid, XATTR_OFFSET)?,
         });
-    } else if !record.xattr_nid.is_none() {
-        tree::remove_node(op, inode, record.xattr_nid)?;
+    } else if !xattr_nid.is_none() {
+        tree::remove_node(op, inode, xattr_nid)?;
     }
     let area = match list.is_empty() {
         true => vec![0; size],

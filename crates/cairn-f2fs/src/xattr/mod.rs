@@ -36,15 +36,14 @@ pub(crate) fn read_all(disk: &Disk, inode: &Inode) -> Result<Vec<Xattr>> {
     if inode.has_no_xattrs() {
         return Ok(Vec::new());
     }
-    let record = inode.record();
-    let range = record.inline_xattr_range();
+    let (range, node) = inode.with_record(|record| (record.inline_xattr_range(), record.xattr_nid));
     let mut area = Vec::new();
     if !range.is_empty() {
         let image = disk.nodes.inode(inode.nid)?.ok_or(VfsError::Stale)?;
         area.extend_from_slice(image.get(range).unwrap_or_default());
     }
-    if !record.xattr_nid.is_none() {
-        let image = disk.nodes.read(record.xattr_nid, inode.nid, XATTR_OFFSET)?;
+    if !node.is_none() {
+        let image = disk.nodes.read(node, inode.nid, XATTR_OFFSET)?;
         area.extend_from_slice(image.get(..NODE_BYTES).unwrap_or_default());
     }
     Ok(xattr::decode(&area, inode.nid)?)
