@@ -3,15 +3,18 @@
 //! Nothing here may access the mounted directory: no thread serves it yet.
 
 use std::ffi::OsString;
-use std::fs;
-use std::io::{self, ErrorKind};
-use std::os::fd::{AsFd, AsRawFd};
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Write};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::Errno;
-use rustix::mount::UnmountFlags;
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, UnmountFlags, fsconfig_create, fsmount, fsopen,
+};
 
 /// A line of `/proc/self/mountinfo`, with the fields used here.
 #[derive(Debug, PartialEq, Eq)]
@@ -126,7 +129,25 @@ fn unmount_as_user(path: &Path) -> io::Result<()> {
 /// Aborts the connection of a mount (`major:minor`): every pending and later request fails.
 pub(crate) fn abort(device: &str) -> io::Result<()> {
     let minor = device.split(':').nth(1).unwrap_or_default();
-    fs::write(format!("/sys/fs/fuse/connections/{minor}/abort"), "1")
+    let directory = match control_files() {
+        // Only root mounts. The files belong to the user who mounted the connection.
+        Err(_) => openat(CWD, CONTROL_FILES, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()),
+        own => own,
+    }?;
+    let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+    let file = openat(directory, format!("{minor}/abort"), flags, Mode::empty())?;
+    File::from(file).write_all(b"1")
+}
+
+/// Where most systems mount `fusectl`.
+const CONTROL_FILES: &str = "/sys/fs/fuse/connections";
+
+/// The control files of all connections, in a mount without a place: containers and small systems
+/// do not mount `fusectl`.
+fn control_files() -> rustix::io::Result<OwnedFd> {
+    let context = fsopen("fusectl", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    fsconfig_create(&context)?;
+    fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())
 }
 
 #[cfg(test)]
