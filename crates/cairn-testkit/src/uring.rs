@@ -1,10 +1,13 @@
 //! Permission for mounts with FUSE over io_uring, where the machine has it.
 //!
 //! The parameter of the fuse module is off by default, and matters only while a mount begins. Tests
-//! run at the same time, in one process and in several: each holds a shared lock of the parameter's
-//! file while it needs it, and who switched it on waits for the others before it switches it off.
+//! run at the same time, in one process and in several: each process holds a shared lock of the
+//! parameter's file while it needs it. A file says that a test switched it on. The last process
+//! switches it off again; nobody waits for others.
 
 use std::fs::{self, File};
+use std::io::{self, ErrorKind};
+use std::path::PathBuf;
 
 use parking_lot::Mutex;
 use rustix::fs::{FlockOperation, flock};
@@ -14,8 +17,8 @@ const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
 /// What this process holds.
 struct Held {
     guards: usize,
-    /// The locked file, and whether this process switched the parameter on.
-    file: Option<(File, bool)>,
+    /// The locked parameter.
+    file: Option<File>,
 }
 
 static HELD: Mutex<Held> = Mutex::new(Held { guards: 0, file: None });
@@ -31,7 +34,7 @@ pub fn allow() -> Option<Allowed> {
         match switch_on() {
             Ok(file) => held.file = Some(file),
             Err(why) => {
-                println!("FUSE over io_uring is not tested here: {why}");
+                println!("FUSE over io_uring is not tested here: {PARAMETER}: {why}");
                 return None;
             }
         }
@@ -40,16 +43,32 @@ pub fn allow() -> Option<Allowed> {
     Some(Allowed(()))
 }
 
-fn switch_on() -> Result<(File, bool), String> {
-    let text = |error: std::io::Error| format!("{PARAMETER}: {error}");
-    let file = File::open(PARAMETER).map_err(text)?;
-    flock(&file, FlockOperation::LockShared).map_err(|error| text(error.into()))?;
-    let was = fs::read_to_string(PARAMETER).map_err(text)?;
-    let off = was.trim() != "Y";
-    if off {
-        fs::write(PARAMETER, "Y").map_err(text)?;
+/// It exists while the parameter is on because of tests.
+fn mark() -> PathBuf {
+    std::env::temp_dir().join("cairn-tests-switched-fuse-uring-on")
+}
+
+fn switch_on() -> io::Result<File> {
+    let file = File::open(PARAMETER)?;
+    flock(&file, FlockOperation::LockShared)?;
+    if fs::read_to_string(PARAMETER)?.trim() != "Y" {
+        File::create(mark())?;
+        fs::write(PARAMETER, "Y")?;
     }
-    Ok((file, off))
+    Ok(file)
+}
+
+/// Switches it off if no other process holds it. With `NonBlocking`, a refused change of the lock
+/// still gives the shared one up, so one of several processes is the last.
+fn switch_off(file: &File) -> io::Result<()> {
+    match flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Err(rustix::io::Errno::WOULDBLOCK) => return Ok(()),
+        locked => locked?,
+    }
+    match fs::remove_file(mark()) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        removed => removed.and_then(|()| fs::write(PARAMETER, "N")),
+    }
 }
 
 impl Drop for Allowed {
@@ -59,11 +78,10 @@ impl Drop for Allowed {
         if held.guards > 0 {
             return;
         }
-        if let Some((file, true)) = held.file.take() {
-            // The others hold it only while they mount.
-            if flock(&file, FlockOperation::LockExclusive).is_ok() {
-                let _ = fs::write(PARAMETER, "N");
-            }
+        if let Some(file) = held.file.take()
+            && let Err(error) = switch_off(&file)
+        {
+            eprintln!("{PARAMETER} could not be switched off: {error}");
         }
     }
 }
