@@ -20,10 +20,15 @@ pub(crate) struct NoRoom {
     trying: AtomicU64,
 }
 
+/// True if the device had no room.
+pub(super) fn is_refusal(error: &CacheError) -> bool {
+    matches!(error, CacheError::Write(error) if error.kind == ErrorKind::NoSpace)
+}
+
 impl NoRoom {
     /// Counts the error of a write-back if it is a refusal. True if no earlier refused data waits.
     pub(crate) fn count(&self, error: &CacheError) -> bool {
-        if !matches!(error, CacheError::Write(error) if error.kind == ErrorKind::NoSpace) {
+        if !is_refusal(error) {
             return false;
         }
         let first = self.pending().is_none();

@@ -14,6 +14,7 @@ use cairn_block::{Batch, Completion, Durability, ErrorKind, Request};
 
 use super::collect::{Piece, WriteOutcome};
 use super::flushable::WritebackMode;
+use super::no_room::is_refusal;
 use crate::file::{CacheError, FileCache, FileState, Folio};
 use crate::mapper::{FileMapper, MapError, Run, WriteTicket};
 
@@ -59,8 +60,11 @@ struct Round<'a> {
     group: Vec<Placed>,
     in_flight: VecDeque<InFlight>,
     error: Option<CacheError>,
-    /// The mapper failed; another call would fail, too.
+    /// The mapper failed, or a probe found no room: another call would fail, too.
     refused: bool,
+    /// The device had no room for earlier data: one block is written before the others, because
+    /// F2FS takes new blocks for each attempt.
+    probes: bool,
 }
 
 impl FileCache {
@@ -87,13 +91,15 @@ impl FileCache {
         if blocks.is_empty() || !file.has_unstable() {
             return Ok(());
         }
-        self.write_back_round(mapper, blocks.clone(), size)?;
+        // fsync tries everything: some blocks may have room.
+        let probes = mode == WritebackMode::Background && file.cache.no_room.pending().is_some();
+        self.write_back_round(mapper, blocks.clone(), size, probes)?;
         if mode == WritebackMode::Sync {
             // The first round skips a block that is dirty *and* being written. After the wait the
             // second round can take it. If another thread takes it first, the second wait is for
             // that write.
             file.wait_writeback(&blocks);
-            self.write_back_round(mapper, blocks.clone(), size)?;
+            self.write_back_round(mapper, blocks.clone(), size, false)?;
             file.wait_writeback(&blocks);
         }
         Ok(())
@@ -104,10 +110,12 @@ impl FileCache {
         mapper: &dyn FileMapper,
         blocks: Range<u64>,
         size: u64,
+        probes: bool,
     ) -> Result<(), CacheError> {
         let file = &self.state;
         let (group, in_flight, error) = (Vec::new(), VecDeque::new(), None);
-        let mut round = Round { file, mapper, size, group, in_flight, error, refused: false };
+        let mut round =
+            Round { file, mapper, size, group, in_flight, error, refused: false, probes };
         let mut cursor = blocks.start;
         while !round.refused {
             let pieces = file.collect(cursor..blocks.end);
@@ -132,28 +140,43 @@ impl Round<'_> {
         }
         while let Some(first) = pieces.front() {
             let len = pieces.iter().map(Piece::len).sum();
-            let asked = Run { start: FileBlock(first.start()), len };
+            let rest = Run { start: FileBlock(first.start()), len };
+            let asked = if self.probes { Run { len: 1, ..rest } } else { rest };
             let placed = match self.file.place(self.mapper, asked) {
                 Ok(placed) => placed,
-                Err(error) => {
-                    self.refused = true;
-                    self.submit();
-                    let pieces =
-                        pieces.into_iter().map(|piece| (piece.folio, piece.blocks)).collect();
-                    return self.end(pieces, asked, Err(error.into()));
-                }
+                Err(error) => return self.give_up(pieces, rest, error.into()),
             };
             if self.group.last().is_some_and(|last| last.end() != placed.start.get()) {
                 self.submit();
             }
-            let pieces = self.take(&mut pieces, placed.run.len);
+            let taken = self.take(&mut pieces, placed.run.len);
             self.group.push(Placed {
-                pieces,
+                pieces: taken,
                 run: placed.run,
                 start: placed.start,
                 ticket: placed.ticket,
             });
+            if std::mem::take(&mut self.probes) {
+                self.submit();
+                while self.finish_one() {}
+                if let Some(error) = self.error.clone().filter(is_refusal) {
+                    self.refused = true;
+                    if pieces.is_empty() {
+                        return;
+                    }
+                    let rest = Run { start: FileBlock(rest.start.get() + 1), len: rest.len - 1 };
+                    return self.give_up(pieces, rest, error);
+                }
+            }
         }
+    }
+
+    /// Ends the round: these collected pieces, which are `run`, stay dirty.
+    fn give_up(&mut self, pieces: VecDeque<Piece>, run: Run, error: CacheError) {
+        self.refused = true;
+        self.submit();
+        let pieces = pieces.into_iter().map(|piece| (piece.folio, piece.blocks)).collect();
+        self.end(pieces, run, Err(error));
     }
 
     /// Takes the first `len` blocks from the pieces.

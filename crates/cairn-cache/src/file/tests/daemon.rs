@@ -208,6 +208,27 @@ fn the_first_writer_gets_the_error_of_a_device_without_room() {
     world.rig.pages.balance().expect("nothing waits");
 }
 
+/// On a log-structured volume each attempt takes new blocks. While the device has no room, an
+/// attempt is made with one.
+#[test]
+fn attempts_over_a_device_without_room_take_one_block() {
+    let fault = Arc::new(Fault::new(Arc::new(MemoryDevice::new(DEVICE))));
+    let world = World::over(fault.clone());
+    let file = world.file(1);
+    (0..4).for_each(|at| file.write(at << 20, 1 << 20));
+    fault.fill();
+    file.flush(WritebackMode::Sync).expect_err("no room");
+    let before = file.mapper.taken();
+    for _ in 0..3 {
+        world.rig.pages.balance().expect_err("still no room");
+    }
+    // The model passes over a block now and then.
+    assert!((3..=6).contains(&(file.mapper.taken() - before)));
+    fault.clear();
+    world.rig.pages.balance().expect("there is room again");
+    assert_eq!((world.written(), world.rig.pages.dirty_bytes()), (4 << 20, 0));
+}
+
 #[test]
 fn only_the_dirty_part_of_a_folio_is_written_and_neighbours_go_together() {
     let world = World::new();

@@ -82,6 +82,11 @@ impl ModelMapper {
     }
 
     /// The largest end of file that a ticket has passed.
+    /// The number of blocks of the device that were placed or passed over.
+    pub(super) fn taken(&self) -> u64 {
+        self.0.lock().next
+    }
+
     pub(super) fn file_end(&self) -> u64 {
         self.0.lock().file_end
     }
