@@ -41,13 +41,23 @@ pub fn clear_range(map: &mut [u8], start: usize, len: usize) {
 /// The first set bit in `from..end`.
 #[must_use]
 pub fn next_set(map: &[u8], from: usize, end: usize) -> Option<usize> {
-    find(map, from, end, 0)
+    check(map, end);
+    find(|word| load(map, word), from, end)
 }
 
 /// The first clear bit in `from..end`.
 #[must_use]
 pub fn next_clear(map: &[u8], from: usize, end: usize) -> Option<usize> {
-    find(map, from, end, u64::MAX)
+    check(map, end);
+    find(|word| !load(map, word), from, end)
+}
+
+/// The first bit in `from..end` that is clear in both maps.
+#[must_use]
+pub fn next_clear_in_both(map: &[u8], other: &[u8], from: usize, end: usize) -> Option<usize> {
+    check(map, end);
+    check(other, end);
+    find(|word| !(load(map, word) | load(other, word)), from, end)
 }
 
 /// How many of the `len` bits from `start` are set.
@@ -89,13 +99,12 @@ fn load(map: &[u8], word: usize) -> u64 {
     }
 }
 
-/// The first bit in `from..end` that differs from the same bit of `skip`.
-fn find(map: &[u8], from: usize, end: usize, skip: u64) -> Option<usize> {
-    check(map, end);
+/// The first bit in `from..end` that is set in a map of these words.
+fn find(map: impl Fn(usize) -> u64, from: usize, end: usize) -> Option<usize> {
     let mut bit = from;
     while bit < end {
         let word = bit / WORD_BITS;
-        let candidates = (load(map, word) ^ skip) & (u64::MAX << (bit % WORD_BITS));
+        let candidates = map(word) & (u64::MAX << (bit % WORD_BITS));
         if candidates != 0 {
             let found = word * WORD_BITS + candidates.trailing_zeros() as usize;
             return (found < end).then_some(found);

@@ -31,6 +31,10 @@ proptest! {
         let (from, end) = (a.min(b), a.max(b));
         prop_assert_eq!(next_set(&map, from, end), first(&bits, from, end, true));
         prop_assert_eq!(next_clear(&map, from, end), first(&bits, from, end, false));
+        let mut other = map.clone();
+        other.reverse();
+        let both: Vec<bool> = naive(&other).iter().zip(&bits).map(|(one, two)| one | two).collect();
+        prop_assert_eq!(next_clear_in_both(&map, &other, from, end), first(&both, from, end, false));
         prop_assert_eq!(count_set(&map, from, end - from), bits[from..end].iter().filter(|bit| **bit).count());
         for (bit, value) in bits.iter().enumerate() {
             prop_assert_eq!(test(&map, bit), *value);

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 
 use crate::mapper::{Mapping, Place, Run};
 use cairn_base::{FileBlock, Pba};
+use smallvec::SmallVec;
 
 /// Number of ranges of an inode at which those that can be read again are dropped.
 const MOST_RANGES: usize = 4096;
@@ -92,6 +93,9 @@ impl Extent {
     }
 }
 
+/// The ranges that a change concerns.
+type Few = SmallVec<[Extent; 4]>;
+
 /// The extent status tree of one inode.
 #[derive(Clone, Debug, Default)]
 pub struct ExtentStatus {
@@ -149,7 +153,7 @@ impl ExtentStatus {
         if self.ranges.len() >= MOST_RANGES {
             self.shrink();
         }
-        let delayed: Vec<Extent> = self
+        let delayed: Few = self
             .overlapping(known.start.get(), known.end())
             .filter(|range| range.state == State::Delayed)
             .collect();
@@ -173,7 +177,7 @@ impl ExtentStatus {
     /// Makes the delayed blocks of the run unknown and returns their number.
     pub fn undelay(&mut self, run: Run) -> u64 {
         let (start, end) = bounds(run);
-        let delayed: Vec<Extent> = self
+        let delayed: Few = self
             .overlapping(start, end)
             .filter(|range| range.state == State::Delayed)
             .filter_map(|range| range.clip(start, end))
@@ -197,7 +201,7 @@ impl ExtentStatus {
     /// Makes the run unknown, because its mapping has changed. Delayed blocks stay.
     pub fn forget(&mut self, run: Run) {
         let (start, end) = bounds(run);
-        let known: Vec<Extent> = self
+        let known: Few = self
             .overlapping(start, end)
             .filter(|range| range.state != State::Delayed)
             .filter_map(|range| range.clip(start, end))
@@ -256,7 +260,7 @@ impl ExtentStatus {
 
     /// Makes `start..end` unknown.
     fn cut(&mut self, start: u64, end: u64) {
-        let ranges: Vec<Extent> = self.overlapping(start, end).collect();
+        let ranges: Few = self.overlapping(start, end).collect();
         for range in ranges {
             self.take(range);
             for rest in [range.clip(0, start), range.clip(end, u64::MAX)].into_iter().flatten() {

@@ -73,12 +73,13 @@ impl Space {
     /// The first index that is neither in use nor pending.
     fn free_index(&self, number: u32, state: &GroupState) -> Result<Option<u32>> {
         let layout = &self.inner.layout;
-        let mut used = self.inner.groups.inode_bitmap(number, state)?.to_vec();
-        for (used, pending) in used.iter_mut().zip(&state.pending_inodes) {
-            *used |= pending;
-        }
-        let reserved = if number == 0 { layout.first_ino - 1 } else { 0 };
-        let index = bitmap::next_clear(&used, reserved as usize, layout.inodes_per_group as usize);
+        let used = self.inner.groups.inode_bitmap(number, state)?;
+        let from = if number == 0 { layout.first_ino as usize - 1 } else { 0 };
+        let end = layout.inodes_per_group as usize;
+        let index = match &*state.pending_inodes {
+            [] => bitmap::next_clear(&used, from, end),
+            pending => bitmap::next_clear_in_both(&used, pending, from, end),
+        };
         Ok(index.and_then(|index| u32::try_from(index).ok()))
     }
 

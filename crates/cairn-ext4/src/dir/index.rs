@@ -4,6 +4,7 @@
 //! and a search visits at most as many leaves as the directory has blocks.
 
 use cairn_base::FileBlock;
+use smallvec::{SmallVec, smallvec};
 
 use super::blocks::{DirBlocks, DirSettings, Loaded, load_node};
 use crate::corrupt::Corrupt;
@@ -27,10 +28,13 @@ impl Frame {
     }
 }
 
+/// A directory has up to three levels with `large_dir`, otherwise two.
+type Frames = SmallVec<[Frame; 3]>;
+
 /// A path from the root to one leaf.
 pub(super) struct Path {
     /// From the root to the parent of the leaf; never empty.
-    pub(super) frames: Vec<Frame>,
+    pub(super) frames: Frames,
     pub(super) leaf: FileBlock,
     pub(super) info: RootInfo,
     leaves_left: u64,
@@ -56,7 +60,7 @@ impl Path {
         let mut top = Frame { block: FileBlock(0), kind: NodeKind::Root, at: 0, loaded };
         top.at = top.node(settings)?.search(major);
         let mut path =
-            Self { frames: vec![top], leaf: FileBlock(0), info, leaves_left: dir.count() };
+            Self { frames: smallvec![top], leaf: FileBlock(0), info, leaves_left: dir.count() };
         path.descend(dir, settings, |node| node.search(major))?;
         Ok(path)
     }

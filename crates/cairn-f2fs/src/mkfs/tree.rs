@@ -130,7 +130,7 @@ impl Directory {
         inode.current_depth = 1;
         // The root has no parent for roll-forward.
         inode.pino = if self.name.is_empty() { Nid::NONE } else { self.parent };
-        inode.name = self.name.to_vec();
+        inode.name = self.name.into();
         if let Some(extra) = inode.extra.as_mut().filter(|extra| extra.has_crtime()) {
             extra.crtime = identity.now;
         }

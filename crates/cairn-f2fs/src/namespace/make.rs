@@ -159,7 +159,7 @@ fn record(
         _ => {}
     }
     record.pino = parent;
-    record.name = name.map(Name::bytes).unwrap_or_default().to_vec();
+    record.name = name.map(Name::bytes).unwrap_or_default().into();
     record
 }
 

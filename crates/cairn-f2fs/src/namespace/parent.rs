@@ -50,7 +50,7 @@ pub(super) fn is_lost(inode: &Inode) -> bool {
 /// Sets the parent and the name by which roll-forward finds an inode, and fsck a directory.
 pub(super) fn named(record: &mut Record, parent: Nid, name: Name<'_>) {
     record.pino = parent;
-    record.name = name.to_vec();
+    record.name = name.bytes().into();
 }
 
 /// Finds the inode's name and stores it for roll-forward, if possible. Call it with no lock held.
@@ -58,15 +58,16 @@ pub(super) fn named(record: &mut Record, parent: Nid, name: Name<'_>) {
 /// # Errors
 /// The volume has stopped. It is not an error if no name is found.
 pub(crate) fn fix_pino(inodes: &Inodes, store: &Store, inode: &Arc<Inode>) -> Result<()> {
+    if !is_lost(inode) {
+        return Ok(());
+    }
     let last = store.checkpoints.last().version;
-    if !is_lost(inode)
-        || inode.ledger.last_change(Part::Names).is_some_and(|changed| changed >= last)
-    {
+    if inode.ledger.last_change(Part::Names).is_some_and(|changed| changed >= last) {
         return Ok(());
     }
     let recorded = {
         let state = inode.state.read();
-        (state.record.pino, state.record.name.clone())
+        (state.record.pino, state.record.name.to_vec())
     };
     let mut candidates = vec![recorded];
     candidates.extend(inode.known_names.lock().iter().rev().cloned());

@@ -66,7 +66,7 @@ fn volume(algorithm: u8, with_checksum: bool, damage: impl Fn(&mut Vec<u8>)) -> 
     inode.flags.insert(FileFlags::COMPR);
     // Compressed data may end behind the end of the file. Roll-forward would keep it.
     inode.advise.insert(Advise::KEEP_SIZE);
-    (inode.name, inode.pino, inode.size) = (b"packed".to_vec(), Nid::ROOT, data.len() as u64);
+    (inode.name, inode.pino, inode.size) = (b"packed"[..].into(), Nid::ROOT, data.len() as u64);
     let extra = inode.extra.as_mut().unwrap();
     (extra.compress_algorithm, extra.log_cluster_size) = (algorithm, 2);
     extra.compress_flag = u16::from(with_checksum);

@@ -17,7 +17,7 @@ use crate::support::{MIB, image, open};
 
 fn inode(name: &[u8], size: u64) -> Inode {
     let mut inode = Inode::new(FileKind::Regular, 0o640, cairn_f2fs::format::Features::empty(), 0);
-    inode.name = name.to_vec();
+    inode.name = name.into();
     inode.pino = Nid::ROOT;
     inode.size = size;
     inode

@@ -6,17 +6,21 @@
 use std::sync::Arc;
 
 use cairn_base::ranked_lock::RwLockWriteGuard;
+use smallvec::SmallVec;
 
 use super::{NamedInode, Namespace};
 use crate::types::FileKind;
+
+/// Most inodes of an operation: two directories, what is renamed, and what it replaces.
+pub(super) const MOST: usize = 4;
 
 /// Locks the names of every directory among `inodes` exclusively, each once, in order of inode
 /// number.
 #[must_use]
 pub(crate) fn lock_names<'a, I: NamedInode>(
     inodes: &[&'a Arc<I>],
-) -> Vec<RwLockWriteGuard<'a, ()>> {
-    let mut directories: Vec<_> =
+) -> SmallVec<[RwLockWriteGuard<'a, ()>; MOST]> {
+    let mut directories: SmallVec<[_; MOST]> =
         inodes.iter().filter(|inode| inode.kind() == FileKind::Directory).collect();
     directories.sort_by_key(|inode| inode.ino());
     directories.dedup_by_key(|inode| inode.ino());

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use super::locks::{lock_names, peek, relocate};
+use smallvec::{SmallVec, smallvec};
+
+use super::locks::{MOST, lock_names, peek, relocate};
 use super::{NamedInode, Namespace, Side, check_name, check_parent};
 use crate::error::Error;
 use crate::types::{FileKind, RenameMode};
@@ -30,7 +32,7 @@ pub fn rename<N: Namespace + ?Sized>(
     loop {
         let inode = peek(names, parent, &name)?.ok_or(Error::NotFound)?;
         let other = peek(names, new_parent, &new_name)?;
-        let mut concerned = vec![parent, new_parent, &inode];
+        let mut concerned: SmallVec<[_; MOST]> = smallvec![parent, new_parent, &inode];
         concerned.extend(&other);
         let _locks = lock_names(&concerned);
         let Some(entry) = relocate(names, parent, &name, Some(&inode))? else { continue };

@@ -17,6 +17,7 @@ mod words;
 
 use cairn_base::units::as_index;
 use cairn_vfs::{FileKind, Name, Timestamp};
+use smallvec::SmallVec;
 use zerocopy::FromZeros;
 
 use super::features::Features;
@@ -41,6 +42,9 @@ pub(crate) struct ExtentHint {
     /// Blocks; 0 if there is no hint.
     pub(crate) len: u32,
 }
+
+/// The name in a record. Records are copied often, and most names are short.
+pub type InodeName = SmallVec<[u8; 32]>;
 
 /// A decoded inode.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,7 +85,7 @@ pub struct Inode {
     pub pino: Nid,
     /// Name in it, for roll-forward; at most 255 bytes, otherwise not checked: see
     /// `Inode::entry_name`.
-    pub name: Vec<u8>,
+    pub name: InodeName,
     /// Directories: log2 of the buckets of level 0.
     pub(crate) dir_level: u8,
     /// Largest extent.

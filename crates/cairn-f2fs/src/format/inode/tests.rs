@@ -10,7 +10,7 @@ const ALL: Features = Features::from_bits_retain(0x29e8 & !0x80);
 
 fn file(features: Features, extra: u16) -> Inode {
     let mut inode = Inode::new(FileKind::Regular, 0o4755, features, extra);
-    inode.name = b"name".to_vec();
+    inode.name = InodeName::from_slice(b"name");
     (inode.uid, inode.gid, inode.size, inode.pino) = (1, 2, 3, Nid(3));
     inode.atime = Timestamp { seconds: -5, nanoseconds: 7 };
     inode.flags = FileFlags::NODUMP | FileFlags::from_bits_retain(0x80_0000);
