@@ -54,6 +54,30 @@ pub struct Row {
     pub(crate) values: BTreeMap<String, Spread>,
 }
 
+/// A known result to be shown in a chart of lines.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Mark {
+    /// Where on the axis.
+    pub(crate) at: f64,
+    /// The primary metric there.
+    pub(crate) value: f64,
+    /// The subject whose color it gets.
+    pub(crate) subject: String,
+    /// What it is.
+    pub(crate) label: String,
+}
+
+/// A quantity that differs from row to row: the section's chart has lines instead of bars.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Axis {
+    /// The quantity, with its unit.
+    pub(crate) heading: String,
+    /// Its value in each row.
+    pub(crate) at: BTreeMap<String, f64>,
+    /// Known results of others.
+    pub(crate) marks: Vec<Mark>,
+}
+
 /// A table, whose figures were measured interleaved.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Section {
@@ -71,6 +95,9 @@ pub struct Section {
     pub(crate) metrics: Vec<Metric>,
     /// The rows, each with the subjects in order.
     pub(crate) rows: Vec<Row>,
+    /// What differs from row to row, if it is a number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) axis: Option<Axis>,
 }
 
 impl Section {
@@ -91,6 +118,19 @@ impl Section {
     pub(crate) fn ratio(&self, row: &str, metric: &str, subject: &str, base: &str) -> Option<f64> {
         let own = self.get(row, subject)?.values.get(metric)?;
         Some(own.ratio_to(self.get(row, base)?.values.get(metric)?)?.median)
+    }
+
+    /// The medians of a subject over the axis, by rising position.
+    #[must_use]
+    pub(crate) fn line(&self, subject: &str, metric: &str) -> Vec<(f64, f64)> {
+        let Some(axis) = &self.axis else { return Vec::new() };
+        let mut points: Vec<(f64, f64)> = axis
+            .at
+            .iter()
+            .filter_map(|(row, at)| Some((*at, self.median(row, subject, metric)?)))
+            .collect();
+        points.sort_by(|(one, _), (other, _)| one.total_cmp(other));
+        points
     }
 
     /// Names of the rows, in order, each once.
@@ -131,6 +171,7 @@ impl Builder {
             subjects: subjects.iter().map(ToString::to_string).collect(),
             metrics,
             rows: Vec::new(),
+            axis: None,
         };
         Self { section, rows: Vec::new(), samples: BTreeMap::new() }
     }

@@ -19,6 +19,7 @@ pub fn all() -> &'static [Experiment] {
         checkpoint_clean::EXPERIMENT,
         checkpoint_merge::EXPERIMENT,
         gc_victim::EXPERIMENT,
+        gc_victim::SWEEP,
         mount::EXPERIMENT,
         ops::EXPERIMENT,
     ];

@@ -9,13 +9,13 @@ use crate::section::{Better, Section};
 use crate::statistics::Spread;
 
 const COLOURS: [&str; 6] = ["#9aa5b1", "#2563eb", "#d97706", "#059669", "#9333ea", "#dc2626"];
-const WIDTH: f64 = 960.0;
+pub(super) const WIDTH: f64 = 960.0;
 const LABELS: f64 = 230.0;
 /// Width of the text behind the longest bar.
 const FIGURES: f64 = 90.0;
 const BAR: f64 = 13.0;
 const GAP: f64 = 9.0;
-const LEGEND: f64 = 26.0;
+pub(super) const LEGEND: f64 = 26.0;
 
 /// Draws the primary metric of a section.
 pub(super) fn svg(section: &Section) -> String {
@@ -53,11 +53,11 @@ pub(super) fn svg(section: &Section) -> String {
     )
 }
 
-fn colour(subject: usize) -> &'static str {
+pub(super) fn colour(subject: usize) -> &'static str {
     COLOURS[subject % COLOURS.len()]
 }
 
-fn legend(section: &Section) -> String {
+pub(super) fn legend(section: &Section) -> String {
     let metric = section.metrics.iter().find(|metric| metric.name == section.primary);
     let better = match metric.map(|metric| metric.better) {
         Some(Better::Lower) => "less is better",

@@ -3,6 +3,7 @@
 mod chart;
 mod drawing;
 mod figure;
+mod lines;
 mod markup;
 mod page;
 mod table;

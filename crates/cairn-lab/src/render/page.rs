@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::markup::escape;
 use super::table::{cells, goal_cells, proposal_cells};
-use super::{chart, drawing, table};
+use super::{chart, drawing, lines, table};
 use crate::experiments;
 use crate::goal::Verdict;
 use crate::record::Record;
@@ -82,7 +82,10 @@ fn one(page: &mut String, record: &Record) {
             escape(&section.id),
             escape(&section.title)
         );
-        page.push_str(&chart::svg(section));
+        page.push_str(&match &section.axis {
+            Some(axis) => lines::svg(section, axis),
+            None => chart::svg(section),
+        });
         let _ = writeln!(page, "<p>× is against <code>{}</code>.</p>", escape(&section.baseline));
         rows(page, &cells(section), |_| String::new());
     }

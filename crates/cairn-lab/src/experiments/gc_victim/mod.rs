@@ -18,6 +18,7 @@ mod load;
 mod run;
 mod setting;
 mod subjects;
+mod sweep;
 mod zipf;
 
 use parking_lot::Mutex;
@@ -31,6 +32,7 @@ use load::{Load, Pattern};
 use run::Figures;
 use setting::Setting;
 use subjects::{BUFFERED, DIRECT, OTHERS, POLICIES, PROPOSAL};
+pub(super) use sweep::SWEEP;
 
 /// The entry in [`crate::experiments`].
 pub(super) const EXPERIMENT: Experiment = Experiment {
@@ -43,8 +45,9 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 /// One measurement.
 struct Job {
     section: &'static str,
-    row: &'static str,
+    row: String,
     policy: &'static str,
+    setting: Setting,
     load: Load,
     /// Share of the user's blocks that the files fill. Without it they fill the volume, as in the
     /// proposal.
@@ -114,12 +117,14 @@ fn scale_of(row: &str, scale: Scale) -> Scale {
 
 fn run(context: &Context) -> Result<Findings> {
     let setting = Setting::of(context.scale);
-    let policies: Vec<&str> =
+    let policies: Vec<&'static str> =
         POLICIES.into_iter().filter(|policy| setting::is_policy(policy)).collect();
     let mut jobs = Vec::new();
     // The work is seeded and has no concurrency, so a repetition would give the same figures.
     for (section, row, load, fill) in loads(context.scale) {
-        jobs.extend(policies.iter().map(|policy| Job { section, row, policy, load, fill }));
+        let setting = Setting::of(scale_of(row, context.scale));
+        let job = |policy| Job { section, row: row.to_owned(), policy, setting, load, fill };
+        jobs.extend(policies.iter().copied().map(job));
     }
     context.progress.expect(jobs.len());
     let titles = [
@@ -129,7 +134,7 @@ fn run(context: &Context) -> Result<Findings> {
     let mut builders = titles.map(|(id, title)| Builder::new(id, title, &policies, metrics()));
     for (job, figures) in measure_all(context, jobs)? {
         let index = titles.iter().position(|(id, _)| *id == job.section).unwrap_or_default();
-        builders[index].add(job.row, job.policy, &figures.values());
+        builders[index].add(&job.row, job.policy, &figures.values());
     }
     let sections: Vec<_> = builders.into_iter().map(Builder::finish).collect();
     let goals = goals::all(&sections);
@@ -154,8 +159,7 @@ fn measure_all(context: &Context, jobs: Vec<Job>) -> Result<Vec<(Job, Figures)>>
         loop {
             let Some((index, job)) = queue.lock().next() else { return };
             context.progress.show(&format!("{}, {}", job.row, job.policy));
-            let setting = Setting::of(scale_of(job.row, context.scale));
-            let figures = run::measure(&setting, job.policy, job.load, job.fill);
+            let figures = run::measure(&job.setting, job.policy, job.load, job.fill);
             let failed = figures.is_err();
             found.lock().push((index, job, figures));
             context.progress.step();

@@ -15,17 +15,18 @@ use crate::error::Result;
 use crate::scale::Scale;
 
 const MIB: u64 = 1 << 20;
-const SEGMENT: u64 = 2 * MIB;
+pub(super) const SEGMENT: u64 = 2 * MIB;
 /// Pointers of a direct node.
 const NODE_POINTERS: u64 = 1018;
 /// Blocks left free beside the file's: the root, and those of the first checkpoint.
 const MARGIN: u64 = 32;
-const OVERPROVISION: f64 = 3.89;
+pub(super) const OVERPROVISION: f64 = 3.89;
 const RESERVED_SECTIONS: u32 = 8;
 /// Number of open sections.
 const LOGS: u32 = 6;
 
-/// Sizes of one scale.
+/// Sizes of a volume, of its file and of its cache.
+#[derive(Clone, Copy)]
 pub(super) struct Setting {
     zone: u64,
     zones: u32,
@@ -33,12 +34,20 @@ pub(super) struct Setting {
     cache: u64,
     /// Blocks of the file that fills the volume.
     file: u64,
+    /// Percent of the sections that are not reserved.
+    overprovision: f64,
 }
 
 impl Setting {
     pub(super) fn of(scale: Scale) -> Self {
         let (zone, zones) = scale.pick((SEGMENT, 254), (SEGMENT, 1017), (4 * SEGMENT, 4068));
-        let setting = Self { zone, zones, cache: scale.pick(64, 128, 1024) * MIB, file: 0 };
+        let setting = Self {
+            zone,
+            zones,
+            cache: scale.pick(64, 128, 1024) * MIB,
+            file: 0,
+            overprovision: OVERPROVISION,
+        };
         let whole = setting.largest_file(setting.user_blocks());
         // The proposal's file, or one that fills the same share of a smaller volume.
         let file = match scale {
@@ -51,10 +60,27 @@ impl Setting {
         Self { file, ..setting }
     }
 
+    /// A volume with zones of this size, and a file that takes the share of it that the largest
+    /// file takes of the proposal's volume with this overprovision.
+    pub(super) fn shaped(zone: u64, zones: u32, overprovision: f64) -> Self {
+        let full = Self { overprovision, ..Self::of(Scale::Full) };
+        let part = full.largest_file(full.user_blocks()) as f64 / full.room() as f64;
+        let cache = (zone * u64::from(zones) / 16).clamp(64 * MIB, 1024 * MIB);
+        let setting = Self { zone, zones, cache, file: 0, overprovision };
+        let whole = setting.largest_file(setting.user_blocks());
+        Self { file: ((setting.room() as f64 * part) as u64).min(whole), ..setting }
+    }
+
     /// A volume that is small enough for a test.
     #[cfg(test)]
     pub(super) fn smallest() -> Self {
-        let setting = Self { zone: SEGMENT, zones: 96, cache: 32 * MIB, file: 0 };
+        let setting = Self {
+            zone: SEGMENT,
+            zones: 96,
+            cache: 32 * MIB,
+            file: 0,
+            overprovision: OVERPROVISION,
+        };
         Self { file: setting.largest_file(setting.user_blocks()), ..setting }
     }
 
@@ -63,7 +89,8 @@ impl Setting {
         let per_section = self.zone / SEGMENT;
         let (main, reserved) =
             (u64::from(self.zones) * per_section, u64::from(RESERVED_SECTIONS) * per_section);
-        let overprovision = ((main - reserved) as f64 * OVERPROVISION / 100.0) as u64 + reserved;
+        let overprovision =
+            ((main - reserved) as f64 * self.overprovision / 100.0) as u64 + reserved;
         (main - overprovision) * (SEGMENT / 4096)
     }
 
@@ -91,9 +118,10 @@ impl Setting {
 
     pub(super) fn describe(&self) -> String {
         format!(
-            "{} zones of {} MiB behind conventional ones that hold the metadata, -Z {RESERVED_SECTIONS} -o {OVERPROVISION}; a file of {} MiB; cache={} MiB.",
+            "{} zones of {} MiB behind conventional ones that hold the metadata, -Z {RESERVED_SECTIONS} -o {}; a file of {} MiB; cache={} MiB.",
             self.zones,
             self.zone / MIB,
+            self.overprovision,
             self.file * 4096 / MIB,
             self.cache / MIB
         )
@@ -122,7 +150,7 @@ impl Setting {
     ) -> Result<Arc<dyn BlockDevice>> {
         let options = MkfsOptions {
             zoned: true,
-            overprovision: Some(OVERPROVISION),
+            overprovision: Some(self.overprovision),
             reserved_sections: Some(RESERVED_SECTIONS),
             ..MkfsOptions::default()
         };
