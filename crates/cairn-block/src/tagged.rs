@@ -76,20 +76,29 @@ impl Filling {
         }
     }
 
-    /// The next line. Additions alone: every processor has them for several words at once.
+    /// The next line. Additions alone: every processor has them for several words at once. This and
+    /// what else is done for each line are loops, because the compiler does not always inline
+    /// `array::map` and `array::from_fn`, and a call for each word takes most of the time then.
+    #[inline(always)]
     fn next(&mut self) -> [u64; LANES] {
         let line = self.line;
         let step = self.step.wrapping_mul(LANES as u64);
-        self.line = line.map(|word| word.wrapping_add(step));
+        for word in &mut self.line {
+            *word = word.wrapping_add(step);
+        }
         line
     }
 }
 
 type Line = [u8; 8 * LANES];
 
+#[inline(always)]
 fn words(line: &Line) -> [u64; LANES] {
-    let (words, _) = line.as_chunks::<8>();
-    std::array::from_fn(|lane| u64::from_le_bytes(words[lane]))
+    let mut words = [0; LANES];
+    for (word, bytes) in words.iter_mut().zip(line.as_chunks::<8>().0) {
+        *word = u64::from_le_bytes(*bytes);
+    }
+    words
 }
 
 /// First word of the filling, and what each next one is greater by.
@@ -129,10 +138,9 @@ impl Kept {
         let mut filling = Filling::new(&head);
         for line in block.as_chunks_mut::<{ 8 * LANES }>().0 {
             let (words, _) = line.as_chunks_mut::<8>();
-            words
-                .iter_mut()
-                .zip(filling.next())
-                .for_each(|(word, value)| *word = value.to_le_bytes());
+            for (word, value) in words.iter_mut().zip(&filling.next()) {
+                *word = value.to_le_bytes();
+            }
         }
         let (words, _) = block.as_chunks_mut::<8>();
         words.iter_mut().zip(head).for_each(|(word, value)| *word = value.to_le_bytes());
@@ -161,7 +169,9 @@ impl Kept {
         }
         for line in rest {
             let (words, values) = (words(line), filling.next());
-            differs = std::array::from_fn(|lane| differs[lane] | (words[lane] ^ values[lane]));
+            for ((differs, word), value) in differs.iter_mut().zip(&words).zip(&values) {
+                *differs |= word ^ value;
+            }
         }
         (differs == [0; LANES]).then_some(Self { tag: [file, index, version], sum })
     }
