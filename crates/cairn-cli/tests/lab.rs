@@ -76,6 +76,7 @@ fn experiments_are_listed() {
         "checkpoint-clean",
         "checkpoint-merge",
         "gc-victim",
+        "gc-sweep",
         "mount",
         "ops",
     ] {

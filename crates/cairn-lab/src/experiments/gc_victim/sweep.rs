@@ -9,10 +9,9 @@
 use std::collections::BTreeMap;
 
 use super::load::{Load, Pattern};
-use super::measure_all;
 use super::setting::{OVERPROVISION, SEGMENT, Setting};
 use super::subjects::POLICIES;
-use super::{Job, metrics};
+use super::{Job, measure_all, metrics};
 use crate::error::Result;
 use crate::experiment::{Context, Experiment, Findings};
 use crate::goal::{Goal, Relation, worst};
@@ -76,8 +75,8 @@ fn tables(scale: Scale) -> [Table; 3] {
         Scale::Quick => &[20.0],
         Scale::Default | Scale::Full => &[3.9, 5.0, 7.0, 10.0, 15.0, 20.0],
     };
-    // Half of 31 sections would be the reserve and the open logs, so those of 64 MiB are not among
-    // them.
+    // Nearly half of 31 sections would be the reserve and the open logs, so those of 64 MiB are not
+    // among them.
     let sections: &[u64] = if scale == Scale::Quick { &[2] } else { &[1, 2, 4, 8, 16] };
     [
         Table {
@@ -263,7 +262,13 @@ fn notes(tables: &[Table], sections: &[Section]) -> Vec<String> {
         notes.push(format!(
             "Greedy has the proposal's WAF of {} at d = {:.2} % (straight lines between the rows). There, data_first has {:.2} (proposal: {}) and \
              moves {:.1} % of greedy's node blocks (proposal: 30.6 %); adaptive has {:.2} and moves {:.1} %.",
-            PROPOSED[0], found.dirty, found.waf[0], PROPOSED[1], 100.0 * found.nodes[0], found.waf[1], 100.0 * found.nodes[1],
+            PROPOSED[0],
+            found.dirty,
+            found.waf[0],
+            PROPOSED[1],
+            100.0 * found.nodes[0],
+            found.waf[1],
+            100.0 * found.nodes[1],
         ));
     }
     notes
