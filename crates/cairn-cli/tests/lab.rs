@@ -256,7 +256,14 @@ fn ops_counts_the_allocations_of_an_operation() {
         assert!(of("create", "ns") > 0.0 && of("create", "cpu_ns") > 0.0);
         // The new inode at least. What is in memory already takes none.
         assert!(of("create", "allocations") >= 1.0, "{subject}");
-        assert!(of("getattr", "allocations") < 1.0, "{subject}");
+        for row in ["getattr", "lookup", "rename"] {
+            assert!(of(row, "allocations") < 1.0, "{subject}: {row}");
+        }
+        // Other threads' allocations count, too.
+        for (row, most) in [("create", 10.0), ("unlink", 8.0)] {
+            let found = of(row, "allocations");
+            assert!(found < most, "{subject}: {row} takes {found}");
+        }
     }
 }
 
