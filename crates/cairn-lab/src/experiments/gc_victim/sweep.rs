@@ -67,7 +67,7 @@ fn tables(scale: Scale) -> [Table; 3] {
     let over_provision =
         |at: &f64| Point { at: *at, dirty: DIRTY, setting: setting(small, *at, 1) };
     let over_sections = |segments: &u64| Point {
-        at: (segments * SEGMENT >> 20) as f64,
+        at: ((segments * SEGMENT) >> 20) as f64,
         dirty: DIRTY,
         setting: setting(small, OVERPROVISION, *segments),
     };
