@@ -293,6 +293,22 @@ fn info_says_what_opening_would() {
     }
 }
 
+/// A volume whose root is a file is refused by every command, and info says why.
+#[test]
+fn info_tells_of_a_root_that_cannot_be_used() {
+    let (_dir, image) = in_dir("disk.img");
+    judge::run("mke2fs", ["-Fq", "-t", "ext4", &image, "32M"]);
+    judge::run("debugfs", ["-w", "-R", "sif <2> mode 0100644", &image]);
+    let (status, _, said) = cairn(&["ls", &image]);
+    assert!(status == 4 && said.contains("i_mode"), "{status}: {said}");
+    let text = works(&["info", &image]);
+    let told = text.lines().find(|line| line.starts_with("access:")).unwrap();
+    assert!(told.contains(" none: ") && told.contains("i_mode"), "{text}");
+    let json: serde_json::Value =
+        serde_json::from_str(&works(&["info", "--json", &image])).unwrap();
+    assert!(json["access"].as_str().unwrap().starts_with("none: "), "{json}");
+}
+
 /// Sizes with units for people and in bytes for programs; one word for the format.
 #[test]
 fn info_tells_sizes_and_one_type() {
