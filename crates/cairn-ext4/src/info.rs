@@ -58,8 +58,8 @@ pub struct Info {
 }
 
 impl Info {
-    /// The information of a probe on this device, `now` seconds after 1970. The root's inode is read
-    /// to see whether the volume can be opened.
+    /// The information of a probe on this device, `now` seconds after 1970. The root's inode is
+    /// read to see whether the volume can be opened.
     #[must_use]
     pub fn of_probe(probe: &Probe, device: &Arc<dyn BlockDevice>, now: u64) -> Self {
         let mut info = Self::of(&probe.superblock, device.geometry().size, now);

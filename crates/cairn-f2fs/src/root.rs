@@ -44,7 +44,8 @@ pub(crate) fn check(record: &Record) -> Result<()> {
 /// As [`check`], of a volume that is not open. No nodes follow its checkpoint.
 ///
 /// # Errors
-/// As [`check`]; there is no such inode; its node or what leads to it is damaged; the device failed.
+/// As [`check`]; there is no such inode; its node or what leads to it is damaged; the device
+/// failed.
 pub(crate) fn check_unopened(
     buffers: &Arc<BufferCache>,
     layout: &Layout,

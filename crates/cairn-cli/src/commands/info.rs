@@ -37,8 +37,8 @@ const DATES: [&str; 3] = ["created", "last_mounted", "last_written"];
 /// Keys whose numbers are bytes.
 const SIZES: [&str; 3] = ["size", "used", "free"];
 
-/// Prints what the image holds. Only the superblock (F2FS: also the checkpoint), the root's inode or
-/// the partition table is read; damage elsewhere does not matter.
+/// Prints what the image holds. Only the superblock (F2FS: also the checkpoint), the root's inode
+/// or the partition table is read; damage elsewhere does not matter.
 ///
 /// # Errors
 /// The image cannot be opened.
