@@ -7,7 +7,6 @@
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
-use std::path::PathBuf;
 
 use parking_lot::Mutex;
 use rustix::fs::{FlockOperation, flock};
@@ -43,16 +42,15 @@ pub fn allow() -> Option<Allowed> {
     Some(Allowed(()))
 }
 
-/// It exists while the parameter is on because of tests.
-fn mark() -> PathBuf {
-    std::env::temp_dir().join("cairn-tests-switched-fuse-uring-on")
-}
+/// It exists while the parameter is on because of tests. Only root writes to /run, as only root
+/// switches the parameter.
+const MARK: &str = "/run/cairn-tests-switched-fuse-uring-on";
 
 fn switch_on() -> io::Result<File> {
     let file = File::open(PARAMETER)?;
     flock(&file, FlockOperation::LockShared)?;
     if fs::read_to_string(PARAMETER)?.trim() != "Y" {
-        File::create(mark())?;
+        File::create(MARK)?;
         fs::write(PARAMETER, "Y")?;
     }
     Ok(file)
@@ -65,7 +63,7 @@ fn switch_off(file: &File) -> io::Result<()> {
         Err(rustix::io::Errno::WOULDBLOCK) => return Ok(()),
         locked => locked?,
     }
-    match fs::remove_file(mark()) {
+    match fs::remove_file(MARK) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         removed => removed.and_then(|()| fs::write(PARAMETER, "N")),
     }
