@@ -2,6 +2,7 @@
 
 use crate::checkpoint::Loaded;
 use crate::corrupt::Corrupt;
+use crate::error::Error;
 use crate::format::checkpoint::CheckpointFlags;
 use crate::format::layout::Layout;
 use crate::format::superblock::Superblock;
@@ -94,7 +95,7 @@ impl Info {
     }
 
     /// The facts of a volume that is not opened.
-    pub(crate) fn refused(self, why: &Corrupt) -> Self {
+    pub(crate) fn refused(self, why: &Error) -> Self {
         Self { access: format!("none: {why}"), ..self }
     }
 }

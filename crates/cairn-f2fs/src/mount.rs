@@ -124,8 +124,8 @@ pub fn inspect(device: &Arc<dyn BlockDevice>) -> Result<Option<Info>> {
         _ => Ok(()),
     };
     Ok(Some(match root {
-        Err(Error::Corrupt(root)) => info.refused(&root),
-        root => root.map(|()| info)?,
+        Ok(()) => info,
+        Err(error) => info.refused(&error),
     }))
 }
 
