@@ -81,12 +81,12 @@ impl ModelMapper {
         map.blocks.values().filter(|state| matches!(state, State::Delayed | State::Placed)).count()
     }
 
-    /// The largest end of file that a ticket has passed.
     /// The number of blocks of the device that were placed or passed over.
     pub(super) fn taken(&self) -> u64 {
         self.0.lock().next
     }
 
+    /// The largest end of file that a ticket has passed.
     pub(super) fn file_end(&self) -> u64 {
         self.0.lock().file_end
     }
