@@ -170,13 +170,13 @@ fn start(found: Structures, runtime: Arc<dyn Runtime>, options: &MountOptions) -
         store.superblock.mark(&store, Mark::Mounted, true)?;
         keep_journal_error(&store, journal.as_ref())?;
     }
-    let txn = open_txn(&store, journal.filter(|_| writable), options)?;
     let pages = PageCache::new(
         store.device.clone(),
         budget,
         cache_options(options, &store.layout),
         runtime,
     );
+    let txn = open_txn(&store, &pages, journal.filter(|_| writable), options)?;
     let space =
         Arc::new(Space::new(store.groups.clone(), store.layout.clone(), store.runtime.clone()));
     let (orphan_file, slots) = cleanup::open_orphan_file(&store)?;
@@ -264,12 +264,16 @@ pub(crate) fn short_journal(area: &JournalArea) -> Option<String> {
 /// The destination of changes: the journal, which is opened here, or the buffers.
 pub(crate) fn open_txn(
     store: &Store,
+    pages: &Arc<PageCache>,
     area: Option<JournalArea>,
     options: &MountOptions,
 ) -> Result<Txn> {
     let Some(area) = area else { return Ok(Txn::Direct(store.buffers.clone())) };
     let options = journal_options(options, &store.layout);
-    Ok(Txn::Journaled(Journal::open(options, store.buffers.clone(), area, store.runtime.clone())?))
+    let journal = Journal::open(options, store.buffers.clone(), area, store.runtime.clone())?;
+    let pages = Arc::downgrade(pages);
+    journal.set_postpones_commits(move || pages.upgrade().is_some_and(|pages| pages.lacks_room()));
+    Ok(Txn::Journaled(journal))
 }
 
 fn journal_options(options: &MountOptions, layout: &Layout) -> JournalOptions {

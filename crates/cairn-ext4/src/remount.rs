@@ -197,7 +197,7 @@ fn resume(volume: &Ext4, options: &MountOptions) -> Result<()> {
     let area = journal_area(ops)?;
     ops.superblock.mark(ops, Mark::Mounted, true)?;
     mount::keep_journal_error(ops, area.as_ref())?;
-    ops.set_txn(mount::open_txn(ops, area, options)?);
+    ops.set_txn(mount::open_txn(ops, &ops.pages, area, options)?);
     volume.daemons.lock().push(ops.pages.start_writeback()?);
     ops.set_read_only(None);
     let unfinished = volume.unfinished.lock().take();

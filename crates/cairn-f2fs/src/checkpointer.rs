@@ -24,6 +24,9 @@ use crate::operation_lock::CheckpointGuard;
 use crate::segment;
 use crate::store::Store;
 
+/// A postponed checkpoint is due again after this long.
+const POSTPONED: Duration = Duration::from_secs(1);
+
 /// See the module.
 pub(crate) struct Checkpointer {
     mount: Arc<MountState>,
@@ -61,6 +64,10 @@ impl Checkpointer {
             interval.checked_sub(now.saturating_sub(last)).filter(|left| !left.is_zero())
         {
             return Progress::Idle(Some(left));
+        }
+        // A checkpoint would find no room, either, and stop the volume.
+        if self.inodes.pages.lacks_room() {
+            return Progress::Idle(Some(POSTPONED));
         }
         if self.mount.check_writable().is_ok()
             && let Err(error) =

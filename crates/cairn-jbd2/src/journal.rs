@@ -1,6 +1,6 @@
 //! The journal (`journal_t`): what its parts share, and how it is aborted.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use cairn_base::Tid;
@@ -32,6 +32,8 @@ pub struct Journal {
     /// Wakes the commit daemon.
     pub(crate) commit_wake: Arc<Event>,
     pub(crate) commit_daemon: Mutex<Option<DaemonHandle>>,
+    /// See [`Journal::set_postpones_commits`].
+    pub(crate) postpones_commits: OnceLock<Box<dyn Fn() -> bool + Send + Sync>>,
     /// Wakes the checkpoint daemon.
     pub(crate) checkpoint_wake: Arc<Event>,
     /// Locked before `state`.
@@ -95,6 +97,13 @@ impl Journal {
     pub fn set_commit_interval(&self, interval: Duration) {
         self.state.lock().running.commit_interval = interval;
         self.commit_wake.notify();
+    }
+
+    /// The commit daemon does not commit while this is true: a commit that nobody waits for would
+    /// find no room on the device and abort the journal. The daemon asks with no lock held, once a
+    /// second. Only the first call has an effect.
+    pub fn set_postpones_commits(&self, postpones: impl Fn() -> bool + Send + Sync + 'static) {
+        self.postpones_commits.get_or_init(|| Box::new(postpones));
     }
 
     /// Counters since the journal was opened.

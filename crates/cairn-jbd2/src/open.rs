@@ -1,6 +1,6 @@
 //! Opens a journal (`jbd2_journal_load`) and shuts it down (`jbd2_journal_destroy`).
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use cairn_base::Tid;
@@ -91,6 +91,7 @@ impl Journal {
             batch_complete: Event::new(),
             commit_wake: Arc::new(Event::new()),
             commit_daemon: Mutex::new(Rank::Leaf, None),
+            postpones_commits: OnceLock::new(),
             checkpoint_wake: Arc::new(Event::new()),
             checkpoint_daemon: Mutex::new(Rank::CheckpointDaemon, None),
             stats: JournalStats::default(),

@@ -9,6 +9,9 @@ use cairn_base::runtime::{Daemon, Progress};
 
 use crate::journal::Journal;
 
+/// A postponed commit is due again after this long.
+const POSTPONED: Duration = Duration::from_secs(1);
+
 /// The daemon's body. It does not keep the journal in memory.
 pub(crate) struct CommitDaemon(Weak<Journal>);
 
@@ -54,6 +57,9 @@ impl Journal {
         };
         if due_in > Duration::ZERO {
             return Progress::Idle(Some(due_in));
+        }
+        if self.postpones_commits.get().is_some_and(|postpones| postpones()) {
+            return Progress::Idle(Some(POSTPONED));
         }
         // An error has aborted the journal. The next caller gets it.
         let _ = self.commit_by_age(tid);
