@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use cairn_testkit::judge;
+use cairn_testkit::{deep, judge};
 use serde_json::Value;
 
 use crate::fixture::Volume;
@@ -136,7 +136,7 @@ fn compare(mut volume: Volume, seed: u64, flags: u32) {
 }
 
 fn seeds() -> std::ops::Range<u64> {
-    if std::env::var_os("CAIRN_DEEP").is_some() { 0..40 } else { 0..2 }
+    if deep() { 0..40 } else { 0..2 }
 }
 
 #[test]

@@ -150,7 +150,7 @@ fn fs_mark_runs() {
 fn stress_ng_runs() {
     for transport in transports() {
         let mut volume = Volume::mounted(512 << 20, transport);
-        stress(&mut volume, if deep() { "60s" } else { "20s" });
+        stress(&mut volume, if deep() { "60s" } else { "8s" });
     }
 }
 

@@ -51,7 +51,7 @@ fn fsx_finds_no_difference_on_f2fs_in_any_mode() {
 
 #[test]
 fn fsx_finds_no_difference_on_f2fs() {
-    let operations = if deep() { 500_000 } else { 50_000 };
+    let operations = if deep() { 500_000 } else { 15_000 };
     // Changes without checkpoints exist until the unmount, and do not overwrite the contents of the
     // last checkpoint.
     for (options, operations) in [("", operations), ("checkpoint=disable:100%", operations / 10)] {
@@ -67,7 +67,7 @@ fn fsx_finds_no_difference_on_f2fs() {
 /// transport.
 #[test]
 fn fsx_finds_no_difference() {
-    let operations = if deep() { 500_000 } else { 50_000 };
+    let operations = if deep() { 500_000 } else { 15_000 };
     let ways = [("", [1, 2]), ("nowriteback_cache", [3, 4])].into_iter();
     for (options, seeds) in ways.chain(transports().into_iter().skip(1).zip([[5, 6]])) {
         let mut volume = Volume::mounted(256 << 20, options);

@@ -61,7 +61,7 @@ fn search_on(args: &'static [&'static str], megabytes: u64) {
     let damage = (args == K4).then(|| with_damage(&fresh));
     let subject =
         Subject { fresh, damage, cuts: 6, open: &open, judge: &closed, judge_cut: Some(&cut) };
-    let rare = if cairn_testkit::deep() { 3 } else { 150 };
+    let rare = if cairn_testkit::deep() { 3 } else { 300 };
     let seen = search(&subject, rare).unwrap_or_else(|error| panic!("{args:?}: {error}"));
     println!("{args:?}: {seen:?}");
     assert!(seen.histories > 1500 && seen.promises > 3 * seen.histories, "{seen:?}");

@@ -38,7 +38,7 @@ fn target(args: &[&str], seed: u64) -> Target {
 
 #[test]
 fn damaged_images_are_survived() {
-    let per_layout = if deep() { 50_000 } else { 1_670 };
+    let per_layout = if deep() { 50_000 } else { 900 };
     for (layout, args) in LAYOUTS.iter().enumerate() {
         let target = target(args, layout as u64);
         let (mut opened, mut refused, mut errors) = (0, 0, 0);

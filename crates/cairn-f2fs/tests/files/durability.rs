@@ -51,7 +51,7 @@ fn search_on(args: &[&str], options: &str) {
     let damage = (args == FEATURES).then(|| with_damage(&fresh));
     let subject =
         Subject { fresh, damage, cuts, open: &open, judge: &closed, judge_cut: Some(&cut) };
-    let rare = if cairn_testkit::deep() { 3 } else { 150 };
+    let rare = if cairn_testkit::deep() { 3 } else { 300 };
     let seen =
         search(&subject, rare).unwrap_or_else(|error| panic!("{args:?}, {options:?}: {error}"));
     println!("{args:?}, {options:?}: {seen:?}");

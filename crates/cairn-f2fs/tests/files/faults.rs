@@ -207,7 +207,7 @@ fn every_fault(before: &MemoryDevice, operation: Operation, step: u64, options: 
 
 #[test]
 fn every_write_and_flush_of_a_run_may_fail() {
-    let step = if deep() { 1 } else { 5 };
+    let step = if deep() { 1 } else { 8 };
     let before = prepared();
     assert!(every_fault(&before, Operation::Write, step, "") > 10);
     assert!(every_fault(&before, Operation::Flush, step.min(2), "") > 4);
@@ -218,7 +218,7 @@ fn every_write_and_flush_of_a_run_may_fail() {
 /// On a volume whose sections are cleaned during the run.
 #[test]
 fn every_mode_tells_of_what_fails() {
-    let step = if deep() { 1 } else { 13 };
+    let step = if deep() { 1 } else { 23 };
     for mode in &MODES {
         let before = with_kept(Worn::new(mode, 64 << 20).make());
         let options = ["cache=1M", mode.options].join(",");
