@@ -1,8 +1,9 @@
 //! The inodes in memory, by number, with the references that front-ends hold.
 //!
 //! Invariants: a number has at most one live value; a second loader waits for the first. A value
-//! with references, or that another thread holds, is not evicted. Values are dropped outside of the
-//! table's locks.
+//! that a thread holds is not evicted. A value with references may be evicted: its count stays, and
+//! the next use loads it again. (The kernel keeps a reference to every inode whose name it knows.)
+//! Values are dropped outside of the table's locks.
 //!
 //! Locking: each shard has a mutex, held for map operations and for the `can_evict` callback, never
 //! during a load. The callback must not call the table, and should only read atomics or use
@@ -10,6 +11,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use cairn_base::Ino;
 use parking_lot::{Condvar, Mutex};
@@ -31,6 +33,8 @@ struct Entry<T> {
 struct Slots<T> {
     /// Sorted, so that a loop over all inodes writes them in the same order in every run.
     entries: BTreeMap<Ino, Entry<T>>,
+    /// Numbers of references to evicted values. None is 0.
+    evicted: BTreeMap<Ino, u64>,
     /// Number of entries at which the next search is due. It makes a search cost O(1) for each
     /// insertion.
     scan_at: usize,
@@ -44,23 +48,37 @@ struct Shard<T> {
 /// The inodes in memory.
 pub struct InodeTable<T> {
     shards: Vec<Shard<T>>,
-    limit_per_shard: usize,
+    limit_per_shard: AtomicUsize,
+    /// The shard at which [`InodeTable::evict`] continues.
+    hand: AtomicUsize,
     can_evict: CanEvict<T>,
 }
 
 impl<T> InodeTable<T> {
-    /// Creates a table that evicts unreferenced entries beyond about `limit`, if `can_evict` allows
-    /// it.
+    /// Creates a table that evicts values beyond about `limit`, if `can_evict` allows it: those
+    /// without references first.
     pub fn new(limit: usize, can_evict: impl Fn(&T) -> bool + Send + Sync + 'static) -> Self {
-        let limit_per_shard = limit.div_ceil(SHARDS).max(1);
-        let shard = || Shard {
-            slots: Mutex::new(Slots { entries: BTreeMap::new(), scan_at: limit_per_shard + 1 }),
-            loaded: Condvar::new(),
+        let shard = || {
+            let (entries, evicted) = (BTreeMap::new(), BTreeMap::new());
+            let slots = Mutex::new(Slots { entries, evicted, scan_at: 0 });
+            Shard { slots, loaded: Condvar::new() }
         };
-        Self {
+        let table = Self {
             shards: (0..SHARDS).map(|_| shard()).collect(),
-            limit_per_shard,
+            limit_per_shard: AtomicUsize::new(0),
+            hand: AtomicUsize::new(0),
             can_evict: Box::new(can_evict),
+        };
+        table.set_limit(limit);
+        table
+    }
+
+    /// Changes the limit. The next loads follow it.
+    pub fn set_limit(&self, limit: usize) {
+        let limit_per_shard = limit.div_ceil(SHARDS).max(1);
+        self.limit_per_shard.store(limit_per_shard, Ordering::Relaxed);
+        for shard in &self.shards {
+            shard.slots.lock().scan_at = limit_per_shard + 1;
         }
     }
 
@@ -107,7 +125,8 @@ impl<T> InodeTable<T> {
                     Some(_) => shard.loaded.wait(&mut slots),
                 }
             }
-            slots.entries.insert(ino, Entry { value: None, references: 0, used: true });
+            let references = slots.evicted.remove(&ino).unwrap_or(0);
+            slots.entries.insert(ino, Entry { value: None, references, used: true });
         }
         let mut loading = Loading { shard, ino, value: None };
         let value = Arc::new(load()?);
@@ -129,30 +148,43 @@ impl<T> InodeTable<T> {
     /// Drops `count` references and returns the number that remain; 0 for an unknown number.
     pub fn release(&self, ino: Ino, count: u64) -> u64 {
         let mut slots = self.shard(ino).slots.lock();
-        let Some(entry) = slots.entries.get_mut(&ino) else { return 0 };
-        entry.references = entry.references.saturating_sub(count);
-        entry.references
+        if let Some(entry) = slots.entries.get_mut(&ino) {
+            entry.references = entry.references.saturating_sub(count);
+            return entry.references;
+        }
+        let Some(references) = slots.evicted.get_mut(&ino) else { return 0 };
+        *references = references.saturating_sub(count);
+        let left = *references;
+        if left == 0 {
+            slots.evicted.remove(&ino);
+        }
+        left
     }
 
     /// Number of references.
     pub fn references(&self, ino: Ino) -> u64 {
-        self.shard(ino).slots.lock().entries.get(&ino).map_or(0, |entry| entry.references)
+        let slots = self.shard(ino).slots.lock();
+        match slots.entries.get(&ino) {
+            Some(entry) => entry.references,
+            None => slots.evicted.get(&ino).copied().unwrap_or(0),
+        }
     }
 
     /// The inode numbers with references.
     pub fn referenced(&self) -> Vec<Ino> {
-        let held = |entries: &BTreeMap<Ino, Entry<T>>| {
-            let held = entries.iter().filter(|(_, entry)| entry.references > 0);
-            held.map(|(ino, _)| *ino).collect::<Vec<_>>()
+        let held = |slots: &Slots<T>| {
+            let held = slots.entries.iter().filter(|(_, entry)| entry.references > 0);
+            held.map(|(ino, _)| *ino).chain(slots.evicted.keys().copied()).collect::<Vec<_>>()
         };
-        self.shards.iter().flat_map(|shard| held(&shard.slots.lock().entries)).collect()
+        self.shards.iter().flat_map(|shard| held(&shard.slots.lock())).collect()
     }
 
-    /// Removes an entry whatever its references, because the inode was deleted. Waits for a load in
-    /// progress.
+    /// Removes an entry whatever its references, because the inode was deleted. Returns its value
+    /// if that is in memory. Waits for a load in progress.
     pub fn remove(&self, ino: Ino) -> Option<Arc<T>> {
         let shard = self.shard(ino);
         let mut slots = shard.slots.lock();
+        slots.evicted.remove(&ino);
         while slots.entries.get(&ino)?.value.is_none() {
             shard.loaded.wait(&mut slots);
         }
@@ -176,57 +208,85 @@ impl<T> InodeTable<T> {
         }
     }
 
-    /// Number of entries.
+    /// Number of values in memory.
     pub fn len(&self) -> usize {
         self.shards.iter().map(|shard| shard.slots.lock().entries.len()).sum()
     }
 
-    /// True if there is no entry.
+    /// True if no value is in memory.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Evicts all entries that may be evicted (memory pressure, unmount).
+    /// Evicts all values that may be evicted (memory pressure, unmount).
     pub fn shrink(&self) {
         for shard in &self.shards {
             // The first round clears the marks of recent use.
             for _ in 0..2 {
-                let victims = Self::collect(&mut shard.slots.lock(), 0, &self.can_evict);
+                let victims = self.collect(&mut shard.slots.lock(), 0);
                 drop(victims);
             }
         }
     }
 
+    /// Evicts about `count` values that were not used since the last search, and returns how many
+    /// were evicted. It passes over shards that other threads use.
+    pub fn evict(&self, count: usize) -> usize {
+        let (share, mut evicted) = (count.div_ceil(SHARDS), 0);
+        // Two rounds: if all values were used, the first one only clears their marks.
+        for _ in 0..2 * SHARDS {
+            if evicted >= count {
+                break;
+            }
+            let next = self.hand.fetch_add(1, Ordering::Relaxed) % SHARDS;
+            let Some(mut slots) = self.shards[next].slots.try_lock() else { continue };
+            let keep = slots.entries.len().saturating_sub(share);
+            let victims = self.collect(&mut slots, keep);
+            drop(slots);
+            evicted += victims.len();
+        }
+        evicted
+    }
+
     fn evict_some(&self, shard: &Shard<T>) {
+        let limit = self.limit_per_shard.load(Ordering::Relaxed);
         let victims = {
             let mut slots = shard.slots.lock();
             if slots.entries.len() < slots.scan_at {
                 return;
             }
-            let victims = Self::collect(&mut slots, self.limit_per_shard, &self.can_evict);
-            slots.scan_at =
-                slots.entries.len().max(self.limit_per_shard) + SCAN_STEP.min(self.limit_per_shard);
+            let victims = self.collect(&mut slots, limit);
+            let left = slots.entries.len();
             // A large shard whose entries cannot be evicted is searched less often.
-            slots.scan_at += slots.entries.len().saturating_sub(self.limit_per_shard) / 4;
+            slots.scan_at = left.max(limit) + SCAN_STEP.min(limit) + left.saturating_sub(limit) / 4;
             victims
         };
         drop(victims);
     }
 
-    /// Removes unused entries until `keep` remain. It spares those used since the last search.
-    fn collect(slots: &mut Slots<T>, keep: usize, can_evict: &CanEvict<T>) -> Vec<Arc<T>> {
-        let mut over = slots.entries.len().saturating_sub(keep);
+    /// Evicts unused values until `keep` entries remain: those without references, then those with
+    /// them. It spares values used since the last search.
+    fn collect(&self, slots: &mut Slots<T>, keep: usize) -> Vec<Arc<T>> {
+        let Slots { entries, evicted, .. } = slots;
         let mut victims = Vec::new();
-        slots.entries.retain(|_, entry| {
-            let Some(value) = &entry.value else { return true };
-            let idle = over > 0 && entry.references == 0 && Arc::strong_count(value) == 1;
-            if !idle || std::mem::take(&mut entry.used) || !can_evict(value) {
-                return true;
-            }
-            over -= 1;
-            victims.extend(entry.value.take());
-            false
-        });
+        for referenced in [false, true] {
+            let mut over = entries.len().saturating_sub(keep);
+            entries.retain(|ino, entry| {
+                let Some(value) = &entry.value else { return true };
+                let idle = over > 0
+                    && (entry.references > 0) == referenced
+                    && Arc::strong_count(value) == 1;
+                if !idle || std::mem::take(&mut entry.used) || !(self.can_evict)(value) {
+                    return true;
+                }
+                over -= 1;
+                if referenced {
+                    evicted.insert(*ino, entry.references);
+                }
+                victims.extend(entry.value.take());
+                false
+            });
+        }
         victims
     }
 }
@@ -247,7 +307,13 @@ impl<T> Drop for Loading<'_, T> {
                 let entry = slots.entries.get_mut(&self.ino).expect("a slot that loads stays");
                 entry.value = Some(value);
             }
-            None => drop(slots.entries.remove(&self.ino)),
+            None => {
+                let references =
+                    slots.entries.remove(&self.ino).map_or(0, |entry| entry.references);
+                if references > 0 {
+                    slots.evicted.insert(self.ino, references);
+                }
+            }
         }
         drop(slots);
         self.shard.loaded.notify_all();
@@ -297,24 +363,54 @@ mod tests {
     }
 
     #[test]
-    fn references_held_values_and_the_callback_keep_entries() {
+    fn held_values_and_the_callback_keep_entries() {
         let table = InodeTable::new(1, |value: &u64| value.is_multiple_of(2));
-        drop(load(&table, 2));
-        table.acquire(Ino(2));
         let held = load(&table, 4);
         drop(load(&table, 5));
         drop(load(&table, 6));
         table.shrink();
-        assert!(
-            table.get(Ino(2)).is_some()
-                && table.get(Ino(4)).is_some()
-                && table.get(Ino(5)).is_some()
-        );
+        assert!(table.get(Ino(4)).is_some() && table.get(Ino(5)).is_some());
         assert!(table.get(Ino(6)).is_none());
         drop(held);
-        assert_eq!(table.release(Ino(2), 1), 0);
         table.shrink();
-        assert!(table.get(Ino(2)).is_none() && table.get(Ino(4)).is_none());
+        assert!(table.get(Ino(4)).is_none());
+    }
+
+    #[test]
+    fn evicted_values_keep_their_references() {
+        let table = InodeTable::new(1000, |_: &u64| true);
+        drop(load(&table, 2));
+        table.acquire(Ino(2));
+        table.acquire(Ino(2));
+        table.shrink();
+        assert!(table.get(Ino(2)).is_none() && table.is_empty());
+        assert_eq!((table.references(Ino(2)), table.referenced()), (2, vec![Ino(2)]));
+        // A failed load changes nothing.
+        assert_eq!(table.get_or_try_insert(Ino(2), || Err("bad")), Err("bad"));
+        assert_eq!((table.references(Ino(2)), table.release(Ino(2), 1)), (2, 1));
+        drop(load(&table, 2));
+        assert_eq!((table.acquire(Ino(2)), table.release(Ino(2), 2)), (Some(2), 0));
+        table.shrink();
+        assert!(table.referenced().is_empty() && table.references(Ino(2)) == 0);
+        drop(load(&table, 3));
+        table.acquire(Ino(3));
+        table.shrink();
+        assert!(table.remove(Ino(3)).is_none() && table.references(Ino(3)) == 0);
+    }
+
+    #[test]
+    fn values_without_references_are_evicted_first() {
+        let table = InodeTable::new(10_000, |_: &u64| true);
+        for n in 0..2000 {
+            drop(load(&table, n));
+            if n % 3 == 0 {
+                table.acquire(Ino(n));
+            }
+        }
+        let evicted = table.evict(900);
+        assert!((800..=1100).contains(&evicted), "{evicted} evicted");
+        let left = (0..2000).filter(|n| n % 3 == 0 && table.get(Ino(*n)).is_some()).count();
+        assert_eq!(left, 667, "values with references are left");
     }
 
     #[test]
@@ -355,8 +451,9 @@ mod tests {
                         let value = load(table, ino);
                         table.acquire(Ino(ino));
                         drop(value);
-                        // The reference keeps the same entry.
-                        assert_eq!(table.get(Ino(ino)).as_deref(), Some(&ino));
+                        // Evicted or not, the count stays.
+                        assert!(table.references(Ino(ino)) > 0);
+                        assert_eq!(*load(table, ino), ino);
                         table.release(Ino(ino), 1);
                     }
                 });

@@ -53,10 +53,12 @@ impl ErrorSequence {
         self.state.lock().open.remove(&handle);
     }
 
-    /// True if a handle is open, or if the lock is taken and the answer is unknown.
+    /// True if a handle is open, if callers without a handle have not got the latest error, or if
+    /// the lock is taken and the answer is unknown.
     #[must_use]
-    pub fn is_open(&self) -> bool {
-        self.state.try_lock().is_none_or(|state| !state.open.is_empty())
+    pub fn is_needed(&self) -> bool {
+        let needed = |state: &State| !state.open.is_empty() || state.without_handle != state.count;
+        self.state.try_lock().is_none_or(|state| needed(&state))
     }
 
     /// Returns the latest error if the handle has not got it, and marks it as reported to the
@@ -82,10 +84,10 @@ mod tests {
     #[test]
     fn each_handle_hears_of_an_error_once_and_unheard_ones_wait_for_the_next_open() {
         let errors = ErrorSequence::new();
-        assert!(!errors.is_open());
+        assert!(!errors.is_needed());
         errors.open(1);
         errors.open(2);
-        assert!(errors.is_open() && errors.check_and_advance(1).is_none());
+        assert!(errors.is_needed() && errors.check_and_advance(1).is_none());
         errors.record(MapError::NoSpace.into());
         errors.open(3);
         assert!(errors.check_and_advance(1).is_some() && errors.check_and_advance(1).is_none());
@@ -93,7 +95,7 @@ mod tests {
         errors.open(4);
         assert!(errors.check_and_advance(4).is_none(), "others have heard of it");
         (1..=4).for_each(|handle| errors.close(handle));
-        assert!(!errors.is_open() && errors.check_and_advance(1).is_none());
+        assert!(errors.check_and_advance(1).is_none());
     }
 
     #[test]
@@ -102,7 +104,8 @@ mod tests {
         assert!(errors.check_and_advance(0).is_none());
         errors.record(MapError::NoSpace.into());
         errors.record(MapError::NoSpace.into());
+        assert!(errors.is_needed());
         assert!(errors.check_and_advance(0).is_some() && errors.check_and_advance(0).is_none());
-        assert!(!errors.is_open());
+        assert!(!errors.is_needed());
     }
 }

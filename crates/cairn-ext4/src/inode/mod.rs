@@ -168,7 +168,7 @@ impl Inode {
     /// prevent that, because a loaded inode counts as changed in the transaction in flight
     /// ([`Ledger::loaded`]).
     pub(crate) fn can_evict(&self) -> bool {
-        let idle = !self.cache.has_dirty() && !self.cache.errors().is_open();
+        let idle = !self.cache.has_dirty() && !self.cache.errors().is_needed();
         let stored = |state: &State| {
             !state.dirty && (self.kind != FileKind::Regular || state.record.size == state.size)
         };

@@ -101,7 +101,7 @@ impl Inode {
             return false;
         }
         let idle =
-            !self.cache.has_dirty() && !self.entries.is_dirty() && !self.cache.errors().is_open();
+            !self.cache.has_dirty() && !self.entries.is_dirty() && !self.cache.errors().is_needed();
         idle && self.state.try_read().is_some_and(|state| !state.dirty && state.record.links > 0)
     }
 
