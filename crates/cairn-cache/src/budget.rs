@@ -1,4 +1,4 @@
-//! One memory budget for everything that a volume caches: file folios and metadata buffers.
+//! One memory budget for everything that a volume caches: see [`Use`].
 //!
 //! A charge never blocks and never fails: memory that is required (a copy of a pinned block, a
 //! journal's frozen buffer) may exceed the limit for a while. A caller whose allocation can wait
@@ -12,9 +12,13 @@ use std::sync::{Arc, Weak};
 
 use cairn_base::memory::{self, Holder};
 use cairn_base::ranked_lock::{Mutex, Rank};
+use cairn_base::stats::Report;
 
 /// A shortage of memory lowers the limit to no less than the requested limit divided by this.
 const LEAST_SHARE: u64 = 32;
+
+/// Inodes may take the limit divided by this.
+const INODE_SHARE: u64 = 4;
 
 /// A holder of memory that can be freed on demand: Linux's shrinker.
 pub trait Reclaim: Send + Sync {
@@ -25,12 +29,52 @@ pub trait Reclaim: Send + Sync {
     fn reclaim(&self, bytes: u64) -> u64;
 }
 
+/// What memory is used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Use {
+    /// Folios, and the slabs that are kept for them.
+    FileData,
+    /// Metadata buffers; nodes of F2FS.
+    Metadata,
+    /// Blocks of entries that are cached by directory.
+    Directories,
+    /// Inodes, without what they cache.
+    Inodes,
+}
+
+impl Use {
+    const COUNT: usize = 4;
+
+    /// Every use, and its name in reports.
+    const NAMES: [(Self, &'static str); Self::COUNT] = [
+        (Self::FileData, "file_data_bytes"),
+        (Self::Metadata, "metadata_bytes"),
+        (Self::Directories, "directory_bytes"),
+        (Self::Inodes, "inode_bytes"),
+    ];
+}
+
+/// Memory that a reference-counted block of `bytes` takes with its descriptors. The allocator has
+/// four sizes between two powers of two, and the counters make a block of 4096 bytes longer than
+/// that.
+#[must_use]
+pub const fn image_bytes(bytes: u64) -> u64 {
+    /// Two counters before the bytes.
+    const HEADER: u64 = 16;
+    /// A descriptor and its place in an index.
+    const DESCRIPTOR: u64 = 192;
+    let Some(needed) = bytes.checked_add(HEADER) else { return u64::MAX };
+    let step = if needed < 64 { 8 } else { needed.next_power_of_two() / 8 };
+    needed.next_multiple_of(step).saturating_add(DESCRIPTOR)
+}
+
 /// A number of bytes that the caches of a volume share.
 pub struct Budget {
     limit: AtomicU64,
     /// The limit that was asked for. The limit in force never falls below a share of it.
     requested: AtomicU64,
     used: AtomicU64,
+    used_for: [AtomicU64; Use::COUNT],
     peak: AtomicU64,
     hooks: Mutex<Vec<Weak<dyn Reclaim>>>,
 }
@@ -43,6 +87,7 @@ impl Budget {
             limit: AtomicU64::new(limit),
             requested: AtomicU64::new(limit),
             used: AtomicU64::new(0),
+            used_for: Default::default(),
             peak: AtomicU64::new(0),
             hooks: Mutex::new(Rank::Leaf, Vec::new()),
         });
@@ -75,8 +120,28 @@ impl Budget {
         self.peak.load(Ordering::Relaxed)
     }
 
+    /// Bytes in use now, by use.
+    #[must_use]
+    pub fn used_for(&self, purpose: Use) -> u64 {
+        self.used_for[purpose as usize].load(Ordering::Relaxed)
+    }
+
+    /// The section `budget` of a report.
+    #[must_use]
+    pub(crate) fn report(&self) -> Report {
+        let mut report = Report::new()
+            .with("limit_bytes", self.limit())
+            .with("used_bytes", self.used())
+            .with("peak_bytes", self.peak());
+        for (purpose, name) in Use::NAMES {
+            report.set(name, self.used_for(purpose));
+        }
+        report
+    }
+
     /// Counts `bytes` as used.
-    pub fn charge(&self, bytes: u64) {
+    pub fn charge(&self, purpose: Use, bytes: u64) {
+        self.used_for[purpose as usize].fetch_add(bytes, Ordering::Relaxed);
         let used = self.used.fetch_add(bytes, Ordering::Relaxed) + bytes;
         if used > self.peak.load(Ordering::Relaxed) {
             self.peak.fetch_max(used, Ordering::Relaxed);
@@ -87,30 +152,38 @@ impl Budget {
     ///
     /// # Panics
     /// If fewer bytes are charged.
-    pub fn uncharge(&self, bytes: u64) {
+    pub fn uncharge(&self, purpose: Use, bytes: u64) {
+        self.used_for[purpose as usize].fetch_sub(bytes, Ordering::Relaxed);
         let before = self.used.fetch_sub(bytes, Ordering::Relaxed);
         assert!(before >= bytes, "budget: {bytes} bytes freed of {before} charged");
     }
 
     /// Charges `bytes` until the result is dropped.
-    pub fn hold(self: &Arc<Self>, bytes: u64) -> Charge {
-        self.charge(bytes);
-        Charge { budget: self.clone(), bytes }
+    pub fn hold(self: &Arc<Self>, purpose: Use, bytes: u64) -> Charge {
+        self.charge(purpose, bytes);
+        Charge { budget: self.clone(), purpose, bytes }
     }
 
     /// As [`Budget::hold`], unless that exceeds the limit. Concurrent callers do not exceed it
     /// together.
-    pub(crate) fn try_hold(self: &Arc<Self>, bytes: u64) -> Option<Charge> {
+    pub(crate) fn try_hold(self: &Arc<Self>, purpose: Use, bytes: u64) -> Option<Charge> {
         let within = |used: u64| used.checked_add(bytes).filter(|used| *used <= self.limit());
         let before = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, within).ok()?;
         self.peak.fetch_max(before + bytes, Ordering::Relaxed);
-        Some(Charge { budget: self.clone(), bytes })
+        self.used_for[purpose as usize].fetch_add(bytes, Ordering::Relaxed);
+        Some(Charge { budget: self.clone(), purpose, bytes })
     }
 
     /// Bytes used beyond the limit.
     #[must_use]
     pub fn over(&self) -> u64 {
         self.used().saturating_sub(self.limit())
+    }
+
+    /// How many inodes of `bytes` each may be in memory: they take a quarter of the budget.
+    #[must_use]
+    pub fn inode_limit(&self, bytes: u64) -> usize {
+        usize::try_from(self.limit() / INODE_SHARE / bytes.max(1)).unwrap_or(usize::MAX)
     }
 
     /// True if `bytes` more would not exceed the limit.
@@ -167,12 +240,13 @@ impl Holder for Budget {
 #[must_use = "dropping a charge uncharges it"]
 pub struct Charge {
     budget: Arc<Budget>,
+    purpose: Use,
     bytes: u64,
 }
 
 impl Drop for Charge {
     fn drop(&mut self) {
-        self.budget.uncharge(self.bytes);
+        self.budget.uncharge(self.purpose, self.bytes);
     }
 }
 
@@ -196,7 +270,7 @@ mod tests {
     #[test]
     fn a_charge_is_given_back() {
         let budget = Budget::new(100);
-        let held = budget.hold(120);
+        let held = budget.hold(Use::FileData, 120);
         assert_eq!((budget.used(), budget.over(), budget.has_room(0)), (120, 20, false));
         drop(held);
         assert_eq!((budget.used(), budget.over(), budget.has_room(100)), (0, 0, true));
@@ -204,13 +278,37 @@ mod tests {
     }
 
     #[test]
+    fn bytes_are_counted_by_use() {
+        let budget = Budget::new(100);
+        let held = [budget.hold(Use::Inodes, 7), budget.hold(Use::Metadata, 30)];
+        let more = budget.try_hold(Use::Inodes, 60);
+        let by_use = || Use::NAMES.map(|(purpose, _)| budget.used_for(purpose));
+        assert_eq!((by_use(), budget.used()), ([0, 30, 0, 67], 97));
+        assert!(budget.try_hold(Use::FileData, 4).is_none());
+        drop((held, more));
+        assert_eq!((by_use(), budget.used()), ([0; 4], 0));
+    }
+
+    #[test]
+    fn an_image_takes_a_size_of_the_allocator() {
+        assert_eq!(image_bytes(4096) - 192, 5120);
+        assert_eq!(image_bytes(1024) - 192, 1280);
+        assert_eq!(image_bytes(65_536) - 192, 81_920);
+    }
+
+    #[test]
     fn threads_that_hold_what_fits_never_exceed_the_limit_together() {
         let budget = Budget::new(100);
-        assert!(budget.try_hold(101).is_none() && budget.try_hold(100).is_some());
+        assert!(
+            budget.try_hold(Use::FileData, 101).is_none()
+                && budget.try_hold(Use::FileData, 100).is_some()
+        );
         std::thread::scope(|scope| {
             for bytes in [30, 40, 50, 60] {
                 let budget = &budget;
-                scope.spawn(move || (0..20_000).for_each(|_| drop(budget.try_hold(bytes))));
+                scope.spawn(move || {
+                    (0..20_000).for_each(|_| drop(budget.try_hold(Use::FileData, bytes)))
+                });
             }
         });
         assert_eq!((budget.used(), budget.peak()), (0, 100));
@@ -219,7 +317,7 @@ mod tests {
     #[test]
     fn room_is_made_by_the_hooks_and_only_as_much_as_needed() {
         let budget = Budget::new(100);
-        let held = (0..10).map(|_| budget.hold(10)).collect();
+        let held = (0..10).map(|_| budget.hold(Use::FileData, 10)).collect();
         let hoard =
             Arc::new(Hoard { budget: budget.clone(), held: Mutex::new(Rank::Buffer, held) });
         let hook: Weak<dyn Reclaim> = Arc::downgrade(&(hoard.clone() as Arc<dyn Reclaim>));

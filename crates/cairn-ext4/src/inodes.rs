@@ -4,7 +4,8 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use cairn_cache::file::PageCache;
+use cairn_cache::budget::{Charge, Reclaim, Use};
+use cairn_cache::file::{FileCache, PageCache};
 use cairn_vfs::inode_table::InodeTable;
 
 use crate::dir::hash::HashSettings;
@@ -12,8 +13,9 @@ use crate::inode::{Inode, access_times};
 use crate::mount_state::MountState;
 use crate::orphan::Orphans;
 
-/// Inodes without references that are kept in memory.
-const INODES_IN_MEMORY: usize = 32_768;
+/// Memory that an inode takes: with its counters, its cache, its flusher, and its places in the
+/// table and in lists.
+const INODE_BYTES: u64 = (size_of::<Inode>() + FileCache::BYTES + 192) as u64;
 
 /// See the module.
 pub(crate) struct Inodes {
@@ -47,11 +49,29 @@ impl Inodes {
     ) -> Self {
         Self {
             mount,
-            table: InodeTable::new(INODES_IN_MEMORY, Inode::can_evict),
+            table: InodeTable::new(pages.budget().inode_limit(INODE_BYTES), Inode::can_evict),
             pages,
             accessed: access_times::Waiting::default(),
             orphans,
             hash,
         }
+    }
+
+    /// Charges the memory of an inode.
+    pub(crate) fn charge(pages: &PageCache) -> Charge {
+        pages.budget().hold(Use::Inodes, INODE_BYTES)
+    }
+
+    /// Changes the size of the cache.
+    pub(crate) fn set_cache_bytes(&self, bytes: u64) {
+        self.pages.budget().set_limit(bytes);
+        self.table.set_limit(self.pages.budget().inode_limit(INODE_BYTES));
+    }
+}
+
+impl Reclaim for Inodes {
+    fn reclaim(&self, bytes: u64) -> u64 {
+        let count = usize::try_from(bytes.div_ceil(INODE_BYTES)).unwrap_or(usize::MAX);
+        (self.table.evict(count) as u64).saturating_mul(INODE_BYTES)
     }
 }

@@ -53,7 +53,7 @@ pub(crate) fn remount(volume: &Ext4, list: &str) -> Result<()> {
         journal.set_checkpoint_clean(new.checkpoint_clean);
         journal.set_commit_interval(new.commit_interval);
     }
-    ops.pages.budget().set_limit(memory::within_limit(new.cache_bytes as u64));
+    ops.set_cache_bytes(memory::within_limit(new.cache_bytes as u64));
     ops.pages.set_mode(new.buffered);
     ops.pages.set_max_folio(new.max_folio);
     ops.pages.set_dirty_expire(new.commit_interval);

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use cairn_base::Ino;
 use cairn_base::runtime::Runtime;
-use cairn_cache::file::PageCache;
+use cairn_cache::budget::{Charge, Reclaim, Use};
+use cairn_cache::file::{FileCache, PageCache};
 use cairn_vfs::Timestamp;
 use cairn_vfs::inode_table::InodeTable;
 
@@ -20,8 +21,9 @@ use crate::mount_state::MountState;
 use crate::segment::Mode;
 use crate::space::Pending;
 
-/// Unreferenced inodes that are kept in memory.
-const INODES_IN_MEMORY: usize = 32_768;
+/// Memory that an inode takes: with its counters, its cache, and its places in the table and in
+/// lists.
+pub(crate) const INODE_BYTES: u64 = (size_of::<Inode>() + FileCache::BYTES + 256) as u64;
 
 /// See the module.
 pub struct Inodes {
@@ -55,9 +57,12 @@ impl Inodes {
             disk,
             mount,
             runtime,
-            table: InodeTable::new(INODES_IN_MEMORY, move |inode: &Inode| {
-                inode.can_leave(store.as_ref().map(|store| store.checkpoints.version()))
-            }),
+            table: InodeTable::new(
+                pages.budget().inode_limit(INODE_BYTES),
+                move |inode: &Inode| {
+                    inode.can_leave(store.as_ref().map(|store| store.checkpoints.version()))
+                },
+            ),
             dirty: DirtyInodes::default(),
             clusters: ClusterCache::default(),
             directories: DirCaches::new(pages.budget()),
@@ -85,5 +90,23 @@ impl Inodes {
         // If data is never overwritten in place, each dirty page needs a block.
         let data = if lfs { self.pages.dirty_bytes() / BLOCK_BYTES } else { 0 };
         Pending { nodes, dentries, inodes: self.dirty.len() as u64, data }
+    }
+
+    /// Charges the memory of an inode.
+    pub(crate) fn charge(&self) -> Charge {
+        self.pages.budget().hold(Use::Inodes, INODE_BYTES)
+    }
+
+    /// Changes the size of the cache.
+    pub(crate) fn set_cache_bytes(&self, bytes: u64) {
+        self.pages.budget().set_limit(bytes);
+        self.table.set_limit(self.pages.budget().inode_limit(INODE_BYTES));
+    }
+}
+
+impl Reclaim for Inodes {
+    fn reclaim(&self, bytes: u64) -> u64 {
+        let count = usize::try_from(bytes.div_ceil(INODE_BYTES)).unwrap_or(usize::MAX);
+        (self.table.evict(count) as u64).saturating_mul(INODE_BYTES)
     }
 }

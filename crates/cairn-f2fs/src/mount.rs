@@ -10,7 +10,7 @@ use cairn_base::ranked_lock::{Mutex, Rank};
 use cairn_base::runtime::{Event, Runtime};
 use cairn_block::{BlockDevice, BlockDeviceExt};
 use cairn_cache::block::BufferCache;
-use cairn_cache::budget::Budget;
+use cairn_cache::budget::{Budget, Reclaim};
 use cairn_cache::durability::Flushes;
 use cairn_cache::file::{PageCache, PageCacheOptions};
 
@@ -166,6 +166,8 @@ impl F2fs {
         let (options, read_only) = mount;
         let mount = Arc::new(MountState::new(disk.clone(), options, read_only));
         let inodes = Arc::new(Inodes::new(mount.clone(), pages, runtime));
+        let reclaim: Arc<dyn Reclaim> = inodes.clone();
+        inodes.pages.budget().add_reclaim(Arc::downgrade(&reclaim));
         let cleaner = Arc::new(Cleaner::new(inodes.clone()));
         Self {
             disk,

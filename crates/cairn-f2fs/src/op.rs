@@ -14,17 +14,21 @@ use crate::disk::Disk;
 use crate::error::{Error, Result};
 use crate::fsync::Fsyncs;
 use crate::gc::Cleaner;
-use crate::inodes::Inodes;
+use crate::inodes::{INODE_BYTES, Inodes};
 use crate::mount_state::MountState;
+use crate::node::NODE_BYTES;
 use crate::operation_lock::OpGuard;
 use crate::space::{Pending, Reservation};
 use crate::store::Store;
 
-/// Dirty blocks in memory (nodes and entries) beyond which a checkpoint is written: 64 MiB.
+/// Dirty blocks in memory (nodes and entries) beyond which a checkpoint is written: 64 MiB. With a
+/// small cache, they take a quarter of it, or [`FEW_DIRTY`].
 const MOST_DIRTY: u64 = 16_384;
 /// The same limit for inodes, which stay in memory until then. Inodes that were only read count,
 /// because their access times change.
 const MOST_DIRTY_INODES: u64 = 8192;
+/// However small the cache is, no checkpoint is written for fewer dirty blocks or inodes.
+const FEW_DIRTY: u64 = 512;
 /// How often room is made for an operation before it gets ENOSPC.
 const ATTEMPTS: u32 = 8;
 
@@ -152,6 +156,14 @@ impl Operations {
         store.space.reserve(blocks)
     }
 
+    /// True if dirty metadata takes more memory than its share of the cache.
+    fn is_over_limit(&self, pending: Pending) -> bool {
+        let share = self.inodes.pages.budget().limit() / 4;
+        let blocks = (share / NODE_BYTES).clamp(FEW_DIRTY, MOST_DIRTY);
+        let inodes = (share / INODE_BYTES).clamp(FEW_DIRTY, MOST_DIRTY_INODES);
+        pending.nodes + pending.dentries > blocks || pending.inodes > inodes
+    }
+
     /// Makes sure that there are free sections for dirty blocks, and not too many of these.
     fn make_room(&self) -> Result<()> {
         let store = self.store()?;
@@ -161,7 +173,7 @@ impl Operations {
         for _ in 0..ATTEMPTS {
             let pending = self.inodes.pending();
             store.segments.set_reuse_below(store.space.reuse_below(pending));
-            if pending.nodes + pending.dentries > MOST_DIRTY || pending.inodes > MOST_DIRTY_INODES {
+            if self.is_over_limit(pending) {
                 store.checkpoints.write(Reason::Memory)?;
                 continue;
             }

@@ -49,7 +49,7 @@ pub(crate) fn remount(ops: &Operations, list: &str) -> Result<()> {
         disable::switch_merging(&ops.mount);
         return Err(refused);
     }
-    ops.inodes.pages.budget().set_limit(memory::within_limit(new.cache_bytes as u64));
+    ops.inodes.set_cache_bytes(memory::within_limit(new.cache_bytes as u64));
     ops.inodes.pages.set_mode(new.buffered);
     ops.inodes.pages.set_max_folio(new.max_folio);
     ops.inodes.pages.set_dirty_expire(new.dirty_expire());

@@ -10,7 +10,7 @@ use cairn_base::ranked_lock::{Condvar, Mutex, Rank};
 use cairn_block::{Batch, BlockDevice, BlockDeviceExt, Durability, IoBuf, Request, Result};
 
 use super::{Buffer, Image};
-use crate::budget::{Budget, Reclaim};
+use crate::budget::{Budget, Reclaim, Use, image_bytes};
 
 const SHARDS: usize = 64;
 /// Longest single request, in blocks.
@@ -94,6 +94,11 @@ impl BufferCache {
         self.block_size
     }
 
+    /// Memory that a buffer takes.
+    fn buffer_bytes(&self) -> u64 {
+        image_bytes(u64::from(self.block_size))
+    }
+
     fn shard(&self, pba: u64) -> &LockedShard {
         // Metadata blocks are often consecutive: neighbours go to different shards.
         &self.shards[usize::try_from(pba % SHARDS as u64).expect("a remainder of 64 fits")]
@@ -160,7 +165,7 @@ impl BufferCache {
             let mut seen = std::collections::HashSet::new();
             clock.retain(|pba| slots.contains_key(pba) && seen.insert(*pba));
         }
-        self.budget.charge(u64::from(self.block_size));
+        self.budget.charge(Use::Metadata, self.buffer_bytes());
         buffer
     }
 
@@ -251,7 +256,7 @@ impl BufferCache {
 
     fn remove(&self, shard: &mut Shard, pba: u64) {
         shard.slots.remove(&pba);
-        self.budget.uncharge(u64::from(self.block_size));
+        self.budget.uncharge(Use::Metadata, self.buffer_bytes());
     }
 
     /// Writes all buffers that [`Buffer::modify_direct`] made dirty, in order of address. It does
@@ -301,7 +306,7 @@ impl BufferCache {
 
     /// Makes room for one more buffer. The caller holds no lock.
     fn make_room(&self) {
-        self.budget.make_room(u64::from(self.block_size));
+        self.budget.make_room(self.buffer_bytes());
     }
 
     /// Evicts buffers of one shard by second chance: those without a holder that were not used
@@ -318,7 +323,7 @@ impl BufferCache {
             let idle = Arc::strong_count(buffer) == 1 && !buffer.dirty.load(Ordering::Acquire);
             if idle && !buffer.used.swap(false, Ordering::Relaxed) {
                 self.remove(&mut locked, pba);
-                freed += u64::from(self.block_size);
+                freed += self.buffer_bytes();
             } else {
                 locked.clock.push_back(pba);
             }

@@ -8,7 +8,7 @@ use cairn_base::FileBlock;
 use super::index::FileState;
 use super::page_cache::PageCache;
 use crate::mapper::Run;
-use crate::writeback::{ErrorSequence, Flushable};
+use crate::writeback::{DirtyFile, ErrorSequence, Flushable};
 
 /// The cached data of one file.
 ///
@@ -19,6 +19,9 @@ pub struct FileCache {
 }
 
 impl FileCache {
+    /// Bytes that the cache of a file takes without its contents.
+    pub const BYTES: usize = size_of::<FileState>() + size_of::<DirtyFile>() + 4 * size_of::<u64>();
+
     /// Creates an empty cache.
     ///
     /// # Panics

@@ -112,11 +112,7 @@ impl PageCache {
     /// The counters and memory of the cache, for the section `cache` of a volume's report.
     #[must_use]
     pub fn report(&self) -> Report {
-        let memory = Report::new()
-            .with("limit_bytes", self.budget.limit())
-            .with("used_bytes", self.budget.used())
-            .with("peak_bytes", self.budget.peak())
-            .with("dirty_bytes", self.dirty_bytes());
+        let memory = self.budget.report().with("dirty_bytes", self.dirty_bytes());
         self.counters.report().with("budget", memory)
     }
 

@@ -22,7 +22,7 @@ use cairn_block::IoBuf;
 
 use super::counters::CacheCounters;
 use super::order::{ORDERS, PAGE, order_of};
-use crate::budget::{Budget, Charge, Reclaim};
+use crate::budget::{Budget, Charge, Reclaim, Use};
 
 /// Slabs of this size and more are prepared before they are needed.
 const PREPARED: usize = 64 << 10;
@@ -77,13 +77,13 @@ impl SlabPool {
     pub(crate) fn take_or_grow(&self, bytes: usize) -> Result<RawSlab, NoMemory> {
         match self.take(bytes) {
             Some(raw) => Ok(raw),
-            None => self.fresh(bytes, self.budget.hold(bytes as u64)),
+            None => self.fresh(bytes, self.budget.hold(Use::FileData, bytes as u64)),
         }
     }
 
     /// A new slab, unless that exceeds the budget or the system has no memory.
     pub(crate) fn try_grow(&self, bytes: usize) -> Option<RawSlab> {
-        self.fresh(bytes, self.budget.try_hold(bytes as u64)?).ok()
+        self.fresh(bytes, self.budget.try_hold(Use::FileData, bytes as u64)?).ok()
     }
 
     fn fresh(&self, bytes: usize, charge: Charge) -> Result<RawSlab, NoMemory> {
@@ -105,7 +105,7 @@ impl SlabPool {
             if !self.budget.has_room((READY * bytes) as u64) {
                 self.growing.fetch_and(!(1 << order), Ordering::Relaxed);
             } else if self.free.lock()[order].len() < READY
-                && let Some(charge) = self.budget.try_hold(bytes as u64)
+                && let Some(charge) = self.budget.try_hold(Use::FileData, bytes as u64)
                 && let Ok(buf) = IoBuf::try_zeroed(bytes)
             {
                 self.counters.slabs_prepared.add(1);

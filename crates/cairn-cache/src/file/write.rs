@@ -22,6 +22,7 @@ use super::order::PAGE;
 use super::read::{copy_inline, zero_beyond};
 use super::slab::Slab;
 use super::source::WriteSource;
+use crate::budget::Use;
 use crate::mapper::{FileMapper, Mapping, Place, Run};
 
 /// Most bytes that one call takes.
@@ -304,7 +305,7 @@ impl FileState {
         }
         let room = self.find_from(start).map_or(u64::MAX, |next| next.start.saturating_sub(start));
         let bytes = self.folio_bytes_at(start, start + whole.min(room))?;
-        let charge = self.cache.budget().try_hold(bytes as u64)?;
+        let charge = self.cache.budget().try_hold(Use::FileData, bytes as u64)?;
         let blocks = u32::try_from(bytes >> self.shift).ok()?;
         let mut state = FolioState::new(Slab::given(shared.slice(..bytes), charge), blocks);
         state.uptodate.set(0..blocks);

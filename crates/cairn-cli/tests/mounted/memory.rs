@@ -1,5 +1,5 @@
 //! A daemon whose address space is limited (`ulimit -v`): what it has no memory for fails, one
-//! request at a time.
+//! request at a time. A daemon with a small cache: what it keeps in memory stays within it.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read, Write};
@@ -195,4 +195,61 @@ fn every_limit_above_the_least_allows_a_mount() {
     }
     assert!(least.is_some_and(|least| least <= 110), "{least:?}");
     judge::assert_clean(&volume.image());
+}
+
+/// The kernel keeps references to 6,000 inodes. A quarter of the cache holds about a thousand; the
+/// others are loaded again when they are used. Inodes that exist nowhere else stay: open files
+/// without a name.
+#[test]
+fn inodes_that_the_kernel_refers_to_leave_memory() {
+    let f2fs = || {
+        let mut volume = Volume::f2fs(128 << 20, "");
+        volume.unmount();
+        volume
+    };
+    for mut volume in [Volume::make(128 << 20, &[]), f2fs()] {
+        volume.mount("cache=8M");
+        let root = volume.root();
+        let path = |number: u64| root.join(format!("d{}/f{number}", number % 6));
+        let contents = |number: u64| number.to_le_bytes().repeat(40);
+        let nameless = File::options()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(volume.path("nameless"))
+            .unwrap();
+        nameless.write_all_at(b"before", 0).unwrap();
+        fs::remove_file(volume.path("nameless")).unwrap();
+        (0..6).for_each(|number| fs::create_dir(volume.path(&format!("d{number}"))).unwrap());
+        for number in 0..6000 {
+            fs::write(path(number), contents(number)).unwrap();
+            if number % 500 == 499 {
+                // Inodes with changed data stay in memory.
+                let directory = File::open(volume.root()).unwrap();
+                rustix::fs::syncfs(&directory).unwrap();
+                File::open(path(number)).unwrap().sync_all().unwrap();
+            }
+        }
+        let open = File::open(path(1)).unwrap();
+        fs::rename(path(1), volume.path("renamed")).unwrap();
+        for number in (0..6000).filter(|number| *number != 1) {
+            assert_eq!(fs::metadata(path(number)).unwrap().len(), 320);
+            assert_eq!(fs::read(path(number)).unwrap(), contents(number));
+        }
+        let budget = crate::fixture::stats(&volume.root())["cache"]["budget"].clone();
+        let bytes = |name: &str| budget[name].as_u64().unwrap();
+        assert!(bytes("inode_bytes") > 1 << 20 && bytes("inode_bytes") < 4 << 20, "{budget}");
+        assert!(bytes("used_bytes") < 12 << 20, "{budget}");
+        nameless.write_all_at(b" and after", 6).unwrap();
+        let mut found = [0; 16];
+        nameless.read_exact_at(&mut found, 0).unwrap();
+        assert_eq!(&found, b"before and after");
+        assert!(open.sync_all().is_ok() && open.metadata().unwrap().len() == 320);
+        drop((nameless, open));
+        volume.remount();
+        assert_eq!(fs::read(volume.path("renamed")).unwrap(), contents(1));
+        assert_eq!(fs::read(path(5999)).unwrap(), contents(5999));
+        volume.end();
+        volume.judge();
+    }
 }

@@ -32,6 +32,7 @@ use std::sync::{Arc, OnceLock};
 
 use cairn_base::ranked_lock::{Rank, RwLock};
 use cairn_base::{Ino, Tid};
+use cairn_cache::budget::Charge;
 use cairn_cache::durability::Ledger;
 use cairn_cache::file::{FileCache, PageCache};
 use cairn_cache::status::ExtentStatus;
@@ -42,6 +43,7 @@ use crate::checksum::InodeSeed;
 use crate::format::features::Incompat;
 use crate::format::inode::{Inode as Record, InodeFlags};
 use crate::format::layout::Layout;
+use crate::inodes::Inodes;
 use crate::store::Location;
 
 use state::PendingDisksize;
@@ -93,6 +95,9 @@ pub(crate) struct Inode {
     pub ledger: Ledger<Tid>,
     /// The cache's interface for writing the inode back.
     pub flusher: OnceLock<Arc<dyn Flushable>>,
+    /// The memory of all this.
+    #[expect(dead_code, reason = "held, not read")]
+    charge: Charge,
 }
 
 impl Inode {
@@ -131,6 +136,7 @@ impl Inode {
             ),
             ledger,
             flusher: OnceLock::new(),
+            charge: Inodes::charge(pages),
         }
     }
 

@@ -29,7 +29,7 @@ use std::sync::{Arc, Weak};
 
 use cairn_base::ranked_lock::{Mutex, Rank};
 use cairn_base::units::as_u64;
-use cairn_cache::budget::{Budget, Charge, Reclaim};
+use cairn_cache::budget::{Budget, Charge, Reclaim, Use, image_bytes};
 
 use crate::format::units::BLOCK_BYTES;
 
@@ -108,7 +108,7 @@ impl State {
     fn give_up_clean(&mut self) -> u64 {
         let before = self.blocks.len();
         self.blocks.retain(|_, block| block.dirty || block.placed);
-        as_u64(before.strict_sub(self.blocks.len())).strict_mul(BLOCK_BYTES)
+        as_u64(before.strict_sub(self.blocks.len())).strict_mul(image_bytes(BLOCK_BYTES))
     }
 }
 
@@ -128,7 +128,12 @@ impl DirCache {
     }
 
     fn clean(&self, image: Arc<[u8]>) -> Block {
-        Block { image, dirty: false, placed: false, charge: self.all.budget.hold(BLOCK_BYTES) }
+        Block {
+            image,
+            dirty: false,
+            placed: false,
+            charge: self.all.budget.hold(Use::Directories, image_bytes(BLOCK_BYTES)),
+        }
     }
 
     /// A block, if it is here.

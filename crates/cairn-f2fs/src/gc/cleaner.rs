@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use cairn_base::ranked_lock::{Mutex, Rank};
-use cairn_cache::budget::Charge;
+use cairn_cache::budget::{Charge, Use};
 
 use super::adaptive::RecentWrites;
 use super::merged::Merged;
@@ -77,7 +77,7 @@ impl Cleaner {
     }
 
     pub(super) fn keep_spare(&self, store: &Store, spare: Spare) {
-        let charge = store.budget.hold(spare.bytes() as u64);
+        let charge = store.budget.hold(Use::Metadata, spare.bytes() as u64);
         *self.spare.lock() = Some((spare, charge));
     }
 }

@@ -90,6 +90,7 @@ impl Inode {
             ledger,
             known_names: Mutex::new(Rank::Leaf, Vec::new()),
             sync: writeback_state::SyncState::new(order),
+            charge: inodes.charge(),
         }
     }
 

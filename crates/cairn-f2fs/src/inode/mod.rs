@@ -31,6 +31,7 @@ pub(crate) mod writeback;
 mod writeback_state;
 
 use cairn_base::ranked_lock::{Mutex, RwLock};
+use cairn_cache::budget::Charge;
 use cairn_cache::durability::{Ledger, Part};
 use cairn_cache::file::FileCache;
 use cairn_vfs::FileKind;
@@ -91,6 +92,9 @@ pub struct Inode {
     pub(crate) known_names: Mutex<Vec<KnownName>>,
     /// State for the next fsync.
     pub(crate) sync: writeback_state::SyncState,
+    /// The memory of all this.
+    #[expect(dead_code, reason = "held, not read")]
+    charge: Charge,
 }
 
 impl Inode {

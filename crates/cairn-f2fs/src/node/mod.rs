@@ -31,8 +31,8 @@ use crate::recovery::overlay::Overlay;
 pub(crate) use block::Node;
 pub(crate) use block::NodeGuard;
 pub(crate) use block::Owner;
-pub(crate) use nodes::Nodes;
 pub(crate) use nodes::Room;
+pub(crate) use nodes::{NODE_BYTES, Nodes};
 pub(crate) use write::PlacedNodes;
 
 /// See the module.

@@ -20,7 +20,7 @@ use cairn_base::ranked_lock::{Mutex, Rank};
 use cairn_base::stats::Counter;
 use cairn_block::BlockDevice;
 use cairn_cache::block::Image;
-use cairn_cache::budget::{Budget, Reclaim};
+use cairn_cache::budget::{Budget, Reclaim, Use, image_bytes};
 
 use crate::blocks;
 use crate::corrupt::Corrupt;
@@ -39,6 +39,9 @@ use super::index::Index;
 
 /// Nodes that are examined for each one to evict.
 const LOOKS: u64 = 16;
+
+/// Memory that a node takes.
+pub(crate) const NODE_BYTES: u64 = image_bytes(BLOCK_BYTES);
 
 /// The number of a removed node; see [`Nodes::release`].
 #[must_use = "the number can be given out again only when it is released"]
@@ -267,7 +270,7 @@ impl Nodes {
         kind: NodeKind,
         entry: NatEntry,
     ) -> Arc<Node> {
-        self.budget.charge(BLOCK_BYTES);
+        self.budget.charge(Use::Metadata, NODE_BYTES);
         self.resident.fetch_add(1, Relaxed);
         let owner =
             if footer.marks.contains(Marks::COLD) { Owner::Other } else { Owner::Directory };
@@ -359,7 +362,7 @@ impl Nodes {
 
     fn gave_up(&self, count: u64) {
         self.resident.fetch_sub(count, Relaxed);
-        self.budget.uncharge(count * BLOCK_BYTES);
+        self.budget.uncharge(Use::Metadata, count * NODE_BYTES);
     }
 
     // --- dirty nodes ---
@@ -410,7 +413,7 @@ impl Reclaim for Nodes {
         // The search stays short even if nearly all nodes are dirty (recovery writes none before
         // its end).
         let clean = self.resident.load(Relaxed).saturating_sub(self.dirty_count() as u64);
-        let most = bytes.div_ceil(BLOCK_BYTES).min(clean);
-        self.evict(most, LOOKS * (most + 1)) * BLOCK_BYTES
+        let most = bytes.div_ceil(NODE_BYTES).min(clean);
+        self.evict(most, LOOKS * (most + 1)) * NODE_BYTES
     }
 }
