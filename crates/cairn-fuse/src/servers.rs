@@ -40,6 +40,8 @@ const COPIERS: usize = 4;
 const TICK: Duration = Duration::from_millis(2);
 /// After this time without a request, buffers that are not in use are freed.
 const IDLE: Duration = Duration::from_secs(1);
+/// A thread that is not called for so long ends, and its buffer is freed.
+const SURPLUS: Duration = Duration::from_secs(5);
 /// A request that should be quick and takes longer waits for the disk. To call another thread costs
 /// a tenth of that.
 const SLOW: Duration = Duration::from_micros(250);
@@ -135,7 +137,8 @@ impl Servers {
         failure.map_or(Ok(()), Err)
     }
 
-    /// Parks until this is the thread that waits for requests. False when unmounted.
+    /// Parks until this is the thread that waits for requests. False when unmounted, or when there
+    /// have been enough other threads for [`SURPLUS`].
     fn become_waiter(&self) -> bool {
         let mut state = self.state.lock();
         loop {
@@ -147,8 +150,12 @@ impl Servers {
                 return true;
             }
             state.parked += 1;
-            self.parked.wait(&mut state);
+            let called = !self.parked.wait_for(&mut state, SURPLUS).timed_out();
             state.parked -= 1;
+            // A call that came too late is not lost: then nobody waits for requests.
+            if !called && state.waiting {
+                return false;
+            }
         }
     }
 
@@ -302,6 +309,8 @@ impl Server {
                 Err(error) => servers.end(Some(error)),
             }
         }
+        drop(buffer);
+        servers.buffers.trim();
     }
 
     fn carry_out(&self, buffer: &Lending, len: usize, arrived: Instant) {

@@ -253,3 +253,35 @@ fn inodes_that_the_kernel_refers_to_leave_memory() {
         volume.judge();
     }
 }
+
+/// Many callers need many threads, each with a buffer for the largest request. Seconds later the
+/// threads have ended and the memory is free.
+#[test]
+fn threads_that_are_not_needed_end() {
+    let mut volume = Volume::make(256 << 20, &[]);
+    volume.mount("transport=dev");
+    let threads = || crate::fixture::stats(&volume.root())["fuse"]["threads"].as_u64().unwrap();
+    std::thread::scope(|scope| {
+        for copier in 0..12 {
+            let root = volume.root();
+            scope.spawn(move || {
+                for number in 0..4 {
+                    let mut file = File::create(root.join(format!("{copier} {number}"))).unwrap();
+                    file.write_all(&contents(copier, 5)).unwrap();
+                    file.sync_all().unwrap();
+                }
+            });
+        }
+    });
+    let busy = threads();
+    let end = Instant::now() + Duration::from_secs(30);
+    while threads() > 2 {
+        assert!(Instant::now() < end, "{} of {busy} threads are left", threads());
+        sleep(Duration::from_millis(200));
+    }
+    assert!(busy > 2, "{busy} threads served 12 callers");
+    // The others are called again.
+    fs::write(volume.path("later"), contents(0, 5)).unwrap();
+    volume.end();
+    volume.judge();
+}
