@@ -118,9 +118,13 @@ impl Core {
                     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
                 tracing::error!("{what} panicked, the volume is shut down: {text}");
                 let reason = format!("{what} panicked: {text}");
-                let stopped = catch_unwind(AssertUnwindSafe(|| self.fs.abandon(&reason)));
-                if !matches!(stopped, Ok(Ok(()))) {
-                    tracing::error!("the volume could not be shut down");
+                match catch_unwind(AssertUnwindSafe(|| self.fs.abandon(&reason))) {
+                    Ok(Ok(())) => {}
+                    Ok(Err(error)) => {
+                        tracing::error!(%error, "the volume could not be shut down: unmount it");
+                    }
+                    // The panic hook has reported it.
+                    Err(_) => tracing::error!("shutting the volume down panicked: unmount it"),
                 }
                 self.notice_stop();
                 Err(Errno::IO)

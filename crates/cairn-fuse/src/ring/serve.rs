@@ -77,6 +77,8 @@ fn carry_out_lent(operations: &Operations, outbox: &Arc<Outbox>, entry: Entry) {
 }
 
 fn malformed(reply: Reply) {
-    tracing::error!("a malformed request in a ring");
+    tracing::error!(
+        "the kernel sent a request through a ring that is not of the FUSE protocol: it gets EIO"
+    );
     reply.error(Errno::IO);
 }
