@@ -4,18 +4,14 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use cairn_cache::budget::{Charge, Reclaim, Use};
-use cairn_cache::file::{FileCache, PageCache};
+use cairn_cache::budget::Reclaim;
+use cairn_cache::file::PageCache;
 use cairn_vfs::inode_table::InodeTable;
 
 use crate::dir::hash::HashSettings;
 use crate::inode::{Inode, access_times};
 use crate::mount_state::MountState;
 use crate::orphan::Orphans;
-
-/// Memory that an inode takes: with its counters, its cache, its flusher, and its places in the
-/// table and in lists.
-const INODE_BYTES: u64 = (size_of::<Inode>() + FileCache::BYTES + 192) as u64;
 
 /// See the module.
 pub(crate) struct Inodes {
@@ -49,7 +45,7 @@ impl Inodes {
     ) -> Self {
         Self {
             mount,
-            table: InodeTable::new(pages.budget().inode_limit(INODE_BYTES), Inode::can_evict),
+            table: InodeTable::new(pages.budget().inode_limit(Inode::BYTES), Inode::can_evict),
             pages,
             accessed: access_times::Waiting::default(),
             orphans,
@@ -57,21 +53,16 @@ impl Inodes {
         }
     }
 
-    /// Charges the memory of an inode.
-    pub(crate) fn charge(pages: &PageCache) -> Charge {
-        pages.budget().hold(Use::Inodes, INODE_BYTES)
-    }
-
     /// Changes the size of the cache.
     pub(crate) fn set_cache_bytes(&self, bytes: u64) {
         self.pages.budget().set_limit(bytes);
-        self.table.set_limit(self.pages.budget().inode_limit(INODE_BYTES));
+        self.table.set_limit(self.pages.budget().inode_limit(Inode::BYTES));
     }
 }
 
 impl Reclaim for Inodes {
     fn reclaim(&self, bytes: u64) -> u64 {
-        let count = usize::try_from(bytes.div_ceil(INODE_BYTES)).unwrap_or(usize::MAX);
-        (self.table.evict(count) as u64).saturating_mul(INODE_BYTES)
+        let count = usize::try_from(bytes.div_ceil(Inode::BYTES)).unwrap_or(usize::MAX);
+        (self.table.evict(count) as u64).saturating_mul(Inode::BYTES)
     }
 }

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use cairn_base::Ino;
 use cairn_base::runtime::Runtime;
-use cairn_cache::budget::{Charge, Reclaim, Use};
-use cairn_cache::file::{FileCache, PageCache};
+use cairn_cache::budget::Reclaim;
+use cairn_cache::file::PageCache;
 use cairn_vfs::Timestamp;
 use cairn_vfs::inode_table::InodeTable;
 
@@ -20,10 +20,6 @@ use crate::inode::Inode;
 use crate::mount_state::MountState;
 use crate::segment::Mode;
 use crate::space::Pending;
-
-/// Memory that an inode takes: with its counters, its cache, and its places in the table and in
-/// lists.
-pub(crate) const INODE_BYTES: u64 = (size_of::<Inode>() + FileCache::BYTES + 256) as u64;
 
 /// See the module.
 pub struct Inodes {
@@ -58,7 +54,7 @@ impl Inodes {
             mount,
             runtime,
             table: InodeTable::new(
-                pages.budget().inode_limit(INODE_BYTES),
+                pages.budget().inode_limit(Inode::BYTES),
                 move |inode: &Inode| {
                     inode.can_leave(store.as_ref().map(|store| store.checkpoints.version()))
                 },
@@ -92,21 +88,16 @@ impl Inodes {
         Pending { nodes, dentries, inodes: self.dirty.len() as u64, data }
     }
 
-    /// Charges the memory of an inode.
-    pub(crate) fn charge(&self) -> Charge {
-        self.pages.budget().hold(Use::Inodes, INODE_BYTES)
-    }
-
     /// Changes the size of the cache.
     pub(crate) fn set_cache_bytes(&self, bytes: u64) {
         self.pages.budget().set_limit(bytes);
-        self.table.set_limit(self.pages.budget().inode_limit(INODE_BYTES));
+        self.table.set_limit(self.pages.budget().inode_limit(Inode::BYTES));
     }
 }
 
 impl Reclaim for Inodes {
     fn reclaim(&self, bytes: u64) -> u64 {
-        let count = usize::try_from(bytes.div_ceil(INODE_BYTES)).unwrap_or(usize::MAX);
-        (self.table.evict(count) as u64).saturating_mul(INODE_BYTES)
+        let count = usize::try_from(bytes.div_ceil(Inode::BYTES)).unwrap_or(usize::MAX);
+        (self.table.evict(count) as u64).saturating_mul(Inode::BYTES)
     }
 }

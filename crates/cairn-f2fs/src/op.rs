@@ -14,7 +14,8 @@ use crate::disk::Disk;
 use crate::error::{Error, Result};
 use crate::fsync::Fsyncs;
 use crate::gc::Cleaner;
-use crate::inodes::{INODE_BYTES, Inodes};
+use crate::inode::Inode;
+use crate::inodes::Inodes;
 use crate::mount_state::MountState;
 use crate::node::NODE_BYTES;
 use crate::operation_lock::OpGuard;
@@ -160,7 +161,7 @@ impl Operations {
     fn is_over_limit(&self, pending: Pending) -> bool {
         let share = self.inodes.pages.budget().limit() / 4;
         let blocks = (share / NODE_BYTES).clamp(FEW_DIRTY, MOST_DIRTY);
-        let inodes = (share / INODE_BYTES).clamp(FEW_DIRTY, MOST_DIRTY_INODES);
+        let inodes = (share / Inode::BYTES).clamp(FEW_DIRTY, MOST_DIRTY_INODES);
         pending.nodes + pending.dentries > blocks || pending.inodes > inodes
     }
 

@@ -32,7 +32,7 @@ use std::sync::{Arc, OnceLock};
 
 use cairn_base::ranked_lock::{Rank, RwLock};
 use cairn_base::{Ino, Tid};
-use cairn_cache::budget::Charge;
+use cairn_cache::budget::{Charge, Use};
 use cairn_cache::durability::Ledger;
 use cairn_cache::file::{FileCache, PageCache};
 use cairn_cache::status::ExtentStatus;
@@ -43,7 +43,6 @@ use crate::checksum::InodeSeed;
 use crate::format::features::Incompat;
 use crate::format::inode::{Inode as Record, InodeFlags};
 use crate::format::layout::Layout;
-use crate::inodes::Inodes;
 use crate::store::Location;
 
 use state::PendingDisksize;
@@ -101,6 +100,10 @@ pub(crate) struct Inode {
 }
 
 impl Inode {
+    /// Memory that an inode takes: with its counters, its cache, its flusher, and its places in the
+    /// table and in lists.
+    pub(crate) const BYTES: u64 = (size_of::<Self>() + FileCache::BYTES + 192) as u64;
+
     /// Creates an inode that is new or was loaded.
     pub(crate) fn new(
         pages: &Arc<PageCache>,
@@ -136,7 +139,7 @@ impl Inode {
             ),
             ledger,
             flusher: OnceLock::new(),
-            charge: Inodes::charge(pages),
+            charge: pages.budget().hold(Use::Inodes, Self::BYTES),
         }
     }
 

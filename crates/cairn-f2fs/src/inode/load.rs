@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use cairn_base::Ino;
 use cairn_base::ranked_lock::{Mutex, Rank, RwLock};
+use cairn_cache::budget::Use;
 use cairn_cache::durability::{Ledger, Part};
 use cairn_cache::file::FileCache;
 use cairn_vfs::FileKind;
@@ -90,7 +91,7 @@ impl Inode {
             ledger,
             known_names: Mutex::new(Rank::Leaf, Vec::new()),
             sync: writeback_state::SyncState::new(order),
-            charge: inodes.charge(),
+            charge: inodes.pages.budget().hold(Use::Inodes, Self::BYTES),
         }
     }
 

@@ -98,6 +98,10 @@ pub struct Inode {
 }
 
 impl Inode {
+    /// Memory that an inode takes: with its counters, its cache, and its places in the table and in
+    /// lists.
+    pub(crate) const BYTES: u64 = (size_of::<Self>() + FileCache::BYTES + 256) as u64;
+
     /// True if nothing is lost when the inode leaves memory. `version` is that of the newest
     /// snapshot.
     pub(crate) fn can_leave(&self, version: Option<u64>) -> bool {
