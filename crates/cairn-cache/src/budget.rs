@@ -29,6 +29,13 @@ pub trait Reclaim: Send + Sync {
     fn reclaim(&self, bytes: u64) -> u64;
 }
 
+/// [`Reclaim::reclaim`] for inodes of `each` bytes. `evict` evicts up to about so many, and returns
+/// how many.
+pub fn reclaim_inodes(bytes: u64, each: u64, evict: impl FnOnce(usize) -> usize) -> u64 {
+    let count = usize::try_from(bytes.div_ceil(each)).unwrap_or(usize::MAX);
+    (evict(count) as u64).saturating_mul(each)
+}
+
 /// What memory is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
@@ -122,7 +129,7 @@ impl Budget {
 
     /// Bytes in use now, by use.
     #[must_use]
-    pub fn used_for(&self, purpose: Use) -> u64 {
+    pub(crate) fn used_for(&self, purpose: Use) -> u64 {
         self.used_for[purpose as usize].load(Ordering::Relaxed)
     }
 
@@ -181,9 +188,12 @@ impl Budget {
     }
 
     /// How many inodes of `bytes` each may be in memory: they take a quarter of the budget.
+    ///
+    /// # Panics
+    /// `bytes` is 0.
     #[must_use]
     pub fn inode_limit(&self, bytes: u64) -> usize {
-        usize::try_from(self.limit() / INODE_SHARE / bytes.max(1)).unwrap_or(usize::MAX)
+        usize::try_from(self.limit() / INODE_SHARE / bytes).unwrap_or(usize::MAX)
     }
 
     /// True if `bytes` more would not exceed the limit.

@@ -4,7 +4,7 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use cairn_cache::budget::Reclaim;
+use cairn_cache::budget::{Reclaim, reclaim_inodes};
 use cairn_cache::file::PageCache;
 use cairn_vfs::inode_table::InodeTable;
 
@@ -62,7 +62,6 @@ impl Inodes {
 
 impl Reclaim for Inodes {
     fn reclaim(&self, bytes: u64) -> u64 {
-        let count = usize::try_from(bytes.div_ceil(Inode::BYTES)).unwrap_or(usize::MAX);
-        (self.table.evict(count) as u64).saturating_mul(Inode::BYTES)
+        reclaim_inodes(bytes, Inode::BYTES, |count| self.table.evict(count))
     }
 }

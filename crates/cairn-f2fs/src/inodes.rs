@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use cairn_base::Ino;
 use cairn_base::runtime::Runtime;
-use cairn_cache::budget::Reclaim;
+use cairn_cache::budget::{Reclaim, reclaim_inodes};
 use cairn_cache::file::PageCache;
 use cairn_vfs::Timestamp;
 use cairn_vfs::inode_table::InodeTable;
@@ -97,7 +97,6 @@ impl Inodes {
 
 impl Reclaim for Inodes {
     fn reclaim(&self, bytes: u64) -> u64 {
-        let count = usize::try_from(bytes.div_ceil(Inode::BYTES)).unwrap_or(usize::MAX);
-        (self.table.evict(count) as u64).saturating_mul(Inode::BYTES)
+        reclaim_inodes(bytes, Inode::BYTES, |count| self.table.evict(count))
     }
 }
