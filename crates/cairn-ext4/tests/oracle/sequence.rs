@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use cairn_block::memory::MemoryDevice;
 use cairn_testkit::deep;
-use cairn_testkit::oracle::{Subject, run};
+use cairn_testkit::durability::Opened;
+use cairn_testkit::oracle::{Evictable, Subject, run};
 use cairn_vfs::FileSystem;
 
 use crate::support::{GRAINS, judge, open, volume, with_grain};
@@ -61,6 +62,13 @@ impl Subject for Mounted {
 
     fn allocates(&self) -> bool {
         self.format.extents
+    }
+}
+
+impl Evictable for Mounted {
+    fn open_evictable(&self, device: &Arc<MemoryDevice>) -> Opened {
+        let fs = open(device, &self.options);
+        Opened { fs: fs.clone(), evict: Box::new(move || fs.shrink_inodes()) }
     }
 }
 

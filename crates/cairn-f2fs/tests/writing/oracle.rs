@@ -5,7 +5,8 @@ use std::sync::Arc;
 use cairn_block::memory::MemoryDevice;
 use cairn_testkit::contention::share;
 use cairn_testkit::deep;
-use cairn_testkit::oracle::{Subject, run};
+use cairn_testkit::durability::Opened;
+use cairn_testkit::oracle::{Evictable, Subject, run};
 use cairn_vfs::FileSystem;
 
 use crate::support::{EXTRA, ZONED, judge, open, volume};
@@ -33,6 +34,13 @@ impl Subject for Kind {
 
     fn judge(&self, device: &MemoryDevice) {
         judge(device);
+    }
+}
+
+impl Evictable for Kind {
+    fn open_evictable(&self, device: &Arc<MemoryDevice>) -> Opened {
+        let fs = open(device, self.options);
+        Opened { fs: fs.clone(), evict: Box::new(move || fs.inodes().table.shrink()) }
     }
 }
 

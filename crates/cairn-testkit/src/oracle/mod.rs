@@ -18,6 +18,7 @@ use cairn_base::Ino;
 use cairn_block::memory::MemoryDevice;
 use cairn_vfs::{Attributes, Caller, Error, FileKind, FileSystem, NewInode};
 
+use crate::durability::Opened;
 use crate::model::Model;
 use crate::tree::{SnapshotOptions, digest_volume};
 
@@ -41,12 +42,18 @@ pub trait Subject {
     }
 }
 
-/// Applies `steps` operations chosen by `seed`, remounts now and then, and judges the volume in the
-/// end.
+/// A [`Subject`] whose unused inodes can be evicted from memory.
+pub trait Evictable: Subject {
+    /// As [`Subject::open`].
+    fn open_evictable(&self, device: &Arc<MemoryDevice>) -> Opened;
+}
+
+/// Applies `steps` operations chosen by `seed`, remounts and evicts inodes now and then, and judges
+/// the volume in the end.
 ///
 /// # Panics
 /// An answer differs from the model's, or the volume is not clean.
-pub fn run(subject: &dyn Subject, seed: u64, steps: u32) {
+pub fn run(subject: &dyn Evictable, seed: u64, steps: u32) {
     let mut duel = Duel::new(subject, seed);
     for _ in 0..steps {
         duel.step();
@@ -65,10 +72,11 @@ struct Pair {
 
 /// Both filesystems and the state of the comparison.
 struct Duel<'a> {
-    subject: &'a dyn Subject,
+    subject: &'a dyn Evictable,
     seed: u64,
     device: Arc<MemoryDevice>,
     fs: Arc<dyn FileSystem>,
+    evict: Box<dyn Fn()>,
     model: Model,
     rng: fastrand::Rng,
     /// Directories alive.
@@ -79,9 +87,9 @@ struct Duel<'a> {
 }
 
 impl<'a> Duel<'a> {
-    fn new(subject: &'a dyn Subject, seed: u64) -> Self {
+    fn new(subject: &'a dyn Evictable, seed: u64) -> Self {
         let device = subject.make();
-        let fs = subject.open(&device);
+        let Opened { fs, evict } = subject.open_evictable(&device);
         let model = Model::new();
         if let Ok(found) = fs.lookup(fs.root(), b"lost+found") {
             fs.forget(found.ino, 1);
@@ -102,6 +110,7 @@ impl<'a> Duel<'a> {
             seed,
             device,
             fs,
+            evict,
             model,
             rng,
             dirs: vec![root],
@@ -226,7 +235,7 @@ impl<'a> Duel<'a> {
         self.prune();
         self.compare();
         self.fs.unmount().unwrap_or_else(|error| self.fail(&error.to_string()));
-        self.fs = self.subject.open(&self.device);
+        Opened { fs: self.fs, evict: self.evict } = self.subject.open_evictable(&self.device);
         self.compare();
     }
 
@@ -237,9 +246,18 @@ impl<'a> Duel<'a> {
             720..900 => self.attributes_step(),
             900..960 => self.list(),
             960..970 => self.list_while_changing(),
-            970..999 => self.sync_step(),
+            970..990 => self.sync_step(),
+            990..999 => self.evict_step(),
             _ => self.remount(),
         }
+    }
+
+    /// Inodes that are referred to leave memory as well, if they have names and no changes.
+    fn evict_step(&mut self) {
+        self.note("sync, evict".to_owned());
+        self.fs.sync().unwrap_or_else(|error| self.fail(&error.to_string()));
+        (self.evict)();
+        self.compare();
     }
 
     fn sync_step(&mut self) {
