@@ -7,6 +7,7 @@
 //! Locking: none. A piece belongs to the thread that takes it out of its slot.
 
 use std::alloc::{GlobalAlloc, Layout};
+use std::cell::Cell;
 use std::ffi::c_void;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
@@ -121,8 +122,52 @@ pub(crate) fn insist<T>(mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
     }
 }
 
+thread_local! {
+    /// The latest allocation of this thread was refused.
+    static REFUSED: Cell<bool> = const { Cell::new(false) };
+}
+
 /// An allocator that uses the reserve before a small allocation fails.
+///
+/// After a refusal it tries a large block first, and gives that back. If mimalloc 3 gets no memory
+/// for the lists of a new thread, it returns null; it then reads through a null pointer at that
+/// thread's next small allocation, but makes the lists at its next large one.
 pub struct Reserving<A>(pub A);
+
+/// Above the largest block that mimalloc takes from the lists (`MI_SMALL_SIZE_MAX`).
+const LARGE: Layout = Layout::new::<[u8; 4096]>();
+
+impl<A: GlobalAlloc> Reserving<A> {
+    #[inline]
+    fn insist_on(&self, mut attempt: impl FnMut() -> *mut u8) -> *mut u8 {
+        if !REFUSED.get() {
+            let block = attempt();
+            if !block.is_null() {
+                return block;
+            }
+            REFUSED.set(true);
+        }
+        self.insist_after_refusal(attempt)
+    }
+
+    #[cold]
+    fn insist_after_refusal(&self, mut attempt: impl FnMut() -> *mut u8) -> *mut u8 {
+        let block = insist(|| {
+            // SAFETY: the layout is not empty, and the block goes back with the layout it was made
+            // with.
+            unsafe {
+                let large = self.0.alloc(LARGE);
+                if large.is_null() {
+                    return None;
+                }
+                self.0.dealloc(large, LARGE);
+            }
+            Some(attempt()).filter(|block| !block.is_null())
+        });
+        REFUSED.set(block.is_none());
+        block.unwrap_or(null_mut())
+    }
+}
 
 // SAFETY: every block comes from `A` and goes back to it, with the layout it was made with; trying
 // again after null is allowed.
@@ -130,7 +175,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Reserving<A> {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         allocations::note(layout.size());
         // SAFETY: as the caller promises.
-        insist_on(|| unsafe { self.0.alloc(layout) })
+        self.insist_on(|| unsafe { self.0.alloc(layout) })
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
@@ -141,21 +186,12 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Reserving<A> {
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         allocations::note(layout.size());
         // SAFETY: as the caller promises.
-        insist_on(|| unsafe { self.0.alloc_zeroed(layout) })
+        self.insist_on(|| unsafe { self.0.alloc_zeroed(layout) })
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
         allocations::note(new_size);
         // SAFETY: as the caller promises; a call that returns null has left the block alone.
-        insist_on(|| unsafe { self.0.realloc(block, layout, new_size) })
+        self.insist_on(|| unsafe { self.0.realloc(block, layout, new_size) })
     }
-}
-
-#[inline]
-fn insist_on(mut attempt: impl FnMut() -> *mut u8) -> *mut u8 {
-    let block = attempt();
-    if !block.is_null() {
-        return block;
-    }
-    insist(|| Some(attempt()).filter(|block| !block.is_null())).unwrap_or(null_mut())
 }

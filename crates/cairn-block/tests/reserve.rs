@@ -2,7 +2,8 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use cairn_base::memory;
 use cairn_block::IoBuf;
@@ -66,6 +67,62 @@ fn small_allocations_open_the_reserve_and_others_are_refused_until_it_is_whole_a
     assert!(memory::is_short());
     memory::relieve();
     assert!(!memory::is_short());
+}
+
+/// Refuses blocks on demand, and notes the sizes that it was asked for.
+#[derive(Default)]
+struct Noting {
+    refuses: AtomicBool,
+    sizes: Mutex<Vec<usize>>,
+}
+
+impl Noting {
+    fn sizes(&self) -> Vec<usize> {
+        std::mem::take(&mut self.sizes.lock().unwrap())
+    }
+}
+
+// SAFETY: all blocks come from the system's allocator.
+unsafe impl GlobalAlloc for Noting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        self.sizes.lock().unwrap().push(layout.size());
+        if self.refuses.load(Ordering::Relaxed) {
+            return null_mut();
+        }
+        // SAFETY: as the caller promises.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: as the caller promises.
+        unsafe { System.dealloc(block, layout) };
+    }
+}
+
+/// Mimalloc crashes if a thread's first allocation was refused and the next one is small.
+#[test]
+fn a_thread_that_was_refused_memory_goes_on_with_a_large_block() {
+    let allocator = Reserving(Noting::default());
+    let noting = &allocator.0;
+    let layout = Layout::new::<[u64; 8]>();
+    // SAFETY: the layout has a size, and the block is freed with the same layout.
+    let allocates = || unsafe {
+        let block = allocator.alloc(layout);
+        (!block.is_null()).then(|| allocator.dealloc(block, layout)).is_some()
+    };
+    assert!(allocates());
+    assert_eq!(noting.sizes(), [64]);
+
+    noting.refuses.store(true, Ordering::Relaxed);
+    assert!(memory::fallibly("a page", 64, || allocates().then_some(())).is_err());
+    let [64, large @ ..] = &noting.sizes()[..] else { panic!("it was not tried") };
+    assert!(large.iter().all(|size| *size > 1024), "{large:?}");
+    assert!(memory::fallibly("a page", 64, || allocates().then_some(())).is_err());
+    assert!(noting.sizes().iter().all(|size| *size > 1024), "refused before");
+
+    noting.refuses.store(false, Ordering::Relaxed);
+    assert!(allocates() && allocates());
+    assert_eq!(noting.sizes(), [4096, 64, 64]);
 }
 
 #[test]
