@@ -17,6 +17,7 @@ pub mod ranked_lock;
 pub mod runtime;
 pub mod stats;
 pub mod system_error;
+pub mod thread;
 pub mod units;
 
 pub use units::{FileBlock, Ino, Pba, Tid};

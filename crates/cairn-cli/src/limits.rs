@@ -6,28 +6,28 @@
 //! - With limited address space (`ulimit -v`) the allocator would take most of it at once, and
 //!   leave no room for the stacks of threads. The program starts again with an allocator that takes
 //!   what it needs.
-//! - With a small stack (`ulimit -s`) the first thread overflows. The command runs in a thread with
-//!   a stack of its own size.
+//! - With a small stack (`ulimit -s`) the first thread overflows. With limited address space its
+//!   stack may not grow any more, which kills the process. The command runs in a thread with a
+//!   stack of its own size, which is mapped at once.
 
+use std::env;
 use std::os::unix::process::CommandExt;
 use std::panic::resume_unwind;
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::{env, thread};
 
 use cairn_base::memory;
 use cairn_base::system_error::with_remedy;
+use cairn_base::thread::spawn_with_stack;
 use rustix::process::{Resource, getrlimit};
 use signal_hook::consts::SIGXFSZ;
 
 use crate::failure::{Failure, Status};
 use crate::output;
 
-/// With at least this stack, the first thread runs the command itself.
-const ENOUGH_STACK: u64 = 4 << 20;
-/// The stack of the command's thread.
-const STACK: usize = 8 << 20;
+/// The stack of a command, in bytes. If the first thread has it, it runs the command itself.
+const STACK: usize = 4 << 20;
 /// The allocator's variable for the address space that it takes at a time, in KiB. With 0 it takes
 /// each page of blocks from the system. By default it takes 1 GiB, and if it cannot have that, 128
 /// MiB.
@@ -58,10 +58,11 @@ pub fn let_large_writes_fail() {
 
 /// Runs the program with enough stack.
 pub fn with_stack(program: fn() -> ExitCode) -> ExitCode {
-    if getrlimit(Resource::Stack).current.is_none_or(|limit| limit >= ENOUGH_STACK) {
+    let most = getrlimit(Resource::Stack).current;
+    if most.is_none_or(|most| most >= STACK as u64) && memory::address_limit().is_none() {
         return program();
     }
-    match thread::Builder::new().name("cairn".into()).stack_size(STACK).spawn(program) {
+    match spawn_with_stack("cairn", STACK, program) {
         Ok(running) => running.join().unwrap_or_else(|panic| resume_unwind(panic)),
         Err(error) => {
             let advice = with_remedy(&error, "raise `ulimit -s`");

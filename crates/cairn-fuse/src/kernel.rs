@@ -20,9 +20,9 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::thread;
 
 use cairn_base::system_error::with_remedy;
+use cairn_base::thread::spawn;
 use fuser::{INodeNo, Notifier};
 use parking_lot::{Condvar, Mutex};
 
@@ -147,8 +147,7 @@ impl Kernel {
 
     fn start(&self) {
         let shared = self.shared.clone();
-        let thread =
-            thread::Builder::new().name("cairn-fuse-pages".into()).spawn(move || shared.run());
+        let thread = spawn("cairn-fuse-pages", move || shared.run());
         if let Err(error) = thread {
             tracing::warn!(
                 "no thread to tell the kernel of replaced pages: {}",
@@ -206,6 +205,7 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc;
+    use std::thread;
 
     use super::*;
 

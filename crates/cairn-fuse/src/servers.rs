@@ -25,6 +25,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use cairn_base::system_error::with_remedy;
+use cairn_base::thread::spawn;
 use parking_lot::{Condvar, Mutex};
 use rustix::io::Errno;
 
@@ -113,8 +114,7 @@ impl Servers {
     /// Serves until unmounted; all requests are then answered.
     pub(crate) fn serve(self: &Arc<Self>) -> Result<(), Errno> {
         let watch = self.clone();
-        let watch =
-            thread::Builder::new().name("cairn-fuse-watch".into()).spawn(move || watch.watch());
+        let watch = spawn("cairn-fuse-watch", move || watch.watch());
         // Without the watch, requests might wait behind each other. The mount does not fail for
         // lack of this thread.
         if let Err(error) = &watch {
@@ -217,9 +217,7 @@ impl Servers {
         let Ok(buffer) = self.buffers.take() else { return };
         self.state.lock().threads += 1;
         let server = Server(self.clone());
-        if let Err(error) =
-            thread::Builder::new().name("cairn-fuse".into()).spawn(move || server.run(buffer))
-        {
+        if let Err(error) = spawn("cairn-fuse", move || server.run(buffer)) {
             tracing::debug!("no further thread for requests: {error}");
         }
     }

@@ -6,8 +6,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::thread;
 
+use cairn_base::thread::spawn;
 use rustix::fs::{Mode, OFlags};
 
 use crate::handshake::Handshake;
@@ -72,9 +72,7 @@ impl Ender {
         }
         self.rings.iter().for_each(|rings| rings.end());
         // Unanswered if another request comes first; then nothing is left to be done.
-        let _ = thread::Builder::new()
-            .name("cairn-end".into())
-            .spawn(move || root.and_then(rustix::fs::fstatvfs));
+        let _ = spawn("cairn-end", move || root.and_then(rustix::fs::fstatvfs));
     }
 }
 

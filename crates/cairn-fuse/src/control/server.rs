@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use cairn_base::stats::Report;
 use cairn_base::system_error::with_remedy;
+use cairn_base::thread::spawn;
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -78,8 +79,8 @@ impl Server {
         let shared = Arc::new(Shared { control, owner, clients: AtomicUsize::new(0), waiting });
         let accepting = {
             let shared = shared.clone();
-            let thread = thread::Builder::new().name("cairn-control".into());
-            thread.spawn(move || accept(&listener, &stopped, &shared)).map_err(failed)?
+            let run = move || accept(&listener, &stopped, &shared);
+            spawn("cairn-control", run).map_err(failed)?
         };
         Ok(Self { path, socket, shared, stop: Some(stop), accepting: Some(accepting) })
     }
@@ -178,8 +179,7 @@ fn admit(mut client: UnixStream, shared: &Arc<Shared>) {
     }
     let served = Served(shared.clone());
     let refused = client.try_clone();
-    let spawned =
-        thread::Builder::new().name("cairn-client".into()).spawn(move || serve(&client, &served.0));
+    let spawned = spawn("cairn-client", move || serve(&client, &served.0));
     if let (Err(error), Ok(mut client)) = (spawned, refused) {
         let text =
             format!("the daemon gets no thread to answer: {}", with_remedy(&error, "try again"));

@@ -9,6 +9,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use cairn_base::system_error::with_remedy;
+use cairn_base::thread::spawn;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
@@ -55,8 +56,7 @@ impl Keeper {
             return Self { core, thread: None };
         }
         keeping.look(true);
-        let spawned =
-            thread::Builder::new().name("cairn-fuse-room".into()).spawn(move || keeping.run());
+        let spawned = spawn("cairn-fuse-room", move || keeping.run());
         if let Err(error) = &spawned {
             // Without the thread, questions would get no answer.
             core.counters.room.near_full.store(false, Ordering::Release);

@@ -3,8 +3,9 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 
+use cairn_base::thread::spawn;
 use parking_lot::{Condvar, Mutex};
 use rustix::io::Errno;
 use rustix::thread::{CpuSet, sched_getaffinity};
@@ -125,7 +126,7 @@ impl Shared {
         run: impl FnOnce() + Send + 'static,
     ) -> io::Result<()> {
         let shared = self.clone();
-        let thread = thread::Builder::new().name(name.into()).spawn(move || {
+        let thread = spawn(name, move || {
             let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
             if done.is_err() {
                 // The panic hook has reported it.

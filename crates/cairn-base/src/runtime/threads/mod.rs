@@ -20,6 +20,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use parking_lot::Mutex;
 
 use super::{Daemon, DaemonHandle, Event, NoThread, Progress, Runtime};
+use crate::thread::spawn;
 
 /// More workers than processors: deferred work may block on a device or on the journal.
 const MAX_WORKERS: usize = 32;
@@ -170,8 +171,7 @@ fn start_thread(
     name: &str,
     body: impl FnOnce() + Send + 'static,
 ) -> Result<JoinHandle<()>, NoThread> {
-    let started = std::thread::Builder::new().name(name.to_owned()).spawn(body);
-    started.map_err(|source| NoThread { name: name.to_owned(), source })
+    spawn(name, body).map_err(|source| NoThread { name: name.to_owned(), source })
 }
 
 /// Waits for a thread's end, unless it is the caller's own: the last owner of a volume may be one

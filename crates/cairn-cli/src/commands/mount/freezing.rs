@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use cairn::FileSystem;
 use cairn_base::system_error::with_remedy;
+use cairn_base::thread::spawn;
 
 use crate::log_ring;
 
@@ -90,7 +91,7 @@ impl Freezing {
             thread::sleep(limit);
             this.expire(freeze, limit);
         };
-        let spawned = thread::Builder::new().name("thaw".into()).spawn(end);
+        let spawned = spawn("thaw", end);
         spawned.map(drop).map_err(|error| {
             // A freeze with a limit must not last without the limit.
             let _ = self.thaw_now();

@@ -12,6 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 use cairn::FileSystem;
+use cairn_base::thread::spawn;
 use cairn_fuse::{Session, Unmounter};
 use rustix::process::Signal;
 use signal_hook::iterator::{Handle, Signals};
@@ -60,7 +61,7 @@ pub fn unmount_on_signal(
         mountpoint: session.mountpoint().to_owned(),
         device: session.device().unwrap_or_default().to_owned(),
     };
-    thread::Builder::new().name("signals".into()).spawn(move || {
+    spawn("signals", move || {
         while !signals.is_closed() {
             if signals.wait().next().is_none() {
                 continue;

@@ -5,8 +5,9 @@
 //! that handles signals takes it before it unmounts.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::{fs, io, process, thread};
+use std::{fs, io, process};
 
+use cairn_base::thread::spawn;
 use cairn_vfs::FileSystem;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
@@ -36,7 +37,7 @@ impl Commands {
         let handled = ENDING.into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0);
         let mut signals = Signals::new(handled)?;
         let commands = self.clone();
-        thread::Builder::new().name("signals".into()).spawn(move || {
+        spawn("signals", move || {
             if let Some(signal) = signals.forever().next() {
                 let _running = commands.begin();
                 end(&*filesystem, signal);
