@@ -1,6 +1,7 @@
 //! Support for tests: the oracle model and its comparison with a filesystem, seeded trees and their
-//! digests, crash images, checks of durability, of error policy, of frozen volumes and of mount
-//! options, mutated images, foreign judges, test suites, and a virtual machine with the kernel.
+//! digests, crash images, checks of durability, of failing devices, of error policy, of frozen
+//! volumes and of mount options, mutated images, foreign judges, test suites, and a virtual machine
+//! with the kernel.
 //!
 //! It is only a dev-dependency. The caller seeds everything random; a failing test prints its seed.
 
@@ -11,6 +12,7 @@ pub mod contention;
 pub mod crash;
 pub mod damage;
 pub mod durability;
+pub mod faults;
 pub mod freezing;
 pub mod full;
 pub mod judge;

@@ -1,5 +1,4 @@
-//! Failing devices: each error is reported with its reason, nothing hangs or panics, reads
-//! continue, and the contents of the last checkpoint and of later fsyncs can be recovered.
+//! Failing devices: `cairn_testkit::faults` with fsck.f2fs as the judge.
 
 use std::sync::Arc;
 
@@ -11,6 +10,10 @@ use cairn_block::{BlockDevice, BlockDeviceExt};
 use cairn_f2fs::{F2fs, MountOptions};
 use cairn_testkit::crash::write_image;
 use cairn_testkit::deep;
+use cairn_testkit::faults::{
+    FaultSubject, check_going_on, check_recovery, create, every_fault, is_told, kept, prepare,
+    write,
+};
 use cairn_testkit::judge::fsck_f2fs;
 use cairn_testkit::modes::MODES;
 use cairn_vfs::{
@@ -21,21 +24,18 @@ use cairn_vfs::{
 use crate::support::{judge, volume, with_zones};
 use crate::worn::Worn;
 
-const KEPT: &[u8] = b"kept";
-const LEN: usize = 20_480;
-
 fn open(device: Arc<dyn BlockDevice>, options: &str) -> (Arc<F2fs>, Arc<Simulated>) {
     let simulated = Simulated::new(1);
+    (open_simulated(device, &simulated, options), simulated)
+}
+
+fn open_simulated(
+    device: Arc<dyn BlockDevice>,
+    simulated: &Arc<Simulated>,
+    options: &str,
+) -> Arc<F2fs> {
     let options = MountOptions::parse(options).unwrap();
-    (F2fs::open(with_zones(device), simulated.clone(), &options).unwrap(), simulated)
-}
-
-fn create(fs: &F2fs, name: &str) -> Result<Ino> {
-    Ok(fs.create(fs.root(), name.as_bytes(), NewInode::Regular, 0o644, &Caller::ROOT)?.ino)
-}
-
-fn kept() -> Vec<u8> {
-    (0..LEN).map(|at| (at / 7) as u8).collect()
+    F2fs::open(with_zones(device), simulated.clone(), &options).unwrap()
 }
 
 /// A volume with one synced file.
@@ -44,21 +44,49 @@ fn prepared() -> Arc<MemoryDevice> {
 }
 
 fn with_kept(device: Arc<MemoryDevice>) -> Arc<MemoryDevice> {
-    let (fs, _) = open(device.clone(), "");
-    let ino = create(&fs, "kept").unwrap();
-    assert_eq!(fs.write(ino, 0, &kept(), IoFlags::empty()).unwrap(), LEN);
-    fs.unmount().unwrap();
+    prepare(&Subject, &device);
     device
 }
 
-/// A short run that touches every kind of write: data, nodes for roll-forward, checkpoints,
-/// directories, the superblock.
-fn workload(fs: &F2fs, simulated: &Simulated) -> Result<()> {
+struct Subject;
+
+impl FaultSubject for Subject {
+    fn open(
+        &self,
+        device: Arc<dyn BlockDevice>,
+        simulated: &Arc<Simulated>,
+        options: &str,
+    ) -> Arc<dyn FileSystem> {
+        open_simulated(device, simulated, options)
+    }
+
+    fn workload(&self, fs: &dyn FileSystem, simulated: &Simulated) -> Result<()> {
+        workload(fs, simulated)
+    }
+
+    fn left(&self, device: MemoryDevice, named: &str) -> Vec<Arc<MemoryDevice>> {
+        let image = tempfile::NamedTempFile::new_in("/dev/shm").unwrap();
+        write_image(&device, image.path()).unwrap();
+        let output = fsck_f2fs(image.path()).output;
+        // A pack that was not written completely is no error if the other one is valid.
+        let damage = ["[ASSERT]", "[FIX]", "[Fail]", "Corrupted"];
+        assert!(!damage.iter().any(|mark| output.contains(mark)), "{named}:\n{output}");
+        vec![Arc::new(device)]
+    }
+
+    fn judge(&self, device: &MemoryDevice, _named: &str) {
+        judge(device);
+    }
+}
+
+/// It touches every kind of write: data, nodes for roll-forward, checkpoints, directories, the
+/// superblock.
+fn workload(fs: &dyn FileSystem, simulated: &Simulated) -> Result<()> {
     for round in 0..3_u8 {
         let ino = create(fs, &format!("file{round}"))?;
-        fs.write(ino, 0, &[round + 1; 40_000], IoFlags::empty())?;
+        write(fs, ino, 0, &[round + 1; 40_000])?;
         fs.fsync(ino, 0, false)?;
-        fs.write(ino, 5 << 20, &[round + 1; 5000], IoFlags::empty())?;
+        write(fs, ino, 5 << 20, &[round + 1; 5000])?;
         fs.fsync(ino, 0, true)?;
         fs.setattr(ino, &SetAttributes { size: Some(30_000), ..SetAttributes::default() })?;
         fs.allocate(ino, AllocateMode::InsertRange, 4096, 8192)?;
@@ -87,132 +115,14 @@ fn workload(fs: &F2fs, simulated: &Simulated) -> Result<()> {
     fs.sync()
 }
 
-fn is_told(error: &Error) -> bool {
-    matches!(error, Error::Io(_) | Error::ReadOnly(_))
-}
-
-/// After a fault of one file or one call, all other calls succeed, and data that is synced then is
-/// durable.
-fn check_going_on(fs: &F2fs, named: &str) {
-    let go_on = || {
-        let ino = create(fs, "later")?;
-        fs.write(ino, 0, &kept(), IoFlags::empty())?;
-        fs.fsync(ino, 0, false)?;
-        check_kept(fs, named);
-        // Failed writes are retried.
-        fs.sync()?;
-        fs.unmount()
-    };
-    go_on().unwrap_or_else(|error: Error| {
-        panic!("{named}: the fault is over, and the volume not stopped: {error}")
-    });
-}
-
-/// A stopped volume gives the reason in each refusal, and can still be read.
-fn check_stopped(fs: &F2fs, named: &str) {
-    let Err(error) = create(fs, "later") else {
-        panic!("{named}: a stopped volume takes a change")
-    };
-    assert!(matches!(error, Error::ReadOnly(_)), "{named}: a later change failed with {error:?}");
-    assert!(
-        error.to_string().contains("injected fault"),
-        "{named}: the reason is not told: {error}"
-    );
-    let reason = format!("{:?}", fs.report().get("state.read_only_reason"));
-    assert!(reason.contains("injected fault"), "{named}: stats say {reason}");
-    check_kept(fs, named);
-}
-
-fn check_kept(fs: &F2fs, named: &str) {
-    let found = fs.lookup(fs.root(), KEPT).unwrap_or_else(|error| panic!("{named}: {error}"));
-    let mut buf = vec![0; LEN];
-    assert_eq!(fs.read(found.ino, 0, &mut buf, IoFlags::empty()).unwrap(), LEN, "{named}");
-    assert!(buf == kept(), "{named}: other contents");
-}
-
-/// fsck.f2fs finds nothing on the medium, before and after Cairn has recovered it.
-fn check_again(memory: &Arc<MemoryDevice>, named: &str, later: bool) {
-    let image = tempfile::NamedTempFile::new_in("/dev/shm").unwrap();
-    write_image(&**memory, image.path()).unwrap();
-    let output = fsck_f2fs(image.path()).output;
-    // A pack that was not written completely is no error if the other one is valid.
-    let faults = ["[ASSERT]", "[FIX]", "[Fail]", "Corrupted"];
-    assert!(!faults.iter().any(|fault| output.contains(fault)), "{named}:\n{output}");
-    let (fs, _) = open(memory.clone(), "");
-    check_kept(&fs, named);
-    let found = fs.lookup(fs.root(), b"later").is_ok();
-    assert!(!later || found, "{named}: a file that was fsynced after the fault is lost");
-    fs.unmount().unwrap_or_else(|error| panic!("{named}: {error}"));
-    drop(fs);
-    judge(memory);
-}
-
-/// One run with one fault. False if the run ended before the fault.
-fn run_with(
-    before: &MemoryDevice,
-    options: &str,
-    operation: Operation,
-    nth: u64,
-    lasting: Lasting,
-) -> bool {
-    let named = format!("{operation:?} number {nth} fails ({lasting:?}) with `{options}`");
-    let memory = Arc::new(before.fork());
-    let fault = Arc::new(Fault::new(memory.clone()));
-    let (fs, simulated) = open(fault.clone(), options);
-    check_kept(&fs, &named);
-    let first = fault.count(operation);
-    fault.fail(operation, first + nth, lasting);
-    let outcome = workload(&fs, &simulated);
-    let mut went_on = false;
-    let came = fault.count(operation) >= first + nth;
-    match outcome {
-        Err(error) => {
-            assert!(came, "{named}: the workload failed without a fault: {error}");
-            assert!(is_told(&error), "{named}: told as {error}");
-            if fs.read_only_reason().is_none() && lasting == Lasting::Once {
-                check_going_on(&fs, &named);
-                went_on = true;
-            } else if operation != Operation::Read {
-                // A device that refuses all writes also refuses checkpoints.
-                assert!(fs.sync().is_err(), "{named}: a volume is durable that cannot be");
-                check_stopped(&fs, &named);
-            }
-        }
-        // No call waits for some writes, but the unmount must report the error.
-        Ok(()) if came && operation != Operation::Read => {
-            let end = fs.unmount();
-            assert!(end.is_err() || fs.read_only_reason().is_some(), "{named}: nobody was told");
-        }
-        Ok(()) => {}
-    }
-    // Closing after an error must not hang or panic; it may fail again.
-    let _ = fs.unmount();
-    drop(fs);
-    fault.clear();
-    if came {
-        check_again(&memory, &named, went_on);
-    }
-    came
-}
-
-fn every_fault(before: &MemoryDevice, operation: Operation, step: u64, options: &str) -> u64 {
-    let (mut nth, mut runs) = (1, 0);
-    while run_with(before, options, operation, nth, Lasting::Once) {
-        run_with(before, options, operation, nth, Lasting::Forever);
-        nth += step;
-        runs += 2;
-    }
-    runs
-}
-
 #[test]
 fn every_write_and_flush_of_a_run_may_fail() {
     let step = if deep() { 1 } else { 8 };
     let before = prepared();
-    assert!(every_fault(&before, Operation::Write, step, "") > 10);
-    assert!(every_fault(&before, Operation::Flush, step.min(2), "") > 4);
-    assert!(every_fault(&before, Operation::Write, step + 2, "mode=lfs,cache=1M") > 8);
-    every_fault(&before, Operation::Read, step.min(3), "cache=1M");
+    assert!(every_fault(&Subject, &before, Operation::Write, step, "") > 10);
+    assert!(every_fault(&Subject, &before, Operation::Flush, step.min(2), "") > 4);
+    assert!(every_fault(&Subject, &before, Operation::Write, step + 2, "mode=lfs,cache=1M") > 8);
+    every_fault(&Subject, &before, Operation::Read, step.min(3), "cache=1M");
 }
 
 /// On a volume whose sections are cleaned during the run.
@@ -224,14 +134,17 @@ fn every_mode_tells_of_what_fails() {
         let options = ["cache=1M", mode.options].join(",");
         let options = options.trim_end_matches(',');
         let (fs, simulated) = open(Arc::new(before.fork()), options);
-        workload(&fs, &simulated).unwrap();
+        workload(&*fs, &simulated).unwrap();
         let cleaned = fs.gc_stats().data_sections.get();
         assert!(cleaned > 0 || !mode.is_lfs(), "{mode:?}: nothing was cleaned");
         fs.unmount().unwrap();
         drop(fs);
-        assert!(every_fault(&before, Operation::Write, step, options) > 4, "{mode:?}");
-        assert!(every_fault(&before, Operation::Flush, step.div_ceil(3), options) > 2, "{mode:?}");
-        every_fault(&before, Operation::Read, step.div_ceil(2), options);
+        assert!(every_fault(&Subject, &before, Operation::Write, step, options) > 4, "{mode:?}");
+        assert!(
+            every_fault(&Subject, &before, Operation::Flush, step.div_ceil(3), options) > 2,
+            "{mode:?}"
+        );
+        every_fault(&Subject, &before, Operation::Read, step.div_ceil(2), options);
     }
 }
 
@@ -251,16 +164,16 @@ fn a_change_that_cannot_write_is_told_and_can_be_tried_again() {
         let memory = Arc::new(before.fork());
         let fault = Arc::new(Fault::new(memory.clone()));
         let (fs, _) = open(fault.clone(), "");
-        let ino = create(&fs, "file").unwrap();
+        let ino = create(&*fs, "file").unwrap();
         fs.write(ino, 0, &[1; 40_960], IoFlags::empty()).unwrap();
         fs.fsync(ino, 0, false).unwrap();
         fault.fail(Operation::Write, fault.count(Operation::Write) + 1, Lasting::Once);
         let error = change(&fs, ino).expect_err("the device takes nothing");
         assert!(is_told(&error), "{named}: told as {error}");
         change(&fs, ino).unwrap_or_else(|error| panic!("{named}: the fault is over: {error}"));
-        check_going_on(&fs, named);
+        check_going_on(&*fs, named);
         drop(fs);
-        check_again(&memory, named, true);
+        check_recovery(&Subject, &memory, named, true);
     }
 }
 
@@ -271,7 +184,7 @@ fn each_handle_hears_of_a_failed_write_once() {
     let memory = prepared();
     let fault = Arc::new(Fault::new(memory.clone()));
     let (fs, _) = open(fault.clone(), "");
-    let ino = fs.lookup(fs.root(), KEPT).unwrap().ino;
+    let ino = kept(&*fs);
     let mode = OpenMode { write: true, ..OpenMode::default() };
     let handles = [fs.open(ino, mode).unwrap(), fs.open(ino, mode).unwrap()];
     fs.write(ino, 0, &[1; 4096], IoFlags::empty()).unwrap();
