@@ -53,7 +53,9 @@ const CROWD: u32 = 64;
 #[derive(Default)]
 struct State {
     threads: usize,
-    parked: usize,
+    /// Threads that can be called. The latest is called first: its stack and what its allocator
+    /// keeps for it are in use anyway, and threads that are not needed time out.
+    parked: Vec<Arc<Condvar>>,
     /// A thread waits for the next request.
     waiting: bool,
     /// Threads with a quick request.
@@ -82,7 +84,6 @@ pub(crate) struct Servers {
     /// Longest time of polling for the next request.
     spin: Duration,
     state: Mutex<State>,
-    parked: Condvar,
     ended: Condvar,
     watched: Condvar,
     taken: AtomicU64,
@@ -104,7 +105,6 @@ impl Servers {
             limit,
             spin,
             state: Mutex::default(),
-            parked: Condvar::new(),
             ended: Condvar::new(),
             watched: Condvar::new(),
             taken: AtomicU64::new(0),
@@ -139,7 +139,7 @@ impl Servers {
 
     /// Parks until this is the thread that waits for requests. False when unmounted, or when there
     /// have been enough other threads for [`SURPLUS`].
-    fn become_waiter(&self) -> bool {
+    fn become_waiter(&self, call: &Arc<Condvar>) -> bool {
         let mut state = self.state.lock();
         loop {
             if state.ended {
@@ -149,12 +149,15 @@ impl Servers {
                 state.waiting = true;
                 return true;
             }
-            state.parked += 1;
-            let called = !self.parked.wait_for(&mut state, SURPLUS).timed_out();
-            state.parked -= 1;
-            // A call that came too late is not lost: then nobody waits for requests.
-            if !called && state.waiting {
-                return false;
+            state.parked.push(call.clone());
+            call.wait_for(&mut state, SURPLUS);
+            // Whoever calls a thread takes it off the list.
+            let left = state.parked.iter().position(|parked| Arc::ptr_eq(parked, call));
+            if let Some(at) = left {
+                state.parked.remove(at);
+                if state.waiting {
+                    return false;
+                }
             }
         }
     }
@@ -195,7 +198,7 @@ impl Servers {
             // A request that waits for others must leave threads to serve them.
             Weight::NeedsAnother => usize::MAX,
         };
-        let missing = call && !self.call_parked(&state, most);
+        let missing = call && !Self::call_parked(&mut state, most);
         drop(state);
         if missing {
             self.call_new();
@@ -203,9 +206,9 @@ impl Servers {
     }
 
     /// False if a new thread is to be made.
-    fn call_parked(&self, state: &State, most: usize) -> bool {
-        if state.parked > 0 {
-            self.parked.notify_one();
+    fn call_parked(state: &mut State, most: usize) -> bool {
+        if let Some(parked) = state.parked.pop() {
+            parked.notify_one();
             return true;
         }
         state.ended || state.threads >= most
@@ -238,7 +241,9 @@ impl Servers {
         let mut state = self.state.lock();
         state.ended = true;
         state.failure = state.failure.or(failure);
-        self.parked.notify_all();
+        for parked in state.parked.drain(..) {
+            parked.notify_one();
+        }
         self.watched.notify_all();
     }
 
@@ -259,7 +264,7 @@ impl Servers {
                 if waiting {
                     self.doze();
                 } else if self.device.is_readable()
-                    && !self.call_parked(&self.state.lock(), MAX_THREADS)
+                    && !Self::call_parked(&mut self.state.lock(), MAX_THREADS)
                 {
                     self.call_new();
                 }
@@ -285,7 +290,7 @@ impl Servers {
         let state = self.state.lock();
         Load {
             threads: state.threads,
-            idle: state.parked + usize::from(state.waiting),
+            idle: state.parked.len() + usize::from(state.waiting),
             queued,
             ring: None,
         }
@@ -300,7 +305,8 @@ impl Server {
         let servers = &self.0;
         let mut buffer = Lending::new(buffer, &servers.buffers);
         let mut patience = Patience::new(servers.spin);
-        while servers.become_waiter() {
+        let call = Arc::new(Condvar::new());
+        while servers.become_waiter(&call) {
             match patience.next(&servers.device, buffer.room()) {
                 Ok(Some(len)) => self.carry_out(&buffer, len, patience.arrived),
                 Ok(None) => servers.end(None),
