@@ -9,6 +9,7 @@ use std::ops::Range;
 use std::sync::{Arc, Weak};
 
 use cairn_base::memory::{self, Holder, NoMemory};
+use cairn_block::IoBuf;
 use cairn_vfs::Bytes;
 use parking_lot::Mutex;
 
@@ -24,7 +25,7 @@ const KEPT: usize = 16;
 
 /// The buffers of a mount.
 #[derive(Default)]
-pub(crate) struct BufferPool(Mutex<Vec<Vec<u8>>>);
+pub(crate) struct BufferPool(Mutex<Vec<IoBuf>>);
 
 impl BufferPool {
     /// An empty pool, which gives its free buffers up when memory is short.
@@ -43,13 +44,9 @@ impl BufferPool {
         let free = self.0.lock().pop();
         let memory = match free {
             Some(memory) => memory,
-            None => memory::zeroed("requests", ROOM + ALIGNMENT)?,
+            None => IoBuf::try_zeroed(ROOM + ALIGNMENT)?,
         };
-        let headers = size_of::<InHeader>() + size_of::<WriteIn>();
-        let start = (memory.as_ptr().addr() + headers).next_multiple_of(ALIGNMENT)
-            - headers
-            - memory.as_ptr().addr();
-        Ok(Buffer { memory, start, pool: Arc::downgrade(self) })
+        Ok(Buffer { memory, pool: Arc::downgrade(self) })
     }
 
     /// Frees the buffers that are not in use.
@@ -64,11 +61,13 @@ impl Holder for BufferPool {
     }
 }
 
-/// Room for one request.
+/// Where a request begins in a buffer.
+const START: usize = ALIGNMENT - size_of::<InHeader>() - size_of::<WriteIn>();
+
+/// Room for one request. Most are small: a page of it is in use, the rest takes no memory until a
+/// large request comes.
 pub(crate) struct Buffer {
-    memory: Vec<u8>,
-    /// Where a request begins.
-    start: usize,
+    memory: IoBuf,
     pool: Weak<BufferPool>,
 }
 
@@ -77,7 +76,7 @@ impl Drop for Buffer {
         let Some(pool) = self.pool.upgrade() else { return };
         let mut free = pool.0.lock();
         if free.len() < KEPT {
-            free.push(std::mem::take(&mut self.memory));
+            free.push(std::mem::replace(&mut self.memory, IoBuf::zeroed(0)));
         }
     }
 }
@@ -114,12 +113,12 @@ impl Lending {
             self.buffer = Arc::new(next);
         }
         let buffer = Arc::get_mut(&mut self.buffer).expect("not lent");
-        &mut buffer.memory[buffer.start..]
+        &mut buffer.memory[START..]
     }
 
     /// The request that was read, of `len` bytes.
     pub(crate) fn message(&self, len: usize) -> &[u8] {
-        &self.buffer.memory[self.buffer.start..][..len]
+        &self.buffer.memory[START..][..len]
     }
 
     /// A part of the message that may be kept. `None` if there is no memory for the next request.
