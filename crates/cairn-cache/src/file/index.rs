@@ -313,7 +313,13 @@ impl FolioIndex for FileState {
     fn remove(&self, folio: &Folio, state: &mut FolioState) {
         assert!(state.is_clean() && !state.removed, "a folio leaves the index once, and clean");
         state.removed = true;
-        self.index.write().folios.remove(&folio.start);
+        let mut index = self.index.write();
+        index.folios.remove(&folio.start);
+        if index.folios.is_empty() {
+            // An empty map may keep memory.
+            *index = Index::default();
+        }
+        drop(index);
         self.cache.folio_removed(self.bytes(folio.blocks));
     }
 }

@@ -100,9 +100,9 @@ pub(crate) struct Inode {
 }
 
 impl Inode {
-    /// Memory that an inode takes: with its counters, its cache, its flusher, and its places in the
-    /// table and in lists.
-    pub(crate) const BYTES: u64 = (size_of::<Self>() + FileCache::BYTES + 192) as u64;
+    /// Memory that an inode takes: with its counters, its cache, its flusher, its map's status and
+    /// its places in the table and in lists.
+    pub(crate) const BYTES: u64 = (size_of::<Self>() + FileCache::BYTES + 1536) as u64;
 
     /// Creates an inode that is new or was loaded.
     pub(crate) fn new(
