@@ -16,8 +16,9 @@
 //! A [watch](Servers::watch) handles requests that queue behind one that takes unexpectedly long.
 //! It ticks only while requests arrive.
 //!
-//! Invariant: one thread waits for a request, or every thread that is not parked has a request and
-//! the watch is awake. Locking: one mutex, not held while a request is carried out or read.
+//! Invariant: one thread waits for a request, or every thread that is not parked has a request or
+//! is starting, and the watch is awake. Locking: one mutex, not held while a request is carried out
+//! or read.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -53,6 +54,8 @@ const CROWD: u32 = 64;
 #[derive(Default)]
 struct State {
     threads: usize,
+    /// A thread was made and does not run yet. It will wait for requests if no other does.
+    starting: bool,
     /// Threads that can be called. The latest is called first: its stack and what its allocator
     /// keeps for it are in use anyway, and threads that are not needed time out.
     parked: Vec<Arc<Condvar>>,
@@ -211,16 +214,25 @@ impl Servers {
             parked.notify_one();
             return true;
         }
-        state.ended || state.threads >= most
+        state.starting || state.ended || state.threads >= most
     }
 
     /// Call it without the lock: if the thread cannot be started, the count is lowered.
     fn call_new(self: &Arc<Self>) {
         // The running threads serve the requests.
         let Ok(buffer) = self.buffers.take() else { return };
-        self.state.lock().threads += 1;
+        {
+            let mut state = self.state.lock();
+            state.threads += 1;
+            state.starting = true;
+        }
         let server = Server(self.clone());
-        if let Err(error) = spawn("cairn-fuse", move || server.run(buffer)) {
+        let run = move || {
+            server.0.state.lock().starting = false;
+            server.run(buffer);
+        };
+        if let Err(error) = spawn("cairn-fuse", run) {
+            self.state.lock().starting = false;
             tracing::debug!("no further thread for requests: {error}");
         }
     }
@@ -387,6 +399,19 @@ impl Patience {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_thread_that_parked_last_is_called_and_no_second_one_is_started() {
+        let mut state = State::default();
+        let [first, last] = [(); 2].map(|()| Arc::new(Condvar::new()));
+        state.parked = vec![first.clone(), last];
+        assert!(Servers::call_parked(&mut state, 8));
+        assert!(matches!(&state.parked[..], [left] if Arc::ptr_eq(left, &first)));
+        assert!(Servers::call_parked(&mut state, 8));
+        assert!(!Servers::call_parked(&mut state, 8), "a thread is to be started");
+        state.starting = true;
+        assert!(Servers::call_parked(&mut state, 8), "it will wait for requests");
+    }
 
     #[test]
     fn patience_grows_with_requests_that_come_soon_and_ends_with_those_that_do_not() {
