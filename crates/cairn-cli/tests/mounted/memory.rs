@@ -197,8 +197,9 @@ fn every_limit_above_the_least_allows_a_mount() {
     judge::assert_clean(&volume.image());
 }
 
-/// The kernel keeps references to 6,000 inodes. A quarter of the cache holds about a thousand; the
-/// others are loaded again when they are used. Inodes that exist nowhere else stay: open files
+/// The kernel keeps references to 6,000 inodes, which would take 23 MB. A quarter of the cache holds
+/// 500. More stay until their new times of access are committed, but no more than the cache holds;
+/// the others are loaded again when they are used. Inodes that exist nowhere else stay: open files
 /// without a name.
 #[test]
 fn inodes_that_the_kernel_refers_to_leave_memory() {
@@ -238,7 +239,7 @@ fn inodes_that_the_kernel_refers_to_leave_memory() {
         }
         let budget = crate::fixture::stats(&volume.root())["cache"]["budget"].clone();
         let bytes = |name: &str| budget[name].as_u64().unwrap();
-        assert!(bytes("inode_bytes") > 1 << 20 && bytes("inode_bytes") < 4 << 20, "{budget}");
+        assert!(bytes("inode_bytes") > 1 << 20 && bytes("inode_bytes") < 8 << 20, "{budget}");
         assert!(bytes("used_bytes") < 12 << 20, "{budget}");
         nameless.write_all_at(b" and after", 6).unwrap();
         let mut found = [0; 16];
