@@ -75,10 +75,6 @@ impl FolioState {
 }
 
 impl Folio {
-    /// Memory that a folio takes besides its slab: with its counters, and its places in the index,
-    /// the dirty list and the clock's queue.
-    pub(crate) const BYTES: u64 = (size_of::<Self>() + 16 + 72) as u64;
-
     pub(crate) fn new(
         start: u64,
         blocks: u32,

@@ -24,7 +24,7 @@ use super::order::{MAX_SLAB, PAGE, order_of};
 use super::readahead_queue::ReadaheadQueue;
 use super::reservation::ReservingFiles;
 use super::slab::{RawSlab, Slab, SlabPool};
-use crate::budget::{Budget, Reclaim, Use};
+use crate::budget::{Budget, Reclaim};
 use crate::writeback::{DirtyFile, DirtyFiles, Expired, NoRoom};
 
 fn valid_folio(bytes: usize) -> usize {
@@ -228,7 +228,6 @@ impl PageCache {
     /// Counts a new folio. Call it before the folio is in the index: another thread may remove it
     /// at once.
     pub(crate) fn folio_added(&self, bytes: usize) {
-        self.budget.charge(Use::FileData, Folio::BYTES);
         self.counters.folios_by_order[order_of(bytes)].add(1);
         self.live.fetch_add(1, Ordering::Relaxed);
     }
@@ -244,7 +243,6 @@ impl PageCache {
 
     /// Counts a folio that has left its index.
     pub(crate) fn folio_removed(&self, bytes: usize) {
-        self.budget.uncharge(Use::FileData, Folio::BYTES);
         self.counters.folios_by_order[order_of(bytes)].add(-1);
         self.live.fetch_sub(1, Ordering::Relaxed);
     }
