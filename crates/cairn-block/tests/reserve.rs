@@ -2,13 +2,20 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ptr::null_mut;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cairn_base::memory;
 use cairn_block::IoBuf;
 use cairn_block::allocations::{self, Allocations};
 use cairn_block::reserve::{Reserving, set_aside};
+
+/// The reserve and the counters are of the whole process: one test at a time.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Refuses this many blocks, and then allocates.
 struct Poor(AtomicUsize);
@@ -49,6 +56,7 @@ fn gives(refusals: usize) -> bool {
 
 #[test]
 fn small_allocations_open_the_reserve_and_others_are_refused_until_it_is_whole_again() {
+    let _alone = alone();
     set_aside().unwrap();
     assert!(gives(0) && !memory::is_short());
 
@@ -102,6 +110,7 @@ unsafe impl GlobalAlloc for Noting {
 /// Mimalloc crashes if a thread's first allocation was refused and the next one is small.
 #[test]
 fn a_thread_that_was_refused_memory_goes_on_with_a_large_block() {
+    let _alone = alone();
     let allocator = Reserving(Noting::default());
     let noting = &allocator.0;
     let layout = Layout::new::<[u64; 8]>();
@@ -127,6 +136,7 @@ fn a_thread_that_was_refused_memory_goes_on_with_a_large_block() {
 
 #[test]
 fn allocations_are_counted_while_somebody_measures() {
+    let _alone = alone();
     assert!(gives(0), "counted by nobody");
     let (given, counted) = allocations::during(|| gives(0));
     assert!(given && counted == Allocations { calls: 1, bytes: 64 }, "{counted:?}");
