@@ -13,6 +13,8 @@ use cairn_block::memory::MemoryDevice;
 use cairn_block::wrap::{Fault, Lasting, Operation};
 use cairn_vfs::{Caller, Error, FileSystem, IoFlags, NewInode, Result};
 
+use crate::tree::{SnapshotOptions, digest_volume};
+
 /// A format whose requests fail.
 pub trait FaultSubject {
     /// Mounts it.
@@ -208,33 +210,42 @@ pub fn check_going_on(fs: &dyn FileSystem, named: &str) {
 /// be read.
 fn check_stopped(fs: &dyn FileSystem, named: &str) {
     let Err(error) = create(fs, LATER) else { panic!("{named}: a stopped volume takes a change") };
-    assert!(is_told(&error), "{named}: a later change failed with {error:?}");
+    assert!(matches!(error, Error::ReadOnly(_)), "{named}: a later change failed with {error:?}");
     let text = error.to_string();
     assert!(text.contains("injected fault"), "{named}: the reason is not told: {text}");
-    if let Some(reason) = read_only_reason(fs) {
-        assert!(reason.contains("injected fault"), "{named}: stats say {reason}");
-    }
+    let reason = read_only_reason(fs).unwrap_or_else(|| panic!("{named}: stats give no reason"));
+    assert!(reason.contains("injected fault"), "{named}: stats say {reason}");
     check_kept(fs, named);
 }
 
 fn check_kept(fs: &dyn FileSystem, named: &str) {
+    check_contents(fs, kept(fs), named);
+}
+
+fn check_contents(fs: &dyn FileSystem, ino: Ino, named: &str) {
     let mut buf = vec![0; LEN];
-    let read = fs.read(kept(fs), 0, &mut buf, IoFlags::empty());
+    let read = fs.read(ino, 0, &mut buf, IoFlags::empty());
     assert_eq!(read.unwrap_or_else(|error| panic!("{named}: {error}")), LEN, "{named}");
     assert!(buf == contents(), "{named}: other contents");
 }
 
-/// The checker and Cairn each recover the volume, with what was synced before the fault and, if
-/// `later`, what [`check_going_on`] has synced.
+/// The checker and Cairn each recover the volume: its whole tree can be read, with what was synced
+/// before the fault and, if `later`, what [`check_going_on`] has synced.
 ///
 /// # Panics
 /// One of them does not.
 pub fn check_recovery(subject: &dyn FaultSubject, memory: &MemoryDevice, named: &str, later: bool) {
     for device in subject.left(memory.fork(), named) {
         let fs = subject.open(device.clone(), &Simulated::new(3), "");
+        digest_volume(&*fs, SnapshotOptions::default())
+            .unwrap_or_else(|error| panic!("{named}: the tree cannot be read: {error}"));
         check_kept(&*fs, named);
-        let found = fs.lookup(fs.root(), LATER.as_bytes()).is_ok();
-        assert!(!later || found, "{named}: a file that was fsynced after the fault is lost");
+        if later {
+            let found = fs.lookup(fs.root(), LATER.as_bytes()).unwrap_or_else(|error| {
+                panic!("{named}: a file that was fsynced after the fault is lost: {error}")
+            });
+            check_contents(&*fs, found.ino, named);
+        }
         fs.unmount().unwrap_or_else(|error| panic!("{named}: {error}"));
         drop(fs);
         subject.judge(&device, named);
