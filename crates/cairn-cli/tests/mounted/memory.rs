@@ -198,9 +198,8 @@ fn every_limit_above_the_least_allows_a_mount() {
 }
 
 /// The kernel keeps references to 6,000 inodes, which would take 23 MB. A quarter of the cache
-/// holds 500. More stay until their new times of access are committed, but no more than the cache
-/// holds; the others are loaded again when they are used. Inodes that exist nowhere else stay: open
-/// files without a name.
+/// holds 500. Those with data that is not written yet stay, too; the others are loaded again when
+/// they are used. Inodes that exist nowhere else stay: open files without a name.
 #[test]
 fn inodes_that_the_kernel_refers_to_leave_memory() {
     let f2fs = || {

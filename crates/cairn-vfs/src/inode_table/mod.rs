@@ -17,7 +17,8 @@ use cairn_base::Ino;
 use parking_lot::{Condvar, Mutex};
 
 const SHARDS: usize = 64;
-/// A shard is searched for evictable entries again only when it has grown by this many.
+/// A shard is searched for evictable entries again only when it has grown by this many, or by a
+/// quarter of its limit if that is less.
 const SCAN_STEP: usize = 16;
 
 type CanEvict<T> = Box<dyn Fn(&T) -> bool + Send + Sync>;
@@ -257,8 +258,9 @@ impl<T> InodeTable<T> {
             }
             let victims = self.collect(&mut slots, limit);
             let left = slots.entries.len();
+            let step = SCAN_STEP.min((limit / 4).max(1));
             // A large shard whose entries cannot be evicted is searched less often.
-            slots.scan_at = left.max(limit) + SCAN_STEP.min(limit) + left.saturating_sub(limit) / 4;
+            slots.scan_at = left.max(limit) + step + left.saturating_sub(limit) / 4;
             victims
         };
         drop(victims);

@@ -98,6 +98,20 @@ fn the_table_stays_near_its_limit() {
     assert!(table.len() <= 640 + SHARDS * 2 * SCAN_STEP, "{}", table.len());
 }
 
+/// Values that were used since the last search are spared once: the table grows by two steps then.
+#[test]
+fn a_small_table_of_used_values_stays_near_its_limit() {
+    const LIMIT: usize = 9 * SHARDS;
+    let table = InodeTable::new(LIMIT, |_: &u64| true);
+    let mut most = 0;
+    for n in 0..10_000 {
+        drop(load(&table, n));
+        assert!(table.get(Ino(n)).is_some());
+        most = most.max(table.len());
+    }
+    assert!((LIMIT..LIMIT * 3 / 2).contains(&most), "{most}");
+}
+
 #[test]
 fn references_count_and_saturate() {
     let table = InodeTable::new(10, |_: &u64| true);
