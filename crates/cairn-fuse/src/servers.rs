@@ -75,6 +75,17 @@ struct State {
     failure: Option<Errno>,
 }
 
+impl State {
+    /// False if a new thread is to be made.
+    fn call_parked(&mut self, most: usize) -> bool {
+        if let Some(parked) = self.parked.pop() {
+            parked.notify_one();
+            return true;
+        }
+        self.starting || self.ended || self.threads >= most
+    }
+}
+
 /// All threads of a mount.
 pub(crate) struct Servers {
     /// The first thread's, for [`Servers::serve`]: without one there is no mount.
@@ -201,20 +212,11 @@ impl Servers {
             // A request that waits for others must leave threads to serve them.
             Weight::NeedsAnother => usize::MAX,
         };
-        let missing = call && !Self::call_parked(&mut state, most);
+        let missing = call && !state.call_parked(most);
         drop(state);
         if missing {
             self.call_new();
         }
-    }
-
-    /// False if a new thread is to be made.
-    fn call_parked(state: &mut State, most: usize) -> bool {
-        if let Some(parked) = state.parked.pop() {
-            parked.notify_one();
-            return true;
-        }
-        state.starting || state.ended || state.threads >= most
     }
 
     /// Call it without the lock: if the thread cannot be started, the count is lowered.
@@ -275,9 +277,7 @@ impl Servers {
             if taken == before {
                 if waiting {
                     self.doze();
-                } else if self.device.is_readable()
-                    && !Self::call_parked(&mut self.state.lock(), MAX_THREADS)
-                {
+                } else if self.device.is_readable() && !self.state.lock().call_parked(MAX_THREADS) {
                     self.call_new();
                 }
             }
@@ -405,12 +405,12 @@ mod tests {
         let mut state = State::default();
         let [first, last] = [(); 2].map(|()| Arc::new(Condvar::new()));
         state.parked = vec![first.clone(), last];
-        assert!(Servers::call_parked(&mut state, 8));
+        assert!(state.call_parked(8));
         assert!(matches!(&state.parked[..], [left] if Arc::ptr_eq(left, &first)));
-        assert!(Servers::call_parked(&mut state, 8));
-        assert!(!Servers::call_parked(&mut state, 8), "a thread is to be started");
+        assert!(state.call_parked(8));
+        assert!(!state.call_parked(8), "a thread is to be started");
         state.starting = true;
-        assert!(Servers::call_parked(&mut state, 8), "it will wait for requests");
+        assert!(state.call_parked(8), "it will wait for requests");
     }
 
     #[test]

@@ -317,6 +317,7 @@ impl FolioIndex for FileState {
         index.folios.remove(&folio.start);
         if index.folios.is_empty() {
             // An empty map may keep memory.
+            debug_assert!(index.dirty.is_empty(), "dirty blocks without a folio");
             *index = Index::default();
         }
         drop(index);

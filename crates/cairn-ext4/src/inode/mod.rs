@@ -101,8 +101,9 @@ pub(crate) struct Inode {
 
 impl Inode {
     /// Memory that an inode takes: with its counters, its cache, its flusher, its map's status and
-    /// its places in the table and in lists.
-    pub(crate) const BYTES: u64 = (size_of::<Self>() + FileCache::BYTES + 1536) as u64;
+    /// its places in the table and in lists. The constant makes it what a heap profile of a mount
+    /// with 20,000 inodes showed for each: 3,830 bytes.
+    pub(crate) const BYTES: u64 = (size_of::<Self>() + FileCache::BYTES + 1920) as u64;
 
     /// Creates an inode that is new or was loaded.
     pub(crate) fn new(
