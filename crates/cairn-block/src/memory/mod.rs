@@ -18,6 +18,7 @@ use crate::in_place::{self, InPlace};
 
 const CHUNK: usize = 16 * 1024;
 const SHARDS: u64 = 64;
+static ZEROS: [u8; CHUNK] = [0; CHUNK];
 
 /// Memory without the counters of an `Arc` in front. An allocator gives equal sizes the same offset
 /// within a page, so with the counters every chunk would be 16 bytes off. Copying a page to there
@@ -55,12 +56,49 @@ impl MemoryDevice {
         Self { geometry, shards }
     }
 
-    /// A device that holds `image`.
+    /// A device that holds `image`. Zeros take no memory.
     #[must_use]
     pub fn from_image(image: &[u8]) -> Self {
         let device = Self::new(image.len() as u64);
-        device.put_one(0, image);
+        device.load(0, image);
         device
+    }
+
+    /// Writes `data` to a device that has zeros there, which a chunk of zeros leaves without
+    /// memory.
+    ///
+    /// # Panics
+    /// The device is smaller.
+    pub fn load(&self, offset: u64, data: &[u8]) {
+        assert!(offset + data.len() as u64 <= self.geometry.size, "the data fits the device");
+        for piece in pieces(offset, data.len() as u64) {
+            let bytes = &data[piece.at_in_request()..][..piece.within.len()];
+            if *bytes != ZEROS[..bytes.len()] {
+                self.put_one(offset + piece.before, bytes);
+            }
+        }
+    }
+
+    /// Calls `visit` with the offset and the bytes of each piece with other bytes than zeros, in no
+    /// order, and ends with the first error.
+    ///
+    /// # Errors
+    /// The error of `visit`.
+    pub fn for_each_piece<E>(
+        &self,
+        mut visit: impl FnMut(u64, &[u8]) -> std::result::Result<(), E>,
+    ) -> std::result::Result<(), E> {
+        for shard in &self.shards {
+            for (number, chunk) in &*shard.read() {
+                let offset = number * CHUNK as u64;
+                let len = (self.geometry.size - offset).min(CHUNK as u64);
+                let bytes = &chunk.0[..len as usize];
+                if *bytes != ZEROS[..bytes.len()] {
+                    visit(offset, bytes)?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// An independent device with the same contents; chunks are copied when either side changes

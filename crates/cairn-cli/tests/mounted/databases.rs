@@ -169,7 +169,7 @@ fn search(name: &str, fresh: &MemoryDevice, clean: fn(&Path), journal: &str, syn
         seen += 1;
         if number % 64 == 0 {
             let image = place.path().join("image");
-            write_image(&*device, &image).unwrap();
+            write_image(&device, &image).unwrap();
             clean(&image);
         }
     }

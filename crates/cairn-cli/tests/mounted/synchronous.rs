@@ -85,7 +85,7 @@ fn search(
             return Err(format!("power fails after {name}:\n{}", found.diff(&tree)));
         }
         let image = dir.path().join("image");
-        write_image(&*device, &image).unwrap();
+        write_image(&device, &image).unwrap();
         clean(&image);
     }
     Ok(())

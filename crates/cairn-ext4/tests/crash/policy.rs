@@ -190,7 +190,7 @@ fn a_damaged_orphan_does_not_prevent_the_mount() {
 fn a_bad_head_of_the_orphan_list_does_not_prevent_the_mount() {
     let dir = shm();
     let image = dir.path().join("bad head");
-    write_image(&*Kind(SUMS).fresh(), &image).unwrap();
+    write_image(&Kind(SUMS).fresh(), &image).unwrap();
     cairn_testkit::judge::run(
         "debugfs",
         ["-w", "-R", "set_super_value last_orphan 99999", image.to_str().unwrap()],

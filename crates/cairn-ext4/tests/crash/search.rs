@@ -129,7 +129,7 @@ fn judge_device(run: &Run, cut: Cut, device: MemoryDevice, dir: &Path) -> Result
     fs.unmount().map_err(|error| format!("closing after recovery: {error}"))?;
     drop(fs);
     let image = dir.join("recovered");
-    write_image(&*shared, &image).map_err(|error| error.to_string())?;
+    write_image(&shared, &image).map_err(|error| error.to_string())?;
     clean(&image, "after recovery by cairn")?;
     Ok(kept)
 }
@@ -156,7 +156,7 @@ fn judge_e2fsck(run: &Run, cut: Cut, dir: &Path) -> Result<(), String> {
         .map_err(|error| format!("after e2fsck -p, rw: {error}"))?;
     fs.unmount().map_err(|error| format!("closing after e2fsck -p: {error}"))?;
     drop(fs);
-    write_image(&*device, &image).map_err(|error| error.to_string())?;
+    write_image(&device, &image).map_err(|error| error.to_string())?;
     clean(&image, "after e2fsck -p and another mount")?;
     Ok(())
 }

@@ -179,7 +179,7 @@ fn the_option_sb_takes_the_places_that_the_kernel_takes() {
         poke(&damaged, SUPERBLOCK, &[0; 1024]);
         for (device, first_is_there) in [(whole, true), (Arc::new(damaged), false)] {
             let file = tempfile::NamedTempFile::new().unwrap();
-            write_image(&*device, file.path()).unwrap();
+            write_image(&device, file.path()).unwrap();
             for kib in [
                 1, 2, 4, 8192, 8193, 8194, 16385, 24577, 32768, 131_072, 131_076, 262_144,
                 99_999_999,

@@ -75,7 +75,7 @@ fn a_big_directory_is_the_kernels_too() {
     fs.readdir(dir, 0, &mut |entry| names.insert(entry.name.into_bytes())).unwrap();
     assert_eq!(names.len(), 20_002, "20,000 names, `.` and `..`, none twice");
     fs.unmount().unwrap();
-    write_image(&*device, file.path()).unwrap();
+    write_image(&device, file.path()).unwrap();
     assert_clean(file.path());
     let mount = KernelMount::new(file.path(), "ro");
     let theirs: BTreeSet<Vec<u8>> = std::fs::read_dir(mount.path().join("big"))

@@ -75,7 +75,7 @@ fn fields_grow_when_an_inode_is_written() {
             fs.forget(ino, 1);
         }
         fs.unmount().unwrap();
-        write_image(&*device, ours.path()).unwrap();
+        write_image(&device, ours.path()).unwrap();
 
         let mount = KernelMount::new(file.path(), "");
         for (name, _) in FILES {

@@ -93,7 +93,7 @@ fn cairn_the_kernel_and_e2fsck_recover_the_same() {
             );
             assert_clean(other);
         }
-        write_image(&*ours, &image).unwrap();
+        write_image(&ours, &image).unwrap();
         assert_clean(&image);
     }
 }
@@ -235,7 +235,7 @@ fn a_damaged_commit_block_makes_the_volume_read_only_until_e2fsck_has_run() {
         fs.unmount().unwrap();
     }
     let file = tempfile::NamedTempFile::new().unwrap();
-    write_image(&*device, file.path()).unwrap();
+    write_image(&device, file.path()).unwrap();
     assert!(dumpe2fs(file.path()).contains("Journal errno"), "the damage is on record");
     let output = command("e2fsck").arg("-fy").arg(file.path()).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();

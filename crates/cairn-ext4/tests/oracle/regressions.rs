@@ -162,7 +162,7 @@ fn an_error_that_stopped_the_journal_is_the_volumes_until_the_next_check() {
         "the journal's error is there for ever"
     );
     let file = tempfile::NamedTempFile::new().unwrap();
-    write_image(&*device, file.path()).unwrap();
+    write_image(&device, file.path()).unwrap();
     let dump = dumpe2fs(file.path());
     assert!(dump.contains("clean with errors"), "{dump}");
     assert!(!dump.contains("Journal errno"), "{dump}");

@@ -60,7 +60,7 @@ fn astray(geometry: &str, options: &str, blocks: &[u64], unit: fn(u64) -> u64) -
     let fs = open(&device, options);
     let made = files(&*fs, blocks);
     fs.unmount().unwrap();
-    write_image(&*device, file.path()).unwrap();
+    write_image(&device, file.path()).unwrap();
     assert_clean(file.path());
     let found =
         made.into_iter().map(|(name, blocks)| (beginning(file.path(), &name), name, unit(blocks)));

@@ -58,7 +58,7 @@ fn by_cairn(image: &Path, flags: GoingDown) -> Left {
         told("sync", fs.fsync(named, 0, false)),
     ];
     let _ = fs.unmount();
-    write_image(&*device, image).unwrap();
+    write_image(&device, image).unwrap();
     let asks_for_fsck = asks_for_fsck(image);
     let fs = open(device, "");
     let mut found = Vec::new();

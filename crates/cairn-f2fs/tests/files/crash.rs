@@ -6,7 +6,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use cairn_block::BlockDevice;
 use cairn_block::memory::MemoryDevice;
 use cairn_f2fs::F2fs;
 use cairn_testkit::crash::{CrashLog, Cut, Promises, Recording, Volatile, write_image};
@@ -234,7 +233,7 @@ fn check(
 /// The name of a check by [`clean`] before recovery.
 pub const BEFORE: &str = "before recovery";
 
-pub fn clean(device: &dyn BlockDevice, when: &str) -> Result<(), String> {
+pub fn clean(device: &MemoryDevice, when: &str) -> Result<(), String> {
     let file = tempfile::NamedTempFile::new_in("/dev/shm").unwrap();
     write_image(device, file.path()).unwrap();
     let verdict = fsck_f2fs(file.path());

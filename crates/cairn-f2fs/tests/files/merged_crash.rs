@@ -166,11 +166,11 @@ fn search(args: &[&str], options: &str, seed: u64, steps: u32) {
     let (mut seen, mut states) = (0, 0);
     for cut in barriers.into_iter().step_by(every).chain(log.random_cuts(most / 2, seed)) {
         let device = Arc::new(log.device(cut));
-        let kept = clean(&*device, "before recovery").and_then(|()| {
+        let kept = clean(&device, "before recovery").and_then(|()| {
             let fs = open(device.clone(), "");
             let kept = check(&fs, &promises, cut.moment)?;
             fs.unmount().map_err(|error| format!("closing: {error}"))?;
-            clean(&*device, "after recovery").map(|()| kept)
+            clean(&device, "after recovery").map(|()| kept)
         });
         seen += kept.unwrap_or_else(|error| panic!("seed {seed}, {options:?}, {cut}: {error}"));
         states += 1;

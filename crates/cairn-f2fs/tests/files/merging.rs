@@ -148,7 +148,7 @@ fn all_requests_of_a_batch_get_the_same_error() {
     drop(fs);
     let again = look(Arc::new(below.fork()));
     assert!(is_there(&again, "first") && !is_there(&again, "second"));
-    clean(&*below, "after a checkpoint that was cut short").unwrap();
+    clean(&below, "after a checkpoint that was cut short").unwrap();
 }
 
 struct Stop<'a>(&'a AtomicBool);

@@ -94,7 +94,7 @@ fn recovered(log: &CrashLog, cut: Cut, options: &str) -> Vec<u8> {
     let found = read(&fs);
     fs.unmount().unwrap();
     let image = tempfile::NamedTempFile::new_in("/dev/shm").unwrap();
-    write_image(&*device, image.path()).unwrap();
+    write_image(&device, image.path()).unwrap();
     assert_f2fs_clean(image.path());
     found
 }
@@ -122,6 +122,6 @@ fn without_space_for_the_copies_nothing_changes() {
     assert!(read(&fs) == old);
     fs.unmount().unwrap();
     let image = tempfile::NamedTempFile::new().unwrap();
-    write_image(&*device, image.path()).unwrap();
+    write_image(&device, image.path()).unwrap();
     assert_f2fs_clean(image.path());
 }

@@ -49,7 +49,8 @@ fn linux_mounts_what_was_written_to_zones_with_less_capacity_than_size() {
 
 /// `capacity` MiB of each zone can be written.
 fn exchange(capacity: u64) {
-    let conventional: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(CONVENTIONAL));
+    let first_memory = Arc::new(MemoryDevice::new(CONVENTIONAL));
+    let conventional: Arc<dyn BlockDevice> = first_memory.clone();
     let memory = Arc::new(MemoryDevice::new(ZONES.size()));
     let zoned: Arc<dyn BlockDevice> = Arc::new(
         Emulated::new(memory.clone(), ZoneLayout { capacity: capacity * MIB, ..ZONES }).unwrap(),
@@ -83,8 +84,8 @@ fn exchange(capacity: u64) {
 
     let dir = tempfile::tempdir().unwrap();
     let [first, second, plain] = ["vda", "vdb", "plain"].map(|name| dir.path().join(name));
-    write_image(&*conventional, &first).unwrap();
-    write_image(&*memory, &second).unwrap();
+    write_image(&first_memory, &first).unwrap();
+    write_image(&memory, &second).unwrap();
     std::fs::write(&plain, &contents[..size as usize]).unwrap();
     let sum = std::process::Command::new("md5sum").arg(&plain).output().unwrap().stdout;
     let sum = String::from_utf8(sum).unwrap().split_whitespace().next().unwrap().to_owned();

@@ -23,6 +23,7 @@ use cairn_block::memory::MemoryDevice;
 use cairn_block::wrap::Record;
 use cairn_block::wrap::record::{Event, RecordLog};
 use cairn_block::{BlockDevice, BlockDeviceExt};
+use rustix::fs::SeekFrom;
 
 pub use promises::Promises;
 
@@ -288,25 +289,10 @@ impl Piece {
 ///
 /// # Errors
 /// The host's.
-///
-/// # Panics
-/// The memory device fails.
-pub fn write_image(device: &dyn BlockDevice, path: &Path) -> io::Result<()> {
-    const CHUNK: u64 = 1 << 16;
-    let size = device.geometry().size;
+pub fn write_image(device: &MemoryDevice, path: &Path) -> io::Result<()> {
     let file = File::create(path)?;
-    file.set_len(size)?;
-    let mut at = 0;
-    while at < size {
-        let len = CHUNK.min(size - at);
-        let bytes =
-            device.read_at(at, usize::try_from(len).expect("a chunk")).map_err(io::Error::other)?;
-        if bytes.iter().any(|byte| *byte != 0) {
-            file.write_all_at(&bytes, at)?;
-        }
-        at += len;
-    }
-    Ok(())
+    file.set_len(device.geometry().size)?;
+    device.for_each_piece(|offset, bytes| file.write_all_at(bytes, offset))
 }
 
 /// Reads an image file into memory.
@@ -314,7 +300,21 @@ pub fn write_image(device: &dyn BlockDevice, path: &Path) -> io::Result<()> {
 /// # Errors
 /// The host's.
 pub fn read_image(path: &Path) -> io::Result<MemoryDevice> {
-    Ok(MemoryDevice::from_image(&std::fs::read(path)?))
+    const BUFFER: usize = 1 << 16;
+    let file = File::open(path)?;
+    let device = MemoryDevice::new(file.metadata()?.len());
+    let mut buffer = vec![0; BUFFER];
+    let mut at = 0;
+    loop {
+        match rustix::fs::seek(&file, SeekFrom::Data(at)) {
+            Ok(data) => at = data,
+            Err(rustix::io::Errno::NXIO) => return Ok(device),
+            Err(error) => return Err(error.into()),
+        }
+        let read = file.read_at(&mut buffer, at)?;
+        device.load(at, &buffer[..read]);
+        at += read as u64;
+    }
 }
 
 #[cfg(test)]
