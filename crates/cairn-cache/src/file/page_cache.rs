@@ -296,18 +296,24 @@ impl PageCache {
         self.dirty.bytes()
     }
 
+    /// Bytes of memory that dirty data keeps. The last folio of a dirty file is a page with maybe
+    /// one dirty block, so a page is added for each file.
+    pub(crate) fn kept_by_dirty(&self) -> u64 {
+        self.dirty_bytes() + (self.dirty.len() * PAGE) as u64
+    }
+
     fn share(&self, percent: u8) -> u64 {
         self.budget.limit() / 100 * u64::from(percent)
     }
 
     /// True if so much is dirty that the write-back daemon starts to write.
     pub(crate) fn is_over_background(&self) -> bool {
-        self.dirty_bytes() > self.share(self.options.dirty_background_percent)
+        self.kept_by_dirty() > self.share(self.options.dirty_background_percent)
     }
 
     /// True if so much is dirty that writers should call [`PageCache::balance`].
     pub(crate) fn is_over_limit(&self) -> bool {
-        self.dirty_bytes() > self.share(self.options.dirty_percent)
+        self.kept_by_dirty() > self.share(self.options.dirty_percent)
     }
 
     /// Counts blocks of `file` that became dirty. The caller holds a folio's lock.

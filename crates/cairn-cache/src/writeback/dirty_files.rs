@@ -3,7 +3,7 @@
 //! Locking: the queue has rank Cache. It is held for a push or a pop only.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
@@ -58,6 +58,8 @@ pub(super) enum Oldest {
 /// The dirty files of a volume, the longest dirty first.
 pub(crate) struct DirtyFiles {
     queue: Mutex<VecDeque<Entry>>,
+    /// Length of the queue, for readers that do not hold its lock.
+    len: AtomicUsize,
     bytes: AtomicU64,
     /// Wakes the daemon.
     pub(crate) wake: Arc<Event>,
@@ -69,6 +71,7 @@ impl DirtyFiles {
     pub(crate) fn new() -> Self {
         Self {
             queue: Mutex::new(Rank::Cache, VecDeque::new()),
+            len: AtomicUsize::new(0),
             bytes: AtomicU64::new(0),
             wake: Arc::new(Event::new()),
             drained: Event::new(),
@@ -81,8 +84,8 @@ impl DirtyFiles {
     }
 
     /// Number of files in the queue.
-    pub(super) fn len(&self) -> usize {
-        self.queue.lock().len()
+    pub(crate) fn len(&self) -> usize {
+        self.len.load(Ordering::Relaxed)
     }
 
     /// Takes the file at the head of the queue, if it has been dirty for `age` or more.
@@ -94,6 +97,7 @@ impl DirtyFiles {
             return Oldest::NotYet(due - now);
         }
         let file = queue.pop_front().expect("there is a first one").file;
+        self.len.store(queue.len(), Ordering::Relaxed);
         drop(queue);
         if let Some(file) = file.upgrade() {
             file.queued.store(false, Ordering::SeqCst);
@@ -108,6 +112,7 @@ impl DirtyFiles {
         }
         let mut queue = self.queue.lock();
         queue.push_back(Entry { since, file: Arc::downgrade(file) });
+        self.len.store(queue.len(), Ordering::Relaxed);
         queue.len() == 1
     }
 

@@ -46,6 +46,14 @@ struct Shard<T> {
     loaded: Condvar,
 }
 
+/// Result of a search of a shard.
+struct Found<T> {
+    /// The evicted values, which the caller drops without the lock of the shard.
+    victims: Vec<Arc<T>>,
+    /// A value was spared because it had been used. Another search may evict it.
+    spared: bool,
+}
+
 /// The inodes in memory.
 pub struct InodeTable<T> {
     shards: Vec<Shard<T>>,
@@ -224,8 +232,8 @@ impl<T> InodeTable<T> {
         for shard in &self.shards {
             // The first round clears the marks of recent use.
             for _ in 0..2 {
-                let victims = self.collect(&mut shard.slots.lock(), 0);
-                drop(victims);
+                let found = self.collect(&mut shard.slots.lock(), 0);
+                drop(found);
             }
         }
     }
@@ -233,44 +241,45 @@ impl<T> InodeTable<T> {
     /// Evicts about `count` values that were not used since the last search, and returns how many
     /// were evicted. It passes over shards that other threads use.
     pub fn evict(&self, count: usize) -> usize {
-        let (share, mut evicted) = (count.div_ceil(SHARDS), 0);
+        let (share, mut evicted, mut spared) = (count.div_ceil(SHARDS), 0, false);
         // Two rounds: if all values were used, the first one only clears their marks.
-        for _ in 0..2 * SHARDS {
-            if evicted >= count {
+        for round in 0..2 * SHARDS {
+            if evicted >= count || (round == SHARDS && !spared) {
                 break;
             }
             let next = self.hand.fetch_add(1, Ordering::Relaxed) % SHARDS;
             let Some(mut slots) = self.shards[next].slots.try_lock() else { continue };
             let keep = slots.entries.len().saturating_sub(share);
-            let victims = self.collect(&mut slots, keep);
+            let found = self.collect(&mut slots, keep);
             drop(slots);
-            evicted += victims.len();
+            evicted += found.victims.len();
+            spared |= found.spared;
         }
         evicted
     }
 
     fn evict_some(&self, shard: &Shard<T>) {
         let limit = self.limit_per_shard.load(Ordering::Relaxed);
-        let victims = {
+        let found = {
             let mut slots = shard.slots.lock();
             if slots.entries.len() < slots.scan_at {
                 return;
             }
-            let victims = self.collect(&mut slots, limit);
+            let found = self.collect(&mut slots, limit);
             let left = slots.entries.len();
             let step = SCAN_STEP.min((limit / 4).max(1));
             // A large shard whose entries cannot be evicted is searched less often.
             slots.scan_at = left.max(limit) + step + left.saturating_sub(limit) / 4;
-            victims
+            found
         };
-        drop(victims);
+        drop(found);
     }
 
     /// Evicts unused values until `keep` entries remain: those without references, then those with
     /// them. It spares values used since the last search.
-    fn collect(&self, slots: &mut Slots<T>, keep: usize) -> Vec<Arc<T>> {
+    fn collect(&self, slots: &mut Slots<T>, keep: usize) -> Found<T> {
         let Slots { entries, evicted, .. } = slots;
-        let mut victims = Vec::new();
+        let (mut victims, mut spared) = (Vec::new(), false);
         for referenced in [false, true] {
             let mut over = entries.len().saturating_sub(keep);
             entries.retain(|ino, entry| {
@@ -278,7 +287,11 @@ impl<T> InodeTable<T> {
                 let idle = over > 0
                     && (entry.references > 0) == referenced
                     && Arc::strong_count(value) == 1;
-                if !idle || std::mem::take(&mut entry.used) || !(self.can_evict)(value) {
+                if idle && std::mem::take(&mut entry.used) {
+                    spared = true;
+                    return true;
+                }
+                if !idle || !(self.can_evict)(value) {
                     return true;
                 }
                 over -= 1;
@@ -289,7 +302,7 @@ impl<T> InodeTable<T> {
                 false
             });
         }
-        victims
+        Found { victims, spared }
     }
 }
 

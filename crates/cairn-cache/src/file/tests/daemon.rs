@@ -33,17 +33,18 @@ impl Flushable for File {
 struct World {
     runtime: Arc<Simulated>,
     rig: Rig,
+    block: u32,
 }
 
 impl World {
     fn new() -> Self {
-        Self::over(Arc::new(MemoryDevice::new(DEVICE)))
+        Self::over(Arc::new(MemoryDevice::new(DEVICE)), 4096)
     }
 
-    fn over(device: Arc<dyn BlockDevice>) -> Self {
+    fn over(device: Arc<dyn BlockDevice>, block: u32) -> Self {
         let runtime = Simulated::new(1);
-        let rig = Rig::under(runtime.clone(), device, 4096, BUDGET, 1 << 20, 1);
-        Self { runtime, rig }
+        let rig = Rig::under(runtime.clone(), device, block, BUDGET, 1 << 20, 1);
+        Self { runtime, rig, block }
     }
 
     fn daemon(&self) -> DaemonHandle {
@@ -51,8 +52,9 @@ impl World {
     }
 
     fn file(&self, seed: u64) -> Arc<File> {
-        let mapper = ModelMapper::new(4096, 1 << 20, seed);
-        let file = Arc::new(File { cache: FileCache::new(&self.rig.pages, 4096), mapper });
+        let block = self.block;
+        let mapper = ModelMapper::new(block, 1 << 20, seed);
+        let file = Arc::new(File { cache: FileCache::new(&self.rig.pages, block), mapper });
         let owner: Weak<dyn Flushable> = Arc::downgrade(&(file.clone() as Arc<dyn Flushable>));
         file.cache.set_owner(owner);
         file
@@ -127,12 +129,28 @@ fn writers_help_when_more_is_dirty_than_may_be() {
     assert_eq!((world.rig.pages.counters().throttles.get(), world.written()), (1, 5 << 20));
 }
 
+/// Each file keeps a page in memory for one dirty block of 1 KiB. The pages count, not the blocks.
+#[test]
+fn many_small_files_reach_the_limit() {
+    let world = World::over(Arc::new(MemoryDevice::new(DEVICE)), 1024);
+    let mut files = Vec::new();
+    while !world.rig.pages.is_over_limit() {
+        let file = world.file(files.len() as u64);
+        file.write(0, 1024);
+        files.push(file);
+    }
+    let kept = files.len() as u64 * 4096;
+    assert!(kept <= BUDGET / 2, "{} files", files.len());
+    world.rig.pages.balance().expect("the device takes everything");
+    assert!(!world.rig.pages.is_over_limit() && world.written() > 0);
+}
+
 /// No caller fsyncs, and the device fails every write. Memory stays bounded because writers get the
 /// error. Accepted data is kept, and written when the device works again.
 #[test]
 fn writers_hear_of_a_device_that_takes_nothing() {
     let fault = Arc::new(Fault::new(Arc::new(MemoryDevice::new(DEVICE))));
-    let world = World::over(fault.clone());
+    let world = World::over(fault.clone(), 4096);
     let file = world.file(1);
     fault.fail_next(Operation::Write, Lasting::Forever);
     let told = (0..64_u64).find_map(|at| {
@@ -165,7 +183,7 @@ fn writers_hear_of_a_device_that_takes_nothing() {
 #[test]
 fn the_first_writer_gets_the_error_of_a_device_without_room() {
     let fault = Arc::new(Fault::new(Arc::new(MemoryDevice::new(DEVICE))));
-    let world = World::over(fault.clone());
+    let world = World::over(fault.clone(), 4096);
     let (file, other) = (world.file(1), world.file(2));
     let sync =
         |file: &File| file.cache.write_back(&file.mapper, 0..u64::MAX, DEVICE, WritebackMode::Sync);
@@ -213,7 +231,7 @@ fn the_first_writer_gets_the_error_of_a_device_without_room() {
 #[test]
 fn attempts_over_a_device_without_room_take_one_block() {
     let fault = Arc::new(Fault::new(Arc::new(MemoryDevice::new(DEVICE))));
-    let world = World::over(fault.clone());
+    let world = World::over(fault.clone(), 4096);
     let file = world.file(1);
     (0..4).for_each(|at| file.write(at << 20, 1 << 20));
     fault.fill();
