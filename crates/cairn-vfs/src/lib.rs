@@ -1,7 +1,7 @@
 //! The interface between front-ends (FUSE, command line, library) and formats ([`FileSystem`]), and
 //! what Linux does in the same way for all formats: [`name`], [`namespace`], [`new_inode`],
-//! [`protection`], [`root_reserved`], [`acl`], [`copy`], [`synchronous`], [`write_access`],
-//! [`remount`], [`error_policy`], [`past_damage`].
+//! [`protection`], [`root_reserved`], [`acl`], [`copy`], [`fiemap`], [`seek`], [`short_write`],
+//! [`synchronous`], [`write_access`], [`remount`], [`error_policy`], [`past_damage`].
 
 #![forbid(unsafe_code)]
 #![warn(unreachable_pub)]
@@ -23,6 +23,8 @@ pub mod past_damage;
 pub mod protection;
 pub mod remount;
 pub mod root_reserved;
+pub mod seek;
+pub mod short_write;
 pub mod synchronous;
 mod timestamp;
 pub mod types;

@@ -71,6 +71,16 @@ impl FileCache {
         self.state.unstable_runs(blocks)
     }
 
+    /// Whether the first of `blocks` is dirty or being written, and up to which block this holds.
+    #[must_use]
+    pub fn starts_dirty(&self, blocks: Range<u64>) -> (bool, u64) {
+        match self.dirty_ranges(blocks.clone()).first() {
+            Some(run) if run.start.get() <= blocks.start => (true, run.start.get() + run.len),
+            Some(run) => (false, run.start.get()),
+            None => (false, blocks.end),
+        }
+    }
+
     /// Waits until no block of `blocks` is being written.
     pub fn wait_writeback(&self, blocks: Range<u64>) {
         self.state.wait_writeback(&blocks);

@@ -1,5 +1,6 @@
 //! Reads and writes file contents.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use cairn_base::FileBlock;
@@ -8,7 +9,8 @@ use cairn_cache::mapper::{FileMapper, Place, Run};
 use cairn_cache::writeback::WritebackMode as Mode;
 use cairn_vfs::copy::CopyRange;
 use cairn_vfs::namespace::NamedInode;
-use cairn_vfs::{Error as VfsError, FileExtent, FileKind, InodeFlags, IoFlags, Seek, fiemap};
+use cairn_vfs::short_write::write_pieces;
+use cairn_vfs::{Error as VfsError, FileExtent, FileKind, InodeFlags, IoFlags, Seek, fiemap, seek};
 
 use crate::error::Result;
 use crate::inode::Inode;
@@ -100,20 +102,11 @@ pub(crate) fn write(
     if data.is_empty() {
         return Ok(0);
     }
-    let mut done = 0;
-    while done < data.len() {
+    let done = write_pieces(data.len(), |done| {
         // The caller holds no lock, because a throttled writer writes back other files as well.
         ops.pages.balance()?;
-        let piece = ops
-            .with_space(|| write_locked(ops, inode, offset + done as u64, data.after(done), flags));
-        match piece {
-            Ok(0) => break,
-            Ok(taken) => done += taken,
-            Err(error) if done == 0 => return Err(error),
-            // The call succeeds with the bytes written so far. The next call returns the error.
-            Err(_) => break,
-        }
-    }
+        ops.with_space(|| write_locked(ops, inode, offset + done as u64, data.after(done), flags))
+    })?;
     if flags.contains(IoFlags::DONTCACHE) {
         write_behind(ops, inode);
     }
@@ -181,46 +174,30 @@ pub(crate) fn seek(
 ) -> Result<u64> {
     let _data = inode.data.read();
     let size = inode.size();
-    if offset >= size {
-        return Err(VfsError::NoData.into());
-    }
     if inode.kind != FileKind::Regular || inode.is_inline() {
-        return Ok(if what == Seek::Data { offset } else { size });
+        return seek::seek(what, offset, size, |_| Ok((true, size)));
     }
-    let block_size = u64::from(ops.layout.block_size);
     let mapper = InodeMapper::new(ops, inode);
     // A reservation ahead of a writer is not data.
     inode.cache.release_reservation(&mapper);
-    let mut at = offset;
-    while at < size {
-        let start = FileBlock(at / block_size);
-        let left = size.div_ceil(block_size) - start.get();
-        let mapping = mapper.lookup(Run { start, len: left })?;
-        let mut end = (start.get() + mapping.run.len.min(left)) * block_size;
-        let is_data = match mapping.place {
-            Place::Mapped(_) | Place::Delayed | Place::Inline(_) => true,
-            Place::Hole => false,
-            Place::Unwritten(_) => {
-                let last = start.get() + mapping.run.len.min(left);
-                match inode.cache.dirty_ranges(start.get()..last).first() {
-                    Some(run) if run.start == start => {
-                        end = (run.start.get() + run.len) * block_size;
-                        true
-                    }
-                    Some(run) => {
-                        end = run.start.get() * block_size;
-                        false
-                    }
-                    None => false,
-                }
-            }
-        };
-        if is_data == (what == Seek::Data) {
-            return Ok(at.min(size));
-        }
-        at = end;
-    }
-    if what == Seek::Hole { Ok(size) } else { Err(VfsError::NoData.into()) }
+    let block_size = u64::from(ops.layout.block_size);
+    let blocks = size.div_ceil(block_size);
+    seek::seek(what, offset, size, |at| {
+        let (is_data, end) = classify(&mapper, inode, at / block_size..blocks)?;
+        Ok((is_data, end.saturating_mul(block_size)))
+    })
+}
+
+/// Whether there is data at the first of `blocks`, and up to which block this holds.
+fn classify(mapper: &InodeMapper<'_>, inode: &Inode, blocks: Range<u64>) -> Result<(bool, u64)> {
+    let len = blocks.end - blocks.start;
+    let mapping = mapper.lookup(Run { start: FileBlock(blocks.start), len })?;
+    let end = blocks.start + mapping.run.len.min(len);
+    Ok(match mapping.place {
+        Place::Mapped(_) | Place::Delayed | Place::Inline(_) => (true, end),
+        Place::Hole => (false, end),
+        Place::Unwritten(_) => inode.cache.starts_dirty(blocks.start..end),
+    })
 }
 
 /// `FIEMAP`.
@@ -257,7 +234,7 @@ pub(crate) fn extents(
     inode.cache.release_reservation(&mapper);
     let end = offset.saturating_add(len).div_ceil(block_size).min(inode.max_blocks(&ops.layout));
     let mut block = offset / block_size;
-    let mut held: Option<FileExtent> = None;
+    let mut extents = fiemap::Emitter::new(emit);
     while block < end {
         let mapping = mapper.lookup(Run { start: FileBlock(block), len: end - block })?;
         let (physical, flags) = match mapping.place {
@@ -275,21 +252,15 @@ pub(crate) fn extents(
             length: mapping.run.len * block_size,
             flags,
         };
-        if let Some(extent) = held.replace(next)
-            && !emit(extent)
-        {
+        if !extents.push(next) {
             return Ok(());
         }
         block += mapping.run.len;
     }
-    if let Some(mut extent) = held {
-        let after = (extent.logical + extent.length) / block_size;
-        if !has_blocks_from(ops, inode, after)? {
-            extent.flags |= fiemap::LAST;
-        }
-        emit(extent);
-    }
-    Ok(())
+    extents.finish(|last| {
+        let after = (last.logical + last.length) / block_size;
+        Ok(!has_blocks_from(ops, inode, after)?)
+    })
 }
 
 /// True if any block at or after `block` is not a hole.

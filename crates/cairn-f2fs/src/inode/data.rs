@@ -10,7 +10,8 @@ use cairn_cache::mapper::{FileMapper, Place, Run};
 use cairn_cache::writeback::WritebackMode;
 use cairn_vfs::copy::CopyRange;
 use cairn_vfs::namespace::NamedInode;
-use cairn_vfs::{Error as VfsError, FileExtent, FileKind, InodeFlags, IoFlags, Seek, fiemap};
+use cairn_vfs::short_write::write_pieces;
+use cairn_vfs::{Error as VfsError, FileExtent, FileKind, InodeFlags, IoFlags, Seek, fiemap, seek};
 
 use super::mapper::InodeMapper;
 use super::read_mapper::ReadMapper;
@@ -123,25 +124,17 @@ fn write_back(ops: &Operations, inode: &Arc<Inode>, blocks: Range<u64>) -> Resul
 pub(crate) fn seek(ops: &Operations, inode: &Arc<Inode>, offset: u64, what: Seek) -> Result<u64> {
     let _data = inode.data.read();
     let size = inode.size();
-    if offset >= size {
-        return Err(VfsError::NoData.into());
-    }
     if inode.kind != FileKind::Regular || inode.is_inline() {
-        return Ok(if what == Seek::Data { offset } else { size });
+        return seek::seek(what, offset, size, |_| Ok((true, size)));
     }
     let step = inode.with_record(|record| record.cluster_blocks()).unwrap_or(1).into();
     // A reservation without data must not count as data.
     inode.cache.release_reservation(&ReadMapper::new(&ops.disk, inode));
-    let mut at = offset;
-    while at < size {
-        let (is_data, end) =
-            classify(&ops.disk, inode, at / BLOCK_BYTES, size.div_ceil(BLOCK_BYTES), step)?;
-        if is_data == (what == Seek::Data) {
-            return Ok(at);
-        }
-        at = end.saturating_mul(BLOCK_BYTES);
-    }
-    if what == Seek::Hole { Ok(size) } else { Err(VfsError::NoData.into()) }
+    let blocks = size.div_ceil(BLOCK_BYTES);
+    seek::seek(what, offset, size, |at| {
+        let (is_data, end) = classify(&ops.disk, inode, at / BLOCK_BYTES, blocks, step)?;
+        Ok((is_data, end.saturating_mul(BLOCK_BYTES)))
+    })
 }
 
 /// Whether there is data at a block, and up to which block this holds. Compressed clusters (`step`
@@ -157,11 +150,7 @@ fn classify(disk: &Disk, inode: &Inode, block: u64, end: u64, step: u64) -> Resu
         return Ok((true, next));
     }
     // Dirty data in a slot without an address is data.
-    Ok(match inode.cache.dirty_ranges(block..next).first() {
-        Some(run) if run.start.get() <= block => (true, run.start.get() + run.len),
-        Some(run) => (false, run.start.get()),
-        None => (false, next),
-    })
+    Ok(inode.cache.starts_dirty(block..next))
 }
 
 /// `FIEMAP`.
@@ -189,22 +178,25 @@ pub(crate) fn extents(
     let blocks = size.div_ceil(BLOCK_BYTES);
     let end = offset.saturating_add(len).div_ceil(BLOCK_BYTES).min(blocks);
     let mut block = offset / BLOCK_BYTES / step * step;
-    let mut held: Option<FileExtent> = None;
+    let mut extents = fiemap::Emitter::new(emit);
     while block < end {
         let (found, next) = extent_at(&ops.disk, inode, block, blocks, step)?;
         block = next;
         let Some(found) = found else { continue };
-        if held.replace(found).is_some_and(|before| !emit(before)) {
+        if !extents.push(found) {
             return Ok(());
         }
     }
-    if let Some(mut last) = held {
-        if block >= blocks {
-            last.flags |= fiemap::LAST;
+    extents.finish(|_| {
+        while block < blocks {
+            let (found, next) = extent_at(&ops.disk, inode, block, blocks, step)?;
+            if found.is_some() {
+                return Ok(false);
+            }
+            block = next;
         }
-        emit(last);
-    }
-    Ok(())
+        Ok(true)
+    })
 }
 
 fn extent_at(
@@ -246,19 +238,12 @@ pub(crate) fn write(
 ) -> Result<usize> {
     check(&ops.mount, inode)?;
     writeback::adopt(ops, inode);
-    let mut done = 0;
-    while done < data.len() {
+    let done = write_pieces(data.len(), |done| {
         // With no lock held: a throttled writer writes back other files, too.
         ops.inodes.pages.balance()?;
         let piece = || write_locked(ops, inode, offset + done as u64, data.after(done), flags);
-        match ops.with_reservations(piece) {
-            Ok(0) => break,
-            Ok(taken) => done += taken,
-            Err(error) if done == 0 => return Err(error),
-            // Returns the count so far. The next call gets the error.
-            Err(_) => break,
-        }
-    }
+        ops.with_reservations(piece)
+    })?;
     if flags.contains(IoFlags::DONTCACHE) {
         write_behind(ops, inode);
     }

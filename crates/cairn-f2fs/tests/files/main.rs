@@ -8,6 +8,7 @@ mod crash_cleaning;
 mod disabled;
 mod durability;
 mod faults;
+mod fiemap;
 mod fsx;
 mod full;
 mod held;
