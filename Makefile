@@ -7,7 +7,10 @@ export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 
 PROGRAM = $(or $(CARGO_TARGET_DIR),target)/release/cairn
 
-.PHONY: help deps build run install test deep fmt clippy spelling doc bench clean
+# Lints and tests are built at the same time, so each has its own directory.
+LINTS = $(or $(CARGO_TARGET_DIR),target)/lints
+
+.PHONY: help deps build run install test tests lints deep fmt clippy spelling doc bench clean
 
 help:
 	@echo 'make run     build, make an image, mount, copy, kill the daemon, recover, check, measure'
@@ -34,10 +37,16 @@ install:
 	@test -x $(PROGRAM) || $(MAKE) build
 	@scripts/install $(PROGRAM)
 
-# Many tests wait for daemons, disks and clocks: four at a time keep two processors busy.
-test: deps fmt clippy spelling
+# Builds and tests leave processors idle where they wait for each other, for daemons, disks and clocks. Lints use that time.
+test: deps fmt spelling
+	$(MAKE) -j2 tests lints
+
+# Many tests wait: four at a time keep two processors busy.
+tests:
 	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-4} $(CARGO) test --workspace
-	$(MAKE) doc
+
+lints:
+	CARGO_TARGET_DIR='$(LINTS)' nice -n 19 $(MAKE) clippy doc
 
 # The same tests with more seeds, states and minutes (CAIRN_DEEP); one at a time, they load the machine.
 # Those that need what the repository does not hold (e2fsprogs' broken images) are run as well. Experiments last, near the sizes of
