@@ -52,7 +52,7 @@ pub enum Command {
     OnVolume(VolumeCommand),
     /// Run many commands on an image that is opened once.
     Shell(shell::Args),
-    /// Measure each improvement of the write path against its off position.
+    /// Measure each improvement of the write path, on and off.
     Lab(lab::Args),
     /// Serve a filesystem that stores nothing, as a baseline for measurements.
     #[command(hide = true)]

@@ -67,7 +67,7 @@ pub struct Experiment {
 }
 
 impl Experiment {
-    /// True if it measures an improvement of the write path against its off position.
+    /// True if it measures an improvement of the write path, on and off.
     #[must_use]
     pub fn is_of_the_write_path(&self) -> bool {
         self.about.is_some()

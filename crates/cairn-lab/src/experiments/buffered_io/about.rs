@@ -8,8 +8,8 @@ use crate::section::Section;
 
 pub(super) const ABOUT: About = About {
     lines: [
-        "Block by block, each 4 KiB of a read or a write asks the map where it is, and has a folio of its own.",
-        "With buffered_iomap one question answers for the whole extent.",
+        "Block by block, each 4 KiB of a read or a write needs a mapping call and a folio of its own.",
+        "With buffered_iomap one mapping call covers the whole extent.",
         "The bytes go to folios of up to 2 MiB, whose memory is recycled with its pages in place.",
         "Write-back maps the longest dirty extent and writes it in one batch.",
         "Data is written before the handle that maps it, so extents are never unwritten, and commits do not wait for data.",
@@ -17,7 +17,7 @@ pub(super) const ABOUT: About = About {
     drawing: Drawing {
         height: 20,
         shapes: &[
-            Text(1, 2, "nobuffered_iomap: 1 MiB is 256 folios and 256 questions"),
+            Text(1, 2, "nobuffered_iomap: 1 MiB is 256 folios and 256 calls"),
             Box(1, 3, 3, 3, Cost, "4K"),
             Box(5, 3, 3, 3, Cost, "4K"),
             Box(9, 3, 3, 3, Cost, "4K"),
@@ -28,7 +28,7 @@ pub(super) const ABOUT: About = About {
             Arrow((10, 6), (10, 8)),
             Arrow((14, 6), (14, 8)),
             Box(1, 8, 28, 2, Plain, "map"),
-            Text(50, 2, "buffered_iomap: one folio, one question"),
+            Text(50, 2, "buffered_iomap: one folio, one call"),
             Box(50, 3, 40, 3, New, "1 MiB"),
             Arrow((70, 6), (70, 8)),
             Box(50, 8, 40, 2, Plain, "map: an extent"),
