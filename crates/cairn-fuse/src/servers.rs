@@ -285,7 +285,7 @@ impl Servers {
         }
     }
 
-    /// Until the next request is taken.
+    /// Waits until the next request is taken.
     fn doze(&self) {
         let mut state = self.state.lock();
         state.dozing = state.waiting;

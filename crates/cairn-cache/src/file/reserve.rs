@@ -1,10 +1,10 @@
-//! Reserving space for writes, ahead of a sequential writer, so that one question serves many small
+//! Reserves space ahead of a sequential writer, so that one call of the mapper serves many small
 //! writes.
 //!
-//! A sequential writer gets as many blocks reserved again as it has written in sequence. The next
-//! write takes its part without asking the mapper. What is not used is released by every
-//! write-back, by every change of shape, by every question about space, and as soon as a writer
-//! finds no space.
+//! A sequential writer gets as many further blocks reserved as it has written in sequence. The next
+//! write takes its blocks from these without asking the mapper. Every write-back, every change of
+//! the file's size or map, and every query of the free space release the unused blocks. So does a
+//! writer that finds no space.
 //!
 //! Invariant: the blocks of a reservation hold no cached data that is dirty or being written, and
 //! no other caller asks for them.
@@ -75,7 +75,7 @@ impl FileCache {
             return Ok(mapping);
         }
         if reservation.follows(first) {
-            // This is the last block of the write before, which was written back in between.
+            // The previous write ended in this block, which has been written back since.
             return self.reserve(Caller::Buffered, mapper, first, 1);
         }
         file.release_kept(&mut reservation, mapper);

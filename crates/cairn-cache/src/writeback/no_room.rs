@@ -16,7 +16,7 @@ use crate::file::CacheError;
 pub(crate) struct NoRoom {
     refused: AtomicU64,
     completed: AtomicU64,
-    /// Threads that write back a file: what they write does not count as dirty.
+    /// Number of threads that are writing back a file.
     trying: AtomicU64,
 }
 
@@ -47,17 +47,17 @@ impl NoRoom {
         self.refused.load(Ordering::SeqCst) > refused
     }
 
-    /// A file is about to be written back.
+    /// Call it before a file is written back.
     pub(crate) fn begin(&self) {
         self.trying.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// It has been, or could not be.
+    /// Call it after the write-back of a file, whether or not that succeeded.
     pub(crate) fn end(&self) {
         self.trying.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// True while a file is written back: whether there is room is about to be known.
+    /// True while a file is written back. The result will show whether the device has room.
     pub(crate) fn is_tried(&self) -> bool {
         self.trying.load(Ordering::SeqCst) > 0
     }

@@ -91,7 +91,7 @@ impl FileCache {
         if blocks.is_empty() || !file.has_unstable() {
             return Ok(());
         }
-        // fsync tries everything: some blocks may have room.
+        // An fsync tries every block: the device may have room for some of them.
         let probes = mode == WritebackMode::Background && file.cache.no_room.pending().is_some();
         self.write_back_round(mapper, blocks.clone(), size, probes)?;
         if mode == WritebackMode::Sync {

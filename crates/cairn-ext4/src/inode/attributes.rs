@@ -51,8 +51,8 @@ pub(crate) fn get(store: &Store, inode: &Inode) -> Attributes {
     }
 }
 
-/// Inline contents use no blocks. As Linux does, the size is counted, because programs take a file
-/// without sectors for a hole.
+/// Inline contents use no blocks. As in Linux, their size is counted in sectors, because programs
+/// assume that a file without sectors has no data.
 fn inline_sectors(kind: FileKind, state: &State) -> u64 {
     let is_inline =
         kind == FileKind::Regular && state.record.flags.contains(InodeFlags::INLINE_DATA);

@@ -117,8 +117,8 @@ pub(crate) fn write(
     Ok(done)
 }
 
-/// Writes back what a stream has left behind and drops it from the cache. An error is kept for the
-/// next fsync, as write-back's.
+/// Writes back the blocks that a streaming writer has passed, and drops them from the cache. An
+/// error is kept for the next fsync, as with any write-back.
 fn write_behind(ops: &Arc<Operations>, inode: &Arc<Inode>) {
     let Some(blocks) = inode.cache.write_behind() else { return };
     let _data = inode.data.read();

@@ -6,11 +6,11 @@
 //!   dirty node once, even if many of its blocks have moved.
 //! - **Sorted.** The blocks of several victims are written in order of file and offset. When they
 //!   are cleaned again, adjacent blocks of a section belong to few nodes.
-//! - **Nodes within a budget.** Sections of nodes are cleaned only when more of the invalid blocks
-//!   are in them than serves best ([`RecentWrites::share_of_nodes`]), and when that writes less for
-//!   each block gained than cleaning data. Nodes that are rewritten often thus get time to empty
-//!   their sections by themselves, and nodes that do not change are packed. Moved nodes are made
-//!   dirty, and the checkpoint writes them with the other dirty nodes.
+//! - **Nodes within a budget.** Sections of nodes are cleaned only when their share of the invalid
+//!   blocks exceeds the best one ([`RecentWrites::share_of_nodes`]), and when cleaning them writes
+//!   less for each block gained than cleaning data. Nodes that are rewritten often thus get time to
+//!   empty their sections by themselves, and nodes that do not change are packed. Moved nodes are
+//!   made dirty, and the checkpoint writes them with the other dirty nodes.
 //! - **No second reserve for data.** Only one batch of write-back counts as dirty data, not all of
 //!   it, because sections are freed before each batch. A batch may use the volume's reserve, which
 //!   is refilled before the next one. The reserve is not made smaller: recovery after a power cut
@@ -140,12 +140,12 @@ mod tests {
     #[test]
     fn a_checkpoint_waits_until_free_sections_run_out() {
         assert!(!checkpoint_is_due(&space_state(4), 5) && checkpoint_is_due(&space_state(3), 5));
-        // There is nothing for it to free, or enough for it to be worth while.
+        // None if it would free nothing; one as soon as it frees the most sections allowed.
         assert!(
             !checkpoint_is_due(&space_state(3), 0)
                 && checkpoint_is_due(&space_state(9), MOST_DEFERRED)
         );
-        // What is pending has to fit.
+        // One as well when pending writes would fill the free sections.
         assert!(checkpoint_is_due(&SpaceState { upper: 4, ..space_state(6) }, 1));
     }
 
@@ -155,7 +155,7 @@ mod tests {
             enough(&space_state(9), 0) && !enough(&space_state(8), 0) && enough(&space_state(8), 1)
         );
         assert!(enough(&space_state(4), 5) && !enough(&space_state(3), 20));
-        // What is pending has room, and need not leave the reserve alone as well.
+        // Pending writes may use the reserve.
         let pending = SpaceState { lower: 2, upper: 3, ..space_state(9) };
         assert!(enough(&pending, 0) && !enough(&SpaceState { free: 5, ..pending }, 20));
     }

@@ -255,16 +255,16 @@ mod tests {
     #[test]
     fn the_flag_comes_with_a_checkpoint_for_prefree_segments() {
         let mut call = Foreground::new(GcVictim::DataFirst);
-        // At the first round of a call that found too little room, also without the flag.
+        // The first round writes a checkpoint even without the flag.
         assert_eq!(call.start_round(&space_state(7, 4)), RoundStart::Checkpoint);
         assert!(!call.require_nodes);
-        // Not any more later on, until it is tight.
+        // A later round writes one only when space is tight.
         assert_eq!(call.start_round(&space_state(7, 4)), RoundStart::Choose);
         assert!(call.goes_on(true, &space_state(6, 4)) && call.goes_on(true, &space_state(5, 8)));
         assert!(!call.checkpoint_between(&space_state(5, 8)));
         assert_eq!(call.start_round(&space_state(5, 8)), RoundStart::Checkpoint);
         assert!(call.require_nodes);
-        // What was cleaned before it counts among the free ones now.
+        // The sections that were cleaned before the checkpoint are free now.
         assert!(
             call.accepts(false, &space_state(8, 0)) && !call.accepts(false, &space_state(9, 0))
         );
@@ -274,10 +274,10 @@ mod tests {
     fn while_it_is_set_nodes_go_on_and_data_stops() {
         let mut call = Foreground::new(GcVictim::DataFirst);
         assert_eq!(call.start_round(&space_state(4, 0)), RoundStart::Choose);
-        // Too little: data is cleaned, too.
+        // There is too little room: data is cleaned, too.
         assert!(call.accepts(false, &space_state(4, 0)) && call.accepts(true, &space_state(4, 0)));
         assert!(call.goes_on(true, &space_state(8, 4)));
-        // Enough, the cleaned section counted: nodes are cleaned on, data is not.
+        // The cleaned section makes the room sufficient: only nodes are still cleaned.
         assert!(call.accepts(true, &space_state(8, 4)) && !call.accepts(false, &space_state(8, 4)));
     }
 

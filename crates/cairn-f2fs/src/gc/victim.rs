@@ -4,10 +4,10 @@
 //! |---|---|---|
 //! | [`Choice::Greedy`] | the foreground | the fewest valid blocks |
 //! | [`Choice::CostBenefit`] | the background | the greatest `(100 - u) * age / (100 + u)`, u in percent of valid blocks |
-//! | [`Choice::AgeThreshold`] | the background with `atgc` | of the oldest fifth of what is older than a week the best by age and free space |
+//! | [`Choice::AgeThreshold`] | the background with `atgc` | the best by age and free space among the oldest fifth of the sections older than a week |
 //!
 //! Data first: sections of nodes are cleaned only where no section of data gains anything
-//! ([`Rule::data_first`]), as moving data frees nodes by itself.
+//! ([`Rule::data_first`]), because moving data also frees nodes.
 
 use crate::segment::SectionInfo;
 
@@ -186,8 +186,8 @@ mod tests {
     fn data_first_lets_nodes_wait_for_the_last_section_of_data() {
         let table = [nodes(0, 1, 0), data(1, 2047, 0)];
         assert_eq!(chosen(&table, Choice::Greedy, true, 10), Some(1));
-        // Only where no data gains anything are nodes cleaned in the foreground, and never in the
-        // background.
+        // The foreground cleans nodes only if no section of data gains anything. The background
+        // never cleans them.
         assert_eq!(chosen(&table[..1], Choice::Greedy, true, 10), Some(0));
         assert_eq!(chosen(&table[..1], Choice::CostBenefit, true, 10), None);
         assert_eq!(chosen(&table[..1], Choice::AgeThreshold, true, 2 * AGE_THRESHOLD), None);

@@ -4,9 +4,9 @@
 //! under the volume's budget. A pinned image (a write in flight) is copied when it is changed.
 //! Every write gives a node a new address, frees the old one and changes the NAT.
 //!
-//! Invariants: one [`Node`] an nid; a dirty node is in the dirty list, which holds it in memory; a
-//! node's address changes only in [`Nodes::write`], which one thread at a time calls for a node
-//! (under an inode's lock, or the exclusive operation lock).
+//! Invariants: one [`Node`] for each nid; a dirty node is in the dirty list, which holds it in
+//! memory; a node's address changes only in [`Nodes::write`], which one thread at a time calls for
+//! a node (under an inode's lock, or the exclusive operation lock).
 //!
 //! Locking, in this order: the chain (which write comes after which in the logs), a node's image
 //! (rank Node, several in rising order of nid), NAT, segments, the index. The index and the dirty
@@ -90,7 +90,7 @@ pub struct NodeStats {
     pub written: Counter,
     /// Written for an fsync: with a mark.
     pub(crate) marked: Counter,
-    /// Given up from memory.
+    /// Evicted from memory.
     pub(crate) evicted: Counter,
     /// Batches that had to wait for an earlier one of the chain.
     pub(crate) chain_waits: Counter,

@@ -1,7 +1,7 @@
 //! Finds free segments and sections for the logs.
 //!
-//! A section is free if all its segments are that can be written. Free segments of a section that
-//! is not belong to the log that is in it.
+//! A section is free if all its writable segments are free. The free segments of any other section
+//! belong to the log that is in it.
 
 use crate::format::SegNo;
 

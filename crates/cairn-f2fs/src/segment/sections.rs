@@ -189,7 +189,7 @@ impl Segments {
         Ok(())
     }
 
-    /// True if the logs can take the pending blocks beyond whole sections without new sections.
+    /// True if the pending blocks that do not fill a section fit the current sections of the logs.
     #[must_use]
     pub(crate) fn logs_suffice(&self, pending: Pending) -> bool {
         let section = u64::from(self.layout.section_capacity());

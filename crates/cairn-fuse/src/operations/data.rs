@@ -37,7 +37,8 @@ thread_local! {
 /// `O_APPEND` and `O_SYNC` are not passed on. The kernel has already set the offset to the end
 /// (with its cache, only it knows the end), and sends an FSYNC after each synchronous write.
 ///
-/// Without a writeback cache the kernel still has mapped pages, but keeps no times for them.
+/// Without a writeback cache the kernel still writes mapped pages, but does not maintain their
+/// file's times.
 fn write_flags(asked: &WriteIn, keeps_times: bool) -> IoFlags {
     let from_cache = asked.write_flags & WRITE_CACHE != 0;
     let mut flags = IoFlags::empty();

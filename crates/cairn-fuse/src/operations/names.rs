@@ -28,7 +28,7 @@ const O_TRUNC: u32 = rustix::fs::OFlags::TRUNC.bits();
 
 /// The set-group-id bit.
 const SET_GID: u32 = 0o2000;
-/// Somebody may run the file.
+/// The execute bits of owner, group and others.
 const EXECUTE: u32 = 0o111;
 /// `access` asks for the right to run a file.
 const X_OK: u32 = 1;

@@ -40,7 +40,7 @@ impl Bell {
         !*ended
     }
 
-    /// Until a request begins, if none has since `still` was true.
+    /// Waits for a request, unless one has begun since `still` was true.
     pub(super) fn doze(&self, still: impl Fn() -> bool) {
         let mut ended = self.ended.lock();
         self.dozing.store(true, Ordering::SeqCst);

@@ -2,8 +2,8 @@
 //!
 //! The kernel has a queue for each possible processor, and sends a request to the queue of the
 //! processor on which its caller runs. Each online processor has a ring and a thread pinned to it,
-//! which carries quick requests out itself: the caller's processor changes hands without a wake-up
-//! across processors. Requests that may take long and are not from a lone caller go to
+//! which carries quick requests out itself. The caller and this thread are on the same processor,
+//! so no other processor is woken. Requests that may take long and are not from a lone caller go to
 //! [`workers`], so that fsyncs of many callers share a commit. Their answers go through the ring's
 //! [`Outbox`](crate::wire::Outbox), because only the thread that has the ring may use it.
 //!

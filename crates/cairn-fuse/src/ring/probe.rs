@@ -1,7 +1,7 @@
 //! Whether FUSE over io_uring can be used here.
 //!
-//! It is asked before INIT: a kernel that was told of rings which then do not come lets every
-//! caller wait for ever.
+//! This is checked before INIT: if Cairn agrees to rings and then registers none, the kernel lets
+//! every caller wait for ever.
 
 use std::fs;
 use std::io;

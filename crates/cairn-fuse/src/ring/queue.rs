@@ -390,7 +390,7 @@ impl Queue {
         turn.number += 1;
         turn.taken = false;
         turn.executing = false;
-        // All, because who waits for the end must not take the only call.
+        // Wake all: the only thread to be woken might be one that waits for the end.
         self.changed.notify_all();
         Look::Kept
     }

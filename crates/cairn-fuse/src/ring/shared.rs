@@ -1,4 +1,4 @@
-//! What the threads of all rings share: the gate, the end, failures, counters.
+//! What the threads of all rings share: start, end, failures, counters.
 
 use std::io;
 use std::sync::Arc;

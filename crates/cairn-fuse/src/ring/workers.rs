@@ -87,7 +87,7 @@ impl Workers {
         }
         let mut state = self.state.lock();
         state.threads -= 1;
-        // The others will come to it, unless there are none.
+        // The other threads will take the job. Without any, it goes back to the caller.
         match state.threads {
             0 => state.jobs.pop_back().map_or(Ok(()), Err),
             _ => Ok(()),
