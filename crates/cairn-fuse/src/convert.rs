@@ -110,7 +110,7 @@ pub(crate) fn rename_mode(flags: u32, caller: Caller) -> Result<RenameMode> {
         0 => Ok(RenameMode::Replace),
         RENAME_NOREPLACE => Ok(RenameMode::NoReplace),
         RENAME_EXCHANGE => Ok(RenameMode::Exchange),
-        // That there is no target the kernel has seen: it holds both directories.
+        // The kernel has checked that there is no target. It holds both directories locked.
         RENAME_WHITEOUT | RENAME_WHITEOUT_NOREPLACE => Ok(RenameMode::Whiteout(caller)),
         _ => Err(Error::Invalid("rename flags")),
     }

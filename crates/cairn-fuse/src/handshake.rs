@@ -63,7 +63,7 @@ impl Filesystem for Handshake {
         config.add_capabilities(wanted).map_err(refused)?;
         // The kernel sends INIT once.
         let _ = self.agreed.set(wanted);
-        // The nearest value that is allowed will do.
+        // Where the kernel does not allow the value, the nearest one is used, or its own.
         let _ = config.set_time_granularity(self.time_granularity);
         let _ = config.set_max_write(MAX_WRITE);
         let _ = config.set_max_readahead(MAX_WRITE).or_else(|most| config.set_max_readahead(most));

@@ -13,11 +13,11 @@ use crate::wire::abi::Dirent;
 
 /// The largest answer that is made room for at once.
 const ROOM: usize = 32 << 10;
-/// Directories of which it is known at a time that something in them is damaged.
+/// The number of damaged directories that are remembered.
 const MAX_DAMAGED: usize = 1024;
 
-/// Damage that listings have met: told where their entries end. Locking: nothing else is taken
-/// under it.
+/// Damage that listings have met. The error is returned after the last entry. Locking: a thread
+/// that holds the mutex takes no other lock.
 #[derive(Default)]
 pub(crate) struct Damaged(Mutex<HashMap<u64, Error>>);
 

@@ -8,7 +8,7 @@ use cairn_base::options::{self, Setting, words};
 use cairn_base::stats::Report;
 use fuser::MountOption;
 
-/// The ways between the kernel and Cairn.
+/// How requests reach Cairn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TransportChoice {
     /// `/dev/fuse`, until rings are faster for every kind of request.

@@ -1,4 +1,4 @@
-//! Files are small enough to be read whole, and lines are no wider than a reader's window.
+//! No file is longer than 450 lines, and no comment is wider than 100 columns.
 //! (Functions: `too-many-lines-threshold` in clippy.toml. Width of code: `max_width` in
 //! rustfmt.toml.)
 

@@ -361,7 +361,7 @@ pub enum XattrMode {
     SetByStranger,
 }
 
-/// `lseek` questions about holes.
+/// The modes of `lseek` that look for data and holes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seek {
     /// Next data at or after the offset.

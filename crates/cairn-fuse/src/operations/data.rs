@@ -43,7 +43,7 @@ fn write_flags(asked: &WriteIn, keeps_times: bool) -> IoFlags {
     let from_cache = asked.write_flags & WRITE_CACHE != 0;
     let mut flags = IoFlags::empty();
     flags.set(IoFlags::WRITEBACK, from_cache && keeps_times);
-    // The kernel has delayed these pages and keeps them.
+    // The kernel's page cache has these pages, so this cache need not keep them.
     flags.set(IoFlags::DONTCACHE, from_cache);
     flags.set(IoFlags::DIRECT, !from_cache && asked.flags & O_DIRECT != 0);
     flags.set(IoFlags::KILL_PRIVILEGES, asked.write_flags & WRITE_KILL_SUIDGID != 0);

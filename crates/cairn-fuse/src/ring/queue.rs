@@ -372,7 +372,7 @@ impl Queue {
         self.begun.load(Ordering::SeqCst)
     }
 
-    /// Looks whether the thread is kept by the request that it had when `seen` were begun.
+    /// Whether the thread is still kept by the request that it had when `seen` requests had begun.
     pub(super) fn look(self: &Arc<Self>, seen: u64) -> Look {
         // Whoever has the lock is not in a request.
         let Some(mut turn) = self.turn.try_lock() else { return Look::Moves };
