@@ -1,5 +1,5 @@
 //! The parts of a volume on its device: geometry, blocks of metadata, the NAT, nodes; and on a
-//! writable volume the write core.
+//! writable volume the store: the parts that writing needs.
 //!
 //! Locks are the parts' own; see their modules. `superblock` and the layout do not change while the
 //! volume is open.
@@ -45,7 +45,7 @@ pub struct Disk {
     pub nat: Arc<NatTable>,
     /// Nodes.
     pub(crate) nodes: NodeCache,
-    /// The write core, unless the volume was opened read-only.
+    /// The store, unless the volume was opened read-only.
     pub store: Option<Arc<Store>>,
 }
 

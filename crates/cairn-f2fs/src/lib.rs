@@ -1,8 +1,8 @@
 //! The F2FS format: reading, writing, making.
 //!
 //! Layers inside the crate, downward only: `volume` and the `vfs` front wire the parts; `inode`,
-//! `dir`, `xattr` and `compress` know files and directories; below them is the write core
-//! ([`store`]): `node`, `nat`, `segment`, `space`, `operation_lock` and `checkpoint`; `format`
+//! `dir`, `xattr` and `compress` know files and directories; below them is the [`store`], which
+//! writes them: `node`, `nat`, `segment`, `space`, `operation_lock` and `checkpoint`; `format`
 //! decodes and encodes and does no I/O.
 
 #![forbid(unsafe_code)]

@@ -79,7 +79,7 @@ impl MountState {
         })
     }
 
-    /// The write core.
+    /// The store.
     ///
     /// # Errors
     /// The volume is only read.

@@ -50,7 +50,7 @@ pub(crate) struct Operations {
 pub(crate) struct Op<'v> {
     /// The inodes of the volume.
     pub(crate) inodes: &'v Inodes,
-    /// Its write core.
+    /// Its store.
     pub(crate) store: &'v Store,
     /// Blocks that it may take. The rest is released at its end.
     pub(crate) reservation: Reservation,
@@ -213,7 +213,7 @@ impl Operations {
         store.checkpoints.write(Reason::Cleaning).map(drop)
     }
 
-    /// The write core.
+    /// The store.
     ///
     /// # Errors
     /// The volume is only read.

@@ -68,7 +68,7 @@ impl F2fs {
         &self.disk
     }
 
-    /// The write core, unless the volume was opened read-only.
+    /// The store, unless the volume was opened read-only.
     #[must_use]
     pub fn store(&self) -> Option<&Arc<Store>> {
         self.disk.store.as_ref()

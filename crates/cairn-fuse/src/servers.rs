@@ -165,7 +165,7 @@ impl Servers {
             }
             state.parked.push(call.clone());
             call.wait_for(&mut state, SURPLUS);
-            // Whoever calls a thread takes it off the list.
+            // The caller of a parked thread takes it off the list.
             let left = state.parked.iter().position(|parked| Arc::ptr_eq(parked, call));
             if let Some(at) = left {
                 state.parked.remove(at);

@@ -102,7 +102,7 @@ impl Reopened {
             None => Ok(filesystem),
             Some(why) => {
                 let why = why.to_owned();
-                // Nothing was written: there is nothing to hear of.
+                // Nothing was written, so there is no error to report.
                 let _ = filesystem.unmount();
                 Err(format!("{why}: it can only be read"))
             }
@@ -188,7 +188,7 @@ impl FileSystem for Reopened {
         }
     }
 
-    /// While the volume is only read, nothing is written back that a handle could hear of.
+    /// While the volume is read-only there is no write-back, whose errors a handle would get.
     fn open(&self, ino: Ino, mode: OpenMode) -> Result<u64> {
         let current = self.current.read();
         let filesystem = current.filesystem.as_ref().ok_or_else(gone)?;

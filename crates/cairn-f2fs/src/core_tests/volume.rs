@@ -1,4 +1,4 @@
-//! A volume of mkfs.f2fs with a tree in it, opened through the write core, and the few things tests
+//! A volume of mkfs.f2fs with a tree in it, opened through the store, and the few things tests
 //! do to it.
 
 use std::path::{Path, PathBuf};

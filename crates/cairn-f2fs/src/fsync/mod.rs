@@ -1,9 +1,9 @@
-//! Making one file durable: its data, then its nodes where roll-forward finds them, then one flush.
-//! A checkpoint only where Linux needs one, too.
+//! Makes one file durable: writes its data, then its nodes where roll-forward finds them, and then
+//! flushes the device once. It writes a checkpoint only where Linux needs one, too.
 //!
-//! While a checkpoint is in flight, nodes are written behind it: they count once it is on the
-//! medium, so the fsync waits for that. So does one that finds nothing to write: what it would
-//! write may be part of that checkpoint.
+//! While a checkpoint is in flight, nodes are written behind it. They are valid only when it is on
+//! the medium, so the fsync waits for it. An fsync that finds nothing to write waits as well,
+//! because the changes of its file may be part of that checkpoint.
 
 mod chain;
 

@@ -44,9 +44,9 @@ pub(crate) fn setattr(
     })
 }
 
-/// Sets times that need no operation: they are those that the inode has, or the inode has no name,
-/// and whoever gives it one stores it. A kernel with a writeback cache sends both kinds, the latter
-/// after each unlink. False if it is neither.
+/// Sets times without an operation. Two kinds need none: times that the inode already has, and
+/// times of an inode without a name, which a later link would write. A kernel with a writeback
+/// cache sends both kinds, the second after each unlink. False if the times are of neither kind.
 fn set_times_in_memory(ops: &Operations, inode: &Inode, set: &SetAttributes) -> bool {
     let mut state = inode.state.write();
     let record = &mut state.record;

@@ -1,4 +1,4 @@
-//! The write core of a volume, wired together.
+//! [`Store`]: the parts that write a volume.
 //!
 //! | part | knows |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! The write core's counters by name, for a volume's report.
+//! The store's counters by name, for a volume's report.
 
 use cairn_base::stats::Report;
 

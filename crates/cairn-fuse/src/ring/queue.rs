@@ -374,7 +374,7 @@ impl Queue {
 
     /// Whether the thread is still kept by the request that it had when `seen` requests had begun.
     pub(super) fn look(self: &Arc<Self>, seen: u64) -> Look {
-        // Whoever has the lock is not in a request.
+        // A thread that has the lock is not in a request.
         let Some(mut turn) = self.turn.try_lock() else { return Look::Moves };
         if !turn.executing || self.begun() != seen || turn.over {
             return Look::Moves;
