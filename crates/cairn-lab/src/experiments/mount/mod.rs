@@ -91,6 +91,7 @@ fn metrics() -> Vec<Metric> {
         Metric::lower("requests", "requests"),
         Metric::lower("switches", "switches"),
         Metric::lower("faults", "server faults"),
+        Metric::lower("client_faults", "client faults"),
         Metric::lower("copied", "copied KiB"),
     ]
 }
@@ -114,7 +115,7 @@ fn notes(scratch: &Path, sizes: Sizes) -> Vec<String> {
          ÷ empty is to the empty server with the requests of the default options on the same transport."
             .into(),
         "For each file, block or MiB: CPU µs of the client's processes and of the server's, requests that the server got, changes of context of both, page faults of \
-         the server, KiB that Cairn copied between requests and its cache. \
+         the server and of the client's processes, KiB that Cairn copied between requests and its cache. \
          The processor time of the kernel's own threads (loop device, write-back) is in no figure."
             .into(),
     ]
@@ -191,6 +192,7 @@ fn figures(mounted: &Mounted, case: &Case, place: &Place) -> Result<Figures> {
         ("client_us", client_us),
         ("server_us", server_us),
         ("switches", each(client.switches + server.switches)),
+        ("client_faults", each(client.faults)),
     ];
     if mounted.has_server() {
         figures.push(("faults", each(server.faults)));

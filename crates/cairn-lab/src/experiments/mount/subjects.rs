@@ -18,29 +18,38 @@ pub(super) const FEWEST: &str = "empty, fewest";
 /// It keeps what is written in memory.
 pub(super) const KEEPS: &str = "empty, keeps";
 pub(super) const EMPTY_RING: &str = "empty, ring";
+pub(super) const FEWEST_RING: &str = "empty, fewest, ring";
+pub(super) const KEEPS_RING: &str = "empty, keeps, ring";
 pub(super) const EXT4: &str = "ext4";
 pub(super) const F2FS: &str = "f2fs";
-pub(super) const BUILD: &str = "ext4, build";
+pub(super) const EXT4_BUILD: &str = "ext4, build";
+pub(super) const F2FS_BUILD: &str = "f2fs, build";
 pub(super) const EXT4_RING: &str = "ext4, ring";
 pub(super) const F2FS_RING: &str = "f2fs, ring";
+pub(super) const EXT4_BUILD_RING: &str = "ext4, build, ring";
+pub(super) const F2FS_BUILD_RING: &str = "f2fs, build, ring";
 
 /// Empty servers: a name, the one to which it is compared, and options of `serve-nothing`.
-const EMPTY_SERVERS: [(&str, &str, &[&str]); 5] = [
+const EMPTY_SERVERS: [(&str, &str, &[&str]); 6] = [
     (EMPTY, EMPTY, &["--requests", "as-cairn"]),
     (FEWEST, EMPTY, &["--requests", "fewest"]),
     (KEEPS, EMPTY, &["--requests", "as-cairn", "--keep"]),
     (EMPTY_RING, EMPTY_RING, &["--requests", "as-cairn", "--ring"]),
-    ("empty, fewest, ring", EMPTY_RING, &["--requests", "fewest", "--ring"]),
+    (FEWEST_RING, EMPTY_RING, &["--requests", "fewest", "--ring"]),
+    (KEEPS_RING, EMPTY_RING, &["--requests", "as-cairn", "--keep", "--ring"]),
 ];
 
 /// Cairn's subjects: a name, the empty server to which it is compared, whether the image is an
 /// F2FS, and mount options.
-const CAIRN: [(&str, &str, bool, &str); 5] = [
+const CAIRN: [(&str, &str, bool, &str); 8] = [
     (EXT4, EMPTY, false, "transport=dev"),
     (F2FS, EMPTY, true, "transport=dev"),
-    (BUILD, EMPTY, false, "transport=dev,build"),
+    (EXT4_BUILD, EMPTY, false, "transport=dev,build"),
+    (F2FS_BUILD, EMPTY, true, "transport=dev,build"),
     (EXT4_RING, EMPTY_RING, false, "transport=ring"),
     (F2FS_RING, EMPTY_RING, true, "transport=ring"),
+    (EXT4_BUILD_RING, EMPTY_RING, false, "transport=ring,build"),
+    (F2FS_BUILD_RING, EMPTY_RING, true, "transport=ring,build"),
 ];
 
 /// Bytes of the image on which options are tried.
