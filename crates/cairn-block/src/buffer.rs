@@ -8,10 +8,11 @@ use cairn_base::memory::{self, NoMemory};
 use memmap2::{Advice, MmapMut};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
+use crate::pages;
 use crate::reserve;
 
 /// Alignment of every [`IoBuf`], in bytes.
-pub(crate) const ALIGNMENT: usize = 4096;
+pub(crate) const ALIGNMENT: usize = pages::SIZE;
 
 #[derive(FromBytes, IntoBytes, Immutable)]
 #[repr(C, align(4096))]
@@ -26,6 +27,8 @@ const MAPPED: usize = 128 << 10;
 const HUGE: usize = 2 << 20;
 
 enum Memory {
+    /// Up to a page.
+    Single(pages::Page),
     Pages(Vec<Page>),
     Mapped(MmapMut),
 }
@@ -57,7 +60,9 @@ impl IoBuf {
     }
 
     fn allocate(len: usize) -> Option<Self> {
-        let memory = if len < MAPPED {
+        let memory = if (1..=ALIGNMENT).contains(&len) {
+            Memory::Single(pages::Page::zeroed()?)
+        } else if len < MAPPED {
             Memory::Pages(Page::new_vec_zeroed(len.div_ceil(ALIGNMENT)).ok()?)
         } else {
             Memory::Mapped(mapping(len).ok()?)
@@ -69,6 +74,7 @@ impl IoBuf {
     #[must_use]
     pub fn capacity(&self) -> usize {
         match &self.memory {
+            Memory::Single(_) => ALIGNMENT,
             Memory::Pages(pages) => pages.len() * ALIGNMENT,
             Memory::Mapped(pages) => pages.len(),
         }
@@ -87,6 +93,12 @@ impl IoBuf {
     /// A copy of `data`.
     #[must_use]
     pub fn copy_from(data: &[u8]) -> Self {
+        if data.len() == ALIGNMENT
+            && let Some(mut page) = reserve::insist(pages::Page::arbitrary)
+        {
+            page.copy_from_slice(data);
+            return Self { memory: Memory::Single(page), len: data.len() };
+        }
         let mut buf = Self::zeroed(data.len());
         buf.copy_from_slice(data);
         buf
@@ -113,6 +125,7 @@ impl Deref for IoBuf {
 
     fn deref(&self) -> &[u8] {
         match &self.memory {
+            Memory::Single(page) => &page[..self.len],
             Memory::Pages(pages) => &pages.as_bytes()[..self.len],
             Memory::Mapped(pages) => &pages[..self.len],
         }
@@ -122,6 +135,7 @@ impl Deref for IoBuf {
 impl DerefMut for IoBuf {
     fn deref_mut(&mut self) -> &mut [u8] {
         match &mut self.memory {
+            Memory::Single(page) => &mut page[..self.len],
             Memory::Pages(pages) => &mut pages.as_mut_bytes()[..self.len],
             Memory::Mapped(pages) => &mut pages[..self.len],
         }

@@ -17,6 +17,7 @@ mod in_place;
 mod ioctl;
 mod join;
 pub mod memory;
+mod pages;
 pub mod reserve;
 pub mod tagged;
 pub mod uring;

@@ -61,20 +61,6 @@ impl Use {
     ];
 }
 
-/// Memory that a reference-counted block of `bytes` takes with its descriptors. The allocator has
-/// four sizes between two powers of two, and the counters make a block of 4096 bytes longer than
-/// that.
-#[must_use]
-pub const fn image_bytes(bytes: u64) -> u64 {
-    /// Two counters before the bytes.
-    const HEADER: u64 = 16;
-    /// A descriptor and its place in an index.
-    const DESCRIPTOR: u64 = 192;
-    let Some(needed) = bytes.checked_add(HEADER) else { return u64::MAX };
-    let step = if needed < 64 { 8 } else { needed.next_power_of_two() / 8 };
-    needed.next_multiple_of(step).saturating_add(DESCRIPTOR)
-}
-
 /// A number of bytes that the caches of a volume share.
 pub struct Budget {
     limit: AtomicU64,
@@ -297,13 +283,6 @@ mod tests {
         assert!(budget.try_hold(Use::FileData, 4).is_none());
         drop((held, more));
         assert_eq!((by_use(), budget.used()), ([0; 4], 0));
-    }
-
-    #[test]
-    fn an_image_takes_a_size_of_the_allocator() {
-        assert_eq!(image_bytes(4096) - 192, 5120);
-        assert_eq!(image_bytes(1024) - 192, 1280);
-        assert_eq!(image_bytes(65_536) - 192, 81_920);
     }
 
     #[test]

@@ -1,10 +1,9 @@
 //! Writes blocks to their home locations, in large sorted batches.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use cairn_base::Pba;
 use cairn_block::{Batch, BlockDevice, Durability, Request, Result};
+use cairn_cache::block::Image;
 
 /// Most blocks of a batch.
 const BATCH: usize = 1024;
@@ -13,7 +12,7 @@ const BATCH: usize = 1024;
 pub(crate) fn write(
     device: &dyn BlockDevice,
     block_size: u32,
-    blocks: impl Iterator<Item = (Pba, Arc<[u8]>)>,
+    blocks: impl Iterator<Item = (Pba, Image)>,
 ) -> Result<()> {
     let mut requests: Vec<Request> = Vec::new();
     let mut in_batch = 0;

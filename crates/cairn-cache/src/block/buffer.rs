@@ -1,14 +1,12 @@
 //! One metadata block in memory.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use cairn_base::Pba;
 use cairn_base::ranked_lock::{Rank, RwLock, RwLockWriteGuard};
 
-/// The bytes of one block. They are immutable while they are shared.
-pub type Image = Arc<[u8]>;
+use super::Image;
 
 /// A cached metadata block.
 pub struct Buffer {
@@ -85,7 +83,7 @@ impl Buffer {
     /// Replaces the contents with zeros, because the block was just allocated.
     pub(super) fn clear(&self) {
         let mut image = self.image.write();
-        *image = Arc::from(vec![0; image.len()]);
+        *image = Image::zeroed(image.len());
         // The bytes do not come from the device, so there is no checksum to verify.
         self.set_verified();
     }
@@ -105,6 +103,6 @@ impl Deref for BufferGuard<'_> {
 
 impl DerefMut for BufferGuard<'_> {
     fn deref_mut(&mut self) -> &mut [u8] {
-        Arc::make_mut(&mut *self.0)
+        self.0.make_mut()
     }
 }

@@ -9,8 +9,9 @@ use cairn_base::Pba;
 use cairn_base::ranked_lock::{Condvar, Mutex, Rank};
 use cairn_block::{Batch, BlockDevice, BlockDeviceExt, Durability, IoBuf, Request, Result};
 
+use super::image::image_bytes;
 use super::{Buffer, Image};
-use crate::budget::{Budget, Reclaim, Use, image_bytes};
+use crate::budget::{Budget, Reclaim, Use};
 
 const SHARDS: usize = 64;
 /// Longest single request, in blocks.
@@ -149,9 +150,7 @@ impl BufferCache {
     fn read_image(&self, pba: u64) -> Result<Image> {
         match self.overlay.get(&pba) {
             Some(image) => Ok(image.clone()),
-            None => {
-                Ok(Arc::from(&*self.device.read_block(self.offset(pba), self.block_size as usize)?))
-            }
+            None => Ok(self.device.read_block(self.offset(pba), self.block_size as usize)?.into()),
         }
     }
 
@@ -185,7 +184,7 @@ impl BufferCache {
                 }
                 Some(Slot::Loading) => shard.loaded.wait(&mut locked),
                 None => {
-                    let zeros = Arc::from(vec![0; self.block_size as usize]);
+                    let zeros = Image::zeroed(self.block_size as usize);
                     let buffer = self.insert(&mut locked, pba, zeros);
                     buffer.set_verified();
                     return buffer;
@@ -220,13 +219,13 @@ impl BufferCache {
         let read = requests.and_then(|requests| {
             self.device.submit(Batch { requests, durability: Durability::default() }).wait()
         });
-        let images = read.unwrap_or_default();
-        for (index, pba) in missing.iter().enumerate() {
+        let mut images = read.unwrap_or_default().into_iter();
+        for pba in &missing {
             self.make_room();
             let shard = self.shard(*pba);
             let mut locked = shard.shard.lock();
-            match images.get(index) {
-                Some(image) => drop(self.insert(&mut locked, Pba(*pba), Arc::from(&**image))),
+            match images.next() {
+                Some(image) => drop(self.insert(&mut locked, Pba(*pba), image.into())),
                 None => drop(locked.slots.remove(pba)),
             }
             drop(locked);

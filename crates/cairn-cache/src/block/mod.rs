@@ -12,9 +12,11 @@
 
 mod buffer;
 mod cache;
+mod image;
 
-pub use buffer::{Buffer, BufferGuard, Image};
+pub use buffer::{Buffer, BufferGuard};
 pub use cache::BufferCache;
+pub use image::{Image, image_bytes};
 
 #[cfg(test)]
 mod tests;

@@ -142,7 +142,7 @@ fn what_is_dirty_or_held_stays_and_the_rest_goes() {
     let cache = cache(stats, 8);
     let held = cache.get(Pba(1)).unwrap();
     let mut image: Image = held.image();
-    Arc::make_mut(&mut image)[0] = 7;
+    image.make_mut()[0] = 7;
     cache.get(Pba(2)).unwrap().modify_direct()[0] = 9;
     for block in 10..1_000 {
         drop(cache.get(Pba(block)).unwrap());

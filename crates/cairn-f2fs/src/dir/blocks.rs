@@ -11,9 +11,8 @@
     )
 )]
 
-use std::sync::Arc;
-
 use cairn_base::{FileBlock, Pba};
+use cairn_cache::block::Image;
 use cairn_cache::mapper::{Place, Run};
 
 use crate::corrupt::Corrupt;
@@ -28,7 +27,7 @@ use crate::inode::read_mapper::{ReadMapper, block_address};
 ///
 /// # Errors
 /// The node tree is damaged, or the device failed.
-pub(crate) fn read(disk: &Disk, inode: &Inode, block: u64) -> Result<Option<Arc<[u8]>>> {
+pub(crate) fn read(disk: &Disk, inode: &Inode, block: u64) -> Result<Option<Image>> {
     if disk.store.is_some() {
         return read_live(disk, inode, block);
     }
@@ -39,13 +38,13 @@ pub(crate) fn read(disk: &Disk, inode: &Inode, block: u64) -> Result<Option<Arc<
 }
 
 /// As [`read`], on a writable volume, where blocks change and move.
-fn read_live(disk: &Disk, inode: &Inode, block: u64) -> Result<Option<Arc<[u8]>>> {
+fn read_live(disk: &Disk, inode: &Inode, block: u64) -> Result<Option<Image>> {
     if let Some(image) = inode.entries.get(block) {
         return Ok(Some(image));
     }
     let mut place = block_address(disk, inode, block)?;
     while let Some(pba) = place {
-        let image: Arc<[u8]> = Arc::from(&*crate::blocks::read(&*disk.device, pba, 1)?);
+        let image: Image = crate::blocks::read(&*disk.device, pba, 1)?.into();
         // Cleaning may have moved the block meanwhile, and its old address may have been allocated
         // again.
         place = block_address(disk, inode, block)?;

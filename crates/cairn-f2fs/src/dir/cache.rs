@@ -29,12 +29,13 @@ use std::sync::{Arc, Weak};
 
 use cairn_base::ranked_lock::{Mutex, Rank};
 use cairn_base::units::as_u64;
-use cairn_cache::budget::{Budget, Charge, Reclaim, Use, image_bytes};
+use cairn_cache::block::{Image, image_bytes};
+use cairn_cache::budget::{Budget, Charge, Reclaim, Use};
 
 use crate::format::units::BLOCK_BYTES;
 
 struct Block {
-    image: Arc<[u8]>,
+    image: Image,
     dirty: bool,
     /// True if it has its address and is not on the device yet.
     placed: bool,
@@ -127,7 +128,7 @@ impl DirCache {
         Self { blocks: Arc::new(blocks), all: all.clone() }
     }
 
-    fn clean(&self, image: Arc<[u8]>) -> Block {
+    fn clean(&self, image: Image) -> Block {
         Block {
             image,
             dirty: false,
@@ -138,7 +139,7 @@ impl DirCache {
 
     /// A block, if it is here.
     #[must_use]
-    pub(crate) fn get(&self, block: u64) -> Option<Arc<[u8]>> {
+    pub(crate) fn get(&self, block: u64) -> Option<Image> {
         self.blocks.used.store(true, Relaxed);
         self.blocks.state.lock().blocks.get(&block).map(|found| found.image.clone())
     }
@@ -150,7 +151,7 @@ impl DirCache {
     }
 
     /// Keeps a block that was read.
-    pub(crate) fn keep(&self, block: u64, image: Arc<[u8]>) {
+    pub(crate) fn keep(&self, block: u64, image: Image) {
         let kept = self.clean(image);
         self.blocks.state.lock().blocks.entry(block).or_insert(kept);
         self.all.list(&self.blocks);
@@ -164,7 +165,7 @@ impl DirCache {
     pub(crate) fn change<R>(
         &self,
         block: u64,
-        image: Arc<[u8]>,
+        image: Image,
         count: &AtomicU64,
         change: impl FnOnce(&mut [u8]) -> R,
     ) -> R {
@@ -175,7 +176,7 @@ impl DirCache {
             *dirty = dirty.strict_add(1);
             count.fetch_add(1, Relaxed);
         }
-        change(Arc::make_mut(&mut entry.image))
+        change(entry.image.make_mut())
     }
 
     /// True if a block has changed since it got its address.
@@ -186,7 +187,7 @@ impl DirCache {
 
     /// Blocks that have changed since they got their addresses, in order.
     #[must_use]
-    pub(crate) fn dirty(&self) -> Vec<(u64, Arc<[u8]>)> {
+    pub(crate) fn dirty(&self) -> Vec<(u64, Image)> {
         let state = self.blocks.state.lock();
         let dirty = state.blocks.iter().filter(|(_, block)| block.dirty);
         dirty.map(|(index, block)| (*index, block.image.clone())).collect()

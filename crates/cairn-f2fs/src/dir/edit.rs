@@ -20,6 +20,7 @@
 
 use std::sync::Arc;
 
+use cairn_cache::block::Image;
 use cairn_vfs::{Error as VfsError, FileKind, Name};
 
 use super::lookup::{self, Found};
@@ -192,7 +193,7 @@ fn change_block<R>(
             state.record.size =
                 state.record.size.max(block.saturating_add(1).saturating_mul(BLOCK_BYTES));
             directory.mark_dirty(op.inodes, &mut state);
-            Arc::from(vec![0; BLOCK_SIZE])
+            Image::zeroed(BLOCK_SIZE)
         }
     };
     let result = directory.entries.change(block, image, &op.inodes.dirty_entries, change);

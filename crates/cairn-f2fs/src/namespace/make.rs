@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use cairn_cache::block::Image;
 use cairn_cache::durability::Ledger;
 use cairn_vfs::new_inode::{Inheritance, Ownership};
 use cairn_vfs::{Caller, FileKind, Name, NewInode};
@@ -198,7 +199,7 @@ fn fill(
             tree::make(op, inode, 0)?.reserve(op, inode);
             // The target waits in memory for the next checkpoint, as entries do: a symbolic link
             // has no fsync of its own.
-            let zeros = Arc::from(vec![0; BLOCK_SIZE]);
+            let zeros = Image::zeroed(BLOCK_SIZE);
             let copy = |block: &mut [u8]| block[..target.len()].copy_from_slice(target);
             inode.entries.change(0, zeros, &op.inodes.dirty_entries, copy);
             op.inodes.dirty.insert(inode);

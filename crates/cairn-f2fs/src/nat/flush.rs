@@ -1,7 +1,6 @@
 //! The parts of the NAT that a checkpoint writes.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use cairn_base::Pba;
 use cairn_base::units::{as_index, as_u64};
@@ -66,7 +65,7 @@ impl Nat {
         for (block, entries) in overflow {
             let side = Side::of_bit(bits::test(&old_bitmap, as_index(block)));
             let mut image = self.block(block, side)?;
-            let bytes = Arc::make_mut(&mut image);
+            let bytes = image.make_mut();
             entries
                 .iter()
                 .for_each(|(nid, entry)| nat::set_entry(bytes, Layout::nat_place(*nid).1, *entry));

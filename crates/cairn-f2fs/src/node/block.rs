@@ -191,9 +191,7 @@ impl Node {
             return false;
         }
         self.mark_dirty();
-        if let Some(word) =
-            Arc::make_mut(&mut *image).get_mut(at..).and_then(<[u8]>::first_chunk_mut)
-        {
+        if let Some(word) = image.make_mut().get_mut(at..).and_then(<[u8]>::first_chunk_mut) {
             *word = new.get().to_le_bytes();
         }
         true
@@ -255,6 +253,6 @@ impl Deref for NodeGuard<'_> {
 
 impl DerefMut for NodeGuard<'_> {
     fn deref_mut(&mut self) -> &mut [u8] {
-        Arc::make_mut(&mut *self.image)
+        self.image.make_mut()
     }
 }

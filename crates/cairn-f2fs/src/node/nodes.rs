@@ -19,8 +19,8 @@ use std::sync::{Arc, Weak};
 use cairn_base::ranked_lock::{Mutex, Rank};
 use cairn_base::stats::Counter;
 use cairn_block::BlockDevice;
-use cairn_cache::block::Image;
-use cairn_cache::budget::{Budget, Reclaim, Use, image_bytes};
+use cairn_cache::block::{Image, image_bytes};
+use cairn_cache::budget::{Budget, Reclaim, Use};
 
 use crate::blocks;
 use crate::corrupt::Corrupt;
@@ -207,13 +207,13 @@ impl Nodes {
             }
             entry = now;
         };
-        self.decode(nid, entry, &bytes)
+        self.decode(nid, entry, bytes.into())
     }
 
     /// The node of a block that was read from the address in its NAT entry.
-    fn decode(&self, nid: Nid, entry: NatEntry, bytes: &[u8]) -> Result<Arc<Node>> {
+    fn decode(&self, nid: Nid, entry: NatEntry, image: Image) -> Result<Arc<Node>> {
         self.stats.read.add(1);
-        let footer = NodeFooter::read(bytes);
+        let footer = NodeFooter::read(&image);
         footer.check(nid, entry.ino, entry.block_addr)?;
         let bad =
             |what| Corrupt::Node { nid, addr: entry.block_addr, what, value: footer.offset.into() };
@@ -223,9 +223,9 @@ impl Nodes {
             return Err(bad("offset 0 belongs to inodes alone").into());
         }
         if kind == NodeKind::Inode {
-            inode::verify(bytes, nid, &self.layout)?;
+            inode::verify(&image, nid, &self.layout)?;
         }
-        Ok(self.adopt(Arc::from(bytes), footer, kind, entry))
+        Ok(self.adopt(image, footer, kind, entry))
     }
 
     /// Brings those of these nodes into memory that exist and are not there, in one batch. Sorts
@@ -254,7 +254,7 @@ impl Nodes {
         for ((_, nid, entry), block) in wanted.into_iter().zip(blocks.iter()) {
             self.index.get_or_load(nid, || {
                 let same = self.nat.lookup(nid)? == entry;
-                if same { self.decode(nid, entry, block) } else { self.load(nid) }
+                if same { self.decode(nid, entry, block.into()) } else { self.load(nid) }
             })?;
         }
         if self.budget.over() > 0 {
@@ -302,7 +302,7 @@ impl Nodes {
         let mut block = vec![0; BLOCK_SIZE];
         footer.write(&mut block);
         let entry = NatEntry { version, ino, block_addr: BlockAddr::NULL };
-        let node = self.adopt(Arc::from(block), footer, kind, entry);
+        let node = self.adopt(block.into(), footer, kind, entry);
         self.index.insert(nid, node.clone());
         reservation.take_node(kind == NodeKind::Inode);
         drop(node.modify());

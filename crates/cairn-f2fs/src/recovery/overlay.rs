@@ -16,7 +16,6 @@
 )]
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
 
 use cairn_base::Pba;
 use cairn_base::units::{as_index, as_u64};
@@ -125,7 +124,7 @@ impl Overlay {
                 let mut inode = Inode::decode(&image, nid, layout.features)?;
                 fields.put(&mut inode);
                 inode.encode_into(&mut image);
-                Arc::from(image)
+                image.into()
             }
             Change::Indirect { block, footer, children } => {
                 let mut image = match block {
@@ -136,7 +135,7 @@ impl Overlay {
                 for (index, child) in children {
                     node::set_child(&mut image, usize::from(*index), *child);
                 }
-                Arc::from(image)
+                image.into()
             }
         }))
     }

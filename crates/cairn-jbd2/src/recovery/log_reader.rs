@@ -2,10 +2,9 @@
 //!
 //! A pass visits each block of the log at most once, whatever the log says.
 
-use std::sync::Arc;
-
 use cairn_base::{Pba, Tid};
 use cairn_block::IoBuf;
+use cairn_cache::block::Image;
 
 use crate::area::JournalArea;
 use crate::error::Result;
@@ -24,7 +23,7 @@ pub(super) struct LoggedBlock {
     /// Home location.
     pub(super) pba: Pba,
     /// Contents, with the magic number that the log escapes.
-    pub(super) data: Arc<[u8]>,
+    pub(super) data: Image,
 }
 
 /// What [`LogReader::for_each`] finds.
@@ -164,11 +163,11 @@ impl<'a> LogReader<'a> {
     }
 }
 
-fn unescape(mut data: Vec<u8>, tag: &Tag) -> Arc<[u8]> {
+fn unescape(mut data: Vec<u8>, tag: &Tag) -> Image {
     if tag.flags & flag::ESCAPE != 0
         && let Some(first) = data.first_chunk_mut::<4>()
     {
         *first = MAGIC.to_be_bytes();
     }
-    Arc::from(data)
+    Image::from(data)
 }
