@@ -112,3 +112,16 @@ impl Folio {
         relative(range.start)..relative(range.end)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::file::order::DESCRIPTORS;
+
+    #[test]
+    fn the_charge_for_descriptors_is_near_their_size() {
+        // A pointer and a number in two lists, half of which is free, and the slab with its charge.
+        let found = size_of::<Folio>() + size_of::<FolioState>() / 2 + 12 * size_of::<usize>();
+        assert!((DESCRIPTORS * 3 / 4..=DESCRIPTORS).contains(&found), "{found} bytes");
+    }
+}

@@ -15,3 +15,12 @@ pub(crate) fn order_of(bytes: usize) -> usize {
     );
     (bytes / PAGE).trailing_zeros() as usize
 }
+
+/// Memory of a folio besides its contents: its descriptor, that of its slab, and its places in the
+/// index of its file and in the clock's queue.
+pub(crate) const DESCRIPTORS: usize = 320;
+
+/// What a folio of `bytes`, or a free slab for one, is charged.
+pub(crate) const fn charged(bytes: usize) -> u64 {
+    (bytes + DESCRIPTORS) as u64
+}

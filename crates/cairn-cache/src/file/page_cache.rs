@@ -20,7 +20,7 @@ use super::counters::CacheCounters;
 use super::error::CacheError;
 use super::folio::{Folio, FolioState};
 use super::options::{BufferedMode, MAX_FOLIO, MIN_FOLIO, PageCacheOptions};
-use super::order::{MAX_SLAB, PAGE, order_of};
+use super::order::{MAX_SLAB, PAGE, charged, order_of};
 use super::readahead_queue::ReadaheadQueue;
 use super::reservation::ReservingFiles;
 use super::slab::{RawSlab, Slab, SlabPool};
@@ -112,7 +112,9 @@ impl PageCache {
     /// The counters and memory of the cache, for the section `cache` of a volume's report.
     #[must_use]
     pub fn report(&self) -> Report {
-        let memory = self.budget.report().with("dirty_bytes", self.dirty_bytes());
+        let memory = self.budget.report();
+        let memory = memory.with("dirty_bytes", self.dirty_bytes());
+        let memory = memory.with("free_bytes", self.pool.free_bytes());
         self.counters.report().with("budget", memory)
     }
 
@@ -199,7 +201,7 @@ impl PageCache {
                 break;
             }
         }
-        self.budget.make_room(bytes as u64);
+        self.budget.make_room(charged(bytes));
         Ok(self.pool.take_or_grow(bytes)?)
     }
 

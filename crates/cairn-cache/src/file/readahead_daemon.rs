@@ -1,4 +1,5 @@
-//! The readahead daemon. It also prepares slabs while the queue of windows is empty.
+//! The readahead daemon. It also prepares slabs while the queue of windows is empty, and frees those
+//! that nobody needs.
 //!
 //! One daemon for each volume takes windows from the queue. It reads like any reader: it holds
 //! inode.data shared, so that a mapping it uses cannot change. It only tries to take that lock. A
@@ -26,7 +27,10 @@ impl Daemon for Readahead {
     fn step(&self) -> Progress {
         let Some(cache) = self.cache.upgrade() else { return Progress::Done };
         let Some((owner, blocks)) = cache.readahead.pop() else {
-            return if cache.pool.prepare() { Progress::Worked } else { Progress::Idle(None) };
+            if cache.pool.prepare() {
+                return Progress::Worked;
+            }
+            return Progress::Idle(cache.pool.rest(cache.runtime.monotonic()));
         };
         if let Some(owner) = owner.upgrade() {
             owner.read_ahead(blocks);

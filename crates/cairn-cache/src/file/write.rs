@@ -18,7 +18,7 @@ use super::folio::{Folio, FolioState};
 use super::index::FileState;
 use super::mapping::Caller;
 use super::options::BufferedMode;
-use super::order::PAGE;
+use super::order::{PAGE, charged};
 use super::read::{copy_inline, zero_beyond};
 use super::slab::Slab;
 use super::source::WriteSource;
@@ -305,7 +305,7 @@ impl FileState {
         }
         let room = self.find_from(start).map_or(u64::MAX, |next| next.start.saturating_sub(start));
         let bytes = self.folio_bytes_at(start, start + whole.min(room))?;
-        let charge = self.cache.budget().try_hold(Use::FileData, bytes as u64)?;
+        let charge = self.cache.budget().try_hold(Use::FileData, charged(bytes))?;
         let blocks = u32::try_from(bytes >> self.shift).ok()?;
         let mut state = FolioState::new(Slab::given(shared.slice(..bytes), charge), blocks);
         state.uptodate.set(0..blocks);

@@ -4,6 +4,7 @@ use bytes::Bytes;
 
 use super::model::Rig;
 use super::{pattern, read_all};
+use crate::file::order::charged;
 use crate::file::{BufferedMode, WriteSource};
 use crate::writeback::WritebackMode::Background;
 
@@ -88,7 +89,7 @@ fn a_stream_that_is_not_to_be_cached_leaves_nothing_behind() {
         }
     }
     assert!(!rig.file.has_dirty() && given.is_empty());
-    assert_eq!(rig.pages.budget().peak(), 8 << 20);
+    assert_eq!(rig.pages.budget().peak(), 8 * charged(1 << 20));
     let all: Vec<u8> = (0..24).flat_map(|piece| pattern(MIB, piece)).collect();
     assert!(read_all(&rig, 24 << 20) == all);
 }
