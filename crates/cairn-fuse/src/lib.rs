@@ -43,6 +43,7 @@ mod listing;
 mod mounts;
 mod operations;
 mod options;
+mod patience;
 mod remount;
 mod removals;
 mod ring;

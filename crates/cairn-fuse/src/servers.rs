@@ -32,7 +32,8 @@ use rustix::io::Errno;
 
 use crate::counters::Load;
 use crate::operations::{Operations, Weight};
-use crate::wire::{Buffer, BufferPool, Device, Lending, Reply, Request, Taken};
+use crate::patience::Patience;
+use crate::wire::{Buffer, BufferPool, Device, Lending, Reply, Request};
 
 /// Most threads: as many fsyncs can share a commit.
 const MAX_THREADS: usize = 40;
@@ -42,6 +43,9 @@ const COPIERS: usize = 4;
 const TICK: Duration = Duration::from_millis(2);
 /// After this time without a request, buffers that are not in use are freed.
 const IDLE: Duration = Duration::from_secs(1);
+/// If so many ticks pass without a request taken, another thread is called although all that may
+/// copy do so: a small request may be queued behind large ones.
+const STUCK: u32 = 16;
 /// A thread that is not called for so long ends, and its buffer is freed.
 const SURPLUS: Duration = Duration::from_secs(5);
 /// A request that should be quick and takes longer waits for the disk. To call another thread costs
@@ -63,6 +67,8 @@ struct State {
     waiting: bool,
     /// Threads with a quick request.
     quick: usize,
+    /// Threads with a large read or write.
+    copying: usize,
     /// Counts down from [`CROWD`].
     crowd: u32,
     /// Counts down from [`CROWD`] since the last quick request that took longer than [`SLOW`].
@@ -199,7 +205,11 @@ impl Servers {
                 state.quick += 1;
                 call
             }
-            Weight::Copies | Weight::MayTakeLong => state.crowd > 0,
+            Weight::Copies => {
+                state.copying += 1;
+                state.crowd > 0 && state.copying < self.copiers()
+            }
+            Weight::MayTakeLong => state.crowd > 0,
             Weight::NeedsAnother => true,
         };
         if state.dozing {
@@ -208,7 +218,7 @@ impl Servers {
         }
         let most = match weight {
             Weight::Quick | Weight::MayTakeLong => MAX_THREADS,
-            Weight::Copies => self.limit + COPIERS,
+            Weight::Copies => self.copiers(),
             // A request that waits for others must leave threads to serve them.
             Weight::NeedsAnother => usize::MAX,
         };
@@ -217,6 +227,12 @@ impl Servers {
         if missing {
             self.call_new();
         }
+    }
+
+    /// Threads that carry out large reads and writes at the same time. More would need more memory
+    /// and copy no faster.
+    fn copiers(&self) -> usize {
+        self.limit + COPIERS
     }
 
     /// Call it without the lock: if the thread cannot be started, the count is lowered.
@@ -241,12 +257,16 @@ impl Servers {
 
     /// Called when this thread has answered its request, which took this long.
     fn done(&self, weight: Weight, took: Duration) {
-        if weight == Weight::Quick {
-            let mut state = self.state.lock();
-            state.quick -= 1;
-            if took > SLOW {
-                state.slow = CROWD;
+        match weight {
+            Weight::Quick => {
+                let mut state = self.state.lock();
+                state.quick -= 1;
+                if took > SLOW {
+                    state.slow = CROWD;
+                }
             }
+            Weight::Copies => self.state.lock().copying -= 1,
+            Weight::MayTakeLong | Weight::NeedsAnother => {}
         }
     }
 
@@ -263,23 +283,25 @@ impl Servers {
 
     /// Calls a thread when requests queue up and none has been taken for a tick.
     fn watch(self: Arc<Self>) {
-        let mut before = 0;
+        let (mut before, mut ticks) = (0, 0);
         loop {
-            let waiting = {
+            let (waiting, all_copy) = {
                 let mut state = self.state.lock();
                 self.watched.wait_for(&mut state, TICK);
                 if state.ended {
                     return;
                 }
-                state.waiting
+                (state.waiting, state.copying >= self.copiers())
             };
             let taken = self.taken.load(Ordering::Relaxed);
-            if taken == before {
-                if waiting {
-                    self.doze();
-                } else if self.device.is_readable() && !self.state.lock().call_parked(MAX_THREADS) {
-                    self.call_new();
-                }
+            ticks = if taken == before { ticks + 1 } else { 0 };
+            if ticks > 0 && waiting {
+                self.doze();
+            } else if ticks >= if all_copy { STUCK } else { 1 }
+                && self.device.is_readable()
+                && !self.state.lock().call_parked(MAX_THREADS)
+            {
+                self.call_new();
             }
             before = taken;
         }
@@ -354,48 +376,6 @@ impl Drop for Server {
     }
 }
 
-/// Polls for the next request before sleeping, while that has been successful lately.
-///
-/// To sleep and to be woken by another processor costs more than most requests, and a sequential
-/// caller sends its next request soon. The thread yields the processor to others while it polls.
-struct Patience {
-    limit: Duration,
-    /// When the last request was taken.
-    arrived: Instant,
-    /// Above zero: requests have been coming within the limit.
-    credit: i8,
-}
-
-impl Patience {
-    const MOST: i8 = 8;
-
-    fn new(limit: Duration) -> Self {
-        Self { limit, arrived: Instant::now(), credit: 0 }
-    }
-
-    fn next(&mut self, device: &Device, buffer: &mut [u8]) -> Result<Option<usize>, Errno> {
-        let began = Instant::now();
-        let taken = loop {
-            match device.read(buffer)? {
-                Taken::Request(len) => break Some(len),
-                Taken::End => break None,
-                Taken::Nothing if self.credit > 0 && began.elapsed() < self.limit => {
-                    thread::yield_now();
-                }
-                Taken::Nothing => device.wait()?,
-            }
-        };
-        self.arrived = Instant::now();
-        self.learn(self.arrived - began);
-        Ok(taken)
-    }
-
-    fn learn(&mut self, waited: Duration) {
-        let soon = waited < self.limit;
-        self.credit = (self.credit + if soon { 1 } else { -1 }).clamp(-Self::MOST, Self::MOST);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -411,22 +391,5 @@ mod tests {
         assert!(!state.call_parked(8), "a thread is to be started");
         state.starting = true;
         assert!(state.call_parked(8), "it will wait for requests");
-    }
-
-    #[test]
-    fn patience_grows_with_requests_that_come_soon_and_ends_with_those_that_do_not() {
-        let mut patience = Patience::new(Duration::from_micros(50));
-        assert!(patience.credit <= 0, "an idle mount does not spin");
-        for _ in 0..100 {
-            patience.learn(Duration::from_micros(10));
-        }
-        assert!(patience.credit > 0);
-        for _ in 0..Patience::MOST {
-            patience.learn(Duration::from_secs(1));
-        }
-        assert!(patience.credit <= 0, "a few long waits end it");
-        let mut never = Patience::new(Duration::ZERO);
-        never.learn(Duration::from_nanos(1));
-        assert!(never.credit <= 0, "without a limit it never looks");
     }
 }

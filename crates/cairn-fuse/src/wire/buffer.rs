@@ -20,8 +20,8 @@ use super::device::MAX_WRITE;
 const ROOM: usize = MAX_WRITE as usize + (64 << 10);
 /// The data of a WRITE begins at a multiple of this in memory, for devices that need it.
 const ALIGNMENT: usize = 4096;
-/// Most free buffers that are kept.
-const KEPT: usize = 16;
+/// Most free buffers that are kept: the write-back of a stream frees this many at once.
+const KEPT: usize = 8;
 
 /// The buffers of a mount.
 #[derive(Default)]
