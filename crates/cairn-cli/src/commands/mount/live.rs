@@ -17,6 +17,7 @@ use cairn_fuse::{Ender, FuseStats, MountOptions as FuseOptions, Session, Synchro
 
 use super::freezing::Freezing;
 use super::options::Changes;
+use super::resident;
 use super::table::{self, Mount};
 use crate::failure::plain;
 use crate::log_ring;
@@ -150,6 +151,7 @@ impl Control for Live {
             .set("pid", std::process::id())
             .set("version", env!("CARGO_PKG_VERSION"))
             .set("uptime_s", self.started.elapsed().as_secs());
+        resident::report(report.section("mount"));
         report.merge(self.filesystem.report());
         let mut options = self.options.lock().unwrap_or_else(PoisonError::into_inner).clone();
         self.follow_kernel(&mut options);

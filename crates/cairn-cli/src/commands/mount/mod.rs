@@ -11,6 +11,7 @@ pub mod helper;
 pub mod kind;
 pub mod live;
 pub mod options;
+mod resident;
 pub mod serve;
 pub mod signals;
 pub mod table;
