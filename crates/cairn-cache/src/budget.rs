@@ -36,6 +36,10 @@ pub fn reclaim_inodes(bytes: u64, each: u64, evict: impl FnOnce(usize) -> usize)
     (evict(count) as u64).saturating_mul(each)
 }
 
+/// The limit divided by this is set aside for what no charge counts: buffers of requests and of
+/// threads, and what the allocator keeps between small objects.
+const OVERHEAD_SHARE: u64 = 8;
+
 /// What memory is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
@@ -47,10 +51,12 @@ pub enum Use {
     Directories,
     /// Inodes, without what they cache.
     Inodes,
+    /// What is set aside for memory that is not counted: see [`Budget::of_volume`].
+    Overhead,
 }
 
 impl Use {
-    const COUNT: usize = 4;
+    const COUNT: usize = 5;
 
     /// Every use, and its name in reports.
     const NAMES: [(Self, &'static str); Self::COUNT] = [
@@ -58,6 +64,7 @@ impl Use {
         (Self::Metadata, "metadata_bytes"),
         (Self::Directories, "directory_bytes"),
         (Self::Inodes, "inode_bytes"),
+        (Self::Overhead, "overhead_bytes"),
     ];
 }
 
@@ -66,6 +73,8 @@ pub struct Budget {
     limit: AtomicU64,
     /// The limit that was asked for. The limit in force never falls below a share of it.
     requested: AtomicU64,
+    /// An [`OVERHEAD_SHARE`] of the limit is charged.
+    sets_aside: bool,
     used: AtomicU64,
     used_for: [AtomicU64; Use::COUNT],
     peak: AtomicU64,
@@ -76,9 +85,23 @@ impl Budget {
     /// Creates a budget of `limit` bytes, all free.
     #[must_use]
     pub fn new(limit: u64) -> Arc<Self> {
+        Self::make(limit, false)
+    }
+
+    /// Creates a budget for all memory of a volume: an eighth of `limit` is charged for what the
+    /// caches do not count.
+    #[must_use]
+    pub fn of_volume(limit: u64) -> Arc<Self> {
+        let budget = Self::make(limit, true);
+        budget.charge(Use::Overhead, limit / OVERHEAD_SHARE);
+        budget
+    }
+
+    fn make(limit: u64, sets_aside: bool) -> Arc<Self> {
         let budget = Arc::new(Self {
             limit: AtomicU64::new(limit),
             requested: AtomicU64::new(limit),
+            sets_aside,
             used: AtomicU64::new(0),
             used_for: Default::default(),
             peak: AtomicU64::new(0),
@@ -98,7 +121,11 @@ impl Budget {
     /// Changes the limit. The next allocations follow it.
     pub fn set_limit(&self, limit: u64) {
         self.limit.store(limit, Ordering::Relaxed);
-        self.requested.store(limit, Ordering::Relaxed);
+        let before = self.requested.swap(limit, Ordering::Relaxed);
+        if self.sets_aside {
+            self.charge(Use::Overhead, limit / OVERHEAD_SHARE);
+            self.uncharge(Use::Overhead, before / OVERHEAD_SHARE);
+        }
     }
 
     /// Bytes in use now.
@@ -279,10 +306,20 @@ mod tests {
         let held = [budget.hold(Use::Inodes, 7), budget.hold(Use::Metadata, 30)];
         let more = budget.try_hold(Use::Inodes, 60);
         let by_use = || Use::NAMES.map(|(purpose, _)| budget.used_for(purpose));
-        assert_eq!((by_use(), budget.used()), ([0, 30, 0, 67], 97));
+        assert_eq!((by_use(), budget.used()), ([0, 30, 0, 67, 0], 97));
         assert!(budget.try_hold(Use::FileData, 4).is_none());
         drop((held, more));
-        assert_eq!((by_use(), budget.used()), ([0; 4], 0));
+        assert_eq!((by_use(), budget.used()), ([0; 5], 0));
+    }
+
+    #[test]
+    fn a_volume_sets_an_eighth_aside_whatever_its_limit_becomes() {
+        let budget = Budget::of_volume(800);
+        assert_eq!((budget.used(), budget.used_for(Use::Overhead)), (100, 100));
+        for limit in [80, 1600] {
+            budget.set_limit(limit);
+            assert_eq!((budget.limit(), budget.used()), (limit, limit / 8));
+        }
     }
 
     #[test]

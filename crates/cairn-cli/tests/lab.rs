@@ -277,6 +277,18 @@ fn mount_compares_cairn_with_an_empty_server() {
             assert!(of(row, subject, "rate") > 0.0, "{row} {subject}");
         }
     }
+    // Each goal is judged on each transport. Whether there are rings depends on the machine.
+    let goals = record["goals"].as_array().unwrap();
+    let on = |transport: &str| {
+        let text = |goal: &Value| goal["text"].as_str()?.strip_prefix(transport).map(String::from);
+        goals.iter().filter_map(|goal| Some((text(goal)?, goal["measured"].is_number()))).collect()
+    };
+    let (device, rings): (Vec<_>, Vec<_>) = (on("/dev/fuse, "), on("rings, "));
+    assert!(device.iter().all(|(_, measured)| *measured), "{device:?}");
+    assert_eq!((device.len(), rings.len(), goals.len()), (22, 22, 44));
+    for subject in ["ext4, build", "f2fs, build"] {
+        assert!(of("rm -rf, files/s", subject, "requests") < 2.0, "{subject}");
+    }
     // Each empty server is sent what it is made for. The fewest: no GETATTR of the directory.
     let requests = |subject| of("create in one directory, files/s", subject, "requests");
     assert!(requests("empty, fewest") + 0.5 < requests("empty"), "{}", requests("empty"));

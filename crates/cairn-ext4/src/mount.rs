@@ -124,7 +124,7 @@ fn read_structures(
     let layout = Layout::new(&probe.superblock, device.geometry().size)?;
     let stopped = read_only_reason(&layout, &*device, options)?;
     let stopped = probe.read_only_reason().map(|reason| unwritable(reason.into())).or(stopped);
-    let budget = Budget::new(memory::within_limit(options.cache_bytes as u64));
+    let budget = Budget::of_volume(memory::within_limit(options.cache_bytes as u64));
     let images = probe.images();
     let buffers = BufferCache::with_overlay(
         device.clone(),

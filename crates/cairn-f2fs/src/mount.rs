@@ -276,7 +276,7 @@ fn load(
     let mode = if zones.is_some() { Mode::Lfs } else { options.mode };
     let options = &MountOptions { mode, ..options.clone() };
     let layout = Arc::new(layout);
-    let budget = Budget::new(memory::within_limit(options.cache_bytes as u64));
+    let budget = Budget::of_volume(memory::within_limit(options.cache_bytes as u64));
     let buffers = BufferCache::new(device.clone(), BLOCK_SIZE as u32, budget.clone());
     let checkpoint = checkpoint::load(&buffers, &layout)?;
     let journals = summaries::journals(&checkpoint, &buffers, &layout)?;

@@ -299,10 +299,10 @@ impl Nodes {
         let marks = if owner == Owner::Other { Marks::COLD } else { Marks::empty() };
         let footer =
             NodeFooter { nid, ino, marks, offset, cp_ver: 0, next_blkaddr: BlockAddr::NULL };
-        let mut block = vec![0; BLOCK_SIZE];
-        footer.write(&mut block);
+        let mut image = Image::zeroed(BLOCK_SIZE);
+        footer.write(image.make_mut());
         let entry = NatEntry { version, ino, block_addr: BlockAddr::NULL };
-        let node = self.adopt(block.into(), footer, kind, entry);
+        let node = self.adopt(image, footer, kind, entry);
         self.index.insert(nid, node.clone());
         reservation.take_node(kind == NodeKind::Inode);
         drop(node.modify());
