@@ -58,8 +58,8 @@ const EXCLUDES: &[(&str, &str)] = &[
 ];
 
 /// Chooses the set. The user's choices override defaults; choices that contradict each other are
-/// refused.
-pub(super) fn choose(wishes: &[String]) -> Result<Features> {
+/// refused, and so are those that mounts do not maintain, except `beside`.
+pub(super) fn choose(wishes: &[String], beside: Incompat) -> Result<Features> {
     let mut features = Features::default();
     for name in DEFAULTS {
         assert!(features.set_by_name(name, true), "default features are known");
@@ -82,7 +82,9 @@ pub(super) fn choose(wishes: &[String]) -> Result<Features> {
         wanted.set_by_name(name, on);
     }
     resolve(&mut features, &wanted)?;
-    match features.access() {
+    let mut maintained = features;
+    maintained.incompat -= beside;
+    match maintained.access() {
         Access::ReadWrite => Ok(features),
         Access::ReadOnly(why) | Access::Refuse(why) => Err(Error::Option(format!(
             "Cairn could not write such a volume: {why}: leave the feature out of -O"
@@ -167,7 +169,7 @@ mod tests {
 
     fn names(wishes: &[&str]) -> Result<Vec<String>> {
         let wishes: Vec<String> = wishes.iter().map(|wish| (*wish).to_owned()).collect();
-        choose(&wishes).map(|features| features.names())
+        choose(&wishes, Incompat::empty()).map(|features| features.names())
     }
 
     #[test]

@@ -16,8 +16,10 @@ use crate::format::inode::{Inode, mode};
 use crate::format::layout::inodes;
 use crate::format::orphan;
 
-const LOST_AND_FOUND: Ino = Ino(inodes::FIRST as u64);
-const LOST_AND_FOUND_NAME: &[u8] = b"lost+found";
+/// The inode of `lost+found`.
+pub(super) const LOST_AND_FOUND: Ino = Ino(inodes::FIRST as u64);
+/// Its name in the root.
+pub(super) const LOST_AND_FOUND_NAME: &[u8] = b"lost+found";
 const TAIL: usize = 12;
 const TYPE_DIRECTORY: u8 = 2;
 const TYPE_CHECKSUM: u8 = 0xde;
@@ -26,29 +28,41 @@ const DOUBLE_INDIRECT: usize = 13;
 /// Writes all files and their records in group 0's inode table.
 pub(super) fn write(plan: &mut Plan, output: &mut Output, identity: &Identity) -> Result<()> {
     let mut table = Table::new(plan);
-    plan.used_inodes = inodes::FIRST;
     root(plan, output, &mut table, identity)?;
     lost_and_found(plan, output, &mut table, identity)?;
-    if plan.layout.features.compat(Compat::RESIZE_INODE) {
-        resize(plan, output, &mut table, identity)?;
-    }
-    if plan.layout.features.compat(Compat::HAS_JOURNAL) {
-        journal(plan, output, &mut table, identity)?;
-    }
-    if plan.layout.features.compat(Compat::ORPHAN_FILE) {
-        orphan_file(plan, output, &mut table, identity)?;
-    }
+    system(plan, output, &mut table, identity)?;
     plan.descs[0].used_dirs = 2;
     table.write(plan, output)
 }
 
+/// Writes the files that have no name.
+pub(super) fn system(
+    plan: &mut Plan,
+    output: &mut Output,
+    table: &mut Table,
+    identity: &Identity,
+) -> Result<()> {
+    plan.used_inodes = inodes::FIRST;
+    if plan.layout.features.compat(Compat::RESIZE_INODE) {
+        resize(plan, output, table, identity)?;
+    }
+    if plan.layout.features.compat(Compat::HAS_JOURNAL) {
+        journal(plan, output, table, identity)?;
+    }
+    if plan.layout.features.compat(Compat::ORPHAN_FILE) {
+        orphan_file(plan, output, table, identity)?;
+    }
+    Ok(())
+}
+
 /// The first records of group 0's inode table.
-struct Table {
-    bytes: Vec<u8>,
+pub(super) struct Table {
+    /// Whole blocks.
+    pub(super) bytes: Vec<u8>,
 }
 
 impl Table {
-    fn new(plan: &Plan) -> Self {
+    pub(super) fn new(plan: &Plan) -> Self {
         let records = (inodes::FIRST as usize + 1) * plan.layout.inode_size as usize;
         Self { bytes: vec![0; records.next_multiple_of(plan.layout.block_size as usize)] }
     }
@@ -131,13 +145,21 @@ fn root(
 
 /// At least 16 KiB and two blocks, and at most twelve blocks, so that fsck need not allocate
 /// blocks.
-fn lost_and_found(
+pub(super) const fn lost_and_found_blocks(block_size: u32) -> u64 {
+    match 16384 / block_size as u64 {
+        0..=2 => 2,
+        blocks if blocks > 12 => 12,
+        blocks => blocks,
+    }
+}
+
+pub(super) fn lost_and_found(
     plan: &mut Plan,
     output: &mut Output,
     table: &mut Table,
     identity: &Identity,
 ) -> Result<()> {
-    let blocks = (16384 / u64::from(plan.layout.block_size)).clamp(2, 12);
+    let blocks = lost_and_found_blocks(plan.layout.block_size);
     let mut inode = new_inode(plan, identity, mode::DIRECTORY | 0o700, 2, blocks);
     let seed = inode.seed(LOST_AND_FOUND, &plan.layout);
     let runs = plan.take(blocks, 0)?;

@@ -54,7 +54,9 @@ fn block_bitmap(plan: &mut Plan, output: &mut Output, group: u32) -> Result<()> 
 
 fn inode_bitmap(plan: &mut Plan, output: &mut Output, group: u32) -> Result<()> {
     let layout = plan.layout;
-    let used = if group == 0 { plan.used_inodes } else { 0 };
+    let before = u64::from(group) * u64::from(layout.inodes_per_group);
+    let used = u64::from(plan.used_inodes).saturating_sub(before);
+    let used = u32::try_from(used).unwrap_or(u32::MAX).min(layout.inodes_per_group);
     let desc = &mut plan.descs[group as usize];
     desc.free_inodes = layout.inodes_per_group - used;
     if layout.features.has_group_checksums() {

@@ -9,11 +9,12 @@ use std::sync::Arc;
 
 use cairn_base::runtime::Runtime;
 use cairn_block::BlockDevice;
-use uuid::Uuid;
 
 use crate::error::Result;
+use crate::format::features::Incompat;
 
 mod block_map;
+mod created;
 mod features;
 mod files;
 mod groups;
@@ -21,28 +22,13 @@ mod identity;
 mod options;
 mod output;
 mod plan;
+pub mod populate;
 mod ranges;
 
 use identity::Identity;
 
+pub use created::CreatedVolume;
 pub use options::MkfsOptions;
-
-/// What mkfs created.
-#[derive(Clone, Debug)]
-pub struct CreatedVolume {
-    /// UUID.
-    pub uuid: Uuid,
-    /// Bytes of a block.
-    pub block_size: u32,
-    /// Blocks.
-    pub blocks: u64,
-    /// Inodes.
-    pub inodes: u32,
-    /// Blocks of the journal; 0 if there is none.
-    pub journal_blocks: u64,
-    /// Feature names.
-    pub features: Vec<String>,
-}
 
 /// Creates an ext4 volume on `device` and replaces its contents.
 ///
@@ -55,20 +41,14 @@ pub fn make(
     runtime: &dyn Runtime,
 ) -> Result<CreatedVolume> {
     let identity = Identity::new(options, runtime);
-    let mut plan = plan::Plan::new(options, device.geometry().size, &identity)?;
+    let mut plan = plan::Plan::new(options, device.geometry().size, &identity, Incompat::empty())?;
     let mut output = output::Output::new(device, plan.layout.block_size);
     output.erase_signature()?;
-    plan.place_tables(&mut output)?;
+    plan.place_tables()?;
+    plan.zero_tables(&mut output)?;
     files::write(&mut plan, &mut output, &identity)?;
     groups::write(&mut plan, &mut output)?;
-    Ok(CreatedVolume {
-        uuid: identity.uuid,
-        block_size: plan.layout.block_size,
-        blocks: plan.layout.blocks_count,
-        inodes: plan.layout.inodes_count,
-        journal_blocks: plan.journal_blocks,
-        features: plan.layout.features.names(),
-    })
+    Ok(CreatedVolume::new(&plan))
 }
 
 #[cfg(test)]

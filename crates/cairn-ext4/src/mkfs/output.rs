@@ -14,8 +14,17 @@ const BATCH_BYTES: usize = 4 << 20;
 /// Requests collected before they are sent.
 const BATCH_REQUESTS: usize = 1024;
 
+/// Where batches go.
+enum Target {
+    Device(Arc<dyn BlockDevice>),
+    /// They wait for a device.
+    Held(Vec<Vec<Request>>),
+    /// They are dropped.
+    Nowhere,
+}
+
 pub(super) struct Output {
-    device: Arc<dyn BlockDevice>,
+    target: Target,
     block_size: u64,
     batch: Vec<Request>,
     bytes: usize,
@@ -23,14 +32,46 @@ pub(super) struct Output {
 
 impl Output {
     pub(super) fn new(device: Arc<dyn BlockDevice>, block_size: u32) -> Self {
-        Self { device, block_size: block_size.into(), batch: Vec::new(), bytes: 0 }
+        Self::to(Target::Device(device), block_size)
+    }
+
+    /// Keeps everything until [`Output::start`] names the device.
+    pub(super) fn held(block_size: u32) -> Self {
+        Self::to(Target::Held(Vec::new()), block_size)
+    }
+
+    /// Drops everything, for a volume that is only planned.
+    pub(super) fn nowhere(block_size: u32) -> Self {
+        Self::to(Target::Nowhere, block_size)
+    }
+
+    fn to(target: Target, block_size: u32) -> Self {
+        Self { target, block_size: block_size.into(), batch: Vec::new(), bytes: 0 }
+    }
+
+    /// Erases the signature of `device`, then writes what was held and everything that follows to
+    /// it.
+    pub(super) fn start(&mut self, device: Arc<dyn BlockDevice>) -> Result<()> {
+        self.send()?;
+        let held = match std::mem::replace(&mut self.target, Target::Device(device)) {
+            Target::Held(batches) => batches,
+            _ => Vec::new(),
+        };
+        self.erase_signature()?;
+        for requests in held {
+            self.batch = requests;
+            self.send()?;
+        }
+        Ok(())
     }
 
     /// Erases boot sector and superblock first, so that an interrupted run leaves no filesystem.
     pub(super) fn erase_signature(&mut self) -> Result<()> {
         let first = usize::try_from(OFFSET).unwrap_or(0) + SIZE;
-        self.device.write_at(0, vec![0; first.max(4096)])?;
-        self.device.flush()?;
+        if let Target::Device(device) = &self.target {
+            device.write_at(0, vec![0; first.max(4096)])?;
+            device.flush()?;
+        }
         Ok(())
     }
 
@@ -64,16 +105,24 @@ impl Output {
     pub(super) fn send(&mut self) -> Result<()> {
         self.bytes = 0;
         let requests = std::mem::take(&mut self.batch);
-        self.device.submit(Batch { requests, durability: Durability::default() }).wait()?;
+        match &mut self.target {
+            Target::Device(device) => {
+                device.submit(Batch { requests, durability: Durability::default() }).wait()?;
+            }
+            Target::Held(batches) => batches.push(requests),
+            Target::Nowhere => {}
+        }
         Ok(())
     }
 
     /// Writes everything, then the block with the primary superblock, and flushes both.
     pub(super) fn finish(&mut self, first_block: Pba, data: Vec<u8>) -> Result<()> {
         self.send()?;
-        self.device.flush()?;
-        self.device.write_at(first_block.get() * self.block_size, data)?;
-        self.device.flush()?;
+        if let Target::Device(device) = &self.target {
+            device.flush()?;
+            device.write_at(first_block.get() * self.block_size, data)?;
+            device.flush()?;
+        }
         Ok(())
     }
 }

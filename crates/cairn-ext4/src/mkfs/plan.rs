@@ -61,7 +61,7 @@ pub(super) struct Plan {
     pub(super) used: Ranges,
     pub(super) descs: Vec<GroupDesc>,
     pub(super) journal_blocks: u64,
-    /// Inodes in use in group 0: the reserved ones and the files behind them.
+    /// The last inode in use. All inodes before it are in use, too.
     pub(super) used_inodes: u32,
 }
 
@@ -70,10 +70,13 @@ fn refuse<T>(why: impl Into<String>) -> Result<T> {
 }
 
 impl Plan {
+    /// Decides features and sizes. `beside` are features that may be asked for although mounts do
+    /// not maintain them.
     pub(super) fn new(
         options: &MkfsOptions,
         device_bytes: u64,
         identity: &Identity,
+        beside: Incompat,
     ) -> Result<Self> {
         let bytes = options.size.unwrap_or(device_bytes);
         if bytes > device_bytes {
@@ -81,7 +84,7 @@ impl Plan {
                 "the device has {device_bytes} bytes, not {bytes}: give a smaller size"
             ));
         }
-        let mut features = features::choose(&options.features)?;
+        let mut features = features::choose(&options.features, beside)?;
         let class = SIZE_CLASSES
             .iter()
             .find(|class| bytes < class.0)
@@ -124,9 +127,8 @@ impl Plan {
         })
     }
 
-    /// Allocates superblocks and descriptors, then bitmaps and inode tables by flexible group, and
-    /// zeroes the tables.
-    pub(super) fn place_tables(&mut self, output: &mut Output) -> Result<()> {
+    /// Allocates superblocks and descriptors, then bitmaps and inode tables by flexible group.
+    pub(super) fn place_tables(&mut self) -> Result<()> {
         let layout = self.layout;
         for group in 0..layout.groups {
             let base = layout.base_metadata(group);
@@ -138,13 +140,13 @@ impl Plan {
         let mut first = 0;
         while first < layout.groups {
             let end = first.saturating_add(size).min(layout.groups);
-            self.place_flex(first, end, output)?;
+            self.place_flex(first, end)?;
             first = end;
         }
         Ok(())
     }
 
-    fn place_flex(&mut self, first: u32, end: u32, output: &mut Output) -> Result<()> {
+    fn place_flex(&mut self, first: u32, end: u32) -> Result<()> {
         let layout = self.layout;
         let from = layout.group_first_block(first).get();
         // Without flex_bg each group has its own metadata.
@@ -163,7 +165,6 @@ impl Plan {
         for (block_bitmap, (inode_bitmap, inode_table)) in
             block_bitmaps.into_iter().zip(inode_bitmaps.into_iter().zip(tables))
         {
-            output.zeros(inode_table, table)?;
             self.descs.push(GroupDesc {
                 block_bitmap,
                 inode_bitmap,
@@ -178,6 +179,12 @@ impl Plan {
             });
         }
         Ok(())
+    }
+
+    /// Zeroes the inode tables.
+    pub(super) fn zero_tables(&self, output: &mut Output) -> Result<()> {
+        let blocks = u64::from(self.layout.inode_table_blocks());
+        self.descs.iter().try_for_each(|desc| output.zeros(desc.inode_table, blocks))
     }
 
     /// Allocates blocks for a file, in runs from the group on.

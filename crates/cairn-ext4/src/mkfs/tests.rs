@@ -7,6 +7,7 @@ use cairn_base::runtime::simulated::Simulated;
 use cairn_block::BlockDeviceExt;
 use cairn_block::file::{FileDevice, OpenOptions};
 use cairn_block::memory::MemoryDevice;
+use uuid::Uuid;
 
 use super::*;
 use crate::format::layout::Layout;

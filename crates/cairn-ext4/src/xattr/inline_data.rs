@@ -88,7 +88,8 @@ pub(crate) fn write(
     Ok(true)
 }
 
-fn attribute(value: Vec<u8>) -> OwnedAttribute {
+/// The attribute that holds what does not fit `i_block`.
+pub(crate) fn attribute(value: Vec<u8>) -> OwnedAttribute {
     OwnedAttribute { index: SYSTEM, name: NAME.to_vec(), value: OwnedValue::Here(value) }
 }
 

@@ -119,9 +119,10 @@ impl XattrEdit<'_> {
 }
 
 /// The attributes of both containers during a change.
-struct Content {
-    inode: Vec<OwnedAttribute>,
-    block: Vec<OwnedAttribute>,
+#[derive(Default)]
+pub(crate) struct Content {
+    pub(crate) inode: Vec<OwnedAttribute>,
+    pub(crate) block: Vec<OwnedAttribute>,
     block_changed: bool,
     inode_changed: bool,
 }
@@ -401,8 +402,14 @@ impl Content {
         Some((self.block.remove(at), XattrLocation::Block))
     }
 
+    /// True if there is an attribute with the same name.
+    pub(crate) fn contains(&self, other: &OwnedAttribute) -> bool {
+        let mut all = self.inode.iter().chain(&self.block);
+        all.any(|known| known.index == other.index && known.name == other.name)
+    }
+
     /// Adds an attribute to a container with room, or returns it.
-    fn place(
+    pub(crate) fn place(
         &mut self,
         attribute: OwnedAttribute,
         capacity: (usize, usize),

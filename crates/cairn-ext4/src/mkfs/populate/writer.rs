@@ -1,0 +1,296 @@
+//! [`Writer`]: several threads write the units of a volume.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use bytes::{Bytes, BytesMut};
+use cairn_base::Pba;
+use cairn_base::runtime::{Daemon, Event, Progress, Runtime};
+use cairn_base::units::stored;
+use cairn_block::{Batch, BlockDevice, Durability, Request};
+use parking_lot::Mutex;
+
+use super::directory::{Form, Writer as DirectoryWriter};
+use super::error::{PopulateError, PopulateResult};
+use super::places::Places;
+use super::records::Records;
+use super::regular::tree;
+use super::source::Kind;
+use super::stream::Stream;
+use super::survey::Survey;
+use super::units::{Unit, units};
+use super::volume::Numbers;
+use crate::format::layout::Layout;
+
+/// Runs of at least this many blocks of zeros are not written as data.
+const ZERO_RUN: usize = 4;
+
+/// What the threads share.
+pub(super) struct Writer {
+    pub(super) survey: Arc<Survey>,
+    pub(super) places: Places,
+    pub(super) stream: Stream,
+    pub(super) numbers: Numbers,
+    pub(super) layout: Layout,
+    /// The inode table of each group.
+    pub(super) tables: Vec<Pba>,
+    /// The first records of the first table.
+    pub(super) records: Vec<u8>,
+    pub(super) device: Arc<dyn BlockDevice>,
+}
+
+struct Work {
+    writer: Writer,
+    units: Vec<Unit>,
+    next: AtomicUsize,
+    failed: Mutex<Option<PopulateError>>,
+    /// Buffers of finished units.
+    buffers: Mutex<Vec<BytesMut>>,
+}
+
+/// Writes all units with this many threads.
+pub(super) fn write(
+    writer: Writer,
+    threads: usize,
+    runtime: &dyn Runtime,
+) -> PopulateResult<Writer> {
+    let last = writer.numbers.last();
+    let units = units(&writer.survey, &writer.places, &writer.stream, &writer.layout, last);
+    let work = Arc::new(Work {
+        writer,
+        units,
+        next: AtomicUsize::new(0),
+        failed: Mutex::new(None),
+        buffers: Mutex::new(Vec::new()),
+    });
+    let mut helpers = Vec::new();
+    for number in 1..threads {
+        let daemon: Arc<dyn Daemon> = work.clone();
+        let name = format!("populate-{number}");
+        // With fewer threads it takes longer.
+        let Ok(helper) = runtime.spawn(&name, Arc::new(Event::new()), daemon) else { break };
+        helpers.push(helper);
+    }
+    while work.step() == Progress::Worked {}
+    helpers.into_iter().for_each(cairn_base::runtime::DaemonHandle::stop);
+    let work = Arc::into_inner(work).expect("the threads have ended");
+    match work.failed.into_inner() {
+        Some(error) => Err(error),
+        None => Ok(work.writer),
+    }
+}
+
+impl Daemon for Work {
+    fn step(&self) -> Progress {
+        let number = self.next.fetch_add(1, Relaxed);
+        let Some(unit) = self.units.get(number) else { return Progress::Done };
+        if let Err(error) = self.unit(*unit) {
+            self.failed.lock().get_or_insert(error);
+            self.next.store(self.units.len(), Relaxed);
+        }
+        Progress::Worked
+    }
+}
+
+impl Work {
+    fn unit(&self, unit: Unit) -> PopulateResult<()> {
+        let writer = &self.writer;
+        let blocks = match unit {
+            Unit::Records { blocks, .. }
+            | Unit::Attributes { blocks, .. }
+            | Unit::Value { blocks, .. } => blocks as usize,
+            Unit::Nodes { blocks, .. } => blocks as usize,
+        };
+        let mut buffer = self.buffers.lock().pop().unwrap_or_default();
+        buffer.resize(blocks * writer.survey.settings.block_size, 0);
+        let runs: Vec<(Pba, u64)> = match unit {
+            Unit::Records { group, first, .. } => {
+                writer.records(group, first, &mut buffer)?;
+                let table = writer.tables[group as usize];
+                vec![(Pba(table.get() + u64::from(first)), blocks as u64)]
+            }
+            Unit::Attributes { first, .. } => {
+                writer.attributes(first, &mut buffer)?;
+                writer.stream.runs(first.into(), blocks as u64).collect()
+            }
+            Unit::Value { number, .. } => {
+                writer.value(number, &mut buffer);
+                writer.stream.runs(writer.places.value(number), blocks as u64).collect()
+            }
+            Unit::Nodes { at, id, skip, metadata, .. } => {
+                writer.nodes(id, skip, metadata, &mut buffer)?;
+                writer.stream.runs(at, blocks as u64).collect()
+            }
+        };
+        let bytes = buffer.freeze();
+        writer.send(&bytes, &runs)?;
+        if let Ok(buffer) = bytes.try_into_mut() {
+            self.buffers.lock().push(buffer);
+        }
+        Ok(())
+    }
+}
+
+impl Writer {
+    fn of_records(&self) -> Records<'_> {
+        let Self { survey, places, stream, layout, .. } = self;
+        let first_value = self.numbers.first_value();
+        Records { survey, places, stream, layout, first_value }
+    }
+
+    fn records(&self, group: u32, first: u32, out: &mut [u8]) -> PopulateResult<()> {
+        let size = self.layout.inode_size as usize;
+        let start = first * (self.layout.block_size / self.layout.inode_size);
+        out.fill(0);
+        if group == 0 && first == 0 {
+            out[..self.records.len()].copy_from_slice(&self.records);
+        }
+        let records = self.of_records();
+        for (index, out) in (start..).zip(out.chunks_mut(size)) {
+            let ino = self.layout.ino(group, index);
+            if let Some(id) = self.numbers.id(ino) {
+                records.inode(id)?.encode(ino, &self.layout, out);
+            } else if let Some(value) = self.numbers.value(ino) {
+                records.value(value).encode(ino, &self.layout, out);
+            }
+        }
+        Ok(())
+    }
+
+    fn attributes(&self, first: u32, out: &mut [u8]) -> PopulateResult<()> {
+        let survey = &*self.survey;
+        for (number, out) in (first..).zip(out.chunks_mut(survey.settings.block_size)) {
+            let pba = self.stream.run(number.into(), 1).0;
+            let values = (&survey.values, self.numbers.first_value());
+            survey.shared.encode(number, pba, &*survey.source, &survey.settings, values, out)?;
+        }
+        Ok(())
+    }
+
+    fn value(&self, number: u32, out: &mut [u8]) {
+        let values = &self.survey.values;
+        let bytes = values.bytes(&*self.survey.source, &values.list[number as usize]);
+        let (value, rest) = out.split_at_mut(bytes.len());
+        value.copy_from_slice(bytes);
+        rest.fill(0);
+    }
+
+    fn nodes(&self, id: u32, skip: u64, metadata: bool, out: &mut [u8]) -> PopulateResult<()> {
+        let block_size = self.survey.settings.block_size;
+        let (mut id, mut skip, mut rest) = (id, skip, out);
+        while !rest.is_empty() {
+            if self.survey.nodes[id as usize].blocks == 0 || self.survey.is_metadata(id) != metadata
+            {
+                id += 1;
+                continue;
+            }
+            let span = self.places.span(&self.survey, &self.stream, id) - skip;
+            let bytes = (span * block_size as u64).min(rest.len() as u64);
+            let (now, later) = rest.split_at_mut(bytes as usize);
+            match self.survey.source.node(id).kind {
+                Kind::Directory { .. } => self.directory(id, now)?,
+                Kind::Symlink(target) => {
+                    now.fill(0);
+                    now[..target.len()].copy_from_slice(target);
+                }
+                _ => self.file(id, skip, now)?,
+            }
+            (rest, id, skip) = (later, id + 1, 0);
+        }
+        Ok(())
+    }
+
+    fn directory(&self, id: u32, out: &mut [u8]) -> PopulateResult<()> {
+        let survey = &*self.survey;
+        let names = survey.names(id).expect("a directory");
+        let number = |id: u32| stored(self.numbers.ino(id).get());
+        let ino = self.numbers.ino(id);
+        let format = survey.settings.directory(self.layout.checksum.for_inode(ino, 0));
+        let writer = DirectoryWriter {
+            names,
+            format,
+            hash_version: survey.settings.hash.default_version,
+            dots: (number(id), number(survey.nodes[id as usize].parent)),
+            ino: &number,
+        };
+        writer.encode(&Form::new(&names, &survey.settings)?, out);
+        Ok(())
+    }
+
+    /// Data blocks of a file from the `skip`th on, then those of its extent tree.
+    fn file(&self, id: u32, skip: u64, out: &mut [u8]) -> PopulateResult<()> {
+        let block_size = self.survey.settings.block_size;
+        let blocks = u64::from(self.survey.nodes[id as usize].blocks);
+        let data = blocks.saturating_sub(skip) * block_size as u64;
+        let (data, trees) = out.split_at_mut(data.min(out.len() as u64) as usize);
+        if !data.is_empty() {
+            self.survey.data(id, skip, data)?;
+        }
+        if trees.is_empty() {
+            return Ok(());
+        }
+        let seed = self.layout.checksum.for_inode(self.numbers.ino(id), 0);
+        let all = self.places.extents(&self.survey, &self.stream, id);
+        let behind = self.places.at(id) + blocks;
+        let (_, below) = tree(all, behind, &self.stream, self.layout.block_size);
+        let below = below.iter().skip(skip.saturating_sub(blocks) as usize);
+        for (node, block) in below.zip(trees.chunks_mut(block_size)) {
+            block.fill(0);
+            node.encode_block(block, seed);
+        }
+        Ok(())
+    }
+
+    /// Writes the blocks to their runs.
+    fn send(&self, bytes: &Bytes, runs: &[(Pba, u64)]) -> PopulateResult<()> {
+        let block_size = self.survey.settings.block_size;
+        let mut requests = Vec::new();
+        let mut done = 0;
+        for (pba, blocks) in runs {
+            let len = *blocks as usize * block_size;
+            let piece = bytes.slice(done..done + len);
+            requests_for(&piece, pba.get() * block_size as u64, block_size, &mut requests);
+            done += len;
+        }
+        self.device.submit(Batch { requests, durability: Durability::default() }).wait()?;
+        Ok(())
+    }
+}
+
+/// Requests that write `bytes`. Long runs of zeros become holes.
+fn requests_for(bytes: &Bytes, offset: u64, block_size: usize, requests: &mut Vec<Request>) {
+    let mut from = 0;
+    let mut zeros = 0;
+    let blocks = bytes.len() / block_size;
+    let mut write = |from: usize, to: usize, zero: bool| {
+        let at = offset + (from * block_size) as u64;
+        if from == to {
+        } else if zero {
+            requests
+                .push(Request::WriteZeroes { offset: at, len: ((to - from) * block_size) as u64 });
+        } else {
+            let bufs = vec![bytes.slice(from * block_size..to * block_size)];
+            requests.push(Request::Write { offset: at, bufs });
+        }
+    };
+    for (number, block) in bytes.chunks(block_size).enumerate() {
+        if is_zero(block) {
+            zeros += 1;
+            continue;
+        }
+        if zeros >= ZERO_RUN {
+            write(from, number - zeros, false);
+            write(number - zeros, number, true);
+            from = number;
+        }
+        zeros = 0;
+    }
+    let zeros = if zeros >= ZERO_RUN { zeros } else { 0 };
+    write(from, blocks - zeros, false);
+    write(blocks - zeros, blocks, true);
+}
+
+fn is_zero(block: &[u8]) -> bool {
+    let (words, rest) = block.as_chunks::<16>();
+    words.iter().all(|word| u128::from_ne_bytes(*word) == 0) && rest.iter().all(|byte| *byte == 0)
+}
