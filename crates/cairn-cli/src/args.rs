@@ -4,7 +4,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::volume_command::VolumeCommand;
 use crate::commands::{
-    freeze, generate, info, lab, mkfs, mount, remount, serve_nothing, shell, stats, umount,
+    build, freeze, generate, info, lab, mkfs, mount, remount, serve_nothing, shell, stats, umount,
 };
 use crate::failure::Outcome;
 
@@ -30,6 +30,8 @@ CAIRN_LOG=debug in the environment shows what happens inside.";
 pub enum Command {
     /// Make a filesystem in an image.
     Mkfs(mkfs::Args),
+    /// Make an image of directories, archives and other images.
+    Build(build::Args),
     /// Mount an image through FUSE.
     Mount(mount::Args),
     /// Unmount, and return when the image is clean on disk.
@@ -67,6 +69,7 @@ impl Command {
     pub fn run(&self) -> Outcome {
         match self {
             Self::Mkfs(args) => mkfs::run(args),
+            Self::Build(args) => build::run(args),
             Self::Mount(args) => mount::run(args),
             Self::Umount(args) => umount::run(args),
             Self::Remount(args) => remount::run(args),

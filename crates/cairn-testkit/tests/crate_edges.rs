@@ -6,7 +6,7 @@ use std::path::Path;
 
 /// Ordinary and build dependencies. Development dependencies may also name the test kit and the
 /// facade.
-const ALLOWED: [(&str, &[&str]); 12] = [
+const ALLOWED: [(&str, &[&str]); 13] = [
     ("cairn-base", &[]),
     ("cairn-block", &["cairn-base"]),
     ("cairn-cache", &["cairn-base", "cairn-block"]),
@@ -40,7 +40,19 @@ const ALLOWED: [(&str, &[&str]); 12] = [
             "cairn-vfs",
         ],
     ),
-    ("cairn-cli", &["cairn", "cairn-base", "cairn-block", "cairn-fuse", "cairn-lab", "cairn-vfs"]),
+    ("cairn-build", &["cairn", "cairn-base", "cairn-vfs"]),
+    (
+        "cairn-cli",
+        &[
+            "cairn",
+            "cairn-base",
+            "cairn-block",
+            "cairn-build",
+            "cairn-fuse",
+            "cairn-lab",
+            "cairn-vfs",
+        ],
+    ),
     ("cairn-testkit", &["cairn", "cairn-base", "cairn-block", "cairn-vfs"]),
 ];
 

@@ -139,7 +139,7 @@ fn parse_block_size(text: &str) -> Result<u32, String> {
     size.ok_or_else(|| "give 1024, 2048, 4096, 8192, 16384, 32768 or 65536".into())
 }
 
-fn parse_uuid(text: &str) -> Result<Uuid, String> {
+pub(super) fn parse_uuid(text: &str) -> Result<Uuid, String> {
     text.parse().map_err(|_| {
         "give 32 hexadecimal digits, such as 123e4567-e89b-42d3-a456-426614174000".into()
     })
@@ -185,6 +185,8 @@ fn options(args: &Args) -> Outcome<MkfsOptions> {
             .chain(args.features.clone())
             .collect(),
         block_size: args.block_size,
+        inodes: None,
+        reserved_percent: None,
         size: args.size,
         overprovision: args.overprovision,
         segments_per_section: args.segments_per_section,

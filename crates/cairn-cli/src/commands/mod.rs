@@ -1,5 +1,6 @@
 //! The commands, one module for each.
 
+pub mod build;
 pub mod cat;
 pub mod chmod;
 pub mod chown;

@@ -50,6 +50,7 @@ const TABLE: &[(&str, &[&str])] = &[
 
 /// Commands without an image. Their output is tested below or in other tests.
 const WITHOUT_IMAGE: &[&str] = &[
+    "build",
     "mount",
     "umount",
     "remount",

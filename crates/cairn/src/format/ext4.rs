@@ -92,6 +92,8 @@ pub(super) fn make(
         uuid: options.uuid,
         features: options.features.clone(),
         block_size: options.block_size,
+        inodes: options.inodes,
+        reserved_percent: options.reserved_percent,
         time: options.time,
         root_owner: options.root_owner,
         ..Default::default()

@@ -69,6 +69,7 @@ pub(super) fn make(
     if options.block_size.is_some_and(|bytes| bytes != BLOCK_SIZE) {
         return Err(Cause::Option("blocks of F2FS have 4096 bytes: leave -b out".into()));
     }
+    options.refuse_ext4_options()?;
     let default = mkfs::MkfsOptions::default();
     let options = mkfs::MkfsOptions {
         label: options.label.clone(),

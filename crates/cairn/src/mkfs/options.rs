@@ -26,6 +26,10 @@ pub struct MkfsOptions {
     pub features: Vec<String>,
     /// Bytes a block; chosen by size if absent.
     pub block_size: Option<u32>,
+    /// ext4: number of inodes; by size if absent.
+    pub inodes: Option<u32>,
+    /// ext4: percentage of the blocks reserved for root; 5 if absent.
+    pub reserved_percent: Option<f64>,
     /// Size of the image file in bytes: needed to create one, and resizes one that is there.
     pub size: Option<u64>,
     /// F2FS: per cent of the main area kept for cleaning; what leaves users most if absent.
@@ -80,6 +84,8 @@ impl MkfsOptions {
             uuid: None,
             features: Vec::new(),
             block_size: None,
+            inodes: None,
+            reserved_percent: None,
             size: None,
             overprovision: None,
             segments_per_section: None,
@@ -92,6 +98,21 @@ impl MkfsOptions {
             root_owner: None,
             time: None,
             overwrite: false,
+        }
+    }
+
+    /// For a format that has neither inode tables nor blocks reserved for root.
+    pub(crate) fn refuse_ext4_options(&self) -> Result<(), Cause> {
+        let given = [
+            (self.inodes.is_some(), "number of inodes"),
+            (self.reserved_percent.is_some(), "blocks reserved for root"),
+        ];
+        match given.into_iter().find(|(given, _)| *given) {
+            Some((_, what)) => Err(Cause::Option(format!(
+                "{} has no {what}: that is an option of ext4",
+                self.format
+            ))),
+            None => Ok(()),
         }
     }
 

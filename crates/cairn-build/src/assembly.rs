@@ -1,0 +1,374 @@
+//! [`Assembly`]: the tree while sources are put over each other.
+//!
+//! A later member replaces an earlier one of the same name. A directory that comes again keeps its
+//! entries and gets the new attributes. Nothing is reached through a symbolic link.
+//!
+//! Layers of container images hold *whiteouts*, which remove what lower layers have. Each node
+//! knows the layer that touched it last, so a whiteout spares what its own layer holds, wherever
+//! in the layer it stands.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use crate::error::Result;
+use crate::node::{Kind, Metadata, Node, NodeId, RegularFile};
+use crate::path::MemberPath;
+use crate::rules::Rules;
+use crate::store::{Limits, Stores};
+use crate::tree::Tree;
+
+/// Longest target of a symbolic link.
+const TARGET_MAX: usize = 4095;
+/// Most bytes of names and extended attributes that are kept in memory for each node asked for.
+const NAMES_MAX: u64 = 1 << 32;
+
+/// What a member is, without the entries of a directory.
+#[derive(Clone, Debug)]
+pub(crate) enum NewKind {
+    Directory,
+    Regular(RegularFile),
+    Symlink(Box<[u8]>),
+    CharDevice(u32),
+    BlockDevice(u32),
+    Fifo,
+    Socket,
+}
+
+enum Shape {
+    Directory(BTreeMap<Box<[u8]>, usize>),
+    Other(NewKind),
+}
+
+struct Draft {
+    metadata: Metadata,
+    shape: Shape,
+    /// The layer that touched it last.
+    layer: u32,
+}
+
+/// A tree that grows.
+pub(crate) struct Assembly {
+    drafts: Vec<Draft>,
+    layer: u32,
+    limit: u64,
+    /// Bytes of names and attributes.
+    names: u64,
+    pub(crate) stores: Stores,
+    pub(crate) rules: Rules,
+}
+
+/// Result of a change; the error says why the member cannot be put in.
+pub(crate) type Put<T = ()> = Result<T, String>;
+
+impl Assembly {
+    /// A tree with an empty root.
+    pub(crate) fn new(rules: Rules, limits: Limits, spool: PathBuf) -> Self {
+        let root = Draft {
+            metadata: Metadata::new(0o755, (0, 0), rules.beginning()),
+            shape: Shape::Directory(BTreeMap::new()),
+            layer: 0,
+        };
+        let stores = Stores::new(spool, limits.bytes);
+        Self { drafts: vec![root], layer: 0, limit: limits.nodes, names: 0, stores, rules }
+    }
+
+    /// Begins a source, or a layer of one.
+    pub(crate) fn next_layer(&mut self) {
+        self.layer = self.layer.saturating_add(1);
+    }
+
+    /// Puts a member in. Directories above it that are missing are made. Returns the node, or
+    /// `None` if the member is excluded.
+    pub(crate) fn put(
+        &mut self,
+        path: &MemberPath,
+        mut metadata: Metadata,
+        kind: NewKind,
+    ) -> Put<Option<usize>> {
+        if self.rules.excludes(path) {
+            return Ok(None);
+        }
+        metadata.sort_xattrs();
+        self.count(&metadata, path)?;
+        if let NewKind::Symlink(target) = &kind {
+            match target.len() {
+                1..=TARGET_MAX if !target.contains(&0) => {}
+                len => return Err(format!("a symbolic link to {len} bytes is not possible")),
+            }
+        }
+        let Some((above, name)) = path.split() else {
+            return match kind {
+                NewKind::Directory => {
+                    self.restate(0, metadata);
+                    Ok(Some(0))
+                }
+                _ => Err("the root of the image must be a directory".into()),
+            };
+        };
+        let parent = self.directory(above, metadata.mtime)?;
+        let existing = self.entry(parent, name);
+        match (kind, existing) {
+            (NewKind::Directory, Some(at)) if self.is_directory(at) => {
+                self.restate(at, metadata);
+                Ok(Some(at))
+            }
+            (NewKind::Directory, _) => {
+                self.insert(parent, name, metadata, Shape::Directory(BTreeMap::new())).map(Some)
+            }
+            (kind, _) => self.insert(parent, name, metadata, Shape::Other(kind)).map(Some),
+        }
+    }
+
+    /// Adds a name for the node of another member.
+    pub(crate) fn link(&mut self, path: &MemberPath, target: &MemberPath) -> Put {
+        if self.rules.excludes(path) {
+            return Ok(());
+        }
+        let shown = || target.bytes().escape_ascii().to_string();
+        let Some(node) = self.find(target) else {
+            return Err(format!("a hard link to {}, which is not there", shown()));
+        };
+        self.link_node(path, node).map_err(|why| format!("a hard link to {}: {why}", shown()))
+    }
+
+    /// Adds a name for a node.
+    pub(crate) fn link_node(&mut self, path: &MemberPath, node: usize) -> Put {
+        if self.is_directory(node) {
+            return Err("a directory can have one name only".into());
+        }
+        let mtime = self.drafts.get(node).map_or(self.rules.beginning(), |of| of.metadata.mtime);
+        let Some((above, name)) = path.split() else {
+            return Err("the root of the image must be a directory".into());
+        };
+        let parent = self.directory(above, mtime)?;
+        self.names = self.names.saturating_add(name.len() as u64 + 64);
+        self.set_entry(parent, name, node);
+        if let Some(draft) = self.drafts.get_mut(node) {
+            draft.layer = self.layer;
+        }
+        Ok(())
+    }
+
+    /// Replaces what a node is (cpio gives the contents of a file with its last name).
+    pub(crate) fn set_contents(&mut self, node: usize, file: RegularFile) {
+        if let Some(Draft { shape: Shape::Other(kind), .. }) = self.drafts.get_mut(node) {
+            *kind = NewKind::Regular(file);
+        }
+    }
+
+    /// Removes what lower layers have at this path.
+    pub(crate) fn whiteout(&mut self, path: &MemberPath) {
+        let Some((above, name)) = path.split() else { return };
+        let Some(parent) = self.find_components(above) else { return };
+        let Some(at) = self.entry(parent, name) else { return };
+        if self.keeps_only_this_layer(at) {
+            return;
+        }
+        if let Some(entries) = self.entries_mut(parent) {
+            entries.remove(name);
+        }
+    }
+
+    /// Removes what lower layers have in this directory.
+    pub(crate) fn opaque(&mut self, path: &MemberPath) {
+        if let Some(at) = self.find(path).filter(|at| self.is_directory(*at)) {
+            self.keep_this_layer(at);
+        }
+    }
+
+    /// True if the node is of this layer; a directory then loses what lower layers have in it.
+    fn keeps_only_this_layer(&mut self, at: usize) -> bool {
+        if self.drafts.get(at).is_none_or(|draft| draft.layer != self.layer) {
+            return false;
+        }
+        if self.is_directory(at) {
+            self.keep_this_layer(at);
+        }
+        true
+    }
+
+    fn keep_this_layer(&mut self, at: usize) {
+        let mut pending = vec![at];
+        while let Some(at) = pending.pop() {
+            let Some(Draft { shape: Shape::Directory(entries), .. }) = self.drafts.get_mut(at)
+            else {
+                continue;
+            };
+            let all = std::mem::take(entries);
+            let is_kept = |node: &usize| {
+                self.drafts.get(*node).is_some_and(|draft| draft.layer == self.layer)
+            };
+            let kept: BTreeMap<_, _> = all.into_iter().filter(|(_, node)| is_kept(node)).collect();
+            pending.extend(kept.values().copied());
+            if let Some(entries) = self.entries_mut(at) {
+                *entries = kept;
+            }
+        }
+    }
+
+    /// The node at a path; symbolic links are not followed.
+    pub(crate) fn find(&self, path: &MemberPath) -> Option<usize> {
+        self.find_components(path.components())
+    }
+
+    fn find_components(&self, components: &[Box<[u8]>]) -> Option<usize> {
+        components.iter().try_fold(0, |at, name| self.entry(at, name))
+    }
+
+    /// The contents of a regular file.
+    pub(crate) fn regular(&self, at: usize) -> Option<&RegularFile> {
+        match &self.drafts.get(at)?.shape {
+            Shape::Other(NewKind::Regular(file)) => Some(file),
+            _ => None,
+        }
+    }
+
+    fn entry(&self, directory: usize, name: &[u8]) -> Option<usize> {
+        match &self.drafts.get(directory)?.shape {
+            Shape::Directory(entries) => entries.get(name).copied(),
+            Shape::Other(_) => None,
+        }
+    }
+
+    fn entries_mut(&mut self, at: usize) -> Option<&mut BTreeMap<Box<[u8]>, usize>> {
+        match &mut self.drafts.get_mut(at)?.shape {
+            Shape::Directory(entries) => Some(entries),
+            Shape::Other(_) => None,
+        }
+    }
+
+    fn is_directory(&self, at: usize) -> bool {
+        matches!(self.drafts.get(at), Some(Draft { shape: Shape::Directory(_), .. }))
+    }
+
+    fn set_entry(&mut self, parent: usize, name: &[u8], node: usize) {
+        if let Some(entries) = self.entries_mut(parent) {
+            entries.insert(name.into(), node);
+        }
+    }
+
+    fn insert(
+        &mut self,
+        parent: usize,
+        name: &[u8],
+        metadata: Metadata,
+        shape: Shape,
+    ) -> Put<usize> {
+        if self.drafts.len() as u64 >= self.limit {
+            return Err(format!("more than {} files: give a larger --size", self.limit));
+        }
+        let at = self.drafts.len();
+        self.drafts.push(Draft { metadata, shape, layer: self.layer });
+        self.set_entry(parent, name, at);
+        Ok(at)
+    }
+
+    /// Gives an existing directory new attributes.
+    fn restate(&mut self, at: usize, metadata: Metadata) {
+        if let Some(draft) = self.drafts.get_mut(at) {
+            (draft.metadata, draft.layer) = (metadata, self.layer);
+        }
+    }
+
+    /// The directory with these components; what is missing is made.
+    fn directory(&mut self, components: &[Box<[u8]>], mtime: cairn_vfs::Timestamp) -> Put<usize> {
+        let mut at = 0;
+        for name in components {
+            at = match self.entry(at, name) {
+                Some(next) if self.is_directory(next) => next,
+                Some(next) => {
+                    let link = matches!(
+                        self.drafts.get(next),
+                        Some(Draft { shape: Shape::Other(NewKind::Symlink(_)), .. })
+                    );
+                    let what = if link { "a symbolic link" } else { "not a directory" };
+                    let name = name.escape_ascii();
+                    return Err(format!("its directory '{name}' is {what} in the image"));
+                }
+                None => {
+                    let metadata = Metadata::new(0o755, (0, 0), mtime);
+                    self.insert(at, name, metadata, Shape::Directory(BTreeMap::new()))?
+                }
+            };
+            if let Some(draft) = self.drafts.get_mut(at) {
+                draft.layer = self.layer;
+            }
+        }
+        Ok(at)
+    }
+
+    /// Counts what the member takes in memory.
+    fn count(&mut self, metadata: &Metadata, path: &MemberPath) -> Put {
+        let xattrs: usize =
+            metadata.xattrs.iter().map(|xattr| xattr.name.len() + xattr.value.len()).sum();
+        let name = path.split().map_or(0, |(_, name)| name.len());
+        self.names = self.names.saturating_add((xattrs + name) as u64);
+        let most = NAMES_MAX.min(self.limit.saturating_mul(4096));
+        if self.names > most {
+            return Err(format!("names and attributes of more than {most} bytes"));
+        }
+        Ok(())
+    }
+
+    /// The finished tree: what is reached from the root, numbered.
+    pub(crate) fn finish(self) -> Tree {
+        let Self { drafts, stores, rules, .. } = self;
+        let mut ids: Vec<Option<NodeId>> = vec![None; drafts.len()];
+        let mut order = vec![0_usize];
+        if let Some(root) = ids.first_mut() {
+            *root = Some(NodeId::ROOT);
+        }
+        let mut links = vec![1_u32];
+        let mut pending = vec![0_usize];
+        while let Some(at) = pending.pop() {
+            let Some(Draft { shape: Shape::Directory(entries), .. }) = drafts.get(at) else {
+                continue;
+            };
+            let mut below = Vec::new();
+            for node in entries.values() {
+                let Some(id) = ids.get_mut(*node) else { continue };
+                match id {
+                    Some(known) => {
+                        if let Some(count) = links.get_mut(known.index()) {
+                            *count = count.saturating_add(1);
+                        }
+                    }
+                    None => {
+                        *id = Some(NodeId(u32::try_from(order.len()).unwrap_or(u32::MAX)));
+                        order.push(*node);
+                        links.push(1);
+                        below.push(*node);
+                    }
+                }
+            }
+            pending.extend(below.into_iter().rev());
+        }
+        let id_of = |node: usize| ids.get(node).copied().flatten();
+        let mut drafts: Vec<Option<Draft>> = drafts.into_iter().map(Some).collect();
+        let mut nodes = Vec::with_capacity(order.len());
+        for (at, links) in order.into_iter().zip(links) {
+            let Some(draft) = drafts.get_mut(at).and_then(Option::take) else { continue };
+            let mut metadata = draft.metadata;
+            rules.apply(&mut metadata);
+            nodes.push(Node { metadata, kind: finished(draft.shape, &id_of), links });
+        }
+        Tree::new(nodes, stores)
+    }
+}
+
+fn finished(shape: Shape, id_of: &dyn Fn(usize) -> Option<NodeId>) -> Kind {
+    match shape {
+        Shape::Directory(entries) => Kind::Directory(
+            entries.into_iter().filter_map(|(name, node)| Some((name, id_of(node)?))).collect(),
+        ),
+        Shape::Other(kind) => match kind {
+            NewKind::Directory => Kind::Directory(Vec::new()),
+            NewKind::Regular(file) => Kind::Regular(file),
+            NewKind::Symlink(target) => Kind::Symlink(target),
+            NewKind::CharDevice(device) => Kind::CharDevice(device),
+            NewKind::BlockDevice(device) => Kind::BlockDevice(device),
+            NewKind::Fifo => Kind::Fifo,
+            NewKind::Socket => Kind::Socket,
+        },
+    }
+}

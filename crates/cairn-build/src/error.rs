@@ -1,0 +1,95 @@
+//! Errors of building, exporting and comparing: what was worked on, what happened, what to do.
+
+use std::fmt::Display;
+use std::io;
+use std::path::Path;
+
+use cairn_base::system_error;
+
+/// Result of a build, an export or a comparison.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// An error. Each displays as `subject: what happened: what to do`.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// An option is wrong, or options contradict each other.
+    #[error("{0}")]
+    Usage(String),
+    /// A call of this host failed.
+    #[error("{subject}: {}", system_error::with_remedy(.source, ""))]
+    Host {
+        /// The file.
+        subject: String,
+        /// The error of the call.
+        source: io::Error,
+    },
+    /// A source is damaged, or holds what no image can hold.
+    #[error("{source_name}: {why}")]
+    Source {
+        /// The source as it was named.
+        source_name: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A member of an archive is damaged, or cannot be put into an image.
+    #[error("{source_name}: {member}: {why}")]
+    Member {
+        /// The source as it was named.
+        source_name: String,
+        /// The member's name, escaped.
+        member: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// An image cannot be opened or made.
+    #[error("{text}")]
+    Image {
+        /// The text of the error, with the name that the user knows.
+        text: String,
+        /// The error.
+        source: Box<cairn::Error>,
+    },
+    /// A call on the volume in an image failed.
+    #[error("{subject}: {source}")]
+    Volume {
+        /// The image and the path in it.
+        subject: String,
+        /// The error of the call.
+        source: cairn_vfs::Error,
+    },
+    /// The tree does not fit in the size that was asked for.
+    #[error("the sources do not fit in {size} bytes: give a larger --size, or leave it out")]
+    TooSmall {
+        /// The size that was asked for.
+        size: u64,
+    },
+}
+
+impl Error {
+    /// True if mkfs refuses the size that it was given.
+    pub(crate) fn is_refused_size(&self) -> bool {
+        matches!(self, Self::Image { source, .. } if matches!(source.cause(), cairn::Cause::Option(_)))
+    }
+
+    pub(crate) fn host(path: impl AsRef<Path>, source: io::Error) -> Self {
+        Self::Host { subject: path.as_ref().display().to_string(), source }
+    }
+
+    pub(crate) fn source(name: impl Display, why: impl Display) -> Self {
+        Self::Source { source_name: name.to_string(), why: why.to_string() }
+    }
+
+    pub(crate) fn member(name: impl Display, member: &[u8], why: impl Display) -> Self {
+        let member = member.escape_ascii().to_string();
+        Self::Member { source_name: name.to_string(), member, why: why.to_string() }
+    }
+
+    pub(crate) fn image(source: cairn::Error) -> Self {
+        Self::Image { text: source.to_string(), source: Box::new(source) }
+    }
+
+    pub(crate) fn volume(subject: impl Display, source: cairn_vfs::Error) -> Self {
+        Self::Volume { subject: subject.to_string(), source }
+    }
+}

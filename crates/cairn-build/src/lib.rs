@@ -1,0 +1,33 @@
+//! Builds ext4 and F2FS images from directories, archives, container images and other images, and
+//! turns images back into archives.
+//!
+//! Sources are put over each other in an *assembly*, which becomes a [`Tree`]: inodes with dense ids
+//! in an order that depends on names alone. File contents stay where they are. A sink reads the
+//! tree once and writes the volume. Everything that is written follows from the sources and the
+//! options: the same sources give the same bytes.
+//!
+//! Bytes of archives are not trusted: see [`crate::error::Error::Member`].
+
+#![forbid(unsafe_code)]
+#![warn(unreachable_pub)]
+
+mod assembly;
+mod build;
+pub mod error;
+mod estimate;
+mod node;
+mod output;
+mod path;
+mod read;
+mod rules;
+mod sink;
+mod store;
+mod tree;
+
+pub use build::{Built, Free, Options, Size, build};
+pub use error::{Error, Result};
+pub use node::{Kind, Metadata, Node, NodeId, RegularFile, Xattr};
+pub use read::{Source, assemble};
+pub use rules::{IdRange, PathTest, Rules};
+pub use store::Limits;
+pub use tree::Tree;

@@ -1,0 +1,182 @@
+//! What an image is made of: inodes with their attributes, and where file contents are.
+
+use std::ops::Range;
+
+use cairn_base::Ino;
+use cairn_vfs::{FileKind, Timestamp};
+
+/// A node of a [`crate::Tree`]. The root is 0; ids are dense and a directory has a smaller id than
+/// its entries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(pub u32);
+
+impl NodeId {
+    /// The root directory.
+    pub const ROOT: Self = Self(0);
+
+    pub(crate) fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// An extended attribute with its whole name (`user.origin`, `security.capability`).
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Xattr {
+    /// Name with its prefix.
+    pub name: Box<[u8]>,
+    /// Value as getxattr(2) gives it.
+    pub value: Box<[u8]>,
+}
+
+/// The attributes of a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Metadata {
+    /// Permission bits with set-user-id, set-group-id and sticky (`0o7777`).
+    pub permissions: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Last change of contents.
+    pub mtime: Timestamp,
+    /// Last access.
+    pub atime: Timestamp,
+    /// Last change of the inode.
+    pub ctime: Timestamp,
+    /// Extended attributes, sorted by name.
+    pub xattrs: Vec<Xattr>,
+}
+
+impl Metadata {
+    /// Attributes without extended ones. Access and change time are the modification time: those of
+    /// the host would make two builds of one tree differ.
+    #[must_use]
+    pub fn new(permissions: u32, (uid, gid): (u32, u32), mtime: Timestamp) -> Self {
+        let permissions = permissions & 0o7777;
+        Self { permissions, uid, gid, mtime, atime: mtime, ctime: mtime, xattrs: Vec::new() }
+    }
+
+    pub(crate) fn sort_xattrs(&mut self) {
+        self.xattrs.sort();
+        self.xattrs.dedup_by(|later, first| later.name == first.name);
+    }
+}
+
+/// Where the bytes of a regular file are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Contents {
+    /// There are none.
+    Empty,
+    /// In a file of the host.
+    Host(Box<[u8]>),
+    /// In a store: the offset in it of each data range.
+    Stored { store: u32, at: Box<[u64]> },
+    /// In an inode of an opened volume.
+    Volume { volume: u32, ino: Ino },
+}
+
+/// A regular file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RegularFile {
+    /// Bytes.
+    pub size: u64,
+    /// Ranges that hold data; the rest are holes. Sorted and apart.
+    pub data: Vec<Range<u64>>,
+    pub(crate) contents: Contents,
+}
+
+impl RegularFile {
+    pub(crate) const EMPTY: Self = Self { size: 0, data: Vec::new(), contents: Contents::Empty };
+
+    /// A file without holes.
+    pub(crate) fn whole(size: u64, contents: Contents) -> Self {
+        let data = if size == 0 { Vec::new() } else { vec![Range { start: 0, end: size }] };
+        Self { size, data, contents }
+    }
+
+    /// A file whose data ranges stand one behind the other in a store, from `at` on.
+    pub(crate) fn stored(size: u64, data: Vec<Range<u64>>, store: u32, at: u64) -> Self {
+        let mut next = at;
+        let place = |range: &Range<u64>| {
+            let here = next;
+            next = next.saturating_add(range.end.saturating_sub(range.start));
+            here
+        };
+        let at = data.iter().map(place).collect();
+        Self { size, data, contents: Contents::Stored { store, at } }
+    }
+
+    /// Bytes in the data ranges.
+    #[must_use]
+    pub fn data_bytes(&self) -> u64 {
+        self.data.iter().map(|range| range.end.saturating_sub(range.start)).sum()
+    }
+}
+
+/// What a node is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A directory. Its entries are sorted by name.
+    Directory(Vec<(Box<[u8]>, NodeId)>),
+    /// A regular file.
+    Regular(RegularFile),
+    /// A symbolic link to this target.
+    Symlink(Box<[u8]>),
+    /// A character device, in Linux's 32-bit `dev_t` encoding.
+    CharDevice(u32),
+    /// A block device.
+    BlockDevice(u32),
+    /// A FIFO.
+    Fifo,
+    /// A socket.
+    Socket,
+}
+
+impl Kind {
+    /// The kind without its contents.
+    #[must_use]
+    pub fn file_kind(&self) -> FileKind {
+        match self {
+            Self::Directory(_) => FileKind::Directory,
+            Self::Regular(_) => FileKind::Regular,
+            Self::Symlink(_) => FileKind::Symlink,
+            Self::CharDevice(_) => FileKind::CharDevice,
+            Self::BlockDevice(_) => FileKind::BlockDevice,
+            Self::Fifo => FileKind::Fifo,
+            Self::Socket => FileKind::Socket,
+        }
+    }
+}
+
+/// One inode.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// Attributes.
+    pub metadata: Metadata,
+    /// What it is.
+    pub kind: Kind,
+    /// Names of the node; 1 for a directory.
+    pub links: u32,
+}
+
+/// Linux's encoding of a device number.
+pub(crate) fn encode_device(major: u32, minor: u32) -> u32 {
+    (minor & 0xff) | ((major & 0xfff) << 8) | ((minor & 0xfff00) << 12)
+}
+
+/// Major and minor number of an encoded device.
+pub(crate) fn decode_device(device: u32) -> (u32, u32) {
+    ((device >> 8) & 0xfff, (device & 0xff) | ((device >> 12) & 0xfff00))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn device_numbers_survive() {
+        for (major, minor) in [(0, 0), (8, 1), (259, 70_000), (4095, 0xf_ffff)] {
+            assert_eq!(decode_device(encode_device(major, minor)), (major, minor));
+        }
+    }
+}

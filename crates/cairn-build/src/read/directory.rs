@@ -1,0 +1,162 @@
+//! A directory of the host as a source.
+//!
+//! Attributes come from the host. The order of its directories does not matter, and access times
+//! do not count, because reading changes them.
+
+use std::collections::HashMap;
+use std::fs::{self, Metadata as HostMetadata};
+use std::ops::Range;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use cairn_vfs::{FileKind, Timestamp};
+use rustix::fs::SeekFrom;
+
+use crate::assembly::{Assembly, NewKind};
+use crate::error::{Error, Result};
+use crate::node::{Contents, Metadata, RegularFile, Xattr, encode_device};
+use crate::path::MemberPath;
+
+/// A file of the host by device and inode, and the node that was made of it.
+type Links = HashMap<(u64, u64), usize>;
+
+/// Puts a directory of the host in: itself under its name, or with a slash at its end what is in
+/// it.
+///
+/// # Errors
+/// Something below it cannot be read.
+pub(super) fn read(assembly: &mut Assembly, source: &Path) -> Result<()> {
+    let bytes = source.as_os_str().as_bytes();
+    let contents = bytes.ends_with(b"/") || bytes.ends_with(b"/.") || matches!(bytes, b"." | b"..");
+    let start = if contents {
+        MemberPath::default()
+    } else {
+        let whole = fs::canonicalize(source).map_err(|error| Error::host(source, error))?;
+        let name = whole.file_name().map(|name| name.as_bytes().to_vec()).unwrap_or_default();
+        MemberPath::of_name(&name).map_err(|why| Error::source(source.display(), why))?
+    };
+    // Contents are read later, perhaps from another working directory.
+    let root = fs::canonicalize(source).map_err(|error| Error::host(source, error))?;
+    let mut links = Links::new();
+    let mut pending = vec![(root, start)];
+    while let Some((host, path)) = pending.pop() {
+        let of = fs::symlink_metadata(&host).map_err(|error| Error::host(&host, error))?;
+        let refused = |why: String| Error::source(host.display(), why);
+        if of.nlink() > 1
+            && !of.is_dir()
+            && let Some(node) = links.get(&(of.dev(), of.ino()))
+        {
+            if !assembly.rules.excludes(&path) {
+                assembly.link_node(&path, *node).map_err(refused)?;
+            }
+            continue;
+        }
+        if assembly.rules.excludes(&path) {
+            continue;
+        }
+        let node =
+            assembly.put(&path, metadata(&host, &of)?, kind(&host, &of)?).map_err(refused)?;
+        if let Some(node) = node.filter(|_| of.nlink() > 1 && !of.is_dir()) {
+            links.insert((of.dev(), of.ino()), node);
+        }
+        if of.is_dir() {
+            pending.extend(inside(&host, &path)?);
+        }
+    }
+    Ok(())
+}
+
+/// The entries of a host directory, the last name first.
+fn inside(host: &Path, path: &MemberPath) -> Result<Vec<(PathBuf, MemberPath)>> {
+    let failed = |error| Error::host(host, error);
+    let mut names = Vec::new();
+    for entry in fs::read_dir(host).map_err(failed)? {
+        names.push(entry.map_err(failed)?.file_name());
+    }
+    names.sort_by(|a, b| b.cmp(a));
+    let place = |name: std::ffi::OsString| {
+        let below = path.join(name.as_bytes());
+        let below = below.map_err(|why| Error::source(host.display(), why))?;
+        Ok((host.join(&name), below))
+    };
+    names.into_iter().map(place).collect()
+}
+
+fn metadata(host: &Path, of: &HostMetadata) -> Result<Metadata> {
+    let nanoseconds = u32::try_from(of.mtime_nsec()).unwrap_or(0);
+    let mtime = Timestamp { seconds: of.mtime(), nanoseconds };
+    let mut metadata = Metadata::new(of.mode(), (of.uid(), of.gid()), mtime);
+    let names = match xattr::list(host) {
+        Ok(names) => names,
+        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::OPNOTSUPP.raw_os_error()) => {
+            return Ok(metadata);
+        }
+        Err(error) => return Err(Error::host(host, error)),
+    };
+    for name in names {
+        let value = xattr::get(host, &name).map_err(|error| Error::host(host, error))?;
+        // A label of the host's SELinux policy has no meaning in the image.
+        if let Some(value) = value.filter(|_| name != "security.selinux") {
+            let name = name.as_bytes().into();
+            metadata.xattrs.push(Xattr { name, value: value.into() });
+        }
+    }
+    Ok(metadata)
+}
+
+fn kind(host: &Path, of: &HostMetadata) -> Result<NewKind> {
+    let device = || encode_device(rustix::fs::major(of.rdev()), rustix::fs::minor(of.rdev()));
+    Ok(match FileKind::from_mode(of.mode()) {
+        Some(FileKind::Directory) => NewKind::Directory,
+        Some(FileKind::Regular) => NewKind::Regular(RegularFile {
+            size: of.len(),
+            data: data(host, of)?,
+            contents: Contents::Host(host.as_os_str().as_bytes().into()),
+        }),
+        Some(FileKind::Symlink) => {
+            let target = fs::read_link(host).map_err(|error| Error::host(host, error))?;
+            NewKind::Symlink(target.as_os_str().as_bytes().into())
+        }
+        Some(FileKind::CharDevice) => NewKind::CharDevice(device()),
+        Some(FileKind::BlockDevice) => NewKind::BlockDevice(device()),
+        Some(FileKind::Fifo) => NewKind::Fifo,
+        Some(FileKind::Socket) => NewKind::Socket,
+        None => return Err(Error::source(host.display(), "of an unknown kind")),
+    })
+}
+
+/// Where the file has data. Only a file with fewer blocks than its size needs is asked.
+fn data(host: &Path, of: &HostMetadata) -> Result<Vec<Range<u64>>> {
+    let size = of.len();
+    if size == 0 {
+        return Ok(Vec::new());
+    }
+    let mut ranges = Vec::new();
+    if of.blocks().saturating_mul(512) >= size {
+        ranges.push(Range { start: 0, end: size });
+        return Ok(ranges);
+    }
+    let failed = |error: rustix::io::Errno| Error::host(host, error.into());
+    let file = fs::File::open(host).map_err(|error| Error::host(host, error))?;
+    let mut at = 0;
+    while at < size {
+        let start = match rustix::fs::seek(&file, SeekFrom::Data(at)) {
+            Ok(start) => start,
+            Err(rustix::io::Errno::NXIO) => break,
+            Err(rustix::io::Errno::INVAL) => at,
+            Err(error) => return Err(failed(error)),
+        };
+        let end = match rustix::fs::seek(&file, SeekFrom::Hole(start)) {
+            Ok(end) => end.min(size),
+            Err(rustix::io::Errno::INVAL) => size,
+            Err(error) => return Err(failed(error)),
+        };
+        if start >= end {
+            break;
+        }
+        ranges.push(start..end);
+        at = end;
+    }
+    Ok(ranges)
+}

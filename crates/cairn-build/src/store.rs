@@ -1,0 +1,177 @@
+//! Contents that stay where they are until an image is written: archives that are read in place,
+//! a file for the contents of streams, and opened volumes.
+//!
+//! The *spool* is a file without a name in the directory of the output. It holds the contents of
+//! compressed archives and of standard input, which can be read only once. It is bounded by the
+//! size that was asked for.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use cairn::Volume;
+use cairn_vfs::IoFlags;
+
+use crate::error::{Error, Result};
+use crate::node::{Contents, RegularFile};
+
+/// Bytes copied at a time.
+const CHUNK: usize = 1 << 18;
+/// Runs of zeros of this size are left out of the spool.
+const HOLE: usize = 4096;
+
+/// How much of the sources is taken.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Bytes of file contents.
+    pub bytes: u64,
+    /// Inodes.
+    pub nodes: u64,
+}
+
+/// All stores of one build.
+pub(crate) struct Stores {
+    files: Vec<Arc<File>>,
+    pub(crate) volumes: Vec<Volume>,
+    directory: PathBuf,
+    spool: Option<Spool>,
+    limit: u64,
+}
+
+struct Spool {
+    store: u32,
+    file: Arc<File>,
+    len: u64,
+}
+
+/// Why a stream could not be kept.
+#[derive(Debug)]
+pub(crate) enum KeepError {
+    /// The stream failed, or ended early.
+    Read(io::Error),
+    /// The spool could not be written.
+    Write(PathBuf, io::Error),
+    /// The limit is reached.
+    TooMuch(u64),
+}
+
+impl Stores {
+    pub(crate) fn new(directory: PathBuf, limit: u64) -> Self {
+        Self { files: Vec::new(), volumes: Vec::new(), directory, spool: None, limit }
+    }
+
+    /// Adds a file that is read in place.
+    pub(crate) fn add(&mut self, file: Arc<File>) -> u32 {
+        self.files.push(file);
+        u32::try_from(self.files.len() - 1).unwrap_or(u32::MAX)
+    }
+
+    pub(crate) fn add_volume(&mut self, volume: Volume) -> u32 {
+        self.volumes.push(volume);
+        u32::try_from(self.volumes.len() - 1).unwrap_or(u32::MAX)
+    }
+
+    pub(crate) fn file(&self, store: u32) -> Option<Arc<File>> {
+        self.files.get(store as usize).cloned()
+    }
+
+    /// Keeps `len` bytes of a stream. Returns the store and the offset in it.
+    pub(crate) fn keep(&mut self, from: &mut dyn Read, len: u64) -> Result<(u32, u64), KeepError> {
+        let (store, file, at) = match &self.spool {
+            Some(spool) => (spool.store, spool.file.clone(), spool.len),
+            None => {
+                let file = tempfile::tempfile_in(&self.directory);
+                let file = file.map_err(|error| KeepError::Write(self.directory.clone(), error))?;
+                let file = Arc::new(file);
+                let store = self.add(file.clone());
+                self.spool = Some(Spool { store, file: file.clone(), len: 0 });
+                (store, file, 0)
+            }
+        };
+        let end = at.checked_add(len).filter(|end| *end <= self.limit);
+        let end = end.ok_or(KeepError::TooMuch(self.limit))?;
+        let written = |error| KeepError::Write(self.directory.clone(), error);
+        let mut buffer = vec![0; usize::try_from(len).unwrap_or(CHUNK).min(CHUNK)];
+        let mut place = at;
+        while place < end {
+            let want = usize::try_from(end - place).unwrap_or(CHUNK).min(buffer.len());
+            let piece = buffer.get_mut(..want).unwrap_or_default();
+            from.read_exact(piece).map_err(KeepError::Read)?;
+            for part in piece.chunks(HOLE) {
+                if part.iter().any(|byte| *byte != 0) {
+                    file.write_all_at(part, place).map_err(written)?;
+                }
+                place += part.len() as u64;
+            }
+        }
+        file.set_len(end).map_err(written)?;
+        if let Some(spool) = &mut self.spool {
+            spool.len = end;
+        }
+        Ok((store, at))
+    }
+
+    /// Fills `buffer` with the file's bytes at `offset`, which all lie in one data range.
+    pub(crate) fn read(&self, file: &RegularFile, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        match &file.contents {
+            Contents::Empty => {
+                buffer.fill(0);
+                Ok(())
+            }
+            Contents::Host(path) => read_host(path, offset, buffer),
+            Contents::Stored { store, at } => {
+                let place = stored_place(file, at, offset);
+                let from = self.files.get(*store as usize).zip(place);
+                let Some((from, place)) = from else {
+                    return Err(Error::Usage(format!("offset {offset} is in no data range")));
+                };
+                from.read_exact_at(buffer, place).map_err(|error| Error::host("the archive", error))
+            }
+            Contents::Volume { volume, ino } => {
+                let Some(volume) = self.volumes.get(*volume as usize) else {
+                    return Err(Error::Usage(format!("there is no volume {volume}")));
+                };
+                let failed = |error| Error::volume(format!("inode {ino}"), error);
+                let mut done = 0;
+                while let Some(rest) = buffer.get_mut(done..).filter(|rest| !rest.is_empty()) {
+                    let at = offset.saturating_add(done as u64);
+                    let read = volume.filesystem().read(*ino, at, rest, IoFlags::empty());
+                    match read.map_err(failed)? {
+                        0 => {
+                            rest.fill(0);
+                            return Ok(());
+                        }
+                        count => done += count,
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+fn read_host(path: &[u8], offset: u64, buffer: &mut [u8]) -> Result<()> {
+    use std::os::unix::ffi::OsStrExt;
+    let path = std::path::Path::new(std::ffi::OsStr::from_bytes(path));
+    let opened = rustix::fs::open(
+        path,
+        rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::CLOEXEC,
+        rustix::fs::Mode::empty(),
+    );
+    let file = File::from(opened.map_err(|error| Error::host(path, error.into()))?);
+    file.read_exact_at(buffer, offset).map_err(|error| match error.kind() {
+        io::ErrorKind::UnexpectedEof => {
+            Error::source(path.display(), "has become shorter while it was read: build again")
+        }
+        _ => Error::host(path, error),
+    })
+}
+
+/// Where a byte of a file is in its store.
+fn stored_place(file: &RegularFile, at: &[u64], offset: u64) -> Option<u64> {
+    let index = file.data.partition_point(|range| range.end <= offset);
+    let range = file.data.get(index).filter(|range| range.contains(&offset))?;
+    at.get(index)?.checked_add(offset.checked_sub(range.start)?)
+}

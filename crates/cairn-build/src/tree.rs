@@ -1,0 +1,116 @@
+//! [`Tree`]: the sources put together, in the form that a sink writes.
+//!
+//! This is the interface between sources and sinks. A sink asks for nodes by id and for the bytes
+//! of data ranges. The order of ids depends on names alone: the entries of a directory follow each
+//! other in the order of their names' bytes, then come the entries of its first directory.
+
+use cairn_vfs::Timestamp;
+use sha2::{Digest, Sha256};
+use uuid::Uuid;
+
+use crate::error::Result;
+use crate::node::{Kind, Node, NodeId, RegularFile};
+use crate::store::Stores;
+
+/// A finished tree.
+pub struct Tree {
+    nodes: Vec<Node>,
+    stores: Stores,
+}
+
+impl Tree {
+    pub(crate) fn new(nodes: Vec<Node>, stores: Stores) -> Self {
+        Self { nodes, stores }
+    }
+
+    /// All nodes; the index is the id.
+    #[must_use]
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// The node with this id.
+    #[must_use]
+    pub fn node(&self, id: NodeId) -> Option<&Node> {
+        self.nodes.get(id.index())
+    }
+
+    /// Fills `buffer` with the bytes at `offset` of a file. All of them must be in one data range.
+    ///
+    /// # Errors
+    /// The source cannot be read, or has become shorter.
+    pub fn read(&self, file: &RegularFile, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        self.stores.read(file, offset, buffer)
+    }
+
+    /// A path of the node, without a leading slash. It is searched for, for messages.
+    #[must_use]
+    pub fn path(&self, id: NodeId) -> Vec<u8> {
+        let mut names: Vec<&[u8]> = Vec::new();
+        let mut at = id;
+        while at != NodeId::ROOT && names.len() <= self.nodes.len() {
+            let parent = self.nodes.iter().zip(0..).find_map(|(node, parent)| match &node.kind {
+                Kind::Directory(entries) => {
+                    let (name, _) = entries.iter().find(|(_, entry)| *entry == at)?;
+                    Some((&**name, NodeId(parent)))
+                }
+                _ => None,
+            });
+            let Some((name, parent)) = parent else { break };
+            names.push(name);
+            at = parent;
+        }
+        names.reverse();
+        names.join(&b'/')
+    }
+
+    /// The newest modification time that is not later than `now`.
+    #[must_use]
+    pub fn newest(&self, now: Timestamp) -> Timestamp {
+        let times = self.nodes.iter().map(|node| node.metadata.mtime);
+        times.filter(|time| *time <= now).max().unwrap_or_default()
+    }
+
+    /// A UUID that follows from names, kinds, sizes and attributes, and from `parameters`. The
+    /// bytes of files do not count, so that they are read once.
+    #[must_use]
+    pub fn uuid(&self, parameters: &str) -> Uuid {
+        let mut digest = Sha256::new();
+        let mut add = |bytes: &[u8]| {
+            digest.update((bytes.len() as u64).to_le_bytes());
+            digest.update(bytes);
+        };
+        add(parameters.as_bytes());
+        for node in &self.nodes {
+            let of = &node.metadata;
+            let kind = node.kind.file_kind().mode_bits() | of.permissions;
+            add(&kind.to_le_bytes());
+            add(&of.uid.to_le_bytes());
+            add(&of.gid.to_le_bytes());
+            add(&of.mtime.seconds.to_le_bytes());
+            add(&of.mtime.nanoseconds.to_le_bytes());
+            for xattr in &of.xattrs {
+                add(&xattr.name);
+                add(&xattr.value);
+            }
+            match &node.kind {
+                Kind::Directory(entries) => entries.iter().for_each(|(name, id)| {
+                    add(name);
+                    add(&id.0.to_le_bytes());
+                }),
+                Kind::Regular(file) => {
+                    add(&file.size.to_le_bytes());
+                    add(&file.data_bytes().to_le_bytes());
+                }
+                Kind::Symlink(target) => add(target),
+                Kind::CharDevice(device) | Kind::BlockDevice(device) => {
+                    add(&device.to_le_bytes());
+                }
+                Kind::Fifo | Kind::Socket => {}
+            }
+        }
+        let mut bytes = [0; 16];
+        bytes.iter_mut().zip(digest.finalize()).for_each(|(to, from)| *to = from);
+        uuid::Builder::from_random_bytes(bytes).into_uuid()
+    }
+}

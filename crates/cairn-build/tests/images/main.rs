@@ -1,0 +1,5 @@
+//! Images are built from all kinds of sources, and judged by fsck, by the kernel and by what other
+//! programs unpack.
+
+mod support;
+mod trees;

@@ -1,0 +1,218 @@
+//! `cairn build`.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use cairn::Format;
+use cairn_base::options::parse_size as bytes;
+use cairn_build::{Error, Free, IdRange, Options, PathTest, Rules, Size, Source};
+use cairn_vfs::Timestamp;
+use uuid::Uuid;
+
+use super::chown::Owner;
+use super::mkfs::parse_uuid;
+use crate::date;
+use crate::failure::{Failure, Outcome, Status};
+use crate::pattern::Pattern;
+use crate::session::{now, source_date_epoch};
+use crate::usage::number;
+
+/// Arguments of `build`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  cairn build root.img rootfs/
+  cairn build -t f2fs -L root --size 2G root.img rootfs/
+
+A source is a directory (with a slash at its end what is in it, else the directory under its name). Later sources are put over \
+earlier ones. Owners, devices and extended attributes come from the sources, and need no privileges. \
+The same sources give the same bytes, the UUID included. OUT has its name when it is whole. docs/build.md has more.")]
+pub struct Args {
+    /// Type of filesystem: ext4 or f2fs.
+    #[arg(short = 't', long = "type", value_name = "TYPE", default_value = "ext4", value_parser = parse_format)]
+    format: Format,
+    /// Size of the image: auto (what the sources and --free need), min (as small as possible, in
+    /// several passes), or a number of bytes such as 2G.
+    #[arg(long, default_value = "auto", value_parser = parse_size)]
+    size: Size,
+    /// Space to leave free, such as 64M, or 20% of the image.
+    #[arg(long, value_name = "SPACE", default_value = "0", value_parser = parse_free)]
+    free: Free,
+    /// Volume label: at most 16 bytes on ext4, 511 UTF-16 units on f2fs.
+    #[arg(short = 'L', long)]
+    label: Option<String>,
+    /// UUID of the volume. [default: from names, attributes and sizes]
+    #[arg(short = 'U', long, value_parser = parse_uuid)]
+    uuid: Option<Uuid>,
+    /// Features to add or, with ^, to leave out, as for mkfs.
+    #[arg(short = 'O', long, value_delimiter = ',')]
+    features: Vec<String>,
+    /// ext4: no journal.
+    #[arg(long)]
+    no_journal: bool,
+    /// ext4: number of inodes. [default: those of the sources, 5 % more, and some for free space]
+    #[arg(short = 'N', long, value_name = "N", value_parser = number(16..=u32::MAX, 10_000))]
+    inodes: Option<u32>,
+    /// ext4: percentage of the blocks reserved for root.
+    #[arg(short = 'm', long, value_name = "PERCENT", value_parser = number(0.0..=50.0, 5.0))]
+    reserved: Option<f64>,
+    /// Owner of everything.
+    #[arg(long, value_name = "UID:GID", value_parser = super::chown::parse_owner)]
+    owner: Option<Owner>,
+    /// Change users: FROM:TO, or FROM:TO:COUNT for a range. May be repeated.
+    #[arg(long, value_name = "MAP", value_parser = parse_map)]
+    uid_map: Vec<IdRange>,
+    /// Change groups, as --uid-map.
+    #[arg(long, value_name = "MAP", value_parser = parse_map)]
+    gid_map: Vec<IdRange>,
+    /// Set later times to this date, and make the volume at it. [default: SOURCE_DATE_EPOCH]
+    #[arg(long, value_name = "DATE", value_parser = date::parse)]
+    mtime: Option<Timestamp>,
+    /// Leave out what matches: a name, or with a slash a path in the image. * also matches slashes
+    /// in a path. May be repeated.
+    #[arg(long, value_name = "PATTERN")]
+    exclude: Vec<OsString>,
+    /// Replace OUT if it exists.
+    #[arg(short = 'F', short_alias = 'f', long)]
+    force: bool,
+    /// The image to make.
+    out: PathBuf,
+    /// What to put in.
+    #[arg(value_name = "SOURCE")]
+    sources: Vec<OsString>,
+}
+
+fn parse_format(name: &str) -> Result<Format, String> {
+    Format::from_name(name).ok_or_else(|| "the types are: ext4, f2fs".into())
+}
+
+fn parse_size(text: &str) -> Result<Size, String> {
+    match text {
+        "auto" => Ok(Size::Auto),
+        "min" => Ok(Size::Min),
+        text => bytes(text)
+            .filter(|size| *size > 0)
+            .map(Size::Exact)
+            .ok_or_else(|| "give auto, min, or bytes with K, M, G or T, such as 512M".into()),
+    }
+}
+
+fn parse_free(text: &str) -> Result<Free, String> {
+    let wrong = || "give bytes such as 64M, or a percentage below 100 such as 20%".to_owned();
+    match text.strip_suffix('%') {
+        Some(percent) => {
+            let percent = percent.parse().ok().filter(|percent| (0.0..=95.0).contains(percent));
+            percent.map(Free::Percent).ok_or_else(wrong)
+        }
+        None => bytes(text).map(Free::Bytes).ok_or_else(wrong),
+    }
+}
+
+fn parse_map(text: &str) -> Result<IdRange, String> {
+    let mut numbers = text.split(':').map(str::parse::<u32>);
+    let mut next = || numbers.next().transpose().ok().flatten();
+    let (from, to) = (next(), next());
+    let count = if text.split(':').count() == 2 { Some(1) } else { next() };
+    match (from, to, count) {
+        (Some(from), Some(to), Some(count)) if text.split(':').count() <= 3 => {
+            Ok(IdRange { from, to, count })
+        }
+        _ => Err("give FROM:TO or FROM:TO:COUNT, such as 100000:0:65536".into()),
+    }
+}
+
+/// A pattern without a slash is for names; one with a slash is for whole paths.
+fn path_test(pattern: &OsString) -> PathTest {
+    let bytes = pattern.as_bytes();
+    if !bytes.contains(&b'/') {
+        let pattern = Pattern::parse(bytes);
+        return Box::new(move |path| {
+            pattern.matches(path.rsplit(|byte| *byte == b'/').next().unwrap_or(path))
+        });
+    }
+    let bytes = bytes.strip_prefix(b"/").unwrap_or(bytes);
+    let pattern = Pattern::parse(bytes.strip_suffix(b"/").unwrap_or(bytes));
+    Box::new(move |path| pattern.matches(path))
+}
+
+/// Builds the image.
+///
+/// # Errors
+/// A source cannot be read or is damaged, the image cannot be made, or the sources do not fit.
+pub fn run(args: &Args) -> Outcome {
+    let mut features = args.features.clone();
+    if args.no_journal {
+        if args.format == Format::F2fs {
+            return Err(Failure::usage("--no-journal: f2fs has no journal: leave it out"));
+        }
+        features.push("^has_journal".into());
+    }
+    if args.format == Format::F2fs && (args.inodes.is_some() || args.reserved.is_some()) {
+        return Err(Failure::usage("-N and -m are options of ext4: leave them out for f2fs"));
+    }
+    let epoch = source_date_epoch()?.map(|seconds| Timestamp { seconds, nanoseconds: 0 });
+    let latest = args.mtime.or(epoch);
+    let owner = args.owner.unwrap_or(Owner { uid: None, gid: None });
+    let options = Options {
+        output: args.out.clone(),
+        sources: args.sources.iter().map(|name| Source { name: name.clone() }).collect(),
+        format: args.format,
+        size: args.size,
+        free: args.free,
+        label: args.label.clone(),
+        uuid: args.uuid,
+        features,
+        inodes: args.inodes,
+        reserved_percent: args.reserved.unwrap_or(0.0),
+        rules: Rules {
+            uid: owner.uid,
+            gid: owner.gid,
+            uid_map: args.uid_map.clone(),
+            gid_map: args.gid_map.clone(),
+            latest,
+            exclude: args.exclude.iter().map(path_test).collect(),
+        },
+        time: latest.map(|latest| latest.seconds),
+        now: now()?,
+        overwrite: args.force,
+    };
+    cairn_build::build(options).map(drop).map_err(failure)
+}
+
+/// The exit status of an error: that of opening an image, of a damaged source, or of usage.
+pub(super) fn failure(error: Error) -> Failure {
+    match error {
+        Error::Image { text, source } => Failure::new(Failure::from(*source).status, text),
+        Error::Usage(text) => Failure::usage(text),
+        Error::Source { .. } | Error::Member { .. } => {
+            Failure::new(Status::Corrupt, error.to_string())
+        }
+        error => Failure::new(Status::Failed, error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_of_ids() {
+        assert_eq!(parse_map("5:6"), Ok(IdRange { from: 5, to: 6, count: 1 }));
+        assert_eq!(
+            parse_map("100000:0:65536"),
+            Ok(IdRange { from: 100_000, to: 0, count: 65_536 })
+        );
+        for wrong in ["", "5", "5:", "a:b", "1:2:3:4", "1:2:"] {
+            assert!(parse_map(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn patterns_for_names_and_for_paths() {
+        let matches = |pattern: &str, path: &[u8]| path_test(&pattern.into())(path);
+        assert!(matches("*.o", b"src/a.o") && !matches("*.o", b"src/a.c"));
+        assert!(matches("/var/cache", b"var/cache") && !matches("/cache", b"var/cache"));
+        assert!(matches("var/*", b"var/a/b"));
+    }
+}
