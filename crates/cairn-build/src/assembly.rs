@@ -88,7 +88,7 @@ impl Assembly {
         if self.rules.excludes(path) {
             return Ok(None);
         }
-        metadata.sort_xattrs();
+        metadata.settle().map_err(|error| error.to_string())?;
         self.count(&metadata, path)?;
         if let NewKind::Symlink(target) = &kind {
             match target.len() {
@@ -215,12 +215,38 @@ impl Assembly {
         components.iter().try_fold(0, |at, name| self.entry(at, name))
     }
 
-    /// The contents of a regular file.
-    pub(crate) fn regular(&self, at: usize) -> Option<&RegularFile> {
-        match &self.drafts.get(at)?.shape {
-            Shape::Other(NewKind::Regular(file)) => Some(file),
-            _ => None,
+    /// A tree beside this one that has its stores until [`Assembly::unstage`].
+    pub(crate) fn stage(&mut self) -> Self {
+        let limits = Limits { bytes: 0, nodes: self.limit };
+        let mut stage = Self::new(Rules::default(), limits, PathBuf::new());
+        std::mem::swap(&mut stage.stores, &mut self.stores);
+        stage
+    }
+
+    /// Takes the stores back.
+    pub(crate) fn unstage(&mut self, stage: Self) {
+        self.stores = stage.stores;
+    }
+
+    /// The place of each file that is stored in one piece, by its path.
+    pub(crate) fn stored_files(&self) -> BTreeMap<Vec<u8>, (u32, u64, u64)> {
+        let mut files = BTreeMap::new();
+        let mut pending = vec![(Vec::new(), 0_usize)];
+        while let Some((path, at)) = pending.pop() {
+            match self.drafts.get(at).map(|draft| &draft.shape) {
+                Some(Shape::Directory(entries)) => {
+                    pending.extend(entries.iter().map(|(name, at)| {
+                        let slash: &[u8] = if path.is_empty() { b"" } else { b"/" };
+                        ([&path, slash, name].concat(), *at)
+                    }))
+                }
+                Some(Shape::Other(NewKind::Regular(file))) => {
+                    files.extend(file.place().map(|place| (path, place)));
+                }
+                _ => {}
+            }
         }
+        files
     }
 
     fn entry(&self, directory: usize, name: &[u8]) -> Option<usize> {

@@ -26,7 +26,7 @@ const INODE_RATIO: u64 = 16_384;
 /// Most file contents, if the size is not given.
 const BYTES_MAX: u64 = 16 << 40;
 /// Most files, if the size is not given.
-const NODES_MAX: u64 = 1 << 26;
+const NODES_MAX: u64 = 1 << 23;
 
 /// How large the image is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

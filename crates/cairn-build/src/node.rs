@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use cairn_base::Ino;
-use cairn_vfs::{FileKind, Timestamp};
+use cairn_vfs::{Acl, FileKind, Timestamp, acl};
 
 /// A node of a [`crate::Tree`]. The root is 0; ids are dense and a directory has a smaller id than
 /// its entries.
@@ -56,9 +56,23 @@ impl Metadata {
         Self { permissions, uid, gid, mtime, atime: mtime, ctime: mtime, xattrs: Vec::new() }
     }
 
-    pub(crate) fn sort_xattrs(&mut self) {
+    /// Sorts the attributes, and takes the permission bits from the access list, if there is one:
+    /// archives of libarchive have the owning group's bits in the mode, where Linux has the mask.
+    ///
+    /// # Errors
+    /// An access list is malformed.
+    pub(crate) fn settle(&mut self) -> Result<(), acl::AclError> {
         self.xattrs.sort();
         self.xattrs.dedup_by(|later, first| later.name == first.name);
+        for xattr in &self.xattrs {
+            if matches!(&*xattr.name, acl::ACCESS | acl::DEFAULT)
+                && let Some(list) = Acl::from_xattr(&xattr.value)?
+                && &*xattr.name == acl::ACCESS
+            {
+                self.permissions = (self.permissions & !0o777) | (list.equivalent_mode().0 & 0o777);
+            }
+        }
+        Ok(())
     }
 }
 
@@ -88,12 +102,6 @@ pub struct RegularFile {
 impl RegularFile {
     pub(crate) const EMPTY: Self = Self { size: 0, data: Vec::new(), contents: Contents::Empty };
 
-    /// A file without holes.
-    pub(crate) fn whole(size: u64, contents: Contents) -> Self {
-        let data = if size == 0 { Vec::new() } else { vec![Range { start: 0, end: size }] };
-        Self { size, data, contents }
-    }
-
     /// A file whose data ranges stand one behind the other in a store, from `at` on.
     pub(crate) fn stored(size: u64, data: Vec<Range<u64>>, store: u32, at: u64) -> Self {
         let mut next = at;
@@ -104,6 +112,18 @@ impl RegularFile {
         };
         let at = data.iter().map(place).collect();
         Self { size, data, contents: Contents::Stored { store, at } }
+    }
+
+    /// The store, offset and length of a file that is stored in one piece.
+    pub(crate) fn place(&self) -> Option<(u32, u64, u64)> {
+        match (&self.contents, self.data.as_slice()) {
+            (Contents::Stored { store, at }, [data])
+                if data.start == 0 && data.end == self.size =>
+            {
+                Some((*store, *at.first()?, self.size))
+            }
+            _ => None,
+        }
     }
 
     /// Bytes in the data ranges.
@@ -165,6 +185,7 @@ pub(crate) fn encode_device(major: u32, minor: u32) -> u32 {
 }
 
 /// Major and minor number of an encoded device.
+#[cfg(test)]
 pub(crate) fn decode_device(device: u32) -> (u32, u32) {
     ((device >> 8) & 0xfff, (device & 0xff) | ((device >> 12) & 0xfff00))
 }

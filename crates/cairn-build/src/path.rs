@@ -8,9 +8,12 @@ use cairn_vfs::Name;
 /// Most components of a path.
 const DEPTH_MAX: usize = 4096;
 
+/// The bytes of a checked name.
+type NameBytes = Box<[u8]>;
+
 /// A checked path below the root of the image.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct MemberPath(Vec<Box<[u8]>>);
+pub(crate) struct MemberPath(Vec<NameBytes>);
 
 impl MemberPath {
     /// Checks a path as an archive has it. `./a/b/` and `a//b` mean `a/b`.
@@ -59,12 +62,12 @@ impl MemberPath {
         Ok(path)
     }
 
-    pub(crate) fn components(&self) -> &[Box<[u8]>] {
+    pub(crate) fn components(&self) -> &[NameBytes] {
         &self.0
     }
 
     /// The directory and the name in it; `None` for the root.
-    pub(crate) fn split(&self) -> Option<(&[Box<[u8]>], &[u8])> {
+    pub(crate) fn split(&self) -> Option<(&[NameBytes], &[u8])> {
         self.0.split_last().map(|(name, directory)| (directory, &**name))
     }
 

@@ -1,21 +1,39 @@
 //! Sources: what each is, and how it is put into an assembly.
 
+mod container;
+mod cpio;
 mod directory;
+mod image;
+mod stream;
+mod tar;
+mod zstd;
 
 use std::ffi::OsString;
+use std::fs::{File, Metadata};
+use std::io::{self, Read};
+use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use cairn::{ImageSpec, Part};
+
+use self::stream::Stream;
 use crate::assembly::Assembly;
 use crate::error::{Error, Result};
 use crate::rules::Rules;
-use crate::store::Limits;
+use crate::store::{KeepError, Limits};
 use crate::tree::Tree;
+
+/// Bytes that tell what an archive is.
+const START: u64 = 512;
 
 /// A source as it was named.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
     /// Its name.
     pub name: OsString,
+    /// Which of the images for several platforms in a container index, as `linux/arm64`.
+    pub platform: Option<String>,
 }
 
 /// Puts the sources over each other, later ones over earlier ones. `spool` is the directory for the
@@ -34,9 +52,93 @@ pub fn assemble(sources: &[Source], rules: Rules, limits: Limits, spool: PathBuf
 
 fn read(assembly: &mut Assembly, source: &Source) -> Result<()> {
     let path = Path::new(&source.name);
-    let metadata = std::fs::metadata(path).map_err(|error| Error::host(path, error))?;
-    if metadata.is_dir() {
-        return directory::read(assembly, path);
+    let shown = path.display().to_string();
+    if source.name == "-" {
+        let stream = Stream::pipe(io::stdin());
+        return archive(assembly, "standard input", stream.map_err(|e| unread(&shown, &e))?);
     }
-    Err(Error::source(path.display(), "not a directory"))
+    let image = ImageSpec::parse(&source.name).map_err(Error::image)?;
+    if image.part != Part::Whole {
+        return image::read(assembly, &shown, image::open(&image)?);
+    }
+    let metadata = std::fs::metadata(path).map_err(|error| Error::host(path, error))?;
+    let platform = source.platform.as_deref();
+    if metadata.is_dir() {
+        return match container::is_layout(path) {
+            true => container::layout(assembly, &shown, path, platform),
+            false => directory::read(assembly, path),
+        };
+    }
+    if is_volume(path, &metadata)? {
+        return image::read(assembly, &shown, image::open(&image)?);
+    }
+    let file = File::open(path).map_err(|error| Error::host(path, error))?;
+    if !metadata.is_file() {
+        let stream = Stream::pipe(file);
+        return archive(assembly, &shown, stream.map_err(|error| unread(&shown, &error))?);
+    }
+    let file = Arc::new(file);
+    let store = assembly.stores.add(file.clone());
+    let stream = || {
+        let stream = Stream::in_store(file.clone(), store, 0, metadata.len());
+        stream.map_err(|error| unread(&shown, &error))
+    };
+    // Only what is read in place can be looked at twice.
+    if let start @ Stream::Place(_) = stream()?
+        && container::is_container(&tar::names(start))
+    {
+        return container::archive(assembly, &shown, stream()?, platform);
+    }
+    archive(assembly, &shown, stream()?)
+}
+
+/// True if an ext4 or F2FS volume begins there: both have a magic number in their superblock.
+fn is_volume(path: &Path, metadata: &Metadata) -> Result<bool> {
+    let kind = metadata.file_type();
+    if !kind.is_file() && !kind.is_block_device() {
+        return Ok(false);
+    }
+    let mut bytes = [0; 64];
+    let file = File::open(path).map_err(|error| Error::host(path, error))?;
+    if file.read_exact_at(&mut bytes, 1024).is_err() {
+        return Ok(false);
+    }
+    Ok(bytes.starts_with(&[0x10, 0x20, 0xf5, 0xf2]) || bytes.get(56..58) == Some(&[0x53, 0xef]))
+}
+
+fn unread(source: &str, error: &io::Error) -> Error {
+    Error::source(source, tar::broken(error))
+}
+
+/// Puts an archive in whose kind its first bytes tell.
+fn archive(assembly: &mut Assembly, source: &str, mut stream: Stream) -> Result<()> {
+    let mut start = Vec::new();
+    let read = stream.by_ref().take(START).read_to_end(&mut start);
+    read.map_err(|error| unread(source, &error))?;
+    if tar::is_tar(&start) {
+        return tar::read(assembly, source, stream.unread(start), false);
+    }
+    if cpio::is_cpio(&start) {
+        return cpio::read(assembly, source, stream.unread(start));
+    }
+    let why = match cpio::other_form(&start) {
+        Some(form) => format!("a cpio archive in {form}: make it with cpio -o -H newc"),
+        None => "neither a directory, an archive (tar, cpio) nor an image".into(),
+    };
+    Err(Error::source(source, why))
+}
+
+/// Why contents could not be kept, for a member's error.
+fn kept(error: &KeepError) -> String {
+    match error {
+        KeepError::Read(error) => tar::broken(error),
+        KeepError::Write(directory, error) => {
+            format!("its contents cannot be kept in {}: {error}", directory.display())
+        }
+        KeepError::TooMuch(limit) => {
+            format!(
+                "the contents have more than the {limit} bytes of the image: give a larger --size"
+            )
+        }
+    }
 }

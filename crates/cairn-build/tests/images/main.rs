@@ -1,5 +1,8 @@
 //! Images are built from all kinds of sources, and judged by fsck, by the kernel and by what other
 //! programs unpack.
 
+mod archives;
+mod hostile;
+mod others;
 mod support;
 mod trees;

@@ -16,7 +16,7 @@ pub const FORMATS: [Format; 2] = [Format::Ext4, Format::F2fs];
 pub fn options(format: Format, output: &Path, sources: &[&str]) -> Options {
     Options {
         output: output.to_owned(),
-        sources: sources.iter().map(|name| Source { name: name.into() }).collect(),
+        sources: sources.iter().map(|name| Source { name: name.into(), platform: None }).collect(),
         format,
         size: Size::Auto,
         free: Free::Bytes(0),

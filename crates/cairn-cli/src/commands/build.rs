@@ -24,9 +24,12 @@ use crate::usage::number;
 Examples:
   cairn build root.img rootfs/
   cairn build -t f2fs -L root --size 2G root.img rootfs/
+  tar -c rootfs | cairn build --exclude '*.tmp' root.img -
+  cairn build -t f2fs new.img 'disk.img#2'
 
-A source is a directory (with a slash at its end what is in it, else the directory under its name). Later sources are put over \
-earlier ones. Owners, devices and extended attributes come from the sources, and need no privileges. \
+A source is a directory (with a slash at its end what is in it, else the directory under its name), an archive (tar or cpio, also \
+compressed with gzip, zstd or xz; - is standard input), a container image (an OCI layout, or an archive of docker save), or another \
+image of ext4 or f2fs, as disk.img#2. Later sources are put over earlier ones. Owners, devices and extended attributes come from the sources, and need no privileges. \
 The same sources give the same bytes, the UUID included. OUT has its name when it is whole. docs/build.md has more.")]
 pub struct Args {
     /// Type of filesystem: ext4 or f2fs.
@@ -81,6 +84,9 @@ pub struct Args {
     /// What to put in.
     #[arg(value_name = "SOURCE")]
     sources: Vec<OsString>,
+    /// Which image of a container index with several, such as linux/arm64.
+    #[arg(long, value_name = "OS/ARCH")]
+    platform: Option<String>,
 }
 
 fn parse_format(name: &str) -> Result<Format, String> {
@@ -154,9 +160,10 @@ pub fn run(args: &Args) -> Outcome {
     let epoch = source_date_epoch()?.map(|seconds| Timestamp { seconds, nanoseconds: 0 });
     let latest = args.mtime.or(epoch);
     let owner = args.owner.unwrap_or(Owner { uid: None, gid: None });
+    let source = |name: &OsString| Source { name: name.clone(), platform: args.platform.clone() };
     let options = Options {
         output: args.out.clone(),
-        sources: args.sources.iter().map(|name| Source { name: name.clone() }).collect(),
+        sources: args.sources.iter().map(source).collect(),
         format: args.format,
         size: args.size,
         free: args.free,

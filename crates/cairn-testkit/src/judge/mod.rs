@@ -21,9 +21,11 @@ pub use f2fs::{
 pub use kernel::{KernelMount, LoopDevice, on_the_kernel_s_ext4};
 
 /// Programs and their packages.
-const PACKAGES: [(&str, &str); 30] = [
+const PACKAGES: [(&str, &str); 33] = [
     ("blkid", "util-linux"),
+    ("bsdtar", "libarchive-tools"),
     ("busybox", "busybox-static"),
+    ("cpio", "cpio"),
     ("debugfs", "e2fsprogs"),
     ("dump.f2fs", "f2fs-tools"),
     ("dumpe2fs", "e2fsprogs"),
@@ -52,6 +54,7 @@ const PACKAGES: [(&str, &str); 30] = [
     ("tar", "tar"),
     ("tune2fs", "e2fsprogs"),
     ("xz", "xz-utils"),
+    ("zstd", "zstd"),
 ];
 
 /// Finds a program in `PATH`, in the system's administration directories, or in the workspace's

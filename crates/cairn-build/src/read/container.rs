@@ -1,0 +1,275 @@
+//! Container images as sources: OCI layouts, and the archives of `docker save`. Their layers are
+//! put over each other in order, each with its whiteouts.
+//!
+//! Names in their indexes are digests or relative paths, and are checked before they name a file.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use sha2::{Digest, Sha256};
+
+use super::stream::Stream;
+use super::tar;
+use crate::assembly::Assembly;
+use crate::error::{Error, Result};
+use crate::path::MemberPath;
+
+/// Largest index, manifest or configuration.
+const JSON_MAX: u64 = 8 << 20;
+/// Indexes that lead to further indexes.
+const DEPTH_MAX: usize = 4;
+
+/// An OCI index, or the list of manifests of Docker.
+#[derive(Deserialize)]
+struct Index {
+    manifests: Vec<Descriptor>,
+}
+
+/// An OCI manifest.
+#[derive(Deserialize)]
+struct Manifest {
+    layers: Vec<Descriptor>,
+}
+
+#[derive(Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Descriptor {
+    #[serde(default)]
+    media_type: String,
+    digest: String,
+    size: u64,
+    platform: Option<Platform>,
+}
+
+#[derive(Clone, Deserialize)]
+struct Platform {
+    os: String,
+    architecture: String,
+    #[serde(default)]
+    variant: String,
+}
+
+/// An image in `manifest.json` of `docker save`.
+#[derive(Deserialize)]
+struct Saved {
+    #[serde(rename = "Layers")]
+    layers: Vec<String>,
+}
+
+impl Platform {
+    fn name(&self) -> String {
+        let slash = if self.variant.is_empty() { "" } else { "/" };
+        format!("{}/{}{slash}{}", self.os, self.architecture, self.variant)
+    }
+
+    /// True if the name is this platform, or this platform without its variant.
+    fn is(&self, name: &str) -> bool {
+        name == self.name() || name == format!("{}/{}", self.os, self.architecture)
+    }
+}
+
+/// Where the files of a container image are.
+enum Blobs {
+    /// In a directory of the host.
+    Directory(PathBuf),
+    /// In an archive: the store, the offset and the length of each.
+    Archive(BTreeMap<Vec<u8>, (u32, u64, u64)>),
+}
+
+/// A container image.
+struct Container<'a> {
+    assembly: &'a mut Assembly,
+    source: &'a str,
+    blobs: Blobs,
+}
+
+/// True if the directory is an OCI layout.
+pub(super) fn is_layout(directory: &Path) -> bool {
+    directory.join("oci-layout").is_file() && directory.join("index.json").is_file()
+}
+
+/// Puts the image of an OCI layout in.
+///
+/// # Errors
+/// The layout is damaged, has no image of the platform, or a layer cannot be put in.
+pub(super) fn layout(
+    assembly: &mut Assembly,
+    source: &str,
+    directory: &Path,
+    platform: Option<&str>,
+) -> Result<()> {
+    let blobs = Blobs::Directory(directory.to_owned());
+    Container { assembly, source, blobs }.index(platform)
+}
+
+/// True if the members at the top of a tar archive are those of a container image.
+pub(super) fn is_container(names: &[Vec<u8>]) -> bool {
+    let has = |name: &[u8]| names.iter().any(|known| known == name);
+    let is_saved = |name: &Vec<u8>| name.starts_with(b"blobs/") || name.ends_with(b"/layer.tar");
+    (has(b"manifest.json") || (has(b"oci-layout") && has(b"index.json")))
+        && names.iter().any(is_saved)
+}
+
+/// Puts the image of an archive in: of `docker save`, or an OCI layout in a tar archive.
+///
+/// # Errors
+/// As [`layout`].
+pub(super) fn archive(
+    assembly: &mut Assembly,
+    source: &str,
+    stream: Stream,
+    platform: Option<&str>,
+) -> Result<()> {
+    let mut stage = assembly.stage();
+    let read = tar::read(&mut stage, source, stream, false);
+    let files = stage.stored_files();
+    assembly.unstage(stage);
+    read?;
+    let is_saved = files.contains_key(&b"manifest.json"[..]);
+    let mut container = Container { assembly, source, blobs: Blobs::Archive(files) };
+    if is_saved { container.saved() } else { container.index(platform) }
+}
+
+impl Container<'_> {
+    fn failed(&self, name: &str, why: impl ToString) -> Error {
+        Error::member(self.source, name.as_bytes(), why.to_string())
+    }
+
+    fn json<T: DeserializeOwned>(&mut self, name: &str, bytes: &[u8]) -> Result<T> {
+        serde_json::from_slice(bytes).map_err(|error| self.failed(name, error))
+    }
+
+    /// A file of the image, decompressed if it is compressed; or as it is.
+    fn open(&mut self, name: &str) -> Result<(Arc<File>, u32, u64, u64)> {
+        let path = MemberPath::parse(name.as_bytes()).map_err(|why| self.failed(name, why))?;
+        match &self.blobs {
+            Blobs::Archive(files) => {
+                let found = files.get(&path.bytes()).copied();
+                let file = found.and_then(|(store, ..)| self.assembly.stores.file(store));
+                let (found, file) = found.zip(file).ok_or_else(|| self.failed(name, "missing"))?;
+                Ok((file, found.0, found.1, found.2))
+            }
+            Blobs::Directory(directory) => {
+                let path = directory.join(name);
+                let file = File::open(&path).map_err(|error| Error::host(&path, error))?;
+                let metadata = file.metadata().map_err(|error| Error::host(&path, error))?;
+                if !metadata.is_file() {
+                    return Err(self.failed(name, "is not a regular file"));
+                }
+                let file = Arc::new(file);
+                let store = self.assembly.stores.add(file.clone());
+                Ok((file, store, 0, metadata.len()))
+            }
+        }
+    }
+
+    fn bytes(&mut self, name: &str) -> Result<Vec<u8>> {
+        use std::os::unix::fs::FileExt;
+        let (file, _, at, len) = self.open(name)?;
+        let len = Some(len).filter(|len| *len <= JSON_MAX);
+        let len = len.ok_or_else(|| self.failed(name, "too large for an index or a manifest"))?;
+        let mut bytes = vec![0; usize::try_from(len).unwrap_or(0)];
+        let read = file.read_exact_at(&mut bytes, at);
+        read.map_err(|error| self.failed(name, error))?;
+        Ok(bytes)
+    }
+
+    /// The bytes of an index or a manifest. Its digest is compared.
+    fn blob(&mut self, of: &Descriptor) -> Result<(String, Vec<u8>)> {
+        let name = self.blob_name(of)?;
+        let bytes = self.bytes(&name)?;
+        let digest: String =
+            Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+        if of.digest.strip_prefix("sha256:").is_some_and(|wanted| wanted != digest) {
+            return Err(self.failed(&name, format!("its digest is sha256:{digest}")));
+        }
+        Ok((name, bytes))
+    }
+
+    fn blob_name(&self, of: &Descriptor) -> Result<String> {
+        let is_word =
+            |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        match of.digest.split_once(':').filter(|(kind, hash)| is_word(kind) && is_word(hash)) {
+            Some((kind, hash)) => Ok(format!("blobs/{kind}/{hash}")),
+            None => Err(self.failed(&of.digest, "is not a digest")),
+        }
+    }
+
+    /// The image of the index.
+    fn index(&mut self, platform: Option<&str>) -> Result<()> {
+        let bytes = self.bytes("index.json")?;
+        let mut index: Index = self.json("index.json", &bytes)?;
+        for _ in 0..DEPTH_MAX {
+            let chosen = self.choose(&index.manifests, platform)?;
+            let (name, bytes) = self.blob(&chosen)?;
+            if chosen.media_type.contains("index") || chosen.media_type.contains("manifest.list") {
+                index = self.json(&name, &bytes)?;
+                continue;
+            }
+            let manifest: Manifest = self.json(&name, &bytes)?;
+            for layer in &manifest.layers {
+                let name = self.blob_name(layer)?;
+                self.layer(&name, Some(layer.size))?;
+            }
+            return Ok(());
+        }
+        Err(self.failed("index.json", "indexes lead to indexes without end"))
+    }
+
+    /// The only manifest, or that of the platform. Those without a real platform hold attestations.
+    fn choose(&self, manifests: &[Descriptor], platform: Option<&str>) -> Result<Descriptor> {
+        let is_image =
+            |of: &&Descriptor| of.platform.as_ref().is_none_or(|platform| platform.os != "unknown");
+        let images: Vec<&Descriptor> = manifests.iter().filter(is_image).collect();
+        let fits = |of: &&&Descriptor| match (&of.platform, platform) {
+            (Some(known), Some(wanted)) => known.is(wanted),
+            _ => true,
+        };
+        let fitting: Vec<&&Descriptor> = images.iter().filter(fits).collect();
+        let names = || {
+            let names = images.iter().filter_map(|of| of.platform.as_ref().map(Platform::name));
+            names.collect::<Vec<_>>().join(", ")
+        };
+        match fitting.as_slice() {
+            [one] => Ok((**one).clone()),
+            [] => Err(self.failed(
+                "index.json",
+                format!("has no image for this platform; it has: {}", names()),
+            )),
+            _ => Err(self.failed(
+                "index.json",
+                format!("has {} images: choose one with --platform: {}", fitting.len(), names()),
+            )),
+        }
+    }
+
+    /// The image in `manifest.json`.
+    fn saved(&mut self) -> Result<()> {
+        let bytes = self.bytes("manifest.json")?;
+        let images: Vec<Saved> = self.json("manifest.json", &bytes)?;
+        let [image] = images.as_slice() else {
+            let why = format!("has {} images: save one alone", images.len());
+            return Err(self.failed("manifest.json", why));
+        };
+        for layer in &image.layers {
+            self.layer(layer, None)?;
+        }
+        Ok(())
+    }
+
+    fn layer(&mut self, name: &str, size: Option<u64>) -> Result<()> {
+        let (file, store, at, len) = self.open(name)?;
+        if let Some(size) = size.filter(|size| *size != len) {
+            return Err(self.failed(name, format!("has {len} bytes, not {size}")));
+        }
+        let stream = Stream::in_store(file, store, at, len);
+        let stream = stream.map_err(|error| self.failed(name, tar::broken(&error)))?;
+        self.assembly.next_layer();
+        let source = format!("{}: {name}", self.source);
+        tar::read(self.assembly, &source, stream, true)
+    }
+}

@@ -1,0 +1,110 @@
+//! Another image as a source: an ext4 or F2FS volume, which is opened for reading only.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use cairn::{ImageSpec, OpenOptions, Volume};
+use cairn_base::Ino;
+use cairn_vfs::{Attributes, FileKind, FileSystem, Seek, walk};
+
+use crate::assembly::{Assembly, NewKind};
+use crate::error::{Error, Result};
+use crate::node::{Contents, Metadata, RegularFile, Xattr};
+use crate::path::MemberPath;
+
+/// Opens the image, if a volume is in it.
+///
+/// # Errors
+/// The image has a volume that cannot be opened.
+pub(super) fn open(image: &ImageSpec) -> Result<Volume> {
+    cairn::open(image, &OpenOptions::read_only()).map_err(Error::image)
+}
+
+/// Puts everything on a volume in. An empty `lost+found` is left out: mkfs makes it where the
+/// format has it.
+///
+/// # Errors
+/// The volume is damaged, or cannot be read.
+pub(super) fn read(assembly: &mut Assembly, source: &str, volume: Volume) -> Result<()> {
+    let fs = volume.filesystem().clone();
+    let number = u32::try_from(assembly.stores.volumes.len()).unwrap_or(u32::MAX);
+    let mut found = Vec::new();
+    walk::walk(&*fs, fs.root(), &mut |visit| {
+        found.push((visit.path.to_vec(), visit.attributes.clone()));
+        Ok(walk::Next::Continue)
+    })
+    .map_err(|error| Error::volume(source, error))?;
+    let mut links: HashMap<Ino, usize> = HashMap::new();
+    let lost: &[u8] = b"lost+found";
+    let holds_lost = found.iter().any(|(path, _)| path.starts_with(b"lost+found/"));
+    for (path, of) in &found {
+        if path == lost && !holds_lost {
+            continue;
+        }
+        let failed = |why: String| Error::member(source, path, why);
+        let place = MemberPath::parse(path).map_err(failed)?;
+        let is_linked = of.links > 1 && of.kind != FileKind::Directory;
+        if assembly.rules.excludes(&place) {
+            continue;
+        }
+        if let Some(node) = links.get(&of.ino).filter(|_| is_linked) {
+            assembly.link_node(&place, *node).map_err(failed)?;
+            continue;
+        }
+        let volume_error =
+            |error| Error::volume(format!("{source}: {}", path.escape_ascii()), error);
+        let kind = kind(&*fs, of, number).map_err(volume_error)?;
+        let metadata = metadata(&*fs, of).map_err(volume_error)?;
+        let node = assembly.put(&place, metadata, kind).map_err(failed)?;
+        if let Some(node) = node.filter(|_| is_linked) {
+            links.insert(of.ino, node);
+        }
+    }
+    assembly.stores.add_volume(volume);
+    Ok(())
+}
+
+fn metadata(fs: &dyn FileSystem, of: &Attributes) -> cairn_vfs::Result<Metadata> {
+    let mut metadata = Metadata::new(of.permissions, (of.uid, of.gid), of.mtime);
+    (metadata.atime, metadata.ctime) = (of.atime, of.ctime);
+    for name in fs.listxattr(of.ino)? {
+        let value = fs.getxattr(of.ino, &name)?;
+        metadata.xattrs.push(Xattr { name: name.into(), value: value.into() });
+    }
+    Ok(metadata)
+}
+
+fn kind(fs: &dyn FileSystem, of: &Attributes, volume: u32) -> cairn_vfs::Result<NewKind> {
+    Ok(match of.kind {
+        FileKind::Directory => NewKind::Directory,
+        FileKind::Regular => NewKind::Regular(RegularFile {
+            size: of.size,
+            data: data(fs, of)?,
+            contents: Contents::Volume { volume, ino: of.ino },
+        }),
+        FileKind::Symlink => NewKind::Symlink(fs.readlink(of.ino)?.into()),
+        FileKind::CharDevice => NewKind::CharDevice(of.device),
+        FileKind::BlockDevice => NewKind::BlockDevice(of.device),
+        FileKind::Fifo => NewKind::Fifo,
+        FileKind::Socket => NewKind::Socket,
+    })
+}
+
+/// Where the file has data.
+fn data(fs: &dyn FileSystem, of: &Attributes) -> cairn_vfs::Result<Vec<Range<u64>>> {
+    let (mut ranges, mut at) = (Vec::new(), 0);
+    while at < of.size {
+        let start = match fs.seek(of.ino, at, Seek::Data) {
+            Ok(start) => start,
+            Err(cairn_vfs::Error::NoData) => break,
+            Err(error) => return Err(error),
+        };
+        let end = fs.seek(of.ino, start, Seek::Hole)?.min(of.size);
+        if start >= end {
+            break;
+        }
+        ranges.push(start..end);
+        at = end;
+    }
+    Ok(ranges)
+}

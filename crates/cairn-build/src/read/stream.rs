@@ -1,0 +1,195 @@
+//! [`Stream`]: the bytes of an archive, in order. An archive that is not compressed and lies in a
+//! regular file is read in place, and its contents stay there.
+
+use std::fs::File;
+use std::io::{self, BufReader, Cursor, Read};
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use super::zstd::Zstd;
+use crate::store::{KeepError, Stores};
+
+/// Bytes read ahead in place.
+const WINDOW: usize = 1 << 14;
+/// Bytes of a compressed stream that are read at a time.
+const BUFFER: usize = 1 << 16;
+/// Bytes that tell how a stream is compressed.
+const MAGIC: u64 = 6;
+
+/// The bytes of an archive.
+pub(crate) enum Stream {
+    /// A part of a file.
+    Place(Place),
+    /// What can be read only once.
+    Pipe(Box<dyn Read>),
+}
+
+/// A part of a file that is read in place.
+pub(crate) struct Place {
+    file: Arc<File>,
+    store: u32,
+    at: u64,
+    end: u64,
+    window: Vec<u8>,
+    window_at: u64,
+}
+
+impl Stream {
+    /// `len` bytes at `at` of a store; decompressed, if they are compressed.
+    ///
+    /// # Errors
+    /// They cannot be read, or are no valid stream.
+    pub(crate) fn in_store(file: Arc<File>, store: u32, at: u64, len: u64) -> io::Result<Self> {
+        let end = at.checked_add(len).ok_or(io::ErrorKind::InvalidInput)?;
+        let window = Vec::with_capacity(WINDOW);
+        let mut place = Place { file, store, at, end, window, window_at: at };
+        let mut magic = Vec::new();
+        (&mut place).take(MAGIC).read_to_end(&mut magic)?;
+        place.at = at;
+        match decoder(&magic, place)? {
+            Ok(decoded) => Ok(Self::Pipe(decoded)),
+            Err(place) => Ok(Self::Place(place)),
+        }
+    }
+
+    /// Standard input or another stream; decompressed, if it is compressed.
+    ///
+    /// # Errors
+    /// It cannot be read, or is no valid stream.
+    pub(crate) fn pipe(mut from: impl Read + 'static) -> io::Result<Self> {
+        let mut magic = Vec::new();
+        (&mut from).take(MAGIC).read_to_end(&mut magic)?;
+        let whole = Cursor::new(magic.clone()).chain(from);
+        match decoder(&magic, whole)? {
+            Ok(decoded) => Ok(Self::Pipe(decoded)),
+            Err(whole) => Ok(Self::Pipe(Box::new(BufReader::with_capacity(BUFFER, whole)))),
+        }
+    }
+
+    /// Puts bytes that were read back in front.
+    pub(crate) fn unread(self, bytes: Vec<u8>) -> Self {
+        match self {
+            Self::Place(mut place) => {
+                place.at = place.at.saturating_sub(bytes.len() as u64);
+                Self::Place(place)
+            }
+            Self::Pipe(from) => Self::Pipe(Box::new(Cursor::new(bytes).chain(from))),
+        }
+    }
+
+    /// Keeps the next `len` bytes for later. Returns the store and the offset in it.
+    pub(crate) fn keep(&mut self, len: u64, stores: &mut Stores) -> Result<(u32, u64), KeepError> {
+        match self {
+            Self::Place(place) => {
+                let at = place.at;
+                place.skip(len).map_err(KeepError::Read)?;
+                Ok((place.store, at))
+            }
+            Self::Pipe(from) => stores.keep(from, len),
+        }
+    }
+
+    /// Leaves out the next `len` bytes.
+    ///
+    /// # Errors
+    /// The stream ends before, or cannot be read.
+    pub(crate) fn skip(&mut self, len: u64) -> io::Result<()> {
+        match self {
+            Self::Place(place) => place.skip(len),
+            Self::Pipe(from) => {
+                let skipped = io::copy(&mut from.take(len), &mut io::sink())?;
+                if skipped == len { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
+            }
+        }
+    }
+
+    /// The next `len` bytes, in memory.
+    ///
+    /// # Errors
+    /// As [`Stream::skip`].
+    pub(crate) fn bytes(&mut self, len: usize) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        self.take(len as u64).read_to_end(&mut bytes)?;
+        if bytes.len() == len { Ok(bytes) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
+    }
+
+    /// Reads what is behind the archive, so that a checksum at the end is compared, and the program
+    /// that writes into a pipe can end.
+    ///
+    /// # Errors
+    /// It cannot be read, or the checksum is wrong.
+    pub(crate) fn drain(&mut self) -> io::Result<()> {
+        match self {
+            Self::Place(_) => Ok(()),
+            Self::Pipe(from) => io::copy(from, &mut io::sink()).map(drop),
+        }
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Place(place) => place.read(buffer),
+            Self::Pipe(from) => from.read(buffer),
+        }
+    }
+}
+
+impl Place {
+    fn skip(&mut self, len: u64) -> io::Result<()> {
+        let next = self.at.checked_add(len).filter(|next| *next <= self.end);
+        self.at = next.ok_or(io::ErrorKind::UnexpectedEof)?;
+        Ok(())
+    }
+
+    /// The bytes of the window from the present place on.
+    fn ahead(&self) -> Option<&[u8]> {
+        let skip = usize::try_from(self.at.checked_sub(self.window_at)?).ok()?;
+        self.window.get(skip..).filter(|ahead| !ahead.is_empty())
+    }
+}
+
+impl Read for Place {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let left = usize::try_from(self.end - self.at).unwrap_or(usize::MAX);
+        let want = buffer.len().min(left);
+        let Some(wanted) = buffer.get_mut(..want).filter(|wanted| !wanted.is_empty()) else {
+            return Ok(0);
+        };
+        if wanted.len() >= WINDOW {
+            let count = self.file.read_at(wanted, self.at)?;
+            self.at += count as u64;
+            return Ok(count);
+        }
+        if self.ahead().is_none() {
+            self.window.resize(WINDOW.min(left), 0);
+            let count = self.file.read_at(&mut self.window, self.at)?;
+            self.window.truncate(count);
+            self.window_at = self.at;
+        }
+        let ahead = self.ahead().unwrap_or_default();
+        let count = ahead.len().min(wanted.len());
+        wanted.iter_mut().zip(ahead).for_each(|(to, from)| *to = *from);
+        self.at += count as u64;
+        Ok(count)
+    }
+}
+
+/// The decompressed stream, or the stream itself if it is not compressed.
+fn decoder<R: Read + 'static>(magic: &[u8], from: R) -> io::Result<Result<Box<dyn Read>, R>> {
+    let buffered = |from| BufReader::with_capacity(BUFFER, from);
+    Ok(match magic {
+        [0x1f, 0x8b, ..] => Ok(Box::new(flate2::bufread::MultiGzDecoder::new(buffered(from)))),
+        [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => {
+            Ok(Box::new(Zstd::new(buffered(from))))
+        }
+        [0xfd, b'7', b'z', b'X', b'Z', 0] => {
+            Ok(Box::new(lzma_rust2::XzReader::new(buffered(from), true)))
+        }
+        [b'B', b'Z', b'h', ..] => {
+            let why = "compressed with bzip2: decompress it first, as in bzip2 -dc FILE | cairn build OUT -";
+            return Err(io::Error::new(io::ErrorKind::Unsupported, why));
+        }
+        _ => Err(from),
+    })
+}

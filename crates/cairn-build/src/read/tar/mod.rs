@@ -1,0 +1,363 @@
+//! tar as a source: ustar, GNU and pax, with long names, sparse members, extended attributes,
+//! access lists, devices and hard links.
+//!
+//! Nothing of an archive is trusted. A member that cannot be put in is an error that names it.
+
+mod acl_text;
+mod header;
+mod pax;
+
+use std::ops::Range;
+
+use cairn_vfs::Timestamp;
+
+use self::header::{BLOCK, Decoded, Header};
+use self::pax::{Extensions, HEADER_MAX, RANGES_MAX};
+use super::kept;
+use super::stream::Stream;
+use crate::assembly::{Assembly, NewKind};
+use crate::error::{Error, Result};
+use crate::node::{Metadata, RegularFile, encode_device};
+use crate::path::MemberPath;
+
+/// Longest name in GNU's long form.
+const NAME_MAX: u64 = 1 << 16;
+/// Members that are looked at to find out what an archive holds. An image has fewer files.
+const SCANNED: usize = 4096;
+/// Most bytes of a sparse map before the data: it is parsed again for each block.
+const MAP_MAX: u64 = 1 << 18;
+/// What begins the name of a whiteout, and the name that makes a directory opaque.
+const WHITEOUT: &[u8] = b".wh.";
+const OPAQUE: &[u8] = b".wh..wh..opq";
+
+/// True if the bytes begin a tar archive.
+pub(super) fn is_tar(start: &[u8]) -> bool {
+    let first = start.get(..BLOCK).unwrap_or_default();
+    header::is_header(first) || (first.len() == BLOCK && first.iter().all(|byte| *byte == 0))
+}
+
+/// The names of members in an archive, without reading contents; those before the first error.
+pub(super) fn names(mut stream: Stream) -> Vec<Vec<u8>> {
+    let mut names = Vec::new();
+    while let Ok(block) = stream.bytes(BLOCK) {
+        let Ok(Decoded::Header(header)) = header::decode(&block) else { break };
+        if names.len() >= SCANNED || stream.skip(padded(header.size)).is_err() {
+            break;
+        }
+        let name = header.path.strip_prefix(b"./").unwrap_or(&header.path);
+        names.push(name.to_vec());
+    }
+    names
+}
+
+/// With what fills the last block.
+fn padded(size: u64) -> u64 {
+    size.saturating_add(BLOCK as u64 - 1) / BLOCK as u64 * BLOCK as u64
+}
+
+/// Puts the members of an archive in. With `whiteouts`, it is a layer of a container image.
+///
+/// # Errors
+/// The archive is damaged, or a member cannot be put in.
+pub(super) fn read(
+    assembly: &mut Assembly,
+    source: &str,
+    stream: Stream,
+    whiteouts: bool,
+) -> Result<()> {
+    let mut tar = Tar {
+        assembly,
+        source,
+        stream,
+        whiteouts,
+        global: Extensions::default(),
+        local: Extensions::default(),
+        is_extended: false,
+        last: Vec::new(),
+    };
+    tar.members()?;
+    tar.stream.drain().map_err(|error| Error::source(source, broken(&error)))
+}
+
+/// The words for a stream that cannot be read.
+pub(super) fn broken(error: &std::io::Error) -> String {
+    match error.kind() {
+        std::io::ErrorKind::UnexpectedEof => "ends too early: it is truncated".into(),
+        _ => error.to_string(),
+    }
+}
+
+struct Tar<'a> {
+    assembly: &'a mut Assembly,
+    source: &'a str,
+    stream: Stream,
+    whiteouts: bool,
+    /// Records for all members that follow, and for the next one.
+    global: Extensions,
+    local: Extensions,
+    /// The next member has an extended header of its own.
+    is_extended: bool,
+    /// The last member, for errors.
+    last: Vec<u8>,
+}
+
+impl Tar<'_> {
+    fn failed(&self, why: impl ToString) -> Error {
+        Error::member(self.source, &self.last, why.to_string())
+    }
+
+    fn io(&self, error: &std::io::Error) -> Error {
+        self.failed(broken(error))
+    }
+
+    fn members(&mut self) -> Result<()> {
+        loop {
+            let block = self.stream.bytes(BLOCK).map_err(|error| {
+                let why = match error.kind() {
+                    std::io::ErrorKind::UnexpectedEof => {
+                        "is the last member before the end mark, which is missing: the archive is \
+                         truncated"
+                            .into()
+                    }
+                    _ => broken(&error),
+                };
+                self.failed(why)
+            })?;
+            match header::decode(&block).map_err(|why| self.behind(&why))? {
+                Decoded::Zeros => return Ok(()),
+                Decoded::Header(header) => self.header(*header)?,
+            }
+        }
+    }
+
+    /// An error of the header behind the last member.
+    fn behind(&self, why: &str) -> Error {
+        self.failed(format!("behind this member: {why}"))
+    }
+
+    fn header(&mut self, header: Header) -> Result<()> {
+        match header.kind {
+            b'x' | b'X' => {
+                let records = self.payload(&header, HEADER_MAX)?;
+                self.is_extended = true;
+                self.local.add(&records).map_err(|why| self.behind(&why))
+            }
+            b'g' => {
+                let records = self.payload(&header, HEADER_MAX)?;
+                self.global.add(&records).map_err(|why| self.behind(&why))?;
+                self.local = self.global.clone();
+                Ok(())
+            }
+            b'L' | b'K' => {
+                let mut name = self.payload(&header, NAME_MAX)?;
+                let end = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
+                name.truncate(end);
+                let place =
+                    if header.kind == b'L' { &mut self.local.path } else { &mut self.local.link };
+                *place = Some(name);
+                Ok(())
+            }
+            // The label of an archive.
+            b'V' => self.skip_payload(header.size),
+            _ => {
+                let extended = std::mem::take(&mut self.is_extended);
+                let of = std::mem::replace(&mut self.local, self.global.clone());
+                self.last = of.path.clone().unwrap_or_else(|| header.path.clone());
+                self.member(&header, &of, extended)
+            }
+        }
+    }
+
+    /// The contents of a header's own record.
+    fn payload(&mut self, header: &Header, most: u64) -> Result<Vec<u8>> {
+        if header.size > most {
+            return Err(self.behind(&format!("a record of {} bytes", header.size)));
+        }
+        let len = usize::try_from(header.size).unwrap_or(0);
+        let bytes = self.stream.bytes(len).map_err(|error| self.io(&error))?;
+        self.pad(header.size)?;
+        Ok(bytes)
+    }
+
+    fn skip_payload(&mut self, size: u64) -> Result<()> {
+        self.stream.skip(size).map_err(|error| self.io(&error))?;
+        self.pad(size)
+    }
+
+    /// Skips what fills the last block.
+    fn pad(&mut self, size: u64) -> Result<()> {
+        let padding = (BLOCK as u64 - size % BLOCK as u64) % BLOCK as u64;
+        self.stream.skip(padding).map_err(|error| self.io(&error))
+    }
+
+    fn member(&mut self, header: &Header, of: &Extensions, extended: bool) -> Result<()> {
+        let size = of.size.unwrap_or(header.size);
+        let path = MemberPath::parse(&self.last).map_err(|why| self.failed(why))?;
+        if self.whiteouts && self.whiteout(&path)? {
+            return self.skip_payload(size);
+        }
+        let metadata = self.metadata(header, of)?;
+        let device = encode_device(
+            of.device.0.unwrap_or(header.device.0),
+            of.device.1.unwrap_or(header.device.1),
+        );
+        let link = of.link.as_ref().unwrap_or(&header.link);
+        let kind = match header.kind {
+            // The oldest form of a directory.
+            b'0' | 0 if self.last.ends_with(b"/") => {
+                self.skip_payload(size)?;
+                NewKind::Directory
+            }
+            b'0' | 0 | b'7' | b'S' => {
+                let excluded = self.assembly.rules.excludes(&path);
+                match self.contents(header, of, size, excluded)? {
+                    Some(file) => NewKind::Regular(file),
+                    None => return Ok(()),
+                }
+            }
+            b'1' => {
+                let target = MemberPath::relative(link)
+                    .map_err(|why| self.failed(format!("its target: {why}")))?;
+                self.assembly.link(&path, &target).map_err(|why| self.failed(why))?;
+                return if extended { self.skip_payload(size) } else { Ok(()) };
+            }
+            b'2' => NewKind::Symlink(link.as_slice().into()),
+            b'3' => NewKind::CharDevice(device),
+            b'4' => NewKind::BlockDevice(device),
+            b'5' => NewKind::Directory,
+            // GNU's listing of a directory in an incremental archive.
+            b'D' => {
+                self.skip_payload(size)?;
+                NewKind::Directory
+            }
+            b'6' => NewKind::Fifo,
+            other => {
+                let kind = other.escape_ascii();
+                return Err(self.failed(format!("a member of the unknown kind '{kind}'")));
+            }
+        };
+        self.assembly.put(&path, metadata, kind).map(drop).map_err(|why| self.failed(why))
+    }
+
+    /// Applies a whiteout. False if the member is none.
+    fn whiteout(&mut self, path: &MemberPath) -> Result<bool> {
+        let Some((_, name)) = path.split() else { return Ok(false) };
+        let Some(hidden) = name.strip_prefix(WHITEOUT) else { return Ok(false) };
+        if name == OPAQUE {
+            self.assembly.opaque(&path.parent());
+        } else if !hidden.starts_with(WHITEOUT) {
+            let hidden = path.parent().join(hidden).map_err(|why| self.failed(why))?;
+            if matches!(hidden.split(), Some((_, b"." | b".."))) {
+                return Err(self.failed("a whiteout of the directory itself"));
+            }
+            self.assembly.whiteout(&hidden);
+        }
+        Ok(true)
+    }
+
+    fn metadata(&self, header: &Header, of: &Extensions) -> Result<Metadata> {
+        let id = |id: u64, what: &str| {
+            u32::try_from(id)
+                .ok()
+                .filter(|id| *id != u32::MAX)
+                .ok_or_else(|| self.failed(format!("{what} {id} is not possible")))
+        };
+        let owner = (
+            id(of.uid.unwrap_or(header.uid), "owner")?,
+            id(of.gid.unwrap_or(header.gid), "group")?,
+        );
+        let plain = Timestamp { seconds: header.mtime, nanoseconds: 0 };
+        let mut metadata = Metadata::new(header.mode, owner, of.mtime.unwrap_or(plain));
+        metadata.atime = of.atime.unwrap_or(metadata.mtime);
+        metadata.ctime = of.ctime.unwrap_or(metadata.mtime);
+        metadata.xattrs = of.xattrs();
+        Ok(metadata)
+    }
+
+    /// The contents of a regular file; `None` if it is excluded.
+    fn contents(
+        &mut self,
+        header: &Header,
+        of: &Extensions,
+        size: u64,
+        excluded: bool,
+    ) -> Result<Option<RegularFile>> {
+        let (map, real, stored) = self.sparse_map(header, of, size)?;
+        if excluded {
+            self.skip_payload(stored)?;
+            return Ok(None);
+        }
+        let data = match map {
+            Some(map) => check_map(map, real, stored).map_err(|why| self.failed(why))?,
+            None => Some(0..stored).filter(|range| !range.is_empty()).into_iter().collect(),
+        };
+        let stores = &mut self.assembly.stores;
+        let place = self
+            .stream
+            .keep(stored, stores)
+            .map_err(|error| Error::member(self.source, &self.last, kept(&error)));
+        let (store, at) = place?;
+        self.pad(stored)?;
+        Ok(Some(RegularFile::stored(real, data, store, at)))
+    }
+
+    /// The map of a sparse member, its real size, and the bytes that are stored for it.
+    #[allow(clippy::type_complexity, reason = "three facts of one member")]
+    fn sparse_map(
+        &mut self,
+        header: &Header,
+        of: &Extensions,
+        size: u64,
+    ) -> Result<(Option<Vec<Range<u64>>>, u64, u64)> {
+        if let Some((map, mut goes_on, real)) = header.sparse.clone() {
+            let mut map = map;
+            while goes_on {
+                let block = self.stream.bytes(BLOCK).map_err(|error| self.io(&error))?;
+                let (more, again) = header::more_sparse(&block).map_err(|why| self.failed(why))?;
+                map.extend(more);
+                goes_on = again;
+                if map.len() > RANGES_MAX {
+                    return Err(self.failed("a sparse map of too many ranges"));
+                }
+            }
+            return Ok((Some(map), real, size));
+        }
+        let real = of.sparse.size.unwrap_or(size);
+        if !of.sparse.in_data {
+            let map = of.sparse.map.clone();
+            let real = if map.is_some() { real } else { size };
+            return Ok((map, real, size));
+        }
+        let mut bytes = Vec::new();
+        loop {
+            let left = size.saturating_sub(bytes.len() as u64);
+            if left < BLOCK as u64 {
+                return Err(self.failed("its sparse map does not end"));
+            }
+            bytes.extend(self.stream.bytes(BLOCK).map_err(|error| self.io(&error))?);
+            if bytes.len() as u64 > MAP_MAX {
+                return Err(self.failed("its sparse map is too long"));
+            }
+            // The last block has the last line, so a map is whole when its number of lines is.
+            if let Some(map) = pax::map_in_data(&bytes).map_err(|why| self.failed(why))? {
+                return Ok((Some(map), real, size - bytes.len() as u64));
+            }
+        }
+    }
+}
+
+/// The ranges with data, if the map fits the member.
+fn check_map(map: Vec<Range<u64>>, real: u64, stored: u64) -> Result<Vec<Range<u64>>, String> {
+    let (mut end, mut sum) = (0, 0_u64);
+    for range in &map {
+        if range.start < end || range.end > real {
+            return Err(format!("its sparse map is wrong at byte {}", range.start));
+        }
+        end = range.end;
+        sum = sum.saturating_add(range.end - range.start);
+    }
+    if sum != stored {
+        return Err(format!("its sparse map has {sum} bytes of data, the archive {stored}"));
+    }
+    Ok(map.into_iter().filter(|range| !range.is_empty()).collect())
+}

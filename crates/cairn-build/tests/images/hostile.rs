@@ -1,0 +1,184 @@
+//! Archives that nobody should have made: an error names the member, and nothing is left.
+
+use std::path::Path;
+
+use cairn::Format;
+use cairn_build::{Size, build};
+use cairn_testkit::judge;
+use cairn_testkit::place::Place;
+use cairn_testkit::tree::TreeSpec;
+
+use crate::support::{options, refused, seeded, seeds};
+
+/// A member of a tar archive: name, kind, link, size in the header, contents.
+struct Member<'a>(&'a [u8], u8, &'a [u8], u64, &'a [u8]);
+
+fn header(member: &Member<'_>) -> Vec<u8> {
+    let mut block = vec![0; 512];
+    let mut put = |at: usize, bytes: &[u8]| block[at..at + bytes.len()].copy_from_slice(bytes);
+    put(0, member.0);
+    put(100, b"0000644\0");
+    put(108, b"0000000\0");
+    put(116, b"0000000\0");
+    put(124, format!("{:011o}\0", member.3).as_bytes());
+    put(136, b"00000000000\0");
+    put(148, b"        ");
+    put(156, &[member.1]);
+    put(157, member.2);
+    put(257, b"ustar\x0000");
+    let sum: u32 = block.iter().map(|byte| u32::from(*byte)).sum();
+    block[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+    block
+}
+
+fn archive(members: &[Member<'_>]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for member in members {
+        bytes.extend(header(member));
+        bytes.extend_from_slice(member.4);
+        bytes.resize(bytes.len().next_multiple_of(512), 0);
+    }
+    bytes.resize(bytes.len() + 1024, 0);
+    bytes
+}
+
+const fn file<'a>(name: &'a [u8], contents: &'a [u8]) -> Member<'a> {
+    Member(name, b'0', b"", contents.len() as u64, contents)
+}
+
+#[track_caller]
+fn says(members: &[Member<'_>], words: &[&str]) {
+    let place = Place::new();
+    let tar = place.path().join("hostile.tar");
+    std::fs::write(&tar, archive(members)).unwrap();
+    for format in [Format::Ext4, Format::F2fs] {
+        let said = refused(format, &place.path().join("image"), &[tar.to_str().unwrap()]);
+        for word in words {
+            assert!(said.contains(word), "'{word}' is not in: {said}");
+        }
+    }
+    let left = std::fs::read_dir(place.path()).unwrap().count();
+    assert_eq!(left, 1, "something was made beside the archive");
+}
+
+#[test]
+fn names_that_lead_out_of_the_image() {
+    says(&[file(b"../evil", b"x")], &["hostile.tar", "../evil", "'..'"]);
+    says(&[file(b"a/../../evil", b"x")], &["a/../../evil", "'..'"]);
+    says(&[file(b"/etc/evil", b"x")], &["/etc/evil", "absolute"]);
+    says(
+        &[file(&[b'n'; 100], b""), file(b"d/", b"x"), Member(b"l", b'1', b"../x", 0, b"")],
+        &["l: ", "'..'"],
+    );
+}
+
+#[test]
+fn nothing_is_written_through_a_link() {
+    let link = |target| Member(b"out", b'2', target, 0, b"");
+    says(&[link(b"/etc"), file(b"out/passwd", b"x")], &["out/passwd", "symbolic link"]);
+    says(&[link(b"."), Member(b"out/dir", b'5', b"", 0, b"")], &["out/dir", "symbolic link"]);
+    says(&[file(b"f", b"x"), file(b"f/below", b"x")], &["f/below", "not a directory"]);
+}
+
+#[test]
+fn hard_links_to_nowhere_and_to_directories() {
+    says(&[Member(b"l", b'1', b"none", 0, b"")], &["l: ", "none", "not there"]);
+    says(
+        &[Member(b"d", b'5', b"", 0, b""), Member(b"l", b'1', b"d", 0, b"")],
+        &["l: ", "directory"],
+    );
+    says(
+        &[Member(b"s", b'2', b"t", 0, b""), file(b"t", b"x"), Member(b"l", b'1', b"s/t", 0, b"")],
+        &["l: ", "not there"],
+    );
+    says(&[Member(b"./", b'0', b"", 0, b""), Member(b".", b'2', b"x", 0, b"")], &["root"]);
+    says(&[Member(b"s", b'2', b"", 0, b"")], &["s: ", "symbolic link"]);
+}
+
+#[test]
+fn sizes_that_are_not_there() {
+    says(&[Member(b"huge", b'0', b"", 0o77_777_777_777, b"x")], &["huge", "truncated"]);
+    says(&[Member(b"x", b'x', b"", 0o77_777_777_777, b"")], &["record of"]);
+    says(&[Member(b"p", b'x', b"", 32, b"32 size=99999999999999999999999\n")], &["size"]);
+}
+
+/// Names need not be UTF-8.
+#[test]
+fn names_of_8_bits_are_kept() {
+    let place = Place::new();
+    let tar = place.path().join("bits.tar");
+    std::fs::write(&tar, archive(&[file(b"\xff\xfe\x80", b"x"), file(b"caf\xe9", b"y")])).unwrap();
+    let image = place.path().join("image");
+    build(options(Format::Ext4, &image, &[tar.to_str().unwrap()])).unwrap();
+    judge::assert_clean(&image);
+    let seen = crate::support::digest(&image);
+    assert!(seen.get(b"\xff\xfe\x80").is_some() && seen.get(b"caf\xe9").is_some());
+}
+
+#[test]
+fn a_bomb_ends_at_the_size_that_was_asked_for() {
+    let place = Place::new();
+    let bomb = place.path().join("bomb.tar.zst");
+    let source = place.path().join("zeros");
+    std::fs::create_dir(&source).unwrap();
+    std::fs::File::create(source.join("zeros")).unwrap().set_len(2 << 30).unwrap();
+    let words = ["--zstd", "-cf", bomb.to_str().unwrap(), "-C", source.to_str().unwrap(), "zeros"];
+    judge::run("tar", words);
+    let image = place.path().join("image");
+    let error = build(cairn_build::Options {
+        size: Size::Exact(64 << 20),
+        ..options(Format::Ext4, &image, &[bomb.to_str().unwrap()])
+    });
+    let said = error.expect_err("it cannot fit").to_string();
+    assert!(said.contains("zeros") && said.contains("67108864"), "{said}");
+    assert!(!image.exists());
+}
+
+/// Every truncation is an error; every damaged bit is an error or changes what is built, and never
+/// more than that.
+#[test]
+fn truncated_and_damaged_archives() {
+    let place = Place::new();
+    let source = place.path().join("source");
+    seeded(&source, &TreeSpec { directories: 3, files: 12, size_max: 3000, ..TreeSpec::small(1) });
+    let run = |words: &[&str]| judge::run("tar", words);
+    for name in ["a.tar", "a.tar.gz", "a.tar.xz", "a.tar.zst"] {
+        let whole = place.path().join(name);
+        let (out, from) = (whole.to_str().unwrap(), source.to_str().unwrap());
+        run(&["-caSf", out, "--format=pax", "--xattrs", "--xattrs-include=*", "-C", from, "."]);
+        let bytes = std::fs::read(&whole).unwrap();
+        let damaged = place.path().join("damaged");
+        let try_it = |bytes: &[u8]| {
+            std::fs::write(&damaged, bytes).unwrap();
+            let image = place.path().join("image");
+            let limits = cairn_build::Limits { bytes: 64 << 20, nodes: 100_000 };
+            let source = cairn_build::Source { name: damaged.clone().into(), platform: None };
+            let tree = cairn_build::assemble(
+                &[source],
+                cairn_build::Rules::default(),
+                limits,
+                Path::new(place.path()).to_owned(),
+            );
+            assert!(!image.exists());
+            tree.err().map(|error| error.to_string())
+        };
+        assert_eq!(try_it(&bytes), None, "{name}");
+        let mut rng = fastrand::Rng::with_seed(5);
+        for _ in seeds(40) {
+            // The end mark of a plain archive fills a record of 10 KiB.
+            let contents = if name == "a.tar" { bytes.len() - 10_240 } else { bytes.len() - 1 };
+            let len = rng.usize(0..contents);
+            let said = try_it(&bytes[..len]);
+            assert!(said.is_some(), "{name} of {len} bytes was taken");
+        }
+        for _ in seeds(200) {
+            let mut damaged = bytes.clone();
+            let bit = rng.usize(0..bytes.len() * 8);
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            let said = try_it(&damaged);
+            // A checksum covers all of a compressed archive but the name in gzip's header.
+            let is_covered = name != "a.tar" && bit / 8 > 20;
+            assert!(said.is_some() || !is_covered, "{name}: bit {bit} was not missed");
+        }
+    }
+}
