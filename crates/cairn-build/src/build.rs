@@ -23,10 +23,6 @@ const SHRINK_TRIES: usize = 8;
 const RESERVED_INODES: u64 = 11;
 /// Bytes of free space for each free inode, as mke2fs has it.
 const INODE_RATIO: u64 = 16_384;
-/// Most file contents, if the size is not given.
-const BYTES_MAX: u64 = 16 << 40;
-/// Most files, if the size is not given.
-const NODES_MAX: u64 = 1 << 23;
 
 /// How large the image is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,7 +99,7 @@ pub fn build(mut options: Options) -> Result<Built> {
     let output = Unfinished::create(&options.output, options.overwrite)?;
     let limits = match options.size {
         Size::Exact(size) => Limits { bytes: size, nodes: size / 256 },
-        Size::Auto | Size::Min => Limits { bytes: BYTES_MAX, nodes: NODES_MAX },
+        Size::Auto | Size::Min => Limits::UNBOUNDED,
     };
     let rules = std::mem::take(&mut options.rules);
     let spool = output::directory(&options.output);

@@ -13,8 +13,10 @@
 
 mod assembly;
 mod build;
+mod compare;
 pub mod error;
 mod estimate;
+mod export;
 mod node;
 mod output;
 mod path;
@@ -25,7 +27,9 @@ mod store;
 mod tree;
 
 pub use build::{Built, Free, Options, Size, build};
+pub use compare::{Change, Difference, compare};
 pub use error::{Error, Result};
+pub use export::{Compression, ExportOptions, export};
 pub use node::{Kind, Metadata, Node, NodeId, RegularFile, Xattr};
 pub use read::{Source, assemble};
 pub use rules::{IdRange, PathTest, Rules};

@@ -185,7 +185,6 @@ pub(crate) fn encode_device(major: u32, minor: u32) -> u32 {
 }
 
 /// Major and minor number of an encoded device.
-#[cfg(test)]
 pub(crate) fn decode_device(device: u32) -> (u32, u32) {
     ((device >> 8) & 0xfff, (device & 0xff) | ((device >> 12) & 0xfff00))
 }

@@ -62,6 +62,10 @@ impl Unfinished {
         self.file.path()
     }
 
+    pub(crate) fn file(&self) -> &fs::File {
+        self.file.as_file()
+    }
+
     /// Removes all contents.
     pub(crate) fn empty(&self) -> Result<()> {
         self.file.as_file().set_len(0).map_err(|error| Error::host(&self.path, error))

@@ -31,6 +31,11 @@ pub struct Limits {
     pub nodes: u64,
 }
 
+impl Limits {
+    /// As much as the host takes, and as many files as memory should be used for.
+    pub const UNBOUNDED: Self = Self { bytes: 16 << 40, nodes: 1 << 23 };
+}
+
 /// All stores of one build.
 pub(crate) struct Stores {
     files: Vec<Arc<File>>,

@@ -4,7 +4,8 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::volume_command::VolumeCommand;
 use crate::commands::{
-    build, freeze, generate, info, lab, mkfs, mount, remount, serve_nothing, shell, stats, umount,
+    build, diff, export, freeze, generate, info, lab, mkfs, mount, remount, serve_nothing, shell,
+    stats, umount,
 };
 use crate::failure::Outcome;
 
@@ -32,6 +33,10 @@ pub enum Command {
     Mkfs(mkfs::Args),
     /// Make an image of directories, archives and other images.
     Build(build::Args),
+    /// Write what an image holds as a tar archive.
+    Export(export::Args),
+    /// Compare two images, or an image with a directory or an archive.
+    Diff(diff::Args),
     /// Mount an image through FUSE.
     Mount(mount::Args),
     /// Unmount, and return when the image is clean on disk.
@@ -70,6 +75,8 @@ impl Command {
         match self {
             Self::Mkfs(args) => mkfs::run(args),
             Self::Build(args) => build::run(args),
+            Self::Export(args) => export::run(args),
+            Self::Diff(args) => diff::run(args),
             Self::Mount(args) => mount::run(args),
             Self::Umount(args) => umount::run(args),
             Self::Remount(args) => remount::run(args),

@@ -1,7 +1,7 @@
 //! ext4: extents, index blocks, attribute blocks and hashed directories, with blocks of 4096 bytes
 //! and inodes of 256.
 
-use super::{BLOCK, data_blocks};
+use super::blocks::{BLOCK, data_blocks};
 use crate::node::{Kind, Node};
 
 /// Bytes for attributes in an inode of 256 bytes, behind the 4 bytes of their magic number.

@@ -1,7 +1,7 @@
 //! F2FS: a node block for each inode and attribute set, direct nodes for large files, and
 //! directories of hashed levels.
 
-use super::data_blocks;
+use super::blocks::{BLOCK, data_blocks};
 use crate::node::{Kind, Node};
 
 /// Block addresses in an inode with inline attributes, and in a direct node.
@@ -20,7 +20,7 @@ pub(super) fn blocks(node: &Node) -> u64 {
     let (data, last) = match &node.kind {
         Kind::Regular(file) => {
             let is_inline = file.size <= INLINE;
-            let last = file.data.last().map_or(0, |range| range.end.div_ceil(super::BLOCK));
+            let last = file.data.last().map_or(0, |range| range.end.div_ceil(BLOCK));
             if is_inline { (0, 0) } else { (data_blocks(node).0, last) }
         }
         Kind::Directory(entries) => {

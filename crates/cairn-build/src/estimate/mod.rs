@@ -3,16 +3,15 @@
 //! The bound is close: it counts every block of data, maps, attributes and directories. Only the
 //! fill of hashed directories is estimated, because it depends on the names' hashes.
 
+mod blocks;
 mod ext4;
 mod f2fs;
 
 use cairn::Format;
 
-use crate::node::{Kind, Node};
+pub(crate) use self::blocks::BLOCK;
+use crate::node::Node;
 use crate::tree::Tree;
-
-/// Bytes of a block, in both formats.
-pub(crate) const BLOCK: u64 = 4096;
 
 /// What a tree takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,19 +44,4 @@ pub(crate) fn held_back(format: Format, blocks: u64) -> u64 {
         Format::F2fs => 0,
         _ => ext4::held_back(blocks),
     }
-}
-
-/// Blocks with data of a regular file: a block that two ranges share counts once.
-fn data_blocks(node: &Node) -> (u64, u64) {
-    let Kind::Regular(file) = &node.kind else { return (0, 0) };
-    let (mut blocks, mut runs, mut end) = (0_u64, 0_u64, None);
-    for range in &file.data {
-        let first = range.start / BLOCK;
-        let last = range.end.div_ceil(BLOCK);
-        let from = end.map_or(first, |end: u64| first.max(end));
-        blocks = blocks.saturating_add(last.saturating_sub(from));
-        runs += u64::from(end.is_none_or(|end| first > end));
-        end = Some(last);
-    }
-    (blocks, runs)
 }

@@ -12,6 +12,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
 
+use super::reasons::broken;
 use super::stream::Stream;
 use super::tar;
 use crate::assembly::Assembly;
@@ -267,7 +268,7 @@ impl Container<'_> {
             return Err(self.failed(name, format!("has {len} bytes, not {size}")));
         }
         let stream = Stream::in_store(file, store, at, len);
-        let stream = stream.map_err(|error| self.failed(name, tar::broken(&error)))?;
+        let stream = stream.map_err(|error| self.failed(name, broken(&error)))?;
         self.assembly.next_layer();
         let source = format!("{}: {name}", self.source);
         tar::read(self.assembly, &source, stream, true)

@@ -4,9 +4,8 @@ use std::collections::HashMap;
 
 use cairn_vfs::{FileKind, Timestamp};
 
-use super::kept;
+use super::reasons::{broken, kept};
 use super::stream::Stream;
-use super::tar::broken;
 use crate::assembly::{Assembly, NewKind};
 use crate::error::{Error, Result};
 use crate::node::{Metadata, RegularFile, encode_device};

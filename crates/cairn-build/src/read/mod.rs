@@ -4,6 +4,7 @@ mod container;
 mod cpio;
 mod directory;
 mod image;
+mod reasons;
 mod stream;
 mod tar;
 mod zstd;
@@ -17,11 +18,12 @@ use std::sync::Arc;
 
 use cairn::{ImageSpec, Part};
 
+use self::reasons::broken;
 use self::stream::Stream;
 use crate::assembly::Assembly;
 use crate::error::{Error, Result};
 use crate::rules::Rules;
-use crate::store::{KeepError, Limits};
+use crate::store::Limits;
 use crate::tree::Tree;
 
 /// Bytes that tell what an archive is.
@@ -107,7 +109,7 @@ fn is_volume(path: &Path, metadata: &Metadata) -> Result<bool> {
 }
 
 fn unread(source: &str, error: &io::Error) -> Error {
-    Error::source(source, tar::broken(error))
+    Error::source(source, broken(error))
 }
 
 /// Puts an archive in whose kind its first bytes tell.
@@ -126,19 +128,4 @@ fn archive(assembly: &mut Assembly, source: &str, mut stream: Stream) -> Result<
         None => "neither a directory, an archive (tar, cpio) nor an image".into(),
     };
     Err(Error::source(source, why))
-}
-
-/// Why contents could not be kept, for a member's error.
-fn kept(error: &KeepError) -> String {
-    match error {
-        KeepError::Read(error) => tar::broken(error),
-        KeepError::Write(directory, error) => {
-            format!("its contents cannot be kept in {}: {error}", directory.display())
-        }
-        KeepError::TooMuch(limit) => {
-            format!(
-                "the contents have more than the {limit} bytes of the image: give a larger --size"
-            )
-        }
-    }
 }

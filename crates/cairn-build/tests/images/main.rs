@@ -2,6 +2,7 @@
 //! programs unpack.
 
 mod archives;
+mod back;
 mod hostile;
 mod others;
 mod support;

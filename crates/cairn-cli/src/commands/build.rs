@@ -129,7 +129,7 @@ fn parse_map(text: &str) -> Result<IdRange, String> {
 }
 
 /// A pattern without a slash is for names; one with a slash is for whole paths.
-fn path_test(pattern: &OsString) -> PathTest {
+pub(super) fn path_test(pattern: &OsString) -> PathTest {
     let bytes = pattern.as_bytes();
     if !bytes.contains(&b'/') {
         let pattern = Pattern::parse(bytes);

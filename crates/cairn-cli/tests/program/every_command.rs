@@ -51,6 +51,8 @@ const TABLE: &[(&str, &[&str])] = &[
 /// Commands without an image. Their output is tested below or in other tests.
 const WITHOUT_IMAGE: &[&str] = &[
     "build",
+    "export",
+    "diff",
     "mount",
     "umount",
     "remount",

@@ -126,7 +126,8 @@ fn images(example: &str) -> String {
     if example.contains("?offset=1M") {
         script += "cp --sparse=auto \"$HERE\"/offset.img disk.img\n";
     }
-    if example.contains("root.img") && !example.contains("mkfs") {
+    let makes_it = ["mkfs", "cairn build"].iter().any(|command| example.contains(command));
+    if example.contains("root.img") && !makes_it {
         script += "mv disk.img root.img\n";
     }
     script + "cp -r \"$HERE\"/[!dop]* .\n"

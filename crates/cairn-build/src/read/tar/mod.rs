@@ -13,7 +13,7 @@ use cairn_vfs::Timestamp;
 
 use self::header::{BLOCK, Decoded, Header};
 use self::pax::{Extensions, HEADER_MAX, RANGES_MAX};
-use super::kept;
+use super::reasons::{broken, kept};
 use super::stream::Stream;
 use crate::assembly::{Assembly, NewKind};
 use crate::error::{Error, Result};
@@ -77,14 +77,6 @@ pub(super) fn read(
     };
     tar.members()?;
     tar.stream.drain().map_err(|error| Error::source(source, broken(&error)))
-}
-
-/// The words for a stream that cannot be read.
-pub(super) fn broken(error: &std::io::Error) -> String {
-    match error.kind() {
-        std::io::ErrorKind::UnexpectedEof => "ends too early: it is truncated".into(),
-        _ => error.to_string(),
-    }
 }
 
 struct Tar<'a> {

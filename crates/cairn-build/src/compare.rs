@@ -1,0 +1,206 @@
+//! [`compare`]: what differs between two trees, whatever they come from.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::error::Result;
+use crate::node::{Kind, Node, NodeId, RegularFile};
+use crate::tree::Tree;
+
+/// Bytes compared at a time.
+const CHUNK: u64 = 1 << 18;
+
+/// A path that differs, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// The path, without a leading slash; empty for the root.
+    pub path: Vec<u8>,
+    /// What differs.
+    pub what: Vec<Change>,
+}
+
+/// How a path differs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Only the first tree has it.
+    OnlyInFirst,
+    /// Only the second tree has it.
+    OnlyInSecond,
+    /// It is of another kind.
+    Kind,
+    /// Bytes of a file, the target of a symbolic link, or a device number.
+    Contents,
+    /// Permission bits.
+    Mode,
+    /// Owner or group.
+    Owner,
+    /// Modification time.
+    Time,
+    /// Extended attributes.
+    Xattrs,
+    /// Which names share an inode.
+    Links,
+}
+
+impl Change {
+    /// The word for it.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::OnlyInFirst => "only in the first",
+            Self::OnlyInSecond => "only in the second",
+            Self::Kind => "kind",
+            Self::Contents => "contents",
+            Self::Mode => "mode",
+            Self::Owner => "owner",
+            Self::Time => "time",
+            Self::Xattrs => "attributes",
+            Self::Links => "hard links",
+        }
+    }
+}
+
+/// All paths of a tree.
+fn paths(tree: &Tree) -> BTreeMap<Vec<u8>, NodeId> {
+    let mut all = BTreeMap::from([(Vec::new(), NodeId::ROOT)]);
+    let mut pending = vec![(NodeId::ROOT, Vec::new())];
+    while let Some((directory, path)) = pending.pop() {
+        let Some(Node { kind: Kind::Directory(entries), .. }) = tree.node(directory) else {
+            continue;
+        };
+        for (name, id) in entries {
+            let slash: &[u8] = if path.is_empty() { b"" } else { b"/" };
+            let whole = [path.as_slice(), slash, name].concat();
+            all.insert(whole.clone(), *id);
+            if matches!(tree.node(*id), Some(Node { kind: Kind::Directory(_), .. })) {
+                pending.push((*id, whole));
+            }
+        }
+    }
+    all
+}
+
+/// Passes what differs to `take`, in the order of paths. Access and change times do not count, nor
+/// does where files have holes. Returns the number of differing paths.
+///
+/// # Errors
+/// A file of one of the trees cannot be read.
+pub fn compare(
+    first: &Tree,
+    second: &Tree,
+    with_times: bool,
+    take: &mut dyn FnMut(&Difference),
+) -> Result<u64> {
+    let (ours, theirs) = (paths(first), paths(second));
+    let all: BTreeSet<&Vec<u8>> = ours.keys().chain(theirs.keys()).collect();
+    // The first path of a node stands for it: names share an inode if it is the same on both sides.
+    let mut groups = (BTreeMap::new(), BTreeMap::new());
+    let (mut count, mut hidden): (u64, Option<Vec<u8>>) = (0, None);
+    for path in all {
+        let (left, right) = (ours.get(path), theirs.get(path));
+        if hidden.as_ref().is_some_and(|above| path.starts_with(above)) {
+            continue;
+        }
+        let what = match (left, right) {
+            (Some(left), Some(right)) => {
+                let group_left = groups.0.entry(*left).or_insert(path).as_slice();
+                let group_right = groups.1.entry(*right).or_insert(path).as_slice();
+                let same_links = group_left == group_right;
+                let nodes = first.node(*left).zip(second.node(*right));
+                let Some((left, right)) = nodes else { continue };
+                let mut what = differing((first, left), (second, right), with_times)?;
+                if !same_links {
+                    what.push(Change::Links);
+                }
+                what
+            }
+            (Some(_), None) => vec![Change::OnlyInFirst],
+            _ => vec![Change::OnlyInSecond],
+        };
+        if what.is_empty() {
+            continue;
+        }
+        if matches!(what.as_slice(), [Change::OnlyInFirst | Change::OnlyInSecond]) {
+            hidden = Some([path.as_slice(), b"/"].concat());
+        }
+        count += 1;
+        take(&Difference { path: path.clone(), what });
+    }
+    Ok(count)
+}
+
+fn differing(
+    (first, left): (&Tree, &Node),
+    (second, right): (&Tree, &Node),
+    with_times: bool,
+) -> Result<Vec<Change>> {
+    if left.kind.file_kind() != right.kind.file_kind() {
+        return Ok(vec![Change::Kind]);
+    }
+    let (ours, theirs) = (&left.metadata, &right.metadata);
+    let is_link = matches!(left.kind, Kind::Symlink(_));
+    let same_contents = match (&left.kind, &right.kind) {
+        (Kind::Regular(left), Kind::Regular(right)) => same((first, left), (second, right))?,
+        (Kind::Directory(_), _) => true,
+        (left, right) => left == right,
+    };
+    let facts = [
+        (same_contents, Change::Contents),
+        (is_link || ours.permissions == theirs.permissions, Change::Mode),
+        ((ours.uid, ours.gid) == (theirs.uid, theirs.gid), Change::Owner),
+        (!with_times || ours.mtime == theirs.mtime, Change::Time),
+        (ours.xattrs == theirs.xattrs, Change::Xattrs),
+    ];
+    Ok(facts.into_iter().filter(|(same, _)| !same).map(|(_, change)| change).collect())
+}
+
+/// Reads a file; holes are zeros.
+struct Reader<'a> {
+    tree: &'a Tree,
+    file: &'a RegularFile,
+    buffer: Vec<u8>,
+}
+
+impl Reader<'_> {
+    fn piece(&mut self, at: u64, len: u64) -> Result<&[u8]> {
+        let end = at.saturating_add(len);
+        self.buffer.clear();
+        self.buffer.resize(usize::try_from(len).unwrap_or(0), 0);
+        let from = self.file.data.partition_point(|range| range.end <= at);
+        for range in self.file.data.iter().skip(from).take_while(|range| range.start < end) {
+            let (start, stop) = (range.start.max(at), range.end.min(end));
+            let places = usize::try_from(start - at).ok().zip(usize::try_from(stop - at).ok());
+            if let Some(part) = places.and_then(|(from, to)| self.buffer.get_mut(from..to)) {
+                self.tree.read(self.file, start, part)?;
+            }
+        }
+        Ok(&self.buffer)
+    }
+}
+
+/// True if both files have the same bytes. Where both have holes nothing is read.
+fn same(
+    (first, left): (&Tree, &RegularFile),
+    (second, right): (&Tree, &RegularFile),
+) -> Result<bool> {
+    if left.size != right.size {
+        return Ok(false);
+    }
+    let mut ours = Reader { tree: first, file: left, buffer: Vec::new() };
+    let mut theirs = Reader { tree: second, file: right, buffer: Vec::new() };
+    let next_data = |file: &RegularFile, at: u64| {
+        let next = file.data.get(file.data.partition_point(|range| range.end <= at));
+        next.map_or(file.size, |range| range.start.max(at))
+    };
+    let mut at = 0;
+    loop {
+        at = next_data(left, at).min(next_data(right, at));
+        let len = left.size.saturating_sub(at).min(CHUNK);
+        if len == 0 {
+            return Ok(true);
+        }
+        if ours.piece(at, len)? != theirs.piece(at, len)? {
+            return Ok(false);
+        }
+        at += len;
+    }
+}
