@@ -8,7 +8,8 @@
 //! | module | knows |
 //! |---|---|
 //! | `source` | the tree, as the caller gives it |
-//! | `survey` | needs and checks; `attributes`, `values`, `directory`, `regular`, `inline` the form of nodes |
+//! | `survey` | what nodes need, and whether they can be stored |
+//! | `attributes`, `values`, `directory`, `regular`, `inline` | the form of nodes |
 //! | `volume`, `stream` | the planned volume, and its free blocks as one sequence |
 //! | `places` | where each node is |
 //! | `units`, `writer` | parts that threads write; `records`, `contents` their bytes |

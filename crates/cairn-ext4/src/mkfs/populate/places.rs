@@ -1,7 +1,7 @@
 //! [`Places`]: the place of each node in the stream of free blocks.
 //!
-//! Blocks of attributes come first, then values with their own inodes, then directories and links, then files; each in the order of
-//! ids. The blocks of a file's extent tree follow its data.
+//! Blocks of attributes come first, then values with their own inodes, then directories and links,
+//! then files; each in the order of ids. The blocks of a file's extent tree follow its data.
 
 use super::attributes::NONE;
 use super::regular::{extents, segments, tree_blocks};
