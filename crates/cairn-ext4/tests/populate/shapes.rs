@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use cairn_block::BlockDevice;
 use cairn_block::file::{FileDevice, OpenOptions};
+use cairn_ext4::mkfs::MkfsOptions;
 use cairn_testkit::judge::{KernelMount, assert_clean, debugfs};
 use cairn_vfs::{Caller, FileKind, FileSystem, IoFlags, NewInode, OpenMode};
 
@@ -246,5 +247,31 @@ fn large_values_have_inodes_that_equal_ones_share() {
                 }
             }
         });
+    }
+}
+
+/// Short records have no room for attributes.
+#[test]
+fn records_of_every_size() {
+    for inode_size in [128, 512, 4096] {
+        let mut made = Made::new();
+        for number in 0..200 {
+            let id = made.file(0, format!("{number:03}"), number * 100);
+            made.xattr(id, "user.name", &[5; 300]);
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let image = directory.path().join("image");
+        let options = MkfsOptions { inode_size: Some(inode_size), ..options("", 4096) };
+        fill(Arc::new(made), &options, 8 << 20, 2, &image);
+        assert_clean(&image);
+        let mount = KernelMount::new(&image, "ro");
+        let mut found = [0; 400];
+        for number in 0..200 {
+            let path = mount.path().join(format!("{number:03}"));
+            assert_eq!(path.metadata().unwrap().len(), number * 100);
+            let len = rustix::fs::getxattr(&path, "user.name", &mut found[..]).unwrap();
+            assert_eq!(found[..len], [5; 300]);
+        }
+        mount.unmount();
     }
 }

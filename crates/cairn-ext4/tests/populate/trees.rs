@@ -34,11 +34,13 @@ fn on_ext4<T>(
     result
 }
 
-const FORMS: [(&str, u32); 6] = [
+const FORMS: [(&str, u32); 8] = [
     ("", 4096),
     ("", 1024),
     ("^metadata_csum", 1024),
     ("^64bit,^flex_bg,^has_journal", 2048),
+    ("^metadata_csum,uninit_bg", 1024),
+    ("meta_bg", 1024),
     ("inline_data", 4096),
     ("^dir_index,^resize_inode,sparse_super2", 1024),
 ];
