@@ -1,7 +1,7 @@
 //! Debug builds: which thread holds which locks, taken where, and what it waits for.
 //!
-//! A thread that waits long for a lock prints the records of all threads ([`await_lock`]). Release
-//! builds keep no records.
+//! A thread that waits long for a lock prints the records of all threads ([`acquire`]). Release
+//! builds have the module `unchecked` in its place.
 //!
 //! Locking: a record is locked for a few instructions, with nothing taken inside; the list of
 //! threads is locked before a record.
@@ -17,6 +17,19 @@ use super::Rank;
 /// How long a thread waits for a lock before it prints who holds what.
 const STALL: Duration = Duration::from_secs(30);
 
+/// Where a lock stands in the lock order.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Position {
+    rank: Rank,
+    order: Option<u64>,
+}
+
+impl Position {
+    pub(super) const fn new(rank: Rank, order: Option<u64>) -> Self {
+        Self { rank, order }
+    }
+}
+
 /// A lock that is taken, or about to be.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
@@ -29,7 +42,8 @@ pub(super) struct Place {
 
 impl Place {
     #[track_caller]
-    pub(super) fn of<T: ?Sized>(rank: Rank, order: Option<u64>, lock: &T) -> Self {
+    pub(super) fn of<T: ?Sized>(position: Position, lock: &T) -> Self {
+        let Position { rank, order } = position;
         let address = std::ptr::from_ref(lock).addr();
         Self { rank, order, address, taken_at: Location::caller() }
     }
@@ -96,32 +110,24 @@ fn with_held<T>(work: impl FnOnce(&mut Held) -> T) -> T {
 #[must_use = "the rank is held as long as the token lives"]
 #[derive(Debug)]
 pub struct RankToken {
-    place: Option<Place>,
+    place: Place,
     not_send: PhantomData<*const ()>,
 }
 
 impl RankToken {
     pub(super) fn push(place: Place) -> Self {
-        if !cfg!(debug_assertions) {
-            return Self { place: None, not_send: PhantomData };
-        }
         with_held(|held| held.now.push(place));
-        Self { place: Some(place), not_send: PhantomData }
+        Self { place, not_send: PhantomData }
     }
 }
 
 impl Drop for RankToken {
-    #[inline]
     fn drop(&mut self) {
-        if !cfg!(debug_assertions) {
-            return;
-        }
-        let Some(place) = self.place else { return };
         // A guard may outlive its thread's record while the thread ends; there is nothing left to
         // check then.
         let _ = THIS.try_with(|this| {
             let now = &mut this.held.lock().now;
-            if let Some(index) = now.iter().rposition(|other| other.is(place)) {
+            if let Some(index) = now.iter().rposition(|other| other.is(self.place)) {
                 now.remove(index);
             }
         });
@@ -170,10 +176,7 @@ pub(crate) fn isolated<T>(work: impl FnOnce() -> T) -> T {
     result
 }
 
-pub(super) fn check(place: Place) {
-    if !cfg!(debug_assertions) {
-        return;
-    }
+fn check(place: Place) {
     let offender =
         with_held(|held| held.now.iter().copied().find(|other| !place.may_follow(*other)));
     if let Some(other) = offender {
@@ -184,13 +187,15 @@ pub(super) fn check(place: Place) {
     }
 }
 
-/// Waits for a lock that is not free. `attempt` waits for at most the time that it is given,
-/// `block` without limit.
+/// Takes a lock. `at_once` takes it if it is free, `attempt` waits for at most the time that it is
+/// given, `block` without limit.
 ///
 /// # Panics
-/// This thread holds the lock further down its stack: it would wait for ever.
-pub(super) fn await_lock<G>(
+/// The lock order forbids it, or this thread holds the lock further down its stack: it would wait
+/// for ever.
+pub(super) fn acquire<G>(
     place: Place,
+    at_once: impl FnOnce() -> Option<G>,
     attempt: impl FnOnce(Duration) -> Option<G>,
     block: impl FnOnce() -> G,
 ) -> G {
@@ -200,8 +205,9 @@ pub(super) fn await_lock<G>(
             with_held(|held| held.awaited = None);
         }
     }
-    if !cfg!(debug_assertions) {
-        return block();
+    check(place);
+    if let Some(guard) = at_once() {
+        return guard;
     }
     let ours = with_held(|held| held.suspended.iter().any(|other| other.address == place.address));
     assert!(!ours, "simulated deadlock: {place} is held by the work that waits for this step");
@@ -213,7 +219,7 @@ pub(super) fn await_lock<G>(
     })
 }
 
-/// What each thread holds and waits for, one line a lock. Empty in release builds.
+/// What each thread holds and waits for, one line a lock.
 #[must_use]
 pub(crate) fn holders() -> String {
     let threads: Vec<_> = THREADS.lock().iter().filter_map(Weak::upgrade).collect();

@@ -5,16 +5,21 @@
 //! is found on the first run that takes both locks, not on the first run that deadlocks. Locks of
 //! equal rank may nest only if both carry an order ([`Mutex::new_ordered`]) and it rises. `try_…`
 //! cannot deadlock and is not checked, but what it took counts as held. A thread that waits half a
-//! minute for a lock prints who holds what (`held::holders`). Release builds carry the ranks and
-//! check nothing.
+//! minute for a lock prints who holds what (`held::holders`). In release builds the locks and their
+//! guards are those of `parking_lot`: they keep no rank and check nothing (`unchecked.rs`).
 
+#[cfg(debug_assertions)]
 mod held;
 mod rank;
+#[cfg(not(debug_assertions))]
+mod unchecked;
 
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
-use held::{Place, await_lock, check};
+use held::{Place, Position, acquire};
+#[cfg(not(debug_assertions))]
+use unchecked as held;
 
 pub(crate) use held::isolated;
 pub use held::{RankToken, assert_may_wait, enter};
@@ -23,20 +28,19 @@ pub use rank::Rank;
 /// A mutual exclusion lock with a rank.
 #[derive(Debug)]
 pub struct Mutex<T: ?Sized> {
-    rank: Rank,
-    order: Option<u64>,
+    position: Position,
     inner: parking_lot::Mutex<T>,
 }
 
 impl<T> Mutex<T> {
     /// A lock of this rank.
     pub const fn new(rank: Rank, value: T) -> Self {
-        Self { rank, order: None, inner: parking_lot::Mutex::new(value) }
+        Self { position: Position::new(rank, None), inner: parking_lot::Mutex::new(value) }
     }
 
     /// A lock that may be taken while locks of the same rank and lower order are held.
     pub const fn new_ordered(rank: Rank, order: u64, value: T) -> Self {
-        Self { rank, order: Some(order), inner: parking_lot::Mutex::new(value) }
+        Self { position: Position::new(rank, Some(order)), inner: parking_lot::Mutex::new(value) }
     }
 
     /// Takes the value out.
@@ -52,11 +56,13 @@ impl<T: ?Sized> Mutex<T> {
     /// In debug builds, if the lock order forbids it.
     #[cfg_attr(debug_assertions, track_caller)]
     pub fn lock(&self) -> MutexGuard<'_, T> {
-        let place = Place::of(self.rank, self.order, self);
-        check(place);
-        let inner = self.inner.try_lock().unwrap_or_else(|| {
-            await_lock(place, |time| self.inner.try_lock_for(time), || self.inner.lock())
-        });
+        let place = Place::of(self.position, self);
+        let inner = acquire(
+            place,
+            || self.inner.try_lock(),
+            |time| self.inner.try_lock_for(time),
+            || self.inner.lock(),
+        );
         MutexGuard { inner, _token: RankToken::push(place) }
     }
 
@@ -64,7 +70,7 @@ impl<T: ?Sized> Mutex<T> {
     #[cfg_attr(debug_assertions, track_caller)]
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         let inner = self.inner.try_lock()?;
-        Some(MutexGuard { inner, _token: RankToken::push(Place::of(self.rank, self.order, self)) })
+        Some(MutexGuard { inner, _token: RankToken::push(Place::of(self.position, self)) })
     }
 
     /// The value, without locking: nobody else has a reference.
@@ -77,20 +83,19 @@ impl<T: ?Sized> Mutex<T> {
 /// between the two waits for the first and blocks the second.
 #[derive(Debug)]
 pub struct RwLock<T: ?Sized> {
-    rank: Rank,
-    order: Option<u64>,
+    position: Position,
     inner: parking_lot::RwLock<T>,
 }
 
 impl<T> RwLock<T> {
     /// A lock of this rank.
     pub const fn new(rank: Rank, value: T) -> Self {
-        Self { rank, order: None, inner: parking_lot::RwLock::new(value) }
+        Self { position: Position::new(rank, None), inner: parking_lot::RwLock::new(value) }
     }
 
     /// A lock that may be taken while locks of the same rank and lower order are held.
     pub const fn new_ordered(rank: Rank, order: u64, value: T) -> Self {
-        Self { rank, order: Some(order), inner: parking_lot::RwLock::new(value) }
+        Self { position: Position::new(rank, Some(order)), inner: parking_lot::RwLock::new(value) }
     }
 
     /// Takes the value out.
@@ -106,11 +111,13 @@ impl<T: ?Sized> RwLock<T> {
     /// In debug builds, if the lock order forbids it.
     #[cfg_attr(debug_assertions, track_caller)]
     pub fn read(&self) -> RwLockReadGuard<'_, T> {
-        let place = Place::of(self.rank, self.order, self);
-        check(place);
-        let inner = self.inner.try_read().unwrap_or_else(|| {
-            await_lock(place, |time| self.inner.try_read_for(time), || self.inner.read())
-        });
+        let place = Place::of(self.position, self);
+        let inner = acquire(
+            place,
+            || self.inner.try_read(),
+            |time| self.inner.try_read_for(time),
+            || self.inner.read(),
+        );
         RwLockReadGuard { inner, _token: RankToken::push(place) }
     }
 
@@ -120,11 +127,13 @@ impl<T: ?Sized> RwLock<T> {
     /// In debug builds, if the lock order forbids it.
     #[cfg_attr(debug_assertions, track_caller)]
     pub fn write(&self) -> RwLockWriteGuard<'_, T> {
-        let place = Place::of(self.rank, self.order, self);
-        check(place);
-        let inner = self.inner.try_write().unwrap_or_else(|| {
-            await_lock(place, |time| self.inner.try_write_for(time), || self.inner.write())
-        });
+        let place = Place::of(self.position, self);
+        let inner = acquire(
+            place,
+            || self.inner.try_write(),
+            |time| self.inner.try_write_for(time),
+            || self.inner.write(),
+        );
         RwLockWriteGuard { inner, _token: RankToken::push(place) }
     }
 
@@ -132,10 +141,7 @@ impl<T: ?Sized> RwLock<T> {
     #[cfg_attr(debug_assertions, track_caller)]
     pub fn try_read(&self) -> Option<RwLockReadGuard<'_, T>> {
         let inner = self.inner.try_read()?;
-        Some(RwLockReadGuard {
-            inner,
-            _token: RankToken::push(Place::of(self.rank, self.order, self)),
-        })
+        Some(RwLockReadGuard { inner, _token: RankToken::push(Place::of(self.position, self)) })
     }
 
     /// The value, without locking: nobody else has a reference.
@@ -227,6 +233,14 @@ impl Condvar {
         self.0.notify_all();
     }
 }
+
+#[cfg(not(debug_assertions))]
+const _: () = {
+    assert!(size_of::<Mutex<u64>>() == size_of::<parking_lot::Mutex<u64>>());
+    assert!(size_of::<RwLock<u64>>() == size_of::<parking_lot::RwLock<u64>>());
+    assert!(size_of::<MutexGuard<'_, u64>>() == size_of::<parking_lot::MutexGuard<'_, u64>>());
+    assert!(size_of::<RankToken>() == 0);
+};
 
 #[cfg(test)]
 mod tests;
