@@ -71,19 +71,24 @@ impl JournalArea {
         Ok(self.device.read_at(offset, usize::try_from(length).unwrap_or(usize::MAX))?)
     }
 
-    /// Requests that write consecutive journal blocks.
-    pub(crate) fn write_requests(&self, start: u32, blocks: Vec<Bytes>) -> Result<Vec<Request>> {
-        let mut requests = Vec::new();
+    /// Adds the requests that write consecutive journal blocks: one for each contiguous part.
+    pub(crate) fn add_write_requests(
+        &self,
+        start: u32,
+        mut blocks: Vec<Bytes>,
+        requests: &mut Vec<Request>,
+    ) -> Result<()> {
         let mut next = start;
-        let mut blocks = blocks.into_iter().peekable();
-        while blocks.peek().is_some() {
+        while !blocks.is_empty() {
             let Place { offset, contiguous } = self.place(next)?;
-            let most = usize::try_from(contiguous).unwrap_or(usize::MAX);
-            let bufs: Vec<Bytes> = blocks.by_ref().take(most).collect();
-            next = next.saturating_add(u32::try_from(bufs.len()).unwrap_or(u32::MAX));
-            requests.push(Request::Write { offset, bufs });
+            let count = usize::try_from(contiguous).unwrap_or(usize::MAX).min(blocks.len());
+            // `split_off` at the end allocates nothing.
+            let rest = blocks.split_off(count);
+            next = next.saturating_add(u32::try_from(count).unwrap_or(u32::MAX));
+            requests.push(Request::Write { offset, bufs: blocks });
+            blocks = rest;
         }
-        Ok(requests)
+        Ok(())
     }
 
     /// Writes consecutive journal blocks.
@@ -93,7 +98,8 @@ impl JournalArea {
         blocks: Vec<Bytes>,
         durability: Durability,
     ) -> Result<()> {
-        let requests = self.write_requests(start, blocks)?;
+        let mut requests = Vec::with_capacity(1);
+        self.add_write_requests(start, blocks, &mut requests)?;
         self.device.submit(Batch { requests, durability }).wait()?;
         Ok(())
     }

@@ -48,8 +48,8 @@ pub(crate) struct RunningTransaction {
 }
 
 impl RunningTransaction {
-    /// An empty transaction.
-    pub(crate) fn new(tid: Tid, started: Duration) -> Self {
+    /// An empty transaction, with an empty table for its buffers.
+    pub(crate) fn new(tid: Tid, started: Duration, buffers: HashMap<Pba, Arc<Buffer>>) -> Self {
         Self {
             tid,
             started,
@@ -57,7 +57,7 @@ impl RunningTransaction {
             updates: 0,
             outstanding_credits: 0,
             revoke_blocks: 0,
-            buffers: HashMap::new(),
+            buffers,
             revokes: HashSet::new(),
             callbacks: Vec::new(),
             locked: false,

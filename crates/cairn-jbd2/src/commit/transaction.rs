@@ -113,14 +113,19 @@ impl Journal {
     /// changes meanwhile.
     fn freeze_buffers(&self, running: RunningTransaction) -> FrozenTransaction {
         let RunningTransaction { tid, buffers, revokes, callbacks, .. } = running;
-        let mut buffers: Vec<_> = buffers
-            .into_values()
-            .map(|buffer| {
+        let mut emptied = buffers;
+        let mut buffers: Vec<_> = emptied
+            .drain()
+            .map(|(pba, buffer)| {
                 buffer.set_joined(0);
-                FrozenBuffer { pba: buffer.pba(), data: buffer.image(), buffer }
+                FrozenBuffer { pba, data: buffer.image(), buffer }
             })
             .collect();
-        self.state.lock().committing.end_freeze();
+        {
+            let mut state = self.state.lock();
+            state.running.reuse(emptied);
+            state.committing.end_freeze();
+        }
         self.changed.notify();
         buffers.sort_by_key(|frozen| frozen.pba);
         let mut revokes: Vec<Pba> = revokes.into_iter().collect();
@@ -157,17 +162,22 @@ impl Journal {
             blocks.push(self.layout.revoke(frozen.tid, records).into());
         }
         let mut crc32 = !0;
-        for group in frozen.buffers.chunks(self.layout.tags_per_block()) {
-            let (tags, data): (Vec<Tag>, Vec<Bytes>) =
-                group.iter().map(|buffer| self.encode_buffer(frozen.tid, buffer)).unzip();
-            let descriptor = self.layout.descriptor(frozen.tid, &tags);
-            if self.has_transaction_crc32 {
-                crc32 = data
-                    .iter()
-                    .fold(crc32_be(crc32, &descriptor), |sum, block| crc32_be(sum, block));
+        let per_block = self.layout.tags_per_block();
+        let mut tags = Vec::with_capacity(frozen.buffers.len().min(per_block));
+        for group in frozen.buffers.chunks(per_block) {
+            // The descriptor block stands before its blocks and is known after them.
+            let place = blocks.len();
+            blocks.push(Bytes::new());
+            tags.clear();
+            for buffer in group {
+                let (tag, data) = self.encode_buffer(frozen.tid, buffer);
+                tags.push(tag);
+                blocks.push(data);
             }
-            blocks.push(descriptor.into());
-            blocks.extend(data);
+            blocks[place] = self.layout.descriptor(frozen.tid, &tags).into();
+            if self.has_transaction_crc32 {
+                crc32 = blocks[place..].iter().fold(crc32, |sum, block| crc32_be(sum, block));
+            }
         }
         Body { blocks, crc32 }
     }
@@ -187,12 +197,12 @@ impl Journal {
         (Tag { pba: frozen.pba, flags, checksum }, data)
     }
 
-    fn write_body(&self, blocks: Vec<Bytes>, runs: &[(u32, u32)]) -> Result<()> {
-        let mut requests = Vec::new();
-        let mut blocks = blocks.into_iter();
+    fn write_body(&self, mut blocks: Vec<Bytes>, runs: &[(u32, u32)]) -> Result<()> {
+        let mut requests = Vec::with_capacity(runs.len());
         for (start, count) in runs.iter().copied().filter(|(_, count)| *count > 0) {
-            let part = blocks.by_ref().take(count as usize).collect();
-            requests.extend(self.area.write_requests(start, part)?);
+            let rest = blocks.split_off((count as usize).min(blocks.len()));
+            self.area.add_write_requests(start, blocks, &mut requests)?;
+            blocks = rest;
         }
         if !requests.is_empty() {
             self.area

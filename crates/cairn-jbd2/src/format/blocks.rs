@@ -204,7 +204,8 @@ impl BlockLayout {
             (raw.h_chksum_type, raw.h_chksum_size) = (CRC32, 4);
             raw.h_chksum[0] = sum.into();
         }
-        let mut block = raw.as_bytes().to_vec();
+        let mut block = Vec::with_capacity(self.block_size);
+        block.extend_from_slice(raw.as_bytes());
         block.resize(self.block_size, 0);
         block
     }
@@ -225,13 +226,24 @@ impl BlockLayout {
 
     /// Checksum of a commit block that begins with `bytes` and has zeros behind them.
     fn commit_sum(&self, bytes: &[u8]) -> u32 {
-        let mut block = bytes.to_vec();
-        block.resize(self.block_size, 0);
-        if let Some(stored) = block.get_mut(COMMIT_CHECKSUM) {
-            stored.fill(0);
-        }
-        crc32c(self.seed, &block)
+        let bytes = bytes.get(..self.block_size).unwrap_or(bytes);
+        let head = bytes.get(..COMMIT_CHECKSUM.start).unwrap_or(bytes);
+        let rest = bytes.get(COMMIT_CHECKSUM.end..).unwrap_or(&[]);
+        let stored = bytes.len().saturating_sub(head.len()).saturating_sub(rest.len());
+        let mut sum = crc32c_zeros(crc32c(self.seed, head), stored);
+        sum = crc32c(sum, rest);
+        crc32c_zeros(sum, self.block_size.saturating_sub(bytes.len()))
     }
+}
+
+/// Goes on with a checksum over `count` zeros.
+fn crc32c_zeros(mut sum: u32, mut count: usize) -> u32 {
+    const ZEROS: [u8; 512] = [0; 512];
+    while let Some(left) = count.checked_sub(ZEROS.len()) {
+        sum = crc32c(sum, &ZEROS);
+        count = left;
+    }
+    crc32c(sum, ZEROS.get(..count).unwrap_or(&ZEROS))
 }
 
 fn read_commit(block: &[u8]) -> Option<RawCommit> {

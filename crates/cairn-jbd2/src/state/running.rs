@@ -1,16 +1,24 @@
 //! The running transaction (`j_running_transaction`).
 
+use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_base::Tid;
+use cairn_base::{Pba, Tid};
+use cairn_cache::block::Buffer;
 
 use crate::transaction::{CommitCallback, RunningTransaction};
+
+/// Most buffers for which a table is kept: 4,096 take about 100 KB.
+const SPARE: usize = 4096;
 
 /// The running transaction, if there is one, and the number of the next.
 pub(crate) struct Running {
     transaction: Option<RunningTransaction>,
     /// Number of the next transaction (`j_transaction_sequence`).
     next_tid: Tid,
+    /// The table of an earlier transaction, empty: the next transaction takes its memory.
+    spare: HashMap<Pba, Arc<Buffer>>,
     /// The commit daemon commits a transaction of this age (`j_commit_interval`).
     pub(crate) commit_interval: Duration,
 }
@@ -18,7 +26,7 @@ pub(crate) struct Running {
 impl Running {
     /// No running transaction.
     pub(crate) fn new(next_tid: Tid, commit_interval: Duration) -> Self {
-        Self { transaction: None, next_tid, commit_interval }
+        Self { transaction: None, next_tid, spare: HashMap::new(), commit_interval }
     }
 
     /// Number of the next transaction.
@@ -51,12 +59,21 @@ impl Running {
         &mut self,
         now: impl FnOnce() -> Duration,
     ) -> &mut RunningTransaction {
-        let Self { transaction, next_tid, .. } = self;
+        let Self { transaction, next_tid, spare, .. } = self;
         transaction.get_or_insert_with(|| {
             let tid = *next_tid;
             *next_tid = tid.next();
-            RunningTransaction::new(tid, now())
+            RunningTransaction::new(tid, now(), std::mem::take(spare))
         })
+    }
+
+    /// Keeps the memory of a committing transaction's table for the next one, unless the
+    /// transaction was large.
+    pub(crate) fn reuse(&mut self, emptied: HashMap<Pba, Arc<Buffer>>) {
+        debug_assert!(emptied.is_empty(), "the table still lists buffers");
+        if emptied.capacity() <= SPARE {
+            self.spare = emptied;
+        }
     }
 
     /// Closes the running transaction to new handles (`T_RUNNING` to `T_LOCKED`).
