@@ -10,8 +10,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
+use smallvec::SmallVec;
 
 use crate::file::{FileState, Folio, FolioIndex};
+
+/// A small file is one piece, one run and one batch: lists of one item take no memory of their own.
+pub(super) type Few<T> = SmallVec<[T; 1]>;
 
 /// Most bytes of one run.
 const MAX_RUN: usize = 32 << 20;
@@ -48,8 +52,8 @@ pub(super) enum WriteOutcome {
 
 impl FileState {
     /// Takes the first run of dirty blocks of the range that are not under write-back.
-    pub(super) fn collect(self: &Arc<Self>, range: Range<u64>) -> Vec<Piece> {
-        let mut pieces: Vec<Piece> = Vec::new();
+    pub(super) fn collect(self: &Arc<Self>, range: Range<u64>) -> Few<Piece> {
+        let mut pieces = Few::new();
         let mut cursor = range.start;
         let mut bytes = 0;
         while let Some(folio) = self.find_dirty_from(cursor).filter(|folio| folio.start < range.end)

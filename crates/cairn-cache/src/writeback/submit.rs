@@ -12,7 +12,7 @@ use bytes::Bytes;
 use cairn_base::{FileBlock, Pba};
 use cairn_block::{Batch, Completion, Durability, ErrorKind, Request};
 
-use super::collect::{Piece, WriteOutcome};
+use super::collect::{Few, Piece, WriteOutcome};
 use super::flushable::WritebackMode;
 use super::no_room::is_refusal;
 use crate::file::{CacheError, FileCache, FileState, Folio};
@@ -25,7 +25,7 @@ const MERGED: u64 = 1 << 20;
 
 /// A placed run with its data.
 struct Placed {
-    pieces: Vec<Piece>,
+    pieces: Few<Piece>,
     run: Run,
     start: Pba,
     ticket: Box<dyn WriteTicket>,
@@ -40,14 +40,14 @@ impl Placed {
 
 /// A placed run whose data was sent to the device.
 struct Sent {
-    pieces: Vec<(Arc<Folio>, Range<u32>)>,
+    pieces: Few<(Arc<Folio>, Range<u32>)>,
     run: Run,
     ticket: Box<dyn WriteTicket>,
 }
 
 /// One batch: runs that are adjacent on the device, but not always in the file.
 struct InFlight {
-    sent: Vec<Sent>,
+    sent: Few<Sent>,
     completion: Completion,
 }
 
@@ -57,7 +57,7 @@ struct Round<'a> {
     mapper: &'a dyn FileMapper,
     size: u64,
     /// Runs that are adjacent on the device and not sent yet.
-    group: Vec<Placed>,
+    group: Few<Placed>,
     in_flight: VecDeque<InFlight>,
     error: Option<CacheError>,
     /// The mapper failed, or a probe found no room: another call would fail, too.
@@ -113,7 +113,7 @@ impl FileCache {
         probes: bool,
     ) -> Result<(), CacheError> {
         let file = &self.state;
-        let (group, in_flight, error) = (Vec::new(), VecDeque::new(), None);
+        let (group, in_flight, error) = (Few::new(), VecDeque::new(), None);
         let mut round =
             Round { file, mapper, size, group, in_flight, error, refused: false, probes };
         let mut cursor = blocks.start;
@@ -121,7 +121,7 @@ impl FileCache {
             let pieces = file.collect(cursor..blocks.end);
             let Some(last) = pieces.last() else { break };
             cursor = last.start() + last.len();
-            round.write_run(pieces.into());
+            round.write_run(pieces);
         }
         round.submit();
         while round.finish_one() {}
@@ -132,13 +132,15 @@ impl FileCache {
 impl Round<'_> {
     /// Places a collected run extent by extent. It submits the group before an extent that is not
     /// adjacent to it.
-    fn write_run(&mut self, mut pieces: VecDeque<Piece>) {
+    fn write_run(&mut self, mut pieces: Few<Piece>) {
         if let (Some(first), Some(last)) = (self.group.first(), self.group.last())
             && last.end() - first.start.get() >= MERGED >> self.file.shift
         {
             self.submit();
         }
-        while let Some(first) = pieces.front() {
+        // The first piece is at the end, where it can be taken.
+        pieces.reverse();
+        while let Some(first) = pieces.last() {
             let len = pieces.iter().map(Piece::len).sum();
             let rest = Run { start: FileBlock(first.start()), len };
             let asked = if self.probes { Run { len: 1, ..rest } } else { rest };
@@ -172,26 +174,26 @@ impl Round<'_> {
     }
 
     /// Ends the round: these collected pieces, which are `run`, stay dirty.
-    fn give_up(&mut self, pieces: VecDeque<Piece>, run: Run, error: CacheError) {
+    fn give_up(&mut self, pieces: Few<Piece>, run: Run, error: CacheError) {
         self.refused = true;
         self.submit();
-        let pieces = pieces.into_iter().map(|piece| (piece.folio, piece.blocks)).collect();
+        let pieces = pieces.into_iter().rev().map(|piece| (piece.folio, piece.blocks)).collect();
         self.end(pieces, run, Err(error));
     }
 
-    /// Takes the first `len` blocks from the pieces.
-    fn take(&self, pieces: &mut VecDeque<Piece>, len: u64) -> Vec<Piece> {
-        let mut taken = Vec::new();
+    /// Takes the first `len` blocks from the pieces, of which the first is at the end.
+    fn take(&self, pieces: &mut Few<Piece>, len: u64) -> Few<Piece> {
+        let mut taken = Few::new();
         let mut left = len;
         while left > 0 {
-            let mut piece = pieces.pop_front().expect("no more is placed than asked");
+            let mut piece = pieces.pop().expect("no more is placed than asked");
             if piece.len() > left {
                 let head = u32::try_from(left).expect("less than a folio");
                 let middle = piece.blocks.start + head;
                 self.file.split_in_flight(piece.start(), piece.start() + left);
                 let rest = piece.data.split_off(self.file.bytes(head));
                 let folio = piece.folio.clone();
-                pieces.push_front(Piece { folio, blocks: middle..piece.blocks.end, data: rest });
+                pieces.push(Piece { folio, blocks: middle..piece.blocks.end, data: rest });
                 piece.blocks.end = middle;
             }
             left -= piece.len();
@@ -209,9 +211,9 @@ impl Round<'_> {
             self.finish_one();
         }
         let (mut bufs, mut sent) =
-            (Vec::with_capacity(group.len() + 1), Vec::with_capacity(group.len()));
+            (Vec::with_capacity(group.len() + 1), Few::with_capacity(group.len()));
         for Placed { pieces, run, ticket, .. } in group {
-            let mut folios = Vec::with_capacity(pieces.len());
+            let mut folios = Few::with_capacity(pieces.len());
             for piece in pieces {
                 let begin = self.file.byte_of(piece.start());
                 folios.push((piece.folio, piece.blocks));
@@ -251,7 +253,7 @@ impl Round<'_> {
 
     fn end(
         &mut self,
-        pieces: Vec<(Arc<Folio>, Range<u32>)>,
+        pieces: Few<(Arc<Folio>, Range<u32>)>,
         run: Run,
         result: Result<(), CacheError>,
     ) {
