@@ -167,8 +167,27 @@ pub(crate) struct Load {
     pub(crate) idle: usize,
     /// A request waits to be taken.
     pub(crate) queued: bool,
+    pub(crate) device: DeviceLoad,
     /// `None`: all requests come through `/dev/fuse`.
     pub(crate) ring: Option<RingLoad>,
+}
+
+/// The requests that were read from `/dev/fuse`: with rings, what does not come through them.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct DeviceLoad {
+    pub(crate) taken: u64,
+    pub(crate) answered: u64,
+    /// Answers after the end of the connection.
+    pub(crate) late: u64,
+}
+
+impl DeviceLoad {
+    fn report(&self) -> Report {
+        Report::new()
+            .with("taken", self.taken)
+            .with("answered", self.answered)
+            .with("late", self.late)
+    }
 }
 
 /// What the rings of a mount did.
@@ -251,7 +270,8 @@ impl FuseStats {
             .with("threads", load.threads)
             .with("threads_idle", load.idle)
             .with("request_ns", &counters.request_ns)
-            .with("room", counters.room.report());
+            .with("room", counters.room.report())
+            .with("device", load.device.report());
         if let Some(ring) = load.ring {
             report.set("ring", ring.report());
         }
@@ -270,6 +290,7 @@ mod tests {
             threads: 3,
             idle: 2,
             queued: false,
+            device: DeviceLoad::default(),
             ring: None,
         });
         {

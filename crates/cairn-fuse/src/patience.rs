@@ -39,7 +39,8 @@ impl Patience {
                 Taken::Nothing if self.credit > 0 && began.elapsed() < self.limit => {
                     thread::yield_now();
                 }
-                Taken::Nothing => device.wait()?,
+                Taken::Nothing if device.wait()? => {}
+                Taken::Nothing => break None,
             }
         };
         self.arrived = Instant::now();

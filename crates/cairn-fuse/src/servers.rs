@@ -30,7 +30,7 @@ use cairn_base::thread::spawn;
 use parking_lot::{Condvar, Mutex};
 use rustix::io::Errno;
 
-use crate::counters::Load;
+use crate::counters::{DeviceLoad, Load};
 use crate::operations::{Operations, Weight};
 use crate::patience::Patience;
 use crate::wire::{Buffer, BufferPool, Device, Lending, Reply, Request};
@@ -279,6 +279,8 @@ impl Servers {
             parked.notify_one();
         }
         self.watched.notify_all();
+        drop(state);
+        self.device.end();
     }
 
     /// Calls a thread when requests queue up and none has been taken for a tick.
@@ -321,11 +323,18 @@ impl Servers {
 
     pub(crate) fn load(&self) -> Load {
         let queued = self.device.is_readable();
+        let counted = &self.device.counted;
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let state = self.state.lock();
         Load {
             threads: state.threads,
             idle: state.parked.len() + usize::from(state.waiting),
             queued,
+            device: DeviceLoad {
+                taken: count(&counted.taken),
+                answered: count(&counted.answered),
+                late: count(&counted.late),
+            },
             ring: None,
         }
     }

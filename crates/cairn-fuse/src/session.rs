@@ -20,7 +20,7 @@ use crate::handshake::Handshake;
 use crate::mounts;
 use crate::operations::Operations;
 use crate::options::{MountOptions, TransportChoice};
-use crate::ring::{self, NoRing, Rings};
+use crate::ring::{self, Connection, NoRing, Rings};
 use crate::servers::Servers;
 use crate::synchronous::Synchronous;
 use crate::transport::{DevFuse, Ender, Transport, Unmounter};
@@ -81,7 +81,12 @@ pub fn mount(
     let threads = options.threads.max(1);
     let servers = Servers::new(device.clone(), operations.clone(), (buffers, first), threads, spin);
     let rings = if ring {
-        Some(start_rings(&core, device, number.as_deref(), operations, &servers)?)
+        let connection = Connection {
+            fuse: device,
+            number: number.clone().unwrap_or_default(),
+            mountpoint: mountpoint.clone(),
+        };
+        Some(start_rings(&core, connection, operations, &servers)?)
     } else {
         None
     };
@@ -118,21 +123,20 @@ fn wants_ring(options: &MountOptions) -> Result<bool> {
 /// Registers the rings that the kernel was told of. Without them, every caller would wait for ever.
 fn start_rings(
     core: &Core,
-    device: Arc<Device>,
-    number: Option<&str>,
+    connection: Connection,
     operations: Arc<Operations>,
     servers: &Arc<Servers>,
 ) -> Result<Arc<Rings>> {
     if !core.agreed(InitFlags::FUSE_OVER_IO_URING) {
         return Err(Error::NoRing(NoRing::NotOffered));
     }
-    let number = number.unwrap_or_default();
+    let number = connection.number.clone();
     let servers = servers.clone();
-    Rings::start(device, number.to_owned(), operations, move |error| servers.end(error))
+    Rings::start(connection, operations, move |error| servers.end(Some(error)))
         .map(Arc::new)
         .map_err(|error| {
             // Nobody waits any longer, not even the unmount.
-            let _ = mounts::abort(number);
+            let _ = mounts::abort(&number);
             Error::NoRing(NoRing::Failed(error))
         })
 }
@@ -159,7 +163,7 @@ impl Session {
     /// Something that ends it from another thread although it is in use.
     #[must_use]
     pub fn ender(&self) -> Ender {
-        self.transport.ender(&self.mountpoint)
+        self.transport.ender()
     }
 
     /// Its counters; they stay readable while and after it runs.

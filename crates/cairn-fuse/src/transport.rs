@@ -7,9 +7,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use cairn_base::thread::spawn;
-use rustix::fs::{Mode, OFlags};
-
 use crate::handshake::Handshake;
 use crate::mounts;
 use crate::ring::Rings;
@@ -24,7 +21,7 @@ pub(crate) trait Transport: Send {
     fn unmounter(&self, mountpoint: &Path) -> Unmounter;
 
     /// Something that ends it from another thread although it is in use.
-    fn ender(&self, mountpoint: &Path) -> Ender;
+    fn ender(&self) -> Ender;
 }
 
 /// Unmounts a session from another thread, such as a signal handler's.
@@ -53,7 +50,6 @@ impl Unmounter {
 pub struct Ender {
     servers: Arc<Servers>,
     rings: Option<Arc<Rings>>,
-    mountpoint: PathBuf,
     device: String,
 }
 
@@ -61,18 +57,18 @@ impl Ender {
     /// Serves no further request; [`crate::Session::run`] then returns. What the kernel has not
     /// written is lost: it is asked for that before.
     pub fn end(&self) {
-        // Before anybody detaches it.
-        let root =
-            rustix::fs::open(&self.mountpoint, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
-        self.servers.end(None);
-        // The thread that waits for the next request is woken: by the end of the connection, or by
-        // a request of our own.
-        if mounts::abort(&self.device).is_ok() {
-            return;
+        // Requests that wait in the kernel fail now, or when this process ends.
+        if let Err(error) = mounts::abort(&self.device) {
+            tracing::debug!("the connection is not aborted: {error}");
+            self.rings.iter().for_each(|rings| rings.end());
         }
-        self.rings.iter().for_each(|rings| rings.end());
-        // Unanswered if another request comes first; then nothing is left to be done.
-        let _ = spawn("cairn-end", move || root.and_then(rustix::fs::fstatvfs));
+        self.servers.end(None);
+    }
+
+    /// A ring fails.
+    #[cfg(test)]
+    pub(crate) fn fail_ring(&self, may_abort: bool) {
+        self.rings.iter().for_each(|rings| rings.fail(may_abort));
     }
 }
 
@@ -108,11 +104,10 @@ impl Transport for DevFuse {
         Unmounter { mountpoint: mountpoint.to_owned(), device: self.device.clone() }
     }
 
-    fn ender(&self, mountpoint: &Path) -> Ender {
+    fn ender(&self) -> Ender {
         Ender {
             servers: self.servers.clone(),
             rings: self.rings.clone(),
-            mountpoint: mountpoint.to_owned(),
             device: self.device.clone(),
         }
     }

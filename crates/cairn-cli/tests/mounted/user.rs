@@ -39,6 +39,14 @@ if cat "$2/file" 2>/dev/null; then echo "root got in"; fi
 grep -F " $2 " /proc/self/mountinfo | grep -F fuse.cairn | grep -qF '/my,\040disk\134,ro.img ' || { echo "no such mount:"; cat /proc/self/mountinfo; }
 as_user "$0" umount "$2"
 if grep " $2 " /proc/self/mountinfo; then echo "still mounted"; fi
+# The user can also end a mount that is in use: its connection is aborted, or its daemon ends.
+as_user "$0" mount -o "$4" "$1" "$2"
+mkfifo "$3/opened"; chmod 666 "$3/opened"
+as_user sh -c 'exec 3<"$0"; echo > "$1"; exec sleep 60' "$2/file" "$3/opened" & holder=$!
+read -r line < "$3/opened"
+timeout 30 setpriv --reuid=65534 --regid=65534 --clear-groups -- "$0" umount --force "$2" || echo "not ended by force"
+kill $holder; wait $holder || true
+if grep " $2 " /proc/self/mountinfo; then echo "mounted after force"; fi
 # Without the right to write the image, the user can still read it.
 chmod 444 "$1"
 as_user "$0" mount -o "$4" "$1" "$2" 2>"$3/said"

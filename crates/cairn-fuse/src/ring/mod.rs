@@ -20,23 +20,30 @@
 //!   when an entry is registered (`REGISTER`): a queue that ran out of entries is nudged with a
 //!   request of our own. `NOTIFY_RETRIEVE` of no pages makes the kernel send a `NOTIFY_REPLY` to
 //!   the queue of the calling processor; it takes the new entry, and with its answer the kernel
-//!   looks at the others. It names a regular file that the kernel knows. Where it knows none, they
-//!   wait until one of the requests before them is answered.
+//!   looks at the others. It names a regular file that the kernel knows. Where it knows none, a
+//!   thread of ours asks for the volume's statistics through the mount point. Only a mount that was
+//!   detached, and of which no regular file is in use, cannot be asked: there, requests wait until
+//!   one of those before them is answered.
 //! - **A ring's thread that is kept** by a request for longer than a tick of the [`watch`] loses
 //!   the ring to another thread. Threads stay until the end, because the kernel takes back what a
 //!   thread has submitted when it ends.
 //! - **The end.** After an unmount or an abort, the kernel gives all entries back with an error.
-//!   Answers that come later are dropped with their entries.
+//!   Answers that come later are dropped with their entries. If a ring fails, the connection is
+//!   aborted. Where that is not allowed, every thread stops serving, and the kernel ends the
+//!   connection when the process closes `/dev/fuse`.
 //!
 //! Locking: a ring's lock is held by its thread, except while it carries out a request. No other
 //! lock is held while a request is carried out, or while a thread waits for the kernel.
 
 mod bell;
+mod nudge;
 pub(crate) mod placement;
 mod probe;
 mod queue;
 mod serve;
 mod shared;
+#[cfg(test)]
+mod tests;
 mod watch;
 mod workers;
 
@@ -50,12 +57,12 @@ use rustix::io::Errno;
 
 use crate::counters::{Load, RingLoad};
 use crate::operations::Operations;
-use crate::wire::Device;
 use bell::Bell;
 use placement::Placement;
 pub use probe::NoRing;
 pub(crate) use probe::probe;
 use queue::{Queue, Threads};
+pub(crate) use shared::Connection;
 use shared::Shared;
 use workers::Workers;
 
@@ -74,19 +81,18 @@ impl Rings {
     /// # Errors
     /// The system refuses rings, memory or threads. The connection cannot be used then.
     pub(crate) fn start(
-        fuse: Arc<Device>,
-        device: String,
+        connection: Connection,
         operations: Arc<Operations>,
-        end_all: impl Fn(Option<Errno>) + Send + Sync + 'static,
+        end_all: impl Fn(Errno) + Send + Sync + 'static,
     ) -> io::Result<Self> {
         let placement = Placement::here()?;
-        let shared = Shared::new(operations, fuse, device, Box::new(end_all));
+        let shared = Shared::new(operations, connection, Box::new(end_all));
         let (workers, bell) = (Arc::<Workers>::default(), Arc::<Bell>::default());
         // Dropped on the way out, it ends the threads that have been started.
         let mut rings = Self { shared: shared.clone(), workers, bell, queues: Vec::new() };
         let (ready, readiness) = mpsc::channel();
         for (processor, homes) in placement.rings() {
-            let ring = Ring::new(shared.fuse.descriptor()?)?;
+            let ring = Ring::new(shared.connection.fuse.descriptor()?)?;
             let queue = Arc::new(Queue::new(ring, rings.threads(), processor, &homes));
             rings.queues.push(queue.clone());
             let ready = ready.clone();
@@ -145,7 +151,12 @@ impl Rings {
     pub(crate) fn end(&self) {
         self.shared.end();
         self.bell.end();
-        self.queues.iter().for_each(|queue| queue.wake());
+    }
+
+    /// A ring fails, and the connection may be aborted or not.
+    #[cfg(test)]
+    pub(crate) fn fail(&self, may_abort: bool) {
+        if may_abort { self.shared.fail(Errno::IO) } else { self.shared.stop(Errno::IO) }
     }
 
     /// Adds the threads to those that read `/dev/fuse`.
@@ -162,6 +173,7 @@ impl Rings {
             threads: threads + other.threads,
             idle: idle + other.idle,
             queued: other.queued,
+            device: other.device,
             ring: Some(RingLoad {
                 queues: self.queues.len(),
                 entries: count(&counters.entries),

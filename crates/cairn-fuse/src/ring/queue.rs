@@ -62,7 +62,7 @@ struct Turn {
     caller: u32,
     /// Counts down from [`CROWD`].
     crowd: u32,
-    /// Nodes of the last requests that may be held; see [`Queue::nudge`].
+    /// Nodes of the last requests that may be held; see [`super::nudge`].
     recent: [u64; RECENT],
 }
 
@@ -107,7 +107,7 @@ impl Queue {
             .map(|(queue, entries)| Home { queue: *queue, total: *entries, in_kernel: 0 })
             .collect();
         Self {
-            outbox: Arc::new(Outbox::new(ring.waker())),
+            outbox: threads.shared.outbox(ring.waker()),
             shared: threads.shared,
             workers: threads.workers,
             bell: threads.bell,
@@ -179,6 +179,8 @@ impl Queue {
     pub(super) fn run(self: &Arc<Self>) {
         placement::pin(self.processor);
         let mut scratch = Scratch::new();
+        // Dropped after the lock is given up.
+        let _ending = Ending(self);
         self.turn.lock().threads += 1;
         self.shared.wait_at_gate();
         let mut turn = self.turn.lock();
@@ -304,27 +306,11 @@ impl Queue {
                 home.total += 1;
                 home.in_kernel += 1;
                 ring.submit()?;
-                self.nudge(home.queue, recent);
+                self.shared.nudge(usize::from(home.queue), self.processor, recent);
             }
         }
         self.independents.set_starved(starved);
         Ok(())
-    }
-
-    /// Makes the kernel look at the requests of a queue that wait for an entry. It does so when an
-    /// entry comes back with an answer, but not when a new one is registered. Therefore it is asked
-    /// for a request that is answered at once: for none of the pages of a regular file that it
-    /// knows. Requests that wait for others are often about such files.
-    fn nudge(&self, queue: u16, recent: &[u64]) {
-        placement::pin(usize::from(queue));
-        let ask = |node: &u64| self.shared.fuse.ask_for_nothing(*node).is_ok();
-        // The kernel refuses directories and what it has forgotten.
-        if !recent.iter().any(ask) && !self.shared.operations.known_nodes().iter().any(ask) {
-            tracing::debug!("queue {queue} is not nudged: no regular file is in use");
-        }
-        if usize::from(queue) != self.processor {
-            placement::pin(self.processor);
-        }
     }
 
     /// Gives a request to a worker if it may take long and others would wait for it.
@@ -403,17 +389,16 @@ impl Queue {
         }
     }
 
-    /// Called when all threads have ended: nothing is answered any more.
+    /// Called when all threads have ended: nothing is answered any more. After a failure, that may
+    /// be requests that were not carried out.
     pub(super) fn close(&self) {
-        let mut turn = self.turn.lock();
-        self.outbox.take(&mut turn.answered);
-        self.shared.counters.dropped(turn.answered.len() as u64);
-        turn.answered.clear();
+        let turn = &mut *self.turn.lock();
+        let mut left = Vec::new();
+        self.outbox.take(&mut left);
+        left.append(&mut turn.answered);
+        left.extend(turn.arrived.drain(..));
+        self.shared.counters.dropped(left.len() as u64);
         turn.ring = None;
-    }
-
-    pub(super) fn wake(&self) {
-        self.outbox.wake();
     }
 
     /// All threads, and those without a request.
@@ -423,6 +408,18 @@ impl Queue {
             return (1, 1);
         }
         self.turn.try_lock().map_or((1, 0), |turn| (turn.threads, turn.spares))
+    }
+}
+
+/// A thread that panics outside of a request serves the ring no more, and nobody may wait for it.
+struct Ending<'a>(&'a Queue);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.turn.lock().over = true;
+            self.0.changed.notify_all();
+        }
     }
 }
 

@@ -1,24 +1,34 @@
 //! What the threads of all rings share: start, end, failures, counters.
 
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 use cairn_base::thread::spawn;
+use cairn_block::uring::Waker;
 use parking_lot::{Condvar, Mutex};
 use rustix::io::Errno;
 use rustix::thread::{CpuSet, sched_getaffinity};
 
 use crate::mounts;
 use crate::operations::Operations;
-use crate::wire::Device;
+use crate::wire::{Device, Outbox};
+
+/// What the rings serve.
+pub(crate) struct Connection {
+    /// `/dev/fuse`.
+    pub(crate) fuse: Arc<Device>,
+    /// `major:minor`; empty if unknown.
+    pub(crate) number: String,
+    pub(crate) mountpoint: PathBuf,
+}
 
 /// What the threads of all rings share.
 pub(super) struct Shared {
     pub(super) operations: Arc<Operations>,
-    /// `/dev/fuse`.
-    pub(super) fuse: Arc<Device>,
+    pub(super) connection: Connection,
     /// Requests may be served.
     gate: Mutex<bool>,
     opened: Condvar,
@@ -26,9 +36,9 @@ pub(super) struct Shared {
     ended: AtomicBool,
     pub(super) failure: Mutex<Option<Errno>>,
     /// Ends the reading of `/dev/fuse`, too.
-    end_all: Box<dyn Fn(Option<Errno>) + Send + Sync>,
-    /// `major:minor`.
-    device: String,
+    end_all: Box<dyn Fn(Errno) + Send + Sync>,
+    /// Of all rings: to wake their threads.
+    outboxes: Mutex<Vec<Arc<Outbox>>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// Where threads may run that are started by a pinned one. `None`: unknown.
     pub(super) anywhere: Option<CpuSet>,
@@ -59,19 +69,18 @@ impl Counted {
 impl Shared {
     pub(super) fn new(
         operations: Arc<Operations>,
-        fuse: Arc<Device>,
-        device: String,
-        end_all: Box<dyn Fn(Option<Errno>) + Send + Sync>,
+        connection: Connection,
+        end_all: Box<dyn Fn(Errno) + Send + Sync>,
     ) -> Arc<Self> {
         Arc::new(Self {
             operations,
-            fuse,
+            connection,
             gate: Mutex::default(),
             opened: Condvar::new(),
             ended: AtomicBool::default(),
             failure: Mutex::default(),
             end_all,
-            device,
+            outboxes: Mutex::default(),
             threads: Mutex::default(),
             anywhere: sched_getaffinity(None).ok(),
             counters: Counted::default(),
@@ -81,18 +90,31 @@ impl Shared {
     /// A ring that fails must not leave callers waiting: the connection is ended.
     pub(super) fn fail(&self, error: Errno) {
         tracing::error!("FUSE over io_uring failed: {error}");
-        self.failure.lock().get_or_insert(error);
-        self.ended.store(true, Ordering::SeqCst);
-        (self.end_all)(Some(error));
-        if let Err(error) = mounts::abort(&self.device) {
+        if let Err(error) = mounts::abort(&self.connection.number) {
             tracing::debug!("the connection is not aborted: {error}");
         }
+        self.stop(error);
+    }
+
+    /// The same without an end of the connection in the kernel.
+    pub(super) fn stop(&self, error: Errno) {
+        self.failure.lock().get_or_insert(error);
+        self.end();
+        (self.end_all)(error);
     }
 
     /// Serves no further request, although the connection may still be there.
     pub(super) fn end(&self) {
         self.ended.store(true, Ordering::SeqCst);
         self.open();
+        self.outboxes.lock().iter().for_each(|outbox| outbox.wake());
+    }
+
+    /// The answers of a further ring.
+    pub(super) fn outbox(&self, waker: Waker) -> Arc<Outbox> {
+        let outbox = Arc::new(Outbox::new(waker));
+        self.outboxes.lock().push(outbox.clone());
+        outbox
     }
 
     /// Waits for all threads.

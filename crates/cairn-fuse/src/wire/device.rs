@@ -2,8 +2,9 @@
 
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::AtomicU64;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::{Errno, read, writev};
 use zerocopy::IntoBytes;
@@ -18,7 +19,22 @@ const MAX_SLICES: usize = 1024;
 
 /// The connection to the kernel. Reads and writes are whole messages, from any thread. The
 /// descriptor is non-blocking: a thread that polls for a request needs one call for it.
-pub(crate) struct Device(OwnedFd);
+pub(crate) struct Device {
+    fuse: OwnedFd,
+    /// Readable when no further request is to be taken.
+    ended: OwnedFd,
+    pub(crate) counted: Counted,
+}
+
+/// The requests that were read, without INTERRUPT, and their answers.
+#[derive(Default)]
+pub(crate) struct Counted {
+    pub(crate) taken: AtomicU64,
+    /// Or they wanted no answer.
+    pub(crate) answered: AtomicU64,
+    /// The kernel no longer knew them, because the connection had ended.
+    pub(crate) late: AtomicU64,
+}
 
 /// What [`Device::read`] found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,18 +49,19 @@ pub(crate) enum Taken {
 impl Device {
     pub(crate) fn new(fd: OwnedFd) -> Result<Self, Errno> {
         fcntl_setfl(&fd, fcntl_getfl(&fd)? | OFlags::NONBLOCK)?;
-        Ok(Self(fd))
+        let ended = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Self { fuse: fd, ended, counted: Counted::default() })
     }
 
     /// The same connection.
     pub(crate) fn descriptor(&self) -> std::io::Result<OwnedFd> {
-        self.0.try_clone()
+        self.fuse.try_clone()
     }
 
     /// Takes the next request if there is one.
     pub(crate) fn read(&self, buffer: &mut [u8]) -> Result<Taken, Errno> {
         loop {
-            match read(&self.0, &mut *buffer) {
+            match read(&self.fuse, &mut *buffer) {
                 Ok(len) => return Ok(Taken::Request(len)),
                 Err(Errno::AGAIN) => return Ok(Taken::Nothing),
                 // NOENT: the request was withdrawn (its caller was killed) before it was taken.
@@ -56,22 +73,27 @@ impl Device {
         }
     }
 
-    /// Waits until [`Device::read`] finds a request or the end.
-    pub(crate) fn wait(&self) -> Result<(), Errno> {
-        match self.poll(None) {
-            Ok(_) | Err(Errno::INTR) => Ok(()),
+    /// Waits until [`Device::read`] finds a request or the end. False after [`Device::end`].
+    pub(crate) fn wait(&self) -> Result<bool, Errno> {
+        let mut both =
+            [&self.fuse, &self.ended].map(|descriptor| PollFd::new(descriptor, PollFlags::IN));
+        match poll(&mut both, None) {
+            Ok(_) => Ok(both[1].revents().is_empty()),
+            Err(Errno::INTR) => Ok(true),
             Err(error) => Err(error),
         }
+    }
+
+    /// Ends every wait, now and later, although the connection may still be there.
+    pub(crate) fn end(&self) {
+        // It fails only if the counter is near 2^64: then every wait has ended.
+        let _ = rustix::io::write(&self.ended, &1_u64.to_ne_bytes());
     }
 
     /// True if [`Device::read`] finds a request or the end.
     pub(crate) fn is_readable(&self) -> bool {
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        self.poll(Some(&now)).is_ok_and(|ready| ready > 0)
-    }
-
-    fn poll(&self, limit: Option<&Timespec>) -> Result<usize, Errno> {
-        poll(&mut [PollFd::new(&self.0, PollFlags::IN)], limit)
+        poll(&mut [PollFd::new(&self.fuse, PollFlags::IN)], Some(&now)).is_ok_and(|ready| ready > 0)
     }
 
     /// Makes the kernel send a `NOTIFY_REPLY` with none of the pages of a regular file.
@@ -86,12 +108,12 @@ impl Device {
 
     pub(crate) fn write(&self, slices: &[IoSlice<'_>]) -> Result<(), Errno> {
         if slices.len() <= MAX_SLICES {
-            return writev(&self.0, slices).map(drop);
+            return writev(&self.fuse, slices).map(drop);
         }
         let (first, others) = slices.split_at(MAX_SLICES - 1);
         let rest = others.iter().flat_map(|slice| slice.iter().copied()).collect::<Vec<u8>>();
         let joined: Vec<IoSlice<'_>> =
             first.iter().map(|slice| IoSlice::new(slice)).chain([IoSlice::new(&rest)]).collect();
-        writev(&self.0, &joined).map(drop)
+        writev(&self.fuse, &joined).map(drop)
     }
 }

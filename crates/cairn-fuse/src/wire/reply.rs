@@ -2,14 +2,18 @@
 
 use std::io::IoSlice;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use cairn_block::uring::Entry;
 use rustix::io::Errno;
 use zerocopy::{Immutable, IntoBytes};
 
 use super::abi::OutHeader;
-use super::device::Device;
+use super::device::{Counted, Device};
 use super::outbox::{Lent, Outbox};
+
+/// The bit in the number of an INTERRUPT.
+const INTERRUPT: u64 = 1;
 
 /// Where an answer goes.
 enum Sink {
@@ -30,7 +34,18 @@ pub(crate) struct Reply {
 impl Reply {
     /// To a request that was read.
     pub(crate) fn new(device: Arc<Device>, unique: u64) -> Self {
-        Self { sink: Sink::Device(device), unique, owed: true }
+        let reply = Self { sink: Sink::Device(device), unique, owed: true };
+        reply.count(|counted| &counted.taken);
+        reply
+    }
+
+    /// INTERRUPTs are left out: the kernel forgets them with the request that they are about.
+    fn count(&self, counter: impl Fn(&Counted) -> &AtomicU64) {
+        if let Sink::Device(device) = &self.sink
+            && self.unique & INTERRUPT == 0
+        {
+            counter(&device.counted).fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     /// To the request that arrived in this entry.
@@ -46,7 +61,10 @@ impl Reply {
     /// A request that wants no answer. An entry goes back to the kernel in any case.
     pub(crate) fn none(mut self) {
         match self.sink {
-            Sink::Device(_) => self.owed = false,
+            Sink::Device(_) => {
+                self.owed = false;
+                self.count(|counted| &counted.answered);
+            }
             Sink::Ring(..) | Sink::Lent(_) => self.write(None, &[]),
         }
     }
@@ -93,9 +111,10 @@ impl Reply {
         slices.push(IoSlice::new(header.as_bytes()));
         slices.extend(pieces.iter().map(|piece| IoSlice::new(piece)));
         match device.write(&slices) {
-            Ok(()) => {}
-            // The caller was killed, or the connection has ended.
+            Ok(()) => self.count(|counted| &counted.answered),
+            // The connection has ended.
             Err(Errno::NOENT | Errno::NODEV | Errno::PERM | Errno::CONNABORTED) => {
+                self.count(|counted| &counted.late);
                 tracing::debug!("nobody takes an answer");
             }
             // The kernel refuses the answer, and the caller would wait for ever.
@@ -104,8 +123,9 @@ impl Reply {
                 let error = -Errno::IO.raw_os_error();
                 let len = size_of::<OutHeader>() as u32;
                 let header = OutHeader { len, error, unique: self.unique };
+                let taken = device.write(&[IoSlice::new(header.as_bytes())]).is_ok();
                 // Nobody is left if the kernel had taken the first one.
-                let _ = device.write(&[IoSlice::new(header.as_bytes())]);
+                self.count(|counted| if taken { &counted.answered } else { &counted.late });
             }
         }
     }

@@ -4,7 +4,7 @@ use cairn_fuse::MountOptions;
 use cairn_testkit::judge::{self, KernelMount};
 use cairn_testkit::suites::{fsx, pjdfstest, worse};
 
-use crate::fixture::{Mounted, require_mounting, ring};
+use crate::fixture::{Mounted, both, require_mounting, ring};
 
 #[test]
 fn fsx_finds_no_difference() {
@@ -30,9 +30,12 @@ fn pjdfstest_agrees_with_the_kernels_ext4() {
     let kernel = KernelMount::new(&image, "");
     let expected = pjdfstest(kernel.path());
     kernel.unmount();
-    let mounted = Mounted::new();
-    let found = pjdfstest(&mounted.path(""));
-    let worse = worse(&expected, &found);
-    assert!(worse.is_empty(), "pass on the kernel's ext4, not here: {worse:#?}");
-    mounted.finish();
+    for options in both() {
+        let mounted = Mounted::with(&options);
+        let found = pjdfstest(&mounted.path(""));
+        let worse = worse(&expected, &found);
+        let way = options.transport;
+        assert!(worse.is_empty(), "pass on the kernel's ext4, not here ({way:?}): {worse:#?}");
+        mounted.finish();
+    }
 }
