@@ -12,6 +12,7 @@
 //! gives the entry back when the thread ends. Locking: none, a ring is used by one thread at a
 //! time. [`Waker`] works from any thread.
 
+mod area;
 mod entry;
 #[cfg(test)]
 mod tests;
@@ -27,6 +28,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{fstat, major, minor};
 use rustix::io::Errno;
 
+pub use area::Area;
 pub use entry::{Entry, IN_OUT};
 
 const REGISTER: u32 = 1;

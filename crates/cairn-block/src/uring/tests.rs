@@ -68,4 +68,8 @@ fn an_answer_has_to_fit() {
     assert!(!entry.answer(&[1; IN_OUT + 1], []));
     entry.received();
     assert_eq!((entry.payload().len(), entry.payload()[8191]), (8192, 3));
+    let area = || Area::new(8192).unwrap();
+    let (taken, len, _) = entry.exchange(area(), area()).unwrap();
+    assert_eq!((&taken[..1], &taken[8191..], len), (&[2][..], &[3][..], 8192));
+    assert!(entry.payload().is_empty());
 }

@@ -7,6 +7,8 @@ use parking_lot::{Condvar, Mutex};
 
 /// The interval of the watch.
 const TICK: Duration = Duration::from_millis(2);
+/// After this time without a request, free memory is given back.
+const IDLE: Duration = Duration::from_secs(1);
 
 /// Rung by requests.
 #[derive(Default)]
@@ -40,14 +42,19 @@ impl Bell {
         !*ended
     }
 
-    /// Waits for a request, unless one has begun since `still` was true.
-    pub(super) fn doze(&self, still: impl Fn() -> bool) {
+    /// Waits for a request, unless one has begun since `still` was true. Calls `idle` if that takes
+    /// long.
+    pub(super) fn doze(&self, still: impl Fn() -> bool, idle: impl Fn()) {
         let mut ended = self.ended.lock();
         self.dozing.store(true, Ordering::SeqCst);
         if !still() {
             self.dozing.store(false, Ordering::SeqCst);
         }
-        while self.dozing.load(Ordering::SeqCst) && !*ended {
+        let dozes = || self.dozing.load(Ordering::SeqCst);
+        if dozes() && !*ended && self.rung.wait_for(&mut ended, IDLE).timed_out() {
+            idle();
+        }
+        while dozes() && !*ended {
             self.rung.wait(&mut ended);
         }
     }

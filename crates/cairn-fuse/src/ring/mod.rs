@@ -10,9 +10,11 @@
 //! FORGET, INTERRUPT and notifications stay on `/dev/fuse`, which [`crate::servers`] reads as
 //! without rings.
 //!
-//! - **Memory.** Each entry needs room for the largest request, 1 MiB; its pages are allocated when
-//!   they are used, and the kernel uses the last returned entry first. There are 4 to 16 entries
+//! - **Memory.** Each entry needs room for the largest request, 1 MiB, in 2 MiB of address space;
+//!   its pages are allocated when they are used, and the kernel uses the last returned entry first. There are 4 to 16 entries
 //!   for each online processor (64 in all, if that is between) and one for each other processor.
+//! - **The data of a large WRITE** is taken out of its entry without a copy
+//!   ([`Areas`](crate::wire::Areas)), so that the filesystem can keep it.
 //! - **The last entry** of a queue is never taken by a request that may wait for others: as long as
 //!   there is one, the queue gets a further entry. Only fsyncs wait for nobody. When they have
 //!   [`queue`]'s limit of 40 entries, further requests wait in the kernel until the first is done.
@@ -111,9 +113,9 @@ impl Rings {
             readiness.recv().unwrap_or_else(|_| Err(io::Error::other("a ring's thread ended")))?;
         }
         let queues = rings.queues.clone();
-        let bell = rings.bell.clone();
+        let (bell, areas) = (rings.bell.clone(), shared.areas.clone());
         // Without it, requests may wait behind each other, and for each other.
-        shared.spawn("cairn-ring-watch", move || watch::watch(&bell, &queues))?;
+        shared.spawn("cairn-ring-watch", move || watch::watch(&bell, &queues, &areas))?;
         Ok(rings)
     }
 

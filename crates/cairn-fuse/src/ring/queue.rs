@@ -222,8 +222,8 @@ impl Queue {
                 turn.executing = true;
                 self.begun.fetch_add(1, Ordering::SeqCst);
                 self.bell.ring();
-                let operations = &self.shared.operations;
-                MutexGuard::unlocked(turn, || carry_out(operations, &self.outbox, entry, scratch));
+                let (shared, outbox) = (&*self.shared, &self.outbox);
+                MutexGuard::unlocked(turn, || carry_out(shared, outbox, entry, scratch));
                 if turn.number != number {
                     return;
                 }

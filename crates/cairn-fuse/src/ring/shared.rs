@@ -14,7 +14,7 @@ use rustix::thread::{CpuSet, sched_getaffinity};
 
 use crate::mounts;
 use crate::operations::Operations;
-use crate::wire::{Device, Outbox};
+use crate::wire::{Areas, Device, Outbox};
 
 /// What the rings serve.
 pub(crate) struct Connection {
@@ -43,6 +43,7 @@ pub(super) struct Shared {
     /// Where threads may run that are started by a pinned one. `None`: unknown.
     pub(super) anywhere: Option<CpuSet>,
     pub(super) counters: Counted,
+    pub(super) areas: Arc<Areas>,
 }
 
 /// Requests and answers.
@@ -84,6 +85,7 @@ impl Shared {
             threads: Mutex::default(),
             anywhere: sched_getaffinity(None).ok(),
             counters: Counted::default(),
+            areas: Areas::new(),
         })
     }
 

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use super::bell::Bell;
 use super::queue::{Look, Queue};
+use crate::wire::Areas;
 
-pub(super) fn watch(bell: &Bell, queues: &[Arc<Queue>]) {
+pub(super) fn watch(bell: &Bell, queues: &[Arc<Queue>], areas: &Areas) {
     let mut seen = vec![0; queues.len()];
     while bell.tick() {
         let mut quiet = true;
@@ -20,7 +21,8 @@ pub(super) fn watch(bell: &Bell, queues: &[Arc<Queue>]) {
             *seen = begun;
         }
         if quiet {
-            bell.doze(|| queues.iter().zip(&seen).all(|(queue, seen)| queue.begun() == *seen));
+            let still = || queues.iter().zip(&seen).all(|(queue, seen)| queue.begun() == *seen);
+            bell.doze(still, || areas.trim());
         }
     }
 }

@@ -101,7 +101,7 @@ impl Workers {
         }
         let mut scratch = Scratch::new();
         while let Some(Job { entry, outbox, independent }) = self.next() {
-            carry_out(&shared.operations, &outbox, entry, &mut scratch);
+            carry_out(shared, &outbox, entry, &mut scratch);
             independent.iter().for_each(|independents| independents.end(&outbox));
         }
         self.state.lock().threads -= 1;

@@ -9,11 +9,13 @@ pub(crate) mod abi;
 mod buffer;
 mod device;
 mod outbox;
+mod payload;
 mod reply;
 mod request;
 
 pub(crate) use buffer::{Buffer, BufferPool, Lending};
 pub(crate) use device::{Device, MAX_WRITE, Taken};
 pub(crate) use outbox::{Lent, Outbox};
+pub(crate) use payload::Areas;
 pub(crate) use reply::Reply;
 pub(crate) use request::Request;

@@ -7,6 +7,7 @@ use zerocopy::{FromBytes, Immutable, KnownLayout};
 
 use super::abi::InHeader;
 use super::buffer::Lending;
+use super::payload::Payload;
 
 /// One request. Arguments are taken from its front.
 pub(crate) struct Request<'a> {
@@ -14,8 +15,15 @@ pub(crate) struct Request<'a> {
     rest: &'a [u8],
     /// What follows `rest` when that is used up.
     next: &'a [u8],
-    /// The buffer that holds the message, if it can be lent.
-    buffer: Option<&'a Lending>,
+    /// The memory that holds the message, if it can be lent.
+    memory: Memory<'a>,
+}
+
+#[derive(Clone, Copy)]
+enum Memory<'a> {
+    Kept,
+    Buffer(&'a Lending),
+    Payload(&'a Payload),
 }
 
 impl<'a> Request<'a> {
@@ -23,13 +31,23 @@ impl<'a> Request<'a> {
     pub(crate) fn parse(message: &'a [u8]) -> Option<Self> {
         let (header, rest) = InHeader::read_from_prefix(message).ok()?;
         let whole = header.len as usize == message.len();
-        whole.then_some(Self { header, rest, next: &[], buffer: None })
+        whole.then_some(Self { header, rest, next: &[], memory: Memory::Kept })
     }
 
     /// As [`Request::parse`], for a message whose data [`Request::lend`] may give away.
     pub(crate) fn parse_lendable(buffer: &'a Lending, len: usize) -> Option<Self> {
         let parsed = Self::parse(buffer.message(len))?;
-        Some(Self { buffer: Some(buffer), ..parsed })
+        Some(Self { memory: Memory::Buffer(buffer), ..parsed })
+    }
+
+    /// As [`Request::of_parts`], with data that [`Request::lend`] may give away.
+    pub(crate) fn of_payload(
+        header: &[u8],
+        operation: &'a [u8],
+        payload: &'a Payload,
+    ) -> Option<Self> {
+        let parsed = Self::of_parts(header, operation, payload.bytes())?;
+        Some(Self { memory: Memory::Payload(payload), ..parsed })
     }
 
     /// The request in an entry of a ring: its first argument is apart from the others.
@@ -44,7 +62,7 @@ impl<'a> Request<'a> {
         let first = (header.len as usize).checked_sub(others)?;
         let rest = operation.get(..first)?;
         let (rest, next) = if rest.is_empty() { (next, rest) } else { (rest, next) };
-        Some(Self { header, rest, next, buffer: None })
+        Some(Self { header, rest, next, memory: Memory::Kept })
     }
 
     /// The number of the request with this header; it is in the answer.
@@ -83,7 +101,11 @@ impl<'a> Request<'a> {
 
     /// A part of the message that may be kept, without a copy. `None` if it must be copied.
     pub(crate) fn lend(&self, part: &[u8]) -> Option<Bytes> {
-        self.buffer?.lend(part)
+        match self.memory {
+            Memory::Kept => None,
+            Memory::Buffer(buffer) => buffer.lend(part),
+            Memory::Payload(payload) => payload.lend(part),
+        }
     }
 }
 
