@@ -11,7 +11,8 @@ use fuser::MountOption;
 /// How requests reach Cairn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TransportChoice {
-    /// `/dev/fuse`, until rings are faster for every kind of request.
+    /// FUSE over io_uring for mounts with what `build` sets, where the kernel offers it; otherwise
+    /// `/dev/fuse`.
     #[default]
     Auto,
     /// FUSE over io_uring; an error where the kernel does not offer it.

@@ -49,7 +49,28 @@ pub fn mount(
     options.check().map_err(Error::Options)?;
     let mountpoint = check_mount_point(mountpoint)?;
     check_device()?;
-    let ring = wants_ring(options)?;
+    match options.transport {
+        TransportChoice::Dev => {}
+        TransportChoice::Ring => ring::probe().map_err(Error::NoRing)?,
+        TransportChoice::Auto => {
+            if ring::pays(options) {
+                match mount_through(fs.clone(), &mountpoint, options, true) {
+                    Err(Error::NoRing(reason)) => tracing::debug!("/dev/fuse is used: {reason}"),
+                    done => return done,
+                }
+            }
+        }
+    }
+    mount_through(fs, &mountpoint, options, options.transport == TransportChoice::Ring)
+}
+
+fn mount_through(
+    fs: Arc<dyn FileSystem>,
+    mountpoint: &Path,
+    options: &MountOptions,
+    ring: bool,
+) -> Result<Session> {
+    let mountpoint = mountpoint.to_owned();
     let root = rustix::process::geteuid().is_root();
     let time_granularity = fs.time_granularity();
     let core = Arc::new(Core::new(fs, options));
@@ -110,14 +131,6 @@ pub fn mount(
         synchronous,
         keeper,
     })
-}
-
-/// Whether requests come through rings.
-fn wants_ring(options: &MountOptions) -> Result<bool> {
-    match options.transport {
-        TransportChoice::Auto | TransportChoice::Dev => Ok(false),
-        TransportChoice::Ring => ring::probe().map(|()| true).map_err(Error::NoRing),
-    }
 }
 
 /// Registers the rings that the kernel was told of. Without them, every caller would wait for ever.

@@ -33,9 +33,11 @@ pub fn transports() -> Vec<&'static str> {
 }
 
 /// Options with the transport that `CAIRN_TRANSPORT` names, unless they name one: for a run of all
-/// tests on one transport.
+/// tests on one transport. Whether `build` would get a ring depends on other tests at that time.
 fn with_transport(options: &str) -> String {
-    let wanted = std::env::var("CAIRN_TRANSPORT").ok().filter(|_| !options.contains("transport="));
+    let build = || options.contains("build").then(|| "dev".to_owned());
+    let wanted = std::env::var("CAIRN_TRANSPORT").ok().or_else(build);
+    let wanted = wanted.filter(|_| !options.contains("transport="));
     let words = [options.to_owned()].into_iter().chain(wanted.map(|it| format!("transport={it}")));
     words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(",")
 }

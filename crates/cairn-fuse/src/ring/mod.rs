@@ -62,7 +62,7 @@ use crate::operations::Operations;
 use bell::Bell;
 use placement::Placement;
 pub use probe::NoRing;
-pub(crate) use probe::probe;
+pub(crate) use probe::{pays, probe};
 use queue::{Queue, Threads};
 pub(crate) use shared::Connection;
 use shared::Shared;

@@ -6,7 +6,10 @@
 use std::fs;
 use std::io;
 
+use cairn_base::memory;
 use cairn_block::uring;
+
+use crate::options::MountOptions;
 
 /// The parameter of the fuse module that allows it.
 const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
@@ -39,6 +42,14 @@ pub enum NoRing {
     /// The rings could not be made.
     #[error("FUSE over io_uring cannot be set up ({0}): mount again, or leave transport=ring out")]
     Failed(io::Error),
+}
+
+/// Whether `transport=auto` takes rings: for mounts with what `build` sets, where the kernel offers
+/// them. Small files cost less through rings, and streams are slower while other programs keep the
+/// processors busy. With a limit of the address space each entry takes too much of it.
+pub(crate) fn pays(options: &MountOptions) -> bool {
+    let builds = options.no_open && options.private && !options.writeback_cache;
+    builds && memory::address_limit().is_none() && probe().is_ok()
 }
 
 /// Checks it.

@@ -6,3 +6,4 @@ mod fixture;
 mod hooked;
 mod operations;
 mod suites;
+mod transport;

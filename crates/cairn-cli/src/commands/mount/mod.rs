@@ -39,7 +39,8 @@ Options (-o, separated by commas):
   the mount   allow_other suid nosuid dev nodev exec noexec sync dirsync idmap
               threads=N spin=MICROSECONDS
               transport=auto|ring|dev (ring: FUSE over io_uring, after root's
-              echo Y > /sys/module/fuse/parameters/enable_uring)
+              echo Y > /sys/module/fuse/parameters/enable_uring;
+              auto: ring with build where that is done, otherwise dev)
   fewer requests, at a price
               no_open noxattr private nowriteback_cache
               build (for building images: no_open,private,nowriteback_cache)
