@@ -11,8 +11,9 @@
 //! without rings.
 //!
 //! - **Memory.** Each entry needs room for the largest request, 1 MiB, in 2 MiB of address space;
-//!   its pages are allocated when they are used, and the kernel uses the last returned entry first. There are 4 to 16 entries
-//!   for each online processor (64 in all, if that is between) and one for each other processor.
+//!   its pages are allocated when they are used, and the kernel uses the last returned entry first.
+//!   There are 4 to 16 entries for each online processor (64 in all, if that is between) and one
+//!   for each other processor.
 //! - **The data of a large WRITE** is taken out of its entry without a copy
 //!   ([`Areas`](crate::wire::Areas)), so that the filesystem can keep it.
 //! - **The last entry** of a queue is never taken by a request that may wait for others: as long as
