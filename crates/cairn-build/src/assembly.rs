@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use crate::error::Result;
-use crate::node::{Kind, Metadata, Node, NodeId, RegularFile};
+use crate::node::{Kind, Metadata, Node, NodeId, RegularFile, Xattr};
 use crate::path::MemberPath;
 use crate::rules::Rules;
 use crate::store::{Limits, Stores};
@@ -19,8 +19,8 @@ use crate::tree::Tree;
 
 /// Longest target of a symbolic link.
 const TARGET_MAX: usize = 4095;
-/// Most bytes of names and extended attributes that are kept in memory for each node asked for.
-const NAMES_MAX: u64 = 1 << 32;
+/// Most bytes of names and extended attributes that are kept in memory.
+const NAMES_MAX: u64 = 1 << 30;
 
 /// What a member is, without the entries of a directory.
 #[derive(Clone, Debug)]
@@ -46,6 +46,17 @@ struct Draft {
     layer: u32,
 }
 
+/// An access list with names, which are looked up when all sources are there.
+pub(crate) struct NamedList {
+    pub(crate) node: usize,
+    /// The attribute.
+    pub(crate) name: &'static [u8],
+    pub(crate) text: Vec<u8>,
+    /// Where it comes from, for errors.
+    pub(crate) source: String,
+    pub(crate) member: Vec<u8>,
+}
+
 /// A tree that grows.
 pub(crate) struct Assembly {
     drafts: Vec<Draft>,
@@ -53,6 +64,7 @@ pub(crate) struct Assembly {
     limit: u64,
     /// Bytes of names and attributes.
     names: u64,
+    pub(crate) named_lists: Vec<NamedList>,
     pub(crate) stores: Stores,
     pub(crate) rules: Rules,
 }
@@ -69,7 +81,9 @@ impl Assembly {
             layer: 0,
         };
         let stores = Stores::new(spool, limits.bytes);
-        Self { drafts: vec![root], layer: 0, limit: limits.nodes, names: 0, stores, rules }
+        let named_lists = Vec::new();
+        let limit = limits.nodes;
+        Self { drafts: vec![root], layer: 0, limit, names: 0, named_lists, stores, rules }
     }
 
     /// Begins a source, or a layer of one.
@@ -213,6 +227,31 @@ impl Assembly {
 
     fn find_components(&self, components: &[Box<[u8]>]) -> Option<usize> {
         components.iter().try_fold(0, |at, name| self.entry(at, name))
+    }
+
+    /// Keeps a list until names can be looked up.
+    pub(crate) fn wait_for_names(&mut self, list: NamedList) -> Put {
+        self.names = self.names.saturating_add(list.text.len() as u64);
+        if self.names > NAMES_MAX {
+            return Err(format!("names and attributes of more than {NAMES_MAX} bytes"));
+        }
+        self.named_lists.push(list);
+        Ok(())
+    }
+
+    /// Adds an attribute to a node.
+    pub(crate) fn set_xattr(&mut self, node: usize, name: &[u8], value: Vec<u8>) -> Put {
+        let Some(draft) = self.drafts.get_mut(node) else { return Ok(()) };
+        draft.metadata.xattrs.push(Xattr { name: name.into(), value: value.into() });
+        draft.metadata.settle().map_err(|error| error.to_string())
+    }
+
+    /// The regular file at a path.
+    pub(crate) fn regular(&self, path: &MemberPath) -> Option<&RegularFile> {
+        match &self.drafts.get(self.find(path)?)?.shape {
+            Shape::Other(NewKind::Regular(file)) => Some(file),
+            _ => None,
+        }
     }
 
     /// A tree beside this one that has its stores until [`Assembly::unstage`].

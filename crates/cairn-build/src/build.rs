@@ -101,7 +101,7 @@ pub fn build(mut options: Options) -> Result<Built> {
         Size::Exact(size) => Limits { bytes: size, nodes: size / 256 },
         Size::Auto | Size::Min => Limits::UNBOUNDED,
     };
-    let rules = std::mem::take(&mut options.rules);
+    let rules = Rules { own: output.own(), ..std::mem::take(&mut options.rules) };
     let spool = output::directory(&options.output);
     let tree = assemble(&options.sources, rules, limits, spool)?;
     let builder = Builder::new(&options, &tree, &output);

@@ -17,7 +17,7 @@ pub enum Error {
     #[error("{0}")]
     Usage(String),
     /// A call of this host failed.
-    #[error("{subject}: {}", system_error::with_remedy(.source, ""))]
+    #[error("{subject}: {}", words(.source))]
     Host {
         /// The file.
         subject: String,
@@ -64,6 +64,12 @@ pub enum Error {
         /// The size that was asked for.
         size: u64,
     },
+}
+
+/// What happened on the host, and what helps, if that is known.
+fn words(error: &io::Error) -> String {
+    let words = system_error::words(error);
+    system_error::remedy(error).map_or_else(|| words.clone(), |remedy| format!("{words}: {remedy}"))
 }
 
 impl Error {

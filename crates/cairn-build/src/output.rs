@@ -2,7 +2,7 @@
 
 use std::fs::{self, Permissions};
 use std::io;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
@@ -56,6 +56,12 @@ impl Unfinished {
             .tempfile_in(directory(&path))
             .map_err(|error| Error::host(&path, error))?;
         Ok(Self { file, path })
+    }
+
+    /// Device and inode of the file, and of the one that it will replace.
+    pub(crate) fn own(&self) -> Vec<(u64, u64)> {
+        let files = [self.file.as_file().metadata().ok(), fs::metadata(&self.path).ok()];
+        files.into_iter().flatten().map(|file| (file.dev(), file.ino())).collect()
     }
 
     pub(crate) fn path(&self) -> &Path {

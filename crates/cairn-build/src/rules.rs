@@ -36,6 +36,8 @@ pub struct Rules {
     pub latest: Option<Timestamp>,
     /// What is left out, with everything below it.
     pub exclude: Vec<PathTest>,
+    /// Files of the host that are left out, by device and inode: what is being written.
+    pub own: Vec<(u64, u64)>,
 }
 
 impl fmt::Debug for Rules {

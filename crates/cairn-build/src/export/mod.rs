@@ -70,6 +70,7 @@ pub fn export(mut options: ExportOptions) -> Result<()> {
     }
     let output = Unfinished::create(&options.output, options.overwrite)?;
     let spool = output::directory(&options.output);
+    let rules = Rules { own: output.own(), ..rules };
     let tree = assemble(&options.sources, rules, limits, spool)?;
     let failed = |error| Error::host(&options.output, error);
     let file: File = output.file().try_clone().map_err(failed)?;

@@ -42,6 +42,9 @@ pub(super) fn read(assembly: &mut Assembly, source: &Path) -> Result<()> {
     let mut pending = vec![(root, start)];
     while let Some((host, path)) = pending.pop() {
         let of = fs::symlink_metadata(&host).map_err(|error| Error::host(&host, error))?;
+        if assembly.rules.own.contains(&(of.dev(), of.ino())) {
+            continue;
+        }
         let refused = |why: String| Error::source(host.display(), why);
         if of.nlink() > 1
             && !of.is_dir()

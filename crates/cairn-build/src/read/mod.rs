@@ -4,6 +4,7 @@ mod container;
 mod cpio;
 mod directory;
 mod image;
+mod named;
 mod reasons;
 mod stream;
 mod tar;
@@ -49,6 +50,7 @@ pub fn assemble(sources: &[Source], rules: Rules, limits: Limits, spool: PathBuf
         assembly.next_layer();
         read(&mut assembly, source)?;
     }
+    named::resolve(&mut assembly)?;
     Ok(assembly.finish())
 }
 

@@ -183,3 +183,28 @@ fn bytes_do_not_depend_on_the_way_of_an_archive() {
     }
     assert!(seen[0] == seen[1] && seen[0] == seen[2]);
 }
+
+/// GNU tar writes names into access lists. The image's own files say whose they are.
+#[test]
+fn names_in_access_lists_are_those_of_the_image() {
+    let place = Place::new();
+    let source = place.path().join("source");
+    let script = format!(
+        "mkdir -p {0}/etc; cd {0}; echo x >a; setfacl -m u:daemon:r,g:daemon:rw a
+        tar --acls -cf ../with.tar --format=pax .
+        echo 'daemon:x:4711:1::/:' >etc/passwd; echo 'daemon:x:4712:' >etc/group
+        tar --acls -cf ../known.tar --format=pax .",
+        source.display()
+    );
+    judge::run("sh", ["-ec", &script]);
+    let image = place.path().join("image");
+    built(Format::Ext4, &image, &[text(&place.path().join("known.tar"))]);
+    let kernel = KernelMount::new(&image, "ro");
+    let list = judge::run("getfacl", ["-n", text(&kernel.path().join("a"))]);
+    kernel.unmount();
+    assert!(list.contains("user:4711:r--") && list.contains("group:4712:rw-"), "{list}");
+    std::fs::remove_file(&image).unwrap();
+    let said =
+        crate::support::refused(Format::Ext4, &image, &[text(&place.path().join("with.tar"))]);
+    assert!(said.contains("./a") && said.contains("daemon"), "{said}");
+}

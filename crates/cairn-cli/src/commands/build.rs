@@ -179,6 +179,7 @@ pub fn run(args: &Args) -> Outcome {
             gid_map: args.gid_map.clone(),
             latest,
             exclude: args.exclude.iter().map(path_test).collect(),
+            own: Vec::new(),
         },
         time: latest.map(|latest| latest.seconds),
         now: now()?,
@@ -192,6 +193,7 @@ pub(super) fn failure(error: Error) -> Failure {
     match error {
         Error::Image { text, source } => Failure::new(Failure::from(*source).status, text),
         Error::Usage(text) => Failure::usage(text),
+        Error::Host { subject, source } => Failure::host(subject, &source),
         Error::Source { .. } | Error::Member { .. } => {
             Failure::new(Status::Corrupt, error.to_string())
         }

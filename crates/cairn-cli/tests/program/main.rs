@@ -3,6 +3,7 @@
 
 mod address_space;
 mod backups;
+mod build;
 mod coreutils;
 mod daily;
 mod damage;

@@ -3,7 +3,7 @@
 //!
 //! Nothing of an archive is trusted. A member that cannot be put in is an error that names it.
 
-mod acl_text;
+pub(super) mod acl_text;
 mod header;
 mod pax;
 
@@ -15,7 +15,7 @@ use self::header::{BLOCK, Decoded, Header};
 use self::pax::{Extensions, HEADER_MAX, RANGES_MAX};
 use super::reasons::{broken, kept};
 use super::stream::Stream;
-use crate::assembly::{Assembly, NewKind};
+use crate::assembly::{Assembly, NamedList, NewKind};
 use crate::error::{Error, Result};
 use crate::node::{Metadata, RegularFile, encode_device};
 use crate::path::MemberPath;
@@ -137,6 +137,9 @@ impl Tar<'_> {
             b'g' => {
                 let records = self.payload(&header, HEADER_MAX)?;
                 self.global.add(&records).map_err(|why| self.behind(&why))?;
+                if self.global.is_too_large_for_all() {
+                    return Err(self.behind("too many records for all members"));
+                }
                 self.local = self.global.clone();
                 Ok(())
             }
@@ -228,7 +231,14 @@ impl Tar<'_> {
                 return Err(self.failed(format!("a member of the unknown kind '{kind}'")));
             }
         };
-        self.assembly.put(&path, metadata, kind).map(drop).map_err(|why| self.failed(why))
+        let put = self.assembly.put(&path, metadata, kind).map_err(|why| self.failed(why))?;
+        let Some(node) = put else { return Ok(()) };
+        for (name, text) in of.named.iter().cloned() {
+            let (source, member) = (self.source.to_owned(), self.last.clone());
+            let list = NamedList { node, name, text, source, member };
+            self.assembly.wait_for_names(list).map_err(|why| self.failed(why))?;
+        }
+        Ok(())
     }
 
     /// Applies a whiteout. False if the member is none.

@@ -6,10 +6,13 @@ use std::ops::Range;
 
 use cairn_vfs::{Acl, Timestamp, acl};
 
+use super::acl_text::{self, BadList};
 use crate::node::Xattr;
 
 /// Most bytes of an extended header.
 pub(super) const HEADER_MAX: u64 = 1 << 20;
+/// Most bytes of extended headers for all members that follow.
+const GLOBAL_MAX: u64 = 1 << 16;
 /// Longest value of an attribute: what Linux allows.
 const VALUE_MAX: usize = 1 << 16;
 /// Most ranges of a sparse file.
@@ -29,6 +32,10 @@ pub(super) struct Extensions {
     pub(super) device: (Option<u32>, Option<u32>),
     pub(super) xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
     pub(super) sparse: Sparse,
+    /// Access lists whose names have no numbers yet.
+    pub(super) named: Vec<(&'static [u8], Vec<u8>)>,
+    /// Bytes of the records so far.
+    bytes: u64,
 }
 
 /// GNU's records about a sparse member: forms 0.0, 0.1 and 1.0.
@@ -49,6 +56,10 @@ pub(super) struct Sparse {
 impl Extensions {
     /// Adds the records of a header. They go before what is there.
     pub(super) fn add(&mut self, mut bytes: &[u8]) -> Result<(), String> {
+        self.bytes = self.bytes.saturating_add(bytes.len() as u64);
+        if self.bytes > HEADER_MAX {
+            return Err(format!("extended headers of more than {HEADER_MAX} bytes"));
+        }
         while !bytes.is_empty() {
             let (record, rest) = split_record(bytes).ok_or("damaged extended header")?;
             let equals = record.iter().position(|byte| *byte == b'=');
@@ -132,16 +143,28 @@ impl Extensions {
         Ok(())
     }
 
-    fn acl(&mut self, name: &[u8], text: &[u8]) -> Result<(), String> {
+    fn acl(&mut self, name: &'static [u8], text: &[u8]) -> Result<(), String> {
         if text.is_empty() {
             return Ok(());
         }
-        let list = super::acl_text::parse(text)?;
+        let list = match acl_text::parse(text, &|_, _| None) {
+            Ok(list) => list,
+            Err(BadList::Text(why)) => return Err(why),
+            Err(BadList::NoId(_)) => {
+                self.named.push((name, text.to_vec()));
+                return Ok(());
+            }
+        };
         // A list that says no more than the mode is no attribute in Linux.
         if name == acl::DEFAULT || !is_mode(&list) {
             self.xattrs.insert(name.to_vec(), list.to_xattr());
         }
         Ok(())
+    }
+
+    /// True if there are too many records for headers that hold for all members.
+    pub(super) fn is_too_large_for_all(&self) -> bool {
+        self.bytes > GLOBAL_MAX
     }
 
     /// The attributes of the member.

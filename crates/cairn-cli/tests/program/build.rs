@@ -1,0 +1,114 @@
+//! `build`, `export` and `diff` as programs of a script: options, statuses, users.
+
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+use cairn_testkit::judge;
+
+use crate::support::{cairn, fails, in_dir, works};
+
+/// A tree with owners, a device and a privilege, and an archive of it.
+fn tree(at: &Path) {
+    let script = "
+        mkdir -p rootfs/bin rootfs/dev rootfs/home/user rootfs/var/cache
+        echo program >rootfs/bin/ping; echo x >rootfs/var/cache/x; echo y >rootfs/home/user/a.tmp
+        mknod rootfs/dev/null c 1 3; chown -R 100005:100006 rootfs/home; chmod 4755 rootfs/bin/ping
+        setfattr -n security.capability -v 0x0100000200200000000000000000000000000000 rootfs/bin/ping
+        tar --xattrs --xattrs-include='*' -C rootfs -cf rootfs.tar .";
+    judge::run("sh", ["-ec", &format!("cd {}; {script}", at.display())]);
+}
+
+/// Owners, devices and privileges come from the archive, so a user without rights makes the same
+/// bytes.
+#[test]
+fn an_ordinary_user_makes_the_same_image() {
+    let (dir, image) = in_dir("image");
+    tree(dir.path());
+    let archive = dir.path().join("rootfs.tar");
+    std::fs::set_permissions(&archive, std::os::unix::fs::PermissionsExt::from_mode(0o644))
+        .unwrap();
+    // Readable for all, and with a program that all may run.
+    let open = tempfile::Builder::new().prefix("build-").tempdir_in("/tmp").unwrap();
+    std::fs::set_permissions(open.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777))
+        .unwrap();
+    let program = open.path().join("cairn");
+    judge::copy_program(Path::new(env!("CARGO_BIN_EXE_cairn")), &program);
+    std::fs::copy(&archive, open.path().join("rootfs.tar")).unwrap();
+    let mut command = Command::new(&program);
+    command.args(["build", "image", "rootfs.tar"]).current_dir(open.path()).uid(65_534).gid(65_534);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    works(&["build", &image, archive.to_str().unwrap()]);
+    let read = |path: &Path| std::fs::read(path).unwrap();
+    assert!(read(Path::new(&image)) == read(&open.path().join("image")), "the bytes differ");
+    judge::assert_clean(Path::new(&image));
+    assert!(works(&["stat", &image, "/dev/null"]).contains("1,3"));
+    assert!(works(&["getfattr", "-m", "-", &image, "/bin/ping"]).contains("security.capability"));
+}
+
+#[test]
+fn owners_dates_and_names_follow_the_options() {
+    let (dir, image) = in_dir("image");
+    tree(dir.path());
+    let source = format!("{}/", dir.path().join("rootfs").display());
+    let facts = |path: &str| works(&["stat", "-c", "%u:%g %Y", &image, path]).trim().to_owned();
+    let map = ["--uid-map", "100000:0:65536", "--gid-map", "100006:7", "--mtime", "@1000000000"];
+    works(&[&["build"], &map[..], &[&image, &source]].concat());
+    assert_eq!(facts("/home/user"), "5:7 1000000000");
+    assert_eq!(facts("/bin"), "0:0 1000000000");
+    let exclude = ["--exclude", "*.tmp", "--exclude", "/var/cache", "--owner", "3:4", "-F"];
+    works(&[&["build"], &exclude[..], &[&image, &source]].concat());
+    assert!(facts("/home/user").starts_with("3:4 "));
+    assert_eq!(works(&["ls", &image, "/home/user"]), "");
+    assert_eq!(works(&["ls", &image, "/var"]), "");
+    let options = ["-L", "root", "--no-journal", "--size", "32M", "-F", "-m", "5"];
+    works(&[&["build"], &options[..], &[&image, &source]].concat());
+    let info = judge::dumpe2fs(Path::new(&image));
+    assert!(info.contains("root") && !info.contains("has_journal"), "{info}");
+    assert_eq!(std::fs::metadata(&image).unwrap().len(), 32 << 20);
+    judge::assert_clean(Path::new(&image));
+}
+
+#[test]
+fn what_is_wrong_has_a_status_and_leaves_nothing() {
+    let (dir, image) = in_dir("image");
+    let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    std::fs::write(at("text"), "no archive").unwrap();
+    std::fs::create_dir(at("empty")).unwrap();
+    assert!(fails(&["build", &image, &at("none")], 1).contains("no such file"));
+    assert!(fails(&["build", &image, &at("text")], 4).contains("neither"));
+    assert!(fails(&["build", "--size", "x", &image], 2).contains("512M"));
+    assert!(fails(&["build", "-t", "f2fs", "--no-journal", &image], 2).contains("journal"));
+    assert!(fails(&["build", &at("none/image")], 1).contains("no such file"));
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 2);
+    works(&["build", &image, &at("empty/")]);
+    assert!(fails(&["build", &image, &at("empty/")], 2).contains("--force"));
+    // An image beside its sources is not put into itself.
+    works(&["build", "-F", &image, &format!("{}/", dir.path().display())]);
+    let listed = works(&["ls", &image]);
+    assert_eq!(listed, "empty\nlost+found\ntext\n");
+}
+
+#[test]
+fn an_image_goes_through_a_pipe_and_comes_back() {
+    let (dir, image) = in_dir("image");
+    tree(dir.path());
+    let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    works(&["build", "-t", "f2fs", &image, &format!("{}/", at("rootfs"))]);
+    let program = env!("CARGO_BIN_EXE_cairn");
+    let script = format!("{program} export {image} -o - | {program} build {} -", at("again"));
+    judge::run("sh", ["-ec", &script]);
+    judge::assert_clean(Path::new(&at("again")));
+    for other in [at("again"), at("rootfs"), at("rootfs.tar")] {
+        // tar without --format=pax stores seconds.
+        let times: &[&str] = if other.ends_with("tar") { &["--no-times"] } else { &[] };
+        assert_eq!(works(&[&["diff"], times, &[&image, &other]].concat()), "", "{other}");
+    }
+    works(&["chmod", &at("again"), "600", "/bin/ping"]);
+    let (status, said, _) = cairn(&["diff", "--no-times", &image, &at("again")]);
+    assert_eq!((status, said.as_str()), (1, "/bin/ping: mode\n"));
+    let (status, said, _) = cairn(&["diff", "-q", &image, &at("again")]);
+    assert_eq!((status, said.as_str()), (1, ""));
+    fails(&["diff", &image, &at("none")], 2);
+}
