@@ -1,11 +1,14 @@
 //! [`build`]: sources to an image.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use cairn::populate::{PopulateError, Population};
 use cairn::{Format, ImageSpec, MkfsOptions, OpenOptions, Volume};
 use cairn_vfs::{Timestamp, VolumeStats};
 use uuid::Uuid;
 
+use crate::direct::{Inodes, failed};
 use crate::error::{Error, Result};
 use crate::estimate::{self, BLOCK, Need};
 use crate::output::{self, Unfinished};
@@ -103,9 +106,10 @@ pub fn build(mut options: Options) -> Result<Built> {
     };
     let rules = Rules { own: output.own(), ..std::mem::take(&mut options.rules) };
     let spool = output::directory(&options.output);
-    let tree = assemble(&options.sources, rules, limits, spool)?;
+    let tree = Arc::new(assemble(&options.sources, rules, limits, spool)?);
     let builder = Builder::new(&options, &tree, &output);
     let (size, passes) = match options.size {
+        _ if builder.needs_no_mount() => (builder.write_tree()?, 1),
         Size::Exact(size) => {
             builder.make(size)?;
             match builder.fill() {
@@ -125,7 +129,7 @@ pub fn build(mut options: Options) -> Result<Built> {
 
 struct Builder<'a> {
     options: &'a Options,
-    tree: &'a Tree,
+    tree: &'a Arc<Tree>,
     image: ImageSpec,
     path: &'a Path,
     output: &'a Unfinished,
@@ -135,7 +139,7 @@ struct Builder<'a> {
 }
 
 impl<'a> Builder<'a> {
-    fn new(options: &'a Options, tree: &'a Tree, output: &'a Unfinished) -> Self {
+    fn new(options: &'a Options, tree: &'a Arc<Tree>, output: &'a Unfinished) -> Self {
         let parameters = format!(
             "{} {:?} {:?} {:?} {:?}",
             options.format, options.label, options.size, options.free, options.features
@@ -162,22 +166,93 @@ impl<'a> Builder<'a> {
     /// Makes an empty volume of this size.
     fn make(&self, size: u64) -> Result<()> {
         self.output.empty()?;
+        let options = MkfsOptions { size: Some(size), ..self.mkfs_options(size) };
+        cairn::mkfs(&self.image, &options).map_err(|error| self.renamed(error))
+    }
+
+    /// The options of mkfs for a volume of about this size.
+    fn mkfs_options(&self, size: u64) -> MkfsOptions {
         let ext4 = self.options.format == Format::Ext4;
         let root = self.tree.nodes().first().map(|root| (root.metadata.uid, root.metadata.gid));
-        let options = MkfsOptions {
+        MkfsOptions {
             label: self.options.label.clone(),
             uuid: Some(self.uuid),
             features: self.options.features.clone(),
             block_size: ext4.then_some(4096),
-            size: Some(size),
             inodes: ext4.then(|| self.inodes(size)),
             reserved_percent: ext4.then_some(self.options.reserved_percent),
             root_owner: root,
             time: Some(self.time),
             overwrite: true,
             ..MkfsOptions::new(self.options.format)
+        }
+    }
+
+    /// True if the volume can be written without a mount: ext4 with extents.
+    fn needs_no_mount(&self) -> bool {
+        let extents = self.options.features.iter().fold(true, |has, word| match word.as_str() {
+            "extent" | "extents" => true,
+            "^extent" | "^extents" | "none" => false,
+            _ => has,
+        });
+        self.options.format == Format::Ext4 && extents
+    }
+
+    /// Writes the tree and the volume in one go. Returns the size.
+    fn write_tree(&self) -> Result<u64> {
+        let exact = match self.options.size {
+            Size::Exact(size) => Some(size),
+            Size::Auto | Size::Min => None,
         };
-        cairn::mkfs(&self.image, &options).map_err(|error| self.renamed(error))
+        let failed = |error| failed(error, exact, |error| self.renamed(error));
+        let created = Timestamp { seconds: self.time, nanoseconds: 0 };
+        let source = Arc::new(Inodes { tree: self.tree.clone(), created });
+        // The number of inodes follows from the size, and the size from their number.
+        let tree = self.need.blocks.saturating_mul(BLOCK);
+        let mut size = exact.unwrap_or_else(|| tree.saturating_add(self.free_bytes(tree)));
+        for _ in 0..SIZE_TRIES {
+            let options = self.mkfs_options(size);
+            let population = Population::new(&self.image, source.clone(), &options);
+            let population = population.map_err(failed)?;
+            if exact.is_none() {
+                size = self.size_for(&population).map_err(failed)?;
+            }
+            if exact.is_some() || Some(self.inodes(size)) <= options.inodes {
+                population.write(size, threads()).map_err(failed)?;
+                return Ok(size);
+            }
+        }
+        Err(Error::Usage("no size has this much free space: ask for less with --free".into()))
+    }
+
+    /// The smallest size with the free space that was asked for.
+    fn size_for(&self, population: &Population) -> Result<u64, PopulateError> {
+        let mut size = population.required_bytes(0)?;
+        for _ in 0..SIZE_TRIES {
+            let free = self.free_for_users(size);
+            let larger = if free == 0 { size } else { population.required_bytes(free)? };
+            if larger <= size {
+                break;
+            }
+            size = larger;
+        }
+        Ok(size)
+    }
+
+    /// Free bytes that a volume of this size needs so that users have what was asked for: a mount
+    /// gives them neither the blocks that are reserved for root nor those that it holds back.
+    fn free_for_users(&self, size: u64) -> u64 {
+        let wanted = match self.options.size {
+            Size::Auto => self.free_bytes(size),
+            Size::Min | Size::Exact(_) => 0,
+        };
+        if wanted == 0 {
+            return 0;
+        }
+        let held = estimate::held_back(self.options.format, size / BLOCK).saturating_mul(BLOCK);
+        // The precision suffices for a percentage.
+        let reserved = (size as f64 * self.options.reserved_percent / 100.0).ceil() as u64;
+        wanted.saturating_add(held).saturating_add(reserved)
     }
 
     /// Inodes of an ext4 volume of this size.
@@ -317,3 +392,8 @@ impl<'a> Builder<'a> {
 
 /// No F2FS volume is smaller.
 const F2FS_LEAST: u64 = 32 << 20;
+
+/// Threads that read sources and write the volume.
+fn threads() -> usize {
+    std::thread::available_parallelism().map_or(2, usize::from)
+}

@@ -14,6 +14,7 @@
 mod assembly;
 mod build;
 mod compare;
+mod direct;
 pub mod error;
 mod estimate;
 mod export;

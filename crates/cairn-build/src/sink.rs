@@ -87,7 +87,10 @@ impl Fill<'_> {
             let linked = self.fs.link(existing, parent, name);
             let linked = linked.map_err(|error| self.failed(id, error))?;
             self.fs.forget(linked.ino, 1);
-            return Ok(());
+            // A new name is a change of the inode.
+            let set = SetAttributes { ctime: Some(node.metadata.ctime), ..Default::default() };
+            let set = self.fs.setattr(existing, &set);
+            return set.map(drop).map_err(|error| self.failed(id, error));
         }
         let ino = self.create(parent, name, node).map_err(|error| self.failed(id, error))?;
         self.set_made(id, ino);

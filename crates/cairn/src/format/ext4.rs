@@ -86,8 +86,14 @@ pub(super) fn make(
     options: &MkfsOptions,
     runtime: &dyn Runtime,
 ) -> Result<(), Cause> {
+    cairn_ext4::mkfs::make(device, &mkfs_options(options)?, runtime).map_err(cause)?;
+    Ok(())
+}
+
+/// The options of ext4's mkfs.
+pub(crate) fn mkfs_options(options: &MkfsOptions) -> Result<cairn_ext4::mkfs::MkfsOptions, Cause> {
     options.refuse_f2fs_options()?;
-    let options = cairn_ext4::mkfs::MkfsOptions {
+    Ok(cairn_ext4::mkfs::MkfsOptions {
         label: options.label.clone(),
         uuid: options.uuid,
         features: options.features.clone(),
@@ -97,13 +103,11 @@ pub(super) fn make(
         time: options.time,
         root_owner: options.root_owner,
         ..Default::default()
-    };
-    cairn_ext4::mkfs::make(device, &options, runtime).map_err(cause)?;
-    Ok(())
+    })
 }
 
 /// Sorts the format's error by what the caller can do.
-fn cause(error: Error) -> Cause {
+pub(crate) fn cause(error: Error) -> Cause {
     let class = match &error {
         Error::Device(device) => return Cause::Device(device.clone()),
         Error::NotExt4 { .. } => return Cause::UnknownFormat { hint: None },

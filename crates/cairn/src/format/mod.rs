@@ -14,7 +14,7 @@ use crate::mkfs::options::{MkfsOptions, Named};
 use crate::recognise;
 use crate::volume::OpenOptions;
 
-mod ext4;
+pub(crate) mod ext4;
 mod f2fs;
 mod foreign;
 mod name;

@@ -83,7 +83,7 @@ fn fixed_uuid(options: &MkfsOptions) -> Option<Uuid> {
     Some(Uuid::new_v5(&Uuid::NAMESPACE_OID, name.as_bytes()))
 }
 
-fn device_for(image: &ImageSpec, options: &MkfsOptions) -> Result<Arc<dyn BlockDevice>> {
+pub(crate) fn device_for(image: &ImageSpec, options: &MkfsOptions) -> Result<Arc<dyn BlockDevice>> {
     let error = |cause| Error::new(image, cause);
     let Some(size) = options.size else {
         if !image.path.exists() {

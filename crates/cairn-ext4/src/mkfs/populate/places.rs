@@ -45,7 +45,7 @@ impl Places {
                 }
                 at[id as usize] = end;
                 if end + u64::from(need.blocks) > stream.blocks() {
-                    return Err(needed + 1);
+                    return Err(needed.max(stream.blocks()) + 1);
                 }
                 end += u64::from(need.blocks);
                 if !metadata {
