@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use super::device::MAX_WRITE;
 
 /// Most free areas that are kept.
-const KEPT: usize = 16;
+const KEPT: usize = 8;
 
 /// The areas of a mount.
 #[derive(Default)]
