@@ -286,8 +286,10 @@ fn mount_compares_cairn_with_an_empty_server() {
     let (device, rings): (Vec<_>, Vec<_>) = (on("/dev/fuse, "), on("rings, "));
     assert!(device.iter().all(|(_, measured)| *measured), "{device:?}");
     assert_eq!((device.len(), rings.len(), goals.len()), (22, 22, 44));
+    // UNLINK and FORGET for each file, and a little for directories.
     for subject in ["ext4, build", "f2fs, build"] {
-        assert!(of("rm -rf, files/s", subject, "requests") < 2.0, "{subject}");
+        let requests = of("rm -rf, files/s", subject, "requests");
+        assert!(requests < 2.5, "{subject}: {requests}");
     }
     // Each empty server is sent what it is made for. The fewest: no GETATTR of the directory.
     let requests = |subject| of("create in one directory, files/s", subject, "requests");

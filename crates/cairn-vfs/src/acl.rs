@@ -91,8 +91,8 @@ pub enum AclError {
     /// There are permission bits beyond `rwx`.
     #[error("impossible permissions {0:#o} in an access control list")]
     Permissions(u16),
-    /// A required entry is missing, or an entry occurs twice.
-    #[error("access control list without a required entry, or with an entry twice")]
+    /// A required entry is missing, or one that does not name a user or group occurs twice.
+    #[error("access control list without a required entry, or with one twice")]
     Shape,
 }
 
@@ -107,15 +107,16 @@ impl Acl {
     ///
     /// # Errors
     /// [`AclError::Permissions`] for a bit beyond `rwx`. [`AclError::Shape`] if a required entry is
-    /// missing or an entry occurs twice.
+    /// missing, or one that does not name a user or group occurs twice. A user or group may have
+    /// several entries, as in Linux; the first one counts.
     pub fn new(mut entries: Vec<Entry>) -> Result<Self, AclError> {
         entries.sort_by_key(|entry| entry.tag);
         let count = |tag: Tag| entries.iter().filter(|entry| entry.tag == tag).count();
         let named = entries.iter().any(|entry| entry.tag.id().is_some());
-        let twice = entries.windows(2).any(|pair| matches!(pair, [a, b] if a.tag == b.tag));
         let complete =
             count(Tag::UserObj) == 1 && count(Tag::GroupObj) == 1 && count(Tag::Other) == 1;
-        if twice || !complete || (named && count(Tag::Mask) == 0) {
+        let masks = count(Tag::Mask);
+        if !complete || masks > 1 || (named && masks == 0) {
             return Err(AclError::Shape);
         }
         if let Some(bad) = entries.iter().find(|entry| entry.permissions > 7) {
@@ -404,6 +405,31 @@ mod tests {
             entry(Tag::Other, 7),
         ];
         assert_eq!(Acl::new(unmasked), Err(AclError::Shape));
+        let twice = vec![
+            entry(Tag::UserObj, 7),
+            entry(Tag::GroupObj, 7),
+            entry(Tag::Mask, 7),
+            entry(Tag::Mask, 7),
+            entry(Tag::Other, 7),
+        ];
+        assert_eq!(Acl::new(twice), Err(AclError::Shape));
+    }
+
+    /// Linux stores such lists, so volumes have them.
+    #[test]
+    fn a_user_may_have_several_entries_and_the_order_is_kept() {
+        let entries = vec![
+            entry(Tag::UserObj, 7),
+            entry(Tag::User(1002), 5),
+            entry(Tag::User(1002), 7),
+            entry(Tag::GroupObj, 5),
+            entry(Tag::Mask, 7),
+            entry(Tag::Other, 0),
+        ];
+        let list = Acl::new(entries.clone()).unwrap();
+        assert_eq!(list.entries(), entries);
+        assert_eq!(Acl::from_compact(&list.to_compact()), Ok(Some(list.clone())));
+        assert_eq!(Acl::from_xattr(&list.to_xattr()), Ok(Some(list)));
     }
 
     #[test]

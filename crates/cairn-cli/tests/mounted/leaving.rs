@@ -165,6 +165,23 @@ fn a_mount_that_another_namespace_has_too_is_waited_for_with_a_word_and_a_bound(
 }
 
 #[test]
+fn a_bind_mount_is_unmounted_while_the_volume_stays_mounted() {
+    let mut volume = Volume::mounted(SIZE, "");
+    fs::write(volume.path("file"), "kept").unwrap();
+    let bind = volume.outside("bind");
+    fs::create_dir(&bind).unwrap();
+    judge::run("mount", ["--bind", volume.root().to_str().unwrap(), bind.to_str().unwrap()]);
+    let output = umount(&[], &bind);
+    let text = said(&output);
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    assert!(text.contains("is still mounted on") && text.lines().count() == 1, "{text}");
+    assert!(!is_mounted(&bind) && is_mounted(&volume.root()));
+    assert_eq!(fs::read(volume.path("file")).unwrap(), b"kept");
+    volume.unmount();
+    judge::assert_clean(volume.image());
+}
+
+#[test]
 fn what_is_in_use_can_be_ended_by_force_without_loss() {
     for namespace in [false, true] {
         let volumes = transports().into_iter().map(|transport| Volume::mounted(SIZE, transport));

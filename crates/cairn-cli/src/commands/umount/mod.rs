@@ -152,6 +152,15 @@ fn leave(args: &Args, leaving: &Leaving) -> Outcome {
     if !leaving.is_last {
         return Ok(());
     }
+    if let Some(other) = still_mounted(mount).filter(|_| !args.force) {
+        output::complain(format_args!(
+            "{}: unmounted; {} is still mounted on {}",
+            mount.point.display(),
+            mount.source,
+            other.display()
+        ));
+        return Ok(());
+    }
     let mut patience = Patience::new(mount, patience(args, mount));
     let Some(daemon) = daemon else {
         control::clear(&mount.device, mount.owner);
@@ -173,6 +182,14 @@ fn leave(args: &Args, leaving: &Leaving) -> Outcome {
             died(mount)
         }
     }
+}
+
+/// Another place in this mount namespace where the volume is mounted (`mount --bind`). Its daemon
+/// goes on until it is unmounted there, too.
+fn still_mounted(mount: &Mount) -> Option<PathBuf> {
+    let all = table::all().ok()?;
+    let same = |other: &Mount| other.device == mount.device && other.source == mount.source;
+    all.into_iter().find(same).map(|other| other.point)
 }
 
 /// How long to wait for the end of a daemon. `-a` does not wait for copies of a mount, because the
