@@ -11,6 +11,7 @@ mod devices;
 mod every_command;
 mod examples;
 mod f2fs;
+mod failing_copies;
 mod mistakes;
 mod mkfs_blocks;
 mod mkfs_safety;

@@ -1,0 +1,217 @@
+//! What `cairn mount` and mount(8) say of a mount that they make or refuse.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use cairn_testkit::judge;
+
+use super::{SIZE, refused, remount, remounted};
+use crate::fixture::{CAIRN, Volume};
+
+/// Run in a mount namespace of its own, where an empty `/sbin` gets the helper: the installed
+/// program, the image, the mount point.
+const MOUNT8: &str = r#"
+set -e
+mount -t tmpfs none "$(readlink -f /sbin)"
+ln -s "$0" /sbin/mount.fuse.cairn
+mount -t fuse.cairn "$1" "$2" -o noatime,commit=11
+echo hello > "$2/file"
+grep -q " $2 .*noatime.* fuse.cairn" /proc/self/mountinfo
+"$0" stats "$2" | grep -q "commit  *11 s"
+mount -o remount,ro "$2"
+if echo late > "$2/late"; then echo "still writable"; fi 2>/dev/null
+"$0" stats "$2" | grep -q "mode  *ro"
+mount -o remount,rw "$2"
+cat "$2/file"
+echo more >> "$2/file"
+"$0" umount "$2"
+ln -s "$0" /sbin/mount.cairn
+mount -t cairn "$1" "$2"
+grep -q " $2 .* fuse.cairn" /proc/self/mountinfo
+"$0" umount "$2"
+# mount(8) passes on the whole type.
+mount -t cairn.ext4 "$1" "$2"
+"$0" umount "$2"
+if mount -t cairn.f2fs "$1" "$2" 2>/dev/null; then echo "ext4 was mounted as f2fs"; fi
+"#;
+
+#[test]
+fn an_installed_cairn_serves_mount8() {
+    let volume = Volume::make(SIZE, &[]);
+    let root = volume.outside("root");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/install");
+    let output = Command::new(script)
+        .arg(CAIRN)
+        .env("DESTDIR", &root)
+        .env("PREFIX", "/usr")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    for file in [
+        "usr/bin/cairn",
+        "usr/share/man/man1/cairn.1",
+        "usr/share/man/man1/cairn-stats.1",
+        "usr/share/bash-completion/completions/cairn",
+        "usr/share/zsh/site-functions/_cairn",
+        "usr/share/fish/vendor_completions.d/cairn.fish",
+    ] {
+        assert!(fs::metadata(root.join(file)).unwrap().len() > 100, "{file}");
+    }
+    for helper in ["sbin/mount.fuse.cairn", "sbin/mount.cairn"] {
+        assert_eq!(fs::read_link(root.join(helper)).unwrap(), Path::new("/usr/bin/cairn"));
+    }
+    let mut command = judge::command("unshare");
+    command.args(["--mount", "sh", "-c", MOUNT8]).args([
+        root.join("usr/bin/cairn"),
+        volume.image(),
+        volume.root(),
+    ]);
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said == "hello\n", "{}: {said}", output.status);
+    judge::assert_clean(&volume.image());
+}
+
+/// An option that no mount takes is a usage error, at mount and at remount. One that this mount
+/// cannot change now is a failure.
+#[test]
+fn a_wrong_option_has_one_status() {
+    for mut volume in [Volume::mounted(SIZE, ""), Volume::f2fs(SIZE, "")] {
+        let other = volume.outside("other.img");
+        fs::copy(volume.image(), &other).unwrap();
+        let point = volume.outside("other");
+        fs::create_dir(&point).unwrap();
+        for (option, why) in [
+            ("threads=0", "give a number from 1 to 64"),
+            ("spin=x", "0 to 10000"),
+            ("transport=x", "give auto, ring or dev"),
+            ("noexec=1", "takes no value"),
+            ("cache=1", "cache=1"),
+            ("frob", "unknown option `frob`"),
+        ] {
+            let output = remount(option, &volume.root());
+            refused(&output, &[why]);
+            assert_eq!(output.status.code(), Some(2), "{option}");
+            let output = Command::new(CAIRN)
+                .args(["mount", "-o", option])
+                .args([&other, &point])
+                .output()
+                .unwrap();
+            refused(&output, &[why]);
+            assert_eq!(output.status.code(), Some(2), "{option}");
+        }
+        assert_eq!(remount("threads=3", &volume.root()).status.code(), Some(1));
+        volume.unmount();
+    }
+}
+
+/// An image on a read-only filesystem is mounted read-only, as mount(8) does.
+#[test]
+fn an_image_on_a_read_only_filesystem_is_mounted_read_only_and_says_why() {
+    for mut volume in [Volume::mounted(SIZE, ""), Volume::f2fs(SIZE, "")] {
+        fs::write(volume.path("file"), "to be read").unwrap();
+        volume.unmount();
+        let host = volume.outside("host");
+        fs::create_dir(&host).unwrap();
+        judge::run("mount", ["-t", "tmpfs", "host", host.to_str().unwrap()]);
+        let image = host.join("image");
+        judge::run(
+            "cp",
+            ["--sparse=always".as_ref(), volume.image().as_os_str(), image.as_os_str()],
+        );
+        judge::run("mount", ["-o", "remount,ro", host.to_str().unwrap()]);
+        let mount = || {
+            let mut command = Command::new(CAIRN);
+            command.args(["mount", "-o", "rw"]).args([&image, &volume.root()]).output().unwrap()
+        };
+        let output = mount();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && said.lines().count() == 1, "{said}");
+        assert!(
+            said.contains("mounted read-only: the filesystem that the image lies on"),
+            "{said}"
+        );
+        assert_eq!(fs::read(volume.path("file")).unwrap(), b"to be read");
+        assert_eq!(fs::write(volume.path("new"), "x").unwrap_err().raw_os_error(), Some(30));
+        refused(&remount("rw", &volume.root()), &["rw is not possible", "read-only"]);
+        volume.detach();
+        // When the filesystem is writable again, the mount can be remounted read-write.
+        assert!(mount().status.success());
+        judge::run("mount", ["-o", "remount,rw", host.to_str().unwrap()]);
+        remounted("rw", &volume.root());
+        fs::write(volume.path("new"), "written").unwrap();
+        volume.detach();
+        judge::run("umount", [&host]);
+    }
+}
+
+/// `-t` names the format of the image, as for mount(8): another format is refused.
+#[test]
+fn a_type_is_checked_against_what_the_image_holds() {
+    let mut volume = Volume::f2fs(SIZE, "");
+    volume.unmount();
+    let mount = |kind: &str| {
+        let mut command = Command::new(CAIRN);
+        command.args(["mount", "-t", kind]).args([volume.image(), volume.root()]).output().unwrap()
+    };
+    for (kind, why) in [("ext4", "it contains f2fs, not ext4"), ("xfs", "ext4, ext3, ext2, f2fs")] {
+        let output = mount(kind);
+        refused(&output, &[why]);
+        assert_eq!(output.status.code(), Some(2));
+    }
+    for kind in ["f2fs", "auto", "fuse.cairn"] {
+        let output = mount(kind);
+        assert!(output.status.success(), "{kind}: {output:?}");
+        volume.detach();
+    }
+}
+
+/// The log names the format, the mount point and the options, not the names of types.
+#[test]
+fn the_log_names_the_format_and_the_options_of_a_mount() {
+    let volume = Volume::make(SIZE, &[]);
+    let mut command = Command::new(CAIRN);
+    command.env("CAIRN_LOG", "info").args(["mount", "-o", "noexec,commit=9"]);
+    let output = command.args([volume.image(), volume.root()]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    for words in ["ext4, to be mounted on", "exec no,", "the volume: commit=9"] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    assert!(!said.contains("MountOptions"), "{said}");
+    volume.detach();
+    let mut command = Command::new(CAIRN);
+    command.env("CAIRN_LOG", "bogus").arg("mount").args([volume.image(), volume.root()]);
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.lines().count() == 1, "{said}");
+    assert!(said.contains("CAIRN_LOG=bogus") && said.contains("debug or trace"), "{said}");
+    volume.detach();
+}
+
+/// A volume that cannot be written is reported at the mount, not at the first write.
+#[test]
+fn what_can_only_be_read_is_mounted_read_only_and_says_why() {
+    let mut volume = Volume::f2fs(SIZE, "");
+    volume.unmount();
+    judge::mkfs_f2fs(&volume.image(), SIZE, &["-O", "encrypt"]);
+    let (image, point) = (volume.image(), volume.root());
+    let output = Command::new(CAIRN).arg("mount").args([&image, &point]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.lines().count() == 1, "{said}");
+    assert!(said.contains("mounted read-only") && said.contains("encrypt"), "{said}");
+    let table = fs::read_to_string("/proc/self/mounts").unwrap();
+    let line = table.lines().find(|line| line.contains(point.to_str().unwrap())).unwrap();
+    assert!(line.contains(" ro,"), "{line}");
+    assert_eq!(fs::write(volume.path("x"), "").unwrap_err().raw_os_error(), Some(30));
+    assert!(Command::new(CAIRN).arg("umount").arg(&point).output().unwrap().status.success());
+    // A mount with ro needs no warning.
+    let output =
+        Command::new(CAIRN).args(["mount", "-o", "ro"]).args([&image, &point]).output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty());
+    assert!(Command::new(CAIRN).arg("umount").arg(&point).output().unwrap().status.success());
+    let output =
+        Command::new(CAIRN).arg("mkdir").args([image.as_os_str(), "/x".as_ref()]).output().unwrap();
+    assert_eq!(output.status.code(), Some(5), "{}", String::from_utf8_lossy(&output.stderr));
+}
