@@ -1,8 +1,8 @@
 //! Builds ext4 and F2FS images from directories, archives, container images and other images, and
 //! turns images back into archives.
 //!
-//! Sources are put over each other in an *assembly*, which becomes a [`Tree`]: inodes with dense ids
-//! in an order that depends on names alone. File contents stay where they are. A sink reads the
+//! Sources are put over each other in an *assembly*, which becomes a [`Tree`]: inodes with dense
+//! ids in an order that depends on names alone. File contents stay where they are. A sink reads the
 //! tree once and writes the volume. Everything that is written follows from the sources and the
 //! options: the same sources give the same bytes.
 //!

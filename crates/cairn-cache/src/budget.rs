@@ -51,12 +51,10 @@ pub enum Use {
     Directories,
     /// Inodes, without what they cache.
     Inodes,
-    /// What is set aside for memory that is not counted: see [`Budget::of_volume`].
-    Overhead,
 }
 
 impl Use {
-    const COUNT: usize = 5;
+    const COUNT: usize = 4;
 
     /// Every use, and its name in reports.
     const NAMES: [(Self, &'static str); Self::COUNT] = [
@@ -64,17 +62,18 @@ impl Use {
         (Self::Metadata, "metadata_bytes"),
         (Self::Directories, "directory_bytes"),
         (Self::Inodes, "inode_bytes"),
-        (Self::Overhead, "overhead_bytes"),
     ];
 }
 
 /// A number of bytes that the caches of a volume share.
 pub struct Budget {
     limit: AtomicU64,
-    /// The limit that was asked for. The limit in force never falls below a share of it.
+    /// The limit without a shortage. The limit in force never falls below a share of it.
     requested: AtomicU64,
-    /// An [`OVERHEAD_SHARE`] of the limit is charged.
+    /// An [`OVERHEAD_SHARE`] of what is given is set aside.
     sets_aside: bool,
+    /// Bytes that are set aside. The limits leave them out.
+    overhead: AtomicU64,
     used: AtomicU64,
     used_for: [AtomicU64; Use::COUNT],
     peak: AtomicU64,
@@ -88,44 +87,42 @@ impl Budget {
         Self::make(limit, false)
     }
 
-    /// Creates a budget for all memory of a volume: an eighth of `limit` is charged for what the
+    /// Creates a budget for all memory of a volume: an eighth of `bytes` is set aside for what the
     /// caches do not count.
     #[must_use]
-    pub fn of_volume(limit: u64) -> Arc<Self> {
-        let budget = Self::make(limit, true);
-        budget.charge(Use::Overhead, limit / OVERHEAD_SHARE);
-        budget
+    pub fn of_volume(bytes: u64) -> Arc<Self> {
+        Self::make(bytes, true)
     }
 
-    fn make(limit: u64, sets_aside: bool) -> Arc<Self> {
+    fn make(bytes: u64, sets_aside: bool) -> Arc<Self> {
         let budget = Arc::new(Self {
-            limit: AtomicU64::new(limit),
-            requested: AtomicU64::new(limit),
+            limit: AtomicU64::new(0),
+            requested: AtomicU64::new(0),
             sets_aside,
+            overhead: AtomicU64::new(0),
             used: AtomicU64::new(0),
             used_for: Default::default(),
             peak: AtomicU64::new(0),
             hooks: Mutex::new(Rank::Leaf, Vec::new()),
         });
+        budget.set_limit(bytes);
         let holder: Weak<dyn Holder> = Arc::downgrade(&(budget.clone() as Arc<dyn Holder>));
         memory::on_shortage(holder);
         budget
     }
 
-    /// Bytes that may be used.
+    /// Bytes that may be used, without those that are set aside.
     #[must_use]
     pub fn limit(&self) -> u64 {
         self.limit.load(Ordering::Relaxed)
     }
 
     /// Changes the limit. The next allocations follow it.
-    pub fn set_limit(&self, limit: u64) {
-        self.limit.store(limit, Ordering::Relaxed);
-        let before = self.requested.swap(limit, Ordering::Relaxed);
-        if self.sets_aside {
-            self.charge(Use::Overhead, limit / OVERHEAD_SHARE);
-            self.uncharge(Use::Overhead, before / OVERHEAD_SHARE);
-        }
+    pub fn set_limit(&self, bytes: u64) {
+        let overhead = if self.sets_aside { bytes / OVERHEAD_SHARE } else { 0 };
+        self.overhead.store(overhead, Ordering::Relaxed);
+        self.limit.store(bytes - overhead, Ordering::Relaxed);
+        self.requested.store(bytes - overhead, Ordering::Relaxed);
     }
 
     /// Bytes in use now.
@@ -146,13 +143,15 @@ impl Budget {
         self.used_for[purpose as usize].load(Ordering::Relaxed)
     }
 
-    /// The section `budget` of a report.
+    /// The section `budget` of a report. What is set aside counts as used.
     #[must_use]
     pub(crate) fn report(&self) -> Report {
+        let overhead = self.overhead.load(Ordering::Relaxed);
         let mut report = Report::new()
-            .with("limit_bytes", self.limit())
-            .with("used_bytes", self.used())
-            .with("peak_bytes", self.peak());
+            .with("limit_bytes", self.limit() + overhead)
+            .with("used_bytes", self.used() + overhead)
+            .with("peak_bytes", self.peak() + overhead)
+            .with("overhead_bytes", overhead);
         for (purpose, name) in Use::NAMES {
             report.set(name, self.used_for(purpose));
         }
@@ -306,19 +305,23 @@ mod tests {
         let held = [budget.hold(Use::Inodes, 7), budget.hold(Use::Metadata, 30)];
         let more = budget.try_hold(Use::Inodes, 60);
         let by_use = || Use::NAMES.map(|(purpose, _)| budget.used_for(purpose));
-        assert_eq!((by_use(), budget.used()), ([0, 30, 0, 67, 0], 97));
+        assert_eq!((by_use(), budget.used()), ([0, 30, 0, 67], 97));
         assert!(budget.try_hold(Use::FileData, 4).is_none());
         drop((held, more));
-        assert_eq!((by_use(), budget.used()), ([0; 5], 0));
+        assert_eq!((by_use(), budget.used()), ([0; 4], 0));
     }
 
+    /// What is computed from the limit, such as how much may be dirty, leaves out what is set aside.
     #[test]
     fn a_volume_sets_an_eighth_aside_whatever_its_limit_becomes() {
         let budget = Budget::of_volume(800);
-        assert_eq!((budget.used(), budget.used_for(Use::Overhead)), (100, 100));
+        assert_eq!((budget.limit(), budget.used()), (700, 0));
         for limit in [80, 1600] {
             budget.set_limit(limit);
-            assert_eq!((budget.limit(), budget.used()), (limit, limit / 8));
+            assert_eq!(
+                (budget.limit(), budget.has_room(limit / 8 * 7 + 1)),
+                (limit / 8 * 7, false)
+            );
         }
     }
 

@@ -134,8 +134,8 @@ fn a_bomb_ends_at_the_size_that_was_asked_for() {
     assert!(!image.exists());
 }
 
-/// Every truncation is an error. A damaged bit is an error, or changes nothing; in an archive without
-/// checksums of its contents it may change what is built.
+/// Every truncation is an error. A damaged bit is an error, or changes nothing; in an archive
+/// without checksums of its contents it may change what is built.
 #[test]
 fn truncated_and_damaged_archives() {
     let place = Place::new();

@@ -1,5 +1,5 @@
-//! The readahead daemon. It also prepares slabs while the queue of windows is empty, and frees those
-//! that nobody needs.
+//! The readahead daemon. While the queue of windows is empty, it also prepares slabs, and frees
+//! those that nobody needs.
 //!
 //! One daemon for each volume takes windows from the queue. It reads like any reader: it holds
 //! inode.data shared, so that a mapping it uses cannot change. It only tries to take that lock. A

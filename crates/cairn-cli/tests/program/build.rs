@@ -43,7 +43,7 @@ fn an_ordinary_user_makes_the_same_image() {
     let read = |path: &Path| std::fs::read(path).unwrap();
     assert!(read(Path::new(&image)) == read(&open.path().join("image")), "the bytes differ");
     judge::assert_clean(Path::new(&image));
-    assert!(works(&["stat", &image, "/dev/null"]).contains("1,3"));
+    assert!(works(&["stat", &image, "/dev/null"]).contains("1, 3"));
     assert!(works(&["getfattr", "-m", "-", &image, "/bin/ping"]).contains("security.capability"));
 }
 
