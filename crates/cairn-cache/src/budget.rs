@@ -311,7 +311,7 @@ mod tests {
         assert_eq!((by_use(), budget.used()), ([0; 4], 0));
     }
 
-    /// What is computed from the limit, such as how much may be dirty, leaves out what is set aside.
+    /// What follows from the limit, such as how much may be dirty, leaves out what is set aside.
     #[test]
     fn a_volume_sets_an_eighth_aside_whatever_its_limit_becomes() {
         let budget = Budget::of_volume(800);
