@@ -42,7 +42,9 @@ if grep " $2 " /proc/self/mountinfo; then echo "still mounted"; fi
 # The user can also end a mount that is in use: its connection is aborted, or its daemon ends.
 as_user "$0" mount -o "$4" "$1" "$2"
 mkfifo "$3/opened"; chmod 666 "$3/opened"
-as_user sh -c 'exec 3<"$0"; echo > "$1"; exec sleep 60' "$2/file" "$3/opened" & holder=$!
+# Not as_user: a shell between would be killed in the place of the program that holds the file.
+setpriv --reuid=65534 --regid=65534 --clear-groups -- \
+    sh -c 'exec 3<"$0"; echo > "$1"; exec sleep 60' "$2/file" "$3/opened" & holder=$!
 read -r line < "$3/opened"
 timeout 30 setpriv --reuid=65534 --regid=65534 --clear-groups -- "$0" umount --force "$2" || echo "not ended by force"
 # The shell may say that it was terminated.
