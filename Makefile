@@ -41,9 +41,9 @@ install:
 test: deps fmt spelling
 	$(MAKE) -j2 tests lints
 
-# Many tests wait: four at a time keep two processors busy.
+# Many tests wait: four at a time keep two processors busy. cargo has its own number of jobs, not make's.
 tests:
-	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-4} $(CARGO) test --workspace
+	MAKEFLAGS= RUST_TEST_THREADS=$${RUST_TEST_THREADS:-4} $(CARGO) test --workspace
 
 lints:
 	CARGO_TARGET_DIR='$(LINTS)' nice -n 19 $(MAKE) clippy doc
@@ -66,13 +66,13 @@ fmt:
 	$(CARGO) fmt --all --check
 
 clippy:
-	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	MAKEFLAGS= $(CARGO) clippy --workspace --all-targets -- -D warnings
 
 spelling:
 	scripts/spelling
 
 doc:
-	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps
+	MAKEFLAGS= RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps
 
 bench:
 	@scripts/install-deps run
