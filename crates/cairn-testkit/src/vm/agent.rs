@@ -41,7 +41,8 @@ impl Job {
             Self::Build(spec, directory) => {
                 let TreeSpec { seed, directories, files, size_max, privileged, xattrs } = spec;
                 format!(
-                    "build {seed} {directories} {files} {size_max} {privileged} {xattrs} {directory}"
+                    "build {seed} {directories} {files} {size_max} {privileged} {xattrs} \
+                     {directory}"
                 )
             }
             Self::Digest(directory) => format!("digest {directory}"),

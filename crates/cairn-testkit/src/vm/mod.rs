@@ -36,6 +36,7 @@ pub struct Vm {
     agent: bool,
     memory_mib: u32,
     limit: Duration,
+    boot_limit: Duration,
 }
 
 impl Default for Vm {
@@ -54,6 +55,7 @@ impl Vm {
             agent: false,
             memory_mib: 512,
             limit: Duration::from_secs(600),
+            boot_limit: Duration::from_secs(150),
         }
     }
 
@@ -161,6 +163,7 @@ impl Vm {
             console: &directory.path().join("console"),
             disks: &self.disks,
             memory_mib: self.memory_mib,
+            boot_limit: self.boot_limit,
         };
         machine.run(marker, self.limit)
     }
@@ -177,6 +180,7 @@ for module in $(cat /modules/order); do insmod /modules/$module 2>/dev/null; don
 echo 7 > /proc/sys/kernel/printk
 stty -F /dev/ttyS1 raw
 cd /
+echo @@start > /dev/ttyS1
 sh -e /script > /dev/ttyS1 2>&1 < /dev/null
 echo "@@exit $?" > /dev/ttyS1
 sleep 60

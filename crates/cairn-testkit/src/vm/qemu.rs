@@ -16,7 +16,14 @@ pub(super) struct Machine<'a> {
     pub console: &'a Path,
     pub disks: &'a [PathBuf],
     pub memory_mib: u32,
+    /// Time for one boot, up to the start of the script.
+    pub boot_limit: Duration,
 }
+
+/// How often a machine is started that does not reach its script.
+const BOOTS: u32 = 3;
+/// The line with which `init` says that the script starts.
+pub(super) const STARTED: &str = "@@start";
 
 /// The process is killed when this is dropped, also if a test panics.
 struct Process(Child);
@@ -34,8 +41,7 @@ impl Machine<'_> {
     /// the marker.
     #[track_caller]
     pub(super) fn run(&self, marker: Option<&str>, limit: Duration) -> Result<Output, Output> {
-        let mut process = self.spawn();
-        let lines = listen(process.0.stdout.take().expect("its output is piped"));
+        let (process, lines) = self.boot();
         let mut output = Output { status: None, text: String::new(), console: String::new() };
         let end = Instant::now() + limit;
         let found = loop {
@@ -62,12 +68,35 @@ impl Machine<'_> {
         if found || marker.is_none() { Ok(output) } else { Err(output) }
     }
 
-    fn spawn(&self) -> Process {
+    /// A machine that is about to start the script. A kernel sometimes stops in the middle of its
+    /// boot on a busy host, before anything has touched the disks: it is started again, then with
+    /// all its messages.
+    #[track_caller]
+    fn boot(&self) -> (Process, Receiver<String>) {
+        let mut stopped = String::new();
+        for attempt in 0..BOOTS {
+            let mut process = self.spawn(attempt);
+            let lines = listen(process.0.stdout.take().expect("its output is piped"));
+            match lines.recv_timeout(self.boot_limit) {
+                Ok(line) if line == STARTED => return (process, lines),
+                Ok(line) => panic!("'{line}' before the script: {}", self.console_text()),
+                Err(error) => {
+                    drop(process);
+                    let console = self.console_text();
+                    stopped.push_str(&format!("--- boot {attempt}: {error} ---\n{console}\n"));
+                }
+            }
+        }
+        panic!("the machine did not boot in {BOOTS} attempts of {:?}\n{stopped}", self.boot_limit);
+    }
+
+    fn spawn(&self, attempt: u32) -> Process {
         let mut qemu = command("qemu-system-x86_64");
         qemu.args(if accelerates(self.kernel) { KVM } else { EMULATION });
         qemu.args(BARE).args(["-smp", "2", "-m"]).arg(self.memory_mib.to_string());
         qemu.arg("-kernel").arg(self.kernel).arg("-initrd").arg(self.initrd);
-        qemu.args(["-append", KERNEL_OPTIONS]);
+        let level = if attempt == 0 { QUIET } else { VERBOSE };
+        qemu.arg("-append").arg(format!("{KERNEL_OPTIONS} {level}"));
         qemu.arg("-serial").arg(prefixed("file:", self.console)).args(["-serial", "stdio"]);
         for disk in self.disks {
             // `unsafe`: what a killed machine has written is kept.
@@ -86,7 +115,9 @@ impl Machine<'_> {
 }
 
 /// `no_timer_check`: a busy host delays the timer, and the kernel would stop using it.
-const KERNEL_OPTIONS: &str = "console=ttyS0 loglevel=4 panic=-1 random.trust_cpu=on no_timer_check";
+const KERNEL_OPTIONS: &str = "console=ttyS0 panic=-1 random.trust_cpu=on no_timer_check";
+const QUIET: &str = "loglevel=4";
+const VERBOSE: &str = "loglevel=7 earlyprintk=serial,ttyS0";
 const KVM: &[&str] = &["-accel", "kvm", "-cpu", "host"];
 const EMULATION: &[&str] = &["-accel", "tcg,thread=multi", "-cpu", "max"];
 const BARE: &[&str] =

@@ -50,7 +50,8 @@ fn a_machine_mounts_builds_digests_and_reports() {
 fn failures_are_told_and_a_crash_keeps_what_was_synced() {
     let image = tempfile::NamedTempFile::new().unwrap();
     mkfs_f2fs(image.path(), 64 << 20, &[]);
-    let script = "mount -t f2fs /dev/vda /mnt\necho kept > /mnt/kept\nsync\necho gone > /mnt/gone\necho now\nsleep 100\n";
+    let script = "mount -t f2fs /dev/vda /mnt\necho kept > /mnt/kept\nsync\necho gone > \
+        /mnt/gone\necho now\nsleep 100\n";
     let output = Vm::new().disk(image.path()).crash_after(script, "now");
     assert_eq!(output.status, None);
     let output = Vm::new()
@@ -63,4 +64,15 @@ fn failures_are_told_and_a_crash_keeps_what_was_synced() {
         output.describe()
     );
     assert!(output.console.contains("F2FS-fs (vda): Mounted"), "{}", output.describe());
+}
+
+/// A kernel that stops in its boot is started again, and the message has what each boot printed.
+#[test]
+fn a_machine_that_does_not_boot_is_started_again_and_then_given_up() {
+    let mut vm = Vm::new();
+    vm.boot_limit = Duration::from_millis(1);
+    let refused = std::panic::catch_unwind(|| vm.run("true")).unwrap_err();
+    let message = refused.downcast_ref::<String>().unwrap();
+    assert!(message.starts_with("the machine did not boot in 3 attempts of 1ms"), "{message}");
+    assert!(message.contains("--- boot 2: "), "{message}");
 }
