@@ -35,7 +35,8 @@ impl fmt::Display for NoMemory {
         let Self { what, bytes } = self;
         write!(
             f,
-            "no memory for {what} ({bytes} bytes): raise `ulimit -v`, or mount with a smaller cache (-o cache=SIZE)"
+            "no memory for {what} ({bytes} bytes): raise `ulimit -v`, or mount with a smaller \
+             cache (-o cache=SIZE)"
         )
     }
 }

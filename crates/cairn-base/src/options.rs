@@ -164,7 +164,8 @@ pub fn unknown<T, E>(
     let linux = linux.map(|name| name.split('=').next().unwrap_or(name));
     let Some(name) = nearest(word.name, own.chain(linux).chain(OF_THE_MOUNT)) else {
         return format!(
-            "unknown option `{text}`: see cairn mount --help, and docs/options.md for all options of {format}"
+            "unknown option `{text}`: see cairn mount --help, and docs/options.md for all options \
+             of {format}"
         );
     };
     let written = settings.iter().find(|(names, _)| names.contains(&name));

@@ -75,7 +75,8 @@ fn words(error: &io::Error) -> String {
 impl Error {
     /// True if mkfs refuses the size that it was given.
     pub(crate) fn is_refused_size(&self) -> bool {
-        matches!(self, Self::Image { source, .. } if matches!(source.cause(), cairn::Cause::Option(_)))
+        matches!(self, Self::Image { source, .. }
+            if matches!(source.cause(), cairn::Cause::Option(_)))
     }
 
     pub(crate) fn host(path: impl AsRef<Path>, source: io::Error) -> Self {

@@ -22,8 +22,8 @@ pub struct Cli {
 }
 
 const EXIT_STATUSES: &str = "\
-Exit status: 0 done, 1 the operation failed, 2 wrong usage, 3 the image cannot be opened, 4 not a known filesystem \
-or corrupt, 5 unsupported feature, 6 in use, 7 input/output error.
+Exit status: 0 done, 1 the operation failed, 2 wrong usage, 3 the image cannot be opened, 4 not a \
+known filesystem or corrupt, 5 unsupported feature, 6 in use, 7 input/output error.
 CAIRN_LOG=debug in the environment shows what happens inside.";
 
 /// The commands.

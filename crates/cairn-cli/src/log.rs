@@ -21,7 +21,8 @@ pub(crate) fn start(complains: bool) {
         if filter.is_none() && complains {
             let value = print::escaped(value.as_encoded_bytes());
             output::complain(format_args!(
-                "{VARIABLE}={value}: no such level: give error, warn, info, debug or trace, or a level for one crate, such as cairn_ext4=debug"
+                "{VARIABLE}={value}: no such level: give error, warn, info, debug or trace, or a \
+                 level for one crate, such as cairn_ext4=debug"
             ));
         }
         filter

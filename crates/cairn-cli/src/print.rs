@@ -111,7 +111,8 @@ fn octal(text: &mut String, byte: u8) {
 
 /// Control characters, and characters that change the direction or the lines of the text.
 fn is_unsafe(letter: char) -> bool {
-    let reorders = matches!(letter, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let reorders = matches!(letter, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}'
+        | '\u{2066}'..='\u{2069}');
     letter.is_control() || reorders || matches!(letter, '\u{2028}' | '\u{2029}')
 }
 

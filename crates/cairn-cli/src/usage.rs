@@ -160,7 +160,8 @@ mod tests {
         for (line, expected) in [
             (
                 "cairn fsck x",
-                "fsck: no command `fsck`: run `e2fsck -f IMAGE` for ext4 or `fsck.f2fs IMAGE` for F2FS",
+                "fsck: no command `fsck`: run `e2fsck -f IMAGE` for ext4 or `fsck.f2fs IMAGE` for \
+                 F2FS",
             ),
             ("cairn mkfd x", "mkfd: no command `mkfd`: did you mean `mkfs`?: see HELP"),
             (
@@ -181,7 +182,8 @@ mod tests {
             ("cairn du -s -a x", "du: --summarize and --all exclude each other: leave one out"),
             (
                 "cairn cp x",
-                "cp: <SOURCES>... and <DESTINATION> are missing: cairn cp <IMAGE> <SOURCES>... <DESTINATION>",
+                "cp: <SOURCES>... and <DESTINATION> are missing: cairn cp <IMAGE> <SOURCES>... \
+                 <DESTINATION>",
             ),
             (
                 "cairn mv x /a",

@@ -17,7 +17,8 @@ pub enum Corrupt {
         problem: &'static str,
     },
     /// The device ends before the volume.
-    #[error("the image is shorter than its filesystem: {} of {volume} bytes are missing", volume.saturating_sub(*device))]
+    #[error("the image is shorter than its filesystem: {} of {volume} bytes are \
+        missing", volume.saturating_sub(*device))]
     TooShort {
         /// Bytes of the volume.
         volume: u64,

@@ -127,8 +127,8 @@ fn needs_check(superblock: &Superblock, now: u64) -> Option<&'static str> {
     let is_overdue = interval > 0 && checked.saturating_add(interval) <= now;
     if state & STATE_VALID == 0 {
         Some(
-            "the volume was not unmounted cleanly, or another program (fuse2fs takes no lock) uses it now: \
-             check /proc/mounts, or run e2fsck -f",
+            "the volume was not unmounted cleanly, or another program (fuse2fs takes no lock) uses \
+             it now: check /proc/mounts, or run e2fsck -f",
         )
     } else if state & STATE_ERROR != 0 {
         Some("errors were found on the volume earlier: run e2fsck -f")
@@ -146,8 +146,8 @@ fn time(low: u32, high: u8) -> u64 {
 }
 
 /// Why a volume with an external journal is not opened.
-pub(crate) const EXTERNAL_JOURNAL: &str = "the journal is on another device, which cairn does not open: move it into the volume first \
-     (tune2fs -O ^has_journal, then tune2fs -j)";
+pub(crate) const EXTERNAL_JOURNAL: &str = "the journal is on another device, which cairn does not \
+    open: move it into the volume first (tune2fs -O ^has_journal, then tune2fs -j)";
 
 /// True if the journal is on another device.
 pub(crate) fn has_external_journal(superblock: &Superblock) -> bool {

@@ -235,7 +235,8 @@ pub(crate) fn read_only_reason(
         && (layout.features.incompat(Incompat::BITS_64)
             || layout.features.incompat(Incompat::EA_INODE))
     {
-        let reason = "the volume was made for the Hurd, whose inodes have no room for the features 64bit and ea_inode: clear them with tune2fs";
+        let reason = "the volume was made for the Hurd, whose inodes have no room for the features \
+            64bit and ea_inode: clear them with tune2fs";
         return Err(Error::Feature(reason.into()));
     }
     match layout.features.access() {

@@ -69,7 +69,8 @@ impl Backup {
     fn reason(&self) -> String {
         let (BackupLocation { block_size, group, block }, why) = (self.place, &self.why);
         format!(
-            "{why}: the backup superblock of group {group} is used, and the volume is read-only: repair it with e2fsck -b {block} -B {block_size} IMAGE"
+            "{why}: the backup superblock of group {group} is used, and the volume is read-only: \
+             repair it with e2fsck -b {block} -B {block_size} IMAGE"
         )
     }
 }

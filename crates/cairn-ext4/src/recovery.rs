@@ -61,7 +61,8 @@ fn salvage(
     );
     let layout = layout_of(&buffers, target)?;
     let reason = format!(
-        "a committed transaction of the journal is damaged ({damage}); the volume shows the state before it: run e2fsck"
+        "a committed transaction of the journal is damaged ({damage}); the volume shows the state \
+         before it: run e2fsck"
     );
     Ok(Replayed { buffers, layout, refused: Some(reason.into()) })
 }
@@ -119,8 +120,8 @@ fn replay_fast_commits(
         Err(error @ (Error::Device(_) | Error::Journal(_))) => Err(error),
         Err(error) => {
             let reason = format!(
-                "the last changes, made by fast commits, cannot be replayed and are not shown ({error}); \
-                 run `e2fsck` or mount with Linux once"
+                "the last changes, made by fast commits, cannot be replayed and are not shown \
+                 ({error}); run `e2fsck` or mount with Linux once"
             );
             let buffers = overlaid(area, target, layout.block_size)?;
             Ok(Replayed { buffers, layout, refused: Some(reason.into()) })

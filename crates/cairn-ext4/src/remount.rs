@@ -72,7 +72,11 @@ pub(crate) fn check_list(mount: &MountState, list: &str) -> Result<()> {
 
 fn check(mount: &MountState, old: &MountOptions, new: &MountOptions) -> Result<()> {
     if old.no_load != new.no_load {
-        return Err(refused("noload cannot be changed while the volume is mounted: unmount, and mount without noload").into());
+        return Err(refused(
+            "noload cannot be changed while the volume is mounted: unmount, and \
+            mount without noload",
+        )
+        .into());
     }
     if old.superblock != new.superblock {
         return Err(refused("sb cannot be changed while the volume is mounted").into());

@@ -30,7 +30,8 @@ pub(crate) fn trim(
     let (start, least) = (offset / block_size, minimum / block_size);
     let per_group = layout.blocks_per_group;
     if start >= layout.blocks_count || len < block_size || least > per_group.into() {
-        let what = "FITRIM needs a range that starts in the volume and has at least one block, and a minimum length of at most one group";
+        let what = "FITRIM needs a range that starts in the volume and has at least one block, and \
+            a minimum length of at most one group";
         return Err(VfsError::Invalid(what).into());
     }
     let (start, count, least) =

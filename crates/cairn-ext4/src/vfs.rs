@@ -37,7 +37,8 @@ impl Ext4 {
 
     fn drop_references(&self, ino: Ino, count: u64) {
         if let Err(error) = self.done(self.ops.forget(ino, count)) {
-            tracing::warn!(%ino, %error, "an unlinked inode could not be deleted; the next recovery deletes it");
+            tracing::warn!(%ino, %error, "an unlinked inode could not be deleted; the next \
+                recovery deletes it");
         }
     }
 

@@ -95,7 +95,8 @@ impl Hook for Checkpointer {
                     .iter()
                     .all(|(block, _)| tree::find(store, &inode, *block).is_ok());
             if !found {
-                tracing::trace!(nid = %inode.nid, "not all nodes of a dirty inode could be read ahead");
+                tracing::trace!(nid = %inode.nid, "not all nodes of a dirty inode could be read \
+                    ahead");
             }
         }
     }

@@ -33,7 +33,8 @@ pub(crate) fn disable(ops: &Operations, cap: UnusableCap) -> Result<()> {
         let left = unusable_at_first(store);
         if left >= unusable {
             return Err(Error::Option(format!(
-                "checkpoint=disable: {left} blocks would be unusable, and {cap} are allowed: give checkpoint=disable:{left}, or free some space"
+                "checkpoint=disable: {left} blocks would be unusable, and {cap} are allowed: give \
+                 checkpoint=disable:{left}, or free some space"
             )));
         }
         unusable = left;

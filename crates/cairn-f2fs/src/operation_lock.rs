@@ -289,9 +289,9 @@ mod tests {
         let operation_lock = OperationLock::new();
         operation_lock.stop("disk on fire");
         operation_lock.stop("disk gone");
-        assert!(
-            matches!(operation_lock.lock_op().map(drop), Err(Error::Stopped(reason)) if &*reason == "disk on fire")
-        );
+        assert!(matches!(operation_lock.lock_op().map(drop), Err(Error::Stopped(reason))
+                if &*reason == "disk \
+                on fire"));
         drop(operation_lock.lock_all());
     }
 }

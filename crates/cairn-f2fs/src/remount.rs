@@ -98,8 +98,9 @@ fn check(ops: &Operations, old: &MountOptions, new: &MountOptions) -> Result<()>
         return Ok(());
     }
     Err(refused(
-        "of an F2FS volume only ro, rw, errors, relatime, noatime, cache, buffered_iomap, max_folio, checkpoint_interval, \
-         checkpoint_merge, checkpoint, gc_victim, background_gc, gc_merge, atgc, reserve_root, resuid and resgid can be changed",
+        "of an F2FS volume only ro, rw, errors, relatime, noatime, cache, buffered_iomap, \
+         max_folio, checkpoint_interval, checkpoint_merge, checkpoint, gc_victim, background_gc, \
+         gc_merge, atgc, reserve_root, resuid and resgid can be changed",
     )
     .into())
 }
@@ -129,7 +130,8 @@ pub(crate) fn freeze(ops: &Operations) -> Result<()> {
         store.operation_lock.check()?;
         if store.checkpoints.is_disabled() {
             return Err(Error::Option(
-                "checkpoints are disabled, so changes cannot be made durable: remount with checkpoint=enable first"
+                "checkpoints are disabled, so changes cannot be made durable: remount with \
+                 checkpoint=enable first"
                     .into(),
             ));
         }

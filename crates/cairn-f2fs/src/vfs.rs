@@ -73,7 +73,8 @@ impl F2fs {
 
     fn drop_references(&self, ino: Ino, count: u64) {
         if let Err(error) = self.done(lifetime::forget(&self.operations, ino, count)) {
-            tracing::warn!(%ino, %error, "an unlinked inode could not be deleted; the next mount deletes it");
+            tracing::warn!(%ino, %error, "an unlinked inode could not be deleted; the next mount \
+                deletes it");
         }
     }
 }

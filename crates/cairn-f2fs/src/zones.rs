@@ -22,10 +22,12 @@ pub(crate) fn read_only_reason(
 ) -> Option<&'static str> {
     match (features.contains(Features::BLKZONED), device.as_zoned().is_some()) {
         (true, false) => Some(
-            "the volume was made for a zoned device (feature blkzoned), but this device has no zones: give the zoned device",
+            "the volume was made for a zoned device (feature blkzoned), but this device has no \
+             zones: give the zoned device",
         ),
         (false, true) => Some(
-            "the device has zones, but the volume was made without them: make it again with mkfs -m",
+            "the device has zones, but the volume was made without them: make it again with mkfs \
+             -m",
         ),
         (true, true) => too_few_active(device),
         (false, false) => None,
@@ -35,9 +37,10 @@ pub(crate) fn read_only_reason(
 /// The reason for a device that cannot have an active zone for each log.
 pub(crate) fn too_few_active(device: &dyn BlockDevice) -> Option<&'static str> {
     let limits = device.as_zoned()?.limits();
-    (1..Log::COUNT as u32)
-        .contains(&limits.max_active)
-        .then_some("the device allows fewer than six active zones, and each of a volume's six logs needs one: use another device")
+    (1..Log::COUNT as u32).contains(&limits.max_active).then_some(
+        "the device allows fewer than six active zones, and each of a volume's six logs \
+            needs one: use another device",
+    )
 }
 
 /// Wraps the device so that its zones are written in order, and sets the writable part of a section
@@ -71,7 +74,9 @@ fn check_active(zones: &[Zone], device: &dyn BlockDevice, layout: &Layout) -> Re
     let behind = active_behind(zones, layout);
     if limit >= Log::COUNT && limit - behind.min(limit) < Log::COUNT {
         let text = format!(
-            "{behind} of the {limit} zones that may be active are after the end of the volume, and each of the volume's six logs needs one: finish or reset those zones (blkzone), or open the volume with ro"
+            "{behind} of the {limit} zones that may be active are after the end of the volume, and \
+             each of the volume's six logs needs one: finish or reset those zones (blkzone), or \
+             open the volume with ro"
         );
         return Err(Error::Feature(text));
     }

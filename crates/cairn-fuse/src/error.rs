@@ -25,7 +25,8 @@ pub enum Error {
     #[error("mount point {} is not a directory: give one", .0.display())]
     NotDirectory(PathBuf),
     /// A FUSE server died and left its mount behind.
-    #[error("a dead mount is left on {}: remove it with `umount -l` (or `fusermount3 -uz`)", .0.display())]
+    #[error("a dead mount is left on {}: remove it with `umount -l` (or `fusermount3 \
+        -uz`)", .0.display())]
     DeadMount(PathBuf),
     /// A FUSE filesystem is mounted there already.
     #[error("{source_name} is already mounted on {}: unmount it first", path.display())]
@@ -36,7 +37,9 @@ pub enum Error {
         source_name: String,
     },
     /// The mount point cannot be looked at.
-    #[error("cannot use mount point {}: {}", path.display(), with_remedy(source, "give a directory that you may enter"))]
+    #[error("cannot use mount point {}: \
+        {}", path.display(), with_remedy(source, "give a directory \
+        that you may enter"))]
     MountPoint {
         /// Mount point.
         path: PathBuf,
@@ -45,13 +48,14 @@ pub enum Error {
     },
     /// `/dev/fuse` is not there.
     #[error(
-        "/dev/fuse is missing: load the module with `modprobe fuse`, or give the container `--device /dev/fuse`"
+        "/dev/fuse is missing: load the module with `modprobe fuse`, or give the container \
+         `--device /dev/fuse`"
     )]
     NoDevice,
     /// `/dev/fuse` may not be opened.
     #[error(
-        "no permission to open /dev/fuse: make it readable and writable for you, or run as root; a container has to be given \
-         `--device /dev/fuse`"
+        "no permission to open /dev/fuse: make it readable and writable for you, or run as root; a \
+         container has to be given `--device /dev/fuse`"
     )]
     NoPermission,
     /// `/dev/fuse` cannot be opened for another reason.
@@ -62,7 +66,8 @@ pub enum Error {
     NoHelper,
     /// `allow_other` by an ordinary user.
     #[error(
-        "allow_other is not allowed for users: add `user_allow_other` to /etc/fuse.conf, or leave the option out"
+        "allow_other is not allowed for users: add `user_allow_other` to /etc/fuse.conf, or leave \
+         the option out"
     )]
     AllowOther,
     /// The kernel or `fusermount3` refused.
@@ -77,7 +82,8 @@ pub enum Error {
     },
     /// A remount to read-only is refused, because files are open for writing.
     #[error(
-        "files are open for writing, or deleted and still open: close them first (fuser -vm lists who)"
+        "files are open for writing, or deleted and still open: close them first (fuser -vm lists \
+         who)"
     )]
     OpenForWriting,
     /// The kernel lets only root change a mount.

@@ -365,7 +365,8 @@ impl Server {
         let Some(request) = Request::parse_lendable(buffer, len) else {
             // The kernel sends none of that kind; nobody can be answered.
             tracing::error!(
-                "the kernel sent a request of {len} bytes that is not of the FUSE protocol: it is not answered"
+                "the kernel sent a request of {len} bytes that is not of the FUSE protocol: it is \
+                 not answered"
             );
             servers.take(0, Weight::Quick);
             return servers.done(Weight::Quick, Duration::ZERO);

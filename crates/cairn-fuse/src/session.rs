@@ -317,7 +317,8 @@ mod tests {
                 "another filesystem",
             ),
             (
-                "fusermount3: too many FUSE filesystems mounted; mount_max=N can be set in /etc/fuse.conf",
+                "fusermount3: too many FUSE filesystems mounted; mount_max=N can be set in \
+                 /etc/fuse.conf",
                 "unmount others",
             ),
             ("fusermount3: mount failed: Operation not permitted", "SYS_ADMIN"),

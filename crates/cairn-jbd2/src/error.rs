@@ -26,7 +26,8 @@ pub enum Error {
     },
     /// A checksum of the journal does not match.
     #[error(
-        "journal block {block}: the {what} has the checksum {stored:#x}, not {computed:#x}; run e2fsck"
+        "journal block {block}: the {what} has the checksum {stored:#x}, not {computed:#x}; run \
+         e2fsck"
     )]
     Checksum {
         /// Journal block.
@@ -46,7 +47,8 @@ pub enum Error {
     },
     /// A handle asked for more credits than a transaction has.
     #[error(
-        "{credits} blocks do not fit a transaction of this journal (at most {largest}); enlarge the journal"
+        "{credits} blocks do not fit a transaction of this journal (at most {largest}); enlarge \
+         the journal"
     )]
     TooLarge {
         /// Blocks asked for.
@@ -56,7 +58,8 @@ pub enum Error {
     },
     /// The checkpoint daemon cannot keep this percentage of the log free.
     #[error(
-        "async_checkpoint={percent}: give the share of the journal to be kept free in percent, 1 to 99"
+        "async_checkpoint={percent}: give the share of the journal to be kept free in percent, 1 \
+         to 99"
     )]
     Threshold {
         /// The percentage.

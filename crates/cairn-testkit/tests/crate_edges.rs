@@ -133,8 +133,10 @@ fn crates_depend_only_downwards() {
 #[test]
 fn the_parser_sees_every_form() {
     let manifest = parse(
-        "[package]\nname = \"x\"\n[dependencies]\ncairn-base.workspace = true\ncairn = { path = \"..\" }\n\
-         serde = \"1\"\n[dev-dependencies]\ncairn-testkit.workspace = true\n[dependencies.cairn-vfs]\nworkspace = true\n",
+        "[package]\nname = \"x\"\n[dependencies]\ncairn-base.workspace = true\ncairn = { path = \
+         \"..\" }\n\
+         serde = \"1\"\n[dev-dependencies]\ncairn-testkit.workspace = \
+         true\n[dependencies.cairn-vfs]\nworkspace = true\n",
     );
     assert_eq!(manifest.ordinary.iter().collect::<Vec<_>>(), ["cairn", "cairn-base", "cairn-vfs"]);
     assert_eq!(manifest.development.iter().collect::<Vec<_>>(), ["cairn-testkit"]);

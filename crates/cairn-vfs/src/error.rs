@@ -31,7 +31,8 @@ pub enum Error {
     NoSpace,
     /// ENOSPC: the inode has no room for another attribute, however much space the volume has
     #[error(
-        "no room for this extended attribute beside the inode's others: make it smaller or remove some"
+        "no room for this extended attribute beside the inode's others: make it smaller or remove \
+         some"
     )]
     NoAttributeSpace,
     /// EFBIG

@@ -74,7 +74,9 @@ pub enum Cause {
         why: String,
     },
     /// No known format. `hint` names one that is recognised but not supported.
-    #[error("not a filesystem that Cairn knows{}", hint.map_or(String::new(), |h| format!(" (it looks like {h})")))]
+    #[error("not a filesystem that Cairn \
+        knows{}", hint.map_or(String::new(), |h| format!(" (it \
+        looks like {h})")))]
     UnknownFormat {
         /// What it looks like.
         hint: Option<Hint>,
@@ -168,8 +170,8 @@ impl Cause {
             Self::Open(error) | Self::Device(error) => match error.kind {
                 Kind::NotFound => "check the name; `cairn mkfs` makes a new image",
                 Kind::PermissionDenied => {
-                    "check the owner and mode of the file and its directories; \
-                     a file that you may only read works with cairn ls, cairn get and cairn mount -r"
+                    "check the owner and mode of the file and its directories; a file that you may \
+                     only read works with cairn ls, cairn get and cairn mount -r"
                 }
                 // What the host's limits leave no room for says what to raise.
                 Kind::NoSpace if says_what_to_do(error) => return None,
@@ -184,7 +186,8 @@ impl Cause {
             }
             Self::OffsetBeyondEnd { .. } => "give a smaller offset",
             Self::FurtherDevice { .. } => {
-                "name its further devices in their order with --device PATH (-o device=PATH for mount)"
+                "name its further devices in their order with --device PATH (-o device=PATH for \
+                 mount)"
             }
             Self::WouldOverwrite { .. } => "add --force (-F) to replace it",
             Self::UnknownFormat { hint: Some(hint) } => hint.advice,

@@ -70,7 +70,8 @@ fn miscounted(wanted: usize, named: usize) -> String {
     match wanted {
         0 => "the volume has no further devices: leave --device out".into(),
         _ => format!(
-            "the volume has {wanted} further devices, but {named} are given: give --device once for each, in their order"
+            "the volume has {wanted} further devices, but {named} are given: give --device once \
+             for each, in their order"
         ),
     }
 }

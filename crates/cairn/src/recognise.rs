@@ -65,7 +65,8 @@ const SIGNATURES: &[(Place, &[u8], &str, &str)] = &[
         Start(257),
         b"ustar",
         "a tar archive",
-        "unpack it, and make an image of it: cairn mkfs --size 1G disk.img; cairn put disk.img DIRECTORY/. /",
+        "unpack it, and make an image of it: cairn mkfs --size 1G disk.img; cairn put disk.img \
+         DIRECTORY/. /",
     ),
     (
         Start(32_769),

@@ -242,24 +242,28 @@ impl FileSystem for Reopened {
     }
 
     pass_on! {
-        create(parent: Ino, name: &[u8], new: NewInode<'_>, permissions: u32, caller: &Caller) -> Result<Attributes>;
+        create(parent: Ino, name: &[u8], new: NewInode<'_>, permissions: u32,
+            caller: &Caller) -> Result<Attributes>;
         tmpfile(parent: Ino, permissions: u32, caller: &Caller) -> Result<Attributes>;
         link(ino: Ino, parent: Ino, name: &[u8]) -> Result<Attributes>;
         unlink(parent: Ino, name: &[u8]) -> Result<()>;
         rmdir(parent: Ino, name: &[u8]) -> Result<()>;
-        rename(parent: Ino, name: &[u8], new_parent: Ino, new_name: &[u8], mode: RenameMode) -> Result<()>;
+        rename(parent: Ino, name: &[u8], new_parent: Ino, new_name: &[u8],
+            mode: RenameMode) -> Result<()>;
         readlink(ino: Ino) -> Result<Vec<u8>>;
         readdir(ino: Ino, position: u64, emit: &mut dyn FnMut(DirEntry) -> bool) -> Result<()>;
         getattr(ino: Ino) -> Result<Attributes>;
         setattr(ino: Ino, set: &SetAttributes) -> Result<Attributes>;
         read(ino: Ino, offset: u64, buf: &mut [u8], flags: IoFlags) -> Result<usize>;
-        read_shared(ino: Ino, offset: u64, len: usize, flags: IoFlags, take: &mut dyn FnMut(&[&[u8]])) -> Result<bool>;
+        read_shared(ino: Ino, offset: u64, len: usize, flags: IoFlags,
+            take: &mut dyn FnMut(&[&[u8]])) -> Result<bool>;
         write(ino: Ino, offset: u64, data: &[u8], flags: IoFlags) -> Result<usize>;
         write_shared(ino: Ino, offset: u64, data: Bytes, flags: IoFlags) -> Result<usize>;
         fsync(ino: Ino, handle: u64, data_only: bool) -> Result<()>;
         allocate(ino: Ino, mode: AllocateMode, offset: u64, len: u64) -> Result<()>;
         seek(ino: Ino, offset: u64, what: Seek) -> Result<u64>;
-        extents(ino: Ino, offset: u64, len: u64, sync: bool, emit: &mut dyn FnMut(FileExtent) -> bool) -> Result<()>;
+        extents(ino: Ino, offset: u64, len: u64, sync: bool,
+            emit: &mut dyn FnMut(FileExtent) -> bool) -> Result<()>;
         copy_range(from: Ino, from_offset: u64, to: Ino, to_offset: u64, len: u64) -> Result<u64>;
         getxattr(ino: Ino, name: &[u8]) -> Result<Vec<u8>>;
         listxattr(ino: Ino) -> Result<Vec<Vec<u8>>>;

@@ -48,8 +48,10 @@ fn fill_and_digest(disk: usize, kind: &str, seed: u64) -> String {
     let digest = Job::Digest("/mnt".into()).line("in_the_machine");
     // A second mount: what is digested has been on the disk.
     format!(
-        "mount -t {kind} {device} /mnt\nmkdir /mnt/tree\n{build}D=/mnt/tree\n{EXTREMES}umount /mnt\n\
-         mount -t {kind} -o ro {device} /mnt\nstat -f -c 'df %b %f %a %c %d' /mnt\n{digest}umount /mnt\n"
+        "mount -t {kind} {device} /mnt\nmkdir /mnt/tree\n{build}D=/mnt/tree\n{EXTREMES}\
+         umount /mnt\n\
+         mount -t {kind} -o ro {device} /mnt\nstat -f -c 'df %b %f %a %c %d' /mnt\n{digest}umount \
+         /mnt\n"
     )
 }
 
@@ -109,7 +111,8 @@ fn what_the_kernel_fsynced_is_there_after_a_reset() {
     let image = tempfile::NamedTempFile::new().unwrap();
     make(image.path(), Format::F2fs, |_| {});
     let script = "mount -t f2fs /dev/vda /mnt\nmkdir /mnt/d\necho old > /mnt/d/changed\nsync\n\
-        seq 5000 | dd of=/mnt/d/new conv=fsync 2>/dev/null\necho new | dd of=/mnt/d/changed conv=fsync,notrunc 2>/dev/null\n\
+        seq 5000 | dd of=/mnt/d/new conv=fsync 2>/dev/null\necho new | dd of=/mnt/d/changed \
+        conv=fsync,notrunc 2>/dev/null\n\
         echo lost > /mnt/d/lost\necho now\nsleep 100\n";
     let _ = Vm::new().disk(image.path()).crash_after(script, "now");
     let image = ImageSpec::whole(image.path());

@@ -34,12 +34,15 @@ proptest! {
         let mut other = map.clone();
         other.reverse();
         let both: Vec<bool> = naive(&other).iter().zip(&bits).map(|(one, two)| one | two).collect();
-        prop_assert_eq!(next_clear_in_both(&map, &other, from, end), first(&both, from, end, false));
-        prop_assert_eq!(count_set(&map, from, end - from), bits[from..end].iter().filter(|bit| **bit).count());
+        prop_assert_eq!(next_clear_in_both(&map, &other, from, end),
+            first(&both, from, end, false));
+        prop_assert_eq!(count_set(&map, from, end - from),
+            bits[from..end].iter().filter(|bit| **bit).count());
         for (bit, value) in bits.iter().enumerate() {
             prop_assert_eq!(test(&map, bit), *value);
         }
-        prop_assert_eq!(next_set(&map, end, from), if from == end { None } else { first(&bits, end, from, true) });
+        prop_assert_eq!(next_set(&map, end, from),
+            if from == end { None } else { first(&bits, end, from, true) });
     }
 
     #[test]

@@ -46,16 +46,16 @@ impl Holder {
                     format!("in use: mounted on {point} (process {pid}): `cairn umount {point}`")
                 }
                 None => format!(
-                    "in use by process {pid} (cairn mount), in another mount namespace: unmount it there, with \
-                     `nsenter --target {pid} --mount cairn umount MOUNTPOINT`"
+                    "in use by process {pid} (cairn mount), in another mount namespace: unmount it \
+                     there, with `nsenter --target {pid} --mount cairn umount MOUNTPOINT`"
                 ),
             },
             ("cairn", Some(command)) => {
                 format!("in use by process {pid} (cairn {command}): wait until it has ended")
             }
             _ => format!(
-                "in use by process {pid} ({name}); if it is mounted unmount it (`cairn umount MOUNTPOINT`), \
-                 else wait until that program has ended"
+                "in use by process {pid} ({name}); if it is mounted unmount it (`cairn umount \
+                 MOUNTPOINT`), else wait until that program has ended"
             ),
         }
     }
@@ -76,8 +76,8 @@ pub(super) fn claimed(operation: &str, path: &Path) -> Error {
     match number.ok().and_then(|number| mountpoint(&number)) {
         Some(mountpoint) => mounted(operation, &path.display().to_string(), &mountpoint),
         None => {
-            let detail = "the system or another program has claimed the block device; unmount it, or stop the RAID, \
-                          device-mapper or swap use of it first";
+            let detail = "the system or another program has claimed the block device; unmount it, \
+                or stop the RAID, device-mapper or swap use of it first";
             Error::new(ErrorKind::InUse, operation, detail)
         }
     }

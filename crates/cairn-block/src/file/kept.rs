@@ -60,7 +60,8 @@ impl KeptImage {
                 Ok(self.path.clone())
             }
             _ => {
-                let detail = "the image has another name now, and /proc, which leads to it, is not mounted: mount /proc";
+                let detail = "the image has another name now, and /proc, which leads to it, is not \
+                    mounted: mount /proc";
                 Err(Error::new(ErrorKind::NotFound, self.operation(), detail))
             }
         }

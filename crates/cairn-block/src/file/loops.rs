@@ -263,8 +263,8 @@ fn refuse_used(operation: &str, device: &Loop, directory: &Path) -> Result<()> {
     };
     if is_claimed(&node) || locked() {
         let detail = format!(
-            "in use through the loop device {0}: unmount that, or end the program that has it (`losetup -a` and `findmnt -A` \
-             show loop devices and mounts)",
+            "in use through the loop device {0}: unmount that, or end the program that has it \
+             (`losetup -a` and `findmnt -A` show loop devices and mounts)",
             node.display()
         );
         return Err(Error::new(ErrorKind::InUse, operation, detail));

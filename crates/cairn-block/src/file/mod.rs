@@ -234,7 +234,8 @@ impl FileDevice {
         }
         let (size, now) = (self.geometry.size, self.truncated.get().copied().unwrap_or_default());
         let detail = format!(
-            "the image has been truncated while it is in use, from {size} bytes to {now}: nothing more is written: unmount it, and restore it from a copy"
+            "the image has been truncated while it is in use, from {size} bytes to {now}: nothing \
+             more is written: unmount it, and restore it from a copy"
         );
         Err(Error::new(ErrorKind::Io, operation, detail))
     }

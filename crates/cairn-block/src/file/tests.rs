@@ -315,7 +315,8 @@ proptest! {
         for op in ops {
             let (offset, bytes) = match &op {
                 Op::Write(offset, data) => (*offset, data.clone()),
-                Op::Discard(offset, len) | Op::Zero(offset, len) => (*offset, vec![0; *len as usize]),
+                Op::Discard(offset, len) | Op::Zero(offset, len) => (*offset,
+                    vec![0; *len as usize]),
             };
             array[offset as usize..][..bytes.len()].copy_from_slice(&bytes);
             for device in [&file as &dyn BlockDevice, &memory] {

@@ -74,7 +74,8 @@ pub fn open_image(device: &Arc<dyn BlockDevice>) -> Result<Option<Emulated>> {
         |value: u64| u32::try_from(value).map_err(|_| damaged(format!("{value} zones"), last));
     if version != VERSION {
         let detail = format!(
-            "the image's zones have version {version}, this program knows {VERSION}: use a newer one"
+            "the image's zones have version {version}, this program knows {VERSION}: use a newer \
+             one"
         );
         return Err(Error::new(ErrorKind::Unsupported, "open an image with zones", detail));
     }

@@ -204,7 +204,8 @@ fn layers_of_container_images_are_applied_in_order() {
     shell(&format!(
         "cd {}; mkdir -p docker/a docker/b docker/c; cp 1.tar docker/a/layer.tar
         cp 2.tar docker/b/layer.tar; cp 3.tar docker/c/layer.tar
-        echo '[{{\"Layers\":[\"a/layer.tar\",\"b/layer.tar\",\"c/layer.tar\"]}}]' >docker/manifest.json
+        echo '[{{\"Layers\":[\"a/layer.tar\",\"b/layer.tar\",\"c/layer.tar\"]}}]' \
+>docker/manifest.json
         tar -C docker -cf docker.tar a b c manifest.json",
         text(&at("work"))
     ));

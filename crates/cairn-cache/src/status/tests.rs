@@ -105,9 +105,11 @@ proptest! {
             for block in 0..BLOCKS {
                 prop_assert_eq!(status.find(FileBlock(block as u64)), expected(&model, block));
             }
-            let delayed = model.iter().filter(|state| **state == Some(State::Delayed)).count() as u64;
+            let is_delayed = |state: &&Option<State>| **state == Some(State::Delayed);
+            let delayed = model.iter().filter(is_delayed).count() as u64;
             prop_assert_eq!(status.delayed(), delayed);
-            prop_assert_eq!(status.delayed_count(Run { start: FileBlock(0), len: u64::MAX }), delayed);
+            prop_assert_eq!(status.delayed_count(Run { start: FileBlock(0), len: u64::MAX }),
+                delayed);
         }
     }
 }

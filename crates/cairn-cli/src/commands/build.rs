@@ -27,13 +27,16 @@ Examples:
   tar -c rootfs | cairn build --exclude '*.tmp' root.img -
   cairn build -t f2fs new.img 'disk.img#2'
 
-A source is a directory (with a slash at its end what is in it, else the directory under its name), an archive (tar or cpio, also \
-compressed with gzip, zstd or xz; - is standard input), a container image (an OCI layout, or an archive of docker save), or another \
-image of ext4 or f2fs, as disk.img#2. Later sources are put over earlier ones. Owners, devices and extended attributes come from the sources, and need no privileges. \
-The same sources give the same bytes, the UUID included. OUT has its name when it is whole. docs/build.md has more.")]
+A source is a directory (with a slash at its end what is in it, else the directory under its \
+name), an archive (tar or cpio, also compressed with gzip, zstd or xz; - is standard input), a \
+container image (an OCI layout, or an archive of docker save), or another image of ext4 or f2fs, \
+as disk.img#2. Later sources are put over earlier ones. Owners, devices and extended attributes \
+come from the sources, and need no privileges. The same sources give the same bytes, the UUID \
+included. OUT has its name when it is whole. docs/build.md has more.")]
 pub struct Args {
     /// Type of filesystem: ext4 or f2fs.
-    #[arg(short = 't', long = "type", value_name = "TYPE", default_value = "ext4", value_parser = parse_format)]
+    #[arg(short = 't', long = "type", value_name = "TYPE", default_value = "ext4",
+        value_parser = parse_format)]
     format: Format,
     /// Size of the image: auto (what the sources and --free need), min (as small as possible, in
     /// several passes), or a number of bytes such as 2G.

@@ -31,9 +31,10 @@ Examples:
   cairn cp -a disk.img /etc /etc.orig
   cairn cp disk.img /boot/config.txt /boot/config.bak
 
-As cp(1): without -a or -p copies belong to root and have new times; with -r symbolic links are copied, without it they are followed. \
-An existing file gets new contents and keeps its owner, mode, attributes and names; an existing symbolic link is written through. \
-With -a a file of several names is replaced, and the other names keep the old contents.")]
+As cp(1): without -a or -p copies belong to root and have new times; with -r symbolic links are \
+copied, without it they are followed. An existing file gets new contents and keeps its owner, \
+mode, attributes and names; an existing symbolic link is written through. With -a a file of \
+several names is replaced, and the other names keep the old contents.")]
 pub struct Args {
     /// Everything: -r, -p, extended attributes, and hard links between copied files.
     #[arg(short = 'a', long)]

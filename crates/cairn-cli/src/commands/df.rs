@@ -22,10 +22,12 @@ Examples:
   cairn df -h disk.img
   cairn df -hT *.img
 
-Sizes in KiB, as df(1) counts them for the mounted volume. Of an F2FS volume the space that cleaning needs (its overprovision, which is a \
-large share of a small volume) is never free: it counts as used.
-JSON: one object (of several images an array of them): image, block_size, and in bytes size, used, free (root may use it) and available (everybody may); inodes, \
-inodes_used and inodes_free. An image that cannot be opened: image, error and status."
+Sizes in KiB, as df(1) counts them for the mounted volume. Of an F2FS volume the space that \
+cleaning needs (its overprovision, which is a large share of a small volume) is never free: it \
+counts as used.
+JSON: one object (of several images an array of them): image, block_size, and in bytes size, used, \
+free (root may use it) and available (everybody may); inodes, inodes_used and inodes_free. An \
+image that cannot be opened: image, error and status."
 )]
 pub struct Args {
     /// --help.

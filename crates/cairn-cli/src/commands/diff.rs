@@ -16,8 +16,9 @@ Example:
   cairn diff disk.img a.img
   cairn build new.img files/ && cairn diff new.img files/
 
-Each side is an image, a directory, an archive or a container image. Kinds, contents, modes, owners, modification times, extended \
-attributes and hard links are compared. Status 0: nothing differs; 1: something does; 2 and above: trouble.")]
+Each side is an image, a directory, an archive or a container image. Kinds, contents, modes, \
+owners, modification times, extended attributes and hard links are compared. Status 0: nothing \
+differs; 1: something does; 2 and above: trouble.")]
 pub struct Args {
     /// Print nothing; the status says it.
     #[arg(short = 'q', long)]

@@ -23,7 +23,8 @@ Examples:
   cairn du --json -d 1 disk.img
 
 Counts allocated space, in KiB, and a file with several names once, as du(1).
-JSON: an array of objects with path (path_hex, if it is not UTF-8), bytes (allocated) and apparent_bytes (the sizes)."
+JSON: an array of objects with path (path_hex, if it is not UTF-8), bytes (allocated) and \
+apparent_bytes (the sizes)."
 )]
 pub struct Args {
     /// --help.

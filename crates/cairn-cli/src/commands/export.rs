@@ -19,9 +19,10 @@ Examples:
   cairn export disk.img -o disk.tar.zst
   cairn export --exclude '/var/cache/*' 'disk.img#2' -o - | tar -tv
 
-The archive has the form of pax, with owners, times, extended attributes, access lists, hard links, holes and devices; only sockets \
-are left out, which tar has not. The same image gives the same bytes. What cairn build takes can be given in place of an image. \
-cairn get copies into a directory.")]
+The archive has the form of pax, with owners, times, extended attributes, access lists, hard \
+links, holes and devices; only sockets are left out, which tar has not. The same image gives the \
+same bytes. What cairn build takes can be given in place of an image. cairn get copies into a \
+directory.")]
 pub struct Args {
     /// The archive: .gz, .tgz, .zst and .tzst are compressed; - is standard output.
     #[arg(short = 'o', long, value_name = "ARCHIVE")]

@@ -11,10 +11,10 @@ use crate::failure::Outcome;
 Example:
   cairn freeze /mnt && cp --sparse=always disk.img copy.img; cairn thaw /mnt
 
-Returns when the image is complete, as after an unmount: a copy of it needs no recovery. Until cairn thaw, or the end of the mount, programs \
-can read the mount. A program that changes something waits, and cannot be killed before \
-cairn thaw. Data that a program has written to a file and neither closed nor synced may \
-be missing in the image. fsfreeze(8) does not work on FUSE mounts.")]
+Returns when the image is complete, as after an unmount: a copy of it needs no recovery. Until \
+cairn thaw, or the end of the mount, programs can read the mount. A program that changes something \
+waits, and cannot be killed before cairn thaw. Data that a program has written to a file and \
+neither closed nor synced may be missing in the image. fsfreeze(8) does not work on FUSE mounts.")]
 pub struct FreezeArgs {
     /// Thaw it after this many seconds, for scripts that may end early.
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]

@@ -21,9 +21,10 @@ Examples:
   cairn getfattr -d -m - disk.img /etc/passwd
   cairn getfattr --only-values -n security.capability disk.img /bin/ping
 
-Without -m - only attributes whose names begin with user. are shown, as with getfattr(1). Values that are not text are shown in \
-hexadecimal digits (0x…), as cairn setfattr takes them.
-JSON: an array of objects with path (path_hex, if it is not UTF-8) and attributes: an array of name (name_hex) and value (in hex)."
+Without -m - only attributes whose names begin with user. are shown, as with getfattr(1). Values \
+that are not text are shown in hexadecimal digits (0x…), as cairn setfattr takes them.
+JSON: an array of objects with path (path_hex, if it is not UTF-8) and attributes: an array of \
+name (name_hex) and value (in hex)."
 )]
 pub struct Args {
     /// --help.
@@ -36,7 +37,8 @@ pub struct Args {
     #[arg(short = 'd', long)]
     pub dump: bool,
     /// - for attributes of all kinds, not only user.*.
-    #[arg(short = 'm', long = "match", value_name = "-", value_parser = ["-"], allow_hyphen_values = true)]
+    #[arg(short = 'm', long = "match", value_name = "-", value_parser = ["-"],
+        allow_hyphen_values = true)]
     pub pattern: Option<String>,
     /// Print only the value's bytes.
     #[arg(long, requires = "name", conflicts_with = "json")]

@@ -19,13 +19,15 @@ Examples:
   cairn lab all --json > before.json
   cairn lab all --compare before.json
 
-The subjects of a table are measured in turn, in one run, on one device. A figure is a median; × is the median ratio to the \
-baseline. Some measurements need /dev/fuse, root, fio or fs_mark. What is missing is left out, and a note says so.
-The JSON form is one object whose names do not change: \"schema\", \"experiment\", \"question\", \"command\", \"version\", \"build\", \
-\"started\", \"seconds\", \"scale\", \"repetitions\", \"machine\", \"sections\" (\"id\", \"title\", \"primary\", \"baseline\", \"subjects\", \
-\"metrics\", \"rows\" with \"row\", \"subject\", \"ratio\" and \"values\"), \"goals\", \"proposal\" and \"notes\"; each value has \
-\"median\", \"min\", \"max\", \"q1\", \"q3\" and \"samples\". `all` gives an object with \"schema\" and \"records\". --compare adds \
-\"changes\".")]
+The subjects of a table are measured in turn, in one run, on one device. A figure is a median; × \
+is the median ratio to the baseline. Some measurements need /dev/fuse, root, fio or fs_mark. What \
+is missing is left out, and a note says so.
+The JSON form is one object whose names do not change: \"schema\", \"experiment\", \"question\", \
+\"command\", \"version\", \"build\", \"started\", \"seconds\", \"scale\", \"repetitions\", \
+\"machine\", \"sections\" (\"id\", \"title\", \"primary\", \"baseline\", \"subjects\", \
+\"metrics\", \"rows\" with \"row\", \"subject\", \"ratio\" and \"values\"), \"goals\", \
+\"proposal\" and \"notes\"; each value has \"median\", \"min\", \"max\", \"q1\", \"q3\" and \
+\"samples\". `all` gives an object with \"schema\" and \"records\". --compare adds \"changes\".")]
 pub struct Args {
     /// The name of an experiment. `all` runs those of the improvements of the write path, `list`,
     /// or no name, lists all.

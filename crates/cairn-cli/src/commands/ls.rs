@@ -24,9 +24,11 @@ Examples:
   cairn ls -lhtr disk.img /var/log
   cairn ls --json -R disk.img /home
 
-Names are sorted by their bytes. Times are UTC, owners are numbers. On a terminal, control characters in names are printed as \\n or \\033. In a pipe or a file they are printed unchanged: use --json in programs.
-JSON: an array with one object for each file, each on its own line, as of cairn stat --json but without extended attributes. A name that is not UTF-8 \
-has its exact bytes under path_hex."
+Names are sorted by their bytes. Times are UTC, owners are numbers. On a terminal, control \
+characters in names are printed as \\n or \\033. In a pipe or a file they are printed unchanged: \
+use --json in programs.
+JSON: an array with one object for each file, each on its own line, as of cairn stat --json but \
+without extended attributes. A name that is not UTF-8 has its exact bytes under path_hex."
 )]
 pub struct Args {
     /// --help.

@@ -24,12 +24,14 @@ Example:
   cairn mkfs -t f2fs -m --size 1G --zone-size 8M --conventional-zones 8 z.img
   cairn mkfs -t f2fs -m -Z 8 -c /dev/nullb0 /dev/sdb
 
-An image that is not empty is overwritten only with --force. Without it mkfs asks on a terminal, and refuses elsewhere. The root \
-directory belongs to you, unless --root-owner says otherwise.
-With SOURCE_DATE_EPOCH set, the same options make the same bytes, the UUID included. So do cairn put and the other commands that write.")]
+An image that is not empty is overwritten only with --force. Without it mkfs asks on a terminal, \
+and refuses elsewhere. The root directory belongs to you, unless --root-owner says otherwise.
+With SOURCE_DATE_EPOCH set, the same options make the same bytes, the UUID included. So do cairn \
+put and the other commands that write.")]
 pub struct Args {
     /// Type of filesystem: ext4, ext3 (no extents, no checksums), ext2 (no journal either) or f2fs.
-    #[arg(short = 't', long = "type", value_name = "TYPE", default_value = "ext4", value_parser = parse_kind)]
+    #[arg(short = 't', long = "type", value_name = "TYPE", default_value = "ext4",
+        value_parser = parse_kind)]
     kind: Kind,
     /// Volume label: at most 16 bytes on ext4, 511 UTF-16 units on f2fs.
     #[arg(short = 'L', short_alias = 'l', long)]
@@ -76,16 +78,19 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", value_parser = parse_size, requires = "size")]
     zone_size: Option<u64>,
     /// With --zone-size: number of conventional zones.
-    #[arg(long, value_name = "N", default_value_t = 0, requires = "zone_size", value_parser = number(0..=u32::MAX, 8))]
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "zone_size",
+        value_parser = number(0..=u32::MAX, 8))]
     conventional_zones: u32,
     /// With --zone-size: bytes of a zone that can be written. [default: the whole zone]
     #[arg(long, value_name = "SIZE", value_parser = parse_size, requires = "zone_size")]
     zone_capacity: Option<u64>,
     /// With --zone-size: zones that can be open at once; 0 is any number.
-    #[arg(long, value_name = "N", default_value_t = 0, requires = "zone_size", value_parser = number(0..=u32::MAX, 6))]
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "zone_size",
+        value_parser = number(0..=u32::MAX, 6))]
     max_open_zones: u32,
     /// With --zone-size: zones that can be partly written at once; 0 is any number.
-    #[arg(long, value_name = "N", default_value_t = 0, requires = "zone_size", value_parser = number(0..=u32::MAX, 8))]
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "zone_size",
+        value_parser = number(0..=u32::MAX, 8))]
     max_active_zones: u32,
     /// Overwrite what the image and the devices of -c contain.
     #[arg(short = 'F', short_alias = 'f', long)]

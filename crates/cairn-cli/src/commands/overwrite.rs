@@ -67,7 +67,8 @@ impl OverwriteOptions {
             kind => {
                 let (path, kind) = (shown(&place.path), print::kind(kind));
                 let message = format!(
-                    "{path}: a {kind} exists there and cannot be overwritten: remove it first, or give another name"
+                    "{path}: a {kind} exists there and cannot be overwritten: remove it first, or \
+                     give another name"
                 );
                 Err(Failure::new(Status::Failed, message))
             }

@@ -71,7 +71,8 @@ fn tell_of_copy(mountpoint: &Path, options: &str) {
     if mode == Some("rw") && live_mount::find(mountpoint).is_ok_and(|mount| mount.read_only) {
         let point = mountpoint.display();
         output::complain(format_args!(
-            "{point}: the volume is writable now, but this copy of the mount is not: run `mount -i -o remount,bind,rw {point}`"
+            "{point}: the volume is writable now, but this copy of the mount is not: run `mount -i \
+             -o remount,bind,rw {point}`"
         ));
     }
 }

@@ -21,7 +21,8 @@ Examples:
   cairn setfattr -n user.bytes -v 0x00ff disk.img /bin/ping
   cairn setfattr -x user.origin disk.img /etc/fstab
 
-A value that begins with 0x is in hexadecimal digits; of a value in double quotes, the text between them is set."
+A value that begins with 0x is in hexadecimal digits; of a value in double quotes, the text \
+between them is set."
 )]
 #[command(group = clap::ArgGroup::new("what").required(true))]
 pub struct Args {
@@ -32,7 +33,8 @@ pub struct Args {
     #[arg(short = 'n', long, value_name = "NAME", group = "what")]
     pub name: Option<OsString>,
     /// Its value; empty if absent.
-    #[arg(short = 'v', long, value_name = "VALUE", requires = "name", allow_hyphen_values = true, value_parser = parse_value)]
+    #[arg(short = 'v', long, value_name = "VALUE", requires = "name", allow_hyphen_values = true,
+        value_parser = parse_value)]
     pub value: Option<Value>,
     /// Remove this attribute.
     #[arg(short = 'x', long, value_name = "NAME", group = "what")]
@@ -78,7 +80,8 @@ impl OnVolume for Args {
         self.operands.each(fs, |path| {
             change(fs, self, path).map_err(|error| match error {
                 Error::Unsupported(_) => {
-                    let why = "a name begins with user., trusted., security. or system.: give one of these";
+                    let why = "a name begins with user., trusted., security. or system.: give one \
+                        of these";
                     Failure::new(Status::Failed, format!("{}: {error}: {why}", shown(path)))
                 }
                 error => Failure::volume(shown(path), &error),

@@ -23,7 +23,8 @@ pub struct Args {
     #[arg(long)]
     pub json: bool,
     /// Print again every second, or every SECONDS, until the volume is unmounted.
-    #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "1",
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true,
+        default_missing_value = "1",
           value_parser = seconds)]
     pub watch: Option<Duration>,
     /// With --watch: end after this many times.

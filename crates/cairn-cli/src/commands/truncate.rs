@@ -15,7 +15,9 @@ use crate::tree::{behind_links, unmade};
 Example:
   cairn truncate -s 64M disk.img /var/swap
 
-What is added is a hole. Files that do not exist are made. A size may have a sign before it, as with truncate(1): + extends by it, - reduces by it, < reduces to at most it, > extends to at least it, / rounds down to a multiple of it, % rounds up.")]
+What is added is a hole. Files that do not exist are made. A size may have a sign before it, as \
+with truncate(1): + extends by it, - reduces by it, < reduces to at most it, > extends to at least \
+it, / rounds down to a multiple of it, % rounds up.")]
 pub struct Args {
     /// Make no files.
     #[arg(short = 'c', long)]

@@ -31,12 +31,14 @@ const KNOWN: [Known; 7] = [
         is: |field, kernel, ours| {
             field.starts_with("times/") && without(kernel, 'a') == without(ours, 'a')
         },
-        why: "what is read from the kernel's cache, or by it to complete a page, is no reading to us, or is one",
+        why: "what is read from the kernel's cache, or by it to complete a page, is no reading to \
+            us, or is one",
     },
     Known {
         after: &["flags"],
         is: |field, kernel, ours| field.starts_with("times/") && kernel == "c" && ours.is_null(),
-        why: "with its cache the kernel keeps a file's ctime, and does not take ours for what an ioctl changed",
+        why: "with its cache the kernel keeps a file's ctime, and does not take ours for what an \
+            ioctl changed",
     },
     Known {
         after: &["truncate"],
@@ -51,7 +53,8 @@ const KNOWN: [Known; 7] = [
     Known {
         after: &[],
         is: |field, kernel, ours| field == "result" && kernel == "EPERM" && ours == "EACCES",
-        why: "where flags and permissions both forbid, the kernel's FUSE looks at the permissions first",
+        why: "where flags and permissions both forbid, the kernel's FUSE looks at the permissions \
+            first",
     },
     Known {
         after: &["allocate"],

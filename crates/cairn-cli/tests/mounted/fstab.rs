@@ -82,7 +82,8 @@ fn a_fake_mount_mounts_nothing_and_finds_what_would_fail() {
 #[test]
 fn words_of_linux_are_taken_ignored_with_a_line_or_refused() {
     let ext4 = Volume::make(SIZE, &[]);
-    let quiet = "defaults,noauto,nofail,user,exec,suid,dev,_netdev,x-systemd.automount,comment=mine,data=ordered,errors=remount-ro,barrier,acl";
+    let quiet = "defaults,noauto,nofail,user,exec,suid,dev,_netdev,x-systemd.automount,\
+         comment=mine,data=ordered,errors=remount-ro,barrier,acl";
     let output = with_line(&ext4, quiet, &format!("mount -T \"$2\" \"$1\"\n{MOUNTED}"));
     assert!(output.status.success() && said(&output).is_empty(), "{}", said(&output));
     let ignored = [
@@ -118,7 +119,8 @@ fn words_of_linux_are_taken_ignored_with_a_line_or_refused() {
 
     let mut f2fs = Volume::f2fs(SIZE, "");
     f2fs.unmount();
-    let line = "active_logs=6,inline_data,fsync_mode=posix,active_logs=4,flush_merge,compress_algorithm=lz4";
+    let line = "active_logs=6,inline_data,fsync_mode=posix,\
+         active_logs=4,flush_merge,compress_algorithm=lz4";
     let output = with_line(&f2fs, line, &format!("mount -T \"$2\" \"$1\"\n{MOUNTED}"));
     assert!(output.status.success() && said(&output).lines().count() == 3, "{}", said(&output));
     let output = with_line(&f2fs, "fsync_mode=strict", r#"mount -T "$2" "$1""#);
@@ -142,7 +144,8 @@ fn what_mount8_passes_on_is_heard() {
     let output = with_line(
         &volume,
         "noauto",
-        "mount -v -r -T \"$2\" \"$1\"; grep -o \" $1 ro\" /proc/self/mountinfo; \"$0\" umount \"$1\"",
+        "mount -v -r -T \"$2\" \"$1\"; grep -o \" $1 ro\" /proc/self/mountinfo; \"$0\" umount \
+         \"$1\"",
     );
     let text = said(&output);
     assert!(

@@ -18,7 +18,8 @@ pub fn wait_for_free(volume: &Volume, expected: (u64, u64)) {
         let found = volume.free();
         assert!(
             started.elapsed() < Duration::from_secs(20),
-            "free blocks and inodes: {found:?}, and {expected:?} before everything was made and removed"
+            "free blocks and inodes: {found:?}, and {expected:?} before everything was made and \
+             removed"
         );
         std::thread::sleep(Duration::from_millis(20));
     }

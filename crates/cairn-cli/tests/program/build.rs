@@ -13,8 +13,10 @@ fn tree(at: &Path) {
     let script = "
         mkdir -p rootfs/bin rootfs/dev rootfs/home/user rootfs/var/cache
         echo program >rootfs/bin/ping; echo x >rootfs/var/cache/x; echo y >rootfs/home/user/a.tmp
-        mknod rootfs/dev/null c 1 3; chown -R 100005:100006 rootfs/home; chmod 4755 rootfs/bin/ping
-        setfattr -n security.capability -v 0x0100000200200000000000000000000000000000 rootfs/bin/ping
+        mknod rootfs/dev/null c 1 3; chown -R 100005:100006 rootfs/home; chmod 4755 \
+rootfs/bin/ping
+        setfattr -n security.capability -v 0x0100000200200000000000000000000000000000 \
+rootfs/bin/ping
         tar --xattrs --xattrs-include='*' -C rootfs -cf rootfs.tar .";
     judge::run("sh", ["-ec", &format!("cd {}; {script}", at.display())]);
 }

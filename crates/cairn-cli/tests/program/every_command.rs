@@ -259,7 +259,8 @@ fn info_says_what_opening_would() {
         assert!(works(&["info", &image]).contains(" clean"), "{format}");
         std::fs::File::options().write(true).open(&image).unwrap().set_len(60 << 20).unwrap();
         let stdout = works(&["info", &image]);
-        let why = "is shorter than its filesystem: 4194304 of 67108864 bytes are missing: copy it again, whole\n";
+        let why = "is shorter than its filesystem: 4194304 of 67108864 bytes are missing: copy it \
+            again, whole\n";
         let told = stdout.contains(" truncated\n") && stdout.contains(why);
         assert!(told && !stdout.contains(" clean"), "{format}: {stdout}");
         assert!(stdout.contains("size:                      64.0 MiB\n"), "{format}: {stdout}");
@@ -361,7 +362,8 @@ fn messages_of_open_name_the_image_once() {
     assert_eq!(
         said,
         format!(
-            "cairn: {image}: no such file or directory: check the name; `cairn mkfs` makes a new image\n"
+            "cairn: {image}: no such file or directory: check the name; `cairn mkfs` makes a new \
+             image\n"
         )
     );
     let said = crate::support::fails(&["ls", dir.path().to_str().unwrap()], 3);

@@ -28,8 +28,10 @@ const LIVE: &[&str] = &["stats", "remount", "freeze", "thaw", "umount"];
 
 /// Contents of the images that examples name.
 const CONTENTS: &str = "
-mkdir -p /etc/ssh /etc/conf.d /boot /var/log /var/cache/apt /home/pi /srv/www/html /srv/archive /usr/lib /bin /run /dev /opt/app/data
-touch /etc/passwd /etc/fstab /etc/hosts.new /etc/a.conf /etc/stamp /etc/ssh/host_key /boot/config.txt /bin/ping /old
+mkdir -p /etc/ssh /etc/conf.d /boot /var/log /var/cache/apt /home/pi /srv/www/html /srv/archive \
+/usr/lib /bin /run /dev /opt/app/data
+touch /etc/passwd /etc/fstab /etc/hosts.new /etc/a.conf /etc/stamp /etc/ssh/host_key \
+/boot/config.txt /bin/ping /old
 setfattr -n user.origin -v x /etc/fstab
 touch /var/log/a.gz /var/log/b.gz /var/cache/apt/x /home/pi/file
 truncate -s 2M /var/log/syslog

@@ -15,8 +15,10 @@ set -e
 mkdir case0 && cd case0
 printf newer > src; chmod 640 src; setfattr -n user.src -v s src; setfacl -m u:9:rw src
 ln src srchard; ln -s src srcsym; ln -s nothing slink; mkfifo sfifo
-printf old > file; chmod 604 file; chown 5:6 file; setfattr -n user.old -v o file; setfacl -m u:7:rwx file
-chmod u+s file; printf old > linked; ln linked linked2; printf old > target; ln -s target sym; ln -s linked symlinked
+printf old > file; chmod 604 file; chown 5:6 file; setfattr -n user.old -v o file; setfacl -m \
+u:7:rwx file
+chmod u+s file; printf old > linked; ln linked linked2; printf old > target; ln -s target sym; ln \
+-s linked symlinked
 ln -s none dangling; ln -s loop loop; mkdir dir; ln -s dir symdir; mkfifo fifo; mknod device c 1 3
 printf old > readonly; chmod 444 readonly; printf old > immutable; printf old > append";
 
@@ -429,9 +431,11 @@ fn get_follows_the_links_of_the_user_alone() {
         .unwrap();
     assert_eq!(
         String::from_utf8(told.stdout).unwrap(),
-        "link symbolic link 6\ntarget regular file 9\ndangling symbolic link 4\nloop symbolic link 4\n\
+        "link symbolic link 6\ntarget regular file 9\ndangling symbolic link 4\nloop symbolic link \
+         4\n\
          outside regular file 3\nto/tree/name regular file 9\ninto/file regular file 9\n\
-         linked regular file 9\nlinked2 regular file 3\nnull character special file 0\nfifo fifo 0\n"
+         linked regular file 9\nlinked2 regular file 3\nnull character special file 0\nfifo fifo \
+         0\n"
     );
     assert_eq!(std::fs::read_to_string(at("count")).unwrap().trim(), "9");
 }

@@ -21,9 +21,11 @@ fn check(kind: &str, image: &str) {
 fn volume(kind: &str) -> (cairn_testkit::place::Place, String) {
     let (dir, image) = in_dir("disk.img");
     works(&["mkfs", "-t", kind, "--size", "64M", &image]);
-    let script = "mkdir -p /etc/conf.d /var/log\ntouch -d @1000 /etc/a.conf /etc/b.conf /etc/.hidden.conf\n\
-                  truncate -s 3M /var/log/big\nln -s a.conf /etc/link\nmknod -m 666 /null c 1 3\nmknod /pipe p\n\
-                  setfattr -n user.a -v 'one two' /etc/a.conf\nln /var/log/big /var/log/twin\n";
+    let script = "mkdir -p /etc/conf.d /var/log\ntouch -d @1000 /etc/a.conf /etc/b.conf \
+        /etc/.hidden.conf\n\
+        truncate -s 3M /var/log/big\nln -s a.conf /etc/link\nmknod -m 666 /null c 1 3\nmknod /pipe \
+        p\n\
+        setfattr -n user.a -v 'one two' /etc/a.conf\nln /var/log/big /var/log/twin\n";
     assert_eq!(shell(&image, &[], script), (0, String::new(), String::new()));
     (dir, image)
 }
@@ -268,7 +270,8 @@ fn a_pipe_from_an_image_into_itself_loses_nothing() {
     let (_dir, image) = volume("ext4");
     for round in 0..5 {
         let change = format!(
-            "set -o pipefail; printf 'round {round}\\n' | cat - /etc/services | {0} put {1} - /etc/s &&
+            "set -o pipefail; printf 'round {round}\\n' | cat - /etc/services | {0} put {1} - \
+/etc/s &&
              {0} cat {1} /etc/s | sed 's/round/changed/' | {0} put {1} - /etc/s",
             env!("CARGO_BIN_EXE_cairn"),
             image

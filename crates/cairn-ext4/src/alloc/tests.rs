@@ -55,7 +55,8 @@ enum Op {
 fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         3 => (0_u64..40_000, 1_u32..3000).prop_map(|(goal, want)| Op::Allocate { goal, want }),
-        3 => (0_u64..40_000, 1_u32..3000).prop_map(|(goal, want)| Op::AllocateReserved { goal, want }),
+        3 => (0_u64..40_000, 1_u32..3000).prop_map(|(goal, want)| Op::AllocateReserved { goal,
+            want }),
         3 => any::<usize>().prop_map(Op::Mark),
         1 => any::<usize>().prop_map(Op::Cancel),
         2 => any::<usize>().prop_map(Op::Free),
@@ -131,17 +132,20 @@ impl Model {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None,
+        ..ProptestConfig::default() })]
 
     #[test]
     fn no_block_is_given_out_twice_and_counters_hold(ops in prop::collection::vec(op(), 1..80)) {
         let fixture = fixture(40 << 20);
         let before = fixture.space.available(Class::Privileged);
         let on_disk = fixture.free_on_disk();
-        let mut model = Model { owned: BTreeSet::new(), allocations: Vec::new(), marked: Vec::new() };
+        let mut model = Model { owned: BTreeSet::new(), allocations: Vec::new(),
+            marked: Vec::new() };
         for op in ops {
             model.apply(&fixture, op);
-            prop_assert_eq!(fixture.space.available(Class::Privileged), before.saturating_sub(model.owned.len() as u64));
+            prop_assert_eq!(fixture.space.available(Class::Privileged),
+                before.saturating_sub(model.owned.len() as u64));
         }
         let marked: u64 = model.marked.iter().map(|allocation| u64::from(allocation.len)).sum();
         prop_assert_eq!(fixture.free_on_disk(), on_disk - marked);

@@ -68,8 +68,10 @@ const REACH: u64 = 3000;
 
 fn ops() -> impl Strategy<Value = Vec<(Op, u64, u64)>> {
     let op = prop_oneof![
-        5 => (any::<bool>(), any::<bool>()).prop_map(|(unwritten, adjacent)| Op::Fill { unwritten, adjacent }),
-        4 => (any::<bool>(), 0..60_u32).prop_map(|(unwritten, budget)| Op::Convert { unwritten, budget }),
+        5 => (any::<bool>(), any::<bool>()).prop_map(|(unwritten, adjacent)| Op::Fill { unwritten,
+            adjacent }),
+        4 => (any::<bool>(), 0..60_u32).prop_map(|(unwritten, budget)| Op::Convert { unwritten,
+            budget }),
         4 => (0..60_u32).prop_map(|budget| Op::Remove { budget }),
         1 => (0..60_u32).prop_map(|budget| Op::Collapse { budget }),
         1 => (0..60_u32).prop_map(|budget| Op::Insert { budget }),
@@ -110,7 +112,8 @@ proptest! {
 
     #[test]
     fn mutated_nodes_give_errors_or_answers_but_never_panic(
-        mutations in prop::collection::vec((any::<prop::sample::Index>(), any::<u16>(), any::<u8>()), 1..6),
+        mutations in prop::collection::vec((any::<prop::sample::Index>(), any::<u16>(),
+            any::<u8>()), 1..6),
         op in prop_oneof![Just(0), Just(1), Just(2), Just(3)],
         at in 0..REACH,
         csum in any::<bool>(),

@@ -218,7 +218,8 @@ const READ_ONLY_INCOMPAT: &[(Incompat, &str)] = &[
     ),
     (
         Incompat::EA_INODE,
-        "attribute values in separate inodes are read but not maintained; mount with Linux to write",
+        "attribute values in separate inodes are read but not maintained; mount with Linux to \
+         write",
     ),
     (Incompat::CASEFOLD, "case-insensitive names are not maintained; mount with Linux to write"),
 ];
@@ -322,7 +323,8 @@ impl Features {
         }
         for name in names_of(left.bits(), RO_COMPAT_NAMES, 'R') {
             reasons.push(format!(
-                "feature {name}: Cairn does not know it and cannot maintain it; mount with Linux to write"
+                "feature {name}: Cairn does not know it and cannot maintain it; mount with Linux \
+                 to write"
             ));
         }
         reasons

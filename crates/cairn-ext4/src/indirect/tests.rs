@@ -73,7 +73,8 @@ proptest! {
         }
         let blocks: Vec<u64> = tree_blocks(&fixture).into_iter().collect();
         for (offset, value, block) in damage {
-            fixture.buffers.get(Pba(blocks[block % blocks.len()])).unwrap().modify_direct()[offset] = value;
+            let at = Pba(blocks[block % blocks.len()]);
+            fixture.buffers.get(at).unwrap().modify_direct()[offset] = value;
         }
         let mut at = 0;
         while at < 200_000 {

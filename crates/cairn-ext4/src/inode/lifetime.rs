@@ -41,7 +41,8 @@ impl Operations {
         let ops = self.clone();
         self.runtime.defer(Box::new(move || {
             if let Err(error) = ops.observe(ops.forget(ino, 1)) {
-                tracing::warn!(%ino, %error, "an inode could not be deleted; the next recovery deletes it");
+                tracing::warn!(%ino, %error, "an inode could not be deleted; the next recovery \
+                    deletes it");
             }
         }));
     }

@@ -92,13 +92,15 @@ impl Plan {
         let block_size = options.block_size.unwrap_or(class.0);
         if !block_size.is_power_of_two() || !(1024..=65536).contains(&block_size) {
             return refuse(format!(
-                "blocks of {block_size} bytes are not possible: give a power of two from 1024 to 65536, such as 4096"
+                "blocks of {block_size} bytes are not possible: give a power of two from 1024 to \
+                 65536, such as 4096"
             ));
         }
         let inode_size = options.inode_size.unwrap_or(256);
         if !inode_size.is_power_of_two() || !(128..=block_size).contains(&inode_size) {
             return refuse(format!(
-                "inodes of {inode_size} bytes are not possible: give a power of two from 128 to the block size ({block_size}), such as 256"
+                "inodes of {inode_size} bytes are not possible: give a power of two from 128 to \
+                 the block size ({block_size}), such as 256"
             ));
         }
         features::check_inode_size(&mut features, inode_size);
@@ -202,7 +204,11 @@ impl Plan {
             .take_many(count, from, end)
             .or_else(|| self.used.take_many(count, start, end));
         runs.ok_or_else(|| {
-            Error::Option("the volume is too small for its journal and directories: give a larger size, such as 64M".into())
+            Error::Option(
+                "the volume is too small for its journal and directories: give a larger \
+                size, such as 64M"
+                    .into(),
+            )
         })
     }
 }
@@ -222,7 +228,8 @@ fn journal_blocks(
     let journal = wish.unwrap_or(default);
     if wish.is_some() && (journal < SMALLEST_JOURNAL || journal > blocks / 2) {
         return refuse(format!(
-            "a journal of {journal} blocks is not possible: give {SMALLEST_JOURNAL} to {} blocks of {block_size} bytes",
+            "a journal of {journal} blocks is not possible: give {SMALLEST_JOURNAL} to {} blocks \
+             of {block_size} bytes",
             blocks / 2
         ));
     }
@@ -398,7 +405,8 @@ fn drop_short_group(superblock: &mut Superblock) -> Result<()> {
     }
     if last == 0 {
         return refuse(
-            "the volume is too small, its metadata would take all of it: give a larger size, such as 64M",
+            "the volume is too small, its metadata would take all of it: give a larger size, such \
+             as 64M",
         );
     }
     superblock.set_blocks_count(superblock.blocks_count() - blocks);

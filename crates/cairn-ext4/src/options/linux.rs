@@ -8,7 +8,8 @@ const COMMITS: &str = "it tunes Linux's journal threads; commit= and async_check
 const READAHEAD: &str = "it tunes Linux's readahead";
 const QUOTA: &str =
     "quotas are neither counted nor enforced here: leave it out, or mount with the kernel";
-const EXTERNAL: &str = "external journals are not supported: mount with the kernel, or move the journal inside (tune2fs)";
+const EXTERNAL: &str = "external journals are not supported: mount with the kernel, or move the \
+    journal inside (tune2fs)";
 const DEBUG: &str = "it is for developers of Linux: leave it out";
 
 /// The options without a setting, and the reasons.
@@ -40,7 +41,8 @@ pub(super) const WORDS: &Vocabulary = &[
     (
         &["data=journal"],
         Refused(
-            "file data does not go through the journal here, so old data could be half overwritten after a crash: leave it out for data=ordered",
+            "file data does not go through the journal here, so old data could be half overwritten \
+             after a crash: leave it out for data=ordered",
         ),
     ),
     (

@@ -119,7 +119,9 @@ impl MountOptions {
         let named = list.split(',').any(|word| word.starts_with("async_checkpoint"));
         if options.read_only && named && options.async_checkpoint.is_some() {
             return Err(Error::Option(
-                "async_checkpoint: a read-only volume writes no journal: leave it out, or mount with rw".to_owned(),
+                "async_checkpoint: a read-only volume writes no journal: leave it out, or mount \
+                 with rw"
+                    .to_owned(),
             ));
         }
         Ok(options)

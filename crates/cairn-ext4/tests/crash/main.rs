@@ -66,7 +66,8 @@ fn search_all(workloads: &[Workload]) {
         }
     }
     println!(
-        "{states} crash states, {by_e2fsck} also by e2fsck, {by_kernel} by the kernel, {promises} promises kept"
+        "{states} crash states, {by_e2fsck} also by e2fsck, {by_kernel} by the kernel, {promises} \
+         promises kept"
     );
     println!("{recoveries} recoveries were cut themselves");
     assert!(recoveries > 0, "no recovery was cut");

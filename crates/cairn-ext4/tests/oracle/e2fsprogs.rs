@@ -28,7 +28,8 @@ pub fn directory() -> PathBuf {
     let directory = std::env::var_os("CAIRN_E2FSPROGS_TESTS").map_or(fetched, PathBuf::from);
     assert!(
         directory.is_dir(),
-        "{} is missing: run scripts/e2fsprogs-images, or let CAIRN_E2FSPROGS_TESTS name e2fsprogs' directory `tests`",
+        "{} is missing: run scripts/e2fsprogs-images, or let CAIRN_E2FSPROGS_TESTS name e2fsprogs' \
+         directory `tests`",
         directory.display()
     );
     directory

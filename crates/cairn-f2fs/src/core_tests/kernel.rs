@@ -71,7 +71,8 @@ fn linux_mounts_checkpoints_of_every_kind() {
         store.checkpoints.write(reason).unwrap();
         let disk = char::from(b'a' + index as u8);
         let lines = format!(
-            "mount -t f2fs /dev/vd{disk} /mnt\ncd /mnt\n{SUM}\necho more > more\ncd /\numount /mnt\n"
+            "mount -t f2fs /dev/vd{disk} /mnt\ncd /mnt\n{SUM}\necho more > more\ncd /\numount \
+             /mnt\n"
         );
         script.write_str(&lines).unwrap();
         vm = vm.disk(&path);

@@ -242,7 +242,8 @@ fn images_of_every_shape_and_feature() {
             512,
             &[
                 "-O",
-                "extra_attr,inode_checksum,flexible_inline_xattr,inode_crtime,lost_found,sb_checksum",
+                "extra_attr,inode_checksum,flexible_inline_xattr,inode_crtime,lost_found,\
+                 sb_checksum",
             ],
         ),
         (128, &["-O", "extra_attr,inode_checksum,sb_checksum,compression,quota,project_quota"]),

@@ -9,7 +9,8 @@ pub enum Error {
     #[error("{0}")]
     Option(String),
     /// The device has too few bytes for these options.
-    #[error("too small for F2FS with these options: give a size of at least {}M", smallest.div_ceil(1 << 20))]
+    #[error("too small for F2FS with these options: give a size of at least \
+        {}M", smallest.div_ceil(1 << 20))]
     TooSmall {
         /// Bytes of the device.
         bytes: u64,

@@ -74,7 +74,9 @@ impl Medium {
                         || found.conventional > 0 =>
                 {
                     return Err(Error::Option(
-                        "all zones must have the same size and capacity, the conventional ones first".into(),
+                        "all zones must have the same size and capacity, the conventional ones \
+                         first"
+                            .into(),
                     ));
                 }
                 Some(_) => {}
@@ -102,7 +104,8 @@ fn zones_of(index: usize, device: &dyn BlockDevice) -> Result<Option<MediumZones
         ));
     }
     if !first.len.is_power_of_two() || first.len < SEGMENT_BYTES || first.capacity < SEGMENT_BYTES {
-        let text = "F2FS needs zones whose size is a power of two, with a capacity of at least 2 MiB; these have";
+        let text = "F2FS needs zones whose size is a power of two, with a capacity of at least 2 \
+            MiB; these have";
         return Err(Error::Option(format!(
             "{text} {} bytes and a capacity of {}",
             first.len, first.capacity

@@ -90,7 +90,8 @@ fn fix_pino_by(
     let Ok(name) = Name::check(name) else { return Ok(false) };
     let Ok(directory) = inodes.inode(parent.ino()) else { return Ok(false) };
     let _names = directory.namespace.read();
-    let leads_here = matches!(lookup::find(&inodes.disk, &directory, name.bytes()), Ok(Some((nid, _))) if nid == inode.nid);
+    let leads_here = matches!(lookup::find(&inodes.disk, &directory, name.bytes()),
+        Ok(Some((nid, _))) if nid == inode.nid);
     if !leads_here {
         return Ok(false);
     }

@@ -41,7 +41,8 @@ pub(super) const WORDS: &Vocabulary = &[
     (
         &["fsync_mode=strict"],
         Refused(
-            "fsync writes what fsync_mode=posix does: leave it out, and fsync the directory where a name must last",
+            "fsync writes what fsync_mode=posix does: leave it out, and fsync the directory where \
+             a name must last",
         ),
     ),
     (&["alloc_mode=reuse", "alloc_mode="], Ignored("where logs find room follows mode=")),

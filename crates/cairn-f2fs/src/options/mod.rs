@@ -172,7 +172,8 @@ impl MountOptions {
         }
         if options.no_recovery && !options.read_only {
             return Err(Error::Option(
-                "norecovery ignores what was fsynced after the last checkpoint, which is safe only read-only: add ro"
+                "norecovery ignores what was fsynced after the last checkpoint, which is safe only \
+                 read-only: add ro"
                     .to_owned(),
             ));
         }
@@ -320,7 +321,8 @@ fn parse_on_damage(value: &str) -> Result<OnDamage> {
 fn cap_of_option(word: &str, value: &str) -> Result<UnusableCap> {
     let malformed = || {
         Error::Option(format!(
-            "`{word}`: checkpoint takes merge, enable, disable, disable:BLOCKS or disable:N% (0 to 100)"
+            "`{word}`: checkpoint takes merge, enable, disable, disable:BLOCKS or disable:N% (0 to \
+             100)"
         ))
     };
     let cap = match value.strip_prefix("disable") {

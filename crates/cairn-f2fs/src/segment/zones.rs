@@ -90,7 +90,8 @@ impl Segments {
         self.reset_free();
         for log in Log::ALL {
             if let Some(why) = self.obstacle(zones, log) {
-                tracing::info!(?log, at = %self.next_address(log), "{why}: the log continues in another section");
+                tracing::info!(?log, at = %self.next_address(log), "{why}: the log continues in \
+                    another section");
                 self.resume_log(log, CHECKPOINT_SECTIONS)?;
                 self.stats.logs_moved.add(1);
             }

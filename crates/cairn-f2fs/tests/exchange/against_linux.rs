@@ -108,8 +108,8 @@ fn by_cairn(device: Arc<MemoryDevice>, blocks: u64) -> Counted {
 fn by_linux(image: &Path, blocks: u64) -> Counted {
     let show = format!("for name in {}; do cat {SYSFS}/$name; done\n", COUNTERS.join(" "));
     let script = format!(
-        "mount -t f2fs -o mode=lfs,background_gc=off /dev/vda /mnt\n{show}\
-         {VARIABLE}={blocks} agent --ignored --exact against_linux::in_the_machine --test-threads=1 > /dev/null\n\
+        "mount -t f2fs -o mode=lfs,background_gc=off /dev/vda /mnt\n{show}{VARIABLE}={blocks} \
+         agent --ignored --exact against_linux::in_the_machine --test-threads=1 > /dev/null\n\
          sync\n{show}umount /mnt\n"
     );
     let text = Vm::new().disk(image).agent().check(&script);
@@ -138,7 +138,8 @@ fn greedy_writes_and_moves_what_linux_does() {
     write_image(&device, image.path()).unwrap();
     let (cairn, linux) = (by_cairn(device, blocks), by_linux(image.path(), blocks));
     println!(
-        "{BATCHES} batches of {BATCH} of {blocks} blocks overwritten: {linux:?} by Linux, {cairn:?} by Cairn"
+        "{BATCHES} batches of {BATCH} of {blocks} blocks overwritten: {linux:?} by Linux, \
+         {cairn:?} by Cairn"
     );
     assert!(linux.moved > linux.written / 4, "{linux:?}: the volume is full enough to be cleaned");
     for (linux, cairn) in [(linux.written, cairn.written), (linux.moved, cairn.moved)] {

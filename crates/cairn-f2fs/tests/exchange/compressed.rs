@@ -22,11 +22,14 @@ const ALGORITHMS: [&str; 5] = [
 
 /// Text, a program, noise in the middle, zeros, a hole, an end inside a cluster; appended to and
 /// overwritten.
-const FILES: &str = "yes 'some text that repeats' | head -c 300000 > text\nhead -c 700000 /bin/agent > program\n\
-    /bin/sync program\ndd if=/dev/urandom of=text bs=4096 seek=9 count=7 conv=notrunc 2>/dev/null\n/bin/sync text\n\
+const FILES: &str = "yes 'some text that repeats' | head -c 300000 > text\nhead -c 700000 \
+    /bin/agent > program\n\
+    /bin/sync program\ndd if=/dev/urandom of=text bs=4096 seek=9 count=7 conv=notrunc \
+    2>/dev/null\n/bin/sync text\n\
     head -c 200000 /dev/zero > zeros\nyes 0123456789 | head -c 50001 > odd\ncat odd >> zeros\n\
     dd if=program of=holes bs=1000 seek=700 count=90 2>/dev/null\ntruncate -s 123456 odd\n\
-    dd if=/bin/busybox of=program bs=1000 seek=11 count=333 conv=notrunc 2>/dev/null\n/bin/sync program\n";
+    dd if=/bin/busybox of=program bs=1000 seek=11 count=333 conv=notrunc 2>/dev/null\n/bin/sync \
+    program\n";
 
 #[test]
 fn what_linux_compresses_is_read() {
@@ -41,7 +44,8 @@ fn what_linux_compresses_is_read() {
         // Half of them are unmounted; the others lose unsynced data.
         let end = if index % 2 == 0 { format!("umount /mnt/{index}\n") } else { String::new() };
         script += &format!(
-            "mkdir /mnt/{index}\nmount -t f2fs -o {options},compress_extension=* {} /mnt/{index}\ncd /mnt/{index}\n\
+            "mkdir /mnt/{index}\nmount -t f2fs -o {options},compress_extension=* {} \
+             /mnt/{index}\ncd /mnt/{index}\n\
              {FILES}/bin/sync *\n/bin/sync .\ncd /\n{digest}{end}",
             disk(index)
         );

@@ -65,8 +65,9 @@ fn set_acls(fs: &F2fs, directory: Ino) {
 }
 
 /// The changes that Linux makes before Cairn reads the volume again.
-const CHANGES: &str = "cd /mnt/many\nfor i in $(seq 500); do : > linux_$i; done\nrm entry*1*\nmv moved ../back\n\
-                       ln -s target ../back/link\nmkdir -p a/b/c\necho contents > a/b/c/file\ncd /\n";
+const CHANGES: &str = "cd /mnt/many\nfor i in $(seq 500); do : > linux_$i; done\nrm entry*1*\nmv \
+    moved ../back\n\
+    ln -s target ../back/link\nmkdir -p a/b/c\necho contents > a/b/c/file\ncd /\n";
 
 #[test]
 fn linux_reads_and_changes_what_we_wrote() {
@@ -86,7 +87,8 @@ fn linux_reads_and_changes_what_we_wrote() {
         let device = format!("/dev/vd{}", char::from(b'a' + index as u8));
         let digest = Job::Digest("/mnt".into()).line("kernel::in_the_machine");
         script += &format!(
-            "mount -t f2fs -o ro {device} /mnt\n{digest}umount /mnt\nmount -t f2fs {device} /mnt\n{CHANGES}umount /mnt\n\
+            "mount -t f2fs -o ro {device} /mnt\n{digest}umount /mnt\nmount -t f2fs {device} \
+             /mnt\n{CHANGES}umount /mnt\n\
              mount -t f2fs -o ro {device} /mnt\n{digest}umount /mnt\n"
         );
     }

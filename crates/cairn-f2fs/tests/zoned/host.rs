@@ -22,8 +22,8 @@ use crate::support::{FREE_SEGMENTS, open};
 const PATHS: [&str; 2] = ["/dev/vda", "/dev/nullb0"];
 /// Each of 64 zones has 16 MiB, of which 3 MiB can be written. Six zones can be active, one per
 /// log.
-const NULL_BLK: &str = "nr_devices=1 zoned=1 zone_size=16 zone_capacity=3 zone_nr_conv=0 zone_max_open=6 \
-                        zone_max_active=6 memory_backed=1 gb=1";
+const NULL_BLK: &str = "nr_devices=1 zoned=1 zone_size=16 zone_capacity=3 zone_nr_conv=0 \
+    zone_max_open=6 zone_max_active=6 memory_backed=1 gb=1";
 /// Environment variable with the job of the program in the machine.
 const VARIABLE: &str = "CAIRN_ZONES";
 const OPTIONS: &str = "cache=16M";

@@ -11,12 +11,13 @@ use cairn_base::system_error::with_remedy;
 pub enum ControlError {
     /// There is no socket in these places. Says why some were skipped.
     #[error(
-        "its daemon has no control socket (looked for {}): unmount and mount again, with the same XDG_RUNTIME_DIR as \
-         now", list(.0)
+        "its daemon has no control socket (looked for {}): unmount and mount again, with the same \
+         XDG_RUNTIME_DIR as now", list(.0)
     )]
     NoSocket(Vec<(PathBuf, Option<String>)>),
     /// The daemon no longer listens.
-    #[error("the daemon that served it is gone (its socket {} is stale): run `cairn umount -l`, then mount again", .0.display())]
+    #[error("the daemon that served it is gone (its socket {} is stale): run `cairn umount -l`, \
+        then mount again", .0.display())]
     Gone(PathBuf),
     /// The mount belongs to another user.
     #[error("it was mounted by user {owner}: run as that user or as root")]
@@ -25,7 +26,8 @@ pub enum ControlError {
         owner: u32,
     },
     /// The socket's directory or the listening process belongs to another user.
-    #[error("{} is not safe to use ({why}): remove it, then unmount and mount again", path.display())]
+    #[error("{} is not safe to use ({why}): remove it, then unmount and mount \
+        again", path.display())]
     Unsafe {
         /// Directory or socket.
         path: PathBuf,
@@ -34,7 +36,8 @@ pub enum ControlError {
     },
     /// No answer in time.
     #[error(
-        "its daemon does not answer: it waits for the device or is stopped; try again, or look at its state with ps"
+        "its daemon does not answer: it waits for the device or is stopped; try again, or look at \
+         its state with ps"
     )]
     Silent,
     /// The answer is malformed.
@@ -46,7 +49,8 @@ pub enum ControlError {
     /// A system call failed.
     #[error(
         "control socket {}: {}", path.display(),
-        with_remedy(source, "see that its directory can be written, or name another one with XDG_RUNTIME_DIR")
+        with_remedy(source, "see that its directory can be written, or name another one with \
+            XDG_RUNTIME_DIR")
     )]
     Io {
         /// Socket.

@@ -61,7 +61,8 @@ impl Keeper {
             // Without the thread, questions would get no answer.
             core.counters.room.near_full.store(false, Ordering::Release);
             tracing::warn!(
-                "no thread to watch the room on the volume: a full volume is reported only at fsync: {}",
+                "no thread to watch the room on the volume: a full volume is reported only at \
+                 fsync: {}",
                 with_remedy(error, "mount again")
             );
         }

@@ -19,19 +19,20 @@ const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
 pub enum NoRing {
     /// The kernel is older than 6.14, or was built without it.
     #[error(
-        "this kernel has no FUSE over io_uring: use Linux 6.14 or newer, or leave transport=ring out"
+        "this kernel has no FUSE over io_uring: use Linux 6.14 or newer, or leave transport=ring \
+         out"
     )]
     Kernel,
     /// It is switched off.
     #[error(
-        "FUSE over io_uring is switched off: as root, `echo Y > {PARAMETER}` (or `fuse.enable_uring=1` on the kernel's \
-         command line), or leave transport=ring out"
+        "FUSE over io_uring is switched off: as root, `echo Y > {PARAMETER}` (or \
+         `fuse.enable_uring=1` on the kernel's command line), or leave transport=ring out"
     )]
     Off,
     /// The kernel refuses an io_uring to this process.
     #[error(
-        "io_uring is refused ({0}): as root, `sysctl kernel.io_uring_disabled=0`, allow it in the container's seccomp \
-         profile, or leave transport=ring out"
+        "io_uring is refused ({0}): as root, `sysctl kernel.io_uring_disabled=0`, allow it in the \
+         container's seccomp profile, or leave transport=ring out"
     )]
     Refused(io::Error),
     /// The kernel did not offer it at INIT.

@@ -92,18 +92,21 @@ structures! {
     NotifyRetrieveOut (32) { notify_unique: u64, nodeid: u64, offset: u64, size: u32, padding: u32 }
     /// `fuse_in_header`
     InHeader (40) {
-        len: u32, opcode: u32, unique: u64, nodeid: u64, uid: u32, gid: u32, pid: u32, total_extlen: u16, padding: u16,
+        len: u32, opcode: u32, unique: u64, nodeid: u64, uid: u32, gid: u32, pid: u32,
+        total_extlen: u16, padding: u16,
     }
     /// `fuse_out_header`
     OutHeader (16) { len: u32, error: i32, unique: u64 }
     /// `fuse_attr`
     Attr (88) {
-        ino: u64, size: u64, blocks: u64, atime: u64, mtime: u64, ctime: u64, atimensec: u32, mtimensec: u32, ctimensec: u32,
+        ino: u64, size: u64, blocks: u64, atime: u64, mtime: u64, ctime: u64, atimensec: u32,
+        mtimensec: u32, ctimensec: u32,
         mode: u32, nlink: u32, uid: u32, gid: u32, rdev: u32, blksize: u32, flags: u32,
     }
     /// `fuse_entry_out`
     EntryOut (128) {
-        nodeid: u64, generation: u64, entry_valid: u64, attr_valid: u64, entry_valid_nsec: u32, attr_valid_nsec: u32, attr: Attr,
+        nodeid: u64, generation: u64, entry_valid: u64, attr_valid: u64, entry_valid_nsec: u32,
+        attr_valid_nsec: u32, attr: Attr,
     }
     /// `fuse_getattr_in`
     GetattrIn (16) { getattr_flags: u32, dummy: u32, fh: u64 }
@@ -133,7 +136,8 @@ structures! {
     LinkIn (8) { oldnodeid: u64 }
     /// `fuse_setattr_in`
     SetattrIn (88) {
-        valid: u32, padding: u32, fh: u64, size: u64, lock_owner: u64, atime: u64, mtime: u64, ctime: u64, atimensec: u32,
+        valid: u32, padding: u32, fh: u64, size: u64, lock_owner: u64, atime: u64, mtime: u64,
+        ctime: u64, atimensec: u32,
         mtimensec: u32, ctimensec: u32, mode: u32, unused4: u32, uid: u32, gid: u32, unused5: u32,
     }
     /// `fuse_open_in`
@@ -148,7 +152,8 @@ structures! {
     }
     /// `fuse_write_in`
     WriteIn (40) {
-        fh: u64, offset: u64, size: u32, write_flags: u32, lock_owner: u64, flags: u32, padding: u32,
+        fh: u64, offset: u64, size: u32, write_flags: u32, lock_owner: u64, flags: u32,
+        padding: u32,
     }
     /// `fuse_write_out`
     WriteOut (8) { size: u32, padding: u32 }
@@ -164,7 +169,8 @@ structures! {
     GetxattrOut (8) { size: u32, padding: u32 }
     /// `fuse_kstatfs`
     StatfsOut (80) {
-        blocks: u64, bfree: u64, bavail: u64, files: u64, ffree: u64, bsize: u32, namelen: u32, frsize: u32, padding: u32,
+        blocks: u64, bfree: u64, bavail: u64, files: u64, ffree: u64, bsize: u32, namelen: u32,
+        frsize: u32, padding: u32,
         spare: [u32; 6],
     }
     /// `fuse_ioctl_in`
@@ -189,10 +195,13 @@ structures! {
     SxTime (16) { tv_sec: i64, tv_nsec: u32, reserved: i32 }
     /// `fuse_statx`
     Statx (256) {
-        mask: u32, blksize: u32, attributes: u64, nlink: u32, uid: u32, gid: u32, mode: u16, spare0: u16, ino: u64, size: u64,
-        blocks: u64, attributes_mask: u64, atime: SxTime, btime: SxTime, ctime: SxTime, mtime: SxTime, rdev_major: u32,
+        mask: u32, blksize: u32, attributes: u64, nlink: u32, uid: u32, gid: u32, mode: u16,
+        spare0: u16, ino: u64, size: u64,
+        blocks: u64, attributes_mask: u64, atime: SxTime, btime: SxTime, ctime: SxTime,
+        mtime: SxTime, rdev_major: u32,
         rdev_minor: u32, dev_major: u32, dev_minor: u32, spare2: [u64; 14],
     }
     /// `fuse_statx_out`
-    StatxOut (288) { attr_valid: u64, attr_valid_nsec: u32, flags: u32, spare: [u64; 2], stat: Statx }
+    StatxOut (288) { attr_valid: u64, attr_valid_nsec: u32, flags: u32, spare: [u64; 2],
+    stat: Statx }
 }

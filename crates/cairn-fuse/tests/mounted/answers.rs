@@ -171,7 +171,8 @@ fn kill_clients(options: &MountOptions) {
     });
     fs::create_dir(mounted.path("d")).unwrap();
     for round in 0..8 {
-        let script = "i=0; while :; do i=$((i+1)); echo $i > f$1.$i; sync f$1.$i; cat f$1.* > /dev/null; rm f$1.$i; done";
+        let script = "i=0; while :; do i=$((i+1)); echo $i > f$1.$i; sync f$1.$i; cat f$1.* > \
+            /dev/null; rm f$1.$i; done";
         let mut clients: Vec<_> = (0..4)
             .map(|n| {
                 Command::new("sh")

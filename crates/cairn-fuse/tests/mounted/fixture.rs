@@ -63,7 +63,8 @@ pub fn require_mounting() {
     );
     assert!(
         Path::new("/dev/fuse").exists(),
-        "/dev/fuse is missing: modprobe fuse; in a container, give it --device /dev/fuse --cap-add SYS_ADMIN"
+        "/dev/fuse is missing: modprobe fuse; in a container, give it --device /dev/fuse --cap-add \
+         SYS_ADMIN"
     );
 }
 

@@ -44,8 +44,9 @@ mod tests {
 
     #[test]
     fn the_rate_is_found() {
-        let output = "#  fs_mark  -d  mark  -t  2\n#\tVersion 3.3\n\nFSUse%        Count         Size    Files/sec     App Overhead\n     \
-                      1         2000         4096       5421.3           110337\n";
+        let output = "#  fs_mark  -d  mark  -t  2\n#\tVersion 3.3\n\nFSUse%        Count         \
+            Size    Files/sec     App Overhead\n     1         2000         4096       \
+            5421.3           110337\n";
         assert_eq!(parse(output), Some(5421.3));
         assert_eq!(parse("fs_mark: no space"), None);
     }

@@ -70,9 +70,10 @@ mod tests {
 
     #[test]
     fn the_output_is_read_by_name() {
-        let output = "note: both iodepth >= 1 and synchronous I/O engine\n{\"jobs\": [\
-            {\"jobname\": \"w\", \"read\": {\"total_ios\": 0}, \"write\": {\"bw_bytes\": 2097152, \"iops\": 2.5}},\
-            {\"jobname\": \"r\", \"read\": {\"total_ios\": 9, \"bw_bytes\": 1048576, \"iops\": 1}}]}";
+        let output = "note: both iodepth >= 1 and synchronous I/O engine\n{\"jobs\": \
+            [{\"jobname\": \"w\", \"read\": {\"total_ios\": 0}, \"write\": {\"bw_bytes\": 2097152, \
+            \"iops\": 2.5}},{\"jobname\": \"r\", \"read\": {\"total_ios\": 9, \"bw_bytes\": \
+            1048576, \"iops\": 1}}]}";
         let job = |name: &str| Job { name: name.into(), lines: Vec::new() };
         let found = parse(output, &[job("r"), job("w")]).unwrap();
         assert_eq!(found[0], Throughput { mib_per_s: 1.0, iops: 1.0 });

@@ -84,11 +84,13 @@ fn bar(text: &mut String, y: f64, fill: &str, spread: &Spread, longest: f64) {
     let (width, height, middle) = (end - LABELS, BAR - 2.0, y + (BAR - 2.0) / 2.0);
     let _ = writeln!(
         text,
-        "<rect x=\"{LABELS}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" fill=\"{fill}\"/>"
+        "<rect x=\"{LABELS}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" \
+         fill=\"{fill}\"/>"
     );
     let _ = writeln!(
         text,
-        "<line x1=\"{low:.1}\" x2=\"{high:.1}\" y1=\"{middle:.1}\" y2=\"{middle:.1}\" stroke=\"#111\"/>"
+        "<line x1=\"{low:.1}\" x2=\"{high:.1}\" y1=\"{middle:.1}\" y2=\"{middle:.1}\" \
+         stroke=\"#111\"/>"
     );
     let (x, baseline, value) = (high.max(end) + 5.0, y + BAR - 3.0, figure(spread.median));
     let _ = writeln!(text, "<text x=\"{x:.1}\" y=\"{baseline:.1}\">{value}</text>");

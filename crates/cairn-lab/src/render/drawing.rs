@@ -15,9 +15,10 @@ pub(super) fn svg(drawing: &Drawing, id: &str) -> String {
     let (width, height) = (WIDTH * CELL, drawing.height * CELL);
     let head = format!("{}-head", escape(id));
     let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" role=\"img\" font-family=\"sans-serif\" \
-         font-size=\"12\">\n<defs><marker id=\"{head}\" viewBox=\"0 0 8 8\" refX=\"8\" refY=\"4\" markerWidth=\"8\" \
-         markerHeight=\"8\" orient=\"auto\"><path d=\"M0 0 L8 4 L0 8 z\" fill=\"#334155\"/></marker></defs>\n"
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" role=\"img\" \
+         font-family=\"sans-serif\" font-size=\"12\">\n<defs><marker id=\"{head}\" viewBox=\"0 0 8 \
+         8\" refX=\"8\" refY=\"4\" markerWidth=\"8\" markerHeight=\"8\" orient=\"auto\"><path \
+         d=\"M0 0 L8 4 L0 8 z\" fill=\"#334155\"/></marker></defs>\n"
     );
     for shape in drawing.shapes {
         match *shape {
@@ -26,7 +27,8 @@ pub(super) fn svg(drawing: &Drawing, id: &str) -> String {
                 let [x1, y1, x2, y2] = [x1, y1, x2, y2].map(|at| at * CELL);
                 let _ = writeln!(
                     svg,
-                    "<line x1=\"{x1}\" y1=\"{y1}\" x2=\"{x2}\" y2=\"{y2}\" stroke=\"#334155\" marker-end=\"url(#{head})\"/>"
+                    "<line x1=\"{x1}\" y1=\"{y1}\" x2=\"{x2}\" y2=\"{y2}\" stroke=\"#334155\" \
+                     marker-end=\"url(#{head})\"/>"
                 );
             }
             Shape::Text(x, y, text) => {
@@ -48,7 +50,8 @@ fn boxed(svg: &mut String, place: (u32, u32, u32, u32), tone: Tone, text: &str) 
     let (x, y, w, h) = (place.0 * CELL, place.1 * CELL, place.2 * CELL, place.3 * CELL);
     let _ = writeln!(
         svg,
-        "<rect x=\"{x}\" y=\"{y}\" width=\"{w}\" height=\"{h}\" rx=\"3\" fill=\"{fill}\" stroke=\"{stroke}\"/>"
+        "<rect x=\"{x}\" y=\"{y}\" width=\"{w}\" height=\"{h}\" rx=\"3\" fill=\"{fill}\" \
+         stroke=\"{stroke}\"/>"
     );
     let lines = text.lines().count() as u32;
     let middle = x + w / 2;

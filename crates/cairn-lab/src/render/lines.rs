@@ -109,7 +109,8 @@ fn marked(text: &mut String, frame: &Frame, section: &Section, axis: &Axis) {
         let (x, y, label) = (frame.x(mark.at), frame.y(mark.value), escape(&mark.label));
         let _ = writeln!(
             text,
-            "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"6\" fill=\"none\" stroke=\"{color}\" stroke-width=\"2\"/>"
+            "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"6\" fill=\"none\" stroke=\"{color}\" \
+             stroke-width=\"2\"/>"
         );
         let (x, y) = (x + 10.0, y + 4.0);
         let _ = writeln!(text, "<text x=\"{x:.1}\" y=\"{y:.1}\">{label}</text>");

@@ -10,7 +10,8 @@ use crate::goal::Verdict;
 use crate::record::Record;
 
 const STYLE: &str = "\
-body { font: 15px/1.5 sans-serif; max-width: 1080px; margin: 2em auto; padding: 0 1em; color: #16202a; }
+body { font: 15px/1.5 sans-serif; max-width: 1080px; margin: 2em auto; padding: 0 1em; color: \
+#16202a; }
 h1 { margin-bottom: 0; } .origin { color: #5b6770; font-size: 13px; }
 table { border-collapse: collapse; font-size: 13px; margin: 1em 0; }
 th, td { padding: 2px 9px; border-bottom: 1px solid #dde3e8; text-align: right; }
@@ -27,7 +28,8 @@ pub fn html(records: &[Record]) -> String {
         _ => "the improvements of the write path".to_owned(),
     };
     let mut page = format!(
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n<title>cairn lab: {title}</title>\n\
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n<title>cairn lab: \
+         {title}</title>\n\
          <style>\n{STYLE}</style>\n</head>\n<body>\n"
     );
     if records.len() > 1 {

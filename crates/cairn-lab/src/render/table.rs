@@ -42,7 +42,8 @@ pub fn text(record: &Record) -> String {
 pub(super) fn origin(record: &Record) -> String {
     let machine = &record.machine;
     format!(
-        "{}, {} cores, {} MiB, Linux {}, load {:.1}; cairn {} ({} build); {}; {} repetitions, {:.0} s; {}",
+        "{}, {} cores, {} MiB, Linux {}, load {:.1}; cairn {} ({} build); {}; {} repetitions, \
+         {:.0} s; {}",
         machine.cpu,
         machine.cores,
         machine.memory_bytes >> 20,

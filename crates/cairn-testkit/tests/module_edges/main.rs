@@ -68,12 +68,14 @@ fn every_way_to_name_an_item_is_seen() {
     write("lib.rs", "mod first; mod folder; mod last; pub use first::First;");
     write(
         "first.rs",
-        "use crate::folder::Inner; pub struct First; pub const LIMIT: u8 = 1; fn f() { crate::last::go() }",
+        "use crate::folder::Inner; pub struct First; pub const LIMIT: u8 = 1; fn f() { \
+         crate::last::go() }",
     );
     write("folder/mod.rs", "mod inner; pub use inner::*; pub struct Outer; pub fn inner() {}");
     write(
         "folder/inner.rs",
-        "use super::Outer; pub struct Inner; pub fn deep() {} #[cfg(test)] mod tests { use crate::last::Last; }",
+        "use super::Outer; pub struct Inner; pub fn deep() {} #[cfg(test)] mod tests { use \
+         crate::last::Last; }",
     );
     let flags = "flags! { /// See [`crate::folder::Inner`].\n }";
     let go = "pub fn go() { log!(at, crate::folder::Outer, \"go {LIMIT}\") }";

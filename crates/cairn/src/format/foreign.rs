@@ -88,12 +88,14 @@ mod tests {
             (
                 Format::F2fs,
                 "commit=5",
-                "`commit=5` is an option of ext4, and this volume is f2fs: give `checkpoint_interval=SECONDS`, which does the same here",
+                "`commit=5` is an option of ext4, and this volume is f2fs: give \
+                 `checkpoint_interval=SECONDS`, which does the same here",
             ),
             (
                 Format::Ext4,
                 "checkpoint_interval=9",
-                "`checkpoint_interval=9` is an option of f2fs, and this volume is ext4: give `commit=SECONDS`, which does the same here",
+                "`checkpoint_interval=9` is an option of f2fs, and this volume is ext4: give \
+                 `commit=SECONDS`, which does the same here",
             ),
             (
                 Format::Ext4,

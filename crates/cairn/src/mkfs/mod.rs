@@ -106,7 +106,8 @@ pub(crate) fn device_for(image: &ImageSpec, options: &MkfsOptions) -> Result<Arc
         // The file is not shortened, because that could not be undone.
         Ok(file) if file.is_file() && file.len() > size && options.zones.is_none() => {
             let hint = format!(
-                "the file has {} bytes, more than --size says: leave --size out, or remove it first",
+                "the file has {} bytes, more than --size says: leave --size out, or remove it \
+                 first",
                 file.len()
             );
             return Err(error(Cause::Option(hint)));

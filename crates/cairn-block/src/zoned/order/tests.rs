@@ -74,9 +74,8 @@ fn a_zone_is_begun_when_the_device_has_room_for_it() {
     waiting.remove(0).wait().unwrap();
     device.give_up(zone(3, 1));
     let refused = waiting.remove(0).wait().unwrap_err();
-    assert!(
-        matches!(refused.kind, ErrorKind::ZoneRule(violation) if violation.rule == ZoneRule::ActiveLimit)
-    );
+    assert!(matches!(refused.kind, ErrorKind::ZoneRule(violation)
+            if violation.rule == ZoneRule::ActiveLimit));
     // What a new order finds active counts.
     drop(device);
     let device = ZoneOrder::new(stats.clone()).unwrap();
@@ -195,9 +194,8 @@ fn rules_are_still_the_devices() {
     let device = ZoneOrder::new(emulated()).unwrap();
     write(&device, ZONE, 1).wait().unwrap();
     let error = write(&device, ZONE, 1).wait().unwrap_err();
-    assert!(
-        matches!(error.kind, ErrorKind::ZoneRule(violation) if violation.rule == ZoneRule::WritePointer)
-    );
+    assert!(matches!(error.kind, ErrorKind::ZoneRule(violation)
+            if violation.rule == ZoneRule::WritePointer));
     assert_eq!(
         ZoneOrder::new(Arc::new(MemoryDevice::new(1))).err().unwrap().kind,
         ErrorKind::Unsupported

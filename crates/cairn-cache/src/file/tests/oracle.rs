@@ -47,12 +47,14 @@ fn folio() -> impl Strategy<Value = usize> {
 fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         6 => (offset(), len(), any::<u64>()).prop_map(|(at, len, seed)| Op::Write(at, len, seed)),
-        1 => (offset(), len(), any::<u64>()).prop_map(|(at, len, seed)| Op::DirectWrite(at, len, seed)),
+        1 => (offset(), len(), any::<u64>()).prop_map(|(at, len, seed)| Op::DirectWrite(at, len,
+            seed)),
         4 => (offset(), len()).prop_map(|(at, len)| Op::Read(at, len)),
         1 => (offset(), len()).prop_map(|(at, len)| Op::DirectRead(at, len)),
         2 => offset().prop_map(Op::Truncate),
         1 => (offset(), len()).prop_map(|(at, len)| Op::Punch(at, at + len as u64)),
-        3 => (offset(), len(), any::<bool>()).prop_map(|(at, len, sync)| Op::WriteBack(at, at + len as u64, sync)),
+        3 => (offset(), len(), any::<bool>()).prop_map(|(at, len, sync)| Op::WriteBack(at,
+            at + len as u64, sync)),
         1 => Just(Op::Invalidate),
         1 => Just(Op::FailNextWrite),
         1 => (mode(), folio()).prop_map(|(mode, folio)| Op::Switch(mode, folio)),

@@ -124,7 +124,10 @@ impl BlockDevice for Gate {
     }
 
     fn submit(&self, batch: Batch) -> Completion {
-        let late = |request: &Request| matches!(request, Request::Read { offset, .. } if *offset >= SIZE / 2);
+        let late = |request: &Request| {
+            matches!(request, Request::Read { offset, .. }
+            if *offset >= SIZE / 2)
+        };
         if batch.requests.iter().any(late) {
             loop {
                 let seen = self.opened.generation();

@@ -242,8 +242,8 @@ impl Parser<'_> {
                 return Ok(Test::Always);
             }
             b"-exec" | b"-execdir" | b"-ok" | b"-okdir" => {
-                let why = "programs of this host cannot open files of an image: use -delete, or pipe -print0 to \
-                           xargs -0 cairn COMMAND IMAGE, or use cairn mount";
+                let why = "programs of this host cannot open files of an image: use -delete, or \
+                    pipe -print0 to xargs -0 cairn COMMAND IMAGE, or use cairn mount";
                 return Err(wrong(word, why));
             }
             word if !WORDS.iter().any(|known| known.as_bytes() == word) => {

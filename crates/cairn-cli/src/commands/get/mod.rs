@@ -43,8 +43,11 @@ Examples:
   cairn get disk.img /etc /boot/config.txt backup/
   cairn get disk.img /var/log/syslog - | grep error
 
-Trees are copied whole, with modes, times, extended attributes, hard links and holes. Owners and devices need root; \
-without it they are left out with a warning. A new version of an existing file is first copied beside it: if that fails, the old file remains. A single file whose new name is a symbolic link, a FIFO or a device is written through it. Files that are copied into a directory, and those inside trees, replace links of their name.")]
+Trees are copied whole, with modes, times, extended attributes, hard links and holes. Owners and \
+devices need root; without it they are left out with a warning. A new version of an existing file \
+is first copied beside it: if that fails, the old file remains. A single file whose new name is a \
+symbolic link, a FIFO or a device is written through it. Files that are copied into a directory, \
+and those inside trees, replace links of their name.")]
 pub struct Args {
     /// Files and directories on the image, and where to put them; - is standard output (files
     /// only).

@@ -12,7 +12,8 @@ use crate::failure::Status;
 
 /// What the helper prints about itself.
 const HELP: &str = "\
-mount.fuse.cairn: what mount(8) starts for a filesystem of type fuse.cairn (ext4 and F2FS images, by Cairn)
+mount.fuse.cairn: what mount(8) starts for a filesystem of type fuse.cairn (ext4 and F2FS images, \
+by Cairn)
 
 Usage: mount.fuse.cairn IMAGE DIRECTORY [-sfnvrw] [-t TYPE] [-o OPTIONS]
 
@@ -25,7 +26,8 @@ Usage: mount.fuse.cairn IMAGE DIRECTORY [-sfnvrw] [-t TYPE] [-o OPTIONS]
   -n          accepted, and without effect
   -h, -V      print this help, the version
 
-In /etc/fstab: IMAGE DIRECTORY fuse.cairn OPTIONS 0 0. By hand: mount -t fuse.cairn IMAGE DIRECTORY, or cairn mount.
+In /etc/fstab: IMAGE DIRECTORY fuse.cairn OPTIONS 0 0. By hand: mount -t fuse.cairn IMAGE \
+DIRECTORY, or cairn mount.
 ";
 
 /// The answer to a helper's command line that asks for help, or is empty.
@@ -131,7 +133,8 @@ mod tests {
         );
         assert_eq!(
             rewritten("/sbin/mount.fuse.cairn /d.img /mnt -sfvr -N /proc/1/ns/mnt -o noauto"),
-            "cairn mount /d.img /mnt -o sloppy --fake --verbose -o ro --namespace /proc/1/ns/mnt -o noauto"
+            "cairn mount /d.img /mnt -o sloppy --fake --verbose -o ro --namespace /proc/1/ns/mnt \
+             -o noauto"
         );
         assert_eq!(rewritten("cairn /d.img#1 /mnt -o rw"), "cairn mount /d.img#1 /mnt -o rw");
     }

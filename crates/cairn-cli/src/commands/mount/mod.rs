@@ -49,8 +49,10 @@ Options (-o, separated by commas):
               device=PATH (a further device of the volume)
 docs/options.md has all options, with the kernel's names.
 
-A mount by root is open to all users. A mount by another user is open to this user only, unless allow_other is given. The kernel checks permissions on both: \
-on a volume whose root directory belongs to uid 0, a user cannot create files, unless with private or build. cairn put and the other commands without a mount check none.
+A mount by root is open to all users. A mount by another user is open to this user only, unless \
+allow_other is given. The kernel checks permissions on both: on a volume whose root directory \
+belongs to uid 0, a user cannot create files, unless with private or build. cairn put and the \
+other commands without a mount check none.
 In /etc/fstab, after make install: IMAGE DIRECTORY fuse.cairn OPTIONS 0 0")]
 pub struct Args {
     /// Mount options; may be repeated.

@@ -116,7 +116,8 @@ fn say_what_begins(fuse: &FuseOptions, mountpoint: &Path, volume: &Volume, words
     let of_mount = stats::inline(&fuse.report(rustix::process::geteuid().is_root()), "options");
     let of_volume = if words.is_empty() { "no options" } else { words };
     tracing::info!(
-        "{image}: {format}, to be mounted on {point}; the mount: {of_mount}; the volume: {of_volume}"
+        "{image}: {format}, to be mounted on {point}; the mount: {of_mount}; the volume: \
+         {of_volume}"
     );
 }
 
@@ -136,7 +137,8 @@ fn mount_and_run(
     if announce {
         daemon::announce().map_err(|error| {
             let advice =
-                "check that /dev/null exists, and that the program that starts the mount waits for it";
+                "check that /dev/null exists, and that the program that starts the mount waits for \
+                 it";
             Failure::start("starting the daemon", &error, advice)
         })?;
     }
@@ -193,8 +195,8 @@ fn end_words(error: &cairn_vfs::Error, format: Format) -> String {
     match error.stop_reason() {
         Some(reason) => {
             format!(
-                "the volume has stopped: {reason}: mount it again, which recovers it, or, if it is damaged, \
-                 run {} on it",
+                "the volume has stopped: {reason}: mount it again, which recovers it, or, if it is \
+                 damaged, run {} on it",
                 format.checker()
             )
         }

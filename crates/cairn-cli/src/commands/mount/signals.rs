@@ -103,11 +103,13 @@ impl End {
             (Ok(()), None) => return true,
             (Ok(()), Some(users)) => {
                 tracing::warn!(
-                    "{point} is unmounted, but its daemon ends only when these no longer use it: {users}"
+                    "{point} is unmounted, but its daemon ends only when these no longer use it: \
+                     {users}"
                 );
             }
             (Err(_), Some(users)) => tracing::warn!(
-                "{point} is in use and will be unmounted when these have ended (cairn umount --force ends it now): {users}"
+                "{point} is in use and will be unmounted when these have ended (cairn umount \
+                 --force ends it now): {users}"
             ),
             (Err(error), None) => {
                 tracing::warn!("{point} cannot be unmounted yet: {}", plain(&error))

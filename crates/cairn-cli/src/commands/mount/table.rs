@@ -122,7 +122,8 @@ mod tests {
 
     #[test]
     fn parses_a_line() {
-        let line = b"79 28 0:52 / /mnt/my\\040disk rw,nosuid shared:1 - fuse.cairn /img/a\\134b#2 ro,user_id=0";
+        let line = b"79 28 0:52 / /mnt/my\\040disk rw,nosuid shared:1 - fuse.cairn /img/a\\134b#2 \
+            ro,user_id=0";
         let mount = parse(line).unwrap();
         assert_eq!(mount.point, Path::new("/mnt/my disk"));
         assert_eq!((mount.kind.as_str(), mount.source.as_str()), ("fuse.cairn", "/img/a\\b#2"));

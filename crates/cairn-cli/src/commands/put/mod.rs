@@ -47,13 +47,17 @@ Examples:
   cairn put disk.img rootfs/etc rootfs/usr /
   tar -cf - src | cairn put disk.img - /src.tar
 
-Trees are copied whole, with owners, modes, times, extended attributes, hard links, holes and devices. A source that ends in /. means \
-what is in it: it goes into the destination itself, which gets the source's attributes. The source - is standard input, and the \
-destination its name. A file that cannot be read, or for which there is no room, is left out, and the status is then 1.
-As with cp -a, an existing file gets the source's contents and attributes, an existing symbolic link is written through, and a file of \
-several names is replaced, so that the other names keep the old contents. The source is read once before the old contents are removed: if that fails, or the image has no room, they remain. If the host of the image has no room, they are lost, and the message says so. From standard input, an existing file gets new contents and keeps its owner and mode.
-With SOURCE_DATE_EPOCH set, the same tree makes the same bytes: times of change later than that are set to it, as tar --clamp-mtime does, and \
-times of access, which reading changes, are those of change.")]
+Trees are copied whole, with owners, modes, times, extended attributes, hard links, holes and \
+devices. A source that ends in /. means what is in it: it goes into the destination itself, which \
+gets the source's attributes. The source - is standard input, and the destination its name. A file \
+that cannot be read, or for which there is no room, is left out, and the status is then 1.
+As with cp -a, an existing file gets the source's contents and attributes, an existing symbolic \
+link is written through, and a file of several names is replaced, so that the other names keep the \
+old contents. The source is read once before the old contents are removed: if that fails, or the \
+image has no room, they remain. If the host of the image has no room, they are lost, and the \
+message says so. From standard input, an existing file keeps its owner and mode.
+With SOURCE_DATE_EPOCH set, the same tree makes the same bytes: times of change later than that \
+are set to it, as tar --clamp-mtime does, and times of access are those of change.")]
 pub struct Args {
     /// Owner of everything copied: UID, UID:GID or :GID. A part that is left out is copied from the
     /// host.

@@ -92,7 +92,8 @@ impl Source<'_> {
             let path = print::escaped(self.path.as_os_str().as_bytes());
             let size = self.size;
             progress.note(&format!(
-                "warning: {path}: its attributes say {size} bytes, but {copied} could be read: these were copied"
+                "warning: {path}: its attributes say {size} bytes, but {copied} could be read: \
+                 these were copied"
             ));
         }
         let set = SetAttributes { size: Some(copied), ..Default::default() };

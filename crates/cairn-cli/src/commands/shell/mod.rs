@@ -35,12 +35,16 @@ Examples:
   EOF
   cairn shell -r -c 'ls -l /etc' -c 'df -h' root.img
 
-The commands are those of cairn that work without a mount (help lists them), without IMAGE: ls -l /etc. Words are quoted as in sh \
-('…', \"…\", \\); # begins a comment; a backslash at the end of a line, or an open quotation, continues the command on the next line. There are no variables, \
-pipes, redirections (get and put copy) and no cd: paths start at the root. The commands expand patterns, also quoted ones; a backslash quotes a character (rm /\\*). exit ends the shell, sync writes everything to the image at once.
-The shell ends at the first command that fails, with its status. With -k it goes on, and its status is that of the first failure. \
-What was done before is in the image when the shell ends, also by SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1 or SIGUSR2: the running \
-command is completed, and the status is 128 and the signal's number.")]
+The commands are those of cairn that work without a mount (help lists them), without IMAGE: ls -l \
+/etc. Words are quoted as in sh ('…', \"…\", \\); # begins a comment; a backslash at the end of a \
+line, or an open quotation, continues the command on the next line. There are no variables, pipes, \
+redirections (get and put copy) and no cd: paths start at the root. The commands expand patterns, \
+also quoted ones; a backslash quotes a character (rm /\\*). exit ends the shell, sync writes \
+everything to the image at once.
+The shell ends at the first command that fails, with its status. With -k it goes on, and its \
+status is that of the first failure. What was done before is in the image when the shell ends, \
+also by SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1 or SIGUSR2: the running command is completed, \
+and the status is 128 and the signal's number.")]
 pub struct Args {
     /// Go on after a command that fails.
     #[arg(short = 'k', long)]
@@ -213,7 +217,8 @@ fn help(of: Option<&OsStr>, output: &mut Output<'_>) -> Outcome {
             }
             writeln!(
                 output,
-                "{:<10} Write everything to the image.\n{:<10} Show the help of a command.\n{:<10} End the shell.",
+                "{:<10} Write everything to the image.\n{:<10} Show the help of a command.\n{:<10} \
+                 End the shell.",
                 "sync", "help", "exit"
             )
         }

@@ -22,23 +22,27 @@ Examples:
   cairn stat --json disk.img /etc/passwd
   cairn stat -c '%a %u:%g %s %n' disk.img '/etc/*.conf'
 
-FORMAT has the directives of stat(1): %a %A mode, %b blocks of %B bytes, %f raw mode, %F kind, %g %u owner, %h links, %i inode, %n name, \
-%N name with target, %o block size, %s size, %t %T device; %w %x %y %z times of birth, access, modification and change, %W %X %Y %Z the \
-same in seconds. A width may follow the %, as in %-10s.
+FORMAT has the directives of stat(1): %a %A mode, %b blocks of %B bytes, %f raw mode, %F kind, %g \
+%u owner, %h links, %i inode, %n name, %N name with target, %o block size, %s size, %t %T device; \
+%w %x %y %z times of birth, access, modification and change, %W %X %Y %Z the same in seconds. A \
+width may follow the %, as in %-10s.
 
-JSON: an array with one object a path: path, inode, generation, kind, mode (octal string), links, uid, gid, size, \
-sectors, device [major, minor], atime, mtime, ctime, crtime ({seconds, nanoseconds}), flags, target, xattrs \
-(name to bytes in hex). A path or target that is not UTF-8 has its exact bytes in hex under path_hex or target_hex; \
-if the name of an extended attribute is not, xattrs_hex has all of them with names in hex.")]
+JSON: an array with one object a path: path, inode, generation, kind, mode (octal string), links, \
+uid, gid, size, sectors, device [major, minor], atime, mtime, ctime, crtime ({seconds, \
+nanoseconds}), flags, target, xattrs (name to bytes in hex). A path or target that is not UTF-8 \
+has its exact bytes in hex under path_hex or target_hex; if the name of an extended attribute is \
+not, xattrs_hex has all of them with names in hex.")]
 pub struct Args {
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
     /// Print this for each file, and a newline.
-    #[arg(short = 'c', long, value_name = "FORMAT", value_parser = Format::parse, conflicts_with = "json")]
+    #[arg(short = 'c', long, value_name = "FORMAT", value_parser = Format::parse,
+        conflicts_with = "json")]
     pub format: Option<Format>,
     /// As -c, without the newline. Understands \n, \t, \0 and \\.
-    #[arg(long, value_name = "FORMAT", value_parser = Format::parse_printf, conflicts_with_all = ["json", "format"])]
+    #[arg(long, value_name = "FORMAT", value_parser = Format::parse_printf,
+        conflicts_with_all = ["json", "format"])]
     pub printf: Option<Format>,
     /// Follow a symbolic link at the end of the path.
     #[arg(short = 'L', long)]

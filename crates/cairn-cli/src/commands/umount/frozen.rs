@@ -28,14 +28,16 @@ pub(super) fn thaw(mount: &Mount) -> Outcome {
     let point = mount.point.display();
     if let Some(users) = users::listed(&in_use::users(mount)) {
         let message = format!(
-            "{point}: in use by {users}, and frozen: end this use, after `cairn thaw {point}` if it waits for that, or give --force \
-             (programs get errors) or --lazy (the daemon goes on)"
+            "{point}: in use by {users}, and frozen: end this use, after `cairn thaw {point}` if \
+             it waits for that, or give --force (programs get errors) or --lazy (the daemon goes \
+             on)"
         );
         return Err(Failure::new(Status::Busy, message));
     }
     if is_in_a_call(mount, &stats) {
         let message = format!(
-            "{point}: the volume is frozen, and a call waits for the thaw, which no signal ends: run `cairn thaw {point}` first"
+            "{point}: the volume is frozen, and a call waits for the thaw, which no signal ends: \
+             run `cairn thaw {point}` first"
         );
         return Err(Failure::new(Status::Busy, message));
     }

@@ -18,7 +18,8 @@ pub(super) fn failure(mount: &Mount) -> Failure {
     let users = users.unwrap_or_else(|| unseen().to_owned());
     let point = mount.point.display();
     let message = format!(
-        "{point}: in use by {users}: end this use, or give --force (programs get errors) or --lazy (the daemon goes on)"
+        "{point}: in use by {users}: end this use, or give --force (programs get errors) or --lazy \
+         (the daemon goes on)"
     );
     Failure::new(Status::Busy, message)
 }
@@ -26,7 +27,8 @@ pub(super) fn failure(mount: &Mount) -> Failure {
 /// What to say if the mount is in use and no user is found.
 fn unseen() -> &'static str {
     if rustix::process::geteuid().is_root() {
-        "what /proc does not show (a call on its way, an NFS export, a process of another container)"
+        "what /proc does not show (a call on its way, an NFS export, a process of another \
+         container)"
     } else {
         "a program that only root can see"
     }

@@ -36,9 +36,11 @@ Examples:
   cairn umount /mnt /media/disk
   cairn umount -a
 
-Returns when the daemon has written everything and released the image. A mount in use is not unmounted: the message names the programs \
-that use it. While the volume is mounted elsewhere too (a bind mount, another mount namespace) the daemon goes on, and umount waits; after 2 \
-seconds it says for what. In scripts give --timeout 60: umount then ends with status 6. The image may be given instead of its mount point.")]
+Returns when the daemon has written everything and released the image. A mount in use is not \
+unmounted: the message names the programs that use it. While the volume is mounted elsewhere too \
+(a bind mount, another mount namespace) the daemon goes on, and umount waits; after 2 seconds it \
+says for what. In scripts give --timeout 60: umount then ends with status 6. The image may be \
+given instead of its mount point.")]
 pub struct Args {
     /// Detach the mount now and do not wait. The daemon ends when the last file is closed.
     #[arg(short = 'l', long, conflicts_with = "force")]
@@ -57,7 +59,8 @@ pub struct Args {
     #[arg(short = 'v', long)]
     pub verbose: bool,
     /// With -a: only mounts of this type, as in umount(8). The only type is cairn.
-    #[arg(short = 't', long = "types", value_name = "TYPE", requires = "all", value_parser = ["cairn", "fuse.cairn"])]
+    #[arg(short = 't', long = "types", value_name = "TYPE", requires = "all",
+        value_parser = ["cairn", "fuse.cairn"])]
     pub kind: Option<String>,
     /// Where images are mounted.
     #[arg(required_unless_present = "all", conflicts_with = "all", value_name = "MOUNTPOINT")]
@@ -207,8 +210,8 @@ fn died(mount: &Mount) -> Outcome {
         return Ok(());
     }
     let message = format!(
-        "{}: unmounted, but its daemon had died (killed, out of memory, or a fault): fsynced data is there, other data may be \
-         missing; mount the volume again, which recovers it",
+        "{}: unmounted, but its daemon had died (killed, out of memory, or a fault): fsynced data \
+         is there, other data may be missing; mount the volume again, which recovers it",
         mount.point.display()
     );
     Err(Failure::new(Status::Io, message))
@@ -375,8 +378,8 @@ fn check_clean(image: &ImageSpec, point: &Path) -> Outcome {
     match cairn::inspect(image, &[]) {
         Ok(cairn::Info::Ext4(info)) if matches!(info.state, "needs recovery" | "not clean") => {
             let message = format!(
-                "{}: unmounted, but the volume is not clean ({}): its daemon died, or its last writes failed: mount it again, which \
-                 recovers it",
+                "{}: unmounted, but the volume is not clean ({}): its daemon died, or its last \
+                 writes failed: mount it again, which recovers it",
                 point.display(),
                 info.state
             );

@@ -124,7 +124,8 @@ impl<'a> Patience<'a> {
         }
         if self.next.is_some_and(|next| passed >= next) {
             output::complain(format_args!(
-                "{}: unmounted here; waiting since {} s: {}. Ending this wait (Ctrl-C, --timeout) does no harm.",
+                "{}: unmounted here; waiting since {} s: {}. Ending this wait (Ctrl-C, --timeout) \
+                 does no harm.",
                 self.mount.point.display(),
                 passed.as_secs(),
                 self.reason(whom)

@@ -210,7 +210,8 @@ fn a_full_volume_changes_nothing() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
     #[test]
-    fn any_mix_of_changes(seed: u32, steps in 1..1200_u32, growth in 3..8_u32, version in 0..3_u8, dir_index: bool) {
+    fn any_mix_of_changes(seed: u32, steps in 1..1200_u32, growth in 3..8_u32, version in 0..3_u8,
+        dir_index: bool) {
         let mut settings = DirSettings { dir_index, ..small_blocks() };
         settings.hash.default_version = version;
         run(settings, seed, steps, growth);
@@ -218,7 +219,8 @@ proptest! {
 
     /// Damaged bytes give errors, and never panics or endless walks.
     #[test]
-    fn damage_is_survived(damage in proptest::collection::vec((0..40_u64, 0..1024_usize, any::<u8>()), 1..20)) {
+    fn damage_is_survived(damage in proptest::collection::vec((0..40_u64, 0..1024_usize,
+        any::<u8>()), 1..20)) {
         let mut settings = small_blocks();
         settings.format.seed = InodeSeed(None);
         let dir = ListedDir::in_memory(settings, 60);
@@ -236,7 +238,8 @@ proptest! {
         let _ = is_empty(&dir);
         for number in 0..1000 {
             let _ = lookup(&dir, &name(number));
-            let _ = add(&dir, &dir.handle(), named(&name(number + 900)), Ino(11), FileKind::Regular);
+            let _ = add(&dir, &dir.handle(), named(&name(number + 900)), Ino(11),
+                FileKind::Regular);
             let _ = remove(&dir, &dir.handle(), &name(number));
         }
     }

@@ -109,7 +109,8 @@ fn impossible_entries_are_named() {
 
 proptest! {
     #[test]
-    fn any_bytes_are_walked_without_panic(mut block in proptest::collection::vec(any::<u8>(), 1024), at in 0..1100_usize) {
+    fn any_bytes_are_walked_without_panic(mut block in proptest::collection::vec(any::<u8>(),
+        1024), at in 0..1100_usize) {
         for format in [PLAIN, SUMMED] {
             prop_assert!(entries(&block, &format).count() <= 1024 / MIN_REC_LEN + 1);
             let _ = (verify_leaf(&block, &format, Ino(2), FileBlock(0)), dots(&block, &format));
@@ -123,7 +124,8 @@ proptest! {
         pack_leaf(&mut block, &SUMMED, names.iter().map(|n| (9, 1, n.as_bytes())));
         verify_leaf(&block, &SUMMED, Ino(2), FileBlock(0)).unwrap();
         let found: Vec<String> =
-            super::tests::names(&block, &SUMMED).into_iter().map(|n| String::from_utf8(n).unwrap()).collect();
+            super::tests::names(&block,
+                &SUMMED).into_iter().map(|n| String::from_utf8(n).unwrap()).collect();
         prop_assert_eq!(found, names);
     }
 }

@@ -63,7 +63,8 @@ fn damage_is_found() {
 
 proptest! {
     #[test]
-    fn any_bytes_are_read_without_panic(mut block in proptest::collection::vec(any::<u8>(), 1024), shaped: bool) {
+    fn any_bytes_are_read_without_panic(mut block in proptest::collection::vec(any::<u8>(), 1024),
+        shaped: bool) {
         if shaped {
             init_inner(&mut block.clone(), &SUMMED, &[(0, FileBlock(1))]);
             block[..4].fill(0);

@@ -94,7 +94,8 @@ fn values_beyond_the_end_or_counted_twice_are_refused() {
 
 proptest! {
     #[test]
-    fn any_bytes_are_decoded_without_panic(mut bytes in proptest::collection::vec(any::<u8>(), 0..1024), sane: bool) {
+    fn any_bytes_are_decoded_without_panic(mut bytes in proptest::collection::vec(any::<u8>(),
+        0..1024), sane: bool) {
         if sane && bytes.len() >= 32 {
             bytes[..4].copy_from_slice(&MAGIC.to_le_bytes());
             bytes[4..12].copy_from_slice(&[1, 0, 0, 0, 1, 0, 0, 0]);
@@ -109,7 +110,8 @@ proptest! {
 
     #[test]
     fn what_is_encoded_is_decoded(
-        all in proptest::collection::btree_map("[a-z]{1,20}", proptest::collection::vec(any::<u8>(), 0..60), 0..12)
+        all in proptest::collection::btree_map("[a-z]{1,20}",
+            proptest::collection::vec(any::<u8>(), 0..60), 0..12)
     ) {
         let mut all: Vec<_> = all.iter().map(|(name, value)| attribute(name, value)).collect();
         let mut area = vec![0; encoded_len(XattrLocation::Inode, &all)];

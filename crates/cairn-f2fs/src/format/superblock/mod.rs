@@ -329,7 +329,8 @@ fn bad(field: &'static str, value: u64, expected: &'static str) -> Corrupt {
 
 /// Copies the fields that have the same name and nearly the same type on both sides.
 macro_rules! conversions {
-    (u16: $($short:ident)*; u32: $($word:ident)*; addr: $($addr:ident)*; nid: $($nid:ident)*; same: $($same:ident)*;) => {
+    (u16: $($short:ident)*; u32: $($word:ident)*; addr: $($addr:ident)*; nid: $($nid:ident)*;
+        same: $($same:ident)*;) => {
         impl Superblock {
             fn from_raw(raw: &RawSuperblock) -> Self {
                 Self {
@@ -341,7 +342,8 @@ macro_rules! conversions {
                     block_count: raw.block_count.get(),
                     volume_name: raw.volume_name.map(U16::get),
                     features: Features::from_bits_retain(raw.feature.get()),
-                    devs: raw.devs.map(|dev| DevicePart { path: dev.path, total_segments: dev.total_segments.get() }),
+                    devs: raw.devs.map(|dev| DevicePart { path: dev.path,
+                        total_segments: dev.total_segments.get() }),
                     qf_ino: raw.qf_ino.map(|ino| Nid(ino.get())),
                 }
             }
@@ -370,12 +372,15 @@ macro_rules! conversions {
 
 conversions! {
     u16: major_ver minor_ver s_encoding s_encoding_flags;
-    u32: log_sectorsize log_sectors_per_block log_blocksize log_blocks_per_seg segs_per_sec secs_per_zone
-        checksum_offset section_count segment_count segment_count_ckpt segment_count_sit segment_count_nat
+    u32: log_sectorsize log_sectors_per_block log_blocksize log_blocks_per_seg segs_per_sec
+        secs_per_zone
+        checksum_offset section_count segment_count segment_count_ckpt segment_count_sit
+            segment_count_nat
         segment_count_ssa segment_count_main extension_count cp_payload crc;
     addr: segment0_blkaddr cp_blkaddr sit_blkaddr nat_blkaddr ssa_blkaddr main_blkaddr;
     nid: root_ino node_ino meta_ino;
-    same: uuid extension_list version init_version encryption_level encrypt_pw_salt hot_ext_count s_stop_reason
+    same: uuid extension_list version init_version encryption_level encrypt_pw_salt hot_ext_count
+        s_stop_reason
         s_errors reserved;
 }
 

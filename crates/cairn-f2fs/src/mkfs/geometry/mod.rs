@@ -77,7 +77,11 @@ impl Geometry {
             Err(Refusal::Never(error)) => Err(error),
             Err(Refusal::TooSmall) => Err(match (&medium.sizes[..], &medium.zones) {
                 ([bytes], None) => too_small(*bytes, options),
-                _ => Error::Option("the devices are too small for F2FS with these options: give larger ones, or leave out -o, -s and -z".into()),
+                _ => Error::Option(
+                    "the devices are too small for F2FS with these options: give \
+                    larger ones, or leave out -o, -s and -z"
+                        .into(),
+                ),
             }),
         }
     }
@@ -100,9 +104,13 @@ fn too_small(bytes: u64, options: &MkfsOptions) -> Error {
     // smallest size.
     let mut sizes = std::iter::successors(Some(MIN_SEGMENTS), |last| Some(last + 1 + last / 64));
     match sizes.by_ref().take_while(|segments| *segments <= MAX_SEGMENTS).find(enough) {
-        Some(segments) => Error::TooSmall { bytes, smallest: smallest(segments, enough) * SEGMENT_BYTES },
+        Some(segments) => {
+            Error::TooSmall { bytes, smallest: smallest(segments, enough) * SEGMENT_BYTES }
+        }
         None => Error::Option(
-            "no size is possible with these overprovision, sections and zones: leave out -o, -s and -z".into(),
+            "no size is possible with these overprovision, sections and zones: leave out -o, -s \
+             and -z"
+                .into(),
         ),
     }
 }
@@ -145,7 +153,8 @@ fn divide(medium: &Medium, options: &MkfsOptions) -> Result<Geometry, Refusal> {
     let zone = u64::from(segs_per_sec) * u64::from(secs_per_zone);
     if zone == 0 || zone > MAX_SEGMENTS {
         return Err(never(
-            "segments per section times sections per zone must be 1 to 8388608: give for example -s 1 -z 1",
+            "segments per section times sections per zone must be 1 to 8388608: give for example \
+             -s 1 -z 1",
         ));
     }
     let zone_bytes = zone * SEGMENT_BYTES;
@@ -219,7 +228,8 @@ fn usable(
     let sequential = medium.sizes[..zones.device].iter().sum::<u64>() + zones.conventional;
     if main_start > sequential {
         let text = format!(
-            "the metadata needs {main_start} bytes that can be written anywhere; there are {sequential}"
+            "the metadata needs {main_start} bytes that can be written anywhere; there are \
+             {sequential}"
         );
         return Err(Refusal::Never(Error::Option(format!(
             "{text}: give a larger conventional device first"
@@ -288,7 +298,8 @@ impl Space {
         let (percent, reserved) = match options.reserved_sections {
             Some(sections) if sections < RESERVED_SECTIONS_MIN => {
                 return Err(Refusal::Never(Error::Option(format!(
-                    "{sections} reserved sections are too few: {RESERVED_SECTIONS_MIN} at least, one for each log and two more"
+                    "{sections} reserved sections are too few: {RESERVED_SECTIONS_MIN} at least, \
+                     one for each log and two more"
                 ))));
             }
             Some(sections) => (

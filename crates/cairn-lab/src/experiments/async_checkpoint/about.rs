@@ -9,10 +9,13 @@ use crate::section::Section;
 
 pub(super) const ABOUT: About = About {
     lines: [
-        "Committed blocks stay in the journal until they are written to their place: the checkpoint.",
+        "Committed blocks stay in the journal until they are written to their place: the \
+         checkpoint.",
         "When the journal is full, every operation waits while somebody checkpoints.",
-        "With async_checkpoint=N, a daemon checkpoints as soon as less than N % of the journal is free.",
-        "It writes the blocks of many transactions in the order of the device, each block once, and commits share the move of the journal's tail.",
+        "With async_checkpoint=N, a daemon checkpoints as soon as less than N % of the journal is \
+         free.",
+        "It writes the blocks of many transactions in the order of the device, each block once, \
+         and commits share the move of the journal's tail.",
         "As long as it writes faster than the journal fills, no operation waits.",
     ],
     drawing: Drawing {

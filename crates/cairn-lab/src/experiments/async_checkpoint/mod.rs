@@ -170,9 +170,10 @@ fn notes(context: &Context) -> Vec<String> {
     let pace = Pace::SSD;
     vec![
         format!(
-            "fs_mark's work: {} threads, files of {} bytes, {} directories in turn of {} files; {} files a thread, {} with -S 1, 3 and 5, {} with -S 4 and 6. \
-             -S: 0 nothing, 1 fsync before close, 2 sync and one fsync, 3 fsync in reverse order at the end, 4 sync and 3, 5 fsync in order \
-             at the end, 6 sync and 5.",
+            "fs_mark's work: {} threads, files of {} bytes, {} directories in turn of {} files; {} \
+             files a thread, {} with -S 1, 3 and 5, {} with -S 4 and 6. -S: 0 nothing, 1 fsync \
+             before close, 2 sync and one fsync, 3 fsync in reverse order at the end, 4 sync and \
+             3, 5 fsync in order at the end, 6 sync and 5.",
             one.threads,
             one.size,
             one.directories,
@@ -182,13 +183,17 @@ fn notes(context: &Context) -> Vec<String> {
             files(SyncMethod::SyncThenReverse)
         ),
         format!(
-            "In process, on memory paced as one queue: {} µs a transfer, {} MiB/s, {} µs a flush. A new volume for each run.",
+            "In process, on memory paced as one queue: {} µs a transfer, {} MiB/s, {} µs a flush. \
+             A new volume for each run.",
             pace.request.as_micros(),
             pace.bandwidth >> 20,
             pace.flush.as_micros()
         ),
-        "op: creating and writing one file. A stall: a handle waited for room in the journal.".to_owned(),
-        "of never full: files/s relative to noasync_checkpoint with the largest journal, in the same repetition."
+        "op: creating and writing one file. A stall: a handle waited for room in the \
+         journal."
+            .to_owned(),
+        "of never full: files/s relative to noasync_checkpoint with the largest journal, in the \
+         same repetition."
             .to_owned(),
     ]
 }

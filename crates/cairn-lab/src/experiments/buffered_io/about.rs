@@ -8,11 +8,13 @@ use crate::section::Section;
 
 pub(super) const ABOUT: About = About {
     lines: [
-        "Block by block, each 4 KiB of a read or a write needs a mapping call and a folio of its own.",
+        "Block by block, each 4 KiB of a read or a write needs a mapping call and a folio of its \
+         own.",
         "With buffered_iomap one mapping call covers the whole extent.",
         "The bytes go to folios of up to 2 MiB, whose memory is recycled with its pages in place.",
         "Write-back maps the longest dirty extent and writes it in one batch.",
-        "Data is written before the handle that maps it, so extents are never unwritten, and commits do not wait for data.",
+        "Data is written before the handle that maps it, so extents are never unwritten, and \
+         commits do not wait for data.",
     ],
     drawing: Drawing {
         height: 20,

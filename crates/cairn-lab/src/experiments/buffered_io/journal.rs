@@ -143,8 +143,9 @@ mod tests {
 
     #[test]
     fn the_kernels_statistics_are_read() {
-        let info = "12 transactions (11 requested), each up to 1365 blocks\naverage: \n  0ms waiting for transaction\n  \
-                    3 handles per transaction\n  5 blocks per transaction\n  6 logged blocks per transaction\n";
+        let info = "12 transactions (11 requested), each up to 1365 blocks\naverage: \n  0ms \
+            waiting for transaction\n  3 handles per transaction\n  5 blocks per transaction\n  6 \
+            logged blocks per transaction\n";
         assert_eq!(logged(info), Some(84.0));
         assert_eq!(logged("0 transactions (0 requested), each up to 1365 blocks\n"), Some(0.0));
         assert_eq!(logged(""), None);

@@ -115,17 +115,21 @@ fn one_row(
 fn notes(bench: &Bench, sizes: Sizes) -> Vec<String> {
     vec![
         format!(
-            "In process, ext4 with 4 KiB blocks. Writes go over files of {} MiB again and again for at least {} ms; reads take a \
-             cold file of {} MiB (holes: as far as they come in that time). On the disk files are half as large.",
+            "In process, ext4 with 4 KiB blocks. Writes go over files of {} MiB again and again \
+             for at least {} ms; reads take a cold file of {} MiB (holes: as far as they come in \
+             that time). On the disk files are half as large.",
             sizes.file >> 20,
             sizes.time.as_millis(),
             sizes.data >> 20
         ),
-        "cached: nothing is written back; write-back: each pass ends with one fsync, which counts; sync: an fsync after each write."
+        "cached: nothing is written back; write-back: each pass ends with one fsync, which counts; \
+         sync: an fsync after each write."
             .to_owned(),
         format!("ramdisk: memory of this process, touched before; disk: {}.", bench.disk_kind()),
-        "memcpy: copying blocks of the same size into memory that was touched before, one after the other, as a cached write does."
+        "memcpy: copying blocks of the same size into memory that was touched before, one after \
+         the other, as a cached write does."
             .to_owned(),
-        "Counters are differences over the timed parts; folios/MiB is what the cache holds at their end.".to_owned(),
+        "Counters are differences over the timed parts; folios/MiB is what the cache holds at \
+         their end.".to_owned(),
     ]
 }

@@ -62,8 +62,10 @@ pub(super) fn measure(context: &Context, findings: &mut Findings) -> Result<()> 
     }
     findings.sections.push(builder.finish());
     findings.notes.push(format!(
-        "Through mounts: fio, psync, one job, files of {} MiB, at most {} ms a row; images on {TMPFS} (ramdisk) and in the scratch \
-         directory (disk). nothing: a server that stores nothing, what FUSE itself costs. The kernel's write-back is as the system has it: cached rows end before it matters.",
+        "Through mounts: fio, psync, one job, files of {} MiB, at most {} ms a row; images on \
+         {TMPFS} (ramdisk) and in the scratch directory (disk). nothing: a server that stores \
+         nothing, what FUSE itself costs. The kernel's write-back is as the system has it: cached \
+         rows end before it matters.",
         sizes.file >> 20,
         runtime(context.scale),
     ));

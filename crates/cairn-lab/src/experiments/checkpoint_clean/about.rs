@@ -9,10 +9,12 @@ use crate::section::Section;
 
 pub(super) const ABOUT: About = About {
     lines: [
-        "At each commit the journal looks for transactions whose blocks are all in their place, to free their space.",
+        "At each commit the journal looks for transactions whose blocks are all in their place, to \
+         free their space.",
         "scan looks at every block of every listed transaction, thousands of them at each commit.",
         "bail_out, which Linux has since 3.18, stops at the first block that is not in its place.",
-        "counted gives each transaction a number of the blocks that are missing; a completed write lowers it.",
+        "counted gives each transaction a number of the blocks that are missing; a completed write \
+         lowers it.",
         "A commit then looks at the oldest transaction's number alone.",
     ],
     drawing: Drawing {

@@ -14,7 +14,8 @@ use crate::experiment::{Context, Experiment, Findings};
 /// The entry in [`crate::experiments`].
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "checkpoint-clean",
-    question: "Is the cost of a commit independent of the number of transactions that wait to be checkpointed?",
+    question: "Is the cost of a commit independent of the number of transactions that wait to be \
+        checkpointed?",
     run,
     about: Some(&about::ABOUT),
 };
@@ -26,17 +27,19 @@ fn run(context: &Context) -> Result<Findings> {
     findings.sections.push(files::visits(context)?);
     findings.goals = goals::all(&findings.sections);
     findings.notes = vec![
-        "Commit cost: a journal alone, in memory; so many transactions are listed, each with a block of its own, then one more block is \
-         committed over and over. A look is a listed block, or (counted) a transaction's counter."
+        "Commit cost: a journal alone, in memory; so many transactions are listed, each with a \
+         block of its own, then one more block is committed over and over. A look is a listed \
+         block, or (counted) a transaction's counter."
             .to_owned(),
         format!(
-            "fs_mark -D 2 -N 2560 -L 1 -S 1 -s 4096, one thread, {} files, in process on memory, a journal that never fills; the rate of the \
-             files written while at least {} transactions are listed stands beside that of all.",
+            "fs_mark -D 2 -N 2560 -L 1 -S 1 -s 4096, one thread, {} files, in process on memory, a \
+             journal that never fills; the rate of the files written while at least {} \
+             transactions are listed stands beside that of all.",
             files::count(context.scale),
             files::LONG
         ),
-        "fs_mark -s 1024 -n 10000 -t 1 -D 100 -N 100, in process on memory, a journal of 16 MiB: what a cleaning looks at \
-         beyond what it frees (a commit cleans once)."
+        "fs_mark -s 1024 -n 10000 -t 1 -D 100 -N 100, in process on memory, a journal of 16 MiB: \
+         what a cleaning looks at beyond what it frees (a commit cleans once)."
             .to_owned(),
     ];
     Ok(findings)

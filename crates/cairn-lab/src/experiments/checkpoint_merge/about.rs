@@ -13,7 +13,8 @@ pub(super) const ABOUT: About = About {
         "Without merging, each caller writes its own, one after another, at its own priority.",
         "With checkpoint_merge, callers queue their requests and wait.",
         "One daemon takes the whole queue, writes one checkpoint, and answers all with its result.",
-        "Before it starts, it waits a moment for the next requests of the last checkpoint's callers.",
+        "Before it starts, it waits a moment for the next requests of the last checkpoint's \
+         callers.",
     ],
     drawing: Drawing {
         height: 22,

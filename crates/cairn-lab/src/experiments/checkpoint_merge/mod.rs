@@ -24,7 +24,8 @@ use threads::{WITH_C, WITHOUT_C};
 /// The entry in [`crate::experiments`].
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "checkpoint-merge",
-    question: "Do concurrent requests share one checkpoint, without waiting for a client of lower weight?",
+    question: "Do concurrent requests share one checkpoint, without waiting for a client of lower \
+        weight?",
     run,
     about: Some(&about::ABOUT),
 };
@@ -73,16 +74,21 @@ fn three_threads(context: &Context) -> Result<crate::Section> {
 fn notes(context: &Context) -> Vec<String> {
     vec![
         format!(
-            "A: {} times touch of a new file and fsync of its directory. B: a stream of 128K writes past the cache to one file, over and over. C: the same as A in \
-             another directory, without end. Memory with {} µs a transfer, {} MiB/s and {} µs a flush is divided strictly among A and the daemons, B, and C \
-             as 50 : 50 : 20: two in a class of weight 100, one in a class of weight 20. A checkpoint is written in the class of the thread that writes it.",
+            "A: {} times touch of a new file and fsync of its directory. B: a stream of 128K \
+             writes past the cache to one file, over and over. C: the same as A in another \
+             directory, without end. Memory with {} µs a transfer, {} MiB/s and {} µs a flush is \
+             divided strictly among A and the daemons, B, and C as 50 : 50 : 20: two in a class of \
+             weight 100, one in a class of weight 20. A checkpoint is written in the class of the \
+             thread that writes it.",
             context.scale.pick(60, 500, 1000),
             PHONE.request.as_micros(),
             PHONE.bandwidth >> 20,
             PHONE.flush.as_micros(),
         ),
-        "Clients: each in its own directory, touch and fsync of the directory as soon as the last one returned; the same memory, one class."
+        "Clients: each in its own directory, touch and fsync of the directory as soon as the last \
+         one returned; the same memory, one class."
             .to_owned(),
-        "The proposal: 68 s without and 48 s with merging (a 256 GB UFS of a phone, 1,000 rounds): 29 % less.".to_owned(),
+        "The proposal: 68 s without and 48 s with merging (a 256 GB UFS of a phone, 1,000 rounds): \
+         29 % less.".to_owned(),
     ]
 }

@@ -8,11 +8,14 @@ use crate::section::Section;
 
 pub(super) const ABOUT: About = About {
     lines: [
-        "On a zoned device F2FS writes to new places only; cleaning moves what is still valid in a section and makes it free.",
+        "On a zoned device F2FS writes to new places only; cleaning moves what is still valid in a \
+         section and makes it free.",
         "greedy cleans the section with the fewest valid blocks, be it data or nodes.",
-        "Nodes are rewritten often, so greedy often cleans node sections that would soon be empty anyway.",
+        "Nodes are rewritten often, so greedy often cleans node sections that would soon be empty \
+         anyway.",
         "data_first cleans data sections, and node sections only when free sections run out.",
-        "adaptive chooses by what a victim costs: valid blocks, and nodes and SIT blocks that their move dirties.",
+        "adaptive chooses by what a victim costs: valid blocks, and nodes and SIT blocks that \
+         their move dirties.",
     ],
     drawing: Drawing {
         height: 17,

@@ -181,20 +181,24 @@ fn measure_all(context: &Context, jobs: Vec<Job>) -> Result<Vec<(Job, Figures)>>
 fn notes(setting: &Setting) -> Vec<String> {
     vec![
         setting.describe(),
-        "WAF: blocks written to the device for each block that the program writes. The classes are per such block, too: user data, data \
-         that cleaning moved, nodes, nodes that only cleaning made to be written, SIT, NAT, summaries (SSA), checkpoint packs (CP)."
+        "WAF: blocks written to the device for each block that the program writes. The classes are \
+         per such block, too: user data, data that cleaning moved, nodes, nodes that only cleaning \
+         made to be written, SIT, NAT, summaries (SSA), checkpoint packs (CP)."
             .to_owned(),
-        "d: mean part of the file that is dirty in memory. victims valid: mean part of a cleaned section that was still in use."
+        "d: mean part of the file that is dirty in memory. victims valid: mean part of a cleaned \
+         section that was still in use."
             .to_owned(),
         format!(
-            "Greedy's floor, data alone: uniform overwrites of {:.2} % of what is neither reserved nor an open log leave victims whose valid part r solves u = (1 - r) / -ln r; \
-             WAF 1 / (1 - r) = {:.2} at d = 0 and {:.2} at d = 0.5 %. The proposal measured 18.75 with greedy and 13.3 with data_first.",
+            "Greedy's floor, data alone: uniform overwrites of {:.2} % of what is neither reserved \
+             nor an open log leave victims whose valid part r solves u = (1 - r) / -ln r; WAF 1 / \
+             (1 - r) = {:.2} at d = 0 and {:.2} at d = 0.5 %. The proposal measured 18.75 with \
+             greedy and 13.3 with data_first.",
             100.0 * setting.utilisation(),
             setting::floor(setting.utilisation(), 0.0),
             setting::floor(setting.utilisation(), 0.005),
         ),
-        "Every block that was written is read back at the end and compared. The work is seeded and no daemon runs beside it, so each \
-         row is measured once, whatever --reps says."
+        "Every block that was written is read back at the end and compared. The work is seeded and \
+         no daemon runs beside it, so each row is measured once, whatever --reps says."
             .to_owned(),
     ]
 }

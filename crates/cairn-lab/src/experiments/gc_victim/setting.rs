@@ -118,7 +118,8 @@ impl Setting {
 
     pub(super) fn describe(&self) -> String {
         format!(
-            "{} zones of {} MiB behind conventional ones that hold the metadata, -Z {RESERVED_SECTIONS} -o {}; a file of {} MiB; cache={} MiB.",
+            "{} zones of {} MiB behind conventional ones that hold the metadata, -Z \
+             {RESERVED_SECTIONS} -o {}; a file of {} MiB; cache={} MiB.",
             self.zones,
             self.zone / MIB,
             self.overprovision,

@@ -260,8 +260,9 @@ fn notes(tables: &[Table], sections: &[Section]) -> Vec<String> {
         .collect();
     if let Some(found) = calibrated(sections) {
         notes.push(format!(
-            "Greedy has the proposal's WAF of {} at d = {:.2} % (straight lines between the rows). There, data_first has {:.2} (proposal: {}) and \
-             moves {:.1} % of greedy's node blocks (proposal: 30.6 %); adaptive has {:.2} and moves {:.1} %.",
+            "Greedy has the proposal's WAF of {} at d = {:.2} % (straight lines between the rows). \
+             There, data_first has {:.2} (proposal: {}) and moves {:.1} % of greedy's node blocks \
+             (proposal: 30.6 %); adaptive has {:.2} and moves {:.1} %.",
             PROPOSED[0],
             found.dirty,
             found.waf[0],

@@ -99,8 +99,9 @@ fn metrics() -> Vec<Metric> {
 fn notes(scratch: &Path, sizes: Sizes) -> Vec<String> {
     vec![
         format!(
-            "Images of {} MiB in {}. fs_mark: {} files of 4 KiB without and {} with fsync; {} MiB in order; {} blocks; a tree of {} files of \
-             4 KiB in directories of 100; {} files in one directory. × is to {KERNEL}.",
+            "Images of {} MiB in {}. fs_mark: {} files of 4 KiB without and {} with fsync; {} MiB \
+             in order; {} blocks; a tree of {} files of 4 KiB in directories of 100; {} files in \
+             one directory. × is to {KERNEL}.",
             sizes.image >> 20,
             scratch.display(),
             sizes.files,
@@ -110,13 +111,16 @@ fn notes(scratch: &Path, sizes: Sizes) -> Vec<String> {
             sizes.tree,
             sizes.names
         ),
-        "empty: answers from a hash table of names and stores no data, by one thread or by one for each ring, with the requests that Cairn \
-         gets by default. fewest: without default_permissions; open, close and extended attributes cost no request. keeps: data is kept in memory. \
-         ÷ empty is to the empty server with the requests of the default options on the same transport."
+        "empty: answers from a hash table of names and stores no data, by one thread or by one for \
+         each ring, with the requests that Cairn gets by default. fewest: without \
+         default_permissions; open, close and extended attributes cost no request. keeps: data is \
+         kept in memory. ÷ empty is to the empty server with the requests of the default options \
+         on the same transport."
             .into(),
-        "For each file, block or MiB: CPU µs of the client's processes and of the server's, requests that the server got, changes of context of both, page faults of \
-         the server and of the client's processes, KiB that Cairn copied between requests and its cache. \
-         The processor time of the kernel's own threads (loop device, write-back) is in no figure."
+        "For each file, block or MiB: CPU µs of the client's processes and of the server's, \
+         requests that the server got, changes of context of both, page faults of the server and \
+         of the client's processes, KiB that Cairn copied between requests and its cache. The \
+         processor time of the kernel's own threads (loop device, write-back) is in no figure."
             .into(),
     ]
 }

@@ -22,7 +22,8 @@ use work::{ALL, Operation, Worker};
 /// The entry in [`crate::experiments`].
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "ops",
-    question: "What do single operations cost in process: nanoseconds, processor time, allocations?",
+    question: "What do single operations cost in process: nanoseconds, processor time, \
+        allocations?",
     run,
     about: None,
 };
@@ -76,8 +77,10 @@ fn many(threads: usize) -> String {
 
 fn notes(files: usize) -> Vec<String> {
     let mut notes = vec![format!(
-        "{files} operations of all threads together (a quarter of them with fsync), each thread in its own directory; volumes of {} MiB in \
-         memory, warm. ns: the time from start to end, divided by the operations of all threads. CPU ns and allocations include those of daemons.",
+        "{files} operations of all threads together (a quarter of them with fsync), each thread in \
+         its own directory; volumes of {} MiB in memory, warm. ns: the time from start to end, \
+         divided by the operations of all threads. CPU ns and allocations include those of \
+         daemons.",
         DEVICE >> 20
     )];
     if !counts() {
