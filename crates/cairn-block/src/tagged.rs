@@ -225,7 +225,7 @@ impl Chunk {
     }
 }
 
-/// See the module.
+/// A device in memory that keeps blocks of test data as tags, and all other blocks as bytes.
 pub struct TaggedMemory {
     geometry: Geometry,
     chunks: Vec<Mutex<Chunk>>,

@@ -13,7 +13,7 @@ use crate::inode::{Inode, access_times};
 use crate::mount_state::MountState;
 use crate::orphan::Orphans;
 
-/// See the module.
+/// The table of inodes of a volume, and what is shared by all of them.
 pub(crate) struct Inodes {
     pub(crate) mount: Arc<MountState>,
     /// Inodes in memory.

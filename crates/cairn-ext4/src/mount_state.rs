@@ -21,7 +21,8 @@ use crate::stop_cause::Stopped;
 use crate::store::Store;
 use crate::txn::{Handle, Txn};
 
-/// See the module.
+/// The options in force, where changes go, and whether the volume is writable, read-only or
+/// stopped.
 pub(crate) struct MountState {
     store: Store,
     /// The destination of metadata changes. It is replaced when the volume turns read-only or

@@ -23,7 +23,7 @@ use crate::mount_state::MountState;
 use crate::space::BlockSource;
 use crate::txn::{Handle, PartialChange};
 
-/// See the module.
+/// Starts handles for operations, and says where their blocks come from.
 pub(crate) struct Operations {
     pub(crate) inodes: Arc<Inodes>,
     /// Block and inode allocation.

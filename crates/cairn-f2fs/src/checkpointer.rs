@@ -27,7 +27,7 @@ use crate::store::Store;
 /// A postponed checkpoint is due again after this long.
 const POSTPONED: Duration = Duration::from_secs(1);
 
-/// See the module.
+/// Writes inodes and directories into checkpoints, and asks for one at intervals.
 pub(crate) struct Checkpointer {
     mount: Arc<MountState>,
     inodes: Arc<Inodes>,

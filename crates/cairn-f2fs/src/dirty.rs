@@ -11,7 +11,7 @@ use cairn_base::ranked_lock::{Mutex, Rank};
 use crate::format::Nid;
 use crate::inode::Inode;
 
-/// See the module.
+/// References to the inodes that the next checkpoint must write, by nid.
 pub(crate) struct DirtyInodes(Mutex<BTreeMap<Nid, Arc<Inode>>>);
 
 impl Default for DirtyInodes {

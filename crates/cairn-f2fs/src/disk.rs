@@ -25,7 +25,7 @@ use crate::store::Store;
 /// The addresses of the superblock's copies in the order of writing: the second one first.
 pub(crate) const SUPERBLOCKS: [Pba; 2] = [Pba(0), Pba(1)];
 
-/// See the module.
+/// The parts of a volume on its device, read-only or with a [`Store`].
 pub struct Disk {
     /// The device, which counts flushes in [`Disk::flushes`].
     pub device: Arc<dyn BlockDevice>,

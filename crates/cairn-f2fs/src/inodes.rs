@@ -21,7 +21,7 @@ use crate::mount_state::MountState;
 use crate::segment::Mode;
 use crate::space::Pending;
 
-/// See the module.
+/// The table of inodes of a volume, and what is shared by all of them.
 pub struct Inodes {
     pub(crate) disk: Arc<Disk>,
     pub(crate) mount: Arc<MountState>,

@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::options::MountOptions;
 use crate::store::Store;
 
-/// See the module.
+/// The options in force, and whether the volume is writable, read-only or stopped.
 pub(crate) struct MountState {
     pub(crate) disk: Arc<Disk>,
     options: Mutex<Arc<MountOptions>>,

@@ -28,7 +28,7 @@ use cairn_base::stats::Counter;
 
 use crate::error::{Error, Result};
 
-/// See the module.
+/// Operations hold it shared, and a checkpoint exclusively while it takes its snapshot.
 pub(crate) struct OperationLock {
     reading: RwLock<()>,
     data: RwLock<()>,

@@ -70,7 +70,7 @@ struct State {
     wrong: bool,
 }
 
-/// See the module.
+/// The counts of blocks and nodes of a volume: valid, reserved and free.
 pub(crate) struct Space {
     user_blocks: u64,
     section_capacity: u32,

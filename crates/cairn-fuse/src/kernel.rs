@@ -60,7 +60,7 @@ struct Shared {
     added: Condvar,
 }
 
-/// See the module. Dropped, it ends its thread.
+/// Queues invalidations for the thread that sends them. When it is dropped, the thread ends.
 pub(crate) struct Kernel {
     shared: Arc<Shared>,
     /// The kernel has dirty pages of its own.

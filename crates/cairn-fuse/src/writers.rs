@@ -26,7 +26,7 @@ struct Open {
     others: u32,
 }
 
-/// See the module.
+/// The open handles that may write, by node.
 #[derive(Default)]
 pub(crate) struct Writers {
     open: Mutex<HashMap<u64, Open>>,

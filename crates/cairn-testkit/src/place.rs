@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
-/// See the module. When it is dropped, all mounts in it are detached, the latest first, and it is
+/// The directory. When it is dropped, all mounts in it are detached, the latest first, and it is
 /// removed.
 #[derive(Debug)]
 pub struct Place(TempDir);

@@ -36,7 +36,8 @@ pub(crate) type Check = Box<dyn Fn(&OpenOptions) -> Result<(), String> + Send + 
 /// Whether the image can be written, or why not.
 pub(crate) type CanWrite = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
 
-/// See the module.
+/// A volume that can be opened again for writing, behind one
+/// [`FileSystem`](cairn_vfs::FileSystem).
 pub(crate) struct Reopened {
     root: Ino,
     open: Open,

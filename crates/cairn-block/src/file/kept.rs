@@ -13,7 +13,7 @@ use super::open::{self, OpenOptions};
 use super::{FileDevice, open_image};
 use crate::error::{Error, ErrorKind, Result};
 
-/// See the module.
+/// The open image of a read-only volume, and its name.
 #[derive(Debug)]
 pub struct KeptImage {
     /// Without locks; a device that is made of it takes them.

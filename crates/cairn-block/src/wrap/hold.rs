@@ -22,7 +22,7 @@ pub enum Flushing {
     Failing,
 }
 
-/// See the module.
+/// A device whose flushes wait until a test releases them.
 pub struct Hold {
     inner: Arc<dyn BlockDevice>,
     state: Mutex<State>,

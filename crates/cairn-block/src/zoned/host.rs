@@ -18,7 +18,7 @@ use crate::{Bytes, IoBuf, buffer};
 
 const SECTOR: u64 = 512;
 
-/// See the module.
+/// A zoned block device of the host, opened with `O_DIRECT`.
 pub struct HostZoned {
     file: DirectFile,
     limits: ZoneLimits,

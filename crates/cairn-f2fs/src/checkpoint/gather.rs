@@ -16,7 +16,7 @@ const FASTEST: Duration = Duration::from_micros(200);
 /// Most batches without a wait after no request arrived.
 const MOST_SKIPPED: u32 = 16;
 
-/// See the module.
+/// What the length of the wait follows from.
 #[derive(Debug, Default)]
 pub(super) struct Gather {
     /// Requests that are expected.

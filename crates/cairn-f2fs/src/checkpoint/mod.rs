@@ -92,7 +92,7 @@ pub struct Parts {
     pub(crate) discard: bool,
 }
 
-/// See the module.
+/// Writes checkpoints, one at a time, with the requests that each of them serves.
 pub struct Checkpoints {
     parts: Parts,
     hook: OnceLock<Weak<dyn Hook>>,

@@ -38,7 +38,7 @@ struct State<Q, A> {
     serving: bool,
 }
 
-/// See the module.
+/// Requests of type `Q` that wait for answers of type `A`.
 pub(super) struct Queue<Q, A> {
     state: Mutex<State<Q, A>>,
     /// Notifies the daemon that requests have arrived.

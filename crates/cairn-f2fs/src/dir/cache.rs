@@ -113,7 +113,7 @@ impl State {
     }
 }
 
-/// See the module.
+/// The blocks of one directory that are in memory.
 pub(crate) struct DirCache {
     blocks: Arc<Blocks>,
     all: Arc<DirCaches>,

@@ -129,7 +129,7 @@ impl Cleaner {
     }
 }
 
-/// See the module.
+/// When the daemon cleans next, and what it waits for.
 pub(crate) struct GcDaemon {
     cleaner: Weak<Cleaner>,
     state: Mutex<State>,

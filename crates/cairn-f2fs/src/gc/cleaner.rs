@@ -18,7 +18,7 @@ use crate::mount_state::MountState;
 use crate::segment::SectionInfo;
 use crate::store::Store;
 
-/// See the module.
+/// Chooses victims and moves their valid blocks; one thread cleans at a time.
 pub(crate) struct Cleaner {
     pub(crate) mount: Arc<MountState>,
     pub(crate) inodes: Arc<Inodes>,

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use cairn_base::runtime::{Event, Runtime};
 
-/// See the module.
+/// The requests of foreground cleaning that wait for the daemon.
 #[derive(Default)]
 pub(crate) struct Merged {
     asked: AtomicU64,

@@ -43,7 +43,7 @@ use crate::error::Result;
 use crate::format::path::TreeShape;
 use crate::space::{Reservation, Space};
 
-/// See the module.
+/// The runs of a file's map that are in memory, and its reservations.
 pub(crate) struct FileMap {
     state: Mutex<State>,
     pub(super) allocating_slots: Mutex<()>,

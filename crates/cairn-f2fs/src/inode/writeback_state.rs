@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use cairn_base::ranked_lock::{Mutex, Rank};
 use cairn_cache::writeback::Flushable;
 
-/// See the module.
+/// What fsync and write-back must know of an inode.
 pub(crate) struct SyncState {
     /// Held by the fsync that writes the inode's nodes.
     pub(crate) order: Mutex<()>,

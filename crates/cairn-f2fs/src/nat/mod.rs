@@ -47,7 +47,7 @@ use free::FreeNids;
 /// Order among the locks of rank Allocator.
 const LOCK_ORDER: u64 = 1;
 
-/// See the module.
+/// The NAT of a mounted volume, with the changes since the last checkpoint.
 pub struct Nat {
     layout: Arc<Layout>,
     cache: Arc<BufferCache>,

@@ -35,7 +35,7 @@ pub(crate) use nodes::Room;
 pub(crate) use nodes::{NODE_BYTES, Nodes};
 pub(crate) use write::PlacedNodes;
 
-/// See the module.
+/// Reads nodes, and keeps those that roll-forward changed.
 pub(crate) struct NodeCache {
     layout: Arc<Layout>,
     buffers: Arc<BufferCache>,

@@ -52,7 +52,7 @@ pub(crate) struct Removed {
     at_once: bool,
 }
 
-/// See the module.
+/// The node blocks of a writable volume that are in memory.
 pub struct Nodes {
     pub(super) layout: Layout,
     pub(super) device: Arc<dyn BlockDevice>,

@@ -9,7 +9,7 @@ const QUOTA: &str =
     "quotas are neither counted nor enforced here: leave it out, or mount with the kernel";
 const DEBUG: &str = "it is for developers of Linux: leave it out";
 
-/// See the module.
+/// The words, and for each what is said about it.
 pub(super) const WORDS: &Vocabulary = &[
     (
         &[

@@ -56,7 +56,7 @@ struct Fields {
 /// Entries that the chain adds to a directory: name → inode and kind.
 pub(crate) type AddedEntries = BTreeMap<NameBuf, (Nid, FileKind)>;
 
-/// See the module.
+/// The nodes, entries and inodes that roll-forward changed, by nid.
 #[derive(Debug, Default)]
 pub(crate) struct Overlay {
     nodes: HashMap<Nid, Change>,

@@ -71,7 +71,7 @@ pub enum Mode {
     Lfs,
 }
 
-/// See the module.
+/// The six logs and the segment table of a writable volume.
 pub struct Segments {
     layout: Layout,
     mode: Mode,

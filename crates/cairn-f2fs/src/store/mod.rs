@@ -45,7 +45,7 @@ pub struct StoreOptions {
     pub(crate) discard: bool,
 }
 
-/// See the module.
+/// The parts that write a volume: space, NAT, segments, nodes, checkpoints.
 pub struct Store {
     /// Geometry.
     pub(crate) layout: Layout,

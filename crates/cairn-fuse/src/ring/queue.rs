@@ -81,7 +81,7 @@ pub(super) struct Threads {
     pub(super) bell: Arc<Bell>,
 }
 
-/// See the module.
+/// One ring with its entries, and the lock that its threads take in turn.
 pub(super) struct Queue {
     shared: Arc<Shared>,
     workers: Arc<Workers>,

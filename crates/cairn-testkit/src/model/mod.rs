@@ -32,7 +32,7 @@ const DEFAULT_BLOCKS: u64 = 1 << 30;
 /// Inodes in all.
 const MAX_INODES: u64 = 1 << 24;
 
-/// The oracle. See the module.
+/// The oracle: what ext4 would hold and answer.
 pub struct Model {
     state: Mutex<State>,
 }

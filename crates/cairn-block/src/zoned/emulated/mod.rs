@@ -24,7 +24,7 @@ use crate::device::{
 };
 use crate::error::{Error, ErrorKind, Operation, Result};
 
-/// See the module.
+/// A device with zones on a device that has none.
 pub struct Emulated {
     inner: Arc<dyn BlockDevice>,
     layout: ZoneLayout,

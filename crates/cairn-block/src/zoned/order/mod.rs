@@ -29,7 +29,7 @@ mod lane;
 
 use lane::{Lane, Waiting};
 
-/// See the module.
+/// A zoned device whose callers need not write a zone in order.
 pub struct ZoneOrder {
     lanes: Arc<Lanes>,
 }

@@ -54,7 +54,8 @@ pub(super) struct Section {
     pub(super) nodes: u32,
 }
 
-/// See the module.
+/// The state of every segment: valid blocks now, in the checkpoint in flight and in the last
+/// one.
 pub(super) struct Table {
     segments: Vec<Segment>,
     sections: Vec<Section>,

@@ -19,7 +19,7 @@ use cairn_base::units::as_index;
 use super::segment::{BlockSet, Map};
 use crate::format::{SegNo, bits, block};
 
-/// See the module.
+/// A bit for each block that is free and may still hold data on the device.
 pub(in crate::segment) struct Undiscarded {
     segments: Vec<BlockSet>,
     blocks: u64,
