@@ -102,6 +102,7 @@ impl Failure {
             E::Io(_) => (Status::Io, None),
             E::Busy => (Status::Busy, None),
             E::IsDirectory => (Status::Failed, Some("name a file")),
+            E::NotFound => (Status::Failed, Some("check the name; `cairn ls` lists a directory")),
             E::NotEmpty => (Status::Failed, Some("remove what is in it first")),
             E::NoSpace => (Status::Failed, Some("remove something, or make a larger image")),
             _ => (Status::Failed, None),
@@ -191,7 +192,7 @@ impl Failure {
         // Without the `.` of `directory/.`.
         let path: PathBuf = path.as_ref().components().collect();
         let what = match error.kind() {
-            Kind::NotFound => "no such file on this host".to_owned(),
+            Kind::NotFound => "no such file on this host: check the name".to_owned(),
             _ => plain(error),
         };
         let path = print::escaped(path.as_os_str().as_bytes());
@@ -349,7 +350,7 @@ mod tests {
         assert_eq!(
             lines,
             [
-                "x: /a: no such file or directory",
+                "x: /a: no such file or directory: check the name; `cairn ls` lists a directory",
                 "x: /b: stale inode number: run fsck.f2fs on the image"
             ]
         );
@@ -360,7 +361,8 @@ mod tests {
     #[test]
     fn system_errors_read_as_part_of_a_sentence() {
         let error = std::io::Error::from_raw_os_error(2);
-        assert_eq!(Failure::host("/x", &error).to_string(), "/x: no such file on this host");
+        let text = Failure::host("/x", &error).to_string();
+        assert_eq!(text, "/x: no such file on this host: check the name");
     }
 
     #[test]

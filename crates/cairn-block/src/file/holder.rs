@@ -127,8 +127,15 @@ fn is_source(source: &str, image: &Path) -> bool {
         true => source == image,
         false => source.file_name().is_some() && source.file_name() == image.file_name(),
     };
+    let is = |source: &Path| is(source) || is_one_file(source, image);
     let before = |mark| source.rsplit_once(mark).is_some_and(|(path, _)| is(Path::new(path)));
     is(Path::new(source)) || before('#') || before('?')
+}
+
+/// True if both names lead to one file: an image may have several.
+fn is_one_file(one: &Path, other: &Path) -> bool {
+    let identity = |path: &Path| Some(std::fs::metadata(path).ok()?).map(|it| (it.dev(), it.ino()));
+    one.is_absolute() && identity(one).is_some_and(|found| Some(found) == identity(other))
 }
 
 /// Decodes the table's `\040` and the like.

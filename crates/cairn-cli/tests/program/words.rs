@@ -326,7 +326,13 @@ fn a_shell_runs_many_commands_and_says_which_failed() {
         let (status, _, stderr) = shell(&image, &[], failing);
         assert_eq!(
             (status, stderr),
-            (1, format!("cairn: {image}: line 2: /none: no such file or directory\n"))
+            (
+                1,
+                format!(
+                    "cairn: {image}: line 2: /none: no such file or directory: check the name; \
+                     `cairn ls` lists a directory\n"
+                )
+            )
         );
         assert_eq!(works(&["ls", "-d", &image, "/before"]), "/before\n");
         fails(&["ls", "-d", &image, "/after"], 1);

@@ -50,6 +50,10 @@ fn the_image_stands_for_its_mount() {
     }
     let held = format!("in use: mounted on {} (process ", root.display());
     refused(&cairn(&["ls"], &image), &[&*held]);
+    // A second name of the image is in use by the same mount.
+    let link = image.with_file_name("link");
+    std::fs::hard_link(&image, &link).unwrap();
+    refused(&cairn(&["ls"], &link), &[&*held]);
     let output = cairn(&["umount"], &image);
     assert!(output.status.success(), "{output:?}");
     assert_eq!(volume.await_end(), "");
