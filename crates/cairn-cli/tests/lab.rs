@@ -260,7 +260,14 @@ fn ops_counts_the_allocations_of_an_operation() {
             assert!(of(row, "allocations") < 1.0, "{subject}: {row}");
         }
         // Other threads' allocations count, too.
-        for (row, most) in [("create", 10.0), ("unlink", 8.0)] {
+        let limits = [
+            ("create", 8.0),
+            ("unlink", 4.0),
+            ("create + write 4K", 18.0),
+            ("create + write 4K + fsync", 60.0),
+            ("write 4K + fsync", 26.0),
+        ];
+        for (row, most) in limits {
             let found = of(row, "allocations");
             assert!(found < most, "{subject}: {row} takes {found}");
         }
