@@ -22,6 +22,9 @@ const CHUNK: usize = 1 << 18;
 /// Runs of zeros of this size are left out of the spool.
 const HOLE: usize = 4096;
 
+/// A container image has layers for at most this many times the bytes of the volume.
+const LAYERS: u64 = 8;
+
 /// How much of the sources is taken.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
@@ -87,35 +90,72 @@ impl Stores {
         let (store, file, at) = match &self.spool {
             Some(spool) => (spool.store, spool.file.clone(), spool.len),
             None => {
-                let file = tempfile::tempfile_in(&self.directory);
-                let file = file.map_err(|error| KeepError::Write(self.directory.clone(), error))?;
-                let file = Arc::new(file);
-                let store = self.add(file.clone());
+                let (file, store) = self.add_temporary()?;
                 self.spool = Some(Spool { store, file: file.clone(), len: 0 });
                 (store, file, 0)
             }
         };
         let end = at.checked_add(len).filter(|end| *end <= self.limit);
         let end = end.ok_or(KeepError::TooMuch(self.limit))?;
-        let written = |error| KeepError::Write(self.directory.clone(), error);
         let mut buffer = vec![0; usize::try_from(len).unwrap_or(CHUNK).min(CHUNK)];
         let mut place = at;
         while place < end {
             let want = usize::try_from(end - place).unwrap_or(CHUNK).min(buffer.len());
             let piece = buffer.get_mut(..want).unwrap_or_default();
             from.read_exact(piece).map_err(KeepError::Read)?;
-            for part in piece.chunks(HOLE) {
-                if part.iter().any(|byte| *byte != 0) {
-                    file.write_all_at(part, place).map_err(written)?;
-                }
-                place += part.len() as u64;
-            }
+            self.write(&file, piece, place)?;
+            place += piece.len() as u64;
         }
-        file.set_len(end).map_err(written)?;
+        file.set_len(end).map_err(|error| KeepError::Write(self.directory.clone(), error))?;
         if let Some(spool) = &mut self.spool {
             spool.len = end;
         }
         Ok((store, at))
+    }
+
+    /// Keeps all of a stream in a store of its own.
+    pub(crate) fn keep_all(&mut self, from: &mut dyn Read) -> Result<(Arc<File>, u32), KeepError> {
+        let (file, store) = self.add_temporary()?;
+        let limit = self.limit.saturating_mul(LAYERS);
+        let (mut piece, mut place) = (vec![0; CHUNK], 0_u64);
+        loop {
+            let count = match from.read(&mut piece) {
+                Ok(count) => count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(KeepError::Read(error)),
+            };
+            if count == 0 {
+                break;
+            }
+            if place.saturating_add(count as u64) > limit {
+                return Err(KeepError::TooMuch(limit));
+            }
+            self.write(&file, piece.get(..count).unwrap_or_default(), place)?;
+            place += count as u64;
+        }
+        file.set_len(place).map_err(|error| KeepError::Write(self.directory.clone(), error))?;
+        Ok((file, store))
+    }
+
+    /// Adds a file without a name in the directory of the output.
+    fn add_temporary(&mut self) -> Result<(Arc<File>, u32), KeepError> {
+        let file = tempfile::tempfile_in(&self.directory);
+        let file = file.map_err(|error| KeepError::Write(self.directory.clone(), error))?;
+        let file = Arc::new(file);
+        let store = self.add(file.clone());
+        Ok((file, store))
+    }
+
+    /// Writes what is not zero.
+    fn write(&self, file: &File, bytes: &[u8], mut place: u64) -> Result<(), KeepError> {
+        for part in bytes.chunks(HOLE) {
+            if part.iter().any(|byte| *byte != 0) {
+                let written = file.write_all_at(part, place);
+                written.map_err(|error| KeepError::Write(self.directory.clone(), error))?;
+            }
+            place += part.len() as u64;
+        }
+        Ok(())
     }
 
     /// Fills `buffer` with the file's bytes at `offset`, which all lie in one data range.

@@ -115,6 +115,16 @@ pub(super) fn is_container(names: &[Vec<u8>]) -> bool {
         && names.iter().any(is_saved)
 }
 
+/// True if an archive whose first member has this name may be that of a container image.
+pub(super) fn may_begin(name: &[u8]) -> bool {
+    const NAMES: [&[u8]; 5] = [b"blobs", b"oci-layout", b"index", b"manifest", b"repositories"];
+    /// Digits of a digest.
+    const DIGEST: usize = 64;
+    let first = name.split(|byte| matches!(byte, b'/' | b'.')).next().unwrap_or_default();
+    let is_digest = first.len() == DIGEST && first.iter().all(u8::is_ascii_hexdigit);
+    is_digest || NAMES.contains(&first)
+}
+
 /// Puts the image of an archive in: of `docker save`, or an OCI layout in a tar archive.
 ///
 /// # Errors

@@ -28,7 +28,7 @@ use crate::store::Limits;
 use crate::tree::Tree;
 
 /// Bytes that tell what an archive is.
-const START: u64 = 512;
+const START: u64 = 1024;
 
 /// A source as it was named.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,7 +59,8 @@ fn read(assembly: &mut Assembly, source: &Source) -> Result<()> {
     let shown = path.display().to_string();
     if source.name == "-" {
         let stream = Stream::pipe(io::stdin());
-        return archive(assembly, "standard input", stream.map_err(|e| unread(&shown, &e))?);
+        let stream = stream.map_err(|error| unread(&shown, &error))?;
+        return archive(assembly, "standard input", stream, source.platform.as_deref());
     }
     let image = ImageSpec::parse(&source.name).map_err(Error::image)?;
     if image.part != Part::Whole {
@@ -79,21 +80,33 @@ fn read(assembly: &mut Assembly, source: &Source) -> Result<()> {
     let file = File::open(path).map_err(|error| Error::host(path, error))?;
     if !metadata.is_file() {
         let stream = Stream::pipe(file);
-        return archive(assembly, &shown, stream.map_err(|error| unread(&shown, &error))?);
+        let stream = stream.map_err(|error| unread(&shown, &error))?;
+        return archive(assembly, &shown, stream, platform);
     }
     let file = Arc::new(file);
     let store = assembly.stores.add(file.clone());
+    in_place(assembly, &shown, (file, store), platform)
+}
+
+/// Puts in an archive that is a whole store.
+fn in_place(
+    assembly: &mut Assembly,
+    source: &str,
+    (file, store): (Arc<File>, u32),
+    platform: Option<&str>,
+) -> Result<()> {
+    let len = file.metadata().map_err(|error| Error::host(source, error))?.len();
     let stream = || {
-        let stream = Stream::in_store(file.clone(), store, 0, metadata.len());
-        stream.map_err(|error| unread(&shown, &error))
+        let stream = Stream::in_store(file.clone(), store, 0, len);
+        stream.map_err(|error| unread(source, &error))
     };
     // Only what is read in place can be looked at twice.
     if let start @ Stream::Place(_) = stream()?
         && container::is_container(&tar::names(start))
     {
-        return container::archive(assembly, &shown, stream()?, platform);
+        return container::archive(assembly, source, stream()?, platform);
     }
-    archive(assembly, &shown, stream()?)
+    archive(assembly, source, stream()?, platform)
 }
 
 /// True if an ext4 or F2FS volume begins there: both have a magic number in their superblock.
@@ -115,12 +128,26 @@ fn unread(source: &str, error: &io::Error) -> Error {
 }
 
 /// Puts an archive in whose kind its first bytes tell.
-fn archive(assembly: &mut Assembly, source: &str, mut stream: Stream) -> Result<()> {
+fn archive(
+    assembly: &mut Assembly,
+    source: &str,
+    mut stream: Stream,
+    platform: Option<&str>,
+) -> Result<()> {
     let mut start = Vec::new();
     let read = stream.by_ref().take(START).read_to_end(&mut start);
     read.map_err(|error| unread(source, &error))?;
     if tar::is_tar(&start) {
-        return tar::read(assembly, source, stream.unread(start), false);
+        let begins = container::may_begin(&tar::first_name(&start));
+        let read_once = matches!(stream, Stream::Pipe(_));
+        let mut stream = stream.unread(start);
+        // The list of layers may be the last member, so such an archive is read twice.
+        if begins && read_once {
+            let kept = assembly.stores.keep_all(&mut stream);
+            let kept = kept.map_err(|error| Error::source(source, reasons::kept(&error)))?;
+            return in_place(assembly, source, kept, platform);
+        }
+        return tar::read(assembly, source, stream, false);
     }
     if cpio::is_cpio(&start) {
         return cpio::read(assembly, source, stream.unread(start));

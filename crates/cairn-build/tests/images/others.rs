@@ -200,6 +200,14 @@ fn layers_of_container_images_are_applied_in_order() {
     shell(&format!("tar -C {} -cf {} .", text(&at("layout")), text(&at("oci.tar"))));
     build(of_platform("linux/amd64", &at("oci.tar"))).unwrap();
     check_layers(&image);
+    // Compressed, and as a stream that can be read only once.
+    shell(&format!("cd {}; gzip -k oci.tar; mkfifo pipe", text(place.path())));
+    build(of_platform("linux/amd64", &at("oci.tar.gz"))).unwrap();
+    check_layers(&image);
+    let mut writer = Command::new("cp").arg(at("oci.tar")).arg(at("pipe")).spawn().unwrap();
+    build(of_platform("linux/amd64", &at("pipe"))).unwrap();
+    assert!(writer.wait().unwrap().success());
+    check_layers(&image);
     // As docker save writes it.
     shell(&format!(
         "cd {}; mkdir -p docker/a docker/b docker/c; cp 1.tar docker/a/layer.tar
@@ -210,6 +218,15 @@ fn layers_of_container_images_are_applied_in_order() {
         text(&at("work"))
     ));
     built(Format::Ext4, &image, &[text(&at("work/docker.tar"))]);
+    check_layers(&image);
+    // The names of layers are digests.
+    shell(&format!(
+        "cd {0}; id=$(printf %064d 7); mv docker/a docker/$id
+        sed -i s:a/:$id/: docker/manifest.json
+        tar -C docker -c $id b c manifest.json | zstd -q >docker.tar.zst",
+        text(&at("work"))
+    ));
+    built(Format::Ext4, &image, &[text(&at("work/docker.tar.zst"))]);
     check_layers(&image);
 }
 

@@ -14,8 +14,9 @@ use parking_lot::Mutex;
 
 use super::device::MAX_WRITE;
 
-/// Most free areas that are kept. Write-back of a stream frees eight at once, and about as many more come
-/// in through two rings while it works. What is not kept costs 256 page faults the next time.
+/// Most free areas that are kept. Write-back of a stream frees eight at once, and about as many
+/// more come in through two rings while it works. What is not kept costs 256 page faults the next
+/// time.
 const KEPT: usize = 20;
 
 /// The areas of a mount.

@@ -44,10 +44,24 @@ pub(super) fn names(mut stream: Stream) -> Vec<Vec<u8>> {
         if names.len() >= SCANNED || stream.skip(padded(header.size)).is_err() {
             break;
         }
-        let name = header.path.strip_prefix(b"./").unwrap_or(&header.path);
-        names.push(name.to_vec());
+        names.push(plain(&header.path));
     }
     names
+}
+
+/// The name of the first member that is not the directory itself, if its header is in `start`.
+pub(super) fn first_name(start: &[u8]) -> Vec<u8> {
+    let names = start.chunks_exact(BLOCK).map_while(|block| match header::decode(block) {
+        Ok(Decoded::Header(header)) => Some((plain(&header.path), header.size)),
+        _ => None,
+    });
+    let mut inside = true;
+    let mut names = names.take_while(|(_, size)| std::mem::replace(&mut inside, *size == 0));
+    names.find(|(name, _)| !name.is_empty() && name != b".").unwrap_or_default().0
+}
+
+fn plain(name: &[u8]) -> Vec<u8> {
+    name.strip_prefix(b"./").unwrap_or(name).to_vec()
 }
 
 /// With what fills the last block.
