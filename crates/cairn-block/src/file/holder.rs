@@ -45,6 +45,10 @@ impl Holder {
                 Some(point) => {
                     format!("in use: mounted on {point} (process {pid}): `cairn umount {point}`")
                 }
+                None if self.shares_mounts() => format!(
+                    "in use by process {pid} (cairn mount), whose mount was detached (umount \
+                     --lazy): wait until the last program that uses it has ended, or end that one"
+                ),
                 None => format!(
                     "in use by process {pid} (cairn mount), in another mount namespace: unmount it \
                      there, with `nsenter --target {pid} --mount cairn umount MOUNTPOINT`"
@@ -58,6 +62,12 @@ impl Holder {
                  MOUNTPOINT`), else wait until that program has ended"
             ),
         }
+    }
+
+    /// True if it is in the mount namespace of this process.
+    fn shares_mounts(&self) -> bool {
+        let namespace = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/mnt")).ok();
+        namespace(&self.pid).is_some_and(|found| Some(found) == namespace("self"))
     }
 
     /// The first argument, if it is the name of a command.

@@ -31,12 +31,27 @@ pub enum Compression {
 
 impl Compression {
     /// What the end of a name says: `.gz`, `.tgz`, `.zst` or `.tzst`.
-    #[must_use]
-    pub fn of_name(path: &Path) -> Self {
+    ///
+    /// # Errors
+    /// It says that the file is of a form that is not written.
+    pub fn of_name(path: &Path) -> Result<Self> {
         match path.extension().and_then(|end| end.to_str()) {
-            Some("gz" | "tgz") => Self::Gzip,
-            Some("zst" | "tzst") => Self::Zstd,
-            _ => Self::None,
+            Some("gz" | "tgz") => Ok(Self::Gzip),
+            Some("zst" | "tzst") => Ok(Self::Zstd),
+            Some(end @ ("xz" | "txz" | "bz2" | "tbz" | "tbz2" | "lz4" | "lzma" | "Z")) => {
+                Err(Error::Usage(format!(
+                    "{}: .{end} is not written: give .tar, .tar.gz or .tar.zst, or compress the \
+                     stream of `-o -`",
+                    path.display()
+                )))
+            }
+            Some(end @ ("cpio" | "zip" | "7z" | "img" | "sqfs" | "squashfs")) => {
+                Err(Error::Usage(format!(
+                    "{}: .{end} is not written: the archive is a tar, so give .tar",
+                    path.display()
+                )))
+            }
+            _ => Ok(Self::None),
         }
     }
 }

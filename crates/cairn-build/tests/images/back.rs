@@ -24,7 +24,7 @@ fn exported(image: &Path, output: &Path) {
     export(ExportOptions {
         output: output.to_owned(),
         sources: vec![source(text(image))],
-        compression: Compression::of_name(output),
+        compression: Compression::of_name(output).unwrap(),
         rules: Rules::default(),
         overwrite: true,
     })
@@ -45,6 +45,15 @@ fn differences(first: &str, second: &str) -> Vec<(String, Vec<Change>)> {
     });
     assert_eq!(count.unwrap(), found.len() as u64);
     found
+}
+
+#[test]
+fn names_of_other_forms_are_refused() {
+    for (name, advice) in [("a.tar.xz", ".tar.zst"), ("a.cpio", "a tar"), ("a.zip", "a tar")] {
+        let said = Compression::of_name(Path::new(name)).unwrap_err().to_string();
+        assert!(said.contains(name) && said.contains(advice), "{said}");
+    }
+    assert_eq!(Compression::of_name(Path::new("a.tgz")).unwrap(), Compression::Gzip);
 }
 
 #[test]

@@ -55,7 +55,7 @@ pub fn run(args: &Args) -> Outcome {
     let options = ExportOptions {
         output: args.output.clone(),
         sources: args.sources.iter().map(source).collect(),
-        compression: Compression::of_name(&args.output),
+        compression: Compression::of_name(&args.output).map_err(failure)?,
         rules: Rules {
             uid: owner.uid,
             gid: owner.gid,

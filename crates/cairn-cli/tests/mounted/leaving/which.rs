@@ -18,6 +18,22 @@ fn a_dead_mount_goes_by_force_too() {
     assert!(!is_mounted(&volume.root()), "{}", said(&output));
 }
 
+/// After a lazy unmount the daemon serves what was open. Its image is still in use.
+#[test]
+fn a_detached_mount_is_said_to_be_one() {
+    let mut volume = Volume::mounted(SIZE, "");
+    let open = fs::File::create(volume.path("open")).unwrap();
+    let output = umount(&["--lazy"], &volume.root());
+    assert!(output.status.success(), "{}", said(&output));
+    let output = Command::new(CAIRN).arg("ls").arg(volume.image()).output().unwrap();
+    let text = said(&output);
+    assert_eq!(output.status.code(), Some(6), "{text}");
+    assert!(text.contains("detached") && !text.contains("nsenter"), "{text}");
+    drop(open);
+    assert_eq!(volume.await_end(), "");
+    judge::assert_clean(&volume.image());
+}
+
 #[test]
 fn any_file_name_is_told_whole_by_the_mount_table() {
     let volume = Volume::make(SIZE, &[]);
