@@ -7,15 +7,13 @@ use cairn_base::options::parse_size;
 /// What to write instead of an option that a command does not have.
 #[must_use]
 pub fn of_option(command: &str, option: &str) -> Option<&'static str> {
-    const MKE2FS: &str =
-        "make the volume with mke2fs, which has it; Cairn reads and writes that volume, too";
+    const MKE2FS: &str = "make the volume with mke2fs or mkfs.f2fs, which have such options; Cairn \
+        reads and writes that volume, too";
     Some(match (command, option) {
         ("put" | "get", "-r" | "-R" | "-a" | "--recursive" | "--archive") => {
             "whole trees are always copied: leave it out"
         }
-        ("mkfs", "-d") => {
-            "make the volume, then fill it from a directory: `cairn put IMAGE DIRECTORY/. /`"
-        }
+        ("mkfs", "-d") => "make and fill the volume in one go: `cairn build IMAGE DIRECTORY/`",
         ("mkfs", "-N" | "-I" | "-E" | "-T" | "-J") => MKE2FS,
         ("mkfs", "-j") => "ext4 and ext3 have a journal, ext2 has none: give -t ext3",
         ("mkfs", "-q") => "mkfs prints nothing: leave it out",

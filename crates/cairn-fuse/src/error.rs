@@ -88,7 +88,8 @@ pub enum Error {
     OpenForWriting,
     /// The kernel lets only root change a mount.
     #[error(
-        "the kernel lets only root change ro, rw and the flags of a mount: unmount and mount again"
+        "the daemon of this mount is not root's, and the kernel lets only root change ro, rw and \
+         the flags of a mount: unmount and mount again"
     )]
     RemountAsUser,
     /// The system has no memory for the first requests.

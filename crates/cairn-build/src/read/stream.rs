@@ -175,16 +175,50 @@ impl Read for Place {
     }
 }
 
+/// A decoder, whose errors say what is damaged.
+struct Decoder<R> {
+    from: R,
+    form: &'static str,
+}
+
+impl<R: Read> Read for Decoder<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.from.read(buffer).map_err(|error| {
+            let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&error);
+            while let Some(found) = cause {
+                // A decoder's error holds that of what it reads.
+                let inner = found.downcast_ref::<io::Error>();
+                match inner.map(io::Error::kind) {
+                    Some(kind @ (io::ErrorKind::UnexpectedEof | io::ErrorKind::Interrupted)) => {
+                        return kind.into();
+                    }
+                    _ if inner.is_some_and(|it| it.raw_os_error().is_some()) => return error,
+                    _ => {}
+                }
+                cause = inner
+                    .and_then(|it| it.get_ref())
+                    .map(|it| it as &(dyn std::error::Error + 'static))
+                    .or_else(|| found.source());
+            }
+            let what = format!("the {} stream is damaged: fetch or make it again", self.form);
+            io::Error::new(io::ErrorKind::InvalidData, what)
+        })
+    }
+}
+
 /// The decompressed stream, or the stream itself if it is not compressed.
 fn decoder<R: Read + 'static>(magic: &[u8], from: R) -> io::Result<Result<Box<dyn Read>, R>> {
+    fn of(form: &'static str, from: impl Read + 'static) -> Box<dyn Read> {
+        Box::new(Decoder { from, form })
+    }
     let buffered = |from| BufReader::with_capacity(BUFFER, from);
     Ok(match magic {
-        [0x1f, 0x8b, ..] => Ok(Box::new(flate2::bufread::MultiGzDecoder::new(buffered(from)))),
+        [0x1f, 0x8b, ..] => Ok(of("gzip", flate2::bufread::MultiGzDecoder::new(buffered(from)))),
         [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => {
-            Ok(Box::new(Zstd::new(buffered(from))))
+            Ok(of("zstd", Zstd::new(buffered(from))))
         }
         [0xfd, b'7', b'z', b'X', b'Z', 0] => {
-            Ok(Box::new(lzma_rust2::XzReader::new(buffered(from), true)))
+            Ok(of("xz", lzma_rust2::XzReader::new(buffered(from), true)))
         }
         [b'B', b'Z', b'h', ..] => {
             let why = "compressed with bzip2: decompress it first, as in bzip2 -dc FILE | cairn \

@@ -24,8 +24,8 @@ enum State<R: Read> {
 /// All frames of a stream.
 pub(super) struct Zstd<R: Read>(State<R>);
 
-fn damaged(why: impl ToString) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, format!("damaged zstd stream: {}", why.to_string()))
+fn damaged(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, why)
 }
 
 impl<R: Read> Zstd<R> {

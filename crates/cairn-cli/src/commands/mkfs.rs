@@ -40,7 +40,7 @@ pub struct Args {
     #[arg(short = 'U', long, value_parser = parse_uuid)]
     uuid: Option<Uuid>,
     /// Features to add or, with ^, to leave out. The names are those of mke2fs and mkfs.f2fs, as in
-    /// -O ^has_journal,casefold.
+    /// -O ^has_journal,^metadata_csum.
     #[arg(short = 'O', long, value_delimiter = ',')]
     features: Vec<String>,
     /// Block size in bytes: a power of two from 1024 to 65536; f2fs has only 4096. Linux mounts

@@ -100,7 +100,7 @@ fn an_error_of_the_host_names_the_host_s_path_alone() {
     let missing = dir.path().join("none").to_str().unwrap().to_owned();
     assert_eq!(
         fails(&["put", &image, &missing, "/"], 1),
-        format!("cairn: {missing}: no such file on this host\n")
+        format!("cairn: {missing}: no such file on this host: check the name\n")
     );
     assert_eq!(
         fails(&["get", &image, "/a", &format!("{missing}/x")], 1),
@@ -108,7 +108,7 @@ fn an_error_of_the_host_names_the_host_s_path_alone() {
     );
     assert_eq!(
         fails(&["put", &image, &format!("{missing}/./file"), "/"], 1),
-        format!("cairn: {missing}/file: no such file on this host\n")
+        format!("cairn: {missing}/file: no such file on this host: check the name\n")
     );
 }
 
