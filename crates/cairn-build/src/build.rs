@@ -100,6 +100,7 @@ pub struct Built {
 /// A source cannot be read or is damaged, the image cannot be made, or the sources do not fit.
 pub fn build(mut options: Options) -> Result<Built> {
     let output = Unfinished::create(&options.output, options.overwrite)?;
+    let _claim = output::claim(&options.output)?;
     let limits = match options.size {
         Size::Exact(size) => Limits { bytes: size, nodes: size / 256 },
         Size::Auto | Size::Min => Limits::UNBOUNDED,
@@ -114,7 +115,7 @@ pub fn build(mut options: Options) -> Result<Built> {
             builder.make(size)?;
             match builder.fill() {
                 Ok(()) => (size, 1),
-                Err(FillError::Full) => return Err(Error::TooSmall { size }),
+                Err(FillError::Full) => return Err(Error::TooSmall { size, need: None }),
                 Err(FillError::Other(error)) => return Err(error),
             }
         }
@@ -218,7 +219,11 @@ impl<'a> Builder<'a> {
                 size = self.size_for(&population).map_err(failed)?;
             }
             if exact.is_some() || Some(self.inodes(size)) <= options.inodes {
-                population.write(size, threads()).map_err(failed)?;
+                let need = || population.required_bytes(0).ok().filter(|need| *need > size);
+                population.write(size, threads()).map_err(failed).map_err(|error| match error {
+                    Error::TooSmall { size, .. } => Error::TooSmall { size, need: need() },
+                    error => error,
+                })?;
                 return Ok(size);
             }
         }
@@ -382,7 +387,7 @@ impl<'a> Builder<'a> {
             self.make(fits)?;
             match self.fill() {
                 Ok(()) => {}
-                Err(FillError::Full) => return Err(Error::TooSmall { size: fits }),
+                Err(FillError::Full) => return Err(Error::TooSmall { size: fits, need: None }),
                 Err(FillError::Other(error)) => return Err(error),
             }
         }

@@ -88,7 +88,9 @@ pub(crate) fn failed(
 ) -> Error {
     match (error, size) {
         (PopulateError::Image(error), _) => renamed(error),
-        (PopulateError::Tree(TreeError::NoSpace { .. }), Some(size)) => Error::TooSmall { size },
+        (PopulateError::Tree(TreeError::NoSpace { .. }), Some(size)) => {
+            Error::TooSmall { size, need: None }
+        }
         (PopulateError::Tree(TreeError::Node { path, why }), _) => Error::source(path, why),
         (PopulateError::Tree(TreeError::Read { path, source }), _) => {
             match source.downcast::<Error>() {

@@ -59,11 +59,23 @@ pub enum Error {
         source: cairn_vfs::Error,
     },
     /// The tree does not fit in the size that was asked for.
-    #[error("the sources do not fit in {size} bytes: give a larger --size, or leave it out")]
+    #[error("the sources do not fit in {size} bytes: {}", larger(*.need))]
     TooSmall {
         /// The size that was asked for.
         size: u64,
+        /// Bytes that they need, if that is known.
+        need: Option<u64>,
     },
+}
+
+/// What to do about a size that is too small.
+fn larger(need: Option<u64>) -> String {
+    match need {
+        Some(need) => {
+            format!("give --size {}K or more, or leave it out", need.div_ceil(1024))
+        }
+        None => "give a larger --size, or leave it out".into(),
+    }
 }
 
 /// What happened on the host, and what helps, if that is known.

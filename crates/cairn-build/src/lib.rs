@@ -32,6 +32,7 @@ pub use compare::{Change, Difference, compare};
 pub use error::{Error, Result};
 pub use export::{Compression, ExportOptions, export};
 pub use node::{Kind, Metadata, Node, NodeId, RegularFile, Xattr};
+pub use output::abandon;
 pub use read::{Source, assemble};
 pub use rules::{IdRange, PathTest, Rules};
 pub use store::Limits;

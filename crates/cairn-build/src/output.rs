@@ -4,7 +4,9 @@ use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use cairn::{Claim, ImageSpec, Part};
 use tempfile::NamedTempFile;
 
 use crate::error::{Error, Result};
@@ -19,6 +21,42 @@ pub(crate) struct Unfinished {
 pub(crate) fn directory(path: &Path) -> PathBuf {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     parent.unwrap_or(Path::new(".")).to_owned()
+}
+
+/// Temporary names of this process.
+static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+fn unfinished() -> MutexGuard<'static, Vec<PathBuf>> {
+    UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Removes the files that are not whole. For a process that is about to end: nothing gets its name
+/// after it.
+pub fn abandon() {
+    let mut unfinished = unfinished();
+    for path in unfinished.drain(..) {
+        // It may just have been removed.
+        let _ = fs::remove_file(path);
+    }
+    // `finish` waits for this lock, for ever.
+    std::mem::forget(unfinished);
+}
+
+/// Claims the image that will be replaced, so that nobody has it mounted meanwhile.
+///
+/// # Errors
+/// It is in use, or the name is one of a part of a disk.
+pub(crate) fn claim(path: &Path) -> Result<Option<Claim>> {
+    let image = ImageSpec::parse(path.as_os_str()).map_err(Error::image)?;
+    if image.part != Part::Whole {
+        let name = path.display();
+        return Err(Error::Usage(format!(
+            "{name}: a whole file is built: for a part of a disk, `cairn mkfs '{name}'`, then \
+             `cairn put`"
+        )));
+    }
+    let is_replaced = fs::metadata(path).is_ok_and(|found| found.is_file() && found.len() > 0);
+    is_replaced.then(|| cairn::claim(&image)).transpose().map_err(Error::image)
 }
 
 impl Unfinished {
@@ -54,7 +92,8 @@ impl Unfinished {
             .prefix(&prefix)
             .permissions(Permissions::from_mode(0o666))
             .tempfile_in(directory(&path))
-            .map_err(|error| Error::host(&path, error))?;
+            .map_err(|error| Error::host(directory(&path), error))?;
+        unfinished().push(file.path().to_owned());
         Ok(Self { file, path })
     }
 
@@ -81,6 +120,8 @@ impl Unfinished {
     pub(crate) fn finish(self) -> Result<()> {
         let synced: io::Result<()> = self.file.as_file().sync_all();
         synced.map_err(|error| Error::host(&self.path, error))?;
+        let mut unfinished = unfinished();
+        unfinished.retain(|path| path != self.file.path());
         let named = self.file.persist(&self.path);
         named.map(drop).map_err(|error| Error::host(&self.path, error.error))
     }

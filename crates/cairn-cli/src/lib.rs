@@ -29,6 +29,7 @@ pub mod print;
 pub mod progress;
 pub mod protection;
 pub mod session;
+pub mod signals;
 pub mod tree;
 pub mod usage;
 

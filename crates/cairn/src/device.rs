@@ -4,10 +4,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use cairn_block::BlockDevice;
 use cairn_block::file::{FileDevice, KeptImage, OpenOptions};
 use cairn_block::wrap::Partition;
 use cairn_block::zoned::{self, HostZoned};
+use cairn_block::{BlockDevice, ErrorKind};
 
 use crate::error::{Cause, Error, Result};
 use crate::image::{ImageSpec, Part};
@@ -29,6 +29,29 @@ pub(crate) fn open_at(image: &ImageSpec, path: &Path, write: bool) -> Result<Arc
     let options = OpenOptions { write, lock: true, create_size: None };
     let device = FileDevice::open(path, options).map_err(|source| error(Cause::Open(source)))?;
     part_of(image, device)
+}
+
+/// While it lives, no other process may write the image, as while a volume in it is open for
+/// writing.
+#[derive(Debug)]
+#[must_use]
+pub struct Claim(#[expect(dead_code, reason = "it holds the lock")] FileDevice);
+
+/// Claims a whole image file that is about to be replaced. What it holds does not matter.
+///
+/// # Errors
+/// Another process uses it, the kernel has mounted it, or it cannot be opened.
+pub fn claim(image: &ImageSpec) -> Result<Claim> {
+    let open = |write| {
+        let options = OpenOptions { write, lock: true, create_size: None };
+        FileDevice::open(&image.path, options)
+    };
+    let opened = open(true).or_else(|error| match error.kind {
+        // A file that this user may not write can still be replaced in its directory.
+        ErrorKind::PermissionDenied => open(false),
+        _ => Err(error),
+    });
+    opened.map(Claim).map_err(|source| Error::new(image, Cause::Open(source)))
 }
 
 /// As [`open_one`], for reading, of an image that is open already.

@@ -40,6 +40,7 @@ pub mod volume;
 
 pub use cairn_vfs::FileSystem;
 pub use contents::contents;
+pub use device::{Claim, claim};
 pub use disk::{Disk, DiskPartition, disk};
 pub use error::{Cause, Class, Error, Result};
 pub use format::{Format, Info, check_options};

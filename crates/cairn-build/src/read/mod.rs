@@ -17,7 +17,7 @@ use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use cairn::{ImageSpec, Part};
+use cairn::{Cause, ImageSpec, OpenOptions, Part};
 
 use self::reasons::broken;
 use self::stream::Stream;
@@ -29,6 +29,8 @@ use crate::tree::Tree;
 
 /// Bytes that tell what an archive is.
 const START: u64 = 1024;
+
+const UNKNOWN: &str = "neither a directory, an archive (tar, cpio) nor an image";
 
 /// A source as it was named.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,7 +87,21 @@ fn read(assembly: &mut Assembly, source: &Source) -> Result<()> {
     }
     let file = Arc::new(file);
     let store = assembly.stores.add(file.clone());
-    in_place(assembly, &shown, (file, store), platform)
+    match in_place(assembly, &shown, (file, store), platform) {
+        Err(Error::Source { why, .. }) if why == UNKNOWN => Err(unknown(&shown, &image)),
+        read => read,
+    }
+}
+
+/// The error for a file of an unknown form: what it looks like, and what to do with it, if its
+/// signature is known.
+fn unknown(source: &str, image: &ImageSpec) -> Error {
+    match cairn::open(image, &OpenOptions::read_only()) {
+        Err(error) if matches!(error.cause(), Cause::UnknownFormat { hint: Some(_) }) => {
+            Error::image(error)
+        }
+        _ => Error::source(source, UNKNOWN),
+    }
 }
 
 /// Puts in an archive that is a whole store.
@@ -154,7 +170,7 @@ fn archive(
     }
     let why = match cpio::other_form(&start) {
         Some(form) => format!("a cpio archive in {form}: make it with cpio -o -H newc"),
-        None => "neither a directory, an archive (tar, cpio) nor an image".into(),
+        None => UNKNOWN.into(),
     };
     Err(Error::source(source, why))
 }

@@ -16,6 +16,7 @@ use crate::date;
 use crate::failure::{Failure, Outcome, Status};
 use crate::pattern::Pattern;
 use crate::session::{now, source_date_epoch};
+use crate::signals::remove_unfinished;
 use crate::usage::number;
 
 /// Arguments of `build`.
@@ -108,7 +109,7 @@ fn parse_size(text: &str) -> Result<Size, String> {
 }
 
 fn parse_free(text: &str) -> Result<Free, String> {
-    let wrong = || "give bytes such as 64M, or a percentage below 100 such as 20%".to_owned();
+    let wrong = || "give bytes such as 64M, or a percentage up to 95 such as 20%".to_owned();
     match text.strip_suffix('%') {
         Some(percent) => {
             let percent = percent.parse().ok().filter(|percent| (0.0..=95.0).contains(percent));
@@ -150,6 +151,7 @@ pub(super) fn path_test(pattern: &OsString) -> PathTest {
 /// # Errors
 /// A source cannot be read or is damaged, the image cannot be made, or the sources do not fit.
 pub fn run(args: &Args) -> Outcome {
+    remove_unfinished()?;
     let mut features = args.features.clone();
     if args.no_journal {
         if args.format == Format::F2fs {
@@ -159,6 +161,9 @@ pub fn run(args: &Args) -> Outcome {
     }
     if args.format == Format::F2fs && (args.inodes.is_some() || args.reserved.is_some()) {
         return Err(Failure::usage("-N and -m are options of ext4: leave them out for f2fs"));
+    }
+    if args.size != Size::Auto && args.free != Free::Bytes(0) {
+        return Err(Failure::usage("--free goes with --size auto: leave one of them out"));
     }
     let epoch = source_date_epoch()?.map(|seconds| Timestamp { seconds, nanoseconds: 0 });
     let latest = args.mtime.or(epoch);

@@ -11,6 +11,7 @@ use super::chown::Owner;
 use crate::date;
 use crate::failure::Outcome;
 use crate::session::source_date_epoch;
+use crate::signals::remove_unfinished;
 
 /// Arguments of `export`.
 #[derive(Debug, clap::Args)]
@@ -49,6 +50,7 @@ pub struct Args {
 /// # Errors
 /// The image cannot be read or is damaged, or the archive cannot be written.
 pub fn run(args: &Args) -> Outcome {
+    remove_unfinished()?;
     let epoch = source_date_epoch()?.map(|seconds| Timestamp { seconds, nanoseconds: 0 });
     let owner = args.owner.unwrap_or(Owner { uid: None, gid: None });
     let source = |name: &OsString| Source { name: name.clone(), platform: None };

@@ -142,6 +142,9 @@ fn an_image_and_a_loop_device_of_it_are_one() {
     in_use(&cairn(&["ls", node]), &["in use: mounted on", "cairn umount"]);
     let above = LoopDevice::attach(device.path(), false);
     in_use(&cairn(&["mount", text(above.path()), point]), &["in use: mounted on", "cairn umount"]);
+    // Who replaces it takes it away from the mount.
+    let build = cairn(&["build", "-F", text(&image), text(&other)]);
+    in_use(&build, &["in use: mounted on", "cairn umount"]);
     volume.unmount();
 
     // The reverse order, and two loop devices.

@@ -83,13 +83,48 @@ fn what_is_wrong_has_a_status_and_leaves_nothing() {
     assert!(fails(&["build", "--size", "x", &image], 2).contains("512M"));
     assert!(fails(&["build", "-t", "f2fs", "--no-journal", &image], 2).contains("journal"));
     assert!(fails(&["build", &at("none/image")], 1).contains("no such file"));
+    assert!(fails(&["build", "--size", "1G", "--free", "5M", &image], 2).contains("--size auto"));
+    std::fs::write(at("disk"), [b"QFI\xfb".as_slice(), &[0; 4096]].concat()).unwrap();
+    assert!(fails(&["build", &image, &at("disk")], 4).contains("qemu-img convert"));
+    std::fs::remove_file(at("disk")).unwrap();
+    // The name of a partition is not taken for that of a file.
+    assert!(fails(&["build", &format!("{image}#2"), &at("empty/")], 2).contains("cairn mkfs"));
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 2);
+    // The size that the message names is enough.
+    std::fs::write(at("empty/large"), vec![1; 5 << 20]).unwrap();
+    let said = fails(&["build", "--size", "3M", &image, &at("empty/")], 1);
+    let size = said.split_whitespace().skip_while(|word| *word != "--size").nth(1).unwrap();
+    works(&["build", "--size", size, &image, &at("empty/")]);
+    std::fs::remove_file(at("empty/large")).unwrap();
+    std::fs::remove_file(&image).unwrap();
     works(&["build", &image, &at("empty/")]);
     assert!(fails(&["build", &image, &at("empty/")], 2).contains("--force"));
     // An image beside its sources is not put into itself.
     works(&["build", "-F", &image, &format!("{}/", dir.path().display())]);
     let listed = works(&["ls", &image]);
     assert_eq!(listed, "empty\nlost+found\ntext\n");
+}
+
+/// A build that is ended leaves neither an image nor its beginning.
+#[test]
+fn a_signal_ends_a_build_without_a_trace() {
+    let (dir, image) = in_dir("image");
+    let pipe = dir.path().join("pipe");
+    judge::run("mkfifo", [&pipe]);
+    for signal in ["INT", "TERM", "HUP"] {
+        // From a shell without job control SIGINT would be ignored.
+        let mut build = Command::new("env")
+            .args(["--default-signal", env!("CARGO_BIN_EXE_cairn"), "build", &image])
+            .arg(&pipe)
+            .spawn()
+            .unwrap();
+        let writer = std::fs::OpenOptions::new().write(true).open(&pipe).unwrap();
+        judge::run("kill", ["-s", signal, &build.id().to_string()]);
+        let status = build.wait().unwrap();
+        assert!(matches!(status.code(), Some(129 | 130 | 143)), "{signal}: {status}");
+        drop(writer);
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1, "{signal}");
+    }
 }
 
 #[test]

@@ -5,18 +5,14 @@
 //! that handles signals takes it before it unmounts.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::{fs, io, process};
+use std::{io, process};
 
 use cairn_base::thread::spawn;
 use cairn_vfs::FileSystem;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
-use signal_hook::iterator::Signals;
 use signal_hook::low_level::signal_name;
 
 use crate::failure::{Failure, Status};
 use crate::output::complain;
-
-const ENDING: [i32; 6] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2];
 
 /// Keeps signals from ending the process in the middle of a command.
 #[derive(Clone, Default)]
@@ -33,9 +29,7 @@ impl Commands {
     /// # Errors
     /// A signal handler or the thread could not be made.
     pub(super) fn end_on_signal(&self, filesystem: Arc<dyn FileSystem>) -> io::Result<()> {
-        let ignored = ignored();
-        let handled = ENDING.into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0);
-        let mut signals = Signals::new(handled)?;
+        let mut signals = crate::signals::ending()?;
         let commands = self.clone();
         spawn("signals", move || {
             if let Some(signal) = signals.forever().next() {
@@ -55,11 +49,4 @@ fn end(filesystem: &dyn FileSystem, signal: i32) {
     let name = signal_name(signal).unwrap_or("a signal");
     complain(format_args!("ended by {name}: the commands before it are in the image"));
     process::exit(128 + signal);
-}
-
-/// The signals that the caller has the process ignore (`nohup`, a background job), one bit each.
-fn ignored() -> u64 {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or_default()
 }

@@ -1,0 +1,47 @@
+//! Signals that end a command: which of them the process handles, and what it leaves behind.
+
+use std::{fs, io, process};
+
+use cairn_base::thread::spawn;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::iterator::Signals;
+
+use crate::failure::{Failure, Outcome};
+
+const ENDING: [i32; 6] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2];
+
+/// Catches the signals that would end the process, except those that its caller has it ignore
+/// (`nohup`, a background job).
+///
+/// # Errors
+/// A signal handler could not be made.
+pub fn ending() -> io::Result<Signals> {
+    let ignored = ignored();
+    Signals::new(ENDING.into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0))
+}
+
+/// From now on a signal removes the files that a build or an export has not completed, and ends the
+/// process with 128 and the signal's number.
+///
+/// # Errors
+/// A signal handler or the thread could not be made.
+pub fn remove_unfinished() -> Outcome {
+    let started = ending().and_then(|mut signals| {
+        spawn("signals", move || {
+            if let Some(signal) = signals.forever().next() {
+                cairn_build::abandon();
+                process::exit(128 + signal);
+            }
+        })
+    });
+    let advice = "end other programs, or raise the limits of this one (ulimit)";
+    let failed = |error| Failure::start("signals cannot be handled", &error, advice);
+    started.map(drop).map_err(failed)
+}
+
+/// One bit for each signal.
+fn ignored() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or_default()
+}
