@@ -14,6 +14,9 @@ use crate::scale::Scale;
 use crate::volume::{self, OpenFile, counter, growth};
 
 pub(super) const MIB: usize = 1 << 20;
+/// The metric of what a memcpy of the same bytes gives.
+pub(super) const BOUND: &str = "memcpy_mib_per_s";
+const JOURNAL_BLOCK: f64 = 4096.0;
 /// Bytes of the sparse file. It is larger than any run reads; the time limit ends the run.
 const HOLE: u64 = 64 << 30;
 
@@ -59,10 +62,14 @@ pub(super) struct Figures {
 }
 
 impl Figures {
-    /// The figures by the names of the metrics. `copy` is the speed of memory in MiB/s.
-    pub(super) fn list(&self, copy: f64) -> Vec<(&'static str, f64)> {
+    /// The figures by the names of the metrics. `copy` is the speed of memory in MiB/s, `copies`
+    /// how often each byte is copied.
+    pub(super) fn list(&self, copy: f64, copies: Option<f64>) -> Vec<(&'static str, f64)> {
         let mut list = vec![("mib_per_s", self.mib_per_s), ("iops", self.iops)];
         list.push(("memcpy_fraction", self.mib_per_s / copy));
+        // Blocks of the journal are copied to the device, too.
+        let logged = self.journal_blocks_per_mib.unwrap_or(0.0) * JOURNAL_BLOCK / MIB as f64;
+        list.extend(copies.map(|copies| (BOUND, copy / (copies + logged))));
         let counted = [
             ("map_calls_per_mib", self.map_calls_per_mib),
             ("folios_per_mib", self.folios_per_mib),

@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use crate::error::Result;
 use crate::experiment::{Context, Experiment, Findings};
 use crate::section::{Builder, Metric};
-use measure::{Bench, Figures, Sizes};
+use measure::{BOUND, Bench, Figures, Sizes};
 use rows::Line;
 use subjects::{LARGE, MEMCPY, PER_BLOCK};
 
@@ -41,6 +41,7 @@ fn metrics() -> Vec<Metric> {
         Metric::lower("folios_per_mib", "folios/MiB"),
         Metric::lower("journal_blocks_per_mib", "journal blocks/MiB"),
         Metric::higher("memcpy_fraction", "of memcpy"),
+        Metric::higher(BOUND, "memcpy of all bytes, MiB/s"),
     ]
 }
 
@@ -103,7 +104,7 @@ fn one_row(
         }
     }
     for (subject, figures) in found {
-        builder.add(&line.name, subject, &figures.list(copy));
+        builder.add(&line.name, subject, &figures.list(copy, line.copies()));
     }
     if subjects.contains(&MEMCPY) {
         let calls = copy * (1 << 20) as f64 / line.block as f64;
@@ -128,6 +129,9 @@ fn notes(bench: &Bench, sizes: Sizes) -> Vec<String> {
         format!("ramdisk: memory of this process, touched before; disk: {}.", bench.disk_kind()),
         "memcpy: copying blocks of the same size into memory that was touched before, one after \
          the other, as a cached write does."
+            .to_owned(),
+        "memcpy of all bytes: the speed if only the copies took time: into the cache or out of it, \
+         from a device in memory or to it, and those of blocks of the journal."
             .to_owned(),
         "Counters are differences over the timed parts; folios/MiB is what the cache holds at \
          their end.".to_owned(),

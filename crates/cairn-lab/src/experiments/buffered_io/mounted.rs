@@ -17,6 +17,7 @@ use crate::volume;
 pub(super) const ID: &str = "mounted";
 /// Names of the subjects.
 pub(super) const CAIRN: &str = "cairn";
+pub(super) const PER_BLOCK: &str = "cairn, per block";
 pub(super) const KERNEL: &str = "kernel";
 pub(super) const FUSE2FS: &str = "fuse2fs";
 pub(super) const NOTHING: &str = "nothing";
@@ -81,10 +82,12 @@ fn servers(available: &Available, sizes: Sizes) -> Vec<(&'static str, Server)> {
         servers.push((KERNEL, Server::Kernel));
     }
     if let Some(program) = &available.cairn {
-        servers.push((
-            CAIRN,
-            Server::Cairn { program: program.clone(), options: super::subjects::LARGE.into() },
-        ));
+        for (name, options) in
+            [(CAIRN, super::subjects::LARGE), (PER_BLOCK, super::subjects::PER_BLOCK)]
+        {
+            let server = Server::Cairn { program: program.clone(), options: options.into() };
+            servers.push((name, server));
+        }
         let files = vec![
             format!("data={}", sizes.data),
             format!("old={}", sizes.file),
