@@ -176,6 +176,7 @@ fn checkpoint_merge_shares_checkpoints() {
     check_structure(&record, "checkpoint-merge");
     let rows = |id| section(&record, id)["rows"].as_array().unwrap().len();
     assert_eq!((rows("threads"), rows("clients"), rows("mounted")), (2 * 2, 7 * 2, 3 * 2));
+    assert_eq!(rows("latency"), 7 * 3);
     for option in ["nocheckpoint_merge", "checkpoint_merge"] {
         // Each touch needs a checkpoint, and no other client shares it.
         assert_eq!(median(&record, "clients", "1 client", option, "per_1000"), 1000.0, "{option}");

@@ -70,8 +70,9 @@ impl Checkpointer {
             return Progress::Idle(Some(POSTPONED));
         }
         if self.mount.check_writable().is_ok()
-            && let Err(error) =
-                self.mount.store().and_then(|store| store.checkpoints.request(Reason::Sync))
+            && let Err(error) = self.mount.store().and_then(|store| {
+                store.checkpoints.request(Reason::Sync, store.checkpoints.announce())
+            })
         {
             tracing::error!(%error, "the periodic checkpoint failed");
         }

@@ -227,6 +227,7 @@ impl Operations {
     /// The volume is read-only or has stopped, or stops now.
     pub(crate) fn checkpoint(&self, reason: Reason) -> Result<bool> {
         self.mount.check_writable()?;
-        self.store()?.checkpoints.request(reason)
+        let checkpoints = &self.store()?.checkpoints;
+        checkpoints.request(reason, checkpoints.announce())
     }
 }

@@ -13,6 +13,7 @@ use cairn_vfs::{
     XattrMode, synchronous,
 };
 
+use crate::checkpoint::Announced;
 use crate::dir::readdir;
 use crate::inode::read_mapper::ReadMapper;
 use crate::inode::{
@@ -41,6 +42,13 @@ impl F2fs {
     /// Every call that may change the volume holds this: see [`crate::remount`].
     fn enter(&self) -> RwLockReadGuard<'_, ()> {
         self.mount.access.get()
+    }
+
+    /// As [`F2fs::enter`], for calls that change names, whose callers often ask for a checkpoint
+    /// next.
+    fn enter_names(&self) -> (RwLockReadGuard<'_, ()>, Option<Announced<'_>>) {
+        let store = self.disk.store.as_ref();
+        (self.enter(), store.map(|store| store.checkpoints.announce()))
     }
 
     /// As [`F2fs::enter`], for calls that change nothing on a read-only volume and continue on a
@@ -103,7 +111,7 @@ impl FileSystem for F2fs {
         permissions: u32,
         caller: &Caller,
     ) -> Result<Attributes> {
-        let _open = self.enter();
+        let _open = self.enter_names();
         let (ops, parent) = (&self.operations, self.inode(parent)?);
         let create = || namespace::create(ops, &parent, name, &new, permissions, caller);
         let inode = self.done(ops.with_space(create))?;
@@ -120,7 +128,7 @@ impl FileSystem for F2fs {
     }
 
     fn link(&self, ino: Ino, parent: Ino, name: &[u8]) -> Result<Attributes> {
-        let _open = self.enter();
+        let _open = self.enter_names();
         let inode = self.done(self.inodes.acquire(ino))?;
         let linked = self.inode(parent).and_then(|parent| {
             self.done(
@@ -137,7 +145,7 @@ impl FileSystem for F2fs {
     }
 
     fn unlink(&self, parent: Ino, name: &[u8]) -> Result<()> {
-        let _open = self.enter();
+        let _open = self.enter_names();
         let parent = self.inode(parent)?;
         self.done(
             self.operations.with_space(|| namespace::unlink(&self.operations, &parent, name)),
@@ -146,7 +154,7 @@ impl FileSystem for F2fs {
     }
 
     fn rmdir(&self, parent: Ino, name: &[u8]) -> Result<()> {
-        let _open = self.enter();
+        let _open = self.enter_names();
         let parent = self.inode(parent)?;
         self.done(
             self.operations.with_space(|| namespace::rmdir(&self.operations, &parent, name)),
@@ -162,7 +170,7 @@ impl FileSystem for F2fs {
         new_name: &[u8],
         mode: RenameMode,
     ) -> Result<()> {
-        let _open = self.enter();
+        let _open = self.enter_names();
         let (parent, new_parent) = (self.inode(parent)?, self.inode(new_parent)?);
         let rename =
             || namespace::rename(&self.operations, &parent, name, &new_parent, new_name, mode);

@@ -19,6 +19,7 @@ use cairn_base::ranked_lock::{Mutex, Rank};
 use cairn_base::runtime::DaemonHandle;
 use cairn_base::stats::{Counter, Gauge, Histogram, Report};
 
+use super::coming::Coming;
 use super::gather::Gather;
 use super::queue::Queue;
 use super::reason::Reason;
@@ -28,6 +29,7 @@ use crate::error::Result;
 pub(crate) struct Merge {
     pub(super) queue: Queue<Request, Result<bool>>,
     pub(super) gather: Mutex<Gather>,
+    pub(super) coming: Coming,
     pub(super) daemon: Mutex<Option<DaemonHandle>>,
     /// Counters.
     pub(crate) stats: MergeStats,
@@ -93,6 +95,7 @@ impl Default for Merge {
         Self {
             queue: Queue::new(),
             gather: Mutex::new(Rank::Leaf, Gather::default()),
+            coming: Coming::default(),
             daemon: Mutex::new(Rank::CheckpointMerge, None),
             stats: MergeStats::default(),
         }

@@ -16,6 +16,7 @@
 //! Locking: `writing` (before the operation lock) from the call until the checkpoint has completed;
 //! the operation lock, exclusively, for the snapshot.
 
+mod coming;
 mod gather;
 mod merge;
 mod orphans;
@@ -45,6 +46,7 @@ use crate::operation_lock::{CheckpointGuard, OperationLock};
 use crate::segment::Segments;
 use crate::space::Space;
 
+pub(crate) use coming::Announced;
 pub(crate) use merge::Merge;
 pub use merge::MergeStats;
 pub(crate) use orphans::Orphans;

@@ -4,6 +4,7 @@ use std::sync::{Arc, Weak};
 
 use cairn_base::runtime::{Daemon, Progress};
 
+use super::coming::Announced;
 use super::merge::Request;
 use super::{Checkpoints, Reason};
 use crate::error::Result;
@@ -18,14 +19,20 @@ impl Daemon for MergeDaemon {
 }
 
 impl Checkpoints {
+    /// Announces a call that is likely to request a checkpoint: others' checkpoints may wait for
+    /// it.
+    pub(crate) fn announce(&self) -> Announced<'_> {
+        self.merge.coming.announce()
+    }
+
     /// Requests a checkpoint of all changes before this call, and waits for it. Returns whether
     /// anything had to be written. The request is merged with others if its reason allows that and
-    /// there is a daemon. Call it without the operation lock.
+    /// there is a daemon. Call it without the operation lock. `announced` is this call's.
     ///
     /// # Errors
     /// The volume has stopped, or stops now because of this error: all requests of a batch get the
     /// same.
-    pub(crate) fn request(&self, reason: Reason) -> Result<bool> {
+    pub(crate) fn request(&self, reason: Reason, announced: Announced<'_>) -> Result<bool> {
         let merges = matches!(reason, Reason::Sync | Reason::Fsync);
         if !merges || !self.is_merging() {
             return self.write(reason);
@@ -33,11 +40,15 @@ impl Checkpoints {
         let runtime = &self.parts.runtime;
         self.merge.stats.queued.add(1);
         let request = Request { reason, since: runtime.monotonic() };
-        self.merge.queue.ask(
+        let answer = self.merge.queue.ask(
             request,
             |event, ready| runtime.wait_until(event, ready),
             || self.serve(),
-        )
+        );
+        // Until here the call is one of those that wait, or is on its way to its caller, who may
+        // be back soon.
+        drop(announced);
+        answer
     }
 
     /// True if there is a daemon.
@@ -80,8 +91,9 @@ impl Checkpoints {
         if waiting == 0 {
             return Progress::Idle(None);
         }
+        let coming = self.merge.coming.on_their_way(waiting);
         let now = self.parts.runtime.monotonic();
-        let patience = self.merge.gather.lock().patience(waiting, now);
+        let patience = self.merge.gather.lock().patience(waiting, coming, now);
         if patience.is_some() {
             return Progress::Idle(patience);
         }

@@ -13,7 +13,7 @@ use cairn_cache::durability::Part;
 use cairn_cache::writeback::WritebackMode;
 use cairn_vfs::FileKind;
 
-use crate::checkpoint::Reason;
+use crate::checkpoint::{Announced, Reason};
 use crate::error::Result;
 use crate::format::inode::{Advise, Inode as Record};
 use crate::inode::{Inode, writeback};
@@ -34,6 +34,7 @@ pub(crate) fn fsync(ops: &Operations, inode: &Arc<Inode>, data_only: bool) -> Re
         return Ok(());
     }
     ops.fsyncs.stats.calls.add(1);
+    let announced = store.checkpoints.announce();
     if inode.kind == FileKind::Regular {
         let _data = inode.data.read();
         writeback::write_back(ops, inode, 0..u64::MAX, WritebackMode::Sync)?;
@@ -44,12 +45,14 @@ pub(crate) fn fsync(ops: &Operations, inode: &Arc<Inode>, data_only: bool) -> Re
     }
     parent::fix_pino(&ops.inodes, store, inode)?;
     if must_checkpoint(store, inode)? {
-        return checkpoint(&ops.fsyncs, store, inode);
+        return checkpoint(&ops.fsyncs, store, inode, announced);
     }
     ops.room()?;
     if !recovery_has_room(&ops.fsyncs, store) {
-        return checkpoint(&ops.fsyncs, store, inode);
+        return checkpoint(&ops.fsyncs, store, inode, announced);
     }
+    // No checkpoint is needed.
+    drop(announced);
     {
         let _order = inode.sync.order.lock();
         write_nodes(ops, store, inode, data_only)?;
@@ -58,10 +61,15 @@ pub(crate) fn fsync(ops: &Operations, inode: &Arc<Inode>, data_only: bool) -> Re
     store.checkpoints.wait_for_checkpoint_in_flight()
 }
 
-fn checkpoint(fsyncs: &Fsyncs, store: &Store, inode: &Inode) -> Result<()> {
+fn checkpoint(
+    fsyncs: &Fsyncs,
+    store: &Store,
+    inode: &Inode,
+    announced: Announced<'_>,
+) -> Result<()> {
     fsyncs.stats.checkpoints.add(1);
     let written = inode.ledger.written();
-    store.checkpoints.request(Reason::Fsync)?;
+    store.checkpoints.request(Reason::Fsync, announced)?;
     // Usually the checkpoint has flushed the device, but not if there was nothing to write.
     fsyncs.flush(inode, written)
 }

@@ -33,7 +33,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 fn run(context: &Context) -> Result<Findings> {
     let mut findings = Findings { notes: notes(context), ..Findings::default() };
     findings.sections.push(three_threads(context)?);
-    findings.sections.push(clients::measure(context)?);
+    findings.sections.extend(clients::measure(context)?);
     if let Err(error) = mounted::measure(context, &mut findings) {
         // A failure through mounts keeps the results in process.
         findings.notes.push(format!("Through a mount: ended early: {error}."));
