@@ -197,6 +197,13 @@ fn checkpoint_clean_looks_at_no_more_than_it_must() {
         let excess = median(&record, "visits", row, &subject, "looks_beyond_freed_per_cleaning");
         assert!(excess <= 1.0, "{mode}: {excess}");
     }
+    // Counted step by step, so the machine's speed does not matter.
+    let instructions = |row| {
+        let subject = "checkpoint_clean=counted";
+        median(&record, "commit-cost", row, subject, "instructions_per_commit")
+    };
+    let (short, long) = (instructions("10 listed"), instructions("10000 listed"));
+    assert!(short > 1000.0 && (long / short - 1.0).abs() < 0.05, "{short} {long}");
     let scan =
         median(&record, "commit-cost", "10000 listed", "checkpoint_clean=scan", "looks_per_commit");
     assert!(scan >= 10_000.0, "{scan}");

@@ -24,6 +24,8 @@ pub struct Context {
     pub scratch: PathBuf,
     /// The `cairn` program, for measurements through mounts. `None` leaves these measurements out.
     pub program: Option<PathBuf>,
+    /// The same program, for measurements in a process of its own.
+    pub itself: Option<PathBuf>,
     /// The command line, which the result contains.
     pub command: String,
     /// The progress bar.

@@ -33,12 +33,13 @@ pub mod render;
 pub(crate) mod scale;
 pub(crate) mod section;
 pub(crate) mod statistics;
+mod stepping;
 mod volume;
 
 pub use about::Proposed;
 pub use error::{Error, Result};
 pub use experiment::{Context, Experiment, Findings, run};
-pub use experiments::{all, find};
+pub use experiments::{all, commits_to_be_counted, find};
 pub use goal::{Goal, Relation, Verdict};
 pub use record::{Record, SCHEMA};
 pub use scale::Scale;

@@ -56,6 +56,9 @@ pub struct Args {
     /// Leave out the parts that need a mount.
     #[arg(long)]
     no_mount: bool,
+    /// Commit with so many listed transactions, while checkpoint-clean counts the instructions.
+    #[arg(long, hide = true, value_name = "LISTED")]
+    counted_commits: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
@@ -80,6 +83,10 @@ impl From<Size> for Scale {
 /// # Errors
 /// There is no such experiment, it fails, or the report cannot be written.
 pub fn run(args: &Args) -> Outcome {
+    if let Some(listed) = args.counted_commits {
+        return cairn_lab::commits_to_be_counted(listed)
+            .map_err(|error| Failure::new(Status::Failed, format!("lab: {error}")));
+    }
     let Some(name) = args.experiment.as_deref().filter(|name| *name != "list") else {
         return list(args.json);
     };
@@ -201,6 +208,7 @@ fn context(args: &Args) -> Context {
             .map_or(if matches!(args.scale, Size::Quick) { 1 } else { 5 }, usize::from),
         scratch: args.scratch.clone().unwrap_or_else(std::env::temp_dir),
         program: if args.no_mount { None } else { std::env::current_exe().ok() },
+        itself: std::env::current_exe().ok(),
         command: words.collect::<Vec<_>>().join(" "),
         progress: Progress::new(),
     }

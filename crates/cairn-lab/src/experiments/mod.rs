@@ -8,6 +8,7 @@ mod gc_victim;
 mod mount;
 mod ops;
 
+use crate::error::Result;
 use crate::experiment::Experiment;
 
 /// All experiments, in the order of `cairn lab list`.
@@ -30,4 +31,13 @@ pub fn all() -> &'static [Experiment] {
 #[must_use]
 pub fn find(name: &str) -> Option<&'static Experiment> {
     all().iter().find(|experiment| experiment.name == name)
+}
+
+/// Commits with so many listed transactions, for `checkpoint-clean`, which counts their
+/// instructions from another process.
+///
+/// # Errors
+/// The journal failed, or no process waits to count.
+pub fn commits_to_be_counted(listed: u32) -> Result<()> {
+    checkpoint_clean::commits_to_be_counted(listed)
 }

@@ -1,7 +1,7 @@
 //! The goals of cleaning without scans.
 
 use super::subjects::{BAIL_OUT, COUNTED, SCAN};
-use super::{commit_cost, files};
+use super::{commit_cost, files, instructions};
 use crate::goal::{Goal, Relation, worst};
 use crate::section::Section;
 
@@ -11,7 +11,7 @@ pub(super) fn all(sections: &[Section]) -> Vec<Goal> {
     let mut goals = Vec::new();
     let flat = find(commit_cost::ID).and_then(|section| growth(section, COUNTED));
     goals.push(Goal::judge(
-        "counted: dearest commit ÷ the one with the shortest list",
+        "counted: instructions of the dearest commit ÷ those with the shortest list",
         Relation::AtMost,
         1.05,
         flat,
@@ -50,10 +50,10 @@ pub(super) fn all(sections: &[Section]) -> Vec<Goal> {
     goals
 }
 
-/// The highest cost, relative to that of the shortest list in the same repetition.
+/// The most instructions, relative to that of the shortest list in the same repetition.
 fn growth(section: &Section, mode: &str) -> Option<f64> {
     let rows = section.row_names();
-    let cost = |row: &str| section.get(row, mode)?.values.get(commit_cost::NS);
+    let cost = |row: &str| section.get(row, mode)?.values.get(instructions::INSTRUCTIONS);
     let first = cost(rows.first()?)?;
     let growths = rows.iter().map(|row| Some(cost(row)?.ratio_to(first)?.median));
     worst(Relation::AtMost, growths.collect::<Vec<_>>())

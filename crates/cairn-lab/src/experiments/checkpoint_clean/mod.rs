@@ -3,9 +3,11 @@
 //! walk over all blocks at each commit (`scan`).
 
 mod about;
+mod bench;
 mod commit_cost;
 mod files;
 mod goals;
+mod instructions;
 mod subjects;
 
 use crate::error::Result;
@@ -21,16 +23,31 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 };
 
 fn run(context: &Context) -> Result<Findings> {
-    let mut findings = Findings::default();
-    findings.sections.push(commit_cost::measure(context)?);
+    let mut findings = Findings { notes: notes(context), ..Findings::default() };
+    findings.sections.push(commit_cost::measure(context, &mut findings.notes)?);
     findings.sections.push(files::growing_list(context)?);
     findings.sections.push(files::visits(context)?);
     findings.goals = goals::all(&findings.sections);
-    findings.notes = vec![
+    Ok(findings)
+}
+
+/// Commits for the process that counts their instructions.
+pub(super) fn commits_to_be_counted(listed: u32) -> Result<()> {
+    instructions::work(listed)
+}
+
+fn notes(context: &Context) -> Vec<String> {
+    vec![
         "Commit cost: a journal alone, in memory; so many transactions are listed, each with a \
          block of its own, then one more block is committed over and over. A look is a listed \
          block, or (counted) a transaction's counter."
             .to_owned(),
+        format!(
+            "Instructions: the same commits in a process of their own, which another process steps \
+             through, one instruction at a time (ptrace); the median of some commits. scan is \
+             counted for up to {} transactions.",
+            instructions::SCAN_MAX
+        ),
         format!(
             "fs_mark -D 2 -N 2560 -L 1 -S 1 -s 4096, one thread, {} files, in process on memory, a \
              journal that never fills; the rate of the files written while at least {} \
@@ -41,6 +58,5 @@ fn run(context: &Context) -> Result<Findings> {
         "fs_mark -s 1024 -n 10000 -t 1 -D 100 -N 100, in process on memory, a journal of 16 MiB: \
          what a cleaning looks at beyond what it frees (a commit cleans once)."
             .to_owned(),
-    ];
-    Ok(findings)
+    ]
 }
