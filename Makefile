@@ -55,6 +55,7 @@ deep: build
 	@scripts/install-deps deep
 	scripts/e2fsprogs-images
 	CAIRN_DEEP=1 $(CARGO) test --workspace -- --test-threads=1 --include-ignored
+	CAIRN_TRANSPORT=ring $(CARGO) test -p cairn-cli --test mounted -- --test-threads=2
 	scripts/xfstests --kernel
 	scripts/xfstests
 	scripts/xfstests --format f2fs
