@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use cairn_base::{Ino, memory};
 use cairn_vfs::name::NAME_MAX;
-use cairn_vfs::{Attributes, Error, FileSystem, Result, protection, root_reserved};
+use cairn_vfs::{Attributes, Error, FileKind, FileSystem, Result, protection, root_reserved};
 use fuser::InitFlags;
 use rustix::io::Errno;
 
@@ -32,6 +32,9 @@ use crate::writers::Writers;
 
 /// FUSE's number of the root.
 const ROOT_NODE: u64 = 1;
+
+/// How long the kernel may keep attributes of a file that is open for writing.
+const WRITTEN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Shared by all threads.
 pub(crate) struct Core {
@@ -303,19 +306,38 @@ impl Core {
         }
     }
 
+    /// True if only the kernel may have the newest data of a file.
+    fn may_be_dirty(&self, found: &Attributes) -> bool {
+        self.kernel.has_writeback_cache()
+            && found.kind == FileKind::Regular
+            && (self.no_open && found.sectors == 0 || self.writers.has(self.node(found.ino)))
+    }
+
+    /// Blocks of 512 bytes. Programs such as `tar -S` take a file without blocks for a hole, but
+    /// the kernel may have data of it: then it has one.
+    pub(crate) fn sectors(&self, found: &Attributes) -> u64 {
+        found.sectors.max(u64::from(found.sectors == 0 && self.may_be_dirty(found)))
+    }
+
+    pub(crate) fn attributes(&self, found: &Attributes) -> Attr {
+        Attr { blocks: self.sectors(found), ..convert::attributes(found) }
+    }
+
     /// How long the kernel may keep the attributes: seconds and nanoseconds.
     pub(crate) fn validity(&self, found: &Attributes) -> (u64, u32) {
         if self.guard.watches(found) {
-            (0, 0)
-        } else {
-            (self.timeout.as_secs(), self.timeout.subsec_nanos())
+            return (0, 0);
         }
+        // The number of blocks changes with write-back.
+        let changes = self.may_be_dirty(found);
+        let timeout = if changes { self.timeout.min(WRITTEN_TIMEOUT) } else { self.timeout };
+        (timeout.as_secs(), timeout.subsec_nanos())
     }
 
     /// The answer that hands out an inode.
     pub(crate) fn entry(&self, found: &Attributes) -> EntryOut {
         let nodeid = self.node(found.ino);
-        let attr = Attr { ino: nodeid, ..convert::attributes(found) };
+        let attr = Attr { ino: nodeid, ..self.attributes(found) };
         let (attr_valid, attr_valid_nsec) = self.validity(found);
         EntryOut {
             nodeid,

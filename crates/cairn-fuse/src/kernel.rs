@@ -3,7 +3,8 @@
 //! The kernel keeps names, attributes and pages for an hour, because Cairn is the only writer.
 //! Changes that the kernel did not request itself are reported to it here, and nowhere else:
 //! privileges that a write removes, attributes that an ioctl changes, pages that direct I/O
-//! replaces.
+//! replaces, and the number of blocks of a file whose pages the kernel wrote back. The kernel asks
+//! for that number itself when a file is closed. It is told once a second of files that stay open.
 //!
 //! Locks of the kernel. Any thread may invalidate attributes at any time, because that waits for
 //! nothing. A reader or writer of pages has them locked *while its request is being answered*, so
@@ -16,10 +17,11 @@
 //!   write-back, asynchronous direct I/O). If all of them were writes held back, the reads that
 //!   their pages wait for would never arrive.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use cairn_base::system_error::with_remedy;
 use cairn_base::thread::spawn;
@@ -30,6 +32,8 @@ use crate::handshake::MAX_BACKGROUND;
 
 /// Most answers that wait until pages are invalidated.
 const HELD_BACK: usize = MAX_BACKGROUND as usize / 4;
+/// The kernel's number of blocks of an open file is right again this long after write-back.
+const TICK: Duration = Duration::from_secs(1);
 /// Bits of [`Kernel::read`]. With more inodes than this, several share a bit.
 const NODES: u64 = 1 << 20;
 
@@ -49,8 +53,18 @@ struct Queue {
     waiting: VecDeque<Replaced>,
     /// Answers held back: in `waiting`, or being sent now.
     held: usize,
+    /// Nodes of open files whose pages were written back.
+    written_back: HashSet<u64>,
+    /// The thread looks at them once a tick.
+    ticking: bool,
     running: bool,
     ended: bool,
+}
+
+/// What the thread tells the kernel.
+enum Change {
+    Pages(Replaced),
+    Blocks(HashSet<u64>),
 }
 
 #[derive(Default)]
@@ -83,6 +97,42 @@ impl Kernel {
     /// Makes the kernel's attributes of a node stale.
     pub(crate) fn attributes_changed(&self, node: u64) {
         self.shared.tell(node, -1, 0);
+    }
+
+    /// The kernel wrote pages of an open file back: it does not know how many blocks that took.
+    pub(crate) fn wrote_back(&self, node: u64) {
+        if !self.writeback_cache {
+            return;
+        }
+        let mut queue = self.shared.queue.lock();
+        queue.written_back.insert(node);
+        let wake = !std::mem::replace(&mut queue.ticking, true);
+        let start = !std::mem::replace(&mut queue.running, true);
+        drop(queue);
+        if wake {
+            self.shared.added.notify_one();
+        }
+        if start {
+            self.start();
+        }
+    }
+
+    /// A file is no longer open for writing, and the kernel asks for its blocks by itself.
+    pub(crate) fn closed(&self, node: u64) {
+        if self.writeback_cache {
+            self.shared.queue.lock().written_back.remove(&node);
+        }
+    }
+
+    /// True if files that are open for writing may have data that only the kernel has.
+    pub(crate) const fn has_writeback_cache(&self) -> bool {
+        self.writeback_cache
+    }
+
+    /// Makes the kernel write back and drop its pages of a file, also where only shared mappings
+    /// have changed them. Other threads must serve requests meanwhile.
+    pub(crate) fn collect_mapped_pages(&self, node: u64) {
+        self.shared.tell(node, 0, 0);
     }
 
     /// Makes the kernel write back and drop its pages of a file. Afterwards the size and contents
@@ -155,7 +205,8 @@ impl Kernel {
             );
             let waiting = {
                 let mut queue = self.shared.queue.lock();
-                (queue.running, queue.held) = (false, 0);
+                (queue.running, queue.held, queue.ticking) = (false, 0, false);
+                queue.written_back.clear();
                 std::mem::take(&mut queue.waiting)
             };
             waiting.into_iter().filter_map(|replaced| replaced.then).for_each(|then| then());
@@ -179,24 +230,38 @@ impl Shared {
     }
 
     fn run(&self) {
-        loop {
-            let replaced = {
-                let mut queue = self.queue.lock();
-                loop {
-                    if let Some(replaced) = queue.waiting.pop_front() {
-                        break replaced;
+        while let Some(change) = self.next() {
+            match change {
+                Change::Blocks(nodes) => nodes.into_iter().for_each(|node| self.tell(node, -1, 0)),
+                Change::Pages(Replaced { node, offset, len, then }) => {
+                    // Files end below 2^63.
+                    self.tell(node, offset.cast_signed(), len.cast_signed());
+                    if let Some(then) = then {
+                        then();
+                        self.queue.lock().held -= 1;
                     }
-                    if queue.ended {
-                        return;
-                    }
-                    self.added.wait(&mut queue);
                 }
-            };
-            // Files end below 2^63.
-            self.tell(replaced.node, replaced.offset.cast_signed(), replaced.len.cast_signed());
-            if let Some(then) = replaced.then {
-                then();
-                self.queue.lock().held -= 1;
+            }
+        }
+    }
+
+    /// `None` at the end.
+    fn next(&self) -> Option<Change> {
+        let mut queue = self.queue.lock();
+        loop {
+            if let Some(replaced) = queue.waiting.pop_front() {
+                return Some(Change::Pages(replaced));
+            }
+            if queue.ended {
+                return None;
+            }
+            if !queue.ticking {
+                self.added.wait(&mut queue);
+            } else if self.added.wait_for(&mut queue, TICK).timed_out() {
+                queue.ticking = !queue.written_back.is_empty();
+                if queue.ticking {
+                    return Some(Change::Blocks(std::mem::take(&mut queue.written_back)));
+                }
             }
         }
     }

@@ -46,19 +46,27 @@ impl Writers {
         handle | if admitted { ADMITTED } else { OTHER }
     }
 
-    /// A handle is gone. Returns the volume's number of it.
-    pub(crate) fn released(&self, node: u64, handle: u64) -> u64 {
+    /// A handle is gone. Returns the volume's number of it, and whether it was the last that
+    /// writes.
+    pub(crate) fn released(&self, node: u64, handle: u64) -> (u64, bool) {
+        let mut last = false;
         if handle & (ADMITTED | OTHER) != 0 {
             let mut all = self.open.lock();
             if let Some(open) = all.get_mut(&node) {
                 open.admitted -= u32::from(handle & ADMITTED != 0);
                 open.others -= u32::from(handle & OTHER != 0);
-                if open.admitted + open.others == 0 {
+                last = open.admitted + open.others == 0;
+                if last {
                     all.remove(&node);
                 }
             }
         }
-        plain(handle)
+        (plain(handle), last)
+    }
+
+    /// True if this file is open for writing.
+    pub(crate) fn has(&self, node: u64) -> bool {
+        self.open.lock().contains_key(&node)
     }
 
     /// True if this file is open for writing, only by users who may use root-reserved blocks.
@@ -80,10 +88,10 @@ mod tests {
         let user = writers.opened(7, 42, false);
         assert!(!writers.are_admitted(7));
         assert_eq!((plain(root), plain(user)), (41, 42));
-        assert_eq!(writers.released(7, user), 42);
-        assert!(writers.are_admitted(7));
-        assert_eq!(writers.released(7, 43), 43, "a handle that only reads");
-        assert_eq!(writers.released(7, root), 41);
-        assert!(!writers.are_admitted(7) && writers.open.lock().is_empty());
+        assert_eq!(writers.released(7, user), (42, false));
+        assert!(writers.are_admitted(7) && writers.has(7));
+        assert_eq!(writers.released(7, 43), (43, false), "a handle that only reads");
+        assert_eq!(writers.released(7, root), (41, true));
+        assert!(!writers.are_admitted(7) && !writers.has(7));
     }
 }

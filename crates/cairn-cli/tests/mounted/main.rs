@@ -7,6 +7,7 @@
 
 mod allocate;
 mod beside;
+mod blocks;
 mod databases;
 mod errors;
 mod fixture;

@@ -183,7 +183,7 @@ fn words_of_other_programs_are_answered_with_what_to_write_here() {
         (&["mkfs", "-N", "5", &image], "make the volume with mke2fs"),
         (&["mkfs", "-I", "128", &image], "make the volume with mke2fs"),
         (&["mkfs", "-E", "x", &image], "make the volume with mke2fs"),
-        (&["mkfs", "-d", "x", &image], "`cairn put IMAGE DIRECTORY/. /`"),
+        (&["mkfs", "-d", "x", &image], "`cairn build IMAGE DIRECTORY/`"),
         (&["mkfs", "ext4", &image], "the type follows -t: cairn mkfs -t ext4 IMAGE"),
     ] {
         let said = fails(line, 2);

@@ -41,7 +41,13 @@ pub(crate) fn set_size(ops: &Arc<Operations>, inode: &Arc<Inode>, size: u64) -> 
         }
         super::inline::convert_inline_data(ops, inode)?;
     }
-    if size < old { shrink(ops, inode, size) } else { grow(ops, inode, old, size) }
+    // Blocks that were allocated behind the end are freed, also if it stays where it is.
+    let has_blocks = inode.state.read().record.blocks_512 > 0;
+    if size < old || size == old && has_blocks {
+        shrink(ops, inode, size)
+    } else {
+        grow(ops, inode, old, size)
+    }
 }
 
 /// Grows the file without allocating blocks. The rest of the old last block is zeroed first.

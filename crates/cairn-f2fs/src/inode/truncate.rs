@@ -17,6 +17,9 @@ use crate::error::Result;
 use crate::format::units::BLOCK_BYTES;
 use crate::op::Operations;
 
+/// `i_blocks` of a file that has no block but its inode's.
+const INODE_ALONE: u64 = 1;
+
 /// `truncate(2)`: shrinks or extends the file.
 ///
 /// # Errors
@@ -36,7 +39,13 @@ pub(crate) fn set_size(ops: &Arc<Operations>, inode: &Arc<Inode>, size: u64) -> 
         inline::spill(ops, inode)?;
     }
     let old = inode.size();
-    if size < old { shrink(ops, inode, old, size) } else { grow(ops, inode, old, size) }
+    // Blocks that were allocated behind the end are freed, also if it stays where it is.
+    let has_blocks = inode.state.read().record.blocks > INODE_ALONE;
+    if size < old || size == old && has_blocks {
+        shrink(ops, inode, old, size)
+    } else {
+        grow(ops, inode, old, size)
+    }
 }
 
 /// Extends the file. This needs no blocks.

@@ -187,6 +187,9 @@ impl Operations {
             Err(error) => reply.error(error),
             Ok(count) => {
                 self.core.counters.written_bytes.add(count as u64);
+                if asked.write_flags & WRITE_CACHE != 0 {
+                    self.core.kernel.wrote_back(node);
+                }
                 // At most MAX_WRITE.
                 let answer = move || reply.send(&Ok(WriteOut { size: count as u32, padding: 0 }));
                 if flags.contains(IoFlags::DIRECT) {

@@ -18,7 +18,7 @@ use crate::listing::Listing;
 use crate::wire::abi::{
     AccessIn, AttrOut, BatchForgetIn, CreateIn, CreateOut, EntryOut, FOPEN_KEEP_CACHE, ForgetIn,
     ForgetOne, GETATTR_FH, GetattrIn, LinkIn, MkdirIn, MknodIn, OpenIn, OpenOut, ReadIn, ReleaseIn,
-    Rename2In, RenameIn, SetattrIn, StatxOut, fattr, opcode,
+    Rename2In, RenameIn, SetattrIn, Statx, StatxOut, fattr, opcode,
 };
 use crate::wire::{Reply, Request};
 
@@ -105,7 +105,7 @@ impl Operations {
 
     fn attributes(&self, found: &Attributes) -> AttrOut {
         let (attr_valid, attr_valid_nsec) = self.core.validity(found);
-        AttrOut { attr_valid, attr_valid_nsec, dummy: 0, attr: convert::attributes(found) }
+        AttrOut { attr_valid, attr_valid_nsec, dummy: 0, attr: self.core.attributes(found) }
     }
 
     pub(super) fn getattr(&self, request: &mut Request<'_>, reply: Reply) {
@@ -150,7 +150,7 @@ impl Operations {
             attr_valid_nsec,
             flags: 0,
             spare: [0; 2],
-            stat: convert::statx(&found),
+            stat: Statx { blocks: self.core.sectors(&found), ..convert::statx(&found) },
         })
     }
 
@@ -372,14 +372,22 @@ impl Operations {
         let asked: OpenIn = request.take()?;
         let ino = self.core.ino(request.header.nodeid);
         let mode = open_mode(asked.flags);
+        let mut was_empty = false;
         let fh = self.core.run(Operation::Open, |fs| {
             if mode.write {
                 let append = asked.flags & O_APPEND != 0 && asked.flags & O_TRUNC == 0;
-                fs.getattr(ino)?.flags.check_open(mode.write, append)?;
+                let found = fs.getattr(ino)?;
+                found.flags.check_open(mode.write, append)?;
+                was_empty = found.sectors == 0;
             }
             fs.open(ino, mode)
         })?;
-        let fh = self.handle(request.header.nodeid, fh, mode, &Credentials::of(request));
+        let node = request.header.nodeid;
+        let fh = self.handle(node, fh, mode, &Credentials::of(request));
+        if was_empty && self.core.kernel.has_writeback_cache() {
+            // From now on it may have data without blocks ([`Core::sectors`]).
+            self.core.kernel.attributes_changed(node);
+        }
         Ok(OpenOut { fh, ..OPENED })
     }
 
@@ -396,7 +404,10 @@ impl Operations {
     pub(super) fn release(&self, request: &mut Request<'_>) -> Result<(), Errno> {
         let asked: ReleaseIn = request.take()?;
         let ino = self.core.ino(request.header.nodeid);
-        let fh = self.core.writers.released(request.header.nodeid, asked.fh);
+        let (fh, last) = self.core.writers.released(request.header.nodeid, asked.fh);
+        if last {
+            self.core.kernel.closed(request.header.nodeid);
+        }
         self.core.run(Operation::Release, |fs| {
             if fh != 0 {
                 fs.release(ino, fh);

@@ -144,12 +144,12 @@ impl Operations {
         if ioctl.sets_flags() {
             // Data that was written before the file became protected is collected first, because it
             // would be refused afterwards.
-            self.core.kernel.collect_dirty_pages(node);
+            self.core.kernel.collect_mapped_pages(node);
         }
         if ioctl.ends_with_everything() {
             let all = self.core.fs().referenced();
             all.into_iter()
-                .for_each(|ino| self.core.kernel.collect_dirty_pages(self.core.node(ino)));
+                .for_each(|ino| self.core.kernel.collect_mapped_pages(self.core.node(ino)));
         }
         let done = self.core.run(Operation::Ioctl, |fs| ioctl.run(fs));
         self.core.notice_stop();

@@ -20,6 +20,9 @@ const SHARDS: usize = 64;
 /// A shard is searched for evictable entries again only when it has grown by this many, or by a
 /// quarter of its limit if that is less.
 const SCAN_STEP: usize = 16;
+/// After a search in vain, so many calls of [`InodeTable::evict`] return at once that each has cost
+/// about this many entries.
+const LOOKS: usize = 64;
 
 type CanEvict<T> = Box<dyn Fn(&T) -> bool + Send + Sync>;
 
@@ -60,6 +63,8 @@ pub struct InodeTable<T> {
     limit_per_shard: AtomicUsize,
     /// The shard at which [`InodeTable::evict`] continues.
     hand: AtomicUsize,
+    /// Calls of [`InodeTable::evict`] that return at once.
+    rest: AtomicUsize,
     can_evict: CanEvict<T>,
 }
 
@@ -76,6 +81,7 @@ impl<T> InodeTable<T> {
             shards: (0..SHARDS).map(|_| shard()).collect(),
             limit_per_shard: AtomicUsize::new(0),
             hand: AtomicUsize::new(0),
+            rest: AtomicUsize::new(0),
             can_evict: Box::new(can_evict),
         };
         table.set_limit(limit);
@@ -239,9 +245,17 @@ impl<T> InodeTable<T> {
     }
 
     /// Evicts about `count` values that were not used since the last search, and returns how many
-    /// were evicted. It passes over shards that other threads use.
+    /// were evicted. It passes over shards that other threads use, and does not search each time
+    /// while it finds nothing.
     pub fn evict(&self, count: usize) -> usize {
+        let rest = self
+            .rest
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |rest| rest.checked_sub(1));
+        if rest.is_ok() {
+            return 0;
+        }
         let (share, mut evicted, mut spared) = (count.div_ceil(SHARDS), 0, false);
+        let mut searched = 0;
         // Two rounds: if all values were used, the first one only clears their marks.
         for round in 0..2 * SHARDS {
             if evicted >= count || (round == SHARDS && !spared) {
@@ -249,11 +263,16 @@ impl<T> InodeTable<T> {
             }
             let next = self.hand.fetch_add(1, Ordering::Relaxed) % SHARDS;
             let Some(mut slots) = self.shards[next].slots.try_lock() else { continue };
+            searched += slots.entries.len();
             let keep = slots.entries.len().saturating_sub(share);
             let found = self.collect(&mut slots, keep);
             drop(slots);
             evicted += found.victims.len();
             spared |= found.spared;
+        }
+        if evicted == 0 {
+            // Files that are open or dirty: the next search would look at all of them again.
+            self.rest.store(searched / LOOKS, Ordering::Relaxed);
         }
         evicted
     }

@@ -89,6 +89,33 @@ fn values_without_references_are_evicted_first() {
     assert_eq!(left, 667, "values with references are left");
 }
 
+/// With 8 MiB of cache and 8,000 open files, each request of memory searched all of them in vain.
+#[test]
+fn values_that_cannot_leave_are_not_searched_each_time() {
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+    static LOOKS: AtomicUsize = AtomicUsize::new(0);
+    static MAY_LEAVE: AtomicBool = AtomicBool::new(false);
+    let table = InodeTable::new(10_000, |_: &u64| {
+        LOOKS.fetch_add(1, Ordering::Relaxed);
+        MAY_LEAVE.load(Ordering::Relaxed)
+    });
+    for n in 0..6400 {
+        drop(load(&table, n));
+    }
+    LOOKS.store(0, Ordering::Relaxed);
+    for n in 0..1000 {
+        assert_eq!(table.evict(1), 0);
+        // One of them is used, as by a request.
+        assert!(table.get(Ino(n)).is_some());
+    }
+    let looks = LOOKS.load(Ordering::Relaxed);
+    assert!(looks < 1000 * 2 * 64 * 2, "{looks} looks in 1,000 calls");
+    // When they may leave, some of the next calls find it out.
+    MAY_LEAVE.store(true, Ordering::Relaxed);
+    let evicted: usize = (0..300).map(|_| table.evict(1)).sum();
+    assert!(evicted > 0, "nothing leaves any more");
+}
+
 #[test]
 fn the_table_stays_near_its_limit() {
     let table = InodeTable::new(640, |_: &u64| true);
