@@ -54,8 +54,7 @@ pub(super) struct Section {
     pub(super) nodes: u32,
 }
 
-/// The state of every segment: valid blocks now, in the checkpoint in flight and in the last
-/// one.
+/// The valid blocks of each segment: now, in the checkpoint in flight and in the last one.
 pub(super) struct Table {
     segments: Vec<Segment>,
     sections: Vec<Section>,
