@@ -91,9 +91,9 @@ impl Checkpoints {
         if waiting == 0 {
             return Progress::Idle(None);
         }
-        let coming = self.merge.coming.on_their_way(waiting);
+        let signs = self.merge.coming.signs(waiting);
         let now = self.parts.runtime.monotonic();
-        let patience = self.merge.gather.lock().patience(waiting, coming, now);
+        let patience = self.merge.gather.lock().patience(waiting, signs, now);
         if patience.is_some() {
             return Progress::Idle(patience);
         }
