@@ -13,6 +13,7 @@ use std::sync::atomic::AtomicU64;
 use cairn_base::Ino;
 use cairn_base::ranked_lock::Mutex;
 use cairn_base::runtime::DaemonHandle;
+use cairn_jbd2::CheckpointParts;
 
 use crate::op::Operations;
 use crate::orphan::FoundSlots;
@@ -32,6 +33,14 @@ impl Ext4 {
     #[must_use]
     pub fn read_only_reason(&self) -> Option<Arc<str>> {
         self.ops.read_only_reason()
+    }
+
+    /// Leaves out parts of the journal's checkpoints, to measure what each brings. Nothing becomes
+    /// unsafe, only slower.
+    pub fn set_checkpoint_parts(&self, parts: CheckpointParts) {
+        if let Some(journal) = self.ops.journal() {
+            journal.set_checkpoint_parts(parts);
+        }
     }
 
     /// Drops all inodes from memory that have no references and no changes.

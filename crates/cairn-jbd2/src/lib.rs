@@ -53,6 +53,7 @@ mod transaction;
 pub use area::{JournalArea, read_superblock};
 pub use checkpoint::daemon::DEFAULT_ASYNC_CHECKPOINT;
 pub use checkpoint::list::CheckpointClean;
+pub use checkpoint::parts::CheckpointParts;
 pub use error::{Error, Result};
 pub use fast_commit::{FastCommit, fast_commits};
 pub use format::superblock::{MIN_JOURNAL_BLOCKS, Superblock};

@@ -6,6 +6,7 @@
 //! tail passes only transactions that have left the [checkpoint list](crate::checkpoint::list).
 
 use crate::area::write_superblock;
+use crate::checkpoint::parts::CheckpointParts;
 use crate::error::Result;
 use crate::format::superblock::Superblock;
 use crate::journal::Journal;
@@ -52,7 +53,9 @@ impl Journal {
         let worthwhile = {
             let state = self.state.lock();
             let much = state.checkpointing.list.reclaimable() >= state.log.blocks() / 4;
-            much && !state.log.is_updating_tail() && state.checkpointing.async_percent.is_none()
+            let wanted = state.checkpointing.parts.contains(CheckpointParts::WITH_COMMITS)
+                && state.checkpointing.async_percent.is_none();
+            much && wanted && !state.log.is_updating_tail()
         };
         if worthwhile {
             // An error has aborted the journal. The commit before is durable all the same.

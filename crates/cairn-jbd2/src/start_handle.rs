@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use cairn_base::Tid;
 
+use crate::checkpoint::parts::CheckpointParts;
 use crate::error::{Error, Result};
 use crate::handle::Handle;
 use crate::journal::Journal;
@@ -104,7 +105,9 @@ impl Journal {
             None => log_space::transaction_blocks(&self.layout, credits, 0) + 1,
         };
         let reserved = state.committing.reserved_log_blocks().saturating_add(SPARE_LOG_BLOCKS);
-        if needed.saturating_add(reserved) > state.log.free() {
+        let exact = state.checkpointing.parts.contains(CheckpointParts::EXACT_ROOM);
+        let least = if exact { 0 } else { state.log.blocks() / 4 };
+        if needed.saturating_add(reserved).max(least) > state.log.free() {
             return Ok(Attempt::LogFull);
         }
         let first = state.running.transaction().is_none();

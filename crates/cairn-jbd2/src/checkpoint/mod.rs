@@ -12,6 +12,7 @@
 
 pub(crate) mod daemon;
 pub(crate) mod list;
+pub(crate) mod parts;
 #[cfg(test)]
 mod tests;
 
@@ -24,9 +25,11 @@ use crate::error::Result;
 use crate::home;
 use crate::journal::Journal;
 use crate::stats::nanoseconds;
+use parts::CheckpointParts;
 
-/// Blocks of a chunk.
+/// Blocks of a chunk, and without [`CheckpointParts::ACROSS`] (`JBD2_NR_BATCH`).
 const CHUNK: usize = 512;
+const SMALL_CHUNK: usize = 64;
 
 /// Who checkpoints.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -55,6 +58,7 @@ impl Journal {
     /// # Errors
     /// The journal was aborted, or the device failed, which aborts it.
     pub fn checkpoint(&self, log_blocks: u32) -> Result<()> {
+        self.close_newer_transaction()?;
         if self.try_checkpoint(log_blocks, Checkpointer::Waiter)? == Outcome::Busy {
             let free = self.free_blocks();
             self.wait(|state| !state.checkpointing.is_active() || state.log.free() > free);
@@ -86,6 +90,29 @@ impl Journal {
         !list.is_empty() || list.reclaimable() > 0
     }
 
+    /// Leaves out parts of checkpointing from now on. For measurements: nothing becomes unsafe, only
+    /// slower.
+    pub fn set_checkpoint_parts(&self, parts: CheckpointParts) {
+        self.state.lock().checkpointing.parts = parts;
+    }
+
+    /// Without [`CheckpointParts::SUPERSEDE`]: commits the running transaction if it holds a block
+    /// of the oldest one.
+    fn close_newer_transaction(&self) -> Result<()> {
+        let newest = {
+            let state = self.state.lock();
+            let checkpointing = &state.checkpointing;
+            let oldest = || checkpointing.list.choose(1, |_| false).blocks;
+            let waits = !checkpointing.parts.contains(CheckpointParts::SUPERSEDE)
+                && oldest().iter().any(|(pba, _)| state.is_in_newer_transaction(*pba));
+            waits.then(|| state.newest_tid())
+        };
+        newest.map_or(Ok(()), |tid| {
+            self.stats.forced_to_close.add(1);
+            self.commit_at_once(tid)
+        })
+    }
+
     fn try_checkpoint(&self, log_blocks: u32, who: Checkpointer) -> Result<Outcome> {
         {
             let mut state = self.state.lock();
@@ -115,19 +142,20 @@ impl Journal {
     }
 
     fn do_checkpoint(&self, log_blocks: u32, who: Checkpointer) -> Result<Outcome> {
-        let mut chosen = {
+        let (mut chosen, across) = {
             let state = self.state.lock();
             let list = &state.checkpointing.list;
-            let log_blocks = log_blocks.saturating_sub(list.reclaimable());
+            let across = state.checkpointing.parts.contains(CheckpointParts::ACROSS);
+            let log_blocks = if across { log_blocks.saturating_sub(list.reclaimable()) } else { 1 };
             let skip_busy = who == Checkpointer::Daemon { skip_busy: true };
             let chosen =
                 list.choose(log_blocks, |pba| skip_busy && state.is_in_newer_transaction(pba));
             self.stats.left_out.add(chosen.left_out as u64);
-            chosen.blocks
+            (chosen.blocks, across)
         };
         let some = !chosen.is_empty();
         chosen.sort_unstable_by_key(|(pba, _)| *pba);
-        for chunk in chosen.chunks(CHUNK) {
+        for chunk in chosen.chunks(if across { CHUNK } else { SMALL_CHUNK }) {
             self.write_chunk(chunk, who)?;
         }
         self.flush_checkpoint()?;

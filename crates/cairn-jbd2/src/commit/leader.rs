@@ -6,6 +6,7 @@
 
 use cairn_base::Tid;
 
+use crate::checkpoint::parts::CheckpointParts;
 use crate::error::{Error, Result};
 use crate::journal::Journal;
 use crate::state::batching::MAX_BATCH_TIME;
@@ -177,7 +178,8 @@ impl Journal {
         else {
             return Ok(Step::Done);
         };
-        if !caller.batched {
+        let shares = state.checkpointing.parts.contains(CheckpointParts::SHARED_COMMITS);
+        if !caller.batched && shares {
             if state.batching.target().is_some() {
                 return Ok(Step::JoinBatch);
             }

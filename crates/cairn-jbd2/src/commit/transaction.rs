@@ -16,6 +16,7 @@ use cairn_block::{Batch, Durability};
 use cairn_cache::block::{Buffer, Image};
 
 use crate::checkpoint::list::{CheckpointTransaction, JournalHead};
+use crate::checkpoint::parts::CheckpointParts;
 use crate::error::Result;
 use crate::format::MAGIC;
 use crate::format::tags::{Tag, flag};
@@ -263,7 +264,10 @@ impl Journal {
             self.stats.superseded.add(superseded);
             state.committing.finish();
             if state.aborted.is_none() {
-                let cleaned = state.checkpointing.complete_flushed(place.flushed);
+                let parts = state.checkpointing.parts;
+                let covers = parts.contains(CheckpointParts::WITH_COMMITS);
+                let flushed = if covers { place.flushed } else { 0 };
+                let cleaned = state.checkpointing.complete_flushed(flushed);
                 self.stats.count_cleaning(&cleaned);
             }
             state.checkpointing.sample_length();

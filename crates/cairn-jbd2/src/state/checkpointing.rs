@@ -11,6 +11,7 @@ use std::collections::HashSet;
 use cairn_base::Pba;
 
 use crate::checkpoint::list::{CheckpointClean, CheckpointList, Cleaned};
+use crate::checkpoint::parts::CheckpointParts;
 
 /// What the checkpointer does. There is at most one (jbd2's `j_checkpoint_mutex`).
 enum Stage {
@@ -29,6 +30,8 @@ pub(crate) struct Checkpointing {
     pub(crate) clean_mode: CheckpointClean,
     /// Percentage of the log that the checkpoint daemon keeps free.
     pub(crate) async_percent: Option<u8>,
+    /// The parts that are on.
+    pub(crate) parts: CheckpointParts,
     stage: Stage,
     mean_length: f64,
 }
@@ -37,7 +40,8 @@ impl Checkpointing {
     /// An empty list.
     pub(crate) fn new(clean_mode: CheckpointClean) -> Self {
         let list = CheckpointList::default();
-        Self { list, clean_mode, async_percent: None, stage: Stage::Idle, mean_length: 0.0 }
+        let parts = CheckpointParts::all();
+        Self { list, clean_mode, async_percent: None, parts, stage: Stage::Idle, mean_length: 0.0 }
     }
 
     /// True if a checkpointer is at work.

@@ -89,6 +89,7 @@ fn run(
         model.reuse(&*record, || record.moment()).expect("the device works");
         if matches!(mode, Mode::Toggled) && random.u8(..8) == 0 {
             fixture::toggle(&journal, &mut random);
+            fixture::leave_out_parts(&journal, &mut random);
         }
         if random.u8(..100) == 0 {
             journal.checkpoint_all().expect("the device works");

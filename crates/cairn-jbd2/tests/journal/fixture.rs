@@ -10,7 +10,9 @@ use cairn_block::memory::MemoryDevice;
 use cairn_block::{BlockDevice, BlockDeviceExt, Bytes};
 use cairn_cache::block::BufferCache;
 use cairn_cache::budget::Budget;
-use cairn_jbd2::{CheckpointClean, Journal, JournalArea, JournalOptions, Recovered, recover};
+use cairn_jbd2::{
+    CheckpointClean, CheckpointParts, Journal, JournalArea, JournalOptions, Recovered, recover,
+};
 
 pub const BLOCK: u32 = 1024;
 /// Blocks of the journal: as few as Linux accepts.
@@ -105,6 +107,12 @@ pub fn toggle(journal: &Arc<Journal>, random: &mut fastrand::Rng) {
     let percent = [None, Some(1), Some(30), Some(50), Some(99)];
     journal.set_async_checkpoint(percent[random.usize(..percent.len())]).expect("1 to 99");
     journal.set_checkpoint_clean(CheckpointClean::ALL[random.usize(..3)]);
+}
+
+/// Leaves out some parts of checkpointing, or none.
+pub fn leave_out_parts(journal: &Journal, random: &mut fastrand::Rng) {
+    let parts = if random.bool() { u8::MAX } else { random.u8(..) };
+    journal.set_checkpoint_parts(CheckpointParts::from_bits_truncate(parts));
 }
 
 /// Commits one transaction that fills the given blocks with `value`.

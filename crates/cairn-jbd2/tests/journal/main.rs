@@ -6,6 +6,7 @@
 //! | `fault` | the first write error aborts the journal; a prefix survives | `model` |
 //! | `contention` | threads share transactions and lose nothing | counters in blocks |
 //! | `rules` | a crash is harmless, and a full log does not deadlock | contents of blocks |
+//! | `parts` | what leaving out a part of checkpointing changes | counters |
 //! | `ahead` | the checkpoint daemon keeps its promises | counters and contents |
 //! | `damage` | a damaged log gives an error or a prefix | contents of blocks |
 //! | `judges` | logs are replayed as by e2fsprogs, and e2fsprogs replays ours | e2fsck, debugfs |
@@ -19,6 +20,7 @@ mod fault;
 mod fixture;
 mod judges;
 mod model;
+mod parts;
 mod revokes;
 mod rules;
 mod watch;
