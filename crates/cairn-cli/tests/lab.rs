@@ -73,6 +73,7 @@ fn experiments_are_listed() {
     for name in [
         "buffered-io",
         "async-checkpoint",
+        "async-media",
         "checkpoint-clean",
         "checkpoint-merge",
         "gc-victim",
@@ -168,6 +169,23 @@ fn async_checkpoint_in_process() {
         median(&record, "shared-commits", "1 thread", "noasync_checkpoint", "files_per_commit"),
         1.0
     );
+}
+
+#[test]
+fn async_checkpoint_on_media_takes_the_models_time() {
+    let record = json(&["async-media"]);
+    check_structure(&record, "async-media");
+    let of =
+        |id: &str, subject: &str, metric: &str| median(&record, id, "4 MiB, -S 1", subject, metric);
+    for id in ["sd-card", "emmc", "sata-ssd", "nvme"] {
+        assert_eq!(section(&record, id)["rows"].as_array().unwrap().len(), 3 * 2 * 3);
+        assert_eq!(of(id, "never full", "efficiency"), 1.0);
+        assert_eq!(of(id, "never full", "stalls"), 0.0);
+        assert!(of(id, "async_checkpoint", "fill_per_s") > 0.0);
+    }
+    // A model's second costs no second: an SD card is slower than NVMe by its model alone.
+    let rate = |id| of(id, "noasync_checkpoint", "files_per_s");
+    assert!(rate("sd-card") * 10.0 < rate("nvme"), "{} {}", rate("sd-card"), rate("nvme"));
 }
 
 #[test]

@@ -15,6 +15,7 @@
 #![warn(unreachable_pub)]
 
 pub(crate) mod about;
+mod clock;
 pub mod compare;
 pub(crate) mod error;
 pub(crate) mod experiment;
@@ -23,6 +24,7 @@ mod fs_mark;
 pub(crate) mod goal;
 mod lanes;
 pub(crate) mod machine;
+mod media;
 mod mounted;
 pub mod nothing;
 mod paced;

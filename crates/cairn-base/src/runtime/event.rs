@@ -6,6 +6,7 @@
 )]
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
+use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
@@ -16,11 +17,11 @@ use parking_lot::{Condvar, Mutex};
 #[derive(Debug, Default)]
 pub struct Event {
     generation: AtomicU64,
-    /// Threads inside [`Event::wait_past`]. Raised before they read `generation`, and read after a
-    /// notifier raised `generation`: one of the two always sees the other (both are sequentially
-    /// consistent).
+    /// Threads inside [`Event::wait_past`], and wakers. Raised before they read `generation`, and
+    /// read after a notifier raised `generation`: one of the two always sees the other (both are
+    /// sequentially consistent).
     waiters: AtomicUsize,
-    lock: Mutex<()>,
+    lock: Mutex<Vec<Waker>>,
     changed: Condvar,
 }
 
@@ -31,7 +32,7 @@ impl Event {
         Self {
             generation: AtomicU64::new(0),
             waiters: AtomicUsize::new(0),
-            lock: Mutex::new(()),
+            lock: Mutex::new(Vec::new()),
             changed: Condvar::new(),
         }
     }
@@ -41,8 +42,34 @@ impl Event {
         self.generation.fetch_add(1, SeqCst);
         if self.waiters.load(SeqCst) > 0 {
             // With the lock free, a waiter is either asleep or has not yet read the generation.
-            drop(self.lock.lock());
+            let wakers = std::mem::take(&mut *self.lock.lock());
+            self.waiters.fetch_sub(wakers.len(), SeqCst);
             self.changed.notify_all();
+            wakers.into_iter().for_each(Waker::wake);
+        }
+    }
+
+    /// Wakes `waker` with the next notification after `seen`. False if there was one already.
+    ///
+    /// For runtimes whose threads wait for a clock of their own, too.
+    pub fn wake_past(&self, seen: u64, waker: &Waker) -> bool {
+        let mut wakers = self.lock.lock();
+        self.waiters.fetch_add(1, SeqCst);
+        let in_time = self.generation() == seen;
+        if in_time {
+            wakers.push(waker.clone());
+        } else {
+            self.waiters.fetch_sub(1, SeqCst);
+        }
+        in_time
+    }
+
+    /// Takes back [`Event::wake_past`], if no notification has.
+    pub fn forget(&self, waker: &Waker) {
+        let mut wakers = self.lock.lock();
+        if let Some(at) = wakers.iter().position(|known| known.will_wake(waker)) {
+            wakers.swap_remove(at);
+            self.waiters.fetch_sub(1, SeqCst);
         }
     }
 
@@ -71,5 +98,38 @@ impl Event {
         }
         self.waiters.fetch_sub(1, SeqCst);
         self.generation() != seen
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::task::Wake;
+
+    #[derive(Default)]
+    struct Woken(AtomicU64);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, SeqCst);
+        }
+    }
+
+    #[test]
+    fn a_waker_is_woken_once_and_only_if_it_was_in_time() {
+        let (event, woken) = (Event::new(), Arc::new(Woken::default()));
+        let waker = Waker::from(woken.clone());
+        assert!(event.wake_past(event.generation(), &waker));
+        event.notify();
+        event.notify();
+        assert_eq!(woken.0.load(SeqCst), 1);
+        assert!(!event.wake_past(0, &waker), "it was notified since");
+        assert!(event.wake_past(event.generation(), &waker));
+        event.forget(&waker);
+        event.forget(&waker);
+        event.notify();
+        assert_eq!(woken.0.load(SeqCst), 1);
+        assert_eq!(event.waiters.load(SeqCst), 0);
     }
 }

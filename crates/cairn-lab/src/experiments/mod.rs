@@ -17,6 +17,7 @@ pub fn all() -> &'static [Experiment] {
     const ALL: &[Experiment] = &[
         buffered_io::EXPERIMENT,
         async_checkpoint::EXPERIMENT,
+        async_checkpoint::media::EXPERIMENT,
         checkpoint_clean::EXPERIMENT,
         checkpoint_merge::EXPERIMENT,
         gc_victim::EXPERIMENT,

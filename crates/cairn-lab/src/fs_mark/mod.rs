@@ -4,14 +4,17 @@
 
 pub(crate) mod program;
 
-use std::sync::Barrier;
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Barrier};
+use std::time::Duration;
 
 use cairn::FileSystem;
 use cairn_base::Ino;
+use cairn_base::runtime::Event;
 use cairn_vfs::types::{Caller, IoFlags, NewInode, OpenMode};
 use hdrhistogram::Histogram;
 
+use crate::clock::{Clock, Real};
 use crate::error::{Error, Result};
 
 /// `-S`.
@@ -92,35 +95,81 @@ impl Marks {
     }
 }
 
+/// The time of a run, and what its processors need.
+pub(crate) struct Timing<'t> {
+    pub(crate) clock: Arc<dyn Clock>,
+    /// Called before a file is made, and before a sync.
+    pub(crate) before: &'t (dyn Fn(Step) + Sync),
+}
+
+/// What a thread is about to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// To create and write a file.
+    File,
+    /// To call fsync or sync.
+    Sync,
+}
+
 /// Does the work and keeps the files (`-k`). `each` is called after every file of every thread.
 pub(crate) fn run(
     volume: &dyn FileSystem,
     load: &Load,
     each: &(dyn Fn(u64) + Sync),
 ) -> Result<Marks> {
+    run_in(volume, load, each, &Timing { clock: Arc::new(Real::new()), before: &|_| {} })
+}
+
+/// As [`run`], in the time of a clock.
+pub(crate) fn run_in(
+    volume: &dyn FileSystem,
+    load: &Load,
+    each: &(dyn Fn(u64) + Sync),
+    timing: &Timing<'_>,
+) -> Result<Marks> {
     let directories = make_directories(volume, load.directories)?;
     let barrier = Barrier::new(load.threads + 1);
+    let (ended, all_ended) = (AtomicUsize::new(0), Event::new());
     let mut marks = Marks::new();
     std::thread::scope(|scope| {
-        let (directories, barrier) = (&directories, &barrier);
+        let (directories, barrier, ended, all_ended) = (&directories, &barrier, &ended, &all_ended);
         let threads: Vec<_> = (0..load.threads)
             .map(|number| {
+                let place = timing.clock.clone().place();
                 scope.spawn(move || {
+                    let _placed = place.take();
+                    let _end = End { ended, all_ended };
                     barrier.wait();
-                    Worker { volume, load, directories, number, marks: Marks::new() }.run(each)
+                    let marks = Marks::new();
+                    Worker { volume, load, directories, number, marks, timing }.run(each)
                 })
             })
             .collect();
         barrier.wait();
-        let start = Instant::now();
+        let start = timing.clock.now();
+        // The clock of a model would go on while this thread waits in `join`.
+        timing.clock.wait_until(all_ended, &mut || ended.load(SeqCst) == load.threads);
+        marks.elapsed = timing.clock.now().saturating_sub(start);
         for thread in threads {
             marks.merge(&thread.join().map_err(|_| Error::Panicked)??);
         }
-        marks.elapsed = start.elapsed();
         Ok::<(), Error>(())
     })?;
     directories.iter().for_each(|directory| volume.forget(*directory, 1));
     Ok(marks)
+}
+
+/// Tells the end of a thread.
+struct End<'r> {
+    ended: &'r AtomicUsize,
+    all_ended: &'r Event,
+}
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.ended.fetch_add(1, SeqCst);
+        self.all_ended.notify();
+    }
 }
 
 fn make_directories(volume: &dyn FileSystem, count: usize) -> Result<Vec<Ino>> {
@@ -144,6 +193,7 @@ struct Worker<'w> {
     directories: &'w [Ino],
     number: usize,
     marks: Marks,
+    timing: &'w Timing<'w>,
 }
 
 impl Worker<'_> {
@@ -164,14 +214,15 @@ impl Worker<'_> {
         let directory =
             self.directories[index / self.load.per_directory.max(1) % self.directories.len()];
         let name = format!("{:04x}~~~~{index:08x}", self.number);
-        let start = Instant::now();
+        let start = self.timing.clock.now();
+        (self.timing.before)(Step::File);
         let ino = self
             .volume
             .create(directory, name.as_bytes(), NewInode::Regular, 0o666, &Caller::ROOT)?
             .ino;
         let handle = self.volume.open(ino, OpenMode { write: true, direct: false })?;
         self.volume.write(ino, 0, data, IoFlags::empty())?;
-        self.marks.changes.saturating_record(nanoseconds(start.elapsed()));
+        self.marks.changes.saturating_record(self.since(start));
         if self.load.sync == SyncMethod::BeforeClose {
             let volume = self.volume;
             self.timed(|| volume.fsync(ino, handle, false))?;
@@ -210,15 +261,18 @@ impl Worker<'_> {
     }
 
     fn timed(&mut self, call: impl FnOnce() -> cairn_vfs::Result<()>) -> Result<()> {
-        let start = Instant::now();
+        let start = self.timing.clock.now();
+        (self.timing.before)(Step::Sync);
         call()?;
-        self.marks.syncs.saturating_record(nanoseconds(start.elapsed()));
+        self.marks.syncs.saturating_record(self.since(start));
         Ok(())
     }
-}
 
-fn nanoseconds(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+    /// Nanoseconds since then.
+    fn since(&self, start: Duration) -> u64 {
+        let time = self.timing.clock.now().saturating_sub(start);
+        u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+    }
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@
 
 mod about;
 mod goals;
+pub(super) mod media;
 mod mounted;
 mod subjects;
 
