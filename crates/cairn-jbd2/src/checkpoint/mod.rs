@@ -90,8 +90,8 @@ impl Journal {
         !list.is_empty() || list.reclaimable() > 0
     }
 
-    /// Leaves out parts of checkpointing from now on. For measurements: nothing becomes unsafe, only
-    /// slower.
+    /// Leaves out parts of checkpointing from now on. For measurements: nothing becomes unsafe,
+    /// only slower.
     pub fn set_checkpoint_parts(&self, parts: CheckpointParts) {
         self.state.lock().checkpointing.parts = parts;
     }

@@ -17,11 +17,11 @@ pub fn all() -> &'static [Experiment] {
     const ALL: &[Experiment] = &[
         buffered_io::EXPERIMENT,
         async_checkpoint::EXPERIMENT,
-        async_checkpoint::media::EXPERIMENT,
         checkpoint_clean::EXPERIMENT,
         checkpoint_merge::EXPERIMENT,
         gc_victim::EXPERIMENT,
         gc_victim::SWEEP,
+        async_checkpoint::media::EXPERIMENT,
         mount::EXPERIMENT,
         ops::EXPERIMENT,
     ];
