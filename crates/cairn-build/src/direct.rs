@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use cairn::populate::{Kind as NewKind, Node as NewNode, PopulateError, Source, TreeError};
+use cairn::populate::{
+    Kind as NewKind, Node as NewNode, PopulateError, ReadResult, Source, TreeError,
+};
 use cairn_vfs::Timestamp;
 
 use crate::error::Error;
@@ -63,12 +65,7 @@ impl Source for Inodes {
         (name, id.0)
     }
 
-    fn read(
-        &self,
-        file: u32,
-        offset: u64,
-        buffer: &mut [u8],
-    ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    fn read(&self, file: u32, offset: u64, buffer: &mut [u8]) -> ReadResult {
         match self.tree.node(NodeId(file)).map(|node| &node.kind) {
             Some(Kind::Regular(file)) => Ok(self.tree.read(file, offset, buffer)?),
             _ => Err("this is no regular file".into()),

@@ -10,7 +10,7 @@ use crate::format::{self, Format};
 use crate::image::ImageSpec;
 use crate::mkfs::{MkfsOptions, device_for};
 
-pub use cairn_ext4::mkfs::populate::{Kind, Node, PopulateError as TreeError, Source};
+pub use cairn_ext4::mkfs::populate::{Kind, Node, PopulateError as TreeError, ReadResult, Source};
 
 /// Why no volume with the tree was made.
 #[derive(Debug, thiserror::Error)]

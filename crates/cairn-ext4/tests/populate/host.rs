@@ -9,7 +9,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use cairn_ext4::mkfs::populate::{Kind, Node, Source};
+use cairn_ext4::mkfs::populate::{Kind, Node, ReadResult, Source};
 use cairn_vfs::{FileKind, Timestamp};
 use rustix::fs::SeekFrom;
 
@@ -166,12 +166,7 @@ impl Source for HostTree {
         (name, *id)
     }
 
-    fn read(
-        &self,
-        file: u32,
-        offset: u64,
-        buffer: &mut [u8],
-    ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    fn read(&self, file: u32, offset: u64, buffer: &mut [u8]) -> ReadResult {
         Ok(File::open(&self.nodes[file as usize].path)?.read_exact_at(buffer, offset)?)
     }
 

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use cairn_ext4::mkfs::populate::{Kind, Node, Source};
+use cairn_ext4::mkfs::populate::{Kind, Node, ReadResult, Source};
 use cairn_vfs::Timestamp;
 
 /// What a test puts into a tree.
@@ -116,12 +116,7 @@ impl Source for Made {
         (name, *id)
     }
 
-    fn read(
-        &self,
-        file: u32,
-        offset: u64,
-        buffer: &mut [u8],
-    ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    fn read(&self, file: u32, offset: u64, buffer: &mut [u8]) -> ReadResult {
         if self.broken == Some(file) {
             return Err("the disk is on fire".into());
         }

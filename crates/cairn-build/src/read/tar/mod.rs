@@ -298,7 +298,7 @@ impl Tar<'_> {
         size: u64,
         excluded: bool,
     ) -> Result<Option<RegularFile>> {
-        let (map, real, stored) = self.sparse_map(header, of, size)?;
+        let Extent { map, real, stored } = self.extent(header, of, size)?;
         if excluded {
             self.skip_payload(stored)?;
             return Ok(None);
@@ -317,14 +317,8 @@ impl Tar<'_> {
         Ok(Some(RegularFile::stored(real, data, store, at)))
     }
 
-    /// The map of a sparse member, its real size, and the bytes that are stored for it.
-    #[allow(clippy::type_complexity, reason = "three facts of one member")]
-    fn sparse_map(
-        &mut self,
-        header: &Header,
-        of: &Extensions,
-        size: u64,
-    ) -> Result<(Option<Vec<Range<u64>>>, u64, u64)> {
+    /// The size of a member; the map of a sparse one is read, where it stands before the data.
+    fn extent(&mut self, header: &Header, of: &Extensions, size: u64) -> Result<Extent> {
         if let Some((map, mut goes_on, real)) = header.sparse.clone() {
             let mut map = map;
             while goes_on {
@@ -336,13 +330,13 @@ impl Tar<'_> {
                     return Err(self.failed("a sparse map of too many ranges"));
                 }
             }
-            return Ok((Some(map), real, size));
+            return Ok(Extent { map: Some(map), real, stored: size });
         }
         let real = of.sparse.size.unwrap_or(size);
         if !of.sparse.in_data {
             let map = of.sparse.map.clone();
             let real = if map.is_some() { real } else { size };
-            return Ok((map, real, size));
+            return Ok(Extent { map, real, stored: size });
         }
         let mut bytes = Vec::new();
         loop {
@@ -356,10 +350,21 @@ impl Tar<'_> {
             }
             // The last block has the last line, so a map is whole when its number of lines is.
             if let Some(map) = pax::map_in_data(&bytes).map_err(|why| self.failed(why))? {
-                return Ok((Some(map), real, size - bytes.len() as u64));
+                let stored = size - bytes.len() as u64;
+                return Ok(Extent { map: Some(map), real, stored });
             }
         }
     }
+}
+
+/// How large a member is.
+struct Extent {
+    /// Where a sparse member has data.
+    map: Option<Vec<Range<u64>>>,
+    /// Bytes of the file.
+    real: u64,
+    /// Bytes that are stored for it.
+    stored: u64,
 }
 
 /// The ranges with data, if the map fits the member.

@@ -53,7 +53,7 @@ use volume::EmptyVolume;
 use writer::Writer;
 
 pub use error::{PopulateError, PopulateResult};
-pub use source::{Kind, Node, Source};
+pub use source::{Kind, Node, ReadResult, Source};
 
 /// Block size if the options give none. It does not depend on the size of the volume.
 const BLOCK_SIZE: u32 = 4096;

@@ -4,6 +4,9 @@ use std::ops::Range;
 
 use cairn_vfs::{FileKind, Timestamp};
 
+/// Whether bytes of a file were read, and why not.
+pub type ReadResult = Result<(), Box<dyn std::error::Error + Send + Sync>>;
+
 /// A tree of nodes with ids from 0, the root, on. Each node is one inode. A directory has a smaller
 /// id than the directories in it. Inode numbers and places follow the ids.
 pub trait Source: Send + Sync {
@@ -21,12 +24,7 @@ pub trait Source: Send + Sync {
     ///
     /// # Errors
     /// The bytes cannot be read.
-    fn read(
-        &self,
-        file: u32,
-        offset: u64,
-        buffer: &mut [u8],
-    ) -> Result<(), Box<dyn std::error::Error + Send + Sync>>;
+    fn read(&self, file: u32, offset: u64, buffer: &mut [u8]) -> ReadResult;
 
     /// A name for errors.
     fn path(&self, id: u32) -> String;

@@ -34,12 +34,7 @@ impl Source for OneDirectory {
         (&self.names[index as usize], index + 1)
     }
 
-    fn read(
-        &self,
-        _: u32,
-        _: u64,
-        _: &mut [u8],
-    ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    fn read(&self, _: u32, _: u64, _: &mut [u8]) -> ReadResult {
         unreachable!("there are no files")
     }
 
