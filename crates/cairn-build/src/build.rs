@@ -1,13 +1,15 @@
 //! [`build`]: sources to an image.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cairn::populate::{PopulateError, Population};
-use cairn::{Format, ImageSpec, MkfsOptions, OpenOptions, Volume};
+use cairn::{Format, ImageSpec, MkfsOptions, OpenOptions, Tuning, Volume};
 use cairn_vfs::{Timestamp, VolumeStats};
 use uuid::Uuid;
 
+use crate::delivery::{Delivery, Shape};
 use crate::direct::{Inodes, failed};
 use crate::error::{Error, Result};
 use crate::estimate::{self, BLOCK, Need};
@@ -50,7 +52,7 @@ pub enum Free {
 /// What to build.
 #[derive(Debug)]
 pub struct Options {
-    /// The image.
+    /// The image; `-` is standard output.
     pub output: PathBuf,
     /// Sources, later ones over earlier ones.
     pub sources: Vec<Source>,
@@ -78,6 +80,17 @@ pub struct Options {
     pub now: Timestamp,
     /// Replaces an image that exists.
     pub overwrite: bool,
+    /// What the image is written as.
+    pub shape: Shape,
+    /// ext4: what is rarely asked for.
+    pub tuning: Tuning,
+    /// Owner of the root directory; that of the sources if absent.
+    pub root_owner: Option<(u32, u32)>,
+    /// ext4: nobody will write the volume. It has neither a journal nor room to grow, no inodes
+    /// and no blocks that are free, unless the size is exact, and is marked.
+    pub read_only: bool,
+    /// Blocks of zeros in files become holes. All files are read once more for that.
+    pub dig_holes: bool,
 }
 
 /// What was built.
@@ -99,18 +112,29 @@ pub struct Built {
 /// # Errors
 /// A source cannot be read or is damaged, the image cannot be made, or the sources do not fit.
 pub fn build(mut options: Options) -> Result<Built> {
-    let output = Unfinished::create(&options.output, options.overwrite)?;
+    if options.read_only {
+        mark_read_only(&mut options)?;
+    }
+    let output = Delivery::new(&options.output, options.shape, options.overwrite)?;
     let _claim = output::claim(&options.output)?;
     let limits = match options.size {
         Size::Exact(size) => Limits { bytes: size, nodes: size / 256 },
         Size::Auto | Size::Min => Limits::UNBOUNDED,
     };
     let rules = Rules { own: output.own(), ..std::mem::take(&mut options.rules) };
-    let spool = output::directory(&options.output);
-    let tree = Arc::new(assemble(&options.sources, rules, limits, spool)?);
-    let builder = Builder::new(&options, &tree, &output);
+    let spool = output::directory(output.image.path());
+    let mut tree = assemble(&options.sources, rules, limits, spool)?;
+    if let Some(owner) = options.root_owner {
+        tree.set_root_owner(owner);
+    }
+    if options.dig_holes {
+        tree.dig_holes()?;
+    }
+    let tree = Arc::new(tree);
+    let builder = Builder::new(&options, &tree, &output.image);
+    let mut free = Vec::new();
     let (size, passes) = match options.size {
-        _ if builder.needs_no_mount() => (builder.write_tree()?, 1),
+        _ if builder.needs_no_mount() => (builder.write_tree(&mut free)?, 1),
         Size::Exact(size) => {
             builder.make(size)?;
             match builder.fill() {
@@ -124,8 +148,28 @@ pub fn build(mut options: Options) -> Result<Built> {
     };
     let inodes = tree.nodes().len() as u64;
     let uuid = builder.uuid;
-    output.finish()?;
+    output.finish(size, &free)?;
     Ok(Built { size, uuid, inodes, passes })
+}
+
+/// Asks for the features of a volume that nobody writes.
+fn mark_read_only(options: &mut Options) -> Result<()> {
+    if options.format != Format::Ext4 || !has_extents(&options.features) {
+        let why = "--read-only is for ext4 with extents: leave it out";
+        return Err(Error::Usage(why.into()));
+    }
+    let features = ["^has_journal", "^resize_inode", "read-only"];
+    options.features.extend(features.map(str::to_owned));
+    Ok(())
+}
+
+/// True if a volume of ext4 with these features has extents.
+fn has_extents(features: &[String]) -> bool {
+    features.iter().fold(true, |has, word| match word.as_str() {
+        "extent" | "extents" => true,
+        "^extent" | "^extents" | "none" => false,
+        _ => has,
+    })
 }
 
 struct Builder<'a> {
@@ -182,6 +226,7 @@ impl<'a> Builder<'a> {
             block_size: ext4.then_some(4096),
             inodes: ext4.then(|| self.inodes(size)),
             reserved_percent: ext4.then_some(self.options.reserved_percent),
+            tuning: self.options.tuning,
             root_owner: root,
             time: Some(self.time),
             overwrite: true,
@@ -191,16 +236,12 @@ impl<'a> Builder<'a> {
 
     /// True if the volume can be written without a mount: ext4 with extents.
     fn needs_no_mount(&self) -> bool {
-        let extents = self.options.features.iter().fold(true, |has, word| match word.as_str() {
-            "extent" | "extents" => true,
-            "^extent" | "^extents" | "none" => false,
-            _ => has,
-        });
-        self.options.format == Format::Ext4 && extents
+        self.options.format == Format::Ext4 && has_extents(&self.options.features)
     }
 
-    /// Writes the tree and the volume in one go. Returns the size.
-    fn write_tree(&self) -> Result<u64> {
+    /// Writes the tree and the volume in one go. Returns the size, and in `free` the bytes that
+    /// nothing uses.
+    fn write_tree(&self, free: &mut Vec<Range<u64>>) -> Result<u64> {
         let exact = match self.options.size {
             Size::Exact(size) => Some(size),
             Size::Auto | Size::Min => None,
@@ -220,7 +261,8 @@ impl<'a> Builder<'a> {
             }
             if exact.is_some() || Some(self.inodes(size)) <= options.inodes {
                 let need = || population.required_bytes(0).ok().filter(|need| *need > size);
-                population.write(size, threads()).map_err(failed).map_err(|error| match error {
+                let written = population.write(size, threads()).map_err(failed);
+                *free = written.map_err(|error| match error {
                     Error::TooSmall { size, .. } => Error::TooSmall { size, need: need() },
                     error => error,
                 })?;
@@ -263,11 +305,15 @@ impl<'a> Builder<'a> {
     /// Inodes of an ext4 volume of this size.
     fn inodes(&self, size: u64) -> u32 {
         let used = self.need.inodes.saturating_add(RESERVED_INODES);
+        if self.options.read_only && self.options.inodes.is_none() {
+            return u32::try_from(used).unwrap_or(u32::MAX);
+        }
+        let ratio = self.options.tuning.inode_ratio.unwrap_or(INODE_RATIO).max(1);
         let room = size.saturating_sub(self.need.blocks.saturating_mul(BLOCK));
         let free = match self.options.size {
             Size::Min => 0,
-            Size::Auto => self.free_bytes(size).min(room) / INODE_RATIO,
-            Size::Exact(_) => room / INODE_RATIO,
+            Size::Auto => self.free_bytes(size).min(room) / ratio,
+            Size::Exact(_) => room / ratio,
         };
         let headroom = (used / 20).max(16);
         let all = u32::try_from(used.saturating_add(headroom).saturating_add(free));

@@ -12,28 +12,37 @@
 #![warn(unreachable_pub)]
 
 mod assembly;
+mod base64;
 mod build;
 mod compare;
+mod delivery;
 mod direct;
 pub mod error;
 mod estimate;
 mod export;
+mod extents;
+mod holes;
+mod manifest;
 mod node;
 mod output;
 mod path;
 mod read;
 mod rules;
 mod sink;
+mod sparse;
 mod store;
 mod tree;
+mod users;
 
 pub use build::{Built, Free, Options, Size, build};
 pub use compare::{Change, Difference, compare};
+pub use delivery::Shape;
 pub use error::{Error, Result};
 pub use export::{Compression, ExportOptions, export};
 pub use node::{Kind, Metadata, Node, NodeId, RegularFile, Xattr};
 pub use output::abandon;
 pub use read::{Source, assemble};
 pub use rules::{IdRange, PathTest, Rules};
+pub use sparse::{PackOptions, UnpackOptions, pack, unpack};
 pub use store::Limits;
 pub use tree::Tree;

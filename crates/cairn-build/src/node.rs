@@ -126,6 +126,19 @@ impl RegularFile {
         }
     }
 
+    /// Makes holes of all but `data`, which are parts of the data ranges.
+    pub(crate) fn keep_only(&mut self, data: Vec<Range<u64>>) {
+        if let Contents::Stored { at, .. } = &mut self.contents {
+            let place = |range: &Range<u64>| {
+                let index = self.data.partition_point(|old| old.end <= range.start);
+                let skipped = range.start.checked_sub(self.data.get(index)?.start)?;
+                at.get(index)?.checked_add(skipped)
+            };
+            *at = data.iter().filter_map(place).collect();
+        }
+        self.data = data;
+    }
+
     /// Bytes in the data ranges.
     #[must_use]
     pub fn data_bytes(&self) -> u64 {

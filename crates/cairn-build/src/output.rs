@@ -1,8 +1,8 @@
 //! The file that is built: it has a temporary name beside the wanted one until it is whole.
 
-use std::fs::{self, Permissions};
-use std::io;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::fs::{self, File, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -10,6 +10,12 @@ use cairn::{Claim, ImageSpec, Part};
 use tempfile::NamedTempFile;
 
 use crate::error::{Error, Result};
+use crate::extents::next_data;
+
+/// What messages call standard output.
+pub(crate) const STDOUT: &str = "standard output";
+/// Bytes copied at a time.
+const PIECE: usize = 1 << 20;
 
 /// An output that is not whole yet. It is removed if it does not become whole.
 pub(crate) struct Unfinished {
@@ -47,6 +53,9 @@ pub fn abandon() {
 /// # Errors
 /// It is in use, or the name is one of a part of a disk.
 pub(crate) fn claim(path: &Path) -> Result<Option<Claim>> {
+    if is_stdout(path) {
+        return Ok(None);
+    }
     let image = ImageSpec::parse(path.as_os_str()).map_err(Error::image)?;
     if image.part != Part::Whole {
         let name = path.display();
@@ -59,7 +68,30 @@ pub(crate) fn claim(path: &Path) -> Result<Option<Claim>> {
     is_replaced.then(|| cairn::claim(&image)).transpose().map_err(Error::image)
 }
 
+/// True if a name stands for standard output.
+pub(crate) fn is_stdout(path: &Path) -> bool {
+    path == Path::new("-")
+}
+
+/// Bytes that the filesystem of a file has left for this user, if it tells.
+pub(crate) fn room(file: &File) -> Option<u64> {
+    let stats = rustix::fs::fstatvfs(file).ok()?;
+    stats.f_bavail.checked_mul(stats.f_frsize)
+}
+
 impl Unfinished {
+    /// Creates an empty file that never gets another name, in `TMPDIR`.
+    ///
+    /// # Errors
+    /// The directory cannot be written.
+    pub(crate) fn hidden() -> Result<Self> {
+        let directory = std::env::temp_dir();
+        let file = tempfile::Builder::new().prefix(".cairn.").tempfile_in(&directory);
+        let file = file.map_err(|error| Error::host(&directory, error))?;
+        unfinished().push(file.path().to_owned());
+        Ok(Self { path: file.path().to_owned(), file })
+    }
+
     /// Creates an empty file beside `path`.
     ///
     /// # Errors
@@ -114,6 +146,35 @@ impl Unfinished {
     /// Removes all contents.
     pub(crate) fn empty(&self) -> Result<()> {
         self.file.as_file().set_len(0).map_err(|error| Error::host(&self.path, error))
+    }
+
+    /// Writes the file to a stream, from front to back, holes as zeros.
+    ///
+    /// # Errors
+    /// The file cannot be read, or the stream `name` not written.
+    pub(crate) fn stream(&self, to: &mut dyn Write, name: &Path) -> Result<()> {
+        let (from, mut piece) = (self.file.as_file(), vec![0; PIECE]);
+        let failed = |error| Error::host(&self.path, error);
+        let sent = |error| Error::host(name, error);
+        let size = from.metadata().map_err(failed)?.len();
+        let mut at = 0;
+        while at < size {
+            let data = next_data(from, at, size).map_err(failed)?.unwrap_or(size..size);
+            piece.fill(0);
+            while at < data.start {
+                let len = usize::try_from(data.start - at).unwrap_or(PIECE).min(PIECE);
+                to.write_all(piece.get(..len).unwrap_or_default()).map_err(sent)?;
+                at += len as u64;
+            }
+            while at < data.end {
+                let len = usize::try_from(data.end - at).unwrap_or(PIECE).min(PIECE);
+                let part = piece.get_mut(..len).unwrap_or_default();
+                from.read_exact_at(part, at).map_err(failed)?;
+                to.write_all(part).map_err(sent)?;
+                at += len as u64;
+            }
+        }
+        to.flush().map_err(sent)
     }
 
     /// Gives the file its name.

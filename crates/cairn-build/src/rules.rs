@@ -1,6 +1,7 @@
 //! [`Rules`]: what a build changes in the attributes of its sources, and what it leaves out.
 
 use std::fmt;
+use std::path::PathBuf;
 
 use cairn_vfs::{Acl, Timestamp, acl};
 
@@ -36,6 +37,12 @@ pub struct Rules {
     pub latest: Option<Timestamp>,
     /// What is left out, with everything below it.
     pub exclude: Vec<PathTest>,
+    /// Lists that state attributes, in the forms of other tools. They hold for what the other rules
+    /// have left, later ones over earlier ones.
+    pub manifests: Vec<PathBuf>,
+    /// Where the volume is mounted, for the forms of Android, which name files with it. Without
+    /// slashes at its ends.
+    pub mount_point: Vec<u8>,
     /// Files of the host that are left out, by device and inode: what is being written.
     pub own: Vec<(u64, u64)>,
 }
@@ -78,15 +85,19 @@ impl Rules {
         })
     }
 
-    /// Changes the attributes of a node.
-    pub(crate) fn apply(&self, metadata: &mut Metadata) {
-        metadata.uid = self.uid.unwrap_or_else(|| mapped(metadata.uid, &self.uid_map));
-        metadata.gid = self.gid.unwrap_or_else(|| mapped(metadata.gid, &self.gid_map));
+    /// Bounds the times of a node.
+    pub(crate) fn date(&self, metadata: &mut Metadata) {
         if let Some(latest) = self.latest {
             for time in [&mut metadata.mtime, &mut metadata.atime, &mut metadata.ctime] {
                 *time = (*time).min(latest);
             }
         }
+    }
+
+    /// Changes the owners of a node.
+    pub(crate) fn own(&self, metadata: &mut Metadata) {
+        metadata.uid = self.uid.unwrap_or_else(|| mapped(metadata.uid, &self.uid_map));
+        metadata.gid = self.gid.unwrap_or_else(|| mapped(metadata.gid, &self.gid_map));
         if self.uid_map.is_empty() && self.gid_map.is_empty() {
             return;
         }

@@ -9,8 +9,12 @@ use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use crate::error::Result;
+use crate::holes;
 use crate::node::{Kind, Node, NodeId, RegularFile};
 use crate::store::Stores;
+
+/// Bytes of a file that are looked at for zeros at a time.
+const PIECE: u64 = 1 << 20;
 
 /// A finished tree.
 pub struct Tree {
@@ -41,6 +45,40 @@ impl Tree {
     /// The source cannot be read, or has become shorter.
     pub fn read(&self, file: &RegularFile, offset: u64, buffer: &mut [u8]) -> Result<()> {
         self.stores.read(file, offset, buffer)
+    }
+
+    /// Gives the root an owner.
+    pub(crate) fn set_root_owner(&mut self, (uid, gid): (u32, u32)) {
+        if let Some(root) = self.nodes.first_mut() {
+            (root.metadata.uid, root.metadata.gid) = (uid, gid);
+        }
+    }
+
+    /// Makes holes of the blocks of files that hold nothing but zeros.
+    ///
+    /// # Errors
+    /// A source cannot be read.
+    pub(crate) fn dig_holes(&mut self) -> Result<()> {
+        let Self { nodes, stores } = self;
+        let mut buffer = Vec::new();
+        for node in nodes {
+            let Kind::Regular(file) = &mut node.kind else { continue };
+            let mut kept = Vec::new();
+            for range in &file.data {
+                let mut at = range.start;
+                while at < range.end {
+                    let end = (at / PIECE + 1).saturating_mul(PIECE).min(range.end);
+                    buffer.resize(usize::try_from(end - at).unwrap_or(0), 0);
+                    stores.read(file, at, &mut buffer)?;
+                    holes::keep(&buffer, at, &mut kept);
+                    at = end;
+                }
+            }
+            if kept != file.data {
+                file.keep_only(kept);
+            }
+        }
+        Ok(())
     }
 
     /// A path of the node, without a leading slash. It is searched for, for messages.

@@ -5,7 +5,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use crate::commands::volume_command::VolumeCommand;
 use crate::commands::{
     build, diff, export, freeze, generate, info, lab, mkfs, mount, remount, serve_nothing, shell,
-    stats, umount,
+    sparse, stats, umount,
 };
 use crate::failure::Outcome;
 
@@ -37,6 +37,10 @@ pub enum Command {
     Export(export::Args),
     /// Compare two images, or an image with a directory or an archive.
     Diff(diff::Args),
+    /// Make a sparse image of Android of an image.
+    Sparse(sparse::PackArgs),
+    /// Make an image of a sparse image of Android.
+    Unsparse(sparse::UnpackArgs),
     /// Mount an image through FUSE.
     Mount(mount::Args),
     /// Unmount, and return when the image is clean on disk.
@@ -77,6 +81,8 @@ impl Command {
             Self::Build(args) => build::run(args),
             Self::Export(args) => export::run(args),
             Self::Diff(args) => diff::run(args),
+            Self::Sparse(args) => sparse::pack(args),
+            Self::Unsparse(args) => sparse::unpack(args),
             Self::Mount(args) => mount::run(args),
             Self::Umount(args) => umount::run(args),
             Self::Remount(args) => remount::run(args),

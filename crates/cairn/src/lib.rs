@@ -45,7 +45,7 @@ pub use disk::{Disk, DiskPartition, disk};
 pub use error::{Cause, Class, Error, Result};
 pub use format::{Format, Info, check_options};
 pub use image::{ImageSpec, Part};
-pub use mkfs::{ImageZones, MkfsOptions, mkfs};
+pub use mkfs::{ImageZones, MkfsOptions, Tuning, mkfs};
 pub use populate::Population;
 pub use recognise::Hint;
 pub use volume::{OpenOptions, Volume, inspect, open, open_device, open_on};

@@ -1,5 +1,6 @@
 //! Makes an ext4 volume that holds a tree, as `mke2fs -d` does, and finds the size that it needs.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use cairn_base::runtime::threads::Threads;
@@ -64,16 +65,19 @@ impl Population {
     }
 
     /// Writes the volume, with this many threads, to an image of `size` bytes, which is created if
-    /// it does not exist. The bytes do not depend on the number of threads.
+    /// it does not exist. The bytes do not depend on the number of threads. Returns the ranges of
+    /// bytes that nothing uses: what they hold does not matter.
     ///
     /// # Errors
     /// The tree does not fit, the image cannot be created or is in use, contents cannot be read, or
     /// the device fails.
-    pub fn write(&self, size: u64, threads: usize) -> Result<(), PopulateError> {
+    pub fn write(&self, size: u64, threads: usize) -> Result<Vec<Range<u64>>, PopulateError> {
         let options = MkfsOptions { size: Some(size), ..self.options.clone() };
         let device = device_for(&self.image, &options)?;
         let written = self.population.write(device, threads, &*self.threads);
-        written.map(drop).map_err(|error| sort(&self.image, error))
+        let made = written.map_err(|error| sort(&self.image, error))?;
+        let bytes = |block: u64| block.saturating_mul(made.block_size.into());
+        Ok(made.free.iter().map(|run| bytes(run.start)..bytes(run.end)).collect())
     }
 }
 

@@ -11,10 +11,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use cairn_vfs::{FileKind, Timestamp};
-use rustix::fs::SeekFrom;
 
 use crate::assembly::{Assembly, NewKind};
 use crate::error::{Error, Result};
+use crate::extents::next_data;
 use crate::node::{Contents, Metadata, RegularFile, Xattr, encode_device};
 use crate::path::MemberPath;
 
@@ -58,8 +58,8 @@ pub(super) fn read(assembly: &mut Assembly, source: &Path) -> Result<()> {
         if assembly.rules.excludes(&path) {
             continue;
         }
-        let node =
-            assembly.put(&path, metadata(&host, &of)?, kind(&host, &of)?).map_err(refused)?;
+        let (metadata, kind) = node(assembly, &host, &of)?;
+        let node = assembly.put(&path, metadata, kind).map_err(refused)?;
         if let Some(node) = node.filter(|_| of.nlink() > 1 && !of.is_dir()) {
             links.insert((of.dev(), of.ino()), node);
         }
@@ -84,6 +84,51 @@ fn inside(host: &Path, path: &MemberPath) -> Result<Vec<(PathBuf, MemberPath)>> 
         Ok((host.join(&name), below))
     };
     names.into_iter().map(place).collect()
+}
+
+/// A file of the host as a regular file of an image.
+///
+/// # Errors
+/// It cannot be read, or is no regular file.
+pub(crate) fn host_file(path: &Path) -> Result<RegularFile> {
+    let whole = fs::canonicalize(path).map_err(|error| Error::host(path, error))?;
+    let of = fs::symlink_metadata(&whole).map_err(|error| Error::host(path, error))?;
+    match kind(&whole, &of)? {
+        NewKind::Regular(file) => Ok(file),
+        _ => Err(Error::source(path.display(), "is no regular file: name one")),
+    }
+}
+
+/// What is on the host, or what a list says of it.
+fn node(assembly: &mut Assembly, host: &Path, of: &HostMetadata) -> Result<(Metadata, NewKind)> {
+    let (mut metadata, kind) = (metadata(host, of)?, kind(host, of)?);
+    let Some(stated) = assembly.stated.files.get(&(of.dev(), of.ino())) else {
+        // Its programs see what they have not changed as root's.
+        if !assembly.stated.files.is_empty() {
+            (metadata.uid, metadata.gid) = (0, 0);
+        }
+        return Ok((metadata, kind));
+    };
+    let stands_for = match (FileKind::from_mode(stated.mode), FileKind::from_mode(of.mode())) {
+        (is, on_host) if is == on_host => Some(kind),
+        // What only root can make is an empty file on the host.
+        (Some(FileKind::CharDevice), Some(FileKind::Regular)) => {
+            Some(NewKind::CharDevice(stated.device))
+        }
+        (Some(FileKind::BlockDevice), Some(FileKind::Regular)) => {
+            Some(NewKind::BlockDevice(stated.device))
+        }
+        // The inode of a file that is no longer there has become another file.
+        _ => None,
+    };
+    let Some(kind) = stands_for else {
+        (metadata.uid, metadata.gid) = (0, 0);
+        return Ok((metadata, self::kind(host, of)?));
+    };
+    metadata.permissions = stated.mode & 0o7777;
+    (metadata.uid, metadata.gid) = stated.owner;
+    assembly.stated.matched += 1;
+    Ok((metadata, kind))
 }
 
 fn metadata(host: &Path, of: &HostMetadata) -> Result<Metadata> {
@@ -140,26 +185,12 @@ fn data(host: &Path, of: &HostMetadata) -> Result<Vec<Range<u64>>> {
         ranges.push(Range { start: 0, end: size });
         return Ok(ranges);
     }
-    let failed = |error: rustix::io::Errno| Error::host(host, error.into());
-    let file = fs::File::open(host).map_err(|error| Error::host(host, error))?;
+    let failed = |error| Error::host(host, error);
+    let file = fs::File::open(host).map_err(failed)?;
     let mut at = 0;
-    while at < size {
-        let start = match rustix::fs::seek(&file, SeekFrom::Data(at)) {
-            Ok(start) => start,
-            Err(rustix::io::Errno::NXIO) => break,
-            Err(rustix::io::Errno::INVAL) => at,
-            Err(error) => return Err(failed(error)),
-        };
-        let end = match rustix::fs::seek(&file, SeekFrom::Hole(start)) {
-            Ok(end) => end.min(size),
-            Err(rustix::io::Errno::INVAL) => size,
-            Err(error) => return Err(failed(error)),
-        };
-        if start >= end {
-            break;
-        }
-        ranges.push(start..end);
-        at = end;
+    while let Some(range) = next_data(&file, at, size).map_err(failed)? {
+        at = range.end;
+        ranges.push(range);
     }
     Ok(ranges)
 }

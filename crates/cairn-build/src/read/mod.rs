@@ -19,13 +19,18 @@ use std::sync::Arc;
 
 use cairn::{Cause, ImageSpec, OpenOptions, Part};
 
+pub(crate) use self::directory::host_file;
+pub(crate) use self::reasons::kept;
+
 use self::reasons::broken;
 use self::stream::Stream;
 use crate::assembly::Assembly;
 use crate::error::{Error, Result};
+use crate::manifest::Manifest;
 use crate::rules::Rules;
 use crate::store::Limits;
 use crate::tree::Tree;
+use crate::users::Users;
 
 /// Bytes that tell what an archive is.
 const START: u64 = 1024;
@@ -47,12 +52,24 @@ pub struct Source {
 /// # Errors
 /// A source cannot be read, is damaged, or holds what no image can hold.
 pub fn assemble(sources: &[Source], rules: Rules, limits: Limits, spool: PathBuf) -> Result<Tree> {
+    let mut manifests = Vec::new();
+    for path in &rules.manifests {
+        manifests.push(Manifest::read(path)?);
+    }
     let mut assembly = Assembly::new(rules, limits, spool);
+    manifests.iter_mut().for_each(|manifest| manifest.prepare(&mut assembly));
     for source in sources {
         assembly.next_layer();
         read(&mut assembly, source)?;
     }
     named::resolve(&mut assembly)?;
+    assembly.change_owners();
+    if !manifests.is_empty() {
+        let users = Users::read(&assembly)?;
+        for manifest in manifests {
+            manifest.apply(&mut assembly, &users)?;
+        }
+    }
     Ok(assembly.finish())
 }
 

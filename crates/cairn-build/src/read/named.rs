@@ -1,15 +1,10 @@
 //! Access lists of archives that name users and groups: the numbers come from the `etc/passwd` and
 //! `etc/group` of the image itself, not from the host.
 
-use std::collections::HashMap;
-
 use super::tar::acl_text::{BadList, parse};
 use crate::assembly::Assembly;
 use crate::error::{Error, Result};
-use crate::path::MemberPath;
-
-/// Most bytes of a file with names.
-const FILE_MAX: u64 = 16 << 20;
+use crate::users::Users;
 
 /// Sets the lists that wait for names.
 ///
@@ -20,11 +15,10 @@ pub(super) fn resolve(assembly: &mut Assembly) -> Result<()> {
     if lists.is_empty() {
         return Ok(());
     }
-    let users = numbers(assembly, b"etc/passwd")?;
-    let groups = numbers(assembly, b"etc/group")?;
+    let users = Users::read(assembly)?;
     let find = |file: &str, name: &str| match file {
-        "passwd" => users.get(name).copied(),
-        _ => groups.get(name).copied(),
+        "passwd" => users.user(name.as_bytes()),
+        _ => users.group(name.as_bytes()),
     };
     for list in lists {
         let failed = |why: String| Error::member(&list.source, &list.member, why);
@@ -38,26 +32,4 @@ pub(super) fn resolve(assembly: &mut Assembly) -> Result<()> {
         assembly.set_xattr(list.node, list.name, parsed.to_xattr()).map_err(failed)?;
     }
     Ok(())
-}
-
-/// The numbers in a file of lines `name:password:number:…`; none if there is no such file.
-fn numbers(assembly: &Assembly, path: &[u8]) -> Result<HashMap<String, u32>> {
-    let file = MemberPath::parse(path).ok().and_then(|path| assembly.regular(&path));
-    let Some(file) = file.filter(|file| file.size <= FILE_MAX) else {
-        return Ok(HashMap::new());
-    };
-    let mut bytes = vec![0; usize::try_from(file.size).unwrap_or(0)];
-    for range in &file.data {
-        let places = usize::try_from(range.start).ok().zip(usize::try_from(range.end).ok());
-        if let Some(part) = places.and_then(|(from, to)| bytes.get_mut(from..to)) {
-            assembly.stores.read(file, range.start, part)?;
-        }
-    }
-    let text = String::from_utf8_lossy(&bytes);
-    let number = |line: &str| {
-        let mut fields = line.split(':');
-        let name = fields.next()?.to_owned();
-        Some((name, fields.nth(1)?.parse().ok()?))
-    };
-    Ok(text.lines().filter_map(number).collect())
 }

@@ -4,6 +4,8 @@
 mod archives;
 mod back;
 mod hostile;
+mod manifests;
 mod others;
+mod sparse;
 mod support;
 mod trees;

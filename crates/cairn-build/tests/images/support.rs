@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use cairn::{Format, ImageSpec, OpenOptions};
-use cairn_build::{Built, Error, Free, Options, Rules, Size, Source, build};
+use cairn_build::{Built, Error, Free, Options, Rules, Shape, Size, Source, build};
 use cairn_testkit::judge;
 use cairn_testkit::tree::{PathTarget, Snapshot, SnapshotOptions, TreeSpec, digest_volume, plan};
 use cairn_vfs::Timestamp;
@@ -29,6 +29,11 @@ pub fn options(format: Format, output: &Path, sources: &[&str]) -> Options {
         time: Some(TIME),
         now: Timestamp { seconds: TIME, nanoseconds: 0 },
         overwrite: true,
+        shape: Shape::Raw,
+        dig_holes: false,
+        tuning: cairn::Tuning::default(),
+        root_owner: None,
+        read_only: false,
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use cairn::Format;
 use cairn_base::options::parse_size as bytes;
-use cairn_build::{Error, Free, IdRange, Options, PathTest, Rules, Size, Source};
+use cairn_build::{Error, Free, IdRange, Options, PathTest, Rules, Shape, Size, Source};
 use cairn_vfs::Timestamp;
 use uuid::Uuid;
 
@@ -27,6 +27,8 @@ Examples:
   cairn build -t f2fs -L root --size 2G root.img rootfs/
   tar -c rootfs | cairn build --exclude '*.tmp' root.img -
   cairn build -t f2fs new.img 'disk.img#2'
+  cairn build --manifest rootfs.mtree --sparse root.simg rootfs/
+  cairn build - rootfs/ | gzip >root.img.gz
 
 A source is a directory (with a slash at its end what is in it, else the directory under its \
 name), an archive (tar or cpio, also compressed with gzip, zstd or xz; - is standard input), a \
@@ -58,6 +60,10 @@ pub struct Args {
     /// ext4: no journal.
     #[arg(long)]
     no_journal: bool,
+    /// ext4: for a volume that nobody will write: no journal, nothing free unless it is asked for,
+    /// and a mark, so that Linux mounts it read-only.
+    #[arg(long)]
+    read_only: bool,
     /// ext4: number of inodes. [default: those of the sources, 5 % more, and some for free space]
     #[arg(short = 'N', long, value_name = "N", value_parser = number(16..=u32::MAX, 10_000))]
     inodes: Option<u32>,
@@ -80,10 +86,28 @@ pub struct Args {
     /// in a path. May be repeated.
     #[arg(long, value_name = "PATTERN")]
     exclude: Vec<OsString>,
+    /// A list of owners, modes, devices and attributes, which holds for what the sources and the
+    /// other options gave: mtree, composefs-dump, a device table (genext2fs, makedevs),
+    /// pseudo-files (mksquashfs), fs_config, file_contexts or a state of fakeroot. May be repeated.
+    #[arg(long, value_name = "FILE")]
+    manifest: Vec<PathBuf>,
+    /// Where the volume will be mounted, such as /vendor: fs_config and file_contexts of Android
+    /// name files with it.
+    #[arg(long, value_name = "DIR", requires = "manifest", value_parser = parse_mount_point)]
+    mount_point: Option<String>,
+    /// Make holes of the blocks of files that hold only zeros. Files are read twice for that.
+    #[arg(long)]
+    dig_holes: bool,
+    /// Write OUT as a sparse image of Android.
+    #[arg(long)]
+    sparse: bool,
+    /// With --sparse: add a checksum of the image.
+    #[arg(long, requires = "sparse")]
+    crc: bool,
     /// Replace OUT if it exists.
     #[arg(short = 'F', short_alias = 'f', long)]
     force: bool,
-    /// The image to make.
+    /// The image to make; - is standard output.
     out: PathBuf,
     /// What to put in.
     #[arg(value_name = "SOURCE")]
@@ -132,6 +156,16 @@ fn parse_map(text: &str) -> Result<IdRange, String> {
     }
 }
 
+/// Without slashes at its ends.
+fn parse_mount_point(text: &str) -> Result<String, String> {
+    match text.strip_prefix('/') {
+        Some(path) if !path.split('/').any(|name| matches!(name, "." | "..")) => {
+            Ok(path.trim_matches('/').into())
+        }
+        _ => Err("give an absolute path, such as /vendor".into()),
+    }
+}
+
 /// A pattern without a slash is for names; one with a slash is for whole paths.
 pub(super) fn path_test(pattern: &OsString) -> PathTest {
     let bytes = pattern.as_bytes();
@@ -165,6 +199,7 @@ pub fn run(args: &Args) -> Outcome {
     if args.size != Size::Auto && args.free != Free::Bytes(0) {
         return Err(Failure::usage("--free goes with --size auto: leave one of them out"));
     }
+    super::sparse::check_stdout(&args.out)?;
     let epoch = source_date_epoch()?.map(|seconds| Timestamp { seconds, nanoseconds: 0 });
     let latest = args.mtime.or(epoch);
     let owner = args.owner.unwrap_or(Owner { uid: None, gid: None });
@@ -188,10 +223,20 @@ pub fn run(args: &Args) -> Outcome {
             latest,
             exclude: args.exclude.iter().map(path_test).collect(),
             own: Vec::new(),
+            manifests: args.manifest.clone(),
+            mount_point: args.mount_point.clone().unwrap_or_default().into_bytes(),
         },
         time: latest.map(|latest| latest.seconds),
         now: now()?,
         overwrite: args.force,
+        shape: match args.sparse {
+            true => Shape::AndroidSparse { crc: args.crc },
+            false => Shape::Raw,
+        },
+        dig_holes: args.dig_holes,
+        tuning: cairn::Tuning::default(),
+        root_owner: None,
+        read_only: args.read_only,
     };
     cairn_build::build(options).map(drop).map_err(failure)
 }

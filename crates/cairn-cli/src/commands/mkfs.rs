@@ -192,6 +192,7 @@ fn options(args: &Args) -> Outcome<MkfsOptions> {
         block_size: args.block_size,
         inodes: None,
         reserved_percent: None,
+        tuning: cairn::Tuning::default(),
         size: args.size,
         overprovision: args.overprovision,
         segments_per_section: args.segments_per_section,

@@ -34,6 +34,7 @@ pub mod rmdir;
 pub mod serve_nothing;
 pub mod setfattr;
 pub mod shell;
+pub mod sparse;
 pub mod stat;
 pub mod stats;
 pub mod touch;

@@ -45,6 +45,7 @@ const TABLE: &[(&str, &[&str])] = &[
     ("getfattr", &["getfattr", "-m", "-", "IMAGE", "/file"]),
     ("getfattr", &["getfattr", "--json", "IMAGE", "/file"]),
     ("setfattr", &["setfattr", "-n", "user.a", "-v", "b", "IMAGE", "/file"]),
+    ("sparse", &["sparse", "-F", "IMAGE", "DIR/sparse"]),
     ("shell", &["shell", "-c", "ls", "-c", "help", "IMAGE"]),
 ];
 
@@ -53,6 +54,7 @@ const WITHOUT_IMAGE: &[&str] = &[
     "build",
     "export",
     "diff",
+    "unsparse",
     "mount",
     "umount",
     "remount",

@@ -47,6 +47,7 @@ fn surroundings() -> tempfile::TempDir {
         std::fs::create_dir_all(at(name)).unwrap();
         std::fs::write(Path::new(&at(name)).join("file"), "x").unwrap();
     }
+    build_systems(dir.path());
     std::fs::write(at("interfaces"), "").unwrap();
     std::fs::write(at("hostname"), "name\n").unwrap();
     std::fs::write(at("script"), "ls /etc\n").unwrap();
@@ -68,8 +69,27 @@ fn surroundings() -> tempfile::TempDir {
     dir
 }
 
+/// What the pages on build systems name.
+fn build_systems(at: &Path) {
+    let script = r"
+        mkdir -p images target/etc system META vendor/bin; echo x >target/etc/hosts
+        echo x >vendor/bin/tool
+        printf '/dev d 755 0 0 - - - - -\n/dev/null c 666 0 0 1 3 0 0 -\n' >system/device_table.txt
+        printf 'vendor 0 0 755\nvendor/bin 0 2000 755\nvendor/bin/tool 0 2000 755\n' \
+            >META/fs_config.txt
+        printf '/vendor(/.*)?  u:object_r:vendor_file:s0\n' >META/file_contexts.txt
+        tar -C rootfs -cf images/rootfs.tar .; cp images/rootfs.tar images/alpine.tar
+        zstd -q images/rootfs.tar -o images/core.rootfs.tar.zst
+        zstd -q images/rootfs.tar -o images/image.tar.zst
+        printf '#mtree\n./etc type=dir mode=0700 uid=3\n' >rootfs.mtree
+        truncate -s 1M raw; img2simg raw system.simg; rm raw
+        cp system.simg super.img_sparsechunk.0; cp system.simg super.img_sparsechunk.1";
+    let done = Command::new("sh").args(["-ec", script]).current_dir(at).status().unwrap();
+    assert!(done.success());
+}
+
 /// The examples of a text that is indented as help is: a line, with what follows it up to the end
-/// of its here-document.
+/// of its here-document, or behind a backslash.
 fn of_help(help: &str) -> Vec<String> {
     let lines = help.lines().skip_while(|line| !line.starts_with("Example")).skip(1);
     scripts(lines.take_while(|line| line.starts_with("  ")).map(|line| &line[2..]))
@@ -77,22 +97,25 @@ fn of_help(help: &str) -> Vec<String> {
 
 /// The examples of a page: lines that begin with `cairn` in blocks of code.
 fn of_page(text: &str) -> Vec<String> {
-    let mut inside = false;
+    let (mut inside, mut goes_on) = (false, false);
     let lines = text.lines().filter(|line| {
         inside ^= line.starts_with("```");
-        inside && line.starts_with("cairn ")
+        let taken = inside && (goes_on || line.starts_with("cairn "));
+        goes_on = taken && line.ends_with('\\');
+        taken
     });
     scripts(lines)
 }
 
 fn scripts<'a>(lines: impl Iterator<Item = &'a str>) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
-    let mut open = false;
+    let (mut open, mut goes_on) = (false, false);
     for line in lines {
-        match found.last_mut().filter(|_| open) {
+        match found.last_mut().filter(|_| open || goes_on) {
             Some(script) => *script += &format!("\n{line}"),
             None => found.push(line.to_owned()),
         }
+        goes_on = line.ends_with('\\');
         open = if open { line != "EOF" } else { line.contains("<<EOF") };
     }
     found

@@ -20,6 +20,7 @@ mod newcomers;
 mod overwrite;
 mod refused;
 mod reproducible;
+mod sparse;
 mod support;
 mod words;
 

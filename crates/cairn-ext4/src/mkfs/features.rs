@@ -59,7 +59,7 @@ const EXCLUDES: &[(&str, &str)] = &[
 
 /// Chooses the set. The user's choices override defaults; choices that contradict each other are
 /// refused, and so are those that mounts do not maintain, except `beside`.
-pub(super) fn choose(wishes: &[String], beside: Incompat) -> Result<Features> {
+pub(super) fn choose(wishes: &[String], beside: Features) -> Result<Features> {
     let mut features = Features::default();
     for name in DEFAULTS {
         assert!(features.set_by_name(name, true), "default features are known");
@@ -83,7 +83,8 @@ pub(super) fn choose(wishes: &[String], beside: Incompat) -> Result<Features> {
     }
     resolve(&mut features, &wanted)?;
     let mut maintained = features;
-    maintained.incompat -= beside;
+    maintained.incompat -= beside.incompat;
+    maintained.ro_compat -= beside.ro_compat;
     match maintained.access() {
         Access::ReadWrite => Ok(features),
         Access::ReadOnly(why) | Access::Refuse(why) => Err(Error::Option(format!(
@@ -169,7 +170,7 @@ mod tests {
 
     fn names(wishes: &[&str]) -> Result<Vec<String>> {
         let wishes: Vec<String> = wishes.iter().map(|wish| (*wish).to_owned()).collect();
-        choose(&wishes, Incompat::empty()).map(|features| features.names())
+        choose(&wishes, Features::default()).map(|features| features.names())
     }
 
     #[test]

@@ -23,9 +23,10 @@ impl Identity {
             uuid::Builder::from_random_bytes(bits.to_le_bytes()).into_uuid()
         };
         let uuid = options.uuid.unwrap_or_else(random);
-        let hash_seed = match options.uuid {
-            Some(uuid) => Uuid::new_v5(&uuid, b"directory hash seed"),
-            None => random(),
+        let hash_seed = match (options.hash_seed, options.uuid) {
+            (Some(seed), _) => seed,
+            (None, Some(uuid)) => Uuid::new_v5(&uuid, b"directory hash seed"),
+            (None, None) => random(),
         };
         let from_environment = || std::env::var("SOURCE_DATE_EPOCH").ok()?.trim().parse().ok();
         let now = match options.time.or_else(from_environment) {

@@ -11,7 +11,7 @@ use cairn_base::runtime::Runtime;
 use cairn_block::BlockDevice;
 
 use crate::error::Result;
-use crate::format::features::Incompat;
+use crate::format::features::Features;
 
 mod block_map;
 mod created;
@@ -41,7 +41,8 @@ pub fn make(
     runtime: &dyn Runtime,
 ) -> Result<CreatedVolume> {
     let identity = Identity::new(options, runtime);
-    let mut plan = plan::Plan::new(options, device.geometry().size, &identity, Incompat::empty())?;
+    let mut plan =
+        plan::Plan::new(options, device.geometry().size, &identity, Features::default())?;
     let mut output = output::Output::new(device, plan.layout.block_size);
     output.erase_signature()?;
     plan.place_tables()?;

@@ -10,6 +10,8 @@ pub struct MkfsOptions {
     /// UUID; random if absent. If it is given, the directory hash seed follows from it, so that the
     /// image is reproducible.
     pub uuid: Option<Uuid>,
+    /// Seed of directory hashes; without it, it follows from the UUID, or is random.
+    pub hash_seed: Option<Uuid>,
     /// Features to add, or with `^` to drop, relative to the defaults, in the words of mke2fs.
     /// `none` clears the defaults.
     pub features: Vec<String>,

@@ -76,7 +76,7 @@ impl Plan {
         options: &MkfsOptions,
         device_bytes: u64,
         identity: &Identity,
-        beside: Incompat,
+        beside: Features,
     ) -> Result<Self> {
         let bytes = options.size.unwrap_or(device_bytes);
         if bytes > device_bytes {

@@ -18,7 +18,7 @@ use crate::volume::runtime;
 
 pub(crate) mod options;
 
-pub use options::{ImageZones, MkfsOptions};
+pub use options::{ImageZones, MkfsOptions, Tuning};
 
 /// Makes a volume in `image`. If that fails, a file that was created for it is removed, and one
 /// that was enlarged for it has its size again.

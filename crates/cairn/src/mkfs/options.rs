@@ -30,6 +30,8 @@ pub struct MkfsOptions {
     pub inodes: Option<u32>,
     /// ext4: percentage of the blocks reserved for root; 5 if absent.
     pub reserved_percent: Option<f64>,
+    /// ext4: what is rarely asked for.
+    pub tuning: Tuning,
     /// Size of the image file in bytes: needed to create one, and resizes one that is there.
     pub size: Option<u64>,
     /// F2FS: per cent of the main area kept for cleaning; what leaves users most if absent.
@@ -59,6 +61,19 @@ pub struct MkfsOptions {
     pub overwrite: bool,
 }
 
+/// What is rarely asked for of an ext4 volume. Without a value mkfs decides.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tuning {
+    /// Bytes of an inode record.
+    pub inode_size: Option<u32>,
+    /// Bytes of the volume for each inode.
+    pub inode_ratio: Option<u64>,
+    /// Bytes of the journal.
+    pub journal_size: Option<u64>,
+    /// Seed of directory hashes.
+    pub hash_seed: Option<Uuid>,
+}
+
 /// The zones of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ImageZones {
@@ -86,6 +101,7 @@ impl MkfsOptions {
             block_size: None,
             inodes: None,
             reserved_percent: None,
+            tuning: Tuning::default(),
             size: None,
             overprovision: None,
             segments_per_section: None,
@@ -106,6 +122,10 @@ impl MkfsOptions {
         let given = [
             (self.inodes.is_some(), "number of inodes"),
             (self.reserved_percent.is_some(), "blocks reserved for root"),
+            (self.tuning.inode_size.is_some(), "size of inodes"),
+            (self.tuning.inode_ratio.is_some(), "bytes for each inode"),
+            (self.tuning.journal_size.is_some(), "size of a journal"),
+            (self.tuning.hash_seed.is_some(), "seed of directory hashes"),
         ];
         match given.into_iter().find(|(given, _)| *given) {
             Some((_, what)) => Err(Cause::Option(format!(

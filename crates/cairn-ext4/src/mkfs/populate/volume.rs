@@ -10,11 +10,16 @@ use super::super::plan::Plan;
 use super::error::{PopulateError, PopulateResult};
 use super::stream::Stream;
 use super::survey::{ROOT, Survey};
-use crate::format::features::Incompat;
+use crate::format::features::{Compat, Features, Incompat, RoCompat};
 use crate::format::layout::inodes;
 
-/// Large values get their inodes, although mounts do not change them.
-const WRITTEN: Incompat = Incompat::EA_INODE;
+/// Large values get their inodes, although mounts do not change them. No mount changes a volume
+/// that is marked as read-only.
+const WRITTEN: Features = Features {
+    compat: Compat::empty(),
+    incompat: Incompat::EA_INODE,
+    ro_compat: RoCompat::READONLY,
+};
 
 /// Inode numbers of nodes, which follow the ids, and behind them those of values.
 #[derive(Clone, Copy)]

@@ -7,7 +7,9 @@
 //! knows the layer that touched it last, so a whiteout spares what its own layer holds, wherever
 //! in the layer it stands.
 
-use std::collections::BTreeMap;
+mod edit;
+
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 
 use crate::error::Result;
@@ -57,6 +59,24 @@ pub(crate) struct NamedList {
     pub(crate) member: Vec<u8>,
 }
 
+/// What a list says of a file of the host: its type and mode, owner and device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stated {
+    pub(crate) mode: u32,
+    pub(crate) owner: (u32, u32),
+    /// In Linux's encoding.
+    pub(crate) device: u32,
+}
+
+/// What lists say of files of the host.
+#[derive(Debug, Default)]
+pub(crate) struct StatedFiles {
+    /// By device and inode.
+    pub(crate) files: HashMap<(u64, u64), Stated>,
+    /// How many of them the sources had.
+    pub(crate) matched: u64,
+}
+
 /// A tree that grows.
 pub(crate) struct Assembly {
     drafts: Vec<Draft>,
@@ -65,6 +85,7 @@ pub(crate) struct Assembly {
     /// Bytes of names and attributes.
     names: u64,
     pub(crate) named_lists: Vec<NamedList>,
+    pub(crate) stated: StatedFiles,
     pub(crate) stores: Stores,
     pub(crate) rules: Rules,
 }
@@ -81,9 +102,16 @@ impl Assembly {
             layer: 0,
         };
         let stores = Stores::new(spool, limits.bytes);
-        let named_lists = Vec::new();
-        let limit = limits.nodes;
-        Self { drafts: vec![root], layer: 0, limit, names: 0, named_lists, stores, rules }
+        Self {
+            drafts: vec![root],
+            layer: 0,
+            limit: limits.nodes,
+            names: 0,
+            named_lists: Vec::new(),
+            stated: StatedFiles::default(),
+            stores,
+            rules,
+        }
     }
 
     /// Begins a source, or a layer of one.
@@ -246,14 +274,6 @@ impl Assembly {
         draft.metadata.settle().map_err(|error| error.to_string())
     }
 
-    /// The regular file at a path.
-    pub(crate) fn regular(&self, path: &MemberPath) -> Option<&RegularFile> {
-        match &self.drafts.get(self.find(path)?)?.shape {
-            Shape::Other(NewKind::Regular(file)) => Some(file),
-            _ => None,
-        }
-    }
-
     /// A tree beside this one that has its stores until [`Assembly::unstage`].
     pub(crate) fn stage(&mut self) -> Self {
         let limits = Limits { bytes: 0, nodes: self.limit };
@@ -265,27 +285,6 @@ impl Assembly {
     /// Takes the stores back.
     pub(crate) fn unstage(&mut self, stage: Self) {
         self.stores = stage.stores;
-    }
-
-    /// The place of each file that is stored in one piece, by its path.
-    pub(crate) fn stored_files(&self) -> BTreeMap<Vec<u8>, (u32, u64, u64)> {
-        let mut files = BTreeMap::new();
-        let mut pending = vec![(Vec::new(), 0_usize)];
-        while let Some((path, at)) = pending.pop() {
-            match self.drafts.get(at).map(|draft| &draft.shape) {
-                Some(Shape::Directory(entries)) => {
-                    pending.extend(entries.iter().map(|(name, at)| {
-                        let slash: &[u8] = if path.is_empty() { b"" } else { b"/" };
-                        ([&path, slash, name].concat(), *at)
-                    }))
-                }
-                Some(Shape::Other(NewKind::Regular(file))) => {
-                    files.extend(file.place().map(|place| (path, place)));
-                }
-                _ => {}
-            }
-        }
-        files
     }
 
     fn entry(&self, directory: usize, name: &[u8]) -> Option<usize> {
@@ -414,7 +413,7 @@ impl Assembly {
         for (at, links) in order.into_iter().zip(links) {
             let Some(draft) = drafts.get_mut(at).and_then(Option::take) else { continue };
             let mut metadata = draft.metadata;
-            rules.apply(&mut metadata);
+            rules.date(&mut metadata);
             nodes.push(Node { metadata, kind: finished(draft.shape, &id_of), links });
         }
         Tree::new(nodes, stores)
