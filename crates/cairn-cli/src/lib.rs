@@ -52,6 +52,9 @@ pub fn main() -> ExitCode {
 /// As [`main`], with these arguments (the first is the program's name).
 #[must_use]
 pub fn run(arguments: Vec<OsString>) -> ExitCode {
+    if let Some(status) = commands::mkfs_names::run(&arguments) {
+        return status.into();
+    }
     if let Some(help) = commands::mount::helper::help(&arguments) {
         // A closed pipe is no error.
         let _ = output::with_stdout(|stdout| stdout.write_fmt(format_args!("{help}")));

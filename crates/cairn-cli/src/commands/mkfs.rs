@@ -110,7 +110,7 @@ struct Kind {
 }
 
 /// What ext3 lacks of ext4's default features, and what ext2 lacks of ext3's.
-const NOT_IN_EXT3: &[&str] = &[
+pub(super) const NOT_IN_EXT3: &[&str] = &[
     "^extent",
     "^64bit",
     "^flex_bg",
@@ -121,7 +121,7 @@ const NOT_IN_EXT3: &[&str] = &[
     "^dir_nlink",
     "^extra_isize",
 ];
-const NOT_IN_EXT2: &[&str] = &["^has_journal"];
+pub(super) const NOT_IN_EXT2: &[&str] = &["^has_journal"];
 
 fn parse_kind(name: &str) -> Result<Kind, String> {
     let (format, without) = match name {

@@ -22,6 +22,7 @@ pub mod ln;
 pub mod ls;
 pub mod mkdir;
 pub mod mkfs;
+pub mod mkfs_names;
 pub mod mknod;
 pub mod mount;
 pub mod mv;

@@ -12,6 +12,7 @@ mod every_command;
 mod examples;
 mod f2fs;
 mod failing_copies;
+mod makers;
 mod mistakes;
 mod mkfs_blocks;
 mod mkfs_safety;
