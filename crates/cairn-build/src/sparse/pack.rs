@@ -54,8 +54,8 @@ pub fn pack(options: &PackOptions) -> Result<()> {
         let why = "is a sparse image already: cairn unsparse makes an image of it";
         return Err(Error::source(options.image.display(), why));
     }
-    let all = [0..u64::MAX];
-    let free = if options.holes_do_not_matter { &all[..] } else { &[] };
+    let all = 0..u64::MAX;
+    let free = if options.holes_do_not_matter { std::slice::from_ref(&all) } else { &[] };
     let form = Form { block: options.block, crc: options.crc, free };
     if is_stdout(&options.output) {
         return write(&image, size, form, &mut io::stdout().lock(), Path::new(STDOUT));
