@@ -11,6 +11,7 @@ use cairn_build::{PackOptions, UnpackOptions};
 use super::build::failure;
 use crate::failure::{Failure, Outcome, Status, plain};
 use crate::print;
+use crate::signals::remove_unfinished;
 
 /// Arguments of `sparse`.
 #[derive(Debug, clap::Args)]
@@ -72,6 +73,7 @@ pub struct UnpackArgs {
 /// # Errors
 /// The image cannot be read, or the sparse image not written.
 pub fn pack(args: &PackArgs) -> Outcome {
+    remove_unfinished()?;
     check_image(&args.image)?;
     check_stdout(&args.out)?;
     let options = PackOptions {
@@ -90,6 +92,7 @@ pub fn pack(args: &PackArgs) -> Outcome {
 /// # Errors
 /// The sparse image is damaged or cannot be read, or the image cannot be written.
 pub fn unpack(args: &UnpackArgs) -> Outcome {
+    remove_unfinished()?;
     check_stdout(&args.out)?;
     let options = UnpackOptions {
         inputs: args.inputs.clone(),
