@@ -183,6 +183,9 @@ fn async_checkpoint_on_media_takes_the_models_time() {
         assert_eq!(of(id, "never full", "stalls"), 0.0);
         assert!(of(id, "async_checkpoint", "fill_per_s") > 0.0);
     }
+    assert_eq!(section(&record, "parts")["rows"].as_array().unwrap().len(), 4 * 2 * 7);
+    let transactions = |part| median(&record, "parts", "NVMe, -S 1", part, "transactions");
+    assert!(transactions("+ shared commits") < transactions("as Linux"), "commits are shared");
     // A model's second costs no second: an SD card is slower than NVMe by its model alone.
     let rate = |id| of(id, "noasync_checkpoint", "files_per_s");
     assert!(rate("sd-card") * 10.0 < rate("nvme"), "{} {}", rate("sd-card"), rate("nvme"));

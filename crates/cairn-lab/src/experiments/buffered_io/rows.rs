@@ -51,11 +51,10 @@ const BLOCKS: [(usize, &str); 3] = [(4 << 10, "4K"), (64 << 10, "64K"), (1 << 20
 
 impl Line {
     /// How often each byte is copied at least: into the cache or out of it, and from a device in
-    /// memory or to it. `None` if a disk is slower than any copy.
+    /// memory or to it. `None` if nothing is copied, or a disk is slower.
     pub(super) fn copies(&self) -> Option<f64> {
         match (self.medium, self.work) {
-            (Medium::Disk, _) => None,
-            (_, Work::ReadHole) => Some(1.0),
+            (Medium::Disk, _) | (_, Work::ReadHole) => None,
             _ if self.is_cached_write() => Some(1.0),
             _ => Some(2.0),
         }
@@ -110,7 +109,7 @@ mod tests {
         assert!(names.contains(&"ramdisk append sync 64K") && names.contains(&"hole 1M"));
         let copies =
             |name: &str| lines.iter().find(|line| line.name == name).and_then(Line::copies);
-        assert_eq!((copies("hole 4K"), copies("cached append 1M")), (Some(1.0), Some(1.0)));
+        assert_eq!((copies("hole 4K"), copies("cached append 1M")), (None, Some(1.0)));
         assert_eq!((copies("ramdisk 1M"), copies("disk append sync 1M")), (Some(2.0), None));
     }
 }

@@ -116,7 +116,8 @@ fn notes(context: &Context) -> Vec<String> {
     vec![
         format!(
             "fs_mark's work as in async-checkpoint, 32 threads; files a thread: {} with -S 1, 3 \
-             and 5, {} with -S 4 and 6, {} with -S 0 and 2.",
+             and 5 (half of them in the table of parts), {} with -S 4 and 6, {} with -S 0 and 2. \
+             A journal of 64 MiB fills with --scale full only.",
             files(SyncMethod::Reverse),
             files(SyncMethod::SyncThenReverse),
             files(SyncMethod::Never)

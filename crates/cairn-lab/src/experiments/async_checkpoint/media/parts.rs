@@ -4,10 +4,10 @@
 use cairn_jbd2::CheckpointParts as Parts;
 
 use super::run::{SEED, run_on};
-use super::subjects::{JOURNALS, OFF, ON, load, modes};
+use super::subjects::{JOURNALS, OFF, ON, load};
 use crate::error::Result;
 use crate::experiment::Context;
-use crate::fs_mark::SyncMethod;
+use crate::fs_mark::{Load, SyncMethod};
 use crate::goal::{Goal, Relation};
 use crate::media::{self, Medium};
 use crate::section::{Builder, Metric, Section};
@@ -32,8 +32,8 @@ const fn up_to(part: Parts) -> Parts {
     Parts::from_bits_truncate((part.bits() << 1) - 1)
 }
 
-/// The modes in which the journal fills.
-const MODES: [SyncMethod; 3] = [SyncMethod::BeforeClose, SyncMethod::Reverse, SyncMethod::InOrder];
+/// Modes in which the journal fills.
+const MODES: [SyncMethod; 2] = [SyncMethod::BeforeClose, SyncMethod::Reverse];
 
 fn row(medium: &Medium, sync: SyncMethod) -> String {
     format!("{}, -S {}", medium.title, sync as usize)
@@ -54,18 +54,18 @@ pub(super) fn measure(context: &Context, repetitions: usize) -> Result<Section> 
     let title = format!("Parts of a checkpoint, each with those before it; journal of {name}");
     let subjects = STEPS.map(|(subject, ..)| subject);
     let mut builder = Builder::new(ID, &title, &subjects, metrics);
-    let wanted = modes(context.scale);
-    let modes: Vec<SyncMethod> = MODES.into_iter().filter(|mode| wanted.contains(mode)).collect();
-    context.progress.expect(repetitions * media::ALL.len() * modes.len());
+    context.progress.expect(repetitions * media::ALL.len() * MODES.len());
     for repetition in 0..repetitions {
         for medium in &media::ALL {
-            for sync in &modes {
-                context.progress.show(&row(medium, *sync));
-                let load = load(context.scale, *sync);
+            for sync in MODES {
+                context.progress.show(&row(medium, sync));
+                // The smallest journal fills with less.
+                let load = load(context.scale, sync);
+                let load = Load { files: load.files.div_ceil(2), ..load };
                 for (subject, parts, option) in STEPS {
                     let seed = SEED + repetition as u64;
                     let run = run_on(*medium, journal, option, parts, &load, seed)?;
-                    builder.add(&row(medium, *sync), subject, &run.own_figures());
+                    builder.add(&row(medium, sync), subject, &run.own_figures());
                 }
                 context.progress.step();
             }

@@ -38,10 +38,10 @@ pub(super) fn most_repetitions(scale: Scale) -> usize {
 pub(super) fn load(scale: Scale, sync: SyncMethod) -> Load {
     let files = match sync {
         SyncMethod::BeforeClose | SyncMethod::Reverse | SyncMethod::InOrder => {
-            scale.pick(40, 250, 2000)
+            scale.pick(24, 250, 2000)
         }
-        SyncMethod::SyncThenReverse | SyncMethod::SyncThenInOrder => scale.pick(20, 100, 1000),
-        SyncMethod::Never | SyncMethod::SyncThenOne => scale.pick(20, 150, 2000),
+        SyncMethod::SyncThenReverse | SyncMethod::SyncThenInOrder => scale.pick(20, 60, 1000),
+        SyncMethod::Never | SyncMethod::SyncThenOne => scale.pick(20, 100, 2000),
     };
     Load { threads: 32, files, size: 4096, directories: 16, per_directory: 256, sync }
 }
