@@ -9,6 +9,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
+use std::path::Path;
 
 use crate::failure::{Failure, Outcome, Status};
 use crate::print;
@@ -174,6 +175,17 @@ fn print_to(mut output: Output<'static>, work: impl FnOnce(&mut Output<'_>) -> O
     let done = work(&mut output);
     let flushed = output.flush();
     done.and(flushed)
+}
+
+/// Refuses to write an image to a terminal.
+///
+/// # Errors
+/// `out` stands for standard output, which is a terminal.
+pub fn refuse_terminal(out: &Path) -> Outcome {
+    match out == Path::new("-") && io::stdout().is_terminal() {
+        true => Err(Failure::usage("an image does not go to a terminal: lead it into a pipe")),
+        false => Ok(()),
+    }
 }
 
 /// All lines of a failure, if there are any left to print.

@@ -1,6 +1,7 @@
 //! `cairn build`.
 
 use std::ffi::OsString;
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
@@ -14,6 +15,7 @@ use super::chown::Owner;
 use super::mkfs::parse_uuid;
 use crate::date;
 use crate::failure::{Failure, Outcome, Status};
+use crate::output;
 use crate::pattern::Pattern;
 use crate::session::{now, source_date_epoch};
 use crate::signals::remove_unfinished;
@@ -199,7 +201,7 @@ pub fn run(args: &Args) -> Outcome {
     if args.size != Size::Auto && args.free != Free::Bytes(0) {
         return Err(Failure::usage("--free goes with --size auto: leave one of them out"));
     }
-    super::sparse::check_stdout(&args.out)?;
+    output::refuse_terminal(&args.out)?;
     let epoch = source_date_epoch()?.map(|seconds| Timestamp { seconds, nanoseconds: 0 });
     let latest = args.mtime.or(epoch);
     let owner = args.owner.unwrap_or(Owner { uid: None, gid: None });
@@ -246,6 +248,10 @@ pub(super) fn failure(error: Error) -> Failure {
     match error {
         Error::Image { text, source } => Failure::new(Failure::from(*source).status, text),
         Error::Usage(text) => Failure::usage(text),
+        // Only standard output has a reader that can go.
+        Error::Host { source, .. } if source.kind() == ErrorKind::BrokenPipe => {
+            Failure::closed_pipe()
+        }
         Error::Host { subject, source } => Failure::host(subject, &source),
         Error::Source { .. } | Error::Member { .. } => {
             Failure::new(Status::Corrupt, error.to_string())

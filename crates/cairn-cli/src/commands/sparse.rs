@@ -1,6 +1,5 @@
 //! `cairn sparse` and `cairn unsparse`.
 
-use std::io::IsTerminal as _;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
@@ -10,8 +9,8 @@ use cairn_build::{PackOptions, UnpackOptions};
 
 use super::build::failure;
 use crate::failure::{Failure, Outcome, Status, plain};
-use crate::print;
 use crate::signals::remove_unfinished;
+use crate::{output, print};
 
 /// Arguments of `sparse`.
 #[derive(Debug, clap::Args)]
@@ -75,7 +74,7 @@ pub struct UnpackArgs {
 pub fn pack(args: &PackArgs) -> Outcome {
     remove_unfinished()?;
     check_image(&args.image)?;
-    check_stdout(&args.out)?;
+    output::refuse_terminal(&args.out)?;
     let options = PackOptions {
         image: args.image.clone(),
         output: args.out.clone(),
@@ -93,7 +92,7 @@ pub fn pack(args: &PackArgs) -> Outcome {
 /// The sparse image is damaged or cannot be read, or the image cannot be written.
 pub fn unpack(args: &UnpackArgs) -> Outcome {
     remove_unfinished()?;
-    check_stdout(&args.out)?;
+    output::refuse_terminal(&args.out)?;
     let options = UnpackOptions {
         inputs: args.inputs.clone(),
         output: args.out.clone(),
@@ -115,13 +114,5 @@ fn check_image(image: &Path) -> Outcome {
             let what = plain(&error);
             Err(Failure::new(Status::NoImage, format!("{shown}: {what}: check the name")))
         }
-    }
-}
-
-/// Refuses a terminal.
-pub(super) fn check_stdout(out: &Path) -> Outcome {
-    match out == Path::new("-") && std::io::stdout().is_terminal() {
-        true => Err(Failure::usage("an image does not go to a terminal: lead it into a pipe")),
-        false => Ok(()),
     }
 }

@@ -24,7 +24,9 @@ fn an_image_is_written_to_standard_output() {
             rm -f theirs; simg2img packed theirs; cmp image theirs
             {PROGRAM} sparse image - | {PROGRAM} unsparse -F - ours; cmp image ours
             test $(stat -c %b ours) -le $(stat -c %b stream)
-            mkdir -p tmp; TMPDIR=$PWD/tmp {PROGRAM} build {options} - rootfs/ | head -c 1 >/dev/null
+            mkdir -p tmp; TMPDIR=$PWD/tmp {PROGRAM} build {options} - rootfs/ 2>said |
+            head -c 1 >/dev/null
+            test ! -s said
             test -z \"$(ls -A tmp)\"",
             dir.path().display()
         );

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use cairn::{Format, MkfsOptions};
 
+use super::asked::{Answer, Asked};
 use super::letters::{owner, parsed, refused, split, wrong};
-use super::{Answer, Asked};
 use crate::commands::mkfs::parse_uuid;
 use crate::failure::{Failure, Outcome};
 

@@ -5,8 +5,8 @@ use std::ffi::{OsStr, OsString};
 use cairn::{Format, MkfsOptions};
 use uuid::Uuid;
 
+use super::asked::{Answer, Asked, size};
 use super::letters::{Line, owner, parsed, refused, split, wrong};
-use super::{Answer, Asked, size};
 use crate::commands::mkfs::{NOT_IN_EXT2, NOT_IN_EXT3, parse_uuid};
 use crate::failure::{Failure, Outcome};
 

@@ -3,6 +3,7 @@
 //!
 //! What their options mean they mean here. What Cairn does not have is refused by name.
 
+mod asked;
 mod f2fs;
 mod letters;
 mod mke2fs;
@@ -16,11 +17,13 @@ use cairn::{Cause, Format, ImageSpec, MkfsOptions};
 use cairn_build::{Free, Options, Rules, Shape, Size, Source};
 use cairn_vfs::Timestamp;
 
+use self::asked::{Answer, Asked};
 use super::build::failure;
 use crate::confirm;
 use crate::failure::{Failure, Outcome, Status};
 use crate::output;
 use crate::session::{now, source_date_epoch};
+use crate::signals::remove_unfinished;
 
 /// A maker whose options are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,24 +31,6 @@ enum Maker {
     /// The `N` of `mkfs.extN`, or 0 for `mke2fs`.
     Ext(u8),
     F2fs,
-}
-
-/// What a command line asks for.
-#[derive(Debug)]
-struct Asked {
-    options: MkfsOptions,
-    /// A tree to fill the volume with.
-    tree: Option<OsString>,
-    device: OsString,
-    /// The maker asks before it overwrites a filesystem, but only on a terminal.
-    asks: bool,
-}
-
-/// The answer to a command line.
-enum Answer {
-    Make(Box<Asked>),
-    /// Help or a version.
-    Text(String),
 }
 
 fn maker(name: &OsStr) -> Option<Maker> {
@@ -159,22 +144,8 @@ fn fill(options: MkfsOptions, tree: OsString, device: &OsStr) -> Outcome {
         root_owner: options.root_owner,
         read_only: false,
     };
+    remove_unfinished()?;
     cairn_build::build(build).map(drop).map_err(failure)
-}
-
-/// A size with the letters of mke2fs; without one, in `unit` bytes.
-fn size(text: &OsStr, unit: u64) -> Option<u64> {
-    let text = text.to_str()?;
-    let (digits, unit) = match text.as_bytes().last()?.to_ascii_lowercase() {
-        b's' => (text.get(..text.len() - 1)?, 512),
-        b'k' => (text.get(..text.len() - 1)?, 1 << 10),
-        b'm' => (text.get(..text.len() - 1)?, 1 << 20),
-        b'g' => (text.get(..text.len() - 1)?, 1 << 30),
-        b't' => (text.get(..text.len() - 1)?, 1 << 40),
-        _ => (text, unit),
-    };
-    let number: u64 = digits.parse().ok().filter(|_| !digits.starts_with('+'))?;
-    number.checked_mul(unit).filter(|size| *size > 0)
 }
 
 #[cfg(test)]
