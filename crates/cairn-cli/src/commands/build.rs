@@ -109,14 +109,34 @@ pub struct Args {
     /// Replace OUT if it exists.
     #[arg(short = 'F', short_alias = 'f', long)]
     force: bool,
+    /// The image, as OUT: then all operands are sources.
+    #[arg(short = 'o', long, value_name = "OUT")]
+    output: Option<PathBuf>,
     /// The image to make; - is standard output.
-    out: PathBuf,
+    #[arg(required_unless_present = "output")]
+    out: Option<PathBuf>,
     /// What to put in.
     #[arg(value_name = "SOURCE")]
     sources: Vec<OsString>,
     /// Which image of a container index with several, such as linux/arm64.
     #[arg(long, value_name = "OS/ARCH")]
     platform: Option<String>,
+}
+
+impl Args {
+    /// The image and the sources.
+    fn operands(&self) -> Outcome<(PathBuf, Vec<OsString>)> {
+        let first = self.out.clone();
+        match (self.output.clone(), first) {
+            (Some(out), None) => Ok((out, self.sources.clone())),
+            (Some(out), Some(first)) => {
+                let first = [first.into_os_string()];
+                Ok((out, [&first, self.sources.as_slice()].concat()))
+            }
+            (None, Some(out)) => Ok((out, self.sources.clone())),
+            (None, None) => Err(Failure::usage("no image is named: give OUT")),
+        }
+    }
 }
 
 fn parse_format(name: &str) -> Result<Format, String> {
@@ -201,14 +221,15 @@ pub fn run(args: &Args) -> Outcome {
     if args.size != Size::Auto && args.free != Free::Bytes(0) {
         return Err(Failure::usage("--free goes with --size auto: leave one of them out"));
     }
-    output::refuse_terminal(&args.out)?;
+    let (out, sources) = args.operands()?;
+    output::refuse_terminal(&out)?;
     let epoch = source_date_epoch()?.map(|seconds| Timestamp { seconds, nanoseconds: 0 });
     let latest = args.mtime.or(epoch);
     let owner = args.owner.unwrap_or(Owner { uid: None, gid: None });
     let source = |name: &OsString| Source { name: name.clone(), platform: args.platform.clone() };
     let options = Options {
-        output: args.out.clone(),
-        sources: args.sources.iter().map(source).collect(),
+        output: out,
+        sources: sources.iter().map(source).collect(),
         format: args.format,
         size: args.size,
         free: args.free,

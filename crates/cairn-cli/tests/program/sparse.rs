@@ -19,6 +19,7 @@ fn an_image_is_written_to_standard_output() {
         let script = format!(
             "cd {}; {PROGRAM} build {options} -F image rootfs/
             {PROGRAM} build {options} - rootfs/ >stream; cmp image stream
+            {PROGRAM} build {options} rootfs/ -o - | cmp image -
             {PROGRAM} build {options} --sparse - rootfs/ | {PROGRAM} unsparse - - | cmp image -
             {PROGRAM} build {options} --sparse --crc -F packed rootfs/
             rm -f theirs; simg2img packed theirs; cmp image theirs
