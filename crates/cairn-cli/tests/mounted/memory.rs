@@ -92,7 +92,8 @@ fn work(root: &Path, copier: u64, refused: &Refused) -> Vec<(PathBuf, u64)> {
 
 /// Real work within a limit. Returns how much was acknowledged, and refused.
 fn work_within(volume: &mut Volume, limit: u64) -> (usize, u64) {
-    volume.mount_within(limit, "");
+    // Rings need more address space than there is.
+    volume.mount_within(limit, "transport=dev");
     let (root, refused) = (volume.root(), Refused(AtomicU64::new(0)));
     let acknowledged: Vec<Vec<(PathBuf, u64)>> = std::thread::scope(|scope| {
         let start = |copier| {
