@@ -33,7 +33,7 @@ fn archived(path: &Path) -> Vec<u8> {
 fn await_sectors(path: &Path, wanted: u64) {
     let began = Instant::now();
     while sectors(path) != wanted {
-        assert!(began.elapsed() < Duration::from_secs(20), "{} blocks", sectors(path));
+        assert!(began.elapsed() < Duration::from_secs(20), "{}: {}", path.display(), sectors(path));
         std::thread::sleep(Duration::from_millis(100));
     }
 }
@@ -92,7 +92,7 @@ fn a_truncation_to_the_same_size_frees_what_is_behind_it() {
             assert!(file.metadata().unwrap().blocks() >= 2048);
             file.set_len(len as u64).unwrap();
             drop(file);
-            assert_eq!(sectors(&path), taken(&path, len as u64), "{name}");
+            await_sectors(&path, taken(&path, len as u64));
             assert_eq!(fs::read(&path).unwrap(), vec![1; len]);
         }
         volume.unmount();
