@@ -18,8 +18,9 @@ const SPARE_LOG_BLOCKS: u32 = 32;
 
 /// Result of an attempt to join.
 enum Attempt {
-    /// The handle has joined; `first`: it has started the transaction.
-    Joined { tid: Tid, first: bool },
+    /// The handle has joined; `wake`: it has started a transaction that the sleeping commit daemon
+    /// does not know of.
+    Joined { tid: Tid, wake: bool },
     /// The running transaction must be committed first.
     TransactionFull(Tid),
     /// The log must be checkpointed first.
@@ -60,8 +61,8 @@ impl Journal {
                 waiting.since.get_or_insert_with(|| self.runtime.monotonic());
             }
             match attempt {
-                Attempt::Joined { tid, first } => {
-                    if first {
+                Attempt::Joined { tid, wake } => {
+                    if wake {
                         self.commit_wake.notify();
                     }
                     if let Some(since) = waiting.for_log_space {
@@ -111,6 +112,7 @@ impl Journal {
             return Ok(Attempt::LogFull);
         }
         let first = state.running.transaction().is_none();
+        let wake = first && std::mem::take(&mut state.running.daemon_sleeps);
         let running = state.running.get_or_start(|| self.runtime.monotonic());
         running.updates += 1;
         running.handle_count += 1;
@@ -119,7 +121,7 @@ impl Journal {
             let waited = self.runtime.monotonic().saturating_sub(since);
             running.max_wait = running.max_wait.max(waited);
         }
-        Ok(Attempt::Joined { tid: running.tid, first })
+        Ok(Attempt::Joined { tid: running.tid, wake })
     }
 
     /// Makes log space (`__jbd2_log_wait_for_space`): updates the log tail, else checkpoints

@@ -56,7 +56,7 @@ impl FileCache {
 
     /// Bytes of the blocks that are dirty or being written.
     pub(crate) fn dirty_bytes(&self) -> u64 {
-        self.state.dirty.unstable.load(std::sync::atomic::Ordering::Relaxed) << self.state.shift
+        self.state.dirty.unstable() << self.state.shift
     }
 
     /// True if the block is dirty or being written.

@@ -7,7 +7,6 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use cairn_base::FileBlock;
@@ -198,8 +197,7 @@ impl FileState {
             self.index.write().dirty.insert(folio.start, folio.clone());
         }
         if more > 0 {
-            self.dirty.unstable.fetch_add(more.into(), Ordering::Relaxed);
-            self.cache.dirtied(&self.dirty, self.bytes(more) as u64);
+            self.cache.dirtied(&self.dirty, more.into(), self.bytes(more) as u64);
         }
     }
 
@@ -217,8 +215,7 @@ impl FileState {
     /// dropped.
     pub(crate) fn mark_stable(&self, blocks: u32) {
         if blocks > 0 {
-            self.dirty.unstable.fetch_sub(blocks.into(), Ordering::Relaxed);
-            self.cache.cleaned(self.bytes(blocks) as u64);
+            self.cache.cleaned(&self.dirty, blocks.into(), self.bytes(blocks) as u64);
         }
     }
 
@@ -331,7 +328,9 @@ impl Drop for FileState {
         for folio in index.folios.values() {
             self.cache.folio_removed(self.bytes(folio.blocks));
         }
-        let unstable = self.dirty.unstable.swap(0, Ordering::Relaxed);
-        self.cache.cleaned(unstable << self.shift);
+        let unstable = self.dirty.unstable();
+        if unstable > 0 {
+            self.cache.cleaned(&self.dirty, unstable, unstable << self.shift);
+        }
     }
 }

@@ -301,7 +301,7 @@ impl PageCache {
     /// Bytes of memory that dirty data keeps. The last folio of a dirty file is a page with maybe
     /// one dirty block, so a page is added for each file.
     pub(crate) fn kept_by_dirty(&self) -> u64 {
-        self.dirty_bytes() + (self.dirty.len() * PAGE) as u64
+        self.dirty_bytes() + (self.dirty.files() * PAGE) as u64
     }
 
     fn share(&self, percent: u8) -> u64 {
@@ -313,15 +313,22 @@ impl PageCache {
         self.kept_by_dirty() > self.share(self.options.dirty_background_percent)
     }
 
+    /// True if so much is dirty that the daemon, once it writes for that reason, goes on. It stops
+    /// well below where it starts: otherwise each further write would wake it for one file.
+    pub(crate) fn is_over_low_mark(&self) -> bool {
+        let background = self.share(self.options.dirty_background_percent);
+        self.kept_by_dirty() > background - background / 4
+    }
+
     /// True if so much is dirty that writers should call [`PageCache::balance`].
     pub(crate) fn is_over_limit(&self) -> bool {
         self.kept_by_dirty() > self.share(self.options.dirty_percent)
     }
 
-    /// Counts blocks of `file` that became dirty. The caller holds a folio's lock.
-    pub(crate) fn dirtied(&self, file: &Arc<DirtyFile>, bytes: u64) {
+    /// Counts blocks of `file` that became dirty, of `bytes` bytes. The caller holds a folio's lock.
+    pub(crate) fn dirtied(&self, file: &Arc<DirtyFile>, blocks: u64, bytes: u64) {
         let was_over = self.is_over_background();
-        self.dirty.add_bytes(bytes);
+        self.dirty.add(file, blocks, bytes);
         // While the queue is empty the daemon sleeps without a time limit.
         let first = !file.is_queued() && self.dirty.push(file, self.runtime.monotonic());
         if first || (!was_over && self.is_over_background()) {
@@ -329,9 +336,9 @@ impl PageCache {
         }
     }
 
-    /// Counts bytes that became clean or were dropped.
-    pub(crate) fn cleaned(&self, bytes: u64) {
-        self.dirty.sub_bytes(bytes);
+    /// Counts blocks of `file` that became clean or were dropped.
+    pub(crate) fn cleaned(&self, file: &DirtyFile, blocks: u64, bytes: u64) {
+        self.dirty.sub(file, blocks, bytes);
     }
 }
 

@@ -18,15 +18,20 @@ pub(crate) struct DirtyFile {
     /// The inode that writes this file back.
     pub(crate) owner: OnceLock<Weak<dyn Flushable>>,
     /// Blocks that are dirty or being written.
-    pub(crate) unstable: AtomicU64,
+    unstable: AtomicU64,
     /// The file is in the queue.
     queued: AtomicBool,
 }
 
 impl DirtyFile {
+    /// Blocks that are dirty or being written.
+    pub(crate) fn unstable(&self) -> u64 {
+        self.unstable.load(Ordering::Relaxed)
+    }
+
     /// True if any block is dirty or being written.
     pub(crate) fn has_unstable(&self) -> bool {
-        self.unstable.load(Ordering::Relaxed) > 0
+        self.unstable() > 0
     }
 
     /// True if the file is in the queue of dirty files.
@@ -61,6 +66,9 @@ pub(crate) struct DirtyFiles {
     /// Length of the queue, for readers that do not hold its lock.
     len: AtomicUsize,
     bytes: AtomicU64,
+    /// Files with such bytes. The queue has others, too: it keeps a file until its time, also if an
+    /// fsync has written it.
+    files: AtomicUsize,
     /// Wakes the daemon.
     pub(crate) wake: Arc<Event>,
     /// Some bytes became clean.
@@ -73,6 +81,7 @@ impl DirtyFiles {
             queue: Mutex::new(Rank::Cache, VecDeque::new()),
             len: AtomicUsize::new(0),
             bytes: AtomicU64::new(0),
+            files: AtomicUsize::new(0),
             wake: Arc::new(Event::new()),
             drained: Event::new(),
         }
@@ -81,6 +90,11 @@ impl DirtyFiles {
     /// Bytes that are dirty or being written.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Number of files with bytes that are dirty or being written.
+    pub(crate) fn files(&self) -> usize {
+        self.files.load(Ordering::Relaxed)
     }
 
     /// Number of files in the queue.
@@ -116,13 +130,21 @@ impl DirtyFiles {
         queue.len() == 1
     }
 
-    /// Counts bytes that became dirty.
-    pub(crate) fn add_bytes(&self, bytes: u64) {
+    /// Counts blocks of `file` that became dirty, of `bytes` bytes.
+    pub(crate) fn add(&self, file: &DirtyFile, blocks: u64, bytes: u64) {
+        if file.unstable.fetch_add(blocks, Ordering::Relaxed) == 0 {
+            self.files.fetch_add(1, Ordering::Relaxed);
+        }
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Counts bytes that became clean or were dropped.
-    pub(crate) fn sub_bytes(&self, bytes: u64) {
+    /// Counts blocks of `file` that became clean or were dropped, of `bytes` bytes.
+    pub(crate) fn sub(&self, file: &DirtyFile, blocks: u64, bytes: u64) {
+        let had = file.unstable.fetch_sub(blocks, Ordering::Relaxed);
+        assert!(had >= blocks, "{blocks} blocks cleaned of {had} dirty");
+        if had == blocks {
+            self.files.fetch_sub(1, Ordering::Relaxed);
+        }
         let before = self.bytes.fetch_sub(bytes, Ordering::Relaxed);
         assert!(before >= bytes, "{bytes} bytes cleaned of {before} dirty");
     }

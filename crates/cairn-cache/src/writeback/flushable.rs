@@ -19,6 +19,8 @@ pub enum WritebackMode {
 pub enum Flushed {
     /// Write-back ran.
     Written,
+    /// Nothing of the inode was dirty: an earlier call has written it.
+    Clean,
     /// The inode is in use; the caller asks again later.
     Busy,
 }
@@ -47,7 +49,8 @@ pub trait Flushable: Send + Sync {
 
 /// Makes durable what the write-back daemon has written.
 pub trait Expired: Send + Sync {
-    /// Files were written because of their age, and no other file is that old. It must not wait: in
-    /// the simulator the daemon runs on the stack of a waiting thread.
+    /// Files were written because of their age, and no other file is that old. Or files were
+    /// written that long ago because too much was dirty. It must not wait: in the simulator the
+    /// daemon runs on the stack of a waiting thread.
     fn written(&self);
 }

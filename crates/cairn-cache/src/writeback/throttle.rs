@@ -18,8 +18,10 @@ const PATIENCE: Duration = Duration::from_millis(100);
 /// Result of an attempt to write back the file that has been dirty longest.
 #[derive(Clone)]
 pub(super) enum Attempt {
-    /// It was written, or is gone.
+    /// It was written.
     Written,
+    /// It is gone, or nothing of it was dirty.
+    Clean,
     /// It is in use, and is now at the end of the queue.
     Postponed,
     /// It could not be written, and is now at the end of the queue.
@@ -52,7 +54,7 @@ impl PageCache {
             let before = self.dirty_bytes();
             match self.flush_oldest(Duration::ZERO) {
                 Attempt::Failed(_) if self.dirty_bytes() < before => fruitless = 0,
-                Attempt::Written => fruitless = 0,
+                Attempt::Written | Attempt::Clean => fruitless = 0,
                 Attempt::Postponed => fruitless += 1,
                 Attempt::Failed(error) => {
                     fruitless += 1;
@@ -87,7 +89,7 @@ impl PageCache {
                     return Err(error);
                 }
                 Attempt::Postponed => postponed = true,
-                Attempt::Written | Attempt::Failed(_) => {}
+                Attempt::Written | Attempt::Clean | Attempt::Failed(_) => {}
                 Attempt::NotYet(_) | Attempt::None => {
                     let mut ended = || !self.no_room.is_tried();
                     self.runtime.wait_until_timeout(&self.dirty.drained, PATIENCE, &mut ended);
@@ -117,16 +119,17 @@ impl PageCache {
             Oldest::NotYet(left) => return Attempt::NotYet(left),
             Oldest::None => return Attempt::None,
         };
-        let Some(file) = file.upgrade() else { return Attempt::Written };
-        let Some(owner) = file.upgrade_owner() else { return Attempt::Written };
+        let Some(file) = file.upgrade() else { return Attempt::Clean };
+        let Some(owner) = file.upgrade_owner() else { return Attempt::Clean };
         let outcome = owner.flush(WritebackMode::Background);
-        let written = matches!(outcome, Ok(Flushed::Written));
+        let written = matches!(outcome, Ok(Flushed::Written | Flushed::Clean));
         if file.has_unstable() {
             let since = if written { self.runtime.monotonic() } else { now };
             self.dirty.push(&file, since);
         }
         match outcome {
             Ok(Flushed::Written) => Attempt::Written,
+            Ok(Flushed::Clean) => Attempt::Clean,
             Ok(Flushed::Busy) => Attempt::Postponed,
             Err(error) => Attempt::Failed(error),
         }

@@ -178,7 +178,7 @@ impl Flusher {
 impl Flushable for Flusher {
     fn flush(&self, mode: WritebackMode) -> Result<Flushed, CacheError> {
         let (Some(ops), Some(inode)) = (self.ops.upgrade(), self.inode.upgrade()) else {
-            return Ok(Flushed::Written);
+            return Ok(Flushed::Clean);
         };
         let guard = match mode {
             WritebackMode::Sync => Some(inode.data.read()),
@@ -187,6 +187,7 @@ impl Flushable for Flusher {
         if guard.is_none() {
             return Ok(Flushed::Busy);
         }
+        let clean = !inode.cache.has_dirty() && !inode.state.read().dirty;
         let mapper = InodeMapper::new(&ops, &inode);
         let written = inode
             .cache
@@ -196,7 +197,7 @@ impl Flushable for Flusher {
         // The times of the data are stored with it.
         let stored = sized.and_then(|()| write_inode_if_dirty(&ops, &inode));
         ops.observe(stored).map_err(MapError::from)?;
-        Ok(Flushed::Written)
+        Ok(if clean { Flushed::Clean } else { Flushed::Written })
     }
 
     fn read_ahead(&self, blocks: std::ops::Range<u64>) {

@@ -64,7 +64,7 @@ pub(crate) fn adopt(ops: &Arc<Operations>, inode: &Arc<Inode>) {
 impl Flushable for Flusher {
     fn flush(&self, mode: WritebackMode) -> Result<Flushed, CacheError> {
         let (Some(ops), Some(inode)) = (self.ops.upgrade(), self.inode.upgrade()) else {
-            return Ok(Flushed::Written);
+            return Ok(Flushed::Clean);
         };
         let data = match mode {
             WritebackMode::Sync => Some(inode.data.read()),
@@ -73,10 +73,11 @@ impl Flushable for Flusher {
         if data.is_none() {
             return Ok(Flushed::Busy);
         }
+        let clean = !inode.cache.has_dirty();
         let outcome = write_back(&ops, &inode, 0..u64::MAX, mode);
         drop(data);
         outcome.map_err(MapError::from)?;
-        Ok(Flushed::Written)
+        Ok(if clean { Flushed::Clean } else { Flushed::Written })
     }
 
     fn read_ahead(&self, blocks: Range<u64>) {

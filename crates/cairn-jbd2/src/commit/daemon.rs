@@ -46,10 +46,11 @@ impl Journal {
     fn commit_if_due(&self) -> Progress {
         let now = self.runtime.monotonic();
         let (tid, due_in) = {
-            let state = self.state.lock();
-            let Some(running) = state.running.transaction().filter(|_| state.aborted.is_none())
-            else {
-                return Progress::Idle(None);
+            let mut guard = self.state.lock();
+            let state = &mut *guard;
+            let aborted = state.aborted.is_some();
+            let Some(running) = state.running.transaction().filter(|_| !aborted) else {
+                return Progress::Idle(state.running.daemon_rests());
             };
             let age = now.saturating_sub(running.started);
             let left = state.running.commit_interval.saturating_sub(age);

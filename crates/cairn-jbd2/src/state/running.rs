@@ -21,12 +21,25 @@ pub(crate) struct Running {
     spare: HashMap<Pba, Arc<Buffer>>,
     /// The commit daemon commits a transaction of this age (`j_commit_interval`).
     pub(crate) commit_interval: Duration,
+    /// The commit daemon sleeps until it is woken. Otherwise it looks again before a transaction
+    /// that starts now is due, and need not be woken for it.
+    pub(crate) daemon_sleeps: bool,
+    /// `next_tid` when the daemon last found no transaction.
+    daemon_saw: Tid,
 }
 
 impl Running {
     /// No running transaction.
     pub(crate) fn new(next_tid: Tid, commit_interval: Duration) -> Self {
-        Self { transaction: None, next_tid, spare: HashMap::new(), commit_interval }
+        let spare = HashMap::new();
+        Self {
+            transaction: None,
+            next_tid,
+            spare,
+            commit_interval,
+            daemon_sleeps: true,
+            daemon_saw: next_tid,
+        }
     }
 
     /// Number of the next transaction.
@@ -42,6 +55,15 @@ impl Running {
     /// The running transaction, if it has this number.
     pub(crate) fn with_tid(&mut self, tid: Tid) -> Option<&mut RunningTransaction> {
         self.transaction.as_mut().filter(|running| running.tid == tid)
+    }
+
+    /// The commit daemon finds no transaction to commit: how long it sleeps. `None` is until it is
+    /// woken. While fsyncs start and commit transactions, it looks again after the commit interval,
+    /// so that none of them has to wake it.
+    pub(crate) fn daemon_rests(&mut self) -> Option<Duration> {
+        self.daemon_sleeps = self.daemon_saw == self.next_tid;
+        self.daemon_saw = self.next_tid;
+        (!self.daemon_sleeps).then_some(self.commit_interval)
     }
 
     /// True if no handle can join because the running transaction is locked.

@@ -19,6 +19,7 @@ use crate::fixture::{
     self, BLOCK, HOME, LOG_BLOCKS, commit_blocks, features, format, open_with, read_home, recovered,
 };
 use crate::fixture::{stamp, toggle};
+use crate::observed::Observed;
 use crate::watch::Watch;
 
 const INCOMPAT: u32 = features::REVOKE | features::BITS_64 | features::CSUM_V3;
@@ -110,78 +111,20 @@ fn a_share_that_cannot_be_kept_free_is_refused_and_changes_nothing() {
     }
 }
 
-/// A runtime that counts the running checkpoint daemons.
-struct Counting {
-    inner: Arc<Simulated>,
-    checkpointers: Arc<AtomicI64>,
-}
-
-impl Runtime for Counting {
-    fn now(&self) -> SystemTime {
-        self.inner.now()
-    }
-
-    fn monotonic(&self) -> Duration {
-        self.inner.monotonic()
-    }
-
-    fn random(&self) -> u64 {
-        self.inner.random()
-    }
-
-    fn spawn(
-        &self,
-        name: &str,
-        wake: Arc<Event>,
-        daemon: Arc<dyn Daemon>,
-    ) -> Result<DaemonHandle, NoThread> {
-        let (running, is_one) = (self.checkpointers.clone(), i64::from(name == "jbd2-checkpoint"));
-        running.fetch_add(is_one, SeqCst);
-        let inner = self.inner.spawn(name, wake, daemon)?;
-        Ok(DaemonHandle::new(move || {
-            inner.stop();
-            running.fetch_sub(is_one, SeqCst);
-        }))
-    }
-
-    fn wait_until(&self, event: &Event, ready: &mut dyn FnMut() -> bool) {
-        self.inner.wait_until(event, ready);
-    }
-
-    fn wait_until_timeout(
-        &self,
-        event: &Event,
-        timeout: Duration,
-        ready: &mut dyn FnMut() -> bool,
-    ) -> bool {
-        self.inner.wait_until_timeout(event, timeout, ready)
-    }
-
-    fn defer(&self, work: Box<dyn FnOnce() + Send>) {
-        self.inner.defer(work);
-    }
-
-    fn drain_deferred(&self) {
-        self.inner.drain_deferred();
-    }
-}
-
 #[test]
 fn the_daemon_exists_only_while_the_option_is_on() {
-    let checkpointers = Arc::new(AtomicI64::new(0));
-    let runtime =
-        Arc::new(Counting { inner: Simulated::new(1), checkpointers: checkpointers.clone() });
+    let runtime = Observed::new(Simulated::new(1));
     let device: Arc<dyn BlockDevice> = Arc::new(format(INCOMPAT, 0, 1));
-    let (_, journal) =
-        open_with(&device, runtime, JournalOptions::default()).expect("an empty journal opens");
+    let (_, journal) = open_with(&device, runtime.clone(), JournalOptions::default())
+        .expect("an empty journal opens");
     for (percent, running) in
         [(None, 0), (Some(50), 1), (Some(20), 1), (None, 0), (None, 0), (Some(99), 1)]
     {
         journal.set_async_checkpoint(percent).expect("1 to 99");
-        assert_eq!(checkpointers.load(SeqCst), running, "after {percent:?}");
+        assert_eq!(runtime.running("jbd2-checkpoint"), running, "after {percent:?}");
     }
     journal.shutdown().expect("the device works");
-    assert_eq!(checkpointers.load(SeqCst), 0, "after the shutdown");
+    assert_eq!(runtime.running("jbd2-checkpoint"), 0, "after the shutdown");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The write-back daemon on a virtual clock: it writes by age and by amount, the longest dirty
 //! files first, and no clean data.
 
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use cairn_block::{BlockDevice, ErrorKind};
 use super::model::{DEVICE, ModelMapper, Rig};
 use super::pattern;
 use crate::file::{CacheError, FileCache};
-use crate::writeback::{Flushable, Flushed, WritebackMode};
+use crate::writeback::{Expired, Flushable, Flushed, WritebackMode};
 
 const BUDGET: u64 = 10 << 20;
 
@@ -25,8 +26,19 @@ struct File {
 
 impl Flushable for File {
     fn flush(&self, mode: WritebackMode) -> Result<Flushed, CacheError> {
+        let clean = !self.cache.has_dirty();
         self.cache.write_back(&self.mapper, 0..u64::MAX, DEVICE, mode)?;
-        Ok(Flushed::Written)
+        Ok(if clean { Flushed::Clean } else { Flushed::Written })
+    }
+}
+
+/// Counts what would be commits.
+#[derive(Default)]
+struct Commits(AtomicU64);
+
+impl Expired for Commits {
+    fn written(&self) {
+        self.0.fetch_add(1, Relaxed);
     }
 }
 
@@ -49,6 +61,13 @@ impl World {
 
     fn daemon(&self) -> DaemonHandle {
         self.rig.pages.start_writeback().unwrap()
+    }
+
+    fn commits(&self) -> Arc<Commits> {
+        let commits = Arc::new(Commits::default());
+        let expired: Weak<dyn Expired> = Arc::downgrade(&(commits.clone() as Arc<dyn Expired>));
+        self.rig.pages.set_expired(expired);
+        commits
     }
 
     fn file(&self, seed: u64) -> Arc<File> {
@@ -111,6 +130,71 @@ fn too_much_dirty_data_is_written_at_once() {
     world.sleep(1);
     assert_eq!((world.written(), world.rig.pages.dirty_bytes()), (2 << 20, 0));
     daemon.stop();
+}
+
+/// One file more than the limit allows woke the daemon for one file, and each of these cost a
+/// commit with its flush.
+#[test]
+fn many_small_files_are_written_many_at_a_time_and_share_commits() {
+    let world = World::new();
+    let (daemon, commits) = (world.daemon(), world.commits());
+    let mut files = Vec::new();
+    while !world.rig.pages.is_over_background() {
+        let file = world.file(files.len() as u64);
+        file.write(0, 100_000);
+        files.push(file);
+    }
+    world.sleep(1);
+    let dirty = files.iter().filter(|file| file.cache.has_dirty()).count();
+    assert!(dirty <= files.len() * 3 / 4 && dirty > files.len() / 2, "{dirty} are dirty");
+    assert_eq!(commits.0.load(Relaxed), 0, "their metadata is not old");
+    for _ in 0..60 {
+        for _ in 0..6 {
+            let file = world.file(files.len() as u64);
+            file.write(0, 100_000);
+            files.push(file);
+        }
+        world.sleep(1);
+    }
+    let made = commits.0.load(Relaxed);
+    assert!((1..=3).contains(&made), "{made} commits in 61 s, two times the age");
+    drop(daemon);
+}
+
+/// What was written because too much was dirty is made durable after the time that it might have
+/// been dirty, though nothing is dirty any more.
+#[test]
+fn what_was_written_early_is_committed_in_time() {
+    let world = World::new();
+    let (daemon, commits) = (world.daemon(), world.commits());
+    let file = world.file(1);
+    (0..2).for_each(|at| file.write(at << 20, 1 << 20));
+    world.sleep(1);
+    assert_eq!((world.rig.pages.dirty_bytes(), commits.0.load(Relaxed)), (0, 0));
+    world.sleep(28);
+    assert_eq!(commits.0.load(Relaxed), 0);
+    world.sleep(2);
+    assert_eq!(commits.0.load(Relaxed), 1);
+    world.sleep(90);
+    assert_eq!(commits.0.load(Relaxed), 1);
+    drop(daemon);
+}
+
+/// Files stay in the queue after an fsync. They are not dirty: they do not make the daemon write,
+/// and it commits nothing for them.
+#[test]
+fn fsynced_files_are_not_counted_as_dirty() {
+    let world = World::new();
+    let (daemon, commits) = (world.daemon(), world.commits());
+    let files: Vec<_> = (0..1000).map(|seed| world.file(seed)).collect();
+    for file in &files {
+        file.write(0, 4096);
+        file.flush(WritebackMode::Sync).expect("the device takes everything");
+    }
+    assert_eq!(world.rig.pages.kept_by_dirty(), 0);
+    world.sleep(60);
+    assert_eq!(commits.0.load(Relaxed), 0);
+    drop(daemon);
 }
 
 #[test]
