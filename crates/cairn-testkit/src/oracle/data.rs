@@ -74,7 +74,9 @@ impl Duel<'_> {
     }
 
     fn truncate(&mut self, pair: Pair) {
-        let size = self.range().0;
+        // A truncation to the present size frees what was allocated beyond it.
+        let present = self.model.getattr(pair.model).map_or(0, |found| found.size);
+        let size = if self.rng.u8(0..8) == 0 { present } else { self.range().0 };
         let set = SetAttributes {
             size: Some(size),
             kill_privileges: self.rng.bool(),

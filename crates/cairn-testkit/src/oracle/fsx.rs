@@ -186,10 +186,10 @@ impl<'a> Fsx<'a> {
     }
 
     fn truncate(&mut self) {
-        let size = if self.rng.bool() {
-            self.rng.u64(0..=self.shape.max)
-        } else {
-            self.rng.u64(0..=self.size())
+        let size = match self.rng.u8(0..8) {
+            0 => self.size(),
+            1..=3 => self.rng.u64(0..=self.size()),
+            _ => self.rng.u64(0..=self.shape.max),
         };
         self.note(format!("truncate {} to {size}", self.size()));
         self.check(
