@@ -55,7 +55,7 @@ deep: build
 	@scripts/install-deps deep
 	scripts/e2fsprogs-images
 	CAIRN_DEEP=1 $(CARGO) test --workspace -- --test-threads=1 --include-ignored
-	CAIRN_TRANSPORT=ring $(CARGO) test -p cairn-cli --test mounted -- --test-threads=2 --skip a_dead_mount_is_said --skip a_mount_whose_daemon_was_killed --skip a_killed_daemon_leaves
+	CAIRN_TRANSPORT=ring $(CARGO) test -p cairn-cli --test mounted -- --test-threads=2
 	scripts/xfstests --kernel
 	scripts/xfstests
 	scripts/xfstests --format f2fs

@@ -93,9 +93,12 @@ pub fn connect(given: &Path) -> Outcome<Client> {
 }
 
 /// True if the mount's daemon has gone without unmounting it.
+///
+/// The kernel answers `stat` from what it remembers, so this asks for the statistics of the volume.
+/// A daemon that is stopped does not answer: call this only if nobody listens on its socket.
 #[must_use]
 pub fn is_dead(point: &Path) -> bool {
-    std::fs::metadata(point).is_err_and(|error| error.kind() == std::io::ErrorKind::NotConnected)
+    rustix::fs::statfs(point).is_err_and(|error| error == rustix::io::Errno::NOTCONN)
 }
 
 /// The failure for an error of the control channel.

@@ -251,7 +251,7 @@ fn end(mount: &Mount, given: &Path) -> Outcome {
     match Client::connect(&mount.device, mount.owner).and_then(Client::end) {
         // The daemon has already ended.
         Ok(()) | Err(ControlError::Gone(_)) => {}
-        Err(_) if live_mount::is_dead(&mount.point) => {}
+        Err(ControlError::NoSocket(_)) if live_mount::is_dead(&mount.point) => {}
         Err(error) => return Err(live_mount::failure(given, &error)),
     }
     match live_mount::find(given) {
