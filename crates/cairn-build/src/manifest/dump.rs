@@ -126,26 +126,15 @@ fn optional(word: &[u8]) -> Parsed<Option<Vec<u8>>> {
 }
 
 fn unescaped(text: &[u8]) -> Parsed<Vec<u8>> {
-    let mut plain = Vec::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((first, behind)) = rest.split_first() {
-        rest = behind;
-        if *first != b'\\' {
-            plain.push(*first);
-            continue;
-        }
-        let (byte, used) = match rest.first() {
-            Some(b'\\') => (Some(b'\\'), 1),
-            Some(b'n') => (Some(b'\n'), 1),
-            Some(b'r') => (Some(b'\r'), 1),
-            Some(b't') => (Some(b'\t'), 1),
-            Some(b'x') => (rest.get(1..).and_then(hex_byte), 3),
-            _ => (None, 0),
-        };
-        plain.push(byte.ok_or_else(|| format!("{} has a wrong escape", shown(text)))?);
-        rest = rest.get(used..).unwrap_or_default();
-    }
-    Ok(plain)
+    let plain = words::unescaped(text, |escape| match escape.first()? {
+        b'\\' => Some((b'\\', 1)),
+        b'n' => Some((b'\n', 1)),
+        b'r' => Some((b'\r', 1)),
+        b't' => Some((b'\t', 1)),
+        b'x' => Some((escape.get(1..).and_then(hex_byte)?, 3)),
+        _ => None,
+    });
+    plain.ok_or_else(|| format!("{} has a wrong escape", shown(text)))
 }
 
 #[cfg(test)]

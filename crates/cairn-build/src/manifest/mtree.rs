@@ -276,41 +276,28 @@ fn device_of(word: &[u8]) -> Parsed<u32> {
 /// Undoes vis(3): a backslash and three octal digits or a letter; `\M` sets the highest bit, `\^`
 /// makes a control character.
 fn unescaped(text: &[u8]) -> Option<Vec<u8>> {
-    let mut plain = Vec::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((first, behind)) = rest.split_first() {
-        rest = behind;
-        if *first != b'\\' {
-            plain.push(*first);
-            continue;
+    words::unescaped(text, |escape| match *escape {
+        [a @ b'0'..=b'7', b @ b'0'..=b'7', c @ b'0'..=b'7', ..] => {
+            let byte = u32::from(a - b'0') << 6 | u32::from(b - b'0') << 3 | u32::from(c - b'0');
+            Some((u8::try_from(byte).ok()?, 3))
         }
-        let (byte, used) = match *rest {
-            [a @ b'0'..=b'7', b @ b'0'..=b'7', c @ b'0'..=b'7', ..] => {
-                let byte =
-                    u32::from(a - b'0') << 6 | u32::from(b - b'0') << 3 | u32::from(c - b'0');
-                (u8::try_from(byte).ok()?, 3)
-            }
-            [b'a', ..] => (7, 1),
-            [b'b', ..] => (8, 1),
-            [b't', ..] => (b'\t', 1),
-            [b'n', ..] => (b'\n', 1),
-            [b'v', ..] => (11, 1),
-            [b'f', ..] => (12, 1),
-            [b'r', ..] => (b'\r', 1),
-            [b's', ..] => (b' ', 1),
-            [b'0', ..] => (0, 1),
-            [mark @ (b'\\' | b'#' | b'=' | b'"' | b'\'' | b'*' | b'?' | b'['), ..] => (mark, 1),
-            [b'M', b'-', low, ..] => (low | 0x80, 3),
-            [b'M', b'^', b'?', ..] => (0xff, 3),
-            [b'M', b'^', low, ..] => ((low & 0x1f) | 0x80, 3),
-            [b'^', b'?', ..] => (0x7f, 2),
-            [b'^', low, ..] => (low & 0x1f, 2),
-            _ => return None,
-        };
-        plain.push(byte);
-        rest = rest.get(used..)?;
-    }
-    Some(plain)
+        [b'a', ..] => Some((7, 1)),
+        [b'b', ..] => Some((8, 1)),
+        [b't', ..] => Some((b'\t', 1)),
+        [b'n', ..] => Some((b'\n', 1)),
+        [b'v', ..] => Some((11, 1)),
+        [b'f', ..] => Some((12, 1)),
+        [b'r', ..] => Some((b'\r', 1)),
+        [b's', ..] => Some((b' ', 1)),
+        [b'0', ..] => Some((0, 1)),
+        [mark @ (b'\\' | b'#' | b'=' | b'"' | b'\'' | b'*' | b'?' | b'['), ..] => Some((mark, 1)),
+        [b'M', b'-', low, ..] => Some((low | 0x80, 3)),
+        [b'M', b'^', b'?', ..] => Some((0xff, 3)),
+        [b'M', b'^', low, ..] => Some(((low & 0x1f) | 0x80, 3)),
+        [b'^', b'?', ..] => Some((0x7f, 2)),
+        [b'^', low, ..] => Some((low & 0x1f, 2)),
+        _ => None,
+    })
 }
 
 #[cfg(test)]

@@ -164,24 +164,13 @@ fn attribute(word: &[u8]) -> Parsed<Changes> {
 }
 
 fn octal_escapes(text: &[u8]) -> Option<Vec<u8>> {
-    let mut plain = Vec::new();
-    let mut rest = text;
-    while let Some((first, behind)) = rest.split_first() {
-        rest = behind;
-        if *first != b'\\' {
-            plain.push(*first);
-            continue;
+    words::unescaped(text, |escape| match escape.first()? {
+        b'\\' => Some((b'\\', 1)),
+        _ => {
+            let byte = words::octal(escape.get(..3)?, 0o377).ok()?;
+            Some((u8::try_from(byte).ok()?, 3))
         }
-        if let Some(behind) = rest.strip_prefix(b"\\") {
-            plain.push(b'\\');
-            rest = behind;
-            continue;
-        }
-        let (digits, behind) = rest.split_at_checked(3)?;
-        plain.push(u8::try_from(words::octal(digits, 0o377).ok()?).ok()?);
-        rest = behind;
-    }
-    Some(plain)
+    })
 }
 
 #[cfg(test)]

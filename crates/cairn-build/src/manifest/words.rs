@@ -48,6 +48,28 @@ pub(super) fn fields(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     line.split(u8::is_ascii_whitespace).filter(|field| !field.is_empty())
 }
 
+/// Text without its escapes. `escape` gets what follows a backslash, and returns the byte that it
+/// means and how many bytes it has read. `None` if it means nothing.
+pub(super) fn unescaped(
+    text: &[u8],
+    escape: impl Fn(&[u8]) -> Option<(u8, usize)>,
+) -> Option<Vec<u8>> {
+    let mut plain = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((first, behind)) = rest.split_first() {
+        rest = behind;
+        let byte = if *first == b'\\' {
+            let (byte, read) = escape(rest)?;
+            rest = rest.get(read..)?;
+            byte
+        } else {
+            *first
+        };
+        plain.push(byte);
+    }
+    Some(plain)
+}
+
 /// For messages.
 pub(super) fn shown(word: &[u8]) -> String {
     const MOST: usize = 60;
