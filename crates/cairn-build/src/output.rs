@@ -143,9 +143,12 @@ impl Unfinished {
         self.file.as_file()
     }
 
-    /// Removes all contents.
-    pub(crate) fn empty(&self) -> Result<()> {
-        self.file.as_file().set_len(0).map_err(|error| Error::host(&self.path, error))
+    /// Sets the size. What lies behind it is lost, and what is new reads as zeros.
+    ///
+    /// # Errors
+    /// The host refuses the size.
+    pub(crate) fn resize(&self, size: u64) -> Result<()> {
+        self.file.as_file().set_len(size).map_err(|error| Error::host(&self.path, error))
     }
 
     /// Writes the file to a stream, from front to back, holes as zeros.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::rc::Rc;
 
 use cairn_vfs::{Acl, Timestamp, acl};
 
@@ -20,10 +21,10 @@ pub struct IdRange {
 }
 
 /// A test for a path, which has no leading slash.
-pub type PathTest = Box<dyn Fn(&[u8]) -> bool>;
+pub type PathTest = Rc<dyn Fn(&[u8]) -> bool>;
 
 /// What a build changes. Nothing by default.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Rules {
     /// Owner of everything. It goes before the map.
     pub uid: Option<u32>,
@@ -139,7 +140,7 @@ mod tests {
 
     #[test]
     fn a_directory_that_is_left_out_takes_what_is_below_with_it() {
-        let rules = Rules { exclude: vec![Box::new(|path| path == b"a/b")], ..Rules::default() };
+        let rules = Rules { exclude: vec![Rc::new(|path| path == b"a/b")], ..Rules::default() };
         let excludes = |path: &[u8]| rules.excludes(&MemberPath::parse(path).unwrap());
         assert!(excludes(b"a/b") && excludes(b"a/b/c") && !excludes(b"a") && !excludes(b"a/bc"));
     }

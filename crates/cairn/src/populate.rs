@@ -8,7 +8,7 @@ use cairn_ext4::mkfs::populate;
 
 use crate::error::{Cause, Error};
 use crate::format::{self, Format};
-use crate::image::ImageSpec;
+use crate::image::{ImageSpec, Part};
 use crate::mkfs::{MkfsOptions, device_for};
 
 pub use cairn_ext4::mkfs::populate::{Kind, Node, PopulateError as TreeError, ReadResult, Source};
@@ -65,14 +65,16 @@ impl Population {
     }
 
     /// Writes the volume, with this many threads, to an image of `size` bytes, which is created if
-    /// it does not exist. The bytes do not depend on the number of threads. Returns the ranges of
-    /// bytes that nothing uses: what they hold does not matter.
+    /// it does not exist; a part of an image has `size` bytes already. The bytes do not depend on
+    /// the number of threads. Returns the ranges of bytes that nothing uses: what they hold does
+    /// not matter.
     ///
     /// # Errors
     /// The tree does not fit, the image cannot be created or is in use, contents cannot be read, or
     /// the device fails.
     pub fn write(&self, size: u64, threads: usize) -> Result<Vec<Range<u64>>, PopulateError> {
-        let options = MkfsOptions { size: Some(size), ..self.options.clone() };
+        let size = (self.image.part == Part::Whole).then_some(size);
+        let options = MkfsOptions { size, ..self.options.clone() };
         let device = device_for(&self.image, &options)?;
         let written = self.population.write(device, threads, &*self.threads);
         let made = written.map_err(|error| sort(&self.image, error))?;

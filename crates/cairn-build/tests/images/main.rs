@@ -3,6 +3,7 @@
 
 mod archives;
 mod back;
+mod disks;
 mod hostile;
 mod manifests;
 mod others;

@@ -34,6 +34,7 @@ pub fn options(format: Format, output: &Path, sources: &[&str]) -> Options {
         tuning: cairn::Tuning::default(),
         root_owner: None,
         read_only: false,
+        disk: None,
     }
 }
 

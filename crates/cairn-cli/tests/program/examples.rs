@@ -43,12 +43,15 @@ setfattr -n security.capability -v 0x0100000200200000000000000000000000000000 /b
 fn surroundings() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
-    for name in ["rootfs/etc", "rootfs/usr", "src", "files"] {
+    for name in ["rootfs/etc", "rootfs/usr", "src", "files", "home"] {
         std::fs::create_dir_all(at(name)).unwrap();
         std::fs::write(Path::new(&at(name)).join("file"), "x").unwrap();
     }
     build_systems(dir.path());
     std::fs::write(at("interfaces"), "").unwrap();
+    for name in ["esp.fat", "boot.fat"] {
+        std::fs::write(at(name), vec![1; 1 << 16]).unwrap();
+    }
     std::fs::write(at("hostname"), "name\n").unwrap();
     std::fs::write(at("script"), "ls /etc\n").unwrap();
     std::fs::create_dir(at("backup")).unwrap();

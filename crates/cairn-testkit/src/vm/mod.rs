@@ -34,6 +34,7 @@ pub struct Vm {
     disks: Vec<PathBuf>,
     programs: Vec<(PathBuf, String)>,
     agent: bool,
+    is_first_process: bool,
     memory_mib: u32,
     limit: Duration,
     boot_limit: Duration,
@@ -46,6 +47,9 @@ impl Default for Vm {
 }
 
 impl Vm {
+    /// The line with which a script ends that is the [first process](Vm::first_process).
+    pub const DONE: &str = "@@exit 0";
+
     /// A machine without disks.
     #[must_use]
     pub fn new() -> Self {
@@ -53,6 +57,7 @@ impl Vm {
             disks: Vec::new(),
             programs: Vec::new(),
             agent: false,
+            is_first_process: false,
             memory_mib: 512,
             limit: Duration::from_secs(600),
             boot_limit: Duration::from_secs(150),
@@ -87,6 +92,14 @@ impl Vm {
     #[must_use]
     pub fn agent(mut self) -> Self {
         self.agent = true;
+        self
+    }
+
+    /// Runs the script as the first process, which can go on as the init of a disk (`exec
+    /// switch_root`). What it becomes prints [`Vm::DONE`] when it succeeds.
+    #[must_use]
+    pub fn first_process(mut self) -> Self {
+        self.is_first_process = true;
         self
     }
 
@@ -154,6 +167,9 @@ impl Vm {
         }
         kernel.add_modules(&mut archive);
         archive.file("init", 0o755, INIT.as_bytes().to_vec());
+        if self.is_first_process {
+            archive.file("first", 0o644, Vec::new());
+        }
         archive.file("script", 0o755, script.as_bytes().to_vec());
         let initrd = directory.path().join("initrd");
         std::fs::write(&initrd, archive.finish()).expect("the machine's archive is written");
@@ -181,6 +197,7 @@ echo 7 > /proc/sys/kernel/printk
 stty -F /dev/ttyS1 raw
 cd /
 echo @@start > /dev/ttyS1
+[ ! -e /first ] || exec sh -e /script > /dev/ttyS1 2>&1 < /dev/null
 sh -e /script > /dev/ttyS1 2>&1 < /dev/null
 echo "@@exit $?" > /dev/ttyS1
 sleep 60

@@ -1,12 +1,16 @@
 //! Finds a partition's byte range through a [`BlockDevice`]: GPT (512- and 4096-byte sectors), else
-//! MBR with logical partitions. Nothing is written; what is read is bounded (at most 1,024 GPT
-//! entries, 128 logical partitions).
+//! MBR with logical partitions. What is read is bounded (at most 1,024 GPT entries, 128 logical
+//! partitions). [`NewTable`] is the table of a new disk.
 
 mod gpt;
 mod kinds;
 mod mbr;
+mod new;
+mod new_kind;
 mod table;
 
+pub use new::{ALIGNMENT, Flags, NewPartition, NewTable, SECTOR, TableKind};
+pub use new_kind::PartitionKind;
 pub use table::{Partition, Range, Table};
 
 use cairn_block::BlockDevice;

@@ -143,6 +143,7 @@ fn fill(options: MkfsOptions, tree: OsString, device: &OsStr) -> Outcome {
         tuning: options.tuning,
         root_owner: options.root_owner,
         read_only: false,
+        disk: None,
     };
     remove_unfinished()?;
     cairn_build::build(build).map(drop).map_err(failure)

@@ -1,13 +1,19 @@
 //! `cairn build`.
 
+mod parts;
+
 use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+use std::rc::Rc;
 
 use cairn::Format;
+use cairn::partition::TableKind;
 use cairn_base::options::parse_size as bytes;
-use cairn_build::{Error, Free, IdRange, Options, PathTest, Rules, Shape, Size, Source};
+use cairn_build::{
+    DiskOptions, Error, Free, IdRange, Options, PathTest, Rules, Shape, Size, Source,
+};
 use cairn_vfs::Timestamp;
 use uuid::Uuid;
 
@@ -20,6 +26,7 @@ use crate::pattern::Pattern;
 use crate::session::{now, source_date_epoch};
 use crate::signals::remove_unfinished;
 use crate::usage::number;
+use parts::{DiskId, Part};
 
 /// Arguments of `build`.
 #[derive(Debug, clap::Args)]
@@ -31,13 +38,21 @@ Examples:
   cairn build -t f2fs new.img 'disk.img#2'
   cairn build --manifest rootfs.mtree --sparse root.simg rootfs/
   cairn build - rootfs/ | gzip >root.img.gz
+  cairn build --partition gpt --part type=esp,file=esp.fat gpt.img rootfs/
 
 A source is a directory (with a slash at its end what is in it, else the directory under its \
 name), an archive (tar or cpio, also compressed with gzip, zstd or xz; - is standard input), a \
 container image (an OCI layout, or an archive of docker save), or another image of ext4 or f2fs, \
 as disk.img#2. Later sources are put over earlier ones. Owners, devices and extended attributes \
 come from the sources, and need no privileges. The same sources give the same bytes, the UUID \
-included. OUT has its name when it is whole. docs/build.md has more.")]
+included. OUT has its name when it is whole. docs/build.md has more.
+
+FIELDS of a partition, with commas between them: type=WORD (esp, root, root-arm64, home, swap, \
+linux..., the UUID of a GPT type, or the digits of an MBR type), size=1G, name=NAME, uuid=UUID, \
+bootable, read-only, no-auto, grow; and one of file=FILE (it holds the bytes of a file), \
+source=SOURCE (repeatable; a volume of its own, with fs=ext4|f2fs and label=LABEL), and empty. \
+Without these, it holds the volume with the sources of the command line. A value with commas \
+stands in \"quotes\".")]
 pub struct Args {
     /// Type of filesystem: ext4 or f2fs.
     #[arg(short = 't', long = "type", value_name = "TYPE", default_value = "ext4",
@@ -106,6 +121,17 @@ pub struct Args {
     /// With --sparse: add a checksum of the image.
     #[arg(long, requires = "sparse")]
     crc: bool,
+    /// Make a disk with a partition table, gpt or mbr. What --part does not say otherwise is in one
+    /// partition, the root.
+    #[arg(long, value_name = "TABLE", value_parser = parse_table)]
+    partition: Option<TableKind>,
+    /// A partition of the disk, see below. May be repeated; they follow each other on the disk.
+    #[arg(long, value_name = "FIELDS", requires = "partition", value_parser = parts::parse)]
+    part: Vec<Part>,
+    /// UUID of the disk; for an mbr also 0x and eight digits. [default: from what the partitions
+    /// are]
+    #[arg(long, value_name = "UUID", requires = "partition", value_parser = parts::parse_disk_id)]
+    disk_uuid: Option<DiskId>,
     /// Replace OUT if it exists.
     #[arg(short = 'F', short_alias = 'f', long)]
     force: bool,
@@ -118,7 +144,8 @@ pub struct Args {
     /// What to put in.
     #[arg(value_name = "SOURCE")]
     sources: Vec<OsString>,
-    /// Which image of a container index with several, such as linux/arm64.
+    /// Which image of a container index with several, such as linux/arm64; and whose type a root
+    /// partition has. [default for the latter: of the programs in it]
     #[arg(long, value_name = "OS/ARCH")]
     platform: Option<String>,
 }
@@ -137,10 +164,32 @@ impl Args {
             (None, None) => Err(Failure::usage("no image is named: give OUT")),
         }
     }
+
+    /// The disk, if one is asked for.
+    fn disk(&self) -> Outcome<Option<DiskOptions>> {
+        let Some(table) = self.partition else { return Ok(None) };
+        let uuid = match self.disk_uuid {
+            Some(DiskId { is_short: true, .. }) if table == TableKind::Gpt => {
+                return Err(Failure::usage("--disk-uuid: a GPT has a whole UUID: give one"));
+            }
+            id => id.map(|id| id.uuid),
+        };
+        let partitions = self.part.iter().map(|part| part.options(self.format, &self.platform));
+        let platform = self.platform.clone();
+        Ok(Some(DiskOptions { table, uuid, platform, partitions: partitions.collect() }))
+    }
 }
 
 fn parse_format(name: &str) -> Result<Format, String> {
     Format::from_name(name).ok_or_else(|| "the types are: ext4, f2fs".into())
+}
+
+fn parse_table(name: &str) -> Result<TableKind, String> {
+    match name {
+        "gpt" => Ok(TableKind::Gpt),
+        "mbr" | "dos" => Ok(TableKind::Mbr),
+        _ => Err("the tables are: gpt, mbr".into()),
+    }
 }
 
 fn parse_size(text: &str) -> Result<Size, String> {
@@ -193,13 +242,13 @@ pub(super) fn path_test(pattern: &OsString) -> PathTest {
     let bytes = pattern.as_bytes();
     if !bytes.contains(&b'/') {
         let pattern = Pattern::parse(bytes);
-        return Box::new(move |path| {
+        return Rc::new(move |path| {
             pattern.matches(path.rsplit(|byte| *byte == b'/').next().unwrap_or(path))
         });
     }
     let bytes = bytes.strip_prefix(b"/").unwrap_or(bytes);
     let pattern = Pattern::parse(bytes.strip_suffix(b"/").unwrap_or(bytes));
-    Box::new(move |path| pattern.matches(path))
+    Rc::new(move |path| pattern.matches(path))
 }
 
 /// Builds the image.
@@ -260,6 +309,7 @@ pub fn run(args: &Args) -> Outcome {
         tuning: cairn::Tuning::default(),
         root_owner: None,
         read_only: args.read_only,
+        disk: args.disk()?,
     };
     cairn_build::build(options).map(drop).map_err(failure)
 }
