@@ -4,8 +4,8 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::volume_command::VolumeCommand;
 use crate::commands::{
-    build, diff, export, freeze, generate, info, lab, mkfs, mount, remount, serve_nothing, shell,
-    sparse, stats, umount,
+    build, diff, export, freeze, generate, info, lab, mkfs, mount, remount, resize, serve_nothing,
+    shell, sparse, stats, tune, umount,
 };
 use crate::failure::Outcome;
 
@@ -41,6 +41,10 @@ pub enum Command {
     Sparse(sparse::PackArgs),
     /// Make an image of a sparse image of Android.
     Unsparse(sparse::UnpackArgs),
+    /// Change label, UUID, features, journal and settings of a volume.
+    Tune(tune::Args),
+    /// Make a volume larger or smaller.
+    Resize(resize::Args),
     /// Mount an image through FUSE.
     Mount(mount::Args),
     /// Unmount, and return when the image is clean on disk.
@@ -83,6 +87,8 @@ impl Command {
             Self::Diff(args) => diff::run(args),
             Self::Sparse(args) => sparse::pack(args),
             Self::Unsparse(args) => sparse::unpack(args),
+            Self::Tune(args) => tune::run(args),
+            Self::Resize(args) => resize::run(args),
             Self::Mount(args) => mount::run(args),
             Self::Umount(args) => umount::run(args),
             Self::Remount(args) => remount::run(args),

@@ -32,7 +32,7 @@ pub fn of_surplus(words: &[OsString], surplus: &str) -> Option<String> {
         "shell" => Some(format!("a script follows -f: cairn shell -f {surplus} IMAGE")),
         "mkfs" if valued("-m") => Some(
             "-m takes no number here (it is for zoned f2fs): make the volume, then set what is \
-             reserved for root with `tune2fs -m PERCENT IMAGE`"
+             reserved for root with `cairn tune -m PERCENT IMAGE`"
                 .to_owned(),
         ),
         "mkfs" if valued("-i") => Some(

@@ -19,13 +19,10 @@ const ELSEWHERE: &[(&[&str], &str)] = &[
         &["fsck", "check", "repair", "e2fsck", "fsck.ext4", "fsck.f2fs"],
         "run `e2fsck -f IMAGE` for ext4 or `fsck.f2fs IMAGE` for F2FS",
     ),
+    (&["resize2fs", "resize.f2fs"], "`cairn resize IMAGE SIZE` makes a volume larger or smaller"),
     (
-        &["resize", "resize2fs", "resize.f2fs"],
-        "run `resize2fs IMAGE` for ext4 or `resize.f2fs IMAGE` for F2FS",
-    ),
-    (
-        &["tune", "tune2fs", "label", "e2label", "f2fslabel"],
-        "run `tune2fs -L LABEL IMAGE` for ext4 or `f2fslabel IMAGE LABEL` for F2FS",
+        &["tune2fs", "label", "e2label", "f2fslabel"],
+        "`cairn tune -L LABEL IMAGE` changes the label, and other settings",
     ),
     (&["cd", "pwd"], "there is no current directory: paths start at the image's root"),
 ];

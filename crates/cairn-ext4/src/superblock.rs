@@ -210,7 +210,7 @@ impl LiveSuperblock {
 }
 
 /// Splits seconds into the superblock's 32 + 8 bits.
-fn split_time(seconds: i64) -> (u32, u8) {
+pub(crate) fn split_time(seconds: i64) -> (u32, u8) {
     let seconds = seconds.max(0).cast_unsigned();
     let low = u32::try_from(seconds & 0xffff_ffff).unwrap_or(0);
     (low, u8::try_from((seconds >> 32) & 0xff).unwrap_or(0))

@@ -48,6 +48,7 @@ mod stop;
 pub mod store;
 mod sync;
 mod trim;
+pub mod tune;
 mod unmount;
 mod vfs;
 mod volume;

@@ -36,6 +36,7 @@ pub mod partition;
 pub mod populate;
 pub mod recognise;
 mod reopen;
+pub mod tune;
 pub mod volume;
 
 pub use cairn_vfs::FileSystem;
@@ -48,4 +49,5 @@ pub use image::{ImageSpec, Part};
 pub use mkfs::{ImageZones, MkfsOptions, Tuning, mkfs};
 pub use populate::Population;
 pub use recognise::Hint;
+pub use tune::{SizeWish, TuneOptions, resize, tune};
 pub use volume::{OpenOptions, Volume, inspect, open, open_device, open_on};

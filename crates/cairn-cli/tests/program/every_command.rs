@@ -46,6 +46,9 @@ const TABLE: &[(&str, &[&str])] = &[
     ("getfattr", &["getfattr", "--json", "IMAGE", "/file"]),
     ("setfattr", &["setfattr", "-n", "user.a", "-v", "b", "IMAGE", "/file"]),
     ("sparse", &["sparse", "-F", "IMAGE", "DIR/sparse"]),
+    ("tune", &["tune", "-L", "new", "IMAGE"]),
+    ("resize", &["resize", "IMAGE", "+8M"]),
+    ("resize", &["resize", "--json", "IMAGE", "max"]),
     ("shell", &["shell", "-c", "ls", "-c", "help", "IMAGE"]),
 ];
 

@@ -23,6 +23,7 @@ mod refused;
 mod reproducible;
 mod sparse;
 mod support;
+mod tuned;
 mod words;
 
 use std::path::Path;

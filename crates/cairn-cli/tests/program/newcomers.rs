@@ -178,7 +178,7 @@ fn words_of_other_programs_are_answered_with_what_to_write_here() {
         (&["put", "-r", &image, "x", "/"], "whole trees are always copied: leave it out"),
         (&["get", "-a", &image, "/", "x"], "whole trees are always copied: leave it out"),
         (&["shell", &image, "script"], "cairn shell -f script IMAGE"),
-        (&["mkfs", "-m", "0", &image], "`tune2fs -m PERCENT IMAGE`"),
+        (&["mkfs", "-m", "0", &image], "`cairn tune -m PERCENT IMAGE`"),
         (&["mkfs", "-i", "16384", &image], "make the volume with mke2fs"),
         (&["mkfs", "-N", "5", &image], "make the volume with mke2fs"),
         (&["mkfs", "-I", "128", &image], "make the volume with mke2fs"),

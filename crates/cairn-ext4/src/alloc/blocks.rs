@@ -179,8 +179,9 @@ impl Space {
             if durable {
                 let first = inner.layout.group_first_block(number).get();
                 let discarded = inner.discard(Pba(first + u64::from(start)), len.into());
-                if inner.add_to_map(number, start, len, discarded) {
-                    inner.reservations.add_free(len.into());
+                let open = inner.open_part(number, start, len);
+                if open > 0 && inner.add_to_map(number, start, open, discarded) {
+                    inner.reservations.add_free(open.into());
                 }
             }
             inner.pending_blocks.fetch_sub(len.into(), Ordering::Relaxed);
@@ -383,7 +384,7 @@ fn take(group: &Group, number: u32, state: &mut GroupState, (start, len): (u32, 
 }
 
 /// Updates the hints that are read without the lock.
-fn publish(group: &Group, state: &GroupState) {
+pub(super) fn publish(group: &Group, state: &GroupState) {
     if let Some(map) = &state.map {
         group.longest.store(map.longest(), Ordering::Relaxed);
         group.free_blocks.store(map.free(), Ordering::Relaxed);

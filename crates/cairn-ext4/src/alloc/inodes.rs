@@ -50,7 +50,7 @@ impl Space {
     ) -> Result<Option<Ino>> {
         let inner = &self.inner;
         let group = inner.groups.group(number);
-        if group.free_inodes.load(Ordering::Relaxed) == 0 {
+        if group.free_inodes.load(Ordering::Relaxed) == 0 || inner.is_closed(number) {
             return Ok(None);
         }
         let mut state = group.lock();

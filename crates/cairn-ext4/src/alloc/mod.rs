@@ -30,6 +30,7 @@ use crate::txn::Handle;
 
 mod adopt;
 mod blocks;
+mod close;
 pub(crate) mod free_map;
 mod inodes;
 mod orlov;
@@ -72,6 +73,8 @@ struct Inner {
     defect: Mutex<Option<Corrupt>>,
     /// Length of the shortest run that the last [`Space::trim`] discarded.
     least_trimmed: AtomicU32,
+    /// No block is allocated from here on; see [`Space::close_from`].
+    closed: AtomicU64,
     /// The device that discards freed blocks before they are allocated again.
     discard: Mutex<Option<Arc<dyn BlockDevice>>>,
 }
@@ -100,6 +103,7 @@ impl Space {
             stripes: Stripes::default(),
             defect: Mutex::new(Rank::Leaf, None),
             least_trimmed: AtomicU32::new(0),
+            closed: AtomicU64::new(u64::MAX),
             discard: Mutex::new(Rank::Leaf, None),
         };
         Self { inner: Arc::new(inner) }

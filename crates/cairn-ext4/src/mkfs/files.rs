@@ -7,6 +7,7 @@ use zerocopy::little_endian::U32;
 
 use super::block_map;
 use super::identity::Identity;
+use super::journal as new_journal;
 use super::output::Output;
 use super::plan::Plan;
 use crate::checksum::InodeSeed;
@@ -217,16 +218,13 @@ fn resize(
     Ok(())
 }
 
-/// An empty jbd2 log in the middle of the volume. Source: "Journal (jbd2)" in the kernel's ext4
-/// documentation.
+/// An empty jbd2 log in the middle of the volume.
 fn journal(
     plan: &mut Plan,
     output: &mut Output,
     table: &mut Table,
     identity: &Identity,
 ) -> Result<()> {
-    const MAGIC: u32 = 0xc03b_3998;
-    const SUPERBLOCK_V2: u32 = 4;
     let blocks = plan.journal_blocks;
     let mut inode = new_inode(plan, identity, mode::REGULAR | 0o600, 1, blocks);
     let middle = plan.layout.flex_start(plan.layout.groups / 2);
@@ -235,35 +233,13 @@ fn journal(
         output.zeros(*start, *len)?;
     }
     let length = u32::try_from(blocks).expect("a journal has less than 2^32 blocks");
-    let mut block = Vec::with_capacity(plan.layout.block_size as usize);
-    // Header (magic, kind, sequence), block size, length, first block, first sequence, start (0:
-    // empty), error, the three feature sets, UUID, number of users.
-    let (head, users) =
-        ([MAGIC, SUPERBLOCK_V2, 0, plan.layout.block_size, length, 1, 1, 0, 0, 0, 0, 0], 1_u32);
-    head.iter().for_each(|word| block.extend(word.to_be_bytes()));
-    block.extend([0; 16]);
-    block.extend(users.to_be_bytes());
-    block.resize(plan.layout.block_size as usize, 0);
     output.send()?;
-    output.blocks(runs[0].0, block)?;
+    output.blocks(runs[0].0, new_journal::superblock(plan.layout.block_size, length))?;
     let seed = inode.seed(inodes::JOURNAL, &plan.layout);
     block_map::store(plan, output, &mut inode, seed, &runs)?;
     table.put(plan, inodes::JOURNAL, &inode);
-    back_up_journal(plan, &inode);
+    new_journal::back_up(&mut plan.superblock, &inode);
     Ok(())
-}
-
-/// Copies the journal's map and size to the superblock.
-fn back_up_journal(plan: &mut Plan, inode: &Inode) {
-    let raw = &mut plan.superblock.raw;
-    raw.s_journal_inum = U32::new(8);
-    raw.s_jnl_backup_type = 1;
-    let words = inode.block.as_chunks::<4>().0.iter().map(|bytes| U32::from_bytes(*bytes));
-    let [a, b, c, d, e, f, g, h] = inode.size.to_le_bytes();
-    let sizes = [U32::from_bytes([e, f, g, h]), U32::from_bytes([a, b, c, d])];
-    for (place, word) in raw.s_jnl_blocks.iter_mut().zip(words.chain(sizes)) {
-        *place = word;
-    }
 }
 
 fn orphan_file(

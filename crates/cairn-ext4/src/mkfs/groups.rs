@@ -27,7 +27,7 @@ pub(super) fn write(plan: &mut Plan, output: &mut Output) -> Result<()> {
     superblocks(plan, output)
 }
 
-fn block_bitmap(plan: &mut Plan, output: &mut Output, group: u32) -> Result<()> {
+pub(super) fn block_bitmap(plan: &mut Plan, output: &mut Output, group: u32) -> Result<()> {
     let layout = plan.layout;
     let first = layout.group_first_block(group).get();
     let blocks = layout.group_blocks(group);
@@ -52,7 +52,7 @@ fn block_bitmap(plan: &mut Plan, output: &mut Output, group: u32) -> Result<()> 
     output.blocks(place, bits)
 }
 
-fn inode_bitmap(plan: &mut Plan, output: &mut Output, group: u32) -> Result<()> {
+pub(super) fn inode_bitmap(plan: &mut Plan, output: &mut Output, group: u32) -> Result<()> {
     let layout = plan.layout;
     let before = u64::from(group) * u64::from(layout.inodes_per_group);
     let used = u64::from(plan.used_inodes).saturating_sub(before);

@@ -13,12 +13,14 @@ use cairn_block::BlockDevice;
 use crate::error::Result;
 use crate::format::features::Features;
 
+pub(crate) mod added;
 mod block_map;
 mod created;
 mod features;
 mod files;
 mod groups;
 mod identity;
+pub(crate) mod journal;
 mod options;
 mod output;
 mod plan;

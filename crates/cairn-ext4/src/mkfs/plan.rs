@@ -7,6 +7,7 @@ use zerocopy::little_endian::{U16, U32};
 
 use super::features;
 use super::identity::Identity;
+use super::journal;
 use super::options::MkfsOptions;
 use super::output::Output;
 use super::ranges::Ranges;
@@ -38,19 +39,6 @@ const SIZE_CLASSES: &[(u64, u32, u64)] = &[
 ];
 const HUGE: (u32, u64) = (4096, 65536);
 
-/// Default journal sizes: upper bound of the volume in blocks, blocks of the journal.
-const JOURNAL_SIZES: &[(u64, u64)] = &[
-    (2048, 0),
-    (32_768, 1024),
-    (256 << 10, 4096),
-    (512 << 10, 8192),
-    (4096 << 10, 16_384),
-    (8192 << 10, 32_768),
-    (16_384 << 10, 65_536),
-    (32_768 << 10, 131_072),
-];
-const LARGEST_JOURNAL: u64 = 262_144;
-const SMALLEST_JOURNAL: u64 = 1024;
 /// In blocks.
 const SMALLEST_VOLUME: u64 = 64;
 
@@ -131,17 +119,22 @@ impl Plan {
 
     /// Allocates superblocks and descriptors, then bitmaps and inode tables by flexible group.
     pub(super) fn place_tables(&mut self) -> Result<()> {
+        self.place_tables_from(0)
+    }
+
+    /// The same of the groups from `start` on.
+    pub(super) fn place_tables_from(&mut self, start: u32) -> Result<()> {
         let layout = self.layout;
-        for group in 0..layout.groups {
+        for group in start..layout.groups {
             let base = layout.base_metadata(group);
             if base > 0 {
                 self.used.take(layout.group_first_block(group).get(), base.into());
             }
         }
         let size = layout.groups_per_flex();
-        let mut first = 0;
+        let mut first = start;
         while first < layout.groups {
-            let end = first.saturating_add(size).min(layout.groups);
+            let end = layout.flex_start(first).saturating_add(size).min(layout.groups);
             self.place_flex(first, end)?;
             first = end;
         }
@@ -222,21 +215,14 @@ fn journal_blocks(
     if !features.compat(Compat::HAS_JOURNAL) {
         return Ok(0);
     }
-    let wish = options.journal_size.map(|bytes| bytes / u64::from(block_size));
-    let default =
-        JOURNAL_SIZES.iter().find(|row| blocks < row.0).map_or(LARGEST_JOURNAL, |row| row.1);
-    let journal = wish.unwrap_or(default);
-    if wish.is_some() && (journal < SMALLEST_JOURNAL || journal > blocks / 2) {
-        return refuse(format!(
-            "a journal of {journal} blocks is not possible: give {SMALLEST_JOURNAL} to {} blocks \
-             of {block_size} bytes",
-            blocks / 2
-        ));
-    }
+    let journal = match options.journal_size {
+        None => journal::default_blocks(blocks),
+        size => journal::blocks(blocks, block_size, size)?,
+    };
     if journal == 0 {
         features::drop_journal(features);
     }
-    Ok(journal)
+    Ok(journal.into())
 }
 
 /// The fields of the superblock that do not depend on the number of groups.

@@ -21,7 +21,7 @@ pub use f2fs::{
 pub use kernel::{KernelMount, LoopDevice, on_the_kernel_s_ext4};
 
 /// Programs and their packages.
-const PACKAGES: [(&str, &str); 33] = [
+const PACKAGES: [(&str, &str); 36] = [
     ("blkid", "util-linux"),
     ("bsdtar", "libarchive-tools"),
     ("busybox", "busybox-static"),
@@ -45,9 +45,12 @@ const PACKAGES: [(&str, &str); 33] = [
     ("qemu-img", "qemu-utils"),
     ("qemu-io", "qemu-utils"),
     ("qemu-system-x86_64", "qemu-system-x86"),
+    ("resize2fs", "e2fsprogs"),
     ("script", "bsdutils"),
     ("setfacl", "acl"),
     ("setfattr", "attr"),
+    ("sfdisk", "fdisk"),
+    ("sgdisk", "gdisk"),
     ("sload.f2fs", "f2fs-tools"),
     ("stress-ng", "stress-ng"),
     ("strip", "binutils"),

@@ -7,10 +7,12 @@ use cairn_base::runtime::Runtime;
 use cairn_block::BlockDevice;
 use cairn_ext4::{Corrupt, Error, Ext4, Info, MountOptions, Probe};
 use cairn_vfs::FileSystem;
+use uuid::Uuid;
 
 use super::Format;
 use crate::error::{Cause, Class};
 use crate::mkfs::MkfsOptions;
+use crate::tune::options::{Resized, TuneOptions};
 use crate::volume::OpenOptions;
 
 pub(super) fn probe(device: &dyn BlockDevice) -> Result<bool, Cause> {
@@ -139,4 +141,46 @@ fn journal_cause(error: cairn_jbd2::Error) -> Cause {
         _ => Class::Io,
     };
     Cause::Format { format: Format::Ext4, class, source: Box::new(error) }
+}
+
+pub(super) fn tune(
+    device: Arc<dyn BlockDevice>,
+    runtime: Arc<dyn Runtime>,
+    options: &TuneOptions,
+    uuid: Option<Uuid>,
+) -> Result<(), Cause> {
+    if !options.cold.is_empty() || !options.hot.is_empty() {
+        let why = "ext4 has no lists of extensions: that is an option of f2fs";
+        return Err(Cause::Option(why.into()));
+    }
+    let label = options.label.clone();
+    let options = cairn_ext4::tune::TuneOptions { label, uuid, ..options.ext4.clone() };
+    cairn_ext4::tune::tune(device, runtime, &options).map_err(cause)
+}
+
+pub(super) fn size(device: Arc<dyn BlockDevice>, runtime: Arc<dyn Runtime>) -> Result<u64, Cause> {
+    cairn_ext4::resize::size(device, runtime).map_err(cause)
+}
+
+pub(super) fn check_size(
+    device: Arc<dyn BlockDevice>,
+    runtime: Arc<dyn Runtime>,
+    size: u64,
+) -> Result<(), Cause> {
+    cairn_ext4::resize::check(device, runtime, size).map_err(cause)
+}
+
+pub(super) fn resize(
+    device: Arc<dyn BlockDevice>,
+    runtime: Arc<dyn Runtime>,
+    size: u64,
+) -> Result<Resized, Cause> {
+    cairn_ext4::resize::resize(device, runtime, size).map_err(cause)
+}
+
+pub(super) fn least_size(
+    device: Arc<dyn BlockDevice>,
+    runtime: Arc<dyn Runtime>,
+) -> Result<u64, Cause> {
+    cairn_ext4::resize::least(device, runtime).map_err(cause)
 }

@@ -9,10 +9,12 @@ use cairn_f2fs::devices::DeviceCheck;
 use cairn_f2fs::mkfs::NamedDevice;
 use cairn_f2fs::{Corrupt, Error, F2fs, Info, MountOptions, mkfs};
 use cairn_vfs::FileSystem;
+use uuid::Uuid;
 
 use super::Format;
 use crate::error::{Cause, Class};
 use crate::mkfs::options::{MkfsOptions, Named};
+use crate::tune::options::{Ext4TuneOptions, TuneOptions};
 use crate::volume::OpenOptions;
 
 /// The only size of a block.
@@ -113,4 +115,31 @@ fn cause(error: Error) -> Cause {
         _ => Class::Corrupt,
     };
     Cause::Format { format: Format::F2fs, class, source: Box::new(error) }
+}
+
+pub(super) fn tune(
+    device: Arc<dyn BlockDevice>,
+    runtime: Arc<dyn Runtime>,
+    options: &TuneOptions,
+    uuid: Option<Uuid>,
+) -> Result<(), Cause> {
+    if options.ext4 != Ext4TuneOptions::default() {
+        let why = "f2fs has label, UUID and lists of extensions: the other options are for ext4";
+        return Err(Cause::Option(why.into()));
+    }
+    let options = cairn_f2fs::tune::TuneOptions {
+        label: options.label.clone(),
+        uuid,
+        cold: options.cold.clone(),
+        hot: options.hot.clone(),
+    };
+    cairn_f2fs::tune::tune(device, runtime, &options).map_err(cause)
+}
+
+/// The refusal to change the size of a volume.
+pub(super) fn fixed_size() -> Cause {
+    let why = "the areas in which an F2FS volume describes its segments have the size that mkfs \
+               gave them: `cairn build -t f2fs --size SIZE NEW IMAGE` makes a volume of another \
+               size with the same files";
+    Cause::Option(why.into())
 }

@@ -8,10 +8,12 @@ use cairn_base::runtime::Runtime;
 use cairn_block::BlockDevice;
 use cairn_f2fs::devices::DeviceCheck;
 use cairn_vfs::FileSystem;
+use uuid::Uuid;
 
 use crate::error::Cause;
 use crate::mkfs::options::{MkfsOptions, Named};
 use crate::recognise;
+use crate::tune::options::{Resized, TuneOptions};
 use crate::volume::OpenOptions;
 
 pub(crate) mod ext4;
@@ -161,4 +163,68 @@ pub(crate) fn recognise(devices: Vec<Arc<dyn BlockDevice>>) -> Result<Vec<Device
 /// All devices of a volume as one, in order.
 pub(crate) fn assemble(devices: Vec<Arc<dyn BlockDevice>>) -> Result<Arc<dyn BlockDevice>, Cause> {
     f2fs::assemble(devices)
+}
+
+/// Changes a volume; see [`crate::tune`].
+pub(crate) fn tune(
+    format: Format,
+    device: Arc<dyn BlockDevice>,
+    runtime: Arc<dyn Runtime>,
+    options: &TuneOptions,
+    uuid: Option<Uuid>,
+) -> Result<(), Cause> {
+    match format {
+        Format::Ext4 => ext4::tune(device, runtime, options, uuid),
+        Format::F2fs => f2fs::tune(device, runtime, options, uuid),
+    }
+}
+
+/// Bytes of a volume, which is recovered if it was not unmounted cleanly.
+pub(crate) fn size(
+    format: Format,
+    device: Arc<dyn BlockDevice>,
+    runtime: Arc<dyn Runtime>,
+) -> Result<u64, Cause> {
+    match format {
+        Format::Ext4 => ext4::size(device, runtime),
+        Format::F2fs => Err(f2fs::fixed_size()),
+    }
+}
+
+/// Refuses a size that a volume cannot have, if its device had it.
+pub(crate) fn check_size(
+    format: Format,
+    device: Arc<dyn BlockDevice>,
+    runtime: Arc<dyn Runtime>,
+    size: u64,
+) -> Result<(), Cause> {
+    match format {
+        Format::Ext4 => ext4::check_size(device, runtime, size),
+        Format::F2fs => Err(f2fs::fixed_size()),
+    }
+}
+
+/// Gives a volume a size that its device has.
+pub(crate) fn resize(
+    format: Format,
+    device: Arc<dyn BlockDevice>,
+    runtime: Arc<dyn Runtime>,
+    size: u64,
+) -> Result<Resized, Cause> {
+    match format {
+        Format::Ext4 => ext4::resize(device, runtime, size),
+        Format::F2fs => Err(f2fs::fixed_size()),
+    }
+}
+
+/// Bytes of the smallest volume that this one can become.
+pub(crate) fn least_size(
+    format: Format,
+    device: Arc<dyn BlockDevice>,
+    runtime: Arc<dyn Runtime>,
+) -> Result<u64, Cause> {
+    match format {
+        Format::Ext4 => ext4::least_size(device, runtime),
+        Format::F2fs => Err(f2fs::fixed_size()),
+    }
 }

@@ -302,7 +302,6 @@ impl Superblock {
 
     /// Extensions of cold files and of hot files, in lower case as stored.
     #[must_use]
-    #[cfg(test)]
     pub(crate) fn extensions(&self) -> (Vec<&[u8]>, Vec<&[u8]>) {
         let cold = as_index(self.extension_count);
         let trim = |bytes: &'_ [u8; EXTENSION_LEN]| {
@@ -314,6 +313,25 @@ impl Superblock {
             list.take(cold.saturating_add(self.hot_ext_count.into())).collect();
         let hot = all.split_off(cold.min(all.len()));
         (all, hot)
+    }
+
+    /// Sets the extensions; false, and no change, if they are too many or one is too long.
+    pub(crate) fn set_extensions(&mut self, cold: &[Vec<u8>], hot: &[Vec<u8>]) -> bool {
+        let all = || cold.iter().chain(hot);
+        let (Ok(cold_count), Ok(hot_count)) = (u32::try_from(cold.len()), u8::try_from(hot.len()))
+        else {
+            return false;
+        };
+        // Each ends with a zero.
+        if all().count() > MAX_EXTENSIONS || all().any(|one| one.len() >= EXTENSION_LEN) {
+            return false;
+        }
+        self.extension_list = [[0; EXTENSION_LEN]; MAX_EXTENSIONS];
+        for (place, extension) in self.extension_list.iter_mut().zip(all()) {
+            place.iter_mut().zip(extension).for_each(|(to, from)| *to = *from);
+        }
+        (self.extension_count, self.hot_ext_count) = (cold_count, hot_count);
+        true
     }
 
     /// Bytes of the volume.

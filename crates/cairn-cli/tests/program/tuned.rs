@@ -1,0 +1,96 @@
+//! `tune` and `resize` on files, partitions and volumes of both formats: others see the change, and
+//! what is not possible says what is.
+
+use std::path::Path;
+
+use cairn_testkit::judge;
+
+use crate::support::{fails, in_dir, works};
+
+#[test]
+fn a_volume_changes_and_others_see_it() {
+    let (dir, image) = in_dir("image");
+    works(&["mkfs", "--size", "64M", "-O", "^metadata_csum_seed", &image]);
+    works(&["touch", &image, "/file"]);
+    let uuid = "12345678-1234-4234-8234-123456789abc";
+    let said = fails(&["tune", "-U", uuid, &image], 2);
+    assert!(said.contains("-O metadata_csum_seed"), "{said}");
+    let settings = ["-e", "remount-ro", "-c", "-1", "-i", "2w", "-m", "1", "-o", "^acl,discard"];
+    let words = ["-L", "new", "-U", uuid, "-O", "metadata_csum_seed", "-J", "size=8"];
+    works(&[&["tune"], &words[..], &settings, &[&image]].concat());
+    let text = judge::dumpe2fs(Path::new(&image));
+    for line in [
+        "volume name:   new",
+        uuid,
+        "Remount read-only",
+        "1209600 (2 weeks)",
+        "user_xattr discard",
+        "Total journal size:       8M",
+    ] {
+        assert!(text.contains(line), "{line}: {text}");
+    }
+    judge::assert_clean(Path::new(&image));
+    works(&["tune", "-U", "random", &image]);
+    assert!(!judge::dumpe2fs(Path::new(&image)).contains(uuid));
+    assert!(fails(&["tune", &image], 2).contains("nothing is to be changed"));
+    assert!(fails(&["tune", "--hot", "db", &image], 2).contains("f2fs"));
+    assert!(fails(&["tune", "-O", "^has_jornal", &image], 2).contains("`has_journal`"));
+    assert_eq!(works(&["ls", &image]), "file\nlost+found\n");
+    drop(dir);
+}
+
+#[test]
+fn a_volume_of_f2fs_changes_and_its_fsck_agrees() {
+    let (dir, image) = in_dir("image");
+    works(&["mkfs", "-t", "f2fs", "--size", "64M", &image]);
+    works(&["touch", &image, "/file"]);
+    let uuid = "12345678-1234-4234-8234-123456789abc";
+    let lists = ["--hot", "sqlite,^vdi", "--cold", "bak"];
+    works(&[&["tune", "-L", "κάιρν", "-U", uuid], &lists[..], &[&image]].concat());
+    judge::assert_f2fs_clean(Path::new(&image));
+    let info = works(&["info", &image]);
+    assert!(info.contains("κάιρν") && info.contains(uuid), "{info}");
+    assert!(judge::run("blkid", ["-p", &image]).contains(uuid));
+    let said = fails(&["tune", "--hot", "^vdi", &image], 2);
+    assert!(said.contains("not in the list"), "{said}");
+    assert!(fails(&["tune", "-m", "1", &image], 2).contains("ext4"));
+    assert!(fails(&["resize", &image, "1G"], 2).contains("cairn build -t f2fs"));
+    works(&["mkfs", "-F", "-t", "f2fs", "-O", "extra_attr,inode_checksum", &image]);
+    assert!(fails(&["tune", "-U", "random", &image], 2).contains("checksums of inodes"));
+    drop(dir);
+}
+
+#[test]
+fn a_volume_grows_with_its_file_or_in_its_partition() {
+    let (dir, image) = in_dir("image");
+    works(&["mkfs", "--size", "32M", "-b", "4096", &image]);
+    let said = works(&["resize", &image, "100M"]);
+    assert!(said.contains("100.0 MiB, before 32.0 MiB"), "{said}");
+    assert_eq!(std::fs::metadata(&image).unwrap().len(), 100 << 20);
+    assert!(works(&["resize", "--json", &image, "+28M"]).contains("\"size\": 134217728"));
+    assert!(works(&["resize", &image, "max"]).contains("as before"));
+    judge::assert_clean(Path::new(&image));
+    works(&["put", &image, env!("CARGO_BIN_EXE_cairn"), "/program"]);
+    assert!(works(&["resize", &image, "90M"]).contains("90.0 MiB, before 128.0 MiB"));
+    assert_eq!(std::fs::metadata(&image).unwrap().len(), 90 << 20);
+    let said = fails(&["resize", &image, "8M"], 2);
+    assert!(said.contains("give ") && said.contains("or min"), "{said}");
+    works(&["resize", &image, "min"]);
+    let least = std::fs::metadata(&image).unwrap().len();
+    assert!(least < 88 << 20, "{least}");
+    judge::assert_clean(Path::new(&image));
+    works(&["get", &image, "/program", dir.path().join("back").to_str().unwrap()]);
+    let read = |path: &Path| std::fs::read(path).unwrap();
+    assert!(read(&dir.path().join("back")) == read(Path::new(env!("CARGO_BIN_EXE_cairn"))));
+    assert!(fails(&["resize", &image, "lots"], 2).contains("max"));
+    // A partition keeps its size, and the volume fills it.
+    let disk = dir.path().join("disk").to_str().unwrap().to_owned();
+    let small = dir.path().join("small").to_str().unwrap().to_owned();
+    works(&["mkfs", "--size", "16M", "-b", "4096", &small]);
+    let part = format!("file={small},size=80M");
+    works(&["build", "--partition", "gpt", "--part", &part, &disk]);
+    let partition = format!("{disk}#1");
+    assert!(fails(&["resize", &partition, "1G"], 2).contains("smaller than that"));
+    assert!(works(&["resize", &partition, "max"]).contains("80.0 MiB, before 16.0 MiB"));
+    works(&["touch", &partition, "/file"]);
+}

@@ -1,0 +1,57 @@
+//! Blocks and inodes behind an address are not allocated any more, because the volume will end
+//! there.
+
+use std::sync::atomic::Ordering;
+
+use cairn_base::Pba;
+
+use super::blocks::publish;
+use super::{Inner, Space};
+use crate::error::Result;
+
+impl Space {
+    /// Allocates no block from `end` on, and no inode of a group that begins there. What is freed
+    /// behind `end` stays out of use.
+    ///
+    /// # Errors
+    /// A bitmap cannot be read.
+    pub(crate) fn close_from(&self, end: Pba) -> Result<()> {
+        let inner = &self.inner;
+        inner.closed.store(end.get(), Ordering::Relaxed);
+        for number in 0..inner.groups.len() {
+            let first = inner.layout.group_first_block(number).get();
+            let blocks = inner.layout.group_blocks(number);
+            if first.saturating_add(blocks.into()) <= end.get() {
+                continue;
+            }
+            let from = u32::try_from(end.get().saturating_sub(first)).unwrap_or(blocks);
+            let group = inner.groups.group(number);
+            let mut state = group.lock();
+            if !inner.load(number, &mut state)? {
+                continue;
+            }
+            let Some(map) = state.map.as_mut() else { continue };
+            let runs: Vec<(u32, u32)> = map.runs(from, blocks).collect();
+            for (start, len) in runs {
+                map.take(start, len);
+                inner.reservations.remove_free(len.into());
+            }
+            publish(group, &state);
+        }
+        Ok(())
+    }
+}
+
+impl Inner {
+    /// The part of a freed run that may be allocated again.
+    pub(super) fn open_part(&self, number: u32, start: u32, len: u32) -> u32 {
+        let first = self.layout.group_first_block(number).get().saturating_add(start.into());
+        let open = self.closed.load(Ordering::Relaxed).saturating_sub(first);
+        u32::try_from(open).unwrap_or(len).min(len)
+    }
+
+    /// True if no inode of the group is allocated.
+    pub(super) fn is_closed(&self, number: u32) -> bool {
+        self.layout.group_first_block(number).get() >= self.closed.load(Ordering::Relaxed)
+    }
+}

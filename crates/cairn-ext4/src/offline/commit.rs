@@ -1,0 +1,119 @@
+//! [`Offline::commit`]: many blocks change together, through the log.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use cairn_base::Pba;
+use cairn_block::BlockDeviceExt;
+use cairn_jbd2::{Journal, JournalOptions};
+use zerocopy::little_endian::U16;
+
+use super::Offline;
+use crate::error::{Error, Result};
+use crate::format::features::{Incompat, RoCompat};
+use crate::format::superblock::{OFFSET, SIZE, STATE_VALID, Superblock};
+
+/// Blocks and their new contents.
+pub(crate) type Blocks = BTreeMap<Pba, Vec<u8>>;
+
+impl Offline {
+    /// Blocks that one commit can change beside the superblock; without a journal, any number.
+    pub(crate) fn commit_limit(&self) -> usize {
+        match &self.journal {
+            // Descriptors of the log take a part. The log of a new transaction can have a third.
+            Some(area) => {
+                usize::try_from(area.blocks() / 4).unwrap_or(usize::MAX).saturating_sub(8)
+            }
+            None => usize::MAX,
+        }
+    }
+
+    /// Changes blocks and the superblock together. Without a journal the volume is marked as not
+    /// clean meanwhile, and only e2fsck can finish what a crash interrupts.
+    ///
+    /// # Errors
+    /// There are more blocks than [`Offline::commit_limit`], or the device failed.
+    pub(crate) fn commit(&mut self, blocks: Blocks, superblock: Superblock) -> Result<()> {
+        if blocks.len() > self.commit_limit() {
+            return Err(Error::Option(format!(
+                "{} blocks must change at once, which the journal has no room for: make it larger \
+                 (cairn tune -J size=64M)",
+                blocks.len()
+            )));
+        }
+        if self.journal.is_some() {
+            self.commit_to_log(&blocks, &superblock)?;
+        } else {
+            let mut marked = self.superblock.clone();
+            let state = marked.raw.s_state.get() & !STATE_VALID;
+            marked.raw.s_state = U16::new(state);
+            self.write_superblock(marked)?;
+            for (pba, bytes) in blocks {
+                let at = pba.get() * u64::from(self.layout.block_size);
+                self.device.write_at(at, bytes)?;
+            }
+        }
+        // The flush before it makes the blocks durable.
+        self.write_superblock(superblock)
+    }
+
+    fn commit_to_log(&mut self, blocks: &Blocks, superblock: &Superblock) -> Result<()> {
+        let journal = self.start_journal()?;
+        let size = u64::from(self.layout.block_size);
+        let credits = u32::try_from(blocks.len()).unwrap_or(u32::MAX).saturating_add(1);
+        {
+            let handle = journal.start(credits)?;
+            for (pba, bytes) in blocks {
+                let buffer = self.buffers.get(*pba)?;
+                handle.get_write_access(&buffer)?.copy_from_slice(bytes);
+            }
+            let buffer = self.buffers.get(Pba(OFFSET / size))?;
+            let offset = usize::try_from(OFFSET % size).unwrap_or(0);
+            let mut block = handle.get_write_access(&buffer)?;
+            if let Some(place) = block.get_mut(offset..offset + SIZE) {
+                place.copy_from_slice(&marked(superblock).encode());
+            }
+        }
+        self.stop_journal(&journal)
+    }
+
+    /// Marks the volume as one that needs recovery, and opens its journal. Who is done calls
+    /// [`Offline::stop_journal`], and writes a superblock without the mark.
+    ///
+    /// # Errors
+    /// There is no journal, or the device failed.
+    pub(crate) fn start_journal(&mut self) -> Result<Arc<Journal>> {
+        let Some(area) = self.journal.clone() else {
+            return Err(Error::Option("the volume has no journal".into()));
+        };
+        let unmarked = self.superblock.clone();
+        self.write_superblock(marked(&unmarked))?;
+        // The superblock in memory stays the one that is written in the end.
+        self.superblock = unmarked;
+        let options = JournalOptions {
+            checksums: Some(self.layout.features.ro_compat(RoCompat::METADATA_CSUM)),
+            wide: self.layout.features.incompat(Incompat::BITS_64),
+            ..JournalOptions::default()
+        };
+        Ok(Journal::open(options, self.buffers.clone(), area, self.runtime.clone())?)
+    }
+
+    /// Writes everything home, and empties the journal.
+    ///
+    /// # Errors
+    /// The journal was aborted, or the device failed.
+    pub(crate) fn stop_journal(&self, journal: &Journal) -> Result<()> {
+        journal.force_commit()?;
+        journal.checkpoint_all()?;
+        Ok(journal.shutdown()?)
+    }
+}
+
+/// The superblock of a volume that needs recovery.
+fn marked(superblock: &Superblock) -> Superblock {
+    let mut marked = superblock.clone();
+    let mut features = marked.features();
+    features.incompat |= Incompat::RECOVER;
+    marked.set_features(features);
+    marked
+}

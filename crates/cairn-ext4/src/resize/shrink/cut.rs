@@ -1,0 +1,98 @@
+//! The cut: one transaction after which the volume ends earlier.
+//!
+//! Structures of the groups that go may lie in groups that stay (flex_bg): their blocks become
+//! free.
+
+use std::collections::BTreeMap;
+
+use cairn_base::bitmap;
+use cairn_base::units::as_index;
+use cairn_block::BlockDevice;
+use zerocopy::little_endian::U32;
+
+use super::plan::Plan;
+use crate::error::Result;
+use crate::format::group_desc::{GroupDesc, GroupFlags};
+use crate::format::layout::Layout;
+use crate::groups::GroupTable;
+use crate::groups::zones::pad;
+use crate::offline::{Blocks, Offline};
+use crate::resize::descriptors::Descriptors;
+use crate::resize::reserved;
+
+/// Ends the volume as planned. Nothing of a file is behind the end any more.
+///
+/// # Errors
+/// The volume is damaged, or the device failed.
+pub(super) fn cut(mut volume: Offline, plan: &Plan) -> Result<Offline> {
+    let new = plan.layout;
+    let groups = volume.groups()?;
+    let mut descriptors = Descriptors::read(&volume, &new)?;
+    let mut changes = Blocks::new();
+    let mut freed = freed(&volume.layout, &new, &groups);
+    // Its bitmap ends earlier.
+    freed.entry(new.groups - 1).or_default();
+    for (group, runs) in &freed {
+        let desc = shortened(&new, &groups, *group, runs, &mut changes)?;
+        descriptors.put(*group, &desc);
+    }
+    let (mut free_blocks, mut free_inodes) = (0, 0);
+    for group in 0..new.groups {
+        let desc = descriptors.get(group, &new)?;
+        free_blocks += u64::from(desc.free_blocks);
+        free_inodes += desc.free_inodes;
+    }
+    reserved::change(&volume, &new, &mut changes)?;
+    descriptors.add_to(&mut changes);
+    let mut superblock = plan.superblock.clone();
+    superblock.set_free_blocks(free_blocks);
+    superblock.raw.s_free_inodes_count = U32::new(free_inodes);
+    superblock.raw.s_jnl_blocks = volume.superblock.raw.s_jnl_blocks;
+    superblock.raw.s_journal_inum = volume.superblock.raw.s_journal_inum;
+    superblock.raw.s_jnl_backup_type = volume.superblock.raw.s_jnl_backup_type;
+    volume.commit(changes, superblock.clone())?;
+    descriptors.write_backups(&volume, &superblock, 1..new.groups)?;
+    volume.device.flush()?;
+    volume.reopen()
+}
+
+/// Runs of blocks in the groups that stay that belonged to groups that go.
+fn freed(old: &Layout, new: &Layout, groups: &GroupTable) -> BTreeMap<u32, Vec<(u32, u32)>> {
+    let mut freed: BTreeMap<u32, Vec<(u32, u32)>> = BTreeMap::new();
+    for group in new.groups..old.groups {
+        let desc = groups.group(group).lock().desc.clone();
+        let tables =
+            (0..old.inode_table_blocks()).map(|block| desc.inode_table.get() + u64::from(block));
+        let all = [desc.block_bitmap.get(), desc.inode_bitmap.get()].into_iter().chain(tables);
+        for pba in all.filter(|pba| *pba < new.blocks_count) {
+            if let Some((number, bit)) = new.group_and_offset(cairn_base::Pba(pba)) {
+                freed.entry(number).or_default().push((bit, 1));
+            }
+        }
+    }
+    freed
+}
+
+/// The descriptor of a group whose bitmap changes.
+fn shortened(
+    new: &Layout,
+    groups: &GroupTable,
+    group: u32,
+    freed: &[(u32, u32)],
+    changes: &mut Blocks,
+) -> Result<GroupDesc> {
+    let state = groups.group(group).lock();
+    let mut bits = groups.block_bitmap(group, &state)?;
+    let mut desc = state.desc.clone();
+    for (bit, len) in freed {
+        bitmap::clear_range(&mut bits, as_index(*bit), as_index(*len));
+    }
+    let blocks = new.group_blocks(group);
+    pad(&mut bits, new.group_clusters(group));
+    let used = bitmap::count_set(&bits, 0, as_index(blocks));
+    desc.free_blocks = blocks.saturating_sub(u32::try_from(used).unwrap_or(blocks));
+    desc.flags.remove(GroupFlags::BLOCK_UNINIT);
+    desc.block_bitmap_csum = GroupDesc::block_bitmap_checksum(&bits, new).unwrap_or(0);
+    changes.insert(desc.block_bitmap, bits);
+    Ok(desc)
+}
