@@ -1,10 +1,12 @@
 //! Devices around devices: they restrict ([`Partition`], [`ReadOnly`]), put together ([`Concat`]),
-//! observe ([`Stats`], [`Record`]) or disturb ([`Latency`], [`Hold`], [`Fault`]) the inner device.
+//! keep changes in memory ([`Overlay`]), observe ([`Stats`], [`Record`]) or disturb ([`Latency`],
+//! [`Hold`], [`Fault`]) the inner device.
 
 mod concat;
 mod fault;
 mod hold;
 mod latency;
+mod overlay;
 mod partition;
 mod read_only;
 pub mod record;
@@ -14,6 +16,7 @@ pub use concat::Concat;
 pub use fault::{Fault, Lasting, Operation};
 pub use hold::{Flushing, Hold};
 pub use latency::{Latency, LatencyProfile};
+pub use overlay::Overlay;
 pub use partition::Partition;
 pub use read_only::ReadOnly;
 pub use record::{Event, Record, RecordLog};

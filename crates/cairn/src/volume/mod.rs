@@ -8,6 +8,7 @@ use cairn_base::runtime::simulated::Simulated;
 use cairn_base::runtime::threads::Threads;
 use cairn_block::BlockDevice;
 use cairn_block::file::KeptImage;
+use cairn_block::wrap::Overlay;
 use cairn_vfs::FileSystem;
 
 use crate::contents::unknown;
@@ -119,7 +120,7 @@ pub fn open(image: &ImageSpec, options: &OpenOptions) -> Result<Volume> {
 }
 
 fn open_at_path(image: &ImageSpec, path: &Path, options: &OpenOptions) -> Result<Volume> {
-    open_whole(image, open_at(image, path, !options.read_only)?, options)
+    open_whole(image, open_at(image, path, options.writes_image())?, options)
 }
 
 fn open_whole(
@@ -127,7 +128,11 @@ fn open_whole(
     first: Arc<dyn BlockDevice>,
     options: &OpenOptions,
 ) -> Result<Volume> {
-    let device = further::open(image, first, &options.devices, !options.read_only)?;
+    let mut device = further::open(image, first, &options.devices, options.writes_image())?;
+    if options.ephemeral && !options.read_only {
+        let overlay = Overlay::new(device);
+        device = Arc::new(overlay.map_err(|error| Error::new(image, error.into()))?);
+    }
     probe_and_open(device, runtime(options.fixed_time), options)
         .map_err(|cause| Error::new(image, cause))
 }

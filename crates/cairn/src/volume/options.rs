@@ -8,6 +8,8 @@ pub struct OpenOptions {
     /// Write nothing. An unclean journal is replayed in memory. [`crate::FileSystem::remount`] with
     /// `rw` opens the volume for writing.
     pub read_only: bool,
+    /// Keep all changes in memory, and drop them with the volume. The image is only read.
+    pub ephemeral: bool,
     /// Mount options with the kernel's names, separated by commas.
     pub mount_options: String,
     /// The further devices of an F2FS volume that spans several, in order. If this is empty, they
@@ -25,6 +27,12 @@ impl OpenOptions {
     #[must_use]
     pub fn read_only() -> Self {
         Self { read_only: true, ..Self::default() }
+    }
+
+    /// True if the image itself is written.
+    #[must_use]
+    pub(crate) fn writes_image(&self) -> bool {
+        !self.read_only && !self.ephemeral
     }
 
     /// The mount options, with `ro` among them if nothing is to be written.
