@@ -25,9 +25,10 @@ use crate::guard::Guard;
 use crate::kernel::Kernel;
 use crate::listing::Damaged;
 use crate::options::MountOptions;
+use crate::owners::Owners;
 use crate::removals::Removals;
 use crate::synchronous::Synchronous;
-use crate::wire::abi::{Attr, EntryOut};
+use crate::wire::abi::{Attr, EntryOut, Statx};
 use crate::writers::Writers;
 
 /// FUSE's number of the root.
@@ -44,6 +45,7 @@ pub(crate) struct Core {
     pub(crate) no_open: bool,
     pub(crate) noxattr: bool,
     pub(crate) private: bool,
+    owners: Owners,
     pub(crate) kernel: Kernel,
     pub(crate) synchronous: Synchronous,
     /// The features that the kernel and Cairn agreed on; set by the handshake.
@@ -68,6 +70,7 @@ impl Core {
             no_open: options.no_open,
             noxattr: options.noxattr,
             private: options.private,
+            owners: options.owners.clone(),
             kernel: Kernel::new(options.writeback_cache),
             agreed: Arc::default(),
             guard: Guard::new(options.writeback_cache, counters.clone()),
@@ -320,7 +323,13 @@ impl Core {
     }
 
     pub(crate) fn attributes(&self, found: &Attributes) -> Attr {
-        Attr { blocks: self.sectors(found), ..convert::attributes(found) }
+        let (uid, gid) = (self.owners.user(found.uid), self.owners.group(found.gid));
+        Attr { blocks: self.sectors(found), uid, gid, ..convert::attributes(found) }
+    }
+
+    pub(crate) fn statx(&self, found: &Attributes) -> Statx {
+        let (uid, gid) = (self.owners.user(found.uid), self.owners.group(found.gid));
+        Statx { blocks: self.sectors(found), uid, gid, ..convert::statx(found) }
     }
 
     /// How long the kernel may keep the attributes: seconds and nanoseconds.

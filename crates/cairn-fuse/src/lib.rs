@@ -22,7 +22,7 @@
 //! | `directory`, `listing`, `ioctl` | `readdir` and its answer; ioctls |
 //! | `ring` | FUSE over io_uring: rings, their threads, and workers |
 //! | `handshake`, `transport` | the settings of FUSE's INIT; how requests arrive: `/dev/fuse` or rings |
-//! | `mounts`, `options`, `session`, `remount`, `error` | mounting |
+//! | `mounts`, `options`, `owners`, `session`, `remount`, `error` | mounting |
 
 #![forbid(unsafe_code)]
 #![warn(unreachable_pub)]
@@ -43,6 +43,7 @@ mod listing;
 mod mounts;
 mod operations;
 mod options;
+mod owners;
 mod patience;
 mod remount;
 mod removals;
@@ -58,6 +59,7 @@ pub use counters::FuseStats;
 pub use empty::{Empty, Requests, serve_empty};
 pub use error::{Error, Result};
 pub use options::{MountOptions, TransportChoice};
+pub use owners::Owners;
 pub use remount::remount;
 pub use ring::NoRing;
 pub use session::{Session, mount};

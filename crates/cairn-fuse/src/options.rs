@@ -8,6 +8,8 @@ use cairn_base::options::{self, Setting, words};
 use cairn_base::stats::Report;
 use fuser::MountOption;
 
+use crate::owners::Owners;
+
 /// How requests reach Cairn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TransportChoice {
@@ -62,6 +64,8 @@ pub struct MountOptions {
     /// The mount can be mounted a second time with other owners. The kernel then does not say who
     /// sent a request; it is looked up where it matters.
     pub idmap: bool,
+    /// Which owners the kernel is told of.
+    pub owners: Owners,
     /// How requests arrive and answers go back.
     pub transport: TransportChoice,
     /// How long the kernel may cache names and attributes. Cairn is the only writer.
@@ -167,6 +171,7 @@ impl Default for MountOptions {
             noxattr: false,
             private: false,
             idmap: false,
+            owners: Owners::default(),
             timeout: Duration::from_secs(3600),
         }
     }

@@ -18,7 +18,7 @@ use crate::listing::Listing;
 use crate::wire::abi::{
     AccessIn, AttrOut, BatchForgetIn, CreateIn, CreateOut, EntryOut, FOPEN_KEEP_CACHE, ForgetIn,
     ForgetOne, GETATTR_FH, GetattrIn, LinkIn, MkdirIn, MknodIn, OpenIn, OpenOut, ReadIn, ReleaseIn,
-    Rename2In, RenameIn, SetattrIn, Statx, StatxOut, fattr, opcode,
+    Rename2In, RenameIn, SetattrIn, StatxOut, fattr, opcode,
 };
 use crate::wire::{Reply, Request};
 
@@ -150,7 +150,7 @@ impl Operations {
             attr_valid_nsec,
             flags: 0,
             spare: [0; 2],
-            stat: Statx { blocks: self.core.sectors(&found), ..convert::statx(&found) },
+            stat: self.core.statx(&found),
         })
     }
 
