@@ -20,8 +20,8 @@ pub struct IdRange {
     pub count: u32,
 }
 
-/// A test for a path, which has no leading slash.
-pub type PathTest = Rc<dyn Fn(&[u8]) -> bool>;
+/// A test for a path, which has no leading slash, and whether it is that of a directory.
+pub type PathTest = Rc<dyn Fn(&[u8], bool) -> bool>;
 
 /// What a build changes. Nothing by default.
 #[derive(Clone, Default)]
@@ -72,17 +72,18 @@ impl Rules {
     }
 
     /// True if the path, or a directory above it, is left out.
-    pub(crate) fn excludes(&self, path: &MemberPath) -> bool {
+    pub(crate) fn excludes(&self, path: &MemberPath, is_directory: bool) -> bool {
         if self.exclude.is_empty() {
             return false;
         }
         let mut bytes = Vec::new();
-        path.components().iter().any(|name| {
+        let last = path.components().len().saturating_sub(1);
+        path.components().iter().enumerate().any(|(at, name)| {
             if !bytes.is_empty() {
                 bytes.push(b'/');
             }
             bytes.extend_from_slice(name);
-            self.exclude.iter().any(|test| test(&bytes))
+            self.exclude.iter().any(|test| test(&bytes, is_directory || at < last))
         })
     }
 
@@ -140,8 +141,12 @@ mod tests {
 
     #[test]
     fn a_directory_that_is_left_out_takes_what_is_below_with_it() {
-        let rules = Rules { exclude: vec![Rc::new(|path| path == b"a/b")], ..Rules::default() };
-        let excludes = |path: &[u8]| rules.excludes(&MemberPath::parse(path).unwrap());
+        let rules = Rules { exclude: vec![Rc::new(|path, _| path == b"a/b")], ..Rules::default() };
+        let excludes = |path: &[u8]| rules.excludes(&MemberPath::parse(path).unwrap(), false);
         assert!(excludes(b"a/b") && excludes(b"a/b/c") && !excludes(b"a") && !excludes(b"a/bc"));
+        let directories: PathTest = Rc::new(|path, is_directory| is_directory && path == b"a");
+        let rules = Rules { exclude: vec![directories], ..Rules::default() };
+        let excludes = |path: &[u8], is| rules.excludes(&MemberPath::parse(path).unwrap(), is);
+        assert!(excludes(b"a", true) && excludes(b"a/b", false) && !excludes(b"a", false));
     }
 }

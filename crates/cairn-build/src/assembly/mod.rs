@@ -127,7 +127,7 @@ impl Assembly {
         mut metadata: Metadata,
         kind: NewKind,
     ) -> Put<Option<usize>> {
-        if self.rules.excludes(path) {
+        if self.rules.excludes(path, matches!(kind, NewKind::Directory)) {
             return Ok(None);
         }
         metadata.settle().map_err(|error| error.to_string())?;
@@ -163,7 +163,7 @@ impl Assembly {
 
     /// Adds a name for the node of another member.
     pub(crate) fn link(&mut self, path: &MemberPath, target: &MemberPath) -> Put {
-        if self.rules.excludes(path) {
+        if self.rules.excludes(path, false) {
             return Ok(());
         }
         let shown = || target.bytes().escape_ascii().to_string();
@@ -301,7 +301,7 @@ impl Assembly {
         }
     }
 
-    fn is_directory(&self, at: usize) -> bool {
+    pub(crate) fn is_directory(&self, at: usize) -> bool {
         matches!(self.drafts.get(at), Some(Draft { shape: Shape::Directory(_), .. }))
     }
 

@@ -31,7 +31,13 @@ impl Apply<'_> {
     /// An entry matches nothing and must, or cannot be put in.
     pub(super) fn all(&mut self, entries: Vec<Entry>) -> Result<()> {
         for entry in entries {
-            if self.assembly.rules.excludes(&entry.path) {
+            let is_directory = match (&entry.act, self.assembly.find(&entry.path)) {
+                (_, Some(node)) => self.assembly.is_directory(node),
+                (Act::Put { new, .. }, None) => matches!(new, New::Directory),
+                // It may be one that was left out.
+                (_, None) => true,
+            };
+            if self.assembly.rules.excludes(&entry.path, is_directory) {
                 continue;
             }
             let line = entry.line;

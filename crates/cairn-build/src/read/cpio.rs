@@ -162,7 +162,7 @@ impl Cpio<'_> {
         let path = MemberPath::parse(&self.last).map_err(|why| self.failed(why))?;
         let kind = FileKind::from_mode(header.mode)
             .ok_or_else(|| self.failed(format!("of an unknown kind ({:o})", header.mode)))?;
-        let excluded = self.assembly.rules.excludes(&path);
+        let excluded = self.assembly.rules.excludes(&path, kind == FileKind::Directory);
         let file = match kind {
             FileKind::Regular if !excluded && header.size > 0 => Some(self.contents(header)?),
             FileKind::Symlink => None,

@@ -50,12 +50,12 @@ pub(super) fn read(assembly: &mut Assembly, source: &Path) -> Result<()> {
             && !of.is_dir()
             && let Some(node) = links.get(&(of.dev(), of.ino()))
         {
-            if !assembly.rules.excludes(&path) {
+            if !assembly.rules.excludes(&path, false) {
                 assembly.link_node(&path, *node).map_err(refused)?;
             }
             continue;
         }
-        if assembly.rules.excludes(&path) {
+        if assembly.rules.excludes(&path, of.is_dir()) {
             continue;
         }
         let (metadata, kind) = node(assembly, &host, &of)?;

@@ -44,7 +44,7 @@ pub(super) fn read(assembly: &mut Assembly, source: &str, volume: Volume) -> Res
         let failed = |why: String| Error::member(source, path, why);
         let place = MemberPath::parse(path).map_err(failed)?;
         let is_linked = of.links > 1 && of.kind != FileKind::Directory;
-        if assembly.rules.excludes(&place) {
+        if assembly.rules.excludes(&place, of.kind == FileKind::Directory) {
             continue;
         }
         if let Some(node) = links.get(&of.ino).filter(|_| is_linked) {

@@ -218,7 +218,7 @@ impl Tar<'_> {
                 NewKind::Directory
             }
             b'0' | 0 | b'7' | b'S' => {
-                let excluded = self.assembly.rules.excludes(&path);
+                let excluded = self.assembly.rules.excludes(&path, false);
                 match self.contents(header, of, size, excluded)? {
                     Some(file) => NewKind::Regular(file),
                     None => return Ok(()),

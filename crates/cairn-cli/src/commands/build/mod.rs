@@ -99,8 +99,8 @@ pub struct Args {
     /// Set later times to this date, and make the volume at it. [default: SOURCE_DATE_EPOCH]
     #[arg(long, value_name = "DATE", value_parser = date::parse)]
     mtime: Option<Timestamp>,
-    /// Leave out what matches: a name, or with a slash a path in the image. * also matches slashes
-    /// in a path. May be repeated.
+    /// Leave out what matches: a name, or with a slash a path in the image; with a slash at its end
+    /// directories only. * also matches slashes in a path. May be repeated.
     #[arg(long, value_name = "PATTERN")]
     exclude: Vec<OsString>,
     /// A list of owners, modes, devices and attributes, which holds for what the sources and the
@@ -237,18 +237,24 @@ fn parse_mount_point(text: &str) -> Result<String, String> {
     }
 }
 
-/// A pattern without a slash is for names; one with a slash is for whole paths.
+/// A pattern without a slash is for names; one with a slash is for whole paths. With a slash at its
+/// end it is for directories only.
 pub(super) fn path_test(pattern: &OsString) -> PathTest {
     let bytes = pattern.as_bytes();
+    let (bytes, directories) = match bytes.strip_suffix(b"/") {
+        Some(rest) if !rest.is_empty() => (rest, true),
+        _ => (bytes, false),
+    };
+    let fits = move |is_directory: bool| is_directory || !directories;
     if !bytes.contains(&b'/') {
         let pattern = Pattern::parse(bytes);
-        return Rc::new(move |path| {
-            pattern.matches(path.rsplit(|byte| *byte == b'/').next().unwrap_or(path))
+        return Rc::new(move |path, is_directory| {
+            let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+            fits(is_directory) && pattern.matches(name)
         });
     }
-    let bytes = bytes.strip_prefix(b"/").unwrap_or(bytes);
-    let pattern = Pattern::parse(bytes.strip_suffix(b"/").unwrap_or(bytes));
-    Rc::new(move |path| pattern.matches(path))
+    let pattern = Pattern::parse(bytes.strip_prefix(b"/").unwrap_or(bytes));
+    Rc::new(move |path, is_directory| fits(is_directory) && pattern.matches(path))
 }
 
 /// Builds the image.
@@ -349,9 +355,13 @@ mod tests {
 
     #[test]
     fn patterns_for_names_and_for_paths() {
-        let matches = |pattern: &str, path: &[u8]| path_test(&pattern.into())(path);
+        let matches = |pattern: &str, path: &[u8]| path_test(&pattern.into())(path, false);
         assert!(matches("*.o", b"src/a.o") && !matches("*.o", b"src/a.c"));
         assert!(matches("/var/cache", b"var/cache") && !matches("/cache", b"var/cache"));
         assert!(matches("var/*", b"var/a/b"));
+        for pattern in ["ssh/", "/etc/ssh/", "etc/ssh/"] {
+            let test = path_test(&pattern.into());
+            assert!(test(b"etc/ssh", true) && !test(b"etc/ssh", false), "{pattern}");
+        }
     }
 }
