@@ -60,23 +60,22 @@ impl Change {
 }
 
 /// All paths of a tree.
-fn paths(tree: &Tree) -> BTreeMap<Vec<u8>, NodeId> {
-    let mut all = BTreeMap::from([(Vec::new(), NodeId::ROOT)]);
-    let mut pending = vec![(NodeId::ROOT, Vec::new())];
-    while let Some((directory, path)) = pending.pop() {
-        let Some(Node { kind: Kind::Directory(entries), .. }) = tree.node(directory) else {
-            continue;
-        };
-        for (name, id) in entries {
-            let slash: &[u8] = if path.is_empty() { b"" } else { b"/" };
-            let whole = [path.as_slice(), slash, name].concat();
-            all.insert(whole.clone(), *id);
-            if matches!(tree.node(*id), Some(Node { kind: Kind::Directory(_), .. })) {
-                pending.push((*id, whole));
-            }
-        }
-    }
-    all
+fn paths(tree: &Tree) -> Result<BTreeMap<Vec<u8>, NodeId>> {
+    let mut all = BTreeMap::new();
+    tree.each_name(&mut |path, id, _| {
+        all.insert(path.to_vec(), id);
+        Ok(())
+    })?;
+    Ok(all)
+}
+
+/// What counts as a difference.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CompareOptions {
+    /// Modification times count.
+    pub times: bool,
+    /// Files of the same size and modification time are not read: they count as equal.
+    pub quick: bool,
 }
 
 /// Passes what differs to `take`, in the order of paths. Access and change times do not count, nor
@@ -87,10 +86,10 @@ fn paths(tree: &Tree) -> BTreeMap<Vec<u8>, NodeId> {
 pub fn compare(
     first: &Tree,
     second: &Tree,
-    with_times: bool,
+    options: CompareOptions,
     take: &mut dyn FnMut(&Difference),
 ) -> Result<u64> {
-    let (ours, theirs) = (paths(first), paths(second));
+    let (ours, theirs) = (paths(first)?, paths(second)?);
     let all: BTreeSet<&Vec<u8>> = ours.keys().chain(theirs.keys()).collect();
     // The first path of a node stands for it: names share an inode if it is the same on both sides.
     let mut groups = (BTreeMap::new(), BTreeMap::new());
@@ -107,7 +106,7 @@ pub fn compare(
                 let same_links = group_left == group_right;
                 let nodes = first.node(*left).zip(second.node(*right));
                 let Some((left, right)) = nodes else { continue };
-                let mut what = differing((first, left), (second, right), with_times)?;
+                let mut what = differing((first, left), (second, right), options)?;
                 if !same_links {
                     what.push(Change::Links);
                 }
@@ -131,7 +130,7 @@ pub fn compare(
 fn differing(
     (first, left): (&Tree, &Node),
     (second, right): (&Tree, &Node),
-    with_times: bool,
+    options: CompareOptions,
 ) -> Result<Vec<Change>> {
     if left.kind.file_kind() != right.kind.file_kind() {
         return Ok(vec![Change::Kind]);
@@ -139,6 +138,11 @@ fn differing(
     let (ours, theirs) = (&left.metadata, &right.metadata);
     let is_link = matches!(left.kind, Kind::Symlink(_));
     let same_contents = match (&left.kind, &right.kind) {
+        (Kind::Regular(left), Kind::Regular(right))
+            if options.quick && ours.mtime == theirs.mtime =>
+        {
+            left.size == right.size
+        }
         (Kind::Regular(left), Kind::Regular(right)) => same((first, left), (second, right))?,
         (Kind::Directory(_), _) => true,
         (left, right) => left == right,
@@ -147,7 +151,7 @@ fn differing(
         (same_contents, Change::Contents),
         (is_link || ours.permissions == theirs.permissions, Change::Mode),
         ((ours.uid, ours.gid) == (theirs.uid, theirs.gid), Change::Owner),
-        (!with_times || ours.mtime == theirs.mtime, Change::Time),
+        (!options.times || ours.mtime == theirs.mtime, Change::Time),
         (ours.xattrs == theirs.xattrs, Change::Xattrs),
     ];
     Ok(facts.into_iter().filter(|(same, _)| !same).map(|(_, change)| change).collect())

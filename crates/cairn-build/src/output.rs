@@ -1,5 +1,6 @@
 //! The file that is built: it has a temporary name beside the wanted one until it is whole.
 
+use std::ffi::OsString;
 use std::fs::{self, File, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
@@ -7,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cairn::{Claim, ImageSpec, Part};
-use tempfile::NamedTempFile;
+use tempfile::{NamedTempFile, TempDir};
 
 use crate::error::{Error, Result};
 use crate::extents::next_data;
@@ -42,7 +43,7 @@ pub fn abandon() {
     let mut unfinished = unfinished();
     for path in unfinished.drain(..) {
         // It may just have been removed.
-        let _ = fs::remove_file(path);
+        let _ = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
     }
     // `finish` waits for this lock, for ever.
     std::mem::forget(unfinished);
@@ -77,6 +78,80 @@ pub(crate) fn is_stdout(path: &Path) -> bool {
 pub(crate) fn room(file: &File) -> Option<u64> {
     let stats = rustix::fs::fstatvfs(file).ok()?;
     stats.f_bavail.checked_mul(stats.f_frsize)
+}
+
+/// How the temporary name of a file begins.
+fn prefix(path: &Path) -> OsString {
+    let mut prefix = OsString::from(".");
+    prefix.push(path.file_name().unwrap_or_default());
+    prefix.push(".");
+    prefix
+}
+
+/// Forgets a temporary name, and then does what the name must not be removed after.
+fn named<T>(temporary: PathBuf, name: impl FnOnce() -> T) -> T {
+    let mut unfinished = unfinished();
+    unfinished.retain(|path| *path != temporary);
+    name()
+}
+
+/// A directory that is not whole yet. It is removed if it does not become whole.
+pub(crate) struct UnfinishedDirectory {
+    directory: TempDir,
+    path: PathBuf,
+}
+
+impl UnfinishedDirectory {
+    /// Creates an empty directory beside `path`, which nobody else can enter.
+    ///
+    /// # Errors
+    /// `path` exists and is not an empty directory, or the directory above it cannot be written.
+    pub(crate) fn create(path: &Path) -> Result<Self> {
+        match fs::read_dir(path).map(|mut entries| entries.next().is_some()) {
+            Ok(true) => {
+                let why = "is not empty: give a new directory";
+                return Err(Error::Usage(format!("{}: {why}", path.display())));
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+                let why = "is not a directory: give a new one";
+                return Err(Error::Usage(format!("{}: {why}", path.display())));
+            }
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(Error::host(path, error));
+            }
+            _ => {}
+        }
+        // Without a slash at its end.
+        let path = fs::canonicalize(path).unwrap_or_else(|_| path.components().collect());
+        let made = tempfile::Builder::new().prefix(&prefix(&path)).tempdir_in(directory(&path));
+        let made = made.map_err(|error| Error::host(directory(&path), error))?;
+        unfinished().push(made.path().to_owned());
+        Ok(Self { directory: made, path })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Device and inode of the directory.
+    pub(crate) fn own(&self) -> Vec<(u64, u64)> {
+        let found = fs::metadata(self.directory.path()).ok();
+        found.into_iter().map(|of| (of.dev(), of.ino())).collect()
+    }
+
+    /// Gives the directory its name.
+    pub(crate) fn finish(self) -> Result<()> {
+        let failed = |error| Error::host(&self.path, error);
+        let opened = File::open(self.directory.path()).map_err(failed)?;
+        rustix::fs::syncfs(opened).map_err(|error| failed(error.into()))?;
+        let Self { directory, path } = self;
+        named(directory.path().to_owned(), || {
+            fs::rename(directory.path(), &path).map_err(|error| Error::host(&path, error))?;
+            // Its temporary name is gone.
+            let _ = directory.keep();
+            Ok(())
+        })
+    }
 }
 
 impl Unfinished {
@@ -115,13 +190,9 @@ impl Unfinished {
         }
         // A link keeps its place: its target is replaced.
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        let name = path.file_name().unwrap_or_default().to_os_string();
-        let mut prefix = std::ffi::OsString::from(".");
-        prefix.push(name);
-        prefix.push(".");
         // The umask applies.
         let file = tempfile::Builder::new()
-            .prefix(&prefix)
+            .prefix(&prefix(&path))
             .permissions(Permissions::from_mode(0o666))
             .tempfile_in(directory(&path))
             .map_err(|error| Error::host(directory(&path), error))?;
@@ -184,9 +255,10 @@ impl Unfinished {
     pub(crate) fn finish(self) -> Result<()> {
         let synced: io::Result<()> = self.file.as_file().sync_all();
         synced.map_err(|error| Error::host(&self.path, error))?;
-        let mut unfinished = unfinished();
-        unfinished.retain(|path| path != self.file.path());
-        let named = self.file.persist(&self.path);
-        named.map(drop).map_err(|error| Error::host(&self.path, error.error))
+        let Self { file, path } = self;
+        named(file.path().to_owned(), || {
+            let persisted = file.persist(&path);
+            persisted.map(drop).map_err(|error| Error::host(&path, error.error))
+        })
     }
 }

@@ -31,6 +31,141 @@ impl From<Error> for FillError {
     }
 }
 
+/// Why a node could not be written.
+#[derive(Debug)]
+pub enum WriteError {
+    /// The volume refuses it.
+    Volume(VolumeError),
+    /// The source cannot be read.
+    Source(Error),
+}
+
+impl From<VolumeError> for WriteError {
+    fn from(error: VolumeError) -> Self {
+        Self::Volume(error)
+    }
+}
+
+/// Writes single nodes of a tree.
+pub struct Writer<'a> {
+    fs: &'a dyn FileSystem,
+    tree: &'a Tree,
+    buffer: Vec<u8>,
+}
+
+impl<'a> Writer<'a> {
+    /// From a tree to a volume.
+    #[must_use]
+    pub fn new(fs: &'a dyn FileSystem, tree: &'a Tree) -> Self {
+        Self { fs, tree, buffer: Vec::new() }
+    }
+
+    /// Makes a node; a regular file is empty, and attributes are still to be set. A directory may
+    /// be there already.
+    ///
+    /// # Errors
+    /// The volume refuses it.
+    pub fn create(&self, parent: Ino, name: &[u8], node: &Node) -> cairn_vfs::Result<Ino> {
+        let new = match &node.kind {
+            Kind::Directory(_) => NewInode::Directory,
+            Kind::Regular(_) => NewInode::Regular,
+            Kind::Symlink(target) => NewInode::Symlink(target),
+            Kind::CharDevice(device) => NewInode::CharDevice(*device),
+            Kind::BlockDevice(device) => NewInode::BlockDevice(*device),
+            Kind::Fifo => NewInode::Fifo,
+            Kind::Socket => NewInode::Socket,
+        };
+        match self.fs.create(parent, name, new, 0o600, &Caller::ROOT) {
+            Ok(made) => {
+                self.fs.forget(made.ino, 1);
+                Ok(made.ino)
+            }
+            // mkfs makes `lost+found`.
+            Err(VolumeError::Exists) if matches!(node.kind, Kind::Directory(_)) => {
+                let found = cairn_vfs::walk::lookup(self.fs, parent, name)?;
+                found.kind.check_directory().map(|()| found.ino)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Writes the contents of an empty file.
+    ///
+    /// # Errors
+    /// The volume refuses them, or they cannot be read.
+    pub fn contents(&mut self, ino: Ino, file: &RegularFile) -> Result<(), WriteError> {
+        if file.size == 0 {
+            return Ok(());
+        }
+        let handle = self.fs.open(ino, OpenMode { write: true, direct: false })?;
+        let written = self.data(ino, file);
+        self.fs.release(ino, handle);
+        written
+    }
+
+    fn data(&mut self, ino: Ino, file: &RegularFile) -> Result<(), WriteError> {
+        for range in &file.data {
+            let mut at = range.start;
+            while at < range.end {
+                let len = usize::try_from((range.end - at).min(CHUNK)).unwrap_or(0);
+                self.buffer.resize(len, 0);
+                self.tree.read(file, at, &mut self.buffer).map_err(WriteError::Source)?;
+                let mut done = 0;
+                while let Some(rest) = self.buffer.get(done..).filter(|rest| !rest.is_empty()) {
+                    match self.fs.write(ino, at, rest, IoFlags::empty())? {
+                        0 => return Err(VolumeError::NoSpace.into()),
+                        count => {
+                            done += count;
+                            at += count as u64;
+                        }
+                    }
+                }
+            }
+        }
+        if file.data.last().is_none_or(|range| range.end < file.size) {
+            let set = SetAttributes { size: Some(file.size), ..Default::default() };
+            self.fs.setattr(ino, &set)?;
+        }
+        Ok(())
+    }
+
+    /// Sets the owner before the mode (a change of owner removes set-id bits), the access list
+    /// before the mode, and the times last.
+    ///
+    /// # Errors
+    /// The volume refuses one of them.
+    pub fn attributes(&self, ino: Ino, node: &Node) -> cairn_vfs::Result<()> {
+        let of = &node.metadata;
+        let owner = SetAttributes { uid: Some(of.uid), gid: Some(of.gid), ..Default::default() };
+        self.fs.setattr(ino, &owner)?;
+        for xattr in &of.xattrs {
+            self.fs.setxattr(ino, &xattr.name, &xattr.value, XattrMode::Set)?;
+        }
+        let symlink = node.kind.file_kind() == FileKind::Symlink;
+        let rest = SetAttributes {
+            permissions: (!symlink).then_some(of.permissions),
+            atime: Some(SetTime::To(of.atime)),
+            mtime: Some(SetTime::To(of.mtime)),
+            ctime: Some(of.ctime),
+            ..Default::default()
+        };
+        self.fs.setattr(ino, &rest).map(drop)
+    }
+
+    /// Removes the attributes that a file has and the node has not.
+    ///
+    /// # Errors
+    /// The volume refuses it.
+    pub fn remove_attributes(&self, ino: Ino, node: &Node) -> cairn_vfs::Result<()> {
+        for name in self.fs.listxattr(ino)? {
+            if !node.metadata.xattrs.iter().any(|xattr| *xattr.name == *name) {
+                self.fs.removexattr(ino, &name)?;
+            }
+        }
+        Ok(())
+    }
+}
+
 type Filled<T = ()> = Result<T, FillError>;
 
 /// Fills an empty volume.
@@ -38,7 +173,8 @@ type Filled<T = ()> = Result<T, FillError>;
 /// # Errors
 /// The volume is full or refuses a node, or a source cannot be read.
 pub(crate) fn fill(fs: &dyn FileSystem, tree: &Tree) -> Filled {
-    let mut fill = Fill { fs, tree, made: vec![None; tree.nodes().len()], buffer: Vec::new() };
+    let writer = Writer::new(fs, tree);
+    let mut fill = Fill { fs, tree, writer, made: vec![None; tree.nodes().len()] };
     fill.set_made(NodeId::ROOT, fs.root());
     for (index, node) in tree.nodes().iter().enumerate() {
         let Kind::Directory(entries) = &node.kind else { continue };
@@ -50,7 +186,7 @@ pub(crate) fn fill(fs: &dyn FileSystem, tree: &Tree) -> Filled {
     for (index, node) in tree.nodes().iter().enumerate().rev() {
         if let (Kind::Directory(_), Some(Some(ino))) = (&node.kind, fill.made.get(index)) {
             let id = NodeId(u32::try_from(index).unwrap_or(u32::MAX));
-            fill.attributes(*ino, node).map_err(|error| fill.failed(id, error))?;
+            fill.writer.attributes(*ino, node).map_err(|error| fill.failed(id, error))?;
         }
     }
     Ok(())
@@ -59,9 +195,9 @@ pub(crate) fn fill(fs: &dyn FileSystem, tree: &Tree) -> Filled {
 struct Fill<'a> {
     fs: &'a dyn FileSystem,
     tree: &'a Tree,
+    writer: Writer<'a>,
     /// The inode of each node that is made.
     made: Vec<Option<Ino>>,
-    buffer: Vec<u8>,
 }
 
 impl Fill<'_> {
@@ -92,94 +228,19 @@ impl Fill<'_> {
             let set = self.fs.setattr(existing, &set);
             return set.map(drop).map_err(|error| self.failed(id, error));
         }
-        let ino = self.create(parent, name, node).map_err(|error| self.failed(id, error))?;
+        let made = self.writer.create(parent, name, node);
+        let ino = made.map_err(|error| self.failed(id, error))?;
         self.set_made(id, ino);
         match &node.kind {
             Kind::Directory(_) => return Ok(()),
-            Kind::Regular(file) if file.size > 0 => self.contents(id, ino, file)?,
+            Kind::Regular(file) => {
+                self.writer.contents(ino, file).map_err(|error| match error {
+                    WriteError::Volume(error) => self.failed(id, error),
+                    WriteError::Source(error) => error.into(),
+                })?
+            }
             _ => {}
         }
-        self.attributes(ino, node).map_err(|error| self.failed(id, error))
-    }
-
-    fn create(&self, parent: Ino, name: &[u8], node: &Node) -> cairn_vfs::Result<Ino> {
-        let new = match &node.kind {
-            Kind::Directory(_) => NewInode::Directory,
-            Kind::Regular(_) => NewInode::Regular,
-            Kind::Symlink(target) => NewInode::Symlink(target),
-            Kind::CharDevice(device) => NewInode::CharDevice(*device),
-            Kind::BlockDevice(device) => NewInode::BlockDevice(*device),
-            Kind::Fifo => NewInode::Fifo,
-            Kind::Socket => NewInode::Socket,
-        };
-        match self.fs.create(parent, name, new, 0o600, &Caller::ROOT) {
-            Ok(made) => {
-                self.fs.forget(made.ino, 1);
-                Ok(made.ino)
-            }
-            // mkfs makes `lost+found`.
-            Err(VolumeError::Exists) if matches!(node.kind, Kind::Directory(_)) => {
-                let found = cairn_vfs::walk::lookup(self.fs, parent, name)?;
-                found.kind.check_directory().map(|()| found.ino)
-            }
-            Err(error) => Err(error),
-        }
-    }
-
-    fn contents(&mut self, id: NodeId, ino: Ino, file: &RegularFile) -> Filled {
-        let handle = self.fs.open(ino, OpenMode { write: true, direct: false });
-        let handle = handle.map_err(|error| self.failed(id, error))?;
-        let written = self.data(id, ino, file);
-        self.fs.release(ino, handle);
-        written
-    }
-
-    fn data(&mut self, id: NodeId, ino: Ino, file: &RegularFile) -> Filled {
-        let mut buffer = std::mem::take(&mut self.buffer);
-        for range in &file.data {
-            let mut at = range.start;
-            while at < range.end {
-                let len = usize::try_from((range.end - at).min(CHUNK)).unwrap_or(0);
-                buffer.resize(len, 0);
-                self.tree.read(file, at, &mut buffer)?;
-                let mut done = 0;
-                while let Some(rest) = buffer.get(done..).filter(|rest| !rest.is_empty()) {
-                    let written = self.fs.write(ino, at, rest, IoFlags::empty());
-                    match written.map_err(|error| self.failed(id, error))? {
-                        0 => return Err(FillError::Full),
-                        count => {
-                            done += count;
-                            at += count as u64;
-                        }
-                    }
-                }
-            }
-        }
-        self.buffer = buffer;
-        if file.data.last().is_none_or(|range| range.end < file.size) {
-            let set = SetAttributes { size: Some(file.size), ..Default::default() };
-            self.fs.setattr(ino, &set).map_err(|error| self.failed(id, error))?;
-        }
-        Ok(())
-    }
-
-    /// Sets the owner before the mode (a change of owner removes set-id bits), the access list
-    /// before the mode, and the times last.
-    fn attributes(&self, ino: Ino, node: &Node) -> cairn_vfs::Result<()> {
-        let of = &node.metadata;
-        let owner = SetAttributes { uid: Some(of.uid), gid: Some(of.gid), ..Default::default() };
-        self.fs.setattr(ino, &owner)?;
-        for xattr in &of.xattrs {
-            self.fs.setxattr(ino, &xattr.name, &xattr.value, XattrMode::Set)?;
-        }
-        let symlink = node.kind.file_kind() == FileKind::Symlink;
-        let rest = SetAttributes {
-            permissions: (!symlink).then_some(of.permissions),
-            atime: Some(SetTime::To(of.atime)),
-            mtime: Some(SetTime::To(of.mtime)),
-            ctime: Some(of.ctime),
-            ..Default::default()
-        };
-        self.fs.setattr(ino, &rest).map(drop)
+        self.writer.attributes(ino, node).map_err(|error| self.failed(id, error))
     }
 }

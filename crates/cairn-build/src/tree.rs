@@ -16,6 +16,9 @@ use crate::store::Stores;
 /// Bytes of a file that are looked at for zeros at a time.
 const PIECE: u64 = 1 << 20;
 
+/// Takes a name of a tree: its path, the id and the node.
+pub type TakeName<'a> = dyn FnMut(&[u8], NodeId, &Node) -> Result<()> + 'a;
+
 /// A finished tree.
 pub struct Tree {
     nodes: Vec<Node>,
@@ -45,6 +48,38 @@ impl Tree {
     /// The source cannot be read, or has become shorter.
     pub fn read(&self, file: &RegularFile, offset: u64, buffer: &mut [u8]) -> Result<()> {
         self.stores.read(file, offset, buffer)
+    }
+
+    /// Calls `take` with each name: its path, without slashes at its ends, and its node. A
+    /// directory comes before what is in it, and that before the directory's next sibling.
+    ///
+    /// # Errors
+    /// The first error of `take`.
+    pub fn each_name(&self, take: &mut TakeName<'_>) -> Result<()> {
+        let mut pending = vec![(NodeId::ROOT, Vec::new())];
+        while let Some((id, path)) = pending.pop() {
+            let Some(node) = self.node(id) else { continue };
+            take(&path, id, node)?;
+            let Kind::Directory(entries) = &node.kind else { continue };
+            let slash: &[u8] = if path.is_empty() { b"" } else { b"/" };
+            let below = entries.iter().rev();
+            pending.extend(below.map(|(name, id)| (*id, [path.as_slice(), slash, name].concat())));
+        }
+        Ok(())
+    }
+
+    /// The node at a path; symbolic links in it are not followed.
+    #[must_use]
+    pub fn find(&self, path: &[u8]) -> Option<&Node> {
+        let mut names = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty());
+        let id = names.try_fold(NodeId::ROOT, |at, name| match &self.node(at)?.kind {
+            Kind::Directory(entries) => {
+                let place = entries.binary_search_by(|(entry, _)| (**entry).cmp(name)).ok()?;
+                entries.get(place).map(|(_, id)| *id)
+            }
+            _ => None,
+        });
+        self.node(id?)
     }
 
     /// Gives the root an owner.

@@ -33,7 +33,7 @@ pub enum Command {
     Mkfs(mkfs::Args),
     /// Make an image of directories, archives and other images.
     Build(build::Args),
-    /// Write what an image holds as a tar archive.
+    /// Write what an image holds as a tar archive, a directory or a container image.
     Export(export::Args),
     /// Compare two images, or an image with a directory or an archive.
     Diff(diff::Args),

@@ -28,29 +28,32 @@ pub(super) fn write(
     tree: &Tree,
     to: &mut dyn Write,
     failed: &dyn Fn(io::Error) -> Error,
+    lists: Lists,
 ) -> Result<()> {
-    let mut archive = Archive { tree, to, failed, blocks: 0, first: HashMap::new() };
+    let mut archive = Archive { tree, to, failed, lists, blocks: 0, first: HashMap::new() };
     // A directory's entries follow it at once: GNU tar restores its time when they end.
-    let mut pending = vec![(NodeId::ROOT, b"./".to_vec())];
-    while let Some((id, path)) = pending.pop() {
-        let Some(node) = tree.node(id) else { continue };
-        archive.node(&path, node, id)?;
-        let Kind::Directory(entries) = &node.kind else { continue };
-        let above: &[u8] = if id == NodeId::ROOT { b"" } else { &path };
-        for (name, id) in entries.iter().rev() {
-            let is_directory =
-                matches!(tree.node(*id), Some(Node { kind: Kind::Directory(_), .. }));
-            let slash: &[u8] = if is_directory { b"/" } else { b"" };
-            pending.push((*id, [above, name, slash].concat()));
-        }
-    }
+    tree.each_name(&mut |path, id, node| match node.kind {
+        Kind::Directory(_) if path.is_empty() => archive.node(b"./", node, id),
+        Kind::Directory(_) => archive.node(&[path, b"/"].concat(), node, id),
+        _ => archive.node(path, node, id),
+    })?;
     archive.end()
+}
+
+/// The form of access lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lists {
+    /// As text, which GNU tar and bsdtar read.
+    AsText,
+    /// As the extended attributes that hold them, which unpackers of containers read.
+    AsAttributes,
 }
 
 struct Archive<'a> {
     tree: &'a Tree,
     to: &'a mut dyn Write,
     failed: &'a dyn Fn(io::Error) -> Error,
+    lists: Lists,
     blocks: u64,
     /// The first name of each node with several.
     first: HashMap<NodeId, Vec<u8>>,
@@ -178,7 +181,7 @@ impl Archive<'_> {
         for (key, value) in records {
             record(&mut extended, key, value);
         }
-        records_of(&mut extended, of);
+        records_of(&mut extended, of, self.lists);
         if !extended.is_empty() {
             let (directory, name) = split(of.path);
             let path = [directory, b"PaxHeaders/", name].concat();
@@ -222,7 +225,7 @@ fn record(to: &mut Vec<u8>, key: &[u8], value: &[u8]) {
 }
 
 /// Records for what the header cannot hold.
-fn records_of(to: &mut Vec<u8>, of: &Header<'_>) {
+fn records_of(to: &mut Vec<u8>, of: &Header<'_>, lists: Lists) {
     let metadata = of.metadata;
     let is_sparse = !to.is_empty();
     if of.path.len() > 100 && !is_sparse {
@@ -256,6 +259,7 @@ fn records_of(to: &mut Vec<u8>, of: &Header<'_>) {
     }
     for xattr in &metadata.xattrs {
         let list = match &*xattr.name {
+            _ if lists == Lists::AsAttributes => None,
             acl::ACCESS => Some(&b"SCHILY.acl.access"[..]),
             acl::DEFAULT => Some(&b"SCHILY.acl.default"[..]),
             _ => None,

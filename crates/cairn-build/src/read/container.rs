@@ -89,7 +89,8 @@ struct Container<'a> {
 }
 
 /// True if the directory is an OCI layout.
-pub(super) fn is_layout(directory: &Path) -> bool {
+#[must_use]
+pub fn is_layout(directory: &Path) -> bool {
     directory.join("oci-layout").is_file() && directory.join("index.json").is_file()
 }
 

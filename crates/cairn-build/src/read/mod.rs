@@ -19,6 +19,7 @@ use std::sync::Arc;
 
 use cairn::{Cause, ImageSpec, OpenOptions, Part};
 
+pub use self::container::is_layout;
 pub(crate) use self::directory::host_file;
 pub(crate) use self::reasons::kept;
 

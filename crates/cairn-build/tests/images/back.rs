@@ -4,7 +4,8 @@ use std::path::Path;
 
 use cairn::Format;
 use cairn_build::{
-    Change, Compression, ExportOptions, Limits, Rules, Source, assemble, compare, export,
+    Change, CompareOptions, Compression, ExportOptions, Limits, Rules, Source, Target, assemble,
+    compare, export,
 };
 use cairn_testkit::judge;
 use cairn_testkit::place::Place;
@@ -12,19 +13,19 @@ use cairn_testkit::tree::{SnapshotOptions, TreeSpec, digest_path};
 
 use crate::support::{FORMATS, built, comparable, digest, seeded, seeds};
 
-fn text(path: &Path) -> &str {
+pub fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-fn source(name: &str) -> Source {
+pub fn source(name: &str) -> Source {
     Source { name: name.into(), platform: None }
 }
 
 fn exported(image: &Path, output: &Path) {
+    let compression = Compression::of_name(output).unwrap();
     export(ExportOptions {
-        output: output.to_owned(),
+        target: Target::Archive { path: output.to_owned(), compression },
         sources: vec![source(text(image))],
-        compression: Compression::of_name(output).unwrap(),
         rules: Rules::default(),
         overwrite: true,
     })
@@ -32,14 +33,15 @@ fn exported(image: &Path, output: &Path) {
 }
 
 /// The paths that differ, with the changes.
-fn differences(first: &str, second: &str) -> Vec<(String, Vec<Change>)> {
+pub fn differences(first: &str, second: &str) -> Vec<(String, Vec<Change>)> {
     let place = Place::new();
     let tree = |name: &str| {
         let spool = place.path().to_owned();
         assemble(&[source(name)], Rules::default(), Limits::UNBOUNDED, spool).unwrap()
     };
     let mut found = Vec::new();
-    let count = compare(&tree(first), &tree(second), true, &mut |difference| {
+    let options = CompareOptions { times: true, quick: false };
+    let count = compare(&tree(first), &tree(second), options, &mut |difference| {
         let path = String::from_utf8_lossy(&difference.path).into_owned();
         found.push((path, difference.what.clone()));
     });

@@ -2,6 +2,7 @@
 //! programs unpack.
 
 mod archives;
+mod away;
 mod back;
 mod disks;
 mod hostile;

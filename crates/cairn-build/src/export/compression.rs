@@ -1,0 +1,110 @@
+//! [`Compression`] of archives and layers.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use crate::error::{Error, Result};
+
+/// Bytes written at a time.
+pub(super) const BUFFER: usize = 1 << 18;
+
+/// How an archive is compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compression {
+    /// Not at all.
+    None,
+    /// gzip, without a name and a time in its header.
+    Gzip,
+    /// zstd.
+    Zstd,
+}
+
+impl Compression {
+    /// What the end of a name says: `.gz`, `.tgz`, `.zst` or `.tzst`.
+    ///
+    /// # Errors
+    /// It says that the file is of a form that is not written.
+    pub fn of_name(path: &Path) -> Result<Self> {
+        match path.extension().and_then(|end| end.to_str()) {
+            Some("gz" | "tgz") => Ok(Self::Gzip),
+            Some("zst" | "tzst") => Ok(Self::Zstd),
+            Some(end @ ("xz" | "txz" | "bz2" | "tbz" | "tbz2" | "lz4" | "lzma" | "Z")) => {
+                Err(Error::Usage(format!(
+                    "{}: .{end} is not written: give .tar, .tar.gz or .tar.zst, or compress the \
+                     stream of `-o -`",
+                    path.display()
+                )))
+            }
+            Some(end @ ("cpio" | "zip" | "7z" | "img" | "sqfs" | "squashfs")) => {
+                Err(Error::Usage(format!(
+                    "{}: .{end} is not written: the archive is a tar, so give .tar",
+                    path.display()
+                )))
+            }
+            _ => Ok(Self::None),
+        }
+    }
+}
+
+/// Passes what `fill` writes through a compressor.
+///
+/// # Errors
+/// `fill` fails, or nothing can be written.
+pub(super) fn compressed(
+    compression: Compression,
+    to: &mut dyn Write,
+    failed: &dyn Fn(io::Error) -> Error,
+    fill: &mut dyn FnMut(&mut dyn Write) -> Result<()>,
+) -> Result<()> {
+    match compression {
+        Compression::None => fill(to)?,
+        Compression::Gzip => {
+            let mut encoder = flate2::write::GzEncoder::new(&mut *to, flate2::Compression::new(6));
+            fill(&mut encoder)?;
+            encoder.finish().map_err(failed)?;
+        }
+        Compression::Zstd => {
+            let mut frames = Frames { to: &mut *to, piece: Vec::new() };
+            fill(&mut frames)?;
+            frames.end().map_err(failed)?;
+        }
+    }
+    to.flush().map_err(failed)
+}
+
+/// Bytes of a zstd frame. Frames follow each other, so that memory is bounded.
+const FRAME: usize = 8 << 20;
+
+/// Compresses pieces of the archive as frames of their own.
+struct Frames<W: Write> {
+    to: W,
+    piece: Vec<u8>,
+}
+
+impl<W: Write> Frames<W> {
+    fn end(&mut self) -> io::Result<()> {
+        if self.piece.is_empty() {
+            return Ok(());
+        }
+        let level = ruzstd::encoding::CompressionLevel::Fastest;
+        let frame = ruzstd::encoding::compress_to_vec(self.piece.as_slice(), level);
+        self.piece.clear();
+        self.to.write_all(&frame)
+    }
+}
+
+impl<W: Write> Write for Frames<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let room = FRAME.saturating_sub(self.piece.len());
+        let taken = bytes.get(..room.min(bytes.len())).unwrap_or_default();
+        self.piece.extend_from_slice(taken);
+        if self.piece.len() >= FRAME {
+            self.end()?;
+        }
+        Ok(taken.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
