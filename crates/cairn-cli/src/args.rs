@@ -4,8 +4,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::volume_command::VolumeCommand;
 use crate::commands::{
-    build, diff, export, freeze, generate, info, lab, mkfs, mount, remount, resize, serve_nothing,
-    shell, sparse, stats, tune, umount,
+    build, diff, export, freeze, generate, info, lab, mkfs, mount, remount, resize, run, serve_nothing, shell, sparse, stats, tune, umount,
 };
 use crate::failure::Outcome;
 
@@ -45,6 +44,11 @@ pub enum Command {
     Tune(tune::Args),
     /// Make a volume larger or smaller.
     Resize(resize::Args),
+    /// Run a program on an image, as an ordinary user.
+    Run(run::Args),
+    /// The processes that `run` starts.
+    #[command(hide = true)]
+    RunStage(run::stage::StageArgs),
     /// Mount an image through FUSE.
     Mount(mount::Args),
     /// Unmount, and return when the image is clean on disk.
@@ -89,6 +93,8 @@ impl Command {
             Self::Unsparse(args) => sparse::unpack(args),
             Self::Tune(args) => tune::run(args),
             Self::Resize(args) => resize::run(args),
+            Self::Run(args) => run::run(args),
+            Self::RunStage(args) => run::stage::run(args),
             Self::Mount(args) => mount::run(args),
             Self::Umount(args) => umount::run(args),
             Self::Remount(args) => remount::run(args),

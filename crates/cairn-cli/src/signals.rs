@@ -16,8 +16,13 @@ const ENDING: [i32; 6] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2];
 /// # Errors
 /// A signal handler could not be made.
 pub fn ending() -> io::Result<Signals> {
-    let ignored = ignored();
-    Signals::new(ENDING.into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0))
+    Signals::new(ENDING.into_iter().filter(|signal| !is_ignored(*signal)))
+}
+
+/// True if the caller of the process has it ignore a signal.
+#[must_use]
+pub fn is_ignored(signal: i32) -> bool {
+    ignored() >> (signal - 1) & 1 == 1
 }
 
 /// From now on a signal removes the files that a build or an export has not completed, and ends the

@@ -33,6 +33,7 @@ pub mod remount;
 pub mod resize;
 pub mod rm;
 pub mod rmdir;
+pub mod run;
 pub mod serve_nothing;
 pub mod setfattr;
 pub mod shell;

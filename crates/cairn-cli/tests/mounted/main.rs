@@ -33,6 +33,7 @@ mod recorded;
 mod requests;
 mod reserved;
 mod ring;
+mod running;
 mod second_device;
 mod space;
 mod start;

@@ -57,6 +57,8 @@ const WITHOUT_IMAGE: &[&str] = &[
     "build",
     "export",
     "diff",
+    "run",
+    "run-stage",
     "unsparse",
     "mount",
     "umount",

@@ -9,7 +9,7 @@ use clap::CommandFactory;
 
 use crate::support::works;
 
-/// Examples that take minutes, need a device of this host, or change it: `umount -a` would end the
+/// Examples that take minutes, need a device of this host or more than it has, or change it: `umount -a` would end the
 /// mounts of other tests.
 const NOT_RUN: &[&str] = &[
     "cairn lab buffered-io",
@@ -19,6 +19,10 @@ const NOT_RUN: &[&str] = &[
     "cairn lab all",
     "cairn generate /usr/local/share",
     "cairn umount -a",
+    // These need programs on the image, and the network.
+    "cairn run root.img -- ",
+    "cairn run --ro ",
+    "cairn run --ephemeral ",
     "cairn mkfs -t f2fs -m -Z 8 -c /dev/nullb0 /dev/sdb",
 ];
 /// Examples that run until they are stopped.

@@ -12,7 +12,7 @@ use cairn::ImageSpec;
 use crate::failure::{Failure, Outcome, Status};
 
 /// The byte that the daemon writes when the mount is live.
-const READY: &[u8] = b"M";
+pub const READY: &[u8] = b"M";
 
 /// Starts this program again in the background; returns when the mount is live.
 ///
@@ -81,12 +81,21 @@ pub fn leave_session() {
 /// # Errors
 /// The starter has ended, or `/dev/null` is missing.
 pub fn announce() -> std::io::Result<()> {
+    let null = report()?;
+    rustix::stdio::dup2_stderr(&null)?;
+    Ok(())
+}
+
+/// As [`announce`], but keeps standard error. Returns `/dev/null`.
+///
+/// # Errors
+/// As [`announce`].
+pub fn report() -> std::io::Result<File> {
     // Everything that can fail comes before the report.
     let null = File::options().read(true).write(true).open("/dev/null")?;
     let mut stdout = std::io::stdout();
     stdout.write_all(READY)?;
     stdout.flush()?;
     rustix::stdio::dup2_stdout(&null)?;
-    rustix::stdio::dup2_stderr(&null)?;
-    Ok(())
+    Ok(null)
 }

@@ -27,6 +27,7 @@ use crate::failure::{Failure, Outcome, Status};
 use crate::output;
 use crate::session::ImageArg;
 use options::MountOptions;
+use serve::{Serving, Told, serve};
 
 /// Arguments of `mount`.
 #[derive(Debug, clap::Args)]
@@ -120,7 +121,9 @@ pub fn run(args: &Args) -> Outcome {
         return look(&image, &options);
     }
     if args.foreground {
-        serve::serve(&image, &mountpoint, &options, args.announce)
+        let told = if args.announce { Told::Starter } else { Told::Nobody };
+        let (asked, mountpoint) = (open_options(&options), &*mountpoint);
+        serve(&Serving { image: &image, mountpoint, options: &options, asked, told })
     } else {
         words.retain(|word| !word.starts_with("device="));
         daemon::start(&image, &options.devices, &mountpoint, &words.join(","))?;
@@ -141,14 +144,19 @@ fn further_devices(args: &Args, options: &MountOptions) -> Outcome<Vec<PathBuf>>
     named.map(canonical).collect()
 }
 
+fn open_options(options: &MountOptions) -> OpenOptions {
+    OpenOptions {
+        read_only: options.fuse.read_only,
+        mount_options: options.volume.clone(),
+        devices: options.devices.clone(),
+        ..OpenOptions::default()
+    }
+}
+
 /// Checks what can be checked without mounting.
 fn look(image: &ImageSpec, options: &MountOptions) -> Outcome {
     let format = cairn::inspect(image, &options.devices)?.format();
-    let open = OpenOptions {
-        read_only: options.fuse.read_only,
-        mount_options: options.volume.clone(),
-        ..OpenOptions::default()
-    };
+    let open = open_options(options);
     cairn::check_options(format, &open).map_err(|cause| cairn::Error::new(image, cause))?;
     Ok(())
 }

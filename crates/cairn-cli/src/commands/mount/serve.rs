@@ -23,29 +23,44 @@ use crate::{log_ring, output, session};
 /// Stacks and buffers of the first threads that serve requests, in bytes.
 const SERVING: u64 = 16 << 20;
 
+/// Who is told that the mount is live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// Nobody.
+    Nobody,
+    /// The starter of a daemon, which then leaves the starter's session.
+    Starter,
+    /// `cairn run`, which waits for the end.
+    Run,
+}
+
+/// What is served, and how.
+pub struct Serving<'a> {
+    /// The image.
+    pub image: &'a ImageSpec,
+    /// Where it is mounted.
+    pub mountpoint: &'a Path,
+    /// Options of the mount.
+    pub options: &'a MountOptions,
+    /// How the volume is opened.
+    pub asked: OpenOptions,
+    /// Who is told.
+    pub told: Told,
+}
+
 /// Mounts and serves; returns when the mount is gone and everything is on the disk.
 ///
 /// # Errors
 /// The image cannot be opened, the mount fails, or the volume cannot be brought to the disk.
-pub fn serve(
-    image: &ImageSpec,
-    mountpoint: &Path,
-    options: &MountOptions,
-    announce: bool,
-) -> Outcome {
-    if announce {
+pub fn serve(serving: &Serving<'_>) -> Outcome {
+    let Serving { image, mountpoint, options, asked, told } = serving;
+    if *told == Told::Starter {
         daemon::leave_session();
     }
-    let asked = OpenOptions {
-        read_only: options.fuse.read_only,
-        mount_options: options.volume.clone(),
-        devices: options.devices.clone(),
-        ..OpenOptions::default()
-    };
     reserve::set_aside().map_err(|error| refused(&error).in_image(image))?;
-    let (volume, host) = open_volume(image, &asked)?;
+    let (volume, host) = open_volume(image, asked)?;
     session::tell_of_check(image, volume.needs_check());
-    let notes = cairn::check_options(volume.format(), &asked).unwrap_or_default();
+    let notes = cairn::check_options(volume.format(), asked).unwrap_or_default();
     for note in options.notes.iter().chain(&notes) {
         output::complain(format_args!("{image}: {note}"));
     }
@@ -63,7 +78,7 @@ pub fn serve(
         ..options.fuse.clone()
     };
     say_what_begins(&fuse, mountpoint, &volume, &options.volume);
-    let served = mount_and_run(volume.filesystem(), mountpoint, &fuse, announce);
+    let served = mount_and_run(volume.filesystem(), mountpoint, &fuse, *told);
     tracing::info!("{image}: no longer mounted");
     let closed = volume.filesystem().unmount();
     tracing::info!("{image}: closed");
@@ -125,23 +140,29 @@ fn mount_and_run(
     filesystem: &Arc<dyn FileSystem>,
     mountpoint: &Path,
     fuse: &FuseOptions,
-    announce: bool,
+    told: Told,
 ) -> Outcome<Option<Waiting>> {
     let session =
         cairn_fuse::mount(filesystem.clone(), mountpoint, fuse).map_err(|error| failure(&error))?;
     let freezing = Freezing::new(filesystem.clone());
     let signals = signals::unmount_on_signal(&session, filesystem.clone(), freezing.clone())
         .map_err(|error| Failure::start("waiting for signals", &error, "mount again"))?;
-    let control = start_control(filesystem, freezing, &session, fuse);
+    // A run has a mount that nobody else sees.
+    let control = match told {
+        Told::Run => None,
+        Told::Nobody | Told::Starter => start_control(filesystem, freezing, &session, fuse),
+    };
     expect_memory().map_err(|error| refused(&error))?;
-    if announce {
-        daemon::announce().map_err(|error| {
-            let advice =
-                "check that /dev/null exists, and that the program that starts the mount waits for \
-                 it";
-            Failure::start("starting the daemon", &error, advice)
-        })?;
-    }
+    let announced = match told {
+        Told::Nobody => Ok(()),
+        Told::Starter => daemon::announce(),
+        Told::Run => daemon::report().map(drop),
+    };
+    announced.map_err(|error| {
+        let advice = "check that /dev/null exists, and that the program that starts the mount \
+                      waits for it";
+        Failure::start("starting the daemon", &error, advice)
+    })?;
     let served = session.run();
     signals.close();
     let waiting = control.map(Server::close);

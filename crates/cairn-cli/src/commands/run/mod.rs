@@ -1,0 +1,184 @@
+//! `cairn run`: runs a program on an image, as an ordinary user.
+//!
+//! Four processes, all of this program ([`stage`]):
+//! - The *starter* is what the user called. It enters a user and a mount namespace, starts the
+//!   others, passes signals on and waits.
+//! - The *mapper* stays outside and gives the namespace its ids.
+//! - The *server* opens the volume and mounts it in the namespace.
+//! - The *init* is process 1 of a namespace of its own, in which the volume is the root. It starts
+//!   the command and reaps what the command leaves. When it ends, the kernel ends all its children.
+//!
+//! If the starter is killed, the kernel kills the init and tells the server to end: it closes the
+//! volume. Nothing is left on the host, because all mounts are in the namespace.
+
+mod arguments;
+mod device_files;
+mod ids;
+mod init;
+mod mounts;
+pub mod stage;
+mod starting;
+mod supervise;
+
+use std::io::Read;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{self, Child, Stdio};
+
+use cairn_base::system_error;
+use nix::sched::{CloneFlags, unshare};
+use rustix::io::Errno;
+use rustix::mount::{MountPropagationFlags, mount_change};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::commands::mount::daemon::READY;
+use crate::failure::{Failure, Outcome, Status};
+pub use arguments::{Args, Bind};
+use starting::stage;
+use supervise::{Supervisor, status_of};
+
+/// Where the volume can be mounted until it is the root. Nothing that is needed lies below these.
+const PLACES: [&str; 6] = ["/dev/pts", "/dev/mqueue", "/mnt", "/media", "/srv", "/opt"];
+
+/// What programs of root find.
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/// Variables that lead to places of the host.
+const FOREIGN: [&str; 6] = [
+    "TMPDIR",
+    "XDG_RUNTIME_DIR",
+    "LD_PRELOAD",
+    "LD_LIBRARY_PATH",
+    "OLDPWD",
+    "MIMALLOC_ARENA_RESERVE",
+];
+
+/// Runs the command; ends the process with the command's status.
+///
+/// # Errors
+/// The command could not be started, or the volume could not be closed.
+pub fn run(args: &Args) -> Outcome {
+    let args = &args.settled()?;
+    let place = place(args)?;
+    enter_namespaces()?;
+    let server = start_server(args, &place)?;
+    // Until now a signal ends this process, and the server with it.
+    let mut supervisor = Supervisor::start()
+        .map_err(|error| Failure::start("signals cannot be handled", &error, "run again"))?;
+    let server_pid = Pid::from_child(&server);
+    let ended = start_init(args, &place).and_then(|init| {
+        let mut server_died = false;
+        let status = supervisor.wait(init, true, &mut |pid| server_died |= pid == server_pid)?;
+        Ok((status_of(status), server_died))
+    });
+    let server_died = matches!(ended, Ok((_, true)));
+    let closed = if server_died { Err(killed(args)) } else { close(&mut supervisor, server_pid) };
+    let (status, _) = ended?;
+    match closed {
+        Err(failure) if status == 0 || !failure.is_told() => Err(failure),
+        _ => process::exit(status),
+    }
+}
+
+fn place(args: &Args) -> Outcome<PathBuf> {
+    let image = args.image.spec()?.path;
+    let needed = |place: &Path| {
+        let mut sources = args.bind.iter().map(|bind| &bind.source);
+        image.starts_with(place) || sources.any(|source| source.starts_with(place))
+    };
+    let mut places = PLACES.iter().map(PathBuf::from);
+    places.find(|place| place.is_dir() && !needed(place)).ok_or_else(|| {
+        let places = PLACES.join(", ");
+        Failure::new(Status::Failed, format!("no place to mount the volume: make one of {places}"))
+    })
+}
+
+/// What helps where users may not have namespaces.
+const ALLOW: &str = "root must allow user namespaces: in a container, by its seccomp profile; \
+                     elsewhere, sysctl kernel.apparmor_restrict_unprivileged_userns=0 or \
+                     kernel.unprivileged_userns_clone=1";
+
+/// Enters a user and a mount namespace in which this process is root.
+fn enter_namespaces() -> Outcome {
+    let mapper = ids::Mapper::start()?;
+    let flags = CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWIPC;
+    unshare(flags).map_err(|error| {
+        let advice = match error {
+            nix::Error::EPERM | nix::Error::EACCES => ALLOW,
+            nix::Error::ENOSPC | nix::Error::EUSERS => {
+                "root must allow more of them: sysctl user.max_user_namespaces=10000"
+            }
+            _ => "a kernel with user namespaces (CONFIG_USER_NS) is needed",
+        };
+        Failure::start("no user namespace", &error.into(), advice)
+    })?;
+    mapper.map()?;
+    let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+    mount_change("/", private)
+        .map_err(|error| Failure::start("mounts cannot be kept apart", &error.into(), ALLOW))
+}
+
+/// Starts the server, and waits until the volume is mounted.
+fn start_server(args: &Args, place: &Path) -> Outcome<Child> {
+    let mut command = stage("serve");
+    command.arg(process::id().to_string()).arg(place).args(args.words());
+    // Not in the terminal's group, whose Ctrl-C is for the command.
+    command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped());
+    let failed = |error| Failure::start("starting the server", &error, "mount /proc");
+    let mut server = command.spawn().map_err(failed)?;
+    let mut byte = [0; 1];
+    let read = server.stdout.take().map(|mut pipe| pipe.read(&mut byte));
+    match read {
+        Some(Ok(1)) if byte == READY => Ok(server),
+        _ => {
+            let status = server.wait().map_err(failed)?;
+            let image = args.image.image.display();
+            Err(match status.code() {
+                Some(code) => Failure::told(code),
+                None => Failure::new(
+                    Status::Failed,
+                    format!("{image}: the server was killed before the mount: run again"),
+                ),
+            })
+        }
+    }
+}
+
+/// Starts the init in a namespace of processes.
+fn start_init(args: &Args, place: &Path) -> Outcome<Pid> {
+    unshare(CloneFlags::CLONE_NEWPID).map_err(|error| {
+        let advice = "a kernel with namespaces of processes (CONFIG_PID_NS) is needed";
+        Failure::start("no namespace of processes", &error.into(), advice)
+    })?;
+    let mut command = stage("init");
+    command.arg(process::id().to_string()).arg(place).args(args.words());
+    command.env("PATH", PATH).envs([("HOME", "/root"), ("USER", "root"), ("LOGNAME", "root")]);
+    for name in FOREIGN {
+        command.env_remove(name);
+    }
+    let failed = |error| Failure::start("starting the command", &error, "mount /proc");
+    command.spawn().map(|init| Pid::from_child(&init)).map_err(failed)
+}
+
+/// Asks the server to end, and waits until the volume is closed.
+fn close(supervisor: &mut Supervisor, server: Pid) -> Outcome {
+    // It may have ended by itself.
+    match kill_process(server, Signal::TERM) {
+        Ok(()) | Err(Errno::SRCH) => {}
+        Err(error) => {
+            let why = system_error::with_remedy(&error.into(), "end it by its number");
+            return Err(Failure::new(Status::Failed, format!("the server cannot be ended: {why}")));
+        }
+    }
+    match status_of(supervisor.wait(server, false, &mut |_| {})?) {
+        0 => Ok(()),
+        // It has said why.
+        status => Err(Failure::told(status)),
+    }
+}
+
+fn killed(args: &Args) -> Failure {
+    let image = args.image.image.display();
+    let why = "the server has ended before the command: what was not synced may be missing: run \
+               again, which recovers the volume";
+    Failure::new(Status::Io, format!("{image}: {why}"))
+}

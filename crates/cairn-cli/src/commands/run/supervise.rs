@@ -1,0 +1,83 @@
+//! [`Supervisor`]: waits for children, and passes signals on.
+//!
+//! Only signals that a process has sent are passed on. Those of a terminal (Ctrl-C) reach the
+//! command by themselves, because it is in the same group of processes.
+
+use std::io;
+
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, wait};
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::iterator::SignalsInfo;
+use signal_hook::iterator::exfiltrator::WithOrigin;
+use signal_hook::low_level::siginfo::{Cause, Origin};
+
+use crate::failure::{Failure, Outcome};
+use crate::signals::is_ignored;
+
+/// Signals that are passed on.
+const PASSED_ON: [Signal; 6] =
+    [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM, Signal::USR1, Signal::USR2];
+
+/// The signals of a process that waits for children.
+pub(super) struct Supervisor {
+    signals: SignalsInfo<WithOrigin>,
+}
+
+impl Supervisor {
+    /// Catches signals from now on, except those that the caller has this program ignore.
+    ///
+    /// # Errors
+    /// A signal handler could not be made.
+    pub(super) fn start() -> io::Result<Self> {
+        let passed_on = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2];
+        let caught = passed_on.into_iter().filter(|signal| !is_ignored(*signal));
+        Ok(Self { signals: SignalsInfo::new(caught.chain([SIGCHLD]))? })
+    }
+
+    /// Waits for a child, and reaps the others, for which `other` is called. Signals are passed on
+    /// to the child, if wanted.
+    ///
+    /// # Errors
+    /// The child is not this process's.
+    pub(super) fn wait(
+        &mut self,
+        child: Pid,
+        passes_on: bool,
+        other: &mut dyn FnMut(Pid),
+    ) -> Outcome<WaitStatus> {
+        loop {
+            match wait(WaitOptions::NOHANG) {
+                Ok(Some((pid, status))) if pid == child => return Ok(status),
+                Ok(Some((pid, _))) => {
+                    other(pid);
+                    continue;
+                }
+                Ok(None) | Err(Errno::INTR) => {}
+                Err(error) => {
+                    let advice = "run it again";
+                    return Err(Failure::start("waiting for the command", &error.into(), advice));
+                }
+            }
+            for origin in self.signals.wait().filter(|_| passes_on) {
+                let sent = PASSED_ON.into_iter().find(|signal| signal.as_raw() == origin.signal);
+                if let Some(signal) = sent.filter(|_| is_sent(&origin)) {
+                    // It may just have ended.
+                    let _ = kill_process(child, signal);
+                }
+            }
+        }
+    }
+}
+
+fn is_sent(origin: &Origin) -> bool {
+    matches!(origin.cause, Cause::Sent(_))
+}
+
+/// The status of a process as a shell has it.
+pub(super) fn status_of(status: WaitStatus) -> i32 {
+    match (status.exit_status(), status.terminating_signal()) {
+        (Some(status), _) => status,
+        (None, signal) => 128 + signal.unwrap_or_default(),
+    }
+}

@@ -1,0 +1,93 @@
+//! How runs end: signals, kills, programs that are left.
+
+use super::{FORMATS, Root, lines};
+
+#[test]
+fn programs_that_are_left_end_with_the_command() {
+    let root = Root::new(FORMATS[0]);
+    let said = root.script(
+        r#"
+        before=$(cat /proc/self/mountinfo | wc -l)
+        run image -- sh -c 'sleep 1000.5 & (sleep 1000.5 &) ; trap "" TERM; echo left >/left'
+        ps ax -o args | grep '^sleep 1000.5' || echo none
+        test $before = $(cat /proc/self/mountinfo | wc -l) || echo "mounts are left"
+        ls -a /tmp | grep '^cairn-run-.*\.' || true
+        as_user ./cairn cat image /left"#,
+    );
+    assert_eq!(lines(&said), "none\nleft");
+    root.assert_clean();
+}
+
+#[test]
+fn signals_reach_the_command_once() {
+    let root = Root::new(FORMATS[1]);
+    let said = root.script(
+        r#"
+        for name in TERM INT USR1; do
+            rm -f device/ready; mkfifo device/ready; chmod 666 device/ready
+            # In the background of a script, SIGINT would be ignored.
+            setpriv --reuid=65534 --regid=65534 --clear-groups -- env --default-signal=INT \
+                ./cairn run --bind device/ready:/ready image -- sh -c '
+                n=0; trap "n=\$((n+1))" '$name'; echo >/ready
+                while [ $n = 0 ]; do sleep 0.05; done; sleep 0.3; echo "'$name' $n"; exit 9' \
+                2>device/said & run=$!
+            read -r line <device/ready; kill -$name $run
+            wait $run || echo "$?"
+        done"#,
+    );
+    assert_eq!(lines(&said), "TERM 1\n9\nINT 1\n9\nUSR1 1\n9");
+    root.assert_clean();
+}
+
+/// The kernel ends the command with its starter, and the server closes the volume.
+#[test]
+fn a_killed_run_leaves_a_volume_that_is_whole() {
+    for format in FORMATS {
+        let root = Root::new(format);
+        let said = root.script(
+            r#"
+            before=$(cat /proc/self/mountinfo | wc -l)
+            for delay in 0.0 0.01 0.03 0.1 0.3; do
+                setpriv --reuid=65534 --regid=65534 --clear-groups -- \
+                    ./cairn run image -- sh -c '
+                    n=0; while :; do n=$((n+1)); echo $n >/n.$n; echo $n >>/log; done' \
+                    >device/out 2>&1 & run=$!
+                sleep $delay; kill -KILL $run; { wait $run; } 2>/dev/null || true
+                # The image is locked until the server has ended.
+                for try in $(seq 300); do
+                    as_user ./cairn info image >/dev/null 2>&1 && break; sleep 0.1
+                done
+                as_user ./cairn ls image / >/dev/null || echo "cannot be read"
+                ps ax -o args | grep -c '^sh -c n=0' | grep -v '^0' || true
+            done
+            test $before = $(cat /proc/self/mountinfo | wc -l) || echo "mounts are left"
+            run image -- sh -c 'test ! -e /log || test $(wc -l </log) -gt 0; echo again'"#,
+        );
+        assert_eq!(lines(&said), "again", "{format}");
+        root.assert_clean();
+    }
+}
+
+#[test]
+fn a_killed_server_is_said_and_recovered() {
+    let root = Root::new(FORMATS[0]);
+    let said = root.script(
+        r#"
+        mkfifo device/ready; chmod 666 device/ready
+        setpriv --reuid=65534 --regid=65534 --clear-groups -- \
+            ./cairn run --bind device/ready:/ready image -- sh -c '
+            echo synced >/synced; sync /synced; echo >/ready
+            while echo x 2>/dev/null >>/log; do sleep 0.05; done' \
+            2>device/said & run=$!
+        read -r line <device/ready
+        for server in $(pgrep -P $run); do
+            ps -o args= $server | grep -q '^cairn run-stage serve' && kill -KILL $server
+        done
+        wait $run || echo "$?"
+        tail -n 1 device/said | cut -d : -f 3
+        run image -- cat /synced"#,
+    );
+    let expected = "7\nthe server has ended before the command\nsynced";
+    assert_eq!(lines(&said), expected);
+    root.assert_clean();
+}
