@@ -4,7 +4,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::volume_command::VolumeCommand;
 use crate::commands::{
-    build, diff, export, freeze, generate, info, lab, mkfs, mount, remount, resize, run, serve_nothing, shell, sparse, stats, tune, umount,
+    build, diff, export, freeze, generate, info, lab, mkfs, mount, remount, resize, run, serve_nothing, shell, sparse, stats, sync, tune, umount,
 };
 use crate::failure::Outcome;
 
@@ -34,6 +34,8 @@ pub enum Command {
     Build(build::Args),
     /// Write what an image holds as a tar archive, a directory or a container image.
     Export(export::Args),
+    /// Make an image hold what its sources do, and change only what differs.
+    Sync(sync::Args),
     /// Compare two images, or an image with a directory or an archive.
     Diff(diff::Args),
     /// Make a sparse image of Android of an image.
@@ -88,6 +90,7 @@ impl Command {
             Self::Mkfs(args) => mkfs::run(args),
             Self::Build(args) => build::run(args),
             Self::Export(args) => export::run(args),
+            Self::Sync(args) => sync::run(args),
             Self::Diff(args) => diff::run(args),
             Self::Sparse(args) => sparse::pack(args),
             Self::Unsparse(args) => sparse::unpack(args),

@@ -40,6 +40,7 @@ pub mod shell;
 pub mod sparse;
 pub mod stat;
 pub mod stats;
+pub mod sync;
 pub mod touch;
 pub mod truncate;
 pub mod tune;

@@ -57,6 +57,7 @@ const WITHOUT_IMAGE: &[&str] = &[
     "build",
     "export",
     "diff",
+    "sync",
     "run",
     "run-stage",
     "unsparse",

@@ -25,6 +25,7 @@ mod reproducible;
 mod sparse;
 mod support;
 mod tuned;
+mod sync;
 mod words;
 
 use std::path::Path;

@@ -1,0 +1,210 @@
+//! Carries a plan out.
+
+use std::collections::{BTreeSet, HashMap};
+
+use cairn_base::Ino;
+use cairn_build::{Kind, Node, NodeId, RegularFile, Tree, WriteError, Writer};
+use cairn_vfs::{Error, FileKind, FileSystem, SetAttributes, walk};
+
+use super::plan::{Plan, REMOVED, Step};
+use crate::commands::build;
+use crate::commands::destination::Place;
+use crate::failure::{Failure, Outcome};
+use crate::session::shown;
+use crate::tree::{Passed, complain, join};
+
+/// Is told of each step that is done.
+type Say<'a> = dyn FnMut(&str, &[u8]) -> Outcome + 'a;
+
+/// Removes, makes and changes. A failure of one file does not stop the others.
+///
+/// # Errors
+/// The failures of single files together, or the first that concerns all.
+pub(super) fn apply(fs: &dyn FileSystem, wanted: &Tree, plan: &Plan, say: &mut Say<'_>) -> Outcome {
+    let mut apply = Apply {
+        fs,
+        wanted,
+        writer: Writer::new(fs, wanted),
+        inodes: known(fs, wanted, plan)?,
+        touched: BTreeSet::new(),
+        passed: Passed::by_writer(),
+    };
+    for path in &plan.removed {
+        let done = apply.remove(path);
+        if apply.pass(done)? {
+            say(REMOVED, path)?;
+        }
+    }
+    for (path, (id, step)) in &plan.changed {
+        let Some(node) = wanted.node(*id) else { continue };
+        let done = apply.step(path, *id, node, *step);
+        if apply.pass(done)? {
+            say(step.word(), path)?;
+        }
+    }
+    apply.settle_directories()?;
+    apply.passed.end()
+}
+
+/// The inodes of files with several names of which one stays on the image as it is.
+fn known(fs: &dyn FileSystem, wanted: &Tree, plan: &Plan) -> Outcome<HashMap<NodeId, Ino>> {
+    let mut stay: HashMap<NodeId, Vec<u8>> = HashMap::new();
+    let walked = wanted.each_name(&mut |path, id, node| {
+        let is_made = matches!(plan.changed.get(path), Some((_, Step::Make)));
+        if node.links > 1 && !is_made {
+            stay.entry(id).or_insert_with(|| path.to_vec());
+        }
+        Ok(())
+    });
+    walked.map_err(build::failure)?;
+    let inode = |(id, path): (NodeId, Vec<u8>)| {
+        let found = walk::resolve(fs, &path, false);
+        found.map(|found| (id, found.ino)).map_err(|error| Failure::volume(shown(&path), &error))
+    };
+    stay.into_iter().map(inode).collect()
+}
+
+struct Apply<'a> {
+    fs: &'a dyn FileSystem,
+    wanted: &'a Tree,
+    writer: Writer<'a>,
+    /// Inodes of nodes with several names, once there is one.
+    inodes: HashMap<NodeId, Ino>,
+    /// Directories whose times have changed.
+    touched: BTreeSet<Vec<u8>>,
+    passed: Passed,
+}
+
+impl Apply<'_> {
+    /// False if it failed for this file alone.
+    fn pass(&mut self, done: Outcome) -> Outcome<bool> {
+        match done {
+            Ok(()) => Ok(true),
+            Err(failure) => self.passed.pass(failure, complain).map(|()| false),
+        }
+    }
+
+    /// The directory of a path and the name in it.
+    fn place(&mut self, path: &[u8]) -> Outcome<Place> {
+        let slash = path.iter().rposition(|byte| *byte == b'/');
+        let (above, name) = match slash {
+            Some(at) => (path.get(..at).unwrap_or_default(), path.get(at + 1..)),
+            None => (&b""[..], Some(path)),
+        };
+        let failed = |error: Error| Failure::volume(shown(&join(b"/", path)), &error);
+        let parent = walk::resolve(self.fs, above, false).map_err(failed)?;
+        self.touched.insert(above.to_vec());
+        let name = name.unwrap_or_default().to_vec();
+        Ok(Place { parent: parent.ino, name, path: join(b"/", path) })
+    }
+
+    fn remove(&mut self, path: &[u8]) -> Outcome {
+        let place = self.place(path)?;
+        let failed = |error: Error| Failure::volume(shown(&place.path), &error);
+        let found = walk::lookup(self.fs, place.parent, &place.name).map_err(failed)?;
+        let removed = match found.kind {
+            FileKind::Directory => self.fs.rmdir(place.parent, &place.name),
+            _ => self.fs.unlink(place.parent, &place.name),
+        };
+        removed.map_err(failed)
+    }
+
+    fn step(&mut self, path: &[u8], id: NodeId, node: &Node, step: Step) -> Outcome {
+        let failed = |error: Error| Failure::volume(shown(&join(b"/", path)), &error);
+        match (step, &node.kind) {
+            (Step::Make, _) => self.make(path, id, node),
+            (Step::Contents, Kind::Regular(file)) => self.contents(path, id, node, file),
+            (Step::Contents | Step::Attributes, _) => {
+                let found = walk::resolve(self.fs, path, false).map_err(failed)?;
+                self.attributes(found.ino, node).map_err(failed)
+            }
+        }
+    }
+
+    fn make(&mut self, path: &[u8], id: NodeId, node: &Node) -> Outcome {
+        let place = self.place(path)?;
+        let failed = |error: Error| Failure::volume(shown(&place.path), &error);
+        if let Kind::Directory(_) = node.kind {
+            // A file that is in the way is not among what was removed.
+            match walk::lookup(self.fs, place.parent, &place.name) {
+                Ok(found) if found.kind != FileKind::Directory => {
+                    self.fs.unlink(place.parent, &place.name).map_err(failed)?;
+                }
+                Ok(_) | Err(Error::NotFound) => {}
+                Err(error) => return Err(failed(error)),
+            }
+            self.touched.insert(path.to_vec());
+            let made = self.writer.create(place.parent, &place.name, node);
+            return made.map(drop).map_err(failed);
+        }
+        if let Some(first) = self.inodes.get(&id).copied() {
+            return place.fill(self.fs, 0, |name| {
+                let linked = self.fs.link(first, place.parent, name).map_err(failed)?;
+                self.fs.forget(linked.ino, 1);
+                // A new name is a change of the inode.
+                let ctime = Some(node.metadata.ctime);
+                let set = SetAttributes { ctime, ..Default::default() };
+                self.fs.setattr(first, &set).map(drop).map_err(failed)
+            });
+        }
+        let ino = self.fill(&place, node)?;
+        if node.links > 1 {
+            self.inodes.insert(id, ino);
+        }
+        Ok(())
+    }
+
+    /// Makes a file in the place of what has the name.
+    fn fill(&mut self, place: &Place, node: &Node) -> Outcome<Ino> {
+        let failed = |error: Error| Failure::volume(shown(&place.path), &error);
+        let bytes = match &node.kind {
+            Kind::Regular(file) => file.data_bytes(),
+            _ => 0,
+        };
+        let (fs, writer) = (self.fs, &mut self.writer);
+        place.fill(fs, bytes, |name| {
+            let ino = writer.create(place.parent, name, node).map_err(failed)?;
+            if let Kind::Regular(file) = &node.kind {
+                writer.contents(ino, file).map_err(|error| unwritten(place, error))?;
+            }
+            writer.attributes(ino, node).map(|()| ino).map_err(failed)
+        })
+    }
+
+    /// Gives a file other contents: as a new file, unless it has several names.
+    fn contents(&mut self, path: &[u8], id: NodeId, node: &Node, file: &RegularFile) -> Outcome {
+        let place = self.place(path)?;
+        let Some(ino) = self.inodes.get(&id).copied() else {
+            return self.fill(&place, node).map(drop);
+        };
+        let failed = |error: Error| Failure::volume(shown(&place.path), &error);
+        let empty = SetAttributes { size: Some(0), ..Default::default() };
+        self.fs.setattr(ino, &empty).map_err(failed)?;
+        self.writer.contents(ino, file).map_err(|error| unwritten(&place, error))?;
+        self.attributes(ino, node).map_err(failed)
+    }
+
+    fn attributes(&self, ino: Ino, node: &Node) -> cairn_vfs::Result<()> {
+        self.writer.remove_attributes(ino, node)?;
+        self.writer.attributes(ino, node)
+    }
+
+    /// Sets the times of directories in which something has changed, the deepest first.
+    fn settle_directories(&mut self) -> Outcome {
+        for path in std::mem::take(&mut self.touched).into_iter().rev() {
+            let Some(node) = self.wanted.find(&path) else { continue };
+            let found = walk::resolve(self.fs, &path, false);
+            let done = found.and_then(|found| self.attributes(found.ino, node));
+            let done = done.map_err(|error| Failure::volume(shown(&join(b"/", &path)), &error));
+            self.pass(done)?;
+        }
+        Ok(())
+    }
+}
+
+fn unwritten(place: &Place, error: WriteError) -> Failure {
+    match error {
+        WriteError::Volume(error) => Failure::volume(shown(&place.path), &error),
+        WriteError::Source(error) => build::failure(error),
+    }
+}

@@ -1,0 +1,192 @@
+//! `cairn sync`: makes what is on an image the same as its sources, and changes only what differs.
+//!
+//! The image is compared first, and opened for writing only if something differs: otherwise not
+//! one byte of it changes.
+
+mod apply;
+mod plan;
+
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use cairn_build::{CompareOptions, Limits, Rules, Source, Tree, assemble, is_layout};
+use cairn_vfs::Timestamp;
+use serde_json::json as object;
+
+use super::build::{failure, path_test};
+use super::chown::Owner;
+use crate::failure::{Failure, Outcome};
+use crate::output::{Output, with_stdout};
+use crate::session::{Access, ImageArg, check_access, source_date_epoch, with_opened};
+use crate::{date, json};
+use apply::apply;
+use plan::{Counts, Plan};
+
+/// Arguments of `sync`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  cairn sync rootfs/ disk.img
+  cairn sync images/rootfs.tar files/ disk.img
+  cairn sync --dry-run -v rootfs/ 'disk.img#2'
+
+Afterwards the image holds what cairn build would put into a new one: what is not in the sources is \
+removed, unless --keep is given. What is equal is not written: a second run changes no byte. \
+Contents of files are compared, unless --quick is given. A file gets its new contents at once: a \
+failure leaves the old ones, except where there is no room for both, and in files with several \
+names.")]
+pub struct Args {
+    /// Keep what is on the image and not in the sources.
+    #[arg(long)]
+    keep: bool,
+    /// Take files of the same size and modification time for equal, without reading them.
+    #[arg(long)]
+    quick: bool,
+    /// Change nothing; say what would be changed.
+    #[arg(short = 'n', long)]
+    dry_run: bool,
+    /// Print what is changed.
+    #[arg(short = 'v', long, conflicts_with = "json")]
+    verbose: bool,
+    /// Print the counts as JSON.
+    #[arg(long)]
+    json: bool,
+    /// Owner of everything in the sources.
+    #[arg(long, value_name = "UID:GID", value_parser = super::chown::parse_owner)]
+    owner: Option<Owner>,
+    /// Set later times to this date. [default: SOURCE_DATE_EPOCH]
+    #[arg(long, value_name = "DATE", value_parser = date::parse)]
+    mtime: Option<Timestamp>,
+    /// Neither copy nor remove what matches, as for build. May be repeated.
+    #[arg(long, value_name = "PATTERN")]
+    exclude: Vec<OsString>,
+    /// A list of owners, modes, devices and attributes, as for build. May be repeated.
+    #[arg(long, value_name = "FILE")]
+    manifest: Vec<PathBuf>,
+    /// A further device of an F2FS volume that spans several.
+    #[arg(long = "device", value_name = "PATH")]
+    devices: Vec<PathBuf>,
+    /// Directories, archives, container images and other images; later ones go over earlier ones.
+    #[arg(required = true, value_name = "SOURCE")]
+    sources: Vec<OsString>,
+    /// The image.
+    #[arg(value_name = "IMAGE")]
+    image: OsString,
+}
+
+impl Args {
+    fn image(&self) -> ImageArg {
+        ImageArg { image: self.image.clone(), devices: self.devices.clone() }
+    }
+
+    fn excludes(&self) -> Vec<cairn_build::PathTest> {
+        self.exclude.iter().map(path_test).collect()
+    }
+}
+
+/// Compares, and changes what differs.
+///
+/// # Errors
+/// A source or the image cannot be read, or something cannot be changed.
+pub fn run(args: &Args) -> Outcome {
+    check_directories(args)?;
+    with_stdout(|output| match synced(args, output) {
+        Err(failure) if args.json => {
+            json::failure(output, &failure)?;
+            Err(failure)
+        }
+        done => done,
+    })
+}
+
+fn synced(args: &Args, output: &mut Output<'_>) -> Outcome {
+    let image = args.image();
+    // What is no image must not be compared as another source.
+    cairn::inspect(&image.spec()?, &args.devices)?;
+    let wanted = wanted(args)?;
+    let options = CompareOptions { times: true, quick: args.quick };
+    let plan = Plan::new(&present(args)?, &wanted, options, args.keep)?;
+    if args.dry_run {
+        for (what, path) in plan.steps() {
+            say(args, output, what, path)?;
+        }
+    } else if !plan.is_empty() {
+        with_opened(&image, Access::Write, |volume| {
+            check_access(volume, Access::Write)?;
+            let fs = &**volume.filesystem();
+            apply(fs, &wanted, &plan, &mut |what, path| say(args, output, what, path))
+        })?;
+    }
+    print(args, output, &Counts { dry_run: args.dry_run, ..plan.counts() })
+}
+
+/// What the sources give.
+fn wanted(args: &Args) -> Outcome<Tree> {
+    let epoch = source_date_epoch()?.map(|seconds| Timestamp { seconds, nanoseconds: 0 });
+    let owner = args.owner.unwrap_or(Owner { uid: None, gid: None });
+    let rules = Rules {
+        uid: owner.uid,
+        gid: owner.gid,
+        latest: args.mtime.or(epoch),
+        exclude: args.excludes(),
+        manifests: args.manifest.clone(),
+        ..Rules::default()
+    };
+    let source = |name: &OsString| Source { name: name.clone(), platform: None };
+    let sources = args.sources.iter().map(source).collect::<Vec<_>>();
+    assemble(&sources, rules, Limits::UNBOUNDED, std::env::temp_dir()).map_err(failure)
+}
+
+/// A directory without a slash goes under its name, as for build. Then everything else would be
+/// removed, which nobody means.
+fn check_directories(args: &Args) -> Outcome {
+    let alone = |name: &&OsString| {
+        let bytes = name.as_bytes();
+        let ends = bytes.ends_with(b"/") || bytes.ends_with(b"/.") || matches!(bytes, b"." | b"..");
+        !ends && !is_layout(Path::new(name)) && Path::new(name).is_dir()
+    };
+    match args.sources.iter().find(alone).filter(|_| !args.keep) {
+        Some(name) => {
+            let name = name.display();
+            Err(Failure::usage(format!(
+                "{name}: would be all that the image has: give {name}/ for what is in it, or add \
+                 --keep"
+            )))
+        }
+        None => Ok(()),
+    }
+}
+
+/// What is on the image.
+fn present(args: &Args) -> Outcome<Tree> {
+    let rules = Rules { exclude: args.excludes(), ..Rules::default() };
+    let source = Source { name: args.image.clone(), platform: None };
+    assemble(&[source], rules, Limits::UNBOUNDED, std::env::temp_dir()).map_err(failure)
+}
+
+fn say(args: &Args, output: &mut Output<'_>, what: &str, path: &[u8]) -> Outcome {
+    if !args.verbose {
+        return Ok(());
+    }
+    output.bytes(what.as_bytes())?;
+    output.bytes(b" /")?;
+    output.name(path)?;
+    output.bytes(b"\n")
+}
+
+fn print(args: &Args, output: &mut Output<'_>, counts: &Counts) -> Outcome {
+    let Counts { made, changed, removed, same, dry_run } = counts;
+    if args.json {
+        let object = object!({
+            "made": made, "changed": changed, "removed": removed, "same": same,
+            "dry_run": dry_run,
+        });
+        return writeln!(output, "{object:#}");
+    }
+    let mut line = String::new();
+    let would = if *dry_run { "would be " } else { "" };
+    let _ = write!(line, "{made} {would}made, {changed} {would}changed, {removed} {would}removed");
+    writeln!(output, "{line}, {same} the same")
+}

@@ -1,0 +1,159 @@
+//! [`Plan`]: what has to be removed, made and changed.
+
+use std::collections::BTreeMap;
+
+use cairn_build::{Change, CompareOptions, Kind, NodeId, Tree, compare};
+
+use crate::commands::build::failure;
+use crate::failure::Outcome;
+
+/// What is done with a path that stays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// It is made; if another file has the name, in its place.
+    Make,
+    /// It gets other contents and attributes.
+    Contents,
+    /// It gets other attributes.
+    Attributes,
+}
+
+/// Paths have no leading slash; that of the root is empty.
+pub(super) struct Plan {
+    /// What is removed; a directory stands after what is in it.
+    pub(super) removed: Vec<Vec<u8>>,
+    /// What is made or changed, a directory before what is in it.
+    pub(super) changed: BTreeMap<Vec<u8>, (NodeId, Step)>,
+    /// Paths that need nothing.
+    same: u64,
+}
+
+/// Numbers of names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    pub(super) made: u64,
+    pub(super) changed: u64,
+    pub(super) removed: u64,
+    pub(super) same: u64,
+    /// Nothing was done.
+    pub(super) dry_run: bool,
+}
+
+impl Plan {
+    /// What turns `present` into `wanted`. With `keep` nothing is removed but what is in the way.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub(super) fn new(
+        present: &Tree,
+        wanted: &Tree,
+        options: CompareOptions,
+        keep: bool,
+    ) -> Outcome<Self> {
+        let mut differing = BTreeMap::new();
+        let compared = compare(present, wanted, options, &mut |difference| {
+            differing.insert(difference.path.clone(), difference.what.clone());
+        });
+        compared.map_err(failure)?;
+        let mut plan = Self { removed: Vec::new(), changed: BTreeMap::new(), same: 0 };
+        plan.remove(present, &differing, keep)?;
+        plan.change(wanted, &differing)?;
+        Ok(plan)
+    }
+
+    /// Takes what is only on the image, and directories in whose place something else comes.
+    fn remove(
+        &mut self,
+        present: &Tree,
+        differing: &BTreeMap<Vec<u8>, Vec<Change>>,
+        keep: bool,
+    ) -> Outcome {
+        let mut below: Option<Vec<u8>> = None;
+        let walked = present.each_name(&mut |path, _, node| {
+            let is_directory = matches!(node.kind, Kind::Directory(_));
+            let above = below.as_ref().is_some_and(|above| path.starts_with(above));
+            let goes = above
+                || match differing.get(path).map(Vec::as_slice) {
+                    Some([Change::OnlyInFirst]) => !keep,
+                    Some([Change::Kind]) => is_directory,
+                    _ => false,
+                };
+            if goes {
+                self.removed.push(path.to_vec());
+                if !above && is_directory {
+                    below = Some([path, b"/"].concat());
+                }
+            }
+            Ok(())
+        });
+        walked.map_err(failure)?;
+        self.removed.reverse();
+        Ok(())
+    }
+
+    /// Takes what the sources have and the image has not, or not so.
+    fn change(&mut self, wanted: &Tree, differing: &BTreeMap<Vec<u8>, Vec<Change>>) -> Outcome {
+        let mut below: Option<Vec<u8>> = None;
+        let walked = wanted.each_name(&mut |path, id, node| {
+            let is_new = below.as_ref().is_some_and(|above| path.starts_with(above));
+            let what = differing.get(path).map(Vec::as_slice).unwrap_or_default();
+            let replaced = |change: &Change| {
+                matches!(change, Change::OnlyInSecond | Change::Kind | Change::Links)
+            };
+            let other_contents = what.contains(&Change::Contents);
+            let step = match &node.kind {
+                _ if is_new || what.iter().any(replaced) => Some(Step::Make),
+                Kind::Regular(_) if other_contents => Some(Step::Contents),
+                // A symbolic link or a device cannot be changed.
+                _ if other_contents => Some(Step::Make),
+                _ if !what.is_empty() => Some(Step::Attributes),
+                _ => None,
+            };
+            if step == Some(Step::Make) && !is_new && matches!(node.kind, Kind::Directory(_)) {
+                below = Some([path, b"/"].concat());
+            }
+            match step {
+                Some(step) => drop(self.changed.insert(path.to_vec(), (id, step))),
+                None => self.same += 1,
+            }
+            Ok(())
+        });
+        walked.map_err(failure)
+    }
+
+    /// True if nothing differs.
+    pub(super) fn is_empty(&self) -> bool {
+        self.removed.is_empty() && self.changed.is_empty()
+    }
+
+    /// The words for the steps, and their paths, in order.
+    pub(super) fn steps(&self) -> impl Iterator<Item = (&'static str, &[u8])> {
+        let removed = self.removed.iter().map(|path| (REMOVED, path.as_slice()));
+        removed.chain(self.changed.iter().map(|(path, (_, step))| (step.word(), path.as_slice())))
+    }
+
+    pub(super) fn counts(&self) -> Counts {
+        let made = self.changed.values().filter(|(_, step)| *step == Step::Make).count() as u64;
+        Counts {
+            made,
+            changed: self.changed.len() as u64 - made,
+            removed: self.removed.len() as u64,
+            same: self.same,
+            dry_run: false,
+        }
+    }
+}
+
+/// The word for a path that is removed.
+pub(super) const REMOVED: &str = "removed";
+
+impl Step {
+    /// The word for it.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Make => "made",
+            Self::Contents => "contents",
+            Self::Attributes => "attributes",
+        }
+    }
+}

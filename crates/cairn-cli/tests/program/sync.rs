@@ -1,0 +1,143 @@
+//! `sync`: an image becomes what its sources are, and nothing else is written.
+
+use std::fs;
+use std::path::Path;
+
+use cairn_testkit::judge;
+use cairn_testkit::place::Place;
+use cairn_testkit::tree::{PathTarget, TreeSpec, build, plan};
+
+use crate::support::{cairn, fails, works};
+
+const FORMATS: [&str; 2] = ["ext4", "f2fs"];
+
+/// Two trees that differ in every way, and an image of the first.
+fn trees(format: &str) -> Place {
+    let place = Place::new();
+    let script = "
+        mkdir -p a/d/deep a/only/below b/d/deep b/new/below b/was-file a/was-dir/x
+        for s in a b; do
+            for name in same mode owner time xattr bytes longer was-file f1 g1; do
+                [ -d $s/$name ] || echo $name >$s/$name
+            done
+            ln -s t $s/link; mknod $s/device c 1 3; ln $s/f1 $s/f2; ln $s/g1 $s/d/g2
+            truncate -s 1M $s/holes; mkfifo $s/fifo; echo deep >$s/d/deep/file
+        done
+        echo x >a/only/below/file; echo y >b/new/below/file; echo z >a/was-dir/x/y
+        echo file >b/was-dir; echo below >b/was-file/below
+        chmod 4711 b/mode; chown 7:8 b/owner; setfattr -n user.a -v b a/xattr
+        setfattr -n user.b -v c b/xattr; echo bytes | tr b c >b/bytes; seq 5000 >b/longer
+        rm b/link b/device b/f2; ln -s other b/link; mknod b/device c 1 5; echo f1 >b/f2
+        ln b/same b/d/same; echo changed >b/g1; ln b/g1 b/new/g3
+        find a b -exec touch -h -d @1000000000 {} +
+        touch -d @5 b/time; chmod 700 b/d";
+    judge::run("sh", ["-ec", &format!("cd {}; {script}", place.path().display())]);
+    let at = |name: &str| format!("{}/{name}", place.path().display());
+    works(&["build", "-t", format, "--free", "16M", &at("image"), &at("a/")]);
+    place
+}
+
+fn check(format: &str, image: &str) {
+    match format {
+        "ext4" => judge::assert_clean(Path::new(image)),
+        _ => judge::assert_f2fs_clean(Path::new(image)),
+    }
+}
+
+#[test]
+fn an_image_becomes_what_the_sources_are_and_then_stays() {
+    for format in FORMATS {
+        let place = trees(format);
+        let at = |name: &str| format!("{}/{name}", place.path().display());
+        let (image, source) = (at("image"), at("b/"));
+        let before = fs::read(&image).unwrap();
+        let said = works(&["sync", "--dry-run", &source, &image]);
+        assert!(said.contains("would be made") && fs::read(&image).unwrap() == before, "{said}");
+        let listed = works(&["sync", "-v", &source, &image]);
+        for line in [
+            "removed /only/below/file",
+            "removed /only",
+            "made /new/below/file",
+            "made /was-file/below",
+            "made /link",
+            "contents /bytes",
+            "attributes /time",
+            "attributes /xattr",
+        ] {
+            assert!(listed.lines().any(|listed| listed == line), "{format}: {line}: {listed}");
+        }
+        assert!(!listed.contains("/same\n") || listed.contains("made /d/same"), "{listed}");
+        assert_eq!(works(&["diff", &image, &source]), "", "{format}");
+        check(format, &image);
+        let after = fs::read(&image).unwrap();
+        let again = works(&["sync", &source, &image]);
+        assert!(again.starts_with("0 made, 0 changed, 0 removed, "), "{again}");
+        assert!(fs::read(&image).unwrap() == after, "{format}: the second run has written");
+        let counts = works(&["sync", "--json", &source, &image]);
+        assert!(counts.contains("\"made\": 0") && counts.contains("\"removed\": 0"), "{counts}");
+    }
+}
+
+#[test]
+fn any_tree_becomes_any_other() {
+    let few = if std::env::var_os("CAIRN_DEEP").is_some() { 60 } else { 3 };
+    for seed in 0..few {
+        for format in FORMATS {
+            println!("seed {seed}, {format}");
+            let place = Place::new();
+            let at = |name: &str| format!("{}/{name}", place.path().display());
+            for (name, seed) in [("a", seed), ("b", seed + 1000)] {
+                fs::create_dir(at(name)).unwrap();
+                build(&PathTarget::new(Path::new(&at(name))), &plan(&TreeSpec::small(seed)));
+            }
+            works(&["build", "-t", format, "--free", "16M", &at("image"), &at("a/")]);
+            works(&["sync", &at("b/"), &at("image")]);
+            assert_eq!(works(&["diff", &at("image"), &at("b/")]), "");
+            check(format, &at("image"));
+        }
+    }
+}
+
+#[test]
+fn what_is_kept_left_out_or_trusted_stays() {
+    let place = trees("ext4");
+    let at = |name: &str| format!("{}/{name}", place.path().display());
+    let (image, source) = (at("image"), at("b/"));
+    works(&["sync", "--keep", "--exclude", "longer", "--exclude", "new/", &source, &image]);
+    let names = works(&["ls", &image]);
+    assert!(names.contains("only\n") && !names.contains("new\n"), "{names}");
+    assert_eq!(works(&["cat", &image, "/longer"]), "longer\n");
+    // The same size and time: only a look at the bytes finds it.
+    fs::write(at("b/bytes"), "other\n").unwrap();
+    judge::run("touch", ["-d", "@1000000000", &at("b/bytes")]);
+    works(&["sync", "--quick", &source, &image]);
+    assert_eq!(works(&["cat", &image, "/bytes"]), "cytes\n");
+    works(&["sync", &source, &image]);
+    assert_eq!(works(&["cat", &image, "/bytes"]), "other\n");
+    // An archive gives the same.
+    let (tar, b) = (at("b.tar"), at("b"));
+    judge::run(
+        "tar",
+        ["--format=pax", "--xattrs", "--xattrs-include=*", "-cf", &tar, "-C", &b, "."],
+    );
+    assert_eq!(works(&["sync", &tar, &image]).split(',').next(), Some("0 made"));
+}
+
+#[test]
+fn what_cannot_be_done_is_said() {
+    let place = trees("ext4");
+    let at = |name: &str| format!("{}/{name}", place.path().display());
+    let image = at("image");
+    assert!(fails(&["sync", &at("b"), &image], 2).contains("give"));
+    assert!(fails(&["sync", &at("none/"), &image], 1).contains("no such file"));
+    assert!(fails(&["sync", &at("b/"), &at("b")], 3).contains("directory"));
+    let (status, said, _) = cairn(&["sync", "--json", &at("none/"), &image]);
+    assert!(status == 1 && said.contains("\"status\": 1"), "{said}");
+    assert_eq!(works(&["diff", &image, &at("a/")]), "");
+    // No room: the old contents stay, and the rest is done.
+    fs::write(at("b/longer"), vec![7; 64 << 20]).unwrap();
+    assert!(fails(&["sync", &at("b/"), &image], 1).contains("/longer: no space"));
+    assert_eq!(works(&["cat", &image, "/longer"]), "longer\n");
+    assert_eq!(works(&["cat", &image, "/bytes"]), "cytes\n");
+    judge::assert_clean(Path::new(&image));
+}
