@@ -86,7 +86,8 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
     };
     // A daemon's starter has said what is wrong with it.
     let is_daemon = matches!(&cli.command, args::Command::Mount(mount) if mount.announce);
-    log::start(!is_daemon);
+    let lives_long = matches!(&cli.command, args::Command::Mount(_) | args::Command::RunStage(_));
+    log::start(!is_daemon, lives_long);
     match cli.command.run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {

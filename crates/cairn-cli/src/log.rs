@@ -13,8 +13,9 @@ use crate::{log_line, log_ring, output, print};
 
 const VARIABLE: &str = "CAIRN_LOG";
 
-/// Starts the log. With `complains`, an unknown value of `CAIRN_LOG` is reported.
-pub(crate) fn start(complains: bool) {
+/// Starts the log. With `complains`, an unknown value of `CAIRN_LOG` is reported. With `repeats`,
+/// warnings that come again are shown again.
+pub(crate) fn start(complains: bool, repeats: bool) {
     let asked = std::env::var_os(VARIABLE).filter(|value| !value.is_empty());
     let filter = asked.and_then(|value| {
         let filter = filter(&value);
@@ -35,7 +36,7 @@ pub(crate) fn start(complains: bool) {
         }
         None => shown
             .with_ansi(false)
-            .event_format(log_line::Plain)
+            .event_format(log_line::Plain::new(repeats))
             .with_filter(LevelFilter::WARN)
             .boxed(),
     };

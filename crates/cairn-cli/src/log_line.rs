@@ -1,14 +1,50 @@
 //! Formats warnings of the libraries on standard error as other messages of the program.
 
+use std::collections::HashSet;
 use std::fmt;
+use std::sync::{Mutex, PoisonError};
 
+use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
 /// `cairn: warning: MESSAGE`, or `cairn: error: MESSAGE`.
-pub(crate) struct Plain;
+pub(crate) struct Plain {
+    said: Option<Mutex<HashSet<String>>>,
+}
+
+/// Most messages that are remembered.
+const REMEMBERED: usize = 1000;
+
+impl Plain {
+    /// For a command, which says each message once: on a full host every try to write would give
+    /// the same one, with other numbers behind it. With `repeats`, for a mount, which lives long.
+    pub(crate) fn new(repeats: bool) -> Self {
+        Self { said: (!repeats).then(Mutex::default) }
+    }
+
+    /// True if the message has been said.
+    fn is_known(&self, event: &Event<'_>) -> bool {
+        let Some(said) = &self.said else { return false };
+        let mut message = Message(String::new());
+        event.record(&mut message);
+        let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
+        said.contains(&message.0) || (said.len() < REMEMBERED && !said.insert(message.0))
+    }
+}
+
+/// The message without the values behind it.
+struct Message(String);
+
+impl Visit for Message {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        if field.name() == "message" {
+            self.0 = format!("{value:?}");
+        }
+    }
+}
 
 impl<S, N> FormatEvent<S, N> for Plain
 where
@@ -21,9 +57,59 @@ where
         mut writer: Writer<'_>,
         event: &Event<'_>,
     ) -> fmt::Result {
+        if self.is_known(event) {
+            return Ok(());
+        }
         let level = if *event.metadata().level() == Level::ERROR { "error" } else { "warning" };
         write!(writer, "cairn: {level}: ")?;
         context.format_fields(writer.by_ref(), event)?;
         writeln!(writer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::Arc;
+
+    use tracing_subscriber::layer::SubscriberExt;
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_command_says_a_message_once_and_a_mount_each_time() {
+        for (repeats, count) in [(false, 3), (true, 5)] {
+            let lines = Lines::default();
+            let layer = tracing_subscriber::fmt::layer().with_ansi(false).with_writer({
+                let lines = lines.clone();
+                move || lines.clone()
+            });
+            let layer = layer.event_format(Plain::new(repeats));
+            tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+                for start in 0..3 {
+                    tracing::warn!(start, "could not be written");
+                }
+                for name in ["a", "b"] {
+                    tracing::warn!("{name} is damaged");
+                }
+            });
+            let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+            assert_eq!(text.lines().count(), count, "{text}");
+            assert!(text.starts_with("cairn: warning: could not be written start=0\n"), "{text}");
+        }
     }
 }
