@@ -4,7 +4,8 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::volume_command::VolumeCommand;
 use crate::commands::{
-    build, diff, export, freeze, generate, info, lab, mkfs, mount, remount, resize, run, serve_nothing, shell, sparse, stats, sync, tune, umount,
+    build, diff, export, freeze, generate, info, lab, mkfs, mount, remount, resize, run,
+    serve_nothing, shell, sparse, stats, sync, tune, umount,
 };
 use crate::failure::Outcome;
 

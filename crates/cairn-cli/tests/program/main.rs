@@ -24,8 +24,8 @@ mod refused;
 mod reproducible;
 mod sparse;
 mod support;
-mod tuned;
 mod sync;
+mod tuned;
 mod words;
 
 use std::path::Path;

@@ -2,13 +2,11 @@
 //! for Linux got wrong, or one thing that the option promises.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering::SeqCst};
-use std::time::{Duration, SystemTime};
+use std::sync::atomic::Ordering::SeqCst;
 
 use cairn_base::Pba;
 use cairn_base::runtime::simulated::Simulated;
 use cairn_base::runtime::threads::Threads;
-use cairn_base::runtime::{Daemon, DaemonHandle, Event, NoThread, Runtime};
 use cairn_block::memory::MemoryDevice;
 use cairn_block::wrap::{Fault, Lasting, Operation, Stats};
 use cairn_block::{BlockDevice, BlockDeviceExt};
