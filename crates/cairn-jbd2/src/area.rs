@@ -113,9 +113,16 @@ pub fn read_superblock(area: &JournalArea) -> Result<Superblock> {
     Superblock::decode(&area.read(0)?, area.block_size, area.blocks())
 }
 
-/// Writes the journal superblock. It is durable on return.
-pub(crate) fn write_superblock(area: &JournalArea, superblock: &Superblock) -> Result<()> {
+/// A write that is durable on return.
+pub(crate) const FORCED: Durability = Durability { preflush: false, fua: true };
+
+/// Writes the journal superblock.
+pub(crate) fn write_superblock(
+    area: &JournalArea,
+    superblock: &Superblock,
+    durability: Durability,
+) -> Result<()> {
     let mut block = superblock.encode();
     block.resize(usize::try_from(area.block_size).unwrap_or(usize::MAX), 0);
-    area.write(0, vec![Bytes::from(block)], Durability { preflush: false, fua: true })
+    area.write(0, vec![Bytes::from(block)], durability)
 }

@@ -8,7 +8,7 @@ use cairn_base::ranked_lock::Mutex;
 use cairn_base::runtime::{DaemonHandle, Event, Runtime};
 use cairn_cache::block::BufferCache;
 
-use crate::area::{JournalArea, write_superblock};
+use crate::area::{FORCED, JournalArea, write_superblock};
 use crate::checkpoint::list::CheckpointClean;
 use crate::format::blocks::BlockLayout;
 use crate::state::State;
@@ -69,7 +69,7 @@ impl Journal {
         let Some((superblock, callbacks)) = self.state.lock().abort(reason) else { return };
         tracing::error!(reason, "journal aborted");
         // The superblock tells the next fsck. If the device refuses it, nothing more can be done.
-        let _ = write_superblock(&self.area, &superblock);
+        let _ = write_superblock(&self.area, &superblock, FORCED);
         for callback in callbacks {
             callback(false);
         }

@@ -17,8 +17,8 @@
 //! # Invariants
 //!
 //! - A block is written to its home location only after its commit is durable.
-//! - The log tail moves only after the checkpoint writes are flushed. The superblock with the new
-//!   tail is written with FUA.
+//! - The log tail moves only after the checkpoint writes are flushed. Log blocks are free only when
+//!   the superblock with the new tail is durable: by FUA, or by the flush of a commit.
 //! - A block that a transaction frees is not written to its home location after the commit of that
 //!   transaction.
 //! - The first write error aborts the journal, and the log tail never moves after it.
@@ -51,7 +51,7 @@ mod stats;
 mod transaction;
 
 pub use area::{JournalArea, read_superblock};
-pub use checkpoint::daemon::DEFAULT_ASYNC_CHECKPOINT;
+pub use checkpoint::keep_free::KeepFree;
 pub use checkpoint::list::CheckpointClean;
 pub use checkpoint::parts::CheckpointParts;
 pub use error::{Error, Result};

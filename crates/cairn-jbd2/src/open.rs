@@ -8,8 +8,8 @@ use cairn_base::ranked_lock::{Mutex, Rank};
 use cairn_base::runtime::{Event, Runtime};
 use cairn_cache::block::BufferCache;
 
-use crate::area::{JournalArea, read_superblock, write_superblock};
-use crate::checkpoint::daemon::check_percent;
+use crate::area::{FORCED, JournalArea, read_superblock, write_superblock};
+use crate::checkpoint::keep_free::KeepFree;
 use crate::checkpoint::list::CheckpointClean;
 use crate::commit::daemon::CommitDaemon;
 use crate::error::{Error, Result};
@@ -35,9 +35,9 @@ pub struct JournalOptions {
     pub checksums: Option<bool>,
     /// The log gets 64-bit addresses even if the volume is small.
     pub wide: bool,
-    /// Percentage of the log that the checkpoint daemon keeps free (`async_checkpoint`). Without
-    /// it, a full log is checkpointed by the handle that finds it full.
-    pub async_checkpoint: Option<u8>,
+    /// What the checkpoint daemon keeps free of the log (`async_checkpoint`). Without it, a full
+    /// log is checkpointed by the handle that finds it full.
+    pub async_checkpoint: Option<KeepFree>,
     /// How checkpointed transactions are found (`checkpoint_clean`).
     pub checkpoint_clean: CheckpointClean,
 }
@@ -66,7 +66,7 @@ impl Journal {
         area: JournalArea,
         runtime: Arc<dyn Runtime>,
     ) -> Result<Arc<Self>> {
-        check_percent(options.async_checkpoint)?;
+        KeepFree::check(options.async_checkpoint)?;
         let mut superblock = read_superblock(&area)?;
         check_empty(&superblock)?;
         let needs_wide =
@@ -75,7 +75,7 @@ impl Journal {
         superblock.start = superblock.first;
         // The caller has read the error of the last mount. It does not concern this one.
         superblock.errno = 0;
-        write_superblock(&area, &superblock)?;
+        write_superblock(&area, &superblock, FORCED)?;
         let layout = BlockLayout::of(&superblock);
         let state = empty_state(&options, superblock.clone());
         let journal = Arc::new(Self {
@@ -121,7 +121,7 @@ impl Journal {
             state.superblock.sequence = state.running.next_tid();
             state.superblock.clone()
         };
-        write_superblock(&self.area, &superblock)
+        write_superblock(&self.area, &superblock, FORCED)
             .inspect_err(|error| self.abort(&error.to_string()))?;
         self.state.lock().aborted = Some("closed".into());
         Ok(())

@@ -4,6 +4,7 @@
 
 use cairn_base::stats::{Counter, Report};
 
+use crate::checkpoint::keep_free::KeepFree;
 use crate::checkpoint::list::CheckpointClean;
 use crate::journal::Journal;
 use crate::stats::JournalStats;
@@ -30,8 +31,8 @@ impl Journal {
             blocks: state.log.blocks(),
             free: state.log.free(),
             low_water: state.log.low_water(),
-            threshold: checkpointing.threshold(state.log.blocks()).unwrap_or(0),
-            percent: checkpointing.async_percent.unwrap_or(0),
+            threshold: checkpointing.threshold(state.log.blocks()),
+            percent: checkpointing.keep_free.map_or(0, KeepFree::percent),
             clean: checkpointing.clean_mode,
             pending: checkpointing.list.len(),
             pending_mean: checkpointing.mean_length(),

@@ -73,7 +73,11 @@ impl Journal {
                     self.stats.handles.add(1);
                     return Ok(tid);
                 }
-                Attempt::TransactionFull(tid) => self.commit_at_once(tid)?,
+                Attempt::TransactionFull(tid) => {
+                    if !self.close_full(tid) {
+                        self.commit_at_once(tid)?;
+                    }
+                }
                 Attempt::Locked => self.wait(|state| {
                     state.aborted.is_some()
                         || !(state.committing.is_freezing() || state.running.is_locked())

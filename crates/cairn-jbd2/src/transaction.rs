@@ -39,6 +39,8 @@ pub(crate) struct RunningTransaction {
     pub(crate) requested_at: Option<Duration>,
     /// The commit daemon is to commit it at once (`j_commit_request`).
     pub(crate) commit_requested: bool,
+    /// Handles wait for the next transaction: the commit is not postponed.
+    pub(crate) is_full: bool,
     /// Callers that wait for the commit.
     pub(crate) waiters: u32,
     /// When it was locked.
@@ -63,6 +65,7 @@ impl RunningTransaction {
             locked: false,
             requested_at: None,
             commit_requested: false,
+            is_full: false,
             waiters: 0,
             locked_at: started,
             max_wait: Duration::ZERO,

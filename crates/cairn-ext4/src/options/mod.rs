@@ -8,7 +8,7 @@ use cairn_base::options::Setting;
 use cairn_base::stats::Report;
 use cairn_cache::file::{BufferedMode, MAX_FOLIO};
 use cairn_cache::options::{parse_cache, parse_max_folio};
-use cairn_jbd2::{CheckpointClean, DEFAULT_ASYNC_CHECKPOINT};
+use cairn_jbd2::{CheckpointClean, KeepFree};
 use cairn_vfs::{OnDamage, root_reserved};
 
 use crate::error::{Error, Result};
@@ -46,9 +46,9 @@ pub struct MountOptions {
     pub buffered: BufferedMode,
     /// Largest folio in bytes (`max_folio=SIZE`).
     pub max_folio: usize,
-    /// Percentage of the journal that a daemon keeps free (`async_checkpoint[=PERCENT]`). With
-    /// `None` the journal is checkpointed when it is full (`noasync_checkpoint`).
-    pub async_checkpoint: Option<u8>,
+    /// What a daemon keeps free of the journal (`async_checkpoint[=PERCENT]`). With `None` the
+    /// journal is checkpointed when it is full (`noasync_checkpoint`).
+    pub async_checkpoint: Option<KeepFree>,
     /// What to do about damage (`errors=continue|remount-ro|panic`); `None`: the superblock's
     /// setting.
     pub on_damage: Option<OnDamage>,
@@ -155,7 +155,7 @@ impl MountOptions {
             .with("cache", self.cache_bytes)
             .with("buffered_iomap", self.buffered == BufferedMode::Extents)
             .with("max_folio", self.max_folio)
-            .with("async_checkpoint", u64::from(self.async_checkpoint.unwrap_or(0)))
+            .with("async_checkpoint", u64::from(self.async_checkpoint.map_or(0, KeepFree::percent)))
             .with("checkpoint_clean", self.checkpoint_clean.name())
     }
 }
@@ -205,14 +205,12 @@ const SETTINGS: &[Setting<MountOptions, Error>] = &[
             parse_max_folio(value).map(|size| options.max_folio = size).map_err(Error::Option)
         }),
     ),
-    (
-        &["async_checkpoint"],
-        Flag(|options| options.async_checkpoint = Some(DEFAULT_ASYNC_CHECKPOINT)),
-    ),
+    (&["async_checkpoint"], Flag(|options| options.async_checkpoint = Some(KeepFree::AsNeeded))),
     (
         &["async_checkpoint"],
         Value("PERCENT", |options, _, value| {
-            parse_percent(value).map(|percent| options.async_checkpoint = Some(percent))
+            parse_percent(value)
+                .map(|percent| options.async_checkpoint = Some(KeepFree::Percent(percent)))
         }),
     ),
     (&["noasync_checkpoint"], Flag(|options| options.async_checkpoint = None)),
@@ -339,11 +337,11 @@ mod tests {
     fn checkpointing_ahead_takes_a_percentage() {
         let parse = |list| MountOptions::parse(list).unwrap().async_checkpoint;
         assert_eq!(parse(""), None);
-        assert_eq!(parse("async_checkpoint"), Some(50));
-        assert_eq!(parse("async_checkpoint=1"), Some(1));
-        assert_eq!(parse("async_checkpoint=99%"), Some(99));
+        assert_eq!(parse("async_checkpoint"), Some(KeepFree::AsNeeded));
+        assert_eq!(parse("async_checkpoint=1"), Some(KeepFree::Percent(1)));
+        assert_eq!(parse("async_checkpoint=99%"), Some(KeepFree::Percent(99)));
         assert_eq!(parse("async_checkpoint=30,noasync_checkpoint"), None);
-        assert_eq!(parse("noasync_checkpoint,async_checkpoint=30"), Some(30));
+        assert_eq!(parse("noasync_checkpoint,async_checkpoint=30"), Some(KeepFree::Percent(30)));
         for bad in
             ["0", "100", "255", "256", "", "%", "5%%", "-1", "+5", "50.0", "half", "0x10", " 5"]
         {

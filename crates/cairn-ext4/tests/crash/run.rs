@@ -47,6 +47,7 @@ pub const CHECKPOINTING: &[&str] = &[
     "noasync_checkpoint,checkpoint_clean=counted",
     "noasync_checkpoint,checkpoint_clean=bail_out",
     "noasync_checkpoint,checkpoint_clean=scan",
+    "async_checkpoint,checkpoint_clean=counted",
     "async_checkpoint=50,checkpoint_clean=counted",
     "async_checkpoint=90,checkpoint_clean=bail_out",
     "async_checkpoint=99,checkpoint_clean=scan",

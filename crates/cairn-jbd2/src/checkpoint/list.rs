@@ -89,6 +89,8 @@ pub(crate) struct CheckpointTransaction {
     heads: BTreeMap<Pba, JournalHead>,
     /// Listed blocks that are not clean.
     unclean: usize,
+    /// Of these, blocks that have not been written.
+    pending: usize,
     /// It had blocks, and none of them was written.
     untouched: bool,
     /// Neighbours in the chain.
@@ -105,7 +107,17 @@ impl CheckpointTransaction {
         heads: BTreeMap<Pba, JournalHead>,
     ) -> Self {
         let (unclean, untouched) = (heads.len(), !heads.is_empty());
-        Self { tid, log_start, log_blocks, heads, unclean, untouched, older: None, newer: None }
+        Self {
+            tid,
+            log_start,
+            log_blocks,
+            heads,
+            unclean,
+            pending: unclean,
+            untouched,
+            older: None,
+            newer: None,
+        }
     }
 }
 
@@ -183,6 +195,7 @@ impl CheckpointList {
         let Some(transaction) = self.get(tid) else { return false };
         let Some(head) = transaction.heads.remove(&pba) else { return false };
         transaction.unclean -= usize::from(head.state != BlockState::Clean);
+        transaction.pending -= usize::from(head.state == BlockState::Pending);
         if transaction.heads.is_empty() {
             self.unlink(tid);
         }
@@ -249,6 +262,7 @@ impl CheckpointList {
             if let Some(transaction) = self.get(tid)
                 && let Some(head) = transaction.heads.get_mut(&pba)
             {
+                transaction.pending -= usize::from(head.state == BlockState::Pending);
                 head.state = BlockState::Written;
                 transaction.untouched = false;
                 self.completions.push_back((pba, tid));
@@ -361,6 +375,13 @@ impl CheckpointList {
     /// Log blocks that an update of the log tail would free.
     pub(crate) fn reclaimable(&self) -> u32 {
         self.reclaimable
+    }
+
+    /// Log blocks of the oldest transactions of which all blocks are written: a flush makes them
+    /// reclaimable.
+    pub(crate) fn written_log_blocks(&self) -> u32 {
+        let written = self.ring.iter().take_while(|transaction| transaction.pending == 0);
+        written.map(|transaction| transaction.log_blocks).fold(0, u32::saturating_add)
     }
 
     /// Takes the reclaimable blocks for an update of the log tail.

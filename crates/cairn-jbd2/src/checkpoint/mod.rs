@@ -11,6 +11,7 @@
 //! transaction leaves the [list], and the log tail stays where it is.
 
 pub(crate) mod daemon;
+pub(crate) mod keep_free;
 pub(crate) mod list;
 pub(crate) mod parts;
 #[cfg(test)]
@@ -37,7 +38,8 @@ enum Checkpointer {
     /// A handle that waits for log space, or the shutdown.
     Waiter,
     /// The daemon. `skip_busy`: it leaves out blocks that a newer transaction will supersede.
-    Daemon { skip_busy: bool },
+    /// `flush`: it flushes, and updates the log tail; otherwise commits do both.
+    Daemon { skip_busy: bool, flush: bool },
 }
 
 /// Result of an attempt to checkpoint.
@@ -120,10 +122,19 @@ impl Journal {
             if !state.checkpointing.try_begin() {
                 return Ok(Outcome::Busy);
             }
+            if matches!(who, Checkpointer::Daemon { .. }) {
+                let allocated = state.log.allocated();
+                state.checkpointing.pace.begin_round(allocated);
+            }
         }
         let started = self.runtime.monotonic();
         let done = self.do_checkpoint(log_blocks, who);
-        self.state.lock().checkpointing.end();
+        {
+            let mut state = self.state.lock();
+            state.checkpointing.end();
+            let allocated = state.log.allocated();
+            state.checkpointing.pace.end_round(allocated);
+        }
         let took = self.runtime.monotonic().saturating_sub(started);
         self.stats.checkpoint_ns.add(nanoseconds(took));
         tracing::debug!(
@@ -147,7 +158,7 @@ impl Journal {
             let list = &state.checkpointing.list;
             let across = state.checkpointing.parts.contains(CheckpointParts::ACROSS);
             let log_blocks = if across { log_blocks.saturating_sub(list.reclaimable()) } else { 1 };
-            let skip_busy = who == Checkpointer::Daemon { skip_busy: true };
+            let skip_busy = matches!(who, Checkpointer::Daemon { skip_busy: true, .. });
             let chosen =
                 list.choose(log_blocks, |pba| skip_busy && state.is_in_newer_transaction(pba));
             self.stats.left_out.add(chosen.left_out as u64);
@@ -157,6 +168,9 @@ impl Journal {
         chosen.sort_unstable_by_key(|(pba, _)| *pba);
         for chunk in chosen.chunks(if across { CHUNK } else { SMALL_CHUNK }) {
             self.write_chunk(chunk, who)?;
+        }
+        if matches!(who, Checkpointer::Daemon { flush: false, .. }) {
+            return Ok(if some { Outcome::Progress } else { Outcome::NothingToDo });
         }
         self.flush_checkpoint()?;
         let updated = self.update_log_tail()?;

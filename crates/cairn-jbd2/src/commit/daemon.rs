@@ -11,6 +11,8 @@ use crate::journal::Journal;
 
 /// A postponed commit is due again after this long.
 const POSTPONED: Duration = Duration::from_secs(1);
+/// A handle that waits longer than this for the daemon commits itself.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The daemon's body. It does not keep the journal in memory.
 pub(crate) struct CommitDaemon(Weak<Journal>);
@@ -42,10 +44,27 @@ impl Journal {
         self.commit_wake.notify();
     }
 
+    /// Asks the commit daemon to commit a full transaction, and waits until handles can join the
+    /// next one. The commit goes on meanwhile. False if the daemon has not begun it for long.
+    pub(crate) fn close_full(&self, tid: Tid) -> bool {
+        {
+            let now = self.runtime.monotonic();
+            let mut state = self.state.lock();
+            let Some(running) = state.running.with_tid(tid) else { return true };
+            running.requested_at.get_or_insert(now);
+            (running.commit_requested, running.is_full) = (true, true);
+        }
+        self.commit_wake.notify();
+        self.runtime.wait_until_timeout(&self.changed, PATIENCE, &mut || {
+            let mut state = self.state.lock();
+            state.aborted.is_some() || state.running.with_tid(tid).is_none()
+        })
+    }
+
     /// The daemon's step.
     fn commit_if_due(&self) -> Progress {
         let now = self.runtime.monotonic();
-        let (tid, due_in) = {
+        let (tid, due_in, is_full) = {
             let mut guard = self.state.lock();
             let state = &mut *guard;
             let aborted = state.aborted.is_some();
@@ -54,12 +73,13 @@ impl Journal {
             };
             let age = now.saturating_sub(running.started);
             let left = state.running.commit_interval.saturating_sub(age);
-            (running.tid, if running.commit_requested { Duration::ZERO } else { left })
+            let due_in = if running.commit_requested { Duration::ZERO } else { left };
+            (running.tid, due_in, running.is_full)
         };
         if due_in > Duration::ZERO {
             return Progress::Idle(Some(due_in));
         }
-        if self.postpones_commits.get().is_some_and(|postpones| postpones()) {
+        if !is_full && self.postpones_commits.get().is_some_and(|postpones| postpones()) {
             return Progress::Idle(Some(POSTPONED));
         }
         // An error has aborted the journal. The next caller gets it.

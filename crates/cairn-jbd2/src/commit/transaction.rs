@@ -81,7 +81,7 @@ impl Journal {
                 );
                 self.state.lock().batching.record(waiters, took);
                 self.finish_commit(frozen, &place);
-                self.update_log_tail_if_worthwhile();
+                self.wake_checkpoint_daemon();
                 Ok(())
             }
             Err(error) => {
@@ -138,12 +138,14 @@ impl Journal {
         let Body { blocks, crc32 } = self.encode_body(frozen);
         let body = u32::try_from(blocks.len()).unwrap_or(u32::MAX);
         let homes = frozen.buffers.iter().map(|frozen| frozen.pba).collect();
+        let now = self.runtime.monotonic();
         let (start, runs, commit_block) = {
             let mut state = self.state.lock();
             let start = state.log.head();
             let runs = state.log.allocate(body);
             let [(commit_block, _), _] = state.log.allocate(1);
             state.committing.write(start, homes);
+            state.checkpointing.pace.committed(body + 1, now);
             (start, runs, commit_block)
         };
         // The checkpoint daemon can work while the commit waits for the device.
@@ -214,8 +216,8 @@ impl Journal {
         Ok(())
     }
 
-    /// Writes the commit block behind a flush. The flush covers file data and checkpoint writes,
-    /// too. Returns the completions of checkpoint writes that it covers.
+    /// Writes the commit block behind a flush. The flush covers file data, checkpoint writes and an
+    /// update of the log tail, too. Returns the completions of checkpoint writes that it covers.
     fn write_commit_block(&self, tid: Tid, block: u32, crc32: u32) -> Result<u64> {
         let now = self.runtime.now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
         let commit = self.layout.commit(tid, now, self.has_transaction_crc32.then_some(crc32));
@@ -231,7 +233,13 @@ impl Journal {
                 .flushing_ns
                 .add(nanoseconds(self.runtime.monotonic().saturating_sub(started)));
         }
-        self.area.write(block, vec![commit.into()], Durability { preflush: true, fua: true })?;
+        let tail = self.begin_tail_update_with_commit()?;
+        let durability = Durability { preflush: true, fua: true };
+        let written = self.area.write(block, vec![commit.into()], durability);
+        if let Some(update) = tail {
+            self.end_tail_update(&update, written.is_ok());
+        }
+        written?;
         Ok(flushed)
     }
 

@@ -25,7 +25,7 @@ use std::sync::Arc;
 use cairn_base::Tid;
 use cairn_block::BlockDevice;
 
-use crate::area::{JournalArea, read_superblock, write_superblock};
+use crate::area::{FORCED, JournalArea, read_superblock, write_superblock};
 use crate::error::{Error, Result};
 use crate::format::superblock::Superblock;
 use crate::home;
@@ -73,7 +73,7 @@ pub fn recover_with(
     // The log may be marked empty only after this flush.
     superblock.start = 0;
     superblock.sequence = recovered.next;
-    write_superblock(area, &superblock)?;
+    write_superblock(area, &superblock, FORCED)?;
     Ok(recovered)
 }
 
@@ -115,7 +115,7 @@ fn replay_until(
 pub fn note_damage(area: &JournalArea) -> Result<()> {
     let mut superblock = read_superblock(area)?;
     superblock.errno = EUCLEAN;
-    write_superblock(area, &superblock)
+    write_superblock(area, &superblock, FORCED)
 }
 
 /// Refuses a log with a block that the volume does not have.

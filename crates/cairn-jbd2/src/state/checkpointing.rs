@@ -10,6 +10,7 @@ use std::collections::HashSet;
 
 use cairn_base::Pba;
 
+use crate::checkpoint::keep_free::{KeepFree, Pace};
 use crate::checkpoint::list::{CheckpointClean, CheckpointList, Cleaned};
 use crate::checkpoint::parts::CheckpointParts;
 
@@ -28,8 +29,12 @@ pub(crate) struct Checkpointing {
     pub(crate) list: CheckpointList,
     /// How checkpointed transactions are found.
     pub(crate) clean_mode: CheckpointClean,
-    /// Percentage of the log that the checkpoint daemon keeps free.
-    pub(crate) async_percent: Option<u8>,
+    /// What the checkpoint daemon keeps free of the log, if there is one.
+    pub(crate) keep_free: Option<KeepFree>,
+    /// How fast the log fills.
+    pub(crate) pace: Pace,
+    /// The daemon has nothing to do before a rest.
+    pub(crate) waits_for_rest: bool,
     /// The parts that are on.
     pub(crate) parts: CheckpointParts,
     stage: Stage,
@@ -41,7 +46,16 @@ impl Checkpointing {
     pub(crate) fn new(clean_mode: CheckpointClean) -> Self {
         let list = CheckpointList::default();
         let parts = CheckpointParts::all();
-        Self { list, clean_mode, async_percent: None, parts, stage: Stage::Idle, mean_length: 0.0 }
+        Self {
+            list,
+            clean_mode,
+            keep_free: None,
+            pace: Pace::default(),
+            waits_for_rest: false,
+            parts,
+            stage: Stage::Idle,
+            mean_length: 0.0,
+        }
     }
 
     /// True if a checkpointer is at work.
@@ -98,10 +112,14 @@ impl Checkpointing {
         self.list.clean(self.clean_mode)
     }
 
-    /// Free blocks of a log of `log_blocks` below which the checkpoint daemon works.
-    pub(crate) fn threshold(&self, log_blocks: u32) -> Option<u32> {
-        let percent = u64::from(self.async_percent?);
-        u32::try_from(u64::from(log_blocks) * percent / 100).ok()
+    /// Free blocks of a log of `log_blocks` below which the checkpoint daemon works; 0 if there is
+    /// none.
+    pub(crate) fn threshold(&self, log_blocks: u32) -> u32 {
+        match self.keep_free {
+            None => 0,
+            Some(keep @ KeepFree::Percent(_)) => keep.most(log_blocks),
+            Some(KeepFree::AsNeeded) => self.pace.least_free(log_blocks),
+        }
     }
 
     /// Adds the present length of the list to the mean, with a weight of an eighth.

@@ -14,6 +14,8 @@ pub(crate) struct LogSpace {
     free: u32,
     /// Fewest blocks that were ever free.
     low_water: u32,
+    /// Blocks allocated so far.
+    allocated: u64,
     /// A superblock with a new tail is being written.
     updating_tail: bool,
 }
@@ -22,7 +24,15 @@ impl LogSpace {
     /// An empty log.
     pub(crate) fn new(first: u32, end: u32) -> Self {
         let blocks = end - first;
-        Self { first, end, head: first, free: blocks, low_water: blocks, updating_tail: false }
+        Self {
+            first,
+            end,
+            head: first,
+            free: blocks,
+            low_water: blocks,
+            allocated: 0,
+            updating_tail: false,
+        }
     }
 
     /// Blocks of the log.
@@ -38,6 +48,11 @@ impl LogSpace {
     /// Fewest blocks that were ever free.
     pub(crate) fn low_water(&self) -> u32 {
         self.low_water
+    }
+
+    /// Blocks allocated so far.
+    pub(crate) fn allocated(&self) -> u64 {
+        self.allocated
     }
 
     /// Next block to be written.
@@ -56,6 +71,7 @@ impl LogSpace {
         let runs = [(self.head, until_end), (self.first, count - until_end)];
         self.free -= count;
         self.low_water = self.low_water.min(self.free);
+        self.allocated += u64::from(count);
         self.head += count;
         if self.head >= self.end {
             self.head = self.first + (self.head - self.end);

@@ -121,7 +121,8 @@ impl Running {
             running.tid
         );
         (running.locked, running.requested_at, running.started) = (false, None, now);
-        (running.revoke_blocks, running.waiters, running.commit_requested) = (0, 0, false);
+        (running.revoke_blocks, running.waiters) = (0, 0);
+        (running.commit_requested, running.is_full) = (false, false);
     }
 
     /// Takes the locked transaction for its commit. `None` if there is none.

@@ -11,7 +11,7 @@ use cairn_block::memory::MemoryDevice;
 use cairn_block::wrap::{Fault, Lasting, Operation, Stats};
 use cairn_block::{BlockDevice, BlockDeviceExt};
 use cairn_cache::block::BufferCache;
-use cairn_jbd2::{Error, Journal, JournalOptions};
+use cairn_jbd2::{Error, Journal, JournalOptions, KeepFree};
 
 use crate::fixture::{
     self, BLOCK, HOME, LOG_BLOCKS, commit_blocks, features, format, open_with, read_home, recovered,
@@ -22,8 +22,12 @@ use crate::watch::Watch;
 
 const INCOMPAT: u32 = features::REVOKE | features::BITS_64 | features::CSUM_V3;
 
-fn ahead(percent: u8) -> JournalOptions {
-    JournalOptions { async_checkpoint: Some(percent), ..JournalOptions::default() }
+fn percent(percent: u8) -> Option<KeepFree> {
+    Some(KeepFree::Percent(percent))
+}
+
+fn ahead(free: u8) -> JournalOptions {
+    JournalOptions { async_checkpoint: percent(free), ..JournalOptions::default() }
 }
 
 fn percent_free(journal: &Journal) -> u32 {
@@ -85,8 +89,8 @@ fn a_new_threshold_counts_at_once_while_it_is_on() {
         "above the threshold nothing is to be done"
     );
     assert_eq!(sim.journal.stats().async_runs.get(), 0);
-    sim.journal.set_async_checkpoint(Some(60)).expect("1 to 99");
-    assert_eq!(sim.journal.async_checkpoint(), Some(60));
+    sim.journal.set_async_checkpoint(percent(60)).expect("1 to 99");
+    assert_eq!(sim.journal.async_checkpoint(), percent(60));
     sim.runtime.run_until_idle();
     assert!(
         (60..80).contains(&percent_free(&sim.journal)),
@@ -99,13 +103,13 @@ fn a_new_threshold_counts_at_once_while_it_is_on() {
 #[test]
 fn a_share_that_cannot_be_kept_free_is_refused_and_changes_nothing() {
     let sim = sim(ahead(30));
-    for percent in [0, 100, 101, 255] {
-        let refused = sim.journal.set_async_checkpoint(Some(percent)).expect_err("out of range");
+    for bad in [0, 100, 101, 255] {
+        let refused = sim.journal.set_async_checkpoint(percent(bad)).expect_err("out of range");
         assert!(refused.to_string().contains("1 to 99"), "{refused}");
-        assert_eq!(sim.journal.async_checkpoint(), Some(30));
+        assert_eq!(sim.journal.async_checkpoint(), percent(30));
         let device: Arc<dyn BlockDevice> = Arc::new(format(INCOMPAT, 0, 1));
-        let opened = open_with(&device, Simulated::new(1), ahead(percent));
-        assert!(matches!(opened, Err(Error::Threshold { percent: told }) if told == percent));
+        let opened = open_with(&device, Simulated::new(1), ahead(bad));
+        assert!(matches!(opened, Err(Error::Threshold { percent: told }) if told == bad));
     }
 }
 
@@ -115,11 +119,11 @@ fn the_daemon_exists_only_while_the_option_is_on() {
     let device: Arc<dyn BlockDevice> = Arc::new(format(INCOMPAT, 0, 1));
     let (_, journal) = open_with(&device, runtime.clone(), JournalOptions::default())
         .expect("an empty journal opens");
-    for (percent, running) in
-        [(None, 0), (Some(50), 1), (Some(20), 1), (None, 0), (None, 0), (Some(99), 1)]
+    for (keep, running) in
+        [(None, 0), (percent(50), 1), (Some(KeepFree::AsNeeded), 1), (None, 0), (percent(99), 1)]
     {
-        journal.set_async_checkpoint(percent).expect("1 to 99");
-        assert_eq!(runtime.running("jbd2-checkpoint"), running, "after {percent:?}");
+        journal.set_async_checkpoint(keep).expect("1 to 99");
+        assert_eq!(runtime.running("jbd2-checkpoint"), running, "after {keep:?}");
     }
     journal.shutdown().expect("the device works");
     assert_eq!(runtime.running("jbd2-checkpoint"), 0, "after the shutdown");
@@ -131,7 +135,7 @@ fn it_goes_on_by_itself_with_one_flush_for_many_transactions() {
     sim.fill(8);
     let transactions = sim.journal.stats().transactions.get();
     let before = sim.stats.snapshot();
-    sim.journal.set_async_checkpoint(Some(95)).expect("1 to 99");
+    sim.journal.set_async_checkpoint(percent(95)).expect("1 to 99");
     // From here on there is no handle and no commit.
     sim.runtime.run_until_idle();
     assert!(percent_free(&sim.journal) >= 95, "{} % free", percent_free(&sim.journal));
@@ -158,7 +162,7 @@ fn a_busy_block_is_left_out_without_waiting_for_its_commit() {
     handle.get_write_access(&buffer).expect("the device works").copy_from_slice(&stamp(7777));
     let before = sim.journal.stats().transactions.get();
     // 70 % is more than half of the threshold: the daemon leaves out busy blocks.
-    sim.journal.set_async_checkpoint(Some(99)).expect("1 to 99");
+    sim.journal.set_async_checkpoint(percent(99)).expect("1 to 99");
     sim.runtime.run_until_idle();
     let stats = sim.journal.stats();
     assert!(
@@ -184,7 +188,7 @@ fn under_pressure_a_busy_block_is_written_as_it_was_committed() {
     let handle = sim.journal.start(1).expect("the device works");
     let buffer = sim.buffers.get(Pba(HOME + 1)).expect("the device works");
     handle.get_write_access(&buffer).expect("the device works").copy_from_slice(&stamp(7777));
-    sim.journal.set_async_checkpoint(Some(90)).expect("1 to 99");
+    sim.journal.set_async_checkpoint(percent(90)).expect("1 to 99");
     sim.runtime.run_until_idle();
     assert!(percent_free(&sim.journal) >= 90, "{} % free", percent_free(&sim.journal));
     assert_eq!(read_home(&*sim.memory, 1), stamp(1), "the committed version, not the newer one");
@@ -206,7 +210,7 @@ fn a_failed_write_keeps_the_transactions_and_stops_the_journal() {
         let tail = memory.read_at(64 * u64::from(BLOCK), 32).expect("memory").to_vec();
         let pending = journal.report().u64("pending_transactions");
         fault.fail(operation, fault.count(operation) + nth, Lasting::Once);
-        journal.set_async_checkpoint(Some(60)).expect("1 to 99");
+        journal.set_async_checkpoint(percent(60)).expect("1 to 99");
         runtime.run_until_idle();
         let reason = journal.aborted().expect("the error stops the journal");
         assert!(reason.contains("injected fault"), "{reason}");
@@ -257,7 +261,7 @@ fn blocks_of_many_transactions_are_written_in_one_sorted_pass() {
             );
         }
     }
-    journal.set_async_checkpoint(Some(99)).expect("1 to 99");
+    journal.set_async_checkpoint(percent(99)).expect("1 to 99");
     runtime.run_until_idle();
     let offsets = watch.offsets.lock().expect("no panic").clone();
     assert!(offsets.len() > 40 && offsets.is_sorted(), "{offsets:?}");
@@ -280,14 +284,14 @@ fn handles_and_commits_go_on_while_the_daemon_waits_for_the_device() {
     let mut next = 1;
     fill(&buffers, &journal, 60, &mut next);
     watch.hold.store(true, SeqCst);
-    journal.set_async_checkpoint(Some(80)).expect("1 to 99");
+    journal.set_async_checkpoint(percent(80)).expect("1 to 99");
     Watch::wait_for(|| watch.held.load(SeqCst) > 0);
     // The device holds every checkpoint write. Commits of the same blocks and of others, a change
     // of the options, and the counters do not wait for it.
     for value in 0..20 {
         commit_blocks(&buffers, &journal, (value..value + 5).chain([1]), value);
     }
-    journal.set_async_checkpoint(Some(70)).expect("1 to 99");
+    journal.set_async_checkpoint(percent(70)).expect("1 to 99");
     assert_eq!(journal.report().u64("checkpoint.async_percent"), Some(70));
     assert_eq!(journal.report().u64("stalls.count"), Some(0));
     watch.release();
@@ -325,7 +329,7 @@ fn there_is_one_checkpointer_at_a_time_whatever_is_switched() {
                         journal.checkpoint(100).expect("the device works");
                     }
                 }
-                journal.set_async_checkpoint(Some(50)).expect("1 to 99");
+                journal.set_async_checkpoint(percent(50)).expect("1 to 99");
             });
         }
     });

@@ -11,7 +11,8 @@ use cairn_block::{BlockDevice, BlockDeviceExt, Bytes};
 use cairn_cache::block::BufferCache;
 use cairn_cache::budget::Budget;
 use cairn_jbd2::{
-    CheckpointClean, CheckpointParts, Journal, JournalArea, JournalOptions, Recovered, recover,
+    CheckpointClean, CheckpointParts, Journal, JournalArea, JournalOptions, KeepFree, Recovered,
+    recover,
 };
 
 pub const BLOCK: u32 = 1024;
@@ -94,18 +95,20 @@ pub fn open_with(
 /// Both checkpoint options in all combinations.
 pub fn modes() -> impl Iterator<Item = JournalOptions> {
     CheckpointClean::ALL.into_iter().flat_map(|checkpoint_clean| {
-        [None, Some(50), Some(90)].map(|async_checkpoint| JournalOptions {
-            checkpoint_clean,
-            async_checkpoint,
-            ..JournalOptions::default()
+        [None, Some(KeepFree::AsNeeded), Some(KeepFree::Percent(90))].map(|async_checkpoint| {
+            JournalOptions { checkpoint_clean, async_checkpoint, ..JournalOptions::default() }
         })
     })
 }
 
 /// Changes both checkpoint options, as a remount does.
 pub fn toggle(journal: &Arc<Journal>, random: &mut fastrand::Rng) {
-    let percent = [None, Some(1), Some(30), Some(50), Some(99)];
-    journal.set_async_checkpoint(percent[random.usize(..percent.len())]).expect("1 to 99");
+    let keep = match random.u8(..6) {
+        0 => None,
+        1 | 2 => Some(KeepFree::AsNeeded),
+        _ => Some(KeepFree::Percent([1, 30, 99][random.usize(..3)])),
+    };
+    journal.set_async_checkpoint(keep).expect("1 to 99");
     journal.set_checkpoint_clean(CheckpointClean::ALL[random.usize(..3)]);
 }
 

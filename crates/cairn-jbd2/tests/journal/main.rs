@@ -9,12 +9,14 @@
 //! | `parts` | what leaving out a part of checkpointing changes | counters |
 //! | `age` | the commit daemon commits by age, and is not woken without need | a virtual clock |
 //! | `ahead` | the checkpoint daemon keeps its promises | counters and contents |
+//! | `as_needed` | under load it frees what is needed | counters and contents |
 //! | `damage` | a damaged log gives an error or a prefix | contents of blocks |
 //! | `judges` | logs are replayed as by e2fsprogs, and e2fsprogs replays ours | e2fsck, debugfs |
 //! | `revokes` | a million revoke records cost three passes over the log | e2fsck |
 
 mod age;
 mod ahead;
+mod as_needed;
 mod contention;
 mod crash;
 mod damage;
