@@ -396,12 +396,14 @@ impl GroupTable {
             return Ok(());
         }
         let per_block = self.layout.block_size.checked_div(self.layout.inode_size).unwrap_or(1);
-        if !desc.flags.contains(GroupFlags::INODE_ZEROED) {
-            for block in opened.div_ceil(per_block)..=index.checked_div(per_block).unwrap_or(0) {
-                let buffer =
-                    handle.create(Pba(desc.inode_table.get().saturating_add(block.into())))?;
-                handle.write(&buffer)?.fill(0);
-            }
+        let last = index.checked_div(per_block).unwrap_or(0);
+        let unused = opened.div_ceil(per_block);
+        // A zeroed table needs no other block, and this one need not be read: no inode of it is in
+        // use.
+        let zeroed = desc.flags.contains(GroupFlags::INODE_ZEROED);
+        for block in if zeroed { unused.max(last) } else { unused }..=last {
+            let buffer = handle.create(Pba(desc.inode_table.get().saturating_add(block.into())))?;
+            handle.write(&buffer)?.fill(0);
         }
         desc.itable_unused = inodes.saturating_sub(index).saturating_sub(1);
         self.store(handle, number, desc)
