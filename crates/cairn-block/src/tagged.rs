@@ -5,9 +5,7 @@
 //! other block is kept whole. So a read returns what was written, and a tag that changed in memory
 //! is found by its checksum. A volume of 32 GiB full of tagged blocks takes some 130 MiB.
 //!
-//! Locking: a leaf lock for each 2 MiB. There is no volatile cache.
-
-use std::collections::HashMap;
+//! Locking: a leaf lock for each 2 MiB, and one for spare memory. There is no volatile cache.
 
 use cairn_base::checksum::crc32c;
 use cairn_base::ranked_lock::{Mutex, Rank};
@@ -177,37 +175,49 @@ impl Kept {
     }
 }
 
+type Whole = Box<[u8; BLOCK]>;
+
+/// Most memory of blocks that are no longer kept whole, for those that will be: 32 MiB.
+const MOST_SPARE: usize = 8192;
+
 #[derive(Default)]
 struct Chunk {
     /// One for each block, or none at all.
     tags: Vec<Kept>,
-    whole: HashMap<u16, Box<[u8]>>,
+    /// One for each block, or none at all.
+    whole: Vec<Option<Whole>>,
 }
 
 impl Chunk {
     /// Keeps a block: of `bytes`, which are [`Kept`] as `kept` if a tag fills them.
-    fn put(&mut self, block: u16, kept: Option<Kept>, bytes: &[u8]) {
-        self.forget(block);
-        match kept {
-            Some(kept) => {
-                if self.tags.is_empty() {
-                    self.tags = vec![Kept::NONE; CHUNK as usize];
-                }
-                self.tags[usize::from(block)] = kept;
+    fn put(&mut self, block: u16, kept: Option<Kept>, bytes: &[u8], spare: &Spare) {
+        let at = usize::from(block);
+        if kept.is_none() && bytes.iter().any(|byte| *byte != 0) {
+            if let Some(kept) = self.tags.get_mut(at) {
+                *kept = Kept::NONE;
             }
-            None if bytes.iter().any(|byte| *byte != 0) => {
-                drop(self.whole.insert(block, bytes.into()))
+            if self.whole.is_empty() {
+                self.whole.resize_with(CHUNK as usize, || None);
             }
-            None => {}
+            let whole = self.whole[at].get_or_insert_with(|| spare.take());
+            whole.copy_from_slice(bytes);
+            return;
+        }
+        self.forget(block, spare);
+        if let Some(kept) = kept {
+            if self.tags.is_empty() {
+                self.tags = vec![Kept::NONE; CHUNK as usize];
+            }
+            self.tags[at] = kept;
         }
     }
 
-    fn forget(&mut self, block: u16) {
+    fn forget(&mut self, block: u16, spare: &Spare) {
         if let Some(kept) = self.tags.get_mut(usize::from(block)) {
             *kept = Kept::NONE;
         }
-        if !self.whole.is_empty() {
-            self.whole.remove(&block);
+        if let Some(whole) = self.whole.get_mut(usize::from(block)).and_then(Option::take) {
+            spare.keep(std::iter::once(whole));
         }
     }
 
@@ -216,12 +226,28 @@ impl Chunk {
         match kept.tag() {
             Some(tag) if tag.sum() != kept.sum => return Err(kept),
             Some(_) => kept.fill(bytes),
-            None => match self.whole.get(&block) {
-                Some(whole) => bytes.copy_from_slice(whole),
-                None => bytes.fill(0),
+            None => match self.whole.get(usize::from(block)) {
+                Some(Some(whole)) => bytes.copy_from_slice(&**whole),
+                _ => bytes.fill(0),
             },
         }
         Ok(())
+    }
+}
+
+/// Memory of blocks that are no longer kept: the next whole ones take it. Memory that the allocator
+/// gives back to the system and takes again costs more than the copy.
+struct Spare(Mutex<Vec<Whole>>);
+
+impl Spare {
+    fn take(&self) -> Whole {
+        self.0.lock().pop().unwrap_or_else(|| Box::new([0; BLOCK]))
+    }
+
+    fn keep(&self, blocks: impl Iterator<Item = Whole>) {
+        let mut kept = self.0.lock();
+        let room = MOST_SPARE.saturating_sub(kept.len());
+        kept.extend(blocks.take(room));
     }
 }
 
@@ -229,6 +255,7 @@ impl Chunk {
 pub struct TaggedMemory {
     geometry: Geometry,
     chunks: Vec<Mutex<Chunk>>,
+    spare: Spare,
 }
 
 impl TaggedMemory {
@@ -250,7 +277,10 @@ impl TaggedMemory {
         let chunks = size.div_ceil(CHUNK * BLOCK_BYTES);
         Self {
             geometry,
-            chunks: (0..chunks).map(|_| Mutex::new(Rank::Leaf, Chunk::default())).collect(),
+            chunks: (0..chunks)
+                .map(|_| Mutex::new_ordered(Rank::Leaf, 0, Chunk::default()))
+                .collect(),
+            spare: Spare(Mutex::new_ordered(Rank::Leaf, 1, Vec::new())),
         }
     }
 
@@ -260,7 +290,7 @@ impl TaggedMemory {
         self.chunks.iter().fold((0, 0), |(whole, tagged), chunk| {
             let chunk = chunk.lock();
             let tags = chunk.tags.iter().filter(|kept| **kept != Kept::NONE).count();
-            (whole + chunk.whole.len() as u64, tagged + tags as u64)
+            (whole + chunk.whole.iter().flatten().count() as u64, tagged + tags as u64)
         })
     }
 
@@ -300,7 +330,7 @@ impl InPlace for TaggedMemory {
         let mut put = |bytes: &[u8]| {
             let kept = Kept::of(bytes);
             let (chunk, within) = self.place(at);
-            chunk.lock().put(within, kept, bytes);
+            chunk.lock().put(within, kept, bytes, &self.spare);
             at += BLOCK_BYTES;
         };
         if bufs.iter().all(|buf| buf.len().is_multiple_of(BLOCK)) {
@@ -317,9 +347,10 @@ impl InPlace for TaggedMemory {
             let mut chunk = chunk.lock();
             let blocks = (CHUNK - u64::from(within)).min((end - at) / BLOCK_BYTES);
             if blocks == CHUNK {
-                *chunk = Chunk::default();
+                let Chunk { whole, .. } = std::mem::take(&mut *chunk);
+                self.spare.keep(whole.into_iter().flatten());
             } else {
-                (within..within + blocks as u16).for_each(|block| chunk.forget(block));
+                (within..within + blocks as u16).for_each(|block| chunk.forget(block, &self.spare));
             }
             at += blocks * BLOCK_BYTES;
         }

@@ -52,7 +52,7 @@ pub use merge::MergeStats;
 pub(crate) use orphans::Orphans;
 pub(crate) use read::Loaded;
 pub use read::load;
-pub(crate) use reason::Reason;
+pub use reason::Reason;
 
 /// The owner of dirty inodes and directory data, which a checkpoint includes.
 pub(crate) trait Hook: Send + Sync {

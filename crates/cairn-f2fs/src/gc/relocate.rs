@@ -189,22 +189,10 @@ fn move_nodes(
     owned: &[Block],
     suspects: &mut Vec<Block>,
 ) -> Result<()> {
-    let mut nids: Vec<Nid> = owned.iter().map(|block| block.owner.nid).collect();
-    store.nodes.load_many(&mut nids)?;
+    let loaded = load_nodes(store, owned)?;
     let _guard = store.operation_lock.lock_all_idle();
     store.operation_lock.check()?;
-    let mut nodes = Vec::with_capacity(owned.len());
-    for block in owned {
-        if store.nat.address(block.owner.nid)? != Some(block.addr) {
-            suspects.push(*block);
-            continue;
-        }
-        let node = store.nodes.get(block.owner.nid)?;
-        cleaner.stats.node_blocks_moved.add(1);
-        // Nodes that were dirty before are not extra: the next checkpoint would have written them.
-        cleaner.stats.node_blocks_extra.add(node.redirty().into());
-        nodes.push(node);
-    }
+    let nodes = present(store, cleaner, owned, &loaded, suspects)?;
     for log in NODE_LOGS {
         let some: Vec<_> = nodes.iter().filter(|node| node.log() == log).cloned().collect();
         let outcome = store.nodes.write_plain(&some);
@@ -225,19 +213,58 @@ fn leave_nodes(
     owned: &[Block],
     suspects: &mut Vec<Block>,
 ) -> Result<()> {
-    let mut nids: Vec<Nid> = owned.iter().map(|block| block.owner.nid).collect();
-    store.nodes.load_many(&mut nids)?;
+    let loaded = load_nodes(store, owned)?;
     let _inside = store.operation_lock.lock_op()?;
-    for block in owned {
-        if store.nat.address(block.owner.nid)? != Some(block.addr) {
+    let nodes = present(store, cleaner, owned, &loaded, suspects)?;
+    nodes.iter().for_each(Node::redirty);
+    Ok(())
+}
+
+/// The nodes of these blocks, as far as they exist.
+fn load_nodes(store: &Store, owned: &[Block]) -> Result<Vec<Option<Arc<Node>>>> {
+    let peek = |block: &Block| store.nodes.peek(block.owner.nid);
+    let mut found: Vec<_> = owned.iter().map(peek).collect();
+    let missing = || owned.iter().zip(&found).filter(|(_, node)| node.is_none());
+    let mut nids: Vec<Nid> = missing().map(|(block, _)| block.owner.nid).collect();
+    if !nids.is_empty() {
+        store.nodes.load_many(&mut nids)?;
+        for (block, node) in owned.iter().zip(&mut found).filter(|(_, node)| node.is_none()) {
+            *node = peek(block);
+        }
+    }
+    Ok(found)
+}
+
+/// The nodes that are still at these blocks. The caller holds the operation lock and will write
+/// them.
+fn present(
+    store: &Store,
+    cleaner: &Cleaner,
+    owned: &[Block],
+    loaded: &[Option<Arc<Node>>],
+    suspects: &mut Vec<Block>,
+) -> Result<Vec<Arc<Node>>> {
+    let (mut nodes, mut extra) = (Vec::with_capacity(owned.len()), 0);
+    for (block, loaded) in owned.iter().zip(loaded) {
+        let node = match loaded {
+            Some(node) if !node.is_retired() => node.clone(),
+            _ if store.nat.address(block.owner.nid)? != Some(block.addr) => {
+                suspects.push(*block);
+                continue;
+            }
+            _ => store.nodes.get(block.owner.nid)?,
+        };
+        if node.address() != block.addr {
             suspects.push(*block);
             continue;
         }
-        let extra = store.nodes.get(block.owner.nid)?.redirty();
-        cleaner.stats.node_blocks_moved.add(1);
-        cleaner.stats.node_blocks_extra.add(extra.into());
+        // Nodes that were dirty before are not extra: the next checkpoint would have written them.
+        extra += u64::from(!node.is_dirty());
+        nodes.push(node);
     }
-    Ok(())
+    cleaner.stats.node_blocks_moved.add(nodes.len() as u64);
+    cleaner.stats.node_blocks_extra.add(extra);
+    Ok(nodes)
 }
 
 /// Copies data blocks to the cold log. False if it has no room.
@@ -250,10 +277,12 @@ fn move_data(
 ) -> Result<bool> {
     let mut live = Vec::with_capacity(owned.len());
     for piece in owned.chunks(PIECE) {
-        let mut nids: Vec<Nid> = piece.iter().map(|block| block.owner.nid).collect();
-        store.nodes.load_many(&mut nids)?;
-        for block in piece {
-            match find(store, block.addr, block.owner)? {
+        for (block, node) in piece.iter().zip(load_nodes(store, piece)?) {
+            let found = match node {
+                Some(node) => pointer(store, block.addr, block.owner, node)?,
+                None => find(store, block.addr, block.owner)?,
+            };
+            match found {
                 Some(found) => live.push(found),
                 None => suspects.push(*block),
             }
@@ -400,11 +429,15 @@ pub(crate) fn find(store: &Store, addr: BlockAddr, owner: Owner) -> Result<Optio
         None if store.nat.lookup(owner.nid)?.is_free() => return Ok(None),
         None => store.nodes.get(owner.nid)?,
     };
+    pointer(store, addr, owner, node)
+}
+
+/// The pointer to a data block in this node, if there is one.
+fn pointer(store: &Store, addr: BlockAddr, owner: Owner, node: Arc<Node>) -> Result<Option<Live>> {
     let slot = usize::from(owner.ofs_in_node);
-    let image = node.image();
     let at = match node.kind() {
         NodeKind::Inode => {
-            let record = Record::decode(&image, node.ino(), store.layout.features)?;
+            let record = Record::decode(&node.image(), node.ino(), store.layout.features)?;
             if slot >= record.address_slots() as usize {
                 return Ok(None);
             }
@@ -414,7 +447,5 @@ pub(crate) fn find(store: &Store, addr: BlockAddr, owner: Owner) -> Result<Optio
         _ => return Ok(None),
     };
     debug_assert!(at + 4 <= BLOCK_SIZE);
-    let word = image.get(at..at + 4).and_then(|bytes| bytes.first_chunk::<4>());
-    let points = word.is_some_and(|word| u32::from_le_bytes(*word) == addr.get());
-    Ok(points.then_some(Live { addr, owner, node, at }))
+    Ok(node.says(at, addr).then_some(Live { addr, owner, node, at }))
 }

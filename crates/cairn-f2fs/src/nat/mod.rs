@@ -283,6 +283,19 @@ impl Nat {
         state.changed.insert(nid, entry);
     }
 
+    /// As [`Nat::set`], for several nodes.
+    ///
+    /// # Panics
+    /// There can be no node at one of the addresses.
+    pub(crate) fn set_all(&self, entries: &[(Nid, NatEntry)]) {
+        let mut state = self.state.lock();
+        for (nid, entry) in entries {
+            assert!(self.layout.in_main(entry.block_addr), "nid {nid} at {}", entry.block_addr);
+            state.free.forget(*nid);
+            state.changed.insert(*nid, *entry);
+        }
+    }
+
     /// Removes a node's entry. The nid can be allocated again after a checkpoint. Returns the
     /// node's address; `None` if it never had one: then the nid stays allocated until
     /// [`Nat::give_back`].

@@ -197,15 +197,13 @@ impl Node {
         true
     }
 
-    /// Makes the unchanged node dirty, so that it gets a new address. False if it was dirty
-    /// already, or was removed. The caller holds the operation lock.
-    pub(crate) fn redirty(self: &Arc<Self>) -> bool {
+    /// Makes the unchanged node dirty, so that it gets a new address, unless it was removed. The
+    /// caller holds the operation lock.
+    pub(crate) fn redirty(self: &Arc<Self>) {
         let _image = self.image.write();
-        let clean = !self.is_retired() && !self.is_dirty();
-        if clean {
+        if !self.is_retired() {
             self.mark_dirty();
         }
-        clean
     }
 
     /// Marks the node as dirty. The caller has locked the image.
@@ -218,8 +216,9 @@ impl Node {
     /// Write access for the write to the device, which makes the node clean.
     pub(super) fn begin_write(&self) -> NodeGuard<'_> {
         let image = self.image.write();
-        self.dirty.store(false, Relaxed);
-        self.list.lock().remove(&(self.ino, self.nid));
+        if self.dirty.swap(false, Relaxed) {
+            self.list.lock().remove(&(self.ino, self.nid));
+        }
         NodeGuard { image }
     }
 

@@ -62,9 +62,9 @@ impl Nodes {
         Ok(())
     }
 
-    /// Gives nodes their addresses without marks, as [`Nodes::write`] does, and adds them to
-    /// `writes`. A checkpoint does so with all dirty nodes. They stay in memory as long as the
-    /// result does. The caller reports when they are written ([`Nodes::written`]).
+    /// Gives nodes their addresses without marks, and adds them to `writes`. A checkpoint does so
+    /// with all dirty nodes. They stay in memory as long as the result does. The caller holds the
+    /// operation lock exclusively, and reports when they are written ([`Nodes::written`]).
     ///
     /// # Errors
     /// No segment has room: the volume must stop.
@@ -77,9 +77,8 @@ impl Nodes {
         let number = *order;
         *order += 1;
         self.chain.in_flight.lock().batches.insert(number);
-        let marked: Vec<_> = nodes.iter().map(|node| (node.clone(), Marks::empty())).collect();
         let placed = PlacedNodes { number, _nodes: nodes.to_vec() };
-        match self.place_all(&marked, writes) {
+        match self.place_together(nodes, writes) {
             Ok(()) => Ok(placed),
             Err(error) => {
                 drop(order);
@@ -95,14 +94,21 @@ impl Nodes {
         let _reported = self.chain.finish(placed.number, good, false);
     }
 
-    /// Writes nodes without marks, a bounded number at a time.
+    /// Writes nodes without marks, a bounded number at a time. The caller holds the operation lock
+    /// exclusively.
     ///
     /// # Errors
     /// As [`Nodes::write`].
     pub(crate) fn write_plain(&self, nodes: &[Arc<Node>]) -> Result<()> {
         nodes.chunks(BATCH).try_for_each(|part| {
-            let part: Vec<_> = part.iter().map(|node| (node.clone(), Marks::empty())).collect();
-            self.write(&part)
+            let mut writes = Writes::new();
+            let placed = self.place_plain(part, &mut writes)?;
+            let outcome = writes.write(&*self.device);
+            let number = placed.number;
+            drop(placed);
+            let chain = self.chain.finish(number, outcome.is_ok(), false);
+            outcome?;
+            chain.map(drop)
         })
     }
 
@@ -143,6 +149,63 @@ impl Nodes {
             self.stats.written.add(1);
             self.stats.marked.add(u64::from(marks.contains(Marks::FSYNC)));
         }
+        Ok(())
+    }
+
+    /// Gives nodes that no other thread can change their addresses, many at a time. The caller
+    /// holds the chain, and the operation lock exclusively.
+    fn place_together(&self, nodes: &[Arc<Node>], writes: &mut Writes) -> Result<()> {
+        let live: Vec<&Arc<Node>> = nodes.iter().filter(|node| !node.is_retired()).collect();
+        for run in live.chunk_by(|one, next| one.log() == next.log()) {
+            let owner =
+                |node: &&Arc<Node>| segment::Owner { nid: node.nid(), ..Default::default() };
+            let owners: Vec<_> = run.iter().map(owner).collect();
+            let mut at = 0;
+            while at < run.len() {
+                let placed = self.room().segments.place(run[0].log(), &owners[at..])?;
+                self.fill_places(&run[at..at + placed.count], placed, writes)?;
+                at += placed.count;
+            }
+        }
+        Ok(())
+    }
+
+    /// Seals nodes for the blocks that they were given.
+    fn fill_places(
+        &self,
+        nodes: &[&Arc<Node>],
+        placed: segment::Placed,
+        writes: &mut Writes,
+    ) -> Result<()> {
+        let (first, end) = (placed.address.get(), placed.address.get() + nodes.len() as u32);
+        let mut entries = Vec::with_capacity(nodes.len());
+        let mut freed = Vec::with_capacity(nodes.len());
+        for (addr, node) in (first..end).zip(nodes) {
+            let mut image = node.begin_write();
+            let next = if addr + 1 < end { BlockAddr(addr + 1) } else { placed.next };
+            let footer = NodeFooter {
+                nid: node.nid(),
+                ino: node.ino(),
+                marks: file_mark(node),
+                offset: node.offset(),
+                cp_ver: self.version(),
+                next_blkaddr: next,
+            };
+            seal(&mut image, &footer, node.kind(), &self.layout);
+            writes.push(BlockAddr(addr).pba(), Bytes::from_owner(image.pin()));
+            let block_addr = BlockAddr(addr);
+            entries.push((
+                node.nid(),
+                NatEntry { version: node.version(), ino: node.ino(), block_addr },
+            ));
+            if node.address() != BlockAddr::NULL {
+                freed.push(node.address());
+            }
+            node.set_address(block_addr);
+        }
+        self.nat.set_all(&entries);
+        self.room().segments.invalidate_all(&mut freed)?;
+        self.stats.written.add(nodes.len() as u64);
         Ok(())
     }
 

@@ -221,7 +221,7 @@ impl Segments {
     /// Sections without a valid block, without one freed since the last checkpoint, and without a
     /// log.
     #[must_use]
-    pub(crate) fn free_sections(&self) -> u32 {
+    pub fn free_sections(&self) -> u32 {
         self.state.lock().table.free.free_sections()
     }
 
@@ -233,7 +233,7 @@ impl Segments {
 
     /// Segments that the next checkpoint makes free.
     #[must_use]
-    pub(crate) fn prefree_segments(&self) -> u32 {
+    pub fn prefree_segments(&self) -> u32 {
         let state = self.state.lock();
         state.table.free_segment_count() - state.table.free.free_segments()
     }

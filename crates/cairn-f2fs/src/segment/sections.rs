@@ -103,7 +103,7 @@ impl Segments {
 
     /// Sections that hold valid blocks: those of data, those of nodes.
     #[must_use]
-    pub(crate) fn sections_in_use(&self) -> (u32, u32) {
+    pub fn sections_in_use(&self) -> (u32, u32) {
         let state = self.state.lock();
         let used = state.table.sections().iter().filter(|counts| counts.valid > 0);
         used.fold((0, 0), |(data, nodes), counts| match counts.nodes * 2 > counts.valid {
