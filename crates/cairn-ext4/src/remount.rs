@@ -84,7 +84,9 @@ fn check(mount: &MountState, old: &MountOptions, new: &MountOptions) -> Result<(
     if old.read_only && !new.read_only {
         check_may_write(mount)?;
     }
-    if old.async_checkpoint != new.async_checkpoint && !new.read_only {
+    let checkpointing =
+        |options: &MountOptions| (options.async_checkpoint, options.async_checkpoint_asked);
+    if checkpointing(old) != checkpointing(new) && !new.read_only {
         let reason =
             mount.read_only_reason().filter(|_| mount.stop_cause() != Some(StopCause::Asked));
         new.check_journal(has_journal(mount), reason.as_deref())?;

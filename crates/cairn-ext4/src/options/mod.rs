@@ -46,9 +46,11 @@ pub struct MountOptions {
     pub buffered: BufferedMode,
     /// Largest folio in bytes (`max_folio=SIZE`).
     pub max_folio: usize,
-    /// What a daemon keeps free of the journal (`async_checkpoint[=PERCENT]`). With `None` the
-    /// journal is checkpointed when it is full (`noasync_checkpoint`).
+    /// What a daemon keeps free of the journal, if there is one (`async_checkpoint[=PERCENT]`). With
+    /// `None` the journal is checkpointed when it is full (`noasync_checkpoint`).
     pub async_checkpoint: Option<KeepFree>,
+    /// The option was given, so that it is an error if there is no journal to be written.
+    pub(crate) async_checkpoint_asked: bool,
     /// What to do about damage (`errors=continue|remount-ro|panic`); `None`: the superblock's
     /// setting.
     pub on_damage: Option<OnDamage>,
@@ -76,7 +78,8 @@ impl Default for MountOptions {
             minix_df: false,
             buffered: BufferedMode::Extents,
             max_folio: MAX_FOLIO,
-            async_checkpoint: None,
+            async_checkpoint: Some(KeepFree::AsNeeded),
+            async_checkpoint_asked: false,
             on_damage: None,
             reserved_uid: None,
             reserved_gid: None,
@@ -127,11 +130,16 @@ impl MountOptions {
         Ok(options)
     }
 
+    fn set_async_checkpoint(&mut self, keep: Option<KeepFree>) {
+        self.async_checkpoint = keep;
+        self.async_checkpoint_asked = keep.is_some();
+    }
+
     /// Checks options that need a writable journal. `journal`: the volume has one; `read_only`: why
     /// nothing is written.
     pub(crate) fn check_journal(&self, journal: bool, read_only: Option<&str>) -> Result<()> {
         let why_not = match (journal, read_only) {
-            _ if self.async_checkpoint.is_none() => return Ok(()),
+            _ if !self.async_checkpoint_asked => return Ok(()),
             (false, _) => "the volume has no journal",
             (true, Some(reason)) => reason,
             (true, None) => return Ok(()),
@@ -205,15 +213,15 @@ const SETTINGS: &[Setting<MountOptions, Error>] = &[
             parse_max_folio(value).map(|size| options.max_folio = size).map_err(Error::Option)
         }),
     ),
-    (&["async_checkpoint"], Flag(|options| options.async_checkpoint = Some(KeepFree::AsNeeded))),
+    (&["async_checkpoint"], Flag(|options| options.set_async_checkpoint(Some(KeepFree::AsNeeded)))),
     (
         &["async_checkpoint"],
         Value("PERCENT", |options, _, value| {
             parse_percent(value)
-                .map(|percent| options.async_checkpoint = Some(KeepFree::Percent(percent)))
+                .map(|percent| options.set_async_checkpoint(Some(KeepFree::Percent(percent))))
         }),
     ),
-    (&["noasync_checkpoint"], Flag(|options| options.async_checkpoint = None)),
+    (&["noasync_checkpoint"], Flag(|options| options.set_async_checkpoint(None))),
     (
         &["checkpoint_clean"],
         Value("counted|bail_out|scan", |options, _, value| {
@@ -336,7 +344,7 @@ mod tests {
     #[test]
     fn checkpointing_ahead_takes_a_percentage() {
         let parse = |list| MountOptions::parse(list).unwrap().async_checkpoint;
-        assert_eq!(parse(""), None);
+        assert_eq!(parse(""), Some(KeepFree::AsNeeded));
         assert_eq!(parse("async_checkpoint"), Some(KeepFree::AsNeeded));
         assert_eq!(parse("async_checkpoint=1"), Some(KeepFree::Percent(1)));
         assert_eq!(parse("async_checkpoint=99%"), Some(KeepFree::Percent(99)));

@@ -43,6 +43,11 @@ fn a_volume_without_a_journal_refuses_to_checkpoint_ahead_and_goes_on() {
     make_directory(&fs, "still");
     fs.unmount().unwrap();
     judge(&device);
+    // The default has no effect on it, but it cannot be asked for.
+    let fs = open(device.clone(), "").unwrap();
+    fs.remount("noatime").unwrap();
+    assert!(fs.remount("async_checkpoint").unwrap_err().to_string().contains("has no journal"));
+    fs.unmount().unwrap();
 }
 
 #[test]
@@ -58,7 +63,7 @@ fn a_volume_that_cannot_be_written_refuses_to_checkpoint_ahead() {
 #[test]
 fn every_transition_takes_effect_and_is_reported() {
     let device = volume(16 << 20, &["-t", "ext4", "-b", "1024", "-J", "size=1"]);
-    let fs = open(device.clone(), "async_checkpoint").unwrap();
+    let fs = open(device.clone(), "").unwrap();
     let percent = |fs: &Ext4| fs.report().u64("journal.checkpoint.async_percent").unwrap();
     assert_eq!(percent(&fs), 50);
     let mut number = 0;
