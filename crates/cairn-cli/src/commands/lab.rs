@@ -108,8 +108,9 @@ pub fn run(args: &Args) -> Outcome {
             Failure::new(Status::Failed, format!("lab {}: {error}", experiment.name))
         })?;
         records.push(record);
+        let changes = earlier.as_deref().map(|earlier| changed(earlier, &records));
         if let Some(path) = page {
-            let html = render::html(&records);
+            let html = render::html(&records, changes.as_deref());
             std::fs::write(path, html).map_err(|error| Failure::host(path, &error))?;
         }
         // Each table is shown as soon as it is there.

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use super::markup::escape;
 use super::table::{cells, goal_cells, proposal_cells};
 use super::{chart, drawing, lines, table};
+use crate::compare::Change;
 use crate::experiments;
 use crate::goal::Verdict;
 use crate::record::Record;
@@ -20,9 +21,10 @@ th:first-child, td:first-child, th:nth-child(2), td:nth-child(2) { text-align: l
 svg { width: 100%; height: auto; } code { background: #f1f4f6; padding: 1px 4px; }
 ";
 
-/// Renders a page for a browser: of one result, or of several with a summary.
+/// Renders a page for a browser: of one result, or of several with a summary. `changes`: since an
+/// earlier result.
 #[must_use]
-pub fn html(records: &[Record]) -> String {
+pub fn html(records: &[Record], changes: Option<&[Change]>) -> String {
     let title = match records {
         [record] => escape(&record.experiment),
         _ => "the improvements of the write path".to_owned(),
@@ -35,25 +37,52 @@ pub fn html(records: &[Record]) -> String {
     if records.len() > 1 {
         summary(&mut page, records);
     }
+    if let Some(changes) = changes {
+        changed(&mut page, changes);
+    }
     records.iter().for_each(|record| one(&mut page, record));
     page.push_str("</body>\n</html>\n");
     page
 }
 
-/// How many goals of each result are met.
+/// What was measured where, and how many goals of each result are met.
 fn summary(page: &mut String, records: &[Record]) {
     page.push_str("<h1>The improvements of the write path</h1>\n");
-    let mut lines = vec![["experiment", "question", "goals met"].map(str::to_owned).to_vec()];
+    page.push_str("<ul>\n");
     for record in records {
         let met = record.goals.iter().filter(|goal| goal.verdict == Verdict::Met).count();
         let judged = record
             .goals
             .iter()
-            .filter(|goal| matches!(goal.verdict, Verdict::Met | Verdict::NotMet));
-        let verdict = format!("{met} of {}", judged.count());
-        lines.push(vec![record.experiment.clone(), record.question.clone(), verdict]);
+            .filter(|goal| matches!(goal.verdict, Verdict::Met | Verdict::NotMet))
+            .count();
+        let verdict = match judged {
+            0 => "no verdicts: this scale is too short for them".to_owned(),
+            _ => format!("{met} of {judged} goals are met"),
+        };
+        let name = escape(&record.experiment);
+        let _ = writeln!(
+            page,
+            "<li><a href=\"#{name}\">{name}</a>: {} {verdict}</li>",
+            escape(&record.question)
+        );
     }
-    rows(page, &lines, |_| String::new());
+    page.push_str("</ul>\n");
+    if let Some(record) = records.first() {
+        let _ = writeln!(page, "<p class=\"origin\">{}</p>", escape(&table::machine(record)));
+    }
+}
+
+fn changed(page: &mut String, changes: &[Change]) {
+    if changes.is_empty() {
+        let _ = writeln!(page, "<p>{}</p>", table::UNCHANGED);
+        return;
+    }
+    let _ = writeln!(page, "<h2>{}</h2>", table::CHANGED);
+    rows(page, &table::change_cells(changes), |index| {
+        let better = changes.get(index).is_some_and(|change| change.better);
+        format!(" class=\"{}\"", if better { "met" } else { "not-met" })
+    });
 }
 
 fn one(page: &mut String, record: &Record) {
@@ -65,7 +94,7 @@ fn one(page: &mut String, record: &Record) {
         escape(&table::origin(record)),
     );
     if let Some(about) = experiments::find(&record.experiment).and_then(|found| found.about) {
-        page.push_str("<ul>\n");
+        page.push_str("<h2>How it works</h2>\n<ul>\n");
         for line in about.lines {
             let _ = writeln!(page, "<li>{}</li>", escape(line));
         }

@@ -40,10 +40,21 @@ pub fn text(record: &Record) -> String {
 
 /// The machine, the version and the command.
 pub(super) fn origin(record: &Record) -> String {
+    format!(
+        "{}; {}; {} repetitions, {:.0} s; {}",
+        machine(record),
+        record.started,
+        record.repetitions,
+        record.seconds,
+        record.command,
+    )
+}
+
+/// The machine and the version.
+pub(super) fn machine(record: &Record) -> String {
     let machine = &record.machine;
     format!(
-        "{}, {} cores, {} MiB, Linux {}, load {:.1}; cairn {} ({} build); {}; {} repetitions, \
-         {:.0} s; {}",
+        "{}, {} cores, {} MiB, Linux {}, load {:.1}; cairn {} ({} build)",
         machine.cpu,
         machine.cores,
         machine.memory_bytes >> 20,
@@ -51,10 +62,6 @@ pub(super) fn origin(record: &Record) -> String {
         machine.load,
         record.version,
         record.build,
-        record.started,
-        record.repetitions,
-        record.seconds,
-        record.command,
     )
 }
 
@@ -121,8 +128,16 @@ pub(super) fn proposal_cells(proposal: &[Proposed]) -> Vec<Vec<String>> {
 #[must_use]
 pub fn changes(found: &[Change]) -> String {
     if found.is_empty() {
-        return "\nNothing changed beyond noise.\n".to_owned();
+        return format!("\n{UNCHANGED}\n");
     }
+    format!("\n{CHANGED}\n\n{}", grid(&change_cells(found)))
+}
+
+pub(super) const UNCHANGED: &str = "Nothing changed beyond noise.";
+pub(super) const CHANGED: &str = "Changed since the earlier result";
+
+/// The columns of a list of changes.
+pub(super) fn change_cells(found: &[Change]) -> Vec<Vec<String>> {
     let headings =
         ["experiment", "work", "subject", "figure", "before", "after", "÷", "99 % of noise", ""];
     let mut lines = vec![headings.map(str::to_owned).to_vec()];
@@ -142,7 +157,7 @@ pub fn changes(found: &[Change]) -> String {
             if change.better { "better" } else { "worse" }.to_owned(),
         ]);
     }
-    format!("\nChanged since the earlier result\n\n{}", grid(&lines))
+    lines
 }
 
 /// A Markdown table with aligned columns. The first line is the heading; numbers are flush right.

@@ -87,7 +87,7 @@ fn check_entities(text: &str) {
 
 #[test]
 fn the_page_is_well_formed_and_complete() {
-    let page = super::html(&[record()]);
+    let page = super::html(&[record()], None);
     let texts = parse(&page);
     let has = |wanted: &str| texts.iter().any(|text| text.contains(wanted));
     for wanted in [
@@ -104,7 +104,7 @@ fn the_page_is_well_formed_and_complete() {
 
 #[test]
 fn the_page_needs_nothing_from_outside() {
-    let page = super::html(&[record()]);
+    let page = super::html(&[record()], None);
     needs_nothing_from_outside(&page);
 }
 
@@ -124,7 +124,7 @@ fn one_page_explains_all_improvements() {
         .map(|experiment| Record { experiment: experiment.name.into(), ..record() })
         .collect();
     assert_eq!(records.len(), 5);
-    let page = super::html(&records);
+    let page = super::html(&records, None);
     let texts = parse(&page);
     needs_nothing_from_outside(&page);
     let has = |wanted: &str| texts.iter().any(|text| text.contains(wanted));
@@ -142,6 +142,35 @@ fn one_page_explains_all_improvements() {
         }
     }
     assert!(has("1 of 2") && has("2.87"), "goals met, and the proposal's figure");
+    assert!(texts.iter().filter(|text| text.contains("C&A")).count() > 5, "the machine");
+    assert_eq!(page.matches("<svg").count(), 10, "a drawing and a chart for each");
+    // A quick run has no verdicts.
+    let unjudged = |record: Record| Record {
+        goals: record.goals.into_iter().map(Goal::without_verdict).collect(),
+        ..record
+    };
+    let page = super::html(&records.into_iter().map(unjudged).collect::<Vec<_>>(), None);
+    assert!(page.contains("no verdicts") && !page.contains("goals are met"));
+}
+
+#[test]
+fn the_page_says_what_changed() {
+    let (old, mut new) = (record(), record());
+    let same = crate::compare::changes(&old, &new);
+    let page = super::html(std::slice::from_ref(&old), Some(&same));
+    assert!(parse(&page).iter().any(|text| text.contains("Nothing changed beyond noise")));
+    for row in &mut new.sections[0].rows {
+        for spread in row.values.values_mut() {
+            let doubled: Vec<f64> = spread.samples.iter().map(|sample| 2.0 * sample).collect();
+            *spread = crate::statistics::Spread::of(&doubled).unwrap();
+        }
+    }
+    let changes = crate::compare::changes(&old, &new);
+    let page = super::html(&[new], Some(&changes));
+    let texts = parse(&page);
+    let has = |wanted: &str| texts.iter().any(|text| text == wanted);
+    assert!(has("Changed since the earlier result") && has("better") && has("worse"));
+    assert!(has("8,642"), "{texts:?}");
 }
 
 #[test]
