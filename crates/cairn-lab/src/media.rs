@@ -81,6 +81,8 @@ struct Queue {
     busy_until: Duration,
     /// Time spent serving.
     busy: Duration,
+    /// Bytes written.
+    written: u64,
     /// Where the last writes ended, newest last.
     ends: VecDeque<u64>,
 }
@@ -96,8 +98,12 @@ pub(crate) struct OnMedium {
 
 impl OnMedium {
     pub(crate) fn new(inner: Arc<dyn BlockDevice>, medium: Medium, clock: Arc<dyn Clock>) -> Self {
-        let queue =
-            Queue { busy_until: Duration::ZERO, busy: Duration::ZERO, ends: VecDeque::new() };
+        let queue = Queue {
+            busy_until: Duration::ZERO,
+            busy: Duration::ZERO,
+            written: 0,
+            ends: VecDeque::new(),
+        };
         let queue = Mutex::new(Rank::Leaf, queue);
         Self { inner, medium, clock, queue, is_over: AtomicBool::new(false) }
     }
@@ -110,6 +116,11 @@ impl OnMedium {
     /// Time that was spent serving requests.
     pub(crate) fn busy(&self) -> Duration {
         self.queue.lock().busy
+    }
+
+    /// Bytes that were written.
+    pub(crate) fn written(&self) -> u64 {
+        self.queue.lock().written
     }
 
     fn serve(&self, cost: impl FnOnce(&mut Queue) -> Duration) {
@@ -142,6 +153,7 @@ impl Medium {
                 } else {
                     self.random
                 };
+                queue.written += bytes;
                 first + self.sequential * blocks(bytes).saturating_sub(1)
             }
             Request::Discard { .. } | Request::WriteZeroes { .. } => Duration::ZERO,

@@ -59,6 +59,9 @@ pub struct Args {
     /// Commit with so many listed transactions, while checkpoint-clean counts the instructions.
     #[arg(long, hide = true, value_name = "LISTED")]
     counted_commits: Option<u32>,
+    /// Write checkpoints with so many files in memory, while other-formats counts the instructions.
+    #[arg(long, hide = true, value_name = "FILES")]
+    counted_checkpoints: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
@@ -83,9 +86,13 @@ impl From<Size> for Scale {
 /// # Errors
 /// There is no such experiment, it fails, or the report cannot be written.
 pub fn run(args: &Args) -> Outcome {
-    if let Some(listed) = args.counted_commits {
-        return cairn_lab::commits_to_be_counted(listed)
-            .map_err(|error| Failure::new(Status::Failed, format!("lab: {error}")));
+    let counted = match (args.counted_commits, args.counted_checkpoints) {
+        (Some(listed), _) => Some(cairn_lab::commits_to_be_counted(listed)),
+        (None, Some(files)) => Some(cairn_lab::checkpoints_to_be_counted(files)),
+        (None, None) => None,
+    };
+    if let Some(done) = counted {
+        return done.map_err(|error| Failure::new(Status::Failed, format!("lab: {error}")));
     }
     let Some(name) = args.experiment.as_deref().filter(|name| *name != "list") else {
         return list(args.json);

@@ -7,6 +7,7 @@ mod checkpoint_merge;
 mod gc_victim;
 mod mount;
 mod ops;
+mod other_formats;
 
 use crate::error::Result;
 use crate::experiment::Experiment;
@@ -24,6 +25,7 @@ pub fn all() -> &'static [Experiment] {
         async_checkpoint::media::EXPERIMENT,
         mount::EXPERIMENT,
         ops::EXPERIMENT,
+        other_formats::EXPERIMENT,
     ];
     ALL
 }
@@ -41,4 +43,13 @@ pub fn find(name: &str) -> Option<&'static Experiment> {
 /// The journal failed, or no process waits to count.
 pub fn commits_to_be_counted(listed: u32) -> Result<()> {
     checkpoint_clean::commits_to_be_counted(listed)
+}
+
+/// Checkpoints of F2FS with so many files in memory, for `other-formats`, which counts their
+/// instructions from another process.
+///
+/// # Errors
+/// The volume failed, or no process waits to count.
+pub fn checkpoints_to_be_counted(files: u32) -> Result<()> {
+    other_formats::checkpoints_to_be_counted(files)
 }

@@ -86,7 +86,7 @@ pub(super) struct Bench {
     disk: Arc<dyn BlockDevice>,
     disk_kind: &'static str,
     sizes: Sizes,
-    _directory: tempfile::TempDir,
+    _directory: Option<tempfile::TempDir>,
 }
 
 impl Bench {
@@ -99,7 +99,16 @@ impl Bench {
             volume::make(device, None)?;
             fill(device, sizes)?;
         }
-        Ok(Self { ramdisk, disk, disk_kind, sizes, _directory: directory })
+        Ok(Self { ramdisk, disk, disk_kind, sizes, _directory: Some(directory) })
+    }
+
+    /// A volume of F2FS in memory.
+    pub(super) fn f2fs(sizes: Sizes) -> Result<Self> {
+        let ramdisk = volume::ramdisk(sizes.device)?;
+        volume::make_f2fs(&ramdisk)?;
+        fill(&ramdisk, sizes)?;
+        let disk = ramdisk.clone();
+        Ok(Self { ramdisk, disk, disk_kind: "none", sizes, _directory: None })
     }
 
     pub(super) fn sizes(&self) -> Sizes {

@@ -8,6 +8,7 @@
 
 mod about;
 mod copy;
+mod f2fs;
 mod goals;
 mod journal;
 mod measure;
@@ -23,7 +24,10 @@ use crate::experiment::{Context, Experiment, Findings};
 use crate::section::{Builder, Metric};
 use measure::{BOUND, Bench, Figures, Sizes};
 use rows::Line;
-use subjects::{LARGE, MEMCPY, PER_BLOCK};
+use subjects::MEMCPY;
+
+pub(super) use f2fs::{ON_F2FS, on_f2fs};
+pub(super) use subjects::{LARGE, PER_BLOCK};
 
 /// The entry in [`crate::experiments`].
 pub(super) const EXPERIMENT: Experiment = Experiment {

@@ -1,8 +1,8 @@
 //! The subjects in this process: two values of an option, and the upper limit of a page cache.
 
 /// The baseline: folios of 4 KiB, and a mapping call for each block.
-pub(super) const PER_BLOCK: &str = "nobuffered_iomap";
+pub(in crate::experiments) const PER_BLOCK: &str = "nobuffered_iomap";
 /// The option under test.
-pub(super) const LARGE: &str = "buffered_iomap";
+pub(in crate::experiments) const LARGE: &str = "buffered_iomap";
 /// Copying into memory that was touched before. No page cache is faster.
 pub(super) const MEMCPY: &str = "memcpy";

@@ -6,9 +6,8 @@
 
 mod goals;
 mod parts;
-mod processors;
-mod rates;
-mod run;
+pub(in crate::experiments) mod rates;
+pub(in crate::experiments) mod run;
 mod subjects;
 
 use cairn_jbd2::CheckpointParts;
@@ -17,8 +16,8 @@ use crate::error::Result;
 use crate::experiment::{Context, Experiment, Findings};
 use crate::fs_mark::{Load, SyncMethod};
 use crate::media::{self, Medium};
+use crate::processors::{CREATE, FSYNC};
 use crate::section::{Builder, Metric};
-use processors::{CREATE, FSYNC};
 use rates::Rates;
 use run::{SEED, run_on};
 use subjects::{

@@ -5,20 +5,20 @@ use std::time::Duration;
 use crate::fs_mark::Marks;
 
 /// The marks of one run, and the growth of its counters.
-pub(super) struct Run {
-    pub(super) marks: Marks,
+pub(in crate::experiments) struct Run {
+    pub(in crate::experiments) marks: Marks,
     /// Time that the device spent serving.
-    pub(super) busy: Duration,
-    pub(super) transactions: f64,
-    pub(super) stalls: f64,
-    pub(super) stall_ms: f64,
+    pub(in crate::experiments) busy: Duration,
+    pub(in crate::experiments) transactions: f64,
+    pub(in crate::experiments) stalls: f64,
+    pub(in crate::experiments) stall_ms: f64,
     /// Metadata blocks logged, and those that a newer version superseded before they were written
     /// home.
-    pub(super) logged: f64,
-    pub(super) superseded: f64,
+    pub(in crate::experiments) logged: f64,
+    pub(in crate::experiments) superseded: f64,
     /// Blocks written home, and the time that checkpoints took.
-    pub(super) written: f64,
-    pub(super) writing_s: f64,
+    pub(in crate::experiments) written: f64,
+    pub(in crate::experiments) writing_s: f64,
 }
 
 impl Run {

@@ -10,20 +10,20 @@ use cairn_ext4::{Ext4, MountOptions};
 use cairn_jbd2::CheckpointParts;
 use cairn_vfs::FileSystem;
 
-use super::processors::Processors;
 use super::rates::Run;
 use crate::clock::{Clock, Model, ModelRuntime};
 use crate::error::{Error, Result};
-use crate::fs_mark::{self, Load, Timing};
+use crate::fs_mark::{self, Load, Step, Timing};
 use crate::media::{Medium, OnMedium};
+use crate::processors::{CREATE, FSYNC, Processors};
 use crate::volume::{self, growth};
 
 const DEVICE: u64 = 2048 << 20;
 /// Random numbers of a volume follow from the repetition, so that two of them differ.
-pub(super) const SEED: u64 = 15;
+pub(in crate::experiments) const SEED: u64 = 15;
 
 /// Does the work with a mount option and these parts of checkpointing.
-pub(super) fn run_on(
+pub(in crate::experiments) fn run_on(
     medium: Medium,
     journal: u64,
     option: &str,
@@ -44,7 +44,12 @@ pub(super) fn run_on(
     volume.set_checkpoint_parts(parts);
     let processors = Processors::new(clock.clone());
     let (before, busy) = (volume.report(), device.busy());
-    let work = |step| processors.work(step);
+    let work = |step| {
+        processors.work(match step {
+            Step::File => CREATE,
+            Step::Sync => FSYNC,
+        })
+    };
     let timing = Timing { clock, before: &work };
     let marks = fs_mark::run_in(&*volume, load, &|_| {}, &timing)?;
     let (after, busy) = (volume.report(), device.busy().saturating_sub(busy));

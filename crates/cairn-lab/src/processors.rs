@@ -6,31 +6,28 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use crate::clock::Clock;
-use crate::fs_mark::Step;
 
 /// Creating and writing a file.
-pub(super) const CREATE: Duration = Duration::from_micros(30);
+pub(crate) const CREATE: Duration = Duration::from_micros(30);
 /// An fsync or sync, without what it waits for.
-pub(super) const FSYNC: Duration = Duration::from_micros(15);
+pub(crate) const FSYNC: Duration = Duration::from_micros(15);
+/// Writing a block.
+pub(crate) const WRITE: Duration = Duration::from_micros(5);
 
 /// Two processors.
-pub(super) struct Processors {
+pub(crate) struct Processors {
     clock: Arc<dyn Clock>,
     /// Until when each is in use.
     busy_until: Mutex<[Duration; 2]>,
 }
 
 impl Processors {
-    pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
+    pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
         Self { clock, busy_until: Mutex::default() }
     }
 
-    /// Returns when one of them has done the work of this step.
-    pub(super) fn work(&self, step: Step) {
-        let cost = match step {
-            Step::File => CREATE,
-            Step::Sync => FSYNC,
-        };
+    /// Returns when one of them has worked for so long.
+    pub(crate) fn work(&self, cost: Duration) {
         let done = {
             let mut both = self.busy_until.lock();
             let first = usize::from(both[1] < both[0]);
@@ -56,7 +53,7 @@ mod tests {
                 let processors = &processors;
                 scope.spawn(move || {
                     let _seated = seat.sit();
-                    processors.work(Step::File);
+                    processors.work(CREATE);
                 });
             }
         });
