@@ -69,7 +69,8 @@ fn metrics() -> Vec<Metric> {
         Metric::lower("nodes_moved", "nodes moved"),
         Metric::lower("checkpoints", "checkpoints"),
         Metric::lower("valid", "victims valid %"),
-        Metric::higher("kblocks_per_s", "1000 blocks/s"),
+        Metric::lower("node_sections", "node sections"),
+        Metric::higher("kblocks_per_s", "1000 blocks/s of a processor"),
     ]
 }
 
@@ -186,7 +187,7 @@ fn notes(setting: &Setting) -> Vec<String> {
          made to be written, SIT, NAT, summaries (SSA), checkpoint packs (CP)."
             .to_owned(),
         "d: mean part of the file that is dirty in memory. victims valid: mean part of a cleaned \
-         section that was still in use."
+         section that was still in use. node sections: those that hold nodes at the end."
             .to_owned(),
         format!(
             "Greedy's floor, data alone: uniform overwrites of {:.2} % of what is neither reserved \

@@ -1,7 +1,7 @@
 //! One measurement: a new volume, its files, the work, and the counts of written blocks.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::Duration;
 
 use cairn_block::wrap::Stats;
 use cairn_f2fs::F2fs;
@@ -22,6 +22,9 @@ pub(super) struct Figures {
     nodes_moved: u64,
     checkpoints: u64,
     valid_percent: f64,
+    /// Sections that hold nodes at the end.
+    node_sections: u32,
+    /// Processor time of this thread, which does all of the work.
     seconds: f64,
 }
 
@@ -44,6 +47,7 @@ impl Figures {
             ("nodes_moved", per_block(self.nodes_moved)),
             ("checkpoints", self.checkpoints as f64),
             ("valid", self.valid_percent),
+            ("node_sections", f64::from(self.node_sections)),
             ("kblocks_per_s", self.device as f64 / self.seconds / 1e3),
         ]
     }
@@ -92,10 +96,11 @@ pub(super) fn measure(
     let (volume, device): (Arc<F2fs>, Arc<Stats>) = setting.make(policy)?;
     let mut files = Prepared::new(&volume, load, setting.file_blocks(fill))?;
     let before = Counts::of(&volume, &device)?;
-    let begin = Instant::now();
+    let begin = processor_time();
     let done = files.run(&volume, load)?;
-    let seconds = begin.elapsed().as_secs_f64();
+    let seconds = (processor_time() - begin).as_secs_f64();
     let after = Counts::of(&volume, &device)?;
+    let node_sections = volume.store().map_or(0, |store| store.segments.sections_in_use().1);
     files.verify(&volume)?;
     let section = {
         let layout = &volume.disk().layout;
@@ -111,6 +116,7 @@ pub(super) fn measure(
         checkpoints: after.checkpoints - before.checkpoints,
         valid_percent: 100.0 * (after.victim_blocks - before.victim_blocks) as f64
             / ((after.victims - before.victims).max(1) * section) as f64,
+        node_sections,
         seconds,
     };
     // The volume counts blocks by class, the device counts all of them: the sums must agree.
@@ -121,6 +127,12 @@ pub(super) fn measure(
         )));
     }
     Ok(figures)
+}
+
+/// Processor time of this thread so far.
+fn processor_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
 fn difference(after: &Written, before: &Written) -> Written {

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use super::load::{Load, Pattern};
 use super::setting::{OVERPROVISION, SEGMENT, Setting};
 use super::subjects::POLICIES;
-use super::{Job, measure_all, metrics};
+use super::{Job, OVERWRITES, measure_all, metrics};
 use crate::error::Result;
 use crate::experiment::{Context, Experiment, Findings};
 use crate::goal::{Goal, Relation, worst};
@@ -30,6 +30,8 @@ pub(in super::super) const SWEEP: Experiment = Experiment {
 const PROPOSED: [f64; 2] = [18.75, 13.3];
 /// Dirty part of the file where it is not what differs.
 const DIRTY: f64 = 0.01;
+/// The same by the number of sections, where gc-victim's scales are compared.
+const DIRTY_BY_SIZE: f64 = 0.005;
 
 /// One table.
 struct Table {
@@ -44,6 +46,8 @@ struct Point {
     at: f64,
     dirty: f64,
     setting: Setting,
+    /// Blocks written, as a multiple of the file's.
+    times: f64,
 }
 
 impl Point {
@@ -52,8 +56,9 @@ impl Point {
     }
 }
 
-fn tables(scale: Scale) -> [Table; 3] {
+fn tables(scale: Scale) -> [Table; 4] {
     let (wide, small) = (scale.pick(254, 1017, 4068), scale.pick(254, 1017, 1017));
+    let times = scale.pick(0.25, 1.0, 1.0);
     let setting = |zones: u32, overprovision, zone: u64| {
         Setting::shaped(zone * SEGMENT, zones / zone as u32, overprovision)
     };
@@ -62,22 +67,29 @@ fn tables(scale: Scale) -> [Table; 3] {
         &[0.0, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0],
         &[0.5, 0.8, 1.0, 1.5, 2.0, 5.0],
     );
-    let over_dirty =
-        |at: &f64| Point { at: *at, dirty: at / 100.0, setting: setting(wide, OVERPROVISION, 1) };
-    let over_provision =
-        |at: &f64| Point { at: *at, dirty: DIRTY, setting: setting(small, *at, 1) };
-    let over_sections = |segments: &u64| Point {
-        at: ((segments * SEGMENT) >> 20) as f64,
-        dirty: DIRTY,
-        setting: setting(small, OVERPROVISION, *segments),
+    let point = |at: f64, dirty: f64, setting: Setting| Point { at, dirty, setting, times };
+    // What greedy writes grows with the time, so the proposal's figure needs its amount of work.
+    let over_dirty = |at: &f64| Point {
+        times: scale.pick(0.25, 2.0, OVERWRITES),
+        ..point(*at, at / 100.0, setting(wide, OVERPROVISION, 1))
+    };
+    let over_provision = |at: &f64| point(*at, DIRTY, setting(small, *at, 1));
+    let over_sections = |segments: &u64| {
+        let size = ((segments * SEGMENT) >> 20) as f64;
+        point(size, DIRTY, setting(wide, OVERPROVISION, *segments))
+    };
+    let over_number = |sections: &u32| Point {
+        times: 2.0 * times,
+        ..point(f64::from(*sections), DIRTY_BY_SIZE, setting(*sections, OVERPROVISION, 1))
     };
     let provisions: &[f64] = match scale {
         Scale::Quick => &[20.0],
         Scale::Default | Scale::Full => &[3.9, 5.0, 7.0, 10.0, 15.0, 20.0],
     };
-    // Nearly half of 31 sections would be the reserve and the open logs, so those of 64 MiB are not
-    // among them.
-    let sections: &[u64] = if scale == Scale::Quick { &[2] } else { &[1, 2, 4, 8, 16] };
+    // Nearly half of 31 sections would be the reserve and the open logs, so those of 64 MiB need
+    // the larger volume.
+    let sections: &[u64] = scale.pick(&[2], &[1, 2, 4, 8, 16], &[1, 2, 4, 8, 16, 32]);
+    let numbers: &[u32] = scale.pick(&[254], &[508, 1017, 2034], &[508, 1017, 2034, 4068]);
     [
         Table {
             id: "dirty",
@@ -97,18 +109,23 @@ fn tables(scale: Scale) -> [Table; 3] {
             heading: "section, MiB",
             points: sections.iter().map(over_sections).collect(),
         },
+        Table {
+            id: "number",
+            title: "WAF over the number of sections of 2 MiB, d = 0.5 %",
+            heading: "sections",
+            points: numbers.iter().map(over_number).collect(),
+        },
     ]
 }
 
 fn run(context: &Context) -> Result<Findings> {
     let tables = tables(context.scale);
-    let times = context.scale.pick(0.25, 1.0, 0.75);
     let mut jobs = Vec::new();
     for table in &tables {
         for point in &table.points {
             let load = Load::Overwrite {
                 pattern: Pattern::Uniform,
-                times,
+                times: point.times,
                 dirty: point.dirty,
                 fsync_every: None,
             };
