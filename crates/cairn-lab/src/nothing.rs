@@ -2,18 +2,25 @@
 //! requests alone.
 //!
 //! It has one directory. A file has a name and a size; writes are dropped, and reads return zeros.
-//! One lock guards names and sizes and is held for look-ups only.
+//! One file can be a device ([`Nothing::with_device`]), which keeps what is written. One lock guards
+//! names and sizes and is held for look-ups only.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use cairn_base::Ino;
 use cairn_base::ranked_lock::{Mutex, Rank};
 use cairn_base::stats::Report;
+use cairn_block::memory::MemoryDevice;
+use cairn_block::{BlockDevice, BlockDeviceExt};
 use cairn_vfs::types::{
     AllocateMode, Attributes, Caller, DirEntry, FileExtent, FileKind, InodeFlags, IoFlags,
     NewInode, OpenMode, RenameMode, Seek, SetAttributes, Timestamp, VolumeStats, XattrMode,
 };
 use cairn_vfs::{Error, FileSystem, Name, Result};
+
+use crate::clock::Real;
+use crate::media::{self, OnMedium};
 
 const ROOT: Ino = Ino(2);
 const BLOCK: u32 = 4096;
@@ -27,10 +34,14 @@ struct Files {
 }
 
 /// A directory of files without contents.
-#[derive(Debug)]
 pub struct Nothing {
     files: Mutex<Files>,
+    /// The device that the first file is.
+    device: Option<Arc<dyn BlockDevice>>,
 }
+
+/// The first file.
+const FIRST: Ino = Ino(ROOT.0 + 1);
 
 impl Nothing {
     /// Creates the files with these names and sizes.
@@ -41,7 +52,22 @@ impl Nothing {
         for (name, size) in files {
             all.add(name.as_bytes(), size);
         }
-        Self { files: Mutex::new(Rank::Leaf, all) }
+        Self { files: Mutex::new(Rank::Leaf, all), device: None }
+    }
+
+    /// The file `data` with this many bytes in memory, which takes the time of storage that people
+    /// have. `None` if there is no medium of this name.
+    #[must_use]
+    pub fn with_device(medium: &str, size: u64) -> Option<Self> {
+        let medium = media::ALL.into_iter().find(|one| one.id == medium)?;
+        let memory: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(size));
+        let paced = OnMedium::new(memory, medium, Arc::new(Real::new()));
+        Some(Self { device: Some(Arc::new(paced)), ..Self::new([("data", size)]) })
+    }
+
+    /// The device, if the file is one.
+    fn device(&self, ino: Ino) -> Option<&Arc<dyn BlockDevice>> {
+        self.device.as_ref().filter(|_| ino == FIRST)
     }
 
     fn attributes(&self, ino: Ino) -> Result<Attributes> {
@@ -89,6 +115,10 @@ fn attributes(ino: Ino, kind: FileKind, size: u64) -> Attributes {
         crtime: None,
         flags: InodeFlags::empty(),
     }
+}
+
+fn io(error: cairn_block::Error) -> Error {
+    Error::Io(Arc::new(error))
 }
 
 const NOT_HERE: Error = Error::Unsupported("nothing is stored here");
@@ -194,17 +224,23 @@ impl FileSystem for Nothing {
     fn read(&self, ino: Ino, offset: u64, buf: &mut [u8], _flags: IoFlags) -> Result<usize> {
         let size = self.attributes(ino)?.size;
         let len = usize::try_from(size.saturating_sub(offset)).unwrap_or(usize::MAX).min(buf.len());
-        buf[..len].fill(0);
+        match self.device(ino) {
+            Some(device) => buf[..len].copy_from_slice(&device.read_at(offset, len).map_err(io)?),
+            None => buf[..len].fill(0),
+        }
         Ok(len)
     }
 
     fn write(&self, ino: Ino, offset: u64, data: &[u8], _flags: IoFlags) -> Result<usize> {
+        if let Some(device) = self.device(ino) {
+            device.write_at(offset, data.to_vec()).map_err(io)?;
+        }
         self.files.lock().grow(ino, offset.saturating_add(data.len() as u64));
         Ok(data.len())
     }
 
-    fn fsync(&self, _ino: Ino, _handle: u64, _data_only: bool) -> Result<()> {
-        Ok(())
+    fn fsync(&self, ino: Ino, _handle: u64, _data_only: bool) -> Result<()> {
+        self.device(ino).map_or(Ok(()), |device| device.flush().map_err(io))
     }
 
     fn allocate(&self, ino: Ino, mode: AllocateMode, offset: u64, len: u64) -> Result<()> {
@@ -300,6 +336,19 @@ impl FileSystem for Nothing {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_that_is_a_device_keeps_what_is_written() {
+        assert!(Nothing::with_device("floppy", 4096).is_none());
+        let paced = Nothing::with_device("nvme", 1 << 20).unwrap();
+        let file = paced.lookup(ROOT, b"data").unwrap();
+        assert_eq!((file.ino, file.size), (FIRST, 1 << 20));
+        assert_eq!(paced.write(FIRST, 8192, &[7; 4096], IoFlags::empty()).unwrap(), 4096);
+        paced.fsync(FIRST, 0, false).unwrap();
+        let mut buf = [0; 6000];
+        assert_eq!(paced.read(FIRST, 8192, &mut buf, IoFlags::empty()).unwrap(), 6000);
+        assert!(buf[..4096] == [7; 4096] && buf[4096..].iter().all(|byte| *byte == 0));
+    }
 
     #[test]
     fn files_have_sizes_and_zeros() {

@@ -13,8 +13,9 @@ use crate::failure::{Failure, Outcome, Status};
 /// Arguments of `serve-nothing`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Example:
+Examples:
   cairn serve-nothing /mnt data=1G
+  cairn serve-nothing /mnt --storage=nvme data=1G
 
 Stays in the foreground until it is unmounted.")]
 pub struct Args {
@@ -30,6 +31,9 @@ pub struct Args {
     /// Use FUSE over io_uring.
     #[arg(long, requires = "requests")]
     ring: bool,
+    /// Keep the one file `data` in memory, and answer as slowly as this storage.
+    #[arg(long, value_name = "STORAGE", conflicts_with = "requests")]
+    storage: Option<String>,
     /// Files that are there at first, as NAME=SIZE.
     #[arg(value_parser = file)]
     files: Vec<(String, u64)>,
@@ -62,9 +66,32 @@ pub fn run(args: &Args) -> Outcome {
         let empty = Empty { requests, keeps: args.keep, ring: args.ring };
         return cairn_fuse::serve_empty(&args.mountpoint, empty).map_err(failed);
     }
+    if let Some(storage) = &args.storage {
+        return serve_storage(args, storage);
+    }
     let nothing = Nothing::new(args.files.iter().map(|(name, size)| (name.as_str(), *size)));
     let filesystem: Arc<dyn FileSystem> = Arc::new(nothing);
     let options = MountOptions { source: "nothing".into(), ..MountOptions::default() };
+    cairn_fuse::mount(filesystem, &args.mountpoint, &options).map_err(failed)?.run().map_err(failed)
+}
+
+/// Serves a file that is as slow as a medium. Each write reaches it at once.
+fn serve_storage(args: &Args, storage: &str) -> Outcome {
+    let wrong = |what: &str| Failure::new(Status::Usage, what.to_owned());
+    let [(name, size)] = &args.files[..] else {
+        return Err(wrong("--storage has one file: give data=SIZE, such as data=1G"));
+    };
+    let device =
+        Nothing::with_device(storage, *size).filter(|_| name == "data").ok_or_else(|| {
+            wrong("--storage is sd-card, emmc, sata-ssd or nvme, and its file is data=SIZE")
+        })?;
+    let options = MountOptions {
+        source: "storage".into(),
+        writeback_cache: false,
+        ..MountOptions::default()
+    };
+    let failed = |error: cairn_fuse::Error| Failure::new(Status::Failed, error.to_string());
+    let filesystem: Arc<dyn FileSystem> = Arc::new(device);
     cairn_fuse::mount(filesystem, &args.mountpoint, &options).map_err(failed)?.run().map_err(failed)
 }
 

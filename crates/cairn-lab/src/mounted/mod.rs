@@ -34,6 +34,9 @@ pub(crate) enum Server {
     /// A tree of names and nothing else, with these options of `serve-nothing`. It does not use the
     /// image.
     Empty { program: PathBuf, options: &'static [&'static str] },
+    /// The file `data` of this many bytes, on storage that people have ([`crate::media`]). It does
+    /// not use the image.
+    Storage { program: PathBuf, medium: &'static str, size: u64 },
 }
 
 /// The servers that this machine can run, and what is missing.
@@ -146,6 +149,11 @@ impl Mounted {
                 empty.arg("serve-nothing").args(options).arg(point);
                 mounted.serve(&mut empty)?;
             }
+            Server::Storage { program, medium, size } => {
+                let mut storage = command(&program);
+                storage.arg("serve-nothing").arg(point).args(["--storage", medium]);
+                mounted.serve(storage.arg(format!("data={size}")))?;
+            }
         }
         mounted.is_mounted = true;
         Ok(mounted)
@@ -165,7 +173,7 @@ impl Mounted {
     pub(crate) fn used(&self) -> Result<Used> {
         let (process, requests, copied) = match &self.server {
             Server::Kernel => return Ok(Used::default()),
-            Server::Fuse2fs | Server::Nothing { .. } => {
+            Server::Fuse2fs | Server::Nothing { .. } | Server::Storage { .. } => {
                 (self.child.as_ref().map(Child::id), None, None)
             }
             Server::Empty { .. } => {
@@ -221,14 +229,15 @@ impl Mounted {
         }
         match &self.server {
             Server::Cairn { program, .. } => run(command(program).arg("umount").arg(&self.point))?,
-            Server::Fuse2fs | Server::Nothing { .. } | Server::Empty { .. }
+            Server::Fuse2fs
+            | Server::Nothing { .. }
+            | Server::Empty { .. }
+            | Server::Storage { .. }
                 if !rustix::process::geteuid().is_root() =>
             {
                 run(command("fusermount3").arg("-u").arg(&self.point))?
             }
-            Server::Kernel | Server::Fuse2fs | Server::Nothing { .. } | Server::Empty { .. } => {
-                run(command("umount").arg(&self.point))?
-            }
+            _ => run(command("umount").arg(&self.point))?,
         };
         if let Some(mut child) = self.child.take() {
             child.wait().map_err(Error::host(&self.point))?;

@@ -12,10 +12,10 @@ pub(super) const ABOUT: About = About {
         "Committed blocks stay in the journal until they are written to their place: the \
          checkpoint.",
         "When the journal is full, every operation waits while somebody checkpoints.",
-        "With async_checkpoint=N, a daemon checkpoints as soon as less than N % of the journal is \
-         free.",
-        "It writes the blocks of many transactions in the order of the device, each block once, \
-         and commits share the move of the journal's tail.",
+        "With async_checkpoint, a daemon keeps free what the next commits need; with =N, N % of \
+         the journal.",
+        "It writes the blocks of many transactions in the order of the device, each block once. \
+         The flush of the next commit covers them, and moves the journal's tail.",
         "As long as it writes faster than the journal fills, no operation waits.",
     ],
     drawing: Drawing {
@@ -25,7 +25,7 @@ pub(super) const ABOUT: About = About {
             Box(1, 3, 60, 4, Cost, "transactions that wait for their checkpoint"),
             Box(64, 3, 16, 4, Cost, "operations wait"),
             Arrow((64, 5), (61, 5)),
-            Text(1, 11, "async_checkpoint=N: N % stays free"),
+            Text(1, 11, "async_checkpoint: enough stays free"),
             Box(1, 12, 30, 4, Plain, "transactions"),
             Box(31, 12, 30, 4, New, "free"),
             Box(64, 12, 16, 4, Plain, "operations"),

@@ -5,6 +5,7 @@
 //! NVMe, and the figures do not depend on this machine.
 
 mod goals;
+mod linux;
 mod parts;
 pub(in crate::experiments) mod rates;
 pub(in crate::experiments) mod run;
@@ -71,6 +72,13 @@ fn run(context: &Context) -> Result<Findings> {
     let parts = parts::measure(context, repetitions)?;
     findings.goals.extend(parts::goals(&parts));
     findings.sections.push(parts);
+    match linux::measure(context, &mut findings.notes) {
+        Ok(section) => findings.sections.extend(section),
+        // The tables of the model are kept.
+        Err(error) => {
+            findings.notes.push(format!("Linux on the same storage: ended early: {error}."));
+        }
+    }
     Ok(findings)
 }
 

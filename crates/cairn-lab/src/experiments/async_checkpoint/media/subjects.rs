@@ -31,7 +31,7 @@ pub(super) fn modes(scale: Scale) -> &'static [SyncMethod] {
 
 /// The model has no noise but the order of threads, so a few repetitions are enough.
 pub(super) fn most_repetitions(scale: Scale) -> usize {
-    scale.pick(2, 1, 2)
+    scale.pick(2, 3, 3)
 }
 
 /// The work of a mode. Modes that commit often get more files, to fill the journal.
