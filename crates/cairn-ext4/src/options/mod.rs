@@ -46,8 +46,8 @@ pub struct MountOptions {
     pub buffered: BufferedMode,
     /// Largest folio in bytes (`max_folio=SIZE`).
     pub max_folio: usize,
-    /// What a daemon keeps free of the journal, if there is one (`async_checkpoint[=PERCENT]`). With
-    /// `None` the journal is checkpointed when it is full (`noasync_checkpoint`).
+    /// What a daemon keeps free of the journal, if there is one (`async_checkpoint[=PERCENT]`).
+    /// With `None` the journal is checkpointed when it is full (`noasync_checkpoint`).
     pub async_checkpoint: Option<KeepFree>,
     /// The option was given, so that it is an error if there is no journal to be written.
     pub(crate) async_checkpoint_asked: bool,

@@ -215,8 +215,7 @@ fn leave_nodes(
 ) -> Result<()> {
     let loaded = load_nodes(store, owned)?;
     let _inside = store.operation_lock.lock_op()?;
-    let nodes = present(store, cleaner, owned, &loaded, suspects)?;
-    nodes.iter().for_each(Node::redirty);
+    present(store, cleaner, owned, &loaded, suspects)?.iter().for_each(Node::redirty);
     Ok(())
 }
 

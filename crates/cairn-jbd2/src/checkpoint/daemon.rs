@@ -202,7 +202,7 @@ fn need(state: &State) -> Need {
     let (blocks, free) = (state.log.blocks(), state.log.free());
     let coming = list.reclaimable().saturating_add(list.written_log_blocks());
     let low = free.saturating_add(coming) < pace.least_free(blocks);
-    match free < pace.urgent(blocks) {
+    match free < pace.urgent() {
         true if low || coming > 0 => Need::Now,
         false if low => Need::Blocks,
         _ => Need::Nothing,

@@ -86,20 +86,18 @@ impl Pace {
 
     /// Free blocks of a log of `log_blocks` with which a round must begin: what is allocated while
     /// it is written, and two transactions each for the commit whose flush covers it and for the
-    /// one that frees its blocks. At most three quarters.
+    /// one that frees its blocks. At most half of the log.
     pub(crate) fn least_free(&self, log_blocks: u32) -> u32 {
-        let commits = self.transaction.saturating_mul(4);
-        self.round_of(log_blocks).saturating_add(commits).min(log_blocks - log_blocks / 4)
-    }
-
-    /// Free blocks that may not last until commits have flushed a round and updated the tail.
-    pub(crate) fn urgent(&self, log_blocks: u32) -> u32 {
-        self.round_of(log_blocks).saturating_add(self.transaction.saturating_mul(2))
-    }
-
-    fn round_of(&self, log_blocks: u32) -> u32 {
         let round = self.round.unwrap_or(log_blocks / 4);
-        SPARE.saturating_add(round).saturating_add(round / 4)
+        let commits = self.transaction.saturating_mul(4);
+        let least = SPARE.saturating_add(round).saturating_add(round / 4).saturating_add(commits);
+        least.min(log_blocks / 2)
+    }
+
+    /// Free blocks that may not last until commits have flushed a round and updated the tail: one
+    /// transaction for each.
+    pub(crate) fn urgent(&self) -> u32 {
+        SPARE.saturating_add(self.transaction.saturating_mul(2))
     }
 
     /// How long it takes until the log rests, if nothing is committed. `running`: a transaction
@@ -131,9 +129,9 @@ mod tests {
         assert_eq!(pace.least_free(1024), SPARE + 70 + 17 + 140);
         pace.end_round(9999);
         assert_eq!(pace.least_free(1024), SPARE + 70 + 17 + 140, "no round has begun");
-        assert_eq!(pace.urgent(1024), SPARE + 70 + 17 + 70);
+        assert_eq!(pace.urgent(), SPARE + 70);
         pace.committed(250, Duration::ZERO);
-        assert_eq!(pace.least_free(1024), 768, "a quarter may be in use");
+        assert_eq!(pace.least_free(1024), 512, "half of it may be in use");
     }
 
     #[test]
