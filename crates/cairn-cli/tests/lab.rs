@@ -80,6 +80,7 @@ fn experiments_are_listed() {
         "gc-sweep",
         "mount",
         "ops",
+        "other-formats",
     ] {
         assert!(stdout.lines().any(|line| line.starts_with(name)), "{stdout}");
     }
@@ -270,6 +271,19 @@ fn a_result_is_compared_with_an_earlier_one() {
     std::fs::write(before, "{}").unwrap();
     let (code, _, stderr) = lab(&[&clean[..], &["--compare", before]].concat());
     assert!(code == 2 && stderr.contains("not a result of `cairn lab"), "{code} {stderr}");
+}
+
+#[test]
+fn other_formats_are_measured() {
+    let record = json(&["other-formats"]);
+    check_structure(&record, "other-formats");
+    let rows = |id| section(&record, id)["rows"].as_array().unwrap().len();
+    assert_eq!((rows("group-commit"), rows("folios"), rows("ahead")), (7 * 2, 21 * 2, 2 * 2));
+    let commits =
+        |subject| median(&record, "group-commit", "16 clients", subject, "commits_per_1000");
+    assert!(commits("gathered") < commits("at once"), "callers share commits");
+    let folios = |option| median(&record, "folios", "cached append 1M", option, "folios_per_mib");
+    assert!(folios("buffered_iomap") * 10.0 < folios("nobuffered_iomap"));
 }
 
 #[test]

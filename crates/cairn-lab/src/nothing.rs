@@ -2,8 +2,8 @@
 //! requests alone.
 //!
 //! It has one directory. A file has a name and a size; writes are dropped, and reads return zeros.
-//! One file can be a device ([`Nothing::with_device`]), which keeps what is written. One lock guards
-//! names and sizes and is held for look-ups only.
+//! One file can be a device ([`Nothing::with_device`]), which keeps what is written. One lock
+//! guards names and sizes and is held for look-ups only.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -26,7 +26,7 @@ const CHECKPOINTS: usize = 3;
 const DEVICE: u64 = 512 << 20;
 
 fn lengths(context: &Context) -> &'static [u32] {
-    context.scale.pick(&[10, 300], &[10, 100, 1000, 10_000], &[10, 100, 1000, 10_000, 30_000])
+    context.scale.pick(&[10], &[100, 1000, 10_000], &[100, 1000, 10_000, 30_000])
 }
 
 fn row(files: u32) -> String {

@@ -16,10 +16,10 @@ pub(super) const AT_ONCE: &str = "at once";
 /// A leader waits for the callers of the last commit.
 pub(super) const GATHERED: &str = "gathered";
 pub(super) const PER_1000: &str = "commits_per_1000";
-pub(super) const NOTE: &str = "Group commit: clients that create, write and fsync a file each, over \
-    and over, on the model of NVMe, a journal that never fills. gathered is how ext4's journal \
-    works here: the first caller waits for those that shared the last commit. A shared commit is \
-    what a merged checkpoint is on F2FS.";
+pub(super) const NOTE: &str = "Group commit: clients that create, write and fsync a file each, \
+    over and over, on the model of NVMe, a journal that never fills. gathered is how ext4's \
+    journal works here: the first caller waits for those that shared the last commit. A shared \
+    commit is what a merged checkpoint is on F2FS.";
 const CLIENTS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
 const JOURNAL: u64 = 1 << 30;
 

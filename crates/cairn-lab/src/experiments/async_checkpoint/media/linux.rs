@@ -60,8 +60,8 @@ pub(super) fn measure(context: &Context, notes: &mut Vec<String>) -> Result<Opti
         }
     }
     notes.push(
-        "Linux on the same storage: a loop device on a file of a FUSE server that takes the time of \
-         the storage; what FUSE and the loop device need comes on top, and counts on NVMe. Its \
+        "Linux on the same storage: a loop device on a file of a FUSE server that takes the time \
+         of the storage; what FUSE and the loop device need comes on top, and counts on NVMe. Its \
          fs_mark is the unmodified program. Cairn works in one process, and the options on and off \
          follow each other."
             .to_owned(),
