@@ -325,7 +325,8 @@ impl PageCache {
         self.kept_by_dirty() > self.share(self.options.dirty_percent)
     }
 
-    /// Counts blocks of `file` that became dirty, of `bytes` bytes. The caller holds a folio's lock.
+    /// Counts blocks of `file` that became dirty, of `bytes` bytes. The caller holds a folio's
+    /// lock.
     pub(crate) fn dirtied(&self, file: &Arc<DirtyFile>, blocks: u64, bytes: u64) {
         let was_over = self.is_over_background();
         self.dirty.add(file, blocks, bytes);

@@ -1,4 +1,4 @@
-//! Changes the size of a volume that nobody has mounted. [`mod@shrink`] makes it smaller.
+//! Changes the size of a volume that nobody has mounted. The module `shrink` makes it smaller.
 //!
 //! Growth has one moment. What comes before it is written behind the end of the volume, where
 //! nothing looks: bitmaps and inode tables of new groups, and their backups. Then one transaction

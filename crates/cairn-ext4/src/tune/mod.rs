@@ -1,7 +1,7 @@
 //! Changes of a volume that nobody has mounted, as tune2fs makes them.
 //!
 //! Most change the superblock alone: one block, written durably, so that a crash leaves the state
-//! before it or behind it. Backups follow. [`mod@journal`] has the exception.
+//! before it or behind it. Backups follow. The module `journal` has the exception.
 
 mod features;
 pub(crate) mod journal;
