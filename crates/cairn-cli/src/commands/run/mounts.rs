@@ -9,6 +9,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, StatVfsMountFlags, statvfs};
+use rustix::io::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MoveMountFlags, OpenTreeFlags,
     UnmountFlags, fsconfig_create, fsconfig_set_string, fsmount, fsopen, mount_remount, move_mount,
@@ -102,8 +103,11 @@ impl Placed {
     }
 
     fn make(&mut self, at: &Path, point: Point) -> io::Result<()> {
-        if fs::metadata(at).is_ok() {
-            return Ok(());
+        match (fs::metadata(at).map(|found| found.is_dir()), point) {
+            (Ok(true), Point::Directory) | (Ok(false), Point::File) => return Ok(()),
+            (Ok(true), Point::File) => return Err(Errno::ISDIR.into()),
+            (Ok(false), Point::Directory) => return Err(Errno::NOTDIR.into()),
+            (Err(_), _) => {}
         }
         let mut missing: Vec<&Path> =
             at.ancestors().skip(1).take_while(|above| fs::metadata(above).is_err()).collect();
