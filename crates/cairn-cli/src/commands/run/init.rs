@@ -32,11 +32,12 @@ pub(super) fn run(Inside { place, args, .. }: &Inside) -> Outcome {
         .map_err(|error| Failure::start("signals cannot be handled", &error, "run again"))?;
     let parts = Parts::take(args)?;
     change_root(place)?;
-    let placed = parts.place(args)?;
-    let status = command(&args.command, &mut supervisor)?;
+    let mut placed = Placed::default();
+    let started = parts.place(args, &mut placed);
+    let ended = started.and_then(|()| command(&args.command, &mut supervisor));
     end_all();
     placed.remove();
-    process::exit(status);
+    process::exit(ended?);
 }
 
 /// What comes from the host.
@@ -80,8 +81,7 @@ impl Parts {
     }
 
     /// Places everything. Only what was asked for must have its place.
-    fn place(&self, args: &Args) -> Outcome<Placed> {
-        let mut placed = Placed::default();
+    fn place(&self, args: &Args, placed: &mut Placed) -> Outcome {
         let warn = |path: &str, done: io::Result<()>| {
             if let Err(error) = done {
                 let image = args.image.image.display();
@@ -91,7 +91,7 @@ impl Parts {
         };
         let directory = Point::Directory;
         warn("/proc", placed.place(&self.processes, Path::new("/proc"), directory));
-        warn("/dev", self.devices.place(&mut placed));
+        warn("/dev", self.devices.place(placed));
         if let Some(system) = &self.system {
             let at = Path::new("/sys");
             let done = placed.place(system, at, directory);
@@ -119,7 +119,7 @@ impl Parts {
                 Failure::start(&what, &error, "give another path of the image")
             })?;
         }
-        Ok(placed)
+        Ok(())
     }
 }
 
