@@ -9,8 +9,8 @@ use clap::CommandFactory;
 
 use crate::support::works;
 
-/// Examples that take minutes, need a device of this host or more than it has, or change it: `umount -a` would end the
-/// mounts of other tests.
+/// Examples that take minutes, need a device of this host or more than it has, or change it:
+/// `umount -a` would end the mounts of other tests.
 const NOT_RUN: &[&str] = &[
     "cairn lab buffered-io",
     "cairn lab async-checkpoint",

@@ -20,9 +20,9 @@ Needs neither root nor a set-user-id program. The command sees the image as its 
 The users of the image are those of /etc/subuid and /etc/subgid, if newuidmap and newgidmap are \
 installed (package uidmap). Otherwise there is one user: all files are shown as root's, and \
 programs that give files away fail.
-The status is that of the command, or 128 and the number of the signal that killed it; 127 if there \
-is no such command, 126 if it cannot be run. When it ends, so do all programs that it has started, \
-and the image is clean.")]
+The status is that of the command, or 128 and the number of the signal that killed it; 127 if \
+there is no such command, 126 if it cannot be run. When it ends, so do all programs that it has \
+started, and the image is clean.")]
 pub struct Args {
     /// Change nothing on the image.
     #[arg(long, conflicts_with = "ephemeral")]

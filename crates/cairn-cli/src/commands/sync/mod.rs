@@ -32,8 +32,8 @@ Examples:
   cairn sync images/rootfs.tar files/ disk.img
   cairn sync --dry-run -v rootfs/ 'disk.img#2'
 
-Afterwards the image holds what cairn build would put into a new one: what is not in the sources is \
-removed, unless --keep is given. What is equal is not written: a second run changes no byte. \
+Afterwards the image holds what cairn build would put into a new one: what is not in the sources \
+is removed, unless --keep is given. What is equal is not written: a second run changes no byte. \
 Contents of files are compared, unless --quick is given. A file gets its new contents at once: a \
 failure leaves the old ones, except where there is no room for both, and in files with several \
 names.")]
