@@ -104,7 +104,10 @@ impl Failure {
             E::IsDirectory => (Status::Failed, Some("name a file")),
             E::NotFound => (Status::Failed, Some("check the name; `cairn ls` lists a directory")),
             E::NotEmpty => (Status::Failed, Some("remove what is in it first")),
-            E::NoSpace => (Status::Failed, Some("remove something, or make a larger image")),
+            E::NoSpace => (
+                Status::Failed,
+                Some("remove something, or make a larger image (cairn resize, cairn build)"),
+            ),
             _ => (Status::Failed, None),
         };
         let advice = advice.map_or(String::new(), |advice| format!(": {advice}"));

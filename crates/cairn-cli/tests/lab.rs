@@ -38,8 +38,8 @@ fn median(record: &Value, id: &str, row: &str, subject: &str, metric: &str) -> f
     value.as_f64().unwrap_or_else(|| panic!("{row}, {subject}: no {metric}"))
 }
 
-/// Every figure has as many samples as there were repetitions, in order and finite; every goal has
-/// a verdict.
+/// Every figure has a sample of each repetition, or one if it takes long, in order and finite; every
+/// goal has a verdict.
 fn check_structure(record: &Value, experiment: &str) {
     assert_eq!(record["schema"], 1);
     assert_eq!(record["experiment"], experiment);
@@ -56,7 +56,8 @@ fn check_structure(record: &Value, experiment: &str) {
                 let figure = |key: &str| spread[key].as_f64().unwrap();
                 let order = ["min", "q1", "median", "q3", "max"].map(figure);
                 assert!(order.is_sorted() && order[0] >= 0.0, "{row} {name}");
-                assert_eq!(spread["samples"].as_array().unwrap().len(), 2, "{row} {name}");
+                let samples = spread["samples"].as_array().unwrap().len();
+                assert!((1..=2).contains(&samples), "{row} {name}");
             }
         }
     }

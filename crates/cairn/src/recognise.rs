@@ -38,7 +38,7 @@ const SIGNATURES: &[(Place, &[u8], &str, &str)] = &[
         Start(0),
         &[0x3a, 0xff, 0x26, 0xed],
         "an Android sparse image",
-        "convert it first: simg2img IMAGE disk.raw",
+        "convert it first: cairn unsparse IMAGE disk.raw",
     ),
     (Start(0), &[0x1f, 0x8b], "gzip-compressed data", "unpack it first: gzip -dc IMAGE > disk.raw"),
     (
@@ -61,13 +61,7 @@ const SIGNATURES: &[(Place, &[u8], &str, &str)] = &[
         "unpack it first: lz4 -dc IMAGE > disk.raw",
     ),
     (Start(0), b"PK\x03\x04", "a zip archive", "unpack it first: unzip IMAGE"),
-    (
-        Start(257),
-        b"ustar",
-        "a tar archive",
-        "unpack it, and make an image of it: cairn mkfs --size 1G disk.img; cairn put disk.img \
-         DIRECTORY/. /",
-    ),
+    (Start(257), b"ustar", "a tar archive", "make an image of it: cairn build disk.img IMAGE"),
     (
         Start(32_769),
         b"CD001",

@@ -113,6 +113,25 @@ impl Stream {
         if bytes.len() == len { Ok(bytes) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
     }
 
+    /// Reads the rest. True if all of it is zeros.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub(crate) fn is_zero_to_the_end(&mut self) -> io::Result<bool> {
+        let mut buffer = vec![0; 1 << 16];
+        loop {
+            let count = match self.read(&mut buffer) {
+                Ok(0) => return Ok(true),
+                Ok(count) => count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            };
+            if buffer.get(..count).unwrap_or_default().iter().any(|byte| *byte != 0) {
+                return Ok(false);
+            }
+        }
+    }
+
     /// Reads what is behind the archive, so that a checksum at the end is compared, and the program
     /// that writes into a pipe can end.
     ///

@@ -206,7 +206,7 @@ impl Place {
         let given_back = existing
             .filter(|found| found.links == 1)
             .map_or(0, |found| found.sectors.saturating_mul(512));
-        let room = room(fs).map_err(|error| self.failed(&error))?.saturating_add(given_back);
+        let room = room_with(fs, given_back).map_err(|error| self.failed(&error))?;
         if !replaces && bytes > room {
             return Err(self.failed(&Error::NoSpace));
         }
@@ -260,8 +260,17 @@ fn has_room(fs: &dyn FileSystem, bytes: u64) -> cairn_vfs::Result<bool> {
     Ok(bytes.saturating_add(bytes / 16) <= room(fs)?)
 }
 
+/// Bytes that are free once this many were given back. While none are free, those may only fill what
+/// the volume keeps for itself.
+pub(super) fn room_with(fs: &dyn FileSystem, given_back: u64) -> cairn_vfs::Result<u64> {
+    Ok(match room(fs)? {
+        0 => 0,
+        free => free.saturating_add(given_back),
+    })
+}
+
 /// Bytes that are free.
-pub(super) fn room(fs: &dyn FileSystem) -> cairn_vfs::Result<u64> {
+fn room(fs: &dyn FileSystem) -> cairn_vfs::Result<u64> {
     let stats = fs.statfs()?;
     Ok(stats.available_blocks.saturating_mul(stats.block_size.into()))
 }

@@ -14,7 +14,7 @@ use cairn_vfs::{
     SetTime, walk,
 };
 
-use super::destination::{Place, directory_there, room};
+use super::destination::{Place, directory_there, room_with};
 use crate::failure::{Failure, Outcome, Status};
 use crate::print;
 use crate::session::shown;
@@ -169,7 +169,7 @@ pub fn overwrite(
     let handle = fs.open(old.ino, OpenMode { write: true, direct: false }).map_err(failed)?;
     let done = (|| {
         let given_back = old.sectors.saturating_mul(512);
-        if contents.bytes > room(fs).map_err(failed)?.saturating_add(given_back) {
+        if contents.bytes > room_with(fs, given_back).map_err(failed)? {
             return Err(failed(Error::NoSpace));
         }
         if old.size > 0 {

@@ -234,7 +234,7 @@ const READ_ONLY_RO_COMPAT: &[(RoCompat, &str)] = &[
     (RoCompat::VERITY, "fs-verity files are not maintained; mount with Linux to write"),
     (
         RoCompat::READONLY,
-        "the volume is marked read-only; remove the mark with `tune2fs -O ^read-only`",
+        "the volume is marked read-only; remove the mark with `cairn tune -O ^read-only`",
     ),
     (RoCompat::SHARED_BLOCKS, "files share blocks; `e2fsck -E unshare_blocks` gives each its own"),
 ];

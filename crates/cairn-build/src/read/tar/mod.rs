@@ -30,6 +30,10 @@ const MAP_MAX: u64 = 1 << 18;
 const WHITEOUT: &[u8] = b".wh.";
 const OPAQUE: &[u8] = b".wh..wh..opq";
 
+/// An image of a filesystem begins with zeros, as an archive without members does.
+const NO_ARCHIVE: &str = "no archive: it begins with zeros, and other data follows: give an image of \
+                          a filesystem as a file, neither compressed nor through a pipe";
+
 /// True if the bytes begin a tar archive.
 pub(super) fn is_tar(start: &[u8]) -> bool {
     let first = start.get(..BLOCK).unwrap_or_default();
@@ -88,8 +92,12 @@ pub(super) fn read(
         local: Extensions::default(),
         is_extended: false,
         last: Vec::new(),
+        is_empty: true,
     };
     tar.members()?;
+    if tar.is_empty && !tar.stream.is_zero_to_the_end().map_err(|error| tar.io(&error))? {
+        return Err(Error::source(source, NO_ARCHIVE));
+    }
     tar.stream.drain().map_err(|error| Error::source(source, broken(&error)))
 }
 
@@ -105,6 +113,8 @@ struct Tar<'a> {
     is_extended: bool,
     /// The last member, for errors.
     last: Vec<u8>,
+    /// No header came before the end mark.
+    is_empty: bool,
 }
 
 impl Tar<'_> {
@@ -131,7 +141,10 @@ impl Tar<'_> {
             })?;
             match header::decode(&block).map_err(|why| self.behind(&why))? {
                 Decoded::Zeros => return Ok(()),
-                Decoded::Header(header) => self.header(*header)?,
+                Decoded::Header(header) => {
+                    self.is_empty = false;
+                    self.header(*header)?;
+                }
             }
         }
     }

@@ -152,7 +152,19 @@ impl Part {
             let why = "fs= and label= go with source=: use -t and -L for the other volume";
             return Err(why.into());
         }
+        if !contents.contains(&true) && self.is_for_firmware() {
+            let why = "a partition of this type holds no root: add file=FILE, its source= or empty";
+            return Err(why.into());
+        }
         Ok(())
+    }
+
+    /// True if boot loaders and firmware read it.
+    fn is_for_firmware(&self) -> bool {
+        let is = |name: &&str| {
+            PartitionKind::parse(name).is_ok_and(|kind| self.kind == Some(KindWish::Is(kind)))
+        };
+        ["esp", "xbootldr", "bios"].iter().any(is)
     }
 
     fn is_swap(&self) -> bool {
@@ -242,6 +254,8 @@ mod tests {
             ("name=\"a", "quote"),
             ("file=a,empty", "exclude"),
             ("fs=ext4", "source="),
+            ("type=esp,size=40M", "file=FILE"),
+            ("type=bios", "empty"),
             ("size=1G,size=2G", "twice"),
         ] {
             let why = parse(text).expect_err(text);
