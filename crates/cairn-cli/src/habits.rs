@@ -16,6 +16,14 @@ pub fn of_option(command: &str, option: &str) -> Option<&'static str> {
         ("mkfs", "-d") => "make and fill the volume in one go: `cairn build IMAGE DIRECTORY/`",
         ("mkfs", "-N" | "-I" | "-E" | "-T" | "-J") => MKE2FS,
         ("mkfs", "-j") => "ext4 and ext3 have a journal, ext2 has none: give -t ext3",
+        ("run", "-i" | "-t" | "--interactive" | "--tty") => {
+            "the command has the terminal of its caller: leave it out"
+        }
+        ("run", "--rm") => "with --ephemeral nothing stays; otherwise changes are the image's",
+        ("run", "-v" | "--volume" | "--mount") => {
+            "--bind SRC:DST shows a file or directory of the host"
+        }
+        ("run", _) => "options of the command follow --: `cairn run IMAGE -- COMMAND`",
         ("mkfs", "-q") => "mkfs prints nothing: leave it out",
         _ => return None,
     })
@@ -30,6 +38,7 @@ pub fn of_surplus(words: &[OsString], surplus: &str) -> Option<String> {
     };
     match *words.get(1)? {
         "shell" => Some(format!("a script follows -f: cairn shell -f {surplus} IMAGE")),
+        "run" => Some(format!("before the command put --: `cairn run IMAGE -- {surplus}`")),
         "mkfs" if valued("-m") => Some(
             "-m takes no number here (it is for zoned f2fs): make the volume, then set what is \
              reserved for root with `cairn tune -m PERCENT IMAGE`"

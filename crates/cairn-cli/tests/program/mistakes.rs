@@ -30,6 +30,26 @@ fn an_image_that_does_not_come_first_is_found() {
     }
 }
 
+/// As for docker(1), chroot(8) and unshare(1).
+#[test]
+fn a_run_is_told_where_its_command_begins() {
+    let dashes = "before the command put --: `cairn run IMAGE -- ls`";
+    for (words, wanted) in [
+        (&["run", "x.img", "ls"][..], dashes),
+        (&["run", "x.img", "ls", "-l"], dashes),
+        (&["run", "x.img", "ls", "--", "-l"], dashes),
+        (&["run", "-it", "x.img", "sh"], "has the terminal of its caller: leave it out"),
+        (&["run", "--rm", "x.img", "sh"], "with --ephemeral nothing stays"),
+        (&["run", "-v", "/a:/b", "x.img", "sh"], "--bind SRC:DST shows a file"),
+        (&["run", "--volume=/a:/b", "x.img", "sh"], "--bind SRC:DST shows a file"),
+        (&["run", "-l", "x.img", "ls"], "options of the command follow --: `cairn run"),
+        (&["run", "x.img"], "cairn run <IMAGE> -- <COMMAND>..."),
+    ] {
+        let said = fails(words, 2);
+        assert!(said.contains(wanted), "{words:?}: {said}");
+    }
+}
+
 #[test]
 fn an_option_of_the_other_format_is_named_with_what_does_the_same() {
     let (dir, image) = in_dir("disk.img");
