@@ -3,7 +3,10 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use crate::failure::{Failure, Outcome};
+use rustix::fs::{Access, AtFlags, CWD, accessat};
+use rustix::io::Errno;
+
+use crate::failure::{Failure, Outcome, Status};
 use crate::session::ImageArg;
 
 /// Arguments of `run`.
@@ -105,6 +108,33 @@ impl Args {
             bind.source = host(&bind.source)?;
         }
         Ok(settled)
+    }
+
+    /// Whether the caller may use the image and its devices as asked. In the namespace this
+    /// process has all capabilities over the caller's files, whatever their modes are.
+    ///
+    /// # Errors
+    /// The mode of one of them forbids it.
+    pub(super) fn check_modes(&self) -> Outcome {
+        let (wanted, verb, advice) = match self.ro || self.ephemeral {
+            true => (Access::READ_OK, "read", "change its mode with `chmod u+r`, or its owner"),
+            false => (
+                Access::WRITE_OK | Access::READ_OK,
+                "write",
+                "give --ro to change nothing or --ephemeral to drop changes, or change its mode \
+                 with `chmod u+rw`",
+            ),
+        };
+        let image = self.image.spec()?.path;
+        for path in std::iter::once(&image).chain(&self.image.devices) {
+            // What else is wrong with it is found when it is opened.
+            if accessat(CWD, path, wanted, AtFlags::EACCESS) == Err(Errno::ACCESS) {
+                let path = path.display();
+                let message = format!("{path}: you may not {verb} the image: {advice}");
+                return Err(Failure::new(Status::NoImage, message));
+            }
+        }
+        Ok(())
     }
 }
 

@@ -58,6 +58,7 @@ const FOREIGN: [&str; 6] = [
 /// The command could not be started, or the volume could not be closed.
 pub fn run(args: &Args) -> Outcome {
     let args = &args.settled()?;
+    args.check_modes()?;
     let place = place(args)?;
     enter_namespaces()?;
     let server = start_server(args, &place)?;

@@ -76,6 +76,39 @@ fn a_run_can_leave_the_image_as_it_was() {
     }
 }
 
+/// In its namespace the run could use all files of its caller.
+#[test]
+fn the_mode_of_the_image_counts() {
+    let root = Root::new(FORMATS[0]);
+    let said = root.script(
+        r#"
+        as_user chmod 444 image
+        run image -- touch /new || { echo "$?"; cat device/said; }
+        run --ephemeral image -- sh -c 'touch /new; echo ephemeral'
+        run --ro image -- echo ro
+        as_user chmod 200 image
+        for option in --ro --ephemeral; do
+            run $option image -- true || { echo "$?"; cat device/said; }
+        done
+        as_user chmod 600 image; chown 0:0 image
+        run image -- true || echo "$?"; chown nobody image"#,
+    );
+    let image = root.image();
+    let image = image.display();
+    let unread = format!(
+        "3\ncairn: {image}: you may not read the image: change its mode with `chmod u+r`, or its \
+         owner"
+    );
+    let expected = format!(
+        "3\ncairn: {image}: you may not write the image: give --ro to change nothing or \
+         --ephemeral to drop changes, or change its mode with `chmod u+rw`\nephemeral\nro\n\
+         {unread}\n{unread}\n3"
+    );
+    assert_eq!(lines(&said), expected);
+    assert_eq!(root.ask(&["ls", "/etc"]), "hosts\n");
+    root.assert_clean();
+}
+
 #[test]
 fn files_of_the_host_are_shown_where_asked() {
     let root = Root::new(FORMATS[0]);
