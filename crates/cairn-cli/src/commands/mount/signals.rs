@@ -60,6 +60,7 @@ pub fn unmount_on_signal(
         freezing,
         mountpoint: session.mountpoint().to_owned(),
         device: session.device().unwrap_or_default().to_owned(),
+        handle: handle.clone(),
     };
     spawn("signals", move || {
         while !signals.is_closed() {
@@ -86,6 +87,7 @@ struct End {
     freezing: Freezing,
     mountpoint: std::path::PathBuf,
     device: String,
+    handle: Handle,
 }
 
 impl End {
@@ -127,7 +129,11 @@ impl End {
         {
             tracing::warn!("the kernel was not asked for its dirty pages: {}", plain(&error));
         }
-        if let Err(error) = self.filesystem.sync() {
+        // If the mount has ended meanwhile, the volume may be closed: that has written everything,
+        // or says why not.
+        if let Err(error) = self.filesystem.sync()
+            && !self.handle.is_closed()
+        {
             tracing::error!("not everything could be written: {error}");
         }
     }

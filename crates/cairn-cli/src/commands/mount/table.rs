@@ -9,6 +9,8 @@ use crate::failure::{Failure, Outcome};
 /// One mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
+    /// The kernel's number for it, unlike those of all other mounts of the system.
+    pub id: String,
     /// Device number, `major:minor`.
     pub device: String,
     /// The user who owns the daemon (`user_id` of a FUSE mount).
@@ -60,7 +62,8 @@ pub fn parse_all(table: &[u8]) -> impl Iterator<Item = Mount> {
 /// `36 35 98:0 /root /point rw,noatime master:1 - type source super-options`
 fn parse(line: &[u8]) -> Option<Mount> {
     let mut fields = line.split(|byte| *byte == b' ');
-    let device = String::from_utf8_lossy(fields.nth(2)?).into_owned();
+    let id = String::from_utf8_lossy(fields.next()?).into_owned();
+    let device = String::from_utf8_lossy(fields.nth(1)?).into_owned();
     let point = unescape(fields.nth(1)?);
     let options = fields.next()?;
     let mut behind = fields.skip_while(|field| *field != b"-").skip(1);
@@ -76,7 +79,7 @@ fn parse(line: &[u8]) -> Option<Mount> {
         digits.parse().ok()
     });
     let owner = owner.unwrap_or(0);
-    Some(Mount { device, owner, point: point.into(), kind, source, read_only, flags })
+    Some(Mount { id, device, owner, point: point.into(), kind, source, read_only, flags })
 }
 
 /// Decodes `\040` and the like, which the table has for blanks and backslashes.

@@ -1,13 +1,17 @@
 //! Finds the programs, loop devices and mounts that keep a mount in use, in `/proc` and `/sys`.
 //!
 //! Nothing on the mount is accessed: its daemon may be busy, stopped or gone. Paths are compared as
-//! texts. Only root sees what other users' processes do.
+//! texts. A file with such a path that is on another mount (the mount covers it, or it is from
+//! another namespace) is no use. Only root sees what other users' processes do.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fmt;
 use std::fs;
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, Mode, OFlags, openat};
 
 use super::table::{self, Mount};
 
@@ -132,7 +136,9 @@ fn process(pid: &str) -> String {
 fn use_by(pid: &str, point: &Path, device: &str) -> Option<User> {
     let base = PathBuf::from(format!("/proc/{pid}"));
     let link = |name: &OsStr| {
-        fs::read_link(base.join(name)).ok().filter(|target| target.starts_with(point))
+        let at = base.join(name);
+        let target = fs::read_link(&at).ok().filter(|target| target.starts_with(point))?;
+        is_on(&at, &base, device).then_some(target)
     };
     let mut held = [("cwd", "works in"), ("root", "has for its root"), ("exe", "runs")].into_iter();
     let held =
@@ -146,6 +152,26 @@ fn use_by(pid: &str, point: &Path, device: &str) -> Option<User> {
     };
     let how = held.or_else(open).or_else(|| mapped(&base, device))?;
     Some(User { who: process(pid), how })
+}
+
+/// Whether a link of `/proc` leads to a mount of the device. True if that cannot be found out.
+fn is_on(link: &Path, process: &Path, device: &str) -> bool {
+    let table = |path: &Path| {
+        let table = fs::read(path.join("mountinfo")).unwrap_or_default();
+        let ours = table::parse_all(&table).filter(|mount| mount.device == device);
+        ours.map(|mount| mount.id).collect::<Vec<_>>()
+    };
+    let ids = [table(Path::new("/proc/self")), table(process)].concat();
+    ids.is_empty() || mount_of(link).is_none_or(|id| ids.contains(&id))
+}
+
+/// The number of the mount that a link of `/proc` leads to.
+fn mount_of(link: &Path) -> Option<String> {
+    // The filesystem does not learn of this descriptor.
+    let file = openat(CWD, link, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let facts = fs::read_to_string(format!("/proc/self/fdinfo/{}", file.as_raw_fd())).ok()?;
+    let id = facts.lines().find_map(|line| line.strip_prefix("mnt_id:"))?;
+    Some(id.trim().to_owned())
 }
 
 /// A file of the mount in the memory of a process: `START-END FLAGS OFFSET MAJ:MIN INODE PATH`.
@@ -203,5 +229,20 @@ mod tests {
                 .iter()
                 .all(|user| !user.who.contains(&format!("process {},", std::process::id())))
         );
+    }
+
+    #[test]
+    fn a_directory_on_another_mount_is_no_use() {
+        let here = std::env::current_dir().unwrap();
+        let table = table::all().unwrap();
+        let device = |point: &str| {
+            let mount = table.iter().rfind(|mount| mount.point == Path::new(point));
+            mount.unwrap().device.clone()
+        };
+        assert_eq!(use_by("self", &here, &device("/proc")), None);
+        let link = Path::new("/proc/self/cwd");
+        assert!(table.iter().any(|mount| Some(&mount.id) == mount_of(link).as_ref()));
+        let proc = Path::new("/proc/self");
+        assert!(is_on(Path::new("/proc/self/cmdline"), proc, &device("/proc")));
     }
 }
