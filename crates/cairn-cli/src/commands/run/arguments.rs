@@ -37,6 +37,9 @@ pub struct Args {
     /// be repeated.
     #[arg(long, value_name = "SRC:DST", value_parser = parse_bind)]
     pub bind: Vec<Bind>,
+    /// As root: trust the command with root's power over this host.
+    #[arg(long)]
+    pub host_root: bool,
     /// The image.
     #[command(flatten)]
     pub image: ImageArg,
@@ -75,6 +78,7 @@ impl Args {
         let mut words = Vec::new();
         words.extend(self.ro.then(|| "--ro".into()));
         words.extend(self.ephemeral.then(|| "--ephemeral".into()));
+        words.extend(self.host_root.then(|| "--host-root".into()));
         for bind in &self.bind {
             let mut word = bind.source.clone().into_os_string();
             word.push(":");

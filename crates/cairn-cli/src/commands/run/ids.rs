@@ -73,6 +73,13 @@ impl Plan {
     }
 }
 
+/// True for root outside of all user namespaces. Its files in /proc/sys and /dev are those of the
+/// host, also for a program that has no capability there.
+fn is_host_root() -> bool {
+    let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    geteuid().is_root() && map.split_whitespace().eq(["0", "0", "4294967295"])
+}
+
 /// A program in PATH, or where only root's PATH leads.
 fn find_program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -129,8 +136,13 @@ impl Mapper {
     /// Starts it.
     ///
     /// # Errors
-    /// The process cannot be started.
-    pub(super) fn start() -> Outcome<Self> {
+    /// Root of the host calls without `host_root`, or the process cannot be started.
+    pub(super) fn start(host_root: bool) -> Outcome<Self> {
+        if !host_root && is_host_root() {
+            let why = "root of this host has its power over the host on the image, too: run it as an \
+                       ordinary user, or trust the command and give --host-root";
+            return Err(Failure::usage(why));
+        }
         let plan = Plan::of_this_user();
         let helper = match &plan {
             Plan::One(_) => None,

@@ -10,6 +10,7 @@ use cairn_base::system_error;
 use nix::sched::{CloneFlags, unshare};
 use rustix::mount::{MountAttrFlags, MountPropagationFlags, mount_change};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process_group, wait};
+use rustix::thread::{CapabilitySet, remove_capability_from_bounding_set};
 
 use super::arguments::{Args, Inside};
 use super::device_files::DeviceFiles;
@@ -128,6 +129,11 @@ fn command(words: &[std::ffi::OsString], supervisor: &mut Supervisor) -> Outcome
     let [program, arguments @ ..] = words else {
         return Err(Failure::usage("no command is named: give one after --"));
     };
+    // With it, the command could make writable what it may only read: the kernel lets who owns the
+    // namespace of a mount change its flags.
+    remove_capability_from_bounding_set(CapabilitySet::SYS_ADMIN).map_err(|error| {
+        Failure::start("a capability cannot be dropped", &error.into(), "see what `dmesg` says")
+    })?;
     match Command::new(program).args(arguments).spawn() {
         Ok(child) => {
             let status = supervisor.wait(Pid::from_child(&child), true, &mut |_| {})?;

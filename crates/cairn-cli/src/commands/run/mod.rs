@@ -60,7 +60,7 @@ pub fn run(args: &Args) -> Outcome {
     let args = &args.settled()?;
     args.check_modes()?;
     let place = place(args)?;
-    enter_namespaces()?;
+    enter_namespaces(args.host_root)?;
     let server = start_server(args, &place)?;
     // Until now a signal ends this process, and the server with it.
     let mut supervisor = Supervisor::start()
@@ -99,8 +99,8 @@ const ALLOW: &str = "root must allow user namespaces: in a container, by its sec
                      kernel.unprivileged_userns_clone=1";
 
 /// Enters a user and a mount namespace in which this process is root.
-fn enter_namespaces() -> Outcome {
-    let mapper = ids::Mapper::start()?;
+fn enter_namespaces(host_root: bool) -> Outcome {
+    let mapper = ids::Mapper::start(host_root)?;
     let flags = CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWIPC;
     unshare(flags).map_err(|error| {
         let advice = match error {
@@ -113,8 +113,9 @@ fn enter_namespaces() -> Outcome {
         Failure::start("no user namespace", &error.into(), advice)
     })?;
     mapper.map()?;
-    let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
-    mount_change("/", private)
+    // What the host unmounts meanwhile goes from here, too. Otherwise it would stay in use.
+    let downstream = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
+    mount_change("/", downstream)
         .map_err(|error| Failure::start("mounts cannot be kept apart", &error.into(), ALLOW))
 }
 

@@ -25,6 +25,10 @@ const FORMATS: [Format; 2] = [Format::Ext4, Format::F2fs];
 const BEGINNING: &str = r#"
 set -eu
 cd "$1"
+# Mounts of other tests would stay in use as long as this namespace.
+for point in $(awk '$1 ~ "^/dev/loop" || $3 ~ "^fuse" { print $2 }' /proc/mounts); do
+    umount -l "$point" 2>/dev/null || :
+done
 mkdir device; mount -t tmpfs -o mode=755 device device
 mknod device/fuse c 10 229; chmod 666 device/fuse; mount --bind device/fuse /dev/fuse
 ids() {
