@@ -17,7 +17,8 @@ use super::device_files::DeviceFiles;
 use super::mounts::{
     HARMLESS, Placed, Point, Unplaced, change_root, fresh, make_read_only, of_host,
 };
-use super::supervise::{Supervisor, status_of};
+use super::supervise::{Event, Supervisor, status_of};
+use super::terminal::Borrowed;
 use crate::failure::{Failure, Outcome, Status};
 use crate::output;
 
@@ -28,14 +29,18 @@ const RESOLVERS: &str = "/etc/resolv.conf";
 ///
 /// # Errors
 /// The root directory cannot be made.
-pub(super) fn run(Inside { place, args, .. }: &Inside) -> Outcome {
+pub(super) fn run(Inside { place, args, .. }: &Inside, takes_terminal: bool) -> Outcome {
     let mut supervisor = Supervisor::start()
         .map_err(|error| Failure::start("signals cannot be handled", &error, "run again"))?;
+    let mut terminal = match takes_terminal.then(Borrowed::take).transpose() {
+        Ok(terminal) => terminal,
+        Err(error) => return Err(Failure::start("no terminal", &error, "run again")),
+    };
     let parts = Parts::take(args)?;
     change_root(place)?;
     let mut placed = Placed::default();
     let started = parts.place(args, &mut placed);
-    let ended = started.and_then(|()| command(&args.command, &mut supervisor));
+    let ended = started.and_then(|()| command(&args.command, &mut supervisor, &mut terminal));
     end_all();
     placed.remove();
     process::exit(ended?);
@@ -125,7 +130,11 @@ impl Parts {
 }
 
 /// Runs the command to its end. Returns its status.
-fn command(words: &[std::ffi::OsString], supervisor: &mut Supervisor) -> Outcome<i32> {
+fn command(
+    words: &[std::ffi::OsString],
+    supervisor: &mut Supervisor,
+    terminal: &mut Option<Borrowed>,
+) -> Outcome<i32> {
     let [program, arguments @ ..] = words else {
         return Err(Failure::usage("no command is named: give one after --"));
     };
@@ -134,9 +143,17 @@ fn command(words: &[std::ffi::OsString], supervisor: &mut Supervisor) -> Outcome
     remove_capability_from_bounding_set(CapabilitySet::SYS_ADMIN).map_err(|error| {
         Failure::start("a capability cannot be dropped", &error.into(), "see what `dmesg` says")
     })?;
-    match Command::new(program).args(arguments).spawn() {
+    let mut command = Command::new(program);
+    if let Some(input) = terminal.as_mut().and_then(|terminal| terminal.input.take()) {
+        command.stdin(input);
+    }
+    match command.args(arguments).spawn() {
         Ok(child) => {
-            let status = supervisor.wait(Pid::from_child(&child), true, &mut |_| {})?;
+            let mut event = |event| match (event, terminal.as_mut()) {
+                (Event::Stopped, Some(terminal)) => terminal.tell_stop(),
+                _ => {}
+            };
+            let status = supervisor.wait(Pid::from_child(&child), true, &mut event)?;
             Ok(status_of(status))
         }
         Err(error) => {

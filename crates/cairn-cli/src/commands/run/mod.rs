@@ -19,6 +19,7 @@ mod mounts;
 pub mod stage;
 mod starting;
 mod supervise;
+mod terminal;
 
 use std::io::Read;
 use std::os::unix::process::CommandExt;
@@ -35,7 +36,8 @@ use crate::commands::mount::daemon::READY;
 use crate::failure::{Failure, Outcome, Status};
 pub use arguments::{Args, Bind};
 use starting::stage;
-use supervise::{Supervisor, status_of};
+use supervise::{Event, Supervisor, status_of};
+use terminal::{Job, Terminal};
 
 /// Where the volume can be mounted until it is the root. Nothing that is needed lies below these.
 const PLACES: [&str; 6] = ["/dev/pts", "/dev/mqueue", "/mnt", "/media", "/srv", "/opt"];
@@ -68,7 +70,12 @@ pub fn run(args: &Args) -> Outcome {
     let server_pid = Pid::from_child(&server);
     let ended = start_init(args, &place).and_then(|init| {
         let mut server_died = false;
-        let status = supervisor.wait(init, true, &mut |pid| server_died |= pid == server_pid)?;
+        let mut event = |event| match (event, &init) {
+            (Event::Other(pid), _) => server_died |= pid == server_pid,
+            (Event::Woken, Init::Job(job)) => job.follow(),
+            _ => {}
+        };
+        let status = supervisor.wait(init.pid(), true, &mut event)?;
         Ok((status_of(status), server_died))
     });
     let server_died = matches!(ended, Ok((_, true)));
@@ -145,20 +152,43 @@ fn start_server(args: &Args, place: &Path) -> Outcome<Child> {
     }
 }
 
+/// The init, which may have the terminal.
+enum Init {
+    /// It is in this process's group.
+    Plain(Pid),
+    /// It is in a group of its own.
+    Job(Job),
+}
+
+impl Init {
+    fn pid(&self) -> Pid {
+        match self {
+            Self::Plain(pid) => *pid,
+            Self::Job(job) => job.init(),
+        }
+    }
+}
+
 /// Starts the init in a namespace of processes.
-fn start_init(args: &Args, place: &Path) -> Outcome<Pid> {
+fn start_init(args: &Args, place: &Path) -> Outcome<Init> {
+    let failed = |error| Failure::start("starting the command", &error, "mount /proc");
+    let terminal = Terminal::of_caller().map_err(failed)?;
     unshare(CloneFlags::CLONE_NEWPID).map_err(|error| {
         let advice = "a kernel with namespaces of processes (CONFIG_PID_NS) is needed";
         Failure::start("no namespace of processes", &error.into(), advice)
     })?;
     let mut command = stage("init");
+    command.args(terminal.as_ref().map(|_| "--terminal"));
     command.arg(process::id().to_string()).arg(place).args(args.words());
     command.env("PATH", PATH).envs([("HOME", "/root"), ("USER", "root"), ("LOGNAME", "root")]);
     for name in FOREIGN {
         command.env_remove(name);
     }
-    let failed = |error| Failure::start("starting the command", &error, "mount /proc");
-    command.spawn().map(|init| Pid::from_child(&init)).map_err(failed)
+    let started = match terminal {
+        Some(terminal) => terminal.start(&mut command).map(Init::Job),
+        None => command.spawn().map(|init| Init::Plain(Pid::from_child(&init))),
+    };
+    started.map_err(failed)
 }
 
 /// Asks the server to end, and waits until the volume is closed.

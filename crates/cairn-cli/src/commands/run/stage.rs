@@ -31,7 +31,18 @@ pub enum Stage {
     /// Open the volume, and serve it.
     Serve(Inside),
     /// Run the command as process 1 of its namespace.
-    Init(Inside),
+    Init(Init),
+}
+
+/// Arguments of the init.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Init {
+    /// Take the terminal; the standard input is a channel to the starter.
+    #[arg(long)]
+    pub terminal: bool,
+    /// Those of all.
+    #[command(flatten)]
+    pub inside: Inside,
 }
 
 /// Runs the process.
@@ -45,9 +56,9 @@ pub fn run(args: &StageArgs) -> Outcome {
             end_with_starter(inside, Signal::TERM)?;
             serve_volume(inside)
         }
-        Stage::Init(inside) => {
+        Stage::Init(Init { terminal, inside }) => {
             end_with_starter(inside, Signal::KILL)?;
-            init::run(inside)
+            init::run(inside, *terminal)
         }
     }
 }

@@ -1,7 +1,7 @@
 //! [`Supervisor`]: waits for children, and passes signals on.
 //!
 //! Only signals that a process has sent are passed on. Those of a terminal (Ctrl-C) reach the
-//! command by themselves, because it is in the same group of processes.
+//! command by themselves, because it is in their group of processes.
 
 use std::io;
 
@@ -19,6 +19,17 @@ use crate::signals::is_ignored;
 const PASSED_ON: [Signal; 6] =
     [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM, Signal::USR1, Signal::USR2];
 
+/// What happens before a child ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Event {
+    /// Another child has ended.
+    Other(Pid),
+    /// The child has stopped.
+    Stopped,
+    /// A signal has come.
+    Woken,
+}
+
 /// The signals of a process that waits for children.
 pub(super) struct Supervisor {
     signals: SignalsInfo<WithOrigin>,
@@ -35,8 +46,8 @@ impl Supervisor {
         Ok(Self { signals: SignalsInfo::new(caught.chain([SIGCHLD]))? })
     }
 
-    /// Waits for a child, and reaps the others, for which `other` is called. Signals are passed on
-    /// to the child, if wanted.
+    /// Waits for a child, and reaps the others, and calls `event`. Signals are passed on to
+    /// the child, if wanted.
     ///
     /// # Errors
     /// The child is not this process's.
@@ -44,13 +55,19 @@ impl Supervisor {
         &mut self,
         child: Pid,
         passes_on: bool,
-        other: &mut dyn FnMut(Pid),
+        event: &mut dyn FnMut(Event),
     ) -> Outcome<WaitStatus> {
         loop {
-            match wait(WaitOptions::NOHANG) {
+            match wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
+                Ok(Some((pid, status))) if status.stopped() => {
+                    if pid == child {
+                        event(Event::Stopped);
+                    }
+                    continue;
+                }
                 Ok(Some((pid, status))) if pid == child => return Ok(status),
                 Ok(Some((pid, _))) => {
-                    other(pid);
+                    event(Event::Other(pid));
                     continue;
                 }
                 Ok(None) | Err(Errno::INTR) => {}
@@ -66,6 +83,7 @@ impl Supervisor {
                     let _ = kill_process(child, signal);
                 }
             }
+            event(Event::Woken);
         }
     }
 }

@@ -1,0 +1,187 @@
+//! The terminal of a run.
+//!
+//! A shell gives the terminal to groups of processes, and back to its own. It cannot name groups
+//! outside its namespace. So the init and the command are a group of their own inside, to which the
+//! starter's group lends the terminal. What the caller's shell expects of the starter's group
+//! remains: when the command stops (Ctrl-Z), the init says so, and the starter stops its own group;
+//! when that goes on (`fg`), so does the command.
+
+use std::fs::File;
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use cairn_base::thread::spawn;
+use nix::sys::signal::{self, SigSet};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+};
+use rustix::process::{
+    Pid, Signal, getpgrp, getpid, kill_current_process_group, kill_process, kill_process_group,
+    test_kill_process_group,
+};
+use rustix::termios::{tcgetpgrp, tcsetpgrp};
+
+/// What passes with the standard input, and when the command stops.
+const BYTE: [u8; 1] = [b'S'];
+
+fn controlling() -> io::Result<File> {
+    File::options().read(true).write(true).open("/dev/tty")
+}
+
+/// Makes a group the foreground, also from the background.
+fn lend(terminal: &File, group: Pid) -> io::Result<()> {
+    let mut blocked = SigSet::empty();
+    blocked.add(signal::Signal::SIGTTOU);
+    let before = SigSet::thread_get_mask()?;
+    blocked.thread_block()?;
+    let lent = tcsetpgrp(terminal, group);
+    before.thread_set_mask()?;
+    Ok(lent?)
+}
+
+/// The starter's side, before the init is there.
+pub(super) struct Terminal {
+    file: File,
+    stopped: Arc<AtomicBool>,
+    /// Becomes the init's standard input.
+    theirs: OwnedFd,
+}
+
+impl Terminal {
+    /// The terminal, if this process is in its foreground. Called before the namespace of processes
+    /// is made: afterwards no thread can be started.
+    ///
+    /// # Errors
+    /// The channel to the init cannot be made.
+    pub(super) fn of_caller() -> io::Result<Option<Self>> {
+        let Ok(file) = controlling() else { return Ok(None) };
+        if !tcgetpgrp(&file).is_ok_and(|foreground| foreground == getpgrp()) {
+            return Ok(None);
+        }
+        let (mut ours, theirs) = UnixStream::pair()?;
+        send(&ours, &io::stdin())?;
+        let stopped = Arc::new(AtomicBool::new(false));
+        let seen = stopped.clone();
+        spawn("stops", move || {
+            while matches!(ours.read(&mut [0; 1]), Ok(1)) {
+                seen.store(true, Ordering::SeqCst);
+                // The supervisor wakes.
+                let _ = kill_process(getpid(), Signal::CHILD);
+            }
+        })?;
+        Ok(Some(Self { file, stopped, theirs: theirs.into() }))
+    }
+
+    /// Starts the init, which takes the terminal.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub(super) fn start(self, command: &mut Command) -> io::Result<Job> {
+        let init = command.process_group(0).stdin(self.theirs).spawn()?;
+        Ok(Job { terminal: self.file, group: Pid::from_child(&init), stopped: self.stopped })
+    }
+}
+
+/// A run that has the terminal. Dropped when the init has ended: takes the terminal back.
+pub(super) struct Job {
+    terminal: File,
+    group: Pid,
+    stopped: Arc<AtomicBool>,
+}
+
+impl Job {
+    /// The init.
+    pub(super) fn init(&self) -> Pid {
+        self.group
+    }
+
+    /// If the command has stopped, stops this process's group, until it goes on. Called by the
+    /// first thread: signals to itself arrive at once.
+    pub(super) fn follow(&self) {
+        if !self.stopped.swap(false, Ordering::SeqCst) {
+            return;
+        }
+        let own = getpgrp();
+        let foreground = tcgetpgrp(&self.terminal);
+        // In the foreground already (`fg` after `bg`), the command only lacks the terminal.
+        if foreground != Ok(own) {
+            if foreground == Ok(self.group) {
+                let _ = lend(&self.terminal, own);
+            }
+            let _ = kill_current_process_group(Signal::TSTP);
+        }
+        // The shell may have it go on in the background.
+        if tcgetpgrp(&self.terminal) == Ok(own) {
+            let _ = lend(&self.terminal, self.group);
+        }
+        let _ = kill_process_group(self.group, Signal::CONT);
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        // If the caller's shell has it, it keeps it.
+        let is_left = match tcgetpgrp(&self.terminal) {
+            Ok(group) => test_kill_process_group(group).is_err(),
+            Err(_) => true,
+        };
+        if is_left {
+            // Without it, the shell takes it by itself.
+            let _ = lend(&self.terminal, getpgrp());
+        }
+    }
+}
+
+/// The init's side.
+pub(super) struct Borrowed {
+    channel: UnixStream,
+    /// The standard input of the command, once.
+    pub(super) input: Option<OwnedFd>,
+}
+
+impl Borrowed {
+    /// Takes the terminal for this process's group.
+    ///
+    /// # Errors
+    /// The starter has ended, or the terminal has.
+    pub(super) fn take() -> io::Result<Self> {
+        let channel = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+        let input = Some(receive(&channel)?);
+        lend(&controlling()?, getpgrp())?;
+        Ok(Self { channel, input })
+    }
+
+    /// The command has stopped.
+    pub(super) fn tell_stop(&mut self) {
+        // Without a starter this process ends.
+        let _ = self.channel.write_all(&BYTE);
+    }
+}
+
+fn send(to: &UnixStream, file: &impl AsFd) -> io::Result<()> {
+    let files = [file.as_fd()];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut rights = SendAncillaryBuffer::new(&mut space);
+    rights.push(SendAncillaryMessage::ScmRights(&files));
+    sendmsg(to, &[IoSlice::new(&BYTE)], &mut rights, SendFlags::empty())?;
+    Ok(())
+}
+
+fn receive(from: &UnixStream) -> io::Result<OwnedFd> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut rights = RecvAncillaryBuffer::new(&mut space);
+    let mut byte = [0; 1];
+    recvmsg(from, &mut [IoSliceMut::new(&mut byte)], &mut rights, RecvFlags::CMSG_CLOEXEC)?;
+    let files = rights.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut files) => files.next(),
+        _ => None,
+    });
+    files.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+}
