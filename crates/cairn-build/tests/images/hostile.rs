@@ -8,7 +8,7 @@ use cairn_testkit::judge;
 use cairn_testkit::place::Place;
 use cairn_testkit::tree::TreeSpec;
 
-use crate::support::{options, refused, seeded, seeds};
+use crate::support::{built, options, refused, seeded, seeds};
 
 /// A member of a tar archive: name, kind, link, size in the header, contents.
 struct Member<'a>(&'a [u8], u8, &'a [u8], u64, &'a [u8]);
@@ -203,5 +203,22 @@ fn truncated_and_damaged_archives() {
                 assert_eq!(same, 0, "{name}: bit {bit} changed the tree");
             }
         }
+    }
+}
+
+/// An image begins with zeros, as the end mark of an archive. `build` made an empty volume of it.
+#[test]
+fn a_compressed_image_is_no_empty_archive() {
+    for format in [Format::Ext4, Format::F2fs] {
+        let place = Place::new();
+        let at = |name: &str| place.path().join(name);
+        std::fs::create_dir(at("tree")).unwrap();
+        std::fs::write(at("tree/file"), "contents").unwrap();
+        let tree = format!("{}/", at("tree").display());
+        built(format, &at("image"), &[&tree]);
+        judge::run("gzip", ["-k".as_ref(), at("image").as_os_str()]);
+        let said = refused(format, &at("new"), &[at("image.gz").to_str().unwrap()]);
+        assert!(said.contains("give an image of a filesystem as a file"), "{said}");
+        assert!(!at("new").exists());
     }
 }

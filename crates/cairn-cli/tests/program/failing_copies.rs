@@ -234,3 +234,29 @@ fn an_image_is_not_copied_into_itself() {
     assert_eq!((said.lines().count(), works(&["ls", &image, "/d/sub"])), (2, "beside\n".into()));
     judge::assert_clean(Path::new(&image));
 }
+
+/// On a full volume the blocks of an old file only fill what the volume keeps for itself.
+#[test]
+fn a_full_image_keeps_the_old_contents() {
+    for format in ["ext4", "f2fs"] {
+        let (dir, image) = in_dir("full.img");
+        let tree = dir.path().join("tree");
+        std::fs::create_dir(&tree).unwrap();
+        for number in 0..200 {
+            std::fs::write(tree.join(format!("{number}")), vec![1; 30_000]).unwrap();
+        }
+        let source = format!("{}/", tree.display());
+        works(&["build", "-t", format, &image, &source]);
+        for number in 0..5 {
+            std::fs::write(tree.join(format!("{number}")), vec![2; 30_000]).unwrap();
+        }
+        let new = tree.join("0");
+        cairn(&["put", &image, new.to_str().unwrap(), "/0"]);
+        cairn(&["sync", &source, &image]);
+        for number in 0..5 {
+            let found = works(&["cat", &image, &format!("/{number}")]);
+            let whole = [1_u8, 2].map(|byte| String::from_utf8(vec![byte; 30_000]).unwrap());
+            assert!(whole.contains(&found), "{format}: /{number} has {} bytes", found.len());
+        }
+    }
+}

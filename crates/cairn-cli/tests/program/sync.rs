@@ -141,3 +141,17 @@ fn what_cannot_be_done_is_said() {
     assert_eq!(works(&["cat", &image, "/bytes"]), "cytes\n");
     judge::assert_clean(Path::new(&image));
 }
+
+/// A run that was killed when all was written leaves a journal to replay. The next run finds nothing
+/// to change.
+#[test]
+fn an_image_that_needs_recovery_is_clean_afterwards() {
+    let place = trees("ext4");
+    let at = |name: &str| format!("{}/{name}", place.path().display());
+    let (image, source) = (at("image"), at("b/"));
+    works(&["sync", &source, &image]);
+    judge::run("debugfs", ["-w", "-R", "feature needs_recovery", &image]);
+    assert!(works(&["info", &image]).contains("needs recovery"));
+    works(&["sync", &source, &image]);
+    check("ext4", &image);
+}

@@ -43,6 +43,15 @@ impl Info {
             Self::F2fs(_) => Format::F2fs,
         }
     }
+
+    /// What was found: "clean", "needs recovery" and others.
+    #[must_use]
+    pub fn state(&self) -> &'static str {
+        match self {
+            Self::Ext4(info) => info.state,
+            Self::F2fs(info) => info.state,
+        }
+    }
 }
 
 /// Why the volume should be checked before it is written, if its superblock says so. F2FS has no

@@ -104,7 +104,7 @@ pub fn run(args: &Args) -> Outcome {
 fn synced(args: &Args, output: &mut Output<'_>) -> Outcome {
     let image = args.image();
     // What is no image must not be compared as another source.
-    cairn::inspect(&image.spec()?, &args.devices)?;
+    let found = cairn::inspect(&image.spec()?, &args.devices)?;
     let wanted = wanted(args)?;
     let options = CompareOptions { times: true, quick: args.quick };
     let plan = Plan::new(&present(args)?, &wanted, options, args.keep)?;
@@ -112,7 +112,8 @@ fn synced(args: &Args, output: &mut Output<'_>) -> Outcome {
         for (what, path) in plan.steps() {
             say(args, output, what, path)?;
         }
-    } else if !plan.is_empty() {
+    // An earlier run may have been killed when all was written: opening recovers the volume.
+    } else if !plan.is_empty() || found.state() != "clean" {
         with_opened(&image, Access::Write, |volume| {
             check_access(volume, Access::Write)?;
             let fs = &**volume.filesystem();
