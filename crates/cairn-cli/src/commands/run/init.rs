@@ -149,9 +149,10 @@ fn command(
     }
     match command.args(arguments).spawn() {
         Ok(child) => {
-            let mut event = |event| match (event, terminal.as_mut()) {
-                (Event::Stopped, Some(terminal)) => terminal.tell_stop(),
-                _ => {}
+            let mut event = |event| {
+                if let (Event::Stopped, Some(terminal)) = (event, terminal.as_mut()) {
+                    terminal.tell_stop();
+                }
             };
             let status = supervisor.wait(Pid::from_child(&child), true, &mut event)?;
             Ok(status_of(status))

@@ -76,7 +76,11 @@ pub fn run(args: &Args) -> Outcome {
             _ => {}
         };
         let status = supervisor.wait(init.pid(), true, &mut event)?;
-        Ok((status_of(status), server_died))
+        let status = status_of(status);
+        if let Init::Job(job) = &init {
+            job.pass_back(status);
+        }
+        Ok((status, server_died))
     });
     let server_died = matches!(ended, Ok((_, true)));
     let closed = if server_died { Err(killed(args)) } else { close(&mut supervisor, server_pid) };

@@ -1,7 +1,7 @@
 //! [`Supervisor`]: waits for children, and passes signals on.
 //!
 //! Only signals that a process has sent are passed on. Those of a terminal (Ctrl-C) reach the
-//! command by themselves, because it is in their group of processes.
+//! command by themselves, because it is in the group that has the terminal.
 
 use std::io;
 

@@ -7,7 +7,7 @@
 //! when that goes on (`fg`), so does the command.
 
 use std::fs::File;
-use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::io::{self, IoSlice, IoSliceMut, IsTerminal, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -55,12 +55,16 @@ pub(super) struct Terminal {
 }
 
 impl Terminal {
-    /// The terminal, if this process is in its foreground. Called before the namespace of processes
+    /// The terminal, if this process is in its foreground, reads it and writes to it. Otherwise
+    /// others of its group may need the terminal, as `less` behind a pipe does. Called before the namespace of processes
     /// is made: afterwards no thread can be started.
     ///
     /// # Errors
     /// The channel to the init cannot be made.
     pub(super) fn of_caller() -> io::Result<Option<Self>> {
+        if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
+            return Ok(None);
+        }
         let Ok(file) = controlling() else { return Ok(None) };
         if !tcgetpgrp(&file).is_ok_and(|foreground| foreground == getpgrp()) {
             return Ok(None);
@@ -122,6 +126,16 @@ impl Job {
             let _ = lend(&self.terminal, self.group);
         }
         let _ = kill_process_group(self.group, Signal::CONT);
+    }
+
+    /// Keys that have ended the command are for the starter's group, too, such as the shell of a
+    /// script. The starter itself catches these signals.
+    pub(super) fn pass_back(&self, status: i32) {
+        for signal in [Signal::INT, Signal::QUIT] {
+            if status == 128 + signal.as_raw() {
+                let _ = kill_current_process_group(signal);
+            }
+        }
     }
 }
 
