@@ -64,8 +64,9 @@ until(b"waiting\r\n"); time.sleep(0.2); type(b"\x1a"); until(b"Stopped")
 type(b"bg; sleep 2; jobs; echo lis''ted\n"); until(b"Stopped"); until(b"listed\r\n")
 type(b"fg\n"); time.sleep(0.5); type(b"again\n"); until(b"got again\r\n")
 # Ctrl-C ends a script, too.
-type(b"dash -c '" + run + b"sleep 9; echo af''ter'\n")
-time.sleep(1); type(b"\x03"); time.sleep(0.5); type(b"echo status $?.\n"); until(b"status 130.\r\n")
+type(b'dash -c "' + run + b"sh -c 'echo wait\"\"ing; sleep 9'; echo after\"\n")
+until(b"waiting\r\n"); time.sleep(0.3); type(b"\x03"); time.sleep(0.5)
+type(b"echo status $?.\n"); until(b"status 130.\r\n")
 # Behind a pipe, another program has the terminal.
 type(run + b"echo pi''ped | dash -c 'cat; read line </dev/tty; echo got $line'\n")
 until(b"piped\r\n"); type(b"third\n"); until(b"got third\r\n")
