@@ -56,8 +56,8 @@ pub(super) struct Terminal {
 
 impl Terminal {
     /// The terminal, if this process is in its foreground, reads it and writes to it. Otherwise
-    /// others of its group may need the terminal, as `less` behind a pipe does. Called before the namespace of processes
-    /// is made: afterwards no thread can be started.
+    /// others of its group may need the terminal, as `less` behind a pipe does. Called before the
+    /// namespace of processes is made: afterwards no thread can be started.
     ///
     /// # Errors
     /// The channel to the init cannot be made.
