@@ -38,8 +38,8 @@ fn median(record: &Value, id: &str, row: &str, subject: &str, metric: &str) -> f
     value.as_f64().unwrap_or_else(|| panic!("{row}, {subject}: no {metric}"))
 }
 
-/// Every figure has a sample of each repetition, or one if it takes long, in order and finite; every
-/// goal has a verdict.
+/// Every figure has a sample of each repetition, or one if it takes long, in order and finite;
+/// every goal has a verdict.
 fn check_structure(record: &Value, experiment: &str) {
     assert_eq!(record["schema"], 1);
     assert_eq!(record["experiment"], experiment);

@@ -260,8 +260,8 @@ fn has_room(fs: &dyn FileSystem, bytes: u64) -> cairn_vfs::Result<bool> {
     Ok(bytes.saturating_add(bytes / 16) <= room(fs)?)
 }
 
-/// Bytes that are free once this many were given back. While none are free, those may only fill what
-/// the volume keeps for itself.
+/// Bytes that are free once this many were given back. While none are free, those may only fill
+/// what the volume keeps for itself.
 pub(super) fn room_with(fs: &dyn FileSystem, given_back: u64) -> cairn_vfs::Result<u64> {
     Ok(match room(fs)? {
         0 => 0,

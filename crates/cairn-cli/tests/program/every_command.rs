@@ -230,7 +230,7 @@ fn other_formats_are_told_how_to_be_unpacked() {
     }
     let tar = dir.path().join("tar").to_str().unwrap().to_owned();
     judge::run("tar", ["-cf", &tar, "/etc/passwd"]);
-    assert!(cairn(&["ls", &tar]).2.contains("cairn put"), "tar");
+    assert!(cairn(&["ls", &tar]).2.contains("cairn build"), "tar");
 }
 
 #[test]

@@ -142,8 +142,8 @@ fn what_cannot_be_done_is_said() {
     judge::assert_clean(Path::new(&image));
 }
 
-/// A run that was killed when all was written leaves a journal to replay. The next run finds nothing
-/// to change.
+/// A run that was killed when all was written leaves a journal to replay. The next run finds
+/// nothing to change.
 #[test]
 fn an_image_that_needs_recovery_is_clean_afterwards() {
     let place = trees("ext4");

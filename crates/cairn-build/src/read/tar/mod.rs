@@ -31,8 +31,8 @@ const WHITEOUT: &[u8] = b".wh.";
 const OPAQUE: &[u8] = b".wh..wh..opq";
 
 /// An image of a filesystem begins with zeros, as an archive without members does.
-const NO_ARCHIVE: &str = "no archive: it begins with zeros, and other data follows: give an image of \
-                          a filesystem as a file, neither compressed nor through a pipe";
+const NO_ARCHIVE: &str = "no archive: it begins with zeros, and other data follows: give an image \
+                          of a filesystem as a file, neither compressed nor through a pipe";
 
 /// True if the bytes begin a tar archive.
 pub(super) fn is_tar(start: &[u8]) -> bool {
