@@ -139,8 +139,8 @@ impl Mapper {
     /// Root of the host calls without `host_root`, or the process cannot be started.
     pub(super) fn start(host_root: bool) -> Outcome<Self> {
         if !host_root && is_host_root() {
-            let why = "root of this host keeps its power over the host there: run it as an ordinary \
-                       user, or trust the command and give --host-root";
+            let why = "root of this host keeps its power over the host there: run it as an \
+                       ordinary user, or trust the command and give --host-root";
             return Err(Failure::usage(why));
         }
         let plan = Plan::of_this_user();
