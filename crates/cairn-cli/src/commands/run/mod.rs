@@ -71,7 +71,11 @@ pub fn run(args: &Args) -> Outcome {
     let ended = start_init(args, &place).and_then(|init| {
         let mut server_died = false;
         let mut event = |event| match (event, &init) {
-            (Event::Other(pid), _) => server_died |= pid == server_pid,
+            (Event::Other(pid), _) if pid == server_pid => {
+                server_died = true;
+                // Without its volume the command may go on for ever.
+                let _ = kill_process(init.pid(), Signal::KILL);
+            }
             (Event::Woken, Init::Job(job)) => job.follow(),
             _ => {}
         };
