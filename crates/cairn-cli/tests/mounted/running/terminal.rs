@@ -5,9 +5,11 @@ use super::{FORMATS, Root, lines};
 /// Types into the terminal of a shell, which the arguments start. What it types follows, then
 /// [`END`].
 const TYPIST: &str = r#"
-import os, pty, select, sys, time
+import os, pty, select, signal, sys, time
 pid, master = pty.fork()
 if pid == 0:
+    # What runs in the background of a script ignores the keys of the terminal.
+    for ignored in [signal.SIGINT, signal.SIGQUIT]: signal.signal(ignored, signal.SIG_DFL)
     os.setgid(65534); os.setgroups([]); os.setuid(65534)
     os.execv(sys.argv[1], sys.argv[1:])
 seen = b""
