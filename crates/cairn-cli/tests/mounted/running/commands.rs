@@ -173,3 +173,23 @@ fn granted_ids_are_those_of_the_image() {
         root.assert_clean();
     }
 }
+
+/// Root outside would be root inside, who owns the host's `/proc/sys`. And who may mount could make
+/// writable what is shown for reading.
+#[test]
+fn a_command_has_no_power_over_the_host() {
+    let root = Root::new(FORMATS[0]);
+    let said = root.script(
+        r#"
+        mkdir shown; echo host >shown/file; chown -R nobody shown
+        ./cairn run image -- touch /new 2>device/said || echo "$?"
+        grep -o -e --host-root device/said
+        run --bind shown:/mnt:ro image -- sh -c '
+            mount -o remount,bind,rw /mnt 2>/dev/null && echo remounted
+            echo changed 2>/dev/null >/mnt/file || echo refused'
+        cat shown/file"#,
+    );
+    assert_eq!(lines(&said), "2\n--host-root\nrefused\nhost");
+    assert_eq!(root.ask(&["ls", "/etc"]), "hosts\n");
+    root.assert_clean();
+}
