@@ -49,6 +49,19 @@ fn too_large<T>(most: u64, old: &Layout, why: &str) -> Result<T> {
     refuse(format!("{why} the volume can have at most {most}: give that size or a smaller one"))
 }
 
+/// Sets the numbers of blocks and inodes.
+pub(super) fn set_counts(superblock: &mut Superblock, old: &Layout, groups: u32, blocks: u64) {
+    // Users keep the same part of the volume.
+    let reserved = u128::from(superblock.reserved_blocks()) * u128::from(blocks);
+    let reserved = reserved / u128::from(superblock.blocks_count().max(1));
+    superblock.set_reserved_blocks(u64::try_from(reserved).unwrap_or(0));
+    superblock.set_blocks_count(blocks);
+    let raw = &mut superblock.raw;
+    raw.s_inodes_count = U32::new(groups * old.inodes_per_group);
+    // Linux counts it anew.
+    raw.s_overhead_clusters = U32::new(0);
+}
+
 /// Sets what follows from the number of blocks.
 fn set_blocks(superblock: &mut Superblock, old: &Layout, blocks: u64) -> Result<()> {
     let per_group = u64::from(old.blocks_per_group);
@@ -59,15 +72,8 @@ fn set_blocks(superblock: &mut Superblock, old: &Layout, blocks: u64) -> Result<
         return too_large(most, old, "with 2^32 inodes");
     }
     let groups = u32::try_from(groups).unwrap_or(u32::MAX);
-    // Users keep the same part of the volume.
-    let reserved = u128::from(superblock.reserved_blocks()) * u128::from(blocks);
-    let reserved = reserved / u128::from(superblock.blocks_count().max(1));
-    superblock.set_reserved_blocks(u64::try_from(reserved).unwrap_or(0));
-    superblock.set_blocks_count(blocks);
+    set_counts(superblock, old, groups, blocks);
     let raw = &mut superblock.raw;
-    raw.s_inodes_count = U32::new(groups * old.inodes_per_group);
-    // Linux counts it anew.
-    raw.s_overhead_clusters = U32::new(0);
     let blocks_of = |groups: u32| groups.div_ceil(old.descs_per_block());
     let contiguous = if old.features.incompat(Incompat::META_BG) {
         blocks_of(groups).min(old.first_meta_bg)

@@ -1,7 +1,7 @@
 //! [`Plan`]: what a volume will be, and whether that is possible.
 
 use cairn_base::options::written_size;
-use zerocopy::little_endian::{U16, U32};
+use zerocopy::little_endian::U16;
 
 use crate::error::{Error, Result};
 use crate::format::features::{Compat, Incompat};
@@ -9,7 +9,7 @@ use crate::format::layout::Layout;
 use crate::format::superblock::Superblock;
 use crate::groups::GroupTable;
 use crate::offline::Offline;
-use crate::resize::geometry::LEAST_LAST_GROUP;
+use crate::resize::geometry::{LEAST_LAST_GROUP, set_counts};
 
 /// Blocks that maps may need beyond what they have: this many, and one in 256.
 const SLACK: u64 = 32;
@@ -179,14 +179,8 @@ fn smaller(superblock: &Superblock, old: &Layout, blocks: u64) -> Result<Superbl
     let per_group = u64::from(old.blocks_per_group);
     let groups = (blocks - old.first_data_block).div_ceil(per_group);
     let groups = u32::try_from(groups).unwrap_or(u32::MAX);
-    let reserved = u128::from(superblock.reserved_blocks()) * u128::from(blocks);
-    let reserved = reserved / u128::from(superblock.blocks_count().max(1));
-    superblock.set_reserved_blocks(u64::try_from(reserved).unwrap_or(0));
-    superblock.set_blocks_count(blocks);
+    set_counts(&mut superblock, old, groups, blocks);
     let raw = &mut superblock.raw;
-    raw.s_inodes_count = U32::new(groups * old.inodes_per_group);
-    // Linux counts it anew.
-    raw.s_overhead_clusters = U32::new(0);
     // Blocks of descriptors become reserved ones, so that no other block moves.
     let removed = old.descriptor_blocks() - groups.div_ceil(old.descs_per_block());
     if removed > 0 {
