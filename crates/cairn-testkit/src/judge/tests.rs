@@ -51,3 +51,37 @@ fn a_remedy_names_the_package() {
 fn a_missing_tool_fails() {
     let _ = tool("no-such-tool");
 }
+
+/// On a machine that has nothing and no apt-get, the script ends with the list of the packages.
+/// A line that the shell cannot run would be told there as well.
+#[test]
+fn install_deps_asks_for_every_package() {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/install-deps");
+    let empty = tempfile::tempdir().unwrap();
+    for program in ["dirname", "id"] {
+        std::os::unix::fs::symlink(tool(program), empty.path().join(program)).unwrap();
+    }
+    let run = Command::new("/bin/sh")
+        .arg(&script)
+        .arg("deep")
+        .env("PATH", empty.path())
+        .env("CARGO_HOME", empty.path())
+        .output()
+        .unwrap();
+    assert_eq!(run.status.code(), Some(1));
+    let said = String::from_utf8(run.stderr).unwrap();
+    let list = said.strip_prefix("install-deps: please install the equivalents of these Debian");
+    assert_eq!((list.is_some(), said.lines().count()), (true, 1), "{said}");
+
+    // Programs of /usr/sbin are found whatever PATH says, so the list is not the whole.
+    let text = std::fs::read_to_string(&script).unwrap();
+    let wanted: Vec<&str> = text
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("want ")?.split_whitespace().nth(1))
+        .collect();
+    let essential = ["bsdutils", "libc-bin", "tar"];
+    for (program, package) in PACKAGES {
+        let asked = wanted.contains(&package) || essential.contains(&package);
+        assert!(asked, "scripts/install-deps does not install {package} for {program}");
+    }
+}
