@@ -13,10 +13,12 @@ use std::time::{Duration, SystemTime};
 use crate::system_error;
 
 pub mod event;
+mod over;
 pub mod simulated;
 pub mod threads;
 
 pub use event::Event;
+pub use over::RuntimeOver;
 
 /// What one [`Daemon::step`] achieved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,10 +1,9 @@
 //! A runtime that counts running daemons and the notifications of each.
 
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime};
 
 use cairn_base::runtime::simulated::Simulated;
-use cairn_base::runtime::{Daemon, DaemonHandle, Event, NoThread, Runtime};
+use cairn_base::runtime::{Daemon, DaemonHandle, Event, NoThread, Runtime, RuntimeOver};
 
 /// A daemon that was started.
 struct Started {
@@ -36,17 +35,9 @@ impl Observed {
     }
 }
 
-impl Runtime for Observed {
-    fn now(&self) -> SystemTime {
-        self.inner.now()
-    }
-
-    fn monotonic(&self) -> Duration {
-        self.inner.monotonic()
-    }
-
-    fn random(&self) -> u64 {
-        self.inner.random()
+impl RuntimeOver for Observed {
+    fn inner(&self) -> &dyn Runtime {
+        &*self.inner
     }
 
     fn spawn(
@@ -64,26 +55,5 @@ impl Runtime for Observed {
             inner.stop();
             daemons.lock().unwrap()[place].running = false;
         }))
-    }
-
-    fn wait_until(&self, event: &Event, ready: &mut dyn FnMut() -> bool) {
-        self.inner.wait_until(event, ready);
-    }
-
-    fn wait_until_timeout(
-        &self,
-        event: &Event,
-        timeout: Duration,
-        ready: &mut dyn FnMut() -> bool,
-    ) -> bool {
-        self.inner.wait_until_timeout(event, timeout, ready)
-    }
-
-    fn defer(&self, work: Box<dyn FnOnce() + Send>) {
-        self.inner.defer(work);
-    }
-
-    fn drain_deferred(&self) {
-        self.inner.drain_deferred();
     }
 }

@@ -6,12 +6,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use cairn_base::Pba;
 use cairn_base::runtime::simulated::Simulated;
 use cairn_base::runtime::threads::Threads;
-use cairn_base::runtime::{Daemon, DaemonHandle, Event, NoThread, Runtime};
+use cairn_base::runtime::{Event, Runtime, RuntimeOver};
 use cairn_block::wrap::{Fault, Latency, LatencyProfile, Operation};
 use cairn_block::{BlockDevice, BlockDeviceExt};
 use cairn_jbd2::{Error, JournalOptions};
@@ -105,30 +105,9 @@ fn a_failed_update_of_the_tail_ends_the_wait_for_log_space() {
 /// result.
 struct Patient(Arc<Threads>);
 
-impl Runtime for Patient {
-    fn now(&self) -> SystemTime {
-        self.0.now()
-    }
-
-    fn monotonic(&self) -> Duration {
-        self.0.monotonic()
-    }
-
-    fn random(&self) -> u64 {
-        self.0.random()
-    }
-
-    fn spawn(
-        &self,
-        name: &str,
-        wake: Arc<Event>,
-        daemon: Arc<dyn Daemon>,
-    ) -> Result<DaemonHandle, NoThread> {
-        self.0.spawn(name, wake, daemon)
-    }
-
-    fn wait_until(&self, event: &Event, ready: &mut dyn FnMut() -> bool) {
-        self.0.wait_until(event, ready);
+impl RuntimeOver for Patient {
+    fn inner(&self) -> &dyn Runtime {
+        &*self.0
     }
 
     fn wait_until_timeout(
@@ -138,14 +117,6 @@ impl Runtime for Patient {
         ready: &mut dyn FnMut() -> bool,
     ) -> bool {
         self.0.wait_until_timeout(event, timeout.max(Duration::from_secs(1)), ready)
-    }
-
-    fn defer(&self, work: Box<dyn FnOnce() + Send>) {
-        self.0.defer(work);
-    }
-
-    fn drain_deferred(&self) {
-        self.0.drain_deferred();
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cairn_base::runtime::threads::Threads;
-use cairn_base::runtime::{Daemon, DaemonHandle, Event, NoThread, Runtime};
+use cairn_base::runtime::{Daemon, DaemonHandle, Event, NoThread, Runtime, RuntimeOver};
 use cairn_block::BlockDevice;
 use cairn_block::tagged::TaggedMemory;
 use cairn_block::wrap::{Concat, Stats};
@@ -200,17 +200,9 @@ pub(super) fn floor(utilisation: f64, dirty: f64) -> f64 {
 /// A runtime with threads but without daemons: nothing is written that the work does not ask for.
 struct NoDaemons(Arc<Threads>);
 
-impl Runtime for NoDaemons {
-    fn now(&self) -> std::time::SystemTime {
-        self.0.now()
-    }
-
-    fn monotonic(&self) -> std::time::Duration {
-        self.0.monotonic()
-    }
-
-    fn random(&self) -> u64 {
-        self.0.random()
+impl RuntimeOver for NoDaemons {
+    fn inner(&self) -> &dyn Runtime {
+        &*self.0
     }
 
     fn spawn(
@@ -220,27 +212,6 @@ impl Runtime for NoDaemons {
         _daemon: Arc<dyn Daemon>,
     ) -> Result<DaemonHandle, NoThread> {
         Ok(DaemonHandle::new(|| {}))
-    }
-
-    fn wait_until(&self, event: &Event, ready: &mut dyn FnMut() -> bool) {
-        self.0.wait_until(event, ready);
-    }
-
-    fn wait_until_timeout(
-        &self,
-        event: &Event,
-        timeout: std::time::Duration,
-        ready: &mut dyn FnMut() -> bool,
-    ) -> bool {
-        self.0.wait_until_timeout(event, timeout, ready)
-    }
-
-    fn defer(&self, work: Box<dyn FnOnce() + Send>) {
-        self.0.defer(work);
-    }
-
-    fn drain_deferred(&self) {
-        self.0.drain_deferred();
     }
 }
 
