@@ -9,6 +9,7 @@ use cairn_cache::file::PageCache;
 use cairn_vfs::inode_table::InodeTable;
 
 use crate::dir::hash::HashSettings;
+use crate::inode::unwritten::Unwritten;
 use crate::inode::{Inode, access_times};
 use crate::mount_state::MountState;
 use crate::orphan::Orphans;
@@ -22,6 +23,8 @@ pub(crate) struct Inodes {
     pub(crate) pages: Arc<PageCache>,
     /// Inodes that are dirty only because of their access time.
     pub(crate) accessed: access_times::Waiting,
+    /// Inodes that sync has to write.
+    pub(crate) unwritten: Unwritten,
     /// Inodes that are unlinked but open, or being truncated.
     pub(crate) orphans: Orphans,
     /// How directories hash names.
@@ -48,6 +51,7 @@ impl Inodes {
             table: InodeTable::new(pages.budget().inode_limit(Inode::BYTES), Inode::can_evict),
             pages,
             accessed: access_times::Waiting::default(),
+            unwritten: Unwritten::default(),
             orphans,
             hash,
         }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use cairn_block::BlockDevice;
-use cairn_cache::writeback::Expired;
+use cairn_cache::writeback::{Expired, WritebackMode};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::inode::writeback::{write_file, write_inode_if_dirty};
 use crate::mount_state::MountState;
 use crate::op::Operations;
@@ -18,7 +18,7 @@ impl Expired for Operations {
             Txn::Journaled(journal) => journal.request_commit(journal.newest_tid()),
             Txn::Direct(buffers) => {
                 let written = buffers.write_back().and_then(|()| self.flushes.flush());
-                if let Err(error) = self.observe(written.map_err(crate::Error::from)) {
+                if let Err(error) = self.observe(written.map_err(Error::from)) {
                     tracing::error!(%error, "metadata could not be written");
                 }
             }
@@ -33,12 +33,17 @@ pub(crate) fn sync(ops: &Arc<Operations>) -> Result<()> {
     if ops.is_read_only() {
         return ops.check_readable();
     }
-    let mut all = Vec::new();
-    ops.table.for_each(|_, inode| all.push(inode.clone()));
     let mut outcome = Ok(());
-    for inode in &all {
-        outcome = outcome.and(ops.observe(write_file(ops, inode)));
-        outcome = outcome.and(ops.observe(write_inode_if_dirty(ops, inode)));
+    for file in ops.pages.dirty_files() {
+        // It observes its own errors.
+        outcome = outcome.and(file.flush(WritebackMode::Sync).map(drop).map_err(Error::from));
+        ops.check_readable()?;
+    }
+    for ino in ops.unwritten.list() {
+        // Another thread has deleted it.
+        let Some(inode) = ops.table.get(ino) else { continue };
+        outcome = outcome.and(ops.observe(write_file(ops, &inode)));
+        outcome = outcome.and(ops.observe(write_inode_if_dirty(ops, &inode)));
         ops.check_readable()?;
     }
     outcome.and(ops.observe(commit_all(ops)))

@@ -3,6 +3,7 @@
 
 use crate::error::Result;
 use crate::mount::stop_daemons;
+use crate::op::Operations;
 use crate::remount::thaw;
 use crate::superblock::Mark;
 use crate::sync;
@@ -26,6 +27,7 @@ pub(crate) fn unmount(volume: &Ext4) -> Result<()> {
     // returned at the end.
     let deleted = ops.observe(ops.delete_nameless());
     let synced = sync::sync(ops);
+    debug_assert!(synced.is_err() || is_all_written(ops), "sync has left an inode out");
     stop_daemons(volume);
     ops.check_failed()?;
     ops.stop("unmounted");
@@ -34,4 +36,14 @@ pub(crate) fn unmount(volume: &Ext4) -> Result<()> {
     }
     ops.superblock.mark(ops, Mark::Clean, !ops.orphans.is_empty())?;
     deleted.and(synced)
+}
+
+fn is_all_written(ops: &Operations) -> bool {
+    let mut all = true;
+    ops.table.for_each(|_, inode| {
+        let state = inode.state.read();
+        let named = !state.deleted && state.record.links > 0;
+        all &= !named || (inode.is_written(&state) && !inode.cache.has_dirty());
+    });
+    all
 }

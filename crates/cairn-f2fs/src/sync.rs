@@ -1,12 +1,9 @@
 //! sync(2) and syncfs(2): the data of all files, then a checkpoint.
 
-use std::sync::Arc;
-
 use cairn_cache::writeback::WritebackMode;
 
 use crate::checkpoint::Reason;
 use crate::error::Result;
-use crate::inode::{Inode, writeback};
 use crate::op::Operations;
 
 /// Makes everything durable. Does nothing on a volume that was mounted read-only.
@@ -30,15 +27,9 @@ pub(crate) fn sync(ops: &Operations) -> Result<()> {
 /// # Errors
 /// The error of the first file that could not be written.
 pub(crate) fn write_data(ops: &Operations) -> Result<()> {
-    let mut dirty: Vec<Arc<Inode>> = Vec::new();
-    ops.inodes.table.for_each(|_, inode| {
-        if inode.cache.has_dirty() {
-            dirty.push(inode.clone());
-        }
-    });
-    let written = dirty.iter().map(|inode| {
-        let _data = inode.data.read();
-        writeback::write_back(ops, inode, 0..u64::MAX, WritebackMode::Sync)
+    let written = ops.inodes.pages.dirty_files().into_iter().map(|file| {
+        file.flush(WritebackMode::Sync)?;
+        Ok(())
     });
     written.fold(Ok(()), Result::and)
 }

@@ -59,6 +59,7 @@ fn write_all(volume: &F2fs) -> Result<()> {
         .map(|inode| volume.mount.observe(delete::delete_inode(&volume.operations, inode)));
     let deleted = deleted.fold(Ok(()), Result::and);
     let written = sync::write_data(&volume.operations);
+    debug_assert!(written.is_err() || is_all_written(volume), "write-back has left a file out");
     let checkpoint = || volume.operations.checkpoint(Reason::Umount);
     // Blocks that this checkpoint frees are discarded after it. As in Linux, a second checkpoint
     // then says that all free space is discarded (`TRIMMED`).
@@ -67,6 +68,12 @@ fn write_all(volume: &F2fs) -> Result<()> {
     // truncated image.
     let flushed = volume.disk.device.flush().map_err(crate::Error::from);
     deleted.and(written).and(checkpointed).and(flushed)
+}
+
+fn is_all_written(volume: &F2fs) -> bool {
+    let mut all = true;
+    volume.inodes.table.for_each(|_, inode| all &= !inode.cache.has_dirty());
+    all
 }
 
 /// Writes a checkpoint that asks for fsck.f2fs, as all later ones do. The volume continues.

@@ -25,7 +25,7 @@ use super::readahead_queue::ReadaheadQueue;
 use super::reservation::ReservingFiles;
 use super::slab::{RawSlab, Slab, SlabPool};
 use crate::budget::{Budget, Reclaim};
-use crate::writeback::{DirtyFile, DirtyFiles, Expired, NoRoom};
+use crate::writeback::{DirtyFile, DirtyFiles, Expired, Flushable, NoRoom};
 
 fn valid_folio(bytes: usize) -> usize {
     assert!(
@@ -296,6 +296,12 @@ impl PageCache {
     #[must_use]
     pub fn dirty_bytes(&self) -> u64 {
         self.dirty.bytes()
+    }
+
+    /// The files of this volume with data that is dirty or being written, for sync.
+    #[must_use]
+    pub fn dirty_files(&self) -> Vec<Arc<dyn Flushable>> {
+        self.dirty.list().iter().filter_map(|file| file.upgrade_owner()).collect()
     }
 
     /// Bytes of memory that dirty data keeps. The last folio of a dirty file is a page with maybe

@@ -40,7 +40,7 @@ impl DirtyFile {
     }
 
     /// The inode, unless it is gone.
-    pub(super) fn upgrade_owner(&self) -> Option<Arc<dyn Flushable>> {
+    pub(crate) fn upgrade_owner(&self) -> Option<Arc<dyn Flushable>> {
         self.owner.get().and_then(Weak::upgrade)
     }
 }
@@ -50,9 +50,16 @@ struct Entry {
     file: Weak<DirtyFile>,
 }
 
+#[derive(Default)]
+struct Queue {
+    waiting: VecDeque<Entry>,
+    /// Files that were taken out of the queue, and are being written.
+    taken: Vec<Weak<DirtyFile>>,
+}
+
 /// The file at the head of the queue.
 pub(super) enum Oldest {
-    /// It was old enough, and has left the queue.
+    /// It was old enough, and has left the queue. [`DirtyFiles::finish`] follows.
     Due(Weak<DirtyFile>),
     /// It is due after this time.
     NotYet(Duration),
@@ -62,7 +69,7 @@ pub(super) enum Oldest {
 
 /// The dirty files of a volume, the longest dirty first.
 pub(crate) struct DirtyFiles {
-    queue: Mutex<VecDeque<Entry>>,
+    queue: Mutex<Queue>,
     /// Length of the queue, for readers that do not hold its lock.
     len: AtomicUsize,
     bytes: AtomicU64,
@@ -78,7 +85,7 @@ pub(crate) struct DirtyFiles {
 impl DirtyFiles {
     pub(crate) fn new() -> Self {
         Self {
-            queue: Mutex::new(Rank::Cache, VecDeque::new()),
+            queue: Mutex::new(Rank::Cache, Queue::default()),
             len: AtomicUsize::new(0),
             bytes: AtomicU64::new(0),
             files: AtomicUsize::new(0),
@@ -105,13 +112,14 @@ impl DirtyFiles {
     /// Takes the file at the head of the queue, if it has been dirty for `age` or more.
     pub(super) fn pop_due(&self, now: Duration, age: Duration) -> Oldest {
         let mut queue = self.queue.lock();
-        let Some(first) = queue.front() else { return Oldest::None };
+        let Some(first) = queue.waiting.front() else { return Oldest::None };
         let due = first.since.saturating_add(age);
         if due > now {
             return Oldest::NotYet(due - now);
         }
-        let file = queue.pop_front().expect("there is a first one").file;
-        self.len.store(queue.len(), Ordering::Relaxed);
+        let file = queue.waiting.pop_front().expect("there is a first one").file;
+        queue.taken.push(file.clone());
+        self.len.store(queue.waiting.len(), Ordering::Relaxed);
         drop(queue);
         if let Some(file) = file.upgrade() {
             file.queued.store(false, Ordering::SeqCst);
@@ -125,9 +133,26 @@ impl DirtyFiles {
             return false;
         }
         let mut queue = self.queue.lock();
-        queue.push_back(Entry { since, file: Arc::downgrade(file) });
-        self.len.store(queue.len(), Ordering::Relaxed);
-        queue.len() == 1
+        queue.waiting.push_back(Entry { since, file: Arc::downgrade(file) });
+        self.len.store(queue.waiting.len(), Ordering::Relaxed);
+        queue.waiting.len() == 1
+    }
+
+    /// The attempt to write a file that was taken out of the queue has ended. If something of it is
+    /// still dirty, it is in the queue again.
+    pub(super) fn finish(&self, file: &Weak<DirtyFile>) {
+        let mut queue = self.queue.lock();
+        if let Some(at) = queue.taken.iter().position(|taken| taken.ptr_eq(file)) {
+            queue.taken.swap_remove(at);
+        }
+    }
+
+    /// All files with bytes that are dirty or being written.
+    pub(crate) fn list(&self) -> Vec<Arc<DirtyFile>> {
+        let queue = self.queue.lock();
+        let waiting = queue.waiting.iter().map(|entry| &entry.file);
+        let files = waiting.chain(&queue.taken).filter_map(Weak::upgrade);
+        files.filter(|file| file.has_unstable()).collect()
     }
 
     /// Counts blocks of `file` that became dirty, of `bytes` bytes.

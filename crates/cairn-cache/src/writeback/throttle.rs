@@ -4,11 +4,12 @@
 //! on its own thread through [`super::Flushable`] and waits only for rounds that run on other
 //! threads.
 
+use std::sync::Weak;
 use std::time::Duration;
 
 use cairn_base::ranked_lock::{Rank, assert_may_wait};
 
-use super::dirty_files::Oldest;
+use super::dirty_files::{DirtyFile, Oldest};
 use super::flushable::{Flushed, WritebackMode};
 use crate::file::{CacheError, PageCache};
 
@@ -119,6 +120,12 @@ impl PageCache {
             Oldest::NotYet(left) => return Attempt::NotYet(left),
             Oldest::None => return Attempt::None,
         };
+        let attempt = self.flush_taken(&file, now);
+        self.dirty.finish(&file);
+        attempt
+    }
+
+    fn flush_taken(&self, file: &Weak<DirtyFile>, now: Duration) -> Attempt {
         let Some(file) = file.upgrade() else { return Attempt::Clean };
         let Some(owner) = file.upgrade_owner() else { return Attempt::Clean };
         let outcome = owner.flush(WritebackMode::Background);

@@ -1,5 +1,6 @@
 //! Attributes: the values for stat, and the times that other operations change.
 
+use cairn_base::Ino;
 use cairn_vfs::namespace::NamedInode;
 use cairn_vfs::protection::without_privileges;
 use cairn_vfs::{Attributes, FileKind, IoFlags, Timestamp};
@@ -77,17 +78,19 @@ pub(super) fn check_write(inode: &Inode, offset: u64, size: u64) -> Result<()> {
 
 /// Updates times and privileges after a change of contents, in memory. The next write-back, fsync
 /// or sync stores them.
-pub(super) fn note_modified(store: &Store, state: &mut State, flags: IoFlags) {
+pub(super) fn note_modified(inodes: &Inodes, ino: Ino, state: &mut State, flags: IoFlags) {
     if flags.contains(IoFlags::KILL_PRIVILEGES) {
         state.record.mode = without_privileges(state.record.mode, FileKind::Regular);
     }
     if !flags.contains(IoFlags::WRITEBACK) {
-        let now = now(store);
+        let now = now(inodes);
         state.record.mtime = now;
         state.record.ctime = now;
     }
     state.record.version = state.record.version.wrapping_add(1);
-    state.dirty = true;
+    if !std::mem::replace(&mut state.dirty, true) {
+        inodes.unwritten.insert(ino);
+    }
 }
 
 /// Updates the access time after a read as `relatime` does, in memory.
@@ -108,6 +111,7 @@ pub(crate) fn touch_access(inodes: &Inodes, inode: &Inode) {
         state.record.atime = now;
         if !std::mem::replace(&mut state.dirty, true) {
             inodes.accessed.note(inode.ino);
+            inodes.unwritten.insert(inode.ino);
         }
     }
 }

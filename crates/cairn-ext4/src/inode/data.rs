@@ -157,7 +157,7 @@ fn write_locked(
     note_pending_eof_block(ops, inode, old_size, offset);
     let mut state = inode.state.write();
     state.extend_size(offset + done as u64);
-    super::attributes::note_modified(ops, &mut state, flags);
+    super::attributes::note_modified(ops, inode.ino, &mut state, flags);
     Ok(done)
 }
 

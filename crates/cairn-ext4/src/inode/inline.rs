@@ -96,7 +96,7 @@ pub(crate) fn reshape(
         return Ok(false);
     }
     state.set_size_and_disksize(size);
-    super::attributes::note_modified(ops, state, IoFlags::empty());
+    super::attributes::note_modified(ops, inode.ino, state, IoFlags::empty());
     inode.write_inode(ops, &handle, state)?;
     handle.finish();
     Ok(true)

@@ -26,6 +26,7 @@ pub(crate) mod setattr;
 mod state;
 pub(crate) mod symlink;
 pub(crate) mod truncate;
+pub(crate) mod unwritten;
 pub(crate) mod writeback;
 
 use std::sync::{Arc, OnceLock};
@@ -179,13 +180,15 @@ impl Inode {
     /// ([`Ledger::loaded`]).
     pub(crate) fn can_evict(&self) -> bool {
         let idle = !self.cache.has_dirty() && !self.cache.errors().is_needed();
-        let stored = |state: &State| {
-            !state.dirty && (self.kind != FileKind::Regular || state.record.size == state.size)
-        };
-        idle && self
-            .state
-            .try_read()
-            .is_some_and(|state| stored(&state) && state.record.links > 0 && state.delayed == 0)
+        idle && self.state.try_read().is_some_and(|state| {
+            self.is_written(&state) && state.record.links > 0 && state.delayed == 0
+        })
+    }
+
+    /// True if the inode table, or a transaction, has the record with the size that the file has in
+    /// memory. The inodes for which it is false are listed: [`unwritten`].
+    pub(crate) fn is_written(&self, state: &State) -> bool {
+        !state.dirty && (self.kind != FileKind::Regular || state.record.size == state.size)
     }
 
     /// True if the inode holds the contents.

@@ -305,7 +305,7 @@ fn resize(ops: &Operations, inode: &Arc<Inode>, size: u64) -> Result<()> {
     let mut state = inode.state.write();
     let state = &mut *state;
     state.set_size_and_disksize(size);
-    super::attributes::note_modified(ops, state, IoFlags::empty());
+    super::attributes::note_modified(ops, inode.ino, state, IoFlags::empty());
     inode.write_inode(ops, &handle, state)?;
     Ok(())
 }

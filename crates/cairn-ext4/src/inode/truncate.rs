@@ -64,7 +64,7 @@ pub(super) fn reshape(ops: &Operations, inode: &Arc<Inode>, size: Option<u64>) -
     if let Some(size) = size.filter(|size| *size >= state.size) {
         state.grow(size);
     }
-    super::attributes::note_modified(ops, state, IoFlags::empty());
+    super::attributes::note_modified(ops, inode.ino, state, IoFlags::empty());
     inode.write_inode(ops, &handle, state)?;
     handle.finish();
     Ok(())
@@ -82,7 +82,7 @@ fn shrink(ops: &Arc<Operations>, inode: &Arc<Inode>, size: u64) -> Result<()> {
         let mut state = inode.state.write();
         let state = &mut *state;
         state.truncate_disksize(size, ops.layout.block_size);
-        super::attributes::note_modified(ops, state, IoFlags::empty());
+        super::attributes::note_modified(ops, inode.ino, state, IoFlags::empty());
         ops.orphans.add(ops, &handle, inode.ino)?;
         inode.write_inode(ops, &handle, state)?;
     }

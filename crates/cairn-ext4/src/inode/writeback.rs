@@ -61,6 +61,11 @@ impl Inode {
         })?;
         features_in_use::note(ops, handle, &state.record)?;
         state.dirty = false;
+        if self.is_written(state) {
+            ops.unwritten.remove(self.ino);
+        } else {
+            ops.unwritten.insert(self.ino);
+        }
         self.ledger.changed(Part::Attributes, handle.tid());
         Ok(())
     }

@@ -13,7 +13,7 @@ use cairn_block::{BlockDevice, ErrorKind};
 
 use super::model::{DEVICE, ModelMapper, Rig};
 use super::pattern;
-use crate::file::{CacheError, FileCache};
+use crate::file::{CacheError, FileCache, PageCache};
 use crate::writeback::{Expired, Flushable, Flushed, WritebackMode};
 
 const BUDGET: u64 = 10 << 20;
@@ -115,6 +115,48 @@ fn what_is_dirty_for_too_long_is_written_the_oldest_first() {
     assert!(!old.cache.has_dirty() && young.cache.has_dirty());
     world.sleep(20);
     assert!(!young.cache.has_dirty());
+    daemon.stop();
+}
+
+/// While it is written, its owner asks for the dirty files.
+struct Watched {
+    cache: FileCache,
+    mapper: ModelMapper,
+    pages: Weak<PageCache>,
+    listed: AtomicU64,
+}
+
+impl Flushable for Watched {
+    fn flush(&self, mode: WritebackMode) -> Result<Flushed, CacheError> {
+        let listed = self.pages.upgrade().unwrap().dirty_files().len();
+        self.listed.store(listed as u64, Relaxed);
+        self.cache.write_back(&self.mapper, 0..u64::MAX, DEVICE, mode)?;
+        Ok(Flushed::Written)
+    }
+}
+
+/// sync writes the listed files only, so it must see those that the daemon is writing.
+#[test]
+fn the_dirty_files_include_the_one_that_is_being_written() {
+    let world = World::new();
+    let pages = &world.rig.pages;
+    let file = Arc::new(Watched {
+        cache: FileCache::new(pages, world.block),
+        mapper: ModelMapper::new(world.block, 1 << 20, 1),
+        pages: Arc::downgrade(pages),
+        listed: AtomicU64::new(0),
+    });
+    let owner: Weak<dyn Flushable> = Arc::downgrade(&(file.clone() as Arc<dyn Flushable>));
+    file.cache.set_owner(owner);
+    file.cache.write(&file.mapper, 0, 0, &pattern(10_000, 0)).unwrap();
+    let clean = world.file(2);
+    clean.write(0, 10_000);
+    clean.flush(WritebackMode::Sync).unwrap();
+    assert_eq!(pages.dirty_files().len(), 1);
+    let daemon = world.daemon();
+    world.sleep(31);
+    assert_eq!(file.listed.load(Relaxed), 1);
+    assert!(pages.dirty_files().is_empty());
     daemon.stop();
 }
 
