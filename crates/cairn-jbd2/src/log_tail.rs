@@ -98,7 +98,7 @@ fn is_worthwhile(state: &State) -> bool {
     let (checkpointing, blocks) = (&state.checkpointing, state.log.blocks());
     let part = match checkpointing.keep_free {
         None => 4,
-        Some(_) if state.log.free() >= checkpointing.threshold(blocks) => 8,
+        Some(_) if state.log.free() >= checkpointing.threshold(blocks, state.log.free()) => 8,
         Some(_) => 16,
     };
     checkpointing.list.reclaimable() >= blocks / part

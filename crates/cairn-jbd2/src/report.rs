@@ -31,7 +31,7 @@ impl Journal {
             blocks: state.log.blocks(),
             free: state.log.free(),
             low_water: state.log.low_water(),
-            threshold: checkpointing.threshold(state.log.blocks()),
+            threshold: checkpointing.threshold(state.log.blocks(), state.log.free()),
             percent: checkpointing.keep_free.map_or(0, KeepFree::percent),
             clean: checkpointing.clean_mode,
             pending: checkpointing.list.len(),

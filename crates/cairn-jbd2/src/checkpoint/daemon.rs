@@ -16,14 +16,11 @@ use std::time::Duration;
 
 use cairn_base::runtime::{Daemon, Progress};
 
-use super::keep_free::KeepFree;
+use super::keep_free::{KeepFree, ROUND_MAX, round_of};
 use super::{Checkpointer, Outcome};
 use crate::error::Result;
 use crate::journal::Journal;
 use crate::state::State;
-
-/// Most log blocks freed with one flush and one superblock write.
-const ROUND_MAX: u32 = 8192;
 
 /// The daemon's body. It does not keep the journal in memory.
 struct CheckpointDaemon(Weak<Journal>);
@@ -147,8 +144,7 @@ impl Journal {
         if enough || state.aborted.is_some() {
             return Next::Wait(Progress::Idle(None));
         }
-        // At least an eighth of the log: each round costs a flush or a write of the superblock.
-        let round = (blocks / 8).min(ROUND_MAX);
+        let round = round_of(blocks);
         let until_rest = match keep {
             KeepFree::AsNeeded => until_rest(state, now),
             KeepFree::Percent(_) => Duration::ZERO,
@@ -162,7 +158,7 @@ impl Journal {
             state.checkpointing.waits_for_rest = true;
             return Next::Wait(Progress::Idle(Some(until_rest)));
         }
-        let least = state.checkpointing.pace.least_free(blocks);
+        let least = state.checkpointing.least_free(blocks, free);
         let log_blocks = (least + round - free.min(least)).min(ROUND_MAX.max(round));
         let flush = need == Need::Now;
         Next::Round { log_blocks, skip_busy: !flush, flush }
@@ -201,7 +197,7 @@ fn need(state: &State) -> Need {
     let (list, pace) = (&state.checkpointing.list, &state.checkpointing.pace);
     let (blocks, free) = (state.log.blocks(), state.log.free());
     let coming = list.reclaimable().saturating_add(list.written_log_blocks());
-    let low = free.saturating_add(coming) < pace.least_free(blocks);
+    let low = free.saturating_add(coming) < state.checkpointing.least_free(blocks, free);
     match free < pace.urgent() {
         true if low || coming > 0 => Need::Now,
         false if low => Need::Blocks,

@@ -14,6 +14,17 @@ const AT_REST: u8 = 50;
 pub(crate) const REST: Duration = Duration::from_millis(200);
 /// Log blocks for handles that need more than their credits.
 const SPARE: u32 = 64;
+/// A round of fewer blocks takes as long as its flush, and does not say how fast blocks are
+/// written.
+const MANY: u64 = 32;
+/// Most log blocks freed with one flush and one superblock write.
+pub(super) const ROUND_MAX: u32 = 8192;
+
+/// Log blocks that a round of the daemon frees at least: an eighth of the log, because each round
+/// costs a flush or a write of the superblock.
+pub(crate) fn round_of(log_blocks: u32) -> u32 {
+    (log_blocks / 8).min(ROUND_MAX)
+}
 
 /// What the checkpoint daemon keeps free of the log (mount option `async_checkpoint`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,46 +62,85 @@ impl KeepFree {
     }
 }
 
-/// How fast the log fills. The largest of the last values counts, so that one small transaction
-/// makes no difference.
+/// How fast the log fills, and how fast the device writes blocks home. The largest of the last
+/// values counts, so that one small transaction, or one round of few blocks, makes no difference.
 #[derive(Default)]
 pub(crate) struct Pace {
     /// Log blocks of a transaction.
     transaction: u32,
     /// Log blocks allocated while the daemon writes a round. Unknown before the first.
     round: Option<u32>,
-    /// Blocks that had been allocated when the round under way began.
-    began: Option<u64>,
+    /// Time to write a block home, in nanoseconds.
+    home_block: u32,
+    /// The round under way.
+    began: Option<Began>,
     /// When a transaction was last written to the log.
     last_commit: Duration,
+    /// Log blocks of the last transactions, in 1/256, and the time that they took. Both fade.
+    recent_blocks: u64,
+    recent_time: Duration,
+}
+
+/// When a round began.
+#[derive(Clone, Copy)]
+pub(crate) struct Began {
+    pub(crate) at: Duration,
+    /// Log blocks that had been allocated.
+    pub(crate) allocated: u64,
+    /// Blocks that had been written home.
+    pub(crate) written: u64,
 }
 
 impl Pace {
     /// A transaction of so many log blocks is written.
     pub(crate) fn committed(&mut self, log_blocks: u32, now: Duration) {
         self.transaction = fading(self.transaction).max(log_blocks);
+        let gap = now.saturating_sub(self.last_commit).min(REST);
+        self.recent_time = self.recent_time - self.recent_time / 8 + gap;
+        self.recent_blocks =
+            self.recent_blocks - self.recent_blocks / 8 + 256 * u64::from(log_blocks);
         self.last_commit = now;
     }
 
-    /// A round begins. `allocated` blocks of the log have been allocated so far.
-    pub(crate) fn begin_round(&mut self, allocated: u64) {
-        self.began = Some(allocated);
+    /// A round begins.
+    pub(crate) fn begin_round(&mut self, now: Began) {
+        self.began = Some(now);
     }
 
     /// The round ends.
-    pub(crate) fn end_round(&mut self, allocated: u64) {
+    pub(crate) fn end_round(&mut self, now: Began) {
         let Some(began) = self.began.take() else { return };
-        let filled = u32::try_from(allocated.saturating_sub(began)).unwrap_or(u32::MAX);
+        let filled = now.allocated.saturating_sub(began.allocated);
+        let filled = u32::try_from(filled).unwrap_or(u32::MAX);
         self.round = Some(self.round.map_or(filled, |round| fading(round).max(filled)));
+        let written = now.written.saturating_sub(began.written);
+        if written >= MANY {
+            let took = now.at.saturating_sub(began.at).as_nanos();
+            let each = u32::try_from(took / u128::from(written)).unwrap_or(u32::MAX);
+            self.home_block = fading(self.home_block).max(each);
+        }
+    }
+
+    /// Log blocks that fill while so many blocks are written home.
+    fn filled_during(&self, home_blocks: u32) -> u32 {
+        let time = u128::from(home_blocks) * u128::from(self.home_block);
+        let filled =
+            (time * u128::from(self.recent_blocks) / 256).checked_div(self.recent_time.as_nanos());
+        filled.map_or(0, |filled| u32::try_from(filled).unwrap_or(u32::MAX))
     }
 
     /// Free blocks of a log of `log_blocks` with which a round must begin: what is allocated while
     /// it is written, and two transactions each for the commit whose flush covers it and for the
     /// one that frees its blocks. At most half of the log.
-    pub(crate) fn least_free(&self, log_blocks: u32) -> u32 {
-        let round = self.round.unwrap_or(log_blocks / 4);
+    ///
+    /// A round of few blocks says little of the next one. So what fills during a round of
+    /// `home_blocks` is also calculated, and doubled, because commits share the device with it.
+    pub(crate) fn least_free(&self, log_blocks: u32, home_blocks: u32) -> u32 {
+        let seen = self.round.unwrap_or(log_blocks / 4);
+        let expected = self.filled_during(home_blocks).saturating_mul(2);
+        let round = seen.saturating_add(seen / 4).max(expected);
         let commits = self.transaction.saturating_mul(4);
-        let least = SPARE.saturating_add(round).saturating_add(round / 4).saturating_add(commits);
+        let least = SPARE.saturating_add(round).saturating_add(commits);
         least.min(log_blocks / 2)
     }
 
@@ -115,23 +165,45 @@ fn fading(value: u32) -> u32 {
 mod tests {
     use super::*;
 
+    fn at(milliseconds: u64, allocated: u64, written: u64) -> Began {
+        Began { at: Duration::from_millis(milliseconds), allocated, written }
+    }
+
     #[test]
     fn the_largest_of_the_last_rounds_and_transactions_count() {
         let mut pace = Pace::default();
-        assert_eq!(pace.least_free(1024), SPARE + 256 + 64, "before the first round");
+        assert_eq!(pace.least_free(1024, 0), SPARE + 256 + 64, "before the first round");
         pace.committed(40, Duration::ZERO);
-        pace.begin_round(1000);
-        pace.end_round(1080);
-        assert_eq!(pace.least_free(1024), SPARE + 80 + 20 + 160);
+        pace.begin_round(at(0, 1000, 0));
+        pace.end_round(at(0, 1080, 0));
+        assert_eq!(pace.least_free(1024, 0), SPARE + 80 + 20 + 160);
         pace.committed(8, Duration::ZERO);
-        pace.begin_round(1100);
-        pace.end_round(1100);
-        assert_eq!(pace.least_free(1024), SPARE + 70 + 17 + 140);
-        pace.end_round(9999);
-        assert_eq!(pace.least_free(1024), SPARE + 70 + 17 + 140, "no round has begun");
+        pace.begin_round(at(0, 1100, 0));
+        pace.end_round(at(0, 1100, 0));
+        assert_eq!(pace.least_free(1024, 0), SPARE + 70 + 17 + 140);
+        pace.end_round(at(0, 9999, 9999));
+        assert_eq!(pace.least_free(1024, 0), SPARE + 70 + 17 + 140, "no round has begun");
         assert_eq!(pace.urgent(), SPARE + 70);
         pace.committed(250, Duration::ZERO);
-        assert_eq!(pace.least_free(1024), 512, "half of it may be in use");
+        assert_eq!(pace.least_free(1024, 0), 512, "half of it may be in use");
+    }
+
+    /// Rounds of few blocks, or between commits, allocated nothing. So the first round of many
+    /// blocks began too late, and all handles waited for log space.
+    #[test]
+    fn the_blocks_of_the_next_round_count() {
+        let mut pace = Pace::default();
+        pace.begin_round(at(0, 0, 0));
+        pace.end_round(at(9, 0, 180));
+        for number in 1..=64 {
+            pace.committed(8, Duration::from_millis(2 * number));
+        }
+        pace.begin_round(at(128, 512, 180));
+        pace.end_round(at(128, 512, 181));
+        // 50 us for a block home, and four log blocks in a millisecond.
+        assert_eq!(pace.least_free(1024, 0), SPARE + 32);
+        assert_eq!(pace.least_free(1024, 100), SPARE + 32 + 2 * 20);
+        assert_eq!(pace.least_free(1024, 300), SPARE + 32 + 2 * 60);
     }
 
     #[test]

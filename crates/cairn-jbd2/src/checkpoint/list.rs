@@ -372,6 +372,14 @@ impl CheckpointList {
         }
     }
 
+    /// About how many blocks `part` of `used` log blocks list: the newest versions, taken as evenly
+    /// spread. The oldest transactions, which a round writes, have fewer of them.
+    pub(crate) fn listed_in(&self, part: u32, used: u32) -> u32 {
+        let all = self.newest.len() as u64;
+        let share = (all * u64::from(part)).checked_div(used.into()).unwrap_or(0);
+        u32::try_from(share.min(all)).unwrap_or(u32::MAX)
+    }
+
     /// Log blocks that an update of the log tail would free.
     pub(crate) fn reclaimable(&self) -> u32 {
         self.reclaimable

@@ -25,7 +25,9 @@ use cairn_cache::block::Image;
 use crate::error::Result;
 use crate::home;
 use crate::journal::Journal;
+use crate::state::State;
 use crate::stats::nanoseconds;
+use keep_free::Began;
 use parts::CheckpointParts;
 
 /// Blocks of a chunk, and without [`CheckpointParts::ACROSS`] (`JBD2_NR_BATCH`).
@@ -123,8 +125,8 @@ impl Journal {
                 return Ok(Outcome::Busy);
             }
             if matches!(who, Checkpointer::Daemon { .. }) {
-                let allocated = state.log.allocated();
-                state.checkpointing.pace.begin_round(allocated);
+                let now = self.round_now(&state);
+                state.checkpointing.pace.begin_round(now);
             }
         }
         let started = self.runtime.monotonic();
@@ -132,8 +134,8 @@ impl Journal {
         {
             let mut state = self.state.lock();
             state.checkpointing.end();
-            let allocated = state.log.allocated();
-            state.checkpointing.pace.end_round(allocated);
+            let now = self.round_now(&state);
+            state.checkpointing.pace.end_round(now);
         }
         let took = self.runtime.monotonic().saturating_sub(started);
         self.stats.checkpoint_ns.add(nanoseconds(took));
@@ -150,6 +152,14 @@ impl Journal {
             self.wake_checkpoint_daemon();
         }
         done
+    }
+
+    fn round_now(&self, state: &State) -> Began {
+        Began {
+            at: self.runtime.monotonic(),
+            allocated: state.log.allocated(),
+            written: state.checkpointing.list.queued(),
+        }
     }
 
     fn do_checkpoint(&self, log_blocks: u32, who: Checkpointer) -> Result<Outcome> {

@@ -10,7 +10,7 @@ use std::collections::HashSet;
 
 use cairn_base::Pba;
 
-use crate::checkpoint::keep_free::{KeepFree, Pace};
+use crate::checkpoint::keep_free::{KeepFree, Pace, round_of};
 use crate::checkpoint::list::{CheckpointClean, CheckpointList, Cleaned};
 use crate::checkpoint::parts::CheckpointParts;
 
@@ -112,13 +112,19 @@ impl Checkpointing {
         self.list.clean(self.clean_mode)
     }
 
-    /// Free blocks of a log of `log_blocks` below which the checkpoint daemon works; 0 if there is
-    /// none.
-    pub(crate) fn threshold(&self, log_blocks: u32) -> u32 {
+    /// Free blocks of a log, of which `free` are, with which a round of the daemon must begin.
+    pub(crate) fn least_free(&self, log_blocks: u32, free: u32) -> u32 {
+        let used = log_blocks.saturating_sub(free);
+        self.pace.least_free(log_blocks, self.list.listed_in(round_of(log_blocks), used))
+    }
+
+    /// Free blocks of a log, of which `free` are, below which the checkpoint daemon works; 0 if
+    /// there is none.
+    pub(crate) fn threshold(&self, log_blocks: u32, free: u32) -> u32 {
         match self.keep_free {
             None => 0,
             Some(keep @ KeepFree::Percent(_)) => keep.most(log_blocks),
-            Some(KeepFree::AsNeeded) => self.pace.least_free(log_blocks),
+            Some(KeepFree::AsNeeded) => self.least_free(log_blocks, free),
         }
     }
 
