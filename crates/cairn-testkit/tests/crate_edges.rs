@@ -6,14 +6,18 @@ use std::path::Path;
 
 /// Ordinary and build dependencies. Development dependencies may also name the test kit and the
 /// facade.
-const ALLOWED: [(&str, &[&str]); 13] = [
+const ALLOWED: [(&str, &[&str]); 14] = [
     ("cairn-base", &[]),
     ("cairn-block", &["cairn-base"]),
     ("cairn-cache", &["cairn-base", "cairn-block"]),
     ("cairn-vfs", &["cairn-base"]),
+    ("cairn-check", &["cairn-base"]),
     ("cairn-jbd2", &["cairn-base", "cairn-block", "cairn-cache"]),
-    ("cairn-ext4", &["cairn-base", "cairn-block", "cairn-cache", "cairn-jbd2", "cairn-vfs"]),
-    ("cairn-f2fs", &["cairn-base", "cairn-block", "cairn-cache", "cairn-vfs"]),
+    (
+        "cairn-ext4",
+        &["cairn-base", "cairn-block", "cairn-cache", "cairn-check", "cairn-jbd2", "cairn-vfs"],
+    ),
+    ("cairn-f2fs", &["cairn-base", "cairn-block", "cairn-cache", "cairn-check", "cairn-vfs"]),
     ("cairn-fuse", &["cairn-base", "cairn-block", "cairn-vfs"]),
     (
         "cairn",
@@ -21,6 +25,7 @@ const ALLOWED: [(&str, &[&str]); 13] = [
             "cairn-base",
             "cairn-block",
             "cairn-cache",
+            "cairn-check",
             "cairn-ext4",
             "cairn-f2fs",
             "cairn-jbd2",
@@ -48,6 +53,7 @@ const ALLOWED: [(&str, &[&str]); 13] = [
             "cairn-base",
             "cairn-block",
             "cairn-build",
+            "cairn-check",
             "cairn-fuse",
             "cairn-lab",
             "cairn-vfs",
