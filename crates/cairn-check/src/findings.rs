@@ -100,6 +100,13 @@ impl Findings {
         self.kinds.lock().values().map(|list| list.kind.severity).max()
     }
 
+    /// Takes all findings out of a list that others still refer to.
+    #[must_use]
+    pub fn take(&self) -> Self {
+        let kinds = std::mem::take(&mut *self.kinds.lock());
+        Self { kinds: Mutex::new(Rank::Leaf, kinds) }
+    }
+
     /// The kept findings by code and place, and the number of all findings of each kind by code.
     #[must_use]
     pub fn into_lists(self) -> (Vec<Finding>, Vec<(&'static Kind, u64)>) {
@@ -134,7 +141,8 @@ mod tests {
         assert_eq!(findings.count(), 100_001);
         assert_eq!(findings.count_of(&A), 100_000);
         assert_eq!(findings.worst(), Some(Severity::Losing));
-        let (kept, counts) = findings.into_lists();
+        let (kept, counts) = findings.take().into_lists();
+        assert_eq!(findings.count(), 0);
         assert_eq!(kept.len(), KEPT + 1);
         let inodes: Vec<_> = kept.iter().filter_map(|finding| finding.place.inode).collect();
         assert_eq!(inodes, Vec::from_iter(0..KEPT as u64));

@@ -4,7 +4,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::volume_command::VolumeCommand;
 use crate::commands::{
-    build, diff, export, freeze, generate, info, lab, mkfs, mount, remount, resize, run,
+    build, check, diff, export, freeze, generate, info, lab, mkfs, mount, remount, resize, run,
     serve_nothing, shell, sparse, stats, sync, tune, umount,
 };
 use crate::failure::Outcome;
@@ -23,7 +23,8 @@ pub struct Cli {
 
 const EXIT_STATUSES: &str = "\
 Exit status: 0 done, 1 the operation failed, 2 wrong usage, 3 the image cannot be opened, 4 not a \
-known filesystem or corrupt, 5 unsupported feature, 6 in use, 7 input/output error.
+known filesystem or corrupt, 5 unsupported feature, 6 in use, 7 input/output error; `check` has \
+those of e2fsck.
 CAIRN_LOG=debug in the environment shows what happens inside.";
 
 /// The commands.
@@ -47,6 +48,8 @@ pub enum Command {
     Tune(tune::Args),
     /// Make a volume larger or smaller.
     Resize(resize::Args),
+    /// Find the defects of a volume, and write nothing.
+    Check(check::Args),
     /// Run a program on an image, as an ordinary user.
     Run(run::Args),
     /// The processes that `run` starts.
@@ -97,6 +100,7 @@ impl Command {
             Self::Unsparse(args) => sparse::unpack(args),
             Self::Tune(args) => tune::run(args),
             Self::Resize(args) => resize::run(args),
+            Self::Check(args) => check::run(args),
             Self::Run(args) => run::run(args),
             Self::RunStage(args) => run::stage::run(args),
             Self::Mount(args) => mount::run(args),

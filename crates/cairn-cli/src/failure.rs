@@ -55,6 +55,8 @@ pub struct Failure {
     on_host: bool,
     /// The path of a call that the volume does not permit.
     refused: Option<String>,
+    /// The exit status of a command that has those of another program.
+    code: Option<u8>,
     /// Later failures of the same command, each on a line of its own.
     also: Vec<Failure>,
 }
@@ -83,8 +85,21 @@ impl Failure {
             reach: Reach::One,
             on_host: false,
             refused: None,
+            code: None,
             also: Vec::new(),
         }
+    }
+
+    /// With this exit status in place of that of its kind.
+    #[must_use]
+    pub fn with_code(self, code: u8) -> Self {
+        Self { code: Some(code), ..self }
+    }
+
+    /// The exit status in place of that of its kind, if the command has its own.
+    #[must_use]
+    pub fn code(&self) -> Option<u8> {
+        self.code
     }
 
     /// Wrong usage.

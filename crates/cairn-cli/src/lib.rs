@@ -81,7 +81,10 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
             let failure = operand_order::of_parse_error(&error, &words)
                 .unwrap_or_else(|| misused(&error, &words));
             output::report(&failure);
-            return status(failure.status);
+            return match commands::check::usage_status(&words) {
+                Some(code) => code.into(),
+                None => status(failure.status),
+            };
         }
     };
     // A daemon's starter has said what is wrong with it.
@@ -94,7 +97,7 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
             let failure =
                 operand_order::of_failure(&failure, &cli.command, &words).unwrap_or(failure);
             output::report(&failure);
-            status(failure.status)
+            failure.code().map_or_else(|| status(failure.status), ExitCode::from)
         }
     }
 }

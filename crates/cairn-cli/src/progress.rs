@@ -70,6 +70,45 @@ impl Progress {
     }
 }
 
+/// Shows the steps of work that has phases, with an estimate of what is left of the phase. Several
+/// threads may call it.
+#[derive(Debug)]
+pub struct Steps {
+    bar: ProgressBar,
+}
+
+impl Steps {
+    /// Starts a line that begins with `verb`.
+    #[must_use]
+    pub fn start(verb: &'static str) -> Self {
+        let bar = if std::io::stderr().is_terminal() {
+            ProgressBar::new(0)
+        } else {
+            ProgressBar::hidden()
+        };
+        set_style(&bar, "{prefix} {msg} [{bar:30}] {percent}% ({eta} left)");
+        bar.set_prefix(verb);
+        Self { bar }
+    }
+
+    /// Begins a phase of so many steps.
+    pub fn begin(&self, what: &str, total: u64) {
+        self.bar.reset();
+        self.bar.set_length(total);
+        self.bar.set_message(what.to_owned());
+    }
+
+    /// So many steps of the phase are done.
+    pub fn set(&self, steps: u64) {
+        self.bar.set_position(steps);
+    }
+
+    /// Takes the line away.
+    pub fn end(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
 fn set_style(bar: &ProgressBar, template: &str) {
     let style = ProgressStyle::with_template(template);
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));

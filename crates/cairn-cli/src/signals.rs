@@ -39,9 +39,32 @@ pub fn remove_unfinished() -> Outcome {
             }
         })
     });
+    started.map(drop).map_err(unhandled)
+}
+
+/// From now on the first signal calls `work`, which lets the command end by itself, and the second
+/// one ends the process with 128 and the signal's number.
+///
+/// # Errors
+/// As [`remove_unfinished`].
+pub fn on_ending(work: impl FnOnce() + Send + 'static) -> Outcome {
+    let started = ending().and_then(|mut signals| {
+        spawn("signals", move || {
+            let mut signals = signals.forever();
+            if signals.next().is_some() {
+                work();
+            }
+            if let Some(signal) = signals.next() {
+                process::exit(128 + signal);
+            }
+        })
+    });
+    started.map(drop).map_err(unhandled)
+}
+
+fn unhandled(error: io::Error) -> Failure {
     let advice = "end other programs, or raise the limits of this one (ulimit)";
-    let failed = |error| Failure::start("signals cannot be handled", &error, advice);
-    started.map(drop).map_err(failed)
+    Failure::start("signals cannot be handled", &error, advice)
 }
 
 /// One bit for each signal.

@@ -24,6 +24,7 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod bytes;
+mod check;
 pub mod contents;
 mod device;
 pub mod disk;
@@ -40,6 +41,7 @@ pub mod tune;
 pub mod volume;
 
 pub use cairn_vfs::FileSystem;
+pub use check::{Checked, check};
 pub use contents::contents;
 pub use device::{Claim, claim};
 pub use disk::{Disk, DiskPartition, disk};

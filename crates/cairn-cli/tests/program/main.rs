@@ -5,6 +5,7 @@ mod address_space;
 mod away;
 mod backups;
 mod build;
+mod check;
 mod coreutils;
 mod daily;
 mod damage;

@@ -120,21 +120,38 @@ impl GroupDesc {
     /// # Errors
     /// The checksum is wrong, a place is outside the volume or group, or a counter is too large.
     pub(crate) fn decode(bytes: &[u8], group: u32, layout: &Layout) -> Result<Self, Corrupt> {
-        let raw = widen(bytes);
-        if let Some(computed) = checksum(bytes, group, layout) {
-            let stored = raw.bg_checksum.get();
-            if stored != computed {
-                let (stored, computed) = (stored.into(), computed.into());
-                return Err(Corrupt::Checksum {
-                    what: "group descriptor",
-                    place: group.into(),
-                    stored,
-                    computed,
-                });
-            }
+        Self::verify(bytes, group, layout)?;
+        let desc = Self::decode_unchecked(bytes, layout);
+        desc.validate(group, layout)?;
+        Ok(desc)
+    }
+
+    /// Verifies the checksum of a descriptor.
+    ///
+    /// # Errors
+    /// The checksum is wrong.
+    pub(crate) fn verify(bytes: &[u8], group: u32, layout: &Layout) -> Result<(), Corrupt> {
+        let Some(computed) = checksum(bytes, group, layout) else { return Ok(()) };
+        let stored = widen(bytes).bg_checksum.get();
+        if stored == computed {
+            return Ok(());
         }
+        let (stored, computed) = (stored.into(), computed.into());
+        Err(Corrupt::Checksum { what: "group descriptor", place: group.into(), stored, computed })
+    }
+
+    /// The flags as they are stored; they count only if descriptors have checksums.
+    #[must_use]
+    pub(crate) fn stored_flags(bytes: &[u8]) -> GroupFlags {
+        GroupFlags::from_bits_retain(widen(bytes).bg_flags.get())
+    }
+
+    /// Decodes a descriptor whose numbers may be wrong.
+    #[must_use]
+    pub(crate) fn decode_unchecked(bytes: &[u8], layout: &Layout) -> Self {
+        let raw = widen(bytes);
         let flags = GroupFlags::from_bits_retain(raw.bg_flags.get());
-        let desc = Self {
+        Self {
             block_bitmap: block(raw.bg_block_bitmap_lo, raw.bg_block_bitmap_hi),
             inode_bitmap: block(raw.bg_inode_bitmap_lo, raw.bg_inode_bitmap_hi),
             inode_table: block(raw.bg_inode_table_lo, raw.bg_inode_table_hi),
@@ -146,9 +163,7 @@ impl GroupDesc {
             flags: if layout.features.has_group_checksums() { flags } else { GroupFlags::empty() },
             block_bitmap_csum: join(raw.bg_block_bitmap_csum_lo, raw.bg_block_bitmap_csum_hi),
             inode_bitmap_csum: join(raw.bg_inode_bitmap_csum_lo, raw.bg_inode_bitmap_csum_hi),
-        };
-        desc.validate(group, layout)?;
-        Ok(desc)
+        }
     }
 
     fn validate(&self, group: u32, layout: &Layout) -> Result<(), Corrupt> {

@@ -184,3 +184,11 @@ pub(super) fn least_size(
 ) -> Result<u64, Cause> {
     cairn_ext4::resize::least(device, runtime).map_err(cause)
 }
+
+pub(super) fn check(
+    device: Arc<dyn BlockDevice>,
+    runtime: Arc<dyn Runtime>,
+    observer: Arc<dyn cairn_check::Observer>,
+) -> Result<cairn_check::Report, Cause> {
+    cairn_ext4::check::check(device, runtime, observer).map_err(cause)
+}

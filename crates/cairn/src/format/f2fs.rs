@@ -136,6 +136,12 @@ pub(super) fn tune(
     cairn_f2fs::tune::tune(device, runtime, &options).map_err(cause)
 }
 
+/// The refusal to check a volume.
+pub(super) fn unchecked() -> Cause {
+    let why = "cairn check reads ext2, ext3 and ext4: run fsck.f2fs --dry-run on it";
+    Cause::Option(why.into())
+}
+
 /// The refusal to change the size of a volume.
 pub(super) fn fixed_size() -> Cause {
     let why = "the areas in which an F2FS volume describes its segments have the size that mkfs \

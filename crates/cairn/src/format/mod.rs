@@ -6,6 +6,7 @@ use std::time::SystemTime;
 
 use cairn_base::runtime::Runtime;
 use cairn_block::BlockDevice;
+use cairn_check::{Kind, Observer, Report};
 use cairn_f2fs::devices::DeviceCheck;
 use cairn_vfs::FileSystem;
 use uuid::Uuid;
@@ -236,4 +237,22 @@ pub(crate) fn least_size(
         Format::Ext4 => ext4::least_size(device, runtime),
         Format::F2fs => Err(f2fs::fixed_size()),
     }
+}
+
+/// Checks a volume, which is only read.
+pub(crate) fn check(
+    format: Format,
+    device: Arc<dyn BlockDevice>,
+    runtime: Arc<dyn Runtime>,
+    observer: Arc<dyn Observer>,
+) -> Result<Report, Cause> {
+    match format {
+        Format::Ext4 => ext4::check(device, runtime, observer),
+        Format::F2fs => Err(f2fs::unchecked()),
+    }
+}
+
+/// All kinds of defects that a check finds, of all formats.
+pub fn kinds() -> impl Iterator<Item = &'static Kind> {
+    cairn_ext4::check::ALL.iter().copied()
 }

@@ -72,8 +72,8 @@ pub fn resize(image: &ImageSpec, wish: SizeWish) -> Result<Resized> {
     Ok(done)
 }
 
-/// The format of a volume that is to be changed.
-fn known(device: &Arc<dyn BlockDevice>) -> Result<Format, Cause> {
+/// The format of a volume that nobody has mounted.
+pub(crate) fn known(device: &Arc<dyn BlockDevice>) -> Result<Format, Cause> {
     format::probe(&**device)?.ok_or_else(|| Cause::UnknownFormat { hint: recognise(&**device) })
 }
 

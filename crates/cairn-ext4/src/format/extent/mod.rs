@@ -108,6 +108,12 @@ impl<'a> NodeView<'a> {
         }
     }
 
+    /// Entries that the header says there is room for.
+    #[must_use]
+    pub(crate) fn capacity(&self) -> usize {
+        self.max
+    }
+
     /// Verifies the checksum in the tail of a block. The root has none.
     ///
     /// # Errors

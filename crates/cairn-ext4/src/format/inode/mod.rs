@@ -18,13 +18,13 @@ use crate::corrupt::Corrupt;
 
 mod flags;
 mod raw;
+mod unchecked;
 
 pub(crate) use flags::{InodeFlags, mode};
 use raw::{
-    GOOD_OLD_SIZE, RAW_SIZE, RawInode, blocks_in_use, ends, file_acl, halves, has_wide_size,
-    narrow, seal, size_of_file,
+    GOOD_OLD_SIZE, RAW_SIZE, RawInode, blocks_in_use, ends, extra_isize_fits, file_acl, halves,
+    has_wide_size, narrow, seal, size_of_file, stored_extra_isize, verify, wide, widen,
 };
-use raw::{verify, wide, widen};
 
 /// Bytes of the fields: the first 128, and `i_extra_isize` more.
 fn head_len(extra_isize: u16) -> usize {
@@ -100,9 +100,8 @@ impl Inode {
             return Err(wrong("record length", as_u64(bytes.len()), "not the inode size"));
         }
         let raw = widen(bytes);
-        let room = bytes.len().saturating_sub(GOOD_OLD_SIZE);
-        let extra_isize = if room > 0 { raw.i_extra_isize.get() } else { 0 };
-        if usize::from(extra_isize) > room || !extra_isize.is_multiple_of(4) {
+        let extra_isize = stored_extra_isize(bytes);
+        if !extra_isize_fits(extra_isize, bytes) {
             return Err(wrong(
                 "i_extra_isize",
                 extra_isize.into(),

@@ -76,6 +76,16 @@ pub(super) fn widen(bytes: &[u8]) -> RawInode {
     raw
 }
 
+/// `i_extra_isize`; 0 in a record without that field.
+pub(super) fn stored_extra_isize(bytes: &[u8]) -> u16 {
+    if bytes.len() > GOOD_OLD_SIZE { widen(bytes).i_extra_isize.get() } else { 0 }
+}
+
+pub(super) fn extra_isize_fits(extra_isize: u16, bytes: &[u8]) -> bool {
+    let room = bytes.len().saturating_sub(GOOD_OLD_SIZE);
+    usize::from(extra_isize) <= room && extra_isize.is_multiple_of(4)
+}
+
 pub(super) fn wide(low: U16, high: U16) -> u32 {
     u32::from(low.get()) | u32::from(high.get()) << 16
 }

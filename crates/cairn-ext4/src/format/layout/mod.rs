@@ -24,6 +24,8 @@ use geometry::{
 pub(crate) mod inodes {
     use cairn_base::Ino;
 
+    /// The list of bad blocks.
+    pub(crate) const BAD: Ino = Ino(1);
     /// The root directory.
     pub const ROOT: Ino = Ino(2);
     /// Owner of the reserved descriptor blocks.

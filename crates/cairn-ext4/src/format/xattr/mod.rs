@@ -17,7 +17,7 @@ use crate::corrupt::Corrupt;
 mod hash;
 mod seal;
 
-pub(crate) use hash::{entry_hash, entry_hash_of_inode, entry_hashes_of_inode};
+pub(crate) use hash::{entry_hash, entry_hash_of_inode, entry_hashes, entry_hashes_of_inode};
 pub(crate) use seal::{seal_block, verify_block};
 
 /// `h_magic` of blocks and of the inode area.
@@ -91,7 +91,9 @@ pub(crate) enum XattrLocation {
 }
 
 impl XattrLocation {
-    const fn header_len(self) -> usize {
+    /// Bytes before the first entry.
+    #[must_use]
+    pub(crate) const fn header_len(self) -> usize {
         match self {
             Self::Inode => size_of::<RawInodeHeader>(),
             Self::Block => size_of::<RawBlockHeader>(),
@@ -147,6 +149,8 @@ pub(crate) struct Attribute<'a> {
     pub value: Value<'a>,
     /// Offset of the value in the container; 0 for an empty one.
     pub value_at: usize,
+    /// `e_hash`.
+    pub hash: u32,
 }
 
 /// An attribute that owns its bytes.
@@ -262,7 +266,8 @@ pub(crate) fn decode(
             return Err(corrupt("entries and values overlap", taken));
         }
         let value_at = if raw.e_value_size.get() == 0 { 0 } else { value_start(raw, location) };
-        attributes.push(Attribute { index: raw.e_name_index, name, value, value_at });
+        let (index, hash) = (raw.e_name_index, raw.e_hash.get());
+        attributes.push(Attribute { index, name, value, value_at, hash });
     }
     Ok(attributes)
 }

@@ -1,0 +1,247 @@
+//! Extended attributes: in the inode, in a block that inodes share, and in inodes of their own.
+
+use cairn_base::units::stored;
+use cairn_base::{Ino, Pba};
+use cairn_check::{Finding, Place, Value as Shown};
+
+use super::claims::Claims;
+use super::kinds;
+use super::state::State;
+use crate::format::features::{Compat, Incompat};
+use crate::format::inode::{Inode as Record, InodeFlags};
+use crate::format::xattr::{self, Attribute, Value, XattrLocation};
+
+/// Prefix index and name of the attribute with inline contents.
+const INLINE: (u8, &[u8]) = (7, b"data");
+/// Prefix index and name of the attribute with the context of an encrypted inode.
+const CONTEXT: (u8, &[u8]) = (9, b"c");
+
+/// What the attributes of an inode say of its other parts.
+#[derive(Debug, Default)]
+pub(super) struct Attributes {
+    /// Blocks of values in inodes of their own.
+    pub(super) charged: u64,
+    /// The value of `system.data`.
+    pub(super) inline_tail: Option<Vec<u8>>,
+    /// The context of an encrypted inode has a known form.
+    pub(super) has_context: bool,
+}
+
+/// Checks all attributes of an inode, and claims its attribute block.
+pub(super) fn check(
+    state: &State,
+    ino: Ino,
+    record: &Record,
+    claims: &mut Claims<'_>,
+) -> Attributes {
+    let mut found = Attributes::default();
+    if !record.flags.contains(InodeFlags::EA_INODE) {
+        match xattr::decode(&record.extra, XattrLocation::Inode, ino) {
+            Ok(attributes) => {
+                let of = Container { state, ino, location: XattrLocation::Inode, pba: Pba(0) };
+                of.check(&attributes, record.extra.len(), &mut found, true);
+            }
+            Err(why) => {
+                let place = Place::inode(ino.get());
+                state.report(&kinds::XATTR_INVALID, &kinds::XATTR_CHECKSUM, place, &why);
+            }
+        }
+    }
+    if record.file_acl != Pba(0) && !state.layout.features.compat(Compat::EXT_ATTR) {
+        let place = Place::inode(ino.get()).in_field("i_file_acl");
+        let finding = Finding::new(&kinds::XATTR_INVALID, place).stored(record.file_acl.get());
+        state.findings.add(finding);
+    }
+    if record.file_acl != Pba(0) {
+        block(state, ino, record.file_acl, claims, &mut found);
+    }
+    found
+}
+
+fn block(state: &State, ino: Ino, pba: Pba, claims: &mut Claims<'_>, found: &mut Attributes) {
+    let place = || Place::inode(ino.get()).at_block(pba.get()).in_field("i_file_acl");
+    if !state.layout.contains(pba, 1) {
+        claims.is_whole = false;
+        let finding = Finding::new(&kinds::MAP_RANGE, place()).stored(pba.get());
+        return state.findings.add(finding);
+    }
+    if claims.is_system(0, pba, 1) {
+        return;
+    }
+    let is_first = {
+        let mut shared = state.shared.lock();
+        let entry = shared.entry(pba.get()).or_default();
+        entry.found = entry.found.saturating_add(1);
+        if entry.found == 1 {
+            entry.ino = stored(ino.get());
+        }
+        entry.found == 1
+    };
+    if is_first {
+        claims.claim_block(pba);
+    } else {
+        claims.clusters = claims.clusters.saturating_add(1);
+        if !state.layout.features.incompat(Incompat::EA_INODE) {
+            return;
+        }
+    }
+    let bytes = match state.source.block(pba) {
+        Ok(bytes) => bytes,
+        Err(error) => return state.unreadable(place(), &error),
+    };
+    if is_first {
+        if let Err(why) = xattr::verify_block(&bytes, pba, state.layout.checksum, ino) {
+            state.report(&kinds::XATTR_INVALID, &kinds::XATTR_CHECKSUM, place(), &why);
+        }
+        if let Some(entry) = state.shared.lock().get_mut(&pba.get()) {
+            entry.stored = xattr::refcount(&bytes);
+        }
+    }
+    match xattr::decode(&bytes, XattrLocation::Block, ino) {
+        Ok(attributes) => {
+            let of = Container { state, ino, location: XattrLocation::Block, pba };
+            of.check(&attributes, bytes.len(), found, is_first);
+        }
+        // The header was reported above.
+        Err(why) if xattr::verify_block(&bytes, pba, state.layout.checksum, ino).is_ok() => {
+            state.report(&kinds::XATTR_INVALID, &kinds::XATTR_CHECKSUM, place(), &why);
+        }
+        Err(_) => {}
+    }
+}
+
+/// A container of attributes.
+struct Container<'a> {
+    state: &'a State,
+    ino: Ino,
+    location: XattrLocation,
+    /// The block; 0 is the inode.
+    pba: Pba,
+}
+
+impl Container<'_> {
+    fn place(&self, name: &[u8]) -> Place {
+        let place = Place::inode(self.ino.get()).named(name);
+        if self.pba == Pba(0) { place } else { place.at_block(self.pba.get()) }
+    }
+
+    /// Checks attributes. If the block is shared, only its first inode reports.
+    fn check(&self, all: &[Attribute<'_>], len: usize, found: &mut Attributes, reports: bool) {
+        if reports {
+            self.check_places(all, len);
+        }
+        for attribute in all {
+            match attribute.value {
+                Value::Here(value) => {
+                    if reports {
+                        self.check_hash(attribute, value);
+                    }
+                    if (attribute.index, attribute.name) == CONTEXT {
+                        // Version 1 has 28 bytes, version 2 has 40.
+                        let form = (value.first().copied(), value.len());
+                        found.has_context = matches!(form, (Some(1), 28) | (Some(2), 40));
+                    }
+                    if (attribute.index, attribute.name) == INLINE {
+                        found.inline_tail = Some(value.to_vec());
+                    }
+                }
+                Value::Inode { ino, size, hash } => {
+                    let block = u64::from(self.state.layout.block_size);
+                    let blocks = u64::from(size).div_ceil(block);
+                    found.charged = found.charged.saturating_add(blocks);
+                    if reports {
+                        self.check_value(attribute.name, ino, size, hash);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Values overlap neither entries nor each other.
+    fn check_places(&self, all: &[Attribute<'_>], len: usize) {
+        let entries = all.iter().map(|attribute| xattr::entry_len(attribute.name.len()));
+        let head = self.location.header_len().saturating_add(4);
+        let end = entries.fold(head, usize::saturating_add);
+        let mut places: Vec<(usize, usize, &[u8])> = Vec::new();
+        for attribute in all {
+            if let Value::Here(value) = attribute.value
+                && !value.is_empty()
+            {
+                let behind = attribute.value_at.saturating_add(value.len());
+                places.push((attribute.value_at, behind, attribute.name));
+            }
+        }
+        places.sort_unstable();
+        let mut from = end;
+        for (start, behind, name) in places {
+            if start < from || behind > len {
+                let finding = Finding::new(&kinds::XATTR_INVALID, self.place(name));
+                let why = Shown::text(format!("value at {start} overlaps what ends at {from}"));
+                self.state.findings.add(finding.stored(why));
+            }
+            from = behind;
+        }
+    }
+
+    /// In an inode the hash may be 0.
+    fn check_hash(&self, attribute: &Attribute<'_>, value: &[u8]) {
+        let hashes = xattr::entry_hashes(attribute.name, value);
+        let may_miss = self.location == XattrLocation::Inode && attribute.hash == 0;
+        if !may_miss && !hashes.contains(&attribute.hash) {
+            let finding = Finding::new(&kinds::XATTR_HASH, self.place(attribute.name));
+            self.state.findings.add(finding.hex(attribute.hash, hashes[0]));
+        }
+    }
+
+    fn check_value(&self, name: &[u8], value: Ino, size: u32, hash: u32) {
+        let state = self.state;
+        let wrong = |what: &str| {
+            let finding = Finding::new(&kinds::XATTR_VALUE, self.place(name));
+            state.findings.add(finding.stored(Shown::text(format!("inode {value} {what}"))));
+        };
+        if !state.layout.features.incompat(Incompat::EA_INODE) {
+            return wrong("without the feature ea_inode");
+        }
+        let Some(record) = state.record(value) else { return wrong("cannot be read") };
+        if !record.flags.contains(InodeFlags::EA_INODE) || record.links == 0 {
+            return wrong("holds no value");
+        }
+        if let Some(facts) = state.facts(value) {
+            facts.add_reference();
+        }
+        if record.size != u64::from(size) {
+            wrong("has another size");
+        }
+        let hashes = xattr::entry_hashes_of_inode(name, record.value_facts().hash);
+        if hash != 0 && !hashes.contains(&hash) {
+            let finding = Finding::new(&kinds::XATTR_HASH, self.place(name));
+            state.findings.add(finding.hex(hash, hashes[0]));
+        }
+    }
+}
+
+/// The counts of blocks that inodes share, and of the inodes of values.
+pub(super) fn check_references(state: &State) {
+    let shared = std::mem::take(&mut *state.shared.lock());
+    for (block, entry) in shared {
+        if entry.stored != entry.found {
+            let place = Place::inode(entry.ino).at_block(block).in_field("h_refcount");
+            state.differ(&kinds::XATTR_REFERENCES, place, entry.stored.into(), entry.found.into());
+        }
+    }
+    for (number, facts) in state.inodes.iter().filter(|(_, facts)| facts.is_value()) {
+        let Some(record) = state.record(Ino(number)) else { continue };
+        let stored = record.value_facts().references;
+        let found = u64::from(facts.references());
+        // Lustre's old volumes have no count, but the attribute's owner.
+        if stored != found && !is_of_old_form(&record) {
+            let place = Place::inode(number);
+            state.differ(&kinds::VALUE_REFERENCES, place, stored, found);
+        }
+    }
+}
+
+/// Values without a hash and a count: they refer to their owner.
+fn is_of_old_form(record: &Record) -> bool {
+    record.value_facts().hash == 0 && record.mtime.seconds != 0
+}

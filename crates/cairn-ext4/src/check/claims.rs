@@ -1,0 +1,187 @@
+//! [`Claims`]: the visitor of a map that claims its blocks; [`Owners`]: the one that tells whose
+//! blocks were claimed twice.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use cairn_base::{Ino, Pba};
+use cairn_check::{Finding, Place, Value};
+
+use super::kinds;
+use super::state::State;
+use super::visitor::{Fault, Run, Visitor, Why};
+
+/// What a walk has found of a file.
+pub(super) struct Claims<'a> {
+    state: &'a State,
+    ino: Ino,
+    /// Clusters of the file, with those of its map.
+    pub(super) clusters: u64,
+    /// The block behind the last one that has contents.
+    pub(super) end_written: u64,
+    /// The block behind the last one.
+    pub(super) end: u64,
+    /// Pieces in which the file lies.
+    pub(super) pieces: u64,
+    /// The whole map was seen, and no other file has a part of it.
+    pub(super) is_whole: bool,
+    first: Option<Pba>,
+    last_cluster: Option<u64>,
+    next_pba: u64,
+}
+
+impl<'a> Claims<'a> {
+    pub(super) fn new(state: &'a State, ino: Ino) -> Self {
+        Self {
+            state,
+            ino,
+            clusters: 0,
+            end_written: 0,
+            end: 0,
+            pieces: 0,
+            is_whole: true,
+            first: None,
+            last_cluster: None,
+            next_pba: 0,
+        }
+    }
+
+    /// The block with the start of the file.
+    pub(super) fn first_block(&self) -> Option<Pba> {
+        self.first
+    }
+
+    fn place(&self, at: u64, pba: Pba) -> Place {
+        Place::inode(self.ino.get()).at_file_block(at).at_block(pba.get())
+    }
+
+    /// Claims a block that no file block is in: of the map or of attributes. True if it is new.
+    pub(super) fn claim_block(&mut self, pba: Pba) -> bool {
+        self.clusters = self.clusters.saturating_add(1);
+        let cluster = self.state.cluster(pba.get());
+        let is_new = self.state.claimed.insert(cluster);
+        if !is_new {
+            self.is_whole = false;
+            self.state.twice.insert(cluster);
+        }
+        is_new
+    }
+
+    /// True if the blocks belong to the volume's structures; then that is found.
+    pub(super) fn is_system(&mut self, at: u64, pba: Pba, len: u64) -> bool {
+        let is_system = self.state.system.count_range(pba.get(), len) > 0;
+        if is_system {
+            self.is_whole = false;
+            let finding = Finding::new(&kinds::MAP_SYSTEM, self.place(at, pba));
+            self.state.findings.add(finding.stored(len));
+        }
+        is_system
+    }
+
+    fn claim_clusters(&mut self, run: &Run) {
+        let state = self.state;
+        let last = run.pba.get().saturating_add(run.len).saturating_sub(1);
+        let (mut first, last) = (state.cluster(run.pba.get()), state.cluster(last));
+        if self.last_cluster == Some(first) {
+            first = first.saturating_add(1);
+        }
+        self.last_cluster = Some(last);
+        let count = last.saturating_add(1).saturating_sub(first);
+        self.clusters = self.clusters.saturating_add(count);
+        let mut is_whole = true;
+        state.claimed.insert_range(first, count, &mut |at, len| {
+            is_whole = false;
+            state.twice.insert_range(at, len, &mut |_, _| ());
+        });
+        self.is_whole &= is_whole;
+    }
+}
+
+impl Visitor for Claims<'_> {
+    fn data(&mut self, run: Run) {
+        if run.start == 0 {
+            self.first = Some(run.pba);
+        }
+        if self.next_pba != run.pba.get() {
+            self.pieces = self.pieces.saturating_add(1);
+        }
+        self.next_pba = run.pba.get().saturating_add(run.len);
+        self.end = self.end.max(run.end());
+        if !run.unwritten {
+            self.end_written = self.end_written.max(run.end());
+        }
+        let inside = self.state.cluster_blocks().saturating_sub(1);
+        if run.pba.get() & inside != run.start & inside {
+            let place = self.place(run.start, run.pba);
+            self.state.find(&kinds::MAP_CLUSTER, place);
+        }
+        if !self.is_system(run.start, run.pba, run.len) {
+            self.claim_clusters(&run);
+        }
+    }
+
+    fn node(&mut self, at: u64, pba: Pba) -> bool {
+        !self.is_system(at, pba, 1) && self.claim_block(pba)
+    }
+
+    fn fault(&mut self, fault: Fault) {
+        let Fault { kind, at, pba, why } = fault;
+        let whole = [kinds::EXTENT_CHECKSUM.code, kinds::EXTENT_INDEX.code];
+        self.is_whole &= whole.contains(&kind.code);
+        let place = match pba {
+            Pba(0) => Place::inode(self.ino.get()).at_file_block(at),
+            pba => self.place(at, pba),
+        };
+        match why {
+            Why::Decoder(why) => self.state.report(kind, &kinds::EXTENT_CHECKSUM, place, &why),
+            Why::Number(number) => {
+                let finding = Finding::new(kind, place).stored(Value::Number(number));
+                self.state.findings.add(finding);
+            }
+        }
+    }
+}
+
+/// Finds the blocks of a file that were claimed twice.
+pub(super) struct Owners<'a> {
+    pub(super) state: &'a State,
+    pub(super) ino: Ino,
+}
+
+impl Owners<'_> {
+    fn look(&self, at: u64, pba: Pba, len: u64) {
+        let state = self.state;
+        let last = pba.get().saturating_add(len).saturating_sub(1);
+        let (first, last) = (state.cluster(pba.get()), state.cluster(last));
+        let count = last.saturating_add(1).saturating_sub(first);
+        let shared = state.twice.count_range(first, count);
+        if shared > 0 {
+            let block = state.twice.next(first).unwrap_or(first) << state.layout.cluster_bits;
+            let place = Place::inode(self.ino.get()).at_file_block(at).at_block(block);
+            let finding = Finding::new(&kinds::MAP_TWICE, place);
+            let blocks = shared.saturating_mul(state.cluster_blocks());
+            state.findings.add(finding.stored(Value::text(format!("{blocks} blocks"))));
+        }
+    }
+
+    /// May a walk read this block? Blocks of one file are read once; those of several files, as
+    /// often as the volume has blocks.
+    pub(super) fn may_read(state: &State, pba: Pba) -> bool {
+        if !state.twice.contains(state.cluster(pba.get())) {
+            return true;
+        }
+        state.totals.read_twice.fetch_add(1, Relaxed) < state.layout.blocks_count
+    }
+}
+
+impl Visitor for Owners<'_> {
+    fn data(&mut self, run: Run) {
+        self.look(run.start, run.pba, run.len);
+    }
+
+    fn node(&mut self, at: u64, pba: Pba) -> bool {
+        self.look(at, pba, 1);
+        self.state.system.count_range(pba.get(), 1) == 0 && Self::may_read(self.state, pba)
+    }
+
+    fn fault(&mut self, _: Fault) {}
+}

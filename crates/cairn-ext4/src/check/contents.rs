@@ -1,0 +1,194 @@
+//! What an inode has: blocks, a size that fits them, attributes.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use cairn_base::Ino;
+use cairn_check::{Finding, Place, Value};
+use cairn_vfs::FileKind;
+
+use super::attributes::{self, Attributes};
+use super::claims::Claims;
+use super::facts::Facts;
+use super::kinds;
+use super::map;
+use super::state::State;
+use crate::format::extent::MAX_FILE_BLOCKS;
+use crate::format::indirect;
+use crate::format::inode::{Inode as Record, InodeFlags};
+use crate::format::layout::inodes;
+
+/// The longest target that `i_block` holds, with a NUL behind it.
+const FAST_SYMLINK: u64 = 60;
+/// Files from this size on need the feature large_file.
+const LARGE: u64 = 1 << 31;
+
+/// Claims the blocks of an inode, and checks what it says of them.
+pub(super) fn check(state: &State, ino: Ino, record: &Record, kind: FileKind, facts: &Facts) {
+    let mut claims = Claims::new(state, ino);
+    let attributes = attributes::check(state, ino, record, &mut claims);
+    if kind == FileKind::Directory {
+        state.totals.directories.fetch_add(1, Relaxed);
+    }
+    if record.flags.contains(InodeFlags::EA_INODE) {
+        facts.set_value();
+    }
+    if record.flags.contains(InodeFlags::ENCRYPT) {
+        facts.set_encrypted();
+        if !attributes.has_context {
+            state.find(&kinds::ENCRYPTION_CONTEXT, Place::inode(ino.get()));
+        }
+    }
+    let is_special = !matches!(kind, FileKind::Regular | FileKind::Directory | FileKind::Symlink);
+    if record.flags.contains(InodeFlags::INLINE_DATA) {
+        inline(state, ino, record, kind, &attributes);
+    } else if ino == inodes::RESIZE {
+        return super::resize_inode::check(state, record, claims);
+    } else if is_special {
+        special(state, ino, record);
+    } else if is_fast_symlink(record, kind) {
+        fast_symlink(state, ino, record);
+    } else {
+        map::walk(state, ino, record, &mut claims);
+        size(state, ino, record, kind, facts, &claims);
+        if claims.pieces > 1 {
+            state.totals.fragmented.fetch_add(1, Relaxed);
+        }
+    }
+    if claims.is_whole {
+        space(state, ino, record, claims.clusters, &attributes);
+    }
+}
+
+/// Claims the blocks of a reserved inode that has no kind.
+pub(super) fn check_reserved(state: &State, ino: Ino, record: &Record) {
+    let mut claims = Claims::new(state, ino);
+    map::walk(state, ino, record, &mut claims);
+}
+
+fn is_fast_symlink(record: &Record, kind: FileKind) -> bool {
+    let is_mapped = record.flags.contains(InodeFlags::EXTENTS);
+    kind == FileKind::Symlink && !is_mapped && record.size < FAST_SYMLINK
+}
+
+fn symlink_fault(state: &State, ino: Ino, record: &Record, found: u64) {
+    let place = Place::inode(ino.get()).in_field("i_size");
+    state.differ(&kinds::SYMLINK_TARGET, place, record.size, found);
+}
+
+/// Bytes before the first NUL.
+fn text_len(bytes: &[u8]) -> u64 {
+    let len = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+    u64::try_from(len).unwrap_or(u64::MAX)
+}
+
+fn fast_symlink(state: &State, ino: Ino, record: &Record) {
+    let found = text_len(&record.block);
+    let is_encrypted = record.flags.contains(InodeFlags::ENCRYPT);
+    if record.size == 0 || (found != record.size && !is_encrypted) {
+        symlink_fault(state, ino, record, found);
+    }
+}
+
+/// The target of a symbolic link in a block.
+fn slow_symlink(state: &State, ino: Ino, record: &Record, claims: &Claims<'_>) {
+    let size = u64::from(state.layout.block_size);
+    if record.size == 0 || record.size >= size || claims.end != 1 {
+        return symlink_fault(state, ino, record, claims.end.saturating_mul(size));
+    }
+    let is_encrypted = record.flags.contains(InodeFlags::ENCRYPT);
+    let Some(pba) = claims.first_block().filter(|_| !is_encrypted) else { return };
+    match state.source.block(pba) {
+        Ok(block) if text_len(&block) != record.size => {
+            symlink_fault(state, ino, record, text_len(&block));
+        }
+        Ok(_) => {}
+        Err(error) => state.unreadable(Place::inode(ino.get()).at_block(pba.get()), &error),
+    }
+}
+
+fn special(state: &State, ino: Ino, record: &Record) {
+    if record.size != 0 {
+        let place = Place::inode(ino.get()).in_field("i_size");
+        state.differ(&kinds::SPECIAL_CONTENTS, place, record.size, 0);
+    }
+}
+
+/// Contents in the inode and in the attribute `system.data`.
+fn inline(state: &State, ino: Ino, record: &Record, kind: FileKind, attributes: &Attributes) {
+    let place = Place::inode(ino.get());
+    let Some(tail) = &attributes.inline_tail else {
+        if kind == FileKind::Symlink && record.size < FAST_SYMLINK {
+            return;
+        }
+        return state.find(&kinds::INLINE_DATA, place);
+    };
+    let held = u64::try_from(tail.len()).unwrap_or(u64::MAX).saturating_add(60);
+    let fits = match kind {
+        FileKind::Directory => record.size == held,
+        _ => record.size <= held,
+    };
+    if !fits {
+        state.differ(&kinds::INLINE_DATA, place.in_field("i_size"), record.size, held);
+    }
+}
+
+fn size(
+    state: &State,
+    ino: Ino,
+    record: &Record,
+    kind: FileKind,
+    facts: &Facts,
+    claims: &Claims<'_>,
+) {
+    if facts.is_orphan() {
+        return;
+    }
+    let block = u64::from(state.layout.block_size);
+    let place = || Place::inode(ino.get()).in_field("i_size");
+    let wrong = |implied: u64| {
+        state.differ(&kinds::INODE_SIZE, place(), record.size, implied);
+    };
+    match kind {
+        FileKind::Symlink => slow_symlink(state, ino, record, claims),
+        FileKind::Directory => {
+            let blocks = record.size.div_ceil(block);
+            let spare = u64::from(state.superblock.raw.s_prealloc_dir_blocks);
+            let is_whole = record.size.is_multiple_of(block);
+            let extra = claims.end.checked_sub(blocks);
+            if claims.end == 0 {
+                state.find(&kinds::DIRECTORY_HOLE, Place::inode(ino.get()));
+            } else if !is_whole || extra.is_none_or(|extra| extra > spare) {
+                wrong(claims.end.saturating_mul(block));
+            }
+        }
+        _ => {
+            let last = claims.end_written.saturating_sub(1).saturating_mul(block);
+            let most = match record.flags.contains(InodeFlags::EXTENTS) {
+                true => MAX_FILE_BLOCKS.saturating_add(1).saturating_mul(block),
+                false => indirect::max_blocks(state.layout.block_size).saturating_mul(block),
+            };
+            let is_verified = record.flags.contains(InodeFlags::VERITY);
+            if record.size < last && !is_verified {
+                wrong(claims.end_written.saturating_mul(block));
+            } else if record.size > most {
+                let finding = Finding::new(&kinds::INODE_SIZE, place());
+                state.findings.add(finding.stored(record.size).computed(Value::Number(most)));
+            }
+            if record.size >= LARGE && ino != inodes::RESIZE {
+                state.totals.large_files.fetch_add(1, Relaxed);
+            }
+        }
+    }
+}
+
+/// `i_blocks`: all clusters, and the space of values in inodes of their own.
+fn space(state: &State, ino: Ino, record: &Record, clusters: u64, attributes: &Attributes) {
+    let blocks = clusters.saturating_mul(state.cluster_blocks());
+    let charged = attributes.charged.div_ceil(state.cluster_blocks());
+    let blocks = blocks.saturating_add(charged.saturating_mul(state.cluster_blocks()));
+    let computed = blocks << state.units();
+    if record.blocks_512 != computed {
+        let place = Place::inode(ino.get()).in_field("i_blocks");
+        state.differ(&kinds::INODE_BLOCKS, place, record.blocks_512, computed);
+    }
+}

@@ -1,0 +1,34 @@
+//! The second walk: every directory, by several threads.
+
+use std::sync::Arc;
+
+use cairn_base::Ino;
+use cairn_check::Work;
+
+use super::directory;
+use super::state::State;
+
+/// Inodes of a step.
+const STEP: u64 = 1024;
+
+/// The walk over all inodes that are directories.
+pub(super) struct Directories(pub(super) Arc<State>);
+
+impl Work for Directories {
+    fn steps(&self) -> u64 {
+        self.0.inodes.len().div_ceil(STEP)
+    }
+
+    fn step(&self, number: u64) -> bool {
+        let state = &*self.0;
+        let first = number.saturating_mul(STEP);
+        for ino in first..first.saturating_add(STEP).min(state.inodes.len()) {
+            let facts = state.inodes.get(ino);
+            if facts.is_some_and(|facts| facts.is_directory() && !facts.is_broken()) {
+                directory::check(state, Ino(ino));
+                state.progress.advance(1);
+            }
+        }
+        !state.is_cancelled()
+    }
+}

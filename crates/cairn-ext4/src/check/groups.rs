@@ -1,0 +1,122 @@
+//! Group descriptors: their checksums, and the places of bitmaps and tables.
+
+use cairn_base::Pba;
+use cairn_base::units::as_index;
+use cairn_check::{Finding, Place};
+
+use super::kinds;
+use super::state::{Group, State};
+use crate::format::group_desc::{GroupDesc, GroupFlags};
+use crate::format::layout::Layout;
+
+/// Reads all descriptors, and claims the blocks of the volume's structures.
+pub(super) fn open(state: &mut State) {
+    let layout = state.layout;
+    let mut groups = Vec::new();
+    for first in (0..layout.groups).step_by(as_index(layout.descs_per_block())) {
+        let pba = layout.descriptor_block(first);
+        let block = match state.source.block(pba) {
+            Ok(block) => block.to_vec(),
+            Err(error) => {
+                state.unreadable(Place::group(first).at_block(pba.get()), &error);
+                Vec::new()
+            }
+        };
+        let end = first.saturating_add(layout.descs_per_block()).min(layout.groups);
+        for number in first..end {
+            let at = layout.descriptor_offset(number);
+            let end = at.saturating_add(as_index(layout.desc_size));
+            groups.push(group(state, number, block.get(at..end).unwrap_or_default()));
+        }
+    }
+    state.groups = groups;
+    claim_bases(state);
+    claim_places(state);
+}
+
+fn group(state: &State, number: u32, bytes: &[u8]) -> Group {
+    let layout = &state.layout;
+    let place = Place::group(number);
+    let desc = GroupDesc::decode_unchecked(bytes, layout);
+    if bytes.is_empty() {
+        return Group {
+            desc,
+            is_sealed: false,
+            has_block_bitmap: false,
+            has_inode_bitmap: false,
+            has_table: false,
+        };
+    }
+    let sealed = GroupDesc::verify(bytes, number, layout);
+    if let Err(why) = &sealed {
+        state.report(&kinds::GROUP_PLACE, &kinds::GROUP_CHECKSUM, place.clone(), why);
+    }
+    let flags = GroupDesc::stored_flags(bytes);
+    let marks = GroupFlags::INODE_UNINIT | GroupFlags::BLOCK_UNINIT;
+    if !layout.features.has_group_checksums() && flags.intersects(marks) {
+        let finding = Finding::new(&kinds::GROUP_FLAGS, place.clone());
+        state.findings.add(finding.hex(flags.bits(), flags.difference(marks).bits()));
+    }
+    let has = |field: &'static str, pba: Pba, blocks: u32| {
+        let is_possible = is_possible(layout, number, pba, blocks);
+        if !is_possible {
+            let place = place.clone().in_field(field);
+            state.differ(&kinds::GROUP_PLACE, place, pba.get(), layout.blocks_count);
+        }
+        is_possible
+    };
+    Group {
+        is_sealed: sealed.is_ok(),
+        has_block_bitmap: has("bg_block_bitmap", desc.block_bitmap, 1),
+        has_inode_bitmap: has("bg_inode_bitmap", desc.inode_bitmap, 1),
+        has_table: has("bg_inode_table", desc.inode_table, layout.inode_table_blocks()),
+        desc,
+    }
+}
+
+/// Can a structure of the group lie there?
+fn is_possible(layout: &Layout, group: u32, pba: Pba, blocks: u32) -> bool {
+    use crate::format::features::Incompat;
+    let last = Pba(pba.get().saturating_add(blocks.into()).saturating_sub(1));
+    let is_own = layout.group_of(pba) == Some(group) && layout.group_of(last) == Some(group);
+    let inside = layout.contains(pba, blocks.into());
+    inside && (is_own || layout.features.incompat(Incompat::FLEX_BG))
+}
+
+/// Superblocks and descriptors with their copies, and the block of multiple-mount protection.
+fn claim_bases(state: &State) {
+    use crate::format::features::Incompat;
+    let layout = &state.layout;
+    for number in 0..layout.groups {
+        let base = u64::from(layout.base_metadata(number));
+        if base > 0 {
+            state.claim_system(layout.group_first_block(number), base);
+        }
+    }
+    let mmp = state.superblock.raw.s_mmp_block.get();
+    if layout.features.incompat(Incompat::MMP) {
+        if layout.contains(Pba(mmp), 1) {
+            state.claim_system(Pba(mmp), 1);
+        } else {
+            let place = Place::field("s_mmp_block");
+            state.differ(&kinds::SUPERBLOCK_FIELD, place, mmp, layout.blocks_count);
+        }
+    }
+}
+
+fn claim_places(state: &State) {
+    let table = u64::from(state.layout.inode_table_blocks());
+    for (number, group) in (0_u32..).zip(&state.groups) {
+        let desc = &group.desc;
+        for (has, field, pba, blocks) in [
+            (group.has_block_bitmap, "bg_block_bitmap", desc.block_bitmap, 1),
+            (group.has_inode_bitmap, "bg_inode_bitmap", desc.inode_bitmap, 1),
+            (group.has_table, "bg_inode_table", desc.inode_table, table),
+        ] {
+            if has && !state.claim_system(pba, blocks) {
+                let place = Place::group(number).in_field(field).at_block(pba.get());
+                state.find(&kinds::GROUP_OVERLAP, place);
+            }
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! The first walk: every inode of every group, by several threads.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use cairn_base::units::as_index;
+use cairn_base::{Ino, Pba};
+use cairn_check::{Finding, Place, Value, Work};
+
+use super::contents;
+use super::kinds;
+use super::record::{self, Verdict};
+use super::state::State;
+use crate::format::group_desc::GroupFlags;
+use crate::format::inode::{Inode as Record, mode};
+use crate::format::layout::inodes;
+
+/// Bytes of an inode table that are read at once.
+const PIECE: u64 = 512 << 10;
+/// Offset of `i_dtime`.
+const DTIME_AT: usize = 20;
+
+/// The walk over all groups; a step is a group.
+pub(super) struct Inodes(pub(super) Arc<State>);
+
+impl Work for Inodes {
+    fn steps(&self) -> u64 {
+        self.0.layout.groups.into()
+    }
+
+    fn step(&self, number: u64) -> bool {
+        let state = &*self.0;
+        if let Ok(group) = u32::try_from(number) {
+            table(state, group);
+        }
+        state.progress.advance(1);
+        !state.is_cancelled()
+    }
+}
+
+/// The number of inodes at the start of a table that may be in use.
+fn initialised(state: &State, number: u32) -> u32 {
+    let all = state.layout.inodes_per_group;
+    let Some(group) = state.groups.get(as_index(number)).filter(|group| group.has_table) else {
+        return 0;
+    };
+    if !group.is_sealed || !state.layout.features.has_group_checksums() {
+        return all;
+    }
+    if group.desc.flags.contains(GroupFlags::INODE_UNINIT) {
+        return 0;
+    }
+    all.saturating_sub(group.desc.itable_unused)
+}
+
+fn table(state: &State, number: u32) {
+    let layout = &state.layout;
+    let count = initialised(state, number);
+    let Some(group) = state.groups.get(as_index(number)) else { return };
+    let size = as_index(layout.inode_size);
+    let bytes = u64::from(count).saturating_mul(layout.inode_size.into());
+    let blocks = bytes.div_ceil(layout.block_size.into());
+    let piece = PIECE.checked_div(layout.block_size.into()).unwrap_or(1).max(1);
+    let mut index = 0_u32;
+    let mut at = 0_u64;
+    while at < blocks {
+        let len = piece.min(blocks.saturating_sub(at));
+        let pba = Pba(group.desc.inode_table.get().saturating_add(at));
+        let records = len.saturating_mul(layout.block_size.into());
+        match state.source.read(pba, len) {
+            Ok(bytes) => {
+                for bytes in bytes.chunks_exact(size) {
+                    if index < count {
+                        inode(state, layout.ino(number, index), bytes);
+                    }
+                    index = index.saturating_add(1);
+                }
+            }
+            Err(error) => {
+                state.unreadable(Place::group(number).at_block(pba.get()), &error);
+                let skipped = records.checked_div(layout.inode_size.into()).unwrap_or(0);
+                index = index.saturating_add(u32::try_from(skipped).unwrap_or(u32::MAX));
+            }
+        }
+        at = at.saturating_add(len);
+    }
+}
+
+/// True if the number is in use whatever the record says.
+fn is_kept(state: &State, ino: Ino, mode: u16) -> bool {
+    let known = state.inodes.get(ino.get());
+    let is_orphan = known.is_some_and(super::facts::Facts::is_orphan);
+    matches!(ino, inodes::ROOT | inodes::BAD) || (is_orphan && mode != 0)
+}
+
+fn inode(state: &State, ino: Ino, bytes: &[u8]) {
+    let (mode, links) = Record::mode_and_links(bytes);
+    if links == 0 && !is_kept(state, ino, mode) {
+        if mode != 0 {
+            deleted(state, ino, mode, bytes);
+        }
+        return;
+    }
+    let Some(record) = Record::decode_unchecked(bytes, &state.layout) else { return };
+    let Some(facts) = state.facts(ino) else { return };
+    let verdict = record::check(state, ino, bytes, &record, facts);
+    facts.set_in_use(verdict.kind(), links.into());
+    state.totals.files.fetch_add(1, Relaxed);
+    match verdict {
+        Verdict::Sound(kind) => contents::check(state, ino, &record, kind, facts),
+        Verdict::Reserved => contents::check_reserved(state, ino, &record),
+        Verdict::Broken => facts.set_broken(),
+    }
+}
+
+/// A deleted inode keeps its mode and gets a deletion time. A reserved one is a file.
+fn deleted(state: &State, ino: Ino, mode: u16, bytes: &[u8]) {
+    let dtime = bytes.get(DTIME_AT..).and_then(<[u8]>::first_chunk).copied().unwrap_or([1; 4]);
+    let sealed = Record::verify(bytes, ino, &state.layout);
+    if let Err(why) = sealed {
+        let place = Place::inode(ino.get());
+        state.report(&kinds::INODE_FIELD, &kinds::INODE_CHECKSUM, place, &why);
+    }
+    let is_file = mode & mode::TYPE == mode::REGULAR;
+    if !state.is_reserved(ino) {
+        if u32::from_le_bytes(dtime) == 0 {
+            state.find(&kinds::INODE_DELETED, Place::inode(ino.get()).in_field("i_dtime"));
+        }
+    } else if !is_file {
+        let finding = Finding::new(&kinds::INODE_RESERVED, Place::inode(ino.get()));
+        state.findings.add(finding.stored(Value::Hex(mode.into())));
+    }
+}

@@ -1,0 +1,284 @@
+//! The kinds of defects that the check finds. `docs/check.md` lists them.
+
+cairn_check::kinds! {
+    /// The first superblock or its descriptors are damaged.
+    SUPERBLOCK_DAMAGED = "ext4.superblock.damaged", Accounting,
+        "The first superblock or its descriptors are damaged, and a backup was read instead.",
+        "The backup is copied over the first one.";
+    /// A backup of the superblock is damaged.
+    SUPERBLOCK_BACKUP = "ext4.superblock.backup", Accounting,
+        "A backup of the superblock is damaged or describes another volume.",
+        "The first superblock is copied over it.";
+    /// A field of the superblock.
+    SUPERBLOCK_FIELD = "ext4.superblock.field", Accounting,
+        "A field of the superblock has an impossible value.",
+        "The field gets the value that the rest of the volume implies.";
+    /// The total of free blocks.
+    SUPERBLOCK_FREE_BLOCKS = "ext4.superblock.free_blocks", Accounting,
+        "The superblock's number of free blocks is not that of the volume.",
+        "The number is set.";
+    /// The total of free inodes.
+    SUPERBLOCK_FREE_INODES = "ext4.superblock.free_inodes", Accounting,
+        "The superblock's number of free inodes is not that of the volume.",
+        "The number is set.";
+    /// The journal cannot be replayed.
+    JOURNAL_REPLAY = "ext4.journal.replay", Losing,
+        "The journal cannot be replayed, so the last changes before the crash are missing.",
+        "The journal is emptied, and the changes in it are lost.";
+    /// The journal is no journal.
+    JOURNAL_INVALID = "ext4.journal.invalid", Accounting,
+        "The inode that should hold the journal does not hold a valid one.",
+        "A new, empty journal is made.";
+    /// A structure cannot be read.
+    DEVICE_READ = "ext4.device.read", Fatal,
+        "The device cannot read a block of the volume's structures.",
+        "Nothing: copy what can be read to another device first.";
+    /// The checksum of a descriptor.
+    GROUP_CHECKSUM = "ext4.group.checksum", Accounting,
+        "The checksum of the group descriptor does not match its bytes.",
+        "The group is counted again, and the checksum is computed.";
+    /// The place of a bitmap or table.
+    GROUP_PLACE = "ext4.group.place", Fatal,
+        "The group descriptor places a bitmap or an inode table where none can be.",
+        "Nothing, unless a backup of the descriptors has the right place.";
+    /// Structures over each other.
+    GROUP_OVERLAP = "ext4.group.overlap", Fatal,
+        "A bitmap or an inode table lies over another structure of the volume.",
+        "Nothing, unless a backup of the descriptors has the right place.";
+    /// Flags of a group.
+    GROUP_FLAGS = "ext4.group.flags", Accounting,
+        "A group is marked as not initialised, which the volume's features do not allow.",
+        "The marks are removed.";
+    /// Free blocks of a group.
+    GROUP_FREE_BLOCKS = "ext4.group.free_blocks", Accounting,
+        "The group's number of free blocks is not that of its files.",
+        "The number is set.";
+    /// Free inodes of a group.
+    GROUP_FREE_INODES = "ext4.group.free_inodes", Accounting,
+        "The group's number of free inodes is not that of its inode table.",
+        "The number is set.";
+    /// Directories of a group.
+    GROUP_DIRECTORIES = "ext4.group.directories", Accounting,
+        "The group's number of directories is not that of its inode table.",
+        "The number is set.";
+    /// Unused part of an inode table.
+    GROUP_UNUSED = "ext4.group.unused", Accounting,
+        "The part of the inode table that the group calls unused has inodes in use.",
+        "The part is made smaller.";
+    /// Checksum of a block bitmap.
+    BLOCK_BITMAP_CHECKSUM = "ext4.block_bitmap.checksum", Accounting,
+        "The checksum of the block bitmap does not match its bytes.",
+        "The bitmap is made from the files, and the checksum is computed.";
+    /// A used block that is marked free.
+    BLOCK_BITMAP_FREE = "ext4.block_bitmap.free", Accounting,
+        "Blocks are in use, but the bitmap calls them free: new data may overwrite them.",
+        "The bits are set.";
+    /// A free block that is marked used.
+    BLOCK_BITMAP_USED = "ext4.block_bitmap.used", Accounting,
+        "Blocks are marked as in use, but nothing uses them.",
+        "The bits are cleared.";
+    /// Bits beyond the end.
+    BLOCK_BITMAP_PADDING = "ext4.block_bitmap.padding", Accounting,
+        "Bits of the block bitmap beyond the end of the volume are clear.",
+        "The bits are set.";
+    /// Checksum of an inode bitmap.
+    INODE_BITMAP_CHECKSUM = "ext4.inode_bitmap.checksum", Accounting,
+        "The checksum of the inode bitmap does not match its bytes.",
+        "The bitmap is made from the inode table, and the checksum is computed.";
+    /// A used inode that is marked free.
+    INODE_BITMAP_FREE = "ext4.inode_bitmap.free", Accounting,
+        "Inodes are in use, but the bitmap calls them free: new files may overwrite them.",
+        "The bits are set.";
+    /// A free inode that is marked used.
+    INODE_BITMAP_USED = "ext4.inode_bitmap.used", Accounting,
+        "Inodes are marked as in use, but they are not.",
+        "The bits are cleared.";
+    /// Bits beyond the last inode.
+    INODE_BITMAP_PADDING = "ext4.inode_bitmap.padding", Accounting,
+        "Bits of the inode bitmap beyond the group's last inode are clear.",
+        "The bits are set.";
+    /// Checksum of an inode.
+    INODE_CHECKSUM = "ext4.inode.checksum", Accounting,
+        "The checksum of the inode does not match its bytes.",
+        "The checksum is computed if the inode is otherwise sound.";
+    /// Extra fields.
+    INODE_EXTRA_SIZE = "ext4.inode.extra_size", Losing,
+        "The inode claims more fields than its record has room for.",
+        "The number is set to the volume's usual one; attributes in the inode may be lost.";
+    /// File type.
+    INODE_MODE = "ext4.inode.mode", Losing,
+        "The inode has no known file type.",
+        "The inode is cleared.";
+    /// Deletion time.
+    INODE_DELETED = "ext4.inode.deletion_time", Accounting,
+        "An inode in use has a deletion time, or a deleted one has none.",
+        "The deletion time is set or cleared.";
+    /// Flags against features or file type.
+    INODE_FLAGS = "ext4.inode.flags", Accounting,
+        "The inode has a flag that its file type or the volume's features do not allow.",
+        "The flag is cleared.";
+    /// Reserved inodes.
+    INODE_RESERVED = "ext4.inode.reserved", Accounting,
+        "A reserved inode has contents that it cannot have.",
+        "The inode is cleared.";
+    /// The root.
+    INODE_ROOT = "ext4.inode.root", Losing,
+        "The root inode is no directory.",
+        "A new root is made, and what was in it goes to lost+found.";
+    /// The resize inode.
+    INODE_RESIZE = "ext4.inode.resize", Accounting,
+        "The resize inode does not list the reserved descriptor blocks.",
+        "The inode is made anew.";
+    /// Encryption.
+    ENCRYPTION_CONTEXT = "ext4.encryption.context", Losing,
+        "An inode that is encrypted, or lies in an encrypted directory, has no valid context.",
+        "The inode is cleared, because nothing can decrypt it.";
+    /// Size.
+    INODE_SIZE = "ext4.inode.size", Accounting,
+        "The size of the inode does not fit its contents.",
+        "The size is set to that of the contents.";
+    /// Space in use.
+    INODE_BLOCKS = "ext4.inode.blocks", Accounting,
+        "The inode's number of blocks is not that of its block map.",
+        "The number is set.";
+    /// Fields that must be zero.
+    INODE_FIELD = "ext4.inode.field", Accounting,
+        "A field of the inode that must be zero is not.",
+        "The field is set to zero.";
+    /// Link count.
+    INODE_LINKS = "ext4.inode.links", Accounting,
+        "The link count of the inode is not the number of its names.",
+        "The count is set.";
+    /// No name.
+    INODE_UNREACHABLE = "ext4.inode.unreachable", Accounting,
+        "No directory below the root has a name for the inode.",
+        "The inode gets a name in lost+found.";
+    /// A symbolic link.
+    SYMLINK_TARGET = "ext4.symlink.target", Losing,
+        "The target of the symbolic link is missing or has another length than the inode says.",
+        "The symbolic link is removed.";
+    /// A device, a FIFO or a socket.
+    SPECIAL_CONTENTS = "ext4.special.contents", Losing,
+        "A device node, FIFO or socket has contents, which it cannot have.",
+        "The inode is cleared.";
+    /// An extent tree node.
+    EXTENT_NODE = "ext4.extent.node", Losing,
+        "A node of the extent tree is invalid.",
+        "The node is cut off, and what it maps is lost.";
+    /// Checksum of an extent tree node.
+    EXTENT_CHECKSUM = "ext4.extent.checksum", Accounting,
+        "The checksum of a node of the extent tree does not match its bytes.",
+        "The checksum is computed if the node is otherwise sound.";
+    /// An extent out of order.
+    EXTENT_ORDER = "ext4.extent.order", Losing,
+        "Extents of the file overlap or are out of order.",
+        "The later one is removed.";
+    /// An index that does not name its child's first block.
+    EXTENT_INDEX = "ext4.extent.index", Accounting,
+        "An index of the extent tree does not name the first block of its child.",
+        "The index is set.";
+    /// A place outside the volume.
+    MAP_RANGE = "ext4.map.range", Losing,
+        "The block map of the file refers to blocks outside the volume.",
+        "The blocks are removed from the map.";
+    /// Blocks of structures.
+    MAP_SYSTEM = "ext4.map.system", Losing,
+        "The block map of the file refers to blocks of the volume's structures.",
+        "The blocks are removed from the map.";
+    /// Blocks of two files.
+    MAP_TWICE = "ext4.map.twice", Losing,
+        "Blocks of the file belong to another file, too, or to the file twice.",
+        "Each file gets a copy of the blocks.";
+    /// Clusters out of line.
+    MAP_CLUSTER = "ext4.map.cluster", Losing,
+        "Blocks of the file do not lie at their place in a cluster.",
+        "The blocks are removed from the map.";
+    /// Holes or unwritten blocks where none may be.
+    DIRECTORY_HOLE = "ext4.directory.hole", Losing,
+        "The directory has a hole, or a block that was never written.",
+        "The hole is filled with an empty block.";
+    /// Checksum of a directory block.
+    DIRECTORY_CHECKSUM = "ext4.directory.checksum", Accounting,
+        "The checksum of the directory block is wrong or missing.",
+        "The checksum is computed if the block is otherwise sound.";
+    /// The chain of entries.
+    DIRECTORY_ENTRY = "ext4.directory.entry", Losing,
+        "An entry of the directory is malformed.",
+        "The entry is removed, and those behind it that cannot be found.";
+    /// `.` and `..`.
+    DIRECTORY_DOTS = "ext4.directory.dots", Accounting,
+        "The first two entries of the directory are not `.` and `..` of it.",
+        "The entries are made anew.";
+    /// Wrong parent.
+    DIRECTORY_PARENT = "ext4.directory.parent", Accounting,
+        "`..` does not name the directory that holds this one.",
+        "`..` is set.";
+    /// A second name of a directory.
+    DIRECTORY_LINKED = "ext4.directory.linked", Losing,
+        "A directory has a second name, or the root or a reserved inode has one.",
+        "The second name is removed.";
+    /// Two entries of a name.
+    DIRECTORY_DUPLICATE = "ext4.directory.duplicate", Losing,
+        "Two entries of the directory have the same name.",
+        "The second one gets another name.";
+    /// Letters that no name can have.
+    ENTRY_NAME = "ext4.entry.name", Losing,
+        "A name contains a slash or a NUL, or is `.` or `..` at a wrong place.",
+        "The letters are replaced, or the entry is removed.";
+    /// An entry without an inode.
+    ENTRY_TARGET = "ext4.entry.target", Losing,
+        "A name refers to an inode that is not in use.",
+        "The name is removed.";
+    /// The type in an entry.
+    ENTRY_TYPE = "ext4.entry.type", Accounting,
+        "The file type in the entry is not that of the inode.",
+        "The type is set.";
+    /// The index root or a node.
+    HTREE_NODE = "ext4.htree.node", Accounting,
+        "The index of the directory is invalid.",
+        "The index is made anew from the entries.";
+    /// Names outside the hash range.
+    HTREE_RANGE = "ext4.htree.range", Accounting,
+        "A block of an indexed directory has names whose hashes do not belong there.",
+        "The index is made anew from the entries.";
+    /// Blocks that the index leaves out or names twice.
+    HTREE_BLOCKS = "ext4.htree.blocks", Accounting,
+        "The index of the directory leaves out a block, or refers to one twice.",
+        "The index is made anew from the entries.";
+    /// The container of attributes.
+    XATTR_INVALID = "ext4.xattr.invalid", Losing,
+        "The extended attributes of the inode are malformed.",
+        "The attributes in this place are removed.";
+    /// Checksum of an attribute block.
+    XATTR_CHECKSUM = "ext4.xattr.checksum", Accounting,
+        "The checksum of the attribute block does not match its bytes.",
+        "The checksum is computed if the block is otherwise sound.";
+    /// Hash of an attribute.
+    XATTR_HASH = "ext4.xattr.hash", Accounting,
+        "The hash of an extended attribute does not match its name and value.",
+        "The hash is computed.";
+    /// References to an attribute block.
+    XATTR_REFERENCES = "ext4.xattr.references", Accounting,
+        "The attribute block does not count the inodes that share it.",
+        "The count is set.";
+    /// An attribute's value in an inode.
+    XATTR_VALUE = "ext4.xattr.value", Losing,
+        "The inode that should hold the value of an extended attribute does not.",
+        "The attribute is removed.";
+    /// References to the inode of a value.
+    VALUE_REFERENCES = "ext4.value.references", Accounting,
+        "The inode of an attribute's value does not count the attributes that refer to it.",
+        "The count is set.";
+    /// Inline data.
+    INLINE_DATA = "ext4.inline.data", Losing,
+        "The inode should hold its contents itself, but it does not.",
+        "The contents are cut to what is there.";
+    /// Orphans of a clean volume.
+    ORPHAN_PENDING = "ext4.orphan.pending", Accounting,
+        "Deletions or truncations have begun that were not ended.",
+        "They are ended.";
+    /// The list or file of orphans.
+    ORPHAN_INVALID = "ext4.orphan.invalid", Accounting,
+        "The list or the file of orphans is damaged.",
+        "The rest of the list is dropped; inodes without a name go to lost+found.";
+}

@@ -1,0 +1,118 @@
+//! Inodes whose deletion or truncation has begun: the list in the superblock, and the orphan file.
+
+use cairn_base::Ino;
+use cairn_check::{Finding, Place};
+
+use super::kinds;
+use super::map;
+use super::state::State;
+use super::visitor::{Fault, Run, Visitor};
+use crate::format::features::{Compat, RoCompat};
+use crate::format::orphan;
+
+/// Finds all orphans before inodes are looked at. Returns how many there are.
+pub(super) fn find(state: &State) -> u64 {
+    let listed = list(state);
+    let in_file = if state.layout.features.compat(Compat::ORPHAN_FILE) { file(state) } else { 0 };
+    if in_file > 0 && !state.layout.features.ro_compat(RoCompat::ORPHAN_PRESENT) {
+        let place = Place::field("s_feature_ro_compat");
+        state.find(&kinds::ORPHAN_INVALID, place);
+    }
+    listed.saturating_add(in_file)
+}
+
+/// Reports orphans on a volume that was unmounted cleanly.
+pub(super) fn report(state: &State, count: u64) {
+    if count > 0 && !state.is_recovered {
+        let finding = Finding::new(&kinds::ORPHAN_PENDING, Place::volume());
+        state.findings.add(finding.stored(count));
+    }
+}
+
+fn add(state: &State, ino: Ino) -> bool {
+    let is_possible = ino.get() >= u64::from(state.layout.first_ino);
+    match state.facts(ino).filter(|_| is_possible) {
+        Some(facts) if !facts.is_orphan() => {
+            facts.set_orphan();
+            true
+        }
+        _ => {
+            let finding = Finding::new(&kinds::ORPHAN_INVALID, Place::inode(ino.get()));
+            state.findings.add(finding.stored(ino.get()));
+            false
+        }
+    }
+}
+
+fn list(state: &State) -> u64 {
+    let mut next = state.superblock.raw.s_last_orphan.get();
+    let mut count = 0_u64;
+    // A member is added once, so the list ends.
+    while next != 0 && add(state, Ino(next.into())) {
+        count = count.saturating_add(1);
+        next = state.record(Ino(next.into())).map_or(0, |record| record.dtime);
+    }
+    count
+}
+
+/// Blocks of the map of an orphan file: it has some hundred blocks.
+const MAP_BLOCKS: u32 = 4096;
+
+struct Blocks {
+    runs: Vec<Run>,
+    nodes: u32,
+}
+
+impl Visitor for Blocks {
+    fn data(&mut self, run: Run) {
+        self.runs.push(run);
+    }
+
+    fn node(&mut self, _: u64, _: cairn_base::Pba) -> bool {
+        self.nodes = self.nodes.saturating_add(1);
+        self.nodes <= MAP_BLOCKS
+    }
+
+    fn fault(&mut self, _: Fault) {}
+}
+
+fn file(state: &State) -> u64 {
+    let ino = Ino(state.superblock.raw.s_orphan_file_inum.get().into());
+    let Some(record) = state.record(ino) else {
+        state.find(&kinds::ORPHAN_INVALID, Place::field("s_orphan_file_inum"));
+        return 0;
+    };
+    let mut blocks = Blocks { runs: Vec::new(), nodes: 0 };
+    map::walk(state, ino, &record, &mut blocks);
+    let seed = record.seed(ino, &state.layout);
+    let mut count = 0_u64;
+    let blocks_of_file = record.size.checked_div(state.layout.block_size.into()).unwrap_or(0);
+    let mut left = blocks_of_file.min(state.layout.blocks_count);
+    for run in blocks.runs {
+        let len = run.len.min(left);
+        left = left.saturating_sub(len);
+        for index in 0..len {
+            let pba = cairn_base::Pba(run.pba.get().saturating_add(index));
+            let place = Place::inode(ino.get()).at_block(pba.get());
+            let block = match state.source.block(pba) {
+                Ok(block) => block,
+                Err(error) => {
+                    state.unreadable(place, &error);
+                    continue;
+                }
+            };
+            match orphan::decode(&block, pba, seed) {
+                Ok(inos) => {
+                    for ino in inos.into_iter().filter(|ino| ino.get() != 0) {
+                        count = count.saturating_add(u64::from(add(state, ino)));
+                    }
+                }
+                Err(why) => {
+                    let kind = &kinds::ORPHAN_INVALID;
+                    state.report(kind, kind, place, &why);
+                }
+            }
+        }
+    }
+    count
+}

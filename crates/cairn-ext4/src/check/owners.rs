@@ -1,0 +1,62 @@
+//! If blocks were claimed twice: all inodes that have some of them.
+
+use std::sync::Arc;
+
+use cairn_base::{Ino, Pba};
+use cairn_check::{Finding, Place, Work};
+use cairn_vfs::FileKind;
+
+use super::claims::Owners;
+use super::kinds;
+use super::map;
+use super::state::State;
+use crate::format::inode::{Inode as Record, InodeFlags};
+use crate::format::layout::inodes;
+
+/// Inodes of a step.
+const STEP: u64 = 1024;
+
+/// The walk over all inodes in use.
+pub(super) struct Twice(pub(super) Arc<State>);
+
+impl Work for Twice {
+    fn steps(&self) -> u64 {
+        self.0.inodes.len().div_ceil(STEP)
+    }
+
+    fn step(&self, number: u64) -> bool {
+        let state = &*self.0;
+        let first = number.saturating_mul(STEP);
+        for ino in first..first.saturating_add(STEP).min(state.inodes.len()) {
+            let facts = state.inodes.get(ino);
+            if facts.is_some_and(|facts| facts.is_in_use() && !facts.is_broken()) {
+                look(state, Ino(ino));
+            }
+        }
+        state.progress.advance(1);
+        !state.is_cancelled()
+    }
+}
+
+fn look(state: &State, ino: Ino) {
+    let Some(record) = state.record(ino).filter(|_| ino != inodes::RESIZE) else { return };
+    let acl = record.file_acl;
+    if acl != Pba(0) && state.twice.contains(state.cluster(acl.get())) {
+        let place = Place::inode(ino.get()).at_block(acl.get()).in_field("i_file_acl");
+        state.findings.add(Finding::new(&kinds::MAP_TWICE, place));
+    }
+    if has_map(&record) {
+        map::walk(state, ino, &record, &mut Owners { state, ino });
+    }
+}
+
+fn has_map(record: &Record) -> bool {
+    let is_fast = record.size < 60 && !record.flags.contains(InodeFlags::EXTENTS);
+    let has_blocks = match FileKind::from_mode(record.mode.into()) {
+        Some(FileKind::Regular | FileKind::Directory) => true,
+        Some(FileKind::Symlink) => !is_fast,
+        Some(_) => false,
+        None => record.mode == 0,
+    };
+    has_blocks && !record.flags.contains(InodeFlags::INLINE_DATA)
+}

@@ -1,0 +1,104 @@
+//! The resize inode: its double indirect block lists the reserved descriptor blocks, each of which
+//! lists its backups.
+
+use cairn_base::{Pba, units::as_index};
+use cairn_check::{Finding, Place, Value};
+
+use super::claims::Claims;
+use super::kinds;
+use super::state::State;
+use crate::format::indirect::{decode, decode_inode};
+use crate::format::inode::Inode as Record;
+use crate::format::layout::{Layout, inodes};
+
+/// The slot of the double indirect block in `i_block`.
+const DOUBLE: usize = 13;
+
+fn fault(state: &State, place: Place, found: u64, computed: u64) {
+    let finding = Finding::new(&kinds::INODE_RESIZE, place);
+    state.findings.add(finding.stored(found).computed(computed));
+}
+
+/// The groups with backups.
+fn backups(layout: &Layout) -> Vec<u32> {
+    (1..layout.groups).filter(|group| layout.backups(*group)).collect()
+}
+
+/// Checks the inode and all that it lists.
+pub(super) fn check(state: &State, record: &Record, mut claims: Claims<'_>) {
+    let layout = &state.layout;
+    let here = || Place::inode(inodes::RESIZE.get());
+    let slots = decode_inode(&record.block);
+    let others = slots.iter().enumerate().filter(|(slot, _)| *slot != DOUBLE);
+    if let Some((_, pointer)) = others.into_iter().find(|(_, pointer)| **pointer != 0) {
+        return fault(state, here().in_field("i_block"), (*pointer).into(), 0);
+    }
+    let top = Pba(slots.get(DOUBLE).copied().unwrap_or(0).into());
+    if layout.reserved_gdt_blocks == 0 && top == Pba(0) {
+        return;
+    }
+    if top.get() <= layout.first_data_block || !layout.contains(top, 1) {
+        return fault(state, here().in_field("i_block"), top.get(), layout.blocks_count);
+    }
+    if claims.is_system(0, top, 1) {
+        return;
+    }
+    claims.claim_block(top);
+    let Ok(block) = state.source.block(top) else {
+        return state.find(&kinds::INODE_RESIZE, here().at_block(top.get()));
+    };
+    let backups = backups(layout);
+    let pointers = decode(&block);
+    let words = layout.block_size / 4;
+    let first = layout.superblock_block(0).get().saturating_add(1);
+    let first = first.saturating_add(layout.contiguous_descriptor_blocks().into());
+    for index in 0..layout.reserved_gdt_blocks {
+        let slot = layout.contiguous_descriptor_blocks().saturating_add(index);
+        let slot = slot.checked_rem(words).unwrap_or(0);
+        let found = pointers.get(as_index(slot)).copied().unwrap_or(0);
+        let primary = first.saturating_add(index.into());
+        if u64::from(found) != primary {
+            return fault(state, here().at_block(top.get()), found.into(), primary);
+        }
+        if !check_backups(state, Pba(primary), &backups) {
+            return;
+        }
+    }
+    let listed = backups.len().saturating_add(1);
+    let listed = u64::try_from(listed).unwrap_or(u64::MAX);
+    let blocks = u64::from(layout.reserved_gdt_blocks).saturating_mul(listed).saturating_add(1);
+    let computed = blocks << state.units();
+    // With clusters, programs count them in different ways.
+    if record.blocks_512 != computed && layout.cluster_bits == 0 {
+        let place = here().in_field("i_blocks");
+        state.differ(&kinds::INODE_BLOCKS, place, record.blocks_512, computed);
+    }
+}
+
+/// A reserved block lists its copies in the groups with backups.
+fn check_backups(state: &State, primary: Pba, backups: &[u32]) -> bool {
+    let place = || Place::inode(inodes::RESIZE.get()).at_block(primary.get());
+    let block = match state.source.block(primary) {
+        Ok(block) => block,
+        Err(error) => {
+            state.unreadable(place(), &error);
+            return false;
+        }
+    };
+    let mut pointers = decode(&block).into_iter();
+    for group in backups {
+        let in_groups = u64::from(*group).saturating_mul(state.layout.blocks_per_group.into());
+        let computed = primary.get().saturating_add(in_groups);
+        let found = pointers.next().unwrap_or(0);
+        if u64::from(found) != computed {
+            fault(state, place(), found.into(), computed);
+            return false;
+        }
+    }
+    if let Some(rest) = pointers.find(|pointer| *pointer != 0) {
+        let finding = Finding::new(&kinds::INODE_RESIZE, place());
+        state.findings.add(finding.stored(rest).computed(Value::Number(0)));
+        return false;
+    }
+    true
+}

@@ -1,0 +1,233 @@
+//! [`State`]: what the phases of a check share, and what they have found.
+//!
+//! Locking: one leaf lock, of the attribute blocks that are shared. All else is atomics.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+use cairn_base::ranked_lock::{Mutex, Rank};
+use cairn_base::units::as_index;
+use cairn_base::{Ino, Pba};
+use cairn_check::{BlockSet, Finding, Findings, Kind, Place, Progress, Sparse, Value};
+
+use super::facts::Facts;
+use super::kinds;
+use super::source::Source;
+use crate::corrupt::Corrupt;
+use crate::dir::hash::HashSettings;
+use crate::error::Result;
+use crate::format::group_desc::GroupDesc;
+use crate::format::inode::Inode as Record;
+use crate::format::layout::{Layout, inodes};
+use crate::format::superblock::Superblock;
+
+/// A group, as its descriptor describes it.
+#[derive(Clone, Debug)]
+pub(super) struct Group {
+    pub(super) desc: GroupDesc,
+    /// The checksum is right: flags and counts of unused parts count.
+    pub(super) is_sealed: bool,
+    /// The places of bitmaps and table are possible.
+    pub(super) has_block_bitmap: bool,
+    pub(super) has_inode_bitmap: bool,
+    pub(super) has_table: bool,
+}
+
+/// An attribute block and the inodes that refer to it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Shared {
+    pub(super) stored: u32,
+    pub(super) found: u32,
+    /// One of the inodes.
+    pub(super) ino: u32,
+}
+
+/// Counts of the volume.
+#[derive(Debug, Default)]
+pub(super) struct Totals {
+    pub(super) files: AtomicU64,
+    pub(super) directories: AtomicU64,
+    pub(super) fragmented: AtomicU64,
+    pub(super) large_files: AtomicU64,
+    pub(super) used_clusters: AtomicU64,
+    pub(super) free_clusters: AtomicU64,
+    pub(super) free_inodes: AtomicU64,
+    /// Blocks that more than one file has, and that a walk reads nevertheless.
+    pub(super) read_twice: AtomicU64,
+}
+
+/// What the phases share.
+pub(super) struct State {
+    pub(super) layout: Layout,
+    pub(super) superblock: Superblock,
+    pub(super) hash: HashSettings,
+    pub(super) source: Source,
+    pub(super) findings: Findings,
+    pub(super) progress: Progress,
+    pub(super) groups: Vec<Group>,
+    /// Blocks of the volume's structures.
+    pub(super) system: BlockSet,
+    /// Clusters in use.
+    pub(super) claimed: BlockSet,
+    /// Clusters that were claimed more than once.
+    pub(super) twice: BlockSet,
+    pub(super) inodes: Sparse<Facts>,
+    /// Attribute blocks, of which several inodes may have the same.
+    pub(super) shared: Mutex<BTreeMap<u64, Shared>>,
+    pub(super) totals: Totals,
+    /// The log was replayed, or the volume is in use: totals in the superblock are old.
+    pub(super) is_recovered: bool,
+    pub(super) cancelled: AtomicBool,
+}
+
+impl State {
+    /// Empty lists for a volume.
+    ///
+    /// # Errors
+    /// There is no memory for them.
+    pub(super) fn new(
+        superblock: Superblock,
+        layout: Layout,
+        source: Source,
+        progress: Progress,
+    ) -> Result<Self> {
+        let clusters = layout.blocks_count.div_ceil(1_u64 << layout.cluster_bits);
+        Ok(Self {
+            hash: crate::inode::directory::hash_settings(&superblock),
+            source,
+            findings: Findings::new(),
+            progress,
+            groups: Vec::new(),
+            system: BlockSet::new(layout.blocks_count)?,
+            claimed: BlockSet::new(clusters)?,
+            twice: BlockSet::new(clusters)?,
+            inodes: Sparse::new(u64::from(layout.inodes_count).saturating_add(1))?,
+            shared: Mutex::new(Rank::Leaf, BTreeMap::new()),
+            totals: Totals::default(),
+            is_recovered: false,
+            cancelled: AtomicBool::new(false),
+            superblock,
+            layout,
+        })
+    }
+
+    /// Adds a finding without values.
+    pub(super) fn find(&self, kind: &'static Kind, place: Place) {
+        self.findings.add(Finding::new(kind, place));
+    }
+
+    /// Adds a finding with the stored and the computed number.
+    pub(super) fn differ(&self, kind: &'static Kind, place: Place, stored: u64, computed: u64) {
+        self.findings.add(Finding::new(kind, place).stored(stored).computed(computed));
+    }
+
+    /// Adds a finding for what a decoder says. Checksums have a kind of their own.
+    pub(super) fn report(
+        &self,
+        kind: &'static Kind,
+        sums: &'static Kind,
+        at: Place,
+        why: &Corrupt,
+    ) {
+        let finding = match why {
+            Corrupt::Checksum { stored, computed, .. } => {
+                Finding::new(sums, at).hex(*stored, *computed)
+            }
+            Corrupt::Superblock { field, value, .. }
+            | Corrupt::Group { field, value, .. }
+            | Corrupt::Inode { field, value, .. } => {
+                Finding::new(kind, at.in_field(field)).stored(*value)
+            }
+            Corrupt::Mapping { what, value, .. }
+            | Corrupt::Directory { what, value, .. }
+            | Corrupt::Xattr { what, value, .. }
+            | Corrupt::Orphan { what, value } => {
+                Finding::new(kind, at).stored(Value::text(format!("{what}, value {value}")))
+            }
+            other => Finding::new(kind, at).stored(Value::text(other.to_string())),
+        };
+        self.findings.add(finding);
+    }
+
+    /// Adds a finding for a block that cannot be read.
+    pub(super) fn unreadable(&self, place: Place, why: &cairn_block::Error) {
+        let finding = Finding::new(&kinds::DEVICE_READ, place);
+        self.findings.add(finding.stored(Value::text(why.to_string())));
+    }
+
+    /// True if the user wants the check to end.
+    pub(super) fn is_cancelled(&self) -> bool {
+        let now = self.progress.is_cancelled();
+        if now {
+            self.cancelled.store(true, Relaxed);
+        }
+        now
+    }
+
+    /// What is known of an inode, if it is one of the volume.
+    pub(super) fn facts(&self, ino: Ino) -> Option<&Facts> {
+        self.inodes.at(ino.get()).filter(|_| ino.get() != 0)
+    }
+
+    /// The cluster of a block.
+    pub(super) fn cluster(&self, block: u64) -> u64 {
+        block >> self.layout.cluster_bits
+    }
+
+    /// Blocks of a cluster.
+    pub(super) fn cluster_blocks(&self) -> u64 {
+        1 << self.layout.cluster_bits
+    }
+
+    /// 512-byte units of a block.
+    pub(super) fn units(&self) -> u32 {
+        self.layout.block_bits.saturating_sub(9)
+    }
+
+    /// The bytes of an inode's record, if its table can be read.
+    pub(super) fn record_bytes(&self, ino: Ino) -> Option<Vec<u8>> {
+        let (group, index) = self.layout.inode_group(ino)?;
+        let group = self.groups.get(as_index(group)).filter(|group| group.has_table)?;
+        let place = self.layout.inode_location(index, group.desc.inode_table);
+        let block = self.source.block(place.pba).ok()?;
+        let end = place.offset.saturating_add(as_index(self.layout.inode_size));
+        block.get(place.offset..end).map(<[u8]>::to_vec)
+    }
+
+    /// An inode's record, whose fields may be wrong.
+    pub(super) fn record(&self, ino: Ino) -> Option<Record> {
+        Record::decode_unchecked(&self.record_bytes(ino)?, &self.layout)
+    }
+
+    /// True for the inodes below the first one of files, of which the root is one.
+    pub(super) fn is_reserved(&self, ino: Ino) -> bool {
+        ino.get() < u64::from(self.layout.first_ino)
+    }
+
+    /// The inodes that belong to the volume: the journal, quotas, orphans, and those that are
+    /// reserved, without the root.
+    pub(super) fn system_inodes(&self) -> Vec<Ino> {
+        let raw = &self.superblock.raw;
+        let named = [
+            raw.s_journal_inum,
+            raw.s_usr_quota_inum,
+            raw.s_grp_quota_inum,
+            raw.s_prj_quota_inum,
+            raw.s_orphan_file_inum,
+            raw.s_snapshot_inum,
+        ];
+        let named = named.iter().map(|number| Ino(number.get().into()));
+        let reserved = (1..u64::from(self.layout.first_ino)).map(Ino);
+        reserved.chain(named).filter(|ino| *ino != inodes::ROOT && ino.get() != 0).collect()
+    }
+
+    /// Claims blocks of the volume's structures. Returns false if another structure has one.
+    pub(super) fn claim_system(&self, from: Pba, blocks: u64) -> bool {
+        let mut is_new = true;
+        self.system.insert_range(from.get(), blocks, &mut |_, _| is_new = false);
+        let end = from.get().saturating_add(blocks).min(self.layout.blocks_count);
+        let (first, behind) = (self.cluster(from.get()), end.div_ceil(self.cluster_blocks()));
+        self.claimed.insert_range(first, behind.saturating_sub(first), &mut |_, _| ());
+        is_new
+    }
+}

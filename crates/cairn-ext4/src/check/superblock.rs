@@ -1,0 +1,114 @@
+//! The superblock: fields that say something of the rest of the volume, its totals, its backups.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use cairn_base::{Ino, Pba};
+use cairn_check::{Finding, Place, Value};
+
+use super::kinds;
+use super::state::State;
+use crate::format::features::{Compat, RoCompat};
+use crate::format::superblock::{RawSuperblock, SIZE, Superblock};
+
+/// Fields that others depend on.
+pub(super) fn check_fields(state: &State) {
+    let (raw, layout) = (&state.superblock.raw, &state.layout);
+    let features = &layout.features;
+    let wrong = |field: &'static str, stored: u64, computed: u64| {
+        state.differ(&kinds::SUPERBLOCK_FIELD, Place::field(field), stored, computed);
+    };
+    let reserved = state.superblock.reserved_blocks();
+    if reserved > layout.blocks_count / 2 {
+        wrong("s_r_blocks_count", reserved, layout.blocks_count / 2);
+    }
+    if layout.reserved_gdt_blocks > 0 && !features.compat(Compat::RESIZE_INODE) {
+        wrong("s_reserved_gdt_blocks", layout.reserved_gdt_blocks.into(), 0);
+    }
+    let room = layout.inode_size.saturating_sub(128);
+    for (field, stored) in [
+        ("s_min_extra_isize", raw.s_min_extra_isize.get()),
+        ("s_want_extra_isize", raw.s_want_extra_isize.get()),
+    ] {
+        let fits = (4..=room).contains(&stored.into()) && stored.is_multiple_of(4);
+        if room > 0 && stored != 0 && !fits {
+            wrong(field, stored.into(), layout.want_extra_isize.into());
+        }
+    }
+    let project = raw.s_prj_quota_inum.get();
+    let is_inode = project == 0 || layout.inode_group(Ino(project.into())).is_some();
+    for (field, stored, right, is_right) in [
+        ("s_usr_quota_inum", raw.s_usr_quota_inum.get(), 3, false),
+        ("s_grp_quota_inum", raw.s_grp_quota_inum.get(), 4, false),
+        ("s_prj_quota_inum", project, 0, is_inode),
+    ] {
+        if features.ro_compat(RoCompat::QUOTA) && ![0, right].contains(&stored) && !is_right {
+            wrong(field, stored.into(), right.into());
+        }
+    }
+    if raw.s_journal_inum.get() != 0 && !features.compat(Compat::HAS_JOURNAL) {
+        wrong("s_journal_inum", raw.s_journal_inum.get().into(), 0);
+    }
+}
+
+/// Totals that the walk has counted.
+pub(super) fn check_totals(state: &State) {
+    let totals = &state.totals;
+    let free = totals.free_clusters.load(Relaxed) << state.layout.cluster_bits;
+    let stored = state.superblock.free_blocks();
+    if state.is_recovered {
+        // Linux brings the totals up to date at unmount.
+    } else if stored != free {
+        let place = Place::field("s_free_blocks_count");
+        state.differ(&kinds::SUPERBLOCK_FREE_BLOCKS, place, stored, free);
+    }
+    let free = totals.free_inodes.load(Relaxed);
+    let stored = u64::from(state.superblock.raw.s_free_inodes_count.get());
+    if !state.is_recovered && stored != free {
+        let place = Place::field("s_free_inodes_count");
+        state.differ(&kinds::SUPERBLOCK_FREE_INODES, place, stored, free);
+    }
+    let large = totals.large_files.load(Relaxed);
+    if large > 0 && !state.layout.features.ro_compat(RoCompat::LARGE_FILE) {
+        let finding = Finding::new(&kinds::SUPERBLOCK_FIELD, Place::field("s_feature_ro_compat"));
+        let why = Value::text(format!("{large} files of 2 GiB or more without large_file"));
+        state.findings.add(finding.stored(why));
+    }
+}
+
+/// The backups: each is a superblock of this volume.
+pub(super) fn check_backups(state: &State) {
+    let layout = &state.layout;
+    for group in (1..layout.groups).filter(|group| layout.backups(*group)) {
+        let pba = layout.superblock_block(group);
+        let place = || Place::group(group).at_block(pba.get());
+        match state.source.block(pba) {
+            Ok(block) => backup(state, block.get(..SIZE).unwrap_or_default(), place, pba),
+            Err(error) => state.unreadable(place(), &error),
+        }
+    }
+}
+
+fn backup(state: &State, bytes: &[u8], place: impl Fn() -> Place, pba: Pba) {
+    let copy = match Superblock::decode(bytes) {
+        Ok(copy) => copy,
+        Err(why) => {
+            let kind = &kinds::SUPERBLOCK_BACKUP;
+            return state.report(kind, kind, place(), &why);
+        }
+    };
+    let geometry = |raw: &RawSuperblock| {
+        [
+            ("s_log_block_size", raw.s_log_block_size.get()),
+            ("s_first_data_block", raw.s_first_data_block.get()),
+            ("s_blocks_per_group", raw.s_blocks_per_group.get()),
+            ("s_inodes_per_group", raw.s_inodes_per_group.get()),
+        ]
+    };
+    let pairs = geometry(&copy.raw).into_iter().zip(geometry(&state.superblock.raw));
+    for ((field, stored), (_, computed)) in pairs {
+        if stored != computed {
+            let place = place().in_field(field).at_block(pba.get());
+            state.differ(&kinds::SUPERBLOCK_BACKUP, place, stored.into(), computed.into());
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Records whose fields may be wrong, for checks.
+
+use cairn_base::Ino;
+use cairn_base::units::as_index;
+
+use super::Inode;
+use super::raw::{extra_isize_fits, stored_extra_isize, verify, widen};
+use crate::corrupt::Corrupt;
+use crate::format::features::{Incompat, RoCompat};
+use crate::format::layout::{Creator, Layout};
+
+/// Offset of `i_links_count`.
+const LINKS_AT: usize = 26;
+
+/// What an inode that holds the value of an attribute has in the fields of times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ValueFacts {
+    /// Hash of the value.
+    pub hash: u32,
+    /// Attributes that refer to it.
+    pub references: u64,
+}
+
+impl Inode {
+    /// Decodes a record whose fields may be wrong. An impossible `i_extra_isize` counts as 0.
+    /// `None` if the record has another size.
+    #[must_use]
+    pub(crate) fn decode_unchecked(bytes: &[u8], layout: &Layout) -> Option<Self> {
+        if bytes.len() != as_index(layout.inode_size) {
+            return None;
+        }
+        let stored = stored_extra_isize(bytes);
+        let extra_isize = if extra_isize_fits(stored, bytes) { stored } else { 0 };
+        Some(Self::from_raw(bytes.to_vec(), layout, extra_isize))
+    }
+
+    /// The bytes of fields beyond the first 128, if the stored number of them is impossible.
+    #[must_use]
+    pub(crate) fn wrong_extra_isize(bytes: &[u8]) -> Option<u16> {
+        let stored = stored_extra_isize(bytes);
+        (!extra_isize_fits(stored, bytes)).then_some(stored)
+    }
+
+    /// Verifies the checksum of a record.
+    ///
+    /// # Errors
+    /// The checksum is wrong.
+    pub(crate) fn verify(bytes: &[u8], ino: Ino, layout: &Layout) -> Result<(), Corrupt> {
+        verify(bytes, &widen(bytes), ino, layout)
+    }
+
+    /// The upper half of the size where a record has it; other records must have 0 there.
+    #[must_use]
+    pub(crate) fn size_high(bytes: &[u8]) -> u32 {
+        widen(bytes).i_size_high.get()
+    }
+
+    /// The first field with a number although the volume's features leave it unused.
+    #[must_use]
+    pub(crate) fn must_be_zero(bytes: &[u8], layout: &Layout) -> Option<(&'static str, u64)> {
+        let raw = widen(bytes);
+        let is_wide = layout.features.incompat(Incompat::BITS_64);
+        let is_huge = layout.features.ro_compat(RoCompat::HUGE_FILE);
+        // Other systems have fields of their own there.
+        let is_linux = layout.creator == Creator::Linux;
+        let fields = [
+            ("i_file_acl_high", u64::from(raw.l_i_file_acl_high.get()), is_wide || !is_linux),
+            ("i_blocks_high", raw.l_i_blocks_high.get().into(), is_huge || !is_linux),
+            ("i_obso_faddr", raw.i_obso_faddr.get().into(), false),
+        ];
+        let wrong = fields.into_iter().find(|(_, value, is_used)| *value != 0 && !is_used);
+        wrong.map(|(field, value, _)| (field, value))
+    }
+
+    /// Mode and links of a record, without the cost of a whole one.
+    #[must_use]
+    pub(crate) fn mode_and_links(bytes: &[u8]) -> (u16, u16) {
+        let number = |at: usize| {
+            bytes.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |two| u16::from_le_bytes(*two))
+        };
+        (number(0), number(LINKS_AT))
+    }
+
+    /// Hash and references of an inode that holds the value of an attribute: they lie in the fields
+    /// of times.
+    #[must_use]
+    pub(crate) fn value_facts(&self) -> ValueFacts {
+        let raw = widen(&self.raw);
+        let references = u64::from(raw.i_ctime.get()) << 32 | u64::from(raw.l_i_version.get());
+        ValueFacts { hash: raw.i_atime.get(), references }
+    }
+}

@@ -1,0 +1,10 @@
+//! `check`, judged by e2fsck: it finds nothing on sound volumes, and what e2fsck finds on damaged
+//! ones.
+//!
+//! `CAIRN_DEEP=1` runs more seeds.
+
+mod clean;
+mod foreign;
+mod hostile;
+mod injected;
+mod support;

@@ -1,0 +1,62 @@
+//! The check of a volume that nobody has mounted.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use cairn_check::{Observer, Report};
+
+use crate::error::{Error, Result};
+use crate::format::{self, Format};
+use crate::image::ImageSpec;
+use crate::tune::known;
+use crate::volume::{open_device, runtime};
+
+/// The result of a check, and the format of the volume.
+#[derive(Debug)]
+pub struct Checked {
+    /// The format.
+    pub format: Format,
+    /// What was found.
+    pub report: Report,
+}
+
+/// Checks the volume in `image`, which is only read. If it was not unmounted cleanly, it is
+/// recovered in memory first. `devices`: see [`crate::OpenOptions::devices`].
+///
+/// # Errors
+/// The image cannot be opened or is in use, holds no volume that can be read, or there is not
+/// enough memory. Damage is no error, but in the report.
+pub fn check(
+    image: &ImageSpec,
+    devices: &[PathBuf],
+    observer: Arc<dyn Observer>,
+) -> Result<Checked> {
+    let device = open_device(image, devices, false)?;
+    let error = |cause| Error::new(image, cause);
+    let format = known(&device).map_err(error)?;
+    let report = format::check(format, device, runtime(None), observer).map_err(error)?;
+    Ok(Checked { format, report })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    /// The page lists every kind, in the words of the code.
+    #[test]
+    fn the_page_lists_every_code() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/check.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        let (_, table) = page.split_once("## Codes").unwrap();
+        let listed: Vec<&str> = table.lines().filter(|line| line.starts_with("| `")).collect();
+        let rows: Vec<String> = crate::format::kinds()
+            .map(|kind| {
+                let (severity, meaning, repair) = (kind.severity, kind.meaning, kind.repair);
+                format!("| `{}` | {severity} | {meaning} | {repair} |", kind.code)
+            })
+            .collect();
+        assert_eq!(listed, rows, "the table of docs/check.md should be\n{}", rows.join("\n"));
+        let codes: BTreeSet<&str> = crate::format::kinds().map(|kind| kind.code).collect();
+        assert_eq!(codes.len(), rows.len(), "a code is there twice");
+    }
+}
