@@ -68,6 +68,20 @@ impl<T: Default> Sparse<T> {
         })
     }
 
+    /// As [`Sparse::iter`], from `start` to before `end`.
+    pub fn range(&self, start: u64, end: u64) -> impl Iterator<Item = (u64, &T)> {
+        let piece = cairn_base::units::as_u64(PIECE);
+        let end = end.min(self.len);
+        let pieces = start.checked_div(piece).unwrap_or(0)..end.div_ceil(piece);
+        pieces.flat_map(move |number| {
+            let first = number.saturating_mul(piece);
+            let skip = usize::try_from(start.saturating_sub(first)).unwrap_or(usize::MAX);
+            let made = usize::try_from(number).ok().and_then(|n| self.pieces.get(n)?.get());
+            let rest = made.and_then(|made| made.get(skip..)).unwrap_or_default();
+            (first.max(start)..end).zip(rest)
+        })
+    }
+
     /// The number of the first element, at or behind `number`, whose piece was made.
     #[must_use]
     pub fn next_made(&self, number: u64) -> Option<u64> {
@@ -101,6 +115,10 @@ mod tests {
         assert_eq!(list.get(3000).unwrap().load(Relaxed), 8);
         assert_eq!(list.iter().filter(|(_, n)| n.load(Relaxed) != 0).count(), 2);
         assert_eq!(list.iter().count(), 2 * PIECE);
+        let some = |start, end| list.range(start, end).map(|(n, _)| n).collect::<Vec<_>>();
+        assert_eq!(some(2999, 3002), [2999, 3000, 3001]);
+        assert_eq!(some(4094, 1 << 32).len(), 2 + PIECE);
+        assert!(some(0, 2048).is_empty() && some(5, 5).is_empty());
         assert_eq!(list.next_made(0), Some(2048));
         assert_eq!(list.next_made(3000), Some(3000));
         assert_eq!(list.next_made(5000), Some((1 << 32) - PIECE as u64));

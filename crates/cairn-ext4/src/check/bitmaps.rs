@@ -7,7 +7,6 @@ use cairn_base::units::{as_index, as_u64};
 use cairn_base::{Pba, bitmap};
 use cairn_check::{Finding, Kind, Place, Value, Work};
 
-use super::facts::Facts;
 use super::kinds;
 use super::state::{Group, State};
 use crate::format::group_desc::{GroupDesc, GroupFlags};
@@ -120,16 +119,15 @@ impl One<'_> {
         let mut computed = vec![0; as_index(layout.block_size)];
         let (mut used, mut directories, mut last) = (0_u32, 0_u32, 0_u32);
         let first = layout.ino(self.number, 0).get();
-        for index in 0..layout.inodes_per_group {
-            let ino = first.saturating_add(index.into());
-            let facts = state.inodes.get(ino);
-            let is_reserved = ino < u64::from(layout.first_ino);
-            if is_reserved || facts.is_some_and(Facts::is_in_use) {
+        // The reserved ones have facts since the start.
+        let behind = first.saturating_add(layout.inodes_per_group.into());
+        for (ino, facts) in state.inodes.range(first, behind) {
+            if ino < u64::from(layout.first_ino) || facts.is_in_use() {
+                let index = u32::try_from(ino.saturating_sub(first)).unwrap_or(0);
                 bitmap::set(&mut computed, as_index(index));
                 used = used.saturating_add(1);
                 last = index.saturating_add(1);
-                directories =
-                    directories.saturating_add(facts.is_some_and(Facts::is_directory).into());
+                directories = directories.saturating_add(facts.is_directory().into());
             }
         }
         let free = layout.inodes_per_group.saturating_sub(used);

@@ -53,7 +53,8 @@ fn group(state: &State, number: u32, bytes: &[u8]) -> Group {
     }
     let flags = GroupDesc::stored_flags(bytes);
     let marks = GroupFlags::INODE_UNINIT | GroupFlags::BLOCK_UNINIT;
-    if !layout.features.has_group_checksums() && flags.intersects(marks) {
+    let is_marked = flags.intersects(marks) || desc.itable_unused != 0;
+    if !layout.features.has_group_checksums() && is_marked {
         let finding = Finding::new(&kinds::GROUP_FLAGS, place.clone());
         state.findings.add(finding.hex(flags.bits(), flags.difference(marks).bits()));
     }

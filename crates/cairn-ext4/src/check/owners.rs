@@ -27,9 +27,8 @@ impl Work for Twice {
     fn step(&self, number: u64) -> bool {
         let state = &*self.0;
         let first = number.saturating_mul(STEP);
-        for ino in first..first.saturating_add(STEP).min(state.inodes.len()) {
-            let facts = state.inodes.get(ino);
-            if facts.is_some_and(|facts| facts.is_in_use() && !facts.is_broken()) {
+        for (ino, facts) in state.inodes.range(first, first.saturating_add(STEP)) {
+            if facts.is_in_use() && !facts.is_broken() {
                 look(state, Ino(ino));
             }
         }

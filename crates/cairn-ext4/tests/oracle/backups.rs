@@ -10,13 +10,13 @@ use cairn_block::{BlockDevice, BlockDeviceExt};
 use cairn_ext4::{Error, Ext4};
 use cairn_testkit::crash::{read_image, write_image};
 use cairn_testkit::deep;
-use cairn_testkit::judge::{KernelMount, assert_clean, command};
+use cairn_testkit::judge::{KernelMount, command};
 use cairn_testkit::tree::{
     Snapshot, SnapshotOptions, TreeSpec, VolumeTarget, build, digest_path, digest_volume, plan,
 };
 use cairn_vfs::{Caller, FileSystem, NewInode};
 
-use crate::support::{open, try_open, volume};
+use crate::support::{assert_clean, open, try_open, volume};
 
 const MIB: u64 = 1 << 20;
 const SUPERBLOCK: u64 = 1024;

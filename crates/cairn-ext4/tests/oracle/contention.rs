@@ -8,11 +8,11 @@ use cairn_block::memory::MemoryDevice;
 use cairn_testkit::contention::{Watchdog, share, short_lived_files};
 use cairn_testkit::crash::{read_image, write_image};
 use cairn_testkit::deep;
-use cairn_testkit::judge::{KernelMount, assert_clean, mke2fs};
+use cairn_testkit::judge::{KernelMount, mke2fs};
 use cairn_testkit::oracle::Subject;
 use cairn_vfs::{Caller, FileSystem, NewInode};
 
-use crate::support::{judge, open, volume};
+use crate::support::{assert_clean, judge, open, volume};
 
 /// A small volume, which is sometimes full.
 struct Small(&'static [&'static str], &'static str);

@@ -1,12 +1,12 @@
 //! Trees that Cairn writes and the kernel reads, and the reverse, judged by e2fsck.
 
-use cairn_testkit::judge::{KernelMount, assert_clean, mke2fs};
+use cairn_testkit::judge::{KernelMount, mke2fs};
 use cairn_testkit::tree::{
     PathTarget, SnapshotOptions, TreeSpec, VolumeTarget, build, digest_path, digest_volume, plan,
 };
 use cairn_vfs::FileSystem;
 
-use crate::support::open_image;
+use crate::support::{assert_clean, open_image};
 
 /// Feature sets: the defaults of mke2fs, and single differences.
 const FORMATS: &[(&str, &[&str])] = &[

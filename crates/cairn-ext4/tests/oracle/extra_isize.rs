@@ -5,11 +5,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cairn_testkit::crash::{read_image, write_image};
-use cairn_testkit::judge::{KernelMount, assert_clean, debugfs, mke2fs, run};
+use cairn_testkit::judge::{KernelMount, debugfs, mke2fs, run};
 use cairn_vfs::{FileSystem, IoFlags};
 use rustix::fs::{XattrFlags, setxattr};
 
-use crate::support::open;
+use crate::support::{assert_clean, open};
 
 /// Files and their numbers of attributes of 24 bytes: none, few, as many as fit in the inode, one
 /// or more too many for it, and so many that the block has room for one more or for none.

@@ -10,11 +10,11 @@ use std::sync::Arc;
 use cairn_base::runtime::threads::Threads;
 use cairn_ext4::{Ext4, MountOptions};
 use cairn_testkit::crash::{Recording, read_image};
-use cairn_testkit::judge::{KernelMount, assert_clean, debugfs, mke2fs};
+use cairn_testkit::judge::{KernelMount, debugfs, mke2fs};
 use cairn_testkit::tree::{Snapshot, SnapshotOptions, digest_path, digest_volume};
 use cairn_vfs::FileSystem;
 
-use crate::support::open_image;
+use crate::support::{assert_clean, open_image};
 
 /// Times of directories are not in fast commits.
 const COMPARED: SnapshotOptions =

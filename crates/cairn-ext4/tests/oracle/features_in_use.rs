@@ -6,11 +6,11 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use cairn_testkit::crash::{read_image, write_image};
-use cairn_testkit::judge::{KernelMount, assert_clean, dumpe2fs, mke2fs};
+use cairn_testkit::judge::{KernelMount, dumpe2fs, mke2fs};
 use cairn_vfs::{Caller, FileSystem, IoFlags, NewInode, XattrMode};
 use rustix::fs::{XattrFlags, setxattr};
 
-use crate::support::open;
+use crate::support::{assert_clean, open};
 
 /// Does not fit in the inode.
 const VALUE: [u8; 600] = [7; 600];

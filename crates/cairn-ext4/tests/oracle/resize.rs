@@ -17,7 +17,7 @@ use cairn_testkit::tree::{
 };
 use cairn_vfs::FileSystem;
 
-use crate::support::{self, open, volume};
+use crate::support::{self, assert_clean, open, volume};
 
 const MIB: u64 = 1 << 20;
 
@@ -108,7 +108,7 @@ fn a_grown_volume_keeps_its_files_and_has_what_resize2fs_gives() {
             let done = resized(&device, size * MIB).unwrap();
             assert!(done.after > done.before && done.after <= size * MIB, "{done:?}");
             write_image(&device, &image).unwrap();
-            judge::assert_clean(&image);
+            assert_clean(&image);
             assert_eq!(counts(&image), counts(&theirs), "{shape:?}");
             let (ours, others) = (free_blocks(&image), free_blocks(&theirs));
             assert!((ours - others).abs() <= others / 200 + 8, "{ours} blocks free, not {others}");
@@ -123,7 +123,7 @@ fn a_grown_volume_keeps_its_files_and_has_what_resize2fs_gives() {
         let times = |snapshot: Snapshot| snapshot.without_fact("mtime", |path, _| path.is_empty());
         times(seen.clone().without(b"large")).assert_same(&times(expected));
         kernel.unmount();
-        judge::assert_clean(&image);
+        assert_clean(&image);
         digest(&Arc::new(read_image(&image).unwrap())).assert_same(&seen);
     }
 }
@@ -153,7 +153,7 @@ fn a_power_cut_leaves_the_old_size_or_the_new_one() {
             // What a boot does.
             let verdict = judge::e2fsck_preen(image.path());
             assert!(verdict.status <= 1, "{shape:?}, {cut}: {}", verdict.output);
-            judge::assert_clean(image.path());
+            assert_clean(image.path());
             digest(&state).assert_same(&expected);
             match size_of(&state) {
                 found if found == done.before => old += 1,
@@ -299,7 +299,7 @@ fn a_power_cut_while_a_volume_shrinks_costs_no_file() {
             write_image(&state, image.path()).unwrap();
             let verdict = judge::e2fsck_preen(image.path());
             assert!(verdict.status <= 1, "{shape:?}, {cut}: {}", verdict.output);
-            judge::assert_clean(image.path());
+            assert_clean(image.path());
             let repaired = Arc::new(read_image(image.path()).unwrap());
             digest(&repaired).assert_same(&expected);
             match size_of(&repaired) {

@@ -4,10 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cairn_testkit::crash::{read_image, write_image};
-use cairn_testkit::judge::{assert_clean, debugfs, mke2fs};
+use cairn_testkit::judge::{debugfs, mke2fs};
 use cairn_vfs::{AllocateMode, Caller, FileSystem, IoFlags, NewInode};
 
-use crate::support::open;
+use crate::support::{assert_clean, open};
 
 const SIZE: u64 = 64 << 20;
 

@@ -9,7 +9,7 @@ use cairn_block::file::{FileDevice, OpenOptions};
 use cairn_block::memory::MemoryDevice;
 use cairn_ext4::{Ext4, MountOptions};
 use cairn_testkit::crash::{read_image, write_image};
-use cairn_testkit::judge::{assert_clean, mke2fs};
+use cairn_testkit::judge::mke2fs;
 
 /// Folio sizes of buffered I/O: the default, the baseline, and others.
 pub const GRAINS: &[&str] =
@@ -25,6 +25,18 @@ pub fn volume(size: u64, args: &[&str]) -> Arc<MemoryDevice> {
     let file = tempfile::NamedTempFile::new().unwrap();
     mke2fs(file.path(), size, args);
     Arc::new(read_image(file.path()).unwrap())
+}
+
+/// Asserts that e2fsck finds nothing, and Cairn's own check neither.
+#[track_caller]
+pub fn assert_clean(image: &Path) {
+    cairn_testkit::judge::assert_clean(image);
+    let options = OpenOptions { write: false, lock: false, create_size: None };
+    let device = FileDevice::open(image, options).expect("the image opens");
+    let checked = cairn_ext4::check::check(Arc::new(device), Threads::new(), Arc::new(()));
+    let found = checked.expect("the volume can be read").findings;
+    let lines: String = found.iter().map(|finding| format!("{finding}\n")).collect();
+    assert!(lines.is_empty(), "cairn check {}:\n{lines}", image.display());
 }
 
 /// Opens a volume that must open.

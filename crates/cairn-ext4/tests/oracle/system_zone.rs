@@ -10,12 +10,12 @@ use cairn_block::BlockDeviceExt;
 use cairn_block::memory::MemoryDevice;
 use cairn_testkit::crash::read_image;
 use cairn_testkit::judge::{
-    KernelMount, LoopDevice, assert_clean, command, debugfs, dumpe2fs, e2fsck_check, mke2fs, run,
+    KernelMount, LoopDevice, command, debugfs, dumpe2fs, e2fsck_check, mke2fs, run,
 };
 use cairn_vfs::{Caller, FileSystem, IoFlags, NewInode, SetAttributes};
 use tempfile::NamedTempFile;
 
-use crate::support::{open, try_open};
+use crate::support::{assert_clean, open, try_open};
 
 const EUCLEAN: i32 = 117;
 

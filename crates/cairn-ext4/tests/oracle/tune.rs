@@ -15,7 +15,7 @@ use cairn_testkit::tree::{
 };
 use cairn_vfs::FileSystem;
 
-use crate::support::{self, open, volume};
+use crate::support::{self, assert_clean, open, volume};
 
 const MIB: u64 = 1 << 20;
 const EXT4: &[&str] = &["-t", "ext4", "-b", "4096"];
@@ -81,7 +81,7 @@ fn dumpe2fs_shows_each_change() {
     let image = tempfile::NamedTempFile::new().unwrap();
     let image = image.path();
     write_image(&device, image).unwrap();
-    judge::assert_clean(image);
+    assert_clean(image);
     for (key, value) in [
         ("Filesystem volume name", "sixteen letters."),
         ("Filesystem UUID", uuid),
@@ -110,7 +110,7 @@ fn dumpe2fs_shows_each_change() {
     digest(&device).assert_same(&expected);
     write_image(&device, image).unwrap();
     KernelMount::new(image, "").unmount();
-    judge::assert_clean(image);
+    assert_clean(image);
 }
 
 fn digest_read_only(device: &Arc<MemoryDevice>) -> Snapshot {
@@ -159,7 +159,7 @@ fn a_journal_comes_goes_and_changes_its_size() {
             tuned(device.clone(), &options).unwrap();
             println!("{shape:?}, {feature:?}, {size:?}");
             write_image(&device, image).unwrap();
-            judge::assert_clean(image);
+            assert_clean(image);
             let has = said(image, "Filesystem features").contains("has_journal");
             assert_eq!(has, feature != Some(false));
             if let Some(size) = size {
@@ -176,7 +176,7 @@ fn a_journal_comes_goes_and_changes_its_size() {
             std::fs::write(kernel.path().join("more"), "x").unwrap();
             std::fs::remove_file(kernel.path().join("more")).unwrap();
             kernel.unmount();
-            judge::assert_clean(image);
+            assert_clean(image);
         }
         let gone = TuneOptions { features: words(&["^has_journal"]), ..TuneOptions::default() };
         tuned(device.clone(), &gone).unwrap();
@@ -215,7 +215,7 @@ fn a_power_cut_costs_no_file() {
             }
             let verdict = judge::e2fsck_preen(image.path());
             assert!(verdict.status <= 1, "{cut}: {}", verdict.output);
-            judge::assert_clean(image.path());
+            assert_clean(image.path());
             let repaired = Arc::new(read_image(image.path()).unwrap());
             digest(&repaired).assert_same(&expected);
             tuned(repaired.clone(), &options).unwrap();
