@@ -126,10 +126,12 @@ impl fmt::Display for Finding {
 mod tests {
     use super::*;
 
-    crate::kinds! {
-        /// A kind for this test.
-        LINKS = "test.inode.links", Accounting, "The link count is wrong.", "It is set.";
-    }
+    static LINKS: Kind = Kind {
+        code: "test.inode.links",
+        severity: crate::kind::Severity::Accounting,
+        meaning: "The link count is wrong.",
+        repair: "It is set.",
+    };
 
     #[test]
     fn a_finding_is_one_line() {
@@ -142,7 +144,6 @@ mod tests {
             Finding::new(&LINKS, Place::volume()).hex(1_u32, 255_u32).computed.unwrap().to_string(),
             "0xff"
         );
-        assert_eq!(ALL.len(), 1);
     }
 
     #[test]

@@ -122,12 +122,10 @@ mod tests {
     use super::*;
     use crate::place::Place;
 
-    crate::kinds! {
-        /// The first.
-        A = "test.a", Accounting, "A.", "A.";
-        /// The second.
-        B = "test.b", Losing, "B.", "B.";
-    }
+    static A: Kind =
+        Kind { code: "test.a", severity: Severity::Accounting, meaning: "A.", repair: "A." };
+    static B: Kind =
+        Kind { code: "test.b", severity: Severity::Losing, meaning: "B.", repair: "B." };
 
     #[test]
     fn any_number_is_counted_and_the_first_places_are_kept() {
