@@ -41,6 +41,8 @@ pub(super) fn check(state: &State, ino: Ino, record: &Record, kind: FileKind, fa
     let is_special = !matches!(kind, FileKind::Regular | FileKind::Directory | FileKind::Symlink);
     if record.flags.contains(InodeFlags::INLINE_DATA) {
         inline(state, ino, record, kind, &attributes);
+    } else if has_no_map(state, ino, record) {
+        size(state, ino, record, kind, facts, &claims);
     } else if ino == inodes::RESIZE {
         return super::resize_inode::check(state, record, claims);
     } else if is_special {
@@ -59,10 +61,11 @@ pub(super) fn check(state: &State, ino: Ino, record: &Record, kind: FileKind, fa
     }
 }
 
-/// Claims the blocks of a reserved inode that has no kind.
-pub(super) fn check_reserved(state: &State, ino: Ino, record: &Record) {
-    let mut claims = Claims::new(state, ino);
-    map::walk(state, ino, record, &mut claims);
+/// Reserved inodes without a kind have no map, except the list of bad blocks.
+fn has_no_map(state: &State, ino: Ino, record: &Record) -> bool {
+    let has_kind = record.is_regular() || record.is_directory() || record.is_symlink();
+    let is_walked = matches!(ino, inodes::BAD | inodes::RESIZE);
+    state.is_reserved(ino) && !is_walked && !has_kind
 }
 
 fn is_fast_symlink(record: &Record, kind: FileKind) -> bool {

@@ -18,6 +18,10 @@ use crate::format::layout::inodes;
 /// Equal names of a directory that are looked for.
 const MOST_TWINS: u32 = 1000;
 
+/// The byte behind the name `.`, and that behind `..`.
+const DOT_END: usize = 9;
+const DOTDOT_END: usize = 22;
+
 /// A name, by its hash, and its place.
 type Seen = (u64, u64, usize);
 
@@ -70,6 +74,14 @@ impl<'a> Names<'a> {
                 self.parent(dots.parent);
             }
             Err(defect) => self.defect(&kinds::DIRECTORY_DOTS, 0, &defect),
+        }
+        // A NUL ends each of the two names.
+        for offset in [DOT_END, DOTDOT_END] {
+            if let Some(value) = bytes.get(offset).filter(|byte| **byte != 0) {
+                let what = "`.` or `..` without a NUL behind it";
+                let defect = Defect { offset, what, value: (*value).into() };
+                self.defect(&kinds::DIRECTORY_DOTS, 0, &defect);
+            }
         }
         let state = self.directory.state;
         if let Some(facts) = state.facts(self.directory.ino) {

@@ -5,15 +5,14 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use cairn_base::units::as_index;
 use cairn_base::{Ino, Pba};
-use cairn_check::{Finding, Place, Value, Work};
+use cairn_check::{Finding, Place, Work};
 
 use super::contents;
 use super::kinds;
 use super::record::{self, Verdict};
 use super::state::State;
 use crate::format::group_desc::GroupFlags;
-use crate::format::inode::{Inode as Record, mode};
-use crate::format::layout::inodes;
+use crate::format::inode::Inode as Record;
 
 /// Bytes of an inode table that are read at once.
 const PIECE: u64 = 512 << 10;
@@ -90,14 +89,14 @@ fn table(state: &State, number: u32) {
 fn is_kept(state: &State, ino: Ino, mode: u16) -> bool {
     let known = state.inodes.get(ino.get());
     let is_orphan = known.is_some_and(super::facts::Facts::is_orphan);
-    matches!(ino, inodes::ROOT | inodes::BAD) || (is_orphan && mode != 0)
+    state.is_reserved(ino) || (is_orphan && mode != 0)
 }
 
 fn inode(state: &State, ino: Ino, bytes: &[u8]) {
     let (mode, links) = Record::mode_and_links(bytes);
     if links == 0 && !is_kept(state, ino, mode) {
         if mode != 0 {
-            deleted(state, ino, mode, bytes);
+            deleted(state, ino, bytes);
         }
         return;
     }
@@ -108,26 +107,24 @@ fn inode(state: &State, ino: Ino, bytes: &[u8]) {
     state.totals.files.fetch_add(1, Relaxed);
     match verdict {
         Verdict::Sound(kind) => contents::check(state, ino, &record, kind, facts),
-        Verdict::Reserved => contents::check_reserved(state, ino, &record),
         Verdict::Broken => facts.set_broken(),
     }
 }
 
-/// A deleted inode keeps its mode and gets a deletion time. A reserved one is a file.
-fn deleted(state: &State, ino: Ino, mode: u16, bytes: &[u8]) {
-    let dtime = bytes.get(DTIME_AT..).and_then(<[u8]>::first_chunk).copied().unwrap_or([1; 4]);
-    let sealed = Record::verify(bytes, ino, &state.layout);
-    if let Err(why) = sealed {
+/// A deleted inode keeps its mode and gets a deletion time. A number of an inode in its place is
+/// the next one of a list of orphans.
+fn deleted(state: &State, ino: Ino, bytes: &[u8]) {
+    let place = || Place::inode(ino.get()).in_field("i_dtime");
+    if let Err(why) = Record::verify(bytes, ino, &state.layout) {
         let place = Place::inode(ino.get());
         state.report(&kinds::INODE_FIELD, &kinds::INODE_CHECKSUM, place, &why);
     }
-    let is_file = mode & mode::TYPE == mode::REGULAR;
-    if !state.is_reserved(ino) {
-        if u32::from_le_bytes(dtime) == 0 {
-            state.find(&kinds::INODE_DELETED, Place::inode(ino.get()).in_field("i_dtime"));
-        }
-    } else if !is_file {
-        let finding = Finding::new(&kinds::INODE_RESERVED, Place::inode(ino.get()));
-        state.findings.add(finding.stored(Value::Hex(mode.into())));
+    let dtime = bytes.get(DTIME_AT..).and_then(<[u8]>::first_chunk).copied().unwrap_or_default();
+    let dtime = u32::from_le_bytes(dtime);
+    if dtime == 0 {
+        state.find(&kinds::INODE_DELETED, place());
+    } else if dtime <= state.layout.inodes_count && !state.is_recovered {
+        let finding = Finding::new(&kinds::ORPHAN_INVALID, place());
+        state.findings.add(finding.stored(dtime));
     }
 }

@@ -145,6 +145,10 @@ cairn_check::kinds! {
     INODE_FIELD = "ext4.inode.field", Accounting,
         "A field of the inode that must be zero is not.",
         "The field is set to zero.";
+    /// A time far in the future.
+    INODE_TIME = "ext4.inode.time", Accounting,
+        "A time of the inode is in the years 2310 to 2378, and was probably one before 1970.",
+        "The time is set to that before 1970.";
     /// Link count.
     INODE_LINKS = "ext4.inode.links", Accounting,
         "The link count of the inode is not the number of its names.",

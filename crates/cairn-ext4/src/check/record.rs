@@ -11,13 +11,14 @@ use crate::format::features::{Compat, Incompat, RoCompat};
 use crate::format::inode::{Inode as Record, InodeFlags};
 use crate::format::layout::inodes;
 
+/// Times from the year 2310 to 2378 were written by kernels that took times before 1970 for them.
+const FUTURE: std::ops::Range<i64> = 0x2_8000_0000..0x3_0000_0000;
+
 /// What is to be done with an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// Its contents are those of this kind.
     Sound(FileKind),
-    /// It is a reserved one that has blocks, but no kind.
-    Reserved,
     /// Its contents say nothing.
     Broken,
 }
@@ -26,7 +27,7 @@ impl Verdict {
     pub(super) fn kind(self) -> Option<FileKind> {
         match self {
             Self::Sound(kind) => Some(kind),
-            _ => None,
+            Self::Broken => None,
         }
     }
 }
@@ -40,17 +41,17 @@ pub(super) fn check(
     facts: &Facts,
 ) -> Verdict {
     let place = || Place::inode(ino.get());
-    if let Some(stored) = Record::wrong_extra_isize(bytes) {
-        let place = place().in_field("i_extra_isize");
-        let room = bytes.len().saturating_sub(128);
-        let finding = Finding::new(&kinds::INODE_EXTRA_SIZE, place).stored(stored);
-        state.findings.add(finding.computed(u64::try_from(room).unwrap_or(u64::MAX)));
-    }
     let is_empty = bytes.iter().all(|byte| *byte == 0);
     if !is_empty && let Err(why) = Record::verify(bytes, ino, &state.layout) {
         state.report(&kinds::INODE_FIELD, &kinds::INODE_CHECKSUM, place(), &why);
     }
-    if record.dtime != 0 && !facts.is_orphan() && !state.is_reserved(ino) {
+    if state.is_reserved(ino) && ino != inodes::ROOT {
+        reserved(state, ino, record);
+        check_flags(state, ino, FileKind::Regular, record);
+        return Verdict::Sound(FileKind::Regular);
+    }
+    check_fields(state, ino, bytes, record);
+    if record.dtime != 0 && !facts.is_orphan() {
         let place = place().in_field("i_dtime");
         state.differ(&kinds::INODE_DELETED, place, record.dtime.into(), 0);
     }
@@ -60,17 +61,10 @@ pub(super) fn check(
         state.findings.add(finding.stored(Value::Hex(record.mode.into())));
     }
     let Some(kind) = kind else {
-        if state.is_reserved(ino) && record.mode == 0 {
-            return Verdict::Reserved;
-        }
         let finding = Finding::new(&kinds::INODE_MODE, place().in_field("i_mode"));
         state.findings.add(finding.stored(Value::Hex(record.mode.into())));
         return Verdict::Broken;
     };
-    if let Some((field, stored)) = Record::must_be_zero(bytes, &state.layout) {
-        state.differ(&kinds::INODE_FIELD, place().in_field(field), stored, 0);
-    }
-    check_reserved(state, ino, kind);
     check_flags(state, ino, kind, record);
     if kind == FileKind::Directory
         && !state.layout.features.incompat(Incompat::LARGE_DIR)
@@ -82,20 +76,50 @@ pub(super) fn check(
     Verdict::Sound(kind)
 }
 
-/// Reserved inodes are regular files, and have contents only with their feature.
-fn check_reserved(state: &State, ino: Ino, kind: FileKind) {
-    let features = &state.layout.features;
-    if !state.is_reserved(ino) || ino == inodes::ROOT {
-        return;
+/// Fields that any file has.
+fn check_fields(state: &State, ino: Ino, bytes: &[u8], record: &Record) {
+    let place = || Place::inode(ino.get());
+    if let Some(stored) = Record::wrong_extra_isize(bytes) {
+        let place = place().in_field("i_extra_isize");
+        let room = bytes.len().saturating_sub(128);
+        let finding = Finding::new(&kinds::INODE_EXTRA_SIZE, place).stored(stored);
+        state.findings.add(finding.computed(u64::try_from(room).unwrap_or(u64::MAX)));
     }
+    if let Some((field, stored)) = Record::must_be_zero(bytes, &state.layout) {
+        state.differ(&kinds::INODE_FIELD, place().in_field(field), stored, 0);
+    }
+    for (field, time) in [
+        ("i_atime", record.atime),
+        ("i_mtime", record.mtime),
+        ("i_ctime", record.ctime),
+        ("i_crtime", record.crtime),
+    ] {
+        if FUTURE.contains(&time.seconds) && !record.flags.contains(InodeFlags::EA_INODE) {
+            let finding = Finding::new(&kinds::INODE_TIME, place().in_field(field));
+            state.findings.add(finding.stored(u64::try_from(time.seconds).unwrap_or(0)));
+        }
+    }
+}
+
+/// Reserved inodes are no directories, have contents only with their feature, and are no orphans.
+fn reserved(state: &State, ino: Ino, record: &Record) {
+    let features = &state.layout.features;
+    let quota = features.ro_compat(RoCompat::QUOTA);
     let is_allowed = match ino {
+        Ino(3 | 4) => quota,
         inodes::RESIZE => features.compat(Compat::RESIZE_INODE),
         inodes::JOURNAL => state.layout.journal_ino == inodes::JOURNAL,
         _ => true,
     };
-    if kind != FileKind::Regular || !is_allowed {
+    let first = record.block.first_chunk::<4>().is_some_and(|word| *word != [0; 4]);
+    let has_contents = record.links != 0 || record.blocks_512 != 0 || first;
+    if record.is_directory() || (has_contents && !is_allowed) {
         let finding = Finding::new(&kinds::INODE_RESERVED, Place::inode(ino.get()));
-        state.findings.add(finding.stored(Value::text(format!("{kind:?}"))));
+        state.findings.add(finding.stored(Value::Hex(record.mode.into())));
+    }
+    if record.dtime != 0 && record.dtime <= state.layout.inodes_count {
+        let place = Place::inode(ino.get()).in_field("i_dtime");
+        state.differ(&kinds::INODE_DELETED, place, record.dtime.into(), 0);
     }
 }
 
@@ -113,7 +137,6 @@ fn check_flags(state: &State, ino: Ino, kind: FileKind, record: &Record) {
         (InodeFlags::INDEX, index && !record.flags.contains(InodeFlags::INLINE_DATA)),
         (InodeFlags::EA_INODE, features.incompat(Incompat::EA_INODE)),
         (InodeFlags::ENCRYPT, features.incompat(Incompat::ENCRYPT)),
-        (InodeFlags::VERITY, features.ro_compat(RoCompat::VERITY)),
         (InodeFlags::CASEFOLD, features.incompat(Incompat::CASEFOLD) && is_directory),
         (InodeFlags::HUGE_FILE, features.ro_compat(RoCompat::HUGE_FILE)),
         (InodeFlags::IMMUTABLE | InodeFlags::APPEND, !is_special),

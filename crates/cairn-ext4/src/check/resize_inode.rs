@@ -7,6 +7,7 @@ use cairn_check::{Finding, Place, Value};
 use super::claims::Claims;
 use super::kinds;
 use super::state::State;
+use crate::format::features::Compat;
 use crate::format::indirect::{decode, decode_inode};
 use crate::format::inode::Inode as Record;
 use crate::format::layout::{Layout, inodes};
@@ -28,6 +29,12 @@ fn backups(layout: &Layout) -> Vec<u32> {
 pub(super) fn check(state: &State, record: &Record, mut claims: Claims<'_>) {
     let layout = &state.layout;
     let here = || Place::inode(inodes::RESIZE.get());
+    if !layout.features.compat(Compat::RESIZE_INODE) {
+        return;
+    }
+    if record.links == 0 {
+        return fault(state, here().in_field("i_links_count"), 0, 1);
+    }
     let slots = decode_inode(&record.block);
     let others = slots.iter().enumerate().filter(|(slot, _)| *slot != DOUBLE);
     if let Some((_, pointer)) = others.into_iter().find(|(_, pointer)| **pointer != 0) {
@@ -48,7 +55,7 @@ pub(super) fn check(state: &State, record: &Record, mut claims: Claims<'_>) {
         return state.find(&kinds::INODE_RESIZE, here().at_block(top.get()));
     };
     let backups = backups(layout);
-    let pointers = decode(&block);
+    let mut pointers = decode(&block);
     let words = layout.block_size / 4;
     let first = layout.superblock_block(0).get().saturating_add(1);
     let first = first.saturating_add(layout.contiguous_descriptor_blocks().into());
@@ -56,6 +63,9 @@ pub(super) fn check(state: &State, record: &Record, mut claims: Claims<'_>) {
         let slot = layout.contiguous_descriptor_blocks().saturating_add(index);
         let slot = slot.checked_rem(words).unwrap_or(0);
         let found = pointers.get(as_index(slot)).copied().unwrap_or(0);
+        if let Some(slot) = pointers.get_mut(as_index(slot)) {
+            *slot = 0;
+        }
         let primary = first.saturating_add(index.into());
         if u64::from(found) != primary {
             return fault(state, here().at_block(top.get()), found.into(), primary);
@@ -63,6 +73,9 @@ pub(super) fn check(state: &State, record: &Record, mut claims: Claims<'_>) {
         if !check_backups(state, Pba(primary), &backups) {
             return;
         }
+    }
+    if let Some(other) = pointers.iter().find(|pointer| **pointer != 0) {
+        return fault(state, here().at_block(top.get()), (*other).into(), 0);
     }
     let listed = backups.len().saturating_add(1);
     let listed = u64::try_from(listed).unwrap_or(u64::MAX);

@@ -34,6 +34,16 @@ pub(super) fn check_fields(state: &State) {
             wrong(field, stored.into(), layout.want_extra_isize.into());
         }
     }
+    if !features.ro_compat(RoCompat::BIGALLOC) {
+        for (field, stored, right) in [
+            ("s_log_cluster_size", raw.s_log_cluster_size.get(), raw.s_log_block_size.get()),
+            ("s_clusters_per_group", raw.s_clusters_per_group.get(), layout.blocks_per_group),
+        ] {
+            if stored != right {
+                wrong(field, stored.into(), right.into());
+            }
+        }
+    }
     let project = raw.s_prj_quota_inum.get();
     let is_inode = project == 0 || layout.inode_group(Ino(project.into())).is_some();
     for (field, stored, right, is_right) in [
@@ -41,7 +51,7 @@ pub(super) fn check_fields(state: &State) {
         ("s_grp_quota_inum", raw.s_grp_quota_inum.get(), 4, false),
         ("s_prj_quota_inum", project, 0, is_inode),
     ] {
-        if features.ro_compat(RoCompat::QUOTA) && ![0, right].contains(&stored) && !is_right {
+        if ![0, right].contains(&stored) && !is_right {
             wrong(field, stored.into(), right.into());
         }
     }
