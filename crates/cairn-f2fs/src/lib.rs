@@ -10,6 +10,7 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod blocks;
+pub mod check;
 pub mod checkpoint;
 mod checkpointer;
 mod compress;

@@ -58,6 +58,18 @@ pub(crate) fn ordered(device: Arc<dyn BlockDevice>, layout: &mut Layout) -> Resu
     Ok(Arc::new(ZoneOrder::new(device)?))
 }
 
+/// Blocks at the end of each section that are beyond its zone's capacity; 0 on a device without
+/// zones.
+///
+/// # Errors
+/// As [`ordered`].
+pub(crate) fn unusable(device: &dyn BlockDevice, layout: &Layout) -> Result<u32> {
+    match device.as_zoned() {
+        Some(zoned) => unusable_per_section(&zoned.report(0, usize::MAX)?, layout),
+        None => Ok(0),
+    }
+}
+
 /// The first byte after the volume's sections.
 fn main_end(layout: &Layout) -> u64 {
     (u64::from(layout.main) + layout.main_blocks()) * BLOCK_BYTES

@@ -28,6 +28,21 @@ const END: u32 = INDIRECTS + FANOUT * SUBTREE;
 /// Direct nodes that come before those below the double indirect node.
 const DIRECTS_BEFORE: u32 = 2 + 2 * FANOUT;
 
+/// Offsets of the nodes that an inode's five nids name, in their order.
+pub(crate) const INODE_NODES: [u32; 5] =
+    [1, 2, FIRST_INDIRECT, SECOND_INDIRECT, DOUBLE_INDIRECT];
+
+/// The offset of the first child of the node at an offset, and the distance from each child to the
+/// next; `None` if it has no children.
+#[must_use]
+pub(crate) const fn children(offset: u32) -> Option<(u32, u32)> {
+    match NodeKind::at(offset) {
+        Some(NodeKind::Indirect) => Some((child(offset, 0), 1)),
+        Some(NodeKind::DoubleIndirect) => Some((child(offset, 0), SUBTREE)),
+        _ => None,
+    }
+}
+
 /// How many data pointers an inode and its direct nodes use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TreeShape {
@@ -235,6 +250,24 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn children_have_the_offsets_of_paths() {
+        for block in (0..SHAPE.max_blocks()).step_by(1018 * 333 + 5) {
+            let path = SHAPE.locate(block).unwrap();
+            if path.depth == 0 {
+                continue;
+            }
+            assert_eq!(INODE_NODES[usize::from(path.slots[0])], path.offsets[1]);
+            for depth in 1..path.depth {
+                let (first, step) = children(path.offsets[depth]).unwrap();
+                let offset = first + step * u32::from(path.slots[depth]);
+                assert_eq!(offset, path.offsets[depth + 1]);
+            }
+            assert_eq!(children(path.offsets[path.depth]), None);
+        }
+        assert_eq!((children(0), children(XATTR_OFFSET)), (None, None));
     }
 
     #[test]

@@ -20,6 +20,7 @@ mod zoned;
 use std::ops::Range;
 use std::sync::Arc;
 
+use cairn_base::runtime::Runtime;
 use cairn_base::runtime::threads::Threads;
 use cairn_block::memory::MemoryDevice;
 use cairn_block::zoned::open_image;
@@ -44,6 +45,25 @@ fn open_on(device: Arc<dyn BlockDevice>, options: &str) -> cairn_f2fs::Result<Ar
     F2fs::open(device, Threads::new(), &options)
 }
 
+/// Checks a damaged volume, which may be any, but is only read.
+fn check(image: Arc<MemoryDevice>) {
+    let before = image.fork();
+    let device: Arc<dyn BlockDevice> = match open_image(&(image.clone() as Arc<dyn BlockDevice>)) {
+        Ok(Some(zoned)) => Arc::new(zoned),
+        Ok(None) => image.clone(),
+        Err(_) => return,
+    };
+    let runtime: Arc<dyn Runtime> = Threads::new();
+    match cairn_f2fs::check::check(device, &runtime, Arc::new(())) {
+        Ok(report) => assert!(report.findings.len() <= 200 * report.counts.len()),
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+    for at in (0..8 << 20).step_by(1 << 20) {
+        let read = |device: &MemoryDevice| device.read_at(at, 1 << 20).unwrap();
+        assert_eq!(&read(&before)[..], &read(&image)[..], "a check writes nothing");
+    }
+}
+
 /// In each mode, one of this many seeds has a worn volume, on which sections are cleaned.
 const WORN: u64 = 5;
 
@@ -66,6 +86,9 @@ fn search(kind: Kind, writing: bool, seeds: Range<u64>) {
     for seed in seeds {
         println!("seed {seed}");
         let device = targets[fastrand::Rng::with_seed(!seed).usize(..2)].mutate(seed);
+        if !writing {
+            check(device.clone());
+        }
         match open(device.clone(), if writing { mode(kind, seed).options } else { "ro" }) {
             Ok(volume) if writing => {
                 written += work::upon(&volume, seed, is_worn(kind, seed));

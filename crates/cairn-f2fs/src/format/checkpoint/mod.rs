@@ -24,6 +24,7 @@ use crate::corrupt::Corrupt;
 pub use flags::CheckpointFlags;
 pub(crate) use raw::CHECKSUM_AT;
 pub(crate) use raw::LARGE_CHECKSUM_AT;
+pub(crate) use raw::Stamp;
 pub use raw::verify;
 use raw::{BITMAP_AT, RawCheckpoint};
 

@@ -176,6 +176,12 @@ impl<'b> Dentries<'b> {
         })
     }
 
+    /// Slots that are marked as used.
+    #[must_use]
+    pub(crate) fn used_slots(&self) -> usize {
+        bitmap::count_set(self.bitmap, 0, self.slots())
+    }
+
     /// The entry with this hash whose name is the wanted one.
     ///
     /// Finds the same entry as a walk by [`Dentries::next`], but checks only length and hash of the

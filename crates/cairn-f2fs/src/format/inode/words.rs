@@ -84,6 +84,15 @@ impl Inode {
         BlockAddr(block::entry(&view(block).i_addr, self.word(slot)).get())
     }
 
+    /// All data pointers of the inode.
+    pub(crate) fn data_pointers<'b>(
+        &self,
+        block: &'b [u8],
+    ) -> impl Iterator<Item = BlockAddr> + use<'b> {
+        let words = view(block).i_addr.iter().skip(as_index(self.address_base()));
+        words.take(as_index(self.address_slots())).map(|word| BlockAddr(word.get()))
+    }
+
     /// Index in `i_addr` of a word behind the extra attributes.
     fn word(&self, index: u32) -> usize {
         as_index(self.address_base().strict_add(index))

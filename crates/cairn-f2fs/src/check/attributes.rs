@@ -1,0 +1,62 @@
+//! The extended attributes of one inode: the inline part and the attribute node.
+
+use std::collections::BTreeSet;
+
+use cairn_base::units::as_u64;
+use cairn_check::{Finding, Place};
+
+use super::tree::Tree;
+use super::{kinds, report};
+use crate::error::Result;
+use crate::format::node::XATTR_OFFSET;
+use crate::format::xattr::{self, NODE_BYTES};
+
+/// Checks the attributes of the tree's inode.
+///
+/// # Errors
+/// The device's.
+pub(super) fn check(tree: &mut Tree<'_>, image: &[u8]) -> Result<()> {
+    let inline = image.get(tree.record.inline_xattr_range()).unwrap_or_default();
+    let nid = tree.record.xattr_nid;
+    if nid.is_none() && xattr::is_empty(inline) {
+        return Ok(());
+    }
+    let mut area = inline.to_vec();
+    if !nid.is_none() {
+        let Some((addr, _)) = tree.accept(nid)? else { return Ok(()) };
+        let read = tree.context.read(tree.scratch, &[addr])?;
+        let node = read.iter().next().unwrap_or_default();
+        if !tree.check_footer(nid, XATTR_OFFSET, addr, node) {
+            return Ok(());
+        }
+        area.extend_from_slice(node.get(..NODE_BYTES).unwrap_or_default());
+        tree.scratch.recycle(read);
+    }
+    let attributes = match xattr::decode(&area, tree.ino) {
+        Ok(attributes) => attributes,
+        Err(error) => {
+            tree.context.add(report::of(&kinds::XATTR, &error));
+            return Ok(());
+        }
+    };
+    let mut names = BTreeSet::new();
+    for attribute in &attributes {
+        if !names.insert((attribute.index, &attribute.name)) {
+            let place = Place::inode(tree.ino.get()).named(&attribute.name);
+            tree.context.add(Finding::new(&kinds::XATTR, place).stored("the name is there twice"));
+        }
+    }
+    if let Some(end) = unterminated(&area, &attributes) {
+        let place = Place::inode(tree.ino.get()).at_offset(as_u64(end));
+        tree.context.add(Finding::new(&kinds::XATTR, place).stored("the list has no end"));
+    }
+    Ok(())
+}
+
+/// Where the list ends, if no zero word ends it.
+fn unterminated(area: &[u8], attributes: &[xattr::Xattr]) -> Option<usize> {
+    let sizes = attributes.iter().map(xattr::Xattr::stored_size);
+    let end = sizes.fold(xattr::HEADER_SIZE, usize::saturating_add);
+    let ends = area.get(end..end.saturating_add(size_of::<u32>()));
+    (!attributes.is_empty() && ends.is_none_or(|word| word != [0; 4])).then_some(end)
+}

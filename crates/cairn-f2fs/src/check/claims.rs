@@ -1,0 +1,71 @@
+//! Which blocks of the main area the walk has found in use, and what for.
+
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+
+use cairn_base::memory::NoMemory;
+use cairn_check::{BlockSet, Sparse};
+
+use crate::format::layout::Layout;
+use crate::format::units::{BLOCKS_PER_SEGMENT, BlockAddr, SegNo};
+
+/// What a block is used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Use {
+    /// File data or directory entries.
+    Data,
+    /// A node.
+    Node,
+}
+
+impl Use {
+    const fn bit(self) -> u8 {
+        match self {
+            Self::Data => 1,
+            Self::Node => 2,
+        }
+    }
+}
+
+/// The blocks in use: one bit a block, where there are blocks in use, and one byte a segment.
+pub(super) struct Claims {
+    blocks: BlockSet,
+    uses: Sparse<AtomicU8>,
+}
+
+impl Claims {
+    /// No block.
+    ///
+    /// # Errors
+    /// There is no memory for the tables.
+    pub(super) fn new(layout: &Layout) -> Result<Self, NoMemory> {
+        let uses = Sparse::new(layout.main_segments.into())?;
+        Ok(Self { blocks: BlockSet::new(layout.main_blocks())?, uses })
+    }
+
+    /// Claims a block of the main area. False if it was claimed before.
+    pub(super) fn claim(&self, layout: &Layout, addr: BlockAddr, what: Use) -> bool {
+        let Some((segno, offset)) = layout.segment_of(addr) else { return false };
+        if let Some(uses) = self.uses.at(segno.get().into()) {
+            uses.fetch_or(what.bit(), Relaxed);
+        }
+        self.blocks.insert(first_block(segno).saturating_add(offset.into()))
+    }
+
+    /// Was a block of the segment claimed for this use?
+    pub(super) fn has(&self, segno: SegNo, what: Use) -> bool {
+        let uses = self.uses.get(segno.get().into()).map_or(0, |uses| uses.load(Relaxed));
+        uses & what.bit() != 0
+    }
+
+    /// The claimed blocks of a segment, as the SIT has them.
+    pub(super) fn valid_map(&self, segno: SegNo) -> [u8; 64] {
+        let mut map = [0; 64];
+        self.blocks.write_bitmap(first_block(segno), &mut map);
+        // The set counts bits from the least significant one, the SIT from the most significant.
+        map.map(u8::reverse_bits)
+    }
+}
+
+fn first_block(segno: SegNo) -> u64 {
+    u64::from(segno.get()).saturating_mul(BLOCKS_PER_SEGMENT.into())
+}

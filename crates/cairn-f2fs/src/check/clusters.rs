@@ -1,0 +1,78 @@
+//! The clusters of a compressed file: the first pointer of a compressed one is a mark, blocks with
+//! the packed data follow, and the slots that compression saves are reserved or free.
+
+use cairn_check::{Finding, Place};
+
+use super::context::Context;
+use super::kinds;
+use crate::format::Inode;
+use crate::format::inode::InlineFlags;
+use crate::format::units::{BlockAddr, Nid};
+
+/// Follows the pointers of a file, cluster by cluster.
+pub(super) struct Clusters {
+    /// Blocks of a cluster, if the file is compressed.
+    blocks: Option<u32>,
+    /// Saved blocks were given back: marks take no space then.
+    released: bool,
+    /// The present cluster is compressed.
+    inside: bool,
+    saved: u64,
+}
+
+impl Clusters {
+    pub(super) fn new(record: &Inode) -> Self {
+        Self {
+            blocks: record.cluster_blocks(),
+            released: record.inline.contains(InlineFlags::COMPRESS_RELEASED),
+            inside: false,
+            saved: 0,
+        }
+    }
+
+    /// Is the file compressed?
+    pub(super) const fn is_active(&self) -> bool {
+        self.blocks.is_some()
+    }
+
+    /// Does the mark of a cluster count as a block?
+    pub(super) const fn marks_count(&self) -> bool {
+        !self.released
+    }
+
+    /// Clusters do not cross nodes.
+    pub(super) const fn end_of_node(&mut self) {
+        self.inside = false;
+    }
+
+    /// A pointer of the file. What is wrong with it, if anything is.
+    pub(super) fn see(&mut self, block: u64, addr: BlockAddr) -> Option<&'static str> {
+        let Some(blocks) = self.blocks else {
+            let wrong = addr == BlockAddr::COMPRESS;
+            return wrong.then_some("a mark of a cluster in a file that is not compressed");
+        };
+        let starts = block.checked_rem(blocks.into()) == Some(0);
+        if addr == BlockAddr::COMPRESS {
+            if !starts {
+                return Some("a mark of a cluster that is not at its start");
+            }
+            self.inside = true;
+            self.saved = self.saved.saturating_add(blocks.into());
+        } else if starts {
+            self.inside = false;
+        } else if self.inside && addr.is_address() {
+            self.saved = self.saved.saturating_sub(1);
+        }
+        None
+    }
+
+    /// The end of the file.
+    pub(super) fn finish(&self, context: &Context, ino: Nid, record: &Inode) {
+        let stored = record.extra.map_or(0, |extra| extra.compr_blocks);
+        if self.blocks.is_some() && !self.released && stored != self.saved {
+            let place = Place::inode(ino.get()).in_field("i_compr_blocks");
+            let finding = Finding::new(&kinds::INODE_COMPRESSION, place);
+            context.add(finding.stored(stored).computed(self.saved));
+        }
+    }
+}

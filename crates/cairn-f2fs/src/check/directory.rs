@@ -1,0 +1,265 @@
+//! The entries of one directory.
+//!
+//! Memory: 16 bytes an entry while the directory is walked, to find names that are there twice.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use cairn_base::units::as_u64;
+use cairn_check::{Finding, Kind, Place};
+use cairn_vfs::{FileKind, Name};
+
+use super::context::{Context, Scratch};
+use super::kinds;
+use super::nodes::NodeState;
+use super::tree::Tree;
+use crate::error::Result;
+use crate::format::dentry::{Dentries, Dentry, MAX_DEPTH, bucket_start, level_blocks, slots_for};
+use crate::format::hash::name_hash;
+use crate::format::inode::{Advise, FileFlags, InlineFlags};
+use crate::format::units::{BlockAddr, Nid};
+use crate::format::{Features, Inode};
+
+/// Blocks of a directory that are read together.
+const PART: usize = 64;
+
+/// The walk through one directory's entries.
+struct Walk<'w> {
+    context: &'w Context,
+    ino: Nid,
+    record: &'w Inode,
+    node: &'w NodeState,
+    names: Names,
+    subdirectories: u32,
+    dots: [u32; 2],
+    /// A key of each name, and its block and slot.
+    seen: Vec<(u64, u64)>,
+}
+
+/// What is known of the names.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Names {
+    /// As they are shown.
+    Plain,
+    /// The directory ignores case.
+    Folded,
+    /// Encrypted. `hashed` if the hash is that of the encrypted name.
+    Encrypted { hashed: bool },
+}
+
+impl Names {
+    fn of(record: &Inode, features: Features) -> Self {
+        let folds =
+            record.flags.contains(FileFlags::CASEFOLD) && features.contains(Features::CASEFOLD);
+        match (record.advise.contains(Advise::ENCRYPT), folds) {
+            (true, folds) => Self::Encrypted { hashed: !folds },
+            (false, true) => Self::Folded,
+            (false, false) => Self::Plain,
+        }
+    }
+
+    /// The hash that a name must have, if that is known.
+    fn hash(self, name: &[u8]) -> Option<u32> {
+        match self {
+            Self::Plain | Self::Encrypted { hashed: true } => Some(name_hash(name)),
+            Self::Folded if name.is_ascii() => Some(name_hash(&name.to_ascii_lowercase())),
+            _ => None,
+        }
+    }
+}
+
+/// Checks the directory of a tree.
+///
+/// # Errors
+/// The device's.
+pub(super) fn check(tree: Tree<'_>, node: &NodeState, image: &[u8]) -> Result<()> {
+    let Tree { context, scratch, ino, record, contents, .. } = tree;
+    let names = Names::of(record, context.layout.features);
+    let mut walk = Walk {
+        context,
+        ino,
+        record,
+        node,
+        names,
+        subdirectories: 0,
+        dots: [0; 2],
+        seen: Vec::new(),
+    };
+    if record.inline.contains(InlineFlags::DENTRY) {
+        let bytes = image.get(record.inline_data_range()).unwrap_or_default();
+        walk.block(0, bytes);
+    } else {
+        walk.blocks(scratch, contents.unwrap_or_default())?;
+    }
+    walk.finish();
+    Ok(())
+}
+
+impl Walk<'_> {
+    fn place(&self, block: u64) -> Place {
+        Place::inode(self.ino.get()).at_file_block(block)
+    }
+
+    fn found(&self, kind: &'static Kind, block: u64, entry: &Dentry<'_>) -> Finding {
+        Finding::new(kind, self.place(block).named(entry.name))
+    }
+
+    fn blocks(&mut self, scratch: &mut Scratch, mut contents: Vec<(u64, BlockAddr)>) -> Result<()> {
+        contents.sort_unstable_by_key(|(_, addr)| *addr);
+        for part in contents.chunks(PART) {
+            let addrs: Vec<BlockAddr> = part.iter().map(|(_, addr)| *addr).collect();
+            let read = self.context.read(scratch, &addrs)?;
+            for ((block, _), bytes) in part.iter().zip(read.iter()) {
+                self.block(*block, bytes);
+            }
+            scratch.recycle(read);
+        }
+        Ok(())
+    }
+
+    fn block(&mut self, block: u64, bytes: &[u8]) {
+        let dentries = Dentries::new(bytes);
+        let mut slots = 0_usize;
+        let mut sound = true;
+        for entry in dentries.iter() {
+            match entry {
+                Ok(entry) => {
+                    slots = slots.saturating_add(slots_for(entry.name.len()));
+                    self.entry(block, &entry);
+                }
+                Err(bad) => {
+                    sound = false;
+                    let finding = Finding::new(&kinds::DIRECTORY_ENTRY, self.place(block));
+                    let text = format!("slot {}: a name of {} bytes", bad.slot, bad.name_len);
+                    self.context.add(finding.stored(&*text));
+                }
+            }
+        }
+        if sound && slots != dentries.used_slots() {
+            let text = format!("{} slots are marked as used", dentries.used_slots());
+            let right = format!("{slots} slots of names");
+            let finding = Finding::new(&kinds::DIRECTORY_ENTRY, self.place(block));
+            self.context.add(finding.stored(&*text).computed(&*right));
+        }
+    }
+
+    fn entry(&mut self, block: u64, entry: &Dentry<'_>) {
+        match entry.name {
+            b"." => self.dot(0, block, entry),
+            b".." => self.dot(1, block, entry),
+            _ => self.name(block, entry),
+        }
+    }
+
+    /// `.` and `..`, which are the first two entries.
+    fn dot(&mut self, which: usize, block: u64, entry: &Dentry<'_>) {
+        if let Some(count) = self.dots.get_mut(which) {
+            *count = count.saturating_add(1);
+        }
+        let leads = match which {
+            0 => entry.ino == self.ino,
+            _ if self.ino == Nid::ROOT => entry.ino == Nid::ROOT,
+            // The parent's entry may have been read before; else it compares with this one.
+            _ => {
+                matches!(self.node.offer_other(entry.ino.get()), 0)
+                    || self.node.other() == entry.ino.get()
+            }
+        };
+        let right = leads
+            && (block, entry.slot) == (0, which)
+            && entry.kind == Some(FileKind::Directory)
+            && entry.hash == 0;
+        if !right {
+            let finding = self.found(&kinds::DIRECTORY_DOTS, block, entry);
+            self.context.add(finding.stored(entry.ino.get()));
+        }
+    }
+
+    fn name(&mut self, block: u64, entry: &Dentry<'_>) {
+        let plain = !matches!(self.names, Names::Encrypted { .. });
+        if plain && let Err(wrong) = Name::check(entry.name) {
+            let finding = self.found(&kinds::DIRECTORY_ENTRY, block, entry);
+            self.context.add(finding.stored(wrong.what()));
+        }
+        let hash = self.names.hash(entry.name);
+        if hash.is_some_and(|hash| hash != entry.hash) {
+            let finding = self.found(&kinds::DIRECTORY_HASH, block, entry);
+            self.context.add(finding.hex(entry.hash, hash.unwrap_or_default()));
+        }
+        if !self.record.inline.contains(InlineFlags::DENTRY) && !self.is_in_bucket(block, entry) {
+            self.context.add(self.found(&kinds::DIRECTORY_BUCKET, block, entry));
+        }
+        let mut key = DefaultHasher::new();
+        entry.name.hash(&mut key);
+        let place = block << 8 | as_u64(entry.slot);
+        self.seen.push((key.finish(), place));
+        self.target(block, entry);
+    }
+
+    /// Does a search for the name come to this block?
+    fn is_in_bucket(&self, block: u64, entry: &Dentry<'_>) -> bool {
+        let dir_level = self.record.dir_level;
+        let depth = self.record.current_depth.min(MAX_DEPTH);
+        let mut end = 0_u64;
+        for level in 0..depth {
+            end = end.saturating_add(level_blocks(level, dir_level));
+            if block < end {
+                let start = bucket_start(level, dir_level, entry.hash);
+                let len = crate::format::dentry::bucket_blocks(level);
+                return (start..start.saturating_add(len)).contains(&block);
+            }
+        }
+        false
+    }
+
+    /// Notes the entry at its inode.
+    fn target(&mut self, block: u64, entry: &Dentry<'_>) {
+        let Some(kind) = entry.kind else {
+            self.context.add(self.found(&kinds::DIRECTORY_TYPE, block, entry));
+            return;
+        };
+        let Some(target) = self.context.nodes.inode(entry.ino) else {
+            let finding = self.found(&kinds::DIRECTORY_TARGET, block, entry);
+            self.context.add(finding.stored(entry.ino.get()));
+            return;
+        };
+        if target.add_entry(kind).is_some_and(|real| real != kind) {
+            self.context.add(self.found(&kinds::DIRECTORY_TYPE, block, entry));
+        }
+        if kind != FileKind::Directory {
+            return;
+        }
+        self.subdirectories = self.subdirectories.saturating_add(1);
+        // Its `..` may have been read before.
+        let before = target.set_other(self.ino.get());
+        if before != 0 && before != self.ino.get() && target.links() < 2 {
+            let place = Place::inode(entry.ino.get()).named(b"..");
+            let finding = Finding::new(&kinds::DIRECTORY_DOTS, place);
+            self.context.add(finding.stored(before).computed(self.ino.get()));
+        }
+    }
+
+    fn finish(mut self) {
+        if self.dots != [1, 1] {
+            let text = format!("{} times `.`, {} times `..`", self.dots[0], self.dots[1]);
+            let place = Place::inode(self.ino.get());
+            self.context.add(Finding::new(&kinds::DIRECTORY_DOTS, place).stored(&*text));
+        }
+        let links = self.subdirectories.saturating_add(2);
+        if self.record.links != links {
+            let place = Place::inode(self.ino.get()).in_field("i_links");
+            let finding = Finding::new(&kinds::INODE_LINKS, place);
+            self.context.add(finding.stored(self.record.links).computed(links));
+        }
+        self.seen.sort_unstable();
+        for pair in self.seen.windows(2) {
+            if let [(first, _), (second, place)] = pair
+                && first == second
+            {
+                let (block, slot) = (place >> 8, place & 0xff);
+                let text = format!("slot {slot}");
+                let finding = Finding::new(&kinds::DIRECTORY_DUPLICATE, self.place(block));
+                self.context.add(finding.stored(&*text));
+            }
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! One inode: its block, its fields, and then everything below it.
+
+use cairn_check::{Finding, Place};
+use cairn_vfs::FileKind;
+
+use super::claims::Use;
+use super::context::{Context, Scratch, Totals};
+use super::nodes::{self, NodeState};
+use super::owners::{self, Owner};
+use super::tree::Tree;
+use super::{attributes, directory, kinds, report};
+use crate::error::Result;
+use crate::format::features::Features;
+use crate::format::inode::{self, Advise, FileFlags, InlineFlags};
+use crate::format::units::{BLOCK_BYTES, Nid};
+use crate::format::{Inode, NodeFooter, Summary};
+
+/// Checks the inode in a block, its nodes, attributes, and entries.
+///
+/// # Errors
+/// The device's.
+pub(super) fn check(
+    context: &Context,
+    scratch: &mut Scratch,
+    (ino, node): (Nid, &NodeState),
+    image: &[u8],
+) -> Result<()> {
+    node.mark(nodes::VISITED);
+    Totals::add(&context.totals.nodes, 1);
+    Totals::add(&context.totals.inodes, 1);
+    let place = Place::inode(ino.get());
+    let summary = Summary { nid: ino, ..Summary::default() };
+    let owner = Owner { what: Use::Node, summary, place: place.clone() };
+    owners::claim(context, scratch, node.addr(), &owner)?;
+    let Some(record) = decode(context, ino, node, image) else {
+        node.mark(nodes::DAMAGED);
+        Totals::add(&context.totals.blocks, 1);
+        return Ok(());
+    };
+    if node.set_kind(record.kind).is_some_and(|entry| entry != record.kind) {
+        context.add(Finding::new(&kinds::DIRECTORY_TYPE, place.clone()));
+    }
+    if record.kind == FileKind::Directory {
+        Totals::add(&context.totals.directories, 1);
+    } else {
+        node.set_other(record.links);
+    }
+    check_fields(context, ino, &record, image);
+    let mut tree = Tree::new(context, scratch, ino, &record);
+    if has_pointers(&record) {
+        tree.walk(node, image)?;
+    }
+    attributes::check(&mut tree, image)?;
+    check_counts(&tree);
+    if record.kind == FileKind::Directory {
+        directory::check(tree, node, image)?;
+    }
+    Ok(())
+}
+
+/// The inode of a block; `None` if it cannot be used, which is a finding.
+fn decode(context: &Context, ino: Nid, node: &NodeState, image: &[u8]) -> Option<Inode> {
+    let place = || Place::inode(ino.get()).at_block(node.addr().get());
+    if let Err(error) = NodeFooter::read(image).check(ino, ino, node.addr()) {
+        let found = report::of(&kinds::NODE_FOOTER, &error);
+        context.add(Finding { place: place(), ..found });
+        return None;
+    }
+    if let Err(error) = inode::verify(image, ino, &context.layout) {
+        context.add(report::of(&kinds::INODE_CHECKSUM, &error));
+    }
+    match Inode::decode(image, ino, context.layout.features) {
+        Ok(record) => Some(record),
+        Err(error) => {
+            let found = report::of(&kinds::INODE_FIELD, &error);
+            context
+                .add(Finding { place: found.place.clone().at_block(node.addr().get()), ..found });
+            None
+        }
+    }
+}
+
+/// Inline contents and device numbers are in place of pointers.
+fn has_pointers(record: &Inode) -> bool {
+    !record.inline.intersects(InlineFlags::DATA | InlineFlags::DENTRY)
+        && matches!(record.kind, FileKind::Regular | FileKind::Directory | FileKind::Symlink)
+}
+
+/// The fields that decoding accepts, but that cannot be.
+fn check_fields(context: &Context, ino: Nid, record: &Inode, image: &[u8]) {
+    let field = |name, stored: u64, why: &str| {
+        let place = Place::inode(ino.get()).in_field(name);
+        context.add(Finding::new(&kinds::INODE_FIELD, place).stored(stored).computed(why));
+    };
+    let features = context.layout.features;
+    let flags = record.flags;
+    let needs = [
+        (FileFlags::CASEFOLD, Features::CASEFOLD, "the feature casefold is missing"),
+        (FileFlags::COMPR, Features::COMPRESSION, "the feature compression is missing"),
+    ];
+    for (flag, feature, why) in needs {
+        if flags.contains(flag) && !features.contains(feature) {
+            field("i_flags", flags.bits().into(), why);
+        }
+    }
+    if flags.contains(FileFlags::CASEFOLD) && record.kind != FileKind::Directory {
+        field("i_flags", flags.bits().into(), "only directories ignore case");
+    }
+    if record.advise.contains(Advise::ENCRYPT) && !features.contains(Features::ENCRYPT) {
+        field("i_advise", record.advise.bits().into(), "the feature encrypt is missing");
+    }
+    if record.kind == FileKind::Symlink && !(1..=BLOCK_BYTES).contains(&record.size) {
+        let place = Place::inode(ino.get()).in_field("i_size");
+        context.add(Finding::new(&kinds::INODE_SIZE, place).stored(record.size));
+    }
+    check_inline(context, ino, record, image);
+}
+
+fn check_inline(context: &Context, ino: Nid, record: &Inode, image: &[u8]) {
+    if !record.inline.intersects(InlineFlags::DATA | InlineFlags::DENTRY) {
+        return;
+    }
+    let range = record.inline_data_range();
+    let found = |stored: &str| {
+        let place = Place::inode(ino.get());
+        context.add(Finding::new(&kinds::INODE_INLINE, place).stored(stored));
+    };
+    let reserved = range.start.checked_sub(size_of::<u32>()).and_then(|at| image.get(at..));
+    if reserved.and_then(<[u8]>::first_chunk) != Some(&[0; 4]) {
+        found("the reserved word before the contents is not 0");
+    }
+    let contents = image.get(range).unwrap_or_default();
+    if record.inline.contains(InlineFlags::DATA)
+        && !record.inline.contains(InlineFlags::DATA_EXIST)
+        && contents.iter().any(|byte| *byte != 0)
+    {
+        found("the flag for contents (FI_DATA_EXIST) is not set, but there are some");
+    }
+}
+
+/// What the tree says of the counts in the inode.
+fn check_counts(tree: &Tree<'_>) {
+    let (context, record) = (tree.context, tree.record);
+    // Its own node was counted before.
+    Totals::add(&context.totals.blocks, tree.blocks);
+    if tree.pieces > 1 {
+        Totals::add(&context.totals.fragmented, 1);
+    }
+    let place = |field| Place::inode(tree.ino.get()).in_field(field);
+    let damaged = context.nodes.get(tree.ino).is_some_and(|node| node.is(nodes::DAMAGED));
+    if record.blocks != tree.blocks && !damaged {
+        let finding = Finding::new(&kinds::INODE_BLOCKS, place("i_blocks"));
+        context.add(finding.stored(record.blocks).computed(tree.blocks));
+    }
+    let least = tree.end.saturating_mul(BLOCK_BYTES);
+    if record.kind == FileKind::Directory && record.size < least {
+        let finding = Finding::new(&kinds::INODE_SIZE, place("i_size"));
+        context.add(finding.stored(record.size).computed(least));
+    }
+}

@@ -1,0 +1,195 @@
+//! What can be wrong with an F2FS volume. docs/check.md has the same table; a test compares them.
+
+cairn_check::kinds! {
+    /// Neither superblock, or neither checkpoint, can be used.
+    VOLUME = "f2fs.volume.unreadable", Fatal,
+        "The volume cannot be read: no copy of a structure that everything else needs is sound.",
+        "Nothing.";
+    /// One copy of the superblock is damaged.
+    SUPERBLOCK = "f2fs.superblock.damaged", Accounting,
+        "One copy of the superblock is damaged; the other one is used.",
+        "The sound copy is written over the damaged one.";
+    /// The copies of the superblock differ.
+    SUPERBLOCK_COPIES = "f2fs.superblock.copies", Accounting,
+        "The two copies of the superblock are sound, but differ; the first one is used.",
+        "The first copy is written over the second one.";
+    /// The superblock records errors.
+    SUPERBLOCK_ERRORS = "f2fs.superblock.errors", Accounting,
+        "The superblock records that errors were found or that the volume has stopped.",
+        "The record is cleared after the repair.";
+    /// The checkpoint asks for a check.
+    CHECKPOINT_FLAGS = "f2fs.checkpoint.flags", Accounting,
+        "The checkpoint says that the volume had errors and must be checked.",
+        "The flag is cleared after the repair.";
+    /// The newest pack is damaged.
+    CHECKPOINT_PACK = "f2fs.checkpoint.pack", Losing,
+        "The newest checkpoint is damaged; the one before it is used, so later changes are lost.",
+        "The next checkpoint is written over the damaged one.";
+    /// A count of the checkpoint is wrong.
+    CHECKPOINT_COUNT = "f2fs.checkpoint.count", Accounting,
+        "A count of the checkpoint differs from what the volume holds.",
+        "The count is set.";
+    /// The position of a log is wrong.
+    CHECKPOINT_LOG = "f2fs.checkpoint.log", Accounting,
+        "A log's next block is in use, or its segment is of another log.",
+        "The log is moved to a free segment.";
+    /// Journals or summaries of the pack are damaged.
+    CHECKPOINT_SUMMARIES = "f2fs.checkpoint.summaries", Accounting,
+        "The checkpoint's summaries of the current segments are damaged.",
+        "They are made from the nodes.";
+    /// The `nat_bits` of the pack are wrong.
+    NAT_BITS = "f2fs.checkpoint.nat_bits", Accounting,
+        "The bits of full and of empty NAT blocks (nat_bits) differ from the NAT.",
+        "The bits are dropped: a mount makes them again.";
+    /// An orphan block of the pack is damaged.
+    ORPHAN_BLOCK = "f2fs.orphan.block", Accounting,
+        "A block of the list of orphan inodes is damaged.",
+        "The list is made from the inodes without links.";
+    /// An orphan is no orphan.
+    ORPHAN = "f2fs.orphan.inode", Accounting,
+        "The list of orphan inodes names an inode that does not exist or that has a link.",
+        "The inode is removed from the list.";
+    /// Fsynced nodes behind the checkpoint cannot be recovered.
+    RECOVERY = "f2fs.recovery.failed", Losing,
+        "What was fsynced since the last checkpoint cannot be recovered; the last checkpoint was \
+            checked instead.",
+        "The nodes behind the checkpoint are dropped.";
+    /// A NAT entry is impossible.
+    NAT_ENTRY = "f2fs.nat.entry", Losing,
+        "An entry of the node address table (NAT) is impossible, so its node is lost.",
+        "The entry is cleared.";
+    /// A node that no inode reaches.
+    NAT_UNREACHABLE = "f2fs.nat.unreachable", Losing,
+        "The NAT has a node that its inode does not reach.",
+        "The node is freed.";
+    /// A SIT entry is impossible.
+    SIT_ENTRY = "f2fs.sit.entry", Accounting,
+        "An entry of the segment information table (SIT) contradicts itself.",
+        "It is computed from the nodes.";
+    /// The SIT's bits differ from the blocks in use.
+    SIT_BITS = "f2fs.sit.bits", Accounting,
+        "The SIT says of other blocks of the segment that they are in use.",
+        "The bits are set from the nodes.";
+    /// The SIT's type of a segment does not fit its blocks.
+    SIT_TYPE = "f2fs.sit.type", Accounting,
+        "The SIT's type of the segment does not fit the blocks in it: data among nodes, or nodes \
+            among data.",
+        "The type is set; if both are in the segment, one of them is moved.";
+    /// The type of a summary block is wrong.
+    SUMMARY_TYPE = "f2fs.summary.type", Accounting,
+        "The summary of the segment is of the wrong type, so cleaning would lose its blocks.",
+        "The summary is made from the nodes.";
+    /// A summary names another owner.
+    SUMMARY_OWNER = "f2fs.summary.owner", Accounting,
+        "The summary names another owner of the block, so cleaning would lose it.",
+        "The entry is set from the nodes.";
+    /// A node block is another node.
+    NODE_FOOTER = "f2fs.node.footer", Losing,
+        "The block of a node belongs to another node, or its footer is damaged.",
+        "The pointer to the node is cleared.";
+    /// A pointer names a node that does not exist.
+    NODE_MISSING = "f2fs.node.missing", Losing,
+        "An inode or an indirect node points to a node that does not exist.",
+        "The pointer is cleared: that part of the file becomes a hole.";
+    /// Two pointers name one node.
+    NODE_SHARED = "f2fs.node.shared", Losing,
+        "Two pointers lead to the same node.",
+        "The second pointer is cleared.";
+    /// A block has two owners.
+    BLOCK_SHARED = "f2fs.block.shared", Losing,
+        "Two pointers lead to the same block, so a write to one file changes another.",
+        "The second owner gets a copy of the block.";
+    /// A data pointer is impossible.
+    BLOCK_ADDRESS = "f2fs.block.address", Losing,
+        "A data pointer leads out of the main area.",
+        "The pointer is cleared: that block of the file becomes a hole.";
+    /// The checksum of an inode is wrong.
+    INODE_CHECKSUM = "f2fs.inode.checksum", Accounting,
+        "The checksum of the inode does not match its block.",
+        "The checksum is computed again if the inode is otherwise sound.";
+    /// A field of an inode is impossible.
+    INODE_FIELD = "f2fs.inode.field", Losing,
+        "A field of the inode is impossible.",
+        "The field is set to a possible value; if the inode cannot be read, it is freed.";
+    /// `i_blocks` is wrong.
+    INODE_BLOCKS = "f2fs.inode.blocks", Accounting,
+        "The inode's count of blocks (i_blocks) is wrong.",
+        "The count is set.";
+    /// `i_size` is wrong.
+    INODE_SIZE = "f2fs.inode.size", Accounting,
+        "The size does not fit the contents of a directory or symbolic link.",
+        "The size is set from the contents.";
+    /// `i_links` is wrong.
+    INODE_LINKS = "f2fs.inode.links", Accounting,
+        "The inode's count of links differs from its names.",
+        "The count is set.";
+    /// `i_ext` is wrong.
+    INODE_EXTENT = "f2fs.inode.extent", Accounting,
+        "The hint of the largest extent (i_ext) differs from the data pointers, so reads would \
+            return other blocks.",
+        "The hint is cleared.";
+    /// Inline contents are damaged.
+    INODE_INLINE = "f2fs.inode.inline", Accounting,
+        "The flags or the reserved word of inline contents are wrong.",
+        "They are set.";
+    /// The clusters of a compressed file are damaged.
+    INODE_COMPRESSION = "f2fs.inode.compression", Losing,
+        "The marks of compressed clusters, or the count of saved blocks, are wrong.",
+        "The count is set; a mark in the wrong place is cleared.";
+    /// No name leads to an inode.
+    INODE_UNREACHABLE = "f2fs.inode.unreachable", Losing,
+        "The inode has no name, and is not in the list of orphan inodes.",
+        "It gets a name in lost+found.";
+    /// A hidden inode of quota is not as it must be.
+    QUOTA = "f2fs.quota.inode", Accounting,
+        "A hidden quota inode does not exist or is no regular file.",
+        "Quota is switched off until the files are made again.";
+    /// The root is not a directory.
+    ROOT = "f2fs.root.missing", Fatal,
+        "The root directory is missing or is no directory, so no file has a path.",
+        "A new root is made; everything else goes to lost+found.";
+    /// A directory entry is impossible.
+    DIRECTORY_ENTRY = "f2fs.directory.entry", Losing,
+        "An entry of the directory is damaged: its name, its length or its slots are impossible.",
+        "The entry is removed.";
+    /// The hash of an entry is wrong.
+    DIRECTORY_HASH = "f2fs.directory.hash", Accounting,
+        "The hash of a name is wrong, so the name is not found.",
+        "The hash is computed again.";
+    /// An entry is in the wrong bucket.
+    DIRECTORY_BUCKET = "f2fs.directory.bucket", Accounting,
+        "A name is in a bucket where no search looks for it.",
+        "The entry is moved to its bucket.";
+    /// `.` or `..` is wrong.
+    DIRECTORY_DOTS = "f2fs.directory.dots", Accounting,
+        "The entries `.` and `..` are missing, out of place, or lead elsewhere.",
+        "They are made again.";
+    /// A name is there twice.
+    DIRECTORY_DUPLICATE = "f2fs.directory.duplicate", Losing,
+        "The directory has the same name twice.",
+        "The second entry gets another name.";
+    /// The type of an entry is wrong.
+    DIRECTORY_TYPE = "f2fs.directory.type", Accounting,
+        "An entry says that its inode is of another type than it is.",
+        "The type is set.";
+    /// An entry leads nowhere.
+    DIRECTORY_TARGET = "f2fs.directory.target", Losing,
+        "An entry names an inode that does not exist.",
+        "The entry is removed.";
+    /// A directory has two names.
+    DIRECTORY_LINKED = "f2fs.directory.linked", Losing,
+        "A directory has more than one name.",
+        "The names but the first are removed.";
+    /// Directories contain each other.
+    DIRECTORY_CYCLE = "f2fs.directory.cycle", Losing,
+        "A directory is reachable from itself only, not from the root.",
+        "It is moved to lost+found.";
+    /// Attributes are damaged.
+    XATTR = "f2fs.xattr.entry", Losing,
+        "The extended attributes are damaged from this place on.",
+        "The attributes from there on are removed.";
+    /// A zone's write pointer contradicts the volume.
+    ZONE = "f2fs.zone.pointer", Accounting,
+        "A zone's write pointer is not where the volume's logs and blocks need it.",
+        "The log moves to another zone.";
+}

@@ -1,0 +1,99 @@
+//! After all inodes were read: links, names, and the way to the root.
+
+use cairn_check::{Finding, Place};
+use cairn_vfs::FileKind;
+
+use super::context::Context;
+use super::kinds;
+use super::nodes::{CONNECTED, DAMAGED, NodeState, ON_WAY, ORPHAN, QUOTA, VISITED};
+use crate::format::units::Nid;
+
+/// Checks every node that exists.
+pub(super) fn check(context: &Context) {
+    check_root(context);
+    for (nid, node) in context.nodes.iter() {
+        if node.ino() == nid {
+            check_inode(context, nid, node);
+        } else if !node.is(VISITED) {
+            check_unvisited(context, nid, node);
+        }
+    }
+}
+
+fn check_root(context: &Context) {
+    let root = context.nodes.inode(Nid::ROOT);
+    if root.and_then(NodeState::kind) != Some(FileKind::Directory) {
+        context.add(Finding::new(&kinds::ROOT, Place::inode(Nid::ROOT.get())));
+    }
+}
+
+/// A node that is no inode, and to which the walk did not come.
+fn check_unvisited(context: &Context, nid: Nid, node: &NodeState) {
+    // Of an inode that could not be read, nothing below was seen.
+    let owner = context.nodes.inode(node.ino());
+    if owner.is_some_and(|owner| owner.is(DAMAGED)) {
+        return;
+    }
+    let place = Place::node(nid.get()).of_inode(node.ino().get()).at_block(node.addr().get());
+    context.add(Finding::new(&kinds::NAT_UNREACHABLE, place));
+}
+
+fn check_inode(context: &Context, ino: Nid, node: &NodeState) {
+    let place = || Place::inode(ino.get());
+    let is_directory = node.kind() == Some(FileKind::Directory);
+    let found = node.links();
+    if ino == Nid::ROOT {
+        if found > 0 {
+            context.add(Finding::new(&kinds::DIRECTORY_LINKED, place()));
+        }
+        return;
+    }
+    // A directory's own count, and its entries, were checked with its blocks.
+    let stored = if is_directory { found } else { node.other() };
+    if node.is(QUOTA) {
+        if node.kind() != Some(FileKind::Regular) && !node.is(DAMAGED) {
+            context.add(Finding::new(&kinds::QUOTA, place()));
+        }
+        return;
+    }
+    match (found, node.is(ORPHAN)) {
+        (0, true) if stored == 0 || node.is(DAMAGED) => {}
+        (_, true) => {
+            context.add(Finding::new(&kinds::ORPHAN, place()).stored(stored).computed(found));
+        }
+        (0, false) => {
+            context.add(Finding::new(&kinds::INODE_UNREACHABLE, place()));
+        }
+        (2.., false) if is_directory => {
+            context.add(Finding::new(&kinds::DIRECTORY_LINKED, place()).stored(found));
+        }
+        _ if stored != found && !node.is(DAMAGED) => {
+            let place = place().in_field("i_links");
+            context.add(Finding::new(&kinds::INODE_LINKS, place).stored(stored).computed(found));
+        }
+        _ if is_directory => follow(context, ino),
+        _ => {}
+    }
+}
+
+/// Goes up from a directory to one whose way is known, and marks all on the way.
+fn follow(context: &Context, ino: Nid) {
+    let mut way = Vec::new();
+    let mut at = ino;
+    loop {
+        let Some(node) = context.nodes.inode(at) else { break };
+        // The root, a directory without a name, and one with several end the way.
+        if at == Nid::ROOT || node.links() != 1 || node.is(CONNECTED) {
+            break;
+        }
+        if node.mark(ON_WAY) {
+            context.add(Finding::new(&kinds::DIRECTORY_CYCLE, Place::inode(at.get())));
+            break;
+        }
+        way.push(at);
+        at = Nid(node.other());
+    }
+    for ino in way {
+        context.nodes.inode(ino).map(|node| node.mark(CONNECTED));
+    }
+}

@@ -1,0 +1,146 @@
+//! `check`: everything that a volume says about itself is compared with everything else. Nothing is
+//! written.
+//!
+//! 1. The superblocks and the checkpoint ([`volume`]). What was fsynced since the checkpoint is
+//!    recovered in memory ([`replay`]); the rest is about the result.
+//! 2. The NAT is read ([`nat`]): which nodes exist, and where ([`nodes`]).
+//! 3. Two threads go through the inodes in the order of the NAT ([`walk`]): each inode's block,
+//!    fields ([`inode`]), nodes and pointers ([`tree`]), attributes, and entries ([`directory`]).
+//!    Each block is claimed once ([`claims`]) and must have its owner's summary ([`owners`]).
+//! 4. Links and the ways to the root ([`links`]); then the SIT, the logs and the counts of the
+//!    checkpoint against the blocks in use ([`segments`]), and zones ([`zones`]).
+//!
+//! Memory: 20 bytes for each nid of the NAT's pieces in use, one bit for each block of regions in
+//! use, 16 bytes for each entry of the two directories that are walked, and at most 16 MiB.
+
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::indexing_slicing,
+        clippy::as_conversions,
+        clippy::arithmetic_side_effects,
+        clippy::unwrap_used,
+        clippy::expect_used
+    )
+)]
+
+mod attributes;
+mod claims;
+mod clusters;
+mod context;
+mod directory;
+mod hint;
+mod inode;
+pub mod kinds;
+mod links;
+mod nat;
+mod nat_bits;
+mod nodes;
+mod owners;
+mod packs;
+mod replay;
+mod report;
+mod segments;
+mod tree;
+mod volume;
+mod walk;
+mod zones;
+
+use std::sync::Arc;
+
+use cairn_base::runtime::Runtime;
+use cairn_block::BlockDevice;
+use cairn_check::{Findings, Observer, Progress, Report, Usage};
+
+use crate::error::Result;
+use crate::format::units::{BLOCK_BYTES, BLOCKS_PER_SEGMENT};
+use context::{Context, Totals};
+use nat::ReadNat;
+use nat_bits::NatBits;
+use replay::Chain;
+use volume::Volume;
+use walk::Inodes;
+
+/// Phases of a check.
+const PHASES: u32 = 3;
+/// Threads of the walk.
+const THREADS: usize = 2;
+
+/// Checks the volume on a device, which is only read.
+///
+/// # Errors
+/// There is no such filesystem, or the device failed. Damage of the volume is no error, but a
+/// finding.
+pub fn check(
+    device: Arc<dyn BlockDevice>,
+    runtime: &Arc<dyn Runtime>,
+    observer: Arc<dyn Observer>,
+) -> Result<Report> {
+    let findings = Findings::new();
+    let Some(volume) = Volume::open(device, &findings)? else {
+        return Ok(Report::new(findings, Usage::default()));
+    };
+    volume.check_superblocks(&findings)?;
+    volume.check_flags(&findings);
+    packs::check(&volume, &findings)?;
+    let mut recovered = Vec::new();
+    let volume = match replay::replay(&volume, runtime, &findings)? {
+        Chain::Empty => volume,
+        Chain::Pending => volume,
+        Chain::Replayed(device) => {
+            recovered.push("fsynced nodes after the checkpoint");
+            match Volume::open(device, &findings)? {
+                Some(volume) => volume,
+                None => return Ok(Report::new(findings, Usage::default())),
+            }
+        }
+    };
+    let current = volume.current(&findings)?;
+    let progress = Progress::new(observer, PHASES);
+    let context = Arc::new(Context::new(volume, current, findings, progress)?);
+    walk_all(&context, runtime)?;
+    let usage = usage(&context);
+    let cancelled = context.progress.is_cancelled();
+    let findings = context.findings.take();
+    Ok(Report { recovered, cancelled, ..Report::new(findings, usage) })
+}
+
+fn walk_all(context: &Arc<Context>, runtime: &Arc<dyn Runtime>) -> Result<()> {
+    let (layout, findings) = (&context.layout, &context.findings);
+    let bits = NatBits::read(&context.volume)?;
+    let nat = ReadNat::new(context.clone(), bits);
+    context.progress.begin("node addresses", cairn_check::Work::steps(&nat));
+    nat.add_journal();
+    drop(cairn_check::run(nat, THREADS, &**runtime));
+    context.failure()?;
+    let orphans = context.volume.orphans(findings)?;
+    nat::mark(context, &orphans, nodes::ORPHAN, &kinds::ORPHAN);
+    if layout.features.contains(crate::format::Features::QUOTA_INO) {
+        let quota = layout.quota_inodes.into_iter().filter(|ino| !ino.is_none());
+        nat::mark(context, &quota.collect::<Vec<_>>(), nodes::QUOTA, &kinds::QUOTA);
+    }
+    context.progress.begin("inodes", layout.nat_blocks().into());
+    drop(cairn_check::run(Inodes(context.clone()), THREADS, &**runtime));
+    context.failure()?;
+    if context.progress.is_cancelled() {
+        return Ok(());
+    }
+    links::check(context);
+    context.progress.begin("segments", segments::steps(layout));
+    context.step(|scratch| segments::check(context, scratch));
+    context.failure()?;
+    zones::check(context)
+}
+
+fn usage(context: &Context) -> Usage {
+    let (layout, totals) = (&context.layout, &context.totals);
+    Usage {
+        files: Totals::get(&totals.inodes),
+        files_most: layout.max_nid().into(),
+        directories: Totals::get(&totals.directories),
+        blocks: Totals::get(&totals.blocks),
+        blocks_most: u64::from(layout.main_segments).saturating_mul(BLOCKS_PER_SEGMENT.into()),
+        block_size: BLOCK_BYTES,
+        fragmented: Totals::get(&totals.fragmented),
+    }
+}

@@ -1,0 +1,173 @@
+//! The parts of a volume that are there once: superblocks, checkpoint packs, journals, the list of
+//! orphans.
+
+use std::sync::Arc;
+
+use cairn_base::units::stored;
+use cairn_block::{BlockDevice, BlockDeviceExt};
+use cairn_cache::block::BufferCache;
+use cairn_cache::budget::Budget;
+use cairn_check::{Finding, Findings, Place};
+
+use super::{kinds, report};
+use crate::checkpoint::summaries::{self, CurrentSummaries, Journals};
+use crate::checkpoint::{self, Loaded};
+use crate::error::{Error, Result};
+use crate::format::layout::Layout;
+use crate::format::summary::SummaryBlock;
+use crate::format::superblock::Superblock;
+use crate::format::units::{BLOCK_SIZE, Nid};
+use crate::format::{CheckpointFlags, Features, Log};
+use crate::mount::probe;
+use crate::zones;
+
+/// Memory for blocks of metadata that are read one by one.
+const CACHE_BYTES: u64 = 4 << 20;
+
+/// The parts of a volume that the walk starts from.
+pub(super) struct Volume {
+    pub(super) device: Arc<dyn BlockDevice>,
+    pub(super) buffers: Arc<BufferCache>,
+    pub(super) superblock: Superblock,
+    pub(super) layout: Arc<Layout>,
+    pub(super) loaded: Loaded,
+    pub(super) journals: Journals,
+}
+
+impl Volume {
+    /// Reads them. `None` if one of them is damaged, which is a finding then.
+    ///
+    /// # Errors
+    /// There is no such filesystem, or the device failed.
+    pub(super) fn open(device: Arc<dyn BlockDevice>, findings: &Findings) -> Result<Option<Self>> {
+        let probe = match probe(&*device) {
+            Ok(Some(probe)) => probe,
+            Ok(None) => return Err(Error::NotF2fs { found: 0 }),
+            Err(error) => return unreadable(error, findings),
+        };
+        let (superblock, mut layout) = (probe.superblock, probe.layout);
+        if superblock.features.contains(Features::BLKZONED) {
+            match zones::unusable(&*device, &layout) {
+                Ok(unusable) => layout.unusable_per_section = unusable,
+                Err(Error::Feature(text)) => {
+                    findings.add(Finding::new(&kinds::ZONE, Place::volume()).stored(&*text));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let budget = Budget::new(CACHE_BYTES);
+        let buffers = BufferCache::new(device.clone(), stored(BLOCK_SIZE), budget);
+        let parts = checkpoint::load(&buffers, &layout)
+            .and_then(|loaded| Ok((summaries::journals(&loaded, &buffers, &layout)?, loaded)));
+        let (journals, loaded) = match parts {
+            Ok(parts) => parts,
+            Err(error) => return unreadable(error, findings),
+        };
+        let layout = Arc::new(layout);
+        Ok(Some(Self { device, buffers, superblock, layout, loaded, journals }))
+    }
+
+    /// Compares the copies of the superblock, and looks for records of errors.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub(super) fn check_superblocks(&self, findings: &Findings) -> Result<()> {
+        let size = self.device.geometry().size;
+        let blocks = self.device.read_at(0, BLOCK_SIZE.saturating_mul(2))?;
+        let copies = (0_u64..).zip(blocks.chunks_exact(BLOCK_SIZE)).map(|(number, block)| {
+            let decoded = Superblock::decode(block);
+            let sound = decoded.and_then(|found| Layout::new(&found, size).map(|_| found));
+            (number, sound)
+        });
+        for (number, copy) in copies {
+            match copy {
+                Err(error) => {
+                    let found = report::of(&kinds::SUPERBLOCK, &error);
+                    findings.add(Finding { place: found.place.clone().at_block(number), ..found });
+                }
+                Ok(copy) if copy != self.superblock => {
+                    findings.add(Finding::new(&kinds::SUPERBLOCK_COPIES, Place::block(number)));
+                }
+                Ok(_) => {}
+            }
+        }
+        if self.superblock.has_errors() {
+            findings.add(Finding::new(&kinds::SUPERBLOCK_ERRORS, Place::field("s_errors")));
+        }
+        Ok(())
+    }
+
+    /// Checks the flags of the checkpoint.
+    pub(super) fn check_flags(&self, findings: &Findings) {
+        let flags = self.loaded.checkpoint.flags;
+        let asks = flags.intersection(CheckpointFlags::ERROR | CheckpointFlags::FSCK);
+        if !asks.is_empty() {
+            let place = Place::field("ckpt_flags");
+            findings.add(
+                Finding::new(&kinds::CHECKPOINT_FLAGS, place)
+                    .hex(flags.bits(), flags.difference(asks).bits()),
+            );
+        }
+    }
+
+    /// The orphan inodes. A damaged list is a finding.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub(super) fn orphans(&self, findings: &Findings) -> Result<Vec<Nid>> {
+        match self.loaded.orphans(&self.buffers, &self.layout) {
+            Ok(orphans) => Ok(orphans),
+            Err(Error::Corrupt(error)) => {
+                findings.add(report::of(&kinds::ORPHAN_BLOCK, &error));
+                Ok(Vec::new())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The owners of the blocks in the current segments; `None` if they are damaged, which is a
+    /// finding.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub(super) fn current(&self, findings: &Findings) -> Result<Option<CurrentSummaries>> {
+        if self.layout.features.contains(Features::RO) {
+            return Ok(None);
+        }
+        self.check_types(findings)?;
+        match summaries::current(&self.loaded, &self.buffers, &self.layout) {
+            Ok(current) => Ok(Some(current)),
+            Err(Error::Corrupt(error)) => {
+                findings.add(report::of(&kinds::CHECKPOINT_SUMMARIES, &error));
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Checks the types of the pack's full summary blocks.
+    fn check_types(&self, findings: &Findings) -> Result<()> {
+        for log in Log::ALL {
+            let Some(offset) = self.loaded.map.summary(log) else { continue };
+            let address = self.loaded.address(&self.layout, offset);
+            let block = SummaryBlock::decode(&self.buffers.get(address)?.image());
+            if block.is_ok_and(|block| block.is_node != log.is_node()) {
+                let segno = self.loaded.checkpoint.log(log).segno;
+                let place = Place::segment(segno.get()).at_block(address.get());
+                findings.add(Finding::new(&kinds::SUMMARY_TYPE, place));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Damage here is a finding; anything else ends the check.
+fn unreadable<T>(error: Error, findings: &Findings) -> Result<Option<T>> {
+    match error {
+        Error::Corrupt(error) => {
+            findings.add(report::of(&kinds::VOLUME, &error));
+            Ok(None)
+        }
+        error => Err(error),
+    }
+}

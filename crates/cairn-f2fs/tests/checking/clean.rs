@@ -1,0 +1,71 @@
+//! Sound volumes: nothing is found.
+
+use std::sync::Arc;
+
+use cairn_block::BlockDevice;
+use cairn_block::memory::MemoryDevice;
+use cairn_f2fs::mkfs::{self, MkfsOptions};
+
+use crate::volume::{End, KINDS, MIB, loaded, open, volume, with_zones, work, worked};
+use crate::{check, lines};
+
+#[track_caller]
+fn assert_sound(device: &Arc<MemoryDevice>, what: &str) -> cairn_check::Report {
+    let device: Arc<dyn BlockDevice> = device.clone();
+    let report = check(with_zones(device)).unwrap();
+    assert_eq!(report.count(), 0, "{what}:\n{}", lines(&report));
+    assert!(report.usage.files > 0 && report.usage.directories > 0, "{what}: {:?}", report.usage);
+    report
+}
+
+fn writable(arguments: &[&str]) -> bool {
+    !arguments.iter().any(|argument| argument.contains("casefold"))
+}
+
+#[test]
+fn nothing_is_found_on_volumes_of_mkfs() {
+    for arguments in KINDS {
+        for size in [64 * MIB, 200 * MIB] {
+            let size = if arguments.contains(&"-s") { 4 * size } else { size };
+            let device = volume(size, arguments);
+            assert_sound(&device, &format!("{arguments:?}, {size} bytes"));
+        }
+    }
+}
+
+#[test]
+fn nothing_is_found_on_what_sload_has_copied() {
+    for arguments in &KINDS[..2] {
+        let report =
+            assert_sound(&Arc::new(loaded(96 * MIB, arguments)), &format!("{arguments:?}"));
+        assert_eq!((report.usage.files, report.usage.directories), (409, 5));
+    }
+}
+
+#[test]
+fn nothing_is_found_after_changes() {
+    for arguments in KINDS.into_iter().filter(|arguments| writable(arguments)) {
+        let size = if arguments.contains(&"-s") { 512 * MIB } else { 96 * MIB };
+        for end in [End::Closed, End::Cut] {
+            let report =
+                assert_sound(&worked(size, arguments, end), &format!("{arguments:?}, {end:?}"));
+            let zoned = arguments == crate::volume::ZONED;
+            assert_eq!(report.recovered.is_empty(), end == End::Closed || zoned, "{arguments:?}");
+        }
+    }
+}
+
+#[test]
+fn nothing_is_found_on_volumes_that_cairn_makes() {
+    const ALL: &str =
+        "extra_attr,inode_checksum,flexible_inline_xattr,inode_crtime,lost_found,sb_checksum";
+    for features in [vec![], vec![ALL.to_owned()]] {
+        let device = Arc::new(MemoryDevice::new(96 * MIB));
+        let options = MkfsOptions { features: features.clone(), ..MkfsOptions::default() };
+        let runtime = cairn_base::runtime::threads::Threads::new();
+        mkfs::make(device.clone(), &options, &*runtime).unwrap();
+        assert_sound(&device, &format!("{features:?}"));
+        work(&open(device.clone(), ""), End::Closed);
+        assert_sound(&device, &format!("{features:?}, after changes"));
+    }
+}

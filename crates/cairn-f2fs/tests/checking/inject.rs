@@ -1,0 +1,276 @@
+//! Changes of single fields, with checksums put right. What fsck.f2fs finds must be found.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use cairn_base::runtime::threads::Threads;
+use cairn_block::BlockDeviceExt;
+use cairn_block::memory::MemoryDevice;
+use cairn_f2fs::format::checksum::{MAGIC, crc32};
+use cairn_f2fs::format::inode;
+use cairn_f2fs::format::units::BLOCK_SIZE;
+use cairn_f2fs::{F2fs, MountOptions};
+use cairn_testkit::crash::write_image;
+use cairn_testkit::judge::fsck_f2fs;
+
+use crate::fields::{self, Field};
+use crate::places::Places;
+use crate::volume::{End, MIB, loaded, open, work};
+use crate::{check, lines};
+
+/// Injections into each volume.
+fn count() -> u64 {
+    let asked = std::env::var("CAIRN_INJECTIONS").ok().and_then(|text| text.parse().ok());
+    asked.unwrap_or(if cairn_testkit::deep() { 2500 } else { 30 })
+}
+
+/// A volume that is damaged again and again.
+struct Target {
+    device: MemoryDevice,
+    places: Places,
+    file: tempfile::NamedTempFile,
+}
+
+/// One change.
+struct Injection {
+    what: String,
+    /// Blocks with their new contents.
+    blocks: Vec<(u64, Vec<u8>)>,
+}
+
+impl Target {
+    fn new(arguments: &[&str]) -> Self {
+        let device = Arc::new(loaded(64 * MIB, arguments));
+        work(&open(device.clone(), ""), End::Closed);
+        let options = MountOptions { read_only: true, ..MountOptions::default() };
+        let volume = F2fs::open(device.clone(), Threads::new(), &options).unwrap();
+        let places = Places::of(&device, &volume);
+        drop(volume);
+        let device = device.fork();
+        let file = tempfile::NamedTempFile::new().unwrap();
+        write_image(&device, file.path()).unwrap();
+        Self { device, places, file }
+    }
+
+    fn read(&self, at: u64) -> Vec<u8> {
+        self.device.read_at(at & !0xfff, BLOCK_SIZE).unwrap().to_vec()
+    }
+
+    fn inject(&self, seed: u64) -> Injection {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let random = &mut random;
+        match random.u8(..20) {
+            0 => self.superblock(random),
+            1..=3 => self.checkpoint(random),
+            4 => {
+                let at = pick(&self.places.pack_contents, random);
+                let field = ("contents", random.usize(..4090), [1, 2, 4][random.usize(..3)]);
+                self.one("pack", at, 0, &[field], random)
+            }
+            5..=6 => {
+                let at = pick(&self.places.nat, random);
+                self.one("NAT", at & !0xfff, (at & 0xfff) as usize, fields::NAT, random)
+            }
+            7 => {
+                let at = pick(&self.places.sit, random);
+                self.one("SIT", at & !0xfff, (at & 0xfff) as usize, fields::SIT, random)
+            }
+            8 => {
+                let (at, used) =
+                    &self.places.summaries[random.usize(..self.places.summaries.len())];
+                let entry = usize::from(used[random.usize(..used.len())]);
+                match random.u8(..4) {
+                    0 => self.one("summary footer", *at, 0, fields::SUMMARY_FOOTER, random),
+                    _ => self.one("summary", *at, entry * 7, fields::SUMMARY, random),
+                }
+            }
+            9 => self.one(
+                "inode footer",
+                pick(&self.places.inodes, random),
+                0,
+                fields::FOOTER,
+                random,
+            ),
+            10 => {
+                self.one("node footer", pick(&self.places.nodes, random), 0, fields::FOOTER, random)
+            }
+            11 => self.one("node", pick(&self.places.nodes, random), 0, fields::NODE, random),
+            12..=16 => {
+                self.one("inode", pick(&self.places.inodes, random), 0, fields::INODE, random)
+            }
+            _ => self.dentry(random),
+        }
+    }
+
+    fn value(&self, old: u64, width: usize, random: &mut fastrand::Rng) -> u64 {
+        let most = if width == 8 { u64::MAX } else { (1 << (8 * width)) - 1 };
+        let any = match random.u8(..10) {
+            0 => 0,
+            1 => most,
+            2 => old.wrapping_add(1),
+            3 => old.wrapping_sub(1),
+            4 => random.u64(..64),
+            5 => random.u64(..),
+            6 => pick(&self.places.inodes, random) >> 12,
+            7 => random.u64(3..600),
+            _ => old ^ 1 << random.usize(..8 * width),
+        };
+        any & most
+    }
+
+    fn change(
+        &self,
+        bytes: &mut [u8],
+        base: usize,
+        list: &[Field],
+        random: &mut fastrand::Rng,
+    ) -> String {
+        let (name, at, width) = list[random.usize(..list.len())];
+        let place = &mut bytes[base + at..base + at + width];
+        let mut old = [0; 8];
+        old[..width].copy_from_slice(place);
+        let old = u64::from_le_bytes(old);
+        let new = self.value(old, width, random);
+        place.copy_from_slice(&new.to_le_bytes()[..width]);
+        if old == new { String::new() } else { format!("{name}: {old:#x} to {new:#x}") }
+    }
+
+    fn one(
+        &self,
+        structure: &str,
+        at: u64,
+        base: usize,
+        list: &[Field],
+        random: &mut fastrand::Rng,
+    ) -> Injection {
+        let mut bytes = self.read(at);
+        let what = self.change(&mut bytes, base, list, random);
+        if at >= u64::from(self.places.layout.main) << 12 && structure.starts_with("inode") {
+            inode::seal(&mut bytes, &self.places.layout);
+        }
+        let what =
+            if what.is_empty() { what } else { format!("{structure}.{what} (byte {at:#x})") };
+        Injection { what, blocks: vec![(at, bytes)] }
+    }
+
+    /// A field of one copy of the superblock, or of both.
+    fn superblock(&self, random: &mut fastrand::Rng) -> Injection {
+        let copies: &[u64] = [&[0][..], &[4096], &[0, 4096]][random.usize(..3)];
+        let mut first = self.read(copies[0]);
+        let what = self.change(&mut first, 1024, fields::SUPERBLOCK, random);
+        let what = if what.is_empty() { what } else { format!("superblock {copies:?}.{what}") };
+        Injection { what, blocks: copies.iter().map(|at| (*at, first.clone())).collect() }
+    }
+
+    /// A field of both blocks of the current pack, with the checksum; or of one block without it.
+    fn checkpoint(&self, random: &mut fastrand::Rng) -> Injection {
+        let mut bytes = self.read(self.places.pack[0]);
+        let what = self.change(&mut bytes, 0, fields::CHECKPOINT, random);
+        if random.u8(..8) == 0 {
+            let at = [self.places.pack[0], self.places.pack[1]][random.usize(..2)];
+            let what = if what.is_empty() { what } else { format!("unsealed checkpoint.{what}") };
+            return Injection { what, blocks: vec![(at, bytes)] };
+        }
+        let sum = crc32(MAGIC, &bytes[..4092]);
+        bytes[4092..].copy_from_slice(&sum.to_le_bytes());
+        let what = if what.is_empty() { what } else { format!("checkpoint.{what}") };
+        Injection { what, blocks: self.places.pack.map(|at| (at, bytes.clone())).to_vec() }
+    }
+
+    fn dentry(&self, random: &mut fastrand::Rng) -> Injection {
+        let at = pick(&self.places.directories, random);
+        let used = (0..60).find(|_| random.bool()).unwrap_or(0);
+        let list: Vec<Field> = fields::DENTRIES
+            .iter()
+            .map(|(name, at, width)| match at {
+                ..30 => (*name, *at, *width),
+                30..2384 => (*name, at + used * fields::DENTRY, *width),
+                _ => (*name, at + used * fields::SLOT, *width),
+            })
+            .collect();
+        self.one("dentry", at, 0, &list, random)
+    }
+
+    /// What Cairn and fsck.f2fs say.
+    fn judge(&self, injection: &Injection) -> (Result<String, String>, bool, String) {
+        let device = self.device.fork();
+        let file = File::options().write(true).open(self.file.path()).unwrap();
+        for (at, bytes) in &injection.blocks {
+            device.write_at(*at, bytes.clone()).unwrap();
+            file.write_all_at(bytes, *at).unwrap();
+        }
+        let found = match check(Arc::new(device)) {
+            Ok(report) if report.count() == 0 => Ok(String::new()),
+            Ok(report) => Ok(lines(&report)),
+            Err(error) => Err(error.to_string()),
+        };
+        let verdict = fsck_f2fs(self.file.path());
+        for (at, _) in &injection.blocks {
+            file.write_all_at(&self.read(*at), *at).unwrap();
+        }
+        (found, verdict.is_clean(), verdict.output)
+    }
+}
+
+fn pick(list: &[u64], random: &mut fastrand::Rng) -> u64 {
+    list[random.usize(..list.len())]
+}
+
+/// What both found, by the structure and field.
+#[derive(Default, Debug)]
+struct Tally {
+    both: u32,
+    neither: u32,
+    ours: u32,
+}
+
+/// Runs injections. Panics with those that only fsck.f2fs has found.
+fn search(arguments: &[&str], seeds: std::ops::Range<u64>) {
+    let target = Target::new(arguments);
+    let mut tallies: BTreeMap<String, Tally> = BTreeMap::new();
+    let mut missed = String::new();
+    for seed in seeds {
+        let injection = target.inject(seed);
+        if injection.what.is_empty() {
+            continue;
+        }
+        let (found, clean, output) = target.judge(&injection);
+        let flagged = found.as_ref().map_or(true, |text| !text.is_empty());
+        let key = injection.what.split(':').next().unwrap_or_default().to_owned();
+        let tally = tallies.entry(key).or_default();
+        match (flagged, clean) {
+            (true, true) => tally.ours += 1,
+            (true, false) => tally.both += 1,
+            (false, true) => tally.neither += 1,
+            (false, false) => {
+                let alarms: Vec<_> = cairn_testkit::judge::f2fs_alarms(&output).collect();
+                missed += &format!("seed {seed}: {}\n  {}\n", injection.what, alarms.join("\n  "));
+            }
+        }
+        if std::env::var_os("CAIRN_INJECTIONS_SHOW").is_some() && flagged && clean {
+            println!("seed {seed}: {}\n{}", injection.what, found.unwrap_or_else(|error| error));
+        }
+    }
+    println!("{arguments:?}: {tallies:#?}");
+    assert!(missed.is_empty(), "only fsck.f2fs has found:\n{missed}");
+    let sum = |of: fn(&Tally) -> u32| tallies.values().map(of).sum::<u32>();
+    println!(
+        "{} found by both, {} by Cairn alone, {} by none",
+        sum(|tally| tally.both),
+        sum(|tally| tally.ours),
+        sum(|tally| tally.neither)
+    );
+    assert!(sum(|tally| tally.both) > 5);
+}
+
+#[test]
+fn what_fsck_finds_is_found() {
+    search(&[], 0..count());
+}
+
+#[test]
+fn what_fsck_finds_is_found_with_extra_attributes() {
+    search(&["-O", "extra_attr,inode_checksum,inode_crtime"], 1_000_000..1_000_000 + count());
+}

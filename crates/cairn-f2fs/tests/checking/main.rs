@@ -1,0 +1,26 @@
+//! `check` against fsck.f2fs: nothing is found on sound volumes of every kind, and what fsck.f2fs
+//! finds on a damaged one is found.
+
+mod clean;
+mod fields;
+mod inject;
+mod places;
+mod volume;
+
+use std::sync::Arc;
+
+use cairn_base::runtime::Runtime;
+use cairn_base::runtime::threads::Threads;
+use cairn_block::BlockDevice;
+use cairn_check::Report;
+
+/// The report on a device.
+pub fn check(device: Arc<dyn BlockDevice>) -> cairn_f2fs::Result<Report> {
+    let runtime: Arc<dyn Runtime> = Threads::new();
+    cairn_f2fs::check::check(device, &runtime, Arc::new(()))
+}
+
+/// The findings of a report, one a line.
+pub fn lines(report: &Report) -> String {
+    report.findings.iter().map(|finding| format!("{finding}\n")).collect()
+}
