@@ -124,6 +124,11 @@ impl Walk<'_> {
             match entry {
                 Ok(entry) => {
                     slots = slots.saturating_add(slots_for(entry.name.len()));
+                    if !dentries.is_whole(&entry) {
+                        sound = false;
+                        let finding = self.found(&kinds::DIRECTORY_ENTRY, block, &entry);
+                        self.context.add(finding.stored("a part of its slots is marked as free"));
+                    }
                     self.entry(block, &entry);
                 }
                 Err(bad) => {

@@ -50,6 +50,7 @@ pub(super) fn check(
     if has_pointers(&record) {
         tree.walk(node, image)?;
     }
+    tree.finish();
     attributes::check(&mut tree, image)?;
     check_counts(&tree);
     if record.kind == FileKind::Directory {

@@ -80,8 +80,7 @@ fn check_inode(context: &Context, ino: Nid, node: &NodeState) {
 fn follow(context: &Context, ino: Nid) {
     let mut way = Vec::new();
     let mut at = ino;
-    loop {
-        let Some(node) = context.nodes.inode(at) else { break };
+    while let Some(node) = context.nodes.inode(at) {
         // The root, a directory without a name, and one with several end the way.
         if at == Nid::ROOT || node.links() != 1 || node.is(CONNECTED) {
             break;

@@ -20,15 +20,10 @@ use crate::format::units::BLOCKS_PER_SEGMENT;
 pub(super) fn check(volume: &Volume, findings: &Findings) -> Result<()> {
     let start = volume.layout.pack_start(volume.loaded.side.other());
     let last = match stamp(volume, start)? {
-        Some(first) if !is_newer(volume, &first) => return Ok(()),
-        Some(first) => {
-            let last = first.total_blocks.saturating_sub(1).min(BLOCKS_PER_SEGMENT);
-            let last = stamp(volume, block(start, last))?;
-            last.filter(|last| last.version == first.version)
-        }
-        None => find_last(volume, start)?,
+        Some(first) if !is_newer(volume, &first) => None,
+        _ => find_last(volume, start)?,
     };
-    if let Some(last) = last.filter(|last| is_newer(volume, last)) {
+    if let Some(last) = last {
         findings.add(
             Finding::new(&kinds::CHECKPOINT_PACK, Place::block(start.get()))
                 .stored(Value::Hex(last.version))
@@ -38,7 +33,7 @@ pub(super) fn check(volume: &Volume, findings: &Findings) -> Result<()> {
     Ok(())
 }
 
-/// The last block of a pack whose first one is damaged.
+/// The last block of a newer pack, wherever its first block says that it is.
 fn find_last(volume: &Volume, start: Pba) -> Result<Option<Stamp>> {
     for offset in 1..BLOCKS_PER_SEGMENT {
         let found = stamp(volume, block(start, offset))?;

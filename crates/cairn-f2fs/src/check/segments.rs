@@ -52,16 +52,16 @@ pub(super) fn check(context: &Context, scratch: &mut Scratch) -> Result<()> {
             let last = first.saturating_add(sit::SEGMENTS_PER_BLOCK);
             for segno in (first..last.min(context.layout.main_segments)).map(SegNo) {
                 let (_, index) = Layout::sit_place(segno);
-                let entry = match journal.get(&segno) {
-                    Some(entry) => Ok((*entry).clone()),
-                    None => sit::entry(bytes, index, segno),
-                };
-                let position = logs.iter().find(|(_, log)| log.segno == segno);
-                match &entry {
-                    Ok(entry) => check_entry(context, segno, entry),
-                    Err(error) => context.add(report::of(&kinds::SIT_ENTRY, error)),
+                // An entry that the journal overrides must be possible, too.
+                let entry = sit::entry(bytes, index, segno)
+                    .inspect_err(|error| context.add(report::of(&kinds::SIT_ENTRY, error)))
+                    .ok();
+                let entry = journal.get(&segno).map(|entry| (*entry).clone()).or(entry);
+                if let Some(entry) = &entry {
+                    check_entry(context, segno, entry);
                 }
-                seen.add(context, segno, entry.ok(), position.is_some());
+                let is_current = logs.iter().any(|(_, log)| log.segno == segno);
+                seen.add(context, segno, entry, is_current);
             }
         }
         scratch.recycle(read);

@@ -86,9 +86,13 @@ impl<'w> Tree<'w> {
         let below: Vec<_> = record.nids.into_iter().zip(path::INODE_NODES).collect();
         self.nodes(&below)?;
         self.clusters.end_of_node();
-        self.hint.finish(self.context, self.ino);
         self.clusters.finish(self.context, self.ino, record);
         Ok(())
+    }
+
+    /// The end of the inode, with or without pointers.
+    pub(super) fn finish(&self) {
+        self.hint.finish(self.context, self.ino);
     }
 
     /// Follows nodes, each with its offset in the tree. The depth of the calls is at most three,

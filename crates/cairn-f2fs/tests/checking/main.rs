@@ -15,6 +15,9 @@ use cairn_block::BlockDevice;
 use cairn_check::Report;
 
 /// The report on a device.
+///
+/// # Errors
+/// There is no volume.
 pub fn check(device: Arc<dyn BlockDevice>) -> cairn_f2fs::Result<Report> {
     let runtime: Arc<dyn Runtime> = Threads::new();
     cairn_f2fs::check::check(device, &runtime, Arc::new(()))

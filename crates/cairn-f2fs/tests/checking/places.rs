@@ -17,8 +17,6 @@ pub struct Places {
     pub pack: [u64; 2],
     /// The blocks between them.
     pub pack_contents: Vec<u64>,
-    /// The first block of the other pack.
-    pub other_pack: u64,
     /// Entries of the NAT.
     pub nat: Vec<u64>,
     /// Entries of the SIT, of segments in use.
@@ -52,14 +50,12 @@ impl Places {
     pub fn of(device: &MemoryDevice, volume: &Arc<F2fs>) -> Self {
         let layout = *volume.disk().layout;
         let (checkpoint, side) = checkpoint(device, &layout);
-        let other = if side == Side::First { Side::Second } else { Side::First };
         let start = layout.pack_start(side).get();
         let last = u64::from(PackMap::of(&checkpoint, &layout).unwrap().last());
         let mut places = Self {
             layout,
             pack: [start << 12, (start + last) << 12],
             pack_contents: (1..last).map(|block| (start + block) << 12).collect(),
-            other_pack: layout.pack_start(other).get() << 12,
             nat: Vec::new(),
             sit: Vec::new(),
             summaries: Vec::new(),
@@ -89,7 +85,8 @@ impl Places {
                 let at = u64::from(self.layout.ssa + segno.get()) << 12;
                 self.summaries.push((at, used.clone()));
             }
-            for at in used.iter().map(|at| self.layout.address(segno, *at).bytes()) {
+            let layout = self.layout;
+            for at in used.iter().map(|at| layout.address(segno, *at).bytes()) {
                 self.add(entry.log, at, &read(device, at));
             }
         }

@@ -182,6 +182,13 @@ impl<'b> Dentries<'b> {
         bitmap::count_set(self.bitmap, 0, self.slots())
     }
 
+    /// Are all slots of an entry marked as used?
+    #[must_use]
+    pub(crate) fn is_whole(&self, entry: &Dentry<'_>) -> bool {
+        let count = slots_for(entry.name.len());
+        bitmap::count_set(self.bitmap, entry.slot, count) == count
+    }
+
     /// The entry with this hash whose name is the wanted one.
     ///
     /// Finds the same entry as a walk by [`Dentries::next`], but checks only length and hash of the
