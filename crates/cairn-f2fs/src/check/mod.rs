@@ -38,6 +38,7 @@ mod nat_bits;
 mod nodes;
 mod owners;
 mod packs;
+mod paths;
 mod replay;
 mod report;
 mod segments;
@@ -51,6 +52,8 @@ use std::sync::Arc;
 use cairn_base::runtime::Runtime;
 use cairn_block::BlockDevice;
 use cairn_check::{Findings, Observer, Progress, Report, Usage};
+
+pub use kinds::ALL;
 
 use crate::error::Result;
 use crate::format::units::{BLOCK_BYTES, BLOCKS_PER_SEGMENT};
@@ -101,8 +104,10 @@ pub fn check(
     walk_all(&context, runtime)?;
     let usage = usage(&context);
     let cancelled = context.progress.is_cancelled();
-    let findings = context.findings.take();
-    Ok(Report { recovered, cancelled, ..Report::new(findings, usage) })
+    let mut report = Report { recovered, cancelled, ..Report::new(context.findings.take(), usage) };
+    context.step(|scratch| paths::add(&context, scratch, &mut report.findings));
+    context.failure()?;
+    Ok(report)
 }
 
 fn walk_all(context: &Arc<Context>, runtime: &Arc<dyn Runtime>) -> Result<()> {

@@ -1,0 +1,85 @@
+//! The paths of the inodes in findings, as far as their names are known: each inode has its name
+//! and its parent's number.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use cairn_check::Finding;
+use cairn_vfs::FileKind;
+
+use super::context::{Context, Scratch};
+use crate::error::Result;
+use crate::format::Inode;
+use crate::format::inode::Advise;
+use crate::format::units::Nid;
+
+/// Most directories on the way of a path.
+const DEPTH: usize = 100;
+
+/// The name and the parent of each inode on the way.
+type Known = HashMap<Nid, Option<(Vec<u8>, Nid)>>;
+
+/// Adds paths to findings.
+///
+/// # Errors
+/// The device's.
+pub(super) fn add(
+    context: &Context,
+    scratch: &mut Scratch,
+    findings: &mut [Finding],
+) -> Result<()> {
+    let mut known = Known::new();
+    for finding in findings {
+        let ino = finding.place.inode.and_then(|ino| u32::try_from(ino).ok()).map(Nid);
+        let Some(ino) = ino else { continue };
+        if let Some(path) = path(context, scratch, &mut known, ino)? {
+            finding.place = finding.place.clone().with_path(&path);
+        }
+    }
+    Ok(())
+}
+
+fn path(
+    context: &Context,
+    scratch: &mut Scratch,
+    known: &mut Known,
+    ino: Nid,
+) -> Result<Option<Vec<u8>>> {
+    let (mut names, mut at) = (Vec::new(), ino);
+    while at != Nid::ROOT {
+        let found = match known.entry(at) {
+            Entry::Occupied(found) => found.into_mut(),
+            Entry::Vacant(place) => place.insert(name(context, scratch, at)?),
+        };
+        let Some((name, parent)) = found else { return Ok(None) };
+        names.push(name.clone());
+        at = *parent;
+        if names.len() > DEPTH {
+            return Ok(None);
+        }
+    }
+    names.push(Vec::new());
+    names.reverse();
+    let path = names.join(&b'/');
+    Ok(Some(if path.is_empty() { b"/".to_vec() } else { path }))
+}
+
+/// The name of an inode and its parent, if the inode says them.
+fn name(context: &Context, scratch: &mut Scratch, ino: Nid) -> Result<Option<(Vec<u8>, Nid)>> {
+    let Some(node) = context.nodes.inode(ino) else { return Ok(None) };
+    let blocks = context.read(scratch, &[node.addr()])?;
+    let record = blocks
+        .iter()
+        .next()
+        .and_then(|image| Inode::decode(image, ino, context.layout.features).ok());
+    let Some(record) = record else { return Ok(None) };
+    // A directory's parent is that of its entry; other inodes may have lost theirs.
+    let is_directory = record.kind == FileKind::Directory;
+    let lost = record.advise.intersects(Advise::ENC_NAME | Advise::ENCRYPT)
+        || (record.advise.contains(Advise::LOST_PINO) && !is_directory);
+    if lost || record.entry_name(ino).is_err() {
+        return Ok(None);
+    }
+    let parent = if is_directory { Nid(node.other()) } else { record.pino };
+    Ok(Some((record.name.to_vec(), parent)))
+}
