@@ -160,6 +160,12 @@ impl Walk<'_> {
         if let Some(count) = self.dots.get_mut(which) {
             *count = count.saturating_add(1);
         }
+        // The root has no parent.
+        if which == 1 && self.ino != Nid::ROOT && self.record.pino != entry.ino {
+            let place = Place::inode(self.ino.get()).in_field("i_pino");
+            let finding = Finding::new(&kinds::INODE_PARENT, place);
+            self.context.add(finding.stored(self.record.pino.get()).computed(entry.ino.get()));
+        }
         let leads = match which {
             0 => entry.ino == self.ino,
             _ if self.ino == Nid::ROOT => entry.ino == Nid::ROOT,

@@ -123,6 +123,10 @@ cairn_check::kinds! {
     INODE_LINKS = "f2fs.inode.links", Accounting,
         "The inode's count of links differs from its names.",
         "The count is set.";
+    /// `i_pino` of a directory is wrong.
+    INODE_PARENT = "f2fs.inode.parent", Accounting,
+        "A directory's record of its parent (i_pino) differs from its entry `..`.",
+        "The record is set.";
     /// `i_ext` is wrong.
     INODE_EXTENT = "f2fs.inode.extent", Accounting,
         "The hint of the largest extent (i_ext) differs from the data pointers, so reads would \
