@@ -56,3 +56,20 @@ fn a_backup_is_read_for_a_lost_superblock() {
     let (status, stdout, _) = cairn(&["check", &image]);
     assert!(status == 4 && stdout.starts_with("ext4.superblock.damaged: "), "{status}: {stdout}");
 }
+
+#[test]
+fn defects_of_f2fs_are_found() {
+    let (_dir, image) = in_dir("disk.img");
+    judge::mkfs_f2fs(Path::new(&image), 64 << 20, &[]);
+    works(&["put", &image, "/etc/hostname", "/name"]);
+    let said = works(&["check", &image]);
+    assert!(said.contains("2/") && said.ends_with(": clean\n"), "{said}");
+    let file = std::fs::OpenOptions::new().write(true).open(&image).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, &[0; 4], 4096 + 1024).unwrap();
+    let before = std::fs::read(&image).unwrap();
+    let (status, stdout, stderr) = cairn(&["check", &image]);
+    assert!(status == 4 && stderr.is_empty(), "{status}: {stderr}");
+    assert!(stdout.starts_with("f2fs.superblock.damaged: block 1, magic: "), "{stdout}");
+    assert!(stdout.contains("1 finding: fsck.f2fs"), "{stdout}");
+    assert!(std::fs::read(&image).unwrap() == before, "the check has written");
+}

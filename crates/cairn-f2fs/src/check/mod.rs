@@ -91,7 +91,7 @@ pub fn check(
         Chain::Empty => volume,
         Chain::Pending => volume,
         Chain::Replayed(device) => {
-            recovered.push("fsynced nodes after the checkpoint");
+            recovered.push("chain of fsynced nodes");
             match Volume::open(device, &findings)? {
                 Some(volume) => volume,
                 None => return Ok(Report::new(findings, Usage::default())),

@@ -29,8 +29,7 @@ const END: u32 = INDIRECTS + FANOUT * SUBTREE;
 const DIRECTS_BEFORE: u32 = 2 + 2 * FANOUT;
 
 /// Offsets of the nodes that an inode's five nids name, in their order.
-pub(crate) const INODE_NODES: [u32; 5] =
-    [1, 2, FIRST_INDIRECT, SECOND_INDIRECT, DOUBLE_INDIRECT];
+pub(crate) const INODE_NODES: [u32; 5] = [1, 2, FIRST_INDIRECT, SECOND_INDIRECT, DOUBLE_INDIRECT];
 
 /// The offset of the first child of the node at an offset, and the distance from each child to the
 /// next; `None` if it has no children.

@@ -7,11 +7,15 @@ use cairn_base::runtime::threads::Threads;
 use cairn_block::BlockDevice;
 use cairn_block::memory::MemoryDevice;
 use cairn_f2fs::{F2fs, MountOptions};
-pub use cairn_testkit::judge::assert_f2fs_device_clean as judge;
 use cairn_testkit::judge::{f2fs_in_memory, mkfs_f2fs};
 use cairn_testkit::tree::{LOOSE, Snapshot, SnapshotOptions, UNTIMED, digest_volume};
 use cairn_testkit::vm::Job;
 use cairn_vfs::FileSystem;
+
+#[path = "../common/judge.rs"]
+mod judges;
+
+pub use judges::judge;
 
 /// A kind of volume, and how each side mounts it.
 #[derive(Clone, Copy, Debug)]

@@ -14,7 +14,7 @@ use cairn_testkit::judge::{fsck_f2fs, node_blocks_of};
 use cairn_testkit::transfer;
 use cairn_vfs::{AllocateMode, Caller, FileSystem, IoFlags, NewInode, RenameMode, SetAttributes};
 
-use crate::support::{FEATURES, ZONED, open, volume};
+use crate::support::{FEATURES, ZONED, check as judged, open, volume};
 
 const NAMES: u32 = 10;
 const BLOCK: u64 = 4096;
@@ -234,6 +234,7 @@ fn check(
 pub const BEFORE: &str = "before recovery";
 
 pub fn clean(device: &MemoryDevice, when: &str) -> Result<(), String> {
+    judged(device).map_err(|found| format!("{when}, the check finds:\n{found}"))?;
     let file = tempfile::NamedTempFile::new_in("/dev/shm").unwrap();
     write_image(device, file.path()).unwrap();
     let verdict = fsck_f2fs(file.path());

@@ -5,14 +5,16 @@ use std::sync::Arc;
 use cairn_base::runtime::threads::Threads;
 use cairn_block::BlockDevice;
 use cairn_f2fs::{F2fs, MountOptions};
-pub use cairn_testkit::judge::assert_f2fs_device_clean as judge;
 
 #[path = "../common/volume.rs"]
 mod fresh;
+#[path = "../common/judge.rs"]
+mod judges;
 #[path = "../common/open.rs"]
 mod opened;
 
 pub use fresh::{ZONED, volume};
+pub use judges::{check, judge};
 pub use opened::{open, with_zones};
 
 /// The optional features that mkfs.f2fs can set and Cairn writes: extra attributes, inode checksums

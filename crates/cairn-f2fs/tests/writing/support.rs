@@ -5,16 +5,18 @@ use std::sync::Arc;
 use cairn_base::Ino;
 use cairn_block::memory::MemoryDevice;
 use cairn_f2fs::F2fs;
-pub use cairn_testkit::judge::assert_f2fs_device_clean as judge;
 use cairn_testkit::tree::{Snapshot, SnapshotOptions, digest_volume};
 use cairn_vfs::{Attributes, Caller, FileSystem, NewInode, Result};
 
 #[path = "../common/volume.rs"]
 mod fresh;
+#[path = "../common/judge.rs"]
+mod judges;
 #[path = "../common/open.rs"]
 mod opened;
 
 pub use fresh::{ZONED, volume};
+pub use judges::judge;
 
 /// Features of inodes that are off by default.
 pub const EXTRA: &str =

@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use cairn_block::memory::MemoryDevice;
 use cairn_block::zoned::ZoneLayout;
-use cairn_testkit::judge::{assert_f2fs_device_clean, f2fs_alarms, fsck_f2fs_device};
+use cairn_testkit::judge::{f2fs_alarms, fsck_f2fs_device};
 
+#[path = "../common/judge.rs"]
+mod judges;
 #[path = "../common/open.rs"]
 mod opened;
 #[path = "../common/zoned.rs"]
@@ -22,14 +24,15 @@ pub fn layout_with_capacity(size: u64, zones: u32, capacity: u64) -> ZoneLayout 
     ZoneLayout { capacity: capacity << 10, ..layout(size, zones) }
 }
 
-/// Asserts that fsck.f2fs finds nothing in an image.
+/// Asserts that fsck.f2fs and the check find nothing in an image.
 #[track_caller]
 pub fn judge(image: &Arc<MemoryDevice>) {
     let zoned = with_zones(image.clone());
     let zones = zoned.as_zoned().expect("a zoned device").report(0, usize::MAX).unwrap();
     if zones.iter().all(|zone| zone.capacity == zone.len) {
-        return assert_f2fs_device_clean(image);
+        return judges::judge(image);
     }
+    judges::check(image).unwrap();
     // fsck.f2fs does not see zones, and counts unwritable segments as free.
     let verdict = fsck_f2fs_device(image);
     let alarms: Vec<_> =

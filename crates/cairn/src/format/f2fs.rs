@@ -136,10 +136,12 @@ pub(super) fn tune(
     cairn_f2fs::tune::tune(device, runtime, &options).map_err(cause)
 }
 
-/// The refusal to check a volume.
-pub(super) fn unchecked() -> Cause {
-    let why = "cairn check reads ext2, ext3 and ext4: run fsck.f2fs --dry-run on it";
-    Cause::Option(why.into())
+pub(super) fn check(
+    device: Arc<dyn BlockDevice>,
+    runtime: Arc<dyn Runtime>,
+    observer: Arc<dyn cairn_check::Observer>,
+) -> Result<cairn_check::Report, Cause> {
+    cairn_f2fs::check::check(device, &runtime, observer).map_err(cause)
 }
 
 /// The refusal to change the size of a volume.

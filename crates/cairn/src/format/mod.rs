@@ -248,11 +248,11 @@ pub(crate) fn check(
 ) -> Result<Report, Cause> {
     match format {
         Format::Ext4 => ext4::check(device, runtime, observer),
-        Format::F2fs => Err(f2fs::unchecked()),
+        Format::F2fs => f2fs::check(device, runtime, observer),
     }
 }
 
 /// All kinds of defects that a check finds, of all formats.
 pub fn kinds() -> impl Iterator<Item = &'static Kind> {
-    cairn_ext4::check::ALL.iter().copied()
+    cairn_ext4::check::ALL.iter().chain(cairn_f2fs::check::ALL).copied()
 }
