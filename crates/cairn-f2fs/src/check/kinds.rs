@@ -193,7 +193,7 @@ cairn_check::kinds! {
         "The extended attributes are damaged from this place on.",
         "The attributes from there on are removed.";
     /// A zone's write pointer contradicts the volume.
-    ZONE = "f2fs.zone.pointer", Accounting,
-        "A zone's write pointer is not where the volume's logs and blocks need it.",
-        "The log moves to another zone.";
+    ZONE = "f2fs.zone.pointer", Losing,
+        "A block in use is behind a zone's write pointer or its capacity, or a zone is unusable.",
+        "The block is cut from its file: nothing was written there.";
 }
