@@ -1,7 +1,7 @@
 //! The write pointers of zones against the blocks in use.
 //!
-//! A log need not be at its zone's write pointer: the power may have failed while the next checkpoint
-//! was written. Then the next mount moves the log.
+//! A log need not be at its zone's write pointer: the power may have failed while the next
+//! checkpoint was written. Then the next mount moves the log.
 
 use cairn_block::zoned::Zone;
 use cairn_check::{Finding, Place};
