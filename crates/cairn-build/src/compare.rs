@@ -78,8 +78,12 @@ pub struct CompareOptions {
     pub quick: bool,
 }
 
+/// The directory that mkfs makes at the top of a volume.
+const LOST: &[u8] = b"lost+found";
+
 /// Passes what differs to `take`, in the order of paths. Access and change times do not count, nor
-/// does where files have holes. Returns the number of differing paths.
+/// do where files have holes, and an empty `lost+found` at the top. Returns the number of differing
+/// paths.
 ///
 /// # Errors
 /// A file of one of the trees cannot be read.
@@ -97,6 +101,9 @@ pub fn compare(
     for path in all {
         let (left, right) = (ours.get(path), theirs.get(path));
         if hidden.as_ref().is_some_and(|above| path.starts_with(above)) {
+            continue;
+        }
+        if path.as_slice() == LOST && is_hollow(first, left) && is_hollow(second, right) {
             continue;
         }
         let what = match (left, right) {
@@ -125,6 +132,12 @@ pub fn compare(
         take(&Difference { path: path.clone(), what });
     }
     Ok(count)
+}
+
+/// True if nothing is there, or a directory without entries.
+fn is_hollow(tree: &Tree, id: Option<&NodeId>) -> bool {
+    let node = id.and_then(|id| tree.node(*id));
+    node.is_none_or(|node| matches!(&node.kind, Kind::Directory(entries) if entries.is_empty()))
 }
 
 fn differing(

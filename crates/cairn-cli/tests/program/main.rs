@@ -14,6 +14,7 @@ mod every_command;
 mod examples;
 mod f2fs;
 mod failing_copies;
+mod kinds;
 mod makers;
 mod mistakes;
 mod mkfs_blocks;

@@ -72,12 +72,10 @@ impl Plan {
         let walked = present.each_name(&mut |path, _, node| {
             let is_directory = matches!(node.kind, Kind::Directory(_));
             let above = below.as_ref().is_some_and(|above| path.starts_with(above));
+            let what = differing.get(path).map(Vec::as_slice).unwrap_or_default();
             let goes = above
-                || match differing.get(path).map(Vec::as_slice) {
-                    Some([Change::OnlyInFirst]) => !keep,
-                    Some([Change::Kind]) => is_directory,
-                    _ => false,
-                };
+                || what.contains(&Change::OnlyInFirst) && !keep
+                || what.contains(&Change::Kind) && is_directory;
             if goes {
                 self.removed.push(path.to_vec());
                 if !above && is_directory {
