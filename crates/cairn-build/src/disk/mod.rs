@@ -42,6 +42,17 @@ struct Planned {
     image: Option<Image>,
 }
 
+impl Planned {
+    /// Its size, if that is known before it is written.
+    fn len(&self) -> Option<u64> {
+        self.options.size.or(self.image.as_ref().map(|image| image.size))
+    }
+
+    fn gets_the_rest(&self) -> bool {
+        matches!(self.options.contents, Contents::Sources) && self.options.size.is_none()
+    }
+}
+
 /// A partition whose contents are written.
 struct Written {
     kind: PartitionKind,
@@ -85,7 +96,74 @@ impl Plan {
             Ok(Planned { options, image })
         };
         let partitions = partitions.into_iter().zip(1..).map(plan).collect::<Result<_>>()?;
-        Ok(Self { table: disk.table, uuid: disk.uuid, platform: disk.platform, partitions })
+        let plan = Self { table: disk.table, uuid: disk.uuid, platform: disk.platform, partitions };
+        plan.check_uuids()?;
+        plan.check_size(build)?;
+        Ok(plan)
+    }
+
+    /// Refuses two partitions with one UUID, by which systems find them.
+    fn check_uuids(&self) -> Result<()> {
+        let given = |planned: &Planned| planned.options.uuid;
+        for (number, planned) in (1..).zip(&self.partitions) {
+            let Some(uuid) = given(planned) else { continue };
+            let same = |other: &Planned| given(other) == Some(uuid);
+            let first = self.partitions.iter().position(same).map_or(number, |index| index + 1);
+            if first != number || self.uuid == Some(uuid) {
+                let other = match first == number {
+                    true => "the disk".to_owned(),
+                    false => format!("partition {first}"),
+                };
+                return Err(Error::Usage(format!(
+                    "partition {number}: it has the same UUID as {other}: give it its own, or \
+                     leave uuid= out"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// With a size of the disk, the partition of the sources gets what the others leave. So those
+    /// behind it must have a size.
+    fn check_size(&self, build: &Options) -> Result<()> {
+        let Size::Exact(size) = build.size else { return Ok(()) };
+        if !size.is_multiple_of(BLOCK) {
+            let why = "--size: the size of a disk is a multiple of 4096: give one, such as 8G";
+            return Err(Error::Usage(why.into()));
+        }
+        let Some(rest) = self.partitions.iter().position(Planned::gets_the_rest) else {
+            return Ok(());
+        };
+        for (number, planned) in (1..).zip(&self.partitions).skip(rest + 1) {
+            if planned.len().is_none() {
+                return Err(Error::Usage(format!(
+                    "partition {number}: --size is the size of the disk, and partition {} gets \
+                     what the others leave: give this one size=",
+                    rest + 1
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// The size of the volume with the sources, which begins at `offset`.
+    fn size_of_sources(&self, number: usize, offset: u64, build: &Options) -> Result<Size> {
+        let Size::Exact(size) = build.size else { return Ok(build.size) };
+        let behind = self.partitions.iter().skip(number).filter_map(Planned::len);
+        let behind: u64 = behind.map(|len| len.next_multiple_of(ALIGNMENT)).sum();
+        let end = self.table.last_end(size).saturating_sub(behind);
+        match end.checked_sub(offset) {
+            Some(len) if len > 0 => Ok(Size::Exact(len)),
+            _ => Err(self.too_small(size, offset.saturating_add(behind))),
+        }
+    }
+
+    fn too_small(&self, size: u64, needed: u64) -> Error {
+        let least = self.table.disk_size(needed);
+        Error::Usage(format!(
+            "the disk would need {least} bytes or more, and --size is {size}: give a larger one, or \
+             auto"
+        ))
     }
 
     /// Writes the disk. Returns what was built, and the ranges of bytes that nothing uses.
@@ -105,7 +183,13 @@ impl Plan {
             end = place.offset.saturating_add(one.range.len);
             written.push(one);
         }
-        let size = self.table.disk_size(end);
+        let size = match build.size {
+            Size::Exact(size) if self.table.last_end(size) < end => {
+                return Err(self.too_small(size, end));
+            }
+            Size::Exact(size) => size,
+            Size::Auto | Size::Min => self.table.disk_size(end),
+        };
         file.resize(size)?;
         let table = self.table(&written);
         let failed = |cause| Error::image(cairn::Error::new(build.output.display(), cause));
@@ -137,8 +221,12 @@ impl Plan {
         let options = &planned.options;
         let made = match &options.contents {
             Contents::Sources => {
-                let size = options.size.map_or(build.size, Size::Exact);
-                Some(volume::make(&Options { size, ..build.clone() }, place, "")?)
+                let size = match options.size {
+                    Some(size) => Size::Exact(size),
+                    None => self.size_of_sources(number, place.offset, build)?,
+                };
+                let made = volume::make(&Options { size, ..build.clone() }, place, "");
+                Some(made.map_err(|error| of_disk(error, options.size, build.size))?)
             }
             Contents::Volume { sources, format, label } => {
                 let build = volume_options(options, sources, *format, label.clone(), build);
@@ -188,6 +276,18 @@ impl Plan {
     }
 }
 
+/// A volume that got the rest of a disk is too small: so is the disk.
+fn of_disk(error: Error, own: Option<u64>, disk: Size) -> Error {
+    match (error, own, disk) {
+        (Error::TooSmall { size, need }, None, Size::Exact(disk)) => {
+            let others = disk.saturating_sub(size);
+            let whole = |need: u64| need.saturating_add(others).next_multiple_of(ALIGNMENT);
+            Error::TooSmall { size, need: need.map(whole) }
+        }
+        (error, ..) => error,
+    }
+}
+
 /// The one that is added if none gets the sources.
 fn root() -> PartitionOptions {
     PartitionOptions {
@@ -210,8 +310,8 @@ fn check(partition: &PartitionOptions, number: usize, build: &Options) -> Result
         (Contents::Swap, Some(size)) if size < swap::LEAST => {
             wrong("the swap area is too small: give size=40K or more")
         }
-        (Contents::Sources, Some(_)) if build.size != Size::Auto => {
-            wrong("it has a size by size= and by --size: leave one of them out")
+        (Contents::Sources, Some(_)) if build.size == Size::Min => {
+            wrong("it has a size by size= and by --size min: leave one of them out")
         }
         (_, Some(size)) if size == 0 || !size.is_multiple_of(BLOCK) => {
             wrong("its size is no multiple of 4096: give one, such as size=64M")

@@ -9,7 +9,7 @@ use cairn_testkit::judge;
 use crate::support::{cairn, fails, in_dir, works};
 
 /// A tree with owners, a device and a privilege, and an archive of it.
-fn tree(at: &Path) {
+pub fn tree(at: &Path) {
     let script = "
         mkdir -p rootfs/bin rootfs/dev rootfs/home/user rootfs/var/cache
         echo program >rootfs/bin/ping; echo x >rootfs/var/cache/x; echo y >rootfs/home/user/a.tmp
@@ -153,38 +153,4 @@ fn an_image_goes_through_a_pipe_and_comes_back() {
     let (status, said, _) = cairn(&["diff", "-q", &image, &at("again")]);
     assert_eq!((status, said.as_str()), (1, ""));
     fails(&["diff", &image, &at("none")], 2);
-}
-
-/// Two partitions through a pipe, and the words for what is wrong.
-#[test]
-fn a_disk_goes_through_a_pipe_and_its_partitions_are_images() {
-    let (dir, image) = in_dir("image");
-    tree(dir.path());
-    let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
-    std::fs::write(at("esp"), vec![3; 70_000]).unwrap();
-    let source = format!("{}/", at("rootfs"));
-    let esp = format!("type=esp,file={},bootable", at("esp"));
-    let number = ["--disk-uuid", "0xc0ffee00"];
-    let parts = ["--partition", "mbr", "--part", &esp, "--part", "size=64M,type=root"];
-    works(&[&["build"], &number[..], &parts, &[&image, &source]].concat());
-    let program = env!("CARGO_BIN_EXE_cairn");
-    let words = [&parts[..], &number].concat().join(" ");
-    judge::run("sh", ["-ec", &format!("{program} build {words} - {source} >{}", at("stream"))]);
-    assert!(std::fs::read(&image).unwrap() == std::fs::read(at("stream")).unwrap());
-    assert!(judge::run("sfdisk", ["--dump", &image]).contains("label-id: 0xc0ffee00"));
-    assert_eq!(works(&["diff", &format!("{image}#2"), &source]), "");
-    let info = works(&["info", "--json", &image]);
-    assert!(info.contains("EFI System") && info.contains("\"table\": \"MBR\""), "{info}");
-    let gpt = ["build", "-F", "--partition", "gpt"];
-    for (words, said) in [
-        (&["--part", "type=sawp,file=x"][..], "give one of linux"),
-        (&["--part", "empty"], "size="),
-        (&["--disk-uuid", "0x1"], "whole UUID"),
-        (&["--size", "min", "--part", "size=9M"], "leave one of them out"),
-    ] {
-        let said_so = fails(&[&gpt, words, &[&image, &source]].concat(), 2);
-        assert!(said_so.contains(said), "{said_so}");
-    }
-    assert!(fails(&["build", "--part", "empty", &image, &source], 2).contains("--partition"));
-    assert!(fails(&["build", "--partition", "apm", &image, &source], 2).contains("gpt, mbr"));
 }

@@ -10,6 +10,7 @@ mod coreutils;
 mod daily;
 mod damage;
 mod devices;
+mod disks;
 mod every_command;
 mod examples;
 mod f2fs;

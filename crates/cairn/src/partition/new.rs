@@ -110,6 +110,14 @@ impl TableKind {
         }
     }
 
+    /// Where the last partition of a disk of `size` bytes ends at the latest.
+    #[must_use]
+    pub fn last_end(self, size: u64) -> u64 {
+        // A GPT has a copy of 33 sectors at the end.
+        let copy = if self == Self::Gpt { 33 * SECTOR } else { 0 };
+        size.saturating_sub(copy) / ALIGNMENT * ALIGNMENT
+    }
+
     /// Refuses what a table of this kind cannot say. For before anything is written.
     ///
     /// # Errors
