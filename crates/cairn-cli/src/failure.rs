@@ -57,6 +57,8 @@ pub struct Failure {
     refused: Option<String>,
     /// The exit status of a command that has those of another program.
     code: Option<u8>,
+    /// The directory of a file for which there is no room.
+    full: Option<String>,
     /// Later failures of the same command, each on a line of its own.
     also: Vec<Failure>,
 }
@@ -86,6 +88,7 @@ impl Failure {
             on_host: false,
             refused: None,
             code: None,
+            full: None,
             also: Vec::new(),
         }
     }
@@ -133,7 +136,9 @@ impl Failure {
             _ => Reach::One,
         };
         let refused = matches!(error, E::NotPermitted).then(|| path.to_string());
-        Self { checker, reach, refused, ..Self::new(status, format!("{path}: {error}{advice}")) }
+        let full = (reach == Reach::Room).then(|| directory(&path.to_string()));
+        let text = format!("{path}: {error}{advice}");
+        Self { checker, reach, refused, full, ..Self::new(status, text) }
     }
 
     /// `path` is a directory, and the command needs an option to go into directories.
@@ -147,10 +152,10 @@ impl Failure {
         self.status == Status::Failed && self.reach != Reach::All
     }
 
-    /// True if there was no room.
+    /// The directory of the file for which there was no room.
     #[must_use]
-    pub fn is_full(&self) -> bool {
-        self.reach == Reach::Room
+    pub fn full_directory(&self) -> Option<&str> {
+        self.full.as_deref()
     }
 
     /// Marks that later operations would fail, too.
@@ -219,7 +224,8 @@ impl Failure {
             Kind::ReadOnlyFilesystem => Reach::All,
             _ => Reach::One,
         };
-        Self { reach, ..Self::of_host(format!("{path}: {what}{remedy}")) }
+        let full = (reach == Reach::Room).then(|| directory(&path));
+        Self { reach, full, ..Self::of_host(format!("{path}: {what}{remedy}")) }
     }
 
     /// A failure of a file on the host. The message names no image.
@@ -267,6 +273,11 @@ impl Failure {
         self.also = self.also.into_iter().map(|later| later.in_image(image)).collect();
         self
     }
+}
+
+/// A path without its last name.
+fn directory(path: &str) -> String {
+    path.rsplit_once('/').map_or("", |(directory, _)| directory).to_owned()
 }
 
 /// Does `work` for each operand. As in coreutils, a failure for one does not stop the others, and

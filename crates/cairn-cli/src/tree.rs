@@ -3,6 +3,8 @@
 //! A failure of one file does not end a walk. Damage is a warning at once; any other failure of one
 //! file is reported at the end. The command ends with the status of the first.
 
+use std::collections::BTreeSet;
+
 use cairn_vfs::{Attributes, Error, FileKind, FileSystem, walk};
 
 use crate::failure::{Failure, Outcome, Status};
@@ -105,11 +107,15 @@ pub struct Passed {
     writes: bool,
     /// Failures of single files.
     left_out: Vec<Failure>,
-    /// Files for which there was no room.
-    no_room: usize,
+    /// Directories with files for which there was no room.
+    full: BTreeSet<String>,
+    /// More such files.
+    no_room: u64,
+    /// Files whose directory could not be made.
+    below: u64,
 }
 
-/// How many files without room are named. The others are counted.
+/// In how many directories a file without room is named. The others are counted.
 const NAMED: usize = 10;
 
 impl Passed {
@@ -125,16 +131,17 @@ impl Passed {
     /// # Errors
     /// Any other failure, which ends the command.
     pub fn pass(&mut self, failure: Failure, say: impl FnOnce(&str)) -> Outcome {
+        if let Some(directory) = failure.full_directory().map(str::to_owned) {
+            if self.full.len() < NAMED && self.full.insert(directory) {
+                self.left_out.push(failure);
+            } else {
+                self.no_room += 1;
+            }
+            return Ok(());
+        }
         match failure.status {
             Status::Corrupt => {}
             Status::Io if !self.writes => {}
-            _ if failure.is_full() => {
-                self.no_room += 1;
-                if self.no_room <= NAMED {
-                    self.left_out.push(failure);
-                }
-                return Ok(());
-            }
             _ if failure.is_of_one_file() => {
                 self.left_out.push(failure);
                 return Ok(());
@@ -144,6 +151,11 @@ impl Passed {
         say(&format!("warning: {failure}"));
         self.damaged += 1;
         Ok(())
+    }
+
+    /// Counts a file whose directory could not be made.
+    pub fn skip(&mut self) {
+        self.below += 1;
     }
 
     /// The end of the command.
@@ -162,15 +174,19 @@ impl Passed {
                 Err(Failure::new(Status::Corrupt, message))
             }
         };
-        let no_room = match self.no_room.checked_sub(NAMED) {
-            None | Some(0) => Ok(()),
-            Some(more) => {
-                let files = if more == 1 { "file" } else { "files" };
-                let message = format!("no room for {more} more {files}: make room, and copy again");
+        let counted = |count: u64, message: &str| match count {
+            0 => Ok(()),
+            count => {
+                let files = if count == 1 { "file" } else { "files" };
+                let message = message.replace("FILES", &format!("{count} more {files}"));
                 Err(Failure::new(Status::Failed, message))
             }
         };
-        failure::all(self.left_out.into_iter().map(Err).chain([no_room, damaged]))
+        let no_room = counted(self.no_room, "no room for FILES: make room, and copy again");
+        let below =
+            "FILES left out, whose directories could not be made: mend that, and copy again";
+        let below = counted(self.below, below);
+        failure::all(self.left_out.into_iter().map(Err).chain([no_room, below, damaged]))
     }
 }
 

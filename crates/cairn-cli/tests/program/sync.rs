@@ -142,6 +142,41 @@ fn what_cannot_be_done_is_said() {
     judge::assert_clean(Path::new(&image));
 }
 
+/// Where the directory cannot be made, its entries are counted, not named.
+#[test]
+fn a_full_image_is_said_once_for_a_directory() {
+    for format in FORMATS {
+        let place = Place::new();
+        let at = |name: &str| format!("{}/{name}", place.path().display());
+        fs::create_dir(at("a")).unwrap();
+        works(&["build", "-t", format, "--size", "64M", &at("image"), &at("a/")]);
+        // All of it, also what is left for small files and for directories.
+        for (name, count, bytes) in
+            [("l", 70, Some(1 << 20)), ("s", 400, Some(4096)), ("d", 900, None)]
+        {
+            fs::create_dir(at(name)).unwrap();
+            for n in 0..count {
+                let path = at(&format!("{name}/{name}{n}"));
+                match bytes {
+                    Some(bytes) => fs::write(path, vec![7; bytes]).unwrap(),
+                    None => fs::create_dir(path).unwrap(),
+                }
+            }
+            println!("{:?}", cairn(&["put", &at("image"), &format!("{}/.", at(name)), "/"]));
+        }
+        for n in 0..50 {
+            fs::create_dir_all(at(&format!("a/new/{n}"))).unwrap();
+            fs::write(at(&format!("a/new/{n}/file")), vec![1; 5000]).unwrap();
+        }
+        let (status, _, said) = cairn(&["sync", "--keep", &at("a/"), &at("image")]);
+        assert_eq!(status, 1, "{format}: {said}");
+        println!("{format}: {said}");
+        assert!(said.lines().count() <= 14, "{format}: {said}");
+        assert!(said.contains("no space left") && said.contains(" more files"), "{said}");
+        check(format, &at("image"));
+    }
+}
+
 /// A run that was killed when all was written leaves a journal to replay. The next run finds
 /// nothing to change.
 #[test]

@@ -35,15 +35,28 @@ pub(super) fn apply(fs: &dyn FileSystem, wanted: &Tree, plan: &Plan, say: &mut S
             say(REMOVED, path)?;
         }
     }
+    let mut unmade: BTreeSet<&[u8]> = BTreeSet::new();
     for (path, (id, step)) in &plan.changed {
         let Some(node) = wanted.node(*id) else { continue };
+        if directories(path).any(|directory| unmade.contains(directory)) {
+            apply.passed.skip();
+            continue;
+        }
         let done = apply.step(path, *id, node, *step);
         if apply.pass(done)? {
             say(step.word(), path)?;
+        } else if *step == Step::Make {
+            unmade.insert(path);
         }
     }
     apply.settle_directories()?;
     apply.passed.end()
+}
+
+/// The directories that a path lies in.
+fn directories(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/');
+    slashes.filter_map(|(at, _)| path.get(..at))
 }
 
 /// The inodes of files with several names of which one stays on the image as it is.
@@ -133,9 +146,9 @@ impl Apply<'_> {
                 Ok(_) | Err(Error::NotFound) => {}
                 Err(error) => return Err(failed(error)),
             }
+            self.writer.create(place.parent, &place.name, node).map_err(failed)?;
             self.touched.insert(path.to_vec());
-            let made = self.writer.create(place.parent, &place.name, node);
-            return made.map(drop).map_err(failed);
+            return Ok(());
         }
         if let Some(first) = self.inodes.get(&id).copied() {
             return place.fill(self.fs, 0, |name| {
