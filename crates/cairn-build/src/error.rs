@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use cairn_base::system_error;
 
@@ -58,6 +58,15 @@ pub enum Error {
         /// The error of the call.
         source: cairn_vfs::Error,
     },
+    /// A file without a name, which keeps what can be read only once, cannot be made or written.
+    #[error("{}: temporary files cannot be kept there: {}: {}", directory.display(),
+        system_error::words(.source), elsewhere(.directory))]
+    Scratch {
+        /// Where it would be.
+        directory: PathBuf,
+        /// The error of the call.
+        source: io::Error,
+    },
     /// The tree does not fit in the size that was asked for.
     #[error("the sources do not fit in {size} bytes: {}", larger(*.need))]
     TooSmall {
@@ -75,6 +84,14 @@ fn larger(need: Option<u64>) -> String {
             format!("give --size {}K or more, or leave it out", need.div_ceil(1024))
         }
         None => "give a larger --size, or leave it out".into(),
+    }
+}
+
+/// What to do about a directory without room for temporary files.
+fn elsewhere(directory: &Path) -> &'static str {
+    match directory == std::env::temp_dir() {
+        true => "name another directory, with room, in TMPDIR",
+        false => "make room there, or name an image in another directory",
     }
 }
 

@@ -162,7 +162,7 @@ impl Unfinished {
     pub(crate) fn hidden() -> Result<Self> {
         let directory = std::env::temp_dir();
         let file = tempfile::Builder::new().prefix(".cairn.").tempfile_in(&directory);
-        let file = file.map_err(|error| Error::host(&directory, error))?;
+        let file = file.map_err(|source| Error::Scratch { directory, source })?;
         unfinished().push(file.path().to_owned());
         Ok(Self { path: file.path().to_owned(), file })
     }
@@ -174,6 +174,12 @@ impl Unfinished {
     /// written.
     pub(crate) fn create(path: &Path, overwrite: bool) -> Result<Self> {
         match fs::metadata(path) {
+            Ok(found) if found.is_dir() => {
+                return Err(Error::Usage(format!(
+                    "{}: is a directory: the image comes first, then its sources: give a new file",
+                    path.display()
+                )));
+            }
             Ok(found) if !found.is_file() => {
                 return Err(Error::Usage(format!(
                     "{}: is not a regular file: give a new file",

@@ -27,6 +27,9 @@ pub fn of_parse_error(error: &clap::Error, words: &[OsString]) -> Option<Failure
                 .find(|word| holds_volume(word))
                 .map(|at| failure(words, at));
         }
+        if command == "run" && holds_volume(OsStr::new(word)) {
+            return Some(before_command(OsStr::new(word)));
+        }
         return habits::of_surplus(words, word)
             .filter(|_| !word.starts_with('-'))
             .map(|instead| Failure::usage(format!("{command}: {instead}")));
@@ -44,10 +47,26 @@ pub fn of_parse_error(error: &clap::Error, words: &[OsString]) -> Option<Failure
 /// command's own failure.
 #[must_use]
 pub fn of_failure(failed: &Failure, command: &Command, words: &[OsString]) -> Option<Failure> {
-    let Command::OnVolume(command) = command else { return None };
     if !matches!(failed.status, Status::NoImage | Status::Corrupt) {
         return None;
     }
+    let command = match command {
+        Command::OnVolume(command) => command,
+        Command::Run(run) => {
+            let found = run.command.iter().find(|word| holds_volume(word));
+            return found.filter(|_| !holds_volume(&run.image.image)).map(|at| before_command(at));
+        }
+        Command::Sync(sync) => {
+            let [source] = sync.sources() else { return None };
+            let is_swapped = holds_volume(source) && !holds_volume(sync.image_name());
+            return is_swapped.then(|| {
+                let escaped = |word: &OsString| print::escaped(word.as_bytes());
+                let (image, source) = (escaped(source), escaped(sync.image_name()));
+                Failure::usage(format!("sync: the image comes last: cairn sync {source} {image}"))
+            });
+        }
+        _ => return None,
+    };
     let image = &command.command().image().image;
     let mut later = words.iter().skip_while(|word| *word != image).skip(1);
     // Each operand of df is an image.
@@ -61,6 +80,11 @@ fn failure(words: &[OsString], image: &OsStr) -> Failure {
     let command = words.get(1).map(|word| print::escaped(word.as_bytes())).unwrap_or_default();
     let image = print::escaped(image.as_bytes());
     Failure::usage(format!("{command}: the image comes first: cairn {command} {image} ..."))
+}
+
+fn before_command(image: &OsStr) -> Failure {
+    let image = print::escaped(image.as_bytes());
+    Failure::usage(format!("run: the image comes before the command: cairn run {image} -- ..."))
 }
 
 fn holds_volume(word: &OsStr) -> bool {

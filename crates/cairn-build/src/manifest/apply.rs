@@ -134,7 +134,7 @@ impl Apply<'_> {
                 let data: Vec<Range<u64>> =
                     Some(0..len).filter(|range| !range.is_empty()).into_iter().collect();
                 let kept = self.assembly.stores.keep(&mut bytes.as_slice(), len);
-                let (store, at) = kept.map_err(|error| crate::read::kept(&error))?;
+                let (store, at) = kept.map_err(crate::read::kept)?;
                 NewKind::Regular(RegularFile::stored(len, data, store, at))
             }
             New::Host(path) => {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use cairn_vfs::{FileKind, Timestamp};
 
-use super::reasons::{broken, kept};
+use super::reasons::{broken, not_kept};
 use super::stream::Stream;
 use crate::assembly::{Assembly, NewKind};
 use crate::error::{Error, Result};
@@ -214,8 +214,8 @@ impl Cpio<'_> {
         let size = u64::from(header.size);
         self.at = self.at.saturating_add(size);
         let kept_at = self.stream.keep(size, &mut self.assembly.stores);
-        let (store, at) =
-            kept_at.map_err(|error| Error::member(self.source, &self.last, kept(&error)))?;
+        let (store, at) = kept_at
+            .map_err(|error| not_kept(error, |why| Error::member(self.source, &self.last, why)))?;
         Ok(RegularFile::stored(size, vec![std::ops::Range { start: 0, end: size }], store, at))
     }
 }

@@ -178,7 +178,8 @@ fn archive(
         // The list of layers may be the last member, so such an archive is read twice.
         if begins && read_once {
             let kept = assembly.stores.keep_all(&mut stream);
-            let kept = kept.map_err(|error| Error::source(source, reasons::kept(&error)))?;
+            let kept =
+                kept.map_err(|error| reasons::not_kept(error, |why| Error::source(source, why)))?;
             return in_place(assembly, source, kept, platform);
         }
         return tar::read(assembly, source, stream, false);

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use crate::error::Error;
 use crate::store::KeepError;
 
 /// The words for a stream that cannot be read.
@@ -12,17 +13,18 @@ pub(crate) fn broken(error: &io::Error) -> String {
     }
 }
 
-/// Why contents could not be kept, for a member's error.
-pub(crate) fn kept(error: &KeepError) -> String {
+/// The error of contents that could not be kept. `of` makes one of the member, or of its archive.
+pub(crate) fn not_kept(error: KeepError, of: impl FnOnce(String) -> Error) -> Error {
     match error {
-        KeepError::Read(error) => broken(error),
-        KeepError::Write(directory, error) => {
-            format!("its contents cannot be kept in {}: {error}", directory.display())
-        }
-        KeepError::TooMuch(limit) => {
-            format!(
-                "the contents have more than the {limit} bytes of the image: give a larger --size"
-            )
-        }
+        KeepError::Read(error) => of(broken(&error)),
+        KeepError::Write(directory, error) => Error::Scratch { directory, source: error },
+        KeepError::TooMuch(limit) => of(format!(
+            "the contents have more than the {limit} bytes of the image: give a larger --size"
+        )),
     }
+}
+
+/// Why contents could not be kept, for an error that names more.
+pub(crate) fn kept(error: KeepError) -> String {
+    not_kept(error, Error::Usage).to_string()
 }

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::failure::{Failure, Outcome};
 use crate::output::with_stdout;
+use crate::usage::unit_forgotten;
 use crate::{json, print};
 
 /// Arguments of `resize`.
@@ -38,6 +39,9 @@ pub struct Args {
 }
 
 fn parse_wish(text: &str) -> Result<SizeWish, String> {
+    if let Some(why) = unit_forgotten(text, 4096) {
+        return Err(why);
+    }
     let (more, digits) = text.strip_prefix('+').map_or((false, text), |digits| (true, digits));
     let wish = if more { SizeWish::More } else { SizeWish::Bytes };
     match parse_size(digits).filter(|size| *size > 0) {

@@ -9,7 +9,7 @@ use cairn_vfs::Timestamp;
 use super::mkfs::parse_uuid;
 use crate::date;
 use crate::failure::{Failure, Outcome};
-use crate::usage::number;
+use crate::usage::{number, unit_forgotten};
 
 const MINUTE: u32 = 60;
 const DAY: u32 = 24 * 60 * MINUTE;
@@ -26,8 +26,8 @@ Example:
 Changes a volume that is not mounted; one that was not unmounted cleanly is recovered first. \
 Nothing is written if something asked for is not possible. Features that can be added: \
 has_journal, metadata_csum_seed, read-only, dir_index, large_dir, dir_nlink, ext_attr, extent, \
-huge_file, large_file; removed: has_journal, metadata_csum_seed, read-only. Others need a rewrite \
-of the volume.")]
+huge_file, large_file; removed: has_journal, metadata_csum_seed, read-only, orphan_file (which \
+also goes with the journal). Others need a rewrite of the volume.")]
 pub struct Args {
     /// Label: at most 16 bytes on ext4, 511 UTF-16 units on f2fs.
     #[arg(short = 'L', long)]
@@ -140,7 +140,10 @@ fn parse_journal(text: &str) -> Result<u64, String> {
         let whole = megabytes.parse::<u64>().ok().and_then(|size| size.checked_mul(1 << 20));
         return whole.or_else(|| cairn_base::options::parse_size(megabytes)).ok_or_else(wrong);
     }
-    cairn_base::options::parse_size(text).ok_or_else(wrong)
+    match unit_forgotten(text, 1 << 16) {
+        Some(why) => Err(why),
+        None => cairn_base::options::parse_size(text).ok_or_else(wrong),
+    }
 }
 
 /// Changes the volume.

@@ -1,6 +1,7 @@
 //! Frequent mistakes of new users. Each error message gives the right command.
 
 use cairn_base::options::OF_THE_MOUNT;
+use cairn_testkit::judge;
 
 use crate::support::{cairn, fails, in_dir, works};
 
@@ -128,6 +129,55 @@ fn a_size_that_does_not_do_is_answered_with_one_that_does() {
     let (status, _, said) = cairn(&["mkfs", "--size", "8000000T", &image]);
     assert!(status != 0 && said.contains(": raise `ulimit -f`"), "{status}: {said}");
     assert!(!std::path::Path::new(&image).exists());
+}
+
+/// A unit that was forgotten, operands the other way round, a directory for temporary files that is
+/// not there.
+#[test]
+fn the_first_tries_at_building_are_answered() {
+    let (dir, image) = in_dir("disk.img");
+    let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    std::fs::create_dir(at("tree")).unwrap();
+    std::fs::write(at("tree/file"), "text").unwrap();
+    let (tree, new) = (format!("{}/", at("tree")), at("new.img"));
+    works(&["build", "--free", "16M", &image, &tree]);
+    let tar = at("tree.tar");
+    works(&["export", &image, "-o", &tar]);
+    for (words, wanted) in [
+        (
+            &["build", "--size", "100", &new, &tree][..],
+            "100 bytes are too few: add a unit, as in 100M",
+        ),
+        (&["build", "--free", "20", &new, &tree], "add a unit, as in 20M or 20%"),
+        (&["resize", &image, "100"], "add a unit, as in 100M"),
+        (&["resize", &image, "+100"], "add a unit, as in +100M"),
+        (&["tune", "-J", "64", &image], "add a unit, as in 64M"),
+        (&["resize", "1G", &image], &format!("the image comes first: cairn resize {image} ...")),
+        (&["build", &tree, &new], &format!("the image comes first: cairn build {new} {tree}")),
+        (&["build", &tree, &tar], "is a directory: the image comes first, then its sources"),
+        (&["build", &tar, &new], &format!("the image comes first: cairn build {new} {tar}")),
+        (&["sync", &image, &tree], &format!("the image comes last: cairn sync {tree} {image}")),
+        (&["sync", &image, &tar], &format!("the image comes last: cairn sync {tar} {image}")),
+        (&["run", "sh", &image], &format!("comes before the command: cairn run {image} -- ...")),
+        (&["run", "sh", "--", &image], &format!("comes before the command: cairn run {image} --")),
+    ] {
+        let said = fails(words, 2);
+        assert!(said.contains(wanted), "{words:?}: {said}");
+    }
+    assert!(!std::path::Path::new(&new).exists());
+    judge::run("gzip", ["-k", &tar]);
+    let packed = format!("{tar}.gz");
+    for words in
+        [&["build", "-", &tree][..], &["sync", &packed, &image], &["diff", &packed, &image]]
+    {
+        let mut command = assert_cmd::Command::cargo_bin("cairn").unwrap();
+        let output = command.args(words).env("TMPDIR", at("none")).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        let wanted = "/none: temporary files cannot be kept there: no such file or directory: name \
+                      another directory, with room, in TMPDIR\n";
+        assert!(said.ends_with(wanted) && said.lines().count() == 1, "{words:?}: {said}");
+        assert_eq!(output.status.code(), Some(if words[0] == "diff" { 2 } else { 1 }));
+    }
 }
 
 #[test]

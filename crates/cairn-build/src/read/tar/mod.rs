@@ -13,7 +13,7 @@ use cairn_vfs::Timestamp;
 
 use self::header::{BLOCK, Decoded, Header};
 use self::pax::{Extensions, HEADER_MAX, RANGES_MAX};
-use super::reasons::{broken, kept};
+use super::reasons::{broken, not_kept};
 use super::stream::Stream;
 use crate::assembly::{Assembly, NamedList, NewKind};
 use crate::error::{Error, Result};
@@ -324,7 +324,7 @@ impl Tar<'_> {
         let place = self
             .stream
             .keep(stored, stores)
-            .map_err(|error| Error::member(self.source, &self.last, kept(&error)));
+            .map_err(|error| not_kept(error, |why| Error::member(self.source, &self.last, why)));
         let (store, at) = place?;
         self.pad(stored)?;
         Ok(Some(RegularFile::stored(real, data, store, at)))

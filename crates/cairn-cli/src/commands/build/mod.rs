@@ -5,11 +5,11 @@ mod parts;
 use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use cairn::Format;
 use cairn::partition::TableKind;
+use cairn::{Format, ImageSpec};
 use cairn_base::options::parse_size as bytes;
 use cairn_build::{
     DiskOptions, Error, Free, IdRange, Options, PathTest, Rules, Shape, Size, Source,
@@ -25,7 +25,7 @@ use crate::output;
 use crate::pattern::Pattern;
 use crate::session::{now, source_date_epoch};
 use crate::signals::remove_unfinished;
-use crate::usage::number;
+use crate::usage::{number, unit_forgotten};
 use parts::{DiskId, Part};
 
 /// Arguments of `build`.
@@ -181,6 +181,11 @@ impl Args {
     }
 }
 
+/// No volume is smaller.
+const LEAST_SIZE: u64 = 64 << 10;
+/// Less free space than this is none.
+const BLOCK: u64 = 4096;
+
 fn parse_format(name: &str) -> Result<Format, String> {
     Format::from_name(name).ok_or_else(|| "the types are: ext4, f2fs".into())
 }
@@ -194,6 +199,9 @@ fn parse_table(name: &str) -> Result<TableKind, String> {
 }
 
 fn parse_size(text: &str) -> Result<Size, String> {
+    if let Some(why) = unit_forgotten(text, LEAST_SIZE) {
+        return Err(why);
+    }
     match text {
         "auto" => Ok(Size::Auto),
         "min" => Ok(Size::Min),
@@ -205,6 +213,11 @@ fn parse_size(text: &str) -> Result<Size, String> {
 }
 
 fn parse_free(text: &str) -> Result<Free, String> {
+    if text != "0"
+        && let Some(why) = unit_forgotten(text, BLOCK)
+    {
+        return Err(format!("{why} or {text}%"));
+    }
     let wrong = || "give bytes such as 64M, or a percentage up to 95 such as 20%".to_owned();
     match text.strip_suffix('%') {
         Some(percent) => {
@@ -258,6 +271,19 @@ pub(super) fn path_test(pattern: &OsString) -> PathTest {
     Rc::new(move |path, is_directory| fits(is_directory) && pattern.matches(path))
 }
 
+/// Operands as in `cairn build rootfs/ root.img` would have a source replaced by an image.
+fn check_order(out: &Path, sources: &[OsString]) -> Outcome {
+    let [image] = sources else { return Ok(()) };
+    let (source, is_new) = (out.display(), !Path::new(image).exists() && image != "-");
+    if !out.exists() || !is_new || ImageSpec::parse(image).is_ok_and(|of| of.path.exists()) {
+        return Ok(());
+    }
+    let image = image.display();
+    Err(Failure::usage(format!(
+        "{image}: no such source: the image comes first: cairn build {image} {source}"
+    )))
+}
+
 /// Builds the image.
 ///
 /// # Errors
@@ -279,6 +305,7 @@ pub fn run(args: &Args) -> Outcome {
     }
     let (out, sources) = args.operands()?;
     output::refuse_terminal(&out)?;
+    check_order(&out, &sources)?;
     let epoch = source_date_epoch()?.map(|seconds| Timestamp { seconds, nanoseconds: 0 });
     let latest = args.mtime.or(epoch);
     let owner = args.owner.unwrap_or(Owner { uid: None, gid: None });

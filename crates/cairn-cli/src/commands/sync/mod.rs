@@ -77,6 +77,18 @@ pub struct Args {
 }
 
 impl Args {
+    /// The sources as they were named.
+    #[must_use]
+    pub fn sources(&self) -> &[OsString] {
+        &self.sources
+    }
+
+    /// The image as it was named.
+    #[must_use]
+    pub fn image_name(&self) -> &OsString {
+        &self.image
+    }
+
     fn image(&self) -> ImageArg {
         ImageArg { image: self.image.clone(), devices: self.devices.clone() }
     }
