@@ -10,6 +10,7 @@
 pub mod allocations;
 mod bounds;
 pub mod buffer;
+pub mod descriptors;
 pub mod device;
 pub mod error;
 pub mod file;
@@ -20,6 +21,7 @@ pub mod memory;
 mod pages;
 pub mod reserve;
 pub mod tagged;
+pub mod typing;
 pub mod uring;
 pub mod wrap;
 pub mod zoned;

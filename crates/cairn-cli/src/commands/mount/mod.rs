@@ -123,7 +123,8 @@ pub fn run(args: &Args) -> Outcome {
     if args.foreground {
         let told = if args.announce { Told::Starter } else { Told::Nobody };
         let (asked, mountpoint) = (open_options(&options), &*mountpoint);
-        serve(&Serving { image: &image, mountpoint, options: &options, asked, told })
+        let before_mount = &|| Ok(());
+        serve(&Serving { image: &image, mountpoint, options: &options, asked, told, before_mount })
     } else {
         words.retain(|word| !word.starts_with("device="));
         daemon::start(&image, &options.devices, &mountpoint, &words.join(","))?;

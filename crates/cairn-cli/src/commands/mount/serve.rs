@@ -46,6 +46,8 @@ pub struct Serving<'a> {
     pub asked: OpenOptions,
     /// Who is told.
     pub told: Told,
+    /// Called when the volume is open.
+    pub before_mount: &'a dyn Fn() -> Outcome,
 }
 
 /// Mounts and serves; returns when the mount is gone and everything is on the disk.
@@ -53,7 +55,7 @@ pub struct Serving<'a> {
 /// # Errors
 /// The image cannot be opened, the mount fails, or the volume cannot be brought to the disk.
 pub fn serve(serving: &Serving<'_>) -> Outcome {
-    let Serving { image, mountpoint, options, asked, told } = serving;
+    let Serving { image, mountpoint, options, asked, told, before_mount } = serving;
     if *told == Told::Starter {
         daemon::leave_session();
     }
@@ -78,7 +80,8 @@ pub fn serve(serving: &Serving<'_>) -> Outcome {
         ..options.fuse.clone()
     };
     say_what_begins(&fuse, mountpoint, &volume, &options.volume);
-    let served = mount_and_run(volume.filesystem(), mountpoint, &fuse, *told);
+    let served =
+        before_mount().and_then(|()| mount_and_run(volume.filesystem(), mountpoint, &fuse, *told));
     tracing::info!("{image}: no longer mounted");
     let closed = volume.filesystem().unmount();
     tracing::info!("{image}: closed");

@@ -8,6 +8,7 @@ use rustix::io::Errno;
 
 use crate::failure::{Failure, Outcome, Status};
 use crate::session::ImageArg;
+use crate::usage::number;
 
 /// Arguments of `run`.
 #[derive(Clone, Debug, clap::Args)]
@@ -37,6 +38,9 @@ pub struct Args {
     /// be repeated.
     #[arg(long, value_name = "SRC:DST", value_parser = parse_bind)]
     pub bind: Vec<Bind>,
+    /// Leave this many descriptors from 3 on open for the command. All others are closed.
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = number(0..=1000_u32, 1))]
+    pub preserve_fds: u32,
     /// As root: trust the command with root's power over this host.
     #[arg(long)]
     pub host_root: bool,
@@ -147,8 +151,6 @@ impl Args {
 pub struct Inside {
     /// The process that `run` is.
     pub starter: u32,
-    /// Where the volume is mounted.
-    pub place: PathBuf,
     /// Those of `run`.
     #[command(flatten)]
     pub args: Args,

@@ -1,12 +1,12 @@
 //! `/dev` of a run: a few device files of the host, terminals, shared memory.
 
 use std::io;
-use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use rustix::mount::MountAttrFlags;
 
-use super::mounts::{HARMLESS, Placed, Point, Unplaced, fresh, of_host};
+use super::mounts::{HARMLESS, Unplaced, fresh, of_host};
+use super::places::{Placed, Point, make_link};
 
 /// Device files that a program may expect everywhere, and that give away nothing.
 const FILES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
@@ -57,6 +57,6 @@ impl DeviceFiles {
         }
         placed.place(&self.terminals, Path::new("/dev/pts"), Point::Directory)?;
         placed.place(&self.memory, Path::new("/dev/shm"), Point::Directory)?;
-        LINKS.into_iter().try_for_each(|(target, name)| symlink(target, name))
+        LINKS.into_iter().try_for_each(|(target, name)| make_link(target, Path::new(name)))
     }
 }

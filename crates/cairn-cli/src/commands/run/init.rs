@@ -3,22 +3,25 @@
 
 use std::fs;
 use std::io::{self, ErrorKind};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{self, Command};
 
 use cairn_base::system_error;
-use nix::sched::{CloneFlags, unshare};
+use cairn_block::typing;
+use nix::sched::{CloneFlags, setns, unshare};
 use rustix::mount::{MountAttrFlags, MountPropagationFlags, mount_change};
-use rustix::process::{Pid, Signal, WaitOptions, kill_process_group, wait};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, kill_process_group, wait};
 use rustix::thread::{CapabilitySet, remove_capability_from_bounding_set};
 
 use super::arguments::{Args, Inside};
 use super::device_files::DeviceFiles;
-use super::mounts::{
-    HARMLESS, Placed, Point, Unplaced, change_root, fresh, make_read_only, of_host,
-};
-use super::supervise::{Event, Supervisor, status_of};
-use super::terminal::Borrowed;
+use super::host::VOLUME;
+use super::link::ToStarter;
+use super::mounts::{HARMLESS, Unplaced, change_root, fresh, make_read_only, of_host};
+use super::places::{Placed, Point};
+use super::supervise::{Event, PassOn, Supervisor, status_of};
+use super::terminal;
 use crate::failure::{Failure, Outcome, Status};
 use crate::output;
 
@@ -29,21 +32,40 @@ const RESOLVERS: &str = "/etc/resolv.conf";
 ///
 /// # Errors
 /// The root directory cannot be made.
-pub(super) fn run(Inside { place, args, .. }: &Inside, takes_terminal: bool) -> Outcome {
+pub(super) fn run(Inside { args, .. }: &Inside, takes_terminal: bool) -> Outcome {
     let mut supervisor = Supervisor::start()
         .map_err(|error| Failure::start("signals cannot be handled", &error, "run again"))?;
-    let mut terminal = match takes_terminal.then(Borrowed::take).transpose() {
-        Ok(terminal) => terminal,
-        Err(error) => return Err(Failure::start("no terminal", &error, "run again")),
-    };
+    let link = ToStarter::take()
+        .map_err(|error| Failure::start("the starter has ended", &error, "run again"))?;
+    if takes_terminal {
+        terminal::take().map_err(|error| Failure::start("no terminal", &error, "run again"))?;
+    }
     let parts = Parts::take(args)?;
-    change_root(place)?;
+    enter_volume(&link.namespace)?;
     let mut placed = Placed::default();
     let started = parts.place(args, &mut placed);
-    let ended = started.and_then(|()| command(&args.command, &mut supervisor, &mut terminal));
+    let ended = started.and_then(|()| command(&args.command, &mut supervisor, link));
     end_all();
     placed.remove();
     process::exit(ended?);
+}
+
+/// Makes the volume the root directory, in a mount namespace of this process.
+fn enter_volume(namespace: &OwnedFd) -> Outcome {
+    let entered = setns(namespace, CloneFlags::CLONE_NEWNS)
+        .and_then(|()| unshare(CloneFlags::CLONE_NEWNS))
+        .map_err(io::Error::from)
+        .and_then(|()| keep_apart())
+        .and_then(|()| change_root(Path::new(VOLUME)));
+    entered.map_err(|error| {
+        let advice = "the root directory of this system must be a mount, not an initramfs";
+        Failure::start("the root directory cannot be changed", &error, advice)
+    })
+}
+
+/// What is mounted elsewhere has no effect here, and the other way round.
+fn keep_apart() -> io::Result<()> {
+    Ok(mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?)
 }
 
 /// What comes from the host.
@@ -61,9 +83,6 @@ impl Parts {
         let failed = |what: &str, error: &io::Error| {
             Failure::start(what, error, "Linux 5.2 or newer is needed; see what `dmesg` says")
         };
-        unshare(CloneFlags::CLONE_NEWNS).map_err(|error| failed("no mounts", &error.into()))?;
-        let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
-        mount_change("/", private).map_err(|error| failed("no mounts", &error.into()))?;
         // In a container that hides a part of /proc, only that one can be had.
         let processes = fresh("proc", &[], HARMLESS | MountAttrFlags::MOUNT_ATTR_NOEXEC)
             .or_else(|_| of_host(Path::new("/proc")));
@@ -88,44 +107,40 @@ impl Parts {
 
     /// Places everything. Only what was asked for must have its place.
     fn place(&self, args: &Args, placed: &mut Placed) -> Outcome {
+        let image = args.image.image.display();
         let warn = |path: &str, done: io::Result<()>| {
             if let Err(error) = done {
-                let image = args.image.image.display();
                 let why = system_error::words(&error);
                 output::complain(format_args!("{image}: warning: {path} is not there: {why}"));
             }
         };
         let directory = Point::Directory;
-        warn("/proc", placed.place(&self.processes, Path::new("/proc"), directory));
+        let protect = |path: &Path| make_read_only(path, &self.processes);
+        warn("/proc", placed.place(&self.processes, Path::new("/proc"), directory).map(drop));
         warn("/dev", self.devices.place(placed));
         if let Some(system) = &self.system {
-            let at = Path::new("/sys");
-            let done = placed.place(system, at, directory);
-            if done.is_ok() {
-                // Some of the host's mounts cannot be changed; most of /sys is root's anyway.
-                let _ = make_read_only(at);
-            }
-            warn("/sys", done);
+            let done = placed.place(system, Path::new("/sys"), directory);
+            // Some of the host's mounts cannot be changed; most of /sys is root's anyway.
+            warn("/sys", done.map(|at| drop(protect(&at))));
         }
-        warn("/tmp", placed.place(&self.temporary, Path::new("/tmp"), directory));
+        warn("/tmp", placed.place(&self.temporary, Path::new("/tmp"), directory).map(drop));
         if let Some(resolvers) = &self.resolvers {
-            let at = Path::new(RESOLVERS);
-            let done = placed.place(resolvers, at, Point::File);
-            warn(RESOLVERS, done.and_then(|()| make_read_only(&fs::canonicalize(at)?)));
+            let done = placed.place(resolvers, Path::new(RESOLVERS), Point::File);
+            warn(RESOLVERS, done.and_then(|at| protect(&at)));
         }
         for (bind, (mount, point)) in args.bind.iter().zip(&self.binds) {
             let bound = placed.place(mount, &bind.target, *point);
-            let bound = bound.and_then(|()| match bind.read_only {
-                true => make_read_only(&fs::canonicalize(&bind.target)?),
+            let bound = bound.and_then(|at| match bind.read_only {
+                true => protect(&at),
                 false => Ok(()),
             });
             bound.map_err(|error| {
-                let (image, target) = (args.image.image.display(), bind.target.display());
-                let what = format!("{image}: {target}: nothing can be shown there");
+                let what =
+                    format!("{image}: {}: nothing can be shown there", bind.target.display());
                 Failure::start(&what, &error, "give another path of the image")
             })?;
         }
-        Ok(())
+        keep_apart().map_err(|error| Failure::start("no mounts", &error, "see what `dmesg` says"))
     }
 }
 
@@ -133,28 +148,40 @@ impl Parts {
 fn command(
     words: &[std::ffi::OsString],
     supervisor: &mut Supervisor,
-    terminal: &mut Option<Borrowed>,
+    mut link: ToStarter,
 ) -> Outcome<i32> {
     let [program, arguments @ ..] = words else {
         return Err(Failure::usage("no command is named: give one after --"));
     };
+    if let Err(error) = typing::refuse() {
+        let why = system_error::words(&error);
+        output::complain(format_args!("note: the command could type at your terminal: {why}"));
+    }
     // With it, the command could make writable what it may only read: the kernel lets who owns the
     // namespace of a mount change its flags.
     remove_capability_from_bounding_set(CapabilitySet::SYS_ADMIN).map_err(|error| {
         Failure::start("a capability cannot be dropped", &error.into(), "see what `dmesg` says")
     })?;
     let mut command = Command::new(program);
-    if let Some(input) = terminal.as_mut().and_then(|terminal| terminal.input.take()) {
-        command.stdin(input);
+    command.args(arguments).stdin(link.input.try_clone().map_err(no_input)?);
+    link.tell_begin();
+    // Keys that end a program end this one, until there is another.
+    if let Some(signal) = supervisor.from_terminal(None) {
+        return Ok(128 + signal.as_raw());
     }
-    match command.args(arguments).spawn() {
+    match command.spawn() {
         Ok(child) => {
+            let child = Pid::from_child(&child);
+            if let Some(signal) = supervisor.from_terminal(Some(child)) {
+                // It may have come before the command was there. It may also have ended.
+                let _ = kill_process(child, signal);
+            }
             let mut event = |event| {
-                if let (Event::Stopped, Some(terminal)) = (event, terminal.as_mut()) {
-                    terminal.tell_stop();
+                if event == Event::Stopped {
+                    link.tell_stop();
                 }
             };
-            let status = supervisor.wait(Pid::from_child(&child), true, &mut event)?;
+            let status = supervisor.wait(child, PassOn::Sent, &mut event)?;
             Ok(status_of(status))
         }
         Err(error) => {
@@ -176,6 +203,10 @@ fn command(
             Ok(status)
         }
     }
+}
+
+fn no_input(error: io::Error) -> Failure {
+    Failure::start("the standard input cannot be had", &error, "run again")
 }
 
 /// Ends all processes that the command has left, and waits for them: they must not use what is

@@ -4,29 +4,37 @@
 //! - The *starter* is what the user called. It enters a user and a mount namespace, starts the
 //!   others, passes signals on and waits.
 //! - The *mapper* stays outside and gives the namespace its ids.
-//! - The *server* opens the volume and mounts it in the namespace.
-//! - The *init* is process 1 of a namespace of its own, in which the volume is the root. It starts
-//!   the command and reaps what the command leaves. When it ends, the kernel ends all its children.
+//! - The *server* opens the volume, and mounts it in a mount namespace of its own.
+//! - The *init* is process 1 of a namespace of its own. It takes what the command shall see of the
+//!   host, goes to a copy of the server's mount namespace, makes the volume the root, starts the
+//!   command and reaps what the command leaves. When it ends, the kernel ends all its children.
+//!
+//! When the command begins, none of them keeps mounts of the host in use ([`host`]).
 //!
 //! If the starter is killed, the kernel kills the init and tells the server to end: it closes the
-//! volume. Nothing is left on the host, because all mounts are in the namespace.
+//! volume. Nothing is left on the host, because all mounts are in the namespaces.
 
 mod arguments;
 mod device_files;
+mod host;
 mod ids;
 mod init;
+mod link;
 mod mounts;
+mod places;
 pub mod stage;
 mod starting;
 mod supervise;
 mod terminal;
 
+use std::fs::File;
 use std::io::Read;
+use std::ops::Range;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
 use std::process::{self, Child, Stdio};
 
 use cairn_base::system_error;
+use cairn_block::descriptors;
 use nix::sched::{CloneFlags, unshare};
 use rustix::io::Errno;
 use rustix::mount::{MountPropagationFlags, mount_change};
@@ -35,12 +43,11 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::commands::mount::daemon::READY;
 use crate::failure::{Failure, Outcome, Status};
 pub use arguments::{Args, Bind};
+use host::leave_host;
+use link::{Begun, ToInit};
 use starting::stage;
-use supervise::{Event, Supervisor, status_of};
+use supervise::{Event, PassOn, Supervisor, status_of};
 use terminal::{Job, Terminal};
-
-/// Where the volume can be mounted until it is the root. Nothing that is needed lies below these.
-const PLACES: [&str; 6] = ["/dev/pts", "/dev/mqueue", "/mnt", "/media", "/srv", "/opt"];
 
 /// What programs of root find.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -59,16 +66,17 @@ const FOREIGN: [&str; 6] = [
 /// # Errors
 /// The command could not be started, or the volume could not be closed.
 pub fn run(args: &Args) -> Outcome {
+    keep_descriptors(args.preserve_fds)?;
     let args = &args.settled()?;
     args.check_modes()?;
-    let place = place(args)?;
     enter_namespaces(args.host_root)?;
-    let server = start_server(args, &place)?;
+    let server = start_server(args)?;
     // Until now a signal ends this process, and the server with it.
     let mut supervisor = Supervisor::start()
         .map_err(|error| Failure::start("signals cannot be handled", &error, "run again"))?;
     let server_pid = Pid::from_child(&server);
-    let ended = start_init(args, &place).and_then(|init| {
+    let ended = start_init(args, &server).and_then(|(init, link)| {
+        let early = begin(&mut supervisor, &init, &link);
         let mut server_died = false;
         let mut event = |event| match (event, &init) {
             (Event::Other(pid), _) if pid == server_pid => {
@@ -79,11 +87,15 @@ pub fn run(args: &Args) -> Outcome {
             (Event::Woken, Init::Job(job)) => job.follow(),
             _ => {}
         };
-        let status = supervisor.wait(init.pid(), true, &mut event)?;
-        let status = status_of(status);
-        if let Init::Job(job) = &init {
-            job.pass_back(status);
-        }
+        let status = supervisor.wait(init.pid(), init.passes_on(), &mut event)?;
+        let status = match (early, status_of(status), &init) {
+            (Some(signal), _, _) => 128 + signal.as_raw(),
+            (None, status, Init::Job(job)) => {
+                job.pass_back(status);
+                status
+            }
+            (None, status, Init::Plain(_)) => status,
+        };
         Ok((status, server_died))
     });
     let server_died = matches!(ended, Ok((_, true)));
@@ -95,17 +107,47 @@ pub fn run(args: &Args) -> Outcome {
     }
 }
 
-fn place(args: &Args) -> Outcome<PathBuf> {
-    let image = args.image.spec()?.path;
-    let needed = |place: &Path| {
-        let mut sources = args.bind.iter().map(|bind| &bind.source);
-        image.starts_with(place) || sources.any(|source| source.starts_with(place))
-    };
-    let mut places = PLACES.iter().map(PathBuf::from);
-    places.find(|place| place.is_dir() && !needed(place)).ok_or_else(|| {
-        let places = PLACES.join(", ");
-        Failure::new(Status::Failed, format!("no place to mount the volume: make one of {places}"))
-    })
+/// No program that is started gets descriptors of the caller, until [`start_init`] gives `count` of
+/// them to the command. Called before this process opens files, which could have their numbers.
+fn keep_descriptors(count: u32) -> Outcome {
+    let kept = numbers(count);
+    let last = kept.end - 1;
+    descriptors::inherit(kept).map_err(|_| {
+        Failure::usage(format!(
+            "--preserve-fds {count}: not all descriptors from 3 to {last} are open: open them, as \
+             in 3<FILE, or give fewer"
+        ))
+    })?;
+    descriptors::close_on_exec_from(3)
+        .map_err(|error| Failure::start("descriptors cannot be closed", &error, "mount /proc"))
+}
+
+/// So many descriptors behind those that all programs have.
+fn numbers(count: u32) -> Range<i32> {
+    3..i32::try_from(count).unwrap_or(i32::MAX).saturating_add(3)
+}
+
+/// Waits until the init begins the command, and leaves the host, which nobody needs then. Keys that
+/// end a program end the init until then: the command has no use for them. Returns their signal.
+fn begin(supervisor: &mut Supervisor, init: &Init, link: &ToInit) -> Option<Signal> {
+    loop {
+        let begun = link.begun();
+        if let Some(signal) = supervisor.from_terminal(Some(init.pid())) {
+            let _ = kill_process(init.pid(), Signal::KILL);
+            return Some(signal);
+        }
+        match begun {
+            Begun::Yes => break,
+            Begun::NotYet => {}
+            Begun::Never => return None,
+        }
+    }
+    if let Err(error) = leave_host() {
+        // Nothing depends on it, but what the host unmounts.
+        let why = system_error::words(&error);
+        tracing::debug!("mounts of the host stay in use until the end: {why}");
+    }
+    None
 }
 
 /// What helps where users may not have namespaces.
@@ -135,9 +177,9 @@ fn enter_namespaces(host_root: bool) -> Outcome {
 }
 
 /// Starts the server, and waits until the volume is mounted.
-fn start_server(args: &Args, place: &Path) -> Outcome<Child> {
+fn start_server(args: &Args) -> Outcome<Child> {
     let mut command = stage("serve");
-    command.arg(process::id().to_string()).arg(place).args(args.words());
+    command.arg(process::id().to_string()).args(args.words()).current_dir("/");
     // Not in the terminal's group, whose Ctrl-C is for the command.
     command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped());
     let failed = |error| Failure::start("starting the server", &error, "mount /proc");
@@ -175,28 +217,39 @@ impl Init {
             Self::Job(job) => job.init(),
         }
     }
+
+    /// Keys that reach this process's group reach the init by themselves, if it is in that group.
+    fn passes_on(&self) -> PassOn {
+        match self {
+            Self::Plain(_) => PassOn::Sent,
+            Self::Job(_) => PassOn::All,
+        }
+    }
 }
 
 /// Starts the init in a namespace of processes.
-fn start_init(args: &Args, place: &Path) -> Outcome<Init> {
+fn start_init(args: &Args, server: &Child) -> Outcome<(Init, ToInit)> {
     let failed = |error| Failure::start("starting the command", &error, "mount /proc");
-    let terminal = Terminal::of_caller().map_err(failed)?;
+    let namespace = File::open(format!("/proc/{}/ns/mnt", server.id())).map_err(failed)?;
+    let (link, theirs) = ToInit::new(&namespace).map_err(failed)?;
+    let terminal = Terminal::of_caller();
     unshare(CloneFlags::CLONE_NEWPID).map_err(|error| {
         let advice = "a kernel with namespaces of processes (CONFIG_PID_NS) is needed";
         Failure::start("no namespace of processes", &error.into(), advice)
     })?;
     let mut command = stage("init");
-    command.args(terminal.as_ref().map(|_| "--terminal"));
-    command.arg(process::id().to_string()).arg(place).args(args.words());
+    command.args(terminal.as_ref().map(|_| "--terminal")).stdin(theirs);
+    command.arg(process::id().to_string()).args(args.words());
     command.env("PATH", PATH).envs([("HOME", "/root"), ("USER", "root"), ("LOGNAME", "root")]);
     for name in FOREIGN {
         command.env_remove(name);
     }
+    descriptors::inherit(numbers(args.preserve_fds)).map_err(failed)?;
     let started = match terminal {
-        Some(terminal) => terminal.start(&mut command).map(Init::Job),
+        Some(terminal) => terminal.start(&mut command, &link).map(Init::Job),
         None => command.spawn().map(|init| Init::Plain(Pid::from_child(&init))),
     };
-    started.map_err(failed)
+    Ok((started.map_err(failed)?, link))
 }
 
 /// Asks the server to end, and waits until the volume is closed.
@@ -209,7 +262,7 @@ fn close(supervisor: &mut Supervisor, server: Pid) -> Outcome {
             return Err(Failure::new(Status::Failed, format!("the server cannot be ended: {why}")));
         }
     }
-    match status_of(supervisor.wait(server, false, &mut |_| {})?) {
+    match status_of(supervisor.wait(server, PassOn::Nothing, &mut |_| {})?) {
         0 => Ok(()),
         // It has said why.
         status => Err(Failure::told(status)),

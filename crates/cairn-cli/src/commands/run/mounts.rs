@@ -1,23 +1,20 @@
 //! Mounts of the namespace, and the change of the root directory.
 //!
 //! Everything of the host is taken before the root changes, as mounts without a place. They get
-//! their places afterwards: then a symbolic link of the image leads to the image.
+//! their places afterwards ([`super::places`]).
 
-use std::fs;
+use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, StatVfsMountFlags, statvfs};
-use rustix::io::Errno;
+use rustix::fs::{CWD, Mode, OFlags, StatVfsMountFlags, openat, statvfs};
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MoveMountFlags, OpenTreeFlags,
     UnmountFlags, fsconfig_create, fsconfig_set_string, fsmount, fsopen, mount_remount, move_mount,
     open_tree, unmount,
 };
 use rustix::process::{chdir, pivot_root};
-
-use crate::failure::{Failure, Outcome};
 
 /// A mount that has no place yet.
 pub(super) struct Unplaced(OwnedFd);
@@ -54,99 +51,44 @@ pub(super) fn of_host(path: &Path) -> io::Result<Unplaced> {
     Ok(Unplaced(open_tree(CWD, path, flags)?))
 }
 
-/// Makes the volume that is mounted there the root directory.
+impl AsFd for Unplaced {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl Unplaced {
+    /// Places it where a path of this process leads.
+    ///
+    /// # Errors
+    /// The kernel refuses it.
+    pub(super) fn place_at(&self, path: &Path) -> io::Result<()> {
+        Ok(move_mount(&self.0, "", CWD, path, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?)
+    }
+}
+
+/// Makes what is mounted there the root directory, and lets the old one go.
 ///
 /// # Errors
 /// The kernel refuses it.
-pub(super) fn change_root(place: &Path) -> Outcome {
-    let changed = chdir(place)
-        .and_then(|()| pivot_root(".", "."))
-        // The old root is now over the new one.
-        .and_then(|()| unmount(".", UnmountFlags::DETACH))
-        .and_then(|()| chdir("/"));
-    changed.map_err(|error| {
-        let advice = "the root directory of this system must be a mount, not an initramfs";
-        Failure::start("the root directory cannot be changed", &error.into(), advice)
-    })
+pub(super) fn change_root(place: &Path) -> io::Result<()> {
+    chdir(place)?;
+    pivot_root(".", ".")?;
+    // The old root is now over the new one.
+    unmount(".", UnmountFlags::DETACH)?;
+    Ok(chdir("/")?)
 }
 
-/// What was placed in the root directory.
-#[derive(Default)]
-pub(super) struct Placed {
-    /// The mounts, in order.
-    points: Vec<PathBuf>,
-    /// Files and directories that were made for them.
-    made: Vec<PathBuf>,
-}
-
-/// What a mount needs at its place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Point {
-    /// A directory.
-    Directory,
-    /// A file of another kind.
-    File,
-}
-
-impl Placed {
-    /// Places a mount. What is missing for it is made.
-    ///
-    /// # Errors
-    /// It cannot be made, something else is there, or the kernel refuses the mount.
-    pub(super) fn place(&mut self, mount: &Unplaced, at: &Path, point: Point) -> io::Result<()> {
-        self.make(at, point)?;
-        // Symbolic links lead to where they lead on the image.
-        let at = fs::canonicalize(at)?;
-        move_mount(&mount.0, "", CWD, &at, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
-        self.points.push(at);
-        Ok(())
-    }
-
-    fn make(&mut self, at: &Path, point: Point) -> io::Result<()> {
-        match (fs::metadata(at).map(|found| found.is_dir()), point) {
-            (Ok(true), Point::Directory) | (Ok(false), Point::File) => return Ok(()),
-            (Ok(true), Point::File) => return Err(Errno::ISDIR.into()),
-            (Ok(false), Point::Directory) => return Err(Errno::NOTDIR.into()),
-            (Err(_), _) => {}
-        }
-        let mut missing: Vec<&Path> =
-            at.ancestors().skip(1).take_while(|above| fs::metadata(above).is_err()).collect();
-        while let Some(directory) = missing.pop() {
-            fs::create_dir(directory)?;
-            self.made.push(directory.to_owned());
-        }
-        match point {
-            Point::Directory => fs::create_dir(at)?,
-            Point::File => fs::File::create_new(at).map(drop)?,
-        }
-        self.made.push(at.to_owned());
-        Ok(())
-    }
-
-    /// Takes all mounts away, and what was made for them.
-    pub(super) fn remove(self) {
-        for point in self.points.iter().rev() {
-            // What is not removed here ends with the namespace.
-            let _ = unmount(point, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW);
-        }
-        for made in self.made.iter().rev() {
-            // The command may have put something in.
-            let is_empty = fs::symlink_metadata(made).is_ok_and(|of| of.is_dir() || of.len() == 0);
-            let _ = match is_empty {
-                true => fs::remove_file(made).or_else(|_| fs::remove_dir(made)),
-                false => Ok(()),
-            };
-        }
-    }
-}
-
-/// Makes the mounts at and below a path read-only. The other flags stay, which the kernel demands
-/// of mounts that come from outside.
+/// Makes the mounts at and below a path without symbolic links read-only. The other flags stay,
+/// which the kernel demands of mounts that come from outside. `processes` is a `/proc`, placed or
+/// not: that of the image may be missing.
 ///
 /// # Errors
-/// One of them cannot be changed.
-pub(super) fn make_read_only(path: &Path) -> io::Result<()> {
-    let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+/// One of them cannot be changed, or the mount table cannot be read.
+pub(super) fn make_read_only(path: &Path, processes: &Unplaced) -> io::Result<()> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let table = openat(processes, "self/mountinfo", flags, Mode::empty())?;
+    let table = io::read_to_string(File::from(table))?;
     let below = points(&table).filter(|point| point.starts_with(path) && point != path);
     let all: Vec<PathBuf> = std::iter::once(path.to_owned()).chain(below).collect();
     let mut done = Ok(());

@@ -1,10 +1,14 @@
 //! `cairn run-stage`: the processes that `cairn run` starts of this program.
 
+use std::path::Path;
+
 use cairn::OpenOptions;
 use cairn_fuse::Owners;
+use nix::sched::{CloneFlags, unshare};
 use rustix::process::{Signal, set_parent_process_death_signal};
 
 use super::arguments::Inside;
+use super::host::{VOLUME, leave_host};
 use super::{ids, init};
 use crate::commands::mount::options::MountOptions;
 use crate::commands::mount::serve::{Serving, Told, serve};
@@ -37,7 +41,7 @@ pub enum Stage {
 /// Arguments of the init.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Init {
-    /// Take the terminal; the standard input is a channel to the starter.
+    /// Take the terminal.
     #[arg(long)]
     pub terminal: bool,
     /// Those of all.
@@ -77,7 +81,12 @@ fn end_with_starter(inside: &Inside, signal: Signal) -> Outcome {
     }
 }
 
-fn serve_volume(Inside { place, args, .. }: &Inside) -> Outcome {
+fn serve_volume(Inside { args, .. }: &Inside) -> Outcome {
+    let failed = |error: &std::io::Error| {
+        Failure::start("no mounts", error, "Linux 5.2 or newer is needed; see what `dmesg` says")
+    };
+    // As long as this process has one thread: the others are in the namespace, too.
+    unshare(CloneFlags::CLONE_NEWNS).map_err(|error| failed(&error.into()))?;
     let mut options = MountOptions::default();
     options.fuse.read_only = args.ro;
     options.fuse.owners = Owners::of_this_namespace()
@@ -89,5 +98,12 @@ fn serve_volume(Inside { place, args, .. }: &Inside) -> Outcome {
         ..OpenOptions::default()
     };
     let image = args.image.spec()?;
-    serve(&Serving { image: &image, mountpoint: place, options: &options, asked, told: Told::Run })
+    serve(&Serving {
+        image: &image,
+        mountpoint: Path::new(VOLUME),
+        options: &options,
+        asked,
+        told: Told::Run,
+        before_mount: &|| leave_host().map_err(|error| failed(&error)),
+    })
 }

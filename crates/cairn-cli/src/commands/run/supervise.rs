@@ -1,7 +1,7 @@
 //! [`Supervisor`]: waits for children, and passes signals on.
 //!
-//! Only signals that a process has sent are passed on. Those of a terminal (Ctrl-C) reach the
-//! command by themselves, because it is in the group that has the terminal.
+//! Signals that a process has sent are passed on. Those of a terminal (Ctrl-C) reach the command by
+//! themselves, if it is in the group of this process.
 
 use std::io;
 
@@ -18,6 +18,17 @@ use crate::signals::is_ignored;
 /// Signals that are passed on.
 const PASSED_ON: [Signal; 6] =
     [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM, Signal::USR1, Signal::USR2];
+
+/// Which signals are passed on to a child.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PassOn {
+    /// None.
+    Nothing,
+    /// Those that a process has sent.
+    Sent,
+    /// Those of a terminal, too: the child is in another group.
+    All,
+}
 
 /// What happens before a child ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,15 +57,27 @@ impl Supervisor {
         Ok(Self { signals: SignalsInfo::new(caught.chain([SIGCHLD]))? })
     }
 
-    /// Waits for a child, and reaps the others, and calls `event`. Signals are passed on to
-    /// the child, if wanted.
+    /// The signals that have come. Those that processes have sent go to the child, if there is one.
+    /// Returns the last one that came from a terminal.
+    pub(super) fn from_terminal(&mut self, child: Option<Pid>) -> Option<Signal> {
+        let mut last = None;
+        for origin in self.signals.pending() {
+            match known(&origin) {
+                Some(signal) if !is_sent(&origin) => last = Some(signal),
+                signal => pass_on(child, signal),
+            }
+        }
+        last
+    }
+
+    /// Waits for a child, and reaps the others, and calls `event`.
     ///
     /// # Errors
     /// The child is not this process's.
     pub(super) fn wait(
         &mut self,
         child: Pid,
-        passes_on: bool,
+        passes_on: PassOn,
         event: &mut dyn FnMut(Event),
     ) -> Outcome<WaitStatus> {
         loop {
@@ -76,15 +99,26 @@ impl Supervisor {
                     return Err(Failure::start("waiting for the command", &error.into(), advice));
                 }
             }
-            for origin in self.signals.wait().filter(|_| passes_on) {
-                let sent = PASSED_ON.into_iter().find(|signal| signal.as_raw() == origin.signal);
-                if let Some(signal) = sent.filter(|_| is_sent(&origin)) {
-                    // It may just have ended.
-                    let _ = kill_process(child, signal);
+            for origin in self.signals.wait() {
+                match passes_on {
+                    PassOn::Sent if !is_sent(&origin) => {}
+                    PassOn::Sent | PassOn::All => pass_on(Some(child), known(&origin)),
+                    PassOn::Nothing => {}
                 }
             }
             event(Event::Woken);
         }
+    }
+}
+
+fn known(origin: &Origin) -> Option<Signal> {
+    PASSED_ON.into_iter().find(|signal| signal.as_raw() == origin.signal)
+}
+
+fn pass_on(child: Option<Pid>, signal: Option<Signal>) {
+    if let (Some(child), Some(signal)) = (child, signal) {
+        // It may just have ended.
+        let _ = kill_process(child, signal);
     }
 }
 

@@ -7,29 +7,19 @@
 //! when that goes on (`fg`), so does the command.
 
 use std::fs::File;
-use std::io::{self, IoSlice, IoSliceMut, IsTerminal, Read, Write};
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::UnixStream;
+use std::io::{self, IsTerminal};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use cairn_base::thread::spawn;
 use nix::sys::signal::{self, SigSet};
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
-};
 use rustix::process::{
-    Pid, Signal, getpgrp, getpid, kill_current_process_group, kill_process, kill_process_group,
-    test_kill_process_group,
+    Pid, Signal, getpgrp, kill_current_process_group, kill_process_group, test_kill_process_group,
 };
 use rustix::termios::{tcgetpgrp, tcsetpgrp};
 
-/// What passes with the standard input, and when the command stops.
-const BYTE: [u8; 1] = [b'S'];
+use super::link::ToInit;
 
 fn controlling() -> io::Result<File> {
     File::options().read(true).write(true).open("/dev/tty")
@@ -47,49 +37,27 @@ fn lend(terminal: &File, group: Pid) -> io::Result<()> {
 }
 
 /// The starter's side, before the init is there.
-pub(super) struct Terminal {
-    file: File,
-    stopped: Arc<AtomicBool>,
-    /// Becomes the init's standard input.
-    theirs: OwnedFd,
-}
+pub(super) struct Terminal(File);
 
 impl Terminal {
     /// The terminal, if this process is in its foreground, reads it and writes to it. Otherwise
-    /// others of its group may need the terminal, as `less` behind a pipe does. Called before the
-    /// namespace of processes is made: afterwards no thread can be started.
-    ///
-    /// # Errors
-    /// The channel to the init cannot be made.
-    pub(super) fn of_caller() -> io::Result<Option<Self>> {
+    /// others of its group may need the terminal, as `less` behind a pipe does.
+    pub(super) fn of_caller() -> Option<Self> {
         if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
-            return Ok(None);
+            return None;
         }
-        let Ok(file) = controlling() else { return Ok(None) };
-        if !tcgetpgrp(&file).is_ok_and(|foreground| foreground == getpgrp()) {
-            return Ok(None);
-        }
-        let (mut ours, theirs) = UnixStream::pair()?;
-        send(&ours, &io::stdin())?;
-        let stopped = Arc::new(AtomicBool::new(false));
-        let seen = stopped.clone();
-        spawn("stops", move || {
-            while matches!(ours.read(&mut [0; 1]), Ok(1)) {
-                seen.store(true, Ordering::SeqCst);
-                // The supervisor wakes.
-                let _ = kill_process(getpid(), Signal::CHILD);
-            }
-        })?;
-        Ok(Some(Self { file, stopped, theirs: theirs.into() }))
+        let file = controlling().ok()?;
+        let ours = tcgetpgrp(&file).is_ok_and(|foreground| foreground == getpgrp());
+        ours.then_some(Self(file))
     }
 
     /// Starts the init, which takes the terminal.
     ///
     /// # Errors
     /// It cannot be started.
-    pub(super) fn start(self, command: &mut Command) -> io::Result<Job> {
-        let init = command.process_group(0).stdin(self.theirs).spawn()?;
-        Ok(Job { terminal: self.file, group: Pid::from_child(&init), stopped: self.stopped })
+    pub(super) fn start(self, command: &mut Command, link: &ToInit) -> io::Result<Job> {
+        let init = command.process_group(0).spawn()?;
+        Ok(Job { terminal: self.0, group: Pid::from_child(&init), stopped: link.stopped() })
     }
 }
 
@@ -153,49 +121,10 @@ impl Drop for Job {
     }
 }
 
-/// The init's side.
-pub(super) struct Borrowed {
-    channel: UnixStream,
-    /// The standard input of the command, once.
-    pub(super) input: Option<OwnedFd>,
-}
-
-impl Borrowed {
-    /// Takes the terminal for this process's group.
-    ///
-    /// # Errors
-    /// The starter has ended, or the terminal has.
-    pub(super) fn take() -> io::Result<Self> {
-        let channel = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
-        let input = Some(receive(&channel)?);
-        lend(&controlling()?, getpgrp())?;
-        Ok(Self { channel, input })
-    }
-
-    /// The command has stopped.
-    pub(super) fn tell_stop(&mut self) {
-        // Without a starter this process ends.
-        let _ = self.channel.write_all(&BYTE);
-    }
-}
-
-fn send(to: &UnixStream, file: &impl AsFd) -> io::Result<()> {
-    let files = [file.as_fd()];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut rights = SendAncillaryBuffer::new(&mut space);
-    rights.push(SendAncillaryMessage::ScmRights(&files));
-    sendmsg(to, &[IoSlice::new(&BYTE)], &mut rights, SendFlags::empty())?;
-    Ok(())
-}
-
-fn receive(from: &UnixStream) -> io::Result<OwnedFd> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut rights = RecvAncillaryBuffer::new(&mut space);
-    let mut byte = [0; 1];
-    recvmsg(from, &mut [IoSliceMut::new(&mut byte)], &mut rights, RecvFlags::CMSG_CLOEXEC)?;
-    let files = rights.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut files) => files.next(),
-        _ => None,
-    });
-    files.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+/// The init takes the terminal for its group.
+///
+/// # Errors
+/// The terminal has ended.
+pub(super) fn take() -> io::Result<()> {
+    lend(&controlling()?, getpgrp())
 }

@@ -46,10 +46,10 @@ fn a_killed_run_leaves_a_volume_that_is_whole() {
         let root = Root::new(format);
         let said = root.script(
             r#"
-            before=$(cat /proc/self/mountinfo | wc -l)
+            before=$(cat /proc/self/mountinfo | wc -l); mkdir -m 777 device/tmp
             for delay in 0.0 0.01 0.03 0.1 0.3; do
                 setpriv --reuid=65534 --regid=65534 --clear-groups -- \
-                    ./cairn run image -- sh -c '
+                    env TMPDIR=$PWD/device/tmp ./cairn run image -- sh -c '
                     n=0; while :; do n=$((n+1)); echo $n >/n.$n; echo $n >>/log; done' \
                     >device/out 2>&1 & run=$!
                 sleep $delay; kill -KILL $run; { wait $run; } 2>/dev/null || true
@@ -61,6 +61,11 @@ fn a_killed_run_leaves_a_volume_that_is_whole() {
                 ps ax -o args | grep -c '^sh -c n=0' | grep -v '^0' || true
             done
             test $before = $(cat /proc/self/mountinfo | wc -l) || echo "mounts are left"
+            for try in $(seq 100); do
+                ps ax -o args | grep '^cairn run-stage' | grep -q " $PWD/image " || break; sleep 0.1
+            done
+            ps ax -o args | grep '^cairn run-stage' | grep " $PWD/image " || true
+            ls -A device/tmp
             run image -- sh -c 'test ! -e /log || test $(wc -l </log) -gt 0; echo again'"#,
         );
         assert_eq!(lines(&said), "again", "{format}");

@@ -2,6 +2,7 @@
 
 mod commands;
 mod endings;
+mod hostile;
 mod packages;
 mod terminal;
 

@@ -75,6 +75,24 @@ until(b"piped\r\n"); type(b"third\n"); until(b"got third\r\n")
 type(b"exit 6\n")
 "#;
 
+/// Ctrl-C at each moment of a start. Where it is lost, `sleep` goes on.
+const EARLY: &str = r#"
+for n in range(24):
+    type(b"./cairn run --ephemeral image -- sleep 50\n")
+    until(b"sleep 50\r\n"); time.sleep(n * 0.01); type(b"\x03"); time.sleep(0.05)
+    type(b"\necho status $?.\n"); until(b"status 130.\r\n")
+type(b"exit 7\n")
+"#;
+
+#[test]
+fn a_key_that_ends_a_run_is_never_lost() {
+    let root = Root::new(FORMATS[0]);
+    std::fs::write(root.path("typist.py"), [TYPIST, EARLY, END].concat()).unwrap();
+    let said = root.script("python3 typist.py $(command -v bash) --norc --noprofile -i");
+    assert_eq!(lines(&said), "7");
+    root.assert_clean();
+}
+
 #[test]
 fn a_shell_at_a_terminal_gets_its_keys() {
     let root = Root::new(FORMATS[0]);

@@ -1,0 +1,222 @@
+//! Where mounts go in the new root directory.
+//!
+//! The image may be hostile: a symbolic link of it may lead to descriptors of this process
+//! (`/proc/self/fd`), behind which files of the host lie. So the kernel follows no link here. Each
+//! name is opened below its directory, and what a link says is read as text, with the root
+//! directory of the image as `/`.
+
+use std::collections::VecDeque;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, fstat, mkdirat, openat, readlinkat, statat, symlinkat,
+    unlinkat,
+};
+use rustix::io::Errno;
+use rustix::mount::{MoveMountFlags, UnmountFlags, move_mount, unmount};
+
+use super::mounts::Unplaced;
+
+/// Most symbolic links on the way to a place.
+const MOST_LINKS: usize = 40;
+
+/// What a mount needs at its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Point {
+    /// A directory.
+    Directory,
+    /// A file of another kind.
+    File,
+}
+
+/// What was placed in the root directory.
+#[derive(Default)]
+pub(super) struct Placed {
+    /// The mounts, in order. No symbolic link is on the way to them.
+    points: Vec<PathBuf>,
+    /// Files and directories that were made for them.
+    made: Vec<Made>,
+}
+
+struct Made {
+    above: OwnedFd,
+    name: OsString,
+    point: Point,
+}
+
+impl Placed {
+    /// Places a mount. What is missing for it is made. Returns its place, without symbolic links.
+    ///
+    /// # Errors
+    /// It cannot be made, something else is there, or the kernel refuses the mount.
+    pub(super) fn place(
+        &mut self,
+        mount: &Unplaced,
+        at: &Path,
+        point: Point,
+    ) -> io::Result<PathBuf> {
+        let mut way = Way::find(at)?;
+        let missing = std::mem::take(&mut way.missing);
+        let count = missing.len();
+        for (name, left) in missing.into_iter().zip((0..count).rev()) {
+            self.make(&mut way, name, if left == 0 { point } else { Point::Directory })?;
+        }
+        let (target, path) = (way.end()?, way.path());
+        match (FileType::from_raw_mode(fstat(target)?.st_mode).is_dir(), point) {
+            (true, Point::File) => return Err(Errno::ISDIR.into()),
+            (false, Point::Directory) => return Err(Errno::NOTDIR.into()),
+            (true, Point::Directory) | (false, Point::File) => {}
+        }
+        let flags =
+            MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+        move_mount(mount.as_fd(), "", target, "", flags)?;
+        self.points.push(path.clone());
+        Ok(path)
+    }
+
+    /// Makes an entry at the end of the way, and goes there.
+    fn make(&mut self, way: &mut Way, name: OsString, point: Point) -> io::Result<()> {
+        let above = way.end()?.try_clone_to_owned()?;
+        match point {
+            Point::Directory => mkdirat(&above, &name, Mode::from(0o755))?,
+            Point::File => {
+                let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+                drop(openat(&above, &name, flags, Mode::from(0o644))?);
+            }
+        }
+        self.made.push(Made { above, name: name.clone(), point });
+        way.enter(name).map(drop)
+    }
+
+    /// Takes all mounts away, and what was made for them.
+    pub(super) fn remove(self) {
+        for point in self.points.iter().rev() {
+            // What is not removed here ends with the namespace.
+            let _ = unmount(point, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW);
+        }
+        for Made { above, name, point } in self.made.iter().rev() {
+            let _ = match point {
+                Point::Directory => unlinkat(above, name, AtFlags::REMOVEDIR),
+                // The command may have put something in, or something else there.
+                Point::File => match statat(above, name, AtFlags::SYMLINK_NOFOLLOW) {
+                    Ok(found)
+                        if found.st_size == 0
+                            && FileType::from_raw_mode(found.st_mode).is_file() =>
+                    {
+                        unlinkat(above, name, AtFlags::empty())
+                    }
+                    _ => Ok(()),
+                },
+            };
+        }
+    }
+}
+
+/// Makes a symbolic link. Its directory is there.
+///
+/// # Errors
+/// Something has the name, or the directory is missing.
+pub(super) fn make_link(target: &str, at: &Path) -> io::Result<()> {
+    let (Some(above), Some(name)) = (at.parent(), at.file_name()) else {
+        return Err(Errno::INVAL.into());
+    };
+    let way = Way::find(above)?;
+    match way.missing.is_empty() {
+        true => Ok(symlinkat(target, way.end()?, name)?),
+        false => Err(Errno::NOENT.into()),
+    }
+}
+
+/// A way from the root directory to a file.
+struct Way {
+    /// The root directory, and what each name leads to.
+    files: Vec<OwnedFd>,
+    names: Vec<OsString>,
+    /// Names behind these that lead nowhere. They hold no symbolic links.
+    missing: Vec<OsString>,
+}
+
+impl Way {
+    /// Follows the symbolic links of the image.
+    ///
+    /// # Errors
+    /// They lead to each other; a name cannot be read, or has entries although it is no directory.
+    fn find(path: &Path) -> io::Result<Self> {
+        let root = openat(CWD, "/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+        let mut way = Self { files: vec![root], names: Vec::new(), missing: Vec::new() };
+        let mut rest: VecDeque<OsString> = parts(path).collect();
+        let mut links = 0;
+        while let Some(name) = rest.pop_front() {
+            if name == ".." {
+                way.leave()?;
+            } else if !way.missing.is_empty() {
+                way.missing.push(name);
+            } else {
+                match way.enter(name.clone()) {
+                    Ok(None) => {}
+                    Ok(Some(target)) => {
+                        links += 1;
+                        if links > MOST_LINKS {
+                            return Err(Errno::LOOP.into());
+                        }
+                        if target.has_root() {
+                            way.files.truncate(1);
+                            way.names.clear();
+                        }
+                        for part in parts(&target).collect::<Vec<_>>().into_iter().rev() {
+                            rest.push_front(part);
+                        }
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => way.missing.push(name),
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(way)
+    }
+
+    fn end(&self) -> io::Result<BorrowedFd<'_>> {
+        // The root directory is always there.
+        Ok(self.files.last().ok_or(Errno::NOENT)?.as_fd())
+    }
+
+    fn path(&self) -> PathBuf {
+        std::iter::once(OsStr::new("/")).chain(self.names.iter().map(OsString::as_os_str)).collect()
+    }
+
+    /// Goes to an entry. If it is a symbolic link, stays, and returns its text.
+    fn enter(&mut self, name: OsString) -> io::Result<Option<PathBuf>> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = openat(self.end()?, &name, flags, Mode::empty())?;
+        if FileType::from_raw_mode(fstat(&file)?.st_mode).is_symlink() {
+            let target = readlinkat(&file, "", Vec::new())?;
+            return Ok(Some(OsString::from_vec(target.into_bytes()).into()));
+        }
+        self.files.push(file);
+        self.names.push(name);
+        Ok(None)
+    }
+
+    fn leave(&mut self) -> io::Result<()> {
+        if !self.missing.is_empty() {
+            return Err(Errno::NOENT.into());
+        }
+        if self.names.pop().is_some() {
+            self.files.pop();
+        }
+        Ok(())
+    }
+}
+
+/// The names of a path, without `.`.
+fn parts(path: &Path) -> impl Iterator<Item = OsString> {
+    path.components().filter_map(|part| match part {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some("..".into()),
+        _ => None,
+    })
+}

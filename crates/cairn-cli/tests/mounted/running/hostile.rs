@@ -1,0 +1,142 @@
+//! Images and commands that want more than they are given.
+
+use cairn_testkit::judge::{self, LoopDevice};
+
+use super::{FORMATS, Root, lines};
+
+/// `/proc/self/fd` of the process that makes mounts has files of the host, which are not read-only
+/// yet.
+#[test]
+fn links_of_an_image_lead_nowhere_else() {
+    let root = Root::new(FORMATS[0]);
+    let said = root.script(
+        r#"
+        mkdir shown; echo host >shown/file; chown nobody shown
+        for number in $(seq 3 24); do
+            for name in etc mnt dev; do
+                ./cairn rm -r -f image /$name; ./cairn ln -s image /proc/self/fd/$number /$name
+            done
+            run --bind shown:/mnt:ro --bind shown:/data:ro image -- sh -c : || :
+            run --bind shown:/mnt --bind shown/file:/mnt/a/b image -- sh -c : || :
+        done
+        # Out of the root directory, and in circles.
+        for target in ../../../../../../../../shown loop; do
+            for name in etc mnt loop; do
+                ./cairn rm -r -f image /$name; ./cairn ln -s image "$target" /$name
+            done
+            run --bind shown:/data:ro image -- sh -c : || :
+        done
+        ls -l shown | wc -l; ls shown
+        run --bind shown:/loop/b image -- sh -c : || { echo "$?"; tail -n 1 device/said; }"#,
+    );
+    let image = root.image();
+    let expected = format!(
+        "2\nfile\n1\ncairn: {}: /loop/b: nothing can be shown there: too many levels of symbolic links: give \
+         another path of the image",
+        image.display()
+    );
+    assert_eq!(lines(&said), expected);
+    root.assert_clean();
+}
+
+/// As systemd-resolved leaves it: on the image nothing is in /run.
+#[test]
+fn resolvers_are_found_behind_a_link_to_nothing() {
+    for format in FORMATS {
+        let root = Root::new(format);
+        let said = root.script(
+            r#"
+            echo nameserver 192.0.2.7 >device/resolvers
+            mount --bind device/resolvers "$(readlink -f /etc/resolv.conf)"
+            for target in ../run/systemd/resolve/stub-resolv.conf /etc/link; do
+                ./cairn rm -f image /etc/resolv.conf
+                ./cairn ln -s image $target /etc/resolv.conf
+                ./cairn ln -s -f image ../deep/er/than/.././that /etc/link
+                run image -- sh -c '
+                    cat /etc/resolv.conf; echo x 2>&- >/etc/resolv.conf || echo refused'
+            done
+            ./cairn ls image / | grep -v lost+found; ./cairn ls image /etc"#,
+        );
+        // `..` of what is missing leads nowhere, as elsewhere.
+        let resolvers = "nameserver 192.0.2.7\nrefused";
+        let after = "bin\netc\nhome\nhosts\nlink\nresolv.conf";
+        let seen = lines(&said);
+        assert!(seen.starts_with(resolvers) && seen.ends_with(after), "{format}: {seen}");
+        root.assert_clean();
+    }
+}
+
+#[test]
+fn descriptors_of_the_caller_are_closed_unless_asked_for() {
+    let root = Root::new(FORMATS[0]);
+    let said = root.script(
+        r#"
+        echo host >file
+        run image -- sh -c 'echo /proc/self/fd/*' 3<file 7<file 200<file
+        run --preserve-fds 2 image -- sh -c 'cat <&4; echo more >&3; echo /proc/self/fd/*' \
+            3>more 4<file 9<file
+        cat more; chmod 600 file
+        run --preserve-fds 2 image -- sh -c 'echo no' 3<file || { echo "$?"; cat device/said; }"#,
+    );
+    let expected = "
+        /proc/self/fd/0 /proc/self/fd/1 /proc/self/fd/2 /proc/self/fd/3
+        host
+        /proc/self/fd/0 /proc/self/fd/1 /proc/self/fd/2 /proc/self/fd/3 /proc/self/fd/4 \
+                    /proc/self/fd/5
+        more
+        2
+        cairn: --preserve-fds 2: not all descriptors from 3 to 4 are open: open them, as in \
+                    3<FILE, or give fewer";
+    assert_eq!(lines(&said), lines(expected));
+    root.assert_clean();
+}
+
+/// Text that a program puts into the terminal would be read by the caller's shell.
+#[test]
+fn a_command_cannot_type() {
+    let root = Root::empty(FORMATS[0]);
+    let said = root.script(
+        r#"
+        mkdir -p tree/etc; program=$(command -v perl); cp -L "$program" tree/perl
+        for library in $(ldd "$program" | grep -o '/[^ ]*'); do
+            mkdir -p "tree$(dirname "$library")"; cp -nL "$library" "tree$library"
+        done
+        ./cairn build -t ext4 --free 16M image tree/; chown nobody image
+        # TIOCSTI, TIOCLINUX, and one that is harmless: TIOCGWINSZ.
+        echo 'for (0x5412, 0x541c, 0x5413) { my $text = "x" x 64;
+            print ioctl(STDIN, $_, $text) ? "done" : "refused: $!", "\n" }' >tree/program
+        ./cairn put image tree/program /program
+        as_user env LC_ALL=C script -qec "./cairn run image -- /perl /program" /dev/null \
+            </dev/null | tr -d '\r' | grep -v '^cairn: note: there is one user'"#,
+    );
+    let refused = "refused: Operation not permitted";
+    assert_eq!(lines(&said), format!("{refused}\n{refused}\ndone"));
+    root.assert_clean();
+}
+
+/// Where mounts are not shared, those of the namespace of a run are copies.
+#[test]
+fn a_run_keeps_no_disk_of_the_host_in_use() {
+    let root = Root::new(FORMATS[0]);
+    let disk = root.path("disk");
+    judge::mke2fs(&disk, 8 << 20, &["-t", "ext4"]);
+    let device = LoopDevice::attach(&disk, false);
+    let script = r#"
+        mkdir point; mount DEVICE point; mkfifo device/ready device/go
+        chmod 666 device/ready device/go
+        setpriv --reuid=65534 --regid=65534 --clear-groups -- ./cairn run --bind device:/fifos image -- sh -c '
+            echo >/fifos/ready; read line </fifos/go; echo "$line" >/line' \
+            2>device/said & run=$!
+        read -r line <device/ready
+        # The starter leaves the host when the command has begun.
+        for try in $(seq 100); do
+            grep -qs " $PWD/point " /proc/$run/mountinfo || break; sleep 0.1
+        done
+        umount point
+        python3 -c 'import os; os.open("DEVICE", os.O_RDWR | os.O_EXCL); print("free")'
+        echo line >device/go; wait $run || echo "failed: $?"
+        ./cairn cat image /line"#;
+    let said = root.script(&script.replace("DEVICE", device.path().to_str().unwrap()));
+    assert_eq!(lines(&said), "free\nline");
+    root.assert_clean();
+}
