@@ -45,9 +45,22 @@ pub enum Error {
     /// A feature that Cairn does not know or does not maintain.
     #[error("{0}")]
     Feature(String),
+    /// A change of a volume that nobody has mounted failed in the middle.
+    #[error("{source}: {left}")]
+    Unfinished {
+        /// Why.
+        source: Box<Error>,
+        /// The state of the volume, and what to do.
+        left: String,
+    },
 }
 
 impl Error {
+    /// An error that says in which state a volume is left, and what to do.
+    pub(crate) fn unfinished(source: Self, left: impl Into<String>) -> Self {
+        Self::Unfinished { source: Box::new(source), left: left.into() }
+    }
+
     /// Whom the error concerns besides the caller.
     #[must_use]
     pub fn reach(&self) -> Reach {
@@ -63,6 +76,7 @@ impl Error {
                 Reach::Operation
             }
             Self::Device(_) | Self::Journal(_) => Reach::Volume,
+            Self::Unfinished { source, .. } => source.reach(),
         }
     }
 }

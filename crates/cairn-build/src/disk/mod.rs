@@ -161,8 +161,8 @@ impl Plan {
     fn too_small(&self, size: u64, needed: u64) -> Error {
         let least = self.table.disk_size(needed);
         Error::Usage(format!(
-            "the disk would need {least} bytes or more, and --size is {size}: give a larger one, or \
-             auto"
+            "the disk would need {least} bytes or more, and --size is {size}: give a larger one, \
+             or auto"
         ))
     }
 

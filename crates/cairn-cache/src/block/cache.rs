@@ -258,14 +258,9 @@ impl BufferCache {
         self.budget.uncharge(Use::Metadata, self.buffer_bytes());
     }
 
-    /// Writes all buffers that [`Buffer::modify_direct`] made dirty, in order of address. It does
-    /// not flush the device. When it returns, the buffers that other threads were writing are
-    /// written, too.
-    ///
-    /// # Errors
-    /// The first write that failed. Its buffers stay dirty.
-    pub fn write_back(&self) -> Result<()> {
-        let _one_at_a_time = self.write_back_lock.lock();
+    /// The buffers that [`Buffer::modify_direct`] made dirty, in order of address.
+    #[must_use]
+    pub fn dirty(&self) -> Vec<Arc<Buffer>> {
         let mut dirty: Vec<Arc<Buffer>> = Vec::new();
         for shard in &self.shards {
             let locked = shard.shard.lock();
@@ -275,6 +270,18 @@ impl BufferCache {
             }));
         }
         dirty.sort_by_key(|buffer| buffer.pba());
+        dirty
+    }
+
+    /// Writes all buffers that [`Buffer::modify_direct`] made dirty, in order of address. It does
+    /// not flush the device. When it returns, the buffers that other threads were writing are
+    /// written, too.
+    ///
+    /// # Errors
+    /// The first write that failed. Its buffers stay dirty.
+    pub fn write_back(&self) -> Result<()> {
+        let _one_at_a_time = self.write_back_lock.lock();
+        let dirty = self.dirty();
         for run in dirty.chunk_by(|a, b| a.pba().get() + 1 == b.pba().get()) {
             for part in run.chunks(MAX_RUN) {
                 self.write_run(part)?;

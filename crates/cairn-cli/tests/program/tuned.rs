@@ -94,3 +94,35 @@ fn a_volume_grows_with_its_file_or_in_its_partition() {
     assert!(works(&["resize", &partition, "max"]).contains("80.0 MiB, before 16.0 MiB"));
     works(&["touch", &partition, "/file"]);
 }
+
+/// An image with holes on a host that fills up: the blocks that the change needs are holes, too.
+#[test]
+fn a_host_without_room_for_a_journal_keeps_the_old_one() {
+    let (dir, image) = in_dir("image");
+    works(&["mkfs", "--size", "48M", "-b", "4096", &image]);
+    works(&["put", &image, "/etc/passwd", "/file"]);
+    let script = r#"
+        mkdir host; mount -t tmpfs -o size=60M host host; failed=0
+        for pages in $(seq 0 40); do
+            rm -f host/image; mount -o remount,size=60M host
+            cp --sparse=always "$2" host/image
+            used=$(df --output=used -k host | tail -n 1)
+            mount -o remount,size=$((used + 4 * pages))k host
+            if "$1" tune -J 6M host/image 2>said; then echo "after $failed failures"; break; fi
+            failed=$((failed + 1))
+            grep -q 'the journal is as it was, and the volume clean' said || cat said
+            e2fsck -fn host/image >checked 2>&1 || cat checked
+            dumpe2fs -h host/image 2>&1 | grep -q 'Total journal size: *6144k' && echo changed || :
+        done
+        mount -o remount,size=60M host; e2fsck -fn host/image >checked 2>&1 || cat checked
+        dumpe2fs -h host/image 2>/dev/null | grep -o 'Total journal size.*'"#;
+    let script = format!("cd {}; {script}", dir.path().display());
+    let words = ["--mount", "sh", "-ec", &script, "sh", env!("CARGO_BIN_EXE_cairn"), &image];
+    let said = judge::run("unshare", words);
+    let mut lines = said.lines();
+    let failures = lines.next().and_then(|line| line.strip_prefix("after ")).unwrap_or_else(|| {
+        panic!("{said}");
+    });
+    assert!(!failures.starts_with("0 "), "{said}");
+    assert!(lines.next().is_some_and(|line| line.ends_with("6144k")), "{said}");
+}

@@ -122,6 +122,11 @@ impl Offline {
         self.journal.as_ref().map_or(&[], |area| &area.extents)
     }
 
+    /// Buffers of the device alone: of nothing that was changed in memory.
+    pub(crate) fn fresh_buffers(&self) -> Arc<BufferCache> {
+        BufferCache::new(self.device.clone(), self.layout.block_size, Budget::new(BUDGET))
+    }
+
     /// The group descriptors.
     ///
     /// # Errors

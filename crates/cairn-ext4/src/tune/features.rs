@@ -11,25 +11,42 @@ use crate::format::superblock::{
     DYNAMIC_REVISION, FLAG_SIGNED_HASH, FLAG_UNSIGNED_HASH, Superblock,
 };
 
-/// Features that can be added, and removed.
-const CHANGEABLE: &[(&str, bool)] = &[
-    ("has_journal", true),
-    ("metadata_csum_seed", true),
-    ("read-only", true),
-    ("dir_index", false),
-    ("large_dir", false),
-    ("dir_nlink", false),
-    ("ext_attr", false),
-    ("extent", false),
-    ("huge_file", false),
-    ("large_file", false),
+/// What can be done with a feature.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Can {
+    Add,
+    Remove,
+    Both,
+}
+
+/// Features that can change.
+const CHANGEABLE: &[(&str, Can)] = &[
+    ("has_journal", Can::Both),
+    ("metadata_csum_seed", Can::Both),
+    ("read-only", Can::Both),
+    (ORPHAN_FILE, Can::Remove),
+    ("dir_index", Can::Add),
+    ("large_dir", Can::Add),
+    ("dir_nlink", Can::Add),
+    ("ext_attr", Can::Add),
+    ("extent", Can::Add),
+    ("huge_file", Can::Add),
+    ("large_file", Can::Add),
 ];
+/// Goes with the journal, or alone.
+pub(super) const ORPHAN_FILE: &str = "orphan_file";
 /// Half MD4, mke2fs's default.
 const HASH_VERSION: u8 = 1;
 
 /// Splits a wish into a name and whether it is added.
 fn parse(wish: &str) -> (&str, bool) {
     wish.strip_prefix('^').map_or((wish, true), |name| (name, false))
+}
+
+/// True if this feature is to be removed.
+pub(super) fn removes(wishes: &[String], feature: &str) -> bool {
+    let mut found = wishes.iter().map(|wish| parse(wish)).filter(|(name, _)| *name == feature);
+    found.next_back().is_some_and(|(_, on)| !on)
 }
 
 /// What becomes of the journal.
@@ -79,7 +96,7 @@ pub(super) fn add(
 /// Removes features, but for the journal.
 pub(super) fn remove(superblock: &mut Superblock, wishes: &[String]) -> Result<()> {
     for (name, on) in wishes.iter().map(|wish| parse(wish)) {
-        if on || name == "has_journal" {
+        if on || matches!(name, "has_journal" | ORPHAN_FILE) {
             continue;
         }
         let mut features = superblock.features();
@@ -100,7 +117,9 @@ pub(super) fn remove(superblock: &mut Superblock, wishes: &[String]) -> Result<(
 fn check(name: &str, on: bool) -> Result<()> {
     let known = CHANGEABLE.iter().find(|(known, _)| *known == name);
     let why = match known {
-        Some((_, removable)) if on || *removable => return Ok(()),
+        Some((_, Can::Both)) => return Ok(()),
+        Some((_, can)) if on == (*can == Can::Add) => return Ok(()),
+        Some(_) if on => format!("feature {name} can only be removed: add it with tune2fs"),
         Some(_) => format!("feature {name} cannot be removed: files may use it"),
         None if !Features::default().set_by_name(name, true) => {
             let meant = did_you_mean(name, CHANGEABLE.iter().map(|(name, _)| *name));

@@ -3,10 +3,12 @@
 //! Most change the superblock alone: one block, written durably, so that a crash leaves the state
 //! before it or behind it. Backups follow. The module `journal` has the exception.
 
+mod draft;
 mod features;
 pub(crate) mod journal;
 mod mount_options;
 mod options;
+mod switch;
 
 use std::sync::Arc;
 
@@ -27,30 +29,36 @@ pub use options::{OnErrors, Reserved, TuneOptions};
 ///
 /// # Errors
 /// [`Error::Option`] if the volume cannot have what is asked for; it is damaged or cannot be
-/// recovered; the device failed.
+/// recovered; the device failed. If it failed in the middle, the error says what was done.
 pub fn tune(
     device: Arc<dyn BlockDevice>,
     runtime: Arc<dyn Runtime>,
     options: &TuneOptions,
 ) -> Result<()> {
-    let mut volume = Offline::open(device, runtime)?;
-    let mut changed = changed(&volume, options)?;
-    let wish = journal::Wish::of(&volume, options)?;
-    if let Some(wish) = wish {
-        volume = journal::change(volume, wish)?;
-        changed = self::changed(&volume, options)?;
+    let mut volume = Offline::open(device, runtime.clone())?;
+    let changed = |superblock| changed(superblock, options, &*runtime);
+    let superblock = changed(volume.dated())?;
+    match journal::Wish::of(&volume, options)? {
+        Some(wish) => volume = journal::change(volume, wish, &changed)?,
+        None => volume.write_superblock(superblock)?,
     }
-    volume.write_superblock(changed)?;
-    volume.write_backups()
+    volume.write_backups().map_err(|error| {
+        let left = "the volume is changed, and clean, but not all backups of its superblock are: \
+                    make room on the host or replace the device, and try again";
+        Error::unfinished(error, left)
+    })
 }
 
 /// The superblock with what is asked for, but for the journal.
-fn changed(volume: &Offline, options: &TuneOptions) -> Result<Superblock> {
-    let mut superblock = volume.dated();
+fn changed(
+    mut superblock: Superblock,
+    options: &TuneOptions,
+    runtime: &dyn Runtime,
+) -> Result<Superblock> {
     if let Some(label) = &options.label {
         set_label(&mut superblock, label)?;
     }
-    features::add(&mut superblock, &options.features, &*volume.runtime)?;
+    features::add(&mut superblock, &options.features, runtime)?;
     if let Some(uuid) = options.uuid {
         set_uuid(&mut superblock, uuid)?;
     }

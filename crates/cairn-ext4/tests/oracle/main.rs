@@ -34,4 +34,5 @@ mod support;
 mod system_zone;
 mod trim;
 mod tune;
+mod tune_faults;
 mod visitor;

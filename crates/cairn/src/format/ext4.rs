@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use cairn_base::runtime::Runtime;
-use cairn_block::BlockDevice;
+use cairn_block::{BlockDevice, ErrorKind};
 use cairn_ext4::{Corrupt, Error, Ext4, Info, MountOptions, Probe};
 use cairn_vfs::FileSystem;
 use uuid::Uuid;
@@ -126,6 +126,11 @@ pub(crate) fn cause(error: Error) -> Cause {
             Class::Unsupported
         }
         Error::Vfs(cairn_vfs::Error::Invalid(_) | cairn_vfs::Error::NoSpace) => Class::Usage,
+        // It says itself what to do.
+        Error::Unfinished { source, .. } => match cause((**source).clone()) {
+            Cause::Device(error) if error.kind == ErrorKind::NoSpace => Class::Usage,
+            _ => Class::Io,
+        },
         _ => Class::Corrupt,
     };
     Cause::Format { format: Format::Ext4, class, source: Box::new(error) }

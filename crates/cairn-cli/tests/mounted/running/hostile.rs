@@ -31,8 +31,8 @@ fn links_of_an_image_lead_nowhere_else() {
     );
     let image = root.image();
     let expected = format!(
-        "2\nfile\n1\ncairn: {}: /loop/b: nothing can be shown there: too many levels of symbolic links: give \
-         another path of the image",
+        "2\nfile\n1\ncairn: {}: /loop/b: nothing can be shown there: too many levels of symbolic \
+         links: give another path of the image",
         image.display()
     );
     assert_eq!(lines(&said), expected);
@@ -124,7 +124,8 @@ fn a_run_keeps_no_disk_of_the_host_in_use() {
     let script = r#"
         mkdir point; mount DEVICE point; mkfifo device/ready device/go
         chmod 666 device/ready device/go
-        setpriv --reuid=65534 --regid=65534 --clear-groups -- ./cairn run --bind device:/fifos image -- sh -c '
+        setpriv --reuid=65534 --regid=65534 --clear-groups -- \
+            ./cairn run --bind device:/fifos image -- sh -c '
             echo >/fifos/ready; read line </fifos/go; echo "$line" >/line' \
             2>device/said & run=$!
         read -r line <device/ready
