@@ -55,6 +55,10 @@ fn judged(state: &Arc<MemoryDevice>, before: &str, said: &str, lasting: Lasting,
         assert_eq!(lasting, Lasting::Forever, "{said}");
         let verdict = judge::e2fsck_preen(image);
         assert!(verdict.status <= 1, "{said}: {}", verdict.output);
+        // e2fsck 1.47.0 frees the orphan file of a volume without a journal, and its number only
+        // when it runs once more.
+        let again = judge::command("e2fsck").arg("-fy").arg(image).output().unwrap();
+        assert!(again.status.code().is_some_and(|code| code <= 1), "{said}: {again:?}");
     } else if !said.contains("is changed") {
         // The orphan file goes first.
         let kept = features(image).replace(" orphan_file", "");

@@ -1,8 +1,9 @@
 //! [`leave_host`]: a root directory without the host.
 //!
-//! The mounts of the host that the namespace of a process shows stay in use as long as it does,
-//! also those that the host has unmounted. So each process of a run leaves them when it has what it
-//! needs.
+//! The mounts of the host are in the namespace of a process as long as it looks at them. So each
+//! process of a run leaves them when it has what it needs. That frees them only if no file on them
+//! is open: the kernel keeps mounts that lie on one with an open file together, because they come
+//! from a namespace with more rights.
 
 use std::fs;
 use std::io;

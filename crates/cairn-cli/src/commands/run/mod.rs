@@ -9,7 +9,7 @@
 //!   host, goes to a copy of the server's mount namespace, makes the volume the root, starts the
 //!   command and reaps what the command leaves. When it ends, the kernel ends all its children.
 //!
-//! When the command begins, none of them keeps mounts of the host in use ([`host`]).
+//! When the command begins, none of them looks at mounts of the host any longer ([`host`]).
 //!
 //! If the starter is killed, the kernel kills the init and tells the server to end: it closes the
 //! volume. Nothing is left on the host, because all mounts are in the namespaces.

@@ -1,7 +1,5 @@
 //! Images and commands that want more than they are given.
 
-use cairn_testkit::judge::{self, LoopDevice};
-
 use super::{FORMATS, Root, lines};
 
 /// `/proc/self/fd` of the process that makes mounts has files of the host, which are not read-only
@@ -111,33 +109,5 @@ fn a_command_cannot_type() {
     );
     let refused = "refused: Operation not permitted";
     assert_eq!(lines(&said), format!("{refused}\n{refused}\ndone"));
-    root.assert_clean();
-}
-
-/// Where mounts are not shared, those of the namespace of a run are copies.
-#[test]
-fn a_run_keeps_no_disk_of_the_host_in_use() {
-    let root = Root::new(FORMATS[0]);
-    let disk = root.path("disk");
-    judge::mke2fs(&disk, 8 << 20, &["-t", "ext4"]);
-    let device = LoopDevice::attach(&disk, false);
-    let script = r#"
-        mkdir point; mount DEVICE point; mkfifo device/ready device/go
-        chmod 666 device/ready device/go
-        setpriv --reuid=65534 --regid=65534 --clear-groups -- \
-            ./cairn run --bind device:/fifos image -- sh -c '
-            echo >/fifos/ready; read line </fifos/go; echo "$line" >/line' \
-            2>device/said & run=$!
-        read -r line <device/ready
-        # The starter leaves the host when the command has begun.
-        for try in $(seq 100); do
-            grep -qs " $PWD/point " /proc/$run/mountinfo || break; sleep 0.1
-        done
-        umount point
-        python3 -c 'import os; os.open("DEVICE", os.O_RDWR | os.O_EXCL); print("free")'
-        echo line >device/go; wait $run || echo "failed: $?"
-        ./cairn cat image /line"#;
-    let said = root.script(&script.replace("DEVICE", device.path().to_str().unwrap()));
-    assert_eq!(lines(&said), "free\nline");
     root.assert_clean();
 }
