@@ -140,24 +140,30 @@ impl Disk {
         if !change(&mut superblock) {
             return Ok(());
         }
-        let bytes = superblock.encode();
-        for at in SUPERBLOCKS.into_iter().rev() {
-            self.write_superblock(at, &bytes)?;
-        }
+        write_superblocks(&*self.device, &superblock)?;
         *written = superblock;
         Ok(())
     }
 
-    fn write_superblock(&self, at: Pba, bytes: &[u8]) -> Result<()> {
-        let mut block = crate::blocks::read(&*self.device, at, 1)?.to_vec();
-        block[OFFSET..OFFSET + bytes.len()].copy_from_slice(bytes);
-        let mut write = Writes::new();
-        write.push(at, block);
-        write.write(&*self.device).and_then(|()| Ok(self.device.flush()?))
-    }
-
     /// Replaces the first superblock, which is damaged, by the second one.
     pub(crate) fn restore_first_superblock(&self) -> Result<()> {
-        self.write_superblock(SUPERBLOCKS[0], &self.written.lock().encode())
+        write_superblock(&*self.device, SUPERBLOCKS[0], &self.written.lock().encode())
     }
+}
+
+/// Writes the second superblock, then the first one.
+///
+/// # Errors
+/// The device failed.
+pub(crate) fn write_superblocks(device: &dyn BlockDevice, superblock: &Superblock) -> Result<()> {
+    let bytes = superblock.encode();
+    SUPERBLOCKS.into_iter().rev().try_for_each(|at| write_superblock(device, at, &bytes))
+}
+
+fn write_superblock(device: &dyn BlockDevice, at: Pba, bytes: &[u8]) -> Result<()> {
+    let mut block = crate::blocks::read(device, at, 1)?.to_vec();
+    block[OFFSET..OFFSET + bytes.len()].copy_from_slice(bytes);
+    let mut write = Writes::new();
+    write.push(at, block);
+    write.write(device).and_then(|()| Ok(device.flush()?))
 }

@@ -40,7 +40,9 @@ use crate::recovery::overlay::Overlay;
 use crate::recovery::replay::{self, RollForward};
 use crate::root;
 use crate::segment::Mode;
+use crate::sizes::adopted;
 use crate::store::{Store, StoreOptions};
+use crate::tables;
 use crate::volume::F2fs;
 use crate::zones;
 
@@ -144,12 +146,25 @@ impl F2fs {
         let probe =
             probe(&*device)?.ok_or_else(|| Error::NotF2fs { found: found_magic(&*device) })?;
         let from_backup = probe.from_backup;
-        let (volume, chain) = load(probe, device, runtime, options)?;
+        let (volume, chain) = load(probe, device.clone(), runtime.clone(), options)?;
+        let (disk, checkpoint) = (&volume.disk, &volume.disk.checkpoint.checkpoint);
+        let resized = checkpoint.flags.contains(CheckpointFlags::RESIZEFS) && disk.store.is_some();
+        if resized
+            && matches!(chain, Chain::Empty)
+            && tables::finish(&device, &disk.superblock, &disk.layout, checkpoint)?
+        {
+            return Self::open(device, runtime, options);
+        }
         root::check(&volume.inodes.inode(Nid::ROOT.ino())?.record())?;
-        if volume.disk.store.is_some() {
+        if let Some(store) = &disk.store {
             volume.start(chain)?;
             if from_backup {
-                volume.disk.restore_first_superblock()?;
+                disk.restore_first_superblock()?;
+            }
+            if resized {
+                // The other superblock may have another size.
+                disk.change_superblock(|_| true)?;
+                store.checkpoints.write(Reason::Resize)?;
             }
         }
         Ok(Arc::new(volume))
@@ -278,7 +293,7 @@ fn load(
     let layout = Arc::new(layout);
     let budget = Budget::of_volume(memory::within_limit(options.cache_bytes as u64));
     let buffers = BufferCache::new(device.clone(), BLOCK_SIZE as u32, budget.clone());
-    let checkpoint = checkpoint::load(&buffers, &layout)?;
+    let checkpoint = adopted(checkpoint::load(&buffers, &layout)?, &layout);
     let journals = summaries::journals(&checkpoint, &buffers, &layout)?;
     let nat = Arc::new(NatTable::new(
         layout.clone(),

@@ -21,11 +21,10 @@ Example:
   cairn resize disk.img min
   cairn resize 'disk.img#2' max
 
-Changes the size of an ext4 volume that is not mounted; one that was not unmounted cleanly is \
+Changes the size of a volume that is not mounted; one that was not unmounted cleanly is \
 recovered first. A file grows and shrinks with its volume; a partition or device must be large \
 enough, and keeps its size. After a crash the volume has the old size, the new one or \
-one in between, and is whole; the next try goes on. An f2fs volume keeps its size: cairn build \
-makes a new one of it.")]
+one in between, and is whole; the next try goes on.")]
 pub struct Args {
     /// Print the sizes as JSON.
     #[arg(long)]

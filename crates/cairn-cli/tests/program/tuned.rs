@@ -54,7 +54,13 @@ fn a_volume_of_f2fs_changes_and_its_fsck_agrees() {
     let said = fails(&["tune", "--hot", "^vdi", &image], 2);
     assert!(said.contains("not in the list"), "{said}");
     assert!(fails(&["tune", "-m", "1", &image], 2).contains("ext4"));
-    assert!(fails(&["resize", &image, "1G"], 2).contains("cairn build -t f2fs"));
+    assert!(works(&["resize", &image, "100M"]).contains("100.0 MiB, before 64.0 MiB"));
+    judge::assert_f2fs_clean(Path::new(&image));
+    assert!(fails(&["resize", &image, "30M"], 2).contains("or min"));
+    assert!(works(&["resize", "--json", &image, "min"]).contains("\"before\": 104857600"));
+    assert!(std::fs::metadata(&image).unwrap().len() < 64 << 20);
+    judge::assert_f2fs_clean(Path::new(&image));
+    assert_eq!(works(&["ls", &image]), "file\n");
     works(&["mkfs", "-F", "-t", "f2fs", "-O", "extra_attr,inode_checksum", &image]);
     assert!(fails(&["tune", "-U", "random", &image], 2).contains("checksums of inodes"));
     drop(dir);

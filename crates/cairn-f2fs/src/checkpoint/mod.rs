@@ -44,6 +44,7 @@ use crate::nat::Nat;
 use crate::node::Nodes;
 use crate::operation_lock::{CheckpointGuard, OperationLock};
 use crate::segment::Segments;
+use crate::sizes::Sizes;
 use crate::space::Space;
 
 pub(crate) use coming::Announced;
@@ -210,10 +211,21 @@ impl Checkpoints {
         self.state.lock().raise |= flags;
     }
 
-    /// True if damage was found that the last checkpoint does not record.
-    fn asks_for_fsck(&self, last: &Checkpoint) -> bool {
-        !last.flags.contains(CheckpointFlags::FSCK)
-            && self.state.lock().raise.contains(CheckpointFlags::FSCK)
+    /// All further checkpoints say that the volume's size changes, and have these sizes.
+    pub(crate) fn begin_resize(&self, sizes: Option<Sizes>) {
+        let mut state = self.state.lock();
+        state.raise |= CheckpointFlags::RESIZEFS;
+        if let Some(sizes) = sizes {
+            sizes.put(&mut state.last);
+            sizes.put(&mut state.newest);
+        }
+    }
+
+    /// True if damage was found, or a resize has begun, that the last checkpoint does not record.
+    fn asks_for_flags(&self, last: &Checkpoint) -> bool {
+        let raise = self.state.lock().raise;
+        let asked = raise & (CheckpointFlags::FSCK | CheckpointFlags::RESIZEFS);
+        !last.flags.contains(asked)
     }
 
     /// True if free space is to be discarded and all of it is.

@@ -20,7 +20,8 @@ const OF_ONE_PACK: CheckpointFlags = CheckpointFlags::UMOUNT
     .union(CheckpointFlags::TRIMMED)
     .union(CheckpointFlags::NOCRC_RECOVERY)
     .union(CheckpointFlags::DISABLED)
-    .union(CheckpointFlags::DISABLED_QUICK);
+    .union(CheckpointFlags::DISABLED_QUICK)
+    .union(CheckpointFlags::RESIZEFS);
 
 /// Everything that the next checkpoint consists of.
 pub(super) struct CheckpointPlan {

@@ -20,11 +20,13 @@ pub enum Reason {
     Pause,
     /// Checkpoints are enabled again.
     Resume,
+    /// A change of the volume's size is complete, or undone.
+    Resize,
 }
 
 impl Reason {
     /// All reasons.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Sync,
         Self::Fsync,
         Self::Cleaning,
@@ -33,6 +35,7 @@ impl Reason {
         Self::Umount,
         Self::Pause,
         Self::Resume,
+        Self::Resize,
     ];
 
     /// Its name in statistics.
@@ -47,6 +50,7 @@ impl Reason {
             Self::Umount => "umount",
             Self::Pause => "pause",
             Self::Resume => "resume",
+            Self::Resize => "resize",
         }
     }
 }

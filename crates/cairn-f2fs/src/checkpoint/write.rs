@@ -139,10 +139,10 @@ impl Checkpoints {
             Reason::Umount => {
                 !last.flags.contains(CheckpointFlags::UMOUNT) || self.may_say_trimmed(&last)
             }
-            Reason::Pause | Reason::Resume => true,
+            Reason::Pause | Reason::Resume | Reason::Resize => true,
             _ => false,
         };
-        if !self.is_dirty() && !wanted && !self.asks_for_fsck(&last) {
+        if !self.is_dirty() && !wanted && !self.asks_for_flags(&last) {
             return Ok(Outcome::Nothing);
         }
         let parts = &self.parts;

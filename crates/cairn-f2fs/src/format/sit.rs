@@ -6,7 +6,7 @@
 
 use cairn_base::units::as_index;
 use zerocopy::little_endian::{U16, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::bits;
 use super::block::{self, view, view_mut};
@@ -109,6 +109,15 @@ pub fn entry(block: &[u8], index: usize, segno: SegNo) -> Result<SitEntry, Corru
 /// As [`entry`].
 pub fn set_entry(block: &mut [u8], index: usize, entry: &SitEntry) {
     *block::entry_mut(&mut view_mut::<RawSitBlock>(block).entries, index) = entry.encode();
+}
+
+/// Makes the entry at `index` of a SIT block that of a segment that was never used.
+///
+/// # Panics
+/// As [`entry`].
+pub(crate) fn clear_entry(block: &mut [u8], index: usize) {
+    *block::entry_mut(&mut view_mut::<RawSitBlock>(block).entries, index) =
+        RawSitEntry::new_zeroed();
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@
 //! | `relocate` | how blocks are moved while operations continue |
 //! | `cleaner` | the parts it works on, and its state between two calls |
 //! | `foreground` | cleaning for an operation that waits |
+//! | `evacuate` | how sections are emptied that the volume will no longer have |
 //! | `merged` | requests to the daemon to clean for others |
 //! | `stats` | counters |
 //!
@@ -21,6 +22,7 @@
 mod adaptive;
 mod background;
 mod cleaner;
+mod evacuate;
 mod foreground;
 mod merged;
 mod policy;

@@ -31,12 +31,12 @@ mod packs;
 mod super_block;
 mod tree;
 
-use geometry::Geometry;
 use identity::Identity;
 use medium::Medium;
 use tree::Tree;
 
 pub use error::Error;
+pub(crate) use geometry::{Geometry, spare_segments};
 pub use medium::NamedDevice;
 pub use options::MkfsOptions;
 

@@ -63,7 +63,8 @@ impl Segments {
         let mut full = false;
         for (block, group) in groups {
             full |= plan.journal.0.len() + group.len() > SIT_JOURNAL_ENTRIES;
-            if full {
+            // No journal names a segment that the volume will not have.
+            if full || group.iter().any(|segno| state.is_given_up(*segno)) {
                 let side = Side::of_bit(bits::flip(&mut plan.bitmap, block as usize));
                 plan.blocks.push((self.layout.sit_address(block, side), sit_block(&state, block)));
             } else {

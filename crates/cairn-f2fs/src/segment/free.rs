@@ -3,6 +3,8 @@
 //! A section is free if all its writable segments are free. The free segments of any other section
 //! belong to the log that is in it.
 
+use std::ops::Range;
+
 use crate::format::SegNo;
 
 /// A bitmap of segments, and one of sections.
@@ -12,6 +14,8 @@ pub(super) struct FreeMap {
     sections: Bits,
     /// Segments of each section that are not free.
     busy: Vec<u32>,
+    /// Segments that do not become free.
+    barred: Range<u32>,
 }
 
 impl FreeMap {
@@ -19,16 +23,32 @@ impl FreeMap {
     pub(super) fn new(segments: u32, segs_per_sec: u32, usable: u32) -> Self {
         let sections = segments / segs_per_sec;
         let busy = vec![usable; sections as usize];
-        Self { segs_per_sec, segments: Bits::new(segments), sections: Bits::new(sections), busy }
+        let (segments, sections) = (Bits::new(segments), Bits::new(sections));
+        Self { segs_per_sec, segments, sections, busy, barred: 0..0 }
+    }
+
+    /// Takes the free segments of this range, and keeps the others from becoming free.
+    pub(super) fn bar(&mut self, segments: Range<u32>) {
+        for segno in segments.clone().map(SegNo) {
+            if self.is_free(segno) {
+                self.take(segno);
+            }
+        }
+        self.barred = segments;
+    }
+
+    /// Ends that. The caller releases what is free.
+    pub(super) fn unbar(&mut self) {
+        self.barred = 0..0;
     }
 
     pub(super) fn is_free(&self, segno: SegNo) -> bool {
         self.segments.test(segno.get())
     }
 
-    /// Marks a segment as free. It may be free already.
+    /// Marks a segment as free, unless it is barred. It may be free already.
     pub(super) fn release(&mut self, segno: SegNo) {
-        if self.segments.set(segno.get()) {
+        if !self.barred.contains(&segno.get()) && self.segments.set(segno.get()) {
             let section = segno.get() / self.segs_per_sec;
             self.busy[section as usize] -= 1;
             if self.busy[section as usize] == 0 {
@@ -153,6 +173,19 @@ mod tests {
         assert_eq!(map.free_section(SegNo(0)), Some(SegNo(104)));
         assert_eq!(map.any_segment(SegNo(108)), Some(SegNo(101)));
         assert!(!map.is_free(SegNo(199)) && map.is_free(SegNo(107)));
+    }
+
+    #[test]
+    fn barred_segments_are_not_free() {
+        let mut map = FreeMap::new(16, 2, 2);
+        (4..16).map(SegNo).for_each(|segno| map.release(segno));
+        map.bar(8..12);
+        map.release(SegNo(9));
+        assert_eq!((map.free_sections(), map.free_segments()), (4, 8));
+        assert_eq!(map.free_section(SegNo(8)), Some(SegNo(12)));
+        map.unbar();
+        (8..12).map(SegNo).for_each(|segno| map.release(segno));
+        assert_eq!((map.free_sections(), map.free_section(SegNo(8))), (6, Some(SegNo(8))));
     }
 
     #[test]

@@ -93,6 +93,8 @@ impl Segments {
                 .strict_div(layout.usable_segments())
                 .saturating_mul(2),
             cleaning: Vec::new(),
+            barred: 0..0,
+            given_up: false,
             victim_cursor: current,
             kbytes_written: summaries.kbytes_written,
             moved: false,

@@ -15,6 +15,7 @@
 //! needs a summary block reads it without the lock and tries again.
 
 mod adopt;
+mod bar;
 mod discards;
 mod flush;
 mod free;
@@ -28,6 +29,7 @@ mod table;
 mod zones;
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -127,6 +129,10 @@ struct State {
     reuse_below: u32,
     /// Sections that are being cleaned.
     cleaning: Vec<u32>,
+    /// Sections that are to be emptied, and take no blocks.
+    barred: Range<u32>,
+    /// True if the barred sections no longer count as the volume's.
+    given_up: bool,
     /// Where the search for holes continues, by log.
     victim_cursor: [SegNo; Log::COUNT],
     /// Kilobytes ever written, as the hot node summary keeps it.
@@ -235,7 +241,8 @@ impl Segments {
     #[must_use]
     pub fn prefree_segments(&self) -> u32 {
         let state = self.state.lock();
-        state.table.free_segment_count() - state.table.free.free_segments()
+        let free = state.table.free_segment_count() - self.barred_free(&state);
+        free - state.table.free.free_segments()
     }
 
     /// While no more than this many sections are free, holes are filled instead (never in
@@ -248,7 +255,9 @@ impl Segments {
     /// checkpoint: `free_segment_count`.
     #[must_use]
     pub(crate) fn free_segment_count(&self) -> u32 {
-        self.state.lock().table.free_segment_count()
+        let state = self.state.lock();
+        let gone = if state.given_up { self.barred_free(&state) } else { 0 };
+        state.table.free_segment_count() - gone
     }
 
     /// A segment's present entry.

@@ -32,7 +32,7 @@ pub(super) enum Successor {
     Tail(SegNo, Box<SummaryBlock>, u16),
 }
 
-enum Search {
+pub(super) enum Search {
     Found(Successor),
     /// The summary of this segment must be read first.
     Read(SegNo),
@@ -146,7 +146,7 @@ impl Segments {
     }
 
     /// Where a log continues when its segment is full.
-    fn successor(
+    pub(super) fn successor(
         &self,
         state: &State,
         log: Log,
@@ -217,7 +217,12 @@ impl Segments {
 
 impl State {
     fn is_cleaning(&self, segno: SegNo) -> bool {
-        self.cleaning.contains(&self.table.section_of(segno))
+        self.is_out(self.table.section_of(segno))
+    }
+
+    /// True if the section is being cleaned or barred.
+    pub(super) fn is_out(&self, section: u32) -> bool {
+        self.cleaning.contains(&section) || self.barred.contains(&section)
     }
 
     fn close(&mut self, log: LogState) {
@@ -255,8 +260,8 @@ fn find_holes(state: &State, log: Log, loaded: &mut Option<(SegNo, SummaryBlock)
 fn best_in(state: &State, log: Log, kind: Log) -> Option<SegNo> {
     let partial = state.table.partial(kind);
     let cursor = state.victim_cursor[log.index()];
-    let round = partial.range(cursor..).chain(partial.range(..cursor)).take(VICTIM_SEARCH);
-    let round = round.filter(|segno| !state.is_cleaning(**segno));
+    let round = partial.range(cursor..).chain(partial.range(..cursor));
+    let round = round.filter(|segno| !state.is_cleaning(**segno)).take(VICTIM_SEARCH);
     let best = round
         .map(|segno| (state.table.usable(*segno), *segno))
         .max_by_key(|(usable, _)| *usable)?;

@@ -46,8 +46,8 @@ pub(crate) struct LiveBlocks {
     pub(crate) valid: [u8; VALID_MAP_SIZE],
 }
 
-/// Sections whose cleaning gains space: with valid blocks but not full, without a log, and not
-/// being cleaned.
+/// Sections whose cleaning gains space: with valid blocks but not full, without a log, neither
+/// being cleaned nor barred.
 #[derive(Clone)]
 pub(crate) struct Candidates<'a> {
     state: &'a State,
@@ -67,8 +67,7 @@ impl Iterator for Candidates<'_> {
             let section = self.next;
             self.next += 1;
             let usable = counts.valid > 0 && counts.valid < whole;
-            if usable && !self.current.contains(&section) && !self.state.cleaning.contains(&section)
-            {
+            if usable && !self.current.contains(&section) && !self.state.is_out(section) {
                 return Some(info_of_section(self.state, section, self.layout));
             }
         }

@@ -27,9 +27,9 @@ use cairn_cache::budget::Budget;
 
 use crate::checkpoint::summaries::{current, journals};
 use crate::checkpoint::{Checkpoints, Loaded, Parts, load};
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::format::Layout;
 use crate::format::units::BLOCK_SIZE;
-use crate::format::{CheckpointFlags, Layout};
 use crate::nat::Nat;
 use crate::node::{Nodes, Room};
 use crate::operation_lock::OperationLock;
@@ -73,8 +73,7 @@ impl Store {
     /// Opens the valid pack for writing. The caller handles its roll-forward chain and its orphans.
     ///
     /// # Errors
-    /// The pack, the SIT or a summary is impossible; a resize was in progress; or the device
-    /// failed.
+    /// The pack, the SIT or a summary is impossible, or the device failed.
     pub fn open(
         device: Arc<dyn BlockDevice>,
         layout: Layout,
@@ -100,9 +99,6 @@ impl Store {
         options: StoreOptions,
         runtime: Arc<dyn Runtime>,
     ) -> Result<Self> {
-        if pack.checkpoint.flags.contains(CheckpointFlags::RESIZEFS) {
-            return Err(Error::Feature("a resize was interrupted: run fsck.f2fs on it".into()));
-        }
         let device = cache.device().clone();
         let checkpoint = &pack.checkpoint;
         let journals = journals(pack, &cache, &layout)?;

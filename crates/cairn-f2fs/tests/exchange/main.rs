@@ -5,6 +5,7 @@
 mod against_linux;
 mod compressed;
 mod power;
+mod resized;
 mod roots;
 mod shutdown;
 mod support;

@@ -14,7 +14,7 @@ use uuid::Uuid;
 use super::Format;
 use crate::error::{Cause, Class};
 use crate::mkfs::options::{MkfsOptions, Named};
-use crate::tune::options::{Ext4TuneOptions, TuneOptions};
+use crate::tune::options::{Ext4TuneOptions, Resized, TuneOptions};
 use crate::volume::OpenOptions;
 
 /// The only size of a block.
@@ -144,10 +144,26 @@ pub(super) fn check(
     cairn_f2fs::check::check(device, &runtime, observer).map_err(cause)
 }
 
-/// The refusal to change the size of a volume.
-pub(super) fn fixed_size() -> Cause {
-    let why = "the areas in which an F2FS volume describes its segments have the size that mkfs \
-               gave them: `cairn build -t f2fs --size SIZE NEW IMAGE` makes a volume of another \
-               size with the same files";
-    Cause::Option(why.into())
+pub(super) fn size(device: &Arc<dyn BlockDevice>) -> Result<u64, Cause> {
+    cairn_f2fs::resize::size(device).map_err(cause)
+}
+
+pub(super) fn check_size(device: &Arc<dyn BlockDevice>, size: u64) -> Result<(), Cause> {
+    cairn_f2fs::resize::check(device, size).map_err(cause)
+}
+
+pub(super) fn resize(
+    device: &Arc<dyn BlockDevice>,
+    runtime: &Arc<dyn Runtime>,
+    size: u64,
+) -> Result<Resized, Cause> {
+    let done = cairn_f2fs::resize::resize(device, runtime, size).map_err(cause)?;
+    Ok(Resized { before: done.before, after: done.after })
+}
+
+pub(super) fn least_size(
+    device: &Arc<dyn BlockDevice>,
+    runtime: Arc<dyn Runtime>,
+) -> Result<u64, Cause> {
+    cairn_f2fs::resize::least(device, runtime).map_err(cause)
 }

@@ -197,7 +197,7 @@ pub(crate) fn size(
 ) -> Result<u64, Cause> {
     match format {
         Format::Ext4 => ext4::size(device, runtime),
-        Format::F2fs => Err(f2fs::fixed_size()),
+        Format::F2fs => f2fs::size(&device),
     }
 }
 
@@ -210,7 +210,7 @@ pub(crate) fn check_size(
 ) -> Result<(), Cause> {
     match format {
         Format::Ext4 => ext4::check_size(device, runtime, size),
-        Format::F2fs => Err(f2fs::fixed_size()),
+        Format::F2fs => f2fs::check_size(&device, size),
     }
 }
 
@@ -223,7 +223,7 @@ pub(crate) fn resize(
 ) -> Result<Resized, Cause> {
     match format {
         Format::Ext4 => ext4::resize(device, runtime, size),
-        Format::F2fs => Err(f2fs::fixed_size()),
+        Format::F2fs => f2fs::resize(&device, &runtime, size),
     }
 }
 
@@ -235,7 +235,7 @@ pub(crate) fn least_size(
 ) -> Result<u64, Cause> {
     match format {
         Format::Ext4 => ext4::least_size(device, runtime),
-        Format::F2fs => Err(f2fs::fixed_size()),
+        Format::F2fs => f2fs::least_size(&device, runtime),
     }
 }
 

@@ -38,7 +38,7 @@ const PERCENT_BESIDE_RESERVED: f64 = 3.0;
 
 /// Counts are segments, addresses are blocks.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Geometry {
+pub(crate) struct Geometry {
     pub(crate) block_count: u64,
     pub(crate) segs_per_sec: u32,
     pub(crate) secs_per_zone: u32,
@@ -69,6 +69,11 @@ enum Refusal {
 }
 
 impl Geometry {
+    /// Divides one device of this many bytes.
+    pub(crate) fn of_bytes(bytes: u64, options: &MkfsOptions) -> Result<Self, Error> {
+        Self::new(bytes, options)
+    }
+
     /// Divides one device of this many bytes, or several devices.
     pub(super) fn new(medium: impl Into<Medium>, options: &MkfsOptions) -> Result<Self, Error> {
         let medium = medium.into();
@@ -321,6 +326,16 @@ impl Space {
         }
         Ok(Self { reserved, overprovision })
     }
+}
+
+/// Segments kept for cleaning, and segments that users never get, of a main area without zones.
+/// `None` if it is too small.
+pub(crate) fn spare_segments(main: u32, segs_per_sec: u32) -> Option<(u32, u32)> {
+    let segments = main.into();
+    let options = MkfsOptions::default();
+    let space = Space::new(segments, segments, segs_per_sec, segs_per_sec, &options).ok()?;
+    let zones = main / segs_per_sec;
+    (u64::from(zones) >= ZONES_MIN).then(|| (narrow(space.reserved), narrow(space.overprovision)))
 }
 
 /// Segments kept so that cleaning can always write.

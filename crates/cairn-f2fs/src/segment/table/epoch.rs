@@ -39,7 +39,7 @@ impl Table {
     }
 
     /// True if the segment has no log, and no valid block now or at the last checkpoint.
-    pub(super) fn is_untouched(&self, segno: SegNo) -> bool {
+    pub(in crate::segment) fn is_untouched(&self, segno: SegNo) -> bool {
         let held = self.freed.contains_key(&segno) || self.in_flight.contains_key(&segno);
         let left = self.left.contains(&segno) || self.in_flight_left.contains(&segno);
         self.valid(segno) == 0 && !self.is_current(segno) && !held && !left
