@@ -4,5 +4,6 @@ mod host;
 mod limits;
 mod made;
 mod shapes;
+mod shared;
 mod support;
 mod trees;

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
+use std::sync::Arc;
 
 use cairn::partition::TableKind;
 use cairn::{Format, ImageSpec};
@@ -79,7 +79,8 @@ pub struct Args {
     #[arg(long)]
     no_journal: bool,
     /// ext4: for a volume that nobody will write: no journal, nothing free unless it is asked for,
-    /// and a mark, so that Linux mounts it read-only.
+    /// and a mark, so that Linux mounts it read-only. With -O shared_blocks equal files are stored
+    /// once.
     #[arg(long)]
     read_only: bool,
     /// ext4: number of inodes. [default: those of the sources, 5 % more, and some for free space]
@@ -262,13 +263,13 @@ pub(super) fn path_test(pattern: &OsString) -> PathTest {
     let fits = move |is_directory: bool| is_directory || !directories;
     if !bytes.contains(&b'/') {
         let pattern = Pattern::parse(bytes);
-        return Rc::new(move |path, is_directory| {
+        return Arc::new(move |path, is_directory| {
             let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
             fits(is_directory) && pattern.matches(name)
         });
     }
     let pattern = Pattern::parse(bytes.strip_prefix(b"/").unwrap_or(bytes));
-    Rc::new(move |path, is_directory| fits(is_directory) && pattern.matches(path))
+    Arc::new(move |path, is_directory| fits(is_directory) && pattern.matches(path))
 }
 
 /// Operands as in `cairn build rootfs/ root.img` would have a source replaced by an image.

@@ -9,6 +9,7 @@
 //! |---|---|
 //! | `source` | the tree, as the caller gives it |
 //! | `survey` | what nodes need, and whether they can be stored |
+//! | `same` | files with equal contents, which may share their blocks |
 //! | `attributes`, `values`, `directory`, `regular`, `inline` | the form of nodes |
 //! | `volume`, `stream` | the planned volume, and its free blocks as one sequence |
 //! | `places` | where each node is |
@@ -30,6 +31,7 @@ mod inline;
 mod places;
 mod records;
 mod regular;
+mod same;
 mod settings;
 mod source;
 mod stream;
@@ -44,6 +46,7 @@ use super::groups;
 use super::identity::Identity;
 use super::options::MkfsOptions;
 use super::output::Output;
+use crate::format::features::Compat;
 use crate::inode::directory::hash_settings;
 use places::Places;
 use settings::Settings;
@@ -91,7 +94,16 @@ impl Population {
             return Err(crate::Error::Option(why.into()).into());
         }
         let settings = Settings::new(layout, hash_settings(&probe.superblock));
-        let survey = Arc::new(Survey::new(source, settings, Values::new(layout))?);
+        if settings.shared_blocks() && layout.features.compat(Compat::HAS_JOURNAL) {
+            let why = "files that share blocks (shared_blocks) are never written: leave the \
+                       journal out with ^has_journal, as `cairn build --read-only` does";
+            return Err(crate::Error::Option(why.into()).into());
+        }
+        let mut survey = Survey::new(source, settings, Values::new(layout))?;
+        if survey.settings.shared_blocks() {
+            survey.same = same::find(&survey)?;
+        }
+        let survey = Arc::new(survey);
         let values = survey.values.list.len() as u32;
         let needed = survey.source.count().saturating_add(values).saturating_add(OWN_INODES);
         match options.inodes {
@@ -145,7 +157,7 @@ impl Population {
 
     /// A size that is not too large.
     fn least_blocks(&self, free: u64) -> u64 {
-        let data: u64 = self.survey.nodes.iter().map(|need| u64::from(need.blocks)).sum();
+        let data = self.survey.data_blocks();
         let per_group = u64::from(self.options.block_size.unwrap_or(BLOCK_SIZE)) * 8;
         let inodes = u64::from(self.options.inodes.unwrap_or(0));
         let groups = inodes.div_ceil(per_group.min(65_528) / 128 * 128);

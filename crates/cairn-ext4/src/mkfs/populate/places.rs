@@ -1,7 +1,8 @@
 //! [`Places`]: the place of each node in the stream of free blocks.
 //!
 //! Blocks of attributes come first, then values with their own inodes, then directories and links,
-//! then files; each in the order of ids. The blocks of a file's extent tree follow its data.
+//! then files; each in the order of ids. The blocks of a file's extent tree follow its data. A file
+//! that shares the blocks of another has only those of its tree.
 
 use super::attributes::NONE;
 use super::regular::{extents, segments, tree_blocks};
@@ -24,7 +25,7 @@ impl Places {
     /// Places all nodes. The second result is the number of blocks that are needed if the stream
     /// is too short.
     pub(super) fn new(survey: &Survey, stream: &Stream) -> Result<Self, u64> {
-        let data: u64 = survey.nodes.iter().map(|need| u64::from(need.blocks)).sum();
+        let data = survey.data_blocks();
         let mut end = survey.shared.blocks.len() as u64;
         let values = survey.values.list.iter().map(|value| {
             let at = end;
@@ -44,21 +45,28 @@ impl Places {
                     continue;
                 }
                 at[id as usize] = end;
-                if end + u64::from(need.blocks) > stream.blocks() {
+                let own = survey.own_blocks(id);
+                if end + own > stream.blocks() {
                     return Err(needed.max(stream.blocks()) + 1);
                 }
-                end += u64::from(need.blocks);
+                end += own;
                 if !metadata {
-                    end += tree_of(survey, stream, id, at[id as usize]);
+                    end += tree_of(survey, stream, id, at[survey.holder(id) as usize]);
                 }
             }
         }
         if end > stream.blocks() { Err(end) } else { Ok(Self { at, values, end }) }
     }
 
-    /// The first block of a node in the stream.
+    /// The first block of a node in the stream: of its contents or, if it shares those of another
+    /// file, of its extent tree.
     pub(super) fn at(&self, id: u32) -> u64 {
         self.at[id as usize]
+    }
+
+    /// The first block of a node's extent tree.
+    pub(super) fn tree_at(&self, survey: &Survey, id: u32) -> u64 {
+        self.at(id) + survey.own_blocks(id)
     }
 
     /// The first block of a value.
@@ -76,13 +84,16 @@ impl Places {
         match survey.nodes[id as usize].blocks {
             0 => 0,
             blocks if survey.is_metadata(id) => blocks.into(),
-            blocks => u64::from(blocks) + tree_of(survey, stream, id, self.at(id)),
+            _ => {
+                let contents = self.at(survey.holder(id));
+                survey.own_blocks(id) + tree_of(survey, stream, id, contents)
+            }
         }
     }
 
     /// The extents of a node.
     pub(super) fn extents(&self, survey: &Survey, stream: &Stream, id: u32) -> Vec<Extent> {
-        extents_at(survey, stream, id, self.at(id))
+        extents_at(survey, stream, id, self.at(survey.holder(id)))
     }
 }
 

@@ -93,7 +93,7 @@ impl Records<'_> {
         }
         inode.flags |= InodeFlags::EXTENTS;
         let all = self.places.extents(self.survey, self.stream, id);
-        let behind = self.places.at(id) + blocks;
+        let behind = self.places.tree_at(self.survey, id);
         let (root, below) = tree(all, behind, self.stream, self.layout.block_size);
         root.encode_root(&mut inode.block);
         Ok(blocks + below.len() as u64)

@@ -4,7 +4,7 @@
 use crate::checksum::{InodeSeed, MetadataChecksum};
 use crate::dir::hash::HashSettings;
 use crate::format::dir_entry::DirFormat;
-use crate::format::features::{Compat, Features, Incompat};
+use crate::format::features::{Compat, Features, Incompat, RoCompat};
 use crate::format::layout::Layout;
 
 /// The form of nodes.
@@ -45,6 +45,11 @@ impl Settings {
 
     pub(super) fn inline_data(&self) -> bool {
         self.features.incompat(Incompat::INLINE_DATA)
+    }
+
+    /// Files with equal contents share their blocks.
+    pub(super) fn shared_blocks(&self) -> bool {
+        self.features.ro_compat(RoCompat::SHARED_BLOCKS)
     }
 
     /// Most levels of nodes below the root of an index.

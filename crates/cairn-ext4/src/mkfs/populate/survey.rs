@@ -2,6 +2,7 @@
 //!
 //! Every node is checked here: what passes can be written.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::super::files::{LOST_AND_FOUND_NAME, lost_and_found_blocks};
@@ -46,6 +47,8 @@ pub(super) struct Survey {
     pub(super) values: Values,
     /// The tree's own `lost+found`.
     pub(super) lost_found: Option<u32>,
+    /// For each file that has the blocks of an earlier one, that one.
+    pub(super) same: HashMap<u32, u32>,
 }
 
 impl Survey {
@@ -61,7 +64,8 @@ impl Survey {
         let none = Need { blocks: 0, links: 0, parent: NO_PARENT, xattrs: NONE };
         let nodes = vec![none; source.count() as usize];
         let shared = SharedBlocks::default();
-        let mut survey = Self { source, settings, nodes, shared, values, lost_found: None };
+        let (lost_found, same) = (None, HashMap::new());
+        let mut survey = Self { source, settings, nodes, shared, values, lost_found, same };
         if !matches!(survey.source.node(ROOT).kind, Kind::Directory { .. }) {
             return Err(survey.refuse(ROOT, "the root is not a directory"));
         }
@@ -219,6 +223,21 @@ impl Survey {
             _ => 0,
         };
         u32::try_from(blocks).map_err(|_| self.refuse(id, "the file is too large"))
+    }
+
+    /// The node whose blocks a node has: itself, or an earlier one.
+    pub(super) fn holder(&self, id: u32) -> u32 {
+        self.same.get(&id).copied().unwrap_or(id)
+    }
+
+    /// Blocks that a node has alone: none if it has those of another one.
+    pub(super) fn own_blocks(&self, id: u32) -> u64 {
+        if self.holder(id) == id { self.nodes[id as usize].blocks.into() } else { 0 }
+    }
+
+    /// Blocks of all nodes.
+    pub(super) fn data_blocks(&self) -> u64 {
+        (0..self.source.count()).map(|id| self.own_blocks(id)).sum()
     }
 
     /// Blocks of directories and links.

@@ -14,11 +14,11 @@ use crate::format::features::{Compat, Features, Incompat, RoCompat};
 use crate::format::layout::inodes;
 
 /// Large values get their inodes, although mounts do not change them. No mount changes a volume
-/// that is marked as read-only.
+/// that is marked as read-only, or whose files share blocks.
 const WRITTEN: Features = Features {
     compat: Compat::empty(),
     incompat: Incompat::EA_INODE,
-    ro_compat: RoCompat::READONLY,
+    ro_compat: RoCompat::READONLY.union(RoCompat::SHARED_BLOCKS),
 };
 
 /// Inode numbers of nodes, which follow the ids, and behind them those of values.

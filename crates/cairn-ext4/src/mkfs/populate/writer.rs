@@ -220,7 +220,7 @@ impl Writer {
     /// Data blocks of a file from the `skip`th on, then those of its extent tree.
     fn file(&self, id: u32, skip: u64, out: &mut [u8]) -> PopulateResult<()> {
         let block_size = self.survey.settings.block_size;
-        let blocks = u64::from(self.survey.nodes[id as usize].blocks);
+        let blocks = self.survey.own_blocks(id);
         let data = blocks.saturating_sub(skip) * block_size as u64;
         let (data, trees) = out.split_at_mut(data.min(out.len() as u64) as usize);
         if !data.is_empty() {
@@ -231,7 +231,7 @@ impl Writer {
         }
         let seed = self.layout.checksum.for_inode(self.numbers.ino(id), 0);
         let all = self.places.extents(&self.survey, &self.stream, id);
-        let behind = self.places.at(id) + blocks;
+        let behind = self.places.tree_at(&self.survey, id);
         let (_, below) = tree(all, behind, &self.stream, self.layout.block_size);
         let below = below.iter().skip(skip.saturating_sub(blocks) as usize);
         for (node, block) in below.zip(trees.chunks_mut(block_size)) {
