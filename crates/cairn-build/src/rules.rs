@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::path::PathBuf;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use cairn_vfs::{Acl, Timestamp, acl};
 
@@ -21,7 +21,7 @@ pub struct IdRange {
 }
 
 /// A test for a path, which has no leading slash, and whether it is that of a directory.
-pub type PathTest = Rc<dyn Fn(&[u8], bool) -> bool>;
+pub type PathTest = Arc<dyn Fn(&[u8], bool) -> bool + Send + Sync>;
 
 /// What a build changes. Nothing by default.
 #[derive(Clone, Default)]
@@ -141,10 +141,10 @@ mod tests {
 
     #[test]
     fn a_directory_that_is_left_out_takes_what_is_below_with_it() {
-        let rules = Rules { exclude: vec![Rc::new(|path, _| path == b"a/b")], ..Rules::default() };
+        let rules = Rules { exclude: vec![Arc::new(|path, _| path == b"a/b")], ..Rules::default() };
         let excludes = |path: &[u8]| rules.excludes(&MemberPath::parse(path).unwrap(), false);
         assert!(excludes(b"a/b") && excludes(b"a/b/c") && !excludes(b"a") && !excludes(b"a/bc"));
-        let directories: PathTest = Rc::new(|path, is_directory| is_directory && path == b"a");
+        let directories: PathTest = Arc::new(|path, is_directory| is_directory && path == b"a");
         let rules = Rules { exclude: vec![directories], ..Rules::default() };
         let excludes = |path: &[u8], is| rules.excludes(&MemberPath::parse(path).unwrap(), is);
         assert!(excludes(b"a", true) && excludes(b"a/b", false) && !excludes(b"a", false));

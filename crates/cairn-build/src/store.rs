@@ -3,13 +3,14 @@
 //!
 //! The *spool* is a file without a name in the directory of the output. It holds the contents of
 //! compressed archives and of standard input, which can be read only once. It is bounded by the
-//! size that was asked for.
+//! size that was asked for. Layers of container images that are read at once have one each.
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use cairn::Volume;
 use cairn_vfs::IoFlags;
@@ -46,12 +47,27 @@ pub(crate) struct Stores {
     directory: PathBuf,
     spool: Option<Spool>,
     limit: u64,
+    /// Bytes in all spools.
+    kept: Arc<AtomicU64>,
 }
 
-struct Spool {
+/// What keeps the contents of streams.
+pub(crate) trait Keep {
+    /// Keeps `len` bytes of a stream. Returns the store and the offset in it.
+    ///
+    /// # Errors
+    /// The stream ends early or cannot be read, the host has no room, or the limit is reached.
+    fn keep(&mut self, from: &mut dyn Read, len: u64) -> Result<(u32, u64), KeepError>;
+}
+
+/// A spool. Several of one build are bounded together.
+pub(crate) struct Spool {
     store: u32,
     file: Arc<File>,
     len: u64,
+    directory: PathBuf,
+    limit: u64,
+    kept: Arc<AtomicU64>,
 }
 
 /// Why a stream could not be kept.
@@ -67,7 +83,8 @@ pub(crate) enum KeepError {
 
 impl Stores {
     pub(crate) fn new(directory: PathBuf, limit: u64) -> Self {
-        Self { files: Vec::new(), volumes: Vec::new(), directory, spool: None, limit }
+        let kept = Arc::default();
+        Self { files: Vec::new(), volumes: Vec::new(), directory, spool: None, limit, kept }
     }
 
     /// Adds a file that is read in place.
@@ -85,32 +102,14 @@ impl Stores {
         self.files.get(store as usize).cloned()
     }
 
-    /// Keeps `len` bytes of a stream. Returns the store and the offset in it.
-    pub(crate) fn keep(&mut self, from: &mut dyn Read, len: u64) -> Result<(u32, u64), KeepError> {
-        let (store, file, at) = match &self.spool {
-            Some(spool) => (spool.store, spool.file.clone(), spool.len),
-            None => {
-                let (file, store) = self.add_temporary()?;
-                self.spool = Some(Spool { store, file: file.clone(), len: 0 });
-                (store, file, 0)
-            }
-        };
-        let end = at.checked_add(len).filter(|end| *end <= self.limit);
-        let end = end.ok_or(KeepError::TooMuch(self.limit))?;
-        let mut buffer = vec![0; usize::try_from(len).unwrap_or(CHUNK).min(CHUNK)];
-        let mut place = at;
-        while place < end {
-            let want = usize::try_from(end - place).unwrap_or(CHUNK).min(buffer.len());
-            let piece = buffer.get_mut(..want).unwrap_or_default();
-            from.read_exact(piece).map_err(KeepError::Read)?;
-            self.write(&file, piece, place)?;
-            place += piece.len() as u64;
-        }
-        file.set_len(end).map_err(|error| KeepError::Write(self.directory.clone(), error))?;
-        if let Some(spool) = &mut self.spool {
-            spool.len = end;
-        }
-        Ok((store, at))
+    /// A further spool, for another thread.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub(crate) fn new_spool(&mut self) -> Result<Spool, KeepError> {
+        let (file, store) = self.add_temporary()?;
+        let (directory, limit, kept) = (self.directory.clone(), self.limit, self.kept.clone());
+        Ok(Spool { store, file, len: 0, directory, limit, kept })
     }
 
     /// Keeps all of a stream in a store of its own.
@@ -130,7 +129,7 @@ impl Stores {
             if place.saturating_add(count as u64) > limit {
                 return Err(KeepError::TooMuch(limit));
             }
-            self.write(&file, piece.get(..count).unwrap_or_default(), place)?;
+            write(&file, &self.directory, piece.get(..count).unwrap_or_default(), place)?;
             place += count as u64;
         }
         file.set_len(place).map_err(|error| KeepError::Write(self.directory.clone(), error))?;
@@ -144,18 +143,6 @@ impl Stores {
         let file = Arc::new(file);
         let store = self.add(file.clone());
         Ok((file, store))
-    }
-
-    /// Writes what is not zero.
-    fn write(&self, file: &File, bytes: &[u8], mut place: u64) -> Result<(), KeepError> {
-        for part in bytes.chunks(HOLE) {
-            if part.iter().any(|byte| *byte != 0) {
-                let written = file.write_all_at(part, place);
-                written.map_err(|error| KeepError::Write(self.directory.clone(), error))?;
-            }
-            place += part.len() as u64;
-        }
-        Ok(())
     }
 
     /// Fills `buffer` with the file's bytes at `offset`, which all lie in one data range.
@@ -197,9 +184,65 @@ impl Stores {
     }
 }
 
+impl Keep for Stores {
+    fn keep(&mut self, from: &mut dyn Read, len: u64) -> Result<(u32, u64), KeepError> {
+        let mut spool = match self.spool.take() {
+            Some(spool) => spool,
+            None => self.new_spool()?,
+        };
+        let kept = spool.keep(from, len);
+        self.spool = Some(spool);
+        kept
+    }
+}
+
+impl Keep for Spool {
+    fn keep(&mut self, from: &mut dyn Read, len: u64) -> Result<(u32, u64), KeepError> {
+        let before = self.kept.fetch_add(len, Ordering::Relaxed);
+        if before.checked_add(len).is_none_or(|all| all > self.limit) {
+            return Err(KeepError::TooMuch(self.limit));
+        }
+        let at = self.len;
+        let end = at.saturating_add(len);
+        let mut buffer = vec![0; usize::try_from(len).unwrap_or(CHUNK).min(CHUNK)];
+        let mut place = at;
+        while place < end {
+            let want = usize::try_from(end - place).unwrap_or(CHUNK).min(buffer.len());
+            let piece = buffer.get_mut(..want).unwrap_or_default();
+            from.read_exact(piece).map_err(KeepError::Read)?;
+            write(&self.file, &self.directory, piece, place)?;
+            place += piece.len() as u64;
+        }
+        let grown = self.file.set_len(end);
+        grown.map_err(|error| KeepError::Write(self.directory.clone(), error))?;
+        self.len = end;
+        Ok((self.store, at))
+    }
+}
+
+/// Writes what is not zero, neighbours together.
+fn write(file: &File, directory: &Path, bytes: &[u8], place: u64) -> Result<(), KeepError> {
+    let is_data = |part: &&[u8]| part.iter().any(|byte| *byte != 0);
+    let mut parts = bytes.chunks(HOLE).peekable();
+    let mut at = 0;
+    while let Some(part) = parts.next() {
+        let mut end = at + part.len();
+        if is_data(&part) {
+            while let Some(more) = parts.next_if(is_data) {
+                end += more.len();
+            }
+            let written =
+                file.write_all_at(bytes.get(at..end).unwrap_or_default(), place + at as u64);
+            written.map_err(|error| KeepError::Write(directory.to_owned(), error))?;
+        }
+        at = end;
+    }
+    Ok(())
+}
+
 fn read_host(path: &[u8], offset: u64, buffer: &mut [u8]) -> Result<()> {
     use std::os::unix::ffi::OsStrExt;
-    let path = std::path::Path::new(std::ffi::OsStr::from_bytes(path));
+    let path = Path::new(std::ffi::OsStr::from_bytes(path));
     let opened = rustix::fs::open(
         path,
         rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::CLOEXEC,

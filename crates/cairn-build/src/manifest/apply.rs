@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::node::{Metadata, RegularFile};
 use crate::path::MemberPath;
 use crate::read::host_file;
+use crate::store::Keep;
 use crate::users::Users;
 
 /// Why an entry cannot be applied.

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
 
-use super::reasons::broken;
+use super::layers::{self, Layer};
 use super::stream::Stream;
 use super::tar;
 use crate::assembly::Assembly;
@@ -223,11 +223,10 @@ impl Container<'_> {
                 continue;
             }
             let manifest: Manifest = self.json(&name, &bytes)?;
-            for layer in &manifest.layers {
-                let name = self.blob_name(layer)?;
-                self.layer(&name, Some(layer.size))?;
-            }
-            return Ok(());
+            let layers = manifest.layers.iter();
+            let layers = layers.map(|layer| Ok((self.blob_name(layer)?, Some(layer.size))));
+            let layers = layers.collect::<Result<Vec<_>>>()?;
+            return self.layers(layers);
         }
         Err(self.failed("index.json", "indexes lead to indexes without end"))
     }
@@ -267,21 +266,20 @@ impl Container<'_> {
             let why = format!("has {} images: save one alone", images.len());
             return Err(self.failed("manifest.json", why));
         };
-        for layer in &image.layers {
-            self.layer(layer, None)?;
-        }
-        Ok(())
+        self.layers(image.layers.iter().map(|name| (name.clone(), None)).collect())
     }
 
-    fn layer(&mut self, name: &str, size: Option<u64>) -> Result<()> {
-        let (file, store, at, len) = self.open(name)?;
-        if let Some(size) = size.filter(|size| *size != len) {
-            return Err(self.failed(name, format!("has {len} bytes, not {size}")));
+    /// Puts layers in, by their names and sizes.
+    fn layers(&mut self, names: Vec<(String, Option<u64>)>) -> Result<()> {
+        let mut layers = Vec::new();
+        for (name, size) in names {
+            let (file, store, at, len) = self.open(&name)?;
+            if let Some(size) = size.filter(|size| *size != len) {
+                return Err(self.failed(&name, format!("has {len} bytes, not {size}")));
+            }
+            let source = format!("{}: {name}", self.source);
+            layers.push(Layer { source, file, store, at, len });
         }
-        let stream = Stream::in_store(file, store, at, len);
-        let stream = stream.map_err(|error| self.failed(name, broken(&error)))?;
-        self.assembly.next_layer();
-        let source = format!("{}: {name}", self.source);
-        tar::read(self.assembly, &source, stream, true)
+        layers::read(self.assembly, layers)
     }
 }

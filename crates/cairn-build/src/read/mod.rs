@@ -4,6 +4,8 @@ mod container;
 mod cpio;
 mod directory;
 mod image;
+mod layers;
+mod members;
 mod named;
 mod reasons;
 mod stream;

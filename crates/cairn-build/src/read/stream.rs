@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use super::zstd::Zstd;
-use crate::store::{KeepError, Stores};
+use crate::store::{Keep, KeepError};
 
 /// Bytes read ahead in place.
 const WINDOW: usize = 1 << 14;
@@ -78,7 +78,11 @@ impl Stream {
     }
 
     /// Keeps the next `len` bytes for later. Returns the store and the offset in it.
-    pub(crate) fn keep(&mut self, len: u64, stores: &mut Stores) -> Result<(u32, u64), KeepError> {
+    pub(crate) fn keep(
+        &mut self,
+        len: u64,
+        stores: &mut impl Keep,
+    ) -> Result<(u32, u64), KeepError> {
         match self {
             Self::Place(place) => {
                 let at = place.at;

@@ -250,3 +250,48 @@ fn a_layout_that_names_other_files_is_refused() {
     let said = refused(Format::Ext4, &at("image"), &[text(&at("layout"))]);
     assert!(said.contains("its digest is"), "{said}");
 }
+
+/// Layers are read at once. What is told, and what is made, does not depend on which comes first.
+#[test]
+fn the_lowest_layer_that_is_damaged_is_named() {
+    let place = Place::new();
+    let at = |name: &str| place.path().join(name);
+    layers(&at("work"));
+    shell(&format!(
+        "cd {}; mkdir -p docker/a docker/b docker/c; seq 200000 >4; tar -cf 4.tar 4
+        gzip -c 1.tar >docker/a/layer.tar; zstd -qc 4.tar >docker/b/layer.tar
+        gzip -c 3.tar >docker/c/layer.tar
+        echo '[{{\"Layers\":[\"a/layer.tar\",\"b/layer.tar\",\"c/layer.tar\"]}}]' \\
+            >docker/manifest.json",
+        text(&at("work"))
+    ));
+    let pack = || {
+        shell(&format!(
+            "cd {}; tar -C docker -cf docker.tar a b c manifest.json",
+            text(&at("work"))
+        ));
+        at("work/docker.tar")
+    };
+    let image = at("image");
+    built(Format::Ext4, &image, &[text(&pack())]);
+    let first = std::fs::read(&image).unwrap();
+    built(Format::Ext4, &image, &[text(&pack())]);
+    assert!(std::fs::read(&image).unwrap() == first, "two builds differ");
+    std::fs::remove_file(&image).unwrap();
+    // The contents of all layers are bounded together.
+    let few =
+        Options { size: cairn_build::Size::Exact(1 << 20), ..options(Format::Ext4, &image, &[]) };
+    let sources = vec![Source { name: pack().into(), platform: None }];
+    let said = build(Options { sources, ..few }).unwrap_err().to_string();
+    assert!(said.contains("larger --size"), "{said}");
+    let cut = |name: &str, len: u64| {
+        let file = std::fs::File::options().write(true).open(at("work/docker").join(name)).unwrap();
+        file.set_len(len).unwrap();
+    };
+    cut("c/layer.tar", 60);
+    let said = refused(Format::Ext4, &image, &[text(&pack())]);
+    assert!(said.contains("c/layer.tar") && said.contains("truncated"), "{said}");
+    cut("b/layer.tar", 100_000);
+    let said = refused(Format::Ext4, &image, &[text(&pack())]);
+    assert!(said.contains("b/layer.tar"), "{said}");
+}

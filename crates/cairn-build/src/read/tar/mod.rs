@@ -13,9 +13,10 @@ use cairn_vfs::Timestamp;
 
 use self::header::{BLOCK, Decoded, Header};
 use self::pax::{Extensions, HEADER_MAX, RANGES_MAX};
+use super::members::{Change, Members};
 use super::reasons::{broken, not_kept};
 use super::stream::Stream;
-use crate::assembly::{Assembly, NamedList, NewKind};
+use crate::assembly::NewKind;
 use crate::error::{Error, Result};
 use crate::node::{Metadata, RegularFile, encode_device};
 use crate::path::MemberPath;
@@ -78,13 +79,13 @@ fn padded(size: u64) -> u64 {
 /// # Errors
 /// The archive is damaged, or a member cannot be put in.
 pub(super) fn read(
-    assembly: &mut Assembly,
+    members: &mut impl Members,
     source: &str,
     stream: Stream,
     whiteouts: bool,
 ) -> Result<()> {
     let mut tar = Tar {
-        assembly,
+        members,
         source,
         stream,
         whiteouts,
@@ -94,15 +95,15 @@ pub(super) fn read(
         last: Vec::new(),
         is_empty: true,
     };
-    tar.members()?;
+    tar.read_members()?;
     if tar.is_empty && !tar.stream.is_zero_to_the_end().map_err(|error| tar.io(&error))? {
         return Err(Error::source(source, NO_ARCHIVE));
     }
     tar.stream.drain().map_err(|error| Error::source(source, broken(&error)))
 }
 
-struct Tar<'a> {
-    assembly: &'a mut Assembly,
+struct Tar<'a, M> {
+    members: &'a mut M,
     source: &'a str,
     stream: Stream,
     whiteouts: bool,
@@ -117,7 +118,7 @@ struct Tar<'a> {
     is_empty: bool,
 }
 
-impl Tar<'_> {
+impl<M: Members> Tar<'_, M> {
     fn failed(&self, why: impl ToString) -> Error {
         Error::member(self.source, &self.last, why.to_string())
     }
@@ -126,7 +127,7 @@ impl Tar<'_> {
         self.failed(broken(error))
     }
 
-    fn members(&mut self) -> Result<()> {
+    fn read_members(&mut self) -> Result<()> {
         loop {
             let block = self.stream.bytes(BLOCK).map_err(|error| {
                 let why = match error.kind() {
@@ -231,7 +232,7 @@ impl Tar<'_> {
                 NewKind::Directory
             }
             b'0' | 0 | b'7' | b'S' => {
-                let excluded = self.assembly.rules.excludes(&path, false);
+                let excluded = self.members.excludes(&path);
                 match self.contents(header, of, size, excluded)? {
                     Some(file) => NewKind::Regular(file),
                     None => return Ok(()),
@@ -240,7 +241,7 @@ impl Tar<'_> {
             b'1' => {
                 let target = MemberPath::relative(link)
                     .map_err(|why| self.failed(format!("its target: {why}")))?;
-                self.assembly.link(&path, &target).map_err(|why| self.failed(why))?;
+                self.change(Change::Link(path, target))?;
                 return if extended { self.skip_payload(size) } else { Ok(()) };
             }
             b'2' => NewKind::Symlink(link.as_slice().into()),
@@ -258,14 +259,11 @@ impl Tar<'_> {
                 return Err(self.failed(format!("a member of the unknown kind '{kind}'")));
             }
         };
-        let put = self.assembly.put(&path, metadata, kind).map_err(|why| self.failed(why))?;
-        let Some(node) = put else { return Ok(()) };
-        for (name, text) in of.named.iter().cloned() {
-            let (source, member) = (self.source.to_owned(), self.last.clone());
-            let list = NamedList { node, name, text, source, member };
-            self.assembly.wait_for_names(list).map_err(|why| self.failed(why))?;
-        }
-        Ok(())
+        self.change(Change::Put { path, metadata, kind, named: of.named.clone() })
+    }
+
+    fn change(&mut self, change: Change) -> Result<()> {
+        self.members.change(self.source, &self.last, change)
     }
 
     /// Applies a whiteout. False if the member is none.
@@ -273,13 +271,13 @@ impl Tar<'_> {
         let Some((_, name)) = path.split() else { return Ok(false) };
         let Some(hidden) = name.strip_prefix(WHITEOUT) else { return Ok(false) };
         if name == OPAQUE {
-            self.assembly.opaque(&path.parent());
+            self.change(Change::Opaque(path.parent()))?;
         } else if !hidden.starts_with(WHITEOUT) {
             let hidden = path.parent().join(hidden).map_err(|why| self.failed(why))?;
             if matches!(hidden.split(), Some((_, b"." | b".."))) {
                 return Err(self.failed("a whiteout of the directory itself"));
             }
-            self.assembly.whiteout(&hidden);
+            self.change(Change::Whiteout(hidden))?;
         }
         Ok(true)
     }
@@ -320,10 +318,9 @@ impl Tar<'_> {
             Some(map) => check_map(map, real, stored).map_err(|why| self.failed(why))?,
             None => Some(0..stored).filter(|range| !range.is_empty()).into_iter().collect(),
         };
-        let stores = &mut self.assembly.stores;
         let place = self
-            .stream
-            .keep(stored, stores)
+            .members
+            .keep(&mut self.stream, stored)
             .map_err(|error| not_kept(error, |why| Error::member(self.source, &self.last, why)));
         let (store, at) = place?;
         self.pad(stored)?;
