@@ -15,6 +15,7 @@ mod every_command;
 mod examples;
 mod f2fs;
 mod failing_copies;
+mod interrupted;
 mod kinds;
 mod makers;
 mod mistakes;

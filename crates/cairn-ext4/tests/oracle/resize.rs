@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use cairn_base::runtime::threads::Threads;
 use cairn_block::memory::MemoryDevice;
+use cairn_block::wrap::{Fault, Lasting, Operation};
 use cairn_ext4::resize;
 use cairn_ext4::tune::{TuneOptions, tune};
 use cairn_testkit::crash::{Recording, read_image, write_image};
@@ -318,5 +319,46 @@ fn a_power_cut_while_a_volume_shrinks_costs_no_file() {
         }
         println!("{shape:?}: {old} cuts left the old size, {new} the new one, {between} another");
         assert!(old > 2 && new > 0);
+    }
+}
+
+/// Every write and every flush fails in turn, and all later ones.
+#[test]
+fn a_write_that_fails_costs_no_file() {
+    let deep = std::env::var_os("CAIRN_DEEP").is_some();
+    let grown =
+        on_larger(&filled(20 * MIB, &["-t", "ext4", "-b", "1024", "-J", "size=4"], 5), 70 * MIB);
+    let spread = spread(SPREAD, SMALLER[0], 3);
+    let least = least_of(&spread);
+    for (before, size) in [(Arc::new(grown), 70 * MIB), (spread, least)] {
+        let expected = digest(&before);
+        for operation in [Operation::Write, Operation::Flush] {
+            let run =
+                |fault: &Arc<Fault>| resize::resize(fault.clone(), Arc::new(Threads::new()), size);
+            let counted = Arc::new(Fault::new(Arc::new(before.fork())));
+            let done = run(&counted).unwrap();
+            let count = counted.count(operation);
+            let step = if deep { 1 } else { count.div_ceil(5) };
+            for nth in (1..=count).step_by(usize::try_from(step).unwrap()) {
+                let state = Arc::new(before.fork());
+                let fault = Arc::new(Fault::new(state.clone()));
+                fault.fail(operation, nth, Lasting::Forever);
+                assert!(run(&fault).is_err(), "{size}: {operation:?} {nth} of {count}");
+                let image = tempfile::NamedTempFile::new().unwrap();
+                write_image(&state, image.path()).unwrap();
+                let verdict = judge::e2fsck_preen(image.path());
+                assert!(verdict.status <= 1, "{operation:?} {nth}: {}", verdict.output);
+                judge::assert_clean(image.path());
+                let repaired = Arc::new(read_image(image.path()).unwrap());
+                digest(&repaired).assert_same(&expected);
+                // A fault while the journal moves costs the journal.
+                let journal =
+                    TuneOptions { features: vec!["has_journal".into()], ..TuneOptions::default() };
+                tune(repaired.clone(), Arc::new(Threads::new()), &journal).unwrap();
+                resized(&repaired, done.after.max(least_of(&repaired))).unwrap();
+                support::judge(&repaired);
+                digest(&repaired).assert_same(&expected);
+            }
+        }
     }
 }

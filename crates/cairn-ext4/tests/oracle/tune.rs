@@ -7,6 +7,7 @@ use std::sync::Arc;
 use cairn_base::runtime::threads::Threads;
 use cairn_block::BlockDevice;
 use cairn_block::memory::MemoryDevice;
+use cairn_block::wrap::{Fault, Lasting, Operation};
 use cairn_ext4::tune::{OnErrors, Reserved, TuneOptions, tune};
 use cairn_testkit::crash::{Recording, read_image, write_image};
 use cairn_testkit::judge::{self, KernelMount};
@@ -185,10 +186,9 @@ fn a_journal_comes_goes_and_changes_its_size() {
     }
 }
 
-#[test]
-fn a_power_cut_costs_no_file() {
-    let random = if std::env::var_os("CAIRN_DEEP").is_some() { 200 } else { 4 };
-    let changes = [
+/// Changes that are interrupted.
+fn changes() -> [TuneOptions; 3] {
+    [
         TuneOptions {
             label: Some("new".into()),
             uuid: Some(uuid_of(7)),
@@ -197,9 +197,26 @@ fn a_power_cut_costs_no_file() {
         },
         TuneOptions { features: words(&["^has_journal"]), ..TuneOptions::default() },
         TuneOptions { journal_size: Some(6 * MIB), ..TuneOptions::default() },
-    ];
+    ]
+}
+
+/// What an interrupted change has left: e2fsck makes it clean, and it can be changed again.
+fn check_left(state: &MemoryDevice, options: &TuneOptions, expected: &Snapshot, named: &str) {
     let image = tempfile::NamedTempFile::new().unwrap();
-    for options in changes {
+    write_image(state, image.path()).unwrap();
+    let verdict = judge::e2fsck_preen(image.path());
+    assert!(verdict.status <= 1, "{named}: {}", verdict.output);
+    assert_clean(image.path());
+    let repaired = Arc::new(read_image(image.path()).unwrap());
+    digest(&repaired).assert_same(expected);
+    tuned(repaired.clone(), options).unwrap();
+    support::judge(&repaired);
+}
+
+#[test]
+fn a_power_cut_costs_no_file() {
+    let random = if std::env::var_os("CAIRN_DEEP").is_some() { 200 } else { 4 };
+    for options in changes() {
         let (before, expected) = filled(24 * MIB, EXT4);
         let recording = Recording::start(before.fork());
         tuned(recording.device(), &options).unwrap();
@@ -209,17 +226,34 @@ fn a_power_cut_costs_no_file() {
         let moves_journal = options.journal_size.is_some() || options.label.is_none();
         for cut in cuts {
             let state = Arc::new(log.device(cut));
-            write_image(&state, image.path()).unwrap();
+            let named = cut.to_string();
+            check_left(&state, &options, &expected, &named);
             if !moves_journal {
                 support::judge(&state);
             }
-            let verdict = judge::e2fsck_preen(image.path());
-            assert!(verdict.status <= 1, "{cut}: {}", verdict.output);
-            assert_clean(image.path());
-            let repaired = Arc::new(read_image(image.path()).unwrap());
-            digest(&repaired).assert_same(&expected);
-            tuned(repaired.clone(), &options).unwrap();
-            support::judge(&repaired);
+        }
+    }
+}
+
+/// Every write and every flush fails in turn, and all later ones.
+#[test]
+fn a_write_that_fails_costs_no_file() {
+    let deep = std::env::var_os("CAIRN_DEEP").is_some();
+    for options in changes() {
+        let (before, expected) = filled(24 * MIB, EXT4);
+        for operation in [Operation::Write, Operation::Flush] {
+            let counted = Arc::new(Fault::new(Arc::new(before.fork())));
+            tuned(counted.clone(), &options).unwrap();
+            let count = counted.count(operation);
+            let step = if deep { 1 } else { count.div_ceil(6) };
+            for nth in (1..=count).step_by(usize::try_from(step).unwrap()) {
+                let named = format!("{operation:?} {nth} of {count} fails");
+                let state = Arc::new(before.fork());
+                let fault = Arc::new(Fault::new(state.clone()));
+                fault.fail(operation, nth, Lasting::Forever);
+                assert!(tuned(fault, &options).is_err(), "{named}");
+                check_left(&state, &options, &expected, &named);
+            }
         }
     }
 }

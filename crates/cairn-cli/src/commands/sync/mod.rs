@@ -5,6 +5,8 @@
 
 mod apply;
 mod plan;
+#[cfg(test)]
+mod tests;
 
 use std::ffi::OsString;
 use std::fmt::Write as _;

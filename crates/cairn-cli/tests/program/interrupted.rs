@@ -1,0 +1,142 @@
+//! Commands that change an image or write a tree, on a host whose disk is full at some point: they
+//! say so, and what they leave is whole. With more room, a second run finishes.
+
+use std::fs;
+use std::path::Path;
+
+use cairn_testkit::judge;
+use cairn_testkit::place::Place;
+
+use crate::support::{cairn, works};
+
+const FORMATS: [&str; 2] = ["ext4", "f2fs"];
+/// What failing writes do to F2FS is tested with `cairn_f2fs::resize`, and in `sync`'s own tests.
+const ON_A_FULL_HOST: [&str; 1] = ["ext4"];
+const KIB: u64 = 1024;
+
+/// A file system of the host with a size.
+struct Host {
+    place: Place,
+}
+
+impl Host {
+    /// Room for what is on it, and some more.
+    fn new() -> Self {
+        let place = Place::new();
+        fs::create_dir(place.path().join("disk")).unwrap();
+        let host = Self { place };
+        judge::run("mount", ["-t", "tmpfs", "-o", "size=256M", "cairn-test", &host.at("")]);
+        host
+    }
+
+    fn at(&self, name: &str) -> String {
+        self.place.path().join("disk").join(name).to_str().unwrap().to_owned()
+    }
+
+    /// Leaves this much room.
+    fn leave(&self, bytes: u64) {
+        let used = judge::run("df", ["-B1", "--output=used", &self.at("")]);
+        let used: u64 = used.lines().last().unwrap().trim().parse().unwrap();
+        self.resize(used + bytes);
+    }
+
+    fn resize(&self, bytes: u64) {
+        judge::run("mount", ["-o", &format!("remount,size={bytes}"), &self.at("")]);
+    }
+}
+
+fn check(format: &str, image: &str) {
+    match format {
+        "ext4" => judge::assert_clean(Path::new(image)),
+        _ => judge::assert_f2fs_clean(Path::new(image)),
+    }
+}
+
+/// An image with some files.
+fn image(host: &Host, format: &str) -> String {
+    let image = host.at("image");
+    let script = format!(
+        "cd {}; rm -rf image tree; mkdir -p tree/d; seq 20000 >tree/numbers; \
+         seq 9 >tree/d/few; ln tree/numbers tree/d/link; head -c 3000000 /dev/zero | tr '\\0' x \
+         >tree/large",
+        host.at("")
+    );
+    judge::run("sh", ["-ec", &script]);
+    works(&["build", "-t", format, "--free", "40M", &image, &host.at("tree/")]);
+    image
+}
+
+#[test]
+fn a_full_host_leaves_a_volume_that_a_second_run_changes() {
+    let host = Host::new();
+    for format in ON_A_FULL_HOST {
+        let tune = ["tune", "-L", "another"];
+        let resizes: [&[&str]; 2] = [&["resize", "IMAGE", "160M"], &["resize", "IMAGE", "min"]];
+        let sync = ["sync", "SOURCE", "IMAGE"];
+        for command in [&tune[..], resizes[0], resizes[1], &sync[..]] {
+            let mut failures = 0;
+            for room in [0, 16 * KIB, 64 * KIB, 512 * KIB] {
+                host.resize(256 << 20);
+                let image = image(&host, format);
+                judge::run("sh", ["-ec", &format!("cd {}; seq 9 >tree/new", host.at(""))]);
+                let source = host.at("tree/");
+                let mut words: Vec<&str> = command
+                    .iter()
+                    .map(|word| match *word {
+                        "IMAGE" => &image,
+                        "SOURCE" => &source,
+                        word => word,
+                    })
+                    .collect();
+                if command[0] == "tune" {
+                    words.push(&image);
+                }
+                host.leave(room);
+                let (status, _, said) = cairn(&words);
+                failures += u32::from(status != 0);
+                assert!(status == 0 || !said.is_empty(), "{words:?}: {said}");
+                host.resize(256 << 20);
+                if status != 0 {
+                    // Where the journal could not be written, the volume asks for it.
+                    let verdict = judge::e2fsck_preen(Path::new(&image));
+                    assert!(verdict.status <= 1, "{words:?}: {}", verdict.output);
+                }
+                works(&words);
+                check(format, &image);
+                assert_eq!(works(&["cat", &image, "/d/few"]), "1\n2\n3\n4\n5\n6\n7\n8\n9\n");
+                let differs = cairn(&["diff", &image, &source]).0;
+                assert_eq!(differs, i32::from(command[0] != "sync"), "{words:?}");
+            }
+            println!("{format}, {}: {failures} of 4 failed", command[0]);
+        }
+    }
+}
+
+#[test]
+fn an_export_for_which_there_is_no_room_leaves_nothing() {
+    let host = Host::new();
+    for format in FORMATS {
+        host.resize(256 << 20);
+        let image = image(&host, format);
+        for (room, to) in [(0, "out/"), (64 * KIB, "out/"), (2048 * KIB, "out/"), (0, "out.tar")] {
+            host.leave(room);
+            let before = names(&host);
+            let (status, _, said) = cairn(&["export", &image, "-o", &host.at(to)]);
+            assert!(status != 0 && !said.is_empty(), "{to} with {room} bytes: {said}");
+            assert_eq!(names(&host), before, "{to} with {room} bytes");
+            host.resize(256 << 20);
+        }
+        works(&["export", &image, "-o", &host.at("out/")]);
+        assert_eq!(works(&["diff", &image, &host.at("out/")]), "");
+        fs::remove_dir_all(host.at("out")).unwrap();
+    }
+}
+
+fn names(host: &Host) -> Vec<String> {
+    let entries = fs::read_dir(host.at("")).unwrap();
+    let name =
+        |entry: std::io::Result<fs::DirEntry>| entry.unwrap().file_name().into_string().unwrap();
+    let mut names: Vec<String> = entries.map(name).collect();
+    names.sort();
+    names
+}
