@@ -1,5 +1,6 @@
 //! Inodes whose record or size in memory differs from the inode table: what sync has to write,
-//! besides the files with dirty data. So its cost does not grow with the number of inodes in memory.
+//! besides the files with dirty data. So its cost does not grow with the number of inodes in
+//! memory.
 //!
 //! [`Inode::is_written`](super::Inode::is_written) is false for an inode in the list, but for one
 //! that was deleted.

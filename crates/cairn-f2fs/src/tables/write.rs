@@ -34,8 +34,8 @@ impl Tables {
     /// superblock.
     ///
     /// # Errors
-    /// The volume was not unmounted cleanly, a block in use is outside the new main area, a table is
-    /// damaged, or the device failed.
+    /// The volume was not unmounted cleanly, a block in use is outside the new main area, a table
+    /// is damaged, or the device failed.
     pub(crate) fn write(&self, new: &Layout, sizes: Sizes) -> Result<()> {
         if !self.loaded.checkpoint.flags.contains(CheckpointFlags::UMOUNT) {
             return Err(Error::Option("the volume is not clean: mount and unmount it".into()));
