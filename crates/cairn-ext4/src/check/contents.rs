@@ -25,7 +25,10 @@ const LARGE: u64 = 1 << 31;
 /// Claims the blocks of an inode, and checks what it says of them.
 pub(super) fn check(state: &State, ino: Ino, record: &Record, kind: FileKind, facts: &Facts) {
     let mut claims = Claims::new(state, ino);
-    let attributes = attributes::check(state, ino, record, &mut claims);
+    let attributes = match has_no_map(state, ino, record) {
+        true => Attributes::default(),
+        false => attributes::check(state, ino, record, &mut claims),
+    };
     if kind == FileKind::Directory {
         state.totals.directories.fetch_add(1, Relaxed);
     }

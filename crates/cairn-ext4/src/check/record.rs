@@ -113,7 +113,9 @@ fn reserved(state: &State, ino: Ino, record: &Record) {
     };
     let first = record.block.first_chunk::<4>().is_some_and(|word| *word != [0; 4]);
     let has_contents = record.links != 0 || record.blocks_512 != 0 || first;
-    if record.is_directory() || (has_contents && !is_allowed) {
+    let has_kind = record.mode != 0 && !record.is_regular();
+    let is_unused = matches!(ino, Ino(6 | 9 | 10));
+    if record.is_directory() || (has_kind && is_unused) || (has_contents && !is_allowed) {
         let finding = Finding::new(&kinds::INODE_RESERVED, Place::inode(ino.get()));
         state.findings.add(finding.stored(Value::Hex(record.mode.into())));
     }
