@@ -155,6 +155,9 @@ fn images(example: &str) -> String {
     if example.contains("disk.img#2") || example.contains("sdcard.img") {
         script += "cp --sparse=auto \"$HERE\"/parts.img disk.img; ln disk.img sdcard.img\n";
     }
+    if example.contains("system.img#2") {
+        script += "cp --sparse=auto \"$HERE\"/parts.img system.img\n";
+    }
     if example.contains("?offset=1M") {
         script += "cp --sparse=auto \"$HERE\"/offset.img disk.img\n";
     }

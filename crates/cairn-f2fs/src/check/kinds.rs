@@ -11,7 +11,7 @@ cairn_check::kinds! {
         "The sound copy is written over the damaged one.";
     /// The copies of the superblock differ.
     SUPERBLOCK_COPIES = "f2fs.superblock.copies", Accounting,
-        "The two copies of the superblock are sound, but differ; the first one is used.",
+        "The two copies of the superblock describe different volumes; the first one is used.",
         "The first copy is written over the second one.";
     /// The superblock records errors.
     SUPERBLOCK_ERRORS = "f2fs.superblock.errors", Accounting,
