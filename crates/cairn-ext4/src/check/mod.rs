@@ -1,9 +1,9 @@
 //! The check of a whole volume: every structure, against every other. It writes nothing.
 //!
-//! Phases: the superblock and the groups ([`open`], [`groups`]); every inode with its block map
-//! ([`inodes`]), which claims blocks; every directory ([`directories`]), which counts names; the
-//! tree and the links ([`links`]); the bitmaps and counts against what was claimed and counted
-//! ([`bitmaps`]). Inodes and groups are divided among threads.
+//! Phases: the superblock and the groups (`open`, `groups`); every inode with its block map
+//! (`inodes`), which claims blocks; every directory (`directories`), which counts names; the
+//! tree and the links (`links`); the bitmaps and counts against what was claimed and counted
+//! (`bitmaps`). Inodes and groups are divided among threads.
 //!
 //! Whatever the bytes are, a check ends: each block of a map is descended from once, and what
 //! several files share is read at most as often as the volume has blocks. Memory: one bit a cluster

@@ -166,13 +166,13 @@ fn command(
     command.args(arguments).stdin(link.input.try_clone().map_err(no_input)?);
     link.tell_begin();
     // Keys that end a program end this one, until there is another.
-    if let Some(signal) = supervisor.from_terminal(None) {
+    if let Some(signal) = supervisor.take_signals(None) {
         return Ok(128 + signal.as_raw());
     }
     match command.spawn() {
         Ok(child) => {
             let child = Pid::from_child(&child);
-            if let Some(signal) = supervisor.from_terminal(Some(child)) {
+            if let Some(signal) = supervisor.take_signals(Some(child)) {
                 // It may have come before the command was there. It may also have ended.
                 let _ = kill_process(child, signal);
             }

@@ -9,7 +9,7 @@
 //!   host, goes to a copy of the server's mount namespace, makes the volume the root, starts the
 //!   command and reaps what the command leaves. When it ends, the kernel ends all its children.
 //!
-//! When the command begins, none of them looks at mounts of the host any longer ([`host`]).
+//! When the command begins, none of them looks at mounts of the host any longer (`host`).
 //!
 //! If the starter is killed, the kernel kills the init and tells the server to end: it closes the
 //! volume. Nothing is left on the host, because all mounts are in the namespaces.
@@ -132,7 +132,7 @@ fn numbers(count: u32) -> Range<i32> {
 fn begin(supervisor: &mut Supervisor, init: &Init, link: &ToInit) -> Option<Signal> {
     loop {
         let begun = link.begun();
-        if let Some(signal) = supervisor.from_terminal(Some(init.pid())) {
+        if let Some(signal) = supervisor.take_signals(Some(init.pid())) {
             let _ = kill_process(init.pid(), Signal::KILL);
             return Some(signal);
         }

@@ -59,7 +59,7 @@ impl Supervisor {
 
     /// The signals that have come. Those that processes have sent go to the child, if there is one.
     /// Returns the last one that came from a terminal.
-    pub(super) fn from_terminal(&mut self, child: Option<Pid>) -> Option<Signal> {
+    pub(super) fn take_signals(&mut self, child: Option<Pid>) -> Option<Signal> {
         let mut last = None;
         for origin in self.signals.pending() {
             match known(&origin) {
