@@ -1,16 +1,14 @@
 //! Changes the size of a volume that nobody has mounted.
 //!
-//! What is moved is moved as cleaning does it, by a mounted volume ([`Cleaner::evacuate`]). It is
+//! What is moved is moved as cleaning does it, by a mounted volume (`Cleaner::evacuate`). It is
 //! then unmounted, with a checkpoint that says that the size changes (`RESIZEFS`). The superblocks
 //! are written, the second one first. The next mount, which this module makes itself, gives the
 //! checkpoint the sizes that follow from the superblock, and drops the flag: so a crash at any time
 //! leaves a volume that the next mount for writing completes, or leaves as it was.
 //!
 //! A volume that grows so far that its tables become larger has them written anew, where nothing of
-//! it is: first behind the place that they will have, then at that place ([`crate::tables`]). Each
+//! it is: first behind the place that they will have, then at that place (`crate::tables`). Each
 //! of these is a whole volume, and one write of the superblock decides between them.
-//!
-//! [`Cleaner::evacuate`]: crate::gc::Cleaner::evacuate
 
 mod plan;
 
