@@ -115,6 +115,7 @@ impl fmt::Display for Finding {
         write!(f, "{}: {}: {meaning}", self.kind.code, self.place)?;
         match (&self.stored, &self.computed) {
             (Some(stored), Some(computed)) => write!(f, " ({stored} stored, {computed} computed)"),
+            (Some(Value::Text(what)), None) => write!(f, " ({what})"),
             (Some(stored), None) => write!(f, " ({stored} stored)"),
             (None, Some(computed)) => write!(f, " ({computed} computed)"),
             (None, None) => Ok(()),
@@ -144,6 +145,12 @@ mod tests {
             Finding::new(&LINKS, Place::volume()).hex(1_u32, 255_u32).computed.unwrap().to_string(),
             "0xff"
         );
+    }
+
+    #[test]
+    fn a_text_says_itself_what_it_is() {
+        let finding = Finding::new(&LINKS, Place::volume()).stored("3 blocks");
+        assert!(finding.to_string().ends_with("The link count is wrong (3 blocks)"));
     }
 
     #[test]

@@ -73,7 +73,8 @@ pub fn attributes(path: &[u8], of: &Attributes) -> Object {
 /// # Errors
 /// It cannot be printed.
 pub fn failure(output: &mut Output<'_>, failure: &Failure) -> Outcome {
-    let object = json!({ "error": failure.to_string(), "status": failure.status as u8 });
+    let status = failure.code().unwrap_or(failure.status as u8);
+    let object = json!({ "error": failure.to_string(), "status": status });
     writeln!(output, "{object:#}")
 }
 

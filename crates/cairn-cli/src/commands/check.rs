@@ -63,14 +63,17 @@ impl Observer for Watch {
 /// # Errors
 /// It has defects, it cannot be checked, or the result cannot be printed.
 pub fn run(args: &Args) -> Outcome {
-    checked(args).map_err(|failure| {
-        let code = match failure.status {
-            Status::Success => return failure,
-            Status::Usage => ExitStatus::USAGE,
-            _ => ExitStatus::OPERATIONAL,
-        };
-        failure.with_code(code.code())
-    })
+    checked(args).map_err(as_e2fsck)
+}
+
+/// Gives a failure the exit status that e2fsck has for it.
+fn as_e2fsck(failure: Failure) -> Failure {
+    let code = match failure.status {
+        Status::Success => return failure,
+        Status::Usage => ExitStatus::USAGE,
+        _ => ExitStatus::OPERATIONAL,
+    };
+    failure.with_code(code.code())
 }
 
 /// The exit status of a wrong command line, if it is one of `check`.
@@ -92,7 +95,7 @@ fn checked(args: &Args) -> Outcome {
     let checked = match checked {
         Ok(checked) => checked,
         Err(error) => {
-            let failure = Failure::from(error);
+            let failure = as_e2fsck(Failure::from(error));
             if args.json {
                 with_stdout(|output| json::failure(output, &failure))?;
             }

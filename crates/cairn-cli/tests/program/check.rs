@@ -46,6 +46,13 @@ fn statuses_are_those_of_e2fsck() {
     }
 }
 
+#[test]
+fn the_document_of_a_failure_has_the_exit_status() {
+    let (status, stdout, _) = cairn(&["check", "--json", "/no/such"]);
+    let document: serde_json::Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!((status, &document["status"]), (8, &8.into()));
+}
+
 /// A first superblock of zeros: a backup is read, and the volume has one defect.
 #[test]
 fn a_backup_is_read_for_a_lost_superblock() {

@@ -7,7 +7,7 @@ use cairn_testkit::judge;
 use cairn_testkit::place::Place;
 use cairn_testkit::tree::{PathTarget, TreeSpec, build, plan};
 
-use crate::support::{cairn, fails, works};
+use crate::support::{cairn, fails, in_dir, works};
 
 const FORMATS: [&str; 2] = ["ext4", "f2fs"];
 
@@ -103,7 +103,8 @@ fn what_is_kept_left_out_or_trusted_stays() {
     let place = trees("ext4");
     let at = |name: &str| format!("{}/{name}", place.path().display());
     let (image, source) = (at("image"), at("b/"));
-    works(&["sync", "--keep", "--exclude", "longer", "--exclude", "new/", &source, &image]);
+    let left_out = ["--exclude", "longer", "--exclude", "new/", "--exclude", "was-dir"];
+    works(&[&["sync", "--keep"][..], &left_out, &[&source, &image]].concat());
     let names = works(&["ls", &image]);
     assert!(names.contains("only\n") && !names.contains("new\n"), "{names}");
     assert_eq!(works(&["cat", &image, "/longer"]), "longer\n");
@@ -189,4 +190,21 @@ fn an_image_that_needs_recovery_is_clean_afterwards() {
     assert!(works(&["info", &image]).contains("needs recovery"));
     works(&["sync", &source, &image]);
     check("ext4", &image);
+}
+
+/// A file of the sources would cost the directory that --keep keeps.
+#[test]
+fn keep_keeps_a_directory_that_is_in_the_way() {
+    let (dir, image) = in_dir("image");
+    let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    std::fs::create_dir_all(at("old/p/sub")).unwrap();
+    std::fs::write(at("old/p/sub/data"), "precious").unwrap();
+    std::fs::create_dir(at("new")).unwrap();
+    std::fs::write(at("new/p"), "").unwrap();
+    works(&["build", "--free", "20M", &image, &at("old/")]);
+    let (status, _, said) = cairn(&["sync", "--keep", &at("new/"), &image]);
+    assert!(status == 2 && said.contains("/p: a directory with entries"), "{status}: {said}");
+    assert_eq!(works(&["cat", &image, "/p/sub/data"]), "precious");
+    works(&["sync", &at("new/"), &image]);
+    assert_eq!(works(&["cat", &image, "/p"]), "");
 }

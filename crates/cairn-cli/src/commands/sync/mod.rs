@@ -40,7 +40,8 @@ Contents of files are compared, unless --quick is given. A file gets its new con
 failure leaves the old ones, except where there is no room for both, and in files with several \
 names.")]
 pub struct Args {
-    /// Keep what is on the image and not in the sources.
+    /// Keep what is on the image and not in the sources. A directory with entries in whose place a
+    /// file would come is an error.
     #[arg(long)]
     keep: bool,
     /// Take files of the same size and modification time for equal, without reading them.

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use cairn_build::{Change, CompareOptions, Kind, NodeId, Tree, compare};
 
 use crate::commands::build::failure;
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
+use crate::print;
 
 /// What is done with a path that stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,10 +41,11 @@ pub(super) struct Counts {
 }
 
 impl Plan {
-    /// What turns `present` into `wanted`. With `keep` nothing is removed but what is in the way.
+    /// What turns `present` into `wanted`. With `keep` nothing is removed but single files and empty
+    /// directories that are in the way.
     ///
     /// # Errors
-    /// A file cannot be read.
+    /// A file cannot be read. With `keep`, a directory with entries is in the way.
     pub(super) fn new(
         present: &Tree,
         wanted: &Tree,
@@ -69,13 +71,18 @@ impl Plan {
         keep: bool,
     ) -> Outcome {
         let mut below: Option<Vec<u8>> = None;
+        let mut in_the_way = None;
         let walked = present.each_name(&mut |path, _, node| {
             let is_directory = matches!(node.kind, Kind::Directory(_));
+            let is_full = matches!(&node.kind, Kind::Directory(entries) if !entries.is_empty());
             let above = below.as_ref().is_some_and(|above| path.starts_with(above));
             let what = differing.get(path).map(Vec::as_slice).unwrap_or_default();
             let goes = above
                 || what.contains(&Change::OnlyInFirst) && !keep
                 || what.contains(&Change::Kind) && is_directory;
+            if goes && keep && is_full && in_the_way.is_none() {
+                in_the_way = Some(print::escaped(path));
+            }
             if goes {
                 self.removed.push(path.to_vec());
                 if !above && is_directory {
@@ -85,6 +92,12 @@ impl Plan {
             Ok(())
         });
         walked.map_err(failure)?;
+        if let Some(path) = in_the_way {
+            return Err(Failure::usage(format!(
+                "/{path}: a directory with entries, which --keep keeps, is in the way of a file of \
+                 the sources: remove it from the image, or leave --keep out"
+            )));
+        }
         self.removed.reverse();
         Ok(())
     }
