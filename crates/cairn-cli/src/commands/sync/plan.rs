@@ -41,8 +41,8 @@ pub(super) struct Counts {
 }
 
 impl Plan {
-    /// What turns `present` into `wanted`. With `keep` nothing is removed but single files and empty
-    /// directories that are in the way.
+    /// What turns `present` into `wanted`. With `keep` nothing is removed but single files and
+    /// empty directories that are in the way.
     ///
     /// # Errors
     /// A file cannot be read. With `keep`, a directory with entries is in the way.
