@@ -88,9 +88,8 @@ pub(super) fn note_modified(inodes: &Inodes, ino: Ino, state: &mut State, flags:
         state.record.ctime = now;
     }
     state.record.version = state.record.version.wrapping_add(1);
-    if !std::mem::replace(&mut state.dirty, true) {
-        inodes.unwritten.insert(ino);
-    }
+    state.dirty = true;
+    inodes.unwritten.set(ino, state, true);
 }
 
 /// Updates the access time after a read as `relatime` does, in memory.
@@ -111,7 +110,7 @@ pub(crate) fn touch_access(inodes: &Inodes, inode: &Inode) {
         state.record.atime = now;
         if !std::mem::replace(&mut state.dirty, true) {
             inodes.accessed.note(inode.ino);
-            inodes.unwritten.insert(inode.ino);
         }
+        inodes.unwritten.set(inode.ino, &mut state, true);
     }
 }

@@ -134,6 +134,7 @@ impl Inode {
                     delayed: 0,
                     status: ExtentStatus::default(),
                     dirty: false,
+                    listed: false,
                     pending: PendingDisksize::default(),
                     stays_small: false,
                     deleted: false,

@@ -64,7 +64,7 @@ fn set_times_in_memory(ops: &Operations, inode: &Inode, set: &SetAttributes) -> 
     if unlinked {
         [record.atime, record.mtime, record.ctime] = new;
         state.dirty = true;
-        ops.unwritten.insert(inode.ino);
+        ops.unwritten.set(inode.ino, &mut state, true);
     }
     unlinked
 }

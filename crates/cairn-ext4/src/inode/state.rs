@@ -21,6 +21,8 @@ pub(crate) struct State {
     pub status: ExtentStatus,
     /// `record` has changed since it was stored.
     pub dirty: bool,
+    /// The inode is in the list of what sync has to write; see the module `unwritten`.
+    pub listed: bool,
     /// The size that waits for the EOF block.
     pub pending: PendingDisksize,
     /// The record's extra fields cannot grow; see the module `extra_isize`.

@@ -3,7 +3,7 @@
 //! memory.
 //!
 //! [`Inode::is_written`](super::Inode::is_written) is false for an inode in the list, but for one
-//! that was deleted.
+//! that was deleted. [`State::listed`] says without the list's lock whether an inode is in it.
 //!
 //! Locking: the list has rank Leaf. Its caller holds the inode's state, but for
 //! [`Unwritten::list`].
@@ -12,6 +12,8 @@ use std::collections::BTreeSet;
 
 use cairn_base::Ino;
 use cairn_base::ranked_lock::{Mutex, Rank};
+
+use super::State;
 
 /// The list.
 pub(crate) struct Unwritten(Mutex<BTreeSet<Ino>>);
@@ -23,14 +25,17 @@ impl Default for Unwritten {
 }
 
 impl Unwritten {
-    /// Adds an inode that has changed in memory.
-    pub(crate) fn insert(&self, ino: Ino) {
-        self.0.lock().insert(ino);
-    }
-
-    /// Removes an inode that is in the inode table as it is in memory, or is gone.
-    pub(crate) fn remove(&self, ino: Ino) {
-        self.0.lock().remove(&ino);
+    /// Adds an inode to the list, or removes it.
+    pub(crate) fn set(&self, ino: Ino, state: &mut State, is_unwritten: bool) {
+        if std::mem::replace(&mut state.listed, is_unwritten) == is_unwritten {
+            return;
+        }
+        let mut list = self.0.lock();
+        if is_unwritten {
+            list.insert(ino);
+        } else {
+            list.remove(&ino);
+        }
     }
 
     /// All of them.

@@ -61,11 +61,7 @@ impl Inode {
         })?;
         features_in_use::note(ops, handle, &state.record)?;
         state.dirty = false;
-        if self.is_written(state) {
-            ops.unwritten.remove(self.ino);
-        } else {
-            ops.unwritten.insert(self.ino);
-        }
+        ops.unwritten.set(self.ino, state, !self.is_written(state));
         self.ledger.changed(Part::Attributes, handle.tid());
         Ok(())
     }
