@@ -2,32 +2,18 @@
 
 use std::path::Path;
 
-use cairn_testkit::judge::{KernelMount, assert_clean, mke2fs, run};
+use cairn_testkit::judge::{EXT4_FORMATS, KernelMount, mke2fs, run};
 use cairn_testkit::tree::{PathTarget, TreeSpec, build, plan};
 
-use crate::support::assert_sound;
+use crate::checked::assert_clean;
 
-/// Feature sets of mke2fs that the kernel mounts.
-const FORMATS: &[(&str, &[&str])] = &[
-    ("default 4K", &["-t", "ext4"]),
-    ("1K", &["-t", "ext4", "-b", "1024"]),
-    ("2K", &["-t", "ext4", "-b", "2048"]),
-    ("orphan_file, csum_seed", &["-t", "ext4", "-O", "metadata_csum_seed,orphan_file"]),
-    ("no csum", &["-t", "ext4", "-O", "^metadata_csum,uninit_bg"]),
-    ("no 64bit, no flex_bg", &["-t", "ext4", "-O", "^64bit,^flex_bg,^metadata_csum"]),
-    ("meta_bg", &["-t", "ext4", "-O", "meta_bg,^resize_inode"]),
-    ("sparse_super2", &["-t", "ext4", "-O", "sparse_super2"]),
-    ("large_dir", &["-t", "ext4", "-O", "large_dir"]),
-    ("inline_data", &["-t", "ext4", "-O", "inline_data"]),
-    ("128-byte inodes", &["-t", "ext4", "-I", "128"]),
-    ("no journal", &["-t", "ext4", "-O", "^has_journal"]),
+/// Feature sets besides those that Cairn writes.
+const MORE: &[(&str, &[&str])] = &[
     ("quota", &["-t", "ext4", "-O", "quota,project"]),
     ("bigalloc", &["-t", "ext4", "-O", "bigalloc", "-C", "16384"]),
     ("ea_inode", &["-t", "ext4", "-b", "1024", "-O", "ea_inode"]),
     ("casefold", &["-t", "ext4", "-O", "casefold"]),
     ("small groups", &["-t", "ext4", "-b", "1024", "-g", "1024", "-G", "4"]),
-    ("ext3", &["-t", "ext3", "-b", "1024"]),
-    ("ext2", &["-t", "ext2", "-b", "1024"]),
 ];
 
 /// Files of many kinds, made by the kernel.
@@ -64,11 +50,12 @@ fn xattr_of(path: &Path, len: usize) {
 
 #[test]
 fn what_mke2fs_and_the_kernel_make_is_sound() {
-    for (seed, (name, args)) in (1..).zip(FORMATS) {
+    for (seed, (name, args)) in (1..).zip(EXT4_FORMATS.iter().chain(MORE)) {
         let dir = tempfile::tempdir().unwrap();
         let image = dir.path().join("image");
         mke2fs(&image, 64 << 20, args);
-        assert_sound(&image, &format!("{name}, new"));
+        println!("{name}");
+        assert_clean(&image);
         // A kernel may be without quotas and case-insensitive names.
         let mount = match KernelMount::try_new(&image, "") {
             Ok(mount) => mount,
@@ -80,6 +67,5 @@ fn what_mke2fs_and_the_kernel_make_is_sound() {
         work(mount.path(), name, seed);
         mount.unmount();
         assert_clean(&image);
-        assert_sound(&image, name);
     }
 }

@@ -6,8 +6,8 @@ use std::path::Path;
 use cairn_testkit::crash::write_image;
 use cairn_testkit::deep;
 use cairn_testkit::judge::{KernelMount, command, mke2fs};
+use cairn_testkit::mutate::Target;
 
-use crate::hostile::target;
 use crate::support::difference;
 
 /// Requests of debugfs that change one field and the checksum over it.
@@ -149,7 +149,7 @@ fn e2fsck_agrees_on_random_fields() {
     let hurt = dir.path().join("hurt");
     let (mut missed, mut extra, mut compared) = (Vec::new(), Vec::new(), 0);
     for (layout, args) in PLAIN.iter().enumerate() {
-        let target = target(args, layout as u64);
+        let target = Target::ext4(args, layout as u64);
         for seed in 0..each {
             let (device, damage) = target.mutate(seed);
             let [one] = &damage[..] else { continue };

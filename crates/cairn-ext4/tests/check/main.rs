@@ -3,6 +3,8 @@
 //!
 //! `CAIRN_DEEP=1` runs more seeds.
 
+#[path = "../common/checked.rs"]
+mod checked;
 mod clean;
 mod foreign;
 mod hostile;

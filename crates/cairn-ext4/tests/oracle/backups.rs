@@ -16,7 +16,8 @@ use cairn_testkit::tree::{
 };
 use cairn_vfs::{Caller, FileSystem, NewInode};
 
-use crate::support::{assert_clean, open, try_open, volume};
+use crate::checked::assert_clean;
+use crate::support::{open, try_open, volume};
 
 const MIB: u64 = 1 << 20;
 const SUPERBLOCK: u64 = 1024;

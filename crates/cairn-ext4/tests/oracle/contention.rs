@@ -12,7 +12,8 @@ use cairn_testkit::judge::{KernelMount, mke2fs};
 use cairn_testkit::oracle::Subject;
 use cairn_vfs::{Caller, FileSystem, NewInode};
 
-use crate::support::{assert_clean, judge, open, volume};
+use crate::checked::assert_clean;
+use crate::support::{judge, open, volume};
 
 /// A small volume, which is sometimes full.
 struct Small(&'static [&'static str], &'static str);

@@ -1,30 +1,13 @@
 //! Trees that Cairn writes and the kernel reads, and the reverse, judged by e2fsck.
 
-use cairn_testkit::judge::{KernelMount, mke2fs};
+use cairn_testkit::judge::{EXT4_FORMATS, KernelMount, mke2fs};
 use cairn_testkit::tree::{
     PathTarget, SnapshotOptions, TreeSpec, VolumeTarget, build, digest_path, digest_volume, plan,
 };
 use cairn_vfs::FileSystem;
 
-use crate::support::{assert_clean, open_image};
-
-/// Feature sets: the defaults of mke2fs, and single differences.
-const FORMATS: &[(&str, &[&str])] = &[
-    ("default 4K", &["-t", "ext4"]),
-    ("1K", &["-t", "ext4", "-b", "1024"]),
-    ("2K", &["-t", "ext4", "-b", "2048"]),
-    ("orphan_file, csum_seed", &["-t", "ext4", "-O", "metadata_csum_seed,orphan_file"]),
-    ("no csum", &["-t", "ext4", "-O", "^metadata_csum,uninit_bg"]),
-    ("no 64bit, no flex_bg", &["-t", "ext4", "-O", "^64bit,^flex_bg,^metadata_csum"]),
-    ("meta_bg", &["-t", "ext4", "-O", "meta_bg,^resize_inode"]),
-    ("sparse_super2", &["-t", "ext4", "-O", "sparse_super2"]),
-    ("large_dir", &["-t", "ext4", "-O", "large_dir"]),
-    ("inline_data", &["-t", "ext4", "-O", "inline_data"]),
-    ("128-byte inodes", &["-t", "ext4", "-I", "128"]),
-    ("no journal", &["-t", "ext4", "-O", "^has_journal"]),
-    ("ext3", &["-t", "ext3", "-b", "1024"]),
-    ("ext2", &["-t", "ext2", "-b", "1024"]),
-];
+use crate::checked::assert_clean;
+use crate::support::open_image;
 
 fn spec(seed: u64, format: &str) -> TreeSpec {
     // Records of 128 bytes have no room for nanoseconds; large attributes want a block.
@@ -38,7 +21,7 @@ fn options(format: &str) -> SnapshotOptions {
 
 #[test]
 fn the_kernel_reads_what_cairn_writes() {
-    for (seed, (name, args)) in (1..).zip(FORMATS) {
+    for (seed, (name, args)) in (1..).zip(EXT4_FORMATS) {
         let dir = tempfile::tempdir().unwrap();
         let image = dir.path().join("image");
         mke2fs(&image, 96 << 20, args);
@@ -61,7 +44,7 @@ fn the_kernel_reads_what_cairn_writes() {
 
 #[test]
 fn cairn_reads_what_the_kernel_writes() {
-    for (seed, (name, args)) in (100..).zip(FORMATS) {
+    for (seed, (name, args)) in (100..).zip(EXT4_FORMATS) {
         let dir = tempfile::tempdir().unwrap();
         let image = dir.path().join("image");
         mke2fs(&image, 96 << 20, args);

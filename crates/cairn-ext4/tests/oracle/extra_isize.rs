@@ -9,7 +9,8 @@ use cairn_testkit::judge::{KernelMount, debugfs, mke2fs, run};
 use cairn_vfs::{FileSystem, IoFlags};
 use rustix::fs::{XattrFlags, setxattr};
 
-use crate::support::{assert_clean, open};
+use crate::checked::assert_clean;
+use crate::support::open;
 
 /// Files and their numbers of attributes of 24 bytes: none, few, as many as fit in the inode, one
 /// or more too many for it, and so many that the block has room for one more or for none.

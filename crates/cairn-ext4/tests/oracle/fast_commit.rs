@@ -14,7 +14,8 @@ use cairn_testkit::judge::{KernelMount, debugfs, mke2fs};
 use cairn_testkit::tree::{Snapshot, SnapshotOptions, digest_path, digest_volume};
 use cairn_vfs::FileSystem;
 
-use crate::support::{assert_clean, open_image};
+use crate::checked::assert_clean;
+use crate::support::open_image;
 
 /// Times of directories are not in fast commits.
 const COMPARED: SnapshotOptions =

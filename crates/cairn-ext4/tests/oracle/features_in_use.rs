@@ -10,7 +10,8 @@ use cairn_testkit::judge::{KernelMount, dumpe2fs, mke2fs};
 use cairn_vfs::{Caller, FileSystem, IoFlags, NewInode, XattrMode};
 use rustix::fs::{XattrFlags, setxattr};
 
-use crate::support::{assert_clean, open};
+use crate::checked::assert_clean;
+use crate::support::open;
 
 /// Does not fit in the inode.
 const VALUE: [u8; 600] = [7; 600];

@@ -2,11 +2,8 @@
 
 use std::sync::Arc;
 
-use cairn_testkit::crash::read_image;
 use cairn_testkit::deep;
-use cairn_testkit::judge::{KernelMount, mke2fs};
 use cairn_testkit::mutate::Target;
-use cairn_testkit::tree::{PathTarget, TreeSpec, build, plan};
 use cairn_vfs::FileSystem;
 
 use crate::support::try_open;
@@ -22,25 +19,11 @@ const LAYOUTS: &[&[&str]] = &[
     &["-t", "ext3", "-b", "1024"],
 ];
 
-fn target(args: &[&str], seed: u64) -> Target {
-    let file = tempfile::NamedTempFile::new().unwrap();
-    mke2fs(file.path(), 4 << 20, args);
-    let mount = KernelMount::new(file.path(), "");
-    let spec = TreeSpec { directories: 6, files: 30, size_max: 20_000, ..TreeSpec::small(seed) };
-    build(&PathTarget::new(mount.path()), &plan(&spec));
-    for number in 0..60 {
-        std::fs::write(mount.path().join(format!("a name that fills the block {number}")), b"x")
-            .unwrap();
-    }
-    mount.unmount();
-    Target::of(read_image(file.path()).unwrap())
-}
-
 #[test]
 fn damaged_images_are_survived() {
     let per_layout = if deep() { 50_000 } else { 900 };
     for (layout, args) in LAYOUTS.iter().enumerate() {
-        let target = target(args, layout as u64);
+        let target = Target::ext4(args, layout as u64);
         let (mut opened, mut refused, mut errors) = (0, 0, 0);
         for seed in 0..per_layout {
             let (device, damage) = target.mutate(seed);

@@ -12,8 +12,9 @@ use cairn_testkit::judge::{KernelMount, command, dumpe2fs, mke2fs, run};
 use cairn_testkit::tree::{Snapshot, SnapshotOptions, digest_volume};
 use cairn_vfs::{Caller, Error, FileSystem, IoFlags, NewInode};
 
+use crate::checked::assert_clean;
 use crate::e2fsprogs;
-use crate::support::{assert_clean, judge, open, try_open, volume};
+use crate::support::{judge, open, try_open, volume};
 
 const BLOCK: u64 = 1024;
 /// Free blocks of the volume, which the log changes.

@@ -6,6 +6,8 @@
 mod acl_sizes;
 mod backups;
 mod bad_input;
+#[path = "../common/checked.rs"]
+mod checked;
 mod checkpoint_options;
 mod contention;
 mod e2fsprogs;

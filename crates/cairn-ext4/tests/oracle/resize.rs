@@ -18,7 +18,8 @@ use cairn_testkit::tree::{
 };
 use cairn_vfs::FileSystem;
 
-use crate::support::{self, assert_clean, open, volume};
+use crate::checked::assert_clean;
+use crate::support::{self, open, volume};
 
 const MIB: u64 = 1 << 20;
 

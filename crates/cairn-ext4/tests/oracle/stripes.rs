@@ -7,7 +7,8 @@ use cairn_testkit::crash::{read_image, write_image};
 use cairn_testkit::judge::{debugfs, mke2fs};
 use cairn_vfs::{AllocateMode, Caller, FileSystem, IoFlags, NewInode};
 
-use crate::support::{assert_clean, open};
+use crate::checked::assert_clean;
+use crate::support::open;
 
 const SIZE: u64 = 64 << 20;
 

@@ -11,6 +11,8 @@ use cairn_ext4::{Ext4, MountOptions};
 use cairn_testkit::crash::{read_image, write_image};
 use cairn_testkit::judge::mke2fs;
 
+use crate::checked::assert_clean;
+
 /// Folio sizes of buffered I/O: the default, the baseline, and others.
 pub const GRAINS: &[&str] =
     &["buffered_iomap,max_folio=2M", "nobuffered_iomap", "max_folio=4K", "max_folio=64K"];
@@ -25,18 +27,6 @@ pub fn volume(size: u64, args: &[&str]) -> Arc<MemoryDevice> {
     let file = tempfile::NamedTempFile::new().unwrap();
     mke2fs(file.path(), size, args);
     Arc::new(read_image(file.path()).unwrap())
-}
-
-/// Asserts that e2fsck finds nothing, and Cairn's own check neither.
-#[track_caller]
-pub fn assert_clean(image: &Path) {
-    cairn_testkit::judge::assert_clean(image);
-    let options = OpenOptions { write: false, lock: false, create_size: None };
-    let device = FileDevice::open(image, options).expect("the image opens");
-    let checked = cairn_ext4::check::check(Arc::new(device), Threads::new(), Arc::new(()));
-    let found = checked.expect("the volume can be read").findings;
-    let lines: String = found.iter().map(|finding| format!("{finding}\n")).collect();
-    assert!(lines.is_empty(), "cairn check {}:\n{lines}", image.display());
 }
 
 /// Opens a volume that must open.

@@ -15,7 +15,8 @@ use cairn_testkit::judge::{
 use cairn_vfs::{Caller, FileSystem, IoFlags, NewInode, SetAttributes};
 use tempfile::NamedTempFile;
 
-use crate::support::{assert_clean, open, try_open};
+use crate::checked::assert_clean;
+use crate::support::{open, try_open};
 
 const EUCLEAN: i32 = 117;
 

@@ -11,8 +11,9 @@ use cairn_ext4::mkfs::MkfsOptions;
 use cairn_testkit::judge::{KernelMount, debugfs};
 use cairn_vfs::{Caller, FileKind, FileSystem, IoFlags, NewInode, OpenMode};
 
+use crate::checked::assert_clean;
 use crate::made::{Made, What, byte};
-use crate::support::{assert_clean, fill, open, options};
+use crate::support::{fill, open, options};
 
 /// Fills a volume, judges it, and shows it to `look` under the kernel.
 fn judge(made: Made, features: &str, block_size: u32, look: impl FnOnce(&Path, &Path)) {

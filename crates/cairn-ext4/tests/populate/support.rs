@@ -13,6 +13,8 @@ use cairn_testkit::judge::KernelMount;
 use cairn_testkit::tree::{Snapshot, SnapshotOptions, digest_path};
 use uuid::Uuid;
 
+use crate::checked::assert_clean;
+
 /// Options of a reproducible volume.
 pub fn options(features: &str, block_size: u32) -> MkfsOptions {
     MkfsOptions {
@@ -40,18 +42,6 @@ pub fn fill(
     let open = OpenOptions { write: true, lock: true, create_size: Some(size) };
     let device = Arc::new(FileDevice::open(image, open).expect("image"));
     population.write(device, threads, &*runtime).expect("the volume is written");
-}
-
-/// Asserts that e2fsck finds nothing, and Cairn's own check neither.
-#[track_caller]
-pub fn assert_clean(image: &Path) {
-    cairn_testkit::judge::assert_clean(image);
-    let options = OpenOptions { write: false, lock: false, create_size: None };
-    let device = FileDevice::open(image, options).expect("the image opens");
-    let checked = cairn_ext4::check::check(Arc::new(device), Threads::new(), Arc::new(()));
-    let found = checked.expect("the volume can be read").findings;
-    let lines: String = found.iter().map(|finding| format!("{finding}\n")).collect();
-    assert!(lines.is_empty(), "cairn check {}:\n{lines}", image.display());
 }
 
 /// The tree in an image as the kernel shows it. e2fsck must find nothing.

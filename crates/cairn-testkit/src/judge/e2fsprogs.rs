@@ -4,6 +4,25 @@ use std::path::Path;
 
 use super::{command, run, transcript};
 
+/// Feature sets that Cairn and Linux write, with their names: the defaults of mke2fs, and single
+/// differences.
+pub const EXT4_FORMATS: &[(&str, &[&str])] = &[
+    ("default 4K", &["-t", "ext4"]),
+    ("1K", &["-t", "ext4", "-b", "1024"]),
+    ("2K", &["-t", "ext4", "-b", "2048"]),
+    ("orphan_file, csum_seed", &["-t", "ext4", "-O", "metadata_csum_seed,orphan_file"]),
+    ("no csum", &["-t", "ext4", "-O", "^metadata_csum,uninit_bg"]),
+    ("no 64bit, no flex_bg", &["-t", "ext4", "-O", "^64bit,^flex_bg,^metadata_csum"]),
+    ("meta_bg", &["-t", "ext4", "-O", "meta_bg,^resize_inode"]),
+    ("sparse_super2", &["-t", "ext4", "-O", "sparse_super2"]),
+    ("large_dir", &["-t", "ext4", "-O", "large_dir"]),
+    ("inline_data", &["-t", "ext4", "-O", "inline_data"]),
+    ("128-byte inodes", &["-t", "ext4", "-I", "128"]),
+    ("no journal", &["-t", "ext4", "-O", "^has_journal"]),
+    ("ext3", &["-t", "ext3", "-b", "1024"]),
+    ("ext2", &["-t", "ext2", "-b", "1024"]),
+];
+
 /// The result of a checker.
 #[derive(Clone, Debug)]
 pub struct Verdict {

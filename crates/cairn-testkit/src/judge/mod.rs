@@ -12,7 +12,9 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-pub use e2fsprogs::{Verdict, assert_clean, debugfs, dumpe2fs, e2fsck_check, e2fsck_preen, mke2fs};
+pub use e2fsprogs::{
+    EXT4_FORMATS, Verdict, assert_clean, debugfs, dumpe2fs, e2fsck_check, e2fsck_preen, mke2fs,
+};
 pub use f2fs::{
     assert_f2fs_clean, assert_f2fs_device_clean, dump_f2fs, f2fs_alarms, f2fs_checkpoint_state,
     f2fs_in_memory, fsck_f2fs, fsck_f2fs_device, mkfs_f2fs, node_blocks_of, sload_f2fs,

@@ -9,6 +9,10 @@ use std::fmt;
 use cairn_block::memory::MemoryDevice;
 use cairn_block::{BlockDevice, BlockDeviceExt};
 
+use crate::crash::read_image;
+use crate::judge::{KernelMount, mke2fs};
+use crate::tree::{PathTarget, TreeSpec, build, plan};
+
 /// A sound image and where its metadata is.
 pub struct Target {
     image: MemoryDevice,
@@ -75,6 +79,27 @@ impl fmt::Display for Damage {
 }
 
 impl Target {
+    /// A small ext4 volume of mke2fs, with files, directories and attributes that the kernel has
+    /// made.
+    ///
+    /// # Panics
+    /// The kernel does not mount it.
+    #[must_use]
+    pub fn ext4(args: &[&str], seed: u64) -> Self {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        mke2fs(file.path(), 4 << 20, args);
+        let mount = KernelMount::new(file.path(), "");
+        let spec =
+            TreeSpec { directories: 6, files: 30, size_max: 20_000, ..TreeSpec::small(seed) };
+        build(&PathTarget::new(mount.path()), &plan(&spec));
+        for number in 0..60 {
+            let name = format!("a name that fills the block {number}");
+            std::fs::write(mount.path().join(name), b"x").unwrap();
+        }
+        mount.unmount();
+        Self::of(read_image(file.path()).unwrap())
+    }
+
     /// Finds the metadata of a sound ext2, ext3 or ext4 image.
     ///
     /// # Panics
