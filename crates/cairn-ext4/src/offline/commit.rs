@@ -42,6 +42,7 @@ impl Offline {
             )));
         }
         if self.journal.is_some() {
+            self.claim_commit(&blocks)?;
             self.commit_to_log(&blocks, &superblock)?;
         } else {
             let mut marked = self.superblock.clone();

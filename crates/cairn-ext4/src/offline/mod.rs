@@ -6,6 +6,7 @@
 //! through the log. [`Offline::write_superblock`] changes one block. Each leaves a volume that a
 //! mount accepts, and a crash in the middle leaves the state before it or behind it.
 
+mod claim;
 mod commit;
 
 pub(crate) use commit::Blocks;

@@ -4,7 +4,7 @@
 //! anything has changed. Then the superblock says that the volume is not clean, the blocks change,
 //! and the superblock follows. If one of these writes fails, the old blocks are written back.
 
-use cairn_base::units::as_index;
+use cairn_base::Pba;
 use cairn_block::BlockDeviceExt;
 
 use crate::error::{Error, Result};
@@ -34,14 +34,9 @@ impl Switch {
         let size = u64::from(volume.layout.block_size);
         let mut old = Blocks::new();
         for pba in new.keys() {
-            let at = pba.get() * size;
-            let block = volume.device.read_block(at, as_index(volume.layout.block_size))?;
-            volume.device.write_at(at, block.to_vec())?;
-            old.insert(*pba, block.to_vec());
+            old.insert(*pba, volume.claim(*pba, 1)?);
         }
-        let at = OFFSET / size * size;
-        let block = volume.device.read_block(at, as_index(volume.layout.block_size))?;
-        volume.device.write_at(at, block.to_vec())?;
+        volume.claim(Pba(OFFSET / size), 1)?;
         volume.device.flush()?;
         Ok(Self { before: volume.superblock.clone(), between, after, old, new })
     }

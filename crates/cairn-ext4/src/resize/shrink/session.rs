@@ -48,6 +48,7 @@ impl Session {
         let space = Space::new(groups.clone(), layout.clone(), volume.runtime.clone());
         let end = Pba(plan.layout.blocks_count);
         space.close_from(end)?;
+        volume.claim_log(u64::MAX)?;
         let journal = volume.start_journal()?;
         let txn = Txn::Journaled(journal.clone());
         Ok(Self {
