@@ -165,15 +165,15 @@ fn command(
     let mut command = Command::new(program);
     command.args(arguments).stdin(link.input.try_clone().map_err(no_input)?);
     link.tell_begin();
-    // Keys that end a program end this one, until there is another.
-    if let Some(signal) = supervisor.take_signals(None) {
+    // A signal ends this process, until there is another that could handle it.
+    if let Some(signal) = supervisor.take_signal() {
         return Ok(128 + signal.as_raw());
     }
     match command.spawn() {
         Ok(child) => {
             let child = Pid::from_child(&child);
-            if let Some(signal) = supervisor.take_signals(Some(child)) {
-                // It may have come before the command was there. It may also have ended.
+            if let Some(signal) = supervisor.take_signal() {
+                // It may have come before the command was there, which may also have ended.
                 let _ = kill_process(child, signal);
             }
             let mut event = |event| {

@@ -127,12 +127,12 @@ fn numbers(count: u32) -> Range<i32> {
     3..i32::try_from(count).unwrap_or(i32::MAX).saturating_add(3)
 }
 
-/// Waits until the init begins the command, and leaves the host, which nobody needs then. Keys that
-/// end a program end the init until then: the command has no use for them. Returns their signal.
+/// Waits until the init begins the command, and leaves the host, which nobody needs then. A signal
+/// ends the init until then: there is no command that could handle it. Returns that signal.
 fn begin(supervisor: &mut Supervisor, init: &Init, link: &ToInit) -> Option<Signal> {
     loop {
         let begun = link.begun();
-        if let Some(signal) = supervisor.take_signals(Some(init.pid())) {
+        if let Some(signal) = supervisor.take_signal() {
             let _ = kill_process(init.pid(), Signal::KILL);
             return Some(signal);
         }

@@ -57,17 +57,9 @@ impl Supervisor {
         Ok(Self { signals: SignalsInfo::new(caught.chain([SIGCHLD]))? })
     }
 
-    /// The signals that have come. Those that processes have sent go to the child, if there is one.
-    /// Returns the last one that came from a terminal.
-    pub(super) fn take_signals(&mut self, child: Option<Pid>) -> Option<Signal> {
-        let mut last = None;
-        for origin in self.signals.pending() {
-            match known(&origin) {
-                Some(signal) if !is_sent(&origin) => last = Some(signal),
-                signal => pass_on(child, signal),
-            }
-        }
-        last
+    /// The last of the signals that have come, which is not passed on.
+    pub(super) fn take_signal(&mut self) -> Option<Signal> {
+        self.signals.pending().filter_map(|origin| known(&origin)).last()
     }
 
     /// Waits for a child, and reaps the others, and calls `event`.

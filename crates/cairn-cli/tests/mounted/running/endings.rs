@@ -39,6 +39,24 @@ fn signals_reach_the_command_once() {
     root.assert_clean();
 }
 
+/// A signal at each moment of a start. Where it is lost, `sleep` goes on.
+#[test]
+fn a_signal_that_is_sent_during_the_start_ends_the_run() {
+    let root = Root::new(FORMATS[0]);
+    let said = root.script(
+        r#"
+        for n in $(seq 0 47); do
+            setpriv --reuid=65534 --regid=65534 --clear-groups -- \
+                ./cairn run --ephemeral image -- sleep 50 2>device/said & run=$!
+            until test "$(cat /proc/$run/comm)" = cairn; do :; done
+            sleep $(printf '0.0%02d' $n); kill -TERM $run
+            { wait $run; } 2>/dev/null || echo "$?"
+        done | sort | uniq -c"#,
+    );
+    assert_eq!(lines(&said), "48 143");
+    root.assert_clean();
+}
+
 /// The kernel ends the command with its starter, and the server closes the volume.
 #[test]
 fn a_killed_run_leaves_a_volume_that_is_whole() {
