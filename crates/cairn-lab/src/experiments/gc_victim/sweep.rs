@@ -65,7 +65,7 @@ fn tables(scale: Scale) -> [Table; 4] {
     let percents: &[f64] = scale.pick(
         &[1.0, 5.0],
         &[0.0, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0],
-        &[0.5, 0.8, 1.0, 1.5, 2.0, 5.0],
+        &[1.0, 2.0, 3.0, 5.0],
     );
     let point = |at: f64, dirty: f64, setting: Setting| Point { at, dirty, setting, times };
     // What greedy writes grows with the time, so the proposal's figure needs its amount of work.
