@@ -332,6 +332,7 @@ impl From<cairn::Error> for Failure {
 fn status_of(cause: &Cause) -> Status {
     match cause {
         Cause::Address(_) | Cause::Option(_) => Status::Usage,
+        Cause::Refused(_) | Cause::HostFull { .. } => Status::Failed,
         Cause::Open(error) | Cause::Device(error) if error.kind == ErrorKind::InUse => Status::Busy,
         Cause::Open(error) | Cause::Device(error) if error.kind == ErrorKind::NoSpace => {
             Status::Failed

@@ -130,7 +130,8 @@ fn texts(error: &clap::Error, kind: ContextKind) -> Vec<String> {
 /// What is wrong with a size without a unit, if it is less than any volume can have or needs.
 #[must_use]
 pub fn unit_forgotten(text: &str, least: u64) -> Option<String> {
-    let bytes = text.trim_start_matches('+').parse::<u64>().ok().filter(|bytes| *bytes < least)?;
+    let bytes =
+        text.trim_start_matches(['+', '-']).parse::<u64>().ok().filter(|bytes| *bytes < least)?;
     Some(format!("{bytes} bytes are too few: add a unit, as in {text}M"))
 }
 

@@ -45,6 +45,12 @@ pub enum Error {
     /// A feature that Cairn does not know or does not maintain.
     #[error("{0}")]
     Feature(String),
+    /// A change of a volume that nobody has mounted is not possible for this volume.
+    #[error("{0}")]
+    Refused(String),
+    /// A volume that nobody has mounted must be checked before it is changed.
+    #[error("{0}")]
+    NeedsCheck(String),
     /// A change of a volume that nobody has mounted failed in the middle.
     #[error("{source}: {left}")]
     Unfinished {
@@ -65,9 +71,12 @@ impl Error {
     #[must_use]
     pub fn reach(&self) -> Reach {
         match self {
-            Self::Vfs(_) | Self::Option(_) | Self::Feature(_) | Self::NotExt4 { .. } => {
-                Reach::Answer
-            }
+            Self::Vfs(_)
+            | Self::Option(_)
+            | Self::Feature(_)
+            | Self::Refused(_)
+            | Self::NeedsCheck(_)
+            | Self::NotExt4 { .. } => Reach::Answer,
             Self::Corrupt(_) => Reach::Damage,
             Self::Data(_) => Reach::File,
             Self::Device(error) if error.kind == ErrorKind::ReadOnly => Reach::Answer,
@@ -98,7 +107,7 @@ impl From<Error> for cairn_vfs::Error {
                 }
                 _ => Self::Io(Arc::new(error)),
             },
-            Error::Option(what) => Self::Option(what.into()),
+            Error::Option(what) | Error::Refused(what) => Self::Option(what.into()),
             Error::Feature(what) => Self::ReadOnly(what.into()),
             other => Self::Io(Arc::new(other)),
         }

@@ -8,15 +8,15 @@ use std::sync::Arc;
 
 use cairn_base::Pba;
 use cairn_base::ranked_lock::{Mutex, Rank};
-use cairn_block::BlockDevice;
+use cairn_block::{BlockDevice, BlockDeviceExt, Durability};
 use cairn_cache::block::BufferCache;
 use cairn_cache::durability::Flushes;
 
-use crate::blocks::Writes;
 use crate::checkpoint::Loaded;
 use crate::error::Result;
 use crate::format::layout::Layout;
 use crate::format::superblock::{OFFSET, Superblock};
+use crate::format::units::BLOCK_BYTES;
 use crate::nat::NatTable;
 use crate::node::NodeCache;
 use crate::space::Counts;
@@ -156,14 +156,30 @@ impl Disk {
 /// # Errors
 /// The device failed.
 pub(crate) fn write_superblocks(device: &dyn BlockDevice, superblock: &Superblock) -> Result<()> {
-    let bytes = superblock.encode();
-    SUPERBLOCKS.into_iter().rev().try_for_each(|at| write_superblock(device, at, &bytes))
+    write_second_superblock(device, superblock)?;
+    write_first_superblock(device, superblock)
 }
 
+/// Writes the second superblock, which counts only where the first one is damaged.
+///
+/// # Errors
+/// The device failed.
+pub(crate) fn write_second_superblock(device: &dyn BlockDevice, new: &Superblock) -> Result<()> {
+    write_superblock(device, SUPERBLOCKS[1], &new.encode())
+}
+
+/// Writes the first superblock: the volume has it from then on. What it leads to is durable.
+///
+/// # Errors
+/// The device failed.
+pub(crate) fn write_first_superblock(device: &dyn BlockDevice, new: &Superblock) -> Result<()> {
+    write_superblock(device, SUPERBLOCKS[0], &new.encode())
+}
+
+/// Writes one of them, durably; the second one only when all that was written before is durable.
 fn write_superblock(device: &dyn BlockDevice, at: Pba, bytes: &[u8]) -> Result<()> {
     let mut block = crate::blocks::read(device, at, 1)?.to_vec();
     block[OFFSET..OFFSET + bytes.len()].copy_from_slice(bytes);
-    let mut write = Writes::new();
-    write.push(at, block);
-    write.write(device).and_then(|()| Ok(device.flush()?))
+    let durability = Durability { preflush: at != SUPERBLOCKS[0], fua: true };
+    Ok(device.write_durable(at.get() * BLOCK_BYTES, block, durability)?)
 }

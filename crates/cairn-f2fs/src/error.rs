@@ -45,6 +45,12 @@ pub enum Error {
     /// A feature Cairn does not know or does not maintain.
     #[error("{0}")]
     Feature(String),
+    /// A change of a volume that nobody has mounted is not possible for this volume.
+    #[error("{0}")]
+    Refused(String),
+    /// A volume that nobody has mounted must be checked before it is changed.
+    #[error("{0}")]
+    NeedsCheck(String),
     /// The volume was unmounted.
     #[error("the volume is unmounted")]
     Unmounted,
@@ -54,6 +60,15 @@ impl Error {
     /// No space left.
     pub(crate) const NO_SPACE: Self = Self::Vfs(cairn_vfs::Error::NoSpace);
 
+    /// True if the host of an image has no room for a write.
+    #[must_use]
+    pub(crate) fn is_full_host(&self) -> bool {
+        match self {
+            Self::Device(error) | Self::Data(error) => error.kind == ErrorKind::NoSpace,
+            _ => false,
+        }
+    }
+
     /// How far the error reaches beyond the caller.
     #[must_use]
     pub(crate) fn reach(&self) -> Reach {
@@ -61,6 +76,8 @@ impl Error {
             Self::Vfs(_)
             | Self::Option(_)
             | Self::Feature(_)
+            | Self::Refused(_)
+            | Self::NeedsCheck(_)
             | Self::NotF2fs { .. }
             | Self::Unmounted => Reach::Answer,
             Self::Corrupt(_) => Reach::Damage,
@@ -87,9 +104,11 @@ impl From<Error> for cairn_vfs::Error {
                 _ => Self::Io(Arc::new(error)),
             },
             Error::Stopped(reason) => Self::ReadOnly(reason),
-            Error::Option(what) => Self::Option(what.into()),
+            Error::Option(what) | Error::Refused(what) => Self::Option(what.into()),
             Error::Feature(what) => Self::ReadOnly(what.into()),
-            other @ (Error::NotF2fs { .. } | Error::Unmounted) => Self::Io(Arc::new(other)),
+            other @ (Error::NotF2fs { .. } | Error::NeedsCheck(_) | Error::Unmounted) => {
+                Self::Io(Arc::new(other))
+            }
         }
     }
 }

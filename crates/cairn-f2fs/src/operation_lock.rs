@@ -194,6 +194,17 @@ impl OperationLock {
         self.stopped.lock().get_or_insert_with(|| Stopped::new(reason, true));
     }
 
+    /// Stops all changes for good, because of this error in what `during` names. A host without
+    /// room has written nothing: the volume is as after a power cut, and there is nothing to
+    /// record.
+    pub(crate) fn stop_for(&self, during: &str, error: &Error) {
+        let recorded = error.is_full_host();
+        self.stopped.lock().get_or_insert_with(|| Stopped {
+            recorded,
+            ..Stopped::new(&format!("{during}: {error}"), true)
+        });
+    }
+
     /// Stops all changes on request.
     pub(crate) fn shut_down(&self, reason: &str) {
         self.stopped.lock().get_or_insert_with(|| Stopped::new(reason, false));

@@ -75,15 +75,20 @@ impl Sizes {
     }
 }
 
+/// True if a change of the size was interrupted between superblock and checkpoint: sizes and free
+/// segments of the checkpoint may be those of the other size.
+pub(crate) fn is_between(checkpoint: &Checkpoint, layout: &Layout) -> bool {
+    checkpoint.flags.contains(CheckpointFlags::RESIZEFS)
+        && !Sizes::of(checkpoint).fit(layout.main_segments)
+}
+
 /// The checkpoint with the sizes that follow from the superblock, if a change of the size was
 /// interrupted.
 pub(crate) fn adopted(mut loaded: Loaded, layout: &Layout) -> Loaded {
-    let sizes = Sizes::of(&loaded.checkpoint);
-    let main = layout.main_segments;
-    if loaded.checkpoint.flags.contains(CheckpointFlags::RESIZEFS)
-        && !sizes.fit(main)
-        && let Some(sizes) =
-            sizes.grown(main, layout.segs_per_sec, loaded.checkpoint.valid_block_count)
+    let (sizes, main) = (Sizes::of(&loaded.checkpoint), layout.main_segments);
+    let valid = loaded.checkpoint.valid_block_count;
+    if is_between(&loaded.checkpoint, layout)
+        && let Some(sizes) = sizes.grown(main, layout.segs_per_sec, valid)
     {
         sizes.put(&mut loaded.checkpoint);
     }

@@ -49,11 +49,11 @@ impl MountState {
                 Verdict::Note => self.note_damage(store, error),
                 Verdict::Stop => {
                     tracing::error!(%error, "volume stopped");
-                    store.operation_lock.stop(&format!("stopped after an error: {error}"));
+                    store.operation_lock.stop_for("stopped after an error", error);
                 }
                 Verdict::PowerCut => {
                     tracing::error!(%error, "errors=panic: the volume is shut down");
-                    store.operation_lock.stop(&format!("shut down by errors=panic: {error}"));
+                    store.operation_lock.stop_for("shut down by errors=panic", error);
                 }
             }
         }

@@ -29,6 +29,17 @@ pub enum Cause {
     /// An option or a parameter is wrong.
     #[error("{0}")]
     Option(String),
+    /// The volume cannot become what is asked for. The text says what is possible.
+    #[error("{0}")]
+    Refused(String),
+    /// The host has no room for a change.
+    #[error("{}", host_full(*.free, *.needed))]
+    HostFull {
+        /// Bytes that its filesystem has for the image.
+        free: u64,
+        /// Bytes that the change may need, if that is known.
+        needed: Option<u64>,
+    },
     /// The file or device cannot be opened: it is missing, in use, forbidden, or neither a file nor
     /// a block device.
     #[error(transparent)]
@@ -155,6 +166,10 @@ impl Error {
             .is_some_and(|part| part.is_empty() || part.starts_with(['#', '?']))
     }
 
+    pub(crate) fn into_cause(self) -> Cause {
+        *self.cause
+    }
+
     /// What the caller can do, in one clause.
     #[must_use]
     pub fn advice(&self) -> Option<&'static str> {
@@ -166,7 +181,11 @@ impl Cause {
     fn advice(&self) -> Option<&'static str> {
         use cairn_block::ErrorKind as Kind;
         Some(match self {
-            Self::Address(_) | Self::Option(_) | Self::NoSuchPartition { .. } => return None,
+            Self::Address(_)
+            | Self::Option(_)
+            | Self::Refused(_)
+            | Self::NoSuchPartition { .. } => return None,
+            Self::HostFull { .. } => "free space there, and run it again",
             Self::Open(error) | Self::Device(error) => match error.kind {
                 Kind::NotFound => "check the name; `cairn mkfs` makes a new image",
                 Kind::PermissionDenied => {
@@ -229,6 +248,13 @@ impl std::error::Error for Error {
             _ => None,
         }
     }
+}
+
+fn host_full(free: u64, needed: Option<u64>) -> String {
+    let needed = needed.map_or(String::new(), |bytes| format!(" of the {bytes} that it may need"));
+    format!(
+        "no room for the change on the host, which has {free} bytes{needed}; the volume is whole"
+    )
 }
 
 fn says_what_to_do(error: &cairn_block::Error) -> bool {

@@ -48,6 +48,7 @@ struct Plan {
     numbered: Vec<(Operation, u64, Lasting)>,
     bad: Vec<(Operation, Range<u64>)>,
     full: bool,
+    full_behind: Option<(u64, u64)>,
 }
 
 impl Fault {
@@ -79,12 +80,19 @@ impl Fault {
         self.plan.lock().full = true;
     }
 
+    /// From the `nth` write on the host has no room for what begins at `from` or behind it. What is
+    /// before has its place on the host.
+    pub fn fill_at(&self, nth: u64, from: u64) {
+        self.plan.lock().full_behind = Some((nth, from));
+    }
+
     /// Forgets all planned faults. The counts continue.
     pub fn clear(&self) {
         let mut plan = self.plan.lock();
         plan.numbered.clear();
         plan.bad.clear();
         plan.full = false;
+        plan.full_behind = None;
     }
 
     /// Operations of this kind so far, failed ones included.
@@ -100,7 +108,8 @@ impl Plan {
         let count = &mut self.counts[operation as usize];
         *count += 1;
         let number = *count;
-        if self.full && operation == Operation::Write {
+        let behind = self.full_behind.is_some_and(|(nth, from)| number >= nth && offset >= from);
+        if (self.full || behind) && operation == Operation::Write {
             return Err(Error::new(ErrorKind::NoSpace, error::Operation::Write, injected(number))
                 .at(offset, len));
         }

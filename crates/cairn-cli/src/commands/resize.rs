@@ -18,6 +18,7 @@ use crate::{json, print};
 Example:
   cairn resize disk.img 1G
   cairn resize disk.img +100M
+  cairn resize disk.img -10M
   cairn resize disk.img min
   cairn resize 'disk.img#2' max
 
@@ -31,23 +32,30 @@ pub struct Args {
     json: bool,
     /// The image.
     image: OsString,
-    /// The new size: bytes such as 2G; +SIZE for so much more; max for all of the file, partition
-    /// or device; min for as little as the files need.
-    #[arg(value_parser = parse_wish)]
+    /// The new size: bytes such as 2G; +SIZE or -SIZE for so much more or less; max for all of the
+    /// file, partition or device; min for as little as the files need.
+    #[arg(value_parser = parse_wish, allow_hyphen_values = true)]
     size: SizeWish,
 }
 
 fn parse_wish(text: &str) -> Result<SizeWish, String> {
+    let (wish, digits): (fn(u64) -> SizeWish, _) = match text.as_bytes().first() {
+        Some(b'+') => (SizeWish::More, &text[1..]),
+        Some(b'-') => (SizeWish::Less, &text[1..]),
+        _ => (SizeWish::Bytes, text),
+    };
+    let size = parse_size(digits);
+    if size == Some(0) {
+        return Err("a volume has no size of 0: give min for the smallest that it can have".into());
+    }
     if let Some(why) = unit_forgotten(text, 4096) {
         return Err(why);
     }
-    let (more, digits) = text.strip_prefix('+').map_or((false, text), |digits| (true, digits));
-    let wish = if more { SizeWish::More } else { SizeWish::Bytes };
-    match parse_size(digits).filter(|size| *size > 0) {
+    match size {
         _ if text == "max" => Ok(SizeWish::Most),
         _ if text == "min" => Ok(SizeWish::Least),
         Some(size) => Ok(wish(size)),
-        None => Err("give bytes with K, M, G or T, such as 2G, +SIZE, min, or max".into()),
+        None => Err("give bytes with K, M, G or T, such as 2G, +SIZE, -SIZE, min, or max".into()),
     }
 }
 
@@ -94,6 +102,10 @@ mod tests {
         assert_eq!(parse_wish("+1M"), Ok(SizeWish::More(1 << 20)));
         assert_eq!(parse_wish("max"), Ok(SizeWish::Most));
         assert_eq!(parse_wish("min"), Ok(SizeWish::Least));
-        assert!(parse_wish("-1M").is_err() && parse_wish("0").is_err());
+        assert_eq!(parse_wish("-1M"), Ok(SizeWish::Less(1 << 20)));
+        for (text, said) in [("0", "min"), ("+0", "min"), ("-5", "-5M"), ("--jsn", "-SIZE")] {
+            let why = parse_wish(text).unwrap_err();
+            assert!(why.contains(said), "{text}: {why}");
+        }
     }
 }

@@ -10,8 +10,6 @@ use cairn_testkit::place::Place;
 use crate::support::{cairn, works};
 
 const FORMATS: [&str; 2] = ["ext4", "f2fs"];
-/// What failing writes do to F2FS is tested with `cairn_f2fs::resize`, and in `sync`'s own tests.
-const ON_A_FULL_HOST: [&str; 1] = ["ext4"];
 const KIB: u64 = 1024;
 
 /// A file system of the host with a size.
@@ -66,50 +64,70 @@ fn image(host: &Host, format: &str) -> String {
     image
 }
 
+/// Commands that change an image, by format.
+const CHANGES: [(&str, &[&str]); 8] = [
+    ("ext4", &["tune", "-L", "another", "IMAGE"]),
+    ("ext4", &["tune", "-O", "^has_journal", "IMAGE"]),
+    ("ext4", &["resize", "IMAGE", "160M"]),
+    ("ext4", &["resize", "IMAGE", "min"]),
+    ("ext4", &["sync", "SOURCE", "IMAGE"]),
+    ("f2fs", &["resize", "IMAGE", "600M"]),
+    ("f2fs", &["resize", "IMAGE", "min"]),
+    ("f2fs", &["sync", "SOURCE", "IMAGE"]),
+];
+
 #[test]
 fn a_full_host_leaves_a_volume_that_a_second_run_changes() {
     let host = Host::new();
-    for format in ON_A_FULL_HOST {
-        let tune = ["tune", "-L", "another"];
-        let journal = ["tune", "-O", "^has_journal"];
-        let resizes: [&[&str]; 2] = [&["resize", "IMAGE", "160M"], &["resize", "IMAGE", "min"]];
-        let sync = ["sync", "SOURCE", "IMAGE"];
-        for command in [&tune[..], &journal, resizes[0], resizes[1], &sync[..]] {
-            let mut failures = 0;
-            for room in [0, 16 * KIB, 64 * KIB, 512 * KIB] {
-                host.resize(256 << 20);
-                let image = image(&host, format);
-                judge::run("sh", ["-ec", &format!("cd {}; seq 9 >tree/new", host.at(""))]);
-                let source = host.at("tree/");
-                let mut words: Vec<&str> = command
-                    .iter()
-                    .map(|word| match *word {
-                        "IMAGE" => &image,
-                        "SOURCE" => &source,
-                        word => word,
-                    })
-                    .collect();
-                if command[0] == "tune" {
-                    words.push(&image);
-                }
-                host.leave(room);
-                let (status, _, said) = cairn(&words);
-                failures += u32::from(status != 0);
-                assert!(status == 0 || !said.is_empty(), "{words:?}: {said}");
-                host.resize(256 << 20);
-                if status != 0 && command[0] == "sync" {
-                    // A mount whose journal cannot be written asks for it.
-                    let verdict = judge::e2fsck_preen(Path::new(&image));
-                    assert!(verdict.status <= 1, "{words:?}: {}", verdict.output);
-                }
-                works(&words);
-                check(format, &image);
-                assert_eq!(works(&["cat", &image, "/d/few"]), "1\n2\n3\n4\n5\n6\n7\n8\n9\n");
-                let differs = cairn(&["diff", &image, &source]).0;
-                assert_eq!(differs, i32::from(command[0] != "sync"), "{words:?}");
+    for (format, command) in CHANGES {
+        let mut failures = 0;
+        for room in [0, 16 * KIB, 64 * KIB, 512 * KIB] {
+            host.resize(256 << 20);
+            let image = image(&host, format);
+            judge::run("sh", ["-ec", &format!("cd {}; seq 9 >tree/new", host.at(""))]);
+            let source = host.at("tree/");
+            let word = |word: &&'static str| match *word {
+                "IMAGE" => image.clone(),
+                "SOURCE" => source.clone(),
+                word => word.to_owned(),
+            };
+            let words: Vec<String> = command.iter().map(word).collect();
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            host.leave(room);
+            let (status, _, said) = cairn(&words);
+            failures += u32::from(status != 0);
+            assert!(status == 0 || !said.is_empty(), "{words:?}: {said}");
+            host.resize(256 << 20);
+            if status != 0 {
+                after_a_failure(format, command, &image, (status, &said));
             }
-            println!("{format}, {}: {failures} of 4 failed", command[0]);
+            works(&words);
+            check(format, &image);
+            assert_eq!(works(&["cat", &image, "/d/few"]), "1\n2\n3\n4\n5\n6\n7\n8\n9\n");
+            let differs = cairn(&["diff", &image, &source]).0;
+            assert_eq!(differs, i32::from(command[0] != "sync"), "{words:?}");
         }
+        println!("{format}, {command:?}: {failures} of 4 failed");
+    }
+}
+
+/// What a volume is after a command has failed for lack of room.
+fn after_a_failure(format: &str, command: &[&str], image: &str, (status, said): (i32, &str)) {
+    match (format, command[0]) {
+        // A mount whose journal cannot be written asks for it.
+        ("ext4", "sync") => {
+            let verdict = judge::e2fsck_preen(Path::new(image));
+            assert!(verdict.status <= 1, "{command:?}: {}", verdict.output);
+        }
+        ("f2fs", "resize") => {
+            assert_eq!(status, 1, "{said}");
+            let names_sizes = said.contains("no room") && said.contains("bytes");
+            assert!(names_sizes && said.contains("run it again"), "{said}");
+            judge::assert_f2fs_clean(Path::new(image));
+            works(&["check", image]);
+        }
+        ("f2fs", _) => drop(works(&["check", image])),
+        _ => {}
     }
 }
 

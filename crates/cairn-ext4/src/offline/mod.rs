@@ -63,8 +63,8 @@ impl Offline {
             volume.unmount()?;
             let superblock = first_superblock(&*device)?;
             if !is_at_rest(&superblock) {
-                let why = "it was not unmounted cleanly and cannot be recovered: run e2fsck on it";
-                return Err(Error::Option(why.into()));
+                let why = "it was not unmounted cleanly and cannot be recovered";
+                return Err(Error::NeedsCheck(why.into()));
             }
             superblock
         };
@@ -110,7 +110,7 @@ impl Offline {
     /// There is a reason not to.
     pub(crate) fn check_writable(&self) -> Result<()> {
         if self.superblock.raw.s_state.get() & STATE_ERROR != 0 {
-            return Err(Error::Option("it has errors: run e2fsck on it".into()));
+            return Err(Error::NeedsCheck("it has errors".into()));
         }
         match self.superblock.features().access() {
             Access::ReadWrite => Ok(()),
@@ -189,10 +189,7 @@ impl Offline {
 fn first_superblock(device: &dyn BlockDevice) -> Result<Superblock> {
     match probe::probe(device)? {
         Some(found) if found.backup.is_none() => Ok(found.superblock),
-        Some(_) => {
-            let why = "its superblock or its descriptors are damaged: run e2fsck on it";
-            Err(Error::Option(why.into()))
-        }
+        Some(_) => Err(Error::NeedsCheck("its superblock or its descriptors are damaged".into())),
         None => Err(Error::NotExt4 { found: probe::found_magic(device) }),
     }
 }

@@ -12,7 +12,7 @@ use crate::format::superblock::Superblock;
 pub(super) const LEAST_LAST_GROUP: u64 = 50;
 
 fn refuse<T>(why: String) -> Result<T> {
-    Err(Error::Option(why))
+    Err(Error::Refused(why))
 }
 
 /// The superblock of the volume with this many blocks, or a few less; its counts of free space are

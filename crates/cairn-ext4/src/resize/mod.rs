@@ -73,7 +73,7 @@ pub fn check(device: Arc<dyn BlockDevice>, runtime: Arc<dyn Runtime>, bytes: u64
 /// Gives a volume the size of `wanted` bytes, which the device has already.
 ///
 /// # Errors
-/// [`Error::Option`] if the volume cannot have this size; it is damaged or cannot be recovered; the
+/// [`Error::Refused`] if the volume cannot have this size; it is damaged or cannot be recovered; the
 /// device failed.
 pub fn resize(
     device: Arc<dyn BlockDevice>,
@@ -110,7 +110,7 @@ fn step(volume: &Offline, blocks: u64) -> Result<u64> {
     let others = as_index(layout.reserved_gdt_blocks) + 4;
     let room = volume.commit_limit().saturating_sub(others);
     if room < 2 {
-        return Err(Error::Option(
+        return Err(Error::Refused(
             "the journal is too small to add groups: make it larger (cairn tune -J size=64M)"
                 .into(),
         ));
@@ -169,8 +169,7 @@ fn extend_last_group(
         let mut bits = buffer.image().to_vec();
         let computed = GroupDesc::block_bitmap_checksum(&bits, old);
         if computed.is_some_and(|computed| computed != desc.block_bitmap_csum) {
-            let why = "the last block bitmap is damaged: run e2fsck on it";
-            return Err(Error::Option(why.into()));
+            return Err(Error::NeedsCheck("the last block bitmap is damaged".into()));
         }
         bitmap::clear_range(&mut bits, as_index(from), as_index(grown));
         desc.block_bitmap_csum = GroupDesc::block_bitmap_checksum(&bits, new).unwrap_or(0);

@@ -57,6 +57,7 @@ pub use kinds::ALL;
 
 use crate::error::Result;
 use crate::format::units::{BLOCK_BYTES, BLOCKS_PER_SEGMENT};
+use crate::sizes::is_between;
 use context::{Context, Totals};
 use nat::ReadNat;
 use nat_bits::NatBits;
@@ -87,6 +88,9 @@ pub fn check(
     volume.check_flags(&findings);
     packs::check(&volume, &findings)?;
     let mut recovered = Vec::new();
+    if is_between(&volume.loaded.checkpoint, &volume.layout) {
+        recovered.push("change of the size");
+    }
     let volume = match replay::replay(&volume, runtime, &findings)? {
         Chain::Empty => volume,
         Chain::Pending => volume,

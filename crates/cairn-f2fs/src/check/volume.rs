@@ -74,6 +74,7 @@ impl Volume {
     pub(super) fn check_superblocks(&self, findings: &Findings) -> Result<()> {
         let size = self.device.geometry().size;
         let blocks = self.device.read_at(0, BLOCK_SIZE.saturating_mul(2))?;
+        let resizes = self.loaded.checkpoint.flags.contains(CheckpointFlags::RESIZEFS);
         let copies = (0_u64..).zip(blocks.chunks_exact(BLOCK_SIZE)).map(|(number, block)| {
             let decoded = Superblock::decode(block);
             let sound = decoded.and_then(|found| Layout::new(&found, size).map(|_| found));
@@ -86,6 +87,10 @@ impl Volume {
                     findings.add(Finding { place: found.place.clone().at_block(number), ..found });
                 }
                 Ok(copy) => {
+                    let copy = match resizes {
+                        true => with_size_of(copy, &self.superblock),
+                        false => copy,
+                    };
                     if with_words_of(copy, &self.superblock) != self.superblock {
                         findings.add(Finding::new(&kinds::SUPERBLOCK_COPIES, Place::block(number)));
                     }
@@ -170,6 +175,28 @@ fn unreadable<T>(error: Error, findings: &Findings) -> Result<Option<T>> {
             Ok(None)
         }
         error => Err(error),
+    }
+}
+
+/// A copy of the superblock with the size and the areas of another one. While the size changes the
+/// second copy is written first.
+fn with_size_of(copy: Superblock, other: &Superblock) -> Superblock {
+    Superblock {
+        block_count: other.block_count,
+        section_count: other.section_count,
+        segment_count: other.segment_count,
+        segment_count_sit: other.segment_count_sit,
+        segment_count_nat: other.segment_count_nat,
+        segment_count_ssa: other.segment_count_ssa,
+        segment_count_main: other.segment_count_main,
+        segment0_blkaddr: other.segment0_blkaddr,
+        cp_blkaddr: other.cp_blkaddr,
+        sit_blkaddr: other.sit_blkaddr,
+        nat_blkaddr: other.nat_blkaddr,
+        ssa_blkaddr: other.ssa_blkaddr,
+        main_blkaddr: other.main_blkaddr,
+        cp_payload: other.cp_payload,
+        ..copy
     }
 }
 

@@ -44,7 +44,6 @@ use crate::nat::Nat;
 use crate::node::Nodes;
 use crate::operation_lock::{CheckpointGuard, OperationLock};
 use crate::segment::Segments;
-use crate::sizes::Sizes;
 use crate::space::Space;
 
 pub(crate) use coming::Announced;
@@ -206,19 +205,9 @@ impl Checkpoints {
         &self.merge.stats
     }
 
-    /// Adds flags to all further checkpoints: `FSCK`, `ERROR`, `QUOTA_NEED_FSCK`.
+    /// Adds flags to all further checkpoints: `FSCK`, `ERROR`, `QUOTA_NEED_FSCK`, `RESIZEFS`.
     pub(crate) fn raise(&self, flags: CheckpointFlags) {
         self.state.lock().raise |= flags;
-    }
-
-    /// All further checkpoints say that the volume's size changes, and have these sizes.
-    pub(crate) fn begin_resize(&self, sizes: Option<Sizes>) {
-        let mut state = self.state.lock();
-        state.raise |= CheckpointFlags::RESIZEFS;
-        if let Some(sizes) = sizes {
-            sizes.put(&mut state.last);
-            sizes.put(&mut state.newest);
-        }
     }
 
     /// True if damage was found, or a resize has begun, that the last checkpoint does not record.

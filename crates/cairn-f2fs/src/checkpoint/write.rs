@@ -105,7 +105,7 @@ impl Checkpoints {
 
     fn fail(&self, error: &crate::Error) {
         self.stats.failed.add(1);
-        self.parts.operation_lock.stop(&format!("a checkpoint could not be written: {error}"));
+        self.parts.operation_lock.stop_for("a checkpoint could not be written", error);
     }
 
     /// Reads the blocks that the snapshot will need, as far as they are known. Errors are ignored

@@ -93,7 +93,7 @@ fn write_nodes(ops: &Operations, store: &Store, inode: &Arc<Inode>, data_only: b
     let outcome = store.nodes.write(&nodes);
     if let Err(error) = &outcome {
         // The NAT names blocks that may not have been written.
-        store.operation_lock.stop(&format!("node blocks could not be written: {error}"));
+        store.operation_lock.stop_for("node blocks could not be written", error);
     }
     outcome?;
     inode.ledger.wrote();

@@ -45,9 +45,7 @@ impl Cleaner {
             };
             match moved {
                 Ok(moved) if moved.stuck => {
-                    return Err(Error::Option(
-                        "blocks have no owner: run fsck.f2fs on the volume".into(),
-                    ));
+                    return Err(Error::NeedsCheck("blocks have no owner".into()));
                 }
                 Ok(moved) if moved.full => self.clean_one()?,
                 Err(Error::Vfs(cairn_vfs::Error::NoSpace)) => self.clean_one()?,

@@ -199,7 +199,7 @@ fn move_nodes(
         if let Err(error) = &outcome
             && !matches!(error, Error::Vfs(_))
         {
-            store.operation_lock.stop(&format!("node blocks could not be moved: {error}"));
+            store.operation_lock.stop_for("node blocks could not be moved", error);
         }
         outcome?;
     }

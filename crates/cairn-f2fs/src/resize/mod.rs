@@ -1,16 +1,21 @@
 //! Changes the size of a volume that nobody has mounted.
 //!
 //! What is moved is moved as cleaning does it, by a mounted volume (`Cleaner::evacuate`). It is
-//! then unmounted, with a checkpoint that says that the size changes (`RESIZEFS`). The superblocks
-//! are written, the second one first. The next mount, which this module makes itself, gives the
-//! checkpoint the sizes that follow from the superblock, and drops the flag: so a crash at any time
-//! leaves a volume that the next mount for writing completes, or leaves as it was.
+//! then unmounted, with a checkpoint that says that the size changes (`RESIZEFS`). Where the tables
+//! stay, the superblock and a checkpoint for it follow (`in_place`): everything is written before
+//! but one block of each, which are then written one after the other. A crash at any time leaves a
+//! volume that the next mount for writing completes, or leaves as it was.
 //!
 //! A volume that grows so far that its tables become larger has them written anew, where nothing of
 //! it is: first behind the place that they will have, then at that place (`crate::tables`). Each
 //! of these is a whole volume, and one write of the superblock decides between them.
+//!
+//! A host without room for a write has not changed the volume, whose last checkpoint is whole.
+//! [`needs`] says before how much may be written.
 
+mod in_place;
 mod plan;
+mod room;
 
 use std::sync::Arc;
 
@@ -21,6 +26,7 @@ use cairn_cache::budget::Budget;
 use cairn_vfs::FileSystem;
 
 use crate::checkpoint::load;
+use crate::disk::write_superblocks;
 use crate::error::{Error, Result};
 use crate::format::units::{BLOCK_BYTES, BLOCK_SIZE};
 use crate::format::{Checkpoint, CheckpointFlags, Features, Layout, SegNo, Superblock, sit};
@@ -31,6 +37,8 @@ use crate::sizes::{Sizes, adopted};
 use crate::store::Store;
 use crate::tables::{Areas, Tables};
 use crate::volume::F2fs;
+
+pub use room::needs;
 
 use plan::{State, Step};
 
@@ -81,7 +89,7 @@ pub fn check(device: &Arc<dyn BlockDevice>, bytes: u64) -> Result<()> {
 /// was not unmounted cleanly.
 ///
 /// # Errors
-/// [`Error::Option`] if the volume cannot have this size; it is damaged or cannot be recovered; the
+/// [`Error::Refused`] if the volume cannot have this size; it is damaged or cannot be recovered; the
 /// device failed.
 pub fn resize(
     device: &Arc<dyn BlockDevice>,
@@ -146,7 +154,7 @@ fn refuse(superblock: &Superblock) -> Result<()> {
     } else {
         return Ok(());
     };
-    Err(Error::Option(format!(
+    Err(Error::Refused(format!(
         "the size of {what} cannot change: `cairn build -t f2fs --size SIZE NEW IMAGE` makes a \
          volume of another size with the same files"
     )))
@@ -156,7 +164,7 @@ fn open(device: Arc<dyn BlockDevice>, runtime: Arc<dyn Runtime>) -> Result<Arc<F
     let options = MountOptions { background_gc: BackgroundGc::Off, ..MountOptions::default() };
     let volume = F2fs::open(device, runtime, &options)?;
     match volume.read_only_reason() {
-        Some(reason) => Err(Error::Option(format!("it cannot be written: {reason}"))),
+        Some(reason) => Err(Error::Refused(format!("it cannot be written: {reason}"))),
         None => Ok(volume),
     }
 }
@@ -171,14 +179,15 @@ fn take(volume: &F2fs, found: &State, step: &Step, device: &Arc<dyn BlockDevice>
             let target = target(device, areas.put(superblock, blocks))?;
             let sections = areas.main_segments / per_section..found.layout.sections;
             evacuate(volume, sections)?;
-            close(volume, Some(sizes))?;
-            switch(volume, &target)
+            store(volume)?.segments.give_up_barred();
+            close(volume)?;
+            in_place::shrink(device, &found.layout, &target, sizes)
         }
-        Step::Extend(areas, blocks) => {
+        Step::Extend(areas, sizes, blocks) => {
             let target = target(device, areas.put(superblock, blocks))?;
-            close(volume, None)?;
+            close(volume)?;
             clear_entries(volume, areas.main_segments)?;
-            switch(volume, &target)
+            in_place::extend(device, &found.layout, &target, sizes)
         }
         Step::Move { between, last, sizes, blocks } => {
             let last = target(device, last.put(superblock, blocks))?;
@@ -189,10 +198,10 @@ fn take(volume: &F2fs, found: &State, step: &Step, device: &Arc<dyn BlockDevice>
                 let freed = found.layout.main_segments - areas.main_segments;
                 let between = target(device, areas.put(superblock, superblock.block_count))?;
                 evacuate(volume, 0..freed / per_section)?;
-                close(volume, None)?;
+                close(volume)?;
                 layout = rewrite(volume, &layout, &between, sizes)?;
             } else {
-                close(volume, None)?;
+                close(volume)?;
             }
             rewrite(volume, &layout, &last, sizes).map(drop)
         }
@@ -211,7 +220,7 @@ fn store(volume: &F2fs) -> Result<&Arc<Store>> {
 
 fn evacuate(volume: &F2fs, sections: std::ops::Range<u32>) -> Result<()> {
     volume.cleaner.evacuate(sections).map_err(|error| match error {
-        Error::Vfs(cairn_vfs::Error::NoSpace) => Error::Option(
+        Error::Vfs(cairn_vfs::Error::NoSpace) => Error::Refused(
             "the files find no room in the rest of the volume: remove some, or give a larger size"
                 .into(),
         ),
@@ -219,22 +228,10 @@ fn evacuate(volume: &F2fs, sections: std::ops::Range<u32>) -> Result<()> {
     })
 }
 
-/// Unmounts the volume, whose checkpoint then says that the size changes. With `sizes` it ends
-/// before what was emptied.
-fn close(volume: &F2fs, sizes: Option<Sizes>) -> Result<()> {
-    let store = store(volume)?;
-    if sizes.is_some() {
-        store.segments.give_up_barred();
-    }
-    store.checkpoints.begin_resize(sizes);
+/// Unmounts the volume, whose checkpoint then says that the size changes.
+fn close(volume: &F2fs) -> Result<()> {
+    store(volume)?.checkpoints.raise(CheckpointFlags::RESIZEFS);
     Ok(volume.unmount()?)
-}
-
-fn switch(volume: &F2fs, target: &Superblock) -> Result<()> {
-    volume.disk.change_superblock(|superblock| {
-        *superblock = target.clone();
-        true
-    })
 }
 
 /// Writes the tables for the areas of another superblock, and then that.
@@ -242,7 +239,7 @@ fn rewrite(volume: &F2fs, old: &Layout, target: &Superblock, sizes: Sizes) -> Re
     let device = &volume.disk.device;
     let new = Layout::new(target, device.geometry().size)?;
     Tables::read(device, old)?.write(&new, sizes)?;
-    switch(volume, target)?;
+    write_superblocks(&**device, target)?;
     Ok(new)
 }
 

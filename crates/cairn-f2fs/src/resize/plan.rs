@@ -39,7 +39,7 @@ pub(super) enum Step {
     /// The main area becomes smaller.
     Shrink(Areas, Sizes, u64),
     /// The main area becomes larger, or only the number of blocks changes.
-    Extend(Areas, u64),
+    Extend(Areas, Sizes, u64),
     /// The tables move, perhaps by way of other areas, and the main area becomes larger.
     Move { between: Option<(Areas, Sizes)>, last: Areas, sizes: Sizes, blocks: u64 },
 }
@@ -62,7 +62,7 @@ impl State {
     fn main_segments(&self, block_count: u64) -> Result<u32> {
         let room = block_count.saturating_sub(self.areas.main()) / u64::from(BLOCKS_PER_SEGMENT);
         let room = u32::try_from(room).map_err(|_| {
-            Error::Option("a volume has at most 16 TiB: give a smaller size".into())
+            Error::Refused("a volume has at most 16 TiB: give a smaller size".into())
         })?;
         let present = self.areas.main_segments;
         let whole = room - room % self.zone();
@@ -104,13 +104,12 @@ impl State {
             if main == self.areas.main_segments && block_count == self.block_count {
                 return Ok(Step::Done);
             }
-            return Ok(Step::Extend(Areas { main_segments: main, ..self.areas }, block_count));
+            return self.extend(main, block_count);
         }
         // The whole way is checked before the first step.
         self.areas_of(wanted)?;
         if most > self.areas.main_segments {
-            let areas = Areas { main_segments: most, ..self.areas };
-            return Ok(Step::Extend(areas, areas.end()));
+            return self.extend(most, Areas { main_segments: most, ..self.areas }.end());
         }
         self.larger_tables(wanted)
     }
@@ -119,11 +118,23 @@ impl State {
         Areas::of_new(&self.layout, self.checkpoint.flags, bytes)
     }
 
+    fn extend(&self, main: u32, block_count: u64) -> Result<Step> {
+        let sizes = match main == self.areas.main_segments {
+            true => Some(self.sizes()),
+            false => self.sizes().grown(main, self.layout.segs_per_sec, self.valid()),
+        };
+        let sizes = sizes.ok_or_else(|| {
+            let why = "it keeps more for cleaning than it has segments";
+            Error::NeedsCheck(why.into())
+        })?;
+        Ok(Step::Extend(Areas { main_segments: main, ..self.areas }, sizes, block_count))
+    }
+
     fn shrink(&self, main: u32, block_count: u64) -> Result<Step> {
         let areas = Areas { main_segments: main, ..self.areas };
         match self.shrunk(main) {
             Some(sizes) => Ok(Step::Shrink(areas, sizes, block_count)),
-            None => Err(Error::Option(format!(
+            None => Err(Error::Refused(format!(
                 "the volume cannot become so small: it needs {} bytes; give that size, or min",
                 self.least()
             ))),
@@ -144,7 +155,7 @@ impl State {
                 break;
             }
         }
-        Err(Error::Option(
+        Err(Error::Refused(
             "there is no room for the tables of a larger volume: remove files, and try again"
                 .into(),
         ))
@@ -182,7 +193,7 @@ impl State {
     pub(super) fn after(&self, step: &Step) -> Self {
         let (areas, block_count) = match *step {
             Step::Done => (self.areas, self.block_count),
-            Step::Shrink(areas, _, blocks) | Step::Extend(areas, blocks) => (areas, blocks),
+            Step::Shrink(areas, _, blocks) | Step::Extend(areas, _, blocks) => (areas, blocks),
             Step::Move { last, blocks, .. } => (last, blocks),
         };
         Self { areas, block_count, ..self.clone() }

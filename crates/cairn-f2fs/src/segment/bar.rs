@@ -56,7 +56,7 @@ impl Segments {
         }
     }
 
-    /// The barred sections, which are empty, no longer count as the volume's.
+    /// The journal of the SIT names none of the barred sections any more, which are empty.
     pub(crate) fn give_up_barred(&self) {
         let mut state = self.state.lock();
         let mut segments = self.segments_in(&state.barred).map(SegNo);
@@ -82,7 +82,7 @@ impl Segments {
 }
 
 impl State {
-    /// True if the volume will not have the segment.
+    /// True if the journal of the SIT may not name the segment.
     pub(super) fn is_given_up(&self, segno: SegNo) -> bool {
         self.given_up && self.barred.contains(&self.table.section_of(segno))
     }

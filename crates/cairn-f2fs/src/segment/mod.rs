@@ -131,7 +131,7 @@ struct State {
     cleaning: Vec<u32>,
     /// Sections that are to be emptied, and take no blocks.
     barred: Range<u32>,
-    /// True if the barred sections no longer count as the volume's.
+    /// True if the journal of the SIT may not name the barred sections.
     given_up: bool,
     /// Where the search for holes continues, by log.
     victim_cursor: [SegNo; Log::COUNT],
@@ -255,9 +255,7 @@ impl Segments {
     /// checkpoint: `free_segment_count`.
     #[must_use]
     pub(crate) fn free_segment_count(&self) -> u32 {
-        let state = self.state.lock();
-        let gone = if state.given_up { self.barred_free(&state) } else { 0 };
-        state.table.free_segment_count() - gone
+        self.state.lock().table.free_segment_count()
     }
 
     /// A segment's present entry.

@@ -50,7 +50,7 @@ impl Areas {
             ..MkfsOptions::default()
         };
         let geometry = Geometry::of_bytes(bytes, &options)
-            .map_err(|error| Error::Option(error.to_string()))?;
+            .map_err(|error| Error::Refused(error.to_string()))?;
         Ok(Self {
             start: geometry.segment0,
             sit: geometry.sit_segments,

@@ -4,6 +4,8 @@
 
 mod areas;
 mod finish;
+mod need;
+mod repack;
 mod write;
 
 use std::collections::HashMap;
@@ -23,6 +25,7 @@ use crate::segment;
 
 pub(crate) use areas::{Areas, blocks, whole_blocks};
 pub(crate) use finish::finish;
+pub(crate) use repack::OpenPack;
 
 /// Memory for blocks that were read.
 const CACHE_BYTES: u64 = 4 << 20;
@@ -84,7 +87,7 @@ impl Tables {
             if nat::entries(&self.nat_block(block)?).any(|entry| !entry.is_free()) {
                 let why = "files have numbers that the volume would no longer have at that size: \
                            `cairn build -t f2fs --size SIZE NEW IMAGE` makes a new volume of them";
-                return Err(Error::Option(why.into()));
+                return Err(Error::Refused(why.into()));
             }
         }
         Ok(())

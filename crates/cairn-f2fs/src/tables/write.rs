@@ -38,7 +38,7 @@ impl Tables {
     /// is damaged, or the device failed.
     pub(crate) fn write(&self, new: &Layout, sizes: Sizes) -> Result<()> {
         if !self.loaded.checkpoint.flags.contains(CheckpointFlags::UMOUNT) {
-            return Err(Error::Option("the volume is not clean: mount and unmount it".into()));
+            return Err(Error::Refused("the volume is not clean: mount and unmount it".into()));
         }
         let target = Target { tables: self, new };
         let entries = target.entries()?;
@@ -52,7 +52,7 @@ impl Tables {
         Ok(self.device.flush()?)
     }
 
-    fn is_current(&self, segno: SegNo) -> bool {
+    pub(super) fn is_current(&self, segno: SegNo) -> bool {
         self.loaded.checkpoint.logs.iter().any(|log| log.segno == segno)
     }
 }
@@ -96,7 +96,7 @@ impl Target<'_> {
                 None if entry.valid_blocks() == 0 && !self.tables.is_current(segno) => {}
                 None => {
                     let why = format!("segment {segno} is in use where the tables are to be");
-                    return Err(Error::Option(format!("{why}: run fsck.f2fs on the volume")));
+                    return Err(Error::NeedsCheck(why));
                 }
             }
         }
@@ -146,7 +146,7 @@ impl Target<'_> {
     /// Two whole packs, the first of which is the later one.
     fn packs(&self, entries: &[SitEntry], sizes: Sizes) -> Result<Writes> {
         let map = PackMap::plan(self.new, 0, DATA_SUMMARIES, true);
-        let map = map.ok_or_else(|| Error::Option("a checkpoint has no room".into()))?;
+        let map = map.ok_or_else(|| Error::Refused("a checkpoint has no room".into()))?;
         let mut checkpoint = self.checkpoint(entries, sizes, &map)?;
         let mut writes = Writes::new();
         for (side, more) in [(Side::Second, 1), (Side::First, 2)] {

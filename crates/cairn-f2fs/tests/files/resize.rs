@@ -9,15 +9,15 @@ use cairn_block::BlockDevice;
 use cairn_block::memory::MemoryDevice;
 use cairn_block::wrap::{Fault, Lasting, Operation};
 use cairn_f2fs::resize::{self, Resized};
-use cairn_testkit::crash::{Recording, read_image, write_image};
+use cairn_testkit::crash::{Cut, Recording, read_image, write_image};
 use cairn_testkit::deep;
-use cairn_testkit::judge::{dump_f2fs, fsck_f2fs_device, node_blocks_of};
+use cairn_testkit::judge::{dump_f2fs, f2fs_alarms, fsck_f2fs_device, node_blocks_of};
 use cairn_testkit::tree::{
     Snapshot, SnapshotOptions, TreeSpec, VolumeTarget, build, digest_volume, plan,
 };
 use cairn_vfs::{Caller, FileSystem, IoFlags, NewInode};
 
-use crate::support::{FEATURES, judge, look, open, volume};
+use crate::support::{FEATURES, check, judge, look, open, volume};
 
 const MIB: u64 = 1 << 20;
 
@@ -241,6 +241,44 @@ fn a_power_cut_costs_no_file_and_the_next_mount_completes_it() {
     }
 }
 
+/// fsck.f2fs finds nothing, or only free segments of the other size; this is returned.
+fn counts_another_size(state: &MemoryDevice, cut: Cut) -> bool {
+    let verdict = fsck_f2fs_device(state);
+    let alarms = f2fs_alarms(&verdict.output).filter(|line| !line.contains("Invalid CP"));
+    let alarms: Vec<&str> = alarms.collect();
+    let known = ["free segment_count", "free_segs"];
+    let other = alarms.iter().find(|line| !known.iter().any(|known| line.contains(known)));
+    assert!(other.is_none(), "{cut}: {}", verdict.output);
+    !alarms.is_empty()
+}
+
+#[test]
+fn between_two_writes_and_only_there_fsck_counts_the_segments_of_another_size() {
+    for (what, from, to, args) in CHANGES {
+        let device = before(*from, *to, args);
+        let size = target(&device, *to);
+        let nodes = node_blocks_of(&device);
+        let recording = Recording::start(device.fork());
+        resize::resize(&recording.device(), &threads(), size).unwrap();
+        let log = recording.finish().with_whole(nodes);
+        let mut another = Vec::new();
+        let cuts = log.barrier_cuts();
+        for cut in &cuts {
+            let state = log.device(*cut);
+            if let Err(found) = check(&state) {
+                panic!("{what}, {cut}: {found}");
+            }
+            if counts_another_size(&state, *cut) {
+                another.push(cut.moment);
+            }
+        }
+        println!("{what}: fsck.f2fs counts another size after {another:?} of {} cuts", cuts.len());
+        another.dedup();
+        // One write in flight, both writes done or not, the other one in flight.
+        assert!(another.len() <= 3, "{what}: {another:?}");
+    }
+}
+
 #[test]
 fn every_write_and_flush_may_fail() {
     for (what, from, to, args) in CHANGES {
@@ -268,6 +306,40 @@ fn every_write_and_flush_may_fail() {
                 digest(&state).assert_same(&expected);
             }
         }
+    }
+}
+
+/// The host of a sparse image is full: only the superblocks have their place. Then the volume has no
+/// record of an error, and is what it was.
+#[test]
+fn a_host_that_becomes_full_leaves_no_record_of_an_error() {
+    for (what, from, to, args) in CHANGES {
+        let device = before(*from, *to, args);
+        let (expected, size) = (digest(&device), target(&device, *to));
+        let total = {
+            let fault = Arc::new(Fault::new(Arc::new(device.fork())));
+            let counted: Arc<dyn BlockDevice> = fault.clone();
+            resize::resize(&counted, &threads(), size).unwrap();
+            fault.count(Operation::Write)
+        };
+        let mut failures = 0;
+        let step = if deep() { 1 } else { total.div_ceil(8) };
+        for nth in (1..=total).step_by(usize::try_from(step).unwrap()) {
+            let state = Arc::new(device.fork());
+            let fault = Arc::new(Fault::new(state.clone()));
+            fault.fill_at(nth, 8192);
+            let full: Arc<dyn BlockDevice> = fault.clone();
+            failures += u32::from(resize::resize(&full, &threads(), size).is_err());
+            let found: Arc<dyn BlockDevice> = state.clone();
+            let report = cairn_f2fs::check::check(found, &threads(), Arc::new(())).unwrap();
+            assert!(report.findings.is_empty(), "{what}, write {nth}: {:?}", report.findings);
+            digest(&state).assert_same(&expected);
+            resized(&state, size).unwrap();
+            judge(&state);
+            digest(&state).assert_same(&expected);
+        }
+        println!("{what}: {failures} of {total} writes fail, every {step}th tried");
+        assert!(failures > 1, "{what}: the host was never full");
     }
 }
 

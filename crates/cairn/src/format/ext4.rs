@@ -118,6 +118,7 @@ pub(crate) fn cause(error: Error) -> Cause {
         Error::Device(device) => return Cause::Device(device.clone()),
         Error::NotExt4 { .. } => return Cause::UnknownFormat { hint: None },
         Error::Option(text) => return Cause::Option(text.clone()),
+        Error::Refused(text) => return Cause::Refused(text.clone()),
         Error::Feature(_) => Class::Unsupported,
         Error::Corrupt(Corrupt::TooShort { .. }) => Class::TooShort,
         Error::Journal(error) => return journal_cause(error.clone()),

@@ -105,6 +105,7 @@ fn cause(error: Error) -> Cause {
         Error::Device(device) => return Cause::Device(device.clone()),
         Error::NotF2fs { .. } => return Cause::UnknownFormat { hint: None },
         Error::Option(text) => return Cause::Option(text.clone()),
+        Error::Refused(text) => return Cause::Refused(text.clone()),
         Error::Feature(_) => Class::Unsupported,
         Error::Corrupt(Corrupt::TooShort { .. }) => Class::TooShort,
         Error::Vfs(cairn_vfs::Error::Io(_)) => Class::Io,
@@ -150,6 +151,10 @@ pub(super) fn size(device: &Arc<dyn BlockDevice>) -> Result<u64, Cause> {
 
 pub(super) fn check_size(device: &Arc<dyn BlockDevice>, size: u64) -> Result<(), Cause> {
     cairn_f2fs::resize::check(device, size).map_err(cause)
+}
+
+pub(super) fn room(device: &Arc<dyn BlockDevice>, size: u64) -> Result<u64, Cause> {
+    cairn_f2fs::resize::needs(device, size).map_err(cause)
 }
 
 pub(super) fn resize(

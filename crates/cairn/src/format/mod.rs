@@ -214,6 +214,20 @@ pub(crate) fn check_size(
     }
 }
 
+/// Bytes that a change to this size may write where a sparse image has no blocks of its host yet,
+/// if that must be known before.
+pub(crate) fn room(
+    format: Format,
+    device: &Arc<dyn BlockDevice>,
+    size: u64,
+) -> Result<Option<u64>, Cause> {
+    match format {
+        // It claims what it writes before it changes anything.
+        Format::Ext4 => Ok(None),
+        Format::F2fs => f2fs::room(device, size).map(Some),
+    }
+}
+
 /// Gives a volume a size that its device has.
 pub(crate) fn resize(
     format: Format,

@@ -40,6 +40,8 @@ pub enum SizeWish {
     Bytes(u64),
     /// Bytes more than now.
     More(u64),
+    /// Bytes less than now.
+    Less(u64),
     /// As large as the image, the partition or the device.
     Most,
     /// As small as its files allow.

@@ -37,7 +37,7 @@ pub(super) fn move_all(session: &Session) -> Result<()> {
         let mut record = session.record(ino)?;
         if ino == BAD_BLOCKS && record.blocks_512 > 0 {
             let why = "it has a list of bad blocks, which cannot move: use resize2fs";
-            return Err(Error::Option(why.into()));
+            return Err(Error::Refused(why.into()));
         }
         if record.file_acl.get() >= session.end.get() {
             move_attributes(session, ino, &mut record)?;

@@ -98,7 +98,7 @@ fn move_one(session: &Session, old: Ino, names: &Names, moved: &HashMap<Ino, Ino
     let entries = u32::try_from(links.len() + children.len() + 1).unwrap_or(u32::MAX);
     let handle = session.begin(CREDITS.saturating_add(entries)).map_err(|error| match error {
         Error::Journal(cairn_jbd2::Error::Device(_)) | Error::Device(_) => error,
-        error => Error::Option(format!(
+        error => Error::Refused(format!(
             "inode {old} has {entries} names and subdirectories, which cannot change at once \
              ({error}): make the journal larger (cairn tune -J size=64M)"
         )),

@@ -46,7 +46,7 @@ pub(super) fn shrink(mut volume: Offline, blocks: u64) -> Result<Offline> {
 }
 
 fn no_room() -> Error {
-    Error::Option(
+    Error::Refused(
         "there is no room for what lies behind the new end: give a larger size, or min".into(),
     )
 }

@@ -22,7 +22,7 @@ pub(in crate::resize) struct Plan {
 }
 
 fn refuse<T>(why: impl Into<String>) -> Result<T> {
-    Err(Error::Option(why.into()))
+    Err(Error::Refused(why.into()))
 }
 
 impl Plan {

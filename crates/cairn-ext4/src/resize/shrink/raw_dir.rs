@@ -31,7 +31,7 @@ impl<'a> RawDir<'a> {
     pub(super) fn open(session: &'a Session, ino: Ino) -> Result<Self> {
         let record = session.record(ino)?;
         if record.flags.contains(InodeFlags::INLINE_DATA) {
-            return Err(Error::Option(
+            return Err(Error::Refused(
                 "directories in their inodes (feature inline_data) are not changed in place: \
                  `cairn build --size min NEW IMAGE` makes a smaller volume with the same files"
                     .into(),

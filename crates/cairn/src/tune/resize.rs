@@ -1,0 +1,116 @@
+//! Changes the size of a volume, and of its file.
+
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
+use std::sync::Arc;
+
+use cairn_block::{BlockDevice, ErrorKind};
+
+use super::known;
+use super::options::{Resized, SizeWish};
+use crate::error::{Cause, Error, Result};
+use crate::format;
+use crate::image::{ImageSpec, Part};
+use crate::volume::{open_device, runtime};
+
+/// Bytes of a block in a file's count of blocks.
+const STAT_BLOCK: u64 = 512;
+
+/// Changes the size of the volume in `image`, which is recovered if it was not unmounted cleanly. A
+/// file grows and shrinks with its volume.
+///
+/// # Errors
+/// As [`super::tune`]; the volume cannot have this size, or the host has no room for it.
+pub fn resize(image: &ImageSpec, wish: SizeWish) -> Result<Resized> {
+    resize_as(image, wish).map_err(|cause| Error::new(image, cause))
+}
+
+fn resize_as(image: &ImageSpec, wish: SizeWish) -> Result<Resized, Cause> {
+    let device = open(image)?;
+    let format = known(&device)?;
+    let present = format::size(format, device.clone(), runtime(None))?;
+    let room = device.geometry().size;
+    let wanted = match wish {
+        SizeWish::Bytes(bytes) => bytes,
+        SizeWish::More(bytes) => present.saturating_add(bytes),
+        SizeWish::Less(bytes) => present.saturating_sub(bytes),
+        SizeWish::Most => room,
+        SizeWish::Least => format::least_size(format, device.clone(), runtime(None))?,
+    };
+    format::check_size(format, device.clone(), runtime(None), wanted)?;
+    let needed = format::room(format, &device, wanted)?;
+    if let Some(needed) = needed {
+        check_host(image, wanted, needed)?;
+    }
+    let larger = wanted > room;
+    let device = if larger {
+        drop(device);
+        set_file_size(image, wanted)?;
+        open(image)?
+    } else {
+        device
+    };
+    let done = format::resize(format, device.clone(), runtime(None), wanted);
+    let done = done.map_err(|cause| match cause {
+        Cause::Device(error) if error.kind == ErrorKind::NoSpace => {
+            host_full(image, needed).unwrap_or(Cause::Device(error))
+        }
+        cause => cause,
+    })?;
+    if !larger && done.after < done.before && is_whole_file(image) {
+        drop(device);
+        set_file_size(image, done.after)?;
+    }
+    Ok(done)
+}
+
+fn open(image: &ImageSpec) -> Result<Arc<dyn BlockDevice>, Cause> {
+    open_device(image, &[], true).map_err(Error::into_cause)
+}
+
+/// Refuses a change that may write more than the host has for the holes of the image.
+fn check_host(image: &ImageSpec, wanted: u64, needed: u64) -> Result<(), Cause> {
+    let Some(found) = file(image) else { return Ok(()) };
+    let held = found.blocks().saturating_mul(STAT_BLOCK);
+    let holes = found.len().max(wanted).saturating_sub(held);
+    let needed = needed.min(holes);
+    match host_full(image, Some(needed)) {
+        Some(full @ Cause::HostFull { free, .. }) if free < needed => Err(full),
+        _ => Ok(()),
+    }
+}
+
+/// What the host has left; `None` if the image is no file, or the host does not say.
+fn host_full(image: &ImageSpec, needed: Option<u64>) -> Option<Cause> {
+    file(image)?;
+    let stats = rustix::fs::statvfs(&image.path).ok()?;
+    Some(Cause::HostFull { free: stats.f_bavail.checked_mul(stats.f_frsize)?, needed })
+}
+
+fn file(image: &ImageSpec) -> Option<Metadata> {
+    std::fs::metadata(&image.path).ok().filter(Metadata::is_file)
+}
+
+fn is_whole_file(image: &ImageSpec) -> bool {
+    image.part == Part::Whole && file(image).is_some()
+}
+
+/// Gives a file the size that its volume will have, or has.
+fn set_file_size(image: &ImageSpec, size: u64) -> Result<(), Cause> {
+    if !is_whole_file(image) {
+        return Err(Cause::Refused(
+            "the partition or device is smaller than that: make it larger first, or give max"
+                .into(),
+        ));
+    }
+    let path = &image.path;
+    let file = std::fs::File::options().write(true).open(path);
+    file.and_then(|file| {
+        file.set_len(size)?;
+        file.sync_all()
+    })
+    .map_err(|error| {
+        let operation = format!("resize {}", path.display());
+        Cause::Open(cairn_block::Error::from_io(operation, error))
+    })
+}
