@@ -7,7 +7,8 @@ use cairn_build::{
     Change, CompareOptions, Difference, Kind, Limits, Node, Rules, Source, Tree, assemble, compare,
 };
 
-use super::build::{failure, path_test};
+use super::build::failure;
+use super::source_options::path_test;
 use crate::failure::{Failure, Outcome, Status};
 use crate::output::{Output, with_stdout};
 use crate::print;

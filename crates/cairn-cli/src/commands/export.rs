@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use cairn_build::{Compression, ExportOptions, Left, OciOptions, Rules, Source, Target};
 use cairn_vfs::Timestamp;
 
-use super::build::{failure, path_test};
+use super::build::failure;
 use super::chown::Owner;
+use super::source_options::path_test;
 use crate::failure::{Failure, Outcome};
 use crate::session::source_date_epoch;
 use crate::signals::remove_unfinished;

@@ -38,6 +38,7 @@ pub mod run;
 pub mod serve_nothing;
 pub mod setfattr;
 pub mod shell;
+pub mod source_options;
 pub mod sparse;
 pub mod stat;
 pub mod stats;

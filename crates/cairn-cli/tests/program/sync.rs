@@ -208,3 +208,23 @@ fn keep_keeps_a_directory_that_is_in_the_way() {
     works(&["sync", &at("new/"), &image]);
     assert_eq!(works(&["cat", &image, "/p"]), "");
 }
+
+/// The options of sources are the same: what was built with them differs in nothing.
+#[test]
+fn takes_the_options_of_sources_that_build_takes() {
+    let place = trees("ext4");
+    let at = |name: &str| format!("{}/{name}", place.path().display());
+    std::fs::write(at("list"), "/new.dev c 600 0 0 5 1 0 0 -\n").unwrap();
+    let list = at("list");
+    let options = ["--uid-map", "7:70", "--gid-map", "0:100:9", "--mtime", "@900000000"];
+    let options = [&options[..], &["--exclude", "deep/", "--manifest", &list]].concat();
+    let (built, image, source) = (at("built"), at("image"), at("b/"));
+    works(&[&["build"], &options[..], &["--free", "16M", &built, &source]].concat());
+    let said = works(&[&["sync"], &options[..], &[&source, &built]].concat());
+    assert!(said.starts_with("0 made, 0 changed, 0 removed"), "{said}");
+    let said = works(&[&["sync"], &options[..], &[&source, &image]].concat());
+    assert!(!said.starts_with("0 made"), "{said}");
+    assert_eq!(works(&["diff", "--exclude", "deep/", &built, &image]), "");
+    // What is excluded stays where it was.
+    assert_eq!(works(&["ls", &image, "/d/deep"]), "file\n");
+}

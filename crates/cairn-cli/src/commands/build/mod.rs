@@ -4,26 +4,19 @@ mod parts;
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use cairn::partition::TableKind;
 use cairn::{Format, ImageSpec};
 use cairn_base::options::parse_size as bytes;
-use cairn_build::{
-    DiskOptions, Error, Free, IdRange, Options, PathTest, Rules, Shape, Size, Source,
-};
-use cairn_vfs::Timestamp;
+use cairn_build::{DiskOptions, Error, Free, Options, Shape, Size};
 use uuid::Uuid;
 
-use super::chown::Owner;
 use super::mkfs::parse_uuid;
-use crate::date;
+use super::source_options::SourceOptions;
 use crate::failure::{Failure, Outcome, Status};
 use crate::output;
-use crate::pattern::Pattern;
-use crate::session::{now, source_date_epoch};
+use crate::session::now;
 use crate::signals::remove_unfinished;
 use crate::usage::{number, unit_forgotten};
 use parts::{DiskId, Part};
@@ -89,31 +82,9 @@ pub struct Args {
     /// ext4: percentage of the blocks reserved for root.
     #[arg(short = 'm', long, value_name = "PERCENT", value_parser = number(0.0..=50.0, 5.0))]
     reserved: Option<f64>,
-    /// Owner of everything.
-    #[arg(long, value_name = "UID:GID", value_parser = super::chown::parse_owner)]
-    owner: Option<Owner>,
-    /// Change users: FROM:TO, or FROM:TO:COUNT for a range. May be repeated.
-    #[arg(long, value_name = "MAP", value_parser = parse_map)]
-    uid_map: Vec<IdRange>,
-    /// Change groups, as --uid-map.
-    #[arg(long, value_name = "MAP", value_parser = parse_map)]
-    gid_map: Vec<IdRange>,
-    /// Set later times to this date, and make the volume at it. [default: SOURCE_DATE_EPOCH]
-    #[arg(long, value_name = "DATE", value_parser = date::parse)]
-    mtime: Option<Timestamp>,
-    /// Leave out what matches: a name, or with a slash a path in the image; with a slash at its end
-    /// directories only. * also matches slashes in a path. May be repeated.
-    #[arg(long, value_name = "PATTERN")]
-    exclude: Vec<OsString>,
-    /// A list of owners, modes, devices and attributes, which holds for what the sources and the
-    /// other options gave: mtree, composefs-dump, a device table (genext2fs, makedevs),
-    /// pseudo-files (mksquashfs), fs_config, file_contexts or a state of fakeroot. May be repeated.
-    #[arg(long, value_name = "FILE")]
-    manifest: Vec<PathBuf>,
-    /// Where the volume will be mounted, such as /vendor: fs_config and file_contexts of Android
-    /// name files with it.
-    #[arg(long, value_name = "DIR", requires = "manifest", value_parser = parse_mount_point)]
-    mount_point: Option<String>,
+    /// What the sources are changed by.
+    #[command(flatten)]
+    changes: SourceOptions,
     /// Make holes of the blocks of files that hold only zeros. Files are read twice for that.
     #[arg(long)]
     dig_holes: bool,
@@ -146,10 +117,6 @@ pub struct Args {
     /// What to put in.
     #[arg(value_name = "SOURCE")]
     sources: Vec<OsString>,
-    /// Which image of a container index with several, such as linux/arm64; and whose type a root
-    /// partition has. [default for the latter: of the programs in it]
-    #[arg(long, value_name = "OS/ARCH")]
-    platform: Option<String>,
 }
 
 impl Args {
@@ -176,8 +143,9 @@ impl Args {
             }
             id => id.map(|id| id.uuid),
         };
-        let partitions = self.part.iter().map(|part| part.options(self.format, &self.platform));
-        let platform = self.platform.clone();
+        let partitions =
+            self.part.iter().map(|part| part.options(self.format, &self.changes.platform));
+        let platform = self.changes.platform.clone();
         Ok(Some(DiskOptions { table, uuid, platform, partitions: partitions.collect() }))
     }
 }
@@ -229,49 +197,6 @@ fn parse_free(text: &str) -> Result<Free, String> {
     }
 }
 
-fn parse_map(text: &str) -> Result<IdRange, String> {
-    let mut numbers = text.split(':').map(str::parse::<u32>);
-    let mut next = || numbers.next().transpose().ok().flatten();
-    let (from, to) = (next(), next());
-    let count = if text.split(':').count() == 2 { Some(1) } else { next() };
-    match (from, to, count) {
-        (Some(from), Some(to), Some(count)) if text.split(':').count() <= 3 => {
-            Ok(IdRange { from, to, count })
-        }
-        _ => Err("give FROM:TO or FROM:TO:COUNT, such as 100000:0:65536".into()),
-    }
-}
-
-/// Without slashes at its ends.
-fn parse_mount_point(text: &str) -> Result<String, String> {
-    match text.strip_prefix('/') {
-        Some(path) if !path.split('/').any(|name| matches!(name, "." | "..")) => {
-            Ok(path.trim_matches('/').into())
-        }
-        _ => Err("give an absolute path, such as /vendor".into()),
-    }
-}
-
-/// A pattern without a slash is for names; one with a slash is for whole paths. With a slash at its
-/// end it is for directories only.
-pub(super) fn path_test(pattern: &OsString) -> PathTest {
-    let bytes = pattern.as_bytes();
-    let (bytes, directories) = match bytes.strip_suffix(b"/") {
-        Some(rest) if !rest.is_empty() => (rest, true),
-        _ => (bytes, false),
-    };
-    let fits = move |is_directory: bool| is_directory || !directories;
-    if !bytes.contains(&b'/') {
-        let pattern = Pattern::parse(bytes);
-        return Arc::new(move |path, is_directory| {
-            let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
-            fits(is_directory) && pattern.matches(name)
-        });
-    }
-    let pattern = Pattern::parse(bytes.strip_prefix(b"/").unwrap_or(bytes));
-    Arc::new(move |path, is_directory| fits(is_directory) && pattern.matches(path))
-}
-
 /// Operands as in `cairn build rootfs/ root.img` would have a source replaced by an image.
 fn check_order(out: &Path, sources: &[OsString]) -> Outcome {
     let [image] = sources else { return Ok(()) };
@@ -307,13 +232,10 @@ pub fn run(args: &Args) -> Outcome {
     let (out, sources) = args.operands()?;
     output::refuse_terminal(&out)?;
     check_order(&out, &sources)?;
-    let epoch = source_date_epoch()?.map(|seconds| Timestamp { seconds, nanoseconds: 0 });
-    let latest = args.mtime.or(epoch);
-    let owner = args.owner.unwrap_or(Owner { uid: None, gid: None });
-    let source = |name: &OsString| Source { name: name.clone(), platform: args.platform.clone() };
+    let rules = args.changes.rules()?;
     let options = Options {
         output: out,
-        sources: sources.iter().map(source).collect(),
+        sources: args.changes.sources(&sources),
         format: args.format,
         size: args.size,
         free: args.free,
@@ -322,18 +244,8 @@ pub fn run(args: &Args) -> Outcome {
         features,
         inodes: args.inodes,
         reserved_percent: args.reserved.unwrap_or(0.0),
-        rules: Rules {
-            uid: owner.uid,
-            gid: owner.gid,
-            uid_map: args.uid_map.clone(),
-            gid_map: args.gid_map.clone(),
-            latest,
-            exclude: args.exclude.iter().map(path_test).collect(),
-            own: Vec::new(),
-            manifests: args.manifest.clone(),
-            mount_point: args.mount_point.clone().unwrap_or_default().into_bytes(),
-        },
-        time: latest.map(|latest| latest.seconds),
+        time: rules.latest.map(|latest| latest.seconds),
+        rules,
         now: now()?,
         overwrite: args.force,
         shape: match args.sparse {
@@ -363,34 +275,5 @@ pub(super) fn failure(error: Error) -> Failure {
             Failure::new(Status::Corrupt, error.to_string())
         }
         error => Failure::new(Status::Failed, error.to_string()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ranges_of_ids() {
-        assert_eq!(parse_map("5:6"), Ok(IdRange { from: 5, to: 6, count: 1 }));
-        assert_eq!(
-            parse_map("100000:0:65536"),
-            Ok(IdRange { from: 100_000, to: 0, count: 65_536 })
-        );
-        for wrong in ["", "5", "5:", "a:b", "1:2:3:4", "1:2:"] {
-            assert!(parse_map(wrong).is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn patterns_for_names_and_for_paths() {
-        let matches = |pattern: &str, path: &[u8]| path_test(&pattern.into())(path, false);
-        assert!(matches("*.o", b"src/a.o") && !matches("*.o", b"src/a.c"));
-        assert!(matches("/var/cache", b"var/cache") && !matches("/cache", b"var/cache"));
-        assert!(matches("var/*", b"var/a/b"));
-        for pattern in ["ssh/", "/etc/ssh/", "etc/ssh/"] {
-            let test = path_test(&pattern.into());
-            assert!(test(b"etc/ssh", true) && !test(b"etc/ssh", false), "{pattern}");
-        }
     }
 }

@@ -14,15 +14,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use cairn_build::{CompareOptions, Limits, Rules, Source, Tree, assemble, is_layout};
-use cairn_vfs::Timestamp;
 use serde_json::json as object;
 
-use super::build::{failure, path_test};
-use super::chown::Owner;
+use super::build::failure;
+use super::source_options::SourceOptions;
 use crate::failure::{Failure, Outcome};
+use crate::json;
 use crate::output::{Output, with_stdout};
-use crate::session::{Access, ImageArg, check_access, source_date_epoch, with_opened};
-use crate::{date, json};
+use crate::session::{Access, ImageArg, check_access, with_opened};
 use apply::apply;
 use plan::{Counts, Plan};
 
@@ -32,10 +31,11 @@ use plan::{Counts, Plan};
 Examples:
   cairn sync rootfs/ disk.img
   cairn sync images/rootfs.tar files/ disk.img
+  cairn sync --exclude '*.tmp' rootfs/ disk.img
   cairn sync --dry-run -v rootfs/ 'disk.img#2'
 
 Afterwards the image holds what cairn build would put into a new one: what is not in the sources \
-is removed, unless --keep is given. What is equal is not written: a second run changes no byte. \
+is removed, unless --keep is given, or --exclude matches it. What is equal is not written: a second run changes no byte. \
 Contents of files are compared, unless --quick is given. A file gets its new contents at once: a \
 failure leaves the old ones, except where there is no room for both, and in files with several \
 names.")]
@@ -56,18 +56,9 @@ pub struct Args {
     /// Print the counts as JSON.
     #[arg(long)]
     json: bool,
-    /// Owner of everything in the sources.
-    #[arg(long, value_name = "UID:GID", value_parser = super::chown::parse_owner)]
-    owner: Option<Owner>,
-    /// Set later times to this date. [default: SOURCE_DATE_EPOCH]
-    #[arg(long, value_name = "DATE", value_parser = date::parse)]
-    mtime: Option<Timestamp>,
-    /// Neither copy nor remove what matches, as for build. May be repeated.
-    #[arg(long, value_name = "PATTERN")]
-    exclude: Vec<OsString>,
-    /// A list of owners, modes, devices and attributes, as for build. May be repeated.
-    #[arg(long, value_name = "FILE")]
-    manifest: Vec<PathBuf>,
+    /// What the sources are changed by. What --exclude matches is not removed, either.
+    #[command(flatten)]
+    changes: SourceOptions,
     /// A further device of an F2FS volume that spans several.
     #[arg(long = "device", value_name = "PATH")]
     devices: Vec<PathBuf>,
@@ -94,10 +85,6 @@ impl Args {
 
     fn image(&self) -> ImageArg {
         ImageArg { image: self.image.clone(), devices: self.devices.clone() }
-    }
-
-    fn excludes(&self) -> Vec<cairn_build::PathTest> {
-        self.exclude.iter().map(path_test).collect()
     }
 }
 
@@ -140,18 +127,8 @@ fn synced(args: &Args, output: &mut Output<'_>) -> Outcome {
 
 /// What the sources give.
 fn wanted(args: &Args) -> Outcome<Tree> {
-    let epoch = source_date_epoch()?.map(|seconds| Timestamp { seconds, nanoseconds: 0 });
-    let owner = args.owner.unwrap_or(Owner { uid: None, gid: None });
-    let rules = Rules {
-        uid: owner.uid,
-        gid: owner.gid,
-        latest: args.mtime.or(epoch),
-        exclude: args.excludes(),
-        manifests: args.manifest.clone(),
-        ..Rules::default()
-    };
-    let source = |name: &OsString| Source { name: name.clone(), platform: None };
-    let sources = args.sources.iter().map(source).collect::<Vec<_>>();
+    let rules = args.changes.rules()?;
+    let sources = args.changes.sources(&args.sources);
     assemble(&sources, rules, Limits::UNBOUNDED, std::env::temp_dir()).map_err(failure)
 }
 
@@ -177,7 +154,7 @@ fn check_directories(args: &Args) -> Outcome {
 
 /// What is on the image.
 fn present(args: &Args) -> Outcome<Tree> {
-    let rules = Rules { exclude: args.excludes(), ..Rules::default() };
+    let rules = Rules { exclude: args.changes.excludes(), ..Rules::default() };
     let source = Source { name: args.image.clone(), platform: None };
     assemble(&[source], rules, Limits::UNBOUNDED, std::env::temp_dir()).map_err(failure)
 }
