@@ -154,3 +154,30 @@ fn an_image_goes_through_a_pipe_and_comes_back() {
     assert_eq!((status, said.as_str()), (1, ""));
     fails(&["diff", &image, &at("none")], 2);
 }
+
+/// Equal files of a tree are stored once. The kernel and e2fsck judge the volume; for users it is
+/// the one that was built without the feature.
+#[test]
+fn equal_files_are_stored_once_where_that_is_asked_for() {
+    let (dir, image) = in_dir("image");
+    let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let script = "mkdir -p rootfs/a rootfs/b; cd rootfs; seq 200000 >a/one; cp a/one b/two
+        chown 7:8 b/two; chmod 640 b/two; cp a/one b/three; echo more >>b/three; ln b/two b/link";
+    judge::run("sh", ["-ec", &format!("cd {}; {script}", dir.path().display())]);
+    let (plain, source) = (at("plain"), at("rootfs/"));
+    works(&["build", "--read-only", &plain, &source]);
+    works(&["build", "--read-only", "-O", "shared_blocks", &image, &source]);
+    let size = |path: &str| std::fs::metadata(path).unwrap().len();
+    let (one, saved) = (size(&at("rootfs/a/one")), size(&plain) - size(&image));
+    assert!(saved >= one && saved < one + (64 << 10), "{saved} bytes saved, {one} in a file");
+    judge::assert_clean(Path::new(&image));
+    works(&["check", &image]);
+    assert_eq!(works(&["diff", &image, &plain]), "");
+    let mount = judge::KernelMount::new(Path::new(&image), "ro");
+    let (there, here) = (mount.path().to_str().unwrap(), at("rootfs"));
+    judge::run("diff", ["-r", "-x", "lost+found", there, &here]);
+    let facts = |root: &str| judge::run("stat", ["-c", "%u:%g %a %h", &format!("{root}/b/two")]);
+    assert_eq!(facts(there), facts(&here));
+    mount.unmount();
+    assert!(fails(&["mkdir", &image, "/new"], 5).contains("unshare_blocks"));
+}
