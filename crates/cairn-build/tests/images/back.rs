@@ -21,7 +21,7 @@ pub fn source(name: &str) -> Source {
     Source { name: name.into(), platform: None }
 }
 
-fn exported(image: &Path, output: &Path) {
+pub fn exported(image: &Path, output: &Path) {
     let compression = Compression::of_name(output).unwrap();
     export(ExportOptions {
         target: Target::Archive { path: output.to_owned(), compression },

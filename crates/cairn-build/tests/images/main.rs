@@ -7,6 +7,7 @@ mod back;
 mod disks;
 mod hostile;
 mod manifests;
+mod many;
 mod others;
 mod sparse;
 mod support;

@@ -73,8 +73,8 @@ pub fn check(device: Arc<dyn BlockDevice>, runtime: Arc<dyn Runtime>, bytes: u64
 /// Gives a volume the size of `wanted` bytes, which the device has already.
 ///
 /// # Errors
-/// [`Error::Refused`] if the volume cannot have this size; it is damaged or cannot be recovered; the
-/// device failed.
+/// [`Error::Refused`] if the volume cannot have this size; it is damaged or cannot be recovered;
+/// the device failed.
 pub fn resize(
     device: Arc<dyn BlockDevice>,
     runtime: Arc<dyn Runtime>,

@@ -89,8 +89,8 @@ pub fn check(device: &Arc<dyn BlockDevice>, bytes: u64) -> Result<()> {
 /// was not unmounted cleanly.
 ///
 /// # Errors
-/// [`Error::Refused`] if the volume cannot have this size; it is damaged or cannot be recovered; the
-/// device failed.
+/// [`Error::Refused`] if the volume cannot have this size; it is damaged or cannot be recovered;
+/// the device failed.
 pub fn resize(
     device: &Arc<dyn BlockDevice>,
     runtime: &Arc<dyn Runtime>,

@@ -309,8 +309,8 @@ fn every_write_and_flush_may_fail() {
     }
 }
 
-/// The host of a sparse image is full: only the superblocks have their place. Then the volume has no
-/// record of an error, and is what it was.
+/// The host of a sparse image is full: only the superblocks have their place. Then the volume has
+/// no record of an error, and is what it was.
 #[test]
 fn a_host_that_becomes_full_leaves_no_record_of_an_error() {
     for (what, from, to, args) in CHANGES {
