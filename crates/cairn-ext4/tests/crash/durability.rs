@@ -9,6 +9,7 @@ use cairn_base::runtime::simulated::Simulated;
 use cairn_base::runtime::threads::Threads;
 use cairn_block::BlockDevice;
 use cairn_block::memory::MemoryDevice;
+use cairn_ext4::resize;
 use cairn_testkit::crash::{CrashLog, Cut, Recording, Volatile, write_image};
 use cairn_testkit::durability::{
     DAMAGED, Damage, Opened, Subject, both_hear_of_a_failed_flush, search,
@@ -45,6 +46,15 @@ fn cut(device: &MemoryDevice) -> Result<(), String> {
     if (0..=1).contains(&verdict.status) { Ok(()) } else { Err(verdict.output) }
 }
 
+/// A little smaller, so that the journal stays where it is: while it moves there is none.
+fn smaller(device: Arc<dyn BlockDevice>) -> Result<(), String> {
+    let runtime = Arc::new(Threads::new());
+    let least =
+        resize::least(device.clone(), runtime.clone()).map_err(|error| error.to_string())?;
+    let size = least.max(device.geometry().size / 8 * 7);
+    resize::resize(device, runtime, size).map(drop).map_err(|error| error.to_string())
+}
+
 /// A volume with a file whose record is damaged. Only the checksum detects it.
 fn with_damage(fresh: &MemoryDevice) -> Damage {
     let device = Arc::new(fresh.fork());
@@ -59,13 +69,21 @@ fn search_on(args: &'static [&'static str], megabytes: u64) {
     let fresh = format(shm().path(), args, megabytes);
     let open = |device| opened(device, Simulated::new(1));
     let damage = (args == K4).then(|| with_damage(&fresh));
-    let subject =
-        Subject { fresh, damage, cuts: 6, open: &open, judge: &closed, judge_cut: Some(&cut) };
+    let subject = Subject {
+        fresh,
+        damage,
+        cuts: 6,
+        open: &open,
+        judge: &closed,
+        judge_cut: Some(&cut),
+        resize: Some(&smaller),
+    };
     let rare = if cairn_testkit::deep() { 3 } else { 300 };
     let seen = search(&subject, rare).unwrap_or_else(|error| panic!("{args:?}: {error}"));
     println!("{args:?}: {seen:?}");
     assert!(seen.histories > 1500 && seen.promises > 3 * seen.histories, "{seen:?}");
     assert_eq!(seen.damaged > 50, args == K4, "{seen:?}");
+    assert!(seen.resized > 20, "{seen:?}");
 }
 
 #[test]
@@ -84,8 +102,15 @@ fn every_history_of_two_steps_with_other_formats() {
 fn two_fsyncs_at_once_get_the_same_answer() {
     let fresh = format(shm().path(), K4, 16);
     let open = |device| opened(device, Arc::new(Threads::new()));
-    let subject =
-        Subject { fresh, damage: None, cuts: 6, open: &open, judge: &closed, judge_cut: None };
+    let subject = Subject {
+        fresh,
+        damage: None,
+        cuts: 6,
+        open: &open,
+        judge: &closed,
+        judge_cut: None,
+        resize: None,
+    };
     both_hear_of_a_failed_flush(&subject);
 }
 

@@ -4,10 +4,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use cairn_base::runtime::Runtime;
 use cairn_base::runtime::simulated::Simulated;
+use cairn_base::runtime::threads::Threads;
 use cairn_block::BlockDevice;
 use cairn_block::memory::MemoryDevice;
-use cairn_f2fs::{F2fs, MountOptions};
+use cairn_f2fs::{F2fs, MountOptions, resize};
 use cairn_testkit::durability::{
     DAMAGED, Damage, Opened, Subject, both_hear_of_a_failed_flush, search,
 };
@@ -32,6 +34,14 @@ fn cut(device: &MemoryDevice) -> Result<(), String> {
     clean(device, BEFORE)
 }
 
+/// As small as it can become.
+fn smaller(device: Arc<dyn BlockDevice>) -> Result<(), String> {
+    let runtime: Arc<dyn Runtime> = Threads::new();
+    let done = resize::least(&device, runtime.clone())
+        .and_then(|least| resize::resize(&device, &runtime, least));
+    done.map(drop).map_err(|error| error.to_string())
+}
+
 /// A volume with a file whose record is damaged. Only the checksum detects it.
 fn with_damage(fresh: &MemoryDevice) -> Damage {
     let device = Arc::new(fresh.fork());
@@ -49,14 +59,22 @@ fn search_on(args: &[&str], options: &str) {
     let open = |device| opened(device, options);
     let fresh = volume(64 << 20, args).fork();
     let damage = (args == FEATURES).then(|| with_damage(&fresh));
-    let subject =
-        Subject { fresh, damage, cuts, open: &open, judge: &closed, judge_cut: Some(&cut) };
+    let subject = Subject {
+        fresh,
+        damage,
+        cuts,
+        open: &open,
+        judge: &closed,
+        judge_cut: Some(&cut),
+        resize: Some(&smaller),
+    };
     let rare = if cairn_testkit::deep() { 3 } else { 300 };
     let seen =
         search(&subject, rare).unwrap_or_else(|error| panic!("{args:?}, {options:?}: {error}"));
     println!("{args:?}, {options:?}: {seen:?}");
     assert!(seen.histories > 1500 && seen.promises > 3 * seen.histories, "{seen:?}");
     assert_eq!(seen.damaged > 50, args == FEATURES, "{seen:?}");
+    assert!(seen.resized > 20, "{seen:?}");
 }
 
 #[test]
@@ -73,8 +91,15 @@ fn every_history_of_two_steps_with_all_features_is_as_durable_as_was_said() {
 fn two_fsyncs_at_once_get_the_same_answer() {
     let open = |device| opened(device, "");
     let fresh = volume(64 << 20, &[]).fork();
-    let subject =
-        Subject { fresh, damage: None, cuts: 0, open: &open, judge: &closed, judge_cut: None };
+    let subject = Subject {
+        fresh,
+        damage: None,
+        cuts: 0,
+        open: &open,
+        judge: &closed,
+        judge_cut: None,
+        resize: None,
+    };
     both_hear_of_a_failed_flush(&subject);
 }
 

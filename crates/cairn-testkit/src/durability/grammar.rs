@@ -69,6 +69,8 @@ pub enum Meanwhile {
     DamageRemountReadOnly,
     /// The same with `errors=panic`.
     DamagePanic,
+    /// The volume is cut off at the end, recovered, and gets another size, in which the cuts are.
+    Resized,
 }
 
 impl Step {

@@ -52,6 +52,9 @@ pub struct Opened {
 /// Returns what is wrong with a volume.
 pub type Judge<'a> = &'a dyn Fn(&MemoryDevice) -> Result<(), String>;
 
+/// Gives a volume that nobody has mounted another size.
+pub type Resize<'a> = &'a dyn Fn(Arc<dyn BlockDevice>) -> Result<(), String>;
+
 /// A volume whose file [`DAMAGED`] cannot be read because one byte of its record is wrong.
 pub struct Damage {
     device: MemoryDevice,
@@ -97,6 +100,8 @@ pub struct Subject<'a> {
     /// The same about a volume that was not unmounted and that the judge recovers. None if it
     /// cannot.
     pub judge_cut: Option<Judge<'a>>,
+    /// Recovers the volume and changes its size.
+    pub resize: Option<Resize<'a>>,
 }
 
 impl Subject<'_> {

@@ -18,6 +18,8 @@ pub struct Seen {
     pub histories: usize,
     /// Histories in which a call finds damage.
     pub damaged: usize,
+    /// Histories that end with a change of the size.
+    pub resized: usize,
     /// Power cuts.
     pub states: usize,
     /// Names that had to exist, or not to exist.
@@ -88,6 +90,10 @@ fn run(subject: &Subject<'_>, history: &History) -> Told<Option<Run>> {
     let (from, promised) = (recording.moment(), world.promised(*persist));
     fs.shutdown(false).map_err(text)?;
     drop(opened);
+    if *meanwhile == Meanwhile::Resized {
+        let resize = subject.resize.expect("its size can change");
+        resize(recording.device()).map_err(|error| format!("resize: {error}"))?;
+    }
     Ok(Some(Run { log: recording.finish(), from, promised }))
 }
 
@@ -126,11 +132,13 @@ fn stop(fs: &dyn FileSystem, world: &mut World<'_>, meanwhile: Meanwhile, last: 
     }
 }
 
-fn judge(subject: &Subject<'_>, run: &Run, cut: Cut, foreign: bool, damaged: bool) -> Told<usize> {
-    if foreign
-        && !damaged
-        && let Some(judge) = subject.judge_cut
-    {
+fn judge(
+    subject: &Subject<'_>,
+    run: &Run,
+    cut: Cut,
+    (foreign, recovers, damaged): (bool, bool, bool),
+) -> Told<usize> {
+    if recovers && let Some(judge) = subject.judge_cut {
         judge(&run.log.device(cut))?;
     }
     let device = Arc::new(run.log.device(cut));
@@ -154,13 +162,16 @@ fn judge(subject: &Subject<'_>, run: &Run, cut: Cut, foreign: bool, damaged: boo
 }
 
 /// Each pair of steps gets at most one of the newest words.
-const TURNS: usize = 7;
+const TURNS: usize = 8;
+/// How many cuts of a change of the size are examined.
+const RESIZE_CUTS: usize = 12;
 
 /// The histories of these steps. All older words are tried. Without `deep` the newest words take
 /// turns.
 fn histories(subject: &Subject<'_>, steps: &[Step], number: usize) -> Vec<History> {
     use Meanwhile::{
-        DamageContinue, DamagePanic, DamageRemountReadOnly, Evicted, Fsynced, Nothing, TurnedOver,
+        DamageContinue, DamagePanic, DamageRemountReadOnly, Evicted, Fsynced, Nothing, Resized,
+        TurnedOver,
     };
     let deep = crate::deep();
     let history = |persist, meanwhile| History { steps: steps.to_vec(), persist, meanwhile };
@@ -186,8 +197,10 @@ fn histories(subject: &Subject<'_>, steps: &[Step], number: usize) -> Vec<Histor
     let damage = [DamageContinue, DamageRemountReadOnly, DamagePanic];
     let damage = damage.map(|meanwhile| history(turn(&Persist::CALLS, number), meanwhile));
     let damage = damage.into_iter().filter(|_| subject.damage.is_some());
+    let resized = subject.resize.map(|_| history(turn(&Persist::CALLS, number), Resized));
     let (first, step) = if all { (0, 1) } else { (number % TURNS, TURNS) };
-    histories.extend(words.into_iter().chain(damage).skip(first).step_by(step));
+    let newest = words.into_iter().chain(resized).chain(damage);
+    histories.extend(newest.skip(first).step_by(step));
     histories
 }
 
@@ -219,18 +232,27 @@ fn look_at(subject: &Subject<'_>, history: &History, rare: usize, seen: &mut See
     let Some(run) = run(subject, history)? else { return Ok(()) };
     let damaged = history.meanwhile.has_damage();
     seen.histories += 1;
+    seen.resized += usize::from(history.meanwhile == Meanwhile::Resized);
     seen.damaged += usize::from(damaged);
     let mut cuts: Vec<Cut> = run.log.barrier_cuts();
     cuts.retain(|cut| cut.moment >= run.from || cut.volatile == Volatile::Lost);
+    let resized = history.meanwhile == Meanwhile::Resized;
+    if resized {
+        // All of them are in the change of the size, and none is more likely than another.
+        let every = cuts.len().div_ceil(RESIZE_CUTS);
+        cuts = cuts.into_iter().skip(seen.histories % every).step_by(every).collect();
+    }
     // The state before the steps is the same for all.
-    let late = cuts.len().saturating_sub(subject.cuts);
+    let late = if resized { 0 } else { cuts.len().saturating_sub(subject.cuts) };
     let random = Volatile::Random(seen.histories as u64);
     let end = Cut { moment: run.log.log().end, volatile: random };
     for cut in cuts.split_off(late).into_iter().chain([end]) {
         let foreign = seen.states.is_multiple_of(rare);
         seen.states += 1;
         let error = |error| format!("{cut} (the call returned at {}): {error}", run.from);
-        seen.promises += judge(subject, &run, cut, foreign, damaged).map_err(error)?;
+        // Between two writes of a resize fsck.f2fs counts free segments of the other size.
+        let recovers = foreign && !damaged && !resized;
+        seen.promises += judge(subject, &run, cut, (foreign, recovers, damaged)).map_err(error)?;
     }
     Ok(())
 }
