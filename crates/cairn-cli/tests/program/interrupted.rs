@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use cairn_testkit::judge;
 use cairn_testkit::place::Place;
@@ -149,6 +150,78 @@ fn an_export_for_which_there_is_no_room_leaves_nothing() {
         assert_eq!(works(&["diff", &image, &host.at("out/")]), "");
         fs::remove_dir_all(host.at("out")).unwrap();
     }
+}
+
+/// A child that is killed when what it writes has reached some size. True if it did not end before.
+fn killed(host: &Host, words: &[&str], before: &[String], size: u64) -> bool {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_cairn")).args(words).spawn().unwrap();
+    let ended = loop {
+        let new = names(host).into_iter().filter(|name| !before.contains(name));
+        let mut written = new.map(|name| bytes_in(Path::new(&host.at(&name)))).peekable();
+        if written.peek().is_some() && written.sum::<u64>() >= size {
+            break child.try_wait().unwrap().is_some();
+        }
+        if child.try_wait().unwrap().is_some() {
+            break true;
+        }
+    };
+    let _ = child.kill();
+    child.wait().unwrap();
+    !ended
+}
+
+/// Bytes of a file, or of all files below a directory. What goes meanwhile does not count.
+fn bytes_in(path: &Path) -> u64 {
+    match fs::read_dir(path) {
+        Ok(entries) => entries.flatten().map(|entry| bytes_in(&entry.path())).sum(),
+        Err(_) => path.symlink_metadata().map_or(0, |found| found.len()),
+    }
+}
+
+#[test]
+fn a_killed_export_leaves_nothing_that_looks_complete() {
+    let host = Host::new();
+    let image = image(&host, "ext4");
+    let script = format!("cd {}; for n in $(seq 8); do cp tree/large tree/n$n; done", host.at(""));
+    judge::run("sh", ["-ec", &script]);
+    works(&["build", "-F", "--free", "8M", &image, &host.at("tree/")]);
+    for name in ["out.tar", "out.tar.zst", "out", "oci"] {
+        let to = match name {
+            "out" => host.at("out/"),
+            "oci" => format!("oci:{}", host.at("oci")),
+            name => host.at(name),
+        };
+        let output = if name == "out" { to.clone() } else { host.at(name) };
+        let platform = ["--platform", "linux/amd64"];
+        let platform: &[&str] = if name == "oci" { &platform } else { &[] };
+        let words = [&["export", &image, "-o", &to][..], platform].concat();
+        let mut kills = 0;
+        // At once, and when some of it is written; a compressed one is small.
+        for size in [0, 1, 10_000, 8_000_000] {
+            let before = names(&host);
+            kills += u32::from(killed(&host, &words, &before, size));
+            for left in names(&host).into_iter().filter(|name| !before.contains(name)) {
+                // The name is the last that it gets.
+                if !left.starts_with('.') {
+                    assert_eq!(left, name, "{words:?}, {size}");
+                    assert_eq!(works(&["diff", &image, &output]), "", "{words:?}, {size}");
+                }
+                remove(&host.at(&left));
+            }
+        }
+        assert!(kills > 0, "{name}: it always ended before");
+        works(&words);
+        assert_eq!(works(&["diff", &image, &output]), "");
+        remove(&host.at(name));
+    }
+}
+
+fn remove(path: &str) {
+    let removed = match Path::new(path).is_dir() {
+        true => fs::remove_dir_all(path),
+        false => fs::remove_file(path),
+    };
+    removed.unwrap();
 }
 
 fn names(host: &Host) -> Vec<String> {
