@@ -35,11 +35,10 @@ Examples:
   cairn sync --dry-run -v rootfs/ 'disk.img#2'
 
 Afterwards the image holds what cairn build would put into a new one: what is not in the sources \
-is removed, unless --keep is given, or --exclude matches it. What is equal is not written: a second \
-run changes no byte. \
-Contents of files are compared, unless --quick is given. A file gets its new contents at once: a \
-failure leaves the old ones, except where there is no room for both, and in files with several \
-names.")]
+is removed, unless --keep is given, or --exclude matches it. What is equal is not written: a \
+second run changes no byte. Contents of files are compared, unless --quick is given. A file gets \
+its new contents at once: a failure leaves the old ones, except where there is no room for both, \
+and in files with several names.")]
 pub struct Args {
     /// Keep what is on the image and not in the sources. A directory with entries in whose place a
     /// file would come is an error.
