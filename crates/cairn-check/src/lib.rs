@@ -1,5 +1,5 @@
 //! What the checks of all formats share: findings, their list, progress, exit statuses, compact
-//! sets of blocks and inodes, threads.
+//! sets of blocks and inodes, threads, and how a repair is planned, applied and taken back.
 //!
 //! A format declares its [`Kind`]s with [`kinds!`], walks its volume, and adds each [`Finding`] to
 //! [`Findings`], which is bounded: a hostile volume cannot fill the memory. The walks themselves
@@ -26,6 +26,7 @@ mod findings;
 mod kind;
 mod place;
 mod progress;
+pub mod repair;
 mod report;
 mod sparse;
 mod workers;

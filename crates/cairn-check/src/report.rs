@@ -25,7 +25,7 @@ pub struct Usage {
 }
 
 /// The result of a check.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Report {
     /// The first findings of each kind, by code and place.
     pub findings: Vec<Finding>,

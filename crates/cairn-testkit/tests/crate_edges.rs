@@ -11,7 +11,7 @@ const ALLOWED: [(&str, &[&str]); 14] = [
     ("cairn-block", &["cairn-base"]),
     ("cairn-cache", &["cairn-base", "cairn-block"]),
     ("cairn-vfs", &["cairn-base"]),
-    ("cairn-check", &["cairn-base"]),
+    ("cairn-check", &["cairn-base", "cairn-block"]),
     ("cairn-jbd2", &["cairn-base", "cairn-block", "cairn-cache"]),
     (
         "cairn-ext4",

@@ -56,6 +56,13 @@ impl Overlay {
         chunks.values().filter(|chunk| matches!(chunk, Chunk::Bytes(_))).count() as u64 * CHUNK
     }
 
+    /// The byte ranges that were written or discarded, in order. What lies there may be equal to
+    /// what lies below.
+    #[must_use]
+    pub fn touched(&self) -> Vec<Range<u64>> {
+        self.chunks.read().keys().map(|chunk| self.range(*chunk)).collect()
+    }
+
     /// The bytes of a chunk; the last one of the device may be shorter.
     fn range(&self, chunk: u64) -> Range<u64> {
         let start = chunk * CHUNK;
@@ -240,7 +247,7 @@ mod tests {
         assert!(!overlay.geometry().read_only);
         overlay.write_at(3, vec![7_u8; 5]).unwrap();
         assert_eq!(*overlay.read_at(3, 5).unwrap(), [7; 5]);
-        assert_eq!(overlay.allocated(), CHUNK);
+        assert_eq!((overlay.allocated(), overlay.touched()), (CHUNK, vec![0..CHUNK]));
         overlay.discard(0, CHUNK).unwrap();
         assert_eq!((overlay.allocated(), overlay.read_at(0, 4).unwrap()[0]), (0, 0));
         assert!(overlay.write_at(overlay.geometry().size, vec![0_u8; 1]).is_err());
