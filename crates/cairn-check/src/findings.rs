@@ -1,7 +1,7 @@
 //! [`Findings`]: the list that a walk fills, from several threads.
 //!
-//! It counts all findings, and keeps the first ones of each kind, by place. So it is bounded, and
-//! does not depend on the order in which threads find.
+//! It counts all findings, and keeps the first ones of each kind, by place: 200 for a reader. So it
+//! is bounded, and does not depend on the order in which threads find.
 //!
 //! Locking: one lock, a leaf.
 
@@ -50,12 +50,13 @@ struct OfKind {
 /// The defects that a walk has found.
 #[derive(Debug)]
 pub struct Findings {
+    kept: usize,
     kinds: Mutex<BTreeMap<&'static str, OfKind>>,
 }
 
 impl Default for Findings {
     fn default() -> Self {
-        Self { kinds: Mutex::new(Rank::Leaf, BTreeMap::new()) }
+        Self::keeping(KEPT)
     }
 }
 
@@ -64,6 +65,12 @@ impl Findings {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// An empty list that keeps so many findings of each kind, for who mends them.
+    #[must_use]
+    pub fn keeping(kept: usize) -> Self {
+        Self { kept, kinds: Mutex::new(Rank::Leaf, BTreeMap::new()) }
     }
 
     /// Adds a finding.
@@ -77,7 +84,7 @@ impl Findings {
         });
         list.count = list.count.saturating_add(1);
         list.kept.insert(Ordered(finding));
-        if list.kept.len() > KEPT {
+        if list.kept.len() > self.kept {
             list.kept.pop_last();
         }
     }
@@ -104,7 +111,7 @@ impl Findings {
     #[must_use]
     pub fn take(&self) -> Self {
         let kinds = std::mem::take(&mut *self.kinds.lock());
-        Self { kinds: Mutex::new(Rank::Leaf, kinds) }
+        Self { kept: self.kept, kinds: Mutex::new(Rank::Leaf, kinds) }
     }
 
     /// The kept findings by code and place, and the number of all findings of each kind by code.

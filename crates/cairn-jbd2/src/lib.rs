@@ -62,5 +62,6 @@ pub use handle::Handle;
 pub use journal::Journal;
 pub use open::JournalOptions;
 pub use recovery::{
-    Images, Recovered, note_damage, recover, recover_with, replay_in_memory, salvage_in_memory,
+    Images, Recovered, forget_error, note_damage, recover, recover_with, replay_in_memory,
+    salvage_in_memory,
 };

@@ -11,8 +11,11 @@
 //! | 24 | bytes of the volume's device, 64 bits |
 //! | 32 | number of places, 64 bits |
 //! | 40 | CRC-32C of the 40 bytes before it, 32 bits |
-//! | 4096 | for each place: offset on the device and length, 64 bits each; CRC-32C of the bytes before and after the change, 32 bits each |
+//! | 4096 | the table of places |
 //! | behind the table | for each place: the bytes before the change, then those after it |
+//!
+//! A place is its offset on the device and its length, 64 bits each, and the CRC-32C of the bytes
+//! before and after the change, 32 bits each.
 //!
 //! Invariant: the header is written when all else is durable, and the volume is changed when the
 //! header is. So a file without a valid header belongs to a volume that was not changed.
@@ -51,6 +54,14 @@ pub enum Error {
     /// The volume cannot be written, and is changed in part.
     #[error("{0}; the volume is changed in part: take the repair back when the device works")]
     Partly(DeviceError),
+    /// The undo file of an earlier repair is there.
+    #[error("an earlier repair was interrupted: take it back ({command}), then remove {file}")]
+    Interrupted {
+        /// The command that takes it back.
+        command: String,
+        /// The file.
+        file: String,
+    },
     /// The device or the file cannot be read or written.
     #[error(transparent)]
     Device(#[from] DeviceError),

@@ -1,5 +1,7 @@
 //! Extended attributes: in the inode, in a block that inodes share, and in inodes of their own.
 
+use std::hash::{DefaultHasher, Hasher};
+
 use cairn_base::units::stored;
 use cairn_base::{Ino, Pba};
 use cairn_check::{Finding, Place, Value as Shown};
@@ -23,8 +25,16 @@ pub(super) struct Attributes {
     pub(super) charged: u64,
     /// The value of `system.data`.
     pub(super) inline_tail: Option<Vec<u8>>,
-    /// The context of an encrypted inode has a known form.
-    pub(super) has_context: bool,
+    /// A hash of what the context of an encrypted inode says of its keys and modes, if it has a
+    /// known form.
+    pub(super) policy: Option<u64>,
+}
+
+/// A hash of a context without its last 16 bytes, which each inode has for itself.
+fn policy(context: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(context.get(..context.len().saturating_sub(16)).unwrap_or_default());
+    hasher.finish()
 }
 
 /// Checks all attributes of an inode, and claims its attribute block.
@@ -139,7 +149,9 @@ impl Container<'_> {
                     if (attribute.index, attribute.name) == CONTEXT {
                         // Version 1 has 28 bytes, version 2 has 40.
                         let form = (value.first().copied(), value.len());
-                        found.has_context = matches!(form, (Some(1), 28) | (Some(2), 40));
+                        if matches!(form, (Some(1), 28) | (Some(2), 40)) {
+                            found.policy = Some(policy(value));
+                        }
                     }
                     if (attribute.index, attribute.name) == INLINE {
                         found.inline_tail = Some(value.to_vec());
@@ -148,6 +160,11 @@ impl Container<'_> {
                 Value::Inode { ino, size, hash } => {
                     let block = u64::from(self.state.layout.block_size);
                     let blocks = u64::from(size).div_ceil(block);
+                    let is_old = self
+                        .state
+                        .record(ino)
+                        .is_some_and(|record| is_of_old_form(self.state, &record));
+                    let blocks = if is_old { 0 } else { blocks };
                     found.charged = found.charged.saturating_add(blocks);
                     if reports {
                         self.check_value(attribute.name, ino, size, hash);
@@ -212,6 +229,9 @@ impl Container<'_> {
         if record.size != u64::from(size) {
             wrong("has another size");
         }
+        if is_of_old_form(state, &record) {
+            return;
+        }
         let hashes = xattr::entry_hashes_of_inode(name, record.value_facts().hash);
         if hash != 0 && !hashes.contains(&hash) {
             let finding = Finding::new(&kinds::XATTR_HASH, self.place(name));
@@ -234,14 +254,17 @@ pub(super) fn check_references(state: &State) {
         let stored = record.value_facts().references;
         let found = u64::from(facts.references());
         // Lustre's old volumes have no count, but the attribute's owner.
-        if stored != found && !is_of_old_form(&record) {
+        if stored != found && !is_of_old_form(state, &record) {
             let place = Place::inode(number);
             state.differ(&kinds::VALUE_REFERENCES, place, stored, found);
         }
     }
 }
 
-/// Values without a hash and a count: they refer to their owner.
-fn is_of_old_form(record: &Record) -> bool {
-    record.value_facts().hash == 0 && record.mtime.seconds != 0
+/// Values as Lustre made them, without a hash and a count: they refer to their owner.
+fn is_of_old_form(state: &State, record: &Record) -> bool {
+    let owner = u64::try_from(record.mtime.seconds).unwrap_or(0);
+    let is_inode = owner != 0 && owner <= u64::from(state.layout.inodes_count);
+    let owner = is_inode.then(|| state.record(Ino(owner))).flatten();
+    owner.is_some_and(|owner| owner.generation == record.generation)
 }

@@ -44,6 +44,54 @@ struct Compared {
     kinds: [&'static Kind; 4],
 }
 
+/// What is in use of a group, as the walk has found it.
+pub(super) struct InUse {
+    /// The bitmap, without padding.
+    pub(super) bits: Vec<u8>,
+    /// Bits that are set.
+    pub(super) used: u32,
+    /// Directories among the inodes.
+    pub(super) directories: u32,
+    /// The number behind the last inode in use.
+    pub(super) last: u32,
+}
+
+impl InUse {
+    /// Clusters.
+    pub(super) fn blocks(state: &State, group: u32) -> Self {
+        let layout = &state.layout;
+        let first = state.cluster(layout.group_first_block(group).get());
+        let mut bits = vec![0; as_index(layout.block_size)];
+        state.claimed.write_bitmap(first, &mut bits);
+        let clusters = layout.group_clusters(group);
+        let end = as_index(clusters).min(bits.len().saturating_mul(8));
+        let rest = bits.len().saturating_mul(8).saturating_sub(end);
+        bitmap::clear_range(&mut bits, end, rest);
+        let used = state.claimed.count_range(first, clusters.into());
+        Self { bits, used: u32::try_from(used).unwrap_or(u32::MAX), directories: 0, last: 0 }
+    }
+
+    /// Inodes.
+    pub(super) fn inodes(state: &State, group: u32) -> Self {
+        let layout = &state.layout;
+        let bits = vec![0; as_index(layout.block_size)];
+        let mut found = Self { bits, used: 0, directories: 0, last: 0 };
+        let first = layout.ino(group, 0).get();
+        // The reserved ones have facts since the start.
+        let behind = first.saturating_add(layout.inodes_per_group.into());
+        for (ino, facts) in state.inodes.range(first, behind) {
+            if ino < u64::from(layout.first_ino) || facts.is_in_use() {
+                let index = u32::try_from(ino.saturating_sub(first)).unwrap_or(0);
+                bitmap::set(&mut found.bits, as_index(index));
+                found.used = found.used.saturating_add(1);
+                found.last = index.saturating_add(1);
+                found.directories = found.directories.saturating_add(facts.is_directory().into());
+            }
+        }
+        found
+    }
+}
+
 struct One<'a> {
     state: &'a State,
     number: u32,
@@ -68,12 +116,9 @@ impl One<'_> {
     fn blocks(&self) {
         let (state, layout, desc) = (self.state, &self.state.layout, &self.group.desc);
         let clusters = layout.group_clusters(self.number);
-        let first = state.cluster(layout.group_first_block(self.number).get());
-        let mut computed = vec![0; as_index(layout.block_size)];
-        state.claimed.write_bitmap(first, &mut computed);
-        let used = state.claimed.count_range(first, clusters.into());
-        state.totals.used_clusters.fetch_add(used, Relaxed);
-        let free = clusters.saturating_sub(u32::try_from(used).unwrap_or(u32::MAX));
+        let InUse { bits: computed, used, .. } = InUse::blocks(state, self.number);
+        state.totals.used_clusters.fetch_add(used.into(), Relaxed);
+        let free = clusters.saturating_sub(used);
         state.totals.free_clusters.fetch_add(free.into(), Relaxed);
         self.count(&kinds::GROUP_FREE_BLOCKS, "bg_free_blocks_count", desc.free_blocks, free);
         let is_implied = self.has(GroupFlags::BLOCK_UNINIT);
@@ -116,20 +161,7 @@ impl One<'_> {
 
     fn inodes(&self) {
         let (state, layout, desc) = (self.state, &self.state.layout, &self.group.desc);
-        let mut computed = vec![0; as_index(layout.block_size)];
-        let (mut used, mut directories, mut last) = (0_u32, 0_u32, 0_u32);
-        let first = layout.ino(self.number, 0).get();
-        // The reserved ones have facts since the start.
-        let behind = first.saturating_add(layout.inodes_per_group.into());
-        for (ino, facts) in state.inodes.range(first, behind) {
-            if ino < u64::from(layout.first_ino) || facts.is_in_use() {
-                let index = u32::try_from(ino.saturating_sub(first)).unwrap_or(0);
-                bitmap::set(&mut computed, as_index(index));
-                used = used.saturating_add(1);
-                last = index.saturating_add(1);
-                directories = directories.saturating_add(facts.is_directory().into());
-            }
-        }
+        let InUse { bits: computed, used, directories, last } = InUse::inodes(state, self.number);
         let free = layout.inodes_per_group.saturating_sub(used);
         state.totals.free_inodes.fetch_add(free.into(), Relaxed);
         self.count(&kinds::GROUP_FREE_INODES, "bg_free_inodes_count", desc.free_inodes, free);

@@ -25,7 +25,8 @@ pub(super) struct Claims<'a> {
     /// The whole map was seen, and no other file has a part of it.
     pub(super) is_whole: bool,
     first: Option<Pba>,
-    last_cluster: Option<u64>,
+    /// The last cluster, of the file and of the volume.
+    last_cluster: Option<(u64, u64)>,
     next_pba: u64,
 }
 
@@ -77,14 +78,26 @@ impl<'a> Claims<'a> {
         is_system
     }
 
+    /// What lies in one cluster of the file lies in one cluster of the volume.
+    fn check_cluster(&self, run: &Run) {
+        let here = run.start >> self.state.layout.cluster_bits;
+        let cluster = self.state.cluster(run.pba.get());
+        if self.last_cluster.is_some_and(|(file, last)| file == here && last != cluster) {
+            self.state.find(&kinds::MAP_CLUSTER, self.place(run.start, run.pba));
+        }
+    }
+
     fn claim_clusters(&mut self, run: &Run) {
         let state = self.state;
+        self.check_cluster(run);
         let last = run.pba.get().saturating_add(run.len).saturating_sub(1);
         let (mut first, last) = (state.cluster(run.pba.get()), state.cluster(last));
-        if self.last_cluster == Some(first) {
+        // Runs of one cluster of the file may lie in one cluster of the volume.
+        let here = run.start >> state.layout.cluster_bits;
+        if self.last_cluster == Some((here, first)) {
             first = first.saturating_add(1);
         }
-        self.last_cluster = Some(last);
+        self.last_cluster = Some((run.end().saturating_sub(1) >> state.layout.cluster_bits, last));
         let count = last.saturating_add(1).saturating_sub(first);
         self.clusters = self.clusters.saturating_add(count);
         let mut is_whole = true;

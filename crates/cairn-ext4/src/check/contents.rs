@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use cairn_base::Ino;
-use cairn_check::{Finding, Place, Value};
+use cairn_check::Place;
 use cairn_vfs::FileKind;
 
 use super::attributes::{self, Attributes};
@@ -37,8 +37,9 @@ pub(super) fn check(state: &State, ino: Ino, record: &Record, kind: FileKind, fa
     }
     if record.flags.contains(InodeFlags::ENCRYPT) {
         facts.set_encrypted();
-        if !attributes.has_context {
-            state.find(&kinds::ENCRYPTION_CONTEXT, Place::inode(ino.get()));
+        match attributes.policy {
+            Some(policy) => state.set_policy(ino, policy),
+            None => state.find(&kinds::ENCRYPTION_CONTEXT, Place::inode(ino.get())),
         }
     }
     let is_special = !matches!(kind, FileKind::Regular | FileKind::Directory | FileKind::Symlink);
@@ -54,6 +55,12 @@ pub(super) fn check(state: &State, ino: Ino, record: &Record, kind: FileKind, fa
         fast_symlink(state, ino, record);
     } else {
         map::walk(state, ino, record, &mut claims);
+        let has_clusters = state.layout.cluster_bits > 0 && !state.is_reserved(ino);
+        let is_mapped = record.flags.contains(InodeFlags::EXTENTS);
+        if has_clusters && !is_mapped && claims.clusters > 0 {
+            // Pointers cannot say which blocks of a cluster are used.
+            state.find(&kinds::EXTENT_NODE, Place::inode(ino.get()).in_field("i_flags"));
+        }
         size(state, ino, record, kind, facts, &claims);
         if claims.pieces > 1 {
             state.totals.fragmented.fetch_add(1, Relaxed);
@@ -87,10 +94,20 @@ fn text_len(bytes: &[u8]) -> u64 {
     u64::try_from(len).unwrap_or(u64::MAX)
 }
 
+/// Bytes of an encrypted target, which has its length before it; 0 if it is empty.
+fn encrypted_len(bytes: &[u8]) -> u64 {
+    match bytes.first_chunk().map_or(0, |len| u16::from_le_bytes(*len)) {
+        0 => 0,
+        len => u64::from(len).saturating_add(2),
+    }
+}
+
 fn fast_symlink(state: &State, ino: Ino, record: &Record) {
-    let found = text_len(&record.block);
-    let is_encrypted = record.flags.contains(InodeFlags::ENCRYPT);
-    if record.size == 0 || (found != record.size && !is_encrypted) {
+    let found = match record.flags.contains(InodeFlags::ENCRYPT) {
+        true => encrypted_len(&record.block),
+        false => text_len(&record.block),
+    };
+    if record.size == 0 || found != record.size {
         symlink_fault(state, ino, record, found);
     }
 }
@@ -102,10 +119,11 @@ fn slow_symlink(state: &State, ino: Ino, record: &Record, claims: &Claims<'_>) {
         return symlink_fault(state, ino, record, claims.end.saturating_mul(size));
     }
     let is_encrypted = record.flags.contains(InodeFlags::ENCRYPT);
-    let Some(pba) = claims.first_block().filter(|_| !is_encrypted) else { return };
+    let Some(pba) = claims.first_block() else { return };
+    let len = |block: &[u8]| if is_encrypted { encrypted_len(block) } else { text_len(block) };
     match state.source.block(pba) {
-        Ok(block) if text_len(&block) != record.size => {
-            symlink_fault(state, ino, record, text_len(&block));
+        Ok(block) if len(&block) != record.size => {
+            symlink_fault(state, ino, record, len(&block));
         }
         Ok(_) => {}
         Err(error) => state.unreadable(Place::inode(ino.get()).at_block(pba.get()), &error),
@@ -128,6 +146,12 @@ fn inline(state: &State, ino: Ino, record: &Record, kind: FileKind, attributes: 
         }
         return state.find(&kinds::INLINE_DATA, place);
     };
+    if kind == FileKind::Symlink && !record.flags.contains(InodeFlags::ENCRYPT) {
+        let found = text_len(&[record.block.as_slice(), tail].concat());
+        if found != record.size {
+            return symlink_fault(state, ino, record, found);
+        }
+    }
     let held = u64::try_from(tail.len()).unwrap_or(u64::MAX).saturating_add(60);
     let fits = match kind {
         FileKind::Directory => record.size == held,
@@ -171,14 +195,13 @@ fn size(
             let last = claims.end_written.saturating_sub(1).saturating_mul(block);
             let most = match record.flags.contains(InodeFlags::EXTENTS) {
                 true => MAX_FILE_BLOCKS.saturating_add(1).saturating_mul(block),
-                false => indirect::max_blocks(state.layout.block_size).saturating_mul(block),
+                false => indirect::max_blocks(state.layout.block_size)
+                    .saturating_mul(block)
+                    .saturating_add(1),
             };
             let is_verified = record.flags.contains(InodeFlags::VERITY);
-            if record.size < last && !is_verified {
+            if (record.size < last && !is_verified) || record.size >= most {
                 wrong(claims.end_written.saturating_mul(block));
-            } else if record.size > most {
-                let finding = Finding::new(&kinds::INODE_SIZE, place());
-                state.findings.add(finding.stored(record.size).computed(Value::Number(most)));
             }
             if record.size >= LARGE && ino != inodes::RESIZE {
                 state.totals.large_files.fetch_add(1, Relaxed);

@@ -7,7 +7,10 @@ use super::claims::Owners;
 use super::state::State;
 use super::visitor::Run;
 use crate::format::dir_entry::DirFormat;
-use crate::format::inode::Inode as Record;
+use crate::format::inode::{Inode as Record, InodeFlags};
+
+/// `s_encoding_flags`: names that are not UTF-8 are refused.
+const STRICT: u16 = 1;
 
 /// A directory during its check.
 pub(super) struct Directory<'a> {
@@ -24,6 +27,13 @@ pub(super) struct Directory<'a> {
 impl Directory<'_> {
     pub(super) fn place(&self, block: u64) -> Place {
         Place::inode(self.ino.get()).at_file_block(block)
+    }
+
+    /// True if the directory ignores case and the volume refuses names that are not UTF-8.
+    pub(super) fn needs_utf8(&self) -> bool {
+        let flags = self.record.flags;
+        let is_plain = flags.contains(InodeFlags::CASEFOLD) && !flags.contains(InodeFlags::ENCRYPT);
+        is_plain && self.state.superblock.raw.s_encoding_flags.get() & STRICT != 0
     }
 
     /// Reads one block of the directory, if the map has it.

@@ -12,7 +12,7 @@ use super::map;
 use super::state::State;
 use super::visitor::{Fault, Run, Visitor};
 use crate::corrupt::Corrupt;
-use crate::format::dir_entry::{self, DOTDOT_AT, DirFormat};
+use crate::format::dir_entry::{self, DirFormat};
 use crate::format::features::{Compat, Incompat};
 use crate::format::htree::{NodeKind, verify_node};
 use crate::format::inode::InodeFlags;
@@ -38,9 +38,9 @@ impl Visitor for Collect<'_> {
     fn fault(&mut self, _: Fault) {}
 }
 
-/// Checks a directory.
-pub(super) fn check(state: &State, ino: Ino) {
-    let Some(record) = state.record(ino) else { return };
+/// Reads the record and the map of a directory.
+pub(super) fn open(state: &State, ino: Ino) -> Option<Directory<'_>> {
+    let record = state.record(ino)?;
     let layout = &state.layout;
     let format = DirFormat {
         block_size: state.source.block_bytes(),
@@ -50,14 +50,22 @@ pub(super) fn check(state: &State, ino: Ino) {
     };
     let blocks = record.size.checked_div(layout.block_size.into()).unwrap_or(0);
     let mut directory = Directory { state, ino, record, format, runs: Vec::new(), blocks };
+    if !directory.record.flags.contains(InodeFlags::INLINE_DATA) {
+        let mut collect = Collect { state, runs: Vec::new() };
+        map::walk(state, ino, &directory.record, &mut collect);
+        directory.runs = collect.runs;
+    }
+    Some(directory)
+}
+
+/// Checks a directory.
+pub(super) fn check(state: &State, ino: Ino) {
+    let Some(directory) = open(state, ino) else { return };
     if directory.record.flags.contains(InodeFlags::INLINE_DATA) {
         return directory.inline();
     }
-    let mut collect = Collect { state, runs: Vec::new() };
-    map::walk(state, ino, &directory.record, &mut collect);
-    directory.runs = collect.runs;
     let is_indexed = directory.record.flags.contains(InodeFlags::INDEX)
-        && layout.features.compat(Compat::DIR_INDEX);
+        && state.layout.features.compat(Compat::DIR_INDEX);
     let index = if is_indexed { htree::survey(&directory) } else { htree::Index::default() };
     directory.walk(&index);
 }
@@ -132,7 +140,7 @@ impl Directory<'_> {
                     block,
                     verify_node(bytes, NodeKind::Root, &self.format, self.ino, FileBlock(block)),
                 );
-                names.dots(bytes, 0..DOTDOT_AT.saturating_mul(2));
+                names.dots(bytes, 0..bytes.len());
             }
             Some(Role::Inner) => {
                 self.seal(

@@ -31,6 +31,8 @@ pub(super) struct Names<'a> {
     seen: Vec<Seen>,
     is_encrypted: bool,
     is_folded: bool,
+    /// Names must be UTF-8.
+    is_strict: bool,
 }
 
 impl<'a> Names<'a> {
@@ -41,6 +43,7 @@ impl<'a> Names<'a> {
             seen: Vec::new(),
             is_encrypted: flags.contains(InodeFlags::ENCRYPT),
             is_folded: flags.contains(InodeFlags::CASEFOLD),
+            is_strict: directory.needs_utf8(),
         }
     }
 
@@ -152,7 +155,8 @@ impl<'a> Names<'a> {
         let is_text = !entry.name.iter().any(|byte| matches!(byte, b'/' | 0));
         // Names are encrypted in whole blocks of 16 bytes.
         let is_short = self.is_encrypted && entry.name.len() < 16;
-        if is_dot(entry.name) || is_short || (!is_text && !self.is_encrypted) {
+        let is_foreign = self.is_strict && std::str::from_utf8(entry.name).is_err();
+        if is_dot(entry.name) || is_short || (!is_text && !self.is_encrypted) || is_foreign {
             self.wrong(&kinds::ENTRY_NAME, block, entry);
         }
         if let Some(hashes) = hashes {
@@ -189,7 +193,10 @@ impl<'a> Names<'a> {
         facts.add_name();
         // Devices, FIFOs and sockets have nothing to encrypt.
         let has_contents = matches!(facts.kind_code(), 1 | 2 | 7);
-        if self.is_encrypted && has_contents && !facts.is_encrypted() {
+        if self.is_encrypted
+            && has_contents
+            && (!facts.is_encrypted() || !state.have_same_policy(self.directory.ino, ino))
+        {
             self.wrong(&kinds::ENCRYPTION_CONTEXT, block, entry);
         }
         if facts.is_directory() && !facts.set_parent(self.number()) {

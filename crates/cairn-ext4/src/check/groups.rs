@@ -105,10 +105,12 @@ fn claim_bases(state: &State) {
     }
 }
 
-fn claim_places(state: &State) {
+fn claim_places(state: &mut State) {
     let table = u64::from(state.layout.inode_table_blocks());
-    for (number, group) in (0_u32..).zip(&state.groups) {
+    let mut groups = std::mem::take(&mut state.groups);
+    for (number, group) in (0_u32..).zip(&mut groups) {
         let desc = &group.desc;
+        let mut overlaps = Vec::new();
         for (has, field, pba, blocks) in [
             (group.has_block_bitmap, "bg_block_bitmap", desc.block_bitmap, 1),
             (group.has_inode_bitmap, "bg_inode_bitmap", desc.inode_bitmap, 1),
@@ -117,7 +119,12 @@ fn claim_places(state: &State) {
             if has && !state.claim_system(pba, blocks) {
                 let place = Place::group(number).in_field(field).at_block(pba.get());
                 state.find(&kinds::GROUP_OVERLAP, place);
+                overlaps.push(field);
             }
         }
+        // What lies there is something else.
+        group.has_block_bitmap &= !overlaps.contains(&"bg_block_bitmap");
+        group.has_inode_bitmap &= !overlaps.contains(&"bg_inode_bitmap");
     }
+    state.groups = groups;
 }

@@ -97,6 +97,8 @@ fn inode(state: &State, ino: Ino, bytes: &[u8]) {
     if links == 0 && !is_kept(state, ino, mode) {
         if mode != 0 {
             deleted(state, ino, bytes);
+        } else if bytes.iter().any(|byte| *byte != 0) {
+            check_sum(state, ino, bytes);
         }
         return;
     }
@@ -115,10 +117,7 @@ fn inode(state: &State, ino: Ino, bytes: &[u8]) {
 /// the next one of a list of orphans.
 fn deleted(state: &State, ino: Ino, bytes: &[u8]) {
     let place = || Place::inode(ino.get()).in_field("i_dtime");
-    if let Err(why) = Record::verify(bytes, ino, &state.layout) {
-        let place = Place::inode(ino.get());
-        state.report(&kinds::INODE_FIELD, &kinds::INODE_CHECKSUM, place, &why);
-    }
+    check_sum(state, ino, bytes);
     let dtime = bytes.get(DTIME_AT..).and_then(<[u8]>::first_chunk).copied().unwrap_or_default();
     let dtime = u32::from_le_bytes(dtime);
     if dtime == 0 {
@@ -126,5 +125,12 @@ fn deleted(state: &State, ino: Ino, bytes: &[u8]) {
     } else if dtime <= state.layout.inodes_count && !state.is_recovered {
         let finding = Finding::new(&kinds::ORPHAN_INVALID, place());
         state.findings.add(finding.stored(dtime));
+    }
+}
+
+fn check_sum(state: &State, ino: Ino, bytes: &[u8]) {
+    if let Err(why) = Record::verify(bytes, ino, &state.layout) {
+        let place = Place::inode(ino.get());
+        state.report(&kinds::INODE_FIELD, &kinds::INODE_CHECKSUM, place, &why);
     }
 }

@@ -38,13 +38,13 @@ cairn_check::kinds! {
         "The checksum of the group descriptor does not match its bytes.",
         "The group is counted again, and the checksum is computed.";
     /// The place of a bitmap or table.
-    GROUP_PLACE = "ext4.group.place", Fatal,
+    GROUP_PLACE = "ext4.group.place", Losing,
         "The group descriptor places a bitmap or an inode table where none can be.",
-        "Nothing, unless a backup of the descriptors has the right place.";
+        "It gets its place of a backup, or a new one; then the files of a table are lost.";
     /// Structures over each other.
-    GROUP_OVERLAP = "ext4.group.overlap", Fatal,
+    GROUP_OVERLAP = "ext4.group.overlap", Losing,
         "A bitmap or an inode table lies over another structure of the volume.",
-        "Nothing, unless a backup of the descriptors has the right place.";
+        "It gets its place of a backup, or a new one; then the files of a table are lost.";
     /// Flags of a group.
     GROUP_FLAGS = "ext4.group.flags", Accounting,
         "A group is marked as not initialised, which the volume's features do not allow.",
@@ -124,7 +124,7 @@ cairn_check::kinds! {
     /// The root.
     INODE_ROOT = "ext4.inode.root", Losing,
         "The root inode is no directory.",
-        "A new root is made, and what was in it goes to lost+found.";
+        "It becomes a directory again; what has no name then goes to lost+found.";
     /// The resize inode.
     INODE_RESIZE = "ext4.inode.resize", Accounting,
         "The resize inode does not list the reserved descriptor blocks.",
@@ -162,9 +162,9 @@ cairn_check::kinds! {
         "The target of the symbolic link is missing or has another length than the inode says.",
         "The symbolic link is removed.";
     /// A device, a FIFO or a socket.
-    SPECIAL_CONTENTS = "ext4.special.contents", Losing,
+    SPECIAL_CONTENTS = "ext4.special.contents", Accounting,
         "A device node, FIFO or socket has contents, which it cannot have.",
-        "The inode is cleared.";
+        "The size is set to 0; what looks like a directory becomes one.";
     /// An extent tree node.
     EXTENT_NODE = "ext4.extent.node", Losing,
         "A node of the extent tree is invalid.",
@@ -240,15 +240,15 @@ cairn_check::kinds! {
     /// The index root or a node.
     HTREE_NODE = "ext4.htree.node", Accounting,
         "The index of the directory is invalid.",
-        "The index is made anew from the entries.";
+        "The index is removed: names are found without it.";
     /// Names outside the hash range.
     HTREE_RANGE = "ext4.htree.range", Accounting,
         "A block of an indexed directory has names whose hashes do not belong there.",
-        "The index is made anew from the entries.";
+        "The index is removed: names are found without it.";
     /// Blocks that the index leaves out or names twice.
     HTREE_BLOCKS = "ext4.htree.blocks", Accounting,
         "The index of the directory leaves out a block, or refers to one twice.",
-        "The index is made anew from the entries.";
+        "The index is removed: names are found without it.";
     /// The container of attributes.
     XATTR_INVALID = "ext4.xattr.invalid", Losing,
         "The extended attributes of the inode are malformed.",
@@ -277,6 +277,10 @@ cairn_check::kinds! {
     INLINE_DATA = "ext4.inline.data", Losing,
         "The inode should hold its contents itself, but it does not.",
         "The contents are cut to what is there.";
+    /// Quota files after a repair.
+    QUOTA_COUNTS = "ext4.quota.counts", Losing,
+        "The quota files count blocks and inodes as they were before a repair.",
+        "The feature quota is removed: tune2fs -O quota counts again, and limits are to be set.";
     /// Orphans of a clean volume.
     ORPHAN_PENDING = "ext4.orphan.pending", Accounting,
         "Deletions or truncations have begun that were not ended.",

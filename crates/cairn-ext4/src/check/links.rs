@@ -1,5 +1,7 @@
 //! After all names are known: which inodes nobody can reach, and whose link count is wrong.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use cairn_base::Ino;
 use cairn_check::{BlockSet, Place};
 
@@ -116,6 +118,7 @@ fn links(state: &State, ino: Ino, facts: &Facts) {
             return;
         }
         if found >= LINK_MAX && stored == 1 {
+            state.totals.many_links.fetch_add(1, Relaxed);
             return;
         }
     } else if found == 0 {

@@ -42,6 +42,7 @@ mod open;
 mod orphans;
 mod owners;
 mod record;
+pub mod repair;
 mod resize_inode;
 mod source;
 mod state;
@@ -55,7 +56,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use cairn_base::runtime::Runtime;
 use cairn_block::BlockDevice;
-use cairn_check::{Observer, Progress, Report, Usage, run};
+use cairn_check::{Findings, Observer, Progress, Report, Usage, run};
 
 use crate::error::Result;
 use crate::format::features::RoCompat;
@@ -77,10 +78,26 @@ pub fn check(
     runtime: Arc<dyn Runtime>,
     observer: Arc<dyn Observer>,
 ) -> Result<Report> {
-    let opened = open::open(device, &runtime)?;
+    Ok(examine(device, &runtime, observer, Findings::new())?.report)
+}
+
+/// What a check has found, and what it knows of the volume.
+struct Examined {
+    state: Arc<State>,
+    report: Report,
+}
+
+fn examine(
+    device: Arc<dyn BlockDevice>,
+    runtime: &Arc<dyn Runtime>,
+    observer: Arc<dyn Observer>,
+    findings: Findings,
+) -> Result<Examined> {
+    let opened = open::open(device, runtime)?;
     let source = Source::new(opened.device, opened.layout.block_size);
     let progress = Progress::new(observer, PHASES);
     let mut state = State::new(opened.superblock, opened.layout, source, progress)?;
+    state.findings = findings;
     state.is_recovered = opened.is_unclean;
     opened.findings.into_iter().for_each(|finding| state.findings.add(finding));
     superblock::check_fields(&state);
@@ -92,7 +109,7 @@ pub fn check(
     }
     let orphans = orphans::find(&state);
     let state = Arc::new(state);
-    walk(&state, &*runtime)?;
+    walk(&state, &**runtime)?;
     if !state.cancelled.load(Relaxed) {
         superblock::check_totals(&state);
         superblock::check_backups(&state);
@@ -103,7 +120,7 @@ pub fn check(
     if opened.is_replayed {
         report.recovered.push("journal");
     }
-    Ok(report)
+    Ok(Examined { state, report })
 }
 
 fn walk(state: &Arc<State>, runtime: &dyn Runtime) -> Result<()> {

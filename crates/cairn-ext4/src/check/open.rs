@@ -5,12 +5,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use cairn_base::runtime::Runtime;
+use cairn_base::units::as_index;
 use cairn_block::wrap::Overlay;
 use cairn_block::{BlockDevice, BlockDeviceExt};
 use cairn_cache::block::BufferCache;
 use cairn_cache::budget::Budget;
 use cairn_check::{Finding, Place, Value};
-use cairn_jbd2::Images;
+use cairn_jbd2::{Images, JournalArea};
 
 use super::kinds;
 use crate::error::{Error, Result};
@@ -136,7 +137,20 @@ impl Opened {
         let buffers = BufferCache::new(self.device.clone(), self.layout.block_size, budget);
         let area = mount::journal_area(&self.superblock, &self.layout, &buffers, &self.device);
         let read = area.and_then(|area| match area {
-            Some(area) => Ok(cairn_jbd2::read_superblock(&area).map(drop)?),
+            Some(area) => {
+                let found = cairn_jbd2::read_superblock(&area)?;
+                if found.errno != 0 {
+                    let why = format!("it records the error {}", found.errno.cast_signed());
+                    return Err(Error::Option(why));
+                }
+                match users(&area, &*self.device)? {
+                    0 | 1 => Ok(()),
+                    users => {
+                        let why = format!("it has {users} users, and one is possible");
+                        Err(Error::Option(why))
+                    }
+                }
+            }
             None => Ok(()),
         });
         match read {
@@ -150,4 +164,14 @@ impl Opened {
             }
         }
     }
+}
+
+/// `s_nr_users` of a journal's superblock: the volumes that have their journal there.
+fn users(area: &JournalArea, device: &dyn BlockDevice) -> Result<u32> {
+    const AT: usize = 64;
+    let Some((_, pba, _)) = area.extents.first() else { return Ok(0) };
+    let at = pba.get().saturating_mul(area.block_size.into());
+    let block = device.read_block(at, as_index(area.block_size))?;
+    let word = block.get(AT..).and_then(<[u8]>::first_chunk).copied().unwrap_or_default();
+    Ok(u32::from_be_bytes(word))
 }

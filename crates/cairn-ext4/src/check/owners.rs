@@ -49,7 +49,7 @@ fn look(state: &State, ino: Ino) {
     }
 }
 
-fn has_map(record: &Record) -> bool {
+pub(super) fn has_map(record: &Record) -> bool {
     let is_fast = record.size < 60 && !record.flags.contains(InodeFlags::EXTENTS);
     let has_blocks = match FileKind::from_mode(record.mode.into()) {
         Some(FileKind::Regular | FileKind::Directory) => true,

@@ -66,10 +66,12 @@ pub(super) fn check(
         return Verdict::Broken;
     };
     check_flags(state, ino, kind, record);
-    if kind == FileKind::Directory
-        && !state.layout.features.incompat(Incompat::LARGE_DIR)
-        && Record::size_high(bytes) != 0
-    {
+    let is_short = match kind {
+        FileKind::Directory => !state.layout.features.incompat(Incompat::LARGE_DIR),
+        FileKind::Regular => false,
+        _ => true,
+    };
+    if is_short && Record::size_high(bytes) != 0 {
         let place = place().in_field("i_size_high");
         state.differ(&kinds::INODE_FIELD, place, Record::size_high(bytes).into(), 0);
     }
@@ -113,9 +115,23 @@ fn reserved(state: &State, ino: Ino, record: &Record) {
     };
     let first = record.block.first_chunk::<4>().is_some_and(|word| *word != [0; 4]);
     let has_contents = record.links != 0 || record.blocks_512 != 0 || first;
-    let has_kind = record.mode != 0 && !record.is_regular();
     let is_unused = matches!(ino, Ino(6 | 9 | 10));
-    if record.is_directory() || (has_kind && is_unused) || (has_contents && !is_allowed) {
+    // The boot loader is a file, or nothing.
+    let has_parts = record.size != 0 || record.file_acl != cairn_base::Pba(0);
+    let has_parts = has_parts || record.blocks_512 != 0 || first;
+    let is_part = ino == Ino(5) && !record.is_regular() && has_parts;
+    // The list of bad blocks is a map and nothing else.
+    let is_more = record.mode != 0
+        || record.uid != 0
+        || record.gid != 0
+        || record.links != 0
+        || record.file_acl != cairn_base::Pba(0);
+    if (ino == inodes::BAD && is_more)
+        || record.is_directory()
+        || (record.mode != 0 && is_unused)
+        || is_part
+        || (has_contents && !is_allowed)
+    {
         let finding = Finding::new(&kinds::INODE_RESERVED, Place::inode(ino.get()));
         state.findings.add(finding.stored(Value::Hex(record.mode.into())));
     }
@@ -141,7 +157,8 @@ fn check_flags(state: &State, ino: Ino, kind: FileKind, record: &Record) {
         (InodeFlags::ENCRYPT, features.incompat(Incompat::ENCRYPT)),
         (InodeFlags::CASEFOLD, features.incompat(Incompat::CASEFOLD) && is_directory),
         (InodeFlags::HUGE_FILE, features.ro_compat(RoCompat::HUGE_FILE)),
-        (InodeFlags::IMMUTABLE | InodeFlags::APPEND, !is_special),
+        (InodeFlags::IMMUTABLE | InodeFlags::APPEND, !is_special && kind != FileKind::Symlink),
+        (InodeFlags::IMAGIC, features.compat(Compat::IMAGIC_INODES)),
     ];
     let mut wrong = InodeFlags::empty();
     for (flag, is_allowed) in rules {

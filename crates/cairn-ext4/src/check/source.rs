@@ -34,6 +34,15 @@ impl Source {
         self.device.read_at(at, len)
     }
 
+    /// Reads one block of another device of the same volume.
+    ///
+    /// # Errors
+    /// As [`Source::read`].
+    pub(super) fn read_from(&self, device: &dyn BlockDevice, from: Pba) -> Result<Vec<u8>, Error> {
+        let at = from.get().saturating_mul(self.block_size.into());
+        Ok(device.read_block(at, as_index(self.block_size))?.to_vec())
+    }
+
     /// Reads one block.
     ///
     /// # Errors

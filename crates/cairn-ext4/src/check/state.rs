@@ -49,6 +49,8 @@ pub(super) struct Totals {
     pub(super) directories: AtomicU64,
     pub(super) fragmented: AtomicU64,
     pub(super) large_files: AtomicU64,
+    /// Directories with more links than are counted.
+    pub(super) many_links: AtomicU64,
     pub(super) used_clusters: AtomicU64,
     pub(super) free_clusters: AtomicU64,
     pub(super) free_inodes: AtomicU64,
@@ -74,6 +76,8 @@ pub(super) struct State {
     pub(super) inodes: Sparse<Facts>,
     /// Attribute blocks, of which several inodes may have the same.
     pub(super) shared: Mutex<BTreeMap<u64, Shared>>,
+    /// For each encrypted inode, a hash of the keys and modes that it is encrypted with.
+    policies: Mutex<BTreeMap<u64, u64>>,
     pub(super) totals: Totals,
     /// The log was replayed, or the volume is in use: totals in the superblock are old.
     pub(super) is_recovered: bool,
@@ -103,6 +107,7 @@ impl State {
             twice: BlockSet::new(clusters)?,
             inodes: Sparse::new(u64::from(layout.inodes_count).saturating_add(1))?,
             shared: Mutex::new(Rank::Leaf, BTreeMap::new()),
+            policies: Mutex::new(Rank::Leaf, BTreeMap::new()),
             totals: Totals::default(),
             is_recovered: false,
             cancelled: AtomicBool::new(false),
@@ -167,6 +172,17 @@ impl State {
     /// What is known of an inode, if it is one of the volume.
     pub(super) fn facts(&self, ino: Ino) -> Option<&Facts> {
         self.inodes.at(ino.get()).filter(|_| ino.get() != 0)
+    }
+
+    /// Notes with which policy an inode is encrypted.
+    pub(super) fn set_policy(&self, ino: Ino, policy: u64) {
+        self.policies.lock().insert(ino.get(), policy);
+    }
+
+    /// True if both inodes are encrypted with the same policy.
+    pub(super) fn have_same_policy(&self, one: Ino, other: Ino) -> bool {
+        let policies = self.policies.lock();
+        policies.get(&one.get()).is_some_and(|policy| policies.get(&other.get()) == Some(policy))
     }
 
     /// The cluster of a block.

@@ -78,10 +78,18 @@ pub(super) fn check_totals(state: &State) {
         state.differ(&kinds::SUPERBLOCK_FREE_INODES, place, stored, free);
     }
     let large = totals.large_files.load(Relaxed);
-    if large > 0 && !state.layout.features.ro_compat(RoCompat::LARGE_FILE) {
-        let finding = Finding::new(&kinds::SUPERBLOCK_FIELD, Place::field("s_feature_ro_compat"));
-        let why = Value::text(format!("{large} files of 2 GiB or more without large_file"));
-        state.findings.add(finding.stored(why));
+    let many = totals.many_links.load(Relaxed);
+    for (count, feature, what) in [
+        (large, RoCompat::LARGE_FILE, "files of 2 GiB or more without large_file"),
+        (many, RoCompat::DIR_NLINK, "directories with more than 65000 links without dir_nlink"),
+    ] {
+        if count > 0 && !state.layout.features.ro_compat(feature) {
+            let place = Place::field("s_feature_ro_compat");
+            let finding = Finding::new(&kinds::SUPERBLOCK_FIELD, place);
+            let why = Value::text(format!("{count} {what}"));
+            let bits = u64::from((state.layout.features.ro_compat | feature).bits());
+            state.findings.add(finding.stored(why).computed(Value::Hex(bits)));
+        }
     }
 }
 

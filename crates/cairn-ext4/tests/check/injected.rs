@@ -11,7 +11,7 @@ use cairn_testkit::mutate::Target;
 use crate::support::difference;
 
 /// Requests of debugfs that change one field and the checksum over it.
-const FIELDS: &[&str] = &[
+pub const FIELDS: &[&str] = &[
     "ssv free_blocks_count 77",
     "ssv free_inodes_count 77",
     "ssv r_blocks_count 99999",
@@ -98,7 +98,7 @@ fn is_exception(what: &str) -> bool {
 }
 
 /// An image with a file of every kind.
-fn image(at: &Path, args: &[&str]) {
+pub fn image(at: &Path, args: &[&str]) {
     mke2fs(at, 8 << 20, args);
     let mount = KernelMount::new(at, "");
     let path = |name: &str| mount.path().join(name);

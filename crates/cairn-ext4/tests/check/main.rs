@@ -9,4 +9,5 @@ mod clean;
 mod foreign;
 mod hostile;
 mod injected;
+mod repaired;
 mod support;

@@ -107,6 +107,19 @@ fn replay_until(
     Ok(replay::replay(&mut log, end)?.0)
 }
 
+/// Removes the record of an error from the journal superblock, of a log that is empty.
+///
+/// # Errors
+/// The device failed, or the journal superblock is damaged.
+pub fn forget_error(area: &JournalArea) -> Result<()> {
+    let mut superblock = read_superblock(area)?;
+    if superblock.errno != 0 {
+        superblock.errno = 0;
+        write_superblock(area, &superblock, FORCED)?;
+    }
+    Ok(())
+}
+
 /// Records in the journal superblock that the log is damaged, for e2fsck and Linux. The log itself
 /// is left as it is.
 ///

@@ -26,6 +26,8 @@ bitflags! {
         const ENCRYPT = 0x800;
         /// Hashed directory.
         const INDEX = 0x1000;
+        /// An inode of AFS.
+        const IMAGIC = 0x2000;
         /// The contents are journalled.
         const JOURNAL_DATA = 0x4000;
         /// The tail is never merged.

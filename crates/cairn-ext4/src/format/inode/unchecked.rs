@@ -4,7 +4,7 @@ use cairn_base::Ino;
 use cairn_base::units::as_index;
 
 use super::Inode;
-use super::raw::{extra_isize_fits, stored_extra_isize, verify, widen};
+use super::raw::{extra_isize_fits, seal, stored_extra_isize, verify, widen};
 use crate::corrupt::Corrupt;
 use crate::format::features::{Incompat, RoCompat};
 use crate::format::layout::{Creator, Layout};
@@ -47,6 +47,11 @@ impl Inode {
     /// The checksum is wrong.
     pub(crate) fn verify(bytes: &[u8], ino: Ino, layout: &Layout) -> Result<(), Corrupt> {
         verify(bytes, &widen(bytes), ino, layout)
+    }
+
+    /// Computes the checksum of a record again.
+    pub(crate) fn seal(bytes: &mut [u8], ino: Ino, layout: &Layout) {
+        seal(bytes, ino, layout);
     }
 
     /// The upper half of the size where a record has it; other records must have 0 there.

@@ -1,0 +1,221 @@
+//! Inodes: their fields, maps and attributes.
+
+use std::collections::{BTreeMap, HashSet};
+
+use cairn_base::Ino;
+use cairn_check::{Finding, Severity, Value};
+
+use super::super::kinds;
+use super::mender::Mender;
+use super::policy::Prune;
+use super::{attributes, contents, orphans, recover, rewrite, runs};
+use crate::error::Result;
+use crate::format::extent::ROOT_BYTES;
+use crate::format::inode::{InodeFlags, mode};
+use crate::format::layout::inodes;
+
+/// The findings of an inode.
+type OfInode<'f> = BTreeMap<u64, Vec<&'f Finding>>;
+
+/// Mends inodes, one after the other.
+pub(super) fn mend(mender: &mut Mender<'_>, findings: &[&Finding]) -> Result<()> {
+    let mut inodes: OfInode<'_> = BTreeMap::new();
+    let mut orphans = Vec::new();
+    for finding in findings {
+        let code = finding.kind.code;
+        if [kinds::ORPHAN_PENDING.code, kinds::ORPHAN_INVALID.code].contains(&code) {
+            orphans.push(*finding);
+        } else if let Some(ino) = finding.place.inode {
+            inodes.entry(ino).or_default().push(finding);
+        }
+    }
+    if !orphans.is_empty() {
+        return orphans::mend(mender, &orphans);
+    }
+    for (ino, findings) in inodes {
+        one(mender, Ino(ino), &findings)?;
+    }
+    Ok(())
+}
+
+/// True if the inode is to be cleared because of the finding, and what that loses.
+fn clears(finding: &Finding) -> Option<&'static str> {
+    let code = finding.kind.code;
+    if code == kinds::SYMLINK_TARGET.code {
+        return Some("the symbolic link");
+    }
+    let whole = [&kinds::INODE_MODE, &kinds::ENCRYPTION_CONTEXT];
+    whole.iter().any(|kind| kind.code == code).then_some("the file")
+}
+
+fn one(mender: &mut Mender<'_>, ino: Ino, findings: &[&Finding]) -> Result<()> {
+    let is = |finding: &Finding, kind: &cairn_check::Kind| finding.kind.code == kind.code;
+    if let Some(finding) = findings.iter().find(|finding| is(finding, &kinds::JOURNAL_INVALID)) {
+        return recover::mend_journal(mender, finding);
+    }
+    if let Some(finding) = findings.iter().find(|finding| is(finding, &kinds::INODE_ROOT)) {
+        return contents::make_root(mender, finding);
+    }
+    let cleared = findings.iter().find_map(|finding| Some((finding, clears(finding)?)));
+    if let Some((finding, what)) = cleared.filter(|_| ino != inodes::ROOT) {
+        if mender.clear(ino)? {
+            mender.lose(finding, ino, what);
+        }
+        return Ok(());
+    }
+    let is_resize = ino == inodes::RESIZE;
+    if is_resize && findings.iter().any(|finding| finding.kind.code != kinds::INODE_CHECKSUM.code) {
+        return contents::mend_resize(mender, findings);
+    }
+    let mut map = Vec::new();
+    let mut values = HashSet::new();
+    for finding in findings {
+        let code = finding.kind.code;
+        let is_acl = is_attribute_block(mender, ino, finding);
+        if (code.starts_with("ext4.map.") && !is_acl) || code.starts_with("ext4.extent.") {
+            map.push(*finding);
+        } else if is_acl || code.starts_with("ext4.xattr.") {
+            if values.insert((finding.place.block, code)) {
+                attributes::mend(mender, ino, finding)?;
+            }
+        } else {
+            field(mender, ino, finding)?;
+        }
+    }
+    if map.is_empty() { Ok(()) } else { prune(mender, ino, &map) }
+}
+
+/// The finding is about the place of the attribute block.
+fn is_attribute_block(mender: &Mender<'_>, ino: Ino, finding: &Finding) -> bool {
+    if !finding.kind.code.starts_with("ext4.map.") {
+        return false;
+    }
+    let acl = mender.state.record(ino).map_or(0, |record| record.file_acl.get());
+    let has_system_acl = finding.kind.code == kinds::MAP_SYSTEM.code
+        && finding.place.block == Some(acl)
+        && finding.place.file_block == Some(0);
+    finding.place.field == Some("i_file_acl") || (acl != 0 && has_system_acl)
+}
+
+/// Cuts what is wrong from a map.
+fn prune(mender: &mut Mender<'_>, ino: Ino, findings: &[&Finding]) -> Result<()> {
+    let Some(mut record) = mender.state.record(ino) else { return Ok(()) };
+    let is_losing = findings.iter().any(|finding| finding.kind.severity != Severity::Accounting);
+    if findings.iter().any(|finding| finding.place.field == Some("i_flags")) {
+        let found = runs::collect(mender.state, ino, &record);
+        record.flags.insert(InodeFlags::EXTENTS);
+        if runs::store(mender, ino, &mut record, &found.runs)? {
+            mender.edit(ino, |stored| {
+                (stored.block, stored.flags) = (record.block, record.flags);
+            })?;
+            findings.iter().for_each(|finding| mender.step(finding));
+        }
+        return Ok(());
+    }
+    let mut is_changed = rewrite::rewrite(mender, ino, &mut record, &mut Prune::default())?;
+    if !is_changed && is_losing {
+        record.block = [0; ROOT_BYTES];
+        if record.flags.contains(InodeFlags::EXTENTS) {
+            crate::format::extent::Node::empty().encode_root(&mut record.block);
+        }
+        is_changed = true;
+    }
+    if !is_changed || !mender.edit(ino, |stored| stored.block = record.block)? {
+        return Ok(());
+    }
+    for finding in findings {
+        match finding.kind.severity {
+            Severity::Accounting => mender.step(finding),
+            _ => {
+                let from = finding.place.file_block.unwrap_or(0);
+                let what = format!("contents from block {from} of the file on");
+                mender.lose(finding, ino, &what);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A number that the finding has computed.
+fn computed(finding: &Finding) -> Option<u64> {
+    match finding.computed {
+        Some(Value::Number(number) | Value::Hex(number)) => Some(number),
+        _ => None,
+    }
+}
+
+/// Mends a field of a record.
+fn field(mender: &mut Mender<'_>, ino: Ino, finding: &Finding) -> Result<()> {
+    let (code, now) = (finding.kind.code, mender.now);
+    let layout = mender.state.layout;
+    let number = computed(finding);
+    let is = |kind: &cairn_check::Kind| kind.code == code;
+    let is_done = if is(&kinds::INODE_CHECKSUM) {
+        mender.edit_bytes(ino, |_| ())?
+    } else if is(&kinds::INODE_EXTRA_SIZE) {
+        mender.edit(ino, |record| contents::set_extra_size(record, layout.want_extra_isize))?
+    } else if is(&kinds::INODE_DELETED) {
+        let is_used = number.is_some();
+        mender.edit(ino, |record| record.dtime = if is_used { 0 } else { now })?
+    } else if is(&kinds::INODE_FLAGS) {
+        let Some(flags) = number.and_then(|number| u32::try_from(number).ok()) else {
+            return Ok(());
+        };
+        mender.edit(ino, |record| record.flags = InodeFlags::from_bits_retain(flags))?
+    } else if is(&kinds::INODE_RESERVED) {
+        let is_used = ino == inodes::JOURNAL && layout.journal_ino == inodes::JOURNAL;
+        match is_used {
+            true => mender.edit(ino, |record| record.mode = mode::REGULAR | 0o600)?,
+            false => mender.clear(ino)?,
+        }
+    } else if is(&kinds::INODE_SIZE) {
+        let Some(size) = number else { return Ok(()) };
+        contents::set_size(mender, ino, size)?
+    } else if is(&kinds::SPECIAL_CONTENTS) {
+        contents::mend_special(mender, ino)?
+    } else if is(&kinds::INODE_FIELD) {
+        zero_field(mender, ino, finding.place.field.unwrap_or(""))?
+    } else if is(&kinds::INODE_TIME) {
+        first_epoch(mender, ino, finding.place.field.unwrap_or(""))?
+    } else if is(&kinds::INLINE_DATA) {
+        return contents::mend_inline(mender, ino, finding);
+    } else {
+        false
+    };
+    if is_done {
+        mender.step(finding);
+    }
+    Ok(())
+}
+
+/// Sets a field to zero. False if there is no such field.
+fn zero_field(mender: &Mender<'_>, ino: Ino, field: &str) -> Result<bool> {
+    let place = match field {
+        "i_size_high" => 108..112,
+        "i_obso_faddr" => 112..116,
+        "i_blocks_high" => 116..118,
+        "i_file_acl_high" => 118..120,
+        _ => return Ok(false),
+    };
+    mender.edit_bytes(ino, |bytes| {
+        if let Some(place) = bytes.get_mut(place) {
+            place.fill(0);
+        }
+    })
+}
+
+/// Makes a time one of the first epoch, which begins in 1901.
+fn first_epoch(mender: &Mender<'_>, ino: Ino, field: &str) -> Result<bool> {
+    let at = match field {
+        "i_ctime" => 132,
+        "i_mtime" => 136,
+        "i_atime" => 140,
+        "i_crtime" => 148,
+        _ => return Ok(false),
+    };
+    mender.edit_bytes(ino, |bytes| {
+        if let Some(byte) = bytes.get_mut(at) {
+            *byte &= !3;
+        }
+    })
+}

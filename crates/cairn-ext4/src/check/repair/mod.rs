@@ -1,0 +1,144 @@
+//! Repairs what a check has found: in memory, round by round ([`cairn_check::repair`]).
+//!
+//! A round examines the volume, and mends the findings of the earliest *stage* that has some: what
+//! lies in a later stage follows from the earlier ones, so it is found anew in the next round.
+//! Blocks are written through [`Mender`], with their checksums.
+//!
+//! If defects that lose something are to be left, so is what follows from them: then only those
+//! are mended that say nothing of the others ([`stage::is_independent`]).
+
+mod attributes;
+mod contents;
+mod directory;
+mod groups;
+mod inode;
+mod links;
+mod lost_found;
+mod mender;
+mod orphans;
+mod paths;
+mod pointers;
+mod policy;
+mod rebuild;
+mod recover;
+mod rewrite;
+mod runs;
+mod stage;
+mod tree;
+mod twice;
+mod volume;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use cairn_base::runtime::Runtime;
+use cairn_block::BlockDevice;
+use cairn_check::repair::{Mend, Plan, Scope, Steps};
+use cairn_check::{Finding, Findings, Observer, Report};
+
+use super::{Examined, examine};
+use crate::error::{Error, Result};
+use mender::Mender;
+use stage::Stage;
+
+/// Findings of each kind that a round mends at most.
+const KEPT: usize = 200_000;
+
+/// Plans the repair of the volume on a device, which is only read.
+///
+/// # Errors
+/// As [`super::check()`].
+pub fn plan(
+    device: &Arc<dyn BlockDevice>,
+    runtime: Arc<dyn Runtime>,
+    observer: Arc<dyn Observer>,
+    scope: Scope,
+) -> Result<Plan> {
+    let repair = Repair { runtime, observer, wants_journal: AtomicBool::new(false) };
+    cairn_check::repair::plan(&repair, device, scope)
+}
+
+struct Repair {
+    runtime: Arc<dyn Runtime>,
+    observer: Arc<dyn Observer>,
+    /// A journal could not be kept, and is made anew when all else is sound.
+    wants_journal: AtomicBool,
+}
+
+impl Mend for Repair {
+    type Error = Error;
+
+    fn round(
+        &self,
+        device: &Arc<dyn BlockDevice>,
+        scope: Scope,
+        steps: &mut Steps,
+    ) -> Result<Report> {
+        recover::replay(device, &self.runtime)?;
+        let findings = Findings::keeping(KEPT);
+        let examined = examine(device.clone(), &self.runtime, self.observer.clone(), findings);
+        let examined = match examined {
+            Err(Error::Corrupt(why)) => return recover::mend_geometry(device, why, steps),
+            other => other?,
+        };
+        let Examined { state, mut report } = examined;
+        if report.cancelled {
+            return Ok(report);
+        }
+        if report.counts.is_empty() && self.wants_journal.swap(false, Relaxed) {
+            recover::make_journal(device, &self.runtime);
+            return Ok(report);
+        }
+        let mut mender = Mender::new(&state, device, &*self.runtime, scope, steps);
+        mender.wants_journal = self.wants_journal.load(Relaxed);
+        mend(&mut mender, &report)?;
+        self.wants_journal.store(mender.wants_journal, Relaxed);
+        shorten(&mut report);
+        Ok(report)
+    }
+}
+
+/// A report keeps as many findings as one of a check.
+fn shorten(report: &mut Report) {
+    const SHOWN: u32 = 200;
+    let mut shown: BTreeMap<&str, u32> = BTreeMap::new();
+    report.findings.retain(|finding| {
+        let count = shown.entry(finding.kind.code).or_default();
+        *count = count.saturating_add(1);
+        *count <= SHOWN
+    });
+}
+
+/// Mends the earliest stage in which something can be mended.
+fn mend(mender: &mut Mender<'_>, report: &Report) -> Result<()> {
+    let is_blocked = report.counts.iter().any(|(kind, _)| !mender.scope.allows(kind));
+    let mut stages: BTreeMap<Stage, Vec<&Finding>> = BTreeMap::new();
+    for finding in &report.findings {
+        let is_free = !is_blocked || stage::is_independent(finding);
+        if mender.scope.allows(finding.kind) && is_free {
+            stages.entry(Stage::of(finding)).or_default().push(finding);
+        }
+    }
+    for (stage, findings) in stages {
+        let before = mender.steps.count();
+        match stage {
+            Stage::Base => recover::mend(mender, &findings)?,
+            Stage::Groups => groups::mend(mender, &findings)?,
+            Stage::Fields => volume::mend(mender, &findings)?,
+            Stage::Inodes => inode::mend(mender, &findings)?,
+            Stage::Twice => twice::mend(mender, &findings)?,
+            Stage::Directories => directory::mend(mender, &findings)?,
+            Stage::Links => links::mend(mender, &findings)?,
+            Stage::Counts => groups::count(mender, &findings, is_blocked)?,
+        }
+        if mender.steps.count() > before {
+            if mender.scope == Scope::All {
+                volume::drop_quota(mender)?;
+            }
+            // With something left, the volume stays one that has errors.
+            return if is_blocked { Ok(()) } else { mender.finish() };
+        }
+    }
+    Ok(())
+}

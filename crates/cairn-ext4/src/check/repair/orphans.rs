@@ -1,0 +1,79 @@
+//! Orphans: deletions and truncations that have begun are ended, and the lists are emptied.
+
+use cairn_base::units::as_index;
+use cairn_base::{Ino, Pba};
+use cairn_check::Finding;
+
+use super::super::owners::has_map;
+use super::mender::Mender;
+use super::policy::Truncate;
+use super::{rewrite, runs};
+use crate::error::Result;
+use crate::format::features::{Compat, RoCompat};
+use crate::format::orphan;
+
+/// Ends what the orphans wait for.
+pub(super) fn mend(mender: &mut Mender<'_>, findings: &[&Finding]) -> Result<()> {
+    let state = mender.state;
+    for (number, facts) in state.inodes.iter() {
+        let ino = Ino(number);
+        if facts.is_orphan() && facts.is_in_use() {
+            end(mender, ino)?;
+        }
+    }
+    // A deleted inode with a number in place of its deletion time.
+    for finding in findings {
+        let is_time = finding.place.field == Some("i_dtime");
+        if let Some(ino) = finding.place.inode.filter(|_| is_time) {
+            let now = mender.now;
+            mender.edit(Ino(ino), |record| record.dtime = now)?;
+        }
+    }
+    empty_file(mender)?;
+    mender.edit_superblock(|superblock| {
+        superblock.raw.s_last_orphan = 0.into();
+        let mut features = superblock.features();
+        features.ro_compat.remove(RoCompat::ORPHAN_PRESENT);
+        superblock.set_features(features);
+    })?;
+    findings.iter().for_each(|finding| mender.step(finding));
+    Ok(())
+}
+
+/// Deletes an orphan without a link, and cuts another one to its size.
+fn end(mender: &Mender<'_>, ino: Ino) -> Result<()> {
+    let Some(mut record) = mender.state.record(ino) else { return Ok(()) };
+    if record.links == 0 {
+        mender.clear(ino)?;
+        return Ok(());
+    }
+    if record.is_regular() && has_map(&record) {
+        let blocks = record.size.div_ceil(u64::from(mender.state.layout.block_size));
+        rewrite::rewrite(mender, ino, &mut record, &mut Truncate { blocks })?;
+    }
+    mender.edit(ino, |stored| (stored.block, stored.dtime) = (record.block, 0))?;
+    Ok(())
+}
+
+/// Makes every block of the orphan file an empty one.
+fn empty_file(mender: &Mender<'_>) -> Result<()> {
+    let state = mender.state;
+    if !state.layout.features.compat(Compat::ORPHAN_FILE) {
+        return Ok(());
+    }
+    let ino = Ino(state.superblock.raw.s_orphan_file_inum.get().into());
+    let Some(record) = state.record(ino) else { return Ok(()) };
+    let found = runs::collect(state, ino, &record);
+    let seed = record.seed(ino, &state.layout);
+    for run in found.runs.iter().filter(|_| found.is_sound) {
+        for at in 0..run.len {
+            let pba = Pba(run.pba.get().saturating_add(at));
+            let mut block = vec![0; as_index(state.layout.block_size)];
+            orphan::init(&mut block, pba, seed);
+            if mender.read(pba)? != block {
+                mender.write(pba, block)?;
+            }
+        }
+    }
+    Ok(())
+}

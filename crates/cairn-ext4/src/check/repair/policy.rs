@@ -1,0 +1,97 @@
+//! [`Policy`]: what becomes of the blocks of a map.
+
+use cairn_base::Pba;
+
+use super::super::visitor::Run;
+use super::mender::Mender;
+use crate::error::Result;
+
+/// What becomes of blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    Keep,
+    Drop,
+    /// A part of a run is kept.
+    Part {
+        skip: u64,
+        len: u64,
+    },
+    /// They lie here from now on.
+    Move(Pba),
+}
+
+/// What becomes of the blocks of a map.
+pub(super) trait Policy {
+    /// Of blocks of the file.
+    fn data(&mut self, mender: &Mender<'_>, run: Run) -> Result<Fate>;
+
+    /// Of a block of the map, which is inside the volume.
+    fn node(&mut self, mender: &Mender<'_>, pba: Pba) -> Result<Fate>;
+}
+
+/// Drops what lies outside the volume, over its structures, or out of line with its clusters.
+#[derive(Debug, Default)]
+pub(super) struct Prune {
+    /// The last cluster that is kept, of the file and of the volume.
+    last: Option<(u64, u64)>,
+}
+
+impl Policy for Prune {
+    fn data(&mut self, mender: &Mender<'_>, run: Run) -> Result<Fate> {
+        let (state, layout) = (mender.state, &mender.state.layout);
+        let inside = state.cluster_blocks().saturating_sub(1);
+        let bits = layout.cluster_bits;
+        let (here, cluster) = (run.start >> bits, state.cluster(run.pba.get()));
+        let is_split = self.last.is_some_and(|(file, last)| file == here && last != cluster);
+        let is_aligned = run.pba.get() & inside == run.start & inside;
+        if is_split || !is_aligned || !layout.contains(run.pba, 1) {
+            return Ok(Fate::Drop);
+        }
+        let end = run.pba.get().saturating_add(run.len).saturating_sub(1);
+        self.last = Some((run.end().saturating_sub(1) >> bits, state.cluster(end)));
+        let room = layout.blocks_count.saturating_sub(run.pba.get());
+        let len = run.len.min(room);
+        if len < run.len {
+            return Ok(Fate::Part { skip: 0, len });
+        }
+        if state.system.count_range(run.pba.get(), len) == 0 {
+            return Ok(Fate::Keep);
+        }
+        // The longer one of what is before the first such block and what is behind the last one.
+        let is_system = |at: &u64| state.system.contains(run.pba.get().saturating_add(*at));
+        let head = (0..len).position(|at| is_system(&at)).unwrap_or(0);
+        let tail = (0..len).rev().position(|at| is_system(&at)).unwrap_or(0);
+        let (head, tail) = (cairn_base::units::as_u64(head), cairn_base::units::as_u64(tail));
+        Ok(match head.max(tail) {
+            0 => Fate::Drop,
+            longest if longest == head => Fate::Part { skip: 0, len: head },
+            _ => Fate::Part { skip: len.saturating_sub(tail), len: tail },
+        })
+    }
+
+    fn node(&mut self, mender: &Mender<'_>, pba: Pba) -> Result<Fate> {
+        let is_system = mender.state.system.contains(pba.get());
+        Ok(if is_system { Fate::Drop } else { Fate::Keep })
+    }
+}
+
+/// Drops what lies behind the end of the file.
+pub(super) struct Truncate {
+    /// Blocks of the file.
+    pub(super) blocks: u64,
+}
+
+impl Policy for Truncate {
+    fn data(&mut self, _: &Mender<'_>, run: Run) -> Result<Fate> {
+        let kept = self.blocks.saturating_sub(run.start).min(run.len);
+        Ok(match kept {
+            0 => Fate::Drop,
+            kept if kept == run.len => Fate::Keep,
+            kept => Fate::Part { skip: 0, len: kept },
+        })
+    }
+
+    fn node(&mut self, _: &Mender<'_>, _: Pba) -> Result<Fate> {
+        Ok(Fate::Keep)
+    }
+}

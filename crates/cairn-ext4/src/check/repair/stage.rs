@@ -1,0 +1,87 @@
+//! [`Stage`]: in which order defects are mended.
+
+use cairn_check::{Finding, Severity};
+
+use super::super::kinds;
+
+/// The order of repairs: what is later follows from what is earlier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Stage {
+    /// The first superblock, the journal.
+    Base,
+    /// Group descriptors: where bitmaps and tables are.
+    Groups,
+    /// Fields of the superblock.
+    Fields,
+    /// Inodes, block maps, attributes, orphans.
+    Inodes,
+    /// Blocks of two files.
+    Twice,
+    /// Directories.
+    Directories,
+    /// Link counts, references, inodes without a name.
+    Links,
+    /// Bitmaps, counts, backups.
+    Counts,
+}
+
+impl Stage {
+    /// The stage of a finding.
+    pub(super) fn of(finding: &Finding) -> Self {
+        let code = finding.kind.code;
+        let is = |kinds: &[&cairn_check::Kind]| kinds.iter().any(|kind| kind.code == code);
+        let in_directory = code == kinds::ENCRYPTION_CONTEXT.code && finding.place.name.is_some();
+        if is(&[&kinds::SUPERBLOCK_DAMAGED, &kinds::JOURNAL_REPLAY]) {
+            Self::Base
+        } else if is(&[
+            &kinds::GROUP_CHECKSUM,
+            &kinds::GROUP_FLAGS,
+            &kinds::GROUP_PLACE,
+            &kinds::GROUP_OVERLAP,
+        ]) {
+            Self::Groups
+        } else if is(&[&kinds::SUPERBLOCK_FIELD]) {
+            Self::Fields
+        } else if is(&[&kinds::MAP_TWICE]) {
+            Self::Twice
+        } else if is(&[
+            &kinds::INODE_LINKS,
+            &kinds::INODE_UNREACHABLE,
+            &kinds::INODE_BLOCKS,
+            &kinds::XATTR_REFERENCES,
+            &kinds::VALUE_REFERENCES,
+        ]) {
+            Self::Links
+        } else if ["ext4.directory.", "ext4.entry.", "ext4.htree."]
+            .iter()
+            .any(|prefix| code.starts_with(prefix))
+            || in_directory
+        {
+            Self::Directories
+        } else if ["ext4.superblock.", "ext4.group.", "ext4.block_bitmap.", "ext4.inode_bitmap."]
+            .iter()
+            .any(|prefix| code.starts_with(prefix))
+        {
+            Self::Counts
+        } else {
+            Self::Inodes
+        }
+    }
+}
+
+/// True if a defect can be mended while defects that lose something stay: it says nothing of what
+/// they concern.
+pub(super) fn is_independent(finding: &Finding) -> bool {
+    let free = [
+        &kinds::SUPERBLOCK_DAMAGED,
+        &kinds::SUPERBLOCK_BACKUP,
+        &kinds::SUPERBLOCK_FIELD,
+        &kinds::BLOCK_BITMAP_FREE,
+        &kinds::BLOCK_BITMAP_PADDING,
+        &kinds::INODE_BITMAP_FREE,
+        &kinds::INODE_BITMAP_PADDING,
+        &kinds::XATTR_HASH,
+    ];
+    finding.kind.severity == Severity::Accounting
+        && free.iter().any(|kind| kind.code == finding.kind.code)
+}

@@ -1,0 +1,153 @@
+//! Blocks that several files have: the first file keeps them, the others get copies.
+
+use std::collections::{HashMap, HashSet};
+
+use cairn_base::{Ino, Pba};
+use cairn_check::{BlockSet, Finding};
+
+use super::super::owners::has_map;
+use super::super::visitor::Run;
+use super::mender::Mender;
+use super::policy::{Fate, Policy};
+use super::rewrite;
+use crate::error::Result;
+use crate::format::indirect;
+use crate::format::layout::inodes;
+
+/// What is lost: nobody knows whose contents the blocks have.
+const WHOSE: &str = "blocks that several files had may hold another file's contents";
+
+/// Gives each file blocks of its own.
+pub(super) fn mend(mender: &mut Mender<'_>, findings: &[&Finding]) -> Result<()> {
+    let state = mender.state;
+    let owned = BlockSet::new(state.twice.blocks())?;
+    let mut share = Share { owned: &owned, last: None, is_short: false };
+    let mut places = Places::default();
+    let (mut seen, mut is_changed) = (HashSet::new(), false);
+    let system = state.system_inodes().into_iter();
+    let others = state.inodes.iter().map(|(ino, _)| Ino(ino));
+    for ino in system.chain(others).filter(|ino| ino.get() != 0) {
+        let known = state.inodes.get(ino.get());
+        if seen.insert(ino) && known.is_some_and(|facts| facts.is_in_use() && !facts.is_broken()) {
+            is_changed |= one(mender, ino, &mut share, &mut places)?;
+        }
+    }
+    for finding in findings.iter().filter(|_| is_changed) {
+        mender.lose(finding, Ino(finding.place.inode.unwrap_or(0)), WHOSE);
+    }
+    Ok(())
+}
+
+/// Attribute blocks that were looked at: several inodes may have the same.
+#[derive(Default)]
+struct Places {
+    of: HashMap<u64, Pba>,
+}
+
+fn one(mender: &Mender<'_>, ino: Ino, share: &mut Share<'_>, places: &mut Places) -> Result<bool> {
+    let state = mender.state;
+    let Some(mut record) = state.record(ino) else { return Ok(false) };
+    if ino == inodes::RESIZE {
+        let slots = indirect::decode_inode(&record.block);
+        for pointer in slots.into_iter().filter(|pointer| *pointer != 0) {
+            share.owned.insert(state.cluster(pointer.into()));
+        }
+        return Ok(false);
+    }
+    let mut is_changed = false;
+    let acl = record.file_acl;
+    if acl != Pba(0) && state.twice.contains(state.cluster(acl.get())) {
+        let place = match places.of.get(&acl.get()) {
+            Some(place) => *place,
+            None => match share.node(mender, acl)? {
+                Fate::Move(place) => {
+                    mender.write(place, mender.read(acl)?)?;
+                    place
+                }
+                Fate::Drop => Pba(0),
+                Fate::Keep | Fate::Part { .. } => acl,
+            },
+        };
+        places.of.insert(acl.get(), place);
+        is_changed = place != acl;
+        record.file_acl = place;
+    }
+    share.last = None;
+    if has_map(&record) {
+        is_changed |= rewrite::rewrite(mender, ino, &mut record, share)?;
+    }
+    if is_changed {
+        mender.edit(ino, |stored| {
+            (stored.block, stored.file_acl) = (record.block, record.file_acl);
+        })?;
+    }
+    Ok(is_changed)
+}
+
+struct Share<'a> {
+    /// Clusters of the set `twice` that have an owner now.
+    owned: &'a BlockSet,
+    /// The last cluster of the run before: the next run may lie in it, too.
+    last: Option<(u64, u64)>,
+    /// There was no room for a copy.
+    is_short: bool,
+}
+
+impl Share<'_> {
+    /// Takes clusters. False if another file has one of them.
+    fn take(&self, mender: &Mender<'_>, first: u64, count: u64) -> bool {
+        let twice = &mender.state.twice;
+        let mut at = first;
+        let end = first.saturating_add(count);
+        let mut shared = Vec::new();
+        while let Some(cluster) = twice.next(at).filter(|cluster| *cluster < end) {
+            if self.owned.contains(cluster) {
+                return false;
+            }
+            shared.push(cluster);
+            at = cluster.saturating_add(1);
+        }
+        shared.into_iter().for_each(|cluster| {
+            self.owned.insert(cluster);
+        });
+        true
+    }
+}
+
+impl Policy for Share<'_> {
+    fn data(&mut self, mender: &Mender<'_>, run: Run) -> Result<Fate> {
+        let state = mender.state;
+        let end = run.pba.get().saturating_add(run.len).saturating_sub(1);
+        let (whole, last) = (state.cluster(run.pba.get()), state.cluster(end));
+        let here = run.start >> state.layout.cluster_bits;
+        let first = whole.saturating_add(u64::from(self.last == Some((here, whole))));
+        let count = last.saturating_add(1).saturating_sub(first);
+        if self.take(mender, first, count) {
+            let there = run.end().saturating_sub(1) >> state.layout.cluster_bits;
+            self.last = Some((there, last));
+            return Ok(Fate::Keep);
+        }
+        self.last = None;
+        let clusters = last.saturating_add(1).saturating_sub(whole);
+        let Some(new) = mender.allocate(clusters) else {
+            self.is_short = true;
+            return Ok(Fate::Drop);
+        };
+        let inside = run.pba.get() & state.cluster_blocks().saturating_sub(1);
+        let place = Pba((new << state.layout.cluster_bits).saturating_add(inside));
+        if !run.unwritten {
+            for at in 0..run.len {
+                let bytes = mender.read(Pba(run.pba.get().saturating_add(at)))?;
+                mender.write(Pba(place.get().saturating_add(at)), bytes)?;
+            }
+        }
+        Ok(Fate::Move(place))
+    }
+
+    fn node(&mut self, mender: &Mender<'_>, pba: Pba) -> Result<Fate> {
+        if self.take(mender, mender.state.cluster(pba.get()), 1) {
+            return Ok(Fate::Keep);
+        }
+        Ok(mender.allocate_block().map_or(Fate::Drop, Fate::Move))
+    }
+}

@@ -1,0 +1,83 @@
+//! Fields of the superblock.
+
+use cairn_base::Ino;
+use cairn_check::repair::Step;
+use cairn_check::{Finding, Place, Value};
+
+use super::super::kinds;
+use super::mender::Mender;
+use crate::error::Result;
+use crate::format::features::RoCompat;
+use crate::format::superblock::RawSuperblock;
+
+/// Gives fields the values that the rest of the volume implies.
+pub(super) fn mend(mender: &mut Mender<'_>, findings: &[&Finding]) -> Result<()> {
+    for finding in findings {
+        let Some(field) = finding.place.field else { continue };
+        let number = match finding.computed {
+            Some(Value::Number(number) | Value::Hex(number)) => number,
+            _ => 0,
+        };
+        let mut is_done = true;
+        mender.edit_superblock(|superblock| match field {
+            "s_r_blocks_count" => superblock.set_reserved_blocks(number),
+            "s_feature_ro_compat" => {
+                superblock.make_dynamic();
+                let mut features = superblock.features();
+                let bits = u32::try_from(number).unwrap_or(0);
+                features.ro_compat |= RoCompat::from_bits_retain(bits);
+                superblock.set_features(features);
+            }
+            _ => is_done = set(&mut superblock.raw, field, number),
+        })?;
+        if is_done {
+            mender.step(finding);
+        }
+    }
+    Ok(())
+}
+
+/// Removes the quota files of a volume that was changed: their counts are no longer those of the
+/// files, and are not counted again.
+pub(super) fn drop_quota(mender: &mut Mender<'_>) -> Result<()> {
+    if !mender.superblock().features().ro_compat(RoCompat::QUOTA) {
+        return Ok(());
+    }
+    let raw = &mender.superblock().raw;
+    let files = [raw.s_usr_quota_inum, raw.s_grp_quota_inum, raw.s_prj_quota_inum];
+    for ino in files.map(|number| Ino(number.get().into())) {
+        if mender.state.inodes.get(ino.get()).is_some_and(|facts| facts.is_system()) {
+            mender.clear(ino)?;
+        }
+    }
+    mender.edit_superblock(|superblock| {
+        let mut features = superblock.features();
+        features.ro_compat.remove(RoCompat::QUOTA);
+        superblock.set_features(features);
+        let raw = &mut superblock.raw;
+        raw.s_usr_quota_inum = 0.into();
+        raw.s_grp_quota_inum = 0.into();
+        raw.s_prj_quota_inum = 0.into();
+    })?;
+    let step = Step::new(&kinds::QUOTA_COUNTS, Place::volume());
+    mender.steps.add(step.losing(*b"", "the limits of users, groups and projects"));
+    Ok(())
+}
+
+/// Sets a field by its name. False if it is not known, or the number does not fit.
+fn set(raw: &mut RawSuperblock, field: &str, number: u64) -> bool {
+    let (Ok(word), half) = (u32::try_from(number), u16::try_from(number)) else { return false };
+    match (field, half) {
+        ("s_reserved_gdt_blocks", Ok(half)) => raw.s_reserved_gdt_blocks = half.into(),
+        ("s_min_extra_isize", Ok(half)) => raw.s_min_extra_isize = half.into(),
+        ("s_want_extra_isize", Ok(half)) => raw.s_want_extra_isize = half.into(),
+        ("s_log_cluster_size", _) => raw.s_log_cluster_size = word.into(),
+        ("s_clusters_per_group", _) => raw.s_clusters_per_group = word.into(),
+        ("s_usr_quota_inum", _) => raw.s_usr_quota_inum = word.into(),
+        ("s_grp_quota_inum", _) => raw.s_grp_quota_inum = word.into(),
+        ("s_prj_quota_inum", _) => raw.s_prj_quota_inum = word.into(),
+        ("s_journal_inum", _) => raw.s_journal_inum = word.into(),
+        _ => return false,
+    }
+    true
+}

@@ -1,0 +1,208 @@
+//! Repairs, judged by e2fsck, by the kernel, and by the tree that was there before.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use cairn_base::runtime::threads::Threads;
+use cairn_block::memory::MemoryDevice;
+use cairn_block::wrap::{Partition, Record};
+use cairn_block::{BlockDevice, BlockDeviceExt};
+use cairn_check::repair::undo::{Error, file_size, take_back};
+use cairn_check::repair::{Plan, Scope};
+use cairn_ext4::{Ext4, MountOptions};
+use cairn_testkit::crash::{CrashLog, Cut, Volatile, read_image, write_image};
+use cairn_testkit::deep;
+use cairn_testkit::judge::{KernelMount, command, e2fsck_check};
+use cairn_testkit::mutate::Target;
+use cairn_testkit::tree::{Snapshot, SnapshotOptions, digest_volume};
+
+use crate::injected::{FIELDS, image};
+
+/// Plans a repair.
+pub fn plan(device: MemoryDevice, scope: Scope) -> cairn_ext4::Result<Plan> {
+    let device: Arc<dyn BlockDevice> = Arc::new(device);
+    cairn_ext4::check::repair::plan(&device, Threads::new(), Arc::new(()), scope)
+}
+
+/// Repairs a copy. `None` if it is refused. A second repair has nothing to do.
+pub fn repaired(device: &MemoryDevice, scope: Scope) -> Option<(Plan, MemoryDevice)> {
+    let planned = plan(device.fork(), scope).ok().filter(|plan| !plan.is_refused)?;
+    let after = device.fork();
+    planned.apply(&after, &MemoryDevice::new(file_size(&planned.changes))).unwrap();
+    let second = plan(after.fork(), scope).unwrap();
+    let steps: Vec<String> = second.steps.kept().iter().map(ToString::to_string).collect();
+    assert!(second.changes.is_empty() && !second.is_refused, "a second repair: {steps:?}");
+    Some((planned, after))
+}
+
+/// What e2fsck says of a device, if that is anything.
+pub fn complaint(device: &MemoryDevice, at: &Path) -> Option<String> {
+    write_image(device, at).unwrap();
+    let verdict = e2fsck_check(at);
+    (!verdict.is_clean()).then_some(verdict.output)
+}
+
+fn snapshot(device: MemoryDevice) -> Snapshot {
+    let options = MountOptions::parse("ro").unwrap();
+    let volume = Ext4::open(Arc::new(device), Threads::new(), &options).unwrap();
+    digest_volume(&*volume, SnapshotOptions::default()).unwrap()
+}
+
+fn injected(sound: &Path, hurt: &Path, request: &str) -> MemoryDevice {
+    std::fs::copy(sound, hurt).unwrap();
+    let done = command("debugfs").args(["-w", "-R", request]).arg(hurt).output();
+    done.expect("debugfs starts");
+    read_image(hurt).unwrap()
+}
+
+/// Requests of debugfs whose repair needs no file to change.
+const ACCOUNTING: &[&str] = &[
+    "ssv free_blocks_count 77",
+    "set_bg 0 free_blocks_count 9",
+    "set_bg 0 free_inodes_count 9",
+    "set_bg 0 used_dirs_count 9",
+    "freeb 100 4",
+    "setb 3900",
+    "freei <12>",
+    "seti <200>",
+    "sif /file links_count 5",
+    "sif /file blocks 3",
+    "sif /file dtime 12345",
+    "sif /tree blocks 100",
+    "sif /tree links_count 2",
+    "sif <7> blocks 3",
+    "clri <7>",
+    "clri <8>",
+];
+
+#[test]
+fn accounting_is_repaired_and_no_file_changes() {
+    let dir = tempfile::tempdir().unwrap();
+    let (sound, hurt) = (dir.path().join("sound"), dir.path().join("hurt"));
+    image(&sound, &["-t", "ext4", "-b", "1024", "-N", "512"]);
+    let before = snapshot(read_image(&sound).unwrap());
+    for request in ACCOUNTING {
+        let device = injected(&sound, &hurt, request);
+        let (plan, after) = repaired(&device, Scope::Accounting).expect(request);
+        assert!(plan.steps.losing().count() == 0 && plan.after.count() == 0, "{request}");
+        let said = complaint(&after, &hurt);
+        assert!(said.is_none(), "{request}: {}", said.unwrap_or_default());
+        before.assert_same(&snapshot(after));
+    }
+}
+
+/// The fields of the check's test: after the repair e2fsck is content, and the kernel mounts.
+#[test]
+fn e2fsck_accepts_what_is_repaired() {
+    let step = if deep() { 1 } else { 3 };
+    let dir = tempfile::tempdir().unwrap();
+    let (sound, hurt) = (dir.path().join("sound"), dir.path().join("hurt"));
+    let mut wrong = Vec::new();
+    for args in [&["-t", "ext4", "-b", "1024", "-N", "512"][..], &["-t", "ext3", "-b", "1024"]] {
+        image(&sound, args);
+        for (number, request) in FIELDS.iter().enumerate().filter(|(number, _)| number % step == 0)
+        {
+            let device = injected(&sound, &hurt, request);
+            let Some((_, after)) = repaired(&device, Scope::All) else {
+                wrong.push(format!("{args:?}, {request}: refused"));
+                continue;
+            };
+            if let Some(said) = complaint(&after, &hurt) {
+                wrong.push(format!("{args:?}, {request}: {said}"));
+            } else if number % (step * 8) == 0 {
+                KernelMount::new(&hurt, "").unmount();
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} of them:\n{}", wrong.len(), wrong.join("\n\n"));
+}
+
+/// Random damage: whatever is repaired satisfies e2fsck, and nothing else is touched.
+#[test]
+fn e2fsck_accepts_what_is_repaired_of_random_damage() {
+    const LAYOUTS: &[&[&str]] = &[
+        &["-t", "ext4", "-b", "1024"],
+        &["-t", "ext4", "-b", "1024", "-O", "^has_journal,^metadata_csum,^metadata_csum_seed"],
+        &["-t", "ext2", "-b", "1024"],
+    ];
+    let each = if deep() { 3000 } else { 30 };
+    let dir = tempfile::tempdir().unwrap();
+    let hurt = dir.path().join("hurt");
+    let (mut wrong, mut refused, mut changed) = (Vec::new(), 0, 0);
+    for (layout, args) in LAYOUTS.iter().enumerate() {
+        let target = Target::ext4(args, layout as u64);
+        for seed in 0..each {
+            let (device, damage) = target.mutate(seed);
+            let Some((plan, after)) = repaired(&device, Scope::All) else {
+                refused += 1;
+                continue;
+            };
+            changed += u64::from(!plan.changes.is_empty());
+            if let Some(said) = complaint(&after, &hurt) {
+                let damage: String = damage.iter().map(|damage| format!("{damage}; ")).collect();
+                wrong.push(format!("{args:?}, seed {seed}: {damage}\n{said}"));
+            }
+        }
+    }
+    println!("{changed} repaired, {refused} refused, {} wrong", wrong.len());
+    println!("{}", wrong.join("\n\n"));
+    let all = 3 * each as usize;
+    assert!(refused * 20 <= all && changed > each / 2, "{refused} of {all} refused");
+    // Of many, one in 100 may be seen in another way.
+    assert!(wrong.len() <= if deep() { all / 100 } else { 0 }, "{} wrong", wrong.len());
+}
+
+/// A power cut at any write of a repair: the volume is as before, or the undo file makes it so.
+#[test]
+fn a_repair_that_is_cut_is_taken_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let (sound, hurt) = (dir.path().join("sound"), dir.path().join("hurt"));
+    image(&sound, &["-t", "ext4", "-b", "1024", "-N", "512"]);
+    let device = injected(&sound, &hurt, "clri /tree");
+    let len = device.geometry().size;
+    let plan = plan(device.fork(), Scope::All).unwrap();
+    assert!(plan.steps.count() > 5 && !plan.is_refused);
+    let undo_len = file_size(&plan.changes).next_multiple_of(4096);
+    let original = device.read_at(0, usize::try_from(len).unwrap()).unwrap();
+    let before = MemoryDevice::new(len + undo_len);
+    before.load(0, &original);
+    let recorder = Arc::new(Record::new(Arc::new(before.fork())));
+    let part = |device: Arc<dyn BlockDevice>, at, len| Partition::new(device, at, len).unwrap();
+    let undo = part(recorder.clone(), len, undo_len);
+    plan.apply(&part(recorder.clone(), 0, len), &undo).unwrap();
+    let log = CrashLog::new(before, recorder.log());
+    for moment in (0..=recorder.moment()).step_by(if deep() { 1 } else { 3 }) {
+        for volatile in [Volatile::Torn(moment), Volatile::Lost, Volatile::Kept] {
+            let after: Arc<dyn BlockDevice> = Arc::new(log.device(Cut { moment, volatile }));
+            let volume = part(after.clone(), 0, len);
+            match take_back(&volume, &part(after, len, undo_len)) {
+                Ok(_) | Err(Error::NoFile { .. }) => {}
+                Err(error) => panic!("moment {moment}: {error}"),
+            }
+            let now = volume.read_at(0, original.len()).unwrap();
+            assert!(*now == *original, "moment {moment}");
+        }
+    }
+}
+
+/// A volume with a log to replay: it is recovered, and nothing that it holds is a loss.
+#[test]
+fn a_volume_that_was_in_use_is_recovered_first() {
+    let dir = tempfile::tempdir().unwrap();
+    let (sound, copy) = (dir.path().join("sound"), dir.path().join("copy"));
+    image(&sound, &["-t", "ext4", "-b", "1024", "-N", "512"]);
+    let volume = read_image(&sound).unwrap();
+    let recorder = Arc::new(Record::new(Arc::new(volume.fork())));
+    let open = Ext4::open(recorder.clone(), Threads::new(), &MountOptions::default()).unwrap();
+    let target = cairn_testkit::tree::VolumeTarget::new(&*open);
+    let spec =
+        cairn_testkit::tree::TreeSpec { xattrs: false, ..cairn_testkit::tree::TreeSpec::small(7) };
+    cairn_testkit::tree::build(&target, &cairn_testkit::tree::plan(&spec));
+    cairn_vfs::FileSystem::sync(&*open).unwrap();
+    let log = CrashLog::new(volume, recorder.log());
+    let cut = Cut { moment: recorder.moment(), volatile: Volatile::Lost };
+    let (plan, after) = repaired(&log.device(cut), Scope::Accounting).unwrap();
+    assert!(plan.steps.losing().count() == 0 && plan.after.count() == 0);
+    let said = complaint(&after, &copy);
+    assert!(said.is_none(), "{}", said.unwrap_or_default());
+}
