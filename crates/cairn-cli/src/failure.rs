@@ -342,7 +342,7 @@ fn status_of(cause: &Cause) -> Status {
         }
         Cause::Open(_) => Status::NoImage,
         Cause::Device(error) if error.kind == ErrorKind::ReadOnly => Status::NoImage,
-        Cause::Device(_) => Status::Io,
+        Cause::Device(_) | Cause::Undo(_) => Status::Io,
         Cause::FurtherDevice { .. }
         | Cause::NoPartitionTable
         | Cause::NoSuchPartition { .. }

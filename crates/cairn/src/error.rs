@@ -98,6 +98,9 @@ pub enum Cause {
         /// What is there.
         found: String,
     },
+    /// A repair cannot be applied or taken back.
+    #[error(transparent)]
+    Undo(#[from] cairn_check::repair::undo::Error),
     /// The format's own refusal: corrupt, unsupported feature, failing device.
     #[error("{source}")]
     Format {
@@ -184,6 +187,7 @@ impl Cause {
             Self::Address(_)
             | Self::Option(_)
             | Self::Refused(_)
+            | Self::Undo(_)
             | Self::NoSuchPartition { .. } => return None,
             Self::HostFull { .. } => "free space there, and run it again",
             Self::Open(error) | Self::Device(error) => match error.kind {

@@ -37,6 +37,7 @@ pub mod partition;
 pub mod populate;
 pub mod recognise;
 mod reopen;
+mod repair;
 pub mod tune;
 pub mod volume;
 
@@ -51,5 +52,6 @@ pub use image::{ImageSpec, Part};
 pub use mkfs::{ImageZones, MkfsOptions, Tuning, mkfs};
 pub use populate::Population;
 pub use recognise::Hint;
+pub use repair::{Repair, plan_repair, take_back};
 pub use tune::{SizeWish, TuneOptions, resize, tune};
 pub use volume::{OpenOptions, Volume, inspect, open, open_device, open_on};

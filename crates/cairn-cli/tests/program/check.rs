@@ -19,7 +19,7 @@ fn defects_are_lines_and_a_document() {
     assert!(status == 4 && stderr.is_empty(), "{status}: {stderr}");
     let line = "ext4.inode.links: inode 12: The link count of the inode is not the number of its \
         names (7 stored, 1 computed)\n";
-    assert!(stdout.starts_with(line) && stdout.contains("1 finding: e2fsck"), "{stdout}");
+    assert!(stdout.starts_with(line) && stdout.contains("1 finding: --repair"), "{stdout}");
     let (status, stdout, _) = cairn(&["check", "--json", &image]);
     let document: serde_json::Value = serde_json::from_str(&stdout).unwrap();
     let finding = &document["findings"][0];
@@ -77,6 +77,86 @@ fn defects_of_f2fs_are_found() {
     let (status, stdout, stderr) = cairn(&["check", &image]);
     assert!(status == 4 && stderr.is_empty(), "{status}: {stderr}");
     assert!(stdout.starts_with("f2fs.superblock.damaged: block 1, magic: "), "{stdout}");
-    assert!(stdout.contains("1 finding: fsck.f2fs"), "{stdout}");
+    assert!(stdout.contains("1 finding: --repair"), "{stdout}");
     assert!(std::fs::read(&image).unwrap() == before, "the check has written");
+}
+
+/// A volume with a wrong count, a name of nothing, and a file without a name.
+fn damaged(image: &str) {
+    judge::mke2fs(Path::new(image), 8 << 20, &["-t", "ext4", "-b", "1024"]);
+    works(&["touch", image, "/kept", "/lost", "/gone"]);
+    judge::run("debugfs", ["-w", "-R", "clri /lost", image]);
+    judge::run("debugfs", ["-w", "-R", "unlink /gone", image]);
+    judge::run("debugfs", ["-w", "-R", "sif /kept links_count 7", image]);
+}
+
+#[test]
+fn losses_are_listed_asked_for_and_taken_back() {
+    let (dir, image) = in_dir("disk.img");
+    damaged(&image);
+    let before = std::fs::read(&image).unwrap();
+    let undo = dir.path().join("undo").to_str().unwrap().to_owned();
+    // Nobody can be asked.
+    let (status, stdout, stderr) = cairn(&["check", "--repair=all", &image]);
+    assert!(status == 4 && stdout.contains("Lost of /lost: the name."), "{status}: {stdout}");
+    assert!(stderr.contains("add -y; nothing was changed"), "{stderr}");
+    let (status, stdout, _) = cairn(&["check", "--repair=all", "-n", &image]);
+    assert!(status == 4 && stdout.contains("nothing was changed (-n)"), "{status}: {stdout}");
+    assert!(std::fs::read(&image).unwrap() == before);
+    let (status, stdout, _) = cairn(&["check", "--repair=all", "-y", "--undo", &undo, &image]);
+    assert!(status == 1 && stdout.contains(": repaired ("), "{status}: {stdout}");
+    judge::assert_clean(Path::new(&image));
+    let repaired = std::fs::read(&image).unwrap();
+    let (status, stdout, _) = cairn(&["check", "--repair=all", "-y", &image]);
+    assert!(status == 0 && stdout.ends_with(": clean\n"), "{status}: {stdout}");
+    assert!(std::fs::read(&image).unwrap() == repaired, "the second repair has written");
+    assert!(works(&["ls", &image, "/lost+found"]).starts_with('#'));
+    // An undo file is not overwritten.
+    let again = cairn(&["check", "--repair", "--undo", &undo, &image]);
+    assert_eq!(again.0, 0, "{}", again.2);
+    let said = works(&["check", "--take-back", &undo, &image]);
+    assert!(said.contains("as they were before the repair"), "{said}");
+    assert!(std::fs::read(&image).unwrap() == before);
+    let (status, _, stderr) = cairn(&["check", "--repair=all", "-y", "--undo", &undo, &image]);
+    assert!(status == 8 && stderr.contains("undo file"), "{status}: {stderr}");
+    assert!(std::fs::read(&image).unwrap() == before);
+}
+
+#[test]
+fn a_repair_without_losses_needs_no_answer_and_leaves_the_rest() {
+    let (dir, image) = in_dir("disk.img");
+    judge::mke2fs(Path::new(&image), 8 << 20, &["-t", "ext4", "-b", "1024"]);
+    works(&["touch", &image, "/file"]);
+    judge::run("debugfs", ["-w", "-R", "sif /file links_count 7", &image]);
+    let (status, stdout, _) = cairn(&["check", "--repair", "--json", &image]);
+    let document: serde_json::Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!((status, &document["status"], &document["repaired"]), (1, &1.into(), &true.into()));
+    assert_eq!(document["steps"][0]["code"], "ext4.inode.links");
+    judge::assert_clean(Path::new(&image));
+    let names: Vec<_> = std::fs::read_dir(dir.path()).unwrap().map(|one| one.unwrap()).collect();
+    assert_eq!(names.len(), 1, "{names:?}");
+    damaged(&image);
+    let (status, stdout, _) = cairn(&["check", "--repair", &image]);
+    assert!(status == 4 && stdout.contains("--repair=all mends with losses"), "{status}: {stdout}");
+}
+
+#[test]
+fn a_repair_that_cannot_be_written_changes_nothing() {
+    let (dir, image) = in_dir("disk.img");
+    damaged(&image);
+    let before = std::fs::read(&image).unwrap();
+    // An earlier repair was interrupted: its undo file is there.
+    let left = dir.path().join("disk.img.cairn-undo");
+    std::fs::write(&left, b"unfinished").unwrap();
+    let (status, _, stderr) = cairn(&["check", "--repair=all", "-y", &image]);
+    assert!(status == 8 && stderr.contains("--take-back"), "{status}: {stderr}");
+    let left = left.to_str().unwrap().to_owned();
+    let (status, _, stderr) = cairn(&["check", "--take-back", &left, &image]);
+    assert!(status == 8 && stderr.contains("nothing was changed"), "{status}: {stderr}");
+    std::fs::remove_file(&left).unwrap();
+    let undo = "/proc/no/such/undo";
+    let (status, _, stderr) = cairn(&["check", "--repair=all", "-y", "--undo", undo, &image]);
+    assert!(status == 8 && stderr.contains("undo file"), "{status}: {stderr}");
+    assert_eq!(cairn(&["check", "-y", &image]).0, 16);
+    assert!(std::fs::read(&image).unwrap() == before);
 }

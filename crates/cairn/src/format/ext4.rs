@@ -198,3 +198,12 @@ pub(super) fn check(
 ) -> Result<cairn_check::Report, Cause> {
     cairn_ext4::check::check(device, runtime, observer).map_err(cause)
 }
+
+pub(super) fn plan_repair(
+    device: &Arc<dyn BlockDevice>,
+    runtime: Arc<dyn Runtime>,
+    observer: Arc<dyn cairn_check::Observer>,
+    scope: cairn_check::repair::Scope,
+) -> Result<cairn_check::repair::Plan, Cause> {
+    cairn_ext4::check::repair::plan(device, runtime, observer, scope).map_err(cause)
+}

@@ -172,3 +172,12 @@ pub(super) fn least_size(
 ) -> Result<u64, Cause> {
     cairn_f2fs::resize::least(device, runtime).map_err(cause)
 }
+
+pub(super) fn plan_repair(
+    _: &Arc<dyn BlockDevice>,
+    _: Arc<dyn Runtime>,
+    _: Arc<dyn cairn_check::Observer>,
+    _: cairn_check::repair::Scope,
+) -> Result<cairn_check::repair::Plan, Cause> {
+    Err(Cause::Option("F2FS is not repaired yet: use fsck.f2fs -f".into()))
+}

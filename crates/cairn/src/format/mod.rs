@@ -6,6 +6,7 @@ use std::time::SystemTime;
 
 use cairn_base::runtime::Runtime;
 use cairn_block::BlockDevice;
+use cairn_check::repair::{Plan, Scope};
 use cairn_check::{Kind, Observer, Report};
 use cairn_f2fs::devices::DeviceCheck;
 use cairn_vfs::FileSystem;
@@ -263,6 +264,20 @@ pub(crate) fn check(
     match format {
         Format::Ext4 => ext4::check(device, runtime, observer),
         Format::F2fs => f2fs::check(device, runtime, observer),
+    }
+}
+
+/// Plans the repair of a volume, which is only read.
+pub(crate) fn plan_repair(
+    format: Format,
+    device: &Arc<dyn BlockDevice>,
+    runtime: Arc<dyn Runtime>,
+    observer: Arc<dyn Observer>,
+    scope: Scope,
+) -> Result<Plan, Cause> {
+    match format {
+        Format::Ext4 => ext4::plan_repair(device, runtime, observer, scope),
+        Format::F2fs => f2fs::plan_repair(device, runtime, observer, scope),
     }
 }
 

@@ -62,11 +62,8 @@ fn tables(scale: Scale) -> [Table; 4] {
     let setting = |zones: u32, overprovision, zone: u64| {
         Setting::shaped(zone * SEGMENT, zones / zone as u32, overprovision)
     };
-    let percents: &[f64] = scale.pick(
-        &[1.0, 5.0],
-        &[0.0, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0],
-        &[1.0, 2.0, 3.0, 5.0],
-    );
+    let percents: &[f64] =
+        scale.pick(&[1.0, 5.0], &[0.0, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0], &[1.0, 2.0, 3.0, 5.0]);
     let point = |at: f64, dirty: f64, setting: Setting| Point { at, dirty, setting, times };
     // What greedy writes grows with the time, so the proposal's figure needs its amount of work.
     let over_dirty = |at: &f64| Point {

@@ -1,0 +1,64 @@
+//! `cairn check`.
+
+mod args;
+mod output;
+mod repair;
+mod watch;
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+
+use cairn::ImageSpec;
+use cairn_check::ExitStatus;
+
+use crate::failure::{Failure, Outcome, Status};
+use crate::output::with_stdout;
+use crate::{json, print};
+pub use args::Args;
+use watch::{Watch, as_e2fsck};
+
+/// Checks the volume.
+///
+/// # Errors
+/// It has defects, it cannot be checked, or the result cannot be printed.
+pub fn run(args: &Args) -> Outcome {
+    let done = match (&args.take_back, args.repair) {
+        (Some(file), _) => repair::take_back(args, file),
+        (None, Some(wish)) => repair::run(args, wish),
+        (None, None) => checked(args),
+    };
+    done.map_err(as_e2fsck)
+}
+
+/// The exit status of a wrong command line, if it is one of `check`.
+#[must_use]
+pub fn usage_status(words: &[OsString]) -> Option<u8> {
+    let command = words.get(1).filter(|command| *command == "check");
+    command.map(|_| ExitStatus::USAGE.code())
+}
+
+fn checked(args: &Args) -> Outcome {
+    let image = ImageSpec::parse(&args.image)?;
+    let watch = Watch::start()?;
+    let checked = cairn::check(&image, &args.devices, watch.clone());
+    watch.steps.end();
+    let name = image.to_os_string();
+    let checked = match checked {
+        Ok(checked) => checked,
+        Err(error) => {
+            let failure = as_e2fsck(Failure::from(error));
+            if args.json {
+                with_stdout(|output| json::failure(output, &failure))?;
+            }
+            return Err(failure);
+        }
+    };
+    with_stdout(|to| match args.json {
+        true => writeln!(to, "{:#}", output::document(name.as_bytes(), &checked)),
+        false => output::text(to, &print::escaped(name.as_bytes()), &checked),
+    })?;
+    match checked.report.exit_status() {
+        ExitStatus::CLEAN => Ok(()),
+        found => Err(Failure::new(Status::Success, "").with_code(found.code())),
+    }
+}

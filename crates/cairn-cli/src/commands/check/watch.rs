@@ -1,0 +1,53 @@
+//! What a check tells while it runs, and its exit status when it fails.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use cairn_check::{ExitStatus, Observer, Phase};
+
+use crate::failure::{Failure, Outcome, Status};
+use crate::progress::Steps;
+use crate::signals;
+
+/// What a walk tells of its progress.
+pub(super) struct Watch {
+    pub(super) steps: Steps,
+    cancelled: AtomicBool,
+}
+
+impl Watch {
+    /// Starts a line, and ends the check at a signal.
+    pub(super) fn start() -> Outcome<Arc<Self>> {
+        let (steps, cancelled) = (Steps::start("checking"), AtomicBool::new(false));
+        let watch = Arc::new(Self { steps, cancelled });
+        let stop = watch.clone();
+        signals::on_ending(move || stop.cancelled.store(true, Relaxed))?;
+        Ok(watch)
+    }
+}
+
+impl Observer for Watch {
+    fn begin(&self, phase: Phase) {
+        let Phase { number, of, what, total } = phase;
+        self.steps.begin(&format!("{number}/{of} {what}"), total);
+    }
+
+    fn done(&self, steps: u64) {
+        self.steps.set(steps);
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Relaxed)
+    }
+}
+
+/// Gives a failure the exit status that e2fsck has for it.
+pub(super) fn as_e2fsck(failure: Failure) -> Failure {
+    let code = match failure.status {
+        Status::Success => return failure,
+        _ if failure.code().is_some() => return failure,
+        Status::Usage => ExitStatus::USAGE,
+        _ => ExitStatus::OPERATIONAL,
+    };
+    failure.with_code(code.code())
+}
