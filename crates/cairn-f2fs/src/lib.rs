@@ -61,6 +61,7 @@ mod zones;
 
 use cairn_base::Ino;
 
+pub use check::repair;
 pub use corrupt::Corrupt;
 pub use error::{Error, Result};
 pub use info::Info;

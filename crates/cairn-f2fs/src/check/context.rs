@@ -10,6 +10,7 @@ use cairn_check::{Finding, Findings, Progress};
 
 use super::claims::Claims;
 use super::nodes::Nodes;
+use super::notes::Notes;
 use super::volume::Volume;
 use crate::blocks::{self, Blocks, Spare};
 use crate::checkpoint::summaries::CurrentSummaries;
@@ -70,6 +71,8 @@ pub(super) struct Context {
     pub(super) current: Option<CurrentSummaries>,
     pub(super) totals: Totals,
     pub(super) progress: Progress,
+    /// What a repair wants to know, if there is one.
+    pub(super) notes: Option<Notes>,
     failure: Mutex<Option<Error>>,
     scratch: Mutex<Vec<Scratch>>,
 }
@@ -84,6 +87,7 @@ impl Context {
         current: Option<CurrentSummaries>,
         findings: Findings,
         progress: Progress,
+        notes: Option<Notes>,
     ) -> Result<Self> {
         let layout = volume.layout.clone();
         Ok(Self {
@@ -97,11 +101,15 @@ impl Context {
             findings,
             current,
             progress,
+            notes,
         })
     }
 
     /// Adds a finding.
     pub(super) fn add(&self, finding: Finding) {
+        if let Some(notes) = &self.notes {
+            notes.add(&finding);
+        }
         self.findings.add(finding);
     }
 

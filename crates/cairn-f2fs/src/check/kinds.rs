@@ -58,6 +58,10 @@ cairn_check::kinds! {
     NAT_ENTRY = "f2fs.nat.entry", Losing,
         "An entry of the node address table (NAT) is impossible, so its node is lost.",
         "The entry is cleared.";
+    /// The NAT has a wrong address, and the node was found.
+    NAT_ADDRESS = "f2fs.nat.address", Accounting,
+        "The NAT does not lead to a node that a repair has found elsewhere.",
+        "The entry gets the address of the node.";
     /// A node that no inode reaches.
     NAT_UNREACHABLE = "f2fs.nat.unreachable", Losing,
         "The NAT has a node that its inode does not reach.",
@@ -86,7 +90,7 @@ cairn_check::kinds! {
     /// A node block is another node.
     NODE_FOOTER = "f2fs.node.footer", Losing,
         "The block of a node belongs to another node, or its footer is damaged.",
-        "The pointer to the node is cleared.";
+        "The footer is set if one field of it is wrong; else the pointer to the node is cleared.";
     /// A pointer names a node that does not exist.
     NODE_MISSING = "f2fs.node.missing", Losing,
         "An inode or an indirect node points to a node that does not exist.",
@@ -141,9 +145,9 @@ cairn_check::kinds! {
         "The marks of compressed clusters, or the count of saved blocks, are wrong.",
         "The count is set; a mark in the wrong place is cleared.";
     /// No name leads to an inode.
-    INODE_UNREACHABLE = "f2fs.inode.unreachable", Losing,
+    INODE_UNREACHABLE = "f2fs.inode.unreachable", Accounting,
         "The inode has no name, and is not in the list of orphan inodes.",
-        "It gets a name in lost+found.";
+        "It gets the name that it records, or one in lost+found.";
     /// A hidden inode of quota is not as it must be.
     QUOTA = "f2fs.quota.inode", Accounting,
         "A hidden quota inode does not exist or is no regular file.",

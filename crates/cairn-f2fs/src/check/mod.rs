@@ -29,6 +29,7 @@ mod claims;
 mod clusters;
 mod context;
 mod directory;
+mod examine;
 mod hint;
 mod inode;
 pub mod kinds;
@@ -36,9 +37,11 @@ mod links;
 mod nat;
 mod nat_bits;
 mod nodes;
+mod notes;
 mod owners;
 mod packs;
 mod paths;
+pub mod repair;
 mod replay;
 mod report;
 mod segments;
@@ -51,22 +54,16 @@ use std::sync::Arc;
 
 use cairn_base::runtime::Runtime;
 use cairn_block::BlockDevice;
-use cairn_check::{Findings, Observer, Progress, Report, Usage};
+use cairn_check::{Findings, Observer, Report, Usage};
 
 pub use kinds::ALL;
 
 use crate::error::Result;
-use crate::format::units::{BLOCK_BYTES, BLOCKS_PER_SEGMENT};
 use crate::sizes::is_between;
-use context::{Context, Totals};
-use nat::ReadNat;
-use nat_bits::NatBits;
+use examine::{examine, usage};
 use replay::Chain;
 use volume::Volume;
-use walk::Inodes;
 
-/// Phases of a check.
-const PHASES: u32 = 3;
 /// Threads of the walk.
 const THREADS: usize = 2;
 
@@ -102,54 +99,11 @@ pub fn check(
             }
         }
     };
-    let current = volume.current(&findings)?;
-    let progress = Progress::new(observer, PHASES);
-    let context = Arc::new(Context::new(volume, current, findings, progress)?);
-    walk_all(&context, runtime)?;
+    let context = examine(volume, findings, (runtime, observer), THREADS, None)?;
     let usage = usage(&context);
     let cancelled = context.progress.is_cancelled();
     let mut report = Report { recovered, cancelled, ..Report::new(context.findings.take(), usage) };
     context.step(|scratch| paths::add(&context, scratch, &mut report.findings));
     context.failure()?;
     Ok(report)
-}
-
-fn walk_all(context: &Arc<Context>, runtime: &Arc<dyn Runtime>) -> Result<()> {
-    let (layout, findings) = (&context.layout, &context.findings);
-    let bits = NatBits::read(&context.volume)?;
-    let nat = ReadNat::new(context.clone(), bits);
-    context.progress.begin("node addresses", cairn_check::Work::steps(&nat));
-    nat.add_journal();
-    drop(cairn_check::run(nat, THREADS, &**runtime));
-    context.failure()?;
-    let orphans = context.volume.orphans(findings)?;
-    nat::mark(context, &orphans, nodes::ORPHAN, &kinds::ORPHAN);
-    if layout.features.contains(crate::format::Features::QUOTA_INO) {
-        let quota = layout.quota_inodes.into_iter().filter(|ino| !ino.is_none());
-        nat::mark(context, &quota.collect::<Vec<_>>(), nodes::QUOTA, &kinds::QUOTA);
-    }
-    context.progress.begin("inodes", layout.nat_blocks().into());
-    drop(cairn_check::run(Inodes(context.clone()), THREADS, &**runtime));
-    context.failure()?;
-    if context.progress.is_cancelled() {
-        return Ok(());
-    }
-    links::check(context);
-    context.progress.begin("segments", segments::steps(layout));
-    context.step(|scratch| segments::check(context, scratch));
-    context.failure()?;
-    zones::check(context)
-}
-
-fn usage(context: &Context) -> Usage {
-    let (layout, totals) = (&context.layout, &context.totals);
-    Usage {
-        files: Totals::get(&totals.inodes),
-        files_most: layout.max_nid().into(),
-        directories: Totals::get(&totals.directories),
-        blocks: Totals::get(&totals.blocks),
-        blocks_most: u64::from(layout.main_segments).saturating_mul(BLOCKS_PER_SEGMENT.into()),
-        block_size: BLOCK_BYTES,
-        fragmented: Totals::get(&totals.fragmented),
-    }
 }

@@ -82,7 +82,8 @@ impl NodeState {
         kind_of(before >> ENTRY_SHIFT)
     }
 
-    /// Notes an entry with this type. Returns the inode's type, if the inode was read before.
+    /// Notes an entry with this type. Returns the inode's type, if the inode was read before; else
+    /// that of the first entry, if this is another one.
     pub(super) fn add_entry(&self, kind: FileKind) -> Option<FileKind> {
         self.links.fetch_add(1, Relaxed);
         let mut before = self.state.load(Relaxed);
@@ -94,7 +95,12 @@ impl NodeState {
                 Err(now) => before = now,
             }
         }
-        kind_of(before >> KIND_SHIFT)
+        kind_of(before >> KIND_SHIFT).or_else(|| kind_of(before >> ENTRY_SHIFT))
+    }
+
+    /// The type that the first entry has.
+    pub(super) fn entry_kind(&self) -> Option<FileKind> {
+        kind_of(self.state.load(Relaxed) >> ENTRY_SHIFT)
     }
 
     /// Entries found.

@@ -59,7 +59,10 @@ fn check_summary(
             (Some(log.is_node()), log.of(&current.entries).get(usize::from(offset)).copied())
         }
         // The pack's summaries are damaged, which was found before.
-        (Some(_), None) => return Ok(()),
+        (Some(_), None) => {
+            note(context, addr, owner);
+            return Ok(());
+        }
         (None, _) => match context.summary(scratch, segno)? {
             Some(block) => (Some(block.is_node), block.entries.get(usize::from(offset)).copied()),
             None => (None, None),
@@ -69,6 +72,7 @@ fn check_summary(
     if is_node != Some(owner.what == Use::Node) {
         // The log's own type was checked against the segment's before.
         let place = Place { segment: Some(segno.get().into()), ..place() };
+        note(context, addr, owner);
         context.add(Finding::new(&kinds::SUMMARY_TYPE, place));
         return Ok(());
     }
@@ -78,6 +82,7 @@ fn check_summary(
         Use::Data => entry == owner.summary,
     };
     if !right {
+        note(context, addr, owner);
         context.add(
             Finding::new(&kinds::SUMMARY_OWNER, place())
                 .stored(&*text(entry))
@@ -85,6 +90,13 @@ fn check_summary(
         );
     }
     Ok(())
+}
+
+/// A repair sets the summary.
+fn note(context: &Context, addr: BlockAddr, owner: &Owner) {
+    if let Some(notes) = &context.notes {
+        notes.add_owner(addr, owner.what, owner.summary);
+    }
 }
 
 fn text(summary: Summary) -> String {

@@ -62,7 +62,11 @@ pub(super) fn replay(
 /// Memory for the caches of the mount.
 const CACHE_BYTES: usize = 16 << 20;
 
-fn is_pending(volume: &Volume) -> Result<bool> {
+/// Is there something that a mount would recover?
+///
+/// # Errors
+/// The chain is damaged, or the device failed.
+pub(super) fn is_pending(volume: &Volume) -> Result<bool> {
     let Volume { buffers, layout, loaded, journals, .. } = volume;
     if loaded.checkpoint.flags.contains(CheckpointFlags::DISABLED) {
         return Ok(false);
@@ -72,6 +76,7 @@ fn is_pending(volume: &Volume) -> Result<bool> {
     Ok(!chain::select(&nodes, &nat)?.is_empty())
 }
 
+/// Damage is a finding.
 fn failed(error: Error, findings: &Findings) -> Result<Chain> {
     let finding = match error {
         Error::Device(_) | Error::Data(_) => return Err(error),

@@ -21,27 +21,27 @@ use crate::volume::{End, MIB, loaded, open, work};
 use crate::{check, lines};
 
 /// Injections into each volume.
-fn count() -> u64 {
+pub fn count() -> u64 {
     let asked = std::env::var("CAIRN_INJECTIONS").ok().and_then(|text| text.parse().ok());
     asked.unwrap_or(if cairn_testkit::deep() { 2500 } else { 30 })
 }
 
 /// A volume that is damaged again and again.
-struct Target {
-    device: MemoryDevice,
+pub struct Target {
+    pub device: MemoryDevice,
     places: Places,
-    file: tempfile::NamedTempFile,
+    pub file: tempfile::NamedTempFile,
 }
 
 /// One change.
-struct Injection {
-    what: String,
+pub struct Injection {
+    pub what: String,
     /// Blocks with their new contents.
-    blocks: Vec<(u64, Vec<u8>)>,
+    pub blocks: Vec<(u64, Vec<u8>)>,
 }
 
 impl Target {
-    fn new(arguments: &[&str]) -> Self {
+    pub fn new(arguments: &[&str]) -> Self {
         let device = Arc::new(loaded(96 * MIB, arguments));
         work(&open(device.clone(), ""), End::Closed);
         let options = MountOptions { read_only: true, ..MountOptions::default() };
@@ -54,11 +54,11 @@ impl Target {
         Self { device, places, file }
     }
 
-    fn read(&self, at: u64) -> Vec<u8> {
+    pub fn read(&self, at: u64) -> Vec<u8> {
         self.device.read_at(at & !0xfff, BLOCK_SIZE).unwrap().to_vec()
     }
 
-    fn inject(&self, seed: u64) -> Injection {
+    pub fn inject(&self, seed: u64) -> Injection {
         let mut random = fastrand::Rng::with_seed(seed);
         let random = &mut random;
         match random.u8(..20) {

@@ -4,7 +4,9 @@
 mod clean;
 mod fields;
 mod inject;
+mod kernel;
 mod places;
+mod repair;
 mod volume;
 
 use std::sync::Arc;
@@ -26,4 +28,11 @@ pub fn check(device: Arc<dyn BlockDevice>) -> cairn_f2fs::Result<Report> {
 /// The findings of a report, one a line.
 pub fn lines(report: &Report) -> String {
     report.findings.iter().map(|finding| format!("{finding}\n")).collect()
+}
+
+/// The machine of `kernel` runs this test.
+#[test]
+#[ignore = "runs in the machine"]
+fn in_the_machine() {
+    cairn_testkit::vm::serve();
 }

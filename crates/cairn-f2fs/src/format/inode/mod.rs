@@ -31,6 +31,7 @@ pub(crate) use flags::InlineFlags;
 pub use flags::{Advise, FileFlags};
 pub(crate) use raw::NIDS;
 use raw::{RawInode, RawInodeBlock, raw_time, time, view, view_mut};
+pub(crate) use words::DEFAULT_INLINE_XATTR_WORDS;
 
 /// The largest extent of a file, a hint: exact, or empty.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,0 +1,52 @@
+//! [`Notes`]: what a walk tells a repair beside its findings.
+//!
+//! Memory: at most [`MOST`] findings and as many owners. A repair walks again if there are more.
+//!
+//! Locking: one lock, a leaf.
+
+use std::collections::BTreeMap;
+
+use cairn_base::ranked_lock::{Mutex, Rank};
+use cairn_check::Finding;
+
+use super::claims::Use;
+use crate::format::Summary;
+use crate::format::units::BlockAddr;
+
+/// Most findings that are kept.
+const MOST: usize = 1 << 16;
+
+/// The owners that summaries must name, by block.
+pub(super) type Owners = BTreeMap<BlockAddr, (Use, Summary)>;
+
+/// Findings, and owners that a summary does not name.
+pub(super) struct Notes(Mutex<(Vec<Finding>, Owners)>);
+
+impl Default for Notes {
+    fn default() -> Self {
+        Self(Mutex::new(Rank::Leaf, (Vec::new(), Owners::new())))
+    }
+}
+
+impl Notes {
+    /// Keeps a finding.
+    pub(super) fn add(&self, finding: &Finding) {
+        let mut notes = self.0.lock();
+        if notes.0.len() < MOST {
+            notes.0.push(finding.clone());
+        }
+    }
+
+    /// Keeps the owner that a summary must name.
+    pub(super) fn add_owner(&self, addr: BlockAddr, what: Use, summary: Summary) {
+        let mut notes = self.0.lock();
+        if notes.1.len() < MOST {
+            notes.1.entry(addr).or_insert((what, summary));
+        }
+    }
+
+    /// Takes what was kept.
+    pub(super) fn take(&self) -> (Vec<Finding>, Owners) {
+        std::mem::take(&mut self.0.lock())
+    }
+}

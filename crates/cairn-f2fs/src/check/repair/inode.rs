@@ -1,0 +1,308 @@
+//! The fields of inodes.
+
+use cairn_base::units::as_u64;
+use cairn_check::{Finding, Value};
+use cairn_vfs::FileKind;
+
+use super::super::kinds;
+use super::edit::{Edit, ino_of};
+use crate::error::Result;
+use crate::format::dentry::Dentries;
+use crate::format::inode::{
+    Advise, DEFAULT_INLINE_XATTR_WORDS, ExtentHint, FileFlags, InlineFlags,
+};
+use crate::format::units::{BLOCK_BYTES, BLOCK_SIZE, BlockAddr, NAME_MAX, Nid};
+use crate::format::{Features, Inode};
+
+/// Where fields of an inode are in its block.
+const MODE_AT: usize = 0;
+const INLINE_AT: usize = 3;
+const SIZE_AT: usize = 16;
+const BLOCKS_AT: usize = 24;
+const NAMELEN_AT: usize = 88;
+const NAME_AT: usize = 92;
+const DIR_LEVEL_AT: usize = 347;
+const EXTRA_SIZE_AT: usize = 360;
+const INLINE_XATTR_SIZE_AT: usize = 362;
+
+impl Edit<'_> {
+    /// Mends a finding about an inode. False if it stays.
+    pub(super) fn mend_inode(&mut self, finding: &Finding) -> Result<bool> {
+        let Some(ino) = ino_of(&finding.place) else { return Ok(false) };
+        let code = finding.kind.code;
+        let number = match &finding.computed {
+            Some(Value::Number(number)) => Some(*number),
+            _ => None,
+        };
+        let done = if code == kinds::INODE_FIELD.code {
+            return self.mend_field(finding, ino);
+        } else if code == kinds::INODE_CHECKSUM.code {
+            self.change(ino, |_| ())?
+        } else if code == kinds::INODE_EXTENT.code {
+            self.change(ino, |record| record.ext = ExtentHint::default())?
+        } else if code == kinds::INODE_INLINE.code {
+            self.mend_inline(ino)?
+        } else if code == kinds::INODE_COMPRESSION.code {
+            return self.mend_compression(finding, ino, number);
+        } else if code == kinds::INODE_SIZE.code && number.is_none() {
+            self.mend_link_size(ino)?
+        } else {
+            let Some(number) = number else { return Ok(false) };
+            let small = u32::try_from(number).unwrap_or(u32::MAX);
+            self.change(ino, |record| match () {
+                () if code == kinds::INODE_BLOCKS.code => record.blocks = number,
+                () if code == kinds::INODE_SIZE.code => record.size = number,
+                () if code == kinds::INODE_LINKS.code => record.links = small,
+                () => record.pino = Nid(small),
+            })?
+        };
+        if done {
+            self.mended(finding);
+        }
+        Ok(done)
+    }
+
+    fn mend_inline(&mut self, ino: Nid) -> Result<bool> {
+        let Some((mut record, mut image)) = self.inode(ino)? else { return Ok(false) };
+        let range = record.inline_data_range();
+        let is_set = image.get(range.clone()).is_some_and(|bytes| bytes.iter().any(|b| *b != 0));
+        if record.inline.contains(InlineFlags::DATA) && is_set {
+            record.inline.insert(InlineFlags::DATA_EXIST);
+        }
+        record.encode_into(&mut image);
+        let before = range.start.saturating_sub(size_of::<u32>())..range.start;
+        image.get_mut(before).unwrap_or_default().fill(0);
+        self.put_node(ino, image)?;
+        Ok(true)
+    }
+
+    fn mend_compression(
+        &mut self,
+        finding: &Finding,
+        ino: Nid,
+        number: Option<u64>,
+    ) -> Result<bool> {
+        if let Some(block) = finding.place.file_block {
+            let Some(slot) = self.slot(ino, block)? else { return Ok(false) };
+            self.set_pointer(slot, BlockAddr::NULL)?;
+            self.lost((finding.kind, finding.place.clone()), ino, "a compressed cluster");
+            return Ok(true);
+        }
+        let Some(number) = number else { return Ok(false) };
+        let done = self.change(ino, |record| {
+            if let Some(extra) = record.extra.as_mut() {
+                extra.compr_blocks = number;
+            }
+        })?;
+        if done {
+            self.mended(finding);
+        }
+        Ok(done)
+    }
+
+    /// The size of a symbolic link from its target.
+    fn mend_link_size(&mut self, ino: Nid) -> Result<bool> {
+        let Some((record, image)) = self.inode(ino)? else { return Ok(false) };
+        let target = match record.inline.contains(InlineFlags::DATA) {
+            true => image.get(record.inline_data_range()).unwrap_or_default().to_vec(),
+            false => match self.slot(ino, 0)? {
+                Some(slot) if self.layout.in_main(slot.addr) => {
+                    self.read(slot.addr.get().into())?
+                }
+                _ => Vec::new(),
+            },
+        };
+        let len = target.iter().position(|byte| *byte == 0).unwrap_or(target.len());
+        if len == 0 {
+            return Ok(false);
+        }
+        self.change(ino, |record| record.size = as_u64(len))
+    }
+
+    /// A field that no inode can have.
+    fn mend_field(&mut self, finding: &Finding, ino: Nid) -> Result<bool> {
+        let Some(addr) = self.node_addr(ino)? else { return Ok(false) };
+        let old = self.read(addr.get().into())?;
+        let mut image = old.clone();
+        self.set_field(ino, finding.place.field.unwrap_or_default(), &mut image)?;
+        if image == old {
+            return self.drop_inode(finding, ino);
+        }
+        self.put_node(ino, image)?;
+        if finding.place.field == Some("i_size") {
+            self.set_size(ino)?;
+        }
+        self.mended(finding);
+        Ok(true)
+    }
+
+    fn set_field(&self, ino: Nid, field: &str, image: &mut [u8]) -> Result<()> {
+        let features = self.layout.features;
+        let flags = InlineFlags::from_bits_retain(image.get(INLINE_AT).copied().unwrap_or(0));
+        match field {
+            "i_mode" => {
+                if let Some(kind) = self.kind_of(ino) {
+                    set_kind(image, kind);
+                }
+            }
+            "i_namelen" => {
+                let name = image.get(NAME_AT..NAME_AT.saturating_add(NAME_MAX)).unwrap_or_default();
+                let len = name.iter().position(|byte| *byte == 0).unwrap_or(NAME_MAX);
+                let len = u32::try_from(len).unwrap_or_default();
+                put(image, NAMELEN_AT, &len.to_le_bytes());
+            }
+            "i_blocks" => put(image, BLOCKS_AT, &1_u64.to_le_bytes()),
+            "i_size" => put(image, SIZE_AT, &0_u64.to_le_bytes()),
+            "i_dir_level" => put(image, DIR_LEVEL_AT, &[0]),
+            "i_inline" => {
+                let mut right = flags;
+                right.set(
+                    InlineFlags::EXTRA_ATTR,
+                    match features.contains(Features::EXTRA_ATTR) {
+                        true => {
+                            flags.contains(InlineFlags::EXTRA_ATTR)
+                                || features.contains(Features::FLEXIBLE_INLINE_XATTR)
+                        }
+                        false => false,
+                    },
+                );
+                match kind_in(image) {
+                    Some(FileKind::Regular | FileKind::Symlink) => {
+                        right.remove(InlineFlags::DENTRY);
+                    }
+                    Some(FileKind::Directory) => right.remove(InlineFlags::DATA),
+                    _ => right.remove(InlineFlags::DATA | InlineFlags::DENTRY),
+                }
+                put(image, INLINE_AT, &[right.bits()]);
+            }
+            "i_extra_isize" => {
+                let size = self.usual_extra_size()?;
+                put(image, EXTRA_SIZE_AT, &size.to_le_bytes());
+            }
+            "i_inline_xattr_size" => {
+                let words = u16::try_from(DEFAULT_INLINE_XATTR_WORDS).unwrap_or_default();
+                if features.contains(Features::FLEXIBLE_INLINE_XATTR) {
+                    put(image, INLINE_XATTR_SIZE_AT, &words.to_le_bytes());
+                }
+            }
+            _ => {
+                if let Ok(mut record) = Inode::decode(image, ino, features) {
+                    clear_flags(field, features, &mut record);
+                    record.encode_into(image);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The bytes of extra attributes that the root has.
+    fn usual_extra_size(&self) -> Result<u16> {
+        let root = self.inode(Nid::ROOT)?.and_then(|(root, _)| root.extra);
+        Ok(root.map_or(0, |extra| extra.size))
+    }
+
+    /// Sets the size of a file to the end of what it has.
+    fn set_size(&mut self, ino: Nid) -> Result<()> {
+        let Some((record, image)) = self.inode(ino)? else { return Ok(()) };
+        let size = match record.inline.contains(InlineFlags::DATA) {
+            true => {
+                let bytes = image.get(record.inline_data_range()).unwrap_or_default();
+                bytes
+                    .iter()
+                    .rposition(|byte| *byte != 0)
+                    .map_or(0, |at| as_u64(at).saturating_add(1))
+            }
+            false => {
+                let last = self.data_blocks(ino)?.into_iter().map(|(block, _)| block).max();
+                last.map_or(0, |block| block.saturating_add(1)).saturating_mul(BLOCK_BYTES)
+            }
+        };
+        self.change(ino, |record| record.size = size)?;
+        Ok(())
+    }
+
+    /// The type that an inode must have, as its first entry says; the root is a directory.
+    pub(super) fn kind_of(&self, ino: Nid) -> Option<FileKind> {
+        if ino == Nid::ROOT {
+            return Some(FileKind::Directory);
+        }
+        self.context.nodes.get(ino).and_then(super::super::nodes::NodeState::entry_kind)
+    }
+
+    /// If an inode has another type than its entry says, and its contents agree with the entry,
+    /// the inode is set. False if the entry is to be set.
+    pub(super) fn mend_kind(&mut self, ino: Nid) -> Result<bool> {
+        let Some(wanted) = self.kind_of(ino) else { return Ok(false) };
+        let Some((_, mut image)) = self.node(ino)? else { return Ok(false) };
+        let Some(now) = kind_in(&image) else { return Ok(false) };
+        let holds = self.holds_entries(ino, &image)?;
+        let contradicts =
+            (wanted == FileKind::Directory && holds) || (now == FileKind::Directory && !holds);
+        if now == wanted || !contradicts {
+            return Ok(false);
+        }
+        set_kind(&mut image, wanted);
+        self.put_node(ino, image)?;
+        Ok(true)
+    }
+
+    /// Do the contents of an inode begin with the entry `.`?
+    fn holds_entries(&self, ino: Nid, image: &[u8]) -> Result<bool> {
+        let mut image = image.to_vec();
+        set_kind(&mut image, FileKind::Directory);
+        let Ok(record) = Inode::decode(&image, ino, self.layout.features) else {
+            return Ok(false);
+        };
+        let bytes = if record.inline.contains(InlineFlags::DENTRY) {
+            image.get(record.inline_data_range()).unwrap_or_default().to_vec()
+        } else if record.inline.contains(InlineFlags::DATA) || record.address_slots() == 0 {
+            return Ok(false);
+        } else {
+            let addr = record.data_pointer(&image, 0);
+            if !self.layout.in_main(addr) {
+                return Ok(false);
+            }
+            self.read(addr.get().into())?
+        };
+        let first = Dentries::new(&bytes).next(0);
+        Ok(first
+            .is_some_and(|entry| entry.is_ok_and(|entry| entry.name == b"." && entry.ino == ino)))
+    }
+}
+
+fn clear_flags(field: &str, features: Features, record: &mut Inode) {
+    match field {
+        "i_flags" => {
+            if !features.contains(Features::CASEFOLD) || record.kind != FileKind::Directory {
+                record.flags.remove(FileFlags::CASEFOLD);
+            }
+            if !features.contains(Features::COMPRESSION) {
+                record.flags.remove(FileFlags::COMPR);
+            }
+        }
+        "i_advise" => record.advise.remove(Advise::ENCRYPT),
+        _ => {}
+    }
+}
+
+fn put(image: &mut [u8], at: usize, bytes: &[u8]) {
+    debug_assert_eq!(image.len(), BLOCK_SIZE);
+    if let Some(place) = image.get_mut(at..at.saturating_add(bytes.len())) {
+        place.copy_from_slice(bytes);
+    }
+}
+
+fn mode_in(image: &[u8]) -> u16 {
+    let bytes = image.get(MODE_AT..).and_then(<[u8]>::first_chunk);
+    bytes.map_or(0, |bytes| u16::from_le_bytes(*bytes))
+}
+
+fn kind_in(image: &[u8]) -> Option<FileKind> {
+    FileKind::from_mode(mode_in(image).into())
+}
+
+fn set_kind(image: &mut [u8], kind: FileKind) {
+    let bits = u16::try_from(kind.mode_bits()).unwrap_or_default();
+    let mode = bits | mode_in(image) & 0o7777;
+    put(image, MODE_AT, &mode.to_le_bytes());
+}

@@ -1,0 +1,288 @@
+//! `check --repair`: a volume in memory is checked and mended, round after round, until nothing is
+//! found. `cairn_check::repair` then writes what has changed as one step.
+//!
+//! A round mends what the rest depends on, and leaves the rest to the next one:
+//!
+//! 1. what was fsynced is recovered, if a mount can do that without harm (`recovery`);
+//! 2. nodes that the NAT does not lead to are looked for (`lost`);
+//! 3. pointers (`pointers`), fields of inodes (`inode`), attributes (`attributes`), and entries
+//!    (`entries`), with all that they lose;
+//! 4. counts, and names for inodes that have none (`names`);
+//! 5. the tables: NAT, SIT, summaries, checkpoint (`tables`).
+//!
+//! Invariant: while something is damaged that may hide what is in use, no block becomes free.
+
+mod attributes;
+mod edit;
+mod entries;
+mod inode;
+mod lost;
+mod names;
+mod pointers;
+mod recovery;
+mod superblocks;
+mod tables;
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use cairn_base::runtime::Runtime;
+use cairn_block::BlockDevice;
+use cairn_check::repair::{Mend, Plan, Scope, Steps};
+use cairn_check::{Finding, Findings, Kind, Observer, Report, Severity, Usage};
+
+use super::context::Context;
+use super::examine::{examine, usage};
+use super::notes::Notes;
+use super::volume::Volume;
+use super::{kinds, packs, paths};
+use crate::error::{Error, Result};
+use edit::{Edit, ino_of};
+
+/// One thread, so that of two owners of a block the second one is always the same.
+const THREADS: usize = 1;
+
+/// Plans the repair of the volume on a device, which is only read.
+///
+/// # Errors
+/// There is no such filesystem, Cairn does not write one with its features, the device has zones or
+/// failed, or the volume has no room for what a repair adds.
+pub fn plan(
+    device: Arc<dyn BlockDevice>,
+    runtime: Arc<dyn Runtime>,
+    observer: Arc<dyn Observer>,
+    scope: Scope,
+) -> Result<Plan> {
+    cairn_check::repair::plan(&Mender { runtime, observer }, &device, scope)
+}
+
+struct Mender {
+    runtime: Arc<dyn Runtime>,
+    observer: Arc<dyn Observer>,
+}
+
+/// Findings about nodes and pointers.
+const POINTERS: [&Kind; 6] = [
+    &kinds::NAT_ENTRY,
+    &kinds::NODE_FOOTER,
+    &kinds::NODE_MISSING,
+    &kinds::NODE_SHARED,
+    &kinds::BLOCK_SHARED,
+    &kinds::BLOCK_ADDRESS,
+];
+
+/// Findings about inodes that need nothing else.
+const FIELDS: [&Kind; 7] = [
+    &kinds::INODE_FIELD,
+    &kinds::INODE_CHECKSUM,
+    &kinds::INODE_EXTENT,
+    &kinds::INODE_INLINE,
+    &kinds::INODE_COMPRESSION,
+    &kinds::INODE_SIZE,
+    &kinds::INODE_PARENT,
+];
+
+/// Counts of what an inode has.
+const COUNTS: [&Kind; 2] = [&kinds::INODE_BLOCKS, &kinds::INODE_LINKS];
+
+/// Findings that a new checkpoint, with its tables, mends.
+const TABLES: [&Kind; 13] = [
+    &kinds::CHECKPOINT_FLAGS,
+    &kinds::CHECKPOINT_PACK,
+    &kinds::CHECKPOINT_COUNT,
+    &kinds::CHECKPOINT_LOG,
+    &kinds::CHECKPOINT_SUMMARIES,
+    &kinds::NAT_BITS,
+    &kinds::ORPHAN_BLOCK,
+    &kinds::ORPHAN,
+    &kinds::SIT_ENTRY,
+    &kinds::SIT_BITS,
+    &kinds::SUMMARY_TYPE,
+    &kinds::SUMMARY_OWNER,
+    &kinds::RECOVERY,
+];
+
+fn is_one(finding: &Finding, kinds: &[&Kind]) -> bool {
+    kinds.iter().any(|kind| kind.code == finding.kind.code)
+}
+
+impl Mend for Mender {
+    type Error = Error;
+
+    fn round(
+        &self,
+        device: &Arc<dyn BlockDevice>,
+        scope: Scope,
+        steps: &mut Steps,
+    ) -> Result<Report> {
+        let findings = Findings::new();
+        let Some(volume) = Volume::open(device.clone(), &findings)? else {
+            return Ok(Report::new(findings, Usage::default()));
+        };
+        if let Some(reason) = volume.layout.features.read_only_reason() {
+            return Err(Error::Feature(format!(
+                "cairn check does not repair this volume ({reason}): use fsck.f2fs"
+            )));
+        }
+        let watch = (&self.runtime, self.observer.clone());
+        let (volume, recovered) = recovery::recover(volume, device, watch.clone(), &findings)?;
+        let Some(volume) = volume else {
+            return Ok(Report::new(findings, Usage::default()));
+        };
+        volume.check_superblocks(&findings)?;
+        volume.check_flags(&findings);
+        packs::check(&volume, &findings)?;
+        let context = examine(volume, findings, watch, THREADS, Some(Notes::default()))?;
+        let usage = usage(&context);
+        let cancelled = context.progress.is_cancelled();
+        let recovered = recovered.into_iter().collect();
+        let report = Report::new(context.findings.take(), usage);
+        let mut report = Report { recovered, cancelled, ..report };
+        context.step(|scratch| paths::add(&context, scratch, &mut report.findings));
+        context.failure()?;
+        if report.count() > 0 && !cancelled {
+            mend(&context, &report, (device, scope), steps)?;
+        }
+        Ok(report)
+    }
+}
+
+/// Mends what was found.
+fn mend(
+    context: &Arc<Context>,
+    report: &Report,
+    on: (&Arc<dyn BlockDevice>, Scope),
+    steps: &mut Steps,
+) -> Result<()> {
+    let (found, owners) = context.notes.as_ref().map(Notes::take).unwrap_or_default();
+    let mut edit = Edit::new(context.clone(), on, owners, steps);
+    edit.paths = paths_of(report);
+    let before = edit.steps.count();
+    let loses = found.iter().any(|found| found.kind.severity != Severity::Accounting);
+    edit.mend_superblocks(&report.findings, loses)?;
+    let changed = edit.find_nodes(&found)?
+        || edit.mend_structure(&found)?
+        || !edit.may_go_on(&found)
+        || edit.mend_counts(&found)?;
+    if changed {
+        // A new checkpoint also replaces a pack that is not whole.
+        let is_worth = edit.has_tables || (edit.steps.count() > before && !loses);
+        return if is_worth { edit.write_tables(true) } else { Ok(()) };
+    }
+    let divided = edit.divide(&found)?;
+    edit.mend_tables(report, divided)
+}
+
+/// Paths of the inodes that findings name.
+fn paths_of(report: &Report) -> HashMap<crate::format::Nid, Box<[u8]>> {
+    let known = report.findings.iter();
+    known.filter_map(|found| Some((ino_of(&found.place)?, found.place.path.clone()?))).collect()
+}
+
+impl Edit<'_> {
+    /// Mends nodes, pointers, fields, attributes and entries. False if there is nothing to mend.
+    fn mend_structure(&mut self, found: &[Finding]) -> Result<bool> {
+        let mut changed = self.mend_kinds(found)?;
+        let scope = self.scope;
+        for finding in found.iter().filter(|found| scope.allows(found.kind)) {
+            changed |= match () {
+                () if is_one(finding, &POINTERS) => self.mend_pointer(finding)?,
+                () if is_one(finding, &FIELDS) => self.mend_inode(finding)?,
+                () if is_one(finding, &[&kinds::XATTR]) => self.mend_attributes(finding)?,
+                () => false,
+            };
+        }
+        if changed {
+            return Ok(true);
+        }
+        if self.mend_entries(found)? {
+            return Ok(true);
+        }
+        for finding in found.iter().filter(|found| is_one(found, &[&kinds::NAT_UNREACHABLE])) {
+            if self.scope.allows(finding.kind) {
+                changed |= self.mend_pointer(finding)?;
+            }
+        }
+        Ok(changed)
+    }
+
+    /// Sets the types of inodes whose contents agree with their entry.
+    fn mend_kinds(&mut self, found: &[Finding]) -> Result<bool> {
+        let mut inos = BTreeSet::new();
+        for finding in found {
+            if is_one(finding, &[&kinds::ROOT]) {
+                inos.insert((crate::format::Nid::ROOT, finding.kind.code));
+            } else if is_one(finding, &[&kinds::DIRECTORY_TYPE]) {
+                inos.extend(self.target(finding)?.map(|ino| (ino, finding.kind.code)));
+            }
+        }
+        let mut changed = false;
+        for (ino, code) in inos {
+            if self.mend_kind(ino)? {
+                changed = true;
+                let same = |found: &&Finding| found.kind.code == code;
+                let finding = found.iter().find(same);
+                finding.into_iter().for_each(|finding| self.mended(finding));
+            }
+        }
+        Ok(changed)
+    }
+
+    /// The inode that an entry with another type leads to.
+    fn target(&self, finding: &Finding) -> Result<Option<crate::format::Nid>> {
+        let ino = ino_of(&finding.place);
+        let (Some(dir), Some(name)) = (ino, &finding.place.name) else { return Ok(ino) };
+        self.lookup(dir, name)
+    }
+
+    /// Counts and names depend on everything that is damaged: false if some of that stays.
+    fn may_go_on(&self, found: &[Finding]) -> bool {
+        let waits = |found: &&Finding| !is_one(found, &[&kinds::DIRECTORY_CYCLE]);
+        let losing = found.iter().filter(|found| found.kind.severity != Severity::Accounting);
+        losing.filter(waits).count() == 0
+    }
+
+    /// Mends counts, and gives names to inodes that have none.
+    fn mend_counts(&mut self, found: &[Finding]) -> Result<bool> {
+        let mut changed = false;
+        let is_lost = |found: &&Finding| {
+            is_one(found, &[&kinds::INODE_UNREACHABLE, &kinds::DIRECTORY_CYCLE])
+                && self.scope.allows(found.kind)
+        };
+        let lost: Vec<&Finding> = found.iter().filter(is_lost).collect();
+        let cycles = lost.iter().filter(|found| is_one(found, &[&kinds::DIRECTORY_CYCLE]));
+        let cycles: BTreeSet<_> = cycles.filter_map(|found| ino_of(&found.place)).collect();
+        let names = self.find_names(&cycles)?;
+        for finding in lost {
+            changed |= self.reconnect(finding, &names)?;
+        }
+        if changed {
+            return Ok(true);
+        }
+        for finding in found.iter().filter(|found| is_one(found, &COUNTS)) {
+            changed |= self.mend_inode(finding)?;
+        }
+        Ok(changed)
+    }
+
+    /// Writes the tables, if something is wrong with them.
+    fn mend_tables(&mut self, report: &Report, divided: bool) -> Result<()> {
+        let mut wrong = divided;
+        let mut kinds = TABLES.to_vec();
+        kinds.push(&kinds::SIT_TYPE);
+        for finding in report.findings.iter().filter(|found| is_one(found, &kinds)) {
+            if !self.scope.allows(finding.kind) {
+                continue;
+            }
+            wrong = true;
+            match finding.kind.severity {
+                Severity::Accounting => self.mended(finding),
+                _ => {
+                    let what = "the changes since the last whole checkpoint";
+                    self.lost((finding.kind, finding.place.clone()), Default::default(), what);
+                }
+            }
+        }
+        if wrong { self.write_tables(divided) } else { Ok(()) }
+    }
+}

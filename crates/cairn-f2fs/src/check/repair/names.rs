@@ -1,0 +1,353 @@
+//! Names: blocks of directories, the search for entries, new entries, and `lost+found`.
+
+use std::collections::BTreeSet;
+
+use cairn_check::Finding;
+use cairn_vfs::{FileKind, Name};
+
+use super::super::kinds;
+use super::edit::{Edit, ino_of};
+use crate::error::{Error, Result};
+use crate::format::dentry::{Dentries, DentriesMut, bucket_blocks, bucket_start, slots_for};
+use crate::format::hash::name_hash;
+use crate::format::inode::{Advise, ExtentHint, FileFlags, InlineFlags};
+use crate::format::node::{Marks, NodeFooter};
+use crate::format::units::{BLOCK_BYTES, BLOCK_SIZE, BlockAddr, Nid};
+use crate::format::{Inode, NatEntry, Summary, inode};
+
+const LOST_FOUND: &[u8] = b"lost+found";
+/// Deepest level that new names go to.
+const LEVELS: u32 = 16;
+/// Most directories on the way to the root.
+const DEPTH: u32 = 100_000;
+/// The slot of the entry `..`.
+const PARENT_SLOT: usize = 1;
+
+/// An entry's place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Found {
+    pub(super) dir: Nid,
+    pub(super) block: u64,
+    pub(super) slot: usize,
+    pub(super) ino: Nid,
+}
+
+impl Edit<'_> {
+    /// The entries of a block of a directory.
+    pub(super) fn dir_block(&self, dir: Nid, block: u64) -> Result<Option<Vec<u8>>> {
+        let Some((record, image)) = self.inode(dir)? else { return Ok(None) };
+        if record.inline.contains(InlineFlags::DENTRY) {
+            let bytes = image.get(record.inline_data_range()).map(<[u8]>::to_vec);
+            return Ok(bytes.filter(|_| block == 0));
+        }
+        match self.slot(dir, block)? {
+            Some(slot) if self.layout.in_main(slot.addr) => {
+                Ok(Some(self.read(slot.addr.get().into())?))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Writes a block of a directory that is there.
+    pub(super) fn put_dir_block(&self, dir: Nid, block: u64, bytes: Vec<u8>) -> Result<()> {
+        let Some((record, mut image)) = self.inode(dir)? else { return Ok(()) };
+        if record.inline.contains(InlineFlags::DENTRY) {
+            let place = image.get_mut(record.inline_data_range()).unwrap_or_default();
+            place.iter_mut().zip(bytes).for_each(|(to, byte)| *to = byte);
+            return self.put_node(dir, image);
+        }
+        match self.slot(dir, block)? {
+            Some(slot) if self.layout.in_main(slot.addr) => {
+                self.write(slot.addr.get().into(), bytes)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The blocks of a directory that are there, in order.
+    pub(super) fn dir_blocks(&self, dir: Nid) -> Result<Vec<u64>> {
+        let Some((record, _)) = self.inode(dir)? else { return Ok(Vec::new()) };
+        if record.kind != FileKind::Directory {
+            return Ok(Vec::new());
+        }
+        if record.inline.contains(InlineFlags::DENTRY) {
+            return Ok(vec![0]);
+        }
+        Ok(self.data_blocks(dir)?.into_iter().map(|(block, _)| block).collect())
+    }
+
+    /// All entries of all directories that name one of these inodes.
+    pub(super) fn find_names(&self, wanted: &BTreeSet<Nid>) -> Result<Vec<Found>> {
+        let mut found = Vec::new();
+        if wanted.is_empty() {
+            return Ok(found);
+        }
+        for (dir, node) in self.context.nodes.iter() {
+            if node.ino() != dir || node.kind() != Some(FileKind::Directory) {
+                continue;
+            }
+            for block in self.dir_blocks(dir)? {
+                let bytes = self.dir_block(dir, block)?.unwrap_or_default();
+                for entry in Dentries::new(&bytes).iter().flatten() {
+                    if wanted.contains(&entry.ino) && !matches!(entry.name, b"." | b"..") {
+                        found.push(Found { dir, block, slot: entry.slot, ino: entry.ino });
+                    }
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// The inode that a name leads to.
+    pub(super) fn lookup(&self, dir: Nid, name: &[u8]) -> Result<Option<Nid>> {
+        let Some((record, _)) = self.inode(dir)? else { return Ok(None) };
+        let mut blocks = vec![0];
+        if !record.inline.contains(InlineFlags::DENTRY) {
+            let levels = 0..record.current_depth.min(LEVELS);
+            let bucket = |level| {
+                let start = bucket_start(level, record.dir_level, name_hash(name));
+                start..start.saturating_add(bucket_blocks(level))
+            };
+            blocks = levels.flat_map(bucket).collect();
+        }
+        for block in blocks {
+            let Some(bytes) = self.dir_block(dir, block)? else { continue };
+            let found = Dentries::new(&bytes).iter().flatten().find(|entry| entry.name == name);
+            if let Some(entry) = found {
+                return Ok(Some(entry.ino));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Parent and name that an inode itself records.
+    pub(super) fn recorded(&self, ino: Nid) -> Result<Option<(Nid, Vec<u8>)>> {
+        let Some((record, _)) = self.inode(ino)? else { return Ok(None) };
+        let is_lost = record.advise.intersects(Advise::LOST_PINO | Advise::ENC_NAME);
+        let is_name = Name::check(&record.name).is_ok_and(|name| !name.is_dots());
+        Ok((!is_lost && is_name).then(|| (record.pino, record.name.to_vec())))
+    }
+
+    /// Makes an entry. False if there is no room for it.
+    pub(super) fn insert(
+        &mut self,
+        dir: Nid,
+        name: &[u8],
+        ino: Nid,
+        kind: FileKind,
+    ) -> Result<bool> {
+        let Some((record, _)) = self.inode(dir)? else { return Ok(false) };
+        let hash = name_hash(name);
+        if record.inline.contains(InlineFlags::DENTRY) {
+            if self.insert_in(dir, 0, (name, hash), ino, kind)? {
+                return Ok(true);
+            }
+            if !self.give_blocks(dir)? {
+                return Ok(false);
+            }
+        }
+        let Some((record, _)) = self.inode(dir)? else { return Ok(false) };
+        for level in 0..LEVELS {
+            let start = bucket_start(level, record.dir_level, hash);
+            for block in start..start.saturating_add(bucket_blocks(level)) {
+                let Some(slot) = self.slot(dir, block)? else { return Ok(false) };
+                if !self.layout.in_main(slot.addr) {
+                    if !self.put_new(dir, block, vec![0; BLOCK_SIZE])? {
+                        return Ok(false);
+                    }
+                    let end = block.saturating_add(1).saturating_mul(BLOCK_BYTES);
+                    self.change(dir, |record| {
+                        record.size = record.size.max(end);
+                        record.current_depth = record.current_depth.max(level.saturating_add(1));
+                        record.blocks = record.blocks.saturating_add(1);
+                        record.ext = ExtentHint::default();
+                    })?;
+                }
+                if self.insert_in(dir, block, (name, hash), ino, kind)? {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    fn insert_in(
+        &self,
+        dir: Nid,
+        block: u64,
+        (name, hash): (&[u8], u32),
+        ino: Nid,
+        kind: FileKind,
+    ) -> Result<bool> {
+        let Some(mut bytes) = self.dir_block(dir, block)? else { return Ok(false) };
+        let mut entries = DentriesMut::new(&mut bytes);
+        let room = entries.view().find_room(slots_for(name.len()));
+        let Some(slot) = room.filter(|_| !name.is_empty()) else { return Ok(false) };
+        entries.insert(slot, name, hash, ino, kind);
+        self.put_dir_block(dir, block, bytes)?;
+        Ok(true)
+    }
+
+    /// Gives a directory with inline entries a block for them.
+    fn give_blocks(&mut self, dir: Nid) -> Result<bool> {
+        let Some((mut record, mut image)) = self.inode(dir)? else { return Ok(false) };
+        let old = image.get(record.inline_data_range()).unwrap_or_default().to_vec();
+        let mut bytes = vec![0; BLOCK_SIZE];
+        let mut entries = DentriesMut::new(&mut bytes);
+        for entry in Dentries::new(&old).iter().flatten() {
+            let room = entries.view().find_room(slots_for(entry.name.len()));
+            let Some(slot) = room else { return Ok(false) };
+            let kind = entry.kind.unwrap_or(FileKind::Regular);
+            entries.insert(slot, entry.name, entry.hash, entry.ino, kind);
+        }
+        let range = record.inline_data_range();
+        let words = range.start.saturating_sub(size_of::<u32>())..range.end;
+        image.get_mut(words).unwrap_or_default().fill(0);
+        record.inline.remove(InlineFlags::DENTRY | InlineFlags::DATA_EXIST);
+        (record.size, record.current_depth, record.dir_level) = (BLOCK_BYTES, 1, 0);
+        record.blocks = record.blocks.saturating_add(1);
+        record.encode_into(&mut image);
+        self.put_node(dir, image)?;
+        self.put_new(dir, 0, bytes)
+    }
+
+    /// Gives an inode without a name one: that which it records, or one in `lost+found`.
+    /// `names` are those of directories that lead to themselves only.
+    pub(super) fn reconnect(&mut self, finding: &Finding, names: &[Found]) -> Result<bool> {
+        let Some(ino) = ino_of(&finding.place) else { return Ok(false) };
+        let Some((record, _)) = self.inode(ino)? else { return Ok(false) };
+        let is_cycle = finding.kind.code == kinds::DIRECTORY_CYCLE.code;
+        if is_cycle {
+            for found in names.iter().filter(|found| found.ino == ino) {
+                self.remove(*found)?;
+            }
+        }
+        let recorded = self.recorded(ino)?.filter(|_| !is_cycle);
+        let own = match recorded {
+            Some((parent, name)) if self.is_below_root(parent, ino) => {
+                self.lookup(parent, &name)?.is_none().then_some((parent, name))
+            }
+            _ => None,
+        };
+        let (parent, name) = match own {
+            Some(own) => own,
+            None => (self.lost_found()?, format!("#{ino}").into_bytes()),
+        };
+        if !self.insert(parent, &name, ino, record.kind)? {
+            return Ok(false);
+        }
+        if record.kind == FileKind::Directory {
+            self.change(parent, |record| record.links = record.links.saturating_add(1))?;
+            self.set_parent(ino, parent)?;
+        }
+        self.change(ino, |record| {
+            (record.pino, record.name) = (parent, name.as_slice().into());
+            record.advise.remove(Advise::LOST_PINO);
+        })?;
+        if is_cycle {
+            self.lost((finding.kind, finding.place.clone()), ino, "the name");
+        } else {
+            self.mended(finding);
+        }
+        Ok(true)
+    }
+
+    /// Points the entry `..` to another directory.
+    fn set_parent(&self, dir: Nid, parent: Nid) -> Result<()> {
+        let Some(mut bytes) = self.dir_block(dir, 0)? else { return Ok(()) };
+        let found = Dentries::new(&bytes).next(PARENT_SLOT);
+        let is_parent = found.is_some_and(|entry| {
+            entry.is_ok_and(|entry| entry.name == b".." && entry.slot == PARENT_SLOT)
+        });
+        if is_parent {
+            let mut entries = DentriesMut::new(&mut bytes);
+            entries.set_target(PARENT_SLOT, parent, FileKind::Directory);
+            self.put_dir_block(dir, 0, bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Does the way up from a directory lead to the root, and not over `ino`?
+    fn is_below_root(&self, dir: Nid, ino: Nid) -> bool {
+        let mut at = dir;
+        for _ in 0..DEPTH {
+            if at == Nid::ROOT {
+                return ino != Nid::ROOT;
+            }
+            let node = self.context.nodes.inode(at);
+            let Some(node) = node.filter(|node| node.kind() == Some(FileKind::Directory)) else {
+                return false;
+            };
+            if at == ino || node.links() == 0 {
+                return false;
+            }
+            at = Nid(node.other());
+        }
+        false
+    }
+
+    /// Removes an entry.
+    pub(super) fn remove(&self, found: Found) -> Result<()> {
+        let Some(mut bytes) = self.dir_block(found.dir, found.block)? else { return Ok(()) };
+        let entry = Dentries::new(&bytes).next(found.slot);
+        if entry.is_some_and(|entry| entry.is_ok_and(|entry| entry.slot == found.slot)) {
+            DentriesMut::new(&mut bytes).remove(found.slot);
+            self.put_dir_block(found.dir, found.block, bytes)?;
+        }
+        Ok(())
+    }
+
+    /// The directory `lost+found`, which is made if it does not exist; the root if it cannot be.
+    fn lost_found(&mut self) -> Result<Nid> {
+        if let Some(known) = self.lost_found {
+            return Ok(known);
+        }
+        let found = match self.lookup(Nid::ROOT, LOST_FOUND)? {
+            Some(found) => {
+                let record = self.inode(found)?.map(|(record, _)| record.kind);
+                let is_directory = record == Some(FileKind::Directory);
+                if is_directory { found } else { Nid::ROOT }
+            }
+            None => self.make_lost_found()?,
+        };
+        self.lost_found = Some(found);
+        Ok(found)
+    }
+
+    fn make_lost_found(&mut self) -> Result<Nid> {
+        let Some(nid) = self.new_nid()? else { return Ok(Nid::ROOT) };
+        let Some((root, _)) = self.inode(Nid::ROOT)? else { return Ok(Nid::ROOT) };
+        let extra = root.extra.map_or(0, |extra| extra.size);
+        let mut record = Inode::new(FileKind::Directory, 0o700, self.layout.features, extra);
+        (record.links, record.size, record.blocks, record.current_depth) = (2, BLOCK_BYTES, 2, 1);
+        (record.atime, record.ctime, record.mtime) = (root.ctime, root.ctime, root.ctime);
+        record.flags = FileFlags::INDEX;
+        (record.pino, record.name) = (Nid::ROOT, LOST_FOUND.into());
+        let owner = Summary { nid, ..Summary::default() };
+        let addr = self.allocate(super::super::claims::Use::Node, owner)?.ok_or(Error::NO_SPACE)?;
+        let mut image = vec![0; BLOCK_SIZE];
+        record.encode_into(&mut image);
+        let footer = NodeFooter {
+            nid,
+            ino: nid,
+            marks: Marks::empty(),
+            offset: 0,
+            cp_ver: 1,
+            next_blkaddr: BlockAddr(addr.get().saturating_add(1)),
+        };
+        footer.write(&mut image);
+        inode::seal(&mut image, &self.layout);
+        self.write(addr.get().into(), image)?;
+        let version = self.entry(nid)?.version;
+        self.set_entry(nid, NatEntry { version, ino: nid, block_addr: addr });
+        let mut bytes = vec![0; BLOCK_SIZE];
+        let mut entries = DentriesMut::new(&mut bytes);
+        for (slot, (name, ino)) in [(&b"."[..], nid), (b"..", Nid::ROOT)].into_iter().enumerate() {
+            entries.insert(slot, name, name_hash(name), ino, FileKind::Directory);
+        }
+        self.put_new(nid, 0, bytes)?;
+        self.insert(Nid::ROOT, LOST_FOUND, nid, FileKind::Directory)?;
+        self.change(Nid::ROOT, |record| record.links = record.links.saturating_add(1))?;
+        Ok(nid)
+    }
+}

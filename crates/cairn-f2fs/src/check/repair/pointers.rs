@@ -1,0 +1,183 @@
+//! Pointers to nodes and to data: those that lead nowhere are cleared, and of a block with two
+//! owners the second one gets a copy.
+
+use std::collections::BTreeSet;
+
+use cairn_check::Finding;
+
+use super::super::claims::Use;
+use super::super::kinds;
+use super::edit::{Edit, ino_of, nid_of};
+use crate::error::{Error, Result};
+use crate::format::node::NodeFooter;
+use crate::format::units::{BlockAddr, Nid, SegNo};
+use crate::format::{NatEntry, Summary};
+
+impl Edit<'_> {
+    /// Mends a finding about nodes and pointers. False if it stays.
+    pub(super) fn mend_pointer(&mut self, finding: &Finding) -> Result<bool> {
+        let code = finding.kind.code;
+        if code == kinds::NAT_ENTRY.code || code == kinds::NAT_UNREACHABLE.code {
+            let Some(nid) = nid_of(&finding.place) else { return Ok(false) };
+            let ino = ino_of(&finding.place).unwrap_or(nid);
+            self.free_nid(nid)?;
+            self.lost((finding.kind, finding.place.clone()), ino, "a node");
+            return Ok(true);
+        }
+        let Some(ino) = ino_of(&finding.place) else { return Ok(false) };
+        if code == kinds::NODE_FOOTER.code {
+            return self.mend_footer(finding, ino);
+        }
+        if code == kinds::NODE_MISSING.code || code == kinds::NODE_SHARED.code {
+            let Some(nid) = nid_of(&finding.place) else { return Ok(false) };
+            return self.cut_node(finding, ino, nid);
+        }
+        if code == kinds::BLOCK_SHARED.code {
+            return self.copy(finding, ino);
+        }
+        let Some(block) = finding.place.file_block else { return Ok(false) };
+        let Some(slot) = self.slot(ino, block)? else { return Ok(false) };
+        self.set_pointer(slot, BlockAddr::NULL)?;
+        let what = format!("block {block}");
+        self.lost((finding.kind, finding.place.clone()), ino, &what);
+        Ok(true)
+    }
+
+    /// Clears pointers to a node. If one of them is where the node's footer says, it stays.
+    fn cut_node(&mut self, finding: &Finding, ino: Nid, nid: Nid) -> Result<bool> {
+        let offset = self.node(nid)?.map(|(_, image)| NodeFooter::read(&image));
+        let is_right = |footer: &NodeFooter| footer.ino == ino && nid != ino;
+        let right = offset.filter(is_right).map(|footer| footer.offset);
+        let is_missing = finding.kind.code == kinds::NODE_MISSING.code;
+        let mut kept = false;
+        let mut cut = false;
+        for child in self.tree(ino)?.into_iter().filter(|child| child.nid == nid) {
+            if !is_missing && !kept && right == Some(child.offset) {
+                kept = true;
+                continue;
+            }
+            self.clear_child(ino, &child)?;
+            cut = true;
+        }
+        if cut {
+            self.lost((finding.kind, finding.place.clone()), ino, "the blocks below a node");
+        }
+        Ok(cut)
+    }
+
+    /// A footer that contradicts the NAT. If all but one of its fields are right, the other one is
+    /// set; else the node is given up.
+    fn mend_footer(&mut self, finding: &Finding, ino: Nid) -> Result<bool> {
+        let nid = nid_of(&finding.place).unwrap_or(ino);
+        let children: Vec<_> =
+            self.tree(ino)?.into_iter().filter(|child| child.nid == nid).collect();
+        let offset = match children.as_slice() {
+            _ if nid == ino => Some(0),
+            [child] => Some(child.offset),
+            _ => None,
+        };
+        let addr = self.node_addr(nid)?;
+        if let (Some(addr), Some(offset)) = (addr, offset) {
+            let mut image = self.read(addr.get().into())?;
+            let footer = NodeFooter::read(&image);
+            let right = [footer.nid == nid, footer.ino == ino, footer.offset == offset];
+            let is_named = self.owner_of(addr)?.is_none_or(|owner| owner == nid);
+            if right.into_iter().filter(|right| *right).count() >= 2 && is_named {
+                NodeFooter { nid, ino, offset, ..footer }.write(&mut image);
+                let entry = self.entry(nid)?;
+                self.set_entry(nid, NatEntry { ino, ..entry });
+                self.put_node(nid, image)?;
+                self.mended(finding);
+                return Ok(true);
+            }
+        }
+        if nid == ino {
+            return self.drop_inode(finding, ino);
+        }
+        self.cut_node(finding, ino, nid)
+    }
+
+    /// The node that the summary names for a block of nodes.
+    fn owner_of(&self, addr: BlockAddr) -> Result<Option<Nid>> {
+        let Some((segno, offset)) = self.layout.segment_of(addr) else { return Ok(None) };
+        if self.is_current(segno) {
+            return Ok(None);
+        }
+        let image = self.read(self.layout.summary_address(segno).get())?;
+        let block = crate::format::summary::SummaryBlock::decode(&image).ok();
+        let entry = block.and_then(|block| block.entries.get(usize::from(offset)).copied());
+        Ok(entry.map(|entry| entry.nid))
+    }
+
+    /// Gives an inode up: its nodes are free then, and what was in a directory has no name.
+    pub(super) fn drop_inode(&mut self, finding: &Finding, ino: Nid) -> Result<bool> {
+        if !self.may_lose() || ino == Nid::ROOT {
+            return Ok(false);
+        }
+        // Nothing reaches the nodes below it then. The next round frees them.
+        self.free_nid(ino)?;
+        self.lost((finding.kind, finding.place.clone()), ino, "the file");
+        Ok(true)
+    }
+
+    /// Copies a block that has another owner, too.
+    fn copy(&mut self, finding: &Finding, ino: Nid) -> Result<bool> {
+        let place = &finding.place;
+        let Some(addr) = place.block.and_then(|block| u32::try_from(block).ok()) else {
+            return Ok(false);
+        };
+        let image = self.read(addr.into())?;
+        let done = match place.file_block {
+            Some(block) => self.put_new(ino, block, image)?,
+            None => {
+                let nid = nid_of(place).unwrap_or(ino);
+                // Only the node's own block is worth a copy.
+                if NodeFooter::read(&image).nid != nid {
+                    self.free_nid(nid)?;
+                    self.lost((finding.kind, place.clone()), ino, "a node");
+                    return Ok(true);
+                }
+                self.move_node(nid, BlockAddr(addr))?;
+                true
+            }
+        };
+        if done {
+            self.mended(finding);
+        }
+        Ok(done)
+    }
+
+    /// Moves the nodes of segments that have data, too. False if there are none.
+    pub(super) fn divide(&mut self, findings: &[Finding]) -> Result<bool> {
+        let mut mixed = BTreeSet::new();
+        for finding in findings.iter().filter(|found| found.kind.code == kinds::SIT_TYPE.code) {
+            let segment = finding.place.segment.and_then(|segno| u32::try_from(segno).ok());
+            let Some(segno) = segment.map(SegNo) else { continue };
+            let claims = &self.context.claims;
+            if claims.has(segno, Use::Node) && claims.has(segno, Use::Data) {
+                mixed.insert(segno);
+                self.mended(finding);
+            }
+        }
+        let context = self.context.clone();
+        let is_within =
+            |addr| self.layout.segment_of(addr).is_some_and(|(segno, _)| mixed.contains(&segno));
+        let nodes = context.nodes.iter().map(|(nid, node)| (nid, node.addr()));
+        let within: Vec<_> = nodes.filter(|(_, addr)| is_within(*addr)).collect();
+        for (nid, addr) in within {
+            self.move_node(nid, addr)?;
+        }
+        Ok(!mixed.is_empty())
+    }
+
+    /// Copies a node's block to a place that nothing uses, which is its place then.
+    fn move_node(&mut self, nid: Nid, from: BlockAddr) -> Result<()> {
+        let image = self.read(from.get().into())?;
+        let owner = Summary { nid, ..Summary::default() };
+        let to = self.allocate(Use::Node, owner)?.ok_or(Error::NO_SPACE)?;
+        self.write(to.get().into(), image)?;
+        let entry = self.entry(nid)?;
+        self.set_entry(nid, NatEntry { block_addr: to, ..entry });
+        Ok(())
+    }
+}

@@ -1,0 +1,95 @@
+//! What was fsynced since the last checkpoint is recovered before a repair, as a mount does it.
+//!
+//! A mount takes the SIT at its word: it writes to blocks that the SIT calls free. So the volume is
+//! recovered only if the SIT is right.
+
+use std::sync::Arc;
+
+use cairn_base::runtime::Runtime;
+use cairn_base::units::as_index;
+use cairn_block::wrap::Overlay;
+use cairn_block::{BlockDevice, BlockDeviceExt};
+use cairn_check::{Finding, Findings, Observer, Place, Value};
+use cairn_vfs::FileSystem;
+
+use super::super::examine::examine;
+use super::super::volume::Volume;
+use super::super::{kinds, replay, report};
+use super::THREADS;
+use crate::error::{Error, Result};
+use crate::options::MountOptions;
+use crate::volume::F2fs;
+
+/// Memory for the caches of the mount.
+const CACHE_BYTES: usize = 16 << 20;
+
+/// The volume after its recovery, and what was recovered. What cannot be is a finding.
+///
+/// # Errors
+/// The device failed.
+pub(super) fn recover(
+    volume: Volume,
+    device: &Arc<dyn BlockDevice>,
+    watch: (&Arc<dyn Runtime>, Arc<dyn Observer>),
+    findings: &Findings,
+) -> Result<(Option<Volume>, Option<&'static str>)> {
+    match replay::is_pending(&volume) {
+        Ok(false) => return Ok((Some(volume), None)),
+        Ok(true) => {}
+        Err(error) => {
+            fails(error, findings)?;
+            return Ok((Some(volume), None));
+        }
+    }
+    let runtime = watch.0.clone();
+    let scratch = Findings::new();
+    let again = Volume::open(device.clone(), &scratch)?;
+    let is_sound = match again {
+        Some(again) => {
+            let context = examine(again, scratch, watch, THREADS, None)?;
+            let harm = [&kinds::SIT_BITS, &kinds::SIT_ENTRY, &kinds::BLOCK_SHARED];
+            harm.iter().all(|kind| context.findings.count_of(kind) == 0)
+        }
+        None => false,
+    };
+    if !is_sound {
+        let why = "the table of segments (SIT) is wrong, so that a recovery could overwrite files";
+        findings.add(Finding::new(&kinds::RECOVERY, Place::volume()).stored(why));
+        return Ok((Some(volume), None));
+    }
+    drop(volume);
+    // A recovery that fails must leave nothing.
+    let above = Arc::new(Overlay::new(device.clone())?);
+    let options = MountOptions { cache_bytes: CACHE_BYTES, ..MountOptions::default() };
+    let mounted =
+        F2fs::open(above.clone(), runtime, &options).and_then(|volume| Ok(volume.unmount()?));
+    let recovered = match mounted {
+        Ok(()) => {
+            for range in above.touched() {
+                let len = range.end.saturating_sub(range.start);
+                let len = as_index(u32::try_from(len).unwrap_or_default());
+                let bytes = above.read_at(range.start, len)?.to_vec();
+                if *device.read_at(range.start, len)? != *bytes {
+                    device.write_at(range.start, bytes)?;
+                }
+            }
+            Some("chain of fsynced nodes")
+        }
+        Err(error) => {
+            fails(error, findings)?;
+            None
+        }
+    };
+    Ok((Volume::open(device.clone(), findings)?, recovered))
+}
+
+fn fails(error: Error, findings: &Findings) -> Result<()> {
+    findings.add(match error {
+        Error::Device(_) | Error::Data(_) => return Err(error),
+        Error::Corrupt(error) => report::of(&kinds::RECOVERY, &error),
+        error => {
+            Finding::new(&kinds::RECOVERY, Place::volume()).stored(Value::text(error.to_string()))
+        }
+    });
+    Ok(())
+}

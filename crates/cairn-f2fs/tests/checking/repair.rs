@@ -1,0 +1,278 @@
+//! Repairs of single changed fields: afterwards neither Cairn nor fsck.f2fs finds anything, a second
+//! repair writes nothing, and files that nothing was lost of are as they were.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use cairn_base::runtime::threads::Threads;
+use cairn_block::memory::MemoryDevice;
+use cairn_block::wrap::{Overlay, Record};
+use cairn_block::{BlockDevice, BlockDeviceExt};
+use cairn_check::repair::{Plan, Scope, undo};
+use cairn_f2fs::{F2fs, MountOptions};
+use cairn_testkit::crash::{CrashLog, Cut, Volatile};
+use cairn_testkit::judge::{f2fs_alarms, fsck_f2fs};
+use cairn_vfs::{FileSystem, IoFlags};
+
+use crate::inject::{Injection, Target, count};
+use crate::{check, lines};
+
+/// Contents by path.
+type Files = BTreeMap<Vec<u8>, Vec<u8>>;
+
+pub fn plan(device: &Arc<dyn BlockDevice>, scope: Scope) -> cairn_f2fs::Result<Plan> {
+    cairn_f2fs::repair::plan(device.clone(), Threads::new(), Arc::new(()), scope)
+}
+
+/// Applies a plan, with its undo file in memory.
+pub fn apply(plan: &Plan, device: &Arc<dyn BlockDevice>) {
+    let undo = MemoryDevice::new(undo::file_size(&plan.changes));
+    plan.apply(&**device, &undo).unwrap();
+}
+
+/// The volume of a target with an injection.
+pub fn damaged(target: &Target, injection: &Injection) -> MemoryDevice {
+    let device = target.device.fork();
+    injection.blocks.iter().for_each(|(at, bytes)| device.load(*at, bytes));
+    device
+}
+
+/// What can be read of a volume.
+fn files(device: &Arc<dyn BlockDevice>) -> Files {
+    let options = MountOptions { read_only: true, ..MountOptions::default() };
+    let mut files = Files::new();
+    if let Ok(fs) = F2fs::open(device.clone(), Threads::new(), &options) {
+        read_directory(&fs, fs.root(), &mut Vec::new(), &mut files);
+    }
+    files
+}
+
+fn read_directory(fs: &F2fs, dir: cairn_base::Ino, path: &mut Vec<u8>, files: &mut Files) {
+    let mut names = Vec::new();
+    let listed = fs.readdir(dir, 0, &mut |entry| {
+        names.push((entry.name.to_vec(), entry.ino));
+        true
+    });
+    if listed.is_err() || path.len() > 2000 {
+        return;
+    }
+    for (name, ino) in names.into_iter().filter(|(name, _)| name != b"." && name != b"..") {
+        // Names that are there twice lead to one of the inodes only.
+        let Ok(attr) = fs.lookup(dir, &name) else { continue };
+        if attr.ino != ino {
+            fs.forget(attr.ino, 1);
+            continue;
+        }
+        let len = path.len();
+        path.push(b'/');
+        path.extend(&name);
+        match attr.kind {
+            cairn_vfs::FileKind::Directory => read_directory(fs, ino, path, files),
+            cairn_vfs::FileKind::Regular if attr.size < 64 << 20 => {
+                let mut bytes = vec![0; usize::try_from(attr.size).unwrap()];
+                if let Ok(read) = fs.read(ino, 0, &mut bytes, IoFlags::empty()) {
+                    bytes.truncate(read);
+                    files.insert(path.clone(), bytes);
+                }
+            }
+            _ => {}
+        }
+        path.truncate(len);
+        fs.forget(ino, 1);
+    }
+}
+
+struct Judge {
+    target: Target,
+    sound: Files,
+    /// There are several injections, of which some change contents.
+    several: bool,
+}
+
+/// What became of a damaged volume.
+#[derive(Debug, PartialEq, Eq)]
+enum Verdict {
+    Sound,
+    Repaired,
+    /// There is nothing to repair it from.
+    Fatal,
+    Refused(String),
+    Wrong(String),
+}
+
+impl Judge {
+    fn new(arguments: &[&str], several: bool) -> Self {
+        let target = Target::new(arguments);
+        let sound = files(&(Arc::new(target.device.fork()) as Arc<dyn BlockDevice>));
+        assert!(sound.len() > 400);
+        Self { target, sound, several }
+    }
+
+    fn judge(&self, injection: &Injection, scope: Scope) -> Verdict {
+        let base: Arc<dyn BlockDevice> = Arc::new(self.target.device.fork());
+        let overlay = Arc::new(Overlay::new(base).unwrap());
+        let device: Arc<dyn BlockDevice> = overlay.clone();
+        for (at, bytes) in &injection.blocks {
+            device.write_at(*at, bytes.clone()).unwrap();
+        }
+        let damaged = files(&device);
+        let plan = match plan(&device, scope) {
+            Ok(plan) => plan,
+            // Both copies of the magic number are gone.
+            Err(cairn_f2fs::Error::NotF2fs { .. }) => return Verdict::Fatal,
+            Err(error) => return Verdict::Refused(error.to_string()),
+        };
+        if plan.before.count() == 0 {
+            assert!(plan.changes.is_empty() && plan.steps.count() == 0);
+            return Verdict::Sound;
+        }
+        let fatal = plan.before.worst() == Some(cairn_check::Severity::Fatal);
+        if plan.is_refused && fatal {
+            return Verdict::Fatal;
+        }
+        if plan.is_refused || plan.after.count() > 0 {
+            return Verdict::Refused(lines(&plan.after));
+        }
+        apply(&plan, &device);
+        match self.after(&plan, &overlay, &damaged) {
+            Ok(()) => Verdict::Repaired,
+            Err(why) => {
+                let steps: String =
+                    plan.steps.kept().iter().map(|step| format!("  {step}\n")).collect();
+                Verdict::Wrong(format!("{why}{steps}"))
+            }
+        }
+    }
+
+    fn after(&self, done: &Plan, overlay: &Arc<Overlay>, damaged: &Files) -> Result<(), String> {
+        let device: Arc<dyn BlockDevice> = overlay.clone();
+        let report = check(device.clone()).map_err(|error| error.to_string())?;
+        if report.count() > 0 {
+            return Err(format!("still found:\n{}", lines(&report)));
+        }
+        let again = plan(&device, Scope::All).map_err(|error| error.to_string())?;
+        if !again.changes.is_empty() {
+            return Err("a second repair changes something\n".into());
+        }
+        self.fsck(overlay)?;
+        let lost: Vec<&[u8]> =
+            done.steps.losing().filter_map(|step| Some(&*step.loss.as_ref()?.path)).collect();
+        let now = files(&device);
+        for (path, bytes) in &self.sound {
+            let is_lost = lost.iter().any(|lost| lost.is_empty() || path.starts_with(lost));
+            let is_same = match now.get(path) {
+                Some(found) => found == bytes || damaged.get(path) == Some(found),
+                None => !damaged.contains_key(path),
+            } || self.several;
+            if !is_same && !is_lost {
+                return Err(format!("changed: {}\n", String::from_utf8_lossy(path)));
+            }
+        }
+        Ok(())
+    }
+
+    fn fsck(&self, overlay: &Overlay) -> Result<(), String> {
+        let file = File::options().write(true).open(self.target.file.path()).unwrap();
+        let ranges = overlay.touched();
+        let copy = |from: &dyn BlockDevice| {
+            for range in &ranges {
+                let len = usize::try_from(range.end - range.start).unwrap();
+                let bytes = from.read_at(range.start, len).unwrap();
+                file.write_all_at(&bytes, range.start).unwrap();
+            }
+        };
+        copy(overlay);
+        let verdict = fsck_f2fs(self.target.file.path());
+        copy(&self.target.device);
+        if verdict.is_clean() {
+            return Ok(());
+        }
+        let alarms: Vec<_> = f2fs_alarms(&verdict.output).collect();
+        Err(format!("fsck.f2fs finds:\n{}\n", alarms.join("\n")))
+    }
+}
+
+/// Repairs injections. Panics with those whose repair is wrong, and with those that are refused
+/// although something can be done.
+fn search(arguments: &[&str], seeds: std::ops::Range<u64>, fields: u64) {
+    let judge = Judge::new(arguments, fields > 1);
+    let (mut sound, mut repaired, mut refused, mut fatal) = (0, 0, 0, 0);
+    let mut wrong = String::new();
+    for seed in seeds {
+        let mut injection = judge.target.inject(seed);
+        for more in 1..fields {
+            let other = judge.target.inject(seed + more * 1_000_003);
+            // Two changes of a block would undo each other.
+            let is_other =
+                |(at, _): &(u64, Vec<u8>)| injection.blocks.iter().all(|(known, _)| known != at);
+            if other.blocks.iter().all(is_other) {
+                injection.what = format!("{}, {}", injection.what, other.what);
+                injection.blocks.extend(other.blocks);
+            }
+        }
+        if injection.what.is_empty() {
+            continue;
+        }
+        match judge.judge(&injection, Scope::All) {
+            Verdict::Sound => sound += 1,
+            Verdict::Repaired => repaired += 1,
+            Verdict::Fatal => {
+                fatal += 1;
+                println!("seed {seed}: {}: nothing to repair it from", injection.what);
+            }
+            Verdict::Refused(why) => {
+                refused += 1;
+                wrong += &format!("seed {seed}: {}: refused:\n{why}\n", injection.what);
+            }
+            Verdict::Wrong(why) => wrong += &format!("seed {seed}: {}:\n{why}\n", injection.what),
+        }
+    }
+    println!("{arguments:?}: {repaired} repaired, {sound} sound, {fatal} fatal, {refused} refused");
+    assert!(wrong.is_empty(), "{wrong}");
+    assert!(repaired > 5);
+}
+
+#[test]
+fn single_fields_are_repaired() {
+    search(&[], 0..count(), 1);
+}
+
+#[test]
+fn single_fields_are_repaired_with_extra_attributes() {
+    search(&["-O", "extra_attr,inode_checksum,inode_crtime"], 1_000_000..1_000_000 + count(), 1);
+}
+
+#[test]
+fn many_fields_at_once_are_repaired() {
+    search(&[], 2_000_000..2_000_000 + count(), 8);
+}
+
+/// A repair that was cut anywhere, and whose undo file is gone, is finished by the next one.
+#[test]
+fn a_repair_without_its_undo_file_is_made_again() {
+    let target = Target::new(&[]);
+    let mut cuts = 0;
+    for seed in 0..if cairn_testkit::deep() { 60 } else { 6 } {
+        let injection = target.inject(4_000_000 + seed);
+        let before = damaged(&target, &injection);
+        let device: Arc<dyn BlockDevice> = Arc::new(before.fork());
+        let Ok(planned) = plan(&device, Scope::All) else { continue };
+        let recorder = Arc::new(Record::new(Arc::new(before.fork())));
+        let recorded: Arc<dyn BlockDevice> = recorder.clone();
+        apply(&planned, &recorded);
+        let log = CrashLog::new(before, recorder.log());
+        for moment in 0..=recorder.moment() {
+            let cut = Cut { moment, volatile: Volatile::Random(seed) };
+            let left: Arc<dyn BlockDevice> = Arc::new(log.device(cut));
+            let again = plan(&left, Scope::All).unwrap();
+            let is_fatal = planned.is_refused && again.is_refused;
+            assert!(again.after.count() == 0 || is_fatal, "{}, {cut}", injection.what);
+            apply(&again, &left);
+            assert!(is_fatal || check(left).unwrap().count() == 0, "{}, {cut}", injection.what);
+            cuts += 1;
+        }
+    }
+    assert!(cuts > 10, "{cuts}");
+}
