@@ -3,9 +3,11 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use cairn_block::BlockDevice;
 use cairn_check::{Observer, Report};
 
-use crate::error::{Error, Result};
+use crate::device::open_unlocked;
+use crate::error::{Cause, Error, Result};
 use crate::format::{self, Format};
 use crate::image::ImageSpec;
 use crate::tune::known;
@@ -31,7 +33,30 @@ pub fn check(
     devices: &[PathBuf],
     observer: Arc<dyn Observer>,
 ) -> Result<Checked> {
-    let device = open_device(image, devices, false)?;
+    check_on(image, open_device(image, devices, false)?, observer)
+}
+
+/// As [`check`], of an image that is mounted. The caller keeps the mount frozen: else what is found
+/// may come from changes during the check.
+///
+/// # Errors
+/// As [`check`]; the volume has several devices, which are not checked while it is mounted.
+pub fn check_frozen(image: &ImageSpec, observer: Arc<dyn Observer>) -> Result<Checked> {
+    let device = open_unlocked(image)?;
+    let error = |cause| Error::new(image, cause);
+    if !format::other_devices(&*device).map_err(error)?.is_empty() {
+        let why = "a mounted volume on several devices is not checked: unmount it, or freeze it \
+                   and check copies of its devices";
+        return Err(error(Cause::Option(why.into())));
+    }
+    check_on(image, device, observer)
+}
+
+fn check_on(
+    image: &ImageSpec,
+    device: Arc<dyn BlockDevice>,
+    observer: Arc<dyn Observer>,
+) -> Result<Checked> {
     let error = |cause| Error::new(image, cause);
     let format = known(&device).map_err(error)?;
     let report = format::check(format, device, runtime(None), observer).map_err(error)?;

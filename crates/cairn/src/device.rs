@@ -31,6 +31,15 @@ pub(crate) fn open_at(image: &ImageSpec, path: &Path, write: bool) -> Result<Arc
     part_of(image, device)
 }
 
+/// Opens a single image that a mount has locked, for reading. What is read may change, unless the
+/// mount is frozen.
+pub(crate) fn open_unlocked(image: &ImageSpec) -> Result<Arc<dyn BlockDevice>> {
+    let options = OpenOptions { lock: false, ..OpenOptions::read() };
+    let device = FileDevice::open(&image.path, options)
+        .map_err(|source| Error::new(image, Cause::Open(source)))?;
+    part_of(image, device)
+}
+
 /// While it lives, no other process may write the image, as while a volume in it is open for
 /// writing.
 #[derive(Debug)]

@@ -42,7 +42,7 @@ pub mod tune;
 pub mod volume;
 
 pub use cairn_vfs::FileSystem;
-pub use check::{Checked, check};
+pub use check::{Checked, check, check_frozen};
 pub use contents::contents;
 pub use device::{Claim, claim};
 pub use disk::{Disk, DiskPartition, disk};

@@ -31,7 +31,7 @@ mod open;
 
 pub use direct::DirectFile;
 pub use kept::KeptImage;
-pub use open::{OpenOptions, open_image};
+pub use open::{OpenOptions, mounted_by_kernel, open_image};
 
 /// Buffers that one system call takes (`UIO_MAXIOV`).
 const MAX_BUFFERS: usize = 1024;

@@ -121,6 +121,13 @@ pub fn open_image(path: impl AsRef<Path>) -> Result<File> {
     existing(path.as_ref(), false, OFlags::empty())
 }
 
+/// Where the kernel has mounted this image, by itself, through a loop device, or in part. `None`
+/// if it has not, or that cannot be found out.
+#[must_use]
+pub fn mounted_by_kernel(path: impl AsRef<Path>) -> Option<String> {
+    loops::mounted(&std::fs::metadata(path).ok()?)
+}
+
 /// The size in bytes, after the file has grown to the requested size.
 fn size_of(
     operation: &str,

@@ -3,6 +3,7 @@
 pub mod build;
 pub mod cat;
 pub mod check;
+pub mod check_live;
 pub mod chmod;
 pub mod chown;
 pub mod cp;

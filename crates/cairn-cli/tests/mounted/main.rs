@@ -8,6 +8,7 @@
 mod allocate;
 mod beside;
 mod blocks;
+mod checked;
 mod databases;
 mod errors;
 mod fixture;

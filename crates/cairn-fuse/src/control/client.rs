@@ -163,6 +163,15 @@ impl Client {
         self.ask_patiently(&Request::Freeze { timeout })
     }
 
+    /// Freezes the volume until [`Held`] is dropped, or this process ends.
+    ///
+    /// # Errors
+    /// As [`Client::freeze`].
+    pub fn hold(self) -> Result<Held, ControlError> {
+        self.ask_patiently(&Request::Hold)?;
+        Ok(Held(self))
+    }
+
     /// Thaws it.
     ///
     /// # Errors
@@ -220,6 +229,21 @@ impl Client {
             }
             _ => ControlError::Io { path: self.path.clone(), source },
         }
+    }
+}
+
+/// A freeze that ends with the connection.
+#[derive(Debug)]
+pub struct Held(Client);
+
+impl Held {
+    /// Ends it.
+    ///
+    /// # Errors
+    /// [`ControlError::Refused`] if it has ended before, or the volume could not be written.
+    /// [`ControlError::Gone`] if the daemon has ended.
+    pub fn release(self) -> Result<(), ControlError> {
+        self.0.ask_patiently(&Request::Thaw)
     }
 }
 

@@ -32,6 +32,8 @@ pub(crate) enum Request {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         timeout: Option<u64>,
     },
+    /// The same, until the client thaws it or hangs up.
+    Hold,
     /// End a freeze.
     Thaw,
     /// Write everything and end the mount, even if it is in use.

@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::protocol::{self, Reply, Request};
-use super::{Control, ControlError, place};
+use super::{Control, ControlError, Hold, place};
 
 /// Clients that are served at the same time, and as many that wait for the end.
 const MAX_CLIENTS: usize = 16;
@@ -213,6 +213,8 @@ impl Drop for Served {
 
 fn serve(mut client: &UnixStream, shared: &Shared) {
     let mut lines = BufReader::new(client);
+    // However this ends, the freeze ends with it.
+    let mut held: Option<Box<dyn Hold>> = None;
     loop {
         let reply = match protocol::read_request(&mut lines) {
             Ok(None) | Err(Err(_)) => return,
@@ -222,7 +224,17 @@ fn serve(mut client: &UnixStream, shared: &Shared) {
                 let is_awaited = || is_connected(client);
                 done(shared.control.freeze(timeout.map(Duration::from_secs), &is_awaited))
             }
-            Ok(Some(Request::Thaw)) => done(shared.control.thaw()),
+            Ok(Some(Request::Hold)) => match hold(client, shared) {
+                Ok(hold) => {
+                    held = Some(hold);
+                    Reply::Ok(Report::new())
+                }
+                Err(text) => Reply::Error(text),
+            },
+            Ok(Some(Request::Thaw)) => done(match held.take() {
+                Some(mut held) => held.end(),
+                None => shared.control.thaw(),
+            }),
             Ok(Some(Request::End)) => done(shared.control.end()),
             Ok(Some(Request::WaitForEnd)) => {
                 wait_for_end(client, shared);
@@ -235,6 +247,13 @@ fn serve(mut client: &UnixStream, shared: &Shared) {
             return;
         }
     }
+}
+
+/// Freezes the volume for a client, which may be silent from now on.
+fn hold(client: &UnixStream, shared: &Shared) -> Result<Box<dyn Hold>, String> {
+    let hold = shared.control.hold(&|| is_connected(client))?;
+    client.set_read_timeout(None).map_err(|error| with_remedy(&error, "try again"))?;
+    Ok(hold)
 }
 
 /// False once the client has closed its end. One that only sends no more (`nc -N`) is connected.

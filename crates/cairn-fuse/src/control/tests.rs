@@ -6,12 +6,30 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use cairn_base::stats::{Report, Value};
 
-use super::{Client, Control, ControlError, Server, place, server};
+use super::{Client, Control, ControlError, Hold, Server, place, server};
+
+/// How many freezes clients hold.
+static HELD: AtomicUsize = AtomicUsize::new(0);
+
+struct FakeHold;
+
+impl Hold for FakeHold {
+    fn end(&mut self) -> Result<(), String> {
+        Err("it was thawed before".to_owned())
+    }
+}
+
+impl Drop for FakeHold {
+    fn drop(&mut self) {
+        HELD.fetch_sub(1, Ordering::SeqCst);
+    }
+}
 
 struct Fake;
 
@@ -30,6 +48,12 @@ impl Control for Fake {
     fn freeze(&self, limit: Option<Duration>, is_awaited: &dyn Fn() -> bool) -> Result<(), String> {
         assert!(is_awaited(), "the client waits for the answer");
         if limit == Some(Duration::ZERO) { Err("no time at all".to_owned()) } else { Ok(()) }
+    }
+
+    fn hold(&self, is_awaited: &dyn Fn() -> bool) -> Result<Box<dyn Hold>, String> {
+        assert!(is_awaited(), "the client waits for the answer");
+        HELD.fetch_add(1, Ordering::SeqCst);
+        Ok(Box::new(FakeHold))
     }
 
     fn end(&self) -> Result<(), String> {
@@ -99,6 +123,25 @@ fn refusals_are_told_in_the_daemons_words() {
     assert!(rig.connect().unwrap().thaw().unwrap_err().to_string().contains("not frozen"));
     let refused = rig.connect().unwrap().remount("bad").unwrap_err();
     assert_eq!(refused.to_string(), "unknown option `bad`");
+}
+
+/// A freeze that a client holds ends when the client goes, however that is.
+#[test]
+fn held_freezes_end_with_their_client() {
+    let rig = Rig::new();
+    let _server = rig.listen();
+    let held = rig.connect().unwrap().hold().unwrap();
+    assert_eq!(HELD.load(Ordering::SeqCst), 1);
+    drop(held);
+    while HELD.load(Ordering::SeqCst) > 0 {
+        std::thread::yield_now();
+    }
+    let again = rig.connect().unwrap().hold().unwrap();
+    let told = again.release().unwrap_err();
+    assert_eq!(told.to_string(), "it was thawed before");
+    while HELD.load(Ordering::SeqCst) > 0 {
+        std::thread::yield_now();
+    }
 }
 
 #[test]

@@ -9,16 +9,18 @@ use std::path::PathBuf;
 Example:
   cairn check disk.img
   cairn check --json 'disk.img#2'
+  cairn check /mnt
   cairn check --repair disk.img
   cairn check --repair=all --undo disk.undo disk.img
   cairn check --take-back disk.undo disk.img
 
 Reads all structures of a volume that nobody has mounted, compares each with the others, and \
-without --repair writes nothing. A volume that was not unmounted cleanly is recovered in memory \
-first. Each line says what is wrong, by a code that docs/check.md explains. A repair is planned in \
-memory, shown, and applied as one step; a volume that it would not make sound is not touched. Exit \
-status, as e2fsck's: 0 the volume is sound, 1 it was repaired, 4 it has defects, 8 it cannot be \
-checked, 16 wrong usage, 32 ended by a signal.")]
+without --repair writes nothing. A mount of Cairn is frozen for the time of the check. A volume \
+that was not unmounted cleanly is recovered in memory first. Each line says what is wrong, by a \
+code that docs/check.md explains. A repair is planned in memory, shown, and applied as one step; \
+a volume that it would not make sound is not touched. Exit status, as e2fsck's: 0 the volume is \
+sound, 1 it was repaired, 4 it has defects, 8 it cannot be checked, 16 wrong usage, 32 ended by a \
+signal.")]
 pub struct Args {
     /// Print the findings as one JSON document.
     #[arg(long)]
@@ -47,7 +49,7 @@ pub struct Args {
     /// f2fs: a further device of the volume. May be repeated.
     #[arg(long = "device", value_name = "DEVICE")]
     pub(super) devices: Vec<PathBuf>,
-    /// The image.
+    /// The image; for a check without repair also a mount point of Cairn.
     pub(super) image: OsString,
 }
 

@@ -8,9 +8,9 @@ mod watch;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
-use cairn::ImageSpec;
 use cairn_check::ExitStatus;
 
+use super::check_live::{self, Target};
 use crate::failure::{Failure, Outcome, Status};
 use crate::output::with_stdout;
 use crate::{json, print};
@@ -38,15 +38,19 @@ pub fn usage_status(words: &[OsString]) -> Option<u8> {
 }
 
 fn checked(args: &Args) -> Outcome {
-    let image = ImageSpec::parse(&args.image)?;
+    let target = check_live::target(&args.image)?;
     let watch = Watch::start()?;
-    let checked = cairn::check(&image, &args.devices, watch.clone());
+    let checked = match &target {
+        Target::Mount(point) => check_live::check(point, watch.clone()),
+        Target::Image(image) => cairn::check(image, &args.devices, watch.clone())
+            .map(|checked| (image.to_os_string(), checked))
+            .map_err(Failure::from),
+    };
     watch.steps.end();
-    let name = image.to_os_string();
-    let checked = match checked {
+    let (name, checked) = match checked {
         Ok(checked) => checked,
-        Err(error) => {
-            let failure = as_e2fsck(Failure::from(error));
+        Err(failure) => {
+            let failure = as_e2fsck(failure);
             if args.json {
                 with_stdout(|output| json::failure(output, &failure))?;
             }

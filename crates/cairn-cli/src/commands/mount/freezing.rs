@@ -16,6 +16,7 @@ use std::time::Duration;
 use cairn::FileSystem;
 use cairn_base::system_error::with_remedy;
 use cairn_base::thread::spawn;
+use cairn_fuse::control::Hold;
 
 use crate::log_ring;
 
@@ -38,6 +39,28 @@ struct State {
 
 /// While this exists, no other request freezes or thaws the volume.
 pub struct Alone<'a>(MutexGuard<'a, State>);
+
+/// A freeze that ends when this is dropped, if it is still in force then.
+pub struct Held {
+    freezing: Freezing,
+    freeze: u64,
+}
+
+impl Hold for Held {
+    fn end(&mut self) -> Result<(), String> {
+        let Alone(state) = self.freezing.alone();
+        if state.freezes != self.freeze || !self.freezing.filesystem.is_frozen() {
+            return Err("it was thawed before: try again".into());
+        }
+        self.freezing.thaw_now().map_err(|error| error.to_string())
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.freezing.expire(self.freeze, "the program that held the freeze has ended");
+    }
+}
 
 impl Freezing {
     /// Freezes and thaws this volume.
@@ -64,6 +87,40 @@ impl Freezing {
         is_awaited: &dyn Fn() -> bool,
         prepare: impl FnOnce(),
     ) -> Result<(), String> {
+        let freeze = self.freeze_now(is_awaited, prepare)?;
+        let Some(limit) = limit else { return Ok(()) };
+        let this = self.clone();
+        let end = move || {
+            thread::sleep(limit);
+            this.expire(freeze, &format!("it was frozen for {} seconds", limit.as_secs()));
+        };
+        let spawned = spawn("thaw", end);
+        spawned.map(drop).map_err(|error| {
+            // A freeze with a limit must not last without the limit.
+            self.expire(freeze, "no thread would thaw it in time");
+            format!("no thread to thaw it in time: {}", with_remedy(&error, "try again"))
+        })
+    }
+
+    /// As [`Freezing::freeze`], until the result is dropped.
+    ///
+    /// # Errors
+    /// As [`Freezing::freeze`].
+    pub fn hold(
+        &self,
+        is_awaited: &dyn Fn() -> bool,
+        prepare: impl FnOnce(),
+    ) -> Result<Held, String> {
+        let freeze = self.freeze_now(is_awaited, prepare)?;
+        Ok(Held { freezing: self.clone(), freeze })
+    }
+
+    /// Returns the number of the freeze.
+    fn freeze_now(
+        &self,
+        is_awaited: &dyn Fn() -> bool,
+        prepare: impl FnOnce(),
+    ) -> Result<u64, String> {
         let thaws = self.thaws.load(Ordering::Acquire);
         let Alone(mut state) = self.alone();
         if self.filesystem.is_frozen() {
@@ -85,18 +142,7 @@ impl Freezing {
             return Err("the client has gone: freeze it again".into());
         }
         state.freezes += 1;
-        let (this, freeze) = (self.clone(), state.freezes);
-        let Some(limit) = limit else { return Ok(()) };
-        let end = move || {
-            thread::sleep(limit);
-            this.expire(freeze, limit);
-        };
-        let spawned = spawn("thaw", end);
-        spawned.map(drop).map_err(|error| {
-            // A freeze with a limit must not last without the limit.
-            let _ = self.thaw_now();
-            format!("no thread to thaw it in time: {}", with_remedy(&error, "try again"))
-        })
+        Ok(state.freezes)
     }
 
     /// Thaws it.
@@ -120,19 +166,18 @@ impl Freezing {
     }
 
     /// Ends the freeze with this number if it is still in force.
-    fn expire(&self, freeze: u64, limit: Duration) {
+    fn expire(&self, freeze: u64, why: &str) {
         let Alone(state) = self.alone();
         if state.freezes != freeze || !self.filesystem.is_frozen() {
             return;
         }
-        let seconds = limit.as_secs();
         match self.thaw_now() {
             Ok(()) => {
-                let note = format!("thawed by itself: it was frozen for {seconds} seconds");
+                let note = format!("thawed by itself: {why}");
                 tracing::info!("{note}");
                 log_ring::keep(tracing::Level::INFO, &note);
             }
-            Err(error) => tracing::error!("thawed by itself after {seconds} seconds: {error}"),
+            Err(error) => tracing::error!("thawed by itself, because {why}: {error}"),
         }
     }
 

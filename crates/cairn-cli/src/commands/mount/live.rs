@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use cairn::FileSystem;
 use cairn_base::stats::Report;
-use cairn_fuse::control::Control;
+use cairn_fuse::control::{Control, Hold};
 use cairn_fuse::{Ender, FuseStats, MountOptions as FuseOptions, Session, Synchronous};
 
 use super::freezing::Freezing;
@@ -185,6 +185,11 @@ impl Control for Live {
 
     fn freeze(&self, limit: Option<Duration>, is_awaited: &dyn Fn() -> bool) -> Result<(), String> {
         self.freezing.freeze(limit, is_awaited, || self.take_dirty_pages())
+    }
+
+    fn hold(&self, is_awaited: &dyn Fn() -> bool) -> Result<Box<dyn Hold>, String> {
+        let held = self.freezing.hold(is_awaited, || self.take_dirty_pages())?;
+        Ok(Box::new(held))
     }
 
     fn thaw(&self) -> Result<(), String> {

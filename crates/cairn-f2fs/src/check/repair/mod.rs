@@ -38,9 +38,7 @@ use super::volume::Volume;
 use super::{kinds, packs, paths};
 use crate::error::{Error, Result};
 use edit::{Edit, ino_of};
-
-/// One thread, so that of two owners of a block the second one is always the same.
-const THREADS: usize = 1;
+use recovery::THREADS;
 
 /// Plans the repair of the volume on a device, which is only read.
 ///

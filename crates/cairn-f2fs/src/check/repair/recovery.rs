@@ -15,11 +15,12 @@ use cairn_vfs::FileSystem;
 use super::super::examine::examine;
 use super::super::volume::Volume;
 use super::super::{kinds, replay, report};
-use super::THREADS;
 use crate::error::{Error, Result};
 use crate::options::MountOptions;
 use crate::volume::F2fs;
 
+/// One thread, so that of two owners of a block the second one is always the same.
+pub(super) const THREADS: usize = 1;
 /// Memory for the caches of the mount.
 const CACHE_BYTES: usize = 16 << 20;
 
