@@ -21,7 +21,7 @@ use crate::volume::{End, MIB, loaded, open, work};
 use crate::{check, lines};
 
 /// Injections into each volume.
-pub fn count() -> u64 {
+fn count() -> u64 {
     let asked = std::env::var("CAIRN_INJECTIONS").ok().and_then(|text| text.parse().ok());
     asked.unwrap_or(if cairn_testkit::deep() { 2500 } else { 30 })
 }
