@@ -58,6 +58,12 @@ impl Target {
         self.device.read_at(at & !0xfff, BLOCK_SIZE).unwrap().to_vec()
     }
 
+    /// Where an inode is.
+    pub fn inode_of(&self, ino: u32) -> u64 {
+        let is_it = |at: &&u64| self.read(**at)[4072..4076] == ino.to_le_bytes();
+        *self.places.inodes.iter().find(is_it).unwrap()
+    }
+
     pub fn inject(&self, seed: u64) -> Injection {
         let mut random = fastrand::Rng::with_seed(seed);
         let random = &mut random;

@@ -259,6 +259,25 @@ fn many_fields_at_once_are_repaired() {
     search(&[], 2_000_000..2_000_000 + count(), 8);
 }
 
+/// A directory that claims to have no levels keeps its names, and gets its levels back.
+#[test]
+fn the_levels_of_a_directory_are_found_again() {
+    const DEPTH_AT: usize = 72;
+    let target = Target::new(&[]);
+    let root = target.inode_of(3);
+    let mut bytes = target.read(root);
+    bytes[DEPTH_AT..DEPTH_AT + 4].fill(0);
+    let injection = Injection { what: "the depth of the root".into(), blocks: vec![(root, bytes)] };
+    let sound = files(&(Arc::new(target.device.fork()) as Arc<dyn BlockDevice>));
+    let device: Arc<dyn BlockDevice> = Arc::new(damaged(&target, &injection));
+    let plan = plan(&device, Scope::Accounting).unwrap();
+    assert!(!plan.is_refused && plan.after.count() == 0, "{}", lines(&plan.after));
+    assert_eq!(plan.steps.losing().count(), 0);
+    apply(&plan, &device);
+    assert_eq!(check(device.clone()).unwrap().count(), 0);
+    assert!(files(&device) == sound);
+}
+
 /// A repair that was cut anywhere, and whose undo file is gone, is finished by the next one.
 #[test]
 fn a_repair_without_its_undo_file_is_made_again() {

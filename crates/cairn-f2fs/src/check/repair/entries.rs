@@ -36,6 +36,9 @@ pub(super) struct Wrong<'f> {
 impl Edit<'_> {
     /// Mends blocks of directories. False if nothing could be mended.
     pub(super) fn mend_entries(&mut self, findings: &[Finding]) -> Result<bool> {
+        if self.mend_depths(findings)? {
+            return Ok(true);
+        }
         let mut wrong = self.wrong_blocks(findings)?;
         let unnamed = self.unnamed(findings)?;
         let twice = std::mem::take(&mut wrong.twice);
@@ -46,6 +49,31 @@ impl Edit<'_> {
             if let Some(lost) = self.mend_block((dir, block), slots, &unnamed)? {
                 changed = true;
                 found.into_iter().for_each(|finding| self.note(finding, lost));
+            }
+        }
+        Ok(changed)
+    }
+
+    /// Sets the number of levels of directories that have blocks on further ones.
+    fn mend_depths(&mut self, findings: &[Finding]) -> Result<bool> {
+        let mut dirs = BTreeMap::new();
+        let bucket = kinds::DIRECTORY_BUCKET.code;
+        for finding in findings.iter().filter(|found| found.kind.code == bucket) {
+            dirs.extend(ino_of(&finding.place).map(|dir| (dir, finding)));
+        }
+        let mut changed = false;
+        for (dir, finding) in dirs {
+            let Some((record, _)) = self.inode(dir)? else { continue };
+            let Some(last) = self.dir_blocks(dir)?.into_iter().max() else { continue };
+            let (mut depth, mut end) = (0, 0_u64);
+            while end <= last && depth < MAX_DEPTH {
+                end = end.saturating_add(level_blocks(depth, record.dir_level));
+                depth = depth.saturating_add(1);
+            }
+            if record.current_depth < depth {
+                self.change(dir, |record| record.current_depth = depth)?;
+                self.mended(finding);
+                changed = true;
             }
         }
         Ok(changed)
