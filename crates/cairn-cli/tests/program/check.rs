@@ -29,6 +29,9 @@ fn defects_are_lines_and_a_document() {
     assert_eq!((&finding["place"]["inode"], &finding["stored"]), (&12.into(), &7.into()));
     assert_eq!(document["counts"]["ext4.inode.links"], 1);
     assert!(std::fs::read(&image).unwrap() == before, "the check has written");
+    let (status, stdout, stderr) = cairn(&["check", "--repair", &image]);
+    assert!(status == 1 && stdout.contains(": repaired ("), "{status}: {stdout}{stderr}");
+    judge::assert_f2fs_clean(Path::new(&image));
 }
 
 #[test]

@@ -174,10 +174,10 @@ pub(super) fn least_size(
 }
 
 pub(super) fn plan_repair(
-    _: &Arc<dyn BlockDevice>,
-    _: Arc<dyn Runtime>,
-    _: Arc<dyn cairn_check::Observer>,
-    _: cairn_check::repair::Scope,
+    device: &Arc<dyn BlockDevice>,
+    runtime: Arc<dyn Runtime>,
+    observer: Arc<dyn cairn_check::Observer>,
+    scope: cairn_check::repair::Scope,
 ) -> Result<cairn_check::repair::Plan, Cause> {
-    Err(Cause::Option("F2FS is not repaired yet: use fsck.f2fs -f".into()))
+    cairn_f2fs::repair::plan(device.clone(), runtime, observer, scope).map_err(cause)
 }
