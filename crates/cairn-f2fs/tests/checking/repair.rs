@@ -1,5 +1,5 @@
-//! Repairs of single changed fields: afterwards neither Cairn nor fsck.f2fs finds anything, a second
-//! repair writes nothing, and files that nothing was lost of are as they were.
+//! Repairs of single changed fields: afterwards neither Cairn nor fsck.f2fs finds anything, a
+//! second repair writes nothing, and files that nothing was lost of are as they were.
 
 use std::collections::BTreeMap;
 use std::fs::File;
