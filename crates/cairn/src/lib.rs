@@ -52,6 +52,6 @@ pub use image::{ImageSpec, Part};
 pub use mkfs::{ImageZones, MkfsOptions, Tuning, mkfs};
 pub use populate::Population;
 pub use recognise::Hint;
-pub use repair::{Repair, plan_repair, take_back};
+pub use repair::{Repair, interrupted_repair, plan_repair, take_back};
 pub use tune::{SizeWish, TuneOptions, resize, tune};
 pub use volume::{OpenOptions, Volume, inspect, open, open_device, open_on};

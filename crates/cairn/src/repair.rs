@@ -1,6 +1,7 @@
 //! Repairs of a volume that nobody has mounted: a plan, which is shown, then applied with an undo
 //! file.
 
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -41,15 +42,23 @@ pub fn plan_repair(
 ) -> Result<Repair> {
     let error = |cause| Error::new(image, cause);
     let device = open_device(image, devices, writes)?;
-    let left = own_undo_file(image);
-    if left.exists() {
-        let file = left.display().to_string();
-        let command = format!("cairn check --take-back {file} {image}");
-        return Err(error(Cause::Undo(undo::Error::Interrupted { command, file })));
+    if let Some(interrupted) = interrupted_repair(image) {
+        return Err(error(Cause::Undo(interrupted)));
     }
     let format = known(&device).map_err(error)?;
     let plan = format::plan_repair(format, &device, runtime(None), observer, scope);
     Ok(Repair { format, plan: plan.map_err(error)?, image: image.clone(), device })
+}
+
+/// What says that a repair of the volume in `image` was interrupted: its undo file is there.
+#[must_use]
+pub fn interrupted_repair(image: &ImageSpec) -> Option<undo::Error> {
+    let left = own_undo_file(image);
+    left.exists().then(|| {
+        let file = left.display().to_string();
+        let command = format!("cairn check --take-back {file} {image}");
+        undo::Error::Interrupted { command, file }
+    })
 }
 
 impl Repair {
@@ -95,13 +104,15 @@ fn own_undo_file(image: &ImageSpec) -> PathBuf {
     name.into()
 }
 
-/// Makes a file of so many bytes. Its name is durable.
+/// Makes a file of so many bytes, which only its owner can read: it holds bytes of files. Its name
+/// is durable.
 fn create(path: &Path, size: u64) -> Result<FileDevice, Cause> {
     let failed = |error: std::io::Error| {
         let operation = format!("make the undo file {}", path.display());
         Cause::Open(cairn_block::Error::from_io(operation, error))
     };
-    let file = std::fs::File::options().write(true).create_new(true).open(path).map_err(failed)?;
+    let mut options = std::fs::File::options();
+    let file = options.write(true).create_new(true).mode(0o600).open(path).map_err(failed)?;
     file.set_len(size).map_err(failed)?;
     file.sync_all().map_err(failed)?;
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());

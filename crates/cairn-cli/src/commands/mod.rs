@@ -3,7 +3,6 @@
 pub mod build;
 pub mod cat;
 pub mod check;
-pub mod check_live;
 pub mod chmod;
 pub mod chown;
 pub mod cp;

@@ -1,5 +1,6 @@
 //! `check`: its lines, its document, its exit statuses, and what it leaves of the image.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use cairn_testkit::judge;
@@ -108,6 +109,8 @@ fn losses_are_listed_asked_for_and_taken_back() {
     assert!(std::fs::read(&image).unwrap() == before);
     let (status, stdout, _) = cairn(&["check", "--repair=all", "-y", "--undo", &undo, &image]);
     assert!(status == 1 && stdout.contains(": repaired ("), "{status}: {stdout}");
+    // It holds bytes of files.
+    assert_eq!(std::fs::metadata(&undo).unwrap().permissions().mode() & 0o777, 0o600);
     judge::assert_clean(Path::new(&image));
     let repaired = std::fs::read(&image).unwrap();
     let (status, stdout, _) = cairn(&["check", "--repair=all", "-y", &image]);
@@ -153,6 +156,8 @@ fn a_repair_that_cannot_be_written_changes_nothing() {
     std::fs::write(&left, b"unfinished").unwrap();
     let (status, _, stderr) = cairn(&["check", "--repair=all", "-y", &image]);
     assert!(status == 8 && stderr.contains("--take-back"), "{status}: {stderr}");
+    let (status, _, stderr) = cairn(&["check", &image]);
+    assert!(status == 4 && stderr.contains("--take-back"), "{status}: {stderr}");
     let left = left.to_str().unwrap().to_owned();
     let (status, _, stderr) = cairn(&["check", "--take-back", &left, &image]);
     assert!(status == 8 && stderr.contains("nothing was changed"), "{status}: {stderr}");

@@ -1,6 +1,7 @@
 //! `cairn check`.
 
 mod args;
+mod live;
 mod output;
 mod repair;
 mod watch;
@@ -10,11 +11,11 @@ use std::os::unix::ffi::OsStrExt;
 
 use cairn_check::ExitStatus;
 
-use super::check_live::{self, Target};
 use crate::failure::{Failure, Outcome, Status};
 use crate::output::with_stdout;
 use crate::{json, print};
 pub use args::Args;
+use live::Target;
 use watch::{Watch, as_e2fsck};
 
 /// Checks the volume.
@@ -38,10 +39,10 @@ pub fn usage_status(words: &[OsString]) -> Option<u8> {
 }
 
 fn checked(args: &Args) -> Outcome {
-    let target = check_live::target(&args.image)?;
+    let target = live::target(&args.image)?;
     let watch = Watch::start()?;
     let checked = match &target {
-        Target::Mount(point) => check_live::check(point, watch.clone()),
+        Target::Mount(point) => live::check(point, watch.clone()),
         Target::Image(image) => cairn::check(image, &args.devices, watch.clone())
             .map(|checked| (image.to_os_string(), checked))
             .map_err(Failure::from),

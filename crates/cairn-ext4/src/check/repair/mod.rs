@@ -2,10 +2,10 @@
 //!
 //! A round examines the volume, and mends the findings of the earliest *stage* that has some: what
 //! lies in a later stage follows from the earlier ones, so it is found anew in the next round.
-//! Blocks are written through [`Mender`], with their checksums.
+//! Blocks are written through `Mender`, with their checksums.
 //!
 //! If defects that lose something are to be left, so is what follows from them: then only those
-//! are mended that say nothing of the others ([`stage::is_independent`]).
+//! are mended that say nothing of the others (`stage::is_independent`).
 
 mod attributes;
 mod contents;

@@ -1,0 +1,77 @@
+//! `cairn check` of what is mounted: a mount of Cairn is frozen for the time of the check.
+//!
+//! The freeze ends with the connection to the daemon, so also if this process is killed.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use cairn::{Checked, ImageSpec};
+use cairn_check::Observer;
+
+use crate::commands::live_mount;
+use crate::commands::mount::table;
+use crate::failure::{Failure, Outcome, Status};
+use crate::output;
+
+/// What is to be checked.
+pub(super) enum Target {
+    /// An image.
+    Image(ImageSpec),
+    /// A mount of Cairn.
+    Mount(PathBuf),
+}
+
+/// What the operand names: a mount point of Cairn, or else an image.
+///
+/// # Errors
+/// The operand names no part of an image.
+pub(super) fn target(operand: &OsStr) -> Outcome<Target> {
+    let path = Path::new(operand);
+    if is_mount(path) {
+        return Ok(Target::Mount(path.to_owned()));
+    }
+    let image = ImageSpec::parse(operand)?;
+    if let Some(point) = cairn_block::file::mounted_by_kernel(&image.path) {
+        output::complain(format_args!(
+            "warning: {image}: Linux has mounted it on {point}: findings may come from changes \
+             during the check; unmount it, and check it again"
+        ));
+    }
+    if let Some(interrupted) = cairn::interrupted_repair(&image) {
+        output::complain(format_args!("warning: {image}: {interrupted}"));
+    }
+    Ok(Target::Image(image))
+}
+
+/// Is the path, or what it leads to, a mount point of Cairn?
+fn is_mount(path: &Path) -> bool {
+    let Ok(point) = table::absolute(path) else { return false };
+    let is_one =
+        |point: &Path| table::find(point).ok().flatten().is_some_and(|mount| mount.is_cairn());
+    is_one(&point) || std::fs::canonicalize(&point).is_ok_and(|canonical| is_one(&canonical))
+}
+
+/// Checks what is mounted there, frozen. Returns the image, too.
+///
+/// # Errors
+/// No daemon serves the mount, another user made it, it is frozen already, or its image cannot be
+/// checked.
+pub(super) fn check(point: &Path, observer: Arc<dyn Observer>) -> Outcome<(OsString, Checked)> {
+    let failed = |error| live_mount::failure(point, &error);
+    let mount = live_mount::find(point)?;
+    let held = live_mount::connect(point)?.hold().map_err(failed)?;
+    let image = ImageSpec::parse(OsStr::new(&mount.source))?;
+    let checked = cairn::check_frozen(&image, observer);
+    // The check is worth nothing if something was written meanwhile.
+    let released = held.release().map_err(|error| {
+        let text = format!(
+            "{}: the freeze ended before the check: {error}; check it again",
+            point.display()
+        );
+        Failure::new(Status::Failed, text)
+    });
+    let checked = checked?;
+    released?;
+    Ok((image.to_os_string(), checked))
+}
