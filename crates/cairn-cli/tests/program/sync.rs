@@ -204,6 +204,13 @@ fn keep_keeps_a_directory_that_is_in_the_way() {
     works(&["build", "--free", "20M", &image, &at("old/")]);
     let (status, _, said) = cairn(&["sync", "--keep", &at("new/"), &image]);
     assert!(status == 2 && said.contains("/p: a directory with entries"), "{status}: {said}");
+    let exclude = ["sync", "--exclude", "sub/"];
+    let (status, _, said) = cairn(&[&exclude[..], &[&at("new/"), &image]].concat());
+    assert!(status == 2 && said.contains("/p: a directory with entries"), "{status}: {said}");
+    // Where nothing comes in its place, it stays for what is in it.
+    std::fs::create_dir(at("empty")).unwrap();
+    let said = works(&[&exclude[..], &[&at("empty/"), &image]].concat());
+    assert!(said.contains(" 0 removed"), "{said}");
     assert_eq!(works(&["cat", &image, "/p/sub/data"]), "precious");
     works(&["sync", &at("new/"), &image]);
     assert_eq!(works(&["cat", &image, "/p"]), "");

@@ -13,7 +13,7 @@ use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use cairn_build::{CompareOptions, Limits, Rules, Source, Tree, assemble, is_layout};
+use cairn_build::{CompareOptions, Limits, PathTest, Rules, Source, Tree, assemble, is_layout};
 use serde_json::json as object;
 
 use super::build::failure;
@@ -23,7 +23,7 @@ use crate::json;
 use crate::output::{Output, with_stdout};
 use crate::session::{Access, ImageArg, check_access, with_opened};
 use apply::apply;
-use plan::{Counts, Plan};
+use plan::{Counts, LeftAlone, Plan};
 
 /// Arguments of `sync`.
 #[derive(Debug, clap::Args)]
@@ -109,7 +109,12 @@ fn synced(args: &Args, output: &mut Output<'_>) -> Outcome {
     let found = cairn::inspect(&image.spec()?, &args.devices)?;
     let wanted = wanted(args)?;
     let options = CompareOptions { times: true, quick: args.quick };
-    let plan = Plan::new(&present(args)?, &wanted, options, args.keep)?;
+    let present = on_image(args, args.changes.excludes())?;
+    let left_alone = match args.changes.excludes().is_empty() {
+        true => LeftAlone::default(),
+        false => LeftAlone::new(&on_image(args, Vec::new())?, &present)?,
+    };
+    let plan = Plan::new(&present, &wanted, options, args.keep, &left_alone)?;
     if args.dry_run {
         for (what, path) in plan.steps() {
             say(args, output, what, path)?;
@@ -152,9 +157,9 @@ fn check_directories(args: &Args) -> Outcome {
     }
 }
 
-/// What is on the image.
-fn present(args: &Args) -> Outcome<Tree> {
-    let rules = Rules { exclude: args.changes.excludes(), ..Rules::default() };
+/// What is on the image, but for what is excluded.
+fn on_image(args: &Args, exclude: Vec<PathTest>) -> Outcome<Tree> {
+    let rules = Rules { exclude, ..Rules::default() };
     let source = Source { name: args.image.clone(), platform: None };
     assemble(&[source], rules, Limits::UNBOUNDED, std::env::temp_dir()).map_err(failure)
 }

@@ -1,6 +1,6 @@
 //! [`Plan`]: what has to be removed, made and changed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use cairn_build::{Change, CompareOptions, Kind, NodeId, Tree, compare};
 
@@ -41,16 +41,17 @@ pub(super) struct Counts {
 }
 
 impl Plan {
-    /// What turns `present` into `wanted`. With `keep` nothing is removed but single files and
-    /// empty directories that are in the way.
+    /// What turns `present` into `wanted`, but for directories that hold what is `left_alone`. With
+    /// `keep` nothing is removed but single files and empty directories that are in the way.
     ///
     /// # Errors
-    /// A file cannot be read. With `keep`, a directory with entries is in the way.
+    /// A file cannot be read. A directory with entries that are kept or left alone is in the way.
     pub(super) fn new(
         present: &Tree,
         wanted: &Tree,
         options: CompareOptions,
         keep: bool,
+        left_alone: &LeftAlone,
     ) -> Outcome<Self> {
         let mut differing = BTreeMap::new();
         let compared = compare(present, wanted, options, &mut |difference| {
@@ -58,7 +59,7 @@ impl Plan {
         });
         compared.map_err(failure)?;
         let mut plan = Self { removed: Vec::new(), changed: BTreeMap::new(), same: 0 };
-        plan.remove(present, &differing, keep)?;
+        plan.remove(present, &differing, keep, left_alone)?;
         plan.change(wanted, &differing)?;
         Ok(plan)
     }
@@ -69,6 +70,7 @@ impl Plan {
         present: &Tree,
         differing: &BTreeMap<Vec<u8>, Vec<Change>>,
         keep: bool,
+        left_alone: &LeftAlone,
     ) -> Outcome {
         let mut below: Option<Vec<u8>> = None;
         let mut in_the_way = None;
@@ -77,13 +79,13 @@ impl Plan {
             let is_full = matches!(&node.kind, Kind::Directory(entries) if !entries.is_empty());
             let above = below.as_ref().is_some_and(|above| path.starts_with(above));
             let what = differing.get(path).map(Vec::as_slice).unwrap_or_default();
-            let goes = above
-                || what.contains(&Change::OnlyInFirst) && !keep
-                || what.contains(&Change::Kind) && is_directory;
-            if goes && keep && is_full && in_the_way.is_none() {
+            let is_replaced = what.contains(&Change::Kind) && is_directory;
+            let goes = above || is_replaced || what.contains(&Change::OnlyInFirst) && !keep;
+            let is_needed = left_alone.are_in(path);
+            if (goes && keep && is_full || is_replaced && is_needed) && in_the_way.is_none() {
                 in_the_way = Some(print::escaped(path));
             }
-            if goes {
+            if goes && !is_needed {
                 self.removed.push(path.to_vec());
                 if !above && is_directory {
                     below = Some([path, b"/"].concat());
@@ -94,8 +96,8 @@ impl Plan {
         walked.map_err(failure)?;
         if let Some(path) = in_the_way {
             return Err(Failure::usage(format!(
-                "/{path}: a directory with entries, which --keep keeps, is in the way of a file of \
-                 the sources: remove it from the image, or leave --keep out"
+                "/{path}: a directory with entries, which --keep or --exclude keeps, is in the way \
+                 of a file of the sources: remove it from the image, or leave that option out"
             )));
         }
         self.removed.reverse();
@@ -152,6 +154,39 @@ impl Plan {
             same: self.same,
             dry_run: false,
         }
+    }
+}
+
+/// The directories of an image that hold something that is left alone, at any depth.
+#[derive(Debug, Default)]
+pub(super) struct LeftAlone(BTreeSet<Vec<u8>>);
+
+impl LeftAlone {
+    /// What `all` has and `present` has not.
+    ///
+    /// # Errors
+    /// A directory cannot be read.
+    pub(super) fn new(all: &Tree, present: &Tree) -> Outcome<Self> {
+        let mut seen = BTreeSet::new();
+        let walked = present.each_name(&mut |path, _, _| {
+            seen.insert(path.to_vec());
+            Ok(())
+        });
+        walked.map_err(failure)?;
+        let mut directories = BTreeSet::new();
+        let walked = all.each_name(&mut |path, _, _| {
+            if !seen.contains(path) {
+                let slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/');
+                directories.extend(slashes.map(|(at, _)| path[..at].to_vec()));
+            }
+            Ok(())
+        });
+        walked.map_err(failure)?;
+        Ok(Self(directories))
+    }
+
+    fn are_in(&self, path: &[u8]) -> bool {
+        self.0.contains(path)
     }
 }
 
