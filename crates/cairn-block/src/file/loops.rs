@@ -213,21 +213,17 @@ pub(super) fn mounted(metadata: &Metadata) -> Option<String> {
     let identity = Identity::of(metadata);
     let mut devices = Vec::new();
     if let Identity::BlockDevice(number) = identity {
-        devices.push(Path::new("/sys/dev/block").join(holder::number(number)));
+        devices.extend(Path::new("/sys/dev/block").join(holder::number(number)).canonicalize());
     }
     let all = std::fs::read_dir("/sys/block").into_iter().flatten().flatten();
     let shows =
         |directory: &PathBuf| Loop::at(directory).is_some_and(|found| found.shows(&identity));
     devices.extend(all.map(|entry| entry.path()).filter(shows));
-    devices.iter().flat_map(|directory| numbers(directory)).find_map(|it| holder::mountpoint(&it))
-}
-
-/// The numbers of a device and of its partitions, by its directory in `/sys`.
-fn numbers(directory: &Path) -> Vec<String> {
-    let parts = std::fs::read_dir(directory).into_iter().flatten().flatten();
-    let places = std::iter::once(directory.to_owned()).chain(parts.map(|entry| entry.path()));
-    let numbers = places.filter_map(|place| std::fs::read_to_string(place.join("dev")).ok());
-    numbers.map(|number| number.trim_end().to_owned()).collect()
+    let mut numbers = devices.iter().flat_map(|directory| {
+        let name = directory.file_name().unwrap_or_default().to_string_lossy();
+        block_numbers(directory, &name)
+    });
+    numbers.find_map(|number| holder::mountpoint(&number))
 }
 
 /// Refuses a file or block device that is in use through a loop device.
