@@ -55,7 +55,7 @@ impl Case {
     fn plan(&self) -> Plan {
         let options = CompareOptions { times: true, quick: false };
         let present = tree(&self.image().display().to_string());
-        Plan::new(&present, &self.wanted, options, false).unwrap()
+        Plan::new(&present, &self.wanted, options, false, &LeftAlone::default()).unwrap()
     }
 
     /// Changes a device that holds the image of the file.
