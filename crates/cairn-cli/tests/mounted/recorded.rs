@@ -1,8 +1,10 @@
 //! A volume that is mounted in this process on a device that records writes and flushes.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use cairn::OpenOptions;
 use cairn_base::runtime::Runtime;
@@ -51,7 +53,13 @@ impl Recorded {
 
     /// Unmounts, and closes the volume.
     pub fn finish(self) -> CrashLog {
-        self.unmounter.unmount().unwrap();
+        // Until it has executed its program, a process that another test starts has copies of this
+        // process's open files.
+        let end = Instant::now() + Duration::from_secs(60);
+        while let Err(error) = self.unmounter.unmount() {
+            assert!(error.kind() == ErrorKind::ResourceBusy && Instant::now() < end, "{error}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
         self.server.join().unwrap().unwrap();
         self.fs.unmount().unwrap();
         drop(self.fs);
