@@ -184,12 +184,16 @@ fn every_example_runs_as_it_is_written() {
             "set -e\nmkdir -p /mnt\numount -l /mnt 2>/dev/null || true\n{}",
             images(example)
         );
-        if LIVE.contains(&command) {
+        if LIVE.contains(&command) || example == "cairn check /mnt" {
             script += "cairn mount disk.img /mnt\n";
         }
         if example.contains("/media/disk") {
             script += "mount -t tmpfs none /media; mkdir /media/disk; cp disk.img other.img\n";
             script += "cairn mount other.img /media/disk\n";
+        }
+        if example.contains("--take-back") {
+            script += "debugfs -w -R 'sif /etc/passwd links_count 7' disk.img 2>/dev/null\n";
+            script += "cairn check --repair --undo disk.undo disk.img || [ $? = 1 ]\n";
         }
         if command == "thaw" {
             script += "cairn freeze /mnt\n";
