@@ -1,6 +1,7 @@
 //! Repairs of a volume that nobody has mounted: a plan, which is shown, then applied with an undo
 //! file.
 
+use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,8 +15,9 @@ use cairn_check::repair::{Plan, Scope};
 use crate::error::{Cause, Error, Result};
 use crate::format::{self, Format};
 use crate::image::ImageSpec;
+use crate::interrupted::{interrupted_repair, own_undo_file};
 use crate::tune::known;
-use crate::volume::{open_device, runtime};
+use crate::volume::{open_interrupted, runtime};
 
 /// A repair that can be applied. The image stays open and locked meanwhile.
 pub struct Repair {
@@ -41,24 +43,13 @@ pub fn plan_repair(
     observer: Arc<dyn Observer>,
 ) -> Result<Repair> {
     let error = |cause| Error::new(image, cause);
-    let device = open_device(image, devices, writes)?;
+    let device = open_interrupted(image, devices, writes)?;
     if let Some(interrupted) = interrupted_repair(image) {
         return Err(error(Cause::Undo(interrupted)));
     }
     let format = known(&device).map_err(error)?;
     let plan = format::plan_repair(format, &device, runtime(None), observer, scope);
     Ok(Repair { format, plan: plan.map_err(error)?, image: image.clone(), device })
-}
-
-/// What says that a repair of the volume in `image` was interrupted: its undo file is there.
-#[must_use]
-pub fn interrupted_repair(image: &ImageSpec) -> Option<undo::Error> {
-    let left = own_undo_file(image);
-    left.exists().then(|| {
-        let file = left.display().to_string();
-        let command = format!("cairn check --take-back {file} {image}");
-        undo::Error::Interrupted { command, file }
-    })
 }
 
 impl Repair {
@@ -78,18 +69,27 @@ impl Repair {
             let why = "a repair of a device needs a file for what was there: add --undo FILE";
             return Err(Error::new(&self.image, Cause::Option(why.into())));
         }
-        let done = self.apply_with(path);
-        let is_kept = matches!(done, Err(Cause::Undo(undo::Error::Partly(_))));
+        let failed = |cause| Error::new(&self.image, cause);
+        let made = create(path).map_err(|why| failed(Cause::Undo(why)))?;
+        // From here on the file is this repair's.
+        let done = self.apply_with(path, &made);
+        let is_kept = matches!(done, Err(undo::Error::Partly(_)));
         if !is_kept && (undo.is_none() || done.is_err()) {
             // It is of no use any more: all or nothing was changed.
             let _ = std::fs::remove_file(path);
         }
-        done.map_err(|cause| Error::new(&self.image, cause))
+        done.map_err(|why| failed(Cause::Undo(why)))
     }
 
-    fn apply_with(&self, path: &Path) -> Result<(), Cause> {
-        let file = create(path, file_size(&self.plan.changes))?;
-        Ok(self.plan.apply(&*self.device, &file)?)
+    fn apply_with(&self, path: &Path, made: &File) -> Result<(), undo::Error> {
+        let failed = |error| not_written(path, error);
+        made.set_len(file_size(&self.plan.changes)).map_err(failed)?;
+        made.sync_all().map_err(failed)?;
+        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let directory = directory.unwrap_or(Path::new("."));
+        File::open(directory).and_then(|parent| parent.sync_all()).map_err(failed)?;
+        let file = FileDevice::open(path, OpenOptions::write()).map_err(undo::Error::Write)?;
+        self.plan.apply(&*self.device, &file)
     }
 }
 
@@ -97,28 +97,15 @@ fn is_file(image: &ImageSpec) -> bool {
     std::fs::metadata(&image.path).is_ok_and(|found| found.is_file())
 }
 
-/// The undo file of a repair for which the user has named none.
-fn own_undo_file(image: &ImageSpec) -> PathBuf {
-    let mut name = image.path.clone().into_os_string();
-    name.push(".cairn-undo");
-    name.into()
+/// Makes a new file that only its owner can read: it will hold bytes of files.
+fn create(path: &Path) -> Result<File, undo::Error> {
+    let mut options = File::options();
+    let made = options.write(true).create_new(true).mode(0o600).open(path);
+    made.map_err(|error| not_written(path, error))
 }
 
-/// Makes a file of so many bytes, which only its owner can read: it holds bytes of files. Its name
-/// is durable.
-fn create(path: &Path, size: u64) -> Result<FileDevice, Cause> {
-    let failed = |error: std::io::Error| {
-        let operation = format!("make the undo file {}", path.display());
-        Cause::Open(cairn_block::Error::from_io(operation, error))
-    };
-    let mut options = std::fs::File::options();
-    let file = options.write(true).create_new(true).mode(0o600).open(path).map_err(failed)?;
-    file.set_len(size).map_err(failed)?;
-    file.sync_all().map_err(failed)?;
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let directory = directory.unwrap_or(Path::new("."));
-    std::fs::File::open(directory).and_then(|parent| parent.sync_all()).map_err(failed)?;
-    FileDevice::open(path, OpenOptions::write()).map_err(Cause::Open)
+fn not_written(path: &Path, error: std::io::Error) -> undo::Error {
+    undo::Error::Write(cairn_block::Error::from_io(path.display().to_string(), error))
 }
 
 /// Puts the bytes back that a repair of the volume in `image` has changed, from its undo file.
@@ -129,8 +116,8 @@ fn create(path: &Path, size: u64) -> Result<FileDevice, Cause> {
 /// written. Or the image cannot be written.
 pub fn take_back(image: &ImageSpec, devices: &[PathBuf], file: &Path) -> Result<u64> {
     let error = |cause| Error::new(image, cause);
-    let device = open_device(image, devices, true)?;
+    let device = open_interrupted(image, devices, true)?;
     let undo = FileDevice::open(file, OpenOptions::read());
-    let undo = undo.map_err(|why| error(Cause::Open(why)))?;
+    let undo = undo.map_err(|why| error(Cause::Undo(why.into())))?;
     undo::take_back(&*device, &undo).map_err(|why| error(Cause::Undo(why)))
 }

@@ -109,7 +109,13 @@ pub fn plan<M: Mend>(
     // Accounting that depends on what may not be repaired is left with it.
     let may_stay = scope == Scope::Accounting && after.worst() > Some(Severity::Accounting);
     let is_settled = steps.count() == done;
-    let is_refused = after.counts.iter().any(is_left) && !may_stay || !is_settled;
+    // What seemed to be accounting was not, if it has uncovered what loses something.
+    let losing = |report: &Report| -> u64 {
+        let losing = report.counts.iter().filter(|(kind, _)| !scope.allows(kind));
+        losing.map(|(_, count)| count).sum()
+    };
+    let uncovers = before.as_ref().is_some_and(|before| losing(&after) > losing(before));
+    let is_refused = after.counts.iter().any(is_left) && !may_stay || !is_settled || uncovers;
     let changes = match is_refused || after.cancelled {
         true => Changes::default(),
         false => Changes::between(device, &overlay)?,

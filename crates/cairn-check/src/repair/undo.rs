@@ -1,7 +1,7 @@
 //! Undo files: what [`Plan::apply`] writes before it changes a volume, and [`take_back`] reads.
 //!
 //! A file begins with a header of 4096 bytes; a table of places follows, then the bytes. Numbers
-//! are little-endian.
+//! are little-endian; CRC-32C is without the inversion at the end, as in ext4.
 //!
 //! | offset | |
 //! |---|---|
@@ -46,7 +46,7 @@ const MOST_BYTES: u64 = 1 << 20;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The undo file cannot be written. The volume was not changed.
-    #[error("the undo file cannot be written: {0}; nothing was changed")]
+    #[error("the undo file cannot be written: {0}; nothing was changed: name another with --undo")]
     Write(DeviceError),
     /// The volume cannot be written, and is as it was.
     #[error("{0}; nothing was changed")]
@@ -68,6 +68,12 @@ pub enum Error {
     /// The file holds no whole undo record.
     #[error("no undo file, or one that was not finished: then nothing was changed ({what})")]
     NoFile {
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// The file was finished, and has been damaged since.
+    #[error("the undo file is damaged ({what}), so that it cannot be taken back")]
+    Damaged {
         /// What is wrong.
         what: &'static str,
     },
@@ -175,6 +181,7 @@ fn word(bytes: &[u8], at: usize) -> u32 {
 /// Reads an undo file that was finished.
 fn read(undo: &dyn BlockDevice, size: u64) -> Result<Changes, Error> {
     let no = |what: &'static str| Error::NoFile { what };
+    let damaged = |what: &'static str| Error::Damaged { what };
     let room = undo.geometry().size;
     if room < HEADER {
         return Err(no("it is too short"));
@@ -194,24 +201,24 @@ fn read(undo: &dyn BlockDevice, size: u64) -> Result<Changes, Error> {
     let len = count.saturating_mul(ENTRY);
     let table_end = HEADER.saturating_add(len);
     if count > MOST || table_end > room {
-        return Err(no("its table is too long"));
+        return Err(damaged("its table is too long"));
     }
     let table = undo.read_at(HEADER, usize::try_from(len).unwrap_or(usize::MAX))?;
     if crc32c(!0, &table) != word(&header, 20) {
-        return Err(no("the checksum of its table is wrong"));
+        return Err(damaged("the checksum of its table is wrong"));
     }
     let (mut at, mut list) = (table_end, Vec::new());
     for entry in table.chunks_exact(ENTRY_BYTES) {
         let (offset, len) = (number(entry, 0), number(entry, 8));
         let ends = [(offset, len, size), (at, len.saturating_mul(2), room)];
         if len > MOST_BYTES || ends.iter().any(|(at, len, end)| at.saturating_add(*len) > *end) {
-            return Err(no("a place of it lies beyond an end"));
+            return Err(damaged("a place of it lies beyond an end"));
         }
         let bytes = usize::try_from(len).unwrap_or(0);
         let old = undo.read_at(at, bytes)?;
         let new = undo.read_at(at.saturating_add(len), bytes)?;
         if crc32c(!0, &old) != word(entry, 16) || crc32c(!0, &new) != word(entry, 20) {
-            return Err(no("a checksum of its contents is wrong"));
+            return Err(damaged("a checksum of its contents is wrong"));
         }
         let (old, new) = (Bytes::copy_from_slice(&old), Bytes::copy_from_slice(&new));
         list.push(Change { offset, old, new });

@@ -125,6 +125,10 @@ fn losses_are_listed_asked_for_and_taken_back() {
     assert!(std::fs::read(&image).unwrap() == before);
     let (status, _, stderr) = cairn(&["check", "--repair=all", "-y", "--undo", &undo, &image]);
     assert!(status == 8 && stderr.contains("undo file"), "{status}: {stderr}");
+    // What is there is neither overwritten nor removed.
+    assert!(std::fs::read(&undo).unwrap().starts_with(b"CAIRN UNDO FILE\n"));
+    let (status, _, stderr) = cairn(&["check", "--repair=all", "-y", "--undo", &image, &image]);
+    assert!(status == 8 && stderr.contains("undo file"), "{status}: {stderr}");
     assert!(std::fs::read(&image).unwrap() == before);
 }
 
@@ -158,6 +162,10 @@ fn a_repair_that_cannot_be_written_changes_nothing() {
     assert!(status == 8 && stderr.contains("--take-back"), "{status}: {stderr}");
     let (status, _, stderr) = cairn(&["check", &image]);
     assert!(status == 4 && stderr.contains("--take-back"), "{status}: {stderr}");
+    // Nothing writes meanwhile: it could not be taken back any more.
+    let (status, _, stderr) = cairn(&["mkdir", &image, "/new"]);
+    assert!(status != 0 && stderr.contains("--take-back"), "{status}: {stderr}");
+    assert!(std::fs::read(&image).unwrap() == before);
     let left = left.to_str().unwrap().to_owned();
     let (status, _, stderr) = cairn(&["check", "--take-back", &left, &image]);
     assert!(status == 8 && stderr.contains("nothing was changed"), "{status}: {stderr}");

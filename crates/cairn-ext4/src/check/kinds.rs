@@ -98,9 +98,9 @@ cairn_check::kinds! {
         "Bits of the inode bitmap beyond the group's last inode are clear.",
         "The bits are set.";
     /// Checksum of an inode.
-    INODE_CHECKSUM = "ext4.inode.checksum", Accounting,
+    INODE_CHECKSUM = "ext4.inode.checksum", Losing,
         "The checksum of the inode does not match its bytes.",
-        "The checksum is computed if the inode is otherwise sound.";
+        "The inode is taken as it is, and the checksum is computed.";
     /// Extra fields.
     INODE_EXTRA_SIZE = "ext4.inode.extra_size", Losing,
         "The inode claims more fields than its record has room for.",
@@ -170,9 +170,9 @@ cairn_check::kinds! {
         "A node of the extent tree is invalid.",
         "The node is cut off, and what it maps is lost.";
     /// Checksum of an extent tree node.
-    EXTENT_CHECKSUM = "ext4.extent.checksum", Accounting,
+    EXTENT_CHECKSUM = "ext4.extent.checksum", Losing,
         "The checksum of a node of the extent tree does not match its bytes.",
-        "The checksum is computed if the node is otherwise sound.";
+        "The node is taken as it is, and the checksum is computed.";
     /// An extent out of order.
     EXTENT_ORDER = "ext4.extent.order", Losing,
         "Extents of the file overlap or are out of order.",

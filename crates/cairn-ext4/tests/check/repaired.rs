@@ -8,11 +8,11 @@ use cairn_block::memory::MemoryDevice;
 use cairn_block::wrap::{Partition, Record};
 use cairn_block::{BlockDevice, BlockDeviceExt};
 use cairn_check::repair::undo::{Error, file_size, take_back};
-use cairn_check::repair::{Plan, Scope};
+use cairn_check::repair::{Plan, Scope, Step};
 use cairn_ext4::{Ext4, MountOptions};
 use cairn_testkit::crash::{CrashLog, Cut, Volatile, read_image, write_image};
 use cairn_testkit::deep;
-use cairn_testkit::judge::{KernelMount, command, e2fsck_check};
+use cairn_testkit::judge::{self, KernelMount, command, e2fsck_check};
 use cairn_testkit::mutate::Target;
 use cairn_testkit::tree::{Snapshot, SnapshotOptions, digest_volume};
 
@@ -89,6 +89,49 @@ fn accounting_is_repaired_and_no_file_changes() {
         assert!(said.is_none(), "{request}: {}", said.unwrap_or_default());
         before.assert_same(&snapshot(after));
     }
+}
+
+/// A directory that was a file seems to have a wrong size only; what follows is losing.
+#[test]
+fn what_uncovers_losses_is_not_repaired_without_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let (sound, hurt) = (dir.path().join("sound"), dir.path().join("hurt"));
+    image(&sound, &["-t", "ext4", "-b", "1024", "-N", "512"]);
+    let device = injected(&sound, &hurt, "sif /file mode 040755");
+    let safe = plan(device.fork(), Scope::Accounting).unwrap();
+    assert!(safe.changes.is_empty() && safe.after.count() > 0, "{:?}", safe.steps.kept());
+}
+
+/// An inode whose checksum alone is wrong: the blocks that it does not name are not freed.
+#[test]
+fn a_wrong_checksum_of_an_inode_frees_nothing_without_losses() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("image");
+    image(&path, &["-t", "ext4", "-b", "1024", "-N", "512"]);
+    let place = judge::run("debugfs", ["-R", "imap /file", path.to_str().unwrap()]);
+    let number = |before: &str| {
+        let text = place.split(before).nth(1).unwrap();
+        let text = text.split([',', '\n']).next().unwrap().trim();
+        match text.strip_prefix("0x") {
+            Some(hex) => u64::from_str_radix(hex, 16).unwrap(),
+            None => text.parse().unwrap(),
+        }
+    };
+    let device = read_image(&path).unwrap();
+    // The low byte of the first extent's place.
+    let at = number("located at block ") * 1024 + number("offset ") + 40 + 12 + 8;
+    let byte = device.read_at(at, 1).unwrap()[0];
+    device.write_at(at, vec![byte ^ 1]).unwrap();
+    let safe = plan(device.fork(), Scope::Accounting).unwrap();
+    let marks = |step: &Step| step.kind.code == "ext4.block_bitmap.free";
+    assert!(safe.steps.kept().iter().all(marks) && !safe.is_refused, "{:?}", safe.steps.kept());
+    let all = plan(device.fork(), Scope::All).unwrap();
+    let lost = all.steps.losing().any(|step| {
+        step.loss
+            .as_ref()
+            .is_some_and(|loss| step.kind.code == "ext4.inode.checksum" && *loss.path == *b"/file")
+    });
+    assert!(lost && all.after.count() == 0, "{:?}", all.steps.kept());
 }
 
 /// The fields of the check's test: after the repair e2fsck is content, and the kernel mounts.

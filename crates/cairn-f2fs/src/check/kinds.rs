@@ -108,9 +108,9 @@ cairn_check::kinds! {
         "A data pointer leads out of the main area.",
         "The pointer is cleared: that block of the file becomes a hole.";
     /// The checksum of an inode is wrong.
-    INODE_CHECKSUM = "f2fs.inode.checksum", Accounting,
+    INODE_CHECKSUM = "f2fs.inode.checksum", Losing,
         "The checksum of the inode does not match its block.",
-        "The checksum is computed again if the inode is otherwise sound.";
+        "The inode is taken as it is, and the checksum is computed.";
     /// A field of an inode is impossible.
     INODE_FIELD = "f2fs.inode.field", Losing,
         "A field of the inode is impossible.",
@@ -151,11 +151,11 @@ cairn_check::kinds! {
     /// A hidden inode of quota is not as it must be.
     QUOTA = "f2fs.quota.inode", Accounting,
         "A hidden quota inode does not exist or is no regular file.",
-        "Quota is switched off until the files are made again.";
+        "Nothing: fsck.f2fs makes quota files.";
     /// The root is not a directory.
     ROOT = "f2fs.root.missing", Fatal,
         "The root directory is missing or is no directory, so no file has a path.",
-        "A new root is made; everything else goes to lost+found.";
+        "Nothing: copy what can be read (cairn export), or try fsck.f2fs on a copy.";
     /// A directory entry is impossible.
     DIRECTORY_ENTRY = "f2fs.directory.entry", Losing,
         "An entry of the directory is damaged: its name, its length or its slots are impossible.",

@@ -17,6 +17,7 @@ use crate::error::{Cause, Error, Result};
 use crate::format::{self, Format, Info};
 use crate::further;
 use crate::image::ImageSpec;
+use crate::interrupted::interrupted_repair;
 use crate::recognise::recognise;
 use crate::reopen::{self, Reopened};
 
@@ -120,6 +121,9 @@ pub fn open(image: &ImageSpec, options: &OpenOptions) -> Result<Volume> {
 }
 
 fn open_at_path(image: &ImageSpec, path: &Path, options: &OpenOptions) -> Result<Volume> {
+    if let Some(interrupted) = interrupted_repair(image).filter(|_| options.writes_image()) {
+        return Err(Error::new(image, Cause::Undo(interrupted)));
+    }
     open_whole(image, open_at(image, path, options.writes_image())?, options)
 }
 
@@ -204,8 +208,24 @@ pub fn inspect(image: &ImageSpec, devices: &[PathBuf]) -> Result<Info> {
 /// them; if it is empty, they are looked for beside the image and must be recognised ([`further`]).
 ///
 /// # Errors
-/// The file or a further device cannot be opened or is in use, or the file has no such part.
+/// The file or a further device cannot be opened or is in use, the file has no such part, or a
+/// repair of it was interrupted and it is to be written.
 pub fn open_device(
+    image: &ImageSpec,
+    devices: &[PathBuf],
+    write: bool,
+) -> Result<Arc<dyn BlockDevice>> {
+    if write && let Some(interrupted) = interrupted_repair(image) {
+        return Err(Error::new(image, Cause::Undo(interrupted)));
+    }
+    open_interrupted(image, devices, write)
+}
+
+/// As [`open_device`], also if a repair was interrupted.
+///
+/// # Errors
+/// As [`open_device`].
+pub(crate) fn open_interrupted(
     image: &ImageSpec,
     devices: &[PathBuf],
     write: bool,

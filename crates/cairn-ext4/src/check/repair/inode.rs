@@ -14,6 +14,9 @@ use crate::format::extent::ROOT_BYTES;
 use crate::format::inode::{InodeFlags, mode};
 use crate::format::layout::inodes;
 
+/// What is lost where only a checksum says that something is damaged.
+const DAMAGED: &str = "what is damaged there, if anything is";
+
 /// The findings of an inode.
 type OfInode<'f> = BTreeMap<u64, Vec<&'f Finding>>;
 
@@ -100,7 +103,10 @@ fn is_attribute_block(mender: &Mender<'_>, ino: Ino, finding: &Finding) -> bool 
 /// Cuts what is wrong from a map.
 fn prune(mender: &mut Mender<'_>, ino: Ino, findings: &[&Finding]) -> Result<()> {
     let Some(mut record) = mender.state.record(ino) else { return Ok(()) };
-    let is_losing = findings.iter().any(|finding| finding.kind.severity != Severity::Accounting);
+    let is_checksum = |finding: &Finding| finding.kind.code == kinds::EXTENT_CHECKSUM.code;
+    let is_losing = findings
+        .iter()
+        .any(|finding| finding.kind.severity != Severity::Accounting && !is_checksum(finding));
     if findings.iter().any(|finding| finding.place.field == Some("i_flags")) {
         let found = runs::collect(mender.state, ino, &record);
         record.flags.insert(InodeFlags::EXTENTS);
@@ -126,6 +132,7 @@ fn prune(mender: &mut Mender<'_>, ino: Ino, findings: &[&Finding]) -> Result<()>
     for finding in findings {
         match finding.kind.severity {
             Severity::Accounting => mender.step(finding),
+            _ if is_checksum(finding) => mender.lose(finding, ino, DAMAGED),
             _ => {
                 let from = finding.place.file_block.unwrap_or(0);
                 let what = format!("contents from block {from} of the file on");
@@ -150,9 +157,13 @@ fn field(mender: &mut Mender<'_>, ino: Ino, finding: &Finding) -> Result<()> {
     let layout = mender.state.layout;
     let number = computed(finding);
     let is = |kind: &cairn_check::Kind| kind.code == code;
-    let is_done = if is(&kinds::INODE_CHECKSUM) {
-        mender.edit_bytes(ino, |_| ())?
-    } else if is(&kinds::INODE_EXTRA_SIZE) {
+    if is(&kinds::INODE_CHECKSUM) {
+        if mender.edit_bytes(ino, |_| ())? {
+            mender.lose(finding, ino, DAMAGED);
+        }
+        return Ok(());
+    }
+    let is_done = if is(&kinds::INODE_EXTRA_SIZE) {
         mender.edit(ino, |record| contents::set_extra_size(record, layout.want_extra_isize))?
     } else if is(&kinds::INODE_DELETED) {
         let is_used = number.is_some();

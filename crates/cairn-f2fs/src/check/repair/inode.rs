@@ -37,7 +37,12 @@ impl Edit<'_> {
         let done = if code == kinds::INODE_FIELD.code {
             return self.mend_field(finding, ino);
         } else if code == kinds::INODE_CHECKSUM.code {
-            self.change(ino, |_| ())?
+            let done = self.change(ino, |_| ())?;
+            if done {
+                let what = "what is damaged there, if anything is";
+                self.lost((finding.kind, finding.place.clone()), ino, what);
+            }
+            return Ok(done);
         } else if code == kinds::INODE_EXTENT.code {
             self.change(ino, |record| record.ext = ExtentHint::default())?
         } else if code == kinds::INODE_INLINE.code {
