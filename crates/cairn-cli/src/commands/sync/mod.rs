@@ -108,13 +108,7 @@ fn synced(args: &Args, output: &mut Output<'_>) -> Outcome {
     // What is no image must not be compared as another source.
     let found = cairn::inspect(&image.spec()?, &args.devices)?;
     let wanted = wanted(args)?;
-    let options = CompareOptions { times: true, quick: args.quick };
-    let present = on_image(args, args.changes.excludes())?;
-    let left_alone = match args.changes.excludes().is_empty() {
-        true => LeftAlone::default(),
-        false => LeftAlone::new(&on_image(args, Vec::new())?, &present)?,
-    };
-    let plan = Plan::new(&present, &wanted, options, args.keep, &left_alone)?;
+    let plan = planned(args, &wanted)?;
     if args.dry_run {
         for (what, path) in plan.steps() {
             say(args, output, what, path)?;
@@ -128,6 +122,17 @@ fn synced(args: &Args, output: &mut Output<'_>) -> Outcome {
         })?;
     }
     print(args, output, &Counts { dry_run: args.dry_run, ..plan.counts() })
+}
+
+/// What has to be done. The image is open meanwhile, and closed afterwards.
+fn planned(args: &Args, wanted: &Tree) -> Outcome<Plan> {
+    let options = CompareOptions { times: true, quick: args.quick };
+    let present = on_image(args, args.changes.excludes())?;
+    let left_alone = match args.changes.excludes().is_empty() {
+        true => LeftAlone::default(),
+        false => LeftAlone::new(&on_image(args, Vec::new())?, &present)?,
+    };
+    Plan::new(&present, wanted, options, args.keep, &left_alone)
 }
 
 /// What the sources give.
