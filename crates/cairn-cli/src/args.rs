@@ -48,7 +48,7 @@ pub enum Command {
     Tune(tune::Args),
     /// Make a volume larger or smaller.
     Resize(resize::Args),
-    /// Find the defects of a volume, and write nothing.
+    /// Find the defects of a volume, and repair them if asked to.
     Check(check::Args),
     /// Run a program on an image, as an ordinary user.
     Run(run::Args),

@@ -121,10 +121,11 @@ pub fn open(image: &ImageSpec, options: &OpenOptions) -> Result<Volume> {
 }
 
 fn open_at_path(image: &ImageSpec, path: &Path, options: &OpenOptions) -> Result<Volume> {
+    let first = open_at(image, path, options.writes_image())?;
     if let Some(interrupted) = interrupted_repair(image).filter(|_| options.writes_image()) {
         return Err(Error::new(image, Cause::Undo(interrupted)));
     }
-    open_whole(image, open_at(image, path, options.writes_image())?, options)
+    open_whole(image, first, options)
 }
 
 fn open_whole(
@@ -215,10 +216,12 @@ pub fn open_device(
     devices: &[PathBuf],
     write: bool,
 ) -> Result<Arc<dyn BlockDevice>> {
+    let device = open_interrupted(image, devices, write)?;
+    // A repair that goes on has the lock, and its undo file.
     if write && let Some(interrupted) = interrupted_repair(image) {
         return Err(Error::new(image, Cause::Undo(interrupted)));
     }
-    open_interrupted(image, devices, write)
+    Ok(device)
 }
 
 /// As [`open_device`], also if a repair was interrupted.
