@@ -20,6 +20,7 @@ mod join;
 pub mod memory;
 mod pages;
 pub mod reserve;
+pub mod sparse;
 pub mod tagged;
 pub mod typing;
 pub mod uring;

@@ -1,7 +1,8 @@
 //! The interface between front-ends (FUSE, command line, library) and formats ([`FileSystem`]), and
 //! what Linux does in the same way for all formats: [`name`], [`namespace`], [`new_inode`],
 //! [`protection`], [`root_reserved`], [`acl`], [`copy`], [`fiemap`], [`seek`], [`short_write`],
-//! [`synchronous`], [`write_access`], [`remount`], [`error_policy`], [`past_damage`].
+//! [`synchronous`], [`write_access`], [`remount`], [`error_policy`], [`past_damage`]; and what a
+//! new volume is filled with: [`new_tree`].
 
 #![forbid(unsafe_code)]
 #![warn(unreachable_pub)]
@@ -19,6 +20,7 @@ pub mod inode_table;
 pub mod name;
 pub mod namespace;
 pub mod new_inode;
+pub mod new_tree;
 pub mod past_damage;
 pub mod protection;
 pub mod remount;

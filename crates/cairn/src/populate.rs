@@ -11,7 +11,7 @@ use crate::format::{self, Format};
 use crate::image::{ImageSpec, Part};
 use crate::mkfs::{MkfsOptions, device_for};
 
-pub use cairn_ext4::mkfs::populate::{Kind, Node, PopulateError as TreeError, ReadResult, Source};
+pub use cairn_vfs::new_tree::{Kind, Node, ReadResult, Source, TreeError};
 
 /// Why no volume with the tree was made.
 #[derive(Debug, thiserror::Error)]
@@ -83,9 +83,10 @@ impl Population {
     }
 }
 
-fn sort(image: &ImageSpec, error: TreeError) -> PopulateError {
+fn sort(image: &ImageSpec, error: populate::PopulateError) -> PopulateError {
     match error {
-        TreeError::Ext4(error) => Error::new(image, format::ext4::cause(error)).into(),
-        error => PopulateError::Tree(error),
+        populate::PopulateError::Tree(error) => PopulateError::Tree(error),
+        populate::PopulateError::Ext4(error) => Error::new(image, format::ext4::cause(error)).into(),
+        error => Error::new(image, Cause::Option(error.to_string())).into(),
     }
 }

@@ -14,6 +14,7 @@ use crate::system_error;
 
 pub mod event;
 mod over;
+pub mod parts;
 pub mod simulated;
 pub mod threads;
 

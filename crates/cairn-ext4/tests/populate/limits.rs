@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cairn_base::runtime::threads::Threads;
 use cairn_block::memory::MemoryDevice;
 use cairn_ext4::mkfs::MkfsOptions;
-use cairn_ext4::mkfs::populate::{PopulateError, Population};
+use cairn_ext4::mkfs::populate::{PopulateError, Population, TreeError};
 
 use crate::made::{Made, What};
 use crate::support::options;
@@ -61,7 +61,7 @@ fn too_little_room_is_known_before_anything_is_written() {
     let least = population.required_bytes(0).expect("possible");
     let device = Arc::new(MemoryDevice::new(least - (1 << 20)));
     let error = population.write(device.clone(), 2, &*Threads::new()).expect_err("too small");
-    assert!(matches!(error, PopulateError::NoSpace { .. }), "{error}");
+    assert!(matches!(error, PopulateError::Tree(TreeError::NoSpace { .. })), "{error}");
     assert_eq!(device.allocated(), 0);
     let device = Arc::new(MemoryDevice::new(least));
     population.write(device, 2, &*Threads::new()).expect("the smallest size suffices");
@@ -72,7 +72,7 @@ fn too_little_room_is_known_before_anything_is_written() {
     }
     let few = MkfsOptions { inodes: Some(100), ..options("", 4096) };
     let error = plan(made, &few).err().expect("too few inodes");
-    assert!(matches!(error, PopulateError::NoInodes { .. }), "{error}");
+    assert!(matches!(error, PopulateError::Tree(TreeError::NoInodes { .. })), "{error}");
 }
 
 #[test]

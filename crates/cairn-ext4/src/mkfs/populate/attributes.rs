@@ -5,11 +5,11 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use cairn_base::Pba;
+use cairn_vfs::new_tree::{Node, Source};
 use cairn_vfs::{Acl, FileKind};
 
 use super::error::{PopulateError, PopulateResult};
 use super::settings::Settings;
-use super::source::{Node, Source};
 use super::values::{Values, number as number_values};
 use crate::format::xattr::{
     OwnedAttribute, OwnedValue, REFCOUNT_MAX, VALUE_MAX, encode_block, seal_block, set_refcount,

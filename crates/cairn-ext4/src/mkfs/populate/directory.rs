@@ -6,11 +6,11 @@ use std::ops::Range;
 use cairn_base::FileBlock;
 use cairn_base::units::stored;
 use cairn_vfs::FileKind;
+use cairn_vfs::new_tree::Source;
 
 use super::super::files::{LOST_AND_FOUND, LOST_AND_FOUND_NAME};
 use super::error::{PopulateError, PopulateResult};
 use super::settings::Settings;
-use super::source::Source;
 use crate::checksum::InodeSeed;
 use crate::dir::hash::NameHash;
 use crate::format::dir_entry::{self, DirFormat, entry_len};

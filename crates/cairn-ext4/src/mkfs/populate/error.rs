@@ -1,6 +1,6 @@
 //! [`PopulateError`]: why a volume was not filled.
 
-use cairn_base::options::written_size;
+use cairn_vfs::new_tree::TreeError;
 
 /// Result of filling a volume.
 pub type PopulateResult<T> = std::result::Result<T, PopulateError>;
@@ -12,47 +12,14 @@ pub enum PopulateError {
     /// An option is unsuitable, or the device failed.
     #[error(transparent)]
     Ext4(#[from] crate::Error),
-    /// A node cannot be stored on a volume with these options.
-    #[error("{path}: {why}")]
-    Node {
-        /// The node.
-        path: String,
-        /// What is wrong with it.
-        why: String,
-    },
-    /// The contents of a file cannot be read.
-    #[error("{path}: {source}")]
-    Read {
-        /// The file.
-        path: String,
-        /// The error of the source.
-        source: Box<dyn std::error::Error + Send + Sync>,
-    },
-    /// The blocks of the volume do not suffice. Nothing was written.
-    #[error(
-        "the tree needs {} for files and directories, the volume has {}: give a larger size",
-        written_size(*.needed),
-        written_size(*.available)
-    )]
-    NoSpace {
-        /// Bytes needed.
-        needed: u64,
-        /// Bytes free on the empty volume.
-        available: u64,
-    },
-    /// The inodes of the volume do not suffice. Nothing was written.
-    #[error("the tree needs {needed} inodes, the volume has {available}: give more")]
-    NoInodes {
-        /// Inodes needed.
-        needed: u64,
-        /// Inodes that were asked for.
-        available: u64,
-    },
+    /// The tree cannot be stored on a volume with these options.
+    #[error(transparent)]
+    Tree(#[from] TreeError),
 }
 
 impl PopulateError {
     pub(super) fn node(path: String, why: impl Into<String>) -> Self {
-        Self::Node { path, why: why.into() }
+        TreeError::node(path, why).into()
     }
 }
 

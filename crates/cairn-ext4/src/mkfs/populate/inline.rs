@@ -1,7 +1,8 @@
 //! Contents in the record (the feature inline_data).
 
+use cairn_vfs::new_tree::{Kind, Node};
+
 use super::settings::Settings;
-use super::source::{Kind, Node};
 use crate::format::xattr::{XattrLocation, encoded_len};
 use crate::xattr::Content;
 use crate::xattr::inline_data::{HEAD_LEN, attribute};

@@ -1,13 +1,13 @@
 //! Fills a new volume with a tree, as `mke2fs -d` does: without a mount, a journal or a cache.
 //!
-//! First a *survey* looks at every node: what it needs, and whether it can be stored. Then the
-//! volume is planned as mkfs does, and each node gets its place in the free blocks. Only then
-//! is anything written: by several threads that read contents and encode metadata, and at the end
-//! bitmaps, descriptors and superblocks, so that an interrupted run leaves no filesystem.
+//! The tree is a [`Source`]. First a *survey* looks at every node: what it needs, and whether it
+//! can be stored. Then the volume is planned as mkfs does, and each node gets its place in the free
+//! blocks. Only then is anything written: by several threads that read contents and encode
+//! metadata, and at the end bitmaps, descriptors and superblocks, so that an interrupted run leaves
+//! no filesystem.
 //!
 //! | module | knows |
 //! |---|---|
-//! | `source` | the tree, as the caller gives it |
 //! | `survey` | what nodes need, and whether they can be stored |
 //! | `same` | files with equal contents, which may share their blocks |
 //! | `attributes`, `values`, `directory`, `regular`, `inline` | the form of nodes |
@@ -33,7 +33,6 @@ mod records;
 mod regular;
 mod same;
 mod settings;
-mod source;
 mod stream;
 mod survey;
 mod units;
@@ -55,8 +54,8 @@ use values::Values;
 use volume::EmptyVolume;
 use writer::Writer;
 
+pub use cairn_vfs::new_tree::{Kind, Node, ReadResult, Source, TreeError};
 pub use error::{PopulateError, PopulateResult};
-pub use source::{Kind, Node, ReadResult, Source};
 
 /// Block size if the options give none. It does not depend on the size of the volume.
 const BLOCK_SIZE: u32 = 4096;
@@ -109,7 +108,7 @@ impl Population {
         match options.inodes {
             Some(available) if available < needed - 1 => {
                 let (needed, available) = (needed.into(), available.into());
-                return Err(PopulateError::NoInodes { needed, available });
+                return Err(TreeError::NoInodes { needed, available }.into());
             }
             Some(_) => {}
             None => options.inodes = Some(needed.saturating_add(free_inodes)),
@@ -132,7 +131,7 @@ impl Population {
                 Ok(volume) => volume,
                 // A last group with little room is left out, with its inodes; a volume of less than
                 // a group may have no room for its metadata.
-                Err(PopulateError::NoInodes { .. }) => {
+                Err(PopulateError::Tree(TreeError::NoInodes { .. })) => {
                     blocks += LAST_GROUP_STEP;
                     continue;
                 }
@@ -172,8 +171,8 @@ impl Population {
     /// Writes the volume to `device` and replaces its contents.
     ///
     /// # Errors
-    /// [`PopulateError::NoSpace`] or [`PopulateError::NoInodes`] before anything is written; the
-    /// options do not fit the device, contents cannot be read, or the device failed.
+    /// [`TreeError::NoSpace`] or [`TreeError::NoInodes`] before anything is written; the options
+    /// do not fit the device, contents cannot be read, or the device failed.
     pub fn write(
         &self,
         device: Arc<dyn BlockDevice>,
@@ -191,7 +190,7 @@ impl Population {
         let block_size = u64::from(plan.layout.block_size);
         let places = Places::new(&self.survey, &stream).map_err(|needed| {
             let (needed, available) = (needed * block_size, stream.blocks() * block_size);
-            PopulateError::NoSpace { needed, available }
+            TreeError::NoSpace { needed, available }
         })?;
         output.start(device.clone())?;
         let layout = plan.layout;

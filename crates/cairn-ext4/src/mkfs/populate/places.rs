@@ -4,9 +4,10 @@
 //! then files; each in the order of ids. The blocks of a file's extent tree follow its data. A file
 //! that shares the blocks of another has only those of its tree.
 
+use cairn_vfs::new_tree::{Kind, segments};
+
 use super::attributes::NONE;
-use super::regular::{extents, segments, tree_blocks};
-use super::source::Kind;
+use super::regular::{extents, tree_blocks};
 use super::stream::Stream;
 use super::survey::Survey;
 use crate::format::extent::{Extent, MAX_WRITTEN, ROOT_CAPACITY};

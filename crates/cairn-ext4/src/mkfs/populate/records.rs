@@ -1,10 +1,11 @@
 //! The records of nodes in the inode tables.
 
+use cairn_vfs::new_tree::{Kind, Node};
+
 use super::attributes::place;
 use super::error::PopulateResult;
 use super::places::{Places, has_attribute_block};
 use super::regular::{extents, tree};
-use super::source::{Kind, Node};
 use super::stream::Stream;
 use super::survey::{FAST_SYMLINK_MAX, Survey};
 use super::values::{charge, number};

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use cairn_vfs::new_tree::{check_ranges, segments};
+
 use super::settings::Settings;
 use super::stream::Stream;
 use crate::format::extent::{
@@ -24,33 +26,8 @@ pub(super) fn data_blocks(
     if size.div_ceil(settings.block_size as u64) > MAX_FILE_BLOCKS {
         return Err(format!("{size} bytes are more than a file can have"));
     }
-    let mut end = 0;
-    for range in data {
-        if range.start < end || range.start >= range.end || range.end > size {
-            let Range { start, end } = range;
-            return Err(format!("the data range {start}..{end} is out of order or beyond the end"));
-        }
-        end = range.end;
-    }
+    check_ranges(size, data)?;
     Ok(segments(data, settings.block_size as u64).map(|run| run.end - run.start).sum())
-}
-
-/// Runs of file blocks that hold data, apart.
-pub(super) fn segments(
-    data: &[Range<u64>],
-    block_size: u64,
-) -> impl Iterator<Item = Range<u64>> + '_ {
-    let mut ranges = data
-        .iter()
-        .map(move |range| range.start / block_size..range.end.div_ceil(block_size))
-        .peekable();
-    std::iter::from_fn(move || {
-        let mut run = ranges.next()?;
-        while let Some(next) = ranges.next_if(|next| next.start <= run.end) {
-            run.end = next.end;
-        }
-        Some(run)
-    })
 }
 
 /// The extents of a file whose blocks follow each other in the stream from `at` on.
@@ -112,14 +89,6 @@ pub(super) fn tree(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn ranges_that_share_a_block_are_one_segment() {
-        let data = [10..20, 4000..4097, 8191..8192, 20_000..20_001];
-        let runs: Vec<_> = segments(&data, 4096).collect();
-        assert_eq!(runs, [0..2, 4..5]);
-        assert_eq!(segments(&[], 4096).count(), 0);
-    }
 
     #[test]
     fn trees_have_the_blocks_that_were_counted() {

@@ -8,10 +8,9 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use cairn_base::checksum::crc32c;
+use cairn_vfs::new_tree::{Kind, segments};
 
 use super::error::PopulateResult;
-use super::regular::segments;
-use super::source::Kind;
 use super::survey::Survey;
 
 /// Bytes of a file that are read at a time.

@@ -5,6 +5,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use cairn_vfs::new_tree::{Kind, Node, ROOT, Source, find, names};
+
 use super::super::files::{LOST_AND_FOUND_NAME, lost_and_found_blocks};
 use super::attributes::{NONE, SharedBlocks, place, try_place};
 use super::directory::{Form, Names};
@@ -12,18 +14,13 @@ use super::error::{PopulateError, PopulateResult};
 use super::inline;
 use super::regular::data_blocks;
 use super::settings::Settings;
-use super::source::{Kind, Node, Source};
 use super::values::Values;
-use crate::format::dir_entry::NAME_MAX;
 use crate::format::features::RoCompat;
 use crate::format::inode::LINK_MAX;
 use crate::xattr::Content;
 
-/// The id of the root.
-pub(super) const ROOT: u32 = 0;
 /// Longest target of a symbolic link that is stored in the record.
 pub(super) const FAST_SYMLINK_MAX: usize = 59;
-const NO_PARENT: u32 = u32::MAX;
 
 /// What one node needs.
 #[derive(Clone, Copy)]
@@ -32,7 +29,7 @@ pub(super) struct Need {
     pub(super) blocks: u32,
     /// Links as stored.
     pub(super) links: u32,
-    /// The directory that holds a directory.
+    /// The directory that holds it.
     pub(super) parent: u32,
     /// The block of attributes, or [`NONE`].
     pub(super) xattrs: u32,
@@ -61,18 +58,19 @@ impl Survey {
         settings: Settings,
         values: Values,
     ) -> PopulateResult<Self> {
-        let none = Need { blocks: 0, links: 0, parent: NO_PARENT, xattrs: NONE };
+        let none = Need { blocks: 0, links: 0, parent: ROOT, xattrs: NONE };
         let nodes = vec![none; source.count() as usize];
         let shared = SharedBlocks::default();
         let (lost_found, same) = (None, HashMap::new());
         let mut survey = Self { source, settings, nodes, shared, values, lost_found, same };
-        if !matches!(survey.source.node(ROOT).kind, Kind::Directory { .. }) {
-            return Err(survey.refuse(ROOT, "the root is not a directory"));
+        for (need, named) in survey.nodes.iter_mut().zip(names(&*survey.source)?) {
+            (need.links, need.parent) = (named.links, named.parent);
         }
-        survey.nodes[0].parent = ROOT;
-        survey.nodes[0].links = 2;
-        for id in 0..survey.source.count() {
-            survey.links(id)?;
+        survey.lost_found = find(&*survey.source, ROOT, LOST_AND_FOUND_NAME);
+        if let Some(id) = survey.lost_found
+            && survey.names(id).is_none()
+        {
+            return Err(survey.refuse(id, "lost+found must be a directory for fsck"));
         }
         if survey.lost_found.is_none() {
             survey.nodes[0].links += 1;
@@ -93,50 +91,6 @@ impl Survey {
         let Kind::Directory { entries } = self.source.node(id).kind else { return None };
         let lost_found = id == ROOT && self.lost_found.is_none();
         Some(Names { source: &*self.source, id, entries, lost_found })
-    }
-
-    /// Checks the entries of a directory and counts their links.
-    fn links(&mut self, id: u32) -> PopulateResult<()> {
-        let source = self.source.clone();
-        let Kind::Directory { entries } = source.node(id).kind else { return Ok(()) };
-        let mut before: &[u8] = b"";
-        for index in 0..entries {
-            let (name, target) = source.entry(id, index);
-            let is_dot = name == b"." || name == b"..";
-            if name.len() > NAME_MAX || is_dot || name.contains(&b'/') || name.contains(&0) {
-                let why = format!("{} is not a name", name.escape_ascii());
-                return Err(self.refuse(id, why));
-            }
-            if name <= before {
-                let why = format!("entry {} is empty or out of order", name.escape_ascii());
-                return Err(self.refuse(id, why));
-            }
-            before = name;
-            if target as usize >= self.nodes.len() {
-                return Err(self.refuse(id, format!("entry {} has no node", name.escape_ascii())));
-            }
-            let is_directory = matches!(source.node(target).kind, Kind::Directory { .. });
-            if id == ROOT && name == LOST_AND_FOUND_NAME {
-                if !is_directory {
-                    return Err(self.refuse(target, "lost+found must be a directory for fsck"));
-                }
-                self.lost_found = Some(target);
-            }
-            if is_directory {
-                if target <= id || self.nodes[target as usize].parent != NO_PARENT {
-                    return Err(self.refuse(
-                        target,
-                        "a directory has one name, in a directory of a smaller id",
-                    ));
-                }
-                self.nodes[id as usize].links += 1;
-                self.nodes[target as usize].parent = id;
-                self.nodes[target as usize].links += 2;
-            } else {
-                self.nodes[target as usize].links += 1;
-            }
-        }
-        Ok(())
     }
 
     fn node(&mut self, id: u32) -> PopulateResult<()> {
@@ -184,9 +138,6 @@ impl Survey {
 
     fn stored_links(&self, id: u32, node: &Node<'_>) -> PopulateResult<u32> {
         let links = self.nodes[id as usize].links;
-        if links == 0 {
-            return Err(self.refuse(id, "the node has no name"));
-        }
         let directory = matches!(node.kind, Kind::Directory { .. });
         match links {
             0..=LINK_MAX => Ok(links),

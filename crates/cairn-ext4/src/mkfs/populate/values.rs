@@ -5,9 +5,9 @@ use std::collections::HashMap;
 
 use cairn_base::Ino;
 use cairn_base::checksum::crc32c;
+use cairn_vfs::new_tree::Source;
 use cairn_vfs::types::Timestamp;
 
-use super::source::Source;
 use crate::format::inode::{Inode, InodeFlags, mode};
 use crate::format::layout::Layout;
 use crate::format::xattr::{OwnedAttribute, OwnedValue, entry_hash_of_inode};

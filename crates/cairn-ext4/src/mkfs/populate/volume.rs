@@ -1,15 +1,16 @@
 //! [`EmptyVolume`]: the planned volume without the tree.
 
 use cairn_base::Ino;
+use cairn_vfs::new_tree::{ROOT, TreeError};
 
 use super::super::files::{self, LOST_AND_FOUND, Table};
 use super::super::identity::Identity;
 use super::super::options::MkfsOptions;
 use super::super::output::Output;
 use super::super::plan::Plan;
-use super::error::{PopulateError, PopulateResult};
+use super::error::PopulateResult;
 use super::stream::Stream;
-use super::survey::{ROOT, Survey};
+use super::survey::Survey;
 use crate::format::features::{Compat, Features, Incompat, RoCompat};
 use crate::format::layout::inodes;
 
@@ -111,7 +112,7 @@ impl EmptyVolume {
         let numbers = Numbers::new(survey, plan.used_inodes + 1);
         let (needed, available) = (numbers.last().into(), layout.inodes_count.into());
         if needed > available {
-            return Err(PopulateError::NoInodes { needed, available });
+            return Err(TreeError::NoInodes { needed, available }.into());
         }
         Ok(Self { records: table.bytes, plan, output, stream, numbers })
     }

@@ -1,13 +1,14 @@
 //! [`Writer`]: several threads write the units of a volume.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use bytes::{Bytes, BytesMut};
 use cairn_base::Pba;
-use cairn_base::runtime::{Daemon, Event, Progress, Runtime};
+use cairn_base::runtime::Runtime;
+use cairn_base::runtime::parts::{self, Parts};
 use cairn_base::units::stored;
-use cairn_block::{Batch, BlockDevice, Durability, Request};
+use cairn_block::{Batch, BlockDevice, Durability, sparse};
+use cairn_vfs::new_tree::Kind;
 use parking_lot::Mutex;
 
 use super::directory::{Form, Writer as DirectoryWriter};
@@ -15,15 +16,11 @@ use super::error::{PopulateError, PopulateResult};
 use super::places::Places;
 use super::records::Records;
 use super::regular::tree;
-use super::source::Kind;
 use super::stream::Stream;
 use super::survey::Survey;
 use super::units::{Unit, units};
 use super::volume::Numbers;
 use crate::format::layout::Layout;
-
-/// Runs of at least this many blocks of zeros are not written as data.
-const ZERO_RUN: usize = 4;
 
 /// What the threads share.
 pub(super) struct Writer {
@@ -42,8 +39,6 @@ pub(super) struct Writer {
 struct Work {
     writer: Writer,
     units: Vec<Unit>,
-    next: AtomicUsize,
-    failed: Mutex<Option<PopulateError>>,
     /// Buffers of finished units.
     buffers: Mutex<Vec<BytesMut>>,
 }
@@ -56,39 +51,19 @@ pub(super) fn write(
 ) -> PopulateResult<Writer> {
     let last = writer.numbers.last();
     let units = units(&writer.survey, &writer.places, &writer.stream, &writer.layout, last);
-    let work = Arc::new(Work {
-        writer,
-        units,
-        next: AtomicUsize::new(0),
-        failed: Mutex::new(None),
-        buffers: Mutex::new(Vec::new()),
-    });
-    let mut helpers = Vec::new();
-    for number in 1..threads {
-        let daemon: Arc<dyn Daemon> = work.clone();
-        let name = format!("populate-{number}");
-        // With fewer threads it takes longer.
-        let Ok(helper) = runtime.spawn(&name, Arc::new(Event::new()), daemon) else { break };
-        helpers.push(helper);
-    }
-    while work.step() == Progress::Worked {}
-    helpers.into_iter().for_each(cairn_base::runtime::DaemonHandle::stop);
-    let work = Arc::into_inner(work).expect("the threads have ended");
-    match work.failed.into_inner() {
-        Some(error) => Err(error),
-        None => Ok(work.writer),
-    }
+    let work = Work { writer, units, buffers: Mutex::new(Vec::new()) };
+    Ok(parts::run(work, "populate", threads, runtime)?.writer)
 }
 
-impl Daemon for Work {
-    fn step(&self) -> Progress {
-        let number = self.next.fetch_add(1, Relaxed);
-        let Some(unit) = self.units.get(number) else { return Progress::Done };
-        if let Err(error) = self.unit(*unit) {
-            self.failed.lock().get_or_insert(error);
-            self.next.store(self.units.len(), Relaxed);
-        }
-        Progress::Worked
+impl Parts for Work {
+    type Error = PopulateError;
+
+    fn count(&self) -> usize {
+        self.units.len()
+    }
+
+    fn part(&self, number: usize) -> PopulateResult<()> {
+        self.unit(self.units[number])
     }
 }
 
@@ -249,48 +224,10 @@ impl Writer {
         for (pba, blocks) in runs {
             let len = *blocks as usize * block_size;
             let piece = bytes.slice(done..done + len);
-            requests_for(&piece, pba.get() * block_size as u64, block_size, &mut requests);
+            sparse::requests(&piece, pba.get() * block_size as u64, block_size, &mut requests);
             done += len;
         }
         self.device.submit(Batch { requests, durability: Durability::default() }).wait()?;
         Ok(())
     }
-}
-
-/// Requests that write `bytes`. Long runs of zeros become holes.
-fn requests_for(bytes: &Bytes, offset: u64, block_size: usize, requests: &mut Vec<Request>) {
-    let mut from = 0;
-    let mut zeros = 0;
-    let blocks = bytes.len() / block_size;
-    let mut write = |from: usize, to: usize, zero: bool| {
-        let at = offset + (from * block_size) as u64;
-        if from == to {
-        } else if zero {
-            requests
-                .push(Request::WriteZeroes { offset: at, len: ((to - from) * block_size) as u64 });
-        } else {
-            let bufs = vec![bytes.slice(from * block_size..to * block_size)];
-            requests.push(Request::Write { offset: at, bufs });
-        }
-    };
-    for (number, block) in bytes.chunks(block_size).enumerate() {
-        if is_zero(block) {
-            zeros += 1;
-            continue;
-        }
-        if zeros >= ZERO_RUN {
-            write(from, number - zeros, false);
-            write(number - zeros, number, true);
-            from = number;
-        }
-        zeros = 0;
-    }
-    let zeros = if zeros >= ZERO_RUN { zeros } else { 0 };
-    write(from, blocks - zeros, false);
-    write(blocks - zeros, blocks, true);
-}
-
-fn is_zero(block: &[u8]) -> bool {
-    let (words, rest) = block.as_chunks::<16>();
-    words.iter().all(|word| u128::from_ne_bytes(*word) == 0) && rest.iter().all(|byte| *byte == 0)
 }

@@ -1,8 +1,8 @@
-//! [`Source`]: the tree that a volume is filled with.
+//! [`Source`]: the tree that a new volume is filled with.
 
 use std::ops::Range;
 
-use cairn_vfs::{FileKind, Timestamp};
+use crate::types::{FileKind, Timestamp};
 
 /// Whether bytes of a file were read, and why not.
 pub type ReadResult = Result<(), Box<dyn std::error::Error + Send + Sync>>;
