@@ -1,15 +1,70 @@
-//! Writes that leave long runs of zeros out.
+//! [`SparseWriter`]: writes that leave long runs of zeros out.
 
-use bytes::Bytes;
+use std::sync::Arc;
 
-use crate::device::Request;
+use bytes::{Bytes, BytesMut};
+use parking_lot::Mutex;
+
+use crate::device::{Batch, BlockDevice, Durability, Request};
+use crate::error::Result;
 
 /// Runs of at least this many blocks of zeros are not written as data.
 const ZERO_RUN: usize = 4;
 
-/// Requests that write `bytes`, which are whole blocks, at `offset`. Long runs of zeros become holes
-/// where the device can have some.
-pub fn requests(bytes: &Bytes, offset: u64, block_size: usize, requests: &mut Vec<Request>) {
+/// Writes blocks for several threads. Long runs of zeros become holes where the device can have
+/// some.
+pub struct SparseWriter {
+    device: Arc<dyn BlockDevice>,
+    block_size: usize,
+    /// Buffers of finished writes.
+    buffers: Mutex<Vec<BytesMut>>,
+}
+
+impl SparseWriter {
+    /// A writer of blocks of this many bytes.
+    #[must_use]
+    pub fn new(device: Arc<dyn BlockDevice>, block_size: usize) -> Self {
+        Self { device, block_size, buffers: Mutex::new(Vec::new()) }
+    }
+
+    /// A buffer for this many blocks. Its contents have no meaning.
+    #[must_use]
+    pub fn buffer(&self, blocks: u64) -> BytesMut {
+        let mut buffer = self.buffers.lock().pop().unwrap_or_default();
+        buffer.resize(blocks as usize * self.block_size, 0);
+        buffer
+    }
+
+    /// Writes a buffer to runs of blocks: first block, and number of blocks.
+    ///
+    /// # Errors
+    /// The device failed.
+    ///
+    /// # Panics
+    /// The buffer has fewer blocks than the runs.
+    pub fn write(
+        &self,
+        buffer: BytesMut,
+        runs: impl IntoIterator<Item = (u64, u64)>,
+    ) -> Result<()> {
+        let bytes = buffer.freeze();
+        let (mut requests, mut done) = (Vec::new(), 0);
+        for (block, count) in runs {
+            let piece = bytes.slice(done..done + count as usize * self.block_size);
+            done += piece.len();
+            let offset = block * self.block_size as u64;
+            self::requests(&piece, offset, self.block_size, &mut requests);
+        }
+        self.device.submit(Batch { requests, durability: Durability::default() }).wait()?;
+        if let Ok(buffer) = bytes.try_into_mut() {
+            self.buffers.lock().push(buffer);
+        }
+        Ok(())
+    }
+}
+
+/// Requests that write `bytes`, which are whole blocks, at `offset`.
+fn requests(bytes: &Bytes, offset: u64, block_size: usize, requests: &mut Vec<Request>) {
     let mut from = 0;
     let mut zeros = 0;
     let blocks = bytes.len() / block_size;

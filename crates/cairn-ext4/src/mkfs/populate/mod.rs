@@ -196,8 +196,8 @@ impl Population {
         let layout = plan.layout;
         let tables = plan.descs.iter().map(|desc| desc.inode_table).collect();
         let survey = self.survey.clone();
-        let writer = Writer { survey, places, stream, numbers, layout, tables, records, device };
-        let Writer { places, stream, .. } = writer::write(writer, threads, runtime)?;
+        let writer = Writer { survey, places, stream, numbers, layout, tables, records };
+        let Writer { places, stream, .. } = writer::write(writer, device, threads, runtime)?;
         plan.used_inodes = numbers.last();
         zero_free_records(&plan, &mut output)?;
         for (start, len) in stream.runs(0, places.end()) {

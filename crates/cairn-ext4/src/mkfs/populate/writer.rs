@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
 use cairn_base::Pba;
 use cairn_base::runtime::Runtime;
 use cairn_base::runtime::parts::{self, Parts};
 use cairn_base::units::stored;
-use cairn_block::{Batch, BlockDevice, Durability, sparse};
+use cairn_block::BlockDevice;
+use cairn_block::sparse::SparseWriter;
 use cairn_vfs::new_tree::Kind;
-use parking_lot::Mutex;
 
 use super::directory::{Form, Writer as DirectoryWriter};
 use super::error::{PopulateError, PopulateResult};
@@ -33,25 +32,25 @@ pub(super) struct Writer {
     pub(super) tables: Vec<Pba>,
     /// The first records of the first table.
     pub(super) records: Vec<u8>,
-    pub(super) device: Arc<dyn BlockDevice>,
 }
 
 struct Work {
     writer: Writer,
     units: Vec<Unit>,
-    /// Buffers of finished units.
-    buffers: Mutex<Vec<BytesMut>>,
+    output: SparseWriter,
 }
 
 /// Writes all units with this many threads.
 pub(super) fn write(
     writer: Writer,
+    device: Arc<dyn BlockDevice>,
     threads: usize,
     runtime: &dyn Runtime,
 ) -> PopulateResult<Writer> {
     let last = writer.numbers.last();
     let units = units(&writer.survey, &writer.places, &writer.stream, &writer.layout, last);
-    let work = Work { writer, units, buffers: Mutex::new(Vec::new()) };
+    let output = SparseWriter::new(device, writer.survey.settings.block_size);
+    let work = Work { writer, units, output };
     Ok(parts::run(work, "populate", threads, runtime)?.writer)
 }
 
@@ -73,36 +72,31 @@ impl Work {
         let blocks = match unit {
             Unit::Records { blocks, .. }
             | Unit::Attributes { blocks, .. }
-            | Unit::Value { blocks, .. } => blocks as usize,
-            Unit::Nodes { blocks, .. } => blocks as usize,
+            | Unit::Value { blocks, .. } => blocks.into(),
+            Unit::Nodes { blocks, .. } => blocks,
         };
-        let mut buffer = self.buffers.lock().pop().unwrap_or_default();
-        buffer.resize(blocks * writer.survey.settings.block_size, 0);
+        let mut buffer = self.output.buffer(blocks);
         let runs: Vec<(Pba, u64)> = match unit {
             Unit::Records { group, first, .. } => {
                 writer.records(group, first, &mut buffer)?;
                 let table = writer.tables[group as usize];
-                vec![(Pba(table.get() + u64::from(first)), blocks as u64)]
+                vec![(Pba(table.get() + u64::from(first)), blocks)]
             }
             Unit::Attributes { first, .. } => {
                 writer.attributes(first, &mut buffer)?;
-                writer.stream.runs(first.into(), blocks as u64).collect()
+                writer.stream.runs(first.into(), blocks).collect()
             }
             Unit::Value { number, .. } => {
                 writer.value(number, &mut buffer);
-                writer.stream.runs(writer.places.value(number), blocks as u64).collect()
+                writer.stream.runs(writer.places.value(number), blocks).collect()
             }
             Unit::Nodes { at, id, skip, metadata, .. } => {
                 writer.nodes(id, skip, metadata, &mut buffer)?;
-                writer.stream.runs(at, blocks as u64).collect()
+                writer.stream.runs(at, blocks).collect()
             }
         };
-        let bytes = buffer.freeze();
-        writer.send(&bytes, &runs)?;
-        if let Ok(buffer) = bytes.try_into_mut() {
-            self.buffers.lock().push(buffer);
-        }
-        Ok(())
+        let runs = runs.into_iter().map(|(pba, blocks)| (pba.get(), blocks));
+        Ok(self.output.write(buffer, runs)?)
     }
 }
 
@@ -213,21 +207,6 @@ impl Writer {
             block.fill(0);
             node.encode_block(block, seed);
         }
-        Ok(())
-    }
-
-    /// Writes the blocks to their runs.
-    fn send(&self, bytes: &Bytes, runs: &[(Pba, u64)]) -> PopulateResult<()> {
-        let block_size = self.survey.settings.block_size;
-        let mut requests = Vec::new();
-        let mut done = 0;
-        for (pba, blocks) in runs {
-            let len = *blocks as usize * block_size;
-            let piece = bytes.slice(done..done + len);
-            sparse::requests(&piece, pba.get() * block_size as u64, block_size, &mut requests);
-            done += len;
-        }
-        self.device.submit(Batch { requests, durability: Durability::default() }).wait()?;
         Ok(())
     }
 }
