@@ -16,6 +16,7 @@ pub mod faults;
 pub mod freezing;
 pub mod full;
 pub mod judge;
+pub mod made;
 pub mod model;
 pub mod modes;
 pub mod mutate;

@@ -7,8 +7,8 @@ use cairn_block::memory::MemoryDevice;
 use cairn_ext4::mkfs::MkfsOptions;
 use cairn_ext4::mkfs::populate::{PopulateError, Population, TreeError};
 
-use crate::made::{Made, What};
 use crate::support::options;
+use cairn_testkit::made::{Made, What};
 
 fn plan(made: Made, options: &MkfsOptions) -> Result<Population, PopulateError> {
     Population::new(Arc::new(made), options, 0, &*Threads::new())

@@ -4,7 +4,6 @@
 mod checked;
 mod host;
 mod limits;
-mod made;
 mod shapes;
 mod shared;
 mod support;

@@ -12,8 +12,8 @@ use cairn_testkit::judge::{KernelMount, debugfs};
 use cairn_vfs::{Caller, FileKind, FileSystem, IoFlags, NewInode, OpenMode};
 
 use crate::checked::assert_clean;
-use crate::made::{Made, What, byte};
 use crate::support::{fill, open, options};
+use cairn_testkit::made::{Made, What, byte};
 
 /// Fills a volume, judges it, and shows it to `look` under the kernel.
 fn judge(made: Made, features: &str, block_size: u32, look: impl FnOnce(&Path, &Path)) {

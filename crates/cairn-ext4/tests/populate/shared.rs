@@ -92,7 +92,7 @@ fn equal_files_have_their_blocks_together() {
 
 #[test]
 fn with_a_journal_it_is_refused() {
-    let source = Arc::new(crate::made::Made::new());
+    let source = Arc::new(cairn_testkit::made::Made::new());
     let planned = Population::new(source, &options("shared_blocks", 4096), 0, &*Threads::new());
     let error = planned.err().expect("refused").to_string();
     assert!(error.contains("--read-only"), "{error}");

@@ -61,6 +61,16 @@ impl SitEntry {
         Self { log, valid_map: [0; VALID_MAP_SIZE], mtime: 0 }
     }
 
+    /// A segment whose first `blocks` blocks are valid.
+    #[must_use]
+    pub(crate) fn filled(log: Log, blocks: usize) -> Self {
+        let mut entry = Self::empty(log);
+        (0..blocks).for_each(|block| {
+            bits::set(&mut entry.valid_map, block);
+        });
+        entry
+    }
+
     /// Number of valid blocks.
     #[must_use]
     pub(crate) fn valid_blocks(&self) -> u32 {

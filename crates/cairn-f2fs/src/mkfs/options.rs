@@ -2,6 +2,8 @@
 
 use uuid::Uuid;
 
+use super::error::Error;
+
 /// What to make. The defaults are mkfs.f2fs's.
 #[derive(Clone, Debug)]
 pub struct MkfsOptions {
@@ -32,6 +34,18 @@ pub struct MkfsOptions {
     pub time: Option<i64>,
     /// Owner and group of the root directory; 0 and 0 if absent.
     pub root_owner: Option<(u32, u32)>,
+}
+
+impl MkfsOptions {
+    /// Checks what depends on nothing else.
+    pub(super) fn check(&self) -> Result<(), Error> {
+        if self.overprovision.is_some_and(|percent| !(percent > 0.0 && percent < 100.0)) {
+            return Err(Error::Option(
+                "the overprovision is a percentage between 0 and 100".into(),
+            ));
+        }
+        Ok(())
+    }
 }
 
 impl Default for MkfsOptions {

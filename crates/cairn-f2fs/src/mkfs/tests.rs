@@ -5,10 +5,12 @@ use cairn_base::runtime::threads::Threads;
 use cairn_block::file::{FileDevice, OpenOptions};
 use cairn_testkit::judge::{assert_f2fs_clean, dump_f2fs, fsck_f2fs, mkfs_f2fs, sload_f2fs};
 use tempfile::NamedTempFile;
+use uuid::Uuid;
 
 use super::*;
 use crate::format::checkpoint::{Checkpoint, CheckpointFlags};
 use crate::format::layout::Side;
+use crate::format::units::{BLOCK_BYTES, BLOCK_SIZE};
 use crate::format::{BlockAddr, SegNo, Superblock};
 
 const UUID: &str = "11111111-2222-3333-4444-555555555555";

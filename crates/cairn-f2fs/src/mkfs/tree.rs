@@ -5,17 +5,20 @@ use cairn_vfs::FileKind;
 use super::features::extra_size;
 use super::geometry::Geometry;
 use super::identity::Identity;
+use super::packs::Contents;
+use crate::format::checkpoint::LogPosition;
 use crate::format::dentry::DentriesMut;
 use crate::format::hash::name_hash;
 use crate::format::nat::{self, NatEntry};
 use crate::format::node::{Marks, NodeFooter};
+use crate::format::summary::{NatJournal, SitJournal, Summary};
 use crate::format::units::{BLOCK_BYTES, BLOCK_SIZE};
-use crate::format::{BlockAddr, Features, Inode, Layout, Log, Nid, inode};
+use crate::format::{BlockAddr, Features, Inode, Layout, Log, Nid, SitEntry, inode};
 
 const LOST_FOUND: &[u8] = b"lost+found";
 /// Version in the footers: older than every checkpoint's, so that roll-forward never takes the
 /// blocks for new ones.
-const FOOTER_VERSION: u64 = 1;
+pub(super) const FOOTER_VERSION: u64 = 1;
 
 /// One directory to make.
 struct Directory {
@@ -33,7 +36,7 @@ struct Directory {
 /// each.
 pub(super) struct Tree {
     /// Inode numbers, in the order of their blocks in both logs.
-    pub(crate) nids: Vec<Nid>,
+    nids: Vec<Nid>,
     /// Address and contents.
     pub(crate) blocks: Vec<(BlockAddr, Vec<u8>)>,
     first_node: BlockAddr,
@@ -57,8 +60,37 @@ impl Tree {
         tree
     }
 
+    /// What the first checkpoint says. NAT and SIT are in its journals.
+    pub(super) fn contents(&self, geometry: &Geometry) -> Contents {
+        let count = self.nids.len();
+        let mut logs = geometry.logs.map(|segno| LogPosition { segno, ..LogPosition::default() });
+        // In both hot logs block `n` belongs to directory `n`: its inode, and its only block of
+        // entries.
+        let mut owners: [Vec<Summary>; Log::COUNT] = Default::default();
+        for log in [Log::HotNode, Log::HotData] {
+            logs[log.index()].blkoff = count as u16;
+            let all = self.nids.iter().map(|nid| Summary { nid: *nid, ..Summary::default() });
+            owners[log.index()] = all.collect();
+        }
+        let sit = [Log::NODE, Log::DATA].concat().into_iter().map(|log| {
+            let LogPosition { segno, blkoff, .. } = logs[log.index()];
+            (segno, SitEntry::filled(log, blkoff.into()))
+        });
+        Contents {
+            sit_journal: SitJournal(sit.collect()),
+            nat_journal: NatJournal(self.nat_entries().collect()),
+            logs,
+            owners,
+            blocks: 2 * count as u64,
+            nodes: count as u32,
+            inodes: count as u32,
+            free_segments: geometry.usable_segments - Log::COUNT as u32,
+            next_free_nid: self.next_free_nid(),
+        }
+    }
+
     /// Where each directory's inode is, for NAT and journal.
-    pub(super) fn nat_entries(&self) -> impl Iterator<Item = (Nid, NatEntry)> + '_ {
+    fn nat_entries(&self) -> impl Iterator<Item = (Nid, NatEntry)> + '_ {
         let addresses = (self.first_node.get()..).map(BlockAddr);
         self.nids
             .iter()
@@ -81,7 +113,7 @@ impl Tree {
     }
 
     /// The first unused nid.
-    pub(super) fn next_free_nid(&self) -> Nid {
+    fn next_free_nid(&self) -> Nid {
         Nid(Nid::ROOT.get() + self.nids.len() as u32)
     }
 }

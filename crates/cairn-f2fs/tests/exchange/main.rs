@@ -4,6 +4,7 @@
 
 mod against_linux;
 mod compressed;
+mod filled;
 mod power;
 mod resized;
 mod roots;

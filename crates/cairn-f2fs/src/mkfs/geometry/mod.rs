@@ -91,6 +91,11 @@ impl Geometry {
         }
     }
 
+    /// One more than the highest nid.
+    pub(super) fn max_nid(&self) -> u64 {
+        u64::from(self.nat_segments / 2) * BPS * nat::ENTRIES_PER_BLOCK as u64
+    }
+
     /// Bytes that the volume uses of each device.
     pub(super) fn device_bytes(&self) -> Vec<u64> {
         let mut bytes: Vec<u64> = self
