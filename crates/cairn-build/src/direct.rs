@@ -1,4 +1,4 @@
-//! A [`Tree`] as the source of a new ext4 volume, which is written without a mount.
+//! A [`Tree`] as the source of a new volume, which is written without a mount.
 
 use std::sync::Arc;
 
@@ -85,9 +85,10 @@ pub(crate) fn failed(
 ) -> Error {
     match (error, size) {
         (PopulateError::Image(error), _) => renamed(error),
-        (PopulateError::Tree(TreeError::NoSpace { .. }), Some(size)) => {
-            Error::TooSmall { size, need: None }
-        }
+        (
+            PopulateError::Tree(TreeError::NoSpace { .. } | TreeError::NoNodes { .. }),
+            Some(size),
+        ) => Error::TooSmall { size, need: None },
         (PopulateError::Tree(TreeError::Node { path, why }), _) => Error::source(path, why),
         (PopulateError::Tree(TreeError::Read { path, source }), _) => {
             match source.downcast::<Error>() {

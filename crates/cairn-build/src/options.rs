@@ -16,7 +16,7 @@ use crate::rules::Rules;
 pub enum Size {
     /// As large as the sources and the free space need, computed in advance.
     Auto,
-    /// As small as it can be. The image is written several times.
+    /// As small as it can be.
     Min,
     /// This many bytes.
     Exact(u64),

@@ -1,8 +1,8 @@
-//! Blocks of data, which both formats count alike.
+//! Blocks of data.
 
 use crate::node::{Kind, Node};
 
-/// Bytes of a block, in both formats.
+/// Bytes of a block.
 pub(crate) const BLOCK: u64 = 4096;
 
 /// Blocks with data of a regular file, and the runs that they form. A block that two ranges share

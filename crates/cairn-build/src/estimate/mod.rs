@@ -1,16 +1,13 @@
-//! How much room a tree takes in a new volume: an upper bound, computed before the volume is made.
+//! How much room a tree takes in a new ext4 volume that is filled through a mount: an upper bound,
+//! computed before the volume is made.
 //!
 //! The bound is close: it counts every block of data, maps, attributes and directories. Only the
 //! fill of hashed directories is estimated, because it depends on the names' hashes.
 
 mod blocks;
 mod ext4;
-mod f2fs;
-
-use cairn::Format;
 
 pub(crate) use self::blocks::BLOCK;
-use crate::node::Node;
 use crate::tree::Tree;
 
 /// What a tree takes.
@@ -22,26 +19,15 @@ pub(crate) struct Need {
     pub(crate) inodes: u64,
 }
 
-/// What the tree takes on a volume of this format.
-pub(crate) fn need(format: Format, tree: &Tree) -> Need {
-    let of = |node: &Node| match format {
-        Format::F2fs => f2fs::blocks(node),
-        _ => ext4::blocks(node),
-    };
+/// What the tree takes.
+pub(crate) fn need(tree: &Tree) -> Need {
     let nodes = tree.nodes();
-    let blocks = nodes.iter().map(of).fold(0_u64, u64::saturating_add);
+    let blocks = nodes.iter().map(ext4::blocks).fold(0_u64, u64::saturating_add);
     let inodes = nodes.len() as u64;
-    let blocks = match format {
-        Format::F2fs => f2fs::with_slack(blocks),
-        _ => ext4::with_slack(blocks),
-    };
-    Need { blocks, inodes }
+    Need { blocks: ext4::with_slack(blocks), inodes }
 }
 
 /// Blocks of an empty volume that a mount gives to no file.
-pub(crate) fn held_back(format: Format, blocks: u64) -> u64 {
-    match format {
-        Format::F2fs => 0,
-        _ => ext4::held_back(blocks),
-    }
+pub(crate) fn held_back(blocks: u64) -> u64 {
+    ext4::held_back(blocks)
 }

@@ -118,7 +118,11 @@ impl<'a> Builder<'a> {
             image: ImageSpec { part, ..ImageSpec::whole(place.file.path()) },
             path: &options.output,
             place,
-            need: estimate::need(options.format, tree),
+            need: if options.format == Format::Ext4 {
+                estimate::need(tree)
+            } else {
+                Need::default()
+            },
             uuid: options.uuid.unwrap_or_else(|| tree.uuid(&parameters)),
             time: options.time.unwrap_or_else(|| tree.newest(options.now).seconds.max(0)),
         }
@@ -173,9 +177,9 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// True if the volume can be written without a mount: ext4 with extents.
+    /// True if the volume can be written without a mount: all but ext4 without extents.
     fn needs_no_mount(&self) -> bool {
-        self.options.format == Format::Ext4 && has_extents(&self.options.features)
+        self.options.format != Format::Ext4 || has_extents(&self.options.features)
     }
 
     /// Writes the tree and the volume in one go. Returns the size, and in `free` the bytes that
@@ -188,7 +192,7 @@ impl<'a> Builder<'a> {
         let failed = |error| failed(error, exact, |error| self.renamed(error));
         let created = Timestamp { seconds: self.time, nanoseconds: 0 };
         let source = Arc::new(Inodes { tree: self.tree.clone(), created });
-        // The number of inodes follows from the size, and the size from their number.
+        // On ext4 the number of inodes follows from the size, and the size from their number.
         let tree = self.need.blocks.saturating_mul(BLOCK);
         let mut size = exact.unwrap_or_else(|| tree.saturating_add(self.free_bytes(tree)));
         for _ in 0..SIZE_TRIES {
@@ -198,7 +202,8 @@ impl<'a> Builder<'a> {
             if exact.is_none() {
                 size = self.size_for(&population).map_err(failed)?;
             }
-            if exact.is_some() || Some(self.inodes(size)) <= options.inodes {
+            let suffice = options.inodes.is_none_or(|inodes| self.inodes(size) <= inodes);
+            if exact.is_some() || suffice {
                 self.make_room(size)?;
                 let need = || population.required_bytes(0).ok().filter(|need| *need > size);
                 let written = population.write(size, threads()).map_err(failed);
@@ -227,7 +232,8 @@ impl<'a> Builder<'a> {
     }
 
     /// Free bytes that a volume of this size needs so that users have what was asked for: a mount
-    /// gives them neither the blocks that are reserved for root nor those that it holds back.
+    /// of ext4 gives them neither the blocks that are reserved for root nor those that it holds
+    /// back.
     fn free_for_users(&self, size: u64) -> u64 {
         let wanted = match self.options.size {
             Size::Auto => self.free_bytes(size),
@@ -236,7 +242,10 @@ impl<'a> Builder<'a> {
         if wanted == 0 {
             return 0;
         }
-        let held = estimate::held_back(self.options.format, size / BLOCK).saturating_mul(BLOCK);
+        if self.options.format != Format::Ext4 {
+            return wanted;
+        }
+        let held = estimate::held_back(size / BLOCK).saturating_mul(BLOCK);
         // The precision suffices for a percentage.
         let reserved = (size as f64 * self.options.reserved_percent / 100.0).ceil() as u64;
         wanted.saturating_add(held).saturating_add(reserved)

@@ -1,6 +1,6 @@
-//! Volumes that are filled through a mount: F2FS, and ext4 without extents. Their size is tried.
+//! Volumes that are filled through a mount: ext4 without extents. Their size is tried.
 
-use cairn::{Format, OpenOptions, Volume};
+use cairn::{OpenOptions, Volume};
 use cairn_vfs::VolumeStats;
 
 use super::{Builder, SIZE_TRIES};
@@ -10,8 +10,8 @@ use crate::sink::{FillError, fill};
 
 /// Times that the image is written until it is as small as it can be.
 const SHRINK_TRIES: usize = 8;
-/// No F2FS volume is smaller.
-const F2FS_LEAST: u64 = 32 << 20;
+/// No volume is smaller.
+const LEAST: u64 = 64 * BLOCK;
 
 impl Builder<'_> {
     fn open(&self, read_only: bool) -> Result<Volume> {
@@ -42,16 +42,9 @@ impl Builder<'_> {
 
     /// Makes the smallest volume with room for the tree, and returns its size.
     fn make_with_room(&self, extra: u64) -> Result<u64> {
-        let least = match self.options.format {
-            Format::F2fs => F2FS_LEAST,
-            _ => 64 * BLOCK,
-        };
         let need = self.need.blocks.saturating_add(extra);
-        let inode_tables = match self.options.format {
-            Format::F2fs => 0,
-            _ => self.need.inodes / 16,
-        };
-        let mut size = need.saturating_add(inode_tables).saturating_mul(BLOCK).max(least);
+        let inode_tables = self.need.inodes / 16;
+        let mut size = need.saturating_add(inode_tables).saturating_mul(BLOCK).max(LEAST);
         for tries in 0..SIZE_TRIES {
             let missing = match self.make(size) {
                 Ok(()) => self.missing(size, need)?,
@@ -73,7 +66,7 @@ impl Builder<'_> {
     fn missing(&self, size: u64, need: u64) -> Result<u64> {
         let stats = self.stats()?;
         let free = self.free_bytes(size).div_ceil(BLOCK);
-        let need = need.saturating_add(estimate::held_back(self.options.format, size / BLOCK));
+        let need = need.saturating_add(estimate::held_back(size / BLOCK));
         let for_tree = need.saturating_sub(stats.free_blocks);
         let for_users = match free {
             0 => 0,

@@ -63,17 +63,14 @@ pub(super) fn assemble(devices: Vec<Arc<dyn BlockDevice>>) -> Result<Arc<dyn Blo
     cairn_f2fs::devices::assemble(devices).map_err(cause)
 }
 
-pub(super) fn make(
-    devices: &[Named],
-    options: &MkfsOptions,
-    runtime: &dyn Runtime,
-) -> Result<(), Cause> {
+/// The format's own options.
+pub(crate) fn mkfs_options(options: &MkfsOptions) -> Result<mkfs::MkfsOptions, Cause> {
     if options.block_size.is_some_and(|bytes| bytes != BLOCK_SIZE) {
         return Err(Cause::Option("blocks of F2FS have 4096 bytes: leave -b out".into()));
     }
     options.refuse_ext4_options()?;
     let default = mkfs::MkfsOptions::default();
-    let options = mkfs::MkfsOptions {
+    Ok(mkfs::MkfsOptions {
         label: options.label.clone(),
         uuid: options.uuid,
         features: options.features.clone(),
@@ -86,16 +83,29 @@ pub(super) fn make(
         time: options.time,
         root_owner: options.root_owner,
         ..default
-    };
+    })
+}
+
+/// Sorts an error of mkfs by what the caller can do.
+pub(crate) fn mkfs_cause(error: mkfs::Error) -> Cause {
+    match error {
+        mkfs::Error::Device(device) => Cause::Device(device),
+        refused => Cause::Option(refused.to_string()),
+    }
+}
+
+pub(super) fn make(
+    devices: &[Named],
+    options: &MkfsOptions,
+    runtime: &dyn Runtime,
+) -> Result<(), Cause> {
+    let options = mkfs_options(options)?;
     let named = |(path, device): &Named| NamedDevice {
         path: path.display().to_string(),
         device: device.clone(),
     };
     let devices: Vec<NamedDevice> = devices.iter().map(named).collect();
-    mkfs::make_on(&devices, &options, runtime).map_err(|error| match error {
-        mkfs::Error::Device(device) => Cause::Device(device),
-        refused => Cause::Option(refused.to_string()),
-    })?;
+    mkfs::make_on(&devices, &options, runtime).map_err(mkfs_cause)?;
     Ok(())
 }
 

@@ -19,7 +19,7 @@ use crate::tune::options::{Resized, TuneOptions};
 use crate::volume::OpenOptions;
 
 pub(crate) mod ext4;
-mod f2fs;
+pub(crate) mod f2fs;
 mod foreign;
 mod name;
 

@@ -51,9 +51,9 @@ pub struct Args {
     #[arg(short = 't', long = "type", value_name = "TYPE", default_value = "ext4",
         value_parser = parse_format)]
     format: Format,
-    /// Size of the image: auto (what the sources and --free need), min (as small as possible, in
-    /// several passes), or a number of bytes such as 2G. With --partition, that is the size of the
-    /// disk, of which the root gets what the other partitions leave.
+    /// Size of the image: auto (what the sources and --free need), min (as small as possible), or
+    /// a number of bytes such as 2G. With --partition, that is the size of the disk, of which the
+    /// root gets what the other partitions leave.
     #[arg(long, default_value = "auto", value_parser = parse_size)]
     size: Size,
     /// Space to leave free, such as 64M, or 20% of the image.
