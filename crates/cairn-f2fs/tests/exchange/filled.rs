@@ -15,14 +15,14 @@ use uuid::Uuid;
 
 use crate::support::{disk, line, open, snapshot};
 
-/// Features of the volumes.
-const KINDS: [(&str, &str); 3] = [
-    ("plain", ""),
-    (
-        "extra",
-        "extra_attr,inode_checksum,flexible_inline_xattr,inode_crtime,lost_found,sb_checksum",
-    ),
-    ("flexible", "extra_attr,flexible_inline_xattr"),
+const EXTRA: &str =
+    "extra_attr,inode_checksum,flexible_inline_xattr,inode_crtime,lost_found,sb_checksum";
+/// Name, features, and free bytes of the volumes.
+const KINDS: [(&str, &str, u64); 4] = [
+    ("plain", "", 40 << 20),
+    ("extra", EXTRA, 40 << 20),
+    ("flexible", "extra_attr,flexible_inline_xattr", 40 << 20),
+    ("full", "", 0),
 ];
 
 fn tree() -> Made {
@@ -47,7 +47,7 @@ fn tree() -> Made {
     made
 }
 
-fn fill(image: &Path, features: &str) {
+fn fill(image: &Path, features: &str, free: u64) {
     let options = MkfsOptions {
         features: vec![features.into()],
         uuid: Some(Uuid::from_u128(7)),
@@ -56,7 +56,7 @@ fn fill(image: &Path, features: &str) {
     };
     let runtime = Threads::new();
     let population = Population::new(Arc::new(tree()), &options, &*runtime).unwrap();
-    let size = population.required_bytes(40 << 20).unwrap();
+    let size = population.required_bytes(free).unwrap();
     let create = OpenOptions { write: true, lock: true, create_size: Some(size) };
     population.write(Arc::new(FileDevice::open(image, create).unwrap()), 2, &*runtime).unwrap();
 }
@@ -66,20 +66,21 @@ fn linux_uses_what_was_filled() {
     let directory = tempfile::tempdir().unwrap();
     let mut vm = Vm::new().agent();
     let (mut script, mut expected) = (String::new(), Vec::new());
-    for (index, (name, features)) in KINDS.into_iter().enumerate() {
+    for (index, (name, features, free)) in KINDS.into_iter().enumerate() {
         let image = directory.path().join(name);
-        fill(&image, features);
+        fill(&image, features, free);
         assert_f2fs_clean(&image);
         expected.push(snapshot(&*open(Arc::new(read_image(&image).unwrap()), "ro")));
         vm = vm.disk(&image);
         script += &format!("mount -t f2fs {} /mnt\n", disk(index));
         script += &line(&Job::DigestAll("/mnt".into()));
-        script += "head -c 20000000 /dev/urandom >/mnt/more; rm /mnt/many/1*; mkdir /mnt/new\n\
-                   echo text >>/mnt/sparse; sync; rm /mnt/more; umount /mnt\n";
+        script += "head -c 20000000 /dev/urandom >/mnt/more || true\n\
+                   rm /mnt/more /mnt/many/1*; mkdir /mnt/new; echo text >>/mnt/sparse; sync\n\
+                   head -c 2000000 /dev/urandom >/mnt/new/file; sync; umount /mnt\n";
     }
     let seen = Job::snapshots(&vm.check(&script));
     assert_eq!(seen.len(), KINDS.len());
-    for (((name, _), seen), expected) in KINDS.into_iter().zip(seen).zip(&expected) {
+    for (((name, ..), seen), expected) in KINDS.into_iter().zip(seen).zip(&expected) {
         println!("{name}");
         seen.assert_same(expected);
         assert_f2fs_clean(&directory.path().join(name));
