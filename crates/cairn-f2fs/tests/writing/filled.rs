@@ -381,6 +381,17 @@ fn a_file_that_cannot_be_read_is_named_and_leaves_no_filesystem() {
     }
 }
 
+#[test]
+fn free_space_that_no_volume_has_is_refused() {
+    let population = plan(&Made::new(), &options("")).unwrap();
+    for free in [20 << 40, u64::MAX] {
+        let error = population.required_bytes(free).expect_err("more than 16 TiB").to_string();
+        assert!(error.contains("at most 16 TiB"), "{error}");
+    }
+    let size = population.required_bytes(10 << 40).unwrap();
+    assert!((10 << 40..11 << 40).contains(&size), "{size}");
+}
+
 /// A volume of large sections, as `mkfs -s` makes them.
 #[test]
 fn logs_have_whole_sections() {

@@ -43,7 +43,10 @@ pub enum TreeError {
         available: u64,
     },
     /// The node numbers of the volume do not suffice. Nothing was written.
-    #[error("the tree needs {needed} nodes, the volume has {available}: give a larger size")]
+    #[error(
+        "the tree needs {needed} nodes, the volume has {available}: give a larger size or fewer \
+         files"
+    )]
     NoNodes {
         /// Nodes needed.
         needed: u64,

@@ -96,21 +96,28 @@ pub(super) fn required_bytes(
 ) -> PopulateResult<u64> {
     let free = free.div_ceil(BLOCK_BYTES);
     let mut segments = (places.all_blocks() + free) / u64::from(BLOCKS_PER_SEGMENT) + 1;
+    let (needed, mut available) = (places.next_nid + 1, None);
     loop {
-        let bytes = segments * SEGMENT_BYTES;
+        let bytes = segments.saturating_mul(SEGMENT_BYTES);
         let more = match Geometry::of_bytes(bytes, options) {
-            Err(Error::TooSmall { smallest, .. }) => (smallest / SEGMENT_BYTES) - segments,
-            Err(error) => return Err(error.into()),
+            Err(Error::TooSmall { smallest, .. }) => {
+                (smallest / SEGMENT_BYTES).saturating_sub(segments)
+            }
+            // Beyond some size a volume has no more numbers for nodes.
+            Err(error) => {
+                let lacking = available.map(|available| TreeError::NoNodes { needed, available });
+                return Err(lacking.map_or_else(|| error.into(), Into::into));
+            }
             Ok(geometry) => {
                 let missing = missing(&geometry, places, free);
-                let nodes = geometry.max_nid();
-                if missing == 0 && places.next_nid < nodes {
+                available = Some(geometry.max_nid()).filter(|nodes| *nodes < needed);
+                if missing == 0 && available.is_none() {
                     return Ok(bytes);
                 }
-                let for_nodes = if places.next_nid < nodes { 0 } else { segments / 64 };
+                let for_nodes = if available.is_some() { segments / 64 } else { 0 };
                 missing.div_ceil(BLOCKS_PER_SEGMENT.into()).max(for_nodes)
             }
         };
-        segments += more.max(1);
+        segments = segments.saturating_add(more.max(1));
     }
 }
