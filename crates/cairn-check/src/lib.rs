@@ -1,5 +1,6 @@
 //! What the checks of all formats share: findings, their list, progress, exit statuses, compact
-//! sets of blocks and inodes, threads, and how a repair is planned, applied and taken back.
+//! sets of blocks and inodes, threads, how a repair is planned, applied and taken back; what dumps
+//! show ([`Fields`]), and what rescues find ([`salvage`]).
 //!
 //! A format declares its [`Kind`]s with [`kinds!`], walks its volume, and adds each [`Finding`] to
 //! [`Findings`], which is bounded: a hostile volume cannot fill the memory. The walks themselves
@@ -20,6 +21,7 @@
 )]
 
 mod block_set;
+mod detail;
 mod exit;
 mod finding;
 mod findings;
@@ -28,10 +30,12 @@ mod place;
 mod progress;
 pub mod repair;
 mod report;
+pub mod salvage;
 mod sparse;
 mod workers;
 
 pub use block_set::BlockSet;
+pub use detail::{Detail, Fields};
 pub use exit::ExitStatus;
 pub use finding::{Finding, Value};
 pub use findings::Findings;

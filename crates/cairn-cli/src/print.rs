@@ -38,15 +38,7 @@ const fn kind_letter(kind: FileKind) -> &'static str {
 /// The kind in words, as `stat` prints it.
 #[must_use]
 pub const fn kind(kind: FileKind) -> &'static str {
-    match kind {
-        FileKind::Regular => "regular file",
-        FileKind::Directory => "directory",
-        FileKind::Symlink => "symbolic link",
-        FileKind::BlockDevice => "block device",
-        FileKind::CharDevice => "character device",
-        FileKind::Fifo => "fifo",
-        FileKind::Socket => "socket",
-    }
+    kind.words()
 }
 
 /// Major and minor number of Linux's 32-bit `dev_t` (`new_decode_dev`).

@@ -140,6 +140,13 @@ impl GroupDesc {
         Err(Corrupt::Checksum { what: "group descriptor", place: group.into(), stored, computed })
     }
 
+    /// Stored and computed checksum of a descriptor, if the volume has them.
+    #[must_use]
+    pub(crate) fn checksums(bytes: &[u8], group: u32, layout: &Layout) -> Option<(u32, u32)> {
+        let computed = checksum(bytes, group, layout)?;
+        Some((widen(bytes).bg_checksum.get().into(), computed.into()))
+    }
+
     /// The flags as they are stored; they count only if descriptors have checksums.
     #[must_use]
     pub(crate) fn stored_flags(bytes: &[u8]) -> GroupFlags {

@@ -198,6 +198,20 @@ impl Superblock {
         Ok(superblock)
     }
 
+    /// Decodes a superblock whose checksum may be wrong. `None` without the magic number.
+    #[must_use]
+    pub(crate) fn decode_unsealed(bytes: &[u8]) -> Option<Self> {
+        let (raw, _) = RawSuperblock::read_from_prefix(bytes).ok()?;
+        (raw.s_magic.get() == MAGIC).then_some(Self { raw })
+    }
+
+    /// The checksum that the bytes should have.
+    #[must_use]
+    pub(crate) fn computed_checksum(&self) -> u32 {
+        let (covered, _) = self.raw.as_bytes().split_at(CHECKSUM_OFFSET);
+        crc32c(!0, covered)
+    }
+
     fn verify(&self) -> Result<(), Corrupt> {
         if self.raw.s_checksum_type != CHECKSUM_CRC32C {
             let value = self.raw.s_checksum_type.into();
@@ -213,11 +227,6 @@ impl Superblock {
         } else {
             Err(Corrupt::Checksum { what: "superblock", place: 0, stored, computed })
         }
-    }
-
-    fn computed_checksum(&self) -> u32 {
-        let (covered, _) = self.raw.as_bytes().split_at(CHECKSUM_OFFSET);
-        crc32c(!0, covered)
     }
 
     /// The bytes with a new checksum.

@@ -162,20 +162,28 @@ pub(super) fn verify(
     ino: Ino,
     layout: &Layout,
 ) -> Result<(), Corrupt> {
-    let InodeSeed(Some(seed)) = record_seed(raw, ino, layout) else { return Ok(()) };
+    match checksums(bytes, raw, ino, layout) {
+        Some((stored, computed)) if stored != computed => {
+            Err(Corrupt::Checksum { what: "inode", place: ino.get(), stored, computed })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Stored and computed checksum of a record; `None` if the volume has none.
+pub(super) fn checksums(
+    bytes: &[u8],
+    raw: &RawInode,
+    ino: Ino,
+    layout: &Layout,
+) -> Option<(u32, u32)> {
+    let InodeSeed(Some(seed)) = record_seed(raw, ino, layout) else { return None };
     let is_wide = has_wide_checksum(raw, bytes);
-    let mut computed = checksum(bytes, seed, is_wide);
-    let mut stored = raw.l_i_checksum_lo.get().into();
-    if is_wide {
-        stored = wide(raw.l_i_checksum_lo, raw.i_checksum_hi);
-    } else {
-        computed &= 0xffff;
-    }
-    if stored == computed {
-        Ok(())
-    } else {
-        Err(Corrupt::Checksum { what: "inode", place: ino.get(), stored, computed })
-    }
+    let computed = checksum(bytes, seed, is_wide);
+    Some(match is_wide {
+        true => (wide(raw.l_i_checksum_lo, raw.i_checksum_hi), computed),
+        false => (raw.l_i_checksum_lo.get().into(), computed & 0xffff),
+    })
 }
 
 pub(super) fn seal(out: &mut [u8], ino: Ino, layout: &Layout) {

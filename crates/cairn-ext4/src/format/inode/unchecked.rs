@@ -4,7 +4,7 @@ use cairn_base::Ino;
 use cairn_base::units::as_index;
 
 use super::Inode;
-use super::raw::{extra_isize_fits, seal, stored_extra_isize, verify, widen};
+use super::raw::{checksums, extra_isize_fits, seal, stored_extra_isize, verify, widen};
 use crate::corrupt::Corrupt;
 use crate::format::features::{Incompat, RoCompat};
 use crate::format::layout::{Creator, Layout};
@@ -47,6 +47,12 @@ impl Inode {
     /// The checksum is wrong.
     pub(crate) fn verify(bytes: &[u8], ino: Ino, layout: &Layout) -> Result<(), Corrupt> {
         verify(bytes, &widen(bytes), ino, layout)
+    }
+
+    /// Stored and computed checksum of a record, if the volume has them.
+    #[must_use]
+    pub(crate) fn checksums(bytes: &[u8], ino: Ino, layout: &Layout) -> Option<(u32, u32)> {
+        checksums(bytes, &widen(bytes), ino, layout)
     }
 
     /// Computes the checksum of a record again.

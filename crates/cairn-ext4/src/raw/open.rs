@@ -1,0 +1,144 @@
+//! Finds the superblock to read a volume with.
+
+use std::sync::Arc;
+
+use cairn_base::Pba;
+use cairn_base::units::as_index;
+use cairn_block::{BlockDevice, BlockDeviceExt};
+use cairn_cache::block::BufferCache;
+use cairn_cache::budget::Budget;
+
+use super::RawVolume;
+use crate::corrupt::Corrupt;
+use crate::error::{Error, Result};
+use crate::format::backup::{self, BackupLocation};
+use crate::format::features::Access;
+use crate::format::layout::Layout;
+use crate::format::superblock::{self, Superblock};
+
+/// Bytes of buffers.
+const BUDGET: u64 = 32 << 20;
+/// A size that no volume's is larger than: what lies beyond the device cannot be read, and the rest
+/// of a truncated volume can.
+const ANY_SIZE: u64 = 1 << 60;
+
+/// Which superblock is to be used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SuperblockChoice {
+    /// The first one; if it is damaged, a backup.
+    #[default]
+    Best,
+    /// The one in this block.
+    Block(u64),
+    /// The one in this group.
+    Group(u32),
+}
+
+/// A superblock that was found.
+struct Candidate {
+    superblock: Superblock,
+    layout: Layout,
+    at: u64,
+    backup: Option<u32>,
+}
+
+impl RawVolume {
+    /// Opens a volume.
+    ///
+    /// # Errors
+    /// There is no superblock as asked for, its features are unknown, or the device failed.
+    pub(crate) fn open(device: Arc<dyn BlockDevice>, choice: SuperblockChoice) -> Result<Self> {
+        let mut notes = Vec::new();
+        let found = match choice {
+            SuperblockChoice::Best => best(&*device, &mut notes)?,
+            SuperblockChoice::Block(0 | 1) | SuperblockChoice::Group(0) => primary(&*device)??,
+            SuperblockChoice::Block(block) => named(&*device, |place| place.block == Pba(block))
+                .ok_or_else(|| none(&format!("block {block}")))?,
+            SuperblockChoice::Group(group) => named(&*device, |place| place.group == group)
+                .ok_or_else(|| none(&format!("group {group}")))?,
+        };
+        if let Access::Refuse(reason) = found.superblock.features().access() {
+            notes.push(reason);
+        }
+        let size = device.geometry().size;
+        let volume = found.layout.blocks_count.saturating_mul(found.layout.block_size.into());
+        if volume > size {
+            notes.push(Corrupt::TooShort { volume, device: size }.to_string());
+        }
+        let budget = Budget::new(BUDGET);
+        let buffers = BufferCache::new(device.clone(), found.layout.block_size, budget);
+        Ok(Self {
+            device,
+            buffers,
+            superblock: found.superblock,
+            layout: found.layout,
+            superblock_at: found.at,
+            backup: found.backup,
+            notes,
+        })
+    }
+}
+
+fn none(place: &str) -> Error {
+    Error::Option(format!(
+        "no sound superblock is in {place}: `mke2fs -n` lists the places of backups, and without \
+         this option one is looked for"
+    ))
+}
+
+/// The first superblock; a backup; or the first one although its checksum is wrong.
+fn best(device: &dyn BlockDevice, notes: &mut Vec<String>) -> Result<Candidate> {
+    let first = primary(device)?;
+    let why = match first {
+        Ok(found) => return Ok(found),
+        Err(why) => why,
+    };
+    if let Some(found) = named(device, |_| true) {
+        let group = found.backup.unwrap_or_default();
+        notes.push(format!("the first superblock is damaged ({why}): that of group {group} is used"));
+        return Ok(found);
+    }
+    let bytes = read(device, superblock::OFFSET)?;
+    let unsealed = Superblock::decode_unsealed(&bytes);
+    let layout = unsealed.as_ref().and_then(|found| Layout::new(found, ANY_SIZE).ok());
+    match unsealed.zip(layout) {
+        Some((superblock, layout)) => {
+            notes.push(format!("the superblock is damaged ({why}), and there is no backup"));
+            Ok(Candidate { superblock, layout, at: superblock::OFFSET, backup: None })
+        }
+        None => Err(why.into()),
+    }
+}
+
+fn primary(device: &dyn BlockDevice) -> Result<std::result::Result<Candidate, Corrupt>> {
+    let bytes = read(device, superblock::OFFSET)?;
+    let found = Superblock::decode(&bytes).and_then(|superblock| {
+        let layout = Layout::new(&superblock, ANY_SIZE)?;
+        Ok(Candidate { superblock, layout, at: superblock::OFFSET, backup: None })
+    });
+    Ok(found)
+}
+
+/// The first sound backup in such a place.
+fn named(device: &dyn BlockDevice, is_asked: impl Fn(&BackupLocation) -> bool) -> Option<Candidate> {
+    let first = read(device, superblock::OFFSET).unwrap_or_default();
+    let places = backup::locations(&first, device.geometry().size);
+    places.into_iter().filter(is_asked).find_map(|place| {
+        let bytes = read(device, place.offset()).ok()?;
+        let (superblock, layout) = place.decode(&bytes, ANY_SIZE).ok()?;
+        Some(Candidate { superblock, layout, at: place.offset(), backup: Some(place.group) })
+    })
+}
+
+/// The 1024 bytes of a superblock; fewer at the end of the device.
+fn read(device: &dyn BlockDevice, offset: u64) -> Result<Vec<u8>> {
+    const UNIT: u64 = 4096;
+    let size = device.geometry().size;
+    let start = offset.saturating_sub(offset.checked_rem(UNIT).unwrap_or(0));
+    let end = offset.saturating_add(UNIT).min(size);
+    let Some(len) = end.checked_sub(start).filter(|len| *len > 0) else { return Ok(Vec::new()) };
+    let bytes = device.read_at(start, usize::try_from(len).unwrap_or(0))?;
+    let skip = as_index(u32::try_from(offset.saturating_sub(start)).unwrap_or(u32::MAX));
+    let rest = bytes.get(skip..).unwrap_or_default();
+    Ok(rest.get(..superblock::SIZE).unwrap_or(rest).to_vec())
+}
