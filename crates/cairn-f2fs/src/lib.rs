@@ -23,6 +23,7 @@ mod dir;
 mod dirty;
 mod disable;
 mod disk;
+pub mod dump;
 mod error;
 pub mod format;
 mod fsync;
@@ -39,6 +40,7 @@ mod node;
 mod op;
 mod operation_lock;
 mod options;
+mod raw;
 mod recovery;
 mod remount;
 mod report;
@@ -67,6 +69,7 @@ pub use error::{Error, Result};
 pub use info::Info;
 pub use mount::{inspect, probe};
 pub use options::MountOptions;
+pub use raw::Choice;
 pub use volume::F2fs;
 
 /// The root directory.

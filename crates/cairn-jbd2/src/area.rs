@@ -58,6 +58,12 @@ impl JournalArea {
         Some(Place { offset, contiguous })
     }
 
+    /// The block on the device of a journal block.
+    pub(crate) fn address(&self, block: u32) -> Option<Pba> {
+        let offset = self.find(block.into())?.offset;
+        Some(Pba(offset.checked_div(self.block_size.into())?))
+    }
+
     /// Reads one block.
     pub(crate) fn read(&self, block: u32) -> Result<IoBuf> {
         self.read_run(block, 1)

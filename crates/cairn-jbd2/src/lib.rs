@@ -48,6 +48,7 @@ mod report;
 mod start_handle;
 mod state;
 mod stats;
+pub mod survey;
 mod transaction;
 
 pub use area::{JournalArea, read_superblock};

@@ -16,9 +16,12 @@ mod block;
 mod groups;
 mod htree;
 mod inode;
+mod journal;
 mod map;
 mod superblock;
 mod xattrs;
+
+pub use journal::show_journal;
 
 use std::sync::Arc;
 

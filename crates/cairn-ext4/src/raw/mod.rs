@@ -15,6 +15,7 @@
 )]
 
 pub(crate) mod directory;
+pub(crate) mod journal;
 pub(crate) mod map;
 mod open;
 

@@ -50,7 +50,7 @@ pub(crate) use coming::Announced;
 pub(crate) use merge::Merge;
 pub use merge::MergeStats;
 pub(crate) use orphans::Orphans;
-pub(crate) use read::Loaded;
+pub(crate) use read::{Loaded, read_pack};
 pub use read::load;
 pub use reason::Reason;
 

@@ -81,7 +81,11 @@ fn block_of_pack(layout: &Layout, side: Side, offset: u32) -> Pba {
     Pba(layout.pack_start(side).get().strict_add(offset.into()))
 }
 
-fn read_pack(buffers: &BufferCache, layout: &Layout, side: Side) -> Result<Loaded> {
+/// A pack.
+///
+/// # Errors
+/// It is not valid, or the device failed.
+pub(crate) fn read_pack(buffers: &BufferCache, layout: &Layout, side: Side) -> Result<Loaded> {
     let start = layout.pack_start(side);
     let mut head = Vec::new();
     for block in 0..=layout.cp_payload {

@@ -187,6 +187,12 @@ impl Superblock {
         }
     }
 
+    /// Block after the last one of the log, where the fast-commit area begins.
+    #[must_use]
+    pub fn end_of_log(&self) -> u32 {
+        self.end()
+    }
+
     /// Block after the last one of the log (jbd2's `j_last`).
     pub(crate) fn end(&self) -> u32 {
         self.blocks.saturating_sub(self.fast_commit_blocks())

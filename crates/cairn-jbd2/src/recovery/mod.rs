@@ -145,6 +145,16 @@ fn check_homes(images: &Images, device: &dyn BlockDevice, block_size: u32) -> Re
     }
 }
 
+/// The number after the last intact transaction of the log, and what is wrong with the transaction
+/// of that number, if it was committed.
+pub(crate) fn extent_of_log(
+    area: &JournalArea,
+    superblock: &Superblock,
+) -> Result<(Tid, Option<Error>)> {
+    let end = LogReader::new(area, superblock).scan()?;
+    Ok((end.tid, end.damage))
+}
+
 /// The number after the last intact transaction of the log.
 pub(crate) fn end_of_log(area: &JournalArea, superblock: &Superblock) -> Result<Tid> {
     LogReader::new(area, superblock).find_end()

@@ -110,7 +110,7 @@ pub(super) fn make(
 }
 
 /// Sorts the format's error by what the caller can do.
-fn cause(error: Error) -> Cause {
+pub(super) fn cause(error: Error) -> Cause {
     let class = match &error {
         Error::Device(device) => return Cause::Device(device.clone()),
         Error::NotF2fs { .. } => return Cause::UnknownFormat { hint: None },

@@ -18,11 +18,13 @@ use crate::recognise;
 use crate::tune::options::{Resized, TuneOptions};
 use crate::volume::OpenOptions;
 
+mod dump;
 pub(crate) mod ext4;
 pub(crate) mod f2fs;
 mod foreign;
 mod name;
 
+pub(crate) use dump::{dump, journal};
 pub use name::Format;
 
 /// The description of a volume. Serialises to the object that `cairn info --json` prints.

@@ -36,12 +36,19 @@ fn checksum(block: &[u8], layout: &Layout) -> Option<u32> {
 /// # Errors
 /// It does not match.
 pub fn verify(block: &[u8], ino: Nid, layout: &Layout) -> Result<(), Corrupt> {
-    let Some(computed) = checksum(block, layout) else { return Ok(()) };
-    let stored = ExtraAttr::read(&view(block).i_addr).inode_checksum;
-    if stored == computed {
-        return Ok(());
+    match checksums(block, layout) {
+        Some((stored, computed)) if stored != computed => {
+            Err(Corrupt::Checksum { what: "inode", place: ino.get().into(), stored, computed })
+        }
+        _ => Ok(()),
     }
-    Err(Corrupt::Checksum { what: "inode", place: ino.get().into(), stored, computed })
+}
+
+/// Stored and computed checksum of an inode block, if it has one.
+#[must_use]
+pub(crate) fn checksums(block: &[u8], layout: &Layout) -> Option<(u32, u32)> {
+    let computed = checksum(block, layout)?;
+    Some((ExtraAttr::read(&view(block).i_addr).inode_checksum, computed))
 }
 
 /// Writes the checksum, if the inode has one. It covers the footer, so this is the last step before

@@ -24,6 +24,7 @@ use super::features::Features;
 use super::units::{BLOCK_SIZE, BlockAddr, NAME_MAX, Nid, stored};
 use crate::corrupt::Corrupt;
 
+pub(crate) use checksum::checksums;
 pub use checksum::{seal, verify};
 pub(crate) use extra::EXTRA_SIZE;
 pub(crate) use extra::ExtraAttr;
