@@ -4,7 +4,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::volume_command::VolumeCommand;
 use crate::commands::{
-    build, check, diff, export, freeze, generate, info, lab, mkfs, mount, remount, resize, run,
+    build, check, diff, dump, export, freeze, generate, info, lab, mkfs, mount, remount, resize, run,
     serve_nothing, shell, sparse, stats, sync, tune, umount,
 };
 use crate::failure::Outcome;
@@ -50,6 +50,10 @@ pub enum Command {
     Resize(resize::Args),
     /// Find the defects of a volume, and repair them if asked to.
     Check(check::Args),
+    /// Show a structure of a volume, which need not mount, as debugfs and dump.f2fs do.
+    Dump(dump::Args),
+    /// Show the journal of a volume, and what the next mount replays.
+    Journal(dump::JournalArgs),
     /// Run a program on an image, as an ordinary user.
     Run(run::Args),
     /// The processes that `run` starts.
@@ -101,6 +105,8 @@ impl Command {
             Self::Tune(args) => tune::run(args),
             Self::Resize(args) => resize::run(args),
             Self::Check(args) => check::run(args),
+            Self::Dump(args) => dump::run(args),
+            Self::Journal(args) => dump::run_journal(args),
             Self::Run(args) => run::run(args),
             Self::RunStage(args) => run::stage::run(args),
             Self::Mount(args) => mount::run(args),

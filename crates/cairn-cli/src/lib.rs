@@ -15,6 +15,7 @@ pub mod commands;
 pub mod confirm;
 pub mod date;
 pub mod failure;
+pub mod fields;
 pub mod habits;
 pub mod json;
 pub mod limits;

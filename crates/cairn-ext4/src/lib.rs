@@ -44,6 +44,7 @@ mod raw;
 mod recovery;
 mod remount;
 mod report;
+pub mod rescue;
 pub mod resize;
 mod root;
 mod space;
@@ -66,8 +67,9 @@ pub use corrupt::Corrupt;
 pub use error::{Error, Result};
 pub use info::Info;
 pub use options::MountOptions;
-pub use raw::SuperblockChoice;
+
 pub use probe::{Probe, probe, probe_at, probe_backups};
+pub use raw::SuperblockChoice;
 pub use volume::Ext4;
 
 /// The inode number of the root directory.

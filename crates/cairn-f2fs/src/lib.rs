@@ -44,6 +44,7 @@ mod raw;
 mod recovery;
 mod remount;
 mod report;
+pub mod rescue;
 pub mod resize;
 mod root;
 mod segment;

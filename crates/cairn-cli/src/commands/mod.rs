@@ -10,6 +10,7 @@ pub mod destination;
 pub mod df;
 pub mod diff;
 pub mod du;
+pub mod dump;
 pub mod export;
 pub mod find;
 pub mod freeze;

@@ -51,6 +51,10 @@ const TABLE: &[(&str, &[&str])] = &[
     ("resize", &["resize", "--json", "IMAGE", "max"]),
     ("check", &["check", "IMAGE"]),
     ("check", &["check", "--json", "IMAGE"]),
+    ("dump", &["dump", "IMAGE", "superblock"]),
+    ("dump", &["dump", "--json", "IMAGE", "inode", "/file"]),
+    ("journal", &["journal", "IMAGE"]),
+    ("journal", &["journal", "--json", "IMAGE"]),
     ("shell", &["shell", "-c", "ls", "-c", "help", "IMAGE"]),
 ];
 

@@ -25,7 +25,7 @@ use crate::disk::Disk;
 use crate::error::Result;
 use crate::format::checksum::{MAGIC, crc32};
 use crate::format::inode::Inode as Record;
-use crate::format::units::{BLOCK_SIZE, BlockAddr};
+use crate::format::units::{BLOCK_SIZE, BlockAddr, Nid};
 use crate::inode::Inode;
 
 /// Bytes before the packed data: length, checksum, 16 reserved.
@@ -49,7 +49,7 @@ pub(super) fn contents(
     // Memory for the packed cluster, the unpacked one, and the kept copy.
     expect_room("a compressed cluster", as_u64(list.len().strict_mul(BLOCK_SIZE)).strict_mul(4))?;
     let contents: Arc<[u8]> = if list.first() == Some(&BlockAddr::COMPRESS) {
-        Arc::from(unpacked(disk, inode, record, start, &list)?)
+        Arc::from(unpacked(&*disk.device, inode.nid, record, start, &list)?)
     } else {
         Arc::from(plain(&*disk.device, &list)?)
     };
@@ -77,17 +77,21 @@ fn read_blocks(device: &dyn BlockDevice, list: &[BlockAddr]) -> Result<Vec<u8>> 
     Ok(blocks.iter().flat_map(|block| block.iter().copied()).collect())
 }
 
-fn unpacked(
-    disk: &Disk,
-    inode: &Inode,
+/// The contents of a packed cluster, by its pointers.
+///
+/// # Errors
+/// The cluster is damaged, or the device failed.
+pub(super) fn unpacked(
+    device: &dyn BlockDevice,
+    ino: Nid,
     record: &Record,
     start: u64,
     list: &[BlockAddr],
 ) -> Result<Vec<u8>> {
-    let bad = |what, value: u64| Corrupt::Cluster { ino: inode.nid, block: start, what, value };
+    let bad = |what, value: u64| Corrupt::Cluster { ino, block: start, what, value };
     let packed: Vec<BlockAddr> =
         list.iter().copied().skip(1).take_while(|addr| addr.is_address()).collect();
-    let bytes = read_blocks(&*disk.device, &packed)?;
+    let bytes = read_blocks(device, &packed)?;
     let word =
         |at: usize| -> Option<u32> { Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?)) };
     let (Some(len), Some(stored)) = (word(0), word(4)) else {
@@ -98,7 +102,7 @@ fn unpacked(
     let extra = record.extra.unwrap_or_default();
     let computed = crc32(MAGIC, data);
     if extra.compress_flag & HAS_CHECKSUM != 0 && stored != computed {
-        let place = inode.nid.get().into();
+        let place = ino.get().into();
         return Err(Corrupt::Checksum {
             what: "compressed cluster of inode",
             place,

@@ -27,6 +27,7 @@ mod unpack;
 
 use cairn_base::Pba;
 use cairn_base::units::as_u64;
+use cairn_block::BlockDevice;
 
 pub(crate) use cache::ClusterCache;
 
@@ -34,7 +35,8 @@ use pointers::pointers;
 
 use crate::disk::Disk;
 use crate::error::Result;
-use crate::format::units::{BLOCK_BYTES, BlockAddr};
+use crate::format::inode::Inode as Record;
+use crate::format::units::{BLOCK_BYTES, BlockAddr, Nid};
 use crate::inode::{Inode, inline};
 
 /// Reads from a compressed file of `size` bytes; `offset` is before its end.
@@ -75,6 +77,21 @@ pub(crate) fn read(
         done = done.saturating_add(copied);
     }
     Ok(done)
+}
+
+/// The contents of a packed cluster of a volume that is not mounted, by its pointers: the mark, then
+/// the addresses of the packed data.
+///
+/// # Errors
+/// The cluster is damaged, or the device failed.
+pub(crate) fn unpack_cluster(
+    device: &dyn BlockDevice,
+    ino: Nid,
+    record: &Record,
+    start: u64,
+    pointers: &[BlockAddr],
+) -> Result<Vec<u8>> {
+    cluster::unpacked(device, ino, record, start, pointers)
 }
 
 /// True if the cluster that starts at this block is compressed.

@@ -1,6 +1,7 @@
 //! The entries of a directory, whatever its bytes are, and inodes by path.
 
 use cairn_base::Ino;
+use cairn_cache::block::Image;
 use cairn_vfs::FileKind;
 
 use super::RawVolume;
@@ -31,14 +32,21 @@ pub(crate) struct Listing {
     pub(crate) faults: Vec<String>,
 }
 
+/// Where the nodes of a directory come from.
+pub(crate) type Fetch<'f> = &'f dyn Fn(Below) -> Result<(BlockAddr, Image), String>;
+
 /// The blocks of a directory.
-#[derive(Default)]
-struct Blocks {
+struct Blocks<'f> {
+    fetch: Fetch<'f>,
     blocks: Vec<(u64, BlockAddr)>,
     faults: Vec<String>,
 }
 
-impl Visitor for Blocks {
+impl Visitor for Blocks<'_> {
+    fn fetch(&mut self, _: &RawVolume, below: Below) -> Result<(BlockAddr, Image), String> {
+        (self.fetch)(below)
+    }
+
     fn node(&mut self, _: Below, _: BlockAddr) {}
 
     fn pointer(&mut self, pointer: Pointer) {
@@ -57,12 +65,23 @@ impl Visitor for Blocks {
 impl RawVolume {
     /// All names of a directory that can be read.
     pub(crate) fn list(&self, ino: Nid, record: &Inode, image: &[u8]) -> Listing {
+        self.list_by(ino, record, image, &|below| self.node_below(below))
+    }
+
+    /// As [`RawVolume::list`], with nodes from elsewhere.
+    pub(crate) fn list_by(
+        &self,
+        ino: Nid,
+        record: &Inode,
+        image: &[u8],
+        fetch: Fetch<'_>,
+    ) -> Listing {
         let mut listing = Listing::default();
         if record.inline.contains(InlineFlags::DENTRY) {
             listing.add(image.get(record.inline_data_range()).unwrap_or_default());
             return listing;
         }
-        let mut found = Blocks::default();
+        let mut found = Blocks { fetch, blocks: Vec::new(), faults: Vec::new() };
         walk(self, ino, (record, image), &mut found);
         listing.faults = found.faults;
         for (at, addr) in found.blocks {

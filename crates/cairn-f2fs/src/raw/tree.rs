@@ -38,9 +38,7 @@ pub(crate) struct Pointer {
 pub(crate) trait Visitor {
     /// The bytes of a node.
     fn fetch(&mut self, volume: &RawVolume, below: Below) -> Result<(BlockAddr, Image), String> {
-        let (addr, image) = volume.node(below.nid)?;
-        check(below, addr, &image)?;
-        Ok((addr, image))
+        volume.node_below(below)
     }
 
     /// A node that was read.
@@ -51,6 +49,18 @@ pub(crate) trait Visitor {
 
     /// A node that cannot be followed.
     fn fault(&mut self, below: Below, what: String);
+}
+
+impl RawVolume {
+    /// A node of an inode, as the NAT has it.
+    ///
+    /// # Errors
+    /// The NAT leads to no such node.
+    pub(crate) fn node_below(&self, below: Below) -> Result<(BlockAddr, Image), String> {
+        let (addr, image) = self.node(below.nid)?;
+        check(below, addr, &image)?;
+        Ok((addr, image))
+    }
 }
 
 /// Checks that a block is the node that is meant.

@@ -1,0 +1,83 @@
+//! `rescue`: what can still be read of a volume that is damaged, and files that were deleted.
+//! Nothing is written.
+//!
+//! | module | knows |
+//! |---|---|
+//! | `open` | a volume whose log is replayed in memory, as far as it is sound |
+//! | `contents` | the bytes of a file, past what cannot be read |
+//! | `tree` | the tree, and then the inodes that no directory leads to |
+//! | `old` | the copies of blocks that the log still has |
+//! | `deleted`, `names` | deleted inodes, and the names they had |
+//!
+//! **Bounds.** Each inode is visited once; a map is followed as [`crate::raw`] does. Memory: one bit
+//! an inode, the listings on the way from the root to a directory, and what is deleted.
+
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::indexing_slicing,
+        clippy::as_conversions,
+        clippy::arithmetic_side_effects,
+        clippy::unwrap_used,
+        clippy::expect_used
+    )
+)]
+
+mod contents;
+mod deleted;
+mod names;
+mod old;
+mod open;
+mod remains;
+mod tree;
+
+use std::sync::Arc;
+
+use cairn_base::runtime::Runtime;
+use cairn_block::BlockDevice;
+use cairn_check::salvage::{Deleted, Receiver, Salvage};
+
+use crate::error::Result;
+use crate::raw::{RawVolume, SuperblockChoice};
+use deleted::Candidate;
+
+/// A volume that is being rescued.
+struct Rescue {
+    volume: RawVolume,
+    candidates: Vec<Candidate>,
+}
+
+/// Opens a volume to rescue files from.
+///
+/// # Errors
+/// There is no superblock as asked for, or the device failed.
+pub fn open(
+    device: Arc<dyn BlockDevice>,
+    choice: SuperblockChoice,
+    runtime: &Arc<dyn Runtime>,
+) -> Result<Box<dyn Salvage>> {
+    let volume = open::replayed(device, choice, runtime)?;
+    Ok(Box::new(Rescue { volume, candidates: Vec::new() }))
+}
+
+impl Salvage for Rescue {
+    fn notes(&self) -> Vec<String> {
+        self.volume.notes.clone()
+    }
+
+    fn tree(&mut self, receiver: &mut dyn Receiver) {
+        tree::walk(&self.volume, receiver);
+    }
+
+    fn deleted(&mut self, receiver: &mut dyn Receiver) -> Vec<Deleted> {
+        self.candidates = deleted::find(&self.volume, receiver);
+        self.candidates.iter().enumerate().map(|(index, one)| one.describe(index)).collect()
+    }
+
+    fn restore(&mut self, deleted: &Deleted, path: &[u8], receiver: &mut dyn Receiver) -> bool {
+        match self.candidates.get(deleted.index) {
+            Some(candidate) => candidate.restore(&self.volume, path, receiver),
+            None => true,
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! Opens a volume, and replays its log in memory as far as it is sound.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use cairn_base::runtime::Runtime;
+use cairn_block::wrap::Overlay;
+use cairn_block::{BlockDevice, BlockDeviceExt};
+use cairn_cache::block::BufferCache;
+use cairn_cache::budget::Budget;
+use cairn_jbd2::{Images, salvage_in_memory};
+
+use crate::error::Result;
+use crate::fast_commit::ReplayTarget;
+use crate::format::features::Incompat;
+use crate::raw::{RawVolume, SuperblockChoice, journal};
+use crate::recovery;
+
+/// Bytes of buffers for the replay.
+const BUDGET: u64 = 64 << 20;
+
+/// The volume with what its log holds.
+///
+/// # Errors
+/// There is no superblock as asked for, or the device failed.
+pub(super) fn replayed(
+    device: Arc<dyn BlockDevice>,
+    choice: SuperblockChoice,
+    runtime: &Arc<dyn Runtime>,
+) -> Result<RawVolume> {
+    let volume = RawVolume::open(device.clone(), choice)?;
+    if !volume.superblock.features().incompat(Incompat::RECOVER) {
+        return Ok(volume);
+    }
+    let overlay: Arc<dyn BlockDevice> = match Overlay::new(device) {
+        Ok(overlay) => Arc::new(overlay),
+        Err(_) => return Ok(volume),
+    };
+    let mut notes = volume.notes.clone();
+    if let Err(why) = replay(&volume, &overlay, runtime) {
+        notes.push(format!("the journal is not replayed in whole: {why}"));
+    }
+    let mut fresh = RawVolume::open(overlay, choice).unwrap_or(volume);
+    fresh.notes = notes;
+    Ok(fresh)
+}
+
+/// Replays the log into the overlay: with its fast commits, or else what is sound of it.
+fn replay(
+    volume: &RawVolume,
+    overlay: &Arc<dyn BlockDevice>,
+    runtime: &Arc<dyn Runtime>,
+) -> Result<(), String> {
+    let area = journal::area(volume).map_err(|error| error.to_string())?;
+    let Some(mut area) = area else { return Ok(()) };
+    area.device = overlay.clone();
+    let (budget, images) = (Budget::new(BUDGET), Images::new());
+    let target = ReplayTarget { device: overlay, budget: &budget, runtime, images: &images };
+    let buffers = BufferCache::new(overlay.clone(), volume.layout.block_size, budget.clone());
+    let whole = recovery::replay(&area, &target, buffers, volume.layout.clone(), true);
+    let why = match whole {
+        Ok(done) => match done.refused {
+            None => return Ok(()),
+            Some(why) => why.to_string(),
+        },
+        Err(error) => error.to_string(),
+    };
+    let sound: HashMap<_, _> = salvage_in_memory(&area).map_err(|error| error.to_string())?;
+    for (pba, image) in sound.into_iter().filter(|(pba, _)| volume.layout.contains(*pba, 1)) {
+        let at = pba.get().saturating_mul(volume.layout.block_size.into());
+        // Beyond the end of the device there is nothing to be read, either.
+        let _ = overlay.write_at(at, image.to_vec());
+    }
+    Err(why)
+}

@@ -1,0 +1,117 @@
+//! Where nodes come from: the NAT, and if that leads nowhere, the newest version in the log.
+
+use std::cell::OnceCell;
+use std::sync::Arc;
+
+use cairn_block::BlockDevice;
+use cairn_cache::block::Image;
+
+use super::scan::{Scan, Version};
+use crate::error::Result;
+use crate::format::Inode;
+use crate::format::units::{BlockAddr, Nid};
+use crate::nat::Nat;
+use crate::raw::tree::{Below, check};
+use crate::raw::{Choice, RawVolume};
+use crate::recovery::chain;
+
+/// A volume, and the versions of its nodes.
+pub(super) struct Source {
+    pub(super) volume: RawVolume,
+    scan: OnceCell<Scan>,
+}
+
+impl Source {
+    /// Opens a volume. Fsynced nodes that are newer than the checkpoint count.
+    ///
+    /// # Errors
+    /// There is no superblock or checkpoint as asked for, or the device failed.
+    pub(super) fn open(device: Arc<dyn BlockDevice>, choice: Choice) -> Result<Self> {
+        let mut volume = RawVolume::open(device, choice)?;
+        if volume.loaded.is_none() {
+            volume.notes.push("no checkpoint is sound: the newest nodes of the log are used".into());
+        }
+        if let Err(error) = follow_chain(&mut volume) {
+            volume.notes.push(format!("the fsynced nodes are not recovered: {error}"));
+        }
+        Ok(Self { volume, scan: OnceCell::new() })
+    }
+
+    /// All versions of all nodes; the first call reads the main area.
+    pub(super) fn scan(&self) -> &Scan {
+        self.scan.get_or_init(|| Scan::read(&self.volume, None))
+    }
+
+    /// As [`Source::scan`], with progress.
+    pub(super) fn scan_with(&self, receiver: &mut dyn cairn_check::salvage::Receiver) -> &Scan {
+        self.scan.get_or_init(|| Scan::read(&self.volume, Some(receiver)))
+    }
+
+    /// An inode: as the NAT has it, else its newest sound version. The text says why it is not the
+    /// first.
+    pub(super) fn inode(&self, ino: Nid) -> Result<(Image, Inode, Option<String>), String> {
+        let why = match self.volume.inode(ino) {
+            Ok((_, image, record)) => return Ok((image, record, None)),
+            Err(why) => why,
+        };
+        let found = self.newest(ino, |version| version.ino == ino && version.links > 0);
+        let sound = found.into_iter().find_map(|version| {
+            let image = self.volume.block(version.addr.pba()).ok()?;
+            let record = self.volume.decode(ino, version.addr, &image).ok()?;
+            Some((image, record))
+        });
+        match sound {
+            Some((image, record)) => Ok((image, record, Some(why))),
+            None => Err(why),
+        }
+    }
+
+    /// The versions of a node, those that are marked as valid first, then the newest first.
+    pub(super) fn newest(&self, nid: Nid, fits: impl Fn(&Version) -> bool) -> Vec<Version> {
+        let all = self.scan().of(nid).iter().copied();
+        let mut list: Vec<Version> = all.filter(|version| fits(version)).collect();
+        list.sort_by_key(|version| {
+            let is_valid = self.volume.is_valid(version.addr) == Some(true);
+            std::cmp::Reverse((is_valid, version.age()))
+        });
+        list
+    }
+
+    /// A node below an inode.
+    pub(super) fn fetch(&self, below: Below) -> Result<(BlockAddr, Image), String> {
+        let why = match self.volume.node_below(below) {
+            Ok(found) => return Ok(found),
+            Err(why) => why,
+        };
+        let list = self.newest(below.nid, |version| {
+            version.ino == below.ino && version.offset == below.offset
+        });
+        let found = list.into_iter().find_map(|version| {
+            let image = self.volume.block(version.addr.pba()).ok()?;
+            check(below, version.addr, &image).ok()?;
+            Some((version.addr, image))
+        });
+        found.ok_or(why)
+    }
+}
+
+/// Notes where the nodes of the chain are that a mount would recover.
+fn follow_chain(volume: &mut RawVolume) -> Result<()> {
+    let Some(loaded) = &volume.loaded else { return Ok(()) };
+    let nodes = chain::scan(&volume.buffers, &volume.layout, &loaded.checkpoint)?;
+    if nodes.is_empty() {
+        return Ok(());
+    }
+    let (layout, buffers) = (Arc::new(volume.layout), volume.buffers.clone());
+    let nat = Nat::new(layout, buffers, &loaded.checkpoint, &volume.journals.nat);
+    let found = chain::select(&nodes, &nat)?;
+    for (index, node) in nodes.iter().enumerate() {
+        let counts = found.get(&node.footer.ino).is_some_and(|one| {
+            index <= one.last_fsync && one.created_by.is_none_or(|first| index >= first)
+        });
+        if counts {
+            volume.newer.insert(node.footer.nid, node.addr);
+        }
+    }
+    Ok(())
+}
