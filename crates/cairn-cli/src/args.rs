@@ -4,8 +4,8 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::volume_command::VolumeCommand;
 use crate::commands::{
-    build, check, diff, dump, export, freeze, generate, info, lab, mkfs, mount, remount, resize, run,
-    serve_nothing, shell, sparse, stats, sync, tune, umount,
+    build, check, diff, dump, export, freeze, generate, info, lab, mkfs, mount, remount, rescue,
+    resize, run, serve_nothing, shell, sparse, stats, sync, tune, umount,
 };
 use crate::failure::Outcome;
 
@@ -54,6 +54,8 @@ pub enum Command {
     Dump(dump::Args),
     /// Show the journal of a volume, and what the next mount replays.
     Journal(dump::JournalArgs),
+    /// Copy what can be read out of a damaged volume, and deleted files.
+    Rescue(rescue::Args),
     /// Run a program on an image, as an ordinary user.
     Run(run::Args),
     /// The processes that `run` starts.
@@ -107,6 +109,7 @@ impl Command {
             Self::Check(args) => check::run(args),
             Self::Dump(args) => dump::run(args),
             Self::Journal(args) => dump::run_journal(args),
+            Self::Rescue(args) => rescue::run(args),
             Self::Run(args) => run::run(args),
             Self::RunStage(args) => run::stage::run(args),
             Self::Mount(args) => mount::run(args),

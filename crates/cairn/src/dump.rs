@@ -74,11 +74,7 @@ pub fn dump(
 ///
 /// # Errors
 /// As [`dump`]; the volume has no journal.
-pub fn journal(
-    image: &ImageSpec,
-    devices: &[PathBuf],
-    copies: Copies,
-) -> Result<(Format, Fields)> {
+pub fn journal(image: &ImageSpec, devices: &[PathBuf], copies: Copies) -> Result<(Format, Fields)> {
     let error = |cause| Error::new(image, cause);
     let device = open_device(image, devices, false)?;
     let format = format_of(&*device, copies).map_err(error)?;

@@ -40,6 +40,7 @@ pub mod populate;
 pub mod recognise;
 mod reopen;
 mod repair;
+mod rescue;
 pub mod tune;
 pub mod volume;
 
@@ -57,5 +58,6 @@ pub use mkfs::{ImageZones, MkfsOptions, Tuning, mkfs};
 pub use populate::Population;
 pub use recognise::Hint;
 pub use repair::{Repair, plan_repair, take_back};
+pub use rescue::rescue;
 pub use tune::{SizeWish, TuneOptions, resize, tune};
 pub use volume::{OpenOptions, Volume, inspect, open, open_device, open_on};

@@ -32,6 +32,7 @@ pub mod on_volume;
 pub mod overwrite;
 pub mod put;
 pub mod remount;
+pub mod rescue;
 pub mod resize;
 pub mod rm;
 pub mod rmdir;

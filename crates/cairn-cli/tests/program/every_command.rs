@@ -55,6 +55,8 @@ const TABLE: &[(&str, &[&str])] = &[
     ("dump", &["dump", "--json", "IMAGE", "inode", "/file"]),
     ("journal", &["journal", "IMAGE"]),
     ("journal", &["journal", "--json", "IMAGE"]),
+    ("rescue", &["rescue", "--deleted", "IMAGE"]),
+    ("rescue", &["rescue", "--json", "--deleted", "IMAGE"]),
     ("shell", &["shell", "-c", "ls", "-c", "help", "IMAGE"]),
 ];
 

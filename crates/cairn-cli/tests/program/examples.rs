@@ -195,6 +195,11 @@ fn every_example_runs_as_it_is_written() {
             script += "debugfs -w -R 'sif /etc/passwd links_count 7' disk.img 2>/dev/null\n";
             script += "cairn check --repair --undo disk.undo disk.img || [ $? = 1 ]\n";
         }
+        if example.contains("letter.txt") {
+            script += "cairn mkdir -p disk.img /home/me; echo Dear >letter\n";
+            script += "cairn put disk.img letter /home/me/letter.txt\n";
+            script += "cairn rm disk.img /home/me/letter.txt\n";
+        }
         if command == "thaw" {
             script += "cairn freeze /mnt\n";
         }

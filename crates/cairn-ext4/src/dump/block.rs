@@ -72,7 +72,9 @@ fn structure(volume: &RawVolume, pba: Pba) -> Option<Structure> {
     if offset < head {
         let descriptors = u64::from(layout.contiguous_descriptor_blocks());
         let is_kept = offset > descriptors && !layout.is_meta_bg(home);
-        return named(if is_kept { "reserved group descriptors" } else { "group descriptors" }.into());
+        return named(
+            if is_kept { "reserved group descriptors" } else { "group descriptors" }.into(),
+        );
     }
     // With flex_bg the bitmaps and the table of a group lie in the first of its flexible group.
     let from = layout.flex_start(home);

@@ -19,7 +19,8 @@ pub(super) fn show(volume: &RawVolume, group: Option<u32>) -> Result<Fields> {
     let wanted = match group {
         Some(group) if group < groups => group..group.saturating_add(1),
         Some(group) => {
-            let why = format!("no group {group}: they count from 0 to {}", groups.saturating_sub(1));
+            let why =
+                format!("no group {group}: they count from 0 to {}", groups.saturating_sub(1));
             return Err(Error::Option(why));
         }
         None if groups > MOST => {

@@ -54,11 +54,7 @@ pub enum What {
 ///
 /// # Errors
 /// There is no superblock as asked for, or no such structure, or the device failed.
-pub fn dump(
-    device: Arc<dyn BlockDevice>,
-    choice: SuperblockChoice,
-    what: &What,
-) -> Result<Fields> {
+pub fn dump(device: Arc<dyn BlockDevice>, choice: SuperblockChoice, what: &What) -> Result<Fields> {
     let volume = RawVolume::open(device, choice)?;
     let mut fields = match what {
         What::Superblock => superblock::show(&volume),

@@ -95,7 +95,9 @@ fn best(device: &dyn BlockDevice, notes: &mut Vec<String>) -> Result<Candidate> 
     };
     if let Some(found) = named(device, |_| true) {
         let group = found.backup.unwrap_or_default();
-        notes.push(format!("the first superblock is damaged ({why}): that of group {group} is used"));
+        notes.push(format!(
+            "the first superblock is damaged ({why}): that of group {group} is used"
+        ));
         return Ok(found);
     }
     let bytes = read(device, superblock::OFFSET)?;
@@ -120,7 +122,10 @@ fn primary(device: &dyn BlockDevice) -> Result<std::result::Result<Candidate, Co
 }
 
 /// The first sound backup in such a place.
-fn named(device: &dyn BlockDevice, is_asked: impl Fn(&BackupLocation) -> bool) -> Option<Candidate> {
+fn named(
+    device: &dyn BlockDevice,
+    is_asked: impl Fn(&BackupLocation) -> bool,
+) -> Option<Candidate> {
     let first = read(device, superblock::OFFSET).unwrap_or_default();
     let places = backup::locations(&first, device.geometry().size);
     places.into_iter().filter(is_asked).find_map(|place| {

@@ -110,8 +110,7 @@ fn moment(stamp: Timestamp) -> (i64, u32) {
 
 /// What an inode says of its file.
 pub(super) fn describe(ino: Ino, record: &Record, path: Vec<u8>) -> Found {
-    let is_device =
-        matches!(kind_of(record), Some(FileKind::BlockDevice | FileKind::CharDevice));
+    let is_device = matches!(kind_of(record), Some(FileKind::BlockDevice | FileKind::CharDevice));
     Found {
         path,
         ino: ino.get(),

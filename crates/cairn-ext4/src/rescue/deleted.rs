@@ -55,9 +55,8 @@ impl Past<'_> {
         let Some(seed) = child.seed else { return true };
         let site = Site { ino: self.ino, pba: child.block };
         let depth = u16::try_from(child.depth).unwrap_or(u16::MAX);
-        NodeView::parse(bytes, Some(depth), site).is_ok_and(|view| {
-            view.len() > 0 && view.verify_checksum(bytes, seed, site).is_ok()
-        })
+        NodeView::parse(bytes, Some(depth), site)
+            .is_ok_and(|view| view.len() > 0 && view.verify_checksum(bytes, seed, site).is_ok())
     }
 }
 
@@ -163,8 +162,7 @@ impl Candidate {
             faults.push("nothing says where its contents were".to_owned());
         }
         let extents = self.left.extents.clone();
-        let mut contents =
-            Mapped::new(volume, self.record.size, extents).with_faults(faults);
+        let mut contents = Mapped::new(volume, self.record.size, extents).with_faults(faults);
         receiver.found(&found, &mut contents)
     }
 }

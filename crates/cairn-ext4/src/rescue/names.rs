@@ -58,8 +58,7 @@ impl Names {
         let mut search = Search { format, wanted, names };
         let mut owners: HashMap<Pba, Ino> = HashMap::new();
         search.live(volume, &mut owners);
-        let is_directory =
-            |one: &&Candidate| kind_of(&one.record) == Some(FileKind::Directory);
+        let is_directory = |one: &&Candidate| kind_of(&one.record) == Some(FileKind::Directory);
         for candidate in list.iter().filter(is_directory) {
             for extent in candidate.map(volume, old).extents {
                 if owners.len() >= MOST_BLOCKS {
@@ -217,7 +216,12 @@ impl Search<'_> {
 }
 
 /// An entry that was removed, if the bytes look like one.
-fn removed<'b>(block: &'b [u8], at: usize, end: usize, format: &DirFormat) -> Option<(u32, &'b [u8])> {
+fn removed<'b>(
+    block: &'b [u8],
+    at: usize,
+    end: usize,
+    format: &DirFormat,
+) -> Option<(u32, &'b [u8])> {
     let rest = block.get(at..end)?;
     let (raw, names) = RawDirEntry::ref_from_prefix(rest).ok()?;
     let ino = raw.inode.get();

@@ -66,8 +66,7 @@ impl<'a> Free<'a> {
         for extent in extents.iter().filter(|extent| !extent.unwritten) {
             left.blocks = left.blocks.saturating_add(extent.len);
             for (start, number) in (extent.start..extent.end()).zip(extent.pba.get()..) {
-                let is_first =
-                    self.claimed.as_ref().is_none_or(|claimed| claimed.insert(number));
+                let is_first = self.claimed.as_ref().is_none_or(|claimed| claimed.insert(number));
                 if !is_first || !self.is_free(Pba(number)) {
                     continue;
                 }

@@ -211,8 +211,7 @@ impl Walk<'_> {
             };
             let bytes = self.volume.record_bytes(parent);
             let above = bytes.and_then(|bytes| live(self.volume, parent, &bytes));
-            let is_directory =
-                |record: &Record| kind_of(record) == Some(FileKind::Directory);
+            let is_directory = |record: &Record| kind_of(record) == Some(FileKind::Directory);
             let Some(above) = above.filter(is_directory) else { break };
             let leads = self.volume.list(parent, &above).names.iter().any(|one| one.ino == top);
             if parent == ino || !leads {
@@ -236,8 +235,8 @@ pub(super) fn live(volume: &RawVolume, ino: Ino, bytes: &[u8]) -> Option<Record>
         && record.dtime == 0
         && !record.flags.contains(InodeFlags::EA_INODE);
     // A checksum tells more than a bitmap does.
-    let is_sure = volume.layout.checksum.seed().is_some()
-        || volume.is_inode_in_use(ino) != Some(false);
+    let is_sure =
+        volume.layout.checksum.seed().is_some() || volume.is_inode_in_use(ino) != Some(false);
     (is_file && is_sure).then_some(record)
 }
 

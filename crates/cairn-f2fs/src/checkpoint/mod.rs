@@ -50,8 +50,8 @@ pub(crate) use coming::Announced;
 pub(crate) use merge::Merge;
 pub use merge::MergeStats;
 pub(crate) use orphans::Orphans;
-pub(crate) use read::{Loaded, read_pack};
 pub use read::load;
+pub(crate) use read::{Loaded, read_pack};
 pub use reason::Reason;
 
 /// The owner of dirty inodes and directory data, which a checkpoint includes.

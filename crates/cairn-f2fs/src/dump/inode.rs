@@ -267,7 +267,8 @@ pub(super) fn xattrs(volume: &RawVolume, ino: Nid) -> Result<Fields> {
         .into_iter()
         .map(|one| {
             let name = one.full_name();
-            let name = name.unwrap_or_else(|| [format!("{}:", one.index).as_bytes(), &one.name].concat());
+            let name =
+                name.unwrap_or_else(|| [format!("{}:", one.index).as_bytes(), &one.name].concat());
             Fields::new()
                 .with("name", Detail::Name(name))
                 .with("e_name_index", one.index)

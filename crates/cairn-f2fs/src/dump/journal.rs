@@ -85,8 +85,9 @@ fn link(volume: &RawVolume, node: &ChainNode) -> Fields {
         .with("next_blkaddr", footer.next_blkaddr.get());
     if footer.is_inode() && footer.marks.contains(Marks::DENT) {
         let image = volume.block(node.addr.pba());
-        let record =
-            image.ok().and_then(|image| Inode::decode(&image, footer.ino, volume.layout.features).ok());
+        let record = image
+            .ok()
+            .and_then(|image| Inode::decode(&image, footer.ino, volume.layout.features).ok());
         if let Some(record) = record {
             one.put("i_pino", record.pino.get());
             one.put("i_name", Detail::Name(record.name.to_vec()));
@@ -98,8 +99,7 @@ fn link(volume: &RawVolume, node: &ChainNode) -> Fields {
 /// The inodes that the next mount changes.
 fn recovered(volume: &RawVolume, loaded: &Loaded, nodes: &[ChainNode]) -> Result<Vec<Fields>> {
     let layout = Arc::new(volume.layout);
-    let nat =
-        Nat::new(layout, volume.buffers.clone(), &loaded.checkpoint, &volume.journals.nat);
+    let nat = Nat::new(layout, volume.buffers.clone(), &loaded.checkpoint, &volume.journals.nat);
     let mut list: Vec<_> = chain::select(nodes, &nat)?.into_iter().collect();
     list.sort_unstable_by_key(|(ino, _)| *ino);
     let shown = list.into_iter().map(|(ino, found)| {

@@ -48,6 +48,8 @@ pub(crate) struct RawVolume {
     pub(crate) layout: Layout,
     /// The checkpoint in use, if there is one.
     pub(crate) loaded: Option<Loaded>,
+    /// One of the packs is damaged: it may have been the later one.
+    pub(crate) has_lost_pack: bool,
     pub(crate) journals: Journals,
     /// Owners of the blocks of the logs' segments.
     pub(crate) current: Option<CurrentSummaries>,
@@ -84,7 +86,8 @@ impl RawVolume {
     pub(crate) fn nat_side(&self, block: u32) -> Side {
         let bitmap = self.loaded.as_ref().map(|loaded| &loaded.checkpoint.nat_bitmap);
         let at = usize::try_from(block).unwrap_or(usize::MAX);
-        let is_second = bitmap.is_some_and(|map| at < map.len().saturating_mul(8) && bits::test(map, at));
+        let is_second =
+            bitmap.is_some_and(|map| at < map.len().saturating_mul(8) && bits::test(map, at));
         Side::of_bit(is_second)
     }
 
@@ -121,7 +124,8 @@ impl RawVolume {
         let (block, index) = Layout::sit_place(segno);
         let bitmap = self.loaded.as_ref().map(|loaded| &loaded.checkpoint.sit_bitmap);
         let at = usize::try_from(block).unwrap_or(usize::MAX);
-        let is_second = bitmap.is_some_and(|map| at < map.len().saturating_mul(8) && bits::test(map, at));
+        let is_second =
+            bitmap.is_some_and(|map| at < map.len().saturating_mul(8) && bits::test(map, at));
         let pba = self.layout.sit_address(block, Side::of_bit(is_second));
         let image = self.block(pba).map_err(|error| format!("segment {segno}: {error}"))?;
         let entry = sit::entry(&image, index, segno).map_err(|error| error.to_string())?;
@@ -182,7 +186,9 @@ impl RawVolume {
         let footer = NodeFooter::read(&image);
         match footer.nid == nid {
             true => Ok((addr, image)),
-            false => Err(format!("block {addr} is not node {nid}: its footer names {}", footer.nid)),
+            false => {
+                Err(format!("block {addr} is not node {nid}: its footer names {}", footer.nid))
+            }
         }
     }
 

@@ -47,7 +47,9 @@ impl RawVolume {
             notes.push(Corrupt::TooShort { volume, device: size }.to_string());
         }
         let buffers = BufferCache::new(device.clone(), stored(BLOCK_SIZE), Budget::new(BUDGET));
+        let before = notes.len();
         let loaded = pack(&buffers, &layout, choice.pack, &mut notes)?;
+        let has_lost_pack = notes.len() > before;
         let mut journals = Journals::default();
         let mut current = None;
         if let Some(loaded) = &loaded {
@@ -71,6 +73,7 @@ impl RawVolume {
             superblock_block,
             layout,
             loaded,
+            has_lost_pack,
             journals,
             current,
             newer: HashMap::new(),
@@ -101,7 +104,9 @@ fn find(
         match decoded.and_then(|found| Ok((Layout::new(&found, ANY_SIZE)?, found))) {
             Ok((layout, superblock)) => {
                 if let Some(why) = first {
-                    notes.push(format!("the first superblock is damaged ({why}): the second is used"));
+                    notes.push(format!(
+                        "the first superblock is damaged ({why}): the second is used"
+                    ));
                 }
                 return Ok((number, superblock, layout));
             }
@@ -115,7 +120,8 @@ fn find(
             "no sound superblock is in block {number} ({error}): F2FS has them in blocks 0 and 1"
         ))),
         (None, Some(number)) => {
-            let why = format!("no superblock is in block {number}: F2FS has them in blocks 0 and 1");
+            let why =
+                format!("no superblock is in block {number}: F2FS has them in blocks 0 and 1");
             Err(Error::Option(why))
         }
     }

@@ -141,7 +141,8 @@ impl Mapped {
             match packed.last_mut().filter(|(start, _)| *start == first) {
                 Some((_, list)) => {
                     let at = usize::try_from(within).unwrap_or(usize::MAX);
-                    if let Some(slot) = list.get_mut(at).filter(|_| volume.layout.in_main(one.addr)) {
+                    if let Some(slot) = list.get_mut(at).filter(|_| volume.layout.in_main(one.addr))
+                    {
                         *slot = one.addr;
                     }
                 }

@@ -148,8 +148,7 @@ impl Candidate {
 
 /// The newest version of a node of a deleted inode.
 fn old_node(source: &Source, below: Below) -> Result<(BlockAddr, Image), String> {
-    let fits =
-        |version: &Version| version.ino == below.ino && version.offset == below.offset;
+    let fits = |version: &Version| version.ino == below.ino && version.offset == below.offset;
     let list = source.newest(below.nid, fits);
     let found = list.into_iter().find_map(|version| {
         let image = source.volume.block(version.addr.pba()).ok()?;

@@ -87,9 +87,8 @@ impl Scan {
 
     /// All nids that are those of inodes, in order.
     pub(super) fn inodes(&self) -> Vec<Nid> {
-        let is_inode = |(nid, list): &(&Nid, &Vec<Version>)| {
-            list.iter().any(|version| version.ino == **nid)
-        };
+        let is_inode =
+            |(nid, list): &(&Nid, &Vec<Version>)| list.iter().any(|version| version.ino == **nid);
         let mut inos: Vec<Nid> = self.0.iter().filter(is_inode).map(|(nid, _)| *nid).collect();
         inos.sort_unstable();
         inos

@@ -29,7 +29,9 @@ impl Source {
     pub(super) fn open(device: Arc<dyn BlockDevice>, choice: Choice) -> Result<Self> {
         let mut volume = RawVolume::open(device, choice)?;
         if volume.loaded.is_none() {
-            volume.notes.push("no checkpoint is sound: the newest nodes of the log are used".into());
+            volume
+                .notes
+                .push("no checkpoint is sound: the newest nodes of the log are used".into());
         }
         if let Err(error) = follow_chain(&mut volume) {
             volume.notes.push(format!("the fsynced nodes are not recovered: {error}"));

@@ -3,12 +3,13 @@
 
 use std::collections::HashMap;
 
+use cairn_cache::block::Image;
 use cairn_check::BlockSet;
 use cairn_check::salvage::{Loss, Receiver, join};
-use cairn_cache::block::Image;
 use cairn_vfs::FileKind;
 
 use super::contents::{contents, describe};
+use super::scan::Version;
 use super::source::Source;
 use crate::format::Inode;
 use crate::format::inode::Advise;
@@ -187,6 +188,23 @@ impl Walk<'_> {
                 }
             }
         }
+        if volume.has_lost_pack {
+            self.later();
+        }
+    }
+
+    /// Inodes that were written after the checkpoint, which another one followed that is damaged.
+    fn later(&mut self) {
+        let Some(loaded) = &self.source.volume.loaded else { return };
+        let now = u32::try_from(loaded.checkpoint.version & 0xffff_ffff).unwrap_or(0);
+        for ino in self.source.scan().inodes() {
+            let is_later = |version: &Version| {
+                version.ino == ino && version.checkpoint.wrapping_sub(now).cast_signed() >= 0
+            };
+            if self.source.scan().of(ino).iter().any(is_later) {
+                self.one(ino);
+            }
+        }
     }
 
     fn one(&mut self, ino: Nid) {
@@ -195,7 +213,7 @@ impl Walk<'_> {
         if !self.goes_on || is_hidden || self.seen.contains(ino.get().into()) {
             return;
         }
-        let (image, record) = if volume.loaded.is_some() {
+        let (image, record) = if volume.loaded.is_some() && !volume.has_lost_pack {
             match volume.inode(ino) {
                 Ok((_, image, record)) => (image, record),
                 Err(_) => return,

@@ -1,9 +1,11 @@
-//! Dumps: what is asked for, in the words of a format.
+//! Dumps and rescues: what is asked for, in the words of a format.
 
 use std::sync::Arc;
 
+use cairn_base::runtime::Runtime;
 use cairn_block::BlockDevice;
 use cairn_check::Fields;
+use cairn_check::salvage::Salvage;
 use cairn_ext4::SuperblockChoice;
 use cairn_ext4::dump as of_ext4;
 use cairn_f2fs::dump as of_f2fs;
@@ -38,16 +40,27 @@ pub(crate) fn journal(
     copies: Copies,
 ) -> Result<Fields, Cause> {
     match format {
-        Format::Ext4 => {
-            of_ext4::show_journal(device, ext4_copies(copies)?).map_err(ext4::cause)
-        }
-        Format::F2fs => {
-            of_f2fs::show_journal(device, f2fs_copies(copies)?).map_err(f2fs::cause)
-        }
+        Format::Ext4 => of_ext4::show_journal(device, ext4_copies(copies)?).map_err(ext4::cause),
+        Format::F2fs => of_f2fs::show_journal(device, f2fs_copies(copies)?).map_err(f2fs::cause),
     }
 }
 
-pub(crate) fn ext4_copies(copies: Copies) -> Result<SuperblockChoice, Cause> {
+/// Opens a volume to rescue files from.
+pub(crate) fn rescue(
+    format: Format,
+    device: Arc<dyn BlockDevice>,
+    runtime: &Arc<dyn Runtime>,
+    copies: Copies,
+) -> Result<Box<dyn Salvage>, Cause> {
+    match format {
+        Format::Ext4 => {
+            cairn_ext4::rescue::open(device, ext4_copies(copies)?, runtime).map_err(ext4::cause)
+        }
+        Format::F2fs => cairn_f2fs::rescue::open(device, f2fs_copies(copies)?).map_err(f2fs::cause),
+    }
+}
+
+fn ext4_copies(copies: Copies) -> Result<SuperblockChoice, Cause> {
     if copies.pack.is_some() {
         return Err(Cause::Option("ext4 has no checkpoint packs: leave --pack out".into()));
     }
@@ -58,7 +71,7 @@ pub(crate) fn ext4_copies(copies: Copies) -> Result<SuperblockChoice, Cause> {
     })
 }
 
-pub(crate) fn f2fs_copies(copies: Copies) -> Result<cairn_f2fs::Choice, Cause> {
+fn f2fs_copies(copies: Copies) -> Result<cairn_f2fs::Choice, Cause> {
     if copies.group.is_some() {
         let why = "F2FS has superblocks in blocks 0 and 1: give --superblock 1 instead of --backup";
         return Err(Cause::Option(why.into()));

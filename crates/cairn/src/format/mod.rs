@@ -24,7 +24,7 @@ pub(crate) mod f2fs;
 mod foreign;
 mod name;
 
-pub(crate) use dump::{dump, journal};
+pub(crate) use dump::{dump, journal, rescue};
 pub use name::Format;
 
 /// The description of a volume. Serialises to the object that `cairn info --json` prints.

@@ -190,7 +190,7 @@ fn structure(what: What, which: Option<&OsStr>) -> Outcome<Structure> {
         let wrong = || format!("which one is missing: say it, as in {example}");
         which.ok_or_else(|| Failure::usage(wrong()))
     };
-    let word = |example: &str| Ok(needed(example)?.to_owned().into_vec());
+    let word = |example: &str| -> Outcome<Vec<u8>> { Ok(needed(example)?.to_owned().into_vec()) };
     let alone = |structure| match which {
         None => Ok(structure),
         Some(word) => {

@@ -1,0 +1,248 @@
+//! [`Sink`]: takes what a rescue finds, and makes it on the host.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use cairn_check::salvage::{Contents, Found, Loss, Receiver};
+use cairn_vfs::FileKind;
+use rustix::fs::FileType;
+use serde_json::Value;
+
+use super::host::{Host, Place};
+use super::list::Watch;
+use crate::failure::{Failure, Outcome, Status};
+use crate::output::with_stdout;
+use crate::{json, print};
+
+/// Most losses that a document lists.
+const MOST_LOSSES: usize = 100_000;
+/// Longest target of a symbolic link.
+const LONGEST_TARGET: usize = 4095;
+
+/// What was rescued.
+#[derive(Default)]
+pub(super) struct Counts {
+    pub(super) files: u64,
+    pub(super) directories: u64,
+    pub(super) links: u64,
+    pub(super) bytes: u64,
+    pub(super) losses: u64,
+}
+
+/// Makes files on the host.
+pub(super) struct Sink {
+    host: Host,
+    path: PathBuf,
+    is_json: bool,
+    is_root: bool,
+    /// Directories get their mode and times when nothing is made in them any more.
+    directories: Vec<Found>,
+    /// The names that files with several names have got, if these are not those they should have.
+    renamed: std::collections::HashMap<u64, Vec<u8>>,
+    watch: Watch,
+    failure: Option<Failure>,
+    pub(super) counts: Counts,
+    pub(super) losses: Vec<Value>,
+}
+
+impl Sink {
+    /// Begins.
+    ///
+    /// # Errors
+    /// The directory cannot be made or opened.
+    pub(super) fn new(path: &Path, is_json: bool) -> Outcome<Self> {
+        let host = Host::open(path).map_err(|error| Failure::host(path, &error))?;
+        Ok(Self {
+            host,
+            path: path.to_owned(),
+            is_json,
+            is_root: rustix::process::geteuid().is_root(),
+            directories: Vec::new(),
+            renamed: std::collections::HashMap::new(),
+            watch: Watch::start(),
+            failure: None,
+            counts: Counts::default(),
+            losses: Vec::new(),
+        })
+    }
+
+    /// Sets what directories have.
+    ///
+    /// # Errors
+    /// The host has no room, or the losses could not be printed.
+    pub(super) fn finish(&mut self) -> Outcome {
+        self.watch.end();
+        for found in std::mem::take(&mut self.directories).iter().rev() {
+            if self.host.directory(&found.path).is_ok()
+                && let Ok(place) = self.host.place(&found.path)
+            {
+                place.set(self.owner(found), Some(found.mode & 0o7777), [found.atime, found.mtime]);
+            }
+        }
+        self.failure.take().map_or(Ok(()), Err)
+    }
+
+    fn owner(&self, found: &Found) -> Option<(u32, u32)> {
+        self.is_root.then_some((found.uid, found.gid))
+    }
+
+    /// Notes what the host refuses. Without room on the host the rescue ends.
+    fn refused(&mut self, found: &Found, error: &io::Error) -> bool {
+        if error.kind() == io::ErrorKind::StorageFull {
+            self.failure = Some(Failure::host(&self.path, error));
+            return false;
+        }
+        let what = format!("this host cannot store it: {}", crate::failure::plain(error));
+        self.lost(Loss { path: found.path.clone(), ino: found.ino, what })
+    }
+
+    fn file(&mut self, found: &Found, contents: &mut dyn Contents) -> io::Result<Vec<String>> {
+        let mut place = self.host.place(&found.path)?;
+        let file = place.file(found.ino)?;
+        let (mut bytes, mut failed) = (0, None);
+        let faults = contents.copy(&mut |offset, part| match write(&file, offset, part) {
+            Ok(()) => {
+                bytes += part.len() as u64;
+                true
+            }
+            Err(error) => {
+                failed = Some(error);
+                false
+            }
+        });
+        let sized = failed.map_or_else(|| file.set_len(found.size), Err);
+        self.counts.bytes += bytes;
+        self.counts.files += 1;
+        self.named(found, &place);
+        place.set(self.owner(found), Some(found.mode & 0o7777), [found.atime, found.mtime]);
+        sized.map(|()| faults)
+    }
+
+    /// Notes the name that a file has got.
+    fn named(&mut self, found: &Found, place: &Place) {
+        let wanted = found.path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+        if wanted != place.name {
+            let parent = found.path.len() - wanted.len();
+            let path = [&found.path[..parent], &place.name].concat();
+            self.renamed.insert(found.ino, path);
+        }
+    }
+
+    fn symlink(&mut self, found: &Found, contents: &mut dyn Contents) -> io::Result<Vec<String>> {
+        let mut target = Vec::new();
+        let mut faults = contents.copy(&mut |offset, part| {
+            if offset == target.len() as u64 && target.len() + part.len() <= LONGEST_TARGET + 1 {
+                target.extend_from_slice(part);
+            }
+            target.len() <= LONGEST_TARGET
+        });
+        if let Some(end) = target.iter().position(|byte| *byte == 0) {
+            target.truncate(end);
+        }
+        if target.is_empty() {
+            faults.push("the target of the link is gone".into());
+            return Ok(faults);
+        }
+        let mut place = self.host.place(&found.path)?;
+        place.symlink(found.ino, &target)?;
+        self.counts.files += 1;
+        self.named(found, &place);
+        place.set(self.owner(found), None, [found.atime, found.mtime]);
+        Ok(faults)
+    }
+
+    fn node(&mut self, found: &Found, kind: FileKind) -> io::Result<Vec<String>> {
+        let kind = match kind {
+            FileKind::BlockDevice => FileType::BlockDevice,
+            FileKind::CharDevice => FileType::CharacterDevice,
+            FileKind::Socket => FileType::Socket,
+            _ => FileType::Fifo,
+        };
+        let mut place = self.host.place(&found.path)?;
+        place.node(found.ino, kind, found.device)?;
+        self.counts.files += 1;
+        self.named(found, &place);
+        place.set(self.owner(found), Some(found.mode & 0o7777), [found.atime, found.mtime]);
+        Ok(Vec::new())
+    }
+
+    fn directory(&mut self, found: &Found) -> io::Result<Vec<String>> {
+        self.host.place(&found.path)?.directory()?;
+        self.counts.directories += 1;
+        self.directories.push(found.clone());
+        Ok(Vec::new())
+    }
+}
+
+fn write(file: &File, offset: u64, bytes: &[u8]) -> io::Result<()> {
+    file.write_all_at(bytes, offset)
+}
+
+impl Receiver for Sink {
+    fn found(&mut self, found: &Found, contents: &mut dyn Contents) -> bool {
+        let made = match FileKind::from_mode(found.mode) {
+            Some(FileKind::Regular) => self.file(found, contents),
+            Some(FileKind::Directory) => self.directory(found),
+            Some(FileKind::Symlink) => self.symlink(found, contents),
+            Some(kind) => self.node(found, kind),
+            None => Ok(vec!["its mode is that of no file".into()]),
+        };
+        match made {
+            Ok(faults) => faults
+                .into_iter()
+                .all(|what| self.lost(Loss { path: found.path.clone(), ino: found.ino, what })),
+            Err(error) => self.refused(found, &error),
+        }
+    }
+
+    fn linked(&mut self, path: &[u8], ino: u64, first: &[u8]) -> bool {
+        let first = self.renamed.get(&ino).cloned().unwrap_or_else(|| first.to_vec());
+        let made = self.host.place(&first).and_then(|first| {
+            let mut place = self.host.place(path)?;
+            place.link(ino, &first)
+        });
+        match made {
+            Ok(()) => {
+                self.counts.links += 1;
+                true
+            }
+            Err(error) => {
+                let found = Found { path: path.to_vec(), ino, ..Found::default() };
+                self.refused(&found, &error)
+            }
+        }
+    }
+
+    fn lost(&mut self, loss: Loss) -> bool {
+        self.counts.losses += 1;
+        let Loss { path, ino, what } = loss;
+        if self.is_json {
+            if self.losses.len() < MOST_LOSSES {
+                let mut object = json::Object::new();
+                json::insert_name(&mut object, "path", &path);
+                object.insert("inode".into(), ino.into());
+                object.insert("what".into(), what.into());
+                self.losses.push(Value::Object(object));
+            }
+            return true;
+        }
+        let path = print::escaped(path.strip_prefix(b"/").unwrap_or(&path));
+        let line = format!("lost: /{path} (inode {ino}): {}", print::escaped(what.as_bytes()));
+        match with_stdout(|output| writeln!(output, "{line}")) {
+            Ok(()) => true,
+            // A rescue goes on without a reader.
+            Err(failure) if failure.status == Status::Success => true,
+            Err(failure) => {
+                self.failure = Some(failure);
+                false
+            }
+        }
+    }
+
+    fn progress(&mut self, what: &'static str, done: u64, total: u64) -> bool {
+        self.watch.step(what, done, total);
+        true
+    }
+}
