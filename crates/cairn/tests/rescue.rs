@@ -1,5 +1,5 @@
-//! Rescues of damaged images: whatever one byte does to a volume, every file that does not lie there
-//! comes out byte for byte, and nothing panics.
+//! Rescues of damaged images: whatever one byte does to a volume, every file that does not lie
+//! there comes out byte for byte, and nothing panics.
 
 use std::collections::HashMap;
 use std::fs::File;

@@ -155,7 +155,7 @@ fn put_owner(volume: &RawVolume, pba: Pba, fields: &mut Fields) {
 fn owns(volume: &RawVolume, ino: Ino, bytes: &[u8], pba: Pba) -> Option<(&'static str, u64)> {
     let (mode, links) = Record::mode_and_links(bytes);
     let is_reserved = ino.get() < u64::from(volume.layout.first_ino);
-    if links == 0 && !is_reserved || mode == 0 && !is_reserved {
+    if (links == 0 || mode == 0) && !is_reserved {
         return None;
     }
     let record = Record::decode_unchecked(bytes, &volume.layout)?;

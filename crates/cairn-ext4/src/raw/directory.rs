@@ -1,5 +1,7 @@
 //! The entries of a directory, whatever its bytes are, and inodes by path.
 
+use std::collections::HashSet;
+
 use cairn_base::units::as_index;
 use cairn_base::{Ino, Pba};
 use cairn_vfs::FileKind;
@@ -16,6 +18,8 @@ use crate::format::xattr::{self, Value, XattrLocation};
 
 /// Most blocks of a directory that are read: 256 GiB of entries are no directory.
 const MOST_BLOCKS: u64 = 1 << 22;
+/// Most names of a directory.
+const MOST_NAMES: usize = 1 << 24;
 /// Bytes of the parent's number in an inline directory.
 const INLINE_FROM: usize = 4;
 /// Prefix index of `system.`.
@@ -87,9 +91,14 @@ impl RawVolume {
         listing.faults.extend(map.faults.into_iter().map(|(_, what)| what));
         let size = u64::from(self.layout.block_size);
         let end = record.size.div_ceil(size).min(MOST_BLOCKS);
+        let mut seen = HashSet::new();
         for extent in map.extents {
             let Some(part) = extent.clip(0, end) else { continue };
             for (at, number) in (part.start..part.end()).zip(part.pba.get()..) {
+                if !seen.insert(number) || !self.take() {
+                    listing.fault(format!("directory block {at}: block {number} is read already"));
+                    continue;
+                }
                 listing.blocks.push(Pba(number));
                 match self.block(Pba(number)) {
                     // An index node is one free entry.
@@ -153,6 +162,9 @@ impl Listing {
             match entry {
                 Ok(entry) if entry.ino == 0 || entry.name == b"." => {}
                 Ok(entry) if entry.name == b".." => self.parent = Some(Ino(entry.ino.into())),
+                Ok(_) if self.names.len() >= MOST_NAMES => {
+                    self.fault("it has too many names".to_owned());
+                }
                 Ok(entry) => {
                     let (name, ino) = (entry.name.to_vec(), Ino(entry.ino.into()));
                     self.names.push(Named { name, ino });

@@ -90,6 +90,8 @@ impl Walk<'_> {
             "the map has too many nodes".to_owned()
         } else if !self.descended.insert(child.block.get()) {
             format!("node {} is in the map twice", child.block)
+        } else if !self.volume.take() {
+            "the maps of the volume name too many blocks".to_owned()
         } else {
             match self.visitor.fetch(self.volume, child) {
                 Ok(image) => return Some(image),
@@ -182,14 +184,19 @@ pub(crate) struct Extents {
     pub(crate) faults: Vec<(u64, String)>,
 }
 
-/// Most faults of one map that are kept.
+/// Most extents and faults of one map that are kept.
+const MOST_EXTENTS: usize = 1 << 22;
 const MOST_FAULTS: usize = 1000;
 
 impl Visitor for Extents {
     fn node(&mut self, _: &Seen<'_>) {}
 
     fn extent(&mut self, extent: Extent) {
-        self.extents.push(extent);
+        if self.extents.len() < MOST_EXTENTS {
+            self.extents.push(extent);
+        } else {
+            self.fault(extent.start, "the map has too many extents".into());
+        }
     }
 
     fn fault(&mut self, start: u64, what: String) {

@@ -1,5 +1,6 @@
 //! Finds the superblock to read a volume with.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use cairn_base::Pba;
@@ -18,6 +19,9 @@ use crate::format::superblock::{self, Superblock};
 
 /// Bytes of buffers.
 const BUDGET: u64 = 32 << 20;
+/// How often all walks together may read each block of the volume, and a few more.
+const READS: u64 = 8;
+const LEAST: u64 = 1 << 16;
 /// A size that no volume's is larger than: what lies beyond the device cannot be read, and the rest
 /// of a truncated volume can.
 const ANY_SIZE: u64 = 1 << 60;
@@ -65,6 +69,7 @@ impl RawVolume {
         if volume > size {
             notes.push(Corrupt::TooShort { volume, device: size }.to_string());
         }
+        let left = Cell::new(found.layout.blocks_count.saturating_mul(READS).saturating_add(LEAST));
         let budget = Budget::new(BUDGET);
         let buffers = BufferCache::new(device.clone(), found.layout.block_size, budget);
         Ok(Self {
@@ -75,6 +80,7 @@ impl RawVolume {
             superblock_at: found.at,
             backup: found.backup,
             notes,
+            left,
         })
     }
 }

@@ -174,11 +174,17 @@ pub(super) fn find(volume: &RawVolume, receiver: &mut dyn Receiver) -> Vec<Candi
     let newest = |one: &Candidate| (one.deleted, one.tid.map_or(0, |tid| tid.0));
     list.sort_by_key(|one| Reverse(newest(one)));
     let mut free = Free::new(volume);
+    let mut extents = 0_usize;
     for candidate in &mut list {
+        if extents >= MOST {
+            candidate.faults.push("too many deleted files: it was not looked at".to_owned());
+            continue;
+        }
         let map = candidate.map(volume, &old);
         let end = candidate.record.size.div_ceil(volume.layout.block_size.into());
         let within = map.extents.iter().filter_map(|extent| extent.clip(0, end));
         candidate.left = free.left(&within.collect::<Vec<_>>());
+        extents = extents.saturating_add(candidate.left.extents.len());
         candidate.faults = map.faults.into_iter().map(|(_, what)| what).collect();
     }
     let wanted: HashSet<u64> = list.iter().map(|one| one.ino.get()).collect();

@@ -9,8 +9,8 @@
 //! | `old` | the copies of blocks that the log still has |
 //! | `deleted`, `names` | deleted inodes, and the names they had |
 //!
-//! **Bounds.** Each inode is visited once; a map is followed as [`crate::raw`] does. Memory: one bit
-//! an inode, the listings on the way from the root to a directory, and what is deleted.
+//! **Bounds.** Each inode is visited once; maps are followed as [`crate::raw`] does. Memory: one bit
+//! an inode, the listings on the way from the root to a directory, what is deleted.
 
 #![cfg_attr(
     not(test),

@@ -57,7 +57,7 @@ fn replay(
     let (budget, images) = (Budget::new(BUDGET), Images::new());
     let target = ReplayTarget { device: overlay, budget: &budget, runtime, images: &images };
     let buffers = BufferCache::new(overlay.clone(), volume.layout.block_size, budget.clone());
-    let whole = recovery::replay(&area, &target, buffers, volume.layout.clone(), true);
+    let whole = recovery::replay(&area, &target, buffers, volume.layout, true);
     let why = match whole {
         Ok(done) => match done.refused {
             None => return Ok(()),

@@ -79,8 +79,8 @@ pub(crate) fn read(
     Ok(done)
 }
 
-/// The contents of a packed cluster of a volume that is not mounted, by its pointers: the mark, then
-/// the addresses of the packed data.
+/// The contents of a packed cluster of a volume that is not mounted, by its pointers: the mark, and
+/// then the addresses of the packed data.
 ///
 /// # Errors
 /// The cluster is damaged, or the device failed.

@@ -1,5 +1,7 @@
 //! The entries of a directory, whatever its bytes are, and inodes by path.
 
+use std::collections::HashSet;
+
 use cairn_base::Ino;
 use cairn_cache::block::Image;
 use cairn_vfs::FileKind;
@@ -14,6 +16,8 @@ use crate::format::units::{BlockAddr, Nid};
 
 /// Most blocks of a directory that are read.
 const MOST_BLOCKS: usize = 1 << 22;
+/// Most names of a directory.
+const MOST_NAMES: usize = 1 << 24;
 /// Most faults that are kept.
 const MOST_FAULTS: usize = 1000;
 
@@ -84,7 +88,12 @@ impl RawVolume {
         let mut found = Blocks { fetch, blocks: Vec::new(), faults: Vec::new() };
         walk(self, ino, (record, image), &mut found);
         listing.faults = found.faults;
+        let mut seen = HashSet::new();
         for (at, addr) in found.blocks {
+            if !seen.insert(addr) || !self.take() {
+                listing.fault(format!("directory block {at}: block {addr} is read already"));
+                continue;
+            }
             let block = match self.layout.in_main(addr) {
                 true => self.block(addr.pba()).map_err(|error| error.to_string()),
                 false => Err(format!("address {addr} is not in the main area")),
@@ -160,6 +169,9 @@ impl Listing {
             match entry {
                 Ok(entry) if entry.ino.is_none() || entry.name == b"." => {}
                 Ok(entry) if entry.name == b".." => self.parent = Some(entry.ino),
+                Ok(_) if self.names.len() >= MOST_NAMES => {
+                    self.fault("it has too many names".to_owned());
+                }
                 Ok(entry) => {
                     self.names.push(Named { name: entry.name.to_vec(), ino: entry.ino });
                 }

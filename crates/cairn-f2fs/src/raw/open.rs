@@ -1,5 +1,6 @@
 //! Finds the superblock and the checkpoint to read a volume with.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -20,6 +21,9 @@ use crate::format::units::{BLOCK_BYTES, BLOCK_SIZE};
 
 /// Bytes of buffers.
 const BUDGET: u64 = 32 << 20;
+/// How often all walks together may read each block of the volume, and a few more.
+const READS: u64 = 8;
+const LEAST: u64 = 1 << 16;
 /// A size that no volume's is larger than: what lies beyond the device cannot be read, and the rest
 /// of a truncated volume can.
 const ANY_SIZE: u64 = 1 << 60;
@@ -78,6 +82,7 @@ impl RawVolume {
             current,
             newer: HashMap::new(),
             notes,
+            left: Cell::new(layout.block_count.saturating_mul(READS).saturating_add(LEAST)),
         })
     }
 }

@@ -108,6 +108,10 @@ impl Walk<'_> {
         if !self.followed.insert(nid) {
             return self.visitor.fault(below, format!("node {nid} is in the tree twice"));
         }
+        if !self.volume.take() {
+            let what = "the inodes of the volume name too many nodes".to_owned();
+            return self.visitor.fault(below, what);
+        }
         let (addr, image) = match self.visitor.fetch(self.volume, below) {
             Ok(found) => found,
             Err(why) => return self.visitor.fault(below, why),

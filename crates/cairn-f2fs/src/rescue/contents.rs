@@ -17,6 +17,8 @@ use crate::raw::tree::{Below, Pointer, Visitor, walk};
 
 /// Most blocks read at once.
 const MOST_BLOCKS: u64 = 256;
+/// Most runs of pointers of one file.
+const MOST_POINTERS: usize = 1 << 23;
 /// Most parts that are named one by one.
 const MOST_FAULTS: usize = 100;
 
@@ -31,6 +33,9 @@ struct Run {
     len: u64,
 }
 
+/// The first block and the pointers of clusters.
+type Clusters = Vec<(u64, Vec<BlockAddr>)>;
+
 /// A file's blocks on the device.
 pub(super) struct Mapped {
     device: Arc<dyn BlockDevice>,
@@ -39,14 +44,49 @@ pub(super) struct Mapped {
     runs: Vec<Run>,
     /// The record of a compressed file, and its clusters that are packed: the first block, and the
     /// pointers.
-    packed: Option<(Inode, Vec<(u64, Vec<BlockAddr>)>)>,
+    packed: Option<(Inode, Clusters)>,
     pub(super) faults: Vec<String>,
+}
+
+/// Pointers of one node to blocks that follow each other.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pointers {
+    first: Pointer,
+    len: u32,
+}
+
+impl Pointers {
+    /// Each of them.
+    pub(super) fn iter(self) -> impl Iterator<Item = Pointer> {
+        let Pointer { block, addr, holder, slot } = self.first;
+        (0..self.len).map(move |within| Pointer {
+            block: block.saturating_add(within.into()),
+            addr: if addr.is_address() {
+                BlockAddr(addr.get().saturating_add(within))
+            } else {
+                addr
+            },
+            holder,
+            slot: slot.saturating_add(within),
+        })
+    }
+
+    /// Does the pointer follow them?
+    fn goes_on_with(&self, next: &Pointer) -> bool {
+        let Pointer { block, addr, holder, slot } = self.first;
+        next.holder == holder
+            && next.slot == slot.saturating_add(self.len)
+            && next.block == block.saturating_add(self.len.into())
+            && addr.is_address()
+            && next.addr.is_address()
+            && Some(next.addr.get()) == addr.get().checked_add(self.len)
+    }
 }
 
 /// Collects the pointers of a file.
 pub(super) struct Collect<'f> {
     fetch: Fetch<'f>,
-    pub(super) pointers: Vec<Pointer>,
+    pub(super) pointers: Vec<Pointers>,
     pub(super) faults: Vec<String>,
 }
 
@@ -72,7 +112,13 @@ impl Visitor for Collect<'_> {
     fn node(&mut self, _: Below, _: BlockAddr) {}
 
     fn pointer(&mut self, pointer: Pointer) {
-        self.pointers.push(pointer);
+        if let Some(last) = self.pointers.last_mut().filter(|last| last.goes_on_with(&pointer)) {
+            last.len = last.len.saturating_add(1);
+        } else if self.pointers.len() < MOST_POINTERS {
+            self.pointers.push(Pointers { first: pointer, len: 1 });
+        } else if self.faults.is_empty() {
+            self.faults.push("its contents are in too many pieces".to_owned());
+        }
     }
 
     fn fault(&mut self, below: Below, what: String) {
@@ -88,14 +134,14 @@ impl Mapped {
         volume: &RawVolume,
         ino: Nid,
         record: &Inode,
-        pointers: &[Pointer],
+        pointers: impl Iterator<Item = Pointer>,
         faults: Vec<String>,
     ) -> Self {
         let device = volume.device.clone();
         let mut mapped =
             Self { device, ino, size: record.size, runs: Vec::new(), packed: None, faults };
         match record.cluster_blocks() {
-            None => pointers.iter().for_each(|one| mapped.add(volume, one.block, one.addr)),
+            None => pointers.for_each(|one| mapped.add(volume, one.block, one.addr)),
             Some(cluster) => mapped.add_clusters(volume, record, pointers, cluster.into()),
         }
         mapped
@@ -122,10 +168,10 @@ impl Mapped {
         &mut self,
         volume: &RawVolume,
         record: &Inode,
-        pointers: &[Pointer],
+        pointers: impl Iterator<Item = Pointer>,
         cluster: u64,
     ) {
-        let mut packed: Vec<(u64, Vec<BlockAddr>)> = Vec::new();
+        let mut packed = Clusters::new();
         let size = usize::try_from(cluster).unwrap_or(1);
         for one in pointers {
             let within = one.block.checked_rem(cluster).unwrap_or(0);
@@ -284,7 +330,8 @@ pub(super) fn contents(
     if record.advise.contains(Advise::ENCRYPT) {
         faults.push("it is encrypted: what was copied is not readable".into());
     }
-    Box::new(Mapped::new(volume, ino, record, &found.pointers, faults))
+    let pointers = found.pointers.into_iter().flat_map(Pointers::iter);
+    Box::new(Mapped::new(volume, ino, record, pointers, faults))
 }
 
 /// Blocks that a file of this size has.

@@ -10,7 +10,7 @@ use cairn_cache::block::Image;
 use cairn_check::salvage::{Deleted, Receiver, Remains, Whole};
 use cairn_vfs::FileKind;
 
-use super::contents::{Collect, Mapped, blocks_of, bytes_of_inode, describe};
+use super::contents::{Collect, Mapped, Pointers, blocks_of, bytes_of_inode, describe};
 use super::scan::Version;
 use super::source::Source;
 use super::tree::path_of;
@@ -66,7 +66,7 @@ impl Owners {
 
 impl Candidate {
     /// Pointers of the version, and what of its nodes is gone.
-    fn pointers(&self, source: &Source, image: &[u8]) -> (Vec<Pointer>, Vec<String>) {
+    fn pointers(&self, source: &Source, image: &[u8]) -> (Vec<Pointers>, Vec<String>) {
         if self.record.inline.intersects(InlineFlags::DATA | InlineFlags::DENTRY)
             || !matches!(
                 self.record.kind,
@@ -90,9 +90,10 @@ impl Candidate {
         let (pointers, faults) = self.pointers(source, &image);
         let end = blocks_of(self.record.size);
         let mut owners = Owners::default();
-        for pointer in pointers.iter().filter(|one| one.addr.is_address() && one.block < end) {
+        let all = pointers.into_iter().flat_map(Pointers::iter);
+        for pointer in all.filter(|one| one.addr.is_address() && one.block < end) {
             self.blocks = self.blocks.saturating_add(1);
-            self.free = self.free.saturating_add(owners.is_left(source, pointer).into());
+            self.free = self.free.saturating_add(owners.is_left(source, &pointer).into());
         }
         self.is_whole = faults.is_empty();
     }
@@ -132,16 +133,16 @@ impl Candidate {
         }
         let (pointers, mut faults) = self.pointers(source, &image);
         let mut owners = Owners::default();
-        let left: Vec<Pointer> = pointers
+        let left = pointers
             .into_iter()
-            .filter(|one| one.addr == BlockAddr::COMPRESS || owners.is_left(source, one))
-            .collect();
+            .flat_map(Pointers::iter)
+            .filter(|one| one.addr == BlockAddr::COMPRESS || owners.is_left(source, one));
         let lost = self.blocks.saturating_sub(self.free);
         if lost > 0 {
             let blocks = self.blocks;
             faults.push(format!("{lost} of {blocks} blocks were used again: they are holes here"));
         }
-        let mut contents = Mapped::new(&source.volume, self.ino, &self.record, &left, faults);
+        let mut contents = Mapped::new(&source.volume, self.ino, &self.record, left, faults);
         receiver.found(&found, &mut contents)
     }
 }
