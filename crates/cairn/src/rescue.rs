@@ -4,10 +4,11 @@ use std::path::PathBuf;
 
 use cairn_check::salvage::Salvage;
 
-use crate::dump::{Copies, format_of};
+use crate::dump::format_of;
 use crate::error::{Error, Result};
 use crate::format::{self, Format};
 use crate::image::ImageSpec;
+use crate::structure::Copies;
 use crate::volume::{open_device, runtime};
 
 /// Opens the volume in `image` to rescue files from. `devices`: see

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use cairn_base::{FileBlock, Ino, Pba};
 use cairn_check::{Detail, Fields};
 
-use super::inode;
+use super::record::record as record_of;
 use crate::error::{Error, Result};
 use crate::format::dir_entry::{DirFormat, entries, verify_leaf};
 use crate::format::htree::{Node, NodeKind, root_info, verify_node};
@@ -36,7 +36,7 @@ struct Shown<'a> {
 /// # Errors
 /// The inode cannot be read, or has no index.
 pub(super) fn show(volume: &RawVolume, ino: Ino) -> Result<Fields> {
-    let (_, record) = inode::record(volume, ino)?;
+    let (_, record) = record_of(volume, ino)?;
     let is_directory = record.mode & mode::TYPE == mode::DIRECTORY;
     if !is_directory || !record.flags.contains(InodeFlags::INDEX) {
         return Err(Error::Option(format!(

@@ -6,24 +6,11 @@ use cairn_check::{Detail, Fields};
 use cairn_vfs::types::Timestamp;
 
 use super::map;
-use crate::error::{Error, Result};
+use super::record::record;
+use crate::error::Result;
 use crate::format::inode::{Inode as Record, InodeFlags};
 use crate::raw::RawVolume;
 use crate::raw::directory::kind_of;
-
-/// The record of an inode whose table can be read.
-pub(super) fn record(volume: &RawVolume, ino: Ino) -> Result<(Vec<u8>, Record)> {
-    let bytes = volume.record_bytes(ino);
-    let found = bytes.and_then(|bytes| {
-        let record = Record::decode_unchecked(&bytes, &volume.layout)?;
-        Some((bytes, record))
-    });
-    found.ok_or_else(|| {
-        Error::Option(format!(
-            "inode {ino}: its table cannot be read: look at its group with `groups`"
-        ))
-    })
-}
 
 /// All fields of an inode.
 ///

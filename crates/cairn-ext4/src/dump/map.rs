@@ -6,7 +6,7 @@ use cairn_base::units::as_index;
 use cairn_check::{Detail, Fields};
 use cairn_vfs::FileKind;
 
-use super::inode;
+use super::record::record as record_of;
 use crate::checksum::InodeSeed;
 use crate::error::{Error, Result};
 use crate::format::extent::{Extent, NodeView, Site};
@@ -108,7 +108,7 @@ pub(super) fn put(volume: &RawVolume, ino: Ino, record: &Record, fields: &mut Fi
 /// # Errors
 /// Its record cannot be read, or it maps no blocks.
 pub(super) fn show(volume: &RawVolume, ino: Ino) -> Result<Fields> {
-    let (_, record) = inode::record(volume, ino)?;
+    let (_, record) = record_of(volume, ino)?;
     let mut fields = Fields::new().with("inode", ino.get()).with("i_size", record.size);
     if record.flags.contains(InodeFlags::INLINE_DATA) {
         let inline = volume.inline_bytes(ino, &record);

@@ -18,6 +18,7 @@ mod htree;
 mod inode;
 mod journal;
 mod map;
+mod record;
 mod superblock;
 mod xattrs;
 

@@ -3,7 +3,7 @@
 use cairn_base::{Ino, Pba};
 use cairn_check::{Detail, Fields};
 
-use super::inode;
+use super::record::record as record_of;
 use crate::error::Result;
 use crate::format::xattr::{self, Value, XattrLocation};
 use crate::raw::RawVolume;
@@ -14,7 +14,7 @@ use crate::xattr::names;
 /// # Errors
 /// Its record cannot be read.
 pub(super) fn show(volume: &RawVolume, ino: Ino) -> Result<Fields> {
-    let (_, record) = inode::record(volume, ino)?;
+    let (_, record) = record_of(volume, ino)?;
     let mut fields = Fields::new().with("inode", ino.get());
     let mut list = Vec::new();
     let mut errors = Vec::new();

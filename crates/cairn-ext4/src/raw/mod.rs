@@ -17,6 +17,7 @@
     )
 )]
 
+mod choice;
 pub(crate) mod directory;
 pub(crate) mod journal;
 pub(crate) mod map;
@@ -36,7 +37,7 @@ use crate::format::inode::Inode as Record;
 use crate::format::layout::{InodeLocation, Layout};
 use crate::format::superblock::Superblock;
 
-pub use open::SuperblockChoice;
+pub use choice::SuperblockChoice;
 
 /// A volume whose structures are read by themselves.
 pub(crate) struct RawVolume {

@@ -10,6 +10,7 @@ use cairn_cache::block::BufferCache;
 use cairn_cache::budget::Budget;
 
 use super::RawVolume;
+use super::choice::SuperblockChoice;
 use crate::corrupt::Corrupt;
 use crate::error::{Error, Result};
 use crate::format::backup::{self, BackupLocation};
@@ -25,18 +26,6 @@ const LEAST: u64 = 1 << 16;
 /// A size that no volume's is larger than: what lies beyond the device cannot be read, and the rest
 /// of a truncated volume can.
 const ANY_SIZE: u64 = 1 << 60;
-
-/// Which superblock is to be used.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum SuperblockChoice {
-    /// The first one; if it is damaged, a backup.
-    #[default]
-    Best,
-    /// The one in this block.
-    Block(u64),
-    /// The one in this group.
-    Group(u32),
-}
 
 /// A superblock that was found.
 struct Candidate {

@@ -7,7 +7,8 @@
 //! | `contents` | the bytes of a file, past what cannot be read |
 //! | `tree` | the tree, and then the inodes that no directory leads to |
 //! | `old` | the copies of blocks that the log still has |
-//! | `deleted`, `names` | deleted inodes, and the names they had |
+//! | `deleted`, `candidate`, `names` | deleted inodes, and the names they had |
+//! | `remains` | which of their blocks are free |
 //!
 //! **Bounds.** Each inode is visited once; maps are followed as [`crate::raw`] does. Memory: one bit
 //! an inode, the listings on the way from the root to a directory, what is deleted.
@@ -23,6 +24,7 @@
     )
 )]
 
+mod candidate;
 mod contents;
 mod deleted;
 mod names;
@@ -39,7 +41,7 @@ use cairn_check::salvage::{Deleted, Receiver, Salvage};
 
 use crate::error::Result;
 use crate::raw::{RawVolume, SuperblockChoice};
-use deleted::Candidate;
+use candidate::Candidate;
 
 /// A volume that is being rescued.
 struct Rescue {

@@ -5,11 +5,11 @@ use std::collections::{HashMap, HashSet};
 
 use cairn_base::units::as_index;
 use cairn_base::{Ino, Pba};
-use cairn_check::salvage::LONGEST_PATH;
+use cairn_check::salvage::{LONGEST_PATH, safe_name};
 use cairn_vfs::FileKind;
 use zerocopy::FromBytes;
 
-use super::deleted::{Candidate, below};
+use super::candidate::Candidate;
 use super::old::Old;
 use super::tree::live;
 use crate::checksum::InodeSeed;
@@ -103,6 +103,14 @@ impl Names {
             above = next.0;
         }
         Some(parts.into_iter().rev().fold(Vec::new(), |path, name| below(&path, name)))
+    }
+}
+
+/// The path of a name below another, safe for a host.
+fn below(directory: &[u8], name: &[u8]) -> Vec<u8> {
+    match directory {
+        b"" => safe_name(name),
+        directory => [directory, b"/", &safe_name(name)].concat(),
     }
 }
 

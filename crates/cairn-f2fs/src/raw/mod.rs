@@ -17,6 +17,7 @@
     )
 )]
 
+mod choice;
 pub(crate) mod directory;
 mod open;
 pub(crate) mod tree;
@@ -40,7 +41,7 @@ use crate::format::superblock::Superblock;
 use crate::format::units::{BLOCK_BYTES, BlockAddr, Nid, SegNo};
 use crate::format::{Inode, Log, NatEntry, SitEntry, Summary, bits, nat};
 
-pub use open::Choice;
+pub use choice::Choice;
 
 /// A volume whose structures are read by themselves.
 pub(crate) struct RawVolume {

@@ -10,6 +10,7 @@ use cairn_cache::block::BufferCache;
 use cairn_cache::budget::Budget;
 
 use super::RawVolume;
+use super::choice::Choice;
 use crate::checkpoint::summaries::{self, Journals};
 use crate::checkpoint::{Loaded, read_pack};
 use crate::corrupt::Corrupt;
@@ -27,15 +28,6 @@ const LEAST: u64 = 1 << 16;
 /// A size that no volume's is larger than: what lies beyond the device cannot be read, and the rest
 /// of a truncated volume can.
 const ANY_SIZE: u64 = 1 << 60;
-
-/// Which superblock and which checkpoint are to be used.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Choice {
-    /// The block of the superblock: 0 or 1; the first sound one if `None`.
-    pub superblock: Option<u64>,
-    /// The checkpoint pack: 1 or 2; the later one of the sound ones if `None`.
-    pub pack: Option<u8>,
-}
 
 impl RawVolume {
     /// Opens a volume.

@@ -11,8 +11,8 @@ use cairn_ext4::dump as of_ext4;
 use cairn_f2fs::dump as of_f2fs;
 
 use super::{Format, ext4, f2fs};
-use crate::dump::{Copies, Structure};
 use crate::error::Cause;
+use crate::structure::{Copies, Structure};
 
 /// Shows a structure.
 pub(crate) fn dump(

@@ -5,7 +5,6 @@ use cairn_check::salvage::{Deleted, Loss, Receiver, Salvage};
 use cairn_vfs::Timestamp;
 use serde_json::{Value, json};
 
-use super::notes;
 use crate::failure::Outcome;
 use crate::output::{Output, with_stdout};
 use crate::progress::Steps;
@@ -71,6 +70,14 @@ pub(super) fn print(is_json: bool, mut head: json::Object, volume: &mut dyn Salv
         notes(output, &volume.notes())?;
         lines(output, &list)
     })
+}
+
+/// Prints what was wrong with the volume as a whole.
+///
+/// # Errors
+/// They cannot be printed.
+pub(super) fn notes(output: &mut Output<'_>, notes: &[String]) -> Outcome {
+    notes.iter().try_for_each(|note| writeln!(output, "note: {}", print::escaped(note.as_bytes())))
 }
 
 fn lines(output: &mut Output<'_>, list: &[Deleted]) -> Outcome {

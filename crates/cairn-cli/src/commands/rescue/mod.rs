@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::commands::dump::{CopiesArg, warn_of_mount};
 use crate::failure::{Failure, Outcome, Status};
-use crate::output::{Output, with_stdout};
+use crate::output::with_stdout;
 use crate::session::ImageArg;
 use crate::{json, print};
 use sink::Sink;
@@ -85,7 +85,7 @@ fn rescue(args: &Args) -> Outcome {
     };
     let mut sink = Sink::new(directory, args.json)?;
     if !args.json {
-        with_stdout(|output| notes(output, &volume.notes()))?;
+        with_stdout(|output| list::notes(output, &volume.notes()))?;
     }
     if args.deleted {
         restore(args, &mut *volume, &mut sink)?;
@@ -94,10 +94,6 @@ fn rescue(args: &Args) -> Outcome {
     }
     sink.finish()?;
     report(args.json, head, &sink)
-}
-
-fn notes(output: &mut Output<'_>, notes: &[String]) -> Outcome {
-    notes.iter().try_for_each(|note| writeln!(output, "note: {}", print::escaped(note.as_bytes())))
 }
 
 /// Restores the deleted inodes that are asked for; without any, all of which something is left.
@@ -140,7 +136,8 @@ fn is_named(deleted: &Deleted, word: &[u8]) -> bool {
 
 fn report(is_json: bool, mut head: json::Object, sink: &Sink) -> Outcome {
     let counts = &sink.counts;
-    let nothing = counts.files == 0 && counts.directories == 0;
+    // An empty volume has nothing to be lost.
+    let nothing = counts.files == 0 && counts.directories == 0 && counts.losses > 0;
     let status = match (nothing, counts.losses) {
         (true, _) => NOTHING,
         (false, 0) => 0,
