@@ -4,7 +4,9 @@
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
+use cairn::{ImageSpec, OpenOptions};
 use cairn_testkit::judge;
+use cairn_vfs::{Caller, IoFlags, NewInode};
 use serde_json::Value;
 
 use crate::support::{cairn, in_dir, works};
@@ -57,25 +59,43 @@ fn the_kernel_s_deleted_files_come_back() {
     assert!(std::fs::read(path).unwrap() == before, "a rescue has written");
 }
 
+/// In one mount, because the next one begins the log of ext4 anew; without discard, after which the
+/// image has holes where files of F2FS were.
 #[test]
 fn cairn_s_deleted_files_come_back() {
+    let files = [("one", contents(4, 9000)), ("two", contents(5, 700_000))];
     for format in ["ext4", "f2fs"] {
         let (dir, image) = in_dir("disk.img");
         works(&["mkfs", "-t", format, "--size", "64M", &image]);
-        let file = dir.path().join("file");
-        for (name, bytes) in [("one", contents(4, 9000)), ("two", contents(5, 700_000))] {
-            std::fs::write(&file, bytes).unwrap();
-            works(&["put", &image, file.to_str().unwrap(), &format!("/{name}")]);
+        let mut options = OpenOptions::default();
+        options.mount_options = "nodiscard".into();
+        let volume = cairn::open(&ImageSpec::whole(&image), &options).unwrap();
+        let fs = volume.filesystem();
+        for (name, bytes) in &files {
+            let (name, caller) = (name.as_bytes(), Caller::ROOT);
+            let made = fs.create(fs.root(), name, NewInode::Regular, 0o640, &caller).unwrap();
+            assert_eq!(fs.write(made.ino, 0, bytes, IoFlags::empty()).unwrap(), bytes.len());
+            fs.fsync(made.ino, 0, false).unwrap();
+            fs.forget(made.ino, 1);
         }
-        works(&["rm", &image, "/one", "/two"]);
+        fs.sync().unwrap();
+        for (name, _) in &files {
+            fs.unlink(fs.root(), name.as_bytes()).unwrap();
+        }
+        fs.unmount().unwrap();
+        drop(volume);
         let list = deleted(&image);
         let out = dir.path().join("out");
         let to = out.to_str().unwrap();
-        for (name, bytes) in [("one", contents(4, 9000)), ("two", contents(5, 700_000))] {
+        for (name, bytes) in &files {
             let one = named(&list, name);
-            assert_eq!(one["remains"], "whole", "{format}: {one}");
+            assert_eq!(
+                (&one["remains"], &one["mode"]),
+                (&"whole".into(), &"100640".into()),
+                "{format}: {one}"
+            );
             works(&["rescue", "--deleted", &image, "-o", to, name]);
-            assert!(std::fs::read(out.join(name)).unwrap() == bytes, "{format}: {name}");
+            assert!(std::fs::read(out.join(name)).unwrap() == *bytes, "{format}: {name}");
         }
     }
 }
