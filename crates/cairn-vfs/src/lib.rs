@@ -17,6 +17,7 @@ pub mod fiemap;
 pub mod filesystem;
 pub mod going_down;
 pub mod inode_table;
+mod kind_words;
 pub mod name;
 pub mod namespace;
 pub mod new_inode;

@@ -78,20 +78,6 @@ impl FileKind {
         }
     }
 
-    /// The kind in words, as stat(1) prints it.
-    #[must_use]
-    pub const fn words(self) -> &'static str {
-        match self {
-            Self::Regular => "regular file",
-            Self::Directory => "directory",
-            Self::Symlink => "symbolic link",
-            Self::BlockDevice => "block device",
-            Self::CharDevice => "character device",
-            Self::Fifo => "fifo",
-            Self::Socket => "socket",
-        }
-    }
-
     /// The kind of a directory entry's code; `None` if the code is 0 or unknown.
     #[must_use]
     pub const fn of_entry_code(code: u8) -> Option<Self> {
