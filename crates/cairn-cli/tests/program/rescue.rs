@@ -67,8 +67,7 @@ fn cairn_s_deleted_files_come_back() {
     for format in ["ext4", "f2fs"] {
         let (dir, image) = in_dir("disk.img");
         works(&["mkfs", "-t", format, "--size", "64M", &image]);
-        let mut options = OpenOptions::default();
-        options.mount_options = "nodiscard".into();
+        let options = OpenOptions { mount_options: "nodiscard".into(), ..OpenOptions::default() };
         let volume = cairn::open(&ImageSpec::whole(&image), &options).unwrap();
         let fs = volume.filesystem();
         for (name, bytes) in &files {
