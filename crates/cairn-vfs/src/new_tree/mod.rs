@@ -1,5 +1,5 @@
 //! The tree that a new volume is filled with, before any format: what it is ([`Source`]), how its
-//! nodes are named ([`names`]), which blocks of files hold data, and their contents.
+//! nodes are named ([`names()`]), which blocks of files hold data, and their contents.
 
 mod contents;
 mod error;
