@@ -58,6 +58,14 @@ cairn_check::kinds! {
     NAT_ENTRY = "f2fs.nat.entry", Losing,
         "An entry of the node address table (NAT) is impossible, so its node is lost.",
         "The entry is cleared.";
+    /// The entry of a nid that is none of a node.
+    NAT_RESERVED = "f2fs.nat.reserved", Accounting,
+        "The NAT's entry of a reserved number (0, 1 or 2) is not the one that every volume has.",
+        "The entry is set.";
+    /// An entry that the journal replaces is impossible.
+    NAT_REPLACED = "f2fs.nat.replaced", Accounting,
+        "An entry of the NAT that its journal replaces is impossible.",
+        "The entry of the journal is written over it.";
     /// The NAT has a wrong address, and the node was found.
     NAT_ADDRESS = "f2fs.nat.address", Accounting,
         "The NAT does not lead to a node that a repair has found elsewhere.",

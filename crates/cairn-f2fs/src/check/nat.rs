@@ -56,21 +56,38 @@ impl ReadNat {
         if let Some(nat_bits) = &self.bits {
             nat_bits.check(&self.context.findings, block, bytes);
         }
-        // Most blocks of a large NAT are empty. Entries of the journal are added separately.
-        if bytes.iter().all(|byte| *byte == 0) {
+        // Most blocks of a large NAT are empty, but not the first one. Entries of the journal are
+        // added separately.
+        if block > 0 && bytes.iter().all(|byte| *byte == 0) {
             return;
         }
         let first = Layout::first_nid(block);
         for (nid, entry) in (first.get()..).map(Nid).zip(nat::entries(bytes)) {
-            if !self.journal.contains_key(&nid) {
-                self.entry(nid, entry);
+            match self.journal.contains_key(&nid) {
+                false => self.entry(nid, entry),
+                true => self.replaced(nid, entry),
             }
         }
     }
 
+    /// An entry that the journal replaces: a repair by fsck.f2fs would read it.
+    fn replaced(&self, nid: Nid, entry: NatEntry) {
+        if !entry.is_free() && !self.context.layout.is_nid(entry.ino) {
+            let finding = Finding::new(&kinds::NAT_REPLACED, Place::node(nid.get()));
+            self.context.add(finding.stored(entry.ino.get()));
+        }
+    }
+
     fn entry(&self, nid: Nid, entry: NatEntry) {
-        // Nids 1 and 2 have placeholders.
-        if entry.is_free() || nid < Nid::ROOT {
+        if let Some(right) = NatEntry::reserved(nid) {
+            if entry.block_addr != right.block_addr {
+                let finding = Finding::new(&kinds::NAT_RESERVED, Place::node(nid.get()));
+                let (stored, right) = (entry.block_addr.get(), right.block_addr.get());
+                self.context.add(finding.stored(stored).computed(u64::from(right)));
+            }
+            return;
+        }
+        if entry.is_free() {
             return;
         }
         match entry.validate(nid, &self.context.layout) {

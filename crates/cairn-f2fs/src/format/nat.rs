@@ -52,6 +52,18 @@ impl NatEntry {
         self.block_addr == BlockAddr::NULL
     }
 
+    /// The entry that a nid always has which is none of a node: 0, and those of Linux's own inodes
+    /// for nodes and metadata, which never look free.
+    #[must_use]
+    pub(crate) fn reserved(nid: Nid) -> Option<Self> {
+        let block_addr = match nid {
+            Nid::NONE => BlockAddr::NULL,
+            Nid::NODE_INO | Nid::META_INO => BlockAddr(1),
+            _ => return None,
+        };
+        Some(Self { version: 0, ino: nid, block_addr })
+    }
+
     /// Checks that a node can be where the entry says. The entries of nids 1 and 2 are placeholders
     /// and never pass.
     ///

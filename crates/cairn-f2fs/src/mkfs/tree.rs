@@ -102,11 +102,9 @@ impl Tree {
     /// tools give them an address so that they never look free.
     pub(super) fn first_nat_block(&self) -> Vec<u8> {
         let mut block = vec![0; BLOCK_SIZE];
-        let placeholders = [Nid::NODE_INO, Nid::META_INO].map(|nid| {
-            let entry = NatEntry { version: 0, ino: nid, block_addr: BlockAddr(1) };
-            (nid, entry)
-        });
-        for (nid, entry) in placeholders.into_iter().chain(self.nat_entries().take(1)) {
+        let reserved = [Nid::NODE_INO, Nid::META_INO].into_iter();
+        let reserved = reserved.filter_map(|nid| Some((nid, NatEntry::reserved(nid)?)));
+        for (nid, entry) in reserved.chain(self.nat_entries().take(1)) {
             nat::set_entry(&mut block, nid.index(), entry);
         }
         block

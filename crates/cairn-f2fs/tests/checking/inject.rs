@@ -10,6 +10,7 @@ use cairn_block::BlockDeviceExt;
 use cairn_block::memory::MemoryDevice;
 use cairn_f2fs::format::checksum::{MAGIC, crc32};
 use cairn_f2fs::format::inode;
+use cairn_f2fs::format::layout::Side;
 use cairn_f2fs::format::units::BLOCK_SIZE;
 use cairn_f2fs::{F2fs, MountOptions};
 use cairn_testkit::crash::write_image;
@@ -62,6 +63,20 @@ impl Target {
     pub fn inode_of(&self, ino: u32) -> u64 {
         let is_it = |at: &&u64| self.read(**at)[4072..4076] == ino.to_le_bytes();
         *self.places.inodes.iter().find(is_it).unwrap()
+    }
+
+    /// A change of both copies of an entry of the first NAT block.
+    pub fn inject_nat(&self, nid: usize, field: Field, value: u32) -> Injection {
+        let (name, at, width) = field;
+        let blocks = [Side::First, Side::Second].map(|side| {
+            let place = self.places.layout.nat_address(0, side).get() << 12;
+            let mut bytes = self.read(place);
+            let at = nid * 9 + at;
+            bytes[at..at + width].copy_from_slice(&value.to_le_bytes()[..width]);
+            (place, bytes)
+        });
+        let what = format!("NAT, nid {nid}.{name}: {value:#x}");
+        Injection { what, blocks: blocks.to_vec() }
     }
 
     pub fn inject(&self, seed: u64) -> Injection {
@@ -201,7 +216,7 @@ impl Target {
     }
 
     /// What Cairn and fsck.f2fs say.
-    fn judge(&self, injection: &Injection) -> (Result<String, String>, bool, String) {
+    pub fn judge(&self, injection: &Injection) -> (Result<String, String>, bool, String) {
         let device = self.device.fork();
         let file = File::options().write(true).open(self.file.path()).unwrap();
         for (at, bytes) in &injection.blocks {

@@ -259,6 +259,49 @@ fn many_fields_at_once_are_repaired() {
     search(&[], 2_000_000..2_000_000 + count(), 8);
 }
 
+/// Numbers that are none of a node have entries in the NAT, too, which fsck.f2fs checks.
+#[test]
+fn reserved_entries_of_the_nat_are_repaired() {
+    let judge = Judge::new(&[], false);
+    for (nid, values) in [(0, [1, 9, u32::MAX]), (1, [0, 5000, u32::MAX]), (2, [0, 2, 5000])] {
+        for value in values {
+            let injection = judge.target.inject_nat(nid, crate::fields::NAT[2], value);
+            let (found, is_clean, _) = judge.target.judge(&injection);
+            let found = found.unwrap();
+            assert!(
+                !is_clean && found.contains("f2fs.nat.reserved"),
+                "{}: {found}",
+                injection.what
+            );
+            let verdict = judge.judge(&injection, Scope::Accounting);
+            assert_eq!(verdict, Verdict::Repaired, "{}", injection.what);
+        }
+    }
+}
+
+/// The root's entry of a new volume is in the journal; that in the table must be possible.
+#[test]
+fn an_entry_that_the_journal_replaces_is_repaired() {
+    let device = crate::volume::volume(64 << 20, &[]);
+    let mut block = vec![0; 4096];
+    let nat = u64::from(u32::from_le_bytes(
+        device.read_at(1024 + 84, 4).unwrap()[..].try_into().unwrap(),
+    ));
+    block.copy_from_slice(&device.read_at(nat << 12, 4096).unwrap());
+    assert_eq!(block[28], 3);
+    block[28] = 0;
+    device.load(nat << 12, &block);
+    let file = tempfile::NamedTempFile::new().unwrap();
+    cairn_testkit::crash::write_image(&device, file.path()).unwrap();
+    assert!(!fsck_f2fs(file.path()).is_clean());
+    let device: Arc<dyn BlockDevice> = device;
+    let found = check(device.clone()).unwrap();
+    assert!(lines(&found).starts_with("f2fs.nat.replaced: node 3: "), "{}", lines(&found));
+    let plan = plan(&device, Scope::Accounting).unwrap();
+    apply(&plan, &device);
+    assert_eq!((plan.steps.count(), check(device).unwrap().count()), (1, 0));
+}
+
 /// A directory that claims to have no levels keeps its names, and gets its levels back.
 #[test]
 fn the_levels_of_a_directory_are_found_again() {

@@ -37,7 +37,8 @@ use super::notes::Notes;
 use super::volume::Volume;
 use super::{kinds, packs, paths};
 use crate::error::{Error, Result};
-use edit::{Edit, ino_of};
+use crate::format::NatEntry;
+use edit::{Edit, ino_of, nid_of};
 use recovery::THREADS;
 
 /// Plans the repair of the volume on a device, which is only read.
@@ -84,7 +85,7 @@ const FIELDS: [&Kind; 7] = [
 const COUNTS: [&Kind; 2] = [&kinds::INODE_BLOCKS, &kinds::INODE_LINKS];
 
 /// Findings that a new checkpoint, with its tables, mends.
-const TABLES: [&Kind; 13] = [
+const TABLES: [&Kind; 15] = [
     &kinds::CHECKPOINT_FLAGS,
     &kinds::CHECKPOINT_PACK,
     &kinds::CHECKPOINT_COUNT,
@@ -93,6 +94,8 @@ const TABLES: [&Kind; 13] = [
     &kinds::NAT_BITS,
     &kinds::ORPHAN_BLOCK,
     &kinds::ORPHAN,
+    &kinds::NAT_RESERVED,
+    &kinds::NAT_REPLACED,
     &kinds::SIT_ENTRY,
     &kinds::SIT_BITS,
     &kinds::SUMMARY_TYPE,
@@ -155,7 +158,7 @@ fn mend(
     let (found, owners) = context.notes.as_ref().map(Notes::take).unwrap_or_default();
     let mut edit = Edit::new(context.clone(), on, owners, steps);
     edit.paths = paths_of(report);
-    let before = edit.steps.count();
+    let before = edit.steps.made();
     let loses = found.iter().any(|found| found.kind.severity != Severity::Accounting);
     edit.mend_superblocks(&report.findings, loses)?;
     let changed = edit.find_nodes(&found)?
@@ -164,7 +167,7 @@ fn mend(
         || edit.mend_counts(&found)?;
     if changed {
         // A new checkpoint also replaces a pack that is not whole.
-        let is_worth = edit.has_tables || (edit.steps.count() > before && !loses);
+        let is_worth = edit.has_tables || (edit.steps.made() > before && !loses);
         return if is_worth { edit.write_tables(true) } else { Ok(()) };
     }
     let divided = edit.divide(&found)?;
@@ -273,6 +276,11 @@ impl Edit<'_> {
                 continue;
             }
             wrong = true;
+            let reserved =
+                nid_of(&finding.place).and_then(|nid| Some((nid, NatEntry::reserved(nid)?)));
+            if let Some((nid, entry)) = reserved {
+                self.set_entry(nid, entry);
+            }
             match finding.kind.severity {
                 Severity::Accounting => self.mended(finding),
                 _ => {
