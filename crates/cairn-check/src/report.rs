@@ -54,6 +54,17 @@ impl Report {
         self.counts.iter().fold(0, |all, (_, count)| all.saturating_add(*count))
     }
 
+    /// True if both have found the same, as far as it was kept.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        let counts = |report: &Self| -> Vec<_> {
+            report.counts.iter().map(|(kind, count)| (kind.code, *count)).collect()
+        };
+        let keys = self.findings.iter().map(|found| (found.kind.code, found.key()));
+        counts(self) == counts(other)
+            && keys.eq(other.findings.iter().map(|found| (found.kind.code, found.key())))
+    }
+
     /// The worst severity.
     #[must_use]
     pub fn worst(&self) -> Option<Severity> {

@@ -98,17 +98,23 @@ pub fn plan<M: Mend>(
     let mut before = None;
     let mut done = 0;
     for _ in 0..ROUNDS {
-        if after.cancelled || steps.count() == done {
+        if after.cancelled || steps.made() == done {
             break;
         }
-        done = steps.count();
+        done = steps.made();
+        let listed = steps.count();
         let next = mender.round(&above, scope, &mut steps)?;
+        // The same steps for the same findings will not help the next time either.
+        let is_stuck = steps.count() == listed && steps.made() > done && next.is_same(&after);
         before.get_or_insert(std::mem::replace(&mut after, next));
+        if is_stuck {
+            break;
+        }
     }
     let is_left = |(kind, _): &(&'static Kind, u64)| scope.allows(kind) || scope == Scope::All;
     // Accounting that depends on what may not be repaired is left with it.
     let may_stay = scope == Scope::Accounting && after.worst() > Some(Severity::Accounting);
-    let is_settled = steps.count() == done;
+    let is_settled = steps.made() == done;
     // What seemed to be accounting was not, if it has uncovered what loses something.
     let losing = |report: &Report| -> u64 {
         let losing = report.counts.iter().filter(|(kind, _)| !scope.allows(kind));

@@ -1,7 +1,8 @@
 //! [`Steps`]: what a repair mends, and what is lost by it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use crate::kind::{Kind, Severity};
 use crate::place::{Place, escaped};
@@ -12,7 +13,7 @@ const KEPT: u64 = 200;
 const KEPT_LOSING: u64 = 100_000;
 
 /// What a file loses.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Loss {
     /// The path of the file; empty if no directory has a name for it.
     pub path: Box<[u8]>,
@@ -38,6 +39,13 @@ impl Step {
         Self { kind, place, loss: None }
     }
 
+    /// A number that only equal steps share.
+    fn key(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (self.kind.code, &self.place, &self.loss).hash(&mut hasher);
+        hasher.finish()
+    }
+
     /// With what is lost of the file at `path`.
     #[must_use]
     pub fn losing(self, path: impl Into<Box<[u8]>>, what: impl Into<Box<str>>) -> Self {
@@ -57,18 +65,23 @@ impl fmt::Display for Step {
     }
 }
 
-/// The steps of a repair, in the order in which they are made.
+/// The steps of a repair, in the order in which they are made. One that is made again in a later
+/// round is listed once.
 #[derive(Debug, Default)]
 pub struct Steps {
     kept: Vec<Step>,
     counts: BTreeMap<&'static str, (&'static Kind, u64)>,
-    count: u64,
+    known: HashSet<u64>,
+    made: u64,
 }
 
 impl Steps {
     /// Adds a step.
     pub fn add(&mut self, step: Step) {
-        self.count = self.count.saturating_add(1);
+        self.made = self.made.saturating_add(1);
+        if !self.known.insert(step.key()) {
+            return;
+        }
         let (kind, count) = self.counts.entry(step.kind.code).or_insert((step.kind, 0));
         *count = count.saturating_add(1);
         let is_losing = kind.severity != Severity::Accounting || step.loss.is_some();
@@ -79,8 +92,14 @@ impl Steps {
 
     /// Number of all steps.
     #[must_use]
-    pub const fn count(&self) -> u64 {
-        self.count
+    pub fn count(&self) -> u64 {
+        cairn_base::units::as_u64(self.known.len())
+    }
+
+    /// Number of all steps, with those that were made again: it grows whenever something is mended.
+    #[must_use]
+    pub const fn made(&self) -> u64 {
+        self.made
     }
 
     /// The kept steps, in order.
@@ -127,6 +146,9 @@ mod tests {
             steps.add(Step::new(&NAME, Place::inode(ino)).losing(*b"/a\n", "the name"));
         }
         assert_eq!((steps.count(), steps.kept().len(), steps.losing().count()), (2000, 1200, 1000));
+        // Made again, a step is the same one.
+        steps.add(Step::new(&COUNT, Place::inode(7_u64)));
+        assert_eq!((steps.count(), steps.made()), (2000, 2001));
         let counts: Vec<_> = steps.counts().map(|(kind, count)| (kind.code, count)).collect();
         assert_eq!(counts, [("test.count", 1000), ("test.name", 1000)]);
         let line = "test.name: inode 0: The name is removed. Lost of /a\\n: the name.";

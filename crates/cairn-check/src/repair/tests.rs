@@ -1,6 +1,7 @@
 //! A toy format: block 0 has the number of blocks with a mark, block 1 must be zero.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use cairn_block::memory::MemoryDevice;
 use cairn_block::wrap::{Fault, Lasting, Operation, Partition, Record};
@@ -141,6 +142,35 @@ impl Mend for Circle {
         findings.add(Finding::new(&COUNT, Place::volume()));
         Ok(Report::new(findings, Usage::default()))
     }
+}
+
+/// Mends nothing, and says so each time.
+struct Vain(AtomicU32);
+
+impl Mend for Vain {
+    type Error = cairn_block::Error;
+
+    fn round(
+        &self,
+        _: &Arc<dyn BlockDevice>,
+        _: Scope,
+        steps: &mut Steps,
+    ) -> Result<Report, Self::Error> {
+        self.0.fetch_add(1, Relaxed);
+        steps.add(Step::new(&COUNT, Place::volume()));
+        let findings = Findings::new();
+        findings.add(Finding::new(&COUNT, Place::volume()));
+        Ok(Report::new(findings, Usage::default()))
+    }
+}
+
+#[test]
+fn a_step_that_does_not_help_ends_the_rounds_and_is_listed_once() {
+    let device: Arc<dyn BlockDevice> = Arc::new(device(&[]));
+    let vain = Vain(AtomicU32::new(0));
+    let plan = plan(&vain, &device, Scope::All).unwrap();
+    assert!(plan.is_refused && plan.changes.is_empty());
+    assert_eq!((plan.steps.kept().len(), vain.0.into_inner()), (1, 2));
 }
 
 #[test]

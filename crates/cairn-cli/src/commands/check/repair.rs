@@ -74,11 +74,12 @@ fn decide(args: &Args, repair: &Repair, shown: &str) -> Outcome<bool> {
         |why: String| Failure::new(Status::Failed, why).with_code(ExitStatus::ERRORS_LEFT.code());
     if args.json || !confirm::can_ask() {
         return Err(left(format!(
-            "{shown}: {losing} of the repairs lose something, and nobody can be asked: look at \
-             them with -n, then add -y; nothing was changed"
+            "{shown}: {} what is listed above, and nobody can be asked: look at the steps with -n, \
+             then add -y; nothing was changed",
+            loses(losing)
         )));
     }
-    let question = format!("{shown}: {losing} repairs lose what is listed above. Repair?");
+    let question = format!("{shown}: {} what is listed above. Repair?", loses(losing));
     match confirm::ask(&question) {
         Ok(()) => Ok(true),
         Err(_) => Err(left(format!("{shown}: nothing was changed"))),
@@ -133,22 +134,35 @@ fn summary(to: &mut Output<'_>, name: &str, plan: &Plan, status: ExitStatus) -> 
              (cairn export), or try e2fsck or fsck.f2fs on a copy"
         );
     }
-    let count = plan.steps.count();
+    let count = counted(plan.steps.count(), "step");
     match (status.contains(ExitStatus::REPAIRED), left) {
-        (true, 0) => writeln!(to, "{name}: repaired ({count} steps)"),
+        (true, 0) => writeln!(to, "{name}: repaired ({count})"),
         (true, _) => writeln!(
             to,
-            "{name}: repaired ({count} steps); {left} defects are left, which --repair=all mends \
-             with losses"
+            "{name}: repaired ({count}); {}, which --repair=all mends with losses",
+            left_over(left)
         ),
         (false, 0) if plan.changes.is_empty() => writeln!(to, "{name}: clean"),
         (false, _) if plan.changes.is_empty() => writeln!(
             to,
-            "{name}: {left} defects are left, which --repair=all mends with losses; nothing was \
-             changed"
+            "{name}: {}, which --repair=all mends with losses; nothing was changed",
+            left_over(left)
         ),
-        (false, _) => writeln!(to, "{name}: nothing was changed (-n); {count} steps are planned"),
+        (false, _) => writeln!(to, "{name}: nothing was changed (-n); planned: {count}"),
     }
+}
+
+/// `1 step`, `2 steps`.
+fn counted(count: u64, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+fn loses(count: usize) -> String {
+    format!("{} {}", counted(count as u64, "repair"), if count == 1 { "loses" } else { "lose" })
+}
+
+fn left_over(count: u64) -> String {
+    format!("{} {} left", counted(count, "defect"), if count == 1 { "is" } else { "are" })
 }
 
 fn document(name: &[u8], repair: &Repair, status: ExitStatus) -> Json {

@@ -22,7 +22,7 @@ fn marks() -> GroupFlags {
 
 /// Mends descriptors.
 pub(super) fn mend(mender: &mut Mender<'_>, findings: &[&Finding]) -> Result<()> {
-    let before = mender.steps.count();
+    let before = mender.steps.made();
     for finding in findings {
         let Some(group) = finding.place.group.and_then(|group| u32::try_from(group).ok()) else {
             continue;
@@ -34,7 +34,7 @@ pub(super) fn mend(mender: &mut Mender<'_>, findings: &[&Finding]) -> Result<()>
             mender.step(finding);
         }
     }
-    if mender.steps.count() > before {
+    if mender.steps.made() > before {
         return Ok(());
     }
     // First what a backup has: a new place may be one of a table that is not known yet.
@@ -45,7 +45,7 @@ pub(super) fn mend(mender: &mut Mender<'_>, findings: &[&Finding]) -> Result<()>
                 place(mender, group, field, finding, may_be_new)?;
             }
         }
-        if mender.steps.count() > before {
+        if mender.steps.made() > before {
             break;
         }
     }

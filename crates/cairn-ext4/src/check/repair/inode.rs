@@ -54,7 +54,14 @@ fn clears(finding: &Finding) -> Option<&'static str> {
 fn one(mender: &mut Mender<'_>, ino: Ino, findings: &[&Finding]) -> Result<()> {
     let is = |finding: &Finding, kind: &cairn_check::Kind| finding.kind.code == kind.code;
     if let Some(finding) = findings.iter().find(|finding| is(finding, &kinds::JOURNAL_INVALID)) {
-        return recover::mend_journal(mender, finding);
+        // A wrong checksum alone makes a journal unreadable.
+        let sums = [&kinds::INODE_CHECKSUM, &kinds::EXTENT_CHECKSUM];
+        let sealed: Vec<_> =
+            findings.iter().filter(|one| sums.iter().any(|sum| is(one, sum))).copied().collect();
+        return match sealed.is_empty() {
+            true => recover::mend_journal(mender, finding),
+            false => one(mender, ino, &sealed),
+        };
     }
     if let Some(finding) = findings.iter().find(|finding| is(finding, &kinds::INODE_ROOT)) {
         return contents::make_root(mender, finding);

@@ -121,7 +121,7 @@ fn mend(mender: &mut Mender<'_>, report: &Report) -> Result<()> {
         }
     }
     for (stage, findings) in stages {
-        let before = mender.steps.count();
+        let before = mender.steps.made();
         match stage {
             Stage::Base => recover::mend(mender, &findings)?,
             Stage::Groups => groups::mend(mender, &findings)?,
@@ -132,7 +132,7 @@ fn mend(mender: &mut Mender<'_>, report: &Report) -> Result<()> {
             Stage::Links => links::mend(mender, &findings)?,
             Stage::Counts => groups::count(mender, &findings, is_blocked)?,
         }
-        if mender.steps.count() > before {
+        if mender.steps.made() > before {
             if mender.scope == Scope::All {
                 volume::drop_quota(mender)?;
             }
