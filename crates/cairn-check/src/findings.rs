@@ -101,6 +101,22 @@ impl Findings {
         self.kinds.lock().get(kind.code).map_or(0, |list| list.count)
     }
 
+    /// Number of findings so far whose code this is true for.
+    pub fn count_where(&self, mut is_one: impl FnMut(&str) -> bool) -> u64 {
+        let kinds = self.kinds.lock();
+        let counts = kinds.iter().filter(|(code, _)| is_one(code)).map(|(_, list)| list.count);
+        counts.fold(0, u64::saturating_add)
+    }
+
+    /// Makes all findings of one kind such of another kind, which has none yet.
+    pub fn rename(&self, from: &Kind, to: &'static Kind) {
+        let mut kinds = self.kinds.lock();
+        let Some(OfKind { count, kept, .. }) = kinds.remove(from.code) else { return };
+        let kept = kept.into_iter().map(|Ordered(found)| Ordered(Finding { kind: to, ..found }));
+        let before = kinds.insert(to.code, OfKind { kind: to, count, kept: kept.collect() });
+        debug_assert!(before.is_none(), "{} has findings", to.code);
+    }
+
     /// The worst severity so far.
     #[must_use]
     pub fn worst(&self) -> Option<Severity> {

@@ -48,7 +48,8 @@ pub(super) fn check(
     if !record.flags.contains(InodeFlags::EA_INODE) {
         match xattr::decode(&record.extra, XattrLocation::Inode, ino) {
             Ok(attributes) => {
-                let of = Container { state, ino, location: XattrLocation::Inode, pba: Pba(0) };
+                let (location, pba) = (XattrLocation::Inode, Pba(0));
+                let of = Container { state, ino, location, pba, is_sealed: true };
                 of.check(&attributes, record.extra.len(), &mut found, true);
             }
             Err(why) => {
@@ -99,9 +100,12 @@ fn block(state: &State, ino: Ino, pba: Pba, claims: &mut Claims<'_>, found: &mut
         Ok(bytes) => bytes,
         Err(error) => return state.unreadable(place(), &error),
     };
+    let sealed = xattr::verify_block(&bytes, pba, state.layout.checksum, ino);
     if is_first {
-        if let Err(why) = xattr::verify_block(&bytes, pba, state.layout.checksum, ino) {
-            state.report(&kinds::XATTR_INVALID, &kinds::XATTR_CHECKSUM, place(), &why);
+        if let Err(why) = &sealed {
+            let sum =
+                if is_hashed(&bytes, ino) { &kinds::XATTR_SEAL } else { &kinds::XATTR_CHECKSUM };
+            state.report(&kinds::XATTR_INVALID, sum, place(), why);
         }
         if let Some(entry) = state.shared.lock().get_mut(&pba.get()) {
             entry.stored = xattr::refcount(&bytes);
@@ -109,11 +113,12 @@ fn block(state: &State, ino: Ino, pba: Pba, claims: &mut Claims<'_>, found: &mut
     }
     match xattr::decode(&bytes, XattrLocation::Block, ino) {
         Ok(attributes) => {
-            let of = Container { state, ino, location: XattrLocation::Block, pba };
+            let is_sealed = sealed.is_ok();
+            let of = Container { state, ino, location: XattrLocation::Block, pba, is_sealed };
             of.check(&attributes, bytes.len(), found, is_first);
         }
         // The header was reported above.
-        Err(why) if xattr::verify_block(&bytes, pba, state.layout.checksum, ino).is_ok() => {
+        Err(why) if sealed.is_ok() => {
             state.report(&kinds::XATTR_INVALID, &kinds::XATTR_CHECKSUM, place(), &why);
         }
         Err(_) => {}
@@ -127,6 +132,17 @@ struct Container<'a> {
     location: XattrLocation,
     /// The block; 0 is the inode.
     pba: Pba,
+    /// Its checksum is right. If it is not, a wrong hash is no finding of its own.
+    is_sealed: bool,
+}
+
+/// The hash of each attribute of a block is that of its name and value.
+fn is_hashed(bytes: &[u8], ino: Ino) -> bool {
+    let is_right = |attribute: &Attribute<'_>| match attribute.value {
+        Value::Here(value) => xattr::entry_hashes(attribute.name, value).contains(&attribute.hash),
+        Value::Inode { .. } => true,
+    };
+    xattr::decode(bytes, XattrLocation::Block, ino).is_ok_and(|all| all.iter().all(is_right))
 }
 
 impl Container<'_> {
@@ -204,7 +220,7 @@ impl Container<'_> {
     fn check_hash(&self, attribute: &Attribute<'_>, value: &[u8]) {
         let hashes = xattr::entry_hashes(attribute.name, value);
         let may_miss = self.location == XattrLocation::Inode && attribute.hash == 0;
-        if !may_miss && !hashes.contains(&attribute.hash) {
+        if self.is_sealed && !may_miss && !hashes.contains(&attribute.hash) {
             let finding = Finding::new(&kinds::XATTR_HASH, self.place(attribute.name));
             self.state.findings.add(finding.hex(attribute.hash, hashes[0]));
         }

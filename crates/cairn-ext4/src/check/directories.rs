@@ -6,10 +6,25 @@ use cairn_base::Ino;
 use cairn_check::Work;
 
 use super::directory;
+use super::kinds;
 use super::state::State;
 
 /// Inodes of a step.
 const STEP: u64 = 1024;
+
+/// After all names and links are known: a wrong checksum of a block of names says nothing of the
+/// names, if nothing else contradicts them.
+pub(super) fn judge_checksums(state: &State) {
+    let names = ["ext4.directory.", "ext4.entry.", "ext4.htree."];
+    let links = [kinds::INODE_LINKS.code, kinds::INODE_UNREACHABLE.code];
+    let sums = kinds::DIRECTORY_CHECKSUM.code;
+    let contradicts = |code: &str| {
+        links.contains(&code) || (code != sums && names.iter().any(|name| code.starts_with(name)))
+    };
+    if state.findings.count_where(contradicts) == 0 {
+        state.findings.rename(&kinds::DIRECTORY_CHECKSUM, &kinds::DIRECTORY_SEAL);
+    }
+}
 
 /// The walk over all inodes that are directories.
 pub(super) struct Directories(pub(super) Arc<State>);

@@ -21,6 +21,10 @@ cairn_check::kinds! {
     SUPERBLOCK_FREE_INODES = "ext4.superblock.free_inodes", Accounting,
         "The superblock's number of free inodes is not that of the volume.",
         "The number is set.";
+    /// Recorded errors.
+    SUPERBLOCK_ERRORS = "ext4.superblock.errors", Accounting,
+        "The superblock records errors that were found on the volume while it was in use.",
+        "The record is cleared after the repair.";
     /// The journal cannot be replayed.
     JOURNAL_REPLAY = "ext4.journal.replay", Losing,
         "The journal cannot be replayed, so the last changes before the crash are missing.",
@@ -202,9 +206,13 @@ cairn_check::kinds! {
         "The directory has a hole, or a block that was never written.",
         "The hole is filled with an empty block.";
     /// Checksum of a directory block.
-    DIRECTORY_CHECKSUM = "ext4.directory.checksum", Accounting,
-        "The checksum of the directory block is wrong or missing.",
-        "The checksum is computed if the block is otherwise sound.";
+    DIRECTORY_CHECKSUM = "ext4.directory.checksum", Losing,
+        "The checksum of the directory block is wrong or missing, and so are names or links.",
+        "The block is taken as it is, and the checksum is computed.";
+    /// Checksum of a directory block that all else agrees with.
+    DIRECTORY_SEAL = "ext4.directory.seal", Accounting,
+        "The checksum of the directory block is wrong or missing; all else agrees with its names.",
+        "The checksum is computed.";
     /// The chain of entries.
     DIRECTORY_ENTRY = "ext4.directory.entry", Losing,
         "An entry of the directory is malformed.",
@@ -254,9 +262,13 @@ cairn_check::kinds! {
         "The extended attributes of the inode are malformed.",
         "The attributes in this place are removed.";
     /// Checksum of an attribute block.
-    XATTR_CHECKSUM = "ext4.xattr.checksum", Accounting,
-        "The checksum of the attribute block does not match its bytes.",
-        "The checksum is computed if the block is otherwise sound.";
+    XATTR_CHECKSUM = "ext4.xattr.checksum", Losing,
+        "The checksum of the attribute block does not match its bytes, and a hash in it is wrong.",
+        "The block is taken as it is, and the checksum is computed.";
+    /// Checksum of an attribute block whose hashes are right.
+    XATTR_SEAL = "ext4.xattr.seal", Accounting,
+        "The checksum of the attribute block is wrong; the hashes of its attributes are right.",
+        "The checksum is computed.";
     /// Hash of an attribute.
     XATTR_HASH = "ext4.xattr.hash", Accounting,
         "The hash of an extended attribute does not match its name and value.",

@@ -112,6 +112,7 @@ fn examine(
     walk(&state, &**runtime)?;
     if !state.cancelled.load(Relaxed) {
         superblock::check_totals(&state);
+        superblock::check_errors(&state);
         superblock::check_backups(&state);
         orphans::report(&state, orphans);
     }
@@ -135,6 +136,7 @@ fn walk(state: &Arc<State>, runtime: &dyn Runtime) -> Result<()> {
     state.progress.begin("directories", state.totals.directories.load(Relaxed));
     run(directories::Directories(state.clone()), THREADS, runtime);
     links::check(state)?;
+    directories::judge_checksums(state);
     state.progress.begin("bitmaps", groups);
     run(bitmaps::Bitmaps(state.clone()), THREADS, runtime);
     Ok(())

@@ -93,6 +93,19 @@ pub(super) fn check_totals(state: &State) {
     }
 }
 
+/// Errors that mounts have recorded.
+pub(super) fn check_errors(state: &State) {
+    let raw = &state.superblock.raw;
+    let count = raw.s_error_count.get();
+    let field = if count > 0 { "s_error_count" } else { "s_state" };
+    if state.superblock.has_errors() {
+        let (ino, block) = (raw.s_last_error_ino.get(), raw.s_last_error_block.get());
+        let last = format!("{count} recorded, the last one in inode {ino}, block {block}");
+        let finding = Finding::new(&kinds::SUPERBLOCK_ERRORS, Place::field(field));
+        state.findings.add(finding.stored(Value::text(last)));
+    }
+}
+
 /// The backups: each is a superblock of this volume.
 pub(super) fn check_backups(state: &State) {
     let layout = &state.layout;

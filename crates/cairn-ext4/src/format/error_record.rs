@@ -90,6 +90,25 @@ impl Superblock {
         raw.s_error_count = raw.s_error_count.get().saturating_add(1).into();
     }
 
+    /// Does it record errors?
+    pub(crate) fn has_errors(&self) -> bool {
+        self.raw.s_error_count.get() > 0 || self.raw.s_state.get() & STATE_ERROR != 0
+    }
+
+    /// Removes the record.
+    pub(crate) fn forget_errors(&mut self) {
+        let raw = &mut self.raw;
+        raw.s_state = (raw.s_state.get() & !STATE_ERROR).into();
+        raw.s_error_count = 0.into();
+        (raw.s_first_error_time, raw.s_first_error_time_hi) = (0.into(), 0);
+        (raw.s_first_error_ino, raw.s_first_error_block) = (0.into(), 0.into());
+        (raw.s_first_error_func, raw.s_first_error_line) = ([0; FUNC], 0.into());
+        (raw.s_last_error_time, raw.s_last_error_time_hi) = (0.into(), 0);
+        (raw.s_last_error_ino, raw.s_last_error_block) = (0.into(), 0.into());
+        (raw.s_last_error_func, raw.s_last_error_line) = ([0; FUNC], 0.into());
+        (raw.s_first_error_errcode, raw.s_last_error_errcode) = (0, 0);
+    }
+
     /// Takes the record of another version of this superblock, unless its own has more errors.
     /// True if that changes anything.
     pub(crate) fn merge_errors(&mut self, other: &Self) -> bool {

@@ -5,6 +5,7 @@
 
 #[path = "../common/checked.rs"]
 mod checked;
+mod checksums;
 mod clean;
 mod foreign;
 mod hostile;

@@ -4,7 +4,7 @@ use cairn_base::{Ino, Pba};
 use cairn_check::Finding;
 
 use super::super::kinds;
-use super::mender::Mender;
+use super::mender::{DAMAGED, Mender};
 use crate::error::Result;
 use crate::format::xattr::{
     self, OwnedAttribute, OwnedValue, XattrLocation, entry_hash_of_inode, fits,
@@ -20,13 +20,18 @@ pub(super) fn mend(mender: &mut Mender<'_>, ino: Ino, finding: &Finding) -> Resu
         true => (XattrLocation::Block, mender.read(record.file_acl)?),
         false => (XattrLocation::Inode, record.extra.clone()),
     };
-    let is_unusable = is_place && code != kinds::XATTR_CHECKSUM.code;
-    if code == kinds::XATTR_CHECKSUM.code {
+    let is_losing = code == kinds::XATTR_CHECKSUM.code;
+    let is_sum = is_losing || code == kinds::XATTR_SEAL.code;
+    let is_unusable = is_place && !is_sum;
+    if is_sum {
         let pba = record.file_acl;
         let mut block = mender.read(pba)?;
         xattr::seal_block(&mut block, pba, mender.state.layout.checksum);
         mender.write(pba, block)?;
-        mender.step(finding);
+        match is_losing {
+            true => mender.lose(finding, ino, DAMAGED),
+            false => mender.step(finding),
+        }
         return Ok(());
     }
     if is_unusable && !is_readable(mender, record.file_acl, ino, code) {

@@ -97,7 +97,8 @@ fn edit(finding: &Finding) -> Option<Edit> {
         return u32::try_from(number?).ok().map(Edit::Parent);
     }
     // A checksum that is missing has no room.
-    (is(&kinds::DIRECTORY_CHECKSUM) && number.is_some()).then_some(Edit::Seal)
+    let is_sum = is(&kinds::DIRECTORY_CHECKSUM) || is(&kinds::DIRECTORY_SEAL);
+    (is_sum && number.is_some()).then_some(Edit::Seal)
 }
 
 fn one(mender: &Mender<'_>, ino: Ino, findings: &[&Finding]) -> Result<bool> {

@@ -14,6 +14,7 @@ use super::mender::Mender;
 use super::recover;
 use crate::error::Result;
 use crate::format::group_desc::{GroupDesc, GroupFlags};
+use crate::format::superblock::Superblock;
 
 /// Marks of parts that were never written.
 fn marks() -> GroupFlags {
@@ -183,6 +184,9 @@ pub(super) fn count(mender: &mut Mender<'_>, findings: &[&Finding], adds: bool) 
 }
 
 fn totals(mender: &mut Mender<'_>, finding: &Finding) -> Result<()> {
+    if finding.kind.code == kinds::SUPERBLOCK_ERRORS.code {
+        return mender.edit_superblock(Superblock::forget_errors);
+    }
     let (totals, bits) = (&mender.state.totals, mender.state.layout.cluster_bits);
     let blocks = totals.free_clusters.load(Relaxed) << bits;
     let inodes = u32::try_from(totals.free_inodes.load(Relaxed)).unwrap_or(u32::MAX);

@@ -6,16 +6,13 @@ use cairn_base::Ino;
 use cairn_check::{Finding, Severity, Value};
 
 use super::super::kinds;
-use super::mender::Mender;
+use super::mender::{DAMAGED, Mender};
 use super::policy::Prune;
-use super::{attributes, contents, orphans, recover, rewrite, runs};
+use super::{attributes, contents, orphans, rewrite, runs};
 use crate::error::Result;
 use crate::format::extent::ROOT_BYTES;
 use crate::format::inode::{InodeFlags, mode};
 use crate::format::layout::inodes;
-
-/// What is lost where only a checksum says that something is damaged.
-const DAMAGED: &str = "what is damaged there, if anything is";
 
 /// The findings of an inode.
 type OfInode<'f> = BTreeMap<u64, Vec<&'f Finding>>;
@@ -53,16 +50,6 @@ fn clears(finding: &Finding) -> Option<&'static str> {
 
 fn one(mender: &mut Mender<'_>, ino: Ino, findings: &[&Finding]) -> Result<()> {
     let is = |finding: &Finding, kind: &cairn_check::Kind| finding.kind.code == kind.code;
-    if let Some(finding) = findings.iter().find(|finding| is(finding, &kinds::JOURNAL_INVALID)) {
-        // A wrong checksum alone makes a journal unreadable.
-        let sums = [&kinds::INODE_CHECKSUM, &kinds::EXTENT_CHECKSUM];
-        let sealed: Vec<_> =
-            findings.iter().filter(|one| sums.iter().any(|sum| is(one, sum))).copied().collect();
-        return match sealed.is_empty() {
-            true => recover::mend_journal(mender, finding),
-            false => one(mender, ino, &sealed),
-        };
-    }
     if let Some(finding) = findings.iter().find(|finding| is(finding, &kinds::INODE_ROOT)) {
         return contents::make_root(mender, finding);
     }

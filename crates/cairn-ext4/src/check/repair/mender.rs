@@ -17,6 +17,9 @@ use crate::format::group_desc::GroupDesc;
 use crate::format::inode::Inode as Record;
 use crate::format::superblock::{OFFSET, SIZE, STATE_ERROR, STATE_VALID, Superblock};
 
+/// What is lost where only a checksum says that something is damaged.
+pub(super) const DAMAGED: &str = "what is damaged there, if anything is";
+
 /// What a round changes.
 pub(super) struct Mender<'a> {
     pub(super) state: &'a State,

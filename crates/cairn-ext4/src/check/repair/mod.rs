@@ -131,6 +131,7 @@ fn mend(mender: &mut Mender<'_>, report: &Report) -> Result<()> {
             Stage::Directories => directory::mend(mender, &findings)?,
             Stage::Links => links::mend(mender, &findings)?,
             Stage::Counts => groups::count(mender, &findings, is_blocked)?,
+            Stage::Journal => recover::mend_journal(mender, &findings)?,
         }
         if mender.steps.made() > before {
             if mender.scope == Scope::All {

@@ -151,11 +151,11 @@ pub(super) fn mend_geometry(
 }
 
 /// Mends a journal without a valid superblock.
-pub(super) fn mend_journal(mender: &mut Mender<'_>, finding: &Finding) -> Result<()> {
+pub(super) fn mend_journal(mender: &mut Mender<'_>, findings: &[&Finding]) -> Result<()> {
     if !empty_log(mender)? {
         drop_journal(mender)?;
     }
-    mender.step(finding);
+    findings.iter().for_each(|finding| mender.step(finding));
     Ok(())
 }
 

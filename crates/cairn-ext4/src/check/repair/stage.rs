@@ -23,6 +23,8 @@ pub(super) enum Stage {
     Links,
     /// Bitmaps, counts, backups.
     Counts,
+    /// A journal without a valid superblock: what else is damaged may make it unreadable.
+    Journal,
 }
 
 impl Stage {
@@ -33,6 +35,8 @@ impl Stage {
         let in_directory = code == kinds::ENCRYPTION_CONTEXT.code && finding.place.name.is_some();
         if is(&[&kinds::SUPERBLOCK_DAMAGED, &kinds::JOURNAL_REPLAY]) {
             Self::Base
+        } else if is(&[&kinds::JOURNAL_INVALID]) {
+            Self::Journal
         } else if is(&[
             &kinds::GROUP_CHECKSUM,
             &kinds::GROUP_FLAGS,
