@@ -38,6 +38,8 @@ pub struct Report {
     pub recovered: Vec<&'static str>,
     /// True if the user has ended the check before its end.
     pub cancelled: bool,
+    /// Why no repair is possible, whatever was found: the format's repair refuses such volumes.
+    pub no_repair: Option<String>,
 }
 
 impl Report {
@@ -45,7 +47,8 @@ impl Report {
     #[must_use]
     pub fn new(findings: Findings, usage: Usage) -> Self {
         let (findings, counts) = findings.into_lists();
-        Self { findings, counts, usage, recovered: Vec::new(), cancelled: false }
+        let (recovered, cancelled, no_repair) = (Vec::new(), false, None);
+        Self { findings, counts, usage, recovered, cancelled, no_repair }
     }
 
     /// Number of all findings.

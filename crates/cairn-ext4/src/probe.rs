@@ -2,7 +2,7 @@
 //!
 //! A backup is used if the first superblock or the first descriptors are damaged, or by the option
 //! `sb=`. The volume is then read-only: a backup is as old as the volume or its last change of
-//! size, its counts of free space are wrong, and e2fsck must repair the first superblock. (Linux
+//! size, its counts of free space are wrong, and a repair must copy it over the first one. (Linux
 //! writes with `sb=`, although the backup's descriptors do not fit the bitmaps.) In memory the
 //! backup replaces the first superblock and descriptors, so that all other code reads the volume as
 //! usual.
@@ -67,10 +67,10 @@ impl Probe {
 impl Backup {
     /// Names the backup, why it is used, and what repairs the volume.
     fn reason(&self) -> String {
-        let (BackupLocation { block_size, group, block }, why) = (self.place, &self.why);
+        let (BackupLocation { group, .. }, why) = (self.place, &self.why);
         format!(
             "{why}: the backup superblock of group {group} is used, and the volume is read-only: \
-             repair it with e2fsck -b {block} -B {block_size} IMAGE"
+             repair it with `cairn check --repair IMAGE`"
         )
     }
 }

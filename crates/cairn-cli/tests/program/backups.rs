@@ -8,7 +8,7 @@ use cairn_testkit::judge;
 
 use crate::support::{cairn, fails, in_dir, works};
 
-const REPAIR: &str = "e2fsck -b 8193 -B 1024 IMAGE";
+const REPAIR: &str = "`cairn check --repair IMAGE`";
 
 fn overwrite(image: &str, at: u64, bytes: &[u8]) {
     let mut file = std::fs::File::options().write(true).open(image).unwrap();
@@ -69,11 +69,8 @@ fn every_command_reads_by_a_backup_and_says_once_what_repairs_the_volume() {
     assert!(std::fs::read(&image).unwrap() == before, "something was written");
 
     // The named command repairs the volume.
-    let repaired = judge::command("e2fsck")
-        .args(["-fy", "-b", "8193", "-B", "1024", &image])
-        .output()
-        .unwrap();
-    assert_eq!(repaired.status.code(), Some(1));
+    let (status, said, _) = cairn(&["check", "--repair", &image]);
+    assert_eq!(status, 1, "{said}");
     judge::assert_clean(Path::new(&image));
     assert_eq!(works(&["cat", &image, "/hello"]), "contents");
 }

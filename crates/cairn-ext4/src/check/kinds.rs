@@ -248,15 +248,15 @@ cairn_check::kinds! {
     /// The index root or a node.
     HTREE_NODE = "ext4.htree.node", Accounting,
         "The index of the directory is invalid.",
-        "The index is removed: names are found without it.";
+        "The index is made anew; where names ignore case, it is removed.";
     /// Names outside the hash range.
     HTREE_RANGE = "ext4.htree.range", Accounting,
         "A block of an indexed directory has names whose hashes do not belong there.",
-        "The index is removed: names are found without it.";
+        "The index is made anew; where names ignore case, it is removed.";
     /// Blocks that the index leaves out or names twice.
     HTREE_BLOCKS = "ext4.htree.blocks", Accounting,
         "The index of the directory leaves out a block, or refers to one twice.",
-        "The index is removed: names are found without it.";
+        "The index is made anew; where names ignore case, it is removed.";
     /// The container of attributes.
     XATTR_INVALID = "ext4.xattr.invalid", Losing,
         "The extended attributes of the inode are malformed.",

@@ -22,6 +22,7 @@
 )]
 
 mod attributes;
+mod backup;
 mod bitmaps;
 mod claims;
 mod contents;
@@ -60,6 +61,7 @@ use cairn_check::{Findings, Observer, Progress, Report, Usage, run};
 
 use crate::error::Result;
 use crate::format::features::RoCompat;
+use crate::info;
 use source::Source;
 use state::State;
 
@@ -118,6 +120,9 @@ fn examine(
     }
     let mut report = Report::new(state.findings.take(), usage(&state));
     report.cancelled = state.cancelled.load(Relaxed);
+    if opened.is_unclean && info::has_external_journal(&state.superblock) {
+        report.no_repair = Some("its journal is on another device: use e2fsck".into());
+    }
     if opened.is_replayed {
         report.recovered.push("journal");
     }

@@ -13,6 +13,7 @@ use cairn_cache::budget::Budget;
 use cairn_check::{Finding, Place, Value};
 use cairn_jbd2::{Images, JournalArea};
 
+use super::backup::restore;
 use super::kinds;
 use crate::error::{Error, Result};
 use crate::fast_commit::ReplayTarget;
@@ -52,8 +53,7 @@ pub(super) fn open(device: Arc<dyn BlockDevice>, runtime: &Arc<dyn Runtime>) -> 
             .ok_or_else(|| Error::NotExt4 { found: probe::found_magic(&*device) })?,
     };
     let mut findings = Vec::new();
-    let device = with_backup(device, &found, &mut findings)?;
-    let superblock = found.superblock;
+    let (device, superblock) = with_backup(device, &found, &mut findings)?;
     if let Access::Refuse(reason) = superblock.features().access() {
         return Err(Error::Feature(reason));
     }
@@ -74,16 +74,15 @@ fn with_backup(
     device: Arc<dyn BlockDevice>,
     found: &Probe,
     findings: &mut Vec<Finding>,
-) -> Result<Arc<dyn BlockDevice>> {
-    let Some(reason) = found.read_only_reason() else { return Ok(device) };
+) -> Result<(Arc<dyn BlockDevice>, Superblock)> {
+    let Some(reason) = found.read_only_reason() else {
+        return Ok((device, found.superblock.clone()));
+    };
     let finding = Finding::new(&kinds::SUPERBLOCK_DAMAGED, Place::volume());
     findings.push(finding.stored(Value::text(reason)));
-    let overlay = Overlay::new(device)?;
-    for (pba, image) in found.images() {
-        let at = u64::try_from(image.len()).unwrap_or(0).saturating_mul(pba.get());
-        overlay.write_at(at, image.to_vec())?;
-    }
-    Ok(Arc::new(overlay))
+    let overlay: Arc<dyn BlockDevice> = Arc::new(Overlay::new(device)?);
+    let superblock = restore(&overlay, found)?;
+    Ok((overlay, superblock))
 }
 
 impl Opened {

@@ -19,6 +19,7 @@
 )]
 
 mod blocks;
+pub(crate) mod full;
 pub(crate) mod hash;
 mod index;
 pub(crate) mod inline;

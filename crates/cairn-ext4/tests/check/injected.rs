@@ -99,7 +99,12 @@ fn is_exception(what: &str) -> bool {
 
 /// An image with a file of every kind.
 pub fn image(at: &Path, args: &[&str]) {
-    mke2fs(at, 8 << 20, args);
+    image_of(at, 8 << 20, args);
+}
+
+/// As [`image`], of this size.
+pub fn image_of(at: &Path, size: u64, args: &[&str]) {
+    mke2fs(at, size, args);
     let mount = KernelMount::new(at, "");
     let path = |name: &str| mount.path().join(name);
     std::fs::write(path("file"), vec![b'f'; 50_000]).unwrap();

@@ -6,8 +6,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cairn_base::runtime::threads::Threads;
+use cairn_block::BlockDevice;
 use cairn_block::memory::MemoryDevice;
 use cairn_block::wrap::{Fault, Lasting, Operation};
+use cairn_check::repair::Scope;
+use cairn_check::repair::undo::file_size;
 use cairn_ext4::resize;
 use cairn_ext4::tune::{TuneOptions, tune};
 use cairn_testkit::crash::{Recording, read_image, write_image};
@@ -130,6 +133,20 @@ fn a_grown_volume_keeps_its_files_and_has_what_resize2fs_gives() {
     }
 }
 
+/// A repair of what a power cut has left: it is recovered, nothing is lost, and its size is one of
+/// the two.
+fn assert_repaired(state: &MemoryDevice, expected: &Snapshot) {
+    let device = Arc::new(state.fork());
+    let whole: Arc<dyn BlockDevice> = device.clone();
+    let plan = cairn_ext4::check::repair::plan(&whole, Threads::new(), Arc::new(()), Scope::All);
+    let plan = plan.unwrap();
+    let steps = plan.steps.kept();
+    assert!(plan.after.count() == 0 && plan.steps.losing().count() == 0, "{steps:?}");
+    plan.apply(&*whole, &MemoryDevice::new(file_size(&plan.changes))).unwrap();
+    support::judge(&device);
+    digest(&device).assert_same(expected);
+}
+
 #[test]
 fn a_power_cut_leaves_the_old_size_or_the_new_one() {
     let random = if std::env::var_os("CAIRN_DEEP").is_some() { 200 } else { 4 };
@@ -151,6 +168,7 @@ fn a_power_cut_leaves_the_old_size_or_the_new_one() {
         let (mut old, mut new) = (0, 0);
         for cut in cuts {
             let state = Arc::new(log.device(cut));
+            assert_repaired(&state, &expected);
             write_image(&state, image.path()).unwrap();
             // What a boot does.
             let verdict = judge::e2fsck_preen(image.path());
@@ -298,6 +316,7 @@ fn a_power_cut_while_a_volume_shrinks_costs_no_file() {
         let (mut old, mut between, mut new) = (0, 0, 0);
         for cut in cuts {
             let state = Arc::new(log.device(cut));
+            assert_repaired(&state, &expected);
             write_image(&state, image.path()).unwrap();
             let verdict = judge::e2fsck_preen(image.path());
             assert!(verdict.status <= 1, "{shape:?}, {cut}: {}", verdict.output);

@@ -112,7 +112,8 @@ fn prune(mender: &mut Mender<'_>, ino: Ino, findings: &[&Finding]) -> Result<()>
         }
         return Ok(());
     }
-    let mut is_changed = rewrite::rewrite(mender, ino, &mut record, &mut Prune::default())?;
+    let mut policy = Prune::new(record.is_directory());
+    let mut is_changed = rewrite::rewrite(mender, ino, &mut record, &mut policy)?;
     if !is_changed && is_losing {
         record.block = [0; ROOT_BYTES];
         if record.flags.contains(InodeFlags::EXTENTS) {

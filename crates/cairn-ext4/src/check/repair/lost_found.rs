@@ -8,9 +8,10 @@ use cairn_vfs::FileKind;
 use super::super::dir_blocks::Directory;
 use super::super::directory;
 use super::contents::{self, new_directory};
+use super::indexed::Named;
 use super::mender::Mender;
 use super::paths::each_entry;
-use super::rebuild::{self, Named};
+use super::rebuild;
 use crate::error::Result;
 use crate::format::dir_entry::{self, Room};
 use crate::format::group_desc::GroupFlags;
@@ -147,7 +148,7 @@ fn insert(mender: &Mender<'_>, into: Ino, ino: Ino, kind: u8, name: &[u8]) -> Re
     }
     let mut names = names(&directory);
     names.push(Named { ino: number, file_type: kind, name: name.to_vec() });
-    rebuild::store(mender, &directory, &names)
+    rebuild::store_linear(mender, &directory, &names)
 }
 
 /// Removes the name of an inode from a directory.

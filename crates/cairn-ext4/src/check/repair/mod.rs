@@ -11,6 +11,7 @@ mod attributes;
 mod contents;
 mod directory;
 mod groups;
+mod indexed;
 mod inode;
 mod links;
 mod lost_found;
@@ -37,7 +38,7 @@ use cairn_block::BlockDevice;
 use cairn_check::repair::{Mend, Plan, Scope, Steps};
 use cairn_check::{Finding, Findings, Observer, Report};
 
-use super::{Examined, examine};
+use super::{Examined, examine, kinds};
 use crate::error::{Error, Result};
 use mender::Mender;
 use stage::Stage;
@@ -132,6 +133,11 @@ fn mend(mender: &mut Mender<'_>, report: &Report) -> Result<()> {
             Stage::Links => links::mend(mender, &findings)?,
             Stage::Counts => groups::count(mender, &findings, is_blocked)?,
             Stage::Journal => recover::mend_journal(mender, &findings)?,
+        }
+        let is_restored = |found: &&&Finding| found.kind.code == kinds::SUPERBLOCK_DAMAGED.code;
+        if findings.iter().any(|found| is_restored(&found)) {
+            // What is known of the volume comes from the damaged superblock.
+            return Ok(());
         }
         if mender.steps.made() > before {
             if mender.scope == Scope::All {

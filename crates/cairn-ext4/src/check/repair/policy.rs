@@ -29,11 +29,20 @@ pub(super) trait Policy {
     fn node(&mut self, mender: &Mender<'_>, pba: Pba) -> Result<Fate>;
 }
 
-/// Drops what lies outside the volume, over its structures, or out of line with its clusters.
-#[derive(Debug, Default)]
+/// Drops what lies outside the volume, over its structures, or out of line with its clusters. Of a
+/// directory also what was never written: it has no names, and takes the place of what has some.
+#[derive(Debug)]
 pub(super) struct Prune {
+    /// The map is that of a directory.
+    is_directory: bool,
     /// The last cluster that is kept, of the file and of the volume.
     last: Option<(u64, u64)>,
+}
+
+impl Prune {
+    pub(super) const fn new(is_directory: bool) -> Self {
+        Self { is_directory, last: None }
+    }
 }
 
 impl Policy for Prune {
@@ -44,7 +53,8 @@ impl Policy for Prune {
         let (here, cluster) = (run.start >> bits, state.cluster(run.pba.get()));
         let is_split = self.last.is_some_and(|(file, last)| file == here && last != cluster);
         let is_aligned = run.pba.get() & inside == run.start & inside;
-        if is_split || !is_aligned || !layout.contains(run.pba, 1) {
+        let is_empty = self.is_directory && run.unwritten;
+        if is_empty || is_split || !is_aligned || !layout.contains(run.pba, 1) {
             return Ok(Fate::Drop);
         }
         let end = run.pba.get().saturating_add(run.len).saturating_sub(1);

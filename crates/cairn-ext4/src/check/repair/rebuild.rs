@@ -1,4 +1,4 @@
-//! A directory made anew from its entries: without an index, in as few blocks as it needs.
+//! A directory made anew from its entries, in as few blocks as it needs.
 
 use std::collections::HashSet;
 
@@ -7,6 +7,7 @@ use cairn_base::{Ino, Pba};
 
 use super::super::dir_blocks::Directory;
 use super::super::visitor::Run;
+use super::indexed::{self, Named};
 use super::mender::Mender;
 use super::paths::each_entry;
 use super::runs;
@@ -16,14 +17,6 @@ use crate::format::inode::InodeFlags;
 use crate::format::layout::inodes;
 use crate::format::xattr::{self, OwnedAttribute, XattrLocation};
 use cairn_vfs::FileKind;
-
-/// An entry.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Named {
-    pub(super) ino: u32,
-    pub(super) file_type: u8,
-    pub(super) name: Vec<u8>,
-}
 
 /// Makes a directory anew from those of its entries that are right.
 pub(super) fn mend(mender: &Mender<'_>, directory: &Directory<'_>) -> Result<bool> {
@@ -111,35 +104,40 @@ fn distinct(
     false
 }
 
-/// Writes a directory with these entries. False if there is no room.
+/// Writes a directory with these entries, with an index if it has several blocks. False if there is
+/// no room.
 pub(super) fn store(
     mender: &Mender<'_>,
     directory: &Directory<'_>,
     names: &[Named],
 ) -> Result<bool> {
+    let this = u32::try_from(directory.ino.get()).unwrap_or(0);
+    match indexed::blocks(directory, names, (this, parent(directory))) {
+        Some(blocks) => put(mender, directory, blocks, true),
+        None => store_linear(mender, directory, names),
+    }
+}
+
+/// As [`store`], without an index: more names can be added block by block.
+pub(super) fn store_linear(
+    mender: &Mender<'_>,
+    directory: &Directory<'_>,
+    names: &[Named],
+) -> Result<bool> {
+    put(mender, directory, linear(mender, directory, names), false)
+}
+
+fn put(
+    mender: &Mender<'_>,
+    directory: &Directory<'_>,
+    blocks: Vec<Vec<u8>>,
+    is_indexed: bool,
+) -> Result<bool> {
     let state = mender.state;
     let mut record = directory.record.clone();
-    let format = directory.format;
-    let this = u32::try_from(directory.ino.get()).unwrap_or(0);
-    let kind = format.file_type(FileKind::Directory);
-    let mut blocks: Vec<Vec<(u32, u8, &[u8])>> = Vec::new();
-    let mut list = vec![(this, kind, b".".as_slice()), (parent(directory), kind, b"..")];
-    let mut len = entry_len(1).saturating_add(entry_len(2));
-    for named in names {
-        let more = entry_len(named.name.len());
-        if len.saturating_add(more) > format.leaf_len() {
-            blocks.push(std::mem::take(&mut list));
-            len = 0;
-        }
-        len = len.saturating_add(more);
-        list.push((named.ino, named.file_type, &named.name));
-    }
-    blocks.push(list);
     let Some(places) = places(mender, directory, blocks.len()) else { return Ok(false) };
     let mut runs: Vec<Run> = Vec::new();
-    for (number, (pba, entries)) in (0_u64..).zip(places.into_iter().zip(blocks)) {
-        let mut block = mender.empty_block();
-        pack_leaf(&mut block, &format, entries);
+    for (number, (pba, block)) in (0_u64..).zip(places.into_iter().zip(blocks)) {
         mender.write(pba, block)?;
         let next = |run: &&mut Run| run.pba.get().saturating_add(run.len) == pba.get();
         match runs.last_mut().filter(next) {
@@ -149,7 +147,7 @@ pub(super) fn store(
     }
     let count = runs.iter().fold(0, |all: u64, run| all.saturating_add(run.len));
     record.size = count.saturating_mul(state.layout.block_size.into());
-    record.flags.remove(InodeFlags::INDEX);
+    record.flags.set(InodeFlags::INDEX, is_indexed);
     if record.flags.contains(InodeFlags::INLINE_DATA) {
         record.flags.remove(InodeFlags::INLINE_DATA);
         forget_tail(&mut record.extra, directory.ino);
@@ -159,6 +157,32 @@ pub(super) fn store(
         return Ok(false);
     }
     mender.edit(directory.ino, |stored| *stored = record)
+}
+
+/// The blocks without an index.
+fn linear(mender: &Mender<'_>, directory: &Directory<'_>, names: &[Named]) -> Vec<Vec<u8>> {
+    let format = &directory.format;
+    let this = u32::try_from(directory.ino.get()).unwrap_or(0);
+    let kind = format.file_type(FileKind::Directory);
+    let mut list = vec![(this, kind, b".".as_slice()), (parent(directory), kind, b"..")];
+    let mut len = entry_len(1).saturating_add(entry_len(2));
+    let mut blocks = Vec::new();
+    let packed = |list: &mut Vec<(u32, u8, &[u8])>| {
+        let mut block = mender.empty_block();
+        pack_leaf(&mut block, format, std::mem::take(list));
+        block
+    };
+    for named in names {
+        let more = entry_len(named.name.len());
+        if len.saturating_add(more) > format.leaf_len() {
+            blocks.push(packed(&mut list));
+            len = 0;
+        }
+        len = len.saturating_add(more);
+        list.push((named.ino, named.file_type, &named.name));
+    }
+    blocks.push(packed(&mut list));
+    blocks
 }
 
 /// Removes the attribute that holds the end of inline contents.

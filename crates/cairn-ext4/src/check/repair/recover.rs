@@ -14,6 +14,7 @@ use cairn_check::{Finding, Findings, Place, Report, Usage};
 use cairn_jbd2::{Images, MIN_JOURNAL_BLOCKS};
 use zerocopy::little_endian::U32;
 
+use super::super::backup::restore;
 use super::super::kinds;
 use super::mender::Mender;
 use super::runs;
@@ -105,9 +106,7 @@ pub(super) fn mend(mender: &mut Mender<'_>, findings: &[&Finding]) -> Result<()>
                 None => probe::probe_backups(&**mender.device)?,
             };
             let Some(found) = found else { continue };
-            for (pba, image) in found.images() {
-                mender.write(pba, image.to_vec())?;
-            }
+            restore(mender.device, &found)?;
             mender.step(finding);
             // The rest is seen when the right superblock is read.
             return Ok(());
@@ -152,11 +151,22 @@ pub(super) fn mend_geometry(
 
 /// Mends a journal without a valid superblock.
 pub(super) fn mend_journal(mender: &mut Mender<'_>, findings: &[&Finding]) -> Result<()> {
-    if !empty_log(mender)? {
+    if !empty_log(mender)? || !is_journal(mender)? {
         drop_journal(mender)?;
     }
     findings.iter().for_each(|finding| mender.step(finding));
     Ok(())
+}
+
+/// Can a mount read the journal? Its inode may have what only this reader refuses.
+fn is_journal(mender: &Mender<'_>) -> Result<bool> {
+    let (layout, device) = (&mender.state.layout, mender.device);
+    let buffers = BufferCache::new(device.clone(), layout.block_size, Budget::new(BUDGET));
+    match mount::journal_area(mender.superblock(), layout, &buffers, device) {
+        Ok(Some(area)) => Ok(cairn_jbd2::read_superblock(&area).is_ok()),
+        Err(error @ Error::Device(_)) => Err(error),
+        _ => Ok(false),
+    }
 }
 
 /// Makes the log an empty one, if its file is sound.

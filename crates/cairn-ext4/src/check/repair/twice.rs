@@ -1,4 +1,5 @@
-//! Blocks that several files have: the first file keeps them, the others get copies.
+//! Blocks that several files have: the first file keeps them, the others get copies. Blocks of a file
+//! that were never written are given up, because they have no contents.
 
 use std::collections::{HashMap, HashSet};
 
@@ -122,12 +123,18 @@ impl Policy for Share<'_> {
         let here = run.start >> state.layout.cluster_bits;
         let first = whole.saturating_add(u64::from(self.last == Some((here, whole))));
         let count = last.saturating_add(1).saturating_sub(first);
-        if self.take(mender, first, count) {
+        // What was never written has no contents: whoever else has the blocks keeps them.
+        let yields = run.unwritten && state.twice.count_range(first, count) > 0;
+        if !yields && self.take(mender, first, count) {
             let there = run.end().saturating_sub(1) >> state.layout.cluster_bits;
             self.last = Some((there, last));
             return Ok(Fate::Keep);
         }
         self.last = None;
+        if run.unwritten {
+            // There is nothing to be copied.
+            return Ok(Fate::Drop);
+        }
         let clusters = last.saturating_add(1).saturating_sub(whole);
         let Some(new) = mender.allocate(clusters) else {
             self.is_short = true;
@@ -135,11 +142,9 @@ impl Policy for Share<'_> {
         };
         let inside = run.pba.get() & state.cluster_blocks().saturating_sub(1);
         let place = Pba((new << state.layout.cluster_bits).saturating_add(inside));
-        if !run.unwritten {
-            for at in 0..run.len {
-                let bytes = mender.read(Pba(run.pba.get().saturating_add(at)))?;
-                mender.write(Pba(place.get().saturating_add(at)), bytes)?;
-            }
+        for at in 0..run.len {
+            let bytes = mender.read(Pba(run.pba.get().saturating_add(at)))?;
+            mender.write(Pba(place.get().saturating_add(at)), bytes)?;
         }
         Ok(Fate::Move(place))
     }

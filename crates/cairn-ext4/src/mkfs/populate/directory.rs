@@ -3,7 +3,6 @@
 
 use std::ops::Range;
 
-use cairn_base::FileBlock;
 use cairn_base::units::stored;
 use cairn_vfs::FileKind;
 use cairn_vfs::new_tree::Source;
@@ -12,9 +11,9 @@ use super::super::files::{LOST_AND_FOUND, LOST_AND_FOUND_NAME};
 use super::error::{PopulateError, PopulateResult};
 use super::settings::Settings;
 use crate::checksum::InodeSeed;
+use crate::dir::full;
 use crate::dir::hash::NameHash;
 use crate::format::dir_entry::{self, DirFormat, entry_len};
-use crate::format::htree::{self, NodeKind};
 
 /// Bytes of `.` and `..`.
 const DOTS: usize = entry_len(1) + entry_len(2);
@@ -80,15 +79,7 @@ impl Form {
         };
         let mut entries: Vec<Hashed> = (0..names.count()).map(hash).collect();
         entries.sort_unstable();
-        let (mut leaves, mut filled) = (Vec::new(), room);
-        for (at, (_, index)) in entries.iter().enumerate() {
-            let len = names.len(*index);
-            if filled + len > room {
-                leaves.push(at);
-                filled = 0;
-            }
-            filled += len;
-        }
+        let leaves = full::leaves(entries.iter().map(|(_, index)| names.len(*index)), &format);
         let form = Self::Indexed { entries, leaves };
         if form.levels(&format).is_none_or(|levels| levels > settings.index_levels()) {
             let why = format!("{} entries are too many for one directory", names.count());
@@ -97,17 +88,10 @@ impl Form {
         Ok(form)
     }
 
-    /// Levels of nodes below the root of the index. `None` if there are more than two.
+    /// Levels of nodes below the root of the index. `None` if there are too many leaves.
     fn levels(&self, format: &DirFormat) -> Option<u8> {
         let Self::Indexed { leaves, .. } = self else { return Some(0) };
-        let mut nodes = leaves.len();
-        for level in 0..=2 {
-            if nodes <= NodeKind::Root.limit(format) {
-                return Some(level);
-            }
-            nodes = nodes.div_ceil(NodeKind::Inner.limit(format));
-        }
-        None
+        full::levels(leaves.len(), format)
     }
 
     /// Number of blocks.
@@ -116,12 +100,7 @@ impl Form {
             Self::Linear(blocks) => blocks.len(),
             Self::Indexed { leaves, .. } => {
                 let format = settings.directory(InodeSeed(settings.checksum.seed()));
-                let (mut blocks, mut nodes) = (1 + leaves.len(), leaves.len());
-                for _ in 0..self.levels(&format).unwrap_or(0) {
-                    nodes = nodes.div_ceil(NodeKind::Inner.limit(&format));
-                    blocks += nodes;
-                }
-                blocks
+                full::blocks(leaves.len(), self.levels(&format).unwrap_or(0), &format)
             }
         }
     }
@@ -186,36 +165,25 @@ impl Writer<'_> {
     }
 
     fn indexed(&self, entries: &[Hashed], leaves: &[usize], levels: u8, out: &mut [u8]) {
-        let mut blocks = out.chunks_mut(self.format.block_size);
-        let root = blocks.next().expect("an index has a root");
-        let mut behind = 1;
-        let mut upper: Vec<(u32, FileBlock)> = Vec::with_capacity(leaves.len());
-        for (number, first) in leaves.iter().enumerate() {
-            let end = leaves.get(number + 1).copied().unwrap_or(entries.len());
-            let rows = entries[*first..end].iter().map(|(_, index)| self.row(*index));
-            let block = blocks.next().expect("planned");
-            dir_entry::pack_leaf(block, &self.format, rows);
-            let hash = entries[*first].0.major;
-            // The lowest bit tells a search that names of this hash begin in the leaf before.
-            let continued = *first > 0 && entries[*first - 1].0.major == hash;
-            upper.push((hash | u32::from(continued), FileBlock(behind)));
-            behind += 1;
-        }
-        for _ in 0..levels {
-            let limit = NodeKind::Inner.limit(&self.format);
-            let mut nodes = Vec::with_capacity(upper.len().div_ceil(limit));
-            for part in upper.chunks(limit) {
-                htree::init_inner(blocks.next().expect("planned"), &self.format, part);
-                nodes.push((part[0].0, FileBlock(behind)));
-                behind += 1;
-            }
-            upper = nodes;
-        }
-        let (this, parent) = self.dots;
-        htree::init_root(root, &self.format, this, parent, self.hash_version, upper[0].1);
-        for _ in 0..levels {
-            htree::deepen_root(root, &self.format, upper[0].1);
-        }
-        htree::write_entries(root, NodeKind::Root, &self.format, &upper);
+        let (format, hash_version) = (&self.format, self.hash_version);
+        let head = full::Head { format, hash_version, dots: self.dots };
+        let rows = Rows { writer: self, entries };
+        head.encode(leaves, levels, &rows, out).expect("the blocks were planned");
+    }
+}
+
+struct Rows<'a> {
+    writer: &'a Writer<'a>,
+    entries: &'a [Hashed],
+}
+
+impl full::Entries for Rows<'_> {
+    fn count(&self) -> usize {
+        self.entries.len()
+    }
+
+    fn entry(&self, number: usize) -> Option<(u32, full::Row<'_>)> {
+        let (hash, index) = self.entries.get(number)?;
+        Some((hash.major, self.writer.row(*index)))
     }
 }
