@@ -10,6 +10,7 @@ use super::owners::{self, Owner};
 use super::tree::Tree;
 use super::{attributes, directory, kinds, report};
 use crate::error::Result;
+use crate::format::block::is_zero;
 use crate::format::features::Features;
 use crate::format::inode::{self, Advise, FileFlags, InlineFlags};
 use crate::format::units::{BLOCK_BYTES, Nid};
@@ -133,7 +134,7 @@ fn check_inline(context: &Context, ino: Nid, record: &Inode, image: &[u8]) {
     let contents = image.get(range).unwrap_or_default();
     if record.inline.contains(InlineFlags::DATA)
         && !record.inline.contains(InlineFlags::DATA_EXIST)
-        && contents.iter().any(|byte| *byte != 0)
+        && !is_zero(contents)
     {
         found("the flag for contents (FI_DATA_EXIST) is not set, but there are some");
     }

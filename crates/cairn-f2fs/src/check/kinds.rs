@@ -13,6 +13,10 @@ cairn_check::kinds! {
     SUPERBLOCK_COPIES = "f2fs.superblock.copies", Accounting,
         "The two copies of the superblock describe different volumes; the first one is used.",
         "The first copy is written over the second one.";
+    /// Both copies of the superblock are damaged.
+    SUPERBLOCK_BOTH = "f2fs.superblock.both", Losing,
+        "Both copies of the superblock are damaged; one with a field of the other is used.",
+        "It is written over both.";
     /// The superblock records errors.
     SUPERBLOCK_ERRORS = "f2fs.superblock.errors", Accounting,
         "The superblock records that errors were found or that the volume has stopped.",

@@ -45,6 +45,7 @@ pub mod repair;
 mod replay;
 mod report;
 mod segments;
+mod superblocks;
 mod tree;
 mod volume;
 mod walk;
@@ -105,5 +106,6 @@ pub fn check(
     let mut report = Report { recovered, cancelled, ..Report::new(context.findings.take(), usage) };
     context.step(|scratch| paths::add(&context, scratch, &mut report.findings));
     context.failure()?;
+    report.no_repair = repair::refusal(&context.volume);
     Ok(report)
 }

@@ -10,6 +10,7 @@ use super::context::{Context, Scratch};
 use super::nat_bits::NatBits;
 use super::{kinds, report};
 use crate::error::Result;
+use crate::format::block::is_zero;
 use crate::format::layout::{Layout, Side};
 use crate::format::units::{BLOCKS_PER_SEGMENT, BlockAddr, Nid};
 use crate::format::{NatEntry, bits, nat};
@@ -58,7 +59,7 @@ impl ReadNat {
         }
         // Most blocks of a large NAT are empty, but not the first one. Entries of the journal are
         // added separately.
-        if block > 0 && bytes.iter().all(|byte| *byte == 0) {
+        if block > 0 && is_zero(bytes) {
             return;
         }
         let first = Layout::first_nid(block);

@@ -9,7 +9,7 @@ use cairn_cache::block::BufferCache;
 use cairn_cache::budget::Budget;
 use cairn_check::{Finding, Findings, Place};
 
-use super::{kinds, report};
+use super::{kinds, report, superblocks};
 use crate::checkpoint::summaries::{self, CurrentSummaries, Journals};
 use crate::checkpoint::{self, Loaded};
 use crate::error::{Error, Result};
@@ -43,7 +43,14 @@ impl Volume {
         let probe = match probe(&*device) {
             Ok(Some(probe)) => probe,
             Ok(None) => return Err(Error::NotF2fs { found: 0 }),
-            Err(error) => return unreadable(error, findings),
+            Err(Error::Corrupt(why)) => match superblocks::merged(&device)? {
+                Some(merged) => {
+                    findings.add(report::of(&kinds::SUPERBLOCK_BOTH, &why));
+                    return Self::open(merged, findings);
+                }
+                None => return unreadable(why.into(), findings),
+            },
+            Err(error) => return Err(error),
         };
         let (superblock, mut layout) = (probe.superblock, probe.layout);
         if superblock.features.contains(Features::BLKZONED) {

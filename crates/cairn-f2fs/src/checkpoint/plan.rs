@@ -11,18 +11,6 @@ use crate::format::{Checkpoint, CheckpointFlags, Nid, orphan};
 use crate::nat::NatPlan;
 use crate::segment::{SitPlan, Summaries};
 
-/// Flags that describe one pack and not the volume.
-const OF_ONE_PACK: CheckpointFlags = CheckpointFlags::UMOUNT
-    .union(CheckpointFlags::ORPHAN_PRESENT)
-    .union(CheckpointFlags::COMPACT_SUM)
-    .union(CheckpointFlags::FASTBOOT)
-    .union(CheckpointFlags::NAT_BITS)
-    .union(CheckpointFlags::TRIMMED)
-    .union(CheckpointFlags::NOCRC_RECOVERY)
-    .union(CheckpointFlags::DISABLED)
-    .union(CheckpointFlags::DISABLED_QUICK)
-    .union(CheckpointFlags::RESIZEFS);
-
 /// Everything that the next checkpoint consists of.
 pub(super) struct CheckpointPlan {
     pub(super) checkpoint: Checkpoint,
@@ -64,7 +52,9 @@ impl Checkpoints {
             value: orphans.len() as u64,
         })?;
         let counts = parts.space.counts();
-        let mut flags = last.flags.difference(OF_ONE_PACK) | raise | CheckpointFlags::CRC_RECOVERY;
+        let mut flags = last.flags.difference(CheckpointFlags::OF_ONE_PACK)
+            | raise
+            | CheckpointFlags::CRC_RECOVERY;
         flags.set(CheckpointFlags::UMOUNT, reason == Reason::Umount);
         flags.set(CheckpointFlags::TRIMMED, reason == Reason::Umount && self.is_trimmed());
         flags.set(CheckpointFlags::DISABLED, reason == Reason::Pause);

@@ -28,6 +28,13 @@ pub(super) fn view_mut<T: FromBytes + IntoBytes + KnownLayout + Unaligned>(
     T::mut_from_bytes(block).unwrap_or_else(|_| panic!("a block of {len} bytes"))
 }
 
+/// Are all bytes zeros? Parts without an early end are compared many bytes at a time.
+#[must_use]
+pub(crate) fn is_zero(bytes: &[u8]) -> bool {
+    const PART: usize = 256;
+    bytes.chunks(PART).all(|part| part.iter().fold(0, |all, byte| all | byte) == 0)
+}
+
 /// An entry of a table.
 ///
 /// # Panics

@@ -279,6 +279,51 @@ fn reserved_entries_of_the_nat_are_repaired() {
     }
 }
 
+/// Both copies of the superblock are damaged, each in another field.
+#[test]
+fn a_superblock_is_made_of_two_damaged_ones() {
+    let judge = Judge::new(&[], false);
+    let pairs = [(0, 72), (76, 0), (48, 92), (20, 12)];
+    for (first, second) in pairs {
+        let mut blocks = Vec::new();
+        for (at, field) in [(0, first), (4096, second)] {
+            let mut bytes = judge.target.read(at);
+            bytes[1024 + field] ^= 0x55;
+            blocks.push((at, bytes));
+        }
+        let what = format!("superblock, bytes {first} and {second}");
+        let injection = Injection { what: what.clone(), blocks };
+        let (found, _, _) = judge.target.judge(&injection);
+        assert!(found.unwrap().starts_with("f2fs.superblock.both: "), "{what}");
+        assert_eq!(judge.judge(&injection, Scope::All), Verdict::Repaired, "{what}");
+        let device: Arc<dyn BlockDevice> = Arc::new(damaged(&judge.target, &injection));
+        let safe = plan(&device, Scope::Accounting).unwrap();
+        assert!(safe.changes.is_empty() && safe.after.count() == 1, "{what}");
+    }
+}
+
+/// Beside what loses something, a repair without losses changes no inode: it would get a new
+/// checksum, and what is damaged in it would count as right.
+#[test]
+fn a_damaged_inode_gets_no_checksum_without_losses() {
+    const EXTENT_LEN_AT: usize = 356;
+    let target = Target::new(&["-O", "extra_attr,inode_checksum,project_quota,quota"]);
+    for ino in [3, 4] {
+        let place = target.inode_of(ino);
+        let mut bytes = target.read(place);
+        // The hint of an extent, which is accounting, and with it a wrong checksum.
+        bytes[EXTENT_LEN_AT] ^= 1;
+        let injection = Injection { what: format!("inode {ino}"), blocks: vec![(place, bytes)] };
+        let device: Arc<dyn BlockDevice> = Arc::new(damaged(&target, &injection));
+        let found = lines(&check(device.clone()).unwrap());
+        assert!(found.contains("f2fs.inode.checksum: inode "), "{found}");
+        let safe = plan(&device, Scope::Accounting).unwrap();
+        assert!(safe.changes.is_empty() && !safe.is_refused, "{:?}", safe.steps.kept());
+        let all = plan(&device, Scope::All).unwrap();
+        assert!(all.after.count() == 0 && all.steps.losing().count() > 0, "{ino}");
+    }
+}
+
 /// The root's entry of a new volume is in the journal; that in the table must be possible.
 #[test]
 fn an_entry_that_the_journal_replaces_is_repaired() {

@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use cairn_base::runtime::Runtime;
 use cairn_base::runtime::threads::Threads;
-use cairn_block::BlockDevice;
 use cairn_block::memory::MemoryDevice;
 use cairn_block::wrap::{Fault, Lasting, Operation};
+use cairn_block::{BlockDevice, BlockDeviceExt};
+use cairn_check::repair::Scope;
+use cairn_check::repair::undo::file_size;
 use cairn_f2fs::resize::{self, Resized};
 use cairn_testkit::crash::{Cut, Recording, read_image, write_image};
 use cairn_testkit::deep;
@@ -201,6 +203,29 @@ fn target(device: &Arc<MemoryDevice>, to: u64) -> u64 {
     (to * MIB).max(least_of(device))
 }
 
+/// A repair of a volume of whose last segment the table says that it is in use. Nothing is lost, and
+/// the size stays what it was.
+fn repaired(state: &MemoryDevice) -> Arc<MemoryDevice> {
+    let device = Arc::new(state.fork());
+    let field = |at| {
+        let bytes = device.read_at(1024 + at, 4).unwrap();
+        u64::from(u32::from_le_bytes(bytes[..].try_into().unwrap()))
+    };
+    let (segments, table, last) = (field(56), field(80), field(68) - 1);
+    for copy in [table, table + segments / 2 * 512] {
+        // The first byte of its map.
+        device.load(((copy + last / 55) << 12) + last % 55 * 74 + 2, &[0x80]);
+    }
+    let whole: Arc<dyn BlockDevice> = device.clone();
+    let plan = cairn_f2fs::repair::plan(whole.clone(), threads(), Arc::new(()), Scope::Accounting)
+        .unwrap();
+    let steps = plan.steps.kept();
+    assert!(plan.after.count() == 0 && plan.steps.losing().count() == 0, "{steps:?}");
+    assert!(!plan.changes.is_empty());
+    plan.apply(&*whole, &MemoryDevice::new(file_size(&plan.changes))).unwrap();
+    device
+}
+
 #[test]
 fn a_power_cut_costs_no_file_and_the_next_mount_completes_it() {
     for (what, from, to, args) in CHANGES {
@@ -216,9 +241,13 @@ fn a_power_cut_costs_no_file_and_the_next_mount_completes_it() {
         cuts = cuts.into_iter().step_by(every).collect();
         cuts.extend(log.random_cuts(if deep() { 200 } else { 4 }, 11));
         let (mut old, mut new, mut between) = (0, 0, 0);
-        for cut in cuts {
-            let state = Arc::new(log.device(cut));
+        for (number, cut) in cuts.into_iter().enumerate() {
+            let mut state = Arc::new(log.device(cut));
             digest(&state).assert_same(&expected);
+            if number % 3 == 1 {
+                state = repaired(&state);
+                digest(&state).assert_same(&expected);
+            }
             let fs = open(state.clone(), "");
             fs.unmount().unwrap();
             drop(fs);

@@ -55,6 +55,15 @@ pub fn plan(
     cairn_check::repair::plan(&Mender { runtime, observer }, &device, scope)
 }
 
+/// Why a volume is not repaired, whatever is wrong with it.
+pub(super) fn refusal(volume: &Volume) -> Option<String> {
+    let reason = match volume.device.as_zoned() {
+        Some(_) => "it is on a device with zones".into(),
+        None => volume.layout.features.read_only_reason()?,
+    };
+    Some(format!("{reason}: use fsck.f2fs"))
+}
+
 struct Mender {
     runtime: Arc<dyn Runtime>,
     observer: Arc<dyn Observer>,
@@ -120,10 +129,14 @@ impl Mend for Mender {
         let Some(volume) = Volume::open(device.clone(), &findings)? else {
             return Ok(Report::new(findings, Usage::default()));
         };
-        if let Some(reason) = volume.layout.features.read_only_reason() {
+        if let Some(reason) = refusal(&volume) {
             return Err(Error::Feature(format!(
-                "cairn check does not repair this volume ({reason}): use fsck.f2fs"
+                "cairn check does not repair this volume: {reason}"
             )));
+        }
+        if findings.count_of(&kinds::SUPERBLOCK_BOTH) > 0 {
+            superblocks::mend_both(&volume, (device, scope), steps)?;
+            return Ok(Report::new(findings, Usage::default()));
         }
         let watch = (&self.runtime, self.observer.clone());
         let (volume, recovered) = recovery::recover(volume, device, watch.clone(), &findings)?;
@@ -155,13 +168,19 @@ fn mend(
     on: (&Arc<dyn BlockDevice>, Scope),
     steps: &mut Steps,
 ) -> Result<()> {
+    let loses = report.worst() > Some(Severity::Accounting);
     let (found, owners) = context.notes.as_ref().map(Notes::take).unwrap_or_default();
     let mut edit = Edit::new(context.clone(), on, owners, steps);
     edit.paths = paths_of(report);
     let before = edit.steps.made();
-    let loses = found.iter().any(|found| found.kind.severity != Severity::Accounting);
     edit.mend_superblocks(&report.findings, loses)?;
-    let changed = edit.find_nodes(&found)?
+    let is_found = edit.find_nodes(&found)?;
+    if loses && !is_found && !edit.may_lose() {
+        // What seems to be accounting may be of what is damaged: an inode that is changed gets a
+        // new checksum, and a new checkpoint is written over a damaged one.
+        return Ok(());
+    }
+    let changed = is_found
         || edit.mend_structure(&found)?
         || !edit.may_go_on(&found)
         || edit.mend_counts(&found)?;

@@ -1,13 +1,20 @@
 //! The copies of the superblock.
 
-use cairn_check::Finding;
+use std::sync::Arc;
+
+use cairn_base::units::as_u64;
+use cairn_block::{BlockDevice, BlockDeviceExt};
+use cairn_check::repair::{Scope, Step, Steps};
+use cairn_check::{Finding, Place};
 
 use super::super::kinds;
+use super::super::volume::Volume;
 use super::edit::Edit;
 use crate::disk::SUPERBLOCKS;
 use crate::error::Result;
 use crate::format::block::put;
 use crate::format::superblock::OFFSET;
+use crate::format::units::BLOCK_BYTES;
 
 impl Edit<'_> {
     /// Writes the copies of the superblock. The record of errors stays as long as there is damage
@@ -36,4 +43,23 @@ impl Edit<'_> {
         found.into_iter().for_each(|finding| self.mended(finding));
         Ok(())
     }
+}
+
+/// Writes the superblock that was made of two damaged copies over both.
+pub(super) fn mend_both(
+    volume: &Volume,
+    (device, scope): (&Arc<dyn BlockDevice>, Scope),
+    steps: &mut Steps,
+) -> Result<()> {
+    if !scope.allows(&kinds::SUPERBLOCK_BOTH) {
+        return Ok(());
+    }
+    let bytes = volume.superblock.encode();
+    for at in SUPERBLOCKS {
+        let place = at.get().saturating_mul(BLOCK_BYTES).saturating_add(as_u64(OFFSET));
+        device.write_at(place, bytes.clone())?;
+    }
+    let step = Step::new(&kinds::SUPERBLOCK_BOTH, Place::volume());
+    steps.add(step.losing(*b"", "fields that neither copy had right, if there are such"));
+    Ok(())
 }

@@ -20,15 +20,10 @@ use crate::format::{Checkpoint, CheckpointFlags, Layout, Log, SitEntry, bits, na
 /// Data summaries of a pack in full.
 const DATA_SUMMARIES: u32 = 3;
 
-/// Flags that describe one pack, or that a repair makes untrue.
-const DROPPED: CheckpointFlags = CheckpointFlags::COMPACT_SUM
-    .union(CheckpointFlags::ORPHAN_PRESENT)
-    .union(CheckpointFlags::FASTBOOT)
-    .union(CheckpointFlags::NAT_BITS)
-    .union(CheckpointFlags::TRIMMED)
-    .union(CheckpointFlags::NOCRC_RECOVERY)
-    .union(CheckpointFlags::DISABLED)
-    .union(CheckpointFlags::DISABLED_QUICK)
+/// Flags that describe one pack, or that a repair makes untrue. A change of the size that was
+/// interrupted is the next mount's to end.
+const DROPPED: CheckpointFlags = CheckpointFlags::OF_ONE_PACK
+    .difference(CheckpointFlags::RESIZEFS)
     .union(CheckpointFlags::ERROR)
     .union(CheckpointFlags::FSCK);
 

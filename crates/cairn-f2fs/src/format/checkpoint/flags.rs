@@ -39,3 +39,17 @@ bitflags! {
         const _ = !0;
     }
 }
+
+impl CheckpointFlags {
+    /// Flags that describe one pack and not the volume.
+    pub(crate) const OF_ONE_PACK: Self = Self::UMOUNT
+        .union(Self::ORPHAN_PRESENT)
+        .union(Self::COMPACT_SUM)
+        .union(Self::FASTBOOT)
+        .union(Self::NAT_BITS)
+        .union(Self::TRIMMED)
+        .union(Self::NOCRC_RECOVERY)
+        .union(Self::DISABLED)
+        .union(Self::DISABLED_QUICK)
+        .union(Self::RESIZEFS);
+}
