@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cairn::{Claim, ImageSpec, Part};
+use cairn_base::shell::quoted;
 use tempfile::{NamedTempFile, TempDir};
 
 use crate::error::{Error, Result};
@@ -52,19 +53,20 @@ pub fn abandon() {
 /// Claims the image that will be replaced, so that nobody has it mounted meanwhile.
 ///
 /// # Errors
-/// It is in use, or the name is one of a part of a disk.
+/// It is in use, the name is one of a part of a disk, or a repair of it was interrupted.
 pub(crate) fn claim(path: &Path) -> Result<Option<Claim>> {
     if is_stdout(path) {
         return Ok(None);
     }
     let image = ImageSpec::parse(path.as_os_str()).map_err(Error::image)?;
     if image.part != Part::Whole {
-        let name = path.display();
+        let (name, word) = (path.display(), quoted(path));
         return Err(Error::Usage(format!(
-            "{name}: a whole file is built: for a part of a disk, `cairn mkfs '{name}'`, then \
+            "{name}: a whole file is built: for a part of a disk, `cairn mkfs {word}`, then \
              `cairn put`"
         )));
     }
+    cairn::refuse_interrupted(&image).map_err(Error::image)?;
     let is_replaced = fs::metadata(path).is_ok_and(|found| found.is_file() && found.len() > 0);
     is_replaced.then(|| cairn::claim(&image)).transpose().map_err(Error::image)
 }

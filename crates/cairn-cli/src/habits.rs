@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 
 use cairn_base::options::parse_size;
+use cairn_base::shell::quoted;
 
 /// What to write instead of an option that a command does not have.
 #[must_use]
@@ -36,6 +37,7 @@ pub fn of_surplus(words: &[OsString], surplus: &str) -> Option<String> {
     let valued = |option: &str| {
         words.windows(2).any(|pair| pair[0] == option && parse_size(pair[1]).is_some())
     };
+    let surplus = quoted(surplus);
     match *words.get(1)? {
         "shell" => Some(format!("a script follows -f: cairn shell -f {surplus} IMAGE")),
         "run" => Some(format!("before the command put --: `cairn run IMAGE -- {surplus}`")),

@@ -73,9 +73,18 @@ pub fn attributes(path: &[u8], of: &Attributes) -> Object {
 /// # Errors
 /// It cannot be printed.
 pub fn failure(output: &mut Output<'_>, failure: &Failure) -> Outcome {
+    failure_with(output, failure, Object::new())
+}
+
+/// As [`failure`], with what was found before it.
+///
+/// # Errors
+/// As [`failure`].
+pub fn failure_with(output: &mut Output<'_>, failure: &Failure, mut object: Object) -> Outcome {
     let status = failure.code().unwrap_or(failure.status as u8);
-    let object = json!({ "error": failure.to_string(), "status": status });
-    writeln!(output, "{object:#}")
+    object.insert("error".into(), failure.to_string().into());
+    object.insert("status".into(), status.into());
+    writeln!(output, "{:#}", Value::Object(object))
 }
 
 /// An array that is printed while its elements are found, one a line.

@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
 use cairn::ImageSpec;
+use cairn_base::shell::quoted;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::args::Command;
@@ -60,8 +61,7 @@ pub fn of_failure(failed: &Failure, command: &Command, words: &[OsString]) -> Op
             let [source] = sync.sources() else { return None };
             let is_swapped = holds_volume(source) && !holds_volume(sync.image_name());
             return is_swapped.then(|| {
-                let escaped = |word: &OsString| print::escaped(word.as_bytes());
-                let (image, source) = (escaped(source), escaped(sync.image_name()));
+                let (image, source) = (quoted(source), quoted(sync.image_name()));
                 Failure::usage(format!("sync: the image comes last: cairn sync {source} {image}"))
             });
         }
@@ -78,12 +78,12 @@ pub fn of_failure(failed: &Failure, command: &Command, words: &[OsString]) -> Op
 
 fn failure(words: &[OsString], image: &OsStr) -> Failure {
     let command = words.get(1).map(|word| print::escaped(word.as_bytes())).unwrap_or_default();
-    let image = print::escaped(image.as_bytes());
+    let image = quoted(image);
     Failure::usage(format!("{command}: the image comes first: cairn {command} {image} ..."))
 }
 
 fn before_command(image: &OsStr) -> Failure {
-    let image = print::escaped(image.as_bytes());
+    let image = quoted(image);
     Failure::usage(format!("run: the image comes before the command: cairn run {image} -- ..."))
 }
 

@@ -4,7 +4,10 @@
 //! file is reported at the end. The command ends with the status of the first.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 
+use cairn_base::shell::quoted;
 use cairn_vfs::{Attributes, Error, FileKind, FileSystem, walk};
 
 use crate::failure::{Failure, Outcome, Status};
@@ -74,9 +77,9 @@ pub fn unmade(fs: &dyn FileSystem, path: &[u8], error: &Error) -> Failure {
     let above = path.get(..start).unwrap_or_default();
     match error {
         Error::NotFound if matches!(walk::resolve(fs, above, true), Err(Error::NotFound)) => {
-            let above = shown(above);
+            let (above, word) = (shown(above), quoted(OsStr::from_bytes(above)));
             failure.leaving(format!(
-                "{above} does not exist: create it with cairn mkdir -p IMAGE {above}"
+                "{above} does not exist: create it with cairn mkdir -p IMAGE {word}"
             ))
         }
         _ => failure,

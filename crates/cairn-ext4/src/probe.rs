@@ -35,6 +35,8 @@ pub(crate) struct Backup {
     place: BackupLocation,
     /// Why it is used.
     why: String,
+    /// The option of `cairn check` that mends this.
+    repair: &'static str,
     images: Images,
 }
 
@@ -67,10 +69,12 @@ impl Probe {
 impl Backup {
     /// Names the backup, why it is used, and what repairs the volume.
     fn reason(&self) -> String {
-        let (BackupLocation { group, .. }, why) = (self.place, &self.why);
+        let (BackupLocation { block_size, group, block }, why) = (self.place, &self.why);
+        let option = self.repair;
         format!(
             "{why}: the backup superblock of group {group} is used, and the volume is read-only: \
-             repair it with `cairn check --repair IMAGE`"
+             repair it with `cairn check {option} IMAGE` (or e2fsck -b {block} -B {block_size} \
+             IMAGE)"
         )
     }
 }
@@ -131,7 +135,8 @@ pub fn probe_at(device: &dyn BlockDevice, kib: u64) -> Result<Probe> {
     let (superblock, layout) =
         place.decode(&bytes, device.geometry().size).map_err(|error| none(error.to_string()))?;
     let images = images(device, place, &superblock, &layout, true)?;
-    let backup = Backup { place, why: format!("asked for with sb={kib}"), images };
+    let (why, repair) = (format!("asked for with sb={kib}"), "--repair");
+    let backup = Backup { place, why, repair, images };
     Ok(Probe { superblock, backup: Some(backup) })
 }
 
@@ -176,7 +181,9 @@ fn search(
         let layout = superblock.and_then(|known| Layout::new(known, size).ok()).unwrap_or(layout);
         match images(device, place, superblock.unwrap_or(&copy), &layout, superblock.is_none()) {
             Ok(images) => {
-                let backup = Some(Backup { place, why: why.to_owned(), images });
+                // Descriptors alone are given the places that a backup has, which may lose files.
+                let repair = if superblock.is_none() { "--repair" } else { "--repair=all" };
+                let backup = Some(Backup { place, why: why.to_owned(), repair, images });
                 return Ok(Some(Probe { superblock: superblock.cloned().unwrap_or(copy), backup }));
             }
             Err(_) => continue,

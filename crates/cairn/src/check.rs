@@ -4,12 +4,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use cairn_block::BlockDevice;
+use cairn_check::repair::undo;
 use cairn_check::{Observer, Report};
 
 use crate::device::open_unlocked;
 use crate::error::{Cause, Error, Result};
 use crate::format::{self, Format};
 use crate::image::ImageSpec;
+use crate::interrupted::interrupted_repair;
 use crate::tune::known;
 use crate::volume::{open_device, runtime};
 
@@ -20,6 +22,8 @@ pub struct Checked {
     pub format: Format,
     /// What was found.
     pub report: Report,
+    /// A repair of the image was interrupted.
+    pub interrupted: Option<undo::Error>,
 }
 
 /// Checks the volume in `image`, which is only read. If it was not unmounted cleanly, it is
@@ -60,7 +64,8 @@ fn check_on(
     let error = |cause| Error::new(image, cause);
     let format = known(&device).map_err(error)?;
     let report = format::check(format, device, runtime(None), observer).map_err(error)?;
-    Ok(Checked { format, report })
+    // The image is locked, so nobody is repairing it now.
+    Ok(Checked { format, report, interrupted: interrupted_repair(image) })
 }
 
 #[cfg(test)]

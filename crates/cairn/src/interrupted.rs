@@ -3,9 +3,11 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
+use cairn_base::shell::quoted;
 use cairn_check::repair::undo;
 use rustix::process::geteuid;
 
+use crate::error::{Cause, Error, Result};
 use crate::image::ImageSpec;
 
 /// What says that a repair of the volume in `image` was interrupted: its undo file is there. In a
@@ -17,10 +19,25 @@ pub fn interrupted_repair(image: &ImageSpec) -> Option<undo::Error> {
     let may_repair = |uid: u32| uid == 0 || Some(uid) == owner || uid == geteuid().as_raw();
     let found = std::fs::symlink_metadata(&left).ok()?;
     (found.is_file() && may_repair(found.uid())).then(|| {
-        let file = left.display().to_string();
-        let command = format!("cairn check --take-back {file} {image}");
+        let file = quoted(&left);
+        let command = format!("cairn check --take-back {file} {}", quoted(image.to_os_string()));
         undo::Error::Interrupted { command, file }
     })
+}
+
+/// Refuses to make another volume in `image` while the undo file of an interrupted repair is there:
+/// beside the new volume it would stand for a repair of that.
+///
+/// # Errors
+/// It is there.
+pub fn refuse_interrupted(image: &ImageSpec) -> Result<()> {
+    match interrupted_repair(image) {
+        Some(undo::Error::Interrupted { command, file }) => {
+            Err(Error::new(image, Cause::Undo(undo::Error::Unwanted { command, file })))
+        }
+        Some(other) => Err(Error::new(image, Cause::Undo(other))),
+        None => Ok(()),
+    }
 }
 
 /// The undo file of a repair for which the user has named none.

@@ -54,7 +54,7 @@ pub use dump::{dump, journal};
 pub use error::{Cause, Class, Error, Result};
 pub use format::{Format, Info, check_options};
 pub use image::{ImageSpec, Part};
-pub use interrupted::interrupted_repair;
+pub use interrupted::{interrupted_repair, refuse_interrupted};
 pub use mkfs::{ImageZones, MkfsOptions, Tuning, mkfs};
 pub use populate::Population;
 pub use recognise::Hint;

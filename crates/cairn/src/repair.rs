@@ -6,6 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use cairn_base::shell::quoted;
 use cairn_block::BlockDevice;
 use cairn_block::file::{FileDevice, OpenOptions};
 use cairn_check::Observer;
@@ -58,7 +59,7 @@ impl Repair {
     ///
     /// # Errors
     /// The undo file cannot be made; the image cannot be written. The error says whether something
-    /// was changed.
+    /// was changed. The undo file cannot be removed: the volume is repaired nevertheless.
     pub fn apply(&self, undo: Option<&Path>) -> Result<()> {
         if self.plan.changes.is_empty() {
             return Ok(());
@@ -74,11 +75,14 @@ impl Repair {
         // From here on the file is this repair's.
         let done = self.apply_with(path, &made);
         let is_kept = matches!(done, Err(undo::Error::Partly(_)));
-        if !is_kept && (undo.is_none() || done.is_err()) {
+        let removed = match !is_kept && (undo.is_none() || done.is_err()) {
             // It is of no use any more: all or nothing was changed.
-            let _ = std::fs::remove_file(path);
-        }
-        done.map_err(|why| failed(Cause::Undo(why)))
+            true => std::fs::remove_file(path),
+            false => Ok(()),
+        };
+        let left = |why| undo::Error::Left { file: quoted(path), why };
+        // An error that was before says more.
+        done.and_then(|()| removed.map_err(left)).map_err(|why| failed(Cause::Undo(why)))
     }
 
     fn apply_with(&self, path: &Path, made: &File) -> Result<(), undo::Error> {

@@ -7,6 +7,7 @@ use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use cairn_base::shell::quoted;
 use rustix::fs::{major, minor};
 
 use crate::error::{Error, ErrorKind, Result};
@@ -43,7 +44,8 @@ impl Holder {
         match (name.as_str(), self.subcommand().as_deref()) {
             ("cairn", Some("mount")) => match fuse_mountpoint(path, |_| true) {
                 Some(point) => {
-                    format!("in use: mounted on {point} (process {pid}): `cairn umount {point}`")
+                    let word = quoted(&point);
+                    format!("in use: mounted on {point} (process {pid}): `cairn umount {word}`")
                 }
                 None if self.shares_mounts() => format!(
                     "in use by process {pid} (cairn mount), whose mount was detached (umount \
@@ -95,8 +97,8 @@ pub(super) fn claimed(operation: &str, path: &Path) -> Error {
 
 /// The error for a device that the kernel has mounted.
 pub(super) fn mounted(operation: &str, device: &str, mountpoint: &str) -> Error {
-    let detail =
-        format!("the system has {device} mounted on {mountpoint}; `umount {mountpoint}` first");
+    let word = quoted(mountpoint);
+    let detail = format!("the system has {device} mounted on {mountpoint}; `umount {word}` first");
     Error::new(ErrorKind::InUse, operation, detail)
 }
 
@@ -106,8 +108,9 @@ pub(super) fn refuse_fuse(operation: &str, path: &Path) -> Result<()> {
     let foreign = |kind: &str| !kind.ends_with(".cairn");
     match fuse_mountpoint(path, foreign).and_then(|point| Some((point, by_descriptor(path)?))) {
         Some((point, Holder { pid, name })) => {
+            let word = quoted(&point);
             let detail = format!(
-                "in use: mounted on {point} by process {pid} ({name}): `umount {point}` first"
+                "in use: mounted on {point} by process {pid} ({name}): `umount {word}` first"
             );
             Err(Error::new(ErrorKind::InUse, operation, detail))
         }

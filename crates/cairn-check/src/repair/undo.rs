@@ -55,12 +55,34 @@ pub enum Error {
     #[error("{0}; the volume is changed in part: take the repair back when the device works")]
     Partly(DeviceError),
     /// The undo file of an earlier repair is there.
-    #[error("an earlier repair was interrupted: take it back ({command}), then remove {file}")]
+    #[error("an earlier repair was interrupted: take it back with `{command}`, then `rm {file}`")]
     Interrupted {
         /// The command that takes it back.
         command: String,
-        /// The file.
+        /// The file, as a word of a command line.
         file: String,
+    },
+    /// As [`Error::Interrupted`], where another volume is to be made.
+    #[error(
+        "a repair of what was there was interrupted: take it back with `{command}`, or `rm \
+        {file}` if it is not wanted any more; nothing was changed"
+    )]
+    Unwanted {
+        /// The command that takes it back.
+        command: String,
+        /// The file, as a word of a command line.
+        file: String,
+    },
+    /// The volume is repaired, and the undo file is still there.
+    #[error(
+        "repaired; but its undo file cannot be removed ({why}): `rm {file}`, else the repair \
+        counts as interrupted"
+    )]
+    Left {
+        /// The file, as a word of a command line.
+        file: String,
+        /// Why.
+        why: std::io::Error,
     },
     /// The device or the file cannot be read or written.
     #[error(transparent)]

@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use cairn_base::shell::quoted;
 use cairn_build::{Compression, ExportOptions, Left, OciOptions, Rules, Source, Target};
 use cairn_vfs::Timestamp;
 
@@ -160,7 +161,7 @@ fn advice(target: &Target) -> String {
     match target {
         Target::Archive { .. } | Target::Oci { .. } => "tar archives have none".into(),
         Target::Directory { manifest: Some(manifest), .. } => {
-            format!("cairn build --manifest {} restores them", manifest.display())
+            format!("cairn build --manifest {} restores them", quoted(manifest))
         }
         Target::Directory { manifest: None, .. } => {
             "add --manifest FILE, from which cairn build restores them, or run as root".into()

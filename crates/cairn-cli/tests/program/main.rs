@@ -26,6 +26,7 @@ mod names;
 mod newcomers;
 mod overwrite;
 mod refused;
+mod repairs;
 mod reproducible;
 mod rescue;
 mod sparse;

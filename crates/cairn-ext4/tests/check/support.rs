@@ -15,8 +15,8 @@ pub fn check(device: Arc<dyn BlockDevice>) -> cairn_ext4::Result<Report> {
     cairn_ext4::check::check(device, Threads::new(), Arc::new(()))
 }
 
-/// True if the check has something to say. `e2fsck -n` calls a volume clean whose superblock records
-/// errors that are not there any more.
+/// True if the check has something to say. `e2fsck -n` calls a volume clean whose superblock
+/// records errors that are not there any more.
 pub fn flags(report: &cairn_ext4::Result<Report>) -> bool {
     let is_damage = |kind: &Kind| kind.code != "ext4.superblock.errors";
     !matches!(report, Ok(report) if !report.counts.iter().any(|(kind, _)| is_damage(kind)))

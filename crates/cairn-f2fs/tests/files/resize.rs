@@ -203,8 +203,8 @@ fn target(device: &Arc<MemoryDevice>, to: u64) -> u64 {
     (to * MIB).max(least_of(device))
 }
 
-/// A repair of a volume of whose last segment the table says that it is in use. Nothing is lost, and
-/// the size stays what it was.
+/// A repair of a volume of whose last segment the table says that it is in use. Nothing is lost,
+/// and the size stays what it was.
 fn repaired(state: &MemoryDevice) -> Arc<MemoryDevice> {
     let device = Arc::new(state.fork());
     let field = |at| {

@@ -14,6 +14,7 @@ use crate::device::open_one;
 use crate::error::{Cause, Error, Result};
 use crate::format;
 use crate::image::{ImageSpec, Part};
+use crate::interrupted::refuse_interrupted;
 use crate::volume::runtime;
 
 pub(crate) mod options;
@@ -24,8 +25,8 @@ pub use options::{ImageZones, MkfsOptions, Tuning};
 /// that was enlarged for it has its size again.
 ///
 /// # Errors
-/// The image holds something that would be lost, it cannot be created or is in use, the parameters
-/// do not fit, or the device fails.
+/// The image holds something that would be lost, or a repair of it was interrupted; it cannot be
+/// created or is in use, the parameters do not fit, or the device fails.
 pub fn mkfs(image: &ImageSpec, options: &MkfsOptions) -> Result<()> {
     if !options.overwrite {
         let further = options.devices.iter().map(ImageSpec::whole);
@@ -35,6 +36,7 @@ pub fn mkfs(image: &ImageSpec, options: &MkfsOptions) -> Result<()> {
             }
         }
     }
+    refuse_interrupted(image)?;
     let before = options.size.map(|_| {
         std::fs::metadata(&image.path).ok().filter(Metadata::is_file).map(|file| file.len())
     });

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use cairn::partition::TableKind;
 use cairn::{Format, ImageSpec};
 use cairn_base::options::parse_size as bytes;
+use cairn_base::shell::quoted;
 use cairn_build::{DiskOptions, Error, Free, Options, Shape, Size};
 use uuid::Uuid;
 
@@ -200,13 +201,13 @@ fn parse_free(text: &str) -> Result<Free, String> {
 /// Operands as in `cairn build rootfs/ root.img` would have a source replaced by an image.
 fn check_order(out: &Path, sources: &[OsString]) -> Outcome {
     let [image] = sources else { return Ok(()) };
-    let (source, is_new) = (out.display(), !Path::new(image).exists() && image != "-");
+    let (source, is_new) = (quoted(out), !Path::new(image).exists() && image != "-");
     if !out.exists() || !is_new || ImageSpec::parse(image).is_ok_and(|of| of.path.exists()) {
         return Ok(());
     }
-    let image = image.display();
+    let (shown, image) = (image.display(), quoted(image));
     Err(Failure::usage(format!(
-        "{image}: no such source: the image comes first: cairn build {image} {source}"
+        "{shown}: no such source: the image comes first: cairn build {image} {source}"
     )))
 }
 

@@ -38,13 +38,13 @@ pub struct Args {
     #[arg(short = 'y', long, requires = "repair")]
     pub(super) yes: bool,
     /// Show what would be repaired, and write nothing.
-    #[arg(short = 'n', long = "no-change", conflicts_with = "yes")]
+    #[arg(short = 'n', long = "no-change", requires = "repair", conflicts_with = "yes")]
     pub(super) no_change: bool,
     /// Keep what the repair overwrites in this new file, for --take-back.
     #[arg(long, value_name = "FILE", requires = "repair")]
     pub(super) undo: Option<PathBuf>,
     /// Undo a repair whose --undo file this is, whether it was ended or interrupted.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["repair", "no_change"])]
+    #[arg(long, value_name = "FILE", conflicts_with = "repair")]
     pub(super) take_back: Option<PathBuf>,
     /// f2fs: a further device of the volume. May be repeated.
     #[arg(long = "device", value_name = "DEVICE")]

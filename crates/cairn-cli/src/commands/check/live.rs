@@ -38,9 +38,6 @@ pub(super) fn target(operand: &OsStr) -> Outcome<Target> {
              during the check; unmount it, and check it again"
         ));
     }
-    if let Some(interrupted) = cairn::interrupted_repair(&image) {
-        output::complain(format_args!("warning: {image}: {interrupted}"));
-    }
     Ok(Target::Image(image))
 }
 

@@ -12,7 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 use cairn_check::ExitStatus;
 
 use crate::failure::{Failure, Outcome, Status};
-use crate::output::with_stdout;
+use crate::output::{complain, with_stdout};
 use crate::{json, print};
 pub use args::Args;
 use live::Target;
@@ -51,6 +51,7 @@ fn checked(args: &Args) -> Outcome {
     let (name, checked) = match checked {
         Ok(checked) => checked,
         Err(failure) => {
+            warn_of_interrupted(&target, &failure);
             let failure = as_e2fsck(failure);
             if args.json {
                 with_stdout(|output| json::failure(output, &failure))?;
@@ -58,6 +59,9 @@ fn checked(args: &Args) -> Outcome {
             return Err(failure);
         }
     };
+    if let Some(interrupted) = &checked.interrupted {
+        complain(format_args!("warning: {}: {interrupted}", name.display()));
+    }
     with_stdout(|to| match args.json {
         true => writeln!(to, "{:#}", output::document(name.as_bytes(), &checked)),
         false => output::text(to, &print::escaped(name.as_bytes()), &checked),
@@ -65,5 +69,15 @@ fn checked(args: &Args) -> Outcome {
     match checked.report.exit_status() {
         ExitStatus::CLEAN => Ok(()),
         found => Err(Failure::new(Status::Success, "").with_code(found.code())),
+    }
+}
+
+/// The undo file of an interrupted repair may say why an image cannot be checked. One that is in
+/// use may be in repair just now.
+fn warn_of_interrupted(target: &Target, failure: &Failure) {
+    let Target::Image(image) = target else { return };
+    let interrupted = cairn::interrupted_repair(image).filter(|_| failure.status != Status::Busy);
+    if let Some(interrupted) = interrupted {
+        complain(format_args!("warning: {image}: {interrupted}"));
     }
 }

@@ -1,7 +1,7 @@
 //! What `cairn check` prints.
 
 use cairn::Checked;
-use cairn_check::{Finding, Place, Report, Value};
+use cairn_check::{Finding, Place, Report, Severity, Value};
 use serde_json::{Value as Json, json};
 
 use crate::failure::Outcome;
@@ -10,7 +10,7 @@ use crate::output::Output;
 
 /// A line for each finding, and a summary in the words of e2fsck.
 pub(super) fn text(output: &mut Output<'_>, name: &str, checked: &Checked) -> Outcome {
-    let Report { findings, counts, usage, recovered, cancelled } = &checked.report;
+    let Report { findings, counts, usage, recovered, cancelled, .. } = &checked.report;
     for what in recovered {
         writeln!(output, "{name}: not unmounted cleanly; the {what} was replayed in memory")?;
     }
@@ -33,13 +33,32 @@ pub(super) fn text(output: &mut Output<'_>, name: &str, checked: &Checked) -> Ou
     match checked.report.count() {
         _ if *cancelled => writeln!(output, "{name}: ended before everything was checked"),
         0 => writeln!(output, "{name}: clean"),
-        1 => writeln!(output, "{name}: 1 finding: --repair mends what loses nothing"),
-        count => writeln!(output, "{name}: {count} findings: --repair mends what loses nothing"),
+        1 => writeln!(output, "{name}: 1 finding: {}", advice(&checked.report)),
+        count => writeln!(output, "{name}: {count} findings: {}", advice(&checked.report)),
     }
 }
 
+/// What can be done about findings.
+fn advice(report: &Report) -> String {
+    let has = |severity| report.counts.iter().any(|(kind, _)| kind.severity == severity);
+    let advice = match (&report.no_repair, has(Severity::Losing)) {
+        (Some(why), _) => return format!("--repair does not mend this volume: {why}"),
+        _ if has(Severity::Fatal) => {
+            "nothing is left to repair it from: copy what can be read \
+            (cairn export)"
+        }
+        (None, false) => "--repair mends what loses nothing",
+        (None, true) if has(Severity::Accounting) => {
+            "--repair mends what loses nothing, \
+            --repair=all the rest"
+        }
+        (None, true) => "--repair=all mends what loses something",
+    };
+    advice.into()
+}
+
 pub(super) fn document(name: &[u8], checked: &Checked) -> Json {
-    let Report { findings, counts, usage, recovered, cancelled } = &checked.report;
+    let Report { findings, counts, usage, recovered, cancelled, no_repair } = &checked.report;
     let counts: json::Object =
         counts.iter().map(|(kind, count)| (kind.code.to_owned(), (*count).into())).collect();
     let mut object = json::Object::new();
@@ -50,6 +69,7 @@ pub(super) fn document(name: &[u8], checked: &Checked) -> Json {
         "status": checked.report.exit_status().code(),
         "cancelled": cancelled,
         "recovered": recovered,
+        "no_repair": no_repair,
         "findings": findings.iter().map(finding).collect::<Vec<_>>(),
         "counts": counts,
         "files": usage.files,

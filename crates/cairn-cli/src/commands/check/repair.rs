@@ -3,9 +3,9 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use cairn::{ImageSpec, Repair};
+use cairn::{Cause, ImageSpec, Repair};
 use cairn_check::ExitStatus;
-use cairn_check::repair::{Plan, Scope, Step};
+use cairn_check::repair::{Plan, Scope, Step, undo};
 use serde_json::{Value as Json, json};
 
 use super::args::{Args, Wish};
@@ -36,18 +36,38 @@ pub(super) fn run(args: &Args, wish: Wish) -> Outcome {
     }
     let end = decide(args, &repair, &shown).and_then(|is_wanted| {
         if is_wanted {
-            repair.apply(args.undo.as_deref()).map_err(Failure::from)?;
+            repair.apply(args.undo.as_deref()).map_err(not_applied)?;
         }
         Ok(status(&repair.plan, is_wanted))
     });
-    let status = end.map_err(|failure| told(args, failure))?;
+    let status = match end {
+        Ok(status) => status,
+        Err(failure) => {
+            let failure = as_e2fsck(failure);
+            if args.json {
+                let steps = document(name.as_bytes(), &repair, ExitStatus::default());
+                with_stdout(|to| json::failure_with(to, &failure, steps))?;
+            }
+            return Err(failure);
+        }
+    };
     with_stdout(|to| match args.json {
-        true => writeln!(to, "{:#}", document(name.as_bytes(), &repair, status)),
+        true => writeln!(to, "{:#}", Json::Object(document(name.as_bytes(), &repair, status))),
         false => summary(to, &shown, &repair.plan, status),
     })?;
     match status {
         ExitStatus::CLEAN => Ok(()),
         status => Err(Failure::new(Status::Success, "").with_code(status.code())),
+    }
+}
+
+/// The failure of a repair. If only its undo file is left, the volume is repaired.
+fn not_applied(error: cairn::Error) -> Failure {
+    let is_left = matches!(error.cause(), Cause::Undo(undo::Error::Left { .. }));
+    let failure = Failure::from(error);
+    match is_left {
+        true => failure.with_code((ExitStatus::REPAIRED | ExitStatus::OPERATIONAL).code()),
+        false => failure,
     }
 }
 
@@ -74,8 +94,8 @@ fn decide(args: &Args, repair: &Repair, shown: &str) -> Outcome<bool> {
         |why: String| Failure::new(Status::Failed, why).with_code(ExitStatus::ERRORS_LEFT.code());
     if args.json || !confirm::can_ask() {
         return Err(left(format!(
-            "{shown}: {} what is listed above, and nobody can be asked: look at the steps with -n, \
-             then add -y; nothing was changed",
+            "{shown}: {} something, and nobody can be asked: look at the steps, then add -y; \
+             nothing was changed",
             loses(losing)
         )));
     }
@@ -165,7 +185,7 @@ fn left_over(count: u64) -> String {
     format!("{} {} left", counted(count, "defect"), if count == 1 { "is" } else { "are" })
 }
 
-fn document(name: &[u8], repair: &Repair, status: ExitStatus) -> Json {
+fn document(name: &[u8], repair: &Repair, status: ExitStatus) -> json::Object {
     let plan = &repair.plan;
     let counts: json::Object =
         plan.steps.counts().map(|(kind, count)| (kind.code.to_owned(), count.into())).collect();
@@ -185,7 +205,7 @@ fn document(name: &[u8], repair: &Repair, status: ExitStatus) -> Json {
     if let Json::Object(rest) = rest {
         object.extend(rest);
     }
-    Json::Object(object)
+    object
 }
 
 fn step(step: &Step) -> Json {

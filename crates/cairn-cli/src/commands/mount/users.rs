@@ -11,6 +11,7 @@ use std::fs;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
+use cairn_base::shell::quoted;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 
 use super::table::{self, Mount};
@@ -112,7 +113,7 @@ pub fn elsewhere(point: &Path) -> Option<Elsewhere> {
 }
 
 fn copy_of(pid: &str, point: &Path) -> User {
-    let point = point.display();
+    let point = quoted(point);
     User {
         who: process(pid),
         how: format!(

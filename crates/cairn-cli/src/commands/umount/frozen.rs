@@ -3,6 +3,7 @@
 //! be copying the image. An unmount that is refused leaves the volume frozen. `--lazy` and
 //! `--force` unmount in any case, so they thaw in any case.
 
+use cairn_base::shell::quoted;
 use cairn_base::stats::{Report, Value};
 use cairn_fuse::control::Client;
 use rustix::fs::{Mode, OFlags};
@@ -25,10 +26,10 @@ pub(super) fn thaw(mount: &Mount) -> Outcome {
     let Some(stats) = client().and_then(Client::stats).ok().filter(is_frozen) else {
         return Ok(());
     };
-    let point = mount.point.display();
+    let (point, word) = (mount.point.display(), quoted(&mount.point));
     if let Some(users) = users::listed(&in_use::users(mount)) {
         let message = format!(
-            "{point}: in use by {users}, and frozen: end this use, after `cairn thaw {point}` if \
+            "{point}: in use by {users}, and frozen: end this use, after `cairn thaw {word}` if \
              it waits for that, or give --force (programs get errors) or --lazy (the daemon goes \
              on)"
         );
@@ -37,7 +38,7 @@ pub(super) fn thaw(mount: &Mount) -> Outcome {
     if is_in_a_call(mount, &stats) {
         let message = format!(
             "{point}: the volume is frozen, and a call waits for the thaw, which no signal ends: \
-             run `cairn thaw {point}` first"
+             run `cairn thaw {word}` first"
         );
         return Err(Failure::new(Status::Busy, message));
     }

@@ -1,5 +1,5 @@
-//! Blocks that several files have: the first file keeps them, the others get copies. Blocks of a file
-//! that were never written are given up, because they have no contents.
+//! Blocks that several files have: the first file keeps them, the others get copies. Blocks of a
+//! file that were never written are given up, because they have no contents.
 
 use std::collections::{HashMap, HashSet};
 
