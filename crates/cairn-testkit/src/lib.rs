@@ -8,9 +8,9 @@
 #![forbid(unsafe_code)]
 #![warn(unreachable_pub)]
 
+pub use cairn_crash::{damage, states as crash, transfer};
+
 pub mod contention;
-pub mod crash;
-pub mod damage;
 pub mod durability;
 pub mod faults;
 pub mod freezing;
@@ -26,7 +26,6 @@ pub mod place;
 pub mod policy;
 pub mod suites;
 pub mod times;
-pub mod transfer;
 pub mod tree;
 pub mod uring;
 pub mod vm;

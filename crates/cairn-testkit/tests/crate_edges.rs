@@ -6,12 +6,13 @@ use std::path::Path;
 
 /// Ordinary and build dependencies. Development dependencies may also name the test kit and the
 /// facade.
-const ALLOWED: [(&str, &[&str]); 14] = [
+const ALLOWED: [(&str, &[&str]); 15] = [
     ("cairn-base", &[]),
     ("cairn-block", &["cairn-base"]),
     ("cairn-cache", &["cairn-base", "cairn-block"]),
     ("cairn-vfs", &["cairn-base"]),
     ("cairn-check", &["cairn-base", "cairn-block"]),
+    ("cairn-crash", &["cairn-base", "cairn-block", "cairn-vfs"]),
     ("cairn-jbd2", &["cairn-base", "cairn-block", "cairn-cache"]),
     (
         "cairn-ext4",
@@ -59,7 +60,7 @@ const ALLOWED: [(&str, &[&str]); 14] = [
             "cairn-vfs",
         ],
     ),
-    ("cairn-testkit", &["cairn", "cairn-base", "cairn-block", "cairn-vfs"]),
+    ("cairn-testkit", &["cairn", "cairn-base", "cairn-block", "cairn-crash", "cairn-vfs"]),
 ];
 
 #[derive(Default)]

@@ -21,10 +21,10 @@ use crate::run::{format, open, shm};
 use crate::search::clean;
 use crate::{EXT3, K1, K4, K4_ORPHANS};
 
-fn opened(device: Arc<dyn BlockDevice>, runtime: Arc<dyn Runtime>) -> Opened {
-    let fs = open(device, runtime, "").expect("it opens");
+fn opened(device: Arc<dyn BlockDevice>, runtime: Arc<dyn Runtime>) -> Result<Opened, String> {
+    let fs = open(device, runtime, "")?;
     let evicted = fs.clone();
-    Opened { fs, evict: Box::new(move || evicted.shrink_inodes()) }
+    Ok(Opened { fs, evict: Box::new(move || evicted.shrink_inodes()) })
 }
 
 fn closed(device: &MemoryDevice) -> Result<(), String> {
@@ -72,6 +72,7 @@ fn search_on(args: &'static [&'static str], megabytes: u64) {
     let subject = Subject {
         fresh,
         damage,
+        every_word: cairn_testkit::deep(),
         cuts: 6,
         open: &open,
         judge: &closed,
@@ -105,6 +106,7 @@ fn two_fsyncs_at_once_get_the_same_answer() {
     let subject = Subject {
         fresh,
         damage: None,
+        every_word: cairn_testkit::deep(),
         cuts: 6,
         open: &open,
         judge: &closed,

@@ -18,12 +18,14 @@ use cairn_vfs::{Caller, FileSystem, IoFlags, NewInode};
 use crate::crash::{BEFORE, clean};
 use crate::support::{FEATURES, judge, open, volume};
 
-fn opened(device: Arc<dyn BlockDevice>, options: &str) -> Opened {
+fn opened(device: Arc<dyn BlockDevice>, options: &str) -> Result<Opened, String> {
     let options = MountOptions::parse(options).expect("valid options");
-    let fs = F2fs::open(device, Simulated::new(1), &options).expect("the volume opens");
-    assert_eq!(fs.read_only_reason(), None);
+    let fs = F2fs::open(device, Simulated::new(1), &options).map_err(|error| error.to_string())?;
+    if let Some(reason) = fs.read_only_reason() {
+        return Err(format!("it is read-only: {reason}"));
+    }
     let evicted = fs.clone();
-    Opened { fs, evict: Box::new(move || evicted.inodes().table.shrink()) }
+    Ok(Opened { fs, evict: Box::new(move || evicted.inodes().table.shrink()) })
 }
 
 fn closed(device: &MemoryDevice) -> Result<(), String> {
@@ -62,6 +64,7 @@ fn search_on(args: &[&str], options: &str) {
     let subject = Subject {
         fresh,
         damage,
+        every_word: cairn_testkit::deep(),
         cuts,
         open: &open,
         judge: &closed,
@@ -94,6 +97,7 @@ fn two_fsyncs_at_once_get_the_same_answer() {
     let subject = Subject {
         fresh,
         damage: None,
+        every_word: cairn_testkit::deep(),
         cuts: 0,
         open: &open,
         judge: &closed,

@@ -1,5 +1,4 @@
-//! Checks that durable changes survive: a bounded search over all short histories, and concurrent
-//! callers.
+//! Checks that durable changes survive: a bounded search over all short histories.
 //!
 //! A directory `d` with one file `f` exists and is durable. The [steps](Step) of a history work on
 //! a *target*: that file, or the last created one. Another event may come [between](Meanwhile).
@@ -20,8 +19,8 @@
 
 mod found;
 mod grammar;
+mod history;
 mod search;
-mod shared;
 mod world;
 
 use std::ops::Range;
@@ -35,8 +34,8 @@ use cairn_vfs::FileSystem;
 use crate::damage::flip;
 
 pub use grammar::{Meanwhile, Persist, Step};
-pub use search::{Seen, search};
-pub use shared::both_hear_of_a_failed_flush;
+pub use history::{History, histories};
+pub use search::{Broken, Seen, examine, examine_cut, search};
 
 /// The file of [`Damage`], in the root directory.
 pub const DAMAGED: &[u8] = b"damaged";
@@ -51,6 +50,9 @@ pub struct Opened {
 
 /// Returns what is wrong with a volume.
 pub type Judge<'a> = &'a dyn Fn(&MemoryDevice) -> Result<(), String>;
+
+/// Opens a volume, or says why it cannot be opened.
+pub type Open<'a> = &'a dyn Fn(Arc<dyn BlockDevice>) -> Result<Opened, String>;
 
 /// Gives a volume that nobody has mounted another size.
 pub type Resize<'a> = &'a dyn Fn(Arc<dyn BlockDevice>) -> Result<(), String>;
@@ -91,10 +93,12 @@ pub struct Subject<'a> {
     pub fresh: MemoryDevice,
     /// A volume with damage, if a checksum detects it.
     pub damage: Option<Damage>,
+    /// All words for all pairs of steps. Otherwise the newest words take turns.
+    pub every_word: bool,
     /// How many of a history's last cuts are examined.
     pub cuts: usize,
     /// Opens a volume, with recovery if it is needed.
-    pub open: &'a dyn Fn(Arc<dyn BlockDevice>) -> Opened,
+    pub open: Open<'a>,
     /// A foreign judge's finding about an unmounted volume.
     pub judge: Judge<'a>,
     /// The same about a volume that was not unmounted and that the judge recovers. None if it

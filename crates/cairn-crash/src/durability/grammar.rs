@@ -94,9 +94,31 @@ impl Persist {
     /// Those that are calls on inodes, or `sync`.
     pub(super) const CALLS: [Self; 5] =
         [Self::File, Self::FileData, Self::Directory, Self::DirectoryData, Self::All];
+
+    pub(super) const ALL: [Self; 8] = [
+        Self::File,
+        Self::FileData,
+        Self::Directory,
+        Self::DirectoryData,
+        Self::All,
+        Self::ReadOnly,
+        Self::SynchronousFlag,
+        Self::DirsyncFlag,
+    ];
 }
 
 impl Meanwhile {
+    pub(super) const ALL: [Self; 8] = [
+        Self::Nothing,
+        Self::Evicted,
+        Self::Fsynced,
+        Self::TurnedOver,
+        Self::DamageContinue,
+        Self::DamageRemountReadOnly,
+        Self::DamagePanic,
+        Self::Resized,
+    ];
+
     /// True if the history needs a volume with damage.
     pub(super) const fn has_damage(self) -> bool {
         matches!(self, Self::DamageContinue | Self::DamageRemountReadOnly | Self::DamagePanic)

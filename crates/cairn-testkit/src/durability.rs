@@ -1,4 +1,4 @@
-//! Two callers of fsync at once.
+//! Checks that durable changes survive: the bounded search, and two callers of fsync at once.
 
 use std::sync::Arc;
 
@@ -6,7 +6,10 @@ use cairn_block::BlockDevice;
 use cairn_block::wrap::{Flushing, Hold};
 use cairn_vfs::{Caller, FileSystem, IoFlags, NewInode};
 
-use super::Subject;
+pub use cairn_crash::durability::{
+    Broken, DAMAGED, Damage, History, Judge, Meanwhile, Open, Opened, Persist, Resize, Seen, Step,
+    Subject, search,
+};
 
 /// How often the first caller checks whether the second one has returned.
 const LOOKS: u32 = 20_000;
@@ -25,7 +28,7 @@ pub fn both_hear_of_a_failed_flush(subject: &Subject<'_>) {
     ] {
         let hold = Arc::new(Hold::new(Arc::new(subject.fresh.fork())));
         let device: Arc<dyn BlockDevice> = hold.clone();
-        let opened = (subject.open)(device);
+        let opened = (subject.open)(device).expect("the volume opens");
         let fs: &dyn FileSystem = &*opened.fs;
         let ino =
             fs.create(fs.root(), b"file", NewInode::Regular, 0o644, &Caller::ROOT).unwrap().ino;

@@ -1,5 +1,6 @@
 //! All histories of one and two steps, each made durable in each possible way, with each power cut.
 
+use std::fmt;
 use std::sync::Arc;
 
 use cairn_block::memory::MemoryDevice;
@@ -7,9 +8,10 @@ use cairn_vfs::{Error, FileSystem};
 
 use super::found::check;
 use super::grammar::{Meanwhile, Persist, Step};
+use super::history::{History, histories};
 use super::world::{Promised, World};
 use super::{DAMAGED, Subject};
-use crate::crash::{CrashLog, Cut, Recording, Volatile};
+use crate::states::{CrashLog, Cut, Recording, Volatile};
 
 /// The numbers of examined states.
 #[derive(Clone, Copy, Debug, Default)]
@@ -24,14 +26,6 @@ pub struct Seen {
     pub states: usize,
     /// Names that had to exist, or not to exist.
     pub promises: usize,
-}
-
-/// A history.
-#[derive(Debug)]
-struct History {
-    steps: Vec<Step>,
-    persist: Persist,
-    meanwhile: Meanwhile,
 }
 
 /// A recorded history.
@@ -52,7 +46,7 @@ fn text(error: Error) -> String {
 fn run(subject: &Subject<'_>, history: &History) -> Told<Option<Run>> {
     let History { steps, persist, meanwhile } = history;
     let recording = Recording::start(subject.start(*meanwhile).fork());
-    let opened = (subject.open)(recording.device());
+    let opened = (subject.open)(recording.device())?;
     let fs = &*opened.fs;
     let mut world = World::new(fs, *persist).map_err(text)?;
     let (last, before) = steps.split_last().expect("a history has steps");
@@ -142,7 +136,7 @@ fn judge(
         judge(&run.log.device(cut))?;
     }
     let device = Arc::new(run.log.device(cut));
-    let opened = (subject.open)(device.clone());
+    let opened = (subject.open)(device.clone())?;
     let kept = if cut.moment >= run.from {
         check(&run.promised, &*opened.fs)?;
         run.promised.names.len()
@@ -161,51 +155,28 @@ fn judge(
     Ok(kept)
 }
 
-/// Each pair of steps gets at most one of the newest words.
-const TURNS: usize = 8;
 /// How many cuts of a change of the size are examined.
 const RESIZE_CUTS: usize = 12;
 
-/// The histories of these steps. All older words are tried. Without `deep` the newest words take
-/// turns.
-fn histories(subject: &Subject<'_>, steps: &[Step], number: usize) -> Vec<History> {
-    use Meanwhile::{
-        DamageContinue, DamagePanic, DamageRemountReadOnly, Evicted, Fsynced, Nothing, Resized,
-        TurnedOver,
-    };
-    let deep = crate::deep();
-    let history = |persist, meanwhile| History { steps: steps.to_vec(), persist, meanwhile };
-    let is_new = |step: &Step| matches!(step, Step::RenameLeavingWhiteout | Step::Own);
-    let all = deep || steps.len() == 1;
-    let mut histories = Vec::new();
-    if all || !steps.iter().any(is_new) {
-        let every =
-            |persist| [Nothing, Evicted, Fsynced].map(|meanwhile| history(persist, meanwhile));
-        histories.extend(Persist::CALLS.into_iter().flat_map(every));
-    } else {
-        histories.push(history(
-            turn(&Persist::CALLS, number),
-            turn(&[Nothing, Evicted, Fsynced], number / 5),
-        ));
-    }
-    let words = [
-        history(Persist::ReadOnly, Nothing),
-        history(Persist::SynchronousFlag, Nothing),
-        history(Persist::DirsyncFlag, Nothing),
-        history(turn(&Persist::CALLS, number), TurnedOver),
-    ];
-    let damage = [DamageContinue, DamageRemountReadOnly, DamagePanic];
-    let damage = damage.map(|meanwhile| history(turn(&Persist::CALLS, number), meanwhile));
-    let damage = damage.into_iter().filter(|_| subject.damage.is_some());
-    let resized = subject.resize.map(|_| history(turn(&Persist::CALLS, number), Resized));
-    let (first, step) = if all { (0, 1) } else { (number % TURNS, TURNS) };
-    let newest = words.into_iter().chain(resized).chain(damage);
-    histories.extend(newest.skip(first).step_by(step));
-    histories
+/// A promise that is not kept.
+#[derive(Clone, Debug)]
+pub struct Broken {
+    /// The history.
+    pub history: History,
+    /// The power cut after which it is not; None if a call of the history failed.
+    pub cut: Option<Cut>,
+    /// What is wrong.
+    pub error: String,
 }
 
-fn turn<T: Copy>(words: &[T], number: usize) -> T {
-    words[number % words.len()]
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { history, cut, error } = self;
+        match cut {
+            Some(cut) => write!(f, "{history}: {cut}: {error}"),
+            None => write!(f, "{history}: {error}"),
+        }
+    }
 }
 
 /// Examines all histories of one and two steps. The foreign judge examines every `rare`-th state.
@@ -213,46 +184,72 @@ fn turn<T: Copy>(words: &[T], number: usize) -> T {
 ///
 /// # Errors
 /// A promised change is missing, or a judge finds an error.
-pub fn search(subject: &Subject<'_>, rare: usize) -> Told<Seen> {
+pub fn search(subject: &Subject<'_>, rare: usize) -> Result<Seen, Broken> {
     let mut seen = Seen::default();
-    let second = std::iter::once(None).chain(Step::ALL.into_iter().map(Some));
-    let pairs =
-        Step::ALL.into_iter().flat_map(|first| second.clone().map(move |second| (first, second)));
-    for (number, (first, second)) in pairs.enumerate() {
-        let steps: Vec<Step> = std::iter::once(first).chain(second).collect();
-        for history in histories(subject, &steps, number) {
-            look_at(subject, &history, rare, &mut seen)
-                .map_err(|error| format!("{history:?}: {error}"))?;
-        }
+    for history in histories(subject) {
+        examine(subject, &history, rare, &mut seen)?;
     }
     Ok(seen)
 }
 
-fn look_at(subject: &Subject<'_>, history: &History, rare: usize, seen: &mut Seen) -> Told<()> {
-    let Some(run) = run(subject, history)? else { return Ok(()) };
-    let damaged = history.meanwhile.has_damage();
-    seen.histories += 1;
-    seen.resized += usize::from(history.meanwhile == Meanwhile::Resized);
-    seen.damaged += usize::from(damaged);
+/// The cuts of a history that are examined.
+fn cuts(subject: &Subject<'_>, run: &Run, resized: bool, number: usize) -> Vec<Cut> {
     let mut cuts: Vec<Cut> = run.log.barrier_cuts();
     cuts.retain(|cut| cut.moment >= run.from || cut.volatile == Volatile::Lost);
-    let resized = history.meanwhile == Meanwhile::Resized;
     if resized {
         // All of them are in the change of the size, and none is more likely than another.
         let every = cuts.len().div_ceil(RESIZE_CUTS);
-        cuts = cuts.into_iter().skip(seen.histories % every).step_by(every).collect();
+        cuts = cuts.into_iter().skip(number % every).step_by(every).collect();
     }
     // The state before the steps is the same for all.
     let late = if resized { 0 } else { cuts.len().saturating_sub(subject.cuts) };
-    let random = Volatile::Random(seen.histories as u64);
+    let random = Volatile::Random(number as u64);
     let end = Cut { moment: run.log.log().end, volatile: random };
-    for cut in cuts.split_off(late).into_iter().chain([end]) {
+    cuts.split_off(late).into_iter().chain([end]).collect()
+}
+
+/// Runs a history and examines its power cuts, or nothing if a step has no target.
+///
+/// # Errors
+/// As [`search`].
+pub fn examine(
+    subject: &Subject<'_>,
+    history: &History,
+    rare: usize,
+    seen: &mut Seen,
+) -> Result<(), Broken> {
+    let broken = |cut, error| Broken { history: history.clone(), cut, error };
+    let Some(run) = run(subject, history).map_err(|error| broken(None, error))? else {
+        return Ok(());
+    };
+    let damaged = history.meanwhile.has_damage();
+    let resized = history.meanwhile == Meanwhile::Resized;
+    seen.histories += 1;
+    seen.resized += usize::from(resized);
+    seen.damaged += usize::from(damaged);
+    for cut in cuts(subject, &run, resized, seen.histories) {
         let foreign = seen.states.is_multiple_of(rare);
         seen.states += 1;
-        let error = |error| format!("{cut} (the call returned at {}): {error}", run.from);
         // Between two writes of a resize fsck.f2fs counts free segments of the other size.
         let recovers = foreign && !damaged && !resized;
-        seen.promises += judge(subject, &run, cut, (foreign, recovers, damaged)).map_err(error)?;
+        seen.promises += judge(subject, &run, cut, (foreign, recovers, damaged))
+            .map_err(|error| format!("(the call returned at {}) {error}", run.from))
+            .map_err(|error| broken(Some(cut), error))?;
     }
     Ok(())
+}
+
+/// Runs a history and examines one power cut, with the foreign judges.
+///
+/// # Errors
+/// As [`search`].
+pub fn examine_cut(subject: &Subject<'_>, history: &History, cut: Cut) -> Result<(), Broken> {
+    let broken = |cut, error| Broken { history: history.clone(), cut, error };
+    let Some(run) = run(subject, history).map_err(|error| broken(None, error))? else {
+        return Ok(());
+    };
+    let damaged = history.meanwhile.has_damage();
+    let recovers = !damaged && history.meanwhile != Meanwhile::Resized;
+    let judged = judge(subject, &run, cut, (true, recovers, damaged));
+    judged.map(drop).map_err(|error| broken(Some(cut), error))
 }
