@@ -17,6 +17,7 @@
 pub(crate) mod about;
 mod clock;
 pub mod compare;
+pub mod crash;
 pub(crate) mod error;
 pub(crate) mod experiment;
 pub(crate) mod experiments;

@@ -8,7 +8,7 @@
 #![forbid(unsafe_code)]
 #![warn(unreachable_pub)]
 
-pub use cairn_crash::{damage, states as crash, transfer};
+pub use cairn_crash::{damage, foreign, states as crash, transfer, workload};
 
 pub mod contention;
 pub mod durability;

@@ -40,6 +40,7 @@ const ALLOWED: [(&str, &[&str]); 15] = [
             "cairn-base",
             "cairn-block",
             "cairn-cache",
+            "cairn-crash",
             "cairn-ext4",
             "cairn-f2fs",
             "cairn-jbd2",

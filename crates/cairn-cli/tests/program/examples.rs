@@ -16,6 +16,9 @@ const NOT_RUN: &[&str] = &[
     "cairn lab async-checkpoint",
     "cairn lab checkpoint-merge",
     "cairn lab mount",
+    "cairn lab crash --exhaustive",
+    "cairn lab crash --keep",
+    "cairn lab crash --format ext4 --modes default,small-log --seed 7 --rounds 20",
     "cairn lab all",
     "cairn generate /usr/local/share",
     "cairn umount -a",
@@ -135,6 +138,12 @@ fn all_examples() -> Vec<String> {
         let examples = of_help(&help);
         assert!(!examples.is_empty(), "{}", command.get_name());
         found.extend(examples);
+        for nested in command.get_subcommands() {
+            let help = nested.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let examples = of_help(&help);
+            assert!(!examples.is_empty(), "{} {}", command.get_name(), nested.get_name());
+            found.extend(examples);
+        }
     }
     let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let docs = std::fs::read_dir(top.join("docs")).unwrap().map(|entry| entry.unwrap().path());

@@ -29,24 +29,16 @@ use std::sync::Arc;
 use cairn_block::BlockDevice;
 use cairn_block::memory::MemoryDevice;
 use cairn_block::wrap::RecordLog;
-use cairn_vfs::FileSystem;
 
 use crate::damage::flip;
 
+pub use crate::opened::Opened;
 pub use grammar::{Meanwhile, Persist, Step};
 pub use history::{History, histories};
 pub use search::{Broken, Seen, examine, examine_cut, search};
 
 /// The file of [`Damage`], in the root directory.
 pub const DAMAGED: &[u8] = b"damaged";
-
-/// An open volume.
-pub struct Opened {
-    /// The volume.
-    pub fs: Arc<dyn FileSystem>,
-    /// Evicts all unused inodes from memory.
-    pub evict: Box<dyn Fn()>,
-}
 
 /// Returns what is wrong with a volume.
 pub type Judge<'a> = &'a dyn Fn(&MemoryDevice) -> Result<(), String>;

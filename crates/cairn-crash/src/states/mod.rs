@@ -10,6 +10,7 @@
 //! so that a failing one can be repeated alone.
 
 mod promises;
+mod text;
 
 use std::fmt;
 use std::fs::File;
@@ -29,6 +30,9 @@ pub use promises::Promises;
 
 /// Aligned pieces of this many bytes are on the medium whole or not at all.
 pub const ATOMIC: u64 = 4096;
+
+/// All subsets of so many unflushed blocks are among [`CrashLog::cuts`].
+const FEW: u32 = 4;
 
 /// Size that a disk writes whole or not at all.
 pub const SECTOR: u64 = 512;
@@ -90,6 +94,9 @@ pub enum Volatile {
     /// The same with pieces of [`SECTOR`] bytes: blocks are torn, except those that the format
     /// needs whole ([`CrashLog::with_whole`]).
     Torn(u64),
+    /// Exactly these pieces of [`ATOMIC`] bytes: bit `n` is the `n`-th of them, in the order of
+    /// submission.
+    Subset(u64),
 }
 
 /// One power cut.
@@ -109,6 +116,9 @@ impl fmt::Display for Cut {
             Volatile::Random(seed) => write!(f, "cut at {} with seed {seed:#x}", self.moment),
             Volatile::Torn(seed) => {
                 write!(f, "cut at {} with blocks torn by seed {seed:#x}", self.moment)
+            }
+            Volatile::Subset(mask) => {
+                write!(f, "cut at {} with unflushed blocks {mask:#x}", self.moment)
             }
         }
     }
@@ -179,6 +189,23 @@ impl CrashLog {
         self.barriers().into_iter().flat_map(both).collect()
     }
 
+    /// All subsets of the unflushed blocks at each barrier at which there are at most `most` of
+    /// them, without the two extremes.
+    #[must_use]
+    pub fn subset_cuts(&self, most: u32) -> Vec<Cut> {
+        let blocks = |moment: u64| {
+            let point = self.log.crash_point(moment);
+            let ranges = point.volatile.iter().filter_map(|event| self.log.events[*event].range());
+            ranges.map(|range| range.end.div_ceil(ATOMIC) - range.start / ATOMIC).sum::<u64>()
+        };
+        let few = |moment: &u64| (2..=u64::from(most.min(16))).contains(&blocks(*moment));
+        let subsets = |moment: u64| {
+            let masks = 1..(1 << blocks(moment)) - 1;
+            masks.map(move |mask| Cut { moment, volatile: Volatile::Subset(mask) })
+        };
+        self.barriers().into_iter().filter(few).flat_map(subsets).collect()
+    }
+
     /// `count` cuts at seeded moments with seeded subsets.
     #[must_use]
     pub fn random_cuts(&self, count: usize, seed: u64) -> Vec<Cut> {
@@ -186,6 +213,27 @@ impl CrashLog {
         let mut cut =
             || Cut { moment: rng.u64(0..=self.log.end), volatile: Volatile::Random(rng.u64(..)) };
         (0..count).map(|_| cut()).collect()
+    }
+
+    /// At most `most` cuts from a moment on: at every barrier with all unflushed writes lost and
+    /// kept, with all subsets where they are few, and seeded ones between barriers, half of them
+    /// torn.
+    #[must_use]
+    pub fn cuts(&self, from: u64, most: usize, seed: u64) -> Vec<Cut> {
+        let mut cuts = self.barrier_cuts();
+        cuts.extend(self.subset_cuts(FEW));
+        cuts.retain(|cut| cut.moment >= from);
+        let every = cuts.len().div_ceil((most * 2 / 3).max(1)).max(1);
+        let mut cuts: Vec<Cut> = cuts.into_iter().step_by(every).collect();
+        cuts.truncate(most);
+        let mut random = fastrand::Rng::with_seed(seed);
+        for number in cuts.len()..most {
+            let (moment, seed) = (random.u64(from..=self.log.end), random.u64(..));
+            let torn = number % 2 == 1;
+            let volatile = if torn { Volatile::Torn(seed) } else { Volatile::Random(seed) };
+            cuts.push(Cut { moment, volatile });
+        }
+        cuts
     }
 
     /// The device as the cut leaves it.
@@ -221,6 +269,11 @@ impl CrashLog {
         match cut.volatile {
             Volatile::Lost => {}
             Volatile::Kept => pieces.extend(volatile),
+            Volatile::Subset(mask) => {
+                let blocks = volatile.flat_map(|piece| piece.split(ATOMIC)).enumerate();
+                let kept = blocks.filter(|(bit, _)| *bit < 64 && mask >> bit & 1 == 1);
+                pieces.extend(kept.map(|(_, piece)| piece));
+            }
             Volatile::Random(seed) | Volatile::Torn(seed) => {
                 let torn = matches!(cut.volatile, Volatile::Torn(_));
                 let unit =

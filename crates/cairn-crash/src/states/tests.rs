@@ -74,6 +74,22 @@ fn random_cuts_tear_only_between_blocks_and_keep_what_was_flushed() {
 }
 
 #[test]
+fn all_subsets_where_there_are_few_blocks() {
+    let crash = recorded();
+    let states: HashSet<Vec<u8>> = crash
+        .subset_cuts(4)
+        .into_iter()
+        .map(|cut| {
+            let device = crash.device(cut);
+            (1..5).map(|number| block(&device, number)).collect()
+        })
+        .collect();
+    // The four blocks before the second flush; the extremes are barrier cuts.
+    assert_eq!(states.len(), 14);
+    assert!(crash.subset_cuts(3).is_empty(), "four blocks are too many");
+}
+
+#[test]
 fn one_cut_is_one_state() {
     let crash = recorded();
     for cut in crash.random_cuts(20, 3) {

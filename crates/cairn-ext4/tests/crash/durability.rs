@@ -24,7 +24,7 @@ use crate::{EXT3, K1, K4, K4_ORPHANS};
 fn opened(device: Arc<dyn BlockDevice>, runtime: Arc<dyn Runtime>) -> Result<Opened, String> {
     let fs = open(device, runtime, "")?;
     let evicted = fs.clone();
-    Ok(Opened { fs, evict: Box::new(move || evicted.shrink_inodes()) })
+    Ok(Opened { fs, evict: Arc::new(move || evicted.shrink_inodes()) })
 }
 
 fn closed(device: &MemoryDevice) -> Result<(), String> {

@@ -6,15 +6,12 @@
 
 mod commits;
 mod durability;
-mod expect;
 mod fault;
 
 mod partial;
-mod pattern;
 mod policy;
 mod run;
 mod search;
-mod worker;
 
 use std::sync::Arc;
 

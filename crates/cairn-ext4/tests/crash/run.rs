@@ -11,10 +11,8 @@ use cairn_block::{Batch, BlockDevice, Completion, Geometry};
 use cairn_ext4::{Ext4, MountOptions};
 use cairn_testkit::crash::{CrashLog, Promises, Recording, read_image};
 use cairn_testkit::judge::mke2fs;
+use cairn_testkit::workload::{Expect, Worker};
 use cairn_vfs::{Caller, FileSystem, NewInode};
-
-use crate::expect::Expect;
-use crate::worker::Worker;
 
 /// A kind of volume and its workload.
 #[derive(Clone, Copy, Debug)]
@@ -136,7 +134,7 @@ pub fn run(workload: &Workload, dir: &Path, wrap: Wrap) -> Run {
     run_laps(&fs, workload.laps);
     let from = recording.moment();
     let mut workers: Vec<Worker> = (1..=workload.workers)
-        .map(|number| Worker::new(&fs, &recording, workload.seed, number, &shared))
+        .map(|number| Worker::new(opened(&fs), &recording, workload.seed, number, &shared))
         .collect();
     match &simulated {
         Some(simulated) => run_alone(&fs, &mut workers[0], simulated, workload),
@@ -152,6 +150,12 @@ pub fn run(workload: &Workload, dir: &Path, wrap: Wrap) -> Run {
     drop(fs);
     let crash = loop_until_owned(recording);
     Run { crash, from, promises }
+}
+
+/// The volume and its way to drop inodes.
+fn opened(fs: &Arc<Ext4>) -> (Arc<dyn FileSystem>, Arc<dyn Fn() + Send + Sync>) {
+    let evicted = fs.clone();
+    (fs.clone(), Arc::new(move || evicted.shrink_inodes()))
 }
 
 fn loop_until_owned(recording: Arc<Recording>) -> CrashLog {

@@ -7,10 +7,11 @@ use std::sync::Arc;
 use cairn_base::runtime::simulated::Simulated;
 use cairn_block::memory::MemoryDevice;
 use cairn_testkit::crash::{Cut, Recording, Volatile, read_image, write_image};
+use cairn_testkit::foreign::is_clean_after_preen;
 use cairn_testkit::judge::{KernelMount, e2fsck_check, e2fsck_preen};
+use cairn_testkit::workload::read_all;
 use cairn_vfs::FileSystem;
 
-use crate::expect::read_all;
 use crate::run::{Run, Workload, open, run};
 
 /// Examined states.
@@ -174,15 +175,8 @@ fn judge_kernel(run: &Run, cut: Cut, dir: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// After the replay of a journal e2fsck 1.47 does not change the orphan file and its feature bit,
-/// and then reports them, on Linux's volumes, too. It must report nothing else.
 fn clean_after_preen(image: &Path) -> Result<(), String> {
-    let verdict = e2fsck_check(image);
-    let lines: Vec<&str> = verdict.output.lines().collect();
-    let mut asked = lines.windows(2).filter(|pair| pair[1].ends_with("? no")).map(|pair| pair[0]);
-    if verdict.status == 4
-        && asked.all(|complaint| complaint.to_lowercase().contains("orphan file"))
-    {
+    if is_clean_after_preen(&e2fsck_check(image)) {
         return Ok(());
     }
     clean(image, "after e2fsck -p")

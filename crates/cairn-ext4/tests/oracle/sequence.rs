@@ -68,7 +68,7 @@ impl Subject for Mounted {
 impl Evictable for Mounted {
     fn open_evictable(&self, device: &Arc<MemoryDevice>) -> Opened {
         let fs = open(device, &self.options);
-        Opened { fs: fs.clone(), evict: Box::new(move || fs.shrink_inodes()) }
+        Opened { fs: fs.clone(), evict: Arc::new(move || fs.shrink_inodes()) }
     }
 }
 

@@ -10,6 +10,7 @@ use cairn_block::memory::MemoryDevice;
 use cairn_f2fs::F2fs;
 use cairn_testkit::crash::{CrashLog, Cut, Promises, Recording, Volatile, write_image};
 use cairn_testkit::deep;
+use cairn_testkit::foreign::is_clean_f2fs;
 use cairn_testkit::judge::{fsck_f2fs, node_blocks_of};
 use cairn_testkit::transfer;
 use cairn_vfs::{AllocateMode, Caller, FileSystem, IoFlags, NewInode, RenameMode, SetAttributes};
@@ -238,18 +239,7 @@ pub fn clean(device: &MemoryDevice, when: &str) -> Result<(), String> {
     let file = tempfile::NamedTempFile::new_in("/dev/shm").unwrap();
     write_image(device, file.path()).unwrap();
     let verdict = fsck_f2fs(file.path());
-    // A pack that was being written is no error if the other one is valid.
-    let torn = |line: &str| line.contains("Invalid CP");
-    let faults = ["[ASSERT]", "[FIX]", "[Fail]", "Corrupted"];
-    let found = verdict
-        .output
-        .lines()
-        .any(|line| !torn(line) && faults.iter().any(|fault| line.contains(fault)));
-    let exit = verdict.output.lines().any(torn) && !found && verdict.status == 4;
-    // fsck.f2fs 1.15 looks for the inode of an fsynced direct node only in the NAT, which does not
-    // have a new inode. So it cannot judge such a volume before recovery.
-    let beyond_it = when == BEFORE && verdict.output.contains("record_fsync_data failed") && !found;
-    if verdict.is_clean() || exit || beyond_it {
+    if is_clean_f2fs(&verdict, when != BEFORE) {
         return Ok(());
     }
     let kept = std::env::temp_dir().join("cairn-f2fs-crash-failure.img");

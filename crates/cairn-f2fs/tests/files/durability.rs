@@ -25,7 +25,7 @@ fn opened(device: Arc<dyn BlockDevice>, options: &str) -> Result<Opened, String>
         return Err(format!("it is read-only: {reason}"));
     }
     let evicted = fs.clone();
-    Ok(Opened { fs, evict: Box::new(move || evicted.inodes().table.shrink()) })
+    Ok(Opened { fs, evict: Arc::new(move || evicted.inodes().table.shrink()) })
 }
 
 fn closed(device: &MemoryDevice) -> Result<(), String> {

@@ -40,7 +40,7 @@ impl Subject for Kind {
 impl Evictable for Kind {
     fn open_evictable(&self, device: &Arc<MemoryDevice>) -> Opened {
         let fs = open(device, self.options);
-        Opened { fs: fs.clone(), evict: Box::new(move || fs.inodes().table.shrink()) }
+        Opened { fs: fs.clone(), evict: Arc::new(move || fs.inodes().table.shrink()) }
     }
 }
 

@@ -2,7 +2,10 @@
 
 use std::path::Path;
 
-use super::{command, run, transcript};
+use cairn_crash::foreign;
+pub use cairn_crash::foreign::Verdict;
+
+use super::{run, tool};
 
 /// Feature sets that Cairn and Linux write, with their names: the defaults of mke2fs, and single
 /// differences.
@@ -23,45 +26,22 @@ pub const EXT4_FORMATS: &[(&str, &[&str])] = &[
     ("ext2", &["-t", "ext2", "-b", "1024"]),
 ];
 
-/// The result of a checker.
-#[derive(Clone, Debug)]
-pub struct Verdict {
-    /// Exit status of e2fsck: 0 clean, 1 corrected, 4 errors left, 8 operational error, 16 usage.
-    /// fsck.f2fs has the same and 255.
-    pub status: i32,
-    /// Everything it printed.
-    pub output: String,
-}
-
-impl Verdict {
-    /// True if nothing was wrong.
-    #[must_use]
-    pub fn is_clean(&self) -> bool {
-        self.status == 0
-    }
-}
-
-fn e2fsck(flags: &str, image: &Path) -> Verdict {
-    let output = command("e2fsck").arg(flags).arg(image).output().expect("e2fsck starts");
-    Verdict { status: output.status.code().unwrap_or(-1), output: transcript(&output) }
-}
-
-/// `e2fsck -fn`: a full check that writes nothing (and does not replay the journal). The status is
-/// 0 only if e2fsck had nothing to ask: with `-n` it exits with 0 after some findings that
-/// `e2fsck -p` leaves to a person (a resize inode that is not valid). An offer to optimise an
-/// extent tree is not a finding: e2fsck makes it for Linux's trees, too.
+/// [`foreign::e2fsck_check`].
+///
+/// # Panics
+/// e2fsck cannot be started.
 #[must_use]
 pub fn e2fsck_check(image: &Path) -> Verdict {
-    let verdict = e2fsck("-fn", image);
-    let is_finding = |line: &str| line.ends_with("? no") && !line.contains("extent tree (at level");
-    let asked = verdict.output.lines().any(is_finding);
-    Verdict { status: if asked && verdict.status == 0 { 4 } else { verdict.status }, ..verdict }
+    foreign::e2fsck_check(&tool("e2fsck"), image).expect("e2fsck starts")
 }
 
-/// `e2fsck -p`: replays the journal and makes safe repairs; 0 or 1 is what a boot accepts.
+/// [`foreign::e2fsck_preen`].
+///
+/// # Panics
+/// e2fsck cannot be started.
 #[must_use]
 pub fn e2fsck_preen(image: &Path) -> Verdict {
-    e2fsck("-p", image)
+    foreign::e2fsck_preen(&tool("e2fsck"), image).expect("e2fsck starts")
 }
 
 /// Asserts that `e2fsck -fn` finds nothing.

@@ -76,7 +76,7 @@ struct Duel<'a> {
     seed: u64,
     device: Arc<MemoryDevice>,
     fs: Arc<dyn FileSystem>,
-    evict: Box<dyn Fn()>,
+    evict: Arc<dyn Fn() + Send + Sync>,
     model: Model,
     rng: fastrand::Rng,
     /// Directories alive.

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use cairn_base::Ino;
 use cairn_vfs::{FileKind, FileSystem, IoFlags};
 
-use crate::pattern;
+use super::pattern;
 
 /// The durable state of a path.
+#[expect(missing_docs, reason = "the names of fields say what they hold")]
 #[derive(Clone, Debug)]
 pub enum Expect {
     /// The path does not exist.
@@ -24,6 +25,7 @@ pub enum Expect {
 }
 
 /// The found state of a path.
+#[expect(missing_docs, reason = "the names of variants and fields say what they hold")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
     Directory,
@@ -31,12 +33,18 @@ pub enum Found {
     File { bytes: Vec<u8>, xattr: Option<Vec<u8>> },
 }
 
+/// A file that makes a volume nearly full, in the root directory. Nothing is promised of it.
+pub const FILLER: &str = "filler";
+
+/// More than a workload writes into a file.
+const LARGEST: u64 = 1 << 21;
+
 /// The attribute that the workloads set.
-pub const XATTR: &[u8] = b"user.state";
+pub(super) const XATTR: &[u8] = b"user.state";
 
 impl Expect {
     /// True if the state contains the contents of file `id`.
-    pub fn mentions(&self, id: u16) -> bool {
+    pub(super) fn mentions(&self, id: u16) -> bool {
         match self {
             Self::File { id: other, .. } => *other == id,
             Self::OneOf(all) => all.iter().any(|one| one.mentions(id)),
@@ -45,7 +53,7 @@ impl Expect {
     }
 
     /// The durable state while file `id` grows at its end.
-    pub fn appended(&self, id: u16) -> Self {
+    pub(super) fn appended(&self, id: u16) -> Self {
         match self {
             Self::File { id: other, bytes, xattr, .. } if *other == id => {
                 Self::File { id, bytes: bytes.clone(), prefix: true, xattr: xattr.clone() }
@@ -56,6 +64,9 @@ impl Expect {
     }
 
     /// Compares.
+    ///
+    /// # Errors
+    /// What is found is not what was promised.
     pub fn check(&self, found: Option<&Found>) -> Result<(), String> {
         match (self, found) {
             (Self::Gone, None) | (Self::Directory, Some(Found::Directory)) => Ok(()),
@@ -115,6 +126,9 @@ fn describe(found: Option<&Found>) -> String {
 
 /// Reads all names, bytes and attributes. Asserts that files of the workloads have only their own
 /// bytes.
+///
+/// # Errors
+/// Something cannot be read, or a file has bytes of another one.
 pub fn read_all(fs: &dyn FileSystem) -> Result<BTreeMap<String, Found>, String> {
     let mut all = BTreeMap::new();
     let mut left = vec![(String::new(), fs.root())];
@@ -135,7 +149,7 @@ fn names(fs: &dyn FileSystem, dir: Ino) -> cairn_vfs::Result<Vec<String>> {
         names.push(String::from_utf8_lossy(&entry.name).into_owned());
         true
     })?;
-    names.retain(|name| name != "." && name != ".." && name != "lost+found");
+    names.retain(|name| ![".", "..", "lost+found", FILLER].contains(&&**name));
     Ok(names)
 }
 
@@ -156,8 +170,10 @@ fn read_one(
         }
         FileKind::Symlink => Found::Symlink(fs.readlink(ino).map_err(text)?),
         _ => {
-            let mut bytes =
-                vec![0; usize::try_from(attributes.size).map_err(|error| error.to_string())?];
+            if attributes.size > LARGEST {
+                return Err(format!("{} bytes, more than were written", attributes.size));
+            }
+            let mut bytes = vec![0; usize::try_from(attributes.size).expect("it is small")];
             let got = fs.read(ino, 0, &mut bytes, IoFlags::empty()).map_err(text)?;
             if got != bytes.len() {
                 return Err(format!("{got} of {} bytes read", bytes.len()));

@@ -4,10 +4,10 @@
 //! metadata and from zeros.
 
 /// Bytes of one word; all offsets and lengths of the workloads are multiples of it.
-pub const WORD: u64 = 8;
+pub(super) const WORD: u64 = 8;
 /// From this number on, a file's contents move (collapse and insert), and its words do not contain
 /// their offset.
-pub const MOVING: u16 = 0x8000;
+pub(super) const MOVING: u16 = 0x8000;
 
 /// The word of file `id` at byte `offset`, as its `version`-th change writes it.
 fn word(id: u16, version: u16, offset: u64) -> u64 {
@@ -15,21 +15,21 @@ fn word(id: u16, version: u16, offset: u64) -> u64 {
 }
 
 /// `len` bytes at `offset`.
-pub fn fill(id: u16, version: u16, offset: u64, len: u64) -> Vec<u8> {
+pub(super) fn fill(id: u16, version: u16, offset: u64, len: u64) -> Vec<u8> {
     (0..len / WORD)
         .flat_map(|index| word(id, version, offset + index * WORD).to_le_bytes())
         .collect()
 }
 
 /// The file's number, by its first word that is not zero.
-pub fn owner(bytes: &[u8]) -> Option<u16> {
+pub(super) fn owner(bytes: &[u8]) -> Option<u16> {
     let mut words = bytes.as_chunks::<8>().0.iter().map(|raw| u64::from_le_bytes(*raw));
     words.find(|word| *word != 0).map(|word| u16::try_from(word >> 48).expect("16 bits"))
 }
 
 /// Checks that every word is zero or this file's own at this offset. Zeros are wrong from byte
 /// `from` on.
-pub fn check(id: u16, bytes: &[u8], from: usize) -> Result<(), String> {
+pub(super) fn check(id: u16, bytes: &[u8], from: usize) -> Result<(), String> {
     for (index, raw) in bytes.as_chunks::<8>().0.iter().enumerate() {
         let found = u64::from_le_bytes(*raw);
         let at = index * 8;

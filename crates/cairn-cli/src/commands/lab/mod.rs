@@ -1,5 +1,8 @@
 //! `cairn lab`.
 
+mod crash;
+mod record;
+
 use std::path::{Path, PathBuf};
 
 use cairn_lab::compare::{Change, changes, is_comparable};
@@ -12,12 +15,15 @@ use crate::usage::number;
 
 /// Arguments of `lab`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "\
 Examples:
   cairn lab buffered-io --html report.html
   cairn lab mount --scale full --json
   cairn lab all --json > before.json
   cairn lab all --compare before.json
+  cairn lab crash --format ext4 --modes default --states 40
 
 The subjects of a table are measured in turn, in one run, on one device. A figure is a median; × \
 is the median ratio to the baseline. Some measurements need /dev/fuse, root, fio or fs_mark. What \
@@ -27,8 +33,11 @@ The JSON form is one object whose names do not change: \"schema\", \"experiment\
 \"machine\", \"sections\" (\"id\", \"title\", \"primary\", \"baseline\", \"subjects\", \
 \"metrics\", \"rows\" with \"row\", \"subject\", \"ratio\" and \"values\"), \"goals\", \
 \"proposal\" and \"notes\"; each value has \"median\", \"min\", \"max\", \"q1\", \"q3\" and \
-\"samples\". `all` gives an object with \"schema\" and \"records\". --compare adds \"changes\".")]
+\"samples\". `all` gives an object with \"schema\" and \"records\". --compare adds \"changes\"."
+)]
 pub struct Args {
+    #[command(subcommand)]
+    search: Option<Search>,
     /// The name of an experiment. `all` runs those of the improvements of the write path, `list`,
     /// or no name, lists all.
     experiment: Option<String>,
@@ -64,6 +73,13 @@ pub struct Args {
     counted_checkpoints: Option<u32>,
 }
 
+/// What is no measurement.
+#[derive(Debug, clap::Subcommand)]
+enum Search {
+    /// Search for power cuts after which something is lost or damaged.
+    Crash(crash::CrashArgs),
+}
+
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum Size {
     Quick,
@@ -86,6 +102,9 @@ impl From<Size> for Scale {
 /// # Errors
 /// There is no such experiment, it fails, or the report cannot be written.
 pub fn run(args: &Args) -> Outcome {
+    if let Some(Search::Crash(args)) = &args.search {
+        return crash::run(args);
+    }
     let counted = match (args.counted_commits, args.counted_checkpoints) {
         (Some(listed), _) => Some(cairn_lab::commits_to_be_counted(listed)),
         (None, Some(files)) => Some(cairn_lab::checkpoints_to_be_counted(files)),
@@ -205,10 +224,15 @@ fn reserve(path: &Path) -> Outcome {
     file.map(drop).map_err(|error| Failure::host(path, &error))
 }
 
-fn context(args: &Args) -> Context {
+/// The command that repeats this one.
+fn command_line() -> String {
     let words = std::env::args()
         .enumerate()
         .map(|(index, word)| if index == 0 { "cairn".to_owned() } else { word });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+fn context(args: &Args) -> Context {
     Context {
         scale: args.scale.into(),
         repetitions: args
@@ -217,7 +241,7 @@ fn context(args: &Args) -> Context {
         scratch: args.scratch.clone().unwrap_or_else(std::env::temp_dir),
         program: if args.no_mount { None } else { std::env::current_exe().ok() },
         itself: std::env::current_exe().ok(),
-        command: words.collect::<Vec<_>>().join(" "),
+        command: command_line(),
         progress: Progress::new(),
     }
 }

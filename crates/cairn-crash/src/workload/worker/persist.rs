@@ -1,6 +1,11 @@
 //! The calls of a worker that make changes durable, and their promises.
 
-use super::*;
+use std::sync::Arc;
+
+use cairn_vfs::{Error, Result};
+
+use super::{Worker, parent};
+use crate::workload::expect::Expect;
 
 impl Worker {
     fn expected(&self, id: u16) -> Expect {
@@ -22,20 +27,16 @@ impl Worker {
     }
 
     /// fdatasync leaves out times, which no check here reads.
-    pub(super) fn fsync(&mut self, data_only: bool) -> Result<()> {
-        let id = self.pick_file();
+    pub(super) fn fsync(&mut self, id: u16, data_only: bool) -> Result<()> {
         self.fs.fsync(self.files[&id].ino, 0, data_only)?;
         self.promise_file(id);
         Ok(())
     }
 
     /// The names in a directory and the removal of others are durable.
-    pub(super) fn sync_directory(&mut self) -> Result<()> {
-        let at = self.random.usize(..self.directories.len());
-        let (dir, ino) =
-            self.directories.iter().nth(at).map(|(dir, ino)| (dir.clone(), *ino)).expect("within");
-        self.fs.fsync(ino, 0, self.random.bool())?;
-        let is_in = |path: &String| path.rsplit_once('/').map_or("", |(parent, _)| parent) == dir;
+    pub(super) fn sync_directory(&mut self, dir: &str, data_only: bool) -> Result<()> {
+        self.fs.fsync(self.directories[dir], 0, data_only)?;
+        let is_in = |path: &String| parent(path) == dir;
         let gone: Vec<String> = self.gone.iter().filter(|path| is_in(path)).cloned().collect();
         for path in gone {
             self.gone.remove(&path);
@@ -54,18 +55,20 @@ impl Worker {
     }
 
     /// A file is written, but neither flushed nor committed, and is evicted.
-    pub(super) fn evict(&mut self) -> Result<()> {
-        let id = self.pick_file();
+    pub(super) fn evict(&mut self, id: u16) -> Result<()> {
         let ino = self.files[&id].ino;
         self.fs.extents(ino, 0, u64::MAX >> 1, true, &mut |_| true)?;
         self.fs.forget(ino, 1);
-        self.fs.shrink_inodes();
-        let (dir, name) = self.place(&self.files[&id].names.first().expect("a name").clone());
-        assert_eq!(self.fs.lookup(dir, name.as_bytes())?.ino, ino);
-        Ok(())
+        (self.evict)();
+        let (dir, name) = self.place(self.files[&id].names.first().expect("a name"));
+        let found = self.fs.lookup(dir, name.as_bytes())?.ino;
+        if found == ino { Ok(()) } else { Err(Error::NotFound) }
     }
 
     /// `sync`: all changes of this worker are durable.
+    ///
+    /// # Errors
+    /// The volume's.
     pub fn sync(&mut self) -> Result<()> {
         self.fs.sync()?;
         for id in self.files.keys().copied().collect::<Vec<_>>() {
