@@ -15,6 +15,7 @@ pub mod option_table;
 pub mod options;
 pub mod ranked_lock;
 pub mod runtime;
+pub mod sabotage;
 pub mod shell;
 pub mod stats;
 pub mod system_error;

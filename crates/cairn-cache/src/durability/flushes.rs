@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use cairn_base::ranked_lock::{Condvar, Mutex, Rank};
+use cairn_base::sabotage::Safeguard;
 use cairn_block::zoned::ZonedDevice;
 use cairn_block::{Batch, BlockDevice, Completion, Error, Geometry, Result};
 
@@ -91,7 +92,7 @@ impl Flushes {
         let number = {
             let mut shared = self.shared.lock();
             loop {
-                if self.is_covered(mark) {
+                if self.is_covered(mark) || Safeguard::DataFlush.is_off() {
                     return Ok(if waited { FlushOrigin::Shared } else { FlushOrigin::Already });
                 }
                 let Some(running) = shared.running else { break };

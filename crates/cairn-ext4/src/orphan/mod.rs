@@ -31,6 +31,7 @@ use std::collections::HashMap;
 
 use cairn_base::Ino;
 use cairn_base::ranked_lock::{Mutex, Rank};
+use cairn_base::sabotage::Safeguard;
 
 use crate::error::Result;
 use crate::store::Store;
@@ -73,7 +74,7 @@ impl Orphans {
     /// A block cannot be read, or the journal was aborted.
     pub(crate) fn add(&self, store: &Store, handle: &Handle, ino: Ino) -> Result<bool> {
         let mut inner = self.0.lock();
-        if inner.records.contains_key(&ino) {
+        if inner.records.contains_key(&ino) || Safeguard::Orphan.is_off() {
             return Ok(false);
         }
         if let Some(file) = &mut inner.file

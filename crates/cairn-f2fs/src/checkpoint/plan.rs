@@ -1,5 +1,7 @@
 //! The next checkpoint: its NAT, SIT and pack, encoded.
 
+use cairn_base::sabotage::Safeguard;
+
 use super::{Checkpoints, Reason};
 use crate::corrupt::Corrupt;
 use crate::error::Result;
@@ -44,7 +46,8 @@ impl Checkpoints {
             node_summaries,
             self.kbytes_written(),
         );
-        let orphans = self.orphans.list();
+        let orphans =
+            if Safeguard::OrphanBlocks.is_off() { Vec::new() } else { self.orphans.list() };
         let data_blocks = (summaries.data.len() / BLOCK_SIZE) as u32;
         let map = PackMap::plan(&parts.layout, orphans.len(), data_blocks, node_summaries);
         let map = map.ok_or(Corrupt::Orphan {

@@ -17,6 +17,7 @@
 use std::time::Duration;
 
 use cairn_base::Pba;
+use cairn_base::sabotage::Safeguard;
 use cairn_base::stats::Histogram;
 use cairn_block::{Batch, BlockDeviceExt, Bytes, Durability, Request};
 
@@ -224,7 +225,10 @@ impl Checkpoints {
     fn write_end(&self, plan: &CheckpointPlan) -> Result<()> {
         let start = self.parts.layout.pack_start(plan.side).get();
         let at = Pba(start + u64::from(plan.checkpoint.pack_total_blocks) - 1);
-        let durability = Durability { preflush: true, fua: true };
+        let durability = Durability {
+            preflush: !Safeguard::PackFlush.is_off(),
+            fua: !Safeguard::PackForce.is_off(),
+        };
         Ok(self.parts.device.write_durable(at.get() * BLOCK_BYTES, plan.end.clone(), durability)?)
     }
 

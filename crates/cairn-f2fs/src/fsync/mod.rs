@@ -9,6 +9,7 @@ mod chain;
 
 use std::sync::Arc;
 
+use cairn_base::sabotage::Safeguard;
 use cairn_cache::durability::Part;
 use cairn_cache::writeback::WritebackMode;
 use cairn_vfs::FileKind;
@@ -44,7 +45,7 @@ pub(crate) fn fsync(ops: &Operations, inode: &Arc<Inode>, data_only: bool) -> Re
         return Ok(());
     }
     parent::fix_pino(&ops.inodes, store, inode)?;
-    if must_checkpoint(store, inode)? {
+    if must_checkpoint(store, inode)? && !Safeguard::FsyncCheckpoint.is_off() {
         return checkpoint(&ops.fsyncs, store, inode, announced);
     }
     ops.room()?;

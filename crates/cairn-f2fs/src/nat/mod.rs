@@ -31,6 +31,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cairn_base::ranked_lock::{Mutex, Rank};
+use cairn_base::sabotage::Safeguard;
 use cairn_base::stats::Counter;
 use cairn_base::units::as_index;
 use cairn_cache::block::{BufferCache, Image};
@@ -309,7 +310,11 @@ impl Nat {
         let old = self.entry(nid)?;
         let version = old.version.wrapping_add(1);
         let entry = NatEntry { version, ino: Nid::NONE, block_addr: BlockAddr::NULL };
-        self.state.lock().changed.insert(nid, entry);
+        let mut state = self.state.lock();
+        state.changed.insert(nid, entry);
+        if Safeguard::CheckpointNids.is_off() {
+            state.free.add(nid, version);
+        }
         Ok(Some(old.block_addr))
     }
 

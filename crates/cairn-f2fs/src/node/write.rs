@@ -8,6 +8,7 @@
 
 use std::sync::Arc;
 
+use cairn_base::sabotage::Safeguard;
 use cairn_block::Bytes;
 
 use super::block::{Node, Owner};
@@ -234,13 +235,16 @@ impl Nodes {
     #[must_use]
     pub(crate) fn marked(&self, ino: Nid, entry: bool) -> Vec<(Arc<Node>, Marks)> {
         let dent = |node: &Node| {
-            if entry && node.kind() == NodeKind::Inode { Marks::DENT } else { Marks::empty() }
+            let is_first = entry && node.kind() == NodeKind::Inode;
+            if is_first && !Safeguard::DentryMark.is_off() { Marks::DENT } else { Marks::empty() }
         };
         self.dirty_of(ino)
             .into_iter()
             .filter(|node| node.log() != Log::ColdNode)
             .map(|node| {
-                let marks = Marks::FSYNC | dent(&node);
+                let fsync =
+                    if Safeguard::FsyncMark.is_off() { Marks::empty() } else { Marks::FSYNC };
+                let marks = fsync | dent(&node);
                 (node, marks)
             })
             .collect()

@@ -10,6 +10,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::Bytes;
 use cairn_base::checksum::crc32_be;
+use cairn_base::sabotage::Safeguard;
 use cairn_base::stats::Counter;
 use cairn_base::{Pba, Tid};
 use cairn_block::{Batch, Durability};
@@ -161,7 +162,8 @@ impl Journal {
     /// Revoke blocks, then descriptor blocks, each followed by its metadata blocks.
     fn encode_body(&self, frozen: &FrozenTransaction) -> Body {
         let mut blocks: Vec<Bytes> = Vec::with_capacity(frozen.buffers.len() + 8);
-        for records in frozen.revokes.chunks(self.layout.revokes_per_block()) {
+        let revokes: &[Pba] = if Safeguard::Revoke.is_off() { &[] } else { &frozen.revokes };
+        for records in revokes.chunks(self.layout.revokes_per_block()) {
             blocks.push(self.layout.revoke(frozen.tid, records).into());
         }
         let mut crc32 = !0;
@@ -234,7 +236,10 @@ impl Journal {
                 .add(nanoseconds(self.runtime.monotonic().saturating_sub(started)));
         }
         let tail = self.begin_tail_update_with_commit()?;
-        let durability = Durability { preflush: true, fua: true };
+        let durability = Durability {
+            preflush: !Safeguard::CommitFlush.is_off(),
+            fua: !Safeguard::CommitForce.is_off(),
+        };
         let written = self.area.write(block, vec![commit.into()], durability);
         if let Some(update) = tail {
             self.end_tail_update(&update, written.is_ok());
@@ -246,7 +251,7 @@ impl Journal {
     /// Waits until no older version of a revoked block is being written to its home location: the
     /// block may be reused as soon as the transaction's callbacks have run.
     fn wait_for_forgotten(&self, revokes: &[Pba]) {
-        if revokes.is_empty() {
+        if revokes.is_empty() || Safeguard::Forget.is_off() {
             return;
         }
         {

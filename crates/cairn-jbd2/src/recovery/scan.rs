@@ -7,6 +7,7 @@
 
 use cairn_base::Tid;
 use cairn_base::checksum::crc32_be;
+use cairn_base::sabotage::Safeguard;
 
 use super::log_reader::LogReader;
 use crate::error::{Error, Result};
@@ -122,8 +123,13 @@ impl LogReader<'_> {
         }
     }
 
+    /// True if blocks of the log have checksums, which are verified.
+    fn verifies(&self) -> bool {
+        self.layout.tags.has_checksums() && !Safeguard::LogChecksum.is_off()
+    }
+
     fn commit_damage(&self, block: u32, bytes: &[u8]) -> Option<Error> {
-        if !self.layout.tags.has_checksums() || self.layout.is_commit_intact(bytes) {
+        if !self.verifies() || self.layout.is_commit_intact(bytes) {
             return None;
         }
         let (stored, computed) = self.layout.commit_checksum(bytes);
@@ -131,7 +137,7 @@ impl LogReader<'_> {
     }
 
     fn data_damage(&self, block: u32, tid: Tid, tag: &Tag, data: &[u8]) -> Option<Error> {
-        if !self.layout.tags.has_checksums() {
+        if !self.verifies() {
             return None;
         }
         let computed = self.layout.tags.data_checksum(self.layout.seed, tid, data);
@@ -145,7 +151,7 @@ impl LogReader<'_> {
     }
 
     fn tail_damage(&self, block: u32, what: &'static str, bytes: &[u8]) -> Option<Error> {
-        if !self.layout.tags.has_checksums() {
+        if !self.verifies() {
             return None;
         }
         let (stored, computed) = tail_checksum(bytes, self.layout.seed)?;

@@ -34,6 +34,7 @@ mod undiscarded;
 
 use std::collections::{BTreeSet, HashMap};
 
+use cairn_base::sabotage::Safeguard;
 use cairn_base::units::{as_index, as_u64};
 
 use super::free::FreeMap;
@@ -368,8 +369,12 @@ impl Table {
         if let Some(in_flight) = self.in_flight.get(&segno) {
             mask.iter_mut().zip(in_flight.iter()).for_each(|(byte, in_flight)| *byte &= !in_flight);
         }
+        if Safeguard::CheckpointBlocks.is_off() {
+            mask = [0; VALID_MAP_SIZE];
+        }
         if mask == [0; VALID_MAP_SIZE] {
-            if self.kept.is_some() && self.is_untouched(segno) {
+            let frees = self.kept.is_some() || Safeguard::CheckpointBlocks.is_off();
+            if frees && self.is_untouched(segno) {
                 self.free.release(segno);
             }
             return;
