@@ -17,6 +17,8 @@ use cairn_vfs::FileKind;
 use crate::checkpoint::{Announced, Reason};
 use crate::error::Result;
 use crate::format::inode::{Advise, Inode as Record};
+use crate::format::node::Marks;
+use crate::format::path::NodeKind;
 use crate::inode::{Inode, writeback};
 use crate::namespace::parent;
 use crate::op::Operations;
@@ -54,9 +56,12 @@ pub(crate) fn fsync(ops: &Operations, inode: &Arc<Inode>, data_only: bool) -> Re
     }
     // No checkpoint is needed.
     drop(announced);
-    {
+    let written = {
         let _order = inode.sync.order.lock();
-        write_nodes(ops, store, inode, data_only)?;
+        write_nodes(ops, store, inode, data_only)?
+    };
+    if !written {
+        return checkpoint(&ops.fsyncs, store, inode, store.checkpoints.announce());
     }
     ops.fsyncs.flush(inode, inode.ledger.written())?;
     store.checkpoints.wait_for_checkpoint_in_flight()
@@ -75,8 +80,17 @@ fn checkpoint(
     fsyncs.flush(inode, written)
 }
 
-/// Writes the nodes that roll-forward needs.
-fn write_nodes(ops: &Operations, store: &Store, inode: &Arc<Inode>, data_only: bool) -> Result<()> {
+/// Writes the nodes that roll-forward needs. False if it needs a checkpoint instead.
+///
+/// Attributes that do not fit into the inode go on in a node of their own. One of the two without
+/// the other is damage, so roll-forward must get both or none: only the last node has the mark, and
+/// a new inode, which roll-forward finds by its own mark, takes a checkpoint.
+fn write_nodes(
+    ops: &Operations,
+    store: &Store,
+    inode: &Arc<Inode>,
+    data_only: bool,
+) -> Result<bool> {
     let _inside = store.operation_lock.lock_op()?;
     let version = store.checkpoints.version();
     let known = store.nat.is_committed(inode.nid)?;
@@ -87,9 +101,17 @@ fn write_nodes(ops: &Operations, store: &Store, inode: &Arc<Inode>, data_only: b
     let mut nodes = store.nodes.marked(inode.nid, first);
     // The inode comes first, because roll-forward needs it for the other nodes.
     nodes.sort_by_key(|(node, _)| node.nid() != inode.nid);
+    if nodes.iter().any(|(node, _)| node.kind() == NodeKind::Xattr) {
+        if first {
+            return Ok(false);
+        }
+        if let Some((_, before)) = nodes.split_last_mut() {
+            before.iter_mut().for_each(|(_, marks)| marks.remove(Marks::FSYNC));
+        }
+    }
     if nodes.is_empty() {
         ops.fsyncs.stats.data_only.add(1);
-        return Ok(());
+        return Ok(true);
     }
     let outcome = store.nodes.write(&nodes);
     if let Err(error) = &outcome {
@@ -101,7 +123,7 @@ fn write_nodes(ops: &Operations, store: &Store, inode: &Arc<Inode>, data_only: b
     inode.ledger.changed(Part::Logged, version);
     ops.fsyncs.extend_chain(version, nodes.len() as u64);
     ops.fsyncs.stats.nodes.add(1);
-    Ok(())
+    Ok(true)
 }
 
 /// True if only times differ between the inode and its node.
