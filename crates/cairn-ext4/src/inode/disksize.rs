@@ -20,8 +20,9 @@
 //! | [`State::set_size_and_disksize`]: contents in the record (directories, links, inline files), or blocks that move | the new size | the new size | |
 //!
 //! A change of the size on disk and the write of the record are in the same handle. Buffered and
-//! direct writes use the same ticket, so a commit never contains blocks behind the end of file
-//! without the size that covers them, unless they are preallocated.
+//! direct writes use the same ticket, and write-back of later blocks writes the EOF block first, so a
+//! commit never contains blocks behind the end of file without the size that covers them, unless they
+//! are preallocated.
 
 use cairn_base::FileBlock;
 use cairn_cache::mapper::Run;
@@ -43,9 +44,9 @@ impl State {
         self.pending.eof_block.get_or_insert(eof_block);
     }
 
-    /// True if the size on disk must wait for the EOF block.
-    pub(super) fn is_disksize_held(&self) -> bool {
-        self.pending.eof_block.is_some()
+    /// The EOF block for which the size on disk must wait.
+    pub(super) fn held_eof_block(&self) -> Option<FileBlock> {
+        self.pending.eof_block
     }
 
     /// The file grows without data.

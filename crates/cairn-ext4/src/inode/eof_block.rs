@@ -48,6 +48,7 @@ pub(super) fn note_pending_eof_block(store: &Store, inode: &Arc<Inode>, old_size
 }
 
 /// Writes the pending EOF block before a direct write moves the size on disk from `old` to `new`.
+/// It may lie before the block of `old`, which write-back knows.
 pub(super) fn write_old_eof_block(
     ops: &Arc<Operations>,
     inode: &Arc<Inode>,
@@ -58,7 +59,7 @@ pub(super) fn write_old_eof_block(
         return Ok(());
     }
     zero_old_eof_block(ops, inode, old, new)?;
-    if inode.state.read().is_disksize_held() {
+    if inode.state.read().held_eof_block().is_some() {
         let block_size = u64::from(ops.layout.block_size);
         write_back(ops, inode, old / block_size * block_size..old, WritebackMode::Sync)?;
     }

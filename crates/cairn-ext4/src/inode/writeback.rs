@@ -84,7 +84,8 @@ pub(crate) fn write_inode_if_dirty(ops: &Operations, inode: &Arc<Inode>) -> Resu
     Ok(())
 }
 
-/// Writes dirty data of a byte range and waits for it. The caller holds `data`.
+/// Writes dirty data of a byte range and waits for it, with everything from a pending EOF block on:
+/// later blocks are not committed before the size can cover them. The caller holds `data`.
 ///
 /// # Errors
 /// The mapper or the device failed, or the volume is full. The data stays dirty.
@@ -95,7 +96,10 @@ pub(crate) fn write_back(
     mode: WritebackMode,
 ) -> Result<()> {
     let mapper = InodeMapper::new(ops, inode);
-    inode.cache.write_back(&mapper, range, inode.size(), mode)?;
+    let held = inode.state.read().held_eof_block();
+    let held = held.map(|block| block.get() * u64::from(ops.layout.block_size));
+    let start = held.map_or(range.start, |held| range.start.min(held));
+    inode.cache.write_back(&mapper, start..range.end, inode.size(), mode)?;
     Ok(())
 }
 

@@ -186,3 +186,26 @@ fn a_change_is_on_disk_after_the_commit_interval() {
         fs.unmount().unwrap();
     }
 }
+
+/// A file ends within a block whose rest is being zeroed, which the size on disk waits for. Direct
+/// I/O far behind it is committed with a size that covers it.
+#[test]
+fn direct_io_behind_a_tail_that_is_being_zeroed_is_committed_with_its_size() {
+    let fresh = format(shm().path(), K4, 16);
+    let recording = Recording::start(fresh.fork());
+    let fs = open(recording.device(), Simulated::new(1), "").expect("it opens");
+    let ino = fs.create(fs.root(), b"file", NewInode::Regular, 0o644, &Caller::ROOT).unwrap().ino;
+    fs.write(ino, 0, &[1; 40_000], IoFlags::empty()).unwrap();
+    fs.sync().unwrap();
+    fs.setattr(ino, &SetAttributes { size: Some(28_664), ..Default::default() }).unwrap();
+    fs.write(ino, 31_912, &[2; 6112], IoFlags::empty()).unwrap();
+    fs.write(ino, 40_960, &[3; 4096], IoFlags::DIRECT).unwrap();
+    fs.fsync(fs.root(), 0, false).unwrap();
+    let moment = recording.moment();
+    fs.shutdown(false).unwrap();
+    drop(fs);
+    let log = CrashLog::new(fresh.fork(), recording.log());
+    let device = Arc::new(log.device(Cut { moment, volatile: Volatile::Lost }));
+    open(device.clone(), Simulated::new(2), "").expect("it opens").unmount().unwrap();
+    closed(&device).unwrap();
+}

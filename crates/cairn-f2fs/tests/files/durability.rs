@@ -10,10 +10,12 @@ use cairn_base::runtime::threads::Threads;
 use cairn_block::BlockDevice;
 use cairn_block::memory::MemoryDevice;
 use cairn_f2fs::{F2fs, MountOptions, resize};
+use cairn_testkit::crash::Recording;
 use cairn_testkit::durability::{
     DAMAGED, Damage, Opened, Subject, both_hear_of_a_failed_flush, search,
 };
-use cairn_vfs::{Caller, FileSystem, IoFlags, NewInode};
+use cairn_testkit::judge::node_blocks_of;
+use cairn_vfs::{Caller, Error, FileSystem, IoFlags, NewInode, XattrMode};
 
 use crate::crash::{BEFORE, clean};
 use crate::support::{FEATURES, judge, open, volume};
@@ -178,4 +180,43 @@ fn inodes_that_were_only_read_leave_memory() {
         "{before} inodes were in memory, and {after} are since others were read"
     );
     fs.unmount().unwrap();
+}
+
+/// Attributes that do not fit into the inode go on in a node. A power cut between the two leaves the
+/// old attributes or the new ones, also those that were durable before.
+#[test]
+fn attributes_outside_the_inode_come_with_it_or_not_at_all() {
+    for known in [false, true] {
+        let recording = Recording::start(volume(64 << 20, &[]).fork());
+        let is_node = node_blocks_of(recording.before());
+        let fs = open(recording.device(), "");
+        let ino =
+            fs.create(fs.root(), b"file", NewInode::Regular, 0o644, &Caller::ROOT).unwrap().ino;
+        if known {
+            fs.setxattr(ino, b"user.a", &[1; 100], XattrMode::Set).unwrap();
+            fs.sync().unwrap();
+        }
+        let from = recording.moment();
+        fs.setxattr(ino, b"user.b", &[2; 300], XattrMode::Set).unwrap();
+        fs.fsync(ino, 0, false).unwrap();
+        let returned = recording.moment();
+        fs.shutdown(false).unwrap();
+        drop(fs);
+        let log = recording.finish().with_whole(is_node);
+        for cut in log.cuts(from, 60, 7) {
+            let fs = open(Arc::new(log.device(cut)), "");
+            let found = fs.lookup(fs.root(), b"file");
+            assert!(found.is_ok() || cut.moment < returned && !known, "{cut}: {found:?}");
+            let Ok(found) = found else { continue };
+            match fs.getxattr(found.ino, b"user.b") {
+                Ok(value) => assert_eq!(value, [2; 300], "{cut}"),
+                Err(Error::NoAttribute) => assert!(cut.moment < returned, "{cut}"),
+                Err(error) => panic!("{cut}: {error}"),
+            }
+            if known {
+                assert_eq!(fs.getxattr(found.ino, b"user.a").unwrap(), [1; 100], "{cut}");
+            }
+            fs.unmount().unwrap();
+        }
+    }
 }
