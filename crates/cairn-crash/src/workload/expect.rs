@@ -8,6 +8,15 @@ use cairn_vfs::{FileKind, FileSystem, IoFlags};
 
 use super::pattern;
 
+/// What may stand behind the durable bytes of a file that grows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tail {
+    /// Bytes that were appended: the size never covers others.
+    Own,
+    /// Those or zeros: F2FS, as Linux's, can write a checkpoint with the size before the data.
+    OwnOrZeros,
+}
+
 /// The durable state of a path.
 #[expect(missing_docs, reason = "the names of fields say what they hold")]
 #[derive(Clone, Debug)]
@@ -18,8 +27,9 @@ pub enum Expect {
     Directory,
     /// A symbolic link to this.
     Symlink(Vec<u8>),
-    /// A file with these bytes (as a prefix, if `prefix`), and its attribute if it is durable.
-    File { id: u16, bytes: Arc<Vec<u8>>, prefix: bool, xattr: Option<Option<Vec<u8>>> },
+    /// A file with these bytes (and others behind them, if `tail`), and its attribute if it is
+    /// durable.
+    File { id: u16, bytes: Arc<Vec<u8>>, tail: Option<Tail>, xattr: Option<Option<Vec<u8>>> },
     /// One of these: a change of the name was not yet durable.
     OneOf(Vec<Expect>),
 }
@@ -53,12 +63,12 @@ impl Expect {
     }
 
     /// The durable state while file `id` grows at its end.
-    pub(super) fn appended(&self, id: u16) -> Self {
+    pub(super) fn appended(&self, id: u16, tail: Tail) -> Self {
         match self {
             Self::File { id: other, bytes, xattr, .. } if *other == id => {
-                Self::File { id, bytes: bytes.clone(), prefix: true, xattr: xattr.clone() }
+                Self::File { id, bytes: bytes.clone(), tail: Some(tail), xattr: xattr.clone() }
             }
-            Self::OneOf(all) => Self::OneOf(all.iter().map(|one| one.appended(id)).collect()),
+            Self::OneOf(all) => Self::OneOf(all.iter().map(|one| one.appended(id, tail)).collect()),
             other => other.clone(),
         }
     }
@@ -72,15 +82,15 @@ impl Expect {
             (Self::Gone, None) | (Self::Directory, Some(Found::Directory)) => Ok(()),
             (Self::Symlink(target), Some(Found::Symlink(other))) if target == other => Ok(()),
             (
-                Self::File { id, bytes, prefix, xattr },
+                Self::File { id, bytes, tail, xattr },
                 Some(Found::File { bytes: there, xattr: value }),
             ) => {
                 if xattr.as_ref().is_some_and(|promised| promised != value) {
                     return Err(format!("attribute {value:?}, promised was {xattr:?}"));
                 }
-                if there.len() < bytes.len() || (there.len() > bytes.len() && !prefix) {
+                if there.len() < bytes.len() || (there.len() > bytes.len() && tail.is_none()) {
                     return Err(format!(
-                        "{} bytes, promised were {} (prefix: {prefix})",
+                        "{} bytes, promised were {} (tail: {tail:?})",
                         there.len(),
                         bytes.len()
                     ));
@@ -91,7 +101,8 @@ impl Expect {
                         bytes.len()
                     ));
                 }
-                pattern::check(*id, there, bytes.len())
+                let from = if *tail == Some(Tail::OwnOrZeros) { there.len() } else { bytes.len() };
+                pattern::check(*id, there, from)
             }
             (Self::OneOf(all), found) => {
                 let failures: Vec<String> =

@@ -8,7 +8,7 @@ mod search;
 mod shrink;
 mod worker;
 
-pub use expect::{Expect, FILLER, Found, read_all};
+pub use expect::{Expect, FILLER, Found, Tail, read_all};
 pub use op::Op;
 pub use search::{
     Churn, Crashed, IsWhole, Judged, Judging, Open, Promised, Recorded, Seen, Target, Verdict,

@@ -9,7 +9,7 @@ use cairn_block::BlockDevice;
 use cairn_block::memory::MemoryDevice;
 use cairn_vfs::{Caller, Error, FileSystem, IoFlags, NewInode};
 
-use super::expect::{Expect, FILLER, read_all};
+use super::expect::{Expect, FILLER, Tail, read_all};
 use super::op::Op;
 use super::worker::Worker;
 use crate::opened::Opened;
@@ -32,6 +32,8 @@ pub struct Target<'a> {
     pub fresh: MemoryDevice,
     /// Blocks that are never torn.
     pub whole: IsWhole,
+    /// What may stand behind the durable bytes of a file that grows.
+    pub tail: Tail,
     /// Opens it.
     pub open: Open<'a>,
     /// Synced operations before the part that is cut, so that a small log wraps in it.
@@ -268,7 +270,8 @@ impl Recorded {
         });
         let mut churned = churned.transpose().map_err(text)?;
         let from = recording.moment();
-        let mut worker = Worker::new((fs.clone(), evict), &recording, seed, 1, &shared);
+        let worker = Worker::new((fs.clone(), evict), &recording, seed, 1, &shared);
+        let mut worker = worker.with_tail(target.tail);
         for step in 0..steps {
             let op = next(&mut worker, step);
             ops.push(op.clone());

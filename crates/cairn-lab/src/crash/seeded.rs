@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cairn_base::runtime::simulated::Simulated;
 use cairn_block::BlockDevice;
 use cairn_crash::workload::{
-    Crashed, Judging, Recorded, Seen, Target, Wrong, search as search_states, shrink,
+    Crashed, Judging, Recorded, Seen, Tail, Target, Wrong, search as search_states, shrink,
 };
 
 use super::failure::{Failure, Run};
@@ -60,7 +60,8 @@ pub(super) fn with_target<T>(
     let fresh = kind.fresh()?;
     let whole = kind.whole(&fresh)?;
     let (laps, churn) = (kind.laps, kind.churn(&fresh)?);
-    Ok(work(&Target { fresh, whole, open: &open, laps, churn, judges: all }))
+    let tail = if kind.format == Format::Ext4 { Tail::Own } else { Tail::OwnOrZeros };
+    Ok(work(&Target { fresh, whole, tail, open: &open, laps, churn, judges: all }))
 }
 
 /// A run of a seed; a panic is a failure of its last operation.

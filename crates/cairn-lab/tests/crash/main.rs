@@ -17,10 +17,12 @@ struct Control {
     extent: (usize, usize),
     /// Part of the short test.
     quick: bool,
+    /// False if nothing is lost without it.
+    needed: bool,
 }
 
 const fn control(safeguard: Safeguard, format: Format, mode: &'static str, quick: bool) -> Control {
-    Control { safeguard, format, mode, extent: (60, 100), quick }
+    Control { safeguard, format, mode, extent: (60, 100), quick, needed: true }
 }
 
 use Format::{Ext4, F2fs};
@@ -39,7 +41,9 @@ const CONTROLS: [Control; 24] = [
     control(Safeguard::Forget, Ext4, "checkpoint-ahead", false),
     control(Safeguard::LogChecksum, Ext4, "default", true),
     control(Safeguard::FreedBlocks, Ext4, "default", false),
-    control(Safeguard::FreedInodes, Ext4, "default", false),
+    // The journal keeps the order of the transaction that frees a number and the one that uses it
+    // again. Linux lets numbers rest for e2fsck on volumes without a journal.
+    Control { needed: false, ..control(Safeguard::FreedInodes, Ext4, "default", false) },
     control(Safeguard::Orphan, Ext4, "default", true),
     control(Safeguard::DataFlush, Ext4, "default", false),
     control(Safeguard::PackFlush, F2fs, "default", true),
@@ -128,8 +132,10 @@ fn every_safeguard_that_is_off_is_missed() {
                 drop(off);
             }
             None => {
-                println!("| {name} | {place} | {states} | NOTHING |");
-                missing.push(name);
+                println!("| {name} | {place} | {states} | nothing |");
+                if control.needed {
+                    missing.push(name);
+                }
             }
         }
     }

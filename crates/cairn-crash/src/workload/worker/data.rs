@@ -28,7 +28,7 @@ impl Worker {
             offset == self.files[&id].bytes.len() as u64 && !flags.contains(IoFlags::DIRECT);
         if appends {
             for path in self.mentioning(id) {
-                let left = self.current[&path].appended(id);
+                let left = self.current[&path].appended(id, self.tail);
                 self.promise(&path, Some(left));
             }
         } else {

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use cairn_base::Ino;
 use cairn_vfs::{FileSystem, Result};
 
-use super::expect::Expect;
+use super::expect::{Expect, Tail};
 use super::op::Op;
 use crate::opened::Evict;
 use crate::states::{Promises, Recording};
@@ -43,6 +43,7 @@ pub struct Worker {
     recording: Arc<Recording>,
     random: fastrand::Rng,
     number: u16,
+    tail: Tail,
     next_id: u16,
     next_name: u32,
     last_picked: Option<u16>,
@@ -74,6 +75,7 @@ impl Worker {
             recording: recording.clone(),
             random: fastrand::Rng::with_seed(seed.wrapping_mul(31).wrapping_add(number.into())),
             number,
+            tail: Tail::Own,
             next_id: 0,
             next_name: 0,
             last_picked: None,
@@ -85,6 +87,12 @@ impl Worker {
             current: BTreeMap::new(),
             promises: Promises::new(),
         }
+    }
+
+    /// The same for a format whose files may grow by other bytes.
+    #[must_use]
+    pub fn with_tail(self, tail: Tail) -> Self {
+        Self { tail, ..self }
     }
 
     /// The promises.

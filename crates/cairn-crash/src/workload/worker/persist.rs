@@ -13,7 +13,7 @@ impl Worker {
         Expect::File {
             id,
             bytes: Arc::new(file.bytes.clone()),
-            prefix: false,
+            tail: None,
             xattr: Some(file.xattr.clone()),
         }
     }
