@@ -10,13 +10,14 @@ PROGRAM = $(or $(CARGO_TARGET_DIR),target)/release/cairn
 # Lints and tests are built at the same time, so each has its own directory.
 LINTS = $(or $(CARGO_TARGET_DIR),target)/lints
 
-.PHONY: help deps build run install test tests lints deep fmt clippy spelling doc bench clean
+.PHONY: help deps build run install test tests lints deep fmt clippy spelling doc bench fuzz fuzz-minimise clean
 
 help:
 	@echo 'make run     build, make an image, mount, copy, kill the daemon, recover, check, measure'
 	@echo 'make install the program (built before, or now), the helper of mount(8), manual pages, completions'
 	@echo 'make test    formatting, lints, spelling, all tests, documentation'
 	@echo 'make deep    the long versions of the judges (pjdfstest, fsx, crash states, kills, SQLite, PostgreSQL, stress)'
+	@echo 'make fuzz    coverage-guided fuzzing of all targets, TIME=60 seconds each (or TARGET=open): docs/fuzzing.md'
 	@echo 'make bench   the speed table: Cairn, fuse2fs and the kernel, medians of 5'
 
 deps:
@@ -79,6 +80,14 @@ bench:
 	@scripts/install-deps run
 	$(CARGO) build --release --workspace --bins
 	bench/compare
+
+# What it finds beyond the corpus is kept in target/fuzz-corpus. fuzz-minimise takes into the repository what reaches more code.
+TIME ?= 60
+fuzz:
+	scripts/fuzz run $(TIME) $(TARGET)
+
+fuzz-minimise:
+	scripts/fuzz minimise $(TARGET)
 
 clean:
 	$(CARGO) clean

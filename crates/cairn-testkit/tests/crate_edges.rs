@@ -6,7 +6,7 @@ use std::path::Path;
 
 /// Ordinary and build dependencies. Development dependencies may also name the test kit and the
 /// facade.
-const ALLOWED: [(&str, &[&str]); 15] = [
+const ALLOWED: [(&str, &[&str]); 16] = [
     ("cairn-base", &[]),
     ("cairn-block", &["cairn-base"]),
     ("cairn-cache", &["cairn-base", "cairn-block"]),
@@ -58,6 +58,21 @@ const ALLOWED: [(&str, &[&str]); 15] = [
             "cairn-check",
             "cairn-fuse",
             "cairn-lab",
+            "cairn-vfs",
+        ],
+    ),
+    (
+        "cairn-fuzz",
+        &[
+            "cairn",
+            "cairn-base",
+            "cairn-block",
+            "cairn-build",
+            "cairn-check",
+            "cairn-ext4",
+            "cairn-f2fs",
+            "cairn-fuse",
+            "cairn-jbd2",
             "cairn-vfs",
         ],
     ),

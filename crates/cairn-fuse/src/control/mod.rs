@@ -28,7 +28,7 @@ mod tests;
 pub use client::{Client, Ending, Held, clear};
 pub use error::ControlError;
 pub use protocol::VERSION;
-pub use server::{Server, Waiting};
+pub use server::{Server, Waiting, serve_client};
 
 use std::time::Duration;
 

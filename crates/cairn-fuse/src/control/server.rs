@@ -113,6 +113,16 @@ impl Drop for Server {
     }
 }
 
+/// Serves the client at the other end of a socket, on the calling thread, until it goes. Who it is
+/// is not asked.
+pub fn serve_client(client: &UnixStream, control: Arc<dyn Control>) {
+    let owner = rustix::process::geteuid().as_raw();
+    let (clients, waiting) = (AtomicUsize::new(1), Mutex::new(Vec::new()));
+    if prepare(client).is_ok() {
+        serve(client, &Shared { control, owner, clients, waiting });
+    }
+}
+
 /// Clients that wait for the report of how the volume was closed.
 pub struct Waiting(Vec<UnixStream>);
 
