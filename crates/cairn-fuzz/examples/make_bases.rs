@@ -159,7 +159,7 @@ fn f2fs(arguments: &[&str], cut: bool) -> MemoryDevice {
         fs.create(parent, name.as_bytes(), new, 0o755, &Caller::ROOT).unwrap().ino
     };
     let dir = make(fs.root(), "dir", NewInode::Directory);
-    for number in 0..230 {
+    for number in 0..70 {
         make(dir, &format!("a rather long name {number}"), NewInode::Regular);
     }
     let small = make(fs.root(), "small", NewInode::Regular);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use cairn_base::{FileBlock, Pba};
 use cairn_block::memory::MemoryDevice;
+use cairn_block::wrap::ReadOnly;
 use cairn_block::{BlockDevice, BlockDeviceExt};
 use cairn_check::repair::{Plan, Scope, undo};
 use cairn_jbd2::JournalArea;
@@ -101,30 +102,15 @@ pub(super) fn roll_forward(bytes: &[u8]) {
     }
 }
 
-/// Checks a volume, which writes nothing.
+/// Checks a volume on a device that refuses writes.
 pub(super) fn check(bytes: &[u8]) {
     let input = Input::decode(bytes);
     let image = base::of(&input, ALL).changed(&input, Part::All);
-    let before = image.fork();
-    match volume::check(&shared(&image)) {
-        Ok(report) => {
-            lines(&report);
-        }
+    let device: Arc<dyn BlockDevice> = Arc::new(ReadOnly::new(shared(&image)));
+    match volume::check(&device) {
+        Ok(report) => drop(lines(&report)),
         Err(error) => assert!(!error.is_empty()),
     }
-    if input.variant == 0 {
-        assert!(same(&before, &image), "a check writes nothing");
-    }
-}
-
-fn same(one: &MemoryDevice, other: &MemoryDevice) -> bool {
-    const PIECE: u64 = 1 << 20;
-    let size = one.geometry().size;
-    (0..size).step_by(PIECE as usize).all(|at| {
-        let len = PIECE.min(size - at) as usize;
-        let read = |device: &MemoryDevice| device.read_at(at, len).expect("inside").to_vec();
-        read(one) == read(other)
-    })
 }
 
 /// Repairs a volume. Then nothing is found, and a second repair changes nothing.
