@@ -101,20 +101,22 @@ impl Geometry {
         (self.inodes_per_group as usize * self.inode_size).div_ceil(self.block_size) as u64
     }
 
-    /// Where an inode is, in bytes.
-    pub(super) fn inode_at(&self, device: &MemoryDevice, ino: u32) -> u64 {
+    /// An inode's bytes, if descriptors lead to it: those of an input may lead anywhere.
+    fn find_inode(&self, device: &MemoryDevice, ino: u32) -> Option<Vec<u8>> {
         let (group, index) = ((ino - 1) / self.inodes_per_group, (ino - 1) % self.inodes_per_group);
         let [_, _, table] = self.group(device, group);
-        table * self.block_size as u64 + u64::from(index) * self.inode_size as u64
+        let start = table.checked_mul(self.block_size as u64)?;
+        let at = start.checked_add(u64::from(index) * self.inode_size as u64)?;
+        Some(device.read_at(at, self.inode_size).ok()?.to_vec())
     }
 
     pub(super) fn inode(&self, device: &MemoryDevice, ino: u32) -> Vec<u8> {
-        device.read_at(self.inode_at(device, ino), self.inode_size).expect("an inode").to_vec()
+        self.find_inode(device, ino).expect("an inode of a sound volume")
     }
 
     /// The seed for what belongs to an inode.
     pub(super) fn inode_seed(&self, device: &MemoryDevice, ino: u32) -> Option<u32> {
-        let generation = word(&self.inode(device, ino), 0x64);
+        let generation = word(&self.find_inode(device, ino)?, 0x64);
         Some(crc32c(crc32c(self.seed?, &ino.to_le_bytes()), &generation.to_le_bytes()))
     }
 }
