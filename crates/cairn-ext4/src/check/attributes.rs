@@ -103,8 +103,11 @@ fn block(state: &State, ino: Ino, pba: Pba, claims: &mut Claims<'_>, found: &mut
     let sealed = xattr::verify_block(&bytes, pba, state.layout.checksum, ino);
     if is_first {
         if let Err(why) = &sealed {
-            let sum =
-                if is_hashed(&bytes, ino) { &kinds::XATTR_SEAL } else { &kinds::XATTR_CHECKSUM };
+            let sum = if is_hashed(&bytes, ino) {
+                &kinds::XATTR_CHECKSUM_ONLY
+            } else {
+                &kinds::XATTR_CHECKSUM
+            };
             state.report(&kinds::XATTR_INVALID, sum, place(), why);
         }
         if let Some(entry) = state.shared.lock().get_mut(&pba.get()) {

@@ -22,7 +22,7 @@ pub(super) fn judge_checksums(state: &State) {
         links.contains(&code) || (code != sums && names.iter().any(|name| code.starts_with(name)))
     };
     if state.findings.count_where(contradicts) == 0 {
-        state.findings.rename(&kinds::DIRECTORY_CHECKSUM, &kinds::DIRECTORY_SEAL);
+        state.findings.rename(&kinds::DIRECTORY_CHECKSUM, &kinds::DIRECTORY_CHECKSUM_ONLY);
     }
 }
 

@@ -210,7 +210,7 @@ cairn_check::kinds! {
         "The checksum of the directory block is wrong or missing, and so are names or links.",
         "The block is taken as it is, and the checksum is computed.";
     /// Checksum of a directory block that all else agrees with.
-    DIRECTORY_SEAL = "ext4.directory.seal", Accounting,
+    DIRECTORY_CHECKSUM_ONLY = "ext4.directory.checksum_only", Accounting,
         "The checksum of the directory block is wrong or missing; all else agrees with its names.",
         "The checksum is computed.";
     /// The chain of entries.
@@ -266,7 +266,7 @@ cairn_check::kinds! {
         "The checksum of the attribute block does not match its bytes, and a hash in it is wrong.",
         "The block is taken as it is, and the checksum is computed.";
     /// Checksum of an attribute block whose hashes are right.
-    XATTR_SEAL = "ext4.xattr.seal", Accounting,
+    XATTR_CHECKSUM_ONLY = "ext4.xattr.checksum_only", Accounting,
         "The checksum of the attribute block is wrong; the hashes of its attributes are right.",
         "The checksum is computed.";
     /// Hash of an attribute.

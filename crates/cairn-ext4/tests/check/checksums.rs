@@ -67,7 +67,7 @@ fn a_block_of_names_is_sealed_if_all_else_agrees() {
     let block = sound.read_at(start, 1024).unwrap();
     // The first byte of the inode number of "file": it becomes another one's.
     let name = block.windows(4).position(|bytes| bytes == b"file").unwrap() as u64;
-    let codes = ["ext4.directory.seal", "ext4.directory.checksum"];
+    let codes = ["ext4.directory.checksum_only", "ext4.directory.checksum"];
     judge_checksum(&path, &sound, start + 1023, start + name - 8, codes);
 }
 
@@ -86,7 +86,7 @@ fn a_block_of_attributes_is_sealed_if_their_hashes_are_right() {
     assert!(start > 0, "{said}");
     let sound = read_image(&path).unwrap();
     // The checksum is behind magic, references, blocks and hash; the value is at the end.
-    let codes = ["ext4.xattr.seal", "ext4.xattr.checksum"];
+    let codes = ["ext4.xattr.checksum_only", "ext4.xattr.checksum"];
     judge_checksum(&path, &sound, start + 16, start + 1000, codes);
 }
 

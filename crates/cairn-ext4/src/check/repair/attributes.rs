@@ -21,7 +21,7 @@ pub(super) fn mend(mender: &mut Mender<'_>, ino: Ino, finding: &Finding) -> Resu
         false => (XattrLocation::Inode, record.extra.clone()),
     };
     let is_losing = code == kinds::XATTR_CHECKSUM.code;
-    let is_sum = is_losing || code == kinds::XATTR_SEAL.code;
+    let is_sum = is_losing || code == kinds::XATTR_CHECKSUM_ONLY.code;
     let is_unusable = is_place && !is_sum;
     if is_sum {
         let pba = record.file_acl;

@@ -97,7 +97,7 @@ fn edit(finding: &Finding) -> Option<Edit> {
         return u32::try_from(number?).ok().map(Edit::Parent);
     }
     // A checksum that is missing has no room.
-    let is_sum = is(&kinds::DIRECTORY_CHECKSUM) || is(&kinds::DIRECTORY_SEAL);
+    let is_sum = is(&kinds::DIRECTORY_CHECKSUM) || is(&kinds::DIRECTORY_CHECKSUM_ONLY);
     (is_sum && number.is_some()).then_some(Edit::Seal)
 }
 
