@@ -50,7 +50,7 @@ const CONTROLS: [Control; 24] = [
     control(Safeguard::DataFlush, Ext4, "default", false),
     control(Safeguard::PackFlush, F2fs, "default", true),
     control(Safeguard::PackForce, F2fs, "default", false),
-    Control { needed: false, ..control(Safeguard::PackChecksum, F2fs, "default", false) },
+    control(Safeguard::PackChecksum, F2fs, "default", false),
     control(Safeguard::PackEnds, F2fs, "default", false),
     control(Safeguard::CheckpointBlocks, F2fs, "full", false),
     control(Safeguard::CheckpointNids, F2fs, "default", false),

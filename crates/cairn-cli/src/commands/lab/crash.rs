@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use cairn_lab::crash::{Extent, Failure as Found, Format, Options, Report, replay, search, text};
 
+use super::common::{command_line, reserve};
+use super::record;
 use crate::failure::{Failure, Outcome, Status};
 use crate::output::with_stdout;
 use crate::usage::number;
@@ -101,7 +103,7 @@ impl CrashArgs {
             kernel: self.kernel,
             exhaustive: self.exhaustive,
             shrink: !self.no_shrink,
-            command: super::command_line(),
+            command: command_line(),
         }
     }
 }
@@ -112,13 +114,13 @@ impl CrashArgs {
 /// Something was found; or the search cannot be done.
 pub(super) fn run(args: &CrashArgs) -> Outcome {
     if let Some(path) = &args.keep {
-        super::reserve(path)?;
+        reserve(path)?;
     }
     if let Some(image) = &args.image {
         return of_program(args, image);
     }
     let done = match &args.replay {
-        Some(path) => replay(&read(path)?, args.states, args.kernel, super::command_line()),
+        Some(path) => replay(&read(path)?, args.states, args.kernel, command_line()),
         None => search(&args.options()),
     };
     let (report, found) =
@@ -131,10 +133,10 @@ fn of_program(args: &CrashArgs, image: &Path) -> Outcome {
         states: args.states,
         seed: args.seed,
         kernel: args.kernel,
-        command: super::command_line(),
+        command: command_line(),
     };
     let keep = args.keep.as_deref();
-    let (report, found) = super::record::run(image, &args.program, &extent, keep)?;
+    let (report, found) = record::run(image, &args.program, &extent, keep)?;
     print(args, &report)?;
     let Some(found) = found else { return Ok(()) };
     let first = found.lines().next().unwrap_or_default();

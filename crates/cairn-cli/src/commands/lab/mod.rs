@@ -1,5 +1,6 @@
 //! `cairn lab`.
 
+mod common;
 mod crash;
 mod record;
 
@@ -9,6 +10,7 @@ use cairn_lab::compare::{Change, changes, is_comparable};
 use cairn_lab::progress::Progress;
 use cairn_lab::{Context, Experiment, Record, Scale, render};
 
+use self::common::{command_line, reserve};
 use crate::failure::{Failure, Outcome, Status};
 use crate::output::with_stdout;
 use crate::usage::number;
@@ -216,20 +218,6 @@ fn list(json: bool) -> Outcome {
 fn unknown(name: &str) -> Failure {
     let names: Vec<&str> = cairn_lab::all().iter().map(|experiment| experiment.name).collect();
     Failure::usage(format!("lab {name}: no such experiment: there are {}", names.join(", ")))
-}
-
-/// Makes the report's file before the measurement, so that a wrong path fails at once.
-fn reserve(path: &Path) -> Outcome {
-    let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
-    file.map(drop).map_err(|error| Failure::host(path, &error))
-}
-
-/// The command that repeats this one.
-fn command_line() -> String {
-    let words = std::env::args()
-        .enumerate()
-        .map(|(index, word)| if index == 0 { "cairn".to_owned() } else { word });
-    words.collect::<Vec<_>>().join(" ")
 }
 
 fn context(args: &Args) -> Context {
