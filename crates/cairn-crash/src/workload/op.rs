@@ -239,12 +239,15 @@ mod tests {
             ("create 1", "'create 1': a path is missing"),
             (
                 "write 1 0 8 fast",
-                "'write 1 0 8 fast': no word 'fast': leave it out, or give direct, dsync, dontcache",
+                "'write 1 0 8 fast': no word 'fast': leave it out, or give direct, dsync, \
+                 dontcache",
             ),
             ("write 1 0 99999999999", "'write 1 0 99999999999': a number is more than 1048576"),
             (
                 "allocate 1 half 0 8",
-                "'allocate 1 half 0 8': no mode 'half': give one of extend, keep-size, punch, zero, collapse, insert",
+                "'allocate 1 half 0 8': no mode 'half': give one of extend, keep-size, \
+                 punch, zero, \
+                 collapse, insert",
             ),
         ] {
             assert_eq!(line.parse::<Op>(), Err(expected.to_owned()));

@@ -26,15 +26,20 @@ Examples:
   cairn lab crash --image disk.img --states 40 -- sh -c 'echo 1 >file && sync file'
 
 A run does seeded operations on a volume in memory and records every write and flush. Crash states \
-are made at every flush (all unflushed writes lost, all kept, all subsets of up to four blocks) and \
-at seeded moments (seeded subsets, and blocks torn at 512 bytes). Each is recovered by Cairn, whose \
+are made at every flush (all unflushed writes lost, all kept, all subsets of up to four blocks) \
+and \
+at seeded moments (seeded subsets, and blocks torn at 512 bytes). Each is recovered by Cairn, \
+whose \
 recovery is cut as well, and a copy by e2fsck or fsck.f2fs if it is installed. What was made \
 durable must be there, and nothing may be left to repair.
-With --image, a program runs in a mount of a copy of the image, and what it wrote is cut: the volume \
+With --image, a program runs in a mount of a copy of the image, and what it wrote is cut: the \
+volume \
 must be recoverable and hold what was fsynced.
-The exit status is 0 if nothing was found and 1 if something was: its operations, of which all that \
+The exit status is 0 if nothing was found and 1 if something was: its operations, of which all \
+that \
 can be left out are left out, and the state, which --replay repeats.
-The JSON form is one object: \"schema\", \"search\", \"command\", \"searched\" (\"format\", \"mode\", \
+The JSON form is one object: \"schema\", \"search\", \"command\", \"searched\" (\"format\", \
+\"mode\", \
 \"options\", \"seed\", \"runs\", \"operations\", \"states\", \"judges\", \"seconds\"; a judge has \
 \"name\", \"states\", \"promises\" and \"refused\"), \"failure\" (a text or null) and \"notes\".")]
 pub(super) struct CrashArgs {
@@ -50,7 +55,8 @@ pub(super) struct CrashArgs {
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Seeds for each mode.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = number(1..=1_000_000_u64, 20))]
+    #[arg(long, value_name = "N", default_value_t = 1,
+          value_parser = number(1..=1_000_000_u64, 20))]
     rounds: u64,
     /// Operations of a run.
     #[arg(long, value_name = "N", default_value_t = OPERATIONS,

@@ -369,12 +369,9 @@ impl Table {
         if let Some(in_flight) = self.in_flight.get(&segno) {
             mask.iter_mut().zip(in_flight.iter()).for_each(|(byte, in_flight)| *byte &= !in_flight);
         }
-        if Safeguard::CheckpointBlocks.is_off() {
-            mask = [0; VALID_MAP_SIZE];
-        }
-        if mask == [0; VALID_MAP_SIZE] {
-            let frees = self.kept.is_some() || Safeguard::CheckpointBlocks.is_off();
-            if frees && self.is_untouched(segno) {
+        let waits = !Safeguard::CheckpointBlocks.is_off();
+        if mask == [0; VALID_MAP_SIZE] || !waits {
+            if (self.kept.is_some() || !waits) && self.is_untouched(segno) {
                 self.free.release(segno);
             }
             return;
