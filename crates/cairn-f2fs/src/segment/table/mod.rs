@@ -265,8 +265,6 @@ impl Table {
         self.freed_blocks.strict_add(self.in_flight_blocks)
     }
 
-    // --- changing ---
-
     /// Forgets which free blocks are discarded.
     pub(super) fn forget_discards(&mut self) {
         for segno in (0..self.len()).map(SegNo) {
