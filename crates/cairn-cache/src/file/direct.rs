@@ -103,7 +103,17 @@ impl FileCache {
         if !self.is_aligned(offset, data.len()) {
             let n = self.write(mapper, old_size, offset, data)?;
             let end = offset + n as u64;
-            self.write_back(mapper, offset..end, old_size.max(end), WritebackMode::Sync)?;
+            let range = offset..end;
+            let written = self.write_back(mapper, range, old_size.max(end), WritebackMode::Sync);
+            if let Err(error) = written {
+                // The file does not grow, so nobody would write what is behind its end.
+                let file = &self.state;
+                let behind = file.blocks_for(old_size)..file.blocks_for(end);
+                if !behind.is_empty() {
+                    self.discard(mapper, behind);
+                }
+                return Err(error);
+            }
             return Ok(n);
         }
         self.reset_reservation(mapper);
