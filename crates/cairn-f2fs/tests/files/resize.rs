@@ -207,7 +207,7 @@ fn target(device: &Arc<MemoryDevice>, to: u64) -> u64 {
 /// and the size stays what it was.
 fn repaired(state: &MemoryDevice) -> Arc<MemoryDevice> {
     let device = Arc::new(state.fork());
-    let field = |at| {
+    let field = |at: u64| {
         let bytes = device.read_at(1024 + at, 4).unwrap();
         u64::from(u32::from_le_bytes(bytes[..].try_into().unwrap()))
     };
