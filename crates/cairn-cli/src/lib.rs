@@ -90,8 +90,12 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
     };
     // A daemon's starter has said what is wrong with it.
     let is_daemon = matches!(&cli.command, args::Command::Mount(mount) if mount.announce);
-    let lives_long = matches!(&cli.command, args::Command::Mount(_) | args::Command::RunStage(_));
-    log::start(!is_daemon, lives_long);
+    let shows = match &cli.command {
+        args::Command::Mount(_) | args::Command::RunStage(_) => log::Shown::Repeated,
+        args::Command::Lab(lab) if lab.damages_volumes() => log::Shown::Nothing,
+        _ => log::Shown::Warnings,
+    };
+    log::start(!is_daemon, shows);
     match cli.command.run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {

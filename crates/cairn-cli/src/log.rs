@@ -13,9 +13,19 @@ use crate::{log_line, log_ring, output, print};
 
 const VARIABLE: &str = "CAIRN_LOG";
 
-/// Starts the log. With `complains`, an unknown value of `CAIRN_LOG` is reported. With `repeats`,
-/// warnings that come again are shown again.
-pub(crate) fn start(complains: bool, repeats: bool) {
+/// What is shown without `CAIRN_LOG`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shown {
+    /// Warnings and errors.
+    Warnings,
+    /// The same, and those that come again are shown again.
+    Repeated,
+    /// Nothing: the command damages volumes in memory to see what is noticed.
+    Nothing,
+}
+
+/// Starts the log. With `complains`, an unknown value of `CAIRN_LOG` is reported.
+pub(crate) fn start(complains: bool, shows: Shown) {
     let asked = std::env::var_os(VARIABLE).filter(|value| !value.is_empty());
     let filter = asked.and_then(|value| {
         let filter = filter(&value);
@@ -36,8 +46,11 @@ pub(crate) fn start(complains: bool, repeats: bool) {
         }
         None => shown
             .with_ansi(false)
-            .event_format(log_line::Plain::new(repeats))
-            .with_filter(LevelFilter::WARN)
+            .event_format(log_line::Plain::new(shows == Shown::Repeated))
+            .with_filter(match shows {
+                Shown::Nothing => LevelFilter::OFF,
+                Shown::Warnings | Shown::Repeated => LevelFilter::WARN,
+            })
             .boxed(),
     };
     let kept = log_ring::RingLayer.with_filter(LevelFilter::WARN);

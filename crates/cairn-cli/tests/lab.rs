@@ -384,8 +384,8 @@ fn a_crash_search_replays_a_text_and_refuses_what_it_cannot_read() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("found.txt");
     let path = file.to_str().unwrap();
-    let text = "# it was wrong\nformat f2fs\nmode lfs\nseed 3\ncreate 1 a\nwrite 1 0 4096\nfsync 1\n\
-                rename a b\nfsync 1\n";
+    let text = "# it was wrong\nformat f2fs\nmode lfs\nseed 3\n\
+                create 1 a\nwrite 1 0 4096\nfsync 1\nrename a b\nfsync 1\n";
     std::fs::write(&file, text).unwrap();
     let (code, stdout, stderr) = lab(&["crash", "--replay", path, "--states", "20"]);
     assert_eq!((code, stderr.as_str()), (0, ""), "{stdout}");

@@ -99,7 +99,7 @@ impl Volume {
                 && self.layout.is_nid(footer.nid)
                 && self.layout.is_nid(footer.ino);
             // The first name of a block of a directory is at byte 2,384.
-            let is_directory = bytes[2384] == b'.' || bytes[..3].iter().any(|byte| *byte == 0xff);
+            let is_directory = bytes[2384] == b'.' || bytes[..3].contains(&0xff);
             if is_node || is_directory {
                 self.trees.insert(block);
             }

@@ -75,7 +75,7 @@ impl Worker<'_> {
 
     /// A name, short or long.
     fn name(number: u16) -> Vec<u8> {
-        let long = if number % 5 == 0 { usize::from(number) % 240 } else { 0 };
+        let long = if number.is_multiple_of(5) { usize::from(number) % 240 } else { 0 };
         let mut name = format!("n{}", number % 64).into_bytes();
         name.resize(name.len() + long, b'x');
         name
@@ -153,7 +153,7 @@ impl Worker<'_> {
         let (offset, len) = (what.offset % SPAN, u64::from(what.len));
         match what.mode % 10 {
             0..3 => {
-                let flags = if what.other % 4 == 0 {
+                let flags = if what.other.is_multiple_of(4) {
                     IoFlags::from_bits_truncate(1)
                 } else {
                     IoFlags::empty()

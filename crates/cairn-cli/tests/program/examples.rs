@@ -133,12 +133,13 @@ fn scripts<'a>(lines: impl Iterator<Item = &'a str>) -> Vec<String> {
 
 fn all_examples() -> Vec<String> {
     let mut found = Vec::new();
-    for command in Cli::command().get_subcommands() {
+    let shown = |command: &&clap::Command| !command.is_hide_set();
+    for command in Cli::command().get_subcommands().filter(shown) {
         let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
         let examples = of_help(&help);
         assert!(!examples.is_empty(), "{}", command.get_name());
         found.extend(examples);
-        for nested in command.get_subcommands() {
+        for nested in command.get_subcommands().filter(shown) {
             let help = nested.get_after_help().map(ToString::to_string).unwrap_or_default();
             let examples = of_help(&help);
             assert!(!examples.is_empty(), "{} {}", command.get_name(), nested.get_name());

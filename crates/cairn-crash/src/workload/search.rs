@@ -317,8 +317,9 @@ impl Recorded {
         seen: &mut Seen,
     ) -> Result<(), Wrong> {
         // Each judge begins at another state.
-        let is_turn =
-            |place: usize, judging: &Judging<'_>| (number + 3 * place) % judging.every == 0;
+        let is_turn = |place: usize, judging: &Judging<'_>| {
+            (number + 3 * place).is_multiple_of(judging.every)
+        };
         self.judge_by(target, cut, &is_turn, seen)
     }
 

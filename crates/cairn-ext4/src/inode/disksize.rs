@@ -20,9 +20,9 @@
 //! | [`State::set_size_and_disksize`]: contents in the record (directories, links, inline files), or blocks that move | the new size | the new size | |
 //!
 //! A change of the size on disk and the write of the record are in the same handle. Buffered and
-//! direct writes use the same ticket, and write-back of later blocks writes the EOF block first, so a
-//! commit never contains blocks behind the end of file without the size that covers them, unless they
-//! are preallocated.
+//! direct writes use the same ticket, and write-back of later blocks writes the EOF block first, so
+//! a commit never contains blocks behind the end of file without the size that covers them, unless
+//! they are preallocated.
 
 use cairn_base::FileBlock;
 use cairn_cache::mapper::Run;

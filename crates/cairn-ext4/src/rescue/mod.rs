@@ -10,7 +10,7 @@
 //! | `deleted`, `candidate`, `names` | deleted inodes, and the names they had |
 //! | `remains` | which of their blocks are free |
 //!
-//! **Bounds.** Each inode is visited once; maps are followed as [`crate::raw`] does. Memory: one
+//! **Bounds.** Each inode is visited once; maps are followed as `raw` does. Memory: one
 //! bit an inode, the listings on the way from the root to a directory, what is deleted.
 
 #![cfg_attr(

@@ -182,8 +182,8 @@ fn inodes_that_were_only_read_leave_memory() {
     fs.unmount().unwrap();
 }
 
-/// Attributes that do not fit into the inode go on in a node. A power cut between the two leaves the
-/// old attributes or the new ones, also those that were durable before.
+/// Attributes that do not fit into the inode go on in a node. A power cut between the two leaves
+/// the old attributes or the new ones, also those that were durable before.
 #[test]
 fn attributes_outside_the_inode_come_with_it_or_not_at_all() {
     for known in [false, true] {

@@ -1,9 +1,9 @@
 //! The crash search as a command: `cairn lab crash`.
 //!
-//! A [`Kind`] is a format and a mode: how its volume is made and mounted. [`seeded`] runs workloads
-//! of a seed on it and looks at their crash states, [`exhaustive`] at those of all short histories,
-//! [`recorded`] at those of what any program has written.
-//! [`judges`] are Cairn itself, e2fsck or fsck.f2fs, and the kernel. A [`Failure`] is shrunk, has a
+//! A [`Kind`] is a format and a mode: how its volume is made and mounted. `seeded` runs workloads
+//! of a seed on it and looks at their crash states, `exhaustive` at those of all short histories,
+//! `recorded` at those of what any program has written.
+//! `judges` are Cairn itself, e2fsck or fsck.f2fs, and the kernel. A [`Failure`] is shrunk, has a
 //! text form, and can be replayed from it.
 
 mod exhaustive;

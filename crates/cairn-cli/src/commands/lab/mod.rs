@@ -99,6 +99,13 @@ impl From<Size> for Scale {
     }
 }
 
+impl Args {
+    /// True if the command damages volumes in memory, so that messages about them mean nothing.
+    pub(crate) const fn damages_volumes(&self) -> bool {
+        matches!(self.search, Some(Search::Crash(_)))
+    }
+}
+
 /// Lists the experiments, or runs them.
 ///
 /// # Errors

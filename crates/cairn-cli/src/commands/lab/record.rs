@@ -30,7 +30,7 @@ pub(super) fn run(
     let observed = Observed::open(image).map_err(failed)?;
     let point = tempfile::Builder::new().prefix("cairn-crash-").tempdir();
     // It is not removed with what is in it: it may still be a mount.
-    let point = point.map_err(|error| Failure::host(&std::env::temp_dir(), &error))?.keep();
+    let point = point.map_err(|error| Failure::host(std::env::temp_dir(), &error))?.keep();
     let ended = with_mount(&observed, &point, program);
     let removed = std::fs::remove_dir(&point);
     ended?;
