@@ -84,7 +84,9 @@ impl Contents for Mapped {
                 continue;
             }
             let start = extent.start.saturating_mul(self.block_size);
-            let end = extent.end().saturating_mul(self.block_size).min(self.size);
+            // Whole blocks: a device reads no part of a sector.
+            let blocks = self.size.div_ceil(self.block_size).min(extent.end());
+            let end = blocks.saturating_mul(self.block_size);
             let device = extent.pba.get().saturating_mul(self.block_size);
             let mut offset = start;
             while offset < end {

@@ -53,10 +53,29 @@ pub(super) fn check(tree: &mut Tree<'_>, image: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Where the list ends, if no zero word ends it.
+/// Where the list ends, if neither a zero word nor the end of the area ends it.
 fn unterminated(area: &[u8], attributes: &[xattr::Xattr]) -> Option<usize> {
     let sizes = attributes.iter().map(xattr::Xattr::stored_size);
     let end = sizes.fold(xattr::HEADER_SIZE, usize::saturating_add);
     let ends = area.get(end..end.saturating_add(size_of::<u32>()));
-    (!attributes.is_empty() && ends.is_none_or(|word| word != [0; 4])).then_some(end)
+    let is_open = end < area.len() && ends.is_none_or(|word| word != [0; 4]);
+    (!attributes.is_empty() && is_open).then_some(end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Linux fills the 200 bytes in an inode to the last one.
+    #[test]
+    fn a_list_ends_with_a_zero_word_or_with_its_area() {
+        let one = xattr::Xattr { index: 1, name: b"name".to_vec(), value: vec![7; 12] };
+        let end = xattr::HEADER_SIZE + one.stored_size();
+        let list = std::slice::from_ref(&one);
+        let area = |behind: &[u8]| [&vec![1; end], behind].concat();
+        assert_eq!(unterminated(&area(&[]), list), None);
+        assert_eq!(unterminated(&area(&[0; 8]), list), None);
+        assert_eq!(unterminated(&area(&[0, 0, 9, 0]), list), Some(end));
+        assert_eq!(unterminated(&area(&[9; 4]), &[]), None);
+    }
 }

@@ -386,7 +386,7 @@ fn free_space_that_no_volume_has_is_refused() {
     let population = plan(&Made::new(), &options("")).unwrap();
     for free in [20 << 40, u64::MAX] {
         let error = population.required_bytes(free).expect_err("more than 16 TiB").to_string();
-        assert!(error.contains("at most 16 TiB"), "{error}");
+        assert!(error.contains("less than 16 TiB"), "{error}");
     }
     let size = population.required_bytes(10 << 40).unwrap();
     assert!((10 << 40..11 << 40).contains(&size), "{size}");

@@ -2,19 +2,23 @@
 //!
 //! Invariant: nothing is made outside the directory, and nothing in it is replaced. Every name is
 //! opened below its directory without following links, and files are made with "create new" calls.
+//! Owner and mode are set through what was opened, because another user may exchange a name
+//! meanwhile.
 
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, Timespec, Timestamps};
+use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Timespec, Timestamps, Uid};
 use rustix::io::Errno;
 
 /// Names that are tried for a file whose name is taken.
 const TRIES: u32 = 1000;
+/// The bits of a mode with which a program runs as its owner or group.
+const SET_ID: u32 = 0o6000;
 
 /// The directory.
 pub(super) struct Host {
@@ -138,23 +142,55 @@ impl Place {
         })
     }
 
-    /// Sets the owner and the times of what was made; its mode, unless it is a link.
+    /// Sets the owner and the times of a link or a node; the mode of a node.
     pub(super) fn set(&self, owner: Option<(u32, u32)>, mode: Option<u32>, times: [(i64, u32); 2]) {
         let (at, name) = (self.directory.as_fd(), name(&self.name));
-        // What the host does not store is left out, as `get` does.
         if let Some((uid, gid)) = owner {
-            let (uid, gid) = (rustix::fs::Uid::from_raw(uid), rustix::fs::Gid::from_raw(gid));
+            let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
             let _ = rustix::fs::chownat(at, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW);
         }
         if let Some(mode) = mode {
-            let _ = rustix::fs::chmodat(at, name, Mode::from_raw_mode(mode), AtFlags::empty());
+            let _ = self.set_mode_of_node(mode & !SET_ID);
         }
-        let stamp = |(seconds, nanoseconds): (i64, u32)| Timespec {
-            tv_sec: seconds,
-            tv_nsec: nanoseconds.into(),
-        };
-        let [accessed, modified] = times.map(stamp);
-        let times = Timestamps { last_access: accessed, last_modification: modified };
-        let _ = rustix::fs::utimensat(at, name, &times, AtFlags::SYMLINK_NOFOLLOW);
+        let _ = rustix::fs::utimensat(at, name, &stamps(times), AtFlags::SYMLINK_NOFOLLOW);
     }
+
+    /// A node cannot be opened without an effect, and there is no call that sets the mode by name
+    /// and follows no link.
+    fn set_mode_of_node(&self, mode: u32) -> io::Result<()> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let node = rustix::fs::openat(&self.directory, name(&self.name), flags, Mode::empty())?;
+        let kind = FileType::from_raw_mode(rustix::fs::fstat(&node)?.st_mode);
+        if !matches!(kind, FileType::RegularFile | FileType::Directory | FileType::Symlink) {
+            let path = format!("/proc/self/fd/{}", node.as_raw_fd());
+            rustix::fs::chmod(path, Mode::from_raw_mode(mode))?;
+        }
+        Ok(())
+    }
+}
+
+/// Sets owner, mode and times of an open file or directory. What the host does not store is left
+/// out, as `get` does. A program that runs as its owner keeps that right only with its owner.
+pub(super) fn set_open(
+    file: impl AsFd,
+    owner: Option<(u32, u32)>,
+    mode: u32,
+    times: [(i64, u32); 2],
+) {
+    let file = file.as_fd();
+    let is_owned = owner.is_some_and(|(uid, gid)| {
+        rustix::fs::fchown(file, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid))).is_ok()
+    });
+    let mode = if is_owned { mode } else { mode & !SET_ID };
+    let _ = rustix::fs::fchmod(file, Mode::from_raw_mode(mode));
+    let _ = rustix::fs::futimens(file, &stamps(times));
+}
+
+fn stamps(times: [(i64, u32); 2]) -> Timestamps {
+    let stamp = |(seconds, nanoseconds): (i64, u32)| Timespec {
+        tv_sec: seconds,
+        tv_nsec: nanoseconds.into(),
+    };
+    let [accessed, modified] = times.map(stamp);
+    Timestamps { last_access: accessed, last_modification: modified }
 }

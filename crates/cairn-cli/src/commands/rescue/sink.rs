@@ -10,7 +10,7 @@ use cairn_vfs::FileKind;
 use rustix::fs::FileType;
 use serde_json::Value;
 
-use super::host::{Host, Place};
+use super::host::{Host, Place, set_open};
 use super::list::Watch;
 use crate::failure::{Failure, Outcome, Status};
 use crate::output::with_stdout;
@@ -75,10 +75,9 @@ impl Sink {
     pub(super) fn finish(&mut self) -> Outcome {
         self.watch.end();
         for found in std::mem::take(&mut self.directories).iter().rev() {
-            if self.host.directory(&found.path).is_ok()
-                && let Ok(place) = self.host.place(&found.path)
-            {
-                place.set(self.owner(found), Some(found.mode & 0o7777), [found.atime, found.mtime]);
+            if let Ok(directory) = self.host.directory(&found.path) {
+                let times = [found.atime, found.mtime];
+                set_open(directory, self.owner(found), found.mode & 0o7777, times);
             }
         }
         self.failure.take().map_or(Ok(()), Err)
@@ -116,7 +115,7 @@ impl Sink {
         self.counts.bytes += bytes;
         self.counts.files += 1;
         self.named(found, &place);
-        place.set(self.owner(found), Some(found.mode & 0o7777), [found.atime, found.mtime]);
+        set_open(&file, self.owner(found), found.mode & 0o7777, [found.atime, found.mtime]);
         sized.map(|()| faults)
     }
 

@@ -179,8 +179,9 @@ fn divide(medium: &Medium, options: &MkfsOptions) -> Result<Geometry, Refusal> {
     let mut device_segments = vec![(first - segment0) / SEGMENT_BYTES];
     device_segments.extend(others.iter().map(|bytes| bytes / SEGMENT_BYTES));
     let segments = device_segments.iter().sum::<u64>() / zone * zone;
-    if segments > MAX_SEGMENTS {
-        return Err(never("an F2FS volume has at most 16 TiB: give a smaller size"));
+    let end = segment0.saturating_add(segments.saturating_mul(SEGMENT_BYTES));
+    if segments > MAX_SEGMENTS || end / BLOCK_BYTES > u64::from(u32::MAX) {
+        return Err(never("an F2FS volume has less than 16 TiB: give a smaller size"));
     }
     if segments < MIN_SEGMENTS {
         return Err(Refusal::TooSmall);

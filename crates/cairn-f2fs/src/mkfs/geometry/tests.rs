@@ -101,3 +101,11 @@ fn the_smallest_size_is_named_and_does() {
     let never = MkfsOptions { overprovision: Some(0.000_001), ..MkfsOptions::default() };
     assert!(Geometry::new(GIB, &never).is_err());
 }
+
+/// The address of the block behind the last one must be a number of a block, too.
+#[test]
+fn a_volume_ends_before_16_tib() {
+    let divided = |size: u64| divide(&Medium::from(size), &MkfsOptions::default());
+    assert!(divided((16 << 40) - GIB).is_ok());
+    assert!(divided(16 << 40).is_err() && divided((16 << 40) + SEGMENT_BYTES).is_err());
+}
