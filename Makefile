@@ -84,9 +84,11 @@ bench:
 # What it finds beyond the corpus is kept in target/fuzz-corpus. fuzz-minimise takes into the repository what reaches more code.
 TIME ?= 60
 fuzz:
+	@scripts/install-deps fuzz
 	scripts/fuzz run $(TIME) $(TARGET)
 
 fuzz-minimise:
+	@scripts/install-deps fuzz
 	scripts/fuzz minimise $(TARGET)
 
 clean:
