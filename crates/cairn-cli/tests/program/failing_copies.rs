@@ -1,15 +1,13 @@
 //! Copies that fail: what was there before stays, and the rest is copied.
 
 use std::os::unix::fs::{FileExt, PermissionsExt};
-use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::Command;
 
 use cairn_testkit::judge;
 use serde_json::Value;
 
 use crate::coreutils::volume;
-use crate::support::{cairn, fails, in_dir, works};
+use crate::support::{cairn, cairn_as_user, fails, in_dir, works};
 
 /// A file survives if its new version could not be copied.
 #[test]
@@ -68,24 +66,6 @@ fn a_copy_that_fails_leaves_what_was_there() {
         assert_eq!(names, ["disk.img", "fill", "host", "target"]);
         judged(format, &image);
     }
-}
-
-/// The program, run by a user whom file modes restrict.
-fn cairn_as_user(dir: &Path, image: &str, words: &[&str]) -> (i32, String) {
-    let mut command = if judge::is_root() {
-        // The user may not be able to reach where cargo builds.
-        let program = dir.join("cairn");
-        judge::copy_program(Path::new(env!("CARGO_BIN_EXE_cairn")), &program);
-        std::fs::set_permissions(dir, PermissionsExt::from_mode(0o755)).unwrap();
-        std::fs::set_permissions(image, PermissionsExt::from_mode(0o666)).unwrap();
-        let mut command = Command::new(program);
-        command.uid(65534).gid(65534);
-        command
-    } else {
-        Command::new(env!("CARGO_BIN_EXE_cairn"))
-    };
-    let output = command.args(words).output().unwrap();
-    (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
 }
 
 fn judged(format: &str, image: &str) {

@@ -1,7 +1,7 @@
 //! `rescue`: deleted files come back as they were, damaged volumes give what they have, existing
 //! files stay, and the image is only read.
 
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
 use cairn::{ImageSpec, OpenOptions};
@@ -9,7 +9,7 @@ use cairn_testkit::judge;
 use cairn_vfs::{Caller, IoFlags, NewInode};
 use serde_json::Value;
 
-use crate::support::{cairn, in_dir, works};
+use crate::support::{cairn, cairn_as_user, in_dir, works};
 
 /// Bytes that differ from file to file.
 fn contents(seed: u8, len: usize) -> Vec<u8> {
@@ -197,4 +197,37 @@ fn hostile_names_and_links_stay_in_the_directory() {
     assert!(!dir.path().join("sneaky").exists());
     assert_eq!(std::fs::read(out.join(".._sneaky")).unwrap(), b"hostile");
     assert_eq!(std::fs::read_dir(&elsewhere).unwrap().count(), 0, "a link was followed");
+}
+
+/// A device reads whole sectors only; the last block of most files is not full.
+#[test]
+fn a_block_device_gives_every_byte() {
+    let (dir, image) = in_dir("disk.img");
+    let source = dir.path().join("source");
+    std::fs::write(&source, contents(6, 299_999)).unwrap();
+    works(&["mkfs", "--size", "64M", &image]);
+    works(&["put", &image, source.to_str().unwrap(), "/file"]);
+    let device = judge::LoopDevice::attach(Path::new(&image), true);
+    let out = dir.path().join("out");
+    works(&["rescue", device.path().to_str().unwrap(), "-o", out.to_str().unwrap()]);
+    assert_eq!(std::fs::read(out.join("file")).unwrap(), contents(6, 299_999));
+}
+
+/// The program would run as the user who has rescued it.
+#[test]
+fn a_set_id_bit_is_kept_only_with_its_owner() {
+    let (dir, image) = in_dir("disk.img");
+    works(&["mkfs", "--size", "64M", &image]);
+    works(&["touch", &image, "/file"]);
+    works(&["chown", &image, "1234:1234", "/file"]);
+    works(&["chmod", &image, "6755", "/file"]);
+    let host = dir.path().join("host");
+    std::fs::create_dir(&host).unwrap();
+    std::fs::set_permissions(&host, PermissionsExt::from_mode(0o777)).unwrap();
+    let out = host.join("out");
+    let words = ["rescue", &image, "-o", out.to_str().unwrap()];
+    let (status, said) = cairn_as_user(dir.path(), &image, &words);
+    assert_eq!((status, said.as_str()), (0, ""));
+    let mode = std::fs::metadata(out.join("file")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o7777, 0o755);
 }

@@ -1,6 +1,11 @@
 //! The program run to its end.
 
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+
 use assert_cmd::Command;
+use cairn_testkit::judge;
 use cairn_testkit::place::Place;
 
 /// Exit status, standard output, standard error.
@@ -34,4 +39,22 @@ pub fn in_dir(name: &str) -> (Place, String) {
     let dir = Place::new();
     let path = dir.path().join(name).to_str().unwrap().to_owned();
     (dir, path)
+}
+
+/// The program, run by a user whom file modes restrict.
+pub fn cairn_as_user(dir: &Path, image: &str, words: &[&str]) -> (i32, String) {
+    let mut command = if judge::is_root() {
+        // The user may not be able to reach where cargo builds.
+        let program = dir.join("cairn");
+        judge::copy_program(Path::new(env!("CARGO_BIN_EXE_cairn")), &program);
+        std::fs::set_permissions(dir, PermissionsExt::from_mode(0o755)).unwrap();
+        std::fs::set_permissions(image, PermissionsExt::from_mode(0o666)).unwrap();
+        let mut command = std::process::Command::new(program);
+        command.uid(65534).gid(65534);
+        command
+    } else {
+        std::process::Command::new(env!("CARGO_BIN_EXE_cairn"))
+    };
+    let output = command.args(words).output().unwrap();
+    (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
 }
