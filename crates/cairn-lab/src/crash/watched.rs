@@ -4,18 +4,14 @@
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
-use std::time::Duration;
 
 use cairn_base::Ino;
-use cairn_base::stats::Report;
 use cairn_crash::states::{Promises, Recording};
 use cairn_crash::workload::Promised;
-use cairn_vfs::root_reserved::ReservedFor;
 use cairn_vfs::types::{
-    AllocateMode, Attributes, Caller, DirEntry, FileExtent, FileKind, IoFlags, NewInode, OpenMode,
-    RenameMode, Seek, SetAttributes, VolumeStats, XattrMode,
+    AllocateMode, Attributes, Caller, FileKind, IoFlags, NewInode, RenameMode, SetAttributes,
 };
-use cairn_vfs::{Bytes, FileSystem, GoingDown, Result};
+use cairn_vfs::{Bytes, FileSystem, FileSystemOver, Result};
 use parking_lot::Mutex;
 
 /// Bytes that are read at once.
@@ -173,51 +169,9 @@ impl Promised for Watching {
     }
 }
 
-/// Calls that change nothing, or nothing that is compared.
-macro_rules! pass_on {
-    ($($name:ident($($argument:ident: $type:ty),*) $(-> $result:ty)?;)*) => {
-        $(fn $name(&self, $($argument: $type),*) $(-> $result)? {
-            self.inner.$name($($argument),*)
-        })*
-    };
-}
-
-impl FileSystem for Watched {
-    pass_on! {
-        root() -> Ino;
-        lookup(parent: Ino, name: &[u8]) -> Result<Attributes>;
-        forget(ino: Ino, count: u64);
-        readlink(ino: Ino) -> Result<Vec<u8>>;
-        readdir(ino: Ino, position: u64, emit: &mut dyn FnMut(DirEntry) -> bool) -> Result<()>;
-        getattr(ino: Ino) -> Result<Attributes>;
-        open(ino: Ino, mode: OpenMode) -> Result<u64>;
-        release(ino: Ino, handle: u64);
-        read(ino: Ino, offset: u64, buf: &mut [u8], flags: IoFlags) -> Result<usize>;
-        seek(ino: Ino, offset: u64, what: Seek) -> Result<u64>;
-        getxattr(ino: Ino, name: &[u8]) -> Result<Vec<u8>>;
-        listxattr(ino: Ino) -> Result<Vec<Vec<u8>>>;
-        setxattr(ino: Ino, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()>;
-        removexattr(ino: Ino, name: &[u8]) -> Result<()>;
-        statfs() -> Result<VolumeStats>;
-        room(reserved: bool) -> u64;
-        reserved_for() -> Option<ReservedFor>;
-        referenced() -> Vec<Ino>;
-        sync() -> Result<()>;
-        trim(offset: u64, len: u64, minimum: u64) -> Result<u64>;
-        label() -> Result<Vec<u8>>;
-        set_label(label: &[u8]) -> Result<()>;
-        time_granularity() -> Duration;
-        report() -> Report;
-        remount(options: &str) -> Result<()>;
-        check_remount(options: &str) -> Result<()>;
-        freeze() -> Result<()>;
-        thaw() -> Result<()>;
-        is_frozen() -> bool;
-        shutdown(flush_log: bool) -> Result<()>;
-        check_stopped() -> Result<()>;
-        go_down(flags: GoingDown) -> Result<()>;
-        abandon(reason: &str) -> Result<()>;
-        unmount() -> Result<()>;
+impl FileSystemOver for Watched {
+    fn inner(&self) -> &dyn FileSystem {
+        &*self.inner
     }
 
     fn create(
@@ -298,28 +252,6 @@ impl FileSystem for Watched {
         len: u64,
     ) -> Result<u64> {
         self.around(&[to], || self.inner.copy_range(from, from_offset, to, to_offset, len))
-    }
-
-    fn extents(
-        &self,
-        ino: Ino,
-        offset: u64,
-        len: u64,
-        sync: bool,
-        emit: &mut dyn FnMut(FileExtent) -> bool,
-    ) -> Result<()> {
-        self.inner.extents(ino, offset, len, sync, emit)
-    }
-
-    fn read_shared(
-        &self,
-        ino: Ino,
-        offset: u64,
-        len: usize,
-        flags: IoFlags,
-        take: &mut dyn FnMut(&[&[u8]]),
-    ) -> Result<bool> {
-        self.inner.read_shared(ino, offset, len, flags, take)
     }
 
     fn fsync(&self, ino: Ino, handle: u64, data_only: bool) -> Result<()> {
