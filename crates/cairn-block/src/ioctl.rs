@@ -1,8 +1,10 @@
 //! Device controls that have no safe binding: discarding, zones, loop devices.
 
+use std::ffi::c_void;
 use std::fs::File;
 
-use rustix::ioctl::{Getter, Opcode, Setter, Updater, ioctl, opcode};
+use rustix::io::Errno;
+use rustix::ioctl::{Getter, Ioctl, IoctlOutput, Opcode, Setter, Updater, ioctl, opcode};
 use zerocopy::FromZeros;
 
 /// `BLKROGET` of `linux/fs.h`: `_IO(0x12, 94)`.
@@ -130,6 +132,86 @@ pub(crate) fn loop_status(file: &File) -> rustix::io::Result<LoopStatus> {
     // SAFETY: of a loop device, which the path in /sys shows it to be, LOOP_GET_STATUS64 writes
     // `struct loop_info64`, whose size is asserted above, and which is integers alone.
     unsafe { ioctl(file, Getter::<LOOP_GET_STATUS64, LoopStatus>::new()) }
+}
+
+/// `LOOP_CTL_GET_FREE` of `linux/loop.h`.
+const LOOP_CTL_GET_FREE: Opcode = 0x4C82;
+/// `LOOP_CONFIGURE` of `linux/loop.h`.
+const LOOP_CONFIGURE: Opcode = 0x4C0A;
+const LO_FLAGS_READ_ONLY: u32 = 1;
+/// The device is removed when nobody has it open.
+const LO_FLAGS_AUTOCLEAR: u32 = 4;
+
+/// `struct loop_config` of `linux/loop.h`, with `struct loop_info64` in it.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct LoopConfig {
+    fd: u32,
+    block_size: u32,
+    /// Device, inode and number of the device behind it: the kernel finds them out.
+    unused: [u64; 3],
+    offset: u64,
+    size_limit: u64,
+    number: u32,
+    encryption: [u32; 2],
+    flags: u32,
+    /// Names, a key, two numbers; and what is reserved.
+    rest: [u64; 30],
+}
+
+const _: () = assert!(size_of::<LoopConfig>() == 304);
+
+impl LoopConfig {
+    /// A device of `len` bytes of this file from `offset` on; without `len`, up to its end.
+    pub(crate) fn new(fd: u32, offset: u64, len: Option<u64>, read_only: bool) -> Self {
+        Self {
+            fd,
+            block_size: 0,
+            unused: [0; 3],
+            offset,
+            size_limit: len.unwrap_or(0),
+            number: 0,
+            encryption: [0; 2],
+            flags: LO_FLAGS_AUTOCLEAR | if read_only { LO_FLAGS_READ_ONLY } else { 0 },
+            rest: [0; 30],
+        }
+    }
+}
+
+/// The number of a loop device that is free, or new. `control`: `/dev/loop-control`.
+pub(crate) fn free_loop(control: &File) -> rustix::io::Result<u32> {
+    // SAFETY: LOOP_CTL_GET_FREE takes no argument, accesses no memory of the caller, and returns
+    // the number. On another file the kernel answers ENOTTY.
+    unsafe { ioctl(control, NumberOf::<LOOP_CTL_GET_FREE>) }
+}
+
+/// Gives a free loop device its file.
+pub(crate) fn configure_loop(device: &File, config: &LoopConfig) -> rustix::io::Result<()> {
+    // SAFETY: LOOP_CONFIGURE reads `struct loop_config`, whose size is asserted above, through its
+    // pointer argument and writes no memory. The caller opened the device by its name in /dev.
+    unsafe { ioctl(device, Setter::<LOOP_CONFIGURE, LoopConfig>::new(*config)) }
+}
+
+/// A control without an argument whose result is a number.
+struct NumberOf<const OPCODE: Opcode>;
+
+// SAFETY: no pointer is passed, so the kernel accesses no memory.
+unsafe impl<const OPCODE: Opcode> Ioctl for NumberOf<OPCODE> {
+    type Output = u32;
+
+    const IS_MUTATING: bool = false;
+
+    fn opcode(&self) -> Opcode {
+        OPCODE
+    }
+
+    fn as_ptr(&mut self) -> *mut c_void {
+        std::ptr::null_mut()
+    }
+
+    unsafe fn output_from_ptr(out: IoctlOutput, _: *mut c_void) -> rustix::io::Result<u32> {
+        u32::try_from(out).map_err(|_| Errno::RANGE)
+    }
 }
 
 #[cfg(test)]

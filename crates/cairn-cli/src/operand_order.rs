@@ -88,6 +88,5 @@ fn before_command(image: &OsStr) -> Failure {
 }
 
 fn holds_volume(word: &OsStr) -> bool {
-    ImageSpec::parse(word)
-        .is_ok_and(|image| image.path.exists() && cairn::inspect(&image, &[]).is_ok())
+    ImageSpec::parse(word).is_ok_and(|image| image.exists() && cairn::inspect(&image, &[]).is_ok())
 }

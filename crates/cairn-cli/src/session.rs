@@ -39,10 +39,9 @@ impl ImageArg {
     /// # Errors
     /// The image's name cannot be parsed.
     pub fn files(&self) -> Outcome<Vec<FileId>> {
-        let image = self.spec()?.path;
-        let found = std::iter::once(&image)
-            .chain(&self.devices)
-            .filter_map(|path| std::fs::metadata(path).ok());
+        let image = self.spec()?;
+        let paths = image.file().into_iter().chain(self.devices.iter().map(PathBuf::as_path));
+        let found = paths.filter_map(|path| std::fs::metadata(path).ok());
         Ok(found.map(|metadata| FileId::of(&metadata)).collect())
     }
 }
@@ -141,11 +140,11 @@ pub fn with_opened<T>(
 
 /// The failure for a mount point that was given in place of an image.
 fn of_mount_point(image: &ImageSpec, failure: Failure) -> Failure {
-    match live_mount::image_at(&image.path) {
+    match image.file().and_then(live_mount::image_at) {
         Some(source) => {
             let why = format!(
                 "{}: {source} is mounted there: use ls, df and the like of this system",
-                image.path.display()
+                image.name().display()
             );
             Failure::new(failure.status, why)
         }

@@ -29,7 +29,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let runtime = Threads::new();
     let population = Population::new(tree, &MkfsOptions::default(), 1000, &*runtime)?;
     let size = population.required_bytes(16 << 20)?;
-    let open = OpenOptions { write: true, lock: true, create_size: Some(size) };
+    let open = OpenOptions::create(size);
     let device = Arc::new(FileDevice::open(image, open)?);
     let made = population.write(device, threads, &*runtime)?;
     println!("{} blocks of {}, {} inodes", made.blocks, made.block_size, made.inodes);

@@ -55,6 +55,24 @@ pub(crate) struct Core {
     pub(crate) damaged: Damaged,
     pub(crate) guard: Guard,
     pub(crate) writers: Writers,
+    pub(crate) closing: Closing,
+}
+
+/// What DESTROY calls, once.
+#[derive(Clone, Default)]
+pub(crate) struct Closing(Arc<OnceLock<Box<dyn Fn() + Send + Sync>>>);
+
+impl Closing {
+    pub(crate) fn set(&self, close: Box<dyn Fn() + Send + Sync>) {
+        // A session has one owner, who sets it once.
+        let _ = self.0.set(close);
+    }
+
+    pub(crate) fn call(&self) {
+        if let Some(close) = self.0.get() {
+            close();
+        }
+    }
 }
 
 impl Core {
@@ -78,6 +96,7 @@ impl Core {
             removals: Removals::new(),
             damaged: Damaged::default(),
             writers: Writers::default(),
+            closing: Closing::default(),
         }
     }
 

@@ -22,11 +22,13 @@
 //! | `directory`, `listing`, `ioctl` | `readdir` and its answer; ioctls |
 //! | `ring` | FUSE over io_uring: rings, their threads, and workers |
 //! | `handshake`, `transport` | the settings of FUSE's INIT; how requests arrive: `/dev/fuse` or rings |
+//! | `block` | mounts on a block device, which the kernel claims |
 //! | `mounts`, `options`, `owners`, `session`, `remount`, `error` | mounting |
 
 #![forbid(unsafe_code)]
 #![warn(unreachable_pub)]
 
+mod block;
 pub mod control;
 mod convert;
 mod core;
@@ -55,6 +57,7 @@ mod transport;
 mod wire;
 mod writers;
 
+pub use block::BlockDevice;
 pub use counters::FuseStats;
 pub use empty::{Empty, Requests, serve_empty};
 pub use error::{Error, Result};
@@ -62,6 +65,6 @@ pub use options::{MountOptions, TransportChoice};
 pub use owners::Owners;
 pub use remount::remount;
 pub use ring::NoRing;
-pub use session::{Session, mount};
+pub use session::{Session, mount, mount_on};
 pub use synchronous::Synchronous;
 pub use transport::{Ender, Unmounter};

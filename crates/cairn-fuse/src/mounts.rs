@@ -83,10 +83,18 @@ fn unescape(text: &str) -> PathBuf {
 /// Raises the kernel's readahead to 1 MiB. Needs root; without it reads are slower.
 /// [`crate::guard`] sets how much dirty data the kernel may hold.
 pub(crate) fn tune(device: &str) {
-    let path = format!("/sys/class/bdi/{device}/read_ahead_kb");
+    let path = settings(device).join("read_ahead_kb");
     if let Err(error) = fs::write(&path, "1024") {
-        tracing::debug!("{path} could not be changed: {error}");
+        tracing::debug!("{} could not be changed: {error}", path.display());
     }
+}
+
+/// The kernel's settings of a mount's pages. A mount on a block device has the number of that, and
+/// a name of its own beside the device's.
+pub(crate) fn settings(device: &str) -> PathBuf {
+    let all = Path::new("/sys/class/bdi");
+    let block = all.join(format!("{device}-fuseblk"));
+    if block.exists() { block } else { all.join(device) }
 }
 
 /// Unmounts the mount with this number (`major:minor`) from a path. Succeeds if it is not there.
@@ -128,15 +136,21 @@ fn unmount_as_user(path: &Path) -> io::Result<()> {
 
 /// Aborts the connection of a mount (`major:minor`): every pending and later request fails.
 pub(crate) fn abort(device: &str) -> io::Result<()> {
-    let minor = device.split(':').nth(1).unwrap_or_default();
+    let number = connection_number(device).ok_or(ErrorKind::NotFound)?;
     let directory = match control_files() {
         // Only root mounts. The files belong to the user who mounted the connection.
         Err(_) => openat(CWD, CONTROL_FILES, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()),
         own => own,
     }?;
     let flags = OFlags::WRONLY | OFlags::CLOEXEC;
-    let file = openat(directory, format!("{minor}/abort"), flags, Mode::empty())?;
+    let file = openat(directory, format!("{number}/abort"), flags, Mode::empty())?;
     File::from(file).write_all(b"1")
+}
+
+/// The number of a connection, from that of its mount: 20 bits of minor.
+fn connection_number(device: &str) -> Option<u32> {
+    let (major, minor) = device.split_once(':')?;
+    Some(major.parse::<u32>().ok()?.checked_shl(20)? | minor.parse::<u32>().ok()?)
 }
 
 /// Where most systems mount `fusectl`.

@@ -12,7 +12,8 @@ use cairn_vfs::FileSystem;
 use fuser::InitFlags;
 use rustix::io::Errno;
 
-use crate::core::Core;
+use crate::block::{self, BlockDevice};
+use crate::core::{Closing, Core};
 use crate::counters::FuseStats;
 use crate::error::{Error, Result};
 use crate::guard::{Keeper, Mounted};
@@ -23,7 +24,7 @@ use crate::options::{MountOptions, TransportChoice};
 use crate::ring::{self, Connection, NoRing, Rings};
 use crate::servers::Servers;
 use crate::synchronous::Synchronous;
-use crate::transport::{DevFuse, Ender, Transport, Unmounter};
+use crate::transport::{DevFuse, Ender, Transport, Unmounter, Unserved};
 use crate::wire::{BufferPool, Device};
 
 /// A mounted filesystem that is served by [`Session::run`]. Dropped, it unmounts.
@@ -34,6 +35,7 @@ pub struct Session {
     stats: FuseStats,
     synchronous: Synchronous,
     keeper: Keeper,
+    closing: Closing,
 }
 
 /// Mounts a filesystem. The kernel's requests wait until [`Session::run`].
@@ -46,6 +48,30 @@ pub fn mount(
     mountpoint: &Path,
     options: &MountOptions,
 ) -> Result<Session> {
+    mount_anywhere(fs, mountpoint, options, None)
+}
+
+/// Mounts the filesystem of a block device, which the kernel claims (`fuseblk`). Without root, or
+/// on a kernel without such mounts, as [`mount`].
+///
+/// # Errors
+/// As [`mount`], or the block device is in use.
+pub fn mount_on(
+    fs: Arc<dyn FileSystem>,
+    device: BlockDevice<'_>,
+    mountpoint: &Path,
+    options: &MountOptions,
+) -> Result<Session> {
+    let device = Some(device).filter(|_| block::is_possible());
+    mount_anywhere(fs, mountpoint, options, device)
+}
+
+fn mount_anywhere(
+    fs: Arc<dyn FileSystem>,
+    mountpoint: &Path,
+    options: &MountOptions,
+    on: Option<BlockDevice<'_>>,
+) -> Result<Session> {
     options.check().map_err(Error::Options)?;
     let mountpoint = check_mount_point(mountpoint)?;
     check_device()?;
@@ -54,14 +80,14 @@ pub fn mount(
         TransportChoice::Ring => ring::probe().map_err(Error::NoRing)?,
         TransportChoice::Auto => {
             if ring::pays(options) {
-                match mount_through(fs.clone(), &mountpoint, options, true) {
+                match mount_through(fs.clone(), &mountpoint, options, true, on) {
                     Err(Error::NoRing(reason)) => tracing::debug!("/dev/fuse is used: {reason}"),
                     done => return done,
                 }
             }
         }
     }
-    mount_through(fs, &mountpoint, options, options.transport == TransportChoice::Ring)
+    mount_through(fs, &mountpoint, options, options.transport == TransportChoice::Ring, on)
 }
 
 fn mount_through(
@@ -69,6 +95,7 @@ fn mount_through(
     mountpoint: &Path,
     options: &MountOptions,
     ring: bool,
+    on: Option<BlockDevice<'_>>,
 ) -> Result<Session> {
     let mountpoint = mountpoint.to_owned();
     let root = rustix::process::geteuid().is_root();
@@ -86,14 +113,18 @@ fn mount_through(
     };
     let buffers = BufferPool::new();
     let first = buffers.take().map_err(Error::NoMemory)?;
-    let mounted = fuser::Session::new(handshake, &mountpoint, &options.to_fuser(root))
-        .map_err(|error| refused(&mountpoint, &error))?;
+    let mounted = match on {
+        None => fuser::Session::new(handshake, &mountpoint, &options.to_fuser(root)),
+        Some(device) => block::mount(handshake, &mountpoint, options, device),
+    };
+    let mounted = mounted.map_err(|error| refused(&mountpoint, &error))?;
     core.kernel.set_notifier(mounted.notifier());
     let number = mounts::connection(&mounted)
         .or_else(|| mounts::mounted_on(&mountpoint).map(|mount| mount.device));
     if root && let Some(number) = &number {
         mounts::tune(number);
     }
+    let unserved = on.map(|_| Unserved::new(&mountpoint, number.as_deref().unwrap_or_default()));
     let device = mounted.as_fd().try_clone_to_owned().map_err(Error::Connection)?;
     let operations = Arc::new(Operations::new(core.clone()));
     let device = Arc::new(Device::new(device).map_err(|error| Error::Connection(error.into()))?);
@@ -121,6 +152,7 @@ fn mount_through(
     Ok(Session {
         transport: Box::new(DevFuse {
             mounted: Some(mounted),
+            unserved,
             servers,
             rings,
             device: number.clone().unwrap_or_default(),
@@ -130,6 +162,7 @@ fn mount_through(
         stats,
         synchronous,
         keeper,
+        closing: core.closing.clone(),
     })
 }
 
@@ -165,6 +198,12 @@ impl Session {
         let served = self.transport.serve().map_err(Error::Connection);
         drop(self.keeper);
         served
+    }
+
+    /// What is called before the unmount of a mount on a block device returns: it closes the
+    /// volume.
+    pub fn before_unmounted(&self, close: impl Fn() + Send + Sync + 'static) {
+        self.closing.set(Box::new(close));
     }
 
     /// Something that unmounts from another thread.

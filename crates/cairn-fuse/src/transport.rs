@@ -34,6 +34,11 @@ pub struct Unmounter {
 }
 
 impl Unmounter {
+    /// Of the mount with this number (`major:minor`).
+    pub(crate) fn new(mountpoint: &Path, device: String) -> Self {
+        Self { mountpoint: mountpoint.to_owned(), device }
+    }
+
     /// Unmounts if the mount still exists; [`crate::Session::run`] then returns. Refused while the
     /// mount is in use.
     ///
@@ -72,10 +77,35 @@ impl Ender {
     }
 }
 
+/// Dropped, it unmounts a mount on a block device: it was made, and never served.
+pub(crate) struct Unserved(Option<Unmounter>);
+
+impl Unserved {
+    pub(crate) fn new(mountpoint: &Path, device: &str) -> Self {
+        Self(Some(Unmounter::new(mountpoint, device.to_owned())))
+    }
+
+    /// It was served, and is unmounted.
+    pub(crate) fn is_served(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Unserved {
+    fn drop(&mut self) {
+        let Some(mount) = &self.0 else { return };
+        // The unmount would wait for an answer.
+        if let Err(error) = mounts::abort(&mount.device).and_then(|()| mount.unmount()) {
+            tracing::warn!("a mount that nobody serves stays: {error}: unmount it");
+        }
+    }
+}
+
 /// `/dev/fuse`, with or without rings.
 pub(crate) struct DevFuse {
-    /// Dropped, it unmounts whatever is mounted on its path.
+    /// Dropped, it unmounts whatever is mounted on its path, unless that is a block device's.
     pub(crate) mounted: Option<fuser::Session<Handshake>>,
+    pub(crate) unserved: Option<Unserved>,
     pub(crate) servers: Arc<Servers>,
     pub(crate) rings: Option<Arc<Rings>>,
     /// `major:minor`.
@@ -97,11 +127,14 @@ impl Transport for DevFuse {
         // it would fail with a warning, or unmount another filesystem that was mounted there
         // meanwhile. The cost is one descriptor of a dead connection.
         std::mem::forget(self.mounted.take());
+        if let Some(unserved) = self.unserved.take() {
+            unserved.is_served();
+        }
         Ok(())
     }
 
     fn unmounter(&self, mountpoint: &Path) -> Unmounter {
-        Unmounter { mountpoint: mountpoint.to_owned(), device: self.device.clone() }
+        Unmounter::new(mountpoint, self.device.clone())
     }
 
     fn ender(&self) -> Ender {

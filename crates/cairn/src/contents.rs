@@ -1,7 +1,5 @@
 //! Finds out what mkfs would overwrite. Writes nothing.
 
-use std::path::Path;
-
 use cairn_block::BlockDevice;
 
 use crate::bytes::read_bytes;
@@ -33,8 +31,10 @@ pub fn contents(image: &ImageSpec) -> Result<Option<String>> {
 }
 
 fn exists(image: &ImageSpec) -> Result<bool> {
-    Path::new(&image.path).try_exists().map_err(|error| {
-        let operation = format!("open {}", image.path.display());
+    // What is no file is there, or cannot be opened.
+    let Some(path) = image.file() else { return Ok(true) };
+    path.try_exists().map_err(|error| {
+        let operation = format!("open {}", path.display());
         Error::new(image, Cause::Open(cairn_block::Error::from_io(operation, error)))
     })
 }

@@ -39,7 +39,7 @@ pub(crate) fn open(
     let paths = match named {
         [] => names
             .iter()
-            .map(|name| beside(&image.path, name))
+            .map(|name| beside(image.file(), name))
             .collect::<Result<_, _>>()
             .map_err(error)?,
         _ => named.to_vec(),
@@ -77,8 +77,9 @@ fn miscounted(wanted: usize, named: usize) -> String {
 }
 
 /// The default path of a device: beside the image.
-fn beside(image: &Path, name: &Path) -> Result<PathBuf, Cause> {
-    let found = image.parent().zip(name.file_name()).map(|(directory, name)| directory.join(name));
+fn beside(image: Option<&Path>, name: &Path) -> Result<PathBuf, Cause> {
+    let directory = image.and_then(Path::parent);
+    let found = directory.zip(name.file_name()).map(|(directory, name)| directory.join(name));
     match found {
         Some(found) if found.exists() => Ok(found),
         _ => Err(Cause::FurtherDevice {

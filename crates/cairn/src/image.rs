@@ -24,11 +24,19 @@ pub enum Part {
     Offset(u64),
 }
 
+/// Where an image is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Location {
+    /// A file or block device of this system.
+    File(PathBuf),
+}
+
 /// A parsed image name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ImageSpec {
-    /// The file or block device.
-    pub path: PathBuf,
+    /// Where it is.
+    pub location: Location,
     /// The part of it.
     pub part: Part,
 }
@@ -37,7 +45,7 @@ impl ImageSpec {
     /// All of a file or device, even if its name contains `#` or `?`.
     #[must_use]
     pub fn whole(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into(), part: Part::Whole }
+        Self { location: Location::File(path.into()), part: Part::Whole }
     }
 
     /// Parses a name as given on a command line.
@@ -62,13 +70,36 @@ impl ImageSpec {
         }
         let part = parse_part(&String::from_utf8_lossy(selector))
             .map_err(|why| Error::new(name.to_string_lossy(), Cause::Address(why)))?;
-        Ok(Self { path: OsString::from_vec(path.to_vec()).into(), part })
+        let path = OsString::from_vec(path.to_vec());
+        Ok(Self { location: Location::File(path.into()), part })
+    }
+
+    /// The file or block device; `None` if the image is not one of this system.
+    #[must_use]
+    pub fn file(&self) -> Option<&Path> {
+        match &self.location {
+            Location::File(path) => Some(path),
+        }
+    }
+
+    /// Whether it is there, as far as its name tells.
+    #[must_use]
+    pub fn exists(&self) -> bool {
+        self.file().is_none_or(Path::exists)
+    }
+
+    /// The name of what holds the image, without the part of it.
+    #[must_use]
+    pub fn name(&self) -> PathBuf {
+        match &self.location {
+            Location::File(path) => path.clone(),
+        }
     }
 
     /// The name that [`ImageSpec::parse`] reads back, byte for byte.
     #[must_use]
     pub fn to_os_string(&self) -> OsString {
-        let mut name = self.path.clone().into_os_string();
+        let mut name = self.name().into_os_string();
         match self.part {
             Part::Whole => {}
             Part::Partition(number) => name.push(format!("#{number}")),
@@ -83,11 +114,15 @@ impl ImageSpec {
     /// # Errors
     /// The file does not exist or cannot be reached.
     pub fn canonical(&self) -> Result<Self, Error> {
-        let path = std::fs::canonicalize(&self.path).map_err(|error| {
-            let operation = format!("open {}", self.path.display());
-            Error::new(self, Cause::Open(cairn_block::Error::from_io(operation, error)))
-        })?;
-        Ok(Self { path, part: self.part })
+        let location = match &self.location {
+            Location::File(path) => {
+                Location::File(std::fs::canonicalize(path).map_err(|error| {
+                    let operation = format!("open {}", path.display());
+                    Error::new(self, Cause::Open(cairn_block::Error::from_io(operation, error)))
+                })?)
+            }
+        };
+        Ok(Self { location, part: self.part })
     }
 }
 
@@ -129,8 +164,8 @@ mod tests {
         assert_eq!(parse("/no/disk.img#12").unwrap().part, Part::Partition(12));
         let offset = parse("/no/disk.img?offset=1M").unwrap();
         assert_eq!(
-            (offset.path.as_path(), offset.part),
-            (Path::new("/no/disk.img"), Part::Offset(1 << 20))
+            (offset.file(), offset.part),
+            (Some(Path::new("/no/disk.img")), Part::Offset(1 << 20))
         );
     }
 

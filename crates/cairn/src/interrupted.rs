@@ -14,8 +14,8 @@ use crate::image::ImageSpec;
 /// directory that others can write, a file of a stranger says nothing.
 #[must_use]
 pub fn interrupted_repair(image: &ImageSpec) -> Option<undo::Error> {
-    let left = own_undo_file(image);
-    let owner = std::fs::metadata(&image.path).ok().map(|found| found.uid());
+    let left = own_undo_file(image)?;
+    let owner = std::fs::metadata(image.file()?).ok().map(|found| found.uid());
     let may_repair = |uid: u32| uid == 0 || Some(uid) == owner || uid == geteuid().as_raw();
     let found = std::fs::symlink_metadata(&left).ok()?;
     (found.is_file() && may_repair(found.uid())).then(|| {
@@ -40,9 +40,9 @@ pub fn refuse_interrupted(image: &ImageSpec) -> Result<()> {
     }
 }
 
-/// The undo file of a repair for which the user has named none.
-pub(crate) fn own_undo_file(image: &ImageSpec) -> PathBuf {
-    let mut name = image.path.clone().into_os_string();
+/// The undo file of a repair for which the user has named none: beside the image.
+pub(crate) fn own_undo_file(image: &ImageSpec) -> Option<PathBuf> {
+    let mut name = image.file()?.as_os_str().to_owned();
     name.push(".cairn-undo");
-    name.into()
+    Some(name.into())
 }

@@ -64,12 +64,11 @@ impl Repair {
         if self.plan.changes.is_empty() {
             return Ok(());
         }
-        let own = own_undo_file(&self.image);
-        let path = undo.unwrap_or(&own);
-        if undo.is_none() && !is_file(&self.image) {
+        let own = own_undo_file(&self.image).filter(|_| is_file(&self.image));
+        let Some(path) = undo.or(own.as_deref()) else {
             let why = "a repair of a device needs a file for what was there: add --undo FILE";
             return Err(Error::new(&self.image, Cause::Option(why.into())));
-        }
+        };
         let failed = |cause| Error::new(&self.image, cause);
         let made = create(path).map_err(|why| failed(Cause::Undo(why)))?;
         // From here on the file is this repair's.
@@ -98,7 +97,7 @@ impl Repair {
 }
 
 fn is_file(image: &ImageSpec) -> bool {
-    std::fs::metadata(&image.path).is_ok_and(|found| found.is_file())
+    image.file().is_some_and(Path::is_file)
 }
 
 /// Makes a new file that only its owner can read: it will hold bytes of files.

@@ -37,6 +37,13 @@ impl Drop for Beneath {
     }
 }
 
+/// The file of a loop device, as the system names it; `None` if it is no loop device, or has none.
+#[must_use]
+pub fn backing_file(device: impl AsRef<Path>) -> Option<PathBuf> {
+    let directory = Path::new("/sys/class/block").join(device.as_ref().file_name()?);
+    Some(Loop::at(&directory)?.backing)
+}
+
 /// A loop device with a backing file.
 struct Loop {
     /// `loop3`.

@@ -20,6 +20,8 @@ use crate::device::{Batch, BlockDevice, Completion, Geometry, Request};
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::{IoBuf, ioctl};
 
+mod attach;
+mod claim;
 mod direct;
 mod holder;
 mod kept;
@@ -29,8 +31,11 @@ mod loops;
 mod ofd;
 mod open;
 
+pub use attach::LoopDevice;
+pub use claim::BlockClaim;
 pub use direct::DirectFile;
 pub use kept::KeptImage;
+pub use loops::backing_file;
 pub use open::{OpenOptions, mounted_by_kernel, open_image};
 
 /// Buffers that one system call takes (`UIO_MAXIOV`).

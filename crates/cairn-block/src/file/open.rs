@@ -22,6 +22,9 @@ pub struct OpenOptions {
     pub write: bool,
     /// Take locks: a writer excludes all others, readers exclude writers.
     pub lock: bool,
+    /// Claim a block device that is written, as the kernel's own filesystems do (`O_EXCL`). A
+    /// [`BlockClaim`](super::BlockClaim) does this separately.
+    pub claim: bool,
     /// Create the file if it does not exist, and make it at least this many bytes large. It is
     /// never shrunk.
     pub create_size: Option<u64>,
@@ -29,7 +32,7 @@ pub struct OpenOptions {
 
 impl Default for OpenOptions {
     fn default() -> Self {
-        Self { write: false, lock: true, create_size: None }
+        Self { write: false, lock: true, claim: true, create_size: None }
     }
 }
 
@@ -64,7 +67,8 @@ pub(super) fn open(path: &Path, options: OpenOptions) -> Result<Opened> {
     let create = options.create_size.is_some() && options.write;
     // Without O_CREAT, O_EXCL on a block device means: not while the system has it mounted or
     // otherwise claimed.
-    let claim = if options.write && options.lock { OFlags::EXCL } else { OFlags::empty() };
+    let wanted = options.write && options.lock && options.claim;
+    let claim = if wanted { OFlags::EXCL } else { OFlags::empty() };
     let file = match existing(path, options.write, claim) {
         Err(error) if create && error.kind == ErrorKind::NotFound => make(path)?,
         opened => opened?,

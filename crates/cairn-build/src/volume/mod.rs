@@ -132,7 +132,7 @@ impl<'a> Builder<'a> {
     fn renamed(&self, error: cairn::Error) -> Error {
         let (from, to) = (self.image.to_string(), self.path.display().to_string());
         let text = error.to_string().replace(&from, &to);
-        let text = text.replace(&self.image.path.display().to_string(), &to);
+        let text = text.replace(&self.image.name().display().to_string(), &to);
         Error::Image { text, source: Box::new(error) }
     }
 

@@ -5,6 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use cairn::ImageSpec;
+use cairn_block::file::backing_file;
 use cairn_fuse::control::{Client, ControlError};
 
 use super::mount::table::{self, Mount};
@@ -41,11 +42,16 @@ pub fn find(given: &Path) -> Outcome<Mount> {
 /// The mount of this image, as umount(8) finds mounts by their source.
 fn mount_of_image(given: &Path) -> Outcome<Option<Mount>> {
     let spec = ImageSpec::parse(given.as_os_str()).and_then(|image| image.canonical());
-    let Ok(source) = spec.map(|image| image.to_string()) else { return Ok(None) };
-    let mut found: Vec<Mount> = table::all()?
-        .into_iter()
-        .filter(|mount| mount.is_cairn() && mount.source == source)
-        .collect();
+    let Ok(image) = spec else { return Ok(None) };
+    let source = image.to_string();
+    // Also through a loop device of it.
+    let is_source = |mount: &Mount| {
+        mount.source == source
+            || mount.kind.starts_with("fuseblk")
+                && backing_file(Path::new(&mount.source)).as_deref() == image.file()
+    };
+    let mut found: Vec<Mount> =
+        table::all()?.into_iter().filter(|mount| mount.is_cairn() && is_source(mount)).collect();
     if let [first, second, ..] = found.as_slice() {
         let (first, second) = (first.point.display(), second.point.display());
         return Err(Failure::new(

@@ -7,6 +7,7 @@
 
 mod allocate;
 mod beside;
+mod block_devices;
 mod blocks;
 mod checked;
 mod databases;

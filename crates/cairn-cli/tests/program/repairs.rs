@@ -50,7 +50,7 @@ fn a_repair_that_goes_on_is_not_called_interrupted() {
     let (_dir, image) = in_dir("disk.img");
     miscounted(&image);
     left_by(&image);
-    let options = OpenOptions { write: true, lock: true, create_size: None };
+    let options = OpenOptions::write();
     let held = FileDevice::open(Path::new(&image), options).unwrap();
     for arguments in [&["check", &image][..], &["check", "--repair", &image]] {
         let (status, _, said) = cairn(arguments);

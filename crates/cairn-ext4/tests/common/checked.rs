@@ -9,7 +9,7 @@ use cairn_check::Report;
 
 /// Checks an image.
 pub fn check_image(image: &Path) -> cairn_ext4::Result<Report> {
-    let options = OpenOptions { write: false, lock: false, create_size: None };
+    let options = OpenOptions { lock: false, ..OpenOptions::read() };
     let device = FileDevice::open(image, options).expect("the image opens");
     cairn_ext4::check::check(Arc::new(device), Threads::new(), Arc::new(()))
 }

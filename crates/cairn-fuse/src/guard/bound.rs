@@ -9,6 +9,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::mounts;
+
 /// The smallest bound that root's mount sets, in bytes: enough for a stream of large writes.
 const FLOOR: u64 = 16 << 20;
 /// The part of the room that the kernel may hold.
@@ -29,7 +31,7 @@ pub(crate) struct Bound {
 impl Bound {
     /// The bound of the mount with this device number (`major:minor`).
     pub(crate) fn new(device: Option<&str>, tunable: bool) -> Self {
-        let bdi = device.map(|device| PathBuf::from(format!("/sys/class/bdi/{device}")));
+        let bdi = device.map(mounts::settings);
         let tunable = tunable && bdi.as_deref().is_some_and(Path::is_dir);
         Self { bdi, tunable }
     }

@@ -53,6 +53,7 @@ impl Operations {
             opcode::FSYNC
             | opcode::FSYNCDIR
             | opcode::SYNCFS
+            | opcode::DESTROY
             | opcode::FALLOCATE
             | opcode::COPY_FILE_RANGE => Weight::MayTakeLong,
             opcode::CREATE | opcode::MKNOD | opcode::MKDIR | opcode::SYMLINK | opcode::LINK
@@ -134,7 +135,11 @@ impl Operations {
             opcode::STATFS => reply.send(&self.statfs()),
             opcode::SYNCFS => reply.send(&self.syncfs()),
             opcode::IOCTL => self.ioctl(request, reply),
-            opcode::RELEASEDIR | opcode::DESTROY => reply.send(&Ok(())),
+            opcode::RELEASEDIR => reply.send(&Ok(())),
+            opcode::DESTROY => {
+                self.core.closing.call();
+                reply.send(&Ok(()));
+            }
             opcode::FORGET | opcode::BATCH_FORGET => {
                 reply.none();
                 self.forget(request);

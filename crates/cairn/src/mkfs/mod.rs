@@ -1,7 +1,7 @@
 //! Makes a volume: creates the image file if it does not exist, then calls the format's mkfs.
 
 use std::fs::{File, Metadata};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cairn_block::BlockDevice;
@@ -37,15 +37,16 @@ pub fn mkfs(image: &ImageSpec, options: &MkfsOptions) -> Result<()> {
         }
     }
     refuse_interrupted(image)?;
-    let before = options.size.map(|_| {
-        std::fs::metadata(&image.path).ok().filter(Metadata::is_file).map(|file| file.len())
-    });
-    let existed = image.path.exists();
+    let Some(path) = image.file().filter(|_| options.size.is_some()) else {
+        return make(image, options);
+    };
+    let before = std::fs::metadata(path).ok().filter(Metadata::is_file).map(|file| file.len());
+    let existed = path.exists();
     let made = make(image, options);
     match (&made, before) {
         // A device keeps its size.
-        (Err(_), Some(Some(len))) => shrink_to(&image.path, len),
-        (Err(_), Some(None)) if !existed => remove(&image.path),
+        (Err(_), Some(len)) => shrink_to(path, len),
+        (Err(_), None) if !existed => remove(path),
         _ => {}
     }
     made
@@ -68,14 +69,28 @@ fn remove(path: &Path) {
 }
 
 fn make(image: &ImageSpec, options: &MkfsOptions) -> Result<()> {
-    let mut devices = vec![(image.path.clone(), device_for(image, options)?)];
+    let mut devices = vec![(image.name(), device_for(image, options)?)];
     for path in &options.devices {
         devices.push((path.clone(), open_one(&ImageSpec::whole(path), true)?));
     }
+    make_on(devices, options).map_err(|cause| Error::new(image, cause))
+}
+
+/// Makes a volume on a device of the caller's, whatever it holds. Its size is the device's.
+///
+/// # Errors
+/// The parameters do not fit, or the device fails.
+pub fn mkfs_on(device: Arc<dyn BlockDevice>, options: &MkfsOptions) -> Result<(), Cause> {
+    make_on(vec![(PathBuf::new(), device)], options)
+}
+
+fn make_on(
+    devices: Vec<(PathBuf, Arc<dyn BlockDevice>)>,
+    options: &MkfsOptions,
+) -> Result<(), Cause> {
     let options =
         MkfsOptions { uuid: options.uuid.or_else(|| fixed_uuid(options)), ..options.clone() };
-    let runtime = runtime(options.time);
-    format::make(devices, &options, &*runtime).map_err(|cause| Error::new(image, cause))
+    format::make(devices, &options, &*runtime(options.time))
 }
 
 /// If the time is given, a UUID that depends only on time, label, size and format.
@@ -87,12 +102,20 @@ fn fixed_uuid(options: &MkfsOptions) -> Option<Uuid> {
 
 pub(crate) fn device_for(image: &ImageSpec, options: &MkfsOptions) -> Result<Arc<dyn BlockDevice>> {
     let error = |cause| Error::new(image, cause);
+    let Some(path) = image.file() else {
+        return match options.size {
+            None => open_one(image, true),
+            Some(_) => Err(error(Cause::Option(
+                "--size makes a file of that size; this image has one: leave --size out".into(),
+            ))),
+        };
+    };
     let Some(size) = options.size else {
-        if !image.path.exists() {
+        if !path.exists() {
             let hint = "the image does not exist: give its size, as in --size 1G";
             return Err(error(Cause::Option(hint.into())));
         }
-        let file = std::fs::metadata(&image.path);
+        let file = std::fs::metadata(path);
         if image.part == Part::Whole && file.is_ok_and(|file| file.is_file() && file.len() == 0) {
             return Err(error(Cause::Option(
                 "the image is empty: give its size, as in --size 1G".into(),
@@ -104,7 +127,7 @@ pub(crate) fn device_for(image: &ImageSpec, options: &MkfsOptions) -> Result<Arc
         let hint = "--size sets the size of a whole image; a partition has the size its table says";
         return Err(error(Cause::Option(hint.into())));
     }
-    match std::fs::metadata(&image.path) {
+    match std::fs::metadata(path) {
         // The file is not shortened, because that could not be undone.
         Ok(file) if file.is_file() && file.len() > size && options.zones.is_none() => {
             let hint = format!(
@@ -115,14 +138,13 @@ pub(crate) fn device_for(image: &ImageSpec, options: &MkfsOptions) -> Result<Arc
             return Err(error(Cause::Option(hint)));
         }
         Ok(_) => {}
-        Err(_) => check_directory(&image.path).map_err(error)?,
+        Err(_) => check_directory(path).map_err(error)?,
     }
     if let Some(zones) = &options.zones {
-        return zoned_image(image, size, zones).map_err(error);
+        return zoned_image(path, size, zones).map_err(error);
     }
-    let options = FileOptions { write: true, lock: true, create_size: Some(size) };
-    let device =
-        FileDevice::open(&image.path, options).map_err(|source| error(Cause::Open(source)))?;
+    let options = FileOptions::create(size);
+    let device = FileDevice::open(path, options).map_err(|source| error(Cause::Open(source)))?;
     Ok(Arc::new(device))
 }
 
@@ -139,11 +161,7 @@ fn check_directory(path: &Path) -> Result<(), Cause> {
 }
 
 /// Creates an image file with zones of `size` bytes in all.
-fn zoned_image(
-    image: &ImageSpec,
-    size: u64,
-    wanted: &ImageZones,
-) -> Result<Arc<dyn BlockDevice>, Cause> {
+fn zoned_image(path: &Path, size: u64, wanted: &ImageZones) -> Result<Arc<dyn BlockDevice>, Cause> {
     let zones = size
         .checked_div(wanted.size)
         .and_then(|zones| u32::try_from(zones).ok())
@@ -161,7 +179,7 @@ fn zoned_image(
     layout.check().map_err(|error| {
         Cause::Option(format!("these zones are not possible: {}", error.detail))
     })?;
-    let options = FileOptions { write: true, lock: true, create_size: Some(layout.image_size()) };
-    let device = FileDevice::open(&image.path, options).map_err(Cause::Open)?;
+    let options = FileOptions::create(layout.image_size());
+    let device = FileDevice::open(path, options).map_err(Cause::Open)?;
     Ok(Arc::new(zoned::create_image(Arc::new(device), layout)?))
 }

@@ -83,12 +83,12 @@ fn check_host(image: &ImageSpec, wanted: u64, needed: u64) -> Result<(), Cause> 
 /// What the host has left; `None` if the image is no file, or the host does not say.
 fn host_full(image: &ImageSpec, needed: Option<u64>) -> Option<Cause> {
     file(image)?;
-    let stats = rustix::fs::statvfs(&image.path).ok()?;
+    let stats = rustix::fs::statvfs(image.file()?).ok()?;
     Some(Cause::HostFull { free: stats.f_bavail.checked_mul(stats.f_frsize)?, needed })
 }
 
 fn file(image: &ImageSpec) -> Option<Metadata> {
-    std::fs::metadata(&image.path).ok().filter(Metadata::is_file)
+    std::fs::metadata(image.file()?).ok().filter(Metadata::is_file)
 }
 
 fn is_whole_file(image: &ImageSpec) -> bool {
@@ -97,13 +97,12 @@ fn is_whole_file(image: &ImageSpec) -> bool {
 
 /// Gives a file the size that its volume will have, or has.
 fn set_file_size(image: &ImageSpec, size: u64) -> Result<(), Cause> {
-    if !is_whole_file(image) {
+    let Some(path) = image.file().filter(|_| is_whole_file(image)) else {
         return Err(Cause::Refused(
             "the partition or device is smaller than that: make it larger first, or give max"
                 .into(),
         ));
-    }
-    let path = &image.path;
+    };
     let file = std::fs::File::options().write(true).open(path);
     file.and_then(|file| {
         file.set_len(size)?;

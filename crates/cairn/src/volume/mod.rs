@@ -1,5 +1,6 @@
 //! Opening: image → device → probe → filesystem.
 
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -7,7 +8,7 @@ use cairn_base::runtime::Runtime;
 use cairn_base::runtime::simulated::Simulated;
 use cairn_base::runtime::threads::Threads;
 use cairn_block::BlockDevice;
-use cairn_block::file::KeptImage;
+use cairn_block::file::{BlockClaim, KeptImage};
 use cairn_block::wrap::Overlay;
 use cairn_vfs::FileSystem;
 
@@ -16,7 +17,7 @@ use crate::device::{open_at, open_one, read_kept};
 use crate::error::{Cause, Error, Result};
 use crate::format::{self, Format, Info};
 use crate::further;
-use crate::image::ImageSpec;
+use crate::image::{ImageSpec, Location, Part};
 use crate::interrupted::interrupted_repair;
 use crate::recognise::recognise;
 use crate::reopen::{self, Reopened};
@@ -25,12 +26,17 @@ mod options;
 
 pub use options::OpenOptions;
 
-/// An open volume. [`FileSystem::unmount`] leaves it clean; dropping it without is a crash, from
-/// which the next open recovers.
+/// An open volume. [`crate::fs`] has its calls that take a path.
+///
+/// [`Volume::close`] writes everything and leaves it clean. So does dropping it, without a report,
+/// unless somebody else has a clone of its filesystem: then the volume is that one's to unmount. A
+/// program that ends without either is a crash, from which the next open recovers.
 pub struct Volume {
     format: Format,
     filesystem: Arc<dyn FileSystem>,
     needs_check: Option<String>,
+    claim: Option<BlockClaim>,
+    is_closed: bool,
 }
 
 impl Volume {
@@ -46,11 +52,28 @@ impl Volume {
         &self.filesystem
     }
 
+    /// Writes everything, marks the volume clean and closes it.
+    ///
+    /// # Errors
+    /// As [`FileSystem::unmount`].
+    pub fn close(mut self) -> cairn_vfs::Result<()> {
+        self.is_closed = true;
+        self.filesystem.unmount()
+    }
+
     /// Why the volume, which was opened for writing, should have been checked before, and what to
     /// do. For messages: nothing is refused.
     #[must_use]
     pub fn needs_check(&self) -> Option<&str> {
         self.needs_check.as_deref()
+    }
+
+    /// The claim on the block device that the volume is on, if it was opened with
+    /// [`OpenOptions::hand_over`]. Once it is dropped, the kernel can claim the device for a mount.
+    /// The locks, which keep other users of Cairn and QEMU away, stay.
+    #[must_use]
+    pub fn take_claim(&mut self) -> Option<BlockClaim> {
+        self.claim.take()
     }
 
     /// Lets a volume that was opened read-only be remounted writable: see [`crate::reopen`].
@@ -63,13 +86,28 @@ impl Volume {
         if !options.read_only {
             return self;
         }
-        let (format, needs_check) = (self.format, self.needs_check);
+        let (format, needs_check) = (self.format, self.needs_check.clone());
         let check = move |options: &OpenOptions| {
             format::check_options(format, options).map(drop).map_err(|cause| cause.to_string())?;
             can_write()
         };
-        let filesystem = Reopened::new(self.filesystem, options, again, Box::new(check));
-        Self { format, filesystem: Arc::new(filesystem), needs_check }
+        let filesystem = Reopened::new(self.filesystem.clone(), options, again, Box::new(check));
+        let filesystem = Arc::new(filesystem);
+        Self { format, filesystem, needs_check, claim: None, is_closed: false }
+    }
+}
+
+impl Drop for Volume {
+    fn drop(&mut self) {
+        if self.is_closed || Arc::strong_count(&self.filesystem) > 1 {
+            return;
+        }
+        let was_sound = self.filesystem.check_stopped().is_ok();
+        if let Err(error) = self.filesystem.unmount()
+            && was_sound
+        {
+            tracing::error!("a volume that was dropped is not clean: {error}");
+        }
     }
 }
 
@@ -78,18 +116,39 @@ impl Volume {
 /// # Errors
 /// The image cannot be opened or holds no known volume, or the format refuses it.
 pub fn open(image: &ImageSpec, options: &OpenOptions) -> Result<Volume> {
-    if !options.read_only {
-        return open_at_path(image, &image.path, options);
+    match &image.location {
+        Location::File(path) if options.hand_over && options.writes_image() => {
+            open_claimed(image, path, options)
+        }
+        _ if !options.read_only => {
+            open_first(image, open_one(image, options.writes_image())?, options)
+        }
+        Location::File(path) => open_file(image, path, options),
     }
+}
+
+/// Opens a volume for writing. If it is on a whole block device, that is claimed separately.
+fn open_claimed(image: &ImageSpec, path: &Path, options: &OpenOptions) -> Result<Volume> {
+    let is_block = std::fs::metadata(path).is_ok_and(|found| found.file_type().is_block_device());
+    if !is_block || image.part != Part::Whole {
+        return open_first(image, open_one(image, true)?, options);
+    }
+    let claim = BlockClaim::take(path).map_err(|source| Error::new(image, Cause::Open(source)))?;
+    let mut volume = open_first(image, open_at(image, path, true, false)?, options)?;
+    volume.claim = Some(claim);
+    Ok(volume)
+}
+
+/// Opens a file or block device for reading.
+fn open_file(image: &ImageSpec, path: &Path, options: &OpenOptions) -> Result<Volume> {
     // The name may lead to another file when the volume is remounted writable. This keeps the
     // image.
-    let kept =
-        KeptImage::open(&image.path).map_err(|source| Error::new(image, Cause::Open(source)))?;
+    let kept = KeptImage::open(path).map_err(|source| Error::new(image, Cause::Open(source)))?;
     let kept = Arc::new(kept);
     let first = open_whole(image, read_kept(image, &kept)?, options)?;
     let image = image.clone();
     let named = {
-        let name = image.path.to_string_lossy().into_owned();
+        let name = path.to_string_lossy().into_owned();
         move |path: &Path, why: String| {
             let why = why.replace(&*path.to_string_lossy(), &name);
             why.replace(&format!("{name}: open {name}: "), &format!("{name}: "))
@@ -107,21 +166,25 @@ pub fn open(image: &ImageSpec, options: &OpenOptions) -> Result<Volume> {
         if options.read_only {
             let volume =
                 read_kept(&image, &kept).and_then(|first| open_whole(&image, first, options));
-            return volume.map(|volume| volume.filesystem).map_err(|error| error.to_string());
+            return volume.map(|volume| volume.filesystem.clone()).map_err(|error| error.to_string());
         }
         let path = kept.path().map_err(|error| error.to_string())?;
-        let volume = open_at_path(&image, &path, options)
+        let volume = open_at(&image, &path, options.writes_image(), true)
+            .and_then(|first| open_first(&image, first, options))
             .map_err(|error| named(&path, error.to_string()))?;
         if let Some(why) = volume.needs_check() {
             tracing::warn!("{image}: {why}");
         }
-        Ok(volume.filesystem)
+        Ok(volume.filesystem.clone())
     };
     Ok(first.writable_later(options, Box::new(again), Box::new(can_write)))
 }
 
-fn open_at_path(image: &ImageSpec, path: &Path, options: &OpenOptions) -> Result<Volume> {
-    let first = open_at(image, path, options.writes_image())?;
+fn open_first(
+    image: &ImageSpec,
+    first: Arc<dyn BlockDevice>,
+    options: &OpenOptions,
+) -> Result<Volume> {
     if let Some(interrupted) = interrupted_repair(image).filter(|_| options.writes_image()) {
         return Err(Error::new(image, Cause::Undo(interrupted)));
     }
@@ -164,7 +227,7 @@ pub fn open_on(
     let again = move |options: &OpenOptions| {
         let volume = probe_and_open(device.clone(), runtime.clone(), options)
             .map_err(|cause| cause.to_string())?;
-        Ok(volume.filesystem)
+        Ok(volume.filesystem.clone())
     };
     Ok(first.writable_later(options, Box::new(again), Box::new(|| Ok(()))))
 }
@@ -184,7 +247,7 @@ fn probe_and_open(
     let needs_check =
         is_written.then(|| format::needs_check(format, &device, runtime.now())).flatten();
     let filesystem = format::open(format, device, runtime, options)?;
-    Ok(Volume { format, filesystem, needs_check })
+    Ok(Volume { format, filesystem, needs_check, claim: None, is_closed: false })
 }
 
 /// Describes the volume in `image`. Reads only the superblock, the checkpoint and the root's inode,

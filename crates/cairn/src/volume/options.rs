@@ -10,6 +10,10 @@ pub struct OpenOptions {
     pub read_only: bool,
     /// Keep all changes in memory, and drop them with the volume. The image is only read.
     pub ephemeral: bool,
+    /// The volume is on a whole block device, which the kernel will claim for a mount: see
+    /// [`Volume::take_claim`](super::Volume::take_claim). Without effect on other images, and
+    /// if the image is not written.
+    pub hand_over: bool,
     /// Mount options with the kernel's names, separated by commas.
     pub mount_options: String,
     /// The further devices of an F2FS volume that spans several, in order. If this is empty, they

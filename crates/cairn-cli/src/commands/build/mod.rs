@@ -202,7 +202,7 @@ fn parse_free(text: &str) -> Result<Free, String> {
 fn check_order(out: &Path, sources: &[OsString]) -> Outcome {
     let [image] = sources else { return Ok(()) };
     let (source, is_new) = (quoted(out), !Path::new(image).exists() && image != "-");
-    if !out.exists() || !is_new || ImageSpec::parse(image).is_ok_and(|of| of.path.exists()) {
+    if !out.exists() || !is_new || ImageSpec::parse(image).is_ok_and(|of| of.exists()) {
         return Ok(());
     }
     let (shown, image) = (image.display(), quoted(image));

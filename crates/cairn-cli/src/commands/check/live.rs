@@ -32,7 +32,7 @@ pub(super) fn target(operand: &OsStr) -> Outcome<Target> {
         return Ok(Target::Mount(path.to_owned()));
     }
     let image = ImageSpec::parse(operand)?;
-    if let Some(point) = cairn_block::file::mounted_by_kernel(&image.path) {
+    if let Some(point) = image.file().and_then(cairn_block::file::mounted_by_kernel) {
         output::complain(format_args!(
             "warning: {image}: Linux has mounted it on {point}: findings may come from changes \
              during the check; unmount it, and check it again"

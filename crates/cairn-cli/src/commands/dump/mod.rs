@@ -2,7 +2,6 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::Path;
 
 use cairn::{Copies, Format, ImageSpec, Structure};
 use cairn_check::Fields;
@@ -139,8 +138,7 @@ pub fn run_journal(args: &JournalArgs) -> Outcome {
 
 /// Warns if what is read may change meanwhile.
 pub fn warn_of_mount(image: &ImageSpec) {
-    let path: &Path = &image.path;
-    if let Some(point) = cairn_block::file::mounted_by_kernel(path) {
+    if let Some(point) = image.file().and_then(cairn_block::file::mounted_by_kernel) {
         output::complain(format_args!(
             "warning: {image}: Linux has mounted it on {point}: what is shown may be old or change \
              meanwhile; unmount it first"

@@ -5,8 +5,10 @@
 //! becomes the starter's, so a failed mount looks the same in both modes. (A new process, unlike a
 //! fork, inherits no threads and locks.)
 
+mod closing;
 pub mod daemon;
 pub mod freezing;
+mod handover;
 pub mod helper;
 pub mod kind;
 pub mod live;
@@ -39,6 +41,7 @@ Options (-o, separated by commas):
   any volume  ro rw noatime relatime cache=SIZE max_folio=SIZE
   the mount   allow_other suid nosuid dev nodev exec noexec sync dirsync idmap
               threads=N spin=MICROSECONDS
+              loop (root: through a loop device, so that sync(2) reaches the volume)
               transport=auto|ring|dev (ring: FUSE over io_uring, after root's
               echo Y > /sys/module/fuse/parameters/enable_uring;
               auto: ring with build where that is done, otherwise dev)
@@ -148,6 +151,7 @@ fn further_devices(args: &Args, options: &MountOptions) -> Outcome<Vec<PathBuf>>
 fn open_options(options: &MountOptions) -> OpenOptions {
     OpenOptions {
         read_only: options.fuse.read_only,
+        hand_over: rustix::process::geteuid().is_root(),
         mount_options: options.volume.clone(),
         devices: options.devices.clone(),
         ..OpenOptions::default()

@@ -12,6 +12,8 @@ pub struct MountOptions {
     pub fuse: FuseOptions,
     /// The further devices of the volume that were named.
     pub devices: Vec<PathBuf>,
+    /// Mount through a loop device of the image.
+    pub on_loop: bool,
     /// The remaining words, for the volume, separated by commas.
     pub volume: String,
     /// A line for each word that has no effect.
@@ -52,6 +54,8 @@ enum Place {
     Both,
     /// A further device of the volume.
     Device(PathBuf),
+    /// A loop device of the image, or none.
+    Loop(bool),
     /// For mount(8), systemd and libfuse: Cairn does nothing.
     External,
     /// No effect, for this reason.
@@ -83,6 +87,7 @@ impl MountOptions {
 
     fn over(mut fuse: FuseOptions, words: &[&str]) -> Result<Self, String> {
         let (mut volume, mut devices, mut notes) = (Vec::new(), Vec::new(), Vec::new());
+        let mut on_loop = false;
         for word in words.iter().flat_map(|word| split(word)) {
             match place(word)? {
                 Place::External => {}
@@ -91,6 +96,7 @@ impl MountOptions {
                     fuse.set(word)?;
                 }
                 Place::Device(path) => devices.push(path),
+                Place::Loop(wanted) => on_loop = wanted,
                 Place::Either if fuse.set(word)? => {}
                 Place::Both => {
                     fuse.set(word)?;
@@ -99,7 +105,7 @@ impl MountOptions {
                 Place::Either => volume.push(word),
             }
         }
-        Ok(Self { fuse, devices, volume: volume.join(","), notes })
+        Ok(Self { fuse, devices, on_loop, volume: volume.join(","), notes })
     }
 }
 
@@ -147,9 +153,14 @@ fn place(word: &str) -> Result<Place, String> {
         "offset" => {
             return Err(format!("offset is an option of loop devices: write IMAGE?offset={value}"));
         }
-        "loop" | "sizelimit" => {
+        "sizelimit" => {
             return Err(format!("{name} is an option of loop devices: leave it out"));
         }
+        "loop" if value.is_empty() => Place::Loop(true),
+        "loop" => {
+            return Err(format!("loop={value}: a free loop device is taken: write loop"));
+        }
+        "noloop" if value.is_empty() => Place::Loop(false),
         _ => Place::Either,
     })
 }

@@ -7,11 +7,14 @@ use std::sync::Arc;
 use cairn::{Cause, FileSystem, Format, ImageSpec, OpenOptions, Volume};
 use cairn_base::memory::NoMemory;
 use cairn_base::stats::Report;
+use cairn_block::file::LoopDevice;
 use cairn_block::{ErrorKind, reserve};
 use cairn_fuse::control::{Server, Waiting};
-use cairn_fuse::{Error as FuseError, MountOptions as FuseOptions, Session};
+use cairn_fuse::{BlockDevice, Error as FuseError, MountOptions as FuseOptions, Session};
 
+use super::closing::Closing;
 use super::freezing::Freezing;
+use super::handover::{BLOCK_SIZE, Handover};
 use super::live::Live;
 use super::options::MountOptions;
 use super::{daemon, signals};
@@ -55,12 +58,15 @@ pub struct Serving<'a> {
 /// # Errors
 /// The image cannot be opened, the mount fails, or the volume cannot be brought to the disk.
 pub fn serve(serving: &Serving<'_>) -> Outcome {
-    let Serving { image, mountpoint, options, asked, told, before_mount } = serving;
+    let Serving { mountpoint, options, asked, told, before_mount, .. } = serving;
     if *told == Told::Starter {
         daemon::leave_session();
     }
-    reserve::set_aside().map_err(|error| refused(&error).in_image(image))?;
-    let (volume, host) = open_volume(image, asked)?;
+    reserve::set_aside().map_err(|error| refused(&error).in_image(serving.image))?;
+    let attached = attach(serving)?;
+    let on_loop = attached.as_ref().map(|device| ImageSpec::whole(device.path()));
+    let image = on_loop.as_ref().unwrap_or(serving.image);
+    let (mut volume, host) = open_volume(image, asked)?;
     session::tell_of_check(image, volume.needs_check());
     let notes = cairn::check_options(volume.format(), asked).unwrap_or_default();
     for note in options.notes.iter().chain(&notes) {
@@ -80,10 +86,13 @@ pub fn serve(serving: &Serving<'_>) -> Outcome {
         ..options.fuse.clone()
     };
     say_what_begins(&fuse, mountpoint, &volume, &options.volume);
+    let handover = Handover::of(image, &mut volume);
+    let closing = Arc::new(Closing::new(volume.filesystem().clone()));
     let served =
-        before_mount().and_then(|()| mount_and_run(volume.filesystem(), mountpoint, &fuse, *told));
+        before_mount().and_then(|()| mount(&closing, handover.as_ref(), mountpoint, &fuse));
+    let served = served.and_then(|session| run(session, &closing, &fuse, *told));
     tracing::info!("{image}: no longer mounted");
-    let closed = volume.filesystem().unmount();
+    let closed = closing.outcome();
     tracing::info!("{image}: closed");
     let (served, waiting) = match served {
         Ok(waiting) => (Ok(()), waiting),
@@ -102,6 +111,20 @@ pub fn serve(serving: &Serving<'_>) -> Outcome {
             None => Failure::volume("unmount", &error),
         })
         .map_err(|failure| failure.in_image(image).on(volume.format()))
+}
+
+/// The loop device that is asked for, if one is. The kernel removes it after the daemon's end.
+fn attach(serving: &Serving<'_>) -> Outcome<Option<LoopDevice>> {
+    if !serving.options.on_loop {
+        return Ok(None);
+    }
+    let image = serving.image;
+    if !rustix::process::geteuid().is_root() {
+        let why = "loop: only root makes loop devices: leave it out, the mount needs none";
+        return Err(Failure::usage(why).in_image(image));
+    }
+    let write = !serving.asked.read_only && !serving.asked.ephemeral;
+    Ok(Some(cairn::attach(image, write)?))
 }
 
 /// Opens the volume. If the host allows only reading, opens it for reading and returns the reason.
@@ -139,14 +162,38 @@ fn say_what_begins(fuse: &FuseOptions, mountpoint: &Path, volume: &Volume, words
     );
 }
 
-fn mount_and_run(
-    filesystem: &Arc<dyn FileSystem>,
+fn mount(
+    closing: &Arc<Closing>,
+    handover: Option<&Handover<'_>>,
     mountpoint: &Path,
+    fuse: &FuseOptions,
+) -> Outcome<Session> {
+    let filesystem = closing.filesystem();
+    let session = match handover {
+        None => cairn_fuse::mount(filesystem.clone(), mountpoint, fuse),
+        Some(handover) => {
+            let release = || handover.release();
+            let (path, block_size) = (handover.path, BLOCK_SIZE);
+            let device = BlockDevice { path, block_size, release: &release };
+            cairn_fuse::mount_on(filesystem.clone(), device, mountpoint, fuse)
+                .inspect_err(|_| handover.take_back(&**filesystem))
+        }
+    };
+    let session = session.map_err(|error| failure(&error))?;
+    session.before_unmounted({
+        let closing = closing.clone();
+        move || closing.close()
+    });
+    Ok(session)
+}
+
+fn run(
+    session: Session,
+    closing: &Closing,
     fuse: &FuseOptions,
     told: Told,
 ) -> Outcome<Option<Waiting>> {
-    let session =
-        cairn_fuse::mount(filesystem.clone(), mountpoint, fuse).map_err(|error| failure(&error))?;
+    let filesystem = closing.filesystem();
     let freezing = Freezing::new(filesystem.clone());
     let signals = signals::unmount_on_signal(&session, filesystem.clone(), freezing.clone())
         .map_err(|error| Failure::start("waiting for signals", &error, "mount again"))?;

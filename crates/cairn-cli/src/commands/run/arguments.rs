@@ -133,8 +133,9 @@ impl Args {
                  with `chmod u+rw`",
             ),
         };
-        let image = self.image.spec()?.path;
-        for path in std::iter::once(&image).chain(&self.image.devices) {
+        let image = self.image.spec()?;
+        let devices = self.image.devices.iter().map(PathBuf::as_path);
+        for path in image.file().into_iter().chain(devices) {
             // What else is wrong with it is found when it is opened.
             if accessat(CWD, path, wanted, AtFlags::EACCESS) == Err(Errno::ACCESS) {
                 let path = path.display();

@@ -348,7 +348,7 @@ fn wait_for_lock(mount: &Mount, patience: &mut Patience<'_>) -> Outcome {
     }
     let Ok(image) = ImageSpec::parse(mount.source.as_ref()) else { return Ok(()) };
     // The image is deleted, or this user may not read it: there is no lock to wait for.
-    let Ok(file) = open_image(&image.path) else { return Ok(()) };
+    let Some(Ok(file)) = image.file().map(open_image) else { return Ok(()) };
     while !lock(&mount.point, &file, mount.read_only)? {
         thread::sleep(Duration::from_millis(20));
         patience.spend("its daemon")?;

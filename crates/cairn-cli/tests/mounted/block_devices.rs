@@ -1,0 +1,157 @@
+//! Mounts on block devices: the kernel claims the device, sync(2) reaches the volume, and umount(8)
+//! returns when the volume is closed.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use cairn_testkit::judge::{self, LoopDevice};
+
+use crate::fixture::{CAIRN, Volume, is_mounted, stats};
+
+const SIZE: u64 = 64 << 20;
+
+fn run(program: &str, arguments: &[&str]) -> Output {
+    judge::command(program).args(arguments).stdin(Stdio::null()).output().unwrap()
+}
+
+#[track_caller]
+fn done(output: &Output) {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// Type and source of what is mounted there.
+fn mounted(point: &Path) -> (String, String) {
+    let found = run("findmnt", &["-n", "-o", "FSTYPE,SOURCE", text(point)]);
+    let found = String::from_utf8(found.stdout).unwrap();
+    let (kind, source) = found.trim().split_once(char::is_whitespace).expect("a mount");
+    (kind.to_owned(), source.trim().to_owned())
+}
+
+/// `umount(8)`, again while a process that another test starts has copies of open files. Returns
+/// at the end of the system call.
+fn umount(point: &Path) {
+    let started = Instant::now();
+    while !run("umount", &[text(point)]).status.success() {
+        assert!(started.elapsed() < Duration::from_secs(60), "{} stays busy", point.display());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn the_kernel_claims_the_device_and_the_unmount_waits_for_the_end() {
+    let volume = Volume::make(SIZE, &[]);
+    let device = LoopDevice::attach(&volume.image(), false);
+    let (device, root) = (text(device.path()), volume.root());
+    done(&run(CAIRN, &["mount", device, text(&root)]));
+    assert_eq!(mounted(&root), ("fuseblk.cairn".to_owned(), device.to_owned()));
+    let refused = run("mount", &["-t", "ext4", device, text(&volume.outside("mnt"))]);
+    assert!(!refused.status.success(), "the kernel has mounted it a second time");
+    for number in 0..200 {
+        fs::write(volume.path(&format!("file {number}")), vec![7; 10_000]).unwrap();
+    }
+    rustix::fs::sync();
+    let report = stats(&root);
+    let synced = report.pointer("/fuse/requests/syncfs").and_then(serde_json::Value::as_u64);
+    assert!(synced.is_some_and(|count| count > 0), "{report}");
+    fs::write(volume.path("last"), "written before the unmount").unwrap();
+    umount(&root);
+    // The daemon may still be ending. The volume is closed.
+    let superblock = judge::run("dumpe2fs", ["-h", device]);
+    assert!(superblock.contains("clean") && !superblock.contains("needs_recovery"), "{superblock}");
+    judge::assert_clean(&volume.image());
+    let read = judge::run("debugfs", ["-R", "cat last", text(&volume.image())]);
+    assert!(read.starts_with("written before the unmount"), "{read}");
+}
+
+#[test]
+fn f2fs_and_cairn_umount_do_the_same() {
+    let mut volume = Volume::f2fs(SIZE, "");
+    volume.unmount();
+    let device = LoopDevice::attach(&volume.image(), false);
+    let root = volume.root();
+    done(&run(CAIRN, &["mount", text(device.path()), text(&root)]));
+    assert_eq!(mounted(&root).0, "fuseblk.cairn");
+    fs::write(volume.path("file"), vec![1; 100_000]).unwrap();
+    // By the device.
+    done(&run(CAIRN, &["umount", text(device.path())]));
+    assert!(!is_mounted(&root));
+    judge::assert_f2fs_clean(&volume.image());
+    // What can only be read needs no claim.
+    done(&run(CAIRN, &["mount", "-r", text(device.path()), text(&root)]));
+    assert_eq!(mounted(&root).0, "fuse.cairn");
+    assert_eq!(fs::read(volume.path("file")).unwrap(), vec![1; 100_000]);
+    umount(&root);
+}
+
+#[test]
+fn a_loop_device_is_made_where_it_is_asked_for() {
+    let volume = Volume::make(SIZE, &[]);
+    let (image, root) = (volume.image(), volume.root());
+    done(&run(CAIRN, &["mount", "-o", "loop", text(&image), text(&root)]));
+    let (kind, source) = mounted(&root);
+    assert!(kind == "fuseblk.cairn" && source.starts_with("/dev/loop"), "{kind} {source}");
+    let behind = run("losetup", &["-n", "-O", "BACK-FILE", &source]);
+    assert_eq!(String::from_utf8_lossy(&behind.stdout).trim(), text(&image));
+    fs::write(volume.path("file"), "contents").unwrap();
+    // Neither Cairn nor QEMU writes it meanwhile.
+    assert_eq!(run(CAIRN, &["rm", text(&image), "file"]).status.code(), Some(6));
+    // By the image, as umount(8) does.
+    done(&run(CAIRN, &["umount", text(&image)]));
+    judge::assert_clean(&image);
+    let left = run("losetup", &["-n", "-O", "BACK-FILE", &source]);
+    assert_ne!(String::from_utf8_lossy(&left.stdout).trim(), text(&image), "{source} is left");
+}
+
+#[test]
+fn a_killed_daemon_leaves_a_volume_that_recovers() {
+    let volume = Volume::make(SIZE, &[]);
+    let device = LoopDevice::attach(&volume.image(), false);
+    let (device, root) = (text(device.path()), volume.root());
+    let mut daemon = Command::new(CAIRN)
+        .args(["mount", "-f", device, text(&root)])
+        .stdin(Stdio::null())
+        .spawn()
+        .unwrap();
+    let started = Instant::now();
+    while !is_mounted(&root) {
+        assert!(started.elapsed() < Duration::from_secs(60), "it does not mount");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    fs::write(volume.path("synced"), "contents").unwrap();
+    fs::File::open(volume.path("synced")).unwrap().sync_all().unwrap();
+    daemon.kill().unwrap();
+    daemon.wait().unwrap();
+    // The dead mount has the claim.
+    let busy = run(CAIRN, &["mount", device, text(&root)]);
+    assert_eq!(busy.status.code(), Some(6), "{}", String::from_utf8_lossy(&busy.stderr));
+    done(&run(CAIRN, &["umount", "-l", text(&root)]));
+    done(&run(CAIRN, &["mount", device, text(&root)]));
+    assert_eq!(fs::read(volume.path("synced")).unwrap(), b"contents");
+    umount(&root);
+    judge::assert_clean(&volume.image());
+}
+
+#[test]
+fn what_is_in_use_or_not_allowed_is_refused_before_anything_is_written() {
+    let volume = Volume::make(SIZE, &[]);
+    let (image, root) = (volume.image(), volume.root());
+    let before = fs::read(&image).unwrap();
+    let device = LoopDevice::attach(&image, false);
+    done(&run("mount", &["-t", "ext4", "-o", "ro", text(device.path()), text(&root)]));
+    let other = volume.outside("other");
+    fs::create_dir(&other).unwrap();
+    let refused = run(CAIRN, &["mount", text(device.path()), text(&other)]);
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(refused.status.code() == Some(6) && said.contains("umount"), "{said}");
+    umount(&root);
+    let refused = run(CAIRN, &["mount", "-o", "loop=/dev/loop7", text(&image), text(&root)]);
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(refused.status.code() == Some(2) && said.contains("write loop"), "{said}");
+    assert!(fs::read(&image).unwrap() == before, "something was written");
+}
