@@ -39,35 +39,6 @@ pub fn check_trailing_slash(path: &[u8], kind: FileKind) -> Outcome {
     Ok(())
 }
 
-/// Most symbolic links that are followed in a row.
-const MOST_LINKS: usize = 40;
-
-/// The path of the file that a command makes for `path`: the target if `path` is a symbolic link.
-///
-/// # Errors
-/// A parent directory does not exist, or symbolic links lead to each other.
-pub fn behind_links(fs: &dyn FileSystem, path: &[u8]) -> cairn_vfs::Result<Vec<u8>> {
-    let mut path = path.to_vec();
-    for _ in 0..MOST_LINKS {
-        if path.ends_with(b"/") {
-            return Err(Error::NotFound);
-        }
-        let (parent, name) = walk::resolve_parent(fs, &path)?;
-        let target = match walk::lookup(fs, parent.ino, name) {
-            Ok(found) if found.kind == FileKind::Symlink => fs.readlink(found.ino)?,
-            Ok(_) | Err(Error::NotFound) => return Ok(path),
-            Err(error) => return Err(error),
-        };
-        if target.starts_with(b"/") {
-            path = target;
-        } else {
-            path.truncate(path.len() - name.len());
-            path.extend(target);
-        }
-    }
-    Err(Error::Loop)
-}
-
 /// The failure of a call that makes an entry at `path`. It names the directory that is missing.
 #[must_use]
 pub fn unmade(fs: &dyn FileSystem, path: &[u8], error: &Error) -> Failure {

@@ -110,6 +110,14 @@ pub enum Error {
     Interrupted,
 }
 
+/// The kind is that of Linux's error, and the error is the source.
+impl From<Error> for std::io::Error {
+    fn from(error: Error) -> Self {
+        let kind = Self::from_raw_os_error(error.errno()).kind();
+        Self::new(kind, error)
+    }
+}
+
 /// The source of [`Error::stopped`].
 #[derive(Debug, thiserror::Error)]
 #[error("the volume has stopped: {0}: unmount it, check it, and mount it again")]

@@ -94,6 +94,32 @@ pub fn resolve_parent<'p>(fs: &dyn FileSystem, path: &'p [u8]) -> Result<(Attrib
     if parent.kind == FileKind::Directory { Ok((parent, name)) } else { Err(Error::NotDirectory) }
 }
 
+/// The path of the file that is made for `path`: the target if `path` is a symbolic link.
+///
+/// # Errors
+/// A parent directory does not exist, or symbolic links lead to each other.
+pub fn behind_links(fs: &dyn FileSystem, path: &[u8]) -> Result<Vec<u8>> {
+    let mut path = path.to_vec();
+    for _ in 0..MAX_SYMLINKS {
+        if path.ends_with(b"/") {
+            return Err(Error::NotFound);
+        }
+        let (parent, name) = resolve_parent(fs, &path)?;
+        let target = match lookup(fs, parent.ino, name) {
+            Ok(found) if found.kind == FileKind::Symlink => fs.readlink(found.ino)?,
+            Ok(_) | Err(Error::NotFound) => return Ok(path),
+            Err(error) => return Err(error),
+        };
+        if target.starts_with(b"/") {
+            path = target;
+        } else {
+            path.truncate(path.len() - name.len());
+            path.extend(target);
+        }
+    }
+    Err(Error::Loop)
+}
+
 /// Components, last first.
 fn components(path: &[u8]) -> Vec<Vec<u8>> {
     path.split(|byte| *byte == b'/')
@@ -125,7 +151,9 @@ pub fn list_past_damage(fs: &dyn FileSystem, directory: Ino) -> (Vec<DirEntry>, 
     }
 }
 
-fn read_batch(
+/// The entries of a directory from a position on, at most some hundred, also `.` and `..`; and the
+/// error, if not all of them could be read.
+pub fn read_batch(
     fs: &dyn FileSystem,
     directory: Ino,
     position: u64,

@@ -1,23 +1,22 @@
 //! Cairn: real ext4 and F2FS volumes in an ordinary process.
 //!
-//! This is the public library: [`open`] an image (a file, a block device, or a part of one named by
-//! [`ImageSpec`]) and use it through [`FileSystem`]; [`mkfs()`] makes a new one. Each crate below
-//! it is one layer.
+//! This is the public library. A [`Volume`] is opened from an image (a file, a block device, or a
+//! part of one: [`ImageSpec`]). Its calls take paths, as those of `std::fs` do; [`fs`] describes
+//! them. [`FileSystem`] is the interface below, by inode number. [`mkfs()`] makes a new volume. Each
+//! crate below this one is one layer.
 //!
 //! ```no_run
-//! use cairn::{FileSystem, ImageSpec, OpenOptions};
+//! use cairn::Volume;
 //!
-//! let image = ImageSpec::whole("disk.img");
-//! let volume = cairn::open(&image, &OpenOptions::default())?;
-//! let filesystem = volume.filesystem();
-//! let found = filesystem.lookup(filesystem.root(), b"etc")?;
-//! println!("/etc is inode {}", found.ino);
-//! filesystem.unmount()?;
+//! let volume = Volume::open_writable("disk.img#2")?;
+//! let name = volume.read_to_string("/etc/hostname")?;
+//! volume.write("/etc/motd", format!("welcome to {name}"))?;
+//! volume.close()?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! **Durability.** Written data is durable after [`FileSystem::fsync`], [`FileSystem::sync`] or
-//! [`FileSystem::unmount`]. If the process dies before that, the next open recovers the image.
+//! **Durability.** Written data is durable after [`fs::File::sync_all`], [`Volume::sync`] or
+//! [`Volume::close`]. If the process dies before that, the next open recovers the image.
 
 #![forbid(unsafe_code)]
 #![warn(unreachable_pub)]
@@ -31,6 +30,7 @@ pub mod disk;
 pub mod dump;
 pub mod error;
 pub mod format;
+pub mod fs;
 pub mod further;
 pub mod image;
 mod interrupted;
@@ -45,7 +45,8 @@ mod structure;
 pub mod tune;
 pub mod volume;
 
-pub use cairn_vfs::FileSystem;
+pub use cairn_block::{BlockDevice, Storage, StorageDevice};
+pub use cairn_vfs::{AllocateMode, FileKind, FileSystem, NewInode, Seek, Timestamp};
 pub use check::{Checked, check, check_frozen};
 pub use contents::contents;
 pub use device::{Claim, attach, claim};

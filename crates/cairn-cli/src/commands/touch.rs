@@ -11,7 +11,7 @@ use crate::failure::{Failure, Outcome, Status};
 use crate::operands::{LongHelp, Operands};
 use crate::output::Output;
 use crate::session::{Access, ImageArg, now, shown};
-use crate::tree::{behind_links, unmade};
+use crate::tree::unmade;
 use crate::{date, pattern, print};
 
 /// Arguments of `touch`.
@@ -151,7 +151,7 @@ fn target(
         Ok(found) => Ok(Some((found, None))),
         Err(Error::NotFound) if args.no_create || args.no_dereference => Ok(None),
         Err(Error::NotFound) => {
-            let path = behind_links(fs, path)?;
+            let path = walk::behind_links(fs, path)?;
             let (parent, name) = walk::resolve_parent(fs, &path)?;
             let made = fs.create(parent.ino, name, NewInode::Regular, 0o644, &Caller::ROOT)?;
             fs.forget(made.ino, 1);

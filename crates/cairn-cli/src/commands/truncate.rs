@@ -7,7 +7,7 @@ use crate::failure::Outcome;
 use crate::operands::Operands;
 use crate::output::Output;
 use crate::session::{Access, ImageArg};
-use crate::tree::{behind_links, unmade};
+use crate::tree::unmade;
 
 /// Arguments of `truncate`.
 #[derive(Debug, clap::Args)]
@@ -84,7 +84,7 @@ fn truncate(fs: &dyn FileSystem, args: &Args, path: &[u8]) -> cairn_vfs::Result<
     let found = match walk::resolve(fs, path, true) {
         Err(Error::NotFound) if args.no_create => return Ok(()),
         Err(Error::NotFound) => {
-            let path = behind_links(fs, path)?;
+            let path = walk::behind_links(fs, path)?;
             let (parent, name) = walk::resolve_parent(fs, &path)?;
             let made = fs.create(parent.ino, name, NewInode::Regular, 0o644, &Caller::ROOT)?;
             fs.forget(made.ino, 1);

@@ -1,0 +1,158 @@
+//! [`OpenOptions`]: how a file is opened.
+
+use std::io::{Error, ErrorKind, Result};
+
+use cairn_vfs::{Caller, FileKind, FileSystem, NewInode, SetAttributes, walk};
+
+use super::file::File;
+use super::path::AsPath;
+use crate::volume::Volume;
+
+/// Permissions of a new file, unless others are asked for.
+const PERMISSIONS: u32 = 0o644;
+
+/// How a file of a volume is opened, as `std::fs::OpenOptions`.
+#[derive(Clone, Debug)]
+pub struct OpenOptions {
+    pub(super) read: bool,
+    pub(super) write: bool,
+    pub(super) append: bool,
+    truncate: bool,
+    create: bool,
+    create_new: bool,
+    permissions: u32,
+    owner: (u32, u32),
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self {
+            read: false,
+            write: false,
+            append: false,
+            truncate: false,
+            create: false,
+            create_new: false,
+            permissions: PERMISSIONS,
+            owner: (0, 0),
+        }
+    }
+}
+
+impl OpenOptions {
+    /// Nothing is set.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The file can be read.
+    pub fn read(&mut self, read: bool) -> &mut Self {
+        self.read = read;
+        self
+    }
+
+    /// The file can be written.
+    pub fn write(&mut self, write: bool) -> &mut Self {
+        self.write = write;
+        self
+    }
+
+    /// Every write goes to the end of the file.
+    pub fn append(&mut self, append: bool) -> &mut Self {
+        self.append = append;
+        self
+    }
+
+    /// The file is empty when it is opened.
+    pub fn truncate(&mut self, truncate: bool) -> &mut Self {
+        self.truncate = truncate;
+        self
+    }
+
+    /// The file is made if it does not exist.
+    pub fn create(&mut self, create: bool) -> &mut Self {
+        self.create = create;
+        self
+    }
+
+    /// The file is made; if the name exists, that is an error.
+    pub fn create_new(&mut self, create_new: bool) -> &mut Self {
+        self.create_new = create_new;
+        self
+    }
+
+    /// Permission bits of a new file (`0o644` if this is not called). There is no umask.
+    pub fn mode(&mut self, permissions: u32) -> &mut Self {
+        self.permissions = permissions;
+        self
+    }
+
+    /// Owner and group of a new file (root if this is not called).
+    pub fn owner(&mut self, uid: u32, gid: u32) -> &mut Self {
+        self.owner = (uid, gid);
+        self
+    }
+
+    /// Opens the file at `path` on the volume.
+    ///
+    /// # Errors
+    /// As `std::fs::OpenOptions::open`. A directory is not opened.
+    pub fn open(&self, volume: &Volume, path: impl AsPath) -> Result<File> {
+        self.check()?;
+        let fs = volume.filesystem();
+        let path = path.as_path_bytes();
+        let file = match self.find(&**fs, path)? {
+            Some(ino) => File::new(fs.clone(), ino, self)?,
+            None => self.make(volume, path)?,
+        };
+        if self.truncate {
+            file.set_len(0)?;
+        }
+        Ok(file)
+    }
+
+    fn check(&self) -> Result<()> {
+        let writes = self.write || self.append;
+        let makes = self.create || self.create_new || self.truncate;
+        let wrong = match () {
+            () if !self.read && !writes => "ask for read, write or append",
+            () if makes && !writes => "a file that is made or emptied must be writable",
+            () if self.truncate && self.append => "a file that is appended to cannot be emptied",
+            () => return Ok(()),
+        };
+        Err(Error::new(ErrorKind::InvalidInput, wrong))
+    }
+
+    /// The inode, with a reference, if the file exists.
+    fn find(&self, fs: &dyn FileSystem, path: &[u8]) -> Result<Option<cairn_base::Ino>> {
+        if self.create_new {
+            return Ok(None);
+        }
+        let found = match walk::resolve(fs, path, true) {
+            Err(cairn_vfs::Error::NotFound) if self.create => return Ok(None),
+            found => found?,
+        };
+        if found.kind == FileKind::Directory {
+            return Err(cairn_vfs::Error::IsDirectory.into());
+        }
+        Ok(Some(fs.lookup(found.ino, b".")?.ino))
+    }
+
+    fn make(&self, volume: &Volume, path: &[u8]) -> Result<File> {
+        let fs = volume.filesystem();
+        // A link that leads nowhere yet names the file that is made, but not a new one.
+        let path = if self.create_new { path.to_vec() } else { walk::behind_links(&**fs, path)? };
+        let (parent, name) = walk::resolve_parent(&**fs, &path)?;
+        let (uid, gid) = self.owner;
+        let caller = Caller { uid, gid, umask: 0 };
+        let made = fs.create(parent.ino, name, NewInode::Regular, self.permissions, &caller)?;
+        let file = File::new(fs.clone(), made.ino, self)?;
+        // A directory with set-group-id gives its own group.
+        if made.gid != gid {
+            let set = SetAttributes { gid: Some(gid), ..SetAttributes::default() };
+            fs.setattr(made.ino, &set)?;
+        }
+        Ok(file)
+    }
+}

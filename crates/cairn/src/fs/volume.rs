@@ -1,0 +1,397 @@
+//! The calls of [`Volume`] that take a path.
+
+use std::ffi::OsStr;
+use std::io::{Error, ErrorKind, Read, Result, Write};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use cairn_block::BlockDevice;
+use cairn_vfs::walk::{self, Next};
+use cairn_vfs::{
+    Caller, FileKind, NewInode, RenameMode, SetAttributes, SetTime, Timestamp, XattrMode,
+};
+
+use super::copy::{self, Copied, CopyProgress};
+use super::directory::ReadDir;
+use super::file::File;
+use super::metadata::Metadata;
+use super::path::AsPath;
+use crate::error::Cause;
+use crate::image::ImageSpec;
+use crate::volume::{OpenOptions, Volume, open_on, runtime};
+
+/// Permissions of a new directory.
+const DIRECTORY: u32 = 0o755;
+
+impl Volume {
+    /// Opens a volume for reading: `IMAGE`, `IMAGE#2` or `IMAGE?offset=N`. Nothing is written.
+    ///
+    /// # Errors
+    /// As [`open`](crate::open()).
+    pub fn open(image: impl AsRef<OsStr>) -> crate::error::Result<Self> {
+        crate::open(&ImageSpec::parse(image.as_ref())?, &OpenOptions::read_only())
+    }
+
+    /// Opens a volume for reading and writing.
+    ///
+    /// # Errors
+    /// As [`open`](crate::open()).
+    pub fn open_writable(image: impl AsRef<OsStr>) -> crate::error::Result<Self> {
+        crate::open(&ImageSpec::parse(image.as_ref())?, &OpenOptions::default())
+    }
+
+    /// Opens the volume on a device of the caller's: a [`BlockDevice`], or a
+    /// [`StorageDevice`](crate::StorageDevice) over what the caller has.
+    ///
+    /// # Errors
+    /// As [`open`](crate::open()).
+    pub fn on(
+        device: Arc<dyn BlockDevice>,
+        options: &OpenOptions,
+    ) -> crate::error::Result<Self, Cause> {
+        open_on(device, runtime(options.fixed_time), options)
+    }
+
+    /// Reads a whole file.
+    ///
+    /// # Errors
+    /// As `std::fs::read`.
+    pub fn read(&self, path: impl AsPath) -> Result<Vec<u8>> {
+        let mut contents = Vec::new();
+        File::open(self, path)?.read_to_end(&mut contents)?;
+        Ok(contents)
+    }
+
+    /// Reads a whole file that is text.
+    ///
+    /// # Errors
+    /// As `std::fs::read_to_string`.
+    pub fn read_to_string(&self, path: impl AsPath) -> Result<String> {
+        let mut contents = String::new();
+        File::open(self, path)?.read_to_string(&mut contents)?;
+        Ok(contents)
+    }
+
+    /// Writes a whole file, which is made or replaced.
+    ///
+    /// # Errors
+    /// As `std::fs::write`.
+    pub fn write(&self, path: impl AsPath, contents: impl AsRef<[u8]>) -> Result<()> {
+        File::create(self, path)?.write_all(contents.as_ref())
+    }
+
+    /// The entries of a directory.
+    ///
+    /// # Errors
+    /// As `std::fs::read_dir`.
+    pub fn read_dir(&self, path: impl AsPath) -> Result<ReadDir> {
+        let found = walk::resolve(&**self.filesystem(), path.as_path_bytes(), true)?;
+        found.kind.check_directory()?;
+        Ok(ReadDir::new(self.filesystem().clone(), found.ino))
+    }
+
+    /// What the volume knows about a file.
+    ///
+    /// # Errors
+    /// As `std::fs::metadata`.
+    pub fn metadata(&self, path: impl AsPath) -> Result<Metadata> {
+        let found = walk::resolve(&**self.filesystem(), path.as_path_bytes(), true)?;
+        Ok(Metadata::new(found))
+    }
+
+    /// As [`Volume::metadata`]; a symbolic link at the end of the path is not followed.
+    ///
+    /// # Errors
+    /// As `std::fs::symlink_metadata`.
+    pub fn symlink_metadata(&self, path: impl AsPath) -> Result<Metadata> {
+        let found = walk::resolve(&**self.filesystem(), path.as_path_bytes(), false)?;
+        Ok(Metadata::new(found))
+    }
+
+    /// Whether the path leads to a file.
+    ///
+    /// # Errors
+    /// It cannot be told.
+    pub fn exists(&self, path: impl AsPath) -> Result<bool> {
+        match self.metadata(path) {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Makes a directory.
+    ///
+    /// # Errors
+    /// As `std::fs::create_dir`.
+    pub fn create_dir(&self, path: impl AsPath) -> Result<()> {
+        self.create(path.as_path_bytes(), NewInode::Directory, DIRECTORY)
+    }
+
+    /// Makes a directory, and those above it that do not exist.
+    ///
+    /// # Errors
+    /// As `std::fs::create_dir_all`.
+    pub fn create_dir_all(&self, path: impl AsPath) -> Result<()> {
+        let path = path.as_path_bytes();
+        let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
+        for end in ends.chain([path.len()]) {
+            let above = path.get(..end).unwrap_or_default();
+            match self.metadata(above) {
+                Ok(found) if found.is_dir() => {}
+                Ok(_) => return Err(cairn_vfs::Error::NotDirectory.into()),
+                Err(error) if error.kind() == ErrorKind::NotFound => self.create_dir(above)?,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a symbolic link at `link` to `target`, which need not exist.
+    ///
+    /// # Errors
+    /// As `std::os::unix::fs::symlink`.
+    pub fn symlink(&self, target: impl AsPath, link: impl AsPath) -> Result<()> {
+        let target = NewInode::Symlink(target.as_path_bytes());
+        self.create(link.as_path_bytes(), target, 0o777)
+    }
+
+    /// The target of a symbolic link.
+    ///
+    /// # Errors
+    /// As `std::fs::read_link`.
+    pub fn read_link(&self, path: impl AsPath) -> Result<Vec<u8>> {
+        let fs = self.filesystem();
+        let found = walk::resolve(&**fs, path.as_path_bytes(), false)?;
+        if found.kind != FileKind::Symlink {
+            return Err(Error::new(ErrorKind::InvalidInput, "not a symbolic link"));
+        }
+        Ok(fs.readlink(found.ino)?)
+    }
+
+    /// Makes a FIFO, a socket or a device.
+    ///
+    /// # Errors
+    /// The name exists, or its directory does not.
+    pub fn create_node(&self, path: impl AsPath, node: NewInode<'_>, mode: u32) -> Result<()> {
+        self.create(path.as_path_bytes(), node, mode)
+    }
+
+    fn create(&self, path: &[u8], new: NewInode<'_>, permissions: u32) -> Result<()> {
+        let fs = self.filesystem();
+        let (parent, name) = walk::resolve_parent(&**fs, path)?;
+        let made = fs.create(parent.ino, name, new, permissions, &Caller::ROOT)?;
+        fs.forget(made.ino, 1);
+        Ok(())
+    }
+
+    /// Gives a file a second name.
+    ///
+    /// # Errors
+    /// As `std::fs::hard_link`.
+    pub fn hard_link(&self, original: impl AsPath, link: impl AsPath) -> Result<()> {
+        let fs = self.filesystem();
+        let original = walk::resolve(&**fs, original.as_path_bytes(), false)?;
+        let (parent, name) = walk::resolve_parent(&**fs, link.as_path_bytes())?;
+        let made = fs.link(original.ino, parent.ino, name)?;
+        fs.forget(made.ino, 1);
+        Ok(())
+    }
+
+    /// Renames a file or directory. One of the new name is replaced, as by rename(2).
+    ///
+    /// # Errors
+    /// As `std::fs::rename`.
+    pub fn rename(&self, from: impl AsPath, to: impl AsPath) -> Result<()> {
+        let fs = self.filesystem();
+        let (old, name) = walk::resolve_parent(&**fs, from.as_path_bytes())?;
+        let (new, new_name) = walk::resolve_parent(&**fs, to.as_path_bytes())?;
+        Ok(fs.rename(old.ino, name, new.ino, new_name, RenameMode::Replace)?)
+    }
+
+    /// Removes a name that is not a directory's.
+    ///
+    /// # Errors
+    /// As `std::fs::remove_file`.
+    pub fn remove_file(&self, path: impl AsPath) -> Result<()> {
+        let (parent, name) = walk::resolve_parent(&**self.filesystem(), path.as_path_bytes())?;
+        Ok(self.filesystem().unlink(parent.ino, name)?)
+    }
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// As `std::fs::remove_dir`.
+    pub fn remove_dir(&self, path: impl AsPath) -> Result<()> {
+        let (parent, name) = walk::resolve_parent(&**self.filesystem(), path.as_path_bytes())?;
+        Ok(self.filesystem().rmdir(parent.ino, name)?)
+    }
+
+    /// Removes a directory with everything below it, or a file. Symbolic links are not followed.
+    ///
+    /// # Errors
+    /// As `std::fs::remove_dir_all`.
+    pub fn remove_dir_all(&self, path: impl AsPath) -> Result<()> {
+        let fs = self.filesystem();
+        let path = path.as_path_bytes();
+        let start = walk::resolve(&**fs, path, false)?;
+        if start.kind != FileKind::Directory {
+            return self.remove_file(path);
+        }
+        // Directories, each after the one that it is in.
+        let mut directories = vec![Vec::new()];
+        walk::walk(&**fs, start.ino, &mut |visit| {
+            if visit.depth > 0 && visit.attributes.kind == FileKind::Directory {
+                directories.push(visit.path.to_vec());
+            }
+            Ok(Next::Continue)
+        })?;
+        for below in directories.iter().rev() {
+            let directory = walk::resolve(&**fs, &join(path, below), false)?;
+            for entry in walk::list(&**fs, directory.ino)? {
+                fs.unlink(directory.ino, &entry.name)?;
+            }
+            self.remove_dir(join(path, below))?;
+        }
+        Ok(())
+    }
+
+    /// Sets the permission bits (`0o7777`).
+    ///
+    /// # Errors
+    /// As `std::fs::set_permissions`.
+    pub fn set_permissions(&self, path: impl AsPath, permissions: u32) -> Result<()> {
+        let set = SetAttributes { permissions: Some(permissions), ..SetAttributes::default() };
+        self.set(path.as_path_bytes(), true, &set)
+    }
+
+    /// Sets owner and group; a symbolic link's own.
+    ///
+    /// # Errors
+    /// As `std::os::unix::fs::lchown`.
+    pub fn set_owner(&self, path: impl AsPath, uid: u32, gid: u32) -> Result<()> {
+        let set = SetAttributes { uid: Some(uid), gid: Some(gid), ..SetAttributes::default() };
+        self.set(path.as_path_bytes(), false, &set)
+    }
+
+    /// Sets the times of the last access and the last change of the contents.
+    ///
+    /// # Errors
+    /// The path leads to no file.
+    pub fn set_times(
+        &self,
+        path: impl AsPath,
+        accessed: impl Into<Timestamp>,
+        modified: impl Into<Timestamp>,
+    ) -> Result<()> {
+        let set = SetAttributes {
+            atime: Some(SetTime::To(accessed.into())),
+            mtime: Some(SetTime::To(modified.into())),
+            ..SetAttributes::default()
+        };
+        self.set(path.as_path_bytes(), true, &set)
+    }
+
+    fn set(&self, path: &[u8], follow: bool, set: &SetAttributes) -> Result<()> {
+        let found = walk::resolve(&**self.filesystem(), path, follow)?;
+        self.filesystem().setattr(found.ino, set)?;
+        Ok(())
+    }
+
+    /// An extended attribute by its full name (`user.note`); a symbolic link's own. `None` if there
+    /// is none of that name.
+    ///
+    /// # Errors
+    /// The path leads to no file, or the attributes cannot be read.
+    pub fn xattr(&self, path: impl AsPath, name: impl AsPath) -> Result<Option<Vec<u8>>> {
+        let found = walk::resolve(&**self.filesystem(), path.as_path_bytes(), false)?;
+        match self.filesystem().getxattr(found.ino, name.as_path_bytes()) {
+            Ok(value) => Ok(Some(value)),
+            Err(cairn_vfs::Error::NoAttribute) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The names of all extended attributes.
+    ///
+    /// # Errors
+    /// As [`Volume::xattr`].
+    pub fn list_xattrs(&self, path: impl AsPath) -> Result<Vec<Vec<u8>>> {
+        let found = walk::resolve(&**self.filesystem(), path.as_path_bytes(), false)?;
+        Ok(self.filesystem().listxattr(found.ino)?)
+    }
+
+    /// Sets an extended attribute, or removes it.
+    ///
+    /// # Errors
+    /// As [`Volume::xattr`]; there is no room, or none to remove.
+    pub fn set_xattr(
+        &self,
+        path: impl AsPath,
+        name: impl AsPath,
+        value: Option<&[u8]>,
+    ) -> Result<()> {
+        let (fs, name) = (self.filesystem(), name.as_path_bytes());
+        let found = walk::resolve(&**fs, path.as_path_bytes(), false)?;
+        match value {
+            Some(value) => fs.setxattr(found.ino, name, value, XattrMode::Set)?,
+            None => fs.removexattr(found.ino, name)?,
+        }
+        Ok(())
+    }
+
+    /// Visits a file and everything below it, a directory before its entries. The visitor gets the
+    /// path below `path`, and ends the walk with [`ControlFlow::Break`]. Symbolic links are not
+    /// followed.
+    ///
+    /// # Errors
+    /// A directory cannot be read.
+    pub fn walk(
+        &self,
+        path: impl AsPath,
+        visit: &mut dyn FnMut(&[u8], &Metadata) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let fs = self.filesystem();
+        let start = walk::resolve(&**fs, path.as_path_bytes(), false)?;
+        walk::walk(&**fs, start.ino, &mut |met| {
+            let found = Metadata::new(met.attributes.clone());
+            Ok(match visit(met.path, &found) {
+                ControlFlow::Continue(()) => Next::Continue,
+                ControlFlow::Break(()) => Next::Stop,
+            })
+        })?;
+        Ok(())
+    }
+
+    /// Copies a file, or a directory with everything below it, to a new name on this or another
+    /// volume: contents, holes, owners, modes, times, attributes, and hard links among the copies.
+    /// `progress` is called after each piece; [`ControlFlow::Break`] ends the copy with
+    /// [`ErrorKind::Interrupted`].
+    ///
+    /// # Errors
+    /// The new name exists; something cannot be read or written. What was copied by then stays.
+    pub fn copy_tree(
+        &self,
+        from: impl AsPath,
+        to_volume: &Self,
+        to: impl AsPath,
+        progress: &mut dyn FnMut(&CopyProgress<'_>) -> ControlFlow<()>,
+    ) -> Result<Copied> {
+        let (from, to) = (from.as_path_bytes(), to.as_path_bytes());
+        copy::tree(&**self.filesystem(), from, &**to_volume.filesystem(), to, progress)
+    }
+
+    /// Makes everything durable that was written so far.
+    ///
+    /// # Errors
+    /// Something could not be written.
+    pub fn sync(&self) -> Result<()> {
+        Ok(self.filesystem().sync()?)
+    }
+}
+
+/// `directory/name`, with one slash between them.
+pub(super) fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
+    let slash: &[u8] = if directory.ends_with(b"/") || name.is_empty() { b"" } else { b"/" };
+    [directory, slash, name].concat()
+}
