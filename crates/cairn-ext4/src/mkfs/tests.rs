@@ -24,7 +24,7 @@ fn e2fsck(image: &Path) -> Option<(i32, String)> {
 fn judge(size: u64, options: &MkfsOptions) {
     let directory = tempfile::tempdir().expect("temporary directory");
     let path = directory.path().join("image");
-    let open = OpenOptions { write: true, lock: true, create_size: Some(size) };
+    let open = OpenOptions::create(size);
     let device = Arc::new(FileDevice::open(&path, open).expect("image"));
     make(device.clone(), options, &*Simulated::new(1)).expect("mkfs");
     let bytes = device.read_at(OFFSET, SIZE).expect("superblock");

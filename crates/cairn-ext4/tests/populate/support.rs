@@ -39,7 +39,7 @@ pub fn fill(
     let runtime = Threads::new();
     let population = Population::new(source, options, 1000, &*runtime).expect("a possible tree");
     let size = population.required_bytes(free).expect("a possible size");
-    let open = OpenOptions { write: true, lock: true, create_size: Some(size) };
+    let open = OpenOptions::create(size);
     let device = Arc::new(FileDevice::open(image, open).expect("image"));
     population.write(device, threads, &*runtime).expect("the volume is written");
 }

@@ -26,7 +26,7 @@ pub(super) fn made(size: u64, options: &MkfsOptions) -> Result<NamedTempFile, Er
 }
 
 fn remake(image: &Path, size: u64, options: &MkfsOptions) -> Result<CreatedVolume, Error> {
-    let create = OpenOptions { write: true, lock: true, create_size: Some(size) };
+    let create = OpenOptions::create(size);
     let device = FileDevice::open(image, create).expect("the image opens");
     make(Arc::new(device), options, &*Threads::new())
 }

@@ -57,7 +57,7 @@ fn fill(image: &Path, features: &str, free: u64) {
     let runtime = Threads::new();
     let population = Population::new(Arc::new(tree()), &options, &*runtime).unwrap();
     let size = population.required_bytes(free).unwrap();
-    let create = OpenOptions { write: true, lock: true, create_size: Some(size) };
+    let create = OpenOptions::create(size);
     population.write(Arc::new(FileDevice::open(image, create).unwrap()), 2, &*runtime).unwrap();
 }
 

@@ -90,7 +90,7 @@ fn names_of_equal_hash_are_found_in_two_leaves() {
     let directory = tempfile::tempdir().unwrap();
     let image = directory.path().join("image");
     let size = population.required_bytes(0).unwrap();
-    let open = OpenOptions { write: true, lock: true, create_size: Some(size) };
+    let open = OpenOptions::create(size);
     population.write(Arc::new(FileDevice::open(&image, open).unwrap()), 2, &*runtime).unwrap();
     assert_clean(&image);
     let mount = KernelMount::new(&image, "ro");
