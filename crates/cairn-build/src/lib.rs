@@ -42,7 +42,9 @@ pub use compare::{Change, CompareOptions, Difference, compare};
 pub use delivery::Shape;
 pub use disk::options::{Contents, DiskOptions, KindWish, PartitionOptions};
 pub use error::{Error, Result};
-pub use export::{Compression, ExportOptions, Left, OciOptions, Target, export};
+pub use export::{
+    Compression, ExportOptions, Left, OciOptions, Target, export, remove_inherited_lists,
+};
 pub use node::{Kind, Metadata, Node, NodeId, RegularFile, Xattr};
 pub use options::{Built, Free, Options, Size};
 pub use output::abandon;

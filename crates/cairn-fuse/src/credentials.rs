@@ -53,7 +53,7 @@ impl Credentials {
 
     /// The caller for the filesystem, with this mask for new files.
     pub(crate) fn caller(&self, umask: u32) -> Caller {
-        Caller { uid: self.uid(), gid: self.gid(), umask }
+        Caller { uid: self.uid(), gid: self.gid(), umask, inherits: true }
     }
 
     pub(crate) fn is_root(&self) -> bool {

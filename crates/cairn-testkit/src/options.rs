@@ -142,7 +142,7 @@ fn assert_covered(settings: impl Iterator<Item = String>, effects: &[Effect]) {
 }
 
 fn create(fs: &dyn FileSystem, name: &str) -> Result<Ino, cairn_vfs::Error> {
-    let caller = Caller { uid: 0, gid: 5, umask: 0 };
+    let caller = Caller { gid: 5, ..Caller::ROOT };
     fs.create(fs.root(), name.as_bytes(), NewInode::Regular, 0o644, &caller).map(|made| made.ino)
 }
 

@@ -57,8 +57,8 @@ pub trait FileSystem: Send + Sync {
     fn forget(&self, ino: Ino, count: u64);
 
     /// Creates an entry of any kind and takes a reference. `permissions` are the requested ones
-    /// (`0o7777`); the method applies the umask, the default ACL, and the set-group-id bit of the
-    /// parent.
+    /// (`0o7777`); the method applies the umask, and of the parent the default ACL and the
+    /// set-group-id bit, unless the caller inherits nothing.
     ///
     /// # Errors
     /// [`crate::Error::Exists`], [`crate::Error::NotDirectory`], [`crate::Error::NameTooLong`];

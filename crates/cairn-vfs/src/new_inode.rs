@@ -71,19 +71,23 @@ pub struct Ownership {
 }
 
 impl Ownership {
-    /// The owner, group, permissions and ACLs of a new inode of `kind`, as in Linux.
+    /// The owner, group, permissions and ACLs of a new inode of `kind`, as in Linux if the caller
+    /// inherits.
     #[must_use]
     pub fn of_new(parent: &Inheritance, kind: FileKind, permissions: u32, caller: &Caller) -> Self {
-        let from_parent = parent.permissions & SET_GID != 0;
-        let gid = if from_parent || parent.group_of_parent { parent.gid } else { caller.gid };
+        let parent = Some(parent).filter(|_| caller.inherits);
+        let from_parent = parent.is_some_and(|parent| parent.permissions & SET_GID != 0);
+        let gid = parent
+            .filter(|parent| from_parent || parent.group_of_parent)
+            .map_or(caller.gid, |parent| parent.gid);
         let bits = match kind {
             FileKind::Symlink => 0o777,
             FileKind::Directory if from_parent => permissions & 0o7777 | SET_GID,
             _ => permissions & 0o7777,
         };
         let mode = kind.mode_bits() | bits;
-        let (mode, access, default) =
-            Acl::for_new_inode(parent.default_acl.as_ref(), mode, caller.umask);
+        let default = parent.and_then(|parent| parent.default_acl.as_ref());
+        let (mode, access, default) = Acl::for_new_inode(default, mode, caller.umask);
         let permissions = u16::try_from(mode & 0o7777).expect("twelve bits");
         Self { uid: caller.uid, gid, permissions, access, default }
     }
@@ -93,7 +97,7 @@ impl Ownership {
 mod tests {
     use super::*;
 
-    const CALLER: Caller = Caller { uid: 7, gid: 8, umask: 0o022 };
+    const CALLER: Caller = Caller { uid: 7, gid: 8, umask: 0o022, inherits: true };
 
     fn parent(permissions: u32) -> Inheritance {
         Inheritance { permissions, gid: 100, group_of_parent: false, default_acl: None }
@@ -127,6 +131,21 @@ mod tests {
         for parent in [&with_list, &parent(0o2755)] {
             let link = Ownership::of_new(parent, FileKind::Symlink, 0o600, &CALLER);
             assert_eq!((link.permissions, link.access, link.default), (0o777, None, None));
+        }
+    }
+
+    #[test]
+    fn a_copy_inherits_nothing() {
+        let parent = Inheritance {
+            group_of_parent: true,
+            default_acl: Some(Acl::from_mode(0o770)),
+            ..parent(0o2755)
+        };
+        for kind in [FileKind::Directory, FileKind::Regular, FileKind::Fifo] {
+            let copy = Ownership::of_new(&parent, kind, 0o777, &Caller::COPIER);
+            let plain =
+                Ownership { uid: 0, gid: 0, permissions: 0o777, access: None, default: None };
+            assert_eq!(copy, plain);
         }
     }
 

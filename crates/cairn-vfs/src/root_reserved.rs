@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn root_and_the_named_user_and_group_may_use_the_blocks() {
-        let who = |uid, gid| Caller { uid, gid, umask: 0 };
+        let who = |uid, gid| Caller { uid, gid, ..Caller::ROOT };
         let reserved = ReservedFor { uid: 77, gid: 88 };
         for admitted in [who(0, 5), who(77, 5), who(5, 88)] {
             assert!(reserved.admits(&admitted, |_| false), "{admitted:?}");

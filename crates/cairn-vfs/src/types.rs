@@ -266,11 +266,16 @@ pub struct Caller {
     pub gid: u32,
     /// File-creation mask, which is applied only if no default ACL is inherited.
     pub umask: u32,
+    /// New inodes take their group, set-group-id and ACLs from their directory, as Linux has it. A
+    /// copy does not: it has what its source has, and nothing else.
+    pub inherits: bool,
 }
 
 impl Caller {
     /// The superuser with an empty mask.
-    pub const ROOT: Self = Self { uid: 0, gid: 0, umask: 0 };
+    pub const ROOT: Self = Self { uid: 0, gid: 0, umask: 0, inherits: true };
+    /// The superuser, whose new inodes inherit nothing: they become copies.
+    pub const COPIER: Self = Self { inherits: false, ..Self::ROOT };
 }
 
 /// What to create.

@@ -15,6 +15,7 @@ use cairn_vfs::Timestamp;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps, makedev, mknodat, utimensat};
 use rustix::io::Errno;
 
+use super::inherited::remove_inherited_lists;
 use super::left::Left;
 use crate::error::{Error, Result};
 use crate::node::{Kind, Metadata, Node, NodeId, RegularFile, decode_device};
@@ -143,6 +144,9 @@ impl Directory<'_> {
             Err(error) => return Err(failed(error)),
         };
         self.left.owners += u64::from(!is_owned);
+        if !matches!(node.kind, Kind::Symlink(_)) {
+            remove_inherited_lists(host).map_err(failed)?;
+        }
         for xattr in &of.xattrs {
             match xattr::set(host, OsStr::from_bytes(&xattr.name), &xattr.value) {
                 Ok(()) => {}

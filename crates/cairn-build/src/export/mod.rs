@@ -7,6 +7,7 @@
 mod compression;
 mod directory;
 mod dump;
+mod inherited;
 mod left;
 mod oci;
 mod tar;
@@ -17,6 +18,7 @@ use std::path::{Path, PathBuf};
 
 pub use self::compression::Compression;
 use self::compression::{BUFFER, compressed};
+pub use self::inherited::remove_inherited_lists;
 pub use self::left::Left;
 pub use self::oci::OciOptions;
 use crate::error::{Error, Result};

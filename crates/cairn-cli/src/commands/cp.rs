@@ -12,11 +12,13 @@ use cairn_vfs::{
     acl, walk,
 };
 
-use super::destination::{Destination, Place, Transfer, in_the_way, same_file};
+use super::destination::{
+    Destination, Place, Transfer, UMASK, create_plain, in_the_way, same_file,
+};
 use super::on_volume::OnVolume;
 use super::overwrite::{
     Contents, Made, OverwriteOptions, Target, check_readable, copy_contents, overwrite,
-    remove_access_list,
+    remove_access_lists,
 };
 use crate::failure::{Failure, Outcome, Status};
 use crate::output::Output;
@@ -188,7 +190,7 @@ impl Copy<'_, '_> {
                 Some(found) if found.kind == FileKind::Directory => Ok(Some(found.ino)),
                 Some(_) => Err(in_the_way(&shown(&place.path))),
                 None => {
-                    let made = self.create(place.parent, &place.name, NewInode::Directory);
+                    let made = self.create(place.parent, &place.name, NewInode::Directory, of);
                     let made = made.map_err(|error| place.failed(&error))?;
                     self.copied(path, place).map(|()| Some(made))
                 }
@@ -261,10 +263,7 @@ impl Copy<'_, '_> {
             write: |to| copy_contents(fs, of.ino, of.size, to).map_err(failed),
         };
         overwrite(fs, place, old, contents)?;
-        if self.keeps_all() {
-            remove_access_list(fs, old.ino).map_err(|error| place.failed(&error))?;
-            self.attributes(old.ino, of).map_err(|error| place.failed(&error))?;
-        }
+        self.attributes(old.ino, of).map_err(|error| place.failed(&error))?;
         Ok(old.ino)
     }
 
@@ -300,8 +299,20 @@ impl Copy<'_, '_> {
         Ok(linked.ino)
     }
 
-    fn create(&self, parent: Ino, name: &[u8], new: NewInode<'_>) -> cairn_vfs::Result<Ino> {
-        let made = self.fs.create(parent, name, new, 0o600, &Caller::ROOT)?;
+    /// Makes a copy of `of`: one that gets all its attributes later, or a new file like any other.
+    fn create(
+        &self,
+        parent: Ino,
+        name: &[u8],
+        new: NewInode<'_>,
+        of: &Attributes,
+    ) -> cairn_vfs::Result<Ino> {
+        if !self.keeps_all() {
+            let mode = (of.permissions & 0o777, UMASK);
+            let made = create_plain(self.fs, (parent, name), new, mode)?;
+            return Ok(made.ino);
+        }
+        let made = self.fs.create(parent, name, new, 0o600, &Caller::COPIER)?;
         self.fs.forget(made.ino, 1);
         Ok(made.ino)
     }
@@ -320,7 +331,8 @@ impl Copy<'_, '_> {
             FileKind::Fifo => NewInode::Fifo,
             FileKind::Socket => NewInode::Socket,
         };
-        let made = self.create(place.parent, name, new).map_err(|error| place.failed(&error))?;
+        let made = self.create(place.parent, name, new, of);
+        let made = made.map_err(|error| place.failed(&error))?;
         if of.kind == FileKind::Regular {
             copy_contents(self.fs, of.ino, of.size, made).map_err(failed)?;
         }
@@ -328,29 +340,29 @@ impl Copy<'_, '_> {
         Ok(made)
     }
 
-    /// Sets the owner before the mode (chown removes set-id bits), and the times last.
+    /// If all are kept: sets the owner before the mode (chown removes set-id bits), and the times
+    /// last.
     fn attributes(&self, ino: Ino, of: &Attributes) -> cairn_vfs::Result<()> {
-        let mut set = SetAttributes::default();
-        if self.keeps_all() {
-            self.xattrs(ino, of.ino)?;
-            let owner =
-                SetAttributes { uid: Some(of.uid), gid: Some(of.gid), ..Default::default() };
-            self.fs.setattr(ino, &owner)?;
-            set.atime = Some(SetTime::To(of.atime));
-            set.mtime = Some(SetTime::To(of.mtime));
+        if !self.keeps_all() {
+            return Ok(());
         }
-        if of.kind != FileKind::Symlink {
-            // The permissions that a process with the usual umask would get.
-            set.permissions =
-                Some(if self.keeps_all() { of.permissions } else { of.permissions & 0o755 });
-        }
-        self.fs.setattr(ino, &set).map(drop)
+        remove_access_lists(self.fs, ino)?;
+        self.xattrs(ino, of.ino)?;
+        let owner = SetAttributes { uid: Some(of.uid), gid: Some(of.gid), ..Default::default() };
+        self.fs.setattr(ino, &owner)?;
+        let rest = SetAttributes {
+            permissions: (of.kind != FileKind::Symlink).then_some(of.permissions),
+            atime: Some(SetTime::To(of.atime)),
+            mtime: Some(SetTime::To(of.mtime)),
+            ..Default::default()
+        };
+        self.fs.setattr(ino, &rest).map(drop)
     }
 
     fn xattrs(&self, to: Ino, from: Ino) -> cairn_vfs::Result<()> {
         for name in self.fs.listxattr(from)? {
-            // -p keeps permissions, and an access list is a part of them.
-            if !self.args.archive && name != acl::ACCESS {
+            // -p keeps permissions, and access lists are a part of them.
+            if !self.args.archive && name != acl::ACCESS && name != acl::DEFAULT {
                 continue;
             }
             let value = self.fs.getxattr(from, &name)?;

@@ -10,7 +10,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
 use cairn_base::Ino;
-use cairn_vfs::{Error, FileKind, FileSystem, RenameMode, walk};
+use cairn_vfs::{Attributes, Caller, Error, FileKind, FileSystem, NewInode, RenameMode, walk};
 
 use crate::failure::{Failure, Outcome, Status};
 use crate::pattern;
@@ -173,7 +173,7 @@ impl Place {
     ///
     /// # Errors
     /// It cannot be read.
-    pub fn existing(&self, fs: &dyn FileSystem) -> Outcome<Option<cairn_vfs::Attributes>> {
+    pub fn existing(&self, fs: &dyn FileSystem) -> Outcome<Option<Attributes>> {
         match walk::lookup(fs, self.parent, &self.name) {
             Ok(found) => Ok(Some(found)),
             Err(Error::NotFound) => Ok(None),
@@ -253,6 +253,23 @@ impl Place {
         }
         Err(self.failed(&Error::Exists))
     }
+}
+
+/// The usual umask.
+pub(super) const UMASK: u32 = 0o022;
+
+/// Makes a new inode like any other, and no copy of one: of the permissions it gets what its
+/// directory's default list allows, or else the umask.
+pub(super) fn create_plain(
+    fs: &dyn FileSystem,
+    (parent, name): (Ino, &[u8]),
+    new: NewInode<'_>,
+    (permissions, umask): (u32, u32),
+) -> cairn_vfs::Result<Attributes> {
+    let caller = Caller { umask, ..Caller::ROOT };
+    let made = fs.create(parent, name, new, permissions, &caller)?;
+    fs.forget(made.ino, 1);
+    Ok(made)
 }
 
 /// True if there is room for this many more bytes and for their metadata.

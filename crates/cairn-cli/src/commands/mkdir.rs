@@ -1,7 +1,8 @@
 //! `cairn mkdir`.
 
-use cairn_vfs::{Caller, Error, FileKind, FileSystem, NewInode, walk};
+use cairn_vfs::{Error, FileKind, FileSystem, NewInode, walk};
 
+use super::destination::{UMASK, create_plain};
 use super::on_volume::OnVolume;
 use crate::commands::chmod::Change;
 use crate::failure::{self, Failure, Outcome};
@@ -50,7 +51,7 @@ impl OnVolume for Args {
 /// A name exists, or a parent does not.
 pub fn make(fs: &dyn FileSystem, args: &Args, output: &mut Output<'_>) -> Outcome {
     // As mkdir(1): clauses change mode a=rwx.
-    let mode = args.mode.as_ref().map_or(0o755, |change| change.apply(0o777, true));
+    let mode = args.mode.as_ref().map(|change| change.apply(0o777, true));
     failure::each(&args.operands.paths, |path| {
         let path = pattern::path(path)?;
         let mut made = Vec::new();
@@ -77,12 +78,12 @@ pub fn make(fs: &dyn FileSystem, args: &Args, output: &mut Output<'_>) -> Outcom
 fn make_one(
     fs: &dyn FileSystem,
     path: &[u8],
-    mode: u32,
+    mode: Option<u32>,
     all: &mut Vec<Vec<u8>>,
 ) -> cairn_vfs::Result<()> {
     let (parent, name) = walk::resolve_parent(fs, path)?;
-    let made = fs.create(parent.ino, name, NewInode::Directory, mode, &Caller::ROOT)?;
-    fs.forget(made.ino, 1);
+    let mode = mode.map_or((0o777, UMASK), |mode| (mode, 0));
+    create_plain(fs, (parent.ino, name), NewInode::Directory, mode)?;
     all.push(path.to_vec());
     Ok(())
 }
@@ -90,7 +91,7 @@ fn make_one(
 fn make_all(
     fs: &dyn FileSystem,
     path: &[u8],
-    mode: u32,
+    mode: Option<u32>,
     all: &mut Vec<Vec<u8>>,
 ) -> cairn_vfs::Result<()> {
     let ends = (1..=path.len()).filter(|end| {
@@ -99,7 +100,7 @@ fn make_all(
     });
     for end in ends {
         let prefix = path.get(..end).unwrap_or(path);
-        let mode = if end == path.len() { mode } else { 0o755 };
+        let mode = mode.filter(|_| end == path.len());
         match walk::resolve(fs, prefix, true) {
             Ok(found) if found.kind == FileKind::Directory => {}
             Ok(_) => return Err(Error::NotDirectory),

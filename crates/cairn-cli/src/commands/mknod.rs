@@ -2,8 +2,9 @@
 
 use std::ffi::OsString;
 
-use cairn_vfs::{Caller, FileSystem, NewInode, walk};
+use cairn_vfs::{FileSystem, NewInode, walk};
 
+use super::destination::{UMASK, create_plain};
 use super::on_volume::OnVolume;
 use crate::commands::chmod::Change;
 use crate::failure::{Failure, Outcome};
@@ -60,12 +61,11 @@ impl OnVolume for Args {
 pub fn make(fs: &dyn FileSystem, args: &Args) -> Outcome {
     let path = pattern::path(&args.path)?;
     let new = new_inode(args).map_err(|why| Failure::usage(format!("{}: {why}", shown(path))))?;
-    let mode = args.mode.as_ref().map_or(0o644, |change| change.apply(0o666, false));
+    let mode = args.mode.as_ref();
+    let mode = mode.map_or((0o666, UMASK), |change| (change.apply(0o666, false), 0));
     let make = || {
         let (parent, name) = walk::resolve_parent(fs, path)?;
-        let made = fs.create(parent.ino, name, new, mode, &Caller::ROOT)?;
-        fs.forget(made.ino, 1);
-        Ok(())
+        create_plain(fs, (parent.ino, name), new, mode).map(drop)
     };
     make().map_err(|error| unmade(fs, path, &error))
 }

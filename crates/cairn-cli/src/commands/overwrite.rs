@@ -11,7 +11,7 @@ use std::collections::{HashMap, HashSet};
 use cairn_base::Ino;
 use cairn_vfs::{
     Attributes, Caller, Error, FileKind, FileSystem, IoFlags, OpenMode, Seek, SetAttributes,
-    SetTime, walk,
+    SetTime, acl, walk,
 };
 
 use super::destination::{Place, directory_there, room_with};
@@ -217,12 +217,18 @@ pub fn overwrite_by_stream(
     done
 }
 
-/// Removes the access list, before attributes without one are set.
+/// Removes the access list and a directory's default list, before the attributes of a source are
+/// set that may have neither.
 ///
 /// # Errors
 /// The volume refuses.
-pub fn remove_access_list(fs: &dyn FileSystem, ino: Ino) -> cairn_vfs::Result<()> {
-    remove_attribute(fs, ino, cairn_vfs::acl::ACCESS)
+pub fn remove_access_lists(fs: &dyn FileSystem, ino: Ino) -> cairn_vfs::Result<()> {
+    for name in fs.listxattr(ino)? {
+        if matches!(&*name, acl::ACCESS | acl::DEFAULT) {
+            fs.removexattr(ino, &name)?;
+        }
+    }
+    Ok(())
 }
 
 fn remove_attribute(fs: &dyn FileSystem, ino: Ino, name: &[u8]) -> cairn_vfs::Result<()> {

@@ -2,10 +2,9 @@
 
 use std::ffi::OsString;
 
-use cairn_vfs::{
-    Attributes, Caller, Error, FileSystem, NewInode, SetAttributes, SetTime, Timestamp, walk,
-};
+use cairn_vfs::{Attributes, Error, FileSystem, NewInode, SetAttributes, SetTime, Timestamp, walk};
 
+use super::destination::{UMASK, create_plain};
 use super::on_volume::OnVolume;
 use crate::failure::{Failure, Outcome, Status};
 use crate::operands::{LongHelp, Operands};
@@ -153,8 +152,7 @@ fn target(
         Err(Error::NotFound) => {
             let path = walk::behind_links(fs, path)?;
             let (parent, name) = walk::resolve_parent(fs, &path)?;
-            let made = fs.create(parent.ino, name, NewInode::Regular, 0o644, &Caller::ROOT)?;
-            fs.forget(made.ino, 1);
+            let made = create_plain(fs, (parent.ino, name), NewInode::Regular, (0o666, UMASK))?;
             Ok(Some((made, Some(path))))
         }
         Err(error) => Err(error),

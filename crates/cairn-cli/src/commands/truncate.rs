@@ -1,7 +1,8 @@
 //! `cairn truncate`.
 
-use cairn_vfs::{Caller, Error, FileSystem, NewInode, SetAttributes, walk};
+use cairn_vfs::{Error, FileSystem, NewInode, SetAttributes, walk};
 
+use super::destination::{UMASK, create_plain};
 use super::on_volume::OnVolume;
 use crate::failure::Outcome;
 use crate::operands::Operands;
@@ -86,9 +87,7 @@ fn truncate(fs: &dyn FileSystem, args: &Args, path: &[u8]) -> cairn_vfs::Result<
         Err(Error::NotFound) => {
             let path = walk::behind_links(fs, path)?;
             let (parent, name) = walk::resolve_parent(fs, &path)?;
-            let made = fs.create(parent.ino, name, NewInode::Regular, 0o644, &Caller::ROOT)?;
-            fs.forget(made.ino, 1);
-            made
+            create_plain(fs, (parent.ino, name), NewInode::Regular, (0o666, UMASK))?
         }
         found => found?,
     };

@@ -18,6 +18,7 @@ mod f2fs;
 mod failing_copies;
 mod interrupted;
 mod kinds;
+mod lists;
 mod makers;
 mod mistakes;
 mod mkfs_blocks;

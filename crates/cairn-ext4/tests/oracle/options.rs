@@ -107,7 +107,7 @@ fn reserved_for(given: &Given<'_>) -> String {
 fn group(given: &Given<'_>) -> String {
     let fs = given.open(given.fresh());
     fs.setattr(fs.root(), &SetAttributes { gid: Some(77), ..Default::default() }).unwrap();
-    let caller = Caller { uid: 0, gid: 5, umask: 0 };
+    let caller = Caller { gid: 5, ..Caller::ROOT };
     let made = fs.create(fs.root(), b"made", NewInode::Regular, 0o644, &caller).unwrap();
     format!("group {}", made.gid)
 }

@@ -12,7 +12,7 @@ use cairn_vfs::{Caller, Error, FileSystem, IoFlags, NewInode, OpenMode};
 
 use crate::support::{judge, open, volume};
 
-const ROOT: Caller = Caller { uid: 0, gid: 0, umask: 0o022 };
+const ROOT: Caller = Caller { umask: 0o022, ..Caller::ROOT };
 
 fn device(arguments: &[&str]) -> Arc<MemoryDevice> {
     volume(64 << 20, arguments)

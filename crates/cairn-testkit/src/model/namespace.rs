@@ -144,9 +144,9 @@ impl State {
             return Err(Error::NoSpace);
         }
         let now = self.now();
-        let default = self.stored_acl(parent, acl::DEFAULT)?;
+        let default = self.stored_acl(parent, acl::DEFAULT)?.filter(|_| caller.inherits);
         let directory = self.node(parent)?;
-        let inherits_group = directory.permissions & 0o2000 != 0;
+        let inherits_group = caller.inherits && directory.permissions & 0o2000 != 0;
         let gid = if inherits_group { directory.gid } else { caller.gid };
         let mut node = Node::new(content, 0, (caller.uid, gid), now);
         let kind = node.kind();

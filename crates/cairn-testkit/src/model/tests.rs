@@ -10,7 +10,7 @@ use cairn_vfs::{
 
 use super::Model;
 
-const USER: Caller = Caller { uid: 1000, gid: 1000, umask: 0o022 };
+const USER: Caller = Caller { uid: 1000, gid: 1000, umask: 0o022, inherits: true };
 
 fn make(model: &Model, parent: Ino, name: &str, new: NewInode<'_>) -> Attributes {
     let made = model.create(parent, name.as_bytes(), new, 0o777, &USER).unwrap();

@@ -22,7 +22,8 @@ impl Duel<'_> {
 
     fn caller(&mut self) -> Caller {
         let umask = [0, 0o022, 0o077][self.rng.usize(0..3)];
-        Caller { uid: self.rng.u32(0..3) * 1000, gid: self.rng.u32(0..3) * 1000, umask }
+        let (uid, gid) = (self.rng.u32(0..3) * 1000, self.rng.u32(0..3) * 1000);
+        Caller { uid, gid, umask, inherits: uid < 2000 || gid < 2000 }
     }
 
     pub(super) fn create(&mut self) {

@@ -14,6 +14,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt, lchown, symlink
 use std::path::{Path, PathBuf};
 
 use cairn_base::Ino;
+use cairn_build::remove_inherited_lists;
 use cairn_vfs::{Attributes, Error, FileKind, FileSystem, IoFlags, Seek, walk};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, Timestamps, makedev, mknodat, utimensat};
 
@@ -334,6 +335,9 @@ impl Copy<'_> {
         let host = |error: &std::io::Error| target.host(error);
         if self.privileged {
             lchown(path, Some(of.uid), Some(of.gid)).map_err(|error| host(&error))?;
+        }
+        if of.kind != FileKind::Symlink {
+            remove_inherited_lists(path).map_err(|error| host(&error))?;
         }
         self.xattrs(target, of)?;
         if of.kind != FileKind::Symlink {

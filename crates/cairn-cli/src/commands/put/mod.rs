@@ -1,7 +1,6 @@
 //! `cairn put`: copies into an image, with all attributes that the host shows.
 
 use std::collections::HashMap;
-use std::ffi::OsStr;
 use std::fs::{self, File, Metadata};
 use std::io;
 use std::os::fd::AsFd;
@@ -12,13 +11,14 @@ use std::path::{Path, PathBuf};
 use cairn_base::Ino;
 use cairn_vfs::{
     Caller, Error, FileKind, FileSystem, NewInode, OpenMode, SetAttributes, SetTime, Timestamp,
-    XattrMode,
 };
 
-use super::destination::{Destination, Place, Transfer, host_path, in_the_way};
+use super::destination::{
+    Destination, Place, Transfer, UMASK, create_plain, host_path, in_the_way,
+};
 use super::on_volume::OnVolume;
 use super::overwrite::{
-    Contents, Made, OverwriteOptions, Target, overwrite, overwrite_by_stream, remove_access_list,
+    Contents, Made, OverwriteOptions, Target, overwrite, overwrite_by_stream, remove_access_lists,
 };
 use crate::commands::chown::Owner;
 use crate::failure::{Failure, Outcome, Status};
@@ -33,7 +33,7 @@ mod source;
 mod write;
 
 pub use input::Input;
-use write::{Source, stream};
+use write::{Source, set_xattr, stream};
 
 use source::{
     Pending, device_number, host_bytes, inside, is_standard_input, means_contents, name_of,
@@ -242,7 +242,7 @@ impl Copy<'_> {
     }
 
     fn create(&self, parent: Ino, name: &[u8], new: NewInode<'_>) -> cairn_vfs::Result<Ino> {
-        let made = self.fs.create(parent, name, new, 0o600, &Caller::ROOT)?;
+        let made = self.fs.create(parent, name, new, 0o600, &Caller::COPIER)?;
         self.fs.forget(made.ino, 1);
         Ok(made.ino)
     }
@@ -320,7 +320,6 @@ impl Copy<'_> {
             let write = |ino| source.copy(fs, (place, ino), progress).map(drop);
             overwrite(fs, place, &old, Contents { bytes, check, write })?;
         }
-        remove_access_list(fs, old.ino).map_err(|error| place.failed(&error))?;
         self.attributes(path, place, old.ino, metadata)?;
         Ok(old.ino)
     }
@@ -366,20 +365,24 @@ impl Copy<'_> {
         let mut input = self.input.reader();
         let mut copy =
             |ino| stream(fs, (Path::new(NAME), &mut input), (place, ino), &self.progress);
-        let (uid, gid) = self.owner.map_or((None, None), |owner| (owner.uid, owner.gid));
-        let owner = SetAttributes { uid, gid, ..Default::default() };
+        let own = |ino| match self.owner {
+            Some(Owner { uid, gid }) => {
+                let owner = SetAttributes { uid, gid, ..Default::default() };
+                fs.setattr(ino, &owner).map(drop).map_err(failed)
+            }
+            None => Ok(()),
+        };
         match (OverwriteOptions { replace_linked: false, ..self.overwrite }).target(fs, place)? {
             Target::Existing(old) => {
                 overwrite_by_stream(fs, place, &old, copy)?;
-                if self.owner.is_some() {
-                    fs.setattr(old.ino, &owner).map_err(failed)?;
-                }
+                own(old.ino)?;
             }
             Target::New => place.fill(fs, 0, |name| {
-                let ino = self.create(place.parent, name, NewInode::Regular).map_err(failed)?;
+                let mode = (0o666, UMASK);
+                let new = create_plain(fs, (place.parent, name), NewInode::Regular, mode);
+                let ino = new.map_err(failed)?.ino;
                 copy(ino)?;
-                let set = SetAttributes { permissions: Some(0o644), ..owner };
-                fs.setattr(ino, &set).map(drop).map_err(failed)
+                own(ino)
             })?,
         }
         self.progress.entry();
@@ -390,13 +393,15 @@ impl Copy<'_> {
     fn attributes(&self, path: &Path, place: &Place, ino: Ino, metadata: &Metadata) -> Outcome {
         let volume = |error: Error| place.failed(&error);
         let (uid, gid) = self.owner.map_or((None, None), |owner| (owner.uid, owner.gid));
+        // One that was there may have lists that the source has not.
+        remove_access_lists(self.fs, ino).map_err(volume)?;
         for name in xattr::list(path).into_iter().flatten() {
             // A label of the host's SELinux policy has no meaning on the image.
             if name == "security.selinux" {
                 continue;
             }
             if let Ok(Some(value)) = xattr::get(path, &name) {
-                self.xattr(ino, &name, &value).map_err(volume)?;
+                set_xattr(self.fs, ino, (&name, &value), &self.progress).map_err(volume)?;
             }
         }
         let time = |seconds, nanoseconds: i64| {
@@ -425,17 +430,6 @@ impl Copy<'_> {
         self.fs.setattr(ino, &owner).map_err(volume)?;
         self.fs.setattr(ino, &rest).map_err(volume)?;
         Ok(())
-    }
-
-    fn xattr(&self, ino: Ino, name: &OsStr, value: &[u8]) -> cairn_vfs::Result<()> {
-        match self.fs.setxattr(ino, name.as_bytes(), value, XattrMode::Set) {
-            Err(Error::Unsupported(what)) => {
-                self.progress
-                    .note(&format!("warning: left out attribute {}: {what}", name.display()));
-                Ok(())
-            }
-            done => done,
-        }
     }
 
     fn finish(mut self) -> Outcome {

@@ -1,5 +1,6 @@
 //! Writing to a file of the volume.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
@@ -7,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use cairn_base::Ino;
-use cairn_vfs::{Error, FileSystem, IoFlags, SetAttributes};
+use cairn_vfs::{Error, FileSystem, IoFlags, SetAttributes, XattrMode};
 
 use super::source::next_data;
 use crate::commands::destination::Place;
@@ -28,6 +29,22 @@ fn write_all(fs: &dyn FileSystem, ino: Ino, offset: u64, bytes: &[u8]) -> cairn_
         }
     }
     Ok(())
+}
+
+/// Sets an attribute; one that the volume does not store is left out with a warning.
+pub(super) fn set_xattr(
+    fs: &dyn FileSystem,
+    ino: Ino,
+    (name, value): (&OsStr, &[u8]),
+    progress: &Progress,
+) -> cairn_vfs::Result<()> {
+    match fs.setxattr(ino, name.as_bytes(), value, XattrMode::Set) {
+        Err(Error::Unsupported(what)) => {
+            progress.note(&format!("warning: left out attribute {}: {what}", name.display()));
+            Ok(())
+        }
+        done => done,
+    }
 }
 
 /// Copies a source of unknown length to its end. Returns the number of bytes.
