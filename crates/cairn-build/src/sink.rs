@@ -89,7 +89,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Writes the contents of an empty file.
+    /// Writes the contents of a file that is empty, or has nothing but zeros.
     ///
     /// # Errors
     /// The volume refuses them, or they cannot be read.

@@ -259,6 +259,7 @@ impl Copy<'_, '_> {
         let (fs, failed) = (self.fs, |error: Error| Failure::volume(shown(path), &error));
         let contents = Contents {
             bytes: stored(of),
+            size: of.size,
             check: || check_readable(fs, of.ino, of.size).map_err(failed),
             write: |to| copy_contents(fs, of.ino, of.size, to).map_err(failed),
         };

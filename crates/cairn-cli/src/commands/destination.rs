@@ -273,7 +273,7 @@ pub(super) fn create_plain(
 }
 
 /// True if there is room for this many more bytes and for their metadata.
-fn has_room(fs: &dyn FileSystem, bytes: u64) -> cairn_vfs::Result<bool> {
+pub(super) fn has_room(fs: &dyn FileSystem, bytes: u64) -> cairn_vfs::Result<bool> {
     Ok(bytes.saturating_add(bytes / 16) <= room(fs)?)
 }
 

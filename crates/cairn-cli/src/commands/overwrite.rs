@@ -2,8 +2,10 @@
 //! attributes and names.
 //!
 //! Invariant: the old contents are removed only after the new ones have been read once and there is
-//! room for them on the volume. Errors of reading and of space are thus found before. A host that
-//! refuses the new contents is found by fsync; the failure names the file and its loss.
+//! room for them on the volume: free blocks and those of the old contents; or, if nothing else is
+//! free, the blocks of the old contents alone, which then stay the file's. Errors of reading and of
+//! space are thus found before. A host that refuses the new contents is found by fsync; the failure
+//! names the file and its loss.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -147,9 +149,11 @@ impl<S: PartialEq> Made<S> {
 pub struct Contents<C, W> {
     /// Their least number of bytes.
     pub bytes: u64,
+    /// Bytes of the file, with its holes.
+    pub size: u64,
     /// Reads them, and writes nothing.
     pub check: C,
-    /// Writes them to this file, which is empty.
+    /// Writes them to this file, which is empty, or holds nothing but zeros in as many bytes.
     pub write: W,
 }
 
@@ -169,14 +173,19 @@ pub fn overwrite(
     let handle = fs.open(old.ino, OpenMode { write: true, direct: false }).map_err(failed)?;
     let done = (|| {
         let given_back = old.sectors.saturating_mul(512);
-        if contents.bytes > room_with(fs, given_back).map_err(failed)? {
+        let stays = contents.bytes > room_with(fs, given_back).map_err(failed)?;
+        if stays && !holds(fs, old, contents.size).map_err(failed)? {
             return Err(failed(Error::NoSpace));
         }
         if old.size > 0 {
             (contents.check)()?;
         }
+        let size = if stays { contents.size } else { 0 };
+        if stays {
+            blank(fs, old, size).map_err(failed)?;
+        }
         let empty =
-            SetAttributes { size: Some(0), mtime: Some(SetTime::Now), ..Default::default() };
+            SetAttributes { size: Some(size), mtime: Some(SetTime::Now), ..Default::default() };
         fs.setattr(old.ino, &empty).map_err(failed)?;
         // Every write on Linux removes the capabilities, which were granted to the old contents.
         remove_attribute(fs, old.ino, b"security.capability").map_err(failed)?;
@@ -195,6 +204,31 @@ pub fn overwrite(
     done
 }
 
+/// True if the file has all blocks for `size` bytes.
+fn holds(fs: &dyn FileSystem, old: &Attributes, size: u64) -> cairn_vfs::Result<bool> {
+    let end = old.size.next_multiple_of(fs.statfs()?.block_size.into());
+    Ok(old.size > 0 && size <= end && fs.seek(old.ino, 0, Seek::Hole)? >= size.min(old.size))
+}
+
+/// Writes zeros over the first `size` bytes, in the blocks that the file has: new contents may have
+/// holes there.
+fn blank(fs: &dyn FileSystem, old: &Attributes, size: u64) -> cairn_vfs::Result<()> {
+    // First what may need a block after all, if the contents are in the inode.
+    if size > old.size {
+        fs.setattr(old.ino, &SetAttributes { size: Some(size), ..Default::default() })?;
+    }
+    let zeros = vec![0; CHUNK];
+    let mut at = 0;
+    while at < size {
+        let len = usize::try_from(size - at).unwrap_or(CHUNK).min(CHUNK);
+        match fs.write(old.ino, at, zeros.get(..len).unwrap_or_default(), IoFlags::empty())? {
+            0 => return Err(Error::NoSpace),
+            count => at += count as u64,
+        }
+    }
+    Ok(())
+}
+
 /// As [`overwrite`], for a source that can be read only once: `fill` writes it to a file without a
 /// name and returns its length.
 ///
@@ -210,7 +244,7 @@ pub fn overwrite_by_stream(
     let new = fs.tmpfile(place.parent, 0o600, &Caller::ROOT).map_err(failed)?;
     let done = fill(new.ino).and_then(|size| {
         let write = |to| copy_contents(fs, new.ino, size, to).map_err(failed);
-        overwrite(fs, place, old, Contents { bytes: size, check: || Ok(()), write })?;
+        overwrite(fs, place, old, Contents { bytes: size, size, check: || Ok(()), write })?;
         Ok(size)
     });
     fs.forget(new.ino, 1);

@@ -235,3 +235,43 @@ fn takes_the_options_of_sources_that_build_takes() {
     // What is excluded stays where it was.
     assert_eq!(works(&["ls", &image, "/d/deep"]), "file\n");
 }
+
+/// The smallest image has room for other contents in the blocks of the old, and for nothing else.
+#[test]
+fn contents_of_the_same_size_fit_into_the_smallest_image() {
+    for format in FORMATS {
+        let place = Place::new();
+        let at = |name: &str| format!("{}/{name}", place.path().display());
+        let image = at("image");
+        let contents = |byte: u8, len: usize| {
+            fs::create_dir_all(at("a")).unwrap();
+            fs::write(at("a/file"), vec![byte; len]).unwrap();
+        };
+        contents(1, 500_000);
+        works(&["build", "-t", format, "--size", "min", &image, &at("a/")]);
+        contents(2, 500_000);
+        works(&["sync", &at("a/"), &image]);
+        assert_eq!(works(&["diff", &image, &at("a/")]), "", "{format}");
+        contents(3, 500_000);
+        works(&["put", &image, &at("a/file"), "/file"]);
+        assert_eq!(works(&["diff", &image, &at("a/")]), "", "{format}");
+        // With a hole, and larger within the last block.
+        contents(4, 499_800);
+        judge::run("fallocate", ["-p", "-o", "8192", "-l", "8192", &at("a/file")]);
+        works(&["sync", &at("a/"), &image]);
+        assert_eq!(works(&["diff", &image, &at("a/")]), "", "{format}");
+        contents(5, 500_100);
+        works(&["sync", &at("a/"), &image]);
+        assert_eq!(works(&["diff", &image, &at("a/")]), "", "{format}");
+        check(format, &image);
+        if format == "ext4" {
+            // More blocks than the file has: the old contents stay.
+            works(&["export", &image, "-o", &at("old.tar")]);
+            contents(6, 600_000);
+            for words in [&["sync", &at("a/"), &image][..], &["put", &image, &at("a/file"), "/"]] {
+                assert!(fails(words, 1).contains("/file: no space"), "{words:?}");
+            }
+            assert_eq!(works(&["diff", &image, &at("old.tar")]), "");
+        }
+    }
+}

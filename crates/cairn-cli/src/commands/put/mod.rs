@@ -318,7 +318,7 @@ impl Copy<'_> {
         } else {
             let check = || source.check();
             let write = |ino| source.copy(fs, (place, ino), progress).map(drop);
-            overwrite(fs, place, &old, Contents { bytes, check, write })?;
+            overwrite(fs, place, &old, Contents { bytes, size: source.size, check, write })?;
         }
         self.attributes(path, place, old.ino, metadata)?;
         Ok(old.ino)

@@ -8,7 +8,8 @@ use cairn_vfs::{Error, FileKind, FileSystem, SetAttributes, walk};
 
 use super::plan::{Plan, REMOVED, Step};
 use crate::commands::build;
-use crate::commands::destination::Place;
+use crate::commands::destination::{Place, has_room};
+use crate::commands::overwrite::{Contents, overwrite};
 use crate::failure::{Failure, Outcome};
 use crate::session::shown;
 use crate::tree::{Passed, complain, join};
@@ -184,17 +185,22 @@ impl Apply<'_> {
         })
     }
 
-    /// Gives a file other contents: as a new file, unless it has several names.
+    /// Gives a file other contents: as a new file, unless it has several names or there is no room
+    /// for both.
     fn contents(&mut self, path: &[u8], id: NodeId, node: &Node, file: &RegularFile) -> Outcome {
         let place = self.place(path)?;
-        let Some(ino) = self.inodes.get(&id).copied() else {
-            return self.fill(&place, node).map(drop);
-        };
         let failed = |error: Error| Failure::volume(shown(&place.path), &error);
-        let empty = SetAttributes { size: Some(0), ..Default::default() };
-        self.fs.setattr(ino, &empty).map_err(failed)?;
-        self.writer.contents(ino, file).map_err(|error| unwritten(&place, error))?;
-        self.attributes(ino, node).map_err(failed)
+        let old = walk::lookup(self.fs, place.parent, &place.name).map_err(failed)?;
+        let bytes = file.data_bytes();
+        let is_linked = self.inodes.contains_key(&id);
+        if !is_linked && (old.links > 1 || has_room(self.fs, bytes).map_err(failed)?) {
+            return self.fill(&place, node).map(drop);
+        }
+        let writer = &mut self.writer;
+        let write = |ino| writer.contents(ino, file).map_err(|error| unwritten(&place, error));
+        let contents = Contents { bytes, size: file.size, check: || Ok(()), write };
+        overwrite(self.fs, &place, &old, contents)?;
+        self.attributes(old.ino, node).map_err(failed)
     }
 
     fn attributes(&self, ino: Ino, node: &Node) -> cairn_vfs::Result<()> {
