@@ -58,20 +58,29 @@ impl Metadata {
 
     /// Sorts the attributes, and takes the permission bits from the access list, if there is one:
     /// archives of libarchive have the owning group's bits in the mode, where Linux has the mask.
+    /// A list that says no more than the bits is left out, because no volume stores it.
     ///
     /// # Errors
     /// An access list is malformed.
     pub(crate) fn settle(&mut self) -> Result<(), acl::AclError> {
         self.xattrs.sort();
         self.xattrs.dedup_by(|later, first| later.name == first.name);
-        for xattr in &self.xattrs {
-            if matches!(&*xattr.name, acl::ACCESS | acl::DEFAULT)
-                && let Some(list) = Acl::from_xattr(&xattr.value)?
-                && &*xattr.name == acl::ACCESS
-            {
-                self.permissions = (self.permissions & !0o777) | (list.equivalent_mode().0 & 0o777);
+        let mut without = Vec::new();
+        for (at, xattr) in self.xattrs.iter().enumerate() {
+            let is_access = &*xattr.name == acl::ACCESS;
+            if !is_access && &*xattr.name != acl::DEFAULT {
+                continue;
+            }
+            let list = Acl::from_xattr(&xattr.value)?;
+            let bits = list.as_ref().filter(|_| is_access).map(Acl::equivalent_mode);
+            if let Some((bits, _)) = bits {
+                self.permissions = (self.permissions & !0o777) | (bits & 0o777);
+            }
+            if list.is_none() || bits.is_some_and(|(_, complete)| complete) {
+                without.push(at);
             }
         }
+        without.into_iter().rev().for_each(|at| drop(self.xattrs.remove(at)));
         Ok(())
     }
 }

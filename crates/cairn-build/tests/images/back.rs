@@ -11,7 +11,7 @@ use cairn_testkit::judge;
 use cairn_testkit::place::Place;
 use cairn_testkit::tree::{SnapshotOptions, TreeSpec, digest_path};
 
-use crate::support::{FORMATS, built, comparable, digest, seeded, seeds};
+use crate::support::{FORMATS, built, check, comparable, digest, seeded, seeds};
 
 pub fn text(path: &Path) -> &str {
     path.to_str().unwrap()
@@ -133,4 +133,31 @@ fn every_kind_of_difference_is_found() {
         assert_eq!(found, wanted, "{second}");
     }
     assert_eq!(differences(&at("a"), &at("a")), []);
+}
+
+/// Holes that an inode or a block has no place for: what no volume stores makes no difference.
+#[test]
+fn what_a_volume_cannot_store_does_not_count() {
+    let place = Place::new();
+    let at = |name: &str| place.path().join(name);
+    let source = format!("{}/", at("source").display());
+    let script = "
+        mkdir source; cd source; truncate -s 1500 hole; truncate -s 100000 long; : >empty
+        printf text >end; truncate -s 3000 end; printf text >blocks; truncate -s 9000 blocks
+        dd if=/dev/zero of=middle bs=1 count=1 seek=2000 2>&1; truncate -s 5000 middle
+        find . -exec touch -d @1000000000 {} +";
+    judge::run("sh", ["-ec", &format!("cd {}; {script}", text(place.path()))]);
+    let mut archives = Vec::new();
+    for format in FORMATS {
+        built(format, &at("first"), &[&source]);
+        exported(&at("first"), &at("out.tar"));
+        built(format, &at("again"), &[text(&at("out.tar"))]);
+        built(format, &at("third"), &[text(&at("first"))]);
+        let read = |name: &str| std::fs::read(at(name)).unwrap();
+        assert!(read("first") == read("again"), "{format}: image -> archive -> image differs");
+        assert!(read("first") == read("third"), "{format}: image -> image differs");
+        check(format, &at("first"));
+        archives.push(read("out.tar"));
+    }
+    assert!(archives[0] == archives[1], "the formats give other archives");
 }

@@ -7,6 +7,7 @@ use super::error::PopulateResult;
 use super::nodes::{Below, links, pieces};
 use super::places::ino;
 use super::plan::{Further, Plan};
+use super::survey::is_inline;
 use crate::format::checksum::crc32;
 use crate::format::inode::{Advise, ExtentHint, FileFlags, InlineFlags, NIDS};
 use crate::format::node::{XATTR_OFFSET, set_child, set_data_pointer};
@@ -187,7 +188,7 @@ impl Plan {
             Kind::Regular { size, data } => {
                 record.size = size;
                 record.advise |= survey.settings.advise(&record.name);
-                if size <= inline as u64 {
+                if is_inline(size, data, inline as u64) {
                     record.inline.insert(InlineFlags::DATA);
                     record.inline.set(InlineFlags::DATA_EXIST, !data.is_empty());
                 }

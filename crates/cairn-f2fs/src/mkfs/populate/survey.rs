@@ -3,6 +3,7 @@
 //! Every node is checked here: what passes can be written.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use cairn_vfs::FileKind;
@@ -181,11 +182,19 @@ impl Survey {
             Kind::Directory { .. } => {
                 self.levels.get(&id).map(|levels| levels.runs.clone()).unwrap_or_default()
             }
-            Kind::Regular { size, data } if size > inline => segments(data, BLOCK_BYTES).collect(),
+            Kind::Regular { size, data } if !is_inline(size, data, inline) => {
+                segments(data, BLOCK_BYTES).collect()
+            }
             Kind::Symlink(target) if target.len() as u64 > inline => {
                 std::iter::once(0..1).collect()
             }
             _ => Runs::new(),
         }
     }
+}
+
+/// True if a file is stored in its inode. One that has no data is not: an inode would turn its hole
+/// into zeros.
+pub(super) fn is_inline(size: u64, data: &[Range<u64>], most: u64) -> bool {
+    size <= most && (size == 0 || !data.is_empty())
 }
