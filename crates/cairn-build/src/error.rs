@@ -121,6 +121,14 @@ impl Error {
         Self::Member { source_name: name.to_string(), member, why: why.to_string() }
     }
 
+    /// An error at a member of an archive, or at its start, where `member` is empty.
+    pub(crate) fn at_member(name: impl Display, member: &[u8], why: impl Display) -> Self {
+        match member.is_empty() {
+            true => Self::source(name, why),
+            false => Self::member(name, member, why),
+        }
+    }
+
     pub(crate) fn image(source: cairn::Error) -> Self {
         Self::Image { text: source.to_string(), source: Box::new(source) }
     }

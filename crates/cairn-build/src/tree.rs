@@ -36,6 +36,11 @@ impl Tree {
         &self.nodes
     }
 
+    /// All nodes, to change their attributes.
+    pub(crate) fn nodes_mut(&mut self) -> &mut [Node] {
+        &mut self.nodes
+    }
+
     /// The node with this id.
     #[must_use]
     pub fn node(&self, id: NodeId) -> Option<&Node> {

@@ -72,5 +72,7 @@ pub use probe::{Probe, probe, probe_at, probe_backups};
 pub use raw::SuperblockChoice;
 pub use volume::Ext4;
 
+pub use format::time::storable as storable_time;
+
 /// The inode number of the root directory.
 pub use format::layout::inodes::ROOT as ROOT_INO;

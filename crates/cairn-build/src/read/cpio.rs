@@ -95,7 +95,15 @@ struct Cpio<'a> {
 
 impl Cpio<'_> {
     fn failed(&self, why: impl ToString) -> Error {
-        Error::member(self.source, &self.last, why.to_string())
+        Error::at_member(self.source, &self.last, why.to_string())
+    }
+
+    /// An error of the header behind the last member.
+    fn behind(&self, what: &str) -> Error {
+        match self.last.is_empty() {
+            true => self.failed(format!("it begins with {what}")),
+            false => self.failed(format!("{what} is behind this member")),
+        }
     }
 
     fn bytes(&mut self, len: usize) -> Result<Vec<u8>> {
@@ -113,14 +121,13 @@ impl Cpio<'_> {
     fn member(&mut self) -> Result<()> {
         loop {
             let block = self.bytes(HEADER)?;
-            let header = Header::decode(&block)
-                .ok_or_else(|| self.failed("a damaged header is behind this member"))?;
+            let header = Header::decode(&block).ok_or_else(|| self.behind("a damaged header"))?;
             if header.name_size > NAME_MAX {
-                return Err(self.failed("a name that is too long is behind this member"));
+                return Err(self.behind("a name that is too long"));
             }
             let mut name = self.bytes(usize::try_from(header.name_size).unwrap_or(0))?;
             if name.pop() != Some(0) {
-                return Err(self.failed("a name without end is behind this member"));
+                return Err(self.behind("a name without end"));
             }
             self.pad()?;
             if name == TRAILER {

@@ -19,6 +19,7 @@ use crate::output::{self, Unfinished};
 use crate::read::assemble;
 use crate::sink::FillError;
 use crate::store::Limits;
+use crate::times::settle_times;
 use crate::tree::Tree;
 
 /// Tries to find the size for a number of free blocks.
@@ -65,6 +66,8 @@ pub(crate) fn make(options: &Options, place: Place<'_>, which: &str) -> Result<M
     if options.dig_holes {
         tree.dig_holes()?;
     }
+    let inode_size = options.tuning.inode_size;
+    settle_times(&mut tree, &|time| options.format.storable_time(time, inode_size));
     let tree = Arc::new(tree);
     let builder = Builder::new(options, &tree, place, which);
     let mut free = Vec::new();

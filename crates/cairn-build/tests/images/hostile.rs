@@ -102,6 +102,29 @@ fn sizes_that_are_not_there() {
     says(&[Member(b"p", b'x', b"", 32, b"32 size=99999999999999999999999\n")], &["size"]);
 }
 
+/// An error before the first member names the archive, and no member without a name.
+#[test]
+fn records_before_the_first_member() {
+    let name = [&b"user."[..], &[b'n'; 255]].concat();
+    let record = [&b"SCHILY.xattr."[..], &name, b"=v\n"].concat();
+    let record = [format!("{} ", record.len() + 4).as_bytes(), &record].concat();
+    let member = Member(b"x", b'x', b"", record.len() as u64, &record);
+    let words = ["hostile.tar: at its first member: attribute user.nn", "a name of 260 bytes"];
+    says(&[Member(b"x", member.1, b"", member.3, member.4), file(b"f", b"x")], &words);
+    says(&[file(b"a", b"x"), member, file(b"f", b"x")], &["tar: a: behind this member: attribute"]);
+    let place = Place::new();
+    let at = |name: &str| place.path().join(name).to_str().unwrap().to_owned();
+    let cpio = [&b"070701"[..], &[b'f'; 200]].concat();
+    for (name, bytes, wanted) in [
+        ("short.tar", &archive(&[file(b"f", b"x")])[..300], "short.tar: "),
+        ("a.cpio", &cpio, "a.cpio: it begins with a name that is too long"),
+    ] {
+        std::fs::write(at(name), bytes).unwrap();
+        let said = refused(Format::Ext4, &place.path().join("image"), &[&at(name)]);
+        assert!(said.contains(wanted) && !said.contains(": :"), "{said}");
+    }
+}
+
 /// Names need not be UTF-8.
 #[test]
 fn names_of_8_bits_are_kept() {

@@ -168,6 +168,13 @@ fn the_first_tries_at_building_are_answered() {
         assert!(said.contains(wanted), "{words:?}: {said}");
     }
     assert!(!std::path::Path::new(&new).exists());
+    // An image that is to be replaced is no source in the wrong place.
+    let missing = at("tree/missing");
+    let said = fails(&["build", "-F", &image, &missing], 1);
+    assert!(
+        said.contains(&format!("{missing}: no such file")) && !said.contains("first"),
+        "{said}"
+    );
     judge::run("gzip", ["-k", &tar]);
     let packed = format!("{tar}.gz");
     for words in

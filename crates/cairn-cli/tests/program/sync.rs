@@ -275,3 +275,38 @@ fn contents_of_the_same_size_fit_into_the_smallest_image() {
         }
     }
 }
+
+/// A time that the volume cannot store is no difference from the time that is stored.
+#[test]
+fn times_beyond_the_volume_are_said_and_are_no_difference() {
+    let place = Place::new();
+    let at = |name: &str| format!("{}/{name}", place.path().display());
+    let list = "#mtree\n/set type=file uid=0 gid=0 mode=644\n. type=dir mode=755 time=1.0\n\
+                far time=16725225600.5 contents=text\nnear time=5.5 contents=text\n\
+                old time=-3000000000.0 contents=text\n";
+    fs::write(at("text"), "text").unwrap();
+    fs::write(at("list"), list.replace("contents=text", &format!("contents={}", at("text"))))
+        .unwrap();
+    let image = at("image");
+    let build = |words: &[&str]| {
+        let (list, words) = (at("list"), [words, &["--manifest"]].concat());
+        let (status, _, said) = cairn(&[&words[..], &[&list, &image]].concat());
+        assert_eq!(status, 0, "{said}");
+        said
+    };
+    let said = build(&["build", "--free", "16M"]);
+    let wanted = "/far: its time @16725225600 becomes @15032385535, the nearest that the volume \
+                  stores, and so it is for one more file: --mtime sets another";
+    assert!(said.contains(wanted) && said.lines().count() == 1, "{said}");
+    check("ext4", &image);
+    let before = fs::read(&image).unwrap();
+    let words = ["sync", "--manifest", &at("list"), &at("empty/"), &image].map(str::to_owned);
+    fs::create_dir(at("empty")).unwrap();
+    judge::run("touch", ["-d", "@1", &at("empty")]);
+    let (status, counts, said) = cairn(&words.each_ref().map(String::as_str));
+    assert!(status == 0 && said.contains(wanted), "{said}");
+    assert!(counts.starts_with("0 made, 0 changed, 0 removed"), "{counts}");
+    assert!(fs::read(&image).unwrap() == before);
+    assert_eq!(build(&["build", "-F", "-t", "f2fs"]), "");
+    assert!(works(&["stat", "-c", "%Y", &image, "/far"]).starts_with("16725225600"));
+}

@@ -26,7 +26,7 @@ pub(crate) fn decode(seconds: u32, extra: Option<u32>) -> Timestamp {
 /// The nearest time that can be stored, as Linux truncates it: whole seconds in the short form, and
 /// the limits of the range.
 #[must_use]
-pub(crate) fn storable(time: Timestamp, wide: bool) -> Timestamp {
+pub fn storable(time: Timestamp, wide: bool) -> Timestamp {
     let last = if wide { LAST } else { i64::from(i32::MAX) };
     let seconds = time.seconds.clamp(FIRST, last);
     let whole = !wide || seconds == FIRST || seconds == last;

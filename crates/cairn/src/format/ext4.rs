@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use cairn_base::runtime::Runtime;
 use cairn_block::{BlockDevice, ErrorKind};
 use cairn_ext4::{Corrupt, Error, Ext4, Info, MountOptions, Probe};
-use cairn_vfs::FileSystem;
+use cairn_vfs::{FileSystem, Timestamp};
 use uuid::Uuid;
 
 use super::Format;
@@ -14,6 +14,14 @@ use crate::error::{Cause, Class};
 use crate::mkfs::MkfsOptions;
 use crate::tune::options::{Resized, TuneOptions};
 use crate::volume::OpenOptions;
+
+/// Size of inodes that have no room for more than seconds, in 32 bits.
+const NARROW_INODE: u32 = 128;
+
+pub(super) fn storable_time(time: Timestamp, inode_size: Option<u32>) -> Timestamp {
+    let is_wide = inode_size.is_none_or(|size| size > NARROW_INODE);
+    cairn_ext4::storable_time(time, is_wide)
+}
 
 pub(super) fn probe(device: &dyn BlockDevice) -> Result<bool, Cause> {
     Ok(cairn_ext4::probe(device).map_err(cause)?.is_some())

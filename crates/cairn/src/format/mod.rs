@@ -9,7 +9,7 @@ use cairn_block::BlockDevice;
 use cairn_check::repair::{Plan, Scope};
 use cairn_check::{Kind, Observer, Report};
 use cairn_f2fs::devices::DeviceCheck;
-use cairn_vfs::FileSystem;
+use cairn_vfs::{FileSystem, Timestamp};
 use uuid::Uuid;
 
 use crate::error::Cause;
@@ -54,6 +54,28 @@ impl Info {
         match self {
             Self::Ext4(info) => info.state,
             Self::F2fs(info) => info.state,
+        }
+    }
+
+    /// The nearest time that an inode of the volume can have.
+    #[must_use]
+    pub fn storable_time(&self, time: Timestamp) -> Timestamp {
+        let inode_size = match self {
+            Self::Ext4(info) => Some(info.inode_size.into()),
+            Self::F2fs(_) => None,
+        };
+        self.format().storable_time(time, inode_size)
+    }
+}
+
+impl Format {
+    /// The nearest time that an inode can have. `inode_size` is that of ext4's inodes; without it,
+    /// they have the usual size.
+    #[must_use]
+    pub fn storable_time(self, time: Timestamp, inode_size: Option<u32>) -> Timestamp {
+        match self {
+            Self::Ext4 => ext4::storable_time(time, inode_size),
+            Self::F2fs => time,
         }
     }
 }

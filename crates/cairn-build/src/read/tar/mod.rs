@@ -120,7 +120,7 @@ struct Tar<'a, M> {
 
 impl<M: Members> Tar<'_, M> {
     fn failed(&self, why: impl ToString) -> Error {
-        Error::member(self.source, &self.last, why.to_string())
+        Error::at_member(self.source, &self.last, why.to_string())
     }
 
     fn io(&self, error: &std::io::Error) -> Error {
@@ -131,6 +131,9 @@ impl<M: Members> Tar<'_, M> {
         loop {
             let block = self.stream.bytes(BLOCK).map_err(|error| {
                 let why = match error.kind() {
+                    std::io::ErrorKind::UnexpectedEof if self.last.is_empty() => {
+                        "ends before its first member: the archive is truncated".into()
+                    }
                     std::io::ErrorKind::UnexpectedEof => {
                         "is the last member before the end mark, which is missing: the archive is \
                          truncated"
@@ -152,7 +155,10 @@ impl<M: Members> Tar<'_, M> {
 
     /// An error of the header behind the last member.
     fn behind(&self, why: &str) -> Error {
-        self.failed(format!("behind this member: {why}"))
+        match self.last.is_empty() {
+            true => self.failed(format!("at its first member: {why}")),
+            false => self.failed(format!("behind this member: {why}")),
+        }
     }
 
     fn header(&mut self, header: Header) -> Result<()> {

@@ -14,7 +14,8 @@ use crate::node::Xattr;
 pub(super) const HEADER_MAX: u64 = 1 << 20;
 /// Most bytes of extended headers for all members that follow.
 const GLOBAL_MAX: u64 = 1 << 16;
-/// Longest value of an attribute: what Linux allows.
+/// Longest name of an attribute, and longest value: what Linux allows.
+const NAME_MAX: usize = 255;
 const VALUE_MAX: usize = 1 << 16;
 /// Most ranges of a sparse file.
 pub(super) const RANGES_MAX: usize = 1 << 20;
@@ -136,9 +137,18 @@ impl Extensions {
     }
 
     fn xattr(&mut self, name: &[u8], value: &[u8]) -> Result<(), String> {
-        if name.is_empty() || name.len() > 255 || name.contains(&0) || value.len() > VALUE_MAX {
+        let refused = |why: String| {
             let name = name.escape_ascii();
-            return Err(format!("attribute {name} is not possible ({} bytes)", value.len()));
+            Err(format!("attribute {name}: {why}: leave it out of the archive"))
+        };
+        if name.is_empty() || name.len() > NAME_MAX || name.contains(&0) {
+            let len = name.len();
+            return refused(format!(
+                "a name of {len} bytes, or with a NUL, where Linux has 1 to 255"
+            ));
+        }
+        if value.len() > VALUE_MAX {
+            return refused(format!("{} bytes, where Linux has at most {VALUE_MAX}", value.len()));
         }
         self.xattrs.insert(name.to_vec(), value.to_vec());
         Ok(())

@@ -198,9 +198,13 @@ fn parse_free(text: &str) -> Result<Free, String> {
     }
 }
 
-/// Operands as in `cairn build rootfs/ root.img` would have a source replaced by an image.
-fn check_order(out: &Path, sources: &[OsString]) -> Outcome {
+/// Operands as in `cairn build rootfs/ root.img` would have a source replaced by an image. An image
+/// that is to be replaced is not meant as a source.
+fn check_order(out: &Path, sources: &[OsString], is_forced: bool) -> Outcome {
     let [image] = sources else { return Ok(()) };
+    if is_forced && !out.is_dir() {
+        return Ok(());
+    }
     let (source, is_new) = (quoted(out), !Path::new(image).exists() && image != "-");
     if !out.exists() || !is_new || ImageSpec::parse(image).is_ok_and(|of| of.exists()) {
         return Ok(());
@@ -232,7 +236,7 @@ pub fn run(args: &Args) -> Outcome {
     }
     let (out, sources) = args.operands()?;
     output::refuse_terminal(&out)?;
-    check_order(&out, &sources)?;
+    check_order(&out, &sources, args.force)?;
     let rules = args.changes.rules()?;
     let options = Options {
         output: out,

@@ -13,7 +13,9 @@ use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use cairn_build::{CompareOptions, Limits, PathTest, Rules, Source, Tree, assemble, is_layout};
+use cairn_build::{
+    CompareOptions, Limits, PathTest, Rules, Source, Tree, assemble, is_layout, settle_times,
+};
 use serde_json::json as object;
 
 use super::build::failure;
@@ -107,7 +109,8 @@ fn synced(args: &Args, output: &mut Output<'_>) -> Outcome {
     let image = args.image();
     // What is no image must not be compared as another source.
     let found = cairn::inspect(&image.spec()?, &args.devices)?;
-    let wanted = wanted(args)?;
+    let mut wanted = wanted(args)?;
+    settle_times(&mut wanted, &|time| found.storable_time(time));
     let plan = planned(args, &wanted)?;
     if args.dry_run {
         for (what, path) in plan.steps() {
