@@ -7,6 +7,8 @@ use crate::error::{Error, Result};
 
 /// Bytes written at a time.
 pub(super) const BUFFER: usize = 1 << 18;
+/// That of `zstd` without an option.
+const ZSTD_LEVEL: i32 = 3;
 
 /// How an archive is compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,47 +66,11 @@ pub(super) fn compressed(
             encoder.finish().map_err(failed)?;
         }
         Compression::Zstd => {
-            let mut frames = Frames { to: &mut *to, piece: Vec::new() };
-            fill(&mut frames)?;
-            frames.end().map_err(failed)?;
+            let mut encoder = zstd::Encoder::new(&mut *to, ZSTD_LEVEL).map_err(failed)?;
+            encoder.include_checksum(true).map_err(failed)?;
+            fill(&mut encoder)?;
+            encoder.finish().map_err(failed)?;
         }
     }
     to.flush().map_err(failed)
-}
-
-/// Bytes of a zstd frame. Frames follow each other, so that memory is bounded.
-const FRAME: usize = 8 << 20;
-
-/// Compresses pieces of the archive as frames of their own.
-struct Frames<W: Write> {
-    to: W,
-    piece: Vec<u8>,
-}
-
-impl<W: Write> Frames<W> {
-    fn end(&mut self) -> io::Result<()> {
-        if self.piece.is_empty() {
-            return Ok(());
-        }
-        let level = ruzstd::encoding::CompressionLevel::Fastest;
-        let frame = ruzstd::encoding::compress_to_vec(self.piece.as_slice(), level);
-        self.piece.clear();
-        self.to.write_all(&frame)
-    }
-}
-
-impl<W: Write> Write for Frames<W> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let room = FRAME.saturating_sub(self.piece.len());
-        let taken = bytes.get(..room.min(bytes.len())).unwrap_or_default();
-        self.piece.extend_from_slice(taken);
-        if self.piece.len() >= FRAME {
-            self.end()?;
-        }
-        Ok(taken.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }

@@ -215,6 +215,7 @@ impl<R: Read> Read for Decoder<R> {
                     Some(kind @ (io::ErrorKind::UnexpectedEof | io::ErrorKind::Interrupted)) => {
                         return kind.into();
                     }
+                    Some(io::ErrorKind::Unsupported) => return error,
                     _ if inner.is_some_and(|it| it.raw_os_error().is_some()) => return error,
                     _ => {}
                 }
@@ -238,7 +239,7 @@ fn decoder<R: Read + 'static>(magic: &[u8], from: R) -> io::Result<Result<Box<dy
     Ok(match magic {
         [0x1f, 0x8b, ..] => Ok(of("gzip", flate2::bufread::MultiGzDecoder::new(buffered(from)))),
         [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => {
-            Ok(of("zstd", Zstd::new(buffered(from))))
+            Ok(of("zstd", Zstd::new(buffered(from))?))
         }
         [0xfd, b'7', b'z', b'X', b'Z', 0] => {
             Ok(of("xz", lzma_rust2::XzReader::new(buffered(from), true)))

@@ -125,6 +125,24 @@ fn records_before_the_first_member() {
     }
 }
 
+/// A window bounds the memory of a decoder.
+#[test]
+fn a_large_window_of_zstd_is_refused_by_name() {
+    let place = Place::new();
+    let (image, path) = (place.path().join("image"), place.path().join("window.tar.zst"));
+    // The magic number, a frame without checksum, its window of 2^(10 + high five bits) bytes, and
+    // an empty last block.
+    let frame = |window: u8| [0x28, 0xb5, 0x2f, 0xfd, 0, window << 3, 1, 0, 0];
+    std::fs::write(&path, frame(18)).unwrap();
+    let said = refused(Format::Ext4, &image, &[path.to_str().unwrap()]);
+    assert!(said.contains("window.tar.zst: ") && said.contains("zstd -dc --long=31"), "{said}");
+    is_prose(&said);
+    // A smaller one is taken; what is in it is no archive.
+    std::fs::write(&path, frame(17)).unwrap();
+    let said = refused(Format::Ext4, &image, &[path.to_str().unwrap()]);
+    assert!(!said.contains("--long"), "{said}");
+}
+
 /// Names need not be UTF-8.
 #[test]
 fn names_of_8_bits_are_kept() {

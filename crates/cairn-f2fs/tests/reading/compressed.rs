@@ -21,7 +21,7 @@ fn lzo(data: &[u8]) -> Vec<u8> {
 fn pack(algorithm: u8, data: &[u8]) -> Vec<u8> {
     match algorithm {
         1 => lz4_flex::block::compress(data),
-        2 => ruzstd::encoding::compress_to_vec(data, ruzstd::encoding::CompressionLevel::Fastest),
+        2 => zstd::encode_all(data, 3).unwrap(),
         // LZO-RLE: a version, a run of literals, and runs of zeros.
         _ => {
             let zeros = data.iter().rev().take_while(|byte| **byte == 0).count();
