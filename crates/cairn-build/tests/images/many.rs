@@ -11,7 +11,7 @@ use cairn_testkit::tree::{Snapshot, TreeSpec};
 use cairn_vfs::{Caller, FileSystem, IoFlags, NewInode};
 
 use crate::back::{differences, exported, text};
-use crate::support::{FORMATS, built, check, digest, options, seeded};
+use crate::support::{FORMATS, built, check, digest, extreme, options, seeded};
 
 /// Sizes between these many bytes.
 const SIZES: std::ops::Range<u64> = 8 << 20..160 << 20;
@@ -22,14 +22,21 @@ fn seeded_trees_are_the_same_after_build_and_export() {
     for seed in 0..if deep() { 500 } else { 6 } {
         for (format, seed) in FORMATS.into_iter().zip([2 * seed, 2 * seed + 1]) {
             let place = Place::new();
-            let (image, archive) = (place.path().join("image"), place.path().join("out.tar"));
+            let at = |name: &str| place.path().join(name);
+            let (image, archive) = (at("image"), at("out.tar"));
             let files = fastrand::Rng::with_seed(seed).usize(0..60);
             let spec = TreeSpec { files, directories: files / 5, ..TreeSpec::small(seed) };
-            seeded(&place.path().join("source"), &spec);
+            match seed % 4 {
+                0 | 1 => extreme(&at("source"), &spec),
+                _ => seeded(&at("source"), &spec),
+            }
             let source = format!("{}/source/", place.path().display());
             built(format, &image, &[&source]);
             check(format, &image);
             exported(&image, &archive);
+            built(format, &at("again"), &[text(&archive)]);
+            let read = |name: &str| std::fs::read(at(name)).unwrap();
+            assert!(read("image") == read("again"), "seed {seed}, {format}: the images differ");
             for other in [text(&image), text(&archive)] {
                 assert_eq!(differences(&source, other), [], "seed {seed}, {format}: {other}");
             }

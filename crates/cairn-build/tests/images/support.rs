@@ -5,7 +5,9 @@ use std::path::Path;
 use cairn::{Format, ImageSpec, OpenOptions};
 use cairn_build::{Built, Error, Free, Options, Rules, Shape, Size, Source, build};
 use cairn_testkit::judge;
-use cairn_testkit::tree::{PathTarget, Snapshot, SnapshotOptions, TreeSpec, digest_volume, plan};
+use cairn_testkit::tree::{
+    PathTarget, Snapshot, SnapshotOptions, TreeSpec, digest_volume, plan, with_extremes,
+};
 use cairn_vfs::Timestamp;
 
 /// 2023-11-14: the time of every volume, so that e2fsck finds no time in the future.
@@ -81,6 +83,13 @@ pub fn comparable(snapshot: Snapshot) -> Snapshot {
 pub fn seeded(at: &Path, spec: &TreeSpec) {
     std::fs::create_dir(at).unwrap();
     cairn_testkit::tree::build(&PathTarget::new(at), &plan(spec));
+}
+
+/// As [`seeded`], with attributes at the limits.
+pub fn extreme(at: &Path, spec: &TreeSpec) {
+    std::fs::create_dir(at).unwrap();
+    let steps = with_extremes(plan(spec), spec.seed);
+    cairn_testkit::tree::build(&PathTarget::new(at), &steps);
 }
 
 /// Seeds of a test: many with `CAIRN_DEEP`.

@@ -1,17 +1,20 @@
 //! Seeded directory trees and their digests, over host paths and over any
 //! [`cairn_vfs::FileSystem`].
 //!
-//! [`plan`] turns a seed into steps. [`build`] carries them out on a [`Target`]. [`digest_path`]
-//! and [`digest_volume`] make a [`Snapshot`] of a tree; the snapshots of two implementations can be
-//! compared. [`Synced`] is a run of changes that are fsynced one by one, for power cuts. All are
-//! bounded by what the plan made; a digest of a hostile volume is bounded by `ENTRIES_MAX`.
+//! [`plan`] turns a seed into steps, and [`with_extremes`] adds attributes at the limits. [`build`]
+//! carries them out on a [`Target`]. [`digest_path`] and [`digest_volume`] make a [`Snapshot`] of a
+//! tree; the snapshots of two implementations can be compared. [`Synced`] is a run of changes that
+//! are fsynced one by one, for power cuts. All are bounded by what the plan made; a digest of a
+//! hostile volume is bounded by `ENTRIES_MAX`.
 
 mod digest;
+mod extremes;
 mod plan;
 mod synced;
 mod target;
 
 pub use digest::{Snapshot, SnapshotOptions, digest_path, digest_volume};
+pub use extremes::with_extremes;
 pub use plan::{Content, Step, TreeSpec, plan};
 pub use synced::{LOOSE, Synced, UNTIMED};
 pub use target::{PathTarget, Target, VolumeTarget, build};
