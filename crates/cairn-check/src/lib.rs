@@ -1,6 +1,6 @@
 //! What the checks of all formats share: findings, their list, progress, exit statuses, compact
 //! sets of blocks and inodes, threads, how a repair is planned, applied and taken back; what dumps
-//! show ([`Fields`]), and what rescues find ([`salvage`]).
+//! show ([`Fields`]), what rescues find ([`salvage`]), and quota files ([`quota`]).
 //!
 //! A format declares its [`Kind`]s with [`kinds!`], walks its volume, and adds each [`Finding`] to
 //! [`Findings`], which is bounded: a hostile volume cannot fill the memory. The walks themselves
@@ -28,6 +28,7 @@ mod findings;
 mod kind;
 mod place;
 mod progress;
+pub mod quota;
 pub mod repair;
 mod report;
 pub mod salvage;

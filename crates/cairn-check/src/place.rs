@@ -22,6 +22,8 @@ pub struct Place {
     pub block: Option<u64>,
     /// Byte in the block.
     pub offset: Option<u64>,
+    /// Number of a user, group or project.
+    pub owner: Option<u64>,
     /// Field, in the words of the format's specification.
     pub field: Option<&'static str>,
     /// Name in the directory `inode`, or name of an attribute.
@@ -91,6 +93,12 @@ impl Place {
         Self { offset: Some(offset.into()), ..self }
     }
 
+    /// This user, group or project.
+    #[must_use]
+    pub fn of_owner(self, owner: impl Into<u64>) -> Self {
+        Self { owner: Some(owner.into()), ..self }
+    }
+
     /// This inode.
     #[must_use]
     pub fn of_inode(self, inode: impl Into<u64>) -> Self {
@@ -138,6 +146,7 @@ impl fmt::Display for Place {
             ("file block", self.file_block),
             ("block", self.block),
             ("offset", self.offset),
+            ("owner", self.owner),
         ];
         let mut before = "";
         for (what, number) in numbers {

@@ -40,9 +40,11 @@ pub enum Error {
         computed: u32,
     },
     /// The journal has features that this crate does not know.
-    #[error("the journal has unknown features {bits:#x}; run e2fsck to empty it")]
+    #[error("the journal has unknown features {bits:#x} in {field}; run e2fsck to empty it")]
     UnknownFeatures {
-        /// The unknown incompatible feature bits.
+        /// The word of features.
+        field: &'static str,
+        /// The unknown bits.
         bits: u32,
     },
     /// A handle asked for more credits than a transaction has.

@@ -23,6 +23,8 @@ const CONTEXT: (u8, &[u8]) = (9, b"c");
 pub(super) struct Attributes {
     /// Blocks of values in inodes of their own.
     pub(super) charged: u64,
+    /// Number of these values.
+    pub(super) values: u64,
     /// The value of `system.data`.
     pub(super) inline_tail: Option<Vec<u8>>,
     /// A hash of what the context of an encrypted inode says of its keys and modes, if it has a
@@ -183,8 +185,9 @@ impl Container<'_> {
                         .state
                         .record(ino)
                         .is_some_and(|record| is_of_old_form(self.state, &record));
-                    let blocks = if is_old { 0 } else { blocks };
+                    let (blocks, values) = if is_old { (0, 0) } else { (blocks, 1) };
                     found.charged = found.charged.saturating_add(blocks);
+                    found.values = found.values.saturating_add(values);
                     if reports {
                         self.check_value(attribute.name, ino, size, hash);
                     }

@@ -11,8 +11,10 @@ use super::claims::Claims;
 use super::facts::Facts;
 use super::kinds;
 use super::map;
+use super::quota;
 use super::state::State;
 use crate::format::extent::MAX_FILE_BLOCKS;
+use crate::format::features::RoCompat;
 use crate::format::indirect;
 use crate::format::inode::{Inode as Record, InodeFlags};
 use crate::format::layout::inodes;
@@ -55,7 +57,8 @@ pub(super) fn check(state: &State, ino: Ino, record: &Record, kind: FileKind, fa
         fast_symlink(state, ino, record);
     } else {
         map::walk(state, ino, record, &mut claims);
-        let has_clusters = state.layout.cluster_bits > 0 && !state.is_reserved(ino);
+        let has_clusters = state.layout.features.ro_compat(RoCompat::BIGALLOC)
+            && (ino == inodes::ROOT || !state.is_reserved(ino));
         let is_mapped = record.flags.contains(InodeFlags::EXTENTS);
         if has_clusters && !is_mapped && claims.clusters > 0 {
             // Pointers cannot say which blocks of a cluster are used.
@@ -66,9 +69,11 @@ pub(super) fn check(state: &State, ino: Ino, record: &Record, kind: FileKind, fa
             state.totals.fragmented.fetch_add(1, Relaxed);
         }
     }
+    let mut blocks_512 = record.blocks_512;
     if claims.is_whole {
-        space(state, ino, record, claims.clusters, &attributes);
+        blocks_512 = space(state, ino, record, claims.clusters, &attributes);
     }
+    quota::count(state, ino, record, (blocks_512, attributes.values));
 }
 
 /// Reserved inodes without a kind have no map, except the list of bad blocks.
@@ -211,7 +216,7 @@ fn size(
 }
 
 /// `i_blocks`: all clusters, and the space of values in inodes of their own.
-fn space(state: &State, ino: Ino, record: &Record, clusters: u64, attributes: &Attributes) {
+fn space(state: &State, ino: Ino, record: &Record, clusters: u64, attributes: &Attributes) -> u64 {
     let blocks = clusters.saturating_mul(state.cluster_blocks());
     let charged = attributes.charged.div_ceil(state.cluster_blocks());
     let blocks = blocks.saturating_add(charged.saturating_mul(state.cluster_blocks()));
@@ -220,4 +225,5 @@ fn space(state: &State, ino: Ino, record: &Record, clusters: u64, attributes: &A
         let place = Place::inode(ino.get()).in_field("i_blocks");
         state.differ(&kinds::INODE_BLOCKS, place, record.blocks_512, computed);
     }
+    computed
 }

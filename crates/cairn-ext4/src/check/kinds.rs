@@ -289,14 +289,22 @@ cairn_check::kinds! {
     INLINE_DATA = "ext4.inline.data", Losing,
         "The inode should hold its contents itself, but it does not.",
         "The contents are cut to what is there.";
-    /// Quota files after a repair.
-    QUOTA_COUNTS = "ext4.quota.counts", Losing,
-        "The quota files count blocks and inodes as they were before a repair.",
-        "The feature quota is removed: tune2fs -O quota counts again, and limits are to be set.";
+    /// A quota file that cannot be read.
+    QUOTA_FILE = "ext4.quota.file", Losing,
+        "The file that counts what users, groups or projects have is damaged.",
+        "The file is made anew with the limits that can be read.";
+    /// What a quota file counts.
+    QUOTA_COUNTS = "ext4.quota.counts", Accounting,
+        "The quota file counts other inodes or blocks of an owner than the owner has.",
+        "The counts are set; limits stay as they are.";
     /// Orphans of a clean volume.
     ORPHAN_PENDING = "ext4.orphan.pending", Accounting,
         "Deletions or truncations have begun that were not ended.",
         "They are ended.";
+    /// A file of orphans that nothing protects.
+    ORPHAN_JOURNAL = "ext4.orphan.journal", Accounting,
+        "The volume has a file of orphans, but no journal, without which it has no use.",
+        "The file is removed.";
     /// The list or file of orphans.
     ORPHAN_INVALID = "ext4.orphan.invalid", Accounting,
         "The list or the file of orphans is damaged.",

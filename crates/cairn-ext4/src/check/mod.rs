@@ -32,6 +32,7 @@ mod directory;
 mod entries;
 mod extents;
 mod facts;
+mod features;
 mod groups;
 mod htree;
 mod indirect;
@@ -42,6 +43,7 @@ mod map;
 mod open;
 mod orphans;
 mod owners;
+mod quota;
 mod record;
 pub mod repair;
 mod resize_inode;
@@ -113,6 +115,7 @@ fn examine(
     let state = Arc::new(state);
     walk(&state, &**runtime)?;
     if !state.cancelled.load(Relaxed) {
+        quota::check(&state);
         superblock::check_totals(&state);
         superblock::check_errors(&state);
         superblock::check_backups(&state);

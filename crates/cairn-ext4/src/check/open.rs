@@ -5,19 +5,19 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use cairn_base::runtime::Runtime;
-use cairn_base::units::as_index;
+use cairn_block::BlockDevice;
 use cairn_block::wrap::Overlay;
-use cairn_block::{BlockDevice, BlockDeviceExt};
 use cairn_cache::block::BufferCache;
 use cairn_cache::budget::Budget;
 use cairn_check::{Finding, Place, Value};
-use cairn_jbd2::{Images, JournalArea};
+use cairn_jbd2::{Images, MIN_JOURNAL_BLOCKS};
 
 use super::backup::restore;
+use super::features::refuse_unknown;
 use super::kinds;
 use crate::error::{Error, Result};
 use crate::fast_commit::ReplayTarget;
-use crate::format::features::{Access, Incompat};
+use crate::format::features::Incompat;
 use crate::format::layout::Layout;
 use crate::format::superblock::Superblock;
 use crate::info;
@@ -54,9 +54,7 @@ pub(super) fn open(device: Arc<dyn BlockDevice>, runtime: &Arc<dyn Runtime>) -> 
     };
     let mut findings = Vec::new();
     let (device, superblock) = with_backup(device, &found, &mut findings)?;
-    if let Access::Refuse(reason) = superblock.features().access() {
-        return Err(Error::Feature(reason));
-    }
+    refuse_unknown(&superblock)?;
     let layout = Layout::new(&superblock, device.geometry().size)?;
     let is_unclean = superblock.features().incompat(Incompat::RECOVER);
     let mut opened =
@@ -119,6 +117,7 @@ impl Opened {
         }
         // The log may hold another superblock.
         if let Some(found) = probe::probe(&*overlay)? {
+            refuse_unknown(&found.superblock)?;
             self.layout = Layout::new(&found.superblock, overlay.geometry().size)?;
             self.superblock = found.superblock;
         }
@@ -130,6 +129,11 @@ impl Opened {
     /// An empty journal has a valid superblock, too.
     fn check_journal(&mut self) -> Result<()> {
         if info::has_external_journal(&self.superblock) {
+            let raw = &self.superblock.raw;
+            if raw.s_journal_dev.get() == 0 && raw.s_journal_uuid == [0; 16] {
+                let finding = Finding::new(&kinds::JOURNAL_INVALID, Place::field("s_journal_inum"));
+                self.findings.push(finding.stored(Value::text("the superblock names none")));
+            }
             return Ok(());
         }
         let budget = Budget::new(BUDGET);
@@ -138,16 +142,9 @@ impl Opened {
         let read = area.and_then(|area| match area {
             Some(area) => {
                 let found = cairn_jbd2::read_superblock(&area)?;
-                if found.errno != 0 {
-                    let why = format!("it records the error {}", found.errno.cast_signed());
-                    return Err(Error::Option(why));
-                }
-                match users(&area, &*self.device)? {
-                    0 | 1 => Ok(()),
-                    users => {
-                        let why = format!("it has {users} users, and one is possible");
-                        Err(Error::Option(why))
-                    }
+                match oddity(&found) {
+                    Some(why) => Err(Error::Option(why)),
+                    None => Ok(()),
                 }
             }
             None => Ok(()),
@@ -165,12 +162,15 @@ impl Opened {
     }
 }
 
-/// `s_nr_users` of a journal's superblock: the volumes that have their journal there.
-fn users(area: &JournalArea, device: &dyn BlockDevice) -> Result<u32> {
-    const AT: usize = 64;
-    let Some((_, pba, _)) = area.extents.first() else { return Ok(0) };
-    let at = pba.get().saturating_mul(area.block_size.into());
-    let block = device.read_block(at, as_index(area.block_size))?;
-    let word = block.get(AT..).and_then(<[u8]>::first_chunk).copied().unwrap_or_default();
-    Ok(u32::from_be_bytes(word))
+/// What a journal cannot have that is read nevertheless.
+fn oddity(journal: &cairn_jbd2::Superblock) -> Option<String> {
+    let (log, errno) = (journal.end_of_log(), journal.errno.cast_signed());
+    if errno != 0 {
+        return Some(format!("it records the error {errno}"));
+    }
+    if journal.users > 1 {
+        return Some(format!("it has {} users, and one is possible", journal.users));
+    }
+    let is_short = log < journal.blocks && log < MIN_JOURNAL_BLOCKS;
+    is_short.then(|| format!("its fast commits leave {log} blocks for the log"))
 }

@@ -6,13 +6,17 @@ use cairn_check::{Finding, Place};
 use super::kinds;
 use super::map;
 use super::state::State;
-use super::visitor::{Fault, Run, Visitor};
+use super::visitor::Runs;
 use crate::format::features::{Compat, RoCompat};
 use crate::format::orphan;
 
 /// Finds all orphans before inodes are looked at. Returns how many there are.
 pub(super) fn find(state: &State) -> u64 {
     let listed = list(state);
+    let has = |feature| state.layout.features.compat(feature);
+    if has(Compat::ORPHAN_FILE) && !has(Compat::HAS_JOURNAL) {
+        state.find(&kinds::ORPHAN_JOURNAL, Place::field("s_orphan_file_inum"));
+    }
     let in_file = if state.layout.features.compat(Compat::ORPHAN_FILE) { file(state) } else { 0 };
     if in_file > 0 && !state.layout.features.ro_compat(RoCompat::ORPHAN_PRESENT) {
         let place = Place::field("s_feature_ro_compat");
@@ -58,31 +62,13 @@ fn list(state: &State) -> u64 {
 /// Blocks of the map of an orphan file: it has some hundred blocks.
 const MAP_BLOCKS: u32 = 4096;
 
-struct Blocks {
-    runs: Vec<Run>,
-    nodes: u32,
-}
-
-impl Visitor for Blocks {
-    fn data(&mut self, run: Run) {
-        self.runs.push(run);
-    }
-
-    fn node(&mut self, _: u64, _: cairn_base::Pba) -> bool {
-        self.nodes = self.nodes.saturating_add(1);
-        self.nodes <= MAP_BLOCKS
-    }
-
-    fn fault(&mut self, _: Fault) {}
-}
-
 fn file(state: &State) -> u64 {
     let ino = Ino(state.superblock.raw.s_orphan_file_inum.get().into());
     let Some(record) = state.record(ino) else {
         state.find(&kinds::ORPHAN_INVALID, Place::field("s_orphan_file_inum"));
         return 0;
     };
-    let mut blocks = Blocks { runs: Vec::new(), nodes: 0 };
+    let mut blocks = Runs::new(MAP_BLOCKS);
     map::walk(state, ino, &record, &mut blocks);
     let seed = record.seed(ino, &state.layout);
     let mut count = 0_u64;

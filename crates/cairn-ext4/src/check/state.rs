@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use cairn_base::ranked_lock::{Mutex, Rank};
 use cairn_base::units::as_index;
 use cairn_base::{Ino, Pba};
+use cairn_check::quota::Counted;
 use cairn_check::{BlockSet, Finding, Findings, Kind, Place, Progress, Sparse, Value};
 
 use super::facts::Facts;
@@ -16,6 +17,7 @@ use super::source::Source;
 use crate::corrupt::Corrupt;
 use crate::dir::hash::HashSettings;
 use crate::error::Result;
+use crate::format::features::RoCompat;
 use crate::format::group_desc::GroupDesc;
 use crate::format::inode::Inode as Record;
 use crate::format::layout::{Layout, inodes};
@@ -79,6 +81,8 @@ pub(super) struct State {
     /// For each encrypted inode, a hash of the keys and modes that it is encrypted with.
     policies: Mutex<BTreeMap<u64, u64>>,
     pub(super) totals: Totals,
+    /// What each owner uses, if the volume counts it.
+    pub(super) usage: Option<Counted>,
     /// The log was replayed, or the volume is in use: totals in the superblock are old.
     pub(super) is_recovered: bool,
     pub(super) cancelled: AtomicBool,
@@ -109,6 +113,7 @@ impl State {
             shared: Mutex::new(Rank::Leaf, BTreeMap::new()),
             policies: Mutex::new(Rank::Leaf, BTreeMap::new()),
             totals: Totals::default(),
+            usage: layout.features.ro_compat(RoCompat::QUOTA).then(Counted::default),
             is_recovered: false,
             cancelled: AtomicBool::new(false),
             superblock,

@@ -7,7 +7,7 @@ use cairn_check::{Finding, Place, Value};
 
 use super::kinds;
 use super::state::State;
-use crate::format::features::{Compat, RoCompat};
+use crate::format::features::{Compat, Incompat, RoCompat};
 use crate::format::superblock::{RawSuperblock, SIZE, Superblock};
 
 /// Fields that others depend on.
@@ -55,8 +55,26 @@ pub(super) fn check_fields(state: &State) {
             wrong(field, stored.into(), right.into());
         }
     }
+    check_features(state);
     if raw.s_journal_inum.get() != 0 && !features.compat(Compat::HAS_JOURNAL) {
         wrong("s_journal_inum", raw.s_journal_inum.get().into(), 0);
+    }
+}
+
+/// Features that say something of another one which is missing.
+fn check_features(state: &State) {
+    let features = &state.layout.features;
+    let found = |field: &'static str, stored: u32, needless: u32| {
+        let finding = Finding::new(&kinds::SUPERBLOCK_FIELD, Place::field(field));
+        state.findings.add(finding.hex(stored, stored & !needless));
+    };
+    let seed = Incompat::CSUM_SEED;
+    if features.incompat(seed) && !features.ro_compat(RoCompat::METADATA_CSUM) {
+        found("s_feature_incompat", features.incompat.bits(), seed.bits());
+    }
+    let present = RoCompat::ORPHAN_PRESENT;
+    if features.ro_compat(present) && !features.compat(Compat::ORPHAN_FILE) {
+        found("s_feature_ro_compat", features.ro_compat.bits(), present.bits());
     }
 }
 

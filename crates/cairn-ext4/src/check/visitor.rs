@@ -52,3 +52,37 @@ pub(super) trait Visitor {
     /// A defect. The walk goes on.
     fn fault(&mut self, fault: Fault);
 }
+
+/// The runs of a file that belongs to the volume.
+#[derive(Debug)]
+pub(super) struct Runs {
+    pub(super) runs: Vec<Run>,
+    /// Part of the map is damaged, or it has too many blocks.
+    pub(super) is_damaged: bool,
+    /// Blocks of the map that the walk may descend from.
+    nodes: u32,
+}
+
+impl Runs {
+    /// An empty list for a map of so many blocks at most.
+    pub(super) const fn new(nodes: u32) -> Self {
+        Self { runs: Vec::new(), is_damaged: false, nodes }
+    }
+}
+
+impl Visitor for Runs {
+    fn data(&mut self, run: Run) {
+        self.runs.push(run);
+    }
+
+    fn node(&mut self, _: u64, _: Pba) -> bool {
+        let left = self.nodes.checked_sub(1);
+        self.is_damaged |= left.is_none();
+        self.nodes = left.unwrap_or(0);
+        left.is_some()
+    }
+
+    fn fault(&mut self, _: Fault) {
+        self.is_damaged = true;
+    }
+}

@@ -11,9 +11,11 @@
 //! transaction of it.
 
 use std::ops::Range;
+use std::sync::Arc;
 
+use cairn_base::runtime::Runtime;
 use cairn_base::{FileBlock, Ino, Pba};
-use cairn_block::BlockDeviceExt;
+use cairn_block::{BlockDevice, BlockDeviceExt};
 use cairn_cache::mapper::Run;
 use cairn_vfs::Timestamp;
 use zerocopy::little_endian::{U16, U32};
@@ -79,18 +81,41 @@ impl Wish {
             return Ok(None);
         }
         volume.check_writable()?;
-        let free = volume.groups()?.free_blocks_total().saturating_add(present);
-        match wish.add {
-            // One block in a hundred is more than any map needs.
-            Some(blocks) if u64::from(blocks).saturating_mul(101) / 100 + 8 > free => {
-                refuse(format!(
-                    "{blocks} blocks for the journal do not fit in {free} free ones: give a \
-                     smaller size"
-                ))
-            }
-            _ => Ok(Some(wish)),
+        if let Some(blocks) = wish.add {
+            check_room(volume, blocks, present)?;
         }
+        Ok(Some(wish))
     }
+}
+
+/// Refuses a journal for which there is no room, beside the blocks that the present one has.
+fn check_room(volume: &Offline, blocks: u32, present: u64) -> Result<()> {
+    let free = volume.groups()?.free_blocks_total().saturating_add(present);
+    // One block in a hundred is more than any map needs.
+    if u64::from(blocks).saturating_mul(101) / 100 + 8 > free {
+        return Err(Error::Option(format!(
+            "{blocks} blocks for the journal do not fit in {free} free ones: give a smaller size"
+        )));
+    }
+    Ok(())
+}
+
+/// Gives a sound volume without a journal one of the usual size. Features that Cairn only reads do
+/// not matter, but for those by which blocks are allocated in another way: the journal's are those
+/// of no user.
+///
+/// # Errors
+/// There is no room for it, the volume is damaged, or the device failed.
+pub(crate) fn restore(device: Arc<dyn BlockDevice>, runtime: Arc<dyn Runtime>) -> Result<()> {
+    let volume = Offline::open(device, runtime)?;
+    let layout = volume.layout.clone();
+    if layout.features.ro_compat.intersects(RoCompat::BIGALLOC | RoCompat::SHARED_BLOCKS) {
+        let why = "blocks of clusters (bigalloc) and shared blocks cannot be allocated";
+        return Err(Error::Option(why.into()));
+    }
+    let blocks = new_journal::blocks(layout.blocks_count, layout.block_size, None)?;
+    check_room(&volume, blocks, 0)?;
+    replace(volume, Some(blocks), Pba(u64::MAX), &Ok)?.write_backups()
 }
 
 /// Changes the journal. `last` makes the other changes of the superblock.

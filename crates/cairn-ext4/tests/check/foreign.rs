@@ -17,7 +17,6 @@ use crate::support::difference;
 const EXCEPTIONS: &[(&str, &str)] = &[
     ("f_jnl_32bit", "e2fsck -n does not replay the journal, which puts the volume right"),
     ("f_jnl_64bit", "e2fsck -n does not replay the journal, which puts the volume right"),
-    ("f_quota", "the contents of quota files are not compared with the files"),
     ("f_zero_inode_size", "e2fsck -n reads a backup and calls the volume clean"),
 ];
 
@@ -101,7 +100,6 @@ const NOT_REPAIRED: &[(&str, &str)] = &[
     ("f_ext_journal", "its journal is on another device"),
     ("f_inlinedata_repair", "e2fsck does not count one of two inodes with an attribute block"),
     ("f_nospc_create_lnf", "no inode is free for lost+found"),
-    ("f_quota", "the contents of quota files are not compared with the files"),
     ("f_zero_super", "no superblock is left"),
 ];
 

@@ -7,8 +7,14 @@
 mod checked;
 mod checksums;
 mod clean;
+mod faults;
+mod features;
 mod foreign;
+mod full;
 mod hostile;
 mod injected;
+mod quota;
+#[path = "../../../cairn-check/tests/common/repair_faults.rs"]
+mod repair_faults;
 mod repaired;
 mod support;

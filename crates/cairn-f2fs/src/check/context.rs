@@ -11,10 +11,12 @@ use cairn_check::{Finding, Findings, Progress};
 use super::claims::Claims;
 use super::nodes::Nodes;
 use super::notes::Notes;
+use super::quota_walk::Quota;
 use super::volume::Volume;
 use crate::blocks::{self, Blocks, Spare};
 use crate::checkpoint::summaries::CurrentSummaries;
 use crate::error::{Error, Result};
+use crate::format::Features;
 use crate::format::layout::Layout;
 use crate::format::summary::SummaryBlock;
 use crate::format::units::{BlockAddr, SegNo};
@@ -71,6 +73,8 @@ pub(super) struct Context {
     pub(super) current: Option<CurrentSummaries>,
     pub(super) totals: Totals,
     pub(super) progress: Progress,
+    /// What is known of quota, if the volume counts it.
+    pub(super) quota: Option<Quota>,
     /// What a repair wants to know, if there is one.
     pub(super) notes: Option<Notes>,
     failure: Mutex<Option<Error>>,
@@ -94,6 +98,7 @@ impl Context {
             nodes: Nodes::new(&layout)?,
             claims: Claims::new(&layout)?,
             totals: Totals::default(),
+            quota: layout.features.contains(Features::QUOTA_INO).then(Quota::default),
             failure: Mutex::new(Rank::Leaf, None),
             scratch: Mutex::new(Rank::Leaf, Vec::new()),
             volume,

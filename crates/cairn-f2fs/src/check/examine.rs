@@ -11,7 +11,7 @@ use super::nat_bits::NatBits;
 use super::notes::Notes;
 use super::volume::Volume;
 use super::walk::Inodes;
-use super::{kinds, links, nodes, segments, zones};
+use super::{kinds, links, nodes, quota, segments, zones};
 use crate::error::Result;
 use crate::format::units::{BLOCK_BYTES, BLOCKS_PER_SEGMENT};
 
@@ -57,6 +57,7 @@ fn walk_all(context: &Arc<Context>, runtime: &Arc<dyn Runtime>, threads: usize) 
         return Ok(());
     }
     links::check(context);
+    quota::check(context);
     context.progress.begin("segments", segments::steps(layout));
     context.step(|scratch| segments::check(context, scratch));
     context.failure()?;

@@ -54,6 +54,12 @@ pub(super) fn check(
     tree.finish();
     attributes::check(&mut tree, image)?;
     check_counts(&tree);
+    if let Some(quota) = &context.quota {
+        match node.is(nodes::QUOTA) {
+            true => quota.add_file(ino, &record, tree.contents.take().unwrap_or_default()),
+            false => quota.count(&record, tree.blocks),
+        }
+    }
     if record.kind == FileKind::Directory {
         directory::check(tree, node, image)?;
     }

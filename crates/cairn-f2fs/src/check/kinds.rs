@@ -164,6 +164,14 @@ cairn_check::kinds! {
     QUOTA = "f2fs.quota.inode", Accounting,
         "A hidden quota inode does not exist or is no regular file.",
         "Nothing: fsck.f2fs makes quota files.";
+    /// A quota file that cannot be read.
+    QUOTA_FILE = "f2fs.quota.file", Losing,
+        "The file that counts what users, groups or projects have is damaged.",
+        "The file is made anew with the limits that can be read.";
+    /// What a quota file counts.
+    QUOTA_COUNTS = "f2fs.quota.counts", Accounting,
+        "The quota file counts other inodes or blocks of an owner than the owner has.",
+        "The counts are set; limits stay as they are.";
     /// The root is not a directory.
     ROOT = "f2fs.root.missing", Fatal,
         "The root directory is missing or is no directory, so no file has a path.",

@@ -41,6 +41,8 @@ mod notes;
 mod owners;
 mod packs;
 mod paths;
+mod quota;
+mod quota_walk;
 pub mod repair;
 mod replay;
 mod report;
@@ -89,7 +91,8 @@ pub fn check(
     if is_between(&volume.loaded.checkpoint, &volume.layout) {
         recovered.push("change of the size");
     }
-    let volume = match replay::replay(&volume, runtime, &findings)? {
+    let watch = (runtime, observer.clone());
+    let volume = match replay::replay(&volume, watch, &findings)? {
         Chain::Empty => volume,
         Chain::Pending => volume,
         Chain::Replayed(device) => {

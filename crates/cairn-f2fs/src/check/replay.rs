@@ -1,5 +1,7 @@
 //! What was fsynced since the last checkpoint is recovered in memory before the walk.
 //!
+//! A mount writes to blocks that the SIT calls free. So nothing is recovered if the SIT is wrong.
+//!
 //! The volume is mounted for writing over a device that keeps all writes in memory, so the recovery
 //! is that of a mount.
 
@@ -8,9 +10,10 @@ use std::sync::Arc;
 use cairn_base::runtime::Runtime;
 use cairn_block::BlockDevice;
 use cairn_block::wrap::Overlay;
-use cairn_check::{Finding, Findings, Place, Value};
+use cairn_check::{Finding, Findings, Observer, Place, Value};
 use cairn_vfs::FileSystem;
 
+use super::examine::examine;
 use super::volume::Volume;
 use super::{kinds, report};
 use crate::error::{Error, Result};
@@ -37,7 +40,7 @@ pub(super) enum Chain {
 /// The device failed.
 pub(super) fn replay(
     volume: &Volume,
-    runtime: &Arc<dyn Runtime>,
+    watch: (&Arc<dyn Runtime>, Arc<dyn Observer>),
     findings: &Findings,
 ) -> Result<Chain> {
     match is_pending(volume) {
@@ -49,16 +52,22 @@ pub(super) fn replay(
     if limited || volume.device.as_zoned().is_some() {
         return Ok(Chain::Pending);
     }
+    let runtime = watch.0.clone();
+    if !is_safe(&volume.device, watch, THREADS, findings)? {
+        return Ok(Chain::Empty);
+    }
     let overlay: Arc<dyn BlockDevice> = Arc::new(Overlay::new(volume.device.clone())?);
     let options = MountOptions { cache_bytes: CACHE_BYTES, ..MountOptions::default() };
-    let mounted = F2fs::open(overlay.clone(), runtime.clone(), &options)
-        .and_then(|volume| Ok(volume.unmount()?));
+    let mounted =
+        F2fs::open(overlay.clone(), runtime, &options).and_then(|volume| Ok(volume.unmount()?));
     match mounted {
         Ok(()) => Ok(Chain::Replayed(overlay)),
         Err(error) => failed(error, findings),
     }
 }
 
+/// Threads of the walk that comes before a recovery.
+const THREADS: usize = 2;
 /// Memory for the caches of the mount.
 const CACHE_BYTES: usize = 16 << 20;
 
@@ -74,6 +83,30 @@ pub(super) fn is_pending(volume: &Volume) -> Result<bool> {
     let nodes = chain::scan(buffers, layout, &loaded.checkpoint)?;
     let nat = NatTable::new(layout.clone(), buffers.clone(), &loaded.checkpoint, &journals.nat);
     Ok(!chain::select(&nodes, &nat)?.is_empty())
+}
+
+/// Can a mount recover it without harm? It takes the SIT at its word, and writes to blocks that the
+/// SIT calls free. If it cannot, that is a finding.
+///
+/// # Errors
+/// The device failed.
+pub(super) fn is_safe(
+    device: &Arc<dyn BlockDevice>,
+    watch: (&Arc<dyn Runtime>, Arc<dyn Observer>),
+    threads: usize,
+    findings: &Findings,
+) -> Result<bool> {
+    let scratch = Findings::new();
+    if let Some(volume) = Volume::open(device.clone(), &scratch)? {
+        let context = examine(volume, scratch, watch, threads, None)?;
+        let harm = [&kinds::SIT_BITS, &kinds::SIT_ENTRY, &kinds::BLOCK_SHARED];
+        if harm.iter().all(|kind| context.findings.count_of(kind) == 0) {
+            return Ok(true);
+        }
+    }
+    let why = "the table of segments (SIT) is wrong, so that a recovery could overwrite files";
+    findings.add(Finding::new(&kinds::RECOVERY, Place::volume()).stored(why));
+    Ok(false)
 }
 
 /// Damage is a finding.

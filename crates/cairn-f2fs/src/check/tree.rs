@@ -30,7 +30,7 @@ pub(super) struct Tree<'w> {
     pub(super) record: &'w Inode,
     /// Blocks of the inode, with its own one.
     pub(super) blocks: u64,
-    /// The blocks with contents, if they are those of a directory.
+    /// The blocks with contents, if they are those of a directory or a quota file.
     pub(super) contents: Option<Vec<(u64, BlockAddr)>>,
     /// The block after the last one that is mapped or reserved.
     pub(super) end: u64,
@@ -55,14 +55,15 @@ impl<'w> Tree<'w> {
         ino: Nid,
         record: &'w Inode,
     ) -> Self {
-        let is_directory = record.kind == cairn_vfs::FileKind::Directory;
+        let is_quota = context.nodes.get(ino).is_some_and(|node| node.is(nodes::QUOTA));
+        let is_read = is_quota || record.kind == cairn_vfs::FileKind::Directory;
         Self {
             context,
             scratch,
             ino,
             record,
             blocks: 1,
-            contents: is_directory.then(Vec::new),
+            contents: is_read.then(Vec::new),
             end: 0,
             pieces: 0,
             last: BlockAddr::NULL,

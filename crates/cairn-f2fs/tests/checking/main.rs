@@ -2,11 +2,15 @@
 //! finds on a damaged one is found.
 
 mod clean;
+mod faults;
 mod fields;
 mod inject;
 mod kernel;
 mod places;
+mod quota;
 mod repair;
+#[path = "../../../cairn-check/tests/common/repair_faults.rs"]
+mod repair_faults;
 mod volume;
 
 use std::sync::Arc;

@@ -68,6 +68,8 @@ pub struct Superblock {
     pub incompat: Incompat,
     /// Features that a program may ignore (`s_feature_compat`).
     pub(crate) compat: Compat,
+    /// Volumes that have their journal here (`s_nr_users`).
+    pub users: u32,
 }
 
 impl Superblock {
@@ -92,9 +94,15 @@ impl Superblock {
         } else {
             (0, 0)
         };
-        let unknown = incompat & !Incompat::all().bits();
-        if unknown != 0 {
-            return Err(Error::UnknownFeatures { bits: unknown });
+        let ro_compat = if version2 { raw.s_feature_ro_compat.get() } else { 0 };
+        for (field, bits) in [
+            ("s_feature_incompat", incompat & !Incompat::all().bits()),
+            // There is none so far. A journal is always written, so all of them must be known.
+            ("s_feature_ro_compat", ro_compat),
+        ] {
+            if bits != 0 {
+                return Err(Error::UnknownFeatures { field, bits });
+            }
         }
         let superblock = Self {
             raw,
@@ -106,6 +114,7 @@ impl Superblock {
             errno: raw.s_errno.get(),
             incompat: Incompat::from_bits_retain(incompat),
             compat: Compat::from_bits_truncate(compat),
+            users: if version2 { raw.s_nr_users.get() } else { 1 },
         };
         superblock.validate(block_size, area_blocks)?;
         Ok(superblock)

@@ -116,6 +116,7 @@ pub(super) fn place(place: &Place) -> Json {
         ("file_block", place.file_block),
         ("block", place.block),
         ("offset", place.offset),
+        ("owner", place.owner),
     ];
     for (key, number) in numbers {
         if let Some(number) = number {

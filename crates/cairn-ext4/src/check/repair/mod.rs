@@ -20,6 +20,7 @@ mod orphans;
 mod paths;
 mod pointers;
 mod policy;
+mod quota;
 mod rebuild;
 mod recover;
 mod rewrite;
@@ -36,7 +37,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use cairn_base::runtime::Runtime;
 use cairn_block::BlockDevice;
 use cairn_check::repair::{Mend, Plan, Scope, Steps};
-use cairn_check::{Finding, Findings, Observer, Report};
+use cairn_check::{Finding, Findings, Kind, Observer, Report};
 
 use super::{Examined, examine, kinds};
 use crate::error::{Error, Result};
@@ -87,8 +88,9 @@ impl Mend for Repair {
         if report.cancelled {
             return Ok(report);
         }
-        if report.counts.is_empty() && self.wants_journal.swap(false, Relaxed) {
-            recover::make_journal(device, &self.runtime);
+        let waits = |(kind, _): &(&'static Kind, u64)| kind.code == kinds::ORPHAN_JOURNAL.code;
+        if report.counts.iter().all(waits) && self.wants_journal.swap(false, Relaxed) {
+            recover::make_journal(device, &self.runtime, steps);
             return Ok(report);
         }
         let mut mender = Mender::new(&state, device, &*self.runtime, scope, steps);
@@ -132,7 +134,9 @@ fn mend(mender: &mut Mender<'_>, report: &Report) -> Result<()> {
             Stage::Directories => directory::mend(mender, &findings)?,
             Stage::Links => links::mend(mender, &findings)?,
             Stage::Counts => groups::count(mender, &findings, is_blocked)?,
+            Stage::Quota => quota::mend(mender, &findings)?,
             Stage::Journal => recover::mend_journal(mender, &findings)?,
+            Stage::OrphanFile => orphans::remove_file(mender, &findings)?,
         }
         let is_restored = |found: &&&Finding| found.kind.code == kinds::SUPERBLOCK_DAMAGED.code;
         if findings.iter().any(|found| is_restored(&found)) {
@@ -140,9 +144,6 @@ fn mend(mender: &mut Mender<'_>, report: &Report) -> Result<()> {
             return Ok(());
         }
         if mender.steps.made() > before {
-            if mender.scope == Scope::All {
-                volume::drop_quota(mender)?;
-            }
             // With something left, the volume stays one that has errors.
             return if is_blocked { Ok(()) } else { mender.finish() };
         }

@@ -40,6 +40,38 @@ pub(super) fn mend(mender: &mut Mender<'_>, findings: &[&Finding]) -> Result<()>
     Ok(())
 }
 
+/// Removes the file of orphans. Its blocks are counted as free later. Another file, to which the
+/// superblock refers by mistake, stays, and gets a name if it has none.
+pub(super) fn remove_file(mender: &mut Mender<'_>, findings: &[&Finding]) -> Result<()> {
+    let ino = Ino(mender.superblock().raw.s_orphan_file_inum.get().into());
+    if is_orphan_file(mender, ino)? {
+        mender.clear(ino)?;
+    }
+    mender.edit_superblock(|superblock| {
+        superblock.raw.s_orphan_file_inum = 0.into();
+        let mut features = superblock.features();
+        features.compat.remove(Compat::ORPHAN_FILE);
+        features.ro_compat.remove(RoCompat::ORPHAN_PRESENT);
+        superblock.set_features(features);
+    })?;
+    findings.iter().for_each(|finding| mender.step(finding));
+    Ok(())
+}
+
+/// Does the inode hold a file of orphans, without a name?
+fn is_orphan_file(mender: &Mender<'_>, ino: Ino) -> Result<bool> {
+    let state = mender.state;
+    let has_name = state.inodes.get(ino.get()).is_none_or(|facts| facts.names() > 0);
+    let record = state.record(ino).filter(|record| record.is_regular() && has_map(record));
+    let Some(record) = record.filter(|_| !has_name && !state.is_reserved(ino)) else {
+        return Ok(false);
+    };
+    let found = runs::collect(state, ino, &record);
+    let Some(first) = found.runs.first() else { return Ok(false) };
+    let block = mender.read(first.pba)?;
+    Ok(orphan::decode(&block, first.pba, record.seed(ino, &state.layout)).is_ok())
+}
+
 /// Deletes an orphan without a link, and cuts another one to its size.
 fn end(mender: &Mender<'_>, ino: Ino) -> Result<()> {
     let Some(mut record) = mender.state.record(ino) else { return Ok(()) };

@@ -135,16 +135,8 @@ fn put(
 ) -> Result<bool> {
     let state = mender.state;
     let mut record = directory.record.clone();
-    let Some(places) = places(mender, directory, blocks.len()) else { return Ok(false) };
-    let mut runs: Vec<Run> = Vec::new();
-    for (number, (pba, block)) in (0_u64..).zip(places.into_iter().zip(blocks)) {
-        mender.write(pba, block)?;
-        let next = |run: &&mut Run| run.pba.get().saturating_add(run.len) == pba.get();
-        match runs.last_mut().filter(next) {
-            Some(run) => run.len = run.len.saturating_add(1),
-            None => runs.push(Run { start: number, pba, len: 1, unwritten: false }),
-        }
-    }
+    let Some(places) = places(mender, &directory.runs, blocks.len()) else { return Ok(false) };
+    let runs = write_blocks(mender, places, blocks)?;
     let count = runs.iter().fold(0, |all: u64, run| all.saturating_add(run.len));
     record.size = count.saturating_mul(state.layout.block_size.into());
     record.flags.set(InodeFlags::INDEX, is_indexed);
@@ -157,6 +149,24 @@ fn put(
         return Ok(false);
     }
     mender.edit(directory.ino, |stored| *stored = record)
+}
+
+/// Writes the blocks of a file to their places.
+pub(super) fn write_blocks(
+    mender: &Mender<'_>,
+    places: Vec<Pba>,
+    blocks: Vec<Vec<u8>>,
+) -> Result<Vec<Run>> {
+    let mut runs: Vec<Run> = Vec::new();
+    for (number, (pba, block)) in (0_u64..).zip(places.into_iter().zip(blocks)) {
+        mender.write(pba, block)?;
+        let next = |run: &&mut Run| run.pba.get().saturating_add(run.len) == pba.get();
+        match runs.last_mut().filter(next) {
+            Some(run) => run.len = run.len.saturating_add(1),
+            None => runs.push(Run { start: number, pba, len: 1, unwritten: false }),
+        }
+    }
+    Ok(runs)
 }
 
 /// The blocks without an index.
@@ -193,11 +203,11 @@ fn forget_tail(extra: &mut [u8], ino: Ino) {
     xattr::encode_inode(extra, &others);
 }
 
-/// The blocks for the directory: its own first.
-fn places(mender: &Mender<'_>, directory: &Directory<'_>, count: usize) -> Option<Vec<Pba>> {
+/// The blocks for a file: its own first. `None` if there is no room.
+pub(super) fn places(mender: &Mender<'_>, own: &[Run], count: usize) -> Option<Vec<Pba>> {
     let state = mender.state;
     let mut places = Vec::new();
-    let own = directory.runs.iter().filter(|_| state.layout.cluster_bits == 0);
+    let own = own.iter().filter(|_| state.layout.cluster_bits == 0);
     for run in own {
         for at in 0..run.len {
             if places.len() < count && !state.system.contains(run.pba.get().saturating_add(at)) {

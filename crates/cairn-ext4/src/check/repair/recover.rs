@@ -30,7 +30,7 @@ use crate::mkfs::journal as new_journal;
 use crate::mount;
 use crate::probe;
 use crate::recovery;
-use crate::tune::{TuneOptions, tune};
+use crate::tune::journal::restore as restore_journal;
 
 /// Bytes of buffers for the replay.
 const BUDGET: u64 = 64 << 20;
@@ -210,11 +210,17 @@ fn leave_out(superblock: &mut Superblock) {
 }
 
 /// Gives a sound volume a journal of the usual size. One that has no room for it stays without.
-pub(super) fn make_journal(device: &Arc<dyn BlockDevice>, runtime: &Arc<dyn Runtime>) {
-    let options = TuneOptions { features: vec!["has_journal".into()], ..TuneOptions::default() };
-    if let Err(why) = tune(device.clone(), runtime.clone(), &options) {
-        tracing::warn!("no new journal: {why}");
-    }
+pub(super) fn make_journal(
+    device: &Arc<dyn BlockDevice>,
+    runtime: &Arc<dyn Runtime>,
+    steps: &mut Steps,
+) {
+    let step = Step::new(&kinds::JOURNAL_INVALID, Place::inode(inodes::JOURNAL.get()));
+    // A step in any case: what was made is checked, too.
+    steps.add(match restore_journal(device.clone(), runtime.clone()) {
+        Ok(()) => step,
+        Err(why) => step.losing(*b"", format!("the journal, because a new one fails: {why}")),
+    });
 }
 
 /// Copies the first superblock over the backup of a group.

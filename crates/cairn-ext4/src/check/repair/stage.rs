@@ -23,8 +23,12 @@ pub(super) enum Stage {
     Links,
     /// Bitmaps, counts, backups.
     Counts,
+    /// What quota files count.
+    Quota,
     /// A journal without a valid superblock: what else is damaged may make it unreadable.
     Journal,
+    /// A file of orphans without a journal, which may be made meanwhile.
+    OrphanFile,
 }
 
 impl Stage {
@@ -37,6 +41,10 @@ impl Stage {
             Self::Base
         } else if is(&[&kinds::JOURNAL_INVALID]) {
             Self::Journal
+        } else if is(&[&kinds::ORPHAN_JOURNAL]) {
+            Self::OrphanFile
+        } else if is(&[&kinds::QUOTA_COUNTS, &kinds::QUOTA_FILE]) {
+            Self::Quota
         } else if is(&[
             &kinds::GROUP_CHECKSUM,
             &kinds::GROUP_FLAGS,

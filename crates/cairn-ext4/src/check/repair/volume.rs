@@ -1,13 +1,10 @@
 //! Fields of the superblock.
 
-use cairn_base::Ino;
-use cairn_check::repair::Step;
-use cairn_check::{Finding, Place, Value};
+use cairn_check::{Finding, Value};
 
-use super::super::kinds;
 use super::mender::Mender;
 use crate::error::Result;
-use crate::format::features::RoCompat;
+use crate::format::features::{Incompat, RoCompat};
 use crate::format::superblock::RawSuperblock;
 
 /// Gives fields the values that the rest of the volume implies.
@@ -21,11 +18,14 @@ pub(super) fn mend(mender: &mut Mender<'_>, findings: &[&Finding]) -> Result<()>
         let mut is_done = true;
         mender.edit_superblock(|superblock| match field {
             "s_r_blocks_count" => superblock.set_reserved_blocks(number),
-            "s_feature_ro_compat" => {
+            "s_feature_incompat" | "s_feature_ro_compat" => {
                 superblock.make_dynamic();
                 let mut features = superblock.features();
                 let bits = u32::try_from(number).unwrap_or(0);
-                features.ro_compat |= RoCompat::from_bits_retain(bits);
+                match field {
+                    "s_feature_incompat" => features.incompat = Incompat::from_bits_retain(bits),
+                    _ => features.ro_compat = RoCompat::from_bits_retain(bits),
+                }
                 superblock.set_features(features);
             }
             _ => is_done = set(&mut superblock.raw, field, number),
@@ -34,33 +34,6 @@ pub(super) fn mend(mender: &mut Mender<'_>, findings: &[&Finding]) -> Result<()>
             mender.step(finding);
         }
     }
-    Ok(())
-}
-
-/// Removes the quota files of a volume that was changed: their counts are no longer those of the
-/// files, and are not counted again.
-pub(super) fn drop_quota(mender: &mut Mender<'_>) -> Result<()> {
-    if !mender.superblock().features().ro_compat(RoCompat::QUOTA) {
-        return Ok(());
-    }
-    let raw = &mender.superblock().raw;
-    let files = [raw.s_usr_quota_inum, raw.s_grp_quota_inum, raw.s_prj_quota_inum];
-    for ino in files.map(|number| Ino(number.get().into())) {
-        if mender.state.inodes.get(ino.get()).is_some_and(|facts| facts.is_system()) {
-            mender.clear(ino)?;
-        }
-    }
-    mender.edit_superblock(|superblock| {
-        let mut features = superblock.features();
-        features.ro_compat.remove(RoCompat::QUOTA);
-        superblock.set_features(features);
-        let raw = &mut superblock.raw;
-        raw.s_usr_quota_inum = 0.into();
-        raw.s_grp_quota_inum = 0.into();
-        raw.s_prj_quota_inum = 0.into();
-    })?;
-    let step = Step::new(&kinds::QUOTA_COUNTS, Place::volume());
-    mender.steps.add(step.losing(*b"", "the limits of users, groups and projects"));
     Ok(())
 }
 

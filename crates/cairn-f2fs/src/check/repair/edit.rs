@@ -40,6 +40,8 @@ pub(super) struct Edit<'r> {
     next: u32,
     /// The tables must be written.
     pub(super) has_tables: bool,
+    /// Quota files count something else than there is.
+    pub(super) is_quota_wrong: bool,
     /// Paths of the inodes in findings.
     pub(super) paths: HashMap<Nid, Box<[u8]>>,
     /// Where inodes without a name go, once it is known.
@@ -75,6 +77,7 @@ impl<'r> Edit<'r> {
             room: HashMap::new(),
             next: 0,
             has_tables: false,
+            is_quota_wrong: false,
             paths: HashMap::new(),
             lost_found: None,
         }

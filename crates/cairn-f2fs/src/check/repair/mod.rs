@@ -8,7 +8,8 @@
 //! 3. pointers (`pointers`), fields of inodes (`inode`), attributes (`attributes`), and entries
 //!    (`entries`), with all that they lose;
 //! 4. counts, and names for inodes that have none (`names`);
-//! 5. the tables: NAT, SIT, summaries, checkpoint (`tables`).
+//! 5. quota files (`quota`);
+//! 6. the tables: NAT, SIT, summaries, checkpoint (`tables`).
 //!
 //! Invariant: while something is damaged that may hide what is in use, no block becomes free.
 
@@ -19,6 +20,7 @@ mod inode;
 mod lost;
 mod names;
 mod pointers;
+mod quota;
 mod recovery;
 mod superblocks;
 mod tables;
@@ -172,6 +174,8 @@ fn mend(
     let (found, owners) = context.notes.as_ref().map(Notes::take).unwrap_or_default();
     let mut edit = Edit::new(context.clone(), on, owners, steps);
     edit.paths = paths_of(report);
+    let counts_quota = [&kinds::QUOTA_COUNTS, &kinds::QUOTA_FILE, &kinds::QUOTA];
+    edit.is_quota_wrong = found.iter().any(|found| is_one(found, &counts_quota));
     let before = edit.steps.made();
     edit.mend_superblocks(&report.findings, loses)?;
     let is_found = edit.find_nodes(&found)?;
@@ -183,7 +187,8 @@ fn mend(
     let changed = is_found
         || edit.mend_structure(&found)?
         || !edit.may_go_on(&found)
-        || edit.mend_counts(&found)?;
+        || edit.mend_counts(&found)?
+        || edit.mend_quota(&found)?;
     if changed {
         // A new checkpoint also replaces a pack that is not whole.
         let is_worth = edit.has_tables || (edit.steps.made() > before && !loses);
@@ -257,7 +262,8 @@ impl Edit<'_> {
 
     /// Counts and names depend on everything that is damaged: false if some of that stays.
     fn may_go_on(&self, found: &[Finding]) -> bool {
-        let waits = |found: &&Finding| !is_one(found, &[&kinds::DIRECTORY_CYCLE]);
+        let waits =
+            |found: &&Finding| !is_one(found, &[&kinds::DIRECTORY_CYCLE, &kinds::QUOTA_FILE]);
         let losing = found.iter().filter(|found| found.kind.severity != Severity::Accounting);
         losing.filter(waits).count() == 0
     }

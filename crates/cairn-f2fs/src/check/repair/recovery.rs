@@ -1,7 +1,4 @@
 //! What was fsynced since the last checkpoint is recovered before a repair, as a mount does it.
-//!
-//! A mount takes the SIT at its word: it writes to blocks that the SIT calls free. So the volume is
-//! recovered only if the SIT is right.
 
 use std::sync::Arc;
 
@@ -12,7 +9,6 @@ use cairn_block::{BlockDevice, BlockDeviceExt};
 use cairn_check::{Finding, Findings, Observer, Place, Value};
 use cairn_vfs::FileSystem;
 
-use super::super::examine::examine;
 use super::super::volume::Volume;
 use super::super::{kinds, replay, report};
 use crate::error::{Error, Result};
@@ -43,19 +39,7 @@ pub(super) fn recover(
         }
     }
     let runtime = watch.0.clone();
-    let scratch = Findings::new();
-    let again = Volume::open(device.clone(), &scratch)?;
-    let is_sound = match again {
-        Some(again) => {
-            let context = examine(again, scratch, watch, THREADS, None)?;
-            let harm = [&kinds::SIT_BITS, &kinds::SIT_ENTRY, &kinds::BLOCK_SHARED];
-            harm.iter().all(|kind| context.findings.count_of(kind) == 0)
-        }
-        None => false,
-    };
-    if !is_sound {
-        let why = "the table of segments (SIT) is wrong, so that a recovery could overwrite files";
-        findings.add(Finding::new(&kinds::RECOVERY, Place::volume()).stored(why));
+    if !replay::is_safe(device, watch, THREADS, findings)? {
         return Ok((Some(volume), None));
     }
     drop(volume);

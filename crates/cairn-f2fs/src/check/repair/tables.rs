@@ -51,6 +51,9 @@ impl Edit<'_> {
             | CheckpointFlags::CRC_RECOVERY
             | CheckpointFlags::UMOUNT;
         flags.set(CheckpointFlags::ORPHAN_PRESENT, !orphans.is_empty());
+        if !self.is_quota_wrong {
+            flags.remove(CheckpointFlags::QUOTA_NEED_FSCK);
+        }
         let next = Some(last.next_free_nid).filter(|nid| self.layout.is_nid(*nid));
         let mut checkpoint = Checkpoint {
             version: last.version.wrapping_add(1),

@@ -1,0 +1,130 @@
+//! Every bit of every word of features, in the superblock and in that of the journal: e2fsck and
+//! the check agree whether the volume can be checked and is sound.
+
+use std::path::Path;
+
+use cairn_block::BlockDeviceExt;
+use cairn_block::memory::MemoryDevice;
+use cairn_check::repair::Scope;
+use cairn_testkit::crash::{read_image, write_image};
+use cairn_testkit::judge::{self, mke2fs};
+
+use crate::repaired::{complaint, repaired};
+use crate::support::difference;
+
+/// The words, and where they are behind the start of their structure.
+const WORDS: [(&str, u64); 3] = [("compat", 92), ("incompat", 96), ("ro_compat", 100)];
+const JOURNAL_WORDS: [(&str, u64); 4] =
+    [("compat", 36), ("incompat", 40), ("ro_compat", 44), ("nr_users", 64)];
+/// `h_blocktype` of a journal's superblock.
+const VERSION_AT: u64 = 7;
+
+/// The byte at which the journal begins.
+fn journal_at(image: &Path) -> u64 {
+    let place = judge::run("debugfs", ["-R", "bmap <8> 0", image.to_str().unwrap()]);
+    place.lines().find_map(|line| line.trim().parse::<u64>().ok()).unwrap() * 1024
+}
+
+/// The volume with one bit of a word changed: `bytes` are the word's, the lowest one first.
+fn with_bit(sound: &MemoryDevice, bytes: [u64; 4], bit: usize) -> MemoryDevice {
+    let changed = sound.fork();
+    let at = bytes[bit / 8];
+    let byte = changed.read_at(at, 1).unwrap()[0];
+    changed.write_at(at, vec![byte ^ 1 << (bit % 8)]).unwrap();
+    changed
+}
+
+/// Compares all bits of a word. Returns what differs.
+fn compare(sound: &MemoryDevice, bytes: [u64; 4], named: &str, at: &Path) -> Vec<String> {
+    let differs = |bit: usize| {
+        write_image(&with_bit(sound, bytes, bit), at).unwrap();
+        let (verdict, lines) = difference(at)?;
+        Some(format!("{named}, bit {bit}: e2fsck exits {}, check: {lines}", verdict.status))
+    };
+    (0..32).filter_map(differs).collect()
+}
+
+#[test]
+fn e2fsck_agrees_on_every_bit_of_every_feature_word() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, hurt) = (dir.path().join("image"), dir.path().join("hurt"));
+    let mut wrong = Vec::new();
+    for args in [
+        &["-t", "ext3", "-b", "1024", "-J", "size=1"][..],
+        &["-t", "ext4", "-b", "1024", "-O", "^has_journal,^metadata_csum,^metadata_csum_seed"],
+    ] {
+        mke2fs(&path, 4 << 20, args);
+        let sound = read_image(&path).unwrap();
+        for (name, at) in WORDS {
+            let bytes = [0, 1, 2, 3].map(|byte| 1024 + at + byte);
+            wrong.extend(compare(&sound, bytes, &format!("{args:?}, {name}"), &hurt));
+        }
+        if args[1] != "ext3" {
+            continue;
+        }
+        let journal = journal_at(&path);
+        // The journal is big-endian. That of version 1 has no features, whatever is in their place.
+        for (version, name, at) in JOURNAL_WORDS
+            .map(|(name, at)| (4, name, at))
+            .into_iter()
+            .chain([(3, "ro_compat", 44), (3, "nr_users", 64)])
+        {
+            let journaled = sound.fork();
+            journaled.write_at(journal + VERSION_AT, vec![version]).unwrap();
+            let bytes = [3, 2, 1, 0].map(|byte| journal + at + byte);
+            let named = format!("journal of kind {version}, {name}");
+            wrong.extend(compare(&journaled, bytes, &named, &hurt));
+        }
+    }
+    assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// A journal with features that nobody knows is made anew, and costs no file.
+#[test]
+fn a_journal_with_unknown_features_is_made_anew() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, hurt) = (dir.path().join("image"), dir.path().join("hurt"));
+    mke2fs(&path, 4 << 20, &["-t", "ext3", "-b", "1024", "-J", "size=1"]);
+    let sound = read_image(&path).unwrap();
+    let journal = journal_at(&path);
+    for (at, bit) in [(40, 7), (44, 0), (44, 31), (64, 2)] {
+        let bytes = [3, 2, 1, 0].map(|byte| journal + at + byte);
+        let device = with_bit(&sound, bytes, bit);
+        let (plan, after) = repaired(&device, Scope::Accounting).unwrap();
+        let codes: Vec<_> = plan.steps.counts().map(|(kind, _)| kind.code).collect();
+        assert_eq!((codes, plan.after.count()), (vec!["ext4.journal.invalid"], 0));
+        let said = complaint(&after, &hurt);
+        assert!(said.is_none(), "{at}, bit {bit}: {}", said.unwrap_or_default());
+    }
+}
+
+/// A file of orphans without a journal is removed; with one that has to be made anew it stays, if
+/// there is room for the journal.
+#[test]
+fn a_file_of_orphans_needs_a_journal() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, hurt) = (dir.path().join("image"), dir.path().join("hurt"));
+    mke2fs(&path, 8 << 20, &["-t", "ext4", "-b", "1024", "-O", "orphan_file"]);
+    let fill = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(fill.path(), vec![7; 6_690_000]).unwrap();
+    for (requests, journal, orphans, losses) in [
+        (&["feature -has_journal"][..], false, false, 0),
+        (&["clri <8>"], true, true, 0),
+        (&["write FILL full", "clri <8>"], false, false, 1),
+    ] {
+        std::fs::copy(&path, &hurt).unwrap();
+        for request in requests {
+            let request = request.replace("FILL", fill.path().to_str().unwrap());
+            judge::run("debugfs", ["-w", "-R", &request, hurt.to_str().unwrap()]);
+        }
+        assert!(difference(&hurt).is_none(), "{requests:?}");
+        let (plan, after) = repaired(&read_image(&hurt).unwrap(), Scope::Accounting).unwrap();
+        assert_eq!((plan.after.count(), plan.steps.losing().count()), (0, losses), "{requests:?}");
+        let said = complaint(&after, &hurt);
+        assert!(said.is_none(), "{requests:?}: {}", said.unwrap_or_default());
+        let said = judge::dumpe2fs(&hurt);
+        let features = said.lines().find(|line| line.starts_with("Filesystem features")).unwrap();
+        let has = |name: &str| features.contains(name);
+        assert_eq!((has("has_journal"), has("orphan_file")), (journal, orphans), "{features}");
+    }
+}

@@ -1,0 +1,117 @@
+//! Quota files: found to be old after a mount of Cairn, which does not count, and counted again by
+//! a repair that keeps limits. fsck.f2fs counts in the same way.
+
+use std::sync::Arc;
+
+use cairn_block::memory::MemoryDevice;
+use cairn_block::{BlockDevice, BlockDeviceExt};
+use cairn_check::repair::Scope;
+use cairn_testkit::crash::write_image;
+use cairn_testkit::judge::command;
+use cairn_vfs::{FileSystem, IoFlags, NewInode, SetAttributes};
+
+use crate::inject::{Injection, Target};
+use crate::repair::{apply, damaged, plan};
+use crate::volume::{End, MIB, loaded, open, work};
+use crate::{check, lines};
+
+const KIND: &[&str] = &["-O", "extra_attr,inode_checksum,project_quota,quota"];
+const USER_QUOTA: u32 = 4;
+
+/// What fsck.f2fs says of quota: it does so only when it is asked to say more.
+fn fsck(device: &Arc<dyn BlockDevice>) -> String {
+    let image = tempfile::NamedTempFile::new().unwrap();
+    let bytes = device.read_at(0, usize::try_from(device.geometry().size).unwrap()).unwrap();
+    write_image(&MemoryDevice::from_image(&bytes), image.path()).unwrap();
+    let output = command("fsck.f2fs").args(["-d1", "--dry-run"]).arg(image.path()).output();
+    let output = output.expect("fsck.f2fs starts");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn codes(device: &Arc<dyn BlockDevice>) -> Vec<&'static str> {
+    let report = check(device.clone()).unwrap();
+    report.counts.iter().map(|(kind, _)| kind.code).collect()
+}
+
+/// Repairs a volume, and judges it.
+fn repaired(device: &Arc<dyn BlockDevice>, scope: Scope) {
+    let plan = plan(device, scope).unwrap();
+    assert!(!plan.is_refused && plan.after.count() == 0, "{}", lines(&plan.after));
+    apply(&plan, device);
+    assert_eq!(lines(&check(device.clone()).unwrap()), "");
+    let said = fsck(device);
+    assert!(said.contains("Checking Quota file") && !said.contains("Fixing Quota"), "{said}");
+    assert!(!said.contains("quota_need_fsck") && !said.contains("[ASSERT]"), "{said}");
+}
+
+/// A volume with files of several owners, on which Cairn has worked.
+fn owned() -> Arc<dyn BlockDevice> {
+    let device = Arc::new(loaded(96 * MIB, KIND));
+    let fs = open(device.clone(), "");
+    for number in 0..30_u32 {
+        let name = format!("owned {number}");
+        let caller = &cairn_vfs::Caller::ROOT;
+        let ino = fs.create(fs.root(), name.as_bytes(), NewInode::Regular, 0o644, caller).unwrap();
+        let ino = ino.ino;
+        fs.write(ino, 0, &vec![7; 3000 * number as usize], IoFlags::empty()).unwrap();
+        let owners = SetAttributes {
+            uid: Some(1000 + number % 5),
+            gid: Some(70_000 + number % 3),
+            ..SetAttributes::default()
+        };
+        fs.setattr(ino, &owners).unwrap();
+        fs.forget(ino, 1);
+    }
+    work(&fs, End::Closed);
+    Arc::new(device.fork())
+}
+
+#[test]
+fn what_a_mount_does_not_count_is_found_and_counted() {
+    let device = owned();
+    assert_eq!(codes(&device), ["f2fs.quota.counts"]);
+    assert!(fsck(&device).contains("Fixing Quota"));
+    repaired(&device, Scope::Accounting);
+}
+
+#[test]
+fn limits_stay_and_damage_is_repaired() {
+    let target = Target::new(KIND);
+    let inode = target.read(target.inode_of(USER_QUOTA));
+    let word = |at: usize| u32::from_le_bytes(inode[at..at + 4].try_into().unwrap());
+    // The first pointer is behind the extra attributes.
+    let pointers = 360 + usize::from(u16::from_le_bytes([inode[360], inode[361]]));
+    let places = [0, 4].map(|slot| u64::from(word(pointers + slot)) << 12);
+    let [first, second] = places.map(|place| target.read(place));
+    // The entry of root: in the block of entries, behind its head.
+    let entries = [&first[..], &second[..]].concat();
+    let entry = entries.chunks(1024).position(|block| block[8] == 1 && block[0] == 0).unwrap();
+    let at = entry * 1024 + 16;
+    let with = |changes: &[(usize, u8)]| {
+        let mut bytes = entries.clone();
+        changes.iter().for_each(|(at, byte)| bytes[*at] = *byte);
+        let blocks = places.into_iter().zip(bytes.chunks(4096).map(<[u8]>::to_vec)).collect();
+        let injection = Injection { what: format!("{changes:?}"), blocks };
+        Arc::new(damaged(&target, &injection)) as Arc<dyn BlockDevice>
+    };
+    let limits = |device: &Arc<dyn BlockDevice>| {
+        let blocks = places.map(|place| device.read_at(place, 4096).unwrap().to_vec()).concat();
+        let found = blocks.windows(3).any(|bytes| bytes == [99, 98, 97]);
+        assert!(found, "the limits are kept");
+    };
+    let limit = [(at + 8, 99), (at + 9, 98), (at + 10, 97)];
+    let device = with(&limit);
+    repaired(&device, Scope::Accounting);
+    limits(&device);
+    // The magic number, and a reference of the root to a block that is not there.
+    for (damage, keeps) in [((1, 7), true), ((1024, 77), false)] {
+        let device = with(&[&limit[..], &[damage]].concat());
+        assert!(codes(&device).contains(&"f2fs.quota.file"), "{damage:?}");
+        let safe = plan(&device, Scope::Accounting).unwrap();
+        assert!(safe.changes.is_empty() && !safe.is_refused, "{damage:?}");
+        repaired(&device, Scope::All);
+        if keeps {
+            limits(&device);
+        }
+    }
+}
