@@ -23,8 +23,10 @@ const BLKZONED: u8 = 2;
 #[derive(Clone, Debug)]
 pub struct Verdict {
     /// Exit status of e2fsck: 0 clean, 1 corrected, 4 errors left, 8 operational error, 16 usage.
-    /// fsck.f2fs has the same and 255.
+    /// fsck.f2fs has the same and 255. It is 4 for a program that reports errors and exits with 0.
     pub status: i32,
+    /// The exit status of the program.
+    pub exit: i32,
     /// Everything it printed.
     pub output: String,
 }
@@ -38,7 +40,18 @@ impl Verdict {
 
     fn of(output: &Output) -> Self {
         let text = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
-        Self { status: output.status.code().unwrap_or(-1), output: text.concat() }
+        let exit = output.status.code().unwrap_or(-1);
+        Self { status: exit, exit, output: text.concat() }
+    }
+
+    /// What the program has done, and what it has printed.
+    #[must_use]
+    pub fn words(&self) -> String {
+        let printed = self.output.trim_end();
+        match self.exit {
+            0 if self.status != 0 => format!("exits 0 and reports errors:\n{printed}"),
+            exit => format!("exits {exit}:\n{printed}"),
+        }
     }
 }
 

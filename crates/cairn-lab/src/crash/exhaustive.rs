@@ -19,6 +19,7 @@ use super::failure::{Failure, Run};
 use super::judges::{Judges, told};
 use super::kinds::{Format, Kind};
 use super::report::Searched;
+use super::stop::is_stopped;
 use crate::error::{Error, Result};
 use crate::progress::Progress;
 
@@ -128,7 +129,7 @@ pub(super) fn search(
         progress.expect(all.len());
         progress.show(&format!("{} {}, histories", kind.format, kind.mode));
         let (mut seen, mut found) = (Seen::default(), None);
-        for history in all {
+        for history in all.into_iter().take_while(|_| !is_stopped()) {
             let panicked = |error| Broken { history: history.clone(), cut: None, error };
             let examined = told(|| Ok(examine(subject, &history, depth.rare, &mut seen)))
                 .unwrap_or_else(|error| Err(panicked(error)));

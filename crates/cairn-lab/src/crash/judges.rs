@@ -113,7 +113,7 @@ impl Judges {
         if is_clean {
             return Ok(());
         }
-        Err(format!("{when}, {name} exits {}:\n{}", verdict.status, verdict.output))
+        Err(format!("{when}, {name} {}", verdict.words()))
     }
 
     /// Cairn recovers and keeps the promises; then it, and the foreign checker, find nothing.
@@ -210,11 +210,11 @@ impl Judges {
             if is_clean_f2fs(&verdict, false) {
                 return Ok(Verdict::Kept(0));
             }
-            return Err(format!("it exits {}:\n{}", verdict.status, verdict.output));
+            return Err(format!("it {}", verdict.words()));
         }
         let verdict = foreign::e2fsck_preen(program, &image).map_err(text)?;
         if !(0..=1).contains(&verdict.status) {
-            return Err(format!("-p exits {}:\n{}", verdict.status, verdict.output));
+            return Err(format!("-p {}", verdict.words()));
         }
         if !is_clean_after_preen(&foreign::e2fsck_check(program, &image).map_err(text)?) {
             self.check_image(program, &image, "after -p")?;

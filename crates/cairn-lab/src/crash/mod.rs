@@ -14,6 +14,7 @@ mod recorded;
 mod report;
 mod run;
 mod seeded;
+mod stop;
 mod watched;
 
 pub use failure::Failure;
@@ -21,3 +22,4 @@ pub use kinds::{Format, Kind, kinds};
 pub use recorded::{Extent, Observed};
 pub use report::{Report, Searched, text};
 pub use run::{Options, replay, search};
+pub use stop::stop;

@@ -5,8 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
+use cairn::{ImageSpec, Part};
 use cairn_base::runtime::threads::Threads;
-use cairn_block::BlockDevice;
+use cairn_block::memory::MemoryDevice;
+use cairn_block::{BlockDevice, BlockDeviceExt};
 use cairn_crash::states::{CrashLog, Cut, Recording, read_image, write_image};
 use cairn_crash::workload::{Crashed, Verdict};
 use cairn_vfs::FileSystem;
@@ -15,6 +17,7 @@ use super::judges::Judges;
 use super::kinds::{Format, Kind, open};
 use super::report::{Report, Searched};
 use super::run::notes;
+use super::stop::is_stopped;
 use super::watched::{Watched, Watching};
 use crate::error::{Error, Result};
 use crate::progress::Progress;
@@ -45,15 +48,20 @@ impl Observed {
     ///
     /// # Errors
     /// It cannot be read, or holds no volume that can be opened.
-    pub fn open(image: &Path) -> Result<Self> {
-        let before = read_image(image).map_err(Error::host(image))?;
+    pub fn open(image: &ImageSpec) -> Result<Self> {
+        let before = match image.part {
+            Part::Whole => read_image(&image.path).map_err(Error::host(&image.path))?,
+            _ => {
+                let opened = cairn::open_device(image, &[], false);
+                copy(&*opened.map_err(|error| Error::Program(error.to_string()))?)?
+            }
+        };
         let recording = Arc::new(Recording::start(before));
         let device: Arc<dyn BlockDevice> = recording.device();
         let format = match cairn::format::probe(&*device)? {
             Some(cairn::Format::Ext4) => Format::Ext4,
             Some(cairn::Format::F2fs) => Format::F2fs,
             _ => {
-                let image = image.display();
                 let what =
                     format!("{image}: it is neither ext4 nor F2FS: make one with cairn mkfs");
                 return Err(Error::Program(what));
@@ -61,8 +69,7 @@ impl Observed {
         };
         let kind = Kind::of_image(format);
         let opened = open(format, device, Threads::new(), "");
-        let fs =
-            opened.map_err(|error| Error::Program(format!("{}: {error}", image.display())))?.fs;
+        let fs = opened.map_err(|error| Error::Program(format!("{image}: {error}")))?.fs;
         // A power cut from here on is examined: recovery and the marks of the mount are done.
         fs.sync()?;
         let from = recording.moment();
@@ -98,10 +105,14 @@ impl Observed {
             crash.log().events.len(),
             watching.fsyncs
         ));
-        let mut searched = Searched { runs: 1, ..Searched::new(kind) };
+        let seed = Some(extent.seed);
+        let mut searched = Searched { runs: 1, seed, ..Searched::new(kind) };
         let judges = Judges::new(kind, extent.kernel)?;
         let mut found = None;
         for (number, cut) in cuts.into_iter().enumerate() {
+            if is_stopped() {
+                break;
+            }
             searched.states += 1;
             let judged = judge(&judges, &crash, &watching, (number, cut), &mut searched);
             progress.step();
@@ -116,8 +127,23 @@ impl Observed {
         searched.seconds = clock.elapsed().as_secs_f64();
         report.searched.push(searched);
         report.failure.clone_from(&found);
+        report.stopped = is_stopped();
         Ok((report, found))
     }
+}
+
+/// The volume of a partition, in memory.
+fn copy(device: &dyn BlockDevice) -> Result<MemoryDevice> {
+    const PIECE: u64 = 1 << 20;
+    let size = device.geometry().size;
+    let memory = MemoryDevice::new(size);
+    let mut at = 0;
+    while at < size {
+        let len = PIECE.min(size - at);
+        memory.load(at, &device.read_at(at, usize::try_from(len).unwrap_or(usize::MAX))?);
+        at += len;
+    }
+    Ok(memory)
 }
 
 fn judge(

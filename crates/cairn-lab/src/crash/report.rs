@@ -86,13 +86,16 @@ pub struct Report {
     pub searched: Vec<Searched>,
     /// The text of what was found.
     pub failure: Option<String>,
+    /// A signal has ended the search before it was done.
+    pub stopped: bool,
     /// What was left out, and why.
     pub notes: Vec<String>,
 }
 
 impl Report {
     pub(super) fn new(search: &'static str, command: String) -> Self {
-        Self { schema: 1, search, command, searched: Vec::new(), failure: None, notes: Vec::new() }
+        let (searched, notes) = (Vec::new(), Vec::new());
+        Self { schema: 1, search, command, searched, failure: None, stopped: false, notes }
     }
 
     pub(super) fn fail(&mut self, failure: &Failure) {

@@ -8,6 +8,7 @@ use super::judges::checker_of;
 use super::kinds::{Format, Kind, kinds};
 use super::report::{Report, Searched};
 use super::seeded::{self, Amount};
+use super::stop::is_stopped;
 use crate::error::Result;
 use crate::progress::Progress;
 
@@ -91,7 +92,11 @@ pub fn search(options: &Options) -> Result<(Report, Option<Failure>)> {
             report.fail(&failure);
             return Ok((report, Some(failure)));
         }
+        if is_stopped() {
+            break;
+        }
     }
+    report.stopped = is_stopped();
     Ok((report, None))
 }
 

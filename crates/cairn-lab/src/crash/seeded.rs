@@ -12,6 +12,7 @@ use super::failure::{Failure, Run};
 use super::judges::{Judges, told};
 use super::kinds::{Format, Kind};
 use super::report::Searched;
+use super::stop::is_stopped;
 use crate::error::Result;
 use crate::progress::Progress;
 
@@ -87,6 +88,9 @@ pub(super) fn search(
     with_target(kind, kernel, |target| {
         let mut searched = Searched { seed: Some(amount.seed), ..Searched::new(kind) };
         for seed in amount.seed..amount.seed + amount.rounds {
+            if is_stopped() {
+                break;
+            }
             progress.show(&format!("{} {}, seed {seed}", kind.format, kind.mode));
             if let Err(wrong) = round(target, seed, amount, progress, &mut searched) {
                 progress.show("shrinking what was found");

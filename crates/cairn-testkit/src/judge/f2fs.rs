@@ -94,7 +94,8 @@ pub fn try_mkfs_f2fs(image: &Path, size: u64, args: &[&str]) -> Verdict {
         .arg(image)
         .output()
         .expect("mkfs.f2fs starts");
-    Verdict { status: output.status.code().unwrap_or(-1), output: transcript(&output) }
+    let status = output.status.code().unwrap_or(-1);
+    Verdict { status, exit: status, output: transcript(&output) }
 }
 
 /// Copies a directory of the host into a clean volume: `sload.f2fs -P -f DIRECTORY IMAGE`.

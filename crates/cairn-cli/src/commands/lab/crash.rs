@@ -3,9 +3,10 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use cairn::ImageSpec;
 use cairn_lab::crash::{Extent, Failure as Found, Format, Options, Report, replay, search, text};
 
-use super::common::{command_line, reserve};
+use super::common::{Reserved, command_line, stop_at_a_signal};
 use super::record;
 use crate::failure::{Failure, Outcome, Status};
 use crate::output::with_stdout;
@@ -41,7 +42,7 @@ can be left out are left out, and the state, which --replay repeats.
 The JSON form is one object: \"schema\", \"search\", \"command\", \"searched\" (\"format\", \
 \"mode\", \
 \"options\", \"seed\", \"runs\", \"operations\", \"states\", \"judges\", \"seconds\"; a judge has \
-\"name\", \"states\", \"promises\" and \"refused\"), \"failure\" (a text or null) and \"notes\".")]
+\"name\", \"states\", \"promises\" and \"refused\"), \"failure\" (a text or null), \"stopped\" (by a signal) and \"notes\".")]
 pub(super) struct CrashArgs {
     /// Search this format only.
     #[arg(long, value_name = "FORMAT", value_parser = ["ext4", "f2fs"])]
@@ -84,7 +85,7 @@ pub(super) struct CrashArgs {
     /// memory and mounted through FUSE; the image is only read.
     #[arg(long, value_name = "IMAGE", requires = "program",
           conflicts_with_all = ["format", "modes", "rounds", "operations", "exhaustive", "replay"])]
-    image: Option<PathBuf>,
+    image: Option<OsString>,
     /// The program, which runs in the mount, and its arguments.
     #[arg(last = true, value_name = "PROGRAM", requires = "image")]
     program: Vec<OsString>,
@@ -119,12 +120,18 @@ impl CrashArgs {
 /// # Errors
 /// Something was found; or the search cannot be done.
 pub(super) fn run(args: &CrashArgs) -> Outcome {
-    if let Some(path) = &args.keep {
-        reserve(path)?;
-    }
+    let reserved = args.keep.as_deref().map(Reserved::new).transpose()?;
+    let done = searched(args);
+    // Nothing was found, or it could not be.
+    drop(reserved);
+    done
+}
+
+fn searched(args: &CrashArgs) -> Outcome {
     if let Some(image) = &args.image {
-        return of_program(args, image);
+        return of_program(args, &ImageSpec::parse(image)?);
     }
+    stop_at_a_signal()?;
     let done = match &args.replay {
         Some(path) => replay(&read(path)?, args.states, args.kernel, command_line()),
         None => search(&args.options()),
@@ -134,7 +141,7 @@ pub(super) fn run(args: &CrashArgs) -> Outcome {
     tell(args, &report, found.as_ref())
 }
 
-fn of_program(args: &CrashArgs, image: &Path) -> Outcome {
+fn of_program(args: &CrashArgs, image: &ImageSpec) -> Outcome {
     let extent = Extent {
         states: args.states,
         seed: args.seed,
@@ -144,13 +151,29 @@ fn of_program(args: &CrashArgs, image: &Path) -> Outcome {
     let keep = args.keep.as_deref();
     let (report, found) = record::run(image, &args.program, &extent, keep)?;
     print(args, &report)?;
-    let Some(found) = found else { return Ok(()) };
-    let first = found.lines().next().unwrap_or_default();
+    let Some(found) = found else { return ended(&report) };
+    let first = first_line(&found);
     let next = match keep {
         Some(path) => format!("the state is in {}", path.display()),
         None => "to get the state as an image, give --keep FILE".to_owned(),
     };
     Err(Failure::new(Status::Failed, format!("lab crash: {first}: {next}")))
+}
+
+/// What was found, in one line.
+fn first_line(found: &str) -> &str {
+    found.lines().next().unwrap_or_default().trim_end_matches(':')
+}
+
+/// Nothing was found: that says something only of a search that was not ended.
+fn ended(report: &Report) -> Outcome {
+    match report.stopped {
+        false => Ok(()),
+        true => Err(Failure::new(
+            Status::Failed,
+            "lab crash: ended by a signal: what is above is all that was searched",
+        )),
+    }
 }
 
 fn print(args: &CrashArgs, report: &Report) -> Outcome {
@@ -164,11 +187,11 @@ fn print(args: &CrashArgs, report: &Report) -> Outcome {
 
 fn tell(args: &CrashArgs, report: &Report, found: Option<&Found>) -> Outcome {
     print(args, report)?;
-    let Some(found) = found else { return Ok(()) };
+    let Some(found) = found else { return ended(report) };
     if let Some(path) = &args.keep {
         std::fs::write(path, found.to_string()).map_err(|error| Failure::host(path, &error))?;
     }
-    let first = found.error.lines().next().unwrap_or_default();
+    let first = first_line(&found.error);
     let again = match &args.keep {
         Some(path) => format!("cairn lab crash --replay {}", path.display()),
         None => {
@@ -179,7 +202,12 @@ fn tell(args: &CrashArgs, report: &Report, found: Option<&Found>) -> Outcome {
 }
 
 fn read(path: &Path) -> Result<Found, Failure> {
-    let text = std::fs::read_to_string(path).map_err(|error| Failure::host(path, &error))?;
-    let wrong = |error| Failure::usage(format!("lab crash: {}: {error}", path.display()));
+    let bytes = std::fs::read(path).map_err(|error| Failure::host(path, &error))?;
+    let wrong = |error: String| Failure::usage(format!("lab crash: {}: {error}", path.display()));
+    let Ok(text) = String::from_utf8(bytes) else {
+        let why = "it is no text of a search, and an image cannot be replayed: look at it with \
+                   `cairn check`";
+        return Err(wrong(why.into()));
+    };
     text.parse().map_err(wrong)
 }

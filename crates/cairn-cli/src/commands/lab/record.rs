@@ -6,9 +6,11 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use cairn::ImageSpec;
 use cairn_fuse::{MountOptions, Unmounter};
 use cairn_lab::crash::{Extent, Observed, Report};
 
+use super::common::stop_at_a_signal;
 use crate::failure::{Failure, Status};
 
 /// Tries to unmount, and the pause between them: a program that reads all mounts may use this one
@@ -22,7 +24,7 @@ fn failed(error: impl std::fmt::Display) -> Failure {
 
 /// Runs the program with a mount of a copy of the image as its directory, and searches.
 pub(super) fn run(
-    image: &Path,
+    image: &ImageSpec,
     program: &[OsString],
     extent: &Extent,
     keep: Option<&Path>,
@@ -35,6 +37,7 @@ pub(super) fn run(
     let removed = std::fs::remove_dir(&point);
     ended?;
     removed.map_err(|error| Failure::host(&point, &error))?;
+    stop_at_a_signal()?;
     observed.search(extent, keep).map_err(failed)
 }
 

@@ -1,6 +1,8 @@
 //! `cairn lab`: the structure of its results, and the counts that do not depend on the machine's
 //! speed.
 
+mod crash;
+
 use assert_cmd::Command;
 use serde_json::Value;
 
@@ -353,84 +355,5 @@ fn mount_compares_cairn_with_an_empty_server() {
             let copied = of(row, subject, "copied");
             assert!(copied < 100.0, "{row}, {subject}: {copied} KiB copied for each MiB");
         }
-    }
-}
-
-/// A search finds nothing, and says how much it has looked at.
-#[test]
-fn a_crash_search_counts_what_it_has_seen() {
-    let args = ["crash", "--modes", "default", "--operations", "30", "--states", "20", "--json"];
-    let (code, stdout, stderr) = lab(&args);
-    assert_eq!((code, stderr.as_str()), (0, ""), "{stdout}");
-    let report: Value = serde_json::from_str(&stdout).unwrap();
-    assert_eq!((&report["schema"], &report["search"]), (&1.into(), &"seeded".into()));
-    assert!(report["failure"].is_null(), "{report}");
-    let searched = report["searched"].as_array().unwrap();
-    let formats: Vec<&str> = searched.iter().map(|one| one["format"].as_str().unwrap()).collect();
-    assert_eq!(formats, ["ext4", "f2fs"]);
-    for one in searched {
-        assert_eq!((&one["operations"], &one["states"]), (&30.into(), &20.into()));
-        let judges = one["judges"].as_array().unwrap();
-        let of = |name: &str| judges.iter().find(|judge| judge["name"] == name).unwrap();
-        assert_eq!(of("cairn")["states"], 20);
-        assert!(of("cairn")["promises"].as_u64() > Some(20), "{one}");
-        let checker = if one["format"] == "ext4" { "e2fsck" } else { "fsck.f2fs" };
-        assert!(of(checker)["states"].as_u64() > Some(5), "{one}");
-    }
-}
-
-#[test]
-fn a_crash_search_replays_a_text_and_refuses_what_it_cannot_read() {
-    let dir = tempfile::tempdir().unwrap();
-    let file = dir.path().join("found.txt");
-    let path = file.to_str().unwrap();
-    let text = "# it was wrong\nformat f2fs\nmode lfs\nseed 3\n\
-                create 1 a\nwrite 1 0 4096\nfsync 1\nrename a b\nfsync 1\n";
-    std::fs::write(&file, text).unwrap();
-    let (code, stdout, stderr) = lab(&["crash", "--replay", path, "--states", "20"]);
-    assert_eq!((code, stderr.as_str()), (0, ""), "{stdout}");
-    assert!(stdout.contains("f2fs lfs: 5 operations in 1 runs, 20 crash states"), "{stdout}");
-    assert!(stdout.ends_with("nothing found\n"), "{stdout}");
-    std::fs::write(&file, "format f2fs\nhistory Create Rename, Nothing, File\n").unwrap();
-    let (code, stdout, stderr) = lab(&["crash", "--replay", path]);
-    assert_eq!((code, stderr.as_str()), (0, ""), "{stdout}");
-    std::fs::write(&file, "fsink 1\n").unwrap();
-    let (code, _, stderr) = lab(&["crash", "--replay", path]);
-    assert_eq!(code, 2, "{stderr}");
-    assert!(stderr.contains("line 1: 'fsink 1': no operation 'fsink'"), "{stderr}");
-    let (code, _, stderr) = lab(&["crash", "--format", "f2fs", "--modes", "small-log"]);
-    assert_eq!(code, 1, "{stderr}");
-    assert!(stderr.contains("f2fs has no mode 'small-log': give one of default"), "{stderr}");
-}
-
-/// What a program writes to a mount of a copy is cut; the image stays as it is.
-#[test]
-fn a_crash_search_of_a_program_leaves_its_image_alone() {
-    let dir = tempfile::tempdir().unwrap();
-    let script = "set -e; mkdir d; for i in 1 2 3 4; do echo text $i >d/$i; sync d/$i; done; \
-                  mv d/1 d/5; sync d; rm d/2; echo more >>d/3; sync d/3";
-    for format in ["ext4", "f2fs"] {
-        let image = dir.path().join(format);
-        let path = image.to_str().unwrap();
-        let made = Command::cargo_bin("cairn")
-            .unwrap()
-            .args(["mkfs", "-t", format, "--size", "64M", path])
-            .output()
-            .unwrap();
-        assert!(made.status.success(), "{made:?}");
-        let before = std::fs::read(&image).unwrap();
-        let search = ["crash", "--image", path, "--states", "40", "--json", "--"];
-        let (code, stdout, stderr) = lab(&[&search[..], &["sh", "-c", script]].concat());
-        assert_eq!((code, stderr.as_str()), (0, ""), "{stdout}");
-        let report: Value = serde_json::from_str(&stdout).unwrap();
-        assert_eq!(report["search"], "record");
-        let cairn = &report["searched"][0]["judges"][0];
-        assert!(cairn["promises"].as_u64() > Some(40), "{report}");
-        let notes = report["notes"].to_string();
-        assert!(notes.contains(" 6 calls of fsync that returned"), "{notes}");
-        assert!(std::fs::read(&image).unwrap() == before, "the image was written");
-        let (code, _, stderr) = lab(&[&search[..], &["false"]].concat());
-        assert_eq!(code, 1, "{stderr}");
-        assert!(stderr.contains("false ends with exit status: 1"), "{stderr}");
     }
 }
