@@ -222,6 +222,29 @@ pub trait BlockDeviceExt: BlockDevice {
         self.read_into(offset, IoBuf::try_zeroed(len)?)
     }
 
+    /// Reads bytes anywhere: the device's whole blocks that have them are read.
+    ///
+    /// # Errors
+    /// As [`BlockDeviceExt::read_at`].
+    fn read_bytes(&self, offset: u64, len: usize) -> Result<IoBuf> {
+        let Geometry { size, logical_block, .. } = self.geometry();
+        let unit = u64::from(logical_block.max(1));
+        let before = offset % unit;
+        if before == 0 && (len as u64).is_multiple_of(unit) {
+            return self.read_at(offset, len);
+        }
+        let Some(end) = offset.checked_add(len as u64).filter(|end| *end <= size) else {
+            // The device says so.
+            return self.read_at(offset, len);
+        };
+        let start = offset - before;
+        let whole = end.div_ceil(unit).saturating_mul(unit).min(size) - start;
+        let bytes = self.read_at(start, usize::try_from(whole).unwrap_or(usize::MAX))?;
+        let mut part = IoBuf::try_zeroed(len)?;
+        part.copy_from_slice(&bytes[before as usize..][..len]);
+        Ok(part)
+    }
+
     /// Reads a block of metadata: few bytes, for which the [reserve](crate::reserve) is opened. Who
     /// needs it is in the midst of something.
     ///

@@ -16,8 +16,12 @@ use crate::habits;
 /// Tasks that Cairn leaves to other programs, and these programs.
 const ELSEWHERE: &[(&[&str], &str)] = &[
     (
-        &["fsck", "check", "repair", "e2fsck", "fsck.ext4", "fsck.f2fs"],
-        "run `e2fsck -f IMAGE` for ext4 or `fsck.f2fs IMAGE` for F2FS",
+        &["fsck", "repair", "e2fsck", "fsck.ext4", "fsck.f2fs"],
+        "`cairn check IMAGE` finds errors, `cairn check --repair IMAGE` mends them",
+    ),
+    (
+        &["undelete", "recover", "debugfs", "testdisk"],
+        "`cairn rescue` copies files out of a damaged volume, and deleted ones",
     ),
     (&["resize2fs", "resize.f2fs"], "`cairn resize IMAGE SIZE` makes a volume larger or smaller"),
     (
@@ -165,8 +169,8 @@ mod tests {
         for (line, expected) in [
             (
                 "cairn fsck x",
-                "fsck: no command `fsck`: run `e2fsck -f IMAGE` for ext4 or `fsck.f2fs IMAGE` for \
-                 F2FS",
+                "fsck: no command `fsck`: `cairn check IMAGE` finds errors, `cairn check --repair \
+                 IMAGE` mends them",
             ),
             ("cairn mkfd x", "mkfd: no command `mkfd`: did you mean `mkfs`?: see HELP"),
             (

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use cairn_block::BlockDevice;
 
 use crate::corrupt::Corrupt;
+use crate::error::Error;
 use crate::format::features::{Access, Compat, Incompat};
 use crate::format::layout::Layout;
 use crate::format::superblock::{STATE_ERROR, STATE_VALID, Superblock};
@@ -69,7 +70,11 @@ impl Info {
         if !info.access.starts_with("none")
             && let Err(error) = root::check_unopened(probe, device)
         {
-            info.access = format!("none: {error}");
+            let advice = match error {
+                Error::Corrupt(_) => ": cairn rescue copies out what is left",
+                _ => "",
+            };
+            info.access = format!("none: {error}{advice}");
         }
         // Why a volume cannot be written matters more.
         let needs_check = info.needs_check.filter(|_| info.access == READ_WRITE);

@@ -122,6 +122,7 @@ fn read_structures(
     }
     let unwritable = |reason| Stopped { reason, cause: StopCause::Unwritable };
     let layout = Layout::new(&probe.superblock, device.geometry().size)?;
+    probe::check_sectors(&*device, &layout)?;
     let stopped = read_only_reason(&layout, &*device, options)?;
     let stopped = probe.read_only_reason().map(|reason| unwritable(reason.into())).or(stopped);
     let budget = Budget::of_volume(memory::within_limit(options.cache_bytes as u64));

@@ -153,6 +153,21 @@ pub(crate) fn with_other_descriptors(
     search(device, &superblock.encode(), Some(superblock), &why)
 }
 
+/// Refuses a volume whose blocks the device cannot read one by one.
+///
+/// # Errors
+/// They are smaller than its sectors.
+pub(crate) fn check_sectors(device: &dyn BlockDevice, layout: &Layout) -> Result<()> {
+    let (blocks, sectors) = (layout.block_size, device.geometry().logical_block.max(1));
+    if blocks.is_multiple_of(sectors) {
+        return Ok(());
+    }
+    Err(Error::Feature(format!(
+        "its blocks of {blocks} bytes are smaller than the sectors of {sectors} bytes of this \
+         device, of which Cairn can only check and rescue it: copy it into a file"
+    )))
+}
+
 /// The number at the place of the magic number.
 pub(crate) fn found_magic(device: &dyn BlockDevice) -> u16 {
     first_bytes(device).ok().and_then(|bytes| format::magic_of(&bytes)).unwrap_or(0)
@@ -246,17 +261,11 @@ fn first_bytes(device: &dyn BlockDevice) -> Result<Vec<u8>> {
     Ok(read_bytes(device, format::OFFSET, format::SIZE)?.unwrap_or_default())
 }
 
-/// Reads bytes at any offset. `None` if they are beyond the end. It reads units of 4 KiB, which
-/// block devices require.
+/// Reads bytes at any offset. `None` if they are beyond the end.
 fn read_bytes(device: &dyn BlockDevice, offset: u64, len: usize) -> Result<Option<Vec<u8>>> {
-    const UNIT: u64 = 4096;
-    let size = device.geometry().size;
-    let Some(end) = offset.checked_add(len as u64).filter(|end| *end <= size) else {
+    let end = offset.checked_add(len as u64);
+    if end.is_none_or(|end| end > device.geometry().size) {
         return Ok(None);
-    };
-    let start = offset / UNIT * UNIT;
-    let whole = end.div_ceil(UNIT).saturating_mul(UNIT).min(size) - start;
-    let bytes = device.read_at(start, usize::try_from(whole).unwrap_or(usize::MAX))?;
-    let skip = usize::try_from(offset - start).unwrap_or(usize::MAX);
-    Ok(bytes.get(skip..).and_then(|tail| tail.get(..len)).map(<[u8]>::to_vec))
+    }
+    Ok(Some(device.read_bytes(offset, len)?.to_vec()))
 }

@@ -18,7 +18,7 @@ use crate::format::features::Incompat;
 use crate::format::inode::InodeFlags;
 use crate::format::layout::{Layout, inodes};
 use crate::map::{BlockMap, MapContext, NoSource};
-use crate::probe::Probe;
+use crate::probe::{Probe, check_sectors};
 use crate::system_file::raw_record;
 
 /// Bytes of buffers for the check of a volume that is not open: a descriptor and a record are read.
@@ -28,12 +28,13 @@ const BUDGET: u64 = 1 << 20;
 /// the journal may hold the inode. The blocks of structures are not known.
 ///
 /// # Errors
-/// As [`check`]; the layout is invalid.
+/// As [`check`]; the layout is invalid, or the device's sectors are larger than blocks.
 pub(crate) fn check_unopened(probe: &Probe, device: &Arc<dyn BlockDevice>) -> Result<()> {
+    let layout = Layout::new(&probe.superblock, device.geometry().size)?;
+    check_sectors(&**device, &layout)?;
     if probe.superblock.features().incompat(Incompat::RECOVER) {
         return Ok(());
     }
-    let layout = Layout::new(&probe.superblock, device.geometry().size)?;
     let budget = Budget::new(BUDGET);
     let buffers =
         BufferCache::with_overlay(device.clone(), layout.block_size, budget, probe.images());

@@ -96,7 +96,8 @@ impl Info {
 
     /// The facts of a volume that is not opened.
     pub(crate) fn refused(self, why: &Error) -> Self {
-        Self { access: format!("none: {why}"), ..self }
+        let access = format!("none: {why}: cairn rescue copies out what is left");
+        Self { access, ..self }
     }
 }
 

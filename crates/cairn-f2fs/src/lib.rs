@@ -54,6 +54,7 @@ mod stop;
 pub mod store;
 mod sync;
 mod tables;
+mod traces;
 mod trim;
 pub mod tune;
 mod unmount;
@@ -71,6 +72,7 @@ pub use info::Info;
 pub use mount::{inspect, probe};
 pub use options::MountOptions;
 pub use raw::Choice;
+pub use traces::has_checkpoint;
 pub use volume::F2fs;
 
 /// The root directory.

@@ -106,24 +106,24 @@ pub fn inspect(device: &Arc<dyn BlockDevice>) -> Result<Option<Info>> {
     let Some(probe) = probe else { return Ok(None) };
     let buffers = BufferCache::new(device.clone(), BLOCK_SIZE as u32, Budget::new(1 << 20));
     let loaded = match checkpoint::load(&buffers, &probe.layout) {
-        Ok(loaded) => Some(loaded),
-        Err(Error::Corrupt(_)) => None,
+        Ok(loaded) => loaded,
+        Err(error @ Error::Corrupt(_)) => {
+            let info = Info::of(&probe.superblock, &probe.layout, None, false);
+            return Ok(Some(info.refused(&error)));
+        }
         Err(error) => return Err(error),
     };
-    let replays = match &loaded {
-        // A damaged chain follows the checkpoint, too. Mount refuses it.
-        Some(loaded) => match chain::scan(&buffers, &probe.layout, &loaded.checkpoint) {
-            Ok(nodes) => !nodes.is_empty(),
-            Err(Error::Corrupt(_)) => true,
-            Err(error) => return Err(error),
-        },
-        None => false,
+    // A damaged chain follows the checkpoint, too. Mount refuses it.
+    let replays = match chain::scan(&buffers, &probe.layout, &loaded.checkpoint) {
+        Ok(nodes) => !nodes.is_empty(),
+        Err(Error::Corrupt(_)) => true,
+        Err(error) => return Err(error),
     };
-    let info = Info::of(&probe.superblock, &probe.layout, loaded.as_ref(), replays);
+    let info = Info::of(&probe.superblock, &probe.layout, Some(&loaded), replays);
     // The chain may hold the root's inode.
-    let root = match &loaded {
-        Some(loaded) if !replays => root::check_unopened(&buffers, &probe.layout, loaded),
-        _ => Ok(()),
+    let root = match replays {
+        false => root::check_unopened(&buffers, &probe.layout, &loaded),
+        true => Ok(()),
     };
     Ok(Some(match root {
         Ok(()) => info,

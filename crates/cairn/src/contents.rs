@@ -11,10 +11,17 @@ use crate::partition;
 use crate::recognise::recognise;
 
 /// Bytes that are examined at the start and before the end. Every format that a disk can hold has
-/// something there.
-const WINDOW: u64 = 1 << 20;
+/// something there: F2FS a checkpoint at 2 MiB, if its superblocks are gone.
+const WINDOW: u64 = 4 << 20;
 /// Bytes that are read at a time.
 const PIECE: u64 = 1 << 16;
+
+/// What Cairn can neither open nor rescue, and mkfs would destroy.
+const WITHOUT_SUPERBLOCKS: Hint = Hint {
+    what: "an F2FS volume without its two superblocks",
+    advice: "its files are still there: do not make another filesystem in it, copy it, and write \
+             the first 8192 bytes of a backup over those of the copy",
+};
 
 /// The contents of the image in a few words ("an ext4 volume labelled root"). `None` if it does not
 /// exist or is empty, or if the examined bytes are all zeros.
@@ -66,6 +73,9 @@ fn describe(device: &dyn BlockDevice) -> Result<Option<String>, Cause> {
     if let Some(hint) = recognise(device) {
         return Ok(Some(hint.what.into()));
     }
+    if cairn_f2fs::has_checkpoint(device) {
+        return Ok(Some(WITHOUT_SUPERBLOCKS.what.into()));
+    }
     Ok(something(device)?.map(|bytes| if is_text(&bytes) { "text" } else { "data" }.into()))
 }
 
@@ -78,6 +88,9 @@ pub(crate) fn unknown(device: &dyn BlockDevice) -> Option<Hint> {
             what: "an empty file",
             advice: "`cairn mkfs --size 1G IMAGE` makes a filesystem in it",
         });
+    }
+    if cairn_f2fs::has_checkpoint(device) {
+        return Some(WITHOUT_SUPERBLOCKS);
     }
     match something(device).ok()? {
         None => Some(Hint { what: "nothing but zeros", advice: MAKE }),

@@ -2,7 +2,8 @@
 //!
 //! Memory holds chunks: the first write to one reads the rest of it from the device below. Locking:
 //! all chunks are under one leaf lock, which a write holds while it reads below. A request that
-//! spans chunks is not atomic, as on a real device. There is no volatile cache.
+//! spans chunks is not atomic, as on a real device. There is no volatile cache. Any byte can be written
+//! and read: of the device below, whole blocks are read.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -45,8 +46,24 @@ impl Overlay {
             let why = "changes of a zoned device cannot be kept in memory";
             return Err(Error::new(ErrorKind::Unsupported, "open", why));
         }
-        let geometry = Geometry { read_only: false, discard: true, ..below.geometry() };
+        let geometry =
+            Geometry { read_only: false, discard: true, logical_block: 1, ..below.geometry() };
         Ok(Self { below, geometry, chunks: RwLock::new(BTreeMap::new()) })
+    }
+
+    /// The device, if a volume with blocks of so many bytes can be read from it; else an overlay:
+    /// the device's blocks are larger.
+    ///
+    /// # Errors
+    /// As [`Overlay::new`].
+    pub fn if_smaller(
+        device: Arc<dyn BlockDevice>,
+        block_size: u32,
+    ) -> Result<Arc<dyn BlockDevice>> {
+        match block_size.is_multiple_of(device.geometry().logical_block.max(1)) {
+            true => Ok(device),
+            false => Ok(Arc::new(Self::new(device)?)),
+        }
     }
 
     /// Bytes of memory that hold contents.
@@ -88,7 +105,7 @@ impl Overlay {
                     let next = chunks.range(chunk..).next().map_or(end, |(next, _)| next * CHUNK);
                     let stop = next.min(end);
                     let to = part(buf, at - offset..stop - offset);
-                    let read = self.below.read_at(at, to.len())?;
+                    let read = self.below.read_bytes(at, to.len())?;
                     to.copy_from_slice(&read);
                     at = stop;
                     continue;
@@ -112,7 +129,7 @@ impl Overlay {
                 let covered = at == whole.start && stop == whole.end;
                 let len = index(whole.end - whole.start);
                 let bytes = match chunks.get(&number) {
-                    None if !covered => self.below.read_at(whole.start, len)?,
+                    None if !covered => self.below.read_bytes(whole.start, len)?,
                     _ => IoBuf::try_zeroed(len)?,
                 };
                 chunks.insert(number, Chunk::Bytes(bytes));
@@ -237,6 +254,29 @@ mod tests {
             }
             prop_assert!(*overlay.read_at(0, original.len()).unwrap() == *expected);
             prop_assert!(*device.read_at(0, original.len()).unwrap() == *original);
+        }
+    }
+
+    /// A disk with blocks of 4,096 bytes reads no part of them.
+    #[test]
+    fn any_byte_of_a_device_with_large_blocks_can_be_read() {
+        let bytes: Vec<u8> = (0..SIZE).map(|at| (at % 251) as u8).collect();
+        let geometry = Geometry { logical_block: 4096, ..MemoryDevice::new(SIZE).geometry() };
+        let device = Arc::new(MemoryDevice::with_geometry(geometry));
+        device.load(0, &bytes);
+        assert!(device.read_at(1024, 1024).is_err());
+        let overlay = Overlay::if_smaller(device.clone(), 1024).unwrap();
+        assert_eq!(Overlay::if_smaller(device.clone(), 8192).unwrap().geometry(), geometry);
+        for (at, len) in [(0, 1), (1024, 1024), (4095, 2), (0, 5120), (SIZE - 3, 3), (CHUNK - 1, 9)]
+        {
+            let expected = &bytes[index(at)..][..len];
+            assert_eq!(*device.read_bytes(at, len).unwrap(), *expected, "byte {at}");
+            assert_eq!(*overlay.read_at(at, len).unwrap(), *expected, "byte {at}");
+        }
+        overlay.write_at(1024, vec![9; 1024]).unwrap();
+        assert_eq!(*overlay.read_at(1023, 3).unwrap(), [bytes[1023], 9, 9]);
+        for beyond in [SIZE - 2, SIZE, u64::MAX] {
+            assert!(device.read_bytes(beyond, 3).is_err());
         }
     }
 

@@ -30,6 +30,8 @@ mod refused;
 mod repairs;
 mod reproducible;
 mod rescue;
+mod rescued;
+mod sectors;
 mod sparse;
 mod support;
 mod sync;

@@ -56,6 +56,7 @@ pub(super) fn open(device: Arc<dyn BlockDevice>, runtime: &Arc<dyn Runtime>) -> 
     let (device, superblock) = with_backup(device, &found, &mut findings)?;
     refuse_unknown(&superblock)?;
     let layout = Layout::new(&superblock, device.geometry().size)?;
+    let device = Overlay::if_smaller(device, layout.block_size)?;
     let is_unclean = superblock.features().incompat(Incompat::RECOVER);
     let mut opened =
         Opened { device, superblock, layout, is_unclean, is_replayed: false, findings };

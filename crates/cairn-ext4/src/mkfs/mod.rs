@@ -8,9 +8,9 @@
 use std::sync::Arc;
 
 use cairn_base::runtime::Runtime;
-use cairn_block::BlockDevice;
+use cairn_block::{BlockDevice, Geometry};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::format::features::Features;
 
 pub(crate) mod added;
@@ -28,6 +28,7 @@ pub mod populate;
 mod ranges;
 
 use identity::Identity;
+use plan::Plan;
 
 pub use created::CreatedVolume;
 pub use options::MkfsOptions;
@@ -43,8 +44,7 @@ pub fn make(
     runtime: &dyn Runtime,
 ) -> Result<CreatedVolume> {
     let identity = Identity::new(options, runtime);
-    let mut plan =
-        plan::Plan::new(options, device.geometry().size, &identity, Features::default())?;
+    let mut plan = plan(&*device, options, &identity)?;
     let mut output = output::Output::new(device, plan.layout.block_size);
     output.erase_signature()?;
     plan.place_tables()?;
@@ -52,6 +52,24 @@ pub fn make(
     files::write(&mut plan, &mut output, &identity)?;
     groups::write(&mut plan, &mut output)?;
     Ok(CreatedVolume::new(&plan))
+}
+
+/// The plan of a volume whose blocks are not smaller than the device's sectors: nobody could mount
+/// it.
+fn plan(device: &dyn BlockDevice, options: &MkfsOptions, identity: &Identity) -> Result<Plan> {
+    let Geometry { size, logical_block, .. } = device.geometry();
+    let plan = Plan::new(options, size, identity, Features::default())?;
+    match (plan.layout.block_size, options.block_size) {
+        (blocks, _) if blocks.is_multiple_of(logical_block.max(1)) => Ok(plan),
+        (blocks, Some(_)) => Err(Error::Option(format!(
+            "blocks of {blocks} bytes are smaller than the sectors of the device: give at least \
+             {logical_block}"
+        ))),
+        (_, None) => {
+            let options = MkfsOptions { block_size: Some(logical_block), ..options.clone() };
+            Plan::new(&options, size, identity, Features::default())
+        }
+    }
 }
 
 #[cfg(test)]

@@ -86,6 +86,7 @@ impl Offline {
             return Err(Error::Feature(why.into()));
         }
         let layout = Arc::new(Layout::new(&superblock, device.geometry().size)?);
+        probe::check_sectors(&*device, &layout)?;
         let buffers = BufferCache::new(device.clone(), layout.block_size, Budget::new(BUDGET));
         let journal = match crate::info::has_external_journal(&superblock) {
             true => None,

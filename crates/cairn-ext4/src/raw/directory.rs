@@ -1,17 +1,20 @@
 //! The entries of a directory, whatever its bytes are, and inodes by path.
 
 use std::collections::HashSet;
+use std::ops::Range;
 
 use cairn_base::units::as_index;
 use cairn_base::{Ino, Pba};
+use cairn_check::salvage::Faults;
 use cairn_vfs::FileKind;
 
 use super::RawVolume;
 use super::map::{Extents, walk};
 use crate::checksum::InodeSeed;
 use crate::error::{Error, Result};
-use crate::format::dir_entry::{DirFormat, Entries, entries, entries_in};
+use crate::format::dir_entry::{DirFormat, Entries, entries_in};
 use crate::format::features::Incompat;
+use crate::format::htree::is_spanned_by_free_entry;
 use crate::format::inode::{Inode as Record, InodeFlags, mode};
 use crate::format::layout::inodes;
 use crate::format::xattr::{self, Value, XattrLocation};
@@ -37,7 +40,7 @@ pub(crate) struct Named {
 pub(crate) struct Listing {
     pub(crate) names: Vec<Named>,
     pub(crate) parent: Option<Ino>,
-    pub(crate) faults: Vec<String>,
+    pub(crate) faults: Faults,
     /// The blocks of entries.
     pub(crate) blocks: Vec<Pba>,
 }
@@ -88,22 +91,26 @@ impl RawVolume {
         }
         let mut map = Extents::default();
         walk(self, ino, record, &mut map);
-        listing.faults.extend(map.faults.into_iter().map(|(_, what)| what));
+        map.faults.into_iter().for_each(|(_, what)| listing.faults.add(what));
         let size = u64::from(self.layout.block_size);
         let end = record.size.div_ceil(size).min(MOST_BLOCKS);
         let mut seen = HashSet::new();
         for extent in map.extents {
             let Some(part) = extent.clip(0, end) else { continue };
             for (at, number) in (part.start..part.end()).zip(part.pba.get()..) {
-                if !seen.insert(number) || !self.take() {
-                    listing.fault(format!("directory block {at}: block {number} is read already"));
+                if !seen.insert(number) || !self.allowance.structure() {
+                    listing
+                        .faults
+                        .add(format!("directory block {at}: block {number} is read already"));
                     continue;
                 }
                 listing.blocks.push(Pba(number));
                 match self.block(Pba(number)) {
-                    // An index node is one free entry.
-                    Ok(block) => listing.add(entries(&block, &format)),
-                    Err(error) => listing.fault(format!("directory block {at}: {error}")),
+                    Ok(block) => {
+                        let names = names_in(&block, at == 0, &format);
+                        listing.add(entries_in(&block, names, &format));
+                    }
+                    Err(error) => listing.faults.add(format!("directory block {at}: {error}")),
                 }
             }
         }
@@ -150,32 +157,39 @@ impl RawVolume {
 }
 
 impl Listing {
-    fn fault(&mut self, what: String) {
-        const MOST: usize = 1000;
-        if self.faults.len() < MOST {
-            self.faults.push(what);
-        }
-    }
-
     fn add(&mut self, entries: Entries<'_>) {
         for entry in entries {
             match entry {
                 Ok(entry) if entry.ino == 0 || entry.name == b"." => {}
                 Ok(entry) if entry.name == b".." => self.parent = Some(Ino(entry.ino.into())),
                 Ok(_) if self.names.len() >= MOST_NAMES => {
-                    self.fault("it has too many names".to_owned());
+                    self.faults.add("it has too many names");
                 }
                 Ok(entry) => {
                     let (name, ino) = (entry.name.to_vec(), Ino(entry.ino.into()));
                     self.names.push(Named { name, ino });
                 }
-                Err(defect) => self.fault(format!(
+                Err(defect) => self.faults.add(format!(
                     "an entry at byte {} is damaged: {}, value {}",
                     defect.offset, defect.what, defect.value
                 )),
             }
         }
     }
+}
+
+/// The part of a block that has names. An index block has none but the dots: its last entry ends
+/// with the block, where a leaf has its checksum.
+fn names_in(block: &[u8], is_first: bool, format: &DirFormat) -> Range<usize> {
+    if is_spanned_by_free_entry(block, format) {
+        return 0..0;
+    }
+    let dotdot = entries_in(block, 0..block.len(), format).nth(1).and_then(Result::ok);
+    let is_root = dotdot.is_some_and(|entry| {
+        let end = entry.offset.saturating_add(entry.rec_len);
+        is_first && entry.name == b".." && end == block.len()
+    });
+    if is_root { 0..block.len() } else { 0..format.leaf_len() }
 }
 
 /// The kind of an inode, if its mode has one.

@@ -90,7 +90,7 @@ impl Walk<'_> {
             "the map has too many nodes".to_owned()
         } else if !self.descended.insert(child.block.get()) {
             format!("node {} is in the map twice", child.block)
-        } else if !self.volume.take() {
+        } else if !self.volume.allowance.structure() {
             "the maps of the volume name too many blocks".to_owned()
         } else {
             match self.visitor.fetch(self.volume, child) {

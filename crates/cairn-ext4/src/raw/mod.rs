@@ -3,8 +3,7 @@
 //! Each structure is found with as few others as possible: an inode needs the superblock and its
 //! group's descriptor, nothing else. What is damaged is left to the caller, with its place.
 //!
-//! **Bounds.** All walks through maps and directories together read a few times as many blocks as
-//! the volume has: a hostile volume can name one block in every map.
+//! **Bounds.** An [`Allowance`] ends what maps, directories and contents may have read.
 
 #![cfg_attr(
     not(test),
@@ -23,13 +22,13 @@ pub(crate) mod journal;
 pub(crate) mod map;
 mod open;
 
-use std::cell::Cell;
 use std::sync::Arc;
 
 use cairn_base::units::as_index;
 use cairn_base::{Ino, Pba, bitmap};
 use cairn_block::{BlockDevice, Error, ErrorKind, Operation};
 use cairn_cache::block::{BufferCache, Image};
+use cairn_check::salvage::Allowance;
 
 use crate::corrupt::Corrupt;
 use crate::format::group_desc::{GroupDesc, GroupFlags};
@@ -51,8 +50,8 @@ pub(crate) struct RawVolume {
     pub(crate) backup: Option<u32>,
     /// What is wrong with the volume as a whole.
     pub(crate) notes: Vec<String>,
-    /// Blocks of maps and directories that may still be read.
-    left: Cell<u64>,
+    /// What may still be read.
+    pub(crate) allowance: Allowance,
 }
 
 /// A group descriptor and its place.
@@ -81,13 +80,6 @@ impl RawVolume {
             return Err(Error::new(ErrorKind::Io, Operation::Read, what));
         }
         Ok(self.buffers.get(pba)?.image())
-    }
-
-    /// Takes one block from what walks may read. False if there is none left.
-    fn take(&self) -> bool {
-        let left = self.left.get();
-        self.left.set(left.saturating_sub(1));
-        left > 0
     }
 
     /// The descriptor of a group: the one in use, or, if it is damaged, a sound one of a backup.

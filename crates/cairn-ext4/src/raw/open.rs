@@ -1,13 +1,13 @@
 //! Finds the superblock to read a volume with.
 
-use std::cell::Cell;
 use std::sync::Arc;
 
 use cairn_base::Pba;
-use cairn_base::units::as_index;
+use cairn_block::wrap::Overlay;
 use cairn_block::{BlockDevice, BlockDeviceExt};
 use cairn_cache::block::BufferCache;
 use cairn_cache::budget::Budget;
+use cairn_check::salvage::{ANY_SIZE, Allowance};
 
 use super::RawVolume;
 use super::choice::SuperblockChoice;
@@ -20,12 +20,6 @@ use crate::format::superblock::{self, Superblock};
 
 /// Bytes of buffers.
 const BUDGET: u64 = 32 << 20;
-/// How often all walks together may read each block of the volume, and a few more.
-const READS: u64 = 8;
-const LEAST: u64 = 1 << 16;
-/// A size that no volume's is larger than: what lies beyond the device cannot be read, and the rest
-/// of a truncated volume can.
-const ANY_SIZE: u64 = 1 << 60;
 
 /// A superblock that was found.
 struct Candidate {
@@ -58,7 +52,8 @@ impl RawVolume {
         if volume > size {
             notes.push(Corrupt::TooShort { volume, device: size }.to_string());
         }
-        let left = Cell::new(found.layout.blocks_count.saturating_mul(READS).saturating_add(LEAST));
+        let device = Overlay::if_smaller(device, found.layout.block_size)?;
+        let allowance = Allowance::new(found.layout.blocks_count);
         let budget = Budget::new(BUDGET);
         let buffers = BufferCache::new(device.clone(), found.layout.block_size, budget);
         Ok(Self {
@@ -69,7 +64,7 @@ impl RawVolume {
             superblock_at: found.at,
             backup: found.backup,
             notes,
-            left,
+            allowance,
         })
     }
 }
@@ -132,13 +127,10 @@ fn named(
 
 /// The 1024 bytes of a superblock; fewer at the end of the device.
 fn read(device: &dyn BlockDevice, offset: u64) -> Result<Vec<u8>> {
-    const UNIT: u64 = 4096;
-    let size = device.geometry().size;
-    let start = offset.saturating_sub(offset.checked_rem(UNIT).unwrap_or(0));
-    let end = offset.saturating_add(UNIT).min(size);
-    let Some(len) = end.checked_sub(start).filter(|len| *len > 0) else { return Ok(Vec::new()) };
-    let bytes = device.read_at(start, usize::try_from(len).unwrap_or(0))?;
-    let skip = as_index(u32::try_from(offset.saturating_sub(start)).unwrap_or(u32::MAX));
-    let rest = bytes.get(skip..).unwrap_or_default();
-    Ok(rest.get(..superblock::SIZE).unwrap_or(rest).to_vec())
+    let left = device.geometry().size.saturating_sub(offset);
+    let len = usize::try_from(left).map_or(superblock::SIZE, |left| left.min(superblock::SIZE));
+    if len == 0 {
+        return Ok(Vec::new());
+    }
+    Ok(device.read_bytes(offset, len)?.to_vec())
 }

@@ -1,10 +1,14 @@
 //! A deleted inode: its map as it was, what the list says of it, and its restoration.
 
+use std::ops::Range;
+
 use cairn_base::{Ino, Tid};
 use cairn_cache::block::Image;
 use cairn_check::salvage::{Deleted, Receiver, Remains, Whole};
 use cairn_vfs::FileKind;
 
+use super::age::Age;
+use super::attributes;
 use super::contents::{Mapped, bytes_of_inode, describe};
 use super::old::Old;
 use super::remains::Left;
@@ -23,6 +27,8 @@ pub(super) struct Candidate {
     /// When the inode was deleted; 0 if that is not known.
     pub(super) deleted: u32,
     pub(super) path: Option<Vec<u8>>,
+    /// The ages of its names. Others are those of another inode with its number.
+    pub(super) named: Range<Age>,
     pub(super) left: Left,
     /// Parts of the map that are not known.
     pub(super) faults: Vec<String>,
@@ -80,9 +86,15 @@ impl Visitor for Past<'_> {
 }
 
 impl Candidate {
-    pub(super) fn new(ino: Ino, record: Record, tid: Option<Tid>, deleted: u32) -> Self {
+    pub(super) fn new(
+        ino: Ino,
+        record: Record,
+        tid: Option<Tid>,
+        deleted: u32,
+        named: Range<Age>,
+    ) -> Self {
         let left = Left { blocks: 0, free: 0, extents: Vec::new() };
-        Self { ino, record, tid, deleted, path: None, left, faults: Vec::new() }
+        Self { ino, record, tid, deleted, path: None, named, left, faults: Vec::new() }
     }
 
     /// The blocks that the inode mapped.
@@ -135,7 +147,10 @@ impl Candidate {
         path: &[u8],
         receiver: &mut dyn Receiver,
     ) -> bool {
-        let found = describe(self.ino, &self.record, path.to_vec());
+        let mut found = describe(self.ino, &self.record, path.to_vec());
+        if !attributes::add(volume, &self.record, true, &mut found, receiver) {
+            return false;
+        }
         if let Some(bytes) = bytes_of_inode(volume, self.ino, &self.record) {
             return receiver.found(&found, &mut Whole(bytes));
         }

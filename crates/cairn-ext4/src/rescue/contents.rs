@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cairn_base::Ino;
 use cairn_base::units::as_u64;
 use cairn_block::{BlockDevice, BlockDeviceExt};
-use cairn_check::salvage::{Contents, Found, Whole};
+use cairn_check::salvage::{Contents, Faults, Found, TOO_MUCH, Whole};
 use cairn_vfs::FileKind;
 use cairn_vfs::types::Timestamp;
 
@@ -19,8 +19,6 @@ use crate::raw::map::{Extents, walk};
 const CHUNK: u64 = 1 << 20;
 /// Bytes of a symbolic link that lie in the inode.
 const FAST_LINK: u64 = 60;
-/// Most parts that are named one by one.
-const MOST_FAULTS: usize = 100;
 
 /// A file's extents on the device.
 pub(super) struct Mapped {
@@ -28,23 +26,28 @@ pub(super) struct Mapped {
     block_size: u64,
     size: u64,
     extents: Vec<Extent>,
-    faults: Vec<String>,
+    faults: Faults,
 }
 
 impl Mapped {
     pub(super) fn new(volume: &RawVolume, size: u64, extents: Vec<Extent>) -> Self {
         let block_size = volume.layout.block_size.into();
-        Self { device: volume.device.clone(), block_size, size, extents, faults: Vec::new() }
-    }
-
-    pub(super) fn with_faults(self, faults: Vec<String>) -> Self {
-        Self { faults, ..self }
-    }
-
-    fn fault(&mut self, what: String) {
-        if self.faults.len() < MOST_FAULTS {
-            self.faults.push(what);
+        let end = size.div_ceil(block_size);
+        let written = extents.iter().filter(|extent| !extent.unwritten);
+        let lengths = written.filter_map(|extent| Some(extent.clip(0, end)?.len));
+        let blocks = lengths.fold(0_u64, u64::saturating_add);
+        let (device, faults) = (volume.device.clone(), Faults::default());
+        let mut mapped = Self { device, block_size, size, extents, faults };
+        if !volume.allowance.contents(blocks) {
+            mapped.extents.clear();
+            mapped.faults.add(TOO_MUCH);
         }
+        mapped
+    }
+
+    pub(super) fn with_faults(mut self, faults: impl IntoIterator<Item = String>) -> Self {
+        faults.into_iter().for_each(|what| self.faults.add(what));
+        self
     }
 
     /// Bytes of the device; block by block if they cannot be read at once.
@@ -61,7 +64,9 @@ impl Mapped {
             let place = offset.saturating_add(done);
             match self.read_at(at.saturating_add(done), size) {
                 Some(bytes) => parts.push((place, bytes)),
-                None => self.fault(format!("{step} bytes from byte {place} on cannot be read")),
+                None => {
+                    self.faults.add(format!("{step} bytes from byte {place} on cannot be read"))
+                }
             }
             done = done.saturating_add(step.max(1));
         }
@@ -96,13 +101,13 @@ impl Contents for Mapped {
                     let most = usize::try_from(self.size.saturating_sub(place));
                     bytes.truncate(most.unwrap_or(usize::MAX));
                     if !to(place, &bytes) {
-                        return std::mem::take(&mut self.faults);
+                        return std::mem::take(&mut self.faults).into_list();
                     }
                 }
                 offset = offset.saturating_add(len);
             }
         }
-        std::mem::take(&mut self.faults)
+        std::mem::take(&mut self.faults).into_list()
     }
 }
 
@@ -123,6 +128,7 @@ pub(super) fn describe(ino: Ino, record: &Record, path: Vec<u8>) -> Found {
         atime: moment(record.atime),
         mtime: moment(record.mtime),
         device: if is_device { record.device() } else { (0, 0) },
+        xattrs: Vec::new(),
     }
 }
 

@@ -5,12 +5,12 @@
 //! map (`debugfs` leaves it) is used as it is.
 
 use std::cmp::Reverse;
-use std::collections::{HashMap, HashSet};
 
 use cairn_base::units::as_index;
 use cairn_base::{Ino, Pba, Tid};
 use cairn_check::salvage::Receiver;
 
+use super::age::Age;
 use super::candidate::Candidate;
 use super::names::Names;
 use super::old::Old;
@@ -43,10 +43,9 @@ pub(super) fn find(volume: &RawVolume, receiver: &mut dyn Receiver) -> Vec<Candi
         extents = extents.saturating_add(candidate.left.extents.len());
         candidate.faults = map.faults.into_iter().map(|(_, what)| what).collect();
     }
-    let wanted: HashSet<u64> = list.iter().map(|one| one.ino.get()).collect();
-    let names = Names::find(volume, &old, &wanted, &list);
-    for candidate in &mut list {
-        candidate.path = names.path(candidate.ino);
+    let paths = Names::find(volume, &old, &list).paths(&list);
+    for (candidate, path) in list.iter_mut().zip(paths) {
+        candidate.path = path;
     }
     list
 }
@@ -86,6 +85,39 @@ fn scan(volume: &RawVolume, old: &Old, receiver: &mut dyn Receiver) -> Vec<Candi
     list
 }
 
+/// An inode that has or had a number.
+struct Life {
+    generation: u32,
+    /// The transactions of the newest and the oldest copy that the log has of it.
+    logged: Option<(Tid, Tid)>,
+    /// Its newest record in the log, unless it is in use.
+    record: Option<Record>,
+}
+
+/// Those that had this number, the last one first.
+fn lives<'b>(
+    volume: &RawVolume,
+    ino: Ino,
+    now: &[u8],
+    past: impl Iterator<Item = (Tid, &'b [u8])>,
+) -> Vec<Life> {
+    let mut lives: Vec<Life> = Vec::new();
+    if let Some(record) = live(volume, ino, now) {
+        lives.push(Life { generation: record.generation, logged: None, record: None });
+    }
+    for (tid, bytes) in past {
+        let Some(record) = live_once(volume, ino, bytes) else { continue };
+        let generation = record.generation;
+        match lives.iter_mut().find(|life| life.generation == generation) {
+            Some(life) => life.logged = Some((life.logged.map_or(tid, |(newest, _)| newest), tid)),
+            None => {
+                lives.push(Life { generation, logged: Some((tid, tid)), record: Some(record) });
+            }
+        }
+    }
+    lives
+}
+
 /// Adds the deleted inodes that had this number.
 fn inode<'b>(
     volume: &RawVolume,
@@ -95,27 +127,26 @@ fn inode<'b>(
     list: &mut Vec<Candidate>,
 ) {
     let current = Record::decode_unchecked(now, &volume.layout);
-    let is_sound = Record::verify(now, ino, &volume.layout).is_ok();
-    let mut generations: HashMap<u32, ()> = HashMap::new();
-    if let Some(record) = live(volume, ino, now) {
-        generations.insert(record.generation, ());
-    }
-    let deleted_at = |generation: u32| {
-        let same = current.as_ref().filter(|record| is_sound && record.generation == generation);
-        same.map_or(0, |record| record.dtime)
-    };
-    for (tid, bytes) in past {
-        let Some(record) = live_once(volume, ino, bytes) else { continue };
-        if generations.insert(record.generation, ()).is_none() {
-            let deleted = deleted_at(record.generation);
-            list.push(Candidate::new(ino, record, Some(tid), deleted));
+    let current = current.filter(|_| Record::verify(now, ino, &volume.layout).is_ok());
+    let lives = lives(volume, ino, now, past);
+    let mut next: Option<Tid> = None;
+    for (at, life) in lives.iter().enumerate() {
+        let before = lives.get(at.saturating_add(1)).and_then(|life| life.logged);
+        let named = Age::between(before.map(|(newest, _)| newest), next);
+        if let (Some(record), Some((newest, _))) = (&life.record, life.logged) {
+            let same = current.as_ref().filter(|record| record.generation == life.generation);
+            let deleted = same.map_or(0, |record| record.dtime);
+            list.push(Candidate::new(ino, record.clone(), Some(newest), deleted, named));
         }
+        next = life.logged.map(|(_, oldest)| oldest).or(next);
     }
-    let Some(record) = current.filter(|_| is_sound) else { return };
+    let Some(record) = current else { return };
     let is_deleted = record.dtime != 0 && record.links == 0 && kind_of(&record).is_some();
-    if is_deleted && !generations.contains_key(&record.generation) {
+    if is_deleted && lives.iter().all(|life| life.generation != record.generation) {
+        let before = lives.first().and_then(|life| life.logged);
+        let named = Age::between(before.map(|(newest, _)| newest), None);
         let deleted = record.dtime;
-        list.push(Candidate::new(ino, record, None, deleted));
+        list.push(Candidate::new(ino, record, None, deleted, named));
     }
 }
 

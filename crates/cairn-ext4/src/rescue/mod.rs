@@ -4,10 +4,10 @@
 //! | module | knows |
 //! |---|---|
 //! | `open` | a volume whose log is replayed in memory, as far as it is sound |
-//! | `contents` | the bytes of a file, past what cannot be read |
+//! | `contents`, `attributes` | the bytes and the attributes of a file, past what cannot be read |
 //! | `tree` | the tree, and then the inodes that no directory leads to |
 //! | `old` | the copies of blocks that the log still has |
-//! | `deleted`, `candidate`, `names` | deleted inodes, and the names they had |
+//! | `deleted`, `candidate`, `names`, `age` | deleted inodes, and the names they had |
 //! | `remains` | which of their blocks are free |
 //!
 //! **Bounds.** Each inode is visited once; maps are followed as `raw` does. Memory: one
@@ -24,6 +24,8 @@
     )
 )]
 
+mod age;
+mod attributes;
 mod candidate;
 mod contents;
 mod deleted;
@@ -69,6 +71,11 @@ impl Salvage for Rescue {
 
     fn tree(&mut self, receiver: &mut dyn Receiver) {
         tree::walk(&self.volume, receiver);
+    }
+
+    fn limits(&self) -> &'static str {
+        "Linux and Cairn clear an inode that they delete, and older copies of it are in the journal \
+         only until that is written again, as it is by every mount; ext2 has none"
     }
 
     fn deleted(&mut self, receiver: &mut dyn Receiver) -> Vec<Deleted> {

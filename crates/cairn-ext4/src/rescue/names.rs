@@ -1,14 +1,17 @@
 //! The names that deleted inodes had: in the free space of directory blocks, in blocks of deleted
 //! directories, and in the copies of directory blocks that the log still has.
 
+use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 
 use cairn_base::units::as_index;
 use cairn_base::{Ino, Pba};
-use cairn_check::salvage::{LONGEST_PATH, safe_name};
+use cairn_check::salvage::{DEEPEST, LONGEST_PATH, safe_name};
 use cairn_vfs::FileKind;
 use zerocopy::FromBytes;
 
+use super::age::Age;
 use super::candidate::Candidate;
 use super::old::Old;
 use super::tree::live;
@@ -20,42 +23,56 @@ use crate::raw::directory::kind_of;
 
 /// Most blocks of directories that are remembered.
 const MOST_BLOCKS: usize = 1 << 22;
-/// Most directories above an inode.
-const DEEPEST: usize = 1000;
-/// A name in free space counts less than one in a copy of any transaction.
-const SLACK: u64 = 0;
 
 /// A name, and how new it is.
 struct Known {
     parent: Ino,
     name: Vec<u8>,
-    age: u64,
+    age: Age,
+}
+
+/// A deleted inode, and its newest name.
+struct Deleted {
+    is_directory: bool,
+    /// The ages of its names.
+    named: Range<Age>,
+    /// When it was logged last.
+    last: Age,
+    known: Option<Known>,
 }
 
 /// The names of deleted inodes, and those of directories.
+#[derive(Default)]
 pub(super) struct Names {
-    deleted: HashMap<u64, Known>,
+    /// By number; the last one that had it first.
+    deleted: HashMap<u64, Vec<Deleted>>,
     directories: HashMap<u64, (Ino, Vec<u8>)>,
+    /// The names that files have now with the numbers of deleted ones.
+    used: HashSet<(u64, Ino, Vec<u8>)>,
 }
 
-struct Search<'a> {
+struct Search {
     format: DirFormat,
-    wanted: &'a HashSet<u64>,
     names: Names,
 }
 
 impl Names {
-    /// Looks for the names of the wanted inodes.
-    pub(super) fn find(
-        volume: &RawVolume,
-        old: &Old,
-        wanted: &HashSet<u64>,
-        list: &[Candidate],
-    ) -> Self {
-        let names = Self { deleted: HashMap::new(), directories: HashMap::new() };
+    /// Looks for the names of deleted inodes.
+    pub(super) fn find(volume: &RawVolume, old: &Old, list: &[Candidate]) -> Self {
+        let mut names = Self::default();
+        for candidate in list {
+            let is_directory = kind_of(&candidate.record) == Some(FileKind::Directory);
+            let (named, known) = (candidate.named.clone(), None);
+            let last = candidate.tid.map_or(named.end, Age::of);
+            let lives = names.deleted.entry(candidate.ino.get()).or_default();
+            lives.push(Deleted { is_directory, named, last, known });
+        }
+        for lives in names.deleted.values_mut() {
+            lives.sort_by_key(|one| Reverse(one.named.end));
+        }
         // Checksums of directory blocks do not cover what is free.
         let format = volume.dir_format(InodeSeed(None));
-        let mut search = Search { format, wanted, names };
+        let mut search = Search { format, names };
         let mut owners: HashMap<Pba, Ino> = HashMap::new();
         search.live(volume, &mut owners);
         let is_directory = |one: &&Candidate| kind_of(&one.record) == Some(FileKind::Directory);
@@ -68,41 +85,71 @@ impl Names {
                 for number in (extent.pba.get()..).take(len) {
                     owners.entry(Pba(number)).or_insert(candidate.ino);
                     if let Ok(block) = volume.block(Pba(number)) {
-                        search.whole(candidate.ino, &block, SLACK);
+                        search.whole(candidate.ino, &block, Age::SLACK);
                     }
                 }
             }
         }
         for pba in old.blocks() {
             for (tid, block) in old.of(pba) {
-                let age = u64::from(tid.0).saturating_add(1);
                 let owner = first_of(&block).or_else(|| owners.get(&pba).copied());
                 if let Some(owner) = owner {
-                    search.whole(owner, &block, age);
+                    search.whole(owner, &block, Age::of(tid));
                 }
             }
         }
         search.names
     }
 
-    /// The path of a deleted inode, as far up as it is known.
-    pub(super) fn path(&self, ino: Ino) -> Option<Vec<u8>> {
-        let known = self.deleted.get(&ino.get())?;
+    /// The paths of deleted inodes, as far up as they are known.
+    pub(super) fn paths(&self, list: &[Candidate]) -> Vec<Option<Vec<u8>>> {
+        list.iter().map(|candidate| self.path(candidate)).collect()
+    }
+
+    fn path(&self, candidate: &Candidate) -> Option<Vec<u8>> {
+        let lives = self.deleted.get(&candidate.ino.get())?;
+        let known = lives.iter().find(|one| one.named == candidate.named)?.known.as_ref()?;
         let mut parts = vec![known.name.as_slice()];
-        let mut above = known.parent;
+        let (mut above, mut age) = (known.parent, known.age);
         let mut length = known.name.len();
         while above != inodes::ROOT && parts.len() < DEEPEST && length < LONGEST_PATH {
-            let number = above.get();
-            let next = match (self.directories.get(&number), self.deleted.get(&number)) {
-                (Some((parent, name)), _) => (*parent, name.as_slice()),
-                (None, Some(known)) => (known.parent, known.name.as_slice()),
-                (None, None) => break,
-            };
-            length = length.saturating_add(next.1.len());
-            parts.push(next.1);
-            above = next.0;
+            let Some((parent, name, next)) = self.directory(above, age) else { break };
+            length = length.saturating_add(name.len());
+            parts.push(name);
+            (above, age) = (parent, next);
         }
         Some(parts.into_iter().rev().fold(Vec::new(), |path, name| below(&path, name)))
+    }
+
+    /// The parent and the name of the directory that had a number then, and the age of that name.
+    fn directory(&self, ino: Ino, age: Age) -> Option<(Ino, &[u8], Age)> {
+        let lives = self.deleted.get(&ino.get()).map(Vec::as_slice).unwrap_or_default();
+        let mut named = lives.iter().filter(|one| one.is_directory);
+        let known = |one: &'_ Deleted| one.known.is_some();
+        let then = named.clone().find(|one| known(one) && one.named.contains(&age));
+        let now = self.directories.get(&ino.get()).filter(|_| then.is_none());
+        if let Some((parent, name)) = now {
+            return Some((*parent, name, Age::SLACK));
+        }
+        let one = then.or_else(|| named.find(|one| known(one)))?.known.as_ref()?;
+        Some((one.parent, &one.name, one.age))
+    }
+
+    /// Adds a name of a number.
+    fn add(&mut self, parent: Ino, ino: u32, name: &[u8], age: Age) {
+        let Some(lives) = self.deleted.get_mut(&u64::from(ino)) else { return };
+        let one = match age {
+            Age::SLACK => lives.first_mut(),
+            age => lives.iter_mut().find(|one| one.named.contains(&age)),
+        };
+        let Some(one) = one else { return };
+        let is_newer = one.known.as_ref().is_none_or(|known| known.age < age);
+        // A file that has the number now.
+        let is_used = (age == Age::SLACK || age > one.last)
+            && self.used.contains(&(ino.into(), parent, name.to_vec()));
+        if is_newer && !is_used {
+            one.known = Some(Known { parent, name: name.to_vec(), age });
+        }
     }
 }
 
@@ -126,7 +173,7 @@ fn first_of(block: &[u8]) -> Option<Ino> {
     is_first.then_some(Ino(dot.inode.get().into()))
 }
 
-impl Search<'_> {
+impl Search {
     /// Goes through all directories in use.
     fn live(&mut self, volume: &RawVolume, owners: &mut HashMap<Pba, Ino>) {
         let layout = &volume.layout;
@@ -160,6 +207,10 @@ impl Search<'_> {
         }
         let listing = volume.list(ino, &record);
         for one in listing.names {
+            let number = one.ino.get();
+            if self.names.deleted.contains_key(&number) {
+                self.names.used.insert((number, ino, one.name.clone()));
+            }
             let (mode, _) = volume
                 .record_bytes(one.ino)
                 .map_or((0, 0), |bytes| crate::format::inode::Inode::mode_and_links(&bytes));
@@ -170,13 +221,13 @@ impl Search<'_> {
         for pba in listing.blocks {
             owners.insert(pba, ino);
             if let Ok(block) = volume.block(pba) {
-                self.slack(ino, &block, SLACK);
+                self.slack(ino, &block, Age::SLACK);
             }
         }
     }
 
     /// All entries of a block of a directory, with those that were removed.
-    fn whole(&mut self, directory: Ino, block: &[u8], age: u64) {
+    fn whole(&mut self, directory: Ino, block: &[u8], age: Age) {
         let format = self.format;
         for entry in entries(block, &format) {
             match entry {
@@ -188,25 +239,14 @@ impl Search<'_> {
         self.slack(directory, block, age);
     }
 
-    fn entry(&mut self, directory: Ino, entry: &Entry<'_>, age: u64) {
+    fn entry(&mut self, directory: Ino, entry: &Entry<'_>, age: Age) {
         if entry.ino != 0 && entry.name != b"." && entry.name != b".." {
-            self.add(directory, entry.ino, entry.name, age);
-        }
-    }
-
-    fn add(&mut self, parent: Ino, ino: u32, name: &[u8], age: u64) {
-        if !self.wanted.contains(&u64::from(ino)) {
-            return;
-        }
-        let known = self.names.deleted.get(&u64::from(ino));
-        if known.is_none_or(|known| known.age < age) {
-            let known = Known { parent, name: name.to_vec(), age };
-            self.names.deleted.insert(ino.into(), known);
+            self.names.add(directory, entry.ino, entry.name, age);
         }
     }
 
     /// Entries in the free space behind others.
-    fn slack(&mut self, directory: Ino, block: &[u8], age: u64) {
+    fn slack(&mut self, directory: Ino, block: &[u8], age: Age) {
         let format = self.format;
         for entry in entries(block, &format).flatten() {
             let end = entry.offset.saturating_add(entry.rec_len);
@@ -216,7 +256,7 @@ impl Search<'_> {
                     at = at.saturating_add(4);
                     continue;
                 };
-                self.add(directory, ino, name, age);
+                self.names.add(directory, ino, name, age);
                 at = at.saturating_add(entry_len(name.len()));
             }
         }

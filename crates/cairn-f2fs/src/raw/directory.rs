@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use cairn_base::Ino;
 use cairn_cache::block::Image;
+use cairn_check::salvage::Faults;
 use cairn_vfs::FileKind;
 
 use super::RawVolume;
@@ -18,8 +19,6 @@ use crate::format::units::{BlockAddr, Nid};
 const MOST_BLOCKS: usize = 1 << 22;
 /// Most names of a directory.
 const MOST_NAMES: usize = 1 << 24;
-/// Most faults that are kept.
-const MOST_FAULTS: usize = 1000;
 
 /// A name in a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,7 +32,7 @@ pub(crate) struct Named {
 pub(crate) struct Listing {
     pub(crate) names: Vec<Named>,
     pub(crate) parent: Option<Nid>,
-    pub(crate) faults: Vec<String>,
+    pub(crate) faults: Faults,
 }
 
 /// Where the nodes of a directory come from.
@@ -43,7 +42,7 @@ pub(crate) type Fetch<'f> = &'f dyn Fn(Below) -> Result<(BlockAddr, Image), Stri
 struct Blocks<'f> {
     fetch: Fetch<'f>,
     blocks: Vec<(u64, BlockAddr)>,
-    faults: Vec<String>,
+    faults: Faults,
 }
 
 impl Visitor for Blocks<'_> {
@@ -60,9 +59,7 @@ impl Visitor for Blocks<'_> {
     }
 
     fn fault(&mut self, below: Below, what: String) {
-        if self.faults.len() < MOST_FAULTS {
-            self.faults.push(format!("node {}: {what}", below.nid));
-        }
+        self.faults.add(format!("node {}: {what}", below.nid));
     }
 }
 
@@ -85,13 +82,13 @@ impl RawVolume {
             listing.add(image.get(record.inline_data_range()).unwrap_or_default());
             return listing;
         }
-        let mut found = Blocks { fetch, blocks: Vec::new(), faults: Vec::new() };
+        let mut found = Blocks { fetch, blocks: Vec::new(), faults: Faults::default() };
         walk(self, ino, (record, image), &mut found);
         listing.faults = found.faults;
         let mut seen = HashSet::new();
         for (at, addr) in found.blocks {
-            if !seen.insert(addr) || !self.take() {
-                listing.fault(format!("directory block {at}: block {addr} is read already"));
+            if !seen.insert(addr) || !self.allowance.structure() {
+                listing.faults.add(format!("directory block {at}: block {addr} is read already"));
                 continue;
             }
             let block = match self.layout.in_main(addr) {
@@ -100,7 +97,7 @@ impl RawVolume {
             };
             match block {
                 Ok(block) => listing.add(&block),
-                Err(why) => listing.fault(format!("directory block {at}: {why}")),
+                Err(why) => listing.faults.add(format!("directory block {at}: {why}")),
             }
         }
         listing
@@ -155,12 +152,6 @@ pub(crate) fn number(word: &[u8]) -> Option<u64> {
 }
 
 impl Listing {
-    fn fault(&mut self, what: String) {
-        if self.faults.len() < MOST_FAULTS {
-            self.faults.push(what);
-        }
-    }
-
     fn add(&mut self, bytes: &[u8]) {
         if bytes.is_empty() {
             return;
@@ -170,13 +161,13 @@ impl Listing {
                 Ok(entry) if entry.ino.is_none() || entry.name == b"." => {}
                 Ok(entry) if entry.name == b".." => self.parent = Some(entry.ino),
                 Ok(_) if self.names.len() >= MOST_NAMES => {
-                    self.fault("it has too many names".to_owned());
+                    self.faults.add("it has too many names");
                 }
                 Ok(entry) => {
                     self.names.push(Named { name: entry.name.to_vec(), ino: entry.ino });
                 }
                 Err(bad) => {
-                    self.fault(format!("slot {}: a name of {} bytes", bad.slot, bad.name_len));
+                    self.faults.add(format!("slot {}: a name of {} bytes", bad.slot, bad.name_len));
                 }
             }
         }

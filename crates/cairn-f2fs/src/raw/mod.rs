@@ -3,8 +3,7 @@
 //! Each structure is found with as few others as possible: a node needs the superblock, a
 //! checkpoint and one block of the NAT. What is damaged is left to the caller, with its place.
 //!
-//! **Bounds.** All walks through nodes and directories together read a few times as many blocks as
-//! the volume has: a hostile volume can name one block in every inode.
+//! **Bounds.** An [`Allowance`] ends what nodes, directories and contents may have read.
 
 #![cfg_attr(
     not(test),
@@ -22,13 +21,13 @@ pub(crate) mod directory;
 mod open;
 pub(crate) mod tree;
 
-use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use cairn_base::Pba;
 use cairn_block::{BlockDevice, Error, ErrorKind, Operation};
 use cairn_cache::block::{BufferCache, Image};
+use cairn_check::salvage::Allowance;
 
 use crate::checkpoint::Loaded;
 use crate::checkpoint::summaries::{CurrentSummaries, Journals};
@@ -62,8 +61,8 @@ pub(crate) struct RawVolume {
     pub(crate) newer: HashMap<Nid, BlockAddr>,
     /// What is wrong with the volume as a whole.
     pub(crate) notes: Vec<String>,
-    /// Nodes and blocks of directories that may still be read.
-    left: Cell<u64>,
+    /// What may still be read.
+    pub(crate) allowance: Allowance,
 }
 
 /// Where an entry of the NAT or the SIT stands.
@@ -87,13 +86,6 @@ impl RawVolume {
             return Err(Error::new(ErrorKind::Io, Operation::Read, what));
         }
         Ok(self.buffers.get(pba)?.image())
-    }
-
-    /// Takes one block from what walks may read. False if there is none left.
-    fn take(&self) -> bool {
-        let left = self.left.get();
-        self.left.set(left.saturating_sub(1));
-        left > 0
     }
 
     /// The copy of a NAT block that the checkpoint uses.

@@ -1,6 +1,5 @@
 //! Finds the superblock and the checkpoint to read a volume with.
 
-use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -8,6 +7,7 @@ use cairn_base::units::stored;
 use cairn_block::{BlockDevice, BlockDeviceExt};
 use cairn_cache::block::BufferCache;
 use cairn_cache::budget::Budget;
+use cairn_check::salvage::{ANY_SIZE, Allowance};
 
 use super::RawVolume;
 use super::choice::Choice;
@@ -22,12 +22,6 @@ use crate::format::units::{BLOCK_BYTES, BLOCK_SIZE};
 
 /// Bytes of buffers.
 const BUDGET: u64 = 32 << 20;
-/// How often all walks together may read each block of the volume, and a few more.
-const READS: u64 = 8;
-const LEAST: u64 = 1 << 16;
-/// A size that no volume's is larger than: what lies beyond the device cannot be read, and the rest
-/// of a truncated volume can.
-const ANY_SIZE: u64 = 1 << 60;
 
 impl RawVolume {
     /// Opens a volume.
@@ -74,7 +68,7 @@ impl RawVolume {
             current,
             newer: HashMap::new(),
             notes,
-            left: Cell::new(layout.block_count.saturating_mul(READS).saturating_add(LEAST)),
+            allowance: Allowance::new(layout.block_count),
         })
     }
 }

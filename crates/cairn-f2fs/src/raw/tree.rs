@@ -108,7 +108,7 @@ impl Walk<'_> {
         if !self.followed.insert(nid) {
             return self.visitor.fault(below, format!("node {nid} is in the tree twice"));
         }
-        if !self.volume.take() {
+        if !self.volume.allowance.structure() {
             let what = "the inodes of the volume name too many nodes".to_owned();
             return self.visitor.fault(below, what);
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cairn_base::units::as_u64;
 use cairn_block::{BlockDevice, BlockDeviceExt};
 use cairn_cache::block::Image;
-use cairn_check::salvage::{Contents, Found, Whole};
+use cairn_check::salvage::{Contents, Faults, Found, TOO_MUCH, Whole};
 use cairn_vfs::{FileKind, Timestamp};
 
 use crate::compress;
@@ -19,8 +19,6 @@ use crate::raw::tree::{Below, Pointer, Visitor, walk};
 const MOST_BLOCKS: u64 = 256;
 /// Most runs of pointers of one file.
 const MOST_POINTERS: usize = 1 << 23;
-/// Most parts that are named one by one.
-const MOST_FAULTS: usize = 100;
 
 /// Where the nodes of a file come from.
 pub(super) type Fetch<'f> = &'f dyn Fn(Below) -> Result<(BlockAddr, Image), String>;
@@ -45,7 +43,7 @@ pub(super) struct Mapped {
     /// The record of a compressed file, and its clusters that are packed: the first block, and the
     /// pointers.
     packed: Option<(Inode, Clusters)>,
-    pub(super) faults: Vec<String>,
+    faults: Faults,
 }
 
 /// Pointers of one node to blocks that follow each other.
@@ -87,7 +85,7 @@ impl Pointers {
 pub(super) struct Collect<'f> {
     fetch: Fetch<'f>,
     pub(super) pointers: Vec<Pointers>,
-    pub(super) faults: Vec<String>,
+    pub(super) faults: Faults,
 }
 
 impl<'f> Collect<'f> {
@@ -98,7 +96,7 @@ impl<'f> Collect<'f> {
         (record, image): (&Inode, &[u8]),
         fetch: Fetch<'f>,
     ) -> Self {
-        let mut collect = Self { fetch, pointers: Vec::new(), faults: Vec::new() };
+        let mut collect = Self { fetch, pointers: Vec::new(), faults: Faults::default() };
         walk(volume, ino, (record, image), &mut collect);
         collect
     }
@@ -117,14 +115,12 @@ impl Visitor for Collect<'_> {
         } else if self.pointers.len() < MOST_POINTERS {
             self.pointers.push(Pointers { first: pointer, len: 1 });
         } else if self.faults.is_empty() {
-            self.faults.push("its contents are in too many pieces".to_owned());
+            self.faults.add("its contents are in too many pieces");
         }
     }
 
     fn fault(&mut self, below: Below, what: String) {
-        if self.faults.len() < MOST_FAULTS {
-            self.faults.push(format!("its contents are not all known: node {}: {what}", below.nid));
-        }
+        self.faults.add(format!("its contents are not all known: node {}: {what}", below.nid));
     }
 }
 
@@ -135,7 +131,7 @@ impl Mapped {
         ino: Nid,
         record: &Inode,
         pointers: impl Iterator<Item = Pointer>,
-        faults: Vec<String>,
+        faults: Faults,
     ) -> Self {
         let device = volume.device.clone();
         let mut mapped =
@@ -144,7 +140,18 @@ impl Mapped {
             None => pointers.for_each(|one| mapped.add(volume, one.block, one.addr)),
             Some(cluster) => mapped.add_clusters(volume, record, pointers, cluster.into()),
         }
+        if !volume.allowance.contents(mapped.blocks()) {
+            (mapped.runs, mapped.packed) = (Vec::new(), None);
+            mapped.faults.add(TOO_MUCH);
+        }
         mapped
+    }
+
+    /// Blocks that are read.
+    fn blocks(&self) -> u64 {
+        let clusters = self.packed.iter().flat_map(|(_, packed)| packed);
+        let packed = clusters.map(|(_, list)| as_u64(list.len()));
+        self.runs.iter().map(|run| run.len).chain(packed).fold(0, u64::saturating_add)
     }
 
     fn add(&mut self, volume: &RawVolume, block: u64, addr: BlockAddr) {
@@ -152,7 +159,7 @@ impl Mapped {
             return;
         }
         if !volume.layout.in_main(addr) {
-            return self.fault(format!("block {block} points outside the main area"));
+            return self.faults.add(format!("block {block} points outside the main area"));
         }
         if let Some(run) = self.runs.last_mut()
             && run.start.saturating_add(run.len) == block
@@ -198,12 +205,6 @@ impl Mapped {
         self.packed = Some((record.clone(), packed));
     }
 
-    fn fault(&mut self, what: String) {
-        if self.faults.len() < MOST_FAULTS {
-            self.faults.push(what);
-        }
-    }
-
     fn read(&self, addr: u64, blocks: u64) -> Option<Vec<u8>> {
         let at = addr.checked_mul(BLOCK_BYTES)?;
         let len = blocks.checked_mul(BLOCK_BYTES)?;
@@ -242,7 +243,7 @@ impl Mapped {
                                     return false;
                                 }
                             }
-                            None => self.fault(format!("block {block} of it cannot be read")),
+                            None => self.faults.add(format!("block {block} of it cannot be read")),
                         }
                     }
                 }
@@ -259,7 +260,7 @@ impl Contents for Mapped {
         for run in std::mem::take(&mut self.runs) {
             let len = run.len.min(end.saturating_sub(run.start));
             if len > 0 && !self.run(Run { len, ..run }, to) {
-                return std::mem::take(&mut self.faults);
+                return std::mem::take(&mut self.faults).into_list();
             }
         }
         if let Some((record, packed)) = self.packed.take() {
@@ -271,11 +272,11 @@ impl Contents for Mapped {
                             break;
                         }
                     }
-                    Err(error) => self.fault(format!("the cluster at block {start}: {error}")),
+                    Err(error) => self.faults.add(format!("the cluster at block {start}: {error}")),
                 }
             }
         }
-        std::mem::take(&mut self.faults)
+        std::mem::take(&mut self.faults).into_list()
     }
 }
 
@@ -297,6 +298,7 @@ pub(super) fn describe(ino: Nid, record: &Inode, image: &[u8], path: Vec<u8>) ->
         atime: moment(record.atime),
         mtime: moment(record.mtime),
         device: (number >> 8 & 0xfff, number & 0xff | number >> 12 & 0xf_ff00),
+        xattrs: Vec::new(),
     }
 }
 
@@ -328,7 +330,7 @@ pub(super) fn contents(
     let found = Collect::all(volume, ino, (record, image), fetch);
     let mut faults = found.faults;
     if record.advise.contains(Advise::ENCRYPT) {
-        faults.push("it is encrypted: what was copied is not readable".into());
+        faults.add("it is encrypted: what was copied is not readable");
     }
     let pointers = found.pointers.into_iter().flat_map(Pointers::iter);
     Box::new(Mapped::new(volume, ino, record, pointers, faults))

@@ -7,9 +7,10 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use cairn_cache::block::Image;
-use cairn_check::salvage::{Deleted, Receiver, Remains, Whole};
+use cairn_check::salvage::{Deleted, Faults, Receiver, Remains, Whole};
 use cairn_vfs::FileKind;
 
+use super::attributes;
 use super::contents::{Collect, Mapped, Pointers, blocks_of, bytes_of_inode, describe};
 use super::scan::Version;
 use super::source::Source;
@@ -66,14 +67,14 @@ impl Owners {
 
 impl Candidate {
     /// Pointers of the version, and what of its nodes is gone.
-    fn pointers(&self, source: &Source, image: &[u8]) -> (Vec<Pointers>, Vec<String>) {
+    fn pointers(&self, source: &Source, image: &[u8]) -> (Vec<Pointers>, Faults) {
         if self.record.inline.intersects(InlineFlags::DATA | InlineFlags::DENTRY)
             || !matches!(
                 self.record.kind,
                 FileKind::Regular | FileKind::Directory | FileKind::Symlink
             )
         {
-            return (Vec::new(), Vec::new());
+            return (Vec::new(), Faults::default());
         }
         let fetch = |below| old_node(source, below);
         let found = Collect::all(&source.volume, self.ino, (&self.record, image), &fetch);
@@ -127,7 +128,11 @@ impl Candidate {
         receiver: &mut dyn Receiver,
     ) -> bool {
         let Some(image) = self.image(source) else { return true };
-        let found = describe(self.ino, &self.record, &image, path.to_vec());
+        let mut found = describe(self.ino, &self.record, &image, path.to_vec());
+        let (record, fetch) = ((&self.record, &image[..]), |below| old_node(source, below));
+        if !attributes::add(self.ino, record, &fetch, &mut found, receiver) {
+            return false;
+        }
         if let Some(bytes) = bytes_of_inode(&self.record, &image) {
             return receiver.found(&found, &mut Whole(bytes));
         }
@@ -140,7 +145,7 @@ impl Candidate {
         let lost = self.blocks.saturating_sub(self.free);
         if lost > 0 {
             let blocks = self.blocks;
-            faults.push(format!("{lost} of {blocks} blocks were used again: they are holes here"));
+            faults.add(format!("{lost} of {blocks} blocks were used again: they are holes here"));
         }
         let mut contents = Mapped::new(&source.volume, self.ino, &self.record, left, faults);
         receiver.found(&found, &mut contents)
@@ -172,7 +177,9 @@ pub(super) fn find(source: &Source, receiver: &mut dyn Receiver) -> Vec<Candidat
     list.sort_by_key(|one: &Candidate| Reverse(one.version.age()));
     for candidate in &mut list {
         candidate.examine(source);
-        candidate.path = path_of(source, candidate.ino, &candidate.record);
+        let then = candidate.version.checkpoint;
+        let directory = |above| source.directory_at(above, then);
+        candidate.path = path_of(candidate.ino, &candidate.record, directory);
     }
     list
 }

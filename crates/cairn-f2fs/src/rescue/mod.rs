@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `source` | nodes: as the NAT has them, else their newest version in the log |
 //! | `scan` | every version of every node in the main area |
-//! | `contents` | the bytes of a file, past what cannot be read |
+//! | `contents`, `attributes` | the bytes and the attributes of a file, past what cannot be read |
 //! | `tree` | the tree, and then the inodes that no directory leads to |
 //! | `deleted` | deleted inodes |
 //!
@@ -24,6 +24,7 @@
     )
 )]
 
+mod attributes;
 mod contents;
 mod deleted;
 mod scan;
@@ -61,6 +62,11 @@ impl Salvage for Rescue {
 
     fn tree(&mut self, receiver: &mut dyn Receiver) {
         tree::walk(&self.source, receiver);
+    }
+
+    fn limits(&self) -> &'static str {
+        "a deleted inode is there until its segment is written again, or until the device forgets it \
+         through a discard, which a mount of F2FS does unless it has the option nodiscard"
     }
 
     fn deleted(&mut self, receiver: &mut dyn Receiver) -> Vec<Deleted> {

@@ -79,6 +79,29 @@ impl Source {
         list
     }
 
+    /// The directory that had a number at a checkpoint: as it is now, or as it was last. A number is
+    /// used again only behind the checkpoint that frees it.
+    pub(super) fn directory_at(&self, ino: Nid, checkpoint: u32) -> Option<Inode> {
+        let now = self.volume.inode(ino).ok().map(|(_, _, record)| record);
+        let versions = || {
+            let list = self.scan().of(ino).iter();
+            list.filter(|version| version.ino == ino && version.links > 0)
+        };
+        let before = versions().filter(|version| version.checkpoint <= checkpoint);
+        let then = before.max_by_key(|version| version.age()).map(|version| version.generation);
+        let is_it = |generation: u32| then.is_none_or(|then| then == generation);
+        if let Some(now) = now.filter(|record| is_it(record.generation)) {
+            return Some(now);
+        }
+        let mut list: Vec<&Version> =
+            versions().filter(|version| is_it(version.generation)).collect();
+        list.sort_by_key(|version| std::cmp::Reverse(version.age()));
+        list.into_iter().find_map(|version| {
+            let image = self.volume.block(version.addr.pba()).ok()?;
+            self.volume.decode(ino, version.addr, &image).ok()
+        })
+    }
+
     /// A node below an inode.
     pub(super) fn fetch(&self, below: Below) -> Result<(BlockAddr, Image), String> {
         let why = match self.volume.node_below(below) {

@@ -3,6 +3,7 @@
 
 mod archives;
 mod channel;
+mod remains;
 mod tables;
 mod volumes;
 
@@ -37,6 +38,8 @@ pub const TARGETS: &[Target] = &[
     volumes("roll_forward", volumes::roll_forward),
     volumes("check", volumes::check),
     volumes("repair", volumes::repair),
+    volumes("dump", remains::dump),
+    volumes("rescue", remains::rescue),
     bytes("build", 16 << 10, archives::build),
     bytes("manifest", 2048, archives::manifest),
     bytes("sparse", 8192, archives::sparse),

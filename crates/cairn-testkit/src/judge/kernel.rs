@@ -28,6 +28,18 @@ impl LoopDevice {
         Self { path }
     }
 
+    /// As [`LoopDevice::attach`], with sectors of 4,096 bytes, as of many disks.
+    ///
+    /// # Panics
+    /// As [`LoopDevice::attach`].
+    #[track_caller]
+    #[must_use]
+    pub fn with_large_sectors(image: &Path) -> Self {
+        let args = ["--find", "--show", "--sector-size", "4096"].map(Path::new);
+        let path = run("losetup", args.into_iter().chain([image])).trim().into();
+        Self { path }
+    }
+
     /// `/dev/loopN`.
     #[must_use]
     pub fn path(&self) -> &Path {

@@ -45,7 +45,7 @@ fn advice(report: &Report) -> String {
         (Some(why), _) => return format!("--repair does not mend this volume: {why}"),
         _ if has(Severity::Fatal) => {
             "nothing is left to repair it from: copy what can be read \
-            (cairn export)"
+            (cairn rescue)"
         }
         (None, false) => "--repair mends what loses nothing",
         (None, true) if has(Severity::Accounting) => {

@@ -151,7 +151,7 @@ fn summary(to: &mut Output<'_>, name: &str, plan: &Plan, status: ExitStatus) -> 
         return writeln!(
             to,
             "{name}: it would not get sound, so nothing was changed: copy what can be read \
-             (cairn export), or try e2fsck or fsck.f2fs on a copy"
+             (cairn rescue), or try e2fsck or fsck.f2fs on a copy"
         );
     }
     let count = counted(plan.steps.count(), "step");

@@ -119,7 +119,11 @@ enum What {
 /// # Errors
 /// The image cannot be opened, or there is no such structure.
 pub fn run(args: &Args) -> Outcome {
-    let structure = structure(args.what, args.which.as_deref())?;
+    let structure = structure(args.what, args.which.as_deref()).inspect_err(|failure| {
+        if args.json {
+            let _ = with_stdout(|output| json::failure(output, failure));
+        }
+    })?;
     let image = args.image.spec()?;
     warn_of_mount(&image);
     let found = cairn::dump(&image, &args.image.devices, args.copies.copies(), &structure);

@@ -61,14 +61,20 @@ pub(super) fn print(is_json: bool, mut head: json::Object, volume: &mut dyn Salv
     let mut watch = Watch::start();
     let list = volume.deleted(&mut watch);
     watch.end();
+    let limits = volume.limits();
     with_stdout(|output| {
         if is_json {
             let list: Vec<Value> = list.iter().map(|one| Value::Object(object(one))).collect();
             head.insert("deleted".into(), list.into());
+            head.insert("limits".into(), limits.into());
             return writeln!(output, "{:#}", Value::Object(head));
         }
         notes(output, &volume.notes())?;
-        lines(output, &list)
+        lines(output, &list)?;
+        match list.is_empty() {
+            true => writeln!(output, "note: {limits}"),
+            false => Ok(()),
+        }
     })
 }
 

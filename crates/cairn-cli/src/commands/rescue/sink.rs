@@ -1,7 +1,10 @@
 //! [`Sink`]: takes what a rescue finds, and makes it on the host.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -10,6 +13,7 @@ use cairn_vfs::FileKind;
 use rustix::fs::FileType;
 use serde_json::Value;
 
+use super::attributes::{self, Refused, is_list};
 use super::host::{Host, Place, set_open};
 use super::list::Watch;
 use crate::failure::{Failure, Outcome, Status};
@@ -29,6 +33,8 @@ pub(super) struct Counts {
     pub(super) links: u64,
     pub(super) bytes: u64,
     pub(super) losses: u64,
+    /// Attributes that the host has refused.
+    pub(super) xattrs: u64,
 }
 
 /// Makes files on the host.
@@ -43,6 +49,8 @@ pub(super) struct Sink {
     renamed: std::collections::HashMap<u64, Vec<u8>>,
     watch: Watch,
     failure: Option<Failure>,
+    /// The first attribute that the host has refused.
+    pub(super) refused: Option<String>,
     pub(super) counts: Counts,
     pub(super) losses: Vec<Value>,
 }
@@ -63,24 +71,34 @@ impl Sink {
             renamed: std::collections::HashMap::new(),
             watch: Watch::start(),
             failure: None,
+            refused: None,
             counts: Counts::default(),
             losses: Vec::new(),
         })
     }
 
-    /// Sets what directories have.
-    ///
-    /// # Errors
-    /// The host has no room, or the losses could not be printed.
-    pub(super) fn finish(&mut self) -> Outcome {
+    /// Sets what directories have. Returns why the rescue has ended early: the host has no room, or
+    /// the losses could not be printed.
+    pub(super) fn finish(&mut self) -> Option<Failure> {
         self.watch.end();
         for found in std::mem::take(&mut self.directories).iter().rev() {
             if let Ok(directory) = self.host.directory(&found.path) {
-                let times = [found.atime, found.mtime];
-                set_open(directory, self.owner(found), found.mode & 0o7777, times);
+                let refused = set_open(directory, self.owner(found), found);
+                self.note(found, refused);
             }
         }
-        self.failure.take().map_or(Ok(()), Err)
+        self.failure.take()
+    }
+
+    /// Counts attributes that the host has refused.
+    fn note(&mut self, found: &Found, refused: Vec<Refused>) {
+        self.counts.xattrs += refused.len() as u64;
+        if let Some(Refused { name, why }) = refused.into_iter().next() {
+            self.refused.get_or_insert_with(|| {
+                let (name, path) = (print::escaped(&name), print::escaped(&found.path));
+                format!("{name} of /{path}: {}", crate::failure::plain(&why))
+            });
+        }
     }
 
     fn owner(&self, found: &Found) -> Option<(u32, u32)> {
@@ -89,8 +107,10 @@ impl Sink {
 
     /// Notes what the host refuses. Without room on the host the rescue ends.
     fn refused(&mut self, found: &Found, error: &io::Error) -> bool {
-        if error.kind() == io::ErrorKind::StorageFull {
-            self.failure = Some(Failure::host(&self.path, error));
+        if matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) {
+            let path = self.path.join(OsStr::from_bytes(&found.path));
+            let left = "it is not whole, and what follows it was not rescued";
+            self.failure = Some(Failure::host(path, error).leaving(left.into()));
             return false;
         }
         let what = format!("this host cannot store it: {}", crate::failure::plain(error));
@@ -115,7 +135,8 @@ impl Sink {
         self.counts.bytes += bytes;
         self.counts.files += 1;
         self.named(found, &place);
-        set_open(&file, self.owner(found), found.mode & 0o7777, [found.atime, found.mtime]);
+        let refused = set_open(&file, self.owner(found), found);
+        self.note(found, refused);
         sized.map(|()| faults)
     }
 
@@ -148,7 +169,8 @@ impl Sink {
         place.symlink(found.ino, &target)?;
         self.counts.files += 1;
         self.named(found, &place);
-        place.set(self.owner(found), None, [found.atime, found.mtime]);
+        let refused = place.set(self.owner(found), None, found);
+        self.note(found, refused);
         Ok(faults)
     }
 
@@ -163,14 +185,26 @@ impl Sink {
         place.node(found.ino, kind, found.device)?;
         self.counts.files += 1;
         self.named(found, &place);
-        place.set(self.owner(found), Some(found.mode & 0o7777), [found.atime, found.mtime]);
+        let refused = place.set(self.owner(found), Some(found.mode & 0o7777), found);
+        self.note(found, refused);
         Ok(Vec::new())
     }
 
+    /// One that exists keeps what it has. One that was made gets it in the end.
     fn directory(&mut self, found: &Found) -> io::Result<Vec<String>> {
-        self.host.place(&found.path)?.directory()?;
+        let is_new = self.host.make_directory(&found.path, found.ino)?;
         self.counts.directories += 1;
-        self.directories.push(found.clone());
+        if is_new {
+            let mut kept = found.clone();
+            if let Ok(directory) = self.host.directory(&found.path) {
+                // Lists of rights hold for what is made in it.
+                let (lists, rest) = kept.xattrs.into_iter().partition(|(name, _)| is_list(name));
+                kept.xattrs = lists;
+                let refused = attributes::set_open(directory.as_fd(), &rest);
+                self.note(found, refused);
+            }
+            self.directories.push(kept);
+        }
         Ok(Vec::new())
     }
 }
@@ -198,7 +232,7 @@ impl Receiver for Sink {
 
     fn linked(&mut self, path: &[u8], ino: u64, first: &[u8]) -> bool {
         let first = self.renamed.get(&ino).cloned().unwrap_or_else(|| first.to_vec());
-        let made = self.host.place(&first).and_then(|first| {
+        let made = self.host.first_place(&first).and_then(|first| {
             let mut place = self.host.place(path)?;
             place.link(ino, &first)
         });

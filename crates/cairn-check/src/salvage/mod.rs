@@ -1,10 +1,19 @@
 //! What the rescues of all formats share: files that were found, deleted files, losses, and names
 //! that are safe on a host.
 
+mod bounds;
+mod walk;
+
 use std::fmt;
+
+pub use bounds::{ANY_SIZE, Allowance, Faults, TOO_MUCH};
+pub use walk::{DEEPEST, LOST, Tree, Walk};
 
 /// A time: seconds since 1970, and nanoseconds.
 pub type Moment = (i64, u32);
+
+/// An extended attribute: the name with its prefix, and the value as `getxattr` gives it.
+pub type Xattr = (Vec<u8>, Vec<u8>);
 
 /// Most bytes of a path. A directory whose path would be longer counts as one without a name.
 pub const LONGEST_PATH: usize = 1 << 15;
@@ -30,6 +39,8 @@ pub struct Found {
     pub mtime: Moment,
     /// Major and minor number of a device.
     pub device: (u32, u32),
+    /// Extended attributes.
+    pub xattrs: Vec<Xattr>,
 }
 
 /// The contents of a regular file or a symbolic link.
@@ -128,6 +139,9 @@ pub trait Salvage {
 
     /// Finds the whole tree, and then what no directory leads to, which is below `lost/`.
     fn tree(&mut self, receiver: &mut dyn Receiver);
+
+    /// Which deleted files are not found, in one sentence.
+    fn limits(&self) -> &'static str;
 
     /// Finds deleted inodes.
     fn deleted(&mut self, receiver: &mut dyn Receiver) -> Vec<Deleted>;
