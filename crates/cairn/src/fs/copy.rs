@@ -109,7 +109,7 @@ impl Copy<'_, '_> {
             FileKind::Fifo => NewInode::Fifo,
             FileKind::Socket => NewInode::Socket,
         };
-        let caller = Caller { uid: found.uid, gid: found.gid, umask: 0 };
+        let caller = Caller { uid: found.uid, gid: found.gid, ..Caller::COPIER };
         let made = self.to.create(parent.ino, name, new, found.permissions, &caller)?.ino;
         let done = self.fill(path, found, made);
         self.to.forget(made, 1);
@@ -125,10 +125,6 @@ impl Copy<'_, '_> {
     fn fill(&mut self, path: &[u8], found: &Attributes, made: Ino) -> Result<()> {
         if found.kind == FileKind::Regular {
             self.contents(path, found, made)?;
-        }
-        for name in self.to.listxattr(made)? {
-            // It came from the directory.
-            self.to.removexattr(made, &name)?;
         }
         for name in self.from.listxattr(found.ino)? {
             let value = self.from.getxattr(found.ino, &name)?;

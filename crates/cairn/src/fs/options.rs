@@ -145,7 +145,7 @@ impl OpenOptions {
         let path = if self.create_new { path.to_vec() } else { walk::behind_links(&**fs, path)? };
         let (parent, name) = walk::resolve_parent(&**fs, &path)?;
         let (uid, gid) = self.owner;
-        let caller = Caller { uid, gid, umask: 0 };
+        let caller = Caller { uid, gid, ..Caller::ROOT };
         let made = fs.create(parent.ino, name, NewInode::Regular, self.permissions, &caller)?;
         let file = File::new(fs.clone(), made.ino, self)?;
         // A directory with set-group-id gives its own group.

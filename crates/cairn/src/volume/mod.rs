@@ -166,7 +166,9 @@ fn open_file(image: &ImageSpec, path: &Path, options: &OpenOptions) -> Result<Vo
         if options.read_only {
             let volume =
                 read_kept(&image, &kept).and_then(|first| open_whole(&image, first, options));
-            return volume.map(|volume| volume.filesystem.clone()).map_err(|error| error.to_string());
+            return volume
+                .map(|volume| volume.filesystem.clone())
+                .map_err(|error| error.to_string());
         }
         let path = kept.path().map_err(|error| error.to_string())?;
         let volume = open_at(&image, &path, options.writes_image(), true)
