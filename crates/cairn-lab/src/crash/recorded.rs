@@ -49,8 +49,8 @@ impl Observed {
     /// # Errors
     /// It cannot be read, or holds no volume that can be opened.
     pub fn open(image: &ImageSpec) -> Result<Self> {
-        let before = match image.part {
-            Part::Whole => read_image(&image.path).map_err(Error::host(&image.path))?,
+        let before = match (image.part, image.file()) {
+            (Part::Whole, Some(path)) => read_image(path).map_err(Error::host(path))?,
             _ => {
                 let opened = cairn::open_device(image, &[], false);
                 copy(&*opened.map_err(|error| Error::Program(error.to_string()))?)?
