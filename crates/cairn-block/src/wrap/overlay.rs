@@ -2,8 +2,8 @@
 //!
 //! Memory holds chunks: the first write to one reads the rest of it from the device below. Locking:
 //! all chunks are under one leaf lock, which a write holds while it reads below. A request that
-//! spans chunks is not atomic, as on a real device. There is no volatile cache. Any byte can be written
-//! and read: of the device below, whole blocks are read.
+//! spans chunks is not atomic, as on a real device. There is no volatile cache. Any byte can be
+//! written and read: of the device below, whole blocks are read.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

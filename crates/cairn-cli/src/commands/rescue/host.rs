@@ -43,8 +43,8 @@ pub(super) struct Place {
     pub(super) name: Vec<u8>,
 }
 
-/// The directories on the way to a place. The last ones are kept open, so that a file costs the same
-/// however deep it is.
+/// The directories on the way to a place. The last ones are kept open, so that a file costs the
+/// same however deep it is.
 #[derive(Default)]
 struct Cursor {
     levels: Vec<Level>,
