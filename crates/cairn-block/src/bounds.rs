@@ -6,7 +6,10 @@ use crate::device::{Geometry, Request};
 use crate::error::{Error, ErrorKind, Operation, Result};
 
 /// Refuses requests beyond the end, off the logical block, or writing to what is read-only.
-pub(crate) fn check(geometry: &Geometry, request: &Request) -> Result<()> {
+///
+/// # Errors
+/// [`ErrorKind::ReadOnly`] or [`ErrorKind::OutOfRange`].
+pub fn check(geometry: &Geometry, request: &Request) -> Result<()> {
     let (operation, offset, len) = describe(request);
     if geometry.read_only && !matches!(request, Request::Read { .. }) {
         return Err(

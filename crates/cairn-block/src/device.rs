@@ -82,7 +82,7 @@ pub struct Batch {
 
 /// A device. All methods may be called from many threads.
 pub trait BlockDevice: Send + Sync {
-    /// Size and units; constant for the device's life.
+    /// Size and units; constant for the device's life, but for the size of a [`Growable`] device.
     fn geometry(&self) -> Geometry;
 
     /// Starts the requests. The completion gives the first error, or the read buffers in request
@@ -99,6 +99,23 @@ pub trait BlockDevice: Send + Sync {
     fn as_zoned(&self) -> Option<&dyn ZonedDevice> {
         None
     }
+
+    /// The device as one that can become larger.
+    fn as_growable(&self) -> Option<&dyn Growable> {
+        None
+    }
+}
+
+/// A device that can become larger: an image file, in which a format of virtual disks allocates.
+pub trait Growable {
+    /// Makes the device at least `size` bytes large. What is new reads as zeros and, where the host
+    /// can, takes no space. After a power cut the device may be as it was if no flush followed.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NoSpace`](crate::ErrorKind::NoSpace) if the host refuses the size,
+    /// [`ErrorKind::ReadOnly`](crate::ErrorKind::ReadOnly),
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io).
+    fn grow(&self, size: u64) -> Result<()>;
 }
 
 type Outcome = Result<Vec<IoBuf>>;
@@ -326,5 +343,9 @@ impl<D: BlockDevice + ?Sized> BlockDevice for Arc<D> {
 
     fn as_zoned(&self) -> Option<&dyn ZonedDevice> {
         (**self).as_zoned()
+    }
+
+    fn as_growable(&self) -> Option<&dyn Growable> {
+        (**self).as_growable()
     }
 }

@@ -8,7 +8,7 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 pub mod allocations;
-mod bounds;
+pub mod bounds;
 pub mod buffer;
 pub mod descriptors;
 pub mod device;
@@ -30,6 +30,8 @@ pub mod zoned;
 
 pub use buffer::IoBuf;
 pub use bytes::Bytes;
-pub use device::{Batch, BlockDevice, BlockDeviceExt, Completion, Durability, Geometry, Request};
+pub use device::{
+    Batch, BlockDevice, BlockDeviceExt, Completion, Durability, Geometry, Growable, Request,
+};
 pub use error::{Error, ErrorKind, Operation, Result};
 pub use storage::{Storage, StorageDevice};

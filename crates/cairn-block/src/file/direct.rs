@@ -17,7 +17,7 @@ use rustix::io::Errno;
 
 use super::{FileDevice, MAX_BUFFERS, OpenOptions, retry};
 use crate::bounds::{self, total_len};
-use crate::device::{Batch, BlockDevice, Completion, Durability, Geometry, Request};
+use crate::device::{Batch, BlockDevice, Completion, Durability, Geometry, Growable, Request};
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::{IoBuf, buffer};
 
@@ -151,6 +151,10 @@ impl BlockDevice for DirectFile {
 
     fn flush(&self) -> Result<()> {
         self.buffered.flush()
+    }
+
+    fn as_growable(&self) -> Option<&dyn Growable> {
+        self.buffered.as_growable()
     }
 }
 

@@ -10,13 +10,15 @@ use std::io::{self, IoSlice};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
+use cairn_base::ranked_lock::{Mutex, Rank};
 use rustix::fs::FallocateFlags;
 use rustix::io::{Errno, ReadWriteFlags};
 
 use crate::bounds::{self, total_len};
-use crate::device::{Batch, BlockDevice, Completion, Geometry, Request};
+use crate::device::{Batch, BlockDevice, Completion, Geometry, Growable, Request};
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::{IoBuf, ioctl};
 
@@ -55,6 +57,10 @@ pub struct FileDevice {
     _beneath: loops::Beneath,
     /// The image's length when it was found truncated.
     truncated: OnceLock<u64>,
+    /// The size, which [`Growable::grow`] alone changes.
+    size: AtomicU64,
+    /// One growth at a time.
+    growing: Mutex<()>,
 }
 
 impl Drop for FileDevice {
@@ -82,6 +88,8 @@ impl FileDevice {
             failed_flush: OnceLock::new(),
             _beneath: opened.beneath,
             truncated: OnceLock::new(),
+            size: AtomicU64::new(opened.geometry.size),
+            growing: Mutex::new(Rank::Leaf, ()),
         }
     }
 
@@ -90,7 +98,8 @@ impl FileDevice {
     }
 
     fn run(&self, batch: Batch) -> Result<Vec<IoBuf>> {
-        batch.requests.iter().try_for_each(|request| bounds::check(&self.geometry, request))?;
+        let geometry = self.geometry();
+        batch.requests.iter().try_for_each(|request| bounds::check(&geometry, request))?;
         let changes = batch
             .requests
             .iter()
@@ -232,12 +241,12 @@ impl FileDevice {
                 .metadata()
                 .map_err(|error| Error::from_io(operation.clone(), error))?
                 .len();
-            if now >= self.geometry.size {
+            if now >= self.geometry().size {
                 return Ok(());
             }
             let _ = self.truncated.set(now);
         }
-        let (size, now) = (self.geometry.size, self.truncated.get().copied().unwrap_or_default());
+        let (size, now) = (self.geometry().size, self.truncated.get().copied().unwrap_or_default());
         let detail = format!(
             "the image has been truncated while it is in use, from {size} bytes to {now}: nothing \
              more is written: unmount it, and restore it from a copy"
@@ -259,7 +268,7 @@ impl FileDevice {
 
 impl BlockDevice for FileDevice {
     fn geometry(&self) -> Geometry {
-        self.geometry
+        Geometry { size: self.size.load(Ordering::Acquire), ..self.geometry }
     }
 
     fn submit(&self, batch: Batch) -> Completion {
@@ -268,6 +277,23 @@ impl BlockDevice for FileDevice {
 
     fn flush(&self) -> Result<()> {
         if self.geometry.read_only { Ok(()) } else { self.sync() }
+    }
+
+    fn as_growable(&self) -> Option<&dyn Growable> {
+        (!self.is_block_device && !self.geometry.read_only).then_some(self)
+    }
+}
+
+impl Growable for FileDevice {
+    fn grow(&self, size: u64) -> Result<()> {
+        let _alone = self.growing.lock();
+        self.check_whole(Operation::Write)?;
+        if size > self.size.load(Ordering::Acquire) {
+            let failed = |error| Error::from_io(format!("grow the image to {size} bytes"), error);
+            self.file.set_len(size).map_err(failed)?;
+            self.size.store(size, Ordering::Release);
+        }
+        Ok(())
     }
 }
 

@@ -33,6 +33,23 @@ fn what_is_written_is_in_the_file_and_read_back() {
 }
 
 #[test]
+fn an_image_file_grows_and_a_reader_does_not() {
+    let (_directory, path) = image(1000);
+    let device = FileDevice::open(&path, OpenOptions::write()).unwrap();
+    assert!(device.write_at(1000, vec![1]).is_err());
+    let growable = device.as_growable().unwrap();
+    growable.grow(5000).unwrap();
+    growable.grow(3000).unwrap();
+    assert_eq!((device.geometry().size, std::fs::metadata(&path).unwrap().len()), (5000, 5000));
+    device.write_at(4999, vec![1]).unwrap();
+    assert_eq!(device.read_at(4998, 2).unwrap()[..], [0, 1]);
+    device.flush().unwrap();
+    drop(device);
+    let reader = FileDevice::open(&path, OpenOptions::read()).unwrap();
+    assert!(reader.as_growable().is_none());
+}
+
+#[test]
 fn more_buffers_than_one_system_call_takes_are_all_written() {
     let (_directory, path) = image(1 << 20);
     let device = FileDevice::open(&path, OpenOptions::write()).unwrap();

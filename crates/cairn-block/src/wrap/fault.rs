@@ -10,7 +10,7 @@ use std::sync::Arc;
 use cairn_base::ranked_lock::{Mutex, Rank};
 
 use crate::bounds::total_len;
-use crate::device::{Batch, BlockDevice, Completion, Geometry, Request};
+use crate::device::{Batch, BlockDevice, Completion, Geometry, Growable, Request};
 use crate::error::{self, Error, ErrorKind, Result};
 use crate::zoned::ZonedDevice;
 
@@ -190,5 +190,9 @@ impl BlockDevice for Fault {
 
     fn as_zoned(&self) -> Option<&dyn ZonedDevice> {
         self.inner.as_zoned()
+    }
+
+    fn as_growable(&self) -> Option<&dyn Growable> {
+        self.inner.as_growable()
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use cairn_base::ranked_lock::{Condvar, Mutex, Rank};
 
-use crate::device::{Batch, BlockDevice, Completion, Geometry};
+use crate::device::{Batch, BlockDevice, Completion, Geometry, Growable};
 use crate::error::{Error, ErrorKind, Result};
 use crate::zoned::ZonedDevice;
 
@@ -100,5 +100,9 @@ impl BlockDevice for Hold {
 
     fn as_zoned(&self) -> Option<&dyn ZonedDevice> {
         self.inner.as_zoned()
+    }
+
+    fn as_growable(&self) -> Option<&dyn Growable> {
+        self.inner.as_growable()
     }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use cairn_base::ranked_lock::{Mutex, Rank};
 
-use crate::device::{Batch, BlockDevice, Completion, Geometry, Request};
+use crate::device::{Batch, BlockDevice, Completion, Geometry, Growable, Request};
 use crate::error::Result;
 use crate::zoned::ZonedDevice;
 
@@ -77,6 +77,10 @@ impl BlockDevice for Latency {
 
     fn as_zoned(&self) -> Option<&dyn ZonedDevice> {
         self.inner.as_zoned()
+    }
+
+    fn as_growable(&self) -> Option<&dyn Growable> {
+        self.inner.as_growable()
     }
 }
 

@@ -12,7 +12,7 @@ use cairn_base::stats::Counter;
 use serde::Serialize;
 
 use crate::bounds::total_len;
-use crate::device::{Batch, BlockDevice, Completion, Geometry, Request};
+use crate::device::{Batch, BlockDevice, Completion, Geometry, Growable, Request};
 use crate::error::Result;
 use crate::zoned::ZonedDevice;
 
@@ -155,6 +155,10 @@ impl BlockDevice for Stats {
 
     fn as_zoned(&self) -> Option<&dyn ZonedDevice> {
         self.inner.as_zoned()
+    }
+
+    fn as_growable(&self) -> Option<&dyn Growable> {
+        self.inner.as_growable()
     }
 }
 

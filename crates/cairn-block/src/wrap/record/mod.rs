@@ -27,7 +27,7 @@ use bytes::Bytes;
 use cairn_base::ranked_lock::{Mutex, Rank};
 
 use crate::device::{
-    Batch, BlockDevice, BlockDeviceExt, Completion, Durability, Geometry, Request,
+    Batch, BlockDevice, BlockDeviceExt, Completion, Durability, Geometry, Growable, Request,
 };
 use crate::error::Result;
 
@@ -302,6 +302,10 @@ impl BlockDevice for Record {
 
     fn flush(&self) -> Result<()> {
         self.recorded_flush()
+    }
+
+    fn as_growable(&self) -> Option<&dyn Growable> {
+        self.inner.as_growable()
     }
 }
 
