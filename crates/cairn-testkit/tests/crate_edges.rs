@@ -6,9 +6,11 @@ use std::path::Path;
 
 /// Ordinary and build dependencies. Development dependencies may also name the test kit and the
 /// facade.
-const ALLOWED: [(&str, &[&str]); 16] = [
+const ALLOWED: [(&str, &[&str]); 18] = [
     ("cairn-base", &[]),
     ("cairn-block", &["cairn-base"]),
+    ("cairn-images", &["cairn-base", "cairn-block"]),
+    ("cairn-luks", &["cairn-base", "cairn-block"]),
     ("cairn-cache", &["cairn-base", "cairn-block"]),
     ("cairn-vfs", &["cairn-base"]),
     ("cairn-check", &["cairn-base", "cairn-block"]),
@@ -72,7 +74,9 @@ const ALLOWED: [(&str, &[&str]); 16] = [
             "cairn-ext4",
             "cairn-f2fs",
             "cairn-fuse",
+            "cairn-images",
             "cairn-jbd2",
+            "cairn-luks",
             "cairn-vfs",
         ],
     ),

@@ -77,6 +77,9 @@ ranks! {
     Cache,
     /// Emulated zoned device: one update of the table of zones at a time.
     Zones,
+    /// The tables of a virtual disk: of writers, of its clusters, of its map (order: an image
+    /// before those that hold it).
+    Image,
     /// Held for a few instructions, with nothing taken inside.
     Leaf,
 }

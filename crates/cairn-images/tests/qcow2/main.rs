@@ -1,0 +1,11 @@
+//! qcow2 images, judged by `qemu-img` and `qemu-io`.
+
+mod backing;
+mod crash;
+mod hostile;
+mod kept;
+mod model;
+mod options;
+mod qemu;
+mod space;
+mod together;
