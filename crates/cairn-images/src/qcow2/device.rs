@@ -114,6 +114,6 @@ impl BlockDevice for Qcow2 {
 impl Drop for Qcow2 {
     fn drop(&mut self) {
         // Its failure is what the last flush said, or nobody waits for what was written.
-        let _ = self.image.close();
+        let _ = self.image.flush();
     }
 }

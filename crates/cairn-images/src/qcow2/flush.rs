@@ -25,16 +25,6 @@ impl Image {
         self.flush_as(&mut writer)
     }
 
-    /// The last flush. Clusters that lost their last use only now are counted as free, too.
-    pub(super) fn close(&self) -> Result<()> {
-        if self.is_read_only() {
-            return Ok(());
-        }
-        let mut writer = self.writer()?;
-        self.flush_as(&mut writer)?;
-        if writer.refcounts.has_changed() { self.flush_as(&mut writer) } else { Ok(()) }
-    }
-
     /// The same for the thread that is the writer.
     pub(super) fn flush_as(&self, writer: &mut Writer) -> Result<()> {
         self.write_back(writer).map_err(|error| {
@@ -107,6 +97,9 @@ impl Image {
                 unused.push(cluster);
             }
         }
+        // The next flush makes it durable. Until then clusters are leaked, at worst.
+        self.host.submit(writes(writer.refcounts.block_changes()))?;
+        writer.refcounts.blocks_written();
         if self.host.device().geometry().discard {
             // The host may keep the bytes.
             let _ = self.host.submit(self.discards(&unused));

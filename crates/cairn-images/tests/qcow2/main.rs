@@ -2,6 +2,7 @@
 
 mod backing;
 mod crash;
+mod faults;
 mod hostile;
 mod kept;
 mod model;

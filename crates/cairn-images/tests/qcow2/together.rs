@@ -6,12 +6,14 @@ use cairn_block::memory::MemoryDevice;
 use cairn_block::{BlockDevice, BlockDeviceExt};
 use cairn_images::qcow2::{self, CreateOptions, Options};
 use cairn_testkit::crash::write_image;
+use cairn_testkit::deep;
 
 use crate::model::Model;
 use crate::qemu::{Checked, Place, alone, check};
 
 const THREADS: u64 = 4;
 const SIZE: u64 = 4 << 20;
+const STEPS: u32 = 8000;
 
 /// Each thread has every fourth sector, so that all share every cluster.
 #[test]
@@ -28,7 +30,7 @@ fn threads_that_share_clusters_lose_nothing() {
             move || {
                 let mut rng = fastrand::Rng::with_seed(thread);
                 let mut bytes = vec![0; count as usize];
-                for step in 0..3000 {
+                for step in 0..STEPS * if deep() { 20 } else { 1 } {
                     let number = rng.u64(0..count);
                     let at = mine(thread, number);
                     match rng.u32(0..20) {
@@ -85,7 +87,7 @@ fn clusters_that_are_given_back_are_not_mixed_up() {
                 let mut rng = fastrand::Rng::with_seed(100 + thread);
                 let part = SIZE / THREADS;
                 let byte = thread as u8 + 1;
-                for _ in 0..500 {
+                for _ in 0..STEPS / 5 {
                     let at = thread * part + rng.u64(0..part / 4096 - 8) * 4096;
                     match rng.u32(0..4) {
                         0 => disk.discard(at, 8 * 4096).unwrap(),
