@@ -3,6 +3,7 @@
 
 mod archives;
 mod channel;
+mod disks;
 mod remains;
 mod tables;
 mod volumes;
@@ -44,6 +45,9 @@ pub const TARGETS: &[Target] = &[
     bytes("manifest", 2048, archives::manifest),
     bytes("sparse", 8192, archives::sparse),
     bytes("partition", 20 << 10, tables::partition),
+    bytes("qcow2", 64 << 10, disks::qcow2),
+    bytes("zst", 8192, disks::zst),
+    bytes("luks", 34 << 10, disks::luks),
     bytes("control", 2048, channel::control),
 ];
 
