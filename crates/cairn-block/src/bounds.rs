@@ -29,7 +29,8 @@ pub fn check(geometry: &Geometry, request: &Request) -> Result<()> {
 }
 
 /// The sum of the buffers' lengths.
-pub(crate) fn total_len(bufs: &[Bytes]) -> u64 {
+#[must_use]
+pub fn total_len(bufs: &[Bytes]) -> u64 {
     bufs.iter().map(|buf| buf.len() as u64).sum()
 }
 

@@ -19,9 +19,9 @@ pub struct Geometry {
     /// plain file).
     pub logical_block: u32,
     /// Writes of this size and alignment are not torn by a power cut (usually 4096).
-    pub(crate) physical_block: u32,
+    pub physical_block: u32,
     /// Alignment that memory buffers need for direct I/O (1 if none).
-    pub(crate) memory_alignment: u32,
+    pub memory_alignment: u32,
     /// No write will be accepted.
     pub read_only: bool,
     /// Discard frees space.

@@ -80,6 +80,8 @@ ranks! {
     /// The tables of a virtual disk: of writers, of its clusters, of its map (order: an image
     /// before those that hold it).
     Image,
+    /// The way out of a network connection: one message at a time.
+    Connection,
     /// Held for a few instructions, with nothing taken inside.
     Leaf,
 }
