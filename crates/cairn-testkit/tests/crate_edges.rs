@@ -6,11 +6,12 @@ use std::path::Path;
 
 /// Ordinary and build dependencies. Development dependencies may also name the test kit and the
 /// facade.
-const ALLOWED: [(&str, &[&str]); 18] = [
+const ALLOWED: [(&str, &[&str]); 19] = [
     ("cairn-base", &[]),
     ("cairn-block", &["cairn-base"]),
     ("cairn-images", &["cairn-base", "cairn-block"]),
     ("cairn-luks", &["cairn-base", "cairn-block"]),
+    ("cairn-nbd", &["cairn-base", "cairn-block"]),
     ("cairn-cache", &["cairn-base", "cairn-block"]),
     ("cairn-vfs", &["cairn-base"]),
     ("cairn-check", &["cairn-base", "cairn-block"]),
@@ -60,6 +61,7 @@ const ALLOWED: [(&str, &[&str]); 18] = [
             "cairn-check",
             "cairn-fuse",
             "cairn-lab",
+            "cairn-nbd",
             "cairn-vfs",
         ],
     ),
