@@ -5,7 +5,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use crate::commands::volume_command::VolumeCommand;
 use crate::commands::{
     build, check, diff, dump, export, freeze, generate, info, lab, mkfs, mount, remount, rescue,
-    resize, run, serve_nothing, shell, sparse, stats, sync, tune, umount,
+    resize, run, serve, serve_nothing, shell, sparse, stats, sync, tune, umount,
 };
 use crate::failure::Outcome;
 
@@ -65,6 +65,8 @@ pub enum Command {
     Mount(mount::Args),
     /// Unmount, and return when the image is clean on disk.
     Umount(umount::Args),
+    /// Give an image to other programs, as a network block device.
+    Serve(serve::Args),
     /// Change options of a live mount.
     Remount(remount::Args),
     /// Write a live mount to its image and hold back changes while the image is copied.
@@ -114,6 +116,7 @@ impl Command {
             Self::RunStage(args) => run::stage::run(args),
             Self::Mount(args) => mount::run(args),
             Self::Umount(args) => umount::run(args),
+            Self::Serve(args) => serve::run(args),
             Self::Remount(args) => remount::run(args),
             Self::Freeze(args) => freeze::freeze(args),
             Self::Thaw(args) => freeze::thaw(args),

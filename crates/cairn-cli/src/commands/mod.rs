@@ -37,6 +37,7 @@ pub mod resize;
 pub mod rm;
 pub mod rmdir;
 pub mod run;
+pub mod serve;
 pub mod serve_nothing;
 pub mod setfattr;
 pub mod shell;

@@ -77,6 +77,7 @@ const WITHOUT_IMAGE: &[&str] = &[
     "stats",
     "generate",
     "lab",
+    "serve",
     "serve-nothing",
     "help",
 ];

@@ -29,7 +29,7 @@ const NOT_RUN: &[&str] = &[
     "cairn mkfs -t f2fs -m -Z 8 -c /dev/nullb0 /dev/sdb",
 ];
 /// Examples that run until they are stopped.
-const ENDLESS: &[&str] = &["cairn serve-nothing", "cairn stats --json --watch"];
+const ENDLESS: &[&str] = &["cairn serve nbd", "cairn serve-nothing", "cairn stats --json --watch"];
 /// Commands that need a live mount at /mnt.
 const LIVE: &[&str] = &["stats", "remount", "freeze", "thaw", "umount"];
 

@@ -32,6 +32,7 @@ mod reproducible;
 mod rescue;
 mod rescued;
 mod sectors;
+mod serve;
 mod sparse;
 mod support;
 mod sync;
