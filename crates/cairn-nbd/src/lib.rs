@@ -1,8 +1,8 @@
 //! Network block devices (NBD): a [`Client`] that is a block device, and a [`server`] for any block
 //! device.
 //!
-//! The protocol is that of <https://github.com/NetworkBlockDevice/nbd> (doc/proto.md): fixed newstyle
-//! negotiation, simple and structured replies, and the extended headers of the branch
+//! The protocol is that of <https://github.com/NetworkBlockDevice/nbd> (doc/proto.md): fixed
+//! newstyle negotiation, simple and structured replies, and the extended headers of the branch
 //! `extension-ext-header`.
 
 #![forbid(unsafe_code)]

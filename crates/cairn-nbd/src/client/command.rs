@@ -1,8 +1,8 @@
 //! One request to the server, and the batches that requests are parts of.
 //!
 //! A [`Chain`] is a batch: stages, one after the other, each of commands that may be carried out at
-//! once. `preflush` is a stage with a flush before the others; `fua` with a server that cannot force
-//! writes is a stage with a flush behind them.
+//! once. `preflush` is a stage with a flush before the others; `fua` with a server that cannot
+//! force writes is a stage with a flush behind them.
 //!
 //! Locking: a chain and a buffer have a leaf each, held for a few instructions.
 

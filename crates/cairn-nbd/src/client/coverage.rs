@@ -35,14 +35,18 @@ impl Coverage {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use proptest::prelude::*;
 
     use super::*;
 
     proptest! {
         #[test]
-        fn it_knows_what_a_set_knows(parts in proptest::collection::vec((0_u64..60, 1_u64..9), 0..40)) {
-            let (mut coverage, mut model) = (Coverage::default(), std::collections::BTreeSet::new());
+        fn it_knows_what_a_set_knows(
+            parts in proptest::collection::vec((0_u64..60, 1_u64..9), 0..40),
+        ) {
+            let (mut coverage, mut model) = (Coverage::default(), BTreeSet::new());
             for (start, len) in parts {
                 let is_new = (start..start + len).all(|byte| !model.contains(&byte));
                 prop_assert_eq!(coverage.add(start, start + len), is_new);

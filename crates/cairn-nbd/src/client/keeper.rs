@@ -5,7 +5,6 @@
 //! [`super`]).
 
 use std::collections::BTreeSet;
-use std::ops::Range;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -303,18 +302,21 @@ impl Keeper {
         None
     }
 
-    /// Writes the ledger again. False if the session ended.
+    /// Writes the ledger again, each place once, so the order does not matter. False if the session
+    /// ended.
     fn replay(&self, session: &Arc<Session>) -> bool {
-        let entries = self.shared.state.lock().ledger.entries();
-        let mut window = Window::default();
+        let entries = self.shared.state.lock().ledger.newest();
+        let (most, most_bytes) = REPLAY;
+        let (mut count, mut bytes) = (0, 0);
         for entry in entries {
-            if !window.takes(&entry) {
+            if count == most || bytes >= most_bytes {
                 if !self.wait_for_replay(session) {
                     return false;
                 }
-                window = Window::default();
+                (count, bytes) = (0, 0);
             }
-            window.add(&entry);
+            count += 1;
+            bytes += entry.len;
             self.shared.state.lock().replaying += 1;
             let kind = entry.data.map_or(Kind::Zeroes, Kind::Write);
             let Entry { offset, len, .. } = entry;
@@ -403,42 +405,4 @@ fn take_outbox(state: &mut State) -> Vec<Message> {
     let cookies: BTreeSet<u64> = std::mem::take(&mut state.outbox).into_iter().collect();
     let sent = cookies.into_iter().filter_map(|cookie| Some((cookie, state.table.get(&cookie)?)));
     sent.map(|(cookie, command)| Message::of(cookie, command)).collect()
-}
-
-/// Entries that may be written at the same time: their order does not matter.
-#[derive(Default)]
-struct Window {
-    ranges: Vec<Range<u64>>,
-    bytes: u64,
-}
-
-impl Window {
-    fn takes(&self, entry: &Entry) -> bool {
-        let range = entry.range();
-        let apart = |other: &Range<u64>| other.end <= range.start || range.end <= other.start;
-        let (most, bytes) = REPLAY;
-        self.ranges.len() < most && self.bytes < bytes && self.ranges.iter().all(apart)
-    }
-
-    fn add(&mut self, entry: &Entry) {
-        self.ranges.push(entry.range());
-        self.bytes += entry.len;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_window_has_no_overlaps() {
-        let entry = |offset, len| Entry { offset, len, data: None };
-        let mut window = Window::default();
-        window.add(&entry(100, 50));
-        assert!(window.takes(&entry(0, 100)) && window.takes(&entry(150, 10)));
-        assert!(!window.takes(&entry(149, 10)) && !window.takes(&entry(0, 101)));
-        assert!(!window.takes(&entry(110, 1)) && !window.takes(&entry(0, 1000)));
-        window.add(&entry(1 << 30, REPLAY.1));
-        assert!(!window.takes(&entry(0, 1)));
-    }
 }

@@ -3,7 +3,7 @@
 //! A server that ends may lose them. They are kept, in the order of their answers, until a flush
 //! that was sent after their answers has succeeded.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -28,9 +28,62 @@ impl Entry {
         self.offset..self.offset.saturating_add(self.len)
     }
 
+    /// From one byte of the device to another, both in its range.
+    fn part(&self, start: u64, end: u64) -> Self {
+        let mut skip = start - self.offset;
+        let mut left = end - start;
+        let data = self.data.as_ref().map(|data| {
+            let mut pieces = Vec::new();
+            for piece in data.iter() {
+                let len = piece.len() as u64;
+                let from = skip.min(len);
+                let until = (from + left).min(len);
+                skip -= from;
+                left -= until - from;
+                // Both are within a buffer in memory.
+                pieces.extend((from < until).then(|| piece.slice(from as usize..until as usize)));
+            }
+            pieces.into()
+        });
+        Self { offset: start, len: end - start, data }
+    }
+
     fn weight(&self) -> u64 {
         OVERHEAD + if self.data.is_some() { self.len } else { 0 }
     }
+}
+
+/// Ranges, by start, that neither touch nor overlap.
+type Ranges = BTreeMap<u64, u64>;
+
+/// The parts of `range` that lie in none of `taken`.
+fn gaps(taken: &Ranges, range: Range<u64>) -> Vec<(u64, u64)> {
+    let mut found = Vec::new();
+    let mut at = range.start;
+    let before = taken.range(..range.start).next_back();
+    for (start, end) in before.into_iter().chain(taken.range(range.clone())) {
+        if *start > at {
+            found.push((at, *start));
+        }
+        at = at.max(*end);
+    }
+    if at < range.end {
+        found.push((at, range.end));
+    }
+    found
+}
+
+/// Adds `range` to `taken`.
+fn cover(taken: &mut Ranges, range: Range<u64>) {
+    let (mut start, mut end) = (range.start, range.end);
+    // The last range that begins in or before it, as long as it reaches it.
+    while let Some((other, until)) = taken.range(..=end).next_back().map(|(a, b)| (*a, *b))
+        && until >= start
+    {
+        taken.remove(&other);
+        (start, end) = (start.min(other), end.max(until));
+    }
+    taken.insert(start, end);
 }
 
 /// The entries, and what they weigh.
@@ -75,9 +128,17 @@ impl Ledger {
         self.weight
     }
 
-    /// Everything, to be written again in this order.
-    pub(super) fn entries(&self) -> Vec<Entry> {
-        self.entries.iter().cloned().collect()
+    /// What must be written again: the newest bytes of each place, each place once.
+    pub(super) fn newest(&self) -> Vec<Entry> {
+        let mut taken = BTreeMap::new();
+        let mut newest = Vec::new();
+        for entry in self.entries.iter().rev() {
+            for (start, end) in gaps(&taken, entry.range()) {
+                newest.push(entry.part(start, end));
+            }
+            cover(&mut taken, entry.range());
+        }
+        newest
     }
 
     /// Forgets everything.
@@ -88,11 +149,41 @@ impl Ledger {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn entry(offset: u64, len: usize) -> Entry {
         let data: Arc<[Bytes]> = vec![Bytes::from(vec![1; len])].into();
         Entry { offset, len: len as u64, data: Some(data) }
+    }
+
+    proptest! {
+        /// Against a device of bytes.
+        #[test]
+        fn the_newest_bytes_of_each_place_are_kept(
+            writes in proptest::collection::vec((0_u64..50, 1_usize..12, any::<bool>()), 0..30),
+        ) {
+            let (mut ledger, mut model) = (Ledger::default(), vec![None; 64]);
+            for (number, (offset, len, zeros)) in writes.into_iter().enumerate() {
+                let value = if zeros { 0 } else { number as u8 + 1 };
+                let half = Bytes::from(vec![value; len]);
+                let data = [half.slice(..len / 2), half.slice(len / 2..)].into();
+                let data = (!zeros).then_some(data);
+                ledger.push(Entry { offset, len: len as u64, data });
+                model[offset as usize..][..len].fill(Some(value));
+            }
+            let mut written = vec![None; 64];
+            for Entry { offset, len, data } in ledger.newest() {
+                let bytes = data.map_or(vec![0; len as usize], |data| data.concat());
+                prop_assert_eq!(bytes.len() as u64, len);
+                for (at, byte) in bytes.into_iter().enumerate() {
+                    let place = &mut written[offset as usize + at];
+                    prop_assert_eq!(place.replace(byte), None, "a place is written once");
+                }
+            }
+            prop_assert_eq!(written, model);
+        }
     }
 
     #[test]
@@ -105,7 +196,8 @@ mod tests {
         let late = ledger.mark();
         assert_eq!(ledger.weight(), 30 + 3 * OVERHEAD);
         assert_eq!(ledger.cover(early).len(), 1);
-        assert_eq!(ledger.entries().iter().map(|entry| entry.offset).collect::<Vec<_>>(), [10, 5]);
+        let newest = ledger.newest();
+        assert_eq!((newest.len(), newest[0].range()), (1, 5..5 + (1 << 30)));
         // A flush that was sent earlier is answered later.
         assert_eq!(ledger.cover(early).len(), 0);
         assert_eq!(ledger.cover(late).len(), 2);

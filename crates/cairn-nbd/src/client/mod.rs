@@ -1,8 +1,8 @@
 //! [`Client`]: an export of an NBD server as a block device.
 //!
-//! Many requests are under way at once, on one connection or, if the server allows it, on several. A
-//! thread for each connection reads the answers. When a connection ends, the client connects again
-//! and goes on; those who wait for answers notice only the time.
+//! Many requests are under way at once, on one connection or, if the server allows it, on several.
+//! A thread for each connection reads the answers. When a connection ends, the client connects
+//! again and goes on; those who wait for answers notice only the time.
 //!
 //! # What is sent again, and why nothing is lost
 //!
@@ -16,30 +16,31 @@
 //! 2. A session ends before the next begins. If a change was under way, the old connections must
 //!    have been ended *by the server*; it then has nothing more to carry out, and no late write can
 //!    come after later ones. If it does not end them in time, the device fails for good.
-//! 3. In a new session the kept writes are written again first, in the order of their answers; of
-//!    two that overlap, the second waits for the answer of the first. Then everything that was
-//!    under way is sent again. Only then do new requests pass, and only then is anything read.
+//! 3. In a new session the kept writes are written again first: each place once, with the bytes
+//!    that were last answered for it. Then everything that was under way is sent again. Only then
+//!    do new requests pass, and only then is anything read.
 //! 4. If a kept write is refused, the export differs, or no new session comes in time, the device
 //!    fails for good: every later request gets the reason.
 //!
-//! **A flush that succeeds has its promise.** Let a write be completed before a flush was requested.
-//! If an earlier flush that was sent after its answer has succeeded, it is on the medium. If not, it
-//! is kept (1). Take the session in which the flush is answered. Either the write was answered in
-//! this session, before the flush was sent; or the session began after the write's answer, and wrote
-//! it again before the flush was sent (3). In both cases the server has answered the write on a
-//! connection of this session before it got the flush, and must have it on the medium (with several
-//! connections: the server says that a flush covers all of them).
+//! **A flush that succeeds has its promise.** Let a write be completed before a flush was
+//! requested. If an earlier flush that was sent after its answer has succeeded, it is on the
+//! medium. If not, it is kept (1). Take the session in which the flush is answered. Either the
+//! write was answered in this session, before the flush was sent; or the session began after the
+//! write's answer, and wrote it again before the flush was sent (3). In both cases the server has
+//! answered the write on a connection of this session before it got the flush, and must have it on
+//! the medium (with several connections: the server says that a flush covers all of them).
 //!
-//! **Repeating does no harm.** The kept writes end with the bytes that were last answered for each
-//! place, because of two writes that overlap and were not under way together, the later one was
-//! answered later. A write that was under way may take effect at any time until its answer, and has
+//! **Repeating does no harm.** A place gets the bytes that were last answered for it, because of two
+//! writes that overlap and were not under way together, the later one was answered later. It never
+//! gets older ones, not even for a moment: a forced write is on the medium whatever ends next, the
+//! client included. A write that was under way may take effect at any time until its answer, and has
 //! the same bytes each time. A discard that was answered is not repeated; it promised nothing.
 //!
 //! After a flush has failed, the server may have dropped what it could not write. So no flush
 //! succeeds any more, and nothing more is written.
 //!
-//! The end of a connection says something about the server only if nothing between forwards bytes on
-//! its own: through a tunnel that outlives its connections, point 2 does not hold.
+//! The end of a connection says something about the server only if nothing between forwards bytes
+//! on its own: through a tunnel that outlives its connections, point 2 does not hold.
 //!
 //! What is kept is bounded: at half the bound the client flushes by itself, and at the bound those
 //! who write wait.

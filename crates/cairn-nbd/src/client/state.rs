@@ -1,4 +1,5 @@
-//! [`Shared`]: what is under way, and what becomes of it when a connection ends. No I/O but sending.
+//! [`Shared`]: what is under way, and what becomes of it when a connection ends. No I/O but
+//! sending.
 //!
 //! Every command is in the table from its start to its answer, except while the thread that reads
 //! its answer has it. The phase decides whether new commands are sent at once; the keeper alone

@@ -2,8 +2,8 @@
 //!
 //! The threads of a connection take turns: one reads the next request, lets another take its place,
 //! carries the request out and answers. A thread is added when all are busy, up to a limit. At the
-//! end, whoever ended it, what was read is carried out and answered before the connection is closed.
-//! That is what a client relies on that connects again.
+//! end, whoever ended it, what was read is carried out and answered before the connection is
+//! closed. That is what a client relies on that connects again.
 //!
 //! Locking: `turn` is a leaf; the way out has `Rank::Connection`.
 

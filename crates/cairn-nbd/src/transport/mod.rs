@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 #[cfg(not(feature = "tls"))]
 use no_tls as tls;
-pub(crate) use socket::Socket;
+pub(crate) use socket::{Socket, is_timeout};
 pub(crate) use tls::Tls;
 
 use crate::clock::Deadline;
@@ -146,11 +146,6 @@ impl Outgoing {
     pub(crate) fn send_bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.send(&mut [IoSlice::new(bytes)])
     }
-}
-
-/// The system says the same of a timeout as of a socket that must not wait.
-pub(crate) fn is_timeout(error: &io::Error) -> bool {
-    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
 }
 
 fn in_words(error: io::Error) -> io::Error {

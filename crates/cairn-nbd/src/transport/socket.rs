@@ -66,6 +66,11 @@ impl Socket {
     }
 }
 
+/// The system says the same of a timeout as of a socket that must not wait.
+pub(crate) fn is_timeout(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
+}
+
 /// The system takes zero for "for ever".
 fn at_least_something(time: Duration) -> Duration {
     time.max(Duration::from_millis(1))

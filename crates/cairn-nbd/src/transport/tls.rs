@@ -17,7 +17,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 
-use super::socket::Socket;
+use super::socket::{Socket, is_timeout};
 use crate::address::{Address, Place, TlsWish};
 use crate::clock::Deadline;
 use crate::failure::Broken;
@@ -171,7 +171,7 @@ fn shake_hands(
         let count = match socket_in.read(&mut bytes) {
             Ok(0) => return Err(Broken::Io(Io::UnexpectedEof.into())),
             Ok(count) => count,
-            Err(error) if super::is_timeout(&error) => continue,
+            Err(error) if is_timeout(&error) => continue,
             Err(error) => return Err(error.into()),
         };
         let mut rest = bytes.get(..count).unwrap_or_default();

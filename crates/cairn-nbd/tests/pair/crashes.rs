@@ -115,18 +115,31 @@ struct Writer {
     device: Arc<Volatile>,
     first: u64,
     model: Vec<u8>,
+    /// The bytes that each block may have on the medium if client and server end now.
+    allowed: Vec<Vec<u8>>,
     random: fastrand::Rng,
 }
 
 impl Writer {
-    fn run(mut self, stop: &AtomicBool) {
+    /// Returns what the medium must hold, whatever ends then.
+    fn run(mut self, stop: &AtomicBool) -> (u64, Vec<Vec<u8>>) {
         let mut step = 0_u32;
         while !stop.load(Ordering::SeqCst) {
             self.step(step);
             step += 1;
         }
-        self.client.flush().unwrap();
-        self.check_medium();
+        (self.first, self.allowed)
+    }
+
+    /// These blocks have new bytes; with `forced` they have reached the medium.
+    fn wrote(&mut self, blocks: std::ops::Range<u64>, fill: u8, forced: bool) {
+        for block in blocks {
+            let allowed = &mut self.allowed[block as usize];
+            if forced {
+                allowed.clear();
+            }
+            allowed.push(fill);
+        }
     }
 
     fn step(&mut self, step: u32) {
@@ -143,18 +156,36 @@ impl Writer {
                 self.model[range].copy_from_slice(&data);
                 let durability = Durability { preflush, fua };
                 self.client.write_durable(offset, data, durability).unwrap();
+                if preflush {
+                    self.flushed(Some(start..start + count));
+                }
+                self.wrote(start..start + count, fill, fua);
             }
             6 => {
                 self.model[range].fill(0);
                 self.client.write_zeroes(offset, len).unwrap();
+                self.wrote(start..start + count, 0, false);
             }
             7 => {
                 self.client.flush().unwrap();
                 self.check_medium();
+                self.flushed(None);
             }
             _ => {
                 let read = self.client.read_at(offset, len as usize).unwrap();
                 assert!(*read == self.model[range], "blocks {start}+{count} of {}", self.first);
+            }
+        }
+    }
+
+    /// Everything but these blocks has reached the medium as it is.
+    fn flushed(&mut self, except: Option<std::ops::Range<u64>>) {
+        let except = except.unwrap_or(0..0);
+        for (block, allowed) in self.allowed.iter_mut().enumerate() {
+            match except.contains(&(block as u64)) {
+                false => *allowed = vec![self.model[block * BLOCK as usize]],
+                // What they had before this write is not in the model any more.
+                true => drop(allowed.drain(..allowed.len() - 1)),
             }
         }
     }
@@ -175,13 +206,14 @@ fn crashes(times: u32, seed: u64, options: &ConnectOptions) {
     let client = Arc::new(Client::connect(&address(&front), options).unwrap());
     drop(first);
     let stop = Arc::new(AtomicBool::new(false));
-    let writers: Vec<JoinHandle<()>> = (0..WRITERS)
+    let writers: Vec<JoinHandle<_>> = (0..WRITERS)
         .map(|number| {
             let writer = Writer {
                 client: client.clone(),
                 device: device.clone(),
                 first: number * BLOCKS,
                 model: vec![0; (BLOCKS * BLOCK) as usize],
+                allowed: vec![vec![0]; BLOCKS as usize],
                 random: fastrand::Rng::with_seed(seed * 1000 + number),
             };
             let stop = stop.clone();
@@ -191,9 +223,22 @@ fn crashes(times: u32, seed: u64, options: &ConnectOptions) {
     crash(&relay, &behind, &device, times, seed);
     let last = serve(&behind, device.clone());
     stop.store(true, Ordering::SeqCst);
-    writers.into_iter().for_each(|writer| writer.join().unwrap());
-    drop(client);
-    drop(last);
+    let promises: Vec<_> = writers.into_iter().map(|writer| writer.join().unwrap()).collect();
+    // Everything ends at once: what was forced or flushed is there, or what was written after it.
+    drop((client, last));
+    device.cut(&mut fastrand::Rng::with_seed(seed), 7);
+    for (first, allowed) in promises {
+        for (block, allowed) in allowed.iter().enumerate() {
+            let at = (first + block as u64) * BLOCK;
+            let found = device.on_medium(at, BLOCK as usize);
+            let is_one = found.iter().all(|byte| *byte == found[0]);
+            assert!(
+                is_one && allowed.contains(&found[0]),
+                "block {block} of {first}: {}",
+                found[0]
+            );
+        }
+    }
 }
 
 #[test]

@@ -15,8 +15,8 @@ struct Contents {
     cached: MemoryDevice,
     /// What a cut leaves.
     medium: MemoryDevice,
-    /// Writes that only `cached` has; no data for zeros.
-    pending: Vec<(u64, Option<Bytes>, u64)>,
+    /// Writes since the last flush, and whether they were forced; no data for zeros.
+    pending: Vec<(u64, Option<Bytes>, u64, bool)>,
     flushes: u64,
 }
 
@@ -27,13 +27,12 @@ impl Volatile {
         Self(Mutex::new(Contents { cached, medium, pending: Vec::new(), flushes: 0 }))
     }
 
-    /// Loses writes that were not flushed: each with the given chance of ten.
+    /// Loses writes that were not flushed: each with the given chance of ten. A forced write stays,
+    /// and no older one comes over it.
     pub(super) fn cut(&self, random: &mut fastrand::Rng, chance: u8) {
         let mut contents = self.0.lock().unwrap();
-        let mut pending = std::mem::take(&mut contents.pending);
-        random.shuffle(&mut pending);
-        for (offset, data, len) in pending {
-            if random.u8(0..10) >= chance {
+        for (offset, data, len, forced) in std::mem::take(&mut contents.pending) {
+            if forced || random.u8(0..10) >= chance {
                 put(&contents.medium, offset, data, len);
             }
         }
@@ -67,11 +66,10 @@ impl Contents {
 
     fn change(&mut self, offset: u64, data: Option<Bytes>, len: u64, fua: bool) {
         put(&self.cached, offset, data.clone(), len);
-        match fua {
-            // Older writes to the same place may still come after it on the medium.
-            true => put(&self.medium, offset, data, len),
-            false => self.pending.push((offset, data, len)),
+        if fua {
+            put(&self.medium, offset, data.clone(), len);
         }
+        self.pending.push((offset, data, len, fua));
     }
 }
 
