@@ -17,6 +17,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let options = ConnectOptions { write: true, connections, ..ConnectOptions::default() };
     let client = Client::connect(&Address::parse(uri)?, &options)?;
     let data = Bytes::from(vec![7; MIB as usize]);
+    let mut free: Vec<IoBuf> = Vec::new();
     for write in [true, false, true, false] {
         let start = Instant::now();
         let mut waiting = VecDeque::new();
@@ -24,18 +25,21 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let offset = at * MIB;
             let request = match write {
                 true => Request::Write { offset, bufs: vec![data.clone()] },
-                false => Request::Read { offset, buf: IoBuf::zeroed(MIB as usize) },
+                false => {
+                    let buf = free.pop().unwrap_or_else(|| IoBuf::zeroed(MIB as usize));
+                    Request::Read { offset, buf }
+                }
             };
             let durability = Durability::default();
             waiting.push_back(client.submit(Batch { requests: vec![request], durability }));
             if waiting.len() == DEPTH
                 && let Some(first) = waiting.pop_front()
             {
-                first.wait()?;
+                free.extend(first.wait()?);
             }
         }
         for last in waiting {
-            last.wait()?;
+            free.extend(last.wait()?);
         }
         if write {
             client.flush()?;

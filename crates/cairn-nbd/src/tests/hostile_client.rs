@@ -202,7 +202,7 @@ fn requests_that_are_refused() {
 fn too_many_and_too_slow() {
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("socket");
-    let export = Export {
+    let export = || Export {
         name: "disk".into(),
         description: String::new(),
         device: Arc::new(MemoryDevice::new(1 << 20)),

@@ -9,12 +9,15 @@ use std::time::Duration;
 
 use cairn_block::{BlockDevice, BlockDeviceExt, Error, ErrorKind};
 
-use super::{address, impatient};
+use super::{address, writing};
 use crate::wire::option::{self, Header, Info};
 use crate::wire::reply::{self, To};
 use crate::wire::request::{self, Kind, Request};
 use crate::wire::{BlockSizes, ExportFlags, Headers, INIT_MAGIC, OLD_MAGIC};
 use crate::{Client, ConnectOptions};
+
+/// For servers that say nothing.
+const SHORT: Duration = Duration::from_millis(50);
 
 /// Plays a server once for each connection. The folder goes with the test.
 fn play(script: impl Fn(&mut UnixStream) + Send + 'static) -> (tempfile::TempDir, PathBuf) {
@@ -82,7 +85,7 @@ fn negotiate(stream: &mut UnixStream, headers: Headers) -> Option<()> {
 
 fn refused(script: impl Fn(&mut UnixStream) + Send + 'static) -> Error {
     let (_dir, socket) = play(script);
-    let error = Client::connect(&address(&socket), &impatient()).err().expect("it is refused");
+    let error = Client::connect(&address(&socket), &writing()).err().expect("it is refused");
     println!("{error}");
     error
 }
@@ -105,9 +108,11 @@ fn greetings_of_others() {
         let cut = says(greeting()[..end].to_vec());
         assert!(cut.detail.contains("the server ended the connection"), "{cut}");
     }
-    let silent = refused(|stream| {
+    let (_dir, socket) = play(|stream| {
         let _ = stream.read(&mut [0]);
     });
+    let options = ConnectOptions { connect_timeout: SHORT, ..writing() };
+    let silent = Client::connect(&address(&socket), &options).err().unwrap();
     assert!(silent.detail.contains("did not answer in time"), "{silent}");
 }
 
@@ -175,7 +180,7 @@ fn answered(headers: Headers, answer: impl Fn(To) -> Vec<u8> + Send + 'static) -
             let _ = stream.write_all(&answer(to));
         }
     });
-    let client = Client::connect(&address(&socket), &impatient()).unwrap();
+    let client = Client::connect(&address(&socket), &writing()).unwrap();
     let error = client.read_at(8192, 4096).expect_err("the answer is not believed");
     println!("{error}");
     error
@@ -263,8 +268,7 @@ fn silence_in_an_answer() {
             let _ = stream.write_all(&answer[..len]);
             let _ = stream.read_to_end(&mut Vec::new());
         });
-        let short = Duration::from_millis(20);
-        let options = ConnectOptions { request_timeout: short, ..impatient() };
+        let options = ConnectOptions { request_timeout: SHORT, ..writing() };
         let client = Client::connect(&address(&socket), &options).unwrap();
         // Each new connection ends like the one before.
         let error = client.read_at(8192, 4096).unwrap_err();
@@ -286,7 +290,8 @@ fn a_write_that_may_come_late_is_not_repeated() {
             });
         }
     });
-    let client = Client::connect(&address(&socket), &impatient()).unwrap();
+    let options = ConnectOptions { request_timeout: SHORT, reconnect_timeout: SHORT, ..writing() };
+    let client = Client::connect(&address(&socket), &options).unwrap();
     let error = client.write_at(0, vec![1; 4096]).unwrap_err();
     assert!(error.detail.contains("could come after later ones"), "{error}");
     assert!(client.flush().is_err());
@@ -320,7 +325,7 @@ fn a_server_without_go_is_used() {
             let _ = stream.write_all(&[to.simple(0), vec![3; 4096]].concat());
         }
     });
-    let client = Client::connect(&address(&socket), &impatient()).unwrap();
+    let client = Client::connect(&address(&socket), &writing()).unwrap();
     assert_eq!((client.geometry().size, client.geometry().logical_block), (1 << 20, 512));
     assert!(client.read_at(8192, 4096).unwrap().iter().all(|byte| *byte == 3));
 }

@@ -5,7 +5,6 @@ mod hostile_server;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use cairn_block::BlockDevice;
 
@@ -31,14 +30,4 @@ fn address(socket: &Path) -> Address {
 
 fn writing() -> ConnectOptions {
     ConnectOptions { write: true, ..ConnectOptions::default() }
-}
-
-/// For servers that are not there, or say nothing.
-fn impatient() -> ConnectOptions {
-    ConnectOptions {
-        connect_timeout: Duration::from_millis(200),
-        request_timeout: Duration::from_millis(200),
-        reconnect_timeout: Duration::from_millis(200),
-        ..writing()
-    }
 }

@@ -1,6 +1,7 @@
 //! Every request, against the device beneath.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use cairn_block::memory::MemoryDevice;
 use cairn_block::wrap::Flushing;
@@ -9,7 +10,7 @@ use cairn_block::{Batch, BlockDevice, BlockDeviceExt, Durability, ErrorKind, IoB
 use cairn_nbd::server::{Export, Listen, Options, Server};
 use cairn_nbd::{Address, Client, ConnectOptions, Extent, Place};
 
-use crate::{address, impatient, serve, writing};
+use crate::{address, serve, writing};
 
 #[test]
 fn what_is_written_is_read_from_both_ends() {
@@ -186,7 +187,7 @@ fn extents_are_told() {
 fn who_cannot_connect_learns_why() {
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("socket");
-    let connect = |address: &Address| Client::connect(address, &impatient()).err().unwrap();
+    let connect = |address: &Address| Client::connect(address, &writing()).err().unwrap();
     let error = connect(&address(&socket));
     assert_eq!(error.kind, ErrorKind::NotFound, "{error}");
     assert!(error.to_string().contains("see that the server runs"), "{error}");
@@ -203,7 +204,7 @@ fn who_cannot_connect_learns_why() {
     assert_eq!(error.kind, ErrorKind::PermissionDenied, "{error}");
     assert!(error.detail.contains("the server has no TLS (the server says: no TLS here)"));
     // The default export.
-    Client::connect(&Address { export: String::new(), ..address(&socket) }, &impatient()).unwrap();
+    Client::connect(&Address { export: String::new(), ..address(&socket) }, &writing()).unwrap();
     let again = Server::start(&Listen::Unix(socket.clone()), Vec::new(), Options::default());
     assert_eq!(again.err().unwrap().kind, ErrorKind::InUse);
     drop(server);
@@ -216,7 +217,9 @@ fn a_server_that_stays_away_is_an_error() {
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("socket");
     let server = serve(&socket, Arc::new(MemoryDevice::new(1 << 20)));
-    let client = Client::connect(&address(&socket), &impatient()).unwrap();
+    let reconnect_timeout = Duration::from_millis(200);
+    let options = ConnectOptions { reconnect_timeout, ..writing() };
+    let client = Client::connect(&address(&socket), &options).unwrap();
     client.write_at(0, vec![1; 4096]).unwrap();
     drop(server);
     let error = client.flush().unwrap_err();
