@@ -6,12 +6,13 @@ use std::path::Path;
 
 /// Ordinary and build dependencies. Development dependencies may also name the test kit and the
 /// facade.
-const ALLOWED: [(&str, &[&str]); 19] = [
+const ALLOWED: [(&str, &[&str]); 20] = [
     ("cairn-base", &[]),
     ("cairn-block", &["cairn-base"]),
     ("cairn-images", &["cairn-base", "cairn-block"]),
     ("cairn-luks", &["cairn-base", "cairn-block"]),
     ("cairn-nbd", &["cairn-base", "cairn-block"]),
+    ("cairn-objects", &["cairn-base", "cairn-block"]),
     ("cairn-cache", &["cairn-base", "cairn-block"]),
     ("cairn-vfs", &["cairn-base"]),
     ("cairn-check", &["cairn-base", "cairn-block"]),

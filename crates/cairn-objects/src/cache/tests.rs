@@ -1,0 +1,103 @@
+use std::time::Duration;
+
+use cairn_base::runtime::threads::Threads;
+
+use super::*;
+use crate::store::{Condition, Counted, MemoryStore, Store};
+
+const LENGTH: u64 = 20 * CHUNK + 1000;
+
+fn id(sequence: u64) -> ObjectId {
+    ObjectId { log: 7, epoch: 1, sequence }
+}
+
+fn contents() -> Bytes {
+    (0..LENGTH).map(|at| (at / 100 % 251) as u8).collect::<Vec<_>>().into()
+}
+
+fn fixture(budget: u64, directory: Option<Directory>) -> (Cache, Arc<Counted>) {
+    let store = Arc::new(Counted::new(Arc::new(MemoryStore::new())));
+    for sequence in 0..4 {
+        store.put(&id(sequence).to_string(), &[contents()], Condition::IfAbsent).unwrap();
+    }
+    let requests = Requests::new(store.clone(), Threads::new(), Duration::ZERO);
+    (Cache::new(requests, budget, directory), store)
+}
+
+fn check(cache: &Cache, sequence: u64, offset: u64, len: usize) {
+    let mut buf = vec![0; len];
+    cache.read(id(sequence), LENGTH, offset, &mut buf).unwrap();
+    assert!(buf == contents()[offset as usize..][..len], "{len} bytes at {offset}");
+}
+
+#[test]
+fn what_was_read_is_not_read_again() {
+    let (cache, store) = fixture(100 << 20, None);
+    let gets = || store.counters().gets.get();
+    check(&cache, 0, 1000, 4096);
+    check(&cache, 0, 5000, 4096);
+    assert_eq!((gets(), store.counters().get_bytes.get()), (1, CHUNK));
+    // The next misses read 2, 4, 8 chunks, and what is left.
+    for chunk in 0..20 {
+        check(&cache, 0, chunk * CHUNK + 7, 100);
+    }
+    assert!(gets() <= 6, "{}", gets());
+    check(&cache, 0, LENGTH - 10, 10);
+    // A long read of another object is one request for each 4 MiB.
+    let before = gets();
+    check(&cache, 1, 5, LENGTH as usize - 5);
+    assert_eq!(gets() - before, 2);
+    let mut beyond = [0; 20];
+    assert!(cache.read(id(1), LENGTH + 10, LENGTH - 10, &mut beyond).is_err());
+    assert!(cache.read(id(9), LENGTH, 0, &mut beyond).is_err());
+}
+
+#[test]
+fn memory_has_a_bound() {
+    let (cache, _) = fixture(3 * CHUNK, None);
+    for round in 0..3 {
+        for sequence in 0..4 {
+            check(&cache, sequence, round * CHUNK, LENGTH as usize / 2);
+            assert!(cache.state.lock().bytes <= 3 * CHUNK);
+        }
+    }
+    let state = cache.state.lock();
+    assert_eq!(state.uses.len(), state.chunks.len());
+}
+
+#[test]
+fn a_directory_keeps_chunks_until_it_is_full_and_damage_is_not_there() {
+    let place = tempfile::tempdir().unwrap();
+    let directory = |budget| Some(Directory::new(place.path().to_owned(), budget).unwrap());
+    let (cache, store) = fixture(0, directory(8 * (CHUNK + 4)));
+    check(&cache, 0, 0, LENGTH as usize);
+    let files = || std::fs::read_dir(place.path()).unwrap().count();
+    assert_eq!(files(), 8, "seven whole chunks and the short one");
+    let before = store.counters().gets.get();
+    check(&cache, 0, 15 * CHUNK, CHUNK as usize);
+    assert_eq!(store.counters().gets.get(), before);
+
+    let (cache, store) = fixture(0, directory(8 * (CHUNK + 4)));
+    check(&cache, 0, 15 * CHUNK, CHUNK as usize);
+    assert_eq!(store.counters().gets.get(), 0, "they outlive the process");
+    for entry in std::fs::read_dir(place.path()).unwrap() {
+        let path = entry.unwrap().path();
+        let mut bytes = std::fs::read(&path).unwrap();
+        bytes[10] ^= 1;
+        std::fs::write(path, bytes).unwrap();
+    }
+    check(&cache, 0, 15 * CHUNK, CHUNK as usize);
+    assert_eq!(store.counters().gets.get(), 1);
+}
+
+#[test]
+fn readers_of_one_chunk_make_one_request() {
+    let (cache, store) = fixture(100 << 20, None);
+    std::thread::scope(|scope| {
+        for reader in 0..8 {
+            let cache = &cache;
+            scope.spawn(move || check(cache, 0, reader * 100, 4096));
+        }
+    });
+    assert_eq!(store.counters().gets.get(), 1);
+}

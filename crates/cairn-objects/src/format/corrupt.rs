@@ -1,0 +1,71 @@
+//! [`Corrupt`]: an object with contents that no volume writes.
+
+use std::fmt;
+
+use cairn_block::{Error, ErrorKind};
+
+/// Where, and what is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Corrupt {
+    /// The object.
+    pub(crate) object: String,
+    /// What is there, and what should be.
+    pub(crate) detail: String,
+    /// A newer program wrote it.
+    pub(crate) newer: bool,
+}
+
+pub(crate) type Result<T> = std::result::Result<T, Corrupt>;
+
+impl Corrupt {
+    pub(crate) fn new(object: impl fmt::Display, detail: impl Into<String>) -> Self {
+        Self { object: object.to_string(), detail: detail.into(), newer: false }
+    }
+
+    /// A field of a layout that this program does not know.
+    pub(crate) fn newer(object: impl fmt::Display, version: u64) -> Self {
+        let detail = format!(
+            "has version {version} of the layout, and this Cairn knows version {}: use a newer \
+             Cairn",
+            super::VERSION
+        );
+        Self { object: object.to_string(), detail, newer: true }
+    }
+
+    /// Checks the version that an object says.
+    pub(crate) fn version(object: impl fmt::Display, version: u32) -> Result<()> {
+        match version {
+            super::VERSION => Ok(()),
+            0 => Err(Self::new(object, "has version 0 of the layout, and 1 is the first")),
+            version => Err(Self::newer(object, version.into())),
+        }
+    }
+
+    /// Compares a checksum.
+    pub(crate) fn checksum(object: impl fmt::Display, stored: u32, computed: u32) -> Result<()> {
+        if stored == computed {
+            return Ok(());
+        }
+        let detail =
+            format!("has the checksum {stored:#010x}, and its bytes give {computed:#010x}");
+        Err(Self::new(object, detail))
+    }
+}
+
+impl fmt::Display for Corrupt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { object, detail, newer } = self;
+        write!(f, "the object {object} {detail}")?;
+        if *newer {
+            return Ok(());
+        }
+        f.write_str("; restore it from a copy of the store, or use a snapshot")
+    }
+}
+
+impl From<Corrupt> for Error {
+    fn from(corrupt: Corrupt) -> Self {
+        let kind = if corrupt.newer { ErrorKind::Unsupported } else { ErrorKind::Io };
+        Self::new(kind, "read the store", corrupt.to_string())
+    }
+}

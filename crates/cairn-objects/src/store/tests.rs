@@ -1,0 +1,111 @@
+use super::*;
+
+fn parts(text: &str) -> Vec<Bytes> {
+    let (head, tail) = text.split_at(text.len() / 2);
+    vec![Bytes::copy_from_slice(head.as_bytes()), Bytes::copy_from_slice(tail.as_bytes())]
+}
+
+fn kind<T: fmt::Debug>(answer: Result<T>) -> ErrorKind {
+    answer.unwrap_err().kind
+}
+
+/// What docs/object-volumes.md asks of every store.
+fn behaves(store: &dyn Store) {
+    let absent = Condition::IfAbsent;
+    assert_eq!(kind(store.get("a/b")), ErrorKind::Missing);
+    assert_eq!(kind(store.get_range("a/b", 0..1)), ErrorKind::Missing);
+    assert_eq!(store.list("", None).unwrap(), []);
+    store.delete("a/b").unwrap();
+
+    let first = store.put("a/b", &parts("first"), absent).unwrap();
+    assert_eq!(kind(store.put("a/b", &parts("other"), absent)), ErrorKind::Conflict);
+    let object = store.get("a/b").unwrap();
+    assert_eq!((&object.bytes[..], &object.tag), (&b"first"[..], &first));
+    assert_eq!(&store.get_range("a/b", 1..3).unwrap()[..], b"ir");
+    assert_eq!(&store.get_range("a/b", 3..300).unwrap()[..], b"st");
+    assert_eq!(kind(store.get_range("a/b", 5..6)), ErrorKind::Failed);
+
+    // Equal bytes are another version nevertheless: many in the same instant.
+    let mut tags = vec![first];
+    for _ in 0..20 {
+        let last = tags.last().unwrap();
+        tags.push(store.put("a/b", &parts("again"), Condition::IfMatch(last)).unwrap());
+    }
+    for (at, tag) in tags.iter().enumerate() {
+        assert!(!tags[..at].contains(tag), "{tag:?} twice");
+    }
+    let old = Condition::IfMatch(&tags[19]);
+    assert_eq!(kind(store.put("a/b", &parts("late"), old)), ErrorKind::Conflict);
+    assert_eq!(kind(store.put("a/c", &parts("late"), old)), ErrorKind::Conflict);
+    assert_eq!(&store.get("a/b").unwrap().bytes[..], b"again");
+
+    for name in ["a/d-1", "a/d-3", "a/d-2", "a/e/f", "b"] {
+        store.put(name, &parts("12"), absent).unwrap();
+    }
+    let names = |prefix: &str, after: Option<&str>| -> Vec<String> {
+        let listed = store.list(prefix, after).unwrap();
+        listed.into_iter().map(|listed| listed.name).collect()
+    };
+    assert_eq!(names("", None), ["a/b", "a/d-1", "a/d-2", "a/d-3", "a/e/f", "b"]);
+    assert_eq!(names("a/d-", Some("a/d-1")), ["a/d-2", "a/d-3"]);
+    assert_eq!(store.list("b", None).unwrap(), [Listed { name: "b".into(), size: 2 }]);
+    store.delete("a/d-2").unwrap();
+    assert_eq!(names("a/d-", None), ["a/d-1", "a/d-3"]);
+    store.put("a/d-2", &parts("34"), absent).unwrap();
+}
+
+#[test]
+fn memory_is_a_store() {
+    behaves(&MemoryStore::new());
+}
+
+#[test]
+fn a_directory_is_a_store() {
+    let place = tempfile::tempdir().unwrap();
+    behaves(&DirectoryStore::new(place.path().join("made/by/the/first")));
+}
+
+#[test]
+fn of_many_who_create_a_name_one_gets_it() {
+    let place = tempfile::tempdir().unwrap();
+    let stores: [&dyn Store; 2] =
+        [&MemoryStore::new(), &DirectoryStore::new(place.path().to_owned())];
+    for store in stores {
+        for round in 0..20 {
+            let name = format!("log/{round}");
+            let won: usize = std::thread::scope(|scope| {
+                let run = |who: usize| {
+                    let bytes = [Bytes::from(vec![who as u8; 100])];
+                    usize::from(store.put(&name, &bytes, Condition::IfAbsent).is_ok())
+                };
+                let name = &name;
+                let threads: Vec<_> =
+                    (0..4).map(|who| scope.spawn(move || (name, run(who)).1)).collect();
+                threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+            });
+            let bytes = store.get(&name).unwrap().bytes;
+            assert!(won == 1 && bytes.iter().all(|byte| *byte == bytes[0]), "{won} of {name}");
+            // And of many who replace it.
+            let tag = store.get(&name).unwrap().tag;
+            let won: usize = std::thread::scope(|scope| {
+                let run = || {
+                    let bytes = [Bytes::from_static(b"replaced")];
+                    usize::from(store.put(&name, &bytes, Condition::IfMatch(&tag)).is_ok())
+                };
+                let threads: Vec<_> = (0..4).map(|_| scope.spawn(run)).collect();
+                threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+            });
+            assert_eq!(won, 1, "{name}");
+        }
+    }
+}
+
+#[test]
+fn unfinished_files_are_no_objects() {
+    let place = tempfile::tempdir().unwrap();
+    let store = DirectoryStore::new(place.path().to_owned());
+    store.put("log/1", &parts("12"), Condition::IfAbsent).unwrap();
+    std::fs::write(place.path().join("log/.new-17-0"), b"half").unwrap();
+    assert_eq!(store.list("", None).unwrap().len(), 1);
+    assert_eq!(store.list("log/", None).unwrap().len(), 1);
+}

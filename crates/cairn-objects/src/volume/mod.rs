@@ -1,0 +1,357 @@
+//! [`ObjectVolume`]: the device.
+
+mod background;
+mod checkpoint;
+mod core;
+mod flush;
+mod options;
+mod read;
+mod repack;
+mod state;
+mod write;
+
+use std::sync::Arc;
+
+use cairn_base::runtime::DaemonHandle;
+use cairn_base::stats::Report;
+use cairn_block::{
+    Batch, BlockDevice, Completion, Error, ErrorKind, Geometry, IoBuf, Request, Result, bounds,
+};
+
+use self::background::Background;
+use self::core::Core;
+use self::state::State;
+use crate::address::{Address, check_name};
+use crate::cache::{Cache, Directory};
+use crate::format::SECTOR;
+use crate::format::manifest::{self, Manifest, Replay};
+use crate::opening::{follow, load_map, read_manifest};
+use crate::pool;
+use crate::process;
+use crate::requests::{Created, Requests};
+use crate::store::connect::connect;
+use crate::store::{Counted, Counters, Store, Tag};
+
+pub use options::{CreateOptions, Options};
+
+/// How often another opening may come first.
+const MOST_RACES: u32 = 100;
+
+/// A virtual disk in an object store.
+///
+/// When it is dropped, it is [closed](ObjectVolume::close), and errors of that are lost. What was
+/// flushed is durable in any case.
+pub struct ObjectVolume {
+    core: Arc<Core>,
+    daemon: Option<DaemonHandle>,
+    closed: bool,
+    store: Arc<Counters>,
+}
+
+/// Makes a volume of `size` bytes, which read as zeros.
+///
+/// # Errors
+/// [`ErrorKind::InUse`] if the address has a volume, [`ErrorKind::OutOfRange`] if the size is no
+/// multiple of 512 or too large, [`ErrorKind::Unsupported`] if the store ignores conditions; others
+/// of the store.
+pub fn create(
+    address: &Address,
+    size: u64,
+    create: &CreateOptions,
+    options: &Options,
+) -> Result<()> {
+    create_in(connect(&address.place)?, &address.volume, size, create, options)
+}
+
+/// Opens the volume at an address.
+///
+/// # Errors
+/// [`ErrorKind::NotFound`], [`ErrorKind::InUse`] if another writer has it open,
+/// [`ErrorKind::ReadOnly`] if it is a snapshot; [`ErrorKind::Unsupported`] if a newer Cairn has
+/// written it or the store ignores conditions; others of the store.
+pub fn open(address: &Address, options: &Options) -> Result<Arc<dyn BlockDevice>> {
+    Ok(Arc::new(ObjectVolume::open_in(connect(&address.place)?, &address.volume, options)?))
+}
+
+/// As [`create()`], in a store that is at hand.
+///
+/// # Errors
+/// As [`create()`].
+pub fn create_in(
+    store: Arc<dyn Store>,
+    volume: &str,
+    size: u64,
+    create: &CreateOptions,
+    options: &Options,
+) -> Result<()> {
+    let refused = |kind, detail: String| Err(Error::new(kind, "create", detail));
+    check_name(volume)
+        .map_err(|bad| Error::new(ErrorKind::Unsupported, "create", bad.to_string()))?;
+    if size == 0 || size > manifest::LARGEST || !size.is_multiple_of(SECTOR) {
+        let detail = format!(
+            "a disk of {size} bytes cannot be: use a multiple of {SECTOR} up to {}",
+            manifest::LARGEST
+        );
+        return refused(ErrorKind::OutOfRange, detail);
+    }
+    let object_size = create.object_size;
+    let sizes = manifest::OBJECT_SIZES;
+    if !sizes.contains(&object_size) {
+        let (least, most) = (sizes.start(), sizes.end());
+        let detail =
+            format!("objects of {object_size} bytes cannot be: use a size from {least} to {most}");
+        return refused(ErrorKind::OutOfRange, detail);
+    }
+    let requests = Requests::new(store, options.runtime.clone(), options.patience);
+    requests.probe()?;
+    let manifest = Manifest {
+        version: crate::format::VERSION,
+        id: options.runtime.random(),
+        size,
+        object_size,
+        epoch: 0,
+        generation: 0,
+        writer: None,
+        read_only: false,
+        incomplete: false,
+        map: Vec::new(),
+        replay: Vec::new(),
+    };
+    match requests.create(&manifest::name(volume), &[manifest.encode()])? {
+        Created::Ours => Ok(()),
+        Created::Theirs => {
+            let detail =
+                format!("there is a volume {volume}: choose another name, or remove it first");
+            refused(ErrorKind::InUse, detail)
+        }
+    }
+}
+
+/// Makes this process the writer: raises the epoch.
+fn claim(
+    requests: &Requests,
+    volume: &str,
+    nonce: u64,
+    take_over: bool,
+) -> Result<(Manifest, Tag)> {
+    for _ in 0..MOST_RACES {
+        let (mut manifest, tag) = read_manifest(requests, volume)?;
+        pool::complete(&manifest, "open")?;
+        let refused = |kind, detail: String| Err(Error::new(kind, "open", detail));
+        if manifest.read_only {
+            let detail = format!("{volume} is a snapshot: open it for reading, or clone it");
+            return refused(ErrorKind::ReadOnly, detail);
+        }
+        let writer = manifest.writer.as_ref().filter(|writer| !process::has_ended(writer));
+        if let (Some(writer), false) = (writer, take_over) {
+            let detail = format!(
+                "the volume {volume} is open for writing on {} (process {}): unmount it there; if \
+                 that machine is gone for good, open it with take-over",
+                writer.host, writer.pid
+            );
+            return refused(ErrorKind::InUse, detail);
+        }
+        let Some(epoch) = manifest.epoch.checked_add(1) else {
+            let detail = format!("the volume {volume} was opened 4294967295 times: clone it");
+            return refused(ErrorKind::Unsupported, detail);
+        };
+        manifest.epoch = epoch;
+        manifest.generation += 1;
+        manifest.writer = Some(process::this(nonce));
+        manifest.replay.push(Replay { id: manifest.id, epoch, from: 0, to: None });
+        let name = manifest::name(volume);
+        if let Some(tag) = requests.replace(&name, &manifest.encode(), &tag)? {
+            return Ok((manifest, tag));
+        }
+    }
+    let detail = format!("others open the volume {volume} at the same time: try again later");
+    Err(Error::new(ErrorKind::InUse, "open", detail))
+}
+
+impl ObjectVolume {
+    /// Opens a volume of a store that is at hand.
+    ///
+    /// # Errors
+    /// As [`open`].
+    pub fn open_in(store: Arc<dyn Store>, volume: &str, options: &Options) -> Result<Self> {
+        let counted = Counted::new(store);
+        let counters = counted.counters();
+        let runtime = options.runtime.clone();
+        let nonce = runtime.random();
+        let requests = Requests::new(Arc::new(counted), runtime, options.patience);
+        let writes = !options.read_only;
+        let (manifest, tag) = if writes {
+            requests.probe()?;
+            claim(&requests, volume, nonce, options.take_over)?
+        } else {
+            let (manifest, tag) = read_manifest(&requests, volume)?;
+            pool::complete(&manifest, "open")?;
+            (manifest, tag)
+        };
+        let sectors = manifest.size / SECTOR;
+        let mut map = load_map(&requests, &manifest)?;
+        let mut logs = manifest.replay.as_slice();
+        if writes {
+            // The last is this opening's own.
+            logs = &logs[..logs.len() - 1];
+        }
+        let fence = writes.then_some(manifest.epoch);
+        let mut replayed = 0;
+        for log in logs {
+            replayed += follow(&requests, &mut map, log, sectors, fence)?.objects;
+        }
+        let directory = match &options.cache_directory {
+            Some((path, bytes)) => {
+                let kept = Directory::new(path.clone(), *bytes);
+                let operation = || format!("open the cache {}", path.display());
+                Some(kept.map_err(|error| Error::from_io(operation(), error))?)
+            }
+            None => None,
+        };
+        let cache = Cache::new(requests.clone(), options.cache, directory);
+        let old_logs = logs.len();
+        let core = Arc::new(Core::new(
+            (volume.to_owned(), requests, cache),
+            (nonce, options.reclaim, options.read_only),
+            State::new(map, manifest, tag),
+        ));
+        let mut opened = Self { core, daemon: None, closed: !writes, store: counters };
+        if writes {
+            if replayed > 0 || old_logs > 1 {
+                opened.core.checkpoint(false)?;
+            }
+            let (wake, daemon) = (opened.core.work.clone(), Background(opened.core.clone()));
+            opened.daemon = Some(opened.core.runtime().spawn("objects", wake, Arc::new(daemon))?);
+        }
+        Ok(opened)
+    }
+
+    /// Writes everything, and a last checkpoint, so that the next opening is fast and no writer is
+    /// known.
+    ///
+    /// # Errors
+    /// As [`BlockDevice::flush`]; the checkpoint failed. Nothing that was flushed is lost.
+    pub fn close(mut self) -> Result<()> {
+        self.finish()
+    }
+
+    /// Ends as a power cut does: nothing is written.
+    pub fn abandon(mut self) {
+        self.closed = true;
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        if std::mem::replace(&mut self.closed, true) {
+            return Ok(());
+        }
+        if let Some(daemon) = self.daemon.take() {
+            daemon.stop();
+        }
+        self.core.flush()?;
+        self.core.checkpoint(true)
+    }
+
+    /// Writes a checkpoint now.
+    ///
+    /// # Errors
+    /// [`ErrorKind::ReadOnly`]; the store; another writer has the volume.
+    pub fn checkpoint(&self) -> Result<()> {
+        self.writable()?;
+        self.core.flush()?;
+        self.core.checkpoint(false)
+    }
+
+    /// Repacks all objects that are mostly dead, and removes those that nobody needs. Returns how
+    /// many were repacked.
+    ///
+    /// # Errors
+    /// As [`ObjectVolume::checkpoint`].
+    pub fn repack(&self) -> Result<u64> {
+        self.writable()?;
+        self.core.flush()?;
+        let mut repacked = 0;
+        loop {
+            let done = self.core.repack_some()?;
+            repacked += done;
+            if done == 0 {
+                return Ok(repacked);
+            }
+        }
+    }
+
+    fn writable(&self) -> Result<()> {
+        if self.core.geometry.read_only {
+            let detail = "the volume is open for reading only";
+            return Err(Error::new(ErrorKind::ReadOnly, "checkpoint", detail));
+        }
+        Ok(())
+    }
+
+    /// What the store was asked for since the opening.
+    #[must_use]
+    pub fn requests(&self) -> &Counters {
+        &self.store
+    }
+
+    /// Counters: requests by kind, bytes, flushes, objects, cache.
+    #[must_use]
+    pub fn report(&self) -> Report {
+        let core = &*self.core;
+        let mut report = Report::new();
+        report.set("requests", self.store.report());
+        report.set("cache", core.cache.report());
+        let counters = &core.counters;
+        report
+            .set("flushes", &counters.flushes)
+            .set("flushes_without_object", &counters.flushes_without_object)
+            .set("objects", &counters.objects)
+            .set("object_bytes", &counters.object_bytes)
+            .set("checkpoints", &counters.checkpoints)
+            .set("repacked_objects", &counters.repacked_objects)
+            .set("repacked_bytes", &counters.repacked_bytes)
+            .set("removed_objects", &counters.removed_objects);
+        let state = core.state.lock();
+        report.set("epoch", state.manifest.epoch).set("extents", state.map.len());
+        report
+    }
+}
+
+impl Drop for ObjectVolume {
+    fn drop(&mut self) {
+        // Whoever wants to know calls `close`.
+        let _ = self.finish();
+    }
+}
+
+impl BlockDevice for ObjectVolume {
+    fn geometry(&self) -> Geometry {
+        self.core.geometry
+    }
+
+    /// A batch with barriers is one object together with what was written before it: that object is
+    /// in the store as a whole or not at all, so one flush behind the batch is both barriers.
+    fn submit(&self, batch: Batch) -> Completion {
+        let run = || {
+            let Batch { requests, durability } = batch;
+            requests.iter().try_for_each(|one| bounds::check(&self.core.geometry, one))?;
+            let changes = requests.iter().any(|one| !matches!(one, Request::Read { .. }));
+            let mut read: Vec<IoBuf> = Vec::new();
+            for request in requests {
+                self.core.change(&request)?;
+                if let Request::Read { offset, mut buf } = request {
+                    self.core.read(offset, &mut buf)?;
+                    read.push(buf);
+                }
+            }
+            if durability.preflush || (durability.fua && changes) {
+                self.core.flush()?;
+            }
+            Ok(read)
+        };
+        Completion::ready(run())
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.core.flush()
+    }
+}

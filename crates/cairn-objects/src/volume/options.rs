@@ -1,0 +1,55 @@
+//! How a volume is made and opened.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cairn_base::runtime::Runtime;
+use cairn_base::runtime::threads::Threads;
+
+/// How a volume is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CreateOptions {
+    /// Bytes of data after which an object is written without a flush: from 4 KiB to 1 GiB.
+    pub object_size: u64,
+}
+
+impl Default for CreateOptions {
+    fn default() -> Self {
+        Self { object_size: 8 << 20 }
+    }
+}
+
+/// How a volume is opened.
+#[derive(Clone)]
+pub struct Options {
+    /// For reading only: nothing is written to the store.
+    pub read_only: bool,
+    /// Open it for writing although somebody else has it open. That writer's next flush fails.
+    pub take_over: bool,
+    /// Bytes of objects that are kept in memory.
+    pub cache: u64,
+    /// A directory that keeps parts of objects across openings, and its bytes.
+    pub cache_directory: Option<(PathBuf, u64)>,
+    /// How long a request is repeated while the store does not answer, or asks to come again.
+    pub patience: Duration,
+    /// Repack and remove objects while the volume is open.
+    pub reclaim: bool,
+    /// Threads for requests. Not the runtime of a filesystem on the volume: its threads may all
+    /// wait for this device.
+    pub runtime: Arc<dyn Runtime>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            read_only: false,
+            take_over: false,
+            cache: 64 << 20,
+            cache_directory: None,
+            patience: Duration::from_secs(60),
+            reclaim: true,
+            runtime: Threads::new(),
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Object volumes on a store in memory or in a directory: README.md says who judges what.
+
+mod crash;
+mod pool;
+mod requests;
+mod writers;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cairn_base::runtime::threads::Threads;
+use cairn_block::{
+    Batch, BlockDevice, BlockDeviceExt, Bytes, Durability, Request, Result as DeviceResult,
+};
+use cairn_objects::store::{MemoryStore, Store};
+use cairn_objects::volume::{CreateOptions, ObjectVolume, Options, create_in};
+
+const SIZE: u64 = 4 << 20;
+const SECTOR: u64 = 512;
+const SECTORS: u64 = SIZE / SECTOR;
+
+/// Small objects, so that a test meets many; nothing happens in the background.
+fn small() -> CreateOptions {
+    CreateOptions { object_size: 64 << 10 }
+}
+
+/// Requests that fail are not repeated, and a writer that is known is not in the way.
+fn options() -> Options {
+    Options {
+        take_over: true,
+        patience: Duration::ZERO,
+        reclaim: false,
+        runtime: Threads::new(),
+        ..Options::default()
+    }
+}
+
+fn volume(store: &Arc<MemoryStore>) -> ObjectVolume {
+    create_in(store.clone(), "main", SIZE, &small(), &options()).unwrap();
+    open(store.clone()).unwrap()
+}
+
+fn open(store: Arc<dyn Store>) -> DeviceResult<ObjectVolume> {
+    ObjectVolume::open_in(store, "main", &options())
+}
+
+fn read_only() -> Options {
+    Options { read_only: true, ..options() }
+}
+
+/// What each sector holds: the number of the write, or 0 for zeros.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+struct Oracle(BTreeMap<u64, u64>);
+
+/// The bytes that write `number` puts into a sector.
+fn fill(number: u64, sector: u64) -> [u8; 512] {
+    let mut bytes = [0; 512];
+    let words = bytes.as_chunks_mut::<8>().0;
+    for (word, at) in words.iter_mut().zip(0..) {
+        *word = (number << 32 | sector).wrapping_add(at * 0x0101).to_le_bytes();
+    }
+    bytes
+}
+
+fn data(number: u64, start: u64, sectors: u64) -> Bytes {
+    (start..start + sectors).flat_map(|sector| fill(number, sector)).collect::<Vec<_>>().into()
+}
+
+impl Oracle {
+    fn write(&mut self, device: &dyn BlockDevice, number: u64, start: u64, sectors: u64) {
+        self.try_write(device, number, (start, sectors), Durability::default()).unwrap();
+    }
+
+    /// Writes, and remembers it whatever comes of it.
+    fn try_write(
+        &mut self,
+        device: &dyn BlockDevice,
+        number: u64,
+        (start, sectors): (u64, u64),
+        durability: Durability,
+    ) -> DeviceResult<()> {
+        self.0.extend((start..start + sectors).map(|sector| (sector, number)));
+        let bytes = data(number, start, sectors);
+        // In odd pieces.
+        let cut = bytes.len() / 3;
+        let bufs = vec![bytes.slice(..cut), bytes.slice(cut..)];
+        let requests = vec![Request::Write { offset: start * SECTOR, bufs }];
+        device.submit(Batch { requests, durability }).wait().map(drop)
+    }
+
+    fn clear(&mut self, device: &dyn BlockDevice, start: u64, sectors: u64) {
+        self.0.retain(|sector, _| !(start..start + sectors).contains(sector));
+        device.discard(start * SECTOR, sectors * SECTOR).unwrap();
+    }
+
+    /// What sectors a device has otherwise; the first one.
+    fn differs(&self, device: &dyn BlockDevice) -> Option<u64> {
+        let bytes = device.read_at(0, device.geometry().size as usize).unwrap();
+        let mut sectors = bytes.chunks(512).zip(0..);
+        let wrong = sectors.find(|(found, sector)| match self.0.get(sector) {
+            Some(number) => **found != fill(*number, *sector),
+            None => found.iter().any(|byte| *byte != 0),
+        });
+        wrong.map(|(_, sector)| sector)
+    }
+}
+
+/// Seeded numbers, for operations.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963);
+        (self.0 >> 33) % bound
+    }
+}
+
+/// Any operations, against what single sectors are; with reopening in all ways.
+#[test]
+fn a_volume_is_a_disk() {
+    for seed in 0..6 {
+        println!("seed {seed}");
+        let store = Arc::new(MemoryStore::new());
+        let mut device = volume(&store);
+        let (mut random, mut oracle) = (Random(seed), Oracle::default());
+        for number in 1..250 {
+            let start = random.below(SECTORS - 200);
+            let sectors = 1 + random.below(200);
+            match random.below(20) {
+                0..10 => oracle.write(&device, number, start, sectors),
+                10..12 => oracle.clear(&device, start, sectors),
+                12..14 => {
+                    let len = (sectors * SECTOR) as usize;
+                    let read = device.read_at(start * SECTOR, len).unwrap();
+                    for (found, sector) in read.chunks(512).zip(start..) {
+                        match oracle.0.get(&sector) {
+                            Some(number) => assert!(*found == fill(*number, sector), "{sector}"),
+                            None => assert!(found.iter().all(|byte| *byte == 0), "{sector}"),
+                        }
+                    }
+                }
+                14..16 => device.flush().unwrap(),
+                16 => device.checkpoint().unwrap(),
+                17 => drop(device.repack().unwrap()),
+                18 => {
+                    device.close().unwrap();
+                    device = open(store.clone()).unwrap();
+                }
+                _ => {
+                    device.flush().unwrap();
+                    device.abandon();
+                    let reader = ObjectVolume::open_in(store.clone(), "main", &read_only());
+                    assert_eq!(oracle.differs(&reader.unwrap()), None);
+                    device = open(store.clone()).unwrap();
+                }
+            }
+        }
+        assert_eq!(oracle.differs(&device), None);
+        drop(device);
+        let reader = ObjectVolume::open_in(store.clone(), "main", &read_only()).unwrap();
+        assert_eq!(oracle.differs(&reader), None);
+        assert!(reader.write_at(0, vec![0; 512]).is_err());
+    }
+}

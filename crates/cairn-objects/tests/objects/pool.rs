@@ -1,0 +1,247 @@
+//! Volumes of one pool: copies share objects, and gc removes what none needs and nothing else.
+
+use cairn_block::ErrorKind;
+use cairn_objects::pool::{Copy, Pool};
+use cairn_objects::store::{Moment, Trouble};
+
+use super::*;
+
+fn pool(store: Arc<dyn Store>) -> Pool {
+    Pool::new(store, Threads::new(), Duration::ZERO)
+}
+
+fn open_named(store: &Arc<MemoryStore>, name: &str) -> ObjectVolume {
+    ObjectVolume::open_in(store.clone(), name, &options()).unwrap()
+}
+
+fn names(store: &MemoryStore, prefix: &str) -> usize {
+    store.list(prefix, None).unwrap().len()
+}
+
+/// A volume with dead objects, and what it holds.
+fn used(store: &Arc<MemoryStore>) -> (ObjectVolume, Oracle) {
+    let device = volume(store);
+    let mut oracle = Oracle::default();
+    for number in 1..=40 {
+        oracle.write(&device, number, number % 8 * 50, 40);
+        oracle.write(&device, number, 1000 + number * 3, 2);
+        device.flush().unwrap();
+    }
+    (device, oracle)
+}
+
+#[test]
+fn a_copy_is_its_source_at_that_moment_and_shares_objects() {
+    let store = Arc::new(MemoryStore::new());
+    let (device, oracle) = used(&store);
+    let pool = pool(store.clone());
+    let objects = names(&store, "log/");
+    pool.copy("main", "snap", Copy::Snapshot).unwrap();
+    pool.copy("snap", "work", Copy::Clone).unwrap();
+    assert_eq!(names(&store, "log/"), objects, "no object was made");
+    let mut newer = oracle.clone();
+    newer.write(&device, 100, 0, 60);
+    device.flush().unwrap();
+
+    let work = open_named(&store, "work");
+    assert_eq!(oracle.differs(&work), None);
+    let mut worked = oracle.clone();
+    worked.write(&work, 200, 30, 60);
+    work.close().unwrap();
+    let reader = ObjectVolume::open_in(store.clone(), "snap", &read_only()).unwrap();
+    assert_eq!(oracle.differs(&reader), None);
+    assert_eq!(newer.differs(&device), None);
+    assert_eq!(worked.differs(&open_named(&store, "work")), None);
+    let refused = ObjectVolume::open_in(store.clone(), "snap", &options()).err().unwrap();
+    assert_eq!(refused.kind, ErrorKind::ReadOnly);
+
+    let taken = pool.copy("main", "work", Copy::Clone).unwrap_err();
+    assert_eq!(taken.kind, ErrorKind::InUse);
+    assert_eq!(pool.copy("none", "new", Copy::Clone).unwrap_err().kind, ErrorKind::NotFound);
+    assert!(pool.copy("main", "No", Copy::Clone).is_err());
+    let listed = pool.volumes().unwrap();
+    let shown: Vec<_> = listed.iter().map(|one| (one.name.as_str(), one.read_only)).collect();
+    assert_eq!(shown, [("main", false), ("snap", true), ("work", false)]);
+    assert_eq!(listed[0].writer.as_ref().unwrap().1, std::process::id());
+    assert_eq!(pool.remove("main", false).unwrap_err().kind, ErrorKind::InUse);
+}
+
+#[test]
+fn gc_removes_what_no_volume_needs_and_nothing_else() {
+    let store = Arc::new(MemoryStore::new());
+    let (device, snapped) = used(&store);
+    let pool = pool(store.clone());
+    pool.copy("main", "snap", Copy::Snapshot).unwrap();
+    // Nothing but the snapshot needs most objects now.
+    let mut oracle = snapped.clone();
+    oracle.write(&device, 100, 1000, 125);
+    device.checkpoint().unwrap();
+    let before = names(&store, "log/");
+    pool.gc().unwrap();
+    assert_eq!(names(&store, "log/"), before);
+    let reader = ObjectVolume::open_in(store.clone(), "snap", &read_only()).unwrap();
+    assert_eq!(snapped.differs(&reader), None);
+    drop(reader);
+    pool.remove("snap", false).unwrap();
+    let collected = pool.gc().unwrap();
+    assert!(collected.objects >= 30 && collected.bytes > 30 * 20_000, "{collected:?}");
+    assert_eq!(oracle.differs(&device), None);
+    device.close().unwrap();
+    assert_eq!(oracle.differs(&open_named(&store, "main")), None);
+    pool.remove("main", true).unwrap();
+    pool.gc().unwrap();
+    assert_eq!(store.list("", None).unwrap(), [], "nothing is left of a pool without volumes");
+}
+
+#[test]
+fn repacking_empties_objects_that_no_copy_needs() {
+    let store = Arc::new(MemoryStore::new());
+    let (device, oracle) = used(&store);
+    let pool = pool(store.clone());
+    pool.copy("main", "snap", Copy::Snapshot).unwrap();
+    assert_eq!(device.repack().unwrap(), 0, "the snapshot needs all of them");
+    pool.remove("snap", false).unwrap();
+    // Eight objects are live, and small parts of the others.
+    let repacked = device.repack().unwrap();
+    assert!(repacked >= 25, "{repacked}");
+    assert!(names(&store, "log/") < 15, "{}", names(&store, "log/"));
+    assert_eq!(oracle.differs(&device), None);
+    let (read, damaged) = pool.verify("main").unwrap();
+    assert!(read > 8 && damaged.is_empty(), "{read} {damaged:?}");
+    device.abandon();
+    assert_eq!(oracle.differs(&open_named(&store, "main")), None);
+}
+
+/// A gc runs in the midst of each request of a writer, and of each request of a copy.
+#[test]
+fn gc_at_any_moment_leaves_everything_that_somebody_needs() {
+    let made = Arc::new(MemoryStore::new());
+    let (device, oracle) = used(&made);
+    device.close().unwrap();
+    for copies in [false, true] {
+        for at in 0.. {
+            for moment in [Moment::Before, Moment::After] {
+                let memory = Arc::new(made.fork());
+                let store = Arc::new(Trouble::new(memory.clone()));
+                let below = memory.clone();
+                store.set(move |number, now, _, _| {
+                    if (number, now) == (at, moment) {
+                        pool(below.clone()).gc().unwrap();
+                    }
+                    false
+                });
+                let context = format!("copies: {copies}, request {at}, {moment:?}");
+                let mut oracle = oracle.clone();
+                if copies {
+                    pool(store.clone()).copy("main", "copy", Copy::Clone).unwrap();
+                    assert_eq!(oracle.differs(&open_named(&memory, "copy")), None, "{context}");
+                } else {
+                    let device = open(store.clone()).unwrap();
+                    for number in 50..56 {
+                        oracle.write(&device, number, number % 8 * 50, 40);
+                        device.flush().unwrap();
+                    }
+                    device.repack().unwrap();
+                    oracle.write(&device, 60, 7, 40);
+                    device.checkpoint().unwrap();
+                    assert_eq!(oracle.differs(&device), None, "{context}");
+                    device.abandon();
+                }
+                pool(memory.clone()).gc().unwrap();
+                assert_eq!(oracle.differs(&open_named(&memory, "main")), None, "{context}");
+                let (_, damaged) = pool(memory).verify("main").unwrap();
+                assert!(damaged.is_empty(), "{context}: {damaged:?}");
+                if store.requests() <= at {
+                    break;
+                }
+            }
+            if at > 100 || (copies && at > 20) {
+                break;
+            }
+        }
+    }
+}
+
+/// While gc runs, at each of its requests, the volume is written, repacked and copied.
+#[test]
+fn a_gc_that_others_overtake_removes_nothing_of_theirs() {
+    let made = Arc::new(MemoryStore::new());
+    let (device, oracle) = used(&made);
+    device.abandon();
+    for at in 0..80 {
+        for moment in [Moment::Before, Moment::After] {
+            let memory = Arc::new(made.fork());
+            let (device, mut oracle) = (open_named(&memory, "main"), oracle.clone());
+            let copy = oracle.clone();
+            let store = Arc::new(Trouble::new(memory.clone()));
+            let (below, volume) = (memory.clone(), Arc::new(device));
+            let writer = volume.clone();
+            store.set(move |number, now, _, _| {
+                if (number, now) == (at, moment) {
+                    // A copy of what is dead a moment later.
+                    pool(below.clone()).copy("main", "copy", Copy::Clone).unwrap();
+                    for start in 0..10 {
+                        writer.write_at(start * 50 * SECTOR, data(70, start * 50, 50)).unwrap();
+                    }
+                    writer.checkpoint().unwrap();
+                    writer.write_at(900 * SECTOR, data(71, 900, 5)).unwrap();
+                    writer.flush().unwrap();
+                }
+                false
+            });
+            pool(store.clone()).gc().unwrap();
+            if store.requests() <= at {
+                return;
+            }
+            oracle.0.extend((0..500).map(|sector| (sector, 70)));
+            oracle.0.extend((900..905).map(|sector| (sector, 71)));
+            let context = format!("request {at}, {moment:?}");
+            drop(store);
+            assert_eq!(copy.differs(&open_named(&memory, "copy")), None, "{context}");
+            Arc::into_inner(volume).unwrap().abandon();
+            assert_eq!(oracle.differs(&open_named(&memory, "main")), None, "{context}");
+        }
+    }
+}
+
+/// What the writer of a large volume does by itself.
+#[test]
+fn a_volume_that_is_overwritten_does_not_grow() {
+    let store = Arc::new(MemoryStore::new());
+    create_in(store.clone(), "main", SIZE, &small(), &options()).unwrap();
+    let reclaiming = Options { reclaim: true, ..options() };
+    let device = ObjectVolume::open_in(store.clone(), "main", &reclaiming).unwrap();
+    let (mut random, mut oracle) = (Random(5), Oracle::default());
+    for number in 1..=1500 {
+        oracle.write(&device, number, random.below(50) * 64, 64);
+        if number % 4 == 0 {
+            device.flush().unwrap();
+        }
+    }
+    device.checkpoint().unwrap();
+    device.repack().unwrap();
+    let bytes: u64 = store.list("log/", None).unwrap().iter().map(|one| one.size).sum();
+    let live = 50 * 64 * SECTOR;
+    assert!(bytes < live * 5, "{bytes} bytes for {live}");
+    assert_eq!(oracle.differs(&device), None);
+    device.close().unwrap();
+    assert_eq!(oracle.differs(&open_named(&store, "main")), None);
+}
+
+#[test]
+fn verify_finds_damage() {
+    let store = Arc::new(MemoryStore::new());
+    let (device, _) = used(&store);
+    device.close().unwrap();
+    let large = store.list("log/", None).unwrap().into_iter().max_by_key(|one| one.size).unwrap();
+    let live = pool(store.clone()).verify("main").unwrap().0;
+    store.list("log/", None).unwrap().iter().filter(|one| one.size > 10_000).for_each(|one| {
+        store.damage(&one.name, |bytes| *bytes.last_mut().unwrap() ^= 1);
+    });
+    let (read, damaged) = pool(store.clone()).verify("main").unwrap();
+    assert_eq!(read, live);
+    assert!(damaged.len() >= 8 && damaged[0].contains("has the checksum"), "{damaged:?}");
+    store.delete(&large.name).unwrap();
+    let (read, _) = pool(store).verify("main").unwrap();
+    assert_eq!(read, live);
+}
