@@ -57,6 +57,7 @@ deep: build
 	scripts/e2fsprogs-images
 	CAIRN_DEEP=1 $(CARGO) test --workspace -- --test-threads=1 --include-ignored
 	CAIRN_TRANSPORT=ring $(CARGO) test -p cairn-cli --test mounted -- --test-threads=2
+	$(CARGO) test -p cairn-objects --features remote --test s3
 	scripts/xfstests --kernel
 	scripts/xfstests
 	scripts/xfstests --format f2fs

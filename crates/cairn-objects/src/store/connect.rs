@@ -15,10 +15,13 @@ use crate::address::Place;
 pub fn connect(place: &Place) -> Result<Arc<dyn Store>> {
     match place {
         Place::Directory(path) => Ok(Arc::new(DirectoryStore::new(path.clone()))),
+        #[cfg(feature = "remote")]
+        place => Ok(Arc::new(super::remote::RemoteStore::connect(place)?)),
+        #[cfg(not(feature = "remote"))]
         place => {
             let detail = format!(
-                "this program has no stores in the network, so {place} cannot be opened: use a \
-                 directory, file-store:///DIR"
+                "this program was built without stores in the network, so {place} cannot be \
+                 opened: build cairn-objects with the feature `remote`, or use file-store:///DIR"
             );
             Err(cairn_block::Error::new(cairn_block::ErrorKind::Unsupported, "open", detail))
         }

@@ -7,6 +7,8 @@ pub mod connect;
 mod counted;
 mod directory;
 mod memory;
+#[cfg(feature = "remote")]
+mod remote;
 mod trouble;
 
 use std::fmt;
