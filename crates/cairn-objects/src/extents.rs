@@ -36,8 +36,8 @@ impl<P: Piece> Extents<P> {
         self.runs.is_empty()
     }
 
-    /// Takes a range out. Calls `removed` with the number of sectors and what was there.
-    pub(crate) fn clear(&mut self, range: Range<u64>, mut removed: impl FnMut(u64, &P)) {
+    /// Takes a range out. Calls `removed` with each part that was there.
+    pub(crate) fn clear(&mut self, range: Range<u64>, mut removed: impl FnMut(Range<u64>, &P)) {
         if range.is_empty() {
             return;
         }
@@ -49,7 +49,7 @@ impl<P: Piece> Extents<P> {
             *end = range.start;
             let mut middle = piece.clone();
             middle.skip(range.start - start);
-            removed(old_end.min(range.end) - range.start, &middle);
+            removed(range.start..old_end.min(range.end), &middle);
             if old_end > range.end {
                 middle.skip(range.end - range.start);
                 self.runs.insert(range.end, (old_end, middle));
@@ -58,7 +58,7 @@ impl<P: Piece> Extents<P> {
         while let Some((start, _)) = self.runs.range(range.clone()).next() {
             let start = *start;
             let Some((end, mut piece)) = self.runs.remove(&start) else { break };
-            removed(end.min(range.end) - start, &piece);
+            removed(start..end.min(range.end), &piece);
             if end > range.end {
                 piece.skip(range.end - start);
                 self.runs.insert(range.end, (end, piece));
@@ -148,7 +148,7 @@ mod tests {
             for (number, (insert, start, len, skip)) in (0..).zip(steps) {
                 let range = start..start + len;
                 let mut removed = 0;
-                extents.clear(range.clone(), |sectors, _| removed += sectors);
+                extents.clear(range.clone(), |part, _| removed += part.end - part.start);
                 let before = sectors.len() as u64;
                 sectors.retain(|sector, _| !range.contains(sector));
                 prop_assert_eq!(removed, before - sectors.len() as u64);

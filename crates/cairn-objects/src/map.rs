@@ -4,7 +4,7 @@
 //! checkpoint.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
 use cairn_base::units::{as_index, stored};
 
@@ -54,6 +54,11 @@ pub(crate) struct Place {
     pub(crate) offset: u64,
 }
 
+/// The regions of a range that is not empty.
+const fn regions(range: &Range<u64>) -> RangeInclusive<u64> {
+    range.start / REGION..=(range.end - 1) / REGION
+}
+
 /// The map of a disk.
 #[derive(Debug, Default)]
 pub(crate) struct Map {
@@ -87,24 +92,22 @@ impl Map {
 
     /// Sectors now read as zeros.
     fn clear(&mut self, range: Range<u64>) {
-        if range.is_empty() {
-            return;
-        }
         let Self { extents, objects, free, numbers, died, dirty, .. } = self;
-        extents.clear(range.clone(), |sectors, located| {
+        extents.clear(range, |part, located| {
+            dirty.extend(regions(&part));
             let used = &mut objects[as_index(located.object)];
-            used.live -= sectors;
+            used.live -= part.end - part.start;
             if used.live == 0 {
                 *died += 1;
                 numbers.remove(&used.id);
                 free.push(located.object);
             }
         });
-        dirty.extend(range.start / REGION..=(range.end - 1) / REGION);
     }
 
     fn put(&mut self, range: Range<u64>, id: ObjectId, length: u64, offset: u64) {
         self.clear(range.clone());
+        self.dirty.extend(regions(&range));
         let object = self.number(id, length);
         self.objects[as_index(object)].live += range.end - range.start;
         self.extents.insert(range, Located { object, offset });
@@ -157,7 +160,7 @@ impl Map {
     pub(crate) fn regions(&self) -> BTreeSet<u64> {
         let mut regions = BTreeSet::new();
         for (range, _) in self.extents.iter() {
-            regions.extend(range.start / REGION..=(range.end - 1) / REGION);
+            regions.extend(self::regions(&range));
         }
         regions
     }

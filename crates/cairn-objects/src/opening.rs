@@ -128,26 +128,15 @@ pub(crate) fn list_log(requests: &Requests, log: &Replay) -> Result<Vec<(ObjectI
     Ok(found)
 }
 
-/// A log as it was followed.
-#[derive(Debug)]
-pub(crate) struct Followed {
-    /// Data objects.
-    pub(crate) objects: u64,
-    /// The sequence behind them.
-    pub(crate) end: u64,
-    /// Bytes of them.
-    pub(crate) bytes: u64,
-}
-
 /// Follows a log and takes its objects into the map. With `fence`, the epoch of a new writer, an
-/// open log is ended: nobody can write into it afterwards.
+/// open log is ended: nobody can write into it afterwards. Returns the number of objects.
 pub(crate) fn follow(
     requests: &Requests,
     map: &mut Map,
     log: &Replay,
     sectors: u64,
     fence: Option<u32>,
-) -> Result<Followed> {
+) -> Result<u64> {
     let listed = Arc::new(list_log(requests, log)?);
     let (names, store) = (listed.clone(), requests.clone());
     let read = move |number: usize| -> Result<Found> {
@@ -155,12 +144,8 @@ pub(crate) fn follow(
         read_head(&store, id, length)
     };
     let heads = read_all(requests, listed.len(), read)?;
-    let mut followed = Followed { objects: 0, end: log.from, bytes: 0 };
     let mut take = |id: ObjectId, index: &Index| {
         map.apply(id, index.length, &index.entries, sectors);
-        followed.objects += 1;
-        followed.end = id.sequence + 1;
-        followed.bytes += index.length;
     };
     for ((id, length), head) in listed.iter().zip(&heads) {
         let Found::Data(index) = head else {
@@ -176,18 +161,18 @@ pub(crate) fn follow(
             let detail = format!("is missing, and the log goes on to {to:x}");
             return Err(Corrupt::new(id, detail).into());
         }
-        return Ok(followed);
+        return Ok(end - log.from);
     }
-    let Some(by) = fence else { return Ok(followed) };
+    let Some(by) = fence else { return Ok(end - log.from) };
     for sequence in end..end.saturating_add(MOST_RACES) {
         let id = ObjectId { log: log.id, epoch: log.epoch, sequence };
         let fence = data::encode_fence(id, by);
         if requests.create(&id.to_string(), &[fence])? == Created::Ours {
-            return Ok(followed);
+            return Ok(sequence - log.from);
         }
         match read_unlisted(requests, id)? {
             Found::Data(index) => take(id, &index),
-            Found::Fence { .. } | Found::Longer(_) => return Ok(followed),
+            Found::Fence { .. } | Found::Longer(_) => return Ok(sequence - log.from),
         }
     }
     let detail = "its writer is faster than this opening: stop that writer first";

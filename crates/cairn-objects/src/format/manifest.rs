@@ -8,8 +8,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use super::id::{MapId, VOLUMES, hexadecimal};
 use super::{Corrupt, Result, SECTOR, VERSION, checksum};
 
-/// Largest disk: offsets are signed in many programs.
-pub(crate) const LARGEST: u64 = 1 << 62;
+/// Largest disk: 1 PiB. A hole as long as that is a few hundred entries of an index.
+pub(crate) const LARGEST: u64 = 1 << 50;
 /// Data of an object, smallest and largest.
 pub(crate) const OBJECT_SIZES: std::ops::RangeInclusive<u64> = 4096..=1 << 30;
 

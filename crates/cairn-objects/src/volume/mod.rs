@@ -25,6 +25,7 @@ use crate::address::{Address, check_name};
 use crate::cache::{Cache, Directory};
 use crate::format::SECTOR;
 use crate::format::manifest::{self, Manifest, Replay};
+use crate::map::Map;
 use crate::opening::{follow, load_map, read_manifest};
 use crate::pool;
 use crate::process;
@@ -168,6 +169,53 @@ fn claim(
     Err(Error::new(ErrorKind::InUse, "open", detail))
 }
 
+/// The map of a volume, and how many objects of logs are in it. A writer ends the logs of those
+/// before it.
+fn load(requests: &Requests, manifest: &Manifest, writes: bool) -> Result<(Map, u64)> {
+    let mut map = load_map(requests, manifest)?;
+    let mut logs = manifest.replay.as_slice();
+    if writes {
+        // The last is this opening's own.
+        logs = &logs[..logs.len() - 1];
+    }
+    let fence = writes.then_some(manifest.epoch);
+    let mut replayed = 0;
+    for log in logs {
+        replayed += follow(requests, &mut map, log, manifest.size / SECTOR, fence)?;
+    }
+    Ok((map, replayed))
+}
+
+/// Takes a claim back, as far as the store lets: this process will not write.
+fn release(requests: &Requests, volume: &str, manifest: &Manifest, tag: &Tag) {
+    let generation = manifest.generation + 1;
+    let released = Manifest { writer: None, generation, ..manifest.clone() };
+    let _ = requests.replace(&manifest::name(volume), &released.encode(), tag);
+}
+
+/// As [`load`], for a reader: a writer may remove what an old manifest needed. And a log may grow
+/// after it was listed, before its successor gets an object; but a writer that finds objects in old
+/// logs replaces the manifest before it writes.
+fn read(requests: &Requests, volume: &str) -> Result<(Manifest, Tag, Map, u64)> {
+    let mut last: Option<Tag> = None;
+    loop {
+        let (manifest, tag) = read_manifest(requests, volume)?;
+        pool::complete(&manifest, "open")?;
+        match load(requests, &manifest, false) {
+            Err(error) if error.kind == ErrorKind::NotFound && last.as_ref() != Some(&tag) => {
+                last = Some(tag);
+            }
+            loaded => {
+                let (map, replayed) = loaded?;
+                let several = manifest.replay.len() > 1;
+                if !several || read_manifest(requests, volume)?.1 == tag {
+                    return Ok((manifest, tag, map, replayed));
+                }
+            }
+        }
+    }
+}
+
 impl ObjectVolume {
     /// Opens a volume of a store that is at hand.
     ///
@@ -180,26 +228,16 @@ impl ObjectVolume {
         let nonce = runtime.random();
         let requests = Requests::new(Arc::new(counted), runtime, options.patience);
         let writes = !options.read_only;
-        let (manifest, tag) = if writes {
+        let (manifest, tag, map, replayed) = if writes {
             requests.probe()?;
-            claim(&requests, volume, nonce, options.take_over)?
+            let (manifest, tag) = claim(&requests, volume, nonce, options.take_over)?;
+            let loaded = load(&requests, &manifest, true);
+            let (map, replayed) =
+                loaded.inspect_err(|_| release(&requests, volume, &manifest, &tag))?;
+            (manifest, tag, map, replayed)
         } else {
-            let (manifest, tag) = read_manifest(&requests, volume)?;
-            pool::complete(&manifest, "open")?;
-            (manifest, tag)
+            read(&requests, volume)?
         };
-        let sectors = manifest.size / SECTOR;
-        let mut map = load_map(&requests, &manifest)?;
-        let mut logs = manifest.replay.as_slice();
-        if writes {
-            // The last is this opening's own.
-            logs = &logs[..logs.len() - 1];
-        }
-        let fence = writes.then_some(manifest.epoch);
-        let mut replayed = 0;
-        for log in logs {
-            replayed += follow(&requests, &mut map, log, sectors, fence)?.objects;
-        }
         let directory = match &options.cache_directory {
             Some((path, bytes)) => {
                 let kept = Directory::new(path.clone(), *bytes);
@@ -209,7 +247,7 @@ impl ObjectVolume {
             None => None,
         };
         let cache = Cache::new(requests.clone(), options.cache, directory);
-        let old_logs = logs.len();
+        let old_logs = manifest.replay.len() - usize::from(writes);
         let core = Arc::new(Core::new(
             (volume.to_owned(), requests, cache),
             (nonce, options.reclaim, options.read_only),

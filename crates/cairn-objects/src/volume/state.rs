@@ -136,7 +136,8 @@ impl State {
     pub(super) fn write(&mut self, start: u64, sectors: u64, fresh: Fresh) {
         let range = start..start + sectors;
         let mut replaced = 0;
-        self.open.clear(range.clone(), |sectors, fresh| {
+        self.open.clear(range.clone(), |part, fresh| {
+            let sectors = part.end - part.start;
             replaced += if matches!(fresh, Fresh::Data(_)) { sectors * SECTOR } else { 0 };
         });
         if matches!(fresh, Fresh::Data(_)) {

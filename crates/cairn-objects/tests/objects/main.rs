@@ -163,3 +163,86 @@ fn a_volume_is_a_disk() {
         assert!(reader.write_at(0, vec![0; 512]).is_err());
     }
 }
+
+#[test]
+fn an_address_leads_to_a_volume_in_a_directory() {
+    let place = tempfile::tempdir().unwrap();
+    let pool = format!("file-store://{}/pool", place.path().display());
+    let address: cairn_objects::Address = format!("{pool}@disk").parse().unwrap();
+    cairn_objects::create(&address, SIZE, &small(), &options()).unwrap();
+    let kept = Some((place.path().join("cache"), 1 << 20));
+    let cached = Options { cache: 0, cache_directory: kept, ..options() };
+    let mut oracle = Oracle::default();
+    for round in 1..4 {
+        let device = cairn_objects::open(&address, &cached).unwrap();
+        assert_eq!(oracle.differs(&*device), None);
+        for number in 1..20 {
+            oracle.write(&*device, round * 100 + number, number * 100 + round, 40);
+        }
+        device.flush().unwrap();
+    }
+    let device = cairn_objects::open(&address, &cached).unwrap();
+    assert_eq!(oracle.differs(&*device), None);
+    assert!(place.path().join("pool/volumes/disk").is_file());
+    assert!(std::fs::read_dir(place.path().join("cache")).unwrap().count() > 0);
+    for other in ["@none", "/absent@disk"] {
+        let absent = format!("{pool}{other}").parse().unwrap();
+        let error = cairn_objects::open(&absent, &options()).err().unwrap();
+        assert_eq!(error.kind, cairn_block::ErrorKind::NotFound, "{error}");
+    }
+    #[cfg(not(feature = "remote"))]
+    {
+        let remote = "s3://bucket/pool".parse().unwrap();
+        let error = cairn_objects::open(&remote, &options()).err().unwrap();
+        assert_eq!(error.kind, cairn_block::ErrorKind::Unsupported, "{error}");
+    }
+}
+
+/// A store that ignores the conditions of PUTs is refused before anything is written.
+#[test]
+fn a_store_without_conditions_is_refused() {
+    struct Careless(MemoryStore, bool);
+    impl Store for Careless {
+        fn put(
+            &self,
+            name: &str,
+            parts: &[Bytes],
+            condition: cairn_objects::store::Condition<'_>,
+        ) -> cairn_objects::store::Result<cairn_objects::store::Tag> {
+            use cairn_objects::store::Condition;
+            if matches!(condition, Condition::IfAbsent) && self.1 {
+                return self.0.put(name, parts, condition);
+            }
+            self.0.delete(name)?;
+            self.0.put(name, parts, Condition::IfAbsent)
+        }
+        fn get(&self, name: &str) -> cairn_objects::store::Result<cairn_objects::store::Object> {
+            self.0.get(name)
+        }
+        fn get_range(
+            &self,
+            name: &str,
+            range: std::ops::Range<u64>,
+        ) -> cairn_objects::store::Result<Bytes> {
+            self.0.get_range(name, range)
+        }
+        fn list(
+            &self,
+            prefix: &str,
+            after: Option<&str>,
+        ) -> cairn_objects::store::Result<Vec<cairn_objects::store::Listed>> {
+            self.0.list(prefix, after)
+        }
+        fn delete(&self, name: &str) -> cairn_objects::store::Result<()> {
+            self.0.delete(name)
+        }
+    }
+    for (creates, lacks) in [(false, "If-None-Match"), (true, "If-Match")] {
+        let store = Arc::new(Careless(MemoryStore::new(), creates));
+        let error = create_in(store.clone(), "main", SIZE, &small(), &options()).unwrap_err();
+        assert_eq!(error.kind, cairn_block::ErrorKind::Unsupported);
+        let said = error.to_string();
+        assert!(said.contains(&format!("condition {lacks} of a PUT")), "{said}");
+        assert_eq!(store.list("", None).unwrap(), []);
+    }
+}

@@ -91,6 +91,51 @@ impl Oracle {
     }
 }
 
+/// Between a reader's requests, the old writer flushes once more, and a new one takes over and
+/// flushes: the reader sees all writes up to one of them.
+#[test]
+fn a_reader_that_is_overtaken_sees_one_moment() {
+    for at in 0.. {
+        let memory = Arc::new(MemoryStore::new());
+        let first = volume(&memory);
+        let write = |device: &ObjectVolume, number: u64| {
+            device.write_at(number * SECTOR, data(number, number, 1)).unwrap();
+            device.flush().unwrap();
+        };
+        write(&first, 0);
+        write(&first, 1);
+        // An opening that dies between its manifest and its fence: two logs are open.
+        let dying = Arc::new(Trouble::new(memory.clone()));
+        dying.set(|_, moment, kind, name| {
+            (moment, kind) == (Moment::Before, "PUT") && name.starts_with("log/")
+        });
+        assert!(open(dying).is_err());
+        let store = Arc::new(Trouble::new(memory.clone()));
+        let (first, below) = (Mutex::new(Some(first)), memory.clone());
+        store.set(move |number, moment, _, _| {
+            if (number, moment) == (at, Moment::Before) {
+                let first = first.lock().unwrap().take().unwrap();
+                write(&first, 2);
+                first.abandon();
+                let second = open(below.clone()).unwrap();
+                write(&second, 3);
+                second.abandon();
+            }
+            false
+        });
+        let reader = ObjectVolume::open_in(store.clone(), "main", &read_only()).unwrap();
+        let bytes = reader.read_at(0, 4 * 512).unwrap();
+        let found = bytes.chunks(512).zip(0..).map(|(found, at)| *found == fill(at, at));
+        let found: Vec<bool> = found.collect();
+        assert!(found.is_sorted_by(|one, next| one >= next), "request {at}: {found:?}");
+        assert!(found[1], "request {at}: {found:?}");
+        if store.requests() <= at {
+            assert!(at > 4, "{at}");
+            return;
+        }
+    }
+}
+
 /// Four writers take the volume from each other in threads. Each writes to its own place, and
 /// counts up with each flush that returned.
 #[test]
@@ -186,7 +231,25 @@ fn a_volume_that_is_open_is_refused_with_one_line_and_unchanged() {
     assert_eq!(absent.kind, ErrorKind::NotFound);
     let again = create_in(store.clone(), "main", SIZE, &small(), &options()).unwrap_err();
     assert_eq!(again.kind, ErrorKind::InUse);
+    // An opening that fails does not leave the volume claimed.
+    device_with_a_damaged_log(&store, &polite);
     store.damage("volumes/main", |bytes| bytes[5] ^= 1);
     let damaged = open(store).err().unwrap();
     assert!(damaged.to_string().contains("has the checksum"), "{damaged}");
+}
+
+fn device_with_a_damaged_log(store: &Arc<MemoryStore>, polite: &Options) {
+    let device = open(store.clone()).unwrap();
+    device.write_at(0, data(1, 0, 8)).unwrap();
+    device.flush().unwrap();
+    device.abandon();
+    let last = store.list("log/", None).unwrap().pop().unwrap().name;
+    store.damage(&last, |bytes| bytes[50] ^= 1);
+    for options in [&options(), polite] {
+        let damaged = ObjectVolume::open_in(store.clone(), "main", options).err().unwrap();
+        assert_eq!(damaged.kind, ErrorKind::Io, "{damaged}");
+        assert!(damaged.to_string().contains(&last), "{damaged}");
+    }
+    store.damage(&last, |bytes| bytes[50] ^= 1);
+    ObjectVolume::open_in(store.clone(), "main", polite).unwrap().close().unwrap();
 }
