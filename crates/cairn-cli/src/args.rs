@@ -11,8 +11,9 @@ use crate::failure::Outcome;
 
 /// Reads, writes and mounts ext4 and F2FS images without the kernel's drivers and without root.
 ///
-/// IMAGE is a file or block device; IMAGE#2 is its partition 2 (GPT or MBR); IMAGE?offset=N starts
-/// at byte N. Paths on an image start at its root, with or without a slash.
+/// IMAGE is a file, a block device or an address (nbd://HOST/EXPORT); IMAGE#2 is its partition 2
+/// (GPT or MBR); IMAGE?offset=N starts at byte N. qcow2, zstd and LUKS (IMAGE?key-file=FILE) are
+/// recognised. Paths on an image start at its root, with or without a slash.
 #[derive(Debug, Parser)]
 #[command(name = "cairn", version, max_term_width = 100, after_help = EXIT_STATUSES)]
 pub struct Cli {

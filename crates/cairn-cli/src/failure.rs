@@ -346,6 +346,7 @@ fn status_of(cause: &Cause) -> Status {
         Cause::FurtherDevice { .. }
         | Cause::NoPartitionTable
         | Cause::NoSuchPartition { .. }
+        | Cause::Encrypted { .. }
         | Cause::OffsetBeyondEnd { .. } => Status::NoImage,
         Cause::PartitionTable { .. } | Cause::UnknownFormat { .. } => Status::Corrupt,
         Cause::Format { class, .. } => match class {

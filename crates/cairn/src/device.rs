@@ -1,5 +1,5 @@
-//! Opening one device: the file or block device, its zones, the part of it that an image's name
-//! says.
+//! Opening one device: what holds the bytes, the disk in it, its zones, the part of it that an
+//! image's name says.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,44 +9,61 @@ use cairn_block::wrap::Partition;
 use cairn_block::zoned::{self, HostZoned};
 use cairn_block::{BlockDevice, ErrorKind};
 
+use crate::chain::Link;
 use crate::error::{Cause, Error, Result};
 use crate::image::{ImageSpec, Location, Part};
+use crate::layers;
 use crate::partition;
+use crate::remote;
 
 /// Opens a single device; with its zones, if it has some.
 pub(crate) fn open_one(image: &ImageSpec, write: bool) -> Result<Arc<dyn BlockDevice>> {
+    open_linked(image, write).map(|(device, _)| device)
+}
+
+/// As [`open_one`], with what the image is made of.
+pub(crate) fn open_linked(
+    image: &ImageSpec,
+    write: bool,
+) -> Result<(Arc<dyn BlockDevice>, Vec<Link>)> {
     match &image.location {
         Location::File(path) => open_at(image, path, write, true),
+        Location::Nbd(address) => part_of(image, remote::open(image, address, write)?, write),
     }
 }
 
-/// As [`open_one`], by another path to the file or device that `image` names. `claim`: a block
+/// As [`open_linked`], by another path to the file or device that `image` names. `claim`: a block
 /// device that is written is claimed, too.
 pub(crate) fn open_at(
     image: &ImageSpec,
     path: &Path,
     write: bool,
     claim: bool,
-) -> Result<Arc<dyn BlockDevice>> {
+) -> Result<(Arc<dyn BlockDevice>, Vec<Link>)> {
     let error = |cause| Error::new(image, cause);
     if write
         && let Some(zoned) = HostZoned::open(path).map_err(|source| error(Cause::Open(source)))?
     {
-        return narrow(Arc::new(zoned), image.part).map_err(error);
+        let link = Link::new("zoned block device", String::new(), &zoned);
+        return narrow(image, Arc::new(zoned), vec![link]);
     }
     let options = OpenOptions { write, claim, ..OpenOptions::default() };
     let device = FileDevice::open(path, options).map_err(|source| error(Cause::Open(source)))?;
-    part_of(image, Arc::new(device))
+    part_of(image, Arc::new(device), write)
 }
 
 /// Opens a single image that a mount has locked, for reading. What is read may change, unless the
 /// mount is frozen.
 pub(crate) fn open_unlocked(image: &ImageSpec) -> Result<Arc<dyn BlockDevice>> {
-    let Location::File(path) = &image.location;
     let options = OpenOptions { lock: false, ..OpenOptions::read() };
-    let device =
-        FileDevice::open(path, options).map_err(|source| Error::new(image, Cause::Open(source)))?;
-    part_of(image, Arc::new(device))
+    let device: Arc<dyn BlockDevice> = match &image.location {
+        Location::File(path) => Arc::new(
+            FileDevice::open(path, options)
+                .map_err(|source| Error::new(image, Cause::Open(source)))?,
+        ),
+        Location::Nbd(address) => remote::open_unclaimed(image, address, false)?,
+    };
+    part_of(image, device, false).map(|(device, _)| device)
 }
 
 /// While it lives, no other process may write the image, as while a volume in it is open for
@@ -60,7 +77,7 @@ pub struct Claim(#[expect(dead_code, reason = "it holds the lock")] FileDevice);
 /// # Errors
 /// Another process uses it, the kernel has mounted it, or it cannot be opened.
 pub fn claim(image: &ImageSpec) -> Result<Claim> {
-    let Location::File(path) = &image.location;
+    let path = only_file(image, "an image that is replaced")?;
     let open = |write| FileDevice::open(path, OpenOptions { write, ..OpenOptions::default() });
     let opened = open(true).or_else(|error| match error.kind {
         // A file that this user may not write can still be replaced in its directory.
@@ -70,23 +87,62 @@ pub fn claim(image: &ImageSpec) -> Result<Claim> {
     opened.map(Claim).map_err(|source| Error::new(image, Cause::Open(source)))
 }
 
+/// The image's path, where it must have one.
+fn only_file<'a>(image: &'a ImageSpec, what: &str) -> Result<&'a Path> {
+    image.file().ok_or_else(|| {
+        let why = format!("{what} must be a file or block device of this system: give one");
+        Error::new(image, Cause::Refused(why))
+    })
+}
+
 /// As [`open_one`], for reading, of an image that is open already.
 pub(crate) fn read_kept(image: &ImageSpec, kept: &KeptImage) -> Result<Arc<dyn BlockDevice>> {
     let device = kept.read().map_err(|source| Error::new(image, Cause::Open(source)))?;
-    part_of(image, Arc::new(device))
+    part_of(image, Arc::new(device), false).map(|(device, _)| device)
 }
 
-fn part_of(image: &ImageSpec, device: Arc<dyn BlockDevice>) -> Result<Arc<dyn BlockDevice>> {
+fn part_of(
+    image: &ImageSpec,
+    device: Arc<dyn BlockDevice>,
+    write: bool,
+) -> Result<(Arc<dyn BlockDevice>, Vec<Link>)> {
     let error = |cause| Error::new(image, cause);
+    let mut links = vec![Link::base(image, &*device)];
+    let device = layers::disk(image, device, write, &mut links)
+        .and_then(|disk| layers::decrypted(image, disk, write, &mut links))
+        .map_err(error)?;
     let zoned = zoned::open_image(&device).map_err(|source| error(source.into()))?;
-    let device = zoned.map_or(device, |zoned| Arc::new(zoned));
-    narrow(device, image.part).map_err(error)
+    let device = match zoned {
+        None => device,
+        Some(zoned) => {
+            links.push(Link::new("zones", String::new(), &zoned));
+            Arc::new(zoned)
+        }
+    };
+    let (device, mut links) = narrow(image, device, links)?;
+    if image.part == Part::Whole {
+        return Ok((device, links));
+    }
+    let device = layers::decrypted(image, device, write, &mut links).map_err(error)?;
+    Ok((device, links))
 }
 
-fn narrow(device: Arc<dyn BlockDevice>, part: Part) -> Result<Arc<dyn BlockDevice>, Cause> {
-    let Some(range) = range_of(&*device, part)? else { return Ok(device) };
-    let part = Partition::new(device, range.offset, range.len)?;
-    Ok(Arc::new(part))
+fn narrow(
+    image: &ImageSpec,
+    device: Arc<dyn BlockDevice>,
+    mut links: Vec<Link>,
+) -> Result<(Arc<dyn BlockDevice>, Vec<Link>)> {
+    let error = |cause| Error::new(image, cause);
+    let Some(range) = range_of(&*device, image.part).map_err(error)? else {
+        return Ok((device, links));
+    };
+    let part = Partition::new(device, range.offset, range.len).map_err(|why| error(why.into()))?;
+    let (kind, detail) = match image.part {
+        Part::Partition(number) => ("partition", format!("{number}, from byte {}", range.offset)),
+        _ => ("offset", format!("from byte {}", range.offset)),
+    };
+    links.push(Link::new(kind, detail, &part));
+    Ok((Arc::new(part), links))
 }
 
 /// Where a part of a device is; `None` for all of it.
@@ -106,14 +162,24 @@ fn range_of(device: &dyn BlockDevice, part: Part) -> Result<Option<partition::Ra
 /// Makes a loop device of the image, for the kernel to claim. Needs root.
 ///
 /// # Errors
-/// The image is no file of this system, cannot be opened or has no such part; the system refuses a
-/// loop device.
+/// The image is no raw disk in a file of this system, cannot be opened or has no such part; the
+/// system refuses a loop device.
 pub fn attach(image: &ImageSpec, write: bool) -> Result<LoopDevice> {
     let error = |cause| Error::new(image, cause);
-    let Location::File(path) = &image.location;
+    let path = only_file(image, "what a loop device is made of")?;
     let options = OpenOptions { lock: false, ..OpenOptions::read() };
     let device = FileDevice::open(path, options).map_err(|source| error(Cause::Open(source)))?;
-    let range = range_of(&device, image.part).map_err(error)?;
+    let device: Arc<dyn BlockDevice> = Arc::new(device);
+    let mut links = Vec::new();
+    let disk = layers::disk(image, device, false, &mut links)
+        .and_then(|disk| layers::decrypted(image, disk, false, &mut links))
+        .map_err(error)?;
+    if let Some(link) = links.first() {
+        let why =
+            format!("a loop device shows raw disks alone, and this is {link}: leave loop out");
+        return Err(error(Cause::Refused(why)));
+    }
+    let range = range_of(&*disk, image.part).map_err(error)?;
     let (offset, len) = range.map_or((0, None), |range| (range.offset, Some(range.len)));
     LoopDevice::attach(path, offset, len, write).map_err(|source| error(Cause::Open(source)))
 }

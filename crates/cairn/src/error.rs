@@ -47,6 +47,12 @@ pub enum Cause {
     /// The file or device cannot be read or written.
     #[error(transparent)]
     Device(#[from] cairn_block::Error),
+    /// The disk is encrypted, and nothing was given that opens it.
+    #[error("the disk is encrypted (LUKS {version})")]
+    Encrypted {
+        /// Version of LUKS.
+        version: u32,
+    },
     /// A partition was asked for, but there is neither a GPT nor an MBR.
     #[error("no partition table found")]
     NoPartitionTable,
@@ -203,6 +209,10 @@ impl Cause {
                 // A refused lock names its holder. The other errors need no advice.
                 _ => return None,
             },
+            Self::Encrypted { .. } => {
+                "give the file that has its passphrase, as cryptsetup's --key-file does: \
+                 'IMAGE?key-file=FILE'"
+            }
             Self::NoPartitionTable => "leave out the #NUMBER, or give 'IMAGE?offset=BYTES'",
             Self::PartitionTable { .. } => {
                 "repair the table (gdisk, fdisk), or give 'IMAGE?offset=BYTES'"

@@ -1,9 +1,9 @@
 //! Cairn: real ext4 and F2FS volumes in an ordinary process.
 //!
-//! This is the public library. A [`Volume`] is opened from an image (a file, a block device, or a
-//! part of one: [`ImageSpec`]). Its calls take paths, as those of `std::fs` do; [`fs`] describes
-//! them. [`FileSystem`] is the interface below, by inode number. [`mkfs()`] makes a new volume. Each
-//! crate below this one is one layer.
+//! This is the public library. A [`Volume`] is opened from an image: a file, a block device, an
+//! export of an NBD server, or a part of one ([`ImageSpec`]). Its calls take paths, as those of
+//! `std::fs` do; [`fs`] describes them. [`FileSystem`] is the interface below, by inode number.
+//! [`mkfs()`] makes a new volume. Each crate below this one is one layer.
 //!
 //! ```no_run
 //! use cairn::Volume;
@@ -23,6 +23,7 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod bytes;
+mod chain;
 mod check;
 pub mod contents;
 mod device;
@@ -34,10 +35,12 @@ pub mod fs;
 pub mod further;
 pub mod image;
 mod interrupted;
+mod layers;
 pub mod mkfs;
 pub mod partition;
 pub mod populate;
 pub mod recognise;
+mod remote;
 mod reopen;
 mod repair;
 mod rescue;
@@ -47,6 +50,7 @@ pub mod volume;
 
 pub use cairn_block::{BlockDevice, Storage, StorageDevice};
 pub use cairn_vfs::{AllocateMode, FileKind, FileSystem, NewInode, Seek, Timestamp};
+pub use chain::{Link, chain};
 pub use check::{Checked, check, check_frozen};
 pub use contents::contents;
 pub use device::{Claim, attach, claim};
@@ -54,7 +58,7 @@ pub use disk::{Disk, DiskPartition, disk};
 pub use dump::{dump, journal};
 pub use error::{Cause, Class, Error, Result};
 pub use format::{Format, Info, check_options};
-pub use image::{ImageSpec, Location, Part};
+pub use image::{DiskFormat, ImageSpec, Location, Part};
 pub use interrupted::{interrupted_repair, refuse_interrupted};
 pub use mkfs::{ImageZones, MkfsOptions, Tuning, mkfs, mkfs_on};
 pub use populate::Population;

@@ -15,7 +15,7 @@ use crate::ioctl::{self, LoopConfig};
 /// How often a free loop device is asked for: another program may take it first.
 const ATTEMPTS: usize = 64;
 
-/// A loop device that was made for an image. The kernel removes it when nobody has it open any more.
+/// A loop device that was made for an image. The kernel removes it when nobody has it open.
 #[derive(Debug)]
 #[must_use]
 pub struct LoopDevice {

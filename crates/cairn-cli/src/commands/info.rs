@@ -21,8 +21,9 @@ Examples:
 
 Of a disk with partitions, info lists these: where each is, what it holds, and how to address it.
 The JSON form is one object: \"image\", \"type\" (ext2, ext3, ext4, f2fs or disk), \"size\", \
-\"used\" and \"free\" in bytes (metadata counts as used), and the format's own fields, whose names \
-do not change. Dates are seconds since 1970 there. A disk has \"table\" (GPT or MBR), \"size\" and \
+\"used\" and \"free\" in bytes (metadata counts as used), \"device\" (what the image is made of, from \
+what holds the bytes: \"kind\", \"detail\" and \"size\" of each), and the format's own fields, whose \
+names do not change. Dates are seconds since 1970 there. A disk has \"table\" (GPT or MBR), \"size\" and \
 \"partitions\", each with \"number\", \"address\", \"offset\", \"size\", \"type\", \"name\", \
 \"filesystem\" and \"label\".")]
 pub struct Args {
@@ -91,6 +92,7 @@ fn show(
     let mut object = json::Object::new();
     json::insert_name(&mut object, "image", image.to_os_string().as_bytes());
     object.insert("type".into(), kind.into());
+    object.insert("device".into(), device(args, image)?);
     if let Value::Object(mut fields) = details {
         // The superblock tells ext2, ext3 and ext4 apart.
         if let Some(kind) = fields.remove("kind") {
@@ -107,6 +109,16 @@ fn show(
         output.bytes(as_text(&object).as_bytes())?;
         disk.map_or(Ok(()), |disk| output.bytes(table(disk).as_bytes()))
     })
+}
+
+/// What the image is made of, from what holds the bytes.
+fn device(args: &Args, image: &ImageSpec) -> Outcome<Value> {
+    let links = cairn::chain(image)?;
+    if args.json {
+        return Ok(links.iter().map(|link| serde_json::json!(link)).collect());
+    }
+    let shown: Vec<String> = links.iter().map(ToString::to_string).collect();
+    Ok(shown.join(", ").into())
 }
 
 /// A volume's size, used and free space in bytes. F2FS's numbers come from its checkpoint.

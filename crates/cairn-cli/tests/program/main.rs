@@ -2,6 +2,7 @@
 //! made, filled and judged.
 
 mod address_space;
+mod addresses;
 mod away;
 mod backups;
 mod build;

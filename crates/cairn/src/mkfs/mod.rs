@@ -9,6 +9,7 @@ use cairn_block::file::{FileDevice, OpenOptions as FileOptions};
 use cairn_block::zoned::{self, ZoneLayout};
 use uuid::Uuid;
 
+use crate::chain::container;
 use crate::contents::contents;
 use crate::device::open_one;
 use crate::error::{Cause, Error, Result};
@@ -126,6 +127,12 @@ pub(crate) fn device_for(image: &ImageSpec, options: &MkfsOptions) -> Result<Arc
     if image.part != Part::Whole {
         let hint = "--size sets the size of a whole image; a partition has the size its table says";
         return Err(error(Cause::Option(hint.into())));
+    }
+    if let Some(link) = container(image) {
+        let hint = format!(
+            "--size is the size of a file that is the disk, and this is {link}: leave --size out"
+        );
+        return Err(error(Cause::Option(hint)));
     }
     match std::fs::metadata(path) {
         // The file is not shortened, because that could not be undone.

@@ -8,6 +8,7 @@ use cairn_block::{BlockDevice, ErrorKind};
 
 use super::known;
 use super::options::{Resized, SizeWish};
+use crate::chain::container;
 use crate::error::{Cause, Error, Result};
 use crate::format;
 use crate::image::{ImageSpec, Part};
@@ -26,6 +27,8 @@ pub fn resize(image: &ImageSpec, wish: SizeWish) -> Result<Resized> {
 }
 
 fn resize_as(image: &ImageSpec, wish: SizeWish) -> Result<Resized, Cause> {
+    // Before the image is locked.
+    let follows = is_whole_file(image) && container(image).is_none();
     let device = open(image)?;
     let format = known(&device)?;
     let present = format::size(format, device.clone(), runtime(None))?;
@@ -39,13 +42,13 @@ fn resize_as(image: &ImageSpec, wish: SizeWish) -> Result<Resized, Cause> {
     };
     format::check_size(format, device.clone(), runtime(None), wanted)?;
     let needed = format::room(format, &device, wanted)?;
-    if let Some(needed) = needed {
+    if let Some(needed) = needed.filter(|_| follows) {
         check_host(image, wanted, needed)?;
     }
     let larger = wanted > room;
     let device = if larger {
         drop(device);
-        set_file_size(image, wanted)?;
+        set_file_size(image, wanted, follows)?;
         open(image)?
     } else {
         device
@@ -57,9 +60,9 @@ fn resize_as(image: &ImageSpec, wish: SizeWish) -> Result<Resized, Cause> {
         }
         cause => cause,
     })?;
-    if !larger && done.after < done.before && is_whole_file(image) {
+    if !larger && done.after < done.before && follows {
         drop(device);
-        set_file_size(image, done.after)?;
+        set_file_size(image, done.after, follows)?;
     }
     Ok(done)
 }
@@ -96,10 +99,11 @@ fn is_whole_file(image: &ImageSpec) -> bool {
 }
 
 /// Gives a file the size that its volume will have, or has.
-fn set_file_size(image: &ImageSpec, size: u64) -> Result<(), Cause> {
-    let Some(path) = image.file().filter(|_| is_whole_file(image)) else {
+fn set_file_size(image: &ImageSpec, size: u64, follows: bool) -> Result<(), Cause> {
+    let Some(path) = image.file().filter(|_| follows) else {
         return Err(Cause::Refused(
-            "the partition or device is smaller than that: make it larger first, or give max"
+            "the partition, device or disk is smaller than that: make it larger first (qemu-img \
+             resize for qcow2), or give max"
                 .into(),
         ));
     };

@@ -124,7 +124,22 @@ pub fn open(image: &ImageSpec, options: &OpenOptions) -> Result<Volume> {
             open_first(image, open_one(image, options.writes_image())?, options)
         }
         Location::File(path) => open_file(image, path, options),
+        Location::Nbd(_) => open_remote(image, options),
     }
+}
+
+/// Opens an export for reading.
+fn open_remote(image: &ImageSpec, options: &OpenOptions) -> Result<Volume> {
+    let first = open_whole(image, open_one(image, false)?, options)?;
+    let image = image.clone();
+    let again = move |options: &OpenOptions| {
+        let volume = open_one(&image, options.writes_image())
+            .and_then(|first| open_first(&image, first, options))
+            .map_err(|error| error.to_string())?;
+        Ok(volume.filesystem.clone())
+    };
+    // Whether it can be written is found out when it is opened for that.
+    Ok(first.writable_later(options, Box::new(again), Box::new(|| Ok(()))))
 }
 
 /// Opens a volume for writing. If it is on a whole block device, that is claimed separately.
@@ -134,7 +149,7 @@ fn open_claimed(image: &ImageSpec, path: &Path, options: &OpenOptions) -> Result
         return open_first(image, open_one(image, true)?, options);
     }
     let claim = BlockClaim::take(path).map_err(|source| Error::new(image, Cause::Open(source)))?;
-    let mut volume = open_first(image, open_at(image, path, true, false)?, options)?;
+    let mut volume = open_first(image, open_at(image, path, true, false)?.0, options)?;
     volume.claim = Some(claim);
     Ok(volume)
 }
@@ -172,7 +187,7 @@ fn open_file(image: &ImageSpec, path: &Path, options: &OpenOptions) -> Result<Vo
         }
         let path = kept.path().map_err(|error| error.to_string())?;
         let volume = open_at(&image, &path, options.writes_image(), true)
-            .and_then(|first| open_first(&image, first, options))
+            .and_then(|(first, _)| open_first(&image, first, options))
             .map_err(|error| named(&path, error.to_string()))?;
         if let Some(why) = volume.needs_check() {
             tracing::warn!("{image}: {why}");

@@ -1,0 +1,200 @@
+//! Images that are not a file with the bytes of a disk: qcow2, zstd, LUKS, exports of NBD servers.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use cairn_testkit::judge;
+
+use crate::support::{cairn, in_dir, works};
+
+/// Runs a program that must succeed.
+fn run(program: &str, arguments: &[&str]) -> String {
+    judge::run(program, arguments)
+}
+
+/// `cairn info --json`: the kinds of what the image is made of.
+fn made_of(image: &str) -> Vec<String> {
+    let info: serde_json::Value = serde_json::from_str(&works(&["info", "--json", image])).unwrap();
+    let links = info["device"].as_array().unwrap();
+    links.iter().map(|link| link["kind"].as_str().unwrap().to_owned()).collect()
+}
+
+/// Makes a volume in what is there, and works on it.
+fn use_volume(image: &str) {
+    works(&["mkfs", "-t", "ext4", image]);
+    works(&["mkdir", image, "/dir"]);
+    works(&["touch", image, "/dir/file"]);
+    assert!(works(&["ls", image, "/dir"]).contains("file"));
+    works(&["check", image]);
+}
+
+#[test]
+fn a_volume_in_qcow2_is_used_like_any_other() {
+    let (dir, image) = in_dir("disk.qcow2");
+    run("qemu-img", &["create", "-q", "-f", "qcow2", &image, "64M"]);
+    use_volume(&image);
+    assert_eq!(made_of(&image), ["file", "qcow2"]);
+    assert!(run("qemu-img", &["check", &image]).contains("No errors"));
+    let raw = dir.path().join("raw");
+    run("qemu-img", &["convert", "-O", "raw", &image, raw.to_str().unwrap()]);
+    judge::assert_clean(&raw);
+    // Its size is not that of the file.
+    for arguments in [
+        &["mkfs", "-F", "-t", "ext4", "--size", "128M", &image][..],
+        &["resize", &image, "128M"],
+        &["mkfs", "-F", "-t", "f2fs", "--size", "16M", &image],
+    ] {
+        let (status, _, said) = cairn(arguments);
+        assert!(matches!(status, 1 | 2), "{arguments:?}: {status} {said}");
+        assert!(run("qemu-img", &["check", &image]).contains("No errors"), "{arguments:?}");
+    }
+    works(&["resize", &image, "32M"]);
+    assert!(run("qemu-img", &["info", &image]).contains("64 MiB"));
+    works(&["check", &image]);
+    let (status, _, said) = cairn(&["ls", &format!("{image}?format=raw")]);
+    assert!(status == 4, "as a raw disk it holds nothing: {said}");
+}
+
+#[test]
+fn a_partition_in_qcow2_has_its_number() {
+    let (dir, image) = in_dir("disk.qcow2");
+    let raw = dir.path().join("raw");
+    fs::File::create(&raw).unwrap().set_len(64 << 20).unwrap();
+    run("sgdisk", &["-n", "1:2048:+40M", raw.to_str().unwrap()]);
+    run("qemu-img", &["convert", "-f", "raw", "-O", "qcow2", raw.to_str().unwrap(), &image]);
+    let part = format!("{image}#1");
+    use_volume(&part);
+    assert_eq!(made_of(&part), ["file", "qcow2", "partition"]);
+}
+
+#[test]
+fn a_backing_file_is_opened_beside_the_image_alone() {
+    let (dir, base) = in_dir("base.img");
+    works(&["mkfs", "-t", "ext4", "--size", "32M", &base]);
+    works(&["touch", &base, "/from base"]);
+    let before = fs::read(&base).unwrap();
+    let upper = dir.path().join("upper.qcow2");
+    let upper = upper.to_str().unwrap();
+    let create = |name: &str| {
+        run("qemu-img", &["create", "-q", "-f", "qcow2", "-F", "raw", "-b", name, upper]);
+    };
+    create("base.img");
+    works(&["touch", upper, "/from upper"]);
+    let listed = works(&["ls", upper]);
+    assert!(listed.contains("from base") && listed.contains("from upper"), "{listed}");
+    assert!(fs::read(&base).unwrap() == before, "the backing file was written");
+    fs::remove_file(upper).unwrap();
+    let other = tempfile::tempdir().unwrap();
+    let secret = other.path().join("secret");
+    fs::copy(&base, &secret).unwrap();
+    let link = dir.path().join("link");
+    std::os::unix::fs::symlink(&secret, &link).unwrap();
+    for name in [&secret, &link] {
+        create(name.to_str().unwrap());
+        let (status, _, said) = cairn(&["ls", upper]);
+        assert!(status != 0 && said.contains("qemu-img rebase"), "{said}");
+    }
+}
+
+/// A guest can write what it likes to the first block of its disk.
+#[test]
+fn a_raw_disk_that_begins_like_another_format_is_not_opened_as_that() {
+    let (_dir, image) = in_dir("disk.img");
+    works(&["mkfs", "-t", "ext4", "--size", "16M", &image]);
+    let mut bytes = fs::read(&image).unwrap();
+    bytes[..4].copy_from_slice(b"QFI\xfb");
+    fs::write(&image, &bytes).unwrap();
+    let (status, _, said) = cairn(&["ls", &image]);
+    assert!(status != 0 && said.contains("?format=raw"), "{said}");
+    works(&["ls", &format!("{image}?format=raw")]);
+}
+
+#[test]
+fn a_disk_in_frames_of_zstd_is_read() {
+    let (dir, raw) = in_dir("raw");
+    works(&["mkfs", "-t", "ext4", "--size", "8M", &raw]);
+    works(&["touch", &raw, "/file"]);
+    let image = dir.path().join("disk.img.zst");
+    let mut packed = Vec::new();
+    for (number, piece) in fs::read(&raw).unwrap().chunks(1 << 20).enumerate() {
+        let part = dir.path().join(format!("part{number}"));
+        fs::write(&part, piece).unwrap();
+        run("zstd", &["-q", part.to_str().unwrap()]);
+        packed.extend(fs::read(dir.path().join(format!("part{number}.zst"))).unwrap());
+    }
+    fs::write(&image, packed).unwrap();
+    let image = image.to_str().unwrap();
+    assert!(works(&["ls", image]).contains("file"));
+    assert_eq!(made_of(image), ["file", "zstd"]);
+    let (status, _, said) = cairn(&["touch", image, "/other"]);
+    assert!(status != 0 && said.contains("can only be read"), "{said}");
+}
+
+#[test]
+fn an_encrypted_disk_opens_with_its_key_file() {
+    let (dir, image) = in_dir("disk.luks");
+    fs::File::create(&image).unwrap().set_len(64 << 20).unwrap();
+    let key = dir.path().join("key");
+    fs::write(&key, "a passphrase").unwrap();
+    let key = key.to_str().unwrap();
+    let cheap = ["--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000"];
+    let format = [&["luksFormat", "-q", "--type", "luks2"][..], &cheap, &[&image, key]].concat();
+    run("cryptsetup", &format);
+    let (status, _, said) = cairn(&["ls", &image]);
+    assert!(status == 3 && said.contains("?key-file=FILE"), "{status}: {said}");
+    let opened = format!("{image}?key-file={key}");
+    use_volume(&opened);
+    assert_eq!(made_of(&opened), ["file", "LUKS"]);
+    let wrong = dir.path().join("wrong");
+    fs::write(&wrong, "a passphrase\n").unwrap();
+    let (status, _, said) = cairn(&["ls", &format!("{image}?key-file={}", wrong.display())]);
+    assert!(status == 3 && said.contains("passphrase opens none"), "{status}: {said}");
+}
+
+/// A server, killed at the end.
+struct Served(Child);
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn an_export_is_used_like_a_file_by_one_writer() {
+    let (dir, image) = in_dir("disk.img");
+    fs::File::create(&image).unwrap().set_len(64 << 20).unwrap();
+    let socket = dir.path().join("socket");
+    let server = Command::new("nbdkit")
+        .args(["-f", "-U", socket.to_str().unwrap(), "file", &image])
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("nbdkit: apt-get install nbdkit");
+    let _server = Served(server);
+    let started = Instant::now();
+    while !Path::new(&socket).exists() {
+        assert!(started.elapsed() < Duration::from_secs(60), "nbdkit does not listen");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let export = format!("nbd+unix:///?socket={}", socket.display());
+    use_volume(&export);
+    assert_eq!(made_of(&export), ["NBD export"]);
+    works(&["check", &image]);
+    judge::assert_clean(Path::new(&image));
+    let held = cairn::open(
+        &cairn::ImageSpec::parse(export.as_ref()).unwrap(),
+        &cairn::OpenOptions::default(),
+    );
+    let held = held.unwrap();
+    for arguments in [&["touch", &export, "/second"][..], &["ls", &export]] {
+        let (status, _, said) = cairn(arguments);
+        assert!(status == 6 && said.contains("in use"), "{status}: {said}");
+    }
+    held.close().unwrap();
+    let (status, _, said) = cairn(&["ls", "nbd+unix:///?socket=/nowhere/at/all"]);
+    assert!(status == 3 && said.lines().count() == 1, "{status}: {said}");
+}

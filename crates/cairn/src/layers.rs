@@ -1,0 +1,156 @@
+//! What lies between a file and the disk in it: qcow2, zstd, LUKS. It is recognised by content, or
+//! named by the image's address (`?format=`).
+//!
+//! **What an image may make Cairn open.** A qcow2 image names its backing file. The maker of the
+//! image chose that name, so it must not lead to other files of the user: only a file in the image's
+//! directory or below it is opened, for reading. And a guest may write what looks like the header
+//! of another format to the first block of its raw disk. So a file that is recognised, but is a
+//! volume or has a partition table as a raw disk, too, is refused until the address says which it
+//! is.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use cairn_block::{BlockDevice, ErrorKind};
+use cairn_images::qcow2::{self, BackingName};
+use cairn_images::{Kind, recognise, zst};
+use cairn_luks::{Luks, Passphrase};
+
+use crate::chain::Link;
+use crate::error::{Cause, Result};
+use crate::format;
+use crate::image::{DiskFormat, ImageSpec};
+use crate::partition;
+
+/// The disk in what was opened, and what was found on the way to it.
+pub(crate) fn disk(
+    image: &ImageSpec,
+    device: Arc<dyn BlockDevice>,
+    write: bool,
+    links: &mut Vec<Link>,
+) -> Result<Arc<dyn BlockDevice>, Cause> {
+    let kind = match image.format {
+        DiskFormat::Raw => None,
+        DiskFormat::Qcow2 => Some(Kind::Qcow2),
+        DiskFormat::Zstd => Some(Kind::Zstd),
+        DiskFormat::ByContent => by_content(&*device)?,
+    };
+    let folder = image.file().and_then(Path::parent);
+    disk_as(kind, folder, device, write, 0, links)
+}
+
+fn by_content(device: &dyn BlockDevice) -> Result<Option<Kind>, Cause> {
+    let Some(kind) = recognise(device) else { return Ok(None) };
+    let is_raw = format::probe(device).is_ok_and(|found| found.is_some())
+        || partition::read(device).is_ok_and(|table| table.is_some());
+    match is_raw {
+        false => Ok(Some(kind)),
+        true => Err(Cause::Address(format!(
+            "it begins like a {kind} image, and is a raw disk as well: write IMAGE?format=raw or \
+             IMAGE?format={kind}"
+        ))),
+    }
+}
+
+fn disk_as(
+    kind: Option<Kind>,
+    folder: Option<&Path>,
+    device: Arc<dyn BlockDevice>,
+    write: bool,
+    depth: u32,
+    links: &mut Vec<Link>,
+) -> Result<Arc<dyn BlockDevice>, Cause> {
+    match kind {
+        None => Ok(device),
+        Some(Kind::Qcow2) => {
+            let backing = |named: &BackingName| backing(folder, named);
+            let options = qcow2::Options { write, backing: &backing, depth };
+            let disk = qcow2::open(device, &options).map_err(cause)?;
+            links.push(Link::qcow2(&disk));
+            Ok(Arc::new(disk))
+        }
+        Some(Kind::Zstd) if write => Err(Cause::Open(cairn_block::Error::new(
+            ErrorKind::ReadOnly,
+            "open",
+            "a disk compressed with zstd can only be read: decompress it (zstd -d) to write it",
+        ))),
+        Some(Kind::Zstd) => {
+            let disk = zst::open(device).map_err(cause)?;
+            links.push(Link::new("zstd", String::new(), &disk));
+            Ok(Arc::new(disk))
+        }
+        Some(other) => Err(Cause::Address(format!("{other} images are not opened"))),
+    }
+}
+
+/// The disk on an encrypted device; the device itself if it is not encrypted.
+pub(crate) fn decrypted(
+    image: &ImageSpec,
+    device: Arc<dyn BlockDevice>,
+    write: bool,
+    links: &mut Vec<Link>,
+) -> Result<Arc<dyn BlockDevice>, Cause> {
+    if !cairn_luks::recognise(&*device) {
+        return Ok(device);
+    }
+    let info = cairn_luks::inspect(&*device).map_err(cause)?;
+    let Some(path) = &image.key_file else {
+        return Err(Cause::Encrypted { version: info.version });
+    };
+    let opened = File::open(path).and_then(Passphrase::read);
+    let passphrase = opened.map_err(|error| {
+        let operation = format!("read the key file {}", path.display());
+        Cause::Open(cairn_block::Error::from_io(operation, error))
+    })?;
+    let options = cairn_luks::Options { write, ..cairn_luks::Options::default() };
+    let disk = Luks::open(device, &passphrase, &options).map_err(cause)?;
+    links.push(Link::new("LUKS", format!("version {}, {}", info.version, info.cipher), &disk));
+    Ok(Arc::new(disk))
+}
+
+/// The backing file of a qcow2 image, for reading.
+fn backing(
+    folder: Option<&Path>,
+    named: &BackingName,
+) -> cairn_block::Result<Arc<dyn BlockDevice>> {
+    let refused = |detail: String| {
+        let operation = format!("open the backing file {}", named.name);
+        cairn_block::Error::new(ErrorKind::PermissionDenied, operation, detail)
+    };
+    let folder = folder.ok_or_else(|| refused("the image is not in a directory".into()))?;
+    let path = beside(folder, Path::new(&named.name)).ok_or_else(|| {
+        refused(
+            "it is not in the image's directory, and an image must not make Cairn open other \
+             files: put it there, and write its name with qemu-img rebase -u -b"
+                .into(),
+        )
+    })?;
+    let options = cairn_block::file::OpenOptions::read();
+    let device: Arc<dyn BlockDevice> =
+        Arc::new(cairn_block::file::FileDevice::open(&path, options)?);
+    let kind = match named.format.as_deref() {
+        Some("raw") => None,
+        Some("qcow2") => Some(Kind::Qcow2),
+        Some(other) => {
+            return Err(refused(format!(
+                "its format is {other}: convert it with qemu-img convert"
+            )));
+        }
+        None => by_content(&*device).map_err(|cause| refused(cause.to_string()))?,
+    };
+    disk_as(kind, path.parent(), device, false, named.depth, &mut Vec::new())
+        .map_err(|cause| refused(cause.to_string()))
+}
+
+/// The path of a file in a directory or below it, whatever symbolic links are on the way.
+fn beside(folder: &Path, name: &Path) -> Option<PathBuf> {
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    let folder = folder.canonicalize().ok()?;
+    let found = folder.join(name).canonicalize().ok()?;
+    found.starts_with(&folder).then_some(found)
+}
+
+fn cause(error: impl Into<cairn_block::Error>) -> Cause {
+    Cause::Open(error.into())
+}
