@@ -80,8 +80,8 @@ impl fmt::Display for Link {
     }
 }
 
-/// The format of the disk in a file, if the file's bytes are not the disk's: its size is not that of
-/// the file.
+/// The format of the disk in a file, if the file's bytes are not the disk's. Its size is not that
+/// of the file.
 pub(crate) fn container(image: &ImageSpec) -> Option<Link> {
     let links = chain(image).ok()?;
     links.into_iter().find(|link| matches!(link.kind, "qcow2" | "zstd" | "LUKS"))

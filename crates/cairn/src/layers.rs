@@ -2,8 +2,8 @@
 //! named by the image's address (`?format=`).
 //!
 //! **What an image may make Cairn open.** A qcow2 image names its backing file. The maker of the
-//! image chose that name, so it must not lead to other files of the user: only a file in the image's
-//! directory or below it is opened, for reading. And a guest may write what looks like the header
+//! image chose that name, so it must not lead to other files of the user: only a file in the
+//! directory of the image, or below it, is opened, for reading. And a guest may write what looks like the header
 //! of another format to the first block of its raw disk. So a file that is recognised, but is a
 //! volume or has a partition table as a raw disk, too, is refused until the address says which it
 //! is.

@@ -11,7 +11,7 @@ use cairn_vfs::{
     XattrMode,
 };
 
-use super::volume::join;
+use super::path::join;
 
 /// Bytes that are copied at once.
 const PIECE: usize = 1 << 20;

@@ -8,9 +8,14 @@ use cairn_vfs::{AllocateMode, FileSystem, IoFlags, OpenMode, SetAttributes};
 use parking_lot::Mutex;
 
 use super::metadata::Metadata;
-use super::options::OpenOptions;
-use super::path::AsPath;
-use crate::volume::Volume;
+
+/// What a file is opened for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Uses {
+    pub(super) reads: bool,
+    pub(super) writes: bool,
+    pub(super) appends: bool,
+}
 
 /// An open file. It has a position for [`Read`], [`Write`] and [`Seek`]; `read_at` and `write_at`
 /// use none, and may be called by many threads at once.
@@ -28,25 +33,9 @@ pub struct File {
 }
 
 impl File {
-    /// Opens a file for reading.
-    ///
-    /// # Errors
-    /// As `std::fs::File::open`.
-    pub fn open(volume: &Volume, path: impl AsPath) -> Result<Self> {
-        OpenOptions::new().read(true).open(volume, path)
-    }
-
-    /// Opens a file for writing. It is made, or emptied.
-    ///
-    /// # Errors
-    /// As `std::fs::File::create`.
-    pub fn create(volume: &Volume, path: impl AsPath) -> Result<Self> {
-        OpenOptions::new().write(true).create(true).truncate(true).open(volume, path)
-    }
-
     /// Takes over a reference to the inode.
-    pub(super) fn new(fs: Arc<dyn FileSystem>, ino: Ino, options: &OpenOptions) -> Result<Self> {
-        let can_write = options.write || options.append;
+    pub(super) fn new(fs: Arc<dyn FileSystem>, ino: Ino, uses: Uses) -> Result<Self> {
+        let can_write = uses.writes || uses.appends;
         let handle = fs
             .open(ino, OpenMode { write: can_write, direct: false })
             .inspect_err(|_| fs.forget(ino, 1))?;
@@ -54,9 +43,9 @@ impl File {
             fs,
             ino,
             handle,
-            can_read: options.read,
+            can_read: uses.reads,
             can_write,
-            appends: options.append,
+            appends: uses.appends,
             position: Mutex::new(0),
         })
     }

@@ -4,7 +4,7 @@ use std::io::{Error, ErrorKind, Result};
 
 use cairn_vfs::{Caller, FileKind, FileSystem, NewInode, SetAttributes, walk};
 
-use super::file::File;
+use super::file::{File, Uses};
 use super::path::AsPath;
 use crate::volume::Volume;
 
@@ -14,9 +14,7 @@ const PERMISSIONS: u32 = 0o644;
 /// How a file of a volume is opened, as `std::fs::OpenOptions`.
 #[derive(Clone, Debug)]
 pub struct OpenOptions {
-    pub(super) read: bool,
-    pub(super) write: bool,
-    pub(super) append: bool,
+    uses: Uses,
     truncate: bool,
     create: bool,
     create_new: bool,
@@ -27,9 +25,7 @@ pub struct OpenOptions {
 impl Default for OpenOptions {
     fn default() -> Self {
         Self {
-            read: false,
-            write: false,
-            append: false,
+            uses: Uses::default(),
             truncate: false,
             create: false,
             create_new: false,
@@ -48,19 +44,19 @@ impl OpenOptions {
 
     /// The file can be read.
     pub fn read(&mut self, read: bool) -> &mut Self {
-        self.read = read;
+        self.uses.reads = read;
         self
     }
 
     /// The file can be written.
     pub fn write(&mut self, write: bool) -> &mut Self {
-        self.write = write;
+        self.uses.writes = write;
         self
     }
 
     /// Every write goes to the end of the file.
     pub fn append(&mut self, append: bool) -> &mut Self {
-        self.append = append;
+        self.uses.appends = append;
         self
     }
 
@@ -103,7 +99,7 @@ impl OpenOptions {
         let fs = volume.filesystem();
         let path = path.as_path_bytes();
         let file = match self.find(&**fs, path)? {
-            Some(ino) => File::new(fs.clone(), ino, self)?,
+            Some(ino) => File::new(fs.clone(), ino, self.uses)?,
             None => self.make(volume, path)?,
         };
         if self.truncate {
@@ -113,12 +109,14 @@ impl OpenOptions {
     }
 
     fn check(&self) -> Result<()> {
-        let writes = self.write || self.append;
+        let writes = self.uses.writes || self.uses.appends;
         let makes = self.create || self.create_new || self.truncate;
         let wrong = match () {
-            () if !self.read && !writes => "ask for read, write or append",
+            () if !self.uses.reads && !writes => "ask for read, write or append",
             () if makes && !writes => "a file that is made or emptied must be writable",
-            () if self.truncate && self.append => "a file that is appended to cannot be emptied",
+            () if self.truncate && self.uses.appends => {
+                "a file that is appended to cannot be emptied"
+            }
             () => return Ok(()),
         };
         Err(Error::new(ErrorKind::InvalidInput, wrong))
@@ -147,12 +145,30 @@ impl OpenOptions {
         let (uid, gid) = self.owner;
         let caller = Caller { uid, gid, ..Caller::ROOT };
         let made = fs.create(parent.ino, name, NewInode::Regular, self.permissions, &caller)?;
-        let file = File::new(fs.clone(), made.ino, self)?;
+        let file = File::new(fs.clone(), made.ino, self.uses)?;
         // A directory with set-group-id gives its own group.
         if made.gid != gid {
             let set = SetAttributes { gid: Some(gid), ..SetAttributes::default() };
             fs.setattr(made.ino, &set)?;
         }
         Ok(file)
+    }
+}
+
+impl File {
+    /// Opens a file for reading.
+    ///
+    /// # Errors
+    /// As `std::fs::File::open`.
+    pub fn open(volume: &Volume, path: impl AsPath) -> Result<Self> {
+        OpenOptions::new().read(true).open(volume, path)
+    }
+
+    /// Opens a file for writing. It is made, or emptied.
+    ///
+    /// # Errors
+    /// As `std::fs::File::create`.
+    pub fn create(volume: &Volume, path: impl AsPath) -> Result<Self> {
+        OpenOptions::new().write(true).create(true).truncate(true).open(volume, path)
     }
 }

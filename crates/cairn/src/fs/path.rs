@@ -43,3 +43,9 @@ impl<const N: usize> AsPath for [u8; N] {
         self
     }
 }
+
+/// `directory/name`, with one slash between them.
+pub(super) fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
+    let slash: &[u8] = if directory.ends_with(b"/") || name.is_empty() { b"" } else { b"/" };
+    [directory, slash, name].concat()
+}

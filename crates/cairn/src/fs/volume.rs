@@ -15,7 +15,7 @@ use super::copy::{self, Copied, CopyProgress};
 use super::directory::ReadDir;
 use super::file::File;
 use super::metadata::Metadata;
-use super::path::AsPath;
+use super::path::{AsPath, join};
 use crate::error::Cause;
 use crate::image::ImageSpec;
 use crate::volume::{OpenOptions, Volume, open_on, runtime};
@@ -388,10 +388,4 @@ impl Volume {
     pub fn sync(&self) -> Result<()> {
         Ok(self.filesystem().sync()?)
     }
-}
-
-/// `directory/name`, with one slash between them.
-pub(super) fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
-    let slash: &[u8] = if directory.ends_with(b"/") || name.is_empty() { b"" } else { b"/" };
-    [directory, slash, name].concat()
 }
