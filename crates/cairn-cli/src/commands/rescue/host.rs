@@ -281,8 +281,8 @@ impl Place {
 }
 
 /// Sets owner, attributes, mode and times of an open file or directory, and returns the attributes
-/// that the host refuses. Other things that it does not store are left out, as `get` does. A program
-/// that runs as its owner keeps that right only with its owner.
+/// that the host refuses. Other things that it does not store are left out, as `get` does. A
+/// program that runs as its owner keeps that right only with its owner.
 pub(super) fn set_open(file: impl AsFd, owner: Option<(u32, u32)>, found: &Found) -> Vec<Refused> {
     let file = file.as_fd();
     let is_owned = owner.is_some_and(|(uid, gid)| {
