@@ -10,9 +10,6 @@ const READS: u64 = 8;
 const LEAST: u64 = 1 << 16;
 /// Most faults of one file or directory that are kept.
 const MOST_FAULTS: usize = 1000;
-/// The fault of a file whose contents are not read.
-pub const TOO_MUCH: &str =
-    "the files of the volume name far more blocks than it has: its contents are left out";
 
 /// How many blocks may still be read: all maps and directories together, and all contents. A
 /// hostile volume names one block in every map.

@@ -2,11 +2,13 @@
 //! that are safe on a host.
 
 mod bounds;
+mod runs;
 mod walk;
 
 use std::fmt;
 
-pub use bounds::{ANY_SIZE, Allowance, Faults, TOO_MUCH};
+pub use bounds::{ANY_SIZE, Allowance, Faults};
+pub use runs::{Run, Runs};
 pub use walk::{DEEPEST, LOST, Tree, Walk};
 
 /// A time: seconds since 1970, and nanoseconds.

@@ -9,7 +9,7 @@ use cairn_vfs::FileKind;
 
 use super::age::Age;
 use super::attributes;
-use super::contents::{Mapped, bytes_of_inode, describe};
+use super::contents::{bytes_of_inode, describe, runs};
 use super::old::Old;
 use super::remains::Left;
 use crate::format::extent::{Extent, NodeView, Site};
@@ -163,8 +163,7 @@ impl Candidate {
         if self.remains() == Remains::Unknown && kind_of(&self.record) == Some(FileKind::Regular) {
             faults.push("nothing says where its contents were".to_owned());
         }
-        let extents = self.left.extents.clone();
-        let mut contents = Mapped::new(volume, self.record.size, extents).with_faults(faults);
+        let mut contents = runs(volume, self.record.size, &self.left.extents, faults);
         receiver.found(&found, &mut contents)
     }
 }

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use cairn_base::units::as_u64;
-use cairn_block::{BlockDevice, BlockDeviceExt};
+use cairn_base::units::{as_u64, stored};
+use cairn_block::BlockDevice;
 use cairn_cache::block::Image;
-use cairn_check::salvage::{Contents, Faults, Found, TOO_MUCH, Whole};
+use cairn_check::salvage::{Contents, Faults, Found, Run, Runs, Whole};
 use cairn_vfs::{FileKind, Timestamp};
 
 use crate::compress;
@@ -15,21 +15,11 @@ use crate::format::units::{BLOCK_BYTES, BLOCK_SIZE, BlockAddr, Nid};
 use crate::raw::RawVolume;
 use crate::raw::tree::{Below, Pointer, Visitor, walk};
 
-/// Most blocks read at once.
-const MOST_BLOCKS: u64 = 256;
 /// Most runs of pointers of one file.
 const MOST_POINTERS: usize = 1 << 23;
 
 /// Where the nodes of a file come from.
 pub(super) type Fetch<'f> = &'f dyn Fn(Below) -> Result<(BlockAddr, Image), String>;
-
-/// Blocks of a file that follow each other on the device.
-#[derive(Clone, Copy, Debug)]
-struct Run {
-    start: u64,
-    addr: BlockAddr,
-    len: u64,
-}
 
 /// The first block and the pointers of clusters.
 type Clusters = Vec<(u64, Vec<BlockAddr>)>;
@@ -39,11 +29,10 @@ pub(super) struct Mapped {
     device: Arc<dyn BlockDevice>,
     ino: Nid,
     size: u64,
-    runs: Vec<Run>,
+    runs: Runs,
     /// The record of a compressed file, and its clusters that are packed: the first block, and the
     /// pointers.
     packed: Option<(Inode, Clusters)>,
-    faults: Faults,
 }
 
 /// Pointers of one node to blocks that follow each other.
@@ -134,41 +123,29 @@ impl Mapped {
         faults: Faults,
     ) -> Self {
         let device = volume.device.clone();
-        let mut mapped =
-            Self { device, ino, size: record.size, runs: Vec::new(), packed: None, faults };
+        let mut runs = Runs::new(device.clone(), stored(BLOCK_SIZE), record.size);
+        runs.faults = faults;
+        let mut mapped = Self { device, ino, size: record.size, runs, packed: None };
         match record.cluster_blocks() {
             None => pointers.for_each(|one| mapped.add(volume, one.block, one.addr)),
             Some(cluster) => mapped.add_clusters(volume, record, pointers, cluster.into()),
         }
-        if !volume.allowance.contents(mapped.blocks()) {
-            (mapped.runs, mapped.packed) = (Vec::new(), None);
-            mapped.faults.add(TOO_MUCH);
+        let clusters = mapped.packed.iter().flat_map(|(_, packed)| packed);
+        let packed = clusters.fold(0, |all: u64, (_, list)| all.saturating_add(as_u64(list.len())));
+        if !mapped.runs.take_from(&volume.allowance, packed) {
+            mapped.packed = None;
         }
         mapped
     }
 
-    /// Blocks that are read.
-    fn blocks(&self) -> u64 {
-        let clusters = self.packed.iter().flat_map(|(_, packed)| packed);
-        let packed = clusters.map(|(_, list)| as_u64(list.len()));
-        self.runs.iter().map(|run| run.len).chain(packed).fold(0, u64::saturating_add)
-    }
-
-    fn add(&mut self, volume: &RawVolume, block: u64, addr: BlockAddr) {
+    fn add(&mut self, volume: &RawVolume, start: u64, addr: BlockAddr) {
         if !addr.is_address() {
             return;
         }
-        if !volume.layout.in_main(addr) {
-            return self.faults.add(format!("block {block} points outside the main area"));
+        match volume.layout.in_main(addr) {
+            true => self.runs.push(Run { start, block: addr.get().into(), len: 1 }),
+            false => self.runs.faults.add(format!("block {start} points outside the main area")),
         }
-        if let Some(run) = self.runs.last_mut()
-            && run.start.saturating_add(run.len) == block
-            && u64::from(run.addr.get()).saturating_add(run.len) == u64::from(addr.get())
-        {
-            run.len = run.len.saturating_add(1);
-            return;
-        }
-        self.runs.push(Run { start: block, addr, len: 1 });
     }
 
     fn add_clusters(
@@ -204,79 +181,31 @@ impl Mapped {
         }
         self.packed = Some((record.clone(), packed));
     }
-
-    fn read(&self, addr: u64, blocks: u64) -> Option<Vec<u8>> {
-        let at = addr.checked_mul(BLOCK_BYTES)?;
-        let len = blocks.checked_mul(BLOCK_BYTES)?;
-        if at.checked_add(len)? > self.device.geometry().size {
-            return None;
-        }
-        let bytes = self.device.read_at(at, usize::try_from(len).ok()?).ok()?;
-        Some(bytes.to_vec())
-    }
-
-    /// The part of bytes at an offset that the file has.
-    fn clip<'b>(&self, offset: u64, bytes: &'b [u8]) -> &'b [u8] {
-        let left = usize::try_from(self.size.saturating_sub(offset)).unwrap_or(usize::MAX);
-        bytes.get(..left).unwrap_or(bytes)
-    }
-
-    fn run(&mut self, run: Run, to: &mut dyn FnMut(u64, &[u8]) -> bool) -> bool {
-        let mut done = 0_u64;
-        while done < run.len {
-            let count = MOST_BLOCKS.min(run.len.saturating_sub(done));
-            let addr = u64::from(run.addr.get()).saturating_add(done);
-            let first = run.start.saturating_add(done);
-            match self.read(addr, count) {
-                Some(bytes) => {
-                    let offset = first.saturating_mul(BLOCK_BYTES);
-                    if !to(offset, self.clip(offset, &bytes)) {
-                        return false;
-                    }
-                }
-                None => {
-                    for (addr, block) in (addr..).zip(first..first.saturating_add(count)) {
-                        let offset = block.saturating_mul(BLOCK_BYTES);
-                        match self.read(addr, 1) {
-                            Some(bytes) => {
-                                if !to(offset, self.clip(offset, &bytes)) {
-                                    return false;
-                                }
-                            }
-                            None => self.faults.add(format!("block {block} of it cannot be read")),
-                        }
-                    }
-                }
-            }
-            done = done.saturating_add(count);
-        }
-        true
-    }
 }
 
 impl Contents for Mapped {
     fn copy(&mut self, to: &mut dyn FnMut(u64, &[u8]) -> bool) -> Vec<String> {
+        let mut goes_on = true;
+        let mut faults = self.runs.copy(&mut |offset, bytes| {
+            goes_on = to(offset, bytes);
+            goes_on
+        });
         let end = self.size.div_ceil(BLOCK_BYTES);
-        for run in std::mem::take(&mut self.runs) {
-            let len = run.len.min(end.saturating_sub(run.start));
-            if len > 0 && !self.run(Run { len, ..run }, to) {
-                return std::mem::take(&mut self.faults).into_list();
-            }
-        }
-        if let Some((record, packed)) = self.packed.take() {
-            for (start, list) in packed.into_iter().filter(|(start, _)| *start < end) {
+        let packed = self.packed.take().filter(|_| goes_on);
+        if let Some((record, clusters)) = packed {
+            for (start, list) in clusters.into_iter().filter(|(start, _)| *start < end) {
                 let offset = start.saturating_mul(BLOCK_BYTES);
                 match compress::unpack_cluster(&*self.device, self.ino, &record, start, &list) {
                     Ok(bytes) => {
-                        if !to(offset, self.clip(offset, &bytes)) {
-                            break;
+                        if !to(offset, self.runs.clip(offset, &bytes)) {
+                            return faults;
                         }
                     }
-                    Err(error) => self.faults.add(format!("the cluster at block {start}: {error}")),
+                    Err(error) => faults.push(format!("the cluster at block {start}: {error}")),
                 }
             }
         }
-        std::mem::take(&mut self.faults).into_list()
+        faults
     }
 }
 
