@@ -74,8 +74,8 @@ impl Salvage for Rescue {
     }
 
     fn limits(&self) -> &'static str {
-        "Linux and Cairn clear an inode that they delete, and older copies of it are in the journal \
-         only until that is written again, as it is by every mount; ext2 has none"
+        "Linux and Cairn clear an inode that they delete, and older copies of it are in the \
+         journal only until that is written again, as it is by every mount; ext2 has none"
     }
 
     fn deleted(&mut self, receiver: &mut dyn Receiver) -> Vec<Deleted> {

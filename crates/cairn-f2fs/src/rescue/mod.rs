@@ -65,8 +65,8 @@ impl Salvage for Rescue {
     }
 
     fn limits(&self) -> &'static str {
-        "a deleted inode is there until its segment is written again, or until the device forgets it \
-         through a discard, which a mount of F2FS does unless it has the option nodiscard"
+        "a deleted inode is there until its segment is written again, or until the device forgets \
+         it through a discard, which a mount of F2FS does unless it has the option nodiscard"
     }
 
     fn deleted(&mut self, receiver: &mut dyn Receiver) -> Vec<Deleted> {

@@ -79,8 +79,8 @@ impl Source {
         list
     }
 
-    /// The directory that had a number at a checkpoint: as it is now, or as it was last. A number is
-    /// used again only behind the checkpoint that frees it.
+    /// The directory that had a number at a checkpoint: as it is now, or as it was last. A number
+    /// is used again only behind the checkpoint that frees it.
     pub(super) fn directory_at(&self, ino: Nid, checkpoint: u32) -> Option<Inode> {
         let now = self.volume.inode(ino).ok().map(|(_, _, record)| record);
         let versions = || {

@@ -42,7 +42,8 @@ can be left out are left out, and the state, which --replay repeats.
 The JSON form is one object: \"schema\", \"search\", \"command\", \"searched\" (\"format\", \
 \"mode\", \
 \"options\", \"seed\", \"runs\", \"operations\", \"states\", \"judges\", \"seconds\"; a judge has \
-\"name\", \"states\", \"promises\" and \"refused\"), \"failure\" (a text or null), \"stopped\" (by a signal) and \"notes\".")]
+\"name\", \"states\", \"promises\" and \"refused\"), \"failure\" (a text or null), \
+\"stopped\" (by a signal) and \"notes\".")]
 pub(super) struct CrashArgs {
     /// Search this format only.
     #[arg(long, value_name = "FORMAT", value_parser = ["ext4", "f2fs"])]

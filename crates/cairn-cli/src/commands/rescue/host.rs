@@ -244,8 +244,8 @@ impl Place {
         })
     }
 
-    /// Sets the owner, the attributes and the times of a link or a node; the mode of a node. Returns
-    /// the attributes that the host refuses.
+    /// Sets the owner, the attributes and the times of a link or a node; the mode of a node.
+    /// Returns the attributes that the host refuses.
     pub(super) fn set(
         &self,
         owner: Option<(u32, u32)>,
