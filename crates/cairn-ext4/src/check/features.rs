@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::format::features::{Access, Compat, Features, Incompat, RoCompat};
-use crate::format::superblock::Superblock;
+use crate::format::superblock::{DYNAMIC_REVISION, Superblock};
 
 /// `s_encoding` of names in the only known one.
 const UTF8_12_1: u16 = 1;
@@ -41,6 +41,13 @@ const RO_COMPAT: RoCompat = RoCompat::SPARSE_SUPER
 /// # Errors
 /// There is one.
 pub(super) fn refuse_unknown(superblock: &Superblock) -> Result<()> {
+    let revision = superblock.raw.s_rev_level.get();
+    if revision > DYNAMIC_REVISION {
+        return Err(Error::Feature(format!(
+            "the volume is of revision {revision}, and Cairn knows {DYNAMIC_REVISION}: use the \
+             programs that made it"
+        )));
+    }
     let features = superblock.features();
     let encoding = superblock.raw.s_encoding.get();
     if features.incompat(Incompat::CASEFOLD) && encoding != UTF8_12_1 {

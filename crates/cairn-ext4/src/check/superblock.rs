@@ -9,6 +9,7 @@ use super::kinds;
 use super::state::State;
 use crate::format::features::{Compat, Incompat, RoCompat};
 use crate::format::superblock::{RawSuperblock, SIZE, Superblock};
+use crate::info;
 
 /// Fields that others depend on.
 pub(super) fn check_fields(state: &State) {
@@ -45,7 +46,8 @@ pub(super) fn check_fields(state: &State) {
         }
     }
     let project = raw.s_prj_quota_inum.get();
-    let is_inode = project == 0 || layout.inode_group(Ino(project.into())).is_some();
+    let is_file = project >= layout.first_ino && layout.inode_group(Ino(project.into())).is_some();
+    let is_inode = project == 0 || is_file;
     for (field, stored, right, is_right) in [
         ("s_usr_quota_inum", raw.s_usr_quota_inum.get(), 3, false),
         ("s_grp_quota_inum", raw.s_grp_quota_inum.get(), 4, false),
@@ -54,6 +56,12 @@ pub(super) fn check_fields(state: &State) {
         if ![0, right].contains(&stored) && !is_right {
             wrong(field, stored.into(), right.into());
         }
+    }
+    if raw.s_journal_uuid != [0; 16] && !info::has_external_journal(&state.superblock) {
+        let half = raw.s_journal_uuid.first_chunk().copied().unwrap_or_default();
+        let place = Place::field("s_journal_uuid");
+        let finding = Finding::new(&kinds::SUPERBLOCK_FIELD, place);
+        state.findings.add(finding.hex(u64::from_be_bytes(half), 0_u64));
     }
     check_features(state);
     if raw.s_journal_inum.get() != 0 && !features.compat(Compat::HAS_JOURNAL) {

@@ -98,6 +98,28 @@ fn a_journal_with_unknown_features_is_made_anew() {
     }
 }
 
+/// Other words of the superblock that e2fsck refuses or asks for: the revision, the UUID of a
+/// journal on another device where there is none, and a quota file in a reserved inode.
+#[test]
+fn e2fsck_agrees_on_other_words_of_the_superblock() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, hurt) = (dir.path().join("image"), dir.path().join("hurt"));
+    let args =
+        ["-t", "ext4", "-b", "1024", "-O", "^has_journal,^metadata_csum,^metadata_csum_seed"];
+    mke2fs(&path, 4 << 20, &args);
+    let sound = read_image(&path).unwrap();
+    for (at, repairs) in [(77, false), (79, false), (208, true), (223, true), (620, true)] {
+        let device = with_bit(&sound, [1024 + at; 4], 0);
+        write_image(&device, &hurt).unwrap();
+        let lines = difference(&hurt).map(|(_, lines)| lines);
+        assert!(lines.is_none(), "byte {at}: {}", lines.unwrap_or_default());
+        let repaired = repaired(&device, Scope::Accounting);
+        assert_eq!(repaired.is_some(), repairs, "byte {at}");
+        let said = repaired.and_then(|(_, after)| complaint(&after, &hurt));
+        assert!(said.is_none(), "byte {at}: {}", said.unwrap_or_default());
+    }
+}
+
 /// A file of orphans without a journal is removed; with one that has to be made anew it stays, if
 /// there is room for the journal.
 #[test]

@@ -28,6 +28,7 @@ pub(super) fn mend(mender: &mut Mender<'_>, findings: &[&Finding]) -> Result<()>
                 }
                 superblock.set_features(features);
             }
+            "s_journal_uuid" => superblock.raw.s_journal_uuid = [0; 16],
             _ => is_done = set(&mut superblock.raw, field, number),
         })?;
         if is_done {
