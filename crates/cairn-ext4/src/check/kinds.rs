@@ -5,6 +5,10 @@ cairn_check::kinds! {
     SUPERBLOCK_DAMAGED = "ext4.superblock.damaged", Accounting,
         "The first superblock or its descriptors are damaged, and a backup was read instead.",
         "The backup is copied over the first one.";
+    /// The checksum of the only superblock.
+    SUPERBLOCK_CHECKSUM = "ext4.superblock.checksum", Losing,
+        "The checksum of the superblock does not match its bytes, and there is no backup.",
+        "The superblock is taken as it is, and the checksum is computed.";
     /// A backup of the superblock is damaged.
     SUPERBLOCK_BACKUP = "ext4.superblock.backup", Accounting,
         "A backup of the superblock is damaged or describes another volume.",

@@ -50,6 +50,7 @@ mod resize_inode;
 mod source;
 mod state;
 mod superblock;
+mod unsealed;
 mod visitor;
 
 pub use kinds::ALL;

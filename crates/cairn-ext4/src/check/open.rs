@@ -15,6 +15,8 @@ use cairn_jbd2::{Images, MIN_JOURNAL_BLOCKS};
 use super::backup::restore;
 use super::features::refuse_unknown;
 use super::kinds;
+use super::unsealed::reseal;
+use crate::corrupt::Corrupt;
 use crate::error::{Error, Result};
 use crate::fast_commit::ReplayTarget;
 use crate::format::features::Incompat;
@@ -47,12 +49,8 @@ pub(super) struct Opened {
 /// # Errors
 /// There is no volume that can be read, its features are unknown, or the device failed.
 pub(super) fn open(device: Arc<dyn BlockDevice>, runtime: &Arc<dyn Runtime>) -> Result<Opened> {
-    let found = match probe::probe(&*device)? {
-        Some(found) => found,
-        None => probe::probe_backups(&*device)?
-            .ok_or_else(|| Error::NotExt4 { found: probe::found_magic(&*device) })?,
-    };
     let mut findings = Vec::new();
+    let (device, found) = find(device, &mut findings)?;
     let (device, superblock) = with_backup(device, &found, &mut findings)?;
     refuse_unknown(&superblock)?;
     let layout = Layout::new(&superblock, device.geometry().size)?;
@@ -66,6 +64,31 @@ pub(super) fn open(device: Arc<dyn BlockDevice>, runtime: &Arc<dyn Runtime>) -> 
         opened.check_journal()?;
     }
     Ok(opened)
+}
+
+/// The superblock, and the device with another checksum of it if there is no other way.
+fn find(
+    device: Arc<dyn BlockDevice>,
+    findings: &mut Vec<Finding>,
+) -> Result<(Arc<dyn BlockDevice>, Probe)> {
+    let none = |device: &dyn BlockDevice| Error::NotExt4 { found: probe::found_magic(device) };
+    let why = match probe::probe(&*device) {
+        Ok(Some(found)) => return Ok((device, found)),
+        Ok(None) => {
+            let found = probe::probe_backups(&*device)?.ok_or_else(|| none(&*device))?;
+            return Ok((device, found));
+        }
+        Err(Error::Corrupt(why)) => why,
+        Err(error) => return Err(error),
+    };
+    let Some(sealed) = reseal(&device, &why)? else { return Err(why.into()) };
+    let finding = Finding::new(&kinds::SUPERBLOCK_CHECKSUM, Place::volume());
+    findings.push(match why {
+        Corrupt::Checksum { stored, computed, .. } => finding.hex(stored, computed),
+        _ => finding,
+    });
+    let found = probe::probe(&*sealed)?.ok_or_else(|| none(&*sealed))?;
+    Ok((sealed, found))
 }
 
 /// With the blocks of a backup in place of the damaged ones.

@@ -37,7 +37,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use cairn_base::runtime::Runtime;
 use cairn_block::BlockDevice;
 use cairn_check::repair::{Mend, Plan, Scope, Steps};
-use cairn_check::{Finding, Findings, Kind, Observer, Report};
+use cairn_check::{Finding, Findings, Kind, Observer, Report, Severity};
 
 use super::{Examined, examine, kinds};
 use crate::error::{Error, Result};
@@ -113,8 +113,21 @@ fn shorten(report: &mut Report) {
     });
 }
 
+/// A superblock with a wrong checksum may be read only if nothing else is lost by what it says:
+/// a wrong size, for example, would cut files.
+fn may_read_superblock(mender: &Mender<'_>, report: &Report) -> bool {
+    let is_seal = |kind: &Kind| kind.code == kinds::SUPERBLOCK_CHECKSUM.code;
+    let is_other = |kind: &Kind| kind.severity != Severity::Accounting && !is_seal(kind);
+    let is_wrong = report.counts.iter().any(|(kind, _)| is_seal(kind));
+    let is_lost = report.counts.iter().any(|(kind, _)| is_other(kind));
+    !is_wrong || (mender.scope == Scope::All && !is_lost)
+}
+
 /// Mends the earliest stage in which something can be mended.
 fn mend(mender: &mut Mender<'_>, report: &Report) -> Result<()> {
+    if !may_read_superblock(mender, report) {
+        return Ok(());
+    }
     let is_blocked = report.counts.iter().any(|(kind, _)| !mender.scope.allows(kind));
     let mut stages: BTreeMap<Stage, Vec<&Finding>> = BTreeMap::new();
     for finding in &report.findings {
@@ -138,7 +151,8 @@ fn mend(mender: &mut Mender<'_>, report: &Report) -> Result<()> {
             Stage::Journal => recover::mend_journal(mender, &findings)?,
             Stage::OrphanFile => orphans::remove_file(mender, &findings)?,
         }
-        let is_restored = |found: &&&Finding| found.kind.code == kinds::SUPERBLOCK_DAMAGED.code;
+        let anew = [kinds::SUPERBLOCK_DAMAGED.code, kinds::SUPERBLOCK_CHECKSUM.code];
+        let is_restored = |found: &&&Finding| anew.contains(&found.kind.code);
         if findings.iter().any(|found| is_restored(&found)) {
             // What is known of the volume comes from the damaged superblock.
             return Ok(());

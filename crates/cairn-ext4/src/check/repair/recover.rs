@@ -16,7 +16,7 @@ use zerocopy::little_endian::U32;
 
 use super::super::backup::restore;
 use super::super::kinds;
-use super::mender::Mender;
+use super::mender::{DAMAGED, Mender};
 use super::runs;
 use crate::corrupt::Corrupt;
 use crate::error::{Error, Result};
@@ -109,6 +109,14 @@ pub(super) fn mend(mender: &mut Mender<'_>, findings: &[&Finding]) -> Result<()>
             restore(mender.device, &found)?;
             mender.step(finding);
             // The rest is seen when the right superblock is read.
+            return Ok(());
+        }
+        if finding.kind.code == kinds::SUPERBLOCK_CHECKSUM.code {
+            let bytes = mender.device.read_at(OFFSET, SIZE)?;
+            if let Some(superblock) = Superblock::decode_unsealed(&bytes) {
+                mender.device.write_at(OFFSET, superblock.encode().to_vec())?;
+                mender.lose(finding, Ino(0), DAMAGED);
+            }
             return Ok(());
         }
         if info::has_external_journal(mender.superblock()) {

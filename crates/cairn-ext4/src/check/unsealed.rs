@@ -1,0 +1,75 @@
+//! A first superblock with a wrong checksum, of which there is no backup.
+//!
+//! Small volumes have one group, and so no backup. One changed bit of the superblock would be the
+//! end of all their files, if nothing else said where these are. But descriptors and inodes have
+//! checksums of their own, which the superblock's UUID is a part of, and lie where it says.
+
+use std::sync::Arc;
+
+use cairn_base::units::as_index;
+use cairn_block::wrap::Overlay;
+use cairn_block::{BlockDevice, BlockDeviceExt};
+
+use crate::corrupt::Corrupt;
+use crate::error::Result;
+use crate::format::group_desc::GroupDesc;
+use crate::format::inode::Inode as Record;
+use crate::format::layout::{Layout, inodes};
+use crate::format::superblock::{OFFSET, SIZE, Superblock};
+use crate::mount;
+use crate::options::MountOptions;
+
+/// The volume with another checksum of the superblock, which is kept in memory. `None` if something
+/// else is wrong with the superblock, if no mount could read the volume with it, or if descriptors and the
+/// root disagree with it.
+///
+/// # Errors
+/// The device failed.
+pub(super) fn reseal(
+    device: &Arc<dyn BlockDevice>,
+    why: &Corrupt,
+) -> Result<Option<Arc<dyn BlockDevice>>> {
+    if !matches!(why, Corrupt::Checksum { what: "superblock", .. }) {
+        return Ok(None);
+    }
+    let bytes = device.read_at(OFFSET, SIZE)?;
+    let Some(superblock) = Superblock::decode_unsealed(&bytes) else { return Ok(None) };
+    let Ok(layout) = Layout::new(&superblock, device.geometry().size) else { return Ok(None) };
+    let can_mount = mount::read_only_reason(&layout, &**device, &MountOptions::default()).is_ok();
+    if !can_mount || !agrees(&**device, &layout)? {
+        return Ok(None);
+    }
+    let overlay: Arc<dyn BlockDevice> = Arc::new(Overlay::new(device.clone())?);
+    overlay.write_at(OFFSET, superblock.encode().to_vec())?;
+    Ok(Some(overlay))
+}
+
+/// Are the checksums of all descriptors right, and that of the root, which is a directory?
+fn agrees(device: &dyn BlockDevice, layout: &Layout) -> Result<bool> {
+    let size = as_index(layout.block_size);
+    let place = |pba: cairn_base::Pba| pba.get().saturating_mul(layout.block_size.into());
+    let mut tables = None;
+    for index in 0..layout.descriptor_blocks() {
+        let first = index.saturating_mul(layout.descs_per_block());
+        let block = device.read_block(place(layout.descriptor_block(first)), size)?;
+        for group in (first..layout.groups).take(as_index(layout.descs_per_block())) {
+            let at = layout.descriptor_offset(group);
+            let bytes = block.get(at..at.saturating_add(as_index(layout.desc_size)));
+            match bytes.map(|bytes| GroupDesc::decode(bytes, group, layout)) {
+                Some(Ok(desc)) => tables = tables.or(Some(desc.inode_table)),
+                _ => return Ok(false),
+            }
+        }
+    }
+    let root = layout.inode_group(inodes::ROOT).filter(|(group, _)| *group == 0);
+    let (Some(table), Some((_, index))) = (tables, root) else { return Ok(false) };
+    let root = layout.inode_location(index, table);
+    if !layout.contains(root.pba, 1) {
+        return Ok(false);
+    }
+    let block = device.read_block(place(root.pba), size)?;
+    let end = root.offset.saturating_add(as_index(layout.inode_size));
+    let Some(bytes) = block.get(root.offset..end) else { return Ok(false) };
+    let record = Record::decode(bytes, inodes::ROOT, layout);
+    Ok(record.is_ok_and(|record| record.is_directory() && record.links > 0))
+}
