@@ -162,6 +162,37 @@ fn gc_at_any_moment_leaves_everything_that_somebody_needs() {
     }
 }
 
+/// In the midst of a copy, its source makes objects dead, and a gc removes them: the copy needs none
+/// of them.
+#[test]
+fn a_source_that_changes_is_copied_again() {
+    for at in 0.. {
+        for moment in [Moment::Before, Moment::After] {
+            let memory = Arc::new(MemoryStore::new());
+            let (device, _) = used(&memory);
+            device.checkpoint().unwrap();
+            let (store, below) = (Arc::new(Trouble::new(memory.clone())), memory.clone());
+            store.set(move |number, now, _, _| {
+                if (number, now) == (at, moment) {
+                    for start in (0..1200).step_by(100) {
+                        device.write_at(start * SECTOR, data(70, start, 100)).unwrap();
+                    }
+                    device.checkpoint().unwrap();
+                    pool(below.clone()).gc().unwrap();
+                }
+                false
+            });
+            pool(store.clone()).copy("main", "copy", Copy::Clone).unwrap();
+            let (read, damaged) = pool(memory.clone()).verify("copy").unwrap();
+            assert!(read > 0 && damaged.is_empty(), "request {at}, {moment:?}: {damaged:?}");
+            if store.requests() <= at {
+                assert!(at > 5, "{at}");
+                return;
+            }
+        }
+    }
+}
+
 /// While gc runs, at each of its requests, the volume is written, repacked and copied.
 #[test]
 fn a_gc_that_others_overtake_removes_nothing_of_theirs() {
