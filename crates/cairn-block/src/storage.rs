@@ -136,7 +136,7 @@ impl<S: Storage> BlockDevice for StorageDevice<S> {
 
 #[cfg(test)]
 mod tests {
-    use parking_lot::Mutex;
+    use cairn_base::ranked_lock::{Mutex, Rank};
 
     use super::*;
     use crate::device::{BlockDeviceExt, Durability};
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn it_is_a_device() {
-        let device = StorageDevice::new(Memory(Mutex::new((vec![9; 3 << 20], 0))));
+        let device = StorageDevice::new(Memory(Mutex::new(Rank::Leaf, (vec![9; 3 << 20], 0))));
         device.write_at(5, vec![1; 10]).unwrap();
         device.write_zeroes(0, 5).unwrap();
         device.write_zeroes(1 << 20, (1 << 20) + 7).unwrap();

@@ -20,6 +20,8 @@ macro_rules! ranks {
 }
 
 ranks! {
+    /// The position of an open file of the library (Linux: `f_pos_lock`).
+    Position,
     /// The volume behind a name. A remount may replace it by the same volume, opened again.
     Reopen,
     /// ext4: a change of the mount options.

@@ -4,8 +4,8 @@ use std::io::{Error, ErrorKind, Read, Result, Seek, SeekFrom, Write};
 use std::sync::Arc;
 
 use cairn_base::Ino;
+use cairn_base::ranked_lock::{Mutex, Rank};
 use cairn_vfs::{AllocateMode, FileSystem, IoFlags, OpenMode, SetAttributes};
-use parking_lot::Mutex;
 
 use super::metadata::Metadata;
 
@@ -46,7 +46,7 @@ impl File {
             can_read: uses.reads,
             can_write,
             appends: uses.appends,
-            position: Mutex::new(0),
+            position: Mutex::new(Rank::Position, 0),
         })
     }
 
