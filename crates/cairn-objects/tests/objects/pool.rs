@@ -1,5 +1,7 @@
 //! Volumes of one pool: copies share objects, and gc removes what none needs and nothing else.
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
 use cairn_block::ErrorKind;
 use cairn_objects::pool::{Copy, Pool};
 use cairn_objects::store::{Moment, Trouble};
@@ -232,6 +234,40 @@ fn a_gc_that_others_overtake_removes_nothing_of_theirs() {
             Arc::into_inner(volume).unwrap().abandon();
             assert_eq!(oracle.differs(&open_named(&memory, "main")), None, "{context}");
         }
+    }
+}
+
+/// Between the requests of a repack, what it moves is written again.
+#[test]
+fn repacking_does_not_bring_back_what_was_overwritten() {
+    for at in 0..12 {
+        let memory = Arc::new(MemoryStore::new());
+        let (device, mut oracle) = used(&memory);
+        device.close().unwrap();
+        let store = Arc::new(Trouble::new(memory.clone()));
+        let device = Arc::new(open(store.clone()).unwrap());
+        let (writer, written) = (device.clone(), Arc::new(AtomicBool::new(false)));
+        let writes = written.clone();
+        store.set(move |number, moment, kind, _| {
+            // Not in the midst of the repack's own flush.
+            if (number, moment, kind) == (at, Moment::After, "GET") {
+                writes.store(true, Relaxed);
+                writer.write_at(1000 * SECTOR, data(80, 1000, 60)).unwrap();
+                if at % 2 == 0 {
+                    writer.flush().unwrap();
+                }
+            }
+            false
+        });
+        assert!(device.repack().unwrap() > 0);
+        store.set(|_, _, _, _| false);
+        if written.load(Relaxed) {
+            oracle.0.extend((1000..1060).map(|sector| (sector, 80)));
+        }
+        assert_eq!(oracle.differs(&*device), None, "request {at}");
+        device.flush().unwrap();
+        Arc::into_inner(device).unwrap().abandon();
+        assert_eq!(oracle.differs(&open(memory).unwrap()), None, "request {at}");
     }
 }
 
