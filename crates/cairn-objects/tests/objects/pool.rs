@@ -164,8 +164,8 @@ fn gc_at_any_moment_leaves_everything_that_somebody_needs() {
     }
 }
 
-/// In the midst of a copy, its source makes objects dead, and a gc removes them: the copy needs none
-/// of them.
+/// In the midst of a copy, its source makes objects dead, and a gc removes them: the copy needs
+/// none of them.
 #[test]
 fn a_source_that_changes_is_copied_again() {
     for at in 0.. {

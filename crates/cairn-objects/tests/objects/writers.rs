@@ -92,9 +92,9 @@ impl Oracle {
     }
 }
 
-/// A reader comes while an opening has not yet ended the old log. Between the reader's requests, the
-/// old writer flushes once more, the opening goes on, and the new writer flushes: the reader sees
-/// all writes up to one of them.
+/// A reader comes while an opening has not yet ended the old log. Between the reader's requests,
+/// the old writer flushes once more, the opening goes on, and the new writer flushes: the reader
+/// sees all writes up to one of them.
 #[test]
 fn a_reader_that_is_overtaken_sees_one_moment() {
     for at in 0.. {
