@@ -31,7 +31,7 @@ fn what_is_written_is_read() {
     }
     // Many owners: several blocks of entries, and of each level.
     let counted: BTreeMap<u32, Usage> =
-        (0..5000_u32).map(|id| (id.wrapping_mul(0x0101_0003), usage(u64::from(id)))).collect();
+        (0..5000_u32).map(|id| (id.wrapping_mul(0x0101_0003), usage(u64::from(id) + 1))).collect();
     let file = QuotaFile::default().with_usage(&counted);
     assert_eq!(read(OwnerKind::User, &file.encode(OwnerKind::User)), file);
 }

@@ -204,7 +204,7 @@ impl ImageSpec {
             // Sockets have paths, too.
             Location::Nbd(address) => Location::Nbd(Box::new(absolute(address))),
         };
-        let key_file = self.key_file.as_ref().map(|path| std::path::absolute(path));
+        let key_file = self.key_file.as_ref().map(std::path::absolute);
         let key_file = key_file.transpose().map_err(|error| {
             Error::new(self, Cause::Open(cairn_block::Error::from_io("find the key file", error)))
         })?;
