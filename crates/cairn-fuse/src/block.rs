@@ -6,13 +6,13 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 
 use rustix::fs::CWD;
 use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, fsconfig_create, fsconfig_set_fd,
-    fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount,
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, fsconfig_create, fsconfig_set_flag,
+    fsconfig_set_string, fsmount, fsopen, move_mount,
 };
 use rustix::process::{getgid, getuid};
 
@@ -61,7 +61,8 @@ fn context(
     let context = fsopen("fuseblk", FsOpenFlags::FSOPEN_CLOEXEC)?;
     let set = |key: &str, value: &str| fsconfig_set_string(&context, key, value);
     fsconfig_set_string(&context, "source", on.path)?;
-    fsconfig_set_fd(&context, "fd", connection)?;
+    // As a number: not every kernel takes a descriptor here.
+    set("fd", &connection.as_raw_fd().to_string())?;
     set("rootmode", "40000")?;
     set("user_id", &getuid().as_raw().to_string())?;
     set("group_id", &getgid().as_raw().to_string())?;

@@ -86,7 +86,7 @@ impl Unserved {
     }
 
     /// It was served, and is unmounted.
-    pub(crate) fn is_served(mut self) {
+    pub(crate) fn was_served(mut self) {
         self.0 = None;
     }
 }
@@ -128,7 +128,7 @@ impl Transport for DevFuse {
         // meanwhile. The cost is one descriptor of a dead connection.
         std::mem::forget(self.mounted.take());
         if let Some(unserved) = self.unserved.take() {
-            unserved.is_served();
+            unserved.was_served();
         }
         Ok(())
     }

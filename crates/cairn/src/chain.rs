@@ -1,84 +1,9 @@
-//! [`chain`]: what an image is made of, from what holds the bytes to the volume.
-
-use std::fmt;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::sync::Arc;
-
-use cairn_block::BlockDevice;
-use cairn_images::qcow2::Qcow2;
-use rustix::fs::{major, minor};
+//! [`chain()`]: what an image is made of, from what holds the bytes to the volume.
 
 use crate::device::open_linked;
 use crate::error::Result;
 use crate::image::ImageSpec;
-
-/// One layer of an image.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct Link {
-    /// `file`, `block device`, `NBD export`, `qcow2`, `zstd`, `LUKS`, `zones`, `partition` or
-    /// `offset`.
-    pub kind: &'static str,
-    /// Name, number or properties; may be empty.
-    pub detail: String,
-    /// Bytes.
-    pub size: u64,
-}
-
-impl Link {
-    pub(crate) fn new(kind: &'static str, detail: String, device: &dyn BlockDevice) -> Self {
-        Self { kind, detail, size: device.geometry().size }
-    }
-
-    /// What holds the bytes.
-    pub(crate) fn base(image: &ImageSpec, device: &dyn BlockDevice) -> Self {
-        let Some(path) = image.file() else {
-            return Self::new("NBD export", image.name().display().to_string(), device);
-        };
-        let number =
-            std::fs::metadata(path).ok().filter(|found| found.file_type().is_block_device());
-        match number.map(|found| found.rdev()) {
-            None => Self::new("file", String::new(), device),
-            Some(number) => Self::new("block device", cache(number), device),
-        }
-    }
-
-    pub(crate) fn qcow2(disk: &Qcow2) -> Self {
-        let mut detail =
-            format!("version {}, clusters of {} bytes", disk.version(), disk.cluster_size());
-        if let Some(backing) = disk.backing_name() {
-            detail.push_str(&format!(", over {backing}"));
-        }
-        if disk.snapshots() > 0 {
-            detail.push_str(&format!(", {} snapshots", disk.snapshots()));
-        }
-        Self::new("qcow2", detail, disk)
-    }
-}
-
-/// Whether a block device has a cache that writes must be flushed from.
-fn cache(number: u64) -> String {
-    let base = format!("/sys/dev/block/{}:{}", major(number), minor(number));
-    // A partition has the queue of the whole device.
-    let read = |name: &str| {
-        ["queue", "../queue"].iter().find_map(|queue| {
-            let text = std::fs::read_to_string(format!("{base}/{queue}/{name}")).ok()?;
-            Some(text.trim().to_owned())
-        })
-    };
-    match (read("write_cache").as_deref(), read("fua").as_deref()) {
-        (Some("write back"), Some("1")) => "with a write cache, flushes and forced writes".into(),
-        (Some("write back"), _) => "with a write cache and flushes".into(),
-        (Some("write through"), _) => "without a write cache".into(),
-        _ => String::new(),
-    }
-}
-
-impl fmt::Display for Link {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.kind)?;
-        if self.detail.is_empty() { Ok(()) } else { write!(f, " ({})", self.detail) }
-    }
-}
+use crate::link::Link;
 
 /// The format of the disk in a file, if the file's bytes are not the disk's. Its size is not that
 /// of the file.
@@ -92,7 +17,5 @@ pub(crate) fn container(image: &ImageSpec) -> Option<Link> {
 /// # Errors
 /// The image cannot be opened.
 pub fn chain(image: &ImageSpec) -> Result<Vec<Link>> {
-    let (device, links) = open_linked(image, false)?;
-    drop::<Arc<dyn BlockDevice>>(device);
-    Ok(links)
+    open_linked(image, false).map(|(_, links)| links)
 }

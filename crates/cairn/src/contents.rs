@@ -3,7 +3,7 @@
 use cairn_block::BlockDevice;
 
 use crate::bytes::read_bytes;
-use crate::device::open_one;
+use crate::device::open_or_raw;
 use crate::error::{Cause, Error, Hint, Result};
 use crate::format;
 use crate::image::{ImageSpec, Part};
@@ -33,7 +33,7 @@ pub fn contents(image: &ImageSpec) -> Result<Option<String>> {
     if image.part == Part::Whole && !exists(image)? {
         return Ok(None);
     }
-    let device = open_one(image, false)?;
+    let device = open_or_raw(image, false)?;
     describe(&*device).map_err(|cause| Error::new(image, cause))
 }
 

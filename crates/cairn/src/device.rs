@@ -9,16 +9,30 @@ use cairn_block::wrap::Partition;
 use cairn_block::zoned::{self, HostZoned};
 use cairn_block::{BlockDevice, ErrorKind};
 
-use crate::chain::Link;
 use crate::error::{Cause, Error, Result};
-use crate::image::{ImageSpec, Location, Part};
+use crate::image::{DiskFormat, ImageSpec, Location, Part};
 use crate::layers;
+use crate::link::Link;
 use crate::partition;
 use crate::remote;
 
 /// Opens a single device; with its zones, if it has some.
 pub(crate) fn open_one(image: &ImageSpec, write: bool) -> Result<Arc<dyn BlockDevice>> {
     open_linked(image, write).map(|(device, _)| device)
+}
+
+/// As [`open_one`], for what is looked at or replaced as a whole: what is no disk that can be opened
+/// (encrypted, damaged) is taken as it is.
+pub(crate) fn open_or_raw(image: &ImageSpec, write: bool) -> Result<Arc<dyn BlockDevice>> {
+    open_one(image, write).or_else(|error| {
+        let raw = ImageSpec { format: DiskFormat::Raw, ..image.clone() };
+        let opened = open_one(&raw, write);
+        let is_other = |device: &dyn BlockDevice| {
+            cairn_images::recognise(device).is_some() || cairn_luks::recognise(device)
+        };
+        let is_taken = image.format == DiskFormat::ByContent && image.key_file.is_none();
+        opened.ok().filter(|device| is_taken && is_other(&**device)).ok_or(error)
+    })
 }
 
 /// As [`open_one`], with what the image is made of.

@@ -3,10 +3,10 @@
 //!
 //! **What an image may make Cairn open.** A qcow2 image names its backing file. The maker of the
 //! image chose that name, so it must not lead to other files of the user: only a file in the
-//! directory of the image, or below it, is opened, for reading. And a guest may write what looks like the header
-//! of another format to the first block of its raw disk. So a file that is recognised, but is a
-//! volume or has a partition table as a raw disk, too, is refused until the address says which it
-//! is.
+//! directory of the image, or below it, is opened, for reading. And a guest may write what looks
+//! like the header of another format to the first block of its raw disk. So a file that is
+//! recognised, but is a volume or has a partition table as a raw disk, too, is refused until the
+//! address says which it is.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -17,10 +17,10 @@ use cairn_images::qcow2::{self, BackingName};
 use cairn_images::{Kind, recognise, zst};
 use cairn_luks::{Luks, Passphrase};
 
-use crate::chain::Link;
 use crate::error::{Cause, Result};
 use crate::format;
 use crate::image::{DiskFormat, ImageSpec};
+use crate::link::Link;
 use crate::partition;
 
 /// The disk in what was opened, and what was found on the way to it.
@@ -91,7 +91,8 @@ pub(crate) fn decrypted(
     write: bool,
     links: &mut Vec<Link>,
 ) -> Result<Arc<dyn BlockDevice>, Cause> {
-    if !cairn_luks::recognise(&*device) {
+    let is_wanted = image.key_file.is_some() || image.format != DiskFormat::Raw;
+    if !is_wanted || !cairn_luks::recognise(&*device) {
         return Ok(device);
     }
     let info = cairn_luks::inspect(&*device).map_err(cause)?;

@@ -87,7 +87,7 @@ fn what_is_wrong_has_a_status_and_leaves_nothing() {
     assert!(fails(&["build", "-t", "f2fs", "--no-journal", &image], 2).contains("journal"));
     assert!(fails(&["build", &at("none/image")], 1).contains("no such file"));
     assert!(fails(&["build", "--size", "1G", "--free", "5M", &image], 2).contains("--size auto"));
-    std::fs::write(at("disk"), [b"QFI\xfb".as_slice(), &[0; 4096]].concat()).unwrap();
+    std::fs::write(at("disk"), [b"KDMV".as_slice(), &[0; 4096]].concat()).unwrap();
     assert!(fails(&["build", &image, &at("disk")], 4).contains("qemu-img convert"));
     std::fs::remove_file(at("disk")).unwrap();
     // The name of a partition is not taken for that of a file.

@@ -236,7 +236,7 @@ fn damage_is_status_4_and_names_e2fsck() {
 fn other_formats_are_told_how_to_be_unpacked() {
     let (dir, image) = in_dir("disk.img");
     judge::mke2fs(std::path::Path::new(&image), 8 << 20, &["-t", "ext4"]);
-    for format in ["qcow2", "vmdk", "vpc", "vdi", "vhdx"] {
+    for format in ["vmdk", "vpc", "vdi", "vhdx"] {
         let converted = dir.path().join(format).to_str().unwrap().to_owned();
         judge::run("qemu-img", ["convert", "-f", "raw", "-O", format, &image, &converted]);
         let (status, _, stderr) = cairn(&["ls", &converted]);

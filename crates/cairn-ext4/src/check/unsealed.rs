@@ -20,8 +20,8 @@ use crate::mount;
 use crate::options::MountOptions;
 
 /// The volume with another checksum of the superblock, which is kept in memory. `None` if something
-/// else is wrong with the superblock, if no mount could read the volume with it, or if descriptors and the
-/// root disagree with it.
+/// else is wrong with the superblock, if no mount could read the volume with it, or if descriptors
+/// and the root disagree with it.
 ///
 /// # Errors
 /// The device failed.

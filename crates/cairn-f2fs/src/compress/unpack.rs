@@ -35,6 +35,9 @@ fn unpack_lz4(packed: &[u8], limit: usize) -> Result<Vec<u8>, &'static str> {
 }
 
 fn unpack_zstd(packed: &[u8], limit: usize) -> Result<Vec<u8>, &'static str> {
+    if packed.is_empty() {
+        return Err("the Zstandard data is missing");
+    }
     let mut context = DCtx::try_create().ok_or("there is no memory for the Zstandard decoder")?;
     let mut out = vec![0; limit];
     let len = context

@@ -32,9 +32,10 @@
 //!
 //! **Repeating does no harm.** A place gets the bytes that were last answered for it, because of
 //! two writes that overlap and were not under way together, the later one was answered later. It
-//! never gets older ones, not even for a moment: a forced write is on the medium whatever ends next,
-//! the client included. A write that was under way may take effect at any time until its answer, and
-//! has the same bytes each time. A discard that was answered is not repeated; it promised nothing.
+//! never gets older ones, not even for a moment: a forced write is on the medium whatever ends
+//! next, the client included. A write that was under way may take effect at any time until its
+//! answer, and has the same bytes each time. A discard that was answered is not repeated; it
+//! promised nothing.
 //!
 //! After a flush has failed, the server may have dropped what it could not write. So no flush
 //! succeeds any more, and nothing more is written.

@@ -103,6 +103,10 @@ mod tests {
             let stamp = Timestamp { seconds, nanoseconds };
             assert_eq!(Timestamp::from(time(stamp)), stamp);
         }
-        assert_eq!(time(Timestamp { seconds: i64::MIN, nanoseconds: 0 }), UNIX_EPOCH);
+        for seconds in [i64::MIN, i64::MAX] {
+            // Whatever the system's clock can have.
+            let found = time(Timestamp { seconds, nanoseconds: 999_999_999 });
+            assert_eq!(found < UNIX_EPOCH, seconds < 0 && found != UNIX_EPOCH);
+        }
     }
 }

@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use crate::chain::container;
 use crate::contents::contents;
-use crate::device::open_one;
+use crate::device::{open_one, open_or_raw};
 use crate::error::{Cause, Error, Result};
 use crate::format;
 use crate::image::{ImageSpec, Part};
@@ -122,7 +122,7 @@ pub(crate) fn device_for(image: &ImageSpec, options: &MkfsOptions) -> Result<Arc
                 "the image is empty: give its size, as in --size 1G".into(),
             )));
         }
-        return open_one(image, true);
+        return open_or_raw(image, true);
     };
     if image.part != Part::Whole {
         let hint = "--size sets the size of a whole image; a partition has the size its table says";

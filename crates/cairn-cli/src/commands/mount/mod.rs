@@ -41,7 +41,7 @@ Options (-o, separated by commas):
   any volume  ro rw noatime relatime cache=SIZE max_folio=SIZE
   the mount   allow_other suid nosuid dev nodev exec noexec sync dirsync idmap
               threads=N spin=MICROSECONDS
-              loop (root: through a loop device, so that sync(2) reaches the volume)
+              loop (root: through a loop device, which sync(2) reaches)
               transport=auto|ring|dev (ring: FUSE over io_uring, after root's
               echo Y > /sys/module/fuse/parameters/enable_uring;
               auto: ring with build where that is done, otherwise dev)
