@@ -21,8 +21,8 @@ pub(crate) fn open_one(image: &ImageSpec, write: bool) -> Result<Arc<dyn BlockDe
     open_linked(image, write).map(|(device, _)| device)
 }
 
-/// As [`open_one`], for what is looked at or replaced as a whole: what is no disk that can be opened
-/// (encrypted, damaged) is taken as it is.
+/// As [`open_one`], for what is looked at or replaced as a whole: what holds no disk that can be
+/// opened (it is encrypted or damaged) is taken as it is.
 pub(crate) fn open_or_raw(image: &ImageSpec, write: bool) -> Result<Arc<dyn BlockDevice>> {
     open_one(image, write).or_else(|error| {
         let raw = ImageSpec { format: DiskFormat::Raw, ..image.clone() };

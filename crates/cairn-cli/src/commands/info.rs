@@ -23,9 +23,9 @@ Of a disk with partitions, info lists these: where each is, what it holds, and h
 The JSON form is one object: \"image\", \"type\" (ext2, ext3, ext4, f2fs or disk), \"size\", \
 \"used\" and \"free\" in bytes (metadata counts as used), \"device\" (what the image is made of, \
 from what holds the bytes: \"kind\", \"detail\" and \"size\" of each), and the format's own \
-fields, whose names do not change. Dates are seconds since 1970 there. A disk has \"table\" (GPT or MBR), \
-\"size\" and \"partitions\", each with \"number\", \"address\", \"offset\", \"size\", \"type\", \
-\"name\", \"filesystem\" and \"label\".")]
+fields, whose names do not change. Dates are seconds since 1970 there. A disk has \"table\" \
+(GPT or MBR), \"size\" and \"partitions\", each with \"number\", \"address\", \"offset\", \
+\"size\", \"type\", \"name\", \"filesystem\" and \"label\".")]
 pub struct Args {
     /// Print JSON.
     #[arg(long)]
