@@ -19,7 +19,7 @@ use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use cairn::{Cause, ImageSpec, OpenOptions, Part};
+use cairn::{Cause, DiskFormat, ImageSpec, OpenOptions, Part};
 
 pub use self::container::is_layout;
 pub(crate) use self::directory::host_file;
@@ -85,7 +85,12 @@ fn read(assembly: &mut Assembly, source: &Source) -> Result<()> {
         return archive(assembly, "standard input", stream, source.platform.as_deref());
     }
     let image = ImageSpec::parse(&source.name).map_err(Error::image)?;
-    if image.part != Part::Whole {
+    // What only an image can have.
+    let is_image = image.part != Part::Whole
+        || image.file().is_none()
+        || image.format != DiskFormat::ByContent
+        || image.key_file.is_some();
+    if is_image {
         return image::read(assembly, &shown, image::open(&image)?);
     }
     let metadata = std::fs::metadata(path).map_err(|error| Error::host(path, error))?;
@@ -108,19 +113,28 @@ fn read(assembly: &mut Assembly, source: &Source) -> Result<()> {
     let file = Arc::new(file);
     let store = assembly.stores.add(file.clone());
     match in_place(assembly, &shown, (file, store), platform) {
-        Err(Error::Source { why, .. }) if why == UNKNOWN => Err(unknown(&shown, &image)),
+        Err(Error::Source { why, .. }) if why == UNKNOWN => {
+            // A disk in another format, such as qcow2.
+            match cairn::open(&image, &OpenOptions::read_only()) {
+                Ok(volume) => image::read(assembly, &shown, volume),
+                Err(error) => Err(unknown(&shown, error)),
+            }
+        }
         read => read,
     }
 }
 
-/// The error for a file of an unknown form: what it looks like, and what to do with it, if its
-/// signature is known.
-fn unknown(source: &str, image: &ImageSpec) -> Error {
-    match cairn::open(image, &OpenOptions::read_only()) {
-        Err(error) if matches!(error.cause(), Cause::UnknownFormat { hint: Some(_) }) => {
-            Error::image(error)
-        }
-        _ => Error::source(source, UNKNOWN),
+/// The error for a file of an unknown form, which is no image, either: what it looks like, and what
+/// to do with it, if its signature is known.
+fn unknown(source: &str, error: cairn::Error) -> Error {
+    match error.cause() {
+        // The advice is for images that are to be made.
+        Cause::UnknownFormat { hint: Some(hint) } if hint.advice.contains("mkfs") => Error::source(
+            source,
+            format!("it is {}: give a directory, an archive or an image", hint.what),
+        ),
+        Cause::UnknownFormat { hint: None } => Error::source(source, UNKNOWN),
+        _ => Error::image(error),
     }
 }
 

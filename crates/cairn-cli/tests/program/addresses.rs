@@ -41,6 +41,9 @@ fn a_volume_in_qcow2_is_used_like_any_other() {
     let raw = dir.path().join("raw");
     run("qemu-img", &["convert", "-O", "raw", &image, raw.to_str().unwrap()]);
     judge::assert_clean(&raw);
+    let built = dir.path().join("built").to_str().unwrap().to_owned();
+    works(&["build", "-t", "f2fs", &built, &image]);
+    works(&["diff", &built, &image]);
     // Its size is not that of the file.
     for arguments in [
         &["mkfs", "-F", "-t", "ext4", "--size", "128M", &image][..],
@@ -186,6 +189,9 @@ fn an_export_is_used_like_a_file_by_one_writer() {
     assert_eq!(made_of(&export), ["NBD export"]);
     works(&["check", &image]);
     judge::assert_clean(Path::new(&image));
+    let built = dir.path().join("built").to_str().unwrap().to_owned();
+    works(&["build", &built, &export]);
+    works(&["diff", &built, &image]);
     let held = cairn::open(
         &cairn::ImageSpec::parse(export.as_ref()).unwrap(),
         &cairn::OpenOptions::default(),

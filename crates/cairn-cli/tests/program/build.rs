@@ -83,6 +83,11 @@ fn what_is_wrong_has_a_status_and_leaves_nothing() {
     std::fs::write(at("bytes"), [7; 2048]).unwrap();
     assert!(fails(&["build", &image, &at("bytes")], 4).contains("neither"));
     std::fs::remove_file(at("bytes")).unwrap();
+    // Not the advice to make a filesystem in a source.
+    std::fs::write(at("nothing"), []).unwrap();
+    let said = fails(&["build", &image, &at("nothing")], 4);
+    assert!(said.contains("give a directory, an archive or an image"), "{said}");
+    std::fs::remove_file(at("nothing")).unwrap();
     assert!(fails(&["build", "--size", "x", &image], 2).contains("512M"));
     assert!(fails(&["build", "-t", "f2fs", "--no-journal", &image], 2).contains("journal"));
     assert!(fails(&["build", &at("none/image")], 1).contains("no such file"));
