@@ -27,10 +27,7 @@ impl fmt::Display for Kind {
 /// cannot be read: whoever reads them next learns why.
 #[must_use]
 pub fn recognise(device: &dyn BlockDevice) -> Option<Kind> {
-    let geometry = device.geometry();
-    let len = u64::from(geometry.logical_block).max(4);
-    let head =
-        if len <= geometry.size { device.read_at(0, len as usize).ok()? } else { return None };
+    let head = device.read_bytes(0, 4).ok()?;
     match head.first_chunk::<4>()? {
         b"QFI\xfb" => Some(Kind::Qcow2),
         [0x28, 0xb5, 0x2f, 0xfd] | [0x50..=0x5f, 0x2a, 0x4d, 0x18] => Some(Kind::Zstd),

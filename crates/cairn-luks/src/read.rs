@@ -11,14 +11,9 @@ pub(crate) fn bytes(
     offset: u64,
     len: u64,
 ) -> Result<Vec<u8>> {
-    let geometry = device.geometry();
-    let unit = u64::from(geometry.logical_block).max(1);
-    let end = offset.checked_add(len).filter(|end| *end <= geometry.size);
-    let Some(end) = end else {
-        return Err(Error::damaged(place, offset, "beyond the end of the device"));
-    };
-    let start = offset / unit * unit;
-    let whole = device.read_at(start, (end.next_multiple_of(unit) - start) as usize)?;
-    let from = (offset - start) as usize;
-    Ok(whole[from..from + len as usize].to_vec())
+    let size = device.geometry().size;
+    let fits = offset.checked_add(len).is_some_and(|end| end <= size);
+    let len = usize::try_from(len).ok().filter(|_| fits);
+    let len = len.ok_or_else(|| Error::damaged(place, offset, "beyond the end of the device"))?;
+    Ok(device.read_bytes(offset, len)?.to_vec())
 }

@@ -117,15 +117,11 @@ impl Index {
 
 /// Bytes of the file.
 pub(super) fn read(device: &dyn BlockDevice, offset: u64, len: u64) -> Result<Vec<u8>> {
-    let geometry = device.geometry();
-    let unit = u64::from(geometry.logical_block).max(1);
-    let end = offset.checked_add(len).filter(|end| *end <= geometry.size);
-    let Some(end) = end else { return Err(damaged(offset, "it ends too early")) };
-    let start = offset / unit * unit;
-    let whole = (end.next_multiple_of(unit).min(geometry.size) - start) as usize;
-    let bytes = device.read_at(start, whole)?;
-    let from = (offset - start) as usize;
-    Ok(bytes[from..from + len as usize].to_vec())
+    let size = device.geometry().size;
+    let fits = offset.checked_add(len).is_some_and(|end| end <= size);
+    let len = usize::try_from(len).ok().filter(|_| fits);
+    let len = len.ok_or_else(|| damaged(offset, "it ends too early"))?;
+    Ok(device.read_bytes(offset, len)?.to_vec())
 }
 
 pub(super) fn word(bytes: &[u8]) -> u32 {

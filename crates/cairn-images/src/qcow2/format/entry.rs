@@ -4,6 +4,8 @@ use crate::qcow2::error::{Damage, What};
 
 /// The cluster has a refcount of 1: it may be overwritten.
 pub(in crate::qcow2) const COPIED: u64 = 1 << 63;
+/// The place and the length of a compressed cluster.
+const OFFSET_AND_LENGTH: u64 = (1 << 62) - 1;
 const COMPRESSED: u64 = 1 << 62;
 /// The cluster reads as zeros.
 pub(in crate::qcow2) const ZERO: u64 = 1;
@@ -72,10 +74,12 @@ pub(in crate::qcow2) fn l2(
     version: u32,
 ) -> Result<Cluster, Damage> {
     if entry & COMPRESSED != 0 {
-        let offset_bits = 62 - (cluster_bits - 8);
-        let host = entry & ((1 << offset_bits) - 1);
-        let more = (entry & (COMPRESSED - 1)) >> offset_bits;
-        return Ok(Cluster::Compressed { host, len: (more + 1) * SECTOR - host % SECTOR });
+        // The length has the upper bits: as many as `cluster_bits` is above 8.
+        let len_bits = cluster_bits.saturating_sub(8);
+        let (host_mask, described) = (OFFSET_AND_LENGTH >> len_bits, entry & OFFSET_AND_LENGTH);
+        let (host, more) = (described & host_mask, described >> host_mask.trailing_ones());
+        let len = more.saturating_add(1).saturating_mul(SECTOR).saturating_sub(host % SECTOR);
+        return Ok(Cluster::Compressed { host, len });
     }
     let zero_flag = if version < 3 { ZERO } else { 0 };
     let bits = entry & (L2_RESERVED | zero_flag);

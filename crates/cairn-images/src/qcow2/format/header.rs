@@ -1,7 +1,7 @@
 //! The header with its extensions.
 
 use zerocopy::byteorder::big_endian::{U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::qcow2::error::{Damage, Error, Result, What};
 
@@ -114,11 +114,15 @@ pub(in crate::qcow2) fn cluster_of(bytes: &[u8]) -> Result<u64> {
     Ok(1 << raw.cluster_bits.get())
 }
 
+/// A length as one of memory.
+fn size(len: U32) -> usize {
+    usize::try_from(len.get()).unwrap_or(usize::MAX)
+}
+
 fn raw(bytes: &[u8]) -> Result<RawHeader> {
-    let mut whole = [0; V3_LEN];
-    let len = bytes.len().min(V3_LEN);
-    whole[..len].copy_from_slice(&bytes[..len]);
-    let raw = RawHeader::read_from_bytes(&whole).expect("the bytes of a header");
+    // A file may end within a header of version 3.
+    let mut raw = RawHeader::new_zeroed();
+    raw.as_mut_bytes().iter_mut().zip(bytes).for_each(|(to, byte)| *to = *byte);
     let field = |value: U32| u64::from(value.get());
     rule("magic", field(raw.magic), raw.magic.get() == MAGIC, "not that of qcow2, 0x514649fb")?;
     if !(2..=3).contains(&raw.version.get()) {
@@ -135,12 +139,13 @@ pub(in crate::qcow2) fn decode(bytes: &[u8], end: u64) -> Result<Header> {
     let raw = raw(bytes)?;
     let version = raw.version.get();
     let is_3 = version >= 3;
-    let length = if is_3 { raw.header_length.get() } else { V2_LEN as u32 };
-    let fits = length as usize <= bytes.len() && length.is_multiple_of(8);
-    let least = !is_3 || length as usize >= V3_LEN;
+    let length = if is_3 { size(raw.header_length) } else { V2_LEN };
+    let fits = length <= bytes.len() && length.is_multiple_of(8);
+    let least = !is_3 || length >= V3_LEN;
     let range = "not a multiple of 8 from 104 to the size of a cluster";
-    rule("header_length", u64::from(length), fits && least, range)?;
-    let extensions = extensions(bytes, length as usize, &raw)?;
+    let told = u64::from(raw.header_length.get());
+    rule("header_length", told, fits && least, range)?;
+    let extensions = extensions(bytes, length, &raw)?;
     let incompatible = if is_3 { raw.incompatible_features.get() } else { 0 };
     refuse(&raw, incompatible, &extensions)?;
     let order = if is_3 { raw.refcount_order.get() } else { 4 };
@@ -170,10 +175,11 @@ fn check_tables(header: &Header, end: u64) -> Result<()> {
     let most = "more than 2^63 - 1";
     rule("size", header.size, i64::try_from(header.size).is_ok(), most)?;
     // One L2 table leads to a cluster's worth of entries, each to a cluster.
-    let per_l1_bits = header.cluster_bits + header.cluster_bits - 3;
-    let needed = header.size.div_ceil(1 << per_l1_bits);
+    let per_l1 = unit.saturating_mul(unit / 8);
+    let needed = header.size.div_ceil(per_l1);
     let entries = u64::from(header.l1_entries);
-    rule("l1_size", entries, entries * 8 <= MOST_L1, "more than a table of 32 MiB has")?;
+    let l1_len = entries.saturating_mul(8);
+    rule("l1_size", entries, l1_len <= MOST_L1, "more than a table of 32 MiB has")?;
     rule("l1_size", entries, entries >= needed, "too few for the size of the disk")?;
     let region = |what, offset: u64, len: u64| -> Result<()> {
         if !offset.is_multiple_of(unit) {
@@ -184,17 +190,18 @@ fn check_tables(header: &Header, end: u64) -> Result<()> {
             _ => Err(Damage::Beyond { what, offset, len, end }.into()),
         }
     };
-    region(What::L1, header.l1_offset, entries * 8)?;
+    region(What::L1, header.l1_offset, l1_len)?;
     let clusters = u64::from(header.refcount_table_clusters);
     let field = "refcount_table_clusters";
     rule(field, clusters, clusters > 0, "none")?;
-    rule(field, clusters, clusters * unit <= MOST_REFCOUNT_TABLE, "more than 8 MiB")?;
+    rule(field, clusters, clusters.saturating_mul(unit) <= MOST_REFCOUNT_TABLE, "more than 8 MiB")?;
     // The file may end within the last cluster.
-    region(What::RefcountTable, header.refcount_table_offset, (clusters - 1) * unit + 8)?;
+    let least = clusters.saturating_sub(1).saturating_mul(unit).saturating_add(8);
+    region(What::RefcountTable, header.refcount_table_offset, least)?;
     let count = header.snapshots;
     rule("nb_snapshots", u64::from(count), count <= MOST_SNAPSHOTS, "more than 65536")?;
     if count > 0 {
-        region(What::Snapshots, header.snapshots_offset, u64::from(count) * 40)?;
+        region(What::Snapshots, header.snapshots_offset, u64::from(count).saturating_mul(40))?;
     }
     Ok(())
 }
@@ -224,8 +231,8 @@ fn refuse(raw: &RawHeader, incompatible: u64, extensions: &Extensions) -> Result
     Err(Error::unsupported(what, advice))
 }
 
-fn compression(bytes: &[u8], length: u32, incompatible: u64) -> Result<Compression> {
-    let kind = if length as usize > V3_LEN { bytes.get(V3_LEN).copied().unwrap_or(0) } else { 0 };
+fn compression(bytes: &[u8], length: usize, incompatible: u64) -> Result<Compression> {
+    let kind = if length > V3_LEN { bytes.get(V3_LEN).copied().unwrap_or(0) } else { 0 };
     let flagged = incompatible & COMPRESSION != 0;
     let agrees = "not what the incompatible feature bit 3 says";
     rule("compression_type", u64::from(kind), flagged == (kind != 0), agrees)?;
@@ -255,13 +262,13 @@ fn extensions(bytes: &[u8], at: usize, raw: &RawHeader) -> Result<Extensions> {
     let mut rest = bytes.get(at..end).unwrap_or_default();
     let mut found = Extensions::default();
     while let Some((head, after)) = rest.split_first_chunk::<8>() {
-        let [kind, len] = [&head[..4], &head[4..]]
-            .map(|word| word.iter().fold(0_u32, |value, byte| value << 8 | u32::from(*byte)));
+        let [a, b, c, d, e, f, g, h] = *head;
+        let (kind, len) = (u32::from_be_bytes([a, b, c, d]), U32::from_bytes([e, f, g, h]));
         if kind == 0 {
             break;
         }
-        let Some(data) = after.get(..len as usize) else {
-            let value = u64::from(len);
+        let Some(data) = after.get(..size(len)) else {
+            let value = u64::from(len.get());
             let rule = "longer than the space for header extensions";
             return Err(Damage::Header { field: "length of an extension", value, rule }.into());
         };
@@ -270,7 +277,7 @@ fn extensions(bytes: &[u8], at: usize, raw: &RawHeader) -> Result<Extensions> {
             FEATURE_NAMES => found.names = names(data),
             _ => {}
         }
-        rest = after.get((len as usize).next_multiple_of(8)..).unwrap_or_default();
+        rest = after.get(data.len().next_multiple_of(8)..).unwrap_or_default();
     }
     Ok(found)
 }
@@ -285,7 +292,7 @@ fn names(data: &[u8]) -> Vec<(u8, String)> {
 
 fn text(bytes: &[u8]) -> String {
     let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
-    String::from_utf8_lossy(&bytes[..end]).into_owned()
+    String::from_utf8_lossy(bytes.get(..end).unwrap_or_default()).into_owned()
 }
 
 fn backing(
@@ -293,14 +300,15 @@ fn backing(
     raw: &RawHeader,
     format: Option<String>,
 ) -> Result<Option<(String, Option<String>)>> {
-    let (offset, len) = (raw.backing_file_offset.get(), raw.backing_file_size.get());
+    let (offset, len) = (raw.backing_file_offset.get(), raw.backing_file_size);
     if offset == 0 {
         return Ok(None);
     }
     let most = "more than 1023";
-    rule("backing_file_size", u64::from(len), len <= MOST_BACKING_NAME, most)?;
+    let told = u64::from(len.get());
+    rule("backing_file_size", told, len.get() <= MOST_BACKING_NAME, most)?;
     let start = usize::try_from(offset).unwrap_or(usize::MAX);
-    let name = start.checked_add(len as usize).and_then(|end| bytes.get(start..end));
+    let name = start.checked_add(size(len)).and_then(|end| bytes.get(start..end));
     let Some(name) = name else {
         let rule = "not in the first cluster";
         return Err(Damage::Header { field: "backing_file_offset", value: offset, rule }.into());

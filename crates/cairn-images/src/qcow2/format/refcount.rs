@@ -1,8 +1,16 @@
 //! Refcounts of 1 to 64 bits in a block. Those of less than a byte begin with the lowest bits.
 
+#![expect(
+    clippy::arithmetic_side_effects,
+    reason = "the header's order is at most 6, and an index is one of a block of 2 MiB at most"
+)]
+
 /// The largest refcount of `1 << order` bits.
 pub(in crate::qcow2) fn most(order: u32) -> u64 {
-    u64::MAX >> (64 - (1_u32 << order))
+    match 1_u32.checked_shl(order) {
+        Some(bits @ 1..=63) => !(u64::MAX << bits),
+        _ => u64::MAX,
+    }
 }
 
 /// The refcount number `index`; 0 beyond the block.
@@ -18,20 +26,22 @@ pub(in crate::qcow2) fn get(block: &[u8], order: u32, index: usize) -> u64 {
     bytes.iter().fold(0, |count, byte| count << 8 | u64::from(*byte))
 }
 
-/// Sets the refcount number `index`, which lies in the block, to a count that fits.
+/// Sets the refcount number `index` to a count that fits; nothing beyond the block.
 pub(in crate::qcow2) fn set(block: &mut [u8], order: u32, index: usize, count: u64) {
     let bits = 1_usize << order;
     if bits < 8 {
         let per_byte = 8 / bits;
         let shift = index % per_byte * bits;
-        let byte = &mut block[index / per_byte];
-        let mask = (most(order) << shift) as u8;
-        *byte = *byte & !mask | (count << shift) as u8 & mask;
+        if let Some(byte) = block.get_mut(index / per_byte) {
+            let mask = most(order) << shift;
+            let bits = u64::from(*byte) & !mask | count << shift & mask;
+            *byte = u8::try_from(bits).unwrap_or(*byte);
+        }
         return;
     }
     let width = bits / 8;
-    let bytes = count.to_be_bytes();
-    block[index * width..(index + 1) * width].copy_from_slice(&bytes[8 - width..]);
+    let to = block.get_mut(index * width..(index + 1) * width).unwrap_or_default();
+    to.iter_mut().rev().zip(count.to_le_bytes()).for_each(|(to, byte)| *to = byte);
 }
 
 #[cfg(test)]

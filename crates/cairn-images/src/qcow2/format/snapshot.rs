@@ -36,13 +36,14 @@ pub(in crate::qcow2) struct Snapshot {
 
 /// The entry that begins with these bytes.
 pub(in crate::qcow2) fn decode(bytes: &[u8; FIXED]) -> Snapshot {
-    let raw = RawSnapshot::ref_from_bytes(bytes).expect("it has no alignment, and this size");
+    let raw: &RawSnapshot = zerocopy::transmute_ref!(bytes);
     let variable = u64::from(raw.extra_data_size)
-        + u64::from(raw.id_str_size.get())
-        + u64::from(raw.name_size.get());
+        .saturating_add(u64::from(raw.id_str_size.get()))
+        .saturating_add(u64::from(raw.name_size.get()));
     Snapshot {
         l1_offset: raw.l1_table_offset.get(),
         l1_entries: raw.l1_size.get(),
-        len: (FIXED as u64 + variable).next_multiple_of(8),
+        // Three lengths of at most 32 bits.
+        len: variable.saturating_add(40).next_multiple_of(8),
     }
 }
