@@ -31,9 +31,15 @@ pub struct BlockDevice<'a> {
     pub release: &'a dyn Fn(),
 }
 
-/// Whether the kernel has such mounts, and this process may make them.
-pub(crate) fn is_possible() -> bool {
-    fsopen("fuseblk", FsOpenFlags::FSOPEN_CLOEXEC).is_ok()
+/// Whether the kernel takes such a mount of this process, as far as it can be told before the
+/// device is given up.
+pub(crate) fn is_possible(options: &MountOptions, on: BlockDevice<'_>) -> bool {
+    let tried = connection().and_then(|connection| context(&connection, options, on));
+    tried.inspect_err(|error| tracing::debug!("no mount of type fuseblk: {error}")).is_ok()
+}
+
+fn connection() -> io::Result<OwnedFd> {
+    Ok(File::options().read(true).write(true).open("/dev/fuse")?.into())
 }
 
 /// Mounts, and agrees with the kernel on the settings.
@@ -43,7 +49,7 @@ pub(crate) fn mount(
     options: &MountOptions,
     on: BlockDevice<'_>,
 ) -> io::Result<fuser::Session<Handshake>> {
-    let connection = OwnedFd::from(File::options().read(true).write(true).open("/dev/fuse")?);
+    let connection = connection()?;
     let context = context(&connection, options, on)?;
     (on.release)();
     fsconfig_create(&context)?;

@@ -62,7 +62,7 @@ pub fn mount_on(
     mountpoint: &Path,
     options: &MountOptions,
 ) -> Result<Session> {
-    let device = Some(device).filter(|_| block::is_possible());
+    let device = Some(device).filter(|device| block::is_possible(options, *device));
     mount_anywhere(fs, mountpoint, options, device)
 }
 

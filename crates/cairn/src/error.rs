@@ -182,7 +182,17 @@ impl Error {
     /// What the caller can do, in one clause.
     #[must_use]
     pub fn advice(&self) -> Option<&'static str> {
-        self.cause.advice()
+        use cairn_block::ErrorKind as Kind;
+        match &*self.cause {
+            // Neither a name nor a mode of a file.
+            Cause::Open(error)
+                if matches!(error.kind, Kind::NotFound | Kind::PermissionDenied)
+                    && cairn_nbd::Address::is_meant(&self.image) =>
+            {
+                Some("look whether the server runs, and check the address")
+            }
+            cause => cause.advice(),
+        }
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use cairn_base::shell::quoted;
 use rustix::fs::{major, minor};
@@ -135,7 +135,22 @@ fn fuse_mountpoint(path: &Path, is_wanted: impl Fn(&str) -> bool) -> Option<Stri
     })
 }
 
+/// The file of a loop device, as the system names it; `None` if it is no loop device, or has none.
+#[must_use]
+pub fn backing_file(device: impl AsRef<Path>) -> Option<PathBuf> {
+    backing_of(&Path::new("/sys/class/block").join(device.as_ref().file_name()?))
+}
+
+/// The same, by the directory of the device in `/sys`.
+pub(super) fn backing_of(directory: &Path) -> Option<PathBuf> {
+    let backing = std::fs::read_to_string(directory.join("loop/backing_file")).ok()?;
+    Some(backing.trim_end_matches('\n').into())
+}
+
 fn is_source(source: &str, image: &Path) -> bool {
+    if source.starts_with("/dev/loop") && backing_file(source).as_deref() == Some(image) {
+        return true;
+    }
     let is = |source: &Path| match source.is_absolute() {
         true => source == image,
         false => source.file_name().is_some() && source.file_name() == image.file_name(),

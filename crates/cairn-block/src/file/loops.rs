@@ -37,13 +37,6 @@ impl Drop for Beneath {
     }
 }
 
-/// The file of a loop device, as the system names it; `None` if it is no loop device, or has none.
-#[must_use]
-pub fn backing_file(device: impl AsRef<Path>) -> Option<PathBuf> {
-    let directory = Path::new("/sys/class/block").join(device.as_ref().file_name()?);
-    Some(Loop::at(&directory)?.backing)
-}
-
 /// A loop device with a backing file.
 struct Loop {
     /// `loop3`.
@@ -57,12 +50,12 @@ struct Loop {
 impl Loop {
     /// By its directory in `/sys`.
     fn at(directory: &Path) -> Option<Self> {
-        let backing = std::fs::read_to_string(directory.join("loop/backing_file")).ok()?;
+        let backing = holder::backing_of(directory)?;
         let number = |file: &str| read_number(&directory.join("loop").join(file)).unwrap_or(0);
         let (offset, limit) = (number("offset"), number("sizelimit"));
         let end = if limit == 0 { u64::MAX } else { offset.saturating_add(limit) };
         let name = directory.file_name()?.to_str()?.to_owned();
-        Some(Self { name, backing: backing.trim_end_matches('\n').into(), range: offset..end })
+        Some(Self { name, backing, range: offset..end })
     }
 
     fn node(&self) -> PathBuf {

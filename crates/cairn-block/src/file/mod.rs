@@ -36,8 +36,8 @@ mod open;
 pub use attach::LoopDevice;
 pub use claim::BlockClaim;
 pub use direct::DirectFile;
+pub use holder::backing_file;
 pub use kept::KeptImage;
-pub use loops::backing_file;
 pub use open::{OpenOptions, mounted_by_kernel, open_image};
 
 /// Buffers that one system call takes (`UIO_MAXIOV`).

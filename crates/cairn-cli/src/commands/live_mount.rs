@@ -20,6 +20,11 @@ const STARTING: Duration = Duration::from_secs(2);
 /// Nothing is mounted exactly there, or another filesystem is; or the image has several mounts.
 pub fn find(given: &Path) -> Outcome<Mount> {
     let failed = |why: String| Failure::new(Status::Failed, format!("{}: {why}", given.display()));
+    let nothing = || failed("nothing is mounted here: give the mount point itself".into());
+    if ImageSpec::parse(given.as_os_str()).is_ok_and(|image| image.file().is_none()) {
+        // An address is no path.
+        return mount_of_image(given)?.ok_or_else(nothing);
+    }
     let point = table::absolute(given)?;
     let mut found = table::find(&point)?;
     if found.is_none()
@@ -34,8 +39,7 @@ pub fn find(given: &Path) -> Outcome<Mount> {
             "mounted as {}, not by cairn: give a mount point of Cairn",
             mount.kind
         ))),
-        None => mount_of_image(given)?
-            .ok_or_else(|| failed("nothing is mounted here: give the mount point itself".into())),
+        None => mount_of_image(given)?.ok_or_else(nothing),
     }
 }
 

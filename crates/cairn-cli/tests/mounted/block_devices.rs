@@ -101,7 +101,10 @@ fn a_loop_device_is_made_where_it_is_asked_for() {
     assert_eq!(String::from_utf8_lossy(&behind.stdout).trim(), text(&image));
     fs::write(volume.path("file"), "contents").unwrap();
     // Neither Cairn nor QEMU writes it meanwhile.
-    assert_eq!(run(CAIRN, &["rm", text(&image), "file"]).status.code(), Some(6));
+    let refused = run(CAIRN, &["rm", text(&image), "file"]);
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(6), "{said}");
+    assert!(said.contains(&format!("mounted on {}", root.display())), "{said}");
     // By the image, as umount(8) does.
     done(&run(CAIRN, &["umount", text(&image)]));
     judge::assert_clean(&image);

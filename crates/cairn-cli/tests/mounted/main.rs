@@ -12,6 +12,7 @@ mod blocks;
 mod checked;
 mod databases;
 mod errors;
+mod exports;
 mod fixture;
 mod frozen;
 mod fstab;

@@ -191,7 +191,10 @@ fn an_export_is_used_like_a_file_by_one_writer() {
     judge::assert_clean(Path::new(&image));
     let built = dir.path().join("built").to_str().unwrap().to_owned();
     works(&["build", &built, &export]);
-    works(&["diff", &built, &image]);
+    works(&["diff", &export, &built]);
+    let archive = dir.path().join("all.tar").to_str().unwrap().to_owned();
+    works(&["export", &export, "-o", &archive]);
+    works(&["diff", &image, &archive]);
     let held = cairn::open(
         &cairn::ImageSpec::parse(export.as_ref()).unwrap(),
         &cairn::OpenOptions::default(),
@@ -204,4 +207,5 @@ fn an_export_is_used_like_a_file_by_one_writer() {
     held.close().unwrap();
     let (status, _, said) = cairn(&["ls", "nbd+unix:///?socket=/nowhere/at/all"]);
     assert!(status == 3 && said.lines().count() == 1, "{status}: {said}");
+    assert!(said.contains("look whether the server runs") && !said.contains("mkfs"), "{said}");
 }
