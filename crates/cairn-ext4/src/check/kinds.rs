@@ -9,6 +9,10 @@ cairn_check::kinds! {
     SUPERBLOCK_CHECKSUM = "ext4.superblock.checksum", Losing,
         "The checksum of the superblock does not match its bytes, and there is no backup.",
         "The superblock is taken as it is, and the checksum is computed.";
+    /// The revision hides the features.
+    SUPERBLOCK_REVISION = "ext4.superblock.revision", Losing,
+        "The superblock has the revision 0, which has no features, and feature flags.",
+        "The revision is set to 1, and the flags and the size of inodes are taken as they are.";
     /// A backup of the superblock is damaged.
     SUPERBLOCK_BACKUP = "ext4.superblock.backup", Accounting,
         "A backup of the superblock is damaged or describes another volume.",

@@ -16,7 +16,6 @@ use super::backup::restore;
 use super::features::refuse_unknown;
 use super::kinds;
 use super::unsealed::reseal;
-use crate::corrupt::Corrupt;
 use crate::error::{Error, Result};
 use crate::fast_commit::ReplayTarget;
 use crate::format::features::Incompat;
@@ -66,7 +65,7 @@ pub(super) fn open(device: Arc<dyn BlockDevice>, runtime: &Arc<dyn Runtime>) -> 
     Ok(opened)
 }
 
-/// The superblock, and the device with another checksum of it if there is no other way.
+/// The superblock, and the device with another checksum or revision of it if there is no other way.
 fn find(
     device: Arc<dyn BlockDevice>,
     findings: &mut Vec<Finding>,
@@ -81,12 +80,8 @@ fn find(
         Err(Error::Corrupt(why)) => why,
         Err(error) => return Err(error),
     };
-    let Some(sealed) = reseal(&device, &why)? else { return Err(why.into()) };
-    let finding = Finding::new(&kinds::SUPERBLOCK_CHECKSUM, Place::volume());
-    findings.push(match why {
-        Corrupt::Checksum { stored, computed, .. } => finding.hex(stored, computed),
-        _ => finding,
-    });
+    let Some((sealed, finding)) = reseal(&device, &why)? else { return Err(why.into()) };
+    findings.push(finding);
     let found = probe::probe(&*sealed)?.ok_or_else(|| none(&*sealed))?;
     Ok((sealed, found))
 }

@@ -1,39 +1,52 @@
-//! A first superblock with a wrong checksum, of which there is no backup.
+//! A first superblock with a wrong checksum or revision, of which there is no backup.
 //!
 //! Small volumes have one group, and so no backup. One changed bit of the superblock would be the
 //! end of all their files, if nothing else said where these are. But descriptors and inodes have
-//! checksums of their own, which the superblock's UUID is a part of, and lie where it says.
+//! checksums of their own, which the superblock's UUID is a part of, and lie where it says. A revision
+//! of 0 hides the features; where the checksum is right with revision 1, this is proved.
 
 use std::sync::Arc;
 
 use cairn_base::units::as_index;
 use cairn_block::wrap::Overlay;
 use cairn_block::{BlockDevice, BlockDeviceExt};
+use cairn_check::{Finding, Place};
 
+use super::kinds;
 use crate::corrupt::Corrupt;
 use crate::error::Result;
 use crate::format::group_desc::GroupDesc;
 use crate::format::inode::Inode as Record;
 use crate::format::layout::{Layout, inodes};
-use crate::format::superblock::{OFFSET, SIZE, Superblock};
+use crate::format::superblock::{OFFSET, REVISION, SIZE, Superblock};
 use crate::mount;
 use crate::options::MountOptions;
 
-/// The volume with another checksum of the superblock, which is kept in memory. `None` if something
-/// else is wrong with the superblock, if no mount could read the volume with it, or if descriptors
-/// and the root disagree with it.
+/// The volume with another checksum or revision of the superblock, which is kept in memory, and what
+/// is wrong. `None` if something else is wrong with the superblock, if no mount could read the volume
+/// with it, or if descriptors and the root disagree with it.
 ///
 /// # Errors
 /// The device failed.
 pub(super) fn reseal(
     device: &Arc<dyn BlockDevice>,
     why: &Corrupt,
-) -> Result<Option<Arc<dyn BlockDevice>>> {
-    if !matches!(why, Corrupt::Checksum { what: "superblock", .. }) {
-        return Ok(None);
-    }
+) -> Result<Option<(Arc<dyn BlockDevice>, Finding)>> {
     let bytes = device.read_at(OFFSET, SIZE)?;
     let Some(superblock) = Superblock::decode_unsealed(&bytes) else { return Ok(None) };
+    let finding = match why {
+        Corrupt::Checksum { what: "superblock", stored, computed, .. } => {
+            Finding::new(&kinds::SUPERBLOCK_CHECKSUM, Place::volume()).hex(*stored, *computed)
+        }
+        Corrupt::Superblock { field: REVISION, value, .. } => {
+            let kind = match superblock.is_sealed() {
+                true => &kinds::SUPERBLOCK_FIELD,
+                false => &kinds::SUPERBLOCK_REVISION,
+            };
+            Finding::new(kind, Place::field(REVISION)).stored(*value).computed(1_u64)
+        }
+        _ => return Ok(None),
+    };
     let Ok(layout) = Layout::new(&superblock, device.geometry().size) else { return Ok(None) };
     let can_mount = mount::read_only_reason(&layout, &**device, &MountOptions::default()).is_ok();
     if !can_mount || !agrees(&**device, &layout)? {
@@ -41,7 +54,7 @@ pub(super) fn reseal(
     }
     let overlay: Arc<dyn BlockDevice> = Arc::new(Overlay::new(device.clone())?);
     overlay.write_at(OFFSET, superblock.encode().to_vec())?;
-    Ok(Some(overlay))
+    Ok(Some((overlay, finding)))
 }
 
 /// Are the checksums of all descriptors right, and that of the root, which is a directory?

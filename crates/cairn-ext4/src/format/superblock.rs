@@ -28,6 +28,8 @@ pub(crate) const STATE_ERROR: u16 = 2;
 pub(crate) const FLAG_SIGNED_HASH: u32 = 1;
 /// `s_flags`: directory hashes use unsigned bytes.
 pub(crate) const FLAG_UNSIGNED_HASH: u32 = 2;
+/// The field of the revision.
+pub(crate) const REVISION: &str = "s_rev_level";
 /// `s_rev_level` with the fields from `s_first_ino` on.
 pub(crate) const DYNAMIC_REVISION: u32 = 1;
 /// `s_first_ino` of revision 0, and the default.
@@ -179,7 +181,8 @@ impl Superblock {
     /// Decodes the 1024 bytes at [`OFFSET`] or of a backup.
     ///
     /// # Errors
-    /// There are too few bytes, or the magic, the checksum type or the checksum is wrong.
+    /// There are too few bytes, or the magic, the revision, the checksum type or the checksum is
+    /// wrong.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Corrupt> {
         let short = || Corrupt::Superblock {
             field: "length",
@@ -192,17 +195,50 @@ impl Superblock {
             return Err(Corrupt::Superblock { field: "s_magic", value, problem: "not 0xef53" });
         }
         let superblock = Self { raw };
+        superblock.check_revision()?;
         if superblock.features().ro_compat(RoCompat::METADATA_CSUM) {
             superblock.verify()?;
         }
         Ok(superblock)
     }
 
-    /// Decodes a superblock whose checksum may be wrong. `None` without the magic number.
+    /// Decodes a superblock whose checksum or revision may be wrong: with feature flags it is of
+    /// revision 1. `None` without the magic number.
     #[must_use]
     pub(crate) fn decode_unsealed(bytes: &[u8]) -> Option<Self> {
-        let (raw, _) = RawSuperblock::read_from_prefix(bytes).ok()?;
-        (raw.s_magic.get() == MAGIC).then_some(Self { raw })
+        let (mut raw, _) = RawSuperblock::read_from_prefix(bytes).ok()?;
+        if raw.s_magic.get() != MAGIC {
+            return None;
+        }
+        if (Self { raw }).check_revision().is_err() {
+            raw.s_rev_level = U32::new(DYNAMIC_REVISION);
+            // What a volume of revision 0 leaves empty.
+            if raw.s_first_ino.get() == 0 {
+                raw.s_first_ino = U32::new(OLD_FIRST_INODE);
+            }
+            if raw.s_inode_size.get() == 0 {
+                raw.s_inode_size = U16::new(OLD_INODE_SIZE);
+            }
+        }
+        Some(Self { raw })
+    }
+
+    /// A revision of 0 would hide the features, and with them checksums and the size of inodes.
+    fn check_revision(&self) -> Result<(), Corrupt> {
+        let raw = &self.raw;
+        let words = [raw.s_feature_compat, raw.s_feature_incompat, raw.s_feature_ro_compat];
+        let has_features = words.iter().any(|word| word.get() != 0);
+        if raw.s_rev_level.get() >= DYNAMIC_REVISION || !has_features {
+            return Ok(());
+        }
+        let (field, value) = (REVISION, raw.s_rev_level.get().into());
+        Err(Corrupt::Superblock { field, value, problem: "but it has feature flags" })
+    }
+
+    /// Are the bytes proved by a right checksum?
+    #[must_use]
+    pub(crate) fn is_sealed(&self) -> bool {
+        self.features().ro_compat(RoCompat::METADATA_CSUM) && self.verify().is_ok()
     }
 
     /// The checksum that the bytes should have.

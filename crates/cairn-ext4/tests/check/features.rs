@@ -9,7 +9,8 @@ use cairn_check::repair::Scope;
 use cairn_testkit::crash::{read_image, write_image};
 use cairn_testkit::judge::{self, mke2fs};
 
-use crate::repaired::{complaint, repaired};
+use crate::injected::image_of;
+use crate::repaired::{complaint, repaired, snapshot};
 use crate::support::difference;
 
 /// The words, and where they are behind the start of their structure.
@@ -117,6 +118,40 @@ fn e2fsck_agrees_on_other_words_of_the_superblock() {
         assert_eq!(repaired.is_some(), repairs, "byte {at}");
         let said = repaired.and_then(|(_, after)| complaint(&after, &hurt));
         assert!(said.is_none(), "byte {at}: {}", said.unwrap_or_default());
+    }
+}
+
+/// A revision of 0 hides all features, and with them the checksums and the size of inodes. Nothing
+/// is repaired by what such a superblock says: the revision comes from a backup, or is proved by the
+/// checksum; without both it is taken only with losses allowed.
+#[test]
+fn a_revision_that_hides_the_features_is_not_believed() {
+    const SMALL: u64 = 4 << 20;
+    const PLAIN: &str = "^has_journal,^metadata_csum,^metadata_csum_seed";
+    let dir = tempfile::tempdir().unwrap();
+    let (path, hurt) = (dir.path().join("image"), dir.path().join("hurt"));
+    for (size, features, code, scope) in [
+        (SMALL, PLAIN, "ext4.superblock.revision", Scope::All),
+        (SMALL, "metadata_csum", "ext4.superblock.field", Scope::Accounting),
+        (20 << 20, PLAIN, "ext4.superblock.damaged", Scope::Accounting),
+        (20 << 20, "metadata_csum", "ext4.superblock.damaged", Scope::Accounting),
+    ] {
+        image_of(&path, size, &["-t", "ext4", "-b", "1024", "-N", "512", "-O", features]);
+        let before = snapshot(read_image(&path).unwrap());
+        let device = with_bit(&read_image(&path).unwrap(), [1024 + 76; 4], 0);
+        write_image(&device, &hurt).unwrap();
+        let said = difference(&hurt).map(|(verdict, lines)| verdict.output + &lines);
+        assert!(said.is_none(), "{features}: {}", said.unwrap_or_default());
+        let found = crate::support::check(std::sync::Arc::new(device.fork())).unwrap();
+        assert_eq!(found.findings[0].kind.code, code, "{features}");
+        if scope == Scope::All {
+            let plan = crate::repaired::plan(device.fork(), Scope::Accounting).unwrap();
+            assert!(plan.changes.is_empty() && plan.after.count() > 0, "{features}");
+        }
+        let (_, after) = repaired(&device, scope).unwrap();
+        let said = complaint(&after, &hurt);
+        assert!(said.is_none(), "{features}: {}", said.unwrap_or_default());
+        before.assert_same(&snapshot(after));
     }
 }
 

@@ -113,10 +113,11 @@ fn shorten(report: &mut Report) {
     });
 }
 
-/// A superblock with a wrong checksum may be read only if nothing else is lost by what it says:
+/// A superblock with a wrong checksum or revision may be read only if nothing else is lost by what it says:
 /// a wrong size, for example, would cut files.
 fn may_read_superblock(mender: &Mender<'_>, report: &Report) -> bool {
-    let is_seal = |kind: &Kind| kind.code == kinds::SUPERBLOCK_CHECKSUM.code;
+    let unproved = [kinds::SUPERBLOCK_CHECKSUM.code, kinds::SUPERBLOCK_REVISION.code];
+    let is_seal = |kind: &Kind| unproved.contains(&kind.code);
     let is_other = |kind: &Kind| kind.severity != Severity::Accounting && !is_seal(kind);
     let is_wrong = report.counts.iter().any(|(kind, _)| is_seal(kind));
     let is_lost = report.counts.iter().any(|(kind, _)| is_other(kind));
@@ -151,7 +152,11 @@ fn mend(mender: &mut Mender<'_>, report: &Report) -> Result<()> {
             Stage::Journal => recover::mend_journal(mender, &findings)?,
             Stage::OrphanFile => orphans::remove_file(mender, &findings)?,
         }
-        let anew = [kinds::SUPERBLOCK_DAMAGED.code, kinds::SUPERBLOCK_CHECKSUM.code];
+        let anew = [
+            kinds::SUPERBLOCK_DAMAGED.code,
+            kinds::SUPERBLOCK_CHECKSUM.code,
+            kinds::SUPERBLOCK_REVISION.code,
+        ];
         let is_restored = |found: &&&Finding| anew.contains(&found.kind.code);
         if findings.iter().any(|found| is_restored(&found)) {
             // What is known of the volume comes from the damaged superblock.

@@ -111,7 +111,8 @@ pub(super) fn mend(mender: &mut Mender<'_>, findings: &[&Finding]) -> Result<()>
             // The rest is seen when the right superblock is read.
             return Ok(());
         }
-        if finding.kind.code == kinds::SUPERBLOCK_CHECKSUM.code {
+        let unproved = [&kinds::SUPERBLOCK_CHECKSUM, &kinds::SUPERBLOCK_REVISION];
+        if unproved.iter().any(|kind| kind.code == finding.kind.code) {
             let bytes = mender.device.read_at(OFFSET, SIZE)?;
             if let Some(superblock) = Superblock::decode_unsealed(&bytes) {
                 mender.device.write_at(OFFSET, superblock.encode().to_vec())?;

@@ -37,7 +37,12 @@ impl Stage {
         let code = finding.kind.code;
         let is = |kinds: &[&cairn_check::Kind]| kinds.iter().any(|kind| kind.code == code);
         let in_directory = code == kinds::ENCRYPTION_CONTEXT.code && finding.place.name.is_some();
-        if is(&[&kinds::SUPERBLOCK_DAMAGED, &kinds::SUPERBLOCK_CHECKSUM, &kinds::JOURNAL_REPLAY]) {
+        if is(&[
+            &kinds::SUPERBLOCK_DAMAGED,
+            &kinds::SUPERBLOCK_CHECKSUM,
+            &kinds::SUPERBLOCK_REVISION,
+            &kinds::JOURNAL_REPLAY,
+        ]) {
             Self::Base
         } else if is(&[&kinds::JOURNAL_INVALID]) {
             Self::Journal

@@ -5,7 +5,7 @@ use cairn_check::{Finding, Value};
 use super::mender::Mender;
 use crate::error::Result;
 use crate::format::features::{Incompat, RoCompat};
-use crate::format::superblock::RawSuperblock;
+use crate::format::superblock::{REVISION, RawSuperblock};
 
 /// Gives fields the values that the rest of the volume implies.
 pub(super) fn mend(mender: &mut Mender<'_>, findings: &[&Finding]) -> Result<()> {
@@ -42,6 +42,7 @@ pub(super) fn mend(mender: &mut Mender<'_>, findings: &[&Finding]) -> Result<()>
 fn set(raw: &mut RawSuperblock, field: &str, number: u64) -> bool {
     let (Ok(word), half) = (u32::try_from(number), u16::try_from(number)) else { return false };
     match (field, half) {
+        (REVISION, _) => raw.s_rev_level = word.into(),
         ("s_reserved_gdt_blocks", Ok(half)) => raw.s_reserved_gdt_blocks = half.into(),
         ("s_min_extra_isize", Ok(half)) => raw.s_min_extra_isize = half.into(),
         ("s_want_extra_isize", Ok(half)) => raw.s_want_extra_isize = half.into(),
