@@ -241,13 +241,18 @@ fn a_full_host_is_said_with_what_came_out() {
         let words = ["rescue", &image, "-o", out.to_str().unwrap(), "--json"];
         let (status, stdout, stderr) = cairn(&words[..if json { 5 } else { 4 }]);
         assert_eq!(status, 1, "{stdout}{stderr}");
-        assert!(stderr.contains("/b: no space left") && stderr.contains("not whole"), "{stderr}");
+        assert!(stderr.contains("/b: no space left") && stderr.contains("neither it"), "{stderr}");
+        // A file that is cut is lost, and no file is there that seems to be it.
+        assert!(out.join("a").exists() && !out.join("b").exists(), "{stdout}");
         if json {
             let document: Value = serde_json::from_str(&stdout).unwrap();
             assert!(document["error"].as_str().unwrap().contains("/b: no space"), "{stdout}");
-            assert!(document["files"].is_u64(), "{stdout}");
+            assert_eq!((&document["files"], &document["losses"]), (&1.into(), &1.into()));
+            assert_eq!(document["lost"][0]["path"], "b", "{stdout}");
         } else {
-            assert!(stdout.contains("rescued 2 files"), "{stdout}");
+            assert!(stdout.contains("lost: /b (inode "), "{stdout}");
+            assert!(stdout.contains("rescued 1 file, "), "{stdout}");
+            assert!(stdout.contains(" 100000 bytes; 1 loss\n"), "{stdout}");
         }
         fs::remove_dir_all(&out).unwrap();
     }

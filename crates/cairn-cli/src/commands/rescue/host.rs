@@ -19,6 +19,7 @@ use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Timespec, Timestamps, Uid
 use rustix::io::Errno;
 
 use super::attributes::{self, Refused};
+use crate::failure::plain;
 
 /// Names that are tried for a file whose name is taken.
 const TRIES: u32 = 1000;
@@ -223,6 +224,28 @@ impl Place {
         let file = self.make(ino, |at, name| rustix::fs::openat(at, name, flags, mode))?;
         attributes::forget_lists(&file);
         Ok(File::from(file))
+    }
+
+    /// Removes a file that the host does not store whole: its name must not say that it is there.
+    /// Returns the error, which says so if the file cannot be removed.
+    pub(super) fn withdraw(&self, file: &File, error: io::Error) -> io::Error {
+        let (at, name) = (&self.directory, name(&self.name));
+        let of_name = rustix::fs::statat(at, name, AtFlags::SYMLINK_NOFOLLOW);
+        let is_it = of_name.and_then(|of_name| {
+            let made = rustix::fs::fstat(file)?;
+            Ok((of_name.st_dev, of_name.st_ino) == (made.st_dev, made.st_ino))
+        });
+        match is_it.and_then(|is_it| match is_it {
+            true => rustix::fs::unlinkat(at, name, AtFlags::empty()),
+            // Somebody has put another file there.
+            false => Ok(()),
+        }) {
+            Ok(()) => error,
+            Err(_) => {
+                let what = format!("{}, and a part of it remains", plain(&error));
+                io::Error::new(error.kind(), what)
+            }
+        }
     }
 
     /// Makes a symbolic link.

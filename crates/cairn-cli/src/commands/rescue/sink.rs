@@ -107,14 +107,15 @@ impl Sink {
 
     /// Notes what the host refuses. Without room on the host the rescue ends.
     fn refused(&mut self, found: &Found, error: &io::Error) -> bool {
+        let what = format!("this host cannot store it: {}", crate::failure::plain(error));
+        let goes_on = self.lost(Loss { path: found.path.clone(), ino: found.ino, what });
         if matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) {
             let path = self.path.join(OsStr::from_bytes(&found.path));
-            let left = "it is not whole, and what follows it was not rescued";
+            let left = "neither it nor what follows it was rescued";
             self.failure = Some(Failure::host(path, error).leaving(left.into()));
             return false;
         }
-        let what = format!("this host cannot store it: {}", crate::failure::plain(error));
-        self.lost(Loss { path: found.path.clone(), ino: found.ino, what })
+        goes_on
     }
 
     fn file(&mut self, found: &Found, contents: &mut dyn Contents) -> io::Result<Vec<String>> {
@@ -131,13 +132,15 @@ impl Sink {
                 false
             }
         });
-        let sized = failed.map_or_else(|| file.set_len(found.size), Err);
+        if let Err(error) = failed.map_or_else(|| file.set_len(found.size), Err) {
+            return Err(place.withdraw(&file, error));
+        }
         self.counts.bytes += bytes;
         self.counts.files += 1;
         self.named(found, &place);
         let refused = set_open(&file, self.owner(found), found);
         self.note(found, refused);
-        sized.map(|()| faults)
+        Ok(faults)
     }
 
     /// Notes the name that a file has got.
