@@ -5,7 +5,7 @@ use std::path::Path;
 
 use cairn_testkit::judge;
 
-use crate::support::{fails, in_dir, works};
+use crate::support::{cairn, fails, in_dir, works};
 
 #[test]
 fn a_volume_changes_and_others_see_it() {
@@ -136,4 +136,20 @@ fn a_host_without_room_for_a_journal_keeps_the_old_one() {
     });
     assert!(!failures.starts_with("0 "), "{said}");
     assert!(lines.next().is_some_and(|line| line.ends_with("6144k")), "{said}");
+}
+
+/// Each command says of quota what is true for it: settings change, files do not.
+#[test]
+fn a_volume_with_quota_can_be_tuned_but_not_written() {
+    let (_dir, image) = in_dir("image");
+    judge::mke2fs(Path::new(&image), 16 << 20, &["-t", "ext4", "-O", "quota,project"]);
+    works(&["tune", "-L", "label", &image]);
+    assert!(works(&["info", &image]).contains("label"));
+    for words in [&["mkdir", &image, "/d"][..], &["resize", &image, "+8M"]] {
+        let (status, _, said) = cairn(words);
+        assert!(status != 0 && said.contains("quota would not count"), "{status}: {said}");
+        assert!(said.contains("the settings of `cairn tune`"), "{said}");
+    }
+    works(&["check", "--repair", &image]);
+    judge::assert_clean(Path::new(&image));
 }

@@ -227,9 +227,15 @@ const READ_ONLY_INCOMPAT: &[(Incompat, &str)] = &[
 const READ_ONLY_RO_COMPAT: &[(RoCompat, &str)] = &[
     (
         RoCompat::QUOTA,
-        "quotas of users and groups are not maintained; remove it with `tune2fs -O ^quota`",
+        "quota would not count what is written, so nothing but `cairn check --repair` and the \
+         settings of `cairn tune` changes it; mount with Linux, or remove it with `tune2fs -O ^quota`",
     ),
-    (RoCompat::PROJECT, "project quotas are not maintained; remove it with `tune2fs -O ^project`"),
+    (
+        RoCompat::PROJECT,
+        "project quota would not count what is written, so nothing but `cairn check --repair` and \
+         the settings of `cairn tune` changes it; mount with Linux, or remove it with `tune2fs -O \
+         ^project`",
+    ),
     (RoCompat::BIGALLOC, "clusters (bigalloc) cannot be allocated; mount with Linux to write"),
     (RoCompat::VERITY, "fs-verity files are not maintained; mount with Linux to write"),
     (
