@@ -101,6 +101,26 @@ fn a_crash_search_of_a_program_leaves_its_image_alone() {
     }
 }
 
+/// A volume without a journal promises nothing, so a search of it would find what is no defect.
+#[test]
+fn a_volume_without_a_journal_is_not_searched() {
+    let dir = tempfile::tempdir().unwrap();
+    let image = dir.path().join("small");
+    let path = image.to_str().unwrap();
+    let cairn = |words: &[&str]| {
+        let done = Command::cargo_bin("cairn").unwrap().args(words).output().unwrap();
+        assert!(done.status.success(), "{done:?}");
+    };
+    cairn(&["mkfs", "-O", "^has_journal", "--size", "16M", path]);
+    let search = ["crash", "--image", path, "--states", "20", "--", "sh", "-c", "echo 1 >a; sync"];
+    let (code, stdout, stderr) = lab(&search);
+    assert_eq!((code, stdout.as_str()), (1, ""), "{stderr}");
+    assert!(stderr.contains("it has no journal") && stderr.contains("tune -O"), "{stderr}");
+    cairn(&["tune", "-O", "has_journal", path]);
+    let (code, stdout, stderr) = lab(&search);
+    assert_eq!((code, stderr.as_str()), (0, ""), "{stdout}");
+}
+
 /// A search that a signal ends says what it has looked at, and does not say that all is well.
 #[test]
 fn a_search_that_is_ended_reports_what_it_has_seen() {

@@ -56,6 +56,7 @@ impl Observed {
                 copy(&*opened.map_err(|error| Error::Program(error.to_string()))?)?
             }
         };
+        refuse_unjournaled(&before, image)?;
         let recording = Arc::new(Recording::start(before));
         let device: Arc<dyn BlockDevice> = recording.device();
         let format = match cairn::format::probe(&*device)? {
@@ -130,6 +131,20 @@ impl Observed {
         report.stopped = is_stopped();
         Ok((report, found))
     }
+}
+
+/// Without a journal, ext4 promises nothing at a power cut: what it wrote is left in any mixture.
+fn refuse_unjournaled(before: &MemoryDevice, image: &ImageSpec) -> Result<()> {
+    let device: Arc<dyn BlockDevice> = Arc::new(before.fork());
+    // Whatever else is wrong with it is said when it is opened.
+    let Ok(Some(found)) = cairn_ext4::probe(&*device) else { return Ok(()) };
+    let features = cairn_ext4::Info::of_probe(&found, &device, 0).features;
+    if features.iter().any(|name| name == "has_journal") {
+        return Ok(());
+    }
+    let why = "it has no journal, so nothing is promised of it at a power cut: add one (cairn tune \
+               -O has_journal), or make a larger image, which has one";
+    Err(Error::Program(format!("{image}: {why}")))
 }
 
 /// The volume of a partition, in memory.

@@ -153,17 +153,22 @@ fn of_program(args: &CrashArgs, image: &ImageSpec) -> Outcome {
     let (report, found) = record::run(image, &args.program, &extent, keep)?;
     print(args, &report)?;
     let Some(found) = found else { return ended(&report) };
-    let first = first_line(&found);
+    let first = in_one_line(&found);
     let next = match keep {
         Some(path) => format!("the state is in {}", path.display()),
         None => "to get the state as an image, give --keep FILE".to_owned(),
     };
-    Err(Failure::new(Status::Failed, format!("lab crash: {first}: {next}")))
+    Err(Failure::new(Status::Failed, format!("lab crash: {first}; {next}")))
 }
 
-/// What was found, in one line.
-fn first_line(found: &str) -> &str {
-    found.lines().next().unwrap_or_default().trim_end_matches(':')
+/// What was found, in one line: the first, with the next one if it only introduces that.
+fn in_one_line(found: &str) -> String {
+    let mut lines = found.lines().map(str::trim).filter(|line| !line.is_empty());
+    let mut line = lines.next().unwrap_or_default().to_owned();
+    while let (true, Some(next)) = (line.ends_with(':'), lines.next()) {
+        line = format!("{line} {next}");
+    }
+    line.trim_end_matches(':').to_owned()
 }
 
 /// Nothing was found: that says something only of a search that was not ended.
@@ -192,14 +197,14 @@ fn tell(args: &CrashArgs, report: &Report, found: Option<&Found>) -> Outcome {
     if let Some(path) = &args.keep {
         std::fs::write(path, found.to_string()).map_err(|error| Failure::host(path, &error))?;
     }
-    let first = first_line(&found.error);
+    let first = in_one_line(&found.error);
     let again = match &args.keep {
         Some(path) => format!("cairn lab crash --replay {}", path.display()),
         None => {
             "put the lines after `found:` into a file, then cairn lab crash --replay FILE".into()
         }
     };
-    Err(Failure::new(Status::Failed, format!("lab crash: {first}: to repeat it, {again}")))
+    Err(Failure::new(Status::Failed, format!("lab crash: {first}; to repeat it, {again}")))
 }
 
 fn read(path: &Path) -> Result<Found, Failure> {
@@ -211,4 +216,21 @@ fn read(path: &Path) -> Result<Found, Failure> {
         return Err(wrong(why.into()));
     };
     text.parse().map_err(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_introduces_what_was_found_is_not_all_of_it() {
+        for (found, line) in [
+            ("cairn check finds:\next4.x: 1\next4.y", "cairn check finds: ext4.x: 1"),
+            ("e2fsck -fn exits 4:\n\n  it is wrong:\nno", "e2fsck -fn exits 4: it is wrong: no"),
+            ("a promised file is gone\nmore", "a promised file is gone"),
+            ("it exits 4:\n", "it exits 4"),
+        ] {
+            assert_eq!(in_one_line(found), line);
+        }
+    }
 }
