@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use cairn::{Cause, Class, Format};
+use cairn::{Cause, Class};
 use cairn_base::system_error;
 use cairn_block::ErrorKind;
 pub use cairn_block::error::plain;
@@ -47,8 +47,8 @@ pub struct Failure {
     /// The kind.
     pub status: Status,
     message: String,
-    /// The checker to run, if that is the advice.
-    checker: Option<&'static str>,
+    /// True if a repair is the advice.
+    is_damage: bool,
     /// What fails with it.
     reach: Reach,
     /// True if it concerns a file of the host, which is not in the image.
@@ -83,7 +83,7 @@ impl Failure {
         Self {
             status,
             message: message.into(),
-            checker: None,
+            is_damage: false,
             reach: Reach::One,
             on_host: false,
             refused: None,
@@ -129,7 +129,7 @@ impl Failure {
             _ => (Status::Failed, None),
         };
         let advice = advice.map_or(String::new(), |advice| format!(": {advice}"));
-        let checker = matches!(error, E::Corrupt(_) | E::Stale).then_some("fsck");
+        let is_damage = matches!(error, E::Corrupt(_) | E::Stale);
         let reach = match error {
             E::NoSpace => Reach::Room,
             E::ReadOnly(_) => Reach::All,
@@ -138,7 +138,7 @@ impl Failure {
         let refused = matches!(error, E::NotPermitted).then(|| path.to_string());
         let full = (reach == Reach::Room).then(|| directory(&path.to_string()));
         let text = format!("{path}: {error}{advice}");
-        Self { checker, reach, refused, full, ..Self::new(status, text) }
+        Self { is_damage, reach, refused, full, ..Self::new(status, text) }
     }
 
     /// `path` is a directory, and the command needs an option to go into directories.
@@ -196,14 +196,6 @@ impl Failure {
             self = self.leaving(reason);
         }
         self.also = self.also.into_iter().map(|later| later.explained(why)).collect();
-        self
-    }
-
-    /// Names the checker of this format.
-    #[must_use]
-    pub fn on(mut self, format: Format) -> Self {
-        self.checker = self.checker.map(|_| format.checker());
-        self.also = self.also.into_iter().map(|later| later.on(format)).collect();
         self
     }
 
@@ -317,7 +309,10 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // One line, whatever the message contains. Later failures have lines of their own.
         f.write_str(&self.message.replace('\n', "; "))?;
-        self.checker.map_or(Ok(()), |checker| write!(f, ": run {checker} on the image"))
+        match self.is_damage {
+            true => f.write_str(": run `cairn check --repair` on the image"),
+            false => Ok(()),
+        }
     }
 }
 
@@ -372,17 +367,14 @@ mod tests {
     #[test]
     fn later_failures_are_lines_of_their_own_and_leave_the_status() {
         let corrupt = Failure::volume("/b", &cairn_vfs::Error::Stale);
-        let both = Failure::volume("/a", &cairn_vfs::Error::NotFound)
-            .and(corrupt)
-            .in_image("x")
-            .on(Format::F2fs);
+        let both = Failure::volume("/a", &cairn_vfs::Error::NotFound).and(corrupt).in_image("x");
         let lines: Vec<String> = both.lines().map(ToString::to_string).collect();
         assert_eq!(both.status, Status::Failed);
         assert_eq!(
             lines,
             [
                 "x: /a: no such file or directory: check the name; `cairn ls` lists a directory",
-                "x: /b: stale inode number: run fsck.f2fs on the image"
+                "x: /b: stale inode number: run `cairn check --repair` on the image"
             ]
         );
         let full = || Failure::host("standard output", &std::io::ErrorKind::StorageFull.into());
@@ -397,22 +389,13 @@ mod tests {
     }
 
     #[test]
-    fn damage_names_the_program_that_checks_this_format() {
-        for (format, checker) in
-            [(Format::Ext4, "run e2fsck on"), (Format::F2fs, "run fsck.f2fs on")]
-        {
-            let failure = Failure::volume("/x", &cairn_vfs::Error::Stale).on(format);
-            assert!(
-                failure.status == Status::Corrupt && failure.to_string().contains(checker),
-                "{failure}"
-            );
-            assert!(
-                !Failure::volume("/x", &cairn_vfs::Error::NotFound)
-                    .on(format)
-                    .to_string()
-                    .contains("fsck")
-            );
-        }
+    fn damage_names_the_command_that_repairs() {
+        let advice = "run `cairn check --repair` on";
+        let failure = Failure::volume("/x", &cairn_vfs::Error::Stale);
+        assert_eq!(failure.status, Status::Corrupt);
+        assert!(failure.to_string().contains(advice), "{failure}");
+        let other = Failure::volume("/x", &cairn_vfs::Error::NotFound);
+        assert!(!other.to_string().contains("check --repair"), "{other}");
     }
 
     #[test]

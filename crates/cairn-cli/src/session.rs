@@ -127,11 +127,10 @@ pub fn with_opened<T>(
     tell_of_check(&image, volume.needs_check());
     let done = work(&volume).map_err(|failure| {
         let failure = protection::explain(&**volume.filesystem(), failure);
-        failure.in_image(&image).on(volume.format())
+        failure.in_image(&image)
     });
     let closed = volume.filesystem().unmount();
-    let closed = closed
-        .map_err(|error| Failure::volume("unmount", &error).in_image(&image).on(volume.format()));
+    let closed = closed.map_err(|error| Failure::volume("unmount", &error).in_image(&image));
     match done {
         Err(failure) if failure.status != Status::Success => Err(failure),
         done => closed.and(done),

@@ -143,7 +143,8 @@ impl Passed {
                 let (entries, were) =
                     if count == 1 { ("entry", "was") } else { ("entries", "were") };
                 let message = format!(
-                    "{count} damaged {entries} {were} skipped: run e2fsck or fsck.f2fs on the image"
+                    "{count} damaged {entries} {were} skipped: run `cairn check --repair` on \
+                     the image"
                 );
                 Err(Failure::new(Status::Corrupt, message))
             }

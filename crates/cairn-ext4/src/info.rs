@@ -136,7 +136,7 @@ fn needs_check(superblock: &Superblock, now: u64) -> Option<&'static str> {
              it now: check /proc/mounts, or run e2fsck -f",
         )
     } else if state & STATE_ERROR != 0 {
-        Some("errors were found on the volume earlier: run e2fsck -f")
+        Some("errors were found on the volume earlier: run `cairn check --repair` on it")
     } else if is_counted_out {
         Some("the volume has been mounted as often as it may be without a check: run e2fsck -f")
     } else if is_overdue {

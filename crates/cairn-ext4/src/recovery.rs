@@ -49,7 +49,8 @@ fn salvage(
     damage: &JournalError,
 ) -> Result<Replayed> {
     let overlay = over(target, cairn_jbd2::salvage_in_memory(area)?);
-    tracing::error!(%damage, "a committed transaction of the journal is damaged: run e2fsck");
+    tracing::error!(%damage, "a committed transaction of the journal is damaged: run `cairn check \
+         --repair=all`");
     if writable {
         cairn_jbd2::note_damage(area)?;
     }
@@ -62,7 +63,7 @@ fn salvage(
     let layout = layout_of(&buffers, target)?;
     let reason = format!(
         "a committed transaction of the journal is damaged ({damage}); the volume shows the state \
-         before it: run e2fsck"
+         before it: run `cairn check --repair=all`"
     );
     Ok(Replayed { buffers, layout, refused: Some(reason.into()) })
 }
@@ -121,7 +122,8 @@ fn replay_fast_commits(
         Err(error) => {
             let reason = format!(
                 "the last changes, made by fast commits, cannot be replayed and are not shown \
-                 ({error}); run `e2fsck` or mount with Linux once"
+                 ({error}); mount with Linux once, or run `cairn check --repair=all`, which drops \
+                 them"
             );
             let buffers = overlaid(area, target, layout.block_size)?;
             Ok(Replayed { buffers, layout, refused: Some(reason.into()) })

@@ -13,7 +13,7 @@ pub enum Error {
     #[error(transparent)]
     Device(#[from] cairn_block::Error),
     /// The journal superblock or a log block holds an impossible value.
-    #[error("journal block {block}: {what} is {value}, not {expected}; run e2fsck")]
+    #[error("journal block {block}: {what} is {value}, not {expected}")]
     Corrupt {
         /// Journal block (not a device address).
         block: u32,
@@ -25,10 +25,7 @@ pub enum Error {
         expected: &'static str,
     },
     /// A checksum of the journal does not match.
-    #[error(
-        "journal block {block}: the {what} has the checksum {stored:#x}, not {computed:#x}; run \
-         e2fsck"
-    )]
+    #[error("journal block {block}: the {what} has the checksum {stored:#x}, not {computed:#x}")]
     Checksum {
         /// Journal block.
         block: u32,
@@ -40,7 +37,10 @@ pub enum Error {
         computed: u32,
     },
     /// The journal has features that this crate does not know.
-    #[error("the journal has unknown features {bits:#x} in {field}; run e2fsck to empty it")]
+    #[error(
+        "the journal has unknown features {bits:#x} in {field}; `cairn check --repair` makes \
+         a new one"
+    )]
     UnknownFeatures {
         /// The word of features.
         field: &'static str,

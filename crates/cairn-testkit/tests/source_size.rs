@@ -1,6 +1,7 @@
 //! No file is longer than 450 lines, and no line is wider than 100 columns: rustfmt breaks code at
 //! that width (`max_width`), but neither comments nor strings, nor what is in macros.
-//! (Functions: `too-many-lines-threshold` in clippy.toml.)
+//! (Functions: `too-many-lines-threshold` in clippy.toml.) And no message sends a user to another
+//! program for what Cairn does.
 
 use std::path::{Path, PathBuf};
 
@@ -116,4 +117,30 @@ fn only_raw_strings_tables_and_addresses_may_be_wide() {
          //! | {long} |\n// https://{long}\nbr\"\" + \"{long}\"\nfoobar\"{long}\""
     );
     assert_eq!(wide_lines(&text), [1, 2, 6, 7, 11], "{text}");
+}
+
+/// A string without the line breaks that a backslash takes out of it.
+fn joined(text: &str) -> String {
+    let mut parts = text.split("\\\n");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |whole, part| whole + part.trim_start())
+}
+
+/// Checkers of others are named where `cairn check --repair` does not do it: `e2fsck -f` also sets
+/// when a volume was checked.
+#[test]
+fn advice_for_damage_is_the_command_of_this_program() {
+    let mut wrong = Vec::new();
+    for path in sources(&["src"]) {
+        let text = joined(&std::fs::read_to_string(&path).unwrap());
+        for line in text.lines().filter(|line| !line.trim_start().starts_with("//")) {
+            let line = line.replace('`', "");
+            let advice = ["run e2fsck", "run fsck", "with e2fsck", "with fsck"];
+            let found = advice.iter().find_map(|words| line.split_once(words));
+            if found.is_some_and(|(_, rest)| !rest.starts_with(" -f")) {
+                wrong.push(format!("{}: {}", path.display(), line.trim()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "say `cairn check --repair`:\n{}", wrong.join("\n"));
 }

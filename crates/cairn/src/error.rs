@@ -238,11 +238,8 @@ impl Cause {
                 "check the name, or give the filesystem's place: 'IMAGE?offset=BYTES'"
             }
             Self::Format { class: Class::TooShort, .. } => "copy it again, whole",
-            Self::Format { class: Class::Corrupt, format: Format::Ext4, .. } => {
-                "run e2fsck on it; cairn rescue copies out what is left"
-            }
-            Self::Format { class: Class::Corrupt, format: Format::F2fs, .. } => {
-                "run fsck.f2fs on it; cairn rescue copies out what is left"
+            Self::Format { class: Class::Corrupt, .. } => {
+                "run `cairn check --repair` on it; cairn rescue copies out what is left"
             }
             Self::Format { .. } => return None,
         })

@@ -2,8 +2,8 @@
 //!
 //! Small volumes have one group, and so no backup. One changed bit of the superblock would be the
 //! end of all their files, if nothing else said where these are. But descriptors and inodes have
-//! checksums of their own, which the superblock's UUID is a part of, and lie where it says. A revision
-//! of 0 hides the features; where the checksum is right with revision 1, this is proved.
+//! checksums of their own, which the superblock's UUID is a part of, and lie where it says. A
+//! revision of 0 hides the features; where the checksum is right with revision 1, this is proved.
 
 use std::sync::Arc;
 
@@ -22,9 +22,9 @@ use crate::format::superblock::{OFFSET, REVISION, SIZE, Superblock};
 use crate::mount;
 use crate::options::MountOptions;
 
-/// The volume with another checksum or revision of the superblock, which is kept in memory, and what
-/// is wrong. `None` if something else is wrong with the superblock, if no mount could read the volume
-/// with it, or if descriptors and the root disagree with it.
+/// The volume with another checksum or revision of the superblock, which is kept in memory, and
+/// what is wrong. `None` if something else is wrong with the superblock, if no mount could read the
+/// volume with it, or if descriptors and the root disagree with it.
 ///
 /// # Errors
 /// The device failed.

@@ -228,7 +228,8 @@ const READ_ONLY_RO_COMPAT: &[(RoCompat, &str)] = &[
     (
         RoCompat::QUOTA,
         "quota would not count what is written, so nothing but `cairn check --repair` and the \
-         settings of `cairn tune` changes it; mount with Linux, or remove it with `tune2fs -O ^quota`",
+         settings of `cairn tune` changes it; mount with Linux, or remove it with `tune2fs -O \
+         ^quota`",
     ),
     (
         RoCompat::PROJECT,

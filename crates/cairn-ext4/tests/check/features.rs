@@ -122,8 +122,8 @@ fn e2fsck_agrees_on_other_words_of_the_superblock() {
 }
 
 /// A revision of 0 hides all features, and with them the checksums and the size of inodes. Nothing
-/// is repaired by what such a superblock says: the revision comes from a backup, or is proved by the
-/// checksum; without both it is taken only with losses allowed.
+/// is repaired by what such a superblock says: the revision comes from a backup, or is proved by
+/// the checksum; without both it is taken only with losses allowed.
 #[test]
 fn a_revision_that_hides_the_features_is_not_believed() {
     const SMALL: u64 = 4 << 20;

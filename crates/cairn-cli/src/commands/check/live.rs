@@ -9,6 +9,7 @@ use std::sync::Arc;
 use cairn::{Checked, ImageSpec};
 use cairn_check::Observer;
 
+use super::watch::uncheckable;
 use crate::commands::live_mount;
 use crate::commands::mount::table;
 use crate::failure::{Failure, Outcome, Status};
@@ -59,7 +60,7 @@ pub(super) fn check(point: &Path, observer: Arc<dyn Observer>) -> Outcome<(OsStr
     let mount = live_mount::find(point)?;
     let held = live_mount::connect(point)?.hold().map_err(failed)?;
     let image = ImageSpec::parse(OsStr::new(&mount.source))?;
-    let checked = cairn::check_frozen(&image, observer);
+    let checked = cairn::check_frozen(&image, observer).map_err(uncheckable);
     // The check is worth nothing if something was written meanwhile.
     let released = held.release().map_err(|error| {
         let text = format!(

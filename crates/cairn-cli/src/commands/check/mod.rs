@@ -16,7 +16,7 @@ use crate::output::{complain, with_stdout};
 use crate::{json, print};
 pub use args::Args;
 use live::Target;
-use watch::{Watch, as_e2fsck};
+use watch::{Watch, as_e2fsck, uncheckable};
 
 /// Checks the volume.
 ///
@@ -45,7 +45,7 @@ fn checked(args: &Args) -> Outcome {
         Target::Mount(point) => live::check(point, watch.clone()),
         Target::Image(image) => cairn::check(image, &args.devices, watch.clone())
             .map(|checked| (image.to_os_string(), checked))
-            .map_err(Failure::from),
+            .map_err(uncheckable),
     };
     watch.steps.end();
     let (name, checked) = match checked {

@@ -10,7 +10,7 @@ use serde_json::{Value as Json, json};
 
 use super::args::{Args, Wish};
 use super::output;
-use super::watch::{Watch, as_e2fsck};
+use super::watch::{Watch, as_e2fsck, uncheckable};
 use crate::failure::{Failure, Outcome, Status};
 use crate::output::{Output, with_stdout};
 use crate::{confirm, json, print};
@@ -28,7 +28,7 @@ pub(super) fn run(args: &Args, wish: Wish) -> Outcome {
     let watch = Watch::start()?;
     let planned = cairn::plan_repair(&image, &args.devices, scope, !args.no_change, watch.clone());
     watch.steps.end();
-    let repair = planned.map_err(|error| told(args, Failure::from(error)))?;
+    let repair = planned.map_err(|error| told(args, uncheckable(error)))?;
     let name = image.to_os_string();
     let shown = print::escaped(name.as_bytes());
     if !args.json {
@@ -231,7 +231,7 @@ fn step(step: &Step) -> Json {
 pub(super) fn take_back(args: &Args, file: &Path) -> Outcome {
     let image = ImageSpec::parse(&args.image)?;
     let taken = cairn::take_back(&image, &args.devices, file);
-    let bytes = taken.map_err(|error| told(args, Failure::from(error)))?;
+    let bytes = taken.map_err(|error| told(args, uncheckable(error)))?;
     let name = image.to_os_string();
     with_stdout(|to| match args.json {
         true => {

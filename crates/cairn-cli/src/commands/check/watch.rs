@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use cairn::{Cause, Class};
 use cairn_check::{ExitStatus, Observer, Phase};
 
 use crate::failure::{Failure, Outcome, Status};
@@ -50,4 +51,14 @@ pub(super) fn as_e2fsck(failure: Failure) -> Failure {
         _ => ExitStatus::OPERATIONAL,
     };
     failure.with_code(code.code())
+}
+
+/// The failure of a check. The advice for a damaged volume is to check it, and that is what has
+/// failed.
+pub(super) fn uncheckable(error: cairn::Error) -> Failure {
+    let cause = error.cause();
+    let Cause::Format { class: Class::Corrupt, format, .. } = cause else { return error.into() };
+    let (image, checker) = (error.image(), format.checker());
+    let advice = format!("copy what can be read (cairn rescue), or try {checker} on a copy");
+    Failure::new(Status::Corrupt, format!("{image}: {cause}: it cannot be checked: {advice}"))
 }

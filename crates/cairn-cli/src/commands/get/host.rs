@@ -60,7 +60,10 @@ pub(super) fn tolerable(error: &std::io::Error) -> bool {
 pub(super) fn safe(path: &[u8]) -> Outcome<&Path> {
     let bad = |name: &[u8]| matches!(name, b"." | b"..") || name.contains(&0);
     if path.starts_with(b"/") || path.split(|byte| *byte == b'/').any(bad) {
-        let message = format!("{}: an invalid name: run e2fsck on the image", path.escape_ascii());
+        let message = format!(
+            "{}: an invalid name: run `cairn check --repair` on the image",
+            path.escape_ascii()
+        );
         return Err(Failure::new(Status::Corrupt, message));
     }
     Ok(Path::new(OsStr::from_bytes(path)))

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use cairn::{Cause, FileSystem, Format, ImageSpec, OpenOptions, Volume};
+use cairn::{Cause, FileSystem, ImageSpec, OpenOptions, Volume};
 use cairn_base::memory::NoMemory;
 use cairn_base::stats::Report;
 use cairn_block::file::LoopDevice;
@@ -99,18 +99,15 @@ pub fn serve(serving: &Serving<'_>) -> Outcome {
         Err(failure) => (Err(failure), None),
     };
     if let Some(waiting) = waiting {
-        waiting.tell(&last_words(closed.as_ref().err(), volume.format()));
+        waiting.tell(&last_words(closed.as_ref().err()));
     }
     served?;
     closed
         .map_err(|error| match error.stop_reason() {
-            Some(_) => Failure::new(
-                Status::Io,
-                format!("unmounted, but {}", end_words(&error, volume.format())),
-            ),
+            Some(_) => Failure::new(Status::Io, format!("unmounted, but {}", end_words(&error))),
             None => Failure::volume("unmount", &error),
         })
-        .map_err(|failure| failure.in_image(image).on(volume.format()))
+        .map_err(|failure| failure.in_image(image))
 }
 
 /// The loop device that is asked for, if one is. The kernel removes it after the daemon's end.
@@ -253,22 +250,21 @@ fn start_control(
 }
 
 /// The last report, for a `cairn umount` that waits.
-fn last_words(error: Option<&cairn_vfs::Error>, format: Format) -> Report {
+fn last_words(error: Option<&cairn_vfs::Error>) -> Report {
     let mut report = log_ring::trouble();
     if let Some(error) = error {
-        report.set("error", end_words(error, format));
+        report.set("error", end_words(error));
     }
     report
 }
 
 /// The message for a volume that could not be closed properly: what happened, and what to do.
-fn end_words(error: &cairn_vfs::Error, format: Format) -> String {
+fn end_words(error: &cairn_vfs::Error) -> String {
     match error.stop_reason() {
         Some(reason) => {
             format!(
                 "the volume has stopped: {reason}: mount it again, which recovers it, or, if it is \
-                 damaged, run {} on it",
-                format.checker()
+                 damaged, run `cairn check --repair` on it"
             )
         }
         None => format!("{error}: mount it again, and check which files are missing"),

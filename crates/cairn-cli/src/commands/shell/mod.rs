@@ -111,7 +111,6 @@ impl Shell<'_> {
                 Err(failure) if failure.status == Status::Success => output.discard(),
                 Err(failure) => {
                     let failure = protection::explain(&**self.volume.filesystem(), failure);
-                    let failure = failure.on(self.volume.format());
                     for line in failure.lines().filter(|line| !line.is_told()) {
                         complain(format_args!(
                             "{}: line {number}: {line}",

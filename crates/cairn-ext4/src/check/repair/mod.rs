@@ -113,8 +113,8 @@ fn shorten(report: &mut Report) {
     });
 }
 
-/// A superblock with a wrong checksum or revision may be read only if nothing else is lost by what it says:
-/// a wrong size, for example, would cut files.
+/// A superblock with a wrong checksum or revision may be read only if nothing else is lost by what
+/// it says: a wrong size, for example, would cut files.
 fn may_read_superblock(mender: &Mender<'_>, report: &Report) -> bool {
     let unproved = [kinds::SUPERBLOCK_CHECKSUM.code, kinds::SUPERBLOCK_REVISION.code];
     let is_seal = |kind: &Kind| unproved.contains(&kind.code);
