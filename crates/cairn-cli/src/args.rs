@@ -4,16 +4,17 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::volume_command::VolumeCommand;
 use crate::commands::{
-    build, check, diff, dump, export, freeze, generate, info, lab, mkfs, mount, remount, rescue,
+    build, check, diff, dump, export, freeze, generate, info, lab, mkfs, mount, pool, remount, rescue,
     resize, run, serve, serve_nothing, shell, sparse, stats, sync, tune, umount,
 };
 use crate::failure::Outcome;
 
 /// Reads, writes and mounts ext4 and F2FS images without the kernel's drivers and without root.
 ///
-/// IMAGE is a file, a block device or an address (nbd://HOST/EXPORT); IMAGE#2 is its partition 2
-/// (GPT or MBR); IMAGE?offset=N starts at byte N. qcow2, zstd and LUKS (IMAGE?key-file=FILE) are
-/// recognised. Paths on an image start at its root, with or without a slash.
+/// IMAGE is a file, a block device or an address (nbd://HOST/EXPORT, s3://BUCKET/PREFIX@NAME,
+/// file-store:///DIR@NAME); IMAGE#2 is its partition 2 (GPT or MBR); IMAGE?offset=N starts at byte
+/// N. qcow2, zstd and LUKS (IMAGE?key-file=FILE) are recognised. Paths on an image start at its
+/// root, with or without a slash.
 #[derive(Debug, Parser)]
 #[command(name = "cairn", version, max_term_width = 100, after_help = EXIT_STATUSES)]
 pub struct Cli {
@@ -81,6 +82,12 @@ pub enum Command {
     Generate(generate::Args),
     /// Show what an image holds: type, features, sizes, state.
     Info(info::Args),
+    /// Keep a volume of an object store as it is now, under another name.
+    Snapshot(pool::SnapshotArgs),
+    /// Copy a volume of an object store under another name, to be written.
+    Clone(pool::CloneArgs),
+    /// Remove volumes of an object store, and objects that none needs.
+    Gc(pool::GcArgs),
     /// The commands that work on an image without mounting it.
     #[command(flatten)]
     OnVolume(VolumeCommand),
@@ -124,6 +131,9 @@ impl Command {
             Self::Stats(args) => stats::run(args),
             Self::Generate(args) => generate::run(args, Cli::command()),
             Self::Info(args) => info::run(args),
+            Self::Snapshot(args) => pool::snapshot(args),
+            Self::Clone(args) => pool::clone(args),
+            Self::Gc(args) => pool::gc(args),
             Self::OnVolume(command) => command.run_alone(),
             Self::Shell(args) => shell::run(args),
             Self::Lab(args) => lab::run(args),

@@ -73,6 +73,20 @@ pub fn time_exact(at: Timestamp) -> String {
     format!("{}.{:09} +0000", time(at), at.nanoseconds)
 }
 
+/// Rows in columns, two spaces apart.
+#[must_use]
+pub fn columns<const N: usize>(rows: &[[String; N]]) -> String {
+    let width =
+        |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: [usize; N] = std::array::from_fn(width);
+    let line = |row: &[String; N]| {
+        let cells: Vec<String> =
+            row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        cells.join("  ").trim_end().to_owned() + "\n"
+    };
+    rows.iter().map(line).collect()
+}
+
 /// A name for people, as `ls -b` prints it: control characters, backslashes and bytes that are not
 /// UTF-8 become `\n`, `\\` or three octal digits (`\033`). The result is one line, and no two names
 /// have the same one.

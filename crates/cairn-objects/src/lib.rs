@@ -34,5 +34,5 @@ mod requests;
 pub mod store;
 pub mod volume;
 
-pub use address::Address;
+pub use address::{Address, is_address};
 pub use volume::{CreateOptions, ObjectVolume, Options, create, open};

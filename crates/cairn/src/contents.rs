@@ -6,7 +6,8 @@ use crate::bytes::read_bytes;
 use crate::device::open_or_raw;
 use crate::error::{Cause, Error, Hint, Result};
 use crate::format;
-use crate::image::{ImageSpec, Part};
+use crate::image::{ImageSpec, Location, Part};
+use crate::objects;
 use crate::partition;
 use crate::recognise::recognise;
 
@@ -38,8 +39,12 @@ pub fn contents(image: &ImageSpec) -> Result<Option<String>> {
 }
 
 fn exists(image: &ImageSpec) -> Result<bool> {
-    // What is no file is there, or cannot be opened.
-    let Some(path) = image.file() else { return Ok(true) };
+    let path = match &image.location {
+        Location::File(path) => path,
+        // It is there, or cannot be opened.
+        Location::Nbd(_) => return Ok(true),
+        Location::Objects(volume) => return Ok(objects::size(image, volume)?.is_some()),
+    };
     path.try_exists().map_err(|error| {
         let operation = format!("open {}", path.display());
         Error::new(image, Cause::Open(cairn_block::Error::from_io(operation, error)))

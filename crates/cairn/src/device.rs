@@ -13,6 +13,7 @@ use crate::error::{Cause, Error, Result};
 use crate::image::{DiskFormat, ImageSpec, Location, Part};
 use crate::layers;
 use crate::link::Link;
+use crate::objects;
 use crate::partition;
 use crate::remote;
 
@@ -43,6 +44,7 @@ pub(crate) fn open_linked(
     match &image.location {
         Location::File(path) => open_at(image, path, write, true),
         Location::Nbd(address) => part_of(image, remote::open(image, address, write)?, write),
+        Location::Objects(volume) => part_of(image, objects::open(image, volume, write)?, write),
     }
 }
 
@@ -76,6 +78,7 @@ pub(crate) fn open_unlocked(image: &ImageSpec) -> Result<Arc<dyn BlockDevice>> {
                 .map_err(|source| Error::new(image, Cause::Open(source)))?,
         ),
         Location::Nbd(address) => remote::open_unclaimed(image, address, false)?,
+        Location::Objects(volume) => objects::open_unclaimed(image, volume)?,
     };
     part_of(image, device, false).map(|(device, _)| device)
 }

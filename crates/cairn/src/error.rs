@@ -191,6 +191,8 @@ impl Error {
             {
                 Some("look whether the server runs, and check the address")
             }
+            // The store has said what to do.
+            Cause::Open(_) if cairn_objects::is_address(&self.image) => None,
             cause => cause.advice(),
         }
     }

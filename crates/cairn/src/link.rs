@@ -7,12 +7,12 @@ use cairn_block::BlockDevice;
 use cairn_images::qcow2::Qcow2;
 use rustix::fs::{major, minor};
 
-use crate::image::ImageSpec;
+use crate::image::{ImageSpec, Location};
 
 /// One layer of an image.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Link {
-    /// `file`, `block device`, `NBD export`, `qcow2`, `zstd`, `LUKS`, `zones`, `partition` or
+    /// `file`, `block device`, `NBD export`, `object volume`, `qcow2`, `zstd`, `LUKS`, `zones`, `partition` or
     /// `offset`.
     pub kind: &'static str,
     /// Name, number or properties; may be empty.
@@ -28,8 +28,13 @@ impl Link {
 
     /// What holds the bytes.
     pub(crate) fn base(image: &ImageSpec, device: &dyn BlockDevice) -> Self {
-        let Some(path) = image.file() else {
-            return Self::new("NBD export", image.name().display().to_string(), device);
+        let path = match &image.location {
+            Location::File(path) => path,
+            Location::Nbd(address) => return Self::new("NBD export", address.to_string(), device),
+            Location::Objects(volume) => {
+                let detail = format!("{}, a flush is one PUT", volume.address);
+                return Self::new("object volume", detail, device);
+            }
         };
         let number =
             std::fs::metadata(path).ok().filter(|found| found.file_type().is_block_device());

@@ -7,6 +7,7 @@ use cairn_vfs::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::pool;
 use crate::failure::{Failure, Outcome, Status};
 use crate::output::with_stdout;
 use crate::session::ImageArg;
@@ -18,6 +19,7 @@ use crate::{json, print, session};
 Examples:
   cairn info disk.img
   cairn info --json disk.img#2
+  cairn info --pool file-store:///srv/pool
 
 Of a disk with partitions, info lists these: where each is, what it holds, and how to address it.
 The JSON form is one object: \"image\", \"type\" (ext2, ext3, ext4, f2fs or disk), \"size\", \
@@ -25,8 +27,12 @@ The JSON form is one object: \"image\", \"type\" (ext2, ext3, ext4, f2fs or disk
 from what holds the bytes: \"kind\", \"detail\" and \"size\" of each), and the format's own \
 fields, whose names do not change. Dates are seconds since 1970 there. A disk has \"table\" \
 (GPT or MBR), \"size\" and \"partitions\", each with \"number\", \"address\", \"offset\", \
-\"size\", \"type\", \"name\", \"filesystem\" and \"label\".")]
+\"size\", \"type\", \"name\", \"filesystem\" and \"label\". With --pool: \"pool\" and \"volumes\", each \
+with \"name\", \"address\", \"size\", \"snapshot\" and \"writer\" (null, or \"host\" and \"process\").")]
 pub struct Args {
+    /// List the volumes and snapshots of the pool that the address of an object volume names.
+    #[arg(long)]
+    pool: bool,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -46,6 +52,9 @@ const SIZES: [&str; 3] = ["size", "used", "free"];
 /// # Errors
 /// The image cannot be opened.
 pub fn run(args: &Args) -> Outcome {
+    if args.pool {
+        return pool::list(&args.image.spec()?, args.json);
+    }
     let looked = args.image.spec().and_then(|image| Ok((look(args, &image)?, image)));
     match looked {
         Ok((Found::Volume(info), image)) => show(args, &image, info.format().name(), &info, None),
@@ -163,15 +172,7 @@ fn table(disk: &Disk) -> String {
     };
     let rows: Vec<[String; 6]> =
         std::iter::once(heading).chain(disk.partitions.iter().map(row)).collect();
-    let width =
-        |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: [usize; 6] = std::array::from_fn(width);
-    let line = |row: &[String; 6]| {
-        let cells: Vec<String> =
-            row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
-        cells.join("  ").trim_end().to_owned() + "\n"
-    };
-    rows.iter().map(line).collect()
+    print::columns(&rows)
 }
 
 /// `key: value` lines; nested objects are indented.

@@ -30,6 +30,7 @@ pub mod mount;
 pub mod mv;
 pub mod on_volume;
 pub mod overwrite;
+pub mod pool;
 pub mod put;
 pub mod remount;
 pub mod rescue;

@@ -21,7 +21,7 @@ pub fn connect(place: &Place) -> Result<Arc<dyn Store>> {
         place => {
             let detail = format!(
                 "this program was built without stores in the network, so {place} cannot be \
-                 opened: build cairn-objects with the feature `remote`, or use file-store:///DIR"
+                 opened: build it with `cargo build --release -p cairn-cli --features remote`"
             );
             Err(cairn_block::Error::new(cairn_block::ErrorKind::Unsupported, "open", detail))
         }

@@ -67,8 +67,8 @@ pub fn create(
 /// Opens the volume at an address.
 ///
 /// # Errors
-/// [`ErrorKind::NotFound`], [`ErrorKind::InUse`] if another writer has it open,
-/// [`ErrorKind::ReadOnly`] if it is a snapshot; [`ErrorKind::Unsupported`] if a newer Cairn has
+/// [`ErrorKind::NotFound`], [`ErrorKind::InUse`] if another writer has it open (a reader is refused
+/// only if it asks for that), [`ErrorKind::ReadOnly`] if it is a snapshot; [`ErrorKind::Unsupported`] if a newer Cairn has
 /// written it or the store ignores conditions; others of the store.
 pub fn open(address: &Address, options: &Options) -> Result<Arc<dyn BlockDevice>> {
     Ok(Arc::new(ObjectVolume::open_in(connect(&address.place)?, &address.volume, options)?))
@@ -128,6 +128,19 @@ pub fn create_in(
     }
 }
 
+/// Refuses a volume that a writer has open.
+fn unused(volume: &str, manifest: &Manifest) -> Result<()> {
+    let writer = manifest.writer.as_ref().filter(|writer| !process::has_ended(writer));
+    let Some(writer) = writer else { return Ok(()) };
+    let detail = format!(
+        "in use: the volume {volume} is open for writing on {} (process {}): unmount it there, or \
+         read a snapshot of it (cairn snapshot); if that machine is gone for good, take the volume \
+         over with ?take-over",
+        writer.host, writer.pid
+    );
+    Err(Error::new(ErrorKind::InUse, "open", detail))
+}
+
 /// Makes this process the writer: raises the epoch.
 fn claim(
     requests: &Requests,
@@ -143,14 +156,8 @@ fn claim(
             let detail = format!("{volume} is a snapshot: open it for reading, or clone it");
             return refused(ErrorKind::ReadOnly, detail);
         }
-        let writer = manifest.writer.as_ref().filter(|writer| !process::has_ended(writer));
-        if let (Some(writer), false) = (writer, take_over) {
-            let detail = format!(
-                "the volume {volume} is open for writing on {} (process {}): unmount it there; if \
-                 that machine is gone for good, open it with take-over",
-                writer.host, writer.pid
-            );
-            return refused(ErrorKind::InUse, detail);
+        if !take_over {
+            unused(volume, &manifest)?;
         }
         let Some(epoch) = manifest.epoch.checked_add(1) else {
             let detail = format!("the volume {volume} was opened 4294967295 times: clone it");
@@ -196,11 +203,18 @@ fn release(requests: &Requests, volume: &str, manifest: &Manifest, tag: &Tag) {
 /// As [`load`], for a reader: a writer may remove what an old manifest needed. And a log may grow
 /// after it was listed, before its successor gets an object; but a writer that finds objects in old
 /// logs replaces the manifest before it writes.
-fn read(requests: &Requests, volume: &str) -> Result<(Manifest, Tag, Map, u64)> {
+fn read(
+    requests: &Requests,
+    volume: &str,
+    exclusive: bool,
+) -> Result<(Manifest, Tag, Map, u64)> {
     let mut last: Option<Tag> = None;
     loop {
         let (manifest, tag) = read_manifest(requests, volume)?;
         pool::complete(&manifest, "open")?;
+        if exclusive {
+            unused(volume, &manifest)?;
+        }
         match load(requests, &manifest, false) {
             Err(error) if error.kind == ErrorKind::NotFound && last.as_ref() != Some(&tag) => {
                 last = Some(tag);
@@ -236,7 +250,7 @@ impl ObjectVolume {
                 loaded.inspect_err(|_| release(&requests, volume, &manifest, &tag))?;
             (manifest, tag, map, replayed)
         } else {
-            read(&requests, volume)?
+            read(&requests, volume, options.exclusive && !options.take_over)?
         };
         let directory = match &options.cache_directory {
             Some((path, bytes)) => {

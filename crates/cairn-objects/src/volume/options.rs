@@ -25,7 +25,10 @@ impl Default for CreateOptions {
 pub struct Options {
     /// For reading only: nothing is written to the store.
     pub read_only: bool,
-    /// Open it for writing although somebody else has it open. That writer's next flush fails.
+    /// For reading only: refuse it while a writer has it open, unless that one is taken over.
+    pub exclusive: bool,
+    /// Open it although somebody else has it open for writing. If it is opened for writing, that
+    /// writer's next flush fails.
     pub take_over: bool,
     /// Bytes of objects that are kept in memory.
     pub cache: u64,
@@ -44,6 +47,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             read_only: false,
+            exclusive: false,
             take_over: false,
             cache: 64 << 20,
             cache_directory: None,

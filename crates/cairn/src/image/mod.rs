@@ -1,7 +1,7 @@
 //! Names of images: `IMAGE`, `IMAGE#2` (a partition) or `IMAGE?offset=1048576` (a byte offset).
-//! `IMAGE` is a path, or the address of an export of an NBD server. `?format=` names the format of
-//! the disk in it, which otherwise follows from its contents; `?key-file=` has what opens a disk
-//! that is encrypted with LUKS.
+//! `IMAGE` is a path, the address of an export of an NBD server, or that of an object volume.
+//! `?format=` names the format of the disk in it, which otherwise follows from its contents;
+//! `?key-file=` has what opens a disk that is encrypted with LUKS.
 //!
 //! Nothing is opened here. If a file with the whole name exists, the name means that file: a file
 //! called `disk#2` can be named.
@@ -15,6 +15,10 @@ use cairn_base::options::parse_size;
 use cairn_nbd::Address;
 
 use crate::error::{Cause, Error};
+
+mod objects;
+
+pub use objects::ObjectImage;
 
 /// Which part of a file or device holds the volume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -36,6 +40,8 @@ pub enum Location {
     File(PathBuf),
     /// An export of an NBD server.
     Nbd(Box<Address>),
+    /// A volume in an object store.
+    Objects(Box<ObjectImage>),
 }
 
 /// The format of the disk in an image.
@@ -101,6 +107,9 @@ impl ImageSpec {
         if let Some(address) = name.to_str().filter(|text| Address::is_meant(text)) {
             return remote(address).map_err(wrong);
         }
+        if let Some(address) = name.to_str().filter(|text| cairn_objects::is_address(text)) {
+            return object_volume(address).map_err(wrong);
+        }
         let (path, selector) = split(name.as_bytes());
         let mut image = Self::whole(OsString::from_vec(path.to_vec()));
         let selector = String::from_utf8_lossy(selector);
@@ -148,7 +157,7 @@ impl ImageSpec {
     pub fn file(&self) -> Option<&Path> {
         match &self.location {
             Location::File(path) => Some(path),
-            Location::Nbd(_) => None,
+            Location::Nbd(_) | Location::Objects(_) => None,
         }
     }
 
@@ -158,12 +167,22 @@ impl ImageSpec {
         self.file().is_none_or(Path::exists)
     }
 
+    /// Whether both name one disk, however each opens it.
+    #[must_use]
+    pub fn is_same_disk(&self, other: &Self) -> bool {
+        match (&self.location, &other.location) {
+            (Location::Objects(one), Location::Objects(other)) => one.address == other.address,
+            (one, other) => one == other,
+        }
+    }
+
     /// The name of what holds the image, without the part of it.
     #[must_use]
     pub fn name(&self) -> PathBuf {
         match &self.location {
             Location::File(path) => path.clone(),
             Location::Nbd(address) => address.to_string().into(),
+            Location::Objects(volume) => volume.to_string().into(),
         }
     }
 
@@ -203,6 +222,7 @@ impl ImageSpec {
             }
             // Sockets have paths, too.
             Location::Nbd(address) => Location::Nbd(Box::new(absolute(address))),
+            Location::Objects(volume) => Location::Objects(Box::new(volume.absolute())),
         };
         let key_file = self.key_file.as_ref().map(std::path::absolute);
         let key_file = key_file.transpose().map_err(|error| {
@@ -210,6 +230,25 @@ impl ImageSpec {
         })?;
         Ok(Self { location, key_file, ..self.clone() })
     }
+}
+
+/// Parses the address of an object volume.
+fn object_volume(text: &str) -> Result<ImageSpec, String> {
+    let at = text.find(['?', '#']).unwrap_or(text.len());
+    let (base, selector) = text.split_at(at);
+    let address = cairn_objects::Address::parse(base).map_err(|error| error.to_string())?;
+    let mut volume = ObjectImage::new(address);
+    let mut image = ImageSpec {
+        location: Location::Objects(Box::new(volume.clone())),
+        format: DiskFormat::default(),
+        key_file: None,
+        part: Part::Whole,
+    };
+    let mut others = Vec::new();
+    image.select(selector, &mut others)?;
+    volume.select(&others)?;
+    image.location = Location::Objects(Box::new(volume));
+    Ok(image)
 }
 
 /// The path, and what selects a part or a format: from the last mark on, or from a query before

@@ -14,8 +14,9 @@ use crate::contents::contents;
 use crate::device::{open_one, open_or_raw};
 use crate::error::{Cause, Error, Result};
 use crate::format;
-use crate::image::{ImageSpec, Part};
+use crate::image::{ImageSpec, Location, ObjectImage, Part};
 use crate::interrupted::refuse_interrupted;
+use crate::objects;
 use crate::volume::runtime;
 
 pub(crate) mod options;
@@ -70,11 +71,20 @@ fn remove(path: &Path) {
 }
 
 fn make(image: &ImageSpec, options: &MkfsOptions) -> Result<()> {
+    let new = match &image.location {
+        Location::Objects(volume) if options.size.is_some() => {
+            objects::size(image, volume)?.is_none().then_some(volume)
+        }
+        _ => None,
+    };
     let mut devices = vec![(image.name(), device_for(image, options)?)];
-    for path in &options.devices {
-        devices.push((path.clone(), open_one(&ImageSpec::whole(path), true)?));
-    }
-    make_on(devices, options).map_err(|cause| Error::new(image, cause))
+    let make = || {
+        for path in &options.devices {
+            devices.push((path.clone(), open_one(&ImageSpec::whole(path), true)?));
+        }
+        make_on(devices, options).map_err(|cause| Error::new(image, cause))
+    };
+    make().inspect_err(|_| new.map_or((), |volume| objects::undo(volume)))
 }
 
 /// Makes a volume on a device of the caller's, whatever it holds. Its size is the device's.
@@ -103,6 +113,9 @@ fn fixed_uuid(options: &MkfsOptions) -> Option<Uuid> {
 
 pub(crate) fn device_for(image: &ImageSpec, options: &MkfsOptions) -> Result<Arc<dyn BlockDevice>> {
     let error = |cause| Error::new(image, cause);
+    if let Location::Objects(volume) = &image.location {
+        return object_volume(image, volume, options);
+    }
     let Some(path) = image.file() else {
         return match options.size {
             None => open_one(image, true),
@@ -153,6 +166,35 @@ pub(crate) fn device_for(image: &ImageSpec, options: &MkfsOptions) -> Result<Arc
     let options = FileOptions::create(size);
     let device = FileDevice::open(path, options).map_err(|source| error(Cause::Open(source)))?;
     Ok(Arc::new(device))
+}
+
+/// Opens an object volume. One that is not there is made, if its size is given.
+fn object_volume(
+    image: &ImageSpec,
+    volume: &ObjectImage,
+    options: &MkfsOptions,
+) -> Result<Arc<dyn BlockDevice>> {
+    let refused = |why: String| Err(Error::new(image, Cause::Option(why)));
+    if options.zones.is_some() {
+        return refused("zones are those of a file or device: leave them out".into());
+    }
+    match (objects::size(image, volume)?, options.size) {
+        (None, None) => {
+            let name = &volume.address.volume;
+            refused(format!("there is no volume {name}: give its size, as in --size 1G"))
+        }
+        (_, Some(_)) if image.part != Part::Whole => refused(
+            "--size sets the size of a whole image; a partition has the size its table says".into(),
+        ),
+        (None, Some(size)) => {
+            objects::create(image, volume, size)?;
+            open_one(image, true)
+        }
+        (Some(found), Some(size)) if found != size => refused(format!(
+            "the volume has {found} bytes: leave --size out, or remove it first (cairn gc --remove)"
+        )),
+        (Some(_), _) => open_or_raw(image, true),
+    }
 }
 
 /// Refuses a path whose directory does not exist.

@@ -124,11 +124,11 @@ pub fn open(image: &ImageSpec, options: &OpenOptions) -> Result<Volume> {
             open_first(image, open_one(image, options.writes_image())?, options)
         }
         Location::File(path) => open_file(image, path, options),
-        Location::Nbd(_) => open_remote(image, options),
+        Location::Nbd(_) | Location::Objects(_) => open_remote(image, options),
     }
 }
 
-/// Opens an export for reading.
+/// Opens what is no file for reading.
 fn open_remote(image: &ImageSpec, options: &OpenOptions) -> Result<Volume> {
     let first = open_whole(image, open_one(image, false)?, options)?;
     let image = image.clone();

@@ -1,0 +1,193 @@
+//! `cairn snapshot`, `clone` and `gc`, and the list of a pool: what volumes in an object store
+//! share.
+
+use std::ffi::OsString;
+
+use cairn::ImageSpec;
+use cairn::objects::{self, Address, Copy, Listing};
+use serde_json::json;
+
+use crate::failure::{self, Failure, Outcome, Status};
+use crate::output::with_stdout;
+use crate::print;
+
+/// Arguments of `snapshot`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  cairn snapshot file-store:///srv/pool monday
+  cairn snapshot s3://bucket/disks@web web-2026-11-27
+
+The snapshot has what the volume has flushed; a mount flushes with `sync`, and \
+`cairn freeze` makes it clean. It takes as long for a large volume as for a small one. \
+Nobody can write it: clone it for that. Prints its address.")]
+pub struct SnapshotArgs {
+    /// The volume: file-store:///DIR, s3://, gs:// or az://, with @NAME. It may be in use.
+    #[arg(value_name = "ADDRESS")]
+    from: OsString,
+    /// The name of the snapshot in the same pool: a-z, 0-9, '.', '_' and '-'.
+    #[arg(value_name = "NEW")]
+    name: String,
+}
+
+/// Arguments of `clone`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  cairn clone file-store:///srv/pool second
+  cairn clone s3://bucket/disks@web-2026-11-27 web-test
+
+The clone has what the volume or snapshot has flushed, and shares its objects until one of them \
+is written. Prints its address.")]
+pub struct CloneArgs {
+    /// The volume or snapshot: file-store:///DIR, s3://, gs:// or az://, with @NAME. It may be in
+    /// use.
+    #[arg(value_name = "ADDRESS")]
+    from: OsString,
+    /// The name of the clone in the same pool: a-z, 0-9, '.', '_' and '-'.
+    #[arg(value_name = "NEW")]
+    name: String,
+}
+
+/// Arguments of `gc`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  cairn gc file-store:///srv/pool
+  cairn gc --remove old file-store:///srv/pool
+
+Volumes may be in use meanwhile. An open volume also removes what it no longer needs by itself; \
+gc finds what removed volumes and killed writers have left.")]
+pub struct GcArgs {
+    /// First remove this volume or snapshot. May be repeated.
+    #[arg(long, value_name = "NAME")]
+    remove: Vec<String>,
+    /// Remove a volume although a writer has it open: its data is lost.
+    #[arg(short = 'F', long, requires = "remove")]
+    force: bool,
+    /// Read all objects of all volumes first, and compare their checksums. If one is damaged, no
+    /// object is removed.
+    #[arg(long)]
+    verify: bool,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+    /// The pool: the address of any of its volumes.
+    #[arg(value_name = "POOL")]
+    pool: OsString,
+}
+
+fn address(name: &OsString) -> Outcome<Address> {
+    let image = ImageSpec::parse(name)?;
+    Ok(objects::address(&image)?.clone())
+}
+
+/// Makes a snapshot.
+///
+/// # Errors
+/// There is no such volume, the name is taken, or the store fails.
+pub fn snapshot(args: &SnapshotArgs) -> Outcome {
+    copy(&args.from, &args.name, Copy::Snapshot)
+}
+
+/// Makes a clone.
+///
+/// # Errors
+/// As [`snapshot`].
+pub fn clone(args: &CloneArgs) -> Outcome {
+    copy(&args.from, &args.name, Copy::Clone)
+}
+
+fn copy(from: &OsString, name: &str, kind: Copy) -> Outcome {
+    let made = objects::copy(&address(from)?, name, kind)?;
+    with_stdout(|output| writeln!(output, "{made}"))
+}
+
+/// Removes volumes and objects.
+///
+/// # Errors
+/// There is no such volume, it is in use, an object is damaged, or the store fails.
+pub fn gc(args: &GcArgs) -> Outcome {
+    let pool = address(&args.pool)?;
+    for name in &args.remove {
+        objects::remove(&of_pool(&pool, name), args.force)?;
+    }
+    let verified = if args.verify { Some(verify(&pool)?) } else { None };
+    let done = objects::gc(&pool)?;
+    with_stdout(|output| {
+        if args.json {
+            let object = json!({
+                "pool": pool.place.to_string(),
+                "removed": args.remove,
+                "verified": verified,
+                "objects": done.objects,
+                "bytes": done.bytes,
+            });
+            return writeln!(output, "{object:#}");
+        }
+        if let Some(objects) = verified {
+            writeln!(output, "{objects} objects verified")?;
+        }
+        writeln!(output, "{} objects removed, {}", done.objects, print::size(done.bytes))
+    })
+}
+
+fn of_pool(pool: &Address, name: &str) -> Address {
+    Address { volume: name.to_owned(), ..pool.clone() }
+}
+
+/// How many objects the volumes of a pool have. Shared ones are read once for each volume.
+fn verify(pool: &Address) -> Outcome<u64> {
+    let mut read = 0;
+    let volumes = objects::volumes(pool)?;
+    failure::each(&volumes, |volume| {
+        let address = of_pool(pool, &volume.name);
+        let (objects, damaged) = objects::verify(&address)?;
+        read += objects;
+        failure::each(damaged, |why| {
+            Err(Failure::new(Status::Corrupt, format!("{address}: {why}")))
+        })
+    })?;
+    Ok(read)
+}
+
+/// Lists the volumes of a pool.
+///
+/// # Errors
+/// The image is in no pool; a damaged manifest, or the store.
+pub fn list(image: &ImageSpec, json: bool) -> Outcome {
+    let pool = objects::address(image)?;
+    let volumes = objects::volumes(pool)?;
+    with_stdout(|output| {
+        if !json {
+            return output.bytes(table(&volumes).as_bytes());
+        }
+        let volumes: Vec<_> = volumes.iter().map(|one| as_json(pool, one)).collect();
+        let object = json!({ "pool": pool.place.to_string(), "volumes": volumes });
+        writeln!(output, "{object:#}")
+    })
+}
+
+fn as_json(pool: &Address, volume: &Listing) -> serde_json::Value {
+    let writer = volume.writer.as_ref();
+    json!({
+        "name": volume.name,
+        "address": of_pool(pool, &volume.name).to_string(),
+        "size": volume.size,
+        "snapshot": volume.read_only,
+        "writer": writer.map(|(host, process)| json!({ "host": host, "process": process })),
+    })
+}
+
+fn table(volumes: &[Listing]) -> String {
+    let heading = ["name", "size", "kind", "writer"].map(String::from);
+    let row = |one: &Listing| {
+        let kind = if one.read_only { "snapshot" } else { "volume" };
+        let writer = one.writer.as_ref().map_or("-".into(), |(host, process)| {
+            format!("{} (process {process})", print::escaped(host.as_bytes()))
+        });
+        [one.name.clone(), print::size(one.size), kind.into(), writer]
+    };
+    let rows: Vec<_> = std::iter::once(heading).chain(volumes.iter().map(row)).collect();
+    print::columns(&rows)
+}

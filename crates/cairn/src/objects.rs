@@ -1,0 +1,151 @@
+//! Volumes in object stores: opening, making and removing them, and what the volumes of a pool
+//! share. docs/object-volumes.md has the layout.
+//!
+//! The manifest says who has a volume open for writing. A reader is refused then, as with every
+//! other image: it would see the last flush at best. A snapshot can be read at any time.
+
+use std::sync::Arc;
+
+use cairn_block::{BlockDevice, ErrorKind};
+use cairn_objects::pool::Pool;
+use cairn_objects::store::connect::connect;
+use cairn_objects::volume::{CreateOptions, Options};
+
+use crate::error::{Cause, Error, Result};
+use crate::image::{ImageSpec, Location, ObjectImage, Part};
+
+pub use cairn_objects::Address;
+pub use cairn_objects::address::is_address;
+pub use cairn_objects::pool::{Collected, Copy, Listing};
+
+fn options(volume: &ObjectImage, write: bool) -> Options {
+    Options {
+        read_only: !write,
+        exclusive: true,
+        take_over: volume.take_over,
+        cache: volume.memory,
+        cache_directory: volume.cache.clone().map(|path| (path, volume.cache_size)),
+        ..Options::default()
+    }
+}
+
+fn refused(image: &impl ToString) -> impl Fn(cairn_block::Error) -> Error {
+    |error| Error::new(image.to_string(), Cause::Open(error))
+}
+
+/// Opens a volume. A writer claims it; a reader is refused while there is one.
+pub(crate) fn open(
+    image: &ImageSpec,
+    volume: &ObjectImage,
+    write: bool,
+) -> Result<Arc<dyn BlockDevice>> {
+    cairn_objects::open(&volume.address, &options(volume, write)).map_err(refused(image))
+}
+
+/// Opens a volume for reading, whoever writes it: what that one has flushed is there.
+pub(crate) fn open_unclaimed(
+    image: &ImageSpec,
+    volume: &ObjectImage,
+) -> Result<Arc<dyn BlockDevice>> {
+    let options = Options { exclusive: false, ..options(volume, false) };
+    cairn_objects::open(&volume.address, &options).map_err(refused(image))
+}
+
+/// The size of a volume; none if there is no such volume.
+pub(crate) fn size(image: &ImageSpec, volume: &ObjectImage) -> Result<Option<u64>> {
+    match open_unclaimed(image, volume) {
+        Ok(device) => Ok(Some(device.geometry().size)),
+        Err(error) => match error.cause() {
+            Cause::Open(why) if why.kind == ErrorKind::NotFound => Ok(None),
+            _ => Err(error),
+        },
+    }
+}
+
+/// Makes a volume, which reads as zeros.
+pub(crate) fn create(image: &ImageSpec, volume: &ObjectImage, size: u64) -> Result<()> {
+    let made = CreateOptions::default();
+    cairn_objects::create(&volume.address, size, &made, &options(volume, true))
+        .map_err(refused(image))
+}
+
+/// Best effort: removes a volume that could not be made.
+pub(crate) fn undo(volume: &ObjectImage) {
+    if let Ok(pool) = pool_of(&volume.address) {
+        let _ = pool.remove(&volume.address.volume, false);
+    }
+}
+
+fn pool_of(address: &Address) -> cairn_block::Result<Pool> {
+    let Options { runtime, patience, .. } = Options::default();
+    Ok(Pool::new(connect(&address.place)?, runtime, patience))
+}
+
+/// What is done with a pool, with an error about its address.
+fn with_pool<T>(
+    address: &Address,
+    work: impl FnOnce(&Pool) -> cairn_block::Result<T>,
+) -> Result<T> {
+    pool_of(address).and_then(|pool| work(&pool)).map_err(refused(address))
+}
+
+/// The address of the volume that is all of an image.
+///
+/// # Errors
+/// The image is something else.
+pub fn address(image: &ImageSpec) -> Result<&Address> {
+    match &image.location {
+        Location::Objects(volume) if image.part == Part::Whole => Ok(&volume.address),
+        _ => Err(Error::new(
+            image,
+            Cause::Address(
+                "this needs the address of a volume in an object store, such as \
+                 s3://BUCKET/PREFIX@NAME or file-store:///DIR@NAME"
+                    .into(),
+            ),
+        )),
+    }
+}
+
+/// The volumes and snapshots beside a volume.
+///
+/// # Errors
+/// The store, or a damaged manifest.
+pub fn volumes(address: &Address) -> Result<Vec<Listing>> {
+    with_pool(address, Pool::volumes)
+}
+
+/// Copies what a volume has flushed under a new name of its pool, in a few requests whatever its
+/// size. The volume may be in use.
+///
+/// # Errors
+/// There is no such volume, the new name is taken or none, or the store fails.
+pub fn copy(address: &Address, name: &str, kind: Copy) -> Result<Address> {
+    with_pool(address, |pool| pool.copy(&address.volume, name, kind))?;
+    Ok(Address { volume: name.to_owned(), ..address.clone() })
+}
+
+/// Removes a volume. Its objects stay until [`gc`].
+///
+/// # Errors
+/// There is no such volume, a writer has it open and `force` is not set, or the store fails.
+pub fn remove(address: &Address, force: bool) -> Result<()> {
+    with_pool(address, |pool| pool.remove(&address.volume, force))
+}
+
+/// Removes objects that no volume of the pool needs. Volumes may be in use meanwhile.
+///
+/// # Errors
+/// The store; a damaged manifest or map, because nobody knows what it needs.
+pub fn gc(address: &Address) -> Result<Collected> {
+    with_pool(address, Pool::gc)
+}
+
+/// Reads all objects of a volume, and compares their checksums: how many there are, and what is
+/// wrong with the damaged ones.
+///
+/// # Errors
+/// The store; a damaged manifest, map or log.
+pub fn verify(address: &Address) -> Result<(u64, Vec<String>)> {
+    with_pool(address, |pool| pool.verify(&address.volume))
+}
