@@ -1,10 +1,13 @@
 //! [`Delivery`]: the image while it is written, and what becomes of it: a file, a sparse image, a
-//! stream.
+//! stream, an object volume.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use crate::error::Result;
+use cairn::ImageSpec;
+use cairn::objects::{self, Address};
+
+use crate::error::{Error, Result};
 use crate::estimate::BLOCK;
 use crate::output::{STDOUT, Unfinished, is_stdout};
 use crate::sparse;
@@ -29,24 +32,28 @@ pub(crate) struct Delivery {
     packed: Option<Unfinished>,
     /// The name of the output.
     path: PathBuf,
+    /// The volume in an object store that the name stands for.
+    volume: Option<Address>,
     shape: Shape,
+    overwrite: bool,
 }
 
 impl Delivery {
-    /// Creates the files that are needed; for standard output one in `TMPDIR`.
+    /// Creates the files that are needed; for standard output and object volumes one in `TMPDIR`.
     ///
     /// # Errors
     /// `path` exists and `overwrite` is not set, or a file cannot be created.
     pub(crate) fn new(path: &Path, shape: Shape, overwrite: bool) -> Result<Self> {
+        let volume = object_volume(path, shape, overwrite)?;
         let (image, packed) = match shape {
-            _ if is_stdout(path) => (Unfinished::hidden()?, None),
+            _ if is_stdout(path) || volume.is_some() => (Unfinished::hidden()?, None),
             Shape::Raw => (Unfinished::create(path, overwrite)?, None),
             Shape::AndroidSparse { .. } => {
                 let image = Unfinished::create(path, overwrite)?;
                 (image, Some(Unfinished::create(path, overwrite)?))
             }
         };
-        Ok(Self { image, packed, path: path.to_owned(), shape })
+        Ok(Self { image, packed, path: path.to_owned(), volume, shape, overwrite })
     }
 
     /// Device and inode of files that are being written.
@@ -60,7 +67,12 @@ impl Delivery {
     /// # Errors
     /// The output cannot be written.
     pub(crate) fn finish(self, size: u64, free: &[Range<u64>]) -> Result<()> {
-        let Self { image, packed, path, shape } = self;
+        let Self { image, packed, path, volume, shape, overwrite } = self;
+        if let Some(address) = volume {
+            let place = (image.path(), size);
+            return objects::upload(&address, place, &image.data(size)?, overwrite)
+                .map_err(Error::image);
+        }
         let stdout = || std::io::stdout().lock();
         let form = |crc| sparse::Form { block: BLOCK as u32, crc, free };
         match (shape, packed) {
@@ -76,4 +88,21 @@ impl Delivery {
             }
         }
     }
+}
+
+/// The volume that a name stands for, if it is an address.
+fn object_volume(path: &Path, shape: Shape, overwrite: bool) -> Result<Option<Address>> {
+    if !path.to_str().is_some_and(objects::is_address) {
+        return Ok(None);
+    }
+    let refused = |why: &str| Error::Usage(format!("{}: {why}", path.display()));
+    let image = ImageSpec::parse(path.as_os_str()).map_err(Error::image)?;
+    let address = objects::address(&image).map_err(Error::image)?;
+    if shape != Shape::Raw {
+        return Err(refused("an object volume has no form of Android: leave --sparse out"));
+    }
+    if !overwrite && objects::exists(address).map_err(Error::image)? {
+        return Err(refused("exists: add --force to replace it"));
+    }
+    Ok(Some(address.clone()))
 }

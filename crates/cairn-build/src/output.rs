@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::fs::{self, File, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -228,6 +229,20 @@ impl Unfinished {
     /// The host refuses the size.
     pub(crate) fn resize(&self, size: u64) -> Result<()> {
         self.file.as_file().set_len(size).map_err(|error| Error::host(&self.path, error))
+    }
+
+    /// Where the file has data, up to a size.
+    ///
+    /// # Errors
+    /// The system fails.
+    pub(crate) fn data(&self, size: u64) -> Result<Vec<Range<u64>>> {
+        let (mut found, mut at) = (Vec::new(), 0);
+        let failed = |error| Error::host(&self.path, error);
+        while let Some(data) = next_data(self.file(), at, size).map_err(failed)? {
+            at = data.end;
+            found.push(data);
+        }
+        Ok(found)
     }
 
     /// Writes the file to a stream, from front to back, holes as zeros.

@@ -82,6 +82,17 @@ impl Pool {
         Ok(found)
     }
 
+    /// Whether there is a volume of this name, whole or not.
+    ///
+    /// # Errors
+    /// The store.
+    pub fn exists(&self, volume: &str) -> Result<bool> {
+        match self.requests.get(&manifest::name(volume)) {
+            Err(error) if error.kind == store::ErrorKind::Missing => Ok(false),
+            found => Ok(found.map(|_| true)?),
+        }
+    }
+
     /// Copies a volume under a new name. The copy has what the source has flushed. Both share
     /// objects, so it takes as long for a large volume as for a small one.
     ///

@@ -4,9 +4,12 @@
 //! The manifest says who has a volume open for writing. A reader is refused then, as with every
 //! other image: it would see the last flush at best. A snapshot can be read at any time.
 
+use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 
-use cairn_block::{BlockDevice, ErrorKind};
+use cairn_block::file::{FileDevice, OpenOptions as FileOptions};
+use cairn_block::{BlockDevice, BlockDeviceExt, ErrorKind};
 use cairn_objects::pool::Pool;
 use cairn_objects::store::connect::connect;
 use cairn_objects::volume::{CreateOptions, Options};
@@ -17,6 +20,9 @@ use crate::image::{ImageSpec, Location, ObjectImage, Part};
 pub use cairn_objects::Address;
 pub use cairn_objects::address::is_address;
 pub use cairn_objects::pool::{Collected, Copy, Listing};
+
+/// Bytes copied at a time.
+const PIECE: u64 = 1 << 20;
 
 fn options(volume: &ObjectImage, write: bool) -> Options {
     Options {
@@ -113,6 +119,65 @@ pub fn address(image: &ImageSpec) -> Result<&Address> {
 /// The store, or a damaged manifest.
 pub fn volumes(address: &Address) -> Result<Vec<Listing>> {
     with_pool(address, Pool::volumes)
+}
+
+/// Makes a volume of a file's bytes: those of the ranges, and zeros. It has its name when it is
+/// whole. A program that dies before that leaves a volume `unfinished-…` in the pool.
+///
+/// # Errors
+/// The name is taken and `replace` is not set, or a writer has that volume open; the file cannot be
+/// read, or the store fails.
+pub fn upload(
+    address: &Address,
+    (file, size): (&Path, u64),
+    data: &[Range<u64>],
+    replace: bool,
+) -> Result<()> {
+    with_pool(address, |pool| {
+        let (options, made) = (Options::default(), CreateOptions::default());
+        let name = format!("unfinished-{:016x}", options.runtime.random());
+        let unfinished = Address { volume: name, ..address.clone() };
+        let write = || {
+            cairn_objects::create(&unfinished, size, &made, &options)?;
+            let device = cairn_objects::open(&unfinished, &options)?;
+            fill(&*device, &FileDevice::open(file, FileOptions::read())?, data)?;
+            drop(device);
+            if replace {
+                remove_if_there(pool, &address.volume)?;
+            }
+            pool.copy(&unfinished.volume, &address.volume, Copy::Clone)
+        };
+        let written = write();
+        let removed = remove_if_there(pool, &unfinished.volume);
+        written.and(removed)
+    })
+}
+
+fn fill(to: &dyn BlockDevice, from: &FileDevice, data: &[Range<u64>]) -> cairn_block::Result<()> {
+    for range in data {
+        let mut at = range.start;
+        while at < range.end {
+            let len = (range.end - at).min(PIECE);
+            to.write_at(at, from.read_at(at, len as usize)?.to_vec())?;
+            at += len;
+        }
+    }
+    to.flush()
+}
+
+fn remove_if_there(pool: &Pool, volume: &str) -> cairn_block::Result<()> {
+    match pool.remove(volume, false) {
+        Err(error) if error.kind == ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
+}
+
+/// Whether there is a volume of this name.
+///
+/// # Errors
+/// The store.
+pub fn exists(address: &Address) -> Result<bool> {
+    with_pool(address, |pool| pool.exists(&address.volume))
 }
 
 /// Copies what a volume has flushed under a new name of its pool, in a few requests whatever its

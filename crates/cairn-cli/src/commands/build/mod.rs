@@ -32,6 +32,7 @@ Examples:
   cairn build -t f2fs new.img 'disk.img#2'
   cairn build --manifest rootfs.mtree --sparse root.simg rootfs/
   cairn build - rootfs/ | gzip >root.img.gz
+  cairn build file-store:///srv/pool@root rootfs/
   cairn build --partition gpt --part type=esp,file=esp.fat gpt.img rootfs/
 
 A source is a directory (with a slash at its end what is in it, else the directory under its \
