@@ -131,9 +131,32 @@ pub fn with_opened<T>(
     });
     let closed = volume.filesystem().unmount();
     let closed = closed.map_err(|error| Failure::volume("unmount", &error).in_image(&image));
+    // Its lock ends.
+    drop(volume);
     match done {
-        Err(failure) if failure.status != Status::Success => Err(failure),
+        Err(failure) if failure.status != Status::Success => {
+            Err(settled(failure, argument, closed.is_err() && access == Access::Write))
+        }
         done => closed.and(done),
+    }
+}
+
+/// The failure, with what it left on the image. If the volume could not be closed, the last commit
+/// or checkpoint decides that: it is read again.
+fn settled(failure: Failure, argument: &ImageArg, is_unclosed: bool) -> Failure {
+    let options =
+        OpenOptions { read_only: true, devices: argument.devices.clone(), ..Default::default() };
+    let again = || cairn::open(&argument.spec().ok()?, &options).ok();
+    let again = if is_unclosed { again() } else { None };
+    let failure = failure
+        .settled(&|file| again.as_ref().is_some_and(|volume| file.is_on(&**volume.filesystem())));
+    if let Some(volume) = again {
+        // It was only read.
+        let _ = volume.filesystem().unmount();
+    }
+    match is_unclosed {
+        true => failure.leaving("what this run wrote before may be missing".to_owned()),
+        false => failure,
     }
 }
 

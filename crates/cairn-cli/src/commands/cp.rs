@@ -13,7 +13,7 @@ use cairn_vfs::{
 };
 
 use super::destination::{
-    Destination, Place, Transfer, UMASK, create_plain, in_the_way, same_file,
+    Destination, Place, Transfer, UMASK, create_plain, in_the_way, same_file, write_back,
 };
 use super::on_volume::OnVolume;
 use super::overwrite::{
@@ -336,6 +336,7 @@ impl Copy<'_, '_> {
         let made = made.map_err(|error| place.failed(&error))?;
         if of.kind == FileKind::Regular {
             copy_contents(self.fs, of.ino, of.size, made).map_err(failed)?;
+            write_back(self.fs, made).map_err(|error| place.failed(&error))?;
         }
         self.attributes(made, of).map_err(failed)?;
         Ok(made)

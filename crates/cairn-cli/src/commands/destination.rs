@@ -272,6 +272,15 @@ pub(super) fn create_plain(
     Ok(made)
 }
 
+/// Writes the data of a new file to the image. A host without room is thus found while the file can
+/// be named and removed again, and before it replaces another.
+///
+/// # Errors
+/// The image cannot take the data.
+pub(super) fn write_back(fs: &dyn FileSystem, ino: Ino) -> cairn_vfs::Result<()> {
+    fs.extents(ino, 0, 0, true, &mut |_| false)
+}
+
 /// True if there is room for this many more bytes and for their metadata.
 pub(super) fn has_room(fs: &dyn FileSystem, bytes: u64) -> cairn_vfs::Result<bool> {
     Ok(bytes.saturating_add(bytes / 16) <= room(fs)?)

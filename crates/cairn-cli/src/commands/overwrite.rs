@@ -5,7 +5,7 @@
 //! room for them on the volume: free blocks and those of the old contents; or, if nothing else is
 //! free, the blocks of the old contents alone, which then stay the file's. Errors of reading and of
 //! space are thus found before. A host that refuses the new contents is found by fsync; the failure
-//! names the file and its loss.
+//! names the file and what became of the old ones.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -17,7 +17,7 @@ use cairn_vfs::{
 };
 
 use super::destination::{Place, directory_there, room_with};
-use crate::failure::{Failure, Outcome, Status};
+use crate::failure::{Failure, Outcome, Overwritten, Status};
 use crate::print;
 use crate::session::shown;
 
@@ -162,7 +162,7 @@ pub struct Contents<C, W> {
 /// # Errors
 /// There is no room for the new contents, they cannot be read, or `old` is immutable or
 /// append-only: then the old contents are still there. Or the new ones cannot be written: then the
-/// failure says that the old ones are gone.
+/// failure says what became of the old ones.
 pub fn overwrite(
     fs: &dyn FileSystem,
     place: &Place,
@@ -197,7 +197,7 @@ pub fn overwrite(
         });
         written.map_err(|failure| match old.size {
             0 => failure,
-            _ => failure.leaving("its old contents are gone".to_owned()),
+            _ => failure.overwriting(Overwritten::new(&place.path, old)),
         })
     })();
     fs.release(old.ino, handle);

@@ -45,6 +45,9 @@ pub(crate) fn set_size(ops: &Arc<Operations>, inode: &Arc<Inode>, size: u64) -> 
     let has_blocks = inode.state.read().record.blocks_512 > 0;
     if size < old || size == old && has_blocks {
         shrink(ops, inode, size)
+    } else if size == old {
+        // The size on disk waits for data that is not written yet.
+        reshape(ops, inode, None)
     } else {
         grow(ops, inode, old, size)
     }

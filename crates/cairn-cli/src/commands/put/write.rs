@@ -11,7 +11,7 @@ use cairn_base::Ino;
 use cairn_vfs::{Error, FileSystem, IoFlags, SetAttributes, XattrMode};
 
 use super::source::next_data;
-use crate::commands::destination::Place;
+use crate::commands::destination::{Place, write_back};
 use crate::failure::{Failure, Outcome};
 use crate::print;
 use crate::progress::Progress;
@@ -57,7 +57,10 @@ pub(super) fn stream(
     let (mut at, mut buffer) = (0, vec![0; CHUNK]);
     loop {
         let count = match from.read(&mut buffer) {
-            Ok(0) => return Ok(at),
+            Ok(0) => {
+                write_back(fs, ino).map_err(|error| place.failed(&error))?;
+                return Ok(at);
+            }
             Ok(count) => count,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) => return Err(Failure::host(path, &error)),
@@ -113,6 +116,8 @@ impl Source<'_> {
                  these were copied"
             ));
         }
+        // Before the size, which a hole at the end makes larger than what was written.
+        write_back(fs, ino).map_err(failed)?;
         let set = SetAttributes { size: Some(copied), ..Default::default() };
         fs.setattr(ino, &set).map_err(failed)?;
         Ok(copied)

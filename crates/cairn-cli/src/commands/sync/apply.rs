@@ -8,7 +8,7 @@ use cairn_vfs::{Error, FileKind, FileSystem, SetAttributes, walk};
 
 use super::plan::{Plan, REMOVED, Step};
 use crate::commands::build;
-use crate::commands::destination::{Place, has_room};
+use crate::commands::destination::{Place, has_room, write_back};
 use crate::commands::overwrite::{Contents, overwrite};
 use crate::failure::{Failure, Outcome};
 use crate::session::shown;
@@ -180,6 +180,7 @@ impl Apply<'_> {
             let ino = writer.create(place.parent, name, node).map_err(failed)?;
             if let Kind::Regular(file) = &node.kind {
                 writer.contents(ino, file).map_err(|error| unwritten(place, error))?;
+                write_back(fs, ino).map_err(failed)?;
             }
             writer.attributes(ino, node).map(|()| ino).map_err(failed)
         })

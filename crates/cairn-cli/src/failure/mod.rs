@@ -1,5 +1,9 @@
 //! One line for the user, and an exit status for scripts.
 
+mod overwritten;
+#[cfg(test)]
+mod tests;
+
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -9,6 +13,9 @@ use cairn::{Cause, Class};
 use cairn_base::system_error;
 use cairn_block::ErrorKind;
 pub use cairn_block::error::plain;
+
+pub use self::overwritten::Overwritten;
+use self::overwritten::is_host_full;
 
 use crate::print;
 
@@ -59,6 +66,8 @@ pub struct Failure {
     code: Option<u8>,
     /// The directory of a file for which there is no room.
     full: Option<String>,
+    /// The file whose old contents may be lost with it.
+    overwritten: Option<Box<Overwritten>>,
     /// Later failures of the same command, each on a line of its own.
     also: Vec<Failure>,
 }
@@ -89,6 +98,7 @@ impl Failure {
             refused: None,
             code: None,
             full: None,
+            overwritten: None,
             also: Vec::new(),
         }
     }
@@ -117,6 +127,9 @@ impl Failure {
             // No other process uses the volume, so a stale inode means that a name points to an
             // inode that is not in use.
             E::Corrupt(_) | E::Stale => (Status::Corrupt, None),
+            E::Io(source) if is_host_full(&**source) => {
+                (Status::Io, Some("make room on the host of the image, and try again"))
+            }
             E::Io(_) => (Status::Io, None),
             E::Busy => (Status::Busy, None),
             E::IsDirectory => (Status::Failed, Some("name a file")),
@@ -189,6 +202,27 @@ impl Failure {
         self
     }
 
+    /// Adds that a file was being overwritten. What became of its old contents is known when the
+    /// volume is closed.
+    #[must_use]
+    pub fn overwriting(self, file: Overwritten) -> Self {
+        Self { overwritten: Some(Box::new(file)), ..self }
+    }
+
+    /// Adds what became of old contents; `is_there` tells whether a file is as it was.
+    #[must_use]
+    pub fn settled(mut self, is_there: &dyn Fn(&Overwritten) -> bool) -> Self {
+        if let Some(file) = self.overwritten.take() {
+            let what = match is_there(&file) {
+                true => "its old contents are still there",
+                false => "its old contents are gone",
+            };
+            self = self.leaving(what.to_owned());
+        }
+        self.also = self.also.into_iter().map(|later| later.settled(is_there)).collect();
+        self
+    }
+
     /// Adds why the volume does not permit the call, where `why` knows it for the path.
     #[must_use]
     pub fn explained(mut self, why: &dyn Fn(&str) -> Option<String>) -> Self {
@@ -202,8 +236,11 @@ impl Failure {
     /// A call on the host failed for `path`. The message names no image.
     pub fn host(path: impl AsRef<std::path::Path>, error: &std::io::Error) -> Self {
         use std::io::ErrorKind as Kind;
-        let remedy =
-            system_error::remedy(error).map_or(String::new(), |remedy| format!(": {remedy}"));
+        let remedy = system_error::remedy(error).or(match error.kind() {
+            Kind::StorageFull | Kind::QuotaExceeded => Some("make room there, and try again"),
+            _ => None,
+        });
+        let remedy = remedy.map_or(String::new(), |remedy| format!(": {remedy}"));
         // Without the `.` of `directory/.`.
         let path: PathBuf = path.as_ref().components().collect();
         let what = match error.kind() {
@@ -309,6 +346,9 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // One line, whatever the message contains. Later failures have lines of their own.
         f.write_str(&self.message.replace('\n', "; "))?;
+        if self.overwritten.is_some() {
+            f.write_str(": its old contents may be gone")?;
+        }
         match self.is_damage {
             true => f.write_str(": run `cairn check --repair` on the image"),
             false => Ok(()),
@@ -351,82 +391,5 @@ fn status_of(cause: &Cause) -> Status {
             Class::Usage => Status::Failed,
         },
         _ => Status::Failed,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_failure_is_one_line() {
-        let failure = Failure::new(Status::Failed, "a\nb").in_image("disk.img");
-        assert_eq!(failure.to_string(), "disk.img: a; b");
-    }
-
-    #[test]
-    fn later_failures_are_lines_of_their_own_and_leave_the_status() {
-        let corrupt = Failure::volume("/b", &cairn_vfs::Error::Stale);
-        let both = Failure::volume("/a", &cairn_vfs::Error::NotFound).and(corrupt).in_image("x");
-        let lines: Vec<String> = both.lines().map(ToString::to_string).collect();
-        assert_eq!(both.status, Status::Failed);
-        assert_eq!(
-            lines,
-            [
-                "x: /a: no such file or directory: check the name; `cairn ls` lists a directory",
-                "x: /b: stale inode number: run `cairn check --repair` on the image"
-            ]
-        );
-        let full = || Failure::host("standard output", &std::io::ErrorKind::StorageFull.into());
-        assert_eq!(full().and(full()).lines().count(), 1);
-    }
-
-    #[test]
-    fn system_errors_read_as_part_of_a_sentence() {
-        let error = std::io::Error::from_raw_os_error(2);
-        let text = Failure::host("/x", &error).to_string();
-        assert_eq!(text, "/x: no such file on this host: check the name");
-    }
-
-    #[test]
-    fn damage_names_the_command_that_repairs() {
-        let advice = "run `cairn check --repair` on";
-        let failure = Failure::volume("/x", &cairn_vfs::Error::Stale);
-        assert_eq!(failure.status, Status::Corrupt);
-        assert!(failure.to_string().contains(advice), "{failure}");
-        let other = Failure::volume("/x", &cairn_vfs::Error::NotFound);
-        assert!(!other.to_string().contains("check --repair"), "{other}");
-    }
-
-    #[test]
-    fn in_use_and_missing_images_have_statuses_of_their_own() {
-        let cause = |kind| Cause::Open(cairn_block::Error::new(kind, "open", "why"));
-        assert_eq!(status_of(&cause(ErrorKind::InUse)), Status::Busy);
-        assert_eq!(status_of(&cause(ErrorKind::NotFound)), Status::NoImage);
-        assert_eq!(status_of(&cause(ErrorKind::Unsupported)), Status::NoImage);
-        let read = cairn_block::Error::new(ErrorKind::Io, "read", "why");
-        assert_eq!(status_of(&Cause::Device(read)), Status::Io);
-        assert_eq!(status_of(&Cause::UnknownFormat { hint: None }), Status::Corrupt);
-    }
-
-    #[test]
-    fn all_have_their_turn_and_the_first_failure_gives_the_status() {
-        let mut done = Vec::new();
-        let failure = each([1, 2, 3, 4], |n| {
-            done.push(n);
-            let status = if n == 2 { Status::Corrupt } else { Status::Failed };
-            if n % 2 == 0 { Err(Failure::new(status, n.to_string())) } else { Ok(()) }
-        });
-        let failure = failure.unwrap_err();
-        assert_eq!(
-            (done, failure.status, failure.lines().count()),
-            (vec![1, 2, 3, 4], Status::Corrupt, 2)
-        );
-        let mut turns = 0;
-        let gone = each([1, 2], |_| {
-            turns += 1;
-            Err(Failure::closed_pipe())
-        });
-        assert_eq!((gone.unwrap_err().status, turns), (Status::Success, 1));
     }
 }
