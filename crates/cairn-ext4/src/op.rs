@@ -140,6 +140,7 @@ impl Operations {
     /// Passes options to the parts that keep copies.
     pub(crate) fn follow_options(&self) {
         self.space.set_stripe(self.options.get().stripe);
+        self.space.set_pool(self.options.get().reserved_clusters);
         let wanted = self.options.get().discard;
         let device = Some(&self.device).filter(|device| wanted && device.geometry().discard);
         if wanted && device.is_none() {

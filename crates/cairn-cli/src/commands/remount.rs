@@ -26,7 +26,7 @@ Options that can change. All options of the list change, or none of them:
               resuid=UID resgid=GID
   ext4        commit=SECONDS grpid nogrpid discard nodiscard stripe=BLOCKS
               minixdf bsddf async_checkpoint[=PERCENT] noasync_checkpoint
-              checkpoint_clean=counted|bail_out|scan
+              checkpoint_clean=counted|bail_out|scan reserved_clusters=N
   f2fs        checkpoint_interval=SECONDS checkpoint_merge nocheckpoint_merge
               checkpoint=disable[:N|:N%]|enable
               gc_victim=data_first|greedy|adaptive

@@ -140,6 +140,11 @@ impl Space {
         *self.inner.discard.lock() = device;
     }
 
+    /// Keeps at most this many blocks for maps of reserved data; `None` is the default.
+    pub(crate) fn set_pool(&self, blocks: Option<u64>) {
+        self.inner.reservations.set_pool(blocks);
+    }
+
     /// Aligns large requests to `stripe=BLOCKS`, or to the superblock's RAID geometry without it.
     pub(crate) fn set_stripe(&self, option: Option<u32>) {
         self.inner.stripes.set(option, &self.inner.layout);

@@ -34,7 +34,8 @@ pub(crate) struct Reservations {
     unreserved: AtomicI64,
     reserved: AtomicU64,
     root_reserved: u64,
-    pool: u64,
+    pool: AtomicU64,
+    default_pool: u64,
 }
 
 fn signed(blocks: u64) -> i64 {
@@ -52,14 +53,22 @@ impl Reservations {
             unreserved: AtomicI64::new(signed(free)),
             reserved: AtomicU64::new(0),
             root_reserved,
-            pool,
+            pool: AtomicU64::new(pool),
+            default_pool: pool,
         }
     }
 
+    /// Changes the pool to at most this many blocks; `None` is the default.
+    pub(crate) fn set_pool(&self, most: Option<u64>) {
+        let pool = most.map_or(self.default_pool, |most| most.min(self.default_pool));
+        self.pool.store(pool, Ordering::Relaxed);
+    }
+
     fn floor(&self, class: Class) -> i64 {
+        let pool = self.pool.load(Ordering::Relaxed);
         match class {
-            Class::User => signed(self.pool.saturating_add(self.root_reserved)),
-            Class::Privileged => signed(self.pool),
+            Class::User => signed(pool.saturating_add(self.root_reserved)),
+            Class::Privileged => signed(pool),
             Class::Mapping => 0,
         }
     }
@@ -148,6 +157,10 @@ mod tests {
         assert_eq!(reservations.take_up_to(1000, Class::Mapping), Some(100));
         reservations.release(850);
         assert_eq!(reservations.available(Class::Mapping), 850);
+        reservations.set_pool(Some(10));
+        assert_eq!(reservations.available(Class::Privileged), 840);
+        reservations.set_pool(None);
+        assert_eq!(reservations.available(Class::Privileged), 750);
     }
 
     #[test]

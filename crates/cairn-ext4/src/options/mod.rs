@@ -39,6 +39,8 @@ pub struct MountOptions {
     /// Large requests for space begin at multiples of this number of blocks (`stripe=BLOCKS`).
     /// `None` uses the superblock's RAID geometry.
     pub stripe: Option<u32>,
+    /// Most blocks that are kept for maps of data in memory (`reserved_clusters=BLOCKS`).
+    pub reserved_clusters: Option<u64>,
     /// `statfs` counts the blocks of metadata (`minixdf`), or only those for files (`bsddf`).
     pub minix_df: bool,
     /// Buffered I/O with large mappings and folios (`buffered_iomap`), or by block
@@ -75,6 +77,7 @@ impl Default for MountOptions {
             cache_bytes: 256 << 20,
             group_of_parent: false,
             stripe: None,
+            reserved_clusters: None,
             minix_df: false,
             buffered: BufferedMode::Extents,
             max_folio: MAX_FOLIO,
@@ -159,6 +162,10 @@ impl MountOptions {
             .with("discard", self.discard)
             .with("grpid", self.group_of_parent)
             .with("stripe", u64::from(self.stripe.unwrap_or(0)))
+            .with(
+                "reserved_clusters",
+                self.reserved_clusters.map_or("auto".to_owned(), |blocks| blocks.to_string()),
+            )
             .with("minixdf", self.minix_df)
             .with("cache", self.cache_bytes)
             .with("buffered_iomap", self.buffered == BufferedMode::Extents)
@@ -195,6 +202,12 @@ const SETTINGS: &[Setting<MountOptions, Error>] = &[
         &["stripe"],
         Value("BLOCKS", |options, _, value| {
             parse_stripe(value).map(|stripe| options.stripe = stripe)
+        }),
+    ),
+    (
+        &["reserved_clusters"],
+        Value("BLOCKS|auto", |options, _, value| {
+            parse_reserved(value).map(|blocks| options.reserved_clusters = blocks)
         }),
     ),
     (&["minixdf"], Flag(|options| options.minix_df = true)),
@@ -265,6 +278,17 @@ fn parse_stripe(value: &str) -> Result<Option<u32>> {
     blocks
         .map(|blocks| Some(blocks).filter(|blocks| *blocks > 0))
         .ok_or_else(|| Error::Option(format!("stripe={value}: {what}")))
+}
+
+fn parse_reserved(value: &str) -> Result<Option<u64>> {
+    let digits = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
+    let blocks = digits.then(|| value.parse::<u32>().ok()).flatten();
+    let what = "give a number of blocks, as in reserved_clusters=64, or auto";
+    match (value, blocks) {
+        ("auto", _) => Ok(None),
+        (_, Some(blocks)) => Ok(Some(blocks.into())),
+        _ => Err(Error::Option(format!("reserved_clusters={value}: {what}"))),
+    }
 }
 
 fn parse_commit(value: &str) -> Result<Duration> {
@@ -391,6 +415,8 @@ mod tests {
             "stripe=",
             "stripe=-1",
             "stripe=99999999999",
+            "reserved_clusters",
+            "reserved_clusters=x",
             "cache=1",
             "max_folio=2K",
             "max_folio=4M",

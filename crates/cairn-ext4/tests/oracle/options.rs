@@ -38,6 +38,8 @@ const EFFECTS: &[Effect] = &[
     Effect::live("grpid", "nogrpid", group),
     Effect::live("bsdgroups", "sysvgroups", group),
     Effect::live("", "stripe=48", beginnings),
+    Effect::live("", "reserved_clusters=2", available),
+    Effect::live("reserved_clusters=2", "reserved_clusters=auto", available),
     Effect::live("", "minixdf", size),
     Effect::live("minixdf", "bsddf", size),
     Effect::live("", "cache=4M", memory),
@@ -77,6 +79,11 @@ fn replayed(given: &Given<'_>) -> String {
 /// The size in `df`.
 fn size(given: &Given<'_>) -> String {
     given.open(given.fresh()).statfs().unwrap().blocks.to_string()
+}
+
+/// What `df` says is available.
+fn available(given: &Given<'_>) -> String {
+    given.open(given.fresh()).statfs().unwrap().available_blocks.to_string()
 }
 
 /// The first blocks of files of more than 48 blocks.

@@ -28,6 +28,7 @@ pub(super) fn apply(fs: &dyn FileSystem, wanted: &Tree, plan: &Plan, say: &mut S
         writer: Writer::new(fs, wanted),
         inodes: known(fs, wanted, plan)?,
         touched: BTreeSet::new(),
+        kept_for_maps: "",
         passed: Passed::by_writer(),
     };
     for path in &plan.removed {
@@ -78,6 +79,12 @@ fn known(fs: &dyn FileSystem, wanted: &Tree, plan: &Plan) -> Outcome<HashMap<Nod
     stay.into_iter().map(inode).collect()
 }
 
+/// How many blocks ext4 keeps for maps of data in memory. No other writer has such data here, and
+/// each file is written before the next one, so few suffice. A new file may have them all: if its
+/// map then has no room, it is removed again, and nothing else is lost. F2FS keeps none.
+const FEW_FOR_MAPS: &str = "reserved_clusters=16";
+const NONE_FOR_MAPS: &str = "reserved_clusters=0";
+
 struct Apply<'a> {
     fs: &'a dyn FileSystem,
     wanted: &'a Tree,
@@ -86,6 +93,7 @@ struct Apply<'a> {
     inodes: HashMap<NodeId, Ino>,
     /// Directories whose times have changed.
     touched: BTreeSet<Vec<u8>>,
+    kept_for_maps: &'static str,
     passed: Passed,
 }
 
@@ -123,7 +131,16 @@ impl Apply<'_> {
         removed.map_err(failed)
     }
 
+    /// F2FS does not know the option.
+    fn keep_for_maps(&mut self, blocks: &'static str) {
+        if self.kept_for_maps != blocks {
+            self.kept_for_maps = blocks;
+            let _ = self.fs.remount(blocks);
+        }
+    }
+
     fn step(&mut self, path: &[u8], id: NodeId, node: &Node, step: Step) -> Outcome {
+        self.keep_for_maps(FEW_FOR_MAPS);
         let failed = |error: Error| Failure::volume(shown(&join(b"/", path)), &error);
         match (step, &node.kind) {
             (Step::Make, _) => self.make(path, id, node),
@@ -137,6 +154,9 @@ impl Apply<'_> {
 
     fn make(&mut self, path: &[u8], id: NodeId, node: &Node) -> Outcome {
         let place = self.place(path)?;
+        if place.existing(self.fs)?.is_none() {
+            self.keep_for_maps(NONE_FOR_MAPS);
+        }
         let failed = |error: Error| Failure::volume(shown(&place.path), &error);
         if let Kind::Directory(_) = node.kind {
             // A file that is in the way is not among what was removed.

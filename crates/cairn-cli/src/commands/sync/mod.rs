@@ -118,11 +118,20 @@ fn synced(args: &Args, output: &mut Output<'_>) -> Outcome {
         }
     // An earlier run may have been killed when all was written: opening recovers the volume.
     } else if !plan.is_empty() || found.state() != "clean" {
-        with_opened(&image, Access::Write, |volume| {
+        let mut counts = None;
+        let done = with_opened(&image, Access::Write, |volume| {
             check_access(volume, Access::Write)?;
             let fs = &**volume.filesystem();
-            apply(fs, &wanted, &plan, &mut |what, path| say(args, output, what, path))
-        })?;
+            let counts = counts.insert(Counts { same: plan.counts().same, ..Counts::default() });
+            apply(fs, &wanted, &plan, &mut |what, path| {
+                counts.count(what);
+                say(args, output, what, path)
+            })
+        });
+        if let (Err(_), Some(counts)) = (&done, counts.filter(|_| !args.json)) {
+            print(args, output, &counts)?;
+        }
+        done?;
     }
     print(args, output, &Counts { dry_run: args.dry_run, ..plan.counts() })
 }

@@ -40,6 +40,17 @@ pub(super) struct Counts {
     pub(super) dry_run: bool,
 }
 
+impl Counts {
+    /// Counts a step that is done, by its word.
+    pub(super) fn count(&mut self, word: &str) {
+        match word {
+            REMOVED => self.removed += 1,
+            word if word == Step::Make.word() => self.made += 1,
+            _ => self.changed += 1,
+        }
+    }
+}
+
 impl Plan {
     /// What turns `present` into `wanted`, but for directories that hold what is `left_alone`. With
     /// `keep` nothing is removed but single files and empty directories that are in the way.
