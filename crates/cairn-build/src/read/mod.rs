@@ -38,7 +38,9 @@ use crate::users::Users;
 /// Bytes that tell what an archive is.
 const START: u64 = 1024;
 
-const UNKNOWN: &str = "neither a directory, an archive (tar, cpio) nor an image";
+/// What a source can be, for messages.
+const GIVE: &str = "give a directory, an archive or an image";
+const UNKNOWN: &str = "neither a directory, an archive (tar, cpio) nor an image: give one of these";
 
 /// A source as it was named.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -128,11 +130,12 @@ fn read(assembly: &mut Assembly, source: &Source) -> Result<()> {
 /// to do with it, if its signature is known.
 fn unknown(source: &str, error: cairn::Error) -> Error {
     match error.cause() {
-        // The advice is for images that are to be made.
-        Cause::UnknownFormat { hint: Some(hint) } if hint.advice.contains("mkfs") => Error::source(
-            source,
-            format!("it is {}: give a directory, an archive or an image", hint.what),
-        ),
+        // The advice is for images.
+        Cause::UnknownFormat { hint: Some(hint) }
+            if hint.advice.contains("mkfs") || hint.advice.starts_with("give the image") =>
+        {
+            Error::source(source, format!("it is {}: {GIVE}", hint.what))
+        }
         Cause::UnknownFormat { hint: None } => Error::source(source, UNKNOWN),
         _ => Error::image(error),
     }
@@ -205,6 +208,11 @@ fn archive(
     }
     let why = match cpio::other_form(&start) {
         Some(form) => format!("a cpio archive in {form}: make it with cpio -o -H newc"),
+        None if start.is_empty() => format!("it is empty: {GIVE}"),
+        None if tar::is_cut(&start) => {
+            "a tar archive that ends in its first header: it is truncated: fetch or make it again"
+                .into()
+        }
         None => UNKNOWN.into(),
     };
     Err(Error::source(source, why))

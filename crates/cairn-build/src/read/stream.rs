@@ -117,6 +117,20 @@ impl Stream {
         if bytes.len() == len { Ok(bytes) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
     }
 
+    /// The next `len` bytes; none if the stream ends before them.
+    ///
+    /// # Errors
+    /// It ends among them, or cannot be read.
+    pub(crate) fn bytes_or_end(&mut self, len: usize) -> io::Result<Option<Vec<u8>>> {
+        let mut bytes = Vec::new();
+        self.take(len as u64).read_to_end(&mut bytes)?;
+        match bytes.len() {
+            0 => Ok(None),
+            all if all == len => Ok(Some(bytes)),
+            _ => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+
     /// Reads the rest. True if all of it is zeros.
     ///
     /// # Errors

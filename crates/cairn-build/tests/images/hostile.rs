@@ -216,6 +216,10 @@ fn truncated_and_damaged_archives() {
             // The end mark of a plain archive fills a record of 10 KiB.
             let contents = if name == "a.tar" { bytes.len() - 10_240 } else { bytes.len() - 1 };
             let len = rng.usize(0..contents);
+            // Behind a member the end mark alone is missing.
+            if name == "a.tar" && len % 512 == 0 {
+                continue;
+            }
             let Err(error) = try_it(&bytes[..len]) else {
                 panic!("{name} of {len} bytes was taken");
             };

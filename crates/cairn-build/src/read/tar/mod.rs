@@ -41,6 +41,11 @@ pub(super) fn is_tar(start: &[u8]) -> bool {
     header::is_header(first) || (first.len() == BLOCK && first.iter().all(|byte| *byte == 0))
 }
 
+/// True if the bytes are all of a source, and less than the first header of a tar archive.
+pub(super) fn is_cut(start: &[u8]) -> bool {
+    start.len() < BLOCK && start.get(257..262) == Some(b"ustar")
+}
+
 /// The names of members in an archive, without reading contents; those before the first error.
 pub(super) fn names(mut stream: Stream) -> Vec<Vec<u8>> {
     let mut names = Vec::new();
@@ -92,6 +97,7 @@ pub(super) fn read(
         global: Extensions::default(),
         local: Extensions::default(),
         is_extended: false,
+        is_announced: false,
         last: Vec::new(),
         is_empty: true,
     };
@@ -112,6 +118,8 @@ struct Tar<'a, M> {
     local: Extensions,
     /// The next member has an extended header of its own.
     is_extended: bool,
+    /// A header has announced a further member.
+    is_announced: bool,
     /// The last member, for errors.
     last: Vec<u8>,
     /// No header came before the end mark.
@@ -129,20 +137,8 @@ impl<M: Members> Tar<'_, M> {
 
     fn read_members(&mut self) -> Result<()> {
         loop {
-            let block = self.stream.bytes(BLOCK).map_err(|error| {
-                let why = match error.kind() {
-                    std::io::ErrorKind::UnexpectedEof if self.last.is_empty() => {
-                        "ends before its first member: the archive is truncated".into()
-                    }
-                    std::io::ErrorKind::UnexpectedEof => {
-                        "is the last member before the end mark, which is missing: the archive is \
-                         truncated"
-                            .into()
-                    }
-                    _ => broken(&error),
-                };
-                self.failed(why)
-            })?;
+            let block = self.stream.bytes_or_end(BLOCK).map_err(|error| self.cut(&error))?;
+            let Some(block) = block else { return self.ended() };
             match header::decode(&block).map_err(|why| self.behind(&why))? {
                 Decoded::Zeros => return Ok(()),
                 Decoded::Header(header) => {
@@ -151,6 +147,37 @@ impl<M: Members> Tar<'_, M> {
                 }
             }
         }
+    }
+
+    /// The error of a header that cannot be read.
+    fn cut(&self, error: &std::io::Error) -> Error {
+        let why = match error.kind() {
+            std::io::ErrorKind::UnexpectedEof if self.last.is_empty() => {
+                "ends before its first member: the archive is truncated: fetch or make it again"
+                    .into()
+            }
+            std::io::ErrorKind::UnexpectedEof => {
+                "is the last whole member: the archive is truncated: fetch or make it again".into()
+            }
+            _ => broken(error),
+        };
+        self.failed(why)
+    }
+
+    /// The archive ends behind a member, without an end mark, as layers of some tools do. An index
+    /// has the size of a layer; another archive may have been cut there.
+    fn ended(&self) -> Result<()> {
+        if self.is_empty || self.is_announced {
+            return Err(self.cut(&std::io::ErrorKind::UnexpectedEof.into()));
+        }
+        if !self.whiteouts {
+            let (source, last) = (self.source, self.last.escape_ascii());
+            tracing::warn!(
+                "{source}: ends behind {last} without an end mark: if it was cut off, fetch it \
+                 again"
+            );
+        }
+        Ok(())
     }
 
     /// An error of the header behind the last member.
@@ -162,6 +189,7 @@ impl<M: Members> Tar<'_, M> {
     }
 
     fn header(&mut self, header: Header) -> Result<()> {
+        self.is_announced = matches!(header.kind, b'x' | b'X' | b'L' | b'K');
         match header.kind {
             b'x' | b'X' => {
                 let records = self.payload(&header, HEADER_MAX)?;
