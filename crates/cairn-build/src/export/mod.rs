@@ -8,17 +8,19 @@ mod compression;
 mod directory;
 mod dump;
 mod inherited;
+mod layout;
 mod left;
 mod oci;
 mod tar;
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 pub use self::compression::Compression;
 use self::compression::{BUFFER, compressed};
 pub use self::inherited::remove_inherited_lists;
+use self::layout::Layout;
 pub use self::left::Left;
 pub use self::oci::OciOptions;
 use crate::error::{Error, Result};
@@ -46,7 +48,7 @@ pub enum Target {
         /// A file that states what the directory cannot keep, for `--manifest` of a build.
         manifest: Option<PathBuf>,
     },
-    /// An OCI layout in a new or an empty directory.
+    /// An OCI layout: a new or an empty directory, or one with other images.
     Oci {
         /// The directory.
         path: PathBuf,
@@ -100,24 +102,14 @@ pub fn export(options: ExportOptions) -> Result<Left> {
             Ok(left)
         }
         Target::Oci { path, compression, options } => {
-            let output = UnfinishedDirectory::create(&path)?;
-            let rules = Rules { own: output.own(), ..rules };
-            let spool = output::directory(output.path());
-            let tree = assemble(&sources, rules, Limits::UNBOUNDED, spool)?;
-            oci::write(&tree, output.path(), compression, &options)?;
-            set_open(output.path())?;
-            output.finish()?;
+            let output = Layout::open(&path, options.tag.as_deref())?;
+            let rules = Rules { own: output.directory().own(), ..rules };
+            let tree = assemble(&sources, rules, Limits::UNBOUNDED, output.spool())?;
+            let image = oci::write(&tree, &output.blobs()?, compression, &options)?;
+            output.finish(image)?;
             Ok(without_sockets(&tree))
         }
     }
-}
-
-/// Lets others in, as the umask allows it for new directories.
-fn set_open(directory: &Path) -> Result<()> {
-    let failed = |error| Error::host(directory, error);
-    let below = directory.join("blobs");
-    let permissions = fs::metadata(&below).map_err(failed)?.permissions();
-    fs::set_permissions(directory, permissions).map_err(failed)
 }
 
 /// What a tar archive leaves out.

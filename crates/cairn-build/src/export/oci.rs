@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::compression::{BUFFER, Compression, compressed};
-use super::tar;
+use super::{layout, tar};
 use crate::error::{Error, Result};
 use crate::node::{Kind, Node, RegularFile};
 use crate::tree::Tree;
@@ -31,25 +31,23 @@ pub struct OciOptions {
     pub platform: Option<String>,
 }
 
-/// Fills an empty directory with a layout.
+/// Writes the blobs of an image. Returns its descriptor.
 ///
 /// # Errors
-/// The tree has a name that means something else in a layer, or tells no platform; or the layout
+/// The tree has a name that means something else in a layer, or tells no platform; or the blobs
 /// cannot be written.
 pub(super) fn write(
     tree: &Tree,
-    to: &Path,
+    blobs: &Path,
     compression: Compression,
     options: &OciOptions,
-) -> Result<()> {
+) -> Result<Value> {
     check_names(tree)?;
     let platform = match &options.platform {
         Some(name) => parse_platform(name)?,
         None => platform_of(tree)?,
     };
-    let blobs = to.join("blobs/sha256");
-    fs::create_dir_all(&blobs).map_err(|error| Error::host(&blobs, error))?;
-    let (layer, diff_id) = write_layer(tree, &blobs, compression)?;
+    let (layer, diff_id) = write_layer(tree, blobs, compression)?;
     let mut run = json!({});
     if tree.find(b"bin/sh").or_else(|| tree.find(b"usr/bin/sh")).is_some() {
         run = json!({ "Cmd": ["/bin/sh"] });
@@ -60,23 +58,30 @@ pub(super) fn write(
         "rootfs": { "type": "layers", "diff_ids": [diff_id] },
     });
     merge(&mut config, &platform);
-    let config = write_blob(&blobs, &config, "application/vnd.oci.image.config.v1+json")?;
+    let config = write_blob(blobs, &config, "application/vnd.oci.image.config.v1+json")?;
     let manifest = json!({
         "schemaVersion": 2,
         "mediaType": MANIFEST,
         "config": config,
         "layers": [layer],
     });
-    let mut manifest = write_blob(&blobs, &manifest, MANIFEST)?;
+    let mut manifest = write_blob(blobs, &manifest, MANIFEST)?;
     merge(&mut manifest, &json!({ "platform": platform }));
     if let Some(tag) = &options.tag {
-        let names = json!({ "org.opencontainers.image.ref.name": tag });
-        merge(&mut manifest, &json!({ "annotations": names }));
+        merge(&mut manifest, &layout::named(tag));
     }
+    Ok(manifest)
+}
+
+/// Writes what makes a directory with blobs a layout of one image.
+///
+/// # Errors
+/// It cannot be written.
+pub(super) fn write_layout(to: &Path, image: Value) -> Result<()> {
     let index = json!({
         "schemaVersion": 2,
         "mediaType": "application/vnd.oci.image.index.v1+json",
-        "manifests": [manifest],
+        "manifests": [image],
     });
     write_file(&to.join("index.json"), index.to_string().as_bytes())?;
     write_file(
@@ -108,7 +113,7 @@ fn check_names(tree: &Tree) -> Result<()> {
     })
 }
 
-fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
+pub(super) fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
     fs::write(path, bytes).map_err(|error| Error::host(path, error))
 }
 

@@ -4,7 +4,9 @@
 //! Names in their indexes are digests or relative paths, and are checked before they name a file.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs::File;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -44,6 +46,8 @@ struct Descriptor {
     digest: String,
     size: u64,
     platform: Option<Platform>,
+    #[serde(default)]
+    annotations: BTreeMap<String, String>,
 }
 
 #[derive(Clone, Deserialize)]
@@ -73,6 +77,15 @@ impl Platform {
     }
 }
 
+/// What names an image in an index.
+const NAME: &str = "org.opencontainers.image.ref.name";
+
+impl Descriptor {
+    fn tag(&self) -> Option<&str> {
+        self.annotations.get(NAME).map(String::as_str)
+    }
+}
+
 /// Where the files of a container image are.
 enum Blobs {
     /// In a directory of the host.
@@ -94,18 +107,30 @@ pub fn is_layout(directory: &Path) -> bool {
     directory.join("oci-layout").is_file() && directory.join("index.json").is_file()
 }
 
-/// Puts the image of an OCI layout in.
+/// The layout and the tag that `oci:DIR:TAG` names; `None` for a name of another form.
+pub(super) fn reference(name: &OsStr) -> Option<(PathBuf, Option<&str>)> {
+    let rest = name.as_bytes().strip_prefix(b"oci:")?;
+    let path = |bytes: &[u8]| PathBuf::from(OsStr::from_bytes(bytes));
+    let colon = rest.iter().rposition(|byte| *byte == b':');
+    let split = colon.and_then(|at| Some((rest.get(..at)?, rest.get(at + 1..)?)));
+    match split.filter(|_| !is_layout(&path(rest))) {
+        Some((directory, tag)) => Some((path(directory), Some(str::from_utf8(tag).ok()?))),
+        None => Some((path(rest), None)),
+    }
+}
+
+/// Puts an image of an OCI layout in.
 ///
 /// # Errors
-/// The layout is damaged, has no image of the platform, or a layer cannot be put in.
+/// The layout is damaged, has no image of the tag and the platform, or a layer cannot be put in.
 pub(super) fn layout(
     assembly: &mut Assembly,
     source: &str,
-    directory: &Path,
+    (directory, tag): (&Path, Option<&str>),
     platform: Option<&str>,
 ) -> Result<()> {
     let blobs = Blobs::Directory(directory.to_owned());
-    Container { assembly, source, blobs }.index(platform)
+    Container { assembly, source, blobs }.index(tag, platform)
 }
 
 /// True if the members at the top of a tar archive are those of a container image.
@@ -143,7 +168,12 @@ pub(super) fn archive(
     read?;
     let is_saved = files.contains_key(&b"manifest.json"[..]);
     let mut container = Container { assembly, source, blobs: Blobs::Archive(files) };
-    if is_saved { container.saved() } else { container.index(platform) }
+    if is_saved { container.saved() } else { container.index(None, platform) }
+}
+
+/// The tags of images, for messages.
+fn tags<'a>(manifests: impl IntoIterator<Item = &'a Descriptor>) -> String {
+    manifests.into_iter().filter_map(Descriptor::tag).collect::<Vec<_>>().join(", ")
 }
 
 impl Container<'_> {
@@ -212,9 +242,17 @@ impl Container<'_> {
     }
 
     /// The image of the index.
-    fn index(&mut self, platform: Option<&str>) -> Result<()> {
+    fn index(&mut self, tag: Option<&str>, platform: Option<&str>) -> Result<()> {
         let bytes = self.bytes("index.json")?;
         let mut index: Index = self.json("index.json", &bytes)?;
+        if let Some(tag) = tag {
+            let tags = tags(&index.manifests);
+            index.manifests.retain(|of| of.tag() == Some(tag));
+            if index.manifests.is_empty() {
+                let why = format!("has no image with the tag {tag}; it has: {tags}");
+                return Err(self.failed("index.json", why));
+            }
+        }
         for _ in 0..DEPTH_MAX {
             let chosen = self.choose(&index.manifests, platform)?;
             let (name, bytes) = self.blob(&chosen)?;
@@ -251,10 +289,15 @@ impl Container<'_> {
                 "index.json",
                 format!("has no image for this platform; it has: {}", names()),
             )),
-            _ => Err(self.failed(
-                "index.json",
-                format!("has {} images: choose one with --platform: {}", fitting.len(), names()),
-            )),
+            several => {
+                let tags = tags(several.iter().map(|of| **of));
+                let count = several.len();
+                let why = match tags.is_empty() {
+                    true => format!("has {count} images: choose one with --platform: {}", names()),
+                    false => format!("has {count} images: choose one, as oci:DIR:TAG: {tags}"),
+                };
+                Err(self.failed("index.json", why))
+            }
         }
     }
 

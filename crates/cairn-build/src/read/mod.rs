@@ -86,6 +86,14 @@ fn read(assembly: &mut Assembly, source: &Source) -> Result<()> {
         let stream = stream.map_err(|error| unread(&shown, &error))?;
         return archive(assembly, "standard input", stream, source.platform.as_deref());
     }
+    if let Some((directory, tag)) = container::reference(&source.name) {
+        if !is_layout(&directory) {
+            let why = "is no OCI layout: give oci:DIR or oci:DIR:TAG of one";
+            return Err(Error::source(shown, why));
+        }
+        let of = (directory.as_path(), tag);
+        return container::layout(assembly, &shown, of, source.platform.as_deref());
+    }
     let image = ImageSpec::parse(&source.name).map_err(Error::image)?;
     // What only an image can have.
     let is_image = image.part != Part::Whole
@@ -99,7 +107,7 @@ fn read(assembly: &mut Assembly, source: &Source) -> Result<()> {
     let platform = source.platform.as_deref();
     if metadata.is_dir() {
         return match container::is_layout(path) {
-            true => container::layout(assembly, &shown, path, platform),
+            true => container::layout(assembly, &shown, (path, None), platform),
             false => directory::read(assembly, path),
         };
     }

@@ -172,6 +172,61 @@ fn a_container_image_is_read_by_others_and_built_again() {
     }
 }
 
+fn tagged(path: &Path, tag: Option<&str>) -> Target {
+    let options = OciOptions { tag: tag.map(str::to_owned), platform: Some("linux/amd64".into()) };
+    Target::Oci { path: path.to_owned(), compression: Compression::Gzip, options }
+}
+
+/// skopeo and umoci see all images of a layout that is there already, and so does a build; a layer
+/// that umoci adds has no end mark.
+#[test]
+fn a_layout_takes_further_images() {
+    let place = Place::new();
+    let at = |name: &str| place.path().join(name);
+    let layout = at("layout");
+    let reference = |tag: &str| format!("oci:{}:{tag}", text(&layout));
+    let add = |contents: &str, tag| {
+        fs::create_dir_all(at("source")).unwrap();
+        fs::write(at("source/file"), contents).unwrap();
+        exported(Path::new(&format!("{}/", text(&at("source")))), tagged(&layout, tag))
+    };
+    let contents = |tag: &str| {
+        built(Format::Ext4, &at("image"), &[&reference(tag)]);
+        judge::debugfs(&at("image"), "cat file")
+    };
+    add("one", Some("1")).unwrap();
+    add("two", Some("2")).unwrap();
+    let blobs = || fs::read_dir(layout.join("blobs/sha256")).unwrap().count();
+    assert_eq!((contents("1").trim(), contents("2").trim(), blobs()), ("one", "two", 6));
+    add("three", Some("1")).unwrap();
+    add("three", Some("1")).unwrap();
+    assert_eq!((contents("1").trim(), contents("2").trim(), blobs()), ("three", "two", 9));
+    assert_eq!(judge::run("umoci", ["ls", "--layout", text(&layout)]), "1\n2\n");
+    for tag in ["1", "2"] {
+        judge::run("skopeo", ["inspect", "--raw", &reference(tag)]);
+    }
+    let names = |directory: &Path| fs::read_dir(directory).unwrap().count();
+    assert_eq!((names(&layout), names(&layout.join("blobs"))), (3, 1), "something is left");
+    // What is refused changes nothing.
+    let before = fs::read(layout.join("index.json")).unwrap();
+    assert!(add("four", None).unwrap_err().contains(":latest"));
+    fs::write(at("source/.wh.x"), "").unwrap();
+    add("four", Some("1")).unwrap_err();
+    fs::remove_file(at("source/.wh.x")).unwrap();
+    assert_eq!(fs::read(layout.join("index.json")).unwrap(), before);
+    assert_eq!(names(&layout.join("blobs")), 1, "something is left");
+    let image = format!("{}:2", text(&layout));
+    judge::run("umoci", ["insert", "--image", &image, text(&at("source/file")), "/more"]);
+    built(Format::Ext4, &at("image"), &[&reference("2")]);
+    assert_eq!(judge::debugfs(&at("image"), "cat more").trim(), "four");
+    let said = crate::support::refused(Format::Ext4, &at("none"), &[&reference("3")]);
+    assert!(said.contains("the tag 3; it has: 1, 2"), "{said}");
+    let said = crate::support::refused(Format::Ext4, &at("none"), &[text(&layout)]);
+    assert!(said.contains("oci:DIR:TAG: 1, 2"), "{said}");
+    fs::write(layout.join("index.json"), "[]").unwrap();
+    assert!(add("four", Some("1")).unwrap_err().contains("no index"));
+}
+
 #[test]
 fn what_a_layer_cannot_say_is_refused() {
     let place = Place::new();

@@ -32,7 +32,8 @@ bytes. What cairn build takes can be given in place of an image.
 TARGET names a directory if it ends in a slash, exists as one, or begins with dir:. The directory \
 must be new or empty. A user who is not root may not give files away or make devices: what is not \
 kept is counted, and --manifest states all of it for cairn build --manifest.
-oci:DIR[:TAG] is a container image with one layer.")]
+oci:DIR[:TAG] is a container image with one layer. If DIR is a layout already, the image is added \
+to it, in the place of one with the same tag.")]
 pub struct Args {
     /// The archive: .gz, .tgz, .zst and .tzst are compressed; - is standard output. Or DIR/,
     /// dir:DIR or oci:DIR[:TAG].
@@ -90,7 +91,7 @@ fn target(args: &Args) -> Outcome<Target> {
             return Err(refused("--manifest", "directories"));
         }
         if args.force {
-            return Err(refused("--force", "archives: the directory must be new or empty"));
+            return Err(refused("--force", "archives: an image of the same tag is replaced"));
         }
         let colon = rest.iter().rposition(|byte| *byte == b':');
         let tagged = colon.filter(|at| !rest.get(*at..).unwrap_or_default().contains(&b'/'));
