@@ -1,5 +1,5 @@
 //! [`Delivery`]: the image while it is written, and what becomes of it: a file, a sparse image, a
-//! stream, an object volume.
+//! qcow2 disk, a stream, an object volume.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use cairn::objects::{self, Address};
 use crate::error::{Error, Result};
 use crate::estimate::BLOCK;
 use crate::output::{STDOUT, Unfinished, is_stdout};
-use crate::sparse;
+use crate::{qcow2, sparse};
 
 /// What an image is written as.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,6 +23,8 @@ pub enum Shape {
         /// With a checksum.
         crc: bool,
     },
+    /// As a qcow2 disk.
+    Qcow2,
 }
 
 /// An image that is not delivered yet.
@@ -48,7 +50,7 @@ impl Delivery {
         let (image, packed) = match shape {
             _ if is_stdout(path) || volume.is_some() => (Unfinished::hidden()?, None),
             Shape::Raw => (Unfinished::create(path, overwrite)?, None),
-            Shape::AndroidSparse { .. } => {
+            Shape::AndroidSparse { .. } | Shape::Qcow2 => {
                 let image = Unfinished::create(path, overwrite)?;
                 (image, Some(Unfinished::create(path, overwrite)?))
             }
@@ -82,6 +84,13 @@ impl Delivery {
                 sparse::write(image.file(), size, form(crc), &mut packed.file(), &path)?;
                 packed.finish()
             }
+            (Shape::Qcow2, Some(packed)) => {
+                qcow2::write(image.file(), size, &mut packed.file(), &path)?;
+                packed.finish()
+            }
+            (Shape::Qcow2, None) => {
+                qcow2::write(image.file(), size, &mut stdout(), Path::new(STDOUT))
+            }
             (Shape::AndroidSparse { crc }, None) => {
                 let to = &mut stdout();
                 sparse::write(image.file(), size, form(crc), to, Path::new(STDOUT))
@@ -98,8 +107,16 @@ fn object_volume(path: &Path, shape: Shape, overwrite: bool) -> Result<Option<Ad
     let refused = |why: &str| Error::Usage(format!("{}: {why}", path.display()));
     let image = ImageSpec::parse(path.as_os_str()).map_err(Error::image)?;
     let address = objects::address(&image).map_err(Error::image)?;
-    if shape != Shape::Raw {
-        return Err(refused("an object volume has no form of Android: leave --sparse out"));
+    match shape {
+        Shape::Raw => {}
+        Shape::AndroidSparse { .. } => {
+            return Err(refused("an object volume has no form of Android: leave --sparse out"));
+        }
+        Shape::Qcow2 => {
+            let why = "an object volume is no qcow2 disk: leave --qcow2 out, or give it a name \
+                       without .qcow2";
+            return Err(refused(why));
+        }
     }
     if !overwrite && objects::exists(address).map_err(Error::image)? {
         return Err(refused("exists: add --force to replace it"));

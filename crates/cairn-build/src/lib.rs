@@ -28,6 +28,7 @@ mod node;
 mod options;
 mod output;
 mod path;
+mod qcow2;
 mod read;
 mod rules;
 mod sink;

@@ -56,7 +56,7 @@ const ALLOWED: [(&str, &[&str]); 20] = [
             "cairn-vfs",
         ],
     ),
-    ("cairn-build", &["cairn", "cairn-base", "cairn-vfs"]),
+    ("cairn-build", &["cairn", "cairn-base", "cairn-images", "cairn-vfs"]),
     (
         "cairn-cli",
         &[

@@ -248,3 +248,34 @@ fn what_a_disk_cannot_have_is_refused_before_anything_is_written() {
         assert!(said.contains(wanted), "{said}");
     }
 }
+
+/// The disk of a qcow2 file has the bytes of the image, and its own follow from these.
+#[test]
+fn a_qcow2_disk_has_the_bytes_of_the_image() {
+    let place = Place::new();
+    let at = |name: &str| place.path().join(name).to_str().unwrap().to_owned();
+    let root = source(&place, "root", 1);
+    let root = [root.to_str().unwrap()];
+    for (format, table) in
+        [(Format::Ext4, None), (Format::F2fs, None), (Format::Ext4, Some(TableKind::Gpt))]
+    {
+        let asked = |name: &str, shape| Options {
+            disk: table.and_then(|table| disk(table, Vec::new())),
+            shape,
+            ..options(format, Path::new(&at(name)), &root)
+        };
+        build(asked("raw", Shape::Raw)).unwrap();
+        build(asked("disk.qcow2", Shape::Qcow2)).unwrap();
+        judge::run("qemu-img", ["check", "-q", "-f", "qcow2", &at("disk.qcow2")]);
+        let words = ["compare", "-f", "raw", "-F", "qcow2", &at("raw"), &at("disk.qcow2")];
+        judge::run("qemu-img", words);
+        build(asked("again.qcow2", Shape::Qcow2)).unwrap();
+        judge::run("cmp", [at("disk.qcow2"), at("again.qcow2")]);
+        let len = |name: &str| std::fs::metadata(at(name)).unwrap().len();
+        assert!(len("disk.qcow2") <= len("raw") + 6 * 65536, "it is no larger than what it holds");
+        let name = if table.is_some() { at("disk.qcow2#1") } else { at("disk.qcow2") };
+        let image = ImageSpec::parse(name.as_ref()).unwrap();
+        let volume = cairn::open(&image, &OpenOptions::read_only()).unwrap();
+        volume.filesystem().unmount().unwrap();
+    }
+}

@@ -20,6 +20,7 @@ const MOST_SEGMENTS: u32 = 8_388_608;
 #[command(after_help = "\
 Example:
   cairn mkfs -t ext4 -L root --size 2G root.img
+  cairn mkfs --size 20G disk.qcow2
   cairn mkfs -t f2fs -O extra_attr,inode_checksum --size 2G data.img
   cairn mkfs -t f2fs -m --size 1G --zone-size 8M --conventional-zones 8 z.img
   cairn mkfs -t f2fs -m -Z 8 -c /dev/nullb0 /dev/sdb
@@ -48,7 +49,7 @@ pub struct Args {
     #[arg(short = 'b', long, value_name = "BYTES", value_parser = parse_block_size)]
     block_size: Option<u32>,
     /// Size of the image file, such as 512M or 2G. Needed to create the file; enlarges a smaller
-    /// one.
+    /// one. A new file whose name ends in .qcow2 becomes a qcow2 disk of that size.
     #[arg(long, value_parser = parse_size)]
     size: Option<u64>,
     /// f2fs: percentage of the main area kept for cleaning. [default: what leaves users most space]

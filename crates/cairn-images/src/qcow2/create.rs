@@ -12,7 +12,7 @@ use super::format::refcount;
 use super::host::{Host, index};
 
 /// Refcounts of 16 bits, as `qemu-img create` makes them.
-const ORDER: u32 = 4;
+pub(super) const ORDER: u32 = 4;
 
 /// What to make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,15 +32,16 @@ impl CreateOptions {
 }
 
 /// Where the parts of a new image begin, in clusters.
-struct Layout {
-    table: u64,
-    blocks: u64,
-    l1: u64,
-    end: u64,
-    l1_entries: u64,
+pub(super) struct Layout {
+    pub(super) table: u64,
+    pub(super) blocks: u64,
+    pub(super) l1: u64,
+    pub(super) end: u64,
+    pub(super) l1_entries: u64,
 }
 
-fn layout(options: &CreateOptions) -> Result<Layout> {
+/// The entries of the L1 table, if the image can be.
+pub(super) fn check(options: &CreateOptions) -> Result<u64> {
     let cluster = u64::from(options.cluster_size);
     if !cluster.is_power_of_two() || !(512..=2 << 20).contains(&cluster) {
         return Err(Error::Refused(format!(
@@ -54,6 +55,12 @@ fn layout(options: &CreateOptions) -> Result<Layout> {
             options.size
         )));
     }
+    Ok(l1_entries)
+}
+
+fn layout(options: &CreateOptions) -> Result<Layout> {
+    let cluster = u64::from(options.cluster_size);
+    let l1_entries = check(options)?;
     let l1 = (l1_entries * 8).div_ceil(cluster);
     let per_block = (cluster * 8) >> ORDER;
     let mut blocks = 1_u64;
@@ -110,7 +117,7 @@ pub fn create(device: Arc<dyn BlockDevice>, options: &CreateOptions) -> Result<(
     Ok(host.flush()?)
 }
 
-fn header(options: &CreateOptions, layout: &Layout) -> RawHeader {
+pub(super) fn header(options: &CreateOptions, layout: &Layout) -> RawHeader {
     let cluster = u64::from(options.cluster_size);
     let word = |value: u64| u32::try_from(value).expect("tables are small").into();
     RawHeader {

@@ -1,6 +1,7 @@
 //! Images with each option of `qemu-img create`: read, written, and accepted again.
 
 use cairn_block::{BlockDevice, BlockDeviceExt};
+use cairn_images::qcow2;
 
 use crate::model::Model;
 use crate::qemu::{Checked, Place, check, file, io, open, qemu, try_open};
@@ -128,4 +129,38 @@ fn what_is_not_done_is_refused_by_name() {
     assert!(error.contains("marked as damaged"), "{error}");
     assert_eq!(open(&unknown, false).geometry().size, 1 << 20);
     assert!(!file(&unknown, false).geometry().discard || cfg!(unix));
+}
+
+/// Tables of images that are written from front to back: of no cluster, of clusters under several
+/// L1 entries, and of so many that refcounts fill several blocks.
+#[test]
+fn an_image_written_from_front_to_back_is_clean() {
+    let place = Place::new();
+    let path = place.path("disk");
+    let last = (9 << 40) / qcow2::PACKED_CLUSTER - 1;
+    for filled in [
+        vec![],
+        vec![0],
+        vec![0, 8191, 8192, 8193, 100_000, last],
+        (0..32_760).collect(),
+        (3..70_000).map(|number| number * 5).collect(),
+    ] {
+        let head = qcow2::packed_head(9 << 40, &filled).unwrap();
+        let mut file = std::fs::File::create(&path).unwrap();
+        std::io::Write::write_all(&mut file, &head).unwrap();
+        let data = head.len() as u64;
+        file.set_len(data + filled.len() as u64 * qcow2::PACKED_CLUSTER).unwrap();
+        assert_eq!(check(&path), Checked::Clean, "{} clusters", filled.len());
+        // Each cluster of the disk is where it should be.
+        let disk = open(&path, false);
+        let few = filled.iter().enumerate().step_by(filled.len() / 7 + 1);
+        for (at, number) in few {
+            let bytes = [at as u8 + 1; 512];
+            let place = data + at as u64 * qcow2::PACKED_CLUSTER;
+            std::os::unix::fs::FileExt::write_all_at(&file, &bytes, place).unwrap();
+            let seen = disk.read_at(number * qcow2::PACKED_CLUSTER, 512).unwrap();
+            assert_eq!(&seen[..], bytes, "cluster {number}");
+        }
+    }
+    assert!(qcow2::packed_head(1 << 62, &[]).is_err());
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use cairn_block::BlockDevice;
 use cairn_block::file::{FileDevice, OpenOptions as FileOptions};
 use cairn_block::zoned::{self, ZoneLayout};
+use cairn_images::qcow2::{self, CreateOptions};
 use uuid::Uuid;
 
 use crate::chain::container;
@@ -14,7 +15,7 @@ use crate::contents::contents;
 use crate::device::{open_one, open_or_raw};
 use crate::error::{Cause, Error, Result};
 use crate::format;
-use crate::image::{ImageSpec, Location, ObjectImage, Part};
+use crate::image::{DiskFormat, ImageSpec, Location, ObjectImage, Part};
 use crate::interrupted::refuse_interrupted;
 use crate::objects;
 use crate::volume::runtime;
@@ -163,6 +164,10 @@ pub(crate) fn device_for(image: &ImageSpec, options: &MkfsOptions) -> Result<Arc
     if let Some(zones) = &options.zones {
         return zoned_image(path, size, zones).map_err(error);
     }
+    if is_new_qcow2(image, path) {
+        create_qcow2(path, size).map_err(error)?;
+        return open_one(image, true);
+    }
     let options = FileOptions::create(size);
     let device = FileDevice::open(path, options).map_err(|source| error(Cause::Open(source)))?;
     Ok(Arc::new(device))
@@ -195,6 +200,20 @@ fn object_volume(
         )),
         (Some(_), _) => open_or_raw(image, true),
     }
+}
+
+/// True if the name is that of a qcow2 disk, and nothing is there yet.
+fn is_new_qcow2(image: &ImageSpec, path: &Path) -> bool {
+    let is_named = path.extension().is_some_and(|end| end.eq_ignore_ascii_case("qcow2"));
+    let is_empty = std::fs::metadata(path).map_or(true, |file| file.is_file() && file.len() == 0);
+    is_named && is_empty && image.format == DiskFormat::ByContent
+}
+
+/// Makes an empty qcow2 disk.
+fn create_qcow2(path: &Path, size: u64) -> Result<(), Cause> {
+    let device = FileDevice::open(path, FileOptions::create(0)).map_err(Cause::Open)?;
+    qcow2::create(Arc::new(device), &CreateOptions::new(size))
+        .map_err(|error| Cause::Option(error.to_string()))
 }
 
 /// Refuses a path whose directory does not exist.

@@ -34,6 +34,7 @@ Examples:
   cairn build - rootfs/ | gzip >root.img.gz
   cairn build file-store:///srv/pool@root rootfs/
   cairn build --partition gpt --part type=esp,file=esp.fat gpt.img rootfs/
+  cairn build --partition gpt disk.qcow2 rootfs/
 
 A source is a directory (with a slash at its end what is in it, else the directory under its \
 name), an archive (tar or cpio, also compressed with gzip, zstd or xz; - is standard input), a \
@@ -96,6 +97,9 @@ pub struct Args {
     /// With --sparse: add a checksum of the image.
     #[arg(long, requires = "sparse")]
     crc: bool,
+    /// Write OUT as a qcow2 disk, as for a name that ends in .qcow2.
+    #[arg(long, conflicts_with = "sparse")]
+    qcow2: bool,
     /// Make a disk with a partition table, gpt or mbr. What --part does not say otherwise is in one
     /// partition, the root.
     #[arg(long, value_name = "TABLE", value_parser = parse_table)]
@@ -216,6 +220,20 @@ fn check_order(out: &Path, sources: &[OsString], is_forced: bool) -> Outcome {
     )))
 }
 
+/// What the image is written as.
+fn shape(args: &Args, out: &Path) -> Outcome<Shape> {
+    let is_named = out.extension().is_some_and(|end| end.eq_ignore_ascii_case("qcow2"));
+    match (args.sparse, args.qcow2 || is_named) {
+        (true, true) => {
+            let why = "is the name of a qcow2 disk, which --sparse is not: give another name";
+            Err(Failure::usage(format!("{}: {why}", out.display())))
+        }
+        (true, false) => Ok(Shape::AndroidSparse { crc: args.crc }),
+        (false, true) => Ok(Shape::Qcow2),
+        (false, false) => Ok(Shape::Raw),
+    }
+}
+
 /// Builds the image.
 ///
 /// # Errors
@@ -238,6 +256,7 @@ pub fn run(args: &Args) -> Outcome {
     let (out, sources) = args.operands()?;
     output::refuse_terminal(&out)?;
     check_order(&out, &sources, args.force)?;
+    let shape = shape(args, &out)?;
     let rules = args.changes.rules()?;
     let options = Options {
         output: out,
@@ -254,10 +273,7 @@ pub fn run(args: &Args) -> Outcome {
         rules,
         now: now()?,
         overwrite: args.force,
-        shape: match args.sparse {
-            true => Shape::AndroidSparse { crc: args.crc },
-            false => Shape::Raw,
-        },
+        shape,
         dig_holes: args.dig_holes,
         tuning: cairn::Tuning::default(),
         root_owner: None,
