@@ -3,8 +3,8 @@
 use std::ffi::OsString;
 use std::fs::{self, File, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::ops::Range;
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -75,6 +75,20 @@ pub(crate) fn claim(path: &Path) -> Result<Option<Claim>> {
 /// True if a name stands for standard output.
 pub(crate) fn is_stdout(path: &Path) -> bool {
     path == Path::new("-")
+}
+
+/// The error of a name that leads nowhere. The system does not follow links of others in directories
+/// that all may write (`fs.protected_symlinks`).
+fn unfollowed(path: &Path, error: io::Error) -> Error {
+    let is_link = fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink());
+    if is_link && error.kind() == io::ErrorKind::PermissionDenied {
+        let path = path.display();
+        return Error::Usage(format!(
+            "{path}: is a symbolic link that this system does not follow (fs.protected_symlinks): \
+             name the file that it leads to"
+        ));
+    }
+    Error::host(path, error)
 }
 
 /// Bytes that the filesystem of a file has left for this user, if it tells.
@@ -194,6 +208,10 @@ impl Unfinished {
                     "{}: exists: add --force to replace it",
                     path.display()
                 )));
+            }
+            // What the system does not follow, realpath(3) would.
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(unfollowed(path, error));
             }
             _ => {}
         }

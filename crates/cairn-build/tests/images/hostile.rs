@@ -125,6 +125,55 @@ fn records_before_the_first_member() {
     }
 }
 
+/// A link that the system does not follow is not followed by another way.
+#[test]
+fn an_output_that_cannot_be_reached_is_not_replaced() {
+    let place = Place::new();
+    let at = |name: &str| place.path().join(name);
+    std::os::unix::fs::symlink("loop", at("loop")).unwrap();
+    let error = build(options(Format::Ext4, &at("loop"), &[])).unwrap_err().to_string();
+    assert!(error.contains("loop: ") && at("loop").is_symlink(), "{error}");
+    assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 1);
+}
+
+/// Some tools write layers without an end mark, and tar takes such archives. One that ends anywhere
+/// else is cut off.
+#[test]
+fn an_end_mark_may_be_missing() {
+    let place = Place::new();
+    let at = |name: &str| place.path().join(name).to_str().unwrap().to_owned();
+    let members = [file(b"a", b"x"), file(b"b", &[7; 700])];
+    let bytes = archive(&members);
+    let bytes = &bytes[..bytes.len() - 1024];
+    std::fs::write(at("whole.tar"), bytes).unwrap();
+    judge::run("tar", ["-tf", &at("whole.tar")]);
+    let image = place.path().join("image");
+    built(Format::Ext4, &image, &[&at("whole.tar")]);
+    let seen = crate::support::digest(&image);
+    assert!(seen.get(b"a").is_some() && seen.get(b"b").is_some());
+    std::fs::remove_file(&image).unwrap();
+    let announced = [bytes, &header(&Member(b"x", b'x', b"", 0, b""))].concat();
+    for (bytes, words) in [
+        (&bytes[..bytes.len() - 512], "b: ends too early"),
+        (&bytes[..bytes.len() - 1], "b: ends too early"),
+        (&bytes[..1024 + 200], "a: is the last whole member"),
+        (&announced, "b: is the last whole member"),
+        (&bytes[..512], "a: ends too early"),
+        (&bytes[..300], "ends in its first header"),
+        (&[], "it is empty: give a directory"),
+    ] {
+        std::fs::write(at("cut.tar"), bytes).unwrap();
+        let _ = std::fs::remove_file(at("cut.tar.zst"));
+        judge::run("zstd", ["-q", &at("cut.tar")]);
+        for name in ["cut.tar", "cut.tar.zst"] {
+            let said = refused(Format::Ext4, &image, &[&at(name)]);
+            assert!(said.contains(words), "{name} of {} bytes: {said}", bytes.len());
+            is_prose(&said);
+            assert!(!said.contains("cairn build") && !said.contains("cairn mkfs"), "{said}");
+        }
+    }
+}
+
 /// A window bounds the memory of a decoder.
 #[test]
 fn a_large_window_of_zstd_is_refused_by_name() {

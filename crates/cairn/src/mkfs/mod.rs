@@ -1,6 +1,7 @@
 //! Makes a volume: creates the image file if it does not exist, then calls the format's mkfs.
 
 use std::fs::{File, Metadata};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -43,8 +44,10 @@ pub fn mkfs(image: &ImageSpec, options: &MkfsOptions) -> Result<()> {
     let Some(path) = image.file().filter(|_| options.size.is_some()) else {
         return make(image, options);
     };
-    let before = std::fs::metadata(path).ok().filter(Metadata::is_file).map(|file| file.len());
-    let existed = path.exists();
+    let found = std::fs::metadata(path);
+    // A link that the system does not follow leads to a file that may be there.
+    let existed = !matches!(&found, Err(error) if error.kind() == ErrorKind::NotFound);
+    let before = found.ok().filter(Metadata::is_file).map(|file| file.len());
     let made = make(image, options);
     match (&made, before) {
         // A device keeps its size.
