@@ -58,6 +58,7 @@ deep: build
 	CAIRN_DEEP=1 $(CARGO) test --workspace -- --test-threads=1 --include-ignored
 	CAIRN_TRANSPORT=ring $(CARGO) test -p cairn-cli --test mounted -- --test-threads=2
 	$(CARGO) test -p cairn-objects --features remote --test s3
+	$(CARGO) test -p cairn-cli --features remote --test program object_volumes::
 	scripts/xfstests --kernel
 	scripts/xfstests
 	scripts/xfstests --format f2fs

@@ -4,8 +4,8 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::volume_command::VolumeCommand;
 use crate::commands::{
-    build, check, diff, dump, export, freeze, generate, info, lab, mkfs, mount, pool, remount, rescue,
-    resize, run, serve, serve_nothing, shell, sparse, stats, sync, tune, umount,
+    build, check, diff, dump, export, freeze, generate, info, lab, mkfs, mount, pool, remount,
+    rescue, resize, run, serve, serve_nothing, shell, sparse, stats, sync, tune, umount,
 };
 use crate::failure::Outcome;
 

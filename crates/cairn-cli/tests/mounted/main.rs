@@ -27,6 +27,7 @@ mod load;
 mod locks;
 mod memory;
 mod noxattr;
+mod object_volumes;
 mod options;
 mod overlay;
 mod private;

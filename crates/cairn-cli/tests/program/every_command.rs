@@ -79,6 +79,9 @@ const WITHOUT_IMAGE: &[&str] = &[
     "lab",
     "serve",
     "serve-nothing",
+    "snapshot",
+    "clone",
+    "gc",
     "help",
 ];
 

@@ -26,6 +26,7 @@ mod mkfs_blocks;
 mod mkfs_safety;
 mod names;
 mod newcomers;
+mod object_volumes;
 mod overwrite;
 mod refused;
 mod repairs;

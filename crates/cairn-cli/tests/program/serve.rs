@@ -19,14 +19,14 @@ use nix::unistd::Pid;
 use crate::support::{fails, in_dir, works};
 
 /// A server that has told its address.
-struct Served {
+pub(crate) struct Served {
     child: Child,
-    address: String,
+    pub(crate) address: String,
     stderr: ChildStderr,
 }
 
 impl Served {
-    fn start(arguments: &[&str]) -> Self {
+    pub(crate) fn start(arguments: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_cairn"));
         command.args(["serve", "nbd"]).args(arguments).env_remove("CAIRN_LOG");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -48,7 +48,7 @@ impl Served {
     }
 
     /// Ends it with a signal that asks for it.
-    fn end(mut self) {
+    pub(crate) fn end(mut self) {
         kill(Pid::from_raw(self.child.id() as i32), Signal::SIGTERM).unwrap();
         let status = self.child.wait().unwrap();
         assert_eq!((status.code(), self.said().as_str()), (Some(0), ""));
@@ -68,7 +68,7 @@ impl Drop for Served {
     }
 }
 
-fn nbdcopy(from: &str, to: &str) {
+pub(crate) fn nbdcopy(from: &str, to: &str) {
     let status = Command::new("nbdcopy").args(["--flush", from, to]).status().unwrap();
     assert!(status.success(), "nbdcopy {from} {to}: {status}");
 }

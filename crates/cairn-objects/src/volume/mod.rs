@@ -203,11 +203,7 @@ fn release(requests: &Requests, volume: &str, manifest: &Manifest, tag: &Tag) {
 /// As [`load`], for a reader: a writer may remove what an old manifest needed. And a log may grow
 /// after it was listed, before its successor gets an object; but a writer that finds objects in old
 /// logs replaces the manifest before it writes.
-fn read(
-    requests: &Requests,
-    volume: &str,
-    exclusive: bool,
-) -> Result<(Manifest, Tag, Map, u64)> {
+fn read(requests: &Requests, volume: &str, exclusive: bool) -> Result<(Manifest, Tag, Map, u64)> {
     let mut last: Option<Tag> = None;
     loop {
         let (manifest, tag) = read_manifest(requests, volume)?;

@@ -92,3 +92,33 @@ fn refuses_nonsense() {
         assert!(matches!(error.cause(), Cause::Address(_)), "{name}: {error}");
     }
 }
+
+#[test]
+fn object_volumes_are_named_with_what_opens_them() {
+    for name in [
+        "s3://bucket/a/b@web",
+        "file-store:///srv/pool@x#2",
+        "file-store:///srv/pool?cache=/var/cache/x&cache-size=1000&memory=4096&take-over",
+        "gs://bucket/p?memory=4096&format=raw&key-file=/etc/key#1",
+        "az://box?offset=512",
+    ] {
+        let image = ImageSpec::parse(name.as_ref()).unwrap();
+        assert!(image.file().is_none() && image.exists(), "{name}");
+        assert_eq!(image.to_string(), name);
+        assert_eq!(ImageSpec::parse(&image.to_os_string()).unwrap(), image);
+    }
+    let parse = |name: &str| ImageSpec::parse(name.as_ref()).unwrap();
+    let (plain, cached) = (parse("s3://bucket/a"), parse("s3://bucket/a@main?cache=/c"));
+    assert!(plain != cached && plain.is_same_disk(&cached));
+    assert!(!plain.is_same_disk(&parse("s3://bucket/a@other")));
+    for (name, said) in [
+        ("s3://bucket/a?cache-size=1G", "cache=DIR"),
+        ("s3://bucket/a?cache=", "only cache=DIR"),
+        ("s3://bucket/a?memory=x", "no size"),
+        ("s3://bucket/a#0", "partition number"),
+        ("s3://bucket/a?take-over=1", "only cache=DIR"),
+    ] {
+        let error = ImageSpec::parse(name.as_ref()).unwrap_err().to_string();
+        assert!(error.contains(said), "{name}: {error}");
+    }
+}

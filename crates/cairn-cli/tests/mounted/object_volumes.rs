@@ -1,0 +1,182 @@
+//! A mount of a volume in an object store. The store is a directory.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use cairn::{BlockDevice, ImageSpec};
+use cairn_block::BlockDeviceExt;
+use cairn_testkit::judge;
+use serde_json::Value;
+
+use crate::fixture::{CAIRN, Volume, is_mounted};
+
+const SIZE: &str = "64M";
+const WRITERS: u64 = 4;
+
+fn run(arguments: &[&str]) -> (i32, String, String) {
+    let output = Command::new(CAIRN).args(arguments).stdin(Stdio::null()).output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (output.status.code().unwrap(), text(&output.stdout), text(&output.stderr))
+}
+
+#[track_caller]
+fn cairn(arguments: &[&str]) -> String {
+    let (status, stdout, stderr) = run(arguments);
+    assert!(status == 0, "{arguments:?}: {stderr}");
+    stdout
+}
+
+/// A place for a mount, the address of a new volume beside it, and the mount point.
+fn made() -> (Volume, String, String) {
+    let volume = Volume::make(2 << 20, &[]);
+    let address = format!("file-store://{}@disk", volume.outside("pool").display());
+    cairn(&["mkfs", "--size", SIZE, &address]);
+    let point = volume.root().to_str().unwrap().to_owned();
+    (volume, address, point)
+}
+
+/// A daemon in the foreground.
+struct Daemon(Child);
+
+impl Daemon {
+    fn start(address: &str, point: &str) -> Self {
+        let mut command = Command::new(CAIRN);
+        command.args(["mount", "-f", address, point]).stdin(Stdio::null()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        let started = Instant::now();
+        while !is_mounted(Path::new(point)) {
+            assert!(child.try_wait().unwrap().is_none(), "cairn mount has ended");
+            assert!(started.elapsed() < Duration::from_secs(60), "it does not mount");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Self(child)
+    }
+
+    fn kill(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// What e2fsck says of the assembled image.
+fn assert_clean(volume: &Volume, address: &str) {
+    const PIECE: usize = 1 << 20;
+    let image = ImageSpec::parse(address.as_ref()).unwrap();
+    let device = cairn::open_device(&image, &[], false).unwrap();
+    let raw = volume.outside("raw");
+    let mut file = File::create(&raw).unwrap();
+    for at in (0..device.geometry().size).step_by(PIECE) {
+        file.write_all(&device.read_at(at, PIECE).unwrap()).unwrap();
+    }
+    judge::assert_clean(&raw);
+}
+
+/// Writes files until the mount dies. Returns how many were acknowledged.
+fn write_files(root: &Path, writer: u64, done: &AtomicU64) -> u64 {
+    for serial in 0.. {
+        let write = || -> io::Result<()> {
+            let mut file = File::create_new(root.join(format!("{writer}-{serial}")))?;
+            file.write_all(&contents(writer, serial))?;
+            file.sync_all()
+        };
+        if write().is_err() {
+            return serial;
+        }
+        done.fetch_add(1, Ordering::Relaxed);
+    }
+    0
+}
+
+fn contents(writer: u64, serial: u64) -> Vec<u8> {
+    let bytes = (writer * 1000 + serial).to_le_bytes();
+    bytes.iter().copied().cycle().take(20_000 + serial as usize).collect()
+}
+
+#[test]
+fn a_killed_daemon_loses_nothing_that_was_flushed() {
+    let (volume, address, point) = made();
+    let root = volume.root();
+    let mut daemon = Daemon::start(&address, &point);
+    let done = AtomicU64::new(0);
+    let acknowledged: Vec<u64> = std::thread::scope(|scope| {
+        let (root, done) = (&root, &done);
+        let writers: Vec<_> = (0..WRITERS)
+            .map(|writer| scope.spawn(move || write_files(root, writer, done)))
+            .collect();
+        while done.load(Ordering::Relaxed) < 150 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        daemon.kill();
+        writers.into_iter().map(|writer| writer.join().unwrap()).collect()
+    });
+    cairn(&["umount", "-l", &point]);
+    // The writer ended on this machine, so nothing has to be said for the next one.
+    let _daemon = Daemon::start(&address, &point);
+    for (writer, files) in (0..).zip(&acknowledged) {
+        for serial in 0..*files {
+            let read = fs::read(root.join(format!("{writer}-{serial}"))).unwrap();
+            assert!(read == contents(writer, serial), "{writer}-{serial} of {files}");
+        }
+    }
+    assert!(acknowledged.iter().sum::<u64>() >= 150);
+    cairn(&["umount", &point]);
+    assert_clean(&volume, &address);
+}
+
+#[test]
+fn an_object_volume_is_mounted_changed_and_unmounted_by_its_address() {
+    let (volume, address, point) = made();
+    let cached = format!("{address}?cache={}&memory=8M", volume.outside("cache").display());
+    cairn(&["mount", &cached, &point]);
+    fs::write(volume.path("file"), vec![7; 1_000_000]).unwrap();
+    File::open(volume.path("file")).unwrap().sync_all().unwrap();
+    assert!(cairn(&["stats", "--json", &address]).contains("journal"));
+    cairn(&["remount", "-o", "commit=9", &address]);
+    for arguments in [&["rm", &address, "file"][..], &["ls", &address], &["mount", &address, "/"]] {
+        let (status, _, said) = run(arguments);
+        assert!(matches!(status, 1 | 6), "{arguments:?}: {status}: {said}");
+    }
+    cairn(&["check", &point]);
+    // What is flushed is in a snapshot, while the mount goes on.
+    cairn(&["snapshot", &address, "now"]);
+    fs::remove_file(volume.path("file")).unwrap();
+    cairn(&["umount", &address]);
+    assert!(!is_mounted(Path::new(&point)));
+    assert_eq!(run(&["cat", &address, "/file"]).0, 1);
+    let now = address.replace("@disk", "@now");
+    assert_eq!(cairn(&["cat", &now, "/file"]).len(), 1_000_000);
+    assert_clean(&volume, &address);
+}
+
+#[test]
+fn a_mount_that_is_taken_over_stops_and_says_why() {
+    let (volume, address, point) = made();
+    let _daemon = Daemon::start(&address, &point);
+    fs::write(volume.path("flushed"), "flushed").unwrap();
+    File::open(volume.path("flushed")).unwrap().sync_all().unwrap();
+    cairn(&["touch", &format!("{address}?take-over"), "/second"]);
+    let late = File::create(volume.path("late")).and_then(|file| file.sync_all());
+    assert!(late.is_err(), "it was acknowledged");
+    let refused = File::create(volume.path("later")).unwrap_err();
+    assert_eq!(refused.raw_os_error(), Some(rustix::io::Errno::ROFS.raw_os_error()), "{refused}");
+    let stats: Value = serde_json::from_str(&cairn(&["stats", "--json", &point])).unwrap();
+    assert!(stats.to_string().contains("another writer has taken over"), "{stats}");
+    let (_, _, said) = run(&["umount", &point]);
+    assert!(said.contains("another writer has taken over"), "{said}");
+    let listed = cairn(&["ls", &address]);
+    assert!(listed.contains("flushed") && listed.contains("second"), "{listed}");
+    assert!(!listed.contains("late"), "{listed}");
+    assert_clean(&volume, &address);
+}
