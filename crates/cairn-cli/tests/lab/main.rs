@@ -82,6 +82,7 @@ fn experiments_are_listed() {
         "gc-victim",
         "gc-sweep",
         "mount",
+        "object-store",
         "ops",
         "other-formats",
     ] {
@@ -287,6 +288,23 @@ fn other_formats_are_measured() {
     assert!(commits("gathered") < commits("at once"), "callers share commits");
     let folios = |option| median(&record, "folios", "cached append 1M", option, "folios_per_mib");
     assert!(folios("buffered_iomap") * 10.0 < folios("nobuffered_iomap"));
+}
+
+#[test]
+fn filesystems_on_an_object_store_are_measured() {
+    let record = json(&["object-store"]);
+    check_structure(&record, "object-store");
+    let of = |id, row: &str, metric| median(&record, id, row, "log volume", metric);
+    for format in ["ext4", "f2fs"] {
+        let requests = of("fsync", &format!("{format}, 1 client"), "requests");
+        assert!((1.0..2.5).contains(&requests), "{format}: {requests} requests for an fsync");
+        let shared = of("fsync", &format!("{format}, 32 clients"), "files_per_put");
+        assert!(shared > 1.0, "{format}: {shared}");
+        assert!(of("listing", &format!("{format}, ls -lR"), "requests") < 60.0, "{format}");
+        assert!(of("stream", format, "amplification") < 1.5, "{format}");
+    }
+    assert!(of("copies", "clone of 100 GiB", "requests") < 20.0);
+    assert!(of("cleaning", "repack", "put") > 0.0);
 }
 
 #[test]

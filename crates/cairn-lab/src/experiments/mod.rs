@@ -6,6 +6,7 @@ mod checkpoint_clean;
 mod checkpoint_merge;
 mod gc_victim;
 mod mount;
+mod object_store;
 mod ops;
 mod other_formats;
 
@@ -25,6 +26,7 @@ pub fn all() -> &'static [Experiment] {
         async_checkpoint::media::EXPERIMENT,
         mount::EXPERIMENT,
         ops::EXPERIMENT,
+        object_store::EXPERIMENT,
         other_formats::EXPERIMENT,
     ];
     ALL
