@@ -1,6 +1,7 @@
 //! [`BlockDevice`], the interface of all devices. Requests go to it in a [`Batch`], and the result
 //! comes in a [`Completion`].
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -8,6 +9,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::buffer::IoBuf;
 use crate::error::Result;
+use crate::extent::Extent;
 use crate::zoned::ZonedDevice;
 
 /// Size and units of a device. All in bytes.
@@ -94,6 +96,18 @@ pub trait BlockDevice: Send + Sync {
     /// # Errors
     /// The device failed to write its cache. Writes since the last successful flush may be lost.
     fn flush(&self) -> Result<()>;
+
+    /// What a range is made of: extents that follow each other from its start. They may end before
+    /// its end if there are many, and the last may end behind it. A device that does not know has
+    /// data everywhere.
+    ///
+    /// # Errors
+    /// The device failed to tell.
+    fn extents(&self, range: Range<u64>) -> Result<Vec<Extent>> {
+        let mut extents = Vec::new();
+        Extent::data(range).push(&mut extents);
+        Ok(extents)
+    }
 
     /// The device's zones, if it has some that cannot be written anywhere at any time.
     fn as_zoned(&self) -> Option<&dyn ZonedDevice> {
@@ -339,6 +353,10 @@ impl<D: BlockDevice + ?Sized> BlockDevice for Arc<D> {
 
     fn flush(&self) -> Result<()> {
         (**self).flush()
+    }
+
+    fn extents(&self, range: Range<u64>) -> Result<Vec<Extent>> {
+        (**self).extents(range)
     }
 
     fn as_zoned(&self) -> Option<&dyn ZonedDevice> {

@@ -13,6 +13,7 @@ pub mod buffer;
 pub mod descriptors;
 pub mod device;
 pub mod error;
+pub mod extent;
 pub mod file;
 mod in_place;
 mod ioctl;
@@ -34,4 +35,5 @@ pub use device::{
     Batch, BlockDevice, BlockDeviceExt, Completion, Durability, Geometry, Growable, Request,
 };
 pub use error::{Error, ErrorKind, Operation, Result};
+pub use extent::Extent;
 pub use storage::{Storage, StorageDevice};

@@ -12,7 +12,7 @@
 pub mod address;
 pub mod client;
 mod clock;
-pub mod extent;
+mod extent;
 mod failure;
 pub mod server;
 #[cfg(test)]
@@ -21,6 +21,6 @@ mod transport;
 mod wire;
 
 pub use address::{Address, AddressError, Place, TlsWish};
+pub use cairn_block::Extent;
 pub use client::{Client, ConnectOptions};
-pub use extent::Extent;
 pub use wire::Violation;

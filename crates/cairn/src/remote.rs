@@ -5,11 +5,12 @@
 //! kernel frees the name when the process ends, however it ends. Whoever names the server in
 //! another way, or is on another system, is not seen.
 
+use std::ops::Range;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::sync::Arc;
 
-use cairn_block::{Batch, BlockDevice, Completion, ErrorKind, Geometry};
+use cairn_block::{Batch, BlockDevice, Completion, ErrorKind, Extent, Geometry};
 use cairn_nbd::{Address, Client, ConnectOptions};
 use uuid::Uuid;
 
@@ -75,6 +76,10 @@ impl BlockDevice for Claimed {
 
     fn submit(&self, batch: Batch) -> Completion {
         self.device.submit(batch)
+    }
+
+    fn extents(&self, range: Range<u64>) -> cairn_block::Result<Vec<Extent>> {
+        self.device.extents(range)
     }
 
     fn flush(&self) -> cairn_block::Result<()> {

@@ -7,6 +7,7 @@
 
 use std::fs::File;
 use std::io::{self, IoSlice};
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::OnceLock;
@@ -20,11 +21,13 @@ use rustix::io::{Errno, ReadWriteFlags};
 use crate::bounds::{self, total_len};
 use crate::device::{Batch, BlockDevice, Completion, Geometry, Growable, Request};
 use crate::error::{Error, ErrorKind, Operation, Result};
+use crate::extent::Extent;
 use crate::{IoBuf, ioctl};
 
 mod attach;
 mod claim;
 mod direct;
+mod extents;
 mod holder;
 mod kept;
 mod kind;
@@ -277,6 +280,10 @@ impl BlockDevice for FileDevice {
 
     fn flush(&self) -> Result<()> {
         if self.geometry.read_only { Ok(()) } else { self.sync() }
+    }
+
+    fn extents(&self, range: Range<u64>) -> Result<Vec<Extent>> {
+        extents::of(&self.file, range)
     }
 
     fn as_growable(&self) -> Option<&dyn Growable> {

@@ -1,10 +1,12 @@
 //! [`Partition`]: a byte window of a device.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::bounds;
 use crate::device::{Batch, BlockDevice, Completion, Geometry, Request};
 use crate::error::{Error, ErrorKind, Result};
+use crate::extent::Extent;
 
 /// The part of a device from `offset`, `len` bytes long, as a device of its own. A flush flushes
 /// the whole device.
@@ -70,5 +72,19 @@ impl BlockDevice for Partition {
 
     fn flush(&self) -> Result<()> {
         self.inner.flush()
+    }
+
+    fn extents(&self, range: Range<u64>) -> Result<Vec<Extent>> {
+        let end = range.end.min(self.geometry.size);
+        let start = range.start.min(end);
+        let inner = self.inner.extents(self.offset + start..self.offset + end)?;
+        let mut extents = Vec::new();
+        for extent in inner {
+            // Another partition may follow in the same extent.
+            let outer = extent.end().min(self.offset + end) - self.offset;
+            let offset = extent.offset - self.offset;
+            Extent { offset, len: outer.saturating_sub(offset), ..extent }.push(&mut extents);
+        }
+        Ok(extents)
     }
 }

@@ -1,10 +1,12 @@
 //! [`ReadOnly`]: refuses every write.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::bounds;
 use crate::device::{Batch, BlockDevice, Completion, Durability, Geometry};
 use crate::error::{Error, ErrorKind, Result};
+use crate::extent::Extent;
 use crate::zoned::{Zone, ZoneLimits, ZonedDevice};
 
 /// A device that refuses everything but reads.
@@ -36,6 +38,10 @@ impl BlockDevice for ReadOnly {
 
     fn flush(&self) -> Result<()> {
         Ok(())
+    }
+
+    fn extents(&self, range: Range<u64>) -> Result<Vec<Extent>> {
+        self.inner.extents(range)
     }
 
     fn as_zoned(&self) -> Option<&dyn ZonedDevice> {

@@ -1,8 +1,9 @@
 //! [`Qcow2`]: the disk as a device.
 
 use std::fmt;
+use std::ops::Range;
 
-use cairn_block::{Batch, BlockDevice, Completion, Geometry, IoBuf, Request, bounds};
+use cairn_block::{Batch, BlockDevice, Completion, Extent, Geometry, IoBuf, Request, bounds};
 
 use super::clear::Clearing;
 use super::error::Result;
@@ -104,6 +105,10 @@ impl BlockDevice for Qcow2 {
 
     fn submit(&self, batch: Batch) -> Completion {
         Completion::ready(self.run(batch).map_err(Into::into))
+    }
+
+    fn extents(&self, range: Range<u64>) -> cairn_block::Result<Vec<Extent>> {
+        self.image.extents(range).map_err(Into::into)
     }
 
     fn flush(&self) -> cairn_block::Result<()> {

@@ -27,6 +27,7 @@ mod create;
 mod decoded;
 mod device;
 mod error;
+mod extents;
 mod flush;
 mod format;
 mod header_io;

@@ -126,3 +126,49 @@ fn a_sparse_disk_of_a_tebibyte_takes_little() {
     assert!(info.contains("virtual size: 1 TiB"), "{info}");
     assert!(std::fs::metadata(&path).unwrap().len() < 4 << 20);
 }
+
+/// Where the disk has data, by `qemu-img map`.
+fn mapped(path: &std::path::Path) -> Vec<std::ops::Range<u64>> {
+    let number = |word: &str| u64::from_str_radix(word.trim_start_matches("0x"), 16).unwrap();
+    let text = qemu("qemu-img", &["map", path.to_str().unwrap()]);
+    let lines = text.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());
+    lines.map(|words| number(words[0])..number(words[0]) + number(words[1])).collect()
+}
+
+#[test]
+fn extents_are_those_of_qemu() {
+    let place = Place::new();
+    let base = place.create("base.qcow2", "cluster_size=4k", "4M");
+    io(&base, &["write -P 9 1M 1M", "write -z 3M 512k"]);
+    let over = place.path("over.qcow2");
+    let name = over.to_str().unwrap();
+    let create = ["create", "-q", "-f", "qcow2", "-F", "qcow2", "-b", "base.qcow2", name, "6M"];
+    qemu("qemu-img", &create);
+    let alone = place.create("alone.qcow2", "cluster_size=64k", "6M");
+    for path in [base, over, alone] {
+        let disk = open(&path, true);
+        let mut model = Model::new(disk.read_at(0, 4 << 20).unwrap().to_vec(), 4096, 5);
+        for _ in 0..12 {
+            model.step(&disk, 200 << 10);
+        }
+        disk.flush().unwrap();
+        let size = disk.geometry().size;
+        let told = disk.extents(0..size).unwrap();
+        assert!(told.iter().any(|one| one.hole && one.zero));
+        let mut at = 0;
+        for extent in &told {
+            assert_eq!(extent.offset, at);
+            at = extent.end();
+            let bytes = disk.read_at(extent.offset, extent.len as usize).unwrap();
+            assert!(!extent.zero || bytes.iter().all(|byte| *byte == 0), "{extent:?}");
+        }
+        assert_eq!(at, size);
+        drop(disk);
+        let theirs = mapped(&path);
+        assert!(!theirs.is_empty());
+        let in_zeros = |range: &std::ops::Range<u64>| {
+            told.iter().any(|one| one.zero && one.offset < range.end && range.start < one.end())
+        };
+        assert_eq!(theirs.iter().find(|range| in_zeros(range)), None, "{}", path.display());
+    }
+}

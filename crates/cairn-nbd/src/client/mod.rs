@@ -65,7 +65,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use cairn_base::ranked_lock::{Mutex, Rank};
-use cairn_block::{Batch, BlockDevice, Completion, Error, ErrorKind, Geometry, Request, Result};
+use cairn_block::{
+    Batch, BlockDevice, Completion, Error, ErrorKind, Extent, Geometry, Request, Result,
+};
 
 use self::command::{Chain, Draft, Found, Kind, Target};
 use self::divide::Abilities;
@@ -74,7 +76,7 @@ use self::open::{Opened, open};
 use self::state::{By, Phase, Shared};
 use crate::address::Address;
 use crate::clock::Deadline;
-use crate::extent::{self, Extent};
+use crate::extent;
 
 pub use options::ConnectOptions;
 
@@ -152,11 +154,11 @@ impl Client {
         while offset < range.end && extents.len() < MAX_EXTENTS {
             let len = range.end - offset;
             if !self.knows_allocation {
-                extent::push(&mut extents, Extent { offset, len, hole: false, zero: false });
+                Extent::data(offset..offset + len).push(&mut extents);
                 break;
             }
             for (len, flags) in self.status(offset, len.min(self.abilities.longest_status()))? {
-                extent::push(&mut extents, Extent::told(offset, len, flags));
+                extent::told(offset, len, flags).push(&mut extents);
                 offset = offset.saturating_add(len);
             }
         }
@@ -209,6 +211,10 @@ impl BlockDevice for Client {
             Ok((stages, targets)) => self.run(stages, targets),
             Err(error) => Completion::ready(Err(error)),
         }
+    }
+
+    fn extents(&self, range: Range<u64>) -> Result<Vec<Extent>> {
+        self.allocated(range)
     }
 
     fn flush(&self) -> Result<()> {

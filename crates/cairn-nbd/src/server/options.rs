@@ -7,9 +7,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_block::{BlockDevice, Result};
+use cairn_block::{BlockDevice, Extent, Result};
 
-use crate::extent::Extent;
 use crate::wire::{BlockSizes, DEFAULT_PAYLOAD, ExportFlags, Headers};
 
 /// Tells what a range of a device is made of: extents that follow each other from its start.
@@ -28,6 +27,17 @@ pub struct Export {
     pub read_only: bool,
     /// Answers questions for what is allocated.
     pub extents: Option<Extents>,
+}
+
+impl Export {
+    /// A device under a name, with what it knows of its extents.
+    #[must_use]
+    pub fn new(name: impl Into<String>, device: Arc<dyn BlockDevice>, read_only: bool) -> Self {
+        let told = device.clone();
+        let extents: Extents = Arc::new(move |range| told.extents(range));
+        let description = String::new();
+        Self { name: name.into(), description, device, read_only, extents: Some(extents) }
+    }
 }
 
 /// Where a server listens.

@@ -1,18 +1,18 @@
 //! Carries out one request on the device.
 
+use cairn_block::extent::MAX_EXTENTS;
 use cairn_block::{
-    Batch, BlockDevice, Bytes, Durability, Error, ErrorKind, IoBuf, Request as Transfer, bounds,
+    Batch, BlockDevice, Bytes, Durability, Error, ErrorKind, Extent, IoBuf, Request as Transfer,
+    bounds,
 };
 
 use super::options::Export;
-use crate::extent::Extent;
+use crate::extent;
 use crate::wire::request::{Kind, Request};
 use crate::wire::{CommandFlags, DEFAULT_PAYLOAD, errors};
 
 /// Zeros that must take space are written in pieces of this size.
 const ZEROES: usize = 1 << 20;
-/// Extents in one answer.
-const MAX_EXTENTS: usize = 4096;
 
 /// What is answered.
 pub(super) enum Answer {
@@ -129,19 +129,19 @@ fn zeroes(device: &dyn BlockDevice, offset: u64, len: u64, fua: bool) -> Result<
 fn status(export: &Export, request: &Request) -> Result<Vec<(u64, u32)>, Failed> {
     let Request { offset, len, flags, .. } = *request;
     let end = offset.saturating_add(len);
-    let whole = || vec![Extent { offset, len, hole: false, zero: false }];
+    let whole = || vec![Extent::data(offset..end)];
     let told = match &export.extents {
         Some(extents) if len > 0 => extents(offset..end).map_err(|error| failed(&error))?,
         _ => whole(),
     };
     let mut answer = Vec::new();
     let mut at = offset;
-    for extent in if told.is_empty() { whole() } else { told } {
-        let len = extent.len.min(end - at);
+    for one in if told.is_empty() { whole() } else { told } {
+        let len = one.len.min(end - at);
         if len == 0 || answer.len() == MAX_EXTENTS {
             break;
         }
-        answer.push((len, extent.flags()));
+        answer.push((len, extent::flags(&one)));
         at += len;
     }
     if flags.contains(CommandFlags::REQ_ONE) {

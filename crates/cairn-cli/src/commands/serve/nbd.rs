@@ -62,13 +62,7 @@ pub(super) fn run(args: &Args) -> Outcome {
     let (ending, ended) = mpsc::channel();
     on_ending(move || drop(ending))?;
     let (place, _directory) = place(args)?;
-    let export = Export {
-        name: args.export.clone(),
-        description: String::new(),
-        device,
-        read_only: args.read_only,
-        extents: None,
-    };
+    let export = Export::new(&args.export, device, args.read_only);
     let server = Server::start(&place, vec![export], Options::default()).map_err(of_server)?;
     let address = Address { place: server.place(), export: args.export.clone(), tls: None };
     with_stdout(|output| {
