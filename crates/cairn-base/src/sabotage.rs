@@ -58,11 +58,21 @@ pub enum Safeguard {
     FsyncCheckpoint,
     /// F2FS: a checkpoint lists orphan inodes.
     OrphanBlocks,
+    /// qcow2: refcounts and new tables are flushed before anything leads to them.
+    Qcow2Counts,
+    /// qcow2: the refcount table, or the header that names it, is flushed before the map.
+    Qcow2Table,
+    /// qcow2: the map is flushed before clusters that it left are used again.
+    Qcow2Map,
+    /// NBD: what no flush has covered is written again after a reconnection.
+    NbdReplay,
+    /// NBD: a flush covers only writes that were answered before it was sent.
+    NbdMark,
 }
 
 impl Safeguard {
     /// All of them.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 29] = [
         Self::CommitFlush,
         Self::CommitForce,
         Self::CheckpointFlush,
@@ -87,6 +97,11 @@ impl Safeguard {
         Self::DentryMark,
         Self::FsyncCheckpoint,
         Self::OrphanBlocks,
+        Self::Qcow2Counts,
+        Self::Qcow2Table,
+        Self::Qcow2Map,
+        Self::NbdReplay,
+        Self::NbdMark,
     ];
 
     /// True if a test has switched this off.

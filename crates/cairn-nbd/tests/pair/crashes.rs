@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
+use cairn_base::sabotage::{Safeguard, without};
 use cairn_block::{BlockDevice, BlockDeviceExt, Durability};
 use cairn_nbd::{Client, ConnectOptions};
 
@@ -248,6 +249,38 @@ fn nothing_is_lost_with_the_servers() {
         for connections in [1, 3] {
             crashes(times, seed, &ConnectOptions { connections, ..writing() });
         }
+    }
+}
+
+const WITHOUT: &str = "CAIRN_TEST_WITHOUT";
+
+/// Without the replay, or with a flush that covers too much, writes are lost. A safeguard is
+/// switched off for a whole process, so each has one of its own.
+#[test]
+fn every_safeguard_that_is_off_is_missed() {
+    if let Ok(name) = std::env::var(WITHOUT) {
+        return crash_without(&name);
+    }
+    for safeguard in [Safeguard::NbdReplay, Safeguard::NbdMark] {
+        let test = "crashes::every_safeguard_that_is_off_is_missed";
+        let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", test, "--nocapture"]).env(WITHOUT, format!("{safeguard:?}"));
+        let output = command.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(MISSED), "{safeguard:?}: {said}");
+    }
+}
+
+/// The status of a process that has noticed what was lost.
+const MISSED: i32 = 33;
+
+fn crash_without(name: &str) {
+    // A writer that has noticed something does not wait for the others.
+    std::panic::set_hook(Box::new(|_| std::process::exit(MISSED)));
+    let wanted = Safeguard::ALL.into_iter().find(|one| format!("{one:?}") == name).unwrap();
+    let _off = without(wanted);
+    for seed in 0..60 {
+        crashes(8, seed, &ConnectOptions { connections: 3, ..writing() });
     }
 }
 
