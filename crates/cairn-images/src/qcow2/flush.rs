@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
+use cairn_base::sabotage::Safeguard;
 use cairn_block::Request;
 
 use super::error::Result;
@@ -45,7 +46,7 @@ impl Image {
             changes.push((*offset, bytes.clone()));
         }
         self.host.submit(writes(changes))?;
-        self.host.flush()?;
+        self.barrier(Safeguard::Qcow2Counts)?;
         writer.refcounts.blocks_written();
         self.tables.lock().new_tables_written();
         // What leads to refcounts.
@@ -53,14 +54,14 @@ impl Image {
             None => {}
             Some(TableChange::Entries(offset, bytes)) => {
                 self.host.write(offset, bytes)?;
-                self.host.flush()?;
+                self.barrier(Safeguard::Qcow2Table)?;
             }
             Some(TableChange::Moved { offset, clusters, .. }) => {
                 header_io::change(&self.host, |header| {
                     header.refcount_table_offset = offset.into();
                     header.refcount_table_clusters = clusters.into();
                 })?;
-                self.host.flush()?;
+                self.barrier(Safeguard::Qcow2Table)?;
             }
         }
         let left = writer.refcounts.table_written();
@@ -68,11 +69,15 @@ impl Image {
         let changes = self.tables.lock().changes();
         if !changes.is_empty() {
             self.host.submit(writes(changes))?;
-            self.host.flush()?;
+            self.barrier(Safeguard::Qcow2Map)?;
             self.tables.lock().written();
         }
         self.pending.store(false, Ordering::Release);
         self.release(writer, left)
+    }
+
+    fn barrier(&self, safeguard: Safeguard) -> Result<()> {
+        if safeguard.is_off() { Ok(()) } else { Ok(self.host.flush()?) }
     }
 
     /// Gives back what is noted as freed, when the header does not lead to it any more.
