@@ -25,6 +25,7 @@ pub mod log_ring;
 pub mod operand_order;
 pub mod operands;
 pub mod output;
+pub mod passphrase;
 pub mod pattern;
 pub mod print;
 pub mod progress;
@@ -96,7 +97,10 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
         _ => log::Shown::Warnings,
     };
     log::start(!is_daemon, shows);
-    match cli.command.run() {
+    cairn::ask_with(passphrase::ask);
+    let done = cli.command.run();
+    cairn::forget_passphrases();
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             let failure =

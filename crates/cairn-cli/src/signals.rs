@@ -1,5 +1,6 @@
 //! Signals that end a command: which of them the process handles, and what it leaves behind.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::{fs, io, process};
 
 use cairn_base::thread::spawn;
@@ -10,13 +11,35 @@ use crate::failure::{Failure, Outcome};
 
 const ENDING: [i32; 6] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2];
 
+static HANDLED: AtomicBool = AtomicBool::new(false);
+
 /// Catches the signals that would end the process, except those that its caller has it ignore
 /// (`nohup`, a background job).
 ///
 /// # Errors
 /// A signal handler could not be made.
 pub fn ending() -> io::Result<Signals> {
+    HANDLED.store(true, Ordering::Relaxed);
+    catch()
+}
+
+/// As [`ending`], for who does not end the process by itself.
+///
+/// # Errors
+/// As [`ending`].
+pub fn catch() -> io::Result<Signals> {
     Signals::new(ENDING.into_iter().filter(|signal| !is_ignored(*signal)))
+}
+
+/// From now on signals that end a process are handled.
+pub fn handled() {
+    HANDLED.store(true, Ordering::Relaxed);
+}
+
+/// True if a part of the command handles signals that end a process.
+#[must_use]
+pub fn are_handled() -> bool {
+    HANDLED.load(Ordering::Relaxed)
 }
 
 /// True if the caller of the process has it ignore a signal.

@@ -26,6 +26,8 @@ const SIZES: [u64; 9] =
     [0x4000, 0x8000, 0x1_0000, 0x2_0000, 0x4_0000, 0x8_0000, 0x10_0000, 0x20_0000, 0x40_0000];
 /// cryptsetup makes 4000.
 const MOST_STRIPES: u32 = 1 << 16;
+/// Keyslots, and digests, that a header can have.
+const MOST_OBJECTS: usize = 32;
 const CHECKSUM: std::ops::Range<usize> = 448..512;
 
 #[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
@@ -186,6 +188,14 @@ pub(crate) fn read(device: &dyn BlockDevice) -> Result<Volume> {
     if let Some(name) = metadata.config.requirements.mandatory.first() {
         return Err(Error::unsupported(format!("the requirement {name}")));
     }
+    for (place, count) in
+        [("keyslots", metadata.keyslots.len()), ("digests", metadata.digests.len())]
+    {
+        // Each keyslot may take minutes.
+        if count > MOST_OBJECTS {
+            return Err(Error::damaged(place, count, "more than the 32 that a header can have"));
+        }
+    }
     let (number, segment) = segment(&metadata, device, &header)?;
     let belongs = |list: &[String], of: u32| list.iter().any(|text| *text == of.to_string());
     let digest = metadata.digests.values().find(|digest| belongs(&digest.segments, number));
@@ -195,9 +205,10 @@ pub(crate) fn read(device: &dyn BlockDevice) -> Result<Volume> {
     let mut keyslots = Vec::new();
     for (slot, value) in &metadata.keyslots {
         if belongs(&digest.keyslots, *slot)
-            && let Some(found) = keyslot(*slot, value).transpose()
+            && let Some((priority, found)) = keyslot(*slot, value)?
         {
-            keyslots.push(found?);
+            outside_of_data(&found, 2 * header.size, &segment)?;
+            keyslots.push((priority, found));
         }
     }
     // Those that are preferred first; those to be ignored are left out.
@@ -211,6 +222,17 @@ pub(crate) fn read(device: &dyn BlockDevice) -> Result<Volume> {
         keyslots: keyslots.into_iter().map(|(_, slot)| slot).collect(),
         digest: self::digest(digest)?,
     })
+}
+
+/// Key material that lies in a header or in the data would be overwritten there.
+fn outside_of_data(keyslot: &Keyslot, headers: u64, segment: &Segment) -> Result<()> {
+    let len = u64::from(keyslot.key_len) * u64::from(keyslot.stripes);
+    let end = keyslot.area.saturating_add(len);
+    if keyslot.area < headers || end > segment.offset {
+        let rule = "not between the headers and the data";
+        return Err(Error::damaged("area of a keyslot", keyslot.area, rule));
+    }
+    Ok(())
 }
 
 fn number(place: &'static str, text: &str) -> Result<u64> {

@@ -1,8 +1,11 @@
-//! [`chain()`]: what an image is made of, from what holds the bytes to the volume.
+//! [`chain()`]: what an image is made of, from what holds the bytes to the volume; and what opens it.
+
+use cairn_luks::Passphrase;
 
 use crate::device::open_linked;
 use crate::error::Result;
-use crate::image::ImageSpec;
+use crate::image::{ImageSpec, Key};
+use crate::keys;
 use crate::link::Link;
 
 /// The format of the disk in a file, if the file's bytes are not the disk's. Its size is not that
@@ -18,4 +21,23 @@ pub(crate) fn container(image: &ImageSpec) -> Option<Link> {
 /// The image cannot be opened.
 pub fn chain(image: &ImageSpec) -> Result<Vec<Link>> {
     open_linked(image, false).map(|(_, links)| links)
+}
+
+/// What another process needs to open an image as this one can: what a descriptor gave or a person
+/// typed. `None` if it needs nothing of that kind, or the image cannot be opened for another
+/// reason, which the other process will tell.
+///
+/// # Errors
+/// The passphrase is wrong.
+pub fn passphrase(image: &ImageSpec) -> Result<Option<Passphrase>> {
+    if matches!(image.key, Some(Key::File(_))) {
+        return Ok(None);
+    }
+    let before = keys::typed();
+    let opened = open_linked(image, false);
+    match (opened, keys::remembered(image)) {
+        (_, Some(found)) => Ok(Some(found)),
+        (Err(error), None) if keys::typed() > before => Err(error),
+        _ => Ok(None),
+    }
 }

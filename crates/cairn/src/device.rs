@@ -31,7 +31,7 @@ pub(crate) fn open_or_raw(image: &ImageSpec, write: bool) -> Result<Arc<dyn Bloc
         let is_other = |device: &dyn BlockDevice| {
             cairn_images::recognise(device).is_some() || cairn_luks::recognise(device)
         };
-        let is_taken = image.format == DiskFormat::ByContent && image.key_file.is_none();
+        let is_taken = image.format == DiskFormat::ByContent && image.key.is_none();
         opened.ok().filter(|device| is_taken && is_other(&**device)).ok_or(error)
     })
 }

@@ -222,8 +222,8 @@ impl Cause {
                 _ => return None,
             },
             Self::Encrypted { .. } => {
-                "give the file that has its passphrase, as cryptsetup's --key-file does: \
-                 'IMAGE?key-file=FILE'"
+                "type its passphrase on a terminal, or give what has it: 'IMAGE?key-file=FILE' (as \
+                 cryptsetup's --key-file) or 'IMAGE?key-fd=N'"
             }
             Self::NoPartitionTable => "leave out the #NUMBER, or give 'IMAGE?offset=BYTES'",
             Self::PartitionTable { .. } => {

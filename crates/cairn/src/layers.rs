@@ -8,18 +8,18 @@
 //! recognised, but is a volume or has a partition table as a raw disk, too, is refused until the
 //! address says which it is.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cairn_block::{BlockDevice, ErrorKind};
 use cairn_images::qcow2::{self, BackingName};
 use cairn_images::{Kind, recognise, zst};
-use cairn_luks::{Luks, Passphrase};
+use cairn_luks::Luks;
 
 use crate::error::{Cause, Result};
 use crate::format;
 use crate::image::{DiskFormat, ImageSpec};
+use crate::keys;
 use crate::link::Link;
 use crate::partition;
 
@@ -91,21 +91,15 @@ pub(crate) fn decrypted(
     write: bool,
     links: &mut Vec<Link>,
 ) -> Result<Arc<dyn BlockDevice>, Cause> {
-    let is_wanted = image.key_file.is_some() || image.format != DiskFormat::Raw;
+    let is_wanted = image.key.is_some() || image.format != DiskFormat::Raw;
     if !is_wanted || !cairn_luks::recognise(&*device) {
         return Ok(device);
     }
     let info = cairn_luks::inspect(&*device).map_err(cause)?;
-    let Some(path) = &image.key_file else {
-        return Err(Cause::Encrypted { version: info.version });
-    };
-    let opened = File::open(path).and_then(Passphrase::read);
-    let passphrase = opened.map_err(|error| {
-        let operation = format!("read the key file {}", path.display());
-        Cause::Open(cairn_block::Error::from_io(operation, error))
-    })?;
+    let passphrase = keys::of(image, info.version)?;
     let options = cairn_luks::Options { write, ..cairn_luks::Options::default() };
     let disk = Luks::open(device, &passphrase, &options).map_err(cause)?;
+    keys::opened(image, passphrase);
     links.push(Link::new("LUKS", format!("version {}, {}", info.version, info.cipher), &disk));
     Ok(Arc::new(disk))
 }

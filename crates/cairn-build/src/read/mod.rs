@@ -99,7 +99,7 @@ fn read(assembly: &mut Assembly, source: &Source) -> Result<()> {
     let is_image = image.part != Part::Whole
         || image.file().is_none()
         || image.format != DiskFormat::ByContent
-        || image.key_file.is_some();
+        || image.key.is_some();
     if is_image {
         return image::read(assembly, &shown, image::open(&image)?);
     }

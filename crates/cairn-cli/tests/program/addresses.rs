@@ -1,11 +1,14 @@
 //! Images that are not a file with the bytes of a disk: qcow2, zstd, LUKS, exports of NBD servers.
 
 use std::fs;
+use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use cairn_testkit::judge;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 use crate::support::{cairn, in_dir, works};
 
@@ -136,8 +139,8 @@ fn a_disk_in_frames_of_zstd_is_read() {
     assert!(status != 0 && said.contains("can only be read"), "{said}");
 }
 
-#[test]
-fn an_encrypted_disk_opens_with_its_key_file() {
+/// An encrypted disk, and a file with its passphrase.
+fn encrypted() -> (tempfile::TempDir, String) {
     let (dir, image) = in_dir("disk.luks");
     fs::File::create(&image).unwrap().set_len(64 << 20).unwrap();
     let key = dir.path().join("key");
@@ -146,6 +149,18 @@ fn an_encrypted_disk_opens_with_its_key_file() {
     let cheap = ["--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000"];
     let format = [&["luksFormat", "-q", "--type", "luks2"][..], &cheap, &[&image, key]].concat();
     run("cryptsetup", &format);
+    (dir, image)
+}
+
+fn program() -> &'static str {
+    env!("CARGO_BIN_EXE_cairn")
+}
+
+#[test]
+fn an_encrypted_disk_opens_with_its_key_file() {
+    let (dir, image) = encrypted();
+    let key = dir.path().join("key");
+    let key = key.to_str().unwrap();
     let (status, _, said) = cairn(&["ls", &image]);
     assert!(status == 3 && said.contains("?key-file=FILE"), "{status}: {said}");
     let opened = format!("{image}?key-file={key}");
@@ -155,6 +170,81 @@ fn an_encrypted_disk_opens_with_its_key_file() {
     fs::write(&wrong, "a passphrase\n").unwrap();
     let (status, _, said) = cairn(&["ls", &format!("{image}?key-file={}", wrong.display())]);
     assert!(status == 3 && said.contains("passphrase opens none"), "{status}: {said}");
+}
+
+#[test]
+fn an_encrypted_disk_opens_with_a_descriptor() {
+    let (_dir, image) = encrypted();
+    let opened = format!("{image}?key-fd=0");
+    let pipe = |words: &str, command: &str| {
+        let script = format!("printf '{words}' | {} {command} '{opened}'", program());
+        Command::new("sh").args(["-c", &script]).output().unwrap()
+    };
+    assert!(pipe("a passphrase", "mkfs -F -t ext4").status.success());
+    assert!(pipe("a passphrase", "ls").status.success());
+    let wrong = pipe("another", "ls");
+    let said = String::from_utf8_lossy(&wrong.stderr).into_owned();
+    assert_eq!((wrong.status.code(), said.lines().count()), (Some(3), 1), "{said}");
+    let (status, _, said) = cairn(&["ls", &format!("{image}?key-fd=77")]);
+    assert!(status == 3 && said.contains("/dev/fd/77"), "{status}: {said}");
+}
+
+/// Runs a command on a terminal, and types when it has asked. Gives what the terminal showed.
+fn on_terminal(command: &str, asked: &str, typed: impl Fn(u32) -> Option<&'static str>) -> String {
+    let script = format!("echo \"pid $$\"; {command}; echo \"status $?\"; stty -a; echo the end");
+    let mut child = Command::new("script")
+        .args(["-q", "-c", &script, "/dev/null"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (mut keyboard, mut screen) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+    let (mut shown, mut has_typed) = (Vec::new(), false);
+    let mut byte = [0];
+    while screen.read(&mut byte).is_ok_and(|count| count > 0) {
+        shown.push(byte[0]);
+        let text = String::from_utf8_lossy(&shown).into_owned();
+        if !has_typed && text.contains(asked) {
+            has_typed = true;
+            let pid = text.split("pid ").nth(1).unwrap().split_whitespace().next().unwrap();
+            if let Some(words) = typed(pid.parse().unwrap()) {
+                keyboard.write_all(words.as_bytes()).unwrap();
+            }
+        }
+        if text.contains("the end") {
+            break;
+        }
+    }
+    drop(keyboard);
+    child.wait().unwrap();
+    String::from_utf8_lossy(&shown).into_owned()
+}
+
+#[test]
+fn a_passphrase_is_typed_on_a_terminal_that_does_not_show_it() {
+    let (_dir, image) = encrypted();
+    let ls = format!("{} mkfs -F -t ext4 '{image}'", program());
+    let asked = format!("Passphrase of {image}: ");
+    let status = |shown: &str, wanted: &str| {
+        assert!(shown.contains(&format!("status {wanted}")), "{shown}");
+        assert!(shown.contains(" echo ") && shown.contains(" icanon "), "{shown}");
+        assert!(!shown.contains("passphrasX"), "{shown}");
+    };
+    // With an erased letter, and a line that is given up.
+    let right = on_terminal(&ls, &asked, |_| Some("other\u{15}a passphrasX\u{7f}e\n"));
+    status(&right, "0");
+    let wrong = on_terminal(&ls, &asked, |_| Some("passphrasX\n"));
+    status(&wrong, "3");
+    assert!(wrong.contains("passphrase opens none"), "{wrong}");
+    let interrupted = on_terminal(&ls, &asked, |_| Some("passphrasX\u{3}"));
+    status(&interrupted, "130");
+    let killed = on_terminal(&ls, &asked, |shell| {
+        let children = fs::read_to_string(format!("/proc/{shell}/task/{shell}/children")).unwrap();
+        let child = children.split_whitespace().next().unwrap().parse().unwrap();
+        kill(Pid::from_raw(child), Signal::SIGTERM).unwrap();
+        None
+    });
+    status(&killed, "143");
 }
 
 /// A server, killed at the end.

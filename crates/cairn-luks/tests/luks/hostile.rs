@@ -50,6 +50,15 @@ fn values_of_the_metadata_are_named() {
     assert!(size.contains("more than the device has"), "{size}");
     let area = refused("\"offset\":\"32768\"", "\"offset\":\"18446744073709551615\"");
     assert!(area.contains("area of a keyslot"), "{area}");
+    for inside in ["4096", "16777216", "16777000"] {
+        let area = refused("\"offset\":\"32768\"", &format!("\"offset\":\"{inside}\""));
+        assert!(area.contains("not between the headers and the data"), "{inside}: {area}");
+    }
+    let empty: String = (1..33).map(|slot| format!("\"{slot}\":{{}},")).collect();
+    let many = refused("\"keyslots\":{", &format!("\"keyslots\":{{{empty}"));
+    assert!(many.contains("keyslots is 33, more than the 32"), "{many}");
+    let digests = refused("\"digests\":{", &format!("\"digests\":{{{empty}"));
+    assert!(digests.contains("JSON"), "{digests}");
     let kind = refused("\"type\":\"crypt\"", "\"type\":\"linear\"");
     assert!(kind.contains("a segment of type \"linear\""), "{kind}");
     let integrity = refused("\"sector_size\":512", "\"sector_size\":512,\"integrity\":{}");

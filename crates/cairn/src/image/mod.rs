@@ -1,7 +1,7 @@
 //! Names of images: `IMAGE`, `IMAGE#2` (a partition) or `IMAGE?offset=1048576` (a byte offset).
 //! `IMAGE` is a path, the address of an export of an NBD server, or that of an object volume.
 //! `?format=` names the format of the disk in it, which otherwise follows from its contents;
-//! `?key-file=` has what opens a disk that is encrypted with LUKS.
+//! `?key-file=` or `?key-fd=` has what opens a disk that is encrypted with LUKS.
 //!
 //! Nothing is opened here. If a file with the whole name exists, the name means that file: a file
 //! called `disk#2` can be named.
@@ -71,6 +71,15 @@ impl DiskFormat {
     }
 }
 
+/// Where the key of an encrypted disk comes from.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Key {
+    /// The bytes of a file (`?key-file=`).
+    File(PathBuf),
+    /// What a descriptor of the process gives until its end (`?key-fd=`).
+    Descriptor(u32),
+}
+
 /// A parsed image name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ImageSpec {
@@ -78,8 +87,9 @@ pub struct ImageSpec {
     pub location: Location,
     /// The format of the disk in it.
     pub format: DiskFormat,
-    /// The file whose bytes open an encrypted disk.
-    pub key_file: Option<PathBuf>,
+    /// Where the key of an encrypted disk comes from. Without one, a person may be asked
+    /// ([`crate::ask_with`]).
+    pub key: Option<Key>,
     /// The part of the disk.
     pub part: Part,
 }
@@ -89,7 +99,7 @@ impl ImageSpec {
     #[must_use]
     pub fn whole(path: impl Into<PathBuf>) -> Self {
         let location = Location::File(path.into());
-        Self { location, format: DiskFormat::default(), key_file: None, part: Part::Whole }
+        Self { location, format: DiskFormat::default(), key: None, part: Part::Whole }
     }
 
     /// Parses a name as given on a command line.
@@ -133,13 +143,21 @@ impl ImageSpec {
                         format!("'{name}' is not a format of disks: give raw, qcow2 or zstd")
                     })?;
                 }
-                Some(("key-file", path)) if !path.is_empty() => self.key_file = Some(path.into()),
+                Some(("key-file", path)) if !path.is_empty() => {
+                    self.key = Some(Key::File(path.into()));
+                }
+                Some(("key-fd", number)) => {
+                    let number = number.parse().map_err(|_| {
+                        format!("'{number}' is not a descriptor: give its number, as key-fd=3")
+                    })?;
+                    self.key = Some(Key::Descriptor(number));
+                }
                 _ if is_address => others.push(item),
                 _ => {
                     return Err(format!(
                         "'?{item}' is not understood; only ?offset=BYTES, ?format=raw (or \
-                         qcow2, zstd) and ?key-file=FILE can follow the image's name, with & \
-                         between them"
+                         qcow2, zstd), ?key-file=FILE and ?key-fd=N can follow the image's name, \
+                         with & between them"
                     ));
                 }
             }
@@ -195,7 +213,10 @@ impl ImageSpec {
         if let Part::Offset(offset) = self.part {
             items.push(format!("offset={offset}"));
         }
-        items.extend(self.key_file.iter().map(|path| format!("key-file={}", path.display())));
+        items.extend(self.key.iter().map(|key| match key {
+            Key::File(path) => format!("key-file={}", path.display()),
+            Key::Descriptor(number) => format!("key-fd={number}"),
+        }));
         if !items.is_empty() {
             let has_query = self.file().is_none() && name.as_bytes().contains(&b'?');
             name.push(if has_query { "&" } else { "?" });
@@ -224,11 +245,16 @@ impl ImageSpec {
             Location::Nbd(address) => Location::Nbd(Box::new(absolute(address))),
             Location::Objects(volume) => Location::Objects(Box::new(volume.absolute())),
         };
-        let key_file = self.key_file.as_ref().map(std::path::absolute);
-        let key_file = key_file.transpose().map_err(|error| {
-            Error::new(self, Cause::Open(cairn_block::Error::from_io("find the key file", error)))
-        })?;
-        Ok(Self { location, key_file, ..self.clone() })
+        let key = match &self.key {
+            Some(Key::File(path)) => {
+                Some(std::path::absolute(path).map(Key::File).map_err(|error| {
+                    let error = cairn_block::Error::from_io("find the key file", error);
+                    Error::new(self, Cause::Open(error))
+                })?)
+            }
+            other => other.clone(),
+        };
+        Ok(Self { location, key, ..self.clone() })
     }
 }
 
@@ -241,7 +267,7 @@ fn object_volume(text: &str) -> Result<ImageSpec, String> {
     let mut image = ImageSpec {
         location: Location::Objects(Box::new(volume.clone())),
         format: DiskFormat::default(),
-        key_file: None,
+        key: None,
         part: Part::Whole,
     };
     let mut others = Vec::new();
@@ -258,7 +284,7 @@ fn split(name: &[u8]) -> (&[u8], &[u8]) {
     let at = match (mark(b'?'), mark(b'#')) {
         (Some(query), Some(hash)) if query < hash => {
             let between = name.get(query + 1..hash).unwrap_or_default();
-            let ours: [&[u8]; 3] = [b"offset=", b"format=", b"key-file="];
+            let ours: [&[u8]; 4] = [b"offset=", b"format=", b"key-file=", b"key-fd="];
             let is_ours = ours.iter().any(|item| between.starts_with(item));
             if is_ours { query } else { hash }
         }
@@ -283,7 +309,7 @@ fn remote(text: &str) -> Result<ImageSpec, String> {
     let mut image = ImageSpec {
         location: Location::Nbd(Box::new(placeholder)),
         format: DiskFormat::default(),
-        key_file: None,
+        key: None,
         part: Part::Whole,
     };
     image.select(selector, &mut others)?;

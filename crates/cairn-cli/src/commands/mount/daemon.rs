@@ -7,8 +7,9 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use cairn::ImageSpec;
+use cairn::{ImageSpec, Key};
 
+use crate::confirm;
 use crate::failure::{Failure, Outcome, Status};
 
 /// The byte that the daemon writes when the mount is live.
@@ -30,14 +31,24 @@ pub fn start(image: &ImageSpec, devices: &[PathBuf], mountpoint: &Path, options:
     for device in devices {
         command.arg("--device").arg(device);
     }
+    let is_here = confirm::can_ask() || matches!(image.key, Some(Key::Descriptor(_)));
+    let passphrase = if is_here { cairn::passphrase(image)? } else { None };
+    let input = if passphrase.is_some() { Stdio::piped() } else { Stdio::null() };
+    if passphrase.is_some() {
+        command.arg("--asked");
+    }
     let mut child = command
         .arg("--")
         .args([OsStr::new(&image.to_os_string()), mountpoint.as_os_str()])
-        .stdin(Stdio::null())
+        .stdin(input)
         .stdout(Stdio::piped())
         .process_group(0)
         .spawn()
         .map_err(|error| failed(&error, "see that /dev/null and this program are still there"))?;
+    if let (Some(passphrase), Some(mut input)) = (passphrase, child.stdin.take()) {
+        // If it has ended already, that is told below.
+        let _ = input.write_all(passphrase.bytes());
+    }
     let mut byte = [0; 1];
     let mut pipe = child
         .stdout

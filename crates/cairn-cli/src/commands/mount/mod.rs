@@ -75,6 +75,9 @@ pub struct Args {
     /// itself).
     #[arg(long, hide = true, requires = "foreground")]
     pub announce: bool,
+    /// Standard input has the passphrase of the image (used by the program itself).
+    #[arg(long, hide = true, requires = "announce")]
+    pub asked: bool,
     /// Check everything and mount nothing (`-f` of mount(8)'s helpers).
     #[arg(long, hide = true)]
     pub fake: bool,
@@ -122,6 +125,11 @@ pub fn run(args: &Args) -> Outcome {
     kind::check(args.kind, &image, &options.devices)?;
     if args.fake {
         return look(&image, &options);
+    }
+    if args.asked {
+        let told = crate::passphrase::from_starter();
+        let told = told.map_err(|error| Failure::host("the passphrase", &error))?;
+        told.into_iter().for_each(|passphrase| cairn::remember_passphrase(&image, passphrase));
     }
     if args.foreground {
         let told = if args.announce { Told::Starter } else { Told::Nobody };

@@ -52,6 +52,7 @@ pub fn unmount_on_signal(
     filesystem: Arc<dyn FileSystem>,
     freezing: Freezing,
 ) -> std::io::Result<Handle> {
+    crate::signals::handled();
     let mut signals = Signals::new(ENDING.map(Signal::as_raw))?;
     let handle = signals.handle();
     let end = End {

@@ -1,0 +1,98 @@
+//! What opens encrypted disks: key files, descriptors, and passphrases that a person types.
+//!
+//! A command may open an image several times, but a descriptor can be read, and a person asked,
+//! only once. So what was read or typed is remembered until [`forget_passphrases`], which
+//! overwrites it.
+//!
+//! Locking: `REMEMBERED` is a leaf. Nobody is asked while it is held.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use cairn_base::ranked_lock::{Mutex, Rank};
+use cairn_luks::Passphrase;
+
+use crate::error::{Cause, Result};
+use crate::image::{ImageSpec, Key};
+
+/// Asks a person for the passphrase of an image. `None` if there is nobody to ask.
+pub type Ask = fn(&ImageSpec) -> io::Result<Option<Passphrase>>;
+
+static ASK: OnceLock<Ask> = OnceLock::new();
+static REMEMBERED: Mutex<BTreeMap<OsString, Passphrase>> = Mutex::new(Rank::Leaf, BTreeMap::new());
+/// Passphrases that were typed.
+static TYPED: AtomicU64 = AtomicU64::new(0);
+
+/// From now on a person is asked for passphrases of images that name no key. Only the first call
+/// has an effect. A library asks nobody by itself.
+pub fn ask_with(ask: Ask) {
+    // A second one is not used.
+    let _ = ASK.set(ask);
+}
+
+/// Remembers what opens an image.
+pub fn remember_passphrase(image: &ImageSpec, passphrase: Passphrase) {
+    REMEMBERED.lock().insert(image.to_os_string(), passphrase);
+}
+
+/// Overwrites what was remembered.
+pub fn forget_passphrases() {
+    let gone = std::mem::take(&mut *REMEMBERED.lock());
+    drop(gone);
+}
+
+/// Passphrases that were typed until now.
+pub(crate) fn typed() -> u64 {
+    TYPED.load(Ordering::Relaxed)
+}
+
+/// What was remembered of an image.
+pub(crate) fn remembered(image: &ImageSpec) -> Option<Passphrase> {
+    REMEMBERED.lock().get(&image.to_os_string()).cloned()
+}
+
+/// What opens an image: read, remembered or typed.
+pub(crate) fn of(image: &ImageSpec, version: u32) -> Result<Passphrase, Cause> {
+    let path = match &image.key {
+        Some(Key::File(path)) => return read(path.clone(), "the key file"),
+        Some(Key::Descriptor(number)) => Some(format!("/dev/fd/{number}").into()),
+        None => None,
+    };
+    if let Some(known) = remembered(image) {
+        return Ok(known);
+    }
+    match (path, ASK.get()) {
+        (Some(path), _) => {
+            let passphrase = read(path, "the key")?;
+            remember_passphrase(image, passphrase.clone());
+            Ok(passphrase)
+        }
+        (None, Some(ask)) => {
+            let failed = |error| cairn_block::Error::from_io("read the passphrase", error);
+            let typed = ask(image).map_err(|error| Cause::Open(failed(error)))?;
+            TYPED.fetch_add(u64::from(typed.is_some()), Ordering::Relaxed);
+            typed.ok_or(Cause::Encrypted { version })
+        }
+        (None, None) => Err(Cause::Encrypted { version }),
+    }
+}
+
+/// The passphrase has opened the image.
+pub(crate) fn opened(image: &ImageSpec, passphrase: Passphrase) {
+    if image.key.is_none() {
+        remember_passphrase(image, passphrase);
+    }
+}
+
+fn read(path: PathBuf, what: &str) -> Result<Passphrase, Cause> {
+    let opened = File::open(&path).and_then(Passphrase::read);
+    opened.map_err(|error| {
+        let operation = format!("read {what} {}", path.display());
+        Cause::Open(cairn_block::Error::from_io(operation, error))
+    })
+}
