@@ -85,6 +85,7 @@ fn experiments_are_listed() {
         "object-store",
         "ops",
         "other-formats",
+        "remote",
     ] {
         assert!(stdout.lines().any(|line| line.starts_with(name)), "{stdout}");
     }
@@ -305,6 +306,17 @@ fn filesystems_on_an_object_store_are_measured() {
     }
     assert!(of("copies", "clone of 100 GiB", "requests") < 20.0);
     assert!(of("cleaning", "repack", "put") > 0.0);
+}
+
+#[test]
+fn volumes_behind_nbd_are_measured() {
+    let record = json(&["remote"]);
+    check_structure(&record, "remote");
+    let rows = |id| section(&record, id)["rows"].as_array().unwrap().len();
+    assert_eq!((rows("streams"), rows("fsync"), rows("fsync-delay")), (2 * 4, 3 * 2, 3 * 2));
+    let flushes =
+        |threads| median(&record, "fsync-delay", threads, "2 connections", "flushes_per_1000");
+    assert!(flushes("32 threads") < flushes("1 thread") / 2.0, "callers share flushes");
 }
 
 #[test]

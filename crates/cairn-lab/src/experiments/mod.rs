@@ -9,6 +9,7 @@ mod mount;
 mod object_store;
 mod ops;
 mod other_formats;
+mod remote;
 
 use crate::error::Result;
 use crate::experiment::Experiment;
@@ -28,6 +29,7 @@ pub fn all() -> &'static [Experiment] {
         ops::EXPERIMENT,
         object_store::EXPERIMENT,
         other_formats::EXPERIMENT,
+        remote::EXPERIMENT,
     ];
     ALL
 }
