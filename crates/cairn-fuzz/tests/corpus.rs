@@ -61,4 +61,17 @@ fn the_script_knows_every_target() {
     let script = fs::read_to_string(script).unwrap();
     let names: Vec<_> = TARGETS.iter().map(|target| target.name).collect();
     assert!(script.contains(&format!("all='{}'", names.join(" "))));
+    // With the longest input that each takes: `a | b) echo 4096 ;;`, and the rest is `*`.
+    let longest = |name: &str| {
+        let cases = script.split(";;").filter_map(|case| case.rsplit_once(") echo "));
+        let mut cases = cases.map(|(names, most)| {
+            let names = names.rsplit(['\n', ';']).next().unwrap_or_default();
+            (names.split('|').map(str::trim).collect::<Vec<_>>(), most.trim())
+        });
+        let found = cases.find(|(names, _)| names.contains(&name) || names.contains(&"*"));
+        found.and_then(|(_, most)| most.parse().ok())
+    };
+    for target in TARGETS {
+        assert_eq!(longest(target.name), Some(target.most), "{}", target.name);
+    }
 }

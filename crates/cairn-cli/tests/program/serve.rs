@@ -1,6 +1,7 @@
 //! `cairn serve nbd`, judged by other clients; and killed under a volume that Cairn has open.
 
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -99,6 +100,43 @@ fn an_image_is_served_until_a_signal() {
     assert!(Path::new(&socket).exists());
     served.end();
     assert!(!Path::new(&socket).parent().unwrap().exists());
+}
+
+/// The map of an export: where extents begin, how long they are, and whether they are holes.
+fn map(address: &str) -> Vec<(u64, u64, bool)> {
+    let output = Command::new("nbdinfo").args(["--map", "--json", address]).output().unwrap();
+    let extents: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let number = |extent: &serde_json::Value, name: &str| extent[name].as_u64().unwrap();
+    let extents = extents.as_array().unwrap().iter();
+    extents
+        .map(|one| (number(one, "offset"), number(one, "length"), number(one, "type") == 3))
+        .collect()
+}
+
+#[test]
+fn holes_are_told() {
+    const MIB: u64 = 1 << 20;
+    let (dir, image) = in_dir("disk.img");
+    let file = std::fs::File::create(&image).unwrap();
+    file.set_len(16 * MIB).unwrap();
+    for at in [3, 10] {
+        file.write_all_at(&[5; MIB as usize], at * MIB).unwrap();
+    }
+    let qcow2 = dir.path().join("disk.qcow2").to_str().unwrap().to_owned();
+    let convert = ["convert", "-f", "raw", "-O", "qcow2", &image, &qcow2];
+    assert!(Command::new("qemu-img").args(convert).status().unwrap().success());
+    let whole = [(0, 3, true), (3, 1, false), (4, 6, true), (10, 1, false), (11, 5, true)];
+    let whole = whole.map(|(at, len, hole)| (at * MIB, len * MIB, hole));
+    for image in [&image, &qcow2] {
+        let served = Served::start(&["--read-only", image]);
+        assert_eq!(map(&served.address), whole, "{image}");
+        let output = Command::new("qemu-img").args(["map", "-f", "raw", &served.address]).output();
+        let told = String::from_utf8(output.unwrap().stdout).unwrap();
+        let starts: Vec<&str> =
+            told.lines().skip(1).filter_map(|line| line.split_whitespace().next()).collect();
+        assert_eq!(starts, ["0x300000", "0xa00000"], "{told}");
+        served.end();
+    }
 }
 
 #[test]

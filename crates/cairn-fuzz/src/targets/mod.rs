@@ -4,6 +4,7 @@
 mod archives;
 mod channel;
 mod disks;
+mod network;
 mod remains;
 mod tables;
 mod volumes;
@@ -49,6 +50,8 @@ pub const TARGETS: &[Target] = &[
     bytes("zst", 8192, disks::zst),
     bytes("luks", 34 << 10, disks::luks),
     bytes("control", 2048, channel::control),
+    bytes("nbd_client", 8192, network::nbd_client),
+    bytes("nbd_server", 8192, network::nbd_server),
 ];
 
 /// The target of a name.
