@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use cairn::{Format, ImageSpec, MkfsOptions};
+use cairn::{Format, ImageSpec, MkfsOptions, Volume};
 use cairn_testkit::judge;
 
 /// cargo builds the examples of a crate for its tests, beside them.
@@ -49,4 +49,30 @@ fn many_threads_work_on_f2fs_too() {
     cairn::mkfs(&ImageSpec::whole(&image), &options).unwrap();
     run("many_threads", &[&image]);
     judge::assert_f2fs_clean(&image);
+}
+
+/// What was deleted on a volume that is closed: of ext4 the journal still has the inode.
+#[test]
+fn deleted_files_are_recovered() {
+    for format in Format::ALL {
+        let dir = tempfile::tempdir().unwrap();
+        let image = dir.path().join("image");
+        let options = MkfsOptions { size: Some(64 << 20), ..MkfsOptions::new(format) };
+        cairn::mkfs(&ImageSpec::whole(&image), &options).unwrap();
+        let volume = Volume::open_writable(&image).unwrap();
+        volume.create_dir("/letters").unwrap();
+        let contents = "of great value\n".repeat(1000);
+        volume.write("/letters/mine", &contents).unwrap();
+        volume.sync().unwrap();
+        volume.remove_file("/letters/mine").unwrap();
+        volume.close().unwrap();
+        let to = dir.path().join("recovered");
+        std::fs::create_dir(&to).unwrap();
+        let told = run("recover_deleted", &[&image, &to]);
+        let files: Vec<_> = std::fs::read_dir(&to).unwrap().map(|file| file.unwrap()).collect();
+        let found = files
+            .iter()
+            .any(|file| std::fs::read_to_string(file.path()).is_ok_and(|text| text == contents));
+        assert!(found, "{format}: {told}{files:?}");
+    }
 }

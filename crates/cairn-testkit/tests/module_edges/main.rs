@@ -3,9 +3,12 @@
 //! File A depends on file B of its crate if A names an item that B defines. A re-export (`pub use`)
 //! passes a name on and is no dependency by itself; tests inside a file (`#[cfg(test)]`) do not
 //! count, nor do method calls, whose owner the text does not tell.
+//!
+//! The same reading of the sources gives the public names of the facade (`public_names`).
 
 mod circles;
 mod names;
+mod public_names;
 mod tree;
 
 use std::collections::{BTreeMap, BTreeSet};

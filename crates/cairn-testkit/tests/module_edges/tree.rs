@@ -1,7 +1,7 @@
 //! The modules of a crate as its sources have them: the file of each, what it defines, what it
 //! imports.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use syn::{Attribute, Item, UseTree, Visibility};
@@ -27,11 +27,13 @@ pub struct Imports {
 
 pub struct Crate {
     pub modules: BTreeMap<ModulePath, Module>,
+    /// Those that are `pub`.
+    pub public: BTreeSet<ModulePath>,
 }
 
 impl Crate {
     pub fn read(sources: &Path) -> Self {
-        let mut found = Self { modules: BTreeMap::new() };
+        let mut found = Self { modules: BTreeMap::new(), public: BTreeSet::new() };
         for root in ["lib.rs", "main.rs"] {
             let file = sources.join(root);
             if file.exists() {
@@ -58,6 +60,9 @@ impl Crate {
                 Item::Mod(module) => {
                     let name = module.ident.to_string();
                     let inside = [path.clone(), vec![name.clone()]].concat();
+                    if matches!(module.vis, Visibility::Public(_)) {
+                        self.public.insert(inside.clone());
+                    }
                     match module.content {
                         Some((_, items)) => {
                             self.add(inside, file.clone(), folder.join(&name), items)
@@ -152,7 +157,7 @@ fn attributes(item: &Item) -> &[Attribute] {
     }
 }
 
-fn name_of(item: &Item) -> Option<String> {
+pub fn name_of(item: &Item) -> Option<String> {
     let name = match item {
         Item::Const(item) => &item.ident,
         Item::Enum(item) => &item.ident,

@@ -23,6 +23,14 @@ use crate::volume::{OpenOptions, Volume, open_on, runtime};
 /// Permissions of a new directory.
 const DIRECTORY: u32 = 0o755;
 
+fn times(accessed: Timestamp, modified: Timestamp) -> SetAttributes {
+    SetAttributes {
+        atime: Some(SetTime::To(accessed)),
+        mtime: Some(SetTime::To(modified)),
+        ..SetAttributes::default()
+    }
+}
+
 impl Volume {
     /// Opens a volume for reading: `IMAGE`, `IMAGE#2` or `IMAGE?offset=N`. Nothing is written.
     ///
@@ -284,12 +292,20 @@ impl Volume {
         accessed: impl Into<Timestamp>,
         modified: impl Into<Timestamp>,
     ) -> Result<()> {
-        let set = SetAttributes {
-            atime: Some(SetTime::To(accessed.into())),
-            mtime: Some(SetTime::To(modified.into())),
-            ..SetAttributes::default()
-        };
-        self.set(path.as_path_bytes(), true, &set)
+        self.set(path.as_path_bytes(), true, &times(accessed.into(), modified.into()))
+    }
+
+    /// As [`Volume::set_times`]; of a symbolic link its own.
+    ///
+    /// # Errors
+    /// As [`Volume::set_times`].
+    pub fn set_times_nofollow(
+        &self,
+        path: impl AsPath,
+        accessed: impl Into<Timestamp>,
+        modified: impl Into<Timestamp>,
+    ) -> Result<()> {
+        self.set(path.as_path_bytes(), false, &times(accessed.into(), modified.into()))
     }
 
     fn set(&self, path: &[u8], follow: bool, set: &SetAttributes) -> Result<()> {

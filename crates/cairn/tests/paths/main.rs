@@ -10,6 +10,8 @@ use cairn::{Format, ImageSpec, MkfsOptions, Volume};
 use cairn_testkit::judge;
 use cairn_vfs::{AllocateMode, Seek as Find};
 
+mod tree;
+
 const SIZE: u64 = 64 << 20;
 
 fn make(image: &Path, format: Format) -> Volume {

@@ -1,0 +1,105 @@
+//! Linux's error numbers of this library's errors, for callers that know no others: C and Python.
+
+use std::io::{self, ErrorKind};
+
+use cairn_block::ErrorKind as DeviceKind;
+
+use crate::error::{Cause, Class, Error};
+
+const EIO: i32 = 5;
+
+/// The positive Linux errno of an error of [`crate::fs`], or of an [`Error`] in an [`io::Error`].
+#[must_use]
+pub fn errno(error: &io::Error) -> i32 {
+    if let Some(number) = error.raw_os_error() {
+        return number;
+    }
+    let inner = error.get_ref();
+    if let Some(error) = inner.and_then(|inner| inner.downcast_ref::<cairn_vfs::Error>()) {
+        return error.errno();
+    }
+    if let Some(error) = inner.and_then(|inner| inner.downcast_ref::<Error>()) {
+        return error.errno();
+    }
+    match error.kind() {
+        ErrorKind::NotFound => 2,
+        ErrorKind::Interrupted => 4,
+        // A file that was not opened for this.
+        ErrorKind::PermissionDenied => 9,
+        ErrorKind::AlreadyExists => 17,
+        ErrorKind::InvalidInput | ErrorKind::InvalidData => 22,
+        ErrorKind::WriteZero | ErrorKind::StorageFull => 28,
+        _ => EIO,
+    }
+}
+
+impl Error {
+    /// The positive Linux errno that says the most about it.
+    #[must_use]
+    pub fn errno(&self) -> i32 {
+        match self.cause() {
+            Cause::Address(_) | Cause::Option(_) | Cause::OffsetBeyondEnd { .. } => 22,
+            Cause::Refused(_) | Cause::Undo(_) => 95,
+            Cause::HostFull { .. } => 28,
+            Cause::Open(error) | Cause::Device(error) => of_device(error.kind),
+            Cause::Encrypted { .. } => 126,
+            Cause::NoSuchPartition { .. } | Cause::NoPartitionTable => 6,
+            Cause::FurtherDevice { .. } => 2,
+            Cause::PartitionTable { .. } => 117,
+            // What mount(2) answers to a volume of another kind.
+            Cause::UnknownFormat { .. } => 22,
+            Cause::WouldOverwrite { .. } => 17,
+            Cause::Format { class, .. } => match class {
+                Class::Corrupt | Class::TooShort => 117,
+                Class::Unsupported => 95,
+                Class::Io => EIO,
+                Class::Usage => 22,
+            },
+        }
+    }
+}
+
+fn of_device(kind: DeviceKind) -> i32 {
+    match kind {
+        DeviceKind::NotFound => 2,
+        DeviceKind::NoMemory => 12,
+        DeviceKind::PermissionDenied => 13,
+        DeviceKind::InUse => 16,
+        DeviceKind::OutOfRange => 22,
+        DeviceKind::NoSpace => 28,
+        DeviceKind::ReadOnly => 30,
+        DeviceKind::Unsupported => 95,
+        _ => EIO,
+    }
+}
+
+/// The kind is that of Linux's error, and the error is the source.
+impl From<Error> for io::Error {
+    fn from(error: Error) -> Self {
+        let kind = Self::from_raw_os_error(error.errno()).kind();
+        Self::new(kind, error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_keeps_its_number_inside_another() {
+        for (cause, number, kind) in [
+            (Cause::WouldOverwrite { found: "a".into() }, 17, ErrorKind::AlreadyExists),
+            (Cause::Address("a".into()), 22, ErrorKind::InvalidInput),
+            (Cause::HostFull { free: 1, needed: None }, 28, ErrorKind::StorageFull),
+        ] {
+            let error = io::Error::from(Error::new("d", cause));
+            assert_eq!((errno(&error), error.kind()), (number, kind));
+            assert!(error.to_string().starts_with("d: "), "{error}");
+        }
+        for inner in [cairn_vfs::Error::NotEmpty, cairn_vfs::Error::NoSpace] {
+            assert_eq!(errno(&inner.clone().into()), inner.errno());
+        }
+        assert_eq!(errno(&io::Error::from_raw_os_error(11)), 11);
+        assert_eq!(errno(&io::Error::new(ErrorKind::PermissionDenied, "not for writing")), 9);
+    }
+}
