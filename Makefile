@@ -10,11 +10,13 @@ PROGRAM = $(or $(CARGO_TARGET_DIR),target)/release/cairn
 # Lints and tests are built at the same time, so each has its own directory.
 LINTS = $(or $(CARGO_TARGET_DIR),target)/lints
 
-.PHONY: help deps build run install test tests lints deep fmt clippy spelling doc bench fuzz fuzz-minimise clean
+.PHONY: help deps build run install library install-library header names wheel package test tests lints deep fmt clippy spelling doc bench fuzz \
+	fuzz-minimise clean
 
 help:
 	@echo 'make run     build, make an image, mount, copy, kill the daemon, recover, check, measure'
 	@echo 'make install the program (built before, or now), the helper of mount(8), manual pages, completions'
+	@echo 'make library the C library; make install-library, with header and pkg-config; make wheel, the Python package'
 	@echo 'make test    formatting, lints, spelling, all tests, documentation'
 	@echo 'make deep    the long versions of the judges (pjdfstest, fsx, crash states, kills, SQLite, PostgreSQL, stress)'
 	@echo 'make fuzz    coverage-guided fuzzing of all targets, TIME=60 seconds each (or TARGET=open): docs/fuzzing.md'
@@ -37,6 +39,31 @@ run:
 install:
 	@test -x $(PROGRAM) || $(MAKE) build
 	@scripts/install $(PROGRAM)
+
+# The C library, and its installation below PREFIX (docs/library.md). The header is made of the sources.
+library:
+	@scripts/install-deps build
+	$(CARGO) build --release -p cairn-c
+
+install-library:
+	@test -f $(dir $(PROGRAM))libcairn_c.so || $(MAKE) library
+	@scripts/install-library $(dir $(PROGRAM))
+
+header:
+	scripts/header
+
+# The list of the facade's public names, after a change of them that is meant.
+names:
+	CAIRN_NAMES=write $(CARGO) test -p cairn-testkit --test module_edges public_names
+
+# The Python package, for Python 3.10 and later, into target/wheels. It needs maturin (pip install maturin).
+wheel:
+	@scripts/install-deps build
+	cd crates/cairn-python && maturin build --release
+
+# What a registry of crates would take: each crate packs, and builds from what was packed.
+package:
+	$(CARGO) package --workspace --locked
 
 # Builds and tests leave processors idle where they wait for each other, for daemons, disks and clocks. Lints use that time.
 test: deps fmt spelling

@@ -36,3 +36,19 @@ fn every_named_test_exists() {
     }
     assert!(count > 50, "{count} tests were found: has the form of the page changed?");
 }
+
+/// docs/library.md shows programs as they are in files, which tests compile and run.
+#[test]
+fn the_page_of_the_library_shows_programs_that_tests_run() {
+    let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let page = std::fs::read_to_string(top.join("docs/library.md")).unwrap();
+    let mut shown = 0;
+    for part in page.split("<!-- ").skip(1) {
+        let (file, rest) = part.split_once(" -->\n```").unwrap();
+        let (_, rest) = rest.split_once('\n').unwrap();
+        let (program, _) = rest.split_once("```\n").unwrap();
+        assert_eq!(program, std::fs::read_to_string(top.join(file)).unwrap(), "{file}");
+        shown += 1;
+    }
+    assert_eq!(shown, 3);
+}

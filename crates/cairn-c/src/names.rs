@@ -1,0 +1,217 @@
+//! Calls that take a path.
+
+#![allow(unsafe_code, reason = "names that the linker sees; unsafe blocks are in `raw`")]
+
+use std::ffi::{c_int, c_uint};
+use std::mem::MaybeUninit;
+
+use cairn::fs::OpenOptions;
+use cairn::{FileKind, NewInode, Timestamp};
+
+use crate::failure::{count, enter, Failure};
+use crate::metadata::Metadata;
+use crate::raw::{Buffer, Text};
+use crate::volume::{given, place, stops, Volume};
+
+/// Runs a call about one path.
+fn at(
+    volume: Option<&Volume>,
+    path: &Text,
+    call: impl FnOnce(&cairn::Volume, &[u8]) -> std::io::Result<()>,
+) -> c_int {
+    enter(stops(volume), || {
+        let path = path.get()?;
+        call(&given(volume)?.open, path).map_err(Failure::at(path))
+    })
+}
+
+/// What the volume knows about a file. Symbolic links are followed.
+#[no_mangle]
+pub extern "C" fn cairn_stat(
+    volume: Option<&Volume>,
+    path: Text,
+    metadata: Option<&mut MaybeUninit<Metadata>>,
+) -> c_int {
+    at(volume, &path, |volume, path| {
+        let out = place(metadata).map_err(|_| std::io::ErrorKind::InvalidInput)?;
+        out.write(Metadata::from(&volume.metadata(path)?));
+        Ok(())
+    })
+}
+
+/// As cairn_stat(), of a symbolic link itself.
+#[no_mangle]
+pub extern "C" fn cairn_lstat(
+    volume: Option<&Volume>,
+    path: Text,
+    metadata: Option<&mut MaybeUninit<Metadata>>,
+) -> c_int {
+    at(volume, &path, |volume, path| {
+        let out = place(metadata).map_err(|_| std::io::ErrorKind::InvalidInput)?;
+        out.write(Metadata::from(&volume.symlink_metadata(path)?));
+        Ok(())
+    })
+}
+
+/// The target of a symbolic link: its bytes, without a NUL. Gives its length, which is larger than
+/// `len` if only a part had room; it is at most 4095.
+#[no_mangle]
+pub extern "C" fn cairn_readlink(
+    volume: Option<&Volume>,
+    path: Text,
+    buffer: Buffer,
+    len: usize,
+) -> i64 {
+    let mut buffer = buffer;
+    count(stops(volume), || {
+        let path = path.get()?;
+        let target = given(volume)?.open.read_link(path).map_err(Failure::at(path))?;
+        fill(buffer.get(len)?, &target);
+        Ok(target.len() as u64)
+    })
+}
+
+/// Copies what has room.
+pub(crate) fn fill(to: &mut [u8], from: &[u8]) {
+    to.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
+}
+
+/// Makes a symbolic link at `path` to `target`, which need not exist.
+#[no_mangle]
+pub extern "C" fn cairn_symlink(volume: Option<&Volume>, target: Text, path: Text) -> c_int {
+    enter(stops(volume), || {
+        let (target, path) = (target.get()?, path.get()?);
+        given(volume)?.open.symlink(target, path).map_err(Failure::at(path))
+    })
+}
+
+/// Makes a directory with these permission bits.
+#[no_mangle]
+pub extern "C" fn cairn_mkdir(volume: Option<&Volume>, path: Text, mode: c_uint) -> c_int {
+    at(volume, &path, |volume, path| volume.create_node(path, NewInode::Directory, mode & 0o7777))
+}
+
+/// Makes a file, FIFO, socket or device. `mode` has its kind (S_IFREG, S_IFIFO, S_IFSOCK, S_IFBLK,
+/// S_IFCHR) and permission bits. `major` and `minor` are a device's number.
+#[no_mangle]
+pub extern "C" fn cairn_mknod(
+    volume: Option<&Volume>,
+    path: Text,
+    mode: c_uint,
+    major: c_uint,
+    minor: c_uint,
+) -> c_int {
+    let device = minor & 0xff | (major & 0xfff) << 8 | (minor & 0xf_ff00) << 12;
+    let new = match FileKind::from_mode(mode) {
+        Some(FileKind::Regular) => NewInode::Regular,
+        Some(FileKind::Fifo) => NewInode::Fifo,
+        Some(FileKind::Socket) => NewInode::Socket,
+        Some(FileKind::BlockDevice) => NewInode::BlockDevice(device),
+        Some(FileKind::CharDevice) => NewInode::CharDevice(device),
+        _ => {
+            let what = "a directory is made by cairn_mkdir(), a link by cairn_symlink()";
+            return enter(None, || Err(Failure::invalid(what)));
+        }
+    };
+    at(volume, &path, |volume, path| volume.create_node(path, new, mode & 0o7777))
+}
+
+/// Removes a name that is not a directory's.
+#[no_mangle]
+pub extern "C" fn cairn_unlink(volume: Option<&Volume>, path: Text) -> c_int {
+    at(volume, &path, |volume, path| volume.remove_file(path))
+}
+
+/// Removes an empty directory.
+#[no_mangle]
+pub extern "C" fn cairn_rmdir(volume: Option<&Volume>, path: Text) -> c_int {
+    at(volume, &path, |volume, path| volume.remove_dir(path))
+}
+
+/// Renames a file or directory. One of the new name is replaced.
+#[no_mangle]
+pub extern "C" fn cairn_rename(volume: Option<&Volume>, from: Text, to: Text) -> c_int {
+    enter(stops(volume), || {
+        let (from, to) = (from.get()?, to.get()?);
+        given(volume)?.open.rename(from, to).map_err(Failure::at(from))
+    })
+}
+
+/// Gives a file a second name.
+#[no_mangle]
+pub extern "C" fn cairn_link(volume: Option<&Volume>, original: Text, path: Text) -> c_int {
+    enter(stops(volume), || {
+        let (original, path) = (original.get()?, path.get()?);
+        given(volume)?.open.hard_link(original, path).map_err(Failure::at(path))
+    })
+}
+
+/// Shortens or lengthens a file.
+#[no_mangle]
+pub extern "C" fn cairn_truncate(volume: Option<&Volume>, path: Text, size: u64) -> c_int {
+    at(volume, &path, |volume, path| {
+        OpenOptions::new().write(true).open(volume, path)?.set_len(size)
+    })
+}
+
+/// Sets the permission bits.
+#[no_mangle]
+pub extern "C" fn cairn_chmod(volume: Option<&Volume>, path: Text, mode: c_uint) -> c_int {
+    at(volume, &path, |volume, path| volume.set_permissions(path, mode & 0o7777))
+}
+
+/// Sets owner and group; a symbolic link's own.
+#[no_mangle]
+pub extern "C" fn cairn_lchown(volume: Option<&Volume>, path: Text, uid: u32, gid: u32) -> c_int {
+    at(volume, &path, |volume, path| volume.set_owner(path, uid, gid))
+}
+
+/// Sets the times of the last access and of the last change of the contents.
+#[no_mangle]
+pub extern "C" fn cairn_utimes(
+    volume: Option<&Volume>,
+    path: Text,
+    atime: i64,
+    atime_nsec: u32,
+    mtime: i64,
+    mtime_nsec: u32,
+) -> c_int {
+    let times = times(atime, atime_nsec, mtime, mtime_nsec);
+    at(volume, &path, |volume, path| {
+        let (accessed, modified) = times?;
+        volume.set_times(path, accessed, modified)
+    })
+}
+
+/// As cairn_utimes(); of a symbolic link its own.
+#[no_mangle]
+pub extern "C" fn cairn_lutimes(
+    volume: Option<&Volume>,
+    path: Text,
+    atime: i64,
+    atime_nsec: u32,
+    mtime: i64,
+    mtime_nsec: u32,
+) -> c_int {
+    let times = times(atime, atime_nsec, mtime, mtime_nsec);
+    at(volume, &path, |volume, path| {
+        let (accessed, modified) = times?;
+        volume.set_times_nofollow(path, accessed, modified)
+    })
+}
+
+fn times(
+    atime: i64,
+    atime_nsec: u32,
+    mtime: i64,
+    mtime_nsec: u32,
+) -> std::io::Result<(Timestamp, Timestamp)> {
+    if atime_nsec > 999_999_999 || mtime_nsec > 999_999_999 {
+        let kind = std::io::ErrorKind::InvalidInput;
+        return Err(std::io::Error::new(kind, "nanoseconds are 0 to 999999999"));
+    }
+    Ok((
+        Timestamp { seconds: atime, nanoseconds: atime_nsec },
+        Timestamp { seconds: mtime, nanoseconds: mtime_nsec },
+    ))
+}

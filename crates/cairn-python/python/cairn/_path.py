@@ -1,0 +1,321 @@
+"""Paths of a volume, as pathlib has those of the system."""
+
+import errno
+import fnmatch
+import functools
+import os
+import pathlib
+import re
+import stat
+
+from ._names import decode, encode, stat_result
+
+
+@functools.total_ordering
+class Path:
+    """A path of a volume, from its root on. It is no os.PathLike: the system's calls would take
+    it for one of theirs."""
+
+    __slots__ = ("_volume", "_pure")
+
+    def __init__(self, volume, *names):
+        self._volume = volume
+        texts = [decode(name) if isinstance(name, bytes) else _text(name) for name in names]
+        pure = pathlib.PurePosixPath("/", *texts)
+        # Two slashes at the beginning, which it keeps, mean nothing here.
+        self._pure = pathlib.PurePosixPath("/" + str(pure).lstrip("/"))
+
+    def _with(self, pure):
+        return Path(self._volume, str(pure))
+
+    # Names
+
+    def __str__(self):
+        return str(self._pure)
+
+    def __repr__(self):
+        return f"cairn.Path({str(self)!r})"
+
+    def __bytes__(self):
+        return encode(str(self))
+
+    def _key(self):
+        return (id(self._volume), str(self))
+
+    def __eq__(self, other):
+        return self._key() == other._key() if isinstance(other, Path) else NotImplemented
+
+    def __lt__(self, other):
+        return self._key() < other._key() if isinstance(other, Path) else NotImplemented
+
+    def __hash__(self):
+        return hash(self._key())
+
+    def __truediv__(self, name):
+        return self._with(self._pure / _text(name))
+
+    def joinpath(self, *names):
+        return self._with(self._pure.joinpath(*map(_text, names)))
+
+    @property
+    def volume(self):
+        return self._volume
+
+    @property
+    def parts(self):
+        return self._pure.parts
+
+    @property
+    def parent(self):
+        return self._with(self._pure.parent)
+
+    @property
+    def parents(self):
+        return [self._with(parent) for parent in self._pure.parents]
+
+    @property
+    def name(self):
+        return self._pure.name
+
+    @property
+    def stem(self):
+        return self._pure.stem
+
+    @property
+    def suffix(self):
+        return self._pure.suffix
+
+    @property
+    def suffixes(self):
+        return self._pure.suffixes
+
+    def with_name(self, name):
+        return self._with(self._pure.with_name(name))
+
+    def with_suffix(self, suffix):
+        return self._with(self._pure.with_suffix(suffix))
+
+    def relative_to(self, other):
+        """The path below another one, as a pathlib.PurePosixPath."""
+        return self._pure.relative_to(str(other))
+
+    def match(self, pattern):
+        return self._pure.match(pattern)
+
+    # Attributes
+
+    @property
+    def _native(self):
+        return self._volume._native
+
+    def stat(self, *, follow_symlinks=True):
+        """An os.stat_result."""
+        return stat_result(self._native.stat(bytes(self), follow_symlinks))
+
+    def lstat(self):
+        return self.stat(follow_symlinks=False)
+
+    def _is(self, test, follow=True):
+        try:
+            return test(self.stat(follow_symlinks=follow).st_mode)
+        except OSError as error:
+            if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+                return False
+            raise
+
+    def exists(self, *, follow_symlinks=True):
+        return self._is(lambda _: True, follow_symlinks)
+
+    def is_dir(self):
+        return self._is(stat.S_ISDIR)
+
+    def is_file(self):
+        return self._is(stat.S_ISREG)
+
+    def is_symlink(self):
+        return self._is(stat.S_ISLNK, False)
+
+    def is_fifo(self):
+        return self._is(stat.S_ISFIFO)
+
+    def is_socket(self):
+        return self._is(stat.S_ISSOCK)
+
+    def is_block_device(self):
+        return self._is(stat.S_ISBLK)
+
+    def is_char_device(self):
+        return self._is(stat.S_ISCHR)
+
+    def chmod(self, mode):
+        self._native.chmod(bytes(self), mode)
+
+    def chown(self, uid, gid):
+        """Sets owner and group; of a symbolic link its own."""
+        self._native.lchown(bytes(self), uid, gid)
+
+    def utime(self, times=None, *, ns=None, follow_symlinks=True):
+        """Sets the times of access and modification, as os.utime: times in seconds, or ns."""
+        if (times is None) == (ns is None):
+            raise ValueError("give times or ns")
+        atime, mtime = ns if ns is not None else (round(time * 1e9) for time in times)
+        self._native.utime(bytes(self), atime, mtime, follow_symlinks)
+
+    def getxattr(self, name):
+        """An extended attribute by its full name ("user.note")."""
+        return self._native.getxattr(bytes(self), encode(name))
+
+    def listxattr(self):
+        return [decode(name) for name in self._native.listxattr(bytes(self))]
+
+    def setxattr(self, name, value):
+        self._native.setxattr(bytes(self), encode(name), bytes(value))
+
+    def removexattr(self, name):
+        self._native.setxattr(bytes(self), encode(name), None)
+
+    # Contents
+
+    def open(self, mode="r", buffering=-1, encoding=None, errors=None, newline=None, **more):
+        """As Volume.open()."""
+        return self._volume.open(self, mode, buffering, encoding, errors, newline, **more)
+
+    def read_bytes(self):
+        with self.open("rb", 0) as file:
+            return file.read()
+
+    def read_text(self, encoding=None, errors=None, newline=None):
+        with self.open("r", -1, encoding, errors, newline) as file:
+            return file.read()
+
+    def write_bytes(self, data):
+        with self.open("wb") as file:
+            return file.write(data)
+
+    def write_text(self, text, encoding=None, errors=None, newline=None):
+        if not isinstance(text, str):
+            raise TypeError(f"data must be str, not {type(text).__name__}")
+        with self.open("w", -1, encoding, errors, newline) as file:
+            return file.write(text)
+
+    # Directories
+
+    def _entries(self):
+        """Each entry's path, and whether it is a directory itself."""
+        for name, _, kind in self._native.list(bytes(self)):
+            path = self._with(self._pure / decode(name))
+            yield path, stat.S_ISDIR(kind or path.lstat().st_mode)
+
+    def iterdir(self):
+        """The paths of the entries."""
+        return (path for path, _ in self._entries())
+
+    def walk(self, top_down=True):
+        """The tree: (directory, names of directories, names of other files). Symbolic links are
+        not followed. With top_down the caller may take names of directories away."""
+        entries = list(self._entries())
+        directories = [path.name for path, is_directory in entries if is_directory]
+        files = [path.name for path, is_directory in entries if not is_directory]
+        if top_down:
+            yield self, directories, files
+        for name in directories:
+            yield from (self / name).walk(top_down)
+        if not top_down:
+            yield self, directories, files
+
+    def glob(self, pattern):
+        """The paths below this one that match a pattern, with ** for any number of directories.
+        Symbolic links are not followed by **."""
+        parts = pathlib.PurePosixPath(pattern).parts
+        if not parts or parts[0] == "/":
+            raise ValueError(f"the pattern must be relative and not empty: {pattern!r}")
+        seen = set()
+        for path in self._glob(parts):
+            if path not in seen:
+                seen.add(path)
+                yield path
+
+    def rglob(self, pattern):
+        return self.glob("**/" + pattern)
+
+    def _glob(self, parts):
+        if not parts:
+            yield self
+        elif parts[0] == "**":
+            for directory, _, files in self.walk():
+                if len(parts) > 1:
+                    yield from directory._glob(parts[1:])
+                else:
+                    yield directory
+                    yield from (directory / name for name in files)
+        elif not re.search(r"[*?[]", parts[0]):
+            path = self / parts[0]
+            if path.exists(follow_symlinks=False):
+                yield from path._glob(parts[1:])
+        elif self.is_dir():
+            matches = re.compile(fnmatch.translate(parts[0])).match
+            for path in self.iterdir():
+                if matches(path.name) and (len(parts) == 1 or path.is_dir()):
+                    yield from path._glob(parts[1:])
+
+    def mkdir(self, mode=0o755, parents=False, exist_ok=False):
+        try:
+            self._native.mkdir(bytes(self), mode)
+        except FileNotFoundError:
+            if not parents or self.parent == self:
+                raise
+            self.parent.mkdir(parents=True, exist_ok=True)
+            self.mkdir(mode, False, exist_ok)
+        except OSError:
+            # The root itself has no name that could be taken.
+            if not exist_ok or not self.is_dir():
+                raise
+
+    def rmdir(self):
+        self._native.rmdir(bytes(self))
+
+    def rmtree(self):
+        """Removes a directory with everything below it, or a file. Symbolic links are not
+        followed."""
+        self._native.rmtree(bytes(self))
+
+    # Names of files
+
+    def touch(self, mode=0o644, exist_ok=True):
+        with self.open("ab" if exist_ok else "xb", permissions=mode):
+            pass
+
+    def unlink(self, missing_ok=False):
+        try:
+            self._native.unlink(bytes(self))
+        except FileNotFoundError:
+            if not missing_ok:
+                raise
+
+    def rename(self, target):
+        """Renames it to a path of the volume, which it gives. One of that name is replaced."""
+        target = self._with(_text(target))
+        self._native.rename(bytes(self), bytes(target))
+        return target
+
+    replace = rename
+
+    def symlink_to(self, target):
+        """Makes this a symbolic link to target, which need not exist."""
+        self._native.symlink(encode(target), bytes(self))
+
+    def hardlink_to(self, target):
+        """Makes this a second name of target."""
+        self._native.link(bytes(self._with(_text(target))), bytes(self))
+
+    def readlink(self):
+        """The target of a symbolic link: a string."""
+        return decode(self._native.readlink(bytes(self)))
+
+    def mknod(self, mode, major=0, minor=0):
+        """Makes a file, FIFO, socket or device: the kind is in the mode."""
+        self._native.mknod(bytes(self), mode, major, minor)
+
+
+def _text(name):
+    return name if isinstance(name, str) else str(name) if isinstance(name, Path) else os.fspath(name)

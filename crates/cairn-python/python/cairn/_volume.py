@@ -1,0 +1,130 @@
+"""Volumes: made, opened, checked."""
+
+import collections
+import os
+import weakref
+
+from . import _cairn, _file
+from ._names import decode, encode
+from ._path import Path
+
+#: How much room a volume has, in blocks and inodes.
+Space = collections.namedtuple(
+    "Space",
+    "block_size blocks free_blocks available_blocks inodes free_inodes name_max",
+)
+
+_FLAGS = {"r": "r", "w": "wct", "a": "ac", "x": "wx"}
+
+
+def open(image, mode="r", *, mount_options=""):
+    """Opens the volume in an image: "disk.img", its partition 2 as "disk.img#2", or
+    "disk.img?offset=BYTES".
+
+    mode: "r" writes nothing to the image; "rw" reads and writes; "ephemeral" keeps changes in
+    memory and drops them. mount_options are those of the kernel, separated by commas.
+    """
+    return Volume(_cairn.open(os.fspath(image), mode, mount_options), os.fspath(image), mode)
+
+
+def mkfs(image, format="ext4", size=None, *, label=None, overwrite=False):
+    """Makes a volume. size is that of the image file in bytes, which is made if it is missing.
+    Without overwrite, FileExistsError keeps what the image holds."""
+    _cairn.mkfs(os.fspath(image), format, size, label, overwrite)
+
+
+def check(image):
+    """The defects of a volume that nobody has open for writing, in words. The image is only
+    read."""
+    return _cairn.check(os.fspath(image))
+
+
+class Volume:
+    """An open volume: a context manager, and the root of paths (volume / "etc" / "hosts").
+
+    Any number of threads may use it. What was written is durable after sync(), close() or a
+    file's sync(). close() of a volume that is written is refused with EBUSY while files of it are
+    open.
+    """
+
+    def __init__(self, native, image, mode):
+        self._native = native
+        self.image = image
+        self.mode = mode
+        # Also when the program ends without closing it.
+        self._finalizer = weakref.finalize(self, native.close)
+
+    def __repr__(self):
+        return f"<cairn.Volume image={self.image!r} format={self.format!r} mode={self.mode!r}>"
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def __truediv__(self, name):
+        return Path(self, name)
+
+    @property
+    def root(self):
+        """The root directory."""
+        return Path(self)
+
+    def path(self, *names):
+        """The path of these names below the root."""
+        return Path(self, *names)
+
+    @property
+    def format(self):
+        """"ext4" or "f2fs"."""
+        return self._native.format
+
+    @property
+    def closed(self):
+        return self._native.closed
+
+    def close(self):
+        """Writes everything and marks the volume clean. Again is allowed."""
+        self._native.close()
+        self._finalizer.detach()
+
+    def sync(self):
+        """Makes everything durable that was written so far."""
+        self._native.sync()
+
+    def space(self):
+        """How much room there is."""
+        return Space(*self._native.statfs())
+
+    def listdir(self, path="/"):
+        """The names in a directory, in its own order."""
+        return [decode(name) for name, _, _ in self._native.list(encode(path))]
+
+    def open(
+        self, path, mode="r", buffering=-1, encoding=None, errors=None, newline=None,
+        *, permissions=0o644,
+    ):
+        """Opens a file as the builtin open() does. Text is UTF-8 unless encoding is given; there
+        is no umask."""
+        kinds = [kind for kind in mode if kind in "rwax"]
+        text, plus = "b" not in mode, "+" in mode
+        if len(kinds) != 1 or set(mode) - set("rwaxbt+") or ("t" in mode and not text):
+            raise ValueError(f"invalid mode: {mode!r}")
+        if text and buffering == 0:
+            raise ValueError("can't have unbuffered text I/O")
+        if not text and (encoding or errors or newline is not None):
+            raise ValueError("binary mode takes no encoding, errors or newline argument")
+        kind = kinds[0]
+        flags = _FLAGS[kind] + ("r" if plus and kind != "r" else "w" if plus else "")
+        native = self._native.open_file(encode(path), flags, permissions)
+        name = path if isinstance(path, str) else str(path)
+        raw = _file.File(native, self, name, mode, kind == "r" or plus, kind != "r" or plus)
+        try:
+            # A file that is appended to begins at its end.
+            if kind == "a":
+                raw.seek(0, os.SEEK_END)
+            return _file.wrap(raw, buffering, text, encoding, errors, newline)
+        except BaseException:
+            raw.close()
+            raise

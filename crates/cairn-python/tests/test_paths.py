@@ -1,0 +1,131 @@
+"""Paths: beside pathlib's own over a directory of the system, where that has the same calls."""
+
+import os
+import pathlib
+import stat
+
+import cairn
+import pytest
+
+NAMES = ["a/b/c.txt", "a/b/d.py", "a/e.txt", "f.txt", "g/.hidden", "g/h/i/j.txt"]
+PATTERNS = ["*", "*.txt", "a/*", "**/*.txt", "**/b/*", "g/**/*.txt", "*/b/c.*", "[fg]*", "a/e.txt",
+            "none/*", "?/?.txt"]
+
+
+def fill(root):
+    for name in NAMES:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(name)
+    (root / "link").symlink_to("a/b")
+
+
+def test_trees_are_those_of_pathlib(volume, tmp_path):
+    here, there = tmp_path / "tree", volume / "tree"
+    here.mkdir()
+    there.mkdir()
+    fill(here)
+    fill(there)
+    for pattern in PATTERNS:
+        expected = sorted(str(path.relative_to(here)) for path in here.glob(pattern))
+        found = sorted(str(path.relative_to(there)) for path in there.glob(pattern))
+        assert found == expected, pattern
+    assert sorted(map(str, there.rglob("*.py"))) == ["/tree/a/b/d.py"]
+    walked = sorted((str(d.relative_to(there)), sorted(ds), sorted(fs)) for d, ds, fs in there.walk())
+    expected = []
+    for d, ds, fs in os.walk(here):
+        links = [name for name in ds if os.path.islink(os.path.join(d, name))]
+        own = sorted(set(ds) - set(links))
+        expected.append((os.path.relpath(d, here), own, sorted(fs + links)))
+    assert walked == sorted(expected)
+    for name in NAMES + ["a", "link", "none", "f.txt/below"]:
+        for call in ["exists", "is_dir", "is_file", "is_symlink", "is_fifo"]:
+            assert getattr(there / name, call)() == getattr(here / name, call)(), (name, call)
+    assert (there / "link" / "c.txt").read_text() == "a/b/c.txt"
+    assert (there / "link").readlink() == "a/b"
+
+
+def test_names_are_those_of_pathlib(volume):
+    pure = pathlib.PurePosixPath("/a/b.tar.gz")
+    path = volume / "a" / "b.tar.gz"
+    for name in ["name", "stem", "suffix", "suffixes", "parts"]:
+        assert getattr(path, name) == getattr(pure, name)
+    assert str(path) == str(pure) and path.parent == volume / "a" and path.match("*.gz")
+    assert [str(parent) for parent in path.parents] == ["/a", "/"]
+    assert path == volume.path("a", "b.tar.gz") == volume.root.joinpath("a/b.tar.gz")
+    assert path.with_suffix(".x") == volume / "a/b.tar.x" and path.with_name("c") < path.with_name("d")
+    assert len({path, volume / "/a//b.tar.gz"}) == 1 and str(volume / "//a") == "/a"
+    assert repr(path) == "cairn.Path('/a/b.tar.gz')"
+    # The system's calls must not take it for a path of theirs.
+    with pytest.raises(TypeError):
+        open(path)
+
+
+def test_links_never_lead_to_the_system(volume):
+    (volume / "up").symlink_to("../../../etc")
+    (volume / "abroad").symlink_to("/etc/passwd")
+    assert not (volume / "abroad").exists() and (volume / "abroad").is_symlink()
+    with pytest.raises(FileNotFoundError):
+        (volume / "abroad").read_text()
+    (volume / "etc").mkdir()
+    (volume / "up" / "passwd").write_text("the volume's")
+    assert (volume / "abroad").read_text() == "the volume's"
+    (volume / "loop").symlink_to("loop")
+    assert not (volume / "loop").exists()
+
+
+def test_names_are_any_bytes(volume):
+    name = b"na\xff\xc3me"
+    path = volume.root / name.decode("utf-8", "surrogateescape")
+    path.write_text("x")
+    assert bytes(path) == b"/" + name and volume.path(name).read_text() == "x"
+    assert path.name in volume.listdir()
+    with pytest.raises(FileNotFoundError):
+        (volume.path(name + b"\xfe")).stat()
+    with pytest.raises(ValueError, match="null"):
+        (volume / "a\0b").exists()
+
+
+def test_attributes(volume):
+    path = volume / "file"
+    path.touch()
+    with pytest.raises(FileExistsError):
+        path.touch(exist_ok=False)
+    path.chmod(0o4711)
+    path.chown(7, 8)
+    path.utime(ns=(1_500_000_000_000_000_001, -1_999_999_999))
+    found = path.stat()
+    assert isinstance(found, os.stat_result) and stat.S_ISREG(found.st_mode)
+    assert stat.filemode(found.st_mode) == "-rws--x--x" and (found.st_uid, found.st_gid) == (7, 8)
+    assert (found.st_atime_ns, found.st_mtime_ns) == (1_500_000_000_000_000_001, -1_999_999_999)
+    assert found.st_mtime == pytest.approx(-2) and found[8] == -2 and found.st_blocks == 0
+    path.utime((5, 6.5))
+    assert path.stat().st_mtime == 6.5
+    path.setxattr("user.a", b"value")
+    assert path.listxattr() == ["user.a"] and path.getxattr("user.a") == b"value"
+    path.removexattr("user.a")
+    with pytest.raises(OSError, match="no attribute user.a"):
+        path.getxattr("user.a")
+    (volume / "fifo").mknod(stat.S_IFIFO | 0o600)
+    (volume / "null").mknod(stat.S_IFCHR | 0o666, 1, 3)
+    assert (volume / "fifo").is_fifo() and (volume / "null").is_char_device()
+    assert (volume / "null").stat().st_rdev == os.makedev(1, 3)
+
+
+def test_names_come_and_go(volume):
+    (volume / "a").write_text("a")
+    (volume / "b").hardlink_to(volume / "a")
+    assert (volume / "a").stat().st_nlink == 2
+    assert (volume / "b").rename(volume / "c").read_text() == "a"
+    (volume / "a").replace("/c")
+    (volume / "c").unlink()
+    (volume / "c").unlink(missing_ok=True)
+    with pytest.raises(FileNotFoundError):
+        (volume / "c").unlink()
+    (volume / "d/e/f").mkdir(parents=True)
+    (volume / "d/e/f").mkdir(parents=True, exist_ok=True)
+    with pytest.raises(OSError, match="not empty"):
+        (volume / "d").rmdir()
+    (volume / "d/link").symlink_to("..")
+    (volume / "d").rmtree()
+    assert not (volume / "d").exists() and volume.root.exists()
+    volume.root.mkdir(exist_ok=True)

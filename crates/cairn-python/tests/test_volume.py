@@ -1,0 +1,121 @@
+"""Volumes and their errors."""
+
+import errno
+import gc
+import threading
+
+import cairn
+import pytest
+from conftest import judge
+
+
+def test_a_volume_is_a_context_manager(image):
+    with cairn.open(image, "rw") as volume:
+        assert volume.format in repr(volume) and not volume.closed
+        (volume / "file").write_text("text")
+    assert volume.closed
+    volume.close()
+    with pytest.raises(ValueError, match="closed"):
+        (volume / "file").read_text()
+    with cairn.open(str(image)) as again:
+        assert (again / "file").read_text() == "text"
+        with pytest.raises(OSError) as refused:
+            (again / "file").unlink()
+        assert refused.value.errno == errno.EROFS
+        assert 0 < again.space().free_blocks < again.space().blocks
+
+
+def test_an_ephemeral_volume_leaves_the_image(image):
+    before = image.read_bytes()
+    with cairn.open(image, "ephemeral") as volume:
+        (volume / "file").write_text("text")
+        assert volume.listdir().count("file") == 1
+    assert image.read_bytes() == before
+
+
+def test_errors_are_those_of_python(image, tmp_path):
+    with pytest.raises(FileNotFoundError) as missing:
+        cairn.open(tmp_path / "none")
+    assert missing.value.filename == str(tmp_path / "none")
+    assert missing.value.errno == errno.ENOENT and "check the name" in missing.value.strerror
+    with pytest.raises(ValueError, match="mode"):
+        cairn.open(image, "w")
+    with pytest.raises(OSError, match="no_such"):
+        cairn.open(image, mount_options="no_such")
+    (tmp_path / "noise").write_bytes(b"noise" * 5000)
+    with pytest.raises(OSError, match="not a filesystem"):
+        cairn.open(tmp_path / "noise")
+    with cairn.open(image, "rw") as volume:
+        with pytest.raises(FileNotFoundError) as error:
+            (volume / "a" / "b").read_text()
+        assert error.value.filename == "/a/b"
+        (volume / "a").write_text("")
+        with pytest.raises(NotADirectoryError):
+            (volume / "a" / "b").stat()
+        with pytest.raises(IsADirectoryError):
+            volume.root.open()
+        with pytest.raises(FileExistsError):
+            (volume / "a").mkdir()
+        with pytest.raises(FileNotFoundError) as error:
+            (volume / "x").rename("/y")
+        assert (error.value.filename, error.value.filename2) == ("/x", "/y")
+
+
+def test_a_volume_is_not_closed_under_a_file_that_writes(image):
+    volume = cairn.open(image, "rw")
+    file = (volume / "file").open("wb")
+    with pytest.raises(OSError) as busy:
+        volume.close()
+    assert busy.value.errno == errno.EBUSY and not volume.closed
+    file.write(b"kept")
+    file.close()
+    volume.close()
+    # A volume that is only read may go first.
+    volume = cairn.open(image)
+    file = (volume / "file").open("rb")
+    volume.close()
+    assert file.read() == b"kept"
+    file.close()
+
+
+def test_a_forgotten_volume_is_clean(image):
+    volume = cairn.open(image, "rw")
+    (volume / "file").write_text("text")
+    del volume
+    gc.collect()
+    with cairn.open(image) as volume:
+        assert (volume / "file").read_text() == "text"
+
+
+def test_threads_write_at_once(volume):
+    failures = []
+
+    def work(number):
+        try:
+            for round in range(10):
+                path = volume / f"{number}-{round}"
+                with path.open("w+b") as file:
+                    file.write(bytes([number]) * 9000)
+                    file.flush()
+                    file.raw.sync()
+                    assert file.raw.pread(2, 8999) == bytes([number])
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=[number]) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    assert len([path for path in volume.root.iterdir() if path.is_file()]) == 40
+
+
+def test_a_volume_is_made_and_checked(tmp_path):
+    for format in ["ext4", "f2fs"]:
+        image = tmp_path / format
+        cairn.mkfs(image, format, 64 << 20, label="made")
+        with pytest.raises(FileExistsError):
+            cairn.mkfs(image, format)
+        assert cairn.check(image) == []
+        judge(image, format)
