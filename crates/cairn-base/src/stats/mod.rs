@@ -135,6 +135,23 @@ impl Histogram {
         self.summary().p99
     }
 
+    /// How many values there are at most `2^n - 1` and above the bound before, for each power that
+    /// has some: pairs of bound and number, in order.
+    #[must_use]
+    pub fn powers(&self) -> Vec<(u64, u64)> {
+        let mut powers: Vec<(u64, u64)> = Vec::new();
+        for (index, bucket) in self.buckets.iter().enumerate() {
+            let count = bucket.load(Relaxed);
+            let bound = u64::MAX >> upper_bound(index).leading_zeros().min(u64::BITS - 1);
+            match powers.last_mut() {
+                _ if count == 0 => {}
+                Some((last, so_far)) if *last == bound => *so_far += count,
+                _ => powers.push((bound, count)),
+            }
+        }
+        powers
+    }
+
     /// All figures, taken from one pass over the buckets.
     #[must_use]
     pub fn summary(&self) -> Summary {
@@ -213,6 +230,17 @@ mod tests {
         assert!((5_000..=5_625).contains(&summary.p50), "{}", summary.p50);
         assert!((9_900..=10_000).contains(&summary.p99), "{}", summary.p99);
         assert_eq!(Histogram::new().summary(), Summary::default());
+    }
+
+    #[test]
+    fn powers_of_two_count_every_value_once() {
+        let histogram = Histogram::new();
+        for value in [0, 1, 2, 3, 7, 8, 1023, 1024, u64::MAX] {
+            histogram.record(value);
+        }
+        let powers = [(1, 2), (3, 2), (7, 1), (15, 1), (1023, 1), (2047, 1), (u64::MAX, 1)];
+        assert_eq!(histogram.powers(), powers);
+        assert_eq!(Histogram::new().powers(), []);
     }
 
     #[test]

@@ -214,9 +214,15 @@ impl From<Summary> for Value {
 }
 
 impl From<&Histogram> for Value {
-    /// A section with `count`, `total`, `p50`, `p99` and `max`.
+    /// A section with `count`, `total`, `p50`, `p99`, `max` and, for the difference of two reports,
+    /// `buckets`: values by the next number of the form 2^n - 1, without the empty ones.
     fn from(histogram: &Histogram) -> Self {
-        histogram.summary().into()
+        let powers = histogram.powers().into_iter();
+        let buckets = powers.map(|(bound, count)| (bound.to_string(), Self::U64(count))).collect();
+        match Self::from(histogram.summary()) {
+            Self::Section(figures) => figures.with("buckets", Report(buckets)).into(),
+            other => other,
+        }
     }
 }
 
