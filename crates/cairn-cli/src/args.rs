@@ -16,7 +16,13 @@ use crate::failure::Outcome;
 /// N. qcow2, zstd and LUKS (IMAGE?key-file=FILE) are recognised. Paths on an image start at its
 /// root, with or without a slash.
 #[derive(Debug, Parser)]
-#[command(name = "cairn", version, max_term_width = 100, after_help = EXIT_STATUSES)]
+#[command(
+    name = "cairn",
+    version,
+    long_version = crate::version::long(),
+    max_term_width = 100,
+    after_help = EXIT_STATUSES
+)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]

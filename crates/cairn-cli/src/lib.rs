@@ -34,6 +34,7 @@ pub mod session;
 pub mod signals;
 pub mod tree;
 pub mod usage;
+pub mod version;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
