@@ -5,7 +5,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use crate::commands::volume_command::VolumeCommand;
 use crate::commands::{
     build, check, diff, dump, export, freeze, generate, info, lab, mkfs, mount, pool, remount,
-    rescue, resize, run, serve, serve_nothing, shell, sparse, stats, sync, tune, umount,
+    rescue, resize, run, serve, serve_nothing, shell, sparse, stats, sync, top, tune, umount,
 };
 use crate::failure::Outcome;
 
@@ -83,6 +83,8 @@ pub enum Command {
     Thaw(freeze::ThawArgs),
     /// Show counters, state and options of a live mount.
     Stats(stats::Args),
+    /// Watch a live mount: requests, latencies, commits, cleaning.
+    Top(top::Args),
     /// Write manual pages and shell completions (for `make install`).
     #[command(hide = true)]
     Generate(generate::Args),
@@ -135,6 +137,7 @@ impl Command {
             Self::Freeze(args) => freeze::freeze(args),
             Self::Thaw(args) => freeze::thaw(args),
             Self::Stats(args) => stats::run(args),
+            Self::Top(args) => top::run(args),
             Self::Generate(args) => generate::run(args, Cli::command()),
             Self::Info(args) => info::run(args),
             Self::Snapshot(args) => pool::snapshot(args),

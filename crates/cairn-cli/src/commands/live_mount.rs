@@ -69,6 +69,20 @@ fn mount_of_image(given: &Path) -> Outcome<Option<Mount>> {
     Ok(found.pop())
 }
 
+/// All volumes that Cairn may have mounted, each at its first mount point.
+///
+/// # Errors
+/// `/proc` cannot be read.
+pub fn all() -> Outcome<Vec<Mount>> {
+    let mut mounts: Vec<Mount> = Vec::new();
+    for mount in table::all()?.into_iter().filter(Mount::is_cairn) {
+        if mounts.iter().all(|known| known.device != mount.device) {
+            mounts.push(mount);
+        }
+    }
+    Ok(mounts)
+}
+
 /// The image that Cairn has mounted at this path, if it is a mount point of Cairn's.
 #[must_use]
 pub fn image_at(given: &Path) -> Option<String> {

@@ -1,11 +1,16 @@
 //! `cairn stats`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
 use std::time::Duration;
 
 use cairn_base::stats::{Report, Value};
+use cairn_base::thread::spawn;
+use cairn_fuse::control::{Client, ControlError};
 
 use super::live_mount;
+use super::metrics::{self, Answer, Form};
+use super::mount::table::Mount;
 use crate::failure::{Failure, Outcome, Status};
 use crate::output::{self, with_stdout};
 use crate::{json, print};
@@ -16,12 +21,27 @@ use crate::{json, print};
 Examples:
   cairn stats /mnt
   cairn stats --json --watch=5 /mnt
+  cairn stats --prometheus --output cairn.prom /mnt
 
-The JSON object is described in docs/control.md; with --watch there is one on each line.")]
+The JSON object is described in docs/control.md; with --watch there is one on each line. The \
+metrics of --prometheus and --openmetrics are described there, too.")]
 pub struct Args {
     /// As JSON.
-    #[arg(long)]
+    #[arg(long, group = "form")]
     pub json: bool,
+    /// As metrics in Prometheus' text format.
+    #[arg(long, group = "form", group = "metrics")]
+    pub prometheus: bool,
+    /// As metrics in the format OpenMetrics.
+    #[arg(long, group = "form", group = "metrics")]
+    pub openmetrics: bool,
+    /// Metrics of all mounts that you may ask. Of one that does not answer, cairn_up is 0.
+    #[arg(long, requires = "metrics", conflicts_with = "mountpoint")]
+    pub all: bool,
+    /// Write the metrics to this file, as node_exporter reads them: it is replaced as a whole, and
+    /// removed when --watch has seen the volume unmounted.
+    #[arg(long, value_name = "FILE", requires = "metrics")]
+    pub output: Option<PathBuf>,
     /// Print again every second, or every SECONDS, until the volume is unmounted.
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true,
         default_missing_value = "1",
@@ -31,13 +51,29 @@ pub struct Args {
     #[arg(long, value_name = "TIMES", requires = "watch")]
     pub count: Option<u64>,
     /// Where the image is mounted.
-    pub mountpoint: PathBuf,
+    #[arg(required_unless_present = "all")]
+    pub mountpoint: Option<PathBuf>,
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
+/// A time in seconds, for a command line.
+///
+/// # Errors
+/// It is no number, or beyond a day.
+pub fn seconds(text: &str) -> Result<Duration, String> {
     match text.parse::<f64>() {
         Ok(seconds) if (0.01..=86_400.0).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
         _ => Err("give seconds, 0.01 to 86400".to_owned()),
+    }
+}
+
+impl Args {
+    fn form(&self) -> Option<Form> {
+        let prometheus = self.prometheus.then_some(Form::Prometheus);
+        prometheus.or(self.openmetrics.then_some(Form::OpenMetrics))
+    }
+
+    fn left(&self) -> u64 {
+        self.count.unwrap_or(if self.watch.is_some() { u64::MAX } else { 1 })
     }
 }
 
@@ -46,30 +82,103 @@ fn seconds(text: &str) -> Result<Duration, String> {
 /// # Errors
 /// No Cairn mount is there, or its daemon cannot be reached.
 pub fn run(args: &Args) -> Outcome {
-    let ask = || {
-        let client = live_mount::connect(&args.mountpoint)?;
-        client.stats().map_err(|error| live_mount::failure(&args.mountpoint, &error))
-    };
-    let mut report = match ask() {
+    match (&args.mountpoint, args.form()) {
+        (mountpoint, Some(form)) => measure(args, mountpoint.as_deref(), form),
+        (Some(mountpoint), None) => watch(args, mountpoint),
+        (None, None) => Err(Failure::usage("stats: MOUNTPOINT is missing: see cairn stats --help")),
+    }
+}
+
+/// The report of the mount at this path.
+///
+/// # Errors
+/// As [`run`].
+pub fn ask(mountpoint: &Path) -> Outcome<Report> {
+    let client = live_mount::connect(mountpoint)?;
+    client.stats().map_err(|error| live_mount::failure(mountpoint, &error))
+}
+
+fn watch(args: &Args, mountpoint: &Path) -> Outcome {
+    let mut report = match ask(mountpoint) {
         Err(failure) if args.json => {
             with_stdout(|output| json::failure(output, &failure))?;
             return Err(failure);
         }
         asked => asked?,
     };
-    let mut left = args.count.unwrap_or(if args.watch.is_some() { u64::MAX } else { 1 });
+    let mut left = args.left();
     loop {
         show(&report, args)?;
         left = left.saturating_sub(1);
         let Some(interval) = args.watch.filter(|_| left > 0) else { return Ok(()) };
         std::thread::sleep(interval);
-        report = match ask() {
+        report = match ask(mountpoint) {
             Ok(report) => report,
             // The volume has been unmounted meanwhile.
-            Err(_) if live_mount::find(&args.mountpoint).is_err() => return Ok(()),
+            Err(_) if live_mount::find(mountpoint).is_err() => return Ok(()),
             Err(error) => return Err(error),
         };
     }
+}
+
+/// Metrics of one mount, or of all.
+fn measure(args: &Args, mountpoint: Option<&Path>, form: Form) -> Outcome {
+    let answers = || match mountpoint {
+        None => answers_of_all(),
+        Some(point) => {
+            let report = ask(point)?;
+            let place = report.text("mount.mountpoint").map(str::to_owned);
+            let mountpoint = place.unwrap_or_else(|| point.display().to_string());
+            Ok(vec![Answer { mountpoint, report: Some(report) }])
+        }
+    };
+    let mut found = answers()?;
+    let mut left = args.left();
+    loop {
+        let text = metrics::text(&found, form);
+        match &args.output {
+            Some(file) => metrics::replace(file, &text)?,
+            None => with_stdout(|output| output.bytes(text.as_bytes()))?,
+        }
+        left = left.saturating_sub(1);
+        let Some(interval) = args.watch.filter(|_| left > 0) else { return Ok(()) };
+        std::thread::sleep(interval);
+        found = match answers() {
+            Ok(answers) => answers,
+            Err(_) if mountpoint.is_some_and(|point| live_mount::find(point).is_err()) => {
+                let Some(file) = &args.output else { return Ok(()) };
+                return std::fs::remove_file(file).map_err(|error| Failure::host(file, &error));
+            }
+            Err(error) => return Err(error),
+        };
+    }
+}
+
+/// Of all mounts that are Cairn's and may be asked. A daemon that hangs delays no other.
+fn answers_of_all() -> Outcome<Vec<Answer>> {
+    let mounts = live_mount::all()?;
+    let (sender, answers) = mpsc::channel();
+    for (at, mount) in mounts.into_iter().enumerate() {
+        let sender = sender.clone();
+        let ask = move || answer_of(&mount).map(|answer| sender.send((at, answer)));
+        spawn("asks", ask)
+            .map_err(|error| Failure::start("stats", &error, "end other programs"))?;
+    }
+    drop(sender);
+    let mut answers: Vec<(usize, Answer)> = answers.iter().collect();
+    answers.sort_by_key(|(at, _)| *at);
+    Ok(answers.into_iter().map(|(_, answer)| answer).collect())
+}
+
+fn answer_of(mount: &Mount) -> Option<Answer> {
+    let report = match Client::connect(&mount.device, mount.owner).and_then(Client::stats) {
+        Ok(report) => Some(report),
+        Err(ControlError::Foreign { .. }) => return None,
+        // Without a subtype in the table it may be another program's.
+        Err(_) if !mount.kind.ends_with(".cairn") => return None,
+        Err(_) => None,
+    };
+    Some(Answer { mountpoint: mount.point.display().to_string(), report })
 }
 
 fn show(report: &Report, args: &Args) -> Outcome {

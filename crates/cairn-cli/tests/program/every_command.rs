@@ -75,6 +75,7 @@ const WITHOUT_IMAGE: &[&str] = &[
     "freeze",
     "thaw",
     "stats",
+    "top",
     "generate",
     "lab",
     "serve",

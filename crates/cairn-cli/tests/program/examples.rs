@@ -27,6 +27,8 @@ const NOT_RUN: &[&str] = &[
     "cairn clone s3://",
     "cairn mkfs --size 100G s3://",
     "cairn mount 's3://",
+    // The test `mounted` has a terminal for it.
+    "cairn top /mnt",
     // These need programs on the image, and the network.
     "cairn run root.img -- ",
     "cairn run --ro ",
@@ -36,7 +38,7 @@ const NOT_RUN: &[&str] = &[
 /// Examples that run until they are stopped.
 const ENDLESS: &[&str] = &["cairn serve nbd", "cairn serve-nothing", "cairn stats --json --watch"];
 /// Commands that need a live mount at /mnt.
-const LIVE: &[&str] = &["stats", "remount", "freeze", "thaw", "umount"];
+const LIVE: &[&str] = &["stats", "remount", "freeze", "thaw", "top", "umount"];
 
 /// Contents of the images that examples name.
 const CONTENTS: &str = "

@@ -2,9 +2,11 @@
 //! the mounts.
 
 mod clients;
+mod metrics;
 mod mounting;
 mod remounting;
 mod statistics;
+mod top;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,0 +1,131 @@
+//! `cairn top`, on a terminal and for programs.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use cairn_testkit::judge;
+use serde_json::Value;
+
+use super::{SIZE, cairn, refused};
+use crate::fixture::{CAIRN, Volume};
+
+/// Watches a mount on a terminal of 80×24, and ends that in each way. Whatever the way, the
+/// terminal must then be as it was before.
+const WATCH: &str = r#"
+import fcntl, os, pty, select, signal, struct, subprocess, sys, termios
+cairn, mount = sys.argv[1:]
+ENTER, LEAVE = b"\x1b[?1049h", b"\x1b[?1049l"
+master, slave = pty.openpty()
+def size(rows, columns):
+    fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+size(24, 80)
+before = termios.tcgetattr(slave)
+seen = b""
+def until(word):
+    global seen
+    while word not in seen:
+        if not select.select([master], [], [], 60)[0]: sys.exit(f"no {word!r} in {seen!r}")
+        seen += os.read(master, 65536)
+    seen = seen[seen.index(word) + len(word):]
+def lead():
+    os.setsid()
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+def start():
+    os.environ["LANG"] = "C.UTF-8"
+    top = subprocess.Popen([cairn, "top", "--interval", "0.05", mount], stdin=slave, stdout=slave,
+        stderr=slave, preexec_fn=lead)
+    until(ENTER); until(b"requests"); until(b"latency p99"); until(b"q ends")
+    assert termios.tcgetattr(slave)[3] & (termios.ICANON | termios.ECHO) == 0
+    return top
+def ended(top, status):
+    found = top.wait(60)
+    assert found == status, (found, status, seen)
+    until(LEAVE)
+    assert termios.tcgetattr(slave) == before
+top = start(); os.write(master, b"q"); ended(top, 0)
+for number in [signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1]:
+    top = start(); top.send_signal(number); ended(top, 128 + number)
+# Stopped and continued: the shell has the terminal meanwhile.
+top = start(); os.write(master, b"\x1a")
+os.waitid(os.P_PID, top.pid, os.WSTOPPED)
+until(LEAVE); assert termios.tcgetattr(slave) == before
+top.send_signal(signal.SIGCONT); until(ENTER); until(b"requests")
+# Another size of the window is another frame.
+size(5, 40); until(b"q ends")
+os.write(master, b"\x03"); ended(top, 130); size(24, 80)
+top = start(); subprocess.run([cairn, "umount", mount], check=True)
+until(LEAVE); until(b"unmounted"); ended_status = top.wait(60)
+assert ended_status == 0 and termios.tcgetattr(slave) == before
+print("restored")
+"#;
+
+#[test]
+fn the_terminal_is_restored_at_every_end() {
+    let mut volume = Volume::mounted(SIZE, "");
+    let root = volume.root();
+    let arguments = ["-c", WATCH, CAIRN, root.to_str().unwrap()].map(Path::new);
+    assert_eq!(judge::run("python3", arguments), "restored\n");
+    assert_eq!(volume.await_end(), "");
+}
+
+/// The names in backticks of the section on `top` in docs/control.md.
+fn documented() -> Vec<&'static str> {
+    let page = include_str!("../../../../../docs/control.md");
+    let section = page.split("## `cairn top --json`").nth(1).expect("the section on top");
+    let section = section.split("\n## ").next().unwrap();
+    section.split('`').skip(1).step_by(2).collect()
+}
+
+#[test]
+fn figures_for_programs_are_those_of_the_interval() {
+    for mut volume in [Volume::mounted(SIZE, ""), Volume::f2fs(SIZE, "")] {
+        let mut command = Command::new(CAIRN);
+        command.args(["top", "--json", "--interval", "0.05"]).arg(volume.root());
+        let top = command.stdout(Stdio::piped()).spawn().unwrap();
+        let before: u64 = volume.stats()["fuse"]["requests_total"].as_u64().unwrap();
+        for n in 0..50 {
+            fs::write(volume.path(&format!("file {n}")), "x").unwrap();
+        }
+        let after: u64 = volume.stats()["fuse"]["requests_total"].as_u64().unwrap();
+        let once = cairn(&["top", "--once", "--json", "--interval", "0.01"], &volume.root());
+        assert!(once.status.success(), "{once:?}");
+        volume.unmount();
+        let output = top.wait_with_output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let text =
+            String::from_utf8(output.stdout).unwrap() + &String::from_utf8_lossy(&once.stdout);
+        let figures: Vec<Value> =
+            text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let number =
+            |of: &Value, key: &str| of[key].as_f64().unwrap_or_else(|| panic!("{key}: {of}"));
+        let requests = |of: &Value| number(of, "requests_per_s") * number(of, "interval_s");
+        let all: f64 = figures[..figures.len() - 1].iter().map(requests).sum();
+        // Those before the first look and after the last one are not in it.
+        assert!(all <= (after + 10) as f64 && after >= before + 150, "{all} of {after}: {text}");
+        let known = documented();
+        for key in figures.iter().flat_map(|of| of.as_object().unwrap().keys()) {
+            assert!(known.contains(&key.as_str()), "{key} is not in docs/control.md");
+        }
+    }
+}
+
+#[test]
+fn one_frame_needs_no_terminal_and_the_others_do() {
+    let mut volume = Volume::mounted(SIZE, "");
+    let output = cairn(&["top", "--once", "--interval", "0.01"], &volume.root());
+    let text = String::from_utf8(output.stdout).unwrap();
+    for word in ["requests ", "latency p99", "commits", "journal free", "since the mount: "] {
+        assert!(text.contains(word), "{word} in {text}");
+    }
+    assert!(
+        text.lines().all(|line| line.chars().count() <= 80) && !text.contains('\x1b'),
+        "{text}"
+    );
+    refused(&cairn(&["top"], &volume.root()), &["needs a terminal", "--once", "--json"]);
+    refused(&cairn(&["top", "--once"], Path::new("/usr")), &["nothing is mounted here"]);
+    let failed = cairn(&["top", "--json"], Path::new("/usr"));
+    let object: Value = serde_json::from_slice(&failed.stdout).unwrap();
+    assert!(object["error"].as_str().is_some_and(|why| why.contains("/usr")), "{object}");
+    volume.unmount();
+}
