@@ -187,8 +187,8 @@ pub(super) fn nbd_server(bytes: &[u8]) {
     let options = Options { handshake: PATIENCE, stall: PATIENCE, ..Options::default() };
     watched(|| {
         let export = Export::new("", device.clone(), false);
-        let server = Server::start(&Listen::Unix(path.clone()), vec![export], options)
-            .expect("a server");
+        let server =
+            Server::start(&Listen::Unix(path.clone()), vec![export], options).expect("a server");
         let mut stream = UnixStream::connect(&path).expect("the server listens");
         // The input fits the socket, unless the server has gone.
         let _ = stream.write_all(&sent);
