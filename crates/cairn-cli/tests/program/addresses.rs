@@ -140,7 +140,7 @@ fn a_disk_in_frames_of_zstd_is_read() {
 }
 
 /// An encrypted disk, and a file with its passphrase.
-fn encrypted() -> (tempfile::TempDir, String) {
+fn encrypted() -> (crate::support::Place, String) {
     let (dir, image) = in_dir("disk.luks");
     fs::File::create(&image).unwrap().set_len(64 << 20).unwrap();
     let key = dir.path().join("key");

@@ -51,14 +51,14 @@ pub fn packed_head(size: u64, filled: &[u64]) -> Result<Vec<u8>> {
         put(PACKED_CLUSTER + block * 8, (1 + table + block) * PACKED_CLUSTER);
     }
     for (number, entry) in (l2..).zip(&l2_numbers) {
-        put(l1 * PACKED_CLUSTER + entry * 8, number * PACKED_CLUSTER | COPIED);
+        put(l1 * PACKED_CLUSTER + entry * 8, (number * PACKED_CLUSTER) | COPIED);
     }
     let mut tables = (l2..).zip(&l2_numbers).peekable();
     for (number, cluster) in (data..).zip(filled) {
         while tables.next_if(|(_, entry)| **entry < cluster / ENTRIES).is_some() {}
         let Some((table, _)) = tables.peek() else { break };
         let at = table * PACKED_CLUSTER + cluster % ENTRIES * 8;
-        put(at, number * PACKED_CLUSTER | COPIED);
+        put(at, (number * PACKED_CLUSTER) | COPIED);
     }
     let counts = &mut head[index((1 + table) * PACKED_CLUSTER)..index(l1 * PACKED_CLUSTER)];
     (0..end).for_each(|number| refcount::set(counts, ORDER, index(number), 1));

@@ -196,7 +196,7 @@ pub fn listing(fs: &dyn FileSystem) -> String {
     let mut lines = Vec::new();
     walk::walk(fs, fs.root(), &mut |met| {
         if met.depth > 0 && met.path != b"lost+found" {
-            lines.push(entry(fs, met.path, &met.attributes).line());
+            lines.push(entry(fs, met.path, met.attributes).line());
         }
         Ok(walk::Next::Continue)
     })

@@ -254,7 +254,9 @@ mod tests {
         let mut report = Report::new();
         report.section("mount").set("pid", pid);
         let mut counts = Report::new();
-        buckets.iter().for_each(|(bound, count)| drop(counts.set(bound, *count)));
+        for (bound, count) in buckets {
+            counts.set(bound, *count);
+        }
         let times = Report::new().with("max", 5_000_u64).with("buckets", counts);
         report.section("fuse").set("requests_total", requests).set("request_ns", times);
         report.section("fuse").set("queue_now", 2_u64);
