@@ -61,8 +61,9 @@ wheel:
 	@scripts/install-deps build
 	cd crates/cairn-python && maturin build --release
 
-# What a registry of crates would take: each crate packs, and builds from what was packed.
+# What a registry of crates would take: each crate packs, and builds from what was packed. The library also builds small.
 package:
+	$(CARGO) check -p cairn --no-default-features
 	$(CARGO) package --workspace --locked
 
 # Builds and tests leave processors idle where they wait for each other, for daemons, disks and clocks. Lints use that time.

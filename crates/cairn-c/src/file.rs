@@ -165,7 +165,8 @@ pub extern "C" fn cairn_file_truncate(file: Option<&File>, size: u64) -> c_int {
 pub extern "C" fn cairn_file_sync(file: Option<&File>, data_only: c_int) -> c_int {
     enter(behind(file), || {
         let open = &self::file(file)?.open;
-        Ok(if data_only != 0 { open.sync_data()? } else { open.sync_all()? })
+        let done = if data_only != 0 { open.sync_data() } else { open.sync_all() };
+        done.map_err(Failure::from)
     })
 }
 

@@ -45,7 +45,7 @@ impl From<&cairn::fs::Metadata> for Metadata {
         let found = found.attributes();
         let born = found.crtime.unwrap_or_default();
         Self {
-            ino: found.ino.get().into(),
+            ino: found.ino.get(),
             size: found.size,
             blocks: found.sectors,
             atime: found.atime.seconds,

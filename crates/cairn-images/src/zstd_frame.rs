@@ -2,18 +2,27 @@
 
 use std::io::{self, BufRead, Read};
 
-use zstd::stream::read::Decoder;
-
 /// The largest window, as a power of two: what `zstd -d` takes without an option. A decoder holds a
 /// window in memory.
 pub(crate) const WINDOW_LOG_MAX: u32 = 27;
 
 /// A decoder of the first frame only, whose checksum is compared.
-pub(crate) fn decoder<R: BufRead>(from: R, window_log: u32) -> io::Result<Decoder<'static, R>> {
-    let mut decoder = Decoder::with_buffer(from)?.single_frame();
+#[cfg(feature = "compression")]
+pub(crate) fn decoder<R: BufRead>(from: R, window_log: u32) -> io::Result<impl Read> {
+    let mut decoder = zstd::stream::read::Decoder::with_buffer(from)?.single_frame();
     decoder.window_log_max(window_log)?;
     Ok(decoder)
 }
+
+/// What a build without the feature `compression` says of every frame.
+#[cfg(not(feature = "compression"))]
+pub(crate) fn decoder<R: BufRead>(_: R, _: u32) -> io::Result<impl Read> {
+    Err::<io::Empty, _>(io::Error::new(io::ErrorKind::Unsupported, MISSING))
+}
+
+#[cfg(not(feature = "compression"))]
+pub(crate) const MISSING: &str =
+    "this build has no decompression: build Cairn with its feature `compression`";
 
 /// Decodes the first frame of `packed`, which gives exactly `len` bytes with a window of at most
 /// two to the power of `window_log` bytes.
@@ -37,7 +46,7 @@ pub(crate) fn decode(packed: &[u8], len: usize, window_log: u32) -> Result<Vec<u
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "compression"))]
 mod tests {
     use super::*;
 

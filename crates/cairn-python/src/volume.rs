@@ -1,7 +1,7 @@
 //! A volume: opened, closed, and the calls that take a path. Its class in Python is
 //! `cairn.Volume`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cairn::fs::OpenOptions;
@@ -22,7 +22,7 @@ pub(crate) struct Volume {
     format: &'static str,
 }
 
-fn spec(image: &PathBuf) -> PyResult<ImageSpec> {
+fn spec(image: &Path) -> PyResult<ImageSpec> {
     ImageSpec::parse(image.as_ref()).map_err(errors::of_image)
 }
 

@@ -12,6 +12,7 @@
     )
 )]
 
+#[cfg(feature = "compression")]
 use zstd::zstd_safe::DCtx;
 
 use super::lzo;
@@ -26,6 +27,21 @@ pub(super) fn unpack(algorithm: u8, packed: &[u8], limit: usize) -> Result<Vec<u
     }
 }
 
+#[cfg(not(feature = "compression"))]
+const MISSING: &str =
+    "this build has no LZ4 and Zstandard: build Cairn with its feature `compression`";
+
+#[cfg(not(feature = "compression"))]
+fn unpack_lz4(_: &[u8], _: usize) -> Result<Vec<u8>, &'static str> {
+    Err(MISSING)
+}
+
+#[cfg(not(feature = "compression"))]
+fn unpack_zstd(_: &[u8], _: usize) -> Result<Vec<u8>, &'static str> {
+    Err(MISSING)
+}
+
+#[cfg(feature = "compression")]
 fn unpack_lz4(packed: &[u8], limit: usize) -> Result<Vec<u8>, &'static str> {
     let mut out = vec![0; limit];
     let len = lz4_flex::block::decompress_into(packed, &mut out)
@@ -34,6 +50,7 @@ fn unpack_lz4(packed: &[u8], limit: usize) -> Result<Vec<u8>, &'static str> {
     Ok(out)
 }
 
+#[cfg(feature = "compression")]
 fn unpack_zstd(packed: &[u8], limit: usize) -> Result<Vec<u8>, &'static str> {
     if packed.is_empty() {
         return Err("the Zstandard data is missing");
@@ -51,6 +68,7 @@ fn unpack_zstd(packed: &[u8], limit: usize) -> Result<Vec<u8>, &'static str> {
 mod tests {
     use super::*;
 
+    #[cfg(feature = "compression")]
     #[test]
     fn zstd_frames_are_unpacked() {
         let packed = zstd::encode_all(&[b'a'; 5000][..], 3).unwrap();
@@ -60,6 +78,7 @@ mod tests {
         assert!(unpack(2, &[], 16).is_err());
     }
 
+    #[cfg(feature = "compression")]
     #[test]
     fn lz4_blocks_are_unpacked() {
         // Token: 1 literal, match of 4 + 15 + 80; offset 1; last sequence of 5 literals.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+#[cfg(feature = "compression")]
 use flate2::{Decompress, FlushDecompress};
 
 use super::error::{Damage, Result, What};
@@ -37,7 +38,13 @@ impl Image {
     }
 }
 
+#[cfg(not(feature = "compression"))]
+fn inflate(_: &[u8], _: usize) -> Result<Vec<u8>, String> {
+    Err(zstd_frame::MISSING.into())
+}
+
 /// Decodes raw deflate, which gives exactly `cluster` bytes.
+#[cfg(feature = "compression")]
 fn inflate(packed: &[u8], cluster: usize) -> Result<Vec<u8>, String> {
     let mut out = vec![0; cluster];
     let mut state = Decompress::new(false);
@@ -50,7 +57,7 @@ fn inflate(packed: &[u8], cluster: usize) -> Result<Vec<u8>, String> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "compression"))]
 mod tests {
     use std::io::Write;
 
