@@ -86,7 +86,7 @@ fn surroundings() -> tempfile::TempDir {
     dir
 }
 
-/// What the pages on build systems name.
+/// What the pages on build systems and servers name.
 fn build_systems(at: &Path) {
     let script = r"
         mkdir -p images target/etc system META vendor/bin; echo x >target/etc/hosts
@@ -99,6 +99,9 @@ fn build_systems(at: &Path) {
         zstd -q images/rootfs.tar -o images/core.rootfs.tar.zst
         zstd -q images/rootfs.tar -o images/image.tar.zst
         printf '#mtree\n./etc type=dir mode=0700 uid=3\n' >rootfs.mtree
+        mkdir certs
+        openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 9 \
+            -subj /CN=localhost -keyout certs/server-key.pem -out certs/server-cert.pem 2>/dev/null
         truncate -s 1M raw; img2simg raw system.simg; rm raw
         cp system.simg super.img_sparsechunk.0; cp system.simg super.img_sparsechunk.1";
     let done = Command::new("sh").args(["-ec", script]).current_dir(at).status().unwrap();

@@ -164,6 +164,9 @@ fn mistakes() {
     assert!(is_file.contains("there is a file of this name"), "{is_file}");
     let nowhere = dir.path().join("no/socket").to_str().unwrap().to_owned();
     assert!(fails(&["serve", "nbd", "--socket", &nowhere, &image], 1).contains("listen at"));
+    let nothing = dir.path().to_str().unwrap();
+    let without = fails(&["serve", "nbd", "--tls-certificates", nothing, &image], 3);
+    assert!(without.contains("server-cert.pem"), "{without}");
     let long = "a".repeat(5000);
     fails(&["serve", "nbd", "--export", &long, &image], 2);
     assert!(fails(&["serve", "nbd", &format!("{image}#1")], 3).contains("partition"));

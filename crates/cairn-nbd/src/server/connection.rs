@@ -69,7 +69,10 @@ pub(super) fn serve(
     let agreed = socket
         .set_write_timeout(Some(options.handshake))
         .map_err(Broken::Io)
-        .and_then(|()| Negotiation::new(&mut incoming, &mut outgoing, exports, deadline).agree())
+        .and_then(|()| {
+            let certificates = options.certificates.as_ref();
+            Negotiation::new(&mut incoming, &mut outgoing, exports, certificates, deadline).agree()
+        })
         .and_then(|chosen| {
             socket.set_write_timeout(Some(options.stall))?;
             socket.set_read_timeout(Some(options.stall))?;
@@ -88,7 +91,8 @@ pub(super) fn serve(
                 chosen,
                 turn: Mutex::new(Rank::Leaf, turn),
                 changed: Condvar::new(),
-                outgoing: Mutex::new(Rank::Connection, outgoing),
+                // What TLS sends has the next number.
+                outgoing: Mutex::new_ordered(Rank::Connection, 0, outgoing),
                 socket: socket.clone(),
                 budget: budget.clone(),
                 most_threads: options.requests.max(1),

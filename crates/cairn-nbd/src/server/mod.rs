@@ -1,7 +1,7 @@
 //! A server: exports block devices to NBD clients.
 //!
 //! Fixed newstyle negotiation, structured replies and extended headers, forced writes, flush, trim,
-//! write zeroes, the status of blocks, several connections to one export. What clients send is
+//! write zeroes, the status of blocks, several connections to one export, TLS. What clients send is
 //! bounded in length, number and time; a client that does not keep to the protocol loses its
 //! connection and nothing else.
 //!
@@ -29,6 +29,7 @@ use self::listen::{Listener, Named};
 use crate::address::{MAX_NAME, Place};
 use crate::transport::Socket;
 
+pub use crate::transport::Certificates;
 pub use options::{Export, Extents, Listen, Options};
 
 /// A running server. Dropping it ends it, without a word about what failed then.
@@ -90,6 +91,12 @@ impl Server {
                 Place::Tcp { host: address.ip().to_string(), port: address.port() }
             }
         }
+    }
+
+    /// True if clients must encrypt.
+    #[must_use]
+    pub fn is_encrypted(&self) -> bool {
+        self.inner.options.certificates.is_some()
     }
 
     /// Clients that are connected now.

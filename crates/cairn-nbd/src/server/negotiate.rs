@@ -8,7 +8,7 @@ use std::io;
 use super::options::Export;
 use crate::clock::Deadline;
 use crate::failure::Broken;
-use crate::transport::{Incoming, Outgoing};
+use crate::transport::{Certificates, Incoming, Outgoing, Tls};
 use crate::wire::option::{self, Contexts, Go, Header, Info};
 use crate::wire::{HandshakeFlags, Headers, INIT_MAGIC, MAX_STRING, Violation};
 
@@ -36,6 +36,8 @@ pub(super) struct Negotiation<'a> {
     incoming: &'a mut Incoming,
     outgoing: &'a mut Outgoing,
     exports: &'a [Export],
+    /// Needed until the connection is encrypted.
+    certificates: Option<&'a Certificates>,
     deadline: Deadline,
     headers: Headers,
     no_zeroes: bool,
@@ -48,10 +50,19 @@ impl<'a> Negotiation<'a> {
         incoming: &'a mut Incoming,
         outgoing: &'a mut Outgoing,
         exports: &'a [Export],
+        certificates: Option<&'a Certificates>,
         deadline: Deadline,
     ) -> Self {
-        let headers = Headers::Simple;
-        Self { incoming, outgoing, exports, deadline, headers, no_zeroes: false, allocation: None }
+        Self {
+            incoming,
+            outgoing,
+            exports,
+            certificates,
+            deadline,
+            headers: Headers::Simple,
+            no_zeroes: false,
+            allocation: None,
+        }
     }
 
     /// Agrees on everything; none if the client leaves.
@@ -67,11 +78,19 @@ impl<'a> Negotiation<'a> {
             let mut data = vec![0; usize::try_from(len).unwrap_or_default()];
             self.incoming.fill_by(&mut data, self.deadline)?;
             match option {
-                option::EXPORT_NAME => return self.export_name(&data).map(Some),
+                option::STARTTLS => self.secure(&data)?,
+                option::EXPORT_NAME if self.certificates.is_some() => {
+                    // This option has no answer for those who choose wrongly.
+                    return Err(Broken::Io(io::ErrorKind::PermissionDenied.into()));
+                }
                 option::ABORT => {
                     self.reply(option, option::REP_ACK, &[])?;
                     return Ok(None);
                 }
+                _ if self.certificates.is_some() => {
+                    self.reply(option, option::REP_ERR_TLS_REQD, b"use TLS (nbds://)")?;
+                }
+                option::EXPORT_NAME => return self.export_name(&data).map(Some),
                 option::GO | option::INFO => {
                     let chosen = self.go(option, &data)?;
                     if option == option::GO && chosen.is_some() {
@@ -95,6 +114,26 @@ impl<'a> Negotiation<'a> {
         let what = "the flags of a client";
         let chosen = known.ok_or(Violation::Value { what, found: found.into() })?;
         self.no_zeroes = chosen.contains(HandshakeFlags::NO_ZEROES);
+        Ok(())
+    }
+
+    /// Everything from here on is encrypted, and nothing that was agreed before counts.
+    fn secure(&mut self, data: &[u8]) -> Result<()> {
+        let option = option::STARTTLS;
+        if !data.is_empty() {
+            return self.reply(option, option::REP_ERR_INVALID, b"this option has no data");
+        }
+        let Some(certificates) = self.certificates.take() else {
+            return self.reply(option, option::REP_ERR_POLICY, b"no TLS here, or there is already");
+        };
+        self.reply(option, option::REP_ACK, &[])?;
+        let tls = Tls::accept(self.incoming.socket(), certificates, self.deadline)?;
+        if !self.incoming.secure(tls.clone()) {
+            let what = "the number of bytes in clear behind the agreement on TLS";
+            return Err(Violation::Value { what, found: 1 }.into());
+        }
+        self.outgoing.secure(tls);
+        (self.headers, self.allocation) = (Headers::Simple, None);
         Ok(())
     }
 
@@ -127,7 +166,6 @@ impl<'a> Negotiation<'a> {
                 self.reply(option, option::REP_ACK, &[])
             }
             option::SET_META_CONTEXT | option::LIST_META_CONTEXT => self.contexts(option, data),
-            option::STARTTLS => self.reply(option, option::REP_ERR_POLICY, b"no TLS here"),
             _ => self.reply(option, option::REP_ERR_UNSUP, b"this option is not known"),
         }
     }

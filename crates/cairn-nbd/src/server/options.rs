@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use cairn_block::{BlockDevice, Extent, Result};
 
+use crate::transport::Certificates;
 use crate::wire::{BlockSizes, DEFAULT_PAYLOAD, ExportFlags, Headers};
 
 /// Tells what a range of a device is made of: extents that follow each other from its start.
@@ -71,6 +72,8 @@ pub struct Options {
     pub handshake: Duration,
     /// A client that has begun a message goes on in this time, and takes its answers.
     pub stall: Duration,
+    /// Clients must encrypt, and find these.
+    pub certificates: Option<Certificates>,
 }
 
 impl Default for Options {
@@ -81,6 +84,7 @@ impl Default for Options {
             memory: 256 << 20,
             handshake: Duration::from_secs(10),
             stall: Duration::from_secs(30),
+            certificates: None,
         }
     }
 }

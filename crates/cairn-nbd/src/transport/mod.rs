@@ -12,6 +12,7 @@ use std::sync::Arc;
 #[cfg(not(feature = "tls"))]
 use no_tls as tls;
 pub(crate) use socket::{Socket, is_timeout};
+pub use tls::Certificates;
 pub(crate) use tls::Tls;
 
 use crate::clock::Deadline;

@@ -22,15 +22,38 @@ impl Arrived {
     }
 }
 
+/// There are none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Certificates {}
+
+impl Certificates {
+    /// Nothing is read.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`].
+    pub fn load(_: &std::path::Path) -> cairn_block::Result<Self> {
+        Err(Error::new(ErrorKind::Unsupported, "read the certificates", WITHOUT))
+    }
+}
+
+const WITHOUT: &str = "this program was built without TLS: build it with the feature `tls`";
+
 impl Tls {
+    pub(crate) fn accept(
+        _: &Arc<Socket>,
+        certificates: &Certificates,
+        _: Deadline,
+    ) -> Result<Arc<Self>, Broken> {
+        match *certificates {}
+    }
+
     pub(crate) fn connect(
         _: &Arc<Socket>,
         _: &Address,
         _: &TlsWish,
         _: Deadline,
     ) -> Result<Arc<Self>, Broken> {
-        let detail = "this program was built without TLS: build it with the feature `tls`";
-        Err(Broken::Refused(Error::new(ErrorKind::Unsupported, "connect", detail)))
+        Err(Broken::Refused(Error::new(ErrorKind::Unsupported, "connect", WITHOUT)))
     }
 
     pub(crate) fn send(&self, _: &[IoSlice<'_>]) -> io::Result<()> {

@@ -7,6 +7,7 @@
 //! Locking: `sending` has `Rank::Connection` and stands behind a lane's way out; `session` is a
 //! leaf.
 
+use std::fmt;
 use std::io::{self, ErrorKind as Io, IoSlice, Read, Write};
 use std::path::Path;
 use std::sync::Arc;
@@ -14,8 +15,10 @@ use std::sync::Arc;
 use cairn_base::ranked_lock::{Mutex, Rank};
 use cairn_block::{Error, ErrorKind};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{
+    ClientConfig, ClientConnection, Connection, RootCertStore, ServerConfig, ServerConnection,
+};
 
 use super::socket::{Socket, is_timeout};
 use crate::address::{Address, Place, TlsWish};
@@ -26,11 +29,13 @@ use crate::failure::Broken;
 const PART: usize = 64 << 10;
 /// The file of authorities in a directory of certificates, as other clients have it.
 const AUTHORITIES: &str = "ca-cert.pem";
+/// The files of a server there.
+const OWN: [&str; 2] = ["server-cert.pem", "server-key.pem"];
 
 /// An encrypted connection.
 pub(crate) struct Tls {
     socket: Arc<Socket>,
-    session: Mutex<ClientConnection>,
+    session: Mutex<Connection>,
     sending: Mutex<()>,
 }
 
@@ -61,6 +66,24 @@ impl Tls {
     ) -> Result<Arc<Self>, Broken> {
         let config = Arc::new(config(wish)?);
         let session = ClientConnection::new(config, name(address, wish)?).map_err(failed)?;
+        Self::agree(socket, session.into(), deadline)
+    }
+
+    /// As [`Tls::connect`], seen from the server.
+    pub(crate) fn accept(
+        socket: &Arc<Socket>,
+        certificates: &Certificates,
+        deadline: Deadline,
+    ) -> Result<Arc<Self>, Broken> {
+        let session = ServerConnection::new(certificates.0.clone()).map_err(failed)?;
+        Self::agree(socket, session.into(), deadline)
+    }
+
+    fn agree(
+        socket: &Arc<Socket>,
+        session: Connection,
+        deadline: Deadline,
+    ) -> Result<Arc<Self>, Broken> {
         let session = shake_hands(socket, session, deadline)?;
         Ok(Arc::new(Self {
             socket: socket.clone(),
@@ -88,7 +111,7 @@ impl Tls {
         Ok(())
     }
 
-    /// Tells the server that nothing more will come.
+    /// Tells the other side that nothing more will come.
     pub(crate) fn close(&self) -> io::Result<()> {
         let _order = self.sending.lock();
         let encrypted = {
@@ -136,7 +159,7 @@ impl Tls {
     }
 }
 
-fn owed(session: &mut ClientConnection) -> io::Result<Vec<u8>> {
+fn owed(session: &mut Connection) -> io::Result<Vec<u8>> {
     let mut encrypted = Vec::new();
     while session.wants_write() {
         session.write_tls(&mut encrypted)?;
@@ -156,9 +179,9 @@ fn failed(error: rustls::Error) -> Broken {
 
 fn shake_hands(
     socket: &Socket,
-    mut session: ClientConnection,
+    mut session: Connection,
     deadline: Deadline,
-) -> Result<ClientConnection, Broken> {
+) -> Result<Connection, Broken> {
     let mut bytes = [0; 8 << 10];
     loop {
         let mut socket_out = socket;
@@ -178,11 +201,54 @@ fn shake_hands(
         while !rest.is_empty() {
             session.read_tls(&mut rest)?;
             if let Err(error) = session.process_new_packets() {
-                // The server learns why, if it can be told.
+                // The other side learns why, if it can be told.
                 let _ = owed(&mut session).and_then(|alert| socket_out.write_all(&alert));
                 return Err(failed(error));
             }
         }
+    }
+}
+
+/// The certificate of a server, and its key. Clients need none.
+#[derive(Clone)]
+pub struct Certificates(Arc<ServerConfig>);
+
+impl fmt::Debug for Certificates {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Certificates")
+    }
+}
+
+impl PartialEq for Certificates {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Certificates {}
+
+impl Certificates {
+    /// Those in a directory, as other servers have it: `server-cert.pem` and `server-key.pem`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`]: one of the files is missing, or is not what its name says.
+    pub fn load(directory: &Path) -> cairn_block::Result<Self> {
+        let [chain, key] = OWN.map(|name| directory.join(name));
+        let wrong = |path: &Path, error: &dyn fmt::Display| {
+            let advice = "a directory of certificates has server-cert.pem and server-key.pem";
+            let detail = format!("{}: {error}: {advice}", path.display());
+            Error::new(ErrorKind::NotFound, "read the certificates", detail)
+        };
+        let found = CertificateDer::pem_file_iter(&chain)
+            .and_then(|all| all.collect::<Result<Vec<_>, _>>())
+            .map_err(|error| wrong(&chain, &error))?;
+        let own = PrivateKeyDer::from_pem_file(&key).map_err(|error| wrong(&key, &error))?;
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .and_then(|builder| builder.with_no_client_auth().with_single_cert(found, own))
+            .map_err(|error| wrong(&chain, &error))?;
+        Ok(Self(Arc::new(config)))
     }
 }
 

@@ -1,9 +1,13 @@
 //! TLS, with nbdkit and certificates that openssl makes.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
 
+use cairn_block::memory::MemoryDevice;
 use cairn_block::{BlockDevice, BlockDeviceExt, Error, ErrorKind};
-use cairn_nbd::{Address, Client, TlsWish};
+use cairn_nbd::server::{Certificates, Export, Listen, Options, Server};
+use cairn_nbd::{Address, Client, Place, TlsWish};
 
 use super::{Foreign, output, place, writing};
 
@@ -79,4 +83,46 @@ fn encrypted_connections() {
     let plain = Foreign::nbdkit(&dir.path().join("plain"), &["--tls=off", "memory", "1M"]);
     let error = refused(&secure(&plain, &pki, "localhost"));
     assert!(error.detail.contains("the server has no TLS"), "{error}");
+}
+
+#[test]
+fn our_server_encrypts() {
+    let (dir, _) = place("socket");
+    let pki = certificates(dir.path());
+    let options =
+        Options { certificates: Some(Certificates::load(&pki).unwrap()), ..Options::default() };
+    let export = Export::new("", Arc::new(MemoryDevice::new(4 << 20)), false);
+    let listen = Listen::Tcp("127.0.0.1:0".parse().unwrap());
+    let server = Server::start(&listen, vec![export], options).unwrap();
+    assert!(server.is_encrypted());
+    let Place::Tcp { port, .. } = server.place() else { panic!("TCP was asked for") };
+    let uri = format!("nbds://localhost:{port}/?tls-certificates={}", pki.display());
+    let told = output("nbdinfo", &["--json", &uri]);
+    let told: serde_json::Value = serde_json::from_str(&told).unwrap();
+    assert_eq!(told["TLS"], true, "{told}");
+    let bytes: Vec<u8> = (0..4 << 20).map(|at: u32| (at % 253) as u8).collect();
+    let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    std::fs::write(at("from"), &bytes).unwrap();
+    output("nbdcopy", &["--flush", &at("from"), &uri]);
+    output("nbdcopy", &[&uri, &at("to")]);
+    assert!(std::fs::read(at("to")).unwrap() == bytes);
+    let own = Client::connect(&Address::parse(&uri).unwrap(), &writing()).unwrap();
+    own.write_at(0, vec![9; 4096]).unwrap();
+    own.flush().unwrap();
+    assert!(own.read_at(0, 4096).unwrap().iter().all(|byte| *byte == 9));
+    drop(own);
+    // Who does not encrypt learns nothing, by either way to choose an export.
+    let plain = format!("nbd://localhost:{port}/");
+    let error = refused(&Address::parse(&plain).unwrap());
+    assert!(error.detail.contains("write nbds://"), "{error}");
+    for more in [&["--list"][..], &["--json"]] {
+        let refused = Command::new("nbdinfo").args(more).arg(&plain).output().unwrap();
+        assert!(!refused.status.success());
+    }
+    server.stop().unwrap();
+    for missing in ["server-key.pem", "server-cert.pem"] {
+        std::fs::remove_file(pki.join(missing)).unwrap();
+        let error = Certificates::load(&pki).unwrap_err();
+        assert!(error.kind == ErrorKind::NotFound && error.detail.contains(missing), "{error}");
+    }
 }

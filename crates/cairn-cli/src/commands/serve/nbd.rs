@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 
 use cairn_block::ErrorKind;
-use cairn_nbd::Address;
-use cairn_nbd::server::{Export, Listen, Options, Server};
+use cairn_nbd::server::{Certificates, Export, Listen, Options, Server};
+use cairn_nbd::{Address, TlsWish};
 use tempfile::TempDir;
 
 use crate::failure::{Failure, Outcome, Status};
@@ -21,11 +21,12 @@ Examples:
   cairn serve nbd disk.img
   cairn serve nbd --socket disk.sock disk.img
   cairn serve nbd --read-only --listen 127.0.0.1:10809 'disk.img#2'
+  cairn serve nbd --listen 127.0.0.1:0 --tls-certificates certs disk.img
 
 Prints the address when clients can connect, and serves until a signal ends it \
 (SIGTERM, ctrl-C); then everything is on the disk. Meanwhile no other program can \
-open the image. There is no encryption and no login: who can connect can read and \
-write. A socket can be used by its owner alone.")]
+open the image. There is no login: who can connect can read and write. A socket can \
+be used by its owner alone. --tls-certificates encrypts.")]
 pub(super) struct Args {
     /// The socket to listen at. Without this option and --listen, one in a new directory.
     #[arg(long, value_name = "PATH", conflicts_with = "listen")]
@@ -36,6 +37,10 @@ pub(super) struct Args {
     /// The name of the export. Clients that name none get it, too.
     #[arg(long, value_name = "NAME", default_value = "")]
     export: String,
+    /// Clients must encrypt (TLS). The directory has server-cert.pem and server-key.pem, as those
+    /// of nbdkit and qemu-nbd.
+    #[arg(long, value_name = "DIR")]
+    tls_certificates: Option<PathBuf>,
     /// Clients cannot change the image.
     #[arg(short = 'r', long)]
     read_only: bool,
@@ -54,6 +59,9 @@ fn listen(text: &str) -> Result<SocketAddr, String> {
 /// everything could be written.
 pub(super) fn run(args: &Args) -> Outcome {
     let image = args.image.spec()?;
+    let certificates = args.tls_certificates.as_deref().map(Certificates::load).transpose();
+    let certificates =
+        certificates.map_err(|error| Failure::new(Status::NoImage, error.to_string()))?;
     let device = cairn::open_device(&image, &args.image.devices, !args.read_only)?;
     if device.as_zoned().is_some() {
         let why = format!("{image}: it has zones, of which NBD clients learn nothing: mount it");
@@ -63,8 +71,10 @@ pub(super) fn run(args: &Args) -> Outcome {
     on_ending(move || drop(ending))?;
     let (place, _directory) = place(args)?;
     let export = Export::new(&args.export, device, args.read_only);
-    let server = Server::start(&place, vec![export], Options::default()).map_err(of_server)?;
-    let address = Address { place: server.place(), export: args.export.clone(), tls: None };
+    let options = Options { certificates, ..Options::default() };
+    let server = Server::start(&place, vec![export], options).map_err(of_server)?;
+    let tls = server.is_encrypted().then(TlsWish::default);
+    let address = Address { place: server.place(), export: args.export.clone(), tls };
     with_stdout(|output| {
         output.write_fmt(format_args!("{address}\n"))?;
         output.flush()
