@@ -3,6 +3,7 @@
 //!
 //! Locking: `SAVED` is a leaf.
 
+use std::fs::File;
 use std::io::{self, Write};
 
 use cairn::{ImageSpec, Passphrase};
@@ -35,16 +36,19 @@ pub fn ask(image: &ImageSpec) -> io::Result<Option<Passphrase>> {
     }
     restore_on_signals()?;
     let mut terminal = io::stderr();
-    terminal.write_all(format!("Passphrase of {image}: ").as_bytes())?;
+    // Before the question: what is typed at once is not shown either.
     let silent = Silent::begin()?;
+    terminal.write_all(format!("Passphrase of {image}: ").as_bytes())?;
     let typed = line();
     drop(silent);
     terminal.write_all(b"\n")?;
     match typed {
         Ok(typed) => Ok(Some(typed)),
         Err(error) => {
-            if error.kind() == io::ErrorKind::Interrupted {
-                raise(SIGINT)?;
+            match error.kind() {
+                io::ErrorKind::Interrupted if signals::are_handled() => raise(SIGINT)?,
+                io::ErrorKind::Interrupted => emulate_default_handler(SIGINT)?,
+                _ => {}
             }
             Err(error)
         }
@@ -56,7 +60,9 @@ pub fn ask(image: &ImageSpec) -> io::Result<Option<Passphrase>> {
 /// # Errors
 /// Standard input cannot be read.
 pub fn from_starter() -> io::Result<Option<Passphrase>> {
-    let passphrase = Passphrase::read(io::stdin().lock())?;
+    // Without the buffer of `io::stdin`, which would keep it.
+    let input = File::from(rustix::stdio::stdin().try_clone_to_owned()?);
+    let passphrase = Passphrase::read(input)?;
     Ok((!passphrase.is_empty()).then_some(passphrase))
 }
 

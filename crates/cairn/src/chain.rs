@@ -1,4 +1,4 @@
-//! [`chain()`]: what an image is made of, from what holds the bytes to the volume; and what opens it.
+//! [`chain()`]: what an image is made of, from what holds the bytes to the volume.
 
 use cairn_luks::Passphrase;
 
@@ -33,11 +33,11 @@ pub fn passphrase(image: &ImageSpec) -> Result<Option<Passphrase>> {
     if matches!(image.key, Some(Key::File(_))) {
         return Ok(None);
     }
-    let before = keys::typed();
+    let before = keys::asked();
     let opened = open_linked(image, false);
     match (opened, keys::remembered(image)) {
         (_, Some(found)) => Ok(Some(found)),
-        (Err(error), None) if keys::typed() > before => Err(error),
+        (Err(error), None) if keys::asked() > before => Err(error),
         _ => Ok(None),
     }
 }

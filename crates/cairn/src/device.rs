@@ -11,6 +11,7 @@ use cairn_block::{BlockDevice, ErrorKind};
 
 use crate::error::{Cause, Error, Result};
 use crate::image::{DiskFormat, ImageSpec, Location, Part};
+use crate::keys;
 use crate::layers;
 use crate::link::Link;
 use crate::objects;
@@ -23,9 +24,14 @@ pub(crate) fn open_one(image: &ImageSpec, write: bool) -> Result<Arc<dyn BlockDe
 }
 
 /// As [`open_one`], for what is looked at or replaced as a whole: what holds no disk that can be
-/// opened (it is encrypted or damaged) is taken as it is.
+/// opened (it is encrypted or damaged) is taken as it is. But who is asked for a passphrase means
+/// the disk in it, also if the passphrase is wrong.
 pub(crate) fn open_or_raw(image: &ImageSpec, write: bool) -> Result<Arc<dyn BlockDevice>> {
+    let before = keys::asked();
     open_one(image, write).or_else(|error| {
+        if keys::asked() > before {
+            return Err(error);
+        }
         let raw = ImageSpec { format: DiskFormat::Raw, ..image.clone() };
         let opened = open_one(&raw, write);
         let is_other = |device: &dyn BlockDevice| {

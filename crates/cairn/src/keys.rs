@@ -25,8 +25,8 @@ pub type Ask = fn(&ImageSpec) -> io::Result<Option<Passphrase>>;
 
 static ASK: OnceLock<Ask> = OnceLock::new();
 static REMEMBERED: Mutex<BTreeMap<OsString, Passphrase>> = Mutex::new(Rank::Leaf, BTreeMap::new());
-/// Passphrases that were typed.
-static TYPED: AtomicU64 = AtomicU64::new(0);
+/// How often a person was asked, whatever was typed.
+static ASKED: AtomicU64 = AtomicU64::new(0);
 
 /// From now on a person is asked for passphrases of images that name no key. Only the first call
 /// has an effect. A library asks nobody by itself.
@@ -46,9 +46,9 @@ pub fn forget_passphrases() {
     drop(gone);
 }
 
-/// Passphrases that were typed until now.
-pub(crate) fn typed() -> u64 {
-    TYPED.load(Ordering::Relaxed)
+/// How often a person was asked until now.
+pub(crate) fn asked() -> u64 {
+    ASKED.load(Ordering::Relaxed)
 }
 
 /// What was remembered of an image.
@@ -74,8 +74,9 @@ pub(crate) fn of(image: &ImageSpec, version: u32) -> Result<Passphrase, Cause> {
         }
         (None, Some(ask)) => {
             let failed = |error| cairn_block::Error::from_io("read the passphrase", error);
-            let typed = ask(image).map_err(|error| Cause::Open(failed(error)))?;
-            TYPED.fetch_add(u64::from(typed.is_some()), Ordering::Relaxed);
+            let typed = ask(image);
+            ASKED.fetch_add(u64::from(!matches!(typed, Ok(None))), Ordering::Relaxed);
+            let typed = typed.map_err(|error| Cause::Open(failed(error)))?;
             typed.ok_or(Cause::Encrypted { version })
         }
         (None, None) => Err(Cause::Encrypted { version }),

@@ -223,7 +223,8 @@ fn on_terminal(command: &str, asked: &str, typed: impl Fn(u32) -> Option<&'stati
 #[test]
 fn a_passphrase_is_typed_on_a_terminal_that_does_not_show_it() {
     let (_dir, image) = encrypted();
-    let ls = format!("{} mkfs -F -t ext4 '{image}'", program());
+    let mkfs = format!("{} mkfs -F -t ext4 '{image}'", program());
+    let ls = format!("{} ls '{image}'", program());
     let asked = format!("Passphrase of {image}: ");
     let status = |shown: &str, wanted: &str| {
         assert!(shown.contains(&format!("status {wanted}")), "{shown}");
@@ -231,7 +232,7 @@ fn a_passphrase_is_typed_on_a_terminal_that_does_not_show_it() {
         assert!(!shown.contains("passphrasX"), "{shown}");
     };
     // With an erased letter, and a line that is given up.
-    let right = on_terminal(&ls, &asked, |_| Some("other\u{15}a passphrasX\u{7f}e\n"));
+    let right = on_terminal(&mkfs, &asked, |_| Some("other\u{15}a passphrasX\u{7f}e\n"));
     status(&right, "0");
     let wrong = on_terminal(&ls, &asked, |_| Some("passphrasX\n"));
     status(&wrong, "3");
