@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use cairn_testkit::judge;
+use cairn_testkit::place::Place;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -140,7 +141,7 @@ fn a_disk_in_frames_of_zstd_is_read() {
 }
 
 /// An encrypted disk, and a file with its passphrase.
-fn encrypted() -> (crate::support::Place, String) {
+fn encrypted() -> (Place, String) {
     let (dir, image) = in_dir("disk.luks");
     fs::File::create(&image).unwrap().set_len(64 << 20).unwrap();
     let key = dir.path().join("key");

@@ -37,7 +37,8 @@ fn values_of_the_metadata_are_named() {
     let path = place.format(17 << 20, &[&LUKS2[..], &["--sector-size", "512"]].concat());
     let bytes = std::fs::read(path).unwrap();
     open(&bytes).unwrap();
-    let refused = |from: &str, to: &str| open(&with_json(&bytes, from, to)).unwrap_err().to_string();
+    let refused =
+        |from: &str, to: &str| open(&with_json(&bytes, from, to)).unwrap_err().to_string();
     let sector = refused("\"sector_size\":512", "\"sector_size\":513");
     assert!(sector.contains("sector_size is 513, not 512"), "{sector}");
     let iterations = refused("\"iterations\":1000", "\"iterations\":4294967295");
