@@ -77,8 +77,8 @@ pub(crate) fn is_stdout(path: &Path) -> bool {
     path == Path::new("-")
 }
 
-/// The error of a name that leads nowhere. The system does not follow links of others in directories
-/// that all may write (`fs.protected_symlinks`).
+/// The error of a name that leads nowhere. The system does not follow links of others in a
+/// directory that all may write (`fs.protected_symlinks`).
 fn unfollowed(path: &Path, error: io::Error) -> Error {
     let is_link = fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink());
     if is_link && error.kind() == io::ErrorKind::PermissionDenied {

@@ -11,7 +11,6 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, flock, syncfs};
 use serde_json::{Value, json};
 
-use super::oci;
 use crate::error::{Error, Result};
 use crate::output::{Unfinished, UnfinishedDirectory};
 use crate::read::is_layout;
@@ -99,7 +98,7 @@ impl Layout {
     pub(super) fn finish(self, image: Value) -> Result<()> {
         match self {
             Self::New(directory) => {
-                oci::write_layout(directory.path(), image)?;
+                write_layout(directory.path(), image)?;
                 set_open(directory.path())?;
                 directory.finish()
             }
@@ -123,7 +122,7 @@ impl Existing {
         put_in(&mut index, image);
         let place = path.join("index.json");
         let file = Unfinished::create(&place, true)?;
-        oci::write_file(file.path(), index.to_string().as_bytes())?;
+        write_file(file.path(), index.to_string().as_bytes())?;
         file.finish()
     }
 }
@@ -155,6 +154,31 @@ fn put_in(index: &mut Value, image: Value) {
     let place = manifests.iter().position(|of| name(of) == own).unwrap_or(manifests.len());
     manifests.retain(|of| name(of) != own);
     manifests.insert(place.min(manifests.len()), image);
+}
+
+/// Writes what makes a directory with blobs a layout of one image.
+///
+/// # Errors
+/// It cannot be written.
+fn write_layout(to: &Path, image: Value) -> Result<()> {
+    let index = json!({
+        "schemaVersion": 2,
+        "mediaType": "application/vnd.oci.image.index.v1+json",
+        "manifests": [image],
+    });
+    write_file(&to.join("index.json"), index.to_string().as_bytes())?;
+    write_file(
+        &to.join("oci-layout"),
+        json!({ "imageLayoutVersion": "1.0.0" }).to_string().as_bytes(),
+    )
+}
+
+/// Writes a file.
+///
+/// # Errors
+/// It cannot be written.
+pub(super) fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
+    fs::write(path, bytes).map_err(|error| Error::host(path, error))
 }
 
 /// What says the name of an image.

@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::compression::{BUFFER, Compression, compressed};
-use super::{layout, tar};
+use super::layout::{named, write_file};
+use super::tar;
 use crate::error::{Error, Result};
 use crate::node::{Kind, Node, RegularFile};
 use crate::tree::Tree;
@@ -68,26 +69,9 @@ pub(super) fn write(
     let mut manifest = write_blob(blobs, &manifest, MANIFEST)?;
     merge(&mut manifest, &json!({ "platform": platform }));
     if let Some(tag) = &options.tag {
-        merge(&mut manifest, &layout::named(tag));
+        merge(&mut manifest, &named(tag));
     }
     Ok(manifest)
-}
-
-/// Writes what makes a directory with blobs a layout of one image.
-///
-/// # Errors
-/// It cannot be written.
-pub(super) fn write_layout(to: &Path, image: Value) -> Result<()> {
-    let index = json!({
-        "schemaVersion": 2,
-        "mediaType": "application/vnd.oci.image.index.v1+json",
-        "manifests": [image],
-    });
-    write_file(&to.join("index.json"), index.to_string().as_bytes())?;
-    write_file(
-        &to.join("oci-layout"),
-        json!({ "imageLayoutVersion": "1.0.0" }).to_string().as_bytes(),
-    )
 }
 
 /// The media type of a manifest.
@@ -111,10 +95,6 @@ fn check_names(tree: &Tree) -> Result<()> {
         }
         Ok(())
     })
-}
-
-pub(super) fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
-    fs::write(path, bytes).map_err(|error| Error::host(path, error))
 }
 
 /// Writes a document under its digest. Returns its descriptor.
