@@ -68,6 +68,7 @@ pub(crate) struct Spool {
     directory: PathBuf,
     limit: u64,
     kept: Arc<AtomicU64>,
+    buffer: Vec<u8>,
 }
 
 /// Why a stream could not be kept.
@@ -109,7 +110,7 @@ impl Stores {
     pub(crate) fn new_spool(&mut self) -> Result<Spool, KeepError> {
         let (file, store) = self.add_temporary()?;
         let (directory, limit, kept) = (self.directory.clone(), self.limit, self.kept.clone());
-        Ok(Spool { store, file, len: 0, directory, limit, kept })
+        Ok(Spool { store, file, len: 0, directory, limit, kept, buffer: Vec::new() })
     }
 
     /// Keeps all of a stream in a store of its own.
@@ -204,27 +205,38 @@ impl Keep for Spool {
         }
         let at = self.len;
         let end = at.saturating_add(len);
-        let mut buffer = vec![0; usize::try_from(len).unwrap_or(CHUNK).min(CHUNK)];
-        let mut place = at;
+        let most = usize::try_from(len).unwrap_or(CHUNK).min(CHUNK);
+        if self.buffer.len() < most {
+            self.buffer.resize(most, 0);
+        }
+        let (mut place, mut written) = (at, at);
         while place < end {
-            let want = usize::try_from(end - place).unwrap_or(CHUNK).min(buffer.len());
-            let piece = buffer.get_mut(..want).unwrap_or_default();
+            let want = usize::try_from(end - place).unwrap_or(CHUNK).min(most);
+            let piece = self.buffer.get_mut(..want).unwrap_or_default();
             from.read_exact(piece).map_err(KeepError::Read)?;
-            write(&self.file, &self.directory, piece, place)?;
+            written = write(&self.file, &self.directory, piece, place)?.unwrap_or(written);
             place += piece.len() as u64;
         }
-        let grown = self.file.set_len(end);
-        grown.map_err(|error| KeepError::Write(self.directory.clone(), error))?;
+        // Zeros at the end are not written.
+        if written < end {
+            let grown = self.file.set_len(end);
+            grown.map_err(|error| KeepError::Write(self.directory.clone(), error))?;
+        }
         self.len = end;
         Ok((self.store, at))
     }
 }
 
-/// Writes what is not zero, neighbours together.
-fn write(file: &File, directory: &Path, bytes: &[u8], place: u64) -> Result<(), KeepError> {
+/// Writes what is not zero, neighbours together. Returns the end of what was written last.
+fn write(
+    file: &File,
+    directory: &Path,
+    bytes: &[u8],
+    place: u64,
+) -> Result<Option<u64>, KeepError> {
     let is_data = |part: &&[u8]| part.iter().any(|byte| *byte != 0);
     let mut parts = bytes.chunks(HOLE).peekable();
-    let mut at = 0;
+    let (mut at, mut last) = (0, None);
     while let Some(part) = parts.next() {
         let mut end = at + part.len();
         if is_data(&part) {
@@ -234,10 +246,11 @@ fn write(file: &File, directory: &Path, bytes: &[u8], place: u64) -> Result<(), 
             let written =
                 file.write_all_at(bytes.get(at..end).unwrap_or_default(), place + at as u64);
             written.map_err(|error| KeepError::Write(directory.to_owned(), error))?;
+            last = Some(place + end as u64);
         }
         at = end;
     }
-    Ok(())
+    Ok(last)
 }
 
 fn read_host(path: &[u8], offset: u64, buffer: &mut [u8]) -> Result<()> {
