@@ -6,13 +6,14 @@
 
 use std::ops::Range;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
+use cairn_base::ranked_lock::{Mutex, Rank};
 use cairn_block::file::{FileDevice, OpenOptions as FileOptions};
 use cairn_block::{BlockDevice, BlockDeviceExt, ErrorKind};
 use cairn_objects::pool::Pool;
 use cairn_objects::store::connect::connect;
-use cairn_objects::volume::{CreateOptions, Options};
+use cairn_objects::volume::{CreateOptions, ObjectVolume, Options};
 
 use crate::error::{Cause, Error, Result};
 use crate::image::{ImageSpec, Location, ObjectImage, Part};
@@ -45,7 +46,31 @@ pub(crate) fn open(
     volume: &ObjectImage,
     write: bool,
 ) -> Result<Arc<dyn BlockDevice>> {
-    cairn_objects::open(&volume.address, &options(volume, write)).map_err(refused(image))
+    let opened = connect(&volume.address.place).and_then(|store| {
+        ObjectVolume::open_in(store, &volume.address.volume, &options(volume, write))
+    });
+    let opened = Arc::new(opened.map_err(refused(image))?);
+    if write {
+        let mut all = OPEN.lock();
+        all.retain(|volume| volume.strong_count() > 0);
+        all.push(Arc::downgrade(&opened));
+    }
+    Ok(opened)
+}
+
+/// Volumes that this process writes.
+static OPEN: Mutex<Vec<Weak<ObjectVolume>>> = Mutex::new(Rank::Leaf, Vec::new());
+
+/// For a process that is about to end, and has unmounted its filesystems: nobody is the writer of
+/// its object volumes afterwards, even if threads still hold them. Otherwise other machines could
+/// not know that the process has ended.
+///
+/// # Errors
+/// The store, or another writer has the volume. Nothing that was flushed is lost.
+pub fn release_all() -> cairn_block::Result<()> {
+    let open = std::mem::take(&mut *OPEN.lock());
+    let open: Vec<_> = open.iter().filter_map(Weak::upgrade).collect();
+    open.iter().try_for_each(|volume| volume.release())
 }
 
 /// Opens a volume for reading, whoever writes it: what that one has flushed is there.

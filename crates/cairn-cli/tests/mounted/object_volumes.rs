@@ -154,6 +154,11 @@ fn an_object_volume_is_mounted_changed_and_unmounted_by_its_address() {
     fs::remove_file(volume.path("file")).unwrap();
     cairn(&["umount", &address]);
     assert!(!is_mounted(Path::new(&point)));
+    // Another machine, which cannot see that the daemon has ended, may open it.
+    let listed: Value =
+        serde_json::from_str(&cairn(&["info", "--json", "--pool", &address])).unwrap();
+    let mut volumes = listed["volumes"].as_array().unwrap().iter();
+    assert!(volumes.all(|volume| volume["writer"].is_null()), "{listed}");
     assert_eq!(run(&["cat", &address, "/file"]).0, 1);
     let now = address.replace("@disk", "@now");
     assert_eq!(cairn(&["cat", &now, "/file"]).len(), 1_000_000);

@@ -283,6 +283,19 @@ impl ObjectVolume {
         self.finish()
     }
 
+    /// Writes everything, and a checkpoint that names no writer: for a program that will not write
+    /// any more, but may end without [closing](ObjectVolume::close) the volume.
+    ///
+    /// # Errors
+    /// As [`ObjectVolume::close`].
+    pub fn release(&self) -> Result<()> {
+        if self.closed {
+            return Ok(());
+        }
+        self.core.flush()?;
+        self.core.checkpoint(true)
+    }
+
     /// Ends as a power cut does: nothing is written.
     pub fn abandon(mut self) {
         self.closed = true;

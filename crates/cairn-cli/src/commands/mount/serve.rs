@@ -94,6 +94,10 @@ pub fn serve(serving: &Serving<'_>) -> Outcome {
     let served = served.and_then(|session| run(session, &closing, &fuse, *told));
     tracing::info!("{image}: no longer mounted");
     let closed = closing.outcome();
+    // A volume that has stopped has been told already why.
+    if let (Ok(()), Err(error)) = (&closed, cairn::objects::release_all()) {
+        tracing::warn!("{image}: another machine may take it for open: {error}");
+    }
     tracing::info!("{image}: closed");
     let (served, waiting) = match served {
         Ok(waiting) => (Ok(()), waiting),

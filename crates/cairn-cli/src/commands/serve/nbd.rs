@@ -81,7 +81,8 @@ pub(super) fn run(args: &Args) -> Outcome {
     })?;
     // An error says that the other end was dropped: there was a signal.
     let _: Result<(), _> = ended.recv();
-    server.stop().map_err(|error| Failure::new(Status::Io, format!("{image}: {error}")))
+    let stopped = server.stop().and_then(|()| cairn::objects::release_all());
+    stopped.map_err(|error| Failure::new(Status::Io, format!("{image}: {error}")))
 }
 
 /// Where to listen; and the directory that was made for it, which goes at the end.
