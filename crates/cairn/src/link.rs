@@ -12,8 +12,8 @@ use crate::image::{ImageSpec, Location};
 /// One layer of an image.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Link {
-    /// `file`, `block device`, `NBD export`, `object volume`, `qcow2`, `zstd`, `LUKS`, `zones`, `partition` or
-    /// `offset`.
+    /// `file`, `block device`, `NBD export`, `object volume`, `qcow2`, `zstd`, `LUKS`, `zones`,
+    /// `partition` or `offset`.
     pub kind: &'static str,
     /// Name, number or properties; may be empty.
     pub detail: String,

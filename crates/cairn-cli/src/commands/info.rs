@@ -27,8 +27,9 @@ The JSON form is one object: \"image\", \"type\" (ext2, ext3, ext4, f2fs or disk
 from what holds the bytes: \"kind\", \"detail\" and \"size\" of each), and the format's own \
 fields, whose names do not change. Dates are seconds since 1970 there. A disk has \"table\" \
 (GPT or MBR), \"size\" and \"partitions\", each with \"number\", \"address\", \"offset\", \
-\"size\", \"type\", \"name\", \"filesystem\" and \"label\". With --pool: \"pool\" and \"volumes\", each \
-with \"name\", \"address\", \"size\", \"snapshot\" and \"writer\" (null, or \"host\" and \"process\").")]
+\"size\", \"type\", \"name\", \"filesystem\" and \"label\". With --pool: \"pool\" and \
+\"volumes\", each with \"name\", \"address\", \"size\", \"snapshot\" and \"writer\" (null, or \
+\"host\" and \"process\").")]
 pub struct Args {
     /// List the volumes and snapshots of the pool that the address of an object volume names.
     #[arg(long)]

@@ -68,8 +68,9 @@ pub fn create(
 ///
 /// # Errors
 /// [`ErrorKind::NotFound`], [`ErrorKind::InUse`] if another writer has it open (a reader is refused
-/// only if it asks for that), [`ErrorKind::ReadOnly`] if it is a snapshot; [`ErrorKind::Unsupported`] if a newer Cairn has
-/// written it or the store ignores conditions; others of the store.
+/// only if it asks for that), [`ErrorKind::ReadOnly`] if it is a snapshot;
+/// [`ErrorKind::Unsupported`] if a newer Cairn has written it or the store ignores conditions;
+/// others of the store.
 pub fn open(address: &Address, options: &Options) -> Result<Arc<dyn BlockDevice>> {
     Ok(Arc::new(ObjectVolume::open_in(connect(&address.place)?, &address.volume, options)?))
 }

@@ -7,8 +7,8 @@ use cairn_block::BlockDeviceExt;
 use cairn_objects::pool::{Copy, Pool};
 use cairn_objects::store::Store;
 
+use super::disk::{LOG, VOLUME, close, create, open, options};
 use super::slow::{Slow, Usage};
-use super::{LOG, VOLUME, close, create, open, options};
 use crate::error::Result;
 use crate::experiment::Context;
 use crate::random::Rng;

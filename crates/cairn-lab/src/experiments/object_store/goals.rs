@@ -1,7 +1,7 @@
 //! The goals of object volumes.
 
-use super::LOG;
 use super::copies::{CLONE, SECONDS};
+use super::disk::LOG;
 use super::work::{
     EXT4, F2FS, FILES_PER_PUT, LISTING_REQUESTS, MIB_PER_S, STORE, clients, listing_row,
 };

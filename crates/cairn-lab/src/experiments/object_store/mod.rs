@@ -12,18 +12,12 @@
 //! an object each ([`zones`]): what its own log costs without one below it.
 
 mod copies;
+mod disk;
 mod goals;
 mod slow;
 mod work;
 mod zones;
 
-use std::sync::Arc;
-
-use cairn_block::BlockDevice;
-use cairn_objects::store::Store;
-use cairn_objects::volume::{CreateOptions, ObjectVolume, Options, create_in};
-
-use self::slow::Slow;
 use crate::error::Result;
 use crate::experiment::{Context, Experiment, Findings};
 
@@ -34,12 +28,6 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     run,
     about: None,
 };
-
-/// A volume as a log of objects.
-const LOG: &str = "log volume";
-/// Bytes of a whole object.
-const OBJECT: u64 = 8 << 20;
-const VOLUME: &str = "disk";
 
 fn run(context: &Context) -> Result<Findings> {
     let sections = vec![
@@ -70,32 +58,4 @@ fn notes() -> Vec<String> {
             .to_owned(),
         "Cold: the volume is opened again, and its cache is empty.".to_owned(),
     ]
-}
-
-/// How volumes are opened: nothing happens in the background, so that all requests have a cause.
-fn options() -> Options {
-    Options { reclaim: false, ..Options::default() }
-}
-
-/// A new volume.
-fn create(store: &Arc<Slow>, size: u64) -> Result<Arc<ObjectVolume>> {
-    let made = CreateOptions { object_size: OBJECT };
-    let store: Arc<dyn Store> = store.clone();
-    create_in(store.clone(), VOLUME, size, &made, &options())?;
-    open(&store)
-}
-
-/// Opens the volume with an empty cache.
-fn open(store: &Arc<dyn Store>) -> Result<Arc<ObjectVolume>> {
-    Ok(Arc::new(ObjectVolume::open_in(store.clone(), VOLUME, &options())?))
-}
-
-/// Closes a volume that nobody else has.
-fn close(volume: Arc<ObjectVolume>) -> Result<()> {
-    Arc::into_inner(volume).map_or(Ok(()), |volume| Ok(volume.close()?))
-}
-
-/// The volume as a device.
-fn device(volume: &Arc<ObjectVolume>) -> Arc<dyn BlockDevice> {
-    volume.clone()
 }

@@ -8,9 +8,9 @@ use cairn_base::Ino;
 use cairn_block::{BlockDevice, BlockDeviceExt, Bytes};
 use cairn_objects::store::{Condition, Store};
 
+use super::disk::{LOG, OBJECT, close, create, device, open};
 use super::slow::{Slow, Usage};
 use super::zones::ObjectZones;
-use super::{LOG, OBJECT, close, create, device, open};
 use crate::error::{Error, Result};
 use crate::experiment::Context;
 use crate::fs_mark::{self, Load, SyncMethod};
