@@ -10,7 +10,7 @@ PROGRAM = $(or $(CARGO_TARGET_DIR),target)/release/cairn
 # Lints and tests are built at the same time, so each has its own directory.
 LINTS = $(or $(CARGO_TARGET_DIR),target)/lints
 
-.PHONY: help deps build run install library install-library header names wheel package test tests lints deep fmt clippy spelling doc bench fuzz \
+.PHONY: help deps build run install library install-library header names wheel package test tests lints deep fmt clippy spelling doc book dist dist-test bench fuzz \
 	fuzz-minimise clean
 
 help:
@@ -20,6 +20,8 @@ help:
 	@echo 'make test    formatting, lints, spelling, all tests, documentation'
 	@echo 'make deep    the long versions of the judges (pjdfstest, fsx, crash states, kills, SQLite, PostgreSQL, stress)'
 	@echo 'make fuzz    coverage-guided fuzzing of all targets, TIME=60 seconds each (or TARGET=open): docs/fuzzing.md'
+	@echo 'make book    the book, target/book/html (mdBook)'
+	@echo 'make dist    what a release has, target/dist: static programs for two processors, packages, sources; dist-test judges it'
 	@echo 'make bench   the speed table: Cairn, fuse2fs and the kernel, medians of 5'
 
 deps:
@@ -105,6 +107,16 @@ spelling:
 
 doc:
 	MAKEFLAGS= RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps
+
+book:
+	scripts/book
+
+dist:
+	scripts/dist
+
+# Root, mmdebstrap's mirror, half an hour.
+dist-test: dist
+	scripts/dist-test
 
 bench:
 	@scripts/install-deps run
