@@ -9,6 +9,7 @@ mod allocate;
 mod beside;
 mod block_devices;
 mod blocks;
+mod book;
 mod checked;
 mod databases;
 mod errors;

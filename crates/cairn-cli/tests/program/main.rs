@@ -5,6 +5,7 @@ mod address_space;
 mod addresses;
 mod away;
 mod backups;
+mod book;
 mod build;
 mod check;
 mod coreutils;

@@ -93,11 +93,9 @@ fn head(view: &View<'_>) -> Vec<Line> {
     let block = number("state.block_size");
     let bytes = |path| print::size(number(path).saturating_mul(block));
     let second = format!(
-        "free {} of {}, {} of {} inodes; up {}; daemon {} with {}; {}",
+        "free {} of {}; up {}; daemon {} with {}; {}",
         bytes("state.free_blocks"),
         bytes("state.blocks"),
-        number("state.free_inodes"),
-        number("state.inodes"),
         time(number("mount.uptime_s")),
         number("mount.pid"),
         print::size(number("mount.resident_bytes")),
@@ -187,7 +185,7 @@ fn operations(report: &Report) -> String {
         .collect();
     counts.sort_by_key(|(count, name)| (std::cmp::Reverse(*count), *name));
     let shown: Vec<String> =
-        counts.iter().take(6).map(|(count, name)| format!("{name} {count}")).collect();
+        counts.iter().take(5).map(|(count, name)| format!("{name} {count}")).collect();
     format!("since the mount: {}", shown.join(", "))
 }
 
