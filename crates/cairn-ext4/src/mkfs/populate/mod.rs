@@ -125,17 +125,18 @@ impl Population {
         let block_size = u64::from(self.options.block_size.unwrap_or(BLOCK_SIZE));
         let free = free.div_ceil(block_size);
         let mut blocks = self.least_blocks(free);
+        let enough = self.groups().saturating_mul(self.group_blocks());
         loop {
             let volume = self.empty(blocks * block_size, Output::nowhere);
             let volume = match volume {
                 Ok(volume) => volume,
-                // A last group with little room is left out, with its inodes; a volume of less than
-                // a group may have no room for its metadata.
+                // A last group with little room is left out, with its inodes; the others may be too
+                // few for all. A volume of less than a group may have no room for its metadata.
                 Err(PopulateError::Tree(TreeError::NoInodes { .. })) => {
                     blocks += LAST_GROUP_STEP;
                     continue;
                 }
-                Err(_) if blocks < block_size * 8 => {
+                Err(_) if blocks < enough => {
                     blocks += LAST_GROUP_STEP;
                     continue;
                 }
@@ -157,10 +158,19 @@ impl Population {
     /// A size that is not too large.
     fn least_blocks(&self, free: u64) -> u64 {
         let data = self.survey.data_blocks();
-        let per_group = u64::from(self.options.block_size.unwrap_or(BLOCK_SIZE)) * 8;
+        let full = (self.groups() - 1) * self.group_blocks();
+        (data + free).max(full).max(64) + 2
+    }
+
+    /// Blocks of a group.
+    fn group_blocks(&self) -> u64 {
+        (u64::from(self.options.block_size.unwrap_or(BLOCK_SIZE)) * 8).min(65_528)
+    }
+
+    /// Groups that have all inodes.
+    fn groups(&self) -> u64 {
         let inodes = u64::from(self.options.inodes.unwrap_or(0));
-        let groups = inodes.div_ceil(per_group.min(65_528) / 128 * 128);
-        (data + free).max(groups.saturating_sub(1) * per_group.min(65_528)).max(64) + 2
+        inodes.div_ceil(self.group_blocks() / 128 * 128).max(1)
     }
 
     fn empty(&self, bytes: u64, output: impl FnOnce(u32) -> Output) -> PopulateResult<EmptyVolume> {
