@@ -53,7 +53,7 @@ pub(super) fn check(state: &State, ino: Ino, record: &Record, kind: FileKind, fa
         return super::resize_inode::check(state, record, claims);
     } else if is_special {
         special(state, ino, record);
-    } else if is_fast_symlink(record, kind) {
+    } else if kind == FileKind::Symlink && record.size < FAST_SYMLINK {
         fast_symlink(state, ino, record);
     } else {
         map::walk(state, ino, record, &mut claims);
@@ -83,11 +83,6 @@ fn has_no_map(state: &State, ino: Ino, record: &Record) -> bool {
     state.is_reserved(ino) && !is_walked && !has_kind
 }
 
-fn is_fast_symlink(record: &Record, kind: FileKind) -> bool {
-    let is_mapped = record.flags.contains(InodeFlags::EXTENTS);
-    kind == FileKind::Symlink && !is_mapped && record.size < FAST_SYMLINK
-}
-
 fn symlink_fault(state: &State, ino: Ino, record: &Record, found: u64) {
     let place = Place::inode(ino.get()).in_field("i_size");
     state.differ(&kinds::SYMLINK_TARGET, place, record.size, found);
@@ -107,7 +102,11 @@ fn encrypted_len(bytes: &[u8]) -> u64 {
     }
 }
 
+/// A target of this size is in the inode, where a map would be.
 fn fast_symlink(state: &State, ino: Ino, record: &Record) {
+    if record.flags.contains(InodeFlags::EXTENTS) {
+        return symlink_fault(state, ino, record, 0);
+    }
     let found = match record.flags.contains(InodeFlags::ENCRYPT) {
         true => encrypted_len(&record.block),
         false => text_len(&record.block),
@@ -167,6 +166,17 @@ fn inline(state: &State, ino: Ino, record: &Record, kind: FileKind, attributes: 
     }
 }
 
+/// The first size that no map of this kind can have.
+pub(super) fn most_bytes(state: &State, record: &Record) -> u64 {
+    let block = u64::from(state.layout.block_size);
+    match record.flags.contains(InodeFlags::EXTENTS) {
+        true => MAX_FILE_BLOCKS.saturating_add(1).saturating_mul(block),
+        false => {
+            indirect::max_blocks(state.layout.block_size).saturating_mul(block).saturating_add(1)
+        }
+    }
+}
+
 fn size(
     state: &State,
     ino: Ino,
@@ -198,12 +208,7 @@ fn size(
         }
         _ => {
             let last = claims.end_written.saturating_sub(1).saturating_mul(block);
-            let most = match record.flags.contains(InodeFlags::EXTENTS) {
-                true => MAX_FILE_BLOCKS.saturating_add(1).saturating_mul(block),
-                false => indirect::max_blocks(state.layout.block_size)
-                    .saturating_mul(block)
-                    .saturating_add(1),
-            };
+            let most = most_bytes(state, record);
             let is_verified = record.flags.contains(InodeFlags::VERITY);
             if (record.size < last && !is_verified) || record.size >= most {
                 wrong(claims.end_written.saturating_mul(block));

@@ -95,10 +95,8 @@ fn is_kept(state: &State, ino: Ino, mode: u16) -> bool {
 fn inode(state: &State, ino: Ino, bytes: &[u8]) {
     let (mode, links) = Record::mode_and_links(bytes);
     if links == 0 && !is_kept(state, ino, mode) {
-        if mode != 0 {
-            deleted(state, ino, bytes);
-        } else if bytes.iter().any(|byte| *byte != 0) {
-            check_sum(state, ino, bytes);
+        if bytes.iter().any(|byte| *byte != 0) {
+            deleted(state, ino, bytes, mode);
         }
         return;
     }
@@ -115,13 +113,15 @@ fn inode(state: &State, ino: Ino, bytes: &[u8]) {
 
 /// A deleted inode keeps its mode and gets a deletion time. A number of an inode in its place is
 /// the next one of a list of orphans.
-fn deleted(state: &State, ino: Ino, bytes: &[u8]) {
+fn deleted(state: &State, ino: Ino, bytes: &[u8], mode: u16) {
     let place = || Place::inode(ino.get()).in_field("i_dtime");
     check_sum(state, ino, bytes);
     let dtime = bytes.get(DTIME_AT..).and_then(<[u8]>::first_chunk).copied().unwrap_or_default();
     let dtime = u32::from_le_bytes(dtime);
     if dtime == 0 {
-        state.find(&kinds::INODE_DELETED, place());
+        if mode != 0 {
+            state.find(&kinds::INODE_DELETED, place());
+        }
     } else if dtime <= state.layout.inodes_count && !state.is_recovered {
         let finding = Finding::new(&kinds::ORPHAN_INVALID, place());
         state.findings.add(finding.stored(dtime));

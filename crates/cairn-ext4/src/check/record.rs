@@ -4,6 +4,7 @@ use cairn_base::Ino;
 use cairn_check::{Finding, Place, Value};
 use cairn_vfs::FileKind;
 
+use super::contents::most_bytes;
 use super::facts::Facts;
 use super::kinds;
 use super::state::State;
@@ -47,6 +48,7 @@ pub(super) fn check(
     }
     if state.is_reserved(ino) && ino != inodes::ROOT {
         reserved(state, ino, record);
+        reserved_size(state, ino, bytes, record);
         check_flags(state, ino, FileKind::Regular, record);
         return Verdict::Sound(FileKind::Regular);
     }
@@ -126,8 +128,13 @@ fn reserved(state: &State, ino: Ino, record: &Record) {
         || record.gid != 0
         || record.links != 0
         || record.file_acl != cairn_base::Pba(0);
+    // Nobody looks for attributes of what has no kind.
+    let has_attributes = record.mode == 0 && record.file_acl != cairn_base::Pba(0);
+    let is_no_file = ino == inodes::RESIZE && record.mode != 0 && !record.is_regular();
     if (ino == inodes::BAD && is_more)
         || record.is_directory()
+        || has_attributes
+        || is_no_file
         || (record.mode != 0 && is_unused)
         || is_part
         || (has_contents && !is_allowed)
@@ -138,6 +145,18 @@ fn reserved(state: &State, ino: Ino, record: &Record) {
     if record.dtime != 0 && record.dtime <= state.layout.inodes_count {
         let place = Place::inode(ino.get()).in_field("i_dtime");
         state.differ(&kinds::INODE_DELETED, place, record.dtime.into(), 0);
+    }
+}
+
+/// A reserved inode without a kind has no size to speak of, and that of the resize inode says nothing
+/// of its blocks, but e2fsck reads both halves of them.
+fn reserved_size(state: &State, ino: Ino, bytes: &[u8], record: &Record) {
+    let high = Record::size_high(bytes);
+    let size = u64::from(high) << 32 | record.size & u64::from(u32::MAX);
+    let is_unchecked = !record.is_regular() || ino == inodes::RESIZE;
+    if is_unchecked && high != 0 && size >= most_bytes(state, record) {
+        let place = Place::inode(ino.get()).in_field("i_size_high");
+        state.differ(&kinds::INODE_FIELD, place, high.into(), 0);
     }
 }
 
