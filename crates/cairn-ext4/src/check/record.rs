@@ -152,7 +152,7 @@ fn reserved(state: &State, ino: Ino, record: &Record) {
 /// of its blocks, but e2fsck reads both halves of them.
 fn reserved_size(state: &State, ino: Ino, bytes: &[u8], record: &Record) {
     let high = Record::size_high(bytes);
-    let size = u64::from(high) << 32 | record.size & u64::from(u32::MAX);
+    let size = (u64::from(high) << 32) | (record.size & u64::from(u32::MAX));
     let is_unchecked = !record.is_regular() || ino == inodes::RESIZE;
     if is_unchecked && high != 0 && size >= most_bytes(state, record) {
         let place = Place::inode(ino.get()).in_field("i_size_high");
