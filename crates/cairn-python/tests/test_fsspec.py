@@ -12,7 +12,7 @@ from cairn.fsspec import CairnFileSystem
 
 @pytest.fixture
 def filesystem(image):
-    filesystem = fsspec.filesystem("cairn", image=str(image), mode="rw")
+    filesystem = fsspec.filesystem("cairn", image=str(image), access="rw")
     yield filesystem
     filesystem.close()
 
@@ -74,7 +74,7 @@ def test_pandas_and_dask_read_from_an_image(image):
     import pandas
 
     table = pandas.DataFrame({"x": range(1000), "y": [str(number) for number in range(1000)]})
-    options = {"image": str(image), "mode": "rw"}
+    options = {"image": str(image), "access": "rw"}
     with cairn.open(image, "rw") as volume:
         (volume / "data").mkdir()
     for part in range(3):

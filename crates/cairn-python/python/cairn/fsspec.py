@@ -16,16 +16,17 @@ from . import _volume
 class CairnFileSystem(AbstractFileSystem):
     """The files of the volume in `image`, from its root on: cairn://etc/hosts is /etc/hosts.
 
-    mode is that of cairn.open(). Filesystems of the same image and mode share an open volume, until
-    close(); with "rw" call close(), which reports what could not be written.
+    access is the mode of cairn.open() (fsspec.open() has a mode of its own). Filesystems of the
+    same image and access share an open volume, until close(); with "rw" call close(), which reports
+    what could not be written.
     """
 
     protocol = "cairn"
     root_marker = "/"
 
-    def __init__(self, image, mode="r", mount_options="", **more):
-        super().__init__(image=image, mode=mode, mount_options=mount_options, **more)
-        self.volume = _volume.open(image, mode, mount_options=mount_options)
+    def __init__(self, image, access="r", mount_options="", **more):
+        super().__init__(image=image, access=access, mount_options=mount_options, **more)
+        self.volume = _volume.open(image, access, mount_options=mount_options)
 
     @classmethod
     def _strip_protocol(cls, path):
