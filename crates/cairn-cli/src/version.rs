@@ -12,7 +12,7 @@ static LONG: LazyLock<String> = LazyLock::new(|| {
     let linked = if cfg!(target_feature = "crt-static") { "static" } else { "dynamic" };
     format!(
         "{}\nfilesystems: ext2, ext3, ext4, f2fs\n\
-         images: raw, partitions (GPT, MBR), qcow2, zstd, LUKS, NBD (with TLS)\n\
+         images: raw, partitions (GPT, MBR), qcow2, zstd, LUKS, NBD (with TLS), object stores\n\
          mounts: FUSE through /dev/fuse and through io_uring\n\
          built for: {ARCH} Linux, {libc}, {linked}",
         env!("CARGO_PKG_VERSION")
