@@ -107,6 +107,14 @@ impl Stream {
         }
     }
 
+    /// Leaves out the next `len` bytes, or those up to the end.
+    ///
+    /// # Errors
+    /// The stream cannot be read.
+    pub(crate) fn skip_up_to(&mut self, len: u64) -> io::Result<()> {
+        io::copy(&mut self.take(len), &mut io::sink()).map(drop)
+    }
+
     /// The next `len` bytes, in memory.
     ///
     /// # Errors

@@ -241,10 +241,14 @@ impl<M: Members> Tar<'_, M> {
         self.pad(size)
     }
 
-    /// Skips what fills the last block.
+    /// Skips what fills the last block. A layer without an end mark may be without this, too.
     fn pad(&mut self, size: u64) -> Result<()> {
         let padding = (BLOCK as u64 - size % BLOCK as u64) % BLOCK as u64;
-        self.stream.skip(padding).map_err(|error| self.io(&error))
+        let skipped = match self.whiteouts {
+            true => self.stream.skip_up_to(padding),
+            false => self.stream.skip(padding),
+        };
+        skipped.map_err(|error| self.io(&error))
     }
 
     fn member(&mut self, header: &Header, of: &Extensions, extended: bool) -> Result<()> {
