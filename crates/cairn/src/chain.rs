@@ -36,8 +36,8 @@ pub fn passphrase(image: &ImageSpec) -> Result<Option<Passphrase>> {
     let before = keys::asked();
     let opened = open_linked(image, false);
     match (opened, keys::remembered(image)) {
-        (_, Some(found)) => Ok(Some(found)),
-        (Err(error), None) if keys::asked() > before => Err(error),
+        (Err(error), _) if keys::asked() > before => Err(error),
+        (_, Some(found)) => Ok(found),
         _ => Ok(None),
     }
 }

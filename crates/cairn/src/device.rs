@@ -27,9 +27,8 @@ pub(crate) fn open_one(image: &ImageSpec, write: bool) -> Result<Arc<dyn BlockDe
 /// opened (it is encrypted or damaged) is taken as it is. But who is asked for a passphrase means
 /// the disk in it, also if the passphrase is wrong.
 pub(crate) fn open_or_raw(image: &ImageSpec, write: bool) -> Result<Arc<dyn BlockDevice>> {
-    let before = keys::asked();
     open_one(image, write).or_else(|error| {
-        if keys::asked() > before {
+        if keys::asked() > 0 {
             return Err(error);
         }
         let raw = ImageSpec { format: DiskFormat::Raw, ..image.clone() };

@@ -208,6 +208,10 @@ impl Cause {
             | Self::Undo(_)
             | Self::NoSuchPartition { .. } => return None,
             Self::HostFull { .. } => "free space there, and run it again",
+            // The LUKS header, or what opens it: the error says what to do.
+            Self::Open(error) if error.operation.to_string() == "open the encrypted disk" => {
+                return None;
+            }
             Self::Open(error) | Self::Device(error) => match error.kind {
                 Kind::NotFound => "check the name; `cairn mkfs` makes a new image",
                 Kind::PermissionDenied => {

@@ -24,7 +24,10 @@ use crate::image::{ImageSpec, Key};
 pub type Ask = fn(&ImageSpec) -> io::Result<Option<Passphrase>>;
 
 static ASK: OnceLock<Ask> = OnceLock::new();
-static REMEMBERED: Mutex<BTreeMap<OsString, Passphrase>> = Mutex::new(Rank::Leaf, BTreeMap::new());
+/// `None` for an image of which nobody typed the passphrase. A wrong one is there, too: nobody is
+/// asked twice.
+static REMEMBERED: Mutex<BTreeMap<OsString, Option<Passphrase>>> =
+    Mutex::new(Rank::Leaf, BTreeMap::new());
 /// How often a person was asked, whatever was typed.
 static ASKED: AtomicU64 = AtomicU64::new(0);
 
@@ -37,7 +40,7 @@ pub fn ask_with(ask: Ask) {
 
 /// Remembers what opens an image.
 pub fn remember_passphrase(image: &ImageSpec, passphrase: Passphrase) {
-    REMEMBERED.lock().insert(image.to_os_string(), passphrase);
+    REMEMBERED.lock().insert(image.to_os_string(), Some(passphrase));
 }
 
 /// Overwrites what was remembered.
@@ -51,8 +54,8 @@ pub(crate) fn asked() -> u64 {
     ASKED.load(Ordering::Relaxed)
 }
 
-/// What was remembered of an image.
-pub(crate) fn remembered(image: &ImageSpec) -> Option<Passphrase> {
+/// What was remembered of an image; `Some(None)` if nothing was typed.
+pub(crate) fn remembered(image: &ImageSpec) -> Option<Option<Passphrase>> {
     REMEMBERED.lock().get(&image.to_os_string()).cloned()
 }
 
@@ -64,7 +67,7 @@ pub(crate) fn of(image: &ImageSpec, version: u32) -> Result<Passphrase, Cause> {
         None => None,
     };
     if let Some(known) = remembered(image) {
-        return Ok(known);
+        return known.ok_or(Cause::Encrypted { version });
     }
     match (path, ASK.get()) {
         (Some(path), _) => {
@@ -75,18 +78,15 @@ pub(crate) fn of(image: &ImageSpec, version: u32) -> Result<Passphrase, Cause> {
         (None, Some(ask)) => {
             let failed = |error| cairn_block::Error::from_io("read the passphrase", error);
             let typed = ask(image);
-            ASKED.fetch_add(u64::from(!matches!(typed, Ok(None))), Ordering::Relaxed);
+            if !matches!(typed, Ok(None)) {
+                ASKED.fetch_add(1, Ordering::Relaxed);
+                let answer = typed.as_ref().ok().cloned().flatten();
+                REMEMBERED.lock().insert(image.to_os_string(), answer);
+            }
             let typed = typed.map_err(|error| Cause::Open(failed(error)))?;
             typed.ok_or(Cause::Encrypted { version })
         }
         (None, None) => Err(Cause::Encrypted { version }),
-    }
-}
-
-/// The passphrase has opened the image.
-pub(crate) fn opened(image: &ImageSpec, passphrase: Passphrase) {
-    if image.key.is_none() {
-        remember_passphrase(image, passphrase);
     }
 }
 

@@ -99,7 +99,6 @@ pub(crate) fn decrypted(
     let passphrase = keys::of(image, info.version)?;
     let options = cairn_luks::Options { write, ..cairn_luks::Options::default() };
     let disk = Luks::open(device, &passphrase, &options).map_err(cause)?;
-    keys::opened(image, passphrase);
     links.push(Link::new("LUKS", format!("version {}, {}", info.version, info.cipher), &disk));
     Ok(Arc::new(disk))
 }
