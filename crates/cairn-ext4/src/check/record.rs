@@ -148,8 +148,8 @@ fn reserved(state: &State, ino: Ino, record: &Record) {
     }
 }
 
-/// A reserved inode without a kind has no size to speak of, and that of the resize inode says nothing
-/// of its blocks, but e2fsck reads both halves of them.
+/// A reserved inode without a kind has no size to speak of, and that of the resize inode says
+/// nothing of its blocks, but e2fsck reads both halves of them.
 fn reserved_size(state: &State, ino: Ino, bytes: &[u8], record: &Record) {
     let high = Record::size_high(bytes);
     let size = (u64::from(high) << 32) | (record.size & u64::from(u32::MAX));

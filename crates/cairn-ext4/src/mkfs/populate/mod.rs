@@ -129,6 +129,11 @@ impl Population {
         loop {
             let volume = self.empty(blocks * block_size, Output::nowhere);
             let volume = match volume {
+                // The inodes that are to be free lie in a last group that is left out, too.
+                Ok(volume) if Some(volume.plan.layout.inodes_count) < self.options.inodes => {
+                    blocks += LAST_GROUP_STEP;
+                    continue;
+                }
                 Ok(volume) => volume,
                 // A last group with little room is left out, with its inodes; the others may be too
                 // few for all. A volume of less than a group may have no room for its metadata.

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 
 use cairn_base::runtime::threads::Threads;
 use cairn_block::file::{FileDevice, OpenOptions};
-use cairn_block::memory::MemoryDevice;
 use cairn_testkit::judge::{KernelMount, assert_clean};
 use cairn_vfs::Timestamp;
 use uuid::Uuid;
@@ -100,22 +99,4 @@ fn names_of_equal_hash_are_found_in_two_leaves() {
         assert!(mount.path().join(&name).symlink_metadata().is_ok(), "{name}");
     }
     mount.unmount();
-}
-
-/// More inodes than full groups have, and nearly nothing else: the last group, which mkfs leaves
-/// out if it has little room, is needed for its inodes.
-#[test]
-fn inodes_alone_decide_the_size() {
-    let runtime = Threads::new();
-    for inodes in [9000, 8192 * 3] {
-        let source = Arc::new(OneDirectory { names: vec![b"name".to_vec()] });
-        let population = Population::new(source, &options(), inodes, &*runtime).unwrap();
-        let size = population.required_bytes(0).unwrap();
-        let device = Arc::new(MemoryDevice::new(size));
-        let made = population.write(device.clone(), 1, &*runtime).unwrap();
-        assert!(made.inodes >= inodes, "{made:?}");
-        let image = tempfile::NamedTempFile::new().unwrap();
-        cairn_testkit::crash::write_image(&device, image.path()).unwrap();
-        assert_clean(image.path());
-    }
 }
