@@ -242,7 +242,7 @@ mod tests {
         let lines = lines(&view(&history), 80, 24);
         let row = &lines.iter().find(|(_, line)| line.starts_with("requests ")).unwrap().1;
         assert_eq!(row.chars().count(), 80);
-        assert!(row.contains("597000000/s") && row.contains("█  max 597000000/s"), "{row}");
+        assert!(row.contains("597000000/s") && row.contains("█ max 597000000/s"), "{row}");
         let row = &lines.iter().find(|(_, line)| line.starts_with("errors")).unwrap().1;
         assert!(row.contains("1.0/s  ████"), "{row}");
         let plain = View { unicode: false, ..view(&history) };
