@@ -5,8 +5,8 @@ use std::sync::Arc;
 use cairn_block::BlockDevice;
 use cairn_block::wrap::Stats;
 
+use super::client::{client, connections};
 use super::server::Server;
-use super::{client, connections};
 use crate::error::Result;
 use crate::experiment::Context;
 use crate::fs_mark::{self, Load, SyncMethod};

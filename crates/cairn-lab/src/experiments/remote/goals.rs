@@ -1,6 +1,7 @@
 //! What a volume behind NBD should reach.
 
-use super::{connections, fsyncs, streams};
+use super::client::connections;
+use super::{fsyncs, streams};
 use crate::goal::{Goal, Relation};
 use crate::section::Section;
 

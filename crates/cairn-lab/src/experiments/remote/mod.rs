@@ -6,15 +6,13 @@
 //! | `fsync` | fs_mark's `-S 1` by 1, 8 and 32 threads, on one and two connections |
 //! | `fsync-delay` | the same through a server that answers each read and write after 1 ms |
 
+mod client;
 mod fsyncs;
 mod goals;
 mod server;
 mod streams;
 
-use cairn_block::{Error as BlockError, ErrorKind};
-use cairn_nbd::{Address, Client, ConnectOptions};
-
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::experiment::{Context, Experiment, Findings};
 use crate::mounted;
 use server::Server;
@@ -46,20 +44,6 @@ fn run(context: &Context) -> Result<Findings> {
     }
     findings.goals = goals::all(&findings.sections);
     Ok(findings)
-}
-
-/// A client with so many connections.
-fn client(server: &Server, connections: usize) -> Result<Client> {
-    let options = ConnectOptions { write: true, connections, ..ConnectOptions::default() };
-    let address = Address::parse(&server.uri()).map_err(|error| {
-        Error::Device(BlockError::new(ErrorKind::Io, "name the server", error.to_string()))
-    })?;
-    Ok(Client::connect(&address, &options)?)
-}
-
-/// `1 connection`, `2 connections`.
-fn connections(count: usize) -> String {
-    if count == 1 { "1 connection".into() } else { format!("{count} connections") }
 }
 
 fn notes() -> Vec<String> {

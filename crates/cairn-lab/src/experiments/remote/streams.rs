@@ -8,8 +8,8 @@ use cairn_block::file::{FileDevice, OpenOptions};
 use cairn_block::{Batch, BlockDevice, BlockDeviceExt, Durability, IoBuf, Request};
 use cairn_nbd::Client;
 
+use super::client::{client, connections};
 use super::server::Server;
-use super::{client, connections};
 use crate::error::{Error, Result};
 use crate::experiment::Context;
 use crate::mounted;
