@@ -100,8 +100,7 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
     log::start(!is_daemon, shows);
     cairn::ask_with(passphrase::ask);
     let done = cli.command.run();
-    cairn::forget_passphrases();
-    match done {
+    let code = match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             let failure =
@@ -109,7 +108,10 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
             output::report(&failure);
             failure.code().map_or_else(|| status(failure.status), ExitCode::from)
         }
-    }
+    };
+    // Last: what looks for the reason of a failure may open the image again, and asks nobody twice.
+    cairn::forget_passphrases();
+    code
 }
 
 /// Help or the version, requested or shown because there are no arguments.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use cairn::{Format, ImageSpec, MkfsOptions, OpenOptions, Volume};
+use cairn::{Format, ImageSpec, MkfsOptions, OpenOptions};
 use cairn_testkit::judge;
 
 /// cargo builds the examples of a crate for its tests, beside them.

@@ -79,7 +79,7 @@ fn what_is_wrong_has_a_status_and_leaves_nothing() {
     std::fs::write(at("text"), "no archive").unwrap();
     std::fs::create_dir(at("empty")).unwrap();
     assert!(fails(&["build", &image, &at("none")], 1).contains("no such file"));
-    assert!(fails(&["build", &image, &at("text")], 4).contains("looks like text"));
+    assert!(fails(&["build", &image, &at("text")], 4).contains("it is text"));
     std::fs::write(at("bytes"), [7; 2048]).unwrap();
     assert!(fails(&["build", &image, &at("bytes")], 4).contains("neither"));
     std::fs::remove_file(at("bytes")).unwrap();
