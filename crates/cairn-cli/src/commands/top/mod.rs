@@ -45,7 +45,8 @@ pub struct Args {
     /// Time between two looks.
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = stats::seconds)]
     pub interval: Duration,
-    /// Where the image is mounted. Without it: all mounts, one after the other.
+    /// Where the image is mounted. Without it: all mounts that answer, one after the other; --once
+    /// and --json take one.
     pub mountpoint: Option<PathBuf>,
 }
 
@@ -67,18 +68,25 @@ pub fn run(args: &Args) -> Outcome {
     }
 }
 
-/// The mount points to look at.
+/// The mount points to look at: the given one, or all whose daemons answer.
 fn points(args: &Args) -> Outcome<Vec<PathBuf>> {
-    let points = match &args.mountpoint {
-        Some(point) => vec![point.clone()],
-        None => live_mount::all()?.into_iter().map(|mount| mount.point).collect(),
-    };
-    match points.is_empty() {
-        true => Err(Failure::new(
+    if let Some(point) = &args.mountpoint {
+        return Ok(vec![point.clone()]);
+    }
+    let (mut points, mut refused) = (Vec::new(), None);
+    for mount in live_mount::all()? {
+        match stats::ask(&mount.point) {
+            Ok(_) => points.push(mount.point),
+            Err(failure) => refused = refused.or(Some(failure)),
+        }
+    }
+    match refused {
+        _ if !points.is_empty() => Ok(points),
+        Some(failure) => Err(failure),
+        None => Err(Failure::new(
             Status::Failed,
             "top: nothing is mounted: mount an image first (cairn mount IMAGE DIRECTORY)",
         )),
-        false => Ok(points),
     }
 }
 

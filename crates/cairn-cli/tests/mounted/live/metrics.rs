@@ -1,6 +1,7 @@
 //! Metrics of live mounts, read by the parsers of Prometheus' client for Python.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -103,6 +104,27 @@ fn a_file_of_metrics_follows_its_mount_to_the_end() {
 }
 
 #[test]
+fn only_a_regular_file_is_replaced_and_it_keeps_its_mode() {
+    let mut volume = Volume::mounted(SIZE, "");
+    let (file, link) = (volume.outside("cairn.prom"), volume.outside("link"));
+    fs::write(&file, "old").unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
+    std::os::unix::fs::symlink(&file, &link).unwrap();
+    let into = |path: &Path| {
+        let path = path.to_str().unwrap();
+        cairn(&["stats", "--prometheus", "--output", path], &volume.root())
+    };
+    for path in [&link, Path::new("/dev/null")] {
+        refused(&into(path), &["not a regular file", "leave out --output"]);
+    }
+    assert_eq!(fs::read_to_string(&file).unwrap(), "old");
+    assert!(into(&file).status.success());
+    assert!(fs::read_to_string(&file).unwrap().contains("cairn_up"));
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
+    volume.unmount();
+}
+
+#[test]
 fn all_mounts_are_told_and_a_dead_one_is_down() {
     let mut live = Volume::mounted(SIZE, "");
     let mut dead = Volume::mounted(SIZE, "");
@@ -114,6 +136,11 @@ fn all_mounts_are_told_and_a_dead_one_is_down() {
         let line = format!("cairn_up{{mountpoint=\"{}\"}} {up}\n", volume.root().display());
         assert!(text.contains(&line), "{line} in {text}");
     }
+    // A dead mount hides no other.
+    let output =
+        Command::new(CAIRN).args(["top", "--once", "--interval", "0.01"]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success() || said.contains("several mounts"), "{said}");
     refused(&cairn(&["stats", "--all", "--prometheus"], &live.root()), &["exclude each other"]);
     refused(&cairn(&["stats", "--output", "file"], &live.root()), &["--prometheus"]);
     dead.clear();
