@@ -212,8 +212,8 @@ impl Labels {
     }
 }
 
-/// Puts text into a file that others read at any time: they find the old text or the new one. A file
-/// that is there keeps its owner and mode.
+/// Puts text into a file that others read at any time: they find the old text or the new one. A
+/// file that is there keeps its owner and mode.
 ///
 /// # Errors
 /// The file's directory cannot be written; or the path is that of a link, a device, or something
