@@ -1,8 +1,8 @@
 //! The C library: [`cairn`] behind a C interface, `include/cairn.h`, which cbindgen makes of these
 //! files.
 //!
-//! Every entry is a function that C calls. What C passes in becomes values of Rust's in [`raw`],
-//! which has all of the crate's unsafe code; [`failure`] turns results into numbers and keeps
+//! Every entry is a function that C calls. What C passes in becomes values of Rust's in `raw`,
+//! which has all of the crate's unsafe code; `failure` turns results into numbers and keeps
 //! panics inside. Handles are boxes. A file and a directory keep their volume open.
 
 #![deny(unsafe_op_in_unsafe_fn)]
