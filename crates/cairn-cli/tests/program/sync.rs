@@ -280,6 +280,31 @@ fn contents_of_the_same_size_fit_into_the_smallest_image() {
     }
 }
 
+/// A block that a removal has just freed is the share of maps', not room to cut a file for.
+#[test]
+fn a_removal_costs_no_file_its_contents() {
+    for format in FORMATS {
+        let place = Place::new();
+        let at = |name: &str| format!("{}/{name}", place.path().display());
+        // Large enough for a journal.
+        let script = "mkdir a b; yes one | head -c 9000000 >a/big; echo x >a/small
+            yes two | head -c 9000000 >b/big";
+        judge::run("sh", ["-ec", &format!("cd {}; {script}", place.path().display())]);
+        let (image, other) = (at("image"), at("other"));
+        works(&["build", "-t", format, "--size", "min", &image, &at("a/")]);
+        fs::copy(&image, &other).unwrap();
+        works(&["sync", &at("b/"), &image]);
+        assert_eq!(works(&["diff", &image, &at("b/")]), "", "{format}");
+        let words = format!("rm /small\nput {} /big\n", at("b/big"));
+        fs::write(at("script"), words).unwrap();
+        let cairn = env!("CARGO_BIN_EXE_cairn");
+        judge::run("sh", ["-ec", &format!("{cairn} shell {other} <{}", at("script"))]);
+        assert_eq!(works(&["cat", &other, "/big"]), fs::read_to_string(at("b/big")).unwrap());
+        check(format, &image);
+        check(format, &other);
+    }
+}
+
 /// A time that the volume cannot store is no difference from the time that is stored.
 #[test]
 fn times_beyond_the_volume_are_said_and_are_no_difference() {

@@ -122,17 +122,17 @@ impl Space {
         self.inner.reservations.release(blocks);
     }
 
-    /// Blocks that this class can still get.
+    /// Blocks that this class can still get, with those that the next commit frees.
     #[must_use]
     pub(crate) fn available(&self, class: Class) -> u64 {
-        self.inner.reservations.available(class) + self.inner.pending_blocks.load(Ordering::Relaxed)
+        let pending = self.inner.pending_blocks.load(Ordering::Relaxed);
+        self.inner.reservations.available_with(pending, class)
     }
 
     /// Blocks that are neither in use nor reserved, including those kept for mapping.
     #[must_use]
     pub(crate) fn unused(&self) -> u64 {
-        self.inner.reservations.available(Class::Mapping)
-            + self.inner.pending_blocks.load(Ordering::Relaxed)
+        self.available(Class::Mapping)
     }
 
     /// Discards freed blocks on this device once the free is durable. `None` ends that.

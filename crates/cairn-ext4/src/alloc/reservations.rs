@@ -73,11 +73,11 @@ impl Reservations {
         }
     }
 
-    /// Blocks that `class` can get.
+    /// Blocks that `class` can get once `more` are free. They first fill the pool.
     #[must_use]
-    pub(crate) fn available(&self, class: Class) -> u64 {
-        let left = self.unreserved.load(Ordering::Relaxed) - self.floor(class);
-        u64::try_from(left).unwrap_or(0)
+    pub(crate) fn available_with(&self, more: u64, class: Class) -> u64 {
+        let free = self.unreserved.load(Ordering::Relaxed).saturating_add(signed(more));
+        u64::try_from(free.saturating_sub(self.floor(class))).unwrap_or(0)
     }
 
     /// Takes 1 to `want` free blocks. `None` if there is none.
@@ -149,18 +149,26 @@ mod tests {
     #[test]
     fn floors_by_class() {
         let reservations = Reservations::new(1000, 50, 5000);
-        assert_eq!(reservations.available(Class::User), 850);
+        assert_eq!(reservations.available_with(0, Class::User), 850);
         assert!(!reservations.reserve(851, Class::User));
         assert!(reservations.reserve(850, Class::User));
         assert_eq!(reservations.take_up_to(100, Class::User), None);
         assert_eq!(reservations.take_up_to(100, Class::Privileged), Some(50));
         assert_eq!(reservations.take_up_to(1000, Class::Mapping), Some(100));
         reservations.release(850);
-        assert_eq!(reservations.available(Class::Mapping), 850);
+        assert_eq!(reservations.available_with(0, Class::Mapping), 850);
+        // What is about to be free belongs to the pool first.
+        assert_eq!(reservations.available_with(0, Class::Privileged), 750);
+        assert!(reservations.reserve(750, Class::Privileged));
+        assert_eq!(reservations.take_up_to(60, Class::Mapping), Some(60));
+        assert_eq!(reservations.available_with(60, Class::Privileged), 0);
+        assert_eq!(reservations.available_with(61, Class::Privileged), 1);
+        reservations.add_free(60);
+        reservations.release(750);
         reservations.set_pool(Some(10));
-        assert_eq!(reservations.available(Class::Privileged), 840);
+        assert_eq!(reservations.available_with(0, Class::Privileged), 840);
         reservations.set_pool(None);
-        assert_eq!(reservations.available(Class::Privileged), 750);
+        assert_eq!(reservations.available_with(0, Class::Privileged), 750);
     }
 
     #[test]
