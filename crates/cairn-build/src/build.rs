@@ -19,6 +19,7 @@ pub fn build(mut options: Options) -> Result<Built> {
         mark_read_only(&mut options)?;
     }
     let disk = options.disk.take().map(|disk| Plan::new(disk, &options)).transpose()?;
+    output::check_name(&options.output)?;
     let output = Delivery::new(&options.output, options.shape, options.overwrite)?;
     let _claim = output::claim(&options.output)?;
     options.rules.own = output.own();

@@ -51,13 +51,13 @@ pub fn abandon() {
     std::mem::forget(unfinished);
 }
 
-/// Claims the image that will be replaced, so that nobody has it mounted meanwhile.
+/// Checks that a name is one of a whole image.
 ///
 /// # Errors
-/// It is in use, the name is one of a part of a disk, or a repair of it was interrupted.
-pub(crate) fn claim(path: &Path) -> Result<Option<Claim>> {
+/// It is one of a part of a disk, or of an encrypted disk.
+pub(crate) fn check_name(path: &Path) -> Result<()> {
     if is_stdout(path) {
-        return Ok(None);
+        return Ok(());
     }
     let image = ImageSpec::parse(path.as_os_str()).map_err(Error::image)?;
     if image.part != Part::Whole {
@@ -67,6 +67,25 @@ pub(crate) fn claim(path: &Path) -> Result<Option<Claim>> {
              `cairn put`"
         )));
     }
+    if image.file().is_some_and(|file| file != path) {
+        return Err(Error::Usage(format!(
+            "{}: a plain file is built, so ?format= and ?key-file= cannot follow its name: leave \
+             them out; into an encrypted disk, `cairn mkfs` and `cairn put` write",
+            path.display()
+        )));
+    }
+    Ok(())
+}
+
+/// Claims the image that will be replaced, so that nobody has it mounted meanwhile.
+///
+/// # Errors
+/// It is in use, or a repair of it was interrupted.
+pub(crate) fn claim(path: &Path) -> Result<Option<Claim>> {
+    if is_stdout(path) {
+        return Ok(None);
+    }
+    let image = ImageSpec::parse(path.as_os_str()).map_err(Error::image)?;
     cairn::refuse_interrupted(&image).map_err(Error::image)?;
     let is_replaced = fs::metadata(path).is_ok_and(|found| found.is_file() && found.len() > 0);
     is_replaced.then(|| cairn::claim(&image)).transpose().map_err(Error::image)

@@ -141,11 +141,17 @@ fn part_of(
             Arc::new(zoned)
         }
     };
-    let (device, mut links) = narrow(image, device, links)?;
-    if image.part == Part::Whole {
-        return Ok((device, links));
+    let (mut device, mut links) = narrow(image, device, links)?;
+    if image.part != Part::Whole {
+        device = layers::decrypted(image, device, write, &mut links).map_err(error)?;
     }
-    let device = layers::decrypted(image, device, write, &mut links).map_err(error)?;
+    if image.key.is_some() && links.iter().all(|link| link.kind != "LUKS") {
+        return Err(error(Cause::Address(
+            "a key is given, and the disk is not encrypted with LUKS: encrypt it first \
+             (cryptsetup luksFormat), or leave the key out"
+                .into(),
+        )));
+    }
     Ok((device, links))
 }
 

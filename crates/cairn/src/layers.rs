@@ -84,18 +84,22 @@ fn disk_as(
     }
 }
 
-/// The disk on an encrypted device; the device itself if it is not encrypted.
+/// The disk on an encrypted device; the device itself if it is not encrypted. With a key, the second
+/// header of LUKS 2 is enough: nobody else is asked for one by what an older disk has left.
 pub(crate) fn decrypted(
     image: &ImageSpec,
     device: Arc<dyn BlockDevice>,
     write: bool,
     links: &mut Vec<Link>,
 ) -> Result<Arc<dyn BlockDevice>, Cause> {
-    let is_wanted = image.key.is_some() || image.format != DiskFormat::Raw;
-    if !is_wanted || !cairn_luks::recognise(&*device) {
+    let is_found = image.format != DiskFormat::Raw && cairn_luks::recognise(&*device);
+    if image.key.is_none() && !is_found {
         return Ok(device);
     }
-    let info = cairn_luks::inspect(&*device).map_err(cause)?;
+    let info = match cairn_luks::inspect(&*device) {
+        Err(cairn_luks::Error::NotLuks) => return Ok(device),
+        found => found.map_err(cause)?,
+    };
     let passphrase = keys::of(image, info.version)?;
     let options = cairn_luks::Options { write, ..cairn_luks::Options::default() };
     let disk = Luks::open(device, &passphrase, &options).map_err(cause)?;

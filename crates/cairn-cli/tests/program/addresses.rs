@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{Read, Write};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -171,6 +172,43 @@ fn an_encrypted_disk_opens_with_its_key_file() {
     fs::write(&wrong, "a passphrase\n").unwrap();
     let (status, _, said) = cairn(&["ls", &format!("{image}?key-file={}", wrong.display())]);
     assert!(status == 3 && said.contains("passphrase opens none"), "{status}: {said}");
+}
+
+/// Who gives a key means a disk that others cannot read.
+#[test]
+fn a_key_never_makes_or_opens_a_plain_disk() {
+    let (dir, image) = encrypted();
+    let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let with_key = |path: &str| format!("{path}?key-file={}", at("key"));
+    let (plain, tree) = (at("plain"), at("tree"));
+    works(&["mkfs", "--size", "16M", &plain]);
+    fs::create_dir(&tree).unwrap();
+    fs::write(at("tree/file"), "").unwrap();
+    for words in [
+        ["ls", &with_key(&plain), "/"].as_slice(),
+        &["mkfs", "-F", &with_key(&plain)],
+        &["mkfs", "--size", "16M", &with_key(&at("new"))],
+        &["mkfs", "-F", "--size", "64M", &format!("{image}?key-file={}", at("tree/file"))],
+        &["build", &with_key(&at("new")), &tree],
+    ] {
+        let (status, _, said) = cairn(words);
+        assert!(status != 0 && said.contains("encrypt"), "{words:?}: {status}: {said}");
+    }
+    assert!(!Path::new(&at("new")).exists() && !Path::new(&with_key(&at("new"))).exists());
+    run("cryptsetup", &["open", "--test-passphrase", "--key-file", &at("key"), &image]);
+}
+
+#[test]
+fn the_second_header_is_enough() {
+    let (dir, image) = encrypted();
+    let image = format!("{image}?key-file={}", dir.path().join("key").display());
+    works(&["mkfs", "-F", &image]);
+    works(&["touch", &image, "/file"]);
+    let file = fs::File::options().write(true).open(dir.path().join("disk.luks")).unwrap();
+    file.write_all_at(&[0; 4096], 0).unwrap();
+    assert!(works(&["ls", &image]).contains("file"));
+    works(&["mkfs", "-F", &image]);
+    assert_eq!(made_of(&image), ["file", "LUKS"]);
 }
 
 #[test]

@@ -117,6 +117,13 @@ fn fixed_uuid(options: &MkfsOptions) -> Option<Uuid> {
 
 pub(crate) fn device_for(image: &ImageSpec, options: &MkfsOptions) -> Result<Arc<dyn BlockDevice>> {
     let error = |cause| Error::new(image, cause);
+    if options.size.is_some() && image.key.is_some() {
+        return Err(error(Cause::Option(
+            "--size makes a new disk, which is not encrypted: encrypt one first (cryptsetup \
+             luksFormat), and leave --size out"
+                .into(),
+        )));
+    }
     if let Location::Objects(volume) = &image.location {
         return object_volume(image, volume, options);
     }
