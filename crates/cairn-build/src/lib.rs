@@ -30,6 +30,7 @@ mod output;
 mod path;
 mod qcow2;
 mod read;
+mod regular;
 mod rules;
 mod sink;
 mod sparse;

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use crate::error::{Error, Result};
 use crate::output::{Unfinished, UnfinishedDirectory};
 use crate::read::is_layout;
+use crate::regular;
 
 /// Largest index that is read.
 const INDEX_MAX: u64 = 8 << 20;
@@ -55,7 +56,7 @@ impl Layout {
             )));
         }
         let marker = path.join("oci-layout");
-        let lock = File::open(&marker).map_err(|error| Error::host(&marker, error))?;
+        let lock = regular::open(&marker).map_err(|error| Error::host(&marker, error))?;
         flock(&lock, FlockOperation::LockExclusive)
             .map_err(|error| Error::host(&marker, error.into()))?;
         let blobs = path.join("blobs/sha256");
@@ -131,7 +132,7 @@ impl Existing {
 fn read_index(path: &Path) -> Result<Value> {
     let failed = |error| Error::host(path, error);
     let mut bytes = Vec::new();
-    let file = File::open(path).map_err(failed)?;
+    let file = regular::open(path).map_err(failed)?;
     file.take(INDEX_MAX + 1).read_to_end(&mut bytes).map_err(failed)?;
     let index: Value = Some(bytes)
         .filter(|bytes| bytes.len() as u64 <= INDEX_MAX)

@@ -20,6 +20,7 @@ use super::tar;
 use crate::assembly::Assembly;
 use crate::error::{Error, Result};
 use crate::path::MemberPath;
+use crate::regular;
 
 /// Largest index, manifest or configuration.
 const JSON_MAX: u64 = 8 << 20;
@@ -197,11 +198,8 @@ impl Container<'_> {
             }
             Blobs::Directory(directory) => {
                 let path = directory.join(name);
-                let file = File::open(&path).map_err(|error| Error::host(&path, error))?;
+                let file = regular::open(&path).map_err(|error| Error::host(&path, error))?;
                 let metadata = file.metadata().map_err(|error| Error::host(&path, error))?;
-                if !metadata.is_file() {
-                    return Err(self.failed(name, "is not a regular file"));
-                }
                 let file = Arc::new(file);
                 let store = self.assembly.stores.add(file.clone());
                 Ok((file, store, 0, metadata.len()))

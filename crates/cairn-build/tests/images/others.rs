@@ -249,6 +249,12 @@ fn a_layout_that_names_other_files_is_refused() {
     std::fs::write(at("layout/index.json"), index).unwrap();
     let said = refused(Format::Ext4, &at("image"), &[text(&at("layout"))]);
     assert!(said.contains("its digest is"), "{said}");
+    // A FIFO, whose open would wait for a writer.
+    let blob = at("layout/blobs/sha256").join(&wrong);
+    std::fs::remove_file(&blob).unwrap();
+    shell(&format!("mkfifo {}", text(&blob)));
+    let said = refused(Format::Ext4, &at("image"), &[text(&at("layout"))]);
+    assert!(said.contains("not a regular file"), "{said}");
 }
 
 /// Layers are read at once. What is told, and what is made, does not depend on which comes first.
