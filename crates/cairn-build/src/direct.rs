@@ -8,7 +8,7 @@ use cairn::populate::{
 use cairn_vfs::Timestamp;
 
 use crate::error::Error;
-use crate::node::{Kind, NodeId, decode_device};
+use crate::node::{Kind, NodeId};
 use crate::tree::Tree;
 
 /// A tree whose inodes are created at one time.
@@ -32,11 +32,11 @@ impl Source for Inodes {
             Kind::Regular(file) => NewKind::Regular { size: file.size, data: &file.data },
             Kind::Symlink(target) => NewKind::Symlink(target),
             Kind::CharDevice(device) => {
-                let (major, minor) = decode_device(*device);
+                let (major, minor) = cairn_vfs::decode_device(*device);
                 NewKind::CharDevice(major, minor)
             }
             Kind::BlockDevice(device) => {
-                let (major, minor) = decode_device(*device);
+                let (major, minor) = cairn_vfs::decode_device(*device);
                 NewKind::BlockDevice(major, minor)
             }
             Kind::Fifo => NewKind::Fifo,

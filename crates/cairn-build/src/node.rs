@@ -201,24 +201,12 @@ pub struct Node {
     pub links: u32,
 }
 
-/// Linux's encoding of a device number.
-pub(crate) fn encode_device(major: u32, minor: u32) -> u32 {
-    (minor & 0xff) | ((major & 0xfff) << 8) | ((minor & 0xfff00) << 12)
-}
-
-/// Major and minor number of an encoded device.
-pub(crate) fn decode_device(device: u32) -> (u32, u32) {
-    ((device >> 8) & 0xfff, (device & 0xff) | ((device >> 12) & 0xfff00))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn device_numbers_survive() {
-        for (major, minor) in [(0, 0), (8, 1), (259, 70_000), (4095, 0xf_ffff)] {
-            assert_eq!(decode_device(encode_device(major, minor)), (major, minor));
-        }
-    }
+/// A device that Linux can encode.
+///
+/// # Errors
+/// It cannot, in words.
+pub(crate) fn device(major: u32, minor: u32) -> Result<u32, String> {
+    cairn_vfs::encode_device(major, minor).ok_or_else(|| {
+        format!("device {major}:{minor} is not possible: the greatest is 4095:1048575")
+    })
 }

@@ -44,6 +44,7 @@ impl From<&cairn::fs::Metadata> for Metadata {
     fn from(found: &cairn::fs::Metadata) -> Self {
         let found = found.attributes();
         let born = found.crtime.unwrap_or_default();
+        let (rdev_major, rdev_minor) = cairn::decode_device(found.device);
         Self {
             ino: found.ino.get(),
             size: found.size,
@@ -60,8 +61,8 @@ impl From<&cairn::fs::Metadata> for Metadata {
             nlink: found.links,
             uid: found.uid,
             gid: found.gid,
-            rdev_major: found.device >> 8 & 0xfff,
-            rdev_minor: found.device & 0xff | found.device >> 12 & 0xf_ff00,
+            rdev_major,
+            rdev_minor,
         }
     }
 }

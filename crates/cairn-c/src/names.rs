@@ -101,13 +101,17 @@ pub extern "C" fn cairn_mknod(
     major: c_uint,
     minor: c_uint,
 ) -> c_int {
-    let device = minor & 0xff | (major & 0xfff) << 8 | (minor & 0xf_ff00) << 12;
-    let new = match FileKind::from_mode(mode) {
-        Some(FileKind::Regular) => NewInode::Regular,
-        Some(FileKind::Fifo) => NewInode::Fifo,
-        Some(FileKind::Socket) => NewInode::Socket,
-        Some(FileKind::BlockDevice) => NewInode::BlockDevice(device),
-        Some(FileKind::CharDevice) => NewInode::CharDevice(device),
+    let device = cairn::encode_device(major, minor);
+    let new = match (FileKind::from_mode(mode), device) {
+        (Some(FileKind::Regular), _) => NewInode::Regular,
+        (Some(FileKind::Fifo), _) => NewInode::Fifo,
+        (Some(FileKind::Socket), _) => NewInode::Socket,
+        (Some(FileKind::BlockDevice), Some(device)) => NewInode::BlockDevice(device),
+        (Some(FileKind::CharDevice), Some(device)) => NewInode::CharDevice(device),
+        (Some(FileKind::BlockDevice | FileKind::CharDevice), None) => {
+            let what = "the greatest device is 4095:1048575";
+            return enter(None, || Err(Failure::invalid(what)));
+        }
         _ => {
             let what = "a directory is made by cairn_mkdir(), a link by cairn_symlink()";
             return enter(None, || Err(Failure::invalid(what)));

@@ -42,7 +42,7 @@ pub fn time(at: Timestamp) -> Value {
 /// The attributes of a file that `stat`, `ls` and `find` print.
 #[must_use]
 pub fn attributes(path: &[u8], of: &Attributes) -> Object {
-    let (major, minor) = print::device(of.device);
+    let (major, minor) = cairn_vfs::decode_device(of.device);
     let mut object = Object::new();
     insert_name(&mut object, "path", path);
     let fields = json!({

@@ -41,18 +41,6 @@ pub const fn kind(kind: FileKind) -> &'static str {
     kind.words()
 }
 
-/// Major and minor number of Linux's 32-bit `dev_t` (`new_decode_dev`).
-#[must_use]
-pub const fn device(number: u32) -> (u32, u32) {
-    ((number >> 8) & 0xfff, (number & 0xff) | ((number >> 12) & 0xf_ff00))
-}
-
-/// The inverse of [`device`].
-#[must_use]
-pub const fn encode_device(major: u32, minor: u32) -> u32 {
-    (minor & 0xff) | ((major & 0xfff) << 8) | ((minor & !0xff) << 12)
-}
-
 /// `2026-11-21 05:21:00` in UTC.
 #[must_use]
 pub fn time(at: Timestamp) -> String {
@@ -141,7 +129,7 @@ fn civil(days: i64) -> (i64, i64, i64) {
 pub fn long(attributes: &Attributes, human_readable: bool) -> String {
     let size = match attributes.kind {
         FileKind::BlockDevice | FileKind::CharDevice => {
-            let (major, minor) = device(attributes.device);
+            let (major, minor) = cairn_vfs::decode_device(attributes.device);
             format!("{major}, {minor}")
         }
         _ if human_readable => size_short(attributes.size),
@@ -216,13 +204,6 @@ mod tests {
         assert_eq!(escaped("plain náme".as_bytes()), "plain náme");
         assert_eq!(escaped(b"a\nb\tc\\d\x1b[31m\xff\xfe"), "a\\nb\\tc\\\\d\\033[31m\\377\\376");
         assert_eq!(escaped("\u{202e}gnp.exe\u{85}".as_bytes()), "\\342\\200\\256gnp.exe\\302\\205");
-    }
-
-    #[test]
-    fn device_numbers_go_both_ways() {
-        for (major, minor) in [(0, 0), (8, 1), (259, 70_000), (4095, 0xf_ffff)] {
-            assert_eq!(device(encode_device(major, minor)), (major, minor));
-        }
     }
 
     #[test]

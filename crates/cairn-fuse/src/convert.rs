@@ -57,6 +57,7 @@ pub(crate) fn attributes(found: &Attributes) -> Attr {
 pub(crate) fn statx(found: &Attributes) -> Statx {
     let time =
         |time: Timestamp| SxTime { tv_sec: time.seconds, tv_nsec: time.nanoseconds, reserved: 0 };
+    let (rdev_major, rdev_minor) = cairn_vfs::decode_device(found.device);
     Statx {
         mask: STATX_BASIC_STATS | if found.crtime.is_some() { STATX_BTIME } else { 0 },
         blksize: found.block_size,
@@ -72,9 +73,8 @@ pub(crate) fn statx(found: &Attributes) -> Statx {
         btime: found.crtime.map(time).unwrap_or_default(),
         ctime: time(found.ctime),
         mtime: time(found.mtime),
-        // Linux's encoding of a device number in 32 bits.
-        rdev_major: found.device >> 8 & 0xfff,
-        rdev_minor: found.device & 0xff | found.device >> 12 & 0xf_ff00,
+        rdev_major,
+        rdev_minor,
         ..Statx::default()
     }
 }

@@ -10,12 +10,11 @@ pub(crate) type Stat = ((u32, u64, u32, u32, u32, u32, u64), [(i64, u32); 3], u6
 pub(crate) fn stat_of(found: &Metadata) -> Stat {
     let found = found.attributes();
     let time = |time: Timestamp| (time.seconds, time.nanoseconds);
-    let device = found.device;
     let mode = found.kind.mode_bits() | found.permissions;
     (
         (mode, found.ino.get(), 0, found.links, found.uid, found.gid, found.size),
         [time(found.atime), time(found.mtime), time(found.ctime)],
         found.sectors,
-        (device >> 8 & 0xfff, device & 0xff | device >> 12 & 0xf_ff00),
+        cairn::decode_device(found.device),
     )
 }

@@ -10,6 +10,7 @@
 
 pub mod acl;
 pub mod copy;
+mod device_number;
 pub mod error;
 pub mod error_policy;
 pub mod fallocate;
@@ -37,6 +38,7 @@ pub mod write_access;
 
 pub use acl::Acl;
 pub use bytes::Bytes;
+pub use device_number::{decode_device, encode_device};
 pub use error::{Error, Result};
 pub use error_policy::{OnDamage, Reach, Verdict};
 pub use filesystem::FileSystem;

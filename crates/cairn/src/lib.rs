@@ -55,7 +55,9 @@ pub mod volume;
 pub use cairn_block::{BlockDevice, Storage, StorageDevice};
 pub use cairn_check::salvage;
 pub use cairn_luks::Passphrase;
-pub use cairn_vfs::{AllocateMode, FileKind, FileSystem, NewInode, Seek, Timestamp};
+pub use cairn_vfs::{
+    AllocateMode, FileKind, FileSystem, NewInode, Seek, Timestamp, decode_device, encode_device,
+};
 pub use chain::{chain, passphrase};
 pub use check::{Checked, check, check_frozen};
 pub use contents::contents;

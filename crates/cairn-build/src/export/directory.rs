@@ -18,7 +18,7 @@ use rustix::io::Errno;
 use super::inherited::remove_inherited_lists;
 use super::left::Left;
 use crate::error::{Error, Result};
-use crate::node::{Kind, Metadata, Node, NodeId, RegularFile, decode_device};
+use crate::node::{Kind, Metadata, Node, NodeId, RegularFile};
 use crate::tree::Tree;
 
 /// Bytes copied at a time.
@@ -92,7 +92,7 @@ impl Directory<'_> {
     fn make(&mut self, host: &Path, node: &Node) -> Result<bool> {
         let failed = |error: io::Error| Error::host(host, error);
         let special = |kind, device: u32| {
-            let (major, minor) = decode_device(device);
+            let (major, minor) = cairn_vfs::decode_device(device);
             mknodat(CWD, host, kind, Mode::from(0o600), makedev(major, minor))
         };
         let made = match &node.kind {

@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use cairn_vfs::{Acl, Timestamp, acl};
 
 use crate::error::{Error, Result};
-use crate::node::{Kind, Metadata, Node, NodeId, RegularFile, decode_device};
+use crate::node::{Kind, Metadata, Node, NodeId, RegularFile};
 use crate::tree::Tree;
 
 /// Bytes of a block.
@@ -115,11 +115,11 @@ impl Archive<'_> {
                 self.header(&Header { link: target, kind: b'2', ..header }, &[])
             }
             Kind::CharDevice(device) => {
-                let device = Some(decode_device(*device));
+                let device = Some(cairn_vfs::decode_device(*device));
                 self.header(&Header { kind: b'3', device, ..header }, &[])
             }
             Kind::BlockDevice(device) => {
-                let device = Some(decode_device(*device));
+                let device = Some(cairn_vfs::decode_device(*device));
                 self.header(&Header { kind: b'4', device, ..header }, &[])
             }
             Kind::Fifo => self.header(&Header { kind: b'6', ..header }, &[]),

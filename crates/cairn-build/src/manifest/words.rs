@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::entry::Id;
-use crate::node::encode_device;
+pub(super) use crate::node::device;
 
 /// A line of a manifest: its number and its bytes.
 pub(super) type Line<'a> = (usize, &'a [u8]);
@@ -132,14 +132,6 @@ pub(super) fn owner(word: &[u8]) -> Parsed<Id> {
         Some(first) if first.is_ascii_alphabetic() || *first == b'_' => Ok(Id::Name(word.into())),
         _ => Err(format!("{} is neither a number nor a name", shown(word))),
     }
-}
-
-/// A device that Linux can encode.
-pub(super) fn device(major: u32, minor: u32) -> Parsed<u32> {
-    if major > 0xfff || minor > 0xf_ffff {
-        return Err(format!("device {major}:{minor} is not possible: there is 4095:1048575"));
-    }
-    Ok(encode_device(major, minor))
 }
 
 /// A device number as stat(2) gives it on Linux.

@@ -8,7 +8,7 @@ use super::reasons::{broken, not_kept};
 use super::stream::Stream;
 use crate::assembly::{Assembly, NewKind};
 use crate::error::{Error, Result};
-use crate::node::{Metadata, RegularFile, encode_device};
+use crate::node::{self, Metadata, RegularFile};
 use crate::path::MemberPath;
 
 /// Bytes of a header.
@@ -41,7 +41,7 @@ struct Header {
     mtime: u32,
     size: u32,
     device: (u32, u32),
-    rdev: u32,
+    rdev: (u32, u32),
     name_size: u32,
 }
 
@@ -62,7 +62,7 @@ impl Header {
             mtime: number(5)?,
             size: number(6)?,
             device: (number(7)?, number(8)?),
-            rdev: encode_device(number(9)?, number(10)?),
+            rdev: (number(9)?, number(10)?),
             name_size: number(11)?,
         })
     }
@@ -193,6 +193,10 @@ impl Cpio<'_> {
                 false => self.assembly.link_node(&path, node).map_err(|why| self.failed(why)),
             };
         }
+        let device = || {
+            let (major, minor) = header.rdev;
+            node::device(major, minor).map_err(|why| self.failed(why))
+        };
         let kind = match kind {
             FileKind::Directory => NewKind::Directory,
             FileKind::Regular => NewKind::Regular(file.unwrap_or(RegularFile::EMPTY)),
@@ -203,8 +207,8 @@ impl Cpio<'_> {
                 let target = self.bytes(usize::try_from(header.size).unwrap_or(0))?;
                 NewKind::Symlink(target.into())
             }
-            FileKind::CharDevice => NewKind::CharDevice(header.rdev),
-            FileKind::BlockDevice => NewKind::BlockDevice(header.rdev),
+            FileKind::CharDevice => NewKind::CharDevice(device()?),
+            FileKind::BlockDevice => NewKind::BlockDevice(device()?),
             FileKind::Fifo => NewKind::Fifo,
             FileKind::Socket => NewKind::Socket,
         };

@@ -15,8 +15,9 @@ use cairn_vfs::{FileKind, Timestamp};
 use crate::assembly::{Assembly, NewKind};
 use crate::error::{Error, Result};
 use crate::extents::next_data;
-use crate::node::{Contents, Metadata, RegularFile, Xattr, encode_device};
+use crate::node::{self, Contents, Metadata, RegularFile, Xattr};
 use crate::path::MemberPath;
+use crate::regular;
 
 /// A file of the host by device and inode, and the node that was made of it.
 type Links = HashMap<(u64, u64), usize>;
@@ -154,7 +155,10 @@ fn metadata(host: &Path, of: &HostMetadata) -> Result<Metadata> {
 }
 
 fn kind(host: &Path, of: &HostMetadata) -> Result<NewKind> {
-    let device = || encode_device(rustix::fs::major(of.rdev()), rustix::fs::minor(of.rdev()));
+    let device = || {
+        node::device(rustix::fs::major(of.rdev()), rustix::fs::minor(of.rdev()))
+            .map_err(|why| Error::host(host, std::io::Error::other(why)))
+    };
     Ok(match FileKind::from_mode(of.mode()) {
         Some(FileKind::Directory) => NewKind::Directory,
         Some(FileKind::Regular) => NewKind::Regular(RegularFile {
@@ -166,8 +170,8 @@ fn kind(host: &Path, of: &HostMetadata) -> Result<NewKind> {
             let target = fs::read_link(host).map_err(|error| Error::host(host, error))?;
             NewKind::Symlink(target.as_os_str().as_bytes().into())
         }
-        Some(FileKind::CharDevice) => NewKind::CharDevice(device()),
-        Some(FileKind::BlockDevice) => NewKind::BlockDevice(device()),
+        Some(FileKind::CharDevice) => NewKind::CharDevice(device()?),
+        Some(FileKind::BlockDevice) => NewKind::BlockDevice(device()?),
         Some(FileKind::Fifo) => NewKind::Fifo,
         Some(FileKind::Socket) => NewKind::Socket,
         None => return Err(Error::source(host.display(), "of an unknown kind")),
@@ -186,7 +190,7 @@ fn data(host: &Path, of: &HostMetadata) -> Result<Vec<Range<u64>>> {
         return Ok(ranges);
     }
     let failed = |error| Error::host(host, error);
-    let file = fs::File::open(host).map_err(failed)?;
+    let file = regular::open(host).map_err(failed)?;
     let mut at = 0;
     while let Some(range) = next_data(&file, at, size).map_err(failed)? {
         at = range.end;

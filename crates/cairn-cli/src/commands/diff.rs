@@ -118,7 +118,7 @@ fn values(change: Change, (first, second): (&Node, &Node)) -> Option<String> {
                 Kind::CharDevice(theirs) | Kind::BlockDevice(theirs),
             ) => {
                 let number = |device| {
-                    let (major, minor) = print::device(device);
+                    let (major, minor) = cairn_vfs::decode_device(device);
                     format!("{major}:{minor}")
                 };
                 format!("{}, {}", number(*ours), number(*theirs))

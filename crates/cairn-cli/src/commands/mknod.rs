@@ -9,10 +9,10 @@ use super::on_volume::OnVolume;
 use crate::commands::chmod::Change;
 use crate::failure::{Failure, Outcome};
 use crate::output::Output;
+use crate::pattern;
 use crate::session::{Access, ImageArg, shown};
 use crate::tree::unmade;
 use crate::usage::number;
-use crate::{pattern, print};
 
 /// Arguments of `mknod`.
 #[derive(Debug, clap::Args)]
@@ -71,8 +71,8 @@ pub fn make(fs: &dyn FileSystem, args: &Args) -> Outcome {
 }
 
 fn new_inode(args: &Args) -> Result<NewInode<'static>, &'static str> {
-    let device =
-        args.major.zip(args.minor).map(|(major, minor)| print::encode_device(major, minor));
+    let numbers = args.major.zip(args.minor);
+    let device = numbers.and_then(|(major, minor)| cairn_vfs::encode_device(major, minor));
     match (args.kind.as_str(), device, args.major) {
         ("b", Some(device), _) => Ok(NewInode::BlockDevice(device)),
         ("c" | "u", Some(device), _) => Ok(NewInode::CharDevice(device)),

@@ -41,7 +41,10 @@ pub(crate) fn get(store: &Store, inode: &Inode) -> Attributes {
             + inline_sectors(inode.kind, &state),
         block_size: store.layout.block_size.max(4096),
         device: match inode.kind {
-            FileKind::BlockDevice | FileKind::CharDevice => encode_device(record.device()),
+            FileKind::BlockDevice | FileKind::CharDevice => {
+                let (major, minor) = record.device();
+                cairn_vfs::encode_device(major, minor).unwrap_or_default()
+            }
             _ => 0,
         },
         atime,
@@ -58,17 +61,6 @@ fn inline_sectors(kind: FileKind, state: &State) -> u64 {
     let is_inline =
         kind == FileKind::Regular && state.record.flags.contains(InodeFlags::INLINE_DATA);
     if is_inline { state.size.div_ceil(512) } else { 0 }
-}
-
-/// Linux's 32-bit `dev_t`: minor 0-7, major 8-19, the rest of the minor above.
-fn encode_device((major, minor): (u32, u32)) -> u32 {
-    minor & 0xff | major << 8 | (minor & !0xff) << 12
-}
-
-/// Major and minor number of a `dev_t`.
-#[must_use]
-pub(crate) fn decode_device(device: u32) -> (u32, u32) {
-    (device >> 8 & 0xfff, device & 0xff | device >> 12 & 0xf_ff00)
 }
 
 /// Fails if the inode's flags forbid the write.

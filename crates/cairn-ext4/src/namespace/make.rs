@@ -64,7 +64,7 @@ pub(super) fn inode(
     record.flags |= parent.state.read().record.flags & inherited(kind);
     match new {
         NewInode::BlockDevice(device) | NewInode::CharDevice(device) => {
-            let (major, minor) = attributes::decode_device(*device);
+            let (major, minor) = cairn_vfs::decode_device(*device);
             record.set_device(major, minor);
         }
         NewInode::Symlink(target) if target.len() <= FAST_SYMLINK_MAX => {

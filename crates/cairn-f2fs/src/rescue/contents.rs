@@ -226,7 +226,7 @@ pub(super) fn describe(ino: Nid, record: &Inode, image: &[u8], path: Vec<u8>) ->
         size: record.size,
         atime: moment(record.atime),
         mtime: moment(record.mtime),
-        device: (number >> 8 & 0xfff, number & 0xff | number >> 12 & 0xf_ff00),
+        device: cairn_vfs::decode_device(number),
         xattrs: Vec::new(),
     }
 }

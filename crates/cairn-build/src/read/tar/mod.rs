@@ -18,7 +18,7 @@ use super::reasons::{broken, not_kept};
 use super::stream::Stream;
 use crate::assembly::NewKind;
 use crate::error::{Error, Result};
-use crate::node::{Metadata, RegularFile, encode_device};
+use crate::node::{self, Metadata, RegularFile};
 use crate::path::MemberPath;
 
 /// Longest name in GNU's long form.
@@ -258,10 +258,11 @@ impl<M: Members> Tar<'_, M> {
             return self.skip_payload(size);
         }
         let metadata = self.metadata(header, of)?;
-        let device = encode_device(
-            of.device.0.unwrap_or(header.device.0),
-            of.device.1.unwrap_or(header.device.1),
-        );
+        let device = || {
+            let major = of.device.0.unwrap_or(header.device.0);
+            let minor = of.device.1.unwrap_or(header.device.1);
+            node::device(major, minor).map_err(|why| self.failed(why))
+        };
         let link = of.link.as_ref().unwrap_or(&header.link);
         let kind = match header.kind {
             // The oldest form of a directory.
@@ -283,8 +284,8 @@ impl<M: Members> Tar<'_, M> {
                 return if extended { self.skip_payload(size) } else { Ok(()) };
             }
             b'2' => NewKind::Symlink(link.as_slice().into()),
-            b'3' => NewKind::CharDevice(device),
-            b'4' => NewKind::BlockDevice(device),
+            b'3' => NewKind::CharDevice(device()?),
+            b'4' => NewKind::BlockDevice(device()?),
             b'5' => NewKind::Directory,
             // GNU's listing of a directory in an incremental archive.
             b'D' => {

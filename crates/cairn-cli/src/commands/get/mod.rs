@@ -26,7 +26,7 @@ use crate::output::Output;
 use crate::progress::Progress;
 use crate::session::{Access, ImageArg, shown};
 use crate::tree::{Passed, join};
-use crate::{failure, pattern, print};
+use crate::{failure, pattern};
 
 mod host;
 
@@ -262,7 +262,7 @@ impl Copy<'_> {
         let node = |kind, device| {
             mknodat(CWD, path, kind, Mode::from(0o600), device).map_err(|e| host(&e.into()))
         };
-        let (major, minor) = print::device(of.device);
+        let (major, minor) = cairn_vfs::decode_device(of.device);
         match of.kind {
             FileKind::Regular => self.file(target, of)?,
             FileKind::Symlink => {

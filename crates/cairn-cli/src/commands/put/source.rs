@@ -11,7 +11,6 @@ use rustix::fs::SeekFrom;
 
 use crate::commands::destination::Place;
 use crate::failure::{Failure, Outcome, Status};
-use crate::print;
 
 /// True for `dir/.`, `.`, `dir/..` and `..`, which mean the contents of the directory.
 pub(super) fn means_contents(source: &Path) -> bool {
@@ -84,7 +83,7 @@ pub(super) fn inside(path: &Path, place: &Place, directory: Ino) -> Outcome<Vec<
         .collect())
 }
 
-/// The host's device number in the image's encoding.
+/// The host's device number in the image's encoding, which is that of the host's kernel.
 pub(super) fn device_number(rdev: u64) -> u32 {
-    print::encode_device(rustix::fs::major(rdev), rustix::fs::minor(rdev))
+    cairn_vfs::encode_device(rustix::fs::major(rdev), rustix::fs::minor(rdev)).unwrap_or_default()
 }

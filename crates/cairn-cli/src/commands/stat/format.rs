@@ -139,7 +139,7 @@ impl Directive {
             Some(digits) => format!("{}.{:.digits$}", at.seconds, Fraction(at.nanoseconds)),
             None => at.seconds.to_string(),
         };
-        let (major, minor) = print::device(of.device);
+        let (major, minor) = cairn_vfs::decode_device(of.device);
         let text = match self.letter {
             'a' => format!("{:o}", of.permissions),
             'A' => print::mode(of),

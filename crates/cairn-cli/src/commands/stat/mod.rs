@@ -152,7 +152,7 @@ fn append(text: &mut String, path: &[u8], of: &Attributes, extra: &Extra) {
         format!("{:04o} {}  Uid: {}  Gid: {}", of.permissions, print::mode(of), of.uid, of.gid),
     );
     if matches!(of.kind, FileKind::BlockDevice | FileKind::CharDevice) {
-        let (major, minor) = print::device(of.device);
+        let (major, minor) = cairn_vfs::decode_device(of.device);
         line("Device", format!("{major}, {minor}"));
     }
     line("Flags", protection::letters(of.flags));
