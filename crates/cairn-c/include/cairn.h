@@ -274,7 +274,8 @@ int cairn_open(const char *image,
 
 // Writes everything, marks the volume clean and closes it. The handle is gone afterwards, also
 // after an error, which says that something is not on the medium. While files or directories of
-// the volume are open, nothing happens but -EBUSY. NULL is allowed.
+// the volume are open, nothing happens but -EBUSY. NULL is allowed. In a child of fork() it frees
+// the handle, and the volume stays open in the parent; no other call is possible there (-EPERM).
 int cairn_close(struct cairn_volume *volume);
 
 // Makes everything durable that was written so far.

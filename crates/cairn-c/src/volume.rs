@@ -38,7 +38,12 @@ pub(crate) fn stops(volume: Option<&Volume>) -> Option<&dyn FileSystem> {
 }
 
 pub(crate) fn given(volume: Option<&Volume>) -> Result<&Volume, Failure> {
-    volume.ok_or_else(|| Failure::invalid("the volume is NULL: open one with cairn_open()"))
+    let volume =
+        volume.ok_or_else(|| Failure::invalid("the volume is NULL: open one with cairn_open()"))?;
+    match volume.open.is_here() {
+        true => Ok(volume),
+        false => Err(Failure::new(libc::EPERM, cairn::Volume::FORKED)),
+    }
 }
 
 pub(crate) fn place<T>(out: Option<&mut MaybeUninit<T>>) -> Result<&mut MaybeUninit<T>, Failure> {
@@ -124,7 +129,8 @@ pub extern "C" fn cairn_open(
 
 /// Writes everything, marks the volume clean and closes it. The handle is gone afterwards, also
 /// after an error, which says that something is not on the medium. While files or directories of
-/// the volume are open, nothing happens but -EBUSY. NULL is allowed.
+/// the volume are open, nothing happens but -EBUSY. NULL is allowed. In a child of fork() it frees
+/// the handle, and the volume stays open in the parent; no other call is possible there (-EPERM).
 #[no_mangle]
 pub extern "C" fn cairn_close(volume: Option<Box<Volume>>) -> c_int {
     let volume = match volume {

@@ -76,7 +76,11 @@ pub(crate) fn check(py: Python<'_>, image: PathBuf) -> PyResult<Vec<String>> {
 impl Volume {
     fn get(&self) -> PyResult<Arc<cairn::Volume>> {
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        open.clone().ok_or_else(|| errors::closed("volume"))
+        let volume = open.clone().ok_or_else(|| errors::closed("volume"))?;
+        match volume.is_here() {
+            true => Ok(volume),
+            false => Err(PyOSError::new_err((1, cairn::Volume::FORKED))),
+        }
     }
 
     fn at<T: Send>(
@@ -96,6 +100,9 @@ impl Volume {
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let mut place = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(volume) = place.take() else { return Ok(()) };
+        if !volume.is_here() {
+            return Ok(());
+        }
         match Arc::try_unwrap(volume) {
             Ok(volume) => {
                 drop(place);
@@ -182,13 +189,16 @@ impl Volume {
         major: u32,
         minor: u32,
     ) -> PyResult<()> {
-        let device = minor & 0xff | (major & 0xfff) << 8 | (minor & 0xf_ff00) << 12;
-        let node = match FileKind::from_mode(mode) {
-            Some(FileKind::Regular) => NewInode::Regular,
-            Some(FileKind::Fifo) => NewInode::Fifo,
-            Some(FileKind::Socket) => NewInode::Socket,
-            Some(FileKind::BlockDevice) => NewInode::BlockDevice(device),
-            Some(FileKind::CharDevice) => NewInode::CharDevice(device),
+        let device = cairn::encode_device(major, minor);
+        let node = match (FileKind::from_mode(mode), device) {
+            (Some(FileKind::Regular), _) => NewInode::Regular,
+            (Some(FileKind::Fifo), _) => NewInode::Fifo,
+            (Some(FileKind::Socket), _) => NewInode::Socket,
+            (Some(FileKind::BlockDevice), Some(device)) => NewInode::BlockDevice(device),
+            (Some(FileKind::CharDevice), Some(device)) => NewInode::CharDevice(device),
+            (Some(FileKind::BlockDevice | FileKind::CharDevice), None) => {
+                return Err(PyValueError::new_err("the greatest device is 4095:1048575"));
+            }
             _ => return Err(PyValueError::new_err("use mkdir or symlink for these")),
         };
         self.at(py, path, |volume| volume.create_node(path, node, mode & 0o7777))

@@ -1,5 +1,6 @@
 """Paths: beside pathlib's own over a directory of the system, where that has the same calls."""
 
+import errno
 import os
 import pathlib
 import stat
@@ -9,7 +10,7 @@ import pytest
 
 NAMES = ["a/b/c.txt", "a/b/d.py", "a/e.txt", "f.txt", "g/.hidden", "g/h/i/j.txt"]
 PATTERNS = ["*", "*.txt", "a/*", "**/*.txt", "**/b/*", "g/**/*.txt", "*/b/c.*", "[fg]*", "a/e.txt",
-            "none/*", "?/?.txt"]
+            "none/*", "?/?.txt", "*/", "**/", "a/*/", "**/i/", "a/e.txt/"]
 
 
 def fill(root):
@@ -129,3 +130,49 @@ def test_names_come_and_go(volume):
     (volume / "d").rmtree()
     assert not (volume / "d").exists() and volume.root.exists()
     volume.root.mkdir(exist_ok=True)
+
+
+def test_a_path_of_another_volume_is_refused(volume, tmp_path):
+    image = tmp_path / "other.img"
+    cairn.mkfs(image, "ext4", 16 << 20)
+    with cairn.open(image, "rw") as other:
+        (volume / "source").write_text("source")
+        (volume / "precious").write_text("precious")
+        (other / "precious").write_text("other")
+        for call in [(volume / "source").rename, (volume / "source").replace,
+                     (volume / "link").hardlink_to]:
+            with pytest.raises(OSError) as refused:
+                call(other / "precious")
+            assert refused.value.errno == errno.EXDEV and refused.value.filename2 == "/precious"
+        for call in [(volume / "source").relative_to, (volume / "source").joinpath,
+                     (volume / "link").symlink_to, volume.path, volume.open, volume.listdir]:
+            with pytest.raises(ValueError, match="another volume"):
+                call(other / "precious")
+        assert (volume / "precious").read_text() == "precious"
+        assert (other / "precious").read_text() == "other"
+    with pytest.raises(ValueError, match="closed"), other:
+        pass
+
+
+def test_a_slash_at_the_end_is_a_directory_s(volume):
+    (volume / "a" / "b").mkdir(parents=True)
+    (volume / "a" / "file").touch()
+    (volume / "link").symlink_to("a")
+    native = volume._native
+    for call in [lambda: native.unlink(b"/link/"), lambda: native.rename(b"/a/file", b"/new/"),
+                 lambda: native.link(b"/a/file", b"/new/")]:
+        with pytest.raises(NotADirectoryError):
+            call()
+    native.rename(b"/a/b/", b"/a/c/")
+
+
+def test_owners_and_devices(volume):
+    path = volume / "device"
+    for major, minor in [(4096, 0), (0, 1 << 20)]:
+        with pytest.raises(ValueError, match="4095:1048575"):
+            path.mknod(0o20600, major, minor)
+    path.mknod(0o20600, 4095, 1048575)
+    assert path.lstat().st_rdev == os.makedev(4095, 1048575)
+    path.chown(5, 6)
+    path.chown(-1, 7)
+    assert (path.lstat().st_uid, path.lstat().st_gid) == (5, 7)

@@ -2,6 +2,8 @@
 
 import errno
 import gc
+import subprocess
+import sys
 import threading
 
 import cairn
@@ -119,3 +121,27 @@ def test_a_volume_is_made_and_checked(tmp_path):
             cairn.mkfs(image, format)
         assert cairn.check(image) == []
         judge(image, format)
+
+
+@pytest.mark.parametrize("mode", ["r", "rw", "ephemeral"])
+def test_a_forked_child_leaves_the_volume_alone(image, mode):
+    script = """if True:
+        import errno, os, sys, cairn
+        with cairn.open(sys.argv[1], sys.argv[2]) as volume:
+            file = volume.open("/file", "rb") if sys.argv[2] == "r" else volume.open("/file", "wb", 0)
+            child = os.fork()
+            if child == 0:
+                try:
+                    volume.listdir()
+                except OSError as error:
+                    assert error.errno == errno.EPERM, error
+                else:
+                    raise AssertionError("a call in the child")
+                sys.exit(0)
+            assert os.waitpid(child, 0)[1] == 0
+            file.close()
+            assert "file" in volume.listdir()
+    """
+    with cairn.open(image, "rw") as volume:
+        (volume / "file").touch()
+    subprocess.run([sys.executable, "-c", script, image, mode], check=True)

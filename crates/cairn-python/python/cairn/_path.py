@@ -20,13 +20,28 @@ class Path:
 
     def __init__(self, volume, *names):
         self._volume = volume
-        texts = [decode(name) if isinstance(name, bytes) else _text(name) for name in names]
+        texts = [decode(name) if isinstance(name, bytes) else self._name(name) for name in names]
         pure = pathlib.PurePosixPath("/", *texts)
         # Two slashes at the beginning, which it keeps, mean nothing here.
         self._pure = pathlib.PurePosixPath("/" + str(pure).lstrip("/"))
 
     def _with(self, pure):
         return Path(self._volume, str(pure))
+
+    def _name(self, name):
+        """The text of a name, which may be a path of this volume."""
+        if not isinstance(name, Path):
+            return os.fspath(name)
+        if name._volume is not self._volume:
+            raise ValueError(f"{name!r} is a path of another volume")
+        return str(name)
+
+    def _beside(self, target):
+        """A path that a call takes besides this one."""
+        if isinstance(target, Path) and target._volume is not self._volume:
+            code = errno.EXDEV
+            raise OSError(code, os.strerror(code), str(self), None, str(target))
+        return self._with(self._name(target))
 
     # Names
 
@@ -52,10 +67,10 @@ class Path:
         return hash(self._key())
 
     def __truediv__(self, name):
-        return self._with(self._pure / _text(name))
+        return self._with(self._pure / self._name(name))
 
     def joinpath(self, *names):
-        return self._with(self._pure.joinpath(*map(_text, names)))
+        return self._with(self._pure.joinpath(*map(self._name, names)))
 
     @property
     def volume(self):
@@ -97,7 +112,7 @@ class Path:
 
     def relative_to(self, other):
         """The path below another one, as a pathlib.PurePosixPath."""
-        return self._pure.relative_to(str(other))
+        return self._pure.relative_to(self._name(other))
 
     def match(self, pattern):
         return self._pure.match(pattern)
@@ -151,7 +166,10 @@ class Path:
         self._native.chmod(bytes(self), mode)
 
     def chown(self, uid, gid):
-        """Sets owner and group; of a symbolic link its own."""
+        """Sets owner and group; of a symbolic link its own. -1 keeps one."""
+        if -1 in (uid, gid):
+            found = self.lstat()
+            uid, gid = (found.st_uid if uid == -1 else uid, found.st_gid if gid == -1 else gid)
         self._native.lchown(bytes(self), uid, gid)
 
     def utime(self, times=None, *, ns=None, follow_symlinks=True):
@@ -225,13 +243,16 @@ class Path:
 
     def glob(self, pattern):
         """The paths below this one that match a pattern, with ** for any number of directories.
-        Symbolic links are not followed by **."""
+        Symbolic links are not followed by **. A pattern that ends with / matches directories."""
         parts = pathlib.PurePosixPath(pattern).parts
         if not parts or parts[0] == "/":
             raise ValueError(f"the pattern must be relative and not empty: {pattern!r}")
         seen = set()
+        is_wanted = lambda path: True
+        if str(pattern).endswith("/"):
+            is_wanted = lambda path: path.is_dir() and (parts[-1] != "**" or not path.is_symlink())
         for path in self._glob(parts):
-            if path not in seen:
+            if path not in seen and is_wanted(path):
                 seen.add(path)
                 yield path
 
@@ -294,7 +315,7 @@ class Path:
 
     def rename(self, target):
         """Renames it to a path of the volume, which it gives. One of that name is replaced."""
-        target = self._with(_text(target))
+        target = self._beside(target)
         self._native.rename(bytes(self), bytes(target))
         return target
 
@@ -302,11 +323,13 @@ class Path:
 
     def symlink_to(self, target):
         """Makes this a symbolic link to target, which need not exist."""
+        if isinstance(target, Path):
+            target = self._name(target)
         self._native.symlink(encode(target), bytes(self))
 
     def hardlink_to(self, target):
         """Makes this a second name of target."""
-        self._native.link(bytes(self._with(_text(target))), bytes(self))
+        self._native.link(bytes(self._beside(target)), bytes(self))
 
     def readlink(self):
         """The target of a symbolic link: a string."""
@@ -316,6 +339,3 @@ class Path:
         """Makes a file, FIFO, socket or device: the kind is in the mode."""
         self._native.mknod(bytes(self), mode, major, minor)
 
-
-def _text(name):
-    return name if isinstance(name, str) else str(name) if isinstance(name, Path) else os.fspath(name)

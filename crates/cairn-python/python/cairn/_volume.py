@@ -42,7 +42,8 @@ def check(image):
 class Volume:
     """An open volume: a context manager, and the root of paths (volume / "etc" / "hosts").
 
-    Any number of threads may use it. What was written is durable after sync(), close() or a
+    Any number of threads may use it, but no process that is forked: it opens the image again
+    (OSError EPERM; close() changes nothing there). What was written is durable after sync(), close() or a
     file's sync(). close() of a volume that is written is refused with EBUSY while files of it are
     open.
     """
@@ -58,6 +59,8 @@ class Volume:
         return f"<cairn.Volume image={self.image!r} format={self.format!r} mode={self.mode!r}>"
 
     def __enter__(self):
+        if self.closed:
+            raise ValueError("the volume is closed")
         return self
 
     def __exit__(self, *_):
@@ -74,6 +77,10 @@ class Volume:
     def path(self, *names):
         """The path of these names below the root."""
         return Path(self, *names)
+
+    def _bytes(self, path):
+        # A path of another volume is refused.
+        return bytes(self.path(path)) if isinstance(path, Path) else encode(path)
 
     @property
     def format(self):
@@ -99,7 +106,7 @@ class Volume:
 
     def listdir(self, path="/"):
         """The names in a directory, in its own order."""
-        return [decode(name) for name, _, _ in self._native.list(encode(path))]
+        return [decode(name) for name, _, _ in self._native.list(self._bytes(path))]
 
     def open(
         self, path, mode="r", buffering=-1, encoding=None, errors=None, newline=None,
@@ -117,7 +124,7 @@ class Volume:
             raise ValueError("binary mode takes no encoding, errors or newline argument")
         kind = kinds[0]
         flags = _FLAGS[kind] + ("r" if plus and kind != "r" else "w" if plus else "")
-        native = self._native.open_file(encode(path), flags, permissions)
+        native = self._native.open_file(self._bytes(path), flags, permissions)
         name = path if isinstance(path, str) else str(path)
         raw = _file.File(native, self, name, mode, kind == "r" or plus, kind != "r" or plus)
         try:

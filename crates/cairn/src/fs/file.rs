@@ -30,6 +30,8 @@ pub struct File {
     can_write: bool,
     appends: bool,
     position: Mutex<u64>,
+    /// The process that opened it.
+    process: u32,
 }
 
 impl File {
@@ -47,6 +49,7 @@ impl File {
             can_write,
             appends: uses.appends,
             position: Mutex::new(Rank::Position, 0),
+            process: std::process::id(),
         })
     }
 
@@ -161,6 +164,10 @@ fn allowed(is: bool, what: &str) -> Result<()> {
 
 impl Drop for File {
     fn drop(&mut self) {
+        // A forked child has none of the volume's threads, and its locks may be held for ever.
+        if self.process != std::process::id() {
+            return;
+        }
         self.fs.release(self.ino, self.handle);
         self.fs.forget(self.ino, 1);
     }

@@ -31,6 +31,14 @@ fn times(accessed: Timestamp, modified: Timestamp) -> SetAttributes {
     }
 }
 
+/// A name of what is no directory has no slash at its end.
+fn check_no_slash(path: &[u8]) -> Result<()> {
+    match path.ends_with(b"/") {
+        true => Err(cairn_vfs::Error::NotDirectory.into()),
+        false => Ok(()),
+    }
+}
+
 impl Volume {
     /// Opens a volume for reading: `IMAGE`, `IMAGE#2` or `IMAGE?offset=N`. Nothing is written.
     ///
@@ -187,6 +195,9 @@ impl Volume {
 
     fn create(&self, path: &[u8], new: NewInode<'_>, permissions: u32) -> Result<()> {
         let fs = self.filesystem();
+        if !matches!(new, NewInode::Directory) {
+            check_no_slash(path)?;
+        }
         let (parent, name) = walk::resolve_parent(&**fs, path)?;
         let made = fs.create(parent.ino, name, new, permissions, &Caller::ROOT)?;
         fs.forget(made.ino, 1);
@@ -199,6 +210,7 @@ impl Volume {
     /// As `std::fs::hard_link`.
     pub fn hard_link(&self, original: impl AsPath, link: impl AsPath) -> Result<()> {
         let fs = self.filesystem();
+        check_no_slash(link.as_path_bytes())?;
         let original = walk::resolve(&**fs, original.as_path_bytes(), false)?;
         let (parent, name) = walk::resolve_parent(&**fs, link.as_path_bytes())?;
         let made = fs.link(original.ino, parent.ino, name)?;
@@ -214,6 +226,10 @@ impl Volume {
         let fs = self.filesystem();
         let (old, name) = walk::resolve_parent(&**fs, from.as_path_bytes())?;
         let (new, new_name) = walk::resolve_parent(&**fs, to.as_path_bytes())?;
+        if walk::lookup(&**fs, old.ino, name)?.kind != FileKind::Directory {
+            check_no_slash(from.as_path_bytes())
+                .and_then(|()| check_no_slash(to.as_path_bytes()))?;
+        }
         Ok(fs.rename(old.ino, name, new.ino, new_name, RenameMode::Replace)?)
     }
 
@@ -222,6 +238,7 @@ impl Volume {
     /// # Errors
     /// As `std::fs::remove_file`.
     pub fn remove_file(&self, path: impl AsPath) -> Result<()> {
+        check_no_slash(path.as_path_bytes())?;
         let (parent, name) = walk::resolve_parent(&**self.filesystem(), path.as_path_bytes())?;
         Ok(self.filesystem().unlink(parent.ino, name)?)
     }

@@ -37,6 +37,8 @@ pub struct Volume {
     needs_check: Option<String>,
     claim: Option<BlockClaim>,
     is_closed: bool,
+    /// The process that opened it. Only that one has its threads.
+    process: u32,
 }
 
 impl Volume {
@@ -57,8 +59,22 @@ impl Volume {
     /// # Errors
     /// As [`FileSystem::unmount`].
     pub fn close(mut self) -> cairn_vfs::Result<()> {
+        if !self.is_here() {
+            return Ok(());
+        }
         self.is_closed = true;
         self.filesystem.unmount()
+    }
+
+    /// What to tell who calls a volume in a forked child.
+    pub const FORKED: &str = "another process opened the volume: open the image again after fork()";
+
+    /// True in the process that opened the volume. A child that this one has forked shares neither
+    /// its threads nor what they do: it can drop or close the volume, which changes nothing, and
+    /// must open the image itself.
+    #[must_use]
+    pub fn is_here(&self) -> bool {
+        self.process == std::process::id()
     }
 
     /// Why the volume, which was opened for writing, should have been checked before, and what to
@@ -93,12 +109,24 @@ impl Volume {
         };
         let filesystem = Reopened::new(self.filesystem.clone(), options, again, Box::new(check));
         let filesystem = Arc::new(filesystem);
-        Self { format, filesystem, needs_check, claim: None, is_closed: false }
+        Self {
+            format,
+            filesystem,
+            needs_check,
+            claim: None,
+            is_closed: false,
+            process: std::process::id(),
+        }
     }
 }
 
 impl Drop for Volume {
     fn drop(&mut self) {
+        if !self.is_here() {
+            // Its threads are not here, so it cannot end.
+            std::mem::forget(self.filesystem.clone());
+            return;
+        }
         if self.is_closed || Arc::strong_count(&self.filesystem) > 1 {
             return;
         }
@@ -264,7 +292,14 @@ fn probe_and_open(
     let needs_check =
         is_written.then(|| format::needs_check(format, &device, runtime.now())).flatten();
     let filesystem = format::open(format, device, runtime, options)?;
-    Ok(Volume { format, filesystem, needs_check, claim: None, is_closed: false })
+    Ok(Volume {
+        format,
+        filesystem,
+        needs_check,
+        claim: None,
+        is_closed: false,
+        process: std::process::id(),
+    })
 }
 
 /// Describes the volume in `image`. Reads only the superblock, the checkpoint and the root's inode,
