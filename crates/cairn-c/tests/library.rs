@@ -6,7 +6,7 @@ use std::process::Command;
 
 use cairn::{Format, ImageSpec, MkfsOptions, Volume};
 use cairn_testkit::judge;
-use cairn_testkit::tree::{listing, plan, script, TreeSpec};
+use cairn_testkit::tree::{judge_library, listing, script, Step};
 
 const WARNINGS: [&str; 5] = ["-Wall", "-Wextra", "-Werror", "-Wpedantic", "-g"];
 
@@ -63,29 +63,15 @@ fn c_writes_walks_reads_and_checks_a_seeded_tree() {
         &here("tests/programs/tree.c"),
         &["-fsanitize=address,undefined", "-fno-sanitize-recover=all"],
     );
-    let steps = plan(&TreeSpec::small(19));
-    let (image, text) = (dir.path().join("image"), dir.path().join("script"));
-    std::fs::write(&text, script(&steps)).unwrap();
-    let mut listings = Vec::new();
-    for format in Format::ALL {
-        match format {
-            Format::Ext4 => judge::mke2fs(&image, 64 << 20, &[]),
-            _ => judge::mkfs_f2fs(&image, 64 << 20, &[]),
-        }
-        said(Command::new(&tree).arg("apply").args([&image, &text]));
-        match format {
-            Format::Ext4 => judge::assert_clean(&image),
-            _ => judge::assert_f2fs_clean(&image),
-        }
-        let listed = said(Command::new(&tree).arg("list").arg(&image));
-        let volume = Volume::open(&image).unwrap();
-        assert_eq!(listed, listing(&**volume.filesystem()), "{format}");
-        drop(volume);
-        assert_eq!(said(Command::new(&tree).arg("check").arg(&image)), "0 defects\n");
-        listings.push(listed);
-    }
-    assert_eq!(listings[0], listings[1]);
-    assert!(listings[0].lines().count() > 50, "{}", listings[0]);
+    let text = dir.path().join("script");
+    let write = |image: &Path, steps: &[Step]| {
+        std::fs::write(&text, script(steps)).unwrap();
+        said(Command::new(&tree).arg("apply").args([image, &text]));
+        assert_eq!(said(Command::new(&tree).arg("check").arg(image)), "0 defects\n");
+    };
+    judge_library(&write, &|image| said(Command::new(&tree).arg("list").arg(image)), &|image| {
+        listing(&**Volume::open(image).unwrap().filesystem())
+    });
 }
 
 /// Errors, handles and threads, under valgrind: it sees what the library does with memory.

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use cairn::{Format, ImageSpec, MkfsOptions, Volume};
 use cairn_testkit::judge;
-use cairn_testkit::tree::{TreeSpec, listing, plan, script};
+use cairn_testkit::tree::{Step, judge_library, listing, script};
 
 fn here(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
@@ -95,29 +95,15 @@ fn python_writes_walks_reads_and_checks_a_seeded_tree() {
         command.arg(here("tests/tree.py"));
         command
     };
-    let steps = plan(&TreeSpec::small(19));
-    let (image, text) = (dir.path().join("image"), dir.path().join("script"));
-    std::fs::write(&text, script(&steps)).unwrap();
-    let mut listings = Vec::new();
-    for format in Format::ALL {
-        match format {
-            Format::Ext4 => judge::mke2fs(&image, 64 << 20, &[]),
-            _ => judge::mkfs_f2fs(&image, 64 << 20, &[]),
-        }
-        said(tree().arg("apply").args([&image, &text]));
-        match format {
-            Format::Ext4 => judge::assert_clean(&image),
-            _ => judge::assert_f2fs_clean(&image),
-        }
-        let listed = said(tree().arg("list").arg(&image));
-        let volume = Volume::open(&image).unwrap();
-        assert_eq!(listed, listing(&**volume.filesystem()), "{format}");
-        drop(volume);
-        assert_eq!(said(tree().arg("check").arg(&image)), "0 defects\n");
-        listings.push(listed);
-    }
-    assert_eq!(listings[0], listings[1]);
-    assert!(listings[0].lines().count() > 50, "{}", listings[0]);
+    let text = dir.path().join("script");
+    let write = |image: &Path, steps: &[Step]| {
+        std::fs::write(&text, script(steps)).unwrap();
+        said(tree().arg("apply").args([image, &text]));
+        assert_eq!(said(tree().arg("check").arg(image)), "0 defects\n");
+    };
+    judge_library(&write, &|image| said(tree().arg("list").arg(image)), &|image| {
+        listing(&**Volume::open(image).unwrap().filesystem())
+    });
 }
 
 /// The example of docs/library.md.

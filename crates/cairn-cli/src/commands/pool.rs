@@ -11,6 +11,18 @@ use crate::failure::{self, Failure, Outcome, Status};
 use crate::output::with_stdout;
 use crate::print;
 
+/// What `snapshot` and `clone` copy.
+#[derive(Debug, clap::Args)]
+struct CopyArgs {
+    /// The volume or snapshot: file-store:///DIR, s3://, gs:// or az://, with @NAME. It may be in
+    /// use.
+    #[arg(value_name = "ADDRESS")]
+    from: OsString,
+    /// The name of the copy in the same pool: a-z, 0-9, '.', '_' and '-'.
+    #[arg(value_name = "NEW")]
+    name: String,
+}
+
 /// Arguments of `snapshot`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -22,12 +34,8 @@ The snapshot has what the volume has flushed; a mount flushes with `sync`, and \
 `cairn freeze` makes it clean. It takes as long for a large volume as for a small one. \
 Nobody can write it: clone it for that. Prints its address.")]
 pub struct SnapshotArgs {
-    /// The volume: file-store:///DIR, s3://, gs:// or az://, with @NAME. It may be in use.
-    #[arg(value_name = "ADDRESS")]
-    from: OsString,
-    /// The name of the snapshot in the same pool: a-z, 0-9, '.', '_' and '-'.
-    #[arg(value_name = "NEW")]
-    name: String,
+    #[command(flatten)]
+    copy: CopyArgs,
 }
 
 /// Arguments of `clone`.
@@ -40,13 +48,8 @@ Examples:
 The clone has what the volume or snapshot has flushed, and shares its objects until one of them \
 is written. Prints its address.")]
 pub struct CloneArgs {
-    /// The volume or snapshot: file-store:///DIR, s3://, gs:// or az://, with @NAME. It may be in
-    /// use.
-    #[arg(value_name = "ADDRESS")]
-    from: OsString,
-    /// The name of the clone in the same pool: a-z, 0-9, '.', '_' and '-'.
-    #[arg(value_name = "NEW")]
-    name: String,
+    #[command(flatten)]
+    copy: CopyArgs,
 }
 
 /// Arguments of `gc`.
@@ -87,7 +90,7 @@ fn address(name: &OsString) -> Outcome<Address> {
 /// # Errors
 /// There is no such volume, the name is taken, or the store fails.
 pub fn snapshot(args: &SnapshotArgs) -> Outcome {
-    copy(&args.from, &args.name, Copy::Snapshot)
+    copy(&args.copy, Copy::Snapshot)
 }
 
 /// Makes a clone.
@@ -95,11 +98,11 @@ pub fn snapshot(args: &SnapshotArgs) -> Outcome {
 /// # Errors
 /// As [`snapshot`].
 pub fn clone(args: &CloneArgs) -> Outcome {
-    copy(&args.from, &args.name, Copy::Clone)
+    copy(&args.copy, Copy::Clone)
 }
 
-fn copy(from: &OsString, name: &str, kind: Copy) -> Outcome {
-    let made = objects::copy(&address(from)?, name, kind)?;
+fn copy(args: &CopyArgs, kind: Copy) -> Outcome {
+    let made = objects::copy(&address(&args.from)?, &args.name, kind)?;
     with_stdout(|output| writeln!(output, "{made}"))
 }
 
