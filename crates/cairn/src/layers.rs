@@ -84,8 +84,8 @@ fn disk_as(
     }
 }
 
-/// The disk on an encrypted device; the device itself if it is not encrypted. With a key, the second
-/// header of LUKS 2 is enough: nobody else is asked for one by what an older disk has left.
+/// The disk on an encrypted device; the device itself if it is not encrypted. With a key, the
+/// second header of LUKS 2 is enough. Without one it may be what an older disk has left.
 pub(crate) fn decrypted(
     image: &ImageSpec,
     device: Arc<dyn BlockDevice>,

@@ -148,7 +148,7 @@ fn f2fs_with_little_address_space_refuses_requests_and_lives_on() {
     volume.unmount();
     // The program itself is mapped there, and grows with what it can do.
     let program = fs::metadata(CAIRN).unwrap().len() >> 10;
-    for limit in [program + 100_000, 400_000] {
+    for limit in [program + 115_000, 400_000] {
         let (done, refused) = work_within(&mut volume, limit);
         println!("f2fs, {limit} KiB: {done} files, {refused} refused");
         assert!(done > 0, "{limit} KiB: nothing could be done");

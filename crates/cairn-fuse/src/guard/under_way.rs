@@ -116,6 +116,10 @@ mod tests {
         under_way.begin(Writer::look(thread).unwrap(), WRITE);
         drop(to_thread);
         writer.join().unwrap();
+        // The kernel lets the thread go a moment after the join.
+        while fs::exists(format!("/proc/self/task/{thread}")).unwrap() {
+            std::thread::yield_now();
+        }
         assert_eq!(left_of(&mut under_way), []);
     }
 

@@ -202,7 +202,8 @@ fn who_cannot_connect_learns_why() {
     let tls = Some(cairn_nbd::TlsWish::default());
     let error = connect(&Address { tls, ..address(&socket) });
     assert_eq!(error.kind, ErrorKind::PermissionDenied, "{error}");
-    assert!(error.detail.contains("the server has no TLS (the server says: no TLS here)"));
+    let why = "the server has no TLS (the server says: no TLS here";
+    assert!(error.detail.contains(why), "{error}");
     // The default export.
     Client::connect(&Address { export: String::new(), ..address(&socket) }, &writing()).unwrap();
     let again = Server::start(&Listen::Unix(socket.clone()), Vec::new(), Options::default());

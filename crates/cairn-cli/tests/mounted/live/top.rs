@@ -31,8 +31,9 @@ def until(word):
 def lead():
     os.setsid()
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-    # Under nohup it is ignored, and top then leaves it so.
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    # Some are ignored under nohup and in the background, and top then leaves them so.
+    for number in [signal.SIGHUP, signal.SIGINT, signal.SIGQUIT]:
+        signal.signal(number, signal.SIG_DFL)
 def start():
     os.environ["LANG"] = "C.UTF-8"
     top = subprocess.Popen([cairn, "top", "--interval", "0.05", mount], stdin=slave, stdout=slave,
