@@ -2,7 +2,8 @@
 //!
 //! Objects never change, so what is cached is always right. An object is read in chunks of 256 KiB.
 //! The first miss in an object reads one chunk, each further one twice as many, up to 4 MiB: little
-//! for a single block, and few requests for a stream or for a table in scattered blocks. Two
+//! for a single block, and few requests for a stream or for a table in scattered blocks. After a
+//! read up to the end of an object the next object continues: a stream has many objects. Two
 //! readers of one chunk make one request. A directory, if there is one, keeps chunks across
 //! openings.
 
@@ -58,6 +59,8 @@ struct State {
     reading: HashSet<Key>,
     /// Chunks that the next miss in an object reads.
     windows: HashMap<ObjectId, u64>,
+    /// The same for a new object: more than 1 after a read up to the end of another.
+    next_window: Option<u64>,
 }
 
 impl State {
@@ -195,9 +198,11 @@ impl Cache {
     /// The chunks that this reader reads, from `number` on.
     fn begin(&self, id: ObjectId, length: u64, number: u64, last: u64) -> Range<u64> {
         let mut state = self.state.lock();
-        let window = state.windows.entry(id).or_insert(1);
+        let first = state.next_window.take().unwrap_or(1);
+        let window = state.windows.entry(id).or_insert(first);
         let ahead = *window;
         *window = (*window * 2).min(MOST_CHUNKS);
+        let grown = *window;
         let needed = (last - number + 1).clamp(1, MOST_CHUNKS);
         let stop = (number + ahead.max(needed)).min(length.div_ceil(CHUNK)).max(number + 1);
         let mut end = number;
@@ -208,6 +213,11 @@ impl Cache {
             }
             state.reading.insert(key);
             end += 1;
+        }
+        // The end of a small object says nothing of what follows.
+        let chunks = length.div_ceil(CHUNK);
+        if end == chunks && chunks > MOST_CHUNKS {
+            state.next_window = Some(grown);
         }
         number..end
     }

@@ -53,6 +53,24 @@ fn what_was_read_is_not_read_again() {
 }
 
 #[test]
+fn a_stream_continues_in_the_next_object() {
+    let (cache, store) = fixture(100 << 20, None);
+    let gets = || store.counters().gets.get();
+    for sequence in 0..2 {
+        let before = gets();
+        for chunk in 0..=20 {
+            check(&cache, sequence, chunk * CHUNK, 100);
+        }
+        assert_eq!(gets() - before, [5, 2][sequence as usize]);
+    }
+    // It ends where the next read ends before an end.
+    let bytes = store.counters().get_bytes.get();
+    check(&cache, 2, 2 * CHUNK, 100);
+    check(&cache, 3, 5 * CHUNK, 100);
+    assert_eq!(store.counters().get_bytes.get() - bytes, 17 * CHUNK);
+}
+
+#[test]
 fn memory_has_a_bound() {
     let (cache, _) = fixture(3 * CHUNK, None);
     for round in 0..3 {
