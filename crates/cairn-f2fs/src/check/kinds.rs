@@ -74,6 +74,15 @@ cairn_check::kinds! {
     NAT_ADDRESS = "f2fs.nat.address", Accounting,
         "The NAT does not lead to a node that a repair has found elsewhere.",
         "The entry gets the address of the node.";
+    /// A node that only the NAT lacks.
+    NAT_LOST = "f2fs.nat.lost", Losing,
+        "The NAT lacks a node that the checkpoint counts, and whose newest block was found.",
+        "The entry gets the address of the block; what the node had later is lost, if the block is \
+            an old one.";
+    /// A node of which nothing is left.
+    NODE_LOST = "f2fs.node.lost", Losing,
+        "The NAT lacks a node that the checkpoint counts, and its block is something else.",
+        "The block is freed: the node is lost.";
     /// A node that no inode reaches.
     NAT_UNREACHABLE = "f2fs.nat.unreachable", Losing,
         "The NAT has a node that its inode does not reach.",

@@ -7,8 +7,9 @@
 //! 3. Two threads go through the inodes in the order of the NAT (`walk`): each inode's block,
 //!    fields (`inode`), nodes and pointers (`tree`), attributes, and entries (`directory`).
 //!    Each block is claimed once (`claims`) and must have its owner's summary (`owners`).
-//! 4. Links and the ways to the root (`links`); then the SIT, the logs and the counts of the
-//!    checkpoint against the blocks in use (`segments`), and zones (`zones`).
+//! 4. Links and the ways to the root (`links`); nodes that are counted, and missing (`missing`);
+//!    then the SIT, the logs and the counts of the checkpoint against the blocks in use
+//!    (`segments`), and zones (`zones`).
 //!
 //! Memory: 20 bytes for each nid of the NAT's pieces in use, one bit for each block of regions in
 //! use, 16 bytes for each entry of the two directories that are walked, and at most 16 MiB.
@@ -34,6 +35,7 @@ mod hint;
 mod inode;
 pub mod kinds;
 mod links;
+mod missing;
 mod nat;
 mod nat_bits;
 mod nodes;

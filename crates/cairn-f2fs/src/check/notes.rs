@@ -20,18 +20,20 @@ const MOST: usize = 1 << 16;
 pub(super) type Owners = BTreeMap<BlockAddr, (Use, Summary)>;
 
 /// Findings, and owners that a summary does not name.
-pub(super) struct Notes(Mutex<(Vec<Finding>, Owners)>);
-
-impl Default for Notes {
-    fn default() -> Self {
-        Self(Mutex::new(Rank::Leaf, (Vec::new(), Owners::new())))
-    }
+pub(super) struct Notes {
+    kept: Mutex<(Vec<Finding>, Owners)>,
+    /// Missing nodes are looked for.
+    pub(super) seeks: bool,
 }
 
 impl Notes {
+    pub(super) fn new(seeks: bool) -> Self {
+        Self { kept: Mutex::new(Rank::Leaf, (Vec::new(), Owners::new())), seeks }
+    }
+
     /// Keeps a finding.
     pub(super) fn add(&self, finding: &Finding) {
-        let mut notes = self.0.lock();
+        let mut notes = self.kept.lock();
         if notes.0.len() < MOST {
             notes.0.push(finding.clone());
         }
@@ -39,7 +41,7 @@ impl Notes {
 
     /// Keeps the owner that a summary must name.
     pub(super) fn add_owner(&self, addr: BlockAddr, what: Use, summary: Summary) {
-        let mut notes = self.0.lock();
+        let mut notes = self.kept.lock();
         if notes.1.len() < MOST {
             notes.1.entry(addr).or_insert((what, summary));
         }
@@ -47,6 +49,6 @@ impl Notes {
 
     /// Takes what was kept.
     pub(super) fn take(&self) -> (Vec<Finding>, Owners) {
-        std::mem::take(&mut self.0.lock())
+        std::mem::take(&mut self.kept.lock())
     }
 }

@@ -6,7 +6,7 @@ use super::claims::Use;
 use super::context::{Context, Scratch};
 use super::kinds;
 use crate::error::Result;
-use crate::format::units::BlockAddr;
+use crate::format::units::{BlockAddr, SegNo};
 use crate::format::{Features, Log, Summary};
 
 /// Who uses a block, and where that is said.
@@ -52,21 +52,13 @@ fn check_summary(
     else {
         return Ok(());
     };
-    let checkpoint = &context.volume.loaded.checkpoint;
-    let log = Log::ALL.into_iter().find(|log| checkpoint.log(*log).segno == segno);
-    let (is_node, entry) = match (log, &context.current) {
-        (Some(log), Some(current)) => {
-            (Some(log.is_node()), log.of(&current.entries).get(usize::from(offset)).copied())
-        }
-        // The pack's summaries are damaged, which was found before.
-        (Some(_), None) => {
+    let (is_node, entry) = match stated(context, scratch, (segno, offset))? {
+        Stated::Unknown => {
             note(context, addr, owner);
             return Ok(());
         }
-        (None, _) => match context.summary(scratch, segno)? {
-            Some(block) => (Some(block.is_node), block.entries.get(usize::from(offset)).copied()),
-            None => (None, None),
-        },
+        Stated::NoType => (None, None),
+        Stated::Owner(is_node, entry) => (Some(is_node), entry),
     };
     let place = || Place { block: Some(addr.get().into()), ..owner.place.clone() };
     if is_node != Some(owner.what == Use::Node) {
@@ -90,6 +82,50 @@ fn check_summary(
         );
     }
     Ok(())
+}
+
+/// What a summary says of a block.
+enum Stated {
+    /// The pack's summaries are damaged, which was found before.
+    Unknown,
+    /// The summary block is of no known type.
+    NoType,
+    /// Of a node or not, and the owner.
+    Owner(bool, Option<Summary>),
+}
+
+fn stated(
+    context: &Context,
+    scratch: &mut Scratch,
+    (segno, offset): (SegNo, u16),
+) -> Result<Stated> {
+    let checkpoint = &context.volume.loaded.checkpoint;
+    let log = Log::ALL.into_iter().find(|log| checkpoint.log(*log).segno == segno);
+    let at = |entries: &Vec<Summary>| entries.get(usize::from(offset)).copied();
+    Ok(match (log, &context.current) {
+        (Some(log), Some(current)) => Stated::Owner(log.is_node(), at(log.of(&current.entries))),
+        (Some(_), None) => Stated::Unknown,
+        (None, _) => match context.summary(scratch, segno)? {
+            Some(block) => Stated::Owner(block.is_node, at(&block.entries)),
+            None => Stated::NoType,
+        },
+    })
+}
+
+/// What the summary says of a block: whether it is a node, and whose.
+///
+/// # Errors
+/// The device's.
+pub(super) fn stored(
+    context: &Context,
+    scratch: &mut Scratch,
+    addr: BlockAddr,
+) -> Result<Option<(bool, Summary)>> {
+    let Some(place) = context.layout.segment_of(addr) else { return Ok(None) };
+    Ok(match stated(context, scratch, place)? {
+        Stated::Owner(is_node, entry) => entry.map(|entry| (is_node, entry)),
+        Stated::Unknown | Stated::NoType => None,
+    })
 }
 
 /// A repair sets the summary.

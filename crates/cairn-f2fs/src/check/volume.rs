@@ -16,8 +16,8 @@ use crate::error::{Error, Result};
 use crate::format::layout::Layout;
 use crate::format::summary::SummaryBlock;
 use crate::format::superblock::Superblock;
-use crate::format::units::{BLOCK_SIZE, Nid};
-use crate::format::{CheckpointFlags, Features, Log};
+use crate::format::units::{BLOCK_SIZE, Nid, SegNo};
+use crate::format::{CheckpointFlags, Features, Log, SitEntry, sit};
 use crate::mount::probe;
 use crate::zones;
 
@@ -121,6 +121,20 @@ impl Volume {
                     .hex(flags.bits(), flags.difference(asks).bits()),
             );
         }
+    }
+
+    /// The SIT's entry of a segment, if it is possible.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub(super) fn sit_entry(&self, segno: SegNo) -> Result<Option<SitEntry>> {
+        if let Some((_, entry)) = self.journals.sit.0.iter().find(|(known, _)| *known == segno) {
+            return Ok(Some(entry.clone()));
+        }
+        let (block, index) = Layout::sit_place(segno);
+        let side = self.loaded.checkpoint.sit_side(block);
+        let image = self.buffers.get(self.layout.sit_address(block, side))?.image();
+        Ok(sit::entry(&image, index, segno).ok())
     }
 
     /// The orphan inodes. A damaged list is a finding.

@@ -9,7 +9,9 @@
 
 use cairn_base::units::{as_index, as_u64};
 
-use super::node::{FANOUT, XATTR_OFFSET};
+use super::layout::Layout;
+use super::node::{FANOUT, NodeFooter, XATTR_OFFSET};
+use super::units::BlockAddr;
 
 /// [`FANOUT`] for file blocks.
 const N: u64 = as_u64(as_index(FANOUT));
@@ -108,6 +110,20 @@ impl NodeKind {
             _ if offset % SUBTREE == INDIRECTS % SUBTREE => Self::Indirect,
             _ => Self::Direct,
         })
+    }
+}
+
+impl NodeFooter {
+    /// Can it be the footer of a node of this volume? Other blocks rarely look like one.
+    #[must_use]
+    pub(crate) fn is_possible(&self, layout: &Layout) -> bool {
+        let next = self.next_blkaddr;
+        let end = u64::from(layout.main).saturating_add(layout.main_blocks());
+        layout.is_nid(self.nid)
+            && layout.is_nid(self.ino)
+            && self.is_inode() == (self.offset == 0)
+            && NodeKind::at(self.offset).is_some()
+            && (next == BlockAddr::NULL || layout.in_main(next) || u64::from(next.get()) == end)
     }
 }
 

@@ -7,7 +7,6 @@ use cairn_check::salvage::Receiver;
 
 use crate::blocks;
 use crate::format::node::NodeFooter;
-use crate::format::path::NodeKind;
 use crate::format::units::{BLOCK_SIZE, BLOCKS_PER_SEGMENT, BlockAddr, Nid, SegNo};
 use crate::raw::RawVolume;
 
@@ -98,16 +97,7 @@ impl Scan {
 /// The node that a block is, if it looks like one.
 fn look(volume: &RawVolume, addr: BlockAddr, block: &[u8]) -> Option<(Nid, Version)> {
     let footer = NodeFooter::read(block);
-    let layout = &volume.layout;
-    let next = footer.next_blkaddr;
-    let end = u64::from(layout.main).saturating_add(layout.main_blocks());
-    let is_next = next == BlockAddr::NULL || layout.in_main(next) || u64::from(next.get()) == end;
-    let is_node = layout.is_nid(footer.nid)
-        && layout.is_nid(footer.ino)
-        && footer.is_inode() == (footer.offset == 0)
-        && NodeKind::at(footer.offset).is_some()
-        && is_next;
-    if !is_node {
+    if !footer.is_possible(&volume.layout) {
         return None;
     }
     let checkpoint = u32::try_from(footer.cp_ver & 0xffff_ffff).unwrap_or(0);

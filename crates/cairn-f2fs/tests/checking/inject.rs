@@ -1,6 +1,6 @@
 //! Changes of single fields, with checksums put right. What fsck.f2fs finds must be found.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
@@ -8,6 +8,7 @@ use std::sync::Arc;
 use cairn_base::runtime::threads::Threads;
 use cairn_block::BlockDeviceExt;
 use cairn_block::memory::MemoryDevice;
+use cairn_f2fs::format::Layout;
 use cairn_f2fs::format::checksum::{MAGIC, crc32};
 use cairn_f2fs::format::inode;
 use cairn_f2fs::format::layout::Side;
@@ -123,6 +124,58 @@ impl Target {
             }
             _ => self.dentry(random),
         }
+    }
+
+    /// A block of metadata, and what it is.
+    pub fn any_block(&self, random: &mut fastrand::Rng) -> (&'static str, u64) {
+        let places = &self.places;
+        let (what, at) = match random.u8(..14) {
+            0..=2 => ("NAT", pick(&places.nat, random)),
+            3..=5 => ("directory", pick(&places.directories, random)),
+            6..=7 => ("inode", pick(&places.inodes, random)),
+            8 => ("node", pick(&places.nodes, random)),
+            9..=10 => ("SIT", pick(&places.sit, random)),
+            11 => ("summary", places.summaries[random.usize(..places.summaries.len())].0),
+            12 => ("checkpoint", places.pack[random.usize(..2)]),
+            _ => ("pack", pick(&places.pack_contents, random)),
+        };
+        (what, at & !0xfff)
+    }
+
+    pub const fn layout(&self) -> &Layout {
+        &self.places.layout
+    }
+
+    /// An inode of each type, with and without contents or entries in it: what it is, and where.
+    pub fn inode_of_each_kind(&self) -> BTreeMap<String, u64> {
+        let mut found = BTreeMap::new();
+        for at in &self.places.inodes {
+            let bytes = self.read(*at);
+            let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
+            let mode = word(0) >> 12 & 0xf;
+            let (is_inline, has_nodes) = (bytes[3] & 6 != 0, word(4052) != 0);
+            let has_attributes = word(76) != 0;
+            let extra = if bytes[3] & 0x20 == 0 { 0 } else { word(360) & 0xffff };
+            let what = format!(
+                "type {mode:#o}, inline {is_inline}, nodes {has_nodes}, attributes \
+                 {has_attributes}, extra {extra}"
+            );
+            // The root is a case of its own.
+            if word(4072) != 3 {
+                found.entry(what).or_insert(*at);
+            }
+        }
+        found
+    }
+
+    /// The blocks of the NAT in use.
+    pub fn nat_blocks(&self) -> BTreeSet<u64> {
+        self.places.nat.iter().map(|at| at & !0xfff).collect()
+    }
+
+    /// The blocks of directories.
+    pub fn directory_blocks(&self) -> &[u64] {
+        &self.places.directories
     }
 
     fn value(&self, old: u64, width: usize, random: &mut fastrand::Rng) -> u64 {

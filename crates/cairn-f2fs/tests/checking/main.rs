@@ -1,6 +1,7 @@
 //! `check` against fsck.f2fs: nothing is found on sound volumes of every kind, and what fsck.f2fs
 //! finds on a damaged one is found.
 
+mod blocks;
 mod clean;
 mod faults;
 mod fields;

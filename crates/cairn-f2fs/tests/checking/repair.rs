@@ -162,7 +162,7 @@ impl Judge {
         if !again.changes.is_empty() {
             return Err("a second repair changes something\n".into());
         }
-        self.fsck(overlay)?;
+        fsck(&self.target, overlay)?;
         let lost: Vec<&[u8]> =
             done.steps.losing().filter_map(|step| Some(&*step.loss.as_ref()?.path)).collect();
         let now = files(&device);
@@ -178,26 +178,27 @@ impl Judge {
         }
         Ok(())
     }
+}
 
-    fn fsck(&self, overlay: &Overlay) -> Result<(), String> {
-        let file = File::options().write(true).open(self.target.file.path()).unwrap();
-        let ranges = overlay.touched();
-        let copy = |from: &dyn BlockDevice| {
-            for range in &ranges {
-                let len = usize::try_from(range.end - range.start).unwrap();
-                let bytes = from.read_at(range.start, len).unwrap();
-                file.write_all_at(&bytes, range.start).unwrap();
-            }
-        };
-        copy(overlay);
-        let verdict = fsck_f2fs(self.target.file.path());
-        copy(&self.target.device);
-        if verdict.is_clean() {
-            return Ok(());
+/// What fsck.f2fs finds on a target with these changes.
+pub fn fsck(target: &Target, overlay: &Overlay) -> Result<(), String> {
+    let file = File::options().write(true).open(target.file.path()).unwrap();
+    let ranges = overlay.touched();
+    let copy = |from: &dyn BlockDevice| {
+        for range in &ranges {
+            let len = usize::try_from(range.end - range.start).unwrap();
+            let bytes = from.read_at(range.start, len).unwrap();
+            file.write_all_at(&bytes, range.start).unwrap();
         }
-        let alarms: Vec<_> = f2fs_alarms(&verdict.output).collect();
-        Err(format!("fsck.f2fs finds:\n{}\n", alarms.join("\n")))
+    };
+    copy(overlay);
+    let verdict = fsck_f2fs(target.file.path());
+    copy(&target.device);
+    if verdict.is_clean() {
+        return Ok(());
     }
+    let alarms: Vec<_> = f2fs_alarms(&verdict.output).collect();
+    Err(format!("fsck.f2fs finds:\n{}\n", alarms.join("\n")))
 }
 
 /// Repairs injections. Panics with those whose repair is wrong, and with those that are refused

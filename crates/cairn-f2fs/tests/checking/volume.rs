@@ -91,6 +91,7 @@ pub fn work(fs: &F2fs, end: End) {
     fs.sync().unwrap();
     let below = create(directory, "below", NewInode::Directory);
     create(below, "pipe", NewInode::Fifo);
+    create(below, "device", NewInode::CharDevice(0x0105));
     create(below, "link", NewInode::Symlink(b"../somewhere"));
     for index in (0..60).step_by(4) {
         fs.unlink(directory, format!("a rather new file {index}").as_bytes()).unwrap();

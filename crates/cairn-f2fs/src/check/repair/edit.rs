@@ -20,7 +20,7 @@ use crate::format::layout::Side;
 use crate::format::node::{self, NodeFooter};
 use crate::format::path::NodeKind;
 use crate::format::units::{BLOCK_BYTES, BLOCK_SIZE, BLOCKS_PER_SEGMENT, BlockAddr, Nid, SegNo};
-use crate::format::{Inode, Layout, Log, NatEntry, SitEntry, Summary, bits, inode, nat, sit};
+use crate::format::{Inode, Layout, Log, NatEntry, SitEntry, Summary, bits, inode, nat};
 
 /// A volume that is being mended.
 pub(super) struct Edit<'r> {
@@ -40,6 +40,8 @@ pub(super) struct Edit<'r> {
     next: u32,
     /// The tables must be written.
     pub(super) has_tables: bool,
+    /// The checkpoint keeps its counts, because they say that more is missing.
+    pub(super) keeps_counts: bool,
     /// Quota files count something else than there is.
     pub(super) is_quota_wrong: bool,
     /// Paths of the inodes in findings.
@@ -77,6 +79,7 @@ impl<'r> Edit<'r> {
             room: HashMap::new(),
             next: 0,
             has_tables: false,
+            keeps_counts: scope == Scope::Accounting,
             is_quota_wrong: false,
             paths: HashMap::new(),
             lost_found: None,
@@ -307,14 +310,7 @@ impl<'r> Edit<'r> {
 
     /// The SIT's entry of a segment, if it is possible.
     pub(super) fn sit_entry(&self, segno: SegNo) -> Result<Option<SitEntry>> {
-        let volume = &self.context.volume;
-        if let Some((_, entry)) = volume.journals.sit.0.iter().find(|(known, _)| *known == segno) {
-            return Ok(Some(entry.clone()));
-        }
-        let (block, index) = Layout::sit_place(segno);
-        let side = volume.loaded.checkpoint.sit_side(block);
-        let image = volume.buffers.get(self.layout.sit_address(block, side))?.image();
-        Ok(sit::entry(&image, index, segno).ok())
+        self.context.volume.sit_entry(segno)
     }
 
     pub(super) fn is_current(&self, segno: SegNo) -> bool {

@@ -41,7 +41,18 @@ impl Edit<'_> {
         if !wanted.is_empty() {
             self.scan(&wanted, &mut found)?;
         }
+        let strays = self.strays(findings)?;
         let mut changed = false;
+        for (nid, (finding, addr, footer)) in &strays {
+            if found.contains_key(nid) {
+                continue;
+            }
+            let version = self.entry(*nid)?.version;
+            self.set_entry(*nid, NatEntry { version, ino: footer.ino, block_addr: *addr });
+            self.mended(finding);
+            self.keeps_counts = true;
+            changed = true;
+        }
         for (nid, (addr, footer)) in found {
             let old = self.entry(nid)?;
             let new = NatEntry { version: old.version, ino: footer.ino, block_addr: addr };
@@ -49,11 +60,47 @@ impl Edit<'_> {
                 continue;
             }
             self.set_entry(nid, new);
+            self.keeps_counts |= strays.contains_key(&nid);
             let place = Place::node(nid.get()).of_inode(footer.ino.get()).at_block(addr.get());
             self.steps.add(Step::new(&kinds::NAT_ADDRESS, place));
             changed = true;
         }
+        if !changed {
+            changed = self.list_lost(findings);
+        }
         Ok(changed)
+    }
+
+    /// The nodes that only the NAT lacks, as far as it may get them back.
+    fn strays<'f>(
+        &self,
+        findings: &'f [Finding],
+    ) -> Result<BTreeMap<Nid, (&'f Finding, BlockAddr, NodeFooter)>> {
+        let mut strays = BTreeMap::new();
+        let kind = &kinds::NAT_LOST;
+        for finding in findings.iter().filter(|found| found.kind.code == kind.code) {
+            let addr = finding.place.block.and_then(|block| u32::try_from(block).ok());
+            let Some(addr) = addr.map(BlockAddr).filter(|_| self.scope.allows(kind)) else {
+                continue;
+            };
+            if let Some(footer) = self.footer(addr)? {
+                strays.insert(footer.nid, (finding, addr, footer));
+            }
+        }
+        Ok(strays)
+    }
+
+    /// Lists nodes of which nothing is left. With the next checkpoint they are no longer counted.
+    fn list_lost(&mut self, findings: &[Finding]) -> bool {
+        let kind = &kinds::NODE_LOST;
+        let lost = findings.iter().filter(|found| found.kind.code == kind.code);
+        let lost: Vec<&Finding> = lost.filter(|_| self.scope.allows(kind)).collect();
+        for finding in &lost {
+            let nid = nid_of(&finding.place).unwrap_or_default();
+            self.lost((kind, finding.place.clone()), nid, "the node; nothing of it is left");
+            self.has_tables = true;
+        }
+        !lost.is_empty()
     }
 
     fn footer(&self, addr: BlockAddr) -> Result<Option<NodeFooter>> {

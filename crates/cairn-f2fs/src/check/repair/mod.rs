@@ -4,7 +4,7 @@
 //! A round mends what the rest depends on, and leaves the rest to the next one:
 //!
 //! 1. what was fsynced is recovered, if a mount can do that without harm (`recovery`);
-//! 2. nodes that the NAT does not lead to are looked for (`lost`);
+//! 2. nodes that the NAT does not lead to are looked for (`lost`), before anything is given up;
 //! 3. pointers (`pointers`), fields of inodes (`inode`), attributes (`attributes`), and entries
 //!    (`entries`), with all that they lose;
 //! 4. counts, and names for inodes that have none (`names`);
@@ -148,7 +148,8 @@ impl Mend for Mender {
         volume.check_superblocks(&findings)?;
         volume.check_flags(&findings);
         packs::check(&volume, &findings)?;
-        let context = examine(volume, findings, watch, THREADS, Some(Notes::default()))?;
+        let context =
+            examine(volume, findings, watch, THREADS, Some(Notes::new(seeks(scope, steps))))?;
         let usage = usage(&context);
         let cancelled = context.progress.is_cancelled();
         let recovered = recovered.into_iter().collect();
@@ -161,6 +162,21 @@ impl Mend for Mender {
         }
         Ok(report)
     }
+}
+
+/// Are missing nodes looked for? Not once something was given up: that is no longer in the NAT
+/// either, and still counted.
+fn seeks(scope: Scope, steps: &Steps) -> bool {
+    let first = [
+        &kinds::SUPERBLOCK,
+        &kinds::SUPERBLOCK_BOTH,
+        &kinds::SUPERBLOCK_COPIES,
+        &kinds::SUPERBLOCK_ERRORS,
+        &kinds::NAT_ADDRESS,
+        &kinds::NAT_LOST,
+    ];
+    let is_first = |kind: &Kind| first.iter().any(|one| one.code == kind.code);
+    scope == Scope::Accounting || steps.counts().all(|(kind, _)| is_first(kind))
 }
 
 /// Mends what was found.

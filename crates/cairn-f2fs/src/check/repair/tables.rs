@@ -35,7 +35,7 @@ struct Logs {
 
 impl Edit<'_> {
     /// Writes all tables. `keeps` if blocks that the SIT calls used may be in use by what the walk
-    /// could not read.
+    /// could not read; the counts that say so stay, too, if they may.
     pub(super) fn write_tables(&mut self, keeps: bool) -> Result<()> {
         let logs = self.logs()?;
         let (sit_bitmap, free) = self.write_sit(&logs, keeps)?;
@@ -46,7 +46,10 @@ impl Edit<'_> {
         let map = PackMap::plan(&self.layout, orphans.len(), DATA_SUMMARIES, true)
             .ok_or_else(|| Error::Option("a checkpoint has no room for the orphans".into()))?;
         let totals = &self.context.totals;
-        let number = |count| u32::try_from(Totals::get(count)).unwrap_or(u32::MAX);
+        let least = |stored: u64| if keeps && self.keeps_counts { stored } else { 0 };
+        let number = |count, stored: u32| {
+            u32::try_from(Totals::get(count).max(least(stored.into()))).unwrap_or(u32::MAX)
+        };
         let mut flags = last.flags.difference(DROPPED)
             | CheckpointFlags::CRC_RECOVERY
             | CheckpointFlags::UMOUNT;
@@ -57,9 +60,9 @@ impl Edit<'_> {
         let next = Some(last.next_free_nid).filter(|nid| self.layout.is_nid(*nid));
         let mut checkpoint = Checkpoint {
             version: last.version.wrapping_add(1),
-            valid_block_count: Totals::get(&totals.blocks),
-            valid_node_count: number(&totals.nodes),
-            valid_inode_count: number(&totals.inodes),
+            valid_block_count: Totals::get(&totals.blocks).max(least(last.valid_block_count)),
+            valid_node_count: number(&totals.nodes, last.valid_node_count),
+            valid_inode_count: number(&totals.inodes, last.valid_inode_count),
             free_segment_count: free,
             logs: logs.positions,
             flags,
