@@ -327,6 +327,9 @@ impl Edit<'_> {
                 _ => {
                     let what = "the changes since the last whole checkpoint";
                     self.lost((finding.kind, finding.place.clone()), Default::default(), what);
+                    if is_one(finding, &[&kinds::RECOVERY]) {
+                        self.list_chain()?;
+                    }
                 }
             }
         }

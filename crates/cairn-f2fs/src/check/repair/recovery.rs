@@ -1,5 +1,6 @@
 //! What was fsynced since the last checkpoint is recovered before a repair, as a mount does it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cairn_base::runtime::Runtime;
@@ -11,8 +12,11 @@ use cairn_vfs::FileSystem;
 
 use super::super::volume::Volume;
 use super::super::{kinds, replay, report};
+use super::edit::Edit;
 use crate::error::{Error, Result};
+use crate::format::{Inode, NodeFooter};
 use crate::options::MountOptions;
+use crate::recovery::chain;
 use crate::volume::F2fs;
 
 /// One thread, so that of two owners of a block the second one is always the same.
@@ -66,6 +70,32 @@ pub(super) fn recover(
         }
     };
     Ok((Volume::open(device.clone(), findings)?, recovered))
+}
+
+impl Edit<'_> {
+    /// Lists the files of the chain, which a new checkpoint drops.
+    pub(super) fn list_chain(&mut self) -> Result<()> {
+        let volume = &self.context.volume;
+        let nodes = chain::scan(&volume.buffers, &self.layout, &volume.loaded.checkpoint);
+        let mut files = BTreeMap::new();
+        // A chain that is a loop has no end to list.
+        for node in nodes.unwrap_or_default() {
+            let NodeFooter { ino, .. } = node.footer;
+            let name: &mut Vec<u8> = files.entry(ino).or_default();
+            if node.footer.is_inode() {
+                let image = self.read(node.addr.get().into())?;
+                let record = Inode::decode(&image, ino, self.layout.features);
+                *name = record.map(|record| record.name.to_vec()).unwrap_or_default();
+            }
+        }
+        files.retain(|ino, _| self.layout.is_nid(*ino));
+        for (ino, name) in files {
+            let name = if name.is_empty() { &b"the file"[..] } else { name.as_slice() };
+            let what = format!("what was fsynced of {}", String::from_utf8_lossy(name));
+            self.lost((&kinds::RECOVERY, Place::inode(ino.get())), ino, &what);
+        }
+        Ok(())
+    }
 }
 
 fn fails(error: Error, findings: &Findings) -> Result<()> {
