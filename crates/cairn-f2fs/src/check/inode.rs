@@ -111,6 +111,12 @@ fn check_fields(context: &Context, ino: Nid, record: &Inode, image: &[u8]) {
             field("i_flags", flags.bits().into(), why);
         }
     }
+    if let Some(extra) = record
+        .extra
+        .filter(|extra| features.contains(Features::INODE_CHECKSUM) && !extra.has_checksum())
+    {
+        field("i_extra_isize", extra.size.into(), "it must have room for the checksum");
+    }
     if flags.contains(FileFlags::CASEFOLD) && record.kind != FileKind::Directory {
         field("i_flags", flags.bits().into(), "only directories ignore case");
     }

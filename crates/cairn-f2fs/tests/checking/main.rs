@@ -5,6 +5,7 @@ mod blocks;
 mod clean;
 mod faults;
 mod fields;
+mod flags;
 mod inject;
 mod kernel;
 mod places;

@@ -4,21 +4,25 @@ use cairn_base::units::as_u64;
 use cairn_check::{Finding, Value};
 use cairn_vfs::FileKind;
 
-use super::super::kinds;
+use super::super::context::Scratch;
+use super::super::{kinds, owners};
 use super::edit::{Edit, ino_of};
 use crate::error::Result;
 use crate::format::dentry::Dentries;
 use crate::format::inode::{
-    Advise, DEFAULT_INLINE_XATTR_WORDS, ExtentHint, FileFlags, InlineFlags,
+    Advise, DEFAULT_INLINE_XATTR_WORDS, EXTRA_SIZE, ExtentHint, FileFlags, InlineFlags,
 };
 use crate::format::units::{BLOCK_BYTES, BLOCK_SIZE, BlockAddr, NAME_MAX, Nid};
 use crate::format::{Features, Inode};
 
+/// Pointers of an inode that are compared with the summaries.
+const ASKED_POINTERS: usize = 8;
 /// Where fields of an inode are in its block.
 const MODE_AT: usize = 0;
 const INLINE_AT: usize = 3;
 const SIZE_AT: usize = 16;
 const BLOCKS_AT: usize = 24;
+const FLAGS_AT: usize = 80;
 const NAMELEN_AT: usize = 88;
 const NAME_AT: usize = 92;
 const DIR_LEVEL_AT: usize = 347;
@@ -69,6 +73,10 @@ impl Edit<'_> {
 
     fn mend_inline(&mut self, ino: Nid) -> Result<bool> {
         let Some((mut record, mut image)) = self.inode(ino)? else { return Ok(false) };
+        if let Some(plain) = self.with_pointers(ino, &image)? {
+            self.put_node(ino, plain)?;
+            return Ok(true);
+        }
         let range = record.inline_data_range();
         let is_set = image.get(range.clone()).is_some_and(|bytes| bytes.iter().any(|b| *b != 0));
         if record.inline.contains(InlineFlags::DATA) && is_set {
@@ -128,6 +136,12 @@ impl Edit<'_> {
     fn mend_field(&mut self, finding: &Finding, ino: Nid) -> Result<bool> {
         let Some(addr) = self.node_addr(ino)? else { return Ok(false) };
         let old = self.read(addr.get().into())?;
+        let is_of_contents = matches!(finding.place.field, Some("i_size" | "i_inline"));
+        if is_of_contents && let Some(plain) = self.with_pointers(ino, &old)? {
+            self.put_node(ino, plain)?;
+            self.mended(finding);
+            return Ok(true);
+        }
         let mut image = old.clone();
         self.set_field(ino, finding.place.field.unwrap_or_default(), &mut image)?;
         if image == old {
@@ -139,6 +153,36 @@ impl Edit<'_> {
         }
         self.mended(finding);
         Ok(true)
+    }
+
+    /// The block of an inode without the flags for inline contents, if the summaries say that blocks
+    /// to which it points then are its own. What seem to be inline contents are pointers.
+    fn with_pointers(&self, ino: Nid, image: &[u8]) -> Result<Option<Vec<u8>>> {
+        let contents = InlineFlags::DATA | InlineFlags::DENTRY;
+        let flags = InlineFlags::from_bits_retain(image.get(INLINE_AT).copied().unwrap_or(0));
+        if !flags.intersects(contents) {
+            return Ok(None);
+        }
+        let mut plain = image.to_vec();
+        let without = flags.difference(contents | InlineFlags::DATA_EXIST);
+        put(&mut plain, INLINE_AT, &[without.bits()]);
+        let Ok(record) = Inode::decode(&plain, ino, self.layout.features) else {
+            return Ok(None);
+        };
+        let pointers = (0_u16..).zip(record.data_pointers(&plain));
+        let pointers: Vec<_> =
+            pointers.filter(|(_, addr)| self.layout.in_main(*addr)).take(ASKED_POINTERS).collect();
+        let mut scratch = Scratch::default();
+        for (slot, addr) in pointers {
+            let owner = owners::stored(&self.context, &mut scratch, addr)?;
+            let is_own = owner.is_some_and(|(is_node, owner)| {
+                !is_node && owner.nid == ino && owner.ofs_in_node == slot
+            });
+            if is_own {
+                return Ok(Some(plain));
+            }
+        }
+        Ok(None)
     }
 
     fn set_field(&self, ino: Nid, field: &str, image: &mut [u8]) -> Result<()> {
@@ -180,6 +224,14 @@ impl Edit<'_> {
                 }
                 put(image, INLINE_AT, &[right.bits()]);
             }
+            // Marks of clusters that the file may have are found in the next round.
+            "i_log_cluster_size" | "i_compress_algorithm" => {
+                let compr = FileFlags::COMPR.bits().to_le_bytes();
+                for (at, bit) in (FLAGS_AT..).zip(compr) {
+                    let byte = image.get(at).copied().unwrap_or(0);
+                    put(image, at, &[byte & !bit]);
+                }
+            }
             "i_extra_isize" => {
                 let size = self.usual_extra_size()?;
                 put(image, EXTRA_SIZE_AT, &size.to_le_bytes());
@@ -200,10 +252,12 @@ impl Edit<'_> {
         Ok(())
     }
 
-    /// The bytes of extra attributes that the root has.
+    /// The bytes of extra attributes that the root has, or else those of new inodes.
     fn usual_extra_size(&self) -> Result<u16> {
+        let needs_checksum = self.layout.features.contains(Features::INODE_CHECKSUM);
         let root = self.inode(Nid::ROOT)?.and_then(|(root, _)| root.extra);
-        Ok(root.map_or(0, |extra| extra.size))
+        let usual = root.filter(|extra| extra.has_checksum() || !needs_checksum);
+        Ok(usual.map_or(EXTRA_SIZE, |extra| extra.size))
     }
 
     /// Sets the size of a file to the end of what it has.
