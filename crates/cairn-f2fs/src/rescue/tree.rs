@@ -185,7 +185,11 @@ fn one(source: &Source, walk: &mut Walk<'_>, ino: Nid) {
     let directory = |above| Some(volume.inode(above).ok()?.2);
     let path = path_of(ino, &record, directory)
         .unwrap_or_else(|| [LOST, b"/", ino.to_string().as_bytes()].concat());
-    walk.lost(&path, number(ino), "no directory leads to it");
+    // The recovery of a mount makes the entry of what was fsynced.
+    let is_recovered = volume.newer.contains_key(&ino) && !path.starts_with(&[LOST, b"/"].concat());
+    if !is_recovered {
+        walk.lost(&path, number(ino), "no directory leads to it");
+    }
     hand_out(source, walk, ino, (&record, &image), &path);
     if record.kind == FileKind::Directory {
         walk.below(source, &(ino, record, image), path);

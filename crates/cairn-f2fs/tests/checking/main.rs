@@ -13,6 +13,7 @@ mod quota;
 mod repair;
 #[path = "../../../cairn-check/tests/common/repair_faults.rs"]
 mod repair_faults;
+mod rescue;
 mod volume;
 
 use std::sync::Arc;

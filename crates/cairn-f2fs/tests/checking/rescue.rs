@@ -1,0 +1,80 @@
+//! `rescue` of a volume after a power cut: what was fsynced behind the checkpoint is there as it was
+//! last, and is no loss.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use cairn_check::salvage::{Contents, Found, Loss, Receiver};
+use cairn_f2fs::{Choice, rescue};
+use cairn_vfs::{Caller, FileSystem, IoFlags, NewInode};
+
+use crate::volume::{End, MIB, open, volume, work};
+
+/// What a rescue hands out.
+#[derive(Default)]
+struct Taken {
+    files: BTreeMap<Vec<u8>, Vec<u8>>,
+    losses: Vec<Loss>,
+}
+
+impl Receiver for Taken {
+    fn found(&mut self, file: &Found, contents: &mut dyn Contents) -> bool {
+        let mut bytes = vec![0; usize::try_from(file.size).unwrap()];
+        let is_small = bytes.len() < 64 << 20;
+        if is_small {
+            contents.copy(&mut |offset, part| {
+                let at = usize::try_from(offset).unwrap();
+                bytes[at..at + part.len()].copy_from_slice(part);
+                true
+            });
+        }
+        self.files.insert(file.path.clone(), bytes);
+        true
+    }
+
+    fn linked(&mut self, _: &[u8], _: u64, _: &[u8]) -> bool {
+        true
+    }
+
+    fn lost(&mut self, loss: Loss) -> bool {
+        self.losses.push(loss);
+        true
+    }
+
+    fn progress(&mut self, _: &'static str, _: u64, _: u64) -> bool {
+        true
+    }
+}
+
+#[test]
+fn what_was_fsynced_is_rescued_as_it_was_last() {
+    let device = volume(96 * MIB, &[]);
+    let fs = open(device.clone(), "");
+    let old = fs.create(fs.root(), b"old", NewInode::Regular, 0o600, &Caller::ROOT).unwrap();
+    fs.write(old.ino, 0, &[1; 9000], IoFlags::empty()).unwrap();
+    fs.forget(old.ino, 1);
+    work(&fs, End::Closed);
+    let fs = open(device.clone(), "");
+    let old = fs.lookup(fs.root(), b"old").unwrap();
+    fs.write(old.ino, 4096, &[2; 30_000], IoFlags::empty()).unwrap();
+    fs.fsync(old.ino, 0, false).unwrap();
+    for index in 0..8_u8 {
+        let name = format!("new {index}");
+        let new = fs.create(fs.root(), name.as_bytes(), NewInode::Regular, 0o600, &Caller::ROOT);
+        let ino = new.unwrap().ino;
+        fs.write(ino, 0, &vec![index; 100 + 4000 * usize::from(index)], IoFlags::empty()).unwrap();
+        fs.fsync(ino, 0, false).unwrap();
+    }
+    fs.shutdown(false).unwrap();
+    let mut taken = Taken::default();
+    let left = Arc::new(device.fork());
+    rescue::open(left, Choice::default()).unwrap().tree(&mut taken);
+    let mut bytes = vec![2; 34_096];
+    bytes[..4096].fill(1);
+    assert!(taken.files[&b"old"[..]] == bytes);
+    for index in 0..8_u8 {
+        let bytes = &taken.files[format!("new {index}").as_bytes()];
+        assert!(*bytes == vec![index; 100 + 4000 * usize::from(index)], "{index}");
+    }
+    assert_eq!(taken.losses, []);
+}
