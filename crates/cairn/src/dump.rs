@@ -45,7 +45,8 @@ pub(crate) fn format_of(
     device: &dyn cairn_block::BlockDevice,
     copies: Copies,
 ) -> Result<Format, Cause> {
-    if copies.group.is_some() {
+    // F2FS has superblocks in blocks 0 and 1 only.
+    if copies.group.is_some() || copies.superblock.is_some_and(|block| block > 1) {
         return Ok(Format::Ext4);
     }
     if copies.pack.is_some() {
@@ -54,7 +55,10 @@ pub(crate) fn format_of(
     // A damaged superblock is an error of the probe, but still says what the volume is.
     match format::probe(device) {
         Ok(Some(format)) | Err(Cause::Format { format, .. }) => Ok(format),
-        Ok(None) => Err(Cause::UnknownFormat { hint: recognise(device) }),
+        Ok(None) => match recognise(device) {
+            None if cairn_ext4::rescue::has_unusual_backup(device) => Ok(Format::Ext4),
+            hint => Err(Cause::UnknownFormat { hint }),
+        },
         Err(error) => Err(error),
     }
 }

@@ -233,3 +233,52 @@ fn a_set_id_bit_is_kept_only_with_its_owner() {
     let mode = std::fs::metadata(out.join("file")).unwrap().permissions().mode();
     assert_eq!(mode & 0o7777, 0o755);
 }
+
+/// Without checksums only its places tell that a descriptor is lost.
+#[test]
+fn descriptors_without_checksums_come_from_a_backup() {
+    let (dir, image) = in_dir("disk.img");
+    let features = ["-t", "ext4", "-b", "1024", "-O", "^metadata_csum,^uninit_bg"];
+    judge::mke2fs(Path::new(&image), 20 << 20, &features);
+    let source = dir.path().join("source");
+    std::fs::write(&source, contents(7, 90_000)).unwrap();
+    works(&["put", &image, source.to_str().unwrap(), "/file"]);
+    let mut bytes = std::fs::read(&image).unwrap();
+    bytes[2048..3072].fill(0);
+    std::fs::write(&image, bytes).unwrap();
+    let out = dir.path().join("out");
+    let said = works(&["rescue", &image, "-o", out.to_str().unwrap()]);
+    let note = "note: the descriptors of 3 of 3 groups are damaged: those of a backup are used\n";
+    assert!(said.starts_with(note) && said.ends_with("; 0 losses\n"), "{said}");
+    assert_eq!(std::fs::read(out.join("file")).unwrap(), contents(7, 90_000));
+}
+
+/// mke2fs takes any size of groups, so a backup may be anywhere.
+#[test]
+fn a_backup_in_an_unusual_place_is_found() {
+    let (dir, image) = in_dir("disk.img");
+    let size = ["-t", "ext4", "-b", "1024", "-g", "4096"];
+    judge::mke2fs(Path::new(&image), 20 << 20, &size);
+    let source = dir.path().join("source");
+    std::fs::write(&source, contents(8, 90_000)).unwrap();
+    works(&["put", &image, source.to_str().unwrap(), "/file"]);
+    let mut bytes = std::fs::read(&image).unwrap();
+    bytes[1024..2048].fill(0);
+    std::fs::write(&image, bytes).unwrap();
+    let (status, _, said) = cairn(&["check", &image]);
+    assert!(status == 8 && said.contains("`cairn rescue` looks for copies"), "{status}: {said}");
+    let ways: [(&str, &[&str]); 2] = [("out", &[]), ("named", &["--superblock", "4097"])];
+    for (name, words) in ways {
+        let out = dir.path().join(name);
+        let words = [&["rescue", &image, "-o", out.to_str().unwrap()], words].concat();
+        let said = works(&words);
+        assert_eq!(said.contains("that of group 1, at byte 4195328"), name == "out", "{said}");
+        assert_eq!(std::fs::read(out.join("file")).unwrap(), contents(8, 90_000));
+    }
+    let nothing = dir.path().join("nothing.img");
+    std::fs::write(&nothing, vec![7; 1 << 20]).unwrap();
+    let out = dir.path().join("no");
+    let (status, _, said) =
+        cairn(&["rescue", nothing.to_str().unwrap(), "-o", out.to_str().unwrap()]);
+    assert!(status == 8 && said.contains("--superblock reads one"), "{status}: {said}");
+}

@@ -37,6 +37,7 @@ use crate::format::layout::{InodeLocation, Layout};
 use crate::format::superblock::Superblock;
 
 pub use choice::SuperblockChoice;
+pub(crate) use open::has_unusual;
 
 /// A volume whose structures are read by themselves.
 pub(crate) struct RawVolume {
@@ -84,17 +85,30 @@ impl RawVolume {
 
     /// The descriptor of a group: the one in use, or, if it is damaged, a sound one of a backup.
     pub(crate) fn desc(&self, group: u32) -> Option<FoundDesc> {
+        let is_sound = |found: &FoundDesc| found.wrong.is_none() && self.can_be(&found.desc);
         let first = self.desc_at(group, self.desc_block(group)?);
-        if first.as_ref().is_some_and(|found| found.wrong.is_none()) {
+        if first.as_ref().is_some_and(is_sound) {
             return first;
         }
         let index = group.checked_div(self.layout.descs_per_block())?;
         let backups = (1..self.layout.groups.min(128)).filter(|group| self.layout.backups(*group));
         let copies = backups.filter_map(|group| self.layout.descriptor_block_copy(index, group));
-        let sound = copies
-            .filter_map(|block| self.desc_at(group, block))
-            .find(|found| found.wrong.is_none());
+        let sound = copies.filter_map(|block| self.desc_at(group, block)).find(is_sound);
         sound.or(first)
+    }
+
+    /// Can the bitmaps and the inode table be where a descriptor says? Without a checksum that is
+    /// all that tells a lost descriptor.
+    fn can_be(&self, desc: &GroupDesc) -> bool {
+        let table = (desc.inode_table, u64::from(self.layout.inode_table_blocks()));
+        [(desc.block_bitmap, 1), (desc.inode_bitmap, 1), table]
+            .into_iter()
+            .all(|(block, count)| block.get() != 0 && self.layout.contains(block, count))
+    }
+
+    /// Is the descriptor of a group in use that of a backup, because the usual one is damaged?
+    pub(crate) fn is_desc_backup(&self, group: u32) -> bool {
+        self.desc(group).is_some_and(|found| Some(found.block) != self.desc_block(group))
     }
 
     fn desc_block(&self, group: u32) -> Option<Pba> {

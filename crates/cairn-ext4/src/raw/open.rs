@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use cairn_base::Pba;
+use cairn_base::units::as_index;
 use cairn_block::wrap::Overlay;
 use cairn_block::{BlockDevice, BlockDeviceExt};
 use cairn_cache::block::BufferCache;
@@ -20,6 +21,16 @@ use crate::format::superblock::{self, Superblock};
 
 /// Bytes of buffers.
 const BUDGET: u64 = 32 << 20;
+
+/// Bytes of the device that are searched for backups; the first one is not farther.
+const SEARCHED: u64 = 4 << 30;
+/// Bytes that are read at once.
+const PART: u64 = 1 << 20;
+/// The largest `s_log_block_size`.
+const MOST_LOG: u32 = 6;
+/// Where a superblock has its magic number, and the number.
+const MAGIC_AT: usize = 56;
+const MAGIC: [u8; 2] = [0x53, 0xef];
 
 /// A superblock that was found.
 struct Candidate {
@@ -40,6 +51,7 @@ impl RawVolume {
             SuperblockChoice::Best => best(&*device, &mut notes)?,
             SuperblockChoice::Block(0 | 1) | SuperblockChoice::Group(0) => primary(&*device)??,
             SuperblockChoice::Block(block) => named(&*device, |place| place.block == Pba(block))
+                .or_else(|| in_block(&*device, block))
                 .ok_or_else(|| none(&format!("block {block}")))?,
             SuperblockChoice::Group(group) => named(&*device, |place| place.group == group)
                 .ok_or_else(|| none(&format!("group {group}")))?,
@@ -76,7 +88,8 @@ fn none(place: &str) -> Error {
     ))
 }
 
-/// The first superblock; a backup; or the first one although its checksum is wrong.
+/// The first superblock; a backup; the first one although its checksum is wrong; a backup where none
+/// is usual.
 fn best(device: &dyn BlockDevice, notes: &mut Vec<String>) -> Result<Candidate> {
     let first = primary(device)?;
     let why = match first {
@@ -98,7 +111,15 @@ fn best(device: &dyn BlockDevice, notes: &mut Vec<String>) -> Result<Candidate> 
             notes.push(format!("the superblock is damaged ({why}), and there is no backup"));
             Ok(Candidate { superblock, layout, at: superblock::OFFSET, backup: None })
         }
-        None => Err(why.into()),
+        None => {
+            let Some(found) = search(device) else { return Err(why.into()) };
+            let (group, at) = (found.backup.unwrap_or_default(), found.at);
+            notes.push(format!(
+                "the first superblock is damaged ({why}): that of group {group}, at byte {at}, is \
+                 used"
+            ));
+            Ok(found)
+        }
     }
 }
 
@@ -123,6 +144,48 @@ fn named(
         let (superblock, layout) = place.decode(&bytes, ANY_SIZE).ok()?;
         Some(Candidate { superblock, layout, at: place.offset(), backup: Some(place.group) })
     })
+}
+
+/// The backup in a block, whose size the backup itself says.
+fn in_block(device: &dyn BlockDevice, block: u64) -> Option<Candidate> {
+    let offsets = (0..=MOST_LOG).map(|log| block.saturating_mul(1024_u64.wrapping_shl(log)));
+    offsets.filter(|at| *at < device.geometry().size).find_map(|at| described(device, at))
+}
+
+/// The backup at a byte offset, by its own description.
+fn described(device: &dyn BlockDevice, at: u64) -> Option<Candidate> {
+    let bytes = read(device, at).ok()?;
+    let place = BackupLocation::at(at, &bytes)?;
+    let (superblock, layout) = place.decode(&bytes, ANY_SIZE).ok()?;
+    Some(Candidate { superblock, layout, at, backup: Some(place.group) })
+}
+
+/// The first backup where none is usual: groups may have any size.
+fn search(device: &dyn BlockDevice) -> Option<Candidate> {
+    let end = device.geometry().size.min(SEARCHED);
+    let mut at = 0_u64;
+    while at < end {
+        let len = end.saturating_sub(at).min(PART);
+        // A part that cannot be read has no backup for us.
+        let read = device.read_bytes(at, as_index(u32::try_from(len).ok()?)).ok();
+        let blocks = read.iter().flat_map(|bytes| bytes.chunks(superblock::SIZE));
+        // A superblock begins at a block, and no block is smaller.
+        for (offset, block) in (at..).step_by(superblock::SIZE).zip(blocks) {
+            let magic = block.get(MAGIC_AT..).and_then(<[u8]>::first_chunk);
+            if magic == Some(&MAGIC)
+                && let Some(found) = described(device, offset)
+            {
+                return Some(found);
+            }
+        }
+        at = at.saturating_add(PART);
+    }
+    None
+}
+
+/// Is there a backup of a superblock in an unusual place? Reads up to 4 GiB.
+pub(crate) fn has_unusual(device: &dyn BlockDevice) -> bool {
+    search(device).is_some()
 }
 
 /// The 1024 bytes of a superblock; fewer at the end of the device.

@@ -60,8 +60,14 @@ pub fn open(
     choice: SuperblockChoice,
     runtime: &Arc<dyn Runtime>,
 ) -> Result<Box<dyn Salvage>> {
-    let volume = open::replayed(device, choice, runtime)?;
+    let volume = open::open(device, choice, runtime)?;
     Ok(Box::new(Rescue { volume, candidates: Vec::new() }))
+}
+
+/// Is there a backup of a superblock where none is usual? Reads up to 4 GiB.
+#[must_use]
+pub fn has_unusual_backup(device: &dyn BlockDevice) -> bool {
+    crate::raw::has_unusual(device)
 }
 
 impl Salvage for Rescue {

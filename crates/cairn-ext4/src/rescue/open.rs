@@ -19,11 +19,28 @@ use crate::recovery;
 /// Bytes of buffers for the replay.
 const BUDGET: u64 = 64 << 20;
 
-/// The volume with what its log holds.
+/// The volume with what its log holds, and a note of group descriptors that come from backups.
 ///
 /// # Errors
 /// There is no superblock as asked for, or the device failed.
-pub(super) fn replayed(
+pub(super) fn open(
+    device: Arc<dyn BlockDevice>,
+    choice: SuperblockChoice,
+    runtime: &Arc<dyn Runtime>,
+) -> Result<RawVolume> {
+    let mut volume = replayed(device, choice, runtime)?;
+    let backups = (0..volume.layout.groups).filter(|group| volume.is_desc_backup(*group)).count();
+    if backups > 0 {
+        let groups = volume.layout.groups;
+        volume.notes.push(format!(
+            "the descriptors of {backups} of {groups} groups are damaged: those of a backup are \
+             used"
+        ));
+    }
+    Ok(volume)
+}
+
+fn replayed(
     device: Arc<dyn BlockDevice>,
     choice: SuperblockChoice,
     runtime: &Arc<dyn Runtime>,

@@ -57,6 +57,10 @@ pub(super) fn as_e2fsck(failure: Failure) -> Failure {
 /// failed.
 pub(super) fn uncheckable(error: cairn::Error) -> Failure {
     let cause = error.cause();
+    if let Cause::UnknownFormat { hint: None } = cause {
+        let advice = "`cairn rescue` looks for copies of a lost superblock in more places";
+        return Failure::new(Status::Corrupt, format!("{error}; {advice}"));
+    }
     let Cause::Format { class: Class::Corrupt, format, .. } = cause else { return error.into() };
     let (image, checker) = (error.image(), format.checker());
     let advice = format!("copy what can be read (cairn rescue), or try {checker} on a copy");

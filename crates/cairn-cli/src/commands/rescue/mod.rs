@@ -112,6 +112,14 @@ fn unreadable(error: cairn::Error) -> Failure {
             let text = format!("{}: {cause}: nothing can be read by it", error.image());
             Failure::new(Status::Corrupt, text)
         }
+        Cause::UnknownFormat { hint: None } => Failure::new(
+            Status::Corrupt,
+            format!(
+                "{error}; if a volume was there, no copy of its superblock is left in the first \
+                 4 GiB: `mke2fs -n` with the options of a volume of ext4 lists where else backups \
+                 are, and --superblock reads one"
+            ),
+        ),
         _ => Failure::from(error),
     };
     if why.status == Status::Corrupt { why.with_code(NOTHING) } else { why }
