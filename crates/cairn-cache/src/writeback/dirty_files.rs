@@ -1,6 +1,6 @@
 //! [`DirtyFiles`]: the dirty files of a volume, and how many bytes of them are dirty.
 //!
-//! Locking: the queue has rank Cache. It is held for a push or a pop only.
+//! Locking: the queue has rank Cache. It is held for a push, a pop or a pass over the queue.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -26,7 +26,7 @@ pub(crate) struct DirtyFile {
 impl DirtyFile {
     /// Blocks that are dirty or being written.
     pub(crate) fn unstable(&self) -> u64 {
-        self.unstable.load(Ordering::Relaxed)
+        self.unstable.load(Ordering::SeqCst)
     }
 
     /// True if any block is dirty or being written.
@@ -37,6 +37,14 @@ impl DirtyFile {
     /// True if the file is in the queue of dirty files.
     pub(crate) fn is_queued(&self) -> bool {
         self.queued.load(Ordering::SeqCst)
+    }
+
+    /// A clean file leaves the queue. False if it has become dirty meanwhile, and stays: who made it
+    /// so has seen it in the queue.
+    fn leaves_queue(&self) -> bool {
+        self.queued.swap(false, Ordering::SeqCst);
+        // Who has made it dirty since then has queued it anew.
+        !self.has_unstable() || self.queued.swap(true, Ordering::SeqCst)
     }
 
     /// The inode, unless it is gone.
@@ -73,8 +81,8 @@ pub(crate) struct DirtyFiles {
     /// Length of the queue, for readers that do not hold its lock.
     len: AtomicUsize,
     bytes: AtomicU64,
-    /// Files with such bytes. The queue has others, too: it keeps a file until its time, also if an
-    /// fsync has written it.
+    /// Files with such bytes. The queue has others, too: it keeps a file until its time or the next
+    /// pass, also if an fsync has written it.
     files: AtomicUsize,
     /// Wakes the daemon.
     pub(crate) wake: Arc<Event>,
@@ -147,17 +155,28 @@ impl DirtyFiles {
         }
     }
 
-    /// All files with bytes that are dirty or being written.
+    /// All files with bytes that are dirty or being written. The others leave the queue, so that
+    /// the next pass need not look at them.
     pub(crate) fn list(&self) -> Vec<Arc<DirtyFile>> {
-        let queue = self.queue.lock();
-        let waiting = queue.waiting.iter().map(|entry| &entry.file);
-        let files = waiting.chain(&queue.taken).filter_map(Weak::upgrade);
-        files.filter(|file| file.has_unstable()).collect()
+        let mut queue = self.queue.lock();
+        let mut files = Vec::with_capacity(self.files());
+        queue.waiting.retain(|entry| {
+            let Some(file) = entry.file.upgrade() else { return false };
+            let stays = file.has_unstable() || !file.leaves_queue();
+            if stays {
+                files.push(file);
+            }
+            stays
+        });
+        self.len.store(queue.waiting.len(), Ordering::Relaxed);
+        let taken = queue.taken.iter().filter_map(Weak::upgrade);
+        files.extend(taken.filter(|file| file.has_unstable()));
+        files
     }
 
     /// Counts blocks of `file` that became dirty, of `bytes` bytes.
     pub(crate) fn add(&self, file: &DirtyFile, blocks: u64, bytes: u64) {
-        if file.unstable.fetch_add(blocks, Ordering::Relaxed) == 0 {
+        if file.unstable.fetch_add(blocks, Ordering::SeqCst) == 0 {
             self.files.fetch_add(1, Ordering::Relaxed);
         }
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -172,5 +191,53 @@ impl DirtyFiles {
         }
         let before = self.bytes.fetch_sub(bytes, Ordering::Relaxed);
         assert!(before >= bytes, "{bytes} bytes cleaned of {before} dirty");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pass_leaves_no_clean_file_behind() {
+        let (dirty, files) = (DirtyFiles::new(), [(); 3].map(|()| Arc::new(DirtyFile::default())));
+        for file in &files {
+            dirty.add(file, 1, 4096);
+            dirty.push(file, Duration::ZERO);
+        }
+        dirty.sub(&files[0], 1, 4096);
+        dirty.sub(&files[2], 1, 4096);
+        assert_eq!((dirty.len(), dirty.list().len(), dirty.len()), (3, 1, 1));
+        assert!(!files[0].is_queued() && files[1].is_queued());
+        // It comes again.
+        dirty.add(&files[0], 1, 4096);
+        dirty.push(&files[0], Duration::ZERO);
+        assert_eq!((dirty.list().len(), dirty.len()), (2, 2));
+    }
+
+    /// A file that becomes dirty while a pass decides that it is clean is in the queue.
+    #[test]
+    fn a_pass_loses_no_file_that_becomes_dirty() {
+        const ROUNDS: usize = 20_000;
+        let (dirty, file) = (DirtyFiles::new(), Arc::new(DirtyFile::default()));
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let passes = scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    dirty.list();
+                }
+            });
+            for _ in 0..ROUNDS {
+                dirty.add(&file, 1, 4096);
+                if !file.is_queued() {
+                    dirty.push(&file, Duration::ZERO);
+                }
+                let listed = dirty.list();
+                assert!(listed.iter().any(|other| Arc::ptr_eq(other, &file)), "it is dirty");
+                dirty.sub(&file, 1, 4096);
+            }
+            stop.store(true, Ordering::Relaxed);
+            passes.join().unwrap();
+        });
     }
 }
