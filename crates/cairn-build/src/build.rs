@@ -37,7 +37,7 @@ pub fn build(mut options: Options) -> Result<Built> {
 /// Asks for the features of a volume that nobody writes.
 fn mark_read_only(options: &mut Options) -> Result<()> {
     if options.format != Format::Ext4 || !volume::has_extents(&options.features) {
-        let why = "--read-only is for ext4 with extents: leave it out";
+        let why = "the read-only layout is for ext4 with extents: leave it out";
         return Err(Error::Usage(why.into()));
     }
     let features = ["^has_journal", "^resize_inode", "read-only"];

@@ -110,16 +110,16 @@ fn object_volume(path: &Path, shape: Shape, overwrite: bool) -> Result<Option<Ad
     match shape {
         Shape::Raw => {}
         Shape::AndroidSparse { .. } => {
-            return Err(refused("an object volume has no form of Android: leave --sparse out"));
+            return Err(refused("an object volume has no form of Android: leave that out"));
         }
         Shape::Qcow2 => {
-            let why = "an object volume is no qcow2 disk: leave --qcow2 out, or give it a name \
+            let why = "an object volume is no qcow2 disk: leave that out, or give it a name \
                        without .qcow2";
             return Err(refused(why));
         }
     }
     if !overwrite && objects::exists(address).map_err(Error::image)? {
-        return Err(refused("exists: add --force to replace it"));
+        return Err(Error::Exists { subject: path.display().to_string() });
     }
     Ok(Some(address.clone()))
 }

@@ -16,6 +16,12 @@ pub enum Error {
     /// An option is wrong, or options contradict each other.
     #[error("{0}")]
     Usage(String),
+    /// The output exists, and was not to be replaced.
+    #[error("{subject}: exists: ask for it to be replaced, or give another name")]
+    Exists {
+        /// Its name.
+        subject: String,
+    },
     /// A call of this host failed.
     #[error("{subject}: {}", words(.source))]
     Host {
@@ -81,9 +87,9 @@ pub enum Error {
 fn larger(need: Option<u64>) -> String {
     match need {
         Some(need) => {
-            format!("give --size {}K or more, or leave it out", need.div_ceil(1024))
+            format!("give a size of {}K or more, or none", need.div_ceil(1024))
         }
-        None => "give a larger --size, or leave it out".into(),
+        None => "give a larger size, or none".into(),
     }
 }
 

@@ -78,7 +78,7 @@ fn describe(device: &dyn BlockDevice) -> Result<Option<String>, Cause> {
     if let Some(hint) = recognise(device) {
         return Ok(Some(hint.what.into()));
     }
-    if cairn_f2fs::has_checkpoint(device) {
+    if format::f2fs::has_checkpoint(device) {
         return Ok(Some(WITHOUT_SUPERBLOCKS.what.into()));
     }
     Ok(something(device)?.map(|bytes| if is_text(&bytes) { "text" } else { "data" }.into()))
@@ -91,10 +91,10 @@ pub(crate) fn unknown(device: &dyn BlockDevice) -> Option<Hint> {
     if device.geometry().size == 0 {
         return Some(Hint {
             what: "an empty file",
-            advice: "`cairn mkfs --size 1G IMAGE` makes a filesystem in it",
+            advice: "`cairn mkfs`, with a size, makes a filesystem in it",
         });
     }
-    if cairn_f2fs::has_checkpoint(device) {
+    if format::f2fs::has_checkpoint(device) {
         return Some(WITHOUT_SUPERBLOCKS);
     }
     match something(device).ok()? {

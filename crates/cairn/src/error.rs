@@ -32,6 +32,23 @@ pub enum Cause {
     /// The volume cannot become what is asked for. The text says what is possible.
     #[error("{0}")]
     Refused(String),
+    /// A volume would be made in an image that has no size yet, and none was given.
+    #[error("{what}")]
+    NoSize {
+        /// What has no size.
+        what: String,
+    },
+    /// A repair of a device was given no file for what was there.
+    #[error("a repair of a device needs an undo file, which keeps what was there")]
+    NoUndoFile,
+    /// A volume of a format that this build of the library does not have.
+    #[error("this build has no {format}, which is the feature `{feature}` of the crate cairn")]
+    NoFeature {
+        /// The format.
+        format: Format,
+        /// The feature of the crate `cairn`.
+        feature: &'static str,
+    },
     /// The host has no room for a change.
     #[error("{}", host_full(*.free, *.needed))]
     HostFull {
@@ -155,6 +172,20 @@ impl Error {
         Self { image: image.to_string(), cause: Box::new(cause) }
     }
 
+    /// What happened, without what can be done: `IMAGE: what happened`.
+    #[must_use]
+    pub fn fact(&self) -> String {
+        let what = match &*self.cause {
+            // The name is printed already.
+            Cause::Open(error) if self.names(&error.operation) => error.detail.clone(),
+            cause => cause.to_string(),
+        };
+        match self.image.is_empty() {
+            true => what,
+            false => format!("{}: {what}", self.image),
+        }
+    }
+
     /// The image as the caller named it.
     #[must_use]
     pub fn image(&self) -> &str {
@@ -213,39 +244,40 @@ impl Cause {
                 return None;
             }
             Self::Open(error) | Self::Device(error) => match error.kind {
-                Kind::NotFound => "check the name; `cairn mkfs` makes a new image",
+                // An error that is not the system's has said what to do.
+                Kind::NotFound | Kind::PermissionDenied if !is_of_system(error) => return None,
+                Kind::NotFound => "check the name",
                 Kind::PermissionDenied => {
                     "check the owner and mode of the file and its directories; a file that you may \
-                     only read works with cairn ls, cairn get and cairn mount -r"
+                     only read can be opened for reading"
                 }
                 // What the host's limits leave no room for says what to raise.
                 Kind::NoSpace if says_what_to_do(error) => return None,
-                Kind::ReadOnly => "it can only be read (cairn ls, cairn get, cairn mount -r)",
+                Kind::ReadOnly => "it can only be opened for reading",
                 Kind::NoSpace => "free space on the host",
                 // A refused lock names its holder. The other errors need no advice.
                 _ => return None,
             },
             Self::Encrypted { .. } => {
-                "type its passphrase on a terminal, or give what has it: 'IMAGE?key-file=FILE' (as \
-                 cryptsetup's --key-file) or 'IMAGE?key-fd=N'"
+                "give its passphrase, or what has it: 'IMAGE?key-file=FILE' or 'IMAGE?key-fd=N'"
             }
             Self::NoPartitionTable => "leave out the #NUMBER, or give 'IMAGE?offset=BYTES'",
             Self::PartitionTable { .. } => {
                 "repair the table (gdisk, fdisk), or give 'IMAGE?offset=BYTES'"
             }
             Self::OffsetBeyondEnd { .. } => "give a smaller offset",
-            Self::FurtherDevice { .. } => {
-                "name its further devices in their order with --device PATH (-o device=PATH for \
-                 mount)"
-            }
-            Self::WouldOverwrite { .. } => "add --force (-F) to replace it",
+            Self::FurtherDevice { .. } => "name its further devices in their order",
+            Self::WouldOverwrite { .. } => "ask for it to be overwritten, or choose another image",
+            Self::NoSize { .. } => "give its size",
+            Self::NoUndoFile => "name one",
+            Self::NoFeature { .. } => "build it with that",
             Self::UnknownFormat { hint: Some(hint) } => hint.advice,
             Self::UnknownFormat { .. } => {
                 "check the name, or give the filesystem's place: 'IMAGE?offset=BYTES'"
             }
             Self::Format { class: Class::TooShort, .. } => "copy it again, whole",
             Self::Format { class: Class::Corrupt, .. } => {
-                "run `cairn check --repair` on it; cairn rescue copies out what is left"
+                "check and repair it, or copy out what is left"
             }
             Self::Format { .. } => return None,
         })
@@ -254,14 +286,7 @@ impl Cause {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if !self.image.is_empty() {
-            write!(f, "{}: ", self.image)?;
-        }
-        match &*self.cause {
-            // The name is printed already.
-            Cause::Open(error) if self.names(&error.operation) => f.write_str(&error.detail)?,
-            cause => write!(f, "{cause}")?,
-        }
+        f.write_str(&self.fact())?;
         match self.advice() {
             Some(advice) => write!(f, ": {advice}"),
             None => Ok(()),
@@ -284,6 +309,11 @@ fn host_full(free: u64, needed: Option<u64>) -> String {
     format!(
         "no room for the change on the host, which has {free} bytes{needed}; the volume is whole"
     )
+}
+
+/// True if it is an error of a call of the system, which does not say what to do.
+fn is_of_system(error: &cairn_block::Error) -> bool {
+    error.source.as_ref().is_some_and(|source| source.raw_os_error().is_some())
 }
 
 fn says_what_to_do(error: &cairn_block::Error) -> bool {
@@ -334,7 +364,7 @@ mod tests {
             let system = std::io::Error::from_raw_os_error(errno);
             Error::new("d", Cause::Open(cairn_block::Error::from_io("open d", system))).to_string()
         };
-        assert!(said(13).contains("cairn mount -r"), "{}", said(13));
+        assert!(said(13).contains("opened for reading"), "{}", said(13));
         assert!(said(27).contains("raise `ulimit -f`"), "{}", said(27));
     }
 

@@ -66,8 +66,7 @@ impl Repair {
         }
         let own = own_undo_file(&self.image).filter(|_| is_file(&self.image));
         let Some(path) = undo.or(own.as_deref()) else {
-            let why = "a repair of a device needs a file for what was there: add --undo FILE";
-            return Err(Error::new(&self.image, Cause::Option(why.into())));
+            return Err(Error::new(&self.image, Cause::NoUndoFile));
         };
         let failed = |cause| Error::new(&self.image, cause);
         let made = create(path).map_err(|why| failed(Cause::Undo(why)))?;

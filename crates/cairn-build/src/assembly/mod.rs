@@ -319,7 +319,7 @@ impl Assembly {
         shape: Shape,
     ) -> Put<usize> {
         if self.drafts.len() as u64 >= self.limit {
-            return Err(format!("more than {} files: give a larger --size", self.limit));
+            return Err(format!("more than {} files: give a larger size", self.limit));
         }
         let at = self.drafts.len();
         self.drafts.push(Draft { metadata, shape, layer: self.layer });

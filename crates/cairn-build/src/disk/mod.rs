@@ -128,7 +128,7 @@ impl Plan {
     fn check_size(&self, build: &Options) -> Result<()> {
         let Size::Exact(size) = build.size else { return Ok(()) };
         if !size.is_multiple_of(BLOCK) {
-            let why = "--size: the size of a disk is a multiple of 4096: give one, such as 8G";
+            let why = "the size of a disk is a multiple of 4096: give one, such as 8G";
             return Err(Error::Usage(why.into()));
         }
         let Some(rest) = self.partitions.iter().position(Planned::gets_the_rest) else {
@@ -137,7 +137,7 @@ impl Plan {
         for (number, planned) in (1..).zip(&self.partitions).skip(rest + 1) {
             if planned.len().is_none() {
                 return Err(Error::Usage(format!(
-                    "partition {number}: --size is the size of the disk, and partition {} gets \
+                    "partition {number}: the disk has the given size, and partition {} gets \
                      what the others leave: give this one size=",
                     rest + 1
                 )));
@@ -161,8 +161,8 @@ impl Plan {
     fn too_small(&self, size: u64, needed: u64) -> Error {
         let least = self.table.disk_size(needed);
         Error::Usage(format!(
-            "the disk would need {least} bytes or more, and --size is {size}: give a larger one, \
-             or auto"
+            "the disk would need {least} bytes or more, and has {size}: give a larger size, or \
+             auto"
         ))
     }
 
@@ -310,9 +310,9 @@ fn check(partition: &PartitionOptions, number: usize, build: &Options) -> Result
         (Contents::Swap, Some(size)) if size < swap::LEAST => {
             wrong("the swap area is too small: give size=40K or more")
         }
-        (Contents::Sources, Some(_)) if build.size == Size::Min => {
-            wrong("it has a size by size= and by --size min: leave one of them out")
-        }
+        (Contents::Sources, Some(_)) if build.size == Size::Min => wrong(
+            "it has a size by size=, and the disk is to be the smallest: leave one of them out",
+        ),
         (_, Some(size)) if size == 0 || !size.is_multiple_of(BLOCK) => {
             wrong("its size is no multiple of 4096: give one, such as size=64M")
         }

@@ -89,8 +89,7 @@ fn check_names(tree: &Tree) -> Result<()> {
     tree.each_name(&mut |path, _, _| {
         let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
         if name.starts_with(b".wh.") {
-            let why = "a name with .wh. means a removed file in a container image: leave it out \
-                       with --exclude";
+            let why = "a name with .wh. means a removed file in a container image: exclude it";
             return Err(Error::source(format!("/{}", path.escape_ascii()), why));
         }
         Ok(())
@@ -173,7 +172,7 @@ fn parse_platform(name: &str) -> Result<Value> {
         [os, architecture, variant] if !words.contains(&"") => {
             Ok(json!({ "os": os, "architecture": architecture, "variant": variant }))
         }
-        _ => Err(Error::Usage(format!("--platform {name}: give OS/ARCH, such as linux/amd64"))),
+        _ => Err(Error::Usage(format!("platform {name}: give OS/ARCH, such as linux/amd64"))),
     }
 }
 
@@ -193,8 +192,8 @@ fn platform_of(tree: &Tree) -> Result<Value> {
             }
         }
     }
-    let why = "no program in the tree tells for which processors it is: give --platform, such as \
-               --platform linux/amd64";
+    let why = "no program in the tree tells for which processors it is: name a platform, such as \
+               linux/amd64";
     Err(Error::Usage(why.into()))
 }
 

@@ -177,7 +177,7 @@ impl Apply<'_> {
 
     fn missing(&self, path: &[u8], what: &str) -> Error {
         let mount = match self.assembly.rules.mount_point.as_slice() {
-            b"" => ", or --mount-point if it names files with one",
+            b"" => ", or the mount point if it names files with one",
             _ => "",
         };
         let path = path.escape_ascii();

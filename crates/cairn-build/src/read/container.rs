@@ -291,7 +291,7 @@ impl Container<'_> {
                 let tags = tags(several.iter().map(|of| **of));
                 let count = several.len();
                 let why = match tags.is_empty() {
-                    true => format!("has {count} images: choose one with --platform: {}", names()),
+                    true => format!("has {count} images: choose one by its platform: {}", names()),
                     false => format!("has {count} images: choose one, as oci:DIR:TAG: {tags}"),
                 };
                 Err(self.failed("index.json", why))

@@ -19,7 +19,7 @@ pub(crate) fn not_kept(error: KeepError, of: impl FnOnce(String) -> Error) -> Er
         KeepError::Read(error) => of(broken(&error)),
         KeepError::Write(directory, error) => Error::Scratch { directory, source: error },
         KeepError::TooMuch(limit) => of(format!(
-            "the contents have more than the {limit} bytes of the image: give a larger --size"
+            "the contents have more than the {limit} bytes of the image: give a larger size"
         )),
     }
 }

@@ -217,7 +217,7 @@ impl<'a> Builder<'a> {
                 return Ok(size);
             }
         }
-        Err(Error::Usage("no size has this much free space: ask for less with --free".into()))
+        Err(Error::Usage("no size has this much free space: ask for less".into()))
     }
 
     /// The smallest size with the free space that was asked for.

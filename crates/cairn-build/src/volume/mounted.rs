@@ -59,7 +59,7 @@ impl Builder<'_> {
             }
             size = size.saturating_add(missing.saturating_mul(BLOCK));
         }
-        Err(Error::Usage("no size has this much free space: ask for less with --free".into()))
+        Err(Error::Usage("no size has this much free space: ask for less".into()))
     }
 
     /// Blocks that the empty volume lacks.
@@ -87,7 +87,7 @@ impl Builder<'_> {
                 Err(FillError::Other(error)) => return Err(error),
             }
         }
-        Err(Error::Usage("the size could not be found: give one with --size".into()))
+        Err(Error::Usage("the size could not be found: give one".into()))
     }
 
     /// Builds with room, then removes what is left over, and halves the distance to the largest

@@ -1,5 +1,6 @@
 //! One line for the user, and an exit status for scripts.
 
+mod advice;
 mod overwritten;
 #[cfg(test)]
 mod tests;
@@ -360,13 +361,15 @@ impl std::error::Error for Failure {}
 
 impl From<cairn::Error> for Failure {
     fn from(error: cairn::Error) -> Self {
-        Self::new(status_of(error.cause()), error.to_string())
+        Self::new(status_of(error.cause()), advice::text(&error))
     }
 }
 
 fn status_of(cause: &Cause) -> Status {
     match cause {
         Cause::Address(_) | Cause::Option(_) => Status::Usage,
+        Cause::NoSize { .. } | Cause::NoUndoFile => Status::Usage,
+        Cause::NoFeature { .. } => Status::Unsupported,
         Cause::Refused(_) | Cause::HostFull { .. } => Status::Failed,
         Cause::Open(error) | Cause::Device(error) if error.kind == ErrorKind::InUse => Status::Busy,
         Cause::Open(error) | Cause::Device(error) if error.kind == ErrorKind::NoSpace => {

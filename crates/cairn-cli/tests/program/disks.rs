@@ -33,7 +33,7 @@ fn a_disk_goes_through_a_pipe_and_its_partitions_are_images() {
         (&["--part", "empty"], "size="),
         (&["--disk-uuid", "0x1"], "whole UUID"),
         (&["--size", "min", "--part", "size=9M"], "leave one of them out"),
-        (&["--size", "64K"], "or more, and --size is 65536"),
+        (&["--size", "64K"], "or more, and has 65536"),
         (&["--size", "100000"], "multiple of 4096"),
         (
             &["--size", "99M", "--part", "type=root", "--part", "type=home,fs=f2fs,source=."],
@@ -80,7 +80,7 @@ fn the_size_of_a_disk_is_that_of_its_file() {
         }
     }
     let words = ["build", "-F", "--partition", "gpt", "--size", "9M", "--part", "size=20M"];
-    assert!(fails(&[&words[..], &[&image, &source]].concat(), 2).contains("--size is 9437184"));
+    assert!(fails(&[&words[..], &[&image, &source]].concat(), 2).contains("and has 9437184"));
 }
 
 /// The recipe of docs/build.md.

@@ -138,6 +138,6 @@ fn a_read_only_image_has_nothing_to_spare() {
     judge::assert_clean(Path::new(&image));
     for other in [&["-t", "f2fs"][..], &["-O", "^extent"]] {
         let words = [&["build", "-F", "--read-only"], other, &[&image, &source]].concat();
-        assert!(fails(&words, 2).contains("--read-only is for ext4"));
+        assert!(fails(&words, 2).contains("read-only layout is for ext4"));
     }
 }

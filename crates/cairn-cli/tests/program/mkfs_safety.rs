@@ -200,12 +200,14 @@ fn what_mkfs_lacks_is_said() {
         "{said}"
     );
     std::fs::write(&image, b"").unwrap();
-    assert!(fails(&["mkfs", &image], 2).contains("the image is empty: give its size"));
+    assert!(
+        fails(&["mkfs", &image], 2).contains("the image is empty: give its size, as in --size 1G")
+    );
     // Nothing is cut off a file that is there.
     std::fs::File::options().write(true).open(&image).unwrap().set_len(32 << 20).unwrap();
     assert!(
         fails(&["mkfs", "-F", "--size", "16M", &image], 2)
-            .contains("33554432 bytes, more than --size says")
+            .contains("33554432 bytes, more than the size that is asked for")
     );
     assert_eq!(std::fs::metadata(&image).unwrap().len(), 32 << 20);
     works(&["mkfs", "--size", "48M", &image]);

@@ -286,8 +286,22 @@ pub fn run(args: &Args) -> Outcome {
 /// The exit status of an error: that of opening an image, of a damaged source, or of usage.
 pub(super) fn failure(error: Error) -> Failure {
     match error {
+        Error::Image { text, source } if text == source.to_string() => Failure::from(*source),
+        // It names the output, not the image that is made on the way.
         Error::Image { text, source } => Failure::new(Failure::from(*source).status, text),
         Error::Usage(text) => Failure::usage(text),
+        // The library names no options.
+        Error::Exists { subject } => {
+            Failure::usage(format!("{subject}: exists: add --force to replace it"))
+        }
+        Error::TooSmall { size, need } => {
+            let what = need.map_or_else(
+                || "a larger --size".to_owned(),
+                |need| format!("--size {}K or more", need.div_ceil(1024)),
+            );
+            let text = format!("the sources do not fit in {size} bytes: give {what}");
+            Failure::new(Status::Failed, format!("{text}, or leave it out"))
+        }
         // Only standard output has a reader that can go.
         Error::Host { source, .. } if source.kind() == ErrorKind::BrokenPipe => {
             Failure::closed_pipe()
