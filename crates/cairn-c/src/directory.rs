@@ -18,6 +18,8 @@ pub struct Directory {
     // Closed before the volume is let go.
     entries: Mutex<ReadDir>,
     volume: Arc<cairn::Volume>,
+    /// The path that it was opened by, which errors name.
+    path: Vec<u8>,
 }
 
 /// An entry of a directory.
@@ -48,7 +50,8 @@ pub extern "C" fn cairn_dir_open(
         let (volume, path) = (given(volume)?, path.get()?);
         let entries = volume.open.read_dir(path).map_err(Failure::at(path))?;
         let entries = Mutex::new(Rank::Position, entries);
-        out.write(Some(Box::new(Directory { entries, volume: volume.open.clone() })));
+        let (volume, path) = (volume.open.clone(), path.to_vec());
+        out.write(Some(Box::new(Directory { entries, volume, path })));
         Ok(())
     })
 }
@@ -67,7 +70,7 @@ pub extern "C" fn cairn_dir_next(
         let directory = directory.ok_or_else(missing)?;
         let out = place(entry)?;
         if let Some(next) = directory.entries.lock().next() {
-            let next = next?;
+            let next = next.map_err(Failure::at(&directory.path))?;
             let mut name = [0; 256];
             for (to, byte) in name.iter_mut().zip(next.name()) {
                 *to = c_char::from_ne_bytes([*byte]);

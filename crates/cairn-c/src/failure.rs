@@ -44,6 +44,16 @@ impl Failure {
     }
 }
 
+impl Failure {
+    /// An error of a call with two paths, either of which may be the reason.
+    pub(crate) fn between<'a>(from: &'a [u8], to: &'a [u8]) -> impl Fn(io::Error) -> Self + 'a {
+        move |error| {
+            let (from, to) = (from.escape_ascii(), to.escape_ascii());
+            Self::new(cairn::errno(&error), format!("{from} to {to}: {error}"))
+        }
+    }
+}
+
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         Self::new(cairn::errno(&error), error.to_string())

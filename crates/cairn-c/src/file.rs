@@ -19,6 +19,18 @@ pub struct File {
     // Closed before the volume is let go.
     open: cairn::fs::File,
     volume: Arc<cairn::Volume>,
+    /// The path that it was opened by, which errors name.
+    path: Vec<u8>,
+}
+
+impl File {
+    /// Runs a call on the open file.
+    fn call<T>(
+        &self,
+        call: impl FnOnce(&cairn::fs::File) -> std::io::Result<T>,
+    ) -> Result<T, Failure> {
+        call(&self.open).map_err(Failure::at(&self.path))
+    }
 }
 
 fn file(file: Option<&File>) -> Result<&File, Failure> {
@@ -71,7 +83,8 @@ pub extern "C" fn cairn_file_open(
         out.write(None);
         let (volume, path) = (given(volume)?, path.get()?);
         let open = options(flags, mode)?.open(&volume.open, path).map_err(Failure::at(path))?;
-        out.write(Some(Box::new(File { open, volume: volume.open.clone() })));
+        let (volume, path) = (volume.open.clone(), path.to_vec());
+        out.write(Some(Box::new(File { open, volume, path })));
         Ok(())
     })
 }
@@ -93,7 +106,10 @@ pub extern "C" fn cairn_file_close(file: Option<Box<File>>) -> c_int {
 #[no_mangle]
 pub extern "C" fn cairn_file_read(file: Option<&File>, buffer: Buffer, len: usize) -> i64 {
     let mut buffer = buffer;
-    count(behind(file), || Ok((&self::file(file)?.open).read(buffer.get(len)?)? as u64))
+    count(behind(file), || {
+        let (file, buffer) = (self::file(file)?, buffer.get(len)?);
+        Ok(file.call(|mut open| open.read(buffer))? as u64)
+    })
 }
 
 /// Reads from a byte offset.
@@ -105,14 +121,20 @@ pub extern "C" fn cairn_file_pread(
     offset: u64,
 ) -> i64 {
     let mut buffer = buffer;
-    count(behind(file), || Ok(self::file(file)?.open.read_at(buffer.get(len)?, offset)? as u64))
+    count(behind(file), || {
+        let (file, buffer) = (self::file(file)?, buffer.get(len)?);
+        Ok(file.call(|open| open.read_at(buffer, offset))? as u64)
+    })
 }
 
 /// Writes at the file's position, which moves on. Gives fewer bytes than `len` if there is no more
 /// room.
 #[no_mangle]
 pub extern "C" fn cairn_file_write(file: Option<&File>, data: Bytes, len: usize) -> i64 {
-    count(behind(file), || Ok((&self::file(file)?.open).write(data.get(len)?)? as u64))
+    count(behind(file), || {
+        let (file, data) = (self::file(file)?, data.get(len)?);
+        Ok(file.call(|mut open| open.write(data))? as u64)
+    })
 }
 
 /// Writes at a byte offset; to the end of a file that was opened with O_APPEND.
@@ -123,7 +145,10 @@ pub extern "C" fn cairn_file_pwrite(
     len: usize,
     offset: u64,
 ) -> i64 {
-    count(behind(file), || Ok(self::file(file)?.open.write_at(data.get(len)?, offset)? as u64))
+    count(behind(file), || {
+        let (file, data) = (self::file(file)?, data.get(len)?);
+        Ok(file.call(|open| open.write_at(data, offset))? as u64)
+    })
 }
 
 /// Moves the file's position, as lseek(2) with SEEK_SET, SEEK_CUR, SEEK_END, SEEK_DATA and
@@ -131,7 +156,7 @@ pub extern "C" fn cairn_file_pwrite(
 #[no_mangle]
 pub extern "C" fn cairn_file_seek(file: Option<&File>, offset: i64, whence: c_int) -> i64 {
     count(behind(file), || {
-        let mut file = &self::file(file)?.open;
+        let file = self::file(file)?;
         let start = || {
             u64::try_from(offset)
                 .map_err(|_| Failure::invalid("a position before the file's start"))
@@ -143,20 +168,21 @@ pub extern "C" fn cairn_file_seek(file: Option<&File>, offset: i64, whence: c_in
             libc::SEEK_DATA | libc::SEEK_HOLE => {
                 let data = whence == libc::SEEK_DATA;
                 let what = if data { cairn::Seek::Data } else { cairn::Seek::Hole };
-                let found = file.find(what, start()?)?;
+                let start = start()?;
+                let found = file.call(|open| open.find(what, start))?;
                 let none = "there is nothing but a hole from there to the end of the file";
                 SeekFrom::Start(found.ok_or_else(|| Failure::new(libc::ENXIO, none))?)
             }
             _ => return Err(Failure::invalid("whence: SEEK_SET, _CUR, _END, _DATA or _HOLE")),
         };
-        Ok(file.seek(to)?)
+        file.call(|mut open| open.seek(to))
     })
 }
 
 /// Shortens or lengthens an open file. New bytes are zeros.
 #[no_mangle]
 pub extern "C" fn cairn_file_truncate(file: Option<&File>, size: u64) -> c_int {
-    enter(behind(file), || Ok(self::file(file)?.open.set_len(size)?))
+    enter(behind(file), || self::file(file)?.call(|open| open.set_len(size)))
 }
 
 /// Makes the file durable: contents and attributes, or with `data_only` the contents and what is
@@ -164,9 +190,11 @@ pub extern "C" fn cairn_file_truncate(file: Option<&File>, size: u64) -> c_int {
 #[no_mangle]
 pub extern "C" fn cairn_file_sync(file: Option<&File>, data_only: c_int) -> c_int {
     enter(behind(file), || {
-        let open = &self::file(file)?.open;
-        let done = if data_only != 0 { open.sync_data() } else { open.sync_all() };
-        done.map_err(Failure::from)
+        let sync = |open: &cairn::fs::File| match data_only {
+            0 => open.sync_all(),
+            _ => open.sync_data(),
+        };
+        self::file(file)?.call(sync)
     })
 }
 
@@ -177,7 +205,8 @@ pub extern "C" fn cairn_file_stat(
     metadata: Option<&mut MaybeUninit<Metadata>>,
 ) -> c_int {
     enter(behind(file), || {
-        place(metadata)?.write(Metadata::from(&self::file(file)?.open.metadata()?));
+        let found = self::file(file)?.call(cairn::fs::File::metadata)?;
+        place(metadata)?.write(Metadata::from(&found));
         Ok(())
     })
 }

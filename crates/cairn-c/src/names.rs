@@ -137,7 +137,7 @@ pub extern "C" fn cairn_rmdir(volume: Option<&Volume>, path: Text) -> c_int {
 pub extern "C" fn cairn_rename(volume: Option<&Volume>, from: Text, to: Text) -> c_int {
     enter(stops(volume), || {
         let (from, to) = (from.get()?, to.get()?);
-        given(volume)?.open.rename(from, to).map_err(Failure::at(from))
+        given(volume)?.open.rename(from, to).map_err(Failure::between(from, to))
     })
 }
 
@@ -146,7 +146,8 @@ pub extern "C" fn cairn_rename(volume: Option<&Volume>, from: Text, to: Text) ->
 pub extern "C" fn cairn_link(volume: Option<&Volume>, original: Text, path: Text) -> c_int {
     enter(stops(volume), || {
         let (original, path) = (original.get()?, path.get()?);
-        given(volume)?.open.hard_link(original, path).map_err(Failure::at(path))
+        let linked = given(volume)?.open.hard_link(original, path);
+        linked.map_err(Failure::between(original, path))
     })
 }
 

@@ -1,11 +1,12 @@
 //! Programs in C use the library as it is installed: header, shared and static library, pkg-config.
 
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{symlink, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use cairn::{Format, ImageSpec, MkfsOptions, Volume};
 use cairn_testkit::judge;
+use cairn_testkit::place::Place;
 use cairn_testkit::tree::{judge_library, listing, script, Step};
 
 const WARNINGS: [&str; 5] = ["-Wall", "-Wextra", "-Werror", "-Wpedantic", "-g"];
@@ -90,6 +91,35 @@ fn calls_keep_their_promises_under_valgrind() {
     command.arg("--errors-for-leak-kinds=definite").arg(calls).arg(&image);
     assert_eq!(said(&mut command), "all calls keep their promises\n");
     judge::assert_f2fs_clean(&image);
+}
+
+/// Every call that takes a path of the host or of the volume gives Linux's number, and names the
+/// path.
+#[test]
+fn errors_have_the_numbers_of_linux() {
+    let place = Place::new();
+    let dir = place.path();
+    let errnos = compile(dir, &here("tests/programs/errnos.c"), &[]);
+    let at = |name: &str| dir.join(name);
+    for name in ["directory", "ro", "full", "secret"] {
+        std::fs::create_dir(at(name)).unwrap();
+    }
+    std::fs::write(at("file"), vec![b'x'; 9000]).unwrap();
+    symlink("loop", at("loop")).unwrap();
+    let mount = |options: &str, name: &str| {
+        said(judge::command("mount").args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(at(name)));
+    };
+    mount("ro", "ro");
+    mount("size=64k", "full");
+    let options = MkfsOptions { size: Some(16 << 20), ..MkfsOptions::new(Format::Ext4) };
+    for name in ["image", "secret/image"] {
+        cairn::mkfs(&ImageSpec::whole(&at(name)), &options).unwrap();
+    }
+    for (name, mode) in [("", 0o755), ("secret", 0o700), ("image", 0o600)] {
+        std::fs::set_permissions(at(name), PermissionsExt::from_mode(mode)).unwrap();
+    }
+    assert_eq!(said(Command::new(errnos).arg(dir)), "all errors have their numbers\n");
+    judge::assert_clean(&at("image"));
 }
 
 #[test]

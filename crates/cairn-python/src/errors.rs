@@ -7,12 +7,15 @@ use std::os::unix::ffi::OsStrExt;
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 
+/// The error with this number about a file of the volume.
+pub(crate) fn named(errno: i32, what: &str, path: &[u8]) -> PyErr {
+    let name = OsStr::from_bytes(path).to_owned();
+    PyOSError::new_err((errno, what.to_owned(), name))
+}
+
 /// The error about a file of the volume.
 pub(crate) fn at(path: &[u8]) -> impl Fn(io::Error) -> PyErr + '_ {
-    |error| {
-        let name = OsStr::from_bytes(path).to_owned();
-        PyOSError::new_err((cairn::errno(&error), error.to_string(), name))
-    }
+    |error| named(cairn::errno(&error), &error.to_string(), path)
 }
 
 /// The error of a call with two paths.
@@ -24,7 +27,7 @@ pub(crate) fn between<'a>(from: &'a [u8], to: &'a [u8]) -> impl Fn(io::Error) ->
     }
 }
 
-/// The error of an open file or a volume.
+/// The error of a volume.
 pub(crate) fn of(error: io::Error) -> PyErr {
     PyOSError::new_err((cairn::errno(&error), error.to_string()))
 }

@@ -21,11 +21,13 @@ pub(crate) struct Open {
 #[pyclass(frozen, module = "cairn._cairn")]
 pub(crate) struct File {
     open: Mutex<Option<Arc<Open>>>,
+    /// The path that it was opened by, which errors name.
+    path: Vec<u8>,
 }
 
 impl File {
-    pub(crate) fn new(open: Open) -> Self {
-        Self { open: Mutex::new(Some(Arc::new(open))) }
+    pub(crate) fn new(open: Open, path: &[u8]) -> Self {
+        Self { open: Mutex::new(Some(Arc::new(open))), path: path.to_vec() }
     }
 
     fn get(&self) -> PyResult<Arc<Open>> {
@@ -39,7 +41,8 @@ impl File {
         call: impl FnOnce(&cairn::fs::File) -> std::io::Result<T> + Send,
     ) -> PyResult<T> {
         let open = self.get()?;
-        let result = work::on(py, &open.volume, || call(&open.file)).map_err(errors::of);
+        let result = work::on(py, &open.volume, || call(&open.file));
+        let result = result.map_err(errors::at(&self.path));
         // A file that was closed meanwhile is closed here.
         work::on(py, &open.volume.clone(), || drop(open));
         result
@@ -102,9 +105,7 @@ impl File {
                 let start = start.map_err(|_| before())?;
                 let found = self.call(py, |file| file.find(what, start))?;
                 let none = "there is nothing but a hole from there to the end of the file";
-                SeekFrom::Start(
-                    found.ok_or_else(|| pyo3::exceptions::PyOSError::new_err((6, none)))?,
-                )
+                SeekFrom::Start(found.ok_or_else(|| errors::named(6, none, &self.path))?)
             }
             _ => return Err(PyValueError::new_err("whence is 0 to 4 (os.SEEK_*)")),
         };

@@ -1,6 +1,7 @@
 //! A volume: opened, closed, and the calls that take a path. Its class in Python is
 //! `cairn.Volume`.
 
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -23,6 +24,10 @@ pub(crate) struct Volume {
 }
 
 fn spec(image: &Path) -> PyResult<ImageSpec> {
+    if image.as_os_str().as_bytes().contains(&0) {
+        // As the builtin open() says it.
+        return Err(PyValueError::new_err("embedded null byte"));
+    }
     ImageSpec::parse(image.as_ref()).map_err(errors::of_image)
 }
 
@@ -144,7 +149,7 @@ impl Volume {
             .truncate(has('t'))
             .mode(mode);
         let file = work::on(py, &volume, || options.open(&volume, path));
-        Ok(File::new(Open { file: file.map_err(errors::at(path))?, volume }))
+        Ok(File::new(Open { file: file.map_err(errors::at(path))?, volume }, path))
     }
 
     /// Name, inode number and kind (as in a mode; 0 if unknown) of each entry.

@@ -38,10 +38,14 @@ impl Error {
     #[must_use]
     pub fn errno(&self) -> i32 {
         match self.cause() {
-            Cause::Address(_) | Cause::Option(_) | Cause::OffsetBeyondEnd { .. } => 22,
-            Cause::Refused(_) | Cause::Undo(_) => 95,
+            Cause::Address(_)
+            | Cause::Option(_)
+            | Cause::NoSize { .. }
+            | Cause::NoUndoFile
+            | Cause::OffsetBeyondEnd { .. } => 22,
+            Cause::Refused(_) | Cause::Undo(_) | Cause::NoFeature { .. } => 95,
             Cause::HostFull { .. } => 28,
-            Cause::Open(error) | Cause::Device(error) => of_device(error.kind),
+            Cause::Open(error) | Cause::Device(error) => of_device(error),
             Cause::Encrypted { .. } => 126,
             Cause::NoSuchPartition { .. } | Cause::NoPartitionTable => 6,
             Cause::FurtherDevice { .. } => 2,
@@ -59,8 +63,17 @@ impl Error {
     }
 }
 
-fn of_device(kind: DeviceKind) -> i32 {
-    match kind {
+/// The system's own number says the most, except of a lock that is held.
+fn of_device(error: &cairn_block::Error) -> i32 {
+    let source = error.source.as_deref();
+    if let Some(number) = source.and_then(io::Error::raw_os_error)
+        && error.kind != DeviceKind::InUse
+    {
+        return number;
+    }
+    match error.kind {
+        // What std refuses itself, such as a size beyond 2^63.
+        DeviceKind::Io if source.is_some_and(|of| of.kind() == ErrorKind::InvalidInput) => 22,
         DeviceKind::NotFound => 2,
         DeviceKind::NoMemory => 12,
         DeviceKind::PermissionDenied => 13,

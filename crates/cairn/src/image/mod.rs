@@ -110,6 +110,11 @@ impl ImageSpec {
         if name.is_empty() {
             return Err(Error::new("", Cause::Address("the image name is empty".into())));
         }
+        if name.as_bytes().contains(&0) {
+            let name = name.to_string_lossy().replace('\0', "\\0");
+            let why = "a name of a file has no NUL: give another";
+            return Err(Error::new(name, Cause::Address(why.into())));
+        }
         if Path::new(name).exists() {
             return Ok(Self::whole(name));
         }
