@@ -50,7 +50,7 @@ pub use export::{
 };
 pub use node::{Kind, Metadata, Node, NodeId, RegularFile, Xattr};
 pub use options::{Built, Free, Options, Size};
-pub use output::abandon;
+pub use output::{abandon, check_replaceable, replace};
 pub use read::{Source, assemble, is_layout};
 pub use rules::{IdRange, PathTest, Rules};
 pub use sink::{WriteError, Writer};

@@ -4,11 +4,12 @@ use std::ffi::OsString;
 use std::fs::{self, File, Permissions};
 use std::io::{self, Write};
 use std::ops::Range;
-use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use cairn::{Claim, ImageSpec, Part};
+use cairn::{Claim, ImageSpec, Part, host};
 use cairn_base::shell::quoted;
 use tempfile::{NamedTempFile, TempDir};
 
@@ -96,18 +97,12 @@ pub(crate) fn is_stdout(path: &Path) -> bool {
     path == Path::new("-")
 }
 
-/// The error of a name that leads nowhere. The system does not follow links of others in a
-/// directory that all may write (`fs.protected_symlinks`).
-fn unfollowed(path: &Path, error: io::Error) -> Error {
-    let is_link = fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink());
-    if is_link && error.kind() == io::ErrorKind::PermissionDenied {
-        let path = path.display();
-        return Error::Usage(format!(
-            "{path}: is a symbolic link that this system does not follow (fs.protected_symlinks): \
-             name the file that it leads to"
-        ));
-    }
-    Error::host(path, error)
+/// The file or directory that a name stands for: see [`host::behind_links`].
+///
+/// # Errors
+/// As there.
+pub(crate) fn place(path: &Path) -> Result<PathBuf> {
+    host::behind_links(path).map_err(|error| Error::host(path, error))
 }
 
 /// Bytes that the filesystem of a file has left for this user, if it tells.
@@ -131,6 +126,30 @@ fn named<T>(temporary: PathBuf, name: impl FnOnce() -> T) -> T {
     name()
 }
 
+/// Checks that [`replace`] could make or replace a file, and changes nothing.
+///
+/// # Errors
+/// As [`replace`].
+pub fn check_replaceable(path: &Path) -> Result<()> {
+    let file = Unfinished::create(path, true)?;
+    let temporary = file.path().to_owned();
+    named(temporary, || drop(file));
+    Ok(())
+}
+
+/// Makes a file with these contents, or gives it to one that is there, which keeps its owner and
+/// permission bits. Others find the old file or the new one, and never a part.
+///
+/// # Errors
+/// The path is that of something else than a regular file, or of a link of another user in a
+/// directory that all may write; or its directory cannot be written.
+pub fn replace(path: &Path, contents: &[u8]) -> Result<()> {
+    let file = Unfinished::create(path, true)?;
+    file.keep_owner().map_err(|error| Error::host(path, error))?;
+    file.file().write_all(contents).map_err(|error| Error::host(path, error))?;
+    file.finish()
+}
+
 /// A directory that is not whole yet. It is removed if it does not become whole.
 pub(crate) struct UnfinishedDirectory {
     directory: TempDir,
@@ -143,7 +162,8 @@ impl UnfinishedDirectory {
     /// # Errors
     /// `path` exists and is not an empty directory, or the directory above it cannot be written.
     pub(crate) fn create(path: &Path) -> Result<Self> {
-        match fs::read_dir(path).map(|mut entries| entries.next().is_some()) {
+        let place = place(path)?;
+        match fs::read_dir(&place).map(|mut entries| entries.next().is_some()) {
             Ok(true) => {
                 let why = "is not empty: give a new directory";
                 return Err(Error::Usage(format!("{}: {why}", path.display())));
@@ -157,12 +177,13 @@ impl UnfinishedDirectory {
             }
             _ => {}
         }
-        // Without a slash at its end.
-        let path = fs::canonicalize(path).unwrap_or_else(|_| path.components().collect());
-        let made = tempfile::Builder::new().prefix(&prefix(&path)).tempdir_in(directory(&path));
-        let made = made.map_err(|error| Error::host(directory(&path), error))?;
+        // `.` has neither a name nor a directory above it.
+        let place = fs::canonicalize(&place).unwrap_or(place);
+        let above = directory(&place);
+        let made = tempfile::Builder::new().prefix(&prefix(&place)).tempdir_in(&above);
+        let made = made.map_err(|error| Error::host(above, error))?;
         unfinished().push(made.path().to_owned());
-        Ok(Self { directory: made, path })
+        Ok(Self { directory: made, path: place })
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -203,12 +224,15 @@ impl Unfinished {
         Ok(Self { path: file.path().to_owned(), file })
     }
 
-    /// Creates an empty file beside `path`.
+    /// Creates an empty file beside `path`; if that is a symbolic link, beside the file that it
+    /// leads to, which is made or replaced.
     ///
     /// # Errors
-    /// `path` exists and `overwrite` is not set, is not a regular file, or its directory cannot be
-    /// written.
+    /// `path` exists and `overwrite` is not set, is not a regular file or is a link of another user
+    /// in a directory that all may write; or its directory cannot be written.
     pub(crate) fn create(path: &Path, overwrite: bool) -> Result<Self> {
+        let place = place(path)?;
+        // Not the place: /dev/stdout leads to a name that is no file's.
         match fs::metadata(path) {
             Ok(found) if found.is_dir() => {
                 return Err(Error::Usage(format!(
@@ -223,27 +247,28 @@ impl Unfinished {
                 )));
             }
             Ok(found) if !overwrite && found.len() > 0 => {
+                return Err(Error::Exists { subject: path.display().to_string() });
+            }
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(Error::host(path, error));
+            }
+            Err(_) if path.as_os_str().as_bytes().ends_with(b"/") => {
                 return Err(Error::Usage(format!(
-                    "{}: exists: add --force to replace it",
+                    "{}: a slash at its end is that of a directory: name a file",
                     path.display()
                 )));
             }
-            // What the system does not follow, realpath(3) would.
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(unfollowed(path, error));
-            }
             _ => {}
         }
-        // A link keeps its place: its target is replaced.
-        let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let above = directory(&place);
         // The umask applies.
         let file = tempfile::Builder::new()
-            .prefix(&prefix(&path))
+            .prefix(&prefix(&place))
             .permissions(Permissions::from_mode(0o666))
-            .tempfile_in(directory(&path))
-            .map_err(|error| Error::host(directory(&path), error))?;
+            .tempfile_in(&above)
+            .map_err(|error| Error::host(above, error))?;
         unfinished().push(file.path().to_owned());
-        Ok(Self { file, path })
+        Ok(Self { file, path: place })
     }
 
     /// Device and inode of the file, and of the one that it will replace.
@@ -319,6 +344,25 @@ impl Unfinished {
         named(file.path().to_owned(), || {
             let persisted = file.persist(&path);
             persisted.map(drop).map_err(|error| Error::host(&path, error.error))
-        })
+        })?;
+        // The name is durable as well.
+        let synced = File::open(directory(&path)).and_then(|above| above.sync_all());
+        match synced {
+            // A directory may be written and not be read.
+            Err(error) if error.kind() != io::ErrorKind::PermissionDenied => {
+                Err(Error::host(directory(&path), error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Gives the file owner, group and permission bits of the one that it will replace.
+    fn keep_owner(&self) -> io::Result<()> {
+        let Ok(old) = fs::symlink_metadata(&self.path) else { return Ok(()) };
+        let new = self.file().metadata()?;
+        if (old.uid(), old.gid()) != (new.uid(), new.gid()) {
+            fchown(self.file(), Some(old.uid()), Some(old.gid()))?;
+        }
+        self.file().set_permissions(Permissions::from_mode(old.mode() & 0o777))
     }
 }

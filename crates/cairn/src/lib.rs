@@ -34,6 +34,7 @@ pub mod error;
 pub mod format;
 pub mod fs;
 pub mod further;
+pub mod host;
 pub mod image;
 mod interrupted;
 mod keys;

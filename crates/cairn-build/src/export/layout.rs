@@ -12,7 +12,7 @@ use rustix::fs::{FlockOperation, flock, syncfs};
 use serde_json::{Value, json};
 
 use crate::error::{Error, Result};
-use crate::output::{Unfinished, UnfinishedDirectory};
+use crate::output::{self, Unfinished, UnfinishedDirectory};
 use crate::read::is_layout;
 use crate::regular;
 
@@ -45,6 +45,8 @@ impl Layout {
     /// # Errors
     /// `path` is another directory, or cannot be written. A layout with images needs a tag.
     pub(super) fn open(path: &Path, tag: Option<&str>) -> Result<Self> {
+        // The links of others, which lead to their choice of a layout.
+        output::place(path)?;
         if !is_layout(path) {
             return Ok(Self::New(UnfinishedDirectory::create(path)?));
         }
@@ -76,7 +78,7 @@ impl Layout {
 
     /// A directory with room for what is needed only meanwhile.
     pub(super) fn spool(&self) -> PathBuf {
-        crate::output::directory(self.directory().path())
+        output::directory(self.directory().path())
     }
 
     /// The directory for blobs.

@@ -1,10 +1,12 @@
 //! `cairn generate`: manual pages and shell completions, for `make install`.
 
+use std::ffi::OsStr;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap_complete::Shell;
 
+use super::build::failure;
 use crate::failure::{Failure, Outcome};
 
 /// Arguments of `generate`.
@@ -28,22 +30,32 @@ pub fn run(args: &Args, mut program: clap::Command) -> Outcome {
             .map(|()| path.clone())
             .map_err(|error| Failure::host(&path, &error))
     };
+    let made = tempfile::tempdir().map_err(|error| Failure::host(std::env::temp_dir(), &error))?;
+    let made = made.path();
     let pages = directory("man/man1")?;
-    clap_mangen::generate_to(program.clone(), &pages)
-        .map_err(|error| Failure::host(&pages, &error))?;
+    clap_mangen::generate_to(program.clone(), made).map_err(|error| Failure::host(made, &error))?;
+    for page in fs::read_dir(made).map_err(|error| Failure::host(made, &error))? {
+        let page = page.map_err(|error| Failure::host(made, &error))?;
+        install(&page.path(), &pages.join(page.file_name()))?;
+    }
     for (shell, below) in [
         (Shell::Bash, "bash-completion/completions"),
         (Shell::Zsh, "zsh/site-functions"),
         (Shell::Fish, "fish/vendor_completions.d"),
     ] {
         let path = directory(below)?;
-        clap_complete::generate_to(shell, &mut program, "cairn", &path)
-            .map_err(|error| Failure::host(&path, &error))?;
-        if shell == Shell::Bash {
-            // Bash looks for a file with the command's own name.
-            let (from, to) = (path.join("cairn.bash"), path.join("cairn"));
-            fs::rename(&from, &to).map_err(|error| Failure::host(&from, &error))?;
-        }
+        let file = clap_complete::generate_to(shell, &mut program, "cairn", made)
+            .map_err(|error| Failure::host(made, &error))?;
+        // Bash looks for a file with the command's own name.
+        let own = OsStr::new("cairn");
+        let name = if shell == Shell::Bash { Some(own) } else { file.file_name() };
+        install(&file, &path.join(name.unwrap_or(own)))?;
     }
     Ok(())
+}
+
+/// Puts a file that was made into its place.
+fn install(from: &Path, to: &Path) -> Outcome {
+    let contents = fs::read(from).map_err(|error| Failure::host(from, &error))?;
+    cairn_build::replace(to, &contents).map_err(failure)
 }

@@ -28,6 +28,7 @@ mod mkfs_safety;
 mod names;
 mod newcomers;
 mod object_volumes;
+mod outputs;
 mod overwrite;
 mod refused;
 mod repairs;

@@ -16,12 +16,16 @@ use crate::contents::contents;
 use crate::device::{open_one, open_or_raw};
 use crate::error::{Cause, Error, Result};
 use crate::format;
+use crate::host;
 use crate::image::{DiskFormat, ImageSpec, Location, ObjectImage, Part};
 use crate::interrupted::refuse_interrupted;
 use crate::objects;
 use crate::volume::runtime;
 
 pub(crate) mod options;
+
+/// Why a part of an image gets no size.
+const OF_WHOLE: &str = "a size is that of a whole image: a partition has the size its table says";
 
 pub use options::{ImageZones, MkfsOptions, Tuning};
 
@@ -40,6 +44,9 @@ pub fn mkfs(image: &ImageSpec, options: &MkfsOptions) -> Result<()> {
             }
         }
     }
+    if let Some(path) = image.file() {
+        place(path).map_err(|cause| Error::new(image, cause))?;
+    }
     refuse_interrupted(image)?;
     let Some(path) = image.file().filter(|_| options.size.is_some()) else {
         return make(image, options);
@@ -56,6 +63,24 @@ pub fn mkfs(image: &ImageSpec, options: &MkfsOptions) -> Result<()> {
         _ => {}
     }
     made
+}
+
+/// The file that gets the volume, which another user's link in a shared directory cannot choose.
+fn place(path: &Path) -> Result<PathBuf, Cause> {
+    let operation = format!("open {}", path.display());
+    host::behind_links(path)
+        .map_err(|error| Cause::Open(cairn_block::Error::from_io(operation, error)))
+}
+
+/// Makes an empty file where there was none, and follows no link that was put there meanwhile.
+fn create(path: &Path) -> Result<(), Cause> {
+    match File::options().write(true).create_new(true).open(path) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => {
+            let operation = format!("open {}", path.display());
+            Err(Cause::Open(cairn_block::Error::from_io(operation, error)))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Best effort: the user gets the error that led here.
@@ -119,8 +144,8 @@ pub(crate) fn device_for(image: &ImageSpec, options: &MkfsOptions) -> Result<Arc
     let error = |cause| Error::new(image, cause);
     if options.size.is_some() && image.key.is_some() {
         return Err(error(Cause::Option(
-            "--size makes a new disk, which is not encrypted: encrypt one first (cryptsetup \
-             luksFormat), and leave --size out"
+            "a size makes a new disk, which is not encrypted: encrypt one first (cryptsetup \
+             luksFormat), and give no size"
                 .into(),
         )));
     }
@@ -131,45 +156,47 @@ pub(crate) fn device_for(image: &ImageSpec, options: &MkfsOptions) -> Result<Arc
         return match options.size {
             None => open_one(image, true),
             Some(_) => Err(error(Cause::Option(
-                "--size makes a file of that size; this image has one: leave --size out".into(),
+                "a size makes a file of that size, and this image has one: give none".into(),
             ))),
         };
     };
     let Some(size) = options.size else {
         if !path.exists() {
-            let hint = "the image does not exist: give its size, as in --size 1G";
-            return Err(error(Cause::Option(hint.into())));
+            return Err(error(Cause::NoSize { what: "the image does not exist".into() }));
         }
         let file = std::fs::metadata(path);
         if image.part == Part::Whole && file.is_ok_and(|file| file.is_file() && file.len() == 0) {
-            return Err(error(Cause::Option(
-                "the image is empty: give its size, as in --size 1G".into(),
-            )));
+            return Err(error(Cause::NoSize { what: "the image is empty".into() }));
         }
         return open_or_raw(image, true);
     };
     if image.part != Part::Whole {
-        let hint = "--size sets the size of a whole image; a partition has the size its table says";
-        return Err(error(Cause::Option(hint.into())));
+        return Err(error(Cause::Option(OF_WHOLE.into())));
     }
     if let Some(link) = container(image) {
-        let hint = format!(
-            "--size is the size of a file that is the disk, and this is {link}: leave --size out"
-        );
+        let hint =
+            format!("a size is that of a file which is the disk, and this is {link}: give none");
+        return Err(error(Cause::Option(hint)));
+    }
+    if i64::try_from(size).is_err() {
+        let hint = format!("no file has {size} bytes: give a smaller size");
         return Err(error(Cause::Option(hint)));
     }
     match std::fs::metadata(path) {
         // The file is not shortened, because that could not be undone.
         Ok(file) if file.is_file() && file.len() > size && options.zones.is_none() => {
             let hint = format!(
-                "the file has {} bytes, more than --size says: leave --size out, or remove it \
-                 first",
+                "the file has {} bytes, more than the size that is asked for: give none, or remove \
+                 the file first",
                 file.len()
             );
             return Err(error(Cause::Option(hint)));
         }
         Ok(_) => {}
-        Err(_) => check_directory(path).map_err(error)?,
+        Err(_) => {
+            check_directory(path).map_err(error)?;
+            create(&place(path).map_err(error)?).map_err(error)?;
+        }
     }
     if let Some(zones) = &options.zones {
         return zoned_image(path, size, zones).map_err(error);
@@ -196,17 +223,15 @@ fn object_volume(
     match (objects::size(image, volume)?, options.size) {
         (None, None) => {
             let name = &volume.address.volume;
-            refused(format!("there is no volume {name}: give its size, as in --size 1G"))
+            Err(Error::new(image, Cause::NoSize { what: format!("there is no volume {name}") }))
         }
-        (_, Some(_)) if image.part != Part::Whole => refused(
-            "--size sets the size of a whole image; a partition has the size its table says".into(),
-        ),
+        (_, Some(_)) if image.part != Part::Whole => refused(OF_WHOLE.into()),
         (None, Some(size)) => {
             objects::create(image, volume, size)?;
             open_one(image, true)
         }
         (Some(found), Some(size)) if found != size => refused(format!(
-            "the volume has {found} bytes: leave --size out, or remove it first (cairn gc --remove)"
+            "the volume has {found} bytes: give no size, or remove the volume first"
         )),
         (Some(_), _) => open_or_raw(image, true),
     }
@@ -234,7 +259,8 @@ fn check_directory(path: &Path) -> Result<(), Cause> {
         let detail =
             format!("the directory {} does not exist: create it first", directory.display());
         let operation = format!("open {}", path.display());
-        Err(Cause::Open(cairn_block::Error::new(cairn_block::ErrorKind::Io, operation, detail)))
+        let kind = cairn_block::ErrorKind::NotFound;
+        Err(Cause::Open(cairn_block::Error::new(kind, operation, detail)))
     })
 }
 

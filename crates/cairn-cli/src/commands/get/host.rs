@@ -18,22 +18,27 @@ use crate::print;
 /// cp(1) does: the user gave the whole path, and no part of it comes from the image.
 ///
 /// # Errors
-/// A symbolic link leads to nothing or to itself.
+/// A symbolic link leads to nothing or to itself, or is not followed
+/// ([`cairn::host::behind_links`]).
 pub(super) fn behind_links(path: &Path) -> Outcome<PathBuf> {
     match fs::symlink_metadata(path) {
         Ok(found) if found.is_symlink() => {}
         _ => return Ok(path.to_owned()),
     }
-    fs::canonicalize(path).map_err(|error| match error.kind() {
-        ErrorKind::NotFound => Failure::new(
+    let place = cairn::host::behind_links(path).map_err(|error| Failure::host(path, &error))?;
+    match fs::metadata(path) {
+        // A device such as /dev/stdout leads to a name that is no file's.
+        Ok(found) if found.is_file() => Ok(place),
+        Ok(_) => Ok(path.to_owned()),
+        Err(error) if error.kind() == ErrorKind::NotFound => Err(Failure::new(
             Status::Failed,
             format!(
                 "{}: a dangling symbolic link: remove it first, or give another name",
                 host_name(path)
             ),
-        ),
-        _ => Failure::host(path, &error),
-    })
+        )),
+        Err(error) => Err(Failure::host(path, &error)),
+    }
 }
 
 /// Opens the device or FIFO at `path`, if there is one: `get` writes to it and does not replace it.
@@ -41,7 +46,7 @@ pub(super) fn behind_links(path: &Path) -> Outcome<PathBuf> {
 /// # Errors
 /// The device or FIFO cannot be opened.
 pub(super) fn open_device(path: &Path) -> Outcome<Option<File>> {
-    let Ok(found) = fs::symlink_metadata(path) else { return Ok(None) };
+    let Ok(found) = fs::metadata(path) else { return Ok(None) };
     let kind = found.file_type();
     if !kind.is_char_device() && !kind.is_block_device() && !kind.is_fifo() {
         return Ok(None);

@@ -81,6 +81,8 @@ impl OnVolume for Args {
 /// # Errors
 /// A source does not exist, or the host refuses.
 pub fn copy_out(fs: &dyn FileSystem, sources: &[&OsStr], destination: &Path) -> Outcome {
+    // Also one to a directory.
+    cairn::host::behind_links(destination).map_err(|error| Failure::host(destination, &error))?;
     if sources.len() > 1 && !destination.is_dir() {
         return Err(no_directory(&host_name(destination), "several sources"));
     }

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use cairn::ImageSpec;
 use cairn_lab::crash::{Extent, Failure as Found, Format, Options, Report, replay, search, text};
 
-use super::common::{Reserved, command_line, stop_at_a_signal};
+use super::super::build::failure;
+use super::common::{command_line, stop_at_a_signal};
 use super::record;
 use crate::failure::{Failure, Outcome, Status};
 use crate::output::with_stdout;
@@ -121,14 +122,8 @@ impl CrashArgs {
 /// # Errors
 /// Something was found; or the search cannot be done.
 pub(super) fn run(args: &CrashArgs) -> Outcome {
-    let reserved = args.keep.as_deref().map(Reserved::new).transpose()?;
-    let done = searched(args);
-    // Nothing was found, or it could not be.
-    drop(reserved);
-    done
-}
-
-fn searched(args: &CrashArgs) -> Outcome {
+    // A wrong path fails before the search.
+    args.keep.as_deref().map_or(Ok(()), cairn_build::check_replaceable).map_err(failure)?;
     if let Some(image) = &args.image {
         return of_program(args, &ImageSpec::parse(image)?);
     }
@@ -149,8 +144,11 @@ fn of_program(args: &CrashArgs, image: &ImageSpec) -> Outcome {
         kernel: args.kernel,
         command: command_line(),
     };
-    let keep = args.keep.as_deref();
-    let (report, found) = record::run(image, &args.program, &extent, keep)?;
+    let place = |path: &PathBuf| {
+        cairn::host::behind_links(path).map_err(|error| Failure::host(path, &error))
+    };
+    let keep = args.keep.as_ref().map(place).transpose()?;
+    let (report, found) = record::run(image, &args.program, &extent, keep.as_deref())?;
     print(args, &report)?;
     let Some(found) = found else { return ended(&report) };
     let first = in_one_line(&found);
@@ -195,7 +193,7 @@ fn tell(args: &CrashArgs, report: &Report, found: Option<&Found>) -> Outcome {
     print(args, report)?;
     let Some(found) = found else { return ended(report) };
     if let Some(path) = &args.keep {
-        std::fs::write(path, found.to_string()).map_err(|error| Failure::host(path, &error))?;
+        cairn_build::replace(path, found.to_string().as_bytes()).map_err(failure)?;
     }
     let first = in_one_line(&found.error);
     let again = match &args.keep {

@@ -10,7 +10,8 @@ use cairn_lab::compare::{Change, changes, is_comparable};
 use cairn_lab::progress::Progress;
 use cairn_lab::{Context, Experiment, Record, Scale, render};
 
-use self::common::{command_line, reserve};
+use self::common::command_line;
+use super::build::failure;
 use crate::failure::{Failure, Outcome, Status};
 use crate::output::with_stdout;
 use crate::usage::number;
@@ -135,7 +136,8 @@ pub fn run(args: &Args) -> Outcome {
         .as_deref()
         .map(|path| earlier(path, &experiments, args.scale.into()))
         .transpose()?;
-    let page = args.html.as_deref().map(|path| reserve(path).map(|()| path)).transpose()?;
+    let page = args.html.as_deref();
+    page.map_or(Ok(()), cairn_build::check_replaceable).map_err(failure)?;
     let mut records = Vec::new();
     for experiment in experiments {
         let context = context(args);
@@ -146,7 +148,7 @@ pub fn run(args: &Args) -> Outcome {
         let changes = earlier.as_deref().map(|earlier| changed(earlier, &records));
         if let Some(path) = page {
             let html = render::html(&records, changes.as_deref());
-            std::fs::write(path, html).map_err(|error| Failure::host(path, &error))?;
+            cairn_build::replace(path, html.as_bytes()).map_err(failure)?;
         }
         // Each table is shown as soon as it is there.
         if !args.json {

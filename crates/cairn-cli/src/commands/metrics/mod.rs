@@ -4,16 +4,14 @@
 mod families;
 
 use std::fmt::Write as _;
-use std::fs::Permissions;
-use std::io::Write as _;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::Path;
 
 use cairn_base::stats::{Report, Value};
 
 pub use families::{FAMILIES, Family, Kind, Source};
 
-use crate::failure::{Failure, Outcome};
+use super::build::failure;
+use crate::failure::Outcome;
 
 /// The text's format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -212,47 +210,18 @@ impl Labels {
     }
 }
 
-/// Puts text into a file that others read at any time: they find the old text or the new one. A
-/// file that is there keeps its owner and mode.
+/// Puts text into a file that others read at any time: see [`cairn_build::replace`].
 ///
 /// # Errors
-/// The file's directory cannot be written; or the path is that of a link, a device, or something
-/// else than a regular file, which the new file would replace.
+/// As [`cairn_build::replace`].
 pub fn replace(path: &Path, text: &str) -> Outcome {
-    let failed = |error: std::io::Error| Failure::host(path, &error);
-    let old = match path.symlink_metadata() {
-        Ok(old) if old.is_file() => Some(old),
-        Ok(_) => {
-            return Err(Failure::usage(format!(
-                "{}: not a regular file, and it would be replaced: name a file, or leave out \
-                 --output",
-                path.display()
-            )));
-        }
-        Err(_) => None,
-    };
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let mut file = tempfile::Builder::new()
-        .prefix(".cairn-")
-        // As a new file that a shell writes; readers are other users.
-        .permissions(Permissions::from_mode(0o644))
-        .tempfile_in(directory.unwrap_or(Path::new(".")))
-        .map_err(failed)?;
-    file.write_all(text.as_bytes()).map_err(failed)?;
-    if let Some(old) = old {
-        let new = file.as_file().metadata().map_err(failed)?;
-        if (old.uid(), old.gid()) != (new.uid(), new.gid()) {
-            fchown(file.as_file(), Some(old.uid()), Some(old.gid())).map_err(failed)?;
-        }
-        let mode = Permissions::from_mode(old.mode() & 0o777);
-        file.as_file().set_permissions(mode).map_err(failed)?;
-    }
-    file.persist(path).map_err(|error| failed(error.error))?;
-    Ok(())
+    cairn_build::replace(path, text.as_bytes()).map_err(failure)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     fn answer() -> Answer {
@@ -310,9 +279,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("cairn.prom");
         replace(&path, "old\n").unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o644);
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
         replace(&path, "new\n").unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "new\n");
-        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o644);
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
         let said = replace(&dir.path().join("none/cairn.prom"), "").unwrap_err().to_string();
         assert!(said.contains("cairn.prom"), "{said}");

@@ -67,8 +67,13 @@ const DIRECTORY: OFlags =
 
 impl Host {
     /// Opens the directory, or makes it.
+    ///
+    /// # Errors
+    /// The host refuses, or a link at the end of the path is not followed
+    /// ([`cairn::host::behind_links`]).
     pub(super) fn open(path: &Path) -> io::Result<Self> {
-        match std::fs::create_dir(path) {
+        let path = cairn::host::behind_links(path)?;
+        match std::fs::create_dir(&path) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             _ => {}
         }

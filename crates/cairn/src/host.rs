@@ -1,0 +1,119 @@
+//! Files of the host that are made or replaced under a name that the caller gives.
+
+use std::io::{Error, ErrorKind, Result};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+
+/// Most links that are followed, as in Linux.
+const MOST_LINKS: u32 = 40;
+/// The mode bits of a directory such as /tmp: all may write, and remove only what is their own.
+const STICKY_FOR_ALL: u32 = 0o1002;
+
+/// A link that is not followed.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "a symbolic link of another user in a directory that all may write: name the file that it \
+     leads to"
+)]
+struct ForeignLink;
+
+/// The file that gets the contents if `path` is written: symbolic links in the place of its last
+/// name are followed, also to a file that does not exist yet. The result is no link, so a file that
+/// takes its place replaces nothing but the file that was meant.
+///
+/// In a directory with the sticky bit that all may write, such as /tmp, a link is followed only if
+/// it belongs to this user or to the owner of the directory. Linux does so too where
+/// `fs.protected_symlinks` is on.
+///
+/// # Errors
+/// A link is not followed (`PermissionDenied`), links lead in a circle, or a directory cannot be
+/// read.
+pub fn behind_links(path: &Path) -> Result<PathBuf> {
+    // Without a slash at its end, behind which lstat(2) follows a link.
+    let mut place: PathBuf = path.components().collect();
+    for _ in 0..MOST_LINKS {
+        let found = match std::fs::symlink_metadata(&place) {
+            Ok(found) if found.is_symlink() => found,
+            Ok(_) => return Ok(place),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(place),
+            Err(error) => return Err(error),
+        };
+        let parent = place.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let parent = parent.unwrap_or(Path::new(".")).to_owned();
+        let directory = std::fs::metadata(&parent)?;
+        let is_open_to_all = directory.mode() & STICKY_FOR_ALL == STICKY_FOR_ALL;
+        let own = rustix::process::geteuid().as_raw();
+        if is_open_to_all && found.uid() != own && found.uid() != directory.uid() {
+            return Err(Error::new(ErrorKind::PermissionDenied, ForeignLink));
+        }
+        let target = std::fs::read_link(&place)?;
+        place = parent.join(&target);
+        if target.as_os_str().as_bytes().ends_with(b"/") {
+            place = place.components().collect();
+        }
+    }
+    Err(Errno::LOOP.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::{PermissionsExt, lchown, symlink};
+
+    use super::*;
+
+    #[test]
+    fn links_are_followed_also_to_what_is_not_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        fs::write(at("file"), "").unwrap();
+        symlink("file", at("link")).unwrap();
+        symlink(at("link"), at("second")).unwrap();
+        symlink("sub/new", at("dangling")).unwrap();
+        symlink("circle", at("circle")).unwrap();
+        for (name, leads_to) in [
+            ("file", "file"),
+            ("link", "file"),
+            ("second", "file"),
+            ("new", "new"),
+            ("dangling", "sub/new"),
+            ("none/new", "none/new"),
+        ] {
+            assert_eq!(behind_links(&at(name)).unwrap(), at(leads_to), "{name}");
+        }
+        assert_eq!(behind_links(&at("circle")).unwrap_err().raw_os_error(), Some(40));
+    }
+
+    /// Root makes the directory and the links of others.
+    #[test]
+    fn links_of_others_in_a_directory_for_all_are_not_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(rustix::process::geteuid().is_root(), "root makes links of others");
+        let (shared, aim) = (dir.path().join("shared"), dir.path().join("aim"));
+        fs::create_dir(&shared).unwrap();
+        let link = shared.join("link");
+        symlink(&aim, &link).unwrap();
+        for (mode, of_directory, of_link, follows) in [
+            (0o1777, 0, 1000, false),
+            (0o1777, 0, 0, true),
+            (0o1777, 1000, 1000, true),
+            (0o1777, 1000, 1001, false),
+            (0o1775, 0, 1000, true),
+            (0o777, 0, 1000, true),
+        ] {
+            lchown(&shared, Some(of_directory), None).unwrap();
+            fs::set_permissions(&shared, Permissions::from_mode(mode)).unwrap();
+            lchown(&link, Some(of_link), None).unwrap();
+            let found = behind_links(&shared.join("link/"));
+            let case = format!("{mode:o} {of_directory} {of_link}: {found:?}");
+            assert_eq!(found.is_ok(), follows, "{case}");
+            if let Err(error) = found {
+                assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{case}");
+                assert!(error.to_string().contains("name the file"), "{error}");
+            }
+        }
+    }
+}
