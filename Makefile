@@ -65,7 +65,7 @@ wheel:
 
 # What a registry of crates would take: each crate packs, and builds from what was packed. The library also builds small.
 package:
-	$(CARGO) check -p cairn --no-default-features
+	CARGO='$(CARGO)' scripts/features
 	$(CARGO) package --workspace --locked
 
 # Builds and tests leave processors idle where they wait for each other, for daemons, disks and clocks. Lints use that time.

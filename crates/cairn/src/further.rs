@@ -5,7 +5,7 @@
 //! path counts: a file or device beside the image. It is opened for reading, and used only if it is
 //! recognised: it has the size of the volume's device, does not begin like a volume or a
 //! partitioned disk of its own, and holds the volume's inodes at their addresses
-//! ([`cairn_f2fs::devices::recognise`]), or nothing if the volume has nothing there. Only then is
+//! (`cairn_f2fs::devices::recognise`), or nothing if the volume has nothing there. Only then is
 //! it opened for writing. The user has to name a device that is not recognised. A device that the
 //! user named is refused only if it belongs to another volume.
 
@@ -13,11 +13,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cairn_block::BlockDevice;
-use cairn_f2fs::devices::DeviceCheck;
 
 use crate::device::open_one;
 use crate::error::{Cause, Error, Result};
 use crate::format;
+use crate::format::f2fs::DeviceCheck;
 use crate::image::ImageSpec;
 use crate::recognise::recognise;
 
@@ -68,10 +68,10 @@ fn open_all(
 
 fn miscounted(wanted: usize, named: usize) -> String {
     match wanted {
-        0 => "the volume has no further devices: leave --device out".into(),
+        0 => "the volume has no further devices: name none".into(),
         _ => format!(
-            "the volume has {wanted} further devices, but {named} are given: give --device once \
-             for each, in their order"
+            "the volume has {wanted} further devices, but {named} are named: name each, in their \
+             order"
         ),
     }
 }

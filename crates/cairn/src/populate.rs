@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use cairn_base::runtime::threads::Threads;
 use cairn_ext4::mkfs::populate as ext4;
+#[cfg(feature = "f2fs")]
 use cairn_f2fs::mkfs::populate as f2fs;
 
 use crate::error::{Cause, Error};
@@ -38,6 +39,7 @@ pub struct Population {
 /// The tree in the form of a format.
 enum Tree {
     Ext4(ext4::Population),
+    #[cfg(feature = "f2fs")]
     F2fs(f2fs::Population),
 }
 
@@ -61,6 +63,9 @@ impl Population {
                     .map(Tree::Ext4)
                     .map_err(|error| of_ext4(image, error))?
             }
+            #[cfg(not(feature = "f2fs"))]
+            Format::F2fs => return Err(refused(format::f2fs::absent()).into()),
+            #[cfg(feature = "f2fs")]
             Format::F2fs => {
                 let f2fs = format::f2fs::mkfs_options(options).map_err(refused)?;
                 f2fs::Population::new(source, &f2fs, &*threads)
@@ -81,6 +86,7 @@ impl Population {
             Tree::Ext4(tree) => {
                 tree.required_bytes(free).map_err(|error| of_ext4(&self.image, error))
             }
+            #[cfg(feature = "f2fs")]
             Tree::F2fs(tree) => {
                 tree.required_bytes(free).map_err(|error| of_f2fs(&self.image, error))
             }
@@ -106,6 +112,7 @@ impl Population {
                 let bytes = |block: u64| block.saturating_mul(made.block_size.into());
                 Ok(made.free.iter().map(|run| bytes(run.start)..bytes(run.end)).collect())
             }
+            #[cfg(feature = "f2fs")]
             Tree::F2fs(tree) => {
                 let written = tree.write(device, threads, &*self.threads);
                 written.map(|_| Vec::new()).map_err(|error| of_f2fs(&self.image, error))
@@ -122,6 +129,7 @@ fn of_ext4(image: &ImageSpec, error: ext4::PopulateError) -> PopulateError {
     }
 }
 
+#[cfg(feature = "f2fs")]
 fn of_f2fs(image: &ImageSpec, error: f2fs::PopulateError) -> PopulateError {
     match error {
         f2fs::PopulateError::Tree(error) => PopulateError::Tree(error),

@@ -1,5 +1,7 @@
 //! Structures of a volume, by the names that `cairn dump` has for them.
 
+use crate::error::Cause;
+
 /// Which copies of superblock and checkpoint are used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Copies {
@@ -40,4 +42,9 @@ pub enum Structure {
     Segments,
     /// F2FS: the owners of a segment's blocks.
     Summary(u32),
+}
+
+/// The error for a structure of another format.
+pub(crate) fn only(what: &str, of: &str, has: &str) -> Cause {
+    Cause::Option(format!("{what} is a structure of {of}: this volume has {has}"))
 }

@@ -3,9 +3,12 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use cairn_base::options::Vocabulary;
 use cairn_base::runtime::Runtime;
 use cairn_block::BlockDevice;
-use cairn_f2fs::devices::DeviceCheck;
+use cairn_check::Fields;
+use cairn_check::salvage::Salvage;
+use cairn_f2fs::dump as structures;
 use cairn_f2fs::mkfs::NamedDevice;
 use cairn_f2fs::{Corrupt, Error, F2fs, Info, MountOptions, mkfs};
 use cairn_vfs::FileSystem;
@@ -14,8 +17,13 @@ use uuid::Uuid;
 use super::Format;
 use crate::error::{Cause, Class};
 use crate::mkfs::options::{MkfsOptions, Named};
+use crate::structure::{Copies, Structure, only};
 use crate::tune::options::{Ext4TuneOptions, Resized, TuneOptions};
 use crate::volume::OpenOptions;
+
+pub(super) use cairn_f2fs::check::ALL as KINDS;
+pub(crate) use cairn_f2fs::devices::DeviceCheck;
+pub(crate) use cairn_f2fs::has_checkpoint;
 
 /// The only size of a block.
 const BLOCK_SIZE: u32 = 4096;
@@ -66,7 +74,7 @@ pub(super) fn assemble(devices: Vec<Arc<dyn BlockDevice>>) -> Result<Arc<dyn Blo
 /// The format's own options.
 pub(crate) fn mkfs_options(options: &MkfsOptions) -> Result<mkfs::MkfsOptions, Cause> {
     if options.block_size.is_some_and(|bytes| bytes != BLOCK_SIZE) {
-        return Err(Cause::Option("blocks of F2FS have 4096 bytes: leave -b out".into()));
+        return Err(Cause::Option("blocks of F2FS have 4096 bytes: leave their size out".into()));
     }
     options.refuse_ext4_options()?;
     let default = mkfs::MkfsOptions::default();
@@ -190,4 +198,63 @@ pub(super) fn plan_repair(
     scope: cairn_check::repair::Scope,
 ) -> Result<cairn_check::repair::Plan, Cause> {
     cairn_f2fs::repair::plan(device.clone(), runtime, observer, scope).map_err(cause)
+}
+
+/// The options that Cairn has for the format.
+pub(super) fn settings() -> Vec<String> {
+    MountOptions::TABLE.settings().collect()
+}
+
+/// The options of Linux's driver.
+pub(super) fn vocabulary() -> &'static Vocabulary {
+    MountOptions::TABLE.linux
+}
+
+pub(super) fn dump(
+    device: Arc<dyn BlockDevice>,
+    copies: Copies,
+    structure: &Structure,
+) -> Result<Fields, Cause> {
+    let what = self::structure(structure)?;
+    structures::dump(device, choice(copies)?, &what).map_err(cause)
+}
+
+pub(super) fn journal(device: Arc<dyn BlockDevice>, copies: Copies) -> Result<Fields, Cause> {
+    structures::show_journal(device, choice(copies)?).map_err(cause)
+}
+
+pub(super) fn rescue(
+    device: Arc<dyn BlockDevice>,
+    copies: Copies,
+) -> Result<Box<dyn Salvage>, Cause> {
+    cairn_f2fs::rescue::open(device, choice(copies)?).map_err(cause)
+}
+
+fn choice(copies: Copies) -> Result<cairn_f2fs::Choice, Cause> {
+    if copies.group.is_some() {
+        let why = "F2FS has superblocks in blocks 0 and 1: choose one of them, and no backup";
+        return Err(Cause::Option(why.into()));
+    }
+    Ok(cairn_f2fs::Choice { superblock: copies.superblock, pack: copies.pack })
+}
+
+fn structure(structure: &Structure) -> Result<structures::What, Cause> {
+    use structures::What as W;
+    const HAS: &str =
+        "superblock, checkpoint, block, inode, nodes, extents, xattrs, nat, sit, segments, summary";
+    let of = |what| Err(only(what, "ext4", HAS));
+    Ok(match structure {
+        Structure::Superblock => W::Superblock,
+        Structure::Checkpoint => W::Checkpoint,
+        Structure::Block(block) => W::Block(*block),
+        Structure::Inode(word) => W::Inode(word.clone()),
+        Structure::Nodes(word) | Structure::Extents(word) => W::Nodes(word.clone()),
+        Structure::Xattrs(word) => W::Xattrs(word.clone()),
+        Structure::Nat(nid) => W::Nat(*nid),
+        Structure::Sit(segno) => W::Sit(*segno),
+        Structure::Segments => W::Segments,
+        Structure::Summary(segno) => W::Summary(*segno),
+        Structure::Groups(_) => return of("groups"),
+        Structure::Htree(_) => return of("htree"),
+    })
 }

@@ -5,7 +5,7 @@
 
 use cairn_base::options::{SLOPPY, Vocabulary, words};
 
-use super::Format;
+use super::{Format, f2fs};
 use crate::error::Cause;
 
 /// Options of the two formats that do the same: ext4's, and F2FS's.
@@ -62,18 +62,18 @@ fn bare(word: &str) -> &str {
 fn settings(format: Format) -> Vec<String> {
     match format {
         Format::Ext4 => cairn_ext4::MountOptions::TABLE.settings().collect(),
-        Format::F2fs => cairn_f2fs::MountOptions::TABLE.settings().collect(),
+        Format::F2fs => f2fs::settings(),
     }
 }
 
 fn vocabulary(format: Format) -> &'static Vocabulary {
     match format {
         Format::Ext4 => cairn_ext4::MountOptions::TABLE.linux,
-        Format::F2fs => cairn_f2fs::MountOptions::TABLE.linux,
+        Format::F2fs => f2fs::vocabulary(),
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "f2fs"))]
 mod tests {
     use super::*;
 

@@ -8,7 +8,6 @@ use cairn_base::runtime::Runtime;
 use cairn_block::BlockDevice;
 use cairn_check::repair::{Plan, Scope};
 use cairn_check::{Kind, Observer, Report};
-use cairn_f2fs::devices::DeviceCheck;
 use cairn_vfs::{FileSystem, Timestamp};
 use uuid::Uuid;
 
@@ -20,6 +19,10 @@ use crate::volume::OpenOptions;
 
 mod dump;
 pub(crate) mod ext4;
+#[cfg(feature = "f2fs")]
+pub(crate) mod f2fs;
+#[cfg(not(feature = "f2fs"))]
+#[path = "without_f2fs.rs"]
 pub(crate) mod f2fs;
 mod foreign;
 mod name;
@@ -35,6 +38,7 @@ pub enum Info {
     /// Of an ext4 volume.
     Ext4(Box<cairn_ext4::Info>),
     /// Of an F2FS volume.
+    #[cfg(feature = "f2fs")]
     F2fs(Box<cairn_f2fs::Info>),
 }
 
@@ -44,6 +48,7 @@ impl Info {
     pub fn format(&self) -> Format {
         match self {
             Self::Ext4(_) => Format::Ext4,
+            #[cfg(feature = "f2fs")]
             Self::F2fs(_) => Format::F2fs,
         }
     }
@@ -53,6 +58,7 @@ impl Info {
     pub fn state(&self) -> &'static str {
         match self {
             Self::Ext4(info) => info.state,
+            #[cfg(feature = "f2fs")]
             Self::F2fs(info) => info.state,
         }
     }
@@ -62,6 +68,7 @@ impl Info {
     pub fn storable_time(&self, time: Timestamp) -> Timestamp {
         let inode_size = match self {
             Self::Ext4(info) => Some(info.inode_size.into()),
+            #[cfg(feature = "f2fs")]
             Self::F2fs(_) => None,
         };
         self.format().storable_time(time, inode_size)
@@ -128,8 +135,13 @@ pub fn inspect(device: &Arc<dyn BlockDevice>, now: SystemTime) -> Result<Option<
     if let Some(info) = ext4::inspect(device, now)? {
         return Ok(Some(Info::Ext4(Box::new(info))));
     }
+    #[cfg(feature = "f2fs")]
     if let Some(info) = f2fs::inspect(device)? {
         return Ok(Some(Info::F2fs(Box::new(info))));
+    }
+    #[cfg(not(feature = "f2fs"))]
+    if f2fs::probe(&**device)? {
+        return Err(f2fs::absent());
     }
     if recognise::recognise(&**device).is_some() {
         return Ok(None);
@@ -191,7 +203,9 @@ pub(crate) fn other_devices(device: &dyn BlockDevice) -> Result<Vec<PathBuf>, Ca
 }
 
 /// Recognises the further devices by their contents.
-pub(crate) fn recognise(devices: Vec<Arc<dyn BlockDevice>>) -> Result<Vec<DeviceCheck>, Cause> {
+pub(crate) fn recognise(
+    devices: Vec<Arc<dyn BlockDevice>>,
+) -> Result<Vec<f2fs::DeviceCheck>, Cause> {
     f2fs::recognise(devices)
 }
 
@@ -307,5 +321,5 @@ pub(crate) fn plan_repair(
 
 /// All kinds of defects that a check finds, of all formats.
 pub fn kinds() -> impl Iterator<Item = &'static Kind> {
-    cairn_ext4::check::ALL.iter().chain(cairn_f2fs::check::ALL).copied()
+    cairn_ext4::check::ALL.iter().chain(f2fs::KINDS).copied()
 }

@@ -118,6 +118,7 @@ impl MkfsOptions {
     }
 
     /// For a format that has neither inode tables nor blocks reserved for root.
+    #[cfg(feature = "f2fs")]
     pub(crate) fn refuse_ext4_options(&self) -> Result<(), Cause> {
         let given = [
             (self.inodes.is_some(), "number of inodes"),
