@@ -24,6 +24,12 @@ pub fn of_option(command: &str, option: &str) -> Option<&'static str> {
         ("run", "-v" | "--volume" | "--mount") => {
             "--bind SRC:DST shows a file or directory of the host"
         }
+        ("sync", "--delete" | "--del") => {
+            "what is not in the sources is removed, unless --keep is given: leave it out"
+        }
+        ("sync", "-a" | "-r" | "--archive" | "--recursive") => {
+            "whole trees are always copied: leave it out"
+        }
         ("run", _) => "options of the command follow --: `cairn run IMAGE -- COMMAND`",
         ("mkfs", "-q") => "mkfs prints nothing: leave it out",
         _ => return None,

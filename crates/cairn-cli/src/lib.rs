@@ -24,6 +24,7 @@ mod log_line;
 pub mod log_ring;
 pub mod operand_order;
 pub mod operands;
+pub mod option_order;
 pub mod output;
 pub mod passphrase;
 pub mod pattern;
@@ -73,6 +74,7 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
     };
     let arguments = commands::mount::helper::rewrite(arguments);
     let words = arguments.clone();
+    let arguments = option_order::options_first(&Cli::command(), arguments, 1);
     let cli = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
         // Help that cannot be printed (a closed pipe) is no error.

@@ -20,7 +20,7 @@ use super::volume_command::VolumeCommand;
 use crate::failure::{Failure, Outcome, Status};
 use crate::output::{Output, complain, with_stdout};
 use crate::session::{Access, ImageArg, check_access, with_opened};
-use crate::{protection, usage};
+use crate::{option_order, protection, usage};
 use signals::Commands;
 use words::Words;
 
@@ -146,6 +146,7 @@ impl Shell<'_> {
         // As on the command line, where the image is the first operand.
         let image = self.args.image.image.clone();
         let words = words[..1].iter().cloned().chain([image]).chain(words[1..].iter().cloned());
+        let words = option_order::options_first(&Line::command(), words.collect(), 0);
         let line = match Line::try_parse_from(words) {
             Ok(line) => line,
             // --help.
