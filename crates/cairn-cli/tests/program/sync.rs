@@ -367,3 +367,55 @@ fn what_goes_makes_room_for_what_comes() {
         check(format, &image);
     }
 }
+
+/// The host has no room for the image any more. A file whose contents it refuses later, with those
+/// of others, was not made.
+#[test]
+fn what_a_full_host_has_refused_is_not_counted() {
+    for (format, json) in [("ext4", false), ("f2fs", true)] {
+        let place = Place::new();
+        let at = |name: &str| format!("{}/{name}", place.path().display());
+        fs::create_dir_all(at("a/old")).unwrap();
+        fs::create_dir(at("host")).unwrap();
+        judge::run("mount", ["-t", "tmpfs", "-o", "size=24M", "tmpfs", &at("host")]);
+        for n in 0..5 {
+            fs::write(at(&format!("a/old/{n}")), "old").unwrap();
+        }
+        let image = at("host/image");
+        works(&["build", "-t", format, "--free", "200M", &image, &at("a/")]);
+        fs::remove_dir_all(at("a/old")).unwrap();
+        fs::create_dir(at("a/new")).unwrap();
+        for n in 0..400 {
+            fs::write(at(&format!("a/new/{n:03}")), vec![n as u8; 200_000]).unwrap();
+        }
+        let source = at("a/");
+        let line = ["sync", "--json", &source, &image];
+        let (status, counts, said) = match json {
+            true => cairn(&line),
+            false => cairn(&[&line[..1], &line[2..]].concat()),
+        };
+        assert!(status != 0 && said.contains("/new/"), "{format}: {status}: {said}");
+        let count = |what: &str| -> usize {
+            let number = match json {
+                true => counts.split(&format!("\"{what}\": ")).nth(1),
+                false => counts.split(", ").find(|part| part.ends_with(what)),
+            };
+            let number = number.unwrap_or_else(|| panic!("{what}: {counts}: {said}"));
+            number.split([' ', ',', '\n']).next().unwrap().parse().unwrap()
+        };
+        // What the image holds is judged by a list of what still differs.
+        let (_, left, _) = cairn(&["sync", "-n", "-v", &source, &image]);
+        let left = |word: &str| left.lines().filter(|line| line.starts_with(word)).count();
+        println!("{format}: {counts}{said}");
+        let there = 401 - left("made /new");
+        assert!(there < 401, "{format}: the host has room for all of it");
+        // A file with contents and without attributes is not done.
+        let half = left("attributes /new") + left("contents /new");
+        assert_eq!(count("made"), there - half, "{format}: {counts}");
+        assert_eq!(count("removed"), 6 - left("removed"), "{format}: {counts}");
+        judge::run("mount", ["-o", "remount,size=300M", &at("host")]);
+        works(&["sync", &source, &image]);
+        assert_eq!(works(&["diff", &image, &source]), "", "{format}");
+        check(format, &image);
+    }
+}

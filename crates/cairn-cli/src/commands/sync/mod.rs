@@ -16,7 +16,6 @@ use std::path::{Path, PathBuf};
 use cairn_build::{
     CompareOptions, Limits, PathTest, Rules, Source, Tree, assemble, is_layout, settle_times,
 };
-use serde_json::json as object;
 
 use super::build::failure;
 use super::source_options::SourceOptions;
@@ -96,16 +95,23 @@ impl Args {
 /// A source or the image cannot be read, or something cannot be changed.
 pub fn run(args: &Args) -> Outcome {
     check_directories(args)?;
-    with_stdout(|output| match synced(args, output) {
-        Err(failure) if args.json => {
-            json::failure(output, &failure)?;
-            Err(failure)
+    with_stdout(|output| {
+        let mut counts = None;
+        let done = synced(args, output, &mut counts);
+        match (&done, counts) {
+            (Err(failure), counts) if args.json => {
+                let counts = counts.map(|counts| object(&counts)).unwrap_or_default();
+                json::failure_with(output, failure, counts)?;
+            }
+            (_, Some(counts)) => print(args, output, &counts)?,
+            (_, None) => {}
         }
-        done => done,
+        done
     })
 }
 
-fn synced(args: &Args, output: &mut Output<'_>) -> Outcome {
+/// Sets the counts when they are known, also those of a part after a failure.
+fn synced(args: &Args, output: &mut Output<'_>, counts: &mut Option<Counts>) -> Outcome {
     let image = args.image();
     // What is no image must not be compared as another source.
     let found = cairn::inspect(&image.spec()?, &args.devices)?;
@@ -118,22 +124,24 @@ fn synced(args: &Args, output: &mut Output<'_>) -> Outcome {
         }
     // An earlier run may have been killed when all was written: opening recovers the volume.
     } else if !plan.is_empty() || found.state() != "clean" {
-        let mut counts = None;
+        let mut has_begun = false;
         let done = with_opened(&image, Access::Write, |volume| {
             check_access(volume, Access::Write)?;
+            has_begun = true;
             let fs = &**volume.filesystem();
-            let counts = counts.insert(Counts { same: plan.counts().same, ..Counts::default() });
-            apply(fs, &wanted, &plan, &mut |what, path| {
-                counts.count(what);
-                say(args, output, what, path)
-            })
+            apply(fs, &wanted, &plan, &mut |what, path| say(args, output, what, path))
         });
-        if let (Err(_), Some(counts)) = (&done, counts.filter(|_| !args.json)) {
-            print(args, output, &counts)?;
+        if let Err(failure) = done {
+            // A step that was done is not on the image if the host refused what came later: what
+            // is there counts.
+            if has_begun {
+                *counts = planned(args, &wanted).ok().map(|left| plan.counts_without(&left));
+            }
+            return Err(failure);
         }
-        done?;
     }
-    print(args, output, &Counts { dry_run: args.dry_run, ..plan.counts() })
+    *counts = Some(Counts { dry_run: args.dry_run, ..plan.counts() });
+    Ok(())
 }
 
 /// What has to be done. The image is open meanwhile, and closed afterwards.
@@ -191,14 +199,21 @@ fn say(args: &Args, output: &mut Output<'_>, what: &str, path: &[u8]) -> Outcome
     output.bytes(b"\n")
 }
 
+fn object(counts: &Counts) -> json::Object {
+    let Counts { made, changed, removed, same, dry_run } = *counts;
+    let mut object = json::Object::new();
+    for (name, count) in [("made", made), ("changed", changed), ("removed", removed)] {
+        object.insert(name.into(), count.into());
+    }
+    object.insert("same".into(), same.into());
+    object.insert("dry_run".into(), dry_run.into());
+    object
+}
+
 fn print(args: &Args, output: &mut Output<'_>, counts: &Counts) -> Outcome {
     let Counts { made, changed, removed, same, dry_run } = counts;
     if args.json {
-        let object = object!({
-            "made": made, "changed": changed, "removed": removed, "same": same,
-            "dry_run": dry_run,
-        });
-        return writeln!(output, "{object:#}");
+        return writeln!(output, "{:#}", serde_json::Value::Object(object(counts)));
     }
     let mut line = String::new();
     let would = if *dry_run { "would be " } else { "" };

@@ -40,16 +40,7 @@ pub(super) struct Counts {
     pub(super) dry_run: bool,
 }
 
-impl Counts {
-    /// Counts a step that is done, by its word.
-    pub(super) fn count(&mut self, word: &str) {
-        match word {
-            REMOVED => self.removed += 1,
-            word if word == Step::Make.word() => self.made += 1,
-            _ => self.changed += 1,
-        }
-    }
-}
+impl Counts {}
 
 impl Plan {
     /// What turns `present` into `wanted`, but for directories that hold what is `left_alone`. With
@@ -157,12 +148,23 @@ impl Plan {
     }
 
     pub(super) fn counts(&self) -> Counts {
-        let made = self.changed.values().filter(|(_, step)| *step == Step::Make).count() as u64;
+        self.counts_without(&Self { removed: Vec::new(), changed: BTreeMap::new(), same: 0 })
+    }
+
+    /// What of this plan is done, if `left` is still to be done.
+    pub(super) fn counts_without(&self, left: &Self) -> Counts {
+        let still_there: BTreeSet<&[u8]> = left.removed.iter().map(Vec::as_slice).collect();
+        let is_done = |path: &[u8]| !left.changed.contains_key(path);
+        let done = || self.changed.iter().filter(|(path, _)| is_done(path));
+        let made = done().filter(|(_, (_, step))| *step == Step::Make).count() as u64;
+        let removed = self.removed.iter().filter(|path| !still_there.contains(path.as_slice()));
+        // A directory that got an entry, and not yet its own times again.
+        let touched = left.changed.keys().filter(|path| !self.changed.contains_key(*path));
         Counts {
             made,
-            changed: self.changed.len() as u64 - made,
-            removed: self.removed.len() as u64,
-            same: self.same,
+            changed: done().count() as u64 - made,
+            removed: removed.count() as u64,
+            same: self.same.saturating_sub(touched.count() as u64),
             dry_run: false,
         }
     }
