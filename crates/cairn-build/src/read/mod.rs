@@ -221,7 +221,7 @@ fn archive(
             "a tar archive that ends in its first header: it is truncated: fetch or make it again"
                 .into()
         }
-        None => UNKNOWN.into(),
+        None => tar::damaged_first(&start).unwrap_or_else(|| UNKNOWN.into()),
     };
     Err(Error::source(source, why))
 }

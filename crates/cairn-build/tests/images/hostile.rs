@@ -231,6 +231,30 @@ fn is_prose(message: &str) {
     assert!(!message.ends_with(": "), "{message}");
 }
 
+/// The first header tells what an archive is. If it is damaged, the other formats are not the
+/// answer.
+#[test]
+fn a_damaged_first_header_is_named() {
+    let place = Place::new();
+    let tar = place.path().join("damaged.tar");
+    let bytes = archive(&[file(b"first", b"one"), file(b"second", b"two")]);
+    let whole = header(&file(b"first", b"one"));
+    let stored = std::str::from_utf8(&whole[148..154]).unwrap();
+    let stored = i64::from_str_radix(stored, 8).unwrap();
+    for (at, byte, why) in [
+        (0, b'F', format!("checksum is {}, not {stored}", stored - 32)),
+        (150, b'x', "the checksum is not a number".to_owned()),
+    ] {
+        let mut damaged = bytes.clone();
+        damaged[at] = byte;
+        std::fs::write(&tar, damaged).unwrap();
+        let said = refused(Format::Ext4, &place.path().join("image"), &[tar.to_str().unwrap()]);
+        let what = "not a tar archive: the header of the first member is damaged: ";
+        assert!(said.contains(what) && said.contains(&why), "{said}");
+        assert!(!said.contains("cairn build") && !said.contains("image"), "{said}");
+    }
+}
+
 /// Every truncation is an error. A damaged bit is an error, or changes nothing; in an archive
 /// without checksums of its contents it may change what is built.
 #[test]

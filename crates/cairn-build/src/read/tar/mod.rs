@@ -46,6 +46,15 @@ pub(super) fn is_cut(start: &[u8]) -> bool {
     start.len() < BLOCK && start.get(257..262) == Some(b"ustar")
 }
 
+/// What is wrong with the first header, if the bytes begin with one that is damaged.
+pub(super) fn damaged_first(start: &[u8]) -> Option<String> {
+    let first = start.get(..BLOCK).filter(|first| first.get(257..262) == Some(b"ustar"))?;
+    let why = header::decode(first).err()?;
+    let why = why.strip_prefix("damaged header: its ").unwrap_or(&why);
+    let what = "not a tar archive: the header of the first member is damaged";
+    Some(format!("{what}: {why}: fetch or make it again"))
+}
+
 /// The names of members in an archive, without reading contents; those before the first error.
 pub(super) fn names(mut stream: Stream) -> Vec<Vec<u8>> {
     let mut names = Vec::new();
