@@ -6,7 +6,7 @@ use cairn_base::Ino;
 use cairn_check::{Finding, Severity, Value};
 
 use super::super::kinds;
-use super::mender::{DAMAGED, Mender};
+use super::mender::{DAMAGED, Mender, WHOSE};
 use super::policy::Prune;
 use super::{attributes, contents, orphans, rewrite, runs};
 use crate::error::Result;
@@ -128,6 +128,9 @@ fn prune(mender: &mut Mender<'_>, ino: Ino, findings: &[&Finding]) -> Result<()>
         match finding.kind.severity {
             Severity::Accounting => mender.step(finding),
             _ if is_checksum(finding) => mender.lose(finding, ino, DAMAGED),
+            _ if !policy.is_cut && finding.kind.code == kinds::MAP_SYSTEM.code => {
+                mender.lose(finding, ino, WHOSE);
+            }
             _ => {
                 let from = finding.place.file_block.unwrap_or(0);
                 let what = format!("contents from block {from} of the file on");

@@ -20,6 +20,9 @@ use crate::format::superblock::{OFFSET, SIZE, STATE_ERROR, STATE_VALID, Superblo
 /// What is lost where only a checksum says that something is damaged.
 pub(super) const DAMAGED: &str = "what is damaged there, if anything is";
 
+/// What is lost of blocks that are copied: nobody knows whose contents they have.
+pub(super) const WHOSE: &str = "blocks that several files had may hold another file's contents";
+
 /// What a round changes.
 pub(super) struct Mender<'a> {
     pub(super) state: &'a State,
@@ -192,6 +195,23 @@ impl<'a> Mender<'a> {
             }
             at = next.saturating_add(1);
         }
+    }
+
+    /// Copies blocks of a file to new ones, which lie in their clusters as those did. `None` if
+    /// there is no room.
+    pub(super) fn copy(&self, from: Pba, len: u64) -> Result<Option<Pba>> {
+        let state = self.state;
+        let end = from.get().saturating_add(len).saturating_sub(1);
+        let clusters =
+            state.cluster(end).saturating_add(1).saturating_sub(state.cluster(from.get()));
+        let Some(new) = self.allocate(clusters) else { return Ok(None) };
+        let inside = from.get() & state.cluster_blocks().saturating_sub(1);
+        let place = Pba((new << state.layout.cluster_bits).saturating_add(inside));
+        for at in 0..len {
+            let bytes = self.read(Pba(from.get().saturating_add(at)))?;
+            self.write(Pba(place.get().saturating_add(at)), bytes)?;
+        }
+        Ok(Some(place))
     }
 
     /// One block for a map, a directory or attributes.

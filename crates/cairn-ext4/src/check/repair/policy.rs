@@ -29,7 +29,8 @@ pub(super) trait Policy {
     fn node(&mut self, mender: &Mender<'_>, pba: Pba) -> Result<Fate>;
 }
 
-/// Drops what lies outside the volume, over its structures, or out of line with its clusters. Of a
+/// Drops what lies outside the volume, over its superblocks and descriptors, or out of line with its
+/// clusters, and copies what lies under bitmaps and inode tables. Of a
 /// directory also what was never written: it has no names, and takes the place of what has some.
 #[derive(Debug)]
 pub(super) struct Prune {
@@ -37,12 +38,39 @@ pub(super) struct Prune {
     is_directory: bool,
     /// The last cluster that is kept, of the file and of the volume.
     last: Option<(u64, u64)>,
+    /// Something was dropped.
+    pub(super) is_cut: bool,
 }
 
 impl Prune {
     pub(super) const fn new(is_directory: bool) -> Self {
-        Self { is_directory, last: None }
+        Self { is_directory, last: None, is_cut: false }
     }
+
+    /// A copy of blocks over which a bitmap or an inode table lies. Which of the two has the wrong
+    /// place is not known, and the copy loses nothing of the file.
+    fn copy(mender: &Mender<'_>, run: &Run) -> Result<Option<Pba>> {
+        let state = mender.state;
+        let shared = state.system.count_range(run.pba.get(), run.len);
+        let most = u64::from(state.layout.inode_table_blocks());
+        if run.unwritten || shared > most || lies_on_base(mender, run.pba, run.len) {
+            return Ok(None);
+        }
+        mender.copy(run.pba, run.len)
+    }
+}
+
+/// Is one of the blocks a superblock or a descriptor, or reserved for descriptors?
+fn lies_on_base(mender: &Mender<'_>, pba: Pba, len: u64) -> bool {
+    let layout = &mender.state.layout;
+    let end = pba.get().saturating_add(len);
+    let last = Pba(end.saturating_sub(1).min(layout.blocks_count.saturating_sub(1)));
+    let first = layout.group_of(pba).unwrap_or(0);
+    (first..=layout.group_of(last).unwrap_or(first)).any(|group| {
+        let from = layout.group_first_block(group).get();
+        let behind = from.saturating_add(layout.base_metadata(group).into());
+        pba.get() < behind && from < end
+    })
 }
 
 impl Policy for Prune {
@@ -55,6 +83,7 @@ impl Policy for Prune {
         let is_aligned = run.pba.get() & inside == run.start & inside;
         let is_empty = self.is_directory && run.unwritten;
         if is_empty || is_split || !is_aligned || !layout.contains(run.pba, 1) {
+            self.is_cut = true;
             return Ok(Fate::Drop);
         }
         let end = run.pba.get().saturating_add(run.len).saturating_sub(1);
@@ -62,11 +91,18 @@ impl Policy for Prune {
         let room = layout.blocks_count.saturating_sub(run.pba.get());
         let len = run.len.min(room);
         if len < run.len {
+            self.is_cut = true;
             return Ok(Fate::Part { skip: 0, len });
         }
         if state.system.count_range(run.pba.get(), len) == 0 {
             return Ok(Fate::Keep);
         }
+        if let Some(place) = Self::copy(mender, &run)? {
+            let end = place.get().saturating_add(len).saturating_sub(1);
+            self.last = Some((run.end().saturating_sub(1) >> bits, state.cluster(end)));
+            return Ok(Fate::Move(place));
+        }
+        self.is_cut = true;
         // The longer one of what is before the first such block and what is behind the last one.
         let is_system = |at: &u64| state.system.contains(run.pba.get().saturating_add(*at));
         let head = (0..len).position(|at| is_system(&at)).unwrap_or(0);
@@ -80,8 +116,13 @@ impl Policy for Prune {
     }
 
     fn node(&mut self, mender: &Mender<'_>, pba: Pba) -> Result<Fate> {
-        let is_system = mender.state.system.contains(pba.get());
-        Ok(if is_system { Fate::Drop } else { Fate::Keep })
+        if !mender.state.system.contains(pba.get()) {
+            return Ok(Fate::Keep);
+        }
+        let is_base = lies_on_base(mender, pba, 1);
+        let place = if is_base { None } else { mender.allocate_block() };
+        self.is_cut |= place.is_none();
+        Ok(place.map_or(Fate::Drop, Fate::Move))
     }
 }
 

@@ -8,15 +8,12 @@ use cairn_check::{BlockSet, Finding};
 
 use super::super::owners::has_map;
 use super::super::visitor::Run;
-use super::mender::Mender;
+use super::mender::{Mender, WHOSE};
 use super::policy::{Fate, Policy};
 use super::rewrite;
 use crate::error::Result;
 use crate::format::indirect;
 use crate::format::layout::inodes;
-
-/// What is lost: nobody knows whose contents the blocks have.
-const WHOSE: &str = "blocks that several files had may hold another file's contents";
 
 /// Gives each file blocks of its own.
 pub(super) fn mend(mender: &mut Mender<'_>, findings: &[&Finding]) -> Result<()> {
@@ -135,18 +132,9 @@ impl Policy for Share<'_> {
             // There is nothing to be copied.
             return Ok(Fate::Drop);
         }
-        let clusters = last.saturating_add(1).saturating_sub(whole);
-        let Some(new) = mender.allocate(clusters) else {
-            self.is_short = true;
-            return Ok(Fate::Drop);
-        };
-        let inside = run.pba.get() & state.cluster_blocks().saturating_sub(1);
-        let place = Pba((new << state.layout.cluster_bits).saturating_add(inside));
-        for at in 0..run.len {
-            let bytes = mender.read(Pba(run.pba.get().saturating_add(at)))?;
-            mender.write(Pba(place.get().saturating_add(at)), bytes)?;
-        }
-        Ok(Fate::Move(place))
+        let place = mender.copy(run.pba, run.len)?;
+        self.is_short |= place.is_none();
+        Ok(place.map_or(Fate::Drop, Fate::Move))
     }
 
     fn node(&mut self, mender: &Mender<'_>, pba: Pba) -> Result<Fate> {
