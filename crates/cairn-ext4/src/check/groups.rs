@@ -9,6 +9,9 @@ use super::state::{Group, State};
 use crate::format::group_desc::{GroupDesc, GroupFlags};
 use crate::format::layout::Layout;
 
+/// The magic number of the block of multiple-mount protection.
+const MMP_MAGIC: u32 = 0x004d_4d50;
+
 /// Reads all descriptors, and claims the blocks of the volume's structures.
 pub(super) fn open(state: &mut State) {
     let layout = state.layout;
@@ -96,7 +99,7 @@ fn claim_bases(state: &State) {
     }
     let mmp = state.superblock.raw.s_mmp_block.get();
     if layout.features.incompat(Incompat::MMP) {
-        if layout.contains(Pba(mmp), 1) {
+        if layout.contains(Pba(mmp), 1) && is_mmp(state, Pba(mmp)) {
             state.claim_system(Pba(mmp), 1);
         } else {
             let place = Place::field("s_mmp_block");
@@ -105,20 +108,35 @@ fn claim_bases(state: &State) {
     }
 }
 
+/// Does a block say that it is the one of multiple-mount protection?
+fn is_mmp(state: &State, pba: Pba) -> bool {
+    let block = state.source.block(pba);
+    block.is_ok_and(|block| block.first_chunk() == Some(&MMP_MAGIC.to_le_bytes()))
+}
+
 fn claim_places(state: &mut State) {
     let table = u64::from(state.layout.inode_table_blocks());
     let mut groups = std::mem::take(&mut state.groups);
+    let claim = |number: u32, field: &'static str, pba: Pba, blocks: u64| {
+        let is_new = state.claim_system(pba, blocks);
+        if !is_new {
+            let place = Place::group(number).in_field(field).at_block(pba.get());
+            state.find(&kinds::GROUP_OVERLAP, place);
+        }
+        is_new
+    };
+    // Tables first: a bitmap can be made anew, and yields.
+    for (number, group) in (0_u32..).zip(&groups).filter(|(_, group)| group.has_table) {
+        claim(number, "bg_inode_table", group.desc.inode_table, table);
+    }
     for (number, group) in (0_u32..).zip(&mut groups) {
         let desc = &group.desc;
         let mut overlaps = Vec::new();
-        for (has, field, pba, blocks) in [
-            (group.has_block_bitmap, "bg_block_bitmap", desc.block_bitmap, 1),
-            (group.has_inode_bitmap, "bg_inode_bitmap", desc.inode_bitmap, 1),
-            (group.has_table, "bg_inode_table", desc.inode_table, table),
+        for (has, field, pba) in [
+            (group.has_block_bitmap, "bg_block_bitmap", desc.block_bitmap),
+            (group.has_inode_bitmap, "bg_inode_bitmap", desc.inode_bitmap),
         ] {
-            if has && !state.claim_system(pba, blocks) {
-                let place = Place::group(number).in_field(field).at_block(pba.get());
-                state.find(&kinds::GROUP_OVERLAP, place);
+            if has && !claim(number, field, pba, 1) {
                 overlaps.push(field);
             }
         }

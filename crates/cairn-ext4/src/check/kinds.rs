@@ -17,6 +17,10 @@ cairn_check::kinds! {
     SUPERBLOCK_BACKUP = "ext4.superblock.backup", Accounting,
         "A backup of the superblock is damaged or describes another volume.",
         "The first superblock is copied over it.";
+    /// A field says what the rest of the volume says otherwise.
+    SUPERBLOCK_CONTRADICTED = "ext4.superblock.contradicted", Accounting,
+        "A field of the superblock contradicts the rest of the volume: another value is used.",
+        "The field gets the value that a backup has, or that the rest of the volume implies.";
     /// A field of the superblock.
     SUPERBLOCK_FIELD = "ext4.superblock.field", Accounting,
         "A field of the superblock has an impossible value.",
@@ -49,6 +53,10 @@ cairn_check::kinds! {
     GROUP_CHECKSUM = "ext4.group.checksum", Accounting,
         "The checksum of the group descriptor does not match its bytes.",
         "The group is counted again, and the checksum is computed.";
+    /// The place of a descriptor contradicts the volume, and that of its backup does not.
+    GROUP_CONTRADICTED = "ext4.group.contradicted", Accounting,
+        "A bitmap or an inode table is where a backup of the group descriptor says.",
+        "The descriptor gets the place of its backup.";
     /// The place of a bitmap or table.
     GROUP_PLACE = "ext4.group.place", Losing,
         "The group descriptor places a bitmap or an inode table where none can be.",
@@ -200,7 +208,7 @@ cairn_check::kinds! {
     /// Blocks of structures.
     MAP_SYSTEM = "ext4.map.system", Losing,
         "The block map of the file refers to blocks of the volume's structures.",
-        "The blocks are removed from the map.";
+        "What lies under a bitmap or a table is copied; other blocks are removed.";
     /// Blocks of two files.
     MAP_TWICE = "ext4.map.twice", Losing,
         "Blocks of the file belong to another file, too, or to the file twice.",

@@ -17,7 +17,9 @@ pub(super) fn find(state: &State) -> u64 {
     if has(Compat::ORPHAN_FILE) && !has(Compat::HAS_JOURNAL) {
         state.find(&kinds::ORPHAN_JOURNAL, Place::field("s_orphan_file_inum"));
     }
-    let in_file = if state.layout.features.compat(Compat::ORPHAN_FILE) { file(state) } else { 0 };
+    let ino = Ino(state.superblock.raw.s_orphan_file_inum.get().into());
+    let is_file = has(Compat::ORPHAN_FILE) && !state.strangers.contains(&ino);
+    let in_file = if is_file { file(state) } else { 0 };
     if in_file > 0 && !state.layout.features.ro_compat(RoCompat::ORPHAN_PRESENT) {
         let place = Place::field("s_feature_ro_compat");
         state.find(&kinds::ORPHAN_INVALID, place);

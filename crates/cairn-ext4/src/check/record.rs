@@ -7,6 +7,7 @@ use cairn_vfs::FileKind;
 use super::contents::most_bytes;
 use super::facts::Facts;
 use super::kinds;
+use super::named;
 use super::state::State;
 use crate::format::features::{Compat, Incompat, RoCompat};
 use crate::format::inode::{Inode as Record, InodeFlags};
@@ -109,8 +110,12 @@ fn check_fields(state: &State, ino: Ino, bytes: &[u8], record: &Record) {
 fn reserved(state: &State, ino: Ino, record: &Record) {
     let features = &state.layout.features;
     let quota = features.ro_compat(RoCompat::QUOTA);
+    let raw = &state.superblock.raw;
+    // A number that is missing is put right, if this is a quota file.
+    let uses = |number: u32| number != 0 || named::holds_quota(state, ino);
     let is_allowed = match ino {
-        Ino(3 | 4) => quota,
+        Ino(3) => quota && uses(raw.s_usr_quota_inum.get()),
+        Ino(4) => quota && uses(raw.s_grp_quota_inum.get()),
         inodes::RESIZE => features.compat(Compat::RESIZE_INODE),
         inodes::JOURNAL => state.layout.journal_ino == inodes::JOURNAL,
         _ => true,

@@ -69,6 +69,8 @@ pub(super) struct State {
     pub(super) findings: Findings,
     pub(super) progress: Progress,
     pub(super) groups: Vec<Group>,
+    /// Inodes that the superblock names by mistake.
+    pub(super) strangers: Vec<Ino>,
     /// Blocks of the volume's structures.
     pub(super) system: BlockSet,
     /// Clusters in use.
@@ -106,6 +108,7 @@ impl State {
             findings: Findings::new(),
             progress,
             groups: Vec::new(),
+            strangers: Vec::new(),
             system: BlockSet::new(layout.blocks_count)?,
             claimed: BlockSet::new(clusters)?,
             twice: BlockSet::new(clusters)?,
@@ -229,15 +232,9 @@ impl State {
     /// reserved, without the root.
     pub(super) fn system_inodes(&self) -> Vec<Ino> {
         let raw = &self.superblock.raw;
-        let named = [
-            raw.s_journal_inum,
-            raw.s_usr_quota_inum,
-            raw.s_grp_quota_inum,
-            raw.s_prj_quota_inum,
-            raw.s_orphan_file_inum,
-            raw.s_snapshot_inum,
-        ];
+        let named = [raw.s_journal_inum, raw.s_prj_quota_inum, raw.s_orphan_file_inum];
         let named = named.iter().map(|number| Ino(number.get().into()));
+        let named = named.filter(|ino| !self.strangers.contains(ino));
         let reserved = (1..u64::from(self.layout.first_ino)).map(Ino);
         reserved.chain(named).filter(|ino| *ino != inodes::ROOT && ino.get() != 0).collect()
     }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use cairn_base::{Ino, Pba};
+use cairn_base::Pba;
 use cairn_check::{Finding, Place, Value};
 
 use super::kinds;
@@ -43,18 +43,6 @@ pub(super) fn check_fields(state: &State) {
             if stored != right {
                 wrong(field, stored.into(), right.into());
             }
-        }
-    }
-    let project = raw.s_prj_quota_inum.get();
-    let is_file = project >= layout.first_ino && layout.inode_group(Ino(project.into())).is_some();
-    let is_inode = project == 0 || is_file;
-    for (field, stored, right, is_right) in [
-        ("s_usr_quota_inum", raw.s_usr_quota_inum.get(), 3, false),
-        ("s_grp_quota_inum", raw.s_grp_quota_inum.get(), 4, false),
-        ("s_prj_quota_inum", project, 0, is_inode),
-    ] {
-        if ![0, right].contains(&stored) && !is_right {
-            wrong(field, stored.into(), right.into());
         }
     }
     if raw.s_journal_uuid != [0; 16] && !info::has_external_journal(&state.superblock) {

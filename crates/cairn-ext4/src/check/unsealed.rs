@@ -58,7 +58,7 @@ pub(super) fn reseal(
 }
 
 /// Are the checksums of all descriptors right, and that of the root, which is a directory?
-fn agrees(device: &dyn BlockDevice, layout: &Layout) -> Result<bool> {
+pub(super) fn agrees(device: &dyn BlockDevice, layout: &Layout) -> Result<bool> {
     let size = as_index(layout.block_size);
     let place = |pba: cairn_base::Pba| pba.get().saturating_mul(layout.block_size.into());
     let mut tables = None;

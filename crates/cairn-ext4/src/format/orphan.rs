@@ -36,6 +36,11 @@ fn checksum(seed: InodeSeed, pba: Pba, entries: &[u8]) -> Option<u32> {
     seed.0.map(|seed| crc32c(crc32c(seed, &pba.get().to_le_bytes()), entries))
 }
 
+/// Does a block say that it is one of an orphan file?
+pub(crate) fn has_magic(block: &[u8]) -> bool {
+    RawOrphanTail::read_from_suffix(block).is_ok_and(|(_, tail)| tail.ob_magic.get() == MAGIC)
+}
+
 /// The inode numbers of a block; 0 is an empty slot.
 ///
 /// # Errors

@@ -13,6 +13,7 @@ mod foreign;
 mod full;
 mod hostile;
 mod injected;
+mod lies;
 mod quota;
 #[path = "../../../cairn-check/tests/common/repair_faults.rs"]
 mod repair_faults;

@@ -117,6 +117,9 @@ fn what_a_repair_changes_is_counted() {
             "clri <4>",
             "clri <8>",
             "sif <3> size 1024",
+            "ssv usr_quota_inum 0",
+            "ssv grp_quota_inum 0",
+            "ssv prj_quota_inum 0",
             "sif <3> block[0] 0xf30b0001",
         ] {
             let device = injected(&path, &hurt, request);
@@ -137,5 +140,30 @@ fn what_a_repair_changes_is_counted() {
             }
         }
         drop(sound);
+    }
+}
+
+/// The superblock names somebody's file in place of one of the volume: it stays as it is.
+#[test]
+fn a_number_of_another_file_costs_no_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, hurt) = (dir.path().join("image"), dir.path().join("hurt"));
+    for args in KINDS {
+        let before = snapshot(image(&path, args)).without(b"lost+found");
+        for request in [
+            "ssv usr_quota_inum 30",
+            "ssv prj_quota_inum 30",
+            "ssv orphan_file_inum 30",
+            "ssv journal_inum 30",
+        ] {
+            let device = injected(&path, &hurt, request);
+            let Some((_, after)) = repaired(&device, Scope::All) else {
+                panic!("{args:?}, {request}: refused");
+            };
+            let said = complaint(&after, &hurt);
+            assert!(said.is_none(), "{args:?}, {request}: {}", said.unwrap_or_default());
+            println!("{args:?}, {request}");
+            before.assert_same(&snapshot(after).without(b"lost+found"));
+        }
     }
 }

@@ -55,7 +55,7 @@ pub fn snapshot(device: MemoryDevice) -> Snapshot {
 }
 
 /// The byte at which an inode's record begins, in a volume with blocks of 1 KiB.
-fn place_of(image: &Path, inode: &str) -> u64 {
+pub fn place_of(image: &Path, inode: &str) -> u64 {
     let request = format!("imap {inode}");
     let place = judge::run("debugfs", ["-R", &request, image.to_str().unwrap()]);
     let number = |before: &str| {

@@ -39,26 +39,49 @@ use cairn_block::BlockDevice;
 use cairn_check::repair::{Mend, Plan, Scope, Steps};
 use cairn_check::{Finding, Findings, Kind, Observer, Report, Severity};
 
-use super::{Examined, examine, kinds};
+use super::examine::{Examined, examine};
+use super::kinds;
 use crate::error::{Error, Result};
 use mender::Mender;
 use stage::Stage;
 
+/// So many losses, if no more files are left, are hardly those of single defects.
+const SUSPICIOUS: u64 = 100;
 /// Findings of each kind that a round mends at most.
 const KEPT: usize = 200_000;
 
 /// Plans the repair of the volume on a device, which is only read.
 ///
 /// # Errors
-/// As [`super::check()`].
+/// As [`super::check()`]; [`Error::Refused`] if more would be lost than left.
 pub fn plan(
     device: &Arc<dyn BlockDevice>,
     runtime: Arc<dyn Runtime>,
     observer: Arc<dyn Observer>,
     scope: Scope,
 ) -> Result<Plan> {
-    let repair = Repair { runtime, observer, wants_journal: AtomicBool::new(false) };
-    cairn_check::repair::plan(&repair, device, scope)
+    let repair = Repair {
+        runtime,
+        observer,
+        wants_journal: AtomicBool::new(false),
+        is_begun: AtomicBool::new(false),
+    };
+    let plan = cairn_check::repair::plan(&repair, device, scope)?;
+    let (lost, kept) = (losses(&plan), plan.after.usage.files);
+    if !plan.is_refused && lost >= SUSPICIOUS && lost >= kept {
+        return Err(Error::Refused(format!(
+            "a repair would lose {lost} parts of files and names, and leave {kept} files: a field \
+             that says where everything else is may be wrong, and nothing says which; copy what can \
+             be read (cairn rescue), or try e2fsck with a backup (-b) on a copy"
+        )));
+    }
+    Ok(plan)
+}
+
+/// Steps that lose something.
+fn losses(plan: &Plan) -> u64 {
+    let losing = plan.steps.counts().filter(|(kind, _)| kind.severity == Severity::Losing);
+    losing.fold(0, |all, (_, count)| all.saturating_add(count))
 }
 
 struct Repair {
@@ -66,6 +89,8 @@ struct Repair {
     observer: Arc<dyn Observer>,
     /// A journal could not be kept, and is made anew when all else is sound.
     wants_journal: AtomicBool,
+    /// Something was mended besides the superblock, and is no witness any more.
+    is_begun: AtomicBool,
 }
 
 impl Mend for Repair {
@@ -78,14 +103,23 @@ impl Mend for Repair {
         steps: &mut Steps,
     ) -> Result<Report> {
         recover::replay(device, &self.runtime)?;
-        let findings = Findings::keeping(KEPT);
-        let examined = examine(device.clone(), &self.runtime, self.observer.clone(), findings);
+        let findings = || Findings::keeping(KEPT);
+        let tries = !self.is_begun.load(Relaxed);
+        let examined = examine(device.clone(), &self.runtime, &self.observer, findings, tries);
         let examined = match examined {
             Err(Error::Corrupt(why)) => return recover::mend_geometry(device, why, steps),
             other => other?,
         };
-        let Examined { state, mut report } = examined;
+        let Examined { state, mut report, correction } = examined;
         if report.cancelled {
+            return Ok(report);
+        }
+        if let Some(correction) = correction {
+            // What else was found is found again, and more, when this is right.
+            correction.write(&**device)?;
+            let steps_of = correction.findings.iter().map(mender::step);
+            steps_of.for_each(|step| steps.add(step));
+            shorten(&mut report);
             return Ok(report);
         }
         let waits = |(kind, _): &(&'static Kind, u64)| kind.code == kinds::ORPHAN_JOURNAL.code;
@@ -97,6 +131,9 @@ impl Mend for Repair {
         mender.wants_journal = self.wants_journal.load(Relaxed);
         mend(&mut mender, &report)?;
         self.wants_journal.store(mender.wants_journal, Relaxed);
+        if !report.counts.iter().any(|(kind, _)| is_of_superblock(kind)) {
+            self.is_begun.store(true, Relaxed);
+        }
         shorten(&mut report);
         Ok(report)
     }
@@ -122,6 +159,13 @@ fn may_read_superblock(mender: &Mender<'_>, report: &Report) -> bool {
     let is_wrong = report.counts.iter().any(|(kind, _)| is_seal(kind));
     let is_lost = report.counts.iter().any(|(kind, _)| is_other(kind));
     !is_wrong || (mender.scope == Scope::All && !is_lost)
+}
+
+/// Is all of the superblock another one when the defect is mended?
+fn is_of_superblock(kind: &Kind) -> bool {
+    let anew =
+        [&kinds::SUPERBLOCK_DAMAGED, &kinds::SUPERBLOCK_CHECKSUM, &kinds::SUPERBLOCK_REVISION];
+    anew.iter().any(|other| other.code == kind.code)
 }
 
 /// Mends the earliest stage in which something can be mended.
@@ -152,13 +196,7 @@ fn mend(mender: &mut Mender<'_>, report: &Report) -> Result<()> {
             Stage::Journal => recover::mend_journal(mender, &findings)?,
             Stage::OrphanFile => orphans::remove_file(mender, &findings)?,
         }
-        let anew = [
-            kinds::SUPERBLOCK_DAMAGED.code,
-            kinds::SUPERBLOCK_CHECKSUM.code,
-            kinds::SUPERBLOCK_REVISION.code,
-        ];
-        let is_restored = |found: &&&Finding| anew.contains(&found.kind.code);
-        if findings.iter().any(|found| is_restored(&found)) {
+        if findings.iter().any(|found| is_of_superblock(found.kind)) {
             // What is known of the volume comes from the damaged superblock.
             return Ok(());
         }

@@ -90,10 +90,10 @@ fn end(mender: &Mender<'_>, ino: Ino) -> Result<()> {
 /// Makes every block of the orphan file an empty one.
 fn empty_file(mender: &Mender<'_>) -> Result<()> {
     let state = mender.state;
-    if !state.layout.features.compat(Compat::ORPHAN_FILE) {
+    let ino = Ino(state.superblock.raw.s_orphan_file_inum.get().into());
+    if !state.layout.features.compat(Compat::ORPHAN_FILE) || state.strangers.contains(&ino) {
         return Ok(());
     }
-    let ino = Ino(state.superblock.raw.s_orphan_file_inum.get().into());
     let Some(record) = state.record(ino) else { return Ok(()) };
     let found = runs::collect(state, ino, &record);
     let seed = record.seed(ino, &state.layout);

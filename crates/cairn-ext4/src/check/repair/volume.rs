@@ -4,7 +4,7 @@ use cairn_check::{Finding, Value};
 
 use super::mender::Mender;
 use crate::error::Result;
-use crate::format::features::{Incompat, RoCompat};
+use crate::format::features::{Compat, Incompat, RoCompat};
 use crate::format::superblock::{REVISION, RawSuperblock};
 
 /// Gives fields the values that the rest of the volume implies.
@@ -29,6 +29,13 @@ pub(super) fn mend(mender: &mut Mender<'_>, findings: &[&Finding]) -> Result<()>
                 superblock.set_features(features);
             }
             "s_journal_uuid" => superblock.raw.s_journal_uuid = [0; 16],
+            "s_orphan_file_inum" => {
+                superblock.raw.s_orphan_file_inum = 0.into();
+                let mut features = superblock.features();
+                features.compat.remove(Compat::ORPHAN_FILE);
+                features.ro_compat.remove(RoCompat::ORPHAN_PRESENT);
+                superblock.set_features(features);
+            }
             _ => is_done = set(&mut superblock.raw, field, number),
         })?;
         if is_done {

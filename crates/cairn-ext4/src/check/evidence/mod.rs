@@ -1,0 +1,87 @@
+//! Fields that say where everything else is, and other values that they may have had.
+//!
+//! One such field of the superblock, or one place of a descriptor, makes files look like blocks of
+//! the volume's structures, and inodes like noise. Its checksum says nothing of a program that
+//! wrote it on purpose. But the rest of the volume is a witness: backups, the map of the resize
+//! inode, where the descriptors say that bitmaps and tables are. Each other value is a
+//! [`Candidate`]; a check with it ([`super::examine`]) shows whether it explains what was found.
+
+mod candidate;
+mod descriptors;
+mod fields;
+mod guesses;
+mod witnesses;
+
+use cairn_block::BlockDevice;
+use cairn_check::{Report, Severity};
+
+use super::kinds;
+use super::state::State;
+pub(in crate::check) use candidate::Candidate;
+
+/// Findings from which on, in proportion to the files, all of the volume seems to be wrong.
+const MANY: u64 = 8;
+/// One in so many files.
+const SHARE: u64 = 16;
+
+/// What a report has found that a wrong place of everything would explain.
+pub(super) fn weight(report: &Report) -> u64 {
+    let excused = [
+        &kinds::SUPERBLOCK_CHECKSUM,
+        &kinds::SUPERBLOCK_REVISION,
+        &kinds::JOURNAL_REPLAY,
+        &kinds::DEVICE_READ,
+    ];
+    let telling = [
+        &kinds::GROUP_CHECKSUM,
+        &kinds::INODE_FLAGS,
+        &kinds::INODE_UNREACHABLE,
+        &kinds::INODE_RESIZE,
+        &kinds::JOURNAL_INVALID,
+    ];
+    let is = |list: &[&cairn_check::Kind], code| list.iter().any(|kind| kind.code == code);
+    let counts = report.counts.iter().filter(|(kind, _)| {
+        let is_losing = kind.severity != Severity::Accounting;
+        (is_losing && !is(&excused, kind.code)) || is(&telling, kind.code)
+    });
+    counts.fold(0, |all, (_, count)| all.saturating_add(*count))
+}
+
+/// Does so much seem to be wrong that it is likely to have one cause?
+fn is_systematic(state: &State, report: &Report) -> bool {
+    let count = |kinds: &[&cairn_check::Kind]| {
+        let of = report.counts.iter().filter(|(kind, _)| kinds.iter().any(|k| k.code == kind.code));
+        of.fold(0_u64, |all, (_, count)| all.saturating_add(*count))
+    };
+    let groups = count(&[&kinds::GROUP_CHECKSUM, &kinds::GROUP_PLACE, &kinds::GROUP_OVERLAP]);
+    let is_rootless = count(&[&kinds::INODE_ROOT]) > 0;
+    let weight = weight(report);
+    let many = weight >= MANY && weight.saturating_mul(SHARE) >= report.usage.files;
+    many || is_rootless || (groups >= 3 && groups.saturating_mul(2) >= state.layout.groups.into())
+}
+
+/// Other values that the fields of the volume may have had, the likeliest first.
+pub(super) fn candidates(
+    device: &dyn BlockDevice,
+    state: &State,
+    report: &Report,
+) -> Vec<Candidate> {
+    // With these, the superblock is not the first one as it is.
+    let replaced =
+        [&kinds::SUPERBLOCK_DAMAGED, &kinds::SUPERBLOCK_CHECKSUM, &kinds::SUPERBLOCK_REVISION];
+    let is_replaced = |(kind, _): &(&'static cairn_check::Kind, u64)| {
+        replaced.iter().any(|other| other.code == kind.code)
+    };
+    if report.counts.iter().any(is_replaced) {
+        return Vec::new();
+    }
+    let mut found = witnesses::candidates(device, state);
+    if report.counts.iter().any(|(kind, _)| kind.code == kinds::INODE_FLAGS.code) {
+        found.extend(witnesses::features_of_files(device, state));
+    }
+    found.extend(descriptors::candidates(state));
+    if is_systematic(state, report) {
+        found.extend(guesses::candidates(device, state));
+    }
+    found
+}

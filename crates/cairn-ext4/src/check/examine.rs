@@ -1,0 +1,165 @@
+//! Examines a volume: all phases of a check, and once more with another value of a field that
+//! contradicts the rest of the volume ([`evidence`]).
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use cairn_base::runtime::Runtime;
+use cairn_block::BlockDevice;
+use cairn_block::wrap::Overlay;
+use cairn_check::{Findings, Observer, Phase, Progress, Report, Usage, run};
+
+use super::evidence::{self, Candidate};
+use super::source::Source;
+use super::state::State;
+use super::{
+    attributes, bitmaps, directories, groups, inodes, links, named, open, orphans, owners, quota,
+    superblock,
+};
+use crate::error::Result;
+use crate::format::features::RoCompat;
+use crate::info;
+
+/// Threads that share a phase.
+const THREADS: usize = 2;
+/// Phases that an observer hears of.
+const PHASES: u32 = 3;
+
+/// What a check has found, and what it knows of the volume.
+pub(super) struct Examined {
+    pub(super) state: Arc<State>,
+    pub(super) report: Report,
+    /// The volume was read with this, because what it has contradicts the rest of it.
+    pub(super) correction: Option<Candidate>,
+}
+
+/// Examines the volume. Where a field that says where everything else is contradicts its backup or
+/// the rest of the volume, it is examined with another value, if it `tries` others.
+///
+/// # Errors
+/// As [`super::check()`].
+pub(super) fn examine(
+    device: Arc<dyn BlockDevice>,
+    runtime: &Arc<dyn Runtime>,
+    observer: &Arc<dyn Observer>,
+    findings: fn() -> Findings,
+    tries: bool,
+) -> Result<Examined> {
+    let mut best = once(device.clone(), runtime, observer.clone(), findings())?;
+    let before = evidence::weight(&best.report);
+    if before == 0 || best.report.cancelled || !tries {
+        return Ok(best);
+    }
+    let mut least = before;
+    for candidate in evidence::candidates(&*device, &best.state, &best.report) {
+        let quiet: Arc<dyn Observer> = Arc::new(Quiet(observer.clone()));
+        let Ok(overlay) = Overlay::new(device.clone()) else { break };
+        let overlay: Arc<dyn BlockDevice> = Arc::new(overlay);
+        candidate.write(&*overlay)?;
+        // With a wrong value there may be nothing that can be read.
+        let found = findings();
+        candidate.findings.iter().for_each(|finding| found.add(finding.clone()));
+        let Ok(mut other) = once(overlay, runtime, quiet, found) else { continue };
+        if other.report.cancelled {
+            best.report.cancelled = true;
+            return Ok(best);
+        }
+        let weight = evidence::weight(&other.report);
+        if weight < least && candidate.is_proved(before, weight) {
+            other.correction = Some(candidate);
+            (best, least) = (other, weight);
+        }
+        if least == 0 {
+            break;
+        }
+    }
+    Ok(best)
+}
+
+/// An observer that hears nothing of a trial, and can end it.
+struct Quiet(Arc<dyn Observer>);
+
+impl Observer for Quiet {
+    fn begin(&self, _: Phase) {}
+
+    fn done(&self, _: u64) {}
+
+    fn is_cancelled(&self) -> bool {
+        self.0.is_cancelled()
+    }
+}
+
+fn once(
+    device: Arc<dyn BlockDevice>,
+    runtime: &Arc<dyn Runtime>,
+    observer: Arc<dyn Observer>,
+    findings: Findings,
+) -> Result<Examined> {
+    let opened = open::open(device, runtime)?;
+    let source = Source::new(opened.device, opened.layout.block_size);
+    let progress = Progress::new(observer, PHASES);
+    let mut state = State::new(opened.superblock, opened.layout, source, progress)?;
+    state.findings = findings;
+    state.is_recovered = opened.is_unclean;
+    opened.findings.into_iter().for_each(|finding| state.findings.add(finding));
+    superblock::check_fields(&state);
+    groups::open(&mut state);
+    named::check(&mut state);
+    for ino in state.system_inodes() {
+        if let Some(facts) = state.facts(ino) {
+            facts.set_system();
+        }
+    }
+    let orphans = orphans::find(&state);
+    let state = Arc::new(state);
+    walk(&state, &**runtime)?;
+    if !state.cancelled.load(Relaxed) {
+        quota::check(&state);
+        superblock::check_totals(&state);
+        superblock::check_errors(&state);
+        superblock::check_backups(&state);
+        orphans::report(&state, orphans);
+    }
+    let mut report = Report::new(state.findings.take(), usage(&state));
+    report.cancelled = state.cancelled.load(Relaxed);
+    if opened.is_unclean && info::has_external_journal(&state.superblock) {
+        report.no_repair = Some("its journal is on another device: use e2fsck".into());
+    }
+    if opened.is_replayed {
+        report.recovered.push("journal");
+    }
+    Ok(Examined { state, report, correction: None })
+}
+
+fn walk(state: &Arc<State>, runtime: &dyn Runtime) -> Result<()> {
+    let groups = u64::from(state.layout.groups);
+    state.progress.begin("inodes", groups);
+    run(inodes::Inodes(state.clone()), THREADS, runtime);
+    let is_shared = state.layout.features.ro_compat(RoCompat::SHARED_BLOCKS);
+    if state.twice.next(0).is_some() && !is_shared {
+        run(owners::Twice(state.clone()), THREADS, runtime);
+    }
+    attributes::check_references(state);
+    state.progress.begin("directories", state.totals.directories.load(Relaxed));
+    run(directories::Directories(state.clone()), THREADS, runtime);
+    links::check(state)?;
+    directories::judge_checksums(state);
+    state.progress.begin("bitmaps", groups);
+    run(bitmaps::Bitmaps(state.clone()), THREADS, runtime);
+    Ok(())
+}
+
+fn usage(state: &State) -> Usage {
+    let (layout, totals) = (&state.layout, &state.totals);
+    let free = totals.free_inodes.load(Relaxed);
+    Usage {
+        files: u64::from(layout.inodes_count).saturating_sub(free),
+        files_most: layout.inodes_count.into(),
+        directories: totals.directories.load(Relaxed),
+        blocks: (totals.used_clusters.load(Relaxed) << layout.cluster_bits)
+            .saturating_add(layout.first_data_block),
+        blocks_most: layout.blocks_count,
+        block_size: layout.block_size.into(),
+        fragmented: totals.fragmented.load(Relaxed),
+    }
+}
