@@ -25,20 +25,52 @@ pub(crate) fn open_one(image: &ImageSpec, write: bool) -> Result<Arc<dyn BlockDe
 
 /// As [`open_one`], for what is looked at or replaced as a whole: what holds no disk that can be
 /// opened (it is encrypted or damaged) is taken as it is. But who is asked for a passphrase means
-/// the disk in it, also if the passphrase is wrong.
+/// the disk in it, also if the passphrase is wrong. And a container such as qcow2 is written as it
+/// is only if its name says `?format=raw`: its files are there, whatever this program lacks to open
+/// it.
 pub(crate) fn open_or_raw(image: &ImageSpec, write: bool) -> Result<Arc<dyn BlockDevice>> {
     open_one(image, write).or_else(|error| {
         if keys::asked() > 0 {
             return Err(error);
         }
-        let raw = ImageSpec { format: DiskFormat::Raw, ..image.clone() };
-        let opened = open_one(&raw, write);
-        let is_other = |device: &dyn BlockDevice| {
-            cairn_images::recognise(device).is_some() || cairn_luks::recognise(device)
-        };
         let is_taken = image.format == DiskFormat::ByContent && image.key.is_none();
-        opened.ok().filter(|device| is_taken && is_other(&**device)).ok_or(error)
+        match as_raw(image, write).filter(|_| is_taken) {
+            Some(device) if cairn_images::recognise(&*device).is_some() => match write {
+                true => Err(container_kept(error)),
+                false => Ok(device),
+            },
+            Some(device) if cairn_luks::recognise(&*device) => Ok(device),
+            _ => Err(error),
+        }
     })
+}
+
+fn as_raw(image: &ImageSpec, write: bool) -> Option<Arc<dyn BlockDevice>> {
+    open_one(&ImageSpec { format: DiskFormat::Raw, ..image.clone() }, write).ok()
+}
+
+/// Refuses a container by its first bytes, unless the disk in it can be opened or its name says
+/// `?format=raw`.
+pub(crate) fn refuse_closed_container(image: &ImageSpec) -> Result<()> {
+    let is_container = image.format == DiskFormat::ByContent
+        && as_raw(image, false).is_some_and(|raw| cairn_images::recognise(&*raw).is_some());
+    match is_container {
+        true => open_one(image, false).map(drop).map_err(container_kept),
+        false => Ok(()),
+    }
+}
+
+/// Why a container is not replaced as a whole.
+fn container_kept(error: Error) -> Error {
+    let name = error.image().to_owned();
+    let cause = match error.into_cause() {
+        Cause::Open(mut why) => {
+            why.detail += "; the container is replaced as a whole only as IMAGE?format=raw";
+            Cause::Open(why)
+        }
+        other => other,
+    };
+    Error::new(name, cause)
 }
 
 /// As [`open_one`], with what the image is made of.

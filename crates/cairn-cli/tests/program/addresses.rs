@@ -12,7 +12,7 @@ use cairn_testkit::place::Place;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::support::{cairn, in_dir, works};
+use crate::support::{cairn, fails, in_dir, works};
 
 /// Runs a program that must succeed.
 fn run(program: &str, arguments: &[&str]) -> String {
@@ -64,6 +64,44 @@ fn a_volume_in_qcow2_is_used_like_any_other() {
     works(&["check", &image]);
     let (status, _, said) = cairn(&["ls", &format!("{image}?format=raw")]);
     assert!(status == 4, "as a raw disk it holds nothing: {said}");
+}
+
+/// A container that this program cannot open holds a disk all the same.
+#[test]
+fn a_container_that_cannot_be_opened_is_not_replaced() {
+    let (_dir, image) = in_dir("disk.qcow2");
+    let with = |options: &[&str]| {
+        let make = [&["create", "-q", "-f", "qcow2"], options, &[&image, "64M"]].concat();
+        run("qemu-img", &make);
+        fs::read(&image).unwrap()
+    };
+    let data = format!("data_file={image}.data");
+    let external = with(&["-o", &data]);
+    let subclusters = with(&["-o", "extended_l2=on"]);
+    let plain = with(&[]);
+    let changed = |at: usize, value: u8| {
+        let mut bytes = plain.clone();
+        bytes[at] = value;
+        bytes
+    };
+    for (bytes, said) in [
+        (external, "external data file"),
+        (subclusters, "extended L2 entries"),
+        (changed(74, 1), "incompatible feature bit 40"),
+        (changed(35, 2), "encrypted with LUKS"),
+        (changed(7, 9), "version 9"),
+        (changed(23, 40), "cluster_bits"),
+        ([&b"\x28\xb5\x2f\xfd"[..], &[0; 1 << 20]].concat(), "zstd"),
+    ] {
+        fs::write(&image, &bytes).unwrap();
+        for size in [&[][..], &["--size", "64M"]] {
+            let line = fails(&[&["mkfs", "-F"], size, &[&image]].concat(), 3);
+            assert!(line.contains(said) && line.contains("only as IMAGE?format=raw"), "{line}");
+            assert!(fs::read(&image).unwrap() == bytes, "{said}: it was changed");
+        }
+    }
+    works(&["mkfs", "-F", "--size", "64M", &format!("{image}?format=raw")]);
+    judge::assert_clean(Path::new(&image));
 }
 
 #[test]

@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use crate::chain::container;
 use crate::contents::contents;
-use crate::device::{open_one, open_or_raw};
+use crate::device::{open_one, open_or_raw, refuse_closed_container};
 use crate::error::{Cause, Error, Result};
 use crate::format;
 use crate::host;
@@ -182,6 +182,7 @@ pub(crate) fn device_for(image: &ImageSpec, options: &MkfsOptions) -> Result<Arc
         let hint = format!("no file has {size} bytes: give a smaller size");
         return Err(error(Cause::Option(hint)));
     }
+    refuse_closed_container(image)?;
     match std::fs::metadata(path) {
         // The file is not shortened, because that could not be undone.
         Ok(file) if file.is_file() && file.len() > size && options.zones.is_none() => {
