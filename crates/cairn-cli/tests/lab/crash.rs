@@ -101,6 +101,26 @@ fn a_crash_search_of_a_program_leaves_its_image_alone() {
     }
 }
 
+/// The disk in a container, or in a store, is searched like any other.
+#[test]
+fn a_crash_search_reads_what_is_no_plain_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| format!("{}/{name}", dir.path().display());
+    let script = "echo 1 >new && sync new && mv new old && sync .";
+    for image in [at("disk.qcow2"), format!("file-store://{}", at("pool"))] {
+        let mkfs = ["mkfs", "--size", "16M", &image];
+        let made = Command::cargo_bin("cairn").unwrap().args(mkfs).output().unwrap();
+        assert!(made.status.success(), "{made:?}");
+        let search = ["crash", "--image", &image, "--states", "20", "--", "sh", "-c", script];
+        let (code, stdout, stderr) = lab(&search);
+        assert_eq!((code, stderr.as_str()), (0, ""), "{stdout}");
+        assert!(stdout.contains("2 calls of fsync that returned"), "{stdout}");
+        let check = Command::cargo_bin("cairn").unwrap().args(["ls", &image]).output().unwrap();
+        let names = String::from_utf8(check.stdout).unwrap();
+        assert!(!names.contains("old"), "the image was written: {names}");
+    }
+}
+
 /// A volume without a journal promises nothing, so a search of it would find what is no defect.
 #[test]
 fn a_volume_without_a_journal_is_not_searched() {

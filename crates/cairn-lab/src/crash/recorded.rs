@@ -49,8 +49,11 @@ impl Observed {
     /// # Errors
     /// It cannot be read, or holds no volume that can be opened.
     pub fn open(image: &ImageSpec) -> Result<Self> {
-        let before = match (image.part, image.file()) {
-            (Part::Whole, Some(path)) => read_image(path).map_err(Error::host(path))?,
+        // A file that is the disk is read without its holes.
+        let is_disk =
+            image.part == Part::Whole && cairn::chain(image).is_ok_and(|links| links.len() == 1);
+        let before = match (is_disk, image.file()) {
+            (true, Some(path)) => read_image(path).map_err(Error::host(path))?,
             _ => {
                 let opened = cairn::open_device(image, &[], false);
                 copy(&*opened.map_err(|error| Error::Program(error.to_string()))?)?
