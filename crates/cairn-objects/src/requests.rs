@@ -86,6 +86,11 @@ impl Requests {
         self.again(|store| store.delete(name))
     }
 
+    /// Removes what killed processes had not finished. How many.
+    pub(crate) fn sweep(&self) -> Result<u64> {
+        self.store.sweep()
+    }
+
     /// Creates an object. A name that is taken has its bytes already if the first of them are
     /// equal: every object begins with something that no other has.
     pub(crate) fn create(&self, name: &str, parts: &[Bytes]) -> Result<Created> {

@@ -114,4 +114,8 @@ impl Store for Counted {
         self.counters.deletes.add(1);
         self.observe(self.inner.delete(name))
     }
+
+    fn sweep(&self) -> Result<u64> {
+        self.inner.sweep()
+    }
 }

@@ -3,8 +3,9 @@
 //! An object is written beside its name, synced, and then gets its name: by a link, which fails if
 //! the name is taken, or by a rename under the directory's lock. The directory that holds the name
 //! is synced before the answer. A tag is the file's modification time, which a replacement raises.
+//! The file is locked until it has its name, so one that is not locked belongs to nobody.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
@@ -23,6 +24,10 @@ use super::{Condition, Error, ErrorKind, Listed, Object, Result, Store, Tag};
 const UNFINISHED: &str = ".new-";
 /// The file whose lock a replacement holds.
 const LOCK: &str = ".lock";
+/// What a process that was killed while it looked at the store has left is here.
+const PROBES: &str = "probe/";
+/// What may be somebody's is removed when it is older than this.
+const ABANDONED: Duration = Duration::from_secs(3600);
 /// Numbers unfinished files of this process.
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
@@ -42,19 +47,31 @@ impl DirectoryStore {
         self.root.join(name)
     }
 
-    /// Writes a file beside `path`, durably. The caller gives it its name.
-    fn unfinished(&self, path: &Path, parts: &[Bytes]) -> io::Result<PathBuf> {
+    /// Writes a file beside `path`, durably. The caller gives it its name, and then closes it.
+    fn unfinished(&self, path: &Path, parts: &[Bytes]) -> io::Result<(PathBuf, File)> {
         let folder = path.parent().unwrap_or(&self.root);
         self.make(folder)?;
-        let number = NEXT.fetch_add(1, Relaxed);
-        let unfinished = folder.join(format!("{UNFINISHED}{}-{number}", std::process::id()));
-        let write = || {
-            let mut file = File::create(&unfinished)?;
+        let (unfinished, mut file) = loop {
+            let number = NEXT.fetch_add(1, Relaxed);
+            let name = folder.join(format!("{UNFINISHED}{}-{number}", std::process::id()));
+            let file = match OpenOptions::new().write(true).create_new(true).open(&name) {
+                // Of a process that had this number before, or on another host.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
+                file => file?,
+            };
+            // Where there are no locks, an hour has to do.
+            let _ = file.lock();
+            // A sweep may have come before the lock.
+            if file.metadata()?.nlink() > 0 {
+                break (name, file);
+            }
+        };
+        let mut write = || {
             parts.iter().try_for_each(|part| file.write_all(part))?;
             file.sync_all()
         };
         write().inspect_err(|_| drop(fs::remove_file(&unfinished)))?;
-        Ok(unfinished)
+        Ok((unfinished, file))
     }
 
     /// Makes a directory below the root, and those above it, durably.
@@ -78,13 +95,14 @@ impl DirectoryStore {
         if path.exists() {
             return Ok(None);
         }
-        let unfinished = self.unfinished(path, parts)?;
-        let linked = fs::hard_link(&unfinished, path);
+        let (unfinished, file) = self.unfinished(path, parts)?;
+        let linked = fs::hard_link(&unfinished, path).map_err(swept);
         let removed = fs::remove_file(&unfinished);
         match linked {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(None),
             linked => linked.and(removed)?,
         }
+        drop(file);
         sync(path.parent().unwrap_or(&self.root))?;
         Ok(Some(tag(&fs::metadata(path)?)))
     }
@@ -100,9 +118,8 @@ impl DirectoryStore {
         if tag(&before) != *wanted {
             return Ok(None);
         }
-        let unfinished = self.unfinished(path, parts)?;
+        let (unfinished, file) = self.unfinished(path, parts)?;
         let later = || -> io::Result<()> {
-            let file = OpenOptions::new().append(true).open(&unfinished)?;
             let old = before.modified()?;
             let mut step = Duration::from_nanos(1);
             // A filesystem may keep whole seconds only.
@@ -111,13 +128,37 @@ impl DirectoryStore {
                 step *= 10;
             }
             file.sync_all()?;
-            fs::rename(&unfinished, path)
+            fs::rename(&unfinished, path).map_err(swept)
         };
         later().inspect_err(|_| drop(fs::remove_file(&unfinished)))?;
         sync(path.parent().unwrap_or(&self.root))?;
         let tag = tag(&fs::metadata(path)?);
         drop(lock);
         Ok(Some(tag))
+    }
+
+    /// Removes below a folder what killed processes have left. How much that was.
+    fn sweep_in(&self, folder: &Path) -> io::Result<u64> {
+        let mut swept = 0;
+        let entries = match fs::read_dir(folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+            entries => entries?,
+        };
+        for entry in entries {
+            let path = entry?.path();
+            let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+            let is_probe = folder.ends_with(PROBES);
+            if path.is_dir() {
+                swept += self.sweep_in(&path)?;
+            } else if name.starts_with(UNFINISHED.as_bytes()) || is_probe {
+                let removed = remove_abandoned(&path, is_probe);
+                swept += match removed {
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
+                    removed => u64::from(removed?),
+                };
+            }
+        }
+        Ok(swept)
     }
 
     fn walk(&self, folder: &Path, prefix: &str, found: &mut Vec<Listed>) -> io::Result<()> {
@@ -144,6 +185,36 @@ impl DirectoryStore {
         }
         Ok(())
     }
+}
+
+/// An unfinished file was removed, where locks do not hold others off: the PUT can be repeated.
+fn swept(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::NotFound => io::Error::new(
+            io::ErrorKind::Interrupted,
+            "another process has removed what was written",
+        ),
+        _ => error,
+    }
+}
+
+/// Removes a file whose writer has ended. `by_age`: nobody locks it.
+fn remove_abandoned(path: &Path, by_age: bool) -> io::Result<bool> {
+    let file = File::open(path)?;
+    let is_old = || -> io::Result<bool> {
+        let age = file.metadata()?.modified()?.elapsed().unwrap_or_default();
+        Ok(age >= ABANDONED)
+    };
+    let abandoned = match file.try_lock() {
+        Err(TryLockError::WouldBlock) => false,
+        Ok(()) if !by_age => true,
+        _ => is_old()?,
+    };
+    // The writer may have given it its name, and another file this one, before the lock.
+    if !abandoned || fs::metadata(path)?.ino() != file.metadata()?.ino() {
+        return Ok(false);
+    }
+    fs::remove_file(path).map(|()| true)
 }
 
 fn is_hidden(path: &Path) -> bool {
@@ -225,5 +296,9 @@ impl Store for DirectoryStore {
             Err(source) if source.kind() != io::ErrorKind::NotFound => Err(error(name, &source)),
             _ => Ok(()),
         }
+    }
+
+    fn sweep(&self) -> Result<u64> {
+        self.sweep_in(&self.root).map_err(|source| error(UNFINISHED, &source))
     }
 }

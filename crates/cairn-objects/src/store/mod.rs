@@ -131,6 +131,14 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// See [`ErrorKind`].
     fn delete(&self, name: &str) -> Result<()>;
+
+    /// Removes what PUTs of killed processes have left and is no object. Returns how much that was.
+    ///
+    /// # Errors
+    /// See [`ErrorKind`].
+    fn sweep(&self) -> Result<u64> {
+        Ok(0)
+    }
 }
 
 impl<S: Store + ?Sized> Store for std::sync::Arc<S> {
@@ -152,6 +160,10 @@ impl<S: Store + ?Sized> Store for std::sync::Arc<S> {
 
     fn delete(&self, name: &str) -> Result<()> {
         (**self).delete(name)
+    }
+
+    fn sweep(&self) -> Result<u64> {
+        (**self).sweep()
     }
 }
 

@@ -109,3 +109,50 @@ fn unfinished_files_are_no_objects() {
     assert_eq!(store.list("", None).unwrap().len(), 1);
     assert_eq!(store.list("log/", None).unwrap().len(), 1);
 }
+
+#[test]
+fn what_killed_processes_have_not_finished_is_swept() {
+    let place = tempfile::tempdir().unwrap();
+    let at = |name: &str| place.path().join(name);
+    let store = DirectoryStore::new(place.path().to_owned());
+    assert_eq!(store.sweep().unwrap(), 0);
+    store.put("log/1", &parts("12"), Condition::IfAbsent).unwrap();
+    let tag = store.get("log/1").unwrap().tag;
+    store.put("log/1", &parts("34"), Condition::IfMatch(&tag)).unwrap();
+    std::fs::create_dir(at("probe")).unwrap();
+    for name in ["log/.new-17-0", "log/.new-17-1", "probe/old", "probe/new"] {
+        std::fs::write(at(name), b"half").unwrap();
+    }
+    let file = |name: &str| std::fs::File::options().write(true).open(at(name)).unwrap();
+    let hours = std::time::Duration::from_secs(2 * 3600);
+    file("probe/old").set_modified(std::time::SystemTime::now() - hours).unwrap();
+    // Its writer lives.
+    let held = file("log/.new-17-1");
+    held.lock().unwrap();
+    assert_eq!(store.sweep().unwrap(), 2);
+    assert!(!at("log/.new-17-0").exists() && at("log/.new-17-1").exists());
+    assert!(!at("probe/old").exists() && at("probe/new").exists());
+    drop(held);
+    assert_eq!(store.sweep().unwrap(), 1);
+    assert_eq!(&store.get("log/1").unwrap().bytes[..], b"34");
+    assert_eq!(std::fs::read_dir(at("log")).unwrap().count(), 1);
+}
+
+/// While others sweep, no PUT fails.
+#[test]
+fn a_sweep_takes_no_file_of_a_process_that_lives() {
+    let place = tempfile::tempdir().unwrap();
+    let store = DirectoryStore::new(place.path().to_owned());
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            for number in 0..300 {
+                let name = format!("log/{number}");
+                store.put(&name, &parts("12"), Condition::IfAbsent).unwrap();
+            }
+        });
+        while !writer.is_finished() {
+            store.sweep().unwrap();
+        }
+    });
+    assert_eq!(store.list("", None).unwrap().len(), 300);
+}

@@ -93,4 +93,8 @@ impl Store for Trouble {
     fn delete(&self, name: &str) -> Result<()> {
         self.through("DELETE", name, || self.inner.delete(name))
     }
+
+    fn sweep(&self) -> Result<u64> {
+        self.inner.sweep()
+    }
 }
